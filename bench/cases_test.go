@@ -27,15 +27,15 @@ func TestMissingWrites(t *testing.T) {
 		"an older one came last":          {5, 5, 6, "3 ", 1},
 		"the data are gone":               {5, 5, 5, "", 1},
 	} {
-		u := &user{acked: c.acked, newest: c.newest}
-		if lost := u.missing([]byte(c.data), c.version); lost != c.lost {
+		u := &failoverClient{ackedCount: c.acked, newestAcked: c.newest}
+		if lost := u.missingWrites([]byte(c.data), c.version); lost != c.lost {
 			t.Errorf("%s: %d writes are lost, want %d", name, lost, c.lost)
 		}
 	}
-	if got := string(numbered(12, 5)); got != "12   " {
+	if got := string(numberedData(12, 5)); got != "12   " {
 		t.Errorf("%q", got)
 	}
-	if got := string(numbered(123, 2)); got != "123" {
+	if got := string(numberedData(123, 2)); got != "123" {
 		t.Errorf("%q", got)
 	}
 }
@@ -55,22 +55,22 @@ func TestGaps(t *testing.T) {
 		{[]int{4, 5, 6, 7, 8, 9}, 4 * time.Second},
 		{[]int{1, 2, 3, 11}, 7 * time.Second},
 	} {
-		u := &user{f: &failover{from: from, until: at(10)}, last: from}
+		u := &failoverClient{failover: &failover{measureFrom: from, measureUntil: at(10)}, lastSuccess: from}
 		for _, s := range c.successes {
-			u.success(at(s))
+			u.recordSuccess(at(s))
 		}
-		u.success(u.f.until)
-		if u.gap != c.gap {
-			t.Errorf("%v: %v", c.successes, u.gap)
+		u.recordSuccess(u.failover.measureUntil)
+		if u.longestGap != c.gap {
+			t.Errorf("%v: %v", c.successes, u.longestGap)
 		}
 	}
 }
 
 // The gaps of all clients are summed up. Those of readers at a member that the hook names do not count for the others.
 func TestGapsOfAll(t *testing.T) {
-	f := &failover{r: &run{target: Target{Servers: []string{"a:1", "b:2", "c:3"}}}}
+	f := &failover{run: &caseRun{target: Target{Servers: []string{"a:1", "b:2", "c:3"}}}}
 	for home, gaps := range [][2]time.Duration{{900, 800}, {100, 30}, {120, 40}} {
-		f.users = append(f.users, &user{home: home, writes: true, gap: gaps[0] * time.Millisecond}, &user{home: home, gap: gaps[1] * time.Millisecond})
+		f.clients = append(f.clients, &failoverClient{firstServer: home, writes: true, longestGap: gaps[0] * time.Millisecond}, &failoverClient{firstServer: home, longestGap: gaps[1] * time.Millisecond})
 	}
 	for _, tt := range []struct {
 		said string
@@ -80,9 +80,9 @@ func TestGapsOfAll(t *testing.T) {
 		{"a:1\n", []float64{900, 120, 40, 900, 800, 100, 30, 120, 40}},
 		{"a:1 c:3", []float64{900, 100, 30, 900, 800, 100, 30, 120, 40}},
 	} {
-		f.said = tt.said
+		f.hookOutput = tt.said
 		var got []float64
-		for _, figure := range f.gaps() {
+		for _, figure := range f.longestGaps() {
 			got = append(got, figure.Value)
 		}
 		if !slices.Equal(got, tt.want) {
@@ -95,7 +95,7 @@ func TestGapsOfAll(t *testing.T) {
 // expire in time counts as an error.
 func TestAwaitExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &run{ctx: t.Context(), p: Params{Timeout: 4 * time.Second, Duration: time.Second}, tell: func(string) {}}
+		r := &caseRun{ctx: t.Context(), params: Params{Timeout: 4 * time.Second, Duration: time.Second}, reportLine: func(string) {}}
 		base := time.Now()
 		var gone []<-chan time.Time
 		var due []time.Time
@@ -106,11 +106,11 @@ func TestAwaitExpiry(t *testing.T) {
 			}
 			gone, due = append(gone, g), append(due, base.Add(c.due*time.Millisecond))
 		}
-		e := &expiries{}
+		e := &expiryResults{}
 		if err := r.awaitExpiry(e, gone, due); err != nil {
 			t.Fatal(err)
 		}
-		result := e.result(r)
+		result := e.caseResult(r)
 		extra := map[string]float64{}
 		for _, f := range result.Extra {
 			extra[f.Name] = f.Value
@@ -129,15 +129,15 @@ func TestAwaitExpiry(t *testing.T) {
 func TestStorms(t *testing.T) {
 	base := time.Now()
 	at := func(s int, cpu time.Duration) reading {
-		return reading{at: base.Add(time.Duration(s) * time.Second), tool: cpu / 2, servers: usage{cpu: map[int]time.Duration{7: cpu}}}
+		return reading{at: base.Add(time.Duration(s) * time.Second), toolCPU: cpu / 2, serverUsage: usage{cpu: map[int]time.Duration{7: cpu}}}
 	}
-	e := &expiries{spans: []time.Duration{2 * time.Second, 80 * time.Millisecond, 90 * time.Millisecond}}
+	e := &expiryResults{spans: []time.Duration{2 * time.Second, 80 * time.Millisecond, 90 * time.Millisecond}}
 	for range 4 {
-		e.late.ok.Add(time.Second)
+		e.lateness.latencies.Add(time.Second)
 	}
-	e.spend(at(10, 100*time.Millisecond), at(12, 104*time.Millisecond))
-	e.spend(at(20, 300*time.Millisecond), at(22, 308*time.Millisecond))
-	got := e.result(&run{})
+	e.addInterval(at(10, 100*time.Millisecond), at(12, 104*time.Millisecond))
+	e.addInterval(at(20, 300*time.Millisecond), at(22, 308*time.Millisecond))
+	got := e.caseResult(&caseRun{})
 	if got.Seconds != 4 || got.PerSecond != 1 || got.Cost.ServerCPU != 3000 || got.Cost.ToolCPU != 1500 {
 		t.Errorf("%+v; want 4 s, 1/s, 3 and 1.5 ms each", got)
 	}
@@ -152,7 +152,7 @@ func TestResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{resume: 100 * time.Millisecond}
 		f.expired.Store(3) // the control session is 1
-		r := f.against(t, "resume:conns=5,storms=3", Defaults())
+		r := f.runCase(t, "resume:conns=5,storms=3", Defaults())
 		if r.Ops != 3*4 || f.resumes.Load() != 5+4+4 || r.Errors["session expired"] != 1 || len(r.Errors) != 1 {
 			t.Errorf("%d sessions came back, %d were resumed, errors %v", r.Ops, f.resumes.Load(), r.Errors)
 		}
@@ -169,8 +169,8 @@ func TestResume(t *testing.T) {
 
 // An observer reports the end of a group at the last deletion in it. It ignores all other events.
 func TestObserver(t *testing.T) {
-	o := &observer{groups: map[string]*group{}}
-	one, two := o.expect("3-14", 2), o.expect("31-4", 1)
+	o := &observer{groups: map[string]*nodeGroup{}}
+	one, two := o.expectDeletions("3-14", 2), o.expectDeletions("31-4", 1)
 	for _, e := range []struct {
 		kind jute.EventType
 		path string
@@ -184,13 +184,13 @@ func TestObserver(t *testing.T) {
 		{jute.EventNodeDeleted, "/r/e/3-14-0000000001", nil},
 		{jute.EventNodeDeleted, "/r/e/31-4-0000000000", two},
 	} {
-		o.event(jute.WatcherEvent{Type: e.kind, Path: []byte(e.path)}, 0)
+		o.onEvent(jute.WatcherEvent{Type: e.kind, Path: []byte(e.path)}, 0)
 		if len(one)+len(two) != 0 != (e.ends != nil) || e.ends != nil && (<-e.ends).IsZero() {
 			t.Errorf("after %v %s: %d, %d", e.kind, e.path, len(one), len(two))
 		}
 	}
-	o.expect("5-6", 1)
-	o.forget("5-6")
+	o.expectDeletions("5-6", 1)
+	o.forgetGroup("5-6")
 	if len(o.groups) != 0 {
 		t.Errorf("%v", o.groups)
 	}

@@ -18,8 +18,8 @@ const (
 )
 
 const (
-	stopTime = 2 * time.Minute // for a hook that stops servers
-	maxPIDs  = 1000
+	stopTimeout = 2 * time.Minute // for a hook that stops servers
+	maxPIDs     = 1000
 )
 
 // Side is one of two ensembles to compare. Start and Stop are shell commands that start and stop it
@@ -73,8 +73,8 @@ type Spread struct {
 	Max    float64 `json:"max"`
 }
 
-// Behind reports whether B is worse than A.
-func (f *Pair) Behind() bool {
+// IsWorse reports whether B is worse than A.
+func (f *Pair) IsWorse() bool {
 	switch {
 	case f.Ratio == nil:
 		return f.Better == lessIsBetter && f.Unit == unitCount && f.B.Median > 0
@@ -101,23 +101,23 @@ func ParsePIDs(text string) ([]int, error) {
 	return pids, nil
 }
 
-// comparing is a comparison in progress.
-type comparing struct {
-	cfg  CompareConfig
-	runs [][2][]Result // by case and side
-	one  func(context.Context, Config) (Result, error)
-	hook func(context.Context, string) (string, error)
+// comparer is a comparison in progress.
+type comparer struct {
+	cfg        CompareConfig
+	runs       [][2][]Result // by case and side
+	runCase    func(context.Context, Config) (Result, error)
+	runCommand func(context.Context, string) (string, error)
 }
 
 // Compare runs every case on both sides by turns, once per round. If a side is started for its
 // turns, one turn runs all cases; otherwise the turns alternate case by case. The side that comes
 // first changes from round to round.
 func Compare(ctx context.Context, cfg CompareConfig) (*Comparison, error) {
-	c := &comparing{cfg: cfg, one: Run, hook: runHook}
-	return c.compare(ctx)
+	c := &comparer{cfg: cfg, runCase: Run, runCommand: runHook}
+	return c.compareSides(ctx)
 }
 
-func (c *comparing) compare(ctx context.Context) (*Comparison, error) {
+func (c *comparer) compareSides(ctx context.Context) (*Comparison, error) {
 	if n := c.cfg.Rounds; n < MinRounds || n > MaxRounds {
 		return nil, fmt.Errorf("bench: %d rounds; allowed are %d to %d", n, MinRounds, MaxRounds)
 	}
@@ -130,7 +130,7 @@ func (c *comparing) compare(ctx context.Context) (*Comparison, error) {
 	}
 	c.runs = make([][2][]Result, len(c.cfg.Cases))
 	for round := range c.cfg.Rounds {
-		turns := [][]int{indices(len(c.cfg.Cases))}
+		turns := [][]int{upTo(len(c.cfg.Cases))}
 		if !hooks {
 			turns = turns[:0]
 			for i := range c.cfg.Cases {
@@ -139,16 +139,16 @@ func (c *comparing) compare(ctx context.Context) (*Comparison, error) {
 		}
 		for _, cases := range turns {
 			for _, side := range [][]int{{0, 1}, {1, 0}}[round%2] {
-				if err := c.turn(ctx, round, side, cases); err != nil {
+				if err := c.runTurn(ctx, round, side, cases); err != nil {
 					return nil, err
 				}
 			}
 		}
 	}
-	return c.result(), nil
+	return c.combineRuns(), nil
 }
 
-func indices(n int) []int {
+func upTo(n int) []int {
 	list := make([]int, n)
 	for i := range list {
 		list[i] = i
@@ -156,8 +156,8 @@ func indices(n int) []int {
 	return list
 }
 
-// turn runs some cases on one side.
-func (c *comparing) turn(ctx context.Context, round, side int, cases []int) (err error) {
+// runTurn runs some cases on one side.
+func (c *comparer) runTurn(ctx context.Context, round, side int, cases []int) (err error) {
 	s := &c.cfg.Sides[side]
 	tell := func(line string) {
 		if c.cfg.Progress != nil {
@@ -168,13 +168,13 @@ func (c *comparing) turn(ctx context.Context, round, side int, cases []int) (err
 	if s.Start != "" {
 		defer func() {
 			tell("stopping")
-			ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+			ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 			defer stop()
-			_, stopped := c.hook(ctx, s.Stop)
+			_, stopped := c.runCommand(ctx, s.Stop)
 			err = errors.Join(err, stopped)
 		}()
 		tell("starting")
-		printed, err := c.hook(ctx, s.Start)
+		printed, err := c.runCommand(ctx, s.Start)
 		if err != nil {
 			return err
 		}
@@ -187,7 +187,7 @@ func (c *comparing) turn(ctx context.Context, round, side int, cases []int) (err
 		}
 	}
 	for _, i := range cases {
-		result, err := c.one(ctx, Config{Target: target, Params: c.cfg.Cases[i], Progress: tell})
+		result, err := c.runCase(ctx, Config{Target: target, Params: c.cfg.Cases[i], Progress: tell})
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
@@ -196,8 +196,8 @@ func (c *comparing) turn(ctx context.Context, round, side int, cases []int) (err
 	return nil
 }
 
-// result combines the runs of both sides.
-func (c *comparing) result() *Comparison {
+// combineRuns combines the runs of both sides.
+func (c *comparer) combineRuns() *Comparison {
 	all := &Comparison{A: c.cfg.Sides[0].Name, B: c.cfg.Sides[1].Name, Rounds: c.cfg.Rounds}
 	for _, runs := range c.runs {
 		m := Match{Case: runs[0][0].Case, Op: runs[0][0].Op, Runs: slices.Concat(runs[0], runs[1])}
@@ -211,23 +211,23 @@ func (c *comparing) result() *Comparison {
 				}
 			}
 		}
-		for _, g := range gauges(&runs[0][0]) {
-			m.Figures = append(m.Figures, g.compare(runs))
+		for _, g := range figureReaders(&runs[0][0]) {
+			m.Figures = append(m.Figures, g.compareRuns(runs))
 		}
 		all.Cases = append(all.Cases, m)
 	}
 	return all
 }
 
-// gauge reads one value from a result.
-type gauge struct {
+// figureReader reads one value from a result.
+type figureReader struct {
 	name, unit, better string
-	read               func(*Result) float64
+	readValue          func(*Result) float64
 }
 
-// gauges returns the values that results of a case have; first is one of the results.
-func gauges(first *Result) []gauge {
-	list := []gauge{
+// figureReaders returns the values that results of a case have; first is one of the results.
+func figureReaders(first *Result) []figureReader {
+	list := []figureReader{
 		{"ops/s", unitRate, moreIsBetter, func(r *Result) float64 { return r.PerSecond }},
 		{"p50", unitMillis, lessIsBetter, func(r *Result) float64 { return r.Latency.P50 / 1000 }},
 		{"p99", unitMillis, lessIsBetter, func(r *Result) float64 { return r.Latency.P99 / 1000 }},
@@ -237,7 +237,7 @@ func gauges(first *Result) []gauge {
 		{"RSS of the servers", "MB", lessIsBetter, func(r *Result) float64 { return float64(r.ServerRSS >> 20) }},
 	}
 	for i, f := range first.Extra {
-		list = append(list, gauge{f.Name, f.Unit, f.better, func(r *Result) float64 {
+		list = append(list, figureReader{f.Name, f.Unit, f.better, func(r *Result) float64 {
 			if i < len(r.Extra) {
 				return r.Extra[i].Value
 			}
@@ -247,12 +247,12 @@ func gauges(first *Result) []gauge {
 	return list
 }
 
-func (g gauge) compare(runs [2][]Result) Pair {
+func (g figureReader) compareRuns(runs [2][]Result) Pair {
 	c := Pair{Name: g.name, Unit: g.unit, Better: g.better}
 	for side, spread := range []*Spread{&c.A, &c.B} {
 		values := make([]float64, len(runs[side]))
 		for i := range runs[side] {
-			values[i] = g.read(&runs[side][i])
+			values[i] = g.readValue(&runs[side][i])
 		}
 		*spread = spreadOf(values)
 	}

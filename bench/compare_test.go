@@ -9,16 +9,16 @@ import (
 	"testing"
 )
 
-// staged is a comparison with fake runs and fake hooks. It records their order.
-type staged struct {
-	comparing
+// scriptedSides is a comparison with fake runs and fake hooks. It records their order.
+type scriptedSides struct {
+	comparer
 	did   []string
 	fails string // the step that fails
 }
 
-func stage(t *testing.T, cases ...string) *staged {
+func newScriptedSides(t *testing.T, cases ...string) *scriptedSides {
 	t.Helper()
-	s := &staged{}
+	s := &scriptedSides{}
 	s.cfg = CompareConfig{Rounds: 3, Sides: [2]Side{{Target: Target{Name: "old"}}, {Target: Target{Name: "new", PIDs: []int{7}}}}}
 	for _, text := range cases {
 		p, err := ParseCase(text, Defaults())
@@ -27,7 +27,7 @@ func stage(t *testing.T, cases ...string) *staged {
 		}
 		s.cfg.Cases = append(s.cfg.Cases, p)
 	}
-	s.one = func(_ context.Context, cfg Config) (Result, error) {
+	s.runCase = func(_ context.Context, cfg Config) (Result, error) {
 		n := float64(len(s.did))
 		r := Result{Case: cfg.Params.String(), Op: "request", PerSecond: 100 + n, Latency: Summary{P50: 1000 * n, P99: 5000, Max: 9000}}
 		if cfg.Target.Name == "new" {
@@ -36,11 +36,11 @@ func stage(t *testing.T, cases ...string) *staged {
 			r.Errors = map[string]int64{"lost": 2}
 		}
 		if cfg.Params.Case == "sessions" {
-			r.Extra = []Figure{faults("expired", int64(len(cfg.Target.PIDs))), millis("tool late", 5e6).aside()}
+			r.Extra = []Figure{faultFigure("expired", int64(len(cfg.Target.PIDs))), millisFigure("tool late", 5e6).withoutBetter()}
 		}
 		return r, s.step(fmt.Sprint(cfg.Target.Name, " ", cfg.Params.Case, cfg.Target.PIDs))
 	}
-	s.hook = func(ctx context.Context, command string) (string, error) {
+	s.runCommand = func(ctx context.Context, command string) (string, error) {
 		if ctx.Err() != nil {
 			t.Errorf("%s runs with a context that has ended", command)
 		}
@@ -51,7 +51,7 @@ func stage(t *testing.T, cases ...string) *staged {
 
 var errStaged = errors.New("staged")
 
-func (s *staged) step(name string) error {
+func (s *scriptedSides) step(name string) error {
 	s.did = append(s.did, name)
 	if name == s.fails {
 		return errStaged
@@ -61,8 +61,8 @@ func (s *staged) step(name string) error {
 
 func someComparison(t *testing.T) *Comparison {
 	t.Helper()
-	s := stage(t, "get", "sessions")
-	c, err := s.compare(t.Context())
+	s := newScriptedSides(t, "get", "sessions")
+	c, err := s.compareSides(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,8 +72,8 @@ func someComparison(t *testing.T) *Comparison {
 // Sides that run all the time take turns with each case. The side that goes first in one round goes
 // second in the next.
 func TestCompareTurns(t *testing.T) {
-	s := stage(t, "get", "sessions")
-	if _, err := s.compare(t.Context()); err != nil {
+	s := newScriptedSides(t, "get", "sessions")
+	if _, err := s.compareSides(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -89,9 +89,9 @@ func TestCompareTurns(t *testing.T) {
 // A side with a start command runs all cases between its start and its stop. Its processes are
 // those that the start command printed. It is also stopped when a case fails.
 func TestCompareHooks(t *testing.T) {
-	s := stage(t, "get", "sessions")
+	s := newScriptedSides(t, "get", "sessions")
 	s.cfg.Sides[0].Start, s.cfg.Sides[0].Stop = "up", "down"
-	if _, err := s.compare(t.Context()); err != nil {
+	if _, err := s.compareSides(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	old := []string{"up", "old get[11 12 13]", "old sessions[11 12 13]", "down"}
@@ -104,20 +104,20 @@ func TestCompareHooks(t *testing.T) {
 		"old get[11 12 13]": {"up", "old get[11 12 13]", "down"},
 		"down":              old,
 	} {
-		s := stage(t, "get", "sessions")
+		s := newScriptedSides(t, "get", "sessions")
 		s.cfg.Sides[0].Start, s.cfg.Sides[0].Stop, s.fails = "up", "down", fails
-		if _, err := s.compare(t.Context()); !errors.Is(err, errStaged) || !slices.Equal(s.did, want) {
+		if _, err := s.compareSides(t.Context()); !errors.Is(err, errStaged) || !slices.Equal(s.did, want) {
 			t.Errorf("%s fails: %v, %q", fails, err, s.did)
 		}
 	}
-	s = stage(t, "get")
+	s = newScriptedSides(t, "get")
 	s.cfg.Sides[1].Start = "up"
-	if _, err := s.compare(t.Context()); err == nil || !strings.Contains(err.Error(), "new needs both") {
+	if _, err := s.compareSides(t.Context()); err == nil || !strings.Contains(err.Error(), "new needs both") {
 		t.Errorf("%v", err)
 	}
-	s = stage(t, "get")
+	s = newScriptedSides(t, "get")
 	s.cfg.Rounds = 2
-	if _, err := s.compare(t.Context()); err == nil || !strings.Contains(err.Error(), "2 rounds; allowed are 3 to 100") {
+	if _, err := s.compareSides(t.Context()); err == nil || !strings.Contains(err.Error(), "2 rounds; allowed are 3 to 100") {
 		t.Errorf("%v", err)
 	}
 }
@@ -138,7 +138,7 @@ func TestBehind(t *testing.T) {
 		{Pair{Better: "less", Unit: unitMillis, B: Spread{Median: 1}}, false}, // nothing was measured for A
 		{Pair{Better: "more", B: Spread{Median: 1}}, false},
 	} {
-		if c.pair.Behind() != c.behind {
+		if c.pair.IsWorse() != c.behind {
 			t.Errorf("%+v", c.pair)
 		}
 	}

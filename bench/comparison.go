@@ -17,15 +17,15 @@ func WriteComparison(w io.Writer, c *Comparison) error {
 		name := m.Case
 		for j := range m.Figures {
 			f := &m.Figures[j]
-			if f.empty() {
+			if f.isEmpty() {
 				continue
 			}
-			fmt.Fprintf(&b, "%s\t%s\t%s\t(%s-%s)\t%s\t(%s-%s)\t%s\t\n", name, f.title(),
-				number(f.A.Median), number(f.A.Min), number(f.A.Max),
-				number(f.B.Median), number(f.B.Min), number(f.B.Max), f.ratio())
+			fmt.Fprintf(&b, "%s\t%s\t%s\t(%s-%s)\t%s\t(%s-%s)\t%s\t\n", name, f.nameWithUnit(),
+				formatNumber(f.A.Median), formatNumber(f.A.Min), formatNumber(f.A.Max),
+				formatNumber(f.B.Median), formatNumber(f.B.Min), formatNumber(f.B.Max), f.ratioText())
 			name = ""
 		}
-		for _, remark := range c.remarks(m) {
+		for _, remark := range c.remarksOn(m) {
 			fmt.Fprintf(&b, "\t%s\n", remark)
 		}
 	}
@@ -46,16 +46,16 @@ func WriteMarkdown(w io.Writer, c *Comparison) error {
 		name := m.Case
 		for j := range m.Figures {
 			f := &m.Figures[j]
-			if f.empty() {
+			if f.isEmpty() {
 				continue
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, f.title(), f.A, f.B, f.ratio())
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, f.nameWithUnit(), f.A, f.B, f.ratioText())
 			name = ""
-			if f.Behind() {
-				behind = append(behind, fmt.Sprintf("* %s, %s: %s and %s (%s)", m.Case, f.title(), number(f.A.Median), number(f.B.Median), f.ratio()))
+			if f.IsWorse() {
+				behind = append(behind, fmt.Sprintf("* %s, %s: %s and %s (%s)", m.Case, f.nameWithUnit(), formatNumber(f.A.Median), formatNumber(f.B.Median), f.ratioText()))
 			}
 		}
-		for _, remark := range c.remarks(m) {
+		for _, remark := range c.remarksOn(m) {
 			remarks = append(remarks, "* "+m.Case+": "+remark)
 		}
 	}
@@ -71,8 +71,8 @@ func WriteMarkdown(w io.Writer, c *Comparison) error {
 	return err
 }
 
-// remarks returns what makes a case's values less reliable.
-func (c *Comparison) remarks(m *Match) []string {
+// remarksOn returns what makes a case's values less reliable.
+func (c *Comparison) remarksOn(m *Match) []string {
 	var list []string
 	for side, name := range []string{c.A, c.B} {
 		if n := m.Void[side]; n > 0 {
@@ -85,24 +85,24 @@ func (c *Comparison) remarks(m *Match) []string {
 	return list
 }
 
-// empty reports whether there is nothing to show because no process was given.
-func (f *Pair) empty() bool { return f.A.Max == 0 && f.B.Max == 0 && f.Unit != unitCount }
+// isEmpty reports whether there is nothing to show because no process was given.
+func (f *Pair) isEmpty() bool { return f.A.Max == 0 && f.B.Max == 0 && f.Unit != unitCount }
 
-func (f *Pair) title() string {
+func (f *Pair) nameWithUnit() string {
 	if f.Unit == unitCount || f.Unit == unitRate {
 		return f.Name
 	}
 	return f.Name + ", " + f.Unit
 }
 
-func (f *Pair) ratio() string {
+func (f *Pair) ratioText() string {
 	if f.Ratio == nil {
 		return "-"
 	}
-	return number(*f.Ratio) + "x"
+	return formatNumber(*f.Ratio) + "x"
 }
 
 // String returns the median, with the spread in brackets.
 func (s Spread) String() string {
-	return fmt.Sprintf("%s (%s-%s)", number(s.Median), number(s.Min), number(s.Max))
+	return fmt.Sprintf("%s (%s-%s)", formatNumber(s.Median), formatNumber(s.Min), formatNumber(s.Max))
 }

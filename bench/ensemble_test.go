@@ -16,20 +16,20 @@ import (
 // fakeEnsemble is a standalone server with nodes, watches and ephemeral nodes, as far as the cases need them. Each request
 // of a connection takes delay.
 type fakeEnsemble struct {
-	delay    time.Duration
-	late     time.Duration // how long after its timeout a silent session expires
-	rejected jute.Op       // is rejected for a time, except on the first connection
-	rejects  time.Duration // this time, from the connection of the first client that is measured
-	serving  sync.WaitGroup
-	mu       sync.Mutex
-	conns    int
-	begun    time.Time // when the second connection opened
-	zxid     int64
-	nodes    map[string]*fakeNode
-	requests map[jute.Op]int // those that a case sends beside its set-up: on every connection but the first
-	sizes    map[int]int     // how often data of each size were set or created on these
-	watchers map[string][]*fakeConn
-	above    map[string][]*fakeConn // recursive watches
+	delay             time.Duration
+	expiryDelay       time.Duration // how long after its timeout a silent session expires
+	rejectedOp        jute.Op       // is rejected for a time, except on the first connection
+	rejectFor         time.Duration // this time, from the connection of the first client that is measured
+	serving           sync.WaitGroup
+	mu                sync.Mutex
+	conns             int
+	measuredSince     time.Time // when the second connection opened
+	zxid              int64
+	nodes             map[string]*fakeNode
+	requests          map[jute.Op]int // those that a case sends beside its set-up: on every connection but the first
+	sizes             map[int]int     // how often data of each size were set or created on these
+	watchers          map[string][]*fakeConn
+	recursiveWatchers map[string][]*fakeConn // recursive watches
 }
 
 type fakeNode struct {
@@ -65,15 +65,15 @@ func (f *fakeEnsemble) serve(conn net.Conn) {
 	f.conns++
 	first := f.conns == 1
 	if f.conns == 2 {
-		f.begun = time.Now()
+		f.measuredSince = time.Now()
 	}
 	c := &fakeConn{id: jute.SessionID(f.conns), out: make(chan []byte, 1<<16)}
 	f.mu.Unlock()
 	timeout := time.Duration(connect.TimeOut) * time.Millisecond
-	c.expires = time.AfterFunc(timeout+f.late, func() {
+	c.expires = time.AfterFunc(timeout+f.expiryDelay, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.end(c.id)
+		f.endSession(c.id)
 	})
 	written := make(chan struct{})
 	go func() {
@@ -82,13 +82,13 @@ func (f *fakeEnsemble) serve(conn net.Conn) {
 			_ = jute.WriteFrame(conn, b) // after an error the reader ends
 		}
 	}()
-	defer func() { f.forget(c); close(c.out); <-written }()
+	defer func() { f.dropWatches(c); close(c.out); <-written }()
 	c.out <- jute.ConnectResponse{TimeOut: connect.TimeOut, SessionID: c.id, Passwd: make([]byte, 16)}.Append(nil)
 	for {
 		if frame, err = jute.ReadFrame(r, nil, 1<<20); err != nil {
 			return
 		}
-		c.expires.Reset(timeout + f.late)
+		c.expires.Reset(timeout + f.expiryDelay)
 		time.Sleep(f.delay)
 		d := jute.NewDecoder(frame)
 		var h jute.RequestHeader
@@ -98,8 +98,8 @@ func (f *fakeEnsemble) serve(conn net.Conn) {
 			f.requests[h.Op]++
 		}
 		body, code := []byte(nil), jute.NoAuth
-		if h.Op != f.rejected || first || time.Since(f.begun) > f.rejects {
-			body, code = f.answer(c, h.Op, &d, !first)
+		if h.Op != f.rejectedOp || first || time.Since(f.measuredSince) > f.rejectFor {
+			body, code = f.handleRequest(c, h.Op, &d, !first)
 		}
 		f.zxid++
 		c.out <- append(jute.ReplyHeader{Xid: h.Xid, Zxid: f.zxid, Err: code}.Append(nil), body...)
@@ -111,11 +111,11 @@ func (f *fakeEnsemble) serve(conn net.Conn) {
 	}
 }
 
-// forget drops the watches of a connection.
-func (f *fakeEnsemble) forget(c *fakeConn) {
+// dropWatches drops the watches of a connection.
+func (f *fakeEnsemble) dropWatches(c *fakeConn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, watches := range []map[string][]*fakeConn{f.watchers, f.above} {
+	for _, watches := range []map[string][]*fakeConn{f.watchers, f.recursiveWatchers} {
 		for path, conns := range watches {
 			var left []*fakeConn
 			for _, w := range conns {
@@ -128,8 +128,8 @@ func (f *fakeEnsemble) forget(c *fakeConn) {
 	}
 }
 
-// answer carries out a request, and returns what follows the header of the reply.
-func (f *fakeEnsemble) answer(c *fakeConn, op jute.Op, d *jute.Decoder, counted bool) (body []byte, code jute.Code) {
+// handleRequest carries out a request, and returns what follows the header of the reply.
+func (f *fakeEnsemble) handleRequest(c *fakeConn, op jute.Op, d *jute.Decoder, counted bool) (body []byte, code jute.Code) {
 	switch op {
 	case jute.OpCreate, jute.OpCreate2, jute.OpSetData, jute.OpDelete:
 		var one jute.MultiOp
@@ -159,7 +159,7 @@ func (f *fakeEnsemble) answer(c *fakeConn, op jute.Op, d *jute.Decoder, counted 
 	case jute.OpAddWatch:
 		var r jute.AddWatchRequest
 		r.Decode(d)
-		f.above[string(r.Path)] = append(f.above[string(r.Path)], c)
+		f.recursiveWatchers[string(r.Path)] = append(f.recursiveWatchers[string(r.Path)], c)
 		return nil, jute.OK
 	case jute.OpGetData, jute.OpExists, jute.OpGetChildren, jute.OpGetChildren2:
 		var r jute.GetDataRequest // all begin so
@@ -170,7 +170,7 @@ func (f *fakeEnsemble) answer(c *fakeConn, op jute.Op, d *jute.Decoder, counted 
 		r.Decode(d)
 		return jute.SyncResponse(r).Append(nil), jute.OK
 	case jute.OpCloseSession:
-		f.end(c.id)
+		f.endSession(c.id)
 	}
 	return nil, jute.OK
 }
@@ -251,8 +251,8 @@ func (f *fakeEnsemble) remove(path string) jute.Code {
 	return jute.OK
 }
 
-// end removes the ephemeral nodes of a session.
-func (f *fakeEnsemble) end(id jute.SessionID) {
+// endSession removes the ephemeral nodes of a session.
+func (f *fakeEnsemble) endSession(id jute.SessionID) {
 	for path, n := range f.nodes {
 		if n.owner == id {
 			_ = f.remove(path) // it has no children
@@ -263,7 +263,7 @@ func (f *fakeEnsemble) end(id jute.SessionID) {
 func (f *fakeEnsemble) notify(kind jute.EventType, path string) {
 	conns := f.watchers[path]
 	delete(f.watchers, path)
-	for directory, watching := range f.above {
+	for directory, watching := range f.recursiveWatchers {
 		if strings.HasPrefix(path, directory+"/") {
 			conns = append(conns, watching...)
 		}
@@ -274,11 +274,11 @@ func (f *fakeEnsemble) notify(kind jute.EventType, path string) {
 	}
 }
 
-// run runs a case in virtual time, and returns its result and the lines that it printed.
-func (f *fakeEnsemble) run(t *testing.T, text string, base Params) (r Result, lines []string) {
+// runCase runs a case in virtual time, and returns its result and the lines that it printed.
+func (f *fakeEnsemble) runCase(t *testing.T, text string, base Params) (r Result, lines []string) {
 	t.Helper()
 	f.nodes, f.requests, f.sizes = map[string]*fakeNode{}, map[jute.Op]int{}, map[int]int{}
-	f.watchers, f.above = map[string][]*fakeConn{}, map[string][]*fakeConn{}
+	f.watchers, f.recursiveWatchers = map[string][]*fakeConn{}, map[string][]*fakeConn{}
 	p, err := ParseCase(text, base)
 	if err != nil {
 		t.Fatal(err)
@@ -333,10 +333,10 @@ func TestCases(t *testing.T) {
 	} {
 		t.Run(tt.text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &fakeEnsemble{delay: time.Millisecond, late: 100 * time.Millisecond}
-				base := quick()
+				f := &fakeEnsemble{delay: time.Millisecond, expiryDelay: 100 * time.Millisecond}
+				base := quickParams()
 				base.Hook, base.Timeout = "true", 4*time.Second
-				r, lines := f.run(t, tt.text, base)
+				r, lines := f.runCase(t, tt.text, base)
 				if r.Ops < tt.ops*98/100 || r.Ops > tt.ops*102/100 || r.Latency.P50 != tt.p50 || len(r.Errors) > 0 || len(r.Notes) > 0 || r.Target != "fake" {
 					t.Errorf("%+v, want %d ops of %v µs", r, tt.ops, tt.p50)
 				}
@@ -368,8 +368,8 @@ func TestCases(t *testing.T) {
 // A client whose request fails pauses before it tries again, so that it does not flood servers that reject it.
 func TestFailedRequestsPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeEnsemble{delay: time.Millisecond, rejected: jute.OpCreate, rejects: time.Minute}
-		r, _ := f.run(t, "ephemerals:each=1", quick())
+		f := &fakeEnsemble{delay: time.Millisecond, rejectedOp: jute.OpCreate, rejectFor: time.Minute}
+		r, _ := f.runCase(t, "ephemerals:each=1", quickParams())
 		failed, most := r.Errors[jute.NoAuth.Error()], 2*int64(time.Second/retryPause)
 		if r.Ops != 0 || failed < most/2 || failed > most || len(r.Errors) > 1 {
 			t.Errorf("%d sessions were counted, errors %v; want %q, at most %d times", r.Ops, r.Errors, jute.NoAuth.Error(), most)
@@ -380,9 +380,9 @@ func TestFailedRequestsPause(t *testing.T) {
 // The nodes of a run stay if the user wants to look at them.
 func TestKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := quick()
+		p := quickParams()
 		p.Keep = true
-		(&fakeEnsemble{delay: time.Millisecond}).run(t, "set", p)
+		(&fakeEnsemble{delay: time.Millisecond}).runCase(t, "set", p)
 	})
 }
 
@@ -390,15 +390,15 @@ func TestKeep(t *testing.T) {
 func TestErrorsOfWarmUpDoNotCount(t *testing.T) {
 	for text, op := range map[string]jute.Op{"get": jute.OpGetData, "ephemerals:each=1": jute.OpCreate, "failover": jute.OpSetData} {
 		synctest.Test(t, func(t *testing.T) {
-			base := quick()
+			base := quickParams()
 			base.Hook = "true"
-			f := &fakeEnsemble{delay: time.Millisecond, rejected: op, rejects: base.Warmup / 2}
-			r, _ := f.run(t, text, base)
+			f := &fakeEnsemble{delay: time.Millisecond, rejectedOp: op, rejectFor: base.Warmup / 2}
+			r, _ := f.runCase(t, text, base)
 			if len(r.Errors) > 0 || r.Ops == 0 || f.requests[op] == 0 {
 				t.Errorf("%s: %d ops, errors %v", text, r.Ops, r.Errors)
 			}
-			f = &fakeEnsemble{delay: time.Millisecond, rejected: op, rejects: base.Warmup * 2}
-			if r, _ = f.run(t, text, base); r.Errors[jute.NoAuth.Error()] == 0 || len(r.Errors) > 1 {
+			f = &fakeEnsemble{delay: time.Millisecond, rejectedOp: op, rejectFor: base.Warmup * 2}
+			if r, _ = f.runCase(t, text, base); r.Errors[jute.NoAuth.Error()] == 0 || len(r.Errors) > 1 {
 				t.Errorf("%s: errors %v of the measured time", text, r.Errors)
 			}
 		})

@@ -15,38 +15,38 @@ import (
 // observer watches for the deletion of nodes whose names are a group, then a number:
 // "12-3-0000000004" belongs to the group "12-3".
 type observer struct {
-	c         *client.Client
-	directory *directory
+	c      *client.Client
+	parent *parent
 
 	mu     sync.Mutex
-	groups map[string]*group
+	groups map[string]*nodeGroup
 }
 
-// group is a set of nodes. The case waits for their deletion.
-type group struct {
-	left int
-	gone chan time.Time // gets the time of the last deletion; has room for one
+// nodeGroup is a set of nodes. The case waits for their deletion.
+type nodeGroup struct {
+	remaining   int
+	lastDeleted chan time.Time // gets the time of the last deletion; has room for one
 }
 
-// observe opens a session that watches a new directory.
-func (r *run) observe(name string) (*observer, error) {
-	o := &observer{groups: map[string]*group{}}
+// startObserver opens a session that watches a new directory.
+func (r *caseRun) startObserver(name string) (*observer, error) {
+	o := &observer{groups: map[string]*nodeGroup{}}
 	var err error
-	if o.directory, err = r.tree.directory(r.ctx, r.control, name); err != nil {
+	if o.parent, err = r.tree.addParent(r.ctx, r.controlClient, name); err != nil {
 		return nil, err
 	}
-	if o.c, err = r.open(r.ctx, client.Config{Servers: r.target.Servers, Watch: o.event}); err != nil {
+	if o.c, err = r.openSession(r.ctx, client.Config{Servers: r.target.Servers, Watch: o.onEvent}); err != nil {
 		return nil, err
 	}
 	// Servers support recursive watches from ZooKeeper 3.6 on.
-	if err = o.c.AddWatch(r.ctx, o.directory.path, jute.AddWatchPersistentRecursive); err != nil {
+	if err = o.c.AddWatch(r.ctx, o.parent.path, jute.AddWatchPersistentRecursive); err != nil {
 		o.c.Abandon()
 		return nil, err
 	}
 	return o, nil
 }
 
-func (o *observer) event(e jute.WatcherEvent, _ int64) {
+func (o *observer) onEvent(e jute.WatcherEvent, _ int64) {
 	if e.Type != jute.EventNodeDeleted {
 		return
 	}
@@ -60,69 +60,69 @@ func (o *observer) event(e jute.WatcherEvent, _ int64) {
 	if g == nil {
 		return
 	}
-	if g.left--; g.left == 0 {
+	if g.remaining--; g.remaining == 0 {
 		delete(o.groups, name[:end])
-		g.gone <- now
+		g.lastDeleted <- now
 	}
 }
 
-// expect returns a channel that gets the time at which the last of a group of n nodes was deleted.
-func (o *observer) expect(name string, n int) <-chan time.Time {
-	g := &group{left: n, gone: make(chan time.Time, 1)}
+// expectDeletions returns a channel that gets the time at which the last of a group of n nodes was deleted.
+func (o *observer) expectDeletions(name string, n int) <-chan time.Time {
+	g := &nodeGroup{remaining: n, lastDeleted: make(chan time.Time, 1)}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.groups[name] = g
-	return g.gone
+	return g.lastDeleted
 }
 
-func (o *observer) forget(name string) {
+func (o *observer) forgetGroup(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.groups, name)
 }
 
-// errUnheard says that the event did not arrive.
-var errUnheard = errors.New("the observer got no event of the deletion in time")
+// errNoDeletionEvent says that the event did not arrive.
+var errNoDeletionEvent = errors.New("the observer got no event of the deletion in time")
 
-// hearTime is how long to wait until a closed session's nodes are deleted.
-const hearTime = 10 * time.Second
+// deletionTimeout is how long to wait until a closed session's nodes are deleted.
+const deletionTimeout = 10 * time.Second
 
-// ephemerals opens sessions that create ephemeral nodes and close. An op is a session; its latency
+// runEphemerals opens sessions that create ephemeral nodes and close. An op is a session; its latency
 // is from the call of close until an observer has got the events of all deletions.
-func (r *run) ephemerals() (Result, error) {
-	o, err := r.observe("ephemerals")
+func (r *caseRun) runEphemerals() (Result, error) {
+	o, err := r.startObserver("ephemerals")
 	if err != nil {
 		return Result{}, err
 	}
 	defer o.c.Abandon()
 	gone := &tally{}
-	result, err := r.loops(r.p.Conns, func(ctx context.Context, i int, round int64, _ time.Time, note func(*tally, time.Duration)) error {
-		took, err := r.comeAndGo(ctx, o, i, round)
+	result, err := r.runLoops(r.params.Conns, func(ctx context.Context, i int, round int64, _ time.Time, note func(*tally, time.Duration)) error {
+		took, err := r.runEphemeralSession(ctx, o, i, round)
 		if err == nil {
 			note(gone, took)
 		}
 		return err
 	})
 	result.Extra = []Figure{
-		millis("whole session p50", time.Duration(result.Latency.P50*1000)),
-		millis("whole session p99", time.Duration(result.Latency.P99*1000)),
+		millisFigure("whole session p50", time.Duration(result.Latency.P50*1000)),
+		millisFigure("whole session p99", time.Duration(result.Latency.P99*1000)),
 	}
-	result.Latency = summary(&gone.ok)
+	result.Latency = summarize(&gone.latencies)
 	return result, err
 }
 
-// comeAndGo runs one session. It returns how long its nodes outlived the call of close.
-func (r *run) comeAndGo(ctx context.Context, o *observer, i int, round int64) (time.Duration, error) {
+// runEphemeralSession runs one session. It returns how long its nodes outlived the call of close.
+func (r *caseRun) runEphemeralSession(ctx context.Context, o *observer, i int, round int64) (time.Duration, error) {
 	name := strconv.Itoa(i) + "-" + strconv.FormatInt(round, 10)
-	gone := o.expect(name, r.p.Each)
-	defer o.forget(name)
-	c, err := r.open(ctx, client.Config{Servers: r.home(i)})
+	gone := o.expectDeletions(name, r.params.Each)
+	defer o.forgetGroup(name)
+	c, err := r.openSession(ctx, client.Config{Servers: r.serverFor(i)})
 	if err != nil {
 		return 0, err
 	}
 	defer c.Abandon()
-	err = each(ctx, c, r.p.Each, func(k int) (jute.Op, client.Record) {
-		path := appendPadded([]byte(o.directory.path+"/"+name+"-"), int64(k))
+	err = sendEach(ctx, c, r.params.Each, func(k int) (jute.Op, client.Record) {
+		path := appendPadded([]byte(o.parent.path+"/"+name+"-"), int64(k))
 		return jute.OpCreate, &jute.CreateRequest{Path: path, ACL: jute.OpenACL, Flags: jute.Ephemeral}
 	})
 	if err != nil {
@@ -132,13 +132,13 @@ func (r *run) comeAndGo(ctx context.Context, o *observer, i int, round int64) (t
 	if err := c.Close(ctx); err != nil {
 		return 0, err
 	}
-	timer := time.NewTimer(hearTime)
+	timer := time.NewTimer(deletionTimeout)
 	defer timer.Stop()
 	select {
 	case at := <-gone:
 		return at.Sub(began), nil
 	case <-timer.C:
-		return 0, errUnheard
+		return 0, errNoDeletionEvent
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}

@@ -18,18 +18,18 @@ import (
 // the sessions by a tick. The median of three storms is free of that unless it happens twice.
 const storms = 3
 
-// expiry lets sessions fall silent all at once. Each has an ephemeral node, and an observer sees
+// runExpiry lets sessions fall silent all at once. Each has an ephemeral node, and an observer sees
 // its deletion. It does so several times with new sessions. An op is an expiry; its latency is how
 // late the deletion is, counted from the session's timeout after its last request was sent.
-func (r *run) expiry() (Result, error) {
-	o, err := r.observe("silent")
+func (r *caseRun) runExpiry() (Result, error) {
+	o, err := r.startObserver("silent")
 	if err != nil {
 		return Result{}, err
 	}
 	defer o.c.Abandon()
-	e := &expiries{}
+	e := &expiryResults{}
 	for n := range storms {
-		gone, due, err := r.storm(o, n)
+		gone, due, err := r.runStorm(o, n)
 		if err != nil {
 			return Result{}, err
 		}
@@ -37,23 +37,23 @@ func (r *run) expiry() (Result, error) {
 			return Result{}, err
 		}
 	}
-	return e.result(r), nil
+	return e.caseResult(r), nil
 }
 
-// storm opens sessions, lets all of them send their last request at once, and abandons them. It
+// runStorm opens sessions, lets all of them send their last request at once, and abandons them. It
 // returns the channels that report when each is gone, and the earliest time at which each is due.
-func (r *run) storm(o *observer, n int) (gone []<-chan time.Time, due []time.Time, err error) {
-	gone, due = make([]<-chan time.Time, r.p.Silent), make([]time.Time, r.p.Silent)
+func (r *caseRun) runStorm(o *observer, n int) (gone []<-chan time.Time, due []time.Time, err error) {
+	gone, due = make([]<-chan time.Time, r.params.Silent), make([]time.Time, r.params.Silent)
 	name := func(i int) string { return strconv.Itoa(n) + "-" + strconv.Itoa(i) }
-	clients, err := r.openAll(r.ctx, r.p.Silent, func(i int) client.Config {
-		return client.Config{Servers: r.home(i)}
-	}, func(i int, _ *client.Client) { gone[i] = o.expect(name(i), 1) })
+	clients, err := r.openAll(r.ctx, r.params.Silent, func(i int) client.Config {
+		return client.Config{Servers: r.serverFor(i)}
+	}, func(i int, _ *client.Client) { gone[i] = o.expectDeletions(name(i), 1) })
 	defer func() { r.closeAll(clients) }() // those that are not abandoned below
 	if err != nil {
 		return nil, nil, err
 	}
-	err = inParallel(r.ctx, r.p.Silent, openers, func(_ context.Context, i int) error {
-		path := appendPadded([]byte(o.directory.path+"/"+name(i)+"-"), 0)
+	err = inParallel(r.ctx, r.params.Silent, parallelOpens, func(_ context.Context, i int) error {
+		path := appendPadded([]byte(o.parent.path+"/"+name(i)+"-"), 0)
 		_, err := clients[i].Create(r.ctx, string(path), nil, jute.Ephemeral, nil)
 		return err
 	})
@@ -67,8 +67,8 @@ func (r *run) storm(o *observer, n int) (gone []<-chan time.Time, due []time.Tim
 	if err := sleepUntil(r.ctx, time.Now().Add(rand.N(timeout/2))); err != nil {
 		return nil, nil, err
 	}
-	answers := make(chan error, r.p.Silent)
-	last := &jute.ExistsRequest{Path: []byte(o.directory.path)}
+	answers := make(chan error, r.params.Silent)
+	last := &jute.ExistsRequest{Path: []byte(o.parent.path)}
 	for i, c := range clients {
 		_, timeout := c.Session()
 		due[i] = time.Now().Add(timeout)
@@ -90,27 +90,27 @@ func (r *run) storm(o *observer, n int) (gone []<-chan time.Time, due []time.Tim
 	return gone, due, nil
 }
 
-// expiries holds the results of all storms.
-type expiries struct {
-	late     tally
-	early    int64
-	earliest time.Duration
-	spans    []time.Duration // for each storm, from its first expiry to its last
+// expiryResults holds the results of all storms.
+type expiryResults struct {
+	lateness   tally
+	earlyCount int64
+	earliest   time.Duration
+	spans      []time.Duration // for each storm, from its first expiry to its last
 	intervals
 }
 
-// lateTime is how long, after three timeouts, to wait for an expiry.
-const lateTime = 10 * time.Second
+// expiryGrace is how long, after three timeouts, to wait for an expiry.
+const expiryGrace = 10 * time.Second
 
 // awaitExpiry waits for the expiries of one storm.
-func (r *run) awaitExpiry(e *expiries, gone []<-chan time.Time, due []time.Time) error {
-	begin, err := r.read(false)
+func (r *caseRun) awaitExpiry(e *expiryResults, gone []<-chan time.Time, due []time.Time) error {
+	begin, err := r.takeReading(false)
 	if err != nil {
 		return err
 	}
 	var heard atomic.Int64
-	defer r.report(func() string { return fmt.Sprintf("%d of %d expired", heard.Load(), len(gone)) })()
-	limit := time.NewTimer(3*r.p.Timeout + lateTime)
+	defer r.reportProgress(func() string { return fmt.Sprintf("%d of %d expired", heard.Load(), len(gone)) })()
+	limit := time.NewTimer(3*r.params.Timeout + expiryGrace)
 	defer limit.Stop()
 	var missing int64
 	var first, last time.Time
@@ -142,27 +142,27 @@ func (r *run) awaitExpiry(e *expiries, gone []<-chan time.Time, due []time.Time)
 			last = at
 		}
 		if d := at.Sub(due[i]); d < 0 {
-			e.early++
+			e.earlyCount++
 			e.earliest = max(e.earliest, -d)
 		}
-		e.late.ok.Add(at.Sub(due[i]))
+		e.lateness.latencies.Add(at.Sub(due[i]))
 	}
-	e.late.fail("did not expire in time", missing)
+	e.lateness.addFailures("did not expire in time", missing)
 	e.spans = append(e.spans, last.Sub(first))
-	end, err := r.read(true)
+	end, err := r.takeReading(true)
 	if err != nil {
 		return err
 	}
-	e.spend(begin, end)
+	e.addInterval(begin, end)
 	return nil
 }
 
-func (e *expiries) result(r *run) Result {
-	result := e.intervals.result(r, &e.late)
+func (e *expiryResults) caseResult(r *caseRun) Result {
+	result := e.intervals.intervalResult(r, &e.lateness)
 	slices.Sort(e.spans)
 	result.Extra = []Figure{
-		faults("early", e.early), millis("earliest by", e.earliest),
-		millis("first to last", e.spans[len(e.spans)/2]), millis("first to last at most", e.spans[len(e.spans)-1]),
+		faultFigure("early", e.earlyCount), millisFigure("earliest by", e.earliest),
+		millisFigure("first to last", e.spans[len(e.spans)/2]), millisFigure("first to last at most", e.spans[len(e.spans)-1]),
 	}
 	return result
 }

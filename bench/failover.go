@@ -17,117 +17,117 @@ import (
 // failover runs writers and readers on each member while a hook breaks something. Clients change
 // members as real ones do; a gap is counted for the member on which they started.
 type failover struct {
-	r           *run
-	directory   *directory
-	from, until time.Time
-	ctx         context.Context
-	users       []*user
-	lost        atomic.Int64 // how many sessions
-	done        atomic.Int64
-	said        string // what the hook printed
+	run                       *caseRun
+	parent                    *parent
+	measureFrom, measureUntil time.Time
+	ctx                       context.Context
+	clients                   []*failoverClient
+	lostSessions              atomic.Int64 // how many sessions
+	doneCount                 atomic.Int64
+	hookOutput                string // what the hook printed
 }
 
-// user is one client that sends one request at a time: it writes to a node of its own, or reads it.
-type user struct {
-	f      *failover
-	index  int
-	home   int // the number of its first member
-	writes bool
-	node   string
-	seq    int64 // number of the last write that was sent
-	acked  int64 // how many writes were acknowledged
-	newest int64 // the greatest number acknowledged
-	last   time.Time
-	gap    time.Duration // the longest time between two successes within the measured time
-	tally  tally
+// failoverClient is one client that sends one request at a time: it writes to a node of its own, or reads it.
+type failoverClient struct {
+	failover    *failover
+	index       int
+	firstServer int // the number of its first member
+	writes      bool
+	node        string
+	lastSent    int64 // number of the last write that was sent
+	ackedCount  int64 // how many writes were acknowledged
+	newestAcked int64 // the greatest number acknowledged
+	lastSuccess time.Time
+	longestGap  time.Duration // the longest time between two successes within the measured time
+	tally       tally
 }
 
-// failover runs the case.
-func (r *run) failover() (Result, error) {
-	f := &failover{r: r}
+// runFailover runs the case.
+func (r *caseRun) runFailover() (Result, error) {
+	f := &failover{run: r}
 	var err error
-	if f.directory, err = r.tree.directory(r.ctx, r.control, "failover"); err != nil {
+	if f.parent, err = r.tree.addParent(r.ctx, r.controlClient, "failover"); err != nil {
 		return Result{}, err
 	}
-	n := r.p.Conns * len(r.target.Servers)
-	if err := f.directory.fill(r.ctx, r.control, int64(n), make([]byte, r.p.Size)); err != nil {
+	n := r.params.Conns * len(r.target.Servers)
+	if err := f.parent.createNodes(r.ctx, r.controlClient, int64(n), make([]byte, r.params.Size)); err != nil {
 		return Result{}, err
 	}
 	base := time.Now()
-	f.from, f.until = base.Add(r.p.Warmup), base.Add(r.p.Warmup+r.p.Duration)
+	f.measureFrom, f.measureUntil = base.Add(r.params.Warmup), base.Add(r.params.Warmup+r.params.Duration)
 	var stop context.CancelFunc
-	f.ctx, stop = context.WithDeadline(r.ctx, f.until)
+	f.ctx, stop = context.WithDeadline(r.ctx, f.measureUntil)
 	defer stop()
 	for i := range 2 * n {
-		f.users = append(f.users, &user{f: f, index: i, home: i / 2 % len(r.target.Servers), writes: i%2 == 0, node: string(f.directory.node(nil, int64(i/2))), last: f.from})
+		f.clients = append(f.clients, &failoverClient{failover: f, index: i, firstServer: i / 2 % len(r.target.Servers), writes: i%2 == 0, node: string(f.parent.appendNodePath(nil, int64(i/2))), lastSuccess: f.measureFrom})
 	}
 	hooked := make(chan error, 1)
-	go func() { hooked <- f.hook() }() // it sets f.said before it sends
+	go func() { hooked <- f.breakMembers() }() // it sets f.said before it sends
 	var wait sync.WaitGroup
-	for _, u := range f.users {
-		wait.Go(u.run)
+	for _, u := range f.clients {
+		wait.Go(u.sendRequests)
 	}
-	stopReport := r.report(func() string {
-		return fmt.Sprintf("%s, %.0f/s, %d sessions lost", r.phase(base), float64(f.done.Load())/time.Since(base).Seconds(), f.lost.Load())
+	stopReport := r.reportProgress(func() string {
+		return fmt.Sprintf("%s, %.0f/s, %d sessions lost", r.phaseText(base), float64(f.doneCount.Load())/time.Since(base).Seconds(), f.lostSessions.Load())
 	})
-	begin, end, err := r.measure(base)
+	begin, end, err := r.measurePeriod(base)
 	stopReport()
 	wait.Wait()
 	stop()
 	if err := errors.Join(err, <-hooked); err != nil {
 		return Result{}, err
 	}
-	return f.result(begin, end)
+	return f.caseResult(begin, end)
 }
 
-// hook runs the command after a quarter of the measured time, and keeps what it printed.
-func (f *failover) hook() (err error) {
-	if err = sleepUntil(f.ctx, f.from.Add(f.r.p.Duration/4)); err != nil {
+// breakMembers runs the command after a quarter of the measured time, and keeps what it printed.
+func (f *failover) breakMembers() (err error) {
+	if err = sleepUntil(f.ctx, f.measureFrom.Add(f.run.params.Duration/4)); err != nil {
 		return err
 	}
-	f.said, err = runHook(f.ctx, f.r.p.Hook)
+	f.hookOutput, err = runHook(f.ctx, f.run.params.Hook)
 	return err
 }
 
-// run sends requests until the time is over. It replaces a session that is lost.
-func (u *user) run() {
-	for u.f.ctx.Err() == nil {
-		c, err := u.f.r.open(u.f.ctx, client.Config{Servers: rotated(u.f.r.target.Servers, u.home)})
+// sendRequests sends requests until the time is over. It replaces a session that is lost.
+func (u *failoverClient) sendRequests() {
+	for u.failover.ctx.Err() == nil {
+		c, err := u.failover.run.openSession(u.failover.ctx, client.Config{Servers: rotateServers(u.failover.run.target.Servers, u.firstServer)})
 		if err != nil {
 			continue // it has been trying for a while
 		}
-		for err = nil; u.f.ctx.Err() == nil && !errors.Is(err, client.ErrExpired); {
+		for err = nil; u.failover.ctx.Err() == nil && !errors.Is(err, client.ErrExpired); {
 			began := time.Now()
-			err = u.request(c)
-			u.note(began, err)
+			err = u.sendRequest(c)
+			u.recordResult(began, err)
 		}
 		if errors.Is(err, client.ErrExpired) {
-			u.f.lost.Add(1)
+			u.failover.lostSessions.Add(1)
 		}
-		ctx, stop := context.WithTimeout(context.WithoutCancel(u.f.ctx), time.Second)
+		ctx, stop := context.WithTimeout(context.WithoutCancel(u.failover.ctx), time.Second)
 		_ = c.Close(ctx) // otherwise the session expires
 		stop()
 	}
-	u.success(u.f.until) // ends the last gap
+	u.recordSuccess(u.failover.measureUntil) // ends the last gap
 }
 
-// request sends one request and waits for the reply. It counts acknowledged writes.
-func (u *user) request(c *client.Client) error {
+// sendRequest sends one request and waits for the reply. It counts acknowledged writes.
+func (u *failoverClient) sendRequest(c *client.Client) error {
 	if !u.writes {
-		_, _, err := c.Get(u.f.ctx, u.node, false)
+		_, _, err := c.Get(u.failover.ctx, u.node, false)
 		return err
 	}
-	u.seq++
-	if _, err := c.Set(u.f.ctx, u.node, numbered(u.seq, u.f.r.p.Size), -1); err != nil {
+	u.lastSent++
+	if _, err := c.Set(u.failover.ctx, u.node, numberedData(u.lastSent, u.failover.run.params.Size), -1); err != nil {
 		return err
 	}
-	u.acked++
-	u.newest = u.seq
+	u.ackedCount++
+	u.newestAcked = u.lastSent
 	return nil
 }
 
-// numbered returns data of that size that begin with a number.
-func numbered(n int64, size int) []byte {
+// numberedData returns data of that size that begin with a number.
+func numberedData(n int64, size int) []byte {
 	b := strconv.AppendInt(nil, n, 10)
 	for len(b) < size {
 		b = append(b, ' ')
@@ -135,109 +135,109 @@ func numbered(n int64, size int) []byte {
 	return b
 }
 
-func (u *user) note(began time.Time, err error) {
+func (u *failoverClient) recordResult(began time.Time, err error) {
 	now := time.Now()
-	measured := !began.Before(u.f.from)
+	measured := !began.Before(u.failover.measureFrom)
 	switch {
 	case err == nil:
-		u.f.done.Add(1)
-		u.success(now)
+		u.failover.doneCount.Add(1)
+		u.recordSuccess(now)
 		if measured {
-			u.tally.ok.Add(now.Sub(began))
+			u.tally.latencies.Add(now.Sub(began))
 		}
-	case measured && u.f.ctx.Err() == nil:
-		u.tally.fail(plain(err), 1)
+	case measured && u.failover.ctx.Err() == nil:
+		u.tally.addFailures(rootMessage(err), 1)
 	}
 }
 
-// success ends a gap, within the measured time.
-func (u *user) success(now time.Time) {
-	if now.Before(u.last) || now.After(u.f.until) {
+// recordSuccess ends a gap, within the measured time.
+func (u *failoverClient) recordSuccess(now time.Time) {
+	if now.Before(u.lastSuccess) || now.After(u.failover.measureUntil) {
 		return
 	}
-	u.gap = max(u.gap, now.Sub(u.last))
-	u.last = now
+	u.longestGap = max(u.longestGap, now.Sub(u.lastSuccess))
+	u.lastSuccess = now
 }
 
-// result adds up what all users have seen, and looks for every acknowledged write.
-func (f *failover) result(begin, end reading) (Result, error) {
+// caseResult adds up what all users have seen, and looks for every acknowledged write.
+func (f *failover) caseResult(begin, end reading) (Result, error) {
 	var all tally
-	for _, u := range f.users {
+	for _, u := range f.clients {
 		all.merge(&u.tally)
 	}
-	result := f.r.result(&all, begin, end)
-	missing, err := f.missing()
+	result := f.run.newResult(&all, begin, end)
+	missing, err := f.missingWrites()
 	if err != nil {
 		return result, fmt.Errorf("look for acknowledged writes: %w", err)
 	}
-	result.Extra = []Figure{faults("sessions lost", f.lost.Load()), faults("acknowledged writes lost", missing)}
-	result.Extra = append(result.Extra, f.gaps()...)
+	result.Extra = []Figure{faultFigure("sessions lost", f.lostSessions.Load()), faultFigure("acknowledged writes lost", missing)}
+	result.Extra = append(result.Extra, f.longestGaps()...)
 	return result, nil
 }
 
-// gaps returns the longest times without a success: of writes and of reads, for each member the clients that began there.
+// longestGaps returns the longest times without a success: of writes and of reads, for each member the clients that began there.
 // Before them come the longest of all writes and, if the hook has printed the addresses of the members that it broke, the
 // longest of the writes and of the reads at the others.
-func (f *failover) gaps() []Figure {
+func (f *failover) longestGaps() []Figure {
 	var all, othersWrites, othersReads time.Duration
 	var each []Figure
-	broken := strings.Fields(f.said)
-	for i, addr := range f.r.target.Servers {
+	broken := strings.Fields(f.hookOutput)
+	for i, addr := range f.run.target.Servers {
 		var reads, writes time.Duration
-		for _, u := range f.users {
+		for _, u := range f.clients {
 			switch {
-			case u.home != i:
+			case u.firstServer != i:
 			case u.writes:
-				writes = max(writes, u.gap)
+				writes = max(writes, u.longestGap)
 			default:
-				reads = max(reads, u.gap)
+				reads = max(reads, u.longestGap)
 			}
 		}
 		all = max(all, writes)
 		if !slices.Contains(broken, addr) {
 			othersWrites, othersReads = max(othersWrites, writes), max(othersReads, reads)
 		}
-		each = append(each, millis("longest gap of writes, "+addr, writes), millis("longest gap of reads, "+addr, reads))
+		each = append(each, millisFigure("longest gap of writes, "+addr, writes), millisFigure("longest gap of reads, "+addr, reads))
 	}
-	figures := []Figure{millis("longest gap of writes", all)}
+	figures := []Figure{millisFigure("longest gap of writes", all)}
 	if len(broken) > 0 {
-		figures = append(figures, millis("longest gap of writes at the others", othersWrites), millis("longest gap of reads at the others", othersReads))
+		figures = append(figures, millisFigure("longest gap of writes at the others", othersWrites), millisFigure("longest gap of reads at the others", othersReads))
 	}
 	return append(figures, each...)
 }
 
-// missing returns how many acknowledged writes are lost. A node's version counts all writes that
+// missingWrites returns how many acknowledged writes are lost. A node's version counts all writes that
 // were carried out, and its data hold the number of the newest. Only writes that were not
 // acknowledged may have come after the newest acknowledged one.
-func (f *failover) missing() (int64, error) {
-	ctx, stop := context.WithTimeout(f.r.ctx, 2*f.r.p.Timeout+drainTime)
+func (f *failover) missingWrites() (int64, error) {
+	ctx, stop := context.WithTimeout(f.run.ctx, 2*f.run.params.Timeout+drainTimeout)
 	defer stop()
 	var lost int64
-	for _, u := range f.users {
+	for _, u := range f.clients {
 		if !u.writes {
 			continue
 		}
-		if err := f.r.control.Sync(ctx, u.node); err != nil {
+		if err := f.run.controlClient.Sync(ctx, u.node); err != nil {
 			return 0, err
 		}
-		data, stat, err := f.r.control.Get(ctx, u.node, false)
+		data, stat, err := f.run.controlClient.Get(ctx, u.node, false)
 		if err != nil {
 			return 0, err
 		}
-		lost += u.missing(data, stat.Version)
+		lost += u.missingWrites(data, stat.Version)
 	}
 	return lost, nil
 }
 
-// missing compares the acknowledgements of a writer with the node's data and version.
-func (u *user) missing(data []byte, version int32) int64 {
-	n := max(u.acked-int64(version), 0)
-	if u.acked == 0 {
+// missingWrites compares the acknowledgements of a writer with the node's data and version.
+func (u *failoverClient) missingWrites(data []byte, version int32) int64 {
+	n := max(u.ackedCount-int64(version), 0)
+	if u.ackedCount == 0 {
 		return 0
 	}
 	var newest int64
 	_, err := fmt.Sscan(string(data), &newest)
-	if err != nil || newest < u.newest {
+	if err != nil || newest < u.newestAcked {
 		n = max(n, 1)
 	}
 	return n

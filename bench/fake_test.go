@@ -15,8 +15,8 @@ import (
 // fakeServer answers every request with success, in order, and each after delay, unless its fields
 // say otherwise. The first connection, which a run keeps for itself, never stalls or breaks.
 type fakeServer struct {
-	delay time.Duration
-	begun time.Time
+	delay     time.Duration
+	startedAt time.Time
 	// Between these two times, counted from begun, no request is answered.
 	stallFrom, stallUntil time.Duration
 	code                  jute.Code     // the result of getData
@@ -43,7 +43,7 @@ func (f *fakeServer) serve(c net.Conn) {
 		return // it only saw that something listens
 	}
 	n := f.conns.Add(1)
-	if left := f.drop - time.Since(f.begun); n > 1 && left > 0 {
+	if left := f.drop - time.Since(f.startedAt); n > 1 && left > 0 {
 		timer := time.AfterFunc(left, func() { _ = c.Close() })
 		defer timer.Stop()
 	}
@@ -69,16 +69,16 @@ func (f *fakeServer) serve(c net.Conn) {
 			return
 		}
 		time.Sleep(f.delay)
-		if at := time.Since(f.begun); n > 1 && at >= f.stallFrom && at < f.stallUntil {
+		if at := time.Since(f.startedAt); n > 1 && at >= f.stallFrom && at < f.stallUntil {
 			time.Sleep(f.stallUntil - at)
 		}
-		if jute.WriteFrame(c, f.answer(frame, zxid)) != nil {
+		if jute.WriteFrame(c, f.handleRequest(frame, zxid)) != nil {
 			return
 		}
 	}
 }
 
-func (f *fakeServer) answer(frame []byte, zxid int64) []byte {
+func (f *fakeServer) handleRequest(frame []byte, zxid int64) []byte {
 	var h jute.RequestHeader
 	d := jute.NewDecoder(frame)
 	h.Decode(&d)
@@ -108,15 +108,15 @@ func (f *fakeServer) answer(frame []byte, zxid int64) []byte {
 	return reply.Append(nil)
 }
 
-// against runs a case against the fake. It uses virtual time, so it must be called in a synctest
+// runCase runs a case against the fake. It uses virtual time, so it must be called in a synctest
 // bubble.
-func (f *fakeServer) against(t *testing.T, text string, base Params) Result {
+func (f *fakeServer) runCase(t *testing.T, text string, base Params) Result {
 	t.Helper()
 	p, err := ParseCase(text, base)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.begun = time.Now()
+	f.startedAt = time.Now()
 	r, err := Run(t.Context(), Config{
 		Target: Target{Servers: []string{"fake"}, Dial: f.dial}, Params: p, sleep: time.Sleep,
 	})

@@ -13,14 +13,14 @@ const (
 	subBits = 7
 	// maxBits limits the buckets: a latency of 2^42 ns, 73 minutes, shares the last bucket with all
 	// longer ones.
-	maxBits = 42
-	pages   = maxBits - subBits + 1
+	maxBits   = 42
+	pageCount = maxBits - subBits + 1
 )
 
 // Histogram counts latencies in buckets whose width grows with the value. The zero value
 // is empty. It is not safe for concurrent use.
 type Histogram struct {
-	pages    [pages]*[1 << subBits]int64 // allocated at the first hit: 1 KiB each, about ten in use
+	pages    [pageCount]*[1 << subBits]int64 // allocated at the first hit: 1 KiB each, about ten in use
 	count    int64
 	sum      time.Duration
 	min, max time.Duration
@@ -35,7 +35,7 @@ func (h *Histogram) Add(v time.Duration) {
 	h.max = max(h.max, v)
 	h.count++
 	h.sum += v
-	key := bucket(min(v, 1<<maxBits-1))
+	key := bucketOf(min(v, 1<<maxBits-1))
 	page := &h.pages[key>>subBits]
 	if *page == nil {
 		*page = new([1 << subBits]int64)
@@ -67,8 +67,8 @@ func (h *Histogram) Merge(o *Histogram) {
 	}
 }
 
-// wire is a Histogram as JSON: its buckets that are not empty, by number.
-type wire struct {
+// histogramJSON is a Histogram as JSON: its buckets that are not empty, by number.
+type histogramJSON struct {
 	Count         int64
 	Sum, Min, Max time.Duration
 	Buckets       map[int]int64
@@ -76,7 +76,7 @@ type wire struct {
 
 // MarshalJSON returns all counts as JSON.
 func (h *Histogram) MarshalJSON() ([]byte, error) {
-	w := wire{Count: h.count, Sum: h.sum, Min: h.min, Max: h.max, Buckets: map[int]int64{}}
+	w := histogramJSON{Count: h.count, Sum: h.sum, Min: h.min, Max: h.max, Buckets: map[int]int64{}}
 	for i, page := range h.pages {
 		if page == nil {
 			continue
@@ -92,13 +92,13 @@ func (h *Histogram) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (h *Histogram) UnmarshalJSON(text []byte) error {
-	var w wire
+	var w histogramJSON
 	if err := json.Unmarshal(text, &w); err != nil {
 		return err
 	}
 	*h = Histogram{count: w.Count, sum: w.Sum, min: w.Min, max: w.Max}
 	for key, n := range w.Buckets {
-		if key < 0 || key >= pages<<subBits {
+		if key < 0 || key >= pageCount<<subBits {
 			return fmt.Errorf("bench: a histogram has no bucket %d", key)
 		}
 		page := &h.pages[key>>subBits]
@@ -138,23 +138,23 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 		}
 		for j, n := range page {
 			if seen += n; seen >= rank {
-				return min(max(middle(i<<subBits|j), h.min), h.max)
+				return min(max(bucketMiddle(i<<subBits|j), h.min), h.max)
 			}
 		}
 	}
 	return h.max
 }
 
-// bucket returns the number of the bucket of v, which must be below 2^maxBits. The first 256
+// bucketOf returns the number of the bucket of v, which must be below 2^maxBits. The first 256
 // buckets hold one value each; after that, each page of 128 has buckets twice as wide as those of
 // the page before.
-func bucket(v time.Duration) int {
+func bucketOf(v time.Duration) int {
 	shift := max(bits.Len64(uint64(v))-subBits-1, 0)
 	return shift<<subBits + int(v>>shift)
 }
 
-// middle returns the value in the middle of a bucket.
-func middle(key int) time.Duration {
+// bucketMiddle returns the value in the middle of a bucket.
+func bucketMiddle(key int) time.Duration {
 	shift := max(key>>subBits-1, 0)
 	low := time.Duration(key-shift<<subBits) << shift
 	return low + (1<<shift-1)/2

@@ -13,16 +13,16 @@ import (
 func TestHistogramBuckets(t *testing.T) {
 	last := -1
 	for v := time.Duration(0); v < 1<<maxBits; v += 1 + v/1000 {
-		key := bucket(v)
-		if key < last || key>>subBits >= pages {
-			t.Fatalf("%d is in bucket %d, after a smaller value in bucket %d; there are %d pages", v, key, last, pages)
+		key := bucketOf(v)
+		if key < last || key>>subBits >= pageCount {
+			t.Fatalf("%d is in bucket %d, after a smaller value in bucket %d; there are %d pages", v, key, last, pageCount)
 		}
 		last = key
-		if off := math.Abs(float64(middle(key) - v)); off > float64(v)/128 || v < 256 && off != 0 {
-			t.Fatalf("%d: the middle of its bucket is %d", v, middle(key))
+		if off := math.Abs(float64(bucketMiddle(key) - v)); off > float64(v)/128 || v < 256 && off != 0 {
+			t.Fatalf("%d: the middle of its bucket is %d", v, bucketMiddle(key))
 		}
 	}
-	if want := bucket(1<<maxBits - 1); want != pages<<subBits-1 {
+	if want := bucketOf(1<<maxBits - 1); want != pageCount<<subBits-1 {
 		t.Errorf("the last bucket is %d", want)
 	}
 }
@@ -67,7 +67,7 @@ func TestSummary(t *testing.T) {
 	for i := range 10_000 {
 		h.Add(time.Duration(i+1) * time.Microsecond)
 	}
-	s := summary(&h)
+	s := summarize(&h)
 	for _, tt := range []struct {
 		name      string
 		got, want float64
@@ -100,7 +100,7 @@ func TestHistogramEdges(t *testing.T) {
 	}
 	// No quantile is below the smallest value, in a merged histogram either.
 	v := time.Duration(1_000_000)
-	for middle(bucket(v)) >= v {
+	for bucketMiddle(bucketOf(v)) >= v {
 		v++
 	}
 	var few, merged Histogram

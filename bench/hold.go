@@ -13,20 +13,20 @@ import (
 
 // holder keeps a part of many sessions alive, in this process or in another one.
 type holder interface {
-	// open opens the sessions and returns when all are open.
-	open(ctx context.Context, p part) error
-	// measure says whether pings count from now on.
-	measure(yes bool) error
-	// count returns what has been counted so far.
-	count() (held, error)
-	// close closes all sessions at once and returns how many were closed in time.
-	close(ctx context.Context) (int, error)
-	// abandon abandons the sessions that are still open, which then expire.
-	abandon()
+	// openSessions opens the sessions and returns when all are open.
+	openSessions(ctx context.Context, p sessionShare) error
+	// setMeasuring says whether pings count from now on.
+	setMeasuring(yes bool) error
+	// currentCounts returns what has been counted so far.
+	currentCounts() (sessionCounts, error)
+	// closeSessions closes all sessions at once and returns how many were closed in time.
+	closeSessions(ctx context.Context) (int, error)
+	// abandonSessions abandons the sessions that are still open, which then expire.
+	abandonSessions()
 }
 
-// part is the share of one holder.
-type part struct {
+// sessionShare is the share of one holder.
+type sessionShare struct {
 	Servers []string
 	First   int // the number of its first session among all
 	Count   int
@@ -34,85 +34,89 @@ type part struct {
 	Burst   int // how many sessions to open at a time, every openEvery
 }
 
-// held counts what happened to sessions.
-type held struct {
+// sessionCounts counts what happened to sessions.
+type sessionCounts struct {
 	Pings   *Histogram // within the measured time
 	Seen    int64      // pings seen
 	Expired int64
 	Dropped int64 // connections dropped
 }
 
-func (h *held) add(o held) {
+func (h *sessionCounts) add(o sessionCounts) {
 	h.Pings.Merge(o.Pings)
 	h.Seen += o.Seen
 	h.Expired += o.Expired
 	h.Dropped += o.Dropped
 }
 
-// holding is a holder in this process.
-type holding struct {
-	r       *run
+// localHolder is a holder in this process.
+type localHolder struct {
+	run     *caseRun
 	clients []*client.Client
 
 	mu       sync.Mutex
-	held     held
+	counts   sessionCounts
 	measured bool
 }
 
-func newHolding(r *run) *holding { return &holding{r: r, held: held{Pings: &Histogram{}}} }
+func newLocalHolder(r *caseRun) *localHolder {
+	return &localHolder{run: r, counts: sessionCounts{Pings: &Histogram{}}}
+}
 
-func (h *holding) open(ctx context.Context, p part) error {
+func (h *localHolder) openSessions(ctx context.Context, p sessionShare) error {
 	var err error
 	began := time.Now()
-	h.clients, err = h.r.openAll(ctx, p.Count, func(i int) client.Config {
+	h.clients, err = h.run.openAll(ctx, p.Count, func(i int) client.Config {
 		_ = sleepUntil(ctx, began.Add(time.Duration(i/p.Burst)*openEvery)) // openAll checks ctx
-		return client.Config{Servers: rotated(p.Servers, p.First+i), Pinged: h.pinged, State: h.state}
+		return client.Config{Servers: rotateServers(p.Servers, p.First+i), Pinged: h.recordPing, State: h.recordState}
 	}, func(int, *client.Client) {})
 	return err
 }
 
-func (h *holding) pinged(d time.Duration) {
+func (h *localHolder) recordPing(d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.held.Seen++
+	h.counts.Seen++
 	if h.measured {
-		h.held.Pings.Add(d)
+		h.counts.Pings.Add(d)
 	}
 }
 
-func (h *holding) state(s client.State, _ error) {
+func (h *localHolder) recordState(s client.State, _ error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch s {
 	case client.Expired:
-		h.held.Expired++
+		h.counts.Expired++
 	case client.Disconnected:
-		h.held.Dropped++
+		h.counts.Dropped++
 	}
 }
 
-func (h *holding) measure(yes bool) error {
+func (h *localHolder) setMeasuring(yes bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.measured = yes
 	return nil
 }
 
-func (h *holding) count() (held, error) {
+func (h *localHolder) currentCounts() (sessionCounts, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	sum := held{Pings: &Histogram{}}
-	sum.add(h.held)
+	sum := sessionCounts{Pings: &Histogram{}}
+	sum.add(h.counts)
 	return sum, nil
 }
 
-func (h *holding) close(ctx context.Context) (int, error) { return closeAtOnce(ctx, h.clients), nil }
+func (h *localHolder) closeSessions(ctx context.Context) (int, error) {
+	return closeAtOnce(ctx, h.clients), nil
+}
 
-func (h *holding) abandon() { abandonAll(h.clients) }
+func (h *localHolder) abandonSessions() { abandonAll(h.clients) }
 
 const (
-	maxKeepers = 16              // processes that hold sessions
-	closeTime  = 2 * time.Minute // for all held sessions
+	maxKeepers   = 16              // processes that hold sessions
+	closeTimeout = 2 * time.Minute // for all held sessions
 	// openRate is how many of the sessions to hold are opened per second, some of them every
 	// openEvery. If they were opened as fast as possible, all processors would be busy and the
 	// pings of open sessions would be late. If they were opened one by one, each would take a log
@@ -123,38 +127,38 @@ const (
 	openEvery = 20 * time.Millisecond
 )
 
-// crowd is all holders of a run.
-type crowd struct {
-	r       *run
+// holderGroup is all holders of a run.
+type holderGroup struct {
+	run     *caseRun
 	holders []holder
-	parts   []part
+	shares  []sessionShare
 }
 
-// gather starts the holders: this process if it may open enough files, otherwise other processes.
-func (r *run) gather() (*crowd, error) {
-	c := &crowd{r: r}
-	n := (r.p.Hold + r.room - 1) / r.room
+// startHolders starts the holders: this process if it may open enough files, otherwise other processes.
+func (r *caseRun) startHolders() (*holderGroup, error) {
+	c := &holderGroup{run: r}
+	n := (r.params.Hold + r.maxConnections - 1) / r.maxConnections
 	switch {
 	case n == 1:
-		c.holders = []holder{newHolding(r)}
+		c.holders = []holder{newLocalHolder(r)}
 	case n > maxKeepers:
-		return nil, fmt.Errorf("%d sessions, but each of %d processes may have %d connections (ulimit -n)", r.p.Hold, maxKeepers, r.room)
+		return nil, fmt.Errorf("%d sessions, but each of %d processes may have %d connections (ulimit -n)", r.params.Hold, maxKeepers, r.maxConnections)
 	case len(r.target.Keeper) == 0:
-		return nil, fmt.Errorf("%d sessions, but one process may have %d connections (ulimit -n)", r.p.Hold, r.room)
+		return nil, fmt.Errorf("%d sessions, but one process may have %d connections (ulimit -n)", r.params.Hold, r.maxConnections)
 	}
 	for len(c.holders) < n {
 		w, err := startKeeper(r.ctx, r.target.Keeper)
 		if err != nil {
-			c.abandon()
+			c.abandonSessions()
 			return nil, err
 		}
 		c.holders = append(c.holders, w)
-		r.keepers.pids = append(r.keepers.pids, w.pid())
+		r.keeperProcesses.pids = append(r.keeperProcesses.pids, w.pid())
 	}
 	for i, first := 0, 0; i < n; i++ {
-		count := (r.p.Hold - first) / (n - i)
-		c.parts = append(c.parts, part{
-			Servers: r.target.Servers, First: first, Count: count, Timeout: r.p.Timeout,
+		count := (r.params.Hold - first) / (n - i)
+		c.shares = append(c.shares, sessionShare{
+			Servers: r.target.Servers, First: first, Count: count, Timeout: r.params.Timeout,
 			Burst: max(1, int(openRate*openEvery/time.Second)/n),
 		})
 		first += count
@@ -162,8 +166,8 @@ func (r *run) gather() (*crowd, error) {
 	return c, nil
 }
 
-// each calls do for all holders at the same time.
-func (c *crowd) each(do func(i int, h holder) error) error {
+// forEachHolder calls do for all holders at the same time.
+func (c *holderGroup) forEachHolder(do func(i int, h holder) error) error {
 	errs := make([]error, len(c.holders))
 	var wait sync.WaitGroup
 	for i, h := range c.holders {
@@ -173,21 +177,21 @@ func (c *crowd) each(do func(i int, h holder) error) error {
 	return errors.Join(errs...)
 }
 
-func (c *crowd) open() error {
-	return c.each(func(i int, h holder) error { return h.open(c.r.ctx, c.parts[i]) })
+func (c *holderGroup) openSessions() error {
+	return c.forEachHolder(func(i int, h holder) error { return h.openSessions(c.run.ctx, c.shares[i]) })
 }
 
-func (c *crowd) measure(yes bool) error {
-	return c.each(func(_ int, h holder) error { return h.measure(yes) })
+func (c *holderGroup) setMeasuring(yes bool) error {
+	return c.forEachHolder(func(_ int, h holder) error { return h.setMeasuring(yes) })
 }
 
-func (c *crowd) count() (held, error) {
-	sums := make([]held, len(c.holders))
-	err := c.each(func(i int, h holder) (err error) {
-		sums[i], err = h.count()
+func (c *holderGroup) currentCounts() (sessionCounts, error) {
+	sums := make([]sessionCounts, len(c.holders))
+	err := c.forEachHolder(func(i int, h holder) (err error) {
+		sums[i], err = h.currentCounts()
 		return err
 	})
-	all := held{Pings: &Histogram{}}
+	all := sessionCounts{Pings: &Histogram{}}
 	for _, sum := range sums {
 		if sum.Pings != nil {
 			all.add(sum)
@@ -196,13 +200,13 @@ func (c *crowd) count() (held, error) {
 	return all, err
 }
 
-// close closes all sessions at once, even if the run was broken off.
-func (c *crowd) close() (int, error) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(c.r.ctx), closeTime)
+// closeSessions closes all sessions at once, even if the run was broken off.
+func (c *holderGroup) closeSessions() (int, error) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(c.run.ctx), closeTimeout)
 	defer stop()
 	closed := make([]int, len(c.holders))
-	err := c.each(func(i int, h holder) (err error) {
-		closed[i], err = h.close(ctx)
+	err := c.forEachHolder(func(i int, h holder) (err error) {
+		closed[i], err = h.closeSessions(ctx)
 		return err
 	})
 	sum := 0
@@ -212,94 +216,94 @@ func (c *crowd) close() (int, error) {
 	return sum, err
 }
 
-func (c *crowd) abandon() {
-	_ = c.each(func(_ int, h holder) error { h.abandon(); return nil }) // there are no errors
-	c.r.keepers.pids = nil
+func (c *holderGroup) abandonSessions() {
+	_ = c.forEachHolder(func(_ int, h holder) error { h.abandonSessions(); return nil }) // there are no errors
+	c.run.keeperProcesses.pids = nil
 }
 
-// hold keeps sessions alive that only ping, and then closes them all at once.
-func (r *run) hold() (Result, error) {
-	before, err := r.read(true)
+// runHold keeps sessions alive that only ping, and then closes them all at once.
+func (r *caseRun) runHold() (Result, error) {
+	before, err := r.takeReading(true)
 	if err != nil {
 		return Result{}, err
 	}
-	c, err := r.gather()
+	c, err := r.startHolders()
 	if err != nil {
 		return Result{}, err
 	}
-	defer c.abandon()
+	defer c.abandonSessions()
 	if n := len(c.holders); n > 1 {
-		r.tell(fmt.Sprintf("%d processes open sessions", n))
+		r.reportLine(fmt.Sprintf("%d processes open sessions", n))
 	}
 	opening := time.Now()
-	if err := c.open(); err != nil {
+	if err := c.openSessions(); err != nil {
 		return Result{}, err
 	}
 	took := time.Since(opening)
-	all, begin, end, err := c.watch()
+	all, begin, end, err := c.observeSessions()
 	if err != nil {
-		_, _ = c.close() // an earlier error is returned
+		_, _ = c.closeSessions() // an earlier error is returned
 		return Result{}, err
 	}
-	closing, err := r.read(false)
-	if err != nil {
-		return Result{}, err
-	}
-	r.tell("closing all sessions")
-	closed, err := c.close()
+	closing, err := r.takeReading(false)
 	if err != nil {
 		return Result{}, err
 	}
-	over, err := r.read(false)
+	r.reportLine("closing all sessions")
+	closed, err := c.closeSessions()
 	if err != nil {
 		return Result{}, err
 	}
-	result := r.result(&tally{ok: *all.Pings}, begin, end)
+	over, err := r.takeReading(false)
+	if err != nil {
+		return Result{}, err
+	}
+	result := r.newResult(&tally{latencies: *all.Pings}, begin, end)
 	result.Extra = []Figure{
-		faults("expired", all.Expired), faults("connections dropped", all.Dropped), faults("not closed", int64(r.p.Hold-closed)),
-		perSecond("opened", r.p.Hold, took), perSecond("closed", closed, over.at.Sub(closing.at)),
+		faultFigure("expired", all.Expired), faultFigure("connections dropped", all.Dropped), faultFigure("not closed", int64(r.params.Hold-closed)),
+		rateFigure("opened", r.params.Hold, took), rateFigure("closed", closed, over.at.Sub(closing.at)),
 	}
-	if len(r.procs.pids) > 0 {
+	if len(r.serverProcesses.pids) > 0 {
 		result.Extra = append(result.Extra,
-			Figure{Name: "server CPU per close", Value: cost(closing, over, int64(closed)).ServerCPU, Unit: unitMicros, better: lessIsBetter},
-			Figure{Name: "tool CPU per close", Value: cost(closing, over, int64(closed)).ToolCPU, Unit: unitMicros},
-			Figure{Name: "RSS growth per session", Value: float64((end.servers.rss - before.servers.rss) / int64(r.p.Hold)), Unit: unitBytes, better: lessIsBetter})
+			Figure{Name: "server CPU per close", Value: costPerOp(closing, over, int64(closed)).ServerCPU, Unit: unitMicros, better: lessIsBetter},
+			Figure{Name: "tool CPU per close", Value: costPerOp(closing, over, int64(closed)).ToolCPU, Unit: unitMicros},
+			Figure{Name: "RSS growth per session", Value: float64((end.serverUsage.rss - before.serverUsage.rss) / int64(r.params.Hold)), Unit: unitBytes, better: lessIsBetter})
 	}
 	return result, nil
 }
 
-// watch observes the sessions during the warm-up and the measured time.
-func (c *crowd) watch() (all held, begin, end reading, err error) {
-	r, base := c.r, time.Now()
-	defer r.report(func() string {
-		now, _ := c.count() // a holder that does not answer is noticed below
-		return fmt.Sprintf("%s, %d expired, %d connections dropped", r.phase(base), now.Expired, now.Dropped)
+// observeSessions observes the sessions during the warm-up and the measured time.
+func (c *holderGroup) observeSessions() (all sessionCounts, begin, end reading, err error) {
+	r, base := c.run, time.Now()
+	defer r.reportProgress(func() string {
+		now, _ := c.currentCounts() // a holder that does not answer is noticed below
+		return fmt.Sprintf("%s, %d expired, %d connections dropped", r.phaseText(base), now.Expired, now.Dropped)
 	})()
-	if err = sleepUntil(r.ctx, base.Add(r.p.Warmup)); err != nil {
+	if err = sleepUntil(r.ctx, base.Add(r.params.Warmup)); err != nil {
 		return all, begin, end, err
 	}
-	if err = c.measure(true); err != nil {
+	if err = c.setMeasuring(true); err != nil {
 		return all, begin, end, err
 	}
-	if begin, err = r.read(false); err != nil {
+	if begin, err = r.takeReading(false); err != nil {
 		return all, begin, end, err
 	}
-	if err = sleepUntil(r.ctx, base.Add(r.p.Warmup+r.p.Duration)); err != nil {
+	if err = sleepUntil(r.ctx, base.Add(r.params.Warmup+r.params.Duration)); err != nil {
 		return all, begin, end, err
 	}
-	if end, err = r.read(true); err != nil {
+	if end, err = r.takeReading(true); err != nil {
 		return all, begin, end, err
 	}
-	if err = c.measure(false); err != nil {
+	if err = c.setMeasuring(false); err != nil {
 		return all, begin, end, err
 	}
-	all, err = c.count()
+	all, err = c.currentCounts()
 	return all, begin, end, err
 }
 
-// rotated returns all servers, starting at that of connection i: a client that loses its connection
+// rotateServers returns all servers, starting at that of connection i: a client that loses its connection
 // tries them in this order.
-func rotated(servers []string, i int) []string {
+func rotateServers(servers []string, i int) []string {
 	n := i % len(servers)
 	return slices.Concat(servers[n:], servers[:n])
 }

@@ -33,20 +33,20 @@ func TestMain(m *testing.M) {
 // The latencies of pings count only in the measured time. Expiries and dropped connections always
 // count.
 func TestHolding(t *testing.T) {
-	h := newHolding(nil)
+	h := newLocalHolder(nil)
 	ping := func(measured bool, d time.Duration) {
-		if err := h.measure(measured); err != nil {
+		if err := h.setMeasuring(measured); err != nil {
 			t.Fatal(err)
 		}
-		h.pinged(d)
+		h.recordPing(d)
 	}
 	ping(false, time.Second)
 	ping(true, 2*time.Millisecond)
 	ping(false, time.Second)
 	for _, s := range []client.State{client.Connected, client.Disconnected, client.Connected, client.Disconnected, client.Expired, client.Closed} {
-		h.state(s, nil)
+		h.recordState(s, nil)
 	}
-	got, err := h.count()
+	got, err := h.currentCounts()
 	if err != nil || got.Pings.Count() != 1 || got.Pings.Max() != 2*time.Millisecond || got.Seen != 3 || got.Expired != 1 || got.Dropped != 2 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -74,13 +74,13 @@ func (f *fakeServer) listen(t *testing.T) string {
 // If one process may not hold all sessions, several processes share them. All sessions are opened,
 // send pings, are counted, and are closed.
 func TestHoldInProcesses(t *testing.T) {
-	f := &fakeServer{begun: time.Now()}
+	f := &fakeServer{startedAt: time.Now()}
 	p, err := ParseCase("sessions:hold=23,timeout=3s,warmup=0s,duration=2s", Defaults())
 	if err != nil {
 		t.Fatal(err)
 	}
 	r, err := Run(t.Context(), Config{
-		Target: Target{Servers: []string{f.listen(t)}, PIDs: []int{os.Getpid()}, Keeper: []string{os.Args[0], keepArgument}}, Params: p, room: 10,
+		Target: Target{Servers: []string{f.listen(t)}, PIDs: []int{os.Getpid()}, Keeper: []string{os.Args[0], keepArgument}}, Params: p, maxConnections: 10,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestHoldInProcesses(t *testing.T) {
 	if r.Ops == 0 || r.Latency.P50 <= 0 || r.Latency.P50 > r.Latency.Max || r.ToolCPU <= 0 {
 		t.Errorf("%+v", r)
 	}
-	if pids := children(t); len(pids) > 0 {
+	if pids := childProcesses(t); len(pids) > 0 {
 		t.Errorf("processes %v are left", pids)
 	}
 	extra := map[string]float64{}
@@ -101,8 +101,8 @@ func TestHoldInProcesses(t *testing.T) {
 	}
 }
 
-// children returns the processes that this one has started, and that have not ended.
-func children(t *testing.T) (pids []string) {
+// childProcesses returns the processes that this one has started, and that have not ended.
+func childProcesses(t *testing.T) (pids []string) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		t.Fatal(err)
@@ -127,12 +127,12 @@ func TestHoldRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	servers := []string{(&fakeServer{begun: time.Now()}).listen(t)}
+	servers := []string{(&fakeServer{startedAt: time.Now()}).listen(t)}
 	for want, cfg := range map[string]Config{
-		"1000 sessions, but one process may have 100 connections":         {room: 100},
-		"1000 sessions, but each of 16 processes may have 10 connections": {room: 10, Target: Target{Keeper: []string{"x"}}},
-		"start a process for more sessions: exec: \"no-such-program\"":    {room: 500, Target: Target{Keeper: []string{"no-such-program"}}},
-		"for more sessions: open: ":                                       {room: 500, Target: Target{Keeper: []string{"true"}}},
+		"1000 sessions, but one process may have 100 connections":         {maxConnections: 100},
+		"1000 sessions, but each of 16 processes may have 10 connections": {maxConnections: 10, Target: Target{Keeper: []string{"x"}}},
+		"start a process for more sessions: exec: \"no-such-program\"":    {maxConnections: 500, Target: Target{Keeper: []string{"no-such-program"}}},
+		"for more sessions: open: ":                                       {maxConnections: 500, Target: Target{Keeper: []string{"true"}}},
 	} {
 		cfg.Target.Servers, cfg.Params = servers, p
 		if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), want) {
@@ -152,8 +152,8 @@ func TestHoldRefused(t *testing.T) {
 // long as one answer. It does not wait for missing answers after ctx has ended.
 func TestCloseAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeServer{delay: time.Second, begun: time.Now(), stallFrom: 10 * time.Second, stallUntil: time.Hour}
-		r := &run{ctx: t.Context(), p: Params{Timeout: time.Minute}, tell: func(string) {}, target: Target{Dial: f.dial}}
+		f := &fakeServer{delay: time.Second, startedAt: time.Now(), stallFrom: 10 * time.Second, stallUntil: time.Hour}
+		r := &caseRun{ctx: t.Context(), params: Params{Timeout: time.Minute}, reportLine: func(string) {}, target: Target{Dial: f.dial}}
 		open := func() []*client.Client {
 			clients, err := r.openAll(t.Context(), 100, func(int) client.Config { return client.Config{Servers: []string{"a"}} }, func(int, *client.Client) {})
 			if err != nil {
@@ -189,8 +189,8 @@ func TestHistogramJSON(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &got)
 	}
-	if err != nil || summary(&got) != summary(&h) || got.Count() != h.Count() || got.min != h.min {
-		t.Errorf("%v, want %v (%v)", summary(&got), summary(&h), err)
+	if err != nil || summarize(&got) != summarize(&h) || got.Count() != h.Count() || got.min != h.min {
+		t.Errorf("%v, want %v (%v)", summarize(&got), summarize(&h), err)
 	}
 	for _, text := range []string{`{"Buckets":{"-1":1}}`, `{"Buckets":{"4608":1}}`, `[]`} {
 		if err := json.Unmarshal([]byte(text), &got); err == nil {

@@ -27,7 +27,7 @@ func runHook(ctx context.Context, command string) (string, error) {
 	defer func() { _ = errors.Join(out.Close(), os.Remove(out.Name())) }() // it has been read
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
-	cmd.Stdout, cmd.Stderr = out, &limited{w: &said, left: maxHookOutput} // a file, so that nothing waits for processes that hold it open
+	cmd.Stdout, cmd.Stderr = out, &cappedWriter{w: &said, remaining: maxHookOutput} // a file, so that nothing waits for processes that hold it open
 	cmd.WaitDelay = hookWait
 	err = cmd.Run()
 	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
@@ -43,15 +43,15 @@ func runHook(ctx context.Context, command string) (string, error) {
 	return string(text), nil
 }
 
-// limited drops output beyond its limit.
-type limited struct {
-	w    *bytes.Buffer
-	left int
+// cappedWriter drops output beyond its limit.
+type cappedWriter struct {
+	w         *bytes.Buffer
+	remaining int
 }
 
-func (l *limited) Write(b []byte) (int, error) {
-	n := min(len(b), l.left)
-	l.left -= n
+func (l *cappedWriter) Write(b []byte) (int, error) {
+	n := min(len(b), l.remaining)
+	l.remaining -= n
 	l.w.Write(b[:n])
 	return len(b), nil
 }

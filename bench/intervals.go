@@ -6,24 +6,24 @@ type intervals struct {
 	begin, end reading
 }
 
-// spend adds what was used from begin to end. The first reading is moved on so that what was used since the interval
+// addInterval adds what was used from begin to end. The first reading is moved on so that what was used since the interval
 // before does not count.
-func (i *intervals) spend(begin, end reading) {
+func (i *intervals) addInterval(begin, end reading) {
 	if i.end.at.IsZero() {
 		i.begin, i.end = begin, begin
 	}
 	i.begin.at = i.begin.at.Add(begin.at.Sub(i.end.at))
-	i.begin.tool += begin.tool - i.end.tool
-	for pid, cpu := range begin.servers.cpu {
-		i.begin.servers.cpu[pid] += cpu - i.end.servers.cpu[pid]
+	i.begin.toolCPU += begin.toolCPU - i.end.toolCPU
+	for pid, cpu := range begin.serverUsage.cpu {
+		i.begin.serverUsage.cpu[pid] += cpu - i.end.serverUsage.cpu[pid]
 	}
 	i.end = end
 }
 
-// result is the result of a case that measures only these intervals.
-func (i *intervals) result(r *run, all *tally) Result {
-	result := r.result(all, i.begin, i.end)
+// intervalResult is the result of a case that measures only these intervals.
+func (i *intervals) intervalResult(r *caseRun, all *tally) Result {
+	result := r.newResult(all, i.begin, i.end)
 	took := i.end.at.Sub(i.begin.at).Seconds()
-	result.Seconds, result.PerSecond = round(took), round(float64(result.Ops)/took)
+	result.Seconds, result.PerSecond = roundToTenth(took), roundToTenth(float64(result.Ops)/took)
 	return result
 }

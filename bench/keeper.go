@@ -11,17 +11,17 @@ import (
 	"sync"
 )
 
-// order is a request of a bench to a process that holds sessions for it. Each gets an answer.
-type order struct {
+// keeperRequest is a request of a bench to a process that holds sessions for it. Each gets an answer.
+type keeperRequest struct {
 	Do   string // open, measure, count or close
-	Part part
+	Part sessionShare
 	Yes  bool
 }
 
-// answer is the answer to an order. Err is the text of an error, or "".
-type answer struct {
+// keeperReply is the answer to an order. Err is the text of an error, or "".
+type keeperReply struct {
 	Err    string
-	Held   held
+	Held   sessionCounts
 	Closed int
 }
 
@@ -56,11 +56,11 @@ func startKeeper(ctx context.Context, command []string) (*keeper, error) {
 
 func (w *keeper) pid() int { return w.cmd.Process.Pid }
 
-// ask sends an order and waits for the answer.
-func (w *keeper) ask(o order) (answer, error) {
+// sendRequest sends an order and waits for the answer.
+func (w *keeper) sendRequest(o keeperRequest) (keeperReply, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var a answer
+	var a keeperReply
 	err := w.enc.Encode(o)
 	if err == nil {
 		err = w.dec.Decode(&a)
@@ -74,27 +74,27 @@ func (w *keeper) ask(o order) (answer, error) {
 	return a, nil
 }
 
-func (w *keeper) open(_ context.Context, p part) error {
-	_, err := w.ask(order{Do: "open", Part: p})
+func (w *keeper) openSessions(_ context.Context, p sessionShare) error {
+	_, err := w.sendRequest(keeperRequest{Do: "open", Part: p})
 	return err
 }
 
-func (w *keeper) measure(yes bool) error {
-	_, err := w.ask(order{Do: "measure", Yes: yes})
+func (w *keeper) setMeasuring(yes bool) error {
+	_, err := w.sendRequest(keeperRequest{Do: "measure", Yes: yes})
 	return err
 }
 
-func (w *keeper) count() (held, error) {
-	a, err := w.ask(order{Do: "count"})
+func (w *keeper) currentCounts() (sessionCounts, error) {
+	a, err := w.sendRequest(keeperRequest{Do: "count"})
 	return a.Held, err
 }
 
-func (w *keeper) close(context.Context) (int, error) {
-	a, err := w.ask(order{Do: "close"})
+func (w *keeper) closeSessions(context.Context) (int, error) {
+	a, err := w.sendRequest(keeperRequest{Do: "close"})
 	return a.Closed, err
 }
 
-func (w *keeper) abandon() {
+func (w *keeper) abandonSessions() {
 	_ = w.in.Close() // this makes the process end
 	_ = w.cmd.Wait() // its exit status does not matter
 }
@@ -102,37 +102,37 @@ func (w *keeper) abandon() {
 // ServeKeeper is the body of a process that Target.Keeper starts. It holds sessions as the orders
 // on in say, and answers on out, until in ends. It connects with dial, or over TCP if that is nil.
 func ServeKeeper(ctx context.Context, dial Dial, in io.Reader, out io.Writer) error {
-	h := newHolding(&run{ctx: ctx, target: Target{Dial: dial}, tell: func(string) {}})
-	defer h.abandon()
+	h := newLocalHolder(&caseRun{ctx: ctx, target: Target{Dial: dial}, reportLine: func(string) {}})
+	defer h.abandonSessions()
 	dec, enc := json.NewDecoder(in), json.NewEncoder(out)
 	for {
-		var o order
+		var o keeperRequest
 		if err := dec.Decode(&o); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return fmt.Errorf("bench: read an order: %w", err)
 		}
-		if err := enc.Encode(h.obey(ctx, o)); err != nil {
+		if err := enc.Encode(h.carryOut(ctx, o)); err != nil {
 			return fmt.Errorf("bench: answer an order: %w", err)
 		}
 	}
 }
 
-// obey carries out an order and returns the answer.
-func (h *holding) obey(ctx context.Context, o order) (a answer) {
+// carryOut carries out an order and returns the answer.
+func (h *localHolder) carryOut(ctx context.Context, o keeperRequest) (a keeperReply) {
 	var err error
 	switch o.Do {
 	case "open":
-		h.r.p.Timeout = o.Part.Timeout
-		err = h.open(ctx, o.Part)
+		h.run.params.Timeout = o.Part.Timeout
+		err = h.openSessions(ctx, o.Part)
 	case "measure":
-		err = h.measure(o.Yes)
+		err = h.setMeasuring(o.Yes)
 	case "count":
-		a.Held, err = h.count()
+		a.Held, err = h.currentCounts()
 	case "close":
-		ctx, stop := context.WithTimeout(ctx, closeTime)
+		ctx, stop := context.WithTimeout(ctx, closeTimeout)
 		defer stop()
-		a.Closed, err = h.close(ctx)
+		a.Closed, err = h.closeSessions(ctx)
 	default:
 		err = fmt.Errorf("bench: unknown order %q", o.Do)
 	}

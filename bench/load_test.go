@@ -9,8 +9,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// quick returns the parameters of a short run with few requests.
-func quick() Params {
+// quickParams returns the parameters of a short run with few requests.
+func quickParams() Params {
 	p := Defaults()
 	p.Conns, p.Window, p.Nodes = 2, 1, 10
 	p.Warmup, p.Duration = 100*time.Millisecond, time.Second
@@ -22,7 +22,7 @@ func quick() Params {
 func TestClosedLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{delay: time.Millisecond}
-		r := f.against(t, "get", quick())
+		r := f.runCase(t, "get", quickParams())
 		if r.Ops < 1999 || r.Ops > 2001 || r.Latency.P50 != 1000 || r.Latency.Max != 1000 {
 			t.Errorf("window 1: %d ops, %+v", r.Ops, r.Latency)
 		}
@@ -31,7 +31,7 @@ func TestClosedLoop(t *testing.T) {
 		}
 		// The server handles one request at a time, so each of four requests waits for the other
 		// three.
-		r = (&fakeServer{delay: time.Millisecond}).against(t, "get:window=4", quick())
+		r = (&fakeServer{delay: time.Millisecond}).runCase(t, "get:window=4", quickParams())
 		if r.Ops < 1998 || r.Ops > 2010 || r.Latency.P50 != 4000 {
 			t.Errorf("window 4: %d ops, %+v", r.Ops, r.Latency)
 		}
@@ -43,9 +43,9 @@ func TestClosedLoop(t *testing.T) {
 func TestRateShowsStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{delay: 10 * time.Microsecond, stallFrom: 700 * time.Millisecond, stallUntil: 1700 * time.Millisecond}
-		p := quick()
+		p := quickParams()
 		p.Duration, p.Window = 2*time.Second, 5
-		r := f.against(t, "get:rate=100", p)
+		r := f.runCase(t, "get:rate=100", p)
 		if r.Ops != 200 || len(r.Errors) > 0 || len(r.Notes) > 0 {
 			t.Errorf("%d ops, %v, %v", r.Ops, r.Errors, r.Notes)
 		}
@@ -65,9 +65,9 @@ func TestRateShowsStall(t *testing.T) {
 func TestRateTooHigh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{delay: 10 * time.Millisecond}
-		p := quick()
+		p := quickParams()
 		p.Warmup = 0
-		r := f.against(t, "get:rate=1000,conns=1", p)
+		r := f.runCase(t, "get:rate=1000,conns=1", p)
 		if r.Ops != 1000 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "900 requests were due and could not be sent") {
 			t.Errorf("%d ops, %q", r.Ops, r.Notes)
 		}
@@ -81,7 +81,7 @@ func TestRateTooHigh(t *testing.T) {
 func TestRefusedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{delay: time.Millisecond, code: jute.NoNode}
-		r := f.against(t, "get", quick())
+		r := f.runCase(t, "get", quickParams())
 		if n := r.Errors[jute.NoNode.Error()]; r.Ops != 0 || n < 1999 || n > 2001 {
 			t.Errorf("%d ops, %v", r.Ops, r.Errors)
 		}
@@ -93,7 +93,7 @@ func TestRefusedRequests(t *testing.T) {
 func TestBrokenConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{delay: time.Millisecond, drop: 500 * time.Millisecond}
-		r := f.against(t, "get", quick())
+		r := f.runCase(t, "get", quickParams())
 		if r.Ops < 1500 || r.Ops > 1999 || r.Errors["client: connection lost, outcome unknown"] != 2 || f.conns.Load() != 5 {
 			t.Errorf("%d ops, %v, %d connections", r.Ops, r.Errors, f.conns.Load())
 		}
@@ -104,9 +104,9 @@ func TestBrokenConnection(t *testing.T) {
 func TestUnansweredRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{delay: time.Millisecond, stallFrom: 600 * time.Millisecond, stallUntil: time.Minute}
-		p := quick()
+		p := quickParams()
 		p.Timeout = time.Minute
-		r := f.against(t, "get", p)
+		r := f.runCase(t, "get", p)
 		if r.Errors["client: closed"] != 2 || r.Ops < 990 || r.Ops > 1001 {
 			t.Errorf("%d ops, %v", r.Ops, r.Errors)
 		}
@@ -115,11 +115,11 @@ func TestUnansweredRequests(t *testing.T) {
 
 // Connections are spread over the servers in turn, in the order in which the servers are named.
 func TestHomes(t *testing.T) {
-	r := &run{homes: []string{"a", "b", "c"}}
+	r := &caseRun{connectTo: []string{"a", "b", "c"}}
 	var homes, firsts []string
 	for i := range 4 {
-		homes = append(homes, r.home(i)...)
-		firsts = append(firsts, strings.Join(rotated(r.homes, i), ""))
+		homes = append(homes, r.serverFor(i)...)
+		firsts = append(firsts, strings.Join(rotateServers(r.connectTo, i), ""))
 	}
 	if strings.Join(homes, "") != "abca" || strings.Join(firsts, " ") != "abc bca cab abc" {
 		t.Errorf("%q, %q", homes, firsts)

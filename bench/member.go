@@ -11,37 +11,37 @@ import (
 
 // These limits apply to asking a member about itself.
 const (
-	wordTime = 5 * time.Second
-	maxWord  = 64 << 10 // in bytes
+	roleTimeout  = 5 * time.Second
+	maxRoleReply = 64 << 10 // in bytes
 )
 
-// members returns the servers that have the role that the case asks for. It asks each server.
-func (r *run) members() ([]string, error) {
-	if r.p.Member == "" {
+// serversWithRole returns the servers that have the role that the case asks for. It asks each server.
+func (r *caseRun) serversWithRole() ([]string, error) {
+	if r.params.Member == "" {
 		return r.target.Servers, nil
 	}
 	var found, said []string
 	for _, addr := range r.target.Servers {
-		mode, err := r.mode(addr)
+		mode, err := r.serverRole(addr)
 		if err != nil {
 			return nil, fmt.Errorf("ask %s for its role: %w", addr, err)
 		}
 		said = append(said, addr+" is "+mode)
-		if mode == r.p.Member {
+		if mode == r.params.Member {
 			found = append(found, addr)
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("no %s: %s", r.p.Member, strings.Join(said, ", "))
+		return nil, fmt.Errorf("no %s: %s", r.params.Member, strings.Join(said, ", "))
 	}
 	return found, nil
 }
 
-// mode asks a server with the four-letter word srvr for its role: leader, follower, observer or standalone.
-func (r *run) mode(addr string) (string, error) {
-	ctx, stop := context.WithTimeout(r.ctx, wordTime)
+// serverRole asks a server with the four-letter word srvr for its role: leader, follower, observer or standalone.
+func (r *caseRun) serverRole(addr string) (string, error) {
+	ctx, stop := context.WithTimeout(r.ctx, roleTimeout)
 	defer stop()
-	conn, err := r.connect(ctx, addr)
+	conn, err := r.dialServer(ctx, addr)
 	if err != nil {
 		return "", err
 	}
@@ -53,7 +53,7 @@ func (r *run) mode(addr string) (string, error) {
 	if _, err := io.WriteString(conn, "srvr"); err != nil {
 		return "", err
 	}
-	text, err := io.ReadAll(io.LimitReader(conn, maxWord))
+	text, err := io.ReadAll(io.LimitReader(conn, maxRoleReply))
 	if err != nil {
 		return "", err
 	}
@@ -65,8 +65,8 @@ func (r *run) mode(addr string) (string, error) {
 	return "", fmt.Errorf("unexpected answer to srvr: %.100q", text)
 }
 
-// connect opens a connection to a server.
-func (r *run) connect(ctx context.Context, addr string) (net.Conn, error) {
+// dialServer opens a connection to a server.
+func (r *caseRun) dialServer(ctx context.Context, addr string) (net.Conn, error) {
 	if r.target.Dial != nil {
 		return r.target.Dial(ctx, addr)
 	}

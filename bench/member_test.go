@@ -33,7 +33,7 @@ func TestMembers(t *testing.T) {
 		{"leader", []string{"b:1", "d:1"}, "ask d:1 for its role: unexpected answer to srvr: \"This ZooKeeper"},
 		{"leader", []string{"e:1"}, "ask e:1 for its role: refused"},
 	} {
-		r := &run{ctx: t.Context(), p: Params{Member: c.member}, target: Target{Servers: c.among}}
+		r := &caseRun{ctx: t.Context(), params: Params{Member: c.member}, target: Target{Servers: c.among}}
 		r.target.Dial = func(_ context.Context, addr string) (net.Conn, error) {
 			text, ok := says[addr]
 			if !ok {
@@ -49,7 +49,7 @@ func TestMembers(t *testing.T) {
 			}()
 			return ours, nil
 		}
-		got, err := r.members()
+		got, err := r.serversWithRole()
 		if err != nil && !strings.HasPrefix(err.Error(), c.want) || err == nil && !slices.Equal(got, strings.Fields(c.want)) {
 			t.Errorf("%q of %v: %v, %v", c.member, c.among, got, err)
 		}

@@ -44,48 +44,48 @@ func Defaults() Params {
 	}
 }
 
-// kind describes a case: the method that runs it, and what its rows count.
-type kind struct {
-	name  string
-	conns int    // default number of connections
-	op    string // what an op is
-	about string
-	run   func(*run) (Result, error)
+// benchCase describes a case: the method that runs it, and what its rows count.
+type benchCase struct {
+	name         string
+	defaultConns int    // default number of connections
+	opName       string // what an op is
+	description  string
+	run          func(*caseRun) (Result, error)
 }
 
-// kinds returns all cases, in the order in which help lists them. It is a function because the
+// benchCases returns all cases, in the order in which help lists them. It is a function because the
 // cases themselves call functions that use it.
-func kinds() []kind {
-	return []kind{
-		{"get", 8, "request", "read a node's data", (*run).load},
-		{"set", 8, "request", "write a node's data", (*run).load},
-		{"create", 8, "request", "create nodes", (*run).load},
-		{"mix", 8, "request", "get and set; --reads is the percentage of get", (*run).load},
-		{"children", 8, "request", "list a node's children", (*run).load},
-		{"multi", 8, "request", "a transaction of --ops sets", (*run).load},
-		{"sessions", 32, "session", "open and close sessions, --conns at once, or keep --hold sessions alive (op: a ping)", (*run).sessions},
-		{"resume", 1000, "session", "--conns sessions lose their connections and come back at once, --storms times", (*run).resume},
-		{"ephemerals", 16, "session", "sessions with --each ephemeral nodes: from close until an observer has heard of all", (*run).ephemerals},
-		{"watches", 0, "event", "--watchers sessions watch one node: from the write to the first and the last event", (*run).watches},
-		{"expiry", 0, "session", "--silent sessions fall silent at once, 3 times: how late, how far apart they expire", (*run).expiry},
-		{"failover", 4, "request", "--conns writers and readers per member while --hook runs: gaps, sessions, writes lost", (*run).failover},
+func benchCases() []benchCase {
+	return []benchCase{
+		{"get", 8, "request", "read a node's data", (*caseRun).runLoad},
+		{"set", 8, "request", "write a node's data", (*caseRun).runLoad},
+		{"create", 8, "request", "create nodes", (*caseRun).runLoad},
+		{"mix", 8, "request", "get and set; --reads is the percentage of get", (*caseRun).runLoad},
+		{"children", 8, "request", "list a node's children", (*caseRun).runLoad},
+		{"multi", 8, "request", "a transaction of --ops sets", (*caseRun).runLoad},
+		{"sessions", 32, "session", "open and close sessions, --conns at once, or keep --hold sessions alive (op: a ping)", (*caseRun).runSessions},
+		{"resume", 1000, "session", "--conns sessions lose their connections and come back at once, --storms times", (*caseRun).runResume},
+		{"ephemerals", 16, "session", "sessions with --each ephemeral nodes: from close until an observer has heard of all", (*caseRun).runEphemerals},
+		{"watches", 0, "event", "--watchers sessions watch one node: from the write to the first and the last event", (*caseRun).runWatches},
+		{"expiry", 0, "session", "--silent sessions fall silent at once, 3 times: how late, how far apart they expire", (*caseRun).runExpiry},
+		{"failover", 4, "request", "--conns writers and readers per member while --hook runs: gaps, sessions, writes lost", (*caseRun).runFailover},
 	}
 }
 
-func findKind(name string) (kind, bool) {
-	for _, k := range kinds() {
+func findCase(name string) (benchCase, bool) {
+	for _, k := range benchCases() {
 		if k.name == name {
 			return k, true
 		}
 	}
-	return kind{}, false
+	return benchCase{}, false
 }
 
 // Cases returns the name of every case with a line about it.
 func Cases() [][2]string {
 	var list [][2]string
-	for _, k := range kinds() {
-		list = append(list, [2]string{k.name, k.about})
+	for _, k := range benchCases() {
+		list = append(list, [2]string{k.name, k.description})
 	}
 	return list
 }
@@ -99,53 +99,53 @@ type Knob struct {
 
 // These are the limits of the parameters.
 const (
-	maxConns    = 100_000 // the limit on open files may be lower
-	maxWindow   = 10_000
-	maxRate     = 1_000_000
-	maxSize     = 1_000_000 // with the rest of the request, below ZooKeeper's jute.maxbuffer
-	maxNodes    = 1_000_000 // their names are kept in memory
-	maxChildren = 100_000
-	maxOps      = 1_000
-	maxStorms   = 10_000
-	maxDuration = 24 * time.Hour
-	maxTimeout  = time.Hour
-	maxUnderWay = 3 << 20 // below the 4 MiB above which package client makes a sender wait
-	spareFiles  = 64      // open files other than connections
+	maxConns         = 100_000 // the limit on open files may be lower
+	maxWindow        = 10_000
+	maxRate          = 1_000_000
+	maxSize          = 1_000_000 // with the rest of the request, below ZooKeeper's jute.maxbuffer
+	maxNodes         = 1_000_000 // their names are kept in memory
+	maxChildren      = 100_000
+	maxOps           = 1_000
+	maxStorms        = 10_000
+	maxDuration      = 24 * time.Hour
+	maxTimeout       = time.Hour
+	maxInFlightBytes = 3 << 20 // below the 4 MiB above which package client makes a sender wait
+	spareFiles       = 64      // open files other than connections
 )
 
 var (
-	loads   = []string{"get", "set", "create", "mix", "children", "multi"}
-	unpaced = []string{"sessions", "resume", "ephemerals", "watches", "expiry", "failover"}
-	all     = slices.Concat(loads, unpaced)
-	timed   = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return name == "expiry" || name == "resume" }) // those end after so many storms
+	loadCases  = []string{"get", "set", "create", "mix", "children", "multi"}
+	otherCases = []string{"sessions", "resume", "ephemerals", "watches", "expiry", "failover"}
+	allCases   = slices.Concat(loadCases, otherCases)
+	timedCases = slices.DeleteFunc(slices.Clone(allCases), func(name string) bool { return name == "expiry" || name == "resume" }) // those end after so many storms
 )
 
 // Knobs lists all parameters.
 func Knobs() []Knob {
 	return []Knob{
-		{"conns", "`number` of connections (default 8; sessions 32, resume 1000, ephemerals 16, failover 4 of each kind on each member)", slices.Concat(loads, []string{"sessions", "resume", "ephemerals", "failover"}), whole("connections", 1, maxConns, func(p *Params) *int { return &p.Conns })},
-		{"window", "`number` of requests that each connection keeps under way (default 64)", loads, whole("requests", 1, maxWindow, func(p *Params) *int { return &p.Window })},
-		{"rate", "`number` of requests per second, of all connections; latency counts from when each was to start (default: as fast as answers come)", loads, setRate},
-		{"size", "`bytes` of a node's data (default 100)", slices.Concat(loads, []string{"failover"}), whole("bytes", 0, maxSize, func(p *Params) *int { return &p.Size })},
-		{"nodes", "`number` of nodes that requests are spread over (default 1000)", []string{"get", "set", "mix", "multi"}, whole("nodes", 1, maxNodes, func(p *Params) *int { return &p.Nodes })},
-		{"reads", "`percent` of requests in a mix that are get (default 90)", []string{"mix"}, whole("percent", 0, 100, func(p *Params) *int { return &p.Reads })},
-		{"children", "`number` of children to list (default 100)", []string{"children"}, whole("children", 1, maxChildren, func(p *Params) *int { return &p.Children })},
-		{"ops", "`number` of operations of a multi (default 10)", []string{"multi"}, whole("operations", 1, maxOps, func(p *Params) *int { return &p.Ops })},
-		{"duration", "`time` that is measured (default 10s)", timed, span(10*time.Millisecond, maxDuration, func(p *Params) *time.Duration { return &p.Duration })},
-		{"warmup", "`time` before it (default 2s)", timed, span(0, maxDuration, func(p *Params) *time.Duration { return &p.Warmup })},
-		{"timeout", "session timeout to ask for, a `time` (default 10s)", all, span(100*time.Millisecond, maxTimeout, func(p *Params) *time.Duration { return &p.Timeout })},
-		{"hold", "`number` of sessions to keep alive for the duration", []string{"sessions"}, whole("sessions", 1, maxConns, func(p *Params) *int { return &p.Hold })},
-		{"each", "`number` of ephemeral nodes of each session (default 10)", []string{"ephemerals"}, whole("nodes", 1, maxOps, func(p *Params) *int { return &p.Each })},
-		{"watchers", "`number` of sessions that watch (default 1000)", []string{"watches"}, whole("sessions", 1, maxConns, func(p *Params) *int { return &p.Watchers })},
-		{"silent", "`number` of sessions that go silent (default 100)", []string{"expiry"}, whole("sessions", 1, maxConns, func(p *Params) *int { return &p.Silent })},
-		{"storms", "`number` of times that all sessions come back (default 10)", []string{"resume"}, whole("storms", 1, maxStorms, func(p *Params) *int { return &p.Storms })},
-		{"member", "the `role` leader, follower or observer: connect only to members that have it; servers say what they are when asked srvr", slices.Concat(loads, []string{"expiry"}), setMember},
+		{"conns", "`number` of connections (default 8; sessions 32, resume 1000, ephemerals 16, failover 4 of each kind on each member)", slices.Concat(loadCases, []string{"sessions", "resume", "ephemerals", "failover"}), intParam("connections", 1, maxConns, func(p *Params) *int { return &p.Conns })},
+		{"window", "`number` of requests that each connection keeps under way (default 64)", loadCases, intParam("requests", 1, maxWindow, func(p *Params) *int { return &p.Window })},
+		{"rate", "`number` of requests per second, of all connections; latency counts from when each was to start (default: as fast as answers come)", loadCases, setRate},
+		{"size", "`bytes` of a node's data (default 100)", slices.Concat(loadCases, []string{"failover"}), intParam("bytes", 0, maxSize, func(p *Params) *int { return &p.Size })},
+		{"nodes", "`number` of nodes that requests are spread over (default 1000)", []string{"get", "set", "mix", "multi"}, intParam("nodes", 1, maxNodes, func(p *Params) *int { return &p.Nodes })},
+		{"reads", "`percent` of requests in a mix that are get (default 90)", []string{"mix"}, intParam("percent", 0, 100, func(p *Params) *int { return &p.Reads })},
+		{"children", "`number` of children to list (default 100)", []string{"children"}, intParam("children", 1, maxChildren, func(p *Params) *int { return &p.Children })},
+		{"ops", "`number` of operations of a multi (default 10)", []string{"multi"}, intParam("operations", 1, maxOps, func(p *Params) *int { return &p.Ops })},
+		{"duration", "`time` that is measured (default 10s)", timedCases, durationParam(10*time.Millisecond, maxDuration, func(p *Params) *time.Duration { return &p.Duration })},
+		{"warmup", "`time` before it (default 2s)", timedCases, durationParam(0, maxDuration, func(p *Params) *time.Duration { return &p.Warmup })},
+		{"timeout", "session timeout to ask for, a `time` (default 10s)", allCases, durationParam(100*time.Millisecond, maxTimeout, func(p *Params) *time.Duration { return &p.Timeout })},
+		{"hold", "`number` of sessions to keep alive for the duration", []string{"sessions"}, intParam("sessions", 1, maxConns, func(p *Params) *int { return &p.Hold })},
+		{"each", "`number` of ephemeral nodes of each session (default 10)", []string{"ephemerals"}, intParam("nodes", 1, maxOps, func(p *Params) *int { return &p.Each })},
+		{"watchers", "`number` of sessions that watch (default 1000)", []string{"watches"}, intParam("sessions", 1, maxConns, func(p *Params) *int { return &p.Watchers })},
+		{"silent", "`number` of sessions that go silent (default 100)", []string{"expiry"}, intParam("sessions", 1, maxConns, func(p *Params) *int { return &p.Silent })},
+		{"storms", "`number` of times that all sessions come back (default 10)", []string{"resume"}, intParam("storms", 1, maxStorms, func(p *Params) *int { return &p.Storms })},
+		{"member", "the `role` leader, follower or observer: connect only to members that have it; servers say what they are when asked srvr", slices.Concat(loadCases, []string{"expiry"}), setMember},
 		{"hook", "shell `command` to run after a quarter of the duration", []string{"failover"}, func(p *Params, v string) error { p.Hook = v; return nil }},
 	}
 }
 
-// whole parses a whole number within limits.
-func whole(unit string, least, most int, field func(*Params) *int) func(*Params, string) error {
+// intParam parses a whole number within limits.
+func intParam(unit string, least, most int, field func(*Params) *int) func(*Params, string) error {
 	return func(p *Params, value string) error {
 		n, err := strconv.Atoi(value)
 		if err != nil {
@@ -159,8 +159,8 @@ func whole(unit string, least, most int, field func(*Params) *int) func(*Params,
 	}
 }
 
-// span parses a duration within limits.
-func span(least, most time.Duration, field func(*Params) *time.Duration) func(*Params, string) error {
+// durationParam parses a duration within limits.
+func durationParam(least, most time.Duration, field func(*Params) *time.Duration) func(*Params, string) error {
 	return func(p *Params, value string) error {
 		d, err := time.ParseDuration(value)
 		if err != nil {
@@ -206,26 +206,26 @@ func setMember(p *Params, value string) error {
 func ParseCase(text string, base Params) (Params, error) {
 	p := base
 	name, rest, more := strings.Cut(text, ":")
-	k, ok := findKind(name)
+	k, ok := findCase(name)
 	if !ok {
-		return p, fmt.Errorf("bench: unknown case %q; there are %s", name, strings.Join(all, ", "))
+		return p, fmt.Errorf("bench: unknown case %q; there are %s", name, strings.Join(allCases, ", "))
 	}
 	p.Case = name
 	if more {
 		for _, item := range strings.Split(rest, ",") {
 			key, value, _ := strings.Cut(item, "=")
-			if err := p.set(key, value); err != nil {
+			if err := p.setParam(key, value); err != nil {
 				return p, fmt.Errorf("bench: case %q: %w", text, err)
 			}
 		}
 	}
 	if p.Conns == 0 {
-		p.Conns = k.conns
+		p.Conns = k.defaultConns
 	}
-	return p, p.check()
+	return p, p.checkLimits()
 }
 
-func (p *Params) set(key, value string) error {
+func (p *Params) setParam(key, value string) error {
 	for _, k := range Knobs() {
 		if k.Name != key || key == "hook" { // a command may contain commas
 			continue
@@ -241,16 +241,16 @@ func (p *Params) set(key, value string) error {
 	return fmt.Errorf("%q cannot be set for one case", key)
 }
 
-// Takes reports whether a case takes the parameter.
-func (k Knob) Takes(name string) bool { return slices.Contains(k.cases, name) }
+// TakenBy reports whether a case takes the parameter.
+func (k Knob) TakenBy(name string) bool { return slices.Contains(k.cases, name) }
 
-// check checks what depends on several parameters.
-func (p *Params) check() error {
-	if bytes := p.Ops * (p.Size + pathRoom); p.Case == "multi" && bytes > maxSize {
+// checkLimits checks what depends on several parameters.
+func (p *Params) checkLimits() error {
+	if bytes := p.Ops * (p.Size + operationOverhead); p.Case == "multi" && bytes > maxSize {
 		return fmt.Errorf("bench: a multi of %d operations of %d bytes is longer than a request may be", p.Ops, p.Size)
 	}
-	if bytes := p.Window * (p.Size + pathRoom) * map[string]int{"set": 1, "create": 1, "mix": 1, "multi": p.Ops}[p.Case]; bytes > maxUnderWay {
-		return fmt.Errorf("bench: window %d: %d bytes in flight on each connection; allowed are %d", p.Window, bytes, maxUnderWay)
+	if bytes := p.Window * (p.Size + operationOverhead) * map[string]int{"set": 1, "create": 1, "mix": 1, "multi": p.Ops}[p.Case]; bytes > maxInFlightBytes {
+		return fmt.Errorf("bench: window %d: %d bytes in flight on each connection; allowed are %d", p.Window, bytes, maxInFlightBytes)
 	}
 	if p.Case == "failover" && p.Hook == "" {
 		return errors.New("bench: failover needs --hook, a command that breaks something")
@@ -258,11 +258,11 @@ func (p *Params) check() error {
 	return nil
 }
 
-// pathRoom is more than an operation needs besides its data.
-const pathRoom = 100
+// operationOverhead is more than an operation needs besides its data.
+const operationOverhead = 100
 
-// connections returns how many connections the case has open at once, with so many servers.
-func (p *Params) connections(servers int) int {
+// connectionCount returns how many connections the case has open at once, with so many servers.
+func (p *Params) connectionCount(servers int) int {
 	switch p.Case {
 	case "sessions":
 		if p.Hold > 0 {
@@ -278,16 +278,16 @@ func (p *Params) connections(servers int) int {
 	return p.Conns
 }
 
-// checkFiles returns an error if this process may not open the connections of the case.
-func (p *Params) checkFiles(room, servers int) error {
-	if n := p.connections(servers); n > room {
+// checkOpenFiles returns an error if this process may not open the connections of the case.
+func (p *Params) checkOpenFiles(room, servers int) error {
+	if n := p.connectionCount(servers); n > room {
 		return fmt.Errorf("bench: %d connections, but this process may have %d files open, %d of them for other things (ulimit -n)", n, room+spareFiles, spareFiles)
 	}
 	return nil
 }
 
-// roomForConnections returns how many connections this process may open.
-func roomForConnections() (int, error) {
+// connectionLimit returns how many connections this process may open.
+func connectionLimit() (int, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0, fmt.Errorf("bench: limit of open files: %w", err)

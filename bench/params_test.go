@@ -91,16 +91,16 @@ func TestKnobs(t *testing.T) {
 		}
 		names[k.Name] = true
 		for _, c := range k.cases {
-			if _, ok := findKind(c); !ok {
+			if _, ok := findCase(c); !ok {
 				t.Errorf("%s is for the unknown case %q", k.Name, c)
 			}
 		}
 	}
-	if len(Cases()) != len(all) {
-		t.Errorf("%d cases, %d names", len(Cases()), len(all))
+	if len(Cases()) != len(allCases) {
+		t.Errorf("%d cases, %d names", len(Cases()), len(allCases))
 	}
 	for _, c := range Cases() {
-		if !slices.Contains(all, c[0]) || c[1] == "" {
+		if !slices.Contains(allCases, c[0]) || c[1] == "" {
 			t.Errorf("%q", c)
 		}
 	}
@@ -121,13 +121,13 @@ func TestFilesLimit(t *testing.T) {
 	for text, want := range map[string]int{
 		"get:conns=3": 3, "sessions:hold=50": 0, "sessions:conns=3": 3, "watches:watchers=6": 6, "expiry:silent=7": 7, "ephemerals:conns=2": 2, "resume:conns=9": 9,
 	} {
-		if p, err = ParseCase(text, Defaults()); err != nil || p.connections(3) != want {
-			t.Errorf("%s: %d connections, %v", text, p.connections(3), err)
+		if p, err = ParseCase(text, Defaults()); err != nil || p.connectionCount(3) != want {
+			t.Errorf("%s: %d connections, %v", text, p.connectionCount(3), err)
 		}
 	}
 	base := Defaults()
 	base.Hook = "true"
-	if p, err = ParseCase("failover:conns=2", base); err != nil || p.connections(3) != 12 {
-		t.Errorf("failover: %d connections, %v", p.connections(3), err)
+	if p, err = ParseCase("failover:conns=2", base); err != nil || p.connectionCount(3) != 12 {
+		t.Errorf("failover: %d connections, %v", p.connectionCount(3), err)
 	}
 }

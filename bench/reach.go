@@ -9,20 +9,20 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// reachTime is how long a server may take to accept the connection that shows that something listens
+// reachTimeout is how long a server may take to accept the connection that shows that something listens
 // there: a lost packet is sent again after one second, and once more after three.
-const reachTime = 5 * time.Second
+const reachTimeout = 5 * time.Second
 
-// reachable returns an error that names every server, if none of them accepts a connection. Without
+// checkReachable returns an error that names every server, if none of them accepts a connection. Without
 // it, a run would wait for its first session for as long as that may take.
-func (r *run) reachable() error {
-	ctx, stop := context.WithTimeout(r.ctx, reachTime)
+func (r *caseRun) checkReachable() error {
+	ctx, stop := context.WithTimeout(r.ctx, reachTimeout)
 	defer stop()
 	var asking errgroup.Group
 	failed := make([]error, len(r.target.Servers))
 	for i, addr := range r.target.Servers {
 		asking.Go(func() error {
-			conn, err := r.connect(ctx, addr)
+			conn, err := r.dialServer(ctx, addr)
 			if err != nil {
 				failed[i] = err
 				return nil

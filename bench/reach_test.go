@@ -29,13 +29,13 @@ func TestNothingListens(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "a:1: refused") || !strings.Contains(err.Error(), "b:2: context deadline exceeded") {
 			t.Errorf("%v, want what each server said", err)
 		}
-		if took := time.Since(begun); took != reachTime {
-			t.Errorf("it took %v, want %v", took, reachTime)
+		if took := time.Since(begun); took != reachTimeout {
+			t.Errorf("it took %v, want %v", took, reachTimeout)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		f := fakeServer{begun: time.Now()}
-		r := &run{ctx: t.Context(), target: Target{Servers: []string{"silent:1", "fake:2"}, Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+		f := fakeServer{startedAt: time.Now()}
+		r := &caseRun{ctx: t.Context(), target: Target{Servers: []string{"silent:1", "fake:2"}, Dial: func(ctx context.Context, addr string) (net.Conn, error) {
 			if addr == "fake:2" {
 				return f.dial(ctx, addr)
 			}
@@ -43,7 +43,7 @@ func TestNothingListens(t *testing.T) {
 			return nil, ctx.Err()
 		}}}
 		begun := time.Now()
-		if err := r.reachable(); err != nil || time.Since(begun) != 0 {
+		if err := r.checkReachable(); err != nil || time.Since(begun) != 0 {
 			t.Errorf("%v after %v, want none at once", err, time.Since(begun))
 		}
 		f.serving.Wait()

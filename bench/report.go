@@ -10,13 +10,13 @@ import (
 	"text/tabwriter"
 )
 
-// Table writes results as a plain-text table. Below it are lines about rows whose case has values
+// WriteTable writes results as a plain-text table. Below it are lines about rows whose case has values
 // of its own.
-func Table(w io.Writer, results []Result) error {
+func WriteTable(w io.Writer, results []Result) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	lines := []string{"case\tops/s\tp50 ms\tp90\tp99\tp99.9\tmax\terrors\tserver µs/op\ttool µs/op\tRSS MB\t\t"}
 	for _, r := range results {
-		lines = append(lines, r.row())
+		lines = append(lines, r.tableRow())
 	}
 	for _, line := range lines {
 		if _, err := fmt.Fprintln(tw, line); err != nil {
@@ -27,23 +27,23 @@ func Table(w io.Writer, results []Result) error {
 		return err
 	}
 	for _, r := range results {
-		if _, err := io.WriteString(w, r.remarks()); err != nil {
+		if _, err := io.WriteString(w, r.remarkLines()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Result) row() string {
+func (r *Result) tableRow() string {
 	l := r.Latency
-	cells := []string{r.Case, number(r.PerSecond), ms(l.P50), ms(l.P90), ms(l.P99), ms(l.P999), ms(l.Max)}
+	cells := []string{r.Case, formatNumber(r.PerSecond), formatMillis(l.P50), formatMillis(l.P90), formatMillis(l.P99), formatMillis(l.P999), formatMillis(l.Max)}
 	var failed int64
 	for _, n := range r.Errors {
 		failed += n
 	}
 	server, rss := "-", "-"
 	if r.ServerCPU > 0 {
-		server = number(r.ServerCPU)
+		server = formatNumber(r.ServerCPU)
 	}
 	if r.ServerRSS > 0 {
 		rss = strconv.FormatInt(r.ServerRSS>>20, 10)
@@ -52,12 +52,12 @@ func (r *Result) row() string {
 	if r.Void {
 		void = "void"
 	}
-	cells = append(cells, strconv.FormatInt(failed, 10), server, number(r.ToolCPU), rss, void)
+	cells = append(cells, strconv.FormatInt(failed, 10), server, formatNumber(r.ToolCPU), rss, void)
 	return strings.Join(cells, "\t") + "\t"
 }
 
-// remarks returns the lines below the table about one row.
-func (r *Result) remarks() string {
+// remarkLines returns the lines below the table about one row.
+func (r *Result) remarkLines() string {
 	var b strings.Builder
 	say := func(format string, args ...any) {
 		if b.Len() == 0 {
@@ -75,14 +75,14 @@ func (r *Result) remarks() string {
 		say("%s", note)
 	}
 	if r.Void {
-		say("void: the tool used %s µs of CPU per op, more than a third of the servers' %s", number(r.ToolCPU), number(r.ServerCPU))
+		say("void: the tool used %s µs of CPU per op, more than a third of the servers' %s", formatNumber(r.ToolCPU), formatNumber(r.ServerCPU))
 	}
 	return b.String()
 }
 
 // String returns the value with its unit.
 func (f Figure) String() string {
-	s := number(f.Value)
+	s := formatNumber(f.Value)
 	switch f.Unit {
 	case unitCount, unitRate:
 		return s + f.Unit
@@ -90,11 +90,11 @@ func (f Figure) String() string {
 	return s + " " + f.Unit
 }
 
-// ms formats microseconds as milliseconds.
-func ms(us float64) string { return number(us / 1000) }
+// formatMillis formats microseconds as milliseconds.
+func formatMillis(us float64) string { return formatNumber(us / 1000) }
 
-// number formats a value with three digits, or with all digits before the point.
-func number(v float64) string {
+// formatNumber formats a value with three digits, or with all digits before the point.
+func formatNumber(v float64) string {
 	switch {
 	case v == float64(int64(v)) || v >= 100 || v <= -100:
 		return strconv.FormatFloat(v, 'f', 0, 64)

@@ -22,14 +22,14 @@ func someResults() []Result {
 			Errors:  map[string]int64{"node does not exist": 2, "client: closed": 1},
 			Latency: Summary{P50: 0.5, P90: 1, P99: 99.96, P999: 100, Max: 999},
 			Cost:    Cost{ServerCPU: 3, ToolCPU: 1.5, Void: true},
-			Extra:   []Figure{millis("tool late p99", 70*time.Microsecond), faults("early", 0), {Name: "opened", Value: 812.3, Unit: unitRate}},
+			Extra:   []Figure{millisFigure("tool late p99", 70*time.Microsecond), faultFigure("early", 0), {Name: "opened", Value: 812.3, Unit: unitRate}},
 			Notes:   []string{"something to note"},
 		},
 		{Case: "expiry 100", Op: "session"},
 	}
 }
 
-func golden(t *testing.T, name string, got []byte) {
+func checkGolden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if os.Getenv("ROLLCALL_GOLDEN") == "1" {
@@ -49,45 +49,45 @@ func golden(t *testing.T, name string, got []byte) {
 // The output that people and programs read does not change.
 func TestReports(t *testing.T) {
 	var b bytes.Buffer
-	if err := Table(&b, someResults()); err != nil {
+	if err := WriteTable(&b, someResults()); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "table.txt", b.Bytes())
+	checkGolden(t, "table.txt", b.Bytes())
 	text, err := json.MarshalIndent(someResults()[:2], "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "results.json", text)
+	checkGolden(t, "results.json", text)
 	c := someComparison(t)
 	b.Reset()
 	if err := WriteComparison(&b, c); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "comparison.txt", b.Bytes())
+	checkGolden(t, "comparison.txt", b.Bytes())
 	b.Reset()
 	if err := WriteMarkdown(&b, c); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "comparison.md", b.Bytes())
+	checkGolden(t, "comparison.md", b.Bytes())
 }
 
 // A result is void if the tool used more than a third of the servers' CPU time. It is never void if
 // no server is watched.
 func TestCost(t *testing.T) {
 	at := func(server, tool time.Duration) reading {
-		return reading{servers: usage{cpu: map[int]time.Duration{1: server, 2: server}}, tool: tool}
+		return reading{serverUsage: usage{cpu: map[int]time.Duration{1: server, 2: server}}, toolCPU: tool}
 	}
 	begin := at(time.Second, time.Second)
-	if c := cost(begin, at(4*time.Second, 3*time.Second), 1e6); c.Void || c.ServerCPU != 6 || c.ToolCPU != 2 {
+	if c := costPerOp(begin, at(4*time.Second, 3*time.Second), 1e6); c.Void || c.ServerCPU != 6 || c.ToolCPU != 2 {
 		t.Errorf("%+v", c)
 	}
-	if c := cost(begin, at(4*time.Second, 3*time.Second+time.Millisecond), 1e6); !c.Void {
+	if c := costPerOp(begin, at(4*time.Second, 3*time.Second+time.Millisecond), 1e6); !c.Void {
 		t.Errorf("%+v", c)
 	}
-	if c := cost(reading{}, reading{tool: time.Second}, 10); c.Void || c.ServerCPU != 0 || c.ToolCPU != 1e5 {
+	if c := costPerOp(reading{}, reading{toolCPU: time.Second}, 10); c.Void || c.ServerCPU != 0 || c.ToolCPU != 1e5 {
 		t.Errorf("%+v", c)
 	}
-	if c := cost(begin, at(4*time.Second, 30*time.Second), 0); c.ToolCPU != 0 || c.Void {
+	if c := costPerOp(begin, at(4*time.Second, 30*time.Second), 0); c.ToolCPU != 0 || c.Void {
 		t.Errorf("no ops: %+v", c)
 	}
 }
@@ -96,7 +96,7 @@ func TestNumber(t *testing.T) {
 	for want, v := range map[string]float64{
 		"0": 0, "0.001": 0.0012, "0.500": 0.5, "1": 1, "1.50": 1.5, "12.3": 12.345, "123": 123.45, "1234568": 1234567.8, "-1.50": -1.5,
 	} {
-		if got := number(v); got != want {
+		if got := formatNumber(v); got != want {
 			t.Errorf("%v is printed %s, want %s", v, got, want)
 		}
 	}

@@ -8,41 +8,41 @@ import (
 	"rollcall/zk/jute"
 )
 
-// makers creates the nodes that a load needs, and returns a function that returns the maker of each
+// requestMakers creates the nodes that a load needs, and returns a function that returns the maker of each
 // connection.
-func (r *run) makers() (func(conn int) maker, error) {
-	switch r.p.Case {
+func (r *caseRun) requestMakers() (func(conn int) requestMaker, error) {
+	switch r.params.Case {
 	case "create":
-		return r.creates()
+		return r.createMakers()
 	case "children":
-		return r.listings()
+		return r.listMakers()
 	}
-	f, err := r.tree.directory(r.ctx, r.control, "nodes")
+	f, err := r.tree.addParent(r.ctx, r.controlClient, "nodes")
 	if err != nil {
 		return nil, err
 	}
-	if err := f.fill(r.ctx, r.control, int64(r.p.Nodes), filler(r.p.Size)); err != nil {
-		return nil, fmt.Errorf("create %d nodes: %w", r.p.Nodes, err)
+	if err := f.createNodes(r.ctx, r.controlClient, int64(r.params.Nodes), randomData(r.params.Size)); err != nil {
+		return nil, fmt.Errorf("create %d nodes: %w", r.params.Nodes, err)
 	}
-	paths := make([][]byte, r.p.Nodes)
+	paths := make([][]byte, r.params.Nodes)
 	for i := range paths {
-		paths[i] = f.node(nil, int64(i))
+		paths[i] = f.appendNodePath(nil, int64(i))
 	}
-	return func(conn int) maker {
+	return func(conn int) requestMaker {
 		// Each connection visits the nodes in a random order of its own, the same in every run.
 		rng := rand.New(rand.NewPCG(uint64(conn), 1))
 		pick := func() []byte { return paths[rng.IntN(len(paths))] }
-		get, set := r.gets(pick), r.sets(pick)
-		switch r.p.Case {
+		get, set := r.getMaker(pick), r.setMaker(pick)
+		switch r.params.Case {
 		case "get":
 			return get
 		case "set":
 			return set
 		case "multi":
-			return r.multis(pick)
+			return r.multiMaker(pick)
 		}
 		return func() (jute.Op, client.Record) {
-			if rng.IntN(100) < r.p.Reads {
+			if rng.IntN(100) < r.params.Reads {
 				return get()
 			}
 			return set()
@@ -50,8 +50,8 @@ func (r *run) makers() (func(conn int) maker, error) {
 	}, nil
 }
 
-// filler returns data that cannot be compressed.
-func filler(size int) []byte {
+// randomData returns data that cannot be compressed.
+func randomData(size int) []byte {
 	b := make([]byte, size)
 	rng := rand.New(rand.NewPCG(uint64(size), 2))
 	for i := range b {
@@ -60,7 +60,7 @@ func filler(size int) []byte {
 	return b
 }
 
-func (r *run) gets(pick func() []byte) maker {
+func (r *caseRun) getMaker(pick func() []byte) requestMaker {
 	rec := &jute.GetDataRequest{}
 	return func() (jute.Op, client.Record) {
 		rec.Path = pick()
@@ -68,20 +68,20 @@ func (r *run) gets(pick func() []byte) maker {
 	}
 }
 
-func (r *run) sets(pick func() []byte) maker {
-	rec := &jute.SetDataRequest{Data: filler(r.p.Size), Version: -1}
+func (r *caseRun) setMaker(pick func() []byte) requestMaker {
+	rec := &jute.SetDataRequest{Data: randomData(r.params.Size), Version: -1}
 	return func() (jute.Op, client.Record) {
 		rec.Path = pick()
 		return jute.OpSetData, rec
 	}
 }
 
-// multis returns transactions that set Ops nodes. They cannot fail: the nodes exist, and any
+// multiMaker returns transactions that set Ops nodes. They cannot fail: the nodes exist, and any
 // version matches.
-func (r *run) multis(pick func() []byte) maker {
-	rec := make(client.MultiRequest, r.p.Ops)
+func (r *caseRun) multiMaker(pick func() []byte) requestMaker {
+	rec := make(client.MultiRequest, r.params.Ops)
 	for i := range rec {
-		rec[i] = jute.MultiOp{Op: jute.OpSetData, SetData: jute.SetDataRequest{Data: filler(r.p.Size), Version: -1}}
+		rec[i] = jute.MultiOp{Op: jute.OpSetData, SetData: jute.SetDataRequest{Data: randomData(r.params.Size), Version: -1}}
 	}
 	return func() (jute.Op, client.Record) {
 		for i := range rec {
@@ -91,38 +91,38 @@ func (r *run) multis(pick func() []byte) maker {
 	}
 }
 
-// creates lets each connection create nodes in a directory of its own.
-func (r *run) creates() (func(conn int) maker, error) {
-	directories := make([]*directory, r.p.Conns)
+// createMakers lets each connection create nodes in a directory of its own.
+func (r *caseRun) createMakers() (func(conn int) requestMaker, error) {
+	directories := make([]*parent, r.params.Conns)
 	for i := range directories {
 		var err error
-		if directories[i], err = r.tree.directory(r.ctx, r.control, fmt.Sprint("creates-", i)); err != nil {
+		if directories[i], err = r.tree.addParent(r.ctx, r.controlClient, fmt.Sprint("creates-", i)); err != nil {
 			return nil, err
 		}
 	}
-	data := filler(r.p.Size)
-	return func(conn int) maker {
+	data := randomData(r.params.Size)
+	return func(conn int) requestMaker {
 		f := directories[conn]
 		rec := &jute.CreateRequest{Data: data, ACL: jute.OpenACL}
 		var path []byte
 		return func() (jute.Op, client.Record) {
-			path = f.node(path[:0], f.nodes)
-			f.nodes++
+			path = f.appendNodePath(path[:0], f.nodeCount)
+			f.nodeCount++
 			rec.Path = path
 			return jute.OpCreate, rec
 		}
 	}, nil
 }
 
-func (r *run) listings() (func(conn int) maker, error) {
-	f, err := r.tree.directory(r.ctx, r.control, "parent")
+func (r *caseRun) listMakers() (func(conn int) requestMaker, error) {
+	f, err := r.tree.addParent(r.ctx, r.controlClient, "parent")
 	if err != nil {
 		return nil, err
 	}
-	if err := f.fill(r.ctx, r.control, int64(r.p.Children), nil); err != nil {
-		return nil, fmt.Errorf("create %d children: %w", r.p.Children, err)
+	if err := f.createNodes(r.ctx, r.controlClient, int64(r.params.Children), nil); err != nil {
+		return nil, fmt.Errorf("create %d children: %w", r.params.Children, err)
 	}
-	return func(int) maker {
+	return func(int) requestMaker {
 		rec := &jute.GetChildrenRequest{Path: []byte(f.path)}
 		return func() (jute.Op, client.Record) { return jute.OpGetChildren, rec }
 	}, nil

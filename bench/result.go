@@ -31,14 +31,14 @@ type Summary struct {
 	Max  float64 `json:"max_us"`
 }
 
-func summary(h *Histogram) Summary {
+func summarize(h *Histogram) Summary {
 	return Summary{
-		Mean: micros(h.Mean()), P50: micros(h.Quantile(0.5)), P90: micros(h.Quantile(0.9)),
-		P99: micros(h.Quantile(0.99)), P999: micros(h.Quantile(0.999)), Max: micros(h.Max()),
+		Mean: toMicros(h.Mean()), P50: toMicros(h.Quantile(0.5)), P90: toMicros(h.Quantile(0.9)),
+		P99: toMicros(h.Quantile(0.99)), P999: toMicros(h.Quantile(0.999)), Max: toMicros(h.Max()),
 	}
 }
 
-func micros(d time.Duration) float64 { return float64(d.Nanoseconds()/10) / 100 }
+func toMicros(d time.Duration) float64 { return float64(d.Nanoseconds()/10) / 100 }
 
 // Cost is what the measured time cost the machine.
 type Cost struct {
@@ -54,24 +54,24 @@ type Cost struct {
 // toolShare is how much CPU time the tool may use for each second that the servers use.
 const toolShare = 1.0 / 3
 
-// cost divides the use between two readings by the number of ops in between.
-func cost(begin, end reading, ops int64) Cost {
-	c := Cost{ServerRSS: end.servers.rss, ServerPSS: end.servers.pss}
+// costPerOp divides the use between two readings by the number of ops in between.
+func costPerOp(begin, end reading, ops int64) Cost {
+	c := Cost{ServerRSS: end.serverUsage.rss, ServerPSS: end.serverUsage.pss}
 	if ops == 0 {
 		return c
 	}
-	server, tool := since(begin.servers.cpu, end.servers.cpu), end.tool-begin.tool
-	c.ToolCPU = micros(tool*100/time.Duration(ops)) / 100 // two more digits
-	c.ServerCPU = micros(server*100/time.Duration(ops)) / 100
-	c.Void = len(end.servers.cpu) > 0 && float64(tool) > float64(server)*toolShare
+	server, tool := cpuSince(begin.serverUsage.cpu, end.serverUsage.cpu), end.toolCPU-begin.toolCPU
+	c.ToolCPU = toMicros(tool*100/time.Duration(ops)) / 100 // two more digits
+	c.ServerCPU = toMicros(server*100/time.Duration(ops)) / 100
+	c.Void = len(end.serverUsage.cpu) > 0 && float64(tool) > float64(server)*toolShare
 	return c
 }
 
 // reading is what has been used up to one moment.
 type reading struct {
-	at      time.Time
-	servers usage
-	tool    time.Duration
+	at          time.Time
+	serverUsage usage
+	toolCPU     time.Duration
 }
 
 // Figure is a value that only one case has.
@@ -94,52 +94,52 @@ const (
 	lessIsBetter = "less"
 )
 
-func millis(name string, d time.Duration) Figure {
+func millisFigure(name string, d time.Duration) Figure {
 	return Figure{Name: name, Value: float64(d.Nanoseconds()/10) / 1e5, Unit: unitMillis, better: lessIsBetter}
 }
 
-func perSecond(name string, n int, in time.Duration) Figure {
-	return Figure{Name: name, Value: round(float64(n) / in.Seconds()), Unit: unitRate, better: moreIsBetter}
+func rateFigure(name string, n int, in time.Duration) Figure {
+	return Figure{Name: name, Value: roundToTenth(float64(n) / in.Seconds()), Unit: unitRate, better: moreIsBetter}
 }
 
-// faults counts events that should not happen.
-func faults(name string, n int64) Figure {
+// faultFigure counts events that should not happen.
+func faultFigure(name string, n int64) Figure {
 	return Figure{Name: name, Value: float64(n), Unit: unitCount, better: lessIsBetter}
 }
 
-// aside marks a value that says nothing about the servers.
-func (f Figure) aside() Figure {
+// withoutBetter marks a value that says nothing about the servers.
+func (f Figure) withoutBetter() Figure {
 	f.better = ""
 	return f
 }
 
 // tally counts the ops of one worker. It is not safe for concurrent use.
 type tally struct {
-	ok     Histogram
-	seen   int64 // ops that succeeded, before, within and after the measured time
-	failed map[string]int64
+	latencies Histogram
+	succeeded int64 // ops that succeeded, before, within and after the measured time
+	failures  map[string]int64
 }
 
-func (t *tally) fail(why string, n int64) {
+func (t *tally) addFailures(why string, n int64) {
 	if n == 0 {
 		return
 	}
-	if t.failed == nil {
-		t.failed = map[string]int64{}
+	if t.failures == nil {
+		t.failures = map[string]int64{}
 	}
-	t.failed[why] += n
+	t.failures[why] += n
 }
 
 func (t *tally) merge(o *tally) {
-	t.ok.Merge(&o.ok)
-	t.seen += o.seen
-	for why, n := range o.failed {
-		t.fail(why, n)
+	t.latencies.Merge(&o.latencies)
+	t.succeeded += o.succeeded
+	for why, n := range o.failures {
+		t.addFailures(why, n)
 	}
 }
 
-// failure returns the reason why a request failed, or "" if it did not.
-func failure(r client.Reply, err error) string {
+// failureReason returns the reason why a request failed, or "" if it did not.
+func failureReason(r client.Reply, err error) string {
 	switch {
 	case err != nil:
 		return err.Error()

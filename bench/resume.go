@@ -10,42 +10,42 @@ import (
 	"rollcall/client"
 )
 
-// resume lets all sessions lose their connections and come back at once, again and again. An op is a session that is
+// runResume lets all sessions lose their connections and come back at once, again and again. An op is a session that is
 // back. Its latency counts from when all begin to come back.
-func (r *run) resume() (Result, error) {
-	clients, err := r.openAll(r.ctx, r.p.Conns, func(i int) client.Config {
-		return client.Config{Servers: r.home(i)}
+func (r *caseRun) runResume() (Result, error) {
+	clients, err := r.openAll(r.ctx, r.params.Conns, func(i int) client.Config {
+		return client.Config{Servers: r.serverFor(i)}
 	}, func(int, *client.Client) {})
 	defer func() { r.closeAll(clients) }()
 	if err != nil {
 		return Result{}, err
 	}
-	back := &returns{}
+	back := &resumeResults{}
 	var done atomic.Int64
-	defer r.report(func() string { return fmt.Sprintf("%d of %d storms", done.Load(), r.p.Storms) })()
-	for n := range r.p.Storms {
-		if err := r.comeBack(back, clients, n+1); err != nil {
+	defer r.reportProgress(func() string { return fmt.Sprintf("%d of %d storms", done.Load(), r.params.Storms) })()
+	for n := range r.params.Storms {
+		if err := r.reconnectAll(back, clients, n+1); err != nil {
 			return Result{}, err
 		}
 		done.Add(1)
 	}
-	return back.result(r), nil
+	return back.caseResult(r), nil
 }
 
-// returns holds the results of all storms of resume.
-type returns struct {
+// resumeResults holds the results of all storms of resume.
+type resumeResults struct {
 	intervals
 	spans []time.Duration // for each storm, until the last session was back
 
-	mu   sync.Mutex
-	back tally
-	lost int64
+	mu           sync.Mutex
+	resumed      tally
+	lostSessions int64
 }
 
-// comeBack ends the connections of all clients, and replaces each of them by one that resumes its session at the server
+// reconnectAll ends the connections of all clients, and replaces each of them by one that resumes its session at the server
 // that is so many places after its first one, as after the loss of a member. A client whose session does not come back
 // becomes nil.
-func (r *run) comeBack(back *returns, clients []*client.Client, places int) error {
+func (r *caseRun) reconnectAll(back *resumeResults, clients []*client.Client, places int) error {
 	sessions := make([]client.Resume, len(clients))
 	for i, c := range clients {
 		if c != nil {
@@ -53,7 +53,7 @@ func (r *run) comeBack(back *returns, clients []*client.Client, places int) erro
 		}
 	}
 	abandonAll(clients)
-	begin, err := r.read(false)
+	begin, err := r.takeReading(false)
 	if err != nil {
 		return err
 	}
@@ -63,39 +63,39 @@ func (r *run) comeBack(back *returns, clients []*client.Client, places int) erro
 			continue
 		}
 		wait.Go(func() {
-			c, err := r.open(r.ctx, client.Config{Servers: r.home(i + places), Resume: &sessions[i]})
+			c, err := r.openSession(r.ctx, client.Config{Servers: r.serverFor(i + places), Resume: &sessions[i]})
 			clients[i] = c // nil after an error
-			back.note(time.Since(begin.at), err)
+			back.recordResume(time.Since(begin.at), err)
 		})
 	}
 	wait.Wait()
-	end, err := r.read(true)
+	end, err := r.takeReading(true)
 	if err != nil {
 		return err
 	}
-	back.spend(begin, end)
+	back.addInterval(begin, end)
 	back.spans = append(back.spans, end.at.Sub(begin.at))
 	return r.ctx.Err()
 }
 
-// note counts a session that has come back after so long, or has not.
-func (b *returns) note(after time.Duration, err error) {
+// recordResume counts a session that has come back after so long, or has not.
+func (b *resumeResults) recordResume(after time.Duration, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
-		b.back.fail(plain(err), 1)
-		b.lost++
+		b.resumed.addFailures(rootMessage(err), 1)
+		b.lostSessions++
 		return
 	}
-	b.back.ok.Add(after)
+	b.resumed.latencies.Add(after)
 }
 
-func (b *returns) result(r *run) Result {
-	result := b.intervals.result(r, &b.back)
+func (b *resumeResults) caseResult(r *caseRun) Result {
+	result := b.intervals.intervalResult(r, &b.resumed)
 	slices.Sort(b.spans)
 	result.Extra = []Figure{
-		faults("sessions lost", b.lost),
-		millis("all back p50", b.spans[len(b.spans)/2]), millis("all back at most", b.spans[len(b.spans)-1]),
+		faultFigure("sessions lost", b.lostSessions),
+		millisFigure("all back p50", b.spans[len(b.spans)/2]), millisFigure("all back at most", b.spans[len(b.spans)-1]),
 	}
 	return result
 }

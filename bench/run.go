@@ -44,135 +44,135 @@ type Config struct {
 	Params   Params
 	Progress func(line string) // called twice a second with a line about the run; nil: not called
 
-	sleep func(time.Duration) // waits for the pacer; nil: nanosleep
-	room  int                 // connections of one process; 0: as many as it may open
+	sleep          func(time.Duration) // waits for the pacer; nil: nanosleep
+	maxConnections int                 // connections of one process; 0: as many as it may open
 }
 
 const (
-	setupTime    = 2 * time.Minute        // for creating or deleting the nodes
-	drainTime    = 10 * time.Second       // for the answers to requests that are in flight at the end
-	openers      = 64                     // sessions opened or closed at once where that is not measured
-	retryPause   = 10 * time.Millisecond  // after a failed request
-	progressTime = 500 * time.Millisecond // between two lines
+	setupTimeout     = 2 * time.Minute        // for creating or deleting the nodes
+	drainTimeout     = 10 * time.Second       // for the answers to requests that are in flight at the end
+	parallelOpens    = 64                     // sessions opened or closed at once where that is not measured
+	retryPause       = 10 * time.Millisecond  // after a failed request
+	progressInterval = 500 * time.Millisecond // between two lines
 )
 
-// run is one case in progress.
-type run struct {
-	ctx     context.Context
-	p       Params
-	kind    kind
-	target  Target
-	procs   processes
-	room    int       // how many connections this process may have
-	keepers processes // processes that hold sessions, which count as part of this tool
-	tell    func(string)
-	sleep   func(time.Duration)
-	homes   []string       // the servers over which connections are spread
-	control *client.Client // creates and deletes nodes
-	tree    tree
+// caseRun is one case in progress.
+type caseRun struct {
+	ctx             context.Context
+	params          Params
+	kind            benchCase
+	target          Target
+	serverProcesses processes
+	maxConnections  int       // how many connections this process may have
+	keeperProcesses processes // processes that hold sessions, which count as part of this tool
+	reportLine      func(string)
+	sleep           func(time.Duration)
+	connectTo       []string       // the servers over which connections are spread
+	controlClient   *client.Client // creates and deletes nodes
+	tree            tree
 }
 
 // Run runs one case. It returns when the case is over and its nodes are deleted. If ctx ends, it
 // returns as soon as the nodes are deleted.
 func Run(ctx context.Context, cfg Config) (result Result, err error) {
-	k, ok := findKind(cfg.Params.Case)
+	k, ok := findCase(cfg.Params.Case)
 	if !ok {
 		return Result{}, fmt.Errorf("bench: unknown case %q", cfg.Params.Case)
 	}
 	if len(cfg.Target.Servers) == 0 {
 		return Result{}, errors.New("bench: no servers")
 	}
-	r := &run{
-		ctx: ctx, p: cfg.Params, kind: k, target: cfg.Target,
-		procs: processes{root: "/proc", pids: cfg.Target.PIDs}, tell: func(string) {},
-		keepers: processes{root: "/proc"}, sleep: cfg.sleep, room: cfg.room,
+	r := &caseRun{
+		ctx: ctx, params: cfg.Params, kind: k, target: cfg.Target,
+		serverProcesses: processes{root: "/proc", pids: cfg.Target.PIDs}, reportLine: func(string) {},
+		keeperProcesses: processes{root: "/proc"}, sleep: cfg.sleep, maxConnections: cfg.maxConnections,
 	}
 	if r.sleep == nil {
-		r.sleep = nanosleep
+		r.sleep = sleepPrecisely
 	}
-	if r.room == 0 {
-		if r.room, err = roomForConnections(); err != nil {
+	if r.maxConnections == 0 {
+		if r.maxConnections, err = connectionLimit(); err != nil {
 			return Result{}, err
 		}
 	}
-	if err := r.p.checkFiles(r.room, len(r.target.Servers)); err != nil {
+	if err := r.params.checkOpenFiles(r.maxConnections, len(r.target.Servers)); err != nil {
 		return Result{}, err
 	}
 	if cfg.Progress != nil {
-		r.tell = func(line string) { cfg.Progress(r.p.String() + ": " + line) }
+		r.reportLine = func(line string) { cfg.Progress(r.params.String() + ": " + line) }
 	}
-	if err := r.procs.check(); err != nil {
+	if err := r.serverProcesses.checkExist(); err != nil {
 		return Result{}, err
 	}
-	if err := r.begin(); err != nil {
-		return Result{}, fmt.Errorf("bench: %v: %w", &r.p, err)
+	if err := r.setUp(); err != nil {
+		return Result{}, fmt.Errorf("bench: %v: %w", &r.params, err)
 	}
 	defer func() { err = errors.Join(err, r.cleanUp()) }()
 	result, err = k.run(r)
 	if err != nil {
-		return result, fmt.Errorf("bench: %v: %w", &r.p, err)
+		return result, fmt.Errorf("bench: %v: %w", &r.params, err)
 	}
-	result.Target, result.Case, result.Op = cfg.Target.Name, r.p.String(), k.op
+	result.Target, result.Case, result.Op = cfg.Target.Name, r.params.String(), k.opName
 	return result, nil
 }
 
-// begin opens the control session and creates the root of the nodes.
-func (r *run) begin() error {
-	r.tell("connecting")
-	if err := r.reachable(); err != nil {
+// setUp opens the control session and creates the root of the nodes.
+func (r *caseRun) setUp() error {
+	r.reportLine("connecting")
+	if err := r.checkReachable(); err != nil {
 		return err
 	}
 	var err error
-	if r.homes, err = r.members(); err != nil {
+	if r.connectTo, err = r.serversWithRole(); err != nil {
 		return err
 	}
-	if r.control, err = r.open(r.ctx, client.Config{Servers: r.target.Servers}); err != nil {
+	if r.controlClient, err = r.openSession(r.ctx, client.Config{Servers: r.target.Servers}); err != nil {
 		return err
 	}
-	if err := r.tree.plant(r.ctx, r.control); err != nil {
-		r.control.Abandon()
+	if err := r.tree.createRoot(r.ctx, r.controlClient); err != nil {
+		r.controlClient.Abandon()
 		return err
 	}
 	return nil
 }
 
 // cleanUp deletes the nodes and closes the control session, even if the run was broken off.
-func (r *run) cleanUp() error {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(r.ctx), setupTime)
+func (r *caseRun) cleanUp() error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(r.ctx), setupTimeout)
 	defer stop()
-	defer r.control.Abandon()
-	if !r.p.Keep {
-		r.tell("removing the nodes")
-		if err := r.tree.remove(ctx, r.control); err != nil {
+	defer r.controlClient.Abandon()
+	if !r.params.Keep {
+		r.reportLine("removing the nodes")
+		if err := r.tree.removeNodes(ctx, r.controlClient); err != nil {
 			return fmt.Errorf("bench: could not delete all nodes below %s: %w", r.tree.root, err)
 		}
 	}
-	return r.control.Close(ctx)
+	return r.controlClient.Close(ctx)
 }
 
-// open opens a session with the settings that are common to a run.
-func (r *run) open(ctx context.Context, cfg client.Config) (*client.Client, error) {
-	ctx, stop := context.WithTimeout(ctx, 2*r.p.Timeout+drainTime)
+// openSession opens a session with the settings that are common to a run.
+func (r *caseRun) openSession(ctx context.Context, cfg client.Config) (*client.Client, error) {
+	ctx, stop := context.WithTimeout(ctx, 2*r.params.Timeout+drainTimeout)
 	defer stop()
-	cfg.Timeout, cfg.Dial = r.p.Timeout, r.target.Dial
+	cfg.Timeout, cfg.Dial = r.params.Timeout, r.target.Dial
 	return client.Open(ctx, cfg)
 }
 
-// home returns a list that holds only the server of connection i.
-func (r *run) home(i int) []string {
-	i %= len(r.homes)
-	return r.homes[i : i+1]
+// serverFor returns a list that holds only the server of connection i.
+func (r *caseRun) serverFor(i int) []string {
+	i %= len(r.connectTo)
+	return r.connectTo[i : i+1]
 }
 
 // openAll opens n sessions, several at a time, as config says, and passes each client to use. It
 // returns all clients that are open, with the first error.
-func (r *run) openAll(ctx context.Context, n int, config func(i int) client.Config, use func(i int, c *client.Client)) ([]*client.Client, error) {
+func (r *caseRun) openAll(ctx context.Context, n int, config func(i int) client.Config, use func(i int, c *client.Client)) ([]*client.Client, error) {
 	var opened atomic.Int64
 	clients := make([]*client.Client, n)
-	stop := r.report(func() string { return fmt.Sprintf("%d of %d sessions open", opened.Load(), n) })
+	stop := r.reportProgress(func() string { return fmt.Sprintf("%d of %d sessions open", opened.Load(), n) })
 	defer stop()
-	err := inParallel(ctx, n, openers, func(ctx context.Context, i int) error {
-		c, err := r.open(ctx, config(i))
+	err := inParallel(ctx, n, parallelOpens, func(ctx context.Context, i int) error {
+		c, err := r.openSession(ctx, config(i))
 		if err != nil {
 			return fmt.Errorf("session %d of %d (servers may limit connections per address: maxClientCnxns): %w", opened.Load()+1, n, err)
 		}
@@ -186,8 +186,8 @@ func (r *run) openAll(ctx context.Context, n int, config func(i int) client.Conf
 
 // closeAll closes the sessions of clients, which may be nil, and waits. Sessions that do not close
 // in time end when they expire.
-func (r *run) closeAll(clients []*client.Client) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(r.ctx), drainTime)
+func (r *caseRun) closeAll(clients []*client.Client) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(r.ctx), drainTimeout)
 	defer stop()
 	closeAtOnce(ctx, clients)
 	abandonAll(clients)
@@ -256,17 +256,17 @@ func inParallel(ctx context.Context, n, width int, do func(ctx context.Context, 
 	return context.Cause(ctx)
 }
 
-// report passes line's result to the progress function twice a second until stop is called.
-func (r *run) report(line func() string) (stop func()) {
+// reportProgress passes line's result to the progress function twice a second until stop is called.
+func (r *caseRun) reportProgress(line func() string) (stop func()) {
 	over, gone := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(gone)
-		ticker := time.NewTicker(progressTime)
+		ticker := time.NewTicker(progressInterval)
 		defer ticker.Stop()
 		for {
 			select {
 			case <-ticker.C:
-				r.tell(line())
+				r.reportLine(line())
 			case <-over:
 				return
 			}
@@ -278,60 +278,60 @@ func (r *run) report(line func() string) (stop func()) {
 	}
 }
 
-// read takes a reading. With memory it takes a little longer, so that is done only at the end.
-func (r *run) read(memory bool) (reading, error) {
-	at := reading{at: time.Now(), tool: ownCPU()}
-	keepers, err := r.keepers.cpu()
+// takeReading takes a reading. With memory it takes a little longer, so that is done only at the end.
+func (r *caseRun) takeReading(memory bool) (reading, error) {
+	at := reading{at: time.Now(), toolCPU: ownCPU()}
+	keepers, err := r.keeperProcesses.cpuTimes()
 	if err != nil {
 		return at, err
 	}
 	for _, cpu := range keepers {
-		at.tool += cpu
+		at.toolCPU += cpu
 	}
 	if memory {
-		at.servers, err = r.procs.all()
+		at.serverUsage, err = r.serverProcesses.fullUsage()
 	} else {
-		at.servers.cpu, err = r.procs.cpu()
+		at.serverUsage.cpu, err = r.serverProcesses.cpuTimes()
 	}
 	return at, err
 }
 
-// measure sleeps through the warm-up and the measured time, which begin at base, and returns
+// measurePeriod sleeps through the warm-up and the measured time, which begin at base, and returns
 // readings of the measured time's begin and end.
-func (r *run) measure(base time.Time) (begin, end reading, err error) {
-	if err := sleepUntil(r.ctx, base.Add(r.p.Warmup)); err != nil {
+func (r *caseRun) measurePeriod(base time.Time) (begin, end reading, err error) {
+	if err := sleepUntil(r.ctx, base.Add(r.params.Warmup)); err != nil {
 		return begin, end, err
 	}
-	if begin, err = r.read(false); err != nil {
+	if begin, err = r.takeReading(false); err != nil {
 		return begin, end, err
 	}
-	if err := sleepUntil(r.ctx, base.Add(r.p.Warmup+r.p.Duration)); err != nil {
+	if err := sleepUntil(r.ctx, base.Add(r.params.Warmup+r.params.Duration)); err != nil {
 		return begin, end, err
 	}
-	end, err = r.read(true)
+	end, err = r.takeReading(true)
 	return begin, end, err
 }
 
-// phase returns how far a run has come, for its progress line.
-func (r *run) phase(base time.Time) string {
-	at := time.Since(base) - r.p.Warmup
+// phaseText returns how far a run has come, for its progress line.
+func (r *caseRun) phaseText(base time.Time) string {
+	at := time.Since(base) - r.params.Warmup
 	if at < 0 {
 		return "warming up"
 	}
-	return fmt.Sprintf("%.0f of %.0f s", min(at, r.p.Duration).Seconds(), r.p.Duration.Seconds())
+	return fmt.Sprintf("%.0f of %.0f s", min(at, r.params.Duration).Seconds(), r.params.Duration.Seconds())
 }
 
-// result combines what all cases have.
-func (r *run) result(all *tally, begin, end reading) Result {
-	ops := all.ok.Count()
+// newResult combines what all cases have.
+func (r *caseRun) newResult(all *tally, begin, end reading) Result {
+	ops := all.latencies.Count()
 	return Result{
-		Seconds: r.p.Duration.Seconds(), Ops: ops, PerSecond: round(float64(ops) / r.p.Duration.Seconds()),
-		Errors: all.failed, Latency: summary(&all.ok), Cost: cost(begin, end, ops),
+		Seconds: r.params.Duration.Seconds(), Ops: ops, PerSecond: roundToTenth(float64(ops) / r.params.Duration.Seconds()),
+		Errors: all.failures, Latency: summarize(&all.latencies), Cost: costPerOp(begin, end, ops),
 	}
 }
 
-// round rounds to a tenth.
-func round(v float64) float64 { return float64(int64(v*10+0.5)) / 10 }
+// roundToTenth rounds to a tenth.
+func roundToTenth(v float64) float64 { return float64(int64(v*10+0.5)) / 10 }
 
 func sleepUntil(ctx context.Context, t time.Time) error {
 	timer := time.NewTimer(time.Until(t))

@@ -10,14 +10,14 @@ import (
 	"rollcall/client"
 )
 
-// sessions opens and closes sessions, or holds them.
-func (r *run) sessions() (Result, error) {
-	if r.p.Hold > 0 {
-		return r.hold()
+// runSessions opens and closes sessions, or holds them.
+func (r *caseRun) runSessions() (Result, error) {
+	if r.params.Hold > 0 {
+		return r.runHold()
 	}
 	opens, closes := &tally{}, &tally{}
-	result, err := r.loops(r.p.Conns, func(ctx context.Context, i int, n int64, began time.Time, note func(*tally, time.Duration)) error {
-		c, err := r.open(ctx, client.Config{Servers: r.home(i + int(n))})
+	result, err := r.runLoops(r.params.Conns, func(ctx context.Context, i int, n int64, began time.Time, note func(*tally, time.Duration)) error {
+		c, err := r.openSession(ctx, client.Config{Servers: r.serverFor(i + int(n))})
 		if err != nil {
 			return err
 		}
@@ -30,21 +30,21 @@ func (r *run) sessions() (Result, error) {
 		return nil
 	})
 	result.Extra = []Figure{
-		millis("open p50", opens.ok.Quantile(0.5)), millis("open p99", opens.ok.Quantile(0.99)),
-		millis("close p50", closes.ok.Quantile(0.5)), millis("close p99", closes.ok.Quantile(0.99)),
+		millisFigure("open p50", opens.latencies.Quantile(0.5)), millisFigure("open p99", opens.latencies.Quantile(0.99)),
+		millisFigure("close p50", closes.latencies.Quantile(0.5)), millisFigure("close p99", closes.latencies.Quantile(0.99)),
 	}
 	return result, err
 }
 
-// loops runs n loops during the warm-up and the measured time. Each calls do again and again and
+// runLoops runs n loops during the warm-up and the measured time. Each calls do again and again and
 // counts how long each successful call took. With note, do can count further durations, within the
 // measured time only.
-func (r *run) loops(n int, do func(ctx context.Context, i int, round int64, began time.Time, note func(*tally, time.Duration)) error) (Result, error) {
+func (r *caseRun) runLoops(n int, do func(ctx context.Context, i int, round int64, began time.Time, note func(*tally, time.Duration)) error) (Result, error) {
 	var mu sync.Mutex
 	var all tally
 	base := time.Now()
-	from, until := base.Add(r.p.Warmup), base.Add(r.p.Warmup+r.p.Duration)
-	ctx, stop := context.WithDeadline(r.ctx, until.Add(drainTime))
+	from, until := base.Add(r.params.Warmup), base.Add(r.params.Warmup+r.params.Duration)
+	ctx, stop := context.WithDeadline(r.ctx, until.Add(drainTimeout))
 	defer stop()
 	var wait sync.WaitGroup
 	for i := range n {
@@ -59,19 +59,19 @@ func (r *run) loops(n int, do func(ctx context.Context, i int, round int64, bega
 					mu.Lock()
 					defer mu.Unlock()
 					if measured {
-						t.ok.Add(d)
+						t.latencies.Add(d)
 					}
 				})
 				took := time.Since(began)
 				mu.Lock()
 				switch {
 				case err == nil && measured:
-					all.ok.Add(took)
+					all.latencies.Add(took)
 					fallthrough
 				case err == nil:
-					all.seen++
+					all.succeeded++
 				case measured:
-					all.fail(plain(err), 1)
+					all.addFailures(rootMessage(err), 1)
 				}
 				mu.Unlock()
 				if err != nil {
@@ -80,18 +80,18 @@ func (r *run) loops(n int, do func(ctx context.Context, i int, round int64, bega
 			}
 		})
 	}
-	defer r.report(func() string {
+	defer r.reportProgress(func() string {
 		mu.Lock()
 		defer mu.Unlock()
-		return fmt.Sprintf("%s, %.0f/s", r.phase(base), float64(all.seen)/time.Since(base).Seconds())
+		return fmt.Sprintf("%s, %.0f/s", r.phaseText(base), float64(all.succeeded)/time.Since(base).Seconds())
 	})()
-	begin, end, err := r.measure(base)
+	begin, end, err := r.measurePeriod(base)
 	wait.Wait()
-	return r.result(&all, begin, end), err
+	return r.newResult(&all, begin, end), err
 }
 
-// plain returns an error's text without the parts that differ each time.
-func plain(err error) string {
+// rootMessage returns an error's text without the parts that differ each time.
+func rootMessage(err error) string {
 	for next := err; next != nil; next = errors.Unwrap(next) {
 		err = next
 	}

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// nanosleep waits in the kernel. Go's timers may be a millisecond late on an idle machine, which
+// sleepPrecisely waits in the kernel. Go's timers may be a millisecond late on an idle machine, which
 // would be counted against the servers. It blocks a thread.
-func nanosleep(d time.Duration) {
+func sleepPrecisely(d time.Duration) {
 	ts := syscall.NsecToTimespec(d.Nanoseconds())
 	_ = syscall.Nanosleep(&ts, nil) // a signal ends it early; the caller checks the time
 }

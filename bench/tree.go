@@ -14,24 +14,24 @@ import (
 const (
 	perMulti   = 500     // nodes created or deleted by one transaction
 	multiBytes = 1 << 19 // bytes of its data, far below the limit of a request
-	multis     = 8       // transactions in flight
+	maxMultis  = 8       // transactions in flight
 )
 
 // tree holds the nodes of one run: a root with a random name, directories below it, which are nodes, too, and numbered nodes
 // in each directory. The names follow from the numbers, so nothing has to be listed to delete them.
 type tree struct {
-	root        string
-	directories []*directory
+	root    string
+	parents []*parent
 }
 
-// directory is a node below the root, with numbered children.
-type directory struct {
-	path  string
-	nodes int64 // nodes 0 to nodes-1 may exist
+// parent is a node below the root, with numbered children.
+type parent struct {
+	path      string
+	nodeCount int64 // nodeCount 0 to nodes-1 may exist
 }
 
-// plant creates the root.
-func (t *tree) plant(ctx context.Context, c *client.Client) error {
+// createRoot creates the root.
+func (t *tree) createRoot(ctx context.Context, c *client.Client) error {
 	root := "/rollcall-bench-" + rand.Text()[:10]
 	if _, err := c.Create(ctx, root, nil, jute.Persistent, nil); err != nil {
 		return err
@@ -40,18 +40,18 @@ func (t *tree) plant(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// directory creates a directory, a node below the root.
-func (t *tree) directory(ctx context.Context, c *client.Client, name string) (*directory, error) {
-	f := &directory{path: t.root + "/" + name}
+// addParent creates a directory, a node below the root.
+func (t *tree) addParent(ctx context.Context, c *client.Client, name string) (*parent, error) {
+	f := &parent{path: t.root + "/" + name}
 	if _, err := c.Create(ctx, f.path, nil, jute.Persistent, nil); err != nil {
 		return nil, err
 	}
-	t.directories = append(t.directories, f)
+	t.parents = append(t.parents, f)
 	return f, nil
 }
 
-// node appends the path of the directory's node n.
-func (f *directory) node(b []byte, n int64) []byte {
+// appendNodePath appends the path of the directory's node n.
+func (f *parent) appendNodePath(b []byte, n int64) []byte {
 	return appendPadded(append(append(b, f.path...), '/'), n)
 }
 
@@ -60,31 +60,31 @@ func appendPadded(b []byte, n int64) []byte {
 	return fmt.Appendf(b, "%010d", n)
 }
 
-// fill creates the first n nodes of a directory.
-func (f *directory) fill(ctx context.Context, c *client.Client, n int64, data []byte) error {
-	f.nodes = n
-	per := int64(max(1, min(perMulti, multiBytes/(len(data)+pathRoom))))
-	return f.batches(ctx, c, per, func(i int64) jute.MultiOp {
-		return jute.MultiOp{Op: jute.OpCreate, Create: jute.CreateRequest{Path: f.node(nil, i), Data: data, ACL: jute.OpenACL}}
+// createNodes creates the first n nodes of a directory.
+func (f *parent) createNodes(ctx context.Context, c *client.Client, n int64, data []byte) error {
+	f.nodeCount = n
+	per := int64(max(1, min(perMulti, multiBytes/(len(data)+operationOverhead))))
+	return f.sendBatches(ctx, c, per, func(i int64) jute.MultiOp {
+		return jute.MultiOp{Op: jute.OpCreate, Create: jute.CreateRequest{Path: f.appendNodePath(nil, i), Data: data, ACL: jute.OpenACL}}
 	}, nil)
 }
 
-// remove deletes everything that the run has created.
-func (t *tree) remove(ctx context.Context, c *client.Client) error {
-	for _, f := range t.directories {
-		if err := f.remove(ctx, c); err != nil {
+// removeNodes deletes everything that the run has created.
+func (t *tree) removeNodes(ctx context.Context, c *client.Client) error {
+	for _, f := range t.parents {
+		if err := f.removeNodes(ctx, c); err != nil {
 			return err
 		}
 	}
 	return removeNode(ctx, c, t.root)
 }
 
-func (f *directory) remove(ctx context.Context, c *client.Client) error {
-	err := f.batches(ctx, c, perMulti, func(i int64) jute.MultiOp {
-		return jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: f.node(nil, i), Version: -1}}
+func (f *parent) removeNodes(ctx context.Context, c *client.Client) error {
+	err := f.sendBatches(ctx, c, perMulti, func(i int64) jute.MultiOp {
+		return jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: f.appendNodePath(nil, i), Version: -1}}
 	}, func(first, next int64) error { // some of these do not exist
-		return inParallel(ctx, int(next-first), openers, func(ctx context.Context, i int) error {
-			return removeNode(ctx, c, string(f.node(nil, first+int64(i))))
+		return inParallel(ctx, int(next-first), parallelOpens, func(ctx context.Context, i int) error {
+			return removeNode(ctx, c, string(f.appendNodePath(nil, first+int64(i))))
 		})
 	})
 	if err == nil {
@@ -102,7 +102,7 @@ func removeAll(ctx context.Context, c *client.Client, path string) error {
 	if err != nil {
 		return err
 	}
-	err = inParallel(ctx, len(names), openers, func(ctx context.Context, i int) error {
+	err = inParallel(ctx, len(names), parallelOpens, func(ctx context.Context, i int) error {
 		return removeNode(ctx, c, path+"/"+names[i])
 	})
 	if err != nil {
@@ -119,13 +119,13 @@ func removeNode(ctx context.Context, c *client.Client, path string) error {
 	return err
 }
 
-// batches sends one operation for each node of the directory, in multis of size per. If a multi fails, batches calls instead with the
+// sendBatches sends one operation for each node of the directory, in multis of size per. If a multi fails, batches calls instead with the
 // numbers of its nodes. If instead is nil, it returns the error.
-func (f *directory) batches(ctx context.Context, c *client.Client, per int64, op func(int64) jute.MultiOp, instead func(first, next int64) error) error {
-	n := int((f.nodes + per - 1) / per)
-	return inParallel(ctx, n, multis, func(ctx context.Context, i int) error {
+func (f *parent) sendBatches(ctx context.Context, c *client.Client, per int64, op func(int64) jute.MultiOp, instead func(first, next int64) error) error {
+	n := int((f.nodeCount + per - 1) / per)
+	return inParallel(ctx, n, maxMultis, func(ctx context.Context, i int) error {
 		first := int64(i) * per
-		next := min(first+per, f.nodes)
+		next := min(first+per, f.nodeCount)
 		ops := make([]jute.MultiOp, 0, next-first)
 		for n := first; n < next; n++ {
 			ops = append(ops, op(n))
@@ -138,9 +138,9 @@ func (f *directory) batches(ctx context.Context, c *client.Client, per int64, op
 	})
 }
 
-// each sends n requests over one connection, as many at a time as the client allows, and returns
+// sendEach sends n requests over one connection, as many at a time as the client allows, and returns
 // the first error.
-func each(ctx context.Context, c *client.Client, n int, request func(i int) (jute.Op, client.Record)) error {
+func sendEach(ctx context.Context, c *client.Client, n int, request func(i int) (jute.Op, client.Record)) error {
 	var mu sync.Mutex
 	var first error
 	var wait sync.WaitGroup

@@ -28,12 +28,12 @@ type processes struct {
 	pids []int
 }
 
-// cpu returns the CPU time of each process. It leaves out processes that have ended, because a case
+// cpuTimes returns the CPU time of each process. It leaves out processes that have ended, because a case
 // may kill servers.
-func (p processes) cpu() (map[int]time.Duration, error) {
+func (p processes) cpuTimes() (map[int]time.Duration, error) {
 	times := map[int]time.Duration{}
 	for _, pid := range p.pids {
-		text, err := os.ReadFile(p.file(pid, "stat"))
+		text, err := os.ReadFile(p.procFile(pid, "stat"))
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 			continue
 		}
@@ -47,28 +47,28 @@ func (p processes) cpu() (map[int]time.Duration, error) {
 	return times, nil
 }
 
-// all also reads the memory. That may take some milliseconds and delays a process that maps memory,
+// fullUsage also reads the memory. That may take some milliseconds and delays a process that maps memory,
 // so it is not for the measured time.
-func (p processes) all() (usage, error) {
+func (p processes) fullUsage() (usage, error) {
 	var u usage
 	var err error
-	if u.cpu, err = p.cpu(); err != nil {
+	if u.cpu, err = p.cpuTimes(); err != nil {
 		return u, err
 	}
 	for pid := range u.cpu {
-		if status, err := os.ReadFile(p.file(pid, "status")); err == nil {
-			u.rss += kilobytes(status, "VmRSS:")
+		if status, err := os.ReadFile(p.procFile(pid, "status")); err == nil {
+			u.rss += parseKilobytes(status, "VmRSS:")
 		}
-		if rollup, err := os.ReadFile(p.file(pid, "smaps_rollup")); err == nil {
-			u.pss += kilobytes(rollup, "Pss:")
+		if rollup, err := os.ReadFile(p.procFile(pid, "smaps_rollup")); err == nil {
+			u.pss += parseKilobytes(rollup, "Pss:")
 		}
 	}
 	return u, nil
 }
 
-// check returns an error unless every process exists.
-func (p processes) check() error {
-	times, err := p.cpu()
+// checkExist returns an error unless every process exists.
+func (p processes) checkExist() error {
+	times, err := p.cpuTimes()
 	if err != nil {
 		return err
 	}
@@ -80,12 +80,12 @@ func (p processes) check() error {
 	return nil
 }
 
-func (p processes) file(pid int, name string) string {
+func (p processes) procFile(pid int, name string) string {
 	return filepath.Join(p.root, strconv.Itoa(pid), name)
 }
 
-// since returns the CPU time used since an earlier reading, by the processes in both.
-func since(earlier, later map[int]time.Duration) time.Duration {
+// cpuSince returns the CPU time used since an earlier reading, by the processes in both.
+func cpuSince(earlier, later map[int]time.Duration) time.Duration {
 	var sum time.Duration
 	for pid, cpu := range later {
 		if was, ok := earlier[pid]; ok {
@@ -114,8 +114,8 @@ func parseStat(text []byte) (time.Duration, error) {
 	return time.Duration(user+system) * (time.Second / ticksPerSecond), nil
 }
 
-// kilobytes returns the bytes in a line such as "VmRSS:   123 kB", or 0 if there is no such line.
-func kilobytes(text []byte, key string) int64 {
+// parseKilobytes returns the bytes in a line such as "VmRSS:   123 kB", or 0 if there is no such line.
+func parseKilobytes(text []byte, key string) int64 {
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		if len(fields) >= 2 && fields[0] == key {

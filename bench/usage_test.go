@@ -33,12 +33,12 @@ func TestUsage(t *testing.T) {
 		"11/stat": strings.Replace(statLine, "%s", "11", 1), "11/status": "Name:\tx\nVmRSS:\t  2048 kB\n", "11/smaps_rollup": "a-b\nRss: 5 kB\nPss:   1024 kB\nPss_Dirty: 7 kB\n",
 		"12/stat": strings.Replace(statLine, "%s", "12", 1), "12/status": "VmRSS:\t1024 kB\n",
 	})
-	u, err := p.all()
+	u, err := p.fullUsage()
 	if err != nil || len(u.cpu) != 2 || u.cpu[11] != 4*time.Second || u.rss != 3<<20 || u.pss != 1<<20 {
 		t.Errorf("%v, %v", u, err)
 	}
 	earlier := map[int]time.Duration{11: time.Second, 13: time.Second}
-	if got := since(earlier, u.cpu); got != 3*time.Second { // 12 is new, 13 has ended
+	if got := cpuSince(earlier, u.cpu); got != 3*time.Second { // 12 is new, 13 has ended
 		t.Errorf("used %v", got)
 	}
 }
@@ -47,15 +47,15 @@ func TestUsage(t *testing.T) {
 // cannot be parsed is an error.
 func TestUsageMissing(t *testing.T) {
 	p := fakeProc(t, map[string]string{"11/stat": strings.Replace(statLine, "%s", "11", 1)})
-	if u, err := p.all(); err != nil || len(u.cpu) != 1 {
+	if u, err := p.fullUsage(); err != nil || len(u.cpu) != 1 {
 		t.Errorf("%v, %v", u, err)
 	}
-	if err := p.check(); err == nil || !strings.Contains(err.Error(), "no process 12") {
+	if err := p.checkExist(); err == nil || !strings.Contains(err.Error(), "no process 12") {
 		t.Errorf("%v", err)
 	}
 	for _, text := range []string{"", "11", "11 (x) S 1 2", "11 (x) S 1 2 3 4 5 6 7 8 9 10 x 5 6"} {
 		p := fakeProc(t, map[string]string{"11/stat": text})
-		if _, err := p.cpu(); err == nil {
+		if _, err := p.cpuTimes(); err == nil {
 			t.Errorf("%q was accepted", text)
 		}
 	}
@@ -66,7 +66,7 @@ func TestUsageOfThisProcess(t *testing.T) {
 	p := processes{root: "/proc", pids: []int{os.Getpid()}}
 	for began := time.Now(); ownCPU() < 50*time.Millisecond && time.Since(began) < time.Minute; {
 	}
-	u, err := p.all()
+	u, err := p.fullUsage()
 	if err != nil || u.cpu[os.Getpid()] <= 0 || u.rss < 1<<20 {
 		t.Errorf("%v, %v", u, err)
 	}

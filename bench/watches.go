@@ -15,53 +15,53 @@ type fanOut struct {
 	ctx  context.Context
 	node []byte
 
-	mu           sync.Mutex
-	wrote        time.Time // when the write was sent; zero between two rounds
-	first, last  time.Duration
-	heard, armed int
-	n            int           // number of watchers
-	ready        chan struct{} // signalled when all have got the event and set their watch again; has room for one
-	failed       error
-	events       tally
+	mu                         sync.Mutex
+	writeTime                  time.Time // when the write was sent; zero between two rounds
+	first, last                time.Duration
+	eventsReceived, watchesSet int
+	watchers                   int           // number of watchers
+	ready                      chan struct{} // signalled when all have got the event and set their watch again; has room for one
+	firstError                 error
+	events                     tally
 }
 
-// watches sends one write after the other, each of which all sessions get an event of.
-func (r *run) watches() (Result, error) {
-	f := &fanOut{ctx: r.ctx, n: r.p.Watchers, ready: make(chan struct{}, 1)}
-	home, err := r.tree.directory(r.ctx, r.control, "watched")
+// runWatches sends one write after the other, each of which all sessions get an event of.
+func (r *caseRun) runWatches() (Result, error) {
+	f := &fanOut{ctx: r.ctx, watchers: r.params.Watchers, ready: make(chan struct{}, 1)}
+	home, err := r.tree.addParent(r.ctx, r.controlClient, "watched")
 	if err != nil {
 		return Result{}, err
 	}
 	f.node = []byte(home.path)
-	sessions := make([]*client.Client, f.n)
-	clients, err := r.openAll(r.ctx, f.n, func(i int) client.Config {
-		return client.Config{Servers: r.home(i), Watch: func(jute.WatcherEvent, int64) { f.event(sessions[i]) }}
+	sessions := make([]*client.Client, f.watchers)
+	clients, err := r.openAll(r.ctx, f.watchers, func(i int) client.Config {
+		return client.Config{Servers: r.serverFor(i), Watch: func(jute.WatcherEvent, int64) { f.onEvent(sessions[i]) }}
 	}, func(i int, c *client.Client) { sessions[i] = c })
 	defer func() { r.closeAll(clients) }()
 	if err != nil {
 		return Result{}, err
 	}
 	for _, c := range sessions {
-		f.arm(c)
+		f.setWatch(c)
 	}
 	if err := f.awaitReady(r); err != nil {
 		return Result{}, err
 	}
-	return f.rounds(r)
+	return f.runRounds(r)
 }
 
-// arm sets a session's watch.
-func (f *fanOut) arm(c *client.Client) {
+// setWatch sets a session's watch.
+func (f *fanOut) setWatch(c *client.Client) {
 	done := func(r client.Reply, err error) {
 		if err == nil {
 			err = r.Err.Err()
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if err != nil && f.failed == nil {
-			f.failed = err
+		if err != nil && f.firstError == nil {
+			f.firstError = err
 		}
-		f.armed++
+		f.watchesSet++
 		f.signalReady()
 	}
 	if err := c.Go(f.ctx, jute.OpGetData, &jute.GetDataRequest{Path: f.node, Watch: true}, done); err != nil {
@@ -69,25 +69,25 @@ func (f *fanOut) arm(c *client.Client) {
 	}
 }
 
-// event is called on the session's reader.
-func (f *fanOut) event(c *client.Client) {
+// onEvent is called on the session's reader.
+func (f *fanOut) onEvent(c *client.Client) {
 	now := time.Now()
 	f.mu.Lock()
-	if at := now.Sub(f.wrote); !f.wrote.IsZero() {
-		if f.heard == 0 {
+	if at := now.Sub(f.writeTime); !f.writeTime.IsZero() {
+		if f.eventsReceived == 0 {
 			f.first = at
 		}
 		f.last = at
-		f.heard++
-		f.events.ok.Add(at)
+		f.eventsReceived++
+		f.events.latencies.Add(at)
 	}
 	f.mu.Unlock()
-	f.arm(c)
+	f.setWatch(c)
 }
 
 // signalReady signals ready when the next write may be sent. The lock is held.
 func (f *fanOut) signalReady() {
-	if f.armed >= f.n || f.failed != nil { // each has had the event, since it watches again
+	if f.watchesSet >= f.watchers || f.firstError != nil { // each has had the event, since it watches again
 		select {
 		case f.ready <- struct{}{}:
 		default:
@@ -96,47 +96,47 @@ func (f *fanOut) signalReady() {
 }
 
 // awaitReady waits for that signal.
-func (f *fanOut) awaitReady(r *run) error {
-	timer := time.NewTimer(watchTime)
+func (f *fanOut) awaitReady(r *caseRun) error {
+	timer := time.NewTimer(roundTimeout)
 	defer timer.Stop()
 	select {
 	case <-f.ready:
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return f.failed
+		return f.firstError
 	case <-r.ctx.Done():
 		return r.ctx.Err()
 	case <-timer.C:
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return fmt.Errorf("after %v %d of %d sessions have had the event, %d watch again", watchTime, f.heard, f.n, f.armed)
+		return fmt.Errorf("after %v %d of %d sessions have had the event, %d watch again", roundTimeout, f.eventsReceived, f.watchers, f.watchesSet)
 	}
 }
 
-// watchTime is how long a round may take.
-const watchTime = 30 * time.Second
+// roundTimeout is how long a round may take.
+const roundTimeout = 30 * time.Second
 
-// rounds sends a write, waits until all sessions have had the event, and repeats this until the
+// runRounds sends a write, waits until all sessions have had the event, and repeats this until the
 // time is over. An op is an event; its latency is from the sending of the write.
-func (f *fanOut) rounds(r *run) (Result, error) {
+func (f *fanOut) runRounds(r *caseRun) (Result, error) {
 	base := time.Now()
 	var all, first, last, write tally
 	var begin reading
 	var n int64
 	var err error
-	defer r.report(func() string { return r.phase(base) })()
-	for measured := false; time.Since(base) < r.p.Warmup+r.p.Duration || !measured; {
-		if !measured && time.Since(base) >= r.p.Warmup {
+	defer r.reportProgress(func() string { return r.phaseText(base) })()
+	for measured := false; time.Since(base) < r.params.Warmup+r.params.Duration || !measured; {
+		if !measured && time.Since(base) >= r.params.Warmup {
 			measured = true
-			if begin, err = r.read(false); err != nil {
+			if begin, err = r.takeReading(false); err != nil {
 				return Result{}, err
 			}
 		}
 		f.mu.Lock()
-		f.wrote, f.heard, f.armed, f.events = time.Now(), 0, 0, tally{}
+		f.writeTime, f.eventsReceived, f.watchesSet, f.events = time.Now(), 0, 0, tally{}
 		f.mu.Unlock()
 		began := time.Now()
-		if _, err := r.control.Set(r.ctx, string(f.node), nil, -1); err != nil {
+		if _, err := r.controlClient.Set(r.ctx, string(f.node), nil, -1); err != nil {
 			return Result{}, err
 		}
 		took := time.Since(began)
@@ -146,24 +146,24 @@ func (f *fanOut) rounds(r *run) (Result, error) {
 		if measured {
 			f.mu.Lock()
 			n++
-			write.ok.Add(took)
-			first.ok.Add(f.first)
-			last.ok.Add(f.last)
+			write.latencies.Add(took)
+			first.latencies.Add(f.first)
+			last.latencies.Add(f.last)
 			all.merge(&f.events)
 			f.mu.Unlock()
 		}
 	}
-	end, err := r.read(true)
+	end, err := r.takeReading(true)
 	if err != nil {
 		return Result{}, err
 	}
-	result := r.result(&all, begin, end)
-	result.Seconds = round(end.at.Sub(begin.at).Seconds())
-	result.PerSecond = round(float64(result.Ops) / end.at.Sub(begin.at).Seconds())
+	result := r.newResult(&all, begin, end)
+	result.Seconds = roundToTenth(end.at.Sub(begin.at).Seconds())
+	result.PerSecond = roundToTenth(float64(result.Ops) / end.at.Sub(begin.at).Seconds())
 	result.Extra = []Figure{
 		{Name: "writes", Value: float64(n), Unit: unitCount},
-		millis("write p50", write.ok.Quantile(0.5)), millis("first event p50", first.ok.Quantile(0.5)),
-		millis("last event p50", last.ok.Quantile(0.5)), millis("last event max", last.ok.Max()),
+		millisFigure("write p50", write.latencies.Quantile(0.5)), millisFigure("first event p50", first.latencies.Quantile(0.5)),
+		millisFigure("last event p50", last.latencies.Quantile(0.5)), millisFigure("last event max", last.latencies.Max()),
 	}
 	return result, nil
 }

@@ -74,7 +74,7 @@ func (l *link) authAnswered(code jute.Code) error {
 		return fmt.Errorf("client: identity refused: %w", jute.AuthFailed)
 	}
 	if l.repliesBeforeRequests > 0 {
-		return l.opened()
+		return l.countOpened()
 	}
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()

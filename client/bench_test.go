@@ -192,7 +192,7 @@ func BenchmarkIdle(b *testing.B) {
 			}
 			clients[i].mu.Lock()
 			l := clients[i].link
-			write := l.ping(0)
+			write := l.queuePing(0)
 			clients[i].mu.Unlock()
 			if write {
 				l.write(false)

@@ -46,11 +46,11 @@ func (r Reply) decode(d *jute.Decoder, rec Readable) error {
 
 // call is a request in flight.
 type call struct {
-	done func(Reply, error)
-	path string // the path that it watches if it succeeds
-	xid  int32
-	op   jute.Op
-	set  watch // the kind of that watch as the request asks for it; 0: none
+	done      func(Reply, error)
+	path      string // the path that it watches if it succeeds
+	xid       int32
+	op        jute.Op
+	watchKind watch // the kind of that watch as the request asks for it; 0: none
 }
 
 // These limits apply to output that waits to be sent.
@@ -72,10 +72,10 @@ const (
 // for a connection: without one it returns ErrNotConnected. (Ready waits for one.) If Go returns an
 // error, nothing was sent and done will not be called.
 func (c *Client) Go(ctx context.Context, op jute.Op, rec Record, done func(Reply, error)) error {
-	return c.send(ctx, op, rec, done, false)
+	return c.sendRequest(ctx, op, rec, done, false)
 }
 
-func (c *Client) send(ctx context.Context, op jute.Op, rec Record, done func(Reply, error), last bool) error {
+func (c *Client) sendRequest(ctx context.Context, op jute.Op, rec Record, done func(Reply, error), last bool) error {
 	c.mu.Lock()
 	for {
 		if err := c.sendError(last); err != nil {
@@ -112,7 +112,7 @@ func (c *Client) queueRequest(op jute.Op, rec Record, done func(Reply, error)) (
 		return l, false, ErrTooLong
 	}
 	next := call{done: done, xid: xid, op: op}
-	next.path, next.set = watchOf(op, out[body:])
+	next.path, next.watchKind = watchOf(op, out[body:])
 	l.out = jute.EndFrame(out, mark)
 	c.xid = xid
 	c.calls.Push(next)
@@ -123,8 +123,8 @@ func (c *Client) queueRequest(op jute.Op, rec Record, done func(Reply, error)) (
 // Close, whose request is the last one.
 func (c *Client) sendError(last bool) error {
 	switch {
-	case c.end != nil:
-		return c.end
+	case c.endError != nil:
+		return c.endError
 	case c.closing && !last:
 		return ErrClosed
 	case c.link == nil:
@@ -144,7 +144,7 @@ func (c *Client) hasRoom() bool {
 // returns ctx's error without the lock.
 func (c *Client) waitRoom(ctx context.Context) error {
 	wake := make(chan struct{}, 1)
-	c.waiting = append(c.waiting, wake)
+	c.roomWaiters = append(c.roomWaiters, wake)
 	c.mu.Unlock()
 	select {
 	case <-wake:
@@ -153,8 +153,8 @@ func (c *Client) waitRoom(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	c.mu.Lock()
-	if i := slices.Index(c.waiting, wake); i >= 0 {
-		c.waiting = slices.Delete(c.waiting, i, i+1)
+	if i := slices.Index(c.roomWaiters, wake); i >= 0 {
+		c.roomWaiters = slices.Delete(c.roomWaiters, i, i+1)
 	} else {
 		c.wakeOne() // the wake-up was meant for this caller
 	}
@@ -164,11 +164,11 @@ func (c *Client) waitRoom(ctx context.Context) error {
 
 // wakeOne wakes the first caller that waits for room. The lock is held.
 func (c *Client) wakeOne() {
-	if len(c.waiting) == 0 {
+	if len(c.roomWaiters) == 0 {
 		return
 	}
-	c.waiting[0] <- struct{}{}
-	c.waiting = slices.Delete(c.waiting, 0, 1)
+	c.roomWaiters[0] <- struct{}{}
+	c.roomWaiters = slices.Delete(c.roomWaiters, 0, 1)
 }
 
 // Do sends a request and waits for the reply, which it decodes into into, unless that is nil. It
@@ -178,16 +178,16 @@ func (c *Client) wakeOne() {
 // The error is the server's code, ErrConnectionLost, ErrExpired, ErrClosed, ErrProtocol or ctx's.
 // After ctx's error, a request that was sent may still be carried out.
 func (c *Client) Do(ctx context.Context, op jute.Op, rec Record, into Readable) (zxid int64, err error) {
-	return c.do(ctx, op, rec, into, false)
+	return c.doRequest(ctx, op, rec, into, false)
 }
 
-func (c *Client) do(ctx context.Context, op jute.Op, rec Record, into Readable, last bool) (zxid int64, err error) {
+func (c *Client) doRequest(ctx context.Context, op jute.Op, rec Record, into Readable, last bool) (zxid int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	w := c.takeWaiter()
 	for {
-		err := c.send(ctx, op, rec, w.done, last)
+		err := c.sendRequest(ctx, op, rec, w.done, last)
 		if err == nil {
 			break
 		}

@@ -62,7 +62,7 @@ func TestPipelining(t *testing.T) {
 			out = out[n:]
 		}
 		synctest.Wait()
-		if next != requests || c.link.lent == nil && len(c.link.buf) != smallRead {
+		if next != requests || c.link.lentBuffer == nil && len(c.link.buf) != smallRead {
 			t.Errorf("%d replies, then a buffer of %d", next, len(c.link.buf))
 		}
 		// An idle client returns the buffer that it was lent.
@@ -70,7 +70,7 @@ func TestPipelining(t *testing.T) {
 		synctest.Wait()
 		p.reply(p.want(jute.OpPing).Xid, 1, jute.OK, nil)
 		synctest.Wait()
-		if c.link.lent != nil || len(c.link.buf) != smallRead {
+		if c.link.lentBuffer != nil || len(c.link.buf) != smallRead {
 			t.Errorf("an idle link keeps a buffer of %d", len(c.link.buf))
 		}
 	})
@@ -147,7 +147,7 @@ func TestMaxInFlight(t *testing.T) {
 			t.Errorf("a fourth request: %v, want DeadlineExceeded", err)
 		}
 		cancel()
-		if len(c.waiting) != 0 {
+		if len(c.roomWaiters) != 0 {
 			t.Error("a caller that has given up is still in the queue")
 		}
 		passed := make(chan error, 3)

@@ -112,27 +112,27 @@ func (s State) String() string {
 
 // Client holds one session. It is safe for concurrent use.
 type Client struct {
-	cfg     Config
-	log     *slog.Logger
-	base    time.Time // the start of all durations below
-	ctx     context.Context
-	stop    context.CancelFunc
-	ended   chan struct{} // closed when the reader ends
-	zxid    atomic.Int64  // the greatest zxid in a reply; set by the reader
-	waiters sync.Pool     // of *waiter
+	cfg         Config
+	log         *slog.Logger
+	base        time.Time // the start of all durations below
+	ctx         context.Context
+	stop        context.CancelFunc
+	readerEnded chan struct{} // closed when the reader ends
+	zxid        atomic.Int64  // the greatest zxid in a reply; set by the reader
+	waiters     sync.Pool     // of *waiter
 
-	mu       sync.Mutex
-	session  Resume           // without its zxid
-	timeout  time.Duration    // the session's timeout: asked for, later as granted
-	link     *link            // nil while requests do not pass
-	timer    *time.Timer      // calls checkConnection while connected; nil before that
-	calls    fifo.Queue[call] // sent and not answered, in order
-	xid      int32
-	waiting  []chan struct{} // callers that wait for room; each channel has room for one
-	changed  chan struct{}   // closed when link or end changes
-	closing  bool            // only Close may still send
-	end      error           // why no request will ever be sent again; nil: one may be
-	lastFail error           // why the last attempt to connect failed
+	mu          sync.Mutex
+	session     Resume           // without its zxid
+	timeout     time.Duration    // the session's timeout: asked for, later as granted
+	link        *link            // nil while requests do not pass
+	timer       *time.Timer      // calls checkConnection while connected; nil before that
+	calls       fifo.Queue[call] // sent and not answered, in order
+	xid         int32
+	roomWaiters []chan struct{} // callers that wait for room; each channel has room for one
+	changed     chan struct{}   // closed when link or end changes
+	closing     bool            // only Close may still send
+	endError    error           // why no request will ever be sent again; nil: one may be
+	lastFailure error           // why the last attempt to connect failed
 }
 
 // Open connects to one of the servers. It returns when the session exists and its identities are
@@ -147,7 +147,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 	go newReader(c).run()
 	if err := c.Ready(ctx); err != nil {
 		c.mu.Lock()
-		last := c.lastFail
+		last := c.lastFailure
 		c.mu.Unlock()
 		c.Abandon()
 		if last != nil && !errors.Is(err, last) {
@@ -183,7 +183,7 @@ func newClient(cfg Config) (*Client, error) {
 	}
 	c := &Client{
 		cfg: cfg, log: cfg.Logger, base: time.Now(),
-		ended: make(chan struct{}), changed: make(chan struct{}), timeout: cfg.Timeout,
+		readerEnded: make(chan struct{}), changed: make(chan struct{}), timeout: cfg.Timeout,
 	}
 	if r := cfg.Resume; r != nil {
 		c.session = Resume{ID: r.ID, Password: slices.Clone(r.Password)}
@@ -196,8 +196,8 @@ func newClient(cfg Config) (*Client, error) {
 // maxTimeout is the longest session timeout that can be asked for.
 const maxTimeout = 1<<31*time.Millisecond - time.Millisecond // an int of milliseconds on the wire
 
-// now returns the time since base, by the monotonic clock.
-func (c *Client) now() time.Duration { return time.Since(c.base) }
+// sinceBase returns the time since base, by the monotonic clock.
+func (c *Client) sinceBase() time.Duration { return time.Since(c.base) }
 
 // Session returns the session's id and its timeout as the servers granted it.
 func (c *Client) Session() (jute.SessionID, time.Duration) {
@@ -229,7 +229,7 @@ func (c *Client) Server() string {
 func (c *Client) Ready(ctx context.Context) error {
 	for {
 		c.mu.Lock()
-		link, end, changed := c.link, c.end, c.changed
+		link, end, changed := c.link, c.endError, c.changed
 		c.mu.Unlock()
 		if end != nil {
 			return end
@@ -255,12 +255,12 @@ func (c *Client) Close(ctx context.Context) error {
 	c.closing = true
 	c.mu.Unlock()
 	if again {
-		<-c.ended
+		<-c.readerEnded
 		return ErrClosed
 	}
 	err := ErrConnectionLost
 	for errors.Is(err, ErrConnectionLost) {
-		_, err = c.do(ctx, jute.OpCloseSession, nil, nil, true)
+		_, err = c.doRequest(ctx, jute.OpCloseSession, nil, nil, true)
 	}
 	c.Abandon()
 	if errors.Is(err, jute.SessionExpired) {
@@ -274,5 +274,5 @@ func (c *Client) Close(ctx context.Context) error {
 // caller will be called any more.
 func (c *Client) Abandon() {
 	c.stop()
-	<-c.ended
+	<-c.readerEnded
 }

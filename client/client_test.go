@@ -663,7 +663,7 @@ func TestEndBehindClose(t *testing.T) {
 		p.reply(p.want(jute.OpCloseSession).Xid, 1, jute.OK, nil)
 		_ = p.Close()
 		select {
-		case <-c.ended:
+		case <-c.readerEnded:
 		case <-f.peers:
 			t.Error("the client connects again")
 		}

@@ -36,21 +36,21 @@ type link struct {
 	repliesBeforeRequests int
 	buf                   []byte
 	r, w                  int  // buf[r:w] has been read and not handled
-	filled                bool // the last read filled buf, so there may be more
-	lent                  *[readSize]byte
-	small                 [smallRead]byte
+	lastReadFilled        bool // the last read filled buf, so there may be more
+	lentBuffer            *[readSize]byte
+	smallBuffer           [smallRead]byte
 
 	// The next fields are guarded by the Client's lock.
 	out          []byte // frames to be sent
 	batch        []byte // frames being written
 	unwritten    []byte // the part of batch that is not yet written
-	spare        []byte // the memory of the last batch
+	spareBatch   []byte // the memory of the last batch
 	writing      bool   // write is running
 	reading      bool   // replies are being handled; the reader writes after them
 	idle         *sync.Cond
 	lastSent     time.Duration
 	pingSent     time.Duration // 0: no ping is unanswered
-	end          error         // why this side closed the connection
+	closeReason  error         // why this side closed the connection
 	pendingAuths []chan error  // calls of AddAuth that wait for their answer, in order; each has room for one
 }
 
@@ -60,9 +60,9 @@ func newLink(r *reader, conn net.Conn, addr string) *link {
 	c := r.c
 	l := &link{c: c, watches: &r.watches, conn: newWire(conn), addr: addr}
 	l.idle = sync.NewCond(&c.mu)
-	l.buf = l.small[:]
+	l.buf = l.smallBuffer[:]
 	l.stopCloseOnEnd = context.AfterFunc(c.ctx, func() { _ = conn.Close() })
-	l.lastReceived.Store(int64(c.now()))
+	l.lastReceived.Store(int64(c.sinceBase()))
 	return l
 }
 
@@ -85,7 +85,7 @@ func (l *link) write(wait bool) {
 	for l.nextBatch() {
 		c.mu.Unlock()
 		n, err := l.conn.write(l.unwritten, wait)
-		now := c.now()
+		now := c.sinceBase()
 		c.mu.Lock()
 		l.unwritten = l.unwritten[n:]
 		l.lastSent = now
@@ -109,14 +109,14 @@ func (l *link) nextBatch() bool {
 		return true
 	}
 	if cap(l.batch) <= maxKept && l.batch != nil {
-		l.spare = l.batch
+		l.spareBatch = l.batch
 	}
 	l.batch = nil
 	if len(l.out) == 0 {
 		return false
 	}
-	l.batch, l.unwritten, l.out = l.out, l.out, l.spare[:0]
-	l.spare = nil
+	l.batch, l.unwritten, l.out = l.out, l.out, l.spareBatch[:0]
+	l.spareBatch = nil
 	if len(l.batch) >= maxUnsent {
 		l.c.wakeAll()
 	}
@@ -126,16 +126,16 @@ func (l *link) nextBatch() bool {
 // abort closes the connection because of why; the reader then cleans up. The lock is held, but
 // released while the connection is closed.
 func (l *link) abort(why error) {
-	if l.end == nil {
-		l.end = why
+	if l.closeReason == nil {
+		l.closeReason = why
 	}
 	l.c.mu.Unlock()
 	_ = l.conn.Close()
 	l.c.mu.Lock()
 }
 
-// ping queues a ping and reports whether the caller has to call write. The lock is held.
-func (l *link) ping(now time.Duration) (write bool) {
+// queuePing queues a ping and reports whether the caller has to call write. The lock is held.
+func (l *link) queuePing(now time.Duration) (write bool) {
 	l.out = appendRequest(l.out, jute.XidPing, jute.OpPing, nil)
 	l.lastSent = now
 	if l.pingSent == 0 {
@@ -169,7 +169,7 @@ func (l *link) handshake() error {
 	if err := jute.WriteFrame(l.conn, req.Append(nil)); err != nil {
 		return err
 	}
-	frame, err := l.next(maxHandshake)
+	frame, err := l.nextFrame(maxHandshake)
 	if err != nil {
 		return err
 	}
@@ -203,8 +203,8 @@ func (l *link) handshake() error {
 	return nil // the reader writes them when it waits for the replies
 }
 
-// open reads until every reply that must precede requests has arrived.
-func (l *link) open() error {
+// awaitOpened reads until every reply that must precede requests has arrived.
+func (l *link) awaitOpened() error {
 	for l.repliesBeforeRequests > 0 {
 		if err := l.handleNext(); err != nil {
 			return err
@@ -213,8 +213,8 @@ func (l *link) open() error {
 	return nil
 }
 
-// serve reads until the connection ends, and returns the reason.
-func (l *link) serve() error {
+// handleFrames reads until the connection ends, and returns the reason.
+func (l *link) handleFrames() error {
 	for {
 		if err := l.handleNext(); err != nil {
 			return err
@@ -223,15 +223,15 @@ func (l *link) serve() error {
 }
 
 func (l *link) handleNext() error {
-	frame, err := l.next(maxReply)
+	frame, err := l.nextFrame(maxReply)
 	if err != nil {
 		return err
 	}
-	return l.handle(frame)
+	return l.handleFrame(frame)
 }
 
-// handle handles one frame: a reply or an event.
-func (l *link) handle(frame []byte) error {
+// handleFrame handles one frame: a reply or an event.
+func (l *link) handleFrame(frame []byte) error {
 	d := jute.NewDecoder(frame)
 	var r Reply
 	r.Decode(&d)
@@ -241,20 +241,20 @@ func (l *link) handle(frame []byte) error {
 	r.Body = d.Rest()
 	switch r.Xid {
 	case jute.XidNotification:
-		return l.event(r)
+		return l.handleEvent(r)
 	case jute.XidPing:
-		l.pong()
+		l.handlePong()
 		return nil
 	case jute.XidAuth:
 		return l.authAnswered(r.Err)
 	case jute.XidSetWatches:
-		return l.opened()
+		return l.countOpened()
 	}
-	return l.reply(r)
+	return l.handleReply(r)
 }
 
-// opened counts one of the replies that must arrive before requests can be sent.
-func (l *link) opened() error {
+// countOpened counts one of the replies that must arrive before requests can be sent.
+func (l *link) countOpened() error {
 	if l.repliesBeforeRequests == 0 {
 		return fmt.Errorf("%w: a reply to nothing", ErrProtocol)
 	}
@@ -262,12 +262,12 @@ func (l *link) opened() error {
 	return nil
 }
 
-func (l *link) event(r Reply) error {
+func (l *link) handleEvent(r Reply) error {
 	var e jute.WatcherEvent
 	if err := r.Into(&e); err != nil {
 		return err
 	}
-	l.watches.fired(e)
+	l.watches.eventFired(e)
 	if l.c.cfg.Watch != nil {
 		l.c.notePendingWrites()
 		l.c.cfg.Watch(e, r.Zxid)
@@ -275,7 +275,7 @@ func (l *link) event(r Reply) error {
 	return nil
 }
 
-func (l *link) pong() {
+func (l *link) handlePong() {
 	c := l.c
 	c.mu.Lock()
 	since := l.pingSent
@@ -283,12 +283,12 @@ func (l *link) pong() {
 	c.mu.Unlock()
 	if since > 0 && c.cfg.Pinged != nil {
 		c.notePendingWrites()
-		c.cfg.Pinged(c.now() - since)
+		c.cfg.Pinged(c.sinceBase() - since)
 	}
 }
 
-// reply ends the oldest request in flight.
-func (l *link) reply(r Reply) error {
+// handleReply ends the oldest request in flight.
+func (l *link) handleReply(r Reply) error {
 	c := l.c
 	c.mu.Lock()
 	if c.link != l || c.calls.Len() == 0 || c.calls.At(0).xid != r.Xid {
@@ -301,8 +301,8 @@ func (l *link) reply(r Reply) error {
 	if r.Zxid > c.zxid.Load() {
 		c.zxid.Store(r.Zxid)
 	}
-	if next.set != 0 {
-		l.watches.replied(next, r.Err)
+	if next.watchKind != 0 {
+		l.watches.requestReplied(next, r.Err)
 	}
 	if next.op == jute.OpCloseSession && r.Err == jute.OK {
 		c.stop() // the connection's end that follows is expected, not a loss
@@ -311,11 +311,11 @@ func (l *link) reply(r Reply) error {
 	return nil
 }
 
-// next returns the next frame, blocking until there is one. The frame lies in the link's memory
+// nextFrame returns the next frame, blocking until there is one. The frame lies in the link's memory
 // until the next call. limit is the greatest length accepted.
-func (l *link) next(limit int) ([]byte, error) {
+func (l *link) nextFrame(limit int) ([]byte, error) {
 	for {
-		frame, need, err := l.frame(limit)
+		frame, need, err := l.takeFrame(limit)
 		if need == 0 || err != nil {
 			return frame, err
 		}
@@ -323,18 +323,18 @@ func (l *link) next(limit int) ([]byte, error) {
 		l.makeRoom(need)
 		n, err := l.conn.Read(l.buf[l.w:])
 		l.w += n
-		l.filled = l.w == len(l.buf)
+		l.lastReadFilled = l.w == len(l.buf)
 		if n > 0 {
-			l.lastReceived.Store(int64(l.c.now()))
+			l.lastReceived.Store(int64(l.c.sinceBase()))
 		} else if err != nil {
 			return nil, err
 		}
 	}
 }
 
-// frame takes the next frame from the input read so far. If it is incomplete, frame returns need,
+// takeFrame takes the next frame from the input read so far. If it is incomplete, frame returns need,
 // the length of the whole frame as far as it is known; need is 0 if the frame is complete.
-func (l *link) frame(limit int) (frame []byte, need int, err error) {
+func (l *link) takeFrame(limit int) (frame []byte, need int, err error) {
 	need = 4
 	have := l.buf[l.r:l.w]
 	if len(have) < need {
@@ -357,7 +357,7 @@ func (l *link) batchEnds() {
 	c := l.c
 	c.mu.Lock()
 	l.reading = false
-	for n := c.cfg.MaxInFlight - c.calls.Len(); n > 0 && len(c.waiting) > 0; n-- {
+	for n := c.cfg.MaxInFlight - c.calls.Len(); n > 0 && len(c.roomWaiters) > 0; n-- {
 		c.wakeOne()
 	}
 	write := len(l.out) > 0 && l.startWrite()
@@ -374,30 +374,30 @@ func (l *link) makeRoom(need int) {
 	have := l.buf[l.r:l.w]
 	to := l.buf
 	switch {
-	case len(have) == 0 && !l.filled && l.w < smallRead:
-		to = l.small[:]
-	case len(l.buf) == smallRead && !l.filled && need <= smallRead:
+	case len(have) == 0 && !l.lastReadFilled && l.w < smallRead:
+		to = l.smallBuffer[:]
+	case len(l.buf) == smallRead && !l.lastReadFilled && need <= smallRead:
 	case len(have) < readSize:
-		if l.lent == nil {
-			l.lent, _ = readBufferPool.Get().(*[readSize]byte)
+		if l.lentBuffer == nil {
+			l.lentBuffer, _ = readBufferPool.Get().(*[readSize]byte)
 		}
-		to = l.lent[:]
+		to = l.lentBuffer[:]
 	case len(have) == len(l.buf):
 		to = make([]byte, min(need, 2*len(have)))
 	}
 	l.w = copy(to, have)
 	l.r = 0
 	l.buf = to
-	if l.lent != nil && &to[0] != &l.lent[0] {
+	if l.lentBuffer != nil && &to[0] != &l.lentBuffer[0] {
 		l.giveBack()
 	}
 }
 
 // giveBack returns a lent buffer, to which nothing refers any more.
 func (l *link) giveBack() {
-	if l.lent != nil {
-		readBufferPool.Put(l.lent)
-		l.lent = nil
+	if l.lentBuffer != nil {
+		readBufferPool.Put(l.lentBuffer)
+		l.lentBuffer = nil
 	}
 }
 

@@ -19,7 +19,7 @@ func (l *link) logIn() error {
 	}
 	login, token := sasl.NewLogin(who.User, who.Password), []byte{}
 	for {
-		answer, err := l.exchange(token)
+		answer, err := l.exchangeToken(token)
 		if err != nil {
 			return err
 		}
@@ -33,13 +33,13 @@ func (l *link) logIn() error {
 	}
 }
 
-// exchange sends a token and returns the server's, which is valid until the next call of next.
-func (l *link) exchange(token []byte) ([]byte, error) {
+// exchangeToken sends a token and returns the server's, which is valid until the next call of next.
+func (l *link) exchangeToken(token []byte) ([]byte, error) {
 	frame := jute.SASLToken{Token: token}.Append(jute.RequestHeader{Op: jute.OpSASL}.Append(nil))
 	if err := jute.WriteFrame(l.conn, frame); err != nil {
 		return nil, err
 	}
-	frame, err := l.next(maxHandshake)
+	frame, err := l.nextFrame(maxHandshake)
 	if err != nil {
 		return nil, err
 	}

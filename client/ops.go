@@ -7,9 +7,9 @@ import (
 	"rollcall/zk/jute"
 )
 
-// call does a request about a path for the typed calls below. They all wait as Do does, and their
+// doTyped does a request about a path for the typed calls below. They all wait as Do does, and their
 // error is an *Error. Version -1 matches any version. The events of a watch go to Config.Watch.
-func (c *Client) call(ctx context.Context, op jute.Op, path string, rec Record, into Readable) error {
+func (c *Client) doTyped(ctx context.Context, op jute.Op, path string, rec Record, into Readable) error {
 	if _, err := c.Do(ctx, op, rec, into); err != nil {
 		return &Error{Op: op, Path: path, Err: err}
 	}
@@ -22,11 +22,11 @@ func (c *Client) Create(ctx context.Context, path string, data []byte, mode jute
 	rec := createRequest(path, data, mode, acl)
 	if mode.IsContainer() {
 		var resp jute.Create2Response
-		err := c.call(ctx, jute.OpCreateContainer, path, rec, &resp)
+		err := c.doTyped(ctx, jute.OpCreateContainer, path, rec, &resp)
 		return string(resp.Path), err
 	}
 	var resp jute.CreateResponse
-	err := c.call(ctx, jute.OpCreate, path, rec, &resp)
+	err := c.doTyped(ctx, jute.OpCreate, path, rec, &resp)
 	return string(resp.Path), err
 }
 
@@ -35,7 +35,7 @@ func (c *Client) Create(ctx context.Context, path string, data []byte, mode jute
 func (c *Client) CreateTTL(ctx context.Context, path string, data []byte, mode jute.CreateMode, acl []jute.ACL, ttl time.Duration) (string, error) {
 	var resp jute.Create2Response
 	rec := jute.CreateTTLRequest{CreateRequest: createRequest(path, data, mode, acl), TTL: ttl.Milliseconds()}
-	err := c.call(ctx, jute.OpCreateTTL, path, rec, &resp)
+	err := c.doTyped(ctx, jute.OpCreateTTL, path, rec, &resp)
 	return string(resp.Path), err
 }
 
@@ -49,14 +49,14 @@ func createRequest(path string, data []byte, mode jute.CreateMode, acl []jute.AC
 // Set sets a node's data.
 func (c *Client) Set(ctx context.Context, path string, data []byte, version int32) (jute.Stat, error) {
 	var resp jute.SetDataResponse
-	err := c.call(ctx, jute.OpSetData, path, jute.SetDataRequest{Path: []byte(path), Data: data, Version: version}, &resp)
+	err := c.doTyped(ctx, jute.OpSetData, path, jute.SetDataRequest{Path: []byte(path), Data: data, Version: version}, &resp)
 	return resp.Stat, err
 }
 
 // Get returns a node's data, nil if they are null, and its Stat.
 func (c *Client) Get(ctx context.Context, path string, watch bool) ([]byte, jute.Stat, error) {
 	var resp jute.GetDataResponse
-	err := c.call(ctx, jute.OpGetData, path, jute.GetDataRequest{Path: []byte(path), Watch: watch}, &resp)
+	err := c.doTyped(ctx, jute.OpGetData, path, jute.GetDataRequest{Path: []byte(path), Watch: watch}, &resp)
 	return resp.Data, resp.Stat, err
 }
 
@@ -64,14 +64,14 @@ func (c *Client) Get(ctx context.Context, path string, watch bool) ([]byte, jute
 // cases.
 func (c *Client) Exists(ctx context.Context, path string, watch bool) (jute.Stat, error) {
 	var resp jute.ExistsResponse
-	err := c.call(ctx, jute.OpExists, path, jute.ExistsRequest{Path: []byte(path), Watch: watch}, &resp)
+	err := c.doTyped(ctx, jute.OpExists, path, jute.ExistsRequest{Path: []byte(path), Watch: watch}, &resp)
 	return resp.Stat, err
 }
 
 // Children returns the names of a node's children, in no order, and its Stat.
 func (c *Client) Children(ctx context.Context, path string, watch bool) ([]string, jute.Stat, error) {
 	var resp jute.GetChildren2Response
-	err := c.call(ctx, jute.OpGetChildren2, path, jute.GetChildrenRequest{Path: []byte(path), Watch: watch}, &resp)
+	err := c.doTyped(ctx, jute.OpGetChildren2, path, jute.GetChildrenRequest{Path: []byte(path), Watch: watch}, &resp)
 	if err != nil {
 		return nil, jute.Stat{}, err
 	}
@@ -84,35 +84,35 @@ func (c *Client) Children(ctx context.Context, path string, watch bool) ([]strin
 
 // Delete removes a node without children.
 func (c *Client) Delete(ctx context.Context, path string, version int32) error {
-	return c.call(ctx, jute.OpDelete, path, jute.DeleteRequest{Path: []byte(path), Version: version}, nil)
+	return c.doTyped(ctx, jute.OpDelete, path, jute.DeleteRequest{Path: []byte(path), Version: version}, nil)
 }
 
 // Sync waits until the server has applied everything that was written anywhere before the call.
 func (c *Client) Sync(ctx context.Context, path string) error {
-	return c.call(ctx, jute.OpSync, path, jute.SyncRequest{Path: []byte(path)}, nil)
+	return c.doTyped(ctx, jute.OpSync, path, jute.SyncRequest{Path: []byte(path)}, nil)
 }
 
 // GetACL returns a node's access control list and its Stat.
 func (c *Client) GetACL(ctx context.Context, path string) ([]jute.ACL, jute.Stat, error) {
 	var resp jute.GetACLResponse
-	err := c.call(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(path)}, &resp)
+	err := c.doTyped(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(path)}, &resp)
 	return resp.ACL, resp.Stat, err
 }
 
 // SetACL sets a node's access control list. version is that of the list.
 func (c *Client) SetACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error) {
 	var resp jute.SetACLResponse
-	err := c.call(ctx, jute.OpSetACL, path, jute.SetACLRequest{Path: []byte(path), ACL: acl, Version: version}, &resp)
+	err := c.doTyped(ctx, jute.OpSetACL, path, jute.SetACLRequest{Path: []byte(path), ACL: acl, Version: version}, &resp)
 	return resp.Stat, err
 }
 
 // AddWatch sets a persistent watch on a node, which need not exist.
 func (c *Client) AddWatch(ctx context.Context, path string, mode jute.AddWatchMode) error {
-	return c.call(ctx, jute.OpAddWatch, path, jute.AddWatchRequest{Path: []byte(path), Mode: mode}, nil)
+	return c.doTyped(ctx, jute.OpAddWatch, path, jute.AddWatchRequest{Path: []byte(path), Mode: mode}, nil)
 }
 
 // RemoveWatches removes this session's watches on a node. The error is jute.NoWatcher if there are
 // none of this type.
 func (c *Client) RemoveWatches(ctx context.Context, path string, which jute.WatcherType) error {
-	return c.call(ctx, jute.OpRemoveWatches, path, jute.RemoveWatchesRequest{Path: []byte(path), Type: which}, nil)
+	return c.doTyped(ctx, jute.OpRemoveWatches, path, jute.RemoveWatchesRequest{Path: []byte(path), Type: which}, nil)
 }

@@ -16,13 +16,13 @@ import (
 // session's timeout to an 8th, so there are several attempts within the timeout.
 const backoffSteps = 4
 
-// minLife is how long a connection must last to count as a success. A server that accepts clients
+// minLinkLife is how long a connection must last to count as a success. A server that accepts clients
 // only to drop them is not tried again at once.
-const minLife = 100 * time.Millisecond
+const minLinkLife = 100 * time.Millisecond
 
-// backoff returns the pause after so many failed attempts in a row. Half of it is random, so that
+// retryPause returns the pause after so many failed attempts in a row. Half of it is random, so that
 // many clients that lost the same server do not come back at once.
-func backoff(timeout time.Duration, failed int) time.Duration {
+func retryPause(timeout time.Duration, failed int) time.Duration {
 	d := timeout / 128 << min(failed-1, backoffSteps)
 	return d/2 + rand.N(d/2+1)
 }
@@ -50,16 +50,16 @@ func newReader(c *Client) *reader {
 func (r *reader) run() {
 	for {
 		passed := false
-		l, err := r.connect()
+		l, err := r.openLink()
 		if err == nil {
 			r.admitRequests(l)
-			err = l.serve()
+			err = l.handleFrames()
 			passed = r.cleanUp(l, err)
 		}
 		if r.endIfFinal(err) {
 			return
 		}
-		r.pause(passed, err)
+		r.waitToRetry(passed, err)
 	}
 }
 
@@ -78,10 +78,10 @@ func (r *reader) endIfFinal(err error) bool {
 	return true
 }
 
-// pause waits before the next attempt; the wait grows with the number of failures. It does not wait
+// waitToRetry waits before the next attempt; the wait grows with the number of failures. It does not wait
 // after a connection on which requests passed for a while.
-func (r *reader) pause(passed bool, err error) {
-	if passed && r.c.now()-r.attemptBegun > minLife {
+func (r *reader) waitToRetry(passed bool, err error) {
+	if passed && r.c.sinceBase()-r.attemptBegun > minLinkLife {
 		r.failures = 0
 		return
 	}
@@ -90,11 +90,11 @@ func (r *reader) pause(passed bool, err error) {
 		r.c.log.Warn("cannot connect to any server", "session", r.c.session.ID, "err", err)
 	}
 	r.c.mu.Lock()
-	r.c.lastFail = err
+	r.c.lastFailure = err
 	timeout := r.c.timeout
 	r.c.mu.Unlock()
 	select {
-	case <-time.After(backoff(timeout, r.failures)):
+	case <-time.After(retryPause(timeout, r.failures)):
 	case <-r.c.ctx.Done():
 	}
 }
@@ -103,14 +103,14 @@ func (r *reader) pause(passed bool, err error) {
 func (r *reader) shutDown(s State, why, end error) {
 	r.c.stop()
 	r.c.mu.Lock()
-	r.c.end = end
+	r.c.endError = end
 	r.c.link = nil
 	close(r.c.changed)
 	r.c.wakeAll()
 	r.c.mu.Unlock()
 	r.failCalls(end)
 	r.reportState(s, why)
-	close(r.c.ended)
+	close(r.c.readerEnded)
 }
 
 func (r *reader) reportState(s State, why error) {
@@ -134,13 +134,13 @@ func (c *Client) notePendingWrites() {
 	c.mu.Unlock()
 }
 
-// connect opens a connection to the next server and resumes the session on it, or opens a new one.
+// openLink opens a connection to the next server and resumes the session on it, or opens a new one.
 // The server gets its share of the session's timeout for that and for everything that precedes
 // requests.
-func (r *reader) connect() (*link, error) {
+func (r *reader) openLink() (*link, error) {
 	addr := r.servers[r.attempts%len(r.servers)]
 	r.attempts++
-	r.attemptBegun = r.c.now()
+	r.attemptBegun = r.c.sinceBase()
 	_, timeout := r.c.Session()
 	by := time.Now().Add(max(timeout/time.Duration(len(r.servers)), time.Millisecond))
 	conn, err := r.dial(addr, by)
@@ -151,7 +151,7 @@ func (r *reader) connect() (*link, error) {
 	l := newLink(r, conn, addr)
 	err = l.handshake()
 	if err == nil {
-		err = l.open()
+		err = l.awaitOpened()
 	}
 	if err != nil {
 		r.cleanUp(l, err)
@@ -171,10 +171,10 @@ func (r *reader) dial(addr string, by time.Time) (net.Conn, error) {
 func (r *reader) admitRequests(l *link) {
 	r.c.mu.Lock()
 	r.c.link = l
-	r.c.lastFail = nil
+	r.c.lastFailure = nil
 	close(r.c.changed)
 	r.c.changed = make(chan struct{})
-	l.lastSent = r.c.now()
+	l.lastSent = r.c.sinceBase()
 	if r.c.timer == nil {
 		r.c.timer = time.AfterFunc(r.c.pingPause(), r.c.checkConnection)
 	} else {
@@ -200,8 +200,8 @@ func (r *reader) cleanUp(l *link, why error) bool {
 	for l.writing {
 		l.idle.Wait()
 	}
-	if l.end != nil {
-		why = l.end
+	if l.closeReason != nil {
+		why = l.closeReason
 	}
 	l.failAuths(why)
 	r.c.mu.Unlock()
@@ -215,7 +215,7 @@ func (r *reader) cleanUp(l *link, why error) bool {
 
 // wakeAll wakes all callers that wait for room. The lock is held.
 func (c *Client) wakeAll() {
-	for len(c.waiting) > 0 {
+	for len(c.roomWaiters) > 0 {
 		c.wakeOne()
 	}
 }
@@ -242,7 +242,7 @@ func (c *Client) checkConnection() {
 		c.mu.Unlock()
 		return
 	}
-	next, write, end := c.sendPing(l, c.now())
+	next, write, end := c.sendPing(l, c.sinceBase())
 	if end != nil {
 		l.abort(end)
 	} else {
@@ -273,7 +273,7 @@ func (c *Client) sendPing(l *link, now time.Duration) (next time.Duration, write
 	next = pause // while a write is running, its reply or its failure will tell
 	if !l.writing && len(l.out) == 0 {
 		if now-l.lastSent >= pause {
-			write = l.ping(now)
+			write = l.queuePing(now)
 		}
 		next = pause - (now - l.lastSent)
 	}

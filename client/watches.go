@@ -64,15 +64,15 @@ func persistentWatchOf(op jute.Op, body []byte) (path string, kind watch) {
 	return path, watchPersistent
 }
 
-// replied records what a request that was answered has set or removed.
-func (w *watches) replied(c call, code jute.Code) {
-	kind := c.set
+// requestReplied records what a request that was answered has set or removed.
+func (w *watches) requestReplied(c call, code jute.Code) {
+	kind := c.watchKind
 	switch {
 	case c.op == jute.OpExists && code == jute.NoNode: // it waits for the node's creation
 	case code != jute.OK:
 		return
 	case c.op == jute.OpRemoveWatches:
-		w.drop(c.path, kind)
+		w.removeKinds(c.path, kind)
 		return
 	case c.op == jute.OpExists:
 		kind = watchData
@@ -83,8 +83,8 @@ func (w *watches) replied(c call, code jute.Code) {
 	(*w)[c.path] |= kind
 }
 
-// fired removes the one-shot watches that an event has used up.
-func (w *watches) fired(e jute.WatcherEvent) {
+// eventFired removes the one-shot watches that an event has used up.
+func (w *watches) eventFired(e jute.WatcherEvent) {
 	var kind watch
 	switch e.Type {
 	case jute.EventNodeCreated, jute.EventNodeDataChanged:
@@ -97,11 +97,11 @@ func (w *watches) fired(e jute.WatcherEvent) {
 		return
 	}
 	if had := (*w)[string(e.Path)]; had&kind != 0 {
-		w.drop(string(e.Path), kind)
+		w.removeKinds(string(e.Path), kind)
 	}
 }
 
-func (w *watches) drop(path string, kind watch) {
+func (w *watches) removeKinds(path string, kind watch) {
 	had, ok := (*w)[path]
 	if !ok {
 		return

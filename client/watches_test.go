@@ -136,8 +136,8 @@ func TestWatchesSetAgainInParts(t *testing.T) {
 	var w watches
 	long := strings.Repeat("x", 1000)
 	for i := range 1000 {
-		w.replied(call{op: jute.OpGetData, path: fmt.Sprintf("/%s%d", long, i), set: watchData}, jute.OK)
-		w.replied(call{op: jute.OpAddWatch, path: fmt.Sprintf("/%s%d", long, i), set: watchRecursive}, jute.OK)
+		w.requestReplied(call{op: jute.OpGetData, path: fmt.Sprintf("/%s%d", long, i), watchKind: watchData}, jute.OK)
+		w.requestReplied(call{op: jute.OpAddWatch, path: fmt.Sprintf("/%s%d", long, i), watchKind: watchRecursive}, jute.OK)
 	}
 	var out []byte
 	n := w.appendSet(&out, 5)
@@ -179,7 +179,7 @@ func TestWatchesSetAgainFillRequests(t *testing.T) {
 	} {
 		var w watches
 		for i := range tt.paths {
-			w.replied(call{op: jute.OpGetData, path: fmt.Sprintf("/%d", i) + strings.Repeat("x", tt.length-2), set: watchData}, jute.OK)
+			w.requestReplied(call{op: jute.OpGetData, path: fmt.Sprintf("/%d", i) + strings.Repeat("x", tt.length-2), watchKind: watchData}, jute.OK)
 		}
 		var out []byte
 		if n := w.appendSet(&out, 5); n != tt.requests {

@@ -22,10 +22,10 @@ type wire struct {
 
 // transfer is one system call and its outcome.
 type transfer struct {
-	once func(fd uintptr) bool // the method read or write, bound once so that a call allocates nothing
-	b    []byte
-	n    int
-	err  error
+	fdFunc func(fd uintptr) bool // the method read or write, bound once so that a call allocates nothing
+	b      []byte
+	n      int
+	err    error
 }
 
 func newWire(conn net.Conn) *wire {
@@ -36,7 +36,7 @@ func newWire(conn net.Conn) *wire {
 	}
 	if raw, err := tcp.SyscallConn(); err == nil {
 		w.raw = raw
-		w.in.once, w.out.once = w.in.read, w.out.write
+		w.in.fdFunc, w.out.fdFunc = w.in.read, w.out.write
 	}
 	return w
 }
@@ -47,7 +47,7 @@ func (w *wire) Read(b []byte) (int, error) {
 		return w.Conn.Read(b)
 	}
 	w.in.b = b
-	if err := w.raw.Read(w.in.once); err != nil {
+	if err := w.raw.Read(w.in.fdFunc); err != nil {
 		return 0, err
 	}
 	return w.in.n, w.in.err
@@ -63,7 +63,7 @@ func (w *wire) write(b []byte, wait bool) (int, error) {
 		return 0, nil
 	}
 	w.out.b, w.out.n = b, 0
-	_ = w.raw.Write(w.out.once) // nothing is written after an error
+	_ = w.raw.Write(w.out.fdFunc) // nothing is written after an error
 	return w.out.n, nil
 }
 

@@ -75,7 +75,7 @@ func TestSocketPipelining(t *testing.T) {
 	for _, idle := range []bool{false, true} { // the link is idle after the first reply
 		over := make(chan struct{})
 		if err := c.Go(ctx, jute.OpSync, nil, func(Reply, error) {
-			if idle && l.lent != nil {
+			if idle && l.lentBuffer != nil {
 				t.Error("the idle link keeps the buffer that it was lent")
 			}
 			close(over)
@@ -118,7 +118,7 @@ func TestFullSocket(t *testing.T) {
 		}
 		sent <- nil
 	}()
-	until(c, func() bool { return c.link.writing && len(c.waiting) > 0 })
+	until(c, func() bool { return c.link.writing && len(c.roomWaiters) > 0 })
 	for i := range requests {
 		var req jute.SetDataRequest
 		r := p.want(jute.OpSetData)

@@ -10,23 +10,23 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// answer is a picture that answers one question about ZooKeeper and Rollcall: panels of bars side by side.
-type answer struct {
+// barPicture is a picture that answers one question about ZooKeeper and Rollcall: panels of bars side by side.
+type barPicture struct {
 	file   string // without its extension
-	panels []bars
+	panels []barPanel
 }
 
-// bars is a panel with one figure of some rows: a bar of each side for each row, of the median, with the least and the
+// barPanel is a panel with one figure of some rows: a bar of each side for each row, of the median, with the least and the
 // greatest as an error bar.
-type bars struct {
+type barPanel struct {
 	title, figure string
 	rows          []barRow
 }
 
 type barRow struct{ label, part, row string }
 
-// sides are the colours of the bars.
-var sides = []struct {
+// barSides are the colours of the bars.
+var barSides = []struct {
 	name   string
 	colour color.Color
 }{
@@ -36,11 +36,11 @@ var sides = []struct {
 
 const barWidth = 1.1 * vg.Centimeter
 
-func answers() []answer {
+func barPictures() []barPicture {
 	killed, stopped, paused := "the leader's process is killed, 1,000 sessions connected", "the leader is stopped, 1,000 sessions connected",
 		"the leader's process is paused for 5 s, 1,000 sessions connected"
-	return []answer{
-		{"how-fast", []bars{
+	return []barPicture{
+		{"how-fast", []barPanel{
 			{"one client, set, p50 in ms", "p50", []barRow{{"at the leader", "three", "set, 1 client on the leader"}, {"at a follower", "three", "set, 1 client on a follower"}}},
 			{"requests per second", "ops/s", []barRow{
 				{"set, 64 clients", "three", "set, 64 clients of 1 request, 100 B"},
@@ -52,14 +52,14 @@ func answers() []answer {
 				{"32 at once", "three", "sessions opened and closed, 32 at once"}, {"256 at once", "three", "sessions opened and closed, 256 at once"},
 			}},
 		}},
-		{"how-many", []bars{
+		{"how-many", []barPanel{
 			{"memory of three servers, MiB", "RSS of the servers", []barRow{
 				{"set, 8x64", "three", "set, 8 clients of 64 requests, 100 B"}, {"15,000 idle sessions", "idle15", "15,000 idle sessions"},
 			}},
 			{"15,000 idle sessions, CPU of a ping in µs", "server CPU per op", []barRow{{"ping", "idle15", "15,000 idle sessions"}}},
 			{"10,000 watches on one node, ms until all heard", "last event p50", []barRow{{"last event", "three", "watches, 10,000 on one node"}}},
 		}},
-		{"how-long", []bars{
+		{"how-long", []barPanel{
 			{"longest time without a write, ms", "longest gap of writes", []barRow{{"leader killed", "failover", killed}, {"leader stopped", "failover", stopped}}},
 			{"the same at the other members, ms", "longest gap of writes at the others", []barRow{{"leader paused for 5 s", "failover", paused}}},
 			{"longest time without a read there, ms", "longest gap of reads at the others", []barRow{{"leader killed", "failover", killed}, {"leader stopped", "failover", stopped}}},
@@ -67,11 +67,11 @@ func answers() []answer {
 	}
 }
 
-// draw writes the picture as an SVG. A panel without data is left out.
-func (a *answer) draw(directory string, k *kept) error {
+// writePicture writes the picture as an SVG. A panel without data is left out.
+func (a *barPicture) writePicture(directory string, k *measurements) error {
 	var plots []*plot.Plot
 	for _, panel := range a.panels {
-		one, err := panel.plot(k)
+		one, err := panel.newPlot(k)
 		if err != nil {
 			return err
 		}
@@ -79,27 +79,27 @@ func (a *answer) draw(directory string, k *kept) error {
 			plots = append(plots, one)
 		}
 	}
-	return drawn(filepath.Join(directory, a.file), plots)
+	return writePlots(filepath.Join(directory, a.file), plots)
 }
 
-// plot returns the panel's plot, or nil if no row of it was measured on both sides.
-func (b *bars) plot(k *kept) (*plot.Plot, error) {
+// newPlot returns the panel's plot, or nil if no row of it was measured on both sides.
+func (b *barPanel) newPlot(k *measurements) (*plot.Plot, error) {
 	one := plot.New()
 	one.Title.Text = b.title
-	one.Y.Min, one.Y.Tick.Marker = 0, counted{plot.DefaultTicks{}}
+	one.Y.Min, one.Y.Tick.Marker = 0, plainTicks{plot.DefaultTicks{}}
 	one.Legend.Top, one.Legend.Padding = true, vg.Points(2)
 	var labels []string
 	var rows []barRow
 	for _, r := range b.rows {
-		if k.of(r.part, r.row, sides[0].name, b.figure).runs > 0 && k.of(r.part, r.row, sides[1].name, b.figure).runs > 0 {
+		if k.rowSpread(r.part, r.row, barSides[0].name, b.figure).runs > 0 && k.rowSpread(r.part, r.row, barSides[1].name, b.figure).runs > 0 {
 			rows, labels = append(rows, r), append(labels, r.label)
 		}
 	}
 	if len(rows) == 0 {
 		return nil, nil
 	}
-	for i, side := range sides {
-		if err := b.add(one, k, rows, i, side.name, side.colour); err != nil {
+	for i, side := range barSides {
+		if err := b.addSide(one, k, rows, i, side.name, side.colour); err != nil {
 			return nil, err
 		}
 	}
@@ -109,18 +109,18 @@ func (b *bars) plot(k *kept) (*plot.Plot, error) {
 	return one, nil
 }
 
-// add draws one side's bars, each with its value above it.
-func (b *bars) add(one *plot.Plot, k *kept, rows []barRow, i int, side string, colour color.Color) error {
+// addSide draws one side's bars, each with its value above it.
+func (b *barPanel) addSide(one *plot.Plot, k *measurements, rows []barRow, i int, side string, colour color.Color) error {
 	var medians plotter.Values
 	var spreads spreadBars
 	var values plotter.XYLabels
 	for n, r := range rows {
-		s := k.of(r.part, r.row, side, b.figure)
+		s := k.rowSpread(r.part, r.row, side, b.figure)
 		medians = append(medians, s.median)
 		spreads.XYs = append(spreads.XYs, plotter.XY{X: float64(n), Y: s.median})
 		spreads.YErrors = append(spreads.YErrors, struct{ Low, High float64 }{s.median - s.least, s.most - s.median})
 		values.XYs = append(values.XYs, plotter.XY{X: float64(n), Y: s.most})
-		values.Labels = append(values.Labels, number(s.median))
+		values.Labels = append(values.Labels, formatNumber(s.median))
 	}
 	chart, err := plotter.NewBarChart(medians, barWidth)
 	if err != nil {
@@ -140,7 +140,7 @@ func (b *bars) add(one *plot.Plot, k *kept, rows []barRow, i int, side string, c
 		texts.TextStyle[n].XAlign = draw.XCenter
 	}
 	texts.Offset = vg.Point{X: shift, Y: vg.Points(3)}
-	one.Add(chart, shifted{lines, shift}, texts)
+	one.Add(chart, shiftedErrorBars{lines, shift}, texts)
 	one.Legend.Add(side, chart)
 	return nil
 }
@@ -151,15 +151,15 @@ type spreadBars struct {
 	plotter.YErrors
 }
 
-// shifted draws error bars beside their place on the axis, as the bars of a side are.
-type shifted struct {
+// shiftedErrorBars draws error bars beside their place on the axis, as the bars of a side are.
+type shiftedErrorBars struct {
 	*plotter.YErrorBars
-	by vg.Length
+	offset vg.Length
 }
 
-func (s shifted) Plot(c draw.Canvas, p *plot.Plot) {
+func (s shiftedErrorBars) Plot(c draw.Canvas, p *plot.Plot) {
 	c.Push()
 	defer c.Pop()
-	c.Translate(vg.Point{X: s.by})
+	c.Translate(vg.Point{X: s.offset})
 	s.YErrorBars.Plot(c, p)
 }

@@ -44,10 +44,10 @@ func withoutCPUs(name string) string {
 	return name
 }
 
-// measured returns the spread of one value of a benchmark in a file.
-func (k *kept) measured(file, name, unit string) spread {
+// benchSpread returns the spread of one value of a benchmark in a file.
+func (k *measurements) benchSpread(file, name, unit string) spread {
 	var values []float64
-	for _, s := range k.bench[file] {
+	for _, s := range k.benchSamples[file] {
 		if v, ok := s.values[unit]; ok && s.name == name {
 			values = append(values, v)
 		}
@@ -55,11 +55,11 @@ func (k *kept) measured(file, name, unit string) spread {
 	return spreadOf(values)
 }
 
-// sizes returns the numbers after the last = of the names that begin with prefix, in order.
-func (k *kept) sizes(file, prefix string) []float64 {
+// benchSizes returns the numbers after the last = of the names that begin with prefix, in order.
+func (k *measurements) benchSizes(file, prefix string) []float64 {
 	var list []float64
 	seen := map[float64]bool{}
-	for _, s := range k.bench[file] {
+	for _, s := range k.benchSamples[file] {
 		size, ok := strings.CutPrefix(s.name, prefix)
 		if v, err := strconv.ParseFloat(size, 64); ok && err == nil && !seen[v] {
 			seen[v] = true

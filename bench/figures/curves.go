@@ -16,9 +16,9 @@ type point struct {
 	y     spread
 }
 
-// grown lists the curves that go test measured: the file, the benchmark's name before its size, the
+// benchCurves lists the curves that go test measured: the file, the benchmark's name before its size, the
 // unit, and a factor for the values.
-var grown = []struct {
+var benchCurves = []struct {
 	curve, unit      string
 	file, name, from string
 	times            float64
@@ -44,8 +44,8 @@ var grown = []struct {
 	{"ephemerals: longest write while it closes", "ms", "ephemerals", "Close/ephemerals=", "closing-max-ms", 1},
 }
 
-// lived lists the measured values of idle sessions on real connections.
-var lived = []struct{ curve, unit, figure string }{
+// liveCurves lists the measured values of idle sessions on real connections.
+var liveCurves = []struct{ curve, unit, figure string }{
 	{"live: CPU time of all members for a ping", "µs", "server CPU per op"},
 	{"live: ping p50", "ms", "p50"},
 	{"live: ping p99", "ms", "p99"},
@@ -54,40 +54,40 @@ var lived = []struct{ curve, unit, figure string }{
 	{"live: sessions expired", "", "expired"},
 }
 
-// loads are the cases that load ensembles of several sizes.
-var loads = []string{"set 64x1", "set 8x64", "get 64x1", "get 8x64"}
+// memberLoads are the cases that load ensembles of several sizes.
+var memberLoads = []string{"set 64x1", "set 8x64", "get 64x1", "get 8x64"}
 
-// trace returns the points of all curves.
-func (k *kept) trace() []point {
+// tracePoints returns the points of all curves.
+func (k *measurements) tracePoints() []point {
 	var list []point
 	add := func(curve, unit string, x float64, y spread) {
 		if y.runs > 0 {
 			list = append(list, point{curve, unit, x, y})
 		}
 	}
-	for _, l := range lived {
-		for _, row := range k.rows("live") {
+	for _, l := range liveCurves {
+		for _, row := range k.rowNames("live") {
 			n, err := strconv.ParseFloat(row, 64)
 			if err == nil {
-				add(l.curve, l.unit, n, k.of("live", row, "Rollcall", l.figure))
+				add(l.curve, l.unit, n, k.rowSpread("live", row, "Rollcall", l.figure))
 			}
 		}
 	}
-	for _, load := range loads {
+	for _, load := range memberLoads {
 		for _, f := range []struct{ figure, unit string }{{"ops/s", "/s"}, {"p50", "ms"}, {"p99", "ms"}, {"server CPU per op", "µs"}} {
 			for n := range 10 {
-				add("members: "+load+", "+f.figure, f.unit, float64(n), k.of("members", fmt.Sprintf("%d %s", n, load), "Rollcall", f.figure))
+				add("members: "+load+", "+f.figure, f.unit, float64(n), k.rowSpread("members", fmt.Sprintf("%d %s", n, load), "Rollcall", f.figure))
 			}
 		}
 	}
-	for _, w := range watched {
+	for _, w := range observerCurves {
 		for _, size := range k.withObservers() {
-			add(curveOf(size.voters, w.load, w.figure), w.unit, float64(size.observers), size.at(k, w.load, w.figure))
+			add(curveOf(size.voters, w.load, w.figure), w.unit, float64(size.observers), size.loadSpread(k, w.load, w.figure))
 		}
 	}
-	for _, g := range grown {
-		for _, n := range k.sizes(g.file, g.name) {
-			y := k.measured(g.file, g.name+strconv.FormatFloat(n, 'f', -1, 64), g.from)
+	for _, g := range benchCurves {
+		for _, n := range k.benchSizes(g.file, g.name) {
+			y := k.benchSpread(g.file, g.name+strconv.FormatFloat(n, 'f', -1, 64), g.from)
 			y.median, y.least, y.most = y.median*g.times, y.least*g.times, y.most*g.times
 			add(g.curve, g.unit, n, y)
 		}
@@ -104,10 +104,10 @@ func (k *kept) trace() []point {
 	return list
 }
 
-// rows returns the names of a part's rows.
-func (k *kept) rows(part string) []string {
+// rowNames returns the names of a part's rows.
+func (k *measurements) rowNames(part string) []string {
 	var list []string
-	for _, l := range k.parts[part] {
+	for _, l := range k.runsByPart[part] {
 		if !slices.Contains(list, l.Row) {
 			list = append(list, l.Row)
 		}
@@ -115,8 +115,8 @@ func (k *kept) rows(part string) []string {
 	return list
 }
 
-// at returns a curve's point at a size, or else at the greatest size below it.
-func (k *kept) at(curve string, x float64) (p point, ok bool) {
+// curvePoint returns a curve's point at a size, or else at the greatest size below it.
+func (k *measurements) curvePoint(curve string, x float64) (p point, ok bool) {
 	for _, q := range k.curves {
 		if q.curve == curve && q.x <= x && (!ok || q.x > p.x) {
 			p, ok = q, true
@@ -125,8 +125,8 @@ func (k *kept) at(curve string, x float64) (p point, ok bool) {
 	return p, ok
 }
 
-// csv returns all points as CSV.
-func (k *kept) csv() []byte {
+// curvesCSV returns all points as CSV.
+func (k *measurements) curvesCSV() []byte {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
 	_ = w.Write([]string{"curve", "unit", "size", "median", "least", "most", "runs"}) // a write to a buffer cannot fail
@@ -139,7 +139,7 @@ func (k *kept) csv() []byte {
 }
 
 // Curve returns a table of curves that have the same sizes.
-func (k *kept) Curve(of string, curves ...string) string {
+func (k *measurements) Curve(of string, curves ...string) string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "| %s |", of)
 	var sizes []float64
@@ -164,12 +164,12 @@ func (k *kept) Curve(of string, curves ...string) string {
 	}
 	b.WriteByte('\n')
 	for _, x := range sizes {
-		fmt.Fprintf(&b, "| %s |", thousands(x))
+		fmt.Fprintf(&b, "| %s |", formatThousands(x))
 		for _, c := range curves {
 			cell := "-"
 			for _, p := range k.curves {
 				if p.curve == c && p.x == x {
-					cell = number(p.y.median)
+					cell = formatNumber(p.y.median)
 				}
 			}
 			fmt.Fprintf(&b, " %s |", cell)
@@ -179,8 +179,8 @@ func (k *kept) Curve(of string, curves ...string) string {
 	return b.String()
 }
 
-// thousands formats a whole number with commas.
-func thousands(v float64) string {
+// formatThousands formats a whole number with commas.
+func formatThousands(v float64) string {
 	s := strconv.FormatFloat(v, 'f', 0, 64)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]

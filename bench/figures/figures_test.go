@@ -53,7 +53,7 @@ func TestJudge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kept{parts: map[string][]line{"three": lines, "alone": lines}}
+	k := &measurements{runsByPart: map[string][]recordedRun{"three": lines, "alone": lines}}
 	for _, c := range []struct{ part, row, target, reached, verdict string }{
 		{"three", "set", "ops/s >= 3x", "3x", "met"},
 		{"three", "set", "ops/s >= 3.1x", "3x", "**missed**"},
@@ -70,7 +70,7 @@ func TestJudge(t *testing.T) {
 		if err := x.parse(c.target); err != nil {
 			t.Fatal(err)
 		}
-		if reached, verdict := k.judge(x); reached != c.reached || verdict != c.verdict {
+		if reached, verdict := k.judgeTarget(x); reached != c.reached || verdict != c.verdict {
 			t.Errorf("%s, %s: %s, %s; want %s, %s", c.row, c.target, reached, verdict, c.reached, c.verdict)
 		}
 	}
@@ -81,7 +81,7 @@ func TestJudge(t *testing.T) {
 	if got := k.All("alone"); !strings.Contains(got, "| start | seconds | - | 0.600 | - |\n| set | ops/s |") || strings.Count(got, "| set |") != 1 {
 		t.Errorf("all:\n%s", got)
 	}
-	if got := k.remarks([]string{"three"}); !strings.Contains(got, "set on ZooKeeper: void, 1 of 3 runs") {
+	if got := k.remarkLines([]string{"three"}); !strings.Contains(got, "set on ZooKeeper: void, 1 of 3 runs") {
 		t.Errorf("remarks: %q", got)
 	}
 }
@@ -104,7 +104,7 @@ func TestPairs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kept{parts: map[string][]line{"backup": lines}}
+	k := &measurements{runsByPart: map[string][]recordedRun{"backup": lines}}
 	for _, c := range []struct{ row, target, reached, verdict string }{
 		{"set", "p99 <= 1.2x", "1.20x", "met"},
 		{"set", "p99 <= 1.19x", "1.20x", "**missed**"},
@@ -115,7 +115,7 @@ func TestPairs(t *testing.T) {
 		if err := x.parse(c.target); err != nil {
 			t.Fatal(err)
 		}
-		if reached, verdict := k.judge(x); reached != c.reached || verdict != c.verdict {
+		if reached, verdict := k.judgeTarget(x); reached != c.reached || verdict != c.verdict {
 			t.Errorf("%s, %s: %s, %s; want %s, %s", c.row, c.target, reached, verdict, c.reached, c.verdict)
 		}
 	}
@@ -161,7 +161,7 @@ func TestWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := write(data, docs); err != nil {
+	if err := writeReports(data, docs); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range [][2]string{
@@ -201,7 +201,7 @@ func TestPagesAreCurrent(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(written, "storage.md"), storage, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := write(filepath.Join(docs, "performance", "data"), written); err != nil {
+	if err := writeReports(filepath.Join(docs, "performance", "data"), written); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"performance.md", "sizing.md", "storage.md"} {

@@ -13,19 +13,19 @@ import (
 	"strings"
 )
 
-// line is one run as the scripts record it.
-type line struct {
+// recordedRun is one run as the scripts record it.
+type recordedRun struct {
 	Row     string             `json:"row"`
 	Side    string             `json:"side"`
 	Round   int                `json:"round"`
 	Build   string             `json:"build"`
 	At      string             `json:"at"`
-	Results []result           `json:"results"` // of rollcall bench; there is one
+	Results []benchResult      `json:"results"` // of rollcall bench; there is one
 	Figures map[string]float64 `json:"figures"` // measured by the scripts
 }
 
-// result is the part of a row of rollcall bench -o json that tables show.
-type result struct {
+// benchResult is the part of a row of rollcall bench -o json that tables show.
+type benchResult struct {
 	Case      string           `json:"case"`
 	PerSecond float64          `json:"per_second"`
 	Errors    map[string]int64 `json:"errors"`
@@ -46,9 +46,9 @@ type result struct {
 	} `json:"extra"`
 }
 
-// values returns a run's values, by the names that tables and targets use. It leaves out a zero
+// figureValues returns a run's values, by the names that tables and targets use. It leaves out a zero
 // that means that nothing was measured.
-func (l *line) values() map[string]float64 {
+func (l *recordedRun) figureValues() map[string]float64 {
 	v := map[string]float64{}
 	for name, value := range l.Figures {
 		v[name] = value
@@ -71,30 +71,30 @@ func (l *line) values() map[string]float64 {
 	return v
 }
 
-// units are the units that follow a value's name in a table.
-var units = map[string]string{
+// figureUnits are the units that follow a value's name in a table.
+var figureUnits = map[string]string{
 	"p50": "ms", "p99": "ms", "p99.9": "ms", "max": "ms", "server CPU per op": "µs", "tool CPU per op": "µs", "RSS of the servers": "MiB",
 	"RSS growth per session": "B", "opened": "/s", "closed": "/s", "first to last": "ms", "first to last at most": "ms", "earliest by": "ms",
 	"write p50": "ms", "first event p50": "ms", "last event p50": "ms", "last event max": "ms", "open p50": "ms", "open p99": "ms",
 	"close p50": "ms", "close p99": "ms", "whole session p50": "ms", "whole session p99": "ms", "tool late p99": "ms", "longest gap of writes": "ms", "longest gap of writes at the others": "ms", "longest gap of reads at the others": "ms",
 }
 
-// shown are the values in the long tables, in this order; a run's other values come after them.
-var shown = []string{"ops/s", "p50", "p99", "p99.9", "max", "server CPU per op", "tool CPU per op", "RSS of the servers"}
+// tableFigures are the values in the long tables, in this order; a run's other values come after them.
+var tableFigures = []string{"ops/s", "p50", "p99", "p99.9", "max", "server CPU per op", "tool CPU per op", "RSS of the servers"}
 
-// kept is everything that was measured.
-type kept struct {
-	machine string
-	Note    string            // what a reader must know first, from note.md; may be empty
-	parts   map[string][]line // by part
-	targets []target
-	curves  []point
-	bench   map[string][]sample // the lines of go test -bench, by file
-	build   map[string]string   // what such a file says about its build
+// measurements is everything that was measured.
+type measurements struct {
+	machine      string
+	Note         string                   // what a reader must know first, from note.md; may be empty
+	runsByPart   map[string][]recordedRun // by part
+	targets      []target
+	curves       []point
+	benchSamples map[string][]sample // the lines of go test -bench, by file
+	benchBuilds  map[string]string   // what such a file says about its build
 }
 
-func read(data string) (*kept, error) {
-	k := &kept{parts: map[string][]line{}, bench: map[string][]sample{}, build: map[string]string{}}
+func readMeasurements(data string) (*measurements, error) {
+	k := &measurements{runsByPart: map[string][]recordedRun{}, benchSamples: map[string][]sample{}, benchBuilds: map[string]string{}}
 	machine, err := os.ReadFile(filepath.Join(data, "machine.txt"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -124,25 +124,25 @@ func read(data string) (*kept, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
-			k.parts[strings.TrimSuffix(name, ".jsonl")] = lines
+			k.runsByPart[strings.TrimSuffix(name, ".jsonl")] = lines
 		case ".txt":
 			if name != "machine.txt" {
-				k.bench[strings.TrimSuffix(name, ".txt")] = parseBench(text)
+				k.benchSamples[strings.TrimSuffix(name, ".txt")] = parseBench(text)
 				first, _, _ := strings.Cut(string(text), "\n")
-				k.build[strings.TrimSuffix(name, ".txt")], _ = strings.CutPrefix(first, "build: ")
+				k.benchBuilds[strings.TrimSuffix(name, ".txt")], _ = strings.CutPrefix(first, "build: ")
 			}
 		}
 	}
-	k.curves = k.trace()
+	k.curves = k.tracePoints()
 	return k, nil
 }
 
-func parseLines(text []byte) ([]line, error) {
-	var lines []line
+func parseLines(text []byte) ([]recordedRun, error) {
+	var lines []recordedRun
 	in := bufio.NewScanner(bytes.NewReader(text))
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
-		var l line
+		var l recordedRun
 		if err := json.Unmarshal(in.Bytes(), &l); err != nil {
 			return nil, fmt.Errorf("line %d: %w", len(lines)+1, err)
 		}
@@ -157,12 +157,12 @@ type spread struct {
 	runs                int
 }
 
-// of returns the spread of one value of a row on one side; runs is 0 if it was not measured.
-func (k *kept) of(part, row, side, figure string) spread {
+// rowSpread returns the spread of one value of a row on one side; runs is 0 if it was not measured.
+func (k *measurements) rowSpread(part, row, side, figure string) spread {
 	var values []float64
-	for _, l := range k.parts[part] {
+	for _, l := range k.runsByPart[part] {
 		if l.Row == row && l.Side == side {
-			if v, ok := l.values()[figure]; ok {
+			if v, ok := l.figureValues()[figure]; ok {
 				values = append(values, v)
 			}
 		}
@@ -170,11 +170,11 @@ func (k *kept) of(part, row, side, figure string) spread {
 	return spreadOf(values)
 }
 
-// rounds returns the values of a row on one side by round.
-func (k *kept) rounds(part, row, side, figure string) map[int]float64 {
+// valuesByRound returns the values of a row on one side by round.
+func (k *measurements) valuesByRound(part, row, side, figure string) map[int]float64 {
 	values := map[int]float64{}
-	for _, l := range k.parts[part] {
-		if v, ok := l.values()[figure]; ok && l.Row == row && l.Side == side {
+	for _, l := range k.runsByPart[part] {
+		if v, ok := l.figureValues()[figure]; ok && l.Row == row && l.Side == side {
 			values[l.Round] = v
 		}
 	}

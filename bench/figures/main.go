@@ -14,16 +14,16 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: figures DATA DOCS")
 		os.Exit(2)
 	}
-	if err := write(os.Args[1], os.Args[2]); err != nil {
+	if err := writeReports(os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, "figures:", err)
 		os.Exit(1)
 	}
 }
 
-// write reads the directory data and writes performance.md, sizing.md, performance/ and the table in
+// writeReports reads the directory data and writes performance.md, sizing.md, performance/ and the table in
 // storage.md into docs.
-func write(data, docs string) error {
-	k, err := read(data)
+func writeReports(data, docs string) error {
+	k, err := readMeasurements(data)
 	if err != nil {
 		return err
 	}
@@ -31,21 +31,21 @@ func write(data, docs string) error {
 	if err := os.MkdirAll(pictures, 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(pictures, "curves.csv"), k.csv(), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(pictures, "curves.csv"), k.curvesCSV(), 0o644); err != nil {
 		return err
 	}
-	for _, p := range pages() {
-		if err := p.draw(pictures, k.curves); err != nil {
+	for _, p := range curvePictures() {
+		if err := p.writePicture(pictures, k.curves); err != nil {
 			return fmt.Errorf("%s: %w", p.file, err)
 		}
 	}
-	for _, a := range answers() {
-		if err := a.draw(pictures, k); err != nil {
+	for _, a := range barPictures() {
+		if err := a.writePicture(pictures, k); err != nil {
 			return fmt.Errorf("%s: %w", a.file, err)
 		}
 	}
 	for _, name := range []string{"performance.md", "sizing.md"} {
-		text, err := k.fill(name)
+		text, err := k.renderPage(name)
 		if err != nil {
 			return err
 		}
@@ -53,5 +53,5 @@ func write(data, docs string) error {
 			return err
 		}
 	}
-	return k.refresh(filepath.Join(docs, "storage.md"))
+	return k.refreshStorage(filepath.Join(docs, "storage.md"))
 }

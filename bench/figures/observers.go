@@ -17,22 +17,22 @@ const (
 	setAt    = "set at " // a role follows
 )
 
-// roles are the members at which one client was measured.
-var roles = []string{"the leader", "a follower", "an observer"}
+// clientRoles are the members at which one client was measured.
+var clientRoles = []string{"the leader", "a follower", "an observer"}
 
-// watched lists the curves of ensembles with observers: there is one for each number of voters, over the number of
+// observerCurves lists the curves of ensembles with observers: there is one for each number of voters, over the number of
 // observers.
-var watched = []struct{ load, figure, unit string }{
+var observerCurves = []struct{ load, figure, unit string }{
 	{setAtAll, "ops/s", "/s"},
 	{setAtAll, "server CPU per op", "µs"},
 	{getAtAll, "ops/s", "/s"},
 	{getAtAll, "server CPU per op", "µs"},
-	{setAt + roles[0], "p50", "ms"},
-	{setAt + roles[0], "p99", "ms"},
-	{setAt + roles[1], "p50", "ms"},
-	{setAt + roles[1], "p99", "ms"},
-	{setAt + roles[2], "p50", "ms"},
-	{setAt + roles[2], "p99", "ms"},
+	{setAt + clientRoles[0], "p50", "ms"},
+	{setAt + clientRoles[0], "p99", "ms"},
+	{setAt + clientRoles[1], "p50", "ms"},
+	{setAt + clientRoles[1], "p99", "ms"},
+	{setAt + clientRoles[2], "p50", "ms"},
+	{setAt + clientRoles[2], "p99", "ms"},
 }
 
 // curveOf returns the name of such a curve.
@@ -45,8 +45,8 @@ func curveOf(voters int, load, figure string) string {
 }
 
 // ofVoters returns a panel with the curves of a figure for each number of voters.
-func ofVoters(title, load, figure string) panel {
-	p := panel{title: title, linear: true}
+func ofVoters(title, load, figure string) curvePanel {
+	p := curvePanel{title: title, linear: true}
 	for _, voters := range membersDrawn {
 		p.curves = append(p.curves, curveOf(int(voters), load, figure))
 	}
@@ -54,18 +54,18 @@ func ofVoters(title, load, figure string) panel {
 }
 
 // ofRoles returns the panels of one client's sets, one for each role.
-func ofRoles(figure string) []panel {
-	var list []panel
-	for _, role := range roles {
+func ofRoles(figure string) []curvePanel {
+	var list []curvePanel
+	for _, role := range clientRoles {
 		list = append(list, ofVoters(fmt.Sprintf("%s of sets, one client at %s, ms", figure, role), setAt+role, figure))
 	}
 	return list
 }
 
 // withObservers returns the sizes that were measured with observers, in order.
-func (k *kept) withObservers() []ensemble {
+func (k *measurements) withObservers() []ensemble {
 	seen := map[ensemble]bool{}
-	for _, row := range k.rows("observers") {
+	for _, row := range k.rowNames("observers") {
 		var size ensemble
 		if _, err := fmt.Sscanf(row, "%d+%d", &size.voters, &size.observers); err == nil {
 			seen[size] = true
@@ -79,30 +79,30 @@ func (k *kept) withObservers() []ensemble {
 	})
 }
 
-// at returns a value of an ensemble of this size under a load.
-func (size ensemble) at(k *kept, load, figure string) spread {
-	return k.of("observers", fmt.Sprintf("%d+%d %s", size.voters, size.observers, load), "Rollcall", figure)
+// loadSpread returns a value of an ensemble of this size under a load.
+func (size ensemble) loadSpread(k *measurements, load, figure string) spread {
+	return k.rowSpread("observers", fmt.Sprintf("%d+%d %s", size.voters, size.observers, load), "Rollcall", figure)
 }
 
 // observerSet returns what each observer adds to the CPU time of a set, or "" if it was not measured.
-func (k *kept) observerSet() string {
+func (k *measurements) observerSet() string {
 	const voters, observers = 3, 4
-	without, with := ensemble{voters, 0}.at(k, setAtAll, "server CPU per op"), ensemble{voters, observers}.at(k, setAtAll, "server CPU per op")
+	without, with := ensemble{voters, 0}.loadSpread(k, setAtAll, "server CPU per op"), ensemble{voters, observers}.loadSpread(k, setAtAll, "server CPU per op")
 	if without.runs == 0 || with.runs == 0 {
 		return ""
 	}
 	return fmt.Sprintf("With 64 writers on one machine, a set took %s µs of CPU time in %d voters, and each observer added %s µs.",
-		number(without.median), voters, number((with.median-without.median)/observers))
+		formatNumber(without.median), voters, formatNumber((with.median-without.median)/observers))
 }
 
 // HasObservers reports whether ensembles with observers were measured.
-func (k *kept) HasObservers() bool { return len(k.parts["observers"]) > 0 }
+func (k *measurements) HasObservers() bool { return len(k.runsByPart["observers"]) > 0 }
 
 // Observers returns the table of ensembles with observers.
-func (k *kept) Observers() string {
+func (k *measurements) Observers() string {
 	var b bytes.Buffer
 	b.WriteString("| voters | observers | sets/s | CPU of all members for a set, µs | gets/s | CPU for a get, µs |")
-	for _, role := range roles {
+	for _, role := range clientRoles {
 		fmt.Fprintf(&b, " set at %s: p50, p99, ms |", role)
 	}
 	b.WriteString("\n|---|---|---|---|---|---|---|---|---|\n")
@@ -110,15 +110,15 @@ func (k *kept) Observers() string {
 		if s.runs == 0 {
 			return "-"
 		}
-		return number(s.median)
+		return formatNumber(s.median)
 	}
 	for _, size := range k.withObservers() {
 		fmt.Fprintf(&b, "| %d | %d |", size.voters, size.observers)
 		for _, load := range []string{setAtAll, getAtAll} {
-			fmt.Fprintf(&b, " %s | %s |", cell(size.at(k, load, "ops/s")), cell(size.at(k, load, "server CPU per op")))
+			fmt.Fprintf(&b, " %s | %s |", cell(size.loadSpread(k, load, "ops/s")), cell(size.loadSpread(k, load, "server CPU per op")))
 		}
-		for _, role := range roles {
-			p50, p99 := size.at(k, setAt+role, "p50"), size.at(k, setAt+role, "p99")
+		for _, role := range clientRoles {
+			p50, p99 := size.loadSpread(k, setAt+role, "p50"), size.loadSpread(k, setAt+role, "p99")
 			if p50.runs == 0 {
 				b.WriteString(" - |")
 				continue

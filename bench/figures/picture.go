@@ -17,16 +17,16 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// page is one picture: panels side by side.
-type page struct {
+// curvePicture is one picture: panels side by side.
+type curvePicture struct {
 	file   string // without its extension
 	x      string
 	ticks  []float64 // of the x axis, which is then linear; otherwise it is logarithmic
-	panels []panel
+	panels []curvePanel
 }
 
-// panel is one or more curves on common axes.
-type panel struct {
+// curvePanel is one or more curves on common axes.
+type curvePanel struct {
 	title  string
 	linear bool // for the y axis, from 0
 	curves []string
@@ -44,37 +44,37 @@ var (
 	observersDrawn = []float64{0, 1, 2, 4}
 )
 
-func pages() []page {
-	return []page{
-		{"live", "sessions", nil, []panel{
+func curvePictures() []curvePicture {
+	return []curvePicture{
+		{"live", "sessions", nil, []curvePanel{
 			{"CPU time of all members for a ping, µs", true, []string{"live: CPU time of all members for a ping"}},
 			{"ping, ms", true, []string{"live: ping p50", "live: ping p99"}},
 			{"memory per session, all members, B", true, []string{"live: memory per session, all members"}},
 		}},
-		{"sessions", "sessions", nil, []panel{
+		{"sessions", "sessions", nil, []curvePanel{
 			{"per session, ns", true, []string{"sessions: touch at the leader", "sessions: touch and flush at a member", "sessions: answer to a ping, flushed and encoded"}},
 			{"promotion, ms", false, []string{"sessions: promotion"}},
 			{"memory of a session in the leader's table, B", true, []string{"sessions: table of the leader"}},
 		}},
-		{"znodes", "nodes", nil, []panel{
+		{"znodes", "nodes", nil, []curvePanel{
 			{"one request, ns", true, []string{"znodes: get", "znodes: setData", "znodes: create"}},
 			{"memory of a node of 100 B, B", true, []string{"znodes: memory", "znodes: length in a snapshot"}},
 			{"all of them, ms", false, []string{"znodes: snapshot", "znodes: restore"}},
 		}},
-		{"watches", "watches", nil, []panel{
+		{"watches", "watches", nil, []curvePanel{
 			{"a write, ns", true, []string{"watches: write that one hears"}},
 			{"memory of a watch, B", true, []string{"watches: memory"}},
 		}},
-		{"ephemerals", "ephemeral nodes of one session", nil, []panel{
+		{"ephemerals", "ephemeral nodes of one session", nil, []curvePanel{
 			{"close, ms", false, []string{"ephemerals: close of their session"}},
 			{"writes beside it, ms", false, []string{"ephemerals: p99 of writes, idle", "ephemerals: p99 of writes while it closes", "ephemerals: longest write while it closes"}},
 		}},
-		{"members", "members, all on one machine", membersDrawn, []panel{
+		{"members", "members, all on one machine", membersDrawn, []curvePanel{
 			{"requests per second", false, []string{"members: set 64x1, ops/s", "members: set 8x64, ops/s", "members: get 64x1, ops/s", "members: get 8x64, ops/s"}},
 			{"set, ms", false, []string{"members: set 64x1, p50", "members: set 64x1, p99", "members: set 8x64, p50", "members: set 8x64, p99"}},
 			{"get, ms", false, []string{"members: get 64x1, p50", "members: get 64x1, p99", "members: get 8x64, p50", "members: get 8x64, p99"}},
 		}},
-		{"observers", "observers, all on one machine", observersDrawn, []panel{
+		{"observers", "observers, all on one machine", observersDrawn, []curvePanel{
 			ofVoters("sets per second, 64 clients", setAtAll, "ops/s"),
 			ofVoters("CPU time of all members for a set, µs", setAtAll, "server CPU per op"),
 			ofVoters("gets per second, 64 clients", getAtAll, "ops/s"),
@@ -84,11 +84,11 @@ func pages() []page {
 	}
 }
 
-// draw writes the page. A page without data is left out.
-func (p *page) draw(directory string, points []point) error {
+// writePicture writes the page. A page without data is left out.
+func (p *curvePicture) writePicture(directory string, points []point) error {
 	plots := make([]*plot.Plot, 0, len(p.panels))
 	for i := range p.panels {
-		one, err := p.panels[i].plot(p, points)
+		one, err := p.panels[i].newPlot(p, points)
 		if err != nil {
 			return err
 		}
@@ -96,30 +96,30 @@ func (p *page) draw(directory string, points []point) error {
 			plots = append(plots, one)
 		}
 	}
-	return drawn(filepath.Join(directory, p.file), plots)
+	return writePlots(filepath.Join(directory, p.file), plots)
 }
 
-// drawn writes plots side by side into a file, as an SVG. If FIGURES_PNG is set, it also writes a PNG to that directory.
+// writePlots writes plots side by side into a file, as an SVG. If FIGURES_PNG is set, it also writes a PNG to that directory.
 // Without plots it does nothing.
-func drawn(file string, plots []*plot.Plot) error {
+func writePlots(file string, plots []*plot.Plot) error {
 	if len(plots) == 0 {
 		return nil
 	}
 	width := panelWidth * vg.Length(len(plots))
 	svg := vgsvg.New(width, panelHeight)
-	paint(plots, draw.New(svg))
-	if err := save(file+".svg", func(f *os.File) error { _, err := svg.WriteTo(f); return err }); err != nil {
+	drawTiles(plots, draw.New(svg))
+	if err := writeFile(file+".svg", func(f *os.File) error { _, err := svg.WriteTo(f); return err }); err != nil {
 		return err
 	}
 	if os.Getenv("FIGURES_PNG") == "" {
 		return nil
 	}
 	png := vgimg.New(width, panelHeight)
-	paint(plots, draw.New(png))
-	return save(filepath.Join(os.Getenv("FIGURES_PNG"), filepath.Base(file)+".png"), func(f *os.File) error { _, err := vgimg.PngCanvas{Canvas: png}.WriteTo(f); return err })
+	drawTiles(plots, draw.New(png))
+	return writeFile(filepath.Join(os.Getenv("FIGURES_PNG"), filepath.Base(file)+".png"), func(f *os.File) error { _, err := vgimg.PngCanvas{Canvas: png}.WriteTo(f); return err })
 }
 
-func save(name string, write func(*os.File) error) error {
+func writeFile(name string, write func(*os.File) error) error {
 	f, err := os.Create(name)
 	if err != nil {
 		return err
@@ -131,8 +131,8 @@ func save(name string, write func(*os.File) error) error {
 	return f.Close()
 }
 
-// paint draws the panels side by side.
-func paint(plots []*plot.Plot, onto draw.Canvas) {
+// drawTiles draws the panels side by side.
+func drawTiles(plots []*plot.Plot, onto draw.Canvas) {
 	onto.SetColor(color.White)
 	onto.Fill(onto.Rectangle.Path())
 	tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Centimeter / 2, PadTop: 2, PadBottom: 2, PadLeft: 2, PadRight: 8}
@@ -141,8 +141,8 @@ func paint(plots []*plot.Plot, onto draw.Canvas) {
 	}
 }
 
-// plot returns the panel's plot, or nil if none of its curves was measured.
-func (p *panel) plot(page *page, points []point) (*plot.Plot, error) {
+// newPlot returns the panel's plot, or nil if none of its curves was measured.
+func (p *curvePanel) newPlot(page *curvePicture, points []point) (*plot.Plot, error) {
 	one := plot.New()
 	one.Title.Text, one.X.Label.Text = p.title, page.x
 	one.Legend.Top, one.Legend.Left = true, true
@@ -173,36 +173,36 @@ func (p *panel) plot(page *page, points []point) (*plot.Plot, error) {
 	if most == 0 {
 		return nil, nil
 	}
-	p.scale(one, page, least, most)
+	p.setAxes(one, page, least, most)
 	return one, nil
 }
 
-// scale sets the axes, with room for the legend at the top.
-func (p *panel) scale(one *plot.Plot, page *page, least, most float64) {
+// setAxes sets the axes, with room for the legend at the top.
+func (p *curvePanel) setAxes(one *plot.Plot, page *curvePicture, least, most float64) {
 	room := 1 + 0.12*float64(len(p.curves))
 	if p.linear {
 		one.Y.Min, one.Y.Max = 0, most*room
-		one.Y.Tick.Marker = counted{plot.DefaultTicks{}}
+		one.Y.Tick.Marker = plainTicks{plot.DefaultTicks{}}
 	} else {
 		one.Y.Scale = plot.LogScale{}
-		one.Y.Tick.Marker = counted{plot.LogTicks{Prec: 3}}
+		one.Y.Tick.Marker = plainTicks{plot.LogTicks{Prec: 3}}
 		one.Y.Min, one.Y.Max = math.Pow(10, math.Floor(math.Log10(least))), most*math.Pow(10, room-1)*2
 	}
 	if page.ticks != nil {
 		var ticks plot.ConstantTicks
 		for _, v := range page.ticks {
-			ticks = append(ticks, plot.Tick{Value: v, Label: number(v)})
+			ticks = append(ticks, plot.Tick{Value: v, Label: formatNumber(v)})
 		}
 		one.X.Tick.Marker = ticks
 		return
 	}
-	one.X.Scale, one.X.Tick.Marker = plot.LogScale{}, counted{plot.LogTicks{Prec: 3}}
+	one.X.Scale, one.X.Tick.Marker = plot.LogScale{}, plainTicks{plot.LogTicks{Prec: 3}}
 }
 
-// counted labels ticks with plain numbers.
-type counted struct{ plot.Ticker }
+// plainTicks labels ticks with plain numbers.
+type plainTicks struct{ plot.Ticker }
 
-func (c counted) Ticks(least, most float64) []plot.Tick {
+func (c plainTicks) Ticks(least, most float64) []plot.Tick {
 	ticks := c.Ticker.Ticks(least, most)
 	for i := range ticks {
 		if ticks[i].Label == "" {
@@ -210,11 +210,11 @@ func (c counted) Ticks(least, most float64) []plot.Tick {
 		}
 		switch v := ticks[i].Value; {
 		case v >= 1e6:
-			ticks[i].Label = number(v/1e6) + " M"
+			ticks[i].Label = formatNumber(v/1e6) + " M"
 		case v >= 1e4:
-			ticks[i].Label = number(v/1e3) + " k"
+			ticks[i].Label = formatNumber(v/1e3) + " k"
 		default:
-			ticks[i].Label = number(v)
+			ticks[i].Label = formatNumber(v)
 		}
 	}
 	return ticks

@@ -12,8 +12,8 @@ import (
 //go:embed *.tmpl
 var templates embed.FS
 
-// fill returns one document, made from its template.
-func (k *kept) fill(name string) ([]byte, error) {
+// renderPage returns one document, made from its template.
+func (k *measurements) renderPage(name string) ([]byte, error) {
 	t, err := template.New(name).ParseFS(templates, name+".tmpl")
 	if err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func (k *kept) fill(name string) ([]byte, error) {
 	var b bytes.Buffer
 	var data any = k
 	if name == "sizing.md" {
-		data = k.sizing()
+		data = k.sizingNumbers()
 	}
 	if err := t.ExecuteTemplate(&b, name+".tmpl", data); err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func (k *kept) fill(name string) ([]byte, error) {
 }
 
 // Machine returns what the measurements ran on, as rows of a table.
-func (k *kept) Machine() string {
+func (k *measurements) Machine() string {
 	var b strings.Builder
 	for row := range strings.Lines(k.machine) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(row), "\t"); ok {
@@ -41,13 +41,13 @@ func (k *kept) Machine() string {
 }
 
 // Builds returns when each part was measured, and with which builds.
-func (k *kept) Builds() string {
+func (k *measurements) Builds() string {
 	var b strings.Builder
 	for _, part := range []string{"three", "one", "idle15", "idle", "failover", "alone", "backup", "live", "members", "observers", "disk"} {
 		var first, last string
 		var builds []string
 		seen := map[string]bool{}
-		for _, l := range k.parts[part] {
+		for _, l := range k.runsByPart[part] {
 			if first == "" || l.At < first {
 				first = l.At
 			}
@@ -62,7 +62,7 @@ func (k *kept) Builds() string {
 		}
 	}
 	for _, file := range []string{"sessions", "znodes", "watches", "ephemerals", "bench"} {
-		if said := k.build[file]; said != "" {
+		if said := k.benchBuilds[file]; said != "" {
 			fmt.Fprintf(&b, "| part %s | build %s |\n", file, said)
 		}
 	}
@@ -70,7 +70,7 @@ func (k *kept) Builds() string {
 }
 
 // HasBench reports whether the output of make bench was recorded.
-func (k *kept) HasBench() bool { return len(k.bench["bench"]) > 0 }
+func (k *measurements) HasBench() bool { return len(k.benchSamples["bench"]) > 0 }
 
 // figure is a number of sizing.md. It is printed with three digits; NaN means that it was not
 // measured.
@@ -81,9 +81,9 @@ func (f figure) String() string {
 		return "NaN"
 	}
 	if f >= 1000 {
-		return thousands(float64(f))
+		return formatThousands(float64(f))
 	}
-	return number(float64(f))
+	return formatNumber(float64(f))
 }
 
 // sizing holds the numbers of sizing.md.
@@ -102,27 +102,27 @@ type sizing struct {
 
 // These are assumptions of the arithmetic, not measurements.
 const (
-	million    = 1e6
-	timeout    = 10.0      // a session's timeout in seconds
-	perPong    = 100_000.0 // follower.touchesPerPong
-	logKept    = 768 << 20 // in bytes: DefaultSnapshotBytes, and maxTrailingFactor x DefaultTrailingBytes
-	fanWrites  = 10_000.0  // writes per second in the example with observers
-	idleShare  = 2.0       // cores to provide for each core that is used
-	oneOf      = 3.0       // number of members
-	spareFiles = 100.0     // of a member, for its log, other members and snapshots
+	million        = 1e6
+	timeout        = 10.0      // a session's timeout in seconds
+	touchesPerPong = 100_000.0 // follower.touchesPerPong
+	logBytesKept   = 768 << 20 // in bytes: DefaultSnapshotBytes, and maxTrailingFactor x DefaultTrailingBytes
+	fanWrites      = 10_000.0  // writes per second in the example with observers
+	coreReserve    = 2.0       // cores to provide for each core that is used
+	memberCount    = 3.0       // number of members
+	spareFiles     = 100.0     // of a member, for its log, other members and snapshots
 )
 
-func (k *kept) sizing() *sizing {
+func (k *measurements) sizingNumbers() *sizing {
 	nan := figure(math.NaN())
 	of := func(part, row, name string) figure {
-		if s := k.of(part, row, "Rollcall", name); s.runs > 0 {
+		if s := k.rowSpread(part, row, "Rollcall", name); s.runs > 0 {
 			return figure(s.median)
 		}
 		return nan
 	}
 	at := func(curve string, x float64) (figure, string) {
-		if p, ok := k.at(curve, x); ok {
-			return figure(p.y.median), thousands(p.x)
+		if p, ok := k.curvePoint(curve, x); ok {
+			return figure(p.y.median), formatThousands(p.x)
 		}
 		return nan, "(not measured)"
 	}
@@ -137,11 +137,11 @@ func (k *kept) sizing() *sizing {
 		DiskOne:    disk("conns=1,window=1,size=100"), DiskSome: disk("conns=64,window=1,size=100"),
 		DiskMany: disk("conns=8,window=64,size=100"), DiskKiB: disk("conns=8,window=64,size=1024"),
 		NewLeader:        of("alone", "new leader of 1 M sessions: its table", "seconds"),
-		TouchesPerAnswer: thousands(perPong),
+		TouchesPerAnswer: formatThousands(touchesPerPong),
 	}
 	z.Session, z.SessionAt = at("live: memory per session, all members", million)
 	z.mostSessions = figure(math.NaN())
-	if p, ok := k.at("live: memory per session, all members", million); ok {
+	if p, ok := k.curvePoint("live: memory per session, all members", million); ok {
 		z.mostSessions = figure(p.x)
 	}
 	z.CPUPing, _ = at("live: CPU time of all members for a ping", million)
@@ -157,7 +157,7 @@ func (k *kept) sizing() *sizing {
 	z.Restore = ms / 1000
 	full := of("alone", "memory of one member with 1 M nodes of 100 B, just written", "RSS MiB")
 	z.NodeRSS = (full - z.Idle) * (1 << 20) / million
-	z.Members, z.ObserverSet, z.OpenFiles = k.fewer(), k.observerSet(), "(not measured)"
+	z.Members, z.ObserverSet, z.OpenFiles = k.membersSentence(), k.observerSet(), "(not measured)"
 	for row := range strings.Lines(k.machine) {
 		if n, ok := strings.CutPrefix(strings.TrimSpace(row), "open files of a process\t"); ok {
 			z.OpenFiles = n
@@ -166,13 +166,13 @@ func (k *kept) sizing() *sizing {
 	return z
 }
 
-// fewer returns by how much more members on one machine slow writes down.
-func (k *kept) fewer() string {
+// membersSentence returns by how much more members on one machine slow writes down.
+func (k *measurements) membersSentence() string {
 	const curve = "members: set 8x64, ops/s"
 	var said []string
 	for _, p := range k.curves {
 		if p.curve == curve {
-			said = append(said, fmt.Sprintf("%s with %s", thousands(p.y.median), number(p.x)))
+			said = append(said, fmt.Sprintf("%s with %s", formatThousands(p.y.median), formatNumber(p.x)))
 		}
 	}
 	if len(said) == 0 {
@@ -191,36 +191,40 @@ func (z *sizing) Applied() string {
 		{30_000, 5_000, 1_000_000},
 		{57_000, 10_000, 3_000_000},
 	} {
-		memory := z.memory(l.sessions) + l.nodes*z.NodeRSS/(1<<20) + l.sessions*z.Watch/oneOf/(1<<20)
-		cores := idleShare * (l.writes*z.CPUSetHigh + 10*l.writes*z.CPUGetHigh + pings(l.sessions)*z.CPUPing) / million / oneOf
+		memory := z.memberMemory(l.sessions) + l.nodes*z.NodeRSS/(1<<20) + l.sessions*z.Watch/memberCount/(1<<20)
+		cores := coreReserve * (l.writes*z.CPUSetHigh + 10*l.writes*z.CPUGetHigh + pingsPerSecond(l.sessions)*z.CPUPing) / million / memberCount
 		daily := l.writes * z.DiskSome * 86_400 / (1 << 30)
-		stays := (logKept + 3*l.nodes*z.NodeSnap) / (1 << 30)
+		stays := (logBytesKept + 3*l.nodes*z.NodeSnap) / (1 << 30)
 		fmt.Fprintf(&b, "| %v | %v | %v | %v MiB | %v | %v GiB | %v GiB | %v |\n", l.sessions, l.writes, l.nodes,
 			figure(math.Ceil(float64(memory))), cores, daily, stays, figure(math.Ceil(float64(l.sessions)/2+spareFiles)))
 	}
 	return b.String()
 }
 
-// memory returns a member's memory in MiB, without nodes and watches.
-func (z *sizing) memory(sessions figure) figure { return z.Idle + sessions*z.Session/oneOf/(1<<20) }
+// memberMemory returns a member's memory in MiB, without nodes and watches.
+func (z *sizing) memberMemory(sessions figure) figure {
+	return z.Idle + sessions*z.Session/memberCount/(1<<20)
+}
 
-func pings(sessions figure) figure { return 3 * sessions / timeout }
+func pingsPerSecond(sessions figure) figure { return 3 * sessions / timeout }
 
 // The methods below are the arithmetic in sizing.md's sentences.
 
-func (z *sizing) Pings1M() figure         { return pings(million) }
-func (z *sizing) PingCores1M() figure     { return pings(million) * z.CPUPing / million }
+func (z *sizing) Pings1M() figure         { return pingsPerSecond(million) }
+func (z *sizing) PingCores1M() figure     { return pingsPerSecond(million) * z.CPUPing / million }
 func (z *sizing) SessionMem1M() figure    { return million * z.Session / (1 << 30) }
-func (z *sizing) TouchMBs() figure        { return pings(million) * z.TouchLength / million }
-func (z *sizing) TouchShare() figure      { return pings(million) * z.Touch / 1e9 * 100 }
-func (z *sizing) Answers() figure         { return figure(math.Ceil(million / oneOf / perPong)) }
+func (z *sizing) TouchMBs() figure        { return pingsPerSecond(million) * z.TouchLength / million }
+func (z *sizing) TouchShare() figure      { return pingsPerSecond(million) * z.Touch / 1e9 * 100 }
+func (z *sizing) Answers() figure         { return figure(math.Ceil(million / memberCount / touchesPerPong)) }
 func (z *sizing) NodeMem10M() figure      { return 10 * million * z.NodeRSS / (1 << 30) }
 func (z *sizing) SessionsEach() figure    { return z.mostSessions }
 func (z *sizing) Ensembles() figure       { return figure(math.Ceil(million / float64(z.mostSessions))) }
-func (z *sizing) EnsembleMembers() figure { return oneOf * z.Ensembles() }
-func (z *sizing) EachMemory() figure      { return figure(math.Ceil(float64(z.memory(z.mostSessions)))) }
-func (z *sizing) EachPings() figure       { return pings(z.mostSessions) }
-func (z *sizing) EachCores() figure       { return pings(z.mostSessions) * z.CPUPing / million }
-func (z *sizing) ShareLost() figure       { return 100 / z.Ensembles() }
-func (z *sizing) FanWrites() figure       { return fanWrites }
-func (z *sizing) FanMBs() figure          { return fanWrites * z.DiskMany / million }
+func (z *sizing) EnsembleMembers() figure { return memberCount * z.Ensembles() }
+func (z *sizing) EachMemory() figure {
+	return figure(math.Ceil(float64(z.memberMemory(z.mostSessions))))
+}
+func (z *sizing) EachPings() figure { return pingsPerSecond(z.mostSessions) }
+func (z *sizing) EachCores() figure { return pingsPerSecond(z.mostSessions) * z.CPUPing / million }
+func (z *sizing) ShareLost() figure { return 100 / z.Ensembles() }
+func (z *sizing) FanWrites() figure { return fanWrites }
+func (z *sizing) FanMBs() figure    { return fanWrites * z.DiskMany / million }

@@ -15,9 +15,9 @@ const (
 	measuredTo   = "<!-- to here -->\n"
 )
 
-// stored lists the rows of storage.md's table. Each says where it is measured (%s stands for the
+// storageRows lists the rows of storage.md's table. Each says where it is measured (%s stands for the
 // store's name), in which unit, and the divisor for the table's unit.
-var stored = []struct {
+var storageRows = []struct {
 	row, file, name, from string
 	by                    float64
 	unit                  string
@@ -38,47 +38,47 @@ var stored = []struct {
 	{"the same, 64 clients: per write", "storage-write", "Write/writers=64/on=leader/store=%s", "ns/op", 1e6, "ms"},
 }
 
-// storage returns the text between the two marks of storage.md, or "" if nothing was measured.
-func (k *kept) storage() string {
+// storageTable returns the text between the two marks of storage.md, or "" if nothing was measured.
+func (k *measurements) storageTable() string {
 	var b strings.Builder
 	builds := ""
 	rows := 0
 	fmt.Fprint(&b, "| | boltdb | wal | ratio | runs |\n|---|---|---|---|---|\n")
-	for _, r := range stored {
-		bolt, wal := k.measured(r.file, fmt.Sprintf(r.name, "boltdb"), r.from), k.measured(r.file, fmt.Sprintf(r.name, "wal"), r.from)
+	for _, r := range storageRows {
+		bolt, wal := k.benchSpread(r.file, fmt.Sprintf(r.name, "boltdb"), r.from), k.benchSpread(r.file, fmt.Sprintf(r.name, "wal"), r.from)
 		cell := func(s spread) string {
 			if s.runs == 0 {
 				return "-"
 			}
-			return number(s.median/r.by) + " " + r.unit
+			return formatNumber(s.median/r.by) + " " + r.unit
 		}
 		ratio := "-"
 		if bolt.runs > 0 && wal.runs > 0 && wal.median > 0 {
-			ratio = number(bolt.median / wal.median)
+			ratio = formatNumber(bolt.median / wal.median)
 		}
 		rows += bolt.runs + wal.runs
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %d |\n", r.row, cell(bolt), cell(wal), ratio, min(bolt.runs, wal.runs))
-		if said := k.build[r.file]; said != "" && !strings.Contains(builds, said) {
+		if said := k.benchBuilds[r.file]; said != "" && !strings.Contains(builds, said) {
 			builds += "; " + said
 		}
 	}
 	if rows == 0 {
 		return ""
 	}
-	at := k.measured("storage-beside", "WriteBeside/store=boltdb at once", "deletion-ms")
+	at := k.benchSpread("storage-beside", "WriteBeside/store=boltdb at once", "deletion-ms")
 	if at.runs == 0 { // go test prints a space as _
-		at = k.measured("storage-beside", "WriteBeside/store=boltdb_at_once", "deletion-ms")
+		at = k.benchSpread("storage-beside", "WriteBeside/store=boltdb_at_once", "deletion-ms")
 	}
 	if at.runs > 0 {
-		fmt.Fprintf(&b, "\nBoltDB deletes the 50,000 in 49 steps; in one transaction it takes %s ms, for which one write waits.\n", number(at.median))
+		fmt.Fprintf(&b, "\nBoltDB deletes the 50,000 in 49 steps; in one transaction it takes %s ms, for which one write waits.\n", formatNumber(at.median))
 	}
 	return fmt.Sprintf("Measured by `bench/growth.sh run storage` on the machine of [performance.md](performance.md) (build %s):\n"+
 		"medians, entries of 150 bytes, fsync on.\n\n%s", strings.TrimPrefix(builds, "; "), b.String())
 }
 
-// refresh writes that text into storage.md.
-func (k *kept) refresh(file string) error {
-	table := k.storage()
+// refreshStorage writes that text into storage.md.
+func (k *measurements) refreshStorage(file string) error {
+	table := k.storageTable()
 	text, err := os.ReadFile(file)
 	if table == "" || errors.Is(err, fs.ErrNotExist) {
 		return nil

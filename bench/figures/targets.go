@@ -72,28 +72,28 @@ func (t *target) parse(text string) error {
 	return err
 }
 
-// without names, for the parts that measure Rollcall alone, the runs to which its others are compared.
-var without = map[string]string{"alone": "no snapshots", "backup": "no backups"}
+// baselines names, for the parts that measure Rollcall alone, the runs to which its others are compared.
+var baselines = map[string]string{"alone": "no snapshots", "backup": "no backups"}
 
-// other returns the side to which a part's Rollcall is compared.
-func (k *kept) other(part string) string { return cmp.Or(without[part], "ZooKeeper") }
+// otherSide returns the side to which a part's Rollcall is compared.
+func (k *measurements) otherSide(part string) string { return cmp.Or(baselines[part], "ZooKeeper") }
 
-// ratio returns Rollcall's value divided by that of the other side. It is the ratio of their medians. In the part
+// ratioToOther returns Rollcall's value divided by that of the other side. It is the ratio of their medians. In the part
 // backup, where the two runs of a round are a pair on one ensemble, it is the median of the pairs' ratios. If
 // there is none, missing says why.
-func (k *kept) ratio(part, row, figure string) (ratio float64, missing string) {
-	a, b := k.of(part, row, k.other(part), figure), k.of(part, row, "Rollcall", figure)
+func (k *measurements) ratioToOther(part, row, figure string) (ratio float64, missing string) {
+	a, b := k.rowSpread(part, row, k.otherSide(part), figure), k.rowSpread(part, row, "Rollcall", figure)
 	switch {
 	case b.runs == 0:
 		return 0, "not measured"
 	case a.runs == 0:
-		return 0, "not measured on " + k.other(part)
+		return 0, "not measured on " + k.otherSide(part)
 	case a.median == 0:
 		return 0, "no ratio to 0"
 	case part != "backup":
 		return b.median / a.median, ""
 	}
-	first, second := k.rounds(part, row, k.other(part), figure), k.rounds(part, row, "Rollcall", figure)
+	first, second := k.valuesByRound(part, row, k.otherSide(part), figure), k.valuesByRound(part, row, "Rollcall", figure)
 	var ratios []float64
 	for round, v := range first {
 		if w, ok := second[round]; ok && v != 0 {
@@ -106,73 +106,73 @@ func (k *kept) ratio(part, row, figure string) (ratio float64, missing string) {
 	return spreadOf(ratios).median, ""
 }
 
-// beside returns that side's cell.
-func (k *kept) beside(part, row, figure string) string {
-	s := k.of(part, row, k.other(part), figure)
-	if without[part] != "" && s.runs > 0 {
+// otherCell returns that side's cell.
+func (k *measurements) otherCell(part, row, figure string) string {
+	s := k.rowSpread(part, row, k.otherSide(part), figure)
+	if baselines[part] != "" && s.runs > 0 {
 		return "without: " + s.String()
 	}
 	return s.String()
 }
 
-// judge returns the value that was reached, and whether it meets the target. If nothing was
+// judgeTarget returns the value that was reached, and whether it meets the target. If nothing was
 // measured, verdict says so.
-func (k *kept) judge(t target) (reached, verdict string) {
-	b := k.of(t.part, t.row, "Rollcall", t.figure)
+func (k *measurements) judgeTarget(t target) (reached, verdict string) {
+	b := k.rowSpread(t.part, t.row, "Rollcall", t.figure)
 	if b.runs == 0 {
 		return "-", "not measured"
 	}
 	value, unit := b.median, ""
 	if t.ratio {
 		var missing string
-		if value, missing = k.ratio(t.part, t.row, t.figure); missing != "" {
+		if value, missing = k.ratioToOther(t.part, t.row, t.figure); missing != "" {
 			return "-", missing
 		}
 		unit = "x"
 	}
 	if t.atLeast && value >= t.limit || !t.atLeast && value <= t.limit {
-		return number(value) + unit, "met"
+		return formatNumber(value) + unit, "met"
 	}
-	return number(value) + unit, "**missed**"
+	return formatNumber(value) + unit, "**missed**"
 }
 
 // Targets returns the table of all targets, one line for each.
-func (k *kept) Targets() string {
+func (k *measurements) Targets() string {
 	var b strings.Builder
 	b.WriteString("| case | figure | ZooKeeper | Rollcall | ratio | target | |\n|---|---|---|---|---|---|---|\n")
 	for _, t := range k.targets {
 		if t.figure == "" {
 			continue
 		}
-		reached, verdict := k.judge(t)
+		reached, verdict := k.judgeTarget(t)
 		if !t.ratio {
 			reached = ""
 		}
-		if k.void(t.part, t.row) {
+		if k.isVoid(t.part, t.row) {
 			verdict += ", void"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", t.row, titled(t.figure),
-			k.beside(t.part, t.row, t.figure), k.of(t.part, t.row, "Rollcall", t.figure), reached, t.text, verdict)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", t.row, figureTitle(t.figure),
+			k.otherCell(t.part, t.row, t.figure), k.rowSpread(t.part, t.row, "Rollcall", t.figure), reached, t.text, verdict)
 	}
 	return b.String()
 }
 
-// void reports whether the load generator took too much CPU time in any run of a row.
-func (k *kept) void(part, row string) bool {
-	return slices.ContainsFunc(k.parts[part], func(l line) bool {
-		return l.Row == row && slices.ContainsFunc(l.Results, func(r result) bool { return r.Void })
+// isVoid reports whether the load generator took too much CPU time in any run of a row.
+func (k *measurements) isVoid(part, row string) bool {
+	return slices.ContainsFunc(k.runsByPart[part], func(l recordedRun) bool {
+		return l.Row == row && slices.ContainsFunc(l.Results, func(r benchResult) bool { return r.Void })
 	})
 }
 
 // Missed returns a list of the targets that are not met.
-func (k *kept) Missed() string {
+func (k *measurements) Missed() string {
 	var b strings.Builder
 	count := map[string]int{}
 	for _, t := range k.targets {
 		if t.figure == "" {
 			continue
 		}
-		reached, verdict := k.judge(t)
+		reached, verdict := k.judgeTarget(t)
 		switch count[verdict]++; verdict {
 		case "met":
 		case "**missed**":
@@ -190,7 +190,7 @@ func (k *kept) Missed() string {
 }
 
 // All returns the long table for the rows of some parts: every value on both sides.
-func (k *kept) All(parts ...string) string {
+func (k *measurements) All(parts ...string) string {
 	var b strings.Builder
 	b.WriteString("| case | figure | ZooKeeper | Rollcall | ratio |\n|---|---|---|---|---|\n")
 	var seen []string
@@ -200,21 +200,21 @@ func (k *kept) All(parts ...string) string {
 		}
 		seen = append(seen, t.part+"|"+t.row)
 		name := t.row
-		for _, figure := range k.figures(t.part, t.row) {
+		for _, figure := range k.figureNames(t.part, t.row) {
 			cell := "-"
-			if ratio, missing := k.ratio(t.part, t.row, figure); missing == "" {
-				cell = number(ratio) + "x"
+			if ratio, missing := k.ratioToOther(t.part, t.row, figure); missing == "" {
+				cell = formatNumber(ratio) + "x"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, titled(figure), k.beside(t.part, t.row, figure), k.of(t.part, t.row, "Rollcall", figure), cell)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, figureTitle(figure), k.otherCell(t.part, t.row, figure), k.rowSpread(t.part, t.row, "Rollcall", figure), cell)
 			name = ""
 		}
 	}
-	return b.String() + k.remarks(parts)
+	return b.String() + k.remarkLines(parts)
 }
 
 // Tails returns the table of the longest waits in some parts: the wait that one request of a thousand exceeds, and the
 // longest of a run.
-func (k *kept) Tails(parts ...string) string {
+func (k *measurements) Tails(parts ...string) string {
 	var b strings.Builder
 	b.WriteString("| case | p99.9: ZooKeeper | Rollcall | ratio | max: ZooKeeper | Rollcall | ratio |\n|---|---|---|---|---|---|---|\n")
 	var seen []string
@@ -226,25 +226,25 @@ func (k *kept) Tails(parts ...string) string {
 		fmt.Fprintf(&b, "| %s |", t.row)
 		for _, figure := range []string{"p99.9", "max"} {
 			cell := "-"
-			if ratio, missing := k.ratio(t.part, t.row, figure); missing == "" {
-				cell = number(ratio) + "x"
+			if ratio, missing := k.ratioToOther(t.part, t.row, figure); missing == "" {
+				cell = formatNumber(ratio) + "x"
 			}
-			fmt.Fprintf(&b, " %s | %s | %s |", k.beside(t.part, t.row, figure), k.of(t.part, t.row, "Rollcall", figure), cell)
+			fmt.Fprintf(&b, " %s | %s | %s |", k.otherCell(t.part, t.row, figure), k.rowSpread(t.part, t.row, "Rollcall", figure), cell)
 		}
 		b.WriteByte('\n')
 	}
 	return b.String()
 }
 
-// figures returns the names of all values of a row.
-func (k *kept) figures(part, row string) []string {
-	names := slices.Clone(shown)
+// figureNames returns the names of all values of a row.
+func (k *measurements) figureNames(part, row string) []string {
+	names := slices.Clone(tableFigures)
 	has := map[string]bool{}
-	for _, l := range k.parts[part] {
+	for _, l := range k.runsByPart[part] {
 		if l.Row != row {
 			continue
 		}
-		for name := range l.values() {
+		for name := range l.figureValues() {
 			has[name] = true
 		}
 		for name := range l.Figures { // each line that the scripts record has one
@@ -263,13 +263,13 @@ func (k *kept) figures(part, row string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return !has[name] })
 }
 
-// remarks returns what makes the values of some parts less reliable.
-func (k *kept) remarks(parts []string) string {
+// remarkLines returns what makes the values of some parts less reliable.
+func (k *measurements) remarkLines(parts []string) string {
 	type about struct{ row, side string }
 	void, failed, of := map[about]int{}, map[about]int64{}, map[about]int{}
 	var order []about
 	for _, part := range parts {
-		for _, l := range k.parts[part] {
+		for _, l := range k.runsByPart[part] {
 			a := about{l.Row, l.Side}
 			if of[a]++; of[a] == 1 {
 				order = append(order, a)
@@ -299,8 +299,8 @@ func (k *kept) remarks(parts []string) string {
 	return ""
 }
 
-func titled(figure string) string {
-	if u := units[figure]; u != "" && u != "/s" {
+func figureTitle(figure string) string {
+	if u := figureUnits[figure]; u != "" && u != "/s" {
 		return figure + ", " + u
 	}
 	return figure
@@ -312,13 +312,13 @@ func (s spread) String() string {
 	case 0:
 		return "-"
 	case 1:
-		return number(s.median)
+		return formatNumber(s.median)
 	}
-	return fmt.Sprintf("%s (%s-%s)", number(s.median), number(s.least), number(s.most))
+	return fmt.Sprintf("%s (%s-%s)", formatNumber(s.median), formatNumber(s.least), formatNumber(s.most))
 }
 
-// number formats a value with three digits, or with all digits before the point.
-func number(v float64) string {
+// formatNumber formats a value with three digits, or with all digits before the point.
+func formatNumber(v float64) string {
 	switch {
 	case v == float64(int64(v)) || v >= 100 || v <= -100:
 		return strconv.FormatFloat(v, 'f', 0, 64)

@@ -18,7 +18,7 @@ func (s *Shell) parseACL(text string) (acl []jute.ACL) {
 	for entry := range strings.SplitSeq(entries, ",") {
 		first, last := strings.IndexByte(entry, ':'), strings.LastIndexByte(entry, ':')
 		if first == last {
-			s.screen.say(problem, entry+" does not have the form scheme:id:perm")
+			s.screen.printMessage(errorStyle, entry+" does not have the form scheme:id:perm")
 			continue
 		}
 		acl = append(acl, jute.ACL{
@@ -33,7 +33,7 @@ func (s *Shell) parsePermissions(letters string) (perms jute.Perm) {
 	for _, letter := range letters {
 		perm, err := jute.ParsePerms(string(letter))
 		if err != nil {
-			s.screen.say(problem, "Unknown perm type: "+string(letter))
+			s.screen.printMessage(errorStyle, "Unknown perm type: "+string(letter))
 		}
 		perms |= perm
 	}
@@ -46,13 +46,13 @@ func (s *Shell) getACL(ctx context.Context, a *arguments) error {
 		return err
 	}
 	var got jute.GetACLResponse
-	if err := s.session.request(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(s.session.space.FullPath(path))}, &got); err != nil {
+	if err := s.session.sendRequest(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(s.session.space.FullPath(path))}, &got); err != nil {
 		return err
 	}
 	for _, entry := range got.ACL {
 		s.screen.printf("'%s,'%s\n: %s", entry.ID.Scheme, entry.ID.ID, entry.Perms.Letters())
 	}
-	if a.has("s") {
+	if a.hasFlag("s") {
 		s.screen.printStat(got.Stat)
 	}
 	return nil
@@ -60,22 +60,22 @@ func (s *Shell) getACL(ctx context.Context, a *arguments) error {
 
 func (s *Shell) setACL(ctx context.Context, a *arguments) error {
 	acl := s.parseACL(a.words[2])
-	version, err := a.version()
+	version, err := a.expectedVersion()
 	if err != nil {
 		return err
 	}
-	if a.has("R") {
-		return s.nodes.visit(ctx, a.path(), false, func(path string) error {
+	if a.hasFlag("R") {
+		return s.nodes.visitSubtree(ctx, a.path(), false, func(path string) error {
 			_, err := s.nodes.setACL(ctx, path, acl, version)
-			if f, ok := errors.AsType[*failure](err); ok { // zkCli.sh goes on, and ends no line
-				s.screen.print(f.exception())
+			if f, ok := errors.AsType[*requestError](err); ok { // zkCli.sh goes on, and ends no line
+				s.screen.print(f.javaMessage())
 				return nil
 			}
 			return err
 		})
 	}
 	stat, err := s.nodes.setACL(ctx, a.path(), acl, version)
-	if err == nil && a.has("s") {
+	if err == nil && a.hasFlag("s") {
 		s.screen.printStat(stat)
 	}
 	return err

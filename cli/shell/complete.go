@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// complete completes the last word of text: a verb, a flag of a verb, or the path of a node. It returns
+// completeLastWord completes the last word of text: a verb, a flag of a verb, or the path of a node. It returns
 // text with what all choices have in common, and the choices. children returns the names of a node's
 // children, or nil if it cannot.
-func complete(text string, verbs map[string]*verb, children func(path string) []string) (completed string, choices []string) {
+func completeLastWord(text string, verbs map[string]*verb, children func(path string) []string) (completed string, choices []string) {
 	start, quote := lastWord(text)
 	before, word := text[:start], strings.TrimPrefix(text[start:], quote)
-	words := split(strings.TrimSpace(before))
+	words := splitLine(strings.TrimSpace(before))
 	var all []string
 	switch {
 	case len(words) == 0 && quote == "":
@@ -22,7 +22,7 @@ func complete(text string, verbs map[string]*verb, children func(path string) []
 	case strings.HasPrefix(word, "/"):
 		dir := word[:strings.LastIndexByte(word, '/')+1]
 		for _, name := range children(strings.TrimSuffix(dir, "/") + rootIf(dir == "/")) {
-			if typable(name, quote) {
+			if isTypable(name, quote) {
 				all = append(all, dir+name)
 			}
 		}
@@ -81,9 +81,9 @@ func lastWord(text string) (start int, quote string) {
 
 func isBlank(c byte) bool { return strings.IndexByte(" \t\n\v\f\r", c) >= 0 }
 
-// typable reports whether a name can be typed as a part of a word with this quote, or with one that
+// isTypable reports whether a name can be typed as a part of a word with this quote, or with one that
 // complete adds if quote is "".
-func typable(name, quote string) bool {
+func isTypable(name, quote string) bool {
 	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) && r != ' ' }) {
 		return false
 	}

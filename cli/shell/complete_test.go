@@ -37,7 +37,7 @@ func TestComplete(t *testing.T) {
 		{"ls x", "ls x", ""},
 		{`create "/a b" /z`, `create "/a b" /zookeeper`, "/zookeeper"},
 	} {
-		got, choices := complete(tt.text, verbTable(), children)
+		got, choices := completeLastWord(tt.text, verbTable(), children)
 		sep := " "
 		if strings.Contains(tt.choices, "|") {
 			sep = "|"
@@ -54,7 +54,7 @@ func FuzzComplete(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got, _ := complete(text, verbTable(), func(string) []string { return []string{"a b", "ab", "\u00e9"} })
+		got, _ := completeLastWord(text, verbTable(), func(string) []string { return []string{"a b", "ab", "\u00e9"} })
 		start, quote := lastWord(text)
 		word := strings.TrimPrefix(text[start:], quote)
 		if !strings.HasPrefix(got, text[:start]) || !strings.HasPrefix(strings.TrimLeft(got[start:], `"'`), strings.TrimLeft(word, `"'`)) {
@@ -64,11 +64,11 @@ func FuzzComplete(f *testing.F) {
 }
 
 func TestListed(t *testing.T) {
-	if got := listed([]string{"/x/a", "b"}); got != "a  b\n" {
+	if got := listChoices([]string{"/x/a", "b"}); got != "a  b\n" {
 		t.Errorf("%q", got)
 	}
 	names := strings.Fields(strings.Repeat("name ", maxListed+3))
-	if got := listed(names); !strings.HasSuffix(got, "  … and 3 more\n") || strings.Count(got, "name") != maxListed {
+	if got := listChoices(names); !strings.HasSuffix(got, "  … and 3 more\n") || strings.Count(got, "name") != maxListed {
 		t.Errorf("%q", got)
 	}
 }

@@ -12,7 +12,7 @@ func TestDocsHaveTheVerbs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, list, _ := strings.Cut(usage(verbTable()), "\n")
+	_, list, _ := strings.Cut(usageText(verbTable()), "\n")
 	var want strings.Builder
 	for line := range strings.Lines(list + "\n") {
 		want.WriteString("    " + strings.TrimSpace(line) + "\n")

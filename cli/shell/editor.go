@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// lineRunes is how many characters the terminal takes in a line; it ignores those after them.
-	lineRunes = 4096
+	// maxLineRunes is how many characters the terminal takes in a line; it ignores those after them.
+	maxLineRunes = 4096
 	// completionWait is how long Tab may wait for the names of nodes.
 	completionWait = 2 * time.Second
 	// maxListed is how many names Tab lists.
@@ -32,8 +32,8 @@ type editor struct {
 	history  *history
 }
 
-// both joins what is typed and what is shown.
-type both struct {
+// terminalIO joins what is typed and what is shown.
+type terminalIO struct {
 	io.Reader
 	io.Writer
 }
@@ -44,33 +44,33 @@ func (s *Shell) runInteractive(ctx context.Context) error {
 	if !ok {
 		return errors.New("shell: a terminal must be a file")
 	}
-	e := &editor{shell: s, ctx: ctx, keys: newKeyboard(), history: openHistory(s.cfg.History, s.screen.hint)}
+	e := &editor{shell: s, ctx: ctx, keys: newKeyboard(), history: openHistory(s.cfg.History, s.screen.postHint)}
 	defer e.history.close()
-	e.terminal = term.NewTerminal(both{e.keys, s.cfg.Out}, "")
+	e.terminal = term.NewTerminal(terminalIO{e.keys, s.cfg.Out}, "")
 	e.terminal.History = e.history
 	e.terminal.AutoCompleteCallback = e.completeOnTab
-	detach, err := s.screen.attach(int(in.Fd()), e.terminal, s.prompt)
+	detach, err := s.screen.attachTerminal(int(in.Fd()), e.terminal, s.promptText)
 	if err != nil {
 		return fmt.Errorf("shell: terminal: %w", err)
 	}
 	prompted := false
 	defer func() { detach(prompted) }()
 	go e.keys.readAhead(in) // ends with the terminal, or with the process
-	defer context.AfterFunc(ctx, func() { e.keys.end(ctx.Err()) })()
+	defer context.AfterFunc(ctx, func() { e.keys.endWith(ctx.Err()) })()
 	for {
 		line, err := e.readLine()
 		if err != nil {
 			prompted = true
-			return e.failure(err)
+			return e.readError(err)
 		}
-		if e.run(line) {
+		if e.runTypedLine(line) {
 			return nil
 		}
 	}
 }
 
-// failure returns why reading has failed. The end of the input and of ctx is none.
-func (e *editor) failure(err error) error {
+// readError returns why reading has failed. The end of the input and of ctx is none.
+func (e *editor) readError(err error) error {
 	if errors.Is(err, io.EOF) || e.ctx.Err() != nil {
 		return nil
 	}
@@ -91,10 +91,10 @@ func (e *editor) readLine() (string, error) {
 	return e.terminal.ReadLine()
 }
 
-// run runs a line that Ctrl-C can end, and reports whether the shell ends.
-func (e *editor) run(line string) (done bool) {
-	if utf8.RuneCountInString(line) >= lineRunes {
-		e.shell.screen.say(problem, fmt.Sprintf("A line on a terminal has at most %d characters. Nothing was done. Longer ones may come from a file: rollcall shell <FILE", lineRunes-1))
+// runTypedLine runs a line that Ctrl-C can end, and reports whether the shell ends.
+func (e *editor) runTypedLine(line string) (done bool) {
+	if utf8.RuneCountInString(line) >= maxLineRunes {
+		e.shell.screen.printMessage(errorStyle, fmt.Sprintf("A line on a terminal has at most %d characters. Nothing was done. Longer ones may come from a file: rollcall shell <FILE", maxLineRunes-1))
 		return false
 	}
 	if strings.TrimSpace(line) == "" {
@@ -104,7 +104,7 @@ func (e *editor) run(line string) (done bool) {
 	defer cancel()
 	e.keys.onInterrupt(cancel)
 	defer e.keys.onInterrupt(nil)
-	return e.shell.execute(ctx, line)
+	return e.shell.executeLine(ctx, line)
 }
 
 // completeOnTab is called with each character that is typed. Tab completes the word before the cursor, and
@@ -117,22 +117,22 @@ func (e *editor) completeOnTab(line string, pos int, key rune) (newLine string, 
 	defer cancel()
 	e.keys.onInterrupt(cancel)
 	defer e.keys.onInterrupt(nil)
-	completed, choices := complete(line[:pos], e.shell.verbs, func(path string) []string {
-		names, _, err := e.shell.nodes.children(ctx, path, false)
+	completed, choices := completeLastWord(line[:pos], e.shell.verbs, func(path string) []string {
+		names, _, err := e.shell.nodes.listChildren(ctx, path, false)
 		if err != nil {
 			return nil
 		}
 		return names
 	})
 	if completed == line[:pos] && len(choices) > 1 {
-		e.shell.screen.print(listed(choices))
+		e.shell.screen.print(listChoices(choices))
 		_ = e.shell.screen.flush() // the next line tells of the failure
 	}
 	return completed + line[pos:], len(completed), true
 }
 
-// listed returns the choices as a paragraph: of paths the last names.
-func listed(choices []string) string {
+// listChoices returns the choices as a paragraph: of paths the last names.
+func listChoices(choices []string) string {
 	var names []string
 	for _, choice := range choices[:min(len(choices), maxListed)] {
 		names = append(names, choice[strings.LastIndexByte(choice, '/')+1:])
@@ -143,11 +143,11 @@ func listed(choices []string) string {
 	return strings.Join(names, "  ") + "\n"
 }
 
-// prompt returns the prompt, as zkCli.sh has it. It may be called by any goroutine.
-func (s *Shell) prompt() string {
+// promptText returns the prompt, as zkCli.sh has it. It may be called by any goroutine.
+func (s *Shell) promptText() string {
 	session := s.sessions.Load()
 	state := session.currentState()
-	text := fmt.Sprintf("[zk: %s(%s) %d] ", session.given, state, s.commands.number())
+	text := fmt.Sprintf("[zk: %s(%s) %d] ", session.givenText, state, s.commands.currentNumber())
 	if !s.cfg.Colors {
 		return text
 	}
@@ -155,5 +155,5 @@ func (s *Shell) prompt() string {
 	if color == "" {
 		color = "\x1b[31m"
 	}
-	return strings.Replace(text, state, color+state+noStyle, 1)
+	return strings.Replace(text, state, color+state+resetStyle, 1)
 }

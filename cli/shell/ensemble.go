@@ -18,19 +18,19 @@ const (
 	maxConfigFile = 1 << 20
 )
 
-func (s *Shell) config(ctx context.Context, a *arguments) error {
+func (s *Shell) printConfig(ctx context.Context, a *arguments) error {
 	var got jute.GetDataResponse
-	watch := a.has("w")
+	watch := a.hasFlag("w")
 	rec := jute.GetDataRequest{Path: []byte(configPath), Watch: watch}
-	if err := s.session.requestWatching(ctx, kindIf(watch, watchData), jute.OpGetData, configPath, rec, &got); err != nil {
+	if err := s.session.sendWatchRequest(ctx, watchKindIf(watch, watchData), jute.OpGetData, configPath, rec, &got); err != nil {
 		return err
 	}
 	text := textOf(got.Data)
-	if a.has("c") {
+	if a.hasFlag("c") {
 		text = clientAddresses(text)
 	}
 	s.screen.print(text + "\n")
-	if a.has("s") {
+	if a.hasFlag("s") {
 		s.screen.printStat(got.Stat)
 	}
 	return nil
@@ -60,44 +60,44 @@ func clientAddresses(config string) string {
 	return version + " " + strings.Join(addrs, ",")
 }
 
-// reconfig asks for other members. Rollcall refuses that; ZooKeeper may allow it.
-func (s *Shell) reconfig(ctx context.Context, a *arguments) error {
+// reconfigure asks for other members. Rollcall refuses that; ZooKeeper may allow it.
+func (s *Shell) reconfigure(ctx context.Context, a *arguments) error {
 	rec := jute.ReconfigRequest{CurConfigID: -1}
-	whole := a.has("file") || a.has("members")
+	whole := a.hasFlag("file") || a.hasFlag("members")
 	switch {
-	case !whole && !a.has("add") && !a.has("remove"):
+	case !whole && !a.hasFlag("add") && !a.hasFlag("remove"):
 		return errUsage
-	case a.has("v"):
+	case a.hasFlag("v"):
 		n, err := strconv.ParseInt(a.values["v"], 16, 64)
 		if err != nil {
-			return message("-v must be followed by a long (configuration version)")
+			return zkCliError("-v must be followed by a long (configuration version)")
 		}
 		rec.CurConfigID = n
 	}
 	switch {
-	case whole && (a.has("add") || a.has("remove")):
-		return message("Can't use -file or -members together with -add or -remove (mixing incremental and non-incremental modes is not allowed)")
-	case a.has("file") && a.has("members"):
-		return message("Can't use -file and -members together (conflicting non-incremental modes)")
+	case whole && (a.hasFlag("add") || a.hasFlag("remove")):
+		return zkCliError("Can't use -file or -members together with -add or -remove (mixing incremental and non-incremental modes is not allowed)")
+	case a.hasFlag("file") && a.hasFlag("members"):
+		return zkCliError("Can't use -file and -members together (conflicting non-incremental modes)")
 	}
 	for flag, into := range map[string]*[]byte{"add": &rec.JoiningServers, "remove": &rec.LeavingServers, "members": &rec.NewMembers} {
-		if a.has(flag) {
+		if a.hasFlag(flag) {
 			*into = []byte(strings.ToLower(a.values[flag]))
 		}
 	}
-	if a.has("file") {
+	if a.hasFlag("file") {
 		members, err := readMembers(a.values["file"])
 		if err != nil {
-			return message(fmt.Sprintf("Error processing %s: %v", a.values["file"], err))
+			return zkCliError(fmt.Sprintf("Error processing %s: %v", a.values["file"], err))
 		}
 		rec.NewMembers = members
 	}
 	var got jute.GetDataResponse
-	if err := s.session.request(ctx, jute.OpReconfig, "", rec, &got); err != nil {
+	if err := s.session.sendRequest(ctx, jute.OpReconfig, "", rec, &got); err != nil {
 		return err
 	}
 	s.screen.print("Committed new configuration:\n" + textOf(got.Data) + "\n")
-	if a.has("s") {
+	if a.hasFlag("s") {
 		s.screen.printStat(got.Stat)
 	}
 	return nil
@@ -123,7 +123,7 @@ func readMembers(name string) ([]byte, error) {
 	return []byte(strings.Join(lines, "\n")), nil
 }
 
-func (s *Shell) version(_ context.Context, a *arguments) error {
+func (s *Shell) printVersion(_ context.Context, a *arguments) error {
 	if len(a.words) > 1 {
 		return errUsage
 	}
@@ -133,7 +133,7 @@ func (s *Shell) version(_ context.Context, a *arguments) error {
 
 func (s *Shell) whoAmI(ctx context.Context, _ *arguments) error {
 	var got jute.WhoAmIResponse
-	if err := s.session.request(ctx, jute.OpWhoAmI, "", nil, &got); err != nil {
+	if err := s.session.sendRequest(ctx, jute.OpWhoAmI, "", nil, &got); err != nil {
 		return err
 	}
 	s.screen.print("Auth scheme: User\n")

@@ -23,25 +23,25 @@ var (
 	errTooLong     = errors.New("the request is longer than any server accepts; nothing was sent")
 )
 
-// message is an error with a text of zkCli.sh, which is printed as it is.
-type message string
+// zkCliError is an error with a text of zkCli.sh, which is printed as it is.
+type zkCliError string
 
-func (m message) Error() string { return string(m) }
+func (m zkCliError) Error() string { return string(m) }
 
 // unknownVerb is the error of a command whose first word is no verb.
 type unknownVerb string
 
 func (v unknownVerb) Error() string { return "Command not found: Command not found " + string(v) }
 
-// failure is the error of a request. A path of "" is null in the message.
-type failure struct {
+// requestError is the error of a request. A path of "" is null in the message.
+type requestError struct {
 	code   jute.Code
 	path   string
 	reason error // what else is known; nil: nothing
 }
 
-// failureTexts are zkCli.sh's messages for the codes that it knows, up to the path.
-var failureTexts = map[jute.Code]string{
+// zkCliTexts are zkCli.sh's messages for the codes that it knows, up to the path.
+var zkCliTexts = map[jute.Code]string{
 	jute.NoNode:                  "Node does not exist: ",
 	jute.NoChildrenForEphemerals: "Ephemerals cannot have children: ",
 	jute.NodeExists:              "Node already exists: ",
@@ -55,25 +55,25 @@ var failureTexts = map[jute.Code]string{
 }
 
 // Error implements error: the message that zkCli.sh prints.
-func (f *failure) Error() string {
+func (f *requestError) Error() string {
 	switch f.code {
 	case jute.ReconfigInProgress:
 		return "Another reconfiguration is in progress -- concurrent reconfigs not supported (yet)"
 	case jute.NewConfigNoQuorum:
 		return "No quorum of new config is connected and up-to-date with the leader of last committed config - try invoking reconfiguration after new servers are connected and synced"
 	}
-	text, ok := failureTexts[f.code]
+	text, ok := zkCliTexts[f.code]
 	switch {
 	case !ok:
-		return f.exception()
+		return f.javaMessage()
 	case f.path == "":
 		return text + "null"
 	}
 	return text + f.path
 }
 
-// javaNames are the names of the codes in the messages of ZooKeeper's Java client.
-var javaNames = map[jute.Code]string{
+// javaCodeNames are the names of the codes in the messages of ZooKeeper's Java client.
+var javaCodeNames = map[jute.Code]string{
 	jute.SystemError:                  "SystemError",
 	jute.RuntimeInconsistency:         "RuntimeInconsistency",
 	jute.DataInconsistency:            "DataInconsistency",
@@ -104,9 +104,9 @@ var javaNames = map[jute.Code]string{
 	jute.ThrottledOp:                  "Op throttled due to high load",
 }
 
-// exception returns the message of the Java client's exception.
-func (f *failure) exception() string {
-	name, ok := javaNames[f.code]
+// javaMessage returns the message of the Java client's exception.
+func (f *requestError) javaMessage() string {
+	name, ok := javaCodeNames[f.code]
 	if !ok {
 		name = fmt.Sprintf("Unknown error %d", f.code)
 	}
@@ -116,28 +116,28 @@ func (f *failure) exception() string {
 	return "KeeperErrorCode = " + name + " for " + f.path
 }
 
-// failureOf returns the error of a request about a path in the shell's terms, or nil if there is
+// toRequestError returns the error of a request about a path in the shell's terms, or nil if there is
 // none.
-func failureOf(err error, path string) error {
+func toRequestError(err error, path string) error {
 	var code jute.Code
-	var nobody *unreachable
+	var nobody *unreachableError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &nobody):
-		return &failure{code: jute.ConnectionLoss, path: path, reason: nobody}
+		return &requestError{code: jute.ConnectionLoss, path: path, reason: nobody}
 	case errors.Is(err, context.Canceled):
 		return errInterrupted
 	case errors.Is(err, client.ErrTooLong):
 		return errTooLong
 	case errors.As(err, &code):
-		return &failure{code: code, path: path}
+		return &requestError{code: code, path: path}
 	}
-	return &failure{code: jute.ConnectionLoss, path: path, reason: err}
+	return &requestError{code: jute.ConnectionLoss, path: path, reason: err}
 }
 
-// failed reports whether err is a failure with the code.
-func failed(err error, code jute.Code) bool {
-	f, ok := errors.AsType[*failure](err)
+// failedWith reports whether err is a failure with the code.
+func failedWith(err error, code jute.Code) bool {
+	f, ok := errors.AsType[*requestError](err)
 	return ok && f.code == code
 }

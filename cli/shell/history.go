@@ -36,14 +36,14 @@ func openHistory(name string, hint func(string)) *history {
 	if name == "" {
 		return h
 	}
-	if err := h.open(name); err != nil {
-		h.disable(err)
+	if err := h.openFile(name); err != nil {
+		h.disableFile(err)
 	}
 	return h
 }
 
-// disable gives the file up because of err.
-func (h *history) disable(err error) {
+// disableFile gives the file up because of err.
+func (h *history) disableFile(err error) {
 	h.close()
 	h.hint(fmt.Sprintf("The history is not kept: %v", err))
 }
@@ -55,7 +55,7 @@ func (h *history) close() {
 	h.file = nil
 }
 
-func (h *history) open(name string) error {
+func (h *history) openFile(name string) error {
 	// Through a link the shell would change another file of the user, and a pipe would let it wait.
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if errors.Is(err, syscall.ELOOP) {
@@ -71,11 +71,11 @@ func (h *history) open(name string) error {
 	if err := f.Chmod(0o600); err != nil {
 		return err
 	}
-	return h.read()
+	return h.readFile()
 }
 
-// read takes the last lines of the file, and shortens it if it has become long.
-func (h *history) read() error {
+// readFile takes the last lines of the file, and shortens it if it has become long.
+func (h *history) readFile() error {
 	size, err := h.file.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
@@ -90,16 +90,16 @@ func (h *history) read() error {
 	lines := 0
 	for line := range strings.Lines(string(text)) {
 		lines++
-		h.remember(strings.TrimSuffix(line, "\n"))
+		h.rememberLine(strings.TrimSuffix(line, "\n"))
 	}
 	if lines <= 2*maxHistory && size <= maxHistoryFile {
 		return nil
 	}
-	return h.shorten()
+	return h.shortenFile()
 }
 
-// shorten writes the file again, with the last lines alone, so that half of its room is free.
-func (h *history) shorten() error {
+// shortenFile writes the file again, with the last lines alone, so that half of its room is free.
+func (h *history) shortenFile() error {
 	text := strings.Join(append(slices.Clone(h.lines), ""), "\n")
 	if more := len(text) - maxHistoryFile/2; more > 0 { // the first line is not whole
 		_, text, _ = strings.Cut(text[more:], "\n")
@@ -111,11 +111,11 @@ func (h *history) shorten() error {
 	return err
 }
 
-// remember takes a line that is worth it, and reports whether it is. Passwords are not written to a file,
+// rememberLine takes a line that is worth it, and reports whether it is. Passwords are not written to a file,
 // and what a terminal would not simply show is not shown again.
-func (h *history) remember(line string) bool {
-	words := split(line)
-	if len(words) == 0 || strings.TrimSpace(line) == "" || confidential(words) ||
+func (h *history) rememberLine(line string) bool {
+	words := splitLine(line)
+	if len(words) == 0 || strings.TrimSpace(line) == "" || mayHoldPassword(words) ||
 		strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) ||
 		len(h.lines) > 0 && h.lines[len(h.lines)-1] == line {
 		return false
@@ -129,23 +129,23 @@ func (h *history) remember(line string) bool {
 
 // Add implements term.History.
 func (h *history) Add(line string) {
-	if !h.remember(line) || h.file == nil {
+	if !h.rememberLine(line) || h.file == nil {
 		return
 	}
-	if err := h.write(line + "\n"); err != nil {
-		h.disable(err)
+	if err := h.appendToFile(line + "\n"); err != nil {
+		h.disableFile(err)
 	}
 }
 
-// write adds text to the file. If that would become too long, it is made shorter: the text is among the
+// appendToFile adds text to the file. If that would become too long, it is made shorter: the text is among the
 // lines already.
-func (h *history) write(text string) error {
+func (h *history) appendToFile(text string) error {
 	info, err := h.file.Stat()
 	if err != nil {
 		return err
 	}
 	if info.Size()+int64(len(text)) > maxHistoryFile {
-		return h.shorten()
+		return h.shortenFile()
 	}
 	_, err = h.file.WriteString(text)
 	return err
@@ -155,9 +155,9 @@ func (h *history) write(text string) error {
 // would be addauth.
 const maxTypos = 2
 
-// confidential reports whether a line may have a password in it: that of addauth, or what a person has
+// mayHoldPassword reports whether a line may have a password in it: that of addauth, or what a person has
 // typed for it.
-func confidential(words []string) bool {
+func mayHoldPassword(words []string) bool {
 	for i, word := range words {
 		word = strings.ToLower(word)
 		switch {

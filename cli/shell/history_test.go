@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// hear returns a function that keeps hints.
-func hear(to *[]string) func(string) { return func(text string) { *to = append(*to, text) } }
+// collectHints returns a function that keeps hints.
+func collectHints(to *[]string) func(string) { return func(text string) { *to = append(*to, text) } }
 
 // A shell reaches the lines of former shells, in a file that only its user can read. It has no line
 // with a password, and none twice in a row.
@@ -20,7 +20,7 @@ func TestHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	var hints []string
-	h := openHistory(name, hear(&hints))
+	h := openHistory(name, collectHints(&hints))
 	for _, line := range []string{"ls /", "ls /", "", "  ", "addauth digest u:secret", ` "addauth" digest u:secret`, "get /a"} {
 		h.Add(line)
 	}
@@ -32,7 +32,7 @@ func TestHistory(t *testing.T) {
 	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v: %v", err, info.Mode())
 	}
-	h = openHistory(name, hear(&hints))
+	h = openHistory(name, collectHints(&hints))
 	defer h.close()
 	var got []string
 	for i := range h.Len() {
@@ -104,7 +104,7 @@ func TestHistoryFollowsNoLink(t *testing.T) {
 			t.Fatal(err)
 		}
 		var hints []string
-		h := openHistory(name, hear(&hints))
+		h := openHistory(name, collectHints(&hints))
 		h.Add("ls /")
 		if len(hints) != 1 || !strings.Contains(hints[0], name+" is a symbolic link, which is not followed") || h.file != nil {
 			t.Errorf("hints %q", hints)
@@ -142,7 +142,7 @@ func TestHistoryWithoutFile(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{dir, filepath.Join(dir, "none", "history"), os.DevNull} {
 		var hints []string
-		h := openHistory(name, hear(&hints))
+		h := openHistory(name, collectHints(&hints))
 		h.Add("ls /")
 		if h.Len() != 1 || h.file != nil || len(hints) != 1 || !strings.HasPrefix(hints[0], "The history is not kept: ") {
 			t.Errorf("%s: %d lines, hints %q", name, h.Len(), hints)

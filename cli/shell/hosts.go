@@ -12,9 +12,9 @@ const defaultPort = 2181
 
 // target is what a shell connects to.
 type target struct {
-	given   string        // as it was given
-	servers []string      // host:port
-	space   subtree.Space // its root is the node that is / for the shell
+	givenText string        // as it was given
+	servers   []string      // host:port
+	space     subtree.Space // its root is the node that is / for the shell
 }
 
 // parseTarget reads "host:port,host:port/root", as -server of zkCli.sh takes it. The root may be
@@ -29,5 +29,5 @@ func parseTarget(text string) (*target, error) {
 			return nil, fmt.Errorf("%q: %w; allowed is host:port,host:port/root", text, err)
 		}
 	}
-	return &target{given: text, servers: servers, space: subtree.Space{Root: root}}, nil
+	return &target{givenText: text, servers: servers, space: subtree.Space{Root: root}}, nil
 }

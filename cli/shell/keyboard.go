@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// maxTyped is how many bytes are read ahead while a command runs. Beyond it the terminal keeps
+	// maxReadAhead is how many bytes are read ahead while a command runs. Beyond it the terminal keeps
 	// what is typed, and Ctrl-C is noticed after the commands before it.
-	maxTyped = 64 << 10
+	maxReadAhead = 64 << 10
 	// ctrlC is what a terminal in raw mode sends for Ctrl-C.
 	ctrlC = 3
 	// clearLine moves to the end of the line, deletes all of it and ends it.
@@ -62,14 +62,14 @@ func (k *keyboard) appendTyped(read []byte, err error) bool {
 		k.err = err
 	}
 	k.changed.Broadcast()
-	for len(k.typed) >= maxTyped && k.err == nil {
+	for len(k.typed) >= maxReadAhead && k.err == nil {
 		k.changed.Wait()
 	}
 	return k.err == nil
 }
 
-// end makes Read fail with err once all that was typed is read.
-func (k *keyboard) end(err error) {
+// endWith makes Read fail with err once all that was typed is read.
+func (k *keyboard) endWith(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err == nil {

@@ -28,24 +28,24 @@ func (s *Shell) connect(_ context.Context, words []string) (done bool, err error
 		s.target = target
 	}
 	s.session.close()
-	s.open()
+	s.beginSession()
 	return false, nil
 }
 
-func (s *Shell) help(context.Context, []string) (done bool, err error) {
-	s.screen.say(plain, usage(s.verbs))
+func (s *Shell) printHelp(context.Context, []string) (done bool, err error) {
+	s.screen.printMessage(plainStyle, usageText(s.verbs))
 	return false, nil
 }
 
-func (s *Shell) history(context.Context, []string) (done bool, err error) {
-	for i, line := range s.commands.last() {
+func (s *Shell) printHistory(context.Context, []string) (done bool, err error) {
+	for i, line := range s.commands.recentLines() {
 		s.screen.printf("%d - %s", i, line)
 	}
 	return false, nil
 }
 
-// redo runs an earlier line once more.
-func (s *Shell) redo(ctx context.Context, words []string) (done bool, err error) {
+// redoLine runs an earlier line once more.
+func (s *Shell) redoLine(ctx context.Context, words []string) (done bool, err error) {
 	if len(words) < 2 {
 		return false, nil
 	}
@@ -53,16 +53,16 @@ func (s *Shell) redo(ctx context.Context, words []string) (done bool, err error)
 	if err != nil {
 		return false, fmt.Errorf("redo: %q is not a number of a line; history lists them", words[1])
 	}
-	line, known := s.commands.line(int(n))
+	line, known := s.commands.earlierLine(int(n))
 	if !known {
-		return false, message("Command index out of range")
+		return false, zkCliError("Command index out of range")
 	}
-	again := split(line)
+	again := splitLine(line)
 	if again[0] == "redo" {
-		return false, message("No redoing redos")
+		return false, zkCliError("No redoing redos")
 	}
-	s.commands.replace(line)
-	return s.command(ctx, again), nil
+	s.commands.replaceCurrent(line)
+	return s.runCommand(ctx, again), nil
 }
 
 func (s *Shell) setPrintWatches(_ context.Context, words []string) (done bool, err error) {

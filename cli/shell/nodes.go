@@ -15,7 +15,7 @@ import (
 // deleteBatch is how many nodes deleteall deletes in one request, unless -b says otherwise.
 const deleteBatch = 1000
 
-func (s *Shell) create(ctx context.Context, a *arguments) error {
+func (s *Shell) createNode(ctx context.Context, a *arguments) error {
 	mode, ttl, err := createMode(a)
 	if err != nil {
 		return err
@@ -35,32 +35,32 @@ func (s *Shell) create(ctx context.Context, a *arguments) error {
 	if err := checkPath(checked); err != nil {
 		return err
 	}
-	made, err := s.nodes.create(ctx, path, data, acl, mode, ttl)
-	if f, ok := errors.AsType[*failure](err); ok && f.code == jute.InvalidACL {
-		s.screen.say(problem, f.exception())
+	made, err := s.nodes.createNode(ctx, path, data, acl, mode, ttl)
+	if f, ok := errors.AsType[*requestError](err); ok && f.code == jute.InvalidACL {
+		s.screen.printMessage(errorStyle, f.javaMessage())
 	}
 	if err == nil {
-		s.screen.say(plain, "Created "+made)
+		s.screen.printMessage(plainStyle, "Created "+made)
 	}
 	return err
 }
 
 // createMode returns the kind of node that the flags of create ask for, and its time to live in ms.
 func createMode(a *arguments) (mode jute.CreateMode, ttl int64, err error) {
-	ephemeral, sequential, container, limited := a.has("e"), a.has("s"), a.has("c"), a.has("t")
+	ephemeral, sequential, container, limited := a.hasFlag("e"), a.hasFlag("s"), a.hasFlag("c"), a.hasFlag("t")
 	if container && (ephemeral || sequential) {
-		return 0, 0, message("-c cannot be combined with -s or -e. Containers cannot be ephemeral or sequential.")
+		return 0, 0, zkCliError("-c cannot be combined with -s or -e. Containers cannot be ephemeral or sequential.")
 	}
-	if ttl, err = a.number("t", 64, 0); err != nil {
+	if ttl, err = a.intFlag("t", 64, 0); err != nil {
 		return 0, 0, err
 	}
 	switch {
 	case limited && ephemeral:
-		return 0, 0, message("TTLs cannot be used with Ephemeral znodes")
+		return 0, 0, zkCliError("TTLs cannot be used with Ephemeral znodes")
 	case limited && container:
-		return 0, 0, message("TTLs cannot be used with Container znodes")
+		return 0, 0, zkCliError("TTLs cannot be used with Container znodes")
 	case limited && (ttl <= 0 || ttl > jute.MaxTTL):
-		return 0, 0, message(fmt.Sprintf("ttl must be positive and cannot be larger than: %d", int64(jute.MaxTTL)))
+		return 0, 0, zkCliError(fmt.Sprintf("ttl must be positive and cannot be larger than: %d", int64(jute.MaxTTL)))
 	case container:
 		return jute.Container, 0, nil
 	case limited && sequential:
@@ -77,13 +77,13 @@ func createMode(a *arguments) (mode jute.CreateMode, ttl int64, err error) {
 	return jute.Persistent, 0, nil
 }
 
-func (s *Shell) get(ctx context.Context, a *arguments) error {
-	data, stat, err := s.nodes.get(ctx, a.path(), a.has("w"))
+func (s *Shell) getNode(ctx context.Context, a *arguments) error {
+	data, stat, err := s.nodes.getData(ctx, a.path(), a.hasFlag("w"))
 	if err != nil {
 		return err
 	}
 	s.screen.print(textOf(data) + "\n")
-	if a.has("s") {
+	if a.hasFlag("s") {
 		s.screen.printStat(stat)
 	}
 	return nil
@@ -97,70 +97,70 @@ func textOf(data []byte) string {
 	return string(data)
 }
 
-func (s *Shell) set(ctx context.Context, a *arguments) error {
-	version, err := a.version()
+func (s *Shell) setNode(ctx context.Context, a *arguments) error {
+	version, err := a.expectedVersion()
 	if err != nil {
 		return err
 	}
-	stat, err := s.nodes.set(ctx, a.path(), []byte(a.words[2]), version)
-	if err == nil && a.has("s") {
+	stat, err := s.nodes.setData(ctx, a.path(), []byte(a.words[2]), version)
+	if err == nil && a.hasFlag("s") {
 		s.screen.printStat(stat)
 	}
 	return err
 }
 
-func (s *Shell) delete(ctx context.Context, a *arguments) error {
-	version, err := a.version()
+func (s *Shell) deleteNode(ctx context.Context, a *arguments) error {
+	version, err := a.expectedVersion()
 	if err != nil {
 		return err
 	}
-	return s.nodes.delete(ctx, a.path(), version)
+	return s.nodes.deleteNode(ctx, a.path(), version)
 }
 
-func (s *Shell) stat(ctx context.Context, a *arguments) error {
-	stat, err := s.nodes.exists(ctx, a.path(), a.has("w"))
+func (s *Shell) statNode(ctx context.Context, a *arguments) error {
+	stat, err := s.nodes.statNode(ctx, a.path(), a.hasFlag("w"))
 	if err == nil {
 		s.screen.printStat(stat)
 	}
 	return err
 }
 
-func (s *Shell) ls(ctx context.Context, a *arguments) error {
-	path, watch := a.path(), a.has("w")
-	if a.has("R") {
-		return s.nodes.visit(ctx, path, watch, func(path string) error {
+func (s *Shell) listNode(ctx context.Context, a *arguments) error {
+	path, watch := a.path(), a.hasFlag("w")
+	if a.hasFlag("R") {
+		return s.nodes.visitSubtree(ctx, path, watch, func(path string) error {
 			s.screen.print(path + "\n")
 			return nil
 		})
 	}
-	names, stat, err := s.nodes.children(ctx, path, watch)
+	names, stat, err := s.nodes.listChildren(ctx, path, watch)
 	if err != nil {
 		return err
 	}
 	s.screen.print("[" + strings.Join(names, ", ") + "]\n")
-	if a.has("s") {
+	if a.hasFlag("s") {
 		s.screen.printStat(stat)
 	}
 	return nil
 }
 
-const errPartly = message("Failed to delete some node(s) in the subtree!")
+const errPartlyDeleted = zkCliError("Failed to delete some node(s) in the subtree!")
 
 // deleteAll deletes a node and all below it, those deepest in the tree first. It lists all before it
 // deletes any, so that a node that it may not see keeps the others, too.
 func (s *Shell) deleteAll(ctx context.Context, a *arguments) error {
-	batch, err := a.number("b", 32, deleteBatch)
+	batch, err := a.intFlag("b", 32, deleteBatch)
 	if err != nil {
 		return err
 	}
 	all := []string{a.path()}
 	for i := 0; i < len(all); i++ {
-		names, _, err := s.nodes.children(ctx, all[i], false)
+		names, _, err := s.nodes.listChildren(ctx, all[i], false)
 		if err != nil {
 			return err
 		}
 		for _, name := range names {
-			all = append(all, join(all[i], name))
+			all = append(all, joinPath(all[i], name))
 		}
 	}
 	if batch <= 0 {
@@ -168,38 +168,38 @@ func (s *Shell) deleteAll(ctx context.Context, a *arguments) error {
 	}
 	slices.Reverse(all)
 	for some := range slices.Chunk(all, int(batch)) {
-		if err := s.deleteAtOnce(ctx, some); err != nil {
+		if err := s.deleteInMulti(ctx, some); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// deleteAtOnce deletes all nodes or none.
-func (s *Shell) deleteAtOnce(ctx context.Context, paths []string) error {
+// deleteInMulti deletes all nodes or none.
+func (s *Shell) deleteInMulti(ctx context.Context, paths []string) error {
 	ops := make(client.MultiRequest, len(paths))
 	for i, path := range paths {
 		ops[i] = jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte(s.session.space.FullPath(path)), Version: -1}}
 	}
 	var answer client.MultiResponse
-	err := s.session.request(ctx, jute.OpMulti, paths[0], ops, &answer)
+	err := s.session.sendRequest(ctx, jute.OpMulti, paths[0], ops, &answer)
 	refused := slices.ContainsFunc(answer.Results, func(r client.MultiResult) bool { return r.Op == jute.OpError })
 	if errors.Is(err, errInterrupted) {
 		return err
 	}
 	if err != nil || refused {
-		return errPartly
+		return errPartlyDeleted
 	}
 	return nil
 }
 
-func (s *Shell) sync(ctx context.Context, a *arguments) error {
+func (s *Shell) syncNode(ctx context.Context, a *arguments) error {
 	path := a.path()
 	if err := checkPath(path); err != nil {
 		return err
 	}
-	err := s.session.request(ctx, jute.OpSync, path, jute.SyncRequest{Path: []byte(s.session.space.FullPath(path))}, nil)
-	if f, ok := errors.AsType[*failure](err); ok {
+	err := s.session.sendRequest(ctx, jute.OpSync, path, jute.SyncRequest{Path: []byte(s.session.space.FullPath(path))}, nil)
+	if f, ok := errors.AsType[*requestError](err); ok {
 		s.screen.printf("Sync has failed. rc=%d", f.code)
 		return nil
 	}
@@ -216,7 +216,7 @@ func (s *Shell) getAllChildrenNumber(ctx context.Context, a *arguments) error {
 	}
 	var got jute.GetAllChildrenNumberResponse
 	rec := jute.GetAllChildrenNumberRequest{Path: []byte(s.session.space.FullPath(path))}
-	if err := s.session.request(ctx, jute.OpGetAllChildrenNumber, path, rec, &got); err != nil {
+	if err := s.session.sendRequest(ctx, jute.OpGetAllChildrenNumber, path, rec, &got); err != nil {
 		return err
 	}
 	s.screen.printf("%d", got.TotalNumber)
@@ -234,7 +234,7 @@ func (s *Shell) getEphemerals(ctx context.Context, a *arguments) error {
 		return err
 	}
 	var got jute.GetEphemeralsResponse
-	if err := s.session.request(ctx, jute.OpGetEphemerals, path, jute.GetEphemeralsRequest{Path: []byte(s.session.space.FullPath(path))}, &got); err != nil {
+	if err := s.session.sendRequest(ctx, jute.OpGetEphemerals, path, jute.GetEphemeralsRequest{Path: []byte(s.session.space.FullPath(path))}, &got); err != nil {
 		return err
 	}
 	paths := make([]string, len(got.Ephemerals))
@@ -245,11 +245,11 @@ func (s *Shell) getEphemerals(ctx context.Context, a *arguments) error {
 	return nil
 }
 
-// javaDate is the layout of times, which are in this machine's time zone.
-const javaDate = "Mon Jan 02 15:04:05 MST 2006"
+// javaTimeLayout is the layout of times, which are in this machine's time zone.
+const javaTimeLayout = "Mon Jan 02 15:04:05 MST 2006"
 
 func (s *screen) printStat(stat jute.Stat) {
-	at := func(ms int64) string { return time.UnixMilli(ms).Format(javaDate) }
+	at := func(ms int64) string { return time.UnixMilli(ms).Format(javaTimeLayout) }
 	s.print(fmt.Sprintf("cZxid = 0x%x\nctime = %s\nmZxid = 0x%x\nmtime = %s\npZxid = 0x%x\n",
 		uint64(stat.Czxid), at(stat.Ctime), uint64(stat.Mzxid), at(stat.Mtime), uint64(stat.Pzxid)) +
 		fmt.Sprintf("cversion = %d\ndataVersion = %d\naclVersion = %d\nephemeralOwner = 0x%x\ndataLength = %d\nnumChildren = %d\n",

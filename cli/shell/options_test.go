@@ -72,7 +72,7 @@ func TestNumbers(t *testing.T) {
 		if tt.text != "" {
 			a.values["v"] = tt.text
 		}
-		n, err := a.number("v", tt.bits, -7)
+		n, err := a.intFlag("v", tt.bits, -7)
 		got := fmt.Sprint(n)
 		if err != nil {
 			got = err.Error()
@@ -89,7 +89,7 @@ func FuzzOptions(f *testing.F) {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		words := split(line)
+		words := splitLine(line)
 		for name, v := range verbTable() {
 			a, err := v.options.parse(append([]string{name}, words...))
 			if err != nil {

@@ -11,27 +11,27 @@ import (
 func checkPath(path string) error {
 	switch {
 	case path == "":
-		return message("Path length must be > 0")
+		return zkCliError("Path length must be > 0")
 	case path[0] != '/':
-		return message("Path must start with / character")
+		return zkCliError("Path must start with / character")
 	case path == "/":
 		return nil
 	case strings.HasSuffix(path, "/"):
-		return message("Path must not end with / character")
+		return zkCliError("Path must not end with / character")
 	}
 	position := 0
 	for name := range strings.SplitSeq(path[1:], "/") {
 		position++ // the slash before the name
-		if reason, at := badName(name); reason != "" {
-			return message(fmt.Sprintf("Invalid path string \"%s\" caused by %s @%d", path, reason, position+at))
+		if reason, at := invalidName(name); reason != "" {
+			return zkCliError(fmt.Sprintf("Invalid path string \"%s\" caused by %s @%d", path, reason, position+at))
 		}
 		position += len(utf16.Encode([]rune(name)))
 	}
 	return nil
 }
 
-// badName returns why no node can have the name, and at which of its UTF-16 units, or "" if one can.
-func badName(name string) (reason string, at int) {
+// invalidName returns why no node can have the name, and at which of its UTF-16 units, or "" if one can.
+func invalidName(name string) (reason string, at int) {
 	switch name {
 	case "":
 		return "empty node name specified", 0
@@ -49,8 +49,8 @@ func badName(name string) (reason string, at int) {
 	return "", 0
 }
 
-// join returns the path of a child.
-func join(parent, child string) string {
+// joinPath returns the path of a child.
+func joinPath(parent, child string) string {
 	if parent == "/" {
 		return parent + child
 	}

@@ -15,13 +15,13 @@ import (
 const (
 	systemRoot = "/zookeeper"
 	quotaRoot  = "/zookeeper/quota"
-	limitsName = "zookeeper_limits"
-	usedName   = "zookeeper_stats"
+	limitsNode = "zookeeper_limits"
+	usageNode  = "zookeeper_stats"
 )
 
-// amounts are the content of a node of limits, or of what is used. -1 stands for no limit. A node may
+// quotaValues are the content of a node of limits, or of what is used. -1 stands for no limit. A node may
 // have other keys, which are kept.
-type amounts struct {
+type quotaValues struct {
 	values map[string]int64
 }
 
@@ -47,14 +47,14 @@ var quotaFlags = []struct {
 	{"B", bytesHardKey, 0, 64, "the bytes quota must be greater than or equal to zero"},
 }
 
-// noLimits returns limits that are no limits.
-func noLimits() amounts {
-	return amounts{map[string]int64{countKey: -1, bytesKey: -1, countHardKey: -1, bytesHardKey: -1}}
+// unlimitedQuota returns limits that are no limits.
+func unlimitedQuota() quotaValues {
+	return quotaValues{map[string]int64{countKey: -1, bytesKey: -1, countHardKey: -1, bytesHardKey: -1}}
 }
 
 // parseAmounts reads "count=2,bytes=10=;byteHardLimit=30;countHardLimit=6", as ZooKeeper writes it.
-func parseAmounts(data []byte) amounts {
-	u := amounts{map[string]int64{}}
+func parseAmounts(data []byte) quotaValues {
+	u := quotaValues{map[string]int64{}}
 	for _, pair := range strings.FieldsFunc(string(data), func(r rune) bool { return r == ',' || r == ';' }) {
 		key, value, _ := strings.Cut(pair, "=")
 		n, err := strconv.ParseInt(strings.TrimRight(value, "="), 10, 64)
@@ -66,7 +66,7 @@ func parseAmounts(data []byte) amounts {
 	return u
 }
 
-func (u amounts) get(key string) int64 {
+func (u quotaValues) valueOf(key string) int64 {
 	if n, ok := u.values[key]; ok {
 		return n
 	}
@@ -74,8 +74,8 @@ func (u amounts) get(key string) int64 {
 }
 
 // String returns the content of the node.
-func (u amounts) String() string {
-	text := fmt.Sprintf("count=%d,bytes=%d", u.get(countKey), u.get(bytesKey))
+func (u quotaValues) String() string {
+	text := fmt.Sprintf("count=%d,bytes=%d", u.valueOf(countKey), u.valueOf(bytesKey))
 	var others []string
 	for key, n := range u.values {
 		if key != countKey && key != bytesKey {
@@ -89,24 +89,26 @@ func (u amounts) String() string {
 	return text + "=;" + strings.Join(others, ";")
 }
 
-// quotas has the verbs that set, list and remove quotas.
-type quotas struct {
-	nodes  *nodes
+// quotaCommands has the verbs that set, list and remove quotas.
+type quotaCommands struct {
+	nodes  *nodeRequests
 	screen *screen
 }
 
-// quotaVerb returns what runs one of these verbs.
-func quotaVerb(run func(q quotas, ctx context.Context, a *arguments) error) func(*Shell, context.Context, *arguments) error {
-	return func(s *Shell, ctx context.Context, a *arguments) error { return run(quotas{s.nodes, s.screen}, ctx, a) }
+// runQuotaCommand returns what runs one of these verbs.
+func runQuotaCommand(run func(q quotaCommands, ctx context.Context, a *arguments) error) func(*Shell, context.Context, *arguments) error {
+	return func(s *Shell, ctx context.Context, a *arguments) error {
+		return run(quotaCommands{s.nodes, s.screen}, ctx, a)
+	}
 }
 
-func (q quotas) set(ctx context.Context, a *arguments) error {
+func (q quotaCommands) setQuota(ctx context.Context, a *arguments) error {
 	path := a.path()
 	if strings.HasPrefix(path, quotaRoot) {
-		q.screen.say(problem, "cannot set a quota under the path: "+quotaRoot)
+		q.screen.printMessage(errorStyle, "cannot set a quota under the path: "+quotaRoot)
 		return nil
 	}
-	limits := noLimits()
+	limits := unlimitedQuota()
 	for _, f := range quotaFlags {
 		text, given := a.values[f.flag]
 		if !given {
@@ -115,44 +117,44 @@ func (q quotas) set(ctx context.Context, a *arguments) error {
 		n, err := strconv.ParseInt(text, 10, f.bits)
 		switch {
 		case err != nil:
-			q.screen.say(problem, "NumberFormatException happens when parsing the option value")
+			q.screen.printMessage(errorStyle, "NumberFormatException happens when parsing the option value")
 			return nil
 		case n < f.least:
-			q.screen.say(problem, f.wrong)
+			q.screen.printMessage(errorStyle, f.wrong)
 			return nil
 		}
 		limits.values[f.key] = n
 	}
-	if _, err := q.nodes.exists(ctx, path, false); failed(err, jute.NoNode) {
-		return message(path + " does not exist.")
+	if _, err := q.nodes.statNode(ctx, path, false); failedWith(err, jute.NoNode) {
+		return zkCliError(path + " does not exist.")
 	} else if err != nil {
 		return err
 	}
-	if err := q.other(ctx, path); err != nil {
+	if err := q.checkOtherQuotas(ctx, path); err != nil {
 		return err
 	}
-	return q.store(ctx, path, limits)
+	return q.storeLimits(ctx, path, limits)
 }
 
-// other returns an error if a node above or below the path has a quota: there can be one on
+// checkOtherQuotas returns an error if a node above or below the path has a quota: there can be one on
 // each way from the root.
-func (q quotas) other(ctx context.Context, path string) error {
-	err := q.nodes.visit(ctx, quotaRoot+path, false, func(at string) error {
+func (q quotaCommands) checkOtherQuotas(ctx context.Context, path string) error {
+	err := q.nodes.visitSubtree(ctx, quotaRoot+path, false, func(at string) error {
 		has, err := q.hasLimits(ctx, at)
 		if has && at != quotaRoot+path {
-			return message(path + " has a child " + strings.TrimPrefix(at, quotaRoot) + " which has a quota")
+			return zkCliError(path + " has a child " + strings.TrimPrefix(at, quotaRoot) + " which has a quota")
 		}
 		return err
 	})
-	if err != nil && !failed(err, jute.NoNode) {
+	if err != nil && !failedWith(err, jute.NoNode) {
 		return err
 	}
 	at := quotaRoot
 	for name := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
-		at = join(at, name)
+		at = joinPath(at, name)
 		has, err := q.hasLimits(ctx, at)
 		if has && at != quotaRoot+path {
-			return message(path + " has a parent " + strings.TrimPrefix(at, quotaRoot) + " which has a quota")
+			return zkCliError(path + " has a parent " + strings.TrimPrefix(at, quotaRoot) + " which has a quota")
 		}
 		if err != nil {
 			return err
@@ -162,35 +164,35 @@ func (q quotas) other(ctx context.Context, path string) error {
 }
 
 // hasLimits reports whether a node below quotaRoot holds a quota. One that does not exist holds none.
-func (q quotas) hasLimits(ctx context.Context, at string) (bool, error) {
-	names, _, err := q.nodes.children(ctx, at, false)
-	if failed(err, jute.NoNode) {
+func (q quotaCommands) hasLimits(ctx context.Context, at string) (bool, error) {
+	names, _, err := q.nodes.listChildren(ctx, at, false)
+	if failedWith(err, jute.NoNode) {
 		return false, nil
 	}
-	return slices.Contains(names, limitsName), err
+	return slices.Contains(names, limitsNode), err
 }
 
-// store writes the limits that are set, and warns if the node exceeds them already.
-func (q quotas) store(ctx context.Context, path string, limits amounts) error {
+// storeLimits writes the limits that are set, and warns if the node exceeds them already.
+func (q quotaCommands) storeLimits(ctx context.Context, path string, limits quotaValues) error {
 	at := quotaRoot
 	nodes := []string{systemRoot, quotaRoot}
 	for name := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
-		at = join(at, name)
+		at = joinPath(at, name)
 		nodes = append(nodes, at)
 	}
 	for _, node := range nodes {
-		if err := q.nodes.ensure(ctx, node, nil); err != nil {
+		if err := q.nodes.ensureNode(ctx, node, nil); err != nil {
 			return err
 		}
 	}
-	before, _, err := q.nodes.get(ctx, join(at, limitsName), false)
+	before, _, err := q.nodes.getData(ctx, joinPath(at, limitsNode), false)
 	switch {
-	case failed(err, jute.NoNode):
-		if err := q.nodes.ensure(ctx, join(at, limitsName), []byte(limits.String())); err != nil {
+	case failedWith(err, jute.NoNode):
+		if err := q.nodes.ensureNode(ctx, joinPath(at, limitsNode), []byte(limits.String())); err != nil {
 			return err
 		}
-		none := amounts{map[string]int64{countKey: 0, bytesKey: 0}}
-		if err := q.nodes.ensure(ctx, join(at, usedName), []byte(none.String())); err != nil {
+		none := quotaValues{map[string]int64{countKey: 0, bytesKey: 0}}
+		if err := q.nodes.ensureNode(ctx, joinPath(at, usageNode), []byte(none.String())); err != nil {
 			return err
 		}
 		return q.warnExceeded(ctx, at, limits)
@@ -199,44 +201,44 @@ func (q quotas) store(ctx context.Context, path string, limits amounts) error {
 	}
 	merged := parseAmounts(before)
 	for _, f := range quotaFlags {
-		if n := limits.get(f.key); n > -1 {
+		if n := limits.valueOf(f.key); n > -1 {
 			merged.values[f.key] = n
 		}
 	}
 	if err := q.warnExceeded(ctx, at, merged); err != nil {
 		return err
 	}
-	_, err = q.nodes.set(ctx, join(at, limitsName), []byte(merged.String()), -1)
+	_, err = q.nodes.setData(ctx, joinPath(at, limitsNode), []byte(merged.String()), -1)
 	return err
 }
 
 // warnExceeded prints a warning for each limit below what is used.
-func (q quotas) warnExceeded(ctx context.Context, at string, limits amounts) error {
-	data, _, err := q.nodes.get(ctx, join(at, usedName), false)
+func (q quotaCommands) warnExceeded(ctx context.Context, at string, limits quotaValues) error {
+	data, _, err := q.nodes.getData(ctx, joinPath(at, usageNode), false)
 	if err != nil {
 		return err
 	}
 	used := parseAmounts(data)
-	below := func(key string, n int64) bool { return limits.get(key) > -1 && limits.get(key) < n }
-	if n := used.get(countKey); below(countKey, n) || below(countHardKey, n) {
+	below := func(key string, n int64) bool { return limits.valueOf(key) > -1 && limits.valueOf(key) < n }
+	if n := used.valueOf(countKey); below(countKey, n) || below(countHardKey, n) {
 		q.screen.printf("[Warning]: the count quota you create is less than the existing count:%d", n)
 	}
-	if n := used.get(bytesKey); below(bytesKey, n) || below(bytesHardKey, n) {
+	if n := used.valueOf(bytesKey); below(bytesKey, n) || below(bytesHardKey, n) {
 		q.screen.printf("[Warning]: the bytes quota you create is less than the existing bytes:%d", n)
 	}
 	return nil
 }
 
-func (q quotas) list(ctx context.Context, a *arguments) error {
+func (q quotaCommands) listQuota(ctx context.Context, a *arguments) error {
 	path := a.path()
-	q.screen.say(plain, "absolute path is "+quotaRoot+path+"/"+limitsName)
-	limits, _, err := q.nodes.get(ctx, quotaRoot+path+"/"+limitsName, false)
+	q.screen.printMessage(plainStyle, "absolute path is "+quotaRoot+path+"/"+limitsNode)
+	limits, _, err := q.nodes.getData(ctx, quotaRoot+path+"/"+limitsNode, false)
 	var used []byte
 	if err == nil {
-		used, _, err = q.nodes.get(ctx, quotaRoot+path+"/"+usedName, false)
+		used, _, err = q.nodes.getData(ctx, quotaRoot+path+"/"+usageNode, false)
 	}
-	if failed(err, jute.NoNode) {
-		q.screen.say(problem, "quota for "+path+" does not exist.")
+	if failedWith(err, jute.NoNode) {
+		q.screen.printMessage(errorStyle, "quota for "+path+" does not exist.")
 		return nil
 	}
 	if err != nil {
@@ -247,12 +249,12 @@ func (q quotas) list(ctx context.Context, a *arguments) error {
 	return nil
 }
 
-// delete removes one limit of a node, or the whole quota if no flag says which.
-func (q quotas) delete(ctx context.Context, a *arguments) error {
+// deleteQuota removes one limit of a node, or the whole quota if no flag says which.
+func (q quotaCommands) deleteQuota(ctx context.Context, a *arguments) error {
 	path := a.path()
 	at := quotaRoot + path
-	data, _, err := q.nodes.get(ctx, at+"/"+limitsName, false)
-	if failed(err, jute.NoNode) {
+	data, _, err := q.nodes.getData(ctx, at+"/"+limitsNode, false)
+	if failedWith(err, jute.NoNode) {
 		q.screen.print("Quota does not exist for " + path + "\n")
 		return nil
 	}
@@ -261,32 +263,32 @@ func (q quotas) delete(ctx context.Context, a *arguments) error {
 	}
 	limits := parseAmounts(data)
 	for _, f := range quotaFlags {
-		if a.has(f.flag) {
+		if a.hasFlag(f.flag) {
 			limits.values[f.key] = -1
-			_, err := q.nodes.set(ctx, at+"/"+limitsName, []byte(limits.String()), -1)
+			_, err := q.nodes.setData(ctx, at+"/"+limitsNode, []byte(limits.String()), -1)
 			return err
 		}
 	}
-	names, _, err := q.nodes.children(ctx, at, false)
+	names, _, err := q.nodes.listChildren(ctx, at, false)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if err := q.nodes.delete(ctx, join(at, name), -1); err != nil {
+		if err := q.nodes.deleteNode(ctx, joinPath(at, name), -1); err != nil {
 			return err
 		}
 	}
-	return q.trim(ctx, at)
+	return q.removeEmptyNodes(ctx, at)
 }
 
-// trim deletes a node below quotaRoot, and those above it, as long as they have no children.
-func (q quotas) trim(ctx context.Context, at string) error {
+// removeEmptyNodes deletes a node below quotaRoot, and those above it, as long as they have no children.
+func (q quotaCommands) removeEmptyNodes(ctx context.Context, at string) error {
 	for at != quotaRoot {
-		names, _, err := q.nodes.children(ctx, at, false)
+		names, _, err := q.nodes.listChildren(ctx, at, false)
 		if err != nil || len(names) > 0 {
 			return err
 		}
-		if err := q.nodes.delete(ctx, at, -1); err != nil {
+		if err := q.nodes.deleteNode(ctx, at, -1); err != nil {
 			return err
 		}
 		at = at[:strings.LastIndexByte(at, '/')]

@@ -16,7 +16,7 @@ func TestAmounts(t *testing.T) {
 			t.Errorf("%q: %q, want %q", tt.text, got, tt.want)
 		}
 	}
-	if got := noLimits().String(); got != "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=-1" {
+	if got := unlimitedQuota().String(); got != "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=-1" {
 		t.Errorf("no limits: %s", got)
 	}
 }

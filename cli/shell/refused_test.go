@@ -12,8 +12,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// refuser takes a session and refuses the identity that comes next.
-func refuser(conn net.Conn) {
+// rejectingServer takes a session and refuses the identity that comes next.
+func rejectingServer(conn net.Conn) {
 	in := bufio.NewReader(conn)
 	for _, answer := range [][]byte{
 		jute.ConnectResponse{TimeOut: 10000, SessionID: 7, Passwd: make([]byte, 16)}.Append(nil),
@@ -31,13 +31,13 @@ func refuser(conn net.Conn) {
 func TestRefusedIdentityEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &session{
-			target: &target{servers: []string{"a:1"}}, watching: newWatchTable(), onEvent: func(jute.EventType, jute.KeeperState, string) {}, onHint: func(string) {},
+			target: &target{servers: []string{"a:1"}}, watches: newWatchTable(), onEvent: func(jute.EventType, jute.KeeperState, string) {}, onHint: func(string) {},
 			state: connected, changed: make(chan struct{}),
 		}
 		report := make(chan struct{})
 		dial := func(context.Context, string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
-			go refuser(theirs)
+			go rejectingServer(theirs)
 			return ours, nil
 		}
 		c, err := client.Open(t.Context(), client.Config{Servers: []string{"a:1"}, Dial: dial, State: func(state client.State, why error) {
@@ -57,8 +57,8 @@ func TestRefusedIdentityEndsTheSession(t *testing.T) {
 			t.Error("addauth returns before the end of the session is known")
 		}
 		close(report)
-		if f, ok := errors.AsType[*failure](<-returned); !ok || f.code != jute.AuthFailed || s.alive() {
-			t.Errorf("%+v, want %v; the session counts as alive: %t", f, jute.AuthFailed, s.alive())
+		if f, ok := errors.AsType[*requestError](<-returned); !ok || f.code != jute.AuthFailed || s.isAlive() {
+			t.Errorf("%+v, want %v; the session counts as alive: %t", f, jute.AuthFailed, s.isAlive())
 		}
 		c.Abandon()
 	})

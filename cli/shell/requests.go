@@ -7,50 +7,50 @@ import (
 	"rollcall/zk/jute"
 )
 
-// nodes sends requests about nodes, given their paths in the shell. Paths are checked before anything is sent, as zkCli.sh
+// nodeRequests sends requests about nodes, given their paths in the shell. Paths are checked before anything is sent, as zkCli.sh
 // does.
-type nodes struct{ session *session }
+type nodeRequests struct{ session *session }
 
-// create creates a node, and returns its path in the shell.
-func (n *nodes) create(ctx context.Context, path string, data []byte, acl []jute.ACL, mode jute.CreateMode, ttl int64) (string, error) {
+// createNode creates a node, and returns its path in the shell.
+func (n *nodeRequests) createNode(ctx context.Context, path string, data []byte, acl []jute.ACL, mode jute.CreateMode, ttl int64) (string, error) {
 	if len(acl) == 0 {
-		return "", &failure{code: jute.InvalidACL}
+		return "", &requestError{code: jute.InvalidACL}
 	}
 	rec := jute.CreateRequest{Path: []byte(n.session.space.FullPath(path)), Data: data, ACL: acl, Flags: mode}
 	var made jute.Create2Response
 	var err error
 	switch {
 	case mode.IsTTL():
-		err = n.session.request(ctx, jute.OpCreateTTL, path, jute.CreateTTLRequest{CreateRequest: rec, TTL: ttl}, &made)
+		err = n.session.sendRequest(ctx, jute.OpCreateTTL, path, jute.CreateTTLRequest{CreateRequest: rec, TTL: ttl}, &made)
 	case mode.IsContainer():
-		err = n.session.request(ctx, jute.OpCreateContainer, path, rec, &made)
+		err = n.session.sendRequest(ctx, jute.OpCreateContainer, path, rec, &made)
 	default:
 		var name jute.CreateResponse
-		err = n.session.request(ctx, jute.OpCreate, path, rec, &name)
+		err = n.session.sendRequest(ctx, jute.OpCreate, path, rec, &name)
 		made.Path = name.Path
 	}
 	return n.session.space.ShortPath(string(made.Path)), err
 }
 
-// get returns a node's data and Stat.
-func (n *nodes) get(ctx context.Context, path string, watch bool) ([]byte, jute.Stat, error) {
+// getData returns a node's data and Stat.
+func (n *nodeRequests) getData(ctx context.Context, path string, watch bool) ([]byte, jute.Stat, error) {
 	if err := checkPath(path); err != nil {
 		return nil, jute.Stat{}, err
 	}
 	var got jute.GetDataResponse
 	rec := jute.GetDataRequest{Path: []byte(n.session.space.FullPath(path)), Watch: watch}
-	err := n.session.requestWatching(ctx, kindIf(watch, watchData), jute.OpGetData, path, rec, &got)
+	err := n.session.sendWatchRequest(ctx, watchKindIf(watch, watchData), jute.OpGetData, path, rec, &got)
 	return got.Data, got.Stat, err
 }
 
-// children returns the names of a node's children, sorted, and its Stat.
-func (n *nodes) children(ctx context.Context, path string, watch bool) ([]string, jute.Stat, error) {
+// listChildren returns the names of a node's children, sorted, and its Stat.
+func (n *nodeRequests) listChildren(ctx context.Context, path string, watch bool) ([]string, jute.Stat, error) {
 	if err := checkPath(path); err != nil {
 		return nil, jute.Stat{}, err
 	}
 	var got jute.GetChildren2Response
 	rec := jute.GetChildrenRequest{Path: []byte(n.session.space.FullPath(path)), Watch: watch}
-	err := n.session.requestWatching(ctx, kindIf(watch, watchChild), jute.OpGetChildren2, path, rec, &got)
+	err := n.session.sendWatchRequest(ctx, watchKindIf(watch, watchChild), jute.OpGetChildren2, path, rec, &got)
 	names := make([]string, len(got.Children))
 	for i, name := range got.Children {
 		names[i] = string(name)
@@ -59,90 +59,90 @@ func (n *nodes) children(ctx context.Context, path string, watch bool) ([]string
 	return names, got.Stat, err
 }
 
-// exists returns a node's Stat.
-func (n *nodes) exists(ctx context.Context, path string, watch bool) (jute.Stat, error) {
+// statNode returns a node's Stat.
+func (n *nodeRequests) statNode(ctx context.Context, path string, watch bool) (jute.Stat, error) {
 	if err := checkPath(path); err != nil {
 		return jute.Stat{}, err
 	}
 	var got jute.ExistsResponse
 	rec := jute.ExistsRequest{Path: []byte(n.session.space.FullPath(path)), Watch: watch}
-	err := n.session.requestWatching(ctx, kindIf(watch, watchExist), jute.OpExists, path, rec, &got)
+	err := n.session.sendWatchRequest(ctx, watchKindIf(watch, watchExist), jute.OpExists, path, rec, &got)
 	return got.Stat, err
 }
 
-func (n *nodes) set(ctx context.Context, path string, data []byte, version int32) (jute.Stat, error) {
+func (n *nodeRequests) setData(ctx context.Context, path string, data []byte, version int32) (jute.Stat, error) {
 	if err := checkPath(path); err != nil {
 		return jute.Stat{}, err
 	}
 	var got jute.SetDataResponse
 	rec := jute.SetDataRequest{Path: []byte(n.session.space.FullPath(path)), Data: data, Version: version}
-	err := n.session.request(ctx, jute.OpSetData, path, rec, &got)
+	err := n.session.sendRequest(ctx, jute.OpSetData, path, rec, &got)
 	return got.Stat, err
 }
 
-func (n *nodes) delete(ctx context.Context, path string, version int32) error {
+func (n *nodeRequests) deleteNode(ctx context.Context, path string, version int32) error {
 	if err := checkPath(path); err != nil {
 		return err
 	}
-	return n.session.request(ctx, jute.OpDelete, path, jute.DeleteRequest{Path: []byte(n.session.space.FullPath(path)), Version: version}, nil)
+	return n.session.sendRequest(ctx, jute.OpDelete, path, jute.DeleteRequest{Path: []byte(n.session.space.FullPath(path)), Version: version}, nil)
 }
 
-// visit calls do with a node and all below it. The children of a node come together, and the nodes
+// visitSubtree calls do with a node and all below it. The children of a node come together, and the nodes
 // below them follow. Nodes that disappear meanwhile are left out.
-func (n *nodes) visit(ctx context.Context, path string, watch bool, do func(path string) error) error {
-	if _, _, err := n.get(ctx, path, watch); err != nil {
+func (n *nodeRequests) visitSubtree(ctx context.Context, path string, watch bool, do func(path string) error) error {
+	if _, _, err := n.getData(ctx, path, watch); err != nil {
 		return err
 	}
 	if err := do(path); err != nil {
 		return err
 	}
-	return n.visitBelow(ctx, path, watch, do)
+	return n.visitDescendants(ctx, path, watch, do)
 }
 
-func (n *nodes) visitBelow(ctx context.Context, path string, watch bool, do func(path string) error) error {
-	names, _, err := n.children(ctx, path, watch)
-	if failed(err, jute.NoNode) {
+func (n *nodeRequests) visitDescendants(ctx context.Context, path string, watch bool, do func(path string) error) error {
+	names, _, err := n.listChildren(ctx, path, watch)
+	if failedWith(err, jute.NoNode) {
 		return nil
 	}
 	for _, name := range names {
-		if err := do(join(path, name)); err != nil {
+		if err := do(joinPath(path, name)); err != nil {
 			return err
 		}
 	}
 	for _, name := range names {
-		if err := n.visitBelow(ctx, join(path, name), watch, do); err != nil {
+		if err := n.visitDescendants(ctx, joinPath(path, name), watch, do); err != nil {
 			return err
 		}
 	}
 	return err
 }
 
-func (n *nodes) setACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error) {
+func (n *nodeRequests) setACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error) {
 	if err := checkPath(path); err != nil {
 		return jute.Stat{}, err
 	}
 	if len(acl) == 0 {
-		return jute.Stat{}, &failure{code: jute.InvalidACL}
+		return jute.Stat{}, &requestError{code: jute.InvalidACL}
 	}
 	var got jute.SetACLResponse
-	err := n.session.request(ctx, jute.OpSetACL, path, jute.SetACLRequest{Path: []byte(n.session.space.FullPath(path)), ACL: acl, Version: version}, &got)
+	err := n.session.sendRequest(ctx, jute.OpSetACL, path, jute.SetACLRequest{Path: []byte(n.session.space.FullPath(path)), ACL: acl, Version: version}, &got)
 	return got.Stat, err
 }
 
-// ensure creates a node unless it exists.
-func (n *nodes) ensure(ctx context.Context, path string, data []byte) error {
-	_, err := n.exists(ctx, path, false)
-	if !failed(err, jute.NoNode) {
+// ensureNode creates a node unless it exists.
+func (n *nodeRequests) ensureNode(ctx context.Context, path string, data []byte) error {
+	_, err := n.statNode(ctx, path, false)
+	if !failedWith(err, jute.NoNode) {
 		return err
 	}
-	_, err = n.create(ctx, path, data, jute.OpenACL, jute.Persistent, 0)
-	if failed(err, jute.NodeExists) {
+	_, err = n.createNode(ctx, path, data, jute.OpenACL, jute.Persistent, 0)
+	if failedWith(err, jute.NodeExists) {
 		return nil
 	}
 	return err
 }
 
-func kindIf(watch bool, kind watchKind) watchKind {
+func watchKindIf(watch bool, kind watchKind) watchKind {
 	if watch {
 		return kind
 	}

@@ -16,8 +16,8 @@ const (
 	maxPosted = 1000
 	// maxPostedBytes is how many bytes of them wait.
 	maxPostedBytes = 1 << 20
-	// outBuffer is how many bytes of a command's output are written at once.
-	outBuffer = 16 << 10
+	// outputBufferSize is how many bytes of a command's output are written at once.
+	outputBufferSize = 16 << 10
 )
 
 // style is the colour of a text on a terminal.
@@ -25,11 +25,11 @@ type style string
 
 // These are the styles.
 const (
-	plain   style = ""
-	problem style = "\x1b[31m" // red
-	news    style = "\x1b[36m" // cyan
-	aside   style = "\x1b[2m"  // faint
-	noStyle       = "\x1b[0m"
+	plainStyle style = ""
+	errorStyle style = "\x1b[31m" // red
+	eventStyle style = "\x1b[36m" // cyan
+	hintStyle  style = "\x1b[2m"  // faint
+	resetStyle       = "\x1b[0m"
 )
 
 // screen is where the shell prints. Commands print what they answer to Out and messages to Err, as
@@ -40,31 +40,31 @@ type screen struct {
 	wake   chan struct{} // has room for one: something is posted
 	prompt func() string
 
-	mu       sync.Mutex // guards the next fields and all writing; it is taken before posting
-	out      *bufio.Writer
-	terminal *term.Terminal // through which an interactive shell prints; nil: straight to Out and Err
-	failure  error          // of the first write to Out that failed
+	mu         sync.Mutex // guards the next fields and all writing; it is taken before posting
+	out        *bufio.Writer
+	terminal   *term.Terminal // through which an interactive shell prints; nil: straight to Out and Err
+	writeError error          // of the first write to Out that failed
 
-	posting sync.Mutex // guards the next fields
-	posted  []posted
-	bytes   int // of posted
-	dropped int // texts that were not kept
+	postedMu     sync.Mutex // guards the next fields
+	posted       []postedText
+	postedBytes  int // of posted
+	droppedCount int // texts that were not kept
 }
 
-// posted is a text that waits to be printed: an aside to Err, anything else to Out.
-type posted struct {
-	how  style
-	text string
+// postedText is a text that waits to be printed: an aside to Err, anything else to Out.
+type postedText struct {
+	style style
+	text  string
 }
 
 func newScreen(cfg *Config) *screen {
-	return &screen{cfg: cfg, wake: make(chan struct{}, 1), out: bufio.NewWriterSize(cfg.Out, outBuffer)}
+	return &screen{cfg: cfg, wake: make(chan struct{}, 1), out: bufio.NewWriterSize(cfg.Out, outputBufferSize)}
 }
 
-// attach puts the terminal at a descriptor into raw mode, and prints through t from now on. t's prompt is that of
+// attachTerminal puts the terminal at a descriptor into raw mode, and prints through t from now on. t's prompt is that of
 // prompt, and is drawn again after what is printed. detach ends both; if the prompt is shown, it ends that line.
 // Nothing is printed between the two steps, because in raw mode a line that is printed straight to Out only goes down.
-func (s *screen) attach(fd int, t *term.Terminal, prompt func() string) (detach func(prompted bool), err error) {
+func (s *screen) attachTerminal(fd int, t *term.Terminal, prompt func() string) (detach func(prompted bool), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before, err := term.MakeRaw(fd)
@@ -77,7 +77,7 @@ func (s *screen) attach(fd int, t *term.Terminal, prompt func() string) (detach 
 		defer s.mu.Unlock()
 		_ = term.Restore(fd, before) // there is nobody to tell
 		if s.terminal = nil; prompted {
-			s.write(s.out, "\n")
+			s.writeText(s.out, "\n")
 		}
 	}, nil
 }
@@ -95,19 +95,19 @@ func (s *screen) print(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.printPosted()
-	s.show(s.out, s.cfg.OutTerminal, plain, text)
+	s.writeStyled(s.out, s.cfg.OutTerminal, plainStyle, text)
 }
 
 // printf writes a line of a command to Out.
 func (s *screen) printf(format string, args ...any) { s.print(fmt.Sprintf(format, args...) + "\n") }
 
-// say writes a line to Err.
-func (s *screen) say(how style, text string) {
+// printMessage writes a line to Err.
+func (s *screen) printMessage(how style, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.printPosted()
 	s.flushOut()
-	s.show(s.cfg.Err, s.cfg.ErrTerminal, how, text+"\n")
+	s.writeStyled(s.cfg.Err, s.cfg.ErrTerminal, how, text+"\n")
 }
 
 // flush writes what is held back, and returns the error of the first write to Out that failed.
@@ -116,36 +116,36 @@ func (s *screen) flush() error {
 	defer s.mu.Unlock()
 	s.printPosted()
 	s.flushOut()
-	return s.failure
+	return s.writeError
 }
 
 // postEvent takes a text for Out. It never waits.
-func (s *screen) postEvent(text string) { s.enqueue(posted{news, text}) }
+func (s *screen) postEvent(text string) { s.enqueue(postedText{eventStyle, text}) }
 
-// hint takes a line for Err, which is printed if a person sees it. It never waits.
-func (s *screen) hint(text string) {
+// postHint takes a line for Err, which is printed if a person sees it. It never waits.
+func (s *screen) postHint(text string) {
 	if s.cfg.ErrTerminal {
-		s.enqueue(posted{aside, text + "\n"})
+		s.enqueue(postedText{hintStyle, text + "\n"})
 	}
 }
 
-func (s *screen) enqueue(p posted) {
-	s.posting.Lock()
-	if len(s.posted) < maxPosted && s.bytes+len(p.text) <= maxPostedBytes {
+func (s *screen) enqueue(p postedText) {
+	s.postedMu.Lock()
+	if len(s.posted) < maxPosted && s.postedBytes+len(p.text) <= maxPostedBytes {
 		s.posted = append(s.posted, p)
-		s.bytes += len(p.text)
+		s.postedBytes += len(p.text)
 	} else {
-		s.dropped++
+		s.droppedCount++
 	}
-	s.posting.Unlock()
+	s.postedMu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// run prints what is posted until done is closed.
-func (s *screen) run(done <-chan struct{}) {
+// printPostedUntil prints what is posted until done is closed.
+func (s *screen) printPostedUntil(done <-chan struct{}) {
 	for {
 		select {
 		case <-s.wake:
@@ -158,10 +158,10 @@ func (s *screen) run(done <-chan struct{}) {
 
 // printPosted prints what is posted. mu is held.
 func (s *screen) printPosted() {
-	s.posting.Lock()
-	all, lost := s.posted, s.dropped
-	s.posted, s.bytes, s.dropped = nil, 0, 0
-	s.posting.Unlock()
+	s.postedMu.Lock()
+	all, lost := s.posted, s.droppedCount
+	s.posted, s.postedBytes, s.droppedCount = nil, 0, 0
+	s.postedMu.Unlock()
 	if len(all) == 0 && lost == 0 {
 		return
 	}
@@ -169,28 +169,28 @@ func (s *screen) printPosted() {
 		s.terminal.SetPrompt(s.prompt())
 	}
 	for _, p := range all {
-		if p.how == aside {
+		if p.style == hintStyle {
 			s.flushOut()
-			s.show(s.cfg.Err, s.cfg.ErrTerminal, aside, p.text)
+			s.writeStyled(s.cfg.Err, s.cfg.ErrTerminal, hintStyle, p.text)
 		} else {
-			s.show(s.out, s.cfg.OutTerminal, p.how, p.text)
+			s.writeStyled(s.out, s.cfg.OutTerminal, p.style, p.text)
 		}
 	}
 	if lost > 0 {
-		s.show(s.out, s.cfg.OutTerminal, news, fmt.Sprintf("\n%d more events are not shown\n", lost))
+		s.writeStyled(s.out, s.cfg.OutTerminal, eventStyle, fmt.Sprintf("\n%d more events are not shown\n", lost))
 	}
 }
 
-// show writes a text in a style. What a terminal would not simply show is replaced. mu is held.
-func (s *screen) show(to io.Writer, terminal bool, how style, text string) {
+// writeStyled writes a text in a style. What a terminal would not simply show is replaced. mu is held.
+func (s *screen) writeStyled(to io.Writer, terminal bool, how style, text string) {
 	if !terminal {
-		s.write(to, text)
+		s.writeText(to, text)
 		return
 	}
-	text = s.visible(text)
-	if how != plain && s.cfg.Colors {
+	text = s.visibleText(text)
+	if how != plainStyle && s.cfg.Colors {
 		line, end := strings.CutSuffix(text, "\n")
-		text = string(how) + line + noStyle
+		text = string(how) + line + resetStyle
 		if end {
 			text += "\n"
 		}
@@ -199,24 +199,24 @@ func (s *screen) show(to io.Writer, terminal bool, how style, text string) {
 		s.flushOut()
 		to = s.terminal
 	}
-	s.write(to, text)
+	s.writeText(to, text)
 }
 
-func (s *screen) write(to io.Writer, text string) {
-	if _, err := io.WriteString(to, text); err != nil && s.failure == nil && to != s.cfg.Err {
-		s.failure = fmt.Errorf("shell: print: %w", err)
+func (s *screen) writeText(to io.Writer, text string) {
+	if _, err := io.WriteString(to, text); err != nil && s.writeError == nil && to != s.cfg.Err {
+		s.writeError = fmt.Errorf("shell: print: %w", err)
 	}
 }
 
 // flushOut writes what is held back. mu is held.
 func (s *screen) flushOut() {
-	if err := s.out.Flush(); err != nil && s.failure == nil {
-		s.failure = fmt.Errorf("shell: print: %w", err)
+	if err := s.out.Flush(); err != nil && s.writeError == nil {
+		s.writeError = fmt.Errorf("shell: print: %w", err)
 	}
 }
 
-// visible returns a text of several lines as a terminal may get it. Lines and tabs stay as they are.
-func (s *screen) visible(text string) string {
+// visibleText returns a text of several lines as a terminal may get it. Lines and tabs stay as they are.
+func (s *screen) visibleText(text string) string {
 	var b strings.Builder
 	for line := range strings.SplitAfterSeq(text, "\n") {
 		line, end := strings.CutSuffix(line, "\n")

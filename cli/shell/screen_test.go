@@ -17,7 +17,7 @@ func TestHostileBytes(t *testing.T) {
 		var out, errs strings.Builder
 		s := newScreen(&Config{Out: &out, Err: &errs, OutTerminal: terminal, ErrTerminal: terminal, Colors: true, Visible: visible})
 		s.print(text)
-		s.say(problem, strings.TrimSuffix(text, "\n"))
+		s.printMessage(errorStyle, strings.TrimSuffix(text, "\n"))
 		s.postEvent(text)
 		if err := s.flush(); err != nil {
 			t.Fatal(err)
@@ -55,7 +55,7 @@ func TestHints(t *testing.T) {
 	for _, terminal := range []bool{true, false} {
 		var errs strings.Builder
 		s := newScreen(&Config{Out: &strings.Builder{}, Err: &errs, ErrTerminal: terminal, Visible: visible})
-		s.hint("look")
+		s.postHint("look")
 		_ = s.flush()
 		if want := map[bool]string{true: "look\n"}[terminal]; errs.String() != want {
 			t.Errorf("terminal %t: %q", terminal, &errs)
@@ -63,22 +63,22 @@ func TestHints(t *testing.T) {
 	}
 }
 
-type broken struct{}
+type brokenWriter struct{}
 
-func (broken) Write([]byte) (int, error) { return 0, errors.New("no space") }
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("no space") }
 
 // A shell ends when its output cannot be written.
 func TestOutputFails(t *testing.T) {
-	_, err := Run(t.Context(), Config{Hosts: addr, In: endless{}, Out: broken{}, Err: broken{}, Visible: visible})
+	_, err := Run(t.Context(), Config{Hosts: addr, In: endlessReader{}, Out: brokenWriter{}, Err: brokenWriter{}, Visible: visible})
 	if err == nil || !strings.Contains(err.Error(), "shell: print: no space") {
 		t.Errorf("%v", err)
 	}
 }
 
-// endless has lines without end.
-type endless struct{}
+// endlessReader has lines without end.
+type endlessReader struct{}
 
-func (endless) Read(p []byte) (int, error) { return copy(p, "version\n"), nil }
+func (endlessReader) Read(p []byte) (int, error) { return copy(p, "version\n"), nil }
 
 // A prompt is asked for and set under the screen's lock. Otherwise an event could come between the two, and the prompt of
 // before the event would stay.

@@ -34,12 +34,12 @@ const (
 // session is a session with an ensemble, and the watches that it has. It is safe for concurrent use.
 type session struct {
 	*target
-	connect  func(ctx context.Context, addr string) (net.Conn, error)
-	watching watchTable
-	onEvent  func(jute.EventType, jute.KeeperState, string) // called with each event; it must not block
-	onHint   func(text string)                              // called with what a person may want to know; it must not block
-	stop     context.CancelFunc                             // ends the attempts to open the session
-	done     chan struct{}                                  // closed when these have ended
+	dialServer  func(ctx context.Context, addr string) (net.Conn, error)
+	watches     watchTable
+	onEvent     func(jute.EventType, jute.KeeperState, string) // called with each event; it must not block
+	onHint      func(text string)                              // called with what a person may want to know; it must not block
+	stopOpening context.CancelFunc                             // ends the attempts to open the session
+	openingDone chan struct{}                                  // closed when these have ended
 
 	mu          sync.Mutex
 	client      *client.Client // nil until the session is open
@@ -53,16 +53,16 @@ type session struct {
 func openSession(cfg *Config, t *target, event func(jute.EventType, jute.KeeperState, string), hint func(string)) *session {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &session{
-		target: t, connect: cfg.Dial, watching: newWatchTable(), onEvent: event, onHint: hint, stop: stop, done: make(chan struct{}),
+		target: t, dialServer: cfg.Dial, watches: newWatchTable(), onEvent: event, onHint: hint, stopOpening: stop, openingDone: make(chan struct{}),
 		state: connecting, changed: make(chan struct{}),
 	}
 	go func() {
-		defer close(s.done)
+		defer close(s.openingDone)
 		c, err := client.Open(ctx, client.Config{
 			Servers: slices.Clone(t.servers), Timeout: cfg.Timeout, Login: cfg.Login, Auth: slices.Clone(cfg.Auth),
 			Dial: s.dial, Watch: s.eventReceived, State: s.stateChanged,
 		})
-		s.change(func() {
+		s.updateState(func() {
 			if s.client = c; err != nil {
 				s.lastFailure = err
 			}
@@ -71,8 +71,8 @@ func openSession(cfg *Config, t *target, event func(jute.EventType, jute.KeeperS
 	return s
 }
 
-// change changes the fields that mu guards, and wakes all that wait for a change.
-func (s *session) change(do func()) {
+// updateState changes the fields that mu guards, and wakes all that wait for a change.
+func (s *session) updateState(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	do()
@@ -82,7 +82,7 @@ func (s *session) change(do func()) {
 
 // dial connects to a server, and counts the failures.
 func (s *session) dial(ctx context.Context, addr string) (net.Conn, error) {
-	connect := s.connect
+	connect := s.dialServer
 	if connect == nil {
 		connect = func(ctx context.Context, addr string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", addr)
@@ -90,7 +90,7 @@ func (s *session) dial(ctx context.Context, addr string) (net.Conn, error) {
 	}
 	conn, err := connect(ctx, addr)
 	if err != nil {
-		s.change(func() { s.failedDials, s.lastFailure = s.failedDials+1, err })
+		s.updateState(func() { s.failedDials, s.lastFailure = s.failedDials+1, err })
 	}
 	return conn, err
 }
@@ -98,7 +98,7 @@ func (s *session) dial(ctx context.Context, addr string) (net.Conn, error) {
 // eventReceived is called with the events of nodes.
 func (s *session) eventReceived(e jute.WatcherEvent, _ int64) {
 	path := s.space.ShortPath(string(e.Path))
-	s.watching.eventReceived(e.Type, path)
+	s.watches.eventReceived(e.Type, path)
 	s.onEvent(e.Type, e.State, path)
 }
 
@@ -115,7 +115,7 @@ func (s *session) stateChanged(state client.State, why error) {
 	case state == client.Closed:
 		now, told = closed, jute.StateClosed
 	}
-	s.change(func() {
+	s.updateState(func() {
 		if s.state = now; now == connected {
 			s.lastFailure = nil
 		}
@@ -138,14 +138,14 @@ func (s *session) currentState() string {
 	return s.state
 }
 
-// alive reports whether requests can be sent now or later.
-func (s *session) alive() bool {
+// isAlive reports whether requests can be sent now or later.
+func (s *session) isAlive() bool {
 	state := s.currentState()
 	return state == connected || state == connecting
 }
 
-// ready waits for a connection, for connectWait at most.
-func (s *session) ready(ctx context.Context) (*client.Client, error) {
+// awaitConnection waits for a connection, for connectWait at most.
+func (s *session) awaitConnection(ctx context.Context) (*client.Client, error) {
 	s.mu.Lock()
 	limit := s.failedDials + len(s.servers)
 	s.mu.Unlock()
@@ -163,27 +163,27 @@ func (s *session) ready(ctx context.Context) (*client.Client, error) {
 		case state == closed:
 			return nil, client.ErrExpired
 		case fails >= limit:
-			return nil, &unreachable{reason: reason}
+			return nil, &unreachableError{reason: reason}
 		}
 		select {
 		case <-changed:
 		case <-late.C:
-			return nil, &unreachable{late: true, reason: reason}
+			return nil, &unreachableError{timedOut: true, reason: reason}
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
 }
 
-// unreachable is the error of a command that finds no server.
-type unreachable struct {
-	late   bool  // some server could be reached, and none has served the session within connectWait
-	reason error // of the last failure; nil: none is known
+// unreachableError is the error of a command that finds no server.
+type unreachableError struct {
+	timedOut bool  // some server could be reached, and none has served the session within connectWait
+	reason   error // of the last failure; nil: none is known
 }
 
-func (u *unreachable) Error() string {
+func (u *unreachableError) Error() string {
 	text := "no server can be reached"
-	if u.late {
+	if u.timedOut {
 		text = fmt.Sprintf("no server serves this session within %v", connectWait)
 	}
 	if u.reason == nil {
@@ -193,51 +193,51 @@ func (u *unreachable) Error() string {
 }
 
 // Unwrap returns the code by which zkCli.sh names this error.
-func (u *unreachable) Unwrap() error { return jute.ConnectionLoss }
+func (u *unreachableError) Unwrap() error { return jute.ConnectionLoss }
 
-// request sends a request about a node, waits for the reply, and decodes it into into, unless that is nil.
+// sendRequest sends a request about a node, waits for the reply, and decodes it into into, unless that is nil.
 // It waits for a connection first. The error is one of failures.go.
-func (s *session) request(ctx context.Context, op jute.Op, path string, rec client.Record, into client.Readable) error {
-	return s.requestWatching(ctx, 0, op, path, rec, into)
+func (s *session) sendRequest(ctx context.Context, op jute.Op, path string, rec client.Record, into client.Readable) error {
+	return s.sendWatchRequest(ctx, 0, op, path, rec, into)
 }
 
-// requestWatching is do for a request that sets a watch of a kind if it succeeds. If kind is 0, it sets none.
-func (s *session) requestWatching(ctx context.Context, kind watchKind, op jute.Op, path string, rec client.Record, into client.Readable) error {
-	answered := make(chan answer, 1)
+// sendWatchRequest is do for a request that sets a watch of a kind if it succeeds. If kind is 0, it sets none.
+func (s *session) sendWatchRequest(ctx context.Context, kind watchKind, op jute.Op, path string, rec client.Record, into client.Readable) error {
+	answered := make(chan requestResult, 1)
 	for {
-		c, err := s.ready(ctx)
+		c, err := s.awaitConnection(ctx)
 		if err == nil {
 			err = c.Go(ctx, op, rec, func(r client.Reply, err error) {
 				if err == nil {
-					s.watching.requestAnswered(path, kind, r.Err)
+					s.watches.requestAnswered(path, kind, r.Err)
 				}
 				r.Body = slices.Clone(r.Body)
-				answered <- answer{r, err}
+				answered <- requestResult{r, err}
 			})
 		}
 		if errors.Is(err, client.ErrNotConnected) {
 			continue // the connection broke meanwhile
 		}
 		if err != nil {
-			return failureOf(err, path)
+			return toRequestError(err, path)
 		}
 		select {
 		case a := <-answered:
-			return failureOf(a.read(into), path)
+			return toRequestError(a.decodeInto(into), path)
 		case <-ctx.Done():
-			return failureOf(ctx.Err(), path)
+			return toRequestError(ctx.Err(), path)
 		}
 	}
 }
 
-// answer is what came of a request.
-type answer struct {
+// requestResult is what came of a request.
+type requestResult struct {
 	client.Reply
 	err error
 }
 
-// read decodes the reply into into, unless that is nil.
-func (a answer) read(into client.Readable) error {
+// decodeInto decodes the reply into into, unless that is nil.
+func (a requestResult) decodeInto(into client.Readable) error {
 	if a.err != nil {
 		return a.err
 	}
@@ -249,14 +249,14 @@ func (a answer) read(into client.Readable) error {
 
 // addAuth gives the session an identity.
 func (s *session) addAuth(ctx context.Context, a client.Auth) error {
-	c, err := s.ready(ctx)
+	c, err := s.awaitConnection(ctx)
 	if err == nil {
 		err = c.AddAuth(ctx, a)
 	}
 	if errors.Is(err, jute.AuthFailed) {
 		s.awaitEnd(ctx)
 	}
-	return failureOf(err, "")
+	return toRequestError(err, "")
 }
 
 // awaitEnd waits until the end of the session is known.
@@ -265,7 +265,7 @@ func (s *session) awaitEnd(ctx context.Context) {
 		s.mu.Lock()
 		changed := s.changed
 		s.mu.Unlock()
-		if !s.alive() {
+		if !s.isAlive() {
 			return
 		}
 		select {
@@ -278,8 +278,8 @@ func (s *session) awaitEnd(ctx context.Context) {
 
 // close ends the session. It waits until the server has ended it, or closeWait is over.
 func (s *session) close() {
-	s.stop()
-	<-s.done
+	s.stopOpening()
+	<-s.openingDone
 	s.mu.Lock()
 	c := s.client
 	s.mu.Unlock()

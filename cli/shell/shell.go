@@ -74,7 +74,7 @@ type Shell struct {
 	target       *target
 	screen       *screen
 	session      *session
-	nodes        *nodes                  // of session
+	nodes        *nodeRequests           // of session
 	sessions     atomic.Pointer[session] // session, for the prompt, which any goroutine may print
 	printWatches atomic.Bool
 	commands     commandLog
@@ -96,11 +96,11 @@ func Run(ctx context.Context, cfg Config) (status int, err error) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.screen.run(done)
+		s.screen.printPostedUntil(done)
 	}()
-	s.screen.print("Connecting to " + target.given + "\n")
-	s.open()
-	err = s.serve(ctx)
+	s.screen.print("Connecting to " + target.givenText + "\n")
+	s.beginSession()
+	err = s.runCommands(ctx)
 	s.printWatches.Store(false) // the end of the session is no news
 	s.session.close()
 	close(done)
@@ -111,17 +111,17 @@ func Run(ctx context.Context, cfg Config) (status int, err error) {
 	return s.status, errors.Join(err, s.screen.flush())
 }
 
-// open begins a session in place of the last one.
-func (s *Shell) open() {
-	s.session = openSession(s.cfg, s.target, s.event, s.screen.hint)
-	s.nodes = &nodes{s.session}
+// beginSession begins a session in place of the last one.
+func (s *Shell) beginSession() {
+	s.session = openSession(s.cfg, s.target, s.postWatchEvent, s.screen.postHint)
+	s.nodes = &nodeRequests{s.session}
 	s.sessions.Store(s.session)
 }
 
-func (s *Shell) serve(ctx context.Context) error {
+func (s *Shell) runCommands(ctx context.Context) error {
 	switch {
 	case s.cfg.Command != nil:
-		s.command(ctx, s.cfg.Command)
+		s.runCommand(ctx, s.cfg.Command)
 		return nil
 	case s.cfg.InTerminal && s.cfg.OutTerminal:
 		s.screen.print("Welcome to Rollcall! help lists the commands, and Tab completes them.\n")
@@ -152,7 +152,7 @@ func (s *Shell) readLines(ctx context.Context) error {
 		}
 		select {
 		case line := <-lines:
-			if s.execute(ctx, line) {
+			if s.executeLine(ctx, line) {
 				return nil
 			}
 		case err := <-failed:
@@ -166,25 +166,25 @@ func (s *Shell) readLines(ctx context.Context) error {
 	}
 }
 
-// execute runs a line, and reports whether the shell ends.
-func (s *Shell) execute(ctx context.Context, line string) (done bool) {
-	words := split(line)
+// executeLine runs a line, and reports whether the shell ends.
+func (s *Shell) executeLine(ctx context.Context, line string) (done bool) {
+	words := splitLine(line)
 	if len(words) == 0 {
 		return false
 	}
-	s.commands.add(line)
-	done = s.command(ctx, words)
-	s.commands.next()
+	s.commands.appendLine(line)
+	done = s.runCommand(ctx, words)
+	s.commands.finishLine()
 	return done
 }
 
-// command runs the words of a command, tells of its failure, and reports whether the shell ends.
-func (s *Shell) command(ctx context.Context, words []string) (done bool) {
-	done, err := s.dispatch(ctx, words)
+// runCommand runs the words of a command, tells of its failure, and reports whether the shell ends.
+func (s *Shell) runCommand(ctx context.Context, words []string) (done bool) {
+	done, err := s.runVerb(ctx, words)
 	if done {
 		return true // with the status of the command before
 	}
-	f, isFailure := errors.AsType[*failure](err)
+	f, isFailure := errors.AsType[*requestError](err)
 	var unknown unknownVerb
 	switch {
 	case err == nil:
@@ -192,39 +192,39 @@ func (s *Shell) command(ctx context.Context, words []string) (done bool) {
 		return false
 	case errors.As(err, &unknown):
 		s.status = statusUnknown
-		s.screen.say(plain, usage(s.verbs))
+		s.screen.printMessage(plainStyle, usageText(s.verbs))
 	case errors.Is(err, errUsage):
-		err = message(words[0] + " " + s.verbs[words[0]].usage)
+		err = zkCliError(words[0] + " " + s.verbs[words[0]].usage)
 		fallthrough
 	default:
 		s.status = statusFailed
 	}
-	s.screen.say(problem, err.Error())
+	s.screen.printMessage(errorStyle, err.Error())
 	if isFailure && f.reason != nil {
-		s.screen.say(problem, f.reason.Error())
+		s.screen.printMessage(errorStyle, f.reason.Error())
 	}
 	return false
 }
 
-// dispatch runs a verb.
-func (s *Shell) dispatch(ctx context.Context, words []string) (done bool, err error) {
+// runVerb runs a verb.
+func (s *Shell) runVerb(ctx context.Context, words []string) (done bool, err error) {
 	v, known := s.verbs[words[0]]
 	if !known {
 		return false, unknownVerb(words[0])
 	}
-	if v.local != nil {
-		if done, err := v.local(s, ctx, words); done || err != nil {
+	if v.runLocal != nil {
+		if done, err := v.runLocal(s, ctx, words); done || err != nil {
 			return done, err
 		}
 	}
-	if !s.session.alive() {
+	if !s.session.isAlive() {
 		s.screen.print("Not connected\n") // zkCli.sh says so after every verb but quit
 		return false, nil
 	}
 	if v.run == nil {
 		return false, nil
 	}
-	a, err := v.parse(s, words)
+	a, err := v.parseArguments(s, words)
 	if err != nil {
 		return false, err
 	}

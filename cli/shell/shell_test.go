@@ -27,8 +27,8 @@ func TestStatus(t *testing.T) {
 		{"get", 1, "get [-s] [-w] path\n"},
 		{"get -x", 1, "Unrecognized option: -x\n"},
 		{"set -v x /none x", 1, "-v argument must be an int value\n"},
-		{"help", 0, usage(verbTable()) + "\n"},
-		{"nonsense", 127, usage(verbTable()) + "\nCommand not found: Command not found nonsense\n"},
+		{"help", 0, usageText(verbTable()) + "\n"},
+		{"nonsense", 127, usageText(verbTable()) + "\nCommand not found: Command not found nonsense\n"},
 		{"quit", 0, ""},
 	} {
 		if got := runShell(t, Config{Command: strings.Fields(tt.line)}); got.status != tt.status || got.err != tt.err {
@@ -150,7 +150,7 @@ func TestInterrupted(t *testing.T) {
 			_, _ = io.Copy(io.Discard, conn)
 		}
 	}()
-	var errs printed
+	var errs outputBuffer
 	status, err := Run(ctx, Config{Hosts: silent.Addr().String(), Command: []string{"ls", "/"}, Out: io.Discard, Err: &errs, Visible: visible})
 	if status != statusInterrupted || err != nil || errs.String() != "interrupted\n" {
 		t.Errorf("status %d, %v, %q", status, err, &errs)
@@ -160,33 +160,33 @@ func TestInterrupted(t *testing.T) {
 // A line may not be longer than any request.
 func TestLongLine(t *testing.T) {
 	in := io.MultiReader(strings.NewReader("get /none\n"), strings.NewReader(strings.Repeat("x", maxLine+1)))
-	var errs printed
+	var errs outputBuffer
 	status, err := Run(t.Context(), Config{Hosts: addr, In: in, Out: io.Discard, Err: &errs, Visible: visible})
 	if status != 1 || err == nil || err.Error() != "a line is longer than 16777216 bytes" || !strings.HasPrefix(errs.String(), "Node does not exist: /none\n") {
 		t.Errorf("status %d, %v, %q", status, err, &errs)
 	}
 }
 
-// gate is a way to the member that can be shut.
-type gate struct {
+// proxy is a way to the member that can be shut.
+type proxy struct {
 	net.Listener
 	mu    sync.Mutex
 	shut  bool
 	conns []net.Conn
 }
 
-func newGate(t *testing.T) *gate {
+func newGate(t *testing.T) *proxy {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gate{Listener: l}
-	t.Cleanup(func() { l.Close(); g.cut(true) })
+	g := &proxy{Listener: l}
+	t.Cleanup(func() { l.Close(); g.setShut(true) })
 	go g.serve()
 	return g
 }
 
-func (g *gate) serve() {
+func (g *proxy) serve() {
 	for {
 		from, err := g.Accept()
 		if err != nil {
@@ -208,8 +208,8 @@ func (g *gate) serve() {
 	}
 }
 
-// cut ends all connections. If shut is set, there will be no others until it is called again.
-func (g *gate) cut(shut bool) {
+// setShut ends all connections. If shut is set, there will be no others until it is called again.
+func (g *proxy) setShut(shut bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shut = shut
@@ -224,28 +224,28 @@ func (g *gate) cut(shut bool) {
 func TestLostConnection(t *testing.T) {
 	g := newGate(t)
 	in, say := io.Pipe()
-	var out, errs printed
+	var out, errs outputBuffer
 	ended := make(chan error, 1)
 	go func() {
 		_, err := Run(t.Context(), Config{Hosts: g.Addr().String(), Timeout: time.Second, In: in, Out: &out, Err: &errs, ErrTerminal: true, Visible: visible})
 		ended <- err
 	}()
 	command := func(line string) { _, _ = io.WriteString(say, line+"\n") }
-	event := func(text string) { out.until(t, "\nWATCHER::\n\nWatchedEvent state:"+text+"\n") }
+	event := func(text string) { out.awaitText(t, "\nWATCHER::\n\nWatchedEvent state:"+text+"\n") }
 
 	command("create -e /lost x")
-	errs.until(t, "Created /lost\n")
+	errs.awaitText(t, "Created /lost\n")
 	command("get -w /lost")
-	out.until(t, "\nx\n")
-	g.cut(false)
+	out.awaitText(t, "\nx\n")
+	g.setShut(false)
 	event("Disconnected type:None path:null")
-	errs.until(t, "The connection broke: ")
+	errs.awaitText(t, "The connection broke: ")
 	command("set /lost y")
 	event("SyncConnected type:NodeDataChanged path:/lost")
 	command("get /lost")
-	out.until(t, "\ny\n")
+	out.awaitText(t, "\ny\n")
 
-	g.cut(true)
+	g.setShut(true)
 	other, err := client.Open(t.Context(), client.Config{Servers: []string{addr}})
 	if err != nil {
 		t.Fatal(err)
@@ -260,14 +260,14 @@ func TestLostConnection(t *testing.T) {
 			t.Fatalf("the session does not expire: %v", err)
 		}
 	}
-	g.cut(false)
+	g.setShut(false)
 	event("Expired type:None path:null")
-	errs.until(t, "The servers have expired the session.")
+	errs.awaitText(t, "The servers have expired the session.")
 	command("ls /lost")
-	out.until(t, "Not connected\n")
+	out.awaitText(t, "Not connected\n")
 	command("connect")
 	command("ls /lost")
-	errs.until(t, "Node does not exist: /lost\n")
+	errs.awaitText(t, "Node does not exist: /lost\n")
 	say.Close()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -275,7 +275,7 @@ func TestLostConnection(t *testing.T) {
 }
 
 func codeOf(err error) jute.Code {
-	f, ok := errors.AsType[*failure](failureOf(err, ""))
+	f, ok := errors.AsType[*requestError](toRequestError(err, ""))
 	if !ok {
 		return jute.OK
 	}

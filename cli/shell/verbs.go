@@ -9,33 +9,33 @@ import (
 
 // verb is a command of the shell.
 type verb struct {
-	usage string // what follows the name
-	least int    // how many words there must be after the options, the verb among them
+	usage    string // what follows the name
+	minWords int    // how many words there must be after the options, the verb among them
 	options
 
-	// rewrite is set for verbs that took a word in place of a flag once. It returns the words with the
+	// rewriteOldForm is set for verbs that took a word in place of a flag once. It returns the words with the
 	// flag, and the warning to print, if there are more than two without the flags.
-	rewrite func(words []string) (rewritten []string, warning string)
+	rewriteOldForm func(words []string) (rewritten []string, warning string)
 
-	// local runs a verb of the shell itself, without parsing options. It reports whether the shell
+	// runLocal runs a verb of the shell itself, without parsing options. It reports whether the shell
 	// ends.
-	local func(s *Shell, ctx context.Context, words []string) (done bool, err error)
+	runLocal func(s *Shell, ctx context.Context, words []string) (done bool, err error)
 
 	// run runs any other verb. It needs a session.
 	run func(s *Shell, ctx context.Context, a *arguments) error
 }
 
-func flag(name, about string) option { return option{name: name, about: about} }
-func value(name, about string) option {
-	return option{name: name, about: about, takes: true}
+func flagOption(name, about string) option { return option{name: name, description: about} }
+func valueOption(name, about string) option {
+	return option{name: name, description: about, takesValue: true}
 }
 
-func flags(list ...option) options { return options{list: list} }
+func optionsOf(list ...option) options { return options{list: list} }
 
 var (
-	statFlag    = flag("s", "stats")
-	watchFlag   = flag("w", "watch")
-	versionFlag = value("v", "version")
+	statFlag    = flagOption("s", "stats")
+	watchFlag   = flagOption("w", "watch")
+	versionFlag = valueOption("v", "version")
 )
 
 // quotaOptions are the flags of setquota and delquota, of which one may be given.
@@ -45,8 +45,8 @@ func quotaOptions(takes bool) options {
 	}}
 }
 
-// watchWord returns the rewrite of a verb that took any second word for -w.
-func watchWord(before, now string) func([]string) ([]string, string) {
+// replaceWithWatchFlag returns the rewrite of a verb that took any second word for -w.
+func replaceWithWatchFlag(before, now string) func([]string) ([]string, string) {
 	return func(words []string) ([]string, string) {
 		words = slices.Clone(words)
 		words[2] = "-w"
@@ -57,57 +57,57 @@ func watchWord(before, now string) func([]string) ([]string, string) {
 // verbTable returns the verbs of zkCli.sh 3.8, and help. Names and usages are zkCli.sh's.
 func verbTable() map[string]*verb {
 	return map[string]*verb{
-		"addauth":  {usage: "scheme auth", least: 2, run: (*Shell).addAuth},
-		"addWatch": {usage: "[-m mode] path # optional mode is one of [PERSISTENT, PERSISTENT_RECURSIVE] - default is PERSISTENT_RECURSIVE", least: 2, options: flags(value("m", "")), run: (*Shell).addWatch},
+		"addauth":  {usage: "scheme auth", minWords: 2, run: (*Shell).addAuth},
+		"addWatch": {usage: "[-m mode] path # optional mode is one of [PERSISTENT, PERSISTENT_RECURSIVE] - default is PERSISTENT_RECURSIVE", minWords: 2, options: optionsOf(valueOption("m", "")), run: (*Shell).addWatch},
 		"close":    {run: (*Shell).closeSession},
-		"config":   {usage: "[-c] [-w] [-s]", options: flags(statFlag, watchFlag, flag("c", "client connection string")), run: (*Shell).config},
-		"connect":  {usage: "host:port", local: (*Shell).connect},
+		"config":   {usage: "[-c] [-w] [-s]", options: optionsOf(statFlag, watchFlag, flagOption("c", "client connection string")), run: (*Shell).printConfig},
+		"connect":  {usage: "host:port", runLocal: (*Shell).connect},
 		"create": {
-			usage: "[-s] [-e] [-c] [-t ttl] path [data] [acl]", least: 2,
-			options: flags(flag("e", "ephemeral"), flag("s", "sequential"), flag("c", "container"), value("t", "ttl")), run: (*Shell).create,
+			usage: "[-s] [-e] [-c] [-t ttl] path [data] [acl]", minWords: 2,
+			options: optionsOf(flagOption("e", "ephemeral"), flagOption("s", "sequential"), flagOption("c", "container"), valueOption("t", "ttl")), run: (*Shell).createNode,
 		},
 		"delete": {
-			usage: "[-v version] path", least: 2, options: flags(versionFlag), run: (*Shell).delete,
-			rewrite: func(words []string) ([]string, string) {
+			usage: "[-v version] path", minWords: 2, options: optionsOf(versionFlag), run: (*Shell).deleteNode,
+			rewriteOldForm: func(words []string) ([]string, string) {
 				return words, "'delete path [version]' has been deprecated. Please use 'delete [-v version] path' instead."
 			},
 		},
-		"deleteall":            {usage: "path [-b batch size]", least: 2, options: flags(value("b", "batch size")), run: (*Shell).deleteAll},
-		"delquota":             {usage: "[-n|-b|-N|-B] path", least: 2, options: quotaOptions(false), run: quotaVerb(quotas.delete)},
-		"get":                  {usage: "[-s] [-w] path", least: 2, options: flags(statFlag, watchFlag), run: (*Shell).get, rewrite: watchWord("get path [watch]", "get [-s] [-w] path")},
-		"getAcl":               {usage: "[-s] path", least: 2, options: flags(statFlag), run: (*Shell).getACL},
-		"getAllChildrenNumber": {usage: "path", least: 2, run: (*Shell).getAllChildrenNumber},
+		"deleteall":            {usage: "path [-b batch size]", minWords: 2, options: optionsOf(valueOption("b", "batch size")), run: (*Shell).deleteAll},
+		"delquota":             {usage: "[-n|-b|-N|-B] path", minWords: 2, options: quotaOptions(false), run: runQuotaCommand(quotaCommands.deleteQuota)},
+		"get":                  {usage: "[-s] [-w] path", minWords: 2, options: optionsOf(statFlag, watchFlag), run: (*Shell).getNode, rewriteOldForm: replaceWithWatchFlag("get path [watch]", "get [-s] [-w] path")},
+		"getAcl":               {usage: "[-s] path", minWords: 2, options: optionsOf(statFlag), run: (*Shell).getACL},
+		"getAllChildrenNumber": {usage: "path", minWords: 2, run: (*Shell).getAllChildrenNumber},
 		"getEphemerals":        {usage: "path", run: (*Shell).getEphemerals},
-		"help":                 {local: (*Shell).help},
-		"history":              {local: (*Shell).history},
-		"listquota":            {usage: "path", least: 2, run: quotaVerb(quotas.list)},
+		"help":                 {runLocal: (*Shell).printHelp},
+		"history":              {runLocal: (*Shell).printHistory},
+		"listquota":            {usage: "path", minWords: 2, run: runQuotaCommand(quotaCommands.listQuota)},
 		"ls": {
-			usage: "[-s] [-w] [-R] path", least: 2, options: flags(flag("?", "help"), statFlag, watchFlag, flag("R", "recurse")),
-			run: (*Shell).ls, rewrite: watchWord("ls path [watch]", "ls [-w] path"),
+			usage: "[-s] [-w] [-R] path", minWords: 2, options: optionsOf(flagOption("?", "help"), statFlag, watchFlag, flagOption("R", "recurse")),
+			run: (*Shell).listNode, rewriteOldForm: replaceWithWatchFlag("ls path [watch]", "ls [-w] path"),
 		},
-		"printwatches": {usage: "on|off", local: (*Shell).setPrintWatches},
-		"quit":         {local: (*Shell).quit},
+		"printwatches": {usage: "on|off", runLocal: (*Shell).setPrintWatches},
+		"quit":         {runLocal: (*Shell).quit},
 		"reconfig": {
 			usage:   "[-s] [-v version] [[-file path] | [-members serverID=host:port1:port2;port3[,...]*]] | [-add serverId=host:port1:port2;port3[,...]]* [-remove serverId[,...]*]",
-			options: flags(statFlag, value("v", ""), value("file", ""), value("members", ""), value("add", ""), value("remove", "")), run: (*Shell).reconfig,
+			options: optionsOf(statFlag, valueOption("v", ""), valueOption("file", ""), valueOption("members", ""), valueOption("add", ""), valueOption("remove", "")), run: (*Shell).reconfigure,
 		},
-		"redo": {usage: "cmdno", local: (*Shell).redo},
+		"redo": {usage: "cmdno", runLocal: (*Shell).redoLine},
 		"removewatches": {
-			usage: "path [-c|-d|-a] [-l]", least: 2, run: (*Shell).removeWatches,
-			options: flags(flag("c", "child watcher type"), flag("d", "data watcher type"), flag("a", "any watcher type"), flag("l", "remove locally when there is no server connection")),
+			usage: "path [-c|-d|-a] [-l]", minWords: 2, run: (*Shell).removeWatches,
+			options: optionsOf(flagOption("c", "child watcher type"), flagOption("d", "data watcher type"), flagOption("a", "any watcher type"), flagOption("l", "remove locally when there is no server connection")),
 		},
-		"set":      {usage: "[-s] [-v version] path data", least: 3, options: flags(statFlag, versionFlag), run: (*Shell).set},
-		"setAcl":   {usage: "[-s] [-v version] [-R] path acl", least: 3, options: flags(statFlag, versionFlag, flag("R", "recursive")), run: (*Shell).setACL},
-		"setquota": {usage: "-n|-b|-N|-B val path", least: 2, options: quotaOptions(true), run: quotaVerb(quotas.set)},
-		"stat":     {usage: "[-w] path", least: 2, options: flags(watchFlag), run: (*Shell).stat, rewrite: watchWord("stat path [watch]", "stat [-w] path")},
-		"sync":     {usage: "path", least: 2, run: (*Shell).sync},
-		"version":  {run: (*Shell).version},
+		"set":      {usage: "[-s] [-v version] path data", minWords: 3, options: optionsOf(statFlag, versionFlag), run: (*Shell).setNode},
+		"setAcl":   {usage: "[-s] [-v version] [-R] path acl", minWords: 3, options: optionsOf(statFlag, versionFlag, flagOption("R", "recursive")), run: (*Shell).setACL},
+		"setquota": {usage: "-n|-b|-N|-B val path", minWords: 2, options: quotaOptions(true), run: runQuotaCommand(quotaCommands.setQuota)},
+		"stat":     {usage: "[-w] path", minWords: 2, options: optionsOf(watchFlag), run: (*Shell).statNode, rewriteOldForm: replaceWithWatchFlag("stat path [watch]", "stat [-w] path")},
+		"sync":     {usage: "path", minWords: 2, run: (*Shell).syncNode},
+		"version":  {run: (*Shell).printVersion},
 		"whoami":   {run: (*Shell).whoAmI},
 	}
 }
 
-// usage returns the list of all verbs.
-func usage(verbs map[string]*verb) string {
+// usageText returns the list of all verbs.
+func usageText(verbs map[string]*verb) string {
 	var b strings.Builder
 	b.WriteString("rollcall shell --hosts host:port,.../root cmd args")
 	for _, name := range slices.Sorted(maps.Keys(verbs)) {
@@ -116,21 +116,21 @@ func usage(verbs map[string]*verb) string {
 	return b.String()
 }
 
-// parse takes the options out of the words of a command.
-func (v *verb) parse(s *Shell, words []string) (*arguments, error) {
+// parseArguments takes the options out of the words of a command.
+func (v *verb) parseArguments(s *Shell, words []string) (*arguments, error) {
 	a, err := v.options.parse(words)
-	if err == nil && v.rewrite != nil && len(a.words) > 2 {
-		rewritten, warning := v.rewrite(words)
-		s.screen.say(plain, warning)
+	if err == nil && v.rewriteOldForm != nil && len(a.words) > 2 {
+		rewritten, warning := v.rewriteOldForm(words)
+		s.screen.printMessage(plainStyle, warning)
 		a, err = v.options.parse(rewritten)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if a.has("?") {
+	if a.hasFlag("?") {
 		s.screen.print("usage: ls [options] path\n -?   help\n -R   recurse\n -s   stat\n -w   watch\n")
 	}
-	if len(a.words) < max(v.least, 1) {
+	if len(a.words) < max(v.minWords, 1) {
 		return nil, errUsage
 	}
 	return a, nil

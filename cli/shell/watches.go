@@ -73,7 +73,7 @@ func (t watchTable) remove(path string, kind watchKind) watchKind {
 	return had
 }
 
-func (t watchTable) has(path string, kind watchKind) bool {
+func (t watchTable) hasWatch(path string, kind watchKind) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.paths[path]&kind != 0
@@ -92,19 +92,19 @@ func (s *Shell) addWatch(ctx context.Context, a *arguments) error {
 		return err
 	}
 	var answer jute.ErrorResponse
-	return s.session.requestWatching(ctx, kind, jute.OpAddWatch, path, jute.AddWatchRequest{Path: []byte(s.session.space.FullPath(path)), Mode: mode}, &answer)
+	return s.session.sendWatchRequest(ctx, kind, jute.OpAddWatch, path, jute.AddWatchRequest{Path: []byte(s.session.space.FullPath(path)), Mode: mode}, &answer)
 }
 
-// removal is what one flag of removewatches removes.
-type removal struct {
-	flag  string
-	which jute.WatcherType
-	kinds watchKind
+// watchRemoval is what one flag of removewatches removes.
+type watchRemoval struct {
+	flag        string
+	watcherType jute.WatcherType
+	kinds       watchKind
 }
 
-// removals are the flags of removewatches in the order in which they count. The last is what it
+// watchRemovals are the flags of removewatches in the order in which they count. The last is what it
 // removes without a flag.
-var removals = []removal{
+var watchRemovals = []watchRemoval{
 	{"c", jute.WatcherChildren, watchChild},
 	{"d", jute.WatcherData, watchData | watchExist},
 	{"a", jute.WatcherAny, watchData | watchExist | watchChild | watchLasting},
@@ -117,24 +117,24 @@ func (s *Shell) removeWatches(ctx context.Context, a *arguments) error {
 	if err := checkPath(path); err != nil {
 		return err
 	}
-	what := removals[len(removals)-1]
-	for _, r := range removals {
-		if a.has(r.flag) {
+	what := watchRemovals[len(watchRemovals)-1]
+	for _, r := range watchRemovals {
+		if a.hasFlag(r.flag) {
 			what = r
 			break
 		}
 	}
-	rec := jute.RemoveWatchesRequest{Path: []byte(s.session.space.FullPath(path)), Type: what.which}
-	err := s.session.request(ctx, jute.OpRemoveWatches, path, rec, nil)
+	rec := jute.RemoveWatchesRequest{Path: []byte(s.session.space.FullPath(path)), Type: what.watcherType}
+	err := s.session.sendRequest(ctx, jute.OpRemoveWatches, path, rec, nil)
 	switch {
 	case errors.Is(err, errInterrupted):
 		return err
-	case !s.session.watching.has(path, what.kinds|watchLasting):
-		return &failure{code: jute.NoWatcher, path: path}
-	case err != nil && !a.has("l"):
+	case !s.session.watches.hasWatch(path, what.kinds|watchLasting):
+		return &requestError{code: jute.NoWatcher, path: path}
+	case err != nil && !a.hasFlag("l"):
 		return err
 	}
-	had := s.session.watching.remove(path, what.kinds)
+	had := s.session.watches.remove(path, what.kinds)
 	if had == 0 {
 		return err
 	}
@@ -147,15 +147,15 @@ func (s *Shell) removeWatches(ctx context.Context, a *arguments) error {
 		{watchLasting, jute.EventPersistentWatchRemoved},
 	} {
 		if had&gone.kinds != 0 {
-			s.event(gone.event, jute.StateSyncConnected, path)
+			s.postWatchEvent(gone.event, jute.StateSyncConnected, path)
 		}
 	}
 	return nil
 }
 
-// event prints what a watch has seen, or a change of the session's state if path is "". It never
+// postWatchEvent prints what a watch has seen, or a change of the session's state if path is "". It never
 // waits.
-func (s *Shell) event(event jute.EventType, state jute.KeeperState, path string) {
+func (s *Shell) postWatchEvent(event jute.EventType, state jute.KeeperState, path string) {
 	if !s.printWatches.Load() {
 		return
 	}

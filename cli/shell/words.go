@@ -2,15 +2,15 @@ package shell
 
 import "regexp"
 
-// word is a word of a command line, as zkCli.sh reads one. It is a run of characters that begins
+// wordPattern is a word of a command line, as zkCli.sh reads one. It is a run of characters that begins
 // with neither quote, or everything between two quotes of one kind. A quote within a run stands for
 // itself, nothing escapes a quote, and a quote without its partner is skipped.
-var word = regexp.MustCompile(`[ \t\n\v\f\r]*([^"'][^ \t\n\v\f\r]*|"[^"]*"|'[^']*')[ \t\n\v\f\r]*`)
+var wordPattern = regexp.MustCompile(`[ \t\n\v\f\r]*([^"'][^ \t\n\v\f\r]*|"[^"]*"|'[^']*')[ \t\n\v\f\r]*`)
 
-// split returns the words of a line, without the quotes around them. A line of blanks has one word,
+// splitLine returns the words of a line, without the quotes around them. A line of blanks has one word,
 // a blank, which is what zkCli.sh makes of it. The result is empty if the line is.
-func split(line string) (words []string) {
-	for _, match := range word.FindAllStringSubmatch(line, -1) {
+func splitLine(line string) (words []string) {
+	for _, match := range wordPattern.FindAllStringSubmatch(line, -1) {
 		words = append(words, unquote(match[1]))
 	}
 	return words

@@ -29,7 +29,7 @@ func TestSplit(t *testing.T) {
 		{`"`, nil},
 		{``, nil},
 	} {
-		if got := split(tt.line); !slices.Equal(got, tt.want) {
+		if got := splitLine(tt.line); !slices.Equal(got, tt.want) {
 			t.Errorf("%q: %q, want %q", tt.line, got, tt.want)
 		}
 	}
@@ -42,7 +42,7 @@ func FuzzSplit(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		rest := line
-		for _, word := range split(line) {
+		for _, word := range splitLine(line) {
 			i := strings.Index(rest, word)
 			if i < 0 || strings.Trim(rest[:i], " \t\n\v\f\r\"'") != "" {
 				t.Fatalf("%q: the word %q is not the next one in %q", line, word, rest)

@@ -18,26 +18,26 @@ func TestMain(m *testing.M) {
 	alone.Run(m, func(_ *member.Member, at string) { addr = at })
 }
 
-// printed is what a shell has printed so far.
-type printed struct {
+// outputBuffer is what a shell has printed so far.
+type outputBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (p *printed) Write(b []byte) (int, error) {
+func (p *outputBuffer) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.text.Write(b)
 }
 
-func (p *printed) String() string {
+func (p *outputBuffer) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.text.String()
 }
 
-// until waits until what is printed holds want.
-func (p *printed) until(t *testing.T, want string) {
+// awaitText waits until what is printed holds want.
+func (p *outputBuffer) awaitText(t *testing.T, want string) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !strings.Contains(p.String(), want); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -46,25 +46,25 @@ func (p *printed) until(t *testing.T, want string) {
 	}
 }
 
-// ran is what came of a shell.
-type ran struct {
+// shellResult is what came of a shell.
+type shellResult struct {
 	status   int
 	out, err string
 }
 
 // runLines runs a shell that reads lines, and leaves out what it prints before them.
-func runLines(t *testing.T, cfg Config, lines ...string) ran {
+func runLines(t *testing.T, cfg Config, lines ...string) shellResult {
 	t.Helper()
 	cfg.In = strings.NewReader(strings.Join(lines, "\n"))
 	return runShell(t, cfg)
 }
 
-func runShell(t *testing.T, cfg Config) ran {
+func runShell(t *testing.T, cfg Config) shellResult {
 	t.Helper()
 	if cfg.Hosts == "" {
 		cfg.Hosts = addr
 	}
-	var out, errs printed
+	var out, errs outputBuffer
 	cfg.Out, cfg.Err, cfg.Visible = &out, &errs, visible
 	if cfg.In == nil {
 		cfg.In = strings.NewReader("")
@@ -73,11 +73,11 @@ func runShell(t *testing.T, cfg Config) ran {
 	if err != nil {
 		t.Fatalf("%v\n%s%s", err, &out, &errs)
 	}
-	return ran{status, withoutHead(out.String()), errs.String()}
+	return shellResult{status, withoutGreeting(out.String()), errs.String()}
 }
 
-// withoutHead returns the output without the lines that each shell prints first.
-func withoutHead(out string) string {
+// withoutGreeting returns the output without the lines that each shell prints first.
+func withoutGreeting(out string) string {
 	_, out, _ = strings.Cut(out, "\n")
 	out = strings.Replace(out, "\nWATCHER::\n\nWatchedEvent state:SyncConnected type:None path:null\n", "", 1) // at any time
 	return strings.TrimPrefix(out, "Welcome to Rollcall!\n")

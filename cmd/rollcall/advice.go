@@ -19,91 +19,91 @@ import (
 // is wrong. A row must not fit an error of a file that another setting names: its advice would be wrong there.
 type advice struct {
 	commands []string
-	fits     func(err error) bool
+	matches  func(err error) bool
 	text     string
 }
 
-// advices are all rows. The first that fits counts.
-var advices = []advice{
-	{on("serve"), is(syscall.EADDRINUSE), "another process listens there: stop it, or choose another port (clientPort or secureClientPort for clients; for members the server line, which is the same on all members)"},
-	{on("up"), is(syscall.EADDRINUSE), "--port takes others"},
-	{on("serve"), is(syscall.EADDRNOTAVAIL), "this machine has no such address: correct clientPortAddress or this member's server line (quorumListenOnAllIPs=true listens for members on all addresses)"},
-	{on("serve", "up"), listening(syscall.EACCES), "this user may not use that port: choose one above 1023"},
-	{on("serve"), unknownHost, "this machine cannot resolve that host: correct clientPortAddress or this member's server line, or write an IP address there"},
-	{on("up"), is(disk.ErrInUse), "stop the other rollcall up, or give this one a directory of its own with --data"},
-	{on("serve", "recover", "import", "export"), is(disk.ErrInUse), "stop the other process, or give each member a dataDir of its own"},
-	{on("up"), is(disk.ErrServersChanged), "for rollcall up: --members and --port must be as when the directory was made, or --data must name another directory"},
-	{on("recover"), is(disk.ErrNoData), "run it with the zoo.cfg of a member that has data; a member without data is started with rollcall serve"},
-	{on("up"), unusableFile, "--data must name a directory that this user may make and write"},
-	{on("serve", "recover"), is(disk.ErrUnusable), "dataDir and dataLogDir must be directories that this user may make and write"},
-	{on("serve", "recover", "up"), is(syscall.EIO), "the disk cannot be read or written there: look at the kernel's log, and replace it if it fails"},
-	{on("serve", "up"), member.CanRestart, "start this member again: it goes on"},
+// adviceTable are all rows. The first that fits counts.
+var adviceTable = []advice{
+	{forCommands("serve"), matchesError(syscall.EADDRINUSE), "another process listens there: stop it, or choose another port (clientPort or secureClientPort for clients; for members the server line, which is the same on all members)"},
+	{forCommands("up"), matchesError(syscall.EADDRINUSE), "--port takes others"},
+	{forCommands("serve"), matchesError(syscall.EADDRNOTAVAIL), "this machine has no such address: correct clientPortAddress or this member's server line (quorumListenOnAllIPs=true listens for members on all addresses)"},
+	{forCommands("serve", "up"), matchesListenError(syscall.EACCES), "this user may not use that port: choose one above 1023"},
+	{forCommands("serve"), isUnknownHost, "this machine cannot resolve that host: correct clientPortAddress or this member's server line, or write an IP address there"},
+	{forCommands("up"), matchesError(disk.ErrInUse), "stop the other rollcall up, or give this one a directory of its own with --data"},
+	{forCommands("serve", "recover", "import", "export"), matchesError(disk.ErrInUse), "stop the other process, or give each member a dataDir of its own"},
+	{forCommands("up"), matchesError(disk.ErrServersChanged), "for rollcall up: --members and --port must be as when the directory was made, or --data must name another directory"},
+	{forCommands("recover"), matchesError(disk.ErrNoData), "run it with the zoo.cfg of a member that has data; a member without data is started with rollcall serve"},
+	{forCommands("up"), isUnusableFile, "--data must name a directory that this user may make and write"},
+	{forCommands("serve", "recover"), matchesError(disk.ErrUnusable), "dataDir and dataLogDir must be directories that this user may make and write"},
+	{forCommands("serve", "recover", "up"), matchesError(syscall.EIO), "the disk cannot be read or written there: look at the kernel's log, and replace it if it fails"},
+	{forCommands("serve", "up"), member.CanRestart, "start this member again: it goes on"},
 
-	{on("health"), is(syscall.ECONNREFUSED), "no process listens there: start the member with rollcall serve, or name its address with --addr"},
-	{on("health"), is(os.ErrDeadlineExceeded), "the member is starting, hangs or is overloaded: its log says which; a port for TLS alone does not answer either"},
-	{on("health"), unknownHost, "this machine cannot resolve that host: name an address with --addr host:port"},
-	{on("bench"), is(syscall.ECONNREFUSED), "no process listens there: each address must be one where a running member takes clients"},
-	{on("bench"), unknownHost, "this machine cannot resolve that host: name addresses where members take clients"},
+	{forCommands("health"), matchesError(syscall.ECONNREFUSED), "no process listens there: start the member with rollcall serve, or name its address with --addr"},
+	{forCommands("health"), matchesError(os.ErrDeadlineExceeded), "the member is starting, hangs or is overloaded: its log says which; a port for TLS alone does not answer either"},
+	{forCommands("health"), isUnknownHost, "this machine cannot resolve that host: name an address with --addr host:port"},
+	{forCommands("bench"), matchesError(syscall.ECONNREFUSED), "no process listens there: each address must be one where a running member takes clients"},
+	{forCommands("bench"), isUnknownHost, "this machine cannot resolve that host: name addresses where members take clients"},
 }
 
-func on(commands ...string) []string { return commands }
+func forCommands(commands ...string) []string { return commands }
 
-func is(target error) func(error) bool {
+func matchesError(target error) func(error) bool {
 	return func(err error) bool { return errors.Is(err, target) }
 }
 
-// listening fits errors of opening a port.
-func listening(target error) func(error) bool {
+// matchesListenError fits errors of opening a port.
+func matchesListenError(target error) func(error) bool {
 	return func(err error) bool {
 		var op *net.OpError
 		return errors.As(err, &op) && op.Op == "listen" && errors.Is(err, target)
 	}
 }
 
-func unknownHost(err error) bool {
+func isUnknownHost(err error) bool {
 	var dns *net.DNSError
 	return errors.As(err, &dns)
 }
 
-// unusableFile fits errors of files and directories that have another cause than their content. All files of
+// isUnusableFile fits errors of files and directories that have another cause than their content. All files of
 // rollcall up are in its directory.
-func unusableFile(err error) bool {
+func isUnusableFile(err error) bool {
 	var path *fs.PathError
 	return errors.As(err, &path) && !errors.Is(err, disk.ErrDamaged) && slices.ContainsFunc(
 		[]error{syscall.EACCES, syscall.EPERM, syscall.ENOTDIR, syscall.EROFS, syscall.ENOENT},
 		func(reason error) bool { return errors.Is(path.Err, reason) })
 }
 
-// told is an error that already says what to do.
-type told struct{ error }
+// explainedError is an error that already says what to do.
+type explainedError struct{ error }
 
-func (t told) Unwrap() error { return t.error }
+func (t explainedError) Unwrap() error { return t.error }
 
-// advised returns err, which ended command, with the advice of the first row that fits, if there is one.
-func advised(command string, err error) error {
-	var already told
+// addAdvice returns err, which ended command, with the advice of the first row that fits, if there is one.
+func addAdvice(command string, err error) error {
+	var already explainedError
 	if err == nil || errors.As(err, &already) {
 		return err
 	}
-	for _, a := range advices {
-		if slices.Contains(a.commands, command) && a.fits(err) {
-			return helped{err, a.text}
+	for _, a := range adviceTable {
+		if slices.Contains(a.commands, command) && a.matches(err) {
+			return errorWithAdvice{err, a.text}
 		}
 	}
 	return err
 }
 
-// helped is an error with advice.
-type helped struct {
+// errorWithAdvice is an error with advice.
+type errorWithAdvice struct {
 	error
 	text string
 }
 
-func (h helped) Error() string { return h.error.Error() + "; " + h.text }
-func (h helped) Unwrap() error { return h.error }
+func (h errorWithAdvice) Error() string { return h.error.Error() + "; " + h.text }
+func (h errorWithAdvice) Unwrap() error { return h.error }
 
-// lastLine returns err as the one line with which a command ends. It begins with the cause: what went
+// errorLine returns err as the one line with which a command ends. It begins with the cause: what went
 // wrong after that, because of it, follows.
-func lastLine(err error) string {
+func errorLine(err error) string {
 	return cli.EscapeUnprintable(strings.ReplaceAll(err.Error(), "\n", "; after that: "))
 }

@@ -52,26 +52,26 @@ func TestAdvice(t *testing.T) {
 		{"no member", "health", refused, "start the member with rollcall serve"},
 		{"silent member", "health", fmt.Errorf("no answer: %w", os.ErrDeadlineExceeded), "its log says which"},
 		{"no member", "bench", refused, "a running member takes clients"},
-		{"has advice already", "serve", fmt.Errorf("x: %w", told{readOnly}), ""},
+		{"has advice already", "serve", fmt.Errorf("x: %w", explainedError{readOnly}), ""},
 		{"file of the data is missing", "serve", fmt.Errorf("%w: %w. The way out: ...", disk.ErrDamaged, &fs.PathError{Op: "open", Path: "/data/meta.json", Err: syscall.ENOENT}), ""},
 		{"another file", "serve", fmt.Errorf("audit: %w; set audit.file", readOnly), ""},
 		{"another file", "recover", fmt.Errorf("ensembleSecretFile: %w", readOnly), ""},
 		{"nothing to do", "serve", errors.New("anything"), ""},
 		{"another command's", "health", fmt.Errorf("%w", disk.ErrInUse), ""},
 	} {
-		err := advised(tt.command, tt.err)
+		err := addAdvice(tt.command, tt.err)
 		text, found := strings.CutPrefix(err.Error(), tt.err.Error()+"; ")
 		if found != (tt.want != "") || !strings.Contains(text, tt.want) || !errors.Is(err, tt.err) {
 			t.Errorf("%s, %s: %v, want %q", tt.command, tt.name, err, tt.want)
 		}
 		used[text] = true
 	}
-	for _, a := range advices {
+	for _, a := range adviceTable {
 		if !used[a.text] {
 			t.Errorf("no case leads to the advice %q", a.text)
 		}
 	}
-	if err := advised("serve", nil); err != nil {
+	if err := addAdvice("serve", nil); err != nil {
 		t.Errorf("no error became %v", err)
 	}
 }
@@ -138,7 +138,7 @@ func TestLastLine(t *testing.T) {
 	cause := errors.New("serve: the disk is full")
 	err := fmt.Errorf("%w", errors.Join(cause, errors.New("raft did not stop in time"), errors.New("close: bad file")))
 	const want = "serve: the disk is full; after that: raft did not stop in time; after that: close: bad file"
-	if got := lastLine(err); got != want {
+	if got := errorLine(err); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// plainWord matches words that a shell takes as they are.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+// plainWordPattern matches words that a shell takes as they are.
+var plainWordPattern = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
 // commandLine returns the line for a shell that runs cmd again with the same flags and arguments.
 func commandLine(cmd *cobra.Command, args []string) string {
 	words := []string{cmd.CommandPath()}
 	add := func(word string) {
-		if !plainWord.MatchString(word) {
+		if !plainWordPattern.MatchString(word) {
 			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 		}
 		words = append(words, word)

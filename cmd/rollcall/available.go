@@ -19,12 +19,12 @@ const (
 	// waiting requests may take. The garbage collector may leave as much again unfreed. The state,
 	// the log and the traffic between members need memory too.
 	clientShare = 8
-	// softShare is the part of the memory, in percent, that Go's collector is told to keep to.
-	softShare = 90
+	// collectorShare is the part of the memory, in percent, that Go's collector is told to keep to.
+	collectorShare = 90
 )
 
-// clientMemory returns the budget of clients for each of so many members in this process.
-func clientMemory(configured int64, members int) int64 {
+// clientMemoryBudget returns the budget of clients for each of so many members in this process.
+func clientMemoryBudget(configured int64, members int) int64 {
 	if configured != 0 {
 		return configured
 	}
@@ -42,43 +42,43 @@ func availableMemory() int64 {
 	if limit == math.MaxInt64 {
 		limit = 0
 	}
-	return least(limit, systemMemory())
+	return minLimit(limit, systemMemory())
 }
 
 // freeMemory returns the bytes of memory that this process may still take: the smaller one of what availableMemory returns and
 // what Linux can free without swapping. It returns 0 if neither is known.
 func freeMemory() int64 {
-	return least(availableMemory(), meminfo(os.DirFS("/"), "MemAvailable:"))
+	return minLimit(availableMemory(), readMeminfo(os.DirFS("/"), "MemAvailable:"))
 }
 
 // systemMemory returns the bytes of memory that the machine has and the cgroup allows, or 0 if neither is
 // known.
 func systemMemory() int64 {
-	return least(machineMemory(os.DirFS("/")), cgroupMemory(os.DirFS("/")))
+	return minLimit(machineMemory(os.DirFS("/")), cgroupMemory(os.DirFS("/")))
 }
 
-// least returns the smaller of two limits. A limit of 0 is none.
-func least(a, b int64) int64 {
+// minLimit returns the smaller of two limits. A limit of 0 is none.
+func minLimit(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return max(a, b)
 	}
 	return min(a, b)
 }
 
-// keepWithin sets the collector's limit from that of the system, unless the environment sets one. Without
+// limitCollector sets the collector's limit from that of the system, unless the environment sets one. Without
 // it the collector would not know of the machine's memory or the cgroup, and the kernel would kill the process.
-func keepWithin(limit int64, env []string) {
+func limitCollector(limit int64, env []string) {
 	if limit > 0 && !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") }) {
-		debug.SetMemoryLimit(limit / 100 * softShare)
+		debug.SetMemoryLimit(limit / 100 * collectorShare)
 	}
 }
 
 // machineMemory returns the bytes of memory that Linux has, or 0 if they are not known. root is
 // the machine's root directory.
-func machineMemory(root fs.FS) int64 { return meminfo(root, "MemTotal:") }
+func machineMemory(root fs.FS) int64 { return readMeminfo(root, "MemTotal:") }
 
-// meminfo returns the bytes in a line of /proc/meminfo, or 0 if they are not known.
-func meminfo(root fs.FS, name string) int64 {
+// readMeminfo returns the bytes in a line of /proc/meminfo, or 0 if they are not known.
+func readMeminfo(root fs.FS, name string) int64 {
 	text, err := fs.ReadFile(root, "proc/meminfo")
 	if err != nil {
 		return 0
@@ -109,9 +109,9 @@ func cgroupMemory(root fs.FS) int64 {
 		controllers, group, _ := strings.Cut(rest, ":")
 		switch {
 		case controllers == "":
-			limit = least(limit, groupMemory(root, "sys/fs/cgroup", group, "memory.max"))
+			limit = minLimit(limit, groupMemory(root, "sys/fs/cgroup", group, "memory.max"))
 		case slices.Contains(strings.Split(controllers, ","), "memory"):
-			limit = least(limit, groupMemory(root, "sys/fs/cgroup/memory", group, "memory.limit_in_bytes"))
+			limit = minLimit(limit, groupMemory(root, "sys/fs/cgroup/memory", group, "memory.limit_in_bytes"))
 		}
 	}
 	return limit
@@ -124,8 +124,8 @@ func groupMemory(root fs.FS, mount, group, name string) int64 {
 	for group = path.Clean("/" + group); ; group = path.Dir(group) {
 		if text, err := fs.ReadFile(root, path.Join(mount, group, name)); err == nil {
 			n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // "max" is none
-			if err == nil && n > 0 && n < noLimit {
-				limit = least(limit, n)
+			if err == nil && n > 0 && n < noCgroupLimit {
+				limit = minLimit(limit, n)
 			}
 		}
 		if group == "/" {
@@ -134,5 +134,5 @@ func groupMemory(root fs.FS, mount, group, name string) int64 {
 	}
 }
 
-// noLimit is what version 1 of cgroups shows where there is none, or a little more.
-const noLimit = math.MaxInt64 &^ (1<<20 - 1)
+// noCgroupLimit is what version 1 of cgroups shows where there is none, or a little more.
+const noCgroupLimit = math.MaxInt64 &^ (1<<20 - 1)

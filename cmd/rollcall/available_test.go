@@ -72,7 +72,7 @@ func TestClientMemory(t *testing.T) {
 		members    int
 		want       int64
 	}{{0, 1, 32 << 20}, {0, 4, 8 << 20}, {0, 9, config.MinClientMemory}, {5 << 20, 1, 5 << 20}} {
-		if got := clientMemory(tt.configured, tt.members); got != tt.want {
+		if got := clientMemoryBudget(tt.configured, tt.members); got != tt.want {
 			t.Errorf("%d configured, %d members: %d, want %d", tt.configured, tt.members, got, tt.want)
 		}
 	}
@@ -82,12 +82,12 @@ func TestClientMemory(t *testing.T) {
 func TestKeepWithin(t *testing.T) {
 	before := debug.SetMemoryLimit(math.MaxInt64)
 	defer debug.SetMemoryLimit(before)
-	keepWithin(0, nil)
-	keepWithin(100<<20, []string{"GOMEMLIMIT=1GiB"})
+	limitCollector(0, nil)
+	limitCollector(100<<20, []string{"GOMEMLIMIT=1GiB"})
 	if got := debug.SetMemoryLimit(-1); got != math.MaxInt64 {
 		t.Errorf("the collector's limit is %d", got)
 	}
-	keepWithin(300<<20, []string{"GOGC=50"})
+	limitCollector(300<<20, []string{"GOGC=50"})
 	if got := debug.SetMemoryLimit(-1); got != 270<<20 {
 		t.Errorf("the collector's limit is %d, want %d", got, 270<<20)
 	}

@@ -28,13 +28,13 @@ Cases:
 
 // benchFlags are the flags of `rollcall bench` and of `rollcall bench compare`.
 type benchFlags struct {
-	world  cli.IOStreams
-	params bench.Params
-	set    map[string]bool // knobs that were given
-	output string
-	rounds int
-	cpus   int
-	a, b   sideFlags // a alone without compare
+	streams      cli.IOStreams
+	params       bench.Params
+	givenKnobs   map[string]bool // knobs that were given
+	output       string
+	rounds       int
+	cpus         int
+	sideA, sideB sideFlags // sideA alone without compare
 }
 
 // sideFlags are the flags about one ensemble.
@@ -43,9 +43,9 @@ type sideFlags struct {
 	tls                            cli.TLS
 }
 
-// keepCommand is the argument of the processes that a bench starts for more sessions than one process may
+// keeperName is the argument of the processes that a bench starts for more sessions than one process may
 // hold.
-const keepCommand = "keep-sessions"
+const keeperName = "keep-sessions"
 
 // keeperCommand returns the command line of such a process, which connects as tls says. It is nil if the path of
 // this program is not known.
@@ -54,14 +54,14 @@ func keeperCommand(tls *cli.TLS) []string {
 	if err != nil {
 		return nil
 	}
-	return append([]string{program, "bench", keepCommand}, tls.CommandArgs()...)
+	return append([]string{program, "bench", keeperName}, tls.CommandArgs()...)
 }
 
 // newKeeper returns the command of such a process.
 func newKeeper(w cli.IOStreams) *cobra.Command {
 	var tls cli.TLS
 	cmd := &cobra.Command{
-		Use: keepCommand, Short: "hold sessions for another process", Hidden: true, Args: cli.RangeArgs(0, 0, "no arguments"),
+		Use: keeperName, Short: "hold sessions for another process", Hidden: true, Args: cli.RangeArgs(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dial, err := tls.Dialer(w)
 			if err != nil {
@@ -77,38 +77,38 @@ func newKeeper(w cli.IOStreams) *cobra.Command {
 
 // newBench returns the command that measures an ensemble.
 func newBench(w cli.IOStreams) *cobra.Command {
-	cmd := newBenchCommand(w, "bench", (*benchFlags).measure, func(f *benchFlags, cmd *cobra.Command, fs *flag.FlagSet) {
-		f.a.register(cmd, fs, "hosts", "")
+	cmd := newBenchCommand(w, "bench", (*benchFlags).measureTarget, func(f *benchFlags, cmd *cobra.Command, fs *flag.FlagSet) {
+		f.sideA.registerFlags(cmd, fs, "hosts", "")
 	})
 	cmd.Short, cmd.GroupID = "measure any ensemble that speaks ZooKeeper's protocol, or compare two", cli.ToolsGroup
-	cmd.Long = fmt.Sprintf(benchHelp, "rollcall bench compare -h shows how to compare two.") + listOfCases()
+	cmd.Long = fmt.Sprintf(benchHelp, "rollcall bench compare -h shows how to compare two.") + caseList()
 	cmd.Flags().Lookup("output").Usage = "`format`: table or json"
-	compare := newBenchCommand(w, "compare", (*benchFlags).compare, func(f *benchFlags, cmd *cobra.Command, fs *flag.FlagSet) {
-		f.a.register(cmd, fs, "a", "a-")
-		f.b.register(cmd, fs, "b", "b-")
+	compare := newBenchCommand(w, "compare", (*benchFlags).compareSides, func(f *benchFlags, cmd *cobra.Command, fs *flag.FlagSet) {
+		f.sideA.registerFlags(cmd, fs, "a", "a-")
+		f.sideB.registerFlags(cmd, fs, "b", "b-")
 		fs.IntVar(&f.rounds, "rounds", bench.MinRounds, fmt.Sprintf("`number` of times each case runs on each, %d to %d", bench.MinRounds, bench.MaxRounds))
 	})
 	compare.Short = "measure two ensembles by turns"
-	compare.Long = fmt.Sprintf(benchHelp, "This measures two of them, a and b, by turns.") + listOfCases()
+	compare.Long = fmt.Sprintf(benchHelp, "This measures two of them, a and b, by turns.") + caseList()
 	cmd.AddCommand(compare, newKeeper(w))
 	return cmd
 }
 
 // newBenchCommand returns a command that runs cases. register adds the flags that only this one has.
 func newBenchCommand(w cli.IOStreams, name string, run func(*benchFlags, context.Context, []bench.Params, io.Writer, func(string), func()) error, register func(*benchFlags, *cobra.Command, *flag.FlagSet)) *cobra.Command {
-	f := &benchFlags{world: w, params: bench.Defaults(), set: map[string]bool{}}
+	f := &benchFlags{streams: w, params: bench.Defaults(), givenKnobs: map[string]bool{}}
 	cmd := &cobra.Command{
 		Use: name + " [flags] CASE...", Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			command := strings.TrimPrefix(cmd.CommandPath(), "rollcall ")
-			cases, err := f.cases(args)
+			cases, err := f.parseCases(args)
 			if err == nil {
 				err = f.useCPUs(cases)
 			}
 			if err != nil {
 				return cli.WithStatus(cli.UsageError, benchError{command, err})
 			}
-			progress, clear := onTerminal(w)
+			progress, clear := progressLine(w)
 			if err := run(f, cmd.Context(), cases, w.Out, progress, clear); err != nil {
 				return benchError{command, err}
 			}
@@ -121,7 +121,7 @@ func newBenchCommand(w cli.IOStreams, name string, run func(*benchFlags, context
 	fs.BoolVar(&f.params.Keep, "keep", false, "leave the nodes")
 	for _, k := range bench.Knobs() {
 		fs.Func(k.Name, k.Usage, func(value string) error {
-			f.set[k.Name] = true
+			f.givenKnobs[k.Name] = true
 			return k.Set(&f.params, value)
 		})
 	}
@@ -142,8 +142,8 @@ func (e benchError) Error() string {
 
 func (e benchError) Unwrap() error { return e.error }
 
-// listOfCases returns a line for each case.
-func listOfCases() string {
+// caseList returns a line for each case.
+func caseList() string {
 	text := ""
 	for _, c := range bench.Cases() {
 		text += fmt.Sprintf("  %-11s %s\n", c[0], c[1])
@@ -151,8 +151,8 @@ func listOfCases() string {
 	return text
 }
 
-// register adds the flags of one ensemble; prefix tells two apart.
-func (s *sideFlags) register(cmd *cobra.Command, fs *flag.FlagSet, hosts, prefix string) {
+// registerFlags adds the flags of one ensemble; prefix tells two apart.
+func (s *sideFlags) registerFlags(cmd *cobra.Command, fs *flag.FlagSet, hosts, prefix string) {
 	s.tls.Register(cmd, prefix)
 	fs.StringVar(&s.hosts, hosts, "", "`host:port,...` of the members; connections are spread over them")
 	fs.StringVar(&s.pids, prefix+"pids", "", "process `ids` of the servers, with commas, for CPU and memory per op")
@@ -164,8 +164,8 @@ func (s *sideFlags) register(cmd *cobra.Command, fs *flag.FlagSet, hosts, prefix
 	fs.StringVar(&s.stop, prefix+"stop", "", "shell `command` that stops it after its turn")
 }
 
-// cases returns the cases to run. It is an error if none of them takes a knob that was given.
-func (f *benchFlags) cases(args []string) ([]bench.Params, error) {
+// parseCases returns the cases to run. It is an error if none of them takes a knob that was given.
+func (f *benchFlags) parseCases(args []string) ([]bench.Params, error) {
 	if len(args) == 0 {
 		return nil, errors.New("name a case; rollcall bench -h lists them")
 	}
@@ -178,9 +178,9 @@ func (f *benchFlags) cases(args []string) ([]bench.Params, error) {
 		list = append(list, p)
 	}
 	for _, k := range bench.Knobs() {
-		used := !f.set[k.Name]
+		used := !f.givenKnobs[k.Name]
 		for _, p := range list {
-			used = used || k.Takes(p.Case)
+			used = used || k.TakenBy(p.Case)
 		}
 		if !used {
 			return nil, fmt.Errorf("--%s: none of the cases takes it", k.Name)
@@ -212,8 +212,8 @@ func (f *benchFlags) useCPUs(cases []bench.Params) error {
 	return nil
 }
 
-// target returns the ensemble that the flags describe. flagName is the flag of its addresses, with its dashes.
-func (s *sideFlags) target(w cli.IOStreams, flagName string) (bench.Target, error) {
+// benchTarget returns the ensemble that the flags describe. flagName is the flag of its addresses, with its dashes.
+func (s *sideFlags) benchTarget(w cli.IOStreams, flagName string) (bench.Target, error) {
 	t := bench.Target{Name: s.name, Keeper: keeperCommand(&s.tls)}
 	if s.hosts == "" {
 		return t, fmt.Errorf("%s host:port,... names the servers", flagName)
@@ -234,11 +234,11 @@ func (s *sideFlags) target(w cli.IOStreams, flagName string) (bench.Target, erro
 	return t, err
 }
 
-func (f *benchFlags) measure(ctx context.Context, cases []bench.Params, stdout io.Writer, progress func(string), clear func()) error {
+func (f *benchFlags) measureTarget(ctx context.Context, cases []bench.Params, stdout io.Writer, progress func(string), clear func()) error {
 	if f.output != "table" && f.output != "json" {
 		return fmt.Errorf("-o %q; there are table and json", f.output)
 	}
-	target, err := f.a.target(f.world, "--hosts")
+	target, err := f.sideA.benchTarget(f.streams, "--hosts")
 	if err != nil {
 		return err
 	}
@@ -256,12 +256,12 @@ func (f *benchFlags) measure(ctx context.Context, cases []bench.Params, stdout i
 		return errors.Join(printJSON(stdout, results), err)
 	}
 	if len(results) > 0 {
-		err = errors.Join(bench.Table(stdout, results), err)
+		err = errors.Join(bench.WriteTable(stdout, results), err)
 	}
 	return err
 }
 
-func (f *benchFlags) compare(ctx context.Context, cases []bench.Params, stdout io.Writer, progress func(string), clear func()) error {
+func (f *benchFlags) compareSides(ctx context.Context, cases []bench.Params, stdout io.Writer, progress func(string), clear func()) error {
 	write, ok := map[string]func(io.Writer, *bench.Comparison) error{
 		"table": bench.WriteComparison, "markdown": bench.WriteMarkdown,
 		"json": func(w io.Writer, c *bench.Comparison) error { return printJSON(w, c) },
@@ -270,8 +270,8 @@ func (f *benchFlags) compare(ctx context.Context, cases []bench.Params, stdout i
 		return fmt.Errorf("-o %q; there are table, json and markdown", f.output)
 	}
 	cfg := bench.CompareConfig{Cases: cases, Rounds: f.rounds, Progress: progress}
-	for i, s := range []*sideFlags{&f.a, &f.b} {
-		t, err := s.target(f.world, "--"+string("ab"[i]))
+	for i, s := range []*sideFlags{&f.sideA, &f.sideB} {
+		t, err := s.benchTarget(f.streams, "--"+string("ab"[i]))
 		if err != nil {
 			return err
 		}
@@ -294,9 +294,9 @@ func printJSON(w io.Writer, v any) error {
 // clearLine goes to the beginning of a terminal's line and empties it.
 const clearLine = "\r\x1b[K"
 
-// onTerminal returns a function that keeps one line of a terminal up to date, and one that empties it. If
+// progressLine returns a function that keeps one line of a terminal up to date, and one that empties it. If
 // stderr is not a terminal, line is nil and clear does nothing.
-func onTerminal(w cli.IOStreams) (line func(string), clear func()) {
+func progressLine(w cli.IOStreams) (line func(string), clear func()) {
 	if !w.ErrTerminal {
 		return nil, func() {}
 	}

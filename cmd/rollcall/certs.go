@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	day = 24 * time.Hour
-	// hostDays and authorityDays are for how long certificates are valid by default: a year, after which
+	oneDay = 24 * time.Hour
+	// defaultHostDays and authorityDays are for how long certificates are valid by default: a year, after which
 	// somebody has looked at them, and ten.
-	hostDays      = 365
-	authorityDays = 3650
+	defaultHostDays      = 365
+	defaultAuthorityDays = 3650
 	// maxDays is the longest time that can be asked for, a century.
 	maxDays = 36500
 )
 
 // newCerts returns the command that makes an authority and certificates.
 func newCerts(w cli.IOStreams) *cobra.Command {
-	var c certs
+	var c certMaker
 	cmd := &cobra.Command{
 		Use: "certs [flags] HOST[,NAME...]...", Short: "make an authority, and a certificate for each host", GroupID: cli.RunGroup, Args: cli.RangeArgs(1, maxCertHosts, "hosts"),
 		Long: "Makes the files that TLS needs, for those who have no authority of their own. In the directory --out it writes ca.pem, which everybody may have, ca.key, which signs " +
@@ -37,9 +37,9 @@ func newCerts(w cli.IOStreams) *cobra.Command {
 			"for members (ssl.quorum.*), for the port for clients (ssl.*), and for clients, whose identity is CN=HOST. Further names and addresses of a host follow after commas. If there " +
 			"is an authority in the directory, it signs certificates for further hosts. No file is overwritten. The directory must belong to you, and no other user may write in it or replace it.",
 		RunE: func(_ *cobra.Command, args []string) error {
-			files, err := c.make(args, time.Now())
+			files, err := c.makeFiles(args, time.Now())
 			if err == nil {
-				err = write(files)
+				err = writeFiles(files)
 			}
 			if err != nil {
 				return fmt.Errorf("certs: %w", err)
@@ -52,18 +52,18 @@ func newCerts(w cli.IOStreams) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&c.out, "out", "certs", "`directory` for the files; it is made if it is not there")
-	cmd.Flags().IntVar(&c.days, "days", hostDays, "for how many days the hosts' certificates are valid")
-	cmd.Flags().IntVar(&c.authorityDays, "ca-days", authorityDays, "for how many days a new authority is valid")
+	cmd.Flags().StringVar(&c.directory, "out", "certs", "`directory` for the files; it is made if it is not there")
+	cmd.Flags().IntVar(&c.days, "days", defaultHostDays, "for how many days the hosts' certificates are valid")
+	cmd.Flags().IntVar(&c.authorityDays, "ca-days", defaultAuthorityDays, "for how many days a new authority is valid")
 	return cmd
 }
 
 // maxCertHosts bounds the hosts of one call: more than an ensemble has members.
 const maxCertHosts = 1000
 
-// certs are the settings of the command.
-type certs struct {
-	out                 string
+// certMaker are the settings of the command.
+type certMaker struct {
+	directory           string
 	days, authorityDays int
 }
 
@@ -74,38 +74,38 @@ type newFile struct {
 	mode fs.FileMode
 }
 
-// make returns the files for hosts, of which none is there. Each host is its names, with commas. An authority in a directory that
+// makeFiles returns the files for hosts, of which none is there. Each host is its names, with commas. An authority in a directory that
 // other users can change could be theirs, and so could each certificate that it signs.
-func (c *certs) make(hosts []string, now time.Time) ([]newFile, error) {
+func (c *certMaker) makeFiles(hosts []string, now time.Time) ([]newFile, error) {
 	for flag, days := range map[string]int{"--days": c.days, "--ca-days": c.authorityDays} {
 		if days < 1 || days > maxDays {
 			return nil, cli.WithStatus(cli.UsageError, fmt.Errorf("%s %d: allowed is 1 to %d", flag, days, maxDays))
 		}
 	}
-	if _, err := secretfile.TrustedDirectory(c.out); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := secretfile.TrustedDirectory(c.directory); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	ca, files, err := c.authority(now)
+	ca, files, err := c.loadAuthority(now)
 	if err != nil {
 		return nil, err
 	}
 	for _, host := range hosts {
 		names := strings.Split(host, ",")
-		text, err := ca.Issue(names, now, time.Duration(c.days)*day)
+		text, err := ca.Issue(names, now, time.Duration(c.days)*oneDay)
 		if err == nil && strings.HasPrefix(names[0], "*") {
 			err = errors.New("the first name gives the file its name and must be a whole one; put it first")
 		}
 		if err != nil {
 			return nil, cli.WithStatus(cli.UsageError, fmt.Errorf("%s: %w", host, err))
 		}
-		files = append(files, newFile{filepath.Join(c.out, names[0]+".pem"), text, 0o600})
+		files = append(files, newFile{filepath.Join(c.directory, names[0]+".pem"), text, 0o600})
 	}
 	return files, nil
 }
 
-// authority returns the authority of the directory. If it is new, its files are to be written.
-func (c *certs) authority(now time.Time) (*authority.Authority, []newFile, error) {
-	certPath, keyPath := filepath.Join(c.out, "ca.pem"), filepath.Join(c.out, "ca.key")
+// loadAuthority returns the authority of the directory. If it is new, its files are to be written.
+func (c *certMaker) loadAuthority(now time.Time) (*authority.Authority, []newFile, error) {
+	certPath, keyPath := filepath.Join(c.directory, "ca.pem"), filepath.Join(c.directory, "ca.key")
 	cert, errCert := os.ReadFile(certPath)
 	key, errKey := os.ReadFile(keyPath)
 	switch {
@@ -118,7 +118,7 @@ func (c *certs) authority(now time.Time) (*authority.Authority, []newFile, error
 	case !errors.Is(errCert, fs.ErrNotExist) || !errors.Is(errKey, fs.ErrNotExist):
 		return nil, nil, fmt.Errorf("an authority is a certificate and its key, and one of the two cannot be read; put it back, or choose another --out: %w", errors.Join(errCert, errKey))
 	}
-	ca, err := authority.New("Rollcall", now, time.Duration(c.authorityDays)*day)
+	ca, err := authority.New("Rollcall", now, time.Duration(c.authorityDays)*oneDay)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -126,8 +126,8 @@ func (c *certs) authority(now time.Time) (*authority.Authority, []newFile, error
 	return ca, []newFile{{certPath, cert, 0o644}, {keyPath, key, 0o600}}, err
 }
 
-// write writes files, unless one of them is there.
-func write(files []newFile) error {
+// writeFiles writes files, unless one of them is there.
+func writeFiles(files []newFile) error {
 	for i, f := range files {
 		if _, err := os.Lstat(f.path); !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%s is there already, and nothing is overwritten; remove it first if its key is not needed any more", f.path)
@@ -143,15 +143,15 @@ func write(files []newFile) error {
 		if err != nil {
 			return err
 		}
-		if err := writeNew(newFile{filepath.Join(dir, filepath.Base(f.path)), f.text, f.mode}); err != nil {
+		if err := writeNewFile(newFile{filepath.Join(dir, filepath.Base(f.path)), f.text, f.mode}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// writeNew writes one file, which must not be there, durably.
-func writeNew(f newFile) error {
+// writeNewFile writes one file, which must not be there, durably.
+func writeNewFile(f newFile) error {
 	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.mode)
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 func certsIn(t *testing.T, dir string, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	err := run(context.Background(), append([]string{"certs", "--out", dir}, args...), cli.IOStreams{Out: &out, Err: &out})
+	err := runCommandLine(context.Background(), append([]string{"certs", "--out", dir}, args...), cli.IOStreams{Out: &out, Err: &out})
 	return out.String(), err
 }
 
@@ -53,8 +53,8 @@ func TestCerts(t *testing.T) {
 		if got := keystore.Subject(leaf); got != "CN="+name {
 			t.Errorf("the subject of %s is %s", name, got)
 		}
-		days := map[bool]int{true: 30, false: hostDays}[name != "app"]
-		if got := time.Until(leaf.NotAfter).Round(day); got != time.Duration(days)*day {
+		days := map[bool]int{true: 30, false: defaultHostDays}[name != "app"]
+		if got := time.Until(leaf.NotAfter).Round(oneDay); got != time.Duration(days)*oneDay {
 			t.Errorf("%s is valid for %v, want %d days", name, got, days)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {

@@ -10,9 +10,9 @@ import (
 	"rollcall/internal/keystore/authority"
 )
 
-// issued returns the files of an authority and of a certificate for localhost that was issued at from and is
+// issueCertificate returns the files of an authority and of a certificate for localhost that was issued at from and is
 // valid for valid.
-func issued(t *testing.T, from time.Time, valid time.Duration) (trust, key string) {
+func issueCertificate(t *testing.T, from time.Time, valid time.Duration) (trust, key string) {
 	t.Helper()
 	a, err := authority.New("test", from, valid)
 	if err != nil {
@@ -33,7 +33,7 @@ func issued(t *testing.T, from time.Time, valid time.Duration) (trust, key strin
 func checkRun(t *testing.T, file string) (status cli.Status, text string) {
 	t.Helper()
 	var out, errs strings.Builder
-	err := run(t.Context(), []string{"config", "check", "-o", "wide", file}, cli.IOStreams{Out: &out, Err: &errs})
+	err := runCommandLine(t.Context(), []string{"config", "check", "-o", "wide", file}, cli.IOStreams{Out: &out, Err: &errs})
 	if err != nil {
 		errs.WriteString(err.Error())
 	}
@@ -44,10 +44,10 @@ func checkRun(t *testing.T, file string) (status cli.Status, text string) {
 // and the file, and says what to do.
 func TestConfigCheckReadsFiles(t *testing.T) {
 	const head = "dataDir=DIR\nclientPort=0\n"
-	trust, key := issued(t, time.Now(), 365*day)
-	oldTrust, oldKey := issued(t, time.Now().Add(-100*day), 50*day)
-	soonTrust, soonKey := issued(t, time.Now(), 20*day)
-	_, laterKey := issued(t, time.Now().Add(100*day), 50*day)
+	trust, key := issueCertificate(t, time.Now(), 365*oneDay)
+	oldTrust, oldKey := issueCertificate(t, time.Now().Add(-100*oneDay), 50*oneDay)
+	soonTrust, soonKey := issueCertificate(t, time.Now(), 20*oneDay)
+	_, laterKey := issueCertificate(t, time.Now().Add(100*oneDay), 50*oneDay)
 	const notAllRead = "warning: not all files with secrets and certificates were read; correct what is refused, and check again"
 	const clients = head + "secureClientPort=0\nssl.keyStore.location=DIR/"
 	_, at := inDir(t, map[string]string{
@@ -119,7 +119,7 @@ func TestConfigCheckReadsFiles(t *testing.T) {
 
 // config check holds a member's certificate against its server line, and says whether others reach its ports.
 func TestConfigCheckMembers(t *testing.T) {
-	trust, key := issued(t, time.Now(), 365*day) // for localhost
+	trust, key := issueCertificate(t, time.Now(), 365*oneDay) // for localhost
 	list := func(host string) string {
 		return "dataDir=DIR\nclientPort=0\ninitLimit=5\nsyncLimit=2\nserver.1=" + host + ":1:2\nserver.2=b.example:1:2\nserver.3=c.example:1:2\n"
 	}
@@ -171,7 +171,7 @@ func TestConfigCheckMembers(t *testing.T) {
 
 // One rule holds for the modes of all files with secrets: others who may read one are a warning.
 func TestConfigCheckModes(t *testing.T) {
-	_, key := issued(t, time.Now(), 365*day)
+	_, key := issueCertificate(t, time.Now(), 365*oneDay)
 	_, at := inDir(t, map[string]string{
 		"key.pem": key, "secret": "0123456789abcdef\n", "hash": "super:lK75jTNcA+U9vtVEw5vB51mj/w4=\n", "jaas": "Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_bob=\"x\"; };",
 		"cfg": "dataDir=DIR\nclientPort=0\nsecureClientPort=0\nssl.clientAuth=none\nssl.keyStore.location=DIR/key.pem\nsslQuorum=true\nssl.quorum.keyStore.location=DIR/key.pem\n" +

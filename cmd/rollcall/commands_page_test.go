@@ -160,7 +160,7 @@ func TestCommandsPageExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := startUp(t)
-	id := e.hold(t)
+	id := e.holdSession(t)
 	var all []example
 	for _, page := range groupPages(t, readIndex(t)) {
 		all = append(all, examples(page.text)...)
@@ -196,7 +196,7 @@ func TestCommandsPageExamples(t *testing.T) {
 			continue
 		}
 		if !x.isLike(out) {
-			t.Errorf("%s prints\n%s\nwant as on the page\n%s\n%q\n%q", x.line, out, x.output, shape(out), shape(x.output))
+			t.Errorf("%s prints\n%s\nwant as on the page\n%s\n%q\n%q", x.line, out, x.output, jsonShape(out), jsonShape(x.output))
 		}
 		e.checkJSON(t, schemas, line)
 	}
@@ -207,7 +207,7 @@ func TestCommandsPageExamples(t *testing.T) {
 
 // isLike reports whether an output has the shape of the example's, if the page shows one.
 func (x example) isLike(output string) bool {
-	return x.output == "" || slices.Equal(shape(output), shape(x.output))
+	return x.output == "" || slices.Equal(jsonShape(output), jsonShape(x.output))
 }
 
 // readOnly are the commands that change nothing. Their examples are run again with -o json.
@@ -260,9 +260,9 @@ var (
 	blanks   = regexp.MustCompile(` +`)
 )
 
-// shape returns the lines of an output without what differs between two runs: numbers, lengths of time, which
+// jsonShape returns the lines of an output without what differs between two runs: numbers, lengths of time, which
 // member leads, and whether a client has sent a ping since it read.
-func shape(text string) []string {
+func jsonShape(text string) []string {
 	for _, r := range []struct {
 		pattern *regexp.Regexp
 		by      string
@@ -290,7 +290,7 @@ func startUp(t *testing.T) threeMembers {
 	for range 20 {
 		dir, base := t.TempDir(), 10_000+rand.IntN(18_000)
 		ctx, stop := context.WithCancel(context.Background())
-		out, ended := &after{text: "to change something: export ", rest: make(chan string, 1)}, make(chan error, 1)
+		out, ended := &lineTail{text: "to change something: export ", rest: make(chan string, 1)}, make(chan error, 1)
 		go func() {
 			ended <- runCommand(ctx, []string{"up", "--data", dir, "--ports", fmt.Sprintf("%d,%d,%d", base, base+1, base+2)}, nil, out, io.Discard)
 		}()
@@ -321,13 +321,13 @@ func startUp(t *testing.T) threeMembers {
 	return threeMembers{}
 }
 
-// after passes on what follows text in the first line that has it.
-type after struct {
+// lineTail passes on what follows text in the first line that has it.
+type lineTail struct {
 	text string
 	rest chan string // has room for one
 }
 
-func (a *after) Write(b []byte) (int, error) {
+func (a *lineTail) Write(b []byte) (int, error) {
 	if _, rest, ok := strings.Cut(string(b), a.text); ok {
 		a.rest <- rest
 	}
@@ -347,9 +347,9 @@ func (e threeMembers) awaitVotes(t *testing.T) {
 	t.Fatal("a member is still joining")
 }
 
-// hold opens a session on member 1 that holds /locks/backup and watches /config, until the test ends. It
+// holdSession opens a session on member 1 that holds /locks/backup and watches /config, until the test ends. It
 // returns its id.
-func (e threeMembers) hold(t *testing.T) string {
+func (e threeMembers) holdSession(t *testing.T) string {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()

@@ -51,27 +51,27 @@ func newConfigCheck(w cli.IOStreams) *cobra.Command {
 	var flags config.Flags
 	out := cli.NewOutput(w)
 	cmd := &cobra.Command{
-		Use: "check [flags] [zoo.cfg]", Short: "what would hold in a member with this zoo.cfg", Args: cli.RangeArgs(0, 1, oneFile),
+		Use: "check [flags] [zoo.cfg]", Short: "what would hold in a member with this zoo.cfg", Args: cli.RangeArgs(0, 1, oneFileArgument),
 		Long: "Reads a configuration as rollcall serve does, with the same flags, and starts nothing. It shows every key: the value, the default, where the value is from, " +
 			"and what is unknown, without effect, dangerous or refused. It also reads the files that keys name: secrets, passwords, keys and certificates. A certificate that " +
 			"expires within 30 days is a warning, and so are ports for members on which nobody has to prove who it is. The exit status is 1 if a member would not start with it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r := config.Check(fileOf(args), w.Env, flags)
+			r := config.Check(configFileOf(args), w.Env, flags)
 			if r.FilesKnown {
 				r.AddFaults(member.CheckFiles(r.Config))
 			}
 			if len(r.Config.Keys) > 0 {
-				if err := cli.PrintRows(out, keyColumns, rowsOf(r.Config.Keys)); err != nil {
+				if err := cli.PrintRows(out, keyColumns, settingRows(r.Config.Keys)); err != nil {
 					return err
 				}
 			}
-			for _, warning := range besides(r) {
+			for _, warning := range warningsBesidesKeys(r) {
 				_, _ = fmt.Fprintln(w.Err, "warning:", cli.EscapeUnprintable(warning.String())) // the status tells the result
 			}
 			if !r.FilesKnown && len(r.Config.Keys) > 0 {
 				_, _ = fmt.Fprintln(w.Err, "warning: not all files with secrets and certificates were read; correct what is refused, and check again")
 			}
-			return refusals(r.Errors)
+			return joinCheckErrors(r.Errors)
 		},
 	}
 	fs := flag.NewFlagSet("check", flag.ContinueOnError)
@@ -81,22 +81,22 @@ func newConfigCheck(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// refusals returns one error for all that a member would not start with.
-func refusals(failed []error) error {
+// joinCheckErrors returns one error for all that a member would not start with.
+func joinCheckErrors(failed []error) error {
 	switch len(failed) {
 	case 0:
 		return nil
 	case 1:
-		return told{fmt.Errorf("config check: %w", failed[0])}
+		return explainedError{fmt.Errorf("config check: %w", failed[0])}
 	}
 	text := ""
 	for _, err := range failed {
 		text += "; " + err.Error()
 	}
-	return told{fmt.Errorf("config check: %d values are refused%s", len(failed), text)}
+	return explainedError{fmt.Errorf("config check: %d values are refused%s", len(failed), text)}
 }
 
-func rowsOf(keys []config.Key) iter.Seq2[api.Setting, error] {
+func settingRows(keys []config.Key) iter.Seq2[api.Setting, error] {
 	return func(yield func(api.Setting, error) bool) {
 		for _, k := range keys {
 			if !yield(k.Setting(), nil) {
@@ -106,16 +106,16 @@ func rowsOf(keys []config.Key) iter.Seq2[api.Setting, error] {
 	}
 }
 
-// valueOf returns the value of a key, or in brackets what holds without one.
-func valueOf(s api.Setting) string {
+// shownValue returns the value of a key, or in brackets what holds without one.
+func shownValue(s api.Setting) string {
 	if s.Value == "" && config.Verdict(s.State) == config.ByDefault {
 		return "(" + s.Default + ")"
 	}
 	return s.Value
 }
 
-// besides returns the warnings that are not in the rows of the keys.
-func besides(r config.Report) []config.Warning {
+// warningsBesidesKeys returns the warnings that are not in the rows of the keys.
+func warningsBesidesKeys(r config.Report) []config.Warning {
 	return slices.DeleteFunc(slices.Clone(r.Warnings), func(warning config.Warning) bool {
 		return slices.ContainsFunc(r.Config.Keys, func(k config.Key) bool {
 			return k.Source == warning.Where && (k.Verdict == config.Unknown || k.Verdict == config.NoEffect)
@@ -125,7 +125,7 @@ func besides(r config.Report) []config.Warning {
 
 var keyColumns = []cli.Column[api.Setting]{
 	{Name: "key", Cell: func(s api.Setting) string { return s.Key }},
-	{Name: "value", Cell: valueOf},
+	{Name: "value", Cell: shownValue},
 	{Name: "state", Cell: func(s api.Setting) string { return s.State }, Tint: func(s api.Setting) cli.Tint { return keyTints[config.Verdict(s.State)] }},
 	{Name: "from", Cell: func(s api.Setting) string { return s.From }},
 	{Name: "default", WideOnly: true, Cell: func(s api.Setting) string { return s.Default }},

@@ -36,7 +36,7 @@ func TestConfigCheck(t *testing.T) {
 		{"config", cli.UsageError, nil, "name a subcommand: show or check"},
 	} {
 		var out, errs strings.Builder
-		err := run(t.Context(), strings.Fields(at(tt.args)), cli.IOStreams{Out: &out, Err: &errs})
+		err := runCommandLine(t.Context(), strings.Fields(at(tt.args)), cli.IOStreams{Out: &out, Err: &errs})
 		if err != nil {
 			errs.WriteString(err.Error())
 		}
@@ -64,7 +64,7 @@ func TestConfigShow(t *testing.T) {
 	}))
 	defer member.Close()
 	var out strings.Builder
-	if err := run(t.Context(), []string{"config", "show", "--admin", member.URL, "-o", "json"}, cli.IOStreams{Out: &out, Err: &out}); err != nil {
+	if err := runCommandLine(t.Context(), []string{"config", "show", "--admin", member.URL, "-o", "json"}, cli.IOStreams{Out: &out, Err: &out}); err != nil {
 		t.Fatal(err)
 	}
 	var rows []map[string]string
@@ -72,7 +72,7 @@ func TestConfigShow(t *testing.T) {
 		t.Errorf("%v, %s", err, out.String())
 	}
 	out.Reset()
-	if err := run(t.Context(), []string{"config", "show", "--admin", "http://127.0.0.1:1"}, cli.IOStreams{Out: &out, Err: &out}); cli.StatusOf(err) != cli.Unavailable {
+	if err := runCommandLine(t.Context(), []string{"config", "show", "--admin", "http://127.0.0.1:1"}, cli.IOStreams{Out: &out, Err: &out}); cli.StatusOf(err) != cli.Unavailable {
 		t.Errorf("nothing listens: %v, status %d", err, cli.StatusOf(err))
 	}
 }

@@ -16,18 +16,18 @@ import (
 	"rollcall/operator/migrate"
 )
 
-// exporting is one call of the command.
-type exporting struct {
-	w      cli.IOStreams
-	out    *cli.Output
-	flags  memberFlags
-	file   string // zoo.cfg
-	backup string
+// exporter is one call of the command.
+type exporter struct {
+	streams    cli.IOStreams
+	out        *cli.Output
+	flags      memberFlags
+	configFile string // zoo.cfg
+	backupFile string
 }
 
 // newExport returns the command that writes a member's data for ZooKeeper.
 func newExport(w cli.IOStreams) *cobra.Command {
-	e := exporting{w: w, out: cli.NewOutput(w)}
+	e := exporter{streams: w, out: cli.NewOutput(w)}
 	cmd := &cobra.Command{
 		Use: "export [flags] OUTDIR", Short: "write a stopped member's data, or a backup, for ZooKeeper", GroupID: cli.RunGroup, Args: cli.RangeArgs(1, 1, "one directory"),
 		Long: "Writes the state of a stopped member as a directory from which ZooKeeper 3.6 to 3.9 starts: OUTDIR, which must be empty or missing, is then a dataDir for each server. " +
@@ -36,8 +36,8 @@ func newExport(w cli.IOStreams) *cobra.Command {
 			"computes passwords from ids: their clients get new sessions. docs/moving-in.md has the steps. No other user may write in OUTDIR or replace it.",
 		Example: "  rollcall export --config /etc/rollcall/zoo.cfg /srv/back\n  rollcall export --backup ensemble.backup /srv/back",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			done, err := e.run(cmd.Context(), args[0])
-			var already told
+			done, err := e.exportState(cmd.Context(), args[0])
+			var already explainedError
 			switch {
 			case errors.As(err, &already):
 				return err
@@ -48,71 +48,71 @@ func newExport(w cli.IOStreams) *cobra.Command {
 		},
 	}
 	cli.WithOut(cmd, "`directory`, in place of the argument")
-	e.flags.register(cmd)
-	cmd.Flags().StringVar(&e.file, "config", "", "`zoo.cfg` of the member")
-	cmd.Flags().StringVar(&e.backup, "backup", "", "write the state in this backup `file`, instead of a member's")
+	e.flags.registerFlags(cmd)
+	cmd.Flags().StringVar(&e.configFile, "config", "", "`zoo.cfg` of the member")
+	cmd.Flags().StringVar(&e.backupFile, "backup", "", "write the state in this backup `file`, instead of a member's")
 	e.out.Register(cmd)
 	return cmd
 }
 
-// run writes the state of the member of a configuration, or of a backup.
-func (e *exporting) run(ctx context.Context, into string) (cli.ExportResult, error) {
+// exportState writes the state of the member of a configuration, or of a backup.
+func (e *exporter) exportState(ctx context.Context, into string) (cli.ExportResult, error) {
 	switch {
-	case e.file == "" && e.backup == "":
+	case e.configFile == "" && e.backupFile == "":
 		return cli.ExportResult{}, cli.WithStatus(cli.UsageError, errors.New("--config names no zoo.cfg of the member, and --backup no backup"))
-	case e.file != "" && e.backup != "":
+	case e.configFile != "" && e.backupFile != "":
 		return cli.ExportResult{}, cli.WithStatus(cli.UsageError, errors.New("--config is for a member's data, and --backup for a backup: give one of them"))
-	case e.backup != "":
+	case e.backupFile != "":
 		return e.fromBackup(ctx, into)
 	}
-	cfg, log, err := e.flags.configured(e.w, "export", []string{e.file})
+	cfg, log, err := e.flags.loadConfig(e.streams, "export", []string{e.configFile})
 	if err != nil {
 		return cli.ExportResult{}, err
 	}
-	reading := cli.NewProgress(e.w, "reading the member's files", 0)
+	reading := cli.NewProgress(e.streams, "reading the member's files", 0)
 	snapshot, extent, err := member.ReadStopped(cfg.Dir, cfg.LogDir, log.Logger())
 	reading.Done()
 	if err != nil {
 		return cli.ExportResult{}, err
 	}
-	return e.write(snapshot, cli.ExportResult{Index: extent.Index, Term: extent.Term, Confirmed: true}, into)
+	return e.writeState(snapshot, cli.ExportResult{Index: extent.Index, Term: extent.Term, Confirmed: true}, into)
 }
 
 // fromBackup writes the state in the backup. It reads the file twice: the first time to check all of it.
-func (e *exporting) fromBackup(ctx context.Context, into string) (done cli.ExportResult, err error) {
-	f, err := os.Open(e.backup)
+func (e *exporter) fromBackup(ctx context.Context, into string) (done cli.ExportResult, err error) {
+	f, err := os.Open(e.backupFile)
 	if err != nil {
 		return done, cli.WithStatus(cli.UsageError, err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	checking := cli.NewProgress(e.w, "checking "+e.backup, 0)
-	head, _, err := backup.Verify(untilDone{ctx, f})
+	checking := cli.NewProgress(e.streams, "checking "+e.backupFile, 0)
+	head, _, err := backup.Verify(contextReader{ctx, f})
 	checking.Done()
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		return done, fmt.Errorf("%s: %w", e.backup, err)
+		return done, fmt.Errorf("%s: %w", e.backupFile, err)
 	}
-	again, err := backup.NewReader(untilDone{ctx, f})
+	again, err := backup.NewReader(contextReader{ctx, f})
 	if err == nil && (again.Head.Index != head.Index || again.Head.Digest != head.Digest) {
 		err = errors.New("the file was changed while it was read")
 	}
 	if err != nil {
-		return done, fmt.Errorf("%s: %w", e.backup, err)
+		return done, fmt.Errorf("%s: %w", e.backupFile, err)
 	}
-	return e.write(stateIn{again}, cli.ExportResult{Backup: e.backup, Index: head.Index, Term: head.Term, Confirmed: head.Confirmed}, into)
+	return e.writeState(backupState{again}, cli.ExportResult{Backup: e.backupFile, Index: head.Index, Term: head.Term, Confirmed: head.Confirmed}, into)
 }
 
-// stateIn writes the state that a backup has.
-type stateIn struct{ *backup.Reader }
+// backupState writes the state that a backup has.
+type backupState struct{ *backup.Reader }
 
 // WriteTo implements io.WriterTo.
-func (s stateIn) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, s.Reader) }
+func (s backupState) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, s.Reader) }
 
-// write writes the state into a directory, and returns done with what carried over.
-func (e *exporting) write(state io.WriterTo, done cli.ExportResult, into string) (cli.ExportResult, error) {
-	writing := cli.NewProgress(e.w, "writing ZooKeeper's files", 0)
+// writeState writes the state into a directory, and returns done with what carried over.
+func (e *exporter) writeState(state io.WriterTo, done cli.ExportResult, into string) (cli.ExportResult, error) {
+	writing := cli.NewProgress(e.streams, "writing ZooKeeper's files", 0)
 	l, err := writeForZooKeeper(state, done.Term, into)
 	writing.Done()
 	done.Into, done.Nodes, done.Sessions = into, l.Nodes, l.Sessions
@@ -138,18 +138,18 @@ func writeForZooKeeper(from io.WriterTo, term uint64, out string) (migrate.Losse
 // exportText says what was written, and what was not.
 func exportText(e cli.ExportResult) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Wrote %s and %s, up to index %d of term %d, into %s.\n", countOf(e.Nodes, "node"), countOf(e.Sessions, "session"), e.Index, e.Term, e.Into)
+	fmt.Fprintf(&b, "Wrote %s and %s, up to index %d of term %d, into %s.\n", countNoun(e.Nodes, "node"), countNoun(e.Sessions, "session"), e.Index, e.Term, e.Into)
 	if !e.Confirmed {
 		b.WriteString("No leader had confirmed the backup: the last writes may be missing.\n")
 	}
 	if e.RollcallSessions > 0 {
-		fmt.Fprintf(&b, "%s opened in Rollcall, and %s of theirs, will end: their clients get new sessions.\n", countOf(e.RollcallSessions, "session"), countOf(e.RollcallEphemerals, "ephemeral node"))
+		fmt.Fprintf(&b, "%s opened in Rollcall, and %s of theirs, will end: their clients get new sessions.\n", countNoun(e.RollcallSessions, "session"), countNoun(e.RollcallEphemerals, "ephemeral node"))
 	}
 	if e.TTLs > 0 {
-		fmt.Fprintf(&b, "%s: ZooKeeper needs extendedTypesEnabled=true, or it removes them when it starts.\n", countOf(e.TTLs, "node with a time to live"))
+		fmt.Fprintf(&b, "%s: ZooKeeper needs extendedTypesEnabled=true, or it removes them when it starts.\n", countNoun(e.TTLs, "node with a time to live"))
 	}
 	if e.OrphanNodes > 0 {
-		fmt.Fprintf(&b, "%s of sessions that have ended were left out.\n", countOf(e.OrphanNodes, "node"))
+		fmt.Fprintf(&b, "%s of sessions that have ended were left out.\n", countNoun(e.OrphanNodes, "node"))
 	}
 	b.WriteString("Copy the directory to each server's dataDir, add the server's myid, and start ZooKeeper.\n")
 	return b.String()

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	healthTimeout   = 2 * time.Second // for connecting and answering together
-	maxHealthAnswer = 64 << 10        // srvr answers with a dozen lines
+	healthTimeout  = 2 * time.Second // for connecting and answering together
+	maxHealthReply = 64 << 10        // srvr answers with a dozen lines
 )
 
 // newHealth returns the command that asks the member of this machine whether it serves clients.
@@ -34,13 +34,13 @@ func newHealth(w cli.IOStreams) *cobra.Command {
 		Use: "health [flags] [zoo.cfg]", Short: "exit with 0 if the member of this machine serves clients", GroupID: cli.RunGroup,
 		Long: "If the member of this machine serves clients, prints its role and exits with 0. Otherwise says why not, as /readyz does, and exits with 1. " +
 			"If something is wrong although clients are served, it says so in further lines: members are not authenticated, or the member is short of memory. It exits with 0 then, too.",
-		Args: cli.RangeArgs(0, 1, oneFile),
+		Args: cli.RangeArgs(0, 1, oneFileArgument),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			at, err := placeOf(addr, fileOf(args), w.Env)
+			at, err := locateMember(addr, configFileOf(args), w.Env)
 			if err != nil {
-				return told{fmt.Errorf("health: %w", err)}
+				return explainedError{fmt.Errorf("health: %w", err)}
 			}
-			return health(cmd.Context(), at, out)
+			return checkHealth(cmd.Context(), at, out)
 		},
 	}
 	cmd.Flags().StringVar(&addr, "addr", "", "`host:port` of the member (default: where the configuration puts its clients)")
@@ -48,16 +48,16 @@ func newHealth(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// health asks the member for its role and its problems and prints them. It returns an error if there is no
+// checkHealth asks the member for its role and its problems and prints them. It returns an error if there is no
 // answer within healthTimeout, or if the member does not serve clients.
-func health(ctx context.Context, at place, out *cli.Output) error {
-	addr := at.clients
+func checkHealth(ctx context.Context, at memberEndpoints, out *cli.Output) error {
+	addr := at.clientAddr
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return cli.WithStatus(cli.UsageError, fmt.Errorf("health: --addr %s: allowed is host:port", config.ShortText(addr)))
 	}
 	ctx, stop := context.WithTimeout(ctx, healthTimeout)
 	defer stop()
-	answer, err := askHealth(ctx, at)
+	answer, err := probeHealth(ctx, at)
 	if err != nil {
 		return fmt.Errorf("health: %s: %w", addr, err)
 	}
@@ -65,43 +65,43 @@ func health(ctx context.Context, at place, out *cli.Output) error {
 	return cli.PrintText(out, strings.Join(lines, "\n")+"\n", answer)
 }
 
-// place is where a member can be asked, as seen from its own machine.
-type place struct {
-	clients   string // host:port where it takes clients
-	dir       string // its data directory, with its socket for operators; "": not known
-	id        uint32
-	operators string // host:port for operators, where another member may answer; "": there is none, or it is not known
+// memberEndpoints is where a member can be asked, as seen from its own machine.
+type memberEndpoints struct {
+	clientAddr   string // host:port where it takes clients
+	dataDir      string // its data directory, with its socket for operators; "": not known
+	memberID     uint32
+	operatorAddr string // host:port for operators, where another member may answer; "": there is none, or it is not known
 }
 
-// placeOf returns the place of the member at addr. If addr is "", it is that of the member that file or env describes.
-func placeOf(addr, file string, env []string) (place, error) {
+// locateMember returns the place of the member at addr. If addr is "", it is that of the member that file or env describes.
+func locateMember(addr, file string, env []string) (memberEndpoints, error) {
 	if addr == "" {
-		return configuredPlace(file, env)
+		return configuredEndpoints(file, env)
 	}
-	at := place{clients: addr}
+	at := memberEndpoints{clientAddr: addr}
 	host, port, _ := net.SplitHostPort(addr) // health checks it
 	here, err := config.LocateMember(file, env)
 	if ip, parsed := netip.ParseAddr(host); err == nil && slices.Contains(here.ClientPorts, port) && (host == "localhost" || parsed == nil && ip.IsLoopback()) {
-		at.dir = here.Dir
+		at.dataDir = here.Dir
 	}
 	return at, nil
 }
 
-// configuredPlace returns the place of the member that file or env describes.
-func configuredPlace(file string, env []string) (place, error) {
+// configuredEndpoints returns the place of the member that file or env describes.
+func configuredEndpoints(file string, env []string) (memberEndpoints, error) {
 	cfg, _, err := config.Load(file, env, config.Flags{})
 	if err != nil {
-		return place{}, err
+		return memberEndpoints{}, err
 	}
-	at := place{dir: cfg.Dir, id: cfg.MyID}
-	addr, ok := fromHere(cfg.ClientAddr)
-	ready, served := fromHere(cfg.HTTP.Addr)
+	at := memberEndpoints{dataDir: cfg.Dir, memberID: cfg.MyID}
+	addr, ok := localAddr(cfg.ClientAddr)
+	ready, served := localAddr(cfg.HTTP.Addr)
 	if served {
-		at.operators = ready
+		at.operatorAddr = ready
 	}
 	switch {
 	case ok:
-		at.clients = addr
+		at.clientAddr = addr
 		return at, nil
 	case cfg.SecureAddr != "" && served:
 		return at, fmt.Errorf("health speaks no TLS, and the configuration has no port for plain clients, only secureClientPort; ask http://%s/readyz instead, which answers 200 if the member serves clients", ready)
@@ -111,9 +111,9 @@ func configuredPlace(file string, env []string) (place, error) {
 	return at, errors.New("the configuration names no port for clients; use --addr host:port")
 }
 
-// fromHere returns an address on which a member listens as its own machine reaches it. It reports whether the
+// localAddr returns an address on which a member listens as its own machine reaches it. It reports whether the
 // address names a port.
-func fromHere(listens string) (addr string, ok bool) {
+func localAddr(listens string) (addr string, ok bool) {
 	host, port, err := net.SplitHostPort(listens)
 	if err != nil || port == "0" {
 		return "", false
@@ -127,9 +127,9 @@ func fromHere(listens string) (addr string, ok bool) {
 	return net.JoinHostPort(host, port), true
 }
 
-// askHealth sends srvr to the member and returns what the answer says. If the member does not serve clients, the error has the reason.
-func askHealth(ctx context.Context, at place) (h cli.Health, err error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", at.clients)
+// probeHealth sends srvr to the member and returns what the answer says. If the member does not serve clients, the error has the reason.
+func probeHealth(ctx context.Context, at memberEndpoints) (h cli.Health, err error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", at.clientAddr)
 	if err != nil {
 		return h, err
 	}
@@ -139,19 +139,19 @@ func askHealth(ctx context.Context, at place) (h cli.Health, err error) {
 	if _, err := io.WriteString(conn, "srvr"); err != nil {
 		return h, err
 	}
-	answer, err := io.ReadAll(io.LimitReader(conn, maxHealthAnswer))
+	answer, err := io.ReadAll(io.LimitReader(conn, maxHealthReply))
 	if ctx.Err() != nil {
 		return h, fmt.Errorf("no answer in time: %w", os.ErrDeadlineExceeded)
 	}
-	switch h = healthIn(string(answer)); h.Role {
+	switch h = parseHealth(string(answer)); h.Role {
 	case "":
 	case api.RoleReadOnly:
-		if reason := at.reason(ctx); reason != "" {
-			return h, told{errors.New(reason)}
+		if reason := at.notServingReason(ctx); reason != "" {
+			return h, explainedError{errors.New(reason)}
 		}
 		return h, errors.New("read-only: the member knows no leader, and serves only clients that ask for a read-only server; it serves all when a majority of the members is up and has a leader")
 	default:
-		h.Address = at.clients
+		h.Address = at.clientAddr
 		return h, nil
 	}
 	if err != nil {
@@ -161,34 +161,34 @@ func askHealth(ctx context.Context, at place) (h cli.Health, err error) {
 	if line == "" {
 		return h, errors.New("closed without an answer; is that the port where a member takes clients?")
 	}
-	if reason := at.reason(ctx); reason != "" {
-		return h, told{fmt.Errorf("not serving: %s", reason)}
+	if reason := at.notServingReason(ctx); reason != "" {
+		return h, explainedError{fmt.Errorf("not serving: %s", reason)}
 	}
 	return h, fmt.Errorf("not serving: %s; a member serves when a majority of the members is up and has a leader; /readyz on its port for operators gives the reason, and so does its log", config.ShortText(line))
 }
 
-// reason returns why the member does not serve clients, as its /readyz says it. It is "" if nobody says that.
-func (p place) reason(ctx context.Context) string {
-	if p.dir != "" {
-		socket := filepath.Join(p.dir, localsocket.Name)
+// notServingReason returns why the member does not serve clients, as its /readyz says it. It is "" if nobody says that.
+func (p memberEndpoints) notServingReason(ctx context.Context) string {
+	if p.dataDir != "" {
+		socket := filepath.Join(p.dataDir, localsocket.Name)
 		dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return localsocket.Dial(ctx, socket) }
-		if text := notReady(ctx, "http://localhost", &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}); text != "" {
+		if text := notReadyReason(ctx, "http://localhost", &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}); text != "" {
 			return text
 		}
 	}
-	if p.operators == "" {
+	if p.operatorAddr == "" {
 		return ""
 	}
-	base, over := "http://"+p.operators, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	base, over := "http://"+p.operatorAddr, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	who, err := api.Get[api.Caller](ctx, &api.Client{BaseURL: base, HTTPClient: over}, "whoami", nil)
-	if err != nil || who.Member != p.id {
+	if err != nil || who.Member != p.memberID {
 		return ""
 	}
-	return notReady(ctx, base, over)
+	return notReadyReason(ctx, base, over)
 }
 
-// notReady returns the first line of the answer of /readyz at base, or "" if that is not an answer of a member that serves no clients.
-func notReady(ctx context.Context, base string, over *http.Client) string {
+// notReadyReason returns the first line of the answer of /readyz at base, or "" if that is not an answer of a member that serves no clients.
+func notReadyReason(ctx context.Context, base string, over *http.Client) string {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
 	if err != nil {
 		return ""
@@ -198,7 +198,7 @@ func notReady(ctx context.Context, base string, over *http.Client) string {
 		return ""
 	}
 	defer func() { _ = answer.Body.Close() }() // it was only read from
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxHealthAnswer))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxHealthReply))
 	if err != nil || answer.StatusCode != http.StatusServiceUnavailable {
 		return ""
 	}
@@ -206,8 +206,8 @@ func notReady(ctx context.Context, base string, over *http.Client) string {
 	return line
 }
 
-// healthIn reads an answer to srvr. Without a role, the member does not serve clients.
-func healthIn(answer string) cli.Health {
+// parseHealth reads an answer to srvr. Without a role, the member does not serve clients.
+func parseHealth(answer string) cli.Health {
 	h := cli.Health{Problems: []string{}}
 	for line := range strings.Lines(answer) {
 		switch name, value, _ := strings.Cut(strings.TrimSpace(line), ": "); name {

@@ -54,13 +54,13 @@ func TestHealth(t *testing.T) {
 		},
 		{name: "not serving", answer: "This ZooKeeper instance is not currently serving requests\n", err: "health: ADDR: not serving: This ZooKeeper instance is not currently serving requests"},
 		{name: "closed", answer: "\n", err: "health: ADDR: closed without an answer"},
-		{name: "endless", answer: strings.Repeat("x", 2*maxHealthAnswer), err: "health: ADDR: not serving: xxx"},
+		{name: "endless", answer: strings.Repeat("x", 2*maxHealthReply), err: "health: ADDR: not serving: xxx"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			addr := answerWord(t, tt.answer)
 			var out bytes.Buffer
-			err := health(t.Context(), place{clients: addr}, cli.NewOutput(cli.IOStreams{Out: &out}))
+			err := checkHealth(t.Context(), memberEndpoints{clientAddr: addr}, cli.NewOutput(cli.IOStreams{Out: &out}))
 			text := ""
 			if err != nil {
 				text = err.Error()
@@ -95,7 +95,7 @@ func TestHealthSilent(t *testing.T) {
 		}
 		_, _ = conn.Read(make([]byte, 1)) // until the other side closes
 	}()
-	_, err = askHealth(ctx, place{clients: l.Addr().String()})
+	_, err = probeHealth(ctx, memberEndpoints{clientAddr: l.Addr().String()})
 	if err == nil || !strings.HasPrefix(err.Error(), "no answer in time") {
 		t.Errorf("askHealth: %v", err)
 	}
@@ -109,7 +109,7 @@ func TestHealthRefused(t *testing.T) {
 	addr := l.Addr().String()
 	_ = l.Close()
 	var out bytes.Buffer
-	if err := health(t.Context(), place{clients: addr}, cli.NewOutput(cli.IOStreams{Out: &out})); err == nil || out.Len() > 0 {
+	if err := checkHealth(t.Context(), memberEndpoints{clientAddr: addr}, cli.NewOutput(cli.IOStreams{Out: &out})); err == nil || out.Len() > 0 {
 		t.Errorf("health: %v, printed %q", err, out.String())
 	}
 }
@@ -126,9 +126,9 @@ func TestHealthPlace(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\n" + tt.cfg})
-			got, err := placeOf("", dir+"/zoo.cfg", nil)
-			if got.clients != tt.want || (err != nil) != (tt.want == "") {
-				t.Errorf("placeOf = %q, %v, want %q", got.clients, err, tt.want)
+			got, err := locateMember("", dir+"/zoo.cfg", nil)
+			if got.clientAddr != tt.want || (err != nil) != (tt.want == "") {
+				t.Errorf("placeOf = %q, %v, want %q", got.clientAddr, err, tt.want)
 			}
 		})
 	}
@@ -137,13 +137,13 @@ func TestHealthPlace(t *testing.T) {
 		"": "ask http://127.0.0.1:8080/readyz instead", "admin.serverAddress=::\nadmin.serverPort=8081\n": "ask http://[::1]:8081/readyz instead", "admin.enableServer=false\n": "set admin.enableServer=true",
 	} {
 		dir, _ := inDir(t, map[string]string{"zoo.cfg": secure + lines})
-		if _, err := placeOf("", dir+"/zoo.cfg", nil); err == nil || !strings.Contains(err.Error(), "only secureClientPort; "+want) {
+		if _, err := locateMember("", dir+"/zoo.cfg", nil); err == nil || !strings.Contains(err.Error(), "only secureClientPort; "+want) {
 			t.Errorf("placeOf with TLS alone, %q: %v, want %s", lines, err, want)
 		}
 	}
 	env := []string{"ZOO_CONF_DIR=" + t.TempDir(), "ZOO_DATA_DIR=" + t.TempDir()}
-	if got, err := placeOf("", "", env); got.clients != "127.0.0.1:2181" || err != nil {
-		t.Errorf("placeOf without a configuration = %q, %v", got.clients, err)
+	if got, err := locateMember("", "", env); got.clientAddr != "127.0.0.1:2181" || err != nil {
+		t.Errorf("placeOf without a configuration = %q, %v", got.clientAddr, err)
 	}
 }
 
@@ -175,21 +175,21 @@ func TestHealthReason(t *testing.T) {
 	operators := tcp.Listener.Addr().String()
 	for _, tt := range []struct {
 		name, answer string
-		at           place
+		at           memberEndpoints
 		status       int32
 		want         string
 	}{
-		{"the socket", sentence, place{dir: dir}, 503, "not serving: " + reason},
-		{"the port", sentence, place{dir: t.TempDir(), id: 3, operators: operators}, 503, "not serving: " + reason},
-		{"the port of another member", sentence, place{id: 4, operators: operators}, 503, "not serving: This ZooKeeper"},
-		{"read-only", "Mode: read-only\n", place{dir: dir}, 503, reason},
-		{"nobody says it", sentence, place{}, 503, "not serving: This ZooKeeper"},
-		{"it serves meanwhile", sentence, place{dir: dir}, 200, "not serving: This ZooKeeper"},
+		{"the socket", sentence, memberEndpoints{dataDir: dir}, 503, "not serving: " + reason},
+		{"the port", sentence, memberEndpoints{dataDir: t.TempDir(), memberID: 3, operatorAddr: operators}, 503, "not serving: " + reason},
+		{"the port of another member", sentence, memberEndpoints{memberID: 4, operatorAddr: operators}, 503, "not serving: This ZooKeeper"},
+		{"read-only", "Mode: read-only\n", memberEndpoints{dataDir: dir}, 503, reason},
+		{"nobody says it", sentence, memberEndpoints{}, 503, "not serving: This ZooKeeper"},
+		{"it serves meanwhile", sentence, memberEndpoints{dataDir: dir}, 200, "not serving: This ZooKeeper"},
 	} {
-		tt.at.clients = answerWord(t, tt.answer)
+		tt.at.clientAddr = answerWord(t, tt.answer)
 		status.Store(tt.status)
-		err := health(t.Context(), tt.at, cli.NewOutput(cli.IOStreams{}))
-		if want := "health: " + tt.at.clients + ": " + tt.want; err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		err := checkHealth(t.Context(), tt.at, cli.NewOutput(cli.IOStreams{}))
+		if want := "health: " + tt.at.clientAddr + ": " + tt.want; err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want %s", tt.name, err, want)
 		}
 	}
@@ -197,7 +197,7 @@ func TestHealthReason(t *testing.T) {
 		t.Fatal(err)
 	}
 	for addr, want := range map[string]string{"": dir, "127.0.0.1:2181": dir, "localhost:2181": dir, "127.0.0.1:2182": "", "10.0.0.1:2181": ""} {
-		if at, err := placeOf(addr, dir+"/zoo.cfg", nil); err != nil || at.dir != want {
+		if at, err := locateMember(addr, dir+"/zoo.cfg", nil); err != nil || at.dataDir != want {
 			t.Errorf("%q: %+v, %v, want the data directory %q", addr, at, err, want)
 		}
 	}

@@ -26,7 +26,7 @@ const maxSources = 255
 
 // newImport returns the command that takes over ZooKeeper's data.
 func newImport(w cli.IOStreams) *cobra.Command {
-	i := importing{w: w, out: cli.NewOutput(w)}
+	i := importer{streams: w, out: cli.NewOutput(w)}
 	cmd := &cobra.Command{
 		Use: "import [flags] DATADIR[,DATALOGDIR]...", Short: "take over the data of a ZooKeeper ensemble", GroupID: cli.RunGroup, Args: cli.RangeArgs(1, maxSources, "directories of ZooKeeper's servers"),
 		Long: "Fills the empty directories of one member of a new ensemble with the state of a ZooKeeper ensemble that is stopped: all nodes, and all sessions with the passwords that " +
@@ -34,96 +34,96 @@ func newImport(w cli.IOStreams) *cobra.Command {
 			"the server that ZooKeeper would elect. If something takes connections at the clients' port or at a port of the server list, the import is refused: a server of ZooKeeper may still run. Run it on the machine of one member, with its zoo.cfg and copies of the directories of the other servers: the other members start with empty directories and copy its state. Nothing in a DATADIR " +
 			"changes. With --check, nothing is written at all, and ZooKeeper may still run if the directories are copies. docs/moving-in.md has the steps.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if i.file != "" {
-				cfg, log, err := i.flags.configured(w, "import", []string{i.file})
+			if i.configFile != "" {
+				cfg, log, err := i.flags.loadConfig(w, "import", []string{i.configFile})
 				if err != nil {
 					return err
 				}
 				i.cfg, i.logger = cfg, log.Logger()
 			}
-			i.again = commandLine(cmd, args)
-			if err := i.run(cmd.Context(), args); err != nil {
+			i.commandText = commandLine(cmd, args)
+			if err := i.importData(cmd.Context(), args); err != nil {
 				return fmt.Errorf("import: %w", err)
 			}
-			return cli.PrintText(i.out, "", i.done)
+			return cli.PrintText(i.out, "", i.result)
 		},
 	}
-	i.flags.register(cmd)
+	i.flags.registerFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&i.file, "config", "", "`zoo.cfg` of the member to fill")
-	flags.BoolVar(&i.check, "check", false, "write nothing, and say what would carry over; does not need --config")
-	flags.BoolVar(&i.few, "few", false, "take the directories of fewer servers than a majority, although the others may have later transactions")
-	flags.BoolVar(&i.running, "although-running", false, "import although a server of ZooKeeper seems to run; what it acknowledges from here on is lost")
-	flags.BoolVar(&i.options.AsZooKeeper, "as-zookeeper", false, "where files are damaged, go on as ZooKeeper would, although transactions may be missing")
-	flags.BoolVar(&i.options.NoLogs, "no-logs", false, "take a directory with a snapshot and no log")
-	flags.BoolVar(&i.options.TrustEmpty, "trust-empty", false, "begin with an empty tree if there are logs and no snapshot (snapshot.trust.empty)")
-	flags.BoolVar(&i.options.TTL353, "ttl-353", false, "read nodes with a time to live as ZooKeeper 3.5.3 wrote them (emulate353TTLNodes)")
+	flags.StringVar(&i.configFile, "config", "", "`zoo.cfg` of the member to fill")
+	flags.BoolVar(&i.checkOnly, "check", false, "write nothing, and say what would carry over; does not need --config")
+	flags.BoolVar(&i.allowMinority, "few", false, "take the directories of fewer servers than a majority, although the others may have later transactions")
+	flags.BoolVar(&i.allowRunning, "although-running", false, "import although a server of ZooKeeper seems to run; what it acknowledges from here on is lost")
+	flags.BoolVar(&i.readOptions.AsZooKeeper, "as-zookeeper", false, "where files are damaged, go on as ZooKeeper would, although transactions may be missing")
+	flags.BoolVar(&i.readOptions.NoLogs, "no-logs", false, "take a directory with a snapshot and no log")
+	flags.BoolVar(&i.readOptions.TrustEmpty, "trust-empty", false, "begin with an empty tree if there are logs and no snapshot (snapshot.trust.empty)")
+	flags.BoolVar(&i.readOptions.TTL353, "ttl-353", false, "read nodes with a time to live as ZooKeeper 3.5.3 wrote them (emulate353TTLNodes)")
 	i.out.Register(cmd)
 	return cmd
 }
 
-// importing is one call of the command.
-type importing struct {
-	w       cli.IOStreams
-	out     *cli.Output
-	done    cli.ImportResult // so far
-	flags   memberFlags
-	file    string
-	again   string // the command line
-	check   bool
-	few     bool
-	running bool
-	options datadir.Options
+// importer is one call of the command.
+type importer struct {
+	streams       cli.IOStreams
+	out           *cli.Output
+	result        cli.ImportResult // so far
+	flags         memberFlags
+	configFile    string
+	commandText   string // the command line
+	checkOnly     bool
+	allowMinority bool
+	allowRunning  bool
+	readOptions   datadir.Options
 
 	cfg    config.Config // if configured
 	logger *slog.Logger
 }
 
-func (i *importing) run(ctx context.Context, sources []string) error {
-	if i.file == "" && !i.check {
+func (i *importer) importData(ctx context.Context, sources []string) error {
+	if i.configFile == "" && !i.checkOnly {
 		return cli.WithStatus(cli.UsageError, errors.New("--config names no zoo.cfg of the member to fill"))
 	}
-	if err := eachOnce(directoriesOf(sources)); err != nil {
+	if err := checkDistinct(parseSources(sources)); err != nil {
 		return cli.WithStatus(cli.UsageError, err)
 	}
-	if i.file != "" {
-		if err := i.checkSources(directoriesOf(sources)); err != nil {
+	if i.configFile != "" {
+		if err := i.checkSources(parseSources(sources)); err != nil {
 			return err
 		}
 	}
-	if !i.check && !i.running {
-		if signs := stillRunning(ctx, i.cfg, directoriesOf(sources), os.DirFS("/")); len(signs) > 0 {
+	if !i.checkOnly && !i.allowRunning {
+		if signs := runningSigns(ctx, i.cfg, parseSources(sources), os.DirFS("/")); len(signs) > 0 {
 			return cli.WithStatus(cli.Conflict, fmt.Errorf("ZooKeeper may still run, or members of the new ensemble do: %s; stop all of ZooKeeper's servers first, because what they acknowledge from here on is not imported; --check tries the import with copies meanwhile, and --although-running imports nevertheless", strings.Join(signs, "; ")))
 		}
 	}
-	plan, err := i.examine(sources)
+	plan, err := i.readSources(sources)
 	if err != nil {
 		return err
 	}
-	advice := i.advice(plan)
-	i.note(plan, advice)
-	if err := i.tell(planText(plan, advice)); err != nil {
+	advice := i.configAdvice(plan)
+	i.recordPlan(plan, advice)
+	if err := i.printText(planText(plan, advice)); err != nil {
 		return err
 	}
 	if len(plan.Rejections) > 0 {
-		if err := cli.PrintText(i.out, "", i.done); err != nil {
+		if err := cli.PrintText(i.out, "", i.result); err != nil {
 			return err
 		}
 		return cli.WithStatus(cli.Conflict, fmt.Errorf("%d reasons against it: %s", len(plan.Rejections), strings.Join(plan.Rejections, "; ")))
 	}
-	if i.check {
+	if i.checkOnly {
 		digest, err := plan.WriteImage(io.Discard)
 		if err != nil {
 			return cli.WithStatus(cli.Conflict, err)
 		}
-		i.done.Digest = backup.FormatDigest(digest)
-		return i.tell(fmt.Sprintf("The state has the digest %s. Nothing was written.\n", i.done.Digest))
+		i.result.Digest = backup.FormatDigest(digest)
+		return i.printText(fmt.Sprintf("The state has the digest %s. Nothing was written.\n", i.result.Digest))
 	}
-	return i.plant(plan)
+	return i.seedMember(plan)
 }
 
-// eachOnce returns an error if a directory is given twice, by whatever path: it would count as those of two servers.
-func eachOnce(given []datadir.Directory) error {
+// checkDistinct returns an error if a directory is given twice, by whatever path: it would count as those of two servers.
+func checkDistinct(given []datadir.Directory) error {
 	type place struct {
 		path string
 		info os.FileInfo
@@ -146,16 +146,16 @@ func eachOnce(given []datadir.Directory) error {
 
 // checkSources returns an error if so few directories are given that the state may not be the latest. What clients were told is done
 // is in the logs of a majority of ZooKeeper's servers that vote, so any majority of them has it.
-func (i *importing) checkSources(given []datadir.Directory) error {
-	voters, directories := votersAmong(servers(i.cfg), given)
-	if directories <= voters/2 && !i.few {
+func (i *importer) checkSources(given []datadir.Directory) error {
+	voters, directories := countVoters(ensembleServers(i.cfg), given)
+	if directories <= voters/2 && !i.allowMinority {
 		err := fmt.Errorf("the directories of %d of %d servers that vote are given, and the others may have later transactions: give those of a majority, or --few if there are no others", directories, voters)
-		if voters < len(servers(i.cfg)) {
+		if voters < len(ensembleServers(i.cfg)) {
 			err = fmt.Errorf("%w; an observer's directory does not count, and any directory without its file myid may be one's", err)
 		}
 		return cli.WithStatus(cli.UsageError, err)
 	}
-	if dir := i.cfg.LogDir; dir == "" || filepath.Clean(dir) == filepath.Clean(i.cfg.Dir) || i.options.NoLogs {
+	if dir := i.cfg.LogDir; dir == "" || filepath.Clean(dir) == filepath.Clean(i.cfg.Dir) || i.readOptions.NoLogs {
 		return nil
 	}
 	// Logs that are left in a dataDir from before may not be the newest, so each directory needs its dataLogDir.
@@ -163,12 +163,12 @@ func (i *importing) checkSources(given []datadir.Directory) error {
 	if without < 0 {
 		return nil
 	}
-	return cli.WithStatus(cli.UsageError, fmt.Errorf("%s has a dataLogDir, and that of %[2]s is not given: name it after a comma, as in %[2]s,LOGS, or as %[2]s,%[2]s if this server keeps its logs in its dataDir; or give --no-logs if there are none", i.file, given[without].Data))
+	return cli.WithStatus(cli.UsageError, fmt.Errorf("%s has a dataLogDir, and that of %[2]s is not given: name it after a comma, as in %[2]s,LOGS, or as %[2]s,%[2]s if this server keeps its logs in its dataDir; or give --no-logs if there are none", i.configFile, given[without].Data))
 }
 
-// votersAmong returns how many of the servers vote, and how many of the directories are certainly those of voters. The file myid says
+// countVoters returns how many of the servers vote, and how many of the directories are certainly those of voters. The file myid says
 // whose a directory is. Without it, a directory may be that of any observer whose directory is not known.
-func votersAmong(servers []member.Server, given []datadir.Directory) (voters, directories int) {
+func countVoters(servers []member.Server, given []datadir.Directory) (voters, directories int) {
 	observers := map[string]bool{}
 	for _, s := range servers {
 		if s.Observer {
@@ -190,27 +190,27 @@ func votersAmong(servers []member.Server, given []datadir.Directory) (voters, di
 	return voters, directories + max(0, unknown-len(observers))
 }
 
-// examine reads the sources.
-func (i *importing) examine(sources []string) (*migrate.ImportPlan, error) {
-	reading := cli.NewProgress(i.w, "reading ZooKeeper's files", 0)
+// readSources reads the sources.
+func (i *importer) readSources(sources []string) (*migrate.ImportPlan, error) {
+	reading := cli.NewProgress(i.streams, "reading ZooKeeper's files", 0)
 	defer reading.Done()
-	i.options.CheckRoom = newRoom(freeMemory()).check
-	state, report, err := datadir.Read(directoriesOf(sources), i.options)
+	i.readOptions.CheckRoom = newMemoryGuard(freeMemory()).checkHeap
+	state, report, err := datadir.Read(parseSources(sources), i.readOptions)
 	if err != nil {
 		return nil, err
 	}
-	i.done.Read = cli.ImportSource{
+	i.result.Read = cli.ImportSource{
 		Data: report.Directory.Data, Logs: report.Directory.Logs, ServerReason: report.ChoiceReason, Snapshot: report.Snapshot,
-		Transactions: report.Transactions, Digests: report.Digests, Notes: listOf(report.Notes), Losses: listOf(report.Losses),
+		Transactions: report.Transactions, Digests: report.Digests, Notes: nonNilList(report.Notes), Losses: nonNilList(report.Losses),
 	}
-	if err := i.tell(reportText(report)); err != nil {
+	if err := i.printText(reportText(report)); err != nil {
 		return nil, err
 	}
 	return migrate.ExamineImport(state)
 }
 
-// directoriesOf returns the directories of the servers that the arguments name.
-func directoriesOf(sources []string) (directories []datadir.Directory) {
+// parseSources returns the directories of the servers that the arguments name.
+func parseSources(sources []string) (directories []datadir.Directory) {
 	for _, text := range sources {
 		data, logs, _ := strings.Cut(text, ",")
 		directories = append(directories, datadir.Directory{Data: data, Logs: logs})
@@ -218,14 +218,14 @@ func directoriesOf(sources []string) (directories []datadir.Directory) {
 	return directories
 }
 
-// plant fills the member's directories.
-func (i *importing) plant(plan *migrate.ImportPlan) error {
-	warnOfNewPlace(i.cfg, i.logger)
-	writing := cli.NewProgress(i.w, "writing the member's files", 0)
+// seedMember fills the member's directories.
+func (i *importer) seedMember(plan *migrate.ImportPlan) error {
+	warnMissingParent(i.cfg, i.logger)
+	writing := cli.NewProgress(i.streams, "writing the member's files", 0)
 	digest := uint64(0)
 	err := member.SeedMember(member.SeedConfig{
-		ID: i.cfg.MyID, Servers: servers(i.cfg), Dir: i.cfg.Dir, LogDir: i.cfg.LogDir, LogKind: i.cfg.LogKind, Logger: i.logger,
-		Index: plan.ImageHead().Index, Term: plan.Term, RetryCommand: i.again,
+		ID: i.cfg.MyID, Servers: ensembleServers(i.cfg), Dir: i.cfg.Dir, LogDir: i.cfg.LogDir, LogKind: i.cfg.LogKind, Logger: i.logger,
+		Index: plan.ImageHead().Index, Term: plan.Term, RetryCommand: i.commandText,
 		WriteImage: func(to io.Writer) (err error) {
 			digest, err = plan.WriteImage(to)
 			return err
@@ -235,33 +235,33 @@ func (i *importing) plant(plan *migrate.ImportPlan) error {
 	if err != nil {
 		return err
 	}
-	i.done.Digest, i.done.Member, i.done.Data = backup.FormatDigest(digest), i.cfg.MyID, i.cfg.Dir
-	return i.tell(fmt.Sprintf("Member %d has the state with digest %016x. The others start with empty directories, and copy it.\nStart it with: rollcall serve %s\n", i.cfg.MyID, digest, i.file))
+	i.result.Digest, i.result.Member, i.result.Data = backup.FormatDigest(digest), i.cfg.MyID, i.cfg.Dir
+	return i.printText(fmt.Sprintf("Member %d has the state with digest %016x. The others start with empty directories, and copy it.\nStart it with: rollcall serve %s\n", i.cfg.MyID, digest, i.configFile))
 }
 
-// note keeps what was found, for -o json.
-func (i *importing) note(p *migrate.ImportPlan, advice []string) {
-	d := &i.done
+// recordPlan keeps what was found, for -o json.
+func (i *importer) recordPlan(p *migrate.ImportPlan, advice []string) {
+	d := &i.result
 	d.Zxid, d.Nodes, d.Bytes, d.Sessions, d.Ephemerals = p.Zxid, p.Nodes, p.Bytes, p.Sessions, p.Ephemerals
 	d.Containers, d.TTLs, d.Quotas = p.Containers, p.TTLs, p.Quotas
-	d.Dropped, d.Advice, d.Rejected = listOf(p.NotCarried), listOf(advice), listOf(p.Rejections)
+	d.Dropped, d.Advice, d.Rejected = nonNilList(p.NotCarried), nonNilList(advice), nonNilList(p.Rejections)
 }
 
-// listOf returns a list that JSON shows as one, also if it is empty.
-func listOf(texts []string) []string { return append([]string{}, texts...) }
+// nonNilList returns a list that JSON shows as one, also if it is empty.
+func nonNilList(texts []string) []string { return append([]string{}, texts...) }
 
-// tell prints a text for people, unless the output is for programs.
-func (i *importing) tell(text string) error {
+// printText prints a text for people, unless the output is for programs.
+func (i *importer) printText(text string) error {
 	if !i.out.IsText() {
 		return nil
 	}
-	_, err := io.WriteString(i.w.Out, text)
+	_, err := io.WriteString(i.streams.Out, text)
 	return err
 }
 
-// advice returns what zoo.cfg should say for this state. Without a zoo.cfg it returns nothing.
-func (i *importing) advice(plan *migrate.ImportPlan) (lines []string) {
-	if i.file == "" {
+// configAdvice returns what zoo.cfg should say for this state. Without a zoo.cfg it returns nothing.
+func (i *importer) configAdvice(plan *migrate.ImportPlan) (lines []string) {
+	if i.configFile == "" {
 		return nil
 	}
 	rules := i.cfg.Rules
@@ -288,7 +288,7 @@ func reportText(r *datadir.Report) string {
 	if r.Snapshot != "" {
 		from = r.Snapshot
 	}
-	fmt.Fprintf(&b, "Read %s: %s and %s after it in %s; %s compared.\n", r.Directory, from, countOf(r.Transactions, "transaction"), countOf(len(r.Logs), "log"), countOf(r.Digests, "digest"))
+	fmt.Fprintf(&b, "Read %s: %s and %s after it in %s; %s compared.\n", r.Directory, from, countNoun(r.Transactions, "transaction"), countNoun(len(r.Logs), "log"), countNoun(r.Digests, "digest"))
 	if r.ChoiceReason != "" {
 		fmt.Fprintf(&b, "  chosen: %s\n", r.ChoiceReason)
 	}
@@ -316,7 +316,7 @@ func planText(p *migrate.ImportPlan, advice []string) string {
 		{p.TTLs, "node with a time to live"},
 		{p.Quotas, "quota"},
 	} {
-		fmt.Fprintf(&b, "  %s\n", countOf(row.n, row.what))
+		fmt.Fprintf(&b, "  %s\n", countNoun(row.n, row.what))
 	}
 	for _, group := range []struct {
 		name string
@@ -329,8 +329,8 @@ func planText(p *migrate.ImportPlan, advice []string) string {
 	return b.String()
 }
 
-// countOf returns n and the noun that it counts, such as "1 log" or "2 nodes with a time to live". The plural ends in s.
-func countOf(n int, noun string) string {
+// countNoun returns n and the noun that it counts, such as "1 log" or "2 nodes with a time to live". The plural ends in s.
+func countNoun(n int, noun string) string {
 	if n != 1 {
 		first, rest, _ := strings.Cut(noun, " with ")
 		noun = first + "s"

@@ -378,14 +378,14 @@ func TestProcessOf(t *testing.T) {
 		"proc/17/cmdline": {Data: []byte("java\x00org.apache.zookeeper.server.quorum.QuorumPeerMain\x00")},
 		"proc/18/cmdline": {Data: []byte("nginx\x00")},
 	}
-	if sign := processOf(dir, machine); sign != "" {
+	if sign := zooKeeperProcess(dir, machine); sign != "" {
 		t.Errorf("without a file: %s", sign)
 	}
 	for text, runs := range map[string]bool{"17": true, "17\n": true, "18\n": false, "19\n": false, "-1": false, "": false, "17 18": false} {
 		if err := os.WriteFile(filepath.Join(dir, pidFile), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if sign := processOf(dir, machine); (sign != "") != runs || runs && !strings.Contains(sign, "names process 17") {
+		if sign := zooKeeperProcess(dir, machine); (sign != "") != runs || runs && !strings.Contains(sign, "names process 17") {
 			t.Errorf("%q: %q", text, sign)
 		}
 	}
@@ -404,7 +404,7 @@ func TestWarnOfNewPlace(t *testing.T) {
 		{dir, filepath.Join(dir, "new", "log") + "/", []string{"key=dataLogDir"}},
 	} {
 		var log bytes.Buffer
-		warnOfNewPlace(config.Config{Settings: config.Settings{Dir: tt.data, LogDir: tt.logs}}, slog.New(slog.NewTextHandler(&log, nil)))
+		warnMissingParent(config.Config{Settings: config.Settings{Dir: tt.data, LogDir: tt.logs}}, slog.New(slog.NewTextHandler(&log, nil)))
 		if n := strings.Count(log.String(), "level=WARN"); n != len(tt.want) || n > 0 && !strings.Contains(log.String(), tt.want[0]) {
 			t.Errorf("%+v: %s", tt, &log)
 		}
@@ -435,10 +435,10 @@ Copy the directory to each server's dataDir, add the server's myid, and start Zo
 	if got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	i := importing{file: "zoo.cfg", cfg: config.Config{}}
+	i := importer{configFile: "zoo.cfg", cfg: config.Config{}}
 	i.cfg.Rules.DataQuota = 10
 	plan := &migrate.ImportPlan{Findings: migrate.Findings{Bytes: 11, X509: 1}}
-	if advice := strings.Join(i.advice(plan), "\n"); !strings.Contains(advice, "dataQuota is smaller") || !strings.Contains(advice, "without TLS for clients") || strings.Contains(advice, "SASL") {
+	if advice := strings.Join(i.configAdvice(plan), "\n"); !strings.Contains(advice, "dataQuota is smaller") || !strings.Contains(advice, "without TLS for clients") || strings.Contains(advice, "SASL") {
 		t.Error(advice)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"rollcall/cli"
 )
 
-// toJournal reports whether systemd's journal reads the standard error of this process: then JOURNAL_STREAM
+// isJournal reports whether systemd's journal reads the standard error of this process: then JOURNAL_STREAM
 // names its device and its inode.
-func toJournal(w cli.IOStreams) bool {
+func isJournal(w cli.IOStreams) bool {
 	f, ok := w.Err.(*os.File)
 	if !ok {
 		return false
@@ -20,8 +20,8 @@ func toJournal(w cli.IOStreams) bool {
 		return false
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && w.Getenv("JOURNAL_STREAM") == streamName(*stat)
+	return ok && w.Getenv("JOURNAL_STREAM") == journalStream(*stat)
 }
 
-// streamName returns what JOURNAL_STREAM is if the journal reads a file.
-func streamName(stat syscall.Stat_t) string { return fmt.Sprintf("%d:%d", stat.Dev, stat.Ino) }
+// journalStream returns what JOURNAL_STREAM is if the journal reads a file.
+func journalStream(stat syscall.Stat_t) string { return fmt.Sprintf("%d:%d", stat.Dev, stat.Ino) }

@@ -26,37 +26,37 @@ const (
 	livePage     = 1000
 )
 
-// block is the lines that stand below on a terminal.
-type block []string
+// liveBlock is the lines that stand below on a terminal.
+type liveBlock []string
 
-// erase returns what removes them.
-func (b block) erase() string {
+// eraseText returns what removes them.
+func (b liveBlock) eraseText() string {
 	if len(b) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("\x1b[%dF\x1b[0J", len(b)) // to the start of the first line, and delete what follows
 }
 
-// draw returns what prints them.
-func (b block) draw() string {
+// drawText returns what prints them.
+func (b liveBlock) drawText() string {
 	if len(b) == 0 {
 		return ""
 	}
 	return strings.Join(b, "\n") + "\n"
 }
 
-// showLive keeps the members and sessions below out's lines until ctx ends.
-func showLive(ctx context.Context, w cli.IOStreams, members []*upMember, out *teller) {
+// keepLiveTables keeps the members and sessions below out's lines until ctx ends.
+func keepLiveTables(ctx context.Context, w cli.IOStreams, members []*upMember, out *eventPrinter) {
 	tick := time.NewTicker(liveInterval)
 	defer tick.Stop()
-	defer out.show(nil)
+	defer out.replaceBelow(nil)
 	for {
-		l := look(ctx, members)
+		l := pollMembers(ctx, members)
 		if ctx.Err() != nil {
 			return
 		}
 		columns, rows := w.TerminalSize()
-		out.show(l.lines(w, columns, rows))
+		out.replaceBelow(l.renderLines(w, columns, rows))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -65,16 +65,16 @@ func showLive(ctx context.Context, w cli.IOStreams, members []*upMember, out *te
 	}
 }
 
-// ensemble is what one look at the members shows.
-type ensemble struct {
-	members  []api.Member
-	sessions []api.Session // at most livePage
-	more     bool          // there are other sessions
-	err      error         // why the sessions are not known
+// ensembleState is what one look at the members shows.
+type ensembleState struct {
+	members      []api.Member
+	sessions     []api.Session // at most livePage
+	moreSessions bool          // there are other sessions
+	err          error         // why the sessions are not known
 }
 
-// look asks the members in turn until one answers.
-func look(ctx context.Context, members []*upMember) (e ensemble) {
+// pollMembers asks the members in turn until one answers.
+func pollMembers(ctx context.Context, members []*upMember) (e ensembleState) {
 	for _, u := range members {
 		m := u.newest.Load()
 		status, err := m.View().MemberStatuses(ctx)
@@ -83,7 +83,7 @@ func look(ctx context.Context, members []*upMember) (e ensemble) {
 			continue
 		}
 		sessions, err := m.View().Sessions(ctx, view.SessionFilter{}, view.Page{Limit: livePage})
-		e = ensemble{members: status.Items, sessions: sessions.Items, more: sessions.Next != "", err: err}
+		e = ensembleState{members: status.Items, sessions: sessions.Items, moreSessions: sessions.Next != "", err: err}
 		if err == nil {
 			return e
 		}
@@ -91,9 +91,9 @@ func look(ctx context.Context, members []*upMember) (e ensemble) {
 	return e
 }
 
-// lines returns the lines for a terminal of this size, at most half of its height.
-func (e *ensemble) lines(w cli.IOStreams, columns, rows int) block {
-	lines := append([]string{""}, table(w, memberColumns, e.members)...)
+// renderLines returns the lines for a terminal of this size, at most half of its height.
+func (e *ensembleState) renderLines(w cli.IOStreams, columns, rows int) liveBlock {
+	lines := append([]string{""}, tableLines(w, memberColumns, e.members)...)
 	shown := slices.Clone(e.sessions)
 	slices.SortStableFunc(shown, func(a, b api.Session) int { return cmp.Compare(timeLeft(a), timeLeft(b)) })
 	shown = shown[:min(len(shown), liveSessions)]
@@ -103,8 +103,8 @@ func (e *ensemble) lines(w cli.IOStreams, columns, rows int) block {
 	case len(shown) == 0:
 		lines = append(lines, "", "no sessions")
 	default:
-		lines = append(append(lines, ""), table(w, sessionColumns, shown)...)
-		if len(e.sessions) > len(shown) || e.more {
+		lines = append(append(lines, ""), tableLines(w, sessionColumns, shown)...)
+		if len(e.sessions) > len(shown) || e.moreSessions {
 			lines = append(lines, fmt.Sprintf("and others; rollcall sessions --hosts %s lists all", e.members[0].Clients))
 		}
 	}
@@ -125,7 +125,7 @@ func timeLeft(s api.Session) int64 {
 	return *s.LeftMs
 }
 
-func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+func fromMillis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
 var memberColumns = []cli.Column[api.Member]{
 	{Name: "member", Cell: func(s api.Member) string { return fmt.Sprint(s.Member) }},
@@ -142,19 +142,19 @@ var sessionColumns = []cli.Column[api.Session]{
 	{Name: "state", Cell: func(s api.Session) string { return s.State }},
 	{Name: "member", AlignRight: true, Cell: func(s api.Session) string { return fmt.Sprint(s.Member) }},
 	{Name: "address", Cell: func(s api.Session) string { return s.Address }},
-	{Name: "timeout", AlignRight: true, Cell: func(s api.Session) string { return millis(s.TimeoutMs).String() }},
+	{Name: "timeout", AlignRight: true, Cell: func(s api.Session) string { return fromMillis(s.TimeoutMs).String() }},
 	{Name: "left", AlignRight: true, Cell: func(s api.Session) string {
 		if s.LeftMs == nil {
 			return ""
 		}
-		return millis(*s.LeftMs).Round(100 * time.Millisecond).String()
+		return fromMillis(*s.LeftMs).Round(100 * time.Millisecond).String()
 	}},
 	{Name: "ephemerals", AlignRight: true, Cell: func(s api.Session) string { return fmt.Sprint(s.Ephemerals) }},
 	{Name: "watches", AlignRight: true, Cell: func(s api.Session) string { return fmt.Sprint(s.Watches) }},
 }
 
-// table returns the lines of a table, without colours, so that they can be cut to the terminal.
-func table[T any](w cli.IOStreams, columns []cli.Column[T], rows []T) []string {
+// tableLines returns the lines of a table, without colours, so that they can be cut to the terminal.
+func tableLines[T any](w cli.IOStreams, columns []cli.Column[T], rows []T) []string {
 	var text bytes.Buffer
 	w.Out, w.OutTerminal = &text, false
 	_ = cli.PrintRows(cli.NewOutput(w), columns, func(yield func(T, error) bool) { // a buffer takes everything

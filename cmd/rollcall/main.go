@@ -16,28 +16,28 @@ import (
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "serve" {
-		takeSlack()
+		raiseTimerSlack()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
-	if err := run(ctx, os.Args[1:], cli.ProcessStreams()); err != nil {
-		if text := lastLine(err); text != "" {
+	if err := runCommandLine(ctx, os.Args[1:], cli.ProcessStreams()); err != nil {
+		if text := errorLine(err); text != "" {
 			fmt.Fprintln(os.Stderr, "rollcall:", text)
 		}
 		os.Exit(int(cli.StatusOf(err)))
 	}
 }
 
-// run is main with its surroundings as arguments. Its error says what the operator can do, if anything.
-func run(ctx context.Context, args []string, w cli.IOStreams) error {
+// runCommandLine is main with its surroundings as arguments. Its error says what the operator can do, if anything.
+func runCommandLine(ctx context.Context, args []string, w cli.IOStreams) error {
 	cmd, err := cli.Execute(ctx, newRoot(w), args)
-	return advised(topName(cmd), err)
+	return addAdvice(topCommandName(cmd), err)
 }
 
 // newRoot returns the command line: what package cli has, and the commands that run or measure members.
 func newRoot(w cli.IOStreams) *cobra.Command {
 	w = cli.WithProgress(w)
-	root := cli.NewRoot(w, builtFrom().String(), builtFrom().built())
+	root := cli.NewRoot(w, builtFrom().String(), builtFrom().buildTime())
 	root.AddCommand(newUp(w), newServe(w), newHealth(w), newRecover(w), newImport(w), newExport(w), newBench(w), newVersion(w), newConfiguration(w), newCerts(w))
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "backup" {
@@ -47,8 +47,8 @@ func newRoot(w cli.IOStreams) *cobra.Command {
 	return root
 }
 
-// topName returns the name of a command, or of the one that it is a subcommand of.
-func topName(cmd *cobra.Command) string {
+// topCommandName returns the name of a command, or of the one that it is a subcommand of.
+func topCommandName(cmd *cobra.Command) string {
 	for cmd.HasParent() && cmd.Parent().HasParent() {
 		cmd = cmd.Parent()
 	}

@@ -20,7 +20,7 @@ import (
 
 // runCommand runs a command line as run does. Nothing is on its stdin, and it has no terminal.
 func runCommand(ctx context.Context, args, env []string, stdout, stderr io.Writer) error {
-	return run(ctx, args, cli.IOStreams{In: strings.NewReader(""), Out: stdout, Err: stderr, Env: env, Now: time.Now})
+	return runCommandLine(ctx, args, cli.IOStreams{In: strings.NewReader(""), Out: stdout, Err: stderr, Env: env, Now: time.Now})
 }
 
 // The help of a command names its arguments as well as its flags. Nothing is on stderr.
@@ -115,7 +115,7 @@ func TestHTTPPortInUse(t *testing.T) {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	dir, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\nclientPort=0\nclientPortAddress=127.0.0.1\nadmin.serverPort=" + port + "\n"})
 	ctx, stop := context.WithCancel(t.Context())
-	logged := &watched{text: "msg=\"member starts\"", seen: stop}
+	logged := &lineWatcher{text: "msg=\"member starts\"", seen: stop}
 	if err := runCommand(ctx, []string{"serve", filepath.Join(dir, "zoo.cfg")}, nil, io.Discard, logged); err != nil {
 		t.Errorf("serve: %v", err)
 	}
@@ -157,7 +157,7 @@ func TestCommandsReachTheMember(t *testing.T) {
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	started := make(chan struct{})
-	logged := &watched{text: "msg=\"member starts\"", seen: func() { close(started) }}
+	logged := &lineWatcher{text: "msg=\"member starts\"", seen: func() { close(started) }}
 	ended := make(chan error)
 	go func() {
 		ended <- runCommand(ctx, []string{"serve", filepath.Join(dir, "zoo.cfg")}, nil, io.Discard, logged)
@@ -192,15 +192,15 @@ func TestCommandsReachTheMember(t *testing.T) {
 	}
 }
 
-// watched collects what is written, and calls seen when text is in a line of it. One goroutine at a
+// lineWatcher collects what is written, and calls seen when text is in a line of it. One goroutine at a
 // time writes: the logger sees to that.
-type watched struct {
+type lineWatcher struct {
 	text string
 	seen func()
 	all  strings.Builder
 }
 
-func (w *watched) Write(b []byte) (int, error) {
+func (w *lineWatcher) Write(b []byte) (int, error) {
 	if strings.Contains(string(b), w.text) {
 		w.seen()
 	}

@@ -19,15 +19,15 @@ const (
 	// percentStep keeps the setting from following every small change: each stops the
 	// process for some ten microseconds.
 	percentStep = 10
-	// lookInterval is how often the heap is looked at.
-	lookInterval = 2 * time.Second
+	// heapCheckInterval is how often the heap is looked at.
+	heapCheckInterval = 2 * time.Second
 	// spareHeap is how much memory a calm member may keep without using it. What is above goes back to
 	// the system, which costs a run of the collector.
 	spareHeap = 32 << 20 // bytes
 	// A member is calm after calmLooks looks in a row, 10 s, at which it had allocated at most
 	// calmGrowth since the look before. At that rate it takes a minute to fill spareHeap.
-	calmLooks  = 5
-	calmGrowth = spareHeap / 30 // bytes
+	quietChecksNeeded = 5
+	maxQuietGrowth    = spareHeap / 30 // bytes
 )
 
 // heapUse is what Go's runtime says of the heap, in bytes.
@@ -50,25 +50,25 @@ func readHeap() heapUse {
 	return heapUse{samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64(), samples[3].Value.Uint64()}
 }
 
-// calm decides when memory goes back to the system. Go's own scavenger keeps as much as the heap may grow
+// heapReleaser decides when memory goes back to the system. Go's own scavenger keeps as much as the heap may grow
 // to, so a member that was written to would keep its garbage, half as much as its data, for as long as it
 // runs.
-type calm struct {
-	looks     int    // in a row at which little had been allocated
-	allocated uint64 // at the last look
-	freed     uint64 // allocated, when memory was given back last
+type heapReleaser struct {
+	quietChecks        int    // in a row at which little had been allocated
+	lastAllocated      uint64 // at the last look
+	allocatedAtRelease uint64 // allocated, when memory was given back last
 }
 
-// due reports whether memory is to be given back now. It is called at each look.
-func (c *calm) due(h heapUse) bool {
-	if c.looks++; h.allocated-c.allocated > calmGrowth {
-		c.looks = 0
+// shouldRelease reports whether memory is to be given back now. It is called at each look.
+func (c *heapReleaser) shouldRelease(h heapUse) bool {
+	if c.quietChecks++; h.allocated-c.lastAllocated > maxQuietGrowth {
+		c.quietChecks = 0
 	}
-	c.allocated = h.allocated
-	if c.looks < calmLooks || h.allocated-c.freed <= spareHeap || h.objects+h.free <= h.live+spareHeap {
+	c.lastAllocated = h.allocated
+	if c.quietChecks < quietChecksNeeded || h.allocated-c.allocatedAtRelease <= spareHeap || h.objects+h.free <= h.live+spareHeap {
 		return false
 	}
-	c.freed = h.allocated
+	c.allocatedAtRelease = h.allocated
 	return true
 }
 
@@ -80,11 +80,11 @@ func gcPercent(live uint64) int {
 	return max(tightPercent, int(roomyPercent*roomyHeap/live)/percentStep*percentStep)
 }
 
-// keepSmall sets the collector for a member until ctx ends. While the member starts, the setting is tight,
+// tuneCollector sets the collector for a member until ctx ends. While the member starts, the setting is tight,
 // because a snapshot may fill the heap in a second. When ready is closed, memory that the start needed
 // goes back to the system, and gcPercent makes the setting. From then on memory goes back whenever the
 // member is calm. keepSmall does nothing if the environment sets the collector.
-func keepSmall(ctx context.Context, env []string, ready <-chan struct{}) {
+func tuneCollector(ctx context.Context, env []string, ready <-chan struct{}) {
 	if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "GOGC=") || strings.HasPrefix(v, "GOMEMLIMIT=") }) {
 		return
 	}
@@ -97,8 +97,8 @@ func keepSmall(ctx context.Context, env []string, ready <-chan struct{}) {
 	}
 	debug.FreeOSMemory()
 	h := readHeap()
-	c := calm{allocated: h.allocated, freed: h.allocated}
-	ticker := time.NewTicker(lookInterval)
+	c := heapReleaser{lastAllocated: h.allocated, allocatedAtRelease: h.allocated}
+	ticker := time.NewTicker(heapCheckInterval)
 	defer ticker.Stop()
 	for {
 		if p := gcPercent(h.live); p != percent {
@@ -110,7 +110,7 @@ func keepSmall(ctx context.Context, env []string, ready <-chan struct{}) {
 			return
 		case <-ticker.C:
 		}
-		if h = readHeap(); c.due(h) {
+		if h = readHeap(); c.shouldRelease(h) {
 			debug.FreeOSMemory()
 			h = readHeap()
 		}

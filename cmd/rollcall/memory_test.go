@@ -30,11 +30,11 @@ func TestGCPercent(t *testing.T) {
 // allocated since the last time.
 func TestCalm(t *testing.T) {
 	const mib = 1 << 20
-	c := calm{}
+	c := heapReleaser{}
 	h := heapUse{live: 300 * mib, objects: 300 * mib}
 	look := func(allocated, objects, free uint64) bool {
 		h.allocated, h.objects, h.free = h.allocated+allocated, objects*mib, free*mib
-		return c.due(h)
+		return c.shouldRelease(h)
 	}
 	looks := func(what string, n int, allocated, objects, free uint64) {
 		t.Helper()
@@ -44,21 +44,21 @@ func TestCalm(t *testing.T) {
 			}
 		}
 	}
-	looks("busy", 3*calmLooks, 4*mib, 440, 10)
-	looks("calm for too short a time", calmLooks-1, calmGrowth, 440, 10)
-	if !look(calmGrowth, 440, 10) {
+	looks("busy", 3*quietChecksNeeded, 4*mib, 440, 10)
+	looks("calm for too short a time", quietChecksNeeded-1, maxQuietGrowth, 440, 10)
+	if !look(maxQuietGrowth, 440, 10) {
 		t.Error("calm, with 150 MiB to spare: nothing went back")
 	}
-	looks("it went back before, and little came since", calmLooks, 0, 440, 10)
+	looks("it went back before, and little came since", quietChecksNeeded, 0, 440, 10)
 	looks("busy again", 1, 100*mib, 310, 22)
-	looks("nothing to spare", 2*calmLooks, 0, 310, 22)
+	looks("nothing to spare", 2*quietChecksNeeded, 0, 310, 22)
 	if !look(0, 310, 23) {
 		t.Error("calm, with 33 MiB to spare: nothing went back")
 	}
 	looks("busy once more", 1, 100*mib, 440, 10)
-	looks("calm", calmLooks-1, 0, 440, 10)
-	looks("a moment of load", 1, calmGrowth+1, 440, 10)
-	looks("calm for too short a time again", calmLooks-1, 0, 440, 10)
+	looks("calm", quietChecksNeeded-1, 0, 440, 10)
+	looks("a moment of load", 1, maxQuietGrowth+1, 440, 10)
+	looks("calm for too short a time again", quietChecksNeeded-1, 0, 440, 10)
 	if !look(0, 440, 10) {
 		t.Error("calm after a moment of load: nothing went back")
 	}
@@ -81,14 +81,14 @@ func TestKeepSmallYields(t *testing.T) {
 	before := debug.SetGCPercent(77)
 	defer debug.SetGCPercent(before)
 	for _, env := range []string{"GOGC=off", "GOMEMLIMIT=1GiB"} {
-		keepSmall(t.Context(), []string{"HOME=/", env}, nil) // returns at once
+		tuneCollector(t.Context(), []string{"HOME=/", env}, nil) // returns at once
 		if p := debug.SetGCPercent(77); p != 77 {
 			t.Errorf("%s: %d %%", env, p)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	keepSmall(ctx, []string{"GOGCX=1"}, nil)
+	tuneCollector(ctx, []string{"GOGCX=1"}, nil)
 	if p := debug.SetGCPercent(77); p != tightPercent {
 		t.Errorf("while it starts: %d %%", p)
 	}

@@ -17,10 +17,10 @@ const notifyInterval = time.Second
 // notifier tells systemd how a member fares, as sd_notify(3) says. It tells nobody if the environment does
 // not name systemd's socket.
 type notifier struct {
-	socket   net.Conn
-	watchdog time.Duration // systemd restarts the member if it hears nothing for so long; 0: it does not
-	status   string        // the last one
-	beat     time.Time     // when the watchdog was last told that the member works
+	socket       net.Conn
+	watchdog     time.Duration // systemd restarts the member if it hears nothing for so long; 0: it does not
+	lastStatus   string        // the last one
+	lastWatchdog time.Time     // when the watchdog was last told that the member works
 }
 
 // newNotifier connects to systemd's socket.
@@ -58,7 +58,7 @@ func (n *notifier) run(ctx context.Context, health func() admin.Health) {
 	defer ticker.Stop()
 	n.send("READY=1")
 	for {
-		n.look(health(), time.Now())
+		n.notifyChanges(health(), time.Now())
 		select {
 		case <-ctx.Done():
 			n.send("STOPPING=1", "STATUS=moving leadership and clients to other members")
@@ -68,14 +68,14 @@ func (n *notifier) run(ctx context.Context, health func() admin.Health) {
 	}
 }
 
-// look tells systemd what is new.
-func (n *notifier) look(health admin.Health, now time.Time) {
-	if text, _ := health.StatusText(); text != n.status {
-		n.status = text
+// notifyChanges tells systemd what is new.
+func (n *notifier) notifyChanges(health admin.Health, now time.Time) {
+	if text, _ := health.StatusText(); text != n.lastStatus {
+		n.lastStatus = text
 		n.send("STATUS=" + strings.ReplaceAll(text, "\n", " "))
 	}
-	if n.watchdog > 0 && health.Stalled == "" && now.Sub(n.beat) >= n.watchdog/4 {
-		n.beat = now
+	if n.watchdog > 0 && health.Stalled == "" && now.Sub(n.lastWatchdog) >= n.watchdog/4 {
+		n.lastWatchdog = now
 		n.send("WATCHDOG=1")
 	}
 }

@@ -31,8 +31,8 @@ func systemdSocket(t *testing.T, name string) *net.UnixConn {
 	return conn
 }
 
-// heard returns the next datagram.
-func heard(t *testing.T, conn *net.UnixConn) string {
+// receiveNotification returns the next datagram.
+func receiveNotification(t *testing.T, conn *net.UnixConn) string {
 	t.Helper()
 	b := make([]byte, 4096)
 	n, err := conn.Read(b)
@@ -54,21 +54,21 @@ func TestServeNotifies(t *testing.T) {
 	go func() {
 		done <- runCommand(ctx, []string{"serve", filepath.Join(dir, "zoo.cfg")}, []string{"NOTIFY_SOCKET=" + name, "WATCHDOG_USEC=2000000"}, io.Discard, &log)
 	}()
-	if got := heard(t, conn); got != "STATUS=opening the data directory" {
+	if got := receiveNotification(t, conn); got != "STATUS=opening the data directory" {
 		t.Errorf("at first %q", got)
 	}
-	if got := heard(t, conn); got != "READY=1" {
+	if got := receiveNotification(t, conn); got != "READY=1" {
 		t.Errorf("then %q", got)
 	}
 	for want := []string{"STATUS=standalone", "WATCHDOG=1"}; len(want) > 0; {
-		got := heard(t, conn)
+		got := receiveNotification(t, conn)
 		want = slices.DeleteFunc(want, func(s string) bool { return s == got })
 	}
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	for !strings.HasPrefix(heard(t, conn), "STOPPING=1\nSTATUS=") {
+	for !strings.HasPrefix(receiveNotification(t, conn), "STOPPING=1\nSTATUS=") {
 	}
 	if text := log.String(); !strings.Contains(text, `clients="" tls=""`) || !strings.Contains(text, "no clientPort: no client can connect here") {
 		t.Errorf("a member without a port for clients logs\n%s", text)
@@ -92,11 +92,11 @@ func TestNotifierLooks(t *testing.T) {
 		{9 * time.Second, admin.Health{Stalled: "the disk\nhangs"}, nil},
 		{10 * time.Second, admin.Health{Damage: "entry 7"}, []string{"STATUS=the state of this member is damaged: entry 7", "WATCHDOG=1"}},
 	} {
-		n.look(step.health, begun.Add(step.after))
+		n.notifyChanges(step.health, begun.Add(step.after))
 		n.send("END")
 		var got []string
 		for {
-			text := heard(t, conn)
+			text := receiveNotification(t, conn)
 			if text == "END" {
 				break
 			}

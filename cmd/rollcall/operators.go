@@ -23,7 +23,7 @@ func listenOperators(cfg config.Config, advice string, logger *slog.Logger) (net
 	case err == nil:
 		return l, nil
 	case cfg.SuperDigest != "" || cfg.HTTP.HasToken():
-		return nil, told{fmt.Errorf("HTTP for operators: %w; another program, perhaps of another user, may listen where administrators expect this member; %s", err, advice)}
+		return nil, explainedError{fmt.Errorf("HTTP for operators: %w; another program, perhaps of another user, may listen where administrators expect this member; %s", err, advice)}
 	}
 	logger.Warn("HTTP for operators is not served; "+advice, "err", err)
 	return nil, nil

@@ -91,7 +91,7 @@ func TestProcessOutputsAsJSON(t *testing.T) {
 			t.Errorf("%q printed %s%s, want %s", tt.args, out.String(), errs.String(), tt.want)
 		}
 	}
-	text, err := json.Marshal(recovered([]member.Finding{found(1, 40, 3), {Server: member.Server{ID: 2, RaftAddr: "m2:3888"}, Err: os.ErrDeadlineExceeded}}))
+	text, err := json.Marshal(recoveryReport([]member.Finding{findingOf(1, 40, 3), {Server: member.Server{ID: 2, RaftAddr: "m2:3888"}, Err: os.ErrDeadlineExceeded}}))
 	if err != nil {
 		t.Fatal(err)
 	}

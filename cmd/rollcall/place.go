@@ -10,9 +10,9 @@ import (
 	"rollcall/config"
 )
 
-// warnOfNewPlace logs a warning if a directory of the member is to be made in another one that does not exist: a disk may not be mounted, and
+// warnMissingParent logs a warning if a directory of the member is to be made in another one that does not exist: a disk may not be mounted, and
 // then the data would go to the disk above.
-func warnOfNewPlace(cfg config.Config, logger *slog.Logger) {
+func warnMissingParent(cfg config.Config, logger *slog.Logger) {
 	for _, place := range [][2]string{{"dataDir", cfg.Dir}, {"dataLogDir", cfg.LogDir}} {
 		above := filepath.Dir(filepath.Clean(place[1]))
 		if _, err := os.Stat(above); place[1] != "" && errors.Is(err, fs.ErrNotExist) {

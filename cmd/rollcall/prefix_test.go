@@ -22,7 +22,7 @@ func TestNameStandsOnce(t *testing.T) {
 			t.Errorf("%s: no error", line)
 			continue
 		}
-		words := strings.Split(lastLine(err), ": ")
+		words := strings.Split(errorLine(err), ": ")
 		for i, word := range words[:min(4, len(words))] {
 			if i > 0 && (word == words[i-1] || i > 1 && word == words[i-2] || word == "rollcall" || word == "bench") {
 				t.Errorf("%s: %v (status %d)", line, err, cli.StatusOf(err))

@@ -42,18 +42,18 @@ func newRecover(w cli.IOStreams) *cobra.Command {
 	var f memberFlags
 	yes, force, out := false, false, cli.NewOutput(w)
 	cmd := &cobra.Command{
-		Use: "recover [flags] [zoo.cfg]", Short: "let the survivor of a lost majority begin a new ensemble", GroupID: cli.RunGroup, Args: cli.RangeArgs(0, 1, oneFile),
+		Use: "recover [flags] [zoo.cfg]", Short: "let the survivor of a lost majority begin a new ensemble", GroupID: cli.RunGroup, Args: cli.RangeArgs(0, 1, oneFileArgument),
 		Long: "Lets the survivor of a lost majority begin a new ensemble with its data, and with the server list in its zoo.cfg. The other members start with empty directories, and copy its data. " +
 			"Run it on a member that is stopped. Before it changes anything, it says what the recovery costs and which member has the most data, and asks.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, log, err := f.configured(w, "recover", args)
+			cfg, log, err := f.loadConfig(w, "recover", args)
 			if err != nil {
 				return err
 			}
 			return recoverMember(cmd.Context(), cfg, log.Logger(), yes, force, w, out)
 		},
 	}
-	f.register(cmd)
+	f.registerFlags(cmd)
 	out.Register(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")
 	cmd.Flags().BoolVar(&force, "force", false, "do it even if another member is known to have more data, which is lost then")
@@ -66,13 +66,13 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 	if !out.IsText() {
 		stdout = w.Err // JSON is alone on stdout
 	}
-	servers := servers(cfg)
+	servers := ensembleServers(cfg)
 	if slices.ContainsFunc(servers, func(s member.Server) bool { return s.ID == cfg.MyID && s.Observer }) {
 		return cli.WithStatus(cli.Conflict, fmt.Errorf("recover: member %d is an observer in its zoo.cfg, and the first member of the new ensemble must vote; recover a voter, or, if this member has the most data, remove :observer from its line server.%[1]d there and run this again", cfg.MyID))
 	}
 	recovery := member.RecoverConfig{ID: cfg.MyID, Servers: servers, Dir: cfg.Dir, LogDir: cfg.LogDir, Trust: cfg.Trust, Logger: logger}
 	asking := cli.NewProgress(w, "asking the other members", 0)
-	findings, err := survey(ctx, recovery, force, stdout)
+	findings, err := surveyMembers(ctx, recovery, force, stdout)
 	asking.Done()
 	if err != nil {
 		return fmt.Errorf("recover: %w", err)
@@ -99,27 +99,27 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 	if err := member.Recover(recovery); err != nil {
 		return fmt.Errorf("recover: %w", err)
 	}
-	return cli.PrintText(out, fmt.Sprintf("Member %d can be started now.\n", cfg.MyID), recovered(findings))
+	return cli.PrintText(out, fmt.Sprintf("Member %d can be started now.\n", cfg.MyID), recoveryReport(findings))
 }
 
-// survey prints how far the data of this member go, and of the others that answer. It returns an error
+// surveyMembers prints how far the data of this member go, and of the others that answer. It returns an error
 // if another one is known to have more, unless force is set.
-func survey(ctx context.Context, r member.RecoverConfig, force bool, stdout io.Writer) ([]member.Finding, error) {
+func surveyMembers(ctx context.Context, r member.RecoverConfig, force bool, stdout io.Writer) ([]member.Finding, error) {
 	findings, err := member.ExamineMembers(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := io.WriteString(stdout, describe(findings)); err != nil {
+	if _, err := io.WriteString(stdout, describeFindings(findings)); err != nil {
 		return nil, err
 	}
 	if force {
 		return findings, nil
 	}
-	return findings, behind(findings)
+	return findings, checkMostData(findings)
 }
 
-// recovered returns what a recovery prints with -o json. The first finding is about the survivor.
-func recovered(findings []member.Finding) cli.RecoverResult {
+// recoveryReport returns what a recovery prints with -o json. The first finding is about the survivor.
+func recoveryReport(findings []member.Finding) cli.RecoverResult {
 	r := cli.RecoverResult{Member: findings[0].ID, Members: []cli.DataExtent{}}
 	for _, f := range findings {
 		row := cli.DataExtent{Member: f.ID, Address: f.RaftAddr, Index: f.Index, Term: f.Term}
@@ -135,9 +135,9 @@ func recovered(findings []member.Finding) cli.RecoverResult {
 	return r
 }
 
-// behind returns an error if another member is known to have more data than the first.
-func behind(findings []member.Finding) error {
-	most := furthest(findings)
+// checkMostData returns an error if another member is known to have more data than the first.
+func checkMostData(findings []member.Finding) error {
+	most := mostData(findings)
 	if !findings[0].Before(most.Extent) {
 		return nil
 	}
@@ -145,8 +145,8 @@ func behind(findings []member.Finding) error {
 		most.ID, most.RaftAddr, findings[0].ID)
 }
 
-// furthest returns the member with the most data. Of those with equally much, it returns the first.
-func furthest(findings []member.Finding) member.Finding {
+// mostData returns the member with the most data. Of those with equally much, it returns the first.
+func mostData(findings []member.Finding) member.Finding {
 	most := findings[0]
 	for _, f := range findings[1:] {
 		if most.Before(f.Extent) {
@@ -156,8 +156,8 @@ func furthest(findings []member.Finding) member.Finding {
 	return most
 }
 
-// describe returns the findings as text, a line for each member.
-func describe(findings []member.Finding) string {
+// describeFindings returns the findings as text, a line for each member.
+func describeFindings(findings []member.Finding) string {
 	var b strings.Builder
 	silent := false
 	for _, f := range findings {
@@ -174,7 +174,7 @@ func describe(findings []member.Finding) string {
 			fmt.Fprintf(&b, "data up to index %d of term %d, written %s\n", f.Index, f.Term, f.LastTime.UTC().Format(time.DateTime+" UTC"))
 		}
 	}
-	fmt.Fprintf(&b, "Member %d has the most data%s.\n", furthest(findings).ID, map[bool]string{true: " of those that are known"}[silent])
+	fmt.Fprintf(&b, "Member %d has the most data%s.\n", mostData(findings).ID, map[bool]string{true: " of those that are known"}[silent])
 	if silent {
 		b.WriteString(recoverCompare)
 	}

@@ -13,17 +13,17 @@ import (
 	"rollcall/quorum/disk"
 )
 
-func found(id uint32, index, term uint64) member.Finding {
+func findingOf(id uint32, index, term uint64) member.Finding {
 	return member.Finding{Server: member.Server{ID: id, RaftAddr: fmt.Sprintf("m%d:3888", id)}, Extent: disk.Extent{Index: index, Term: term}}
 }
 
 // The output of recover says how far each member's data reach, and which member has the most. Times
 // are in UTC wherever the machine is.
 func TestRecoverDescribes(t *testing.T) {
-	own := found(1, 40, 3)
+	own := findingOf(1, 40, 3)
 	own.LastTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).In(time.FixedZone("elsewhere", -5*3600))
 	silent := member.Finding{Server: member.Server{ID: 4, RaftAddr: "m4:3888"}, Err: errors.New("no route")}
-	text := describe([]member.Finding{own, found(2, 90, 2), found(3, 0, 0), silent})
+	text := describeFindings([]member.Finding{own, findingOf(2, 90, 2), findingOf(3, 0, 0), silent})
 	for _, want := range []string{
 		"Member 1 (m1:3888): data up to index 40 of term 3, written 2026-01-02 03:04:05 UTC\n",
 		"Member 2 (m2:3888): data up to index 90 of term 2\n", "Member 3 (m3:3888): no data\n",
@@ -33,7 +33,7 @@ func TestRecoverDescribes(t *testing.T) {
 			t.Errorf("%q lacks %q", text, want)
 		}
 	}
-	if text := describe([]member.Finding{own, found(2, 41, 3)}); !strings.HasSuffix(text, "Member 2 has the most data.\n") {
+	if text := describeFindings([]member.Finding{own, findingOf(2, 41, 3)}); !strings.HasSuffix(text, "Member 2 has the most data.\n") {
 		t.Errorf("%q", text)
 	}
 }
@@ -45,13 +45,13 @@ func TestRecoverRefusesTheLesser(t *testing.T) {
 		other member.Finding
 		want  string
 	}{
-		{found(2, 41, 3), "member 2 (m2:3888) has more data than member 1"},
-		{found(2, 1, 4), "-force"},
-		{found(2, 40, 3), ""},
-		{found(2, 90, 2), ""},
-		{found(2, 0, 0), ""},
+		{findingOf(2, 41, 3), "member 2 (m2:3888) has more data than member 1"},
+		{findingOf(2, 1, 4), "-force"},
+		{findingOf(2, 40, 3), ""},
+		{findingOf(2, 90, 2), ""},
+		{findingOf(2, 0, 0), ""},
 	} {
-		err := behind([]member.Finding{found(1, 40, 3), tt.other, silent})
+		err := checkMostData([]member.Finding{findingOf(1, 40, 3), tt.other, silent})
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("index %d of term %d: %v, want %q", tt.other.Index, tt.other.Term, err, tt.want)
 		}

@@ -26,7 +26,7 @@ func (f *memberFlags) reloadOnHangup(w cli.IOStreams, args []string, cfg config.
 		for {
 			select {
 			case <-hangups:
-				f.reload(w, args, cfg, log)
+				f.reloadConfig(w, args, cfg, log)
 			case <-over:
 				return
 			}
@@ -54,18 +54,18 @@ func reloadFiles(ctx context.Context, m *member.Member) {
 	}
 }
 
-// reload reads the configuration again, and sets the level of the log and the users of SASL. The other keys have an effect when
+// reloadConfig reads the configuration again, and sets the level of the log and the users of SASL. The other keys have an effect when
 // the member is started again; reload logs which of them have changed.
-func (f *memberFlags) reload(w cli.IOStreams, args []string, started config.Config, log *logs.Log) {
+func (f *memberFlags) reloadConfig(w cli.IOStreams, args []string, started config.Config, log *logs.Log) {
 	before := log.Level()
-	cfg, _, err := config.Load(fileOf(args), w.Env, f.config)
+	cfg, _, err := config.Load(configFileOf(args), w.Env, f.config)
 	if err != nil {
 		log.UnfilteredLogger().Error("the configuration cannot be read again, so nothing has changed; correct it before the next start", "err", err)
 		return
 	}
-	level := f.level(cfg)
+	level := f.logLevel(cfg)
 	line := []any{"member", started.MyID, "logLevel", logs.LevelName(level), "before", logs.LevelName(before)}
-	if later := changedKeys(started.Keys, cfg.Keys); len(later) > 0 {
+	if later := diffKeys(started.Keys, cfg.Keys); len(later) > 0 {
 		line = append(line, "later", strings.Join(later, ", ")) // at the next start
 	}
 	if mine, now := started.Login.Users, cfg.Login.Users; mine != nil && now != nil && !mine.Equal(now) {
@@ -76,19 +76,19 @@ func (f *memberFlags) reload(w cli.IOStreams, args []string, started config.Conf
 	log.UnfilteredLogger().Info("configuration read again", line...)
 }
 
-// changed reads the configuration again, and returns the keys whose new values only another process takes over. A configuration
+// changedSince reads the configuration again, and returns the keys whose new values only another process takes over. A configuration
 // that cannot be read has none: no process starts with it.
-func (f *memberFlags) changed(w cli.IOStreams, args []string, started config.Config, log *logs.Log) []string {
-	cfg, _, err := config.Load(fileOf(args), w.Env, f.config)
+func (f *memberFlags) changedSince(w cli.IOStreams, args []string, started config.Config, log *logs.Log) []string {
+	cfg, _, err := config.Load(configFileOf(args), w.Env, f.config)
 	if err != nil {
 		log.Logger().Error("the configuration cannot be read again, so this member starts with the one before; correct it before the next start of the process", "err", err)
 		return nil
 	}
-	return changedKeys(started.Keys, cfg.Keys)
+	return diffKeys(started.Keys, cfg.Keys)
 }
 
-// changedKeys returns the names of the keys, but logLevel, that have other values in now than in then.
-func changedKeys(then, now []config.Key) (changed []string) {
+// diffKeys returns the names of the keys, but logLevel, that have other values in now than in then.
+func diffKeys(then, now []config.Key) (changed []string) {
 	values := map[string]string{}
 	for _, k := range then {
 		values[k.Name] = k.Value

@@ -31,7 +31,7 @@ func TestReload(t *testing.T) {
 	file := filepath.Join(dir, "zoo.cfg")
 	lines := make(journal, 10)
 	var f memberFlags
-	cfg, log, err := f.configured(cli.IOStreams{Err: lines}, "serve", []string{file})
+	cfg, log, err := f.loadConfig(cli.IOStreams{Err: lines}, "serve", []string{file})
 	if err != nil || log.Level() != slog.LevelWarn {
 		t.Fatalf("%v, level %v", err, log.Level())
 	}
@@ -63,7 +63,7 @@ func TestReload(t *testing.T) {
 		}
 	}
 	f.verbose = true
-	f.reload(cli.IOStreams{}, []string{file}, cfg, log)
+	f.reloadConfig(cli.IOStreams{}, []string{file}, cfg, log)
 	if log.Level() != slog.LevelDebug {
 		t.Errorf("with -v: level %v", log.Level())
 	}
@@ -75,7 +75,7 @@ func TestWarnings(t *testing.T) {
 	var out strings.Builder
 	var f memberFlags
 	env := []string{"ZOO_CONF_DIR=" + dir}
-	if _, _, err := f.configured(cli.IOStreams{Err: &out, Env: env}, "serve", nil); err != nil {
+	if _, _, err := f.loadConfig(cli.IOStreams{Err: &out, Env: env}, "serve", nil); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -104,7 +104,7 @@ func TestToJournal(t *testing.T) {
 	if err := syscall.Fstat(int(f.Fd()), &stat); err != nil {
 		t.Fatal(err)
 	}
-	named := streamName(stat)
+	named := journalStream(stat)
 	for _, tt := range []struct {
 		w    cli.IOStreams
 		want bool
@@ -114,7 +114,7 @@ func TestToJournal(t *testing.T) {
 		{cli.IOStreams{Err: f}, false},
 		{cli.IOStreams{Err: new(strings.Builder), Env: []string{"JOURNAL_STREAM=" + named}}, false},
 	} {
-		if got := toJournal(tt.w); got != tt.want {
+		if got := isJournal(tt.w); got != tt.want {
 			t.Errorf("%v: %t", tt.w.Env, got)
 		}
 	}
@@ -129,7 +129,7 @@ func TestChangedKeys(t *testing.T) {
 	}
 	then := keys("tickTime", "2000", "server.N", "", "syncLimit", "5", "odd", "1", "logLevel", "info")
 	now := keys("tickTime", "3000", "server.1", "a:1:2", "syncLimit", "5", "logLevel", "debug")
-	if got := strings.Join(changedKeys(then, now), " "); got != "odd server.1 tickTime" {
+	if got := strings.Join(diffKeys(then, now), " "); got != "odd server.1 tickTime" {
 		t.Errorf("%s", got)
 	}
 }
@@ -141,7 +141,7 @@ func TestReloadUsers(t *testing.T) {
 	var out strings.Builder
 	var f memberFlags
 	args := []string{filepath.Join(dir, "zoo.cfg")}
-	cfg, log, err := f.configured(cli.IOStreams{Err: &out}, "serve", args)
+	cfg, log, err := f.loadConfig(cli.IOStreams{Err: &out}, "serve", args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestReloadUsers(t *testing.T) {
 		if err := os.WriteFile(at("DIR/jaas"), []byte(tt.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f.reload(cli.IOStreams{}, args, cfg, log)
+		f.reloadConfig(cli.IOStreams{}, args, cfg, log)
 		if !users.Equal(tt.want) || !strings.Contains(out.String(), tt.line) || strings.Contains(out.String(), "hush") {
 			t.Errorf("%d users, and the log says %s, want %s", users.Count(), out.String(), tt.line)
 		}

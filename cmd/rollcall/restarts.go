@@ -19,10 +19,10 @@ const (
 	restartWindow = 10 * time.Minute
 )
 
-// runAgain calls run until ctx ends, or run ends without an error or with one that another start in this process does not correct, or
+// runWithRestarts calls run until ctx ends, or run ends without an error or with one that another start in this process does not correct, or
 // there were too many starts, or changed returns keys of the configuration: only another process starts with their new values. It
 // returns what run has returned last.
-func runAgain(ctx context.Context, logger *slog.Logger, run func(context.Context) error, changed func() []string) error {
+func runWithRestarts(ctx context.Context, logger *slog.Logger, run func(context.Context) error, changed func() []string) error {
 	var restarts []time.Time // those in the window
 	for {
 		err := run(ctx)

@@ -30,28 +30,28 @@ import (
 func TestMemberStartsAgain(t *testing.T) {
 	added, snapshot := fmt.Errorf("member: %w", follower.ErrAddedAgain), fmt.Errorf("quorum: %w", wire.ErrRestart)
 	broken := errors.New("input/output error")
-	loop := func(lasts time.Duration, n int) (all []spell) {
+	loop := func(lasts time.Duration, n int) (all []memberRun) {
 		for range n {
-			all = append(all, spell{lasts, snapshot})
+			all = append(all, memberRun{lasts, snapshot})
 		}
 		return all
 	}
 	for _, tt := range []struct {
 		name string
-		runs []spell
+		runs []memberRun
 		stop time.Duration // when the process is told to end; 0: never
 		want int           // runs
 		err  error         // of the last one
 	}{
-		{"added again", []spell{{time.Hour, added}, {time.Hour, nil}}, 0, 2, nil},
-		{"a snapshot came twice", []spell{{time.Second, snapshot}, {time.Hour, broken}}, 0, 2, broken},
-		{"another error", []spell{{time.Hour, broken}}, 0, 1, broken},
-		{"raft still uses the disk", []spell{{time.Hour, errors.Join(snapshot, quorum.ErrNotEnded)}}, 0, 1, quorum.ErrNotEnded},
-		{"told to end", []spell{{time.Hour, added}}, time.Minute, 1, follower.ErrAddedAgain},
+		{"added again", []memberRun{{time.Hour, added}, {time.Hour, nil}}, 0, 2, nil},
+		{"a snapshot came twice", []memberRun{{time.Second, snapshot}, {time.Hour, broken}}, 0, 2, broken},
+		{"another error", []memberRun{{time.Hour, broken}}, 0, 1, broken},
+		{"raft still uses the disk", []memberRun{{time.Hour, errors.Join(snapshot, quorum.ErrNotEnded)}}, 0, 1, quorum.ErrNotEnded},
+		{"told to end", []memberRun{{time.Hour, added}}, time.Minute, 1, follower.ErrAddedAgain},
 		{"a loop", loop(time.Second, maxRestarts+1), 0, maxRestarts + 1, wire.ErrRestart},
-		{"as often as the bound allows", append(loop(time.Second, maxRestarts), spell{time.Second, nil}), 0, maxRestarts + 1, nil},
+		{"as often as the bound allows", append(loop(time.Second, maxRestarts), memberRun{time.Second, nil}), 0, maxRestarts + 1, nil},
 		// The oldest of the starts in the window is forgotten at the very moment at which another one is due.
-		{"now and then", append(loop(restartWindow/maxRestarts, 50), spell{time.Second, nil}), 0, 51, nil},
+		{"now and then", append(loop(restartWindow/maxRestarts, 50), memberRun{time.Second, nil}), 0, 51, nil},
 		{"a little more often", loop(restartWindow/maxRestarts-time.Second, 50), 0, maxRestarts + 1, wire.ErrRestart},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestMemberStartsAgain(t *testing.T) {
 				}
 				got := 0
 				var log strings.Builder
-				err := runAgain(ctx, slog.New(slog.NewTextHandler(&log, nil)), func(context.Context) error {
+				err := runWithRestarts(ctx, slog.New(slog.NewTextHandler(&log, nil)), func(context.Context) error {
 					r := tt.runs[got]
 					got++
 					time.Sleep(r.lasts)
@@ -76,7 +76,7 @@ func TestMemberStartsAgain(t *testing.T) {
 				if lines := strings.Count(log.String(), "this member starts again in the same process"); lines != got-1 {
 					t.Errorf("%d lines in the log about %d starts:\n%s", lines, got-1, log.String())
 				}
-				if advice := advised("serve", err); got > maxRestarts && err != nil && !strings.Contains(advice.Error(), fmt.Sprintf("again %d times within 10m0s, so it ends; start this member again", maxRestarts)) {
+				if advice := addAdvice("serve", err); got > maxRestarts && err != nil && !strings.Contains(advice.Error(), fmt.Sprintf("again %d times within 10m0s, so it ends; start this member again", maxRestarts)) {
 					t.Errorf("after too many starts: %v", advice)
 				}
 			})
@@ -84,24 +84,24 @@ func TestMemberStartsAgain(t *testing.T) {
 	}
 }
 
-// spell is how long a member runs, and the error with which it ends.
-type spell struct {
+// memberRun is how long a member runs, and the error with which it ends.
+type memberRun struct {
 	lasts time.Duration
 	err   error
 }
 
 // A later member in the process listens where the first one did, also if the system has chosen the ports.
 func TestPortsStay(t *testing.T) {
-	p := &serving{cfg: config.Config{ClientAddr: "127.0.0.1:0"}, log: logs.New(io.Discard, logs.Settings{}, false)}
+	p := &memberProcess{cfg: config.Config{ClientAddr: "127.0.0.1:0"}, log: logs.New(io.Discard, logs.Settings{}, false)}
 	p.cfg.HTTP.Addr = "127.0.0.1:0"
 	var first []string
 	for range 2 {
-		settings, err := p.listen()
+		settings, err := p.openListeners()
 		closeListeners(settings)
 		if err != nil {
 			t.Fatal(err)
 		}
-		at := []string{addrOf(settings.ClientListener), addrOf(settings.OperatorListener)}
+		at := []string{listenerAddr(settings.ClientListener), listenerAddr(settings.OperatorListener)}
 		if first == nil {
 			first = at
 		}
@@ -133,7 +133,7 @@ func TestStartsAgainWithTheSameConfiguration(t *testing.T) {
 		if err := os.WriteFile(file, []byte(at(base)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg, log, err := f.configured(cli.IOStreams{Err: &out}, "serve", []string{file})
+		cfg, log, err := f.loadConfig(cli.IOStreams{Err: &out}, "serve", []string{file})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,12 +141,12 @@ func TestStartsAgainWithTheSameConfiguration(t *testing.T) {
 			t.Fatal(err)
 		}
 		runs := 0
-		err = runAgain(t.Context(), log.Logger(), func(context.Context) error {
+		err = runWithRestarts(t.Context(), log.Logger(), func(context.Context) error {
 			if runs++; runs > 1 {
 				return nil
 			}
 			return added
-		}, func() []string { return f.changed(cli.IOStreams{}, []string{file}, cfg, log) })
+		}, func() []string { return f.changedSince(cli.IOStreams{}, []string{file}, cfg, log) })
 		if runs != tt.runs || errors.Is(err, added) != (runs == 1) || !strings.Contains(out.String(), tt.log) {
 			t.Errorf("%q: %d runs, then %v; logged\n%s", tt.text, runs, err, out.String())
 		}
@@ -159,7 +159,7 @@ func TestServingStartHangs(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	settings := config.Settings{Dir: t.TempDir(), Tick: 100 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute}
-	p := &serving{log: logs.New(io.Discard, logs.Settings{}, false), systemd: newNotifier(cli.IOStreams{}), begun: make(chan struct{})}
+	p := &memberProcess{log: logs.New(io.Discard, logs.Settings{}, false), systemd: newNotifier(cli.IOStreams{}), firstMade: make(chan struct{})}
 	p.settings = member.Config{
 		Settings: settings, ID: 1, Servers: []member.Server{{ID: 1, GrpcAddr: "127.0.0.1:1", RaftAddr: "127.0.0.1:2"}, {ID: 2, GrpcAddr: "127.0.0.1:3", RaftAddr: "127.0.0.1:4"}},
 		Network: member.Network{Listen: func(string) (net.Listener, error) {
@@ -171,23 +171,23 @@ func TestServingStartHangs(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- p.run(ctx) }()
+	go func() { ended <- p.runMember(ctx) }()
 	<-entered
-	since := p.starting.Load()
+	since := p.startingSince.Load()
 	if since == nil {
 		t.Fatal("it does not say since when it starts")
 	}
-	if text := p.hangs(since.Add(startLimit - 1)); text != "" {
+	if text := p.startStall(since.Add(startLimit - 1)); text != "" {
 		t.Errorf("before the limit: %s", text)
 	}
 	long := since.Add(-startLimit)
-	p.starting.Store(&long)
-	if health := p.health(); !strings.Contains(health.Stalled, "its next start in this process has taken 5m0s") {
+	p.startingSince.Store(&long)
+	if health := p.memberHealth(); !strings.Contains(health.Stalled, "its next start in this process has taken 5m0s") {
 		t.Errorf("at the limit: %+v", health)
 	}
 	close(release)
-	<-p.begun
-	if health := p.health(); health.Stalled != "" {
+	<-p.firstMade
+	if health := p.memberHealth(); health.Stalled != "" {
 		t.Errorf("when it is made: %+v", health)
 	}
 	stop()

@@ -18,17 +18,17 @@ import (
 	"rollcall/znode"
 )
 
-// restoring are the settings of the command.
-type restoring struct {
-	file     string
-	config   string
-	sessions string
-	again    string // the command line
+// restorer are the settings of the command.
+type restorer struct {
+	backupFile  string
+	configFile  string
+	sessions    string
+	commandText string // the command line
 }
 
 // newRestore returns the command that fills the directories of the member that begins a new ensemble with a backup.
 func newRestore(w cli.IOStreams) *cobra.Command {
-	r, out := restoring{sessions: "keep"}, cli.NewOutput(w)
+	r, out := restorer{sessions: "keep"}, cli.NewOutput(w)
 	live := cli.NewSubtreeRestore(w, out)
 	cmd := &cobra.Command{
 		Use: "restore [flags] FILE [zoo.cfg]", Short: "begin a new ensemble with the state in a backup, or write a subtree of it into one that runs",
@@ -57,8 +57,8 @@ func newRestore(w cli.IOStreams) *cobra.Command {
 		if len(args) == 1 { // with --subtree
 			return live.Run(cmd.Context(), args[0])
 		}
-		r.file, r.config, r.again = args[0], args[1], commandLine(cmd, args)
-		if err := r.restore(cmd.Context(), w, out); err != nil {
+		r.backupFile, r.configFile, r.commandText = args[0], args[1], commandLine(cmd, args)
+		if err := r.restoreMember(cmd.Context(), w, out); err != nil {
 			return fmt.Errorf("backup restore: %w", err)
 		}
 		return nil
@@ -69,48 +69,48 @@ func newRestore(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-func (r *restoring) restore(ctx context.Context, w cli.IOStreams, out *cli.Output) error {
+func (r *restorer) restoreMember(ctx context.Context, w cli.IOStreams, out *cli.Output) error {
 	if r.sessions != "keep" && r.sessions != "close" {
 		return cli.WithStatus(cli.UsageError, fmt.Errorf("--sessions %q: allowed are keep and close", r.sessions))
 	}
 	logger := slog.New(slog.NewTextHandler(w.Err, nil))
-	cfg, warnings, err := config.Load(r.config, w.Env, config.Flags{})
+	cfg, warnings, err := config.Load(r.configFile, w.Env, config.Flags{})
 	logWarnings(logger, warnings)
 	if err != nil {
 		return err
 	}
-	work := cli.NewProgress(w, "reading "+r.file, 0)
-	state, closed, err := r.state(ctx)
+	work := cli.NewProgress(w, "reading "+r.backupFile, 0)
+	state, closed, err := r.readState(ctx)
 	work.Done()
 	if err != nil {
 		return err
 	}
 	h := state.ImageHead()
 	done := cli.RestoreResult{
-		File: r.file, Index: h.Index, Zxid: h.Zxid, Term: state.RaftTerm(), Nodes: h.NodeCount, Sessions: h.SessionCount, Closed: closed,
-		Member: cfg.MyID, Config: r.config, Data: cfg.Dir,
+		File: r.backupFile, Index: h.Index, Zxid: h.Zxid, Term: state.RaftTerm(), Nodes: h.NodeCount, Sessions: h.SessionCount, Closed: closed,
+		Member: cfg.MyID, Config: r.configFile, Data: cfg.Dir,
 	}
-	warnOfNewPlace(cfg, logger)
+	warnMissingParent(cfg, logger)
 	work = cli.NewProgress(w, fmt.Sprintf("filling %s", cfg.Dir), 0)
-	done.Digest, err = fill(cfg, state, r.again)
+	done.Digest, err = seedFromBackup(cfg, state, r.commandText)
 	work.Done()
 	if err != nil {
-		return fmt.Errorf("%s: %w", r.config, err)
+		return fmt.Errorf("%s: %w", r.configFile, err)
 	}
-	return cli.PrintText(out, restoredText(done, len(servers(cfg))), done)
+	return cli.PrintText(out, restoredText(done, len(ensembleServers(cfg))), done)
 }
 
-// state reads the backup with all checks, and returns the state to restore.
-func (r *restoring) state(ctx context.Context) (state *member.RestoredState, closed int, err error) {
-	room := newRoom(freeMemory())
+// readState reads the backup with all checks, and returns the state to restore.
+func (r *restorer) readState(ctx context.Context) (state *member.RestoredState, closed int, err error) {
+	room := newMemoryGuard(freeMemory())
 	read := func(v znode.ImageVisitor) error {
-		f, err := os.Open(r.file)
+		f, err := os.Open(r.backupFile)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = f.Close() }() // it was only read
-		if _, _, err := backup.Read(room.reader(untilDone{ctx, f}), v); err != nil {
-			return fmt.Errorf("%s: %w", r.file, err)
+		if _, _, err := backup.Read(room.wrapReader(contextReader{ctx, f}), v); err != nil {
+			return fmt.Errorf("%s: %w", r.backupFile, err)
 		}
 		return nil
 	}
@@ -124,23 +124,23 @@ func (r *restoring) state(ctx context.Context) (state *member.RestoredState, clo
 	return state, closed, err
 }
 
-// untilDone is a reader that ends with its context.
-type untilDone struct {
+// contextReader is a reader that ends with its context.
+type contextReader struct {
 	ctx context.Context
 	io.Reader
 }
 
-func (u untilDone) Read(p []byte) (int, error) {
+func (u contextReader) Read(p []byte) (int, error) {
 	if err := u.ctx.Err(); err != nil {
 		return 0, err
 	}
 	return u.Reader.Read(p)
 }
 
-// fill fills the directories of a member, and returns the digest of its state. again is the command line that fills them.
-func fill(cfg config.Config, state *member.RestoredState, again string) (digest string, err error) {
+// seedFromBackup fills the directories of a member, and returns the digest of its state. again is the command line that fills them.
+func seedFromBackup(cfg config.Config, state *member.RestoredState, again string) (digest string, err error) {
 	err = member.SeedMember(member.SeedConfig{
-		ID: cfg.MyID, Servers: servers(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir, LogKind: cfg.LogKind,
+		ID: cfg.MyID, Servers: ensembleServers(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir, LogKind: cfg.LogKind,
 		Index: state.ImageHead().Index, Term: state.RaftTerm(), RetryCommand: again,
 		WriteImage: func(w io.Writer) error {
 			sum, err := state.WriteImage(w)

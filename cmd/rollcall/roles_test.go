@@ -18,9 +18,9 @@ import (
 	"rollcall/zk/jute"
 )
 
-// roles writes the zoo.cfg of each of three voters and an observer into dir, with ports from base on. The server lines
+// makeMembers writes the zoo.cfg of each of three voters and an observer into dir, with ports from base on. The server lines
 // have roles and the addresses for clients.
-func roles(t *testing.T, dir string, base int) (files, lines []string) {
+func makeMembers(t *testing.T, dir string, base int) (files, lines []string) {
 	t.Helper()
 	for id := 1; id <= 4; id++ {
 		role := "participant"
@@ -67,7 +67,7 @@ func TestFilledEnsembleHasRoles(t *testing.T) {
 				if tries == 20 {
 					t.Fatal("no free ports")
 				}
-				configs, lines = roles(t, dir(), 10_000+rand.IntN(18_000))
+				configs, lines = makeMembers(t, dir(), 10_000+rand.IntN(18_000))
 				args := tt.fill(configs[0]) // the others start empty, and copy the state
 				if out, err := command(t, args...); err != nil {
 					t.Fatalf("%q: %v\n%s", args, err, out)

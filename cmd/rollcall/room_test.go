@@ -18,8 +18,8 @@ const (
 	bombRoom  = 64 << 20 // bytes of memory that the test allows: half of what the nodes take
 )
 
-// bomb returns a directory of ZooKeeper's whose snapshot is 500 times as large as its file.
-func bomb(t *testing.T) (dir string) {
+// hugeState returns a directory of ZooKeeper's whose snapshot is 500 times as large as its file.
+func hugeState(t *testing.T) (dir string) {
 	t.Helper()
 	data := make([]byte, 1<<20)
 	nodes := make([]datadir.Node, bombNodes)
@@ -56,7 +56,7 @@ func bomb(t *testing.T) (dir string) {
 
 // A small file that stands for a large state does not take the memory of the machine.
 func TestImportOfABomb(t *testing.T) {
-	dir := bomb(t)
+	dir := hugeState(t)
 	before := debug.SetMemoryLimit(bombRoom)
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })
 	out, err := command(t, "import", "--check", dir)
@@ -67,29 +67,29 @@ func TestImportOfABomb(t *testing.T) {
 
 // Memory is looked at while a backup is read, too, but what is garbage by then does not count.
 func TestRoom(t *testing.T) {
-	r := newRoom(100 * int64(heapObjects()) / readShare * 4)
+	r := newMemoryGuard(100 * int64(heapObjects()) / guardShare * 4)
 	kept, garbage := [][]byte{}, 0
-	from := r.reader(endless{})
-	part := make([]byte, roomStep)
+	from := r.wrapReader(endlessReader{})
+	part := make([]byte, guardStep)
 	for range 200 {
-		garbage += len(make([]byte, roomStep))
+		garbage += len(make([]byte, guardStep))
 		if _, err := io.ReadFull(from, part); err != nil {
 			t.Fatalf("after %d bytes of garbage: %v", garbage, err)
 		}
 	}
-	for range 4 * int(r.limit/roomStep) {
-		kept = append(kept, make([]byte, roomStep))
+	for range 4 * int(r.limit/guardStep) {
+		kept = append(kept, make([]byte, guardStep))
 		if _, err := io.ReadFull(from, part); err != nil {
-			if size := uint64(len(kept)) * roomStep; size < r.limit/2 || !strings.Contains(err.Error(), "too little memory") {
+			if size := uint64(len(kept)) * guardStep; size < r.limit/2 || !strings.Contains(err.Error(), "too little memory") {
 				t.Errorf("with %d bytes kept: %v", size, err)
 			}
 			return
 		}
 	}
-	t.Errorf("%d bytes were kept, and %d are allowed", len(kept)*roomStep, r.limit)
+	t.Errorf("%d bytes were kept, and %d are allowed", len(kept)*guardStep, r.limit)
 }
 
-// endless is a file without an end.
-type endless struct{}
+// endlessReader is a file without an end.
+type endlessReader struct{}
 
-func (endless) Read(p []byte) (int, error) { return len(p), nil }
+func (endlessReader) Read(p []byte) (int, error) { return len(p), nil }

@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// dialTime is how long a server has to take a connection: one that runs does within its network's delay.
-	dialTime = time.Second
+	// dialTimeout is how long a server has to take a connection: one that runs does within its network's delay.
+	dialTimeout = time.Second
 	// pidFile is where zkServer.sh writes the number of the process, in the dataDir.
 	pidFile = "zookeeper_server.pid"
 	// maxPidFile is how many bytes of that file are read: a number and the end of its line.
 	maxPidFile = 32
 )
 
-// stillRunning returns the signs that ZooKeeper still runs, where its directories are to be taken over by the member of cfg: something takes connections where
+// runningSigns returns the signs that ZooKeeper still runs, where its directories are to be taken over by the member of cfg: something takes connections where
 // the clients of this member or the members of its ensemble connect, or a process is alive that a directory names. root is the
 // root directory of the machine.
-func stillRunning(ctx context.Context, cfg config.Config, given []datadir.Directory, root fs.FS) (signs []string) {
+func runningSigns(ctx context.Context, cfg config.Config, given []datadir.Directory, root fs.FS) (signs []string) {
 	addrs := [][2]string{{cfg.ClientAddr, "clientPort"}, {cfg.SecureAddr, "secureClientPort"}}
 	for _, s := range cfg.Servers {
 		if !cfg.Standalone {
@@ -40,9 +40,9 @@ func stillRunning(ctx context.Context, cfg config.Config, given []datadir.Direct
 	found := make([]string, len(addrs))
 	var dials sync.WaitGroup
 	for i, at := range addrs {
-		if addr := reachable(at[0]); addr != "" {
+		if addr := dialableAddr(at[0]); addr != "" {
 			dials.Go(func() {
-				if listens(ctx, addr) {
+				if acceptsConnections(ctx, addr) {
 					found[i] = fmt.Sprintf("something takes connections at %s (%s)", addr, at[1])
 				}
 			})
@@ -50,7 +50,7 @@ func stillRunning(ctx context.Context, cfg config.Config, given []datadir.Direct
 	}
 	dials.Wait()
 	for _, f := range given {
-		found = append(found, processOf(f.Data, root))
+		found = append(found, zooKeeperProcess(f.Data, root))
 	}
 	for _, sign := range found {
 		if sign != "" {
@@ -60,8 +60,8 @@ func stillRunning(ctx context.Context, cfg config.Config, given []datadir.Direct
 	return signs
 }
 
-// reachable returns where an address to listen on is reached from this machine, or "" if nobody can listen there.
-func reachable(addr string) string {
+// dialableAddr returns where an address to listen on is reached from this machine, or "" if nobody can listen there.
+func dialableAddr(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || port == "0" {
 		return ""
@@ -72,8 +72,8 @@ func reachable(addr string) string {
 	return net.JoinHostPort(host, port)
 }
 
-func listens(ctx context.Context, addr string) bool {
-	ctx, stop := context.WithTimeout(ctx, dialTime)
+func acceptsConnections(ctx context.Context, addr string) bool {
+	ctx, stop := context.WithTimeout(ctx, dialTimeout)
 	defer stop()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -83,9 +83,9 @@ func listens(ctx context.Context, addr string) bool {
 	return true
 }
 
-// processOf returns a text about the process of ZooKeeper that the directory names and that is alive, or "". Systems without /proc
+// zooKeeperProcess returns a text about the process of ZooKeeper that the directory names and that is alive, or "". Systems without /proc
 // show none.
-func processOf(dir string, root fs.FS) string {
+func zooKeeperProcess(dir string, root fs.FS) string {
 	f, err := os.Open(filepath.Join(dir, pidFile))
 	if err != nil {
 		return ""

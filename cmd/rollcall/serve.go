@@ -31,32 +31,32 @@ const drainPace = 500 * time.Millisecond
 func newServe(w cli.IOStreams) *cobra.Command {
 	var f memberFlags
 	cmd := &cobra.Command{
-		Use: "serve [flags] [zoo.cfg]", Short: "run one member", GroupID: cli.RunGroup, Args: cli.RangeArgs(0, 1, oneFile),
+		Use: "serve [flags] [zoo.cfg]", Short: "run one member", GroupID: cli.RunGroup, Args: cli.RangeArgs(0, 1, oneFileArgument),
 		Long: "Runs one member, with ZooKeeper's zoo.cfg. Without a file it takes $ZOO_CONF_DIR/zoo.cfg, or the variables ZOO_… of ZooKeeper's image. " +
 			"docs/configuration.md lists keys and variables.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, log, err := f.configured(w, "serve", args)
+			cfg, log, err := f.loadConfig(w, "serve", args)
 			if err != nil {
 				return err
 			}
 			stop := f.reloadOnHangup(w, args, cfg, log)
 			defer stop()
-			return serve(cmd.Context(), cfg, log, w, func() []string { return f.changed(w, args, cfg, log) })
+			return serveMember(cmd.Context(), cfg, log, w, func() []string { return f.changedSince(w, args, cfg, log) })
 		},
 	}
-	f.register(cmd)
+	f.registerFlags(cmd)
 	return cmd
 }
 
-// serve runs one member until ctx ends. changed returns the keys that have changed since the configuration was read.
-func serve(ctx context.Context, cfg config.Config, log *logs.Log, w cli.IOStreams, changed func() []string) error {
-	warnOfNewPlace(cfg, log.Logger())
+// serveMember runs one member until ctx ends. changed returns the keys that have changed since the configuration was read.
+func serveMember(ctx context.Context, cfg config.Config, log *logs.Log, w cli.IOStreams, changed func() []string) error {
+	warnMissingParent(cfg, log.Logger())
 	if err := cfg.SaveMyID(); err != nil {
-		return told{fmt.Errorf("serve: %w", err)}
+		return explainedError{fmt.Errorf("serve: %w", err)}
 	}
 	memory := newMemory(cfg.Memory, availableMemory(), log.Logger())
-	keepWithin(systemMemory(), w.Env)
-	p := &serving{cfg: cfg, log: log, world: w, settings: memberConfig(cfg, log), systemd: newNotifier(w), begun: make(chan struct{})}
+	limitCollector(systemMemory(), w.Env)
+	p := &memberProcess{cfg: cfg, log: log, streams: w, settings: memberConfig(cfg, log), systemd: newNotifier(w), firstMade: make(chan struct{})}
 	p.settings.Memory = memory
 	p.settings.OnEvent = func(e member.Event) { log.Logger().Log(ctx, eventLevel(e.Kind), string(e.Kind), "event", e) }
 	over, stop := context.WithCancel(ctx)
@@ -64,12 +64,12 @@ func serve(ctx context.Context, cfg config.Config, log *logs.Log, w cli.IOStream
 	beside.Go(func() { watchMemory(over, memory, log.Logger()) })
 	beside.Go(func() {
 		select {
-		case <-p.begun:
-			p.systemd.run(over, p.health)
+		case <-p.firstMade:
+			p.systemd.run(over, p.memberHealth)
 		case <-over.Done():
 		}
 	})
-	err := runAgain(ctx, log.Logger(), p.run, changed)
+	err := runWithRestarts(ctx, log.Logger(), p.runMember, changed)
 	stop()
 	beside.Wait()
 	if err != nil {
@@ -79,23 +79,23 @@ func serve(ctx context.Context, cfg config.Config, log *logs.Log, w cli.IOStream
 	return nil
 }
 
-// serving is the process of `rollcall serve`, in which one member after the other may run. They all have the same disk and ports.
-type serving struct {
-	cfg      config.Config
-	log      *logs.Log
-	world    cli.IOStreams
-	settings member.Config // those of each member, without its listeners
-	systemd  *notifier
-	member   atomic.Pointer[member.Member] // the newest one
-	begun    chan struct{}                 // closed when the first member is there
-	starting atomic.Pointer[time.Time]     // since when a member is being made; nil: none is
+// memberProcess is the process of `rollcall serve`, in which one member after the other may run. They all have the same disk and ports.
+type memberProcess struct {
+	cfg           config.Config
+	log           *logs.Log
+	streams       cli.IOStreams
+	settings      member.Config // those of each member, without its listeners
+	systemd       *notifier
+	newest        atomic.Pointer[member.Member] // the newest one
+	firstMade     chan struct{}                 // closed when the first member is there
+	startingSince atomic.Pointer[time.Time]     // since when a member is being made; nil: none is
 }
 
-// run runs one member until ctx ends, or the member cannot continue.
-func (p *serving) run(ctx context.Context) error {
+// runMember runs one member until ctx ends, or the member cannot continue.
+func (p *memberProcess) runMember(ctx context.Context) error {
 	logger, now := p.log.Logger(), time.Now()
-	p.starting.Store(&now)
-	settings, err := p.listen()
+	p.startingSince.Store(&now)
+	settings, err := p.openListeners()
 	if err != nil {
 		closeListeners(settings)
 		return err
@@ -110,18 +110,18 @@ func (p *serving) run(ctx context.Context) error {
 		return err
 	}
 	serveSocket(m, settings, logger)
-	logger.Info("member starts", "member", p.cfg.MyID, "version", builtFrom().version(), "clients", addrOf(settings.ClientListener), "tls", addrOf(settings.SecureListener),
-		"http", addrOf(settings.OperatorListener), "metrics", addrOf(settings.MetricsListener), "data", p.cfg.Dir, "members", len(settings.Servers), "protection", m.Protection(), "tick", p.cfg.Tick)
-	before := p.member.Swap(m)
-	p.starting.Store(nil)
+	logger.Info("member starts", "member", p.cfg.MyID, "version", builtFrom().fullVersion(), "clients", listenerAddr(settings.ClientListener), "tls", listenerAddr(settings.SecureListener),
+		"http", listenerAddr(settings.OperatorListener), "metrics", listenerAddr(settings.MetricsListener), "data", p.cfg.Dir, "members", len(settings.Servers), "protection", m.Protection(), "tick", p.cfg.Tick)
+	before := p.newest.Swap(m)
+	p.startingSince.Store(nil)
 	if before == nil {
-		close(p.begun)
+		close(p.firstMade)
 	} else {
 		debug.FreeOSMemory() // the state of the member before is garbage, and this one loads its own
 	}
 	over, stop := context.WithCancel(ctx)
 	var beside sync.WaitGroup
-	beside.Go(func() { keepSmall(over, p.world.Env, m.Ready()) })
+	beside.Go(func() { tuneCollector(over, p.streams.Env, m.Ready()) })
 	beside.Go(func() { reloadFiles(over, m) })
 	err = m.Run(ctx)
 	stop()
@@ -133,26 +133,26 @@ func (p *serving) run(ctx context.Context) error {
 // deploy/systemd/rollcall.service.
 const startLimit = 5 * time.Minute
 
-// health returns how the newest member fares, or that the start of the next one hangs: the one before has ended, and its disk does
+// memberHealth returns how the newest member fares, or that the start of the next one hangs: the one before has ended, and its disk does
 // not show that.
-func (p *serving) health() admin.Health {
-	if text := p.hangs(time.Now()); text != "" {
+func (p *memberProcess) memberHealth() admin.Health {
+	if text := p.startStall(time.Now()); text != "" {
 		return admin.Health{Stalled: text}
 	}
-	return p.member.Load().Health()
+	return p.newest.Load().Health()
 }
 
-// hangs returns what is wrong if the member that is being made is not there after startLimit. Otherwise it returns "".
-func (p *serving) hangs(now time.Time) string {
-	if since := p.starting.Load(); since == nil || now.Sub(*since) < startLimit {
+// startStall returns what is wrong if the member that is being made is not there after startLimit. Otherwise it returns "".
+func (p *memberProcess) startStall(now time.Time) string {
+	if since := p.startingSince.Load(); since == nil || now.Sub(*since) < startLimit {
 		return ""
 	}
 	return fmt.Sprintf("this member has ended, and its next start in this process has taken %v: the data directory, or another file, does not open", startLimit)
 }
 
-// listen returns the settings with listeners, which the caller closes. A later member listens on the ports of the first one, also if the
+// openListeners returns the settings with listeners, which the caller closes. A later member listens on the ports of the first one, also if the
 // configuration leaves their choice to the system. After an error, the settings may have listeners.
-func (p *serving) listen() (settings member.Config, err error) {
+func (p *memberProcess) openListeners() (settings member.Config, err error) {
 	settings = p.settings
 	if settings.ClientListener, err = listenClients(p.cfg.ClientAddr); err != nil {
 		return settings, fmt.Errorf("clients: %w", err)
@@ -164,8 +164,8 @@ func (p *serving) listen() (settings member.Config, err error) {
 		return settings, err
 	}
 	settings.MetricsListener = listenHTTP(p.cfg.HTTP.MetricsAddr, "metrics are not served; set another metricsProvider.httpPort", p.log.Logger())
-	p.cfg.ClientAddr, p.cfg.SecureAddr = samePort(p.cfg.ClientAddr, settings.ClientListener), samePort(p.cfg.SecureAddr, settings.SecureListener)
-	p.cfg.HTTP.Addr, p.cfg.HTTP.MetricsAddr = samePort(p.cfg.HTTP.Addr, settings.OperatorListener), samePort(p.cfg.HTTP.MetricsAddr, settings.MetricsListener)
+	p.cfg.ClientAddr, p.cfg.SecureAddr = keepPort(p.cfg.ClientAddr, settings.ClientListener), keepPort(p.cfg.SecureAddr, settings.SecureListener)
+	p.cfg.HTTP.Addr, p.cfg.HTTP.MetricsAddr = keepPort(p.cfg.HTTP.Addr, settings.OperatorListener), keepPort(p.cfg.HTTP.MetricsAddr, settings.MetricsListener)
 	return settings, nil
 }
 
@@ -181,11 +181,11 @@ func eventLevel(kind member.EventKind) slog.Level {
 	return slog.LevelDebug
 }
 
-// oneFile is what commands that work on one member take.
-const oneFile = "one zoo.cfg"
+// oneFileArgument is what commands that work on one member take.
+const oneFileArgument = "one zoo.cfg"
 
-// fileOf returns the zoo.cfg among the arguments, or "" if there is none.
-func fileOf(args []string) string {
+// configFileOf returns the zoo.cfg among the arguments, or "" if there is none.
+func configFileOf(args []string) string {
 	if len(args) == 0 {
 		return ""
 	}
@@ -198,27 +198,27 @@ type memberFlags struct {
 	verbose bool
 }
 
-func (f *memberFlags) register(cmd *cobra.Command) {
+func (f *memberFlags) registerFlags(cmd *cobra.Command) {
 	fs := flag.NewFlagSet(cmd.Name(), flag.ContinueOnError)
 	f.config.Register(fs)
 	cmd.Flags().AddGoFlagSet(fs)
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "also log what matters only to developers")
 }
 
-// configured loads the configuration of a member, for the command of this name, and opens the log with
+// loadConfig loads the configuration of a member, for the command of this name, and opens the log with
 // the warnings.
-func (f *memberFlags) configured(w cli.IOStreams, command string, args []string) (config.Config, *logs.Log, error) {
-	cfg, warnings, err := config.Load(fileOf(args), w.Env, f.config)
-	log := logs.New(w.Err, logs.Settings{JSON: cfg.Log.JSON, Level: f.level(cfg)}, toJournal(w))
+func (f *memberFlags) loadConfig(w cli.IOStreams, command string, args []string) (config.Config, *logs.Log, error) {
+	cfg, warnings, err := config.Load(configFileOf(args), w.Env, f.config)
+	log := logs.New(w.Err, logs.Settings{JSON: cfg.Log.JSON, Level: f.logLevel(cfg)}, isJournal(w))
 	logWarnings(log.Logger(), warnings)
 	if err != nil {
-		return config.Config{}, nil, told{fmt.Errorf("%s: %w", command, err)}
+		return config.Config{}, nil, explainedError{fmt.Errorf("%s: %w", command, err)}
 	}
 	return cfg, log, nil
 }
 
-// level returns the level of the log: the flag -v wins over the key.
-func (f *memberFlags) level(cfg config.Config) slog.Level {
+// logLevel returns the level of the log: the flag -v wins over the key.
+func (f *memberFlags) logLevel(cfg config.Config) slog.Level {
 	if f.verbose {
 		return slog.LevelDebug
 	}
@@ -269,16 +269,16 @@ func listenHTTP(addr, warning string, logger *slog.Logger) net.Listener {
 	return l
 }
 
-// addrOf returns where a listener listens, or "" if there is none.
-func addrOf(l net.Listener) string {
+// listenerAddr returns where a listener listens, or "" if there is none.
+func listenerAddr(l net.Listener) string {
 	if l == nil {
 		return ""
 	}
 	return l.Addr().String()
 }
 
-// samePort returns the address to listen on once l is closed: addr, with l's port if addr leaves the port to the system. l may be nil.
-func samePort(addr string, l net.Listener) string {
+// keepPort returns the address to listen on once l is closed: addr, with l's port if addr leaves the port to the system. l may be nil.
+func keepPort(addr string, l net.Listener) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || port != "0" || l == nil {
 		return addr
@@ -299,11 +299,11 @@ func closeListeners(cfg member.Config) {
 // memberConfig adds to the settings what a member needs besides. The caller adds
 // the listeners and Events.
 func memberConfig(cfg config.Config, log *logs.Log) member.Config {
-	cfg.Limits.Budget = clientMemory(cfg.Limits.Budget, 1)
+	cfg.Limits.Budget = clientMemoryBudget(cfg.Limits.Budget, 1)
 	return member.Config{
-		Settings: cfg.Settings, ID: cfg.MyID, Servers: servers(cfg), DrainTime: drainPace,
+		Settings: cfg.Settings, ID: cfg.MyID, Servers: ensembleServers(cfg), DrainTime: drainPace,
 		BindAddress: cfg.BindAddress, EnsembleText: cfg.EnsembleText(), ConfigKeys: cfg.Keys,
-		Version: builtFrom().version(), BuildTime: builtFrom().built(), Log: log,
+		Version: builtFrom().fullVersion(), BuildTime: builtFrom().buildTime(), Log: log,
 	}
 }
 
@@ -311,8 +311,8 @@ func memberConfig(cfg config.Config, log *logs.Log) member.Config {
 // them, and it listens on no port for members.
 const standaloneAddr = "standalone"
 
-// servers returns the members of the ensemble, observers included.
-func servers(cfg config.Config) []member.Server {
+// ensembleServers returns the members of the ensemble, observers included.
+func ensembleServers(cfg config.Config) []member.Server {
 	if cfg.Standalone {
 		return []member.Server{{ID: cfg.MyID, GrpcAddr: standaloneAddr + ":1", RaftAddr: standaloneAddr + ":2"}}
 	}

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// memoryLook is how often the memory in use is looked at. A look takes a few microseconds. Clients can
+	// memoryCheckInterval is how often the memory in use is looked at. A look takes a few microseconds. Clients can
 	// write more than 40 MB in a second, and a small machine has no more room than that beyond the limit. The
 	// collector runs several times a second then.
-	memoryLook = 100 * time.Millisecond
+	memoryCheckInterval = 100 * time.Millisecond
 	// collectPause and collectShare bound how often the collector is started while writes are refused,
 	// because a member that takes few writes may not start it for two minutes, and would not see what
 	// was deleted. A run takes at most one part in collectShare of the time.
@@ -36,7 +36,7 @@ func memoryLimit(configured config.MemoryLimit, available int64) int64 {
 // may not live to reach.
 func newMemory(configured config.MemoryLimit, available int64, log *slog.Logger) *admission.MemoryLimiter {
 	limit := memoryLimit(configured, available)
-	if most := available / 100 * softShare; available > 0 && limit > most {
+	if most := available / 100 * collectorShare; available > 0 && limit > most {
 		log.Warn("memoryLimit is larger than the collector can keep to; the system may kill this process first", "memoryLimit", limit, "most", most)
 	}
 	return admission.NewMemoryLimiter(limit)
@@ -50,7 +50,7 @@ func watchMemory(ctx context.Context, m *admission.MemoryLimiter, log *slog.Logg
 		return
 	}
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	ticker := time.NewTicker(memoryLook)
+	ticker := time.NewTicker(memoryCheckInterval)
 	defer ticker.Stop()
 	next := time.Now() // for the collector
 	for {
@@ -60,7 +60,7 @@ func watchMemory(ctx context.Context, m *admission.MemoryLimiter, log *slog.Logg
 		}
 		metrics.Read(live)
 		if m.SetUsed(int64(live[0].Value.Uint64())) {
-			tellMemory(m, log)
+			logMemory(m, log)
 		}
 		select {
 		case <-ctx.Done():
@@ -70,7 +70,7 @@ func watchMemory(ctx context.Context, m *admission.MemoryLimiter, log *slog.Logg
 	}
 }
 
-func tellMemory(m *admission.MemoryLimiter, log *slog.Logger) {
+func logMemory(m *admission.MemoryLimiter, log *slog.Logger) {
 	limit, used, refused := m.Usage()
 	if m.IsFull() {
 		log.Warn("this member is short of memory: it refuses writes that add data; delete nodes, or give it more memory", "used", used, "memoryLimit", limit)

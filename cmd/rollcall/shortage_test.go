@@ -79,7 +79,7 @@ func TestWatchMemory(t *testing.T) {
 		t.Errorf("log: %s", text)
 	}
 	m.SetUsed(1 << 40)
-	tellMemory(m, log)
+	logMemory(m, log)
 	if !strings.Contains(out.String(), "this member is short of memory") {
 		t.Errorf("log: %s", &out)
 	}

@@ -30,7 +30,7 @@ const (
 	prGetTimerslack = 30
 )
 
-// takeSlack gives all threads of this process the timerSlack. A thread can change only its own slack, and the monitor
+// raiseTimerSlack gives all threads of this process the timerSlack. A thread can change only its own slack, and the monitor
 // thread starts before any code of ours. So this thread takes the slack, and then executes the program once more. All
 // threads of that program inherit the slack. If this is not possible, takeSlack returns, and the slack stays as it was. It
 // does nothing in these cases:
@@ -38,7 +38,7 @@ const (
 //   - The slack is not defaultSlack: somebody has chosen it, or takeSlack has run before.
 //   - slackTried is set.
 //   - Go uses one processor. Then only the monitor can give that processor to other goroutines during a system call.
-func takeSlack() {
+func raiseTimerSlack() {
 	if runtime.GOMAXPROCS(0) == 1 || os.Getenv(slackTried) != "" {
 		return
 	}
@@ -48,20 +48,20 @@ func takeSlack() {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if slack() != defaultSlack {
+	if threadSlack() != defaultSlack {
 		return
 	}
-	setSlack(timerSlack)
-	if slack() == timerSlack {
-		execute(program)
-		setSlack(defaultSlack)
+	setThreadSlack(timerSlack)
+	if threadSlack() == timerSlack {
+		executeAgain(program)
+		setThreadSlack(defaultSlack)
 	}
 }
 
-// execute executes program in place of this process. It returns only if that fails, for instance because program was removed
+// executeAgain executes program in place of this process. It returns only if that fails, for instance because program was removed
 // meanwhile. syscall.Exec lowers the number of files that this process may have open to what it was before Go raised it, and does
 // not raise it again. A member could then serve about 1,000 clients. So execute raises it.
-func execute(program string) {
+func executeAgain(program string) {
 	var files syscall.Rlimit
 	known := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) == nil
 	_ = syscall.Exec(program, os.Args, append(os.Environ(), slackTried+"=1"))
@@ -70,13 +70,13 @@ func execute(program string) {
 	}
 }
 
-// slack returns the timer slack of this thread.
-func slack() time.Duration {
+// threadSlack returns the timer slack of this thread.
+func threadSlack() time.Duration {
 	ns, _, _ := syscall.RawSyscall(syscall.SYS_PRCTL, prGetTimerslack, 0, 0)
 	return time.Duration(ns)
 }
 
-// setSlack sets the timer slack of this thread, if the kernel allows it.
-func setSlack(d time.Duration) {
+// setThreadSlack sets the timer slack of this thread, if the kernel allows it.
+func setThreadSlack(d time.Duration) {
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, prSetTimerslack, uintptr(d.Nanoseconds()), 0)
 }

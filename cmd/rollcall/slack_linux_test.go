@@ -36,13 +36,13 @@ func showSlack() {
 		_ = os.Remove(os.Args[0]) // takeSlack then shows two runs
 	}
 	before := files()
-	takeSlack()
+	raiseTimerSlack()
 	fmt.Printf("process %d runs %s slack", os.Getpid(), runs)
 	slacks := make(chan time.Duration)
 	for range 4 {
 		go func() {
 			runtime.LockOSThread() // the thread ends with this goroutine
-			slacks <- slack()
+			slacks <- threadSlack()
 		}()
 	}
 	for range 4 {
@@ -118,7 +118,7 @@ func startWith(cmd *exec.Cmd, from time.Duration) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // the thread ends with this goroutine, and its slack with it
-		setSlack(from)
+		setThreadSlack(from)
 		done <- cmd.Start()
 	}()
 	return <-done

@@ -2,5 +2,5 @@
 
 package main
 
-// takeSlack does nothing here.
-func takeSlack() {}
+// raiseTimerSlack does nothing here.
+func raiseTimerSlack() {}

@@ -65,10 +65,10 @@ type upFlags struct {
 }
 
 // newUp returns the command that runs a whole ensemble in this process, on loopback.
-func newUp(w cli.IOStreams) *cobra.Command { return new(upFlags).command(w) }
+func newUp(w cli.IOStreams) *cobra.Command { return new(upFlags).newCommand(w) }
 
-// command returns the command, whose flags set f.
-func (f *upFlags) command(w cli.IOStreams) *cobra.Command {
+// newCommand returns the command, whose flags set f.
+func (f *upFlags) newCommand(w cli.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up [flags]", Short: "run three members in this process, on loopback", GroupID: cli.RunGroup, Args: cli.RangeArgs(0, 0, "flags only"),
 		Long: "Runs an ensemble in this process, on loopback, until Ctrl-C. It prints a line for each event that matters. On a terminal it also keeps " +
@@ -76,10 +76,10 @@ func (f *upFlags) command(w cli.IOStreams) *cobra.Command {
 			"Each member has a directory with its zoo.cfg and its data. Beside them, the file token has the token of administrators, and secret the secret that the members share. " +
 			"The directory must belong to you, and no other user may write in it or replace it.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(cmd.Flags().Changed); err != nil {
+			if err := f.checkFlags(cmd.Flags().Changed); err != nil {
 				return cli.WithStatus(cli.UsageError, err)
 			}
-			return f.run(cmd.Context(), w)
+			return f.runMembers(cmd.Context(), w)
 		},
 	}
 	fs := cmd.Flags()
@@ -91,9 +91,9 @@ func (f *upFlags) command(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// check returns an error if a flag has a value that is not allowed. given reports whether a flag was
+// checkFlags returns an error if a flag has a value that is not allowed. given reports whether a flag was
 // given. It sets ports.
-func (f *upFlags) check(given func(flag string) bool) error {
+func (f *upFlags) checkFlags(given func(flag string) bool) error {
 	switch {
 	case given("ports") && (given("port") || given("members")):
 		return errors.New("up: --ports has the port of each member: leave out --port and --members")
@@ -126,9 +126,9 @@ func (f *upFlags) check(given func(flag string) bool) error {
 
 const maxPort = 65535
 
-// run runs the members until ctx ends.
-func (f *upFlags) run(ctx context.Context, w cli.IOStreams) error {
-	out := &teller{w: w.Out, begun: time.Now()}
+// runMembers runs the members until ctx ends.
+func (f *upFlags) runMembers(ctx context.Context, w cli.IOStreams) error {
+	out := &eventPrinter{out: w.Out, started: time.Now()}
 	var err error
 	if f.files, err = openUpFiles(f.data); err != nil {
 		return fmt.Errorf("up: %w", err)
@@ -138,7 +138,7 @@ func (f *upFlags) run(ctx context.Context, w cli.IOStreams) error {
 		return fmt.Errorf("up: %w", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	logger := logs.New(out.above(w.Err), logs.Settings{Level: slog.LevelInfo}, false).Logger()
+	logger := logs.New(out.writerAbove(w.Err), logs.Settings{Level: slog.LevelInfo}, false).Logger()
 	f.memory = newMemory(config.MemoryLimit{Percent: config.DefaultMemoryPercent}, availableMemory(), logger)
 	g.Go(func() error {
 		watchMemory(ctx, f.memory, logger)
@@ -147,8 +147,8 @@ func (f *upFlags) run(ctx context.Context, w cli.IOStreams) error {
 	var members []*upMember
 	var urls []string // for operators, of the members that serve them
 	for i := range f.ports {
-		m := newUpMember(func() (*member.Member, string, error) { return f.member(i, out, out.above(w.Err)) })
-		operators, err := m.make()
+		m := newUpMember(func() (*member.Member, string, error) { return f.newMember(i, out, out.writerAbove(w.Err)) })
+		operators, err := m.makeMember()
 		if err != nil {
 			return fmt.Errorf("up: member %d: %w", i+1, err)
 		}
@@ -157,7 +157,7 @@ func (f *upFlags) run(ctx context.Context, w cli.IOStreams) error {
 		}
 		members = append(members, m)
 		g.Go(func() error {
-			if err := m.run(ctx, logger.With("member", i+1)); err != nil {
+			if err := m.runMember(ctx, logger.With("member", i+1)); err != nil {
 				return fmt.Errorf("up: member %d: %w", i+1, err)
 			}
 			return nil
@@ -171,29 +171,29 @@ func (f *upFlags) run(ctx context.Context, w cli.IOStreams) error {
 		}
 		f.sayReady(out, urls)
 		if w.OutTerminal {
-			showLive(ctx, w, members, out)
+			keepLiveTables(ctx, w, members, out)
 		}
 		return nil
 	})
 	err = g.Wait()
-	out.say("stopped")
+	out.printLine("stopped")
 	return err
 }
 
 // upMember is one of the members. Another start in this process replaces it, as with rollcall serve.
 type upMember struct {
-	open     func() (m *member.Member, operators string, err error) // makes a member, which does not run yet
-	newest   atomic.Pointer[member.Member]
-	replaced chan struct{} // has an element if newest has changed since awaitReady read it
+	openMember func() (m *member.Member, operators string, err error) // makes a member, which does not run yet
+	newest     atomic.Pointer[member.Member]
+	replaced   chan struct{} // has an element if newest has changed since awaitReady read it
 }
 
 func newUpMember(open func() (*member.Member, string, error)) *upMember {
-	return &upMember{open: open, replaced: make(chan struct{}, 1)}
+	return &upMember{openMember: open, replaced: make(chan struct{}, 1)}
 }
 
-// make makes a member, and returns where it answers operators, or "".
-func (u *upMember) make() (operators string, err error) {
-	m, operators, err := u.open()
+// makeMember makes a member, and returns where it answers operators, or "".
+func (u *upMember) makeMember() (operators string, err error) {
+	m, operators, err := u.openMember()
 	if err == nil {
 		u.newest.Store(m)
 		select {
@@ -218,12 +218,12 @@ func (u *upMember) awaitReady(ctx context.Context) bool {
 	}
 }
 
-// run runs the member that was made, and those that replace it.
-func (u *upMember) run(ctx context.Context, logger *slog.Logger) error {
+// runMember runs the member that was made, and those that replace it.
+func (u *upMember) runMember(ctx context.Context, logger *slog.Logger) error {
 	made := true
-	return runAgain(ctx, logger, func(ctx context.Context) error {
+	return runWithRestarts(ctx, logger, func(ctx context.Context) error {
 		if !made {
-			if _, err := u.make(); err != nil {
+			if _, err := u.makeMember(); err != nil {
 				return err
 			}
 		}
@@ -234,22 +234,22 @@ func (u *upMember) run(ctx context.Context, logger *slog.Logger) error {
 
 // sayReady prints where clients can connect, and operators, at urls. Other programs may listen where members do
 // not answer operators, so the token is not for these ports.
-func (f *upFlags) sayReady(out *teller, urls []string) {
+func (f *upFlags) sayReady(out *eventPrinter, urls []string) {
 	var connect []string
 	for _, port := range f.ports {
-		connect = append(connect, at(port))
+		connect = append(connect, loopbackAddr(port))
 	}
-	out.say("ready: connect to %s (data in %s, Ctrl-C stops)", strings.Join(connect, ","), f.data)
+	out.printLine("ready: connect to %s (data in %s, Ctrl-C stops)", strings.Join(connect, ","), f.data)
 	if len(urls) == 0 {
 		return
 	}
 	token := filepath.Join(f.data, upToken)
-	out.say("console: %s/ (the token of administrators is in %s)", urls[0], token)
-	out.say("to change something: export ROLLCALL_ADMIN=%s ROLLCALL_TOKEN_FILE=%s", strings.Join(urls, ","), inShell(token))
+	out.printLine("console: %s/ (the token of administrators is in %s)", urls[0], token)
+	out.printLine("to change something: export ROLLCALL_ADMIN=%s ROLLCALL_TOKEN_FILE=%s", strings.Join(urls, ","), shellQuote(token))
 }
 
-// inShell returns a word as a shell takes it, in quotes if it has other characters than most paths have.
-func inShell(word string) string {
+// shellQuote returns a word as a shell takes it, in quotes if it has other characters than most paths have.
+func shellQuote(word string) string {
 	special := func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-", r)
 	}
@@ -259,8 +259,8 @@ func inShell(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// at returns the address of a port on loopback.
-func at(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+// loopbackAddr returns the address of a port on loopback.
+func loopbackAddr(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // writeSecrets makes the token of administrators and the members' secret, unless they are there.
 func (f *upFlags) writeSecrets() error {
@@ -276,9 +276,9 @@ func (f *upFlags) writeSecrets() error {
 func (f *upFlags) zooCfg(i int, dir string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# rollcall up writes this file each time it starts.\n%sdataDir=%s\nadmin.serverPort=%d\nadmin.tokenFile=%s\nclientPortAddress=127.0.0.1\nclientPort=%d\n",
-		upKeys, escaped(dir), f.ports[i]+upHTTP, escaped(filepath.Join(filepath.Dir(dir), upToken)), f.ports[i])
+		upKeys, escapeBackslashes(dir), f.ports[i]+upHTTP, escapeBackslashes(filepath.Join(filepath.Dir(dir), upToken)), f.ports[i])
 	if len(f.ports) > 1 {
-		fmt.Fprintf(&b, "ensembleSecretFile=%s\n", escaped(filepath.Join(filepath.Dir(dir), upSecret)))
+		fmt.Fprintf(&b, "ensembleSecretFile=%s\n", escapeBackslashes(filepath.Join(filepath.Dir(dir), upSecret)))
 	}
 	for k, port := range f.ports {
 		if len(f.ports) > 1 {
@@ -288,17 +288,17 @@ func (f *upFlags) zooCfg(i int, dir string) string {
 	return b.String()
 }
 
-// escaped returns a path as zoo.cfg has it, where a backslash begins an escape.
-func escaped(path string) string { return strings.ReplaceAll(path, `\`, `\\`) }
+// escapeBackslashes returns a path as zoo.cfg has it, where a backslash begins an escape.
+func escapeBackslashes(path string) string { return strings.ReplaceAll(path, `\`, `\\`) }
 
-// config writes the zoo.cfg of member i+1, and reads it as rollcall serve does.
-func (f *upFlags) config(i int, out *teller) (config.Config, error) {
+// loadMemberConfig writes the zoo.cfg of member i+1, and reads it as rollcall serve does.
+func (f *upFlags) loadMemberConfig(i int, out *eventPrinter) (config.Config, error) {
 	dir := filepath.Join(f.files.dir, strconv.Itoa(i+1))
 	if err := f.files.makeDirectory(strconv.Itoa(i + 1)); err != nil {
 		return config.Config{}, err
 	}
 	name := filepath.Join(dir, "zoo.cfg")
-	if err := f.files.write(filepath.Join(strconv.Itoa(i+1), "zoo.cfg"), f.zooCfg(i, dir)); err != nil {
+	if err := f.files.replaceFile(filepath.Join(strconv.Itoa(i+1), "zoo.cfg"), f.zooCfg(i, dir)); err != nil {
 		return config.Config{}, err
 	}
 	var flags config.Flags
@@ -310,15 +310,15 @@ func (f *upFlags) config(i int, out *teller) (config.Config, error) {
 	cfg, warnings, err := config.Load(name, nil, flags)
 	if i == 0 {
 		for _, warning := range warnings {
-			out.say("warning: %s", warning.Text)
+			out.printLine("warning: %s", warning.Text)
 		}
 	}
 	return cfg, err
 }
 
-// sameList returns an error if the directory of a member was made for another number of members, or for other
+// checkServersUnchanged returns an error if the directory of a member was made for another number of members, or for other
 // ports. Members would keep their list, and those that are new would wait to be added to it.
-func sameList(settings member.Config) error {
+func checkServersUnchanged(settings member.Config) error {
 	made, err := disk.ServerListOf(settings.Dir)
 	if err != nil || len(made) == 0 {
 		return err
@@ -329,9 +329,9 @@ func sameList(settings member.Config) error {
 	return nil
 }
 
-// member returns member i+1, which does not run yet, and where it answers operators, or "".
-func (f *upFlags) member(i int, out *teller, stderr io.Writer) (m *member.Member, operators string, err error) {
-	cfg, err := f.config(i, out)
+// newMember returns member i+1, which does not run yet, and where it answers operators, or "".
+func (f *upFlags) newMember(i int, out *eventPrinter, stderr io.Writer) (m *member.Member, operators string, err error) {
+	cfg, err := f.loadMemberConfig(i, out)
 	if err != nil {
 		return nil, "", err
 	}
@@ -343,15 +343,15 @@ func (f *upFlags) member(i int, out *teller, stderr io.Writer) (m *member.Member
 	if f.verbose {
 		level = slog.LevelDebug
 	}
-	cfg.Limits.Budget = clientMemory(0, len(f.ports))
+	cfg.Limits.Budget = clientMemoryBudget(0, len(f.ports))
 	settings := memberConfig(cfg, logs.New(stderr, logs.Settings{Level: level}, false))
-	if err := sameList(settings); err != nil {
+	if err := checkServersUnchanged(settings); err != nil {
 		closeListeners(settings)
 		return nil, "", errors.Join(err, clients.Close())
 	}
 	settings.DrainTime = 0 // all members stop together, so clients have nowhere to go
 	settings.Memory = f.memory
-	settings.ClientListener, settings.OnEvent = clients, out.tell
+	settings.ClientListener, settings.OnEvent = clients, out.printEvent
 	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 	if settings.OperatorListener, err = listenOperators(cfg, "--ports takes others", logger); err != nil {
 		closeListeners(settings)
@@ -363,5 +363,5 @@ func (f *upFlags) member(i int, out *teller, stderr io.Writer) (m *member.Member
 		return nil, "", err
 	}
 	serveSocket(m, settings, logger)
-	return m, addrOf(settings.OperatorListener), nil
+	return m, listenerAddr(settings.OperatorListener), nil
 }

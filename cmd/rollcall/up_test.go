@@ -38,7 +38,7 @@ func TestUpTellsEveryEvent(t *testing.T) {
 	var told string
 	for _, e.Kind = range kindsOfEvents(t) {
 		var out strings.Builder
-		(&teller{w: &out, begun: time.Now()}).tell(e)
+		(&eventPrinter{out: &out, started: time.Now()}).printEvent(e)
 		line := out.String()
 		if strings.Count(line, "\n") != 1 || !strings.Contains(line, "  "+string(e.Kind)+": ") {
 			t.Errorf("%s is told as %q", e.Kind, line)
@@ -106,18 +106,18 @@ func TestUpWithOtherMembers(t *testing.T) {
 	three := []member.Server{{ID: 1, RaftAddr: "127.0.0.1:1"}, {ID: 2, RaftAddr: "127.0.0.1:2"}, {ID: 3, RaftAddr: "127.0.0.1:3"}}
 	settings := member.Config{Servers: three}
 	settings.Dir = dir
-	if err := sameList(settings); err != nil {
+	if err := checkServersUnchanged(settings); err != nil {
 		t.Errorf("a new directory: %v", err)
 	}
 	data, err := disk.Open(disk.Config{MemberID: 1, ServerList: member.ServerLines(three), DataDir: dir, RaftLog: hclog.NewNullLogger()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(data.Close(), sameList(settings)); err != nil {
+	if err := errors.Join(data.Close(), checkServersUnchanged(settings)); err != nil {
 		t.Errorf("the same members: %v", err)
 	}
 	settings.Servers = three[:1]
-	if err := sameList(settings); !errors.Is(err, disk.ErrServersChanged) {
+	if err := checkServersUnchanged(settings); !errors.Is(err, disk.ErrServersChanged) {
 		t.Errorf("one of three: %v", err)
 	}
 }
@@ -150,12 +150,12 @@ func TestUpPorts(t *testing.T) {
 		"-port 9223372036854775807":   "allowed are 1 to",
 	} {
 		var f upFlags
-		cmd := f.command(cli.IOStreams{})
+		cmd := f.newCommand(cli.IOStreams{})
 		if err := cmd.ParseFlags(strings.Fields(strings.ReplaceAll(" "+args, " -", " --"))); err != nil {
 			t.Fatal(err)
 		}
 		var got string
-		if err := f.check(cmd.Flags().Changed); err != nil {
+		if err := f.checkFlags(cmd.Flags().Changed); err != nil {
 			got = err.Error()
 		} else {
 			got = fmt.Sprint(f.ports)
@@ -169,7 +169,7 @@ func TestUpPorts(t *testing.T) {
 // What up prints for the shell works there, whatever the directory is called.
 func TestInShell(t *testing.T) {
 	for word, want := range map[string]string{"rollcall-data/token": "rollcall-data/token", "my data/token": "'my data/token'", "a'b;$c": `'a'\''b;$c'`} {
-		if got := inShell(word); got != want {
+		if got := shellQuote(word); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
@@ -179,12 +179,12 @@ func TestInShell(t *testing.T) {
 // there are none.
 func TestLinesBelow(t *testing.T) {
 	var out strings.Builder
-	to := &teller{w: &out, begun: time.Now()}
-	to.say("one")
-	to.show([]string{"a", "b"})
-	to.say("two")
-	_, _ = io.WriteString(to.above(&out), "log\n")
-	to.show(nil)
+	to := &eventPrinter{out: &out, started: time.Now()}
+	to.printLine("one")
+	to.replaceBelow([]string{"a", "b"})
+	to.printLine("two")
+	_, _ = io.WriteString(to.writerAbove(&out), "log\n")
+	to.replaceBelow(nil)
 	text := regexp.MustCompile(` +\d\.\d{3} `).ReplaceAllString(out.String(), "")
 	if want := " one\na\nb\n\x1b[2F\x1b[0J two\na\nb\n\x1b[2F\x1b[0Jlog\na\nb\n\x1b[2F\x1b[0J"; text != want {
 		t.Errorf("%q, want %q", text, want)
@@ -194,7 +194,7 @@ func TestLinesBelow(t *testing.T) {
 // The lines fit the terminal, and what clients chose does no harm in them.
 func TestLiveLines(t *testing.T) {
 	left := func(d time.Duration) *int64 { ms := d.Milliseconds(); return &ms }
-	e := ensemble{
+	e := ensembleState{
 		members: []api.Member{{Member: 1, Role: "leader", Clients: "127.0.0.1:2181"}, {Member: 2}},
 		sessions: []api.Session{
 			{ID: "0x11", State: view.StateConnected, Member: 1, Address: "a\x1b[2J:1", TimeoutMs: time.Minute.Milliseconds(), LeftMs: left(50 * time.Second)},
@@ -202,7 +202,7 @@ func TestLiveLines(t *testing.T) {
 			{ID: "0x13", State: view.StateUnknown, Member: 2, Address: "c:3", TimeoutMs: time.Second.Milliseconds()},
 		},
 	}
-	lines := e.lines(cli.IOStreams{}, 200, 60)
+	lines := e.renderLines(cli.IOStreams{}, 200, 60)
 	text := strings.Join(lines, "\n")
 	for _, want := range []string{"leader", "not serving", "0x11", "disconnected", `a\x1b[2J:1`, "50s"} {
 		if !strings.Contains(text, want) {
@@ -212,22 +212,22 @@ func TestLiveLines(t *testing.T) {
 	if strings.Contains(text, "\x1b") || !(strings.Index(text, "0x12") < strings.Index(text, "0x11") && strings.Index(text, "0x11") < strings.Index(text, "0x13")) {
 		t.Errorf("wrong order, or an escape sequence:\n%q", text)
 	}
-	for _, line := range e.lines(cli.IOStreams{}, 20, 60) {
+	for _, line := range e.renderLines(cli.IOStreams{}, 20, 60) {
 		if len(line) > 20 {
 			t.Errorf("%q is longer than the terminal is wide", line)
 		}
 	}
-	if n := len(e.lines(cli.IOStreams{}, 80, 6)); n != 3 {
+	if n := len(e.renderLines(cli.IOStreams{}, 80, 6)); n != 3 {
 		t.Errorf("%d lines on a terminal of 6, want 3", n)
 	}
 	for range 20 {
 		e.sessions = append(e.sessions, e.sessions[0])
 	}
-	if lines := e.lines(cli.IOStreams{}, 200, 60); len(lines) != 1+3+1+1+liveSessions+1 || !strings.Contains(lines[len(lines)-1], "rollcall sessions --hosts 127.0.0.1:2181") {
+	if lines := e.renderLines(cli.IOStreams{}, 200, 60); len(lines) != 1+3+1+1+liveSessions+1 || !strings.Contains(lines[len(lines)-1], "rollcall sessions --hosts 127.0.0.1:2181") {
 		t.Errorf("with 23 sessions:\n%s", strings.Join(lines, "\n"))
 	}
 	e.sessions = nil
-	if lines := e.lines(cli.IOStreams{}, 200, 60); lines[len(lines)-1] != "no sessions" {
+	if lines := e.renderLines(cli.IOStreams{}, 200, 60); lines[len(lines)-1] != "no sessions" {
 		t.Errorf("without sessions: %q", lines)
 	}
 }

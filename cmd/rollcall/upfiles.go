@@ -72,7 +72,7 @@ func (u *upFiles) writeOnce(name, text string) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	return u.write(name, text)
+	return u.replaceFile(name, text)
 }
 
 // syncNames makes the names in a directory durable.
@@ -84,8 +84,8 @@ func (u *upFiles) syncNames(directory string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// write writes a new file durably and renames it to name. A file or a link that had the name before is replaced.
-func (u *upFiles) write(name, text string) error {
+// replaceFile writes a new file durably and renames it to name. A file or a link that had the name before is replaced.
+func (u *upFiles) replaceFile(name, text string) error {
 	next := name + "." + rand.Text()
 	f, err := u.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -66,7 +66,7 @@ func TestUpWritesNewFiles(t *testing.T) {
 		if err := f.writeSecrets(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.config(0, &teller{w: &out}); err != nil {
+		if _, err := f.loadMemberConfig(0, &eventPrinter{out: &out}); err != nil {
 			t.Fatal(err)
 		}
 		token, err := os.ReadFile(filepath.Join(dir, "token"))

@@ -24,19 +24,19 @@ func TestUpStartsMemberAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := &upFlags{data: filepath.Join(dir, "data"), ports: upPorts(t)}
-	var out, errs locked
+	var out, errs lockedBuffer
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- f.run(ctx, cli.IOStreams{Out: &out, Err: &errs}) }()
+	go func() { ended <- f.runMembers(ctx, cli.IOStreams{Out: &out, Err: &errs}) }()
 	defer func() {
 		if stop(); <-ended != nil {
 			t.Error("it ended with an error")
 		}
 	}()
-	waitFor(t, "the ensemble", func() bool { return strings.Contains(out.String(), "ready: connect to") })
+	waitUntil(t, "the ensemble", func() bool { return strings.Contains(out.String(), "ready: connect to") })
 	members := func(args ...string) {
 		t.Helper()
-		w := cli.IOStreams{Out: new(bytes.Buffer), Err: &errs, Now: time.Now, Env: []string{"ROLLCALL_ADMIN=http://" + at(f.ports[0]+upHTTP), "ROLLCALL_TOKEN_FILE=" + filepath.Join(f.data, upToken)}}
+		w := cli.IOStreams{Out: new(bytes.Buffer), Err: &errs, Now: time.Now, Env: []string{"ROLLCALL_ADMIN=http://" + loopbackAddr(f.ports[0]+upHTTP), "ROLLCALL_TOKEN_FILE=" + filepath.Join(f.data, upToken)}}
 		if _, err := cli.Execute(t.Context(), cli.NewRoot(w, "1", time.Time{}), append([]string{"members"}, args...)); err != nil {
 			t.Fatalf("members %q: %v\n%s%s", args, err, out.String(), errs.String())
 		}
@@ -60,16 +60,18 @@ func TestUpAwaitsReplacedMember(t *testing.T) {
 	if err := f.writeSecrets(); err != nil {
 		t.Fatal(err)
 	}
-	var out, errs locked
+	var out, errs lockedBuffer
 	u := newUpMember(func() (*member.Member, string, error) { return new(member.Member), "", nil }) // it never runs
-	if _, err := u.make(); err != nil {
+	if _, err := u.makeMember(); err != nil {
 		t.Fatal(err)
 	}
 	ready, ended := make(chan bool, 1), make(chan error, 1)
 	go func() { ready <- u.awaitReady(t.Context()) }()
-	waitFor(t, "the wait for the first member", func() bool { return len(u.replaced) == 0 })
-	u.open = func() (*member.Member, string, error) { return f.member(0, &teller{w: &out, begun: time.Now()}, &errs) }
-	if _, err := u.make(); err != nil {
+	waitUntil(t, "the wait for the first member", func() bool { return len(u.replaced) == 0 })
+	u.openMember = func() (*member.Member, string, error) {
+		return f.newMember(0, &eventPrinter{out: &out, started: time.Now()}, &errs)
+	}
+	if _, err := u.makeMember(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -97,7 +99,7 @@ func upPorts(t *testing.T) (ports []int) {
 		p := 20_000 + process.FreePort(t).Port%10_000 + 17*len(ports)
 		free := true
 		for _, above := range []int{0, upQuorum, upElection, upHTTP} {
-			l, err := net.Listen("tcp", at(p+above))
+			l, err := net.Listen("tcp", loopbackAddr(p+above))
 			if free = free && err == nil && !used[p+above]; err == nil {
 				_ = l.Close()
 			}
@@ -112,7 +114,7 @@ func upPorts(t *testing.T) (ports []int) {
 	return ports
 }
 
-func waitFor(t *testing.T, what string, ok func() bool) {
+func waitUntil(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for limit := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(limit) {
@@ -121,19 +123,19 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// locked is a buffer that several goroutines write to.
-type locked struct {
+// lockedBuffer is a buffer that several goroutines write to.
+type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (l *locked) Write(p []byte) (int, error) {
+func (l *lockedBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
 }
 
-func (l *locked) String() string {
+func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()

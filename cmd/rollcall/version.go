@@ -18,7 +18,7 @@ func newVersion(w cli.IOStreams) *cobra.Command {
 		Use: "version", Short: "print the version, and the commit with its date", GroupID: cli.ToolsGroup, Args: cli.RangeArgs(0, 0, "no arguments"),
 		Long: "Prints the version, and the commit with its date.",
 		RunE: func(*cobra.Command, []string) error {
-			return cli.PrintText(out, builtFrom().String()+"\n", builtFrom().row())
+			return cli.PrintText(out, builtFrom().String()+"\n", builtFrom().versionRow())
 		},
 	}
 	out.Register(cmd)
@@ -42,18 +42,18 @@ type commit struct {
 
 // builtFrom returns the commit of this program.
 func builtFrom() commit {
-	if c := stamped(stamp); c.id != "" {
+	if c := parseStamp(stamp); c.id != "" {
 		return c
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return commit{}
 	}
-	return stampedByGo(info.Settings)
+	return parseBuildInfo(info.Settings)
 }
 
-// stamped reads a stamp of ci/stamp.sh. One that is not in its form counts as none.
-func stamped(stamp string) commit {
+// parseStamp reads a stamp of ci/stamp.sh. One that is not in its form counts as none.
+func parseStamp(stamp string) commit {
 	id, date, _ := strings.Cut(stamp, ",")
 	id, modified := strings.CutSuffix(id, "-modified")
 	at, err := time.Parse(time.RFC3339, date)
@@ -63,8 +63,8 @@ func stamped(stamp string) commit {
 	return commit{id, modified, at}
 }
 
-// stampedByGo reads what go build stamps in a git checkout, unless -buildvcs=false.
-func stampedByGo(settings []debug.BuildSetting) (c commit) {
+// parseBuildInfo reads what go build stamps in a git checkout, unless -buildvcs=false.
+func parseBuildInfo(settings []debug.BuildSetting) (c commit) {
 	for _, s := range settings {
 		switch s.Key {
 		case "vcs.revision":
@@ -78,32 +78,32 @@ func stampedByGo(settings []debug.BuildSetting) (c commit) {
 	return c
 }
 
-// short is how much of a commit's id is shown.
-const short = 12
+// shownIDLength is how much of a commit's id is shown.
+const shownIDLength = 12
 
-// version is the version with the commit, of letters, digits, dots and dashes: parsers of
+// fullVersion is the version with the commit, of letters, digits, dots and dashes: parsers of
 // four-letter words take no others.
-func (c commit) version() string {
+func (c commit) fullVersion() string {
 	switch {
 	case c.id == "":
 		return release + "-unknown"
 	case c.modified:
-		return release + "-" + c.id[:min(short, len(c.id))] + "-modified"
+		return release + "-" + c.id[:min(shownIDLength, len(c.id))] + "-modified"
 	}
-	return release + "-" + c.id[:min(short, len(c.id))]
+	return release + "-" + c.id[:min(shownIDLength, len(c.id))]
 }
 
-// built is the commit's date, or the beginning of 1970 if it is not known: four-letter words
+// buildTime is the commit's date, or the beginning of 1970 if it is not known: four-letter words
 // have to show one.
-func (c commit) built() time.Time {
+func (c commit) buildTime() time.Time {
 	if c.id == "" || c.date.IsZero() {
 		return time.Unix(0, 0).UTC()
 	}
 	return c.date.UTC()
 }
 
-// row is what the command version prints with -o json.
-func (c commit) row() cli.Version {
+// versionRow is what the command version prints with -o json.
+func (c commit) versionRow() cli.Version {
 	v := cli.Version{Version: release, Commit: c.id, Modified: c.modified}
 	if c.id != "" && !c.date.IsZero() {
 		at := c.date.UTC()
@@ -118,7 +118,7 @@ func (c commit) String() string {
 	case c.id == "":
 		return fmt.Sprintf("rollcall %s (commit unknown: built without git)", release)
 	case c.modified:
-		return fmt.Sprintf("rollcall %s (commit %s of %s, with changes that were not committed)", release, c.id, c.built().Format(time.RFC3339))
+		return fmt.Sprintf("rollcall %s (commit %s of %s, with changes that were not committed)", release, c.id, c.buildTime().Format(time.RFC3339))
 	}
-	return fmt.Sprintf("rollcall %s (commit %s of %s)", release, c.id, c.built().Format(time.RFC3339))
+	return fmt.Sprintf("rollcall %s (commit %s of %s)", release, c.id, c.buildTime().Format(time.RFC3339))
 }

@@ -19,7 +19,7 @@ func TestVersion(t *testing.T) {
 		for i := 0; i < len(settings); i += 2 {
 			all = append(all, debug.BuildSetting{Key: settings[i], Value: settings[i+1]})
 		}
-		return stampedByGo(all)
+		return parseBuildInfo(all)
 	}
 	for _, tt := range []struct {
 		name           string
@@ -27,11 +27,11 @@ func TestVersion(t *testing.T) {
 		command, words string
 	}{
 		{
-			"make build", stamped(id + ",2026-11-20T23:38:42+01:00"),
+			"make build", parseStamp(id + ",2026-11-20T23:38:42+01:00"),
 			"rollcall 0.1.0-dev (commit " + id + " of 2026-11-20T22:38:42Z)", "0.1.0-dev-0123456789ab, built on 11/20/2026 22:38 UTC",
 		},
 		{
-			"make build with changes", stamped(id + "-modified,2026-11-20T23:38:42Z"),
+			"make build with changes", parseStamp(id + "-modified,2026-11-20T23:38:42Z"),
 			"rollcall 0.1.0-dev (commit " + id + " of 2026-11-20T23:38:42Z, with changes that were not committed)", "0.1.0-dev-0123456789ab-modified, built on 11/20/2026 23:38 UTC",
 		},
 		{
@@ -46,18 +46,18 @@ func TestVersion(t *testing.T) {
 			"go build -buildvcs=false", byGo("GOOS", "linux"),
 			"rollcall 0.1.0-dev (commit unknown: built without git)", "0.1.0-dev-unknown, built on 01/01/1970 00:00 UTC",
 		},
-		{"no stamp", stamped(""), "rollcall 0.1.0-dev (commit unknown: built without git)", "0.1.0-dev-unknown, built on 01/01/1970 00:00 UTC"},
-		{"a stamp without a date", stamped(id), "rollcall 0.1.0-dev (commit unknown: built without git)", "0.1.0-dev-unknown, built on 01/01/1970 00:00 UTC"},
-		{"a short id", stamped("abc,2026-11-20T23:38:42Z"), "rollcall 0.1.0-dev (commit abc of 2026-11-20T23:38:42Z)", "0.1.0-dev-abc, built on 11/20/2026 23:38 UTC"},
+		{"no stamp", parseStamp(""), "rollcall 0.1.0-dev (commit unknown: built without git)", "0.1.0-dev-unknown, built on 01/01/1970 00:00 UTC"},
+		{"a stamp without a date", parseStamp(id), "rollcall 0.1.0-dev (commit unknown: built without git)", "0.1.0-dev-unknown, built on 01/01/1970 00:00 UTC"},
+		{"a short id", parseStamp("abc,2026-11-20T23:38:42Z"), "rollcall 0.1.0-dev (commit abc of 2026-11-20T23:38:42Z)", "0.1.0-dev-abc, built on 11/20/2026 23:38 UTC"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := tt.commit.String(); got != tt.command {
 				t.Errorf("rollcall version prints %q, want %q", got, tt.command)
 			}
-			if got, want := admin.VersionText(tt.commit.version(), tt.commit.built()), admin.InterfaceLevel+"-rollcall-"+tt.words; got != want {
+			if got, want := admin.VersionText(tt.commit.fullVersion(), tt.commit.buildTime()), admin.InterfaceLevel+"-rollcall-"+tt.words; got != want {
 				t.Errorf("srvr says %q, want %q", got, want)
 			}
-			if _, err := admin.NewFourLetterCommands(admin.FourLetterConfig{Version: tt.commit.version(), Source: noSource{}}); err != nil {
+			if _, err := admin.NewFourLetterCommands(admin.FourLetterConfig{Version: tt.commit.fullVersion(), Source: noSource{}}); err != nil {
 				t.Error(err)
 			}
 		})
