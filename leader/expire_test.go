@@ -256,7 +256,7 @@ func TestLateCheckAsksAnew(t *testing.T) {
 	wake(time.Second)
 	wake(2 * time.Second)
 	for _, m := range e.membership.presentLinks() {
-		m.markAnswered(e.pinger.newestPing.Load())
+		m.markReplied(e.pinger.newestPing.Load())
 	}
 	wake(500 * time.Millisecond)
 	if e.expiry.deciding.Load() {
@@ -268,7 +268,7 @@ func TestLateCheckAsksAnew(t *testing.T) {
 	}
 	e.table.Touch(1, e.start.Add(11*time.Second), timeout)
 	for _, m := range e.membership.presentLinks() {
-		m.markAnswered(r.pingNumber)
+		m.markReplied(r.pingNumber)
 	}
 	wake(0)
 	if !e.expiry.deciding.Load() {

@@ -19,7 +19,7 @@ type link struct {
 	workReady chan struct{} // there may be something to send; capacity 1
 
 	mu            sync.Mutex
-	answeredPing  uint64    // newest ping that was answered in full
+	repliedPing   uint64    // newest ping that was answered in full
 	lastHeard     time.Time // when the member last sent anything, or got a new deadline
 	outOfReach    bool      // it is out of reach or has stopped, which has been logged
 	heardInTerm   bool      // it has sent something in this term
@@ -81,10 +81,10 @@ func (m *link) heardFrom(now time.Time, pong *proto.Pong, tick time.Duration) (b
 	return back
 }
 
-func (m *link) markAnswered(number uint64) {
+func (m *link) markReplied(number uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.answeredPing = max(m.answeredPing, number)
+	m.repliedPing = max(m.repliedPing, number)
 }
 
 // addAck queues an acknowledgement. An answer holds all that is not acknowledged, so a later

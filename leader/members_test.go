@@ -176,7 +176,7 @@ func TestMembersComeAndGo(t *testing.T) {
 func nothingOf(e *ensemble, id uint32) {
 	e.t.Helper()
 	e.proofs.mu.Lock()
-	answered := e.proofs.lastAnswers[id]
+	answered := e.proofs.lastReplies[id]
 	e.proofs.mu.Unlock()
 	e.clocks.mu.Lock()
 	_, clock := e.clocks.aheadBy[id]

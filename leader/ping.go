@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// maxAnswerRefused is how many refused ids an answer may cause: as many as the touches that a
+	// maxRefusedPerReply is how many refused ids an answer may cause: as many as the touches that a
 	// member ever keeps. The stream of a member that exceeds it is closed.
-	maxAnswerRefused = 2 << 20
+	maxRefusedPerReply = 2 << 20
 
 	maxAgeUs = 1 << 50 // 35 years: a greater age makes no difference, and this fits into a Duration
 )
@@ -127,7 +127,7 @@ func (p *pinger) receivePongs(m *link, stream proto.Follower_PingsClient) error 
 		}
 		a = pongParts{}
 		if pong.Number != 0 {
-			m.markAnswered(pong.Number)
+			m.markReplied(pong.Number)
 			signal(p.replyArrived)
 		}
 	}
@@ -139,7 +139,7 @@ func (p *pinger) recordReply(m *link, pong *proto.Pong, back bool, now time.Time
 	if back {
 		p.log.Info("member is back", "peer", m.id)
 	}
-	if pong.Proof != 0 && p.proofs.recordAnswer(m.id, proofAnswer{pong.Disk, pong.Proof}, p.membership.configuration) {
+	if pong.Proof != 0 && p.proofs.recordReply(m.id, proofReply{pong.Disk, pong.Proof}, p.membership.configuration) {
 		p.membership.wakeAll() // acknowledgements have their proof, and another round may have begun
 	}
 	if pong.Number != 0 {
@@ -166,8 +166,8 @@ func (p *pinger) enterTouches(m *link, a *pongParts, pong *proto.Pong, now time.
 		a.through = max(a.through, batch.Number)
 	}
 	a.refusalsUnsure = a.refusalsUnsure || behind && len(a.refusedSessions) > 0
-	if len(a.refusedSessions) > maxAnswerRefused {
-		return fmt.Errorf("leader: member %d sent over %d touches of sessions it does not own", m.id, maxAnswerRefused)
+	if len(a.refusedSessions) > maxRefusedPerReply {
+		return fmt.Errorf("leader: member %d sent over %d touches of sessions it does not own", m.id, maxRefusedPerReply)
 	}
 	return nil
 }

@@ -166,7 +166,7 @@ func TestProofIsNoAnswer(t *testing.T) {
 			l := e.membership.presentLinks()[2]
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			return l.answeredPing
+			return l.repliedPing
 		}
 		part := func(id int64, number uint64, more bool) *proto.Pong {
 			batch := &proto.Batch{Number: 4, Sessions: []int64{id}, TimeoutsMs: []uint32{6000}}
@@ -407,10 +407,10 @@ func TestProofRounds(t *testing.T) {
 		{1, 1, false}, {1, 1, false}, {2, 1, false}, {3, 2, false}, {3, 1, true}, // 1 is done, 2 begins
 		{4, 1, false}, {4, 2, false}, {3, 2, false}, {4, 1, false}, {1, 2, true}, {2, 2, false},
 	} {
-		if p.recordAnswer(a.member, proofAnswer{99, a.round}, four) {
+		if p.recordReply(a.member, proofReply{99, a.round}, four) {
 			t.Errorf("an answer of another disk of member %d completes round %d", a.member, a.round)
 		}
-		if done := p.recordAnswer(a.member, proofAnswer{uint64(a.member), a.round}, four); done != a.done {
+		if done := p.recordReply(a.member, proofReply{uint64(a.member), a.round}, four); done != a.done {
 			t.Errorf("answer(%d, %d) = %t", a.member, a.round, done)
 		}
 	}

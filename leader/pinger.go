@@ -41,7 +41,7 @@ func (p *pinger) memberLoop(ctx context.Context) error {
 	}()
 	for {
 		p.startAndEnd(ctx, running)
-		if p.proofs.recountAnswers(p.membership.configuration) {
+		if p.proofs.recountReplies(p.membership.configuration) {
 			p.membership.wakeAll()
 		}
 		select {
@@ -120,7 +120,7 @@ func (p *pinger) pingAll() uint64 {
 func (p *pinger) allAnswered(number uint64, now time.Time) bool {
 	for m := range p.membership.links.Load().all() {
 		m.mu.Lock()
-		answered := m.answeredPing >= number || !m.lastHeard.IsZero() && now.Sub(m.lastHeard) > p.cfg.Tick
+		answered := m.repliedPing >= number || !m.lastHeard.IsZero() && now.Sub(m.lastHeard) > p.cfg.Tick
 		m.mu.Unlock()
 		if !answered {
 			return false

@@ -47,18 +47,18 @@ import (
 // only when that one votes.
 type proofs struct {
 	mu          sync.Mutex
-	begunRound  uint64                 // newest round; under way if it is not done
-	doneRound   uint64                 // newest round that a majority has answered
-	nextWanted  bool                   // a round later than begun is wanted
-	lastAnswers map[uint32]proofAnswer // the newest answer of each member
-	doneChanged chan struct{}          // closed and replaced when done changes
+	begunRound  uint64                // newest round; under way if it is not done
+	doneRound   uint64                // newest round that a majority has answered
+	nextWanted  bool                  // a round later than begun is wanted
+	lastReplies map[uint32]proofReply // the newest answer of each member
+	doneChanged chan struct{}         // closed and replaced when done changes
 }
 
-// proofAnswer is what a member has answered last. A member has one process at a time, so one disk.
-type proofAnswer struct{ disk, round uint64 }
+// proofReply is what a member has answered last. A member has one process at a time, so one disk.
+type proofReply struct{ disk, round uint64 }
 
 func newProofs() *proofs {
-	return &proofs{lastAnswers: make(map[uint32]proofAnswer), doneChanged: make(chan struct{})}
+	return &proofs{lastReplies: make(map[uint32]proofReply), doneChanged: make(chan struct{})}
 }
 
 // beginRound returns the number of a round that has not been sent yet. It reports whether to send it
@@ -74,34 +74,34 @@ func (p *proofs) beginRound() (round uint64, now bool) {
 	return p.begunRound + 1, false
 }
 
-// recordAnswer records that a member has answered a round with its disk, and reports whether that completes the round.
-func (p *proofs) recordAnswer(member uint32, by proofAnswer, configuration func() []Member) bool {
+// recordReply records that a member has answered a round with its disk, and reports whether that completes the round.
+func (p *proofs) recordReply(member uint32, by proofReply, configuration func() []Member) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if by.round > p.begunRound || by.round < p.lastAnswers[member].round {
+	if by.round > p.begunRound || by.round < p.lastReplies[member].round {
 		return false
 	}
-	p.lastAnswers[member] = by
-	return p.countAnswers(configuration)
+	p.lastReplies[member] = by
+	return p.countReplies(configuration)
 }
 
-// recountAnswers reports whether the answers that are there complete the round, because the configuration is
+// recountReplies reports whether the answers that are there complete the round, because the configuration is
 // another one.
-func (p *proofs) recountAnswers(configuration func() []Member) bool {
+func (p *proofs) recountReplies(configuration func() []Member) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.countAnswers(configuration)
+	return p.countReplies(configuration)
 }
 
 // forgetMember drops what a member has answered.
 func (p *proofs) forgetMember(member uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.lastAnswers, member)
+	delete(p.lastReplies, member)
 }
 
-// countAnswers completes the round if a majority has answered it, and reports whether it did.
-func (p *proofs) countAnswers(configuration func() []Member) bool {
+// countReplies completes the round if a majority has answered it, and reports whether it did.
+func (p *proofs) countReplies(configuration func() []Member) bool {
 	if p.doneRound == p.begunRound || !p.isProved(configuration()) {
 		return false
 	}
@@ -123,7 +123,7 @@ func (p *proofs) isProved(members []Member) bool {
 			continue
 		}
 		voters++
-		if p.lastAnswers[m.ID] == (proofAnswer{m.Disk, p.begunRound}) {
+		if p.lastReplies[m.ID] == (proofReply{m.Disk, p.begunRound}) {
 			answers++
 		}
 	}
