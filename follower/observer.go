@@ -105,9 +105,9 @@ func (f *Follower) Identities(txn *proto.Txn) []*proto.Identity {
 // TxnDropped implements znode.Hooks. A transaction that was applied before has had its result then.
 func (f *Follower) TxnDropped(*proto.Txn) {}
 
-// EntryEnd implements znode.Hooks. It must also be called for indices without an entry of ours,
+// EntryFinished implements znode.Hooks. It must also be called for indices without an entry of ours,
 // because the leader may name one of them in an acknowledgement or in the answer to a sync.
-func (f *Follower) EntryEnd(index uint64) {
+func (f *Follower) EntryFinished(index uint64) {
 	f.renewer.appliedIndex.Store(index)
 	now := f.cfg.Monotonic.Now() // after the index is stored: see leases.entryApplied
 	f.leases.entryApplied(now)
@@ -126,5 +126,5 @@ func (f *Follower) SnapshotRestored() {
 	}
 	f.leases.endAll()
 	f.leadership.restoreTerm(f.cfg.State.Term())
-	f.EntryEnd(f.cfg.State.Index())
+	f.EntryFinished(f.cfg.State.Index())
 }

@@ -179,7 +179,7 @@ func (r *rig) start(id uint32, term, nonce uint64) {
 	r.state.index++
 	r.state.term = znode.Term{Term: term, Nonce: nonce, Leader: id, Index: r.state.index}
 	r.f.TermStarted(r.state.term)
-	r.f.EntryEnd(r.state.index)
+	r.f.EntryFinished(r.state.index)
 }
 
 // commit applies as one entry what l received and what has not been applied from its streams yet,
@@ -198,7 +198,7 @@ func (r *rig) apply(txns ...*proto.Txn) {
 	for _, txn := range txns {
 		r.run(txn)
 	}
-	r.f.EntryEnd(r.state.index)
+	r.f.EntryFinished(r.state.index)
 }
 
 func (r *rig) run(txn *proto.Txn) {

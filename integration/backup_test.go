@@ -30,8 +30,8 @@ type digests struct {
 	t           *testing.T
 }
 
-// EntryEnd implements znode.Hooks. The tree's lock is held.
-func (d *digests) EntryEnd(index uint64) {
+// EntryFinished implements znode.Hooks. The tree's lock is held.
+func (d *digests) EntryFinished(index uint64) {
 	s := d.state.Load()
 	if s == nil {
 		return

@@ -100,7 +100,7 @@ func TestKillSessionFails(t *testing.T) {
 		if err := <-killing(t, e, a, c.Session()+1, tick); !errors.Is(err, member.ErrUnknownSession) {
 			t.Errorf("a session that never was: %v", err)
 		}
-		if err := e.Member(a).KillSession(t.Context(), c.Session(), strings.Repeat("x", znode.MaxRequester+1)); err == nil {
+		if err := e.Member(a).KillSession(t.Context(), c.Session(), strings.Repeat("x", znode.MaxRequesterBytes+1)); err == nil {
 			t.Error("a long name was taken")
 		}
 		e.Isolate(a)

@@ -224,7 +224,7 @@ type hanging struct {
 	hangs atomic.Bool  // it has begun
 }
 
-func (h *hanging) EntryEnd(uint64) {
+func (h *hanging) EntryFinished(uint64) {
 	rest := time.Until(time.Unix(0, h.until.Load()))
 	h.hangs.Store(rest > 0)
 	time.Sleep(rest)

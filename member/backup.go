@@ -48,8 +48,8 @@ func (b *backups) copyState(ctx context.Context) (admin.StateCopy, error) {
 func (b *backups) backupHead(own stateSnapshot, confirmed bool) backup.Head {
 	h := backup.Head{
 		Program: b.cfg.Version, Member: b.cfg.ID, Time: b.wallClock.Now().UTC().Truncate(time.Millisecond), Confirmed: confirmed,
-		AsOf: time.UnixMilli(own.Now()).UTC(), Index: own.Index(), Term: own.Term().Term, Zxid: own.Zxid(),
-		Nodes: own.Nodes(), Sessions: own.Sessions(), DataBytes: own.DataSize(), Digest: backup.FormatDigest(own.Digest()),
+		AsOf: time.UnixMilli(own.TimeMs()).UTC(), Index: own.Index(), Term: own.Term().Term, Zxid: own.Zxid(),
+		Nodes: own.NodeCount(), Sessions: own.SessionCount(), DataBytes: own.DataSize(), Digest: backup.FormatDigest(own.Digest()),
 	}
 	for _, s := range b.serverLists.currentList() {
 		h.Servers = append(h.Servers, backup.Server{ID: s.ID, Quorum: s.QuorumAddr(), Election: s.ElectionAddr(), Client: s.ClientAddr()})

@@ -116,14 +116,14 @@ func (h hooks) QuotaExceeded(q znode.ExceededQuota) {
 	h.m.cfg.Hooks.QuotaExceeded(q)
 }
 
-func (h hooks) EntryEnd(index uint64) {
+func (h hooks) EntryFinished(index uint64) {
 	h.m.applyProgress.lastIndex.Store(index)
 	h.m.terms.removeClosed()
-	h.m.follower.EntryEnd(index)
+	h.m.follower.EntryFinished(index)
 	if h.m.terms.sessionTable != nil {
 		h.m.applyProgress.quotaWarnings.checkDataUsed(h.m.state.DataUsed(), int64(h.m.state.Term().DataQuota))
 	}
-	h.m.cfg.Hooks.EntryEnd(index)
+	h.m.cfg.Hooks.EntryFinished(index)
 }
 
 func (h hooks) SnapshotRestored() {
@@ -149,5 +149,5 @@ func (noHooks) ServerListChanged(znode.ServerList)                {}
 func (noHooks) TxnApplied(*proto.Txn, *znode.Result)              {}
 func (noHooks) TxnDropped(*proto.Txn)                             {}
 func (noHooks) QuotaExceeded(znode.ExceededQuota)                 {}
-func (noHooks) EntryEnd(uint64)                                   {}
+func (noHooks) EntryFinished(uint64)                              {}
 func (noHooks) SnapshotRestored()                                 {}

@@ -36,8 +36,8 @@ func (m *Member) KillSession(ctx context.Context, id jute.SessionID, by string) 
 }
 
 func (m *Member) submitKill(ctx context.Context, id jute.SessionID, by string) error {
-	if len(by) > znode.MaxRequester {
-		return fmt.Errorf("the operator's name has %d bytes, more than %d", len(by), znode.MaxRequester)
+	if len(by) > znode.MaxRequesterBytes {
+		return fmt.Errorf("the operator's name has %d bytes, more than %d", len(by), znode.MaxRequesterBytes)
 	}
 	if err := m.checkCanSubmit(); err != nil {
 		return err

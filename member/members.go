@@ -93,8 +93,8 @@ func (o operations) submitServersChange(ctx context.Context, c admin.MembersChan
 
 // serversChangeBody returns the body of the transaction that makes a change in a term, or why there is none.
 func serversChangeBody(c admin.MembersChange, term uint64) ([]byte, error) {
-	if n := len(c.By); n > znode.MaxRequester {
-		return nil, fmt.Errorf("the operator's name has %d bytes, more than %d", n, znode.MaxRequester)
+	if n := len(c.By); n > znode.MaxRequesterBytes {
+		return nil, fmt.Errorf("the operator's name has %d bytes, more than %d", n, znode.MaxRequesterBytes)
 	}
 	body, err := pb.Marshal(&proto.ChangeServers{Joining: c.Joining, Leaving: c.Leaving, Members: c.Members, Version: c.Version, Force: c.Force, By: c.By, Term: term})
 	switch {

@@ -315,7 +315,7 @@ func (m *fakeMember) SessionSwept(id jute.SessionID, last bool) {
 
 func (*fakeMember) NodesRemoved(znode.Removal, []string) {}
 
-func (m *fakeMember) EntryEnd(uint64) {
+func (m *fakeMember) EntryFinished(uint64) {
 	if m.entryEnd != nil {
 		m.entryEnd()
 	}

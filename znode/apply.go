@@ -35,13 +35,13 @@ func (s *State) ApplyEntry(index, term uint64, entry *proto.Entry) error {
 		s.term = Term{Term: term, Nonce: start.GetNonce(), Leader: start.GetLeader(), Index: index, Rules: rulesOfTerm(start)}
 		s.acls.applyRules(s.term.Rules)
 		s.hooks.TermStarted(s.term)
-		s.txn.adoptServerList(start.GetRoster())
+		s.runningTxn.adoptServerList(start.GetRoster())
 	case entry.GetTerm() != term || term != s.term.Term || entry.GetNonce() != s.term.Nonce:
 		// The entry comes from a leader whose term was over or had not opened yet. All members
 		// ignore it.
 	default:
 		s.timeMs = entry.GetTimeMs()
-		s.txn.budget.refill()
+		s.runningTxn.budget.refill()
 		s.watches.entrySteps = 0
 		s.hashedBytes = 0
 		for _, txn := range entry.GetTxns() {
@@ -51,7 +51,7 @@ func (s *State) ApplyEntry(index, term uint64, entry *proto.Entry) error {
 	if s.stateHashDue(start != nil, before) {
 		s.stateHashes.append(StateHash{Index: s.lastIndex, Digest: s.digest()})
 	}
-	s.hooks.EntryEnd(index)
+	s.hooks.EntryFinished(index)
 	return nil
 }
 
@@ -92,8 +92,8 @@ func (s *State) runIfNext(txn *proto.Txn) {
 		}
 		return
 	}
-	s.txn.runTxn(txn)
-	r := &s.txn.result
+	s.runningTxn.runTxn(txn)
+	r := &s.runningTxn.result
 	if own {
 		r.Zxid, r.Multi = s.zxid, slices.Clone(r.Multi)
 		s.hooks.TxnApplied(txn, r)

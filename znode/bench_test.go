@@ -88,8 +88,8 @@ func (k *bench) apply(b *testing.B, e *proto.Entry) {
 	if err := k.s.ApplyEntry(k.index, 1, e); err != nil {
 		b.Fatal(err)
 	}
-	if _, cursor := k.s.MemberBoot(1); k.seq > 1 && cursor != k.seq || k.s.txn.result.Code != jute.OK {
-		b.Fatalf("%d of %d applied: %v", cursor, k.seq, k.s.txn.result.Code)
+	if _, cursor := k.s.MemberBoot(1); k.seq > 1 && cursor != k.seq || k.s.runningTxn.result.Code != jute.OK {
+		b.Fatalf("%d of %d applied: %v", cursor, k.seq, k.s.runningTxn.result.Code)
 	}
 }
 
@@ -333,7 +333,7 @@ func BenchmarkMemory(b *testing.B) {
 	var out bytes.Buffer
 	measure("written", func() *State {
 		k := newBench(b, million())
-		k.s.txn.createRequest = jute.CreateRequest{}
+		k.s.runningTxn.createRequest = jute.CreateRequest{}
 		return k.s
 	})
 	if _, err := newBench(b, million()).s.Snapshot().WriteTo(&out); err != nil {

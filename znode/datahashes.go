@@ -10,7 +10,7 @@ const maxHashedBytes = 16 << 20
 
 // hashNode returns n.hash(). It reads at most maxHashed bytes of long data in an entry.
 func (t *tree) hashNode(n *node) uint64 {
-	data, version := n.replicated()
+	data, version := n.replicatedData()
 	if len(data) < hashedDataMin {
 		return n.hashWithData(hashData(data), version)
 	}

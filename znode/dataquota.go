@@ -29,6 +29,6 @@ func addedACLBytes(list, before *acl) (n int) {
 
 // exceedsDataQuota reports whether the quota of all data forbids a change that adds so many bytes. It is not
 // for the data of /zookeeper/config: members may have texts of different lengths there.
-func (c *content) exceedsDataQuota(added int) bool {
+func (c *replicatedState) exceedsDataQuota(added int) bool {
 	return c.term.DataQuota > 0 && added > 0 && uint64(c.dataUsed())+uint64(added) > c.term.DataQuota
 }

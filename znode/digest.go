@@ -73,11 +73,11 @@ func (m *stateHashLog) clear() { m.kept.Store(nil) }
 
 // stateHashDue reports whether a mark is due after the entry just applied. Only the log decides that;
 // before is the log's time before the entry.
-func (c *content) stateHashDue(started bool, before int64) bool {
+func (c *replicatedState) stateHashDue(started bool, before int64) bool {
 	return started || c.lastIndex%stateHashEvery == 0 || c.timeMs/stateHashEveryMs != before/stateHashEveryMs
 }
 
-func (c *content) digest() uint64 {
+func (c *replicatedState) digest() uint64 {
 	var room [512]byte // enough for more than ten members
 	p := room[:0]
 	p = appendField(p, DigestVersion)
@@ -130,7 +130,7 @@ func (m *member) appendTo(p []byte) []byte {
 
 // hash covers every field of n except what is derived or differs between members.
 func (n *node) hash() uint64 {
-	data, version := n.replicated()
+	data, version := n.replicatedData()
 	return n.hashWithData(hashData(data), version)
 }
 
@@ -195,19 +195,19 @@ func (t *tree) addHash(n *node) { t.nodeHashSum += t.hashNode(n) }
 func (t *tree) subtractHash(n *node) { t.nodeHashSum -= t.hashNode(n) }
 
 // putSession sets a session's record.
-func (c *content) putSession(gen uint64, s *Session) {
+func (c *replicatedState) putSession(gen uint64, s *Session) {
 	c.subtractSessionHash(sessionKey(s.ID))
 	c.sessions.put(gen, sessionKey(s.ID), s)
 	c.sessionHashSum += s.hash()
 }
 
 // deleteSession removes a session's record.
-func (c *content) deleteSession(gen uint64, id sessionKey) {
+func (c *replicatedState) deleteSession(gen uint64, id sessionKey) {
 	c.subtractSessionHash(id)
 	c.sessions.delete(gen, id)
 }
 
-func (c *content) subtractSessionHash(id sessionKey) {
+func (c *replicatedState) subtractSessionHash(id sessionKey) {
 	if old, ok := c.sessions.get(id); ok {
 		c.sessionHashSum -= old.hash()
 	}
@@ -218,7 +218,7 @@ type recomputedSums struct{ nodes, sessions, ends uint64 }
 
 // compareWith compares the recomputed sums with those kept up with every change. It returns ErrDamaged if
 // they differ.
-func (r recomputedSums) compareWith(c *content) error {
+func (r recomputedSums) compareWith(c *replicatedState) error {
 	if kept := (recomputedSums{c.nodeHashSum, c.sessionHashSum, c.sessionEnds.hashSum}); r != kept {
 		return fmt.Errorf("%w: nodes %016x, sessions %016x and ends %016x, where %016x, %016x and %016x were left",
 			ErrDamaged, r.nodes, r.sessions, r.ends, kept.nodes, kept.sessions, kept.ends)

@@ -78,7 +78,7 @@ func TestDigestCoversEveryField(t *testing.T) {
 	eachField(t, "Session", &s, func() uint64 { return s.hash() })
 	end := SessionEnd{Session: 7, RequestedBy: "b"}
 	eachField(t, "End", &end, func() uint64 { return end.hash() })
-	c := content{tree: newTree(1, &aclTable{})}
+	c := replicatedState{tree: newTree(1, &aclTable{})}
 	eachField(t, "content", &c, func() uint64 { return c.digest() })
 	eachField(t, "tree", &c.tree, func() uint64 { return c.digest() })
 	eachField(t, "ends", &c.sessionEnds, func() uint64 { return c.digest() })
@@ -256,7 +256,7 @@ func TestDigestTellsStatesApart(t *testing.T) {
 	s.sessionEnds = sessionEnds{}
 	note("no ends", s)
 	s = restored(t, whole)
-	s.txn.removeNode(s.nodeAt("/null"))
+	s.runningTxn.removeNode(s.nodeAt("/null"))
 	note("no /null", s)
 	for i := range 100 { // the same names and contents in other pairs
 		s := restored(t, whole)
@@ -281,7 +281,7 @@ func TestDigestOfAFailedMulti(t *testing.T) {
 	if after := recount(w.s()); after != before {
 		t.Errorf("%+v, then %+v", before, after)
 	}
-	if err := before.compareWith(&w.s().content); err != nil {
+	if err := before.compareWith(&w.s().replicatedState); err != nil {
 		t.Error(err)
 	}
 }

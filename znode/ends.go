@@ -15,9 +15,9 @@ const (
 	// address or name is unusually long.
 	maxEnds = 10_000
 
-	// MaxRequester is the longest name of who asked for the end of a session, in bytes: as long as the
+	// MaxRequesterBytes is the longest name of who asked for the end of a session, in bytes: as long as the
 	// longest address.
-	MaxRequester = 255
+	MaxRequesterBytes = 255
 
 	// KillFormat is the first Entry.format in which an operator can end a session.
 	KillFormat = 1
@@ -131,7 +131,7 @@ func (e *SessionEnd) hash() uint64 {
 // isValid reports whether e can be in a state.
 func (e *SessionEnd) isValid() bool {
 	switch {
-	case e.Session == 0 || len(e.Address) > maxAddressBytes || len(e.RequestedBy) > MaxRequester:
+	case e.Session == 0 || len(e.Address) > maxAddressBytes || len(e.RequestedBy) > MaxRequesterBytes:
 		return false
 	case e.Reason < ReasonClosed || e.Reason > ReasonKilled:
 		return false

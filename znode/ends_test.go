@@ -110,7 +110,7 @@ func TestKill(t *testing.T) {
 			t.Errorf("a resume after the kill: %v", r.Code)
 		}
 	})
-	longest := strings.Repeat("x", MaxRequester)
+	longest := strings.Repeat("x", MaxRequesterBytes)
 	for name, tt := range map[string]struct {
 		make func(k *client, seen uint64) *proto.Txn
 		want jute.Code

@@ -12,7 +12,7 @@ import (
 // snapshotBuilder takes the parts of a snapshot in their order, and checks each. Restore fills a content with
 // one, Verify and ReadImage read with one, and an ImageWriter writes nothing that its filler refuses.
 type snapshotBuilder struct {
-	content
+	replicatedState
 	head      ImageHead
 	acls      aclTable
 	gen       uint64

@@ -35,7 +35,7 @@ func BenchmarkGrowth(b *testing.B) {
 		size := fmt.Sprintf("/nodes=%d", n)
 		before := heap()
 		k := newBench(b, n)
-		k.s.txn.createRequest = jute.CreateRequest{}
+		k.s.runningTxn.createRequest = jute.CreateRequest{}
 		k.paths = nil
 		memory := heap() - before
 		for i := range n {

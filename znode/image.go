@@ -69,7 +69,7 @@ func ReadImage(r io.Reader, v ImageVisitor) (h ImageHead, digest uint64, err err
 
 // imageNode returns n, which the filler has just taken, as a Node. Nodes with equal lists share one.
 func (f *snapshotBuilder) imageNode(n *node) ImageNode {
-	data, version := n.replicated()
+	data, version := n.replicatedData()
 	life := n.lifetime()
 	list, ok := f.listsSeen[n.acl]
 	if !ok {

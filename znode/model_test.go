@@ -86,11 +86,11 @@ func newStepping() *State {
 // narrow gives s the limits of the random logs.
 func (s *State) narrow() {
 	s.allow(modelRemovals)
-	s.txn.endLimit = modelEnds
+	s.runningTxn.endLimit = modelEnds
 }
 
 // allow sets how many ephemeral nodes the ends of sessions and the sweeps of an entry remove.
-func (s *State) allow(nodes int) { s.txn.budget.entryLimit = nodes }
+func (s *State) allow(nodes int) { s.runningTxn.budget.entryLimit = nodes }
 
 // failing lets a world report its failures to a run of rapid, which then shortens the log that
 // fails.

@@ -206,7 +206,7 @@ func TestHardLimits(t *testing.T) {
 		t.Errorf("a quota made in the same multi: %q", got)
 	}
 	want(k.create("/r/x", 0), jute.QuotaExceeded)
-	if w.s().txn.quotas.beforeMulti != nil {
+	if w.s().runningTxn.quotas.beforeMulti != nil {
 		t.Error("the state before the multi is still held")
 	}
 	w.rule(Rules{})

@@ -185,7 +185,7 @@ func ValidSetWatches(req *jute.SetWatches2) bool {
 }
 
 // readNode returns the node at path if who has any of the permissions on it.
-func (c *content) readNode(path []byte, perms jute.Perm, who []*proto.Identity) (*node, jute.Code) {
+func (c *replicatedState) readNode(path []byte, perms jute.Perm, who []*proto.Identity) (*node, jute.Code) {
 	if path == nil {
 		return nil, jute.MarshallingError
 	}

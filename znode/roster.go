@@ -170,7 +170,7 @@ func (t *transaction) runReconfig() {
 // changeServers changes the list for an operator, whatever clients may do.
 func (t *transaction) changeServers() {
 	var req proto.ChangeServers
-	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil || len(req.GetBy()) > MaxRequester {
+	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil || len(req.GetBy()) > MaxRequesterBytes {
 		t.result.Code = jute.MarshallingError
 		return
 	}

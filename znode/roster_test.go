@@ -284,7 +284,7 @@ func TestReconfigForOperators(t *testing.T) {
 	w := listedWorld(t)
 	w.rules.Reconfig = false
 	w.rule(w.rules)
-	long := strings.Repeat("x", MaxRequester+1)
+	long := strings.Repeat("x", MaxRequesterBytes+1)
 	for _, tt := range []struct {
 		name    string
 		req     *proto.ChangeServers

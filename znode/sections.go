@@ -147,7 +147,7 @@ func (p *sectionWriter) writeEnd(e *SessionEnd) {
 // written at its first use, and numbered from 0 for later ones.
 func (p *sectionWriter) writeNode(n *node) {
 	p.advanceTo(sectionNodes)
-	data, version := n.replicated()
+	data, version := n.replicatedData()
 	p.putText(n.path)
 	p.putNullable(data)
 	p.putUint64(uint64(n.czxid))

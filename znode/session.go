@@ -183,7 +183,7 @@ func (t *transaction) expireSession() {
 // that the operator saw: then the client has come back, and the code is SessionMoved.
 func (t *transaction) killSession() {
 	var req proto.Kill
-	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil || len(req.GetBy()) > MaxRequester {
+	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil || len(req.GetBy()) > MaxRequesterBytes {
 		t.result.Code = jute.MarshallingError
 		return
 	}

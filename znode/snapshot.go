@@ -8,13 +8,13 @@ import (
 
 // Snapshot is a copy of the replicated state. It never changes, and needs no lock.
 type Snapshot struct {
-	content
+	replicatedState
 }
 
 // Snapshot returns a copy in O(1). From then on, anything shared with the copy is itself copied
 // before it changes. The caller holds at least the read lock.
 func (s *State) Snapshot() *Snapshot {
-	sn := &Snapshot{content: s.content}
+	sn := &Snapshot{replicatedState: s.replicatedState}
 	sn.tree = s.tree.copy()
 	s.gen.Add(1)
 	return sn
@@ -35,14 +35,14 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	p := newSections(w, &h)
 	count := sn.writeSections(p)
 	if p.err == nil {
-		p.err = count.compareWith(&sn.content)
+		p.err = count.compareWith(&sn.replicatedState)
 	}
 	err := p.closeSnapshot(sn.digest())
 	return p.bytesWritten, err
 }
 
 // writeSections writes all that follows the head, and returns the sums of the hashes.
-func (c *content) writeSections(p *sectionWriter) (count recomputedSums) {
+func (c *replicatedState) writeSections(p *sectionWriter) (count recomputedSums) {
 	for _, s := range c.sessions.all() {
 		p.writeSession(s)
 		count.sessions += s.hash()
@@ -63,7 +63,7 @@ func (c *content) writeSections(p *sectionWriter) (count recomputedSums) {
 }
 
 // imageHead returns what a snapshot of c says before its sessions and nodes.
-func (c *content) imageHead() ImageHead {
+func (c *replicatedState) imageHead() ImageHead {
 	h := ImageHead{
 		Index: c.lastIndex, Zxid: c.zxid, TimeMs: c.timeMs, Term: c.term, ServerList: c.serverList,
 		SessionCount: uint64(c.sessions.length), UnsweptCount: uint64(c.unsweptSessions.length), EndCount: uint64(c.sessionEnds.byNumber.length), EndsTotal: c.sessionEnds.total,
@@ -77,9 +77,9 @@ func (c *content) imageHead() ImageHead {
 	return h
 }
 
-// replicated returns the data and version that all members agree on. They differ from n's own only
+// replicatedData returns the data and version that all members agree on. They differ from n's own only
 // for the config node: until the log sets it, each member keeps its own text there.
-func (n *node) replicated() (data []byte, version int32) {
+func (n *node) replicatedData() (data []byte, version int32) {
 	if n.mzxid == 0 && n.path == ConfigPath {
 		return nil, 0
 	}
@@ -95,10 +95,10 @@ func (s *State) RestoreSnapshot(r io.Reader) error {
 	if err := f.readSnapshot(); err != nil {
 		return err
 	}
-	f.placeConfig(f.gen, s.cfg.EnsembleText)
+	f.setConfigText(f.gen, s.cfg.EnsembleText)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.content, s.acls = f.content, f.acls
+	s.replicatedState, s.acls = f.replicatedState, f.acls
 	s.removals = removalHistory{} // a state that was damaged may have removed them
 	s.stateHashes.clear()         // marks belong to the old state
 	s.acls.applyRules(s.term.Rules)

@@ -237,7 +237,7 @@ func TestSnapshotVersions(t *testing.T) {
 
 // forged is the content of a true snapshot, which a test spoils and then writes.
 type forged struct {
-	content
+	replicatedState
 	nodes []*node // in the order they are written
 	more  uint64  // added to their count
 	off   uint64  // added to the digest
@@ -382,7 +382,7 @@ func spoilings() []spoiling {
 		{"end after the last zxid", func(f *forged) { f.end(2).Zxid = f.zxid + 1 }, "end 2"},
 		{"end at zxid 0", func(f *forged) { f.end(1).Zxid = 0 }, "end 1"},
 		{"end with a long address", func(f *forged) { f.end(2).Address = strings.Repeat("x", maxAddressBytes+1) }, "end 2"},
-		{"end asked for by a long name", func(f *forged) { f.end(2).RequestedBy = strings.Repeat("x", MaxRequester+1) }, "end 2"},
+		{"end asked for by a long name", func(f *forged) { f.end(2).RequestedBy = strings.Repeat("x", MaxRequesterBytes+1) }, "end 2"},
 		{"close that somebody asked for", func(f *forged) { f.end(1).RequestedBy = "x" }, "end 1"},
 		{"close after a silence", func(f *forged) { f.end(1).SilentFor = 1 }, "end 1"},
 		{"silence below 0", func(f *forged) { f.end(2).SilentFor = -1 }, "end 2"},
@@ -394,7 +394,7 @@ func spoilings() []spoiling {
 
 // forge returns the content of a true snapshot after it was spoilt.
 func (tt spoiling) forge(t *testing.T) *forged {
-	f := &forged{content: sample(t).s().Snapshot().content}
+	f := &forged{replicatedState: sample(t).s().Snapshot().replicatedState}
 	f.walkFrom(f.nodeAt(rootPath), func(n *node) bool { f.nodes = append(f.nodes, n.copy(1<<60)); return true })
 	tt.spoil(f)
 	return f
@@ -481,7 +481,10 @@ func TestDiff(t *testing.T) {
 		"list of servers": func(_ *world, s *State) { s.serverList.EnsembleID[0]++ },
 		"term":            func(_ *world, s *State) { s.term.Nonce++ }, "member 2": func(_ *world, s *State) { s.members[2].cursor++ },
 		"session": func(_ *world, s *State) { s.sessions.delete(s.gen.Add(1), 1<<56+1) },
-		`"/a/b"`:  func(_ *world, s *State) { s.txn.removeNode(s.nodeAt("/a/b/c")); s.txn.removeNode(s.nodeAt("/a/b")) },
+		`"/a/b"`: func(_ *world, s *State) {
+			s.runningTxn.removeNode(s.nodeAt("/a/b/c"))
+			s.runningTxn.removeNode(s.nodeAt("/a/b"))
+		},
 		`"/null"`: func(_ *world, s *State) { s.beginEdit(s.gen.Add(1), "/null").data = packData([]byte{}) },
 		`"/a!"`:   func(_ *world, s *State) { s.beginEdit(s.gen.Add(1), "/a!").setACL(s.acls.worldList(64), 0) },
 		`"/e"`:    func(_ *world, s *State) { s.beginEdit(s.gen.Add(1), "/e").ownExtra().createCount += 1 },

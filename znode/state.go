@@ -60,19 +60,19 @@ type State struct {
 	cfg   Config
 	hooks Hooks
 
-	gen         atomic.Uint64 // generation of the sorted maps' pages; counted up after each copy
-	content                   // the replicated state
-	stateHashes stateHashLog
-	acls        aclTable
-	watches     Watches
-	removals    removalHistory // the last ones
+	gen             atomic.Uint64 // generation of the sorted maps' pages; counted up after each copy
+	replicatedState               // the replicated state
+	stateHashes     stateHashLog
+	acls            aclTable
+	watches         Watches
+	removals        removalHistory // the last ones
 
-	txn transaction
+	runningTxn transaction
 }
 
-// content is all state that the log decides. A copy of it copies everything, provided the
+// replicatedState is all state that the log decides. A copy of it copies everything, provided the
 // generation is counted up.
-type content struct {
+type replicatedState struct {
 	tree
 	sessions        sortedMap[sessionKey, *Session]
 	sessionHashSum  uint64                          // sum of the hashes of all sessions; see DigestVersion
@@ -171,8 +171,8 @@ type Hooks interface {
 	// QuotaExceeded is called before Applied when a write that was not refused has left a quota
 	// exceeded.
 	QuotaExceeded(q ExceededQuota)
-	// EntryEnd is called when all of an entry has been applied or ignored.
-	EntryEnd(index uint64)
+	// EntryFinished is called when all of an entry has been applied or ignored.
+	EntryFinished(index uint64)
 	// SnapshotRestored is called when a snapshot has replaced the whole state.
 	SnapshotRestored()
 }
@@ -183,14 +183,14 @@ func New(cfg Config) *State {
 	if s.hooks == nil {
 		s.hooks = noHooks{}
 	}
-	s.txn = transaction{
-		state: &s.content, editor: treeEditor{tree: &s.tree, gen: &s.gen}, gen: &s.gen, acls: &s.acls, watches: &s.watches, removals: &s.removals, hooks: s.hooks,
+	s.runningTxn = transaction{
+		state: &s.replicatedState, editor: treeEditor{tree: &s.tree, gen: &s.gen}, gen: &s.gen, acls: &s.acls, watches: &s.watches, removals: &s.removals, hooks: s.hooks,
 		budget: removalBudget{entryLimit: maxEntryRemovals}, endLimit: maxEnds,
 	}
-	s.txn.quotas.editor = &s.txn.editor
+	s.runningTxn.quotas.editor = &s.runningTxn.editor
 	s.gen.Store(1)
 	s.tree = newTree(s.gen.Load(), &s.acls)
-	s.placeConfig(s.gen.Load(), cfg.EnsembleText)
+	s.setConfigText(s.gen.Load(), cfg.EnsembleText)
 	return s
 }
 
@@ -231,7 +231,7 @@ func (s *State) MemberBoot(member uint32) (boot, cursor uint64) {
 }
 
 // MinFormat returns the lowest format that members have announced, or 0 if none has.
-func (c *content) MinFormat() uint32 {
+func (c *replicatedState) MinFormat() uint32 {
 	lowest := uint32(0)
 	for i := range c.members {
 		if m := &c.members[i]; m.boot != 0 && (lowest == 0 || m.format < lowest) {
@@ -265,7 +265,7 @@ func (s *State) Session(id jute.SessionID) (Session, bool) {
 	return s.session(id)
 }
 
-func (c *content) session(id jute.SessionID) (Session, bool) {
+func (c *replicatedState) session(id jute.SessionID) (Session, bool) {
 	if r, ok := c.sessions.get(sessionKey(id)); ok {
 		return *r, true
 	}
@@ -306,5 +306,5 @@ func (noHooks) ServerListChanged(ServerList)           {}
 func (noHooks) TxnApplied(*proto.Txn, *Result)         {}
 func (noHooks) TxnDropped(*proto.Txn)                  {}
 func (noHooks) QuotaExceeded(ExceededQuota)            {}
-func (noHooks) EntryEnd(uint64)                        {}
+func (noHooks) EntryFinished(uint64)                   {}
 func (noHooks) SnapshotRestored()                      {}

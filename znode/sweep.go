@@ -23,7 +23,7 @@ const (
 // HasUnswept reports whether ended sessions have nodes left. The caller holds at least the read lock.
 func (s *State) HasUnswept() bool { return s.hasUnswept() }
 
-func (c *content) hasUnswept() bool { return c.unsweptSessions.length > 0 }
+func (c *replicatedState) hasUnswept() bool { return c.unsweptSessions.length > 0 }
 
 // removalBudget limits the ephemeral nodes that an entry removes.
 type removalBudget struct {
@@ -111,7 +111,7 @@ func (t *transaction) removeEphemerals(id jute.SessionID, limit int) (weight int
 }
 
 // unsweptIDs returns the ended sessions with nodes left, in the order of their ids.
-func (c *content) unsweptIDs() (ids []jute.SessionID) {
+func (c *replicatedState) unsweptIDs() (ids []jute.SessionID) {
 	for key := range c.unsweptSessions.all() {
 		ids = append(ids, jute.SessionID(key))
 	}

@@ -13,7 +13,7 @@ type transaction struct {
 	txn    *proto.Txn
 	result Result
 
-	state    *content // what it changes, of which nodes changes the tree
+	state    *replicatedState // what it changes, of which nodes changes the tree
 	editor   treeEditor
 	quotas   quotaTracker
 	gen      *atomic.Uint64

@@ -436,10 +436,10 @@ func (n *node) stat() jute.Stat {
 	}
 }
 
-// placeConfig sets the config node's data to the ensemble's text, unless a client has set that
+// setConfigText sets the config node's data to the ensemble's text, unless a client has set that
 // data. The text is not in the log but is the same on all members; nil means standalone. It changes
 // the node as a write does but leaves the digest alone, which does not cover this data.
-func (t *tree) placeConfig(gen uint64, text []byte) {
+func (t *tree) setConfigText(gen uint64, text []byte) {
 	n := t.writableNode(gen, ConfigPath)
 	if n.mzxid != 0 {
 		return

@@ -59,7 +59,7 @@ func (w *Watches) addPending(n notification) {
 // firePending notifies the watchers of all pending changes, in order, and drops these. The events have the zxid and
 // obey the rules.
 func (w *Watches) firePending(zxid int64, rules *Rules) {
-	f := firing{w, zxid, rules}
+	f := watchNotifier{w, zxid, rules}
 	for i := range w.pending {
 		n := &w.pending[i]
 		w.eventNumber++
@@ -84,8 +84,8 @@ func (w *Watches) dropPending() {
 	w.pending = w.pending[:0]
 }
 
-// firing notifies watchers of the changes of one transaction.
-type firing struct {
+// watchNotifier notifies watchers of the changes of one transaction.
+type watchNotifier struct {
 	watches *Watches
 	zxid    int64
 	rules   *Rules
@@ -93,7 +93,7 @@ type firing struct {
 
 // notifyTable notifies the watchers of path in one table. It removes their one-shot watches even if a
 // watcher may not read the node or has had the event already.
-func (f *firing) notifyTable(k tableKind, event jute.EventType, path string, a *acl) {
+func (f *watchNotifier) notifyTable(k tableKind, event jute.EventType, path string, a *acl) {
 	w := f.watches
 	p := w.tables[k].byPath[path]
 	if p == nil {
@@ -110,7 +110,7 @@ func (f *firing) notifyTable(k tableKind, event jute.EventType, path string, a *
 }
 
 // notifyAncestors notifies the watches on an ancestor of the changed node that cover everything below it.
-func (f *firing) notifyAncestors(n *notification) {
+func (f *watchNotifier) notifyAncestors(n *notification) {
 	data := &f.watches.tables[dataTable]
 	for above := n.path; above != rootPath; {
 		if above, _ = splitPath(above); above == "" {
@@ -134,7 +134,7 @@ func (w *Watches) stepsSpent(k tableKind, p *watchedPath) bool {
 }
 
 // notify sends an event to a watcher that has not had it yet and may read the node.
-func (f *firing) notify(r *watcherEntry, event jute.EventType, path string, a *acl) {
+func (f *watchNotifier) notify(r *watcherEntry, event jute.EventType, path string, a *acl) {
 	if r.lastEvent == f.watches.eventNumber {
 		return
 	}
@@ -147,7 +147,7 @@ func (f *firing) notify(r *watcherEntry, event jute.EventType, path string, a *a
 }
 
 // mayRead reports whether a watcher may read nodes with a list.
-func (f *firing) mayRead(r *watcherEntry, a *acl) bool {
+func (f *watchNotifier) mayRead(r *watcherEntry, a *acl) bool {
 	if r.principal == nil {
 		r.principal = new(principal)
 	}

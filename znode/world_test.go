@@ -176,7 +176,7 @@ func (o *recorder) TxnApplied(txn *proto.Txn, r *Result) {
 func (o *recorder) TxnDropped(txn *proto.Txn)      { o.note("dropped %v %d", jute.Op(txn.Op), txn.Seq) }
 func (o *recorder) ServerListChanged(r ServerList) { o.note("listed %x", r.Version) }
 func (o *recorder) QuotaExceeded(q ExceededQuota)  { o.note("overused %+v", q) }
-func (o *recorder) EntryEnd(uint64)                { o.note("end") }
+func (o *recorder) EntryFinished(uint64)           { o.note("end") }
 func (o *recorder) SnapshotRestored()              { o.note("restored") }
 
 // wantLog checks the calls that were recorded since the last check.

@@ -454,7 +454,7 @@ var named = []namedMutant{
 	},
 	{
 		"time that never goes back", "znode/apply.go",
-		"s.timeMs = entry.GetTimeMs()\n\t\ts.txn.budget.refill()", "s.timeMs = max(s.timeMs, entry.GetTimeMs())\n\t\ts.txn.budget.refill()",
+		"s.timeMs = entry.GetTimeMs()\n\t\ts.runningTxn.budget.refill()", "s.timeMs = max(s.timeMs, entry.GetTimeMs())\n\t\ts.runningTxn.budget.refill()",
 		"znode", "TestTimeFollowsTheStamp",
 	},
 	{

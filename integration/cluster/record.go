@@ -364,7 +364,7 @@ func (w *witness) TxnDropped(*proto.Txn)                  {}
 func (w *witness) QuotaExceeded(znode.ExceededQuota)      {}
 func (w *witness) SessionSwept(jute.SessionID, bool)      {}
 func (w *witness) NodesRemoved(znode.Removal, []string)   {}
-func (w *witness) EntryEnd(uint64)                        {}
+func (w *witness) EntryFinished(uint64)                   {}
 func (w *witness) SnapshotRestored()                      {}
 
 // listening records what one member's connections ask of it.
