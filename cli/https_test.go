@@ -27,7 +27,7 @@ func TestAdminOverHTTPS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cert, _, err := a.Files()
+		cert, _, err := a.PEMFiles()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func TestTokenOverHTTPS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, _, err := ca.Files()
+	text, _, err := ca.PEMFiles()
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "ca.pem"), text, 0o600)
 	}

@@ -134,7 +134,7 @@ func (l *Link) localSocket(ctx context.Context, hosts []string) string {
 		if !slices.ContainsFunc(hosts, isMember) {
 			continue
 		}
-		path := filepath.Join(at.Dir, localsocket.Name)
+		path := filepath.Join(at.Dir, localsocket.SocketName)
 		socket := socketScheme + path
 		if len(l.withoutRemoved([]string{socket})) == 0 {
 			continue

@@ -53,8 +53,8 @@ func TestMemberOfThisMachine(t *testing.T) {
 		{"--auth digest:super:x", []string{plain + " digest super:x"}},
 		{"--hosts 127.0.0.1:2182 --token-file TOKEN", []string{probe, bearer}}, // another member's port
 		{"--token-file TOKEN --admin " + f.URL, []string{bearer}},
-		{"--token-file TOKEN --admin unix:" + filepath.Join(dir, localsocket.Name), []string{bearer}},
-		{"--token-file TOKEN --admin http://127.0.0.1:1,unix:" + filepath.Join(dir, localsocket.Name), []string{bearer}},
+		{"--token-file TOKEN --admin unix:" + filepath.Join(dir, localsocket.SocketName), []string{bearer}},
+		{"--token-file TOKEN --admin http://127.0.0.1:1,unix:" + filepath.Join(dir, localsocket.SocketName), []string{bearer}},
 	} {
 		w, _, _ := testWorld(variable)
 		w.adminPort = portOf(t, f.URL)

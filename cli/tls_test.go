@@ -34,7 +34,7 @@ func TestDialTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cert, _, err := a.Files()
+		cert, _, err := a.PEMFiles()
 		if err != nil {
 			t.Fatal(err)
 		}

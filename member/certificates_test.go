@@ -27,7 +27,7 @@ func certify(t *testing.T) func(cfg *member.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, _, err := ca.Files()
+	cert, _, err := ca.PEMFiles()
 	if err != nil {
 		t.Fatal(err)
 	}

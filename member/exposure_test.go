@@ -74,7 +74,7 @@ func TestCertificateMetric(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		trusted, _, err := a.Files()
+		trusted, _, err := a.PEMFiles()
 		if err != nil {
 			t.Fatal(err)
 		}

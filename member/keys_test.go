@@ -50,7 +50,7 @@ func TestKeysAreReadAgain(t *testing.T) {
 		},
 	}
 	m, stop := runAlone(t, cfg)
-	cert, _, err := ca.Files()
+	cert, _, err := ca.PEMFiles()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestNoPlainPort(t *testing.T) {
 		},
 	}
 	m, stop := runAlone(t, cfg)
-	cert, _, err := ca.Files()
+	cert, _, err := ca.PEMFiles()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ var (
 
 func newConn(s *Server, addr net.Addr, l *listener) *conn {
 	c := &conn{srv: s, listener: l, addr: addr}
-	c.session = session{tree: s.cfg.State, limits: &s.cfg.Limits, client: c}
+	c.session = session{tree: s.cfg.State, limits: &s.cfg.Limits, watchOwner: c}
 	c.replies = replies{session: &c.session, stream: &c.stream, stats: &s.stats}
 	c.missedCheck = missedCheck{session: &c.session, stream: &c.stream, searchTurn: &s.missedSweep.searchTurn}
 	c.identity.init(s.authenticator, hostOf(addr))

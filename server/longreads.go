@@ -102,7 +102,7 @@ func (l *longRead) ensureCopy() bool {
 // copyState takes a copy of what the answer shows, and its zxid. The caller holds the lock and the tree's.
 func (l *longRead) copyState() {
 	l.hasCopy, l.zxid = true, l.c.replies.replyZxid(l.r)
-	l.appendFrozen = l.r.operation.freeze(&l.c.session, l.r)
+	l.appendFrozen = l.r.operation.freezeReply(&l.c.session, l.r)
 }
 
 // queueReply queues the answer.

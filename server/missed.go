@@ -49,7 +49,7 @@ func (m *missedCheck) searchPart(again bool) (missed, more bool) {
 	defer m.searchTurn.Unlock()
 	m.session.tree.RLock()
 	defer m.session.tree.RUnlock()
-	return m.session.tree.Watches().SearchMissed(m.session.client, again)
+	return m.session.tree.Watches().SearchMissed(m.session.watchOwner, again)
 }
 
 // dropWatchesPart removes watches of the connection, which has ended, and reports whether there are more. No further request of it sets
@@ -59,7 +59,7 @@ func (m *missedCheck) dropWatchesPart() (more bool) {
 	defer m.searchTurn.Unlock()
 	m.session.tree.RLock()
 	defer m.session.tree.RUnlock()
-	return m.session.tree.Watches().DropWatches(m.session.client)
+	return m.session.tree.Watches().DropWatches(m.session.watchOwner)
 }
 
 // missedSweep has the connections searched that have nothing to send. The zero value is ready.

@@ -38,8 +38,8 @@ type operation struct {
 	// isLong reports whether a read must be answered without the tree's lock, because it takes long. freeze takes a copy of what
 	// the answer shows, in constant time, and returns a function that appends the record. Both are nil if no such read
 	// takes long. The caller holds the lock and the tree's lock, and calls write without them.
-	isLong func(s *session, r *request) bool
-	freeze func(s *session, r *request) (write func(b []byte) ([]byte, jute.Code))
+	isLong      func(s *session, r *request) bool
+	freezeReply func(s *session, r *request) (write func(b []byte) ([]byte, jute.Code))
 
 	// appendResult appends the record of a write that succeeded, alone or in a multi. It is nil if
 	// the reply is a header.
@@ -65,10 +65,10 @@ func operations() map[jute.Op]operation {
 		jute.OpExists:               {handle: (*request).handleRead, appendRecord: (*session).exists},
 		jute.OpGetData:              {handle: (*request).handleRead, appendRecord: (*session).getData, weighReply: (*session).weighData},
 		jute.OpGetACL:               {handle: (*request).handleRead, appendRecord: (*session).getACL, weighReply: (*session).weighUnknown, isSlow: alwaysSlow},
-		jute.OpGetChildren:          {handle: (*request).handleRead, appendRecord: (*session).getChildren, weighReply: (*session).weighChildren, isSlow: (*session).manyChildren, isLong: (*session).longChildren, freeze: (*session).freezeChildren},
-		jute.OpGetChildren2:         {handle: (*request).handleRead, appendRecord: (*session).getChildren, weighReply: (*session).weighChildren, isSlow: (*session).manyChildren, isLong: (*session).longChildren, freeze: (*session).freezeChildren},
-		jute.OpMultiRead:            {handle: (*request).handleMultiRead, appendRecord: (*session).multiRead, weighReply: (*session).weighUnknown, isSlow: alwaysSlow, isLong: (*session).longMultiRead, freeze: (*session).freezeMultiRead},
-		jute.OpGetEphemerals:        {handle: (*request).handleRead, appendRecord: (*session).getEphemerals, weighReply: (*session).weighUnknown, isSlow: alwaysSlow, isLong: (*session).longEphemerals, freeze: (*session).freezeEphemerals},
+		jute.OpGetChildren:          {handle: (*request).handleRead, appendRecord: (*session).getChildren, weighReply: (*session).weighChildren, isSlow: (*session).manyChildren, isLong: (*session).longChildren, freezeReply: (*session).freezeChildren},
+		jute.OpGetChildren2:         {handle: (*request).handleRead, appendRecord: (*session).getChildren, weighReply: (*session).weighChildren, isSlow: (*session).manyChildren, isLong: (*session).longChildren, freezeReply: (*session).freezeChildren},
+		jute.OpMultiRead:            {handle: (*request).handleMultiRead, appendRecord: (*session).multiRead, weighReply: (*session).weighUnknown, isSlow: alwaysSlow, isLong: (*session).longMultiRead, freezeReply: (*session).freezeMultiRead},
+		jute.OpGetEphemerals:        {handle: (*request).handleRead, appendRecord: (*session).getEphemerals, weighReply: (*session).weighUnknown, isSlow: alwaysSlow, isLong: (*session).longEphemerals, freezeReply: (*session).freezeEphemerals},
 		jute.OpGetAllChildrenNumber: {handle: (*request).handleRead, appendRecord: (*session).getAllChildrenNumber, isSlow: alwaysSlow},
 
 		jute.OpSetWatches:    {handle: (*request).handleSetWatches, queueEventsBefore: (*request).setWatches, weighReply: (*session).weighPaths, isSlow: (*session).manyPaths},

@@ -166,7 +166,7 @@ func New(cfg Config) (*Server, error) {
 	case l.MaxInFlight < 0 || l.MaxUnread < 0 || l.MaxMultiOps < 0 || l.MaxPath < 0 || l.MaxACL < 0 || l.MaxIdentities < 0 || l.Budget < 0 || l.Handshake < 0:
 		return nil, fmt.Errorf("server: negative limit: %+v", *l)
 	}
-	if err := l.Throttle.Complete(); err != nil {
+	if err := l.Throttle.SetDefaults(); err != nil {
 		return nil, err
 	}
 	s := &Server{

@@ -12,10 +12,10 @@ import (
 // session serves the requests that read the tree, and those that set, check or remove watches. Its methods named after an opcode append
 // the record of the reply to out. The connection's lock and the tree's guard it.
 type session struct {
-	id     jute.SessionID // 0 until the handshake has drawn or read one
-	tree   *znode.State
-	limits *Limits
-	client znode.Watcher // gets the events of the watches
+	id         jute.SessionID // 0 until the handshake has drawn or read one
+	tree       *znode.State
+	limits     *Limits
+	watchOwner znode.Watcher // gets the events of the watches
 }
 
 func (s *session) exists(out *stream.Buffer, r *request) jute.Code {
@@ -159,7 +159,7 @@ func (s *session) addWatch(out *stream.Buffer, r *request) jute.Code {
 	if s.isPathTooLong(req.Path) {
 		return jute.BadArguments
 	}
-	code := s.tree.AddWatch(req.Path, req.Mode, s.client)
+	code := s.tree.AddWatch(req.Path, req.Mode, s.watchOwner)
 	out.B = jute.ErrorResponse{Err: code}.Append(out.B)
 	return code
 }
@@ -170,7 +170,7 @@ func (s *session) checkWatches(out *stream.Buffer, r *request) jute.Code {
 	if req.Decode(&d); d.Err() != nil {
 		return jute.MarshallingError
 	}
-	return s.tree.Watches().CheckWatch(req.Path, req.Type, s.client)
+	return s.tree.Watches().CheckWatch(req.Path, req.Type, s.watchOwner)
 }
 
 func (s *session) removeWatches(out *stream.Buffer, r *request) jute.Code {
@@ -179,7 +179,7 @@ func (s *session) removeWatches(out *stream.Buffer, r *request) jute.Code {
 	if req.Decode(&d); d.Err() != nil {
 		return jute.MarshallingError
 	}
-	return s.tree.Watches().RemoveWatch(req.Path, req.Type, s.client)
+	return s.tree.Watches().RemoveWatch(req.Path, req.Type, s.watchOwner)
 }
 
 func (s *session) whoAmI(out *stream.Buffer, r *request) jute.Code {
@@ -196,7 +196,7 @@ func (s *session) watcherIf(wanted bool) znode.Watcher {
 	if !wanted {
 		return nil
 	}
-	return s.client
+	return s.watchOwner
 }
 
 func appendNames(b []byte, names []string) []byte {

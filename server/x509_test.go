@@ -43,7 +43,7 @@ func (a signer) issue(subject pkix.Name) tls.Certificate {
 
 func (a signer) pool() *x509.CertPool {
 	a.t.Helper()
-	cert, _, err := a.Files()
+	cert, _, err := a.PEMFiles()
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -122,7 +122,7 @@ func (c *certMaker) loadAuthority(now time.Time) (*authority.Authority, []newFil
 	if err != nil {
 		return nil, nil, err
 	}
-	cert, key, err = ca.Files()
+	cert, key, err = ca.PEMFiles()
 	return ca, []newFile{{certPath, cert, 0o644}, {keyPath, key, 0o600}}, err
 }
 

@@ -18,7 +18,7 @@ func issueCertificate(t *testing.T, from time.Time, valid time.Duration) (trust,
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, _, err := a.Files()
+	cert, _, err := a.PEMFiles()
 	if err != nil {
 		t.Fatal(err)
 	}

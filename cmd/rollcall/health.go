@@ -170,7 +170,7 @@ func probeHealth(ctx context.Context, at memberEndpoints) (h cli.Health, err err
 // notServingReason returns why the member does not serve clients, as its /readyz says it. It is "" if nobody says that.
 func (p memberEndpoints) notServingReason(ctx context.Context) string {
 	if p.dataDir != "" {
-		socket := filepath.Join(p.dataDir, localsocket.Name)
+		socket := filepath.Join(p.dataDir, localsocket.SocketName)
 		dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return localsocket.Dial(ctx, socket) }
 		if text := notReadyReason(ctx, "http://localhost", &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}); text != "" {
 			return text

@@ -112,7 +112,7 @@ func newAuthority(t *testing.T) *authority.Authority {
 // certificate returns the certificate of an authority in PEM.
 func certificate(t *testing.T, ca *authority.Authority) []byte {
 	t.Helper()
-	text, _, err := ca.Files()
+	text, _, err := ca.PEMFiles()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func startCertified(t *testing.T, also []byte) certified {
 	}
 	c := certified{process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 3, Tick: tick}), ensemble{}, t.TempDir(), ca}
 	c.ensemble = known(t, c.Members[0])
-	cert, _, err := ca.Files()
+	cert, _, err := ca.PEMFiles()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestStrangersWithCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, _, err := old.Files()
+	cert, _, err := old.PEMFiles()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -265,7 +265,7 @@ func newAuthority(t *testing.T) *authority.Authority {
 // certificate returns the certificate of an authority.
 func certificate(t *testing.T, a *authority.Authority) string {
 	t.Helper()
-	text, _, err := a.Files()
+	text, _, err := a.PEMFiles()
 	if err != nil {
 		t.Fatal(err)
 	}

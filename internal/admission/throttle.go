@@ -43,8 +43,8 @@ const (
 // maxThrottleNumber keeps products of two numbers of a Throttle within 64 bits.
 const maxThrottleNumber = 1<<31 - 1
 
-// Complete fills defaults in and checks the fields.
-func (t *Throttle) Complete() error {
+// SetDefaults fills defaults in and checks the fields.
+func (t *Throttle) SetDefaults() error {
 	setDefault(&t.FillTime, DefaultFillTime)
 	setDefault(&t.FillCount, DefaultFillCount)
 	setDefault(&t.Increase, DefaultIncrease)

@@ -59,7 +59,7 @@ func TestThrottle(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := tt.cfg.Complete(); err != nil {
+			if err := tt.cfg.SetDefaults(); err != nil {
 				t.Fatal(err)
 			}
 			now := time.Now()
@@ -93,7 +93,7 @@ func TestThrottleChecksConfig(t *testing.T) {
 		"negative time":   {FillTime: -1},
 		"negative freeze": {Freeze: -1},
 	} {
-		if cfg.Complete() == nil {
+		if cfg.SetDefaults() == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}

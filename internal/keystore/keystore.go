@@ -40,17 +40,17 @@ type Options struct {
 	CRL  bool
 	CRLs string
 
-	// Own returns why the own certificate is of no use here, or nil. The certificate is valid now. nil: any is of use.
-	Own func(*x509.Certificate) error
+	// CheckOwn returns why the own certificate is of no use here, or nil. The certificate is valid now. nil: any is of use.
+	CheckOwn func(*x509.Certificate) error
 
 	Fixed bool // Watch does not read changed files; Reload and ReloadAndLog do
 
 	Log *slog.Logger     // nil: nothing is logged
 	Now func() time.Time // the wall clock, for periods of validity; nil: time.Now
 
-	// Changed is called when Watch or ReloadAndLog has put other keys in use. It may not wait. nil:
+	// OnChange is called when Watch or ReloadAndLog has put other keys in use. It may not wait. nil:
 	// nobody is told.
-	Changed func()
+	OnChange func()
 }
 
 // Keys has what the files of its Options hold. All methods may be called at any time, by any
@@ -95,11 +95,11 @@ func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Own == nil {
-		o.Own = func(*x509.Certificate) error { return nil }
+	if o.CheckOwn == nil {
+		o.CheckOwn = func(*x509.Certificate) error { return nil }
 	}
-	if o.Changed == nil {
-		o.Changed = func() {}
+	if o.OnChange == nil {
+		o.OnChange = func() {}
 	}
 	return o
 }
@@ -133,7 +133,7 @@ func (m *material) readKeyStore(o Options) error {
 		m.certificate, m.chain, err = h.ownCertificate(o.Now())
 	}
 	if err == nil {
-		err = o.Own(m.certificate.Leaf)
+		err = o.CheckOwn(m.certificate.Leaf)
 	}
 	return secretfile.NewFault(o.Prefix+".keyStore.location", o.Key.Location, err)
 }

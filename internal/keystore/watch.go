@@ -74,7 +74,7 @@ func (k *Keys) ReloadAndLog() {
 	case changed:
 		k.options.Log.Info("keys are read again", "keys", k.options.Prefix+".*", "until", k.expiresAt())
 		k.warnExposed()
-		k.options.Changed()
+		k.options.OnChange()
 	}
 }
 

@@ -41,7 +41,7 @@ func TestWatch(t *testing.T) {
 		}
 		var log logtest.Buffer
 		var changes atomic.Int32
-		k, err := Open(Options{Prefix: "ssl", Key: Store{Location: filepath.Join(link, "one.pem")}, Log: slog.New(slog.NewTextHandler(&log, nil)), Changed: func() { changes.Add(1) }})
+		k, err := Open(Options{Prefix: "ssl", Key: Store{Location: filepath.Join(link, "one.pem")}, Log: slog.New(slog.NewTextHandler(&log, nil)), OnChange: func() { changes.Add(1) }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestWatchHalfAFile(t *testing.T) {
 		first, second := newAuthority(t, "first"), newAuthority(t, "second")
 		path := write(t, dir, "trust.pem", pemOf("CERTIFICATE", first.cert.Raw), pemOf("CERTIFICATE", second.cert.Raw))
 		var changes atomic.Int32
-		k, err := Open(Options{Trust: Store{Location: path}, Changed: func() { changes.Add(1) }})
+		k, err := Open(Options{Trust: Store{Location: path}, OnChange: func() { changes.Add(1) }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// Name is that of the socket in the data directory.
-	Name = "admin.sock"
+	// SocketName is that of the socket in the data directory.
+	SocketName = "admin.sock"
 	// socketMode of the socket: only the user of the member and root may connect.
 	socketMode = 0o600
 	// maxPath is the longest path of a socket, in bytes: sun_path has 108 on Linux and 104 elsewhere, with a zero at the end.
 	maxPath = 103
-	// Prefix begins the remote address of a connection from the socket. The number of the user follows.
-	Prefix = "unix:"
+	// PeerPrefix begins the remote address of a connection from the socket. The number of the user follows.
+	PeerPrefix = "unix:"
 )
 
 // listener gives the socket its name when somebody listens, and removes it at the end.
@@ -45,7 +45,7 @@ func Listen(dir string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	next := Name + "." + rand.Text()
+	next := SocketName + "." + rand.Text()
 	near, done, err := shortPath(dir, next)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func Listen(dir string) (net.Listener, error) {
 		return nil, err
 	}
 	l.SetUnlinkOnClose(false) // it gets another name
-	s := &listener{UnixListener: l, path: filepath.Join(dir, Name)}
+	s := &listener{UnixListener: l, path: filepath.Join(dir, SocketName)}
 	err = os.Chmod(filepath.Join(dir, next), socketMode)
 	if err == nil {
 		s.createdFile, err = os.Lstat(filepath.Join(dir, next))
@@ -107,7 +107,7 @@ func (a *acceptedConn) RemoteAddr() net.Addr { return a.peer }
 type peerAddress string
 
 func (peerAddress) Network() string  { return "unix" }
-func (a peerAddress) String() string { return Prefix + string(a) }
+func (a peerAddress) String() string { return PeerPrefix + string(a) }
 
 // Dial connects to the socket at path. It returns an error if anybody but root, this user and the users others could
 // have put the socket there, owns it, or listens on it.

@@ -42,7 +42,7 @@ func TestSocket(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join(dir, Name)
+		path := filepath.Join(dir, SocketName)
 		if err := os.WriteFile(path, []byte("of a crash"), 0o600); err != nil { // what was there is replaced
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestSocket(t *testing.T) {
 			t.Fatal(err)
 		}
 		text, err := io.ReadAll(c)
-		if want := Prefix + strconv.Itoa(os.Getuid()); err != nil || string(text) != want {
+		if want := PeerPrefix + strconv.Itoa(os.Getuid()); err != nil || string(text) != want {
 			t.Errorf("the member sees %q, %v, want %q", text, err, want)
 		}
 		if err := errors.Join(c.Close(), l.Close()); err != nil {
@@ -88,7 +88,7 @@ func TestSocketOfTheNext(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
-	c, err := Dial(t.Context(), filepath.Join(dir, Name))
+	c, err := Dial(t.Context(), filepath.Join(dir, SocketName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestSocketWhereOthersWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "other users may write in the directory"
-	if _, err := Dial(t.Context(), filepath.Join(dir, Name)); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := Dial(t.Context(), filepath.Join(dir, SocketName)); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("dial: %v", err)
 	}
 	if _, err := Listen(dir); err == nil || !strings.Contains(err.Error(), want) {
@@ -182,7 +182,7 @@ func TestSocketOfRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	serve(t, l)
-	path := filepath.Join(dir, Name)
+	path := filepath.Join(dir, SocketName)
 	if text, err := asStranger(t, "LOCALSOCKET_DIAL="+path).Output(); err == nil || !strings.Contains(string(text), "permission denied") {
 		t.Errorf("another user: %v, %s", err, text)
 	}
@@ -204,7 +204,7 @@ func TestSocketOfAnother(t *testing.T) {
 	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chown(dir, stranger, stranger)); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, Name)
+	path := filepath.Join(dir, SocketName)
 	other := asStranger(t, "LOCALSOCKET_LISTEN="+path)
 	in, err := other.StdinPipe()
 	if err != nil {

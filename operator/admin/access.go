@@ -133,7 +133,7 @@ func (a *authorizer) credentialsFault(r *http.Request) string {
 
 // isLocal reports whether addr is on this machine: a host:port of its loopback interface, or a user at a socket.
 func isLocal(addr string) bool {
-	if strings.HasPrefix(addr, localsocket.Prefix) {
+	if strings.HasPrefix(addr, localsocket.PeerPrefix) {
 		return true
 	}
 	a, err := netip.ParseAddrPort(addr)

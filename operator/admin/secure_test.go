@@ -34,7 +34,7 @@ func newSecureWorld(t *testing.T) *secureWorld {
 		t.Fatal(err)
 	}
 	w := &secureWorld{t: t, dir: t.TempDir(), ca: ca}
-	cert, _, err := ca.Files()
+	cert, _, err := ca.PEMFiles()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ type Certificates struct {
 // read, changed is called; it may be nil.
 func (cfg Config) keyOptions(changed func()) keystore.Options {
 	c := cfg.Certificates
-	return keystore.Options{Prefix: "ssl.quorum", Key: c.KeyStore, Trust: c.TrustStore, CRL: c.CheckRevocation, CRLs: c.RevocationFile, Log: cfg.Logger, Now: cfg.Now, Own: cfg.checkOwnCertificate, Changed: changed}
+	return keystore.Options{Prefix: "ssl.quorum", Key: c.KeyStore, Trust: c.TrustStore, CRL: c.CheckRevocation, CRLs: c.RevocationFile, Log: cfg.Logger, Now: cfg.Now, CheckOwn: cfg.checkOwnCertificate, OnChange: changed}
 }
 
 // checkOwnCertificate returns why the other members would not take a certificate for this member's, or nil. A member that is

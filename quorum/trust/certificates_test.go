@@ -28,7 +28,7 @@ func newAuthority(t *testing.T) *authority.Authority {
 // trusted returns the certificate of an authority.
 func trusted(t *testing.T, a *authority.Authority) []byte {
 	t.Helper()
-	text, _, err := a.Files()
+	text, _, err := a.PEMFiles()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func list(t *testing.T, a *authority.Authority, until time.Time, revoked ...*Gua
 	for _, g := range revoked {
 		l.RevokedCertificateEntries = append(l.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: g.keys.Certificate().Leaf.SerialNumber, RevocationTime: time.Now()})
 	}
-	cert, key, err := a.Files()
+	cert, key, err := a.PEMFiles()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,7 +103,7 @@ func (a *Acceptor) addrPortOf(from syscall.Sockaddr) netip.AddrPort {
 	case *syscall.SockaddrInet6:
 		addr := netip.AddrFrom16(s.Addr)
 		if s.ZoneId != 0 {
-			addr = addr.WithZone(a.zones.name(s.ZoneId, time.Now()))
+			addr = addr.WithZone(a.zones.nameOf(s.ZoneId, time.Now()))
 		}
 		return netip.AddrPortFrom(addr, uint16(s.Port))
 	}
@@ -129,8 +129,8 @@ func newZones() zoneNames {
 	return zoneNames{interfaceByIndex: net.InterfaceByIndex, cachedZones: make(map[uint32]cachedZone)}
 }
 
-// name returns the name of an interface as Go writes it in addresses. Without a name, it is the number.
-func (z *zoneNames) name(id uint32, now time.Time) string {
+// nameOf returns the name of an interface as Go writes it in addresses. Without a name, it is the number.
+func (z *zoneNames) nameOf(id uint32, now time.Time) string {
 	if known, ok := z.cachedZones[id]; ok && now.Sub(known.lookedUpAt) < zoneCacheTime {
 		return known.name
 	}

@@ -299,7 +299,7 @@ func TestZones(t *testing.T) {
 		{2 * zoneCacheTime, 3, "3", errors.New("no such interface")},
 	} {
 		failed = tt.fails
-		if got := z.name(tt.id, now.Add(tt.after)); got != tt.want {
+		if got := z.nameOf(tt.id, now.Add(tt.after)); got != tt.want {
 			t.Errorf("interface %d after %v: %q, want %q", tt.id, tt.after, got, tt.want)
 		}
 	}

@@ -34,11 +34,11 @@ func (a *Account) HasOwnerBytes() bool { return a.ownerBytes.Load() != 0 }
 // its waiting frames has changed. The caller holds the lock.
 func (s *Stream) UpdateAccount() {
 	_, waiting := s.owner.WaitingFrames()
-	s.Account.update(int64(s.UnsentBytes()+waiting), s.Life.hasEnded)
+	s.Account.updateBudget(int64(s.UnsentBytes()+waiting), s.Life.hasEnded)
 }
 
-// update counts bytes that the stream holds beside what the account knows. If ended is true, the stream holds nothing any more.
-func (a *Account) update(bytes int64, ended bool) {
+// updateBudget counts bytes that the stream holds beside what the account knows. If ended is true, the stream holds nothing any more.
+func (a *Account) updateBudget(bytes int64, ended bool) {
 	kept := a.ownerBytes.Load()
 	n := bytes + int64(a.frameBytes) + kept
 	if ended {

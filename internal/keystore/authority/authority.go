@@ -81,8 +81,8 @@ func pemBlock(text []byte, kind string) ([]byte, error) {
 	return b.Bytes, nil
 }
 
-// Files returns the certificate of the authority, which everybody may have, and its key.
-func (a *Authority) Files() (cert, key []byte, err error) {
+// PEMFiles returns the certificate of the authority, which everybody may have, and its key.
+func (a *Authority) PEMFiles() (cert, key []byte, err error) {
 	key, err = pemKey(a.key)
 	return pemCert(a.cert), key, err
 }

@@ -21,7 +21,7 @@ func TestIssue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, key, err := a.Files()
+	cert, key, err := a.PEMFiles()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,8 +85,8 @@ func TestReadRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, key, _ := a.Files()
-	_, other, _ := b.Files()
+	cert, key, _ := a.PEMFiles()
+	_, other, _ := b.PEMFiles()
 	host, err := a.Issue([]string{"host"}, time.Now(), day)
 	if err != nil {
 		t.Fatal(err)
