@@ -40,10 +40,10 @@ func warnf(w IOStreams, format string, args ...any) {
 
 // warnSilent warns that a member did not answer, once.
 func (a *adminCommand) warnSilent(s api.Silence) {
-	if !a.warnedSilent[s.Member] {
-		warnf(a.IOStreams, "member %d: %s; what only this member knows is missing", s.Member, silenceReason(s))
+	if !a.warnedSilent[s.MemberID] {
+		warnf(a.IOStreams, "member %d: %s; what only this member knows is missing", s.MemberID, silenceReason(s))
 	}
-	a.warnedSilent[s.Member] = true
+	a.warnedSilent[s.MemberID] = true
 }
 
 // silenceReason returns why a member did not answer.

@@ -143,7 +143,7 @@ func (s *backupSave) saveFrom(ctx context.Context, admin *api.Client, to destina
 // checkUnconfirmed returns nil if a backup of a member is saved that no leader has confirmed, or why it is not.
 func (s *backupSave) checkUnconfirmed(ctx context.Context, admin *api.Client) error {
 	if !s.allowRemoved {
-		if m, err := api.Get[api.Members](ctx, admin, "members", nil); err == nil && m.Removed {
+		if m, err := api.Get[api.Members](ctx, admin, "members", nil); err == nil && m.WasRemoved {
 			return errRemovedState
 		}
 	}

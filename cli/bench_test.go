@@ -26,12 +26,12 @@ func BenchmarkSessions(b *testing.B) {
 		for k := range api.PageRows {
 			id := fmt.Sprintf("0x1000012%09x", i*api.PageRows+k)
 			page.Items = append(page.Items, api.Session{
-				ID: id, State: "connected", Member: 1, Address: "10.0.0.1:46396", TimeoutMs: 15000, LeftMs: ptr(int64(13500)), HeardMs: ptr(int64(1500)), Created: testNow,
-				Connection: &api.Connection{Member: 1, Number: uint64(k), Address: "10.0.0.1:46396", Session: id, TimeoutMs: 15000, Established: testNow, LastOp: "ping", LastZxid: "0x0", LastUs: 20},
+				ID: id, State: "connected", MemberID: 1, Address: "10.0.0.1:46396", TimeoutMs: 15000, LeftMs: ptr(int64(13500)), HeardMs: ptr(int64(1500)), CreatedAt: testNow,
+				Connection: &api.Connection{MemberID: 1, Number: uint64(k), Address: "10.0.0.1:46396", SessionID: id, TimeoutMs: 15000, EstablishedAt: testNow, LastOp: "ping", LastZxid: "0x0", LastUs: 20},
 			})
 		}
 		if i < len(pages)-1 {
-			page.Next = strconv.Itoa(i + 1)
+			page.NextCursor = strconv.Itoa(i + 1)
 		}
 		pages[i], _ = json.Marshal(page)
 	}

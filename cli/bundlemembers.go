@@ -55,7 +55,7 @@ func (b *bundleArchive) identifyMember(ctx context.Context, member *api.Client) 
 		b.noteSkipped(skippedServer{Address: member.BaseURL, Reason: err.Error()})
 		return false
 	}
-	b.askedMembers[who.Member] = true
+	b.askedMembers[who.MemberID] = true
 	return true
 }
 
@@ -72,17 +72,17 @@ func (b *bundleArchive) noteSkippedServers(ctx context.Context, members []*api.C
 		}
 		silent := map[uint32]string{}
 		for _, s := range list.Silent {
-			silent[s.Member] = silenceReason(s)
+			silent[s.MemberID] = silenceReason(s)
 		}
 		for _, s := range list.Items {
-			if b.askedMembers[s.Member] {
+			if b.askedMembers[s.MemberID] {
 				continue
 			}
 			reason := "none of the addresses that were asked is its own; name its port for operators with --admin"
-			if why := silent[s.Member]; why != "" {
+			if why := silent[s.MemberID]; why != "" {
 				reason = "the other members get no answer from it either: " + why
 			}
-			b.noteSkipped(skippedServer{Member: s.Member, Address: s.Quorum, Reason: reason})
+			b.noteSkipped(skippedServer{Member: s.MemberID, Address: s.QuorumAddress, Reason: reason})
 		}
 		return
 	}

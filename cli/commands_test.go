@@ -149,7 +149,7 @@ func TestPathsBelowRoot(t *testing.T) {
 	f := newFakeMember(t)
 	const escaped = `/../\u001b]0;owned\u0007\u001b[2J\u202e\u009b31mevil` // hostile in YAML
 	f.owners["/app/locks/a"] = api.Owner{Path: "/app/locks/a", Kind: "persistent", Silent: []api.Silence{}}
-	f.removals = append(f.removals, api.Removal{Path: "/app/locks/a", Removed: ago(time.Minute), Zxid: "0x1", Cause: "delete"})
+	f.removals = append(f.removals, api.Removal{Path: "/app/locks/a", RemovedAt: ago(time.Minute), Zxid: "0x1", Cause: "delete"})
 	for _, tt := range []struct {
 		line  string
 		asked []string
@@ -201,7 +201,7 @@ func TestKillGoesOn(t *testing.T) {
 // On a terminal a kill is done only after the word yes.
 func TestKillAsks(t *testing.T) {
 	f := newFakeMember(t)
-	f.sessions[0].Ephemerals = 1
+	f.sessions[0].EphemeralCount = 1
 	_, errs, err := f.execute(t, func(w *IOStreams) { w.InTerminal = true }, "session", "kill", "--token-file", tokenFile(t), "0x1000012f99a0001")
 	if want := "on member 1, with 1 ephemeral node\nEnd 1 session?"; err == nil || !strings.Contains(errs.String(), want) {
 		t.Errorf("%v: %s, want %s", err, errs, want)

@@ -47,14 +47,14 @@ func newConnections(w IOStreams) *cobra.Command {
 // connectionColumns returns the columns of a list of connections.
 func connectionColumns(now time.Time) []Column[api.Connection] {
 	return []Column[api.Connection]{
-		{Name: "member", AlignRight: true, Cell: func(c api.Connection) string { return formatMember(c.Member) }},
+		{Name: "member", AlignRight: true, Cell: func(c api.Connection) string { return formatMember(c.MemberID) }},
 		{Name: "address", Cell: func(c api.Connection) string { return c.Address }},
 		{Name: "tls", Cell: func(c api.Connection) string { return orDash(c.TLS) }},
-		{Name: "session", Cell: func(c api.Connection) string { return orDash(c.Session) }},
-		{Name: "age", AlignRight: true, Cell: func(c api.Connection) string { return formatAge(now, c.Established) }},
+		{Name: "session", Cell: func(c api.Connection) string { return orDash(c.SessionID) }},
+		{Name: "age", AlignRight: true, Cell: func(c api.Connection) string { return formatAge(now, c.EstablishedAt) }},
 		{Name: "received", AlignRight: true, Cell: func(c api.Connection) string { return strconv.FormatUint(c.Received, 10) }},
 		{Name: "sent", AlignRight: true, Cell: func(c api.Connection) string { return strconv.FormatUint(c.Sent, 10) }},
-		{Name: "queued", AlignRight: true, Cell: func(c api.Connection) string { return strconv.Itoa(c.Queued) }, Tint: func(c api.Connection) Tint { return tintIf(c.Queued > 0, Yellow) }},
+		{Name: "queued", AlignRight: true, Cell: func(c api.Connection) string { return strconv.Itoa(c.QueuedRequests) }, Tint: func(c api.Connection) Tint { return tintIf(c.QueuedRequests > 0, Yellow) }},
 		{Name: "last", Cell: func(c api.Connection) string { return orDash(c.LastOp) }},
 		{Name: "average", AlignRight: true, Cell: func(c api.Connection) string { return formatLatency(c.AvgUs) }},
 		{Name: "slowest", AlignRight: true, Cell: func(c api.Connection) string { return formatLatency(c.MaxUs) }},
@@ -138,8 +138,8 @@ func watchesQuery(a *adminCommand, args []string, session string) (path string, 
 // watchColumns returns the columns of a list of watches.
 func watchColumns() []Column[api.Watch] {
 	return []Column[api.Watch]{
-		{Name: "member", AlignRight: true, Cell: func(w api.Watch) string { return formatMember(w.Member) }},
-		{Name: "session", Cell: func(w api.Watch) string { return w.Session }},
+		{Name: "member", AlignRight: true, Cell: func(w api.Watch) string { return formatMember(w.MemberID) }},
+		{Name: "session", Cell: func(w api.Watch) string { return w.SessionID }},
 		{Name: "kind", Cell: formatWatchKind},
 		{Name: "connection", WideOnly: true, AlignRight: true, Cell: func(w api.Watch) string { return strconv.FormatUint(w.Connection, 10) }},
 		{Name: "path", Cell: func(w api.Watch) string { return w.Path }},

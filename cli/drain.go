@@ -35,11 +35,11 @@ func newDrain(w IOStreams) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("drain: %w", err)
 			}
-			text := fmt.Sprintf("%s: drained, %d connections closed in %v\n", admin.BaseURL, done.Connections, time.Duration(done.TookMs)*time.Millisecond)
+			text := fmt.Sprintf("%s: drained, %d connections closed in %v\n", admin.BaseURL, done.ClosedConnections, time.Duration(done.TookMs)*time.Millisecond)
 			if err := PrintText(out, text, drainedRow{admin.BaseURL, done}); err != nil {
 				return err
 			}
-			if done.Leads {
+			if done.StillLeads {
 				return errors.New("drain: the member still leads: no other member could take over, so clients wait while it is stopped; look at rollcall status; the member hands over once another one can lead")
 			}
 			return nil

@@ -49,39 +49,39 @@ func ptr[T any](v T) *T { return &v }
 func newFakeMember(t *testing.T) *fakeMember {
 	t.Helper()
 	conn := api.Connection{
-		Member: 1, Number: 7, Address: "10.0.0.1:46396", Session: "0x1000012f99a0001", TimeoutMs: 15000, Established: ago(90 * time.Minute),
-		Received: 812, Sent: 1640, Queued: 2, LastOp: "getChildren2", LastZxid: "0x20000000a", LastUs: 2000, MinUs: 90, AvgUs: 350, MaxUs: 41000,
+		MemberID: 1, Number: 7, Address: "10.0.0.1:46396", SessionID: "0x1000012f99a0001", TimeoutMs: 15000, EstablishedAt: ago(90 * time.Minute),
+		Received: 812, Sent: 1640, QueuedRequests: 2, LastOp: "getChildren2", LastZxid: "0x20000000a", LastUs: 2000, MinUs: 90, AvgUs: 350, MaxUs: 41000,
 	}
 	first := api.Session{
-		ID: "0x1000012f99a0001", State: "connected", Member: 1, Address: "10.0.0.1:46396", TimeoutMs: 15000, LeftMs: ptr(int64(13500)), HeardMs: ptr(int64(1500)),
-		Created: ago(50 * time.Hour), Ephemerals: 2, Watches: 3, Connection: &conn,
+		ID: "0x1000012f99a0001", State: "connected", MemberID: 1, Address: "10.0.0.1:46396", TimeoutMs: 15000, LeftMs: ptr(int64(13500)), HeardMs: ptr(int64(1500)),
+		CreatedAt: ago(50 * time.Hour), EphemeralCount: 2, WatchCount: 3, Connection: &conn,
 	}
 	end := api.End{
-		ID: "0x1000012f99a0009", State: "ended", Ended: ago(3 * time.Minute), Reason: "expired", Address: "10.0.0.7:41234", Member: 2, Leader: 1, Term: 4,
-		Zxid: "0x400000012", SilentMs: 6040, TimeoutMs: 6000, Ephemerals: 1, Number: 17,
+		ID: "0x1000012f99a0009", State: "ended", EndedAt: ago(3 * time.Minute), Reason: "expired", Address: "10.0.0.7:41234", MemberID: 2, LeaderID: 1, Term: 4,
+		Zxid: "0x400000012", SilentMs: 6040, TimeoutMs: 6000, EphemeralCount: 1, Number: 17,
 	}
 	f := &fakeMember{
 		level: "info",
 		sessions: []api.Session{
 			first,
-			{ID: "0x200004f0a2b0000", State: "disconnected", Member: 2, Address: "[fd00::7]:41234", TimeoutMs: 6000, LeftMs: ptr(int64(900)), HeardMs: ptr(int64(5100)), Created: ago(42 * time.Second), Ephemerals: 12},
-			{ID: "0x300004f0a2b0007", State: "unknown", Member: 3, Address: "host\x1b[31m", TimeoutMs: 40000, Created: ago(0)},
+			{ID: "0x200004f0a2b0000", State: "disconnected", MemberID: 2, Address: "[fd00::7]:41234", TimeoutMs: 6000, LeftMs: ptr(int64(900)), HeardMs: ptr(int64(5100)), CreatedAt: ago(42 * time.Second), EphemeralCount: 12},
+			{ID: "0x300004f0a2b0007", State: "unknown", MemberID: 3, Address: "host\x1b[31m", TimeoutMs: 40000, CreatedAt: ago(0)},
 		},
 		ends: []api.End{
-			{ID: "0x1000012f99a000a", State: "ended", Ended: ago(9 * time.Second), Reason: "killed", By: "super from 127.0.0.1:9\x1b[1m", Address: "10.0.0.7:41300", Member: 2, Leader: 1, Term: 4, Zxid: "0x400000020", SilentMs: 200, TimeoutMs: 6000, Number: 18},
+			{ID: "0x1000012f99a000a", State: "ended", EndedAt: ago(9 * time.Second), Reason: "killed", EndedBy: "super from 127.0.0.1:9\x1b[1m", Address: "10.0.0.7:41300", MemberID: 2, LeaderID: 1, Term: 4, Zxid: "0x400000020", SilentMs: 200, TimeoutMs: 6000, Number: 18},
 			end,
 		},
 		removals: []api.Removal{
-			{Path: "/locks/a", Removed: ago(3 * time.Minute), Zxid: "0x400000012", Cause: "session ended", Session: end.ID, Address: end.Address, Member: 2, End: &end},
-			{Path: "/locks/a", Removed: ago(26 * time.Hour), Zxid: "0x300000001", Cause: "delete", Session: "0x5", Address: "10.0.0.9:1", Member: 3},
-			{Path: "/locks/a", Removed: ago(27 * time.Hour), Zxid: "0x2000000ff", Cause: "ttl"},
-			{Path: hostile, Removed: ago(28 * time.Hour), Zxid: "0x2000000fe", Cause: "container"},
+			{Path: "/locks/a", RemovedAt: ago(3 * time.Minute), Zxid: "0x400000012", Cause: "session ended", SessionID: end.ID, Address: end.Address, MemberID: 2, End: &end},
+			{Path: "/locks/a", RemovedAt: ago(26 * time.Hour), Zxid: "0x300000001", Cause: "delete", SessionID: "0x5", Address: "10.0.0.9:1", MemberID: 3},
+			{Path: "/locks/a", RemovedAt: ago(27 * time.Hour), Zxid: "0x2000000ff", Cause: "ttl"},
+			{Path: hostile, RemovedAt: ago(28 * time.Hour), Zxid: "0x2000000fe", Cause: "container"},
 		},
 		owners: map[string]api.Owner{
-			"/locks/a": {Path: "/locks/a", Kind: "ephemeral", ID: first.ID, Session: &first, Silent: []api.Silence{}},
+			"/locks/a": {Path: "/locks/a", Kind: "ephemeral", SessionID: first.ID, Session: &first, Silent: []api.Silence{}},
 			"/plain":   {Path: "/plain", Kind: "persistent", Silent: []api.Silence{}},
-			"/swept":   {Path: "/swept", Kind: "ephemeral", ID: "0x9", Ended: true, Silent: []api.Silence{}},
-			hostile:    {Path: hostile, Kind: "ephemeral", ID: "0x300004f0a2b0007", Silent: []api.Silence{{Member: 3, Reason: "down", Detail: "\x1b[31mrefused"}}},
+			"/swept":   {Path: "/swept", Kind: "ephemeral", SessionID: "0x9", SessionEnded: true, Silent: []api.Silence{}},
+			hostile:    {Path: hostile, Kind: "ephemeral", SessionID: "0x300004f0a2b0007", Silent: []api.Silence{{MemberID: 3, Reason: "down", Detail: "\x1b[31mrefused"}}},
 		},
 	}
 	f.Server = newServer(t, f.mux())
@@ -153,9 +153,9 @@ func (f *fakeMember) mux() http.Handler {
 	handle("POST /v1/sessions/{id}/kill", f.kill)
 	handle("GET /v1/whoami", func(r *http.Request) any {
 		if r.Header.Get("Authorization") != "Bearer abcdefghijklmnop" {
-			return api.Caller{Member: 2, Why: "this needs credentials"}
+			return api.Caller{MemberID: 2, DenialReason: "this needs credentials"}
 		}
-		return api.Caller{Member: 2, Administrator: "token", Changes: true}
+		return api.Caller{MemberID: 2, Administrator: "token", MayChange: true}
 	})
 	handle("GET /v1/log-level", func(*http.Request) any { return api.LogLevel{Level: f.level} })
 	handle("POST /v1/log-level", func(r *http.Request) any {
@@ -170,7 +170,7 @@ func (f *fakeMember) mux() http.Handler {
 		if strings.Contains(r.FormValue("address"), "/") {
 			return &api.Error{Status: 400, Text: "allowed are an IP address, and one with a port"}
 		}
-		return pageOf(r, []api.Connection{*f.sessions[0].Connection, {Member: 2, Number: 9, TLS: "TLSv1.3", Cipher: "TLS_AES_128_GCM_SHA256", Address: "[fd00::7]:41234", Established: ago(time.Second), LastZxid: "0x0"}})
+		return pageOf(r, []api.Connection{*f.sessions[0].Connection, {MemberID: 2, Number: 9, TLS: "TLSv1.3", Cipher: "TLS_AES_128_GCM_SHA256", Address: "[fd00::7]:41234", EstablishedAt: ago(time.Second), LastZxid: "0x0"}})
 	})
 	handle("GET /v1/owner", func(r *http.Request) any {
 		if o, there := f.owners[r.FormValue("path")]; there {
@@ -218,43 +218,43 @@ func (f *fakeMember) status() api.List[api.Member] {
 	return api.List[api.Member]{
 		Items: []api.Member{
 			{
-				Member: 2, Role: "follower", Leader: 1, Term: 4, Clients: "10.0.1.2:2181", Quorum: "b:2888", Election: "b:3888", Zxid: "0x4000000a1", Applied: 90, Committed: 91,
-				Sessions: 1, Connections: 1, DataBytes: 510, LogBytes: 1000, Digest: "unknown", Version: "0.1.0", Started: ago(70 * time.Second), ClockMs: -20,
-				Joining: true, Drained: true, Removed: true, NoMemory: true, Stalled: "the disk hangs\x1b[0m", Damaged: "entry 7",
+				MemberID: 2, Role: "follower", LeaderID: 1, Term: 4, ClientAddress: "10.0.1.2:2181", QuorumAddress: "b:2888", ElectionAddress: "b:3888", Zxid: "0x4000000a1", AppliedIndex: 90, CommittedIndex: 91,
+				Sessions: 1, Connections: 1, DataBytes: 510, LogBytes: 1000, DigestVerdict: "unknown", Version: "0.1.0", Started: ago(70 * time.Second), ClockMs: -20,
+				IsJoining: true, IsDrained: true, WasRemoved: true, NoMemory: true, StallReason: "the disk hangs\x1b[0m", DamageReason: "entry 7",
 			},
 			{
-				Member: 1, Role: "leader", Leader: 1, Term: 4, Clients: "10.0.1.1:2181", Quorum: "a:2888", Election: "a:3888", Zxid: "0x4000000a1", Applied: 91, Committed: 91, Lag: ptr(uint64(0)),
-				Sessions: 1, Connections: 2, Watches: 3, DataBytes: 64 << 20, LogBytes: 300 << 10, Snapshot: 50, SnapshotAt: ptr(ago(2 * time.Hour)), Digest: "agrees", DigestIndex: 64,
+				MemberID: 1, Role: "leader", LeaderID: 1, Term: 4, ClientAddress: "10.0.1.1:2181", QuorumAddress: "a:2888", ElectionAddress: "a:3888", Zxid: "0x4000000a1", AppliedIndex: 91, CommittedIndex: 91, Lag: ptr(uint64(0)),
+				Sessions: 1, Connections: 2, Watches: 3, DataBytes: 64 << 20, LogBytes: 300 << 10, SnapshotIndex: 50, SnapshotAt: ptr(ago(2 * time.Hour)), DigestVerdict: "agrees", DigestIndex: 64,
 				Version: "0.1.0", Started: ago(200 * time.Hour),
 			},
 		},
-		Silent: []api.Silence{{Member: 3, Reason: "down", Detail: "connection refused\x1b[31m"}},
+		Silent: []api.Silence{{MemberID: 3, Reason: "down", Detail: "connection refused\x1b[31m"}},
 	}
 }
 
 func (f *fakeMember) members() api.Members {
 	return api.Members{
-		Ensemble: "ab12", Version: "0x400000005", Leader: 1, Committed: ptr(uint64(91)), Settled: true, Removed: f.removed,
+		EnsembleID: "ab12", Version: "0x400000005", LeaderID: 1, CommittedIndex: ptr(uint64(91)), IsSettled: true, WasRemoved: f.removed,
 		Items: []api.Server{
 			{
-				Member: 1, Server: "server.1=a:2888:3888:participant;0.0.0.0:2181", Quorum: "a:2888", Election: "a:3888", Clients: "0.0.0.0:2181", Configured: "a:3888", Role: "participant", Voter: true,
-				State: api.StateLeader, Applied: 91, Lag: ptr(uint64(0)), Needed: true,
+				MemberID: 1, ListLine: "server.1=a:2888:3888:participant;0.0.0.0:2181", QuorumAddress: "a:2888", ElectionAddress: "a:3888", ClientAddress: "0.0.0.0:2181", RaftAddress: "a:3888", Role: "participant", IsVoter: true,
+				State: api.StateLeader, AppliedIndex: 91, Lag: ptr(uint64(0)), NeededForMajority: true,
 			},
 			{
-				Member: 2, Server: "server.2=b:2888:3888:observer", Quorum: "b:2888", Election: "b:3888", Configured: "b:3888", Role: "observer",
-				State: api.StateObserver, Applied: 88, Lag: ptr(uint64(3)), Drained: true,
+				MemberID: 2, ListLine: "server.2=b:2888:3888:observer", QuorumAddress: "b:2888", ElectionAddress: "b:3888", RaftAddress: "b:3888", Role: "observer",
+				State: api.StateObserver, AppliedIndex: 88, Lag: ptr(uint64(3)), IsDrained: true,
 			},
-			{Member: 3, Election: "c:3888", Configured: "c:3888", Voter: true, State: api.StateSilent, Detail: "down: connection refused\x1b[31m"},
+			{MemberID: 3, ElectionAddress: "c:3888", RaftAddress: "c:3888", IsVoter: true, State: api.StateSilent, Detail: "down: connection refused\x1b[31m"},
 		},
-		Silent: []api.Silence{{Member: 3, Reason: "down", Detail: "connection refused\x1b[31m"}},
+		Silent: []api.Silence{{MemberID: 3, Reason: "down", Detail: "connection refused\x1b[31m"}},
 	}
 }
 
 func (f *fakeMember) watches() []api.Watch {
 	return []api.Watch{
-		{Member: 1, Connection: 7, Session: "0x1000012f99a0001", Path: "/config", Data: true, Children: true},
-		{Member: 1, Connection: 7, Session: "0x1000012f99a0001", Path: hostile, Persistent: true, Recursive: true},
-		{Member: 2, Connection: 1, Session: "0x2", Path: "/config", Persistent: true},
+		{MemberID: 1, Connection: 7, SessionID: "0x1000012f99a0001", Path: "/config", Data: true, Children: true},
+		{MemberID: 1, Connection: 7, SessionID: "0x1000012f99a0001", Path: hostile, Persistent: true, Recursive: true},
+		{MemberID: 2, Connection: 1, SessionID: "0x2", Path: "/config", Persistent: true},
 	}
 }
 
@@ -274,7 +274,7 @@ func (f *fakeMember) kill(r *http.Request) any {
 	case i < 0:
 		return &api.Error{Status: 404, Text: "there is no session"}
 	}
-	return api.End{ID: id, State: "ended", Ended: testNow, Reason: "killed", By: "token from 127.0.0.1:9", Address: "10.0.0.1:46396", Member: 1, Leader: 1, Term: 4, Zxid: "0x400000021", TimeoutMs: 15000, Ephemerals: 2, Number: 19}
+	return api.End{ID: id, State: "ended", EndedAt: testNow, Reason: "killed", EndedBy: "token from 127.0.0.1:9", Address: "10.0.0.1:46396", MemberID: 1, LeaderID: 1, Term: 4, Zxid: "0x400000021", TimeoutMs: 15000, EphemeralCount: 2, Number: 19}
 }
 
 // pageOf returns a page of at most two rows.
@@ -284,9 +284,9 @@ func pageOf[T any](r *http.Request, rows []T) any {
 		limit = min(limit, n)
 	}
 	from, _ := strconv.Atoi(r.FormValue("from"))
-	page := api.List[T]{Items: rows[from:min(from+limit, len(rows))], Silent: []api.Silence{{Member: 3, Reason: "down", Detail: "connection refused"}}}
+	page := api.List[T]{Items: rows[from:min(from+limit, len(rows))], Silent: []api.Silence{{MemberID: 3, Reason: "down", Detail: "connection refused"}}}
 	if from+limit < len(rows) {
-		page.Next = fmt.Sprint(from + limit)
+		page.NextCursor = fmt.Sprint(from + limit)
 	}
 	return page
 }

@@ -77,7 +77,7 @@ func memberLogLevel(ctx context.Context, c *api.Client, args []string) (levelRow
 		answer, err = api.Post[api.LogLevel](ctx, c, "log-level", api.LogLevel{Level: args[0]})
 	}
 	if err != nil {
-		return levelRow{}, fmt.Errorf("log-level: member %d: %w", me.Member, WithAdvice(err))
+		return levelRow{}, fmt.Errorf("log-level: member %d: %w", me.MemberID, WithAdvice(err))
 	}
-	return levelRow{me.Member, answer.Level}, nil
+	return levelRow{me.MemberID, answer.Level}, nil
 }

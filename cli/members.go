@@ -67,9 +67,9 @@ func printServers(ctx context.Context, a *adminCommand) error {
 	if err != nil {
 		return err
 	}
-	if members.Removed {
+	if members.WasRemoved {
 		warnf(a.IOStreams, "the member that answers was removed from the ensemble: the list is as this member last knew it")
-	} else if !members.Settled {
+	} else if !members.IsSettled {
 		warnf(a.IOStreams, "raft's configuration does not follow the list yet")
 	}
 	return PrintRows(a.Output, serverColumns, rowsOf(rows))
@@ -83,7 +83,7 @@ func serverRows(ctx context.Context, a *adminCommand) (rows []serverRow, members
 	before, asked := map[uint32]uint64{}, time.Now()
 	for _, s := range members.Items {
 		if s.State == api.StateCatchingUp {
-			before[s.Member] = s.Applied
+			before[s.MemberID] = s.AppliedIndex
 		}
 	}
 	if len(before) > 0 {
@@ -95,9 +95,9 @@ func serverRows(ctx context.Context, a *adminCommand) (rows []serverRow, members
 		}
 	}
 	for _, s := range members.Items {
-		row := serverRow{Server: s, LeaderCommitted: members.Committed}
-		if from, known := before[s.Member]; known && s.State == api.StateCatchingUp {
-			row.EntriesPerSecond = entriesPerSecond(from, s.Applied, time.Since(asked))
+		row := serverRow{Server: s, LeaderCommitted: members.CommittedIndex}
+		if from, known := before[s.MemberID]; known && s.State == api.StateCatchingUp {
+			row.EntriesPerSecond = entriesPerSecond(from, s.AppliedIndex, time.Since(asked))
 		}
 		rows = append(rows, row)
 	}
@@ -112,7 +112,7 @@ func listServers(ctx context.Context, a *adminCommand) (m api.Members, err error
 		if err != nil {
 			return err
 		}
-		if m = answer; m.Removed {
+		if m = answer; m.WasRemoved {
 			return errRemovedList
 		}
 		return nil
@@ -143,9 +143,9 @@ func sleepContext(ctx context.Context, d time.Duration) error {
 }
 
 var serverColumns = []Column[serverRow]{
-	{Name: "member", AlignRight: true, Cell: func(r serverRow) string { return formatMember(r.Member) }},
+	{Name: "member", AlignRight: true, Cell: func(r serverRow) string { return formatMember(r.MemberID) }},
 	{Name: "role", Cell: func(r serverRow) string { return orDash(r.Role) }},
-	{Name: "votes", Cell: func(r serverRow) string { return map[bool]string{true: "yes", false: "no"}[r.Voter] }},
+	{Name: "votes", Cell: func(r serverRow) string { return map[bool]string{true: "yes", false: "no"}[r.IsVoter] }},
 	{Name: "state", Cell: formatServerState, Tint: serverTint},
 	{Name: "lag", AlignRight: true, Cell: func(r serverRow) string {
 		if r.Lag == nil {
@@ -153,10 +153,10 @@ var serverColumns = []Column[serverRow]{
 		}
 		return strconv.FormatUint(*r.Lag, 10)
 	}},
-	{Name: "quorum", Cell: func(r serverRow) string { return orDash(r.Quorum) }},
-	{Name: "election", WideOnly: true, Cell: func(r serverRow) string { return orDash(r.Election) }},
-	{Name: "clients", Cell: func(r serverRow) string { return orDash(r.Clients) }},
-	{Name: "applied", WideOnly: true, AlignRight: true, Cell: func(r serverRow) string { return strconv.FormatUint(r.Applied, 10) }},
+	{Name: "quorum", Cell: func(r serverRow) string { return orDash(r.QuorumAddress) }},
+	{Name: "election", WideOnly: true, Cell: func(r serverRow) string { return orDash(r.ElectionAddress) }},
+	{Name: "clients", Cell: func(r serverRow) string { return orDash(r.ClientAddress) }},
+	{Name: "applied", WideOnly: true, AlignRight: true, Cell: func(r serverRow) string { return strconv.FormatUint(r.AppliedIndex, 10) }},
 	{Name: "detail", Cell: func(r serverRow) string { return r.Detail }},
 }
 
@@ -164,12 +164,12 @@ var serverColumns = []Column[serverRow]{
 func formatServerState(r serverRow) string {
 	text := r.State
 	if r.State == api.StateCatchingUp && r.LeaderCommitted != nil {
-		text += fmt.Sprintf(" %d of %d", min(r.Applied, *r.LeaderCommitted), *r.LeaderCommitted)
+		text += fmt.Sprintf(" %d of %d", min(r.AppliedIndex, *r.LeaderCommitted), *r.LeaderCommitted)
 		if r.EntriesPerSecond != nil {
 			text += fmt.Sprintf(", %d/s", *r.EntriesPerSecond)
 		}
 	}
-	if r.Drained {
+	if r.IsDrained {
 		text += ", drained"
 	}
 	return text
@@ -218,7 +218,7 @@ func parseServerID(text string) (uint32, error) {
 
 // findServer returns the server with an id, and whether the list has it.
 func findServer(m api.Members, id uint32) (s api.Server, listed bool) {
-	i := slices.IndexFunc(m.Items, func(s api.Server) bool { return s.Member == id })
+	i := slices.IndexFunc(m.Items, func(s api.Server) bool { return s.MemberID == id })
 	if i < 0 {
 		return api.Server{}, false
 	}
@@ -256,7 +256,7 @@ func (k *membersCommand) Register(cmd *cobra.Command) {
 // fetchMembers asks for the list. If only a member answers that was removed, look returns its list and an error.
 func (k *membersCommand) fetchMembers(ctx context.Context) (api.Members, error) {
 	m, err := listServers(ctx, k.adminCommand)
-	if err == nil && m.Removed {
+	if err == nil && m.WasRemoved {
 		err = WithStatus(Unavailable, errRemovedList)
 	}
 	return m, k.wrapError(err)
@@ -300,6 +300,6 @@ func (k *membersCommand) printResult(m api.Members, id uint32, done, text string
 	if !k.changed {
 		text += "; nothing was to be changed"
 	}
-	row := membersResult{Member: id, Outcome: done, Changed: k.changed, Version: m.Version, Leader: m.Leader}
+	row := membersResult{Member: id, Outcome: done, Changed: k.changed, Version: m.Version, Leader: m.LeaderID}
 	return PrintText(k.Output, fmt.Sprintf("%s; the list has version %s\n", text, m.Version), row)
 }

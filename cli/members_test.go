@@ -46,7 +46,7 @@ func newFakeEnsemble(t *testing.T, list string) *fakeEnsemble {
 	}
 	f := &fakeEnsemble{list: servers, raft: map[uint32]api.Server{}, leader: 1, version: 0x400000005, down: map[uint32]bool{}}
 	for _, s := range servers {
-		f.raft[s.ID] = api.Server{Configured: s.ElectionAddr(), Voter: !s.Observer, Applied: allEntries}
+		f.raft[s.ID] = api.Server{RaftAddress: s.ElectionAddr(), IsVoter: !s.Observer, AppliedIndex: allEntries}
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(api.OpenAPI) })
@@ -71,14 +71,14 @@ func (f *fakeEnsemble) look(w http.ResponseWriter) {
 		return
 	}
 	committed := uint64(allEntries)
-	m := api.Members{Version: fmt.Sprintf("0x%x", f.version), Leader: f.leader, Committed: &committed, Settled: true, Silent: []api.Silence{}, Items: []api.Server{}}
+	m := api.Members{Version: fmt.Sprintf("0x%x", f.version), LeaderID: f.leader, CommittedIndex: &committed, IsSettled: true, Silent: []api.Silence{}, Items: []api.Server{}}
 	for id := uint32(1); id < 10; id++ {
 		if s, known := f.server(id); known {
 			m.Items = append(m.Items, s)
 		}
 	}
 	_, listed := f.list.Find(f.self)
-	m.Removed = f.removed || f.self != 0 && !listed
+	m.WasRemoved = f.removed || f.self != 0 && !listed
 	_ = json.NewEncoder(w).Encode(m)
 	if f.stuck > 0 {
 		f.stuck--
@@ -90,20 +90,20 @@ func (f *fakeEnsemble) look(w http.ResponseWriter) {
 func (f *fakeEnsemble) server(id uint32) (api.Server, bool) {
 	s, in := f.raft[id]
 	line, listed := f.list.Find(id)
-	s.Member, s.State, s.Drained, s.Needed = id, api.StateFollower, f.drained && id == 3, f.needed(id)
+	s.MemberID, s.State, s.IsDrained, s.NeededForMajority = id, api.StateFollower, f.drained && id == 3, f.needed(id)
 	if listed {
-		s.Server, s.Role, s.Quorum, s.Election, s.Clients = line.String(), roleName(line), line.QuorumAddr(), line.ElectionAddr(), line.ClientAddr()
+		s.ListLine, s.Role, s.QuorumAddress, s.ElectionAddress, s.ClientAddress = line.String(), roleName(line), line.QuorumAddr(), line.ElectionAddr(), line.ClientAddr()
 	}
 	switch {
 	case f.down[id]:
-		s.State, s.Detail, s.Applied = api.StateSilent, "down: connection refused", 0
+		s.State, s.Detail, s.AppliedIndex = api.StateSilent, "down: connection refused", 0
 	case !listed && !in && id == f.self:
 		s.State = api.StateRemoved
 	case !listed:
 		s.State = api.StateLeaving
 	case !in:
 		s.State = api.StateJoining
-	case s.Applied < allEntries || !s.Voter && !line.Observer:
+	case s.AppliedIndex < allEntries || !s.IsVoter && !line.Observer:
 		s.State = api.StateCatchingUp
 	case line.Observer:
 		s.State = api.StateObserver
@@ -116,14 +116,14 @@ func (f *fakeEnsemble) server(id uint32) (api.Server, bool) {
 func (f *fakeEnsemble) needed(id uint32) bool {
 	voters, alive := 0, 0
 	for other, s := range f.raft {
-		if s.Voter {
+		if s.IsVoter {
 			voters++
 			if !f.down[other] && other != id {
 				alive++
 			}
 		}
 	}
-	return f.raft[id].Voter && alive < voters/2+1
+	return f.raft[id].IsVoter && alive < voters/2+1
 }
 
 // step moves raft's configuration towards the list.
@@ -133,12 +133,12 @@ func (f *fakeEnsemble) step() {
 		switch {
 		case f.down[line.ID]:
 			continue
-		case !in || s.Configured != line.ElectionAddr():
-			s.Configured = line.ElectionAddr()
-		case s.Applied < allEntries:
-			s.Applied += allEntries / 2
+		case !in || s.RaftAddress != line.ElectionAddr():
+			s.RaftAddress = line.ElectionAddr()
+		case s.AppliedIndex < allEntries:
+			s.AppliedIndex += allEntries / 2
 		default:
-			s.Voter = !line.Observer
+			s.IsVoter = !line.Observer
 		}
 		f.raft[line.ID] = s
 	}
@@ -169,10 +169,10 @@ func (f *fakeEnsemble) post(w http.ResponseWriter, r *http.Request) {
 		var wanted api.MembersLead
 		_ = json.Unmarshal(body, &wanted)
 		f.leader = wanted.Member
-		_ = json.NewEncoder(w).Encode(api.MembersLed{Leader: f.leader})
+		_ = json.NewEncoder(w).Encode(api.MembersLed{LeaderID: f.leader})
 	case "members/drain":
 		f.drained, f.leader = true, 1
-		_ = json.NewEncoder(w).Encode(api.Drained{Connections: 7})
+		_ = json.NewEncoder(w).Encode(api.Drained{ClosedConnections: 7})
 	default:
 		var c api.MembersChange
 		_ = json.Unmarshal(body, &c)
@@ -262,7 +262,7 @@ func TestMembersCommands(t *testing.T) {
 		out, errs, err := f.run(t, tt.line)
 		sent := f.sent()
 		for _, s := range f.list {
-			if in := f.raft[s.ID]; in.Configured != s.ElectionAddr() || in.Voter == s.Observer {
+			if in := f.raft[s.ID]; in.RaftAddress != s.ElectionAddr() || in.IsVoter == s.Observer {
 				t.Errorf("%s: it ends while raft's configuration has %+v for %v", tt.line, in, s)
 			}
 		}
@@ -428,7 +428,7 @@ func TestMembersListHasRates(t *testing.T) {
 			t.Errorf("%d to %d in %v: %s, want %s", tt.from, tt.to, tt.over, got, tt.want)
 		}
 	}
-	row := serverRow{Server: api.Server{State: api.StateCatchingUp, Applied: 1200}, LeaderCommitted: ptr(uint64(5000)), EntriesPerSecond: ptr(int64(800))}
+	row := serverRow{Server: api.Server{State: api.StateCatchingUp, AppliedIndex: 1200}, LeaderCommitted: ptr(uint64(5000)), EntriesPerSecond: ptr(int64(800))}
 	if got := formatServerState(row); got != "catching up 1200 of 5000, 800/s" {
 		t.Errorf("%q", got)
 	}

@@ -61,8 +61,8 @@ func (k *membersCommand) addServer(ctx context.Context, s serverlist.Server) (ap
 	switch known, listed := findServer(m, s.ID); {
 	case !listed:
 		err = k.requestChange(ctx, m, api.MembersChange{Joining: s.String()})
-	case known.Server != s.String():
-		err = WithStatus(Conflict, k.wrapError(fmt.Errorf("the list has member %d already, as %s; rollcall members address changes its addresses, and rollcall members promote or demote its role", s.ID, known.Server)))
+	case known.ListLine != s.String():
+		err = WithStatus(Conflict, k.wrapError(fmt.Errorf("the list has member %d already, as %s; rollcall members address changes its addresses, and rollcall members promote or demote its role", s.ID, known.ListLine)))
 	}
 	if err != nil {
 		return m, err
@@ -74,7 +74,7 @@ func (k *membersCommand) addServer(ctx context.Context, s serverlist.Server) (ap
 func (k *membersCommand) awaitJoined(ctx context.Context, s serverlist.Server) (api.Members, error) {
 	return k.waitUntil(ctx, s.ID, fmt.Sprintf("the ensemble goes on adding member %d", s.ID), func(m api.Members) bool {
 		now, listed := findServer(m, s.ID)
-		return listed && now.Voter != s.Observer && now.Configured == s.ElectionAddr() && hasJoined(now)
+		return listed && now.IsVoter != s.Observer && now.RaftAddress == s.ElectionAddr() && hasJoined(now)
 	})
 }
 
@@ -121,12 +121,12 @@ func (k *membersCommand) removeServer(ctx context.Context, id uint32, ifExists b
 		if err := k.requestChange(ctx, m, api.MembersChange{Leaving: fmt.Sprint(id)}); err != nil {
 			return m, err
 		}
-	case s.Member == 0 && !ifExists:
+	case s.MemberID == 0 && !ifExists:
 		return m, WithStatus(NotFound, k.wrapError(fmt.Errorf("the ensemble has no member %d; rollcall members list shows the servers, and --if-exists makes this a success", id)))
 	}
 	return k.waitUntil(ctx, id, fmt.Sprintf("the ensemble goes on removing member %d", id), func(m api.Members) bool {
 		s, listed := findServer(m, id)
-		return !listed && (s.Member == 0 || s.State == api.StateRemoved)
+		return !listed && (s.MemberID == 0 || s.State == api.StateRemoved)
 	})
 }
 
@@ -206,7 +206,7 @@ func (k *membersCommand) changeAddress(ctx context.Context, s serverlist.Server)
 		return WithStatus(NotFound, k.wrapError(fmt.Errorf("the list has no member %d; rollcall members list shows the servers", s.ID)))
 	case known.Role != roleName(s):
 		return WithStatus(Conflict, k.wrapError(fmt.Errorf("member %d is a %s in the list; rollcall members promote or demote changes the role", s.ID, known.Role)))
-	case known.Server != s.String():
+	case known.ListLine != s.String():
 		if err := k.requestChange(ctx, m, api.MembersChange{Joining: s.String()}); err != nil {
 			return err
 		}
@@ -251,7 +251,7 @@ func (k *membersCommand) changeRole(ctx context.Context, id uint32, observer boo
 	if !listed {
 		return WithStatus(NotFound, k.wrapError(fmt.Errorf("the list has no member %d; rollcall members list shows the servers", id)))
 	}
-	list, err := serverlist.ParseList(known.Server)
+	list, err := serverlist.ParseList(known.ListLine)
 	if err != nil {
 		return k.wrapError(errors.New("a standalone server has no role to change; docs/runbooks.md says how to make it an ensemble"))
 	}

@@ -35,13 +35,13 @@ func (k *membersCommand) transferLeadership(ctx context.Context, id uint32) erro
 	if err != nil {
 		return err
 	}
-	if m.Leader != id {
+	if m.LeaderID != id {
 		if _, err := postInEnsemble[api.MembersLed](ctx, k.Link, "members/lead", api.MembersLead{Member: id}); err != nil {
 			return k.wrapError(WithAdvice(err))
 		}
-		k.changed, m.Leader = true, id
+		k.changed, m.LeaderID = true, id
 	}
-	return PrintText(k.Output, fmt.Sprintf("member %d leads\n", id), membersResult{Member: id, Outcome: "leads", Changed: k.changed, Version: m.Version, Leader: m.Leader})
+	return PrintText(k.Output, fmt.Sprintf("member %d leads\n", id), membersResult{Member: id, Outcome: "leads", Changed: k.changed, Version: m.Version, Leader: m.LeaderID})
 }
 
 // newMembersDrain returns the command that prepares one of the members for its stop.
@@ -76,7 +76,7 @@ func (k *membersCommand) drainServer(ctx context.Context, id uint32, over time.D
 	switch {
 	case !listed:
 		return WithStatus(NotFound, k.wrapError(fmt.Errorf("the list has no member %d; rollcall members list shows the servers", id)))
-	case s.Needed && !k.force:
+	case s.NeededForMajority && !k.force:
 		return WithStatus(Conflict, k.wrapError(fmt.Errorf("without member %d no majority of the voters would be alive, so the ensemble would stop; start the members that are down first, or add --force", id)))
 	}
 	var done api.Drained
@@ -90,11 +90,11 @@ func (k *membersCommand) drainServer(ctx context.Context, id uint32, over time.D
 	k.changed = true
 	m, err = k.waitUntil(ctx, id, fmt.Sprintf("member %d stays drained until its next start", id), func(m api.Members) bool {
 		s, _ := findServer(m, id)
-		return m.Leader != 0 && m.Leader != id && (!s.Needed || k.force) || len(m.Items) == 1
+		return m.LeaderID != 0 && m.LeaderID != id && (!s.NeededForMajority || k.force) || len(m.Items) == 1
 	})
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("member %d: drained, %d connections closed; it is safe to stop it\n", id, done.Connections)
-	return PrintText(k.Output, text, membersResult{Member: id, Outcome: "drained", Changed: true, Version: m.Version, Leader: m.Leader})
+	text := fmt.Sprintf("member %d: drained, %d connections closed; it is safe to stop it\n", id, done.ClosedConnections)
+	return PrintText(k.Output, text, membersResult{Member: id, Outcome: "drained", Changed: true, Version: m.Version, Leader: m.LeaderID})
 }

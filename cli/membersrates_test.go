@@ -21,7 +21,7 @@ func TestMembersListRatesOfThoseThatCatchUp(t *testing.T) {
 	} {
 		f := newFakeEnsemble(t, oneToThree)
 		third := f.raft[3]
-		third.Applied = tt.applied
+		third.AppliedIndex = tt.applied
 		f.raft[3] = third
 		out, errs, err := f.run(t, "list -o json")
 		var list struct {

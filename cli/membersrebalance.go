@@ -55,7 +55,7 @@ func (k *membersCommand) rebalanceClients(ctx context.Context, rate int) error {
 		return k.wrapError(WithAdvice(err))
 	}
 	for _, s := range done.Silent {
-		warnf(k.IOStreams, "member %d has no share: %s", s.Member, silenceReason(s))
+		warnf(k.IOStreams, "member %d has no share: %s", s.MemberID, silenceReason(s))
 	}
 	if err := PrintText(k.Output, formatRebalanced(done), done); err != nil {
 		return err
@@ -83,12 +83,12 @@ func unbalancedReason(done api.Rebalanced) string {
 func formatRebalanced(done api.Rebalanced) string {
 	var b strings.Builder
 	for _, m := range done.Items {
-		_, _ = fmt.Fprintf(&b, "member %d: %d clients, %d before, %d connections closed", m.Member, m.After, m.Before, m.Closed)
-		if m.Failed != "" {
-			_, _ = fmt.Fprintf(&b, " (%s)", m.Failed)
+		_, _ = fmt.Fprintf(&b, "member %d: %d clients, %d before, %d connections closed", m.MemberID, m.ClientsAfter, m.ClientsBefore, m.ClosedConnections)
+		if m.FailureReason != "" {
+			_, _ = fmt.Fprintf(&b, " (%s)", m.FailureReason)
 		}
 		b.WriteByte('\n')
 	}
-	_, _ = fmt.Fprintf(&b, "%d connections closed in %v\n", done.Connections, time.Duration(done.TookMs)*time.Millisecond)
+	_, _ = fmt.Fprintf(&b, "%d connections closed in %v\n", done.ClosedConnections, time.Duration(done.TookMs)*time.Millisecond)
 	return b.String()
 }

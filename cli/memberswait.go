@@ -44,7 +44,7 @@ func (k *membersCommand) waitUntil(ctx context.Context, id uint32, rest string, 
 // hasRemovedItself reports whether the server with an id is the member that answers, and was removed from the ensemble.
 func hasRemovedItself(m api.Members, id uint32) bool {
 	s, _ := findServer(m, id)
-	return m.Removed && s.State == api.StateRemoved
+	return m.WasRemoved && s.State == api.StateRemoved
 }
 
 // pollInterval returns the time between two looks.
@@ -86,16 +86,16 @@ func (p *serverProgress) reportServer(m api.Members) {
 	if p.progress == nil {
 		p.progress, p.reportedAt = NewProgress(p.IOStreams, fmt.Sprintf("log entries on member %d", p.id), 0), time.Time{}
 	}
-	if m.Committed != nil {
-		p.progress.SetTotal(int(*m.Committed))
-		p.progress.Set(int(min(s.Applied, *m.Committed)))
+	if m.CommittedIndex != nil {
+		p.progress.SetTotal(int(*m.CommittedIndex))
+		p.progress.Set(int(min(s.AppliedIndex, *m.CommittedIndex)))
 	}
 	if since := time.Since(p.reportedAt); p.reportedAt.IsZero() || since >= progressReportEvery {
-		row := serverRow{Server: s, LeaderCommitted: m.Committed}
+		row := serverRow{Server: s, LeaderCommitted: m.CommittedIndex}
 		if !p.reportedAt.IsZero() {
-			row.EntriesPerSecond = entriesPerSecond(p.reportedApplied, s.Applied, since)
+			row.EntriesPerSecond = entriesPerSecond(p.reportedApplied, s.AppliedIndex, since)
 		}
-		p.reportedApplied, p.reportedAt = s.Applied, time.Now()
+		p.reportedApplied, p.reportedAt = s.AppliedIndex, time.Now()
 		p.printState(s, formatServerState(row))
 	}
 }

@@ -18,7 +18,7 @@ func TestWaitingTellsTheRate(t *testing.T) {
 		defer p.endProgress()
 		committed := uint64(9000)
 		tell := func(state string, applied uint64) {
-			p.reportServer(api.Members{Committed: &committed, Items: []api.Server{{Member: 4, State: state, Applied: applied}}})
+			p.reportServer(api.Members{CommittedIndex: &committed, Items: []api.Server{{MemberID: 4, State: state, AppliedIndex: applied}}})
 		}
 		tell(api.StateJoining, 0)
 		for second := range uint64(12) {

@@ -218,8 +218,8 @@ func TestTints(t *testing.T) {
 		{"standalone", ofMember("role", api.Member{Role: "standalone"}), Green},
 		{"follower", ofMember("role", api.Member{Role: "follower"}), Plain},
 		{"no role", ofMember("role", api.Member{}), Red},
-		{"digest agrees", ofMember("digest", api.Member{Digest: "agrees"}), Plain},
-		{"digest differs", ofMember("digest", api.Member{Digest: "differs"}), Red},
+		{"digest agrees", ofMember("digest", api.Member{DigestVerdict: "agrees"}), Plain},
+		{"digest differs", ofMember("digest", api.Member{DigestVerdict: "differs"}), Red},
 		{"a little behind", ofMember("lag", api.Member{Lag: &most}), Plain},
 		{"far behind", ofMember("lag", api.Member{Lag: &more}), Yellow},
 		{"lag is not known", ofMember("lag", api.Member{}), Plain},
@@ -235,7 +235,7 @@ func TestTints(t *testing.T) {
 
 // If a session has more nodes than are shown, the line says how many others there are.
 func TestMoreThanIsShown(t *testing.T) {
-	d := sessionDetail{Session: api.Session{Ephemerals: 5, Watches: 2}, EphemeralPaths: []string{"/a", "/b"}, WatchedPaths: []string{"/a", "/b"}}
+	d := sessionDetail{Session: api.Session{EphemeralCount: 5, WatchCount: 2}, EphemeralPaths: []string{"/a", "/b"}, WatchedPaths: []string{"/a", "/b"}}
 	got := map[string]string{}
 	for _, c := range detailColumns(time.Now()) {
 		got[c.Name] = c.Cell(d)
@@ -250,7 +250,7 @@ func TestCauseText(t *testing.T) {
 	for want, r := range map[string]api.Removal{
 		"delete": {Cause: "delete"},
 		"session ended: expired after 7s of silence": {Cause: "session ended", End: &api.End{Reason: "expired", SilentMs: 7000, TimeoutMs: 5000}},
-		"session ended: killed by admin":             {Cause: "session ended", End: &api.End{Reason: "killed", By: "admin", SilentMs: 7000, TimeoutMs: 5000}},
+		"session ended: killed by admin":             {Cause: "session ended", End: &api.End{Reason: "killed", EndedBy: "admin", SilentMs: 7000, TimeoutMs: 5000}},
 	} {
 		if got := formatCause(r); got != want {
 			t.Errorf("%q, want %q", got, want)

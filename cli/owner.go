@@ -74,12 +74,12 @@ func ownerColumns(session []Column[api.Session], node api.Owner) []Column[api.Ow
 // formatOwner returns whom a node belongs to.
 func formatOwner(o api.Owner) string {
 	switch {
-	case o.ID == "":
+	case o.SessionID == "":
 		return "nobody: the node is " + o.Kind
-	case o.Ended:
-		return fmt.Sprintf("session %s, which has ended; the node is about to be removed", o.ID)
+	case o.SessionEnded:
+		return fmt.Sprintf("session %s, which has ended; the node is about to be removed", o.SessionID)
 	case o.Session != nil:
-		return fmt.Sprintf("session %s of %s on member %s", o.ID, orDash(o.Session.Address), formatMember(o.Session.Member))
+		return fmt.Sprintf("session %s of %s on member %s", o.SessionID, orDash(o.Session.Address), formatMember(o.Session.MemberID))
 	}
-	return "session " + o.ID
+	return "session " + o.SessionID
 }

@@ -37,12 +37,12 @@ func listRows[T any](ctx context.Context, a *adminCommand, path string, query ur
 			for _, s := range page.Silent {
 				a.warnSilent(s)
 			}
-			if page.Next != "" && page.Next == query.Get("from") {
-				yield(*new(T), fmt.Errorf("%s: the list does not go on after %.100q", c.BaseURL, page.Next))
+			if page.NextCursor != "" && page.NextCursor == query.Get("from") {
+				yield(*new(T), fmt.Errorf("%s: the list does not go on after %.100q", c.BaseURL, page.NextCursor))
 				return
 			}
-			if more := limit == 0 || n+len(page.Items) < limit; page.Next != "" && more {
-				query.Set("from", page.Next)
+			if more := limit == 0 || n+len(page.Items) < limit; page.NextCursor != "" && more {
+				query.Set("from", page.NextCursor)
 				coming = fetchPage[T](ctx, c, path, maps.Clone(query))
 			}
 			for _, row := range page.Items {
@@ -50,7 +50,7 @@ func listRows[T any](ctx context.Context, a *adminCommand, path string, query ur
 					return
 				}
 			}
-			if page.Next == "" {
+			if page.NextCursor == "" {
 				return
 			}
 		}

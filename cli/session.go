@@ -121,7 +121,7 @@ func explainEnd(ctx context.Context, a *adminCommand, id string, err error) erro
 		return WithStatus(NotFound, fmt.Errorf("there is no session %s, and the last 10,000 ends are not about it", id))
 	}
 	e := ends.Items[0]
-	return WithStatus(NotFound, fmt.Errorf("session %s has ended: it was %s %s ago; rollcall why %s says more", id, e.Reason, formatAge(a.Now(), e.Ended), id))
+	return WithStatus(NotFound, fmt.Errorf("session %s has ended: it was %s %s ago; rollcall why %s says more", id, e.Reason, formatAge(a.Now(), e.EndedAt), id))
 }
 
 // detailColumns returns the lines of rollcall session show.
@@ -140,8 +140,8 @@ func detailColumns(now time.Time) (columns []Column[sessionDetail]) {
 		return orDash(text)
 	}
 	return append(columns,
-		Column[sessionDetail]{Name: "nodes", Cell: func(d sessionDetail) string { return paths(d.EphemeralPaths, d.Ephemerals) }},
-		Column[sessionDetail]{Name: "watched", Cell: func(d sessionDetail) string { return paths(d.WatchedPaths, d.Watches) }})
+		Column[sessionDetail]{Name: "nodes", Cell: func(d sessionDetail) string { return paths(d.EphemeralPaths, d.EphemeralCount) }},
+		Column[sessionDetail]{Name: "watched", Cell: func(d sessionDetail) string { return paths(d.WatchedPaths, d.WatchCount) }})
 }
 
 // newSessionKill returns the command that ends sessions.
@@ -189,7 +189,7 @@ func confirmKills(ctx context.Context, a *adminCommand, ids []string) error {
 		return WithStatus(UsageError, errors.New("session kill: there is no terminal to ask on; --yes ends the sessions without asking"))
 	}
 	for _, s := range sessions {
-		_, _ = fmt.Fprintln(a.Err, EscapeUnprintable(fmt.Sprintf("Session %s of %s on member %s, with %s", s.ID, orDash(s.Address), formatMember(s.Member), formatCount(s.Ephemerals, "ephemeral node", "ephemeral nodes")))) // nothing can be done about an error
+		_, _ = fmt.Fprintln(a.Err, EscapeUnprintable(fmt.Sprintf("Session %s of %s on member %s, with %s", s.ID, orDash(s.Address), formatMember(s.MemberID), formatCount(s.EphemeralCount, "ephemeral node", "ephemeral nodes")))) // nothing can be done about an error
 	}
 	if more := len(ids) - maxListedKills; more > 0 {
 		_, _ = fmt.Fprintf(a.Err, "and %d more\n", more) // likewise
@@ -203,12 +203,12 @@ func checkMayChange(ctx context.Context, a *adminCommand) error {
 	switch {
 	case err != nil:
 		return err
-	case me.Changes:
+	case me.MayChange:
 		return nil
 	case me.Administrator == "":
-		return WithAdvice(&api.Error{Status: http.StatusUnauthorized, Text: me.Why})
+		return WithAdvice(&api.Error{Status: http.StatusUnauthorized, Text: me.DenialReason})
 	}
-	return WithAdvice(&api.Error{Status: http.StatusForbidden, Text: me.Why})
+	return WithAdvice(&api.Error{Status: http.StatusForbidden, Text: me.DenialReason})
 }
 
 // Confirm asks a question on the terminal, and returns an error unless the answer is yes. command begins the

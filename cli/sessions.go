@@ -133,17 +133,17 @@ func sessionColumns(now time.Time) []Column[api.Session] {
 	return []Column[api.Session]{
 		{Name: "id", Cell: func(s api.Session) string { return s.ID }, Compare: func(a, b api.Session) int { return cmp.Compare(parseIDNumber(a.ID), parseIDNumber(b.ID)) }},
 		{Name: "state", Cell: func(s api.Session) string { return s.State }, Compare: compareBy(func(s api.Session) string { return s.State }), Tint: stateTint},
-		{Name: "member", AlignRight: true, Cell: func(s api.Session) string { return formatMember(s.Member) }, Compare: compareBy(func(s api.Session) uint32 { return s.Member })},
+		{Name: "member", AlignRight: true, Cell: func(s api.Session) string { return formatMember(s.MemberID) }, Compare: compareBy(func(s api.Session) uint32 { return s.MemberID })},
 		{Name: "address", Cell: func(s api.Session) string { return orDash(s.Address) }, Compare: compareBy(func(s api.Session) string { return s.Address })},
 		{Name: "timeout", AlignRight: true, Cell: func(s api.Session) string { return formatMillis(&s.TimeoutMs) }, Compare: compareBy(func(s api.Session) int64 { return s.TimeoutMs })},
 		{Name: "left", AlignRight: true, Cell: func(s api.Session) string { return formatMillis(s.LeftMs) }, Compare: compareBy(func(s api.Session) int64 { return orMinusOne(s.LeftMs) }), Tint: leftTint},
 		{Name: "heard", AlignRight: true, Cell: func(s api.Session) string { return formatMillis(s.HeardMs) }, Compare: compareBy(func(s api.Session) int64 { return orMinusOne(s.HeardMs) })},
-		{Name: "ephemerals", AlignRight: true, Cell: func(s api.Session) string { return strconv.Itoa(s.Ephemerals) }, Compare: compareBy(func(s api.Session) int { return s.Ephemerals })},
-		{Name: "watches", AlignRight: true, Cell: func(s api.Session) string { return strconv.Itoa(s.Watches) }, Compare: compareBy(func(s api.Session) int { return s.Watches })},
-		{Name: "age", WideOnly: true, AlignRight: true, Cell: func(s api.Session) string { return formatAge(now, s.Created) }, Compare: func(a, b api.Session) int { return b.Created.Compare(a.Created) }},
+		{Name: "ephemerals", AlignRight: true, Cell: func(s api.Session) string { return strconv.Itoa(s.EphemeralCount) }, Compare: compareBy(func(s api.Session) int { return s.EphemeralCount })},
+		{Name: "watches", AlignRight: true, Cell: func(s api.Session) string { return strconv.Itoa(s.WatchCount) }, Compare: compareBy(func(s api.Session) int { return s.WatchCount })},
+		{Name: "age", WideOnly: true, AlignRight: true, Cell: func(s api.Session) string { return formatAge(now, s.CreatedAt) }, Compare: func(a, b api.Session) int { return b.CreatedAt.Compare(a.CreatedAt) }},
 		connectionColumn("received", func(c *api.Connection) uint64 { return c.Received }),
 		connectionColumn("sent", func(c *api.Connection) uint64 { return c.Sent }),
-		connectionColumn("queued", func(c *api.Connection) uint64 { return uint64(c.Queued) }),
+		connectionColumn("queued", func(c *api.Connection) uint64 { return uint64(c.QueuedRequests) }),
 	}
 }
 

@@ -36,7 +36,7 @@ func newSnapshot(w IOStreams) *cobra.Command {
 			case err != nil:
 				return fmt.Errorf("snapshot: %w", withAdviceAt(admin.BaseURL, err))
 			}
-			text := fmt.Sprintf("member %d: snapshot of index %d, zxid %s, %s, written in %v\n", done.Member, done.Index, done.Zxid, FormatSize(done.Bytes), time.Duration(done.TookMs)*time.Millisecond)
+			text := fmt.Sprintf("member %d: snapshot of index %d, zxid %s, %s, written in %v\n", done.MemberID, done.Index, done.Zxid, FormatSize(done.Bytes), time.Duration(done.TookMs)*time.Millisecond)
 			return PrintText(out, text, done)
 		},
 	}

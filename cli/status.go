@@ -47,9 +47,9 @@ func memberRows(members api.List[api.Member]) []memberRow {
 		rows = append(rows, memberRow{Member: m})
 	}
 	for _, s := range members.Silent {
-		rows = append(rows, memberRow{api.Member{Member: s.Member}, silenceReason(s)})
+		rows = append(rows, memberRow{api.Member{MemberID: s.MemberID}, silenceReason(s)})
 	}
-	slices.SortStableFunc(rows, func(a, b memberRow) int { return int(a.Member.Member) - int(b.Member.Member) })
+	slices.SortStableFunc(rows, func(a, b memberRow) int { return int(a.Member.MemberID) - int(b.Member.MemberID) })
 	return rows
 }
 
@@ -78,7 +78,7 @@ func (m memberRow) MarshalJSON() ([]byte, error) {
 // statusColumns returns the columns of rollcall status.
 func statusColumns(now time.Time) []Column[memberRow] {
 	return []Column[memberRow]{
-		{Name: "member", AlignRight: true, Cell: func(m memberRow) string { return formatMember(m.Member.Member) }},
+		{Name: "member", AlignRight: true, Cell: func(m memberRow) string { return formatMember(m.Member.MemberID) }},
 		{Name: "role", Cell: func(m memberRow) string { return orDash(m.Role) }, Tint: roleTint},
 		dashIfSilent(Column[memberRow]{Name: "term", AlignRight: true, Cell: func(m memberRow) string { return strconv.FormatUint(m.Term, 10) }}),
 		dashIfSilent(Column[memberRow]{Name: "lag", AlignRight: true, Cell: lagText, Tint: func(m memberRow) Tint { return tintIf(m.Lag != nil && *m.Lag > manyEntriesBehind, Yellow) }}),
@@ -87,10 +87,10 @@ func statusColumns(now time.Time) []Column[memberRow] {
 		dashIfSilent(Column[memberRow]{Name: "watches", AlignRight: true, WideOnly: true, Cell: func(m memberRow) string { return strconv.Itoa(m.Watches) }}),
 		dashIfSilent(Column[memberRow]{Name: "disk", AlignRight: true, Cell: func(m memberRow) string { return FormatSize(m.DataBytes + m.LogBytes) }}),
 		dashIfSilent(Column[memberRow]{Name: "snapshot", AlignRight: true, Cell: func(m memberRow) string { return snapshotText(now, m) }}),
-		dashIfSilent(Column[memberRow]{Name: "digest", Cell: func(m memberRow) string { return m.Digest }, Tint: func(m memberRow) Tint { return tintIf(m.Digest == "differs", Red) }}),
-		dashIfSilent(Column[memberRow]{Name: "clients", WideOnly: true, Cell: func(m memberRow) string { return orDash(m.Clients) }}),
+		dashIfSilent(Column[memberRow]{Name: "digest", Cell: func(m memberRow) string { return m.DigestVerdict }, Tint: func(m memberRow) Tint { return tintIf(m.DigestVerdict == "differs", Red) }}),
+		dashIfSilent(Column[memberRow]{Name: "clients", WideOnly: true, Cell: func(m memberRow) string { return orDash(m.ClientAddress) }}),
 		dashIfSilent(Column[memberRow]{Name: "zxid", WideOnly: true, AlignRight: true, Cell: func(m memberRow) string { return m.Zxid }}),
-		dashIfSilent(Column[memberRow]{Name: "applied", WideOnly: true, AlignRight: true, Cell: func(m memberRow) string { return strconv.FormatUint(m.Applied, 10) }}),
+		dashIfSilent(Column[memberRow]{Name: "applied", WideOnly: true, AlignRight: true, Cell: func(m memberRow) string { return strconv.FormatUint(m.AppliedIndex, 10) }}),
 		dashIfSilent(Column[memberRow]{Name: "clock", WideOnly: true, AlignRight: true, Cell: func(m memberRow) string { return fmt.Sprintf("%+dms", m.ClockMs) }}),
 		dashIfSilent(Column[memberRow]{Name: "up", WideOnly: true, AlignRight: true, Cell: func(m memberRow) string { return formatAge(now, m.Started) }}),
 		dashIfSilent(Column[memberRow]{Name: "version", Cell: func(m memberRow) string { return m.Version }}),
@@ -150,7 +150,7 @@ func snapshotText(now time.Time, m memberRow) string {
 // problemText returns what is wrong with a member, or "".
 func problemText(m memberRow) string {
 	problems := []string{}
-	for _, p := range []struct{ what, why string }{{"no answer", m.silentReason}, {"stalled", m.Stalled}, {"damaged", m.Damaged}} {
+	for _, p := range []struct{ what, why string }{{"no answer", m.silentReason}, {"stalled", m.StallReason}, {"damaged", m.DamageReason}} {
 		if p.why != "" {
 			problems = append(problems, p.what+": "+p.why)
 		}
@@ -159,18 +159,18 @@ func problemText(m memberRow) string {
 		problems = append(problems, "read-only: it knows no leader")
 	}
 	switch {
-	case m.Removed: // its joining means nothing then
+	case m.WasRemoved: // its joining means nothing then
 		problems = append(problems, "removed from the ensemble: stop it, or add it again")
-	case m.Joining:
+	case m.IsJoining:
 		problems = append(problems, "joining: it copies the data")
 	}
-	if m.Exposed != "" {
-		problems = append(problems, m.Exposed)
+	if m.InsecurePorts != "" {
+		problems = append(problems, m.InsecurePorts)
 	}
 	if m.NoMemory {
 		problems = append(problems, "short of memory: it refuses writes that add data")
 	}
-	if m.Drained {
+	if m.IsDrained {
 		problems = append(problems, "drained: it takes no clients")
 	}
 	return strings.Join(problems, "; ")

@@ -91,7 +91,7 @@ func newestRows[T any](ctx context.Context, a *whyCommand, path string, query ur
 }
 
 func (a *whyCommand) listEnds(ctx context.Context, query url.Values) ([]api.End, error) {
-	return newestRows(ctx, a, "ends", query, func(e api.End) time.Time { return e.Ended })
+	return newestRows(ctx, a, "ends", query, func(e api.End) time.Time { return e.EndedAt })
 }
 
 // listRemovals returns removals with their paths as the user writes them.
@@ -100,7 +100,7 @@ func (a *whyCommand) listRemovals(ctx context.Context, query url.Values) ([]api.
 	if err != nil {
 		return nil, err
 	}
-	rows, err := newestRows(ctx, a, "removals", query, func(r api.Removal) time.Time { return r.Removed })
+	rows, err := newestRows(ctx, a, "removals", query, func(r api.Removal) time.Time { return r.RemovedAt })
 	for i := range rows {
 		rows[i].Path = space.RelativePath(rows[i].Path)
 	}
@@ -165,7 +165,7 @@ func explainNoEnd(ctx context.Context, a *adminCommand, id string) error {
 	s, err := getOne[api.OneSession](ctx, a, "sessions/"+url.PathEscape(id), nil)
 	switch {
 	case err == nil:
-		return WithStatus(NotFound, fmt.Errorf("why: session %s has not ended: it is %s, of %s on member %s", id, s.State, orDash(s.Address), formatMember(s.Member)))
+		return WithStatus(NotFound, fmt.Errorf("why: session %s has not ended: it is %s, of %s on member %s", id, s.State, orDash(s.Address), formatMember(s.MemberID)))
 	case StatusOf(err) == NotFound:
 		return WithStatus(NotFound, fmt.Errorf("why: there is no session %s, and none of the last 10,000 that ended is it", id))
 	}
@@ -176,16 +176,16 @@ func explainNoEnd(ctx context.Context, a *adminCommand, id string) error {
 func endColumns(now time.Time) []Column[api.End] {
 	return []Column[api.End]{
 		{Name: "id", Cell: func(e api.End) string { return e.ID }},
-		{Name: "ended", AlignRight: true, Cell: func(e api.End) string { return formatAge(now, e.Ended) + " ago" }},
+		{Name: "ended", AlignRight: true, Cell: func(e api.End) string { return formatAge(now, e.EndedAt) + " ago" }},
 		{Name: "reason", Cell: func(e api.End) string { return e.Reason }, Tint: func(e api.End) Tint { return tintIf(e.Reason != "closed", Yellow) }},
-		{Name: "by", Cell: func(e api.End) string { return orDash(e.By) }},
-		{Name: "member", AlignRight: true, Cell: func(e api.End) string { return formatMember(e.Member) }},
+		{Name: "by", Cell: func(e api.End) string { return orDash(e.EndedBy) }},
+		{Name: "member", AlignRight: true, Cell: func(e api.End) string { return formatMember(e.MemberID) }},
 		{Name: "address", Cell: func(e api.End) string { return orDash(e.Address) }},
 		{Name: "silent", AlignRight: true, Cell: func(e api.End) string { return formatMillis(&e.SilentMs) }},
 		{Name: "timeout", AlignRight: true, Cell: func(e api.End) string { return formatMillis(&e.TimeoutMs) }},
-		{Name: "ephemerals", AlignRight: true, Cell: func(e api.End) string { return strconv.Itoa(e.Ephemerals) }},
-		{Name: "at", WideOnly: true, Cell: func(e api.End) string { return formatMillisecond(e.Ended) }},
-		{Name: "leader", WideOnly: true, AlignRight: true, Cell: func(e api.End) string { return formatMember(e.Leader) }},
+		{Name: "ephemerals", AlignRight: true, Cell: func(e api.End) string { return strconv.Itoa(e.EphemeralCount) }},
+		{Name: "at", WideOnly: true, Cell: func(e api.End) string { return formatMillisecond(e.EndedAt) }},
+		{Name: "leader", WideOnly: true, AlignRight: true, Cell: func(e api.End) string { return formatMember(e.LeaderID) }},
 		{Name: "term", WideOnly: true, AlignRight: true, Cell: func(e api.End) string { return strconv.FormatUint(e.Term, 10) }},
 		{Name: "zxid", WideOnly: true, AlignRight: true, Cell: func(e api.End) string { return e.Zxid }},
 	}
@@ -234,13 +234,13 @@ func (a *whyCommand) printPathHistory(ctx context.Context, path string) error {
 // removalColumns returns the columns of a list of removals.
 func removalColumns(now time.Time) []Column[api.Removal] {
 	return []Column[api.Removal]{
-		{Name: "removed", AlignRight: true, Cell: func(r api.Removal) string { return formatAge(now, r.Removed) + " ago" }},
+		{Name: "removed", AlignRight: true, Cell: func(r api.Removal) string { return formatAge(now, r.RemovedAt) + " ago" }},
 		{Name: "cause", Cell: formatCause},
-		{Name: "session", Cell: func(r api.Removal) string { return orDash(r.Session) }},
-		{Name: "member", AlignRight: true, Cell: func(r api.Removal) string { return formatMember(r.Member) }},
+		{Name: "session", Cell: func(r api.Removal) string { return orDash(r.SessionID) }},
+		{Name: "member", AlignRight: true, Cell: func(r api.Removal) string { return formatMember(r.MemberID) }},
 		{Name: "address", Cell: func(r api.Removal) string { return orDash(r.Address) }},
 		{Name: "path", Cell: func(r api.Removal) string { return r.Path }},
-		{Name: "at", WideOnly: true, Cell: func(r api.Removal) string { return formatMillisecond(r.Removed) }},
+		{Name: "at", WideOnly: true, Cell: func(r api.Removal) string { return formatMillisecond(r.RemovedAt) }},
 		{Name: "zxid", WideOnly: true, AlignRight: true, Cell: func(r api.Removal) string { return r.Zxid }},
 	}
 }
@@ -251,8 +251,8 @@ func formatCause(r api.Removal) string {
 		return r.Cause
 	}
 	text := r.Cause + ": " + r.End.Reason
-	if r.End.By != "" {
-		text += " by " + r.End.By
+	if r.End.EndedBy != "" {
+		text += " by " + r.End.EndedBy
 	}
 	if r.End.Reason == "expired" {
 		text += fmt.Sprintf(" after %s of silence", formatMillis(&r.End.SilentMs))

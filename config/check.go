@@ -38,7 +38,7 @@ type Key struct {
 
 // Setting returns the key as operators see it.
 func (k Key) Setting() api.Setting {
-	return api.Setting{Key: k.Name, Value: k.Value, Default: k.Default, From: k.Source, State: string(k.Verdict), Warning: k.Reason}
+	return api.Setting{Key: k.Name, Value: k.Value, Default: k.Default, Origin: k.Source, State: string(k.Verdict), Warning: k.Reason}
 }
 
 // Report is what a configuration comes to.

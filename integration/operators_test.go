@@ -229,11 +229,11 @@ func TestKillOverHTTP(t *testing.T) {
 				}
 				id, begun := victim.Session().String(), time.Now()
 				end, err := api.Post[api.End](t.Context(), e.Operator(asked), "sessions/"+id+"/kill", struct{}{})
-				if err != nil || end.ID != id || end.State != "ended" || end.Reason != "killed" || end.Ephemerals != 1 || end.Member != own || end.Leader != leader {
+				if err != nil || end.ID != id || end.State != "ended" || end.Reason != "killed" || end.EphemeralCount != 1 || end.MemberID != own || end.LeaderID != leader {
 					t.Fatalf("%+v, %v", end, err)
 				}
-				if !strings.HasPrefix(end.By, "super from 127.0.0.1:") {
-					t.Errorf("by %q", end.By)
+				if !strings.HasPrefix(end.EndedBy, "super from 127.0.0.1:") {
+					t.Errorf("by %q", end.EndedBy)
 				}
 				e.Wait("the end on every member", tick-time.Since(begun), func() bool {
 					return !slices.ContainsFunc(e.IDs(), func(at uint32) bool { return !shows(t, e, at, end) })
@@ -242,7 +242,7 @@ func TestKillOverHTTP(t *testing.T) {
 				if bystander.Disconnects() != 0 {
 					t.Error("another client lost its connection")
 				}
-				_, from, _ := strings.Cut(end.By, " from ")
+				_, from, _ := strings.Cut(end.EndedBy, " from ")
 				for _, at := range e.IDs() {
 					want := []string(nil)
 					if at == asked {

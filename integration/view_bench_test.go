@@ -76,10 +76,10 @@ func listAll(ctx context.Context, b *testing.B, c *view.Collector, least int) (m
 		if err != nil || len(a.Silent) > 0 {
 			b.Fatalf("after %d sessions: %v, silent %+v", listed, err, a.Silent)
 		}
-		if listed += len(a.Items); a.Next == "" {
+		if listed += len(a.Items); a.NextCursor == "" {
 			break
 		}
-		p.Cursor = a.Next
+		p.Cursor = a.NextCursor
 	}
 	if listed < least {
 		b.Fatalf("%d sessions listed, want at least %d", listed, least)

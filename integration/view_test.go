@@ -72,10 +72,10 @@ func (v *viewed) sessions(at uint32, f view.SessionFilter) (all []api.Session, s
 			s.HeardMs, s.LeftMs = nil, nil
 			all = append(all, s)
 		}
-		if a.Next == "" {
+		if a.NextCursor == "" {
 			return all, silent
 		}
-		p.Cursor = a.Next
+		p.Cursor = a.NextCursor
 	}
 }
 
@@ -131,7 +131,7 @@ func (v *viewed) compare(at uint32, rows []api.Session, silent uint32) {
 	for i, s := range rows {
 		want := view.StateConnected
 		switch {
-		case s.Member == silent:
+		case s.MemberID == silent:
 			want = view.StateUnknown
 		case v.lost[idOf(s)]:
 			want = view.StateDisconnected
@@ -140,10 +140,10 @@ func (v *viewed) compare(at uint32, rows []api.Session, silent uint32) {
 		if idOf(s) == v.owner.Session() {
 			ephemerals = 3
 		}
-		if s.Member != v.members[idOf(s)] || s.State != want || s.TimeoutMs != viewTimeout.Milliseconds() || s.Ephemerals != ephemerals {
+		if s.MemberID != v.members[idOf(s)] || s.State != want || s.TimeoutMs != viewTimeout.Milliseconds() || s.EphemeralCount != ephemerals {
 			v.t.Errorf("member %d shows %+v, want member %d, %v, %d ephemerals", at, s, v.members[idOf(s)], want, ephemerals)
 		}
-		if i > 0 && uint64(idOf(s)) <= uint64(idOf(rows[i-1])) || (s.Connection != nil && s.Connection.Session == s.ID) != (want == view.StateConnected) {
+		if i > 0 && uint64(idOf(s)) <= uint64(idOf(rows[i-1])) || (s.Connection != nil && s.Connection.SessionID == s.ID) != (want == view.StateConnected) {
 			v.t.Errorf("member %d shows %+v after %v", at, s, rows[max(i, 1)-1].ID)
 		}
 	}
@@ -157,7 +157,7 @@ func (v *viewed) showsTimes(at uint32) {
 		v.t.Fatal(err)
 	}
 	for _, s := range a.Items {
-		if lived := time.Since(s.Created); s.HeardMs == nil || s.LeftMs == nil || *s.HeardMs+*s.LeftMs != viewTimeout.Milliseconds() || *s.HeardMs > (lived+time.Second).Milliseconds() {
+		if lived := time.Since(s.CreatedAt); s.HeardMs == nil || s.LeftMs == nil || *s.HeardMs+*s.LeftMs != viewTimeout.Milliseconds() || *s.HeardMs > (lived+time.Second).Milliseconds() {
 			v.t.Errorf("member %d: session %v of %v ago: %+v, of %v", at, s.ID, lived, s, viewTimeout)
 		}
 	}
@@ -168,7 +168,7 @@ func (v *viewed) showsOwner(at uint32) {
 	m := v.Member(at).View()
 	for path, want := range map[string]string{"/lock-1": view.KindEphemeral, "/zookeeper": view.KindPersistent, "/nowhere": view.KindNone} {
 		o, err := m.NodeOwner(v.t.Context(), path)
-		if err != nil || o.Kind != want || (want == view.KindEphemeral) != (o.ID == v.owner.Session().String()) || len(o.Silent) > 0 {
+		if err != nil || o.Kind != want || (want == view.KindEphemeral) != (o.SessionID == v.owner.Session().String()) || len(o.Silent) > 0 {
 			v.t.Errorf("member %d: owner of %s: %+v, %v", at, path, o, err)
 		}
 	}
@@ -182,10 +182,10 @@ func (v *viewed) showsOwner(at uint32) {
 			for _, one := range a.Items {
 				paths = append(paths, one.Path)
 			}
-			if a.Next == "" {
+			if a.NextCursor == "" {
 				break
 			}
-			p.Cursor = a.Next
+			p.Cursor = a.NextCursor
 		}
 		if !slices.Equal(paths, []string{"/lock-0", "/lock-1", "/lock-2"}) {
 			v.t.Errorf("member %d: pages of %d ephemerals: %v", at, size, paths)
@@ -202,14 +202,16 @@ func (v *viewed) showsWatches(at uint32, watcher *cluster.Client) {
 		if err != nil || len(a.Silent) > 0 || len(all) > watches {
 			v.t.Fatalf("member %d: watches: %+v, %v", at, a, err)
 		}
-		all, p.Cursor = append(all, a.Items...), a.Next
+		all, p.Cursor = append(all, a.Items...), a.NextCursor
 	}
-	if len(all) != watches || !slices.ContainsFunc(all, func(w api.Watch) bool { return w.Session == v.owner.Session().String() && w.Path == "/" && w.Recursive }) {
+	if len(all) != watches || !slices.ContainsFunc(all, func(w api.Watch) bool {
+		return w.SessionID == v.owner.Session().String() && w.Path == "/" && w.Recursive
+	}) {
 		v.t.Errorf("member %d: not the watches of sessions %v and %v, and the recursive one of the first: %+v", at, v.owner.Session(), watcher.Session(), all)
 	}
 	for _, c := range []*cluster.Client{v.owner, watcher} {
 		if !slices.ContainsFunc(all, func(w api.Watch) bool {
-			return w.Session == c.Session().String() && w.Member == c.Member() && w.Path == "/lock-1" && w.Data && !w.Persistent
+			return w.SessionID == c.Session().String() && w.MemberID == c.Member() && w.Path == "/lock-1" && w.Data && !w.Persistent
 		}) {
 			v.t.Errorf("member %d: no watch of session %v: %+v", at, c.Session(), all)
 		}
@@ -228,17 +230,17 @@ func (v *viewed) showsConnections(at uint32) {
 		if err != nil || len(a.Silent) > 0 {
 			v.t.Fatalf("member %d: %+v, %v", at, a, err)
 		}
-		if all = append(all, a.Items...); a.Next == "" {
+		if all = append(all, a.Items...); a.NextCursor == "" {
 			break
 		}
-		p.Cursor = a.Next
+		p.Cursor = a.NextCursor
 	}
 	if want := len(v.members) - len(v.lost); len(all) != want {
 		v.t.Errorf("member %d shows %d connections, want %d", at, len(all), want)
 	}
 	for _, c := range all {
-		id, _ := jute.ParseSessionID(c.Session)
-		if v.members[id] != c.Member || v.lost[id] {
+		id, _ := jute.ParseSessionID(c.SessionID)
+		if v.members[id] != c.MemberID || v.lost[id] {
 			v.t.Errorf("member %d shows %+v", at, c)
 		}
 	}
@@ -256,7 +258,7 @@ func (v *viewed) showsConnectionsOf(at uint32, all []api.Session) {
 	for _, filter := range []view.ConnectionFilter{{Member: 2}, {Address: address}, {Address: "10.9.8.7"}} {
 		want := 0
 		for _, s := range all {
-			if s.State == view.StateConnected && (filter.Member == 0 || s.Member == filter.Member) && (filter.Address == "" || s.Address == filter.Address) {
+			if s.State == view.StateConnected && (filter.Member == 0 || s.MemberID == filter.Member) && (filter.Address == "" || s.Address == filter.Address) {
 				want++
 			}
 		}
@@ -276,16 +278,16 @@ func (v *viewed) showsStatus(at uint32) {
 	for _, s := range a.Items {
 		carried := 0
 		for id, member := range v.members {
-			if member == s.Member && !v.lost[id] {
+			if member == s.MemberID && !v.lost[id] {
 				carried++
 			}
 		}
 		role := "follower"
-		if s.Member == v.leader {
+		if s.MemberID == v.leader {
 			role = "leader"
 		}
-		if s.Role != role || s.Leader != v.leader || s.Sessions != carried || s.Connections != carried || s.Lag == nil || *s.Lag != 0 ||
-			s.Version != "dev" || s.Clients == "" || s.Quorum == "" || s.Joining || s.Stalled != "" || s.Damaged != "" || s.Zxid == "0x0" || s.Digest == view.DigestDiffers {
+		if s.Role != role || s.LeaderID != v.leader || s.Sessions != carried || s.Connections != carried || s.Lag == nil || *s.Lag != 0 ||
+			s.Version != "dev" || s.ClientAddress == "" || s.QuorumAddress == "" || s.IsJoining || s.StallReason != "" || s.DamageReason != "" || s.Zxid == "0x0" || s.DigestVerdict == view.DigestDiffers {
 			v.t.Errorf("member %d shows %+v, want a %s with %d sessions", at, s, role, carried)
 		}
 	}
@@ -325,7 +327,7 @@ func TestViewWithoutOneMember(t *testing.T) {
 							continue
 						}
 						got, silent := v.sessions(at, view.SessionFilter{})
-						if len(silent) != 1 || silent[0].Member != gone || silent[0].Reason != view.ReasonDown && silent[0].Reason != view.ReasonLate {
+						if len(silent) != 1 || silent[0].MemberID != gone || silent[0].Reason != view.ReasonDown && silent[0].Reason != view.ReasonLate {
 							t.Errorf("member %d: silent %+v, want member %d", at, silent, gone)
 						}
 						if before == nil {
@@ -364,10 +366,10 @@ func TestViewFilters(t *testing.T) {
 				want   func(s api.Session) bool
 			}{
 				"id":           {view.SessionFilter{ID: idOf(all[3])}, func(s api.Session) bool { return s.ID == all[3].ID }},
-				"member":       {view.SessionFilter{Member: 2}, func(s api.Session) bool { return s.Member == 2 }},
+				"member":       {view.SessionFilter{Member: 2}, func(s api.Session) bool { return s.MemberID == 2 }},
 				"state":        {view.SessionFilter{State: view.StateDisconnected}, func(s api.Session) bool { return v.lost[idOf(s)] }},
 				"address":      {view.SessionFilter{Address: all[1].Address}, func(s api.Session) bool { return s.Address == all[1].Address }},
-				"all of these": {view.SessionFilter{Member: 1, State: view.StateConnected, Address: all[0].Address}, func(s api.Session) bool { return s.Member == 1 && !v.lost[idOf(s)] && s.Address == all[0].Address }},
+				"all of these": {view.SessionFilter{Member: 1, State: view.StateConnected, Address: all[0].Address}, func(s api.Session) bool { return s.MemberID == 1 && !v.lost[idOf(s)] && s.Address == all[0].Address }},
 				"nowhere":      {view.SessionFilter{Address: "10.9.8.7"}, func(api.Session) bool { return false }},
 			} {
 				want := slices.DeleteFunc(slices.Clone(all), func(s api.Session) bool { return !tt.want(s) })
@@ -395,8 +397,8 @@ func TestViewOfStalledMember(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			row = a.Items[slices.IndexFunc(a.Items, func(s api.Member) bool { return s.Member == stalled })]
-			return row.Stalled != ""
+			row = a.Items[slices.IndexFunc(a.Items, func(s api.Member) bool { return s.MemberID == stalled })]
+			return row.StallReason != ""
 		})
 		if row.Role != "" || row.Zxid != "0x0" || row.Lag == nil || *row.Lag == 0 {
 			t.Errorf("%+v, want no role, no zxid, and a lag", row)
@@ -443,14 +445,14 @@ func TestViewOfLongPaths(t *testing.T) {
 			for _, one := range a.Items {
 				paths = append(paths, one.Path)
 			}
-			return paths, a.Next, err
+			return paths, a.NextCursor, err
 		})
 		read("watches", func(p view.Page) (paths []string, next string, err error) {
 			a, err := m.SessionWatches(t.Context(), k.Session(), p)
 			for _, w := range a.Items {
 				paths = append(paths, w.Path)
 			}
-			return paths, a.Next, err
+			return paths, a.NextCursor, err
 		})
 	})
 }

@@ -25,7 +25,7 @@ func TestBucketsFromAnyMember(t *testing.T) {
 			t.Helper()
 			for _, id := range e.IDs() {
 				b, err := e.Member(id).View().ExpiryBuckets(t.Context())
-				if err != nil || b.Leader != leader || b.TickMs != tick.Milliseconds() || len(b.Silent) > 0 || len(b.Buckets) == 0 || time.Since(b.At).Abs() > time.Second {
+				if err != nil || b.LeaderID != leader || b.TickMs != tick.Milliseconds() || len(b.Silent) > 0 || len(b.Buckets) == 0 || time.Since(b.At).Abs() > time.Second {
 					t.Fatalf("member %d shows %+v, %v", id, b, err)
 				}
 				n := 0
@@ -49,7 +49,7 @@ func TestBucketsFromAnyMember(t *testing.T) {
 		}
 		e.Isolate(leader)
 		for _, id := range e.IDs() {
-			if b, err := e.Member(id).View().ExpiryBuckets(t.Context()); err != nil || b.Leader == leader && id != leader && len(b.Silent) != 1 { // another one may lead by now
+			if b, err := e.Member(id).View().ExpiryBuckets(t.Context()); err != nil || b.LeaderID == leader && id != leader && len(b.Silent) != 1 { // another one may lead by now
 				t.Errorf("member %d, while the leader is cut off: %+v, %v", id, b, err)
 			}
 		}

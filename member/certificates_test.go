@@ -104,7 +104,7 @@ func replaceMember(t *testing.T, e *cluster.Ensemble, asked, old, id uint32) {
 	})
 	e.Wait("raft's configuration to follow", time.Minute, func() bool {
 		m, err := e.Member(asked).Operations().Members(t.Context())
-		return err == nil && m.IsSettled() && slices.ContainsFunc(m.Servers, func(s view.Server) bool { return s.Member == id && s.Voter })
+		return err == nil && m.IsSettled() && slices.ContainsFunc(m.Servers, func(s view.Server) bool { return s.MemberID == id && s.IsVoter })
 	})
 	e.Kill(old)
 }

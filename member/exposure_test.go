@@ -46,7 +46,7 @@ func TestExposure(t *testing.T) {
 				logger := slog.New(slog.NewTextHandler(&log, nil))
 				e := cluster.Start(t, tt.members, cluster.Options{Adjust: tt.adjust, Logger: func(uint32) *slog.Logger { return logger }})
 				at := e.Ready()
-				if got := statusOf(t, e, at).Exposed; got != tt.want {
+				if got := statusOf(t, e, at).InsecurePorts; got != tt.want {
 					t.Errorf("the status says %q, want %q", got, tt.want)
 				}
 				if got := e.Member(at).Protection(); got != tt.protection {

@@ -27,7 +27,7 @@ var _ subtree.NodeClient = (*internalClient)(nil)
 
 // newInternalClient returns the super user for an administrator at an address.
 func newInternalClient(m *Member, host string) *internalClient {
-	return &internalClient{m: m, connID: randomUint64(), identities: callerIdentities(admin.Caller{Host: host, Super: true})}
+	return &internalClient{m: m, connID: randomUint64(), identities: callerIdentities(admin.Caller{Host: host, IsAdministrator: true})}
 }
 
 // awaitServing waits until this member serves all clients. In an election it may serve none for a while.

@@ -73,8 +73,8 @@ func shownDrained(t *testing.T, e *cluster.Ensemble) []uint32 {
 			t.Fatalf("member %d: %v, silent: %v", at, err, a.Silent)
 		}
 		for _, row := range a.Items {
-			if row.Drained {
-				got = append(got, row.Member)
+			if row.IsDrained {
+				got = append(got, row.MemberID)
 			}
 		}
 		if at != e.IDs()[0] && !slices.Equal(got, first) {

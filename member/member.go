@@ -369,11 +369,11 @@ func (m *Member) auditConfig() audit.Config {
 }
 
 func (m *Member) commandsConfig() admin.FourLetterConfig {
-	return admin.FourLetterConfig{Whitelist: m.cfg.allowedCommands(), Version: m.cfg.Version, Built: m.cfg.BuildTime, Source: source{m}, AnonymousAccess: m.cfg.anonymousAccess()}
+	return admin.FourLetterConfig{Whitelist: m.cfg.allowedCommands(), Version: m.cfg.Version, BuildDate: m.cfg.BuildTime, Source: source{m}, AnonymousAccess: m.cfg.anonymousAccess()}
 }
 
 func (m *Member) httpConfig(words *admin.FourLetterCommands) admin.HTTPConfig {
-	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, FourLetter: words, Source: source{m}, Operations: operations{m.viewer.collector, m}, ConfigKeys: settingRows(m.cfg.ConfigKeys), AuditLog: m.auditLog, AnonymousAccess: m.cfg.anonymousAccess(), CredentialLimiter: m.credentialLimiter, TLS: m.serverKeys.operatorTLS(&m.cfg), SuperSubject: m.cfg.SuperSubject, Logger: m.log}
+	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, DigestAlg: m.cfg.Digest, FourLetter: words, Source: source{m}, Operations: operations{m.viewer.collector, m}, ConfigKeys: settingRows(m.cfg.ConfigKeys), AuditLog: m.auditLog, AnonymousAccess: m.cfg.anonymousAccess(), CredentialLimiter: m.credentialLimiter, TLS: m.serverKeys.operatorTLS(&m.cfg), SuperSubject: m.cfg.SuperSubject, Logger: m.log}
 	if m.cfg.Log != nil {
 		cfg.Log, cfg.AuditLogger = m.cfg.Log, m.cfg.Log.UnfilteredLogger().With("member", m.cfg.ID)
 	}

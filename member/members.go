@@ -93,10 +93,10 @@ func (o operations) submitServersChange(ctx context.Context, c admin.MembersChan
 
 // serversChangeBody returns the body of the transaction that makes a change in a term, or why there is none.
 func serversChangeBody(c admin.MembersChange, term uint64) ([]byte, error) {
-	if n := len(c.By); n > znode.MaxRequesterBytes {
+	if n := len(c.RequestedBy); n > znode.MaxRequesterBytes {
 		return nil, fmt.Errorf("the operator's name has %d bytes, more than %d", n, znode.MaxRequesterBytes)
 	}
-	body, err := pb.Marshal(&proto.ChangeServers{Joining: c.Joining, Leaving: c.Leaving, Members: c.Members, Version: c.Version, Force: c.Force, By: c.By, Term: term})
+	body, err := pb.Marshal(&proto.ChangeServers{Joining: c.Joining, Leaving: c.Leaving, Members: c.Members, Version: c.Version, Force: c.Force, By: c.RequestedBy, Term: term})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("the change of the list of servers cannot be encoded: %w", err)
@@ -192,15 +192,15 @@ func (o operations) checkCanLead(ctx context.Context, to uint32) error {
 	}
 	for _, s := range members.Servers {
 		switch {
-		case s.Member != to:
+		case s.MemberID != to:
 			continue
-		case s.Listed.Observer:
+		case s.ListEntry.Observer:
 			return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("member %d is an observer, which has no vote and cannot lead; promote it first", to)}
-		case !s.Voter:
+		case !s.IsVoter:
 			return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("member %d does not vote yet (%s); wait until it does", to, s.State)}
-		case !s.Answered:
+		case !s.HasReplied:
 			return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("member %d does not answer: %s; start it first", to, s.Detail)}
-		case s.Drained:
+		case s.IsDrained:
 			return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("member %d is drained, and takes no leadership until its next start", to)}
 		}
 		return nil

@@ -42,7 +42,7 @@ func TestChangeFailures(t *testing.T) {
 // A change that no leader could carry out is rejected before it is submitted.
 func TestWrongChanges(t *testing.T) {
 	for want, c := range map[string]admin.MembersChange{
-		"the operator's name has 256 bytes, more than 255": {By: strings.Repeat("x", znode.MaxRequesterBytes+1)},
+		"the operator's name has 256 bytes, more than 255": {RequestedBy: strings.Repeat("x", znode.MaxRequesterBytes+1)},
 		"bytes, more than 262144":                          {Change: serverlist.Change{Members: strings.Repeat("x", maxServersChangeBytes)}},
 		"cannot be encoded":                                {Change: serverlist.Change{Members: "\xff"}},
 	} {

@@ -43,12 +43,12 @@ func TestMembersFromAnyMember(t *testing.T) {
 			return err == nil && m.Servers[down-1].State == api.StateSilent
 		})
 		m, err := ops.Members(t.Context())
-		if err != nil || len(m.Servers) != 3 || m.Leader != leader || !m.LeaderAnswered || !m.IsSettled() {
+		if err != nil || len(m.Servers) != 3 || m.Leader != leader || !m.LeaderReplied || !m.IsSettled() {
 			t.Fatalf("%+v, %v", m, err)
 		}
 		for _, s := range m.Servers {
-			want := map[uint32]string{leader: api.StateLeader, asked: api.StateFollower, down: api.StateSilent}[s.Member]
-			if s.State != want || !s.Voter || s.Listed.ID != s.Member || s.Listed.QuorumAddr() == "" || (s.Detail != "") != (s.Member == down) {
+			want := map[uint32]string{leader: api.StateLeader, asked: api.StateFollower, down: api.StateSilent}[s.MemberID]
+			if s.State != want || !s.IsVoter || s.ListEntry.ID != s.MemberID || s.ListEntry.QuorumAddr() == "" || (s.Detail != "") != (s.MemberID == down) {
 				t.Errorf("%+v, want %s", s, want)
 			}
 		}
@@ -66,7 +66,7 @@ func voting(t *testing.T, e *cluster.Ensemble, asked uint32) {
 	t.Helper()
 	e.Wait("every disk to vote", time.Minute, func() bool {
 		m, err := e.Member(asked).Operations().Members(t.Context())
-		return err == nil && m.LeaderAnswered && len(m.Silent) == 0 && m.IsSettled()
+		return err == nil && m.LeaderReplied && len(m.Silent) == 0 && m.IsSettled()
 	})
 }
 
@@ -89,9 +89,9 @@ func TestMemberWithANewDisk(t *testing.T) {
 					return false
 				}
 				s = m.Servers[emptied-1]
-				return s.Answered && s.LostDisk && !m.IsSettled()
+				return s.HasReplied && s.LostDisk && !m.IsSettled()
 			})
-			if s.Voter || s.State != api.StateCatchingUp || s.Detail == "" {
+			if s.IsVoter || s.State != api.StateCatchingUp || s.Detail == "" {
 				t.Errorf("member %d shows %+v", id, s)
 			}
 		}
@@ -120,7 +120,7 @@ func TestOperatorsChangeTheList(t *testing.T) {
 			}
 			line, _ := before.List.Find(other)
 			line.Observer = !line.Observer
-			change := admin.MembersChange{Change: serverlist.Change{Joining: line.String()}, Version: before.Version, By: "alice"}
+			change := admin.MembersChange{Change: serverlist.Change{Joining: line.String()}, Version: before.Version, RequestedBy: "alice"}
 			after, err := ops.ChangeMembers(ctx, change)
 			if got, _ := after.List.Find(other); err != nil || got != line || after.Version <= before.Version || len(after.List) != 3 {
 				t.Fatalf("member %d was asked for %q: %+v, %v", at, change.Joining, after, err)
@@ -165,7 +165,7 @@ func TestReplaceOneOfTwo(t *testing.T) {
 		})
 		e.Wait("raft's configuration to follow", time.Minute, func() bool {
 			m, err := ops.Members(t.Context())
-			return err == nil && m.IsSettled() && len(m.Servers) == 2 && m.Servers[1].Member == 3 && m.Servers[1].Voter
+			return err == nil && m.IsSettled() && len(m.Servers) == 2 && m.Servers[1].MemberID == 3 && m.Servers[1].IsVoter
 		})
 		e.Kill(old)
 		if got := e.Ready(); got != leader {
@@ -273,7 +273,7 @@ func TestMembersAreChanged(t *testing.T) {
 		change := func(c serverlist.Change) {
 			t.Helper()
 			e.Wait("the change to be made", time.Minute, func() bool {
-				_, err := ops.ChangeMembers(t.Context(), admin.MembersChange{Change: c, Version: -1, By: "boss"})
+				_, err := ops.ChangeMembers(t.Context(), admin.MembersChange{Change: c, Version: -1, RequestedBy: "boss"})
 				if err != nil {
 					t.Logf("%+v: %v", c, err)
 				}
@@ -289,8 +289,8 @@ func TestMembersAreChanged(t *testing.T) {
 					return false
 				}
 				for _, s := range m.Servers {
-					if s.Member == id {
-						return s.State == state && s.Voter == voter && s.Answered
+					if s.MemberID == id {
+						return s.State == state && s.IsVoter == voter && s.HasReplied
 					}
 				}
 				return state == "gone"

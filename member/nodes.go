@@ -19,7 +19,7 @@ func callerIdentities(c admin.Caller) []*proto.Identity {
 	if c.Host != "" {
 		who = append(who, &proto.Identity{Scheme: "ip", Id: c.Host})
 	}
-	if c.Super {
+	if c.IsAdministrator {
 		who = append(who, &proto.Identity{Scheme: "super"})
 	}
 	return who
@@ -46,7 +46,7 @@ func (o operations) ReadNode(q admin.NodeQuery) (n admin.Node, err error) {
 	if n.ACL, _, code = tree.GetACL(path, who); code != jute.OK {
 		return n, nodeFailure(code, q.Path)
 	}
-	n.Children, n.More, code = tree.TreeView().ChildrenAfter(path, q.After, q.Limit, view.MaxBytes, who)
+	n.Children, n.MoreChildren, code = tree.TreeView().ChildrenAfter(path, q.AfterChild, q.Limit, view.MaxBytes, who)
 	if code != jute.OK {
 		return n, nodeFailure(code, q.Path)
 	}
@@ -57,7 +57,7 @@ func (o operations) ReadNode(q admin.NodeQuery) (n admin.Node, err error) {
 // goes the way of every write of this member's clients, and is in the log once.
 func (o operations) ChangeNode(ctx context.Context, c admin.NodeChange) (path string, stat jute.Stat, err error) {
 	m, body := o.m, nodeChangeBody(c)
-	ids := callerIdentities(admin.Caller{Host: c.Host, Super: true})
+	ids := callerIdentities(admin.Caller{Host: c.CallerHost, IsAdministrator: true})
 	switch most := m.server.Limits().MaxBuffer; {
 	case !m.servesAllClients():
 		return "", stat, errNotServing

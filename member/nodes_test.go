@@ -29,7 +29,7 @@ func (o nodeOps) change(at uint32, within time.Duration, c admin.NodeChange) (pa
 	o.t.Helper()
 	ctx, cancel := context.WithTimeout(o.t.Context(), within)
 	defer cancel()
-	c.Host = "10.0.0.9"
+	c.CallerHost = "10.0.0.9"
 	path, stat, err := o.e.Member(at).Operations().ChangeNode(ctx, c)
 	status, why = o.status(err)
 	return path, stat, status, why
@@ -114,7 +114,7 @@ func TestChangeNode(t *testing.T) {
 				t.Errorf("member %d shows /a as %+v, %d", id, n, status)
 			}
 			rows, _ := removalsOf(t, e.Member(id).View(), "/e", 9)
-			if len(rows) != 1 || rows[0].Cause != view.CauseDeleted || rows[0].Session != "" || rows[0].Address != "10.0.0.9" || rows[0].Member == 0 {
+			if len(rows) != 1 || rows[0].Cause != view.CauseDeleted || rows[0].SessionID != "" || rows[0].Address != "10.0.0.9" || rows[0].MemberID == 0 {
 				t.Errorf("member %d: /e was removed by %+v", id, rows)
 			}
 		}
@@ -137,7 +137,7 @@ func TestNodeIsShownByItsACL(t *testing.T) {
 				t.Fatal(why)
 			}
 		}
-		nobody, near, far, super := admin.Caller{}, admin.Caller{Host: "10.1.2.3"}, admin.Caller{Host: "fd00::1"}, admin.Caller{Host: "fd00::1", Super: true}
+		nobody, near, far, super := admin.Caller{}, admin.Caller{Host: "10.1.2.3"}, admin.Caller{Host: "fd00::1"}, admin.Caller{Host: "fd00::1", IsAdministrator: true}
 		for _, tt := range []struct {
 			path   string
 			caller admin.Caller
@@ -185,11 +185,11 @@ func TestNodeChildrenPages(t *testing.T) {
 		}
 		want = append(want, "zookeeper")
 		for after, more := "", true; more; after = got[len(got)-1] {
-			n, err := e.Member(leader).Operations().ReadNode(admin.NodeQuery{Path: "/", After: after, Limit: 7})
+			n, err := e.Member(leader).Operations().ReadNode(admin.NodeQuery{Path: "/", AfterChild: after, Limit: 7})
 			if err != nil || len(n.Children) > 7 {
 				t.Fatalf("%d children, %v", len(n.Children), err)
 			}
-			got, more = append(got, n.Children...), n.More
+			got, more = append(got, n.Children...), n.MoreChildren
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
@@ -214,13 +214,13 @@ func TestChangeNodeWithoutALeader(t *testing.T) {
 		if _, _, status, why := o.change(cut, time.Second, create("/never", jute.OpenACL)); status != 503 || !strings.Contains(why, "serves no clients") {
 			t.Errorf("on a member that serves nobody: %d %s", status, why)
 		}
-		if _, status := o.node(cut, "/", admin.Caller{Super: true}); status != 503 {
+		if _, status := o.node(cut, "/", admin.Caller{IsAdministrator: true}); status != 503 {
 			t.Errorf("a node on a member that serves nobody: %d", status)
 		}
 		e.Rejoin(cut)
 		e.Ready()
 		e.Equal()
-		if _, status := o.node(leader, "/never", admin.Caller{Super: true}); status != 404 {
+		if _, status := o.node(leader, "/never", admin.Caller{IsAdministrator: true}); status != 404 {
 			t.Errorf("the change that was not made: %d", status)
 		}
 		leader = e.Leader()

@@ -25,7 +25,7 @@ type operations struct {
 // ReadLoad implements admin.Operations.
 func (o operations) ReadLoad() admin.Load {
 	st := o.m.server.Stats()
-	return admin.Load{Reads: st.ReadLatency, Updates: st.UpdateLatency, Outstanding: st.OutstandingRequests, Connections: st.Connections}
+	return admin.Load{Reads: st.ReadLatency, Updates: st.UpdateLatency, OutstandingRequests: st.OutstandingRequests, Connections: st.Connections}
 }
 
 // SessionEnds implements admin.Operations.
@@ -48,8 +48,8 @@ func killFailure(err error) error {
 	return err
 }
 
-// Drain implements admin.Operations.
-func (o operations) Drain(ctx context.Context, over time.Duration) (closed int, leads bool) {
+// DrainSelf implements admin.Operations.
+func (o operations) DrainSelf(ctx context.Context, over time.Duration) (closed int, leads bool) {
 	return o.m.Drain(ctx, over)
 }
 

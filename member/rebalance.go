@@ -72,9 +72,9 @@ type memberLoad struct {
 // state or disk has a fault is left out.
 func memberLoads(rows []api.Member) (loads []memberLoad) {
 	for _, r := range rows {
-		serves := r.Role != "" && r.Role != api.RoleReadOnly && r.Clients != ""
-		if serves && !r.Drained && !r.Joining && !r.Removed && r.Stalled == "" && r.Damaged == "" {
-			loads = append(loads, memberLoad{r.Member, r.Sessions})
+		serves := r.Role != "" && r.Role != api.RoleReadOnly && r.ClientAddress != ""
+		if serves && !r.IsDrained && !r.IsJoining && !r.WasRemoved && r.StallReason == "" && r.DamageReason == "" {
+			loads = append(loads, memberLoad{r.MemberID, r.Sessions})
 		}
 	}
 	return loads
@@ -123,7 +123,7 @@ type rebalanceRun struct {
 func (r *rebalanceRun) memberRow(member uint32) *admin.RebalancedMember {
 	i, found := slices.BinarySearchFunc(r.result.Members, member, func(m admin.RebalancedMember, id uint32) int { return cmp.Compare(m.Member, id) })
 	if !found {
-		r.result.Members = slices.Insert(r.result.Members, i, admin.RebalancedMember{Member: member, Before: -1})
+		r.result.Members = slices.Insert(r.result.Members, i, admin.RebalancedMember{Member: member, ClientsBefore: -1})
 	}
 	return &r.result.Members[i]
 }
@@ -139,14 +139,14 @@ func (r *rebalanceRun) recordLoads(a api.List[api.Member]) (over []memberLoad) {
 	r.result.Balanced = len(over) == 0 && len(a.Silent) == 0 && len(loads) >= 2
 	for _, l := range loads {
 		row := r.memberRow(l.member)
-		if row.After = l.clients; row.Before < 0 {
-			row.Before = l.clients
+		if row.ClientsAfter = l.clients; row.ClientsBefore < 0 {
+			row.ClientsBefore = l.clients
 		}
 	}
 	for i := range r.result.Members {
 		row := &r.result.Members[i]
 		if !slices.ContainsFunc(over, func(l memberLoad) bool { return l.member == row.Member }) {
-			row.Failed = "" // nobody asks it to close connections any more
+			row.FailureReason = "" // nobody asks it to close connections any more
 		}
 	}
 	return over
@@ -157,10 +157,10 @@ func (r *rebalanceRun) recordClosed(member uint32, closed int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	row := r.memberRow(member)
-	r.result.Closed += closed
-	row.Closed += closed
-	if row.Failed = ""; err != nil {
-		row.Failed = status.Convert(err).Message()
+	r.result.ClosedConnections += closed
+	row.ClosedConnections += closed
+	if row.FailureReason = ""; err != nil {
+		row.FailureReason = status.Convert(err).Message()
 	}
 }
 
@@ -196,7 +196,7 @@ func (b *rebalancer) rebalanceClients(ctx context.Context, r *rebalanceRun) erro
 		b.closeExcess(ctx, over, rebalanceRoundTime, r)
 		select {
 		case <-ctx.Done():
-			return &admin.Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("the request ended after %d connections were closed; ask again to go on", r.result.Closed)}
+			return &admin.Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("the request ended after %d connections were closed; ask again to go on", r.result.ClosedConnections)}
 		case <-time.After(clientReturnTime):
 		}
 	}
@@ -303,12 +303,12 @@ func (b *rebalancer) autoRebalanceRound(ctx context.Context, perSecond int, p *r
 	}
 	b.closeExcess(ctx, over, autoRebalanceInterval-clientReturnTime, r)
 	for _, m := range r.result.Members {
-		if m.Failed != "" {
-			b.m.log.Warn("a member closed no connections for autoRebalance", "peer", m.Member, "reason", m.Failed)
+		if m.FailureReason != "" {
+			b.m.log.Warn("a member closed no connections for autoRebalance", "peer", m.Member, "reason", m.FailureReason)
 		}
 	}
-	if r.result.Closed > 0 {
-		b.m.log.Info("autoRebalance has moved clients", "excess", totalClients(over), "connections", r.result.Closed)
+	if r.result.ClosedConnections > 0 {
+		b.m.log.Info("autoRebalance has moved clients", "excess", totalClients(over), "connections", r.result.ClosedConnections)
 	}
 }
 

@@ -72,14 +72,14 @@ func TestExcess(t *testing.T) {
 			t.Errorf("%v: %s, want %s", tt.clients, got, tt.want)
 		}
 	}
-	serving := api.Member{Member: 1, Role: "observer", Clients: "a:1", Sessions: 7}
-	rows := []api.Member{serving, {Member: 2, Clients: "a:1"}, {Member: 3, Role: api.RoleReadOnly, Clients: "a:1"}}
+	serving := api.Member{MemberID: 1, Role: "observer", ClientAddress: "a:1", Sessions: 7}
+	rows := []api.Member{serving, {MemberID: 2, ClientAddress: "a:1"}, {MemberID: 3, Role: api.RoleReadOnly, ClientAddress: "a:1"}}
 	for i, unfit := range []func(*api.Member){
-		func(s *api.Member) { s.Clients = "" }, func(s *api.Member) { s.Drained = true }, func(s *api.Member) { s.Joining = true },
-		func(s *api.Member) { s.Removed = true }, func(s *api.Member) { s.Stalled = "disk" }, func(s *api.Member) { s.Damaged = "entry 7" },
+		func(s *api.Member) { s.ClientAddress = "" }, func(s *api.Member) { s.IsDrained = true }, func(s *api.Member) { s.IsJoining = true },
+		func(s *api.Member) { s.WasRemoved = true }, func(s *api.Member) { s.StallReason = "disk" }, func(s *api.Member) { s.DamageReason = "entry 7" },
 	} {
 		row := serving
-		row.Member = uint32(10 + i)
+		row.MemberID = uint32(10 + i)
 		unfit(&row)
 		rows = append(rows, row)
 	}
@@ -93,10 +93,10 @@ func counted(clients ...int) (a api.List[api.Member]) {
 	for i, n := range clients {
 		id := uint32(i + 1)
 		if n < 0 {
-			a.Silent = append(a.Silent, api.Silence{Member: id, Reason: view.ReasonDown})
+			a.Silent = append(a.Silent, api.Silence{MemberID: id, Reason: view.ReasonDown})
 			continue
 		}
-		a.Items = append(a.Items, api.Member{Member: id, Role: "follower", Clients: "a:1", Sessions: n})
+		a.Items = append(a.Items, api.Member{MemberID: id, Role: "follower", ClientAddress: "a:1", Sessions: n})
 	}
 	return a
 }
@@ -153,9 +153,9 @@ func TestRebalanceCompares(t *testing.T) {
 				err := b.rebalanceClients(t.Context(), r)
 				failed := ""
 				if len(r.result.Members) > 0 {
-					failed = r.result.Members[0].Failed
+					failed = r.result.Members[0].FailureReason
 				}
-				if got := r.result; (err != nil) != tt.fails || got.Balanced != tt.balanced || got.Closed != tt.closed || len(got.Members) != tt.rows || failed != tt.failed || looked != tt.looked {
+				if got := r.result; (err != nil) != tt.fails || got.Balanced != tt.balanced || got.ClosedConnections != tt.closed || len(got.Members) != tt.rows || failed != tt.failed || looked != tt.looked {
 					t.Errorf("%+v after %d looks: %v", got, looked, err)
 				}
 			})

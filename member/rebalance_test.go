@@ -22,7 +22,7 @@ func totalClients(t *testing.T, e *cluster.Ensemble) map[uint32]int {
 	}
 	clients := map[uint32]int{}
 	for _, row := range a.Items {
-		clients[row.Member] = row.Sessions
+		clients[row.MemberID] = row.Sessions
 	}
 	return clients
 }
@@ -61,7 +61,7 @@ func TestRebalance(t *testing.T) {
 		begun := time.Now()
 		done, err := e.Member(asked).Operations().Rebalance(t.Context(), 1, "a test")
 		took := time.Since(begun)
-		if err != nil || !done.Balanced || done.Closed != 8 || len(done.Members) != 3 || took < 9500*time.Millisecond || took > 15*time.Second {
+		if err != nil || !done.Balanced || done.ClosedConnections != 8 || len(done.Members) != 3 || took < 9500*time.Millisecond || took > 15*time.Second {
 			t.Errorf("%+v in %v: %v", done, took, err)
 		}
 		for _, m := range done.Members {
@@ -69,7 +69,7 @@ func TestRebalance(t *testing.T) {
 			if m.Member == home {
 				before, closed = 12, 8
 			}
-			if m.Before != before || m.After != 4 || m.Closed != closed || m.Failed != "" {
+			if m.ClientsBefore != before || m.ClientsAfter != 4 || m.ClosedConnections != closed || m.FailureReason != "" {
 				t.Errorf("member %d: %+v", m.Member, m)
 			}
 		}
@@ -96,7 +96,7 @@ func TestRebalanceInVain(t *testing.T) {
 		}
 		begun := time.Now()
 		done, err := e.Member(home).Operations().Rebalance(t.Context(), 1000, "a test")
-		if took := time.Since(begun); err != nil || done.Balanced || done.Closed != 12 || totalClients(t, e)[home] != 6 || took > time.Minute {
+		if took := time.Since(begun); err != nil || done.Balanced || done.ClosedConnections != 12 || totalClients(t, e)[home] != 6 || took > time.Minute {
 			t.Errorf("%+v in %v: %v", done, took, err)
 		}
 	})

@@ -25,10 +25,10 @@ func removalsOf(t *testing.T, v *view.Collector, path string, limit int) (rows [
 		if err != nil || len(a.Items) > limit {
 			t.Fatalf("%d removals, %v", len(a.Items), err)
 		}
-		if rows = append(rows, a.Items...); a.Next == "" {
+		if rows = append(rows, a.Items...); a.NextCursor == "" {
 			return rows, a.Silent
 		}
-		p.Cursor = a.Next
+		p.Cursor = a.NextCursor
 	}
 }
 
@@ -94,17 +94,17 @@ func TestRemovalsFromAnyMember(t *testing.T) {
 				}
 			}
 			rows, _ := removalsOf(t, v, "/e2", 9)
-			if len(rows) != 1 || rows[0].Cause != view.CauseSessionEnded || rows[0].Session != brief.Session().String() || rows[0].Member != other || rows[0].Address == "" {
+			if len(rows) != 1 || rows[0].Cause != view.CauseSessionEnded || rows[0].SessionID != brief.Session().String() || rows[0].MemberID != other || rows[0].Address == "" {
 				t.Errorf("member %d: /e2 was removed by %+v", id, rows)
 			}
 			rows, _ = removalsOf(t, v, "/a", 9)
-			if len(rows) != 1 || rows[0].Cause != view.CauseDeleted || rows[0].Session != c.Session().String() || rows[0].Member != leader || rows[0].Address == "" || time.Since(rows[0].Removed) > time.Minute {
+			if len(rows) != 1 || rows[0].Cause != view.CauseDeleted || rows[0].SessionID != c.Session().String() || rows[0].MemberID != leader || rows[0].Address == "" || time.Since(rows[0].RemovedAt) > time.Minute {
 				t.Errorf("member %d: /a was removed by %+v", id, rows)
 			}
 		}
 		e.Kill(other)
 		rows, silent := removalsOf(t, e.Member(forgetful).View(), "", 2)
-		if !slices.Equal(paths(rows), want) || len(silent) != 1 || silent[0].Member != other {
+		if !slices.Equal(paths(rows), want) || len(silent) != 1 || silent[0].MemberID != other {
 			t.Errorf("while member %d is down: %v, silent %v", other, paths(rows), silent)
 		}
 	})

@@ -41,12 +41,12 @@ func (o operations) RestoreBackup(ctx context.Context, r admin.RestoreRequest) (
 		return admin.RestoreResult{}, err
 	}
 	defer func() { _ = file.Close() }() // it has no name, so it is gone with that
-	space := subtree.Space{Nodes: newInternalClient(m, r.Host)}
+	space := subtree.Space{Nodes: newInternalClient(m, r.CallerHost)}
 	head, source, err := checkSpooled(ctx, space, file)
 	if err != nil {
 		return admin.RestoreResult{}, unreadableFailure(ctx, err)
 	}
-	m.log.Info("a backup is written into the ensemble", "index", head.Index, "digest", head.Digest, "nodes", source.Count, "from", r.Host)
+	m.log.Info("a backup is written into the ensemble", "index", head.Index, "digest", head.Digest, "nodes", source.Count, "from", r.CallerHost)
 	done, err := space.LoadFrom(ctx, source, subtree.LoadOptions{Mode: subtree.Replace, OnBegin: func(subtree.Summary) {}, OnChange: func(subtree.Change) {}})
 	if err != nil {
 		return admin.RestoreResult{}, partialRestoreFailure(ctx, done, source.Count, err)
@@ -54,7 +54,7 @@ func (o operations) RestoreBackup(ctx context.Context, r admin.RestoreRequest) (
 	m.state.RLock()
 	defer m.state.RUnlock()
 	return admin.RestoreResult{
-		Zxid: m.state.Zxid(), Nodes: done.Nodes, Created: done.Created, Set: done.Set, ACLs: done.ACLs, Deleted: done.Deleted, Left: done.LeftAlone, Skipped: done.Skipped,
+		Zxid: m.state.Zxid(), Nodes: done.Nodes, Created: done.Created, ChangedData: done.Set, ChangedACLs: done.ACLs, Deleted: done.Deleted, LeftNodes: done.LeftAlone, SkippedNodes: done.Skipped,
 	}, nil
 }
 
@@ -75,7 +75,7 @@ func (o operations) checkTakesWrites(ctx context.Context) error {
 // *admin.Failure.
 func (o operations) spoolBody(ctx context.Context, r admin.RestoreRequest, most int64) (*os.File, error) {
 	tooLong := &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the backup has more than %d bytes, for which there is room: at most %d, and one in %d bytes that are free on the disk of the data; nothing was changed. rollcall backup restore --subtree needs no room here", most, int64(maxSpoolBytes), spoolFreeShare)}
-	if r.Size > most {
+	if r.BodySize > most {
 		return nil, tooLong
 	}
 	file, err := os.CreateTemp(o.m.cfg.Dir, "restore.*.part")

@@ -30,7 +30,7 @@ func TestSpool(t *testing.T) {
 	if most < maxSpoolBytes && (most > free/spoolFreeShare*2 || most < free/spoolFreeShare/2) { // others write to the disk, too
 		t.Errorf("%d bytes for a backup, of %d", most, free)
 	}
-	file, err := o.spoolBody(t.Context(), admin.RestoreRequest{Body: strings.NewReader("a backup"), Size: 8}, 8)
+	file, err := o.spoolBody(t.Context(), admin.RestoreRequest{Body: strings.NewReader("a backup"), BodySize: 8}, 8)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestSpool(t *testing.T) {
 		t.Errorf("it has a name: %v", err)
 	}
 	for _, size := range []int64{8, -1} { // -1: the body is in chunks
-		_, err := o.spoolBody(t.Context(), admin.RestoreRequest{Body: strings.NewReader("a backup"), Size: size}, 7)
+		_, err := o.spoolBody(t.Context(), admin.RestoreRequest{Body: strings.NewReader("a backup"), BodySize: size}, 7)
 		if f, ok := errors.AsType[*admin.Failure](err); !ok || f.Status != 413 || !strings.Contains(f.Text, "more than 7 bytes, for which there is room") {
 			t.Errorf("a backup that is too large, of %d bytes: %v", size, err)
 		}

@@ -40,7 +40,7 @@ func (w restoreWorld) save(at uint32) []byte {
 // restore sends a backup to a member. It returns the status and the text of a failure.
 func (w restoreWorld) restore(ctx context.Context, at uint32, file []byte) (done admin.RestoreResult, status int, why string) {
 	w.t.Helper()
-	done, err := w.e.Member(at).Operations().RestoreBackup(ctx, admin.RestoreRequest{Body: bytes.NewReader(file), Size: int64(len(file)), Host: "10.0.0.9"})
+	done, err := w.e.Member(at).Operations().RestoreBackup(ctx, admin.RestoreRequest{Body: bytes.NewReader(file), BodySize: int64(len(file)), CallerHost: "10.0.0.9"})
 	status, why = w.status(err)
 	return done, status, why
 }
@@ -142,7 +142,7 @@ func TestRestoreOverHTTP(t *testing.T) {
 		before := w.zxid(leader)
 
 		done, status, why := w.restore(t.Context(), follower, file)
-		want := admin.RestoreResult{Zxid: done.Zxid, Nodes: 8, Created: 3, Set: 2, ACLs: 1, Deleted: 2, Left: 2, Skipped: 1}
+		want := admin.RestoreResult{Zxid: done.Zxid, Nodes: 8, Created: 3, ChangedData: 2, ChangedACLs: 1, Deleted: 2, LeftNodes: 2, SkippedNodes: 1}
 		if status != 200 || done != want || done.Zxid <= before {
 			t.Errorf("%d %s: %+v after zxid 0x%x, want %+v", status, why, done, before, want)
 		}
@@ -161,12 +161,12 @@ func TestRestoreOverHTTP(t *testing.T) {
 		if events := c.Events(); len(events) != 1 || string(events[0].Path) != "/app/box" || events[0].Type != jute.EventNodeCreated {
 			t.Errorf("the watch has fired %v", events)
 		}
-		if rows, _ := removalsOf(t, e.Member(leader).View(), "/new/below", 9); len(rows) != 1 || rows[0].Session != "" || rows[0].Address != "10.0.0.9" || rows[0].Member != follower {
+		if rows, _ := removalsOf(t, e.Member(leader).View(), "/new/below", 9); len(rows) != 1 || rows[0].SessionID != "" || rows[0].Address != "10.0.0.9" || rows[0].MemberID != follower {
 			t.Errorf("/new/below was removed by %+v", rows)
 		}
 
 		again, status, why := w.restore(t.Context(), leader, file)
-		if status != 200 || again != (admin.RestoreResult{Zxid: done.Zxid, Nodes: 8, Left: 2, Skipped: 1}) {
+		if status != 200 || again != (admin.RestoreResult{Zxid: done.Zxid, Nodes: 8, LeftNodes: 2, SkippedNodes: 1}) {
 			t.Errorf("again: %d %s: %+v", status, why, again)
 		}
 	})
@@ -174,7 +174,7 @@ func TestRestoreOverHTTP(t *testing.T) {
 
 // exists reports whether a member has a node.
 func (w restoreWorld) exists(at uint32, path string) bool {
-	_, status := w.node(at, path, admin.Caller{Super: true})
+	_, status := w.node(at, path, admin.Caller{IsAdministrator: true})
 	return status == 200
 }
 
@@ -316,7 +316,7 @@ func TestRestoreRefuses(t *testing.T) {
 			{"a body that breaks off", 1, io.MultiReader(bytes.NewReader(file[:50]), iotest.ErrReader(io.ErrUnexpectedEOF)), 999, 400, "the body ended after 50 bytes: unexpected EOF; nothing was changed"},
 			{"a long body", 1, strings.NewReader("x"), 51 << 30, 413, "more than 53687091200 bytes"},
 		} {
-			_, err := e.Member(tt.at).Operations().RestoreBackup(t.Context(), admin.RestoreRequest{Body: tt.body, Size: tt.size})
+			_, err := e.Member(tt.at).Operations().RestoreBackup(t.Context(), admin.RestoreRequest{Body: tt.body, BodySize: tt.size})
 			status, why := w.status(err)
 			if status != tt.status || !strings.Contains(why, tt.want) || !strings.Contains(why, "nothing was changed") || w.zxid(leader) != zxid {
 				t.Errorf("%s: %d %s, want %d %s; zxid 0x%x, before 0x%x", tt.name, status, why, tt.status, tt.want, w.zxid(leader), zxid)

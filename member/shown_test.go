@@ -34,7 +34,7 @@ func TestStatusOfAMember(t *testing.T) {
 func statusOf(t *testing.T, e *cluster.Ensemble, id uint32) api.Member {
 	t.Helper()
 	a, err := e.Member(id).View().MemberStatuses(t.Context())
-	i := slices.IndexFunc(a.Items, func(s api.Member) bool { return s.Member == id })
+	i := slices.IndexFunc(a.Items, func(s api.Member) bool { return s.MemberID == id })
 	if err != nil || i < 0 {
 		t.Fatalf("member %d is not among %+v: %v", id, a, err)
 	}
@@ -87,9 +87,9 @@ func TestWatchesInPages(t *testing.T) {
 				t.Fatalf("after %d watches: %+v, %v", len(got), a, err)
 			}
 			for _, w := range a.Items {
-				got = append(got, w.Session)
+				got = append(got, w.SessionID)
 			}
-			p.Cursor = a.Next
+			p.Cursor = a.NextCursor
 		}
 		slices.Sort(want)
 		if slices.Sort(got); !slices.Equal(got, want) {
@@ -117,14 +117,14 @@ func TestConnectionsAfterARestart(t *testing.T) {
 		open()
 		only := view.ConnectionFilter{Member: at}
 		page, err := e.Member(at).View().Connections(t.Context(), only, view.Page{Limit: clients - 1})
-		if err != nil || len(page.Items) != clients-1 || page.Next == "" {
+		if err != nil || len(page.Items) != clients-1 || page.NextCursor == "" {
 			t.Fatalf("the first page: %+v, %v", page, err)
 		}
 		e.Stop(at)
 		e.Boot(at)
 		e.Ready()
 		open()
-		rest, err := e.Member(at).View().Connections(t.Context(), only, view.Page{Cursor: page.Next})
+		rest, err := e.Member(at).View().Connections(t.Context(), only, view.Page{Cursor: page.NextCursor})
 		if err != nil || len(rest.Items) != clients {
 			t.Errorf("after the restart: %d connections, %v; want %d", len(rest.Items), err, clients)
 		}

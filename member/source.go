@@ -65,7 +65,7 @@ func (s source) Health() admin.Health {
 func (s source) Ensemble() admin.Ensemble {
 	e := admin.Ensemble{Self: s.m.cfg.ID, Leader: s.m.node.Status().LeaderID()}
 	for _, server := range s.m.serverLists.currentList() {
-		e.Peers = append(e.Peers, admin.Peer{ID: server.ID, Quorum: server.QuorumAddr(), Election: server.ElectionAddr(), Client: server.ClientAddr(), Observer: server.Observer})
+		e.Peers = append(e.Peers, admin.Peer{ID: server.ID, QuorumAddress: server.QuorumAddr(), ElectionAddress: server.ElectionAddr(), ClientAddress: server.ClientAddr(), IsObserver: server.Observer})
 	}
 	return e
 }

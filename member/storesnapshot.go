@@ -27,7 +27,7 @@ func (o operations) StoreSnapshot(ctx context.Context) (admin.StoredSnapshot, er
 	if err != nil {
 		return admin.StoredSnapshot{}, snapshotFailure(ctx, err)
 	}
-	return admin.StoredSnapshot{Index: s.Index, Term: s.Term, Zxid: s.Zxid, Bytes: s.Bytes, Took: s.WriteDuration}, nil
+	return admin.StoredSnapshot{Index: s.Index, Term: s.Term, Zxid: s.Zxid, Bytes: s.Bytes, WriteTime: s.WriteDuration}, nil
 }
 
 // snapshotFailure returns the error of a snapshot as an operator sees it.

@@ -79,14 +79,14 @@ func TestEventsOfAFollower(t *testing.T) {
 		}
 		c := e.Connect(20*time.Second, other, leader)
 		var s api.SessionEvent
-		if next("session", &s); s.Kind != "created" || s.ID != c.Session().String() || s.Member != other || s.Address == "" || s.TimeoutMs != 20_000 {
+		if next("session", &s); s.Kind != "created" || s.ID != c.Session().String() || s.MemberID != other || s.Address == "" || s.TimeoutMs != 20_000 {
 			t.Errorf("%+v", s)
 		}
 		e.Kill(other)
-		if next("session", &s); s.Kind != "moved" || s.ID != c.Session().String() || s.Member != leader || s.From != other {
+		if next("session", &s); s.Kind != "moved" || s.ID != c.Session().String() || s.MemberID != leader || s.FromMember != other {
 			t.Errorf("%+v", s)
 		}
-		if next("status", &status); len(status.Silent) != 1 || status.Silent[0].Member != other {
+		if next("status", &status); len(status.Silent) != 1 || status.Silent[0].MemberID != other {
 			t.Errorf("while member %d is down: %+v", other, status)
 		}
 		e.Boot(other)
@@ -110,7 +110,7 @@ func TestEventsOfAFollower(t *testing.T) {
 		}
 		e.Kill(leader)
 		var l api.LeaderEvent
-		if next("leader", &l); l.Leader != at && l.Leader != other || l.Term == 0 {
+		if next("leader", &l); l.LeaderID != at && l.LeaderID != other || l.Term == 0 {
 			t.Errorf("%+v", l)
 		}
 		e.Boot(leader)

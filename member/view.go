@@ -257,8 +257,8 @@ func (v viewer) pageStart(boot, connection uint64, path []byte) clients.WatchPla
 func newConnectionRow(c *clients.Connection) *proto.ConnectionRow {
 	return &proto.ConnectionRow{
 		Number: c.Number, Address: []byte(c.RemoteAddr), Reading: c.AwaitsRead, Writing: c.AwaitsWrite, Queued: uint32(c.QueuedRequests),
-		Received: c.Received, Sent: c.Sent, Session: uint64(c.Session), TimeoutMs: uint32(c.Timeout.Milliseconds()),
-		EstablishedMs: c.Established.UnixMilli(), Replies: c.Replies, Op: int32(c.LastOp), Xid: c.LastXid, Zxid: c.LastZxid,
+		Received: c.PacketsReceived, Sent: c.PacketsSent, Session: uint64(c.Session), TimeoutMs: uint32(c.Timeout.Milliseconds()),
+		EstablishedMs: c.EstablishedAt.UnixMilli(), Replies: c.ReplyCount, Op: int32(c.LastOp), Xid: c.LastXid, Zxid: c.LastZxid,
 		RepliedUs: uint64(c.LastReply.Microseconds()), LastUs: uint64(c.LastLatency.Microseconds()), MinUs: uint64(c.MinLatency.Microseconds()),
 		AvgUs: uint64(c.AvgLatency.Microseconds()), MaxUs: uint64(c.MaxLatency.Microseconds()), ExpiresMs: c.ExpiresAt.UnixMilli(), Tls: c.TLS, Cipher: c.Cipher,
 	}
@@ -277,11 +277,11 @@ func (v viewer) watchRows(ctx context.Context, q *proto.ViewWatches) *proto.Watc
 	size := 0
 	for _, w := range page {
 		if size += len(w.Path); size > view.MaxBytes && len(r.Rows) > 0 {
-			next = clients.WatchPlace{Connection: w.Connection, Path: w.Path}
+			next = clients.WatchPlace{Connection: w.ConnectionNumber, Path: w.Path}
 			break
 		}
 		r.Rows = append(r.Rows, &proto.WatchRow{
-			Connection: w.Connection, Session: uint64(w.Session), Path: []byte(w.Path),
+			Connection: w.ConnectionNumber, Session: uint64(w.Session), Path: []byte(w.Path),
 			Data: w.Data, Children: w.Children, Persistent: w.Persistent, Recursive: w.Recursive,
 		})
 	}
@@ -386,7 +386,7 @@ func (v viewer) viewMembers() []view.Member {
 			peer = v.View // nothing is encoded and decoded
 		}
 		at, _ := m.serverLists.addressesOf(id)
-		members = append(members, view.Member{ID: id, Quorum: at.GrpcAddr, Election: at.RaftAddr, Peer: peer})
+		members = append(members, view.Member{ID: id, QuorumAddress: at.GrpcAddr, ElectionAddress: at.RaftAddr, Peer: peer})
 	}
 	return members
 }
@@ -395,7 +395,7 @@ func (v viewer) viewMembers() []view.Member {
 func (v viewer) newCollector() (*view.Collector, error) {
 	m := v.m
 	return view.New(view.Config{
-		Self: m.cfg.ID, Members: v.viewMembers, Ensemble: v.ensembleView, Leader: func() uint32 { return m.node.Status().LeaderID() },
+		Self: m.cfg.ID, Members: v.viewMembers, ServerList: v.ensembleView, Leader: func() uint32 { return m.node.Status().LeaderID() },
 		Deadline: min(m.cfg.Tick, view.MaxDeadline), Now: m.wallClock.Now,
 	})
 }
@@ -434,7 +434,7 @@ func (v viewer) ensembleView() view.Ensemble {
 	m := v.m
 	e := view.Ensemble{List: m.serverLists.currentList()}
 	for _, s := range m.node.Status().ConfiguredMembers() {
-		e.Configured = append(e.Configured, view.Configured{Member: s.ID, Disk: uint64(s.Disk), Election: s.Addr, Voter: !s.Observer})
+		e.RaftServers = append(e.RaftServers, view.RaftServer{Member: s.ID, DiskID: uint64(s.Disk), Election: s.Addr, Voter: !s.Observer})
 	}
 	switch r := m.serverLists.appliedList.Load(); {
 	case r != nil:

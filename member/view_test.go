@@ -132,7 +132,7 @@ func TestRowsKeepTheirFields(t *testing.T) {
 	for _, tt := range []struct{ got, want protobuf.Message }{
 		{
 			newConnectionRow(&clients.Connection{
-				Number: 1, RemoteAddr: "a", AwaitsWrite: true, QueuedRequests: 2, Received: 3, Sent: 4, Session: 5, Timeout: 6 * ms, Established: at(7), Replies: 8, LastOp: 9, LastXid: 10, LastZxid: 11,
+				Number: 1, RemoteAddr: "a", AwaitsWrite: true, QueuedRequests: 2, PacketsReceived: 3, PacketsSent: 4, Session: 5, Timeout: 6 * ms, EstablishedAt: at(7), ReplyCount: 8, LastOp: 9, LastXid: 10, LastZxid: 11,
 				LastReply: 12 * us, LastLatency: 13 * us, MinLatency: 14 * us, AvgLatency: 15 * us, MaxLatency: 16 * us, ExpiresAt: at(17),
 			}),
 			&proto.ConnectionRow{
@@ -141,7 +141,7 @@ func TestRowsKeepTheirFields(t *testing.T) {
 			},
 		},
 		{
-			newConnectionRow(&clients.Connection{AwaitsRead: true, Established: at(1), ExpiresAt: at(2)}),
+			newConnectionRow(&clients.Connection{AwaitsRead: true, EstablishedAt: at(1), ExpiresAt: at(2)}),
 			&proto.ConnectionRow{Address: []byte{}, Reading: true, EstablishedMs: 1, ExpiresMs: 2},
 		},
 		{

@@ -95,8 +95,8 @@ func TestConnections(t *testing.T) {
 		}
 		got := shown()
 		want := clients.Connection{
-			Number: 1, RemoteAddr: got.RemoteAddr, AwaitsRead: true, Received: 1, Sent: 1, Session: c.id, Timeout: 10 * time.Second, Established: begun,
-			Replies: 1, LastOp: jute.OpCreateSession, LastXid: 0, LastZxid: got.LastZxid, LastReply: got.LastReply, ExpiresAt: begun.Add(10*time.Second + stream.IdleSlack*testTick),
+			Number: 1, RemoteAddr: got.RemoteAddr, AwaitsRead: true, PacketsReceived: 1, PacketsSent: 1, Session: c.id, Timeout: 10 * time.Second, EstablishedAt: begun,
+			ReplyCount: 1, LastOp: jute.OpCreateSession, LastXid: 0, LastZxid: got.LastZxid, LastReply: got.LastReply, ExpiresAt: begun.Add(10*time.Second + stream.IdleSlack*testTick),
 		}
 		if got != want || got.LastZxid == 0 {
 			t.Errorf("after the handshake:\n%+v, want\n%+v", got, want)
@@ -107,7 +107,7 @@ func TestConnections(t *testing.T) {
 		c.expect(jute.XidPing, jute.OK)
 		zxid := got.LastZxid
 		got = shown()
-		want.Received, want.Sent, want.Replies, want.LastOp, want.LastXid, want.LastZxid = 3, 3, 3, jute.OpPing, 1, zxid
+		want.PacketsReceived, want.PacketsSent, want.ReplyCount, want.LastOp, want.LastXid, want.LastZxid = 3, 3, 3, jute.OpPing, 1, zxid
 		want.LastReply, want.ExpiresAt = 2*time.Second, begun.Add(12*time.Second+stream.IdleSlack*testTick)
 		if got != want {
 			t.Errorf("after two requests:\n%+v, want\n%+v", got, want)
@@ -115,23 +115,23 @@ func TestConnections(t *testing.T) {
 		w.hold()
 		c.request(jute.OpSetData, setData("/", "x"))
 		time.Sleep(time.Second)
-		if got = shown(); got.QueuedRequests != 1 || got.Received != 4 || got.LastOp != jute.OpPing {
+		if got = shown(); got.QueuedRequests != 1 || got.PacketsReceived != 4 || got.LastOp != jute.OpPing {
 			t.Errorf("a write under way: %+v", got)
 		}
 		w.release()
 		c.expectEvent(jute.EventNodeDataChanged, "/")
 		c.expect(2, jute.OK)
 		got = shown()
-		if got.QueuedRequests != 0 || got.Sent != 5 || got.LastOp != jute.OpSetData || got.LastXid != 2 || got.LastZxid <= zxid ||
+		if got.QueuedRequests != 0 || got.PacketsSent != 5 || got.LastOp != jute.OpSetData || got.LastXid != 2 || got.LastZxid <= zxid ||
 			got.LastLatency != time.Second || got.MinLatency != 0 || got.MaxLatency != time.Second || got.AvgLatency != time.Second/4 {
 			t.Errorf("after a write of a second: %+v", got)
 		}
 		w.srv.Listing().ResetTraffic()
-		if got = shown(); got.Sent != 0 || got.Replies != 0 || got.LastXid != -1 || got.MaxLatency != 0 || got.Session != c.id {
+		if got = shown(); got.PacketsSent != 0 || got.ReplyCount != 0 || got.LastXid != -1 || got.MaxLatency != 0 || got.Session != c.id {
 			t.Errorf("after a reset: %+v", got)
 		}
 		second := slices.Collect(w.srv.Listing().Connections())[1]
-		if second.Session != 0 || second.Received != 0 || !second.AwaitsRead || second.ExpiresAt != begun.Add(DefaultHandshake) {
+		if second.Session != 0 || second.PacketsReceived != 0 || !second.AwaitsRead || second.ExpiresAt != begun.Add(DefaultHandshake) {
 			t.Errorf("without a handshake: %+v", second)
 		}
 		_ = idle.Close()

@@ -145,7 +145,7 @@ func (c *conn) describeWatch(path string, kinds znode.WatchKinds) clients.Watch 
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	return clients.Watch{
-		Connection: c.localNumber, Session: c.session.id, Path: path,
+		ConnectionNumber: c.localNumber, Session: c.session.id, Path: path,
 		Data: kinds.Data, Children: kinds.Children, Persistent: kinds.Persistent, Recursive: kinds.Recursive,
 	}
 }

@@ -108,14 +108,14 @@ func TestWatchPages(t *testing.T) {
 		b.must(jute.OpAddWatch, jute.AddWatchRequest{Path: []byte("/3"), Mode: jute.AddWatchPersistent})
 		b.must(jute.OpAddWatch, jute.AddWatchRequest{Path: []byte("/9"), Mode: jute.AddWatchPersistentRecursive})
 		row := func(n uint64, id jute.SessionID, path string) clients.Watch {
-			return clients.Watch{Connection: n, Session: id, Path: path, Data: true}
+			return clients.Watch{ConnectionNumber: n, Session: id, Path: path, Data: true}
 		}
 		onThree := []clients.Watch{row(1, a.id, "/3"), row(3, b.id, "/3")}
 		onThree[1].Persistent = true
 		ofB := []clients.Watch{
-			{Connection: 3, Session: b.id, Path: "/", Children: true},
+			{ConnectionNumber: 3, Session: b.id, Path: "/", Children: true},
 			row(3, b.id, "/0"), row(3, b.id, "/1"), row(3, b.id, "/2"), onThree[1], row(3, b.id, "/4"),
-			{Connection: 3, Session: b.id, Path: "/9", Recursive: true},
+			{ConnectionNumber: 3, Session: b.id, Path: "/9", Recursive: true},
 		}
 		for size := 1; size <= 8; size++ {
 			var got []clients.Watch
@@ -187,12 +187,12 @@ func TestCoveringWatches(t *testing.T) {
 		b.call(jute.OpExists, exists("/a", true))
 		add(b, "/a", jute.AddWatchPersistentRecursive)
 		below := func(n uint64, id jute.SessionID, path string) clients.Watch {
-			return clients.Watch{Connection: n, Session: id, Path: path, Recursive: true}
+			return clients.Watch{ConnectionNumber: n, Session: id, Path: path, Recursive: true}
 		}
 		want := []clients.Watch{
 			below(1, a.id, "/"), below(1, a.id, "/a"), below(1, a.id, "/a/b"),
 			below(2, b.id, "/a"),
-			{Connection: 2, Session: b.id, Path: "/a/b", Persistent: true},
+			{ConnectionNumber: 2, Session: b.id, Path: "/a/b", Persistent: true},
 		}
 		for size := 1; size <= len(want)+1; size++ {
 			var got []clients.Watch
@@ -208,7 +208,7 @@ func TestCoveringWatches(t *testing.T) {
 		}
 		deep := "/b" + strings.Repeat("/x", 2*listedPerLock)
 		add(b, deep, jute.AddWatchPersistent)
-		want = []clients.Watch{below(1, a.id, "/"), below(1, a.id, "/b"), {Connection: 2, Session: b.id, Path: deep, Persistent: true}}
+		want = []clients.Watch{below(1, a.id, "/"), below(1, a.id, "/b"), {ConnectionNumber: 2, Session: b.id, Path: deep, Persistent: true}}
 		if got, _ := w.srv.Listing().WatchersFrom(t.Context(), make([]clients.Watch, 0, 9), deep, clients.WatchPlace{}); !slices.Equal(got, want) {
 			t.Errorf("deep down: %+v, want %+v", got, want)
 		}

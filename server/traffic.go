@@ -44,7 +44,7 @@ func (c *conn) describe() (shown clients.Connection, ok bool) {
 	t := &c.replies.traffic
 	shown = clients.Connection{
 		Number: c.localNumber, RemoteAddr: c.addr.String(), AwaitsRead: !c.isCommand && c.stream.IsReading(), AwaitsWrite: c.stream.UnsentBytes() > 0,
-		QueuedRequests: c.replies.queue.n, Received: t.received, Sent: t.sent, Established: c.stream.Life.StartedAt(), ExpiresAt: c.stream.Life.ExpiresAt(),
+		QueuedRequests: c.replies.queue.n, PacketsReceived: t.received, PacketsSent: t.sent, EstablishedAt: c.stream.Life.StartedAt(), ExpiresAt: c.stream.Life.ExpiresAt(),
 	}
 	if c.tls != nil {
 		shown.TLS, shown.Cipher = c.tls.version, c.tls.cipher
@@ -54,7 +54,7 @@ func (c *conn) describe() (shown clients.Connection, ok bool) {
 		return shown, true
 	}
 	shown.Session, shown.Timeout = c.session.id, timeout
-	if shown.Replies, shown.LastXid = t.replies, -1; t.replies == 0 {
+	if shown.ReplyCount, shown.LastXid = t.replies, -1; t.replies == 0 {
 		return shown, true
 	}
 	shown.LastOp, shown.LastZxid, shown.LastReply = t.lastOp, t.lastZxid, t.lastReplyAt

@@ -127,7 +127,7 @@ var keyColumns = []cli.Column[api.Setting]{
 	{Name: "key", Cell: func(s api.Setting) string { return s.Key }},
 	{Name: "value", Cell: shownValue},
 	{Name: "state", Cell: func(s api.Setting) string { return s.State }, Tint: func(s api.Setting) cli.Tint { return keyTints[config.Verdict(s.State)] }},
-	{Name: "from", Cell: func(s api.Setting) string { return s.From }},
+	{Name: "from", Cell: func(s api.Setting) string { return s.Origin }},
 	{Name: "default", WideOnly: true, Cell: func(s api.Setting) string { return s.Default }},
 	{Name: "warning", Cell: func(s api.Setting) string { return s.Warning }},
 }

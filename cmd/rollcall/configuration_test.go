@@ -60,7 +60,7 @@ func TestConfigShow(t *testing.T) {
 		if r.URL.Path != "/v1/config" {
 			t.Errorf("asked for %s", r.URL.Path)
 		}
-		_ = json.NewEncoder(w).Encode(api.List[api.Setting]{Items: []api.Setting{{Key: "tickTime", Value: "700", Default: "3000", From: "a:1", State: "in force"}}})
+		_ = json.NewEncoder(w).Encode(api.List[api.Setting]{Items: []api.Setting{{Key: "tickTime", Value: "700", Default: "3000", Origin: "a:1", State: "in force"}}})
 	}))
 	defer member.Close()
 	var out strings.Builder

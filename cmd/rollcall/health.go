@@ -181,7 +181,7 @@ func (p memberEndpoints) notServingReason(ctx context.Context) string {
 	}
 	base, over := "http://"+p.operatorAddr, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	who, err := api.Get[api.Caller](ctx, &api.Client{BaseURL: base, HTTPClient: over}, "whoami", nil)
-	if err != nil || who.Member != p.memberID {
+	if err != nil || who.MemberID != p.memberID {
 		return ""
 	}
 	return notReadyReason(ctx, base, over)

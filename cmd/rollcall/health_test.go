@@ -154,7 +154,7 @@ func TestHealthReason(t *testing.T) {
 	var status atomic.Int32
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/whoami" {
-			_ = json.NewEncoder(w).Encode(api.Caller{Member: 3})
+			_ = json.NewEncoder(w).Encode(api.Caller{MemberID: 3})
 			return
 		}
 		w.WriteHeader(int(status.Load()))

@@ -83,7 +83,7 @@ func pollMembers(ctx context.Context, members []*upMember) (e ensembleState) {
 			continue
 		}
 		sessions, err := m.View().Sessions(ctx, view.SessionFilter{}, view.Page{Limit: livePage})
-		e = ensembleState{members: status.Items, sessions: sessions.Items, moreSessions: sessions.Next != "", err: err}
+		e = ensembleState{members: status.Items, sessions: sessions.Items, moreSessions: sessions.NextCursor != "", err: err}
 		if err == nil {
 			return e
 		}
@@ -105,7 +105,7 @@ func (e *ensembleState) renderLines(w cli.IOStreams, columns, rows int) liveBloc
 	default:
 		lines = append(append(lines, ""), tableLines(w, sessionColumns, shown)...)
 		if len(e.sessions) > len(shown) || e.moreSessions {
-			lines = append(lines, fmt.Sprintf("and others; rollcall sessions --hosts %s lists all", e.members[0].Clients))
+			lines = append(lines, fmt.Sprintf("and others; rollcall sessions --hosts %s lists all", e.members[0].ClientAddress))
 		}
 	}
 	lines = lines[:min(len(lines), max(1, rows/2))]
@@ -128,19 +128,19 @@ func timeLeft(s api.Session) int64 {
 func fromMillis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
 var memberColumns = []cli.Column[api.Member]{
-	{Name: "member", Cell: func(s api.Member) string { return fmt.Sprint(s.Member) }},
+	{Name: "member", Cell: func(s api.Member) string { return fmt.Sprint(s.MemberID) }},
 	{Name: "role", Cell: func(s api.Member) string { return cmp.Or(s.Role, "not serving") }},
 	{Name: "term", AlignRight: true, Cell: func(s api.Member) string { return fmt.Sprint(s.Term) }},
-	{Name: "clients", Cell: func(s api.Member) string { return s.Clients }},
+	{Name: "clients", Cell: func(s api.Member) string { return s.ClientAddress }},
 	{Name: "connections", AlignRight: true, Cell: func(s api.Member) string { return fmt.Sprint(s.Connections) }},
 	{Name: "watches", AlignRight: true, Cell: func(s api.Member) string { return fmt.Sprint(s.Watches) }},
-	{Name: "applied", AlignRight: true, Cell: func(s api.Member) string { return fmt.Sprint(s.Applied) }},
+	{Name: "applied", AlignRight: true, Cell: func(s api.Member) string { return fmt.Sprint(s.AppliedIndex) }},
 }
 
 var sessionColumns = []cli.Column[api.Session]{
 	{Name: "session", Cell: func(s api.Session) string { return s.ID }},
 	{Name: "state", Cell: func(s api.Session) string { return s.State }},
-	{Name: "member", AlignRight: true, Cell: func(s api.Session) string { return fmt.Sprint(s.Member) }},
+	{Name: "member", AlignRight: true, Cell: func(s api.Session) string { return fmt.Sprint(s.MemberID) }},
 	{Name: "address", Cell: func(s api.Session) string { return s.Address }},
 	{Name: "timeout", AlignRight: true, Cell: func(s api.Session) string { return fromMillis(s.TimeoutMs).String() }},
 	{Name: "left", AlignRight: true, Cell: func(s api.Session) string {
@@ -149,8 +149,8 @@ var sessionColumns = []cli.Column[api.Session]{
 		}
 		return fromMillis(*s.LeftMs).Round(100 * time.Millisecond).String()
 	}},
-	{Name: "ephemerals", AlignRight: true, Cell: func(s api.Session) string { return fmt.Sprint(s.Ephemerals) }},
-	{Name: "watches", AlignRight: true, Cell: func(s api.Session) string { return fmt.Sprint(s.Watches) }},
+	{Name: "ephemerals", AlignRight: true, Cell: func(s api.Session) string { return fmt.Sprint(s.EphemeralCount) }},
+	{Name: "watches", AlignRight: true, Cell: func(s api.Session) string { return fmt.Sprint(s.WatchCount) }},
 }
 
 // tableLines returns the lines of a table, without colours, so that they can be cut to the terminal.

@@ -195,11 +195,11 @@ func TestLinesBelow(t *testing.T) {
 func TestLiveLines(t *testing.T) {
 	left := func(d time.Duration) *int64 { ms := d.Milliseconds(); return &ms }
 	e := ensembleState{
-		members: []api.Member{{Member: 1, Role: "leader", Clients: "127.0.0.1:2181"}, {Member: 2}},
+		members: []api.Member{{MemberID: 1, Role: "leader", ClientAddress: "127.0.0.1:2181"}, {MemberID: 2}},
 		sessions: []api.Session{
-			{ID: "0x11", State: view.StateConnected, Member: 1, Address: "a\x1b[2J:1", TimeoutMs: time.Minute.Milliseconds(), LeftMs: left(50 * time.Second)},
-			{ID: "0x12", State: view.StateDisconnected, Member: 2, Address: "b:2", TimeoutMs: (4 * time.Second).Milliseconds(), LeftMs: left(2 * time.Second)},
-			{ID: "0x13", State: view.StateUnknown, Member: 2, Address: "c:3", TimeoutMs: time.Second.Milliseconds()},
+			{ID: "0x11", State: view.StateConnected, MemberID: 1, Address: "a\x1b[2J:1", TimeoutMs: time.Minute.Milliseconds(), LeftMs: left(50 * time.Second)},
+			{ID: "0x12", State: view.StateDisconnected, MemberID: 2, Address: "b:2", TimeoutMs: (4 * time.Second).Milliseconds(), LeftMs: left(2 * time.Second)},
+			{ID: "0x13", State: view.StateUnknown, MemberID: 2, Address: "c:3", TimeoutMs: time.Second.Milliseconds()},
 		},
 	}
 	lines := e.renderLines(cli.IOStreams{}, 200, 60)

@@ -129,12 +129,12 @@ func (f *fake) ends() []api.End {
 	var ends []api.End
 	for i, reason := range []string{"killed", "expired", "closed", "expired", "closed"} {
 		e := api.End{
-			ID: fmt.Sprintf("0x1a1f8066301000%d", i), State: "ended", Ended: time.Now().Add(-time.Duration(20+i*95) * time.Second), Reason: reason,
-			Address: fmt.Sprintf("10.0.0.%d:4711%d", i+3, i), Member: uint32(i%3 + 1), Leader: 2, Term: 7, Zxid: "0x70000012f", SilentMs: 350, TimeoutMs: 10000, Ephemerals: i,
+			ID: fmt.Sprintf("0x1a1f8066301000%d", i), State: "ended", EndedAt: time.Now().Add(-time.Duration(20+i*95) * time.Second), Reason: reason,
+			Address: fmt.Sprintf("10.0.0.%d:4711%d", i+3, i), MemberID: uint32(i%3 + 1), LeaderID: 2, Term: 7, Zxid: "0x70000012f", SilentMs: 350, TimeoutMs: 10000, EphemeralCount: i,
 			Number: uint64(900 - i),
 		}
 		if reason == "killed" {
-			e.By = "super from 127.0.0.1:52122"
+			e.EndedBy = "super from 127.0.0.1:52122"
 		}
 		if reason == "expired" {
 			e.SilentMs = 10421
@@ -157,22 +157,22 @@ func (f *fake) status() api.List[api.Member] {
 		a.Silent = []api.Silence{}
 	}
 	for id := uint32(1); id <= 3; id++ {
-		if slices.ContainsFunc(a.Silent, func(s api.Silence) bool { return s.Member == id }) {
+		if slices.ContainsFunc(a.Silent, func(s api.Silence) bool { return s.MemberID == id }) {
 			continue
 		}
 		lag := uint64(id % 2)
 		n := len(f.sessions) / 3
 		m := api.Member{
-			Member: id, Role: "follower", Leader: 2, Term: 7, Clients: fmt.Sprintf("10.0.0.%d:2181", id), Lag: &lag, Sessions: n, Connections: n + 1,
-			Digest: "agrees", DigestIndex: 120_000, Applied: 120_331, Committed: 120_331, Zxid: "0x700000f2a", DataBytes: 81 << 20, LogBytes: 12 << 20,
-			Version: "0.1.0-dev", Started: f.begun, ClockMs: int64(id)*3 - 6, Snapshot: 100_000,
+			MemberID: id, Role: "follower", LeaderID: 2, Term: 7, ClientAddress: fmt.Sprintf("10.0.0.%d:2181", id), Lag: &lag, Sessions: n, Connections: n + 1,
+			DigestVerdict: "agrees", DigestIndex: 120_000, AppliedIndex: 120_331, CommittedIndex: 120_331, Zxid: "0x700000f2a", DataBytes: 81 << 20, LogBytes: 12 << 20,
+			Version: "0.1.0-dev", Started: f.begun, ClockMs: int64(id)*3 - 6, SnapshotIndex: 100_000,
 		}
-		m.Quorum, m.Election, m.Console = fmt.Sprintf("zoo%d:2888", id), fmt.Sprintf("zoo%d:3888", id), fmt.Sprintf("http://10.0.0.%d:8080", id)
+		m.QuorumAddress, m.ElectionAddress, m.ConsoleURL = fmt.Sprintf("zoo%d:2888", id), fmt.Sprintf("zoo%d:3888", id), fmt.Sprintf("http://10.0.0.%d:8080", id)
 		switch id {
 		case 1:
-			m.Exposed = f.exposed
+			m.InsecurePorts = f.exposed
 		case 3:
-			m.Console = "http://127.0.0.1:8080"
+			m.ConsoleURL = "http://127.0.0.1:8080"
 		}
 		if id == 2 {
 			m.Role, m.Sessions, m.Connections = "leader", len(f.sessions)-2*n, len(f.sessions)-2*n
@@ -193,8 +193,8 @@ func (f *fake) row(i int, now time.Time) api.Session {
 	left, heard := s.left(now, f)
 	leftMs, heardMs := left.Milliseconds(), heard.Milliseconds()
 	return api.Session{
-		ID: s.id, State: "connected", Member: uint32(i%3 + 1), Address: fmt.Sprintf("10.0.%d.%d:%d", i>>8&255, i&255, 40000+i%20000), TimeoutMs: s.timeout.Milliseconds(),
-		LeftMs: &leftMs, HeardMs: &heardMs, Created: f.begun, Ephemerals: i % 4, Watches: i % 7,
+		ID: s.id, State: "connected", MemberID: uint32(i%3 + 1), Address: fmt.Sprintf("10.0.%d.%d:%d", i>>8&255, i&255, 40000+i%20000), TimeoutMs: s.timeout.Milliseconds(),
+		LeftMs: &leftMs, HeardMs: &heardMs, CreatedAt: f.begun, EphemeralCount: i % 4, WatchCount: i % 7,
 	}
 }
 
@@ -209,12 +209,12 @@ func (f *fake) list(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	for i := first; i < len(f.sessions); i++ {
 		row := f.row(i, now)
-		if q.Get("member") != "" && q.Get("member") != fmt.Sprint(row.Member) || q.Get("id") != "" && q.Get("id") != row.ID ||
+		if q.Get("member") != "" && q.Get("member") != fmt.Sprint(row.MemberID) || q.Get("id") != "" && q.Get("id") != row.ID ||
 			q.Get("address") != "" && !strings.HasPrefix(row.Address, q.Get("address")+":") || q.Get("state") != "" && q.Get("state") != row.State {
 			continue
 		}
 		if len(a.Items) == limit {
-			a.Next = strconv.Itoa(i)
+			a.NextCursor = strconv.Itoa(i)
 			break
 		}
 		a.Items = append(a.Items, row)
@@ -223,10 +223,10 @@ func (f *fake) list(w http.ResponseWriter, r *http.Request) {
 	case "left":
 		slices.SortStableFunc(a.Items, func(a, b api.Session) int { return int(*a.LeftMs - *b.LeftMs) })
 	case "watches":
-		slices.SortStableFunc(a.Items, func(a, b api.Session) int { return b.Watches - a.Watches })
+		slices.SortStableFunc(a.Items, func(a, b api.Session) int { return b.WatchCount - a.WatchCount })
 	}
 	if q.Has("sort") {
-		a.Next = ""
+		a.NextCursor = ""
 	}
 	reply(w, a)
 }
@@ -247,7 +247,7 @@ func (f *fake) one(w http.ResponseWriter, r *http.Request) {
 
 func (f *fake) buckets() api.Buckets {
 	now := time.Now()
-	b := api.Buckets{TickMs: fakeTick.Milliseconds(), At: now.UTC().Truncate(time.Millisecond), Leader: 2, Buckets: []api.Bucket{}, Silent: []api.Silence{}}
+	b := api.Buckets{TickMs: fakeTick.Milliseconds(), At: now.UTC().Truncate(time.Millisecond), LeaderID: 2, Buckets: []api.Bucket{}, Silent: []api.Silence{}}
 	base := now.UnixMilli()
 	counts := map[int64]int{}
 	for i := range f.sessions {
@@ -287,7 +287,7 @@ func (f *fake) events(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, text)
 	}
 	for term := range uint64(2) {
-		send("leader", api.LeaderEvent{At: f.begun.Add(time.Duration(term) * 10 * time.Minute), Leader: uint32(1 + term), Term: 6 + term})
+		send("leader", api.LeaderEvent{At: f.begun.Add(time.Duration(term) * 10 * time.Minute), LeaderID: uint32(1 + term), Term: 6 + term})
 	}
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
@@ -310,4 +310,4 @@ func (f *fake) events(w http.ResponseWriter, r *http.Request) {
 }
 
 // silentThird says that the third member is down.
-var silentThird = []api.Silence{{Member: 3, Reason: "down", Detail: "connection refused"}}
+var silentThird = []api.Silence{{MemberID: 3, Reason: "down", Detail: "connection refused"}}

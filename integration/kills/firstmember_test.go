@@ -179,7 +179,7 @@ func catchesUp(ctx context.Context, o *operator, other, m *process.Member) error
 	return await(ctx, "a member catches up", time.Now().Add(process.Patience), func() error {
 		list, err := ask[api.Members](ctx, o, other, "members")
 		for _, s := range list.Items {
-			if s.Member == uint32(m.ID) && s.Configured != "" {
+			if s.MemberID == uint32(m.ID) && s.RaftAddress != "" {
 				return nil
 			}
 		}

@@ -90,14 +90,14 @@ func (o *operator) whole(ctx context.Context, members []*process.Member) error {
 		if err != nil {
 			return err
 		}
-		if !list.Settled || list.Leader == 0 || len(list.Items) != len(members) {
+		if !list.IsSettled || list.LeaderID == 0 || len(list.Items) != len(members) {
 			return fmt.Errorf("member %d knows the leader %d and %d servers, settled %t; want %d servers",
-				m.ID, list.Leader, len(list.Items), list.Settled, len(members))
+				m.ID, list.LeaderID, len(list.Items), list.IsSettled, len(members))
 		}
 		for _, s := range list.Items {
-			known := slices.ContainsFunc(members, func(m *process.Member) bool { return uint32(m.ID) == s.Member })
-			if serves := s.State == api.StateLeader || s.State == api.StateFollower; !known || !s.Voter || !serves {
-				return fmt.Errorf("member %d says that member %d is %q, votes %t (%s)", m.ID, s.Member, s.State, s.Voter, s.Detail)
+			known := slices.ContainsFunc(members, func(m *process.Member) bool { return uint32(m.ID) == s.MemberID })
+			if serves := s.State == api.StateLeader || s.State == api.StateFollower; !known || !s.IsVoter || !serves {
+				return fmt.Errorf("member %d says that member %d is %q, votes %t (%s)", m.ID, s.MemberID, s.State, s.IsVoter, s.Detail)
 			}
 		}
 	}
@@ -118,10 +118,10 @@ func (o *operator) agree(ctx context.Context, members []*process.Member) error {
 	}
 	for _, m := range list.Items {
 		switch {
-		case m.Digest == "differs" || m.Damaged != "":
-			return fmt.Errorf("%w: member %d: digest %s at index %d, damage %q", errApartStates, m.Member, m.Digest, m.DigestIndex, m.Damaged)
-		case m.Digest != "agrees":
-			return fmt.Errorf("member %d: digest %s", m.Member, m.Digest)
+		case m.DigestVerdict == "differs" || m.DamageReason != "":
+			return fmt.Errorf("%w: member %d: digest %s at index %d, damage %q", errApartStates, m.MemberID, m.DigestVerdict, m.DigestIndex, m.DamageReason)
+		case m.DigestVerdict != "agrees":
+			return fmt.Errorf("member %d: digest %s", m.MemberID, m.DigestVerdict)
 		}
 	}
 	return nil

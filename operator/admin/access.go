@@ -54,7 +54,7 @@ type authorizer struct {
 // newAuthorizer reads the files with tokens.
 func newAuthorizer(cfg *HTTPConfig, log *slog.Logger) (*authorizer, error) {
 	a := &authorizer{
-		credentials:  credentials{superDigest: cfg.SuperDigest, digestAlg: cfg.Digest},
+		credentials:  credentials{superDigest: cfg.SuperDigest, digestAlg: cfg.DigestAlg},
 		superSubject: cfg.SuperSubject, anonymousAccess: cfg.AnonymousAccess, source: cfg.Source,
 	}
 	for _, name := range slices.Concat([]string{"localhost"}, cfg.HostNames, cfg.Hosts) {

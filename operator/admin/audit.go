@@ -32,8 +32,8 @@ const maxLoggedText = 300
 // requestAuditor logs each request of the class changes as one line, "audit". The lines about refused requests are
 // bounded, because strangers cause them. The others are not, because only administrators do.
 type requestAuditor struct {
-	logger   *slog.Logger
-	auditLog AuditLog
+	processLog *slog.Logger
+	auditLog   AuditLog
 
 	mu               sync.Mutex
 	minuteStart      time.Time // when the minute began in which refused requests are counted
@@ -63,7 +63,7 @@ func (a *requestAuditor) logFinished(e *endpoint, r *http.Request, who string, f
 	case failure != nil:
 		outcome = "failed: " + failure.Text
 	}
-	a.logger.Info("audit", append(a.requestAttrs(e, r, who), "outcome", truncate(outcome))...)
+	a.processLog.Info("audit", append(a.requestAttrs(e, r, who), "outcome", truncate(outcome))...)
 	a.addEvent(e, r, who, outcome)
 }
 
@@ -121,7 +121,7 @@ func (a *requestAuditor) logRejected(e *endpoint, r *http.Request, who, why stri
 	if n == maxRejectedLines {
 		line = append(line, "more", "further refused requests of this minute are only counted")
 	}
-	a.logger.Info("audit", line...)
+	a.processLog.Info("audit", line...)
 	a.addEvent(e, r, who, "refused: "+why)
 }
 

@@ -20,7 +20,7 @@ import (
 func newAudited(t *testing.T) (*HTTP, *bytes.Buffer) {
 	h, _ := newTestHTTP(t, "leader")
 	var log bytes.Buffer
-	h.auditor.logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	h.auditor.processLog = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
 		}

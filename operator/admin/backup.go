@@ -61,7 +61,7 @@ func (c *backupsAPI) routes() []endpoint {
 		{
 			method: "POST", path: "/v1/snapshot", access: changeAccess, action: "snapshot", timeout: snapshotTimeout, responseBody: api.Snapshot{}, requestBody: struct{}{},
 			failureStatuses: []int{http.StatusConflict, http.StatusServiceUnavailable},
-			help:            "writes a snapshot of the state to the member's disk, in steps between which clients are served, and removes the log that it replaces; one at a time", reply: c.createSnapshot,
+			help:            "writes a snapshot of the state to the member's disk, in steps between which clients are served, and removes the log that it replaces; one at a time", replyJSON: c.createSnapshot,
 		},
 		{
 			method: "GET", path: "/v1/backup", access: changeAccess, action: "backup", timeout: backupTimeout, responseBody: []byte{}, parameters: backupParameters,

@@ -44,17 +44,17 @@ func (j *jsonWriter) connectionFields(c *clients.Connection, brief bool) {
 	j.field("remote_socket_address", c.RemoteAddr)
 	j.field("interest_ops", c.InterestOps())
 	j.field("outstanding_requests", c.QueuedRequests)
-	j.field("packets_received", c.Received)
-	j.field("packets_sent", c.Sent)
+	j.field("packets_received", c.PacketsReceived)
+	j.field("packets_sent", c.PacketsSent)
 	if brief {
 		return
 	}
 	op, established := "NA", int64(0)
-	if c.Replies > 0 {
+	if c.ReplyCount > 0 {
 		op = c.LastOp.Abbreviation()
 	}
-	if !c.Established.IsZero() {
-		established = c.Established.UnixMilli()
+	if !c.EstablishedAt.IsZero() {
+		established = c.EstablishedAt.UnixMilli()
 	}
 	j.field("session_id", int64(c.Session))
 	j.field("last_operation", op)

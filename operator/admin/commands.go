@@ -90,13 +90,13 @@ func (a *adminServer) routes() (all []endpoint) {
 		}
 		all = append(all, e)
 		for _, name := range c.aliases {
-			e.path, e.alias = a.basePath+"/"+name, true
+			e.path, e.isAlias = a.basePath+"/"+name, true
 			all = append(all, e)
 		}
 	}
 	return append(all,
 		endpoint{method: "GET", path: a.basePath, access: readAccess, content: showsState, help: "the commands, as links", serve: a.serveCommandList},
-		endpoint{method: "GET", path: a.basePath + "/", access: readAccess, content: showsState, alias: true, help: "the answer to an unknown command", serve: a.serveUnknownCommand})
+		endpoint{method: "GET", path: a.basePath + "/", access: readAccess, content: showsState, isAlias: true, help: "the answer to an unknown command", serve: a.serveUnknownCommand})
 }
 
 // serveCommandList shows the commands as links, as ZooKeeper does.
@@ -273,10 +273,10 @@ func (a *adminServer) writeObservers(j *jsonWriter, s *Stats, _ url.Values) stri
 	j.field("synced_observers", s.SyncedObservers)
 	j.listField("observers", func() {
 		for _, peer := range a.source.Ensemble().Peers {
-			if s.Role == "leader" && peer.Observer {
+			if s.Role == "leader" && peer.IsObserver {
 				j.beginItem()
 				j.object(func() {
-					j.field("remote_socket_address", peer.Quorum)
+					j.field("remote_socket_address", peer.QuorumAddress)
 					j.field("sid", peer.ID)
 				})
 			}
@@ -294,7 +294,7 @@ func (a *adminServer) writeLeader(j *jsonWriter, s *Stats, _ url.Values) string 
 	j.field("leader_id", e.Leader)
 	for _, peer := range e.Peers {
 		if peer.ID == e.Leader {
-			j.field("leader_ip", hostOf(peer.Quorum))
+			j.field("leader_ip", hostOf(peer.QuorumAddress))
 		}
 	}
 	return ""
@@ -303,13 +303,13 @@ func (a *adminServer) writeLeader(j *jsonWriter, s *Stats, _ url.Values) string 
 func (a *adminServer) writeVotingView(j *jsonWriter, _ *Stats, _ url.Values) string {
 	j.objectField("current_config", func() {
 		for _, peer := range a.source.Ensemble().Peers {
-			if peer.Observer {
+			if peer.IsObserver {
 				continue
 			}
 			j.objectField(strconv.FormatUint(uint64(peer.ID), 10), func() {
-				j.listField("server_addresses", func() { j.beginItem(); j.value(peer.Quorum) })
-				j.listField("election_addresses", func() { j.beginItem(); j.value(peer.Election) })
-				j.field("client_address", peer.Client)
+				j.listField("server_addresses", func() { j.beginItem(); j.value(peer.QuorumAddress) })
+				j.listField("election_addresses", func() { j.beginItem(); j.value(peer.ElectionAddress) })
+				j.field("client_address", peer.ClientAddress)
 				j.field("learner_type", "participant")
 			})
 		}
@@ -322,12 +322,12 @@ func (a *adminServer) writeZabState(j *jsonWriter, _ *Stats, _ url.Values) strin
 	voting := false
 	for _, peer := range e.Peers {
 		if peer.ID == e.Self {
-			voting = !peer.Observer
+			voting = !peer.IsObserver
 			j.field("myid", e.Self)
 			j.field("is_leader", health.Role == "leader")
-			j.objectField("quorum_address", func() { j.addressFields(peer.Quorum) })
-			j.objectField("election_address", func() { j.addressFields(peer.Election) })
-			j.field("client_address", peer.Client)
+			j.objectField("quorum_address", func() { j.addressFields(peer.QuorumAddress) })
+			j.objectField("election_address", func() { j.addressFields(peer.ElectionAddress) })
+			j.field("client_address", peer.ClientAddress)
 		}
 	}
 	j.field("voting", voting)

@@ -37,14 +37,14 @@ type credentials struct {
 
 // tokenHash is the hash that a token is compared with. The zero value matches no token.
 type tokenHash struct {
-	sum [sha256.Size]byte
-	set bool
+	sum   [sha256.Size]byte
+	isSet bool
 }
 
 // matches reports whether text is the token. All hashes have the same length, so the comparison takes the same time for every text.
 func (t tokenHash) matches(text string) bool {
 	sum := sha256.Sum256([]byte(text))
-	return t.set && subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1
+	return t.isSet && subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1
 }
 
 // hasProvedToken reports whether the connection of a request has proved the token.
@@ -90,7 +90,7 @@ func (c *credentials) acceptedKinds() []string {
 	if c.superDigest != "" {
 		all = append(all, "super")
 	}
-	if c.adminToken.set {
+	if c.adminToken.isSet {
 		all = append(all, "token")
 	}
 	return all

@@ -43,7 +43,7 @@ func TestTable(t *testing.T) {
 			}
 			seen[name] = true
 		})
-		if m.help == "" || (m.value == nil) == (m.sum == nil) || (m.sum != nil) != (m.kind >= summary) {
+		if m.help == "" || (m.readValue == nil) == (m.readSummary == nil) || (m.readSummary != nil) != (m.kind >= summary) {
 			t.Errorf("row %q is not complete", m.name)
 		}
 	}
@@ -64,12 +64,12 @@ func TestDocsHaveTheEndpoints(t *testing.T) {
 	all := testRoutes(t)
 	for i, e := range all {
 		paths += "`" + strings.TrimSuffix(e.path, "{$}") + "`"
-		if i+1 < len(all) && all[i+1].alias {
+		if i+1 < len(all) && all[i+1].isAlias {
 			paths += ", "
 			continue
 		}
 		first := e
-		for j := i; first.alias; j-- {
+		for j := i; first.isAlias; j-- {
 			first = all[j]
 		}
 		rows = append(rows, fmt.Sprintf("| %s | %s | %v | %s |", e.method, paths, e.kind(), first.help))

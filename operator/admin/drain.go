@@ -30,11 +30,11 @@ func (m *membersAPI) drainSelf(q *query) (any, error) {
 		return nil, err
 	}
 	begun := time.Now()
-	closed, leads := m.ops.Drain(q.Context(), over)
+	closed, leads := m.ops.DrainSelf(q.Context(), over)
 	if err := q.Context().Err(); err != nil {
 		return nil, &Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("the request ended after %d connections were closed; drain again to close the rest", closed)}
 	}
-	return api.Drained{Connections: closed, Leads: leads, TookMs: time.Since(begun).Milliseconds()}, nil
+	return api.Drained{ClosedConnections: closed, StillLeads: leads, TookMs: time.Since(begun).Milliseconds()}, nil
 }
 
 // drainTimeOf returns the time of a drain that a request gives.
@@ -64,5 +64,5 @@ func (m *membersAPI) drainMember(q *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return api.Drained{Connections: closed, Leads: leads, TookMs: time.Since(begun).Milliseconds()}, nil
+	return api.Drained{ClosedConnections: closed, StillLeads: leads, TookMs: time.Since(begun).Milliseconds()}, nil
 }

@@ -20,16 +20,16 @@ type endpoint struct {
 	access          accessClass
 	content         contentKind   // what an endpoint of the class reads shows
 	oneAtATime      bool          // it looks at everything for figures: without credentials one is made after the other
-	probe           bool          // it is answered whatever the Host header says, and whatever else is under way
+	isProbe         bool          // it is answered whatever the Host header says, and whatever else is under way
 	longReply       bool          // its answer can be long or slow: at most maxLong of them are made at once
 	timeout         time.Duration // how long its answer may take; default answerTime
 	changesEnsemble bool          // it changes the ensemble and not this member alone, so a member that was removed refuses it
-	alias           bool          // another path of the endpoint before it
+	isAlias         bool          // another path of the endpoint before it
 	help            string
 	serve           http.HandlerFunc
-	// reply is set instead of serve for an endpoint under /v1/. It returns a type of package api, which is sent as JSON, or an
+	// replyJSON is set instead of serve for an endpoint under /v1/. It returns a type of package api, which is sent as JSON, or an
 	// error, which is a *Failure if it is not the member's fault.
-	reply                          func(q *query) (any, error)
+	replyJSON                      func(q *query) (any, error)
 	parameters, requiredParameters []string
 	// These describe an endpoint under /v1/ in operator/api/openapi.json. The bodies are values of their types. The statuses are those besides
 	// the ones of its class, of a wrong query (400) and of too many long answers (503).
@@ -86,7 +86,7 @@ func CheckCommandURL(path string) error {
 // for it.
 func (h *HTTP) serveEndpoint(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	if e.longReply {
-		if e.reply != nil && r.URL.Query().Has("from") {
+		if e.replyJSON != nil && r.URL.Query().Has("from") {
 			sleepContext(r.Context(), pagePause)
 		}
 		leave := h.longReplies.acquire(e, r)
@@ -102,7 +102,7 @@ func (h *HTTP) serveEndpoint(e *endpoint, w http.ResponseWriter, r *http.Request
 	}
 	p := &pacedWriter{ResponseWriter: w, control: http.NewResponseController(w), deadline: time.Now().Add(cmp.Or(e.timeout, replyTimeout))}
 	switch {
-	case e.reply != nil:
+	case e.replyJSON != nil:
 		h.serveJSON(e, p, r)
 	case e.oneAtATime:
 		h.serveInTurn(e, p, r)

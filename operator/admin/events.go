@@ -43,20 +43,20 @@ type eventStreams struct {
 	sessionEvents    chan api.SessionEvent             // what apply has reported, and is not sent yet
 	leaderEvents     chan api.LeaderEvent              // likewise
 	lastLeaderEvents atomic.Pointer[[]api.LeaderEvent] // the last changes of the leader; apply replaces it
-	omitted          atomic.Int64                      // events about sessions that were not sent
+	omittedEvents    atomic.Int64                      // events about sessions that were not sent
 
-	mu          sync.Mutex
-	ctx         context.Context // of run; nil: it does not run
-	readers     map[*eventReader]bool
-	streamCount uint64         // streams so far
-	stopLoops   func()         // ends the loops of the present readers
-	loops       sync.WaitGroup // is added to while ctx is set
+	mu           sync.Mutex
+	ctx          context.Context // of run; nil: it does not run
+	readers      map[*eventReader]bool
+	streamCount  uint64         // streams so far
+	stopLoops    func()         // ends the loops of the present readers
+	runningLoops sync.WaitGroup // is added to while ctx is set
 }
 
 // eventReader is one stream.
 type eventReader struct {
 	frames        chan []byte   // has room for maxBehind
-	ended         chan struct{} // closed when the stream has to end
+	endSignal     chan struct{} // closed when the stream has to end
 	administrator string        // who reads; "": somebody without credentials
 	number        uint64        // in the order in which streams began
 }
@@ -79,7 +79,7 @@ func (s *eventStreams) run(ctx context.Context) {
 		s.dropReader(r)
 	}
 	s.mu.Unlock()
-	s.loops.Wait()
+	s.runningLoops.Wait()
 }
 
 // addReader adds a stream of a reader, by; "" is one without credentials. If there is no place left, a reader with
@@ -98,7 +98,7 @@ func (s *eventStreams) addReader(by string) (*eventReader, *Failure) {
 		s.dropReader(oldest)
 	}
 	s.streamCount++
-	r := &eventReader{frames: make(chan []byte, maxUnreadEvents), ended: make(chan struct{}), administrator: by, number: s.streamCount}
+	r := &eventReader{frames: make(chan []byte, maxUnreadEvents), endSignal: make(chan struct{}), administrator: by, number: s.streamCount}
 	for _, e := range s.lastLeaderChanges() {
 		r.frames <- eventFrame("leader", e) // it has room
 	}
@@ -130,7 +130,7 @@ func (s *eventStreams) removeReader(r *eventReader) {
 // dropReader does the same for a caller that holds the lock.
 func (s *eventStreams) dropReader(r *eventReader) {
 	delete(s.readers, r)
-	close(r.ended)
+	close(r.endSignal)
 	if len(s.readers) == 0 {
 		s.hasReaders.Store(false)
 		s.stopLoops()
@@ -146,9 +146,9 @@ func (s *eventStreams) startLoops() {
 	s.hasReaders.Store(true)
 	load := loadMeter{ops: s.ops}
 	for _, look := range []func(context.Context){s.sendStatus, s.sendBuckets, func(context.Context) { s.broadcast("load", load.read(time.Now())) }} {
-		s.loops.Go(func() { runPeriodically(ctx, look) })
+		s.runningLoops.Go(func() { runPeriodically(ctx, look) })
 	}
-	s.loops.Go(func() { s.sendReported(ctx) })
+	s.runningLoops.Go(func() { s.sendReported(ctx) })
 }
 
 // drainChannel empties a channel. It does not wait, even if others receive from it, too.
@@ -200,14 +200,14 @@ func (s *eventStreams) sendReported(ctx context.Context) {
 			return
 		case <-ticker.C:
 			room = maxSessionEvents
-			if n := s.omitted.Swap(0); n > 0 {
+			if n := s.omittedEvents.Swap(0); n > 0 {
 				s.broadcast("omitted", api.Omitted{Sessions: n})
 			}
 		case e := <-s.leaderEvents:
 			s.broadcast("leader", e)
 		case e := <-s.sessionEvents:
 			if room == 0 {
-				s.omitted.Add(1)
+				s.omittedEvents.Add(1)
 				continue
 			}
 			room--
@@ -249,7 +249,7 @@ func (s *eventStreams) reportSession(e api.SessionEvent) {
 	select {
 	case s.sessionEvents <- e:
 	default:
-		s.omitted.Add(1)
+		s.omittedEvents.Add(1)
 	}
 }
 
@@ -267,7 +267,7 @@ func (h *HTTP) SessionOpened(s znode.Session) {
 func (h *HTTP) SessionMoved(s znode.Session, from uint32) {
 	if h.streams.hasReaders.Load() {
 		e := sessionEvent("moved", s)
-		e.From = from
+		e.FromMember = from
 		h.streams.reportSession(e)
 	}
 }
@@ -276,14 +276,14 @@ func (h *HTTP) SessionMoved(s znode.Session, from uint32) {
 func (h *HTTP) SessionEnded(s znode.Session, end znode.SessionEnd) {
 	if h.streams.hasReaders.Load() {
 		e := sessionEvent("ended", s)
-		e.Reason, e.By, e.SilentMs, e.Ephemerals = end.Reason.String(), end.RequestedBy, end.SilentFor.Milliseconds(), end.EphemeralCount
+		e.Reason, e.EndedBy, e.SilentMs, e.EphemeralCount = end.Reason.String(), end.RequestedBy, end.SilentFor.Milliseconds(), end.EphemeralCount
 		h.streams.reportSession(e)
 	}
 }
 
 // LeaderChanged reports that a leader has opened its term, and when by the log's time.
 func (h *HTTP) LeaderChanged(leader uint32, term uint64, opened time.Time) {
-	e := api.LeaderEvent{At: utcMillis(opened), Leader: leader, Term: term}
+	e := api.LeaderEvent{At: utcMillis(opened), LeaderID: leader, Term: term}
 	last := h.streams.lastLeaderChanges()
 	last = append(slices.Clone(last[max(0, len(last)-maxLeaderEvents+1):]), e)
 	h.streams.lastLeaderEvents.Store(&last)
@@ -305,14 +305,14 @@ func (s *eventStreams) lastLeaderChanges() []api.LeaderEvent {
 }
 
 func sessionEvent(kind string, s znode.Session) api.SessionEvent {
-	return api.SessionEvent{Kind: kind, ID: s.ID.String(), Member: s.Owner.Member, Address: s.Address, TimeoutMs: s.Timeout.Milliseconds()}
+	return api.SessionEvent{Kind: kind, ID: s.ID.String(), MemberID: s.Owner.Member, Address: s.Address, TimeoutMs: s.Timeout.Milliseconds()}
 }
 
 // Load counts the requests of a member's clients since it started, or since its counters were reset.
 type Load struct {
-	Reads, Updates metrics.Summary // latency of requests that change nothing, and of the others
-	Outstanding    int             // requests
-	Connections    int
+	Reads, Updates      metrics.Summary // latency of requests that change nothing, and of the others
+	OutstandingRequests int             // requests
+	Connections         int
 }
 
 // loadMeter turns the counters of a member into rates.
@@ -329,7 +329,7 @@ func (m *loadMeter) read(now time.Time) api.Load {
 		last, since = load, 0
 	}
 	m.lastLoad, m.lastRead = load, now
-	l := api.Load{At: utcMillis(now), OverMs: since.Milliseconds(), Queued: load.Outstanding, Connections: load.Connections}
+	l := api.Load{At: utcMillis(now), OverMs: since.Milliseconds(), QueuedRequests: load.OutstandingRequests, Connections: load.Connections}
 	l.ReadsPerS, l.ReadAvgUs = ratePerSecond(load.Reads, last.Reads, since)
 	l.UpdatesPerS, l.UpdateAvgUs = ratePerSecond(load.Updates, last.Updates, since)
 	l.RequestsPerS, l.AvgUs = ratePerSecond(load.Reads.Merge(load.Updates), last.Reads.Merge(last.Updates), since)

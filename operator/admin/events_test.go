@@ -224,7 +224,7 @@ func TestEventsOfLeadersAreInOrder(t *testing.T) {
 		h, _, p, stop := serveEvents(t)
 		defer stop()
 		h.LeaderChanged(1, 1, time.Now())
-		h.streams.leaderEvents <- api.LeaderEvent{Leader: 1, Term: 1} // just before the last stream ended
+		h.streams.leaderEvents <- api.LeaderEvent{LeaderID: 1, Term: 1} // just before the last stream ended
 		h.LeaderChanged(2, 2, time.Now())
 		l := listen(t, p, "/v1/events")
 		defer func() { _ = l.Close() }()
@@ -279,7 +279,7 @@ func TestEventsForAdministrators(t *testing.T) {
 
 func gone(r *eventReader) bool {
 	select {
-	case <-r.ended:
+	case <-r.endSignal:
 		return true
 	default:
 		return false
@@ -410,7 +410,7 @@ func TestSlowReaderIsDropped(t *testing.T) {
 			quick.until(t, "load")
 		}
 		select {
-		case <-behind.ended:
+		case <-behind.endSignal:
 		default:
 			t.Errorf("a reader that is %d events behind is not dropped", len(behind.frames))
 		}
@@ -485,15 +485,15 @@ func TestMeter(t *testing.T) {
 	m := loadMeter{ops: ops}
 	read := func(at time.Duration, reads, updates uint64, each time.Duration) api.Load {
 		of := func(n uint64) metrics.Summary { return metrics.Summary{Count: n, Sum: time.Duration(n) * each} }
-		ops.load = Load{Reads: of(reads), Updates: of(updates), Outstanding: 3, Connections: 4}
+		ops.load = Load{Reads: of(reads), Updates: of(updates), OutstandingRequests: 3, Connections: 4}
 		return m.read(began.Add(at))
 	}
-	if got, want := read(0, 1000, 500, time.Millisecond), (api.Load{At: began, Queued: 3, Connections: 4}); got != want {
+	if got, want := read(0, 1000, 500, time.Millisecond), (api.Load{At: began, QueuedRequests: 3, Connections: 4}); got != want {
 		t.Errorf("at first: %+v, want %+v", got, want)
 	}
 	want := api.Load{
 		At: began.Add(2 * time.Second), OverMs: 2000, RequestsPerS: 30, AvgUs: 1000, ReadsPerS: 20, ReadAvgUs: 1000, UpdatesPerS: 10, UpdateAvgUs: 1000,
-		Queued: 3, Connections: 4,
+		QueuedRequests: 3, Connections: 4,
 	}
 	if got := read(2*time.Second, 1040, 520, time.Millisecond); got != want {
 		t.Errorf("then: %+v, want %+v", got, want)

@@ -41,9 +41,9 @@ func (f *fakeSource) Ensemble() Ensemble {
 		self = 3
 	}
 	return Ensemble{Self: self, Leader: 2, Peers: []Peer{
-		{ID: 1, Quorum: "a:2888", Election: "a:3888", Client: "0.0.0.0:2181"},
-		{ID: 2, Quorum: "b:2888", Election: "b:3888"},
-		{ID: 3, Quorum: "c:2888", Election: "c:3888", Observer: true},
+		{ID: 1, QuorumAddress: "a:2888", ElectionAddress: "a:3888", ClientAddress: "0.0.0.0:2181"},
+		{ID: 2, QuorumAddress: "b:2888", ElectionAddress: "b:3888"},
+		{ID: 3, QuorumAddress: "c:2888", ElectionAddress: "c:3888", IsObserver: true},
 	}}
 }
 
@@ -95,16 +95,16 @@ func (f *fakeSource) Connections() iter.Seq[clients.Connection] {
 	}
 	return slices.Values([]clients.Connection{
 		{
-			RemoteAddr: "10.0.0.1:46396", AwaitsRead: true, AwaitsWrite: true, QueuedRequests: 2, Received: 8, Sent: 9, Session: 0x1000012f99a0001,
-			Timeout: 15 * time.Second, Established: began, Replies: 9, LastOp: jute.OpGetChildren2, LastXid: 7, LastZxid: 0x20000000a,
+			RemoteAddr: "10.0.0.1:46396", AwaitsRead: true, AwaitsWrite: true, QueuedRequests: 2, PacketsReceived: 8, PacketsSent: 9, Session: 0x1000012f99a0001,
+			Timeout: 15 * time.Second, EstablishedAt: began, ReplyCount: 9, LastOp: jute.OpGetChildren2, LastXid: 7, LastZxid: 0x20000000a,
 			LastReply: 1283859 * time.Millisecond, MinLatency: 900 * time.Microsecond, LastLatency: 2 * time.Millisecond,
 			AvgLatency: time.Millisecond, MaxLatency: 4 * time.Millisecond, ExpiresAt: began.Add(9500 * time.Millisecond),
 		},
 		{
-			RemoteAddr: "[::1]:4", TLS: "TLSv1.3", Cipher: "TLS_AES_128_GCM_SHA256", AwaitsRead: true, Received: 1, Sent: 1, Session: 0x2000012f99a0001, Timeout: 4 * time.Second,
-			Established: began, LastXid: -1, ExpiresAt: began.Add(9 * time.Second),
+			RemoteAddr: "[::1]:4", TLS: "TLSv1.3", Cipher: "TLS_AES_128_GCM_SHA256", AwaitsRead: true, PacketsReceived: 1, PacketsSent: 1, Session: 0x2000012f99a0001, Timeout: 4 * time.Second,
+			EstablishedAt: began, LastXid: -1, ExpiresAt: began.Add(9 * time.Second),
 		},
-		{RemoteAddr: "10.0.0.2:46440", Received: 1, ExpiresAt: began.Add(9100 * time.Millisecond)},
+		{RemoteAddr: "10.0.0.2:46440", PacketsReceived: 1, ExpiresAt: began.Add(9100 * time.Millisecond)},
 	})
 }
 
@@ -142,7 +142,7 @@ func newTestWords(t *testing.T, role string, whitelist ...string) (*FourLetterCo
 	t.Helper()
 	f := &fakeSource{role: role}
 	w, err := NewFourLetterCommands(FourLetterConfig{
-		Whitelist: whitelist, Version: "0.1.0-dev", Built: time.Date(2026, 11, 2, 8, 4, 0, 0, time.UTC), Source: f,
+		Whitelist: whitelist, Version: "0.1.0-dev", BuildDate: time.Date(2026, 11, 2, 8, 4, 0, 0, time.UTC), Source: f,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -58,38 +58,38 @@ var testList = serverlist.List{
 	{ID: 2, Host: "b", QuorumPort: 2888, ElectionPort: 3888, Observer: true},
 }
 
-var silentThree = []api.Silence{{Member: 3, Reason: view.ReasonDown, Detail: "connection refused"}}
+var silentThree = []api.Silence{{MemberID: 3, Reason: view.ReasonDown, Detail: "connection refused"}}
 
 // newFakeOps returns a fakeOps with a row of each kind, as full and as empty as it can be.
 func newFakeOps() *fakeOps {
 	conn := api.Connection{
-		Member: 1, Number: 7, Address: "10.0.0.1:46396", Queued: 2, Received: 8, Sent: 9, Session: "0x1000012f99a0001", TimeoutMs: 15000,
-		Established: began, LastOp: "getChildren2", LastZxid: "0x20000000a", LastUs: 2000, MinUs: 900, AvgUs: 1000, MaxUs: 4000,
+		MemberID: 1, Number: 7, Address: "10.0.0.1:46396", QueuedRequests: 2, Received: 8, Sent: 9, SessionID: "0x1000012f99a0001", TimeoutMs: 15000,
+		EstablishedAt: began, LastOp: "getChildren2", LastZxid: "0x20000000a", LastUs: 2000, MinUs: 900, AvgUs: 1000, MaxUs: 4000,
 	}
 	one, lag, heard, left := uint64(1), uint64(0), int64(1500), int64(13500)
 	session := api.Session{
-		ID: "0x1000012f99a0001", State: view.StateConnected, Member: 1, Address: "10.0.0.1:46396", TimeoutMs: 15000, Created: began.Add(123 * time.Millisecond),
-		Ephemerals: 2, Watches: 3, Connection: &conn, HeardMs: &heard, LeftMs: &left,
+		ID: "0x1000012f99a0001", State: view.StateConnected, MemberID: 1, Address: "10.0.0.1:46396", TimeoutMs: 15000, CreatedAt: began.Add(123 * time.Millisecond),
+		EphemeralCount: 2, WatchCount: 3, Connection: &conn, HeardMs: &heard, LeftMs: &left,
 	}
 	return &fakeOps{
 		members: []api.Member{
 			{
-				Member: 1, Clients: "10.0.1.1:2181", Quorum: "a:2888", Election: "a:3888", Console: "http://10.0.1.1:8080", Role: "leader", Term: 4, Leader: 1, Applied: 90, Committed: 91, Zxid: "0x4000000a1",
-				Lag: &one, Sessions: 1, Connections: 2, Watches: 3, DataBytes: 510, LogBytes: 1000, Snapshot: 50, SnapshotAt: &began,
-				Digest: view.DigestAgrees, DigestIndex: 64, Version: "1", Started: began, ClockMs: -20,
+				MemberID: 1, ClientAddress: "10.0.1.1:2181", QuorumAddress: "a:2888", ElectionAddress: "a:3888", ConsoleURL: "http://10.0.1.1:8080", Role: "leader", Term: 4, LeaderID: 1, AppliedIndex: 90, CommittedIndex: 91, Zxid: "0x4000000a1",
+				Lag: &one, Sessions: 1, Connections: 2, Watches: 3, DataBytes: 510, LogBytes: 1000, SnapshotIndex: 50, SnapshotAt: &began,
+				DigestVerdict: view.DigestAgrees, DigestIndex: 64, Version: "1", Started: began, ClockMs: -20,
 			},
-			{Member: 2, Zxid: "0x0", Digest: view.DigestUnknown, Stalled: "the disk hangs", Damaged: "entry 7", Joining: true, Drained: true, Removed: true, NoMemory: true},
+			{MemberID: 2, Zxid: "0x0", DigestVerdict: view.DigestUnknown, StallReason: "the disk hangs", DamageReason: "entry 7", IsJoining: true, IsDrained: true, WasRemoved: true, NoMemory: true},
 		},
-		rows: []api.Session{session, {ID: "0x8000000000000001", State: view.StateUnknown, Member: 3, TimeoutMs: 1000}},
+		rows: []api.Session{session, {ID: "0x8000000000000001", State: view.StateUnknown, MemberID: 3, TimeoutMs: 1000}},
 		conns: []api.Connection{
-			conn, {Member: 2, Number: 1, Address: "[::1]:4", TLS: "TLSv1.3", Cipher: "TLS_AES_128_GCM_SHA256", LastZxid: "0x0"},
+			conn, {MemberID: 2, Number: 1, Address: "[::1]:4", TLS: "TLSv1.3", Cipher: "TLS_AES_128_GCM_SHA256", LastZxid: "0x0"},
 		},
 		watches: []api.Watch{
-			{Member: 1, Connection: 7, Session: "0x1000012f99a0001", Path: "/a", Data: true, Children: true},
-			{Member: 2, Connection: 1, Session: "0x2", Path: "/é", Persistent: true, Recursive: true},
+			{MemberID: 1, Connection: 7, SessionID: "0x1000012f99a0001", Path: "/a", Data: true, Children: true},
+			{MemberID: 2, Connection: 1, SessionID: "0x2", Path: "/é", Persistent: true, Recursive: true},
 		},
 		paths: []api.Ephemeral{{Path: "/a"}, {Path: "/b/c"}},
-		owner: api.Owner{Kind: view.KindEphemeral, ID: session.ID, Session: &session, Silent: silentThree},
+		owner: api.Owner{Kind: view.KindEphemeral, SessionID: session.ID, Session: &session, Silent: silentThree},
 		ends: []znode.SessionEnd{
 			{
 				Number: 2, Session: 0x1000012f99a0001, Address: "10.0.0.1:46396", Member: 1, Leader: 2, Term: 4, AtMs: began.UnixMilli(), Zxid: 0x4000000a2,
@@ -98,37 +98,37 @@ func newFakeOps() *fakeOps {
 			{Number: 1, Session: 5, Reason: znode.ReasonClosed},
 		},
 		shown: Node{
-			Data: []byte("é\x00"), Children: []string{"a", "é"}, More: true,
+			Data: []byte("é\x00"), Children: []string{"a", "é"}, MoreChildren: true,
 			ACL:  []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("world"), ID: []byte("anyone")}}, {Perms: jute.PermRead | 64, ID: jute.ID{Scheme: []byte("ip"), ID: []byte("10.0.0.0/8")}}},
 			Stat: jute.Stat{Czxid: 0x400000001, Mzxid: 0x400000002, Pzxid: 0x400000003, Ctime: began.UnixMilli(), Mtime: began.UnixMilli() + 5, Version: 1, Cversion: 2, Aversion: 3, EphemeralOwner: 5, DataLength: 3, NumChildren: 9},
 		},
 		servers: view.Members{
 			Ensemble: view.Ensemble{
 				ID: "ab12", Version: 0x400000005, List: testList,
-				Configured: []view.Configured{{Member: 1, Election: "a:3888", Voter: true}, {Member: 2, Election: "b:3888", Voter: true}, {Member: 3, Election: "c:3888"}},
+				RaftServers: []view.RaftServer{{Member: 1, Election: "a:3888", Voter: true}, {Member: 2, Election: "b:3888", Voter: true}, {Member: 3, Election: "c:3888"}},
 			},
-			Leader: 1, Committed: 91, LeaderAnswered: true, Silent: silentThree,
+			Leader: 1, CommittedIndex: 91, LeaderReplied: true, Silent: silentThree,
 			Servers: []view.Server{
-				{Listed: testList[0], Answered: true, Server: api.Server{
-					Member: 1, Server: testList[0].String(), Quorum: "a:2888", Election: "a:3888", Clients: "0.0.0.0:2181", Configured: "a:3888", Role: "participant",
-					Voter: true, Needed: true, State: api.StateLeader, Applied: 90, Lag: &one,
+				{ListEntry: testList[0], HasReplied: true, Server: api.Server{
+					MemberID: 1, ListLine: testList[0].String(), QuorumAddress: "a:2888", ElectionAddress: "a:3888", ClientAddress: "0.0.0.0:2181", RaftAddress: "a:3888", Role: "participant",
+					IsVoter: true, NeededForMajority: true, State: api.StateLeader, AppliedIndex: 90, Lag: &one,
 				}},
-				{Listed: testList[1], Answered: true, Server: api.Server{
-					Member: 2, Server: testList[1].String(), Quorum: "b:2888", Election: "b:3888", Role: "observer", Voter: true, State: api.StateObserver, Applied: 91, Lag: &lag, Drained: true,
+				{ListEntry: testList[1], HasReplied: true, Server: api.Server{
+					MemberID: 2, ListLine: testList[1].String(), QuorumAddress: "b:2888", ElectionAddress: "b:3888", Role: "observer", IsVoter: true, State: api.StateObserver, AppliedIndex: 91, Lag: &lag, IsDrained: true,
 				}},
-				{Server: api.Server{Member: 3, Election: "c:3888", State: api.StateSilent, Detail: "down: connection refused"}},
+				{Server: api.Server{MemberID: 3, ElectionAddress: "c:3888", State: api.StateSilent, Detail: "down: connection refused"}},
 			},
 		},
 		buckets: api.Buckets{
-			Leader: 2, TickMs: 2000, At: began, Buckets: []api.Bucket{{DueMs: -5, Sessions: 3}, {DueMs: 1995, Sessions: 40}},
-			Later: 1, Silent: silentThree,
+			LeaderID: 2, TickMs: 2000, At: began, Buckets: []api.Bucket{{DueMs: -5, Sessions: 3}, {DueMs: 1995, Sessions: 40}},
+			LaterSessions: 1, Silent: silentThree,
 		},
 		removals: []api.Removal{
-			{Path: "/é", Removed: began, Zxid: "0x4000000a3", Cause: view.CauseDeleted, Session: "0x5", Address: "10.0.0.2:1", Member: 2},
-			{Path: "/swept", Removed: began, Zxid: "0x4000000a2", Cause: view.CauseSessionEnded, Session: "0x1000012f99a0001"},
-			{Path: "/old", Removed: began, Zxid: "0x4000000a1", Cause: view.CauseSessionEnded, Session: "0x77", Address: "10.0.0.3:1", Member: 3},
-			{Path: "/ttl", Removed: began, Zxid: "0x4000000a0", Cause: view.CauseTTL},
-			{Path: "/container", Removed: began, Zxid: "0x40000009f", Cause: view.CauseContainer},
+			{Path: "/é", RemovedAt: began, Zxid: "0x4000000a3", Cause: view.CauseDeleted, SessionID: "0x5", Address: "10.0.0.2:1", MemberID: 2},
+			{Path: "/swept", RemovedAt: began, Zxid: "0x4000000a2", Cause: view.CauseSessionEnded, SessionID: "0x1000012f99a0001"},
+			{Path: "/old", RemovedAt: began, Zxid: "0x4000000a1", Cause: view.CauseSessionEnded, SessionID: "0x77", Address: "10.0.0.3:1", MemberID: 3},
+			{Path: "/ttl", RemovedAt: began, Zxid: "0x4000000a0", Cause: view.CauseTTL},
+			{Path: "/container", RemovedAt: began, Zxid: "0x40000009f", Cause: view.CauseContainer},
 		},
 	}
 }
@@ -138,7 +138,7 @@ func answerOf[T any](f *fakeOps, method string, p view.Page, rows []T) (api.List
 	if f.err != nil {
 		return api.List[T]{}, f.err
 	}
-	return api.List[T]{Items: append([]T{}, rows...), Next: f.next, Silent: silentThree}, nil
+	return api.List[T]{Items: append([]T{}, rows...), NextCursor: f.next, Silent: silentThree}, nil
 }
 
 func (f *fakeOps) MemberStatuses(context.Context) (api.List[api.Member], error) {
@@ -155,7 +155,7 @@ func (f *fakeOps) SessionsBy(_ context.Context, filter view.SessionFilter, by vi
 	return answerOf(f, "sessions by", p, f.rows)
 }
 
-func (f *fakeOps) Session(_ context.Context, id jute.SessionID) (api.List[api.Session], error) {
+func (f *fakeOps) SessionByID(_ context.Context, id jute.SessionID) (api.List[api.Session], error) {
 	f.id = id
 	for _, s := range f.rows {
 		if s.ID == id.String() {
@@ -233,8 +233,8 @@ func (f *fakeOps) SessionEnds(session jute.SessionID, address string, before uin
 	}
 }
 
-// Drain closes a connection every second, after handOver.
-func (f *fakeOps) Drain(ctx context.Context, over time.Duration) (closed int, leads bool) {
+// DrainSelf closes a connection every second, after handOver.
+func (f *fakeOps) DrainSelf(ctx context.Context, over time.Duration) (closed int, leads bool) {
 	f.asked = "drain " + over.String()
 	time.Sleep(f.handOver)
 	for ; over >= time.Second; over -= time.Second {
@@ -255,7 +255,7 @@ func (f *fakeOps) Rebalance(_ context.Context, perSecond int, by string) (Rebala
 		return RebalanceResult{}, f.err
 	}
 	time.Sleep(3 * time.Second)
-	return RebalanceResult{Members: []RebalancedMember{{Member: 1, Before: 9, After: 3, Closed: 6, Failed: "busy"}, {Member: 2, After: 6}}, Closed: 6, Balanced: true, Silent: silentThree}, nil
+	return RebalanceResult{Members: []RebalancedMember{{Member: 1, ClientsBefore: 9, ClientsAfter: 3, ClosedConnections: 6, FailureReason: "busy"}, {Member: 2, ClientsAfter: 6}}, ClosedConnections: 6, Balanced: true, Silent: silentThree}, nil
 }
 
 // DrainMember closes as many connections as the number of the member.
@@ -285,7 +285,7 @@ func (f *fakeOps) StoreSnapshot(context.Context) (StoredSnapshot, error) {
 	if f.err != nil {
 		return StoredSnapshot{}, f.err
 	}
-	return StoredSnapshot{Index: 9, Term: 4, Zxid: 0x500000009, Bytes: 4096, Took: 1500 * time.Millisecond}, nil
+	return StoredSnapshot{Index: 9, Term: 4, Zxid: 0x500000009, Bytes: 4096, WriteTime: 1500 * time.Millisecond}, nil
 }
 
 // RestoreBackup reads the whole body, and keeps it in path.
@@ -294,11 +294,11 @@ func (f *fakeOps) RestoreBackup(ctx context.Context, r RestoreRequest) (RestoreR
 		return f.restore(ctx, r)
 	}
 	body, err := io.ReadAll(r.Body)
-	f.asked, f.path, f.address = "restore", string(body), r.Host
+	f.asked, f.path, f.address = "restore", string(body), r.CallerHost
 	if err != nil {
 		return RestoreResult{}, &Failure{Status: 400, Text: err.Error()}
 	}
-	return RestoreResult{Zxid: 0x600000001, Nodes: 9, Created: 2, Set: 3, ACLs: 4, Deleted: 5, Left: 6, Skipped: 7}, f.err
+	return RestoreResult{Zxid: 0x600000001, Nodes: 9, Created: 2, ChangedData: 3, ChangedACLs: 4, Deleted: 5, LeftNodes: 6, SkippedNodes: 7}, f.err
 }
 
 func (f *fakeOps) Members(context.Context) (view.Members, error) {

@@ -213,9 +213,9 @@ func TestGuessesOfWhatIsThere(t *testing.T) {
 	}{
 		{credentials{}, false, false},
 		{credentials{superDigest: "super:x"}, true, false},
-		{credentials{adminToken: tokenHash{set: true}}, false, true},
-		{credentials{readToken: tokenHash{set: true}}, false, true},
-		{credentials{metricsToken: tokenHash{set: true}}, false, true},
+		{credentials{adminToken: tokenHash{isSet: true}}, false, true},
+		{credentials{readToken: tokenHash{isSet: true}}, false, true},
+		{credentials{metricsToken: tokenHash{isSet: true}}, false, true},
 	} {
 		a := &authorizer{credentials: tt.cred}
 		for authorization, want := range map[string]bool{"digest super:x": tt.password, "Bearer wrong": tt.token, "Basic eDp5": false} {

@@ -80,7 +80,7 @@ type HTTPSettings struct {
 type HTTPConfig struct {
 	HTTPSettings
 	SuperDigest       string           // "super:" and the digest of the super user's password; "": there is none
-	Digest            digest.Algorithm // made that digest; default SHA1
+	DigestAlg         digest.Algorithm // made that digest; default SHA1
 	FourLetter        *FourLetterCommands
 	Source            Source
 	Operations        Operations
@@ -137,7 +137,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 		return nil, fmt.Errorf("admin: commandURL %q: %w", cfg.CommandURL, err)
 	}
 	h := &HTTP{cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), longReplies: newLongReplyLimiter(), metricsTurn: make(chan struct{}, 1)}
-	h.auditor.logger, h.auditor.auditLog = cmp.Or(cfg.AuditLogger, h.log), cfg.AuditLog
+	h.auditor.processLog, h.auditor.auditLog = cmp.Or(cfg.AuditLogger, h.log), cfg.AuditLog
 	var err error
 	if h.authorizer, err = newAuthorizer(&cfg, h.log); err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func (h *HTTP) ServeMetrics(ctx context.Context, l net.Listener) error {
 
 // serveListener serves handler, over TLS if config is not nil. Otherwise a connection may prove the token.
 func (h *HTTP) serveListener(ctx context.Context, l net.Listener, handler http.Handler, config *tls.Config) error {
-	if h.authorizer.credentials.adminToken.set && config == nil {
+	if h.authorizer.credentials.adminToken.isSet && config == nil {
 		proofs, err := tokenproof.NewListener(l, h.authorizer.credentials.proofKey)
 		if err != nil {
 			return err

@@ -40,7 +40,7 @@ func newTestHTTP(t *testing.T, role string, change ...func(*HTTPConfig)) (*HTTP,
 	}
 	cfg := HTTPConfig{
 		HTTPSettings: HTTPSettings{TokenFile: file}, AnonymousAccess: AnonymousAccess{Reads: ReadData}, SuperDigest: testSuper, FourLetter: words, Source: source, Operations: newFakeOps(), HostNames: []string{"Zoo1"},
-		ConfigKeys: []api.Setting{{Key: "tickTime", Value: "100", Default: "3000", From: "zoo.cfg:1", State: "dangerous", Warning: "short"}},
+		ConfigKeys: []api.Setting{{Key: "tickTime", Value: "100", Default: "3000", Origin: "zoo.cfg:1", State: "dangerous", Warning: "short"}},
 	}
 	for _, one := range change {
 		one(&cfg)
@@ -101,7 +101,7 @@ func TestEveryEndpointIsGuarded(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	all := testRoutes(t)
 	for i := range all {
-		all[i].serve, all[i].reply = func(http.ResponseWriter, *http.Request) {}, nil // a profile takes long
+		all[i].serve, all[i].replyJSON = func(http.ResponseWriter, *http.Request) {}, nil // a profile takes long
 	}
 	h.handler = h.guardedHandler(all)
 	with := func(header ...string) []string { return append(slices.Clone(allowed), header...) }
@@ -144,7 +144,7 @@ func TestEveryEndpointIsGuarded(t *testing.T) {
 			}
 			w := v.to(h)
 			want := map[accessClass]int{openAccess: tt.open, metricsAccess: tt.reads, readAccess: tt.reads, changeAccess: tt.changes}[e.access]
-			if e.probe {
+			if e.isProbe {
 				want = http.StatusOK
 			}
 			if want == http.StatusUnsupportedMediaType && e.method != http.MethodPost {

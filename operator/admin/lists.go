@@ -25,7 +25,7 @@ func (w *FourLetterCommands) cons(p *textWriter, _ *Stats, _ io.Reader) {
 
 // connectionSummary returns a connection's line in stat, without the last bracket.
 func connectionSummary(c *clients.Connection) string {
-	return fmt.Sprintf("/%s[%x](queued=%d,recved=%d,sent=%d", c.RemoteAddr, c.InterestOps(), c.QueuedRequests, c.Received, c.Sent)
+	return fmt.Sprintf("/%s[%x](queued=%d,recved=%d,sent=%d", c.RemoteAddr, c.InterestOps(), c.QueuedRequests, c.PacketsReceived, c.PacketsSent)
 }
 
 // connectionDetails returns brief and, if the connection has a session, everything else known about it.
@@ -35,10 +35,10 @@ func connectionDetails(c *clients.Connection) string {
 	}
 	var b strings.Builder
 	op := "NA"
-	if c.Replies > 0 {
+	if c.ReplyCount > 0 {
 		op = c.LastOp.Abbreviation()
 	}
-	fmt.Fprintf(&b, "%s,sid=0x%x,lop=%s,est=%d,to=%d", connectionSummary(c), uint64(c.Session), op, c.Established.UnixMilli(), c.Timeout.Milliseconds())
+	fmt.Fprintf(&b, "%s,sid=0x%x,lop=%s,est=%d,to=%d", connectionSummary(c), uint64(c.Session), op, c.EstablishedAt.UnixMilli(), c.Timeout.Milliseconds())
 	if c.LastXid >= 0 {
 		fmt.Fprintf(&b, ",lcxid=0x%x", c.LastXid)
 	}

@@ -16,7 +16,7 @@ import (
 func TestLogLevel(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	log := logs.New(io.Discard, logs.Settings{}, false)
-	h.member.log, h.auditor.logger = log, log.UnfilteredLogger()
+	h.member.log, h.auditor.processLog = log, log.UnfilteredLogger()
 	for _, tt := range []struct {
 		visit  visit
 		status int

@@ -27,28 +27,28 @@ func (m *membersAPI) routes() []endpoint {
 	return []endpoint{
 		{
 			method: "GET", path: "/v1/members", access: readAccess, content: showsState, responseBody: api.Members{}, failureStatuses: []int{http.StatusServiceUnavailable},
-			help: "the servers of the ensemble: their addresses and roles, whether they vote, and how far each of them is", reply: m.listMembers,
+			help: "the servers of the ensemble: their addresses and roles, whether they vote, and how far each of them is", replyJSON: m.listMembers,
 		},
 		{
 			method: "POST", path: "/v1/members", access: changeAccess, changesEnsemble: true, action: "change members", auditTarget: membersTarget, responseBody: api.MembersChanged{}, requestBody: api.MembersChange{}, failureStatuses: membersFailures,
-			help: "adds, changes or removes servers, through the log", reply: m.changeMembers,
+			help: "adds, changes or removes servers, through the log", replyJSON: m.changeMembers,
 		},
 		{
 			method: "POST", path: "/v1/members/lead", access: changeAccess, changesEnsemble: true, action: "hand over leadership", auditTarget: membersTarget, responseBody: api.MembersLed{}, requestBody: api.MembersLead{}, failureStatuses: append([]int{http.StatusNotFound}, membersFailures...),
-			help: "hands leadership over to a member, and answers when that one leads", reply: m.transferLeadership,
+			help: "hands leadership over to a member, and answers when that one leads", replyJSON: m.transferLeadership,
 		},
 		{
 			method: "POST", path: "/v1/members/drain", access: changeAccess, changesEnsemble: true, action: "drain", auditTarget: membersTarget, timeout: drainTimeout, responseBody: api.Drained{}, requestBody: api.MembersDrain{}, failureStatuses: drainFailures,
-			help: "drains any member as `/v1/drain` does the one that is asked", reply: m.drainMember,
+			help: "drains any member as `/v1/drain` does the one that is asked", replyJSON: m.drainMember,
 		},
 		{
 			method: "POST", path: "/v1/members/rebalance", access: changeAccess, changesEnsemble: true, action: "rebalance", auditTarget: membersTarget, timeout: rebalanceTimeout + replyTimeout, responseBody: api.Rebalanced{}, requestBody: api.MembersRebalance{},
 			failureStatuses: []int{http.StatusConflict, http.StatusServiceUnavailable},
-			help:            "has members with more clients than their share close connections, at a bounded rate, until all have about as many", reply: m.rebalanceClients,
+			help:            "has members with more clients than their share close connections, at a bounded rate, until all have about as many", replyJSON: m.rebalanceClients,
 		},
 		{
 			method: "POST", path: "/v1/drain", access: changeAccess, action: "drain", timeout: drainTimeout, responseBody: api.Drained{}, requestBody: api.Drain{},
-			help: "hands leadership over, closes the clients' connections and takes no others; for a member that is about to stop", reply: m.drainSelf,
+			help: "hands leadership over, closes the clients' connections and takes no others; for a member that is about to stop", replyJSON: m.drainSelf,
 		},
 	}
 }
@@ -62,9 +62,9 @@ var drainFailures = []int{http.StatusNotFound, http.StatusServiceUnavailable, ht
 // MembersChange is a change of the list of servers that an administrator asks for.
 type MembersChange struct {
 	serverlist.Change
-	Version int64  // that the list must have; -1: any
-	Force   bool   // make it although too few servers would serve for a majority, as far as this member sees, or although one voter is left
-	By      string // who asks
+	Version     int64  // that the list must have; -1: any
+	Force       bool   // make it although too few servers would serve for a majority, as far as this member sees, or although one voter is left
+	RequestedBy string // who asks
 }
 
 // MembersChanged is the result of a MembersChange.
@@ -79,7 +79,7 @@ func (m *membersAPI) listMembers(q *query) (any, error) {
 		return nil, err
 	}
 	row := servers.APIRow()
-	row.Removed = m.source.Health().RemovedVersion != 0
+	row.WasRemoved = m.source.Health().RemovedVersion != 0
 	return row, nil
 }
 
@@ -87,7 +87,7 @@ func (m *membersAPI) changeMembers(q *query) (any, error) {
 	var body api.MembersChange
 	q.decodeBody(&body)
 	c := MembersChange{
-		Change: serverlist.Change{Joining: body.Joining, Leaving: body.Leaving, Members: body.Members}, Version: -1, Force: body.Force, By: q.administrator + " from " + q.RemoteAddr,
+		Change: serverlist.Change{Joining: body.Joining, Leaving: body.Leaving, Members: body.Members}, Version: -1, Force: body.Force, RequestedBy: q.administrator + " from " + q.RemoteAddr,
 	}
 	q.SetPathValue(auditMembersKey, changeText(body))
 	switch {
@@ -130,7 +130,7 @@ func (m *membersAPI) transferLeadership(q *query) (any, error) {
 	if err := m.ops.TransferLeadership(ctx, body.Member); err != nil {
 		return nil, err
 	}
-	return api.MembersLed{Leader: body.Member}, nil
+	return api.MembersLed{LeaderID: body.Member}, nil
 }
 
 // auditMembersKey is the name under which a request keeps what it asks for, for the audit log.

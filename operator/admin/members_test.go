@@ -34,7 +34,7 @@ func TestV1ChangeMembers(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")
 		w := visit{method: "POST", path: "/v1/members", header: signedIn, body: tt.body}.to(h)
 		if tt.status == http.StatusOK {
-			tt.asked.By = "super from 127.0.0.1:1"
+			tt.asked.RequestedBy = "super from 127.0.0.1:1"
 		}
 		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.want) || opsOf(h).changed != tt.asked {
 			t.Errorf("%s: %d %s, asked %+v; want %d %s, %+v", tt.body, w.Code, w.Body, opsOf(h).changed, tt.status, tt.want, tt.asked)

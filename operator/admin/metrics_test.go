@@ -19,7 +19,7 @@ func TestEveryMetricShowsItsField(t *testing.T) {
 	for i := range monitorMetrics {
 		m := &monitorMetrics[i]
 		m.eachLine(&s, func(name, value string) {
-			if reflect.ValueOf(m.value).Pointer() == reflect.ValueOf(alwaysZero).Pointer() {
+			if reflect.ValueOf(m.readValue).Pointer() == reflect.ValueOf(alwaysZero).Pointer() {
 				return
 			}
 			if value == "0" || value == "0.0" {

@@ -31,19 +31,19 @@ func (n *nodesAPI) routes() []endpoint {
 		{
 			method: "GET", path: "/v1/nodes", access: readAccess, content: showsPaths, longReply: true, responseBody: api.Node{}, parameters: []string{"path", "limit", "from"}, requiredParameters: []string{"path"},
 			failureStatuses: []int{http.StatusNotFound, http.StatusServiceUnavailable},
-			help:            "a node as the caller may see it: its data, its ACL, and its children by name", reply: n.getNode,
+			help:            "a node as the caller may see it: its data, its ACL, and its children by name", replyJSON: n.getNode,
 		},
 		{
 			method: "POST", path: "/v1/nodes/create", access: changeAccess, changesEnsemble: true, longReply: true, responseBody: api.NodeChanged{}, requestBody: api.NodeCreate{}, failureStatuses: nodeFailures,
-			action: "create node", auditTarget: nodeTarget, help: "creates a node", reply: n.createNode,
+			action: "create node", auditTarget: nodeTarget, help: "creates a node", replyJSON: n.createNode,
 		},
 		{
 			method: "POST", path: "/v1/nodes/set", access: changeAccess, changesEnsemble: true, longReply: true, responseBody: api.NodeChanged{}, requestBody: api.NodeSet{}, failureStatuses: nodeFailures,
-			action: "set node", auditTarget: nodeTarget, help: "sets the data of a node", reply: n.setNode,
+			action: "set node", auditTarget: nodeTarget, help: "sets the data of a node", replyJSON: n.setNode,
 		},
 		{
 			method: "POST", path: "/v1/nodes/delete", access: changeAccess, changesEnsemble: true, longReply: true, responseBody: api.NodeChanged{}, requestBody: api.NodeDelete{}, failureStatuses: nodeFailures,
-			action: "delete node", auditTarget: nodeTarget, help: "deletes a node without children", reply: n.deleteNode,
+			action: "delete node", auditTarget: nodeTarget, help: "deletes a node without children", replyJSON: n.deleteNode,
 		},
 	}
 }
@@ -55,36 +55,36 @@ var nodeFailures = []int{
 
 // NodeQuery asks for a node and a page of its children.
 type NodeQuery struct {
-	Path  string
-	After string // only children whose names come after this one
-	Limit int    // the most children; their names have view.MaxBytes at most, not counting the last one
+	Path       string
+	AfterChild string // only children whose names come after this one
+	Limit      int    // the most children; their names have view.MaxBytes at most, not counting the last one
 	Caller
 }
 
 // Caller is the sender of a request about a node. The ACLs of nodes decide what a caller may see.
 type Caller struct {
-	Host  string // its address, without a port
-	Super bool   // it is an administrator, who may do everything
+	Host            string // its address, without a port
+	IsAdministrator bool   // it is an administrator, who may do everything
 }
 
 // Node is a node as a caller may see it.
 type Node struct {
-	Data     []byte
-	Stat     jute.Stat
-	ACL      []jute.ACL
-	Children []string
-	More     bool // there are further children
+	Data         []byte
+	Stat         jute.Stat
+	ACL          []jute.ACL
+	Children     []string
+	MoreChildren bool // there are further children
 }
 
 // NodeChange is a change that an administrator asks for.
 type NodeChange struct {
-	Op      jute.Op // OpCreate, OpSetData or OpDelete
-	Path    string
-	Data    []byte
-	ACL     []jute.ACL      // of a create
-	Mode    jute.CreateMode // of a create: Persistent or PersistentSequential
-	Version int32           // of a set or a delete, that the data must have; -1: any
-	Host    string          // address of the administrator, without a port
+	Op         jute.Op // OpCreate, OpSetData or OpDelete
+	Path       string
+	Data       []byte
+	ACL        []jute.ACL      // of a create
+	Mode       jute.CreateMode // of a create: Persistent or PersistentSequential
+	Version    int32           // of a set or a delete, that the data must have; -1: any
+	CallerHost string          // address of the administrator, without a port
 }
 
 // childCursorPrefix is the prefix of cursors of a node's children. The name of the page's last child follows.
@@ -102,25 +102,25 @@ func (n *nodesAPI) getNode(q *query) (any, error) {
 	if q.fault != nil {
 		return nil, q.fault
 	}
-	asked := NodeQuery{Path: path, After: after, Limit: cmp.Or(q.intParameter("limit"), view.MaxRows), Caller: Caller{Host: hostOfCaller(q.Request), Super: q.administrator != ""}}
+	asked := NodeQuery{Path: path, AfterChild: after, Limit: cmp.Or(q.intParameter("limit"), view.MaxRows), Caller: Caller{Host: hostOfCaller(q.Request), IsAdministrator: q.administrator != ""}}
 	node, err := n.ops.ReadNode(asked)
 	if err != nil {
 		return nil, err
 	}
-	row := nodeRow(path, node)
+	row := apiNode(path, node)
 	if q.paths.visibility != allPaths {
-		row.Data, row.Hidden = []byte{}, true
+		row.Data, row.DataHidden = []byte{}, true
 	}
 	return row, nil
 }
 
-func nodeRow(path string, n Node) api.Node {
+func apiNode(path string, n Node) api.Node {
 	row := api.Node{
-		Path: path, Data: append([]byte{}, n.Data[:min(len(n.Data), maxNodeDataBytes)]...), Children: append([]string{}, n.Children...), Stat: statRow(n.Stat),
+		Path: path, Data: append([]byte{}, n.Data[:min(len(n.Data), maxNodeDataBytes)]...), Children: append([]string{}, n.Children...), Stat: apiStat(n.Stat),
 		ACL: make([]api.ACL, len(n.ACL)),
 	}
-	if last := len(n.Children) - 1; n.More && last >= 0 {
-		row.Next = childCursorPrefix + n.Children[last]
+	if last := len(n.Children) - 1; n.MoreChildren && last >= 0 {
+		row.NextChildren = childCursorPrefix + n.Children[last]
 	}
 	for i, a := range n.ACL {
 		row.ACL[i] = api.ACL{Scheme: string(a.ID.Scheme), ID: string(a.ID.ID), Perms: a.Perms.Letters()}
@@ -128,7 +128,7 @@ func nodeRow(path string, n Node) api.Node {
 	return row
 }
 
-func statRow(s jute.Stat) api.Stat {
+func apiStat(s jute.Stat) api.Stat {
 	return api.Stat{
 		Czxid: view.ZxidText(s.Czxid), Mzxid: view.ZxidText(s.Mzxid), Pzxid: view.ZxidText(s.Pzxid), Ctime: utcMillis(time.UnixMilli(s.Ctime)), Mtime: utcMillis(time.UnixMilli(s.Mtime)),
 		Version: s.Version, Cversion: s.Cversion, Aversion: s.Aversion, Owner: view.SessionText(s.EphemeralOwner), DataLength: s.DataLength, NumChildren: s.NumChildren,
@@ -170,7 +170,7 @@ func (n *nodesAPI) changeNode(q *query, c NodeChange) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(q.Context(), nodeChangeTimeout)
 	defer cancel()
-	c.Host = hostOfCaller(q.Request)
+	c.CallerHost = hostOfCaller(q.Request)
 	path, stat, err := n.ops.ChangeNode(ctx, c)
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (n *nodesAPI) changeNode(q *query, c NodeChange) (any, error) {
 	q.SetPathValue(auditNodeKey, path)
 	changed := api.NodeChanged{Path: path}
 	if c.Op != jute.OpDelete {
-		row := statRow(stat)
+		row := apiStat(stat)
 		changed.Stat = &row
 	}
 	return changed, nil

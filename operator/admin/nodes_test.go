@@ -23,8 +23,8 @@ func TestV1Node(t *testing.T) {
 	}
 	opsOf(h).shown = Node{Data: make([]byte, maxNodeDataBytes+1), Children: []string{"a"}}
 	var n api.Node
-	if err := json.Unmarshal((visit{method: "GET", path: "/v1/nodes?path=/a"}).to(h).Body.Bytes(), &n); err != nil || len(n.Data) != maxNodeDataBytes || n.Next != "" {
-		t.Errorf("%v: %d bytes of data, next %q", err, len(n.Data), n.Next)
+	if err := json.Unmarshal((visit{method: "GET", path: "/v1/nodes?path=/a"}).to(h).Body.Bytes(), &n); err != nil || len(n.Data) != maxNodeDataBytes || n.NextChildren != "" {
+		t.Errorf("%v: %d bytes of data, next %q", err, len(n.Data), n.NextChildren)
 	}
 }
 
@@ -36,13 +36,13 @@ func TestV1NodeCaller(t *testing.T) {
 		want  NodeQuery
 	}{
 		{visit{path: "?path=/a"}, NodeQuery{Path: "/a", Limit: 1000, Caller: Caller{Host: "127.0.0.1"}}},
-		{visit{path: "?path=/%C3%A9%20b&limit=7&from=after-x"}, NodeQuery{Path: "/é b", After: "x", Limit: 7, Caller: Caller{Host: "127.0.0.1"}}},
+		{visit{path: "?path=/%C3%A9%20b&limit=7&from=after-x"}, NodeQuery{Path: "/é b", AfterChild: "x", Limit: 7, Caller: Caller{Host: "127.0.0.1"}}},
 		{visit{path: "?path=/", header: []string{"Authorization", "digest super:wrong"}}, NodeQuery{Path: "/", Limit: 1000, Caller: Caller{Host: "127.0.0.1"}}},
 		{visit{path: "?path=/", header: []string{"X-Forwarded-For", "10.0.0.7"}}, NodeQuery{Path: "/", Limit: 1000, Caller: Caller{Host: "127.0.0.1"}}},
-		{visit{path: "?path=/", header: signedIn}, NodeQuery{Path: "/", Limit: 1000, Caller: Caller{Host: "127.0.0.1", Super: true}}},
-		{visit{path: "?path=/", header: token, from: "[::ffff:10.0.0.7]:9"}, NodeQuery{Path: "/", Limit: 1000, Caller: Caller{Host: "10.0.0.7", Super: true}}},
-		{visit{path: "?path=/", header: token, from: "[fe80::1%eth0]:9"}, NodeQuery{Path: "/", Limit: 1000, Caller: Caller{Host: "fe80::1", Super: true}}},
-		{visit{path: "?path=/", header: token, from: "pipe"}, NodeQuery{Path: "/", Limit: 1000, Caller: Caller{Super: true}}},
+		{visit{path: "?path=/", header: signedIn}, NodeQuery{Path: "/", Limit: 1000, Caller: Caller{Host: "127.0.0.1", IsAdministrator: true}}},
+		{visit{path: "?path=/", header: token, from: "[::ffff:10.0.0.7]:9"}, NodeQuery{Path: "/", Limit: 1000, Caller: Caller{Host: "10.0.0.7", IsAdministrator: true}}},
+		{visit{path: "?path=/", header: token, from: "[fe80::1%eth0]:9"}, NodeQuery{Path: "/", Limit: 1000, Caller: Caller{Host: "fe80::1", IsAdministrator: true}}},
+		{visit{path: "?path=/", header: token, from: "pipe"}, NodeQuery{Path: "/", Limit: 1000, Caller: Caller{IsAdministrator: true}}},
 	} {
 		h, _ := newTestHTTP(t, "leader")
 		tt.visit.method, tt.visit.path = "GET", "/v1/nodes"+tt.visit.path
@@ -64,19 +64,19 @@ func TestV1ChangeNode(t *testing.T) {
 	}{
 		{
 			"create", `{"path":"/a","data":"w6kA"}`,
-			NodeChange{Op: jute.OpCreate, Path: "/a", Data: []byte("é\x00"), ACL: jute.OpenACL, Host: "127.0.0.1"},
+			NodeChange{Op: jute.OpCreate, Path: "/a", Data: []byte("é\x00"), ACL: jute.OpenACL, CallerHost: "127.0.0.1"},
 			`{"path":"/a","stat":{"czxid":"0x400000001",`, `action="create node" target=/a by=super from=127.0.0.1:1 outcome=done`,
 		},
 		{
 			"create", `{"path":"/a/","sequential":true,"acl":[{"scheme":"digest","id":"me:x=","perms":"ar"}]}`,
-			NodeChange{Op: jute.OpCreate, Path: "/a/", ACL: acl, Mode: jute.PersistentSequential, Host: "127.0.0.1"},
+			NodeChange{Op: jute.OpCreate, Path: "/a/", ACL: acl, Mode: jute.PersistentSequential, CallerHost: "127.0.0.1"},
 			`{"path":"/a/0000000007","stat":{`, `target=/a/0000000007 by=super`,
 		},
-		{"create", `{"path":"/a","acl":[]}`, NodeChange{Op: jute.OpCreate, Path: "/a", ACL: []jute.ACL{}, Host: "127.0.0.1"}, `{"path":"/a",`, ``},
-		{"set", `{"path":"/a","data":"eA==","version":7}`, NodeChange{Op: jute.OpSetData, Path: "/a", Data: []byte("x"), Version: 7, Host: "127.0.0.1"}, `{"path":"/a","stat":{`, `action="set node" target=/a`},
-		{"set", `{"path":"/a","data":""}`, NodeChange{Op: jute.OpSetData, Path: "/a", Data: []byte{}, Version: -1, Host: "127.0.0.1"}, `{"path":"/a","stat":{`, ``},
-		{"delete", `{"path":"/a","version":0}`, NodeChange{Op: jute.OpDelete, Path: "/a", Host: "127.0.0.1"}, `{"path":"/a","stat":null}`, `action="delete node" target=/a`},
-		{"delete", `{"path":"/a","version":null}`, NodeChange{Op: jute.OpDelete, Path: "/a", Version: -1, Host: "127.0.0.1"}, `{"path":"/a","stat":null}`, ``},
+		{"create", `{"path":"/a","acl":[]}`, NodeChange{Op: jute.OpCreate, Path: "/a", ACL: []jute.ACL{}, CallerHost: "127.0.0.1"}, `{"path":"/a",`, ``},
+		{"set", `{"path":"/a","data":"eA==","version":7}`, NodeChange{Op: jute.OpSetData, Path: "/a", Data: []byte("x"), Version: 7, CallerHost: "127.0.0.1"}, `{"path":"/a","stat":{`, `action="set node" target=/a`},
+		{"set", `{"path":"/a","data":""}`, NodeChange{Op: jute.OpSetData, Path: "/a", Data: []byte{}, Version: -1, CallerHost: "127.0.0.1"}, `{"path":"/a","stat":{`, ``},
+		{"delete", `{"path":"/a","version":0}`, NodeChange{Op: jute.OpDelete, Path: "/a", CallerHost: "127.0.0.1"}, `{"path":"/a","stat":null}`, `action="delete node" target=/a`},
+		{"delete", `{"path":"/a","version":null}`, NodeChange{Op: jute.OpDelete, Path: "/a", Version: -1, CallerHost: "127.0.0.1"}, `{"path":"/a","stat":null}`, ``},
 	} {
 		var body any
 		if err := json.Unmarshal([]byte(tt.body), &body); err != nil {

@@ -166,7 +166,7 @@ func (d *description) operation(e *endpoint) object {
 	answers := object{"200": object{"description": e.help, "content": d.content(e.responseBody)}}
 	if _, binary := e.responseBody.([]byte); binary {
 		answers["200"] = object{"description": e.help, "content": object{"application/octet-stream": object{"schema": object{"type": "string", "format": "binary"}}}}
-	} else if e.reply == nil { // a stream of events
+	} else if e.replyJSON == nil { // a stream of events
 		answers["200"] = object{"description": e.help, "content": object{"text/event-stream": object{"schema": d.schema(reflect.TypeOf(e.responseBody))}}}
 	}
 	for _, status := range statuses(e) {

@@ -19,7 +19,7 @@ type Operations interface {
 	MemberStatuses(ctx context.Context) (api.List[api.Member], error)
 	Sessions(ctx context.Context, f view.SessionFilter, p view.Page) (api.List[api.Session], error)
 	SessionsBy(ctx context.Context, f view.SessionFilter, by view.SessionOrder, p view.Page) (api.List[api.Session], error)
-	Session(ctx context.Context, id jute.SessionID) (api.List[api.Session], error)
+	SessionByID(ctx context.Context, id jute.SessionID) (api.List[api.Session], error)
 	SessionWatches(ctx context.Context, id jute.SessionID, p view.Page) (api.List[api.Watch], error)
 	Ephemerals(ctx context.Context, id jute.SessionID, p view.Page) (api.List[api.Ephemeral], error)
 	Connections(ctx context.Context, f view.ConnectionFilter, p view.Page) (api.List[api.Connection], error)
@@ -59,10 +59,10 @@ type Operations interface {
 	// StoreSnapshot writes a snapshot of the state to this member's disk, and returns when it is there or ctx ends; then it is
 	// finished all the same. One is written at a time. The error is a *Failure.
 	StoreSnapshot(ctx context.Context) (StoredSnapshot, error)
-	// Drain hands leadership over, takes no more clients and closes the connections of the present ones,
+	// DrainSelf hands leadership over, takes no more clients and closes the connections of the present ones,
 	// spread over a time. It returns the number of closed connections, and whether this member still leads. If ctx
 	// ends, Drain returns early.
-	Drain(ctx context.Context, over time.Duration) (closed int, leads bool)
+	DrainSelf(ctx context.Context, over time.Duration) (closed int, leads bool)
 	// Rebalance has members with more clients than their share close up to perSecond connections in a second each, until all have about
 	// as many, or that does not get better. It returns early with an error if ctx ends. by says who asked. The error is a *Failure.
 	Rebalance(ctx context.Context, perSecond int, by string) (RebalanceResult, error)

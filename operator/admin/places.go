@@ -30,7 +30,7 @@ func sleepContext(ctx context.Context, d time.Duration) {
 // acquire takes a place for a long answer, and returns what leaves it. It returns nil if there is none.
 func (p *longReplyLimiter) acquire(e *endpoint, r *http.Request) (leave func()) {
 	kind, patience := p.longReplies, time.Duration(0)
-	if e.reply != nil {
+	if e.replyJSON != nil {
 		kind, patience = p.pages, slotTimeout
 		if e.access == changeAccess {
 			kind = p.administratorPages

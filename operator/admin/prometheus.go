@@ -45,11 +45,11 @@ func (w *FourLetterCommands) resetCounters() {
 		for i := range monitorMetrics {
 			switch m := &monitorMetrics[i]; {
 			case m.kind >= summary:
-				sum := m.sum(&s)
+				sum := m.readSummary(&s)
 				w.lifetime.beforeResets[m.name+"_count"] += float64(sum.Count)
 				w.lifetime.beforeResets[m.name+"_sum"] += milliseconds(sum.Sum)
 			case m.kind == counter:
-				w.lifetime.beforeResets[m.name] += m.value(&s)
+				w.lifetime.beforeResets[m.name] += m.readValue(&s)
 			}
 		}
 		w.source.ResetStats()
@@ -113,13 +113,13 @@ func (c *metricsCollector) Collect(out chan<- prometheus.Metric) {
 func (m *metric) promMetric(d *prometheus.Desc, s *Stats, before map[string]float64) prometheus.Metric {
 	switch {
 	case m.kind >= summary:
-		sum := m.sum(s)
+		sum := m.readSummary(s)
 		count := sum.Count + uint64(before[m.name+"_count"])
 		return prometheus.MustNewConstSummary(d, count, milliseconds(sum.Sum)+before[m.name+"_sum"], m.quantiles(&sum))
 	case m.kind == counter:
-		return prometheus.MustNewConstMetric(d, prometheus.CounterValue, m.value(s)+before[m.name])
+		return prometheus.MustNewConstMetric(d, prometheus.CounterValue, m.readValue(s)+before[m.name])
 	}
-	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, m.value(s))
+	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, m.readValue(s))
 }
 
 // quantiles returns ZooKeeper's quantiles of a summary, and for one with percentiles also those of

@@ -98,11 +98,11 @@ func TestMetricsAreTheTable(t *testing.T) {
 		switch {
 		case strings.HasSuffix(m.name, "_file_descriptor_count"): // of this process
 		case m.kind < summary:
-			if v := got.value[m.name]; v != m.value(&source.stats) {
-				t.Errorf("%s is %v, want %v", m.name, v, m.value(&source.stats))
+			if v := got.value[m.name]; v != m.readValue(&source.stats) {
+				t.Errorf("%s is %v, want %v", m.name, v, m.readValue(&source.stats))
 			}
 		default:
-			sum := m.sum(&source.stats)
+			sum := m.readSummary(&source.stats)
 			for name, want := range map[string]float64{"_count": float64(sum.Count), "_sum": milliseconds(sum.Sum), `{quantile="0.5"}`: milliseconds(sum.P50)} {
 				if v := got.value[m.name+name]; v != want {
 					t.Errorf("%s%s is %v, want %v", m.name, name, v, want)

@@ -12,7 +12,7 @@ func (h *HTTP) guardedHandler(all []endpoint) http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range all {
 		handle := h.serveRequest
-		if e.probe {
+		if e.isProbe {
 			handle = h.serveProbe
 		}
 		mux.HandleFunc(e.method+" "+e.path, func(w http.ResponseWriter, r *http.Request) { handle(&e, w, r) })

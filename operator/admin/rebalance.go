@@ -19,18 +19,18 @@ const (
 
 // RebalanceResult is the result of a rebalance.
 type RebalanceResult struct {
-	Members  []RebalancedMember // those that take clients, by id
-	Closed   int                // connections
-	Balanced bool               // all members answered, at least two of them take clients, and none has more than its share now
-	Silent   []api.Silence      // members that did not answer
+	Members           []RebalancedMember // those that take clients, by id
+	ClosedConnections int                // connections
+	Balanced          bool               // all members answered, at least two of them take clients, and none has more than its share now
+	Silent            []api.Silence      // members that did not answer
 }
 
 // RebalancedMember is the result of a rebalance on a member.
 type RebalancedMember struct {
-	Member        uint32
-	Before, After int    // clients
-	Closed        int    // connections
-	Failed        string // why it closed none in the last round; "": it did, or had none too many
+	Member                      uint32
+	ClientsBefore, ClientsAfter int    // clients
+	ClosedConnections           int    // connections
+	FailureReason               string // why it closed none in the last round; "": it did, or had none too many
 }
 
 func (m *membersAPI) rebalanceClients(q *query) (any, error) {
@@ -48,9 +48,9 @@ func (m *membersAPI) rebalanceClients(q *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	row := api.Rebalanced{Balanced: done.Balanced, Connections: done.Closed, TookMs: time.Since(begun).Milliseconds(), Silent: append([]api.Silence{}, done.Silent...), Items: make([]api.RebalancedMember, len(done.Members))}
+	row := api.Rebalanced{Balanced: done.Balanced, ClosedConnections: done.ClosedConnections, TookMs: time.Since(begun).Milliseconds(), Silent: append([]api.Silence{}, done.Silent...), Items: make([]api.RebalancedMember, len(done.Members))}
 	for i, m := range done.Members {
-		row.Items[i] = api.RebalancedMember{Member: m.Member, Before: m.Before, After: m.After, Closed: m.Closed, Failed: m.Failed}
+		row.Items[i] = api.RebalancedMember{MemberID: m.Member, ClientsBefore: m.ClientsBefore, ClientsAfter: m.ClientsAfter, ClosedConnections: m.ClosedConnections, FailureReason: m.FailureReason}
 	}
 	return row, nil
 }

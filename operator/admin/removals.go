@@ -22,9 +22,9 @@ func (e *ensembleAPI) listRemovals(q *query) (any, error) {
 	a.Items = slices.DeleteFunc(a.Items, func(r api.Removal) bool { return !q.paths.isVisible(r.Path) })
 	ends := e.sessionEnds(a.Items)
 	for i := range a.Items {
-		if r := &a.Items[i]; r.Cause == view.CauseSessionEnded && ends[r.Session] != nil {
-			r.End = ends[r.Session]
-			r.Address, r.Member = r.End.Address, r.End.Member
+		if r := &a.Items[i]; r.Cause == view.CauseSessionEnded && ends[r.SessionID] != nil {
+			r.End = ends[r.SessionID]
+			r.Address, r.MemberID = r.End.Address, r.End.MemberID
 		}
 	}
 	return a, nil
@@ -34,8 +34,8 @@ func (e *ensembleAPI) listRemovals(q *query) (any, error) {
 func (e *ensembleAPI) sessionEnds(removals []api.Removal) map[string]*api.End {
 	ends, missing := map[string]*api.End{}, 0
 	for _, r := range removals {
-		if _, there := ends[r.Session]; r.Cause == view.CauseSessionEnded && !there {
-			ends[r.Session] = nil
+		if _, there := ends[r.SessionID]; r.Cause == view.CauseSessionEnded && !there {
+			ends[r.SessionID] = nil
 			missing++
 		}
 	}
@@ -46,7 +46,7 @@ func (e *ensembleAPI) sessionEnds(removals []api.Removal) map[string]*api.End {
 		if known, wanted := ends[end.Session.String()]; !wanted || known != nil {
 			continue
 		}
-		row := endRow(end)
+		row := apiEnd(end)
 		ends[row.ID] = &row
 		if missing--; missing == 0 {
 			break

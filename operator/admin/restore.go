@@ -16,21 +16,21 @@ const restoreTimeout = 4 * time.Hour
 
 // RestoreRequest is a backup that an administrator has sent to be written into the ensemble.
 type RestoreRequest struct {
-	Body io.Reader
-	Size int64  // of the body; -1: it is not known
-	Host string // address of the administrator, without a port
+	Body       io.Reader
+	BodySize   int64  // of the body; -1: it is not known
+	CallerHost string // address of the administrator, without a port
 }
 
 // RestoreResult is the result of a restore.
 type RestoreResult struct {
-	Zxid    int64 // the member's last one when all was written
-	Nodes   int   // of the backup that are now as it says
-	Created int
-	Set     int // data changed
-	ACLs    int // lists changed
-	Deleted int
-	Left    int // ephemeral nodes of living sessions, and nodes above them, that were left as they are
-	Skipped int // ephemeral nodes of the backup, which are not restored
+	Zxid         int64 // the member's last one when all was written
+	Nodes        int   // of the backup that are now as it says
+	Created      int
+	ChangedData  int // data changed
+	ChangedACLs  int // lists changed
+	Deleted      int
+	LeftNodes    int // ephemeral nodes of living sessions, and nodes above them, that were left as they are
+	SkippedNodes int // ephemeral nodes of the backup, which are not restored
 }
 
 // serveRestore writes a backup into the ensemble: one at a time, and one that is done in the interval. ZooKeeper's command gives its server
@@ -45,11 +45,11 @@ func (c *backupsAPI) serveRestore(w http.ResponseWriter, r *http.Request) {
 		j.field(lastZxidHeader, done.Zxid)
 		j.field("nodes", done.Nodes)
 		j.field("created", done.Created)
-		j.field("set", done.Set)
-		j.field("acls", done.ACLs)
+		j.field("set", done.ChangedData)
+		j.field("acls", done.ChangedACLs)
 		j.field("deleted", done.Deleted)
-		j.field("left", done.Left)
-		j.field("skipped", done.Skipped)
+		j.field("left", done.LeftNodes)
+		j.field("skipped", done.SkippedNodes)
 		return ""
 	})
 }
@@ -73,7 +73,7 @@ func (c *backupsAPI) runRestore(w http.ResponseWriter, r *http.Request) (Restore
 	ctx, cancel := context.WithTimeout(r.Context(), restoreTimeout)
 	defer cancel()
 	body := &pacedBody{body: r.Body, control: http.NewResponseController(w)}
-	done, err := c.ops.RestoreBackup(ctx, RestoreRequest{Body: body, Size: r.ContentLength, Host: hostOfCaller(r)})
+	done, err := c.ops.RestoreBackup(ctx, RestoreRequest{Body: body, BodySize: r.ContentLength, CallerHost: hostOfCaller(r)})
 	if err != nil {
 		<-c.restoreSlot // it can be sent again at once
 		return done, failureFrom(err)

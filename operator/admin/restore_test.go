@@ -176,8 +176,8 @@ func TestRestoreEndsWithItsClient(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")
 		ended := make(chan time.Duration, 1)
 		opsOf(h).restore = func(ctx context.Context, r RestoreRequest) (RestoreResult, error) {
-			if _, err := io.ReadAll(r.Body); err != nil || r.Size != 4 {
-				t.Errorf("a body of %d bytes: %v", r.Size, err)
+			if _, err := io.ReadAll(r.Body); err != nil || r.BodySize != 4 {
+				t.Errorf("a body of %d bytes: %v", r.BodySize, err)
 			}
 			begun := time.Now()
 			<-ctx.Done()

@@ -40,7 +40,7 @@ func TestLesserTokens(t *testing.T) {
 	} {
 		all := testRoutes(t)
 		for i := range all {
-			all[i].serve, all[i].reply = func(http.ResponseWriter, *http.Request) {}, nil
+			all[i].serve, all[i].replyJSON = func(http.ResponseWriter, *http.Request) {}, nil
 		}
 		h.handler = h.guardedHandler(all)
 		for _, e := range all {

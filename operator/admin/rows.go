@@ -8,12 +8,12 @@ import (
 	"rollcall/znode"
 )
 
-// endRow returns the end of a session as it is sent.
-func endRow(e znode.SessionEnd) api.End {
+// apiEnd returns the end of a session as it is sent.
+func apiEnd(e znode.SessionEnd) api.End {
 	return api.End{
-		ID: e.Session.String(), State: "ended", Ended: utcMillis(e.EndedAt()), Reason: e.Reason.String(), By: e.RequestedBy, Address: e.Address,
-		Member: e.Member, Leader: e.Leader, Term: e.Term, Zxid: view.ZxidText(e.Zxid), SilentMs: e.SilentFor.Milliseconds(),
-		TimeoutMs: e.Timeout.Milliseconds(), Ephemerals: e.EphemeralCount, Number: e.Number,
+		ID: e.Session.String(), State: "ended", EndedAt: utcMillis(e.EndedAt()), Reason: e.Reason.String(), EndedBy: e.RequestedBy, Address: e.Address,
+		MemberID: e.Member, LeaderID: e.Leader, Term: e.Term, Zxid: view.ZxidText(e.Zxid), SilentMs: e.SilentFor.Milliseconds(),
+		TimeoutMs: e.Timeout.Milliseconds(), EphemeralCount: e.EphemeralCount, Number: e.Number,
 	}
 }
 

@@ -17,16 +17,16 @@ func (h *HTTP) listenerFor(l *boundedListener, config *tls.Config) (_ net.Listen
 	case h.cfg.ForceHTTPS:
 		return tls.NewListener(l, config), func(context.Context) {}
 	}
-	u := &unifiedListener{boundedListener: l, config: config, ready: make(chan net.Conn), failed: make(chan error)}
+	u := &unifiedListener{boundedListener: l, config: config, readyConns: make(chan net.Conn), acceptErrors: make(chan error)}
 	return u, u.run
 }
 
 // unifiedListener is a listener for connections with TLS and without. The first byte tells them apart.
 type unifiedListener struct {
 	*boundedListener
-	config *tls.Config
-	ready  chan net.Conn
-	failed chan error
+	config       *tls.Config
+	readyConns   chan net.Conn
+	acceptErrors chan error
 }
 
 // tlsHandshakeRecord is the first byte of a connection over TLS. No method of HTTP begins with it.
@@ -42,7 +42,7 @@ func (u *unifiedListener) run(context.Context) {
 			continue
 		}
 		select {
-		case u.failed <- err:
+		case u.acceptErrors <- err:
 		case <-u.closed:
 			return
 		}
@@ -60,12 +60,12 @@ func (u *unifiedListener) detectTLS(c net.Conn) {
 		_ = c.Close() // nobody waits for the outcome
 		return
 	}
-	c = &peekedConn{Conn: c, first: first}
+	c = &peekedConn{Conn: c, peekedBytes: first}
 	if first[0] == tlsHandshakeRecord {
 		c = tls.Server(c, u.config)
 	}
 	select {
-	case u.ready <- c:
+	case u.readyConns <- c:
 	case <-u.closed:
 		_ = c.Close() // likewise
 	}
@@ -74,9 +74,9 @@ func (u *unifiedListener) detectTLS(c net.Conn) {
 // Accept implements net.Listener.
 func (u *unifiedListener) Accept() (net.Conn, error) {
 	select {
-	case c := <-u.ready:
+	case c := <-u.readyConns:
 		return c, nil
-	case err := <-u.failed:
+	case err := <-u.acceptErrors:
 		return nil, err
 	case <-u.closed:
 		return nil, net.ErrClosed
@@ -86,7 +86,7 @@ func (u *unifiedListener) Accept() (net.Conn, error) {
 // peekedConn is a connection whose first bytes have been read.
 type peekedConn struct {
 	net.Conn
-	first []byte
+	peekedBytes []byte
 }
 
 // CloseWrite is as that of boundedConn.
@@ -94,11 +94,11 @@ func (c *peekedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 // Read implements net.Conn.
 func (c *peekedConn) Read(b []byte) (int, error) {
-	if len(c.first) == 0 {
+	if len(c.peekedBytes) == 0 {
 		return c.Conn.Read(b)
 	}
-	n := copy(b, c.first)
-	c.first = c.first[n:]
+	n := copy(b, c.peekedBytes)
+	c.peekedBytes = c.peekedBytes[n:]
 	return n, nil
 }
 

@@ -172,9 +172,9 @@ type Ensemble struct {
 
 // Peer is one member in the server list. Its addresses are host:port.
 type Peer struct {
-	ID                       uint32
-	Quorum, Election, Client string // Client is "" if the list does not name it
-	Observer                 bool   // it does not vote
+	ID                                            uint32
+	QuorumAddress, ElectionAddress, ClientAddress string // ClientAddress is "" if the list does not name it
+	IsObserver                                    bool   // it does not vote
 }
 
 // ConfLine is one line of the answer to conf.

@@ -18,7 +18,7 @@ type StoredSnapshot struct {
 	Index, Term uint64 // of the last log entry in it
 	Zxid        int64  // of the last transaction in it
 	Bytes       int64
-	Took        time.Duration // from copying the state until the snapshot was on the disk
+	WriteTime   time.Duration // from copying the state until the snapshot was on the disk
 }
 
 func (c *backupsAPI) createSnapshot(q *query) (any, error) {
@@ -29,7 +29,7 @@ func (c *backupsAPI) createSnapshot(q *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return api.Snapshot{Member: c.source.Ensemble().Self, Index: s.Index, Term: s.Term, Zxid: view.ZxidText(s.Zxid), Bytes: s.Bytes, TookMs: s.Took.Milliseconds()}, nil
+	return api.Snapshot{MemberID: c.source.Ensemble().Self, Index: s.Index, Term: s.Term, Zxid: view.ZxidText(s.Zxid), Bytes: s.Bytes, TookMs: s.WriteTime.Milliseconds()}, nil
 }
 
 // storeSnapshot answers ZooKeeper's command snapshot with streaming=false: at most one in the interval, with ZooKeeper's headers.

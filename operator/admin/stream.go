@@ -62,7 +62,7 @@ func (s *eventStreams) serveEvents(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 			return
-		case <-one.ended:
+		case <-one.endSignal:
 			return
 		case <-over.C:
 			return

@@ -20,7 +20,7 @@ func (h *HTTP) serveJSON(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	var answer any
 	var err error
 	if q.fault == nil {
-		answer, err = e.reply(q)
+		answer, err = e.replyJSON(q)
 	}
 	switch {
 	case q.fault != nil:

@@ -308,8 +308,8 @@ func TestV1WhoAmIAccepts(t *testing.T) {
 	}{
 		{credentials{}, `"accepts":[]`},
 		{credentials{superDigest: "super:x"}, `"accepts":["super"]`},
-		{credentials{adminToken: tokenHash{set: true}}, `"accepts":["token"]`},
-		{credentials{readToken: tokenHash{set: true}, metricsToken: tokenHash{set: true}}, `"accepts":[]`},
+		{credentials{adminToken: tokenHash{isSet: true}}, `"accepts":["token"]`},
+		{credentials{readToken: tokenHash{isSet: true}, metricsToken: tokenHash{isSet: true}}, `"accepts":[]`},
 	} {
 		h, _ := newTestHTTP(t, "leader")
 		h.authorizer.credentials = tt.cred

@@ -34,7 +34,7 @@ const InterfaceLevel = "3.9.5"
 type FourLetterConfig struct {
 	Whitelist       []string  // words to answer, or "*" for all; surrounding blanks are ignored; srvr is always answered
 	Version         string    // of this program, letters, digits, dots and dashes
-	Built           time.Time // the date of the commit that this program was built from
+	BuildDate       time.Time // the date of the commit that this program was built from
 	Source          Source
 	AnonymousAccess AnonymousAccess // what everybody may read
 }
@@ -98,7 +98,7 @@ func NewFourLetterCommands(cfg FourLetterConfig) (*FourLetterCommands, error) {
 		return nil, fmt.Errorf("admin: version %q has other characters than letters, digits, dots and dashes", cfg.Version)
 	}
 	w := &FourLetterCommands{
-		whitelist: []string{"srvr"}, version: VersionText(cfg.Version, cfg.Built),
+		whitelist: []string{"srvr"}, version: VersionText(cfg.Version, cfg.BuildDate),
 		source: cfg.Source, anonymousAccess: cfg.AnonymousAccess, lifetime: newLifetimeCounters(), exclusiveTurn: make(chan struct{}, 1),
 	}
 	w.traceMask.Store(defaultMask)

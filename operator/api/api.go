@@ -14,26 +14,26 @@ import "time"
 
 // List is a page of rows.
 type List[T any] struct {
-	Items  []T       `json:"items"`  // the rows of the page
-	Next   string    `json:"next"`   // cursor of the next page, its parameter from; "": this is the last one
-	Silent []Silence `json:"silent"` // the members that did not answer, by id
+	Items      []T       `json:"items"`  // the rows of the page
+	NextCursor string    `json:"next"`   // cursor of the next page, its parameter from; "": this is the last one
+	Silent     []Silence `json:"silent"` // the members that did not answer, by id
 }
 
 // Silence says why a member is missing from an answer.
 type Silence struct {
-	Member uint32 `json:"member"` // its id
-	Reason string `json:"reason"` // "down", "no answer in time", "busy", "wrong answer" or "not asked again"
-	Detail string `json:"detail"` // what happened, in words
+	MemberID uint32 `json:"member"` // its id
+	Reason   string `json:"reason"` // "down", "no answer in time", "busy", "wrong answer" or "not asked again"
+	Detail   string `json:"detail"` // what happened, in words
 }
 
 // Caller says what the member takes a request for.
 type Caller struct {
-	Member        uint32 `json:"member"`        // the id of the member that answers
+	MemberID      uint32 `json:"member"`        // the id of the member that answers
 	Administrator string `json:"administrator"` // "super" or "token", whose credentials the request has; "": nobody's
-	Changes       bool   `json:"changes"`       // whether the caller may change something
-	Why           string `json:"why"`           // why the caller may not change anything; "" if it may
-	// Accepts has "super" if the member knows a password of the super user, and "token" if it knows a token of administrators.
-	Accepts []string `json:"accepts"`
+	MayChange     bool   `json:"changes"`       // whether the caller may change something
+	DenialReason  string `json:"why"`           // why the caller may not change anything; "" if it may
+	// AcceptedCredentials has "super" if the member knows a password of the super user, and "token" if it knows a token of administrators.
+	AcceptedCredentials []string `json:"accepts"`
 }
 
 // RoleReadOnly is the role of a member that knows no leader, and serves the clients that ask for a read-only server.
@@ -41,37 +41,37 @@ const RoleReadOnly = "read-only"
 
 // Member is the status of a member.
 type Member struct {
-	Member      uint32     `json:"member"`         // its id
-	Role        string     `json:"role"`           // "leader", "follower", "observer", "standalone", or "read-only": it knows no leader, and serves clients that ask for that; "": it serves no client
-	Leader      uint32     `json:"leader"`         // the member that it takes for the leader; 0: none
-	Term        uint64     `json:"term"`           // raft's
-	Clients     string     `json:"clients"`        // host:port where the member listens for clients. If it has no plain port, this is the port for TLS. It is empty if the member takes no clients
-	Quorum      string     `json:"quorum"`         // host:port of its port for members
-	Election    string     `json:"election"`       // host:port of its port for the log
-	Console     string     `json:"console"`        // URL of its console; "": it serves none. An address of the loopback interface is reached on its own machine alone
-	Zxid        string     `json:"zxid"`           // "0x…", of the last transaction applied
-	Applied     uint64     `json:"applied"`        // index of the last log entry applied
-	Committed   uint64     `json:"committed"`      // index of the last log entry that it knows to be committed
-	Lag         *uint64    `json:"lag"`            // log entries that the leader knows to be committed and that are not applied here; null: the leader did not answer
-	Sessions    int        `json:"sessions"`       // sessions with a connection here
-	Connections int        `json:"connections"`    // client connections
-	Watches     int        `json:"watches"`        // watches of its connections
-	DataBytes   int64      `json:"data_bytes"`     // bytes of its files, without those of the log
-	LogBytes    int64      `json:"log_bytes"`      // bytes of the log's files
-	Snapshot    uint64     `json:"snapshot"`       // index of the newest snapshot; 0: there is none
-	SnapshotAt  *time.Time `json:"snapshot_at"`    // when that was written
-	Digest      string     `json:"digest"`         // whether its state is that of the others: "agrees", "differs" or "unknown"
-	DigestIndex uint64     `json:"digest_index"`   // log entry that digest is about
-	Version     string     `json:"version"`        // of the program
-	Started     time.Time  `json:"started"`        // when its process started
-	ClockMs     int64      `json:"clock_ahead_ms"` // by how many milliseconds its clock is ahead of that of the member that was asked
-	Joining     bool       `json:"joining"`        // it catches up, and has no vote in elections
-	Drained     bool       `json:"drained"`        // it takes no more clients, because an operator has drained it or it is stopping
-	Exposed     string     `json:"exposed"`        // how its ports for members are open to processes that are no members; "": they are not
-	Removed     bool       `json:"removed"`        // it was removed from the ensemble: stop it, or add it again
-	NoMemory    bool       `json:"no_memory"`      // it is short of memory, and refuses its clients' writes that add data
-	Stalled     string     `json:"stalled"`        // why its disk or apply is taken to hang; "": it does not
-	Damaged     string     `json:"damaged"`        // why its state is taken to be damaged; "": it is not
+	MemberID        uint32     `json:"member"`         // its id
+	Role            string     `json:"role"`           // "leader", "follower", "observer", "standalone", or "read-only": it knows no leader, and serves clients that ask for that; "": it serves no client
+	LeaderID        uint32     `json:"leader"`         // the member that it takes for the leader; 0: none
+	Term            uint64     `json:"term"`           // raft's
+	ClientAddress   string     `json:"clients"`        // host:port where the member listens for clients. If it has no plain port, this is the port for TLS. It is empty if the member takes no clients
+	QuorumAddress   string     `json:"quorum"`         // host:port of its port for members
+	ElectionAddress string     `json:"election"`       // host:port of its port for the log
+	ConsoleURL      string     `json:"console"`        // URL of its console; "": it serves none. An address of the loopback interface is reached on its own machine alone
+	Zxid            string     `json:"zxid"`           // "0x…", of the last transaction applied
+	AppliedIndex    uint64     `json:"applied"`        // index of the last log entry applied
+	CommittedIndex  uint64     `json:"committed"`      // index of the last log entry that it knows to be committed
+	Lag             *uint64    `json:"lag"`            // log entries that the leader knows to be committed and that are not applied here; null: the leader did not answer
+	Sessions        int        `json:"sessions"`       // sessions with a connection here
+	Connections     int        `json:"connections"`    // client connections
+	Watches         int        `json:"watches"`        // watches of its connections
+	DataBytes       int64      `json:"data_bytes"`     // bytes of its files, without those of the log
+	LogBytes        int64      `json:"log_bytes"`      // bytes of the log's files
+	SnapshotIndex   uint64     `json:"snapshot"`       // index of the newest snapshot; 0: there is none
+	SnapshotAt      *time.Time `json:"snapshot_at"`    // when that was written
+	DigestVerdict   string     `json:"digest"`         // whether its state is that of the others: "agrees", "differs" or "unknown"
+	DigestIndex     uint64     `json:"digest_index"`   // log entry that digest is about
+	Version         string     `json:"version"`        // of the program
+	Started         time.Time  `json:"started"`        // when its process started
+	ClockMs         int64      `json:"clock_ahead_ms"` // by how many milliseconds its clock is ahead of that of the member that was asked
+	IsJoining       bool       `json:"joining"`        // it catches up, and has no vote in elections
+	IsDrained       bool       `json:"drained"`        // it takes no more clients, because an operator has drained it or it is stopping
+	InsecurePorts   string     `json:"exposed"`        // how its ports for members are open to processes that are no members; "": they are not
+	WasRemoved      bool       `json:"removed"`        // it was removed from the ensemble: stop it, or add it again
+	NoMemory        bool       `json:"no_memory"`      // it is short of memory, and refuses its clients' writes that add data
+	StallReason     string     `json:"stalled"`        // why its disk or apply is taken to hang; "": it does not
+	DamageReason    string     `json:"damaged"`        // why its state is taken to be damaged; "": it is not
 }
 
 // These are the states of a server.
@@ -89,32 +89,32 @@ const (
 
 // Members is the list of the ensemble's servers, and what each of them does.
 type Members struct {
-	Ensemble  string    `json:"ensemble"`  // the ensemble's id, in hexadecimal digits; "": this member does not know it yet
-	Version   string    `json:"version"`   // "0x…", of the list: the zxid of the change that set it
-	Leader    uint32    `json:"leader"`    // the member that leads; 0: this member knows none
-	Committed *uint64   `json:"committed"` // index of the last log entry that the leader knows to be committed; null: the leader did not answer
-	Removed   bool      `json:"removed"`   // the member that answers was removed from the ensemble, so this may be an old list
-	Settled   bool      `json:"settled"`   // raft's configuration is as the list says, for all servers that answer
-	Items     []Server  `json:"items"`     // the servers of the list and of raft's configuration, by id
-	Silent    []Silence `json:"silent"`    // the members that did not answer, by id
+	EnsembleID     string    `json:"ensemble"`  // the ensemble's id, in hexadecimal digits; "": this member does not know it yet
+	Version        string    `json:"version"`   // "0x…", of the list: the zxid of the change that set it
+	LeaderID       uint32    `json:"leader"`    // the member that leads; 0: this member knows none
+	CommittedIndex *uint64   `json:"committed"` // index of the last log entry that the leader knows to be committed; null: the leader did not answer
+	WasRemoved     bool      `json:"removed"`   // the member that answers was removed from the ensemble, so this may be an old list
+	IsSettled      bool      `json:"settled"`   // raft's configuration is as the list says, for all servers that answer
+	Items          []Server  `json:"items"`     // the servers of the list and of raft's configuration, by id
+	Silent         []Silence `json:"silent"`    // the members that did not answer, by id
 }
 
 // Server is a server of the ensemble.
 type Server struct {
-	Member     uint32  `json:"member"`     // its id
-	Server     string  `json:"server"`     // its line in the list, such as "server.1=zoo1:2888:3888:participant;0.0.0.0:2181"; "": the list does not have it
-	Quorum     string  `json:"quorum"`     // host:port of its port for members, by the list
-	Election   string  `json:"election"`   // host:port of its port for the log, by the list, or else by raft's configuration
-	Clients    string  `json:"clients"`    // host:port of its port for clients, by the list; "": the list does not say
-	Configured string  `json:"configured"` // host:port of its port for the log in raft's configuration; "": that does not have it
-	Role       string  `json:"role"`       // in the list, "participant" or "observer"; "": the list does not have it
-	Voter      bool    `json:"voter"`      // its disk has a vote in raft's configuration
-	State      string  `json:"state"`      // "leader", "follower", "observer", "standalone", "read-only", "catching up", "joining", "leaving", "removed", "silent" or "not serving"
-	Applied    uint64  `json:"applied"`    // index of the last log entry applied; 0: it did not answer
-	Lag        *uint64 `json:"lag"`        // log entries that the leader knows to be committed and that are not applied here; null: it or the leader did not answer
-	Needed     bool    `json:"needed"`     // without it no majority of the voters would be alive
-	Drained    bool    `json:"drained"`    // it takes no more clients, because an operator has drained it or it is stopping
-	Detail     string  `json:"detail"`     // why it is silent, serves nobody or does not vote, if that is known
+	MemberID          uint32  `json:"member"`     // its id
+	ListLine          string  `json:"server"`     // its line in the list, such as "server.1=zoo1:2888:3888:participant;0.0.0.0:2181"; "": the list does not have it
+	QuorumAddress     string  `json:"quorum"`     // host:port of its port for members, by the list
+	ElectionAddress   string  `json:"election"`   // host:port of its port for the log, by the list, or else by raft's configuration
+	ClientAddress     string  `json:"clients"`    // host:port of its port for clients, by the list; "": the list does not say
+	RaftAddress       string  `json:"configured"` // host:port of its port for the log in raft's configuration; "": that does not have it
+	Role              string  `json:"role"`       // in the list, "participant" or "observer"; "": the list does not have it
+	IsVoter           bool    `json:"voter"`      // its disk has a vote in raft's configuration
+	State             string  `json:"state"`      // "leader", "follower", "observer", "standalone", "read-only", "catching up", "joining", "leaving", "removed", "silent" or "not serving"
+	AppliedIndex      uint64  `json:"applied"`    // index of the last log entry applied; 0: it did not answer
+	Lag               *uint64 `json:"lag"`        // log entries that the leader knows to be committed and that are not applied here; null: it or the leader did not answer
+	NeededForMajority bool    `json:"needed"`     // without it no majority of the voters would be alive
+	IsDrained         bool    `json:"drained"`    // it takes no more clients, because an operator has drained it or it is stopping
+	Detail            string  `json:"detail"`     // why it is silent, serves nobody or does not vote, if that is known
 }
 
 // MembersChange asks for a change of the list of servers. Either members has the whole new list, or joining and
@@ -140,7 +140,7 @@ type MembersLead struct {
 
 // MembersLed says which member leads.
 type MembersLed struct {
-	Leader uint32 `json:"leader"` // the member that leads now
+	LeaderID uint32 `json:"leader"` // the member that leads now
 }
 
 // MembersDrain asks for the drain of a member, which is answered with Drained.
@@ -156,57 +156,57 @@ type MembersRebalance struct {
 
 // Rebalanced says what a rebalance has done.
 type Rebalanced struct {
-	Balanced    bool               `json:"balanced"`    // all members answered, at least two take clients, and none has clearly more than its share now
-	Connections int                `json:"connections"` // that were closed
-	TookMs      int64              `json:"took_ms"`     // how long that took
-	Items       []RebalancedMember `json:"items"`       // the members that take clients, by id
-	Silent      []Silence          `json:"silent"`      // the members that did not answer, by id
+	Balanced          bool               `json:"balanced"`    // all members answered, at least two take clients, and none has clearly more than its share now
+	ClosedConnections int                `json:"connections"` // that were closed
+	TookMs            int64              `json:"took_ms"`     // how long that took
+	Items             []RebalancedMember `json:"items"`       // the members that take clients, by id
+	Silent            []Silence          `json:"silent"`      // the members that did not answer, by id
 }
 
 // RebalancedMember says what a rebalance has done on a member.
 type RebalancedMember struct {
-	Member uint32 `json:"member"` // its id
-	Before int    `json:"before"` // clients when it began
-	After  int    `json:"after"`  // clients when it ended
-	Closed int    `json:"closed"` // connections that it has closed
-	Failed string `json:"failed"` // why it closed none at last; "": it did, or had no more than its share
+	MemberID          uint32 `json:"member"` // its id
+	ClientsBefore     int    `json:"before"` // clients when it began
+	ClientsAfter      int    `json:"after"`  // clients when it ended
+	ClosedConnections int    `json:"closed"` // connections that it has closed
+	FailureReason     string `json:"failed"` // why it closed none at last; "": it did, or had no more than its share
 }
 
 // Session is a session with what all members together know of it.
 type Session struct {
-	ID         string    `json:"id"`         // "0x…"
-	State      string    `json:"state"`      // "connected", "disconnected" or "unknown"
-	Member     uint32    `json:"member"`     // the member that it is attached to; 0: none
-	Address    string    `json:"address"`    // of the client that connected last, host:port
-	TimeoutMs  int64     `json:"timeout_ms"` // granted by the last connect
-	LeftMs     *int64    `json:"left_ms"`    // time until it expires if it is not heard; null: the leader did not answer
-	HeardMs    *int64    `json:"heard_ms"`   // how long ago it was last heard, or its leader began; null: the leader did not answer
-	Created    time.Time `json:"created"`    // when it was opened, by the log's time
-	Ephemerals int       `json:"ephemerals"` // how many ephemeral nodes it owns
-	Watches    int       `json:"watches"`    // how many watches its connection has
+	ID             string    `json:"id"`         // "0x…"
+	State          string    `json:"state"`      // "connected", "disconnected" or "unknown"
+	MemberID       uint32    `json:"member"`     // the member that it is attached to; 0: none
+	Address        string    `json:"address"`    // of the client that connected last, host:port
+	TimeoutMs      int64     `json:"timeout_ms"` // granted by the last connect
+	LeftMs         *int64    `json:"left_ms"`    // time until it expires if it is not heard; null: the leader did not answer
+	HeardMs        *int64    `json:"heard_ms"`   // how long ago it was last heard, or its leader began; null: the leader did not answer
+	CreatedAt      time.Time `json:"created"`    // when it was opened, by the log's time
+	EphemeralCount int       `json:"ephemerals"` // how many ephemeral nodes it owns
+	WatchCount     int       `json:"watches"`    // how many watches its connection has
 	// Connection is null if no connection carries the session, or if its member did not answer.
 	Connection *Connection `json:"connection"`
 }
 
 // Connection is a client connection of a member.
 type Connection struct {
-	Member      uint32    `json:"member"`      // the member that serves it
-	Number      uint64    `json:"number"`      // counts the connections of the member
-	Address     string    `json:"address"`     // of the client, host:port
-	TLS         string    `json:"tls"`         // its version, such as "TLSv1.3"; "": the connection is plain
-	Cipher      string    `json:"cipher"`      // the cipher suite of TLS; "": the connection is plain
-	Session     string    `json:"session"`     // that it carries; "": it has none yet
-	TimeoutMs   int64     `json:"timeout_ms"`  // of the session
-	Established time.Time `json:"established"` // when it was made
-	Received    uint64    `json:"received"`    // requests
-	Sent        uint64    `json:"sent"`        // replies and events
-	Queued      int       `json:"queued"`      // requests that are not answered yet
-	LastOp      string    `json:"last_op"`     // the last operation that was answered; "": none
-	LastZxid    string    `json:"last_zxid"`   // "0x…", in the last reply
-	LastUs      int64     `json:"last_us"`     // latency of the last request, in microseconds
-	MinUs       int64     `json:"min_us"`      // the least latency
-	AvgUs       int64     `json:"avg_us"`      // the average latency
-	MaxUs       int64     `json:"max_us"`      // the greatest latency
+	MemberID       uint32    `json:"member"`      // the member that serves it
+	Number         uint64    `json:"number"`      // counts the connections of the member
+	Address        string    `json:"address"`     // of the client, host:port
+	TLS            string    `json:"tls"`         // its version, such as "TLSv1.3"; "": the connection is plain
+	Cipher         string    `json:"cipher"`      // the cipher suite of TLS; "": the connection is plain
+	SessionID      string    `json:"session"`     // that it carries; "": it has none yet
+	TimeoutMs      int64     `json:"timeout_ms"`  // of the session
+	EstablishedAt  time.Time `json:"established"` // when it was made
+	Received       uint64    `json:"received"`    // requests
+	Sent           uint64    `json:"sent"`        // replies and events
+	QueuedRequests int       `json:"queued"`      // requests that are not answered yet
+	LastOp         string    `json:"last_op"`     // the last operation that was answered; "": none
+	LastZxid       string    `json:"last_zxid"`   // "0x…", in the last reply
+	LastUs         int64     `json:"last_us"`     // latency of the last request, in microseconds
+	MinUs          int64     `json:"min_us"`      // the least latency
+	AvgUs          int64     `json:"avg_us"`      // the average latency
+	MaxUs          int64     `json:"max_us"`      // the greatest latency
 }
 
 // OneSession is a session that was asked for alone.
@@ -222,9 +222,9 @@ type Ephemeral struct {
 
 // Watch is a path that a connection of a member watches.
 type Watch struct {
-	Member     uint32 `json:"member"`     // the member that serves the connection
+	MemberID   uint32 `json:"member"`     // the member that serves the connection
 	Connection uint64 `json:"connection"` // its number
-	Session    string `json:"session"`    // of the connection
+	SessionID  string `json:"session"`    // of the connection
 	Path       string `json:"path"`       // that is watched
 	Data       bool   `json:"data"`       // once, for the node: created, deleted, or its data changed
 	Children   bool   `json:"children"`   // once, for the node's children
@@ -234,52 +234,52 @@ type Watch struct {
 
 // Owner says which session a node belongs to. Only an ephemeral node has one.
 type Owner struct {
-	Path    string    `json:"path"`    // that was asked for
-	Kind    string    `json:"kind"`    // of the node: "none" (there is no such node), "persistent", "ephemeral", "container" or "ttl"
-	ID      string    `json:"id"`      // of the session; "": none
-	Ended   bool      `json:"ended"`   // the session has ended, and the node is about to be removed
-	Session *Session  `json:"session"` // the session; null: there is none, or it has ended
-	Silent  []Silence `json:"silent"`  // the members that did not answer
+	Path         string    `json:"path"`    // that was asked for
+	Kind         string    `json:"kind"`    // of the node: "none" (there is no such node), "persistent", "ephemeral", "container" or "ttl"
+	SessionID    string    `json:"id"`      // of the session; "": none
+	SessionEnded bool      `json:"ended"`   // the session has ended, and the node is about to be removed
+	Session      *Session  `json:"session"` // the session; null: there is none, or it has ended
+	Silent       []Silence `json:"silent"`  // the members that did not answer
 }
 
 // End says how a session ended.
 type End struct {
-	ID         string    `json:"id"`         // of the session
-	State      string    `json:"state"`      // "ended"
-	Ended      time.Time `json:"ended"`      // when, by the log's time
-	Reason     string    `json:"reason"`     // "closed", "expired" or "killed"
-	By         string    `json:"by"`         // who asked for it, if an operator did; "": nobody did
-	Address    string    `json:"address"`    // of the client that connected last, host:port
-	Member     uint32    `json:"member"`     // the member that the session was attached to
-	Leader     uint32    `json:"leader"`     // the member that led
-	Term       uint64    `json:"term"`       // raft's, in which it led
-	Zxid       string    `json:"zxid"`       // "0x…", of the transaction that ended the session
-	SilentMs   int64     `json:"silent_ms"`  // how long the leader had not heard from it; 0 if its client closed it
-	TimeoutMs  int64     `json:"timeout_ms"` // granted by the last connect
-	Ephemerals int       `json:"ephemerals"` // how many ephemeral nodes it had
-	Number     uint64    `json:"number"`     // counts the ends that are kept
+	ID             string    `json:"id"`         // of the session
+	State          string    `json:"state"`      // "ended"
+	EndedAt        time.Time `json:"ended"`      // when, by the log's time
+	Reason         string    `json:"reason"`     // "closed", "expired" or "killed"
+	EndedBy        string    `json:"by"`         // who asked for it, if an operator did; "": nobody did
+	Address        string    `json:"address"`    // of the client that connected last, host:port
+	MemberID       uint32    `json:"member"`     // the member that the session was attached to
+	LeaderID       uint32    `json:"leader"`     // the member that led
+	Term           uint64    `json:"term"`       // raft's, in which it led
+	Zxid           string    `json:"zxid"`       // "0x…", of the transaction that ended the session
+	SilentMs       int64     `json:"silent_ms"`  // how long the leader had not heard from it; 0 if its client closed it
+	TimeoutMs      int64     `json:"timeout_ms"` // granted by the last connect
+	EphemeralCount int       `json:"ephemerals"` // how many ephemeral nodes it had
+	Number         uint64    `json:"number"`     // counts the ends that are kept
 }
 
 // Removal says what removed a node.
 type Removal struct {
-	Path    string    `json:"path"`    // of the node
-	Removed time.Time `json:"removed"` // when, by the log's time
-	Zxid    string    `json:"zxid"`    // "0x…", of the transaction that removed it
-	Cause   string    `json:"cause"`   // "delete", "session ended", "ttl" or "container"
-	Session string    `json:"session"` // that deleted it, or whose end removed it; "": none
-	Address string    `json:"address"` // of the client that deleted it
-	Member  uint32    `json:"member"`  // the member that took the request
-	End     *End      `json:"end"`     // of the session, if that removed the node and is still kept; else null
+	Path      string    `json:"path"`    // of the node
+	RemovedAt time.Time `json:"removed"` // when, by the log's time
+	Zxid      string    `json:"zxid"`    // "0x…", of the transaction that removed it
+	Cause     string    `json:"cause"`   // "delete", "session ended", "ttl" or "container"
+	SessionID string    `json:"session"` // that deleted it, or whose end removed it; "": none
+	Address   string    `json:"address"` // of the client that deleted it
+	MemberID  uint32    `json:"member"`  // the member that took the request
+	End       *End      `json:"end"`     // of the session, if that removed the node and is still kept; else null
 }
 
 // Buckets is the time axis of the leader's session table.
 type Buckets struct {
-	TickMs  int64     `json:"tick_ms"` // a tick; each bucket is one tick wide
-	At      time.Time `json:"at"`      // now, by the leader's clock
-	Leader  uint32    `json:"leader"`  // the member that leads
-	Buckets []Bucket  `json:"buckets"` // those that hold sessions, by time
-	Later   int       `json:"later"`   // sessions that fall due more than 1,000 ticks from At on
-	Silent  []Silence `json:"silent"`  // the leader, if it did not answer
+	TickMs        int64     `json:"tick_ms"` // a tick; each bucket is one tick wide
+	At            time.Time `json:"at"`      // now, by the leader's clock
+	LeaderID      uint32    `json:"leader"`  // the member that leads
+	Buckets       []Bucket  `json:"buckets"` // those that hold sessions, by time
+	LaterSessions int       `json:"later"`   // sessions that fall due more than 1,000 ticks from At on
+	Silent        []Silence `json:"silent"`  // the leader, if it did not answer
 }
 
 // Bucket is how many sessions fall due at a time.
@@ -300,17 +300,17 @@ type Events struct {
 
 // SessionEvent says that a session was created, has moved to another connection, or has ended.
 type SessionEvent struct {
-	Kind       string    `json:"kind"`       // "created", "moved" or "ended"
-	At         time.Time `json:"at"`         // when the member that answers has applied it, by its clock
-	ID         string    `json:"id"`         // of the session
-	Member     uint32    `json:"member"`     // that the session is attached to, or was
-	From       uint32    `json:"from"`       // that it was attached to before it moved; 0: none
-	Address    string    `json:"address"`    // of the client that connected last, host:port
-	TimeoutMs  int64     `json:"timeout_ms"` // granted by the last connect
-	Reason     string    `json:"reason"`     // why it ended: "closed", "expired" or "killed"; else ""
-	By         string    `json:"by"`         // who asked for its end, if an operator did
-	SilentMs   int64     `json:"silent_ms"`  // how long the leader had not heard from it when it ended
-	Ephemerals int       `json:"ephemerals"` // nodes that it had when it ended
+	Kind           string    `json:"kind"`       // "created", "moved" or "ended"
+	At             time.Time `json:"at"`         // when the member that answers has applied it, by its clock
+	ID             string    `json:"id"`         // of the session
+	MemberID       uint32    `json:"member"`     // that the session is attached to, or was
+	FromMember     uint32    `json:"from"`       // that it was attached to before it moved; 0: none
+	Address        string    `json:"address"`    // of the client that connected last, host:port
+	TimeoutMs      int64     `json:"timeout_ms"` // granted by the last connect
+	Reason         string    `json:"reason"`     // why it ended: "closed", "expired" or "killed"; else ""
+	EndedBy        string    `json:"by"`         // who asked for its end, if an operator did
+	SilentMs       int64     `json:"silent_ms"`  // how long the leader had not heard from it when it ended
+	EphemeralCount int       `json:"ephemerals"` // nodes that it had when it ended
 }
 
 // Omitted says how many sessions were created, have moved or have ended without an event, because there were too
@@ -322,23 +322,23 @@ type Omitted struct {
 // LeaderEvent says that a leader has opened its term. A stream of events begins with the last ones that the member that answers
 // has applied since its start, at most 8, oldest first. One may come twice.
 type LeaderEvent struct {
-	At     time.Time `json:"at"`     // when it opened its term, by the log's time
-	Leader uint32    `json:"leader"` // the member that leads
-	Term   uint64    `json:"term"`   // raft's
+	At       time.Time `json:"at"`     // when it opened its term, by the log's time
+	LeaderID uint32    `json:"leader"` // the member that leads
+	Term     uint64    `json:"term"`   // raft's
 }
 
 // Load is what a member does for its own clients.
 type Load struct {
-	At           time.Time `json:"at"`             // by the member's clock
-	OverMs       int64     `json:"over_ms"`        // the time that the rates and averages are about; 0: there are none yet
-	RequestsPerS float64   `json:"requests_per_s"` // reads and updates
-	AvgUs        int64     `json:"avg_us"`         // average latency of these, in microseconds
-	ReadsPerS    float64   `json:"reads_per_s"`    // requests that change nothing
-	ReadAvgUs    int64     `json:"read_avg_us"`    // average latency of these, in microseconds
-	UpdatesPerS  float64   `json:"updates_per_s"`  // all other requests
-	UpdateAvgUs  int64     `json:"update_avg_us"`  // average latency of these, in microseconds
-	Queued       int       `json:"queued"`         // requests that are not answered yet
-	Connections  int       `json:"connections"`    // of clients
+	At             time.Time `json:"at"`             // by the member's clock
+	OverMs         int64     `json:"over_ms"`        // the time that the rates and averages are about; 0: there are none yet
+	RequestsPerS   float64   `json:"requests_per_s"` // reads and updates
+	AvgUs          int64     `json:"avg_us"`         // average latency of these, in microseconds
+	ReadsPerS      float64   `json:"reads_per_s"`    // requests that change nothing
+	ReadAvgUs      int64     `json:"read_avg_us"`    // average latency of these, in microseconds
+	UpdatesPerS    float64   `json:"updates_per_s"`  // all other requests
+	UpdateAvgUs    int64     `json:"update_avg_us"`  // average latency of these, in microseconds
+	QueuedRequests int       `json:"queued"`         // requests that are not answered yet
+	Connections    int       `json:"connections"`    // of clients
 }
 
 // Setting is a key of the configuration of the member that answers.
@@ -346,20 +346,20 @@ type Setting struct {
 	Key     string `json:"key"`     // its name
 	Value   string `json:"value"`   // in force; "" for one that is secret
 	Default string `json:"default"` // or, in words, what holds without the key
-	From    string `json:"from"`    // "default", a file with its line, a variable or a flag
+	Origin  string `json:"from"`    // "default", a file with its line, a variable or a flag
 	State   string `json:"state"`   // "in force", "default", "no effect", "unknown", "dangerous" or "refused"
 	Warning string `json:"warning"` // why it has no effect, or is unknown, dangerous or refused
 }
 
 // Node is a znode, as the caller may see it.
 type Node struct {
-	Path     string   `json:"path"`     // of the node
-	Data     []byte   `json:"data"`     // base64; the first MiB, if the node has more
-	Hidden   bool     `json:"hidden"`   // the data are not shown, because the request has no credentials and admin.localReads is not data
-	Children []string `json:"children"` // a page of names, in order
-	Next     string   `json:"next"`     // cursor of the next page of children
-	Stat     Stat     `json:"stat"`     // its Stat
-	ACL      []ACL    `json:"acl"`      // who may do what with it
+	Path         string   `json:"path"`     // of the node
+	Data         []byte   `json:"data"`     // base64; the first MiB, if the node has more
+	DataHidden   bool     `json:"hidden"`   // the data are not shown, because the request has no credentials and admin.localReads is not data
+	Children     []string `json:"children"` // a page of names, in order
+	NextChildren string   `json:"next"`     // cursor of the next page of children
+	Stat         Stat     `json:"stat"`     // its Stat
+	ACL          []ACL    `json:"acl"`      // who may do what with it
 }
 
 // NodeCreate asks for a new node.
@@ -434,19 +434,19 @@ type Drain struct {
 
 // Snapshot describes a snapshot that a member has written to its disk.
 type Snapshot struct {
-	Member uint32 `json:"member"`  // that wrote it
-	Index  uint64 `json:"index"`   // of the last log entry in it
-	Term   uint64 `json:"term"`    // of that entry
-	Zxid   string `json:"zxid"`    // "0x…", of the last transaction in it
-	Bytes  int64  `json:"bytes"`   // of its state
-	TookMs int64  `json:"took_ms"` // from copying the state until the snapshot was on the disk
+	MemberID uint32 `json:"member"`  // that wrote it
+	Index    uint64 `json:"index"`   // of the last log entry in it
+	Term     uint64 `json:"term"`    // of that entry
+	Zxid     string `json:"zxid"`    // "0x…", of the last transaction in it
+	Bytes    int64  `json:"bytes"`   // of its state
+	TookMs   int64  `json:"took_ms"` // from copying the state until the snapshot was on the disk
 }
 
 // Drained says what a drain has done.
 type Drained struct {
-	Connections int   `json:"connections"` // that were closed
-	Leads       bool  `json:"leads"`       // no other member could take over
-	TookMs      int64 `json:"took_ms"`     // how long that took
+	ClosedConnections int   `json:"connections"` // that were closed
+	StillLeads        bool  `json:"leads"`       // no other member could take over
+	TookMs            int64 `json:"took_ms"`     // how long that took
 }
 
 // ReasonRemoved is the reason of a Failure of a member that was removed from the ensemble.

@@ -80,24 +80,24 @@ func AllRows[T any](ctx context.Context, c *Client, path string, query url.Value
 				return
 			}
 			for _, s := range page.Silent {
-				if silent != nil && !told[s.Member] {
+				if silent != nil && !told[s.MemberID] {
 					silent(s)
 				}
-				told[s.Member] = true
+				told[s.MemberID] = true
 			}
 			for _, row := range page.Items {
 				if !yield(row, nil) {
 					return
 				}
 			}
-			switch page.Next {
+			switch page.NextCursor {
 			case "":
 				return
 			case params.Get("from"):
-				yield(*new(T), fmt.Errorf("api: %s: the list does not go on after %.100q", c.BaseURL, page.Next))
+				yield(*new(T), fmt.Errorf("api: %s: the list does not go on after %.100q", c.BaseURL, page.NextCursor))
 				return
 			}
-			params.Set("from", page.Next)
+			params.Set("from", page.NextCursor)
 		}
 	}
 }

@@ -76,7 +76,7 @@ func TestAll(t *testing.T) {
 	})
 	query := url.Values{"path": {"/x"}, "limit": {"2"}}
 	var silent, got []string
-	told := func(s api.Silence) { silent = append(silent, fmt.Sprint(s.Member, " ", s.Reason)) }
+	told := func(s api.Silence) { silent = append(silent, fmt.Sprint(s.MemberID, " ", s.Reason)) }
 	for row, err := range api.AllRows[api.Ephemeral](t.Context(), c, "list", query, told) {
 		if err != nil {
 			t.Fatal(err)

@@ -17,11 +17,11 @@ type Connection struct {
 	AwaitsRead                                      bool           // the server waits for requests
 	AwaitsWrite                                     bool           // the client has not taken all
 	QueuedRequests                                  int            // requests not answered
-	Received, Sent                                  uint64         // packets
+	PacketsReceived, PacketsSent                    uint64         // packets
 	Session                                         jute.SessionID // 0: none as yet; what follows is of its connection
 	Timeout                                         time.Duration
-	Established                                     time.Time
-	Replies                                         uint64        // 0: what follows says nothing
+	EstablishedAt                                   time.Time
+	ReplyCount                                      uint64        // 0: what follows says nothing
 	LastOp                                          jute.Op       // the last reply's
 	LastXid                                         int32         // the last reply's; -1: the client has numbered no request
 	LastZxid                                        int64         // in the last reply
@@ -44,13 +44,13 @@ func (c *Connection) InterestOps() int {
 
 // Watch is what operators see of one path that a connection watches.
 type Watch struct {
-	Connection uint64         // its Connection.Number
-	Session    jute.SessionID // of the connection
-	Path       string
-	Data       bool // once, for the node: created, deleted, or its data changed
-	Children   bool // once, for the node's children
-	Persistent bool // both, until the client removes the watch
-	Recursive  bool // the node and everything below it, until the client removes the watch
+	ConnectionNumber uint64         // its Connection.Number
+	Session          jute.SessionID // of the connection
+	Path             string
+	Data             bool // once, for the node: created, deleted, or its data changed
+	Children         bool // once, for the node's children
+	Persistent       bool // both, until the client removes the watch
+	Recursive        bool // the node and everything below it, until the client removes the watch
 }
 
 // WatchPlace is a place in a list of watches that is in the order of connections, and for each of them in the

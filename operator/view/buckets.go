@@ -14,13 +14,13 @@ import (
 // ExpiryBuckets asks the leader how many sessions fall due at which time. The leader looks at all sessions for
 // that.
 func (c *Collector) ExpiryBuckets(ctx context.Context) (b api.Buckets, err error) {
-	b = api.Buckets{At: time.Time{}.UTC(), Leader: c.cfg.Leader(), Buckets: []api.Bucket{}, Silent: []api.Silence{}}
-	if b.Leader == 0 {
+	b = api.Buckets{At: time.Time{}.UTC(), LeaderID: c.cfg.Leader(), Buckets: []api.Bucket{}, Silent: []api.Silence{}}
+	if b.LeaderID == 0 {
 		return b, nil
 	}
 	request := &proto.ViewRequest{About: &proto.ViewRequest_Buckets{Buckets: &proto.ViewBuckets{Limit: MaxRows}}}
 	err = c.runQuery(ctx, func(ctx context.Context) error {
-		b.Silent = append(b.Silent, c.queryMembers(ctx, map[uint32]*proto.ViewRequest{b.Leader: request}, func(one memberReply) error {
+		b.Silent = append(b.Silent, c.queryMembers(ctx, map[uint32]*proto.ViewRequest{b.LeaderID: request}, func(one memberReply) error {
 			return parseBuckets(&b, one.reply.GetBuckets())
 		})...)
 		return nil
@@ -34,7 +34,7 @@ func parseBuckets(b *api.Buckets, r *proto.BucketRows) error {
 	case r == nil:
 		return errUnrelatedReply
 	case !r.Leads: // not yet, or no longer
-		b.Leader = 0
+		b.LeaderID = 0
 		return nil
 	case len(r.Rows) > MaxRows:
 		return errTooManyRows(len(r.Rows), MaxRows)
@@ -49,7 +49,7 @@ func parseBuckets(b *api.Buckets, r *proto.BucketRows) error {
 		last = row.DueMs
 		rows = append(rows, api.Bucket{DueMs: clampSignedMillis(row.DueMs), Sessions: int(row.Sessions)})
 	}
-	b.TickMs, b.At, b.Buckets, b.Later = clampMillis(uint64(r.TickMs)).Milliseconds(), timeOf(r.ClockMs), rows, int(r.Later)
+	b.TickMs, b.At, b.Buckets, b.LaterSessions = clampMillis(uint64(r.TickMs)).Milliseconds(), timeOf(r.ClockMs), rows, int(r.Later)
 	return nil
 }
 

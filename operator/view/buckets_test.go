@@ -26,19 +26,19 @@ func TestBuckets(t *testing.T) {
 		}
 		want := []api.Bucket{{DueMs: -maxShownTime.Milliseconds(), Sessions: 1}, {DueMs: -5, Sessions: 2}, {DueMs: maxShownTime.Milliseconds(), Sessions: 3}}
 		b, err := f.ExpiryBuckets(t.Context())
-		if err != nil || !slices.Equal(b.Buckets, want) || b.Leader != 2 || b.TickMs != 2000 || !b.At.Equal(time.UnixMilli(7000)) || b.Later != 9 || len(b.Silent) > 0 {
+		if err != nil || !slices.Equal(b.Buckets, want) || b.LeaderID != 2 || b.TickMs != 2000 || !b.At.Equal(time.UnixMilli(7000)) || b.LaterSessions != 9 || len(b.Silent) > 0 {
 			t.Errorf("%+v, %v", b, err)
 		}
 		rows.Leads = false
-		if b, err := f.ExpiryBuckets(t.Context()); err != nil || b.Leader != 0 || len(b.Buckets) > 0 || len(b.Silent) > 0 {
+		if b, err := f.ExpiryBuckets(t.Context()); err != nil || b.LeaderID != 0 || len(b.Buckets) > 0 || len(b.Silent) > 0 {
 			t.Errorf("of one that does not lead: %+v, %v", b, err)
 		}
 		f.peers[2].answer = late
-		if b, err := f.ExpiryBuckets(t.Context()); err != nil || b.Leader != 2 || len(b.Silent) != 1 || b.Silent[0].Reason != ReasonLate {
+		if b, err := f.ExpiryBuckets(t.Context()); err != nil || b.LeaderID != 2 || len(b.Silent) != 1 || b.Silent[0].Reason != ReasonLate {
 			t.Errorf("of one that is silent: %+v, %v", b, err)
 		}
 		f.leader = 0
-		if b, err := f.ExpiryBuckets(t.Context()); err != nil || b.Leader != 0 || len(b.Silent) > 0 {
+		if b, err := f.ExpiryBuckets(t.Context()); err != nil || b.LeaderID != 0 || len(b.Silent) > 0 {
 			t.Errorf("without a leader: %+v, %v", b, err)
 		}
 		if len(f.peers[1].requests())+len(f.peers[3].requests()) > 0 {

@@ -35,8 +35,8 @@ func parseSessionRows(r *proto.SessionRows, first uint64, limit int) (rows []ses
 			return nil, 0, fmt.Errorf("session %v is out of order", jute.SessionID(row.Id))
 		}
 		rows = append(rows, session{row.Id, api.Session{
-			ID: sessionText(row.Id), Member: row.Member, Address: string(row.Address), TimeoutMs: clampMillis(uint64(row.TimeoutMs)).Milliseconds(),
-			Created: timeOf(row.CreatedMs), Ephemerals: int(row.Ephemerals),
+			ID: sessionText(row.Id), MemberID: row.Member, Address: string(row.Address), TimeoutMs: clampMillis(uint64(row.TimeoutMs)).Milliseconds(),
+			CreatedAt: timeOf(row.CreatedMs), EphemeralCount: int(row.Ephemerals),
 		}})
 	}
 	if n := len(r.Rows); r.Next != 0 && (r.Next <= first || n > 0 && r.Next <= r.Rows[n-1].Id) {
@@ -103,12 +103,12 @@ func errTooManyRows(rows, limit int) error {
 	return fmt.Errorf("%d rows, at most %d were asked for", rows, limit)
 }
 
-// connectionRow returns a connection in a member's reply.
-func connectionRow(member uint32, r *proto.ConnectionRow) api.Connection {
+// apiConnection returns a connection in a member's reply.
+func apiConnection(member uint32, r *proto.ConnectionRow) api.Connection {
 	c := api.Connection{
-		Member: member, Number: r.Number, Address: string(r.Address), TLS: truncateName(r.Tls), Cipher: truncateName(r.Cipher),
-		Session: sessionText(r.Session), TimeoutMs: clampMillis(uint64(r.TimeoutMs)).Milliseconds(), Established: timeOf(r.EstablishedMs),
-		Received: r.Received, Sent: r.Sent, Queued: int(r.Queued), LastZxid: ZxidText(r.Zxid),
+		MemberID: member, Number: r.Number, Address: string(r.Address), TLS: truncateName(r.Tls), Cipher: truncateName(r.Cipher),
+		SessionID: sessionText(r.Session), TimeoutMs: clampMillis(uint64(r.TimeoutMs)).Milliseconds(), EstablishedAt: timeOf(r.EstablishedMs),
+		Received: r.Received, Sent: r.Sent, QueuedRequests: int(r.Queued), LastZxid: ZxidText(r.Zxid),
 		LastUs: clampMicros(r.LastUs), MinUs: clampMicros(r.MinUs), AvgUs: clampMicros(r.AvgUs), MaxUs: clampMicros(r.MaxUs),
 	}
 	if r.Replies > 0 {
@@ -123,10 +123,10 @@ func truncateName(text string) string { return text[:min(len(text), maxNameBytes
 // maxNameBytes is longer than any name of a version of TLS or of a cipher suite, in bytes.
 const maxNameBytes = 64
 
-// watchRow returns a watch in a member's reply.
-func watchRow(member uint32, r *proto.WatchRow) api.Watch {
+// apiWatch returns a watch in a member's reply.
+func apiWatch(member uint32, r *proto.WatchRow) api.Watch {
 	return api.Watch{
-		Member: member, Connection: r.Connection, Session: sessionText(r.Session), Path: string(r.Path),
+		MemberID: member, Connection: r.Connection, SessionID: sessionText(r.Session), Path: string(r.Path),
 		Data: r.Data, Children: r.Children, Persistent: r.Persistent, Recursive: r.Recursive,
 	}
 }

@@ -33,26 +33,26 @@ func TestRowsKeepTheirFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ got, want any }{
-		{sessions[0], session{1, api.Session{ID: "0x1", Member: 2, Address: "a", TimeoutMs: 3, Created: timeOf(4), Ephemerals: 5}}},
-		{removals[0], removal{logPlace{2, 3}, api.Removal{Path: "/p", Removed: timeOf(1), Zxid: "0x2", Cause: CauseTTL, Member: 4, Session: "0x5", Address: "a"}}},
-		{status, memberStatus{disk: 16, Member: api.Member{
-			Member: 1, Role: "r", Clients: "c", Quorum: "q", Election: "e", Console: "http://127.0.0.1:8080", Term: 2, Leader: 3, Applied: 4, Committed: 5, Zxid: "0x6", Sessions: 7, Connections: 8, Watches: 9, DataBytes: 10, LogBytes: 11,
-			Snapshot: 12, SnapshotAt: &written, Version: "v", Started: timeOf(14), ClockMs: 15, Joining: true, Drained: true, NoMemory: true, Removed: true, Exposed: "x", Stalled: "s", Damaged: "d",
+		{sessions[0], session{1, api.Session{ID: "0x1", MemberID: 2, Address: "a", TimeoutMs: 3, CreatedAt: timeOf(4), EphemeralCount: 5}}},
+		{removals[0], removal{logPlace{2, 3}, api.Removal{Path: "/p", RemovedAt: timeOf(1), Zxid: "0x2", Cause: CauseTTL, MemberID: 4, SessionID: "0x5", Address: "a"}}},
+		{status, memberStatus{diskID: 16, Member: api.Member{
+			MemberID: 1, Role: "r", ClientAddress: "c", QuorumAddress: "q", ElectionAddress: "e", ConsoleURL: "http://127.0.0.1:8080", Term: 2, LeaderID: 3, AppliedIndex: 4, CommittedIndex: 5, Zxid: "0x6", Sessions: 7, Connections: 8, Watches: 9, DataBytes: 10, LogBytes: 11,
+			SnapshotIndex: 12, SnapshotAt: &written, Version: "v", Started: timeOf(14), ClockMs: 15, IsJoining: true, IsDrained: true, NoMemory: true, WasRemoved: true, InsecurePorts: "x", StallReason: "s", DamageReason: "d",
 		}}},
 		{
-			connectionRow(20, &proto.ConnectionRow{
+			apiConnection(20, &proto.ConnectionRow{
 				Number: 1, Address: []byte("a"), Writing: true, Queued: 2, Received: 3, Sent: 4, Session: 5, TimeoutMs: 6, EstablishedMs: 7, Replies: 8, Op: 4, Xid: 10, Zxid: 11,
 				RepliedUs: 12, LastUs: 13, MinUs: 14, AvgUs: 15, MaxUs: 16, ExpiresMs: 17, Tls: "TLSv1.3", Cipher: strings.Repeat("c", 65),
 			}),
 			api.Connection{
-				Member: 20, Number: 1, Address: "a", TLS: "TLSv1.3", Cipher: strings.Repeat("c", 64), Session: "0x5", TimeoutMs: 6, Established: timeOf(7), Received: 3, Sent: 4, Queued: 2,
+				MemberID: 20, Number: 1, Address: "a", TLS: "TLSv1.3", Cipher: strings.Repeat("c", 64), SessionID: "0x5", TimeoutMs: 6, EstablishedAt: timeOf(7), Received: 3, Sent: 4, QueuedRequests: 2,
 				LastOp: jute.Op(4).String(), LastZxid: "0xb", LastUs: 13, MinUs: 14, AvgUs: 15, MaxUs: 16,
 			},
 		},
-		{connectionRow(1, &proto.ConnectionRow{Op: 4}), api.Connection{Member: 1, LastZxid: "0x0", Established: timeOf(0)}},
-		{watchRow(1, &proto.WatchRow{Connection: 1, Session: 2, Path: []byte("/p"), Data: true, Persistent: true}), api.Watch{Member: 1, Connection: 1, Session: "0x2", Path: "/p", Data: true, Persistent: true}},
-		{watchRow(1, &proto.WatchRow{Children: true, Persistent: true}), api.Watch{Member: 1, Children: true, Persistent: true}},
-		{watchRow(1, &proto.WatchRow{Recursive: true}), api.Watch{Member: 1, Recursive: true}},
+		{apiConnection(1, &proto.ConnectionRow{Op: 4}), api.Connection{MemberID: 1, LastZxid: "0x0", EstablishedAt: timeOf(0)}},
+		{apiWatch(1, &proto.WatchRow{Connection: 1, Session: 2, Path: []byte("/p"), Data: true, Persistent: true}), api.Watch{MemberID: 1, Connection: 1, SessionID: "0x2", Path: "/p", Data: true, Persistent: true}},
+		{apiWatch(1, &proto.WatchRow{Children: true, Persistent: true}), api.Watch{MemberID: 1, Children: true, Persistent: true}},
+		{apiWatch(1, &proto.WatchRow{Recursive: true}), api.Watch{MemberID: 1, Recursive: true}},
 	} {
 		if !reflect.DeepEqual(tt.got, tt.want) {
 			t.Errorf("%+v, want\n%+v", tt.got, tt.want)

@@ -32,20 +32,20 @@ const maxQueries = 8
 
 // Config is what a Collector is built from. A field without a default is required.
 type Config struct {
-	Self     uint32           // the member that asks
-	Members  func() []Member  // of the ensemble as it is now, Self always among them; must not block. New does not call it
-	Ensemble func() Ensemble  // the list of servers and raft's configuration, as Self has them; may wait for the tree's lock
-	Leader   func() uint32    // the member that Self takes for the leader; 0: none; must not block
-	Deadline time.Duration    // within which members must have answered
-	Now      func() time.Time // wall clock of Self
+	Self       uint32           // the member that asks
+	Members    func() []Member  // of the ensemble as it is now, Self always among them; must not block. New does not call it
+	ServerList func() Ensemble  // the list of servers and raft's configuration, as Self has them; may wait for the tree's lock
+	Leader     func() uint32    // the member that Self takes for the leader; 0: none; must not block
+	Deadline   time.Duration    // within which members must have answered
+	Now        func() time.Time // wall clock of Self
 }
 
 // Member is a member of the ensemble.
 type Member struct {
-	ID       uint32
-	Quorum   string // host:port of the port for members
-	Election string // host:port of the port for the log
-	Peer     Peer
+	ID              uint32
+	QuorumAddress   string // host:port of the port for members
+	ElectionAddress string // host:port of the port for the log
+	Peer            Peer
 }
 
 // Collector asks the members of the ensemble. Each of its methods returns within the deadline, and
@@ -62,7 +62,7 @@ func New(cfg Config) (*Collector, error) {
 	switch {
 	case cfg.Deadline <= 0:
 		return nil, fmt.Errorf("view: deadline %v is not positive", cfg.Deadline)
-	case cfg.Leader == nil || cfg.Now == nil || cfg.Members == nil || cfg.Ensemble == nil:
+	case cfg.Leader == nil || cfg.Now == nil || cfg.Members == nil || cfg.ServerList == nil:
 		return nil, errors.New("view: Leader, Now, Members and Ensemble are required")
 	}
 	return &Collector{cfg: cfg, querySlots: make(chan struct{}, maxQueries), scanSlot: make(chan struct{}, maxScans)}, nil
@@ -157,35 +157,35 @@ func (c *Collector) takeReply(ctx context.Context, a memberReply, take func(memb
 	switch {
 	case a.err == nil:
 		if err := take(a); err != nil {
-			return api.Silence{Member: a.member, Reason: ReasonWrong, Detail: err.Error()}, false
+			return api.Silence{MemberID: a.member, Reason: ReasonWrong, Detail: err.Error()}, false
 		}
 		return api.Silence{}, true
 	case errors.Is(a.err, ErrBusy):
-		return api.Silence{Member: a.member, Reason: ReasonBusy, Detail: "it has too many questions to answer: try again"}, false
+		return api.Silence{MemberID: a.member, Reason: ReasonBusy, Detail: "it has too many questions to answer: try again"}, false
 	case errors.Is(a.err, ErrTooLong):
-		return api.Silence{Member: a.member, Reason: ReasonWrong, Detail: fmt.Sprintf("the reply has more than %d bytes", MaxReply)}, false
+		return api.Silence{MemberID: a.member, Reason: ReasonWrong, Detail: fmt.Sprintf("the reply has more than %d bytes", MaxReply)}, false
 	case ctx.Err() != nil:
 		return c.lateSilence(a.member), false
 	}
-	return api.Silence{Member: a.member, Reason: ReasonDown, Detail: a.err.Error()}, false
+	return api.Silence{MemberID: a.member, Reason: ReasonDown, Detail: a.err.Error()}, false
 }
 
 func (c *Collector) lateSilence(id uint32) api.Silence { return lateSilenceAfter(id, c.cfg.Deadline) }
 
 func lateSilenceAfter(id uint32, wait time.Duration) api.Silence {
-	return api.Silence{Member: id, Reason: ReasonLate, Detail: fmt.Sprintf("no answer within %v", wait)}
+	return api.Silence{MemberID: id, Reason: ReasonLate, Detail: fmt.Sprintf("no answer within %v", wait)}
 }
 
 // querySelf asks this member, without which there is no answer.
 func (c *Collector) querySelf(ctx context.Context, request *proto.ViewRequest, take func(memberReply) error) error {
 	for _, s := range c.queryMembers(ctx, map[uint32]*proto.ViewRequest{c.cfg.Self: request}, take) {
-		return fmt.Errorf("view: this member, %d: %s: %s", s.Member, s.Reason, s.Detail)
+		return fmt.Errorf("view: this member, %d: %s: %s", s.MemberID, s.Reason, s.Detail)
 	}
 	return nil
 }
 
 // sortByMember sorts silences by the members' ids.
 func sortByMember(silent []api.Silence) []api.Silence {
-	slices.SortFunc(silent, func(a, b api.Silence) int { return cmp.Compare(a.Member, b.Member) })
+	slices.SortFunc(silent, func(a, b api.Silence) int { return cmp.Compare(a.MemberID, b.MemberID) })
 	return silent
 }

@@ -23,32 +23,32 @@ func TestSilence(t *testing.T) {
 		want   api.Silence
 		after  time.Duration
 	}{
-		{"late", late, api.Silence{Member: 3, Reason: ReasonLate, Detail: "no answer within 1s"}, deadline},
+		{"late", late, api.Silence{MemberID: 3, Reason: ReasonLate, Detail: "no answer within 1s"}, deadline},
 		{"deaf to its context", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
 			<-deaf
 			return nil, errors.New("far too late")
-		}, api.Silence{Member: 3, Reason: ReasonLate, Detail: "no answer within 1s"}, deadline},
+		}, api.Silence{MemberID: 3, Reason: ReasonLate, Detail: "no answer within 1s"}, deadline},
 		{"down", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
 			return nil, errors.New("connection refused")
-		}, api.Silence{Member: 3, Reason: ReasonDown, Detail: "connection refused"}, 0},
+		}, api.Silence{MemberID: 3, Reason: ReasonDown, Detail: "connection refused"}, 0},
 		{
 			"busy", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return nil, ErrBusy },
-			api.Silence{Member: 3, Reason: ReasonBusy, Detail: "it has too many questions to answer: try again"},
+			api.Silence{MemberID: 3, Reason: ReasonBusy, Detail: "it has too many questions to answer: try again"},
 			0,
 		},
 		{
 			"too long", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return nil, ErrTooLong },
-			api.Silence{Member: 3, Reason: ReasonWrong, Detail: "the reply has more than 10485760 bytes"},
+			api.Silence{MemberID: 3, Reason: ReasonWrong, Detail: "the reply has more than 10485760 bytes"},
 			0,
 		},
 		{
 			"about something else", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return &proto.ViewReply{}, nil },
-			api.Silence{Member: 3, Reason: ReasonWrong, Detail: "the reply is about something else"},
+			api.Silence{MemberID: 3, Reason: ReasonWrong, Detail: "the reply is about something else"},
 			0,
 		},
 		{"another member's", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
 			return &proto.ViewReply{About: &proto.ViewReply_Status{Status: &proto.MemberStatus{Member: 2}}}, nil
-		}, api.Silence{Member: 3, Reason: ReasonWrong, Detail: "it is the status of member 2"}, 0},
+		}, api.Silence{MemberID: 3, Reason: ReasonWrong, Detail: "it is the status of member 2"}, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestSilence(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if len(a.Items) != 2 || a.Items[0].Member != 1 || a.Items[1].Member != 2 {
+				if len(a.Items) != 2 || a.Items[0].MemberID != 1 || a.Items[1].MemberID != 2 {
 					t.Errorf("rows %+v, want those of members 1 and 2", a.Items)
 				}
 				if !slices.Equal(a.Silent, []api.Silence{tt.want}) {
@@ -139,7 +139,7 @@ func TestBadQuestions(t *testing.T) {
 	f := newFake(t, 3)
 	f.open(9)
 	page, err := f.Sessions(t.Context(), SessionFilter{}, Page{Limit: 2})
-	if err != nil || page.Next == "" {
+	if err != nil || page.NextCursor == "" {
 		t.Fatalf("%+v, %v", page, err)
 	}
 	for _, p := range f.peers {
@@ -151,16 +151,19 @@ func TestBadQuestions(t *testing.T) {
 		"negative limit":    func() error { _, err := f.Connections(ctx, ConnectionFilter{}, Page{Limit: -1}); return err },
 		"garbled cursor":    func() error { _, err := f.Sessions(ctx, SessionFilter{}, Page{Cursor: "x"}); return err },
 		"base64 of garbage": func() error { _, err := f.Sessions(ctx, SessionFilter{}, Page{Cursor: "eHh4"}); return err },
-		"another list's":    func() error { _, err := f.Connections(ctx, ConnectionFilter{}, Page{Cursor: page.Next}); return err },
-		"no path":           func() error { _, err := f.PathWatches(ctx, "", Page{}); return err },
-		"owner of no path":  func() error { _, err := f.NodeOwner(ctx, ""); return err },
-		"session 0":         func() error { _, err := f.Session(ctx, 0); return err },
+		"another list's": func() error {
+			_, err := f.Connections(ctx, ConnectionFilter{}, Page{Cursor: page.NextCursor})
+			return err
+		},
+		"no path":          func() error { _, err := f.PathWatches(ctx, "", Page{}); return err },
+		"owner of no path": func() error { _, err := f.NodeOwner(ctx, ""); return err },
+		"session 0":        func() error { _, err := f.SessionByID(ctx, 0); return err },
 	} {
 		if ask() == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if _, err := f.Ephemerals(ctx, 1, Page{Cursor: page.Next}); !errors.Is(err, ErrBadCursor) {
+	if _, err := f.Ephemerals(ctx, 1, Page{Cursor: page.NextCursor}); !errors.Is(err, ErrBadCursor) {
 		t.Errorf("a cursor of another list: %v", err)
 	}
 	for id, p := range f.peers {
@@ -171,13 +174,13 @@ func TestBadQuestions(t *testing.T) {
 }
 
 func TestNew(t *testing.T) {
-	good := Config{Self: 1, Members: func() []Member { return []Member{{ID: 1}} }, Ensemble: func() Ensemble { return Ensemble{} }, Leader: func() uint32 { return 1 }, Deadline: 1, Now: time.Now}
+	good := Config{Self: 1, Members: func() []Member { return []Member{{ID: 1}} }, ServerList: func() Ensemble { return Ensemble{} }, Leader: func() uint32 { return 1 }, Deadline: 1, Now: time.Now}
 	if _, err := New(good); err != nil {
 		t.Error(err)
 	}
 	for name, change := range map[string]func(*Config){
 		"deadline": func(c *Config) { c.Deadline = 0 }, "leader": func(c *Config) { c.Leader = nil },
-		"clock": func(c *Config) { c.Now = nil }, "members": func(c *Config) { c.Members = nil }, "ensemble": func(c *Config) { c.Ensemble = nil },
+		"clock": func(c *Config) { c.Now = nil }, "members": func(c *Config) { c.Members = nil }, "ensemble": func(c *Config) { c.ServerList = nil },
 	} {
 		bad := good
 		if change(&bad); func() error { _, err := New(bad); return err }() == nil {
@@ -191,7 +194,7 @@ func TestMembersComeAndGo(t *testing.T) {
 	f := newFake(t, 4)
 	all := f.members
 	f.members = []Member{all[3], all[0], all[1]}
-	if a, err := f.MemberStatuses(t.Context()); err != nil || len(a.Items) != 3 || a.Items[1].Member != 2 || a.Items[2].Member != 4 || len(a.Silent) != 0 {
+	if a, err := f.MemberStatuses(t.Context()); err != nil || len(a.Items) != 3 || a.Items[1].MemberID != 2 || a.Items[2].MemberID != 4 || len(a.Silent) != 0 {
 		t.Errorf("without member 3: %+v, %v", a, err)
 	}
 	f.members = all[:2]

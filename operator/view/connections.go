@@ -24,9 +24,9 @@ func (c *Collector) Connections(ctx context.Context, f ConnectionFilter, p Page)
 			if r == nil {
 				return memberPart[api.Connection]{}, errUnrelatedReply
 			}
-			found := memberPart[api.Connection]{boot: r.Boot, next: clients.WatchPlace{Connection: r.Next}}
+			found := memberPart[api.Connection]{incarnation: r.Boot, next: clients.WatchPlace{Connection: r.Next}}
 			for _, row := range r.Rows {
-				found.rows = append(found.rows, connectionRow(member, row))
+				found.rows = append(found.rows, apiConnection(member, row))
 			}
 			return found, nil
 		},
@@ -46,9 +46,9 @@ type listSource[T any] struct {
 
 // memberPart is what one member adds to a page.
 type memberPart[T any] struct {
-	boot uint64 // the run of its process that counts the connections
-	rows []T
-	next clients.WatchPlace // from which on it has more; zero: it has no more
+	incarnation uint64 // the run of its process that counts the connections
+	rows        []T
+	next        clients.WatchPlace // from which on it has more; zero: it has no more
 }
 
 // gatherPage makes a page of the parts of all members, by member. It asks all members from the page's first
@@ -82,7 +82,7 @@ func gatherPage[T any](ctx context.Context, c *Collector, p Page, s listSource[T
 				return err
 			}
 			first := clients.WatchPlace{}
-			if one.member == from.Member && found.boot == from.Boot {
+			if one.member == from.Member && found.incarnation == from.Boot {
 				first = began
 			}
 			if err := checkPlaces(found.rows, s.place, first, found.next, limit); err != nil {
@@ -101,7 +101,7 @@ func gatherPage[T any](ctx context.Context, c *Collector, p Page, s listSource[T
 	}
 	var end position
 	if a.Items, end = joinParts(members, parts, limit, s.place); end.Member != 0 {
-		a.Next = end.encodeCursor(s.listKind, a.Silent)
+		a.NextCursor = end.encodeCursor(s.listKind, a.Silent)
 	}
 	return withoutNil(a), nil
 }
@@ -113,10 +113,10 @@ func joinParts[T any](members []uint32, parts map[uint32]memberPart[T], limit in
 		one := parts[id]
 		if room := limit - len(rows); len(one.rows) > room {
 			rows = append(rows, one.rows[:room]...)
-			return rows, positionAt(id, one.boot, place(one.rows[room]))
+			return rows, positionAt(id, one.incarnation, place(one.rows[room]))
 		}
 		if rows = append(rows, one.rows...); one.next != (clients.WatchPlace{}) {
-			return rows, positionAt(id, one.boot, one.next)
+			return rows, positionAt(id, one.incarnation, one.next)
 		}
 	}
 	return rows, position{}

@@ -35,12 +35,12 @@ func TestConnections(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, c := range a.Items {
-					got = append(got, fmt.Sprintf("%d-%d", c.Member, c.Number))
+					got = append(got, fmt.Sprintf("%d-%d", c.MemberID, c.Number))
 				}
-				if pages++; a.Next == "" {
+				if pages++; a.NextCursor == "" {
 					return got, pages, a.Silent
 				}
-				p.Cursor = a.Next
+				p.Cursor = a.NextCursor
 			}
 		}
 		for _, limit := range []int{1, 2, 3, 4, 5, 8, 16, 17} {
@@ -60,7 +60,7 @@ func TestConnections(t *testing.T) {
 
 // When a member has started again, its connections are listed from its first one on.
 func TestConnectionsAfterRestart(t *testing.T) {
-	parts := map[uint32]memberPart[api.Connection]{1: {boot: 7, rows: []api.Connection{{Member: 1}, {Member: 1}}, next: clients.WatchPlace{Connection: 9}}}
+	parts := map[uint32]memberPart[api.Connection]{1: {incarnation: 7, rows: []api.Connection{{MemberID: 1}, {MemberID: 1}}, next: clients.WatchPlace{Connection: 9}}}
 	rows, rest := joinParts([]uint32{1}, parts, 5, func(c api.Connection) clients.WatchPlace { return clients.WatchPlace{Connection: c.Number} })
 	if len(rows) != 2 || rest.Member != 1 || rest.Boot != 7 || rest.First != 9 {
 		t.Errorf("a short part: %d rows, then %+v", len(rows), rest)
@@ -102,9 +102,9 @@ func TestConnectionFilter(t *testing.T) {
 					t.Fatalf("%+v: %+v, %v", tt.filter, a.Silent, err)
 				}
 				for _, c := range a.Items {
-					got = append(got, fmt.Sprintf("%d-%d", c.Member, c.Number))
+					got = append(got, fmt.Sprintf("%d-%d", c.MemberID, c.Number))
 				}
-				if p.Cursor = a.Next; a.Next == "" {
+				if p.Cursor = a.NextCursor; a.NextCursor == "" {
 					break
 				}
 			}
@@ -138,12 +138,12 @@ func TestWatches(t *testing.T) {
 				t.Fatalf("%+v, %v", a, err)
 			}
 			for _, w := range a.Items {
-				got = append(got, fmt.Sprintf("%d-%d%s", w.Member, w.Connection, w.Path))
+				got = append(got, fmt.Sprintf("%d-%d%s", w.MemberID, w.Connection, w.Path))
 			}
-			if a.Next == "" {
+			if a.NextCursor == "" {
 				break
 			}
-			p.Cursor = a.Next
+			p.Cursor = a.NextCursor
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("pages of %d: %v, want %v", limit, got, want)
@@ -163,14 +163,14 @@ func TestSessionWatches(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, w := range a.Items {
-				if got = append(got, w.Path); w.Member != 3 || w.Session != "0x3" || !w.Data {
+				if got = append(got, w.Path); w.MemberID != 3 || w.SessionID != "0x3" || !w.Data {
 					t.Errorf("%+v", w)
 				}
 			}
-			if a.Next == "" {
+			if a.NextCursor == "" {
 				break
 			}
-			p.Cursor = a.Next
+			p.Cursor = a.NextCursor
 		}
 		if want := []string{"/0", "/1", "/2", "/3", "/4"}; !slices.Equal(got, want) {
 			t.Errorf("pages of %d: %v, want %v", limit, got, want)

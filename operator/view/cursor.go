@@ -43,7 +43,7 @@ type position struct {
 func (p position) encodeCursor(of listKind, silent []api.Silence) string {
 	p.List, p.Silent = of, nil
 	for _, s := range silent {
-		p.Silent = append(p.Silent, s.Member)
+		p.Silent = append(p.Silent, s.MemberID)
 	}
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -72,7 +72,7 @@ func decodeCursor(c string, of listKind) (position, error) {
 func (p position) skippedMembers() []api.Silence {
 	var silent []api.Silence
 	for _, id := range p.Silent {
-		silent = append(silent, api.Silence{Member: id, Reason: ReasonSkipped, Detail: "it did not answer an earlier page"})
+		silent = append(silent, api.Silence{MemberID: id, Reason: ReasonSkipped, Detail: "it did not answer an earlier page"})
 	}
 	return silent
 }
@@ -90,5 +90,5 @@ func (p Page) rowLimit() (int, error) {
 
 // isSilent reports whether a member is among those that were silent.
 func isSilent(silent []api.Silence, id uint32) bool {
-	return slices.ContainsFunc(silent, func(s api.Silence) bool { return s.Member == id })
+	return slices.ContainsFunc(silent, func(s api.Silence) bool { return s.MemberID == id })
 }

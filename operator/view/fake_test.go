@@ -51,11 +51,11 @@ type fake struct {
 func newFake(t *testing.T, members uint32) *fake {
 	t.Helper()
 	f := &fake{peers: map[uint32]*fakePeer{}, carried: map[uint32]map[uint64]bool{}, conns: map[uint32][]*proto.ConnectionRow{}, watching: map[uint32][]*proto.WatchRow{}, leader: 2}
-	cfg := Config{Self: 1, Members: func() []Member { return f.members }, Ensemble: func() Ensemble { return f.ensemble }, Leader: func() uint32 { return f.leader }, Deadline: deadline, Now: time.Now}
+	cfg := Config{Self: 1, Members: func() []Member { return f.members }, ServerList: func() Ensemble { return f.ensemble }, Leader: func() uint32 { return f.leader }, Deadline: deadline, Now: time.Now}
 	for id := uint32(1); id <= members; id++ {
 		f.peers[id] = &fakePeer{answer: f.member(id)}
 		f.carried[id] = map[uint64]bool{}
-		f.members = append(f.members, Member{ID: id, Quorum: "q", Election: "e", Peer: f.peers[id]})
+		f.members = append(f.members, Member{ID: id, QuorumAddress: "q", ElectionAddress: "e", Peer: f.peers[id]})
 	}
 	var err error
 	if f.Collector, err = New(cfg); err != nil {

@@ -21,7 +21,7 @@ func TestFullPageOfRemovals(t *testing.T) {
 			if err != nil || len(a.Items) == 0 {
 				t.Fatalf("pages of %d: %d rows, %v", limit, len(a.Items), err)
 			}
-			p.Cursor = a.Next
+			p.Cursor = a.NextCursor
 		}
 		if want := (len(all) + limit - 1) / limit; pages != want {
 			t.Errorf("%d pages of %d, want %d", pages, limit, want)

@@ -13,16 +13,16 @@ import (
 
 // Ensemble is what one member has of the ensemble's servers.
 type Ensemble struct {
-	ID         string // in hexadecimal digits; "": it is not known yet
-	Version    int64  // of the list
-	List       serverlist.List
-	Configured []Configured // raft's latest configuration, committed or not
+	ID          string // in hexadecimal digits; "": it is not known yet
+	Version     int64  // of the list
+	List        serverlist.List
+	RaftServers []RaftServer // raft's latest configuration, committed or not
 }
 
-// Configured is a server in raft's configuration.
-type Configured struct {
+// RaftServer is a server in raft's configuration.
+type RaftServer struct {
 	Member   uint32
-	Disk     uint64 // the id of its disk; 0: not known
+	DiskID   uint64 // the id of its disk; 0: not known
 	Election string // host:port of its port for the log
 	Voter    bool
 }
@@ -31,8 +31,8 @@ type Configured struct {
 type Members struct {
 	Ensemble
 	Leader         uint32   // that this member knows; 0: none
-	Committed      uint64   // index of the last log entry that the leader knows to be committed
-	LeaderAnswered bool     // the leader has answered: Committed and the lags are known
+	CommittedIndex uint64   // index of the last log entry that the leader knows to be committed
+	LeaderReplied  bool     // the leader has answered: Committed and the lags are known
 	Servers        []Server // of the list and of raft's configuration, by id
 	Silent         []api.Silence
 }
@@ -40,19 +40,19 @@ type Members struct {
 // Server is a server of the ensemble.
 type Server struct {
 	api.Server
-	Listed   serverlist.Server // its line; its ID is 0 if the list does not have it
-	Answered bool              // it has answered
-	LostDisk bool              // its former disk has a vote in raft's configuration, and it answers with another one
+	ListEntry  serverlist.Server // its line; its ID is 0 if the list does not have it
+	HasReplied bool              // it has answered
+	LostDisk   bool              // its former disk has a vote in raft's configuration, and it answers with another one
 }
 
 // APIRow returns the members as they are sent.
 func (m *Members) APIRow() api.Members {
 	row := api.Members{
-		Ensemble: m.ID, Version: ZxidText(m.Version), Leader: m.Leader, Settled: m.IsSettled(),
+		EnsembleID: m.ID, Version: ZxidText(m.Version), LeaderID: m.Leader, IsSettled: m.IsSettled(),
 		Items: make([]api.Server, len(m.Servers)), Silent: append([]api.Silence{}, m.Silent...),
 	}
-	if m.LeaderAnswered {
-		row.Committed = &m.Committed
+	if m.LeaderReplied {
+		row.CommittedIndex = &m.CommittedIndex
 	}
 	for i := range m.Servers {
 		row.Items[i] = m.Servers[i].Server
@@ -66,7 +66,7 @@ func (c *Collector) Members(ctx context.Context) (Members, error) {
 	if err != nil {
 		return Members{}, err
 	}
-	return c.joinMembers(c.cfg.Ensemble(), c.cfg.Leader(), rows, silent), nil
+	return c.joinMembers(c.cfg.ServerList(), c.cfg.Leader(), rows, silent), nil
 }
 
 // joinMembers puts together what this member has and what the members have answered.
@@ -74,9 +74,9 @@ func (c *Collector) joinMembers(e Ensemble, leader uint32, rows []memberStatus, 
 	m := Members{Ensemble: e, Leader: leader, Silent: silent}
 	said := map[uint32]memberStatus{}
 	for _, s := range rows {
-		said[s.Member.Member] = s
-		if s.Member.Member == leader {
-			m.Committed, m.LeaderAnswered = s.Committed, true
+		said[s.Member.MemberID] = s
+		if s.Member.MemberID == leader {
+			m.CommittedIndex, m.LeaderReplied = s.CommittedIndex, true
 		}
 	}
 	for _, id := range e.memberIDs(c.cfg.Self) {
@@ -90,21 +90,21 @@ func (c *Collector) joinMembers(e Ensemble, leader uint32, rows []memberStatus, 
 func (m *Members) findNeeded() {
 	voters, alive := 0, 0
 	for _, s := range m.Servers {
-		if s.Voter || s.LostDisk {
+		if s.IsVoter || s.LostDisk {
 			voters++
 		}
-		if s.Voter && s.isAlive() {
+		if s.IsVoter && s.isAlive() {
 			alive++
 		}
 	}
 	for i := range m.Servers {
 		s := &m.Servers[i]
-		s.Needed = s.Voter && s.isAlive() && alive-1 < voters/2+1
+		s.NeededForMajority = s.IsVoter && s.isAlive() && alive-1 < voters/2+1
 	}
 }
 
 // isAlive reports whether a server counts for a majority, as far as can be seen.
-func (s *Server) isAlive() bool { return s.Answered && !s.LostDisk && s.State != api.StateNotServing }
+func (s *Server) isAlive() bool { return s.HasReplied && !s.LostDisk && s.State != api.StateNotServing }
 
 // memberIDs returns the ids of the servers of the list and of raft's configuration, and that of self.
 func (e Ensemble) memberIDs(self uint32) []uint32 {
@@ -112,7 +112,7 @@ func (e Ensemble) memberIDs(self uint32) []uint32 {
 	for _, s := range e.List {
 		all = append(all, s.ID)
 	}
-	for _, s := range e.Configured {
+	for _, s := range e.RaftServers {
 		all = append(all, s.Member)
 	}
 	slices.Sort(all)
@@ -120,12 +120,12 @@ func (e Ensemble) memberIDs(self uint32) []uint32 {
 }
 
 // findConfigured returns a server of raft's configuration, and whether that has it.
-func (e Ensemble) findConfigured(id uint32) (Configured, bool) {
-	i := slices.IndexFunc(e.Configured, func(s Configured) bool { return s.Member == id })
+func (e Ensemble) findConfigured(id uint32) (RaftServer, bool) {
+	i := slices.IndexFunc(e.RaftServers, func(s RaftServer) bool { return s.Member == id })
 	if i < 0 {
-		return Configured{}, false
+		return RaftServer{}, false
 	}
-	return e.Configured[i], true
+	return e.RaftServers[i], true
 }
 
 // serverStatus returns what is known of a server.
@@ -133,21 +133,21 @@ func (m *Members) serverStatus(id uint32, said map[uint32]memberStatus) Server {
 	in, configured := m.findConfigured(id)
 	listed, isListed := m.List.Find(id)
 	status, answered := said[id]
-	s := Server{Listed: listed, Answered: answered, Server: api.Server{
-		Member: id, Election: in.Election, Configured: in.Election, Voter: in.Voter, Applied: status.Applied, Lag: status.Lag, Drained: status.Drained,
+	s := Server{ListEntry: listed, HasReplied: answered, Server: api.Server{
+		MemberID: id, ElectionAddress: in.Election, RaftAddress: in.Election, IsVoter: in.Voter, AppliedIndex: status.AppliedIndex, Lag: status.Lag, IsDrained: status.IsDrained,
 	}}
 	if isListed {
 		s.Role = "participant"
 		if listed.Observer {
 			s.Role = "observer"
 		}
-		s.Election = listed.ElectionAddr()
+		s.ElectionAddress = listed.ElectionAddr()
 	}
 	if listed.Host != "" { // a standalone server has no ports for members
-		s.Server.Server, s.Quorum, s.Clients = listed.String(), listed.QuorumAddr(), listed.ClientAddr()
+		s.Server.ListLine, s.QuorumAddress, s.ClientAddress = listed.String(), listed.QuorumAddr(), listed.ClientAddr()
 	}
-	if in.Voter && answered && status.disk != in.Disk {
-		s.Voter, s.LostDisk = false, true
+	if in.Voter && answered && status.diskID != in.DiskID {
+		s.IsVoter, s.LostDisk = false, true
 	}
 	switch {
 	case !isListed && !configured:
@@ -160,10 +160,10 @@ func (m *Members) serverStatus(id uint32, said map[uint32]memberStatus) Server {
 		s.State = api.StateJoining
 	case s.LostDisk:
 		s.State, s.Detail = api.StateCatchingUp, "it runs with a new disk, which votes in place of the former one once it has the log"
-	case status.Joining || !in.Voter && !listed.Observer:
+	case status.IsJoining || !in.Voter && !listed.Observer:
 		s.State = api.StateCatchingUp
 	case status.Role == "":
-		s.State, s.Detail = api.StateNotServing, cmp.Or(status.Stalled, status.Damaged)
+		s.State, s.Detail = api.StateNotServing, cmp.Or(status.StallReason, status.DamageReason)
 	default:
 		s.State = status.Role
 	}
@@ -173,7 +173,7 @@ func (m *Members) serverStatus(id uint32, said map[uint32]memberStatus) Server {
 // silenceReason returns why a member did not answer.
 func (m *Members) silenceReason(id uint32) string {
 	for _, s := range m.Silent {
-		if s.Member == id {
+		if s.MemberID == id {
 			return strings.TrimSuffix(s.Reason+": "+s.Detail, ": ")
 		}
 	}
@@ -184,14 +184,14 @@ func (m *Members) silenceReason(id uint32) string {
 // answers, so one that does not is not waited for. It leaves and stops voting also if it does not answer.
 func (m *Members) IsSettled() bool {
 	for _, s := range m.Servers {
-		in, configured := m.findConfigured(s.Member)
-		listed := s.Listed.ID != 0
+		in, configured := m.findConfigured(s.MemberID)
+		listed := s.ListEntry.ID != 0
 		switch {
-		case configured && !listed, configured && in.Voter && s.Listed.Observer:
+		case configured && !listed, configured && in.Voter && s.ListEntry.Observer:
 			return false
-		case !configured && listed && s.Answered:
+		case !configured && listed && s.HasReplied:
 			return false
-		case configured && listed && s.Answered && (!s.Voter && !s.Listed.Observer || in.Election != s.Listed.ElectionAddr()):
+		case configured && listed && s.HasReplied && (!s.IsVoter && !s.ListEntry.Observer || in.Election != s.ListEntry.ElectionAddr()):
 			return false
 		}
 	}
@@ -204,7 +204,7 @@ func (m *Members) CheckMajority(next serverlist.List) error {
 	voters := next.Voters()
 	var silent []uint32
 	for _, id := range voters {
-		i := slices.IndexFunc(m.Servers, func(s Server) bool { return s.Member == id })
+		i := slices.IndexFunc(m.Servers, func(s Server) bool { return s.MemberID == id })
 		if i >= 0 && !m.Servers[i].isAlive() {
 			silent = append(silent, id)
 		}

@@ -24,9 +24,9 @@ func listOf(ids ...int) (list serverlist.List) {
 }
 
 // inRaft returns raft's configuration of these servers: a minus is a server without a vote.
-func inRaft(ids ...int) (all []Configured) {
+func inRaft(ids ...int) (all []RaftServer) {
 	for _, s := range listOf(ids...) {
-		all = append(all, Configured{Member: s.ID, Disk: 10 + uint64(s.ID), Election: s.ElectionAddr(), Voter: !s.Observer})
+		all = append(all, RaftServer{Member: s.ID, DiskID: 10 + uint64(s.ID), Election: s.ElectionAddr(), Voter: !s.Observer})
 	}
 	return all
 }
@@ -52,7 +52,7 @@ func TestMembers(t *testing.T) {
 	f.peers[3].answer = func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
 		return nil, errors.New("connection refused")
 	}
-	f.ensemble = Ensemble{ID: "ab", Version: 7, List: listOf(1, 2, 3, -4, 5, 6, 8, 9), Configured: inRaft(1, 2, 3, -4, -5, 7, 8, -9)}
+	f.ensemble = Ensemble{ID: "ab", Version: 7, List: listOf(1, 2, 3, -4, 5, 6, 8, 9), RaftServers: inRaft(1, 2, 3, -4, -5, 7, 8, -9)}
 	m, err := f.Members(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -63,23 +63,23 @@ func TestMembers(t *testing.T) {
 	}
 	var got []string
 	for _, s := range m.Servers {
-		got = append(got, strings.TrimSuffix(fmt.Sprintf("%d %s voter %t: %s", s.Member, s.State, s.Voter, s.Detail), ": "))
+		got = append(got, strings.TrimSuffix(fmt.Sprintf("%d %s voter %t: %s", s.MemberID, s.State, s.IsVoter, s.Detail), ": "))
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("the servers are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if m.Version != 7 || m.ID != "ab" || m.Leader != 2 || !m.LeaderAnswered || m.Committed != 102 || len(m.Silent) != 1 {
+	if m.Version != 7 || m.ID != "ab" || m.Leader != 2 || !m.LeaderReplied || m.CommittedIndex != 102 || len(m.Silent) != 1 {
 		t.Errorf("%+v", m)
 	}
-	if first := m.Servers[0]; !first.Answered || first.Applied != 99 || *first.Lag != 3 || first.Listed.Host != "zoo1" || first.Election != "zoo1:2" {
+	if first := m.Servers[0]; !first.HasReplied || first.AppliedIndex != 99 || *first.Lag != 3 || first.ListEntry.Host != "zoo1" || first.ElectionAddress != "zoo1:2" {
 		t.Errorf("%+v", first)
 	}
-	if seventh := m.Servers[6]; seventh.Listed.ID != 0 || seventh.Election != "zoo7:2" {
+	if seventh := m.Servers[6]; seventh.ListEntry.ID != 0 || seventh.ElectionAddress != "zoo7:2" {
 		t.Errorf("%+v", seventh)
 	}
 
 	// A member that is in neither says so of itself.
-	f.leader, f.ensemble = 9, Ensemble{List: listOf(2, 3), Configured: inRaft(2, 3)}
+	f.leader, f.ensemble = 9, Ensemble{List: listOf(2, 3), RaftServers: inRaft(2, 3)}
 	if m, err = f.Members(t.Context()); err != nil || len(m.Servers) != 3 || m.Servers[0].State != api.StateRemoved {
 		t.Errorf("%+v, %v", m.Servers, err)
 	}
@@ -87,7 +87,7 @@ func TestMembers(t *testing.T) {
 
 // said is what a member has answered.
 func said(member uint32, disk uint64, role string) memberStatus {
-	return memberStatus{disk: disk, Member: api.Member{Member: member, Role: role}}
+	return memberStatus{diskID: disk, Member: api.Member{MemberID: member, Role: role}}
 }
 
 // A member whose disk was lost does not vote with its new one before raft's configuration has that. Its former disk counts among
@@ -95,7 +95,7 @@ func said(member uint32, disk uint64, role string) memberStatus {
 func TestLostDisk(t *testing.T) {
 	joined := func(disk uint64) Members {
 		c := &Collector{cfg: Config{Self: 1}}
-		return c.joinMembers(Ensemble{List: listOf(1, 2, 3, 4), Configured: inRaft(1, 2, 3, 4)}, 1, []memberStatus{
+		return c.joinMembers(Ensemble{List: listOf(1, 2, 3, 4), RaftServers: inRaft(1, 2, 3, 4)}, 1, []memberStatus{
 			said(1, 11, "leader"), said(2, 12, "follower"), said(3, disk, "follower"), said(4, 14, "follower"),
 		}, nil)
 	}
@@ -105,10 +105,10 @@ func TestLostDisk(t *testing.T) {
 	}{{13, false}, {99, true}} {
 		m := joined(tt.disk)
 		s, state := m.Servers[2], map[bool]string{false: "follower", true: api.StateCatchingUp}[tt.lost]
-		if s.Voter == tt.lost || s.LostDisk != tt.lost || s.State != state || (s.Detail != "") != tt.lost {
+		if s.IsVoter == tt.lost || s.LostDisk != tt.lost || s.State != state || (s.Detail != "") != tt.lost {
 			t.Errorf("with disk %d: %+v", tt.disk, s)
 		}
-		if m.Servers[0].Needed != tt.lost || m.Servers[1].Needed != tt.lost || s.Needed {
+		if m.Servers[0].NeededForMajority != tt.lost || m.Servers[1].NeededForMajority != tt.lost || s.NeededForMajority {
 			t.Errorf("with disk %d, these are needed: %+v", tt.disk, m.Servers)
 		}
 		if m.IsSettled() == tt.lost || (m.CheckMajority(listOf(1, 3)) != nil) != tt.lost {
@@ -124,7 +124,7 @@ func TestSettled(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		list   serverlist.List
-		raft   []Configured
+		raft   []RaftServer
 		silent uint32
 		want   bool
 	}{
@@ -146,7 +146,7 @@ func TestSettled(t *testing.T) {
 				rows = append(rows, said(id, 10+uint64(id), ""))
 			}
 		}
-		m := c.joinMembers(Ensemble{List: tt.list, Configured: tt.raft}, 1, rows, nil)
+		m := c.joinMembers(Ensemble{List: tt.list, RaftServers: tt.raft}, 1, rows, nil)
 		if got := m.IsSettled(); got != tt.want {
 			t.Errorf("%s: %t, want %t", tt.name, got, tt.want)
 		}
@@ -178,7 +178,7 @@ func TestOutage(t *testing.T) {
 				rows = append(rows, said(id, 10+uint64(id), "follower"))
 			}
 		}
-		m := c.joinMembers(Ensemble{List: listOf(1, 2, 3, 4), Configured: inRaft(1, 2, 3, 4)}, 1, rows, nil)
+		m := c.joinMembers(Ensemble{List: listOf(1, 2, 3, 4), RaftServers: inRaft(1, 2, 3, 4)}, 1, rows, nil)
 		if err := m.CheckMajority(tt.next); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
 		}
@@ -188,7 +188,7 @@ func TestOutage(t *testing.T) {
 // A voter is needed if no majority of the voters would be alive without it.
 func TestNeeded(t *testing.T) {
 	for _, tt := range []struct {
-		raft []Configured
+		raft []RaftServer
 		down []uint32
 		want []uint32
 	}{
@@ -206,13 +206,13 @@ func TestNeeded(t *testing.T) {
 		for _, s := range tt.raft {
 			list = append(list, serverlist.Server{ID: s.Member, Observer: !s.Voter})
 			if !slices.Contains(tt.down, s.Member) {
-				rows = append(rows, said(s.Member, s.Disk, "follower"))
+				rows = append(rows, said(s.Member, s.DiskID, "follower"))
 			}
 		}
 		var got []uint32
-		for _, s := range c.joinMembers(Ensemble{List: list, Configured: tt.raft}, 1, rows, nil).Servers {
-			if s.Needed {
-				got = append(got, s.Member)
+		for _, s := range c.joinMembers(Ensemble{List: list, RaftServers: tt.raft}, 1, rows, nil).Servers {
+			if s.NeededForMajority {
+				got = append(got, s.MemberID)
 			}
 		}
 		if !slices.Equal(got, tt.want) {
@@ -223,7 +223,7 @@ func TestNeeded(t *testing.T) {
 
 func silentOf(ids ...uint32) (all []api.Silence) {
 	for _, id := range ids {
-		all = append(all, api.Silence{Member: id})
+		all = append(all, api.Silence{MemberID: id})
 	}
 	return all
 }

@@ -28,10 +28,10 @@ func (c *Collector) NodeOwner(ctx context.Context, path string) (o api.Owner, er
 				return fmt.Errorf("a node of kind %v, of session %v", r.Kind, jute.SessionID(r.Session))
 			}
 			owner = jute.SessionID(r.Session)
-			o.Kind, o.ID, o.Ended = kind, SessionText(owner), r.Ended
+			o.Kind, o.SessionID, o.SessionEnded = kind, SessionText(owner), r.Ended
 			return nil
 		})
-		if err != nil || owner == 0 || o.Ended {
+		if err != nil || owner == 0 || o.SessionEnded {
 			return err
 		}
 		var one sessionPage
@@ -39,7 +39,7 @@ func (c *Collector) NodeOwner(ctx context.Context, path string) (o api.Owner, er
 			return err
 		}
 		o.Silent = append([]api.Silence{}, one.silent...)
-		if o.Ended = len(one.rows) == 0; !o.Ended {
+		if o.SessionEnded = len(one.rows) == 0; !o.SessionEnded {
 			o.Session = &one.rows[0].Session
 		}
 		return nil
@@ -85,7 +85,7 @@ func (c *Collector) Ephemerals(ctx context.Context, id jute.SessionID, p Page) (
 				a.Items = append(a.Items, api.Ephemeral{Path: path})
 			}
 			if len(r.Next) > 0 {
-				a.Next = position{Path: r.Next}.encodeCursor(ephemeralList, nil)
+				a.NextCursor = position{Path: r.Next}.encodeCursor(ephemeralList, nil)
 			}
 			return nil
 		})

@@ -69,24 +69,24 @@ func (c *Collector) NodeRemovals(ctx context.Context, path string, p Page) (a ap
 		a.Items = append(a.Items, rows[i].Removal)
 	}
 	if next.zxid != 0 {
-		a.Next = position{Zxid: next.zxid, Part: next.part}.encodeCursor(removalList, a.Silent)
+		a.NextCursor = position{Zxid: next.zxid, Part: next.removalNumber}.encodeCursor(removalList, a.Silent)
 	}
 	return withoutNil(a), nil
 }
 
 // logPlace is the place of a removal in the log. It is the same on all members.
 type logPlace struct {
-	zxid int64
-	part uint32
+	zxid          int64
+	removalNumber uint32
 }
 
 func (p logPlace) compare(q logPlace) int {
-	return cmp.Or(cmp.Compare(p.zxid, q.zxid), cmp.Compare(p.part, q.part))
+	return cmp.Or(cmp.Compare(p.zxid, q.zxid), cmp.Compare(p.removalNumber, q.removalNumber))
 }
 
 // removalPage is what the members' answers have together.
 type removalPage struct {
-	rows      []removal
+	removals  []removal
 	nextPlace logPlace // the latest place before which a member has more; zero: none has
 }
 
@@ -96,7 +96,7 @@ func (p *removalPage) addReply(r *proto.RemovalRows, asked *proto.ViewRemovals) 
 	if err != nil {
 		return err
 	}
-	p.rows = append(p.rows, rows...)
+	p.removals = append(p.removals, rows...)
 	if rest.compare(p.nextPlace) > 0 {
 		p.nextPlace = rest
 	}
@@ -107,7 +107,7 @@ func (p *removalPage) addReply(r *proto.RemovalRows, asked *proto.ViewRemovals) 
 // zero if there is no rest. What lies before the place at which a member's answer ends is left to the next
 // page, even if others have said it.
 func (p *removalPage) firstRows(limit int) (rows []removal, rest logPlace) {
-	rows = slices.DeleteFunc(p.rows, func(r removal) bool { return r.logPlace.compare(p.nextPlace) < 0 })
+	rows = slices.DeleteFunc(p.removals, func(r removal) bool { return r.logPlace.compare(p.nextPlace) < 0 })
 	slices.SortFunc(rows, newestFirst)
 	rows = slices.Compact(rows)
 	if len(rows) > limit {
@@ -118,8 +118,8 @@ func (p *removalPage) firstRows(limit int) (rows []removal, rest logPlace) {
 
 // newestFirst orders removals by their places, the latest first, and equal ones next to each other.
 func newestFirst(a, b removal) int {
-	return cmp.Or(b.logPlace.compare(a.logPlace), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Member, b.Member),
-		cmp.Compare(a.Session, b.Session), cmp.Compare(a.Address, b.Address), a.Removed.Compare(b.Removed))
+	return cmp.Or(b.logPlace.compare(a.logPlace), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.MemberID, b.MemberID),
+		cmp.Compare(a.SessionID, b.SessionID), cmp.Compare(a.Address, b.Address), a.RemovedAt.Compare(b.RemovedAt))
 }
 
 // parseRemovalRows returns the removals of a reply, and the place before which the member has more.
@@ -144,13 +144,13 @@ func parseRemovalRows(r *proto.RemovalRows, asked *proto.ViewRemovals) (rows []r
 		}
 		last = at
 		rows = append(rows, removal{at, api.Removal{
-			Path: string(row.Path), Removed: time.UnixMilli(row.RemovedMs).UTC(), Zxid: ZxidText(row.Zxid), Cause: cause,
-			Session: sessionText(row.Session), Address: string(row.Address), Member: row.Member,
+			Path: string(row.Path), RemovedAt: time.UnixMilli(row.RemovedMs).UTC(), Zxid: ZxidText(row.Zxid), Cause: cause,
+			SessionID: sessionText(row.Session), Address: string(row.Address), MemberID: row.Member,
 		}})
 	}
 	rest = logPlace{r.NextZxid, r.NextPart}
 	if rest != (logPlace{}) && (len(rows) == 0 || rest != last) {
-		return nil, logPlace{}, fmt.Errorf("the next page would begin before removal %d of transaction %#x, with which this one does not end", rest.part, rest.zxid)
+		return nil, logPlace{}, fmt.Errorf("the next page would begin before removal %d of transaction %#x, with which this one does not end", rest.removalNumber, rest.zxid)
 	}
 	return rows, rest, nil
 }

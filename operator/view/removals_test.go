@@ -37,16 +37,16 @@ func (f *fake) removals(t *testing.T, limit int) (got []string, silent []api.Sil
 	t.Helper()
 	for p := (Page{Limit: limit}); ; {
 		a, err := f.NodeRemovals(t.Context(), "", p)
-		if err != nil || len(a.Items) > limit || len(a.Items) == 0 && a.Next != "" {
+		if err != nil || len(a.Items) > limit || len(a.Items) == 0 && a.NextCursor != "" {
 			t.Fatalf("%d rows on a page of %d, %v", len(a.Items), limit, err)
 		}
 		for _, r := range a.Items {
 			got = append(got, r.Zxid+" "+r.Path)
 		}
-		if a.Next == "" {
+		if a.NextCursor == "" {
 			return got, a.Silent
 		}
-		p.Cursor = a.Next
+		p.Cursor = a.NextCursor
 	}
 }
 
@@ -99,7 +99,7 @@ func TestRemovalsContradict(t *testing.T) {
 		if want := []string{"0x9 /a", "0x9 /x", "0x8 /b"}; !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		if len(silent) != 1 || silent[0].Member != 4 || silent[0].Reason != ReasonSkipped || len(f.peers[4].requests()) != 1 {
+		if len(silent) != 1 || silent[0].MemberID != 4 || silent[0].Reason != ReasonSkipped || len(f.peers[4].requests()) != 1 {
 			t.Errorf("silent: %+v", silent)
 		}
 		if _, err := f.NodeRemovals(t.Context(), "", Page{Cursor: position{Zxid: 3}.encodeCursor(sessionList, nil)}); !errors.Is(err, ErrBadCursor) {

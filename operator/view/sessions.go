@@ -29,7 +29,7 @@ type sessionPage struct {
 }
 
 func (p *sessionPage) toList() api.List[api.Session] {
-	a := api.List[api.Session]{Items: make([]api.Session, len(p.rows)), Next: p.next, Silent: p.silent}
+	a := api.List[api.Session]{Items: make([]api.Session, len(p.rows)), NextCursor: p.next, Silent: p.silent}
 	for i := range p.rows {
 		a.Items[i] = p.rows[i].Session
 	}
@@ -68,8 +68,8 @@ func (c *Collector) Sessions(ctx context.Context, f SessionFilter, p Page) (a ap
 	return page.toList(), nil
 }
 
-// Session returns one session, and no row if there is no such session.
-func (c *Collector) Session(ctx context.Context, id jute.SessionID) (api.List[api.Session], error) {
+// SessionByID returns one session, and no row if there is no such session.
+func (c *Collector) SessionByID(ctx context.Context, id jute.SessionID) (api.List[api.Session], error) {
 	if id == 0 {
 		return api.List[api.Session]{}, errors.New("view: 0 is not the id of a session")
 	}
@@ -154,15 +154,15 @@ func (c *Collector) fillFacts(ctx context.Context, rows []session, need factSet,
 	for i := range rows {
 		row := &rows[i]
 		switch {
-		case row.Member == 0:
+		case row.MemberID == 0:
 			row.State = StateDisconnected
 		case row.State == "":
 			row.State = StateUnknown
 		}
 		if need.connections {
-			want(row.Member, row.id)
+			want(row.MemberID, row.id)
 		}
-		if need.times && !(need.connections && leader == row.Member) {
+		if need.times && !(need.connections && leader == row.MemberID) {
 			want(leader, row.id)
 		}
 	}
@@ -187,8 +187,8 @@ func applyFacts(member, leader uint32, facts []*proto.FactRow, rows []session) {
 		if len(facts) > 0 && facts[0].Id == row.id {
 			fact, facts = facts[0], facts[1:]
 		}
-		if member == row.Member {
-			row.State, row.Watches, row.Connection = StateDisconnected, 0, nil
+		if member == row.MemberID {
+			row.State, row.WatchCount, row.Connection = StateDisconnected, 0, nil
 		}
 		if member == leader {
 			row.HeardMs, row.LeftMs = nil, nil
@@ -196,9 +196,9 @@ func applyFacts(member, leader uint32, facts []*proto.FactRow, rows []session) {
 		if fact == nil {
 			continue
 		}
-		if member == row.Member && fact.Connection != nil {
-			c := connectionRow(member, fact.Connection)
-			row.State, row.Watches, row.Connection = StateConnected, int(fact.Watches), &c
+		if member == row.MemberID && fact.Connection != nil {
+			c := apiConnection(member, fact.Connection)
+			row.State, row.WatchCount, row.Connection = StateConnected, int(fact.Watches), &c
 		}
 		if member == leader && fact.Timed {
 			heard, left := clampMillis(fact.HeardMs).Milliseconds(), clampMillis(fact.LeftMs).Milliseconds()

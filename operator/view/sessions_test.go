@@ -27,23 +27,23 @@ func TestSessions(t *testing.T) {
 			if err != nil || len(a.Silent) > 0 {
 				t.Fatalf("%+v, %v", a.Silent, err)
 			}
-			if all = append(all, a.Items...); a.Next == "" {
+			if all = append(all, a.Items...); a.NextCursor == "" {
 				break
 			}
-			p.Cursor = a.Next
+			p.Cursor = a.NextCursor
 		}
 		if len(all) != 50 {
 			t.Fatalf("pages of %d: %v", limit, ids(all))
 		}
 		for i, got := range all {
 			n := uint64(i + 1)
-			conn, heard, left := connectionRow(uint32(i%3+1), &proto.ConnectionRow{Number: n, Session: n}), int64(10*n), int64(4000-10*n)
+			conn, heard, left := apiConnection(uint32(i%3+1), &proto.ConnectionRow{Number: n, Session: n}), int64(10*n), int64(4000-10*n)
 			want := api.Session{
-				ID: jute.SessionID(n).String(), State: StateConnected, Member: uint32(i%3 + 1), TimeoutMs: 4000, Created: timeOf(0), Ephemerals: i,
-				Watches: int(n), Connection: &conn, HeardMs: &heard, LeftMs: &left,
+				ID: jute.SessionID(n).String(), State: StateConnected, MemberID: uint32(i%3 + 1), TimeoutMs: 4000, CreatedAt: timeOf(0), EphemeralCount: i,
+				WatchCount: int(n), Connection: &conn, HeardMs: &heard, LeftMs: &left,
 			}
 			if i%4 == 3 {
-				want.State, want.Watches, want.Connection = StateDisconnected, 0, nil
+				want.State, want.WatchCount, want.Connection = StateDisconnected, 0, nil
 			}
 			if !reflect.DeepEqual(got, want) {
 				t.Fatalf("pages of %d:\n%+v, want\n%+v", limit, got, want)
@@ -74,20 +74,20 @@ func TestSessionsOfSilentMembers(t *testing.T) {
 				var all []api.Session
 				for p := (Page{Limit: 10}); ; {
 					a, err := f.Sessions(t.Context(), SessionFilter{}, p)
-					if err != nil || len(a.Silent) != 1 || a.Silent[0].Member != silent || a.Silent[0].Reason != reason {
+					if err != nil || len(a.Silent) != 1 || a.Silent[0].MemberID != silent || a.Silent[0].Reason != reason {
 						t.Fatalf("silent %+v, %v, want member %d, %v", a.Silent, err, silent, reason)
 					}
 					reason = ReasonSkipped
-					if all = append(all, a.Items...); a.Next == "" {
+					if all = append(all, a.Items...); a.NextCursor == "" {
 						break
 					}
-					p.Cursor = a.Next
+					p.Cursor = a.NextCursor
 				}
 				if took := time.Since(begun); took != deadline || len(all) != 60 {
 					t.Errorf("%d sessions in %v, want 60 in %v", len(all), took, deadline)
 				}
 				for _, s := range all {
-					if (s.State == StateUnknown) != (s.Member == silent) || (s.LeftMs != nil) == (silent == f.leader) {
+					if (s.State == StateUnknown) != (s.MemberID == silent) || (s.LeftMs != nil) == (silent == f.leader) {
 						t.Errorf("member %d is silent: %+v", silent, s)
 					}
 				}
@@ -115,13 +115,13 @@ func TestSessionsByState(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 		}
-		if len(a.Items) < 5 && a.Next != "" {
+		if len(a.Items) < 5 && a.NextCursor != "" {
 			t.Errorf("a page of %d of %d, and another follows", len(a.Items), p.Limit)
 		}
-		if a.Next == "" {
+		if a.NextCursor == "" {
 			break
 		}
-		p.Cursor = a.Next
+		p.Cursor = a.NextCursor
 	}
 	if count != 11 {
 		t.Errorf("%d sessions are disconnected, want 11", count)
@@ -131,7 +131,7 @@ func TestSessionsByState(t *testing.T) {
 		p.requests()
 	}
 	a, err := f.Sessions(t.Context(), SessionFilter{State: StateUnknown}, Page{Limit: 5})
-	if err != nil || len(a.Items) != 0 || a.Next == "" {
+	if err != nil || len(a.Items) != 0 || a.NextCursor == "" {
 		t.Errorf("%+v, %v, want no rows, and a next page", a, err)
 	}
 	asked := 0
@@ -158,8 +158,8 @@ func TestSlowMembers(t *testing.T) {
 		}
 		begun := time.Now()
 		a, err := f.Sessions(t.Context(), SessionFilter{State: StateUnknown}, Page{Limit: 5})
-		if took := time.Since(begun); err != nil || len(a.Silent) > 0 || took > deadline*3/4 || a.Next == "" {
-			t.Errorf("%v, silent %+v, next %q, %v", took, a.Silent, a.Next, err)
+		if took := time.Since(begun); err != nil || len(a.Silent) > 0 || took > deadline*3/4 || a.NextCursor == "" {
+			t.Errorf("%v, silent %+v, next %q, %v", took, a.Silent, a.NextCursor, err)
 		}
 	})
 }
@@ -167,19 +167,19 @@ func TestSlowMembers(t *testing.T) {
 func TestSession(t *testing.T) {
 	f := newFake(t, 3)
 	f.open(9)
-	if a, err := f.Session(t.Context(), 5); err != nil || len(a.Items) != 1 || a.Items[0].ID != "0x5" || a.Items[0].State != StateConnected || a.Next != "" {
+	if a, err := f.SessionByID(t.Context(), 5); err != nil || len(a.Items) != 1 || a.Items[0].ID != "0x5" || a.Items[0].State != StateConnected || a.NextCursor != "" {
 		t.Errorf("%+v, %v", a, err)
 	}
 	f.sessions = slices.Delete(f.sessions, 4, 5)
-	if a, err := f.Session(t.Context(), 5); err != nil || len(a.Items) != 0 {
+	if a, err := f.SessionByID(t.Context(), 5); err != nil || len(a.Items) != 0 {
 		t.Errorf("a session that does not exist: %+v, %v", a, err)
 	}
 	o, err := f.NodeOwner(t.Context(), "/x")
-	if err != nil || o.Kind != KindEphemeral || o.ID != "0x2" || o.Session == nil || o.Session.ID != "0x2" || o.Session.State != StateConnected || o.Ended {
+	if err != nil || o.Kind != KindEphemeral || o.SessionID != "0x2" || o.Session == nil || o.Session.ID != "0x2" || o.Session.State != StateConnected || o.SessionEnded {
 		t.Errorf("%+v, %v", o, err)
 	}
 	f.sessions = f.sessions[2:]
-	if o, err = f.NodeOwner(t.Context(), "/x"); err != nil || o.ID != "0x2" || !o.Ended || o.Session != nil {
+	if o, err = f.NodeOwner(t.Context(), "/x"); err != nil || o.SessionID != "0x2" || !o.SessionEnded || o.Session != nil {
 		t.Errorf("an owner that has just ended: %+v, %v", o, err)
 	}
 }

@@ -116,7 +116,7 @@ func (c *Collector) scanFacts(ctx context.Context, rows []session, need factSet,
 	more := c.fillFacts(ctx, rows, need, silent)
 	for i, s := range more {
 		if s.Reason == ReasonLate {
-			more[i] = lateSilenceAfter(s.Member, wait)
+			more[i] = lateSilenceAfter(s.MemberID, wait)
 		}
 	}
 	return more
@@ -140,9 +140,9 @@ func firstInOrder(by SessionOrder, rows []session, limit int) []session {
 func (o SessionOrder) compare(a, b *session) int {
 	switch {
 	case o == ByWatches:
-		return cmp.Compare(b.Watches, a.Watches)
+		return cmp.Compare(b.WatchCount, a.WatchCount)
 	case o == ByEphemerals:
-		return cmp.Compare(b.Ephemerals, a.Ephemerals)
+		return cmp.Compare(b.EphemeralCount, a.EphemeralCount)
 	case (a.LeftMs == nil) != (b.LeftMs == nil):
 		if a.LeftMs != nil {
 			return -1

@@ -37,8 +37,8 @@ func TestSessionsBy(t *testing.T) {
 			f := newFake(t, 3)
 			f.open(tt.sessions)
 			a, err := f.SessionsBy(t.Context(), tt.filter, tt.by, Page{Limit: 5})
-			if err != nil || len(a.Silent) > 0 || a.Next != "" {
-				t.Fatalf("%+v, %q, %v", a.Silent, a.Next, err)
+			if err != nil || len(a.Silent) > 0 || a.NextCursor != "" {
+				t.Fatalf("%+v, %q, %v", a.Silent, a.NextCursor, err)
 			}
 			if got := ids(a.Items); !slices.Equal(got, tt.want) {
 				t.Errorf("%v, want %v", got, tt.want)
@@ -59,7 +59,7 @@ func TestSessionsByOfSilentLeader(t *testing.T) {
 	f.open(2500)
 	f.peers[2].answer = func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return nil, errors.New("refused") }
 	a, err := f.SessionsBy(t.Context(), SessionFilter{}, ByTimeLeft, Page{Limit: 3})
-	if err != nil || len(a.Silent) != 1 || a.Silent[0].Member != 2 || !slices.Equal(ids(a.Items), []jute.SessionID{1, 2, 3}) {
+	if err != nil || len(a.Silent) != 1 || a.Silent[0].MemberID != 2 || !slices.Equal(ids(a.Items), []jute.SessionID{1, 2, 3}) {
 		t.Errorf("%v, silent %+v, %v", ids(a.Items), a.Silent, err)
 	}
 	if n := len(f.peers[2].requests()); n != 1 {
@@ -114,7 +114,7 @@ func TestSessionsByOfHangingMember(t *testing.T) {
 					t.Errorf("%v, want %v", got, tt.want)
 				}
 				for _, s := range a.Items {
-					if s.Member != tt.member && idOf(s)%4 != 0 && s.Watches != int(idOf(s)) {
+					if s.MemberID != tt.member && idOf(s)%4 != 0 && s.WatchCount != int(idOf(s)) {
 						t.Errorf("%+v lacks its watches", s)
 					}
 				}
@@ -155,11 +155,11 @@ func TestSessionsByKeepsAnswers(t *testing.T) {
 				f.open(350)
 				f.onSecond(tt.member, late)
 				a, err := f.SessionsBy(t.Context(), SessionFilter{}, tt.by, Page{Limit: 5})
-				if err != nil || len(a.Silent) != 1 || a.Silent[0].Member != tt.member || !slices.Equal(ids(a.Items), tt.want) {
+				if err != nil || len(a.Silent) != 1 || a.Silent[0].MemberID != tt.member || !slices.Equal(ids(a.Items), tt.want) {
 					t.Fatalf("%v, silent %+v, %v, want %v", ids(a.Items), a.Silent, err, tt.want)
 				}
 				for _, s := range a.Items {
-					known := s.State == StateConnected && s.Watches == int(idOf(s)) && s.Connection != nil
+					known := s.State == StateConnected && s.WatchCount == int(idOf(s)) && s.Connection != nil
 					if tt.by == ByTimeLeft {
 						known = s.LeftMs != nil && *s.LeftMs == 4000-10*int64(idOf(s))
 					}

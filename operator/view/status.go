@@ -25,7 +25,7 @@ const (
 // memberStatus is what a member has answered of itself.
 type memberStatus struct {
 	api.Member
-	disk uint64 // the id of its disk; 0: not known
+	diskID uint64 // the id of its disk; 0: not known
 }
 
 // MemberStatuses returns the status of each member that answers, by id.
@@ -63,7 +63,7 @@ func (c *Collector) queryStatuses(ctx context.Context) (rows []memberStatus, sil
 	if err != nil {
 		return nil, nil, err
 	}
-	slices.SortFunc(rows, func(a, b memberStatus) int { return cmp.Compare(a.Member.Member, b.Member.Member) })
+	slices.SortFunc(rows, func(a, b memberStatus) int { return cmp.Compare(a.Member.MemberID, b.Member.MemberID) })
 	compareMarks(rows, marks, len(members))
 	fillLag(rows, c.cfg.Leader())
 	return rows, silent, nil
@@ -86,18 +86,18 @@ func (c *Collector) parseStatus(a memberReply) (s memberStatus, err error) {
 		}
 	}
 	member := c.memberByID(a.member)
-	console, err := consoleURL(r.Operators, member.Quorum)
+	console, err := consoleURL(r.Operators, member.QuorumAddress)
 	if err != nil {
 		return s, err
 	}
-	s = memberStatus{disk: r.Disk, Member: api.Member{
-		Member: a.member, Console: console, Role: r.Role, Leader: r.Leader, Term: r.Term,
-		Clients: r.ClientAddress, Quorum: member.Quorum, Election: member.Election,
-		Zxid: ZxidText(r.Zxid), Applied: r.Applied, Committed: r.Committed,
+	s = memberStatus{diskID: r.Disk, Member: api.Member{
+		MemberID: a.member, ConsoleURL: console, Role: r.Role, LeaderID: r.Leader, Term: r.Term,
+		ClientAddress: r.ClientAddress, QuorumAddress: member.QuorumAddress, ElectionAddress: member.ElectionAddress,
+		Zxid: ZxidText(r.Zxid), AppliedIndex: r.Applied, CommittedIndex: r.Committed,
 		Sessions: int(r.Sessions), Connections: int(r.Connections), Watches: int(r.Watches),
-		DataBytes: r.DataBytes, LogBytes: r.LogBytes, Snapshot: r.SnapshotIndex,
+		DataBytes: r.DataBytes, LogBytes: r.LogBytes, SnapshotIndex: r.SnapshotIndex,
 		Version: r.Version, Started: timeOf(r.StartedMs),
-		Joining: r.Joining, Drained: r.Drained, Exposed: r.Exposed, Removed: r.Removed, NoMemory: r.NoMemory, Stalled: r.Stalled, Damaged: r.Damaged,
+		IsJoining: r.Joining, IsDrained: r.Drained, InsecurePorts: r.Exposed, WasRemoved: r.Removed, NoMemory: r.NoMemory, StallReason: r.Stalled, DamageReason: r.Damaged,
 	}}
 	if r.SnapshotIndex != 0 {
 		written := timeOf(r.SnapshotMs)
@@ -131,12 +131,12 @@ func consoleURL(listens, quorum string) (string, error) {
 
 // fillLag fills in by how much the members lag behind the leader, if that has answered.
 func fillLag(rows []memberStatus, leader uint32) {
-	i := slices.IndexFunc(rows, func(s memberStatus) bool { return s.Member.Member == leader })
+	i := slices.IndexFunc(rows, func(s memberStatus) bool { return s.Member.MemberID == leader })
 	if i < 0 {
 		return
 	}
 	for k := range rows {
-		lag := rows[i].Committed - min(rows[i].Committed, rows[k].Applied)
+		lag := rows[i].CommittedIndex - min(rows[i].CommittedIndex, rows[k].AppliedIndex)
 		rows[k].Lag = &lag
 	}
 }
@@ -165,9 +165,9 @@ func compareMarks(rows []memberStatus, marks map[uint32]*proto.Marks, members in
 	}
 	for i := range rows {
 		row := &rows[i]
-		row.Digest, row.DigestIndex = compareWithOthers(marks[row.Member.Member], at, members)
-		if row.Damaged != "" {
-			row.Digest = DigestDiffers
+		row.DigestVerdict, row.DigestIndex = compareWithOthers(marks[row.Member.MemberID], at, members)
+		if row.DamageReason != "" {
+			row.DigestVerdict = DigestDiffers
 		}
 	}
 }

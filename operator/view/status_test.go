@@ -31,10 +31,10 @@ func TestStatus(t *testing.T) {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		third := a.Items[2]
-		if third.Lag == nil || *third.Lag != 102-97 || third.ClockMs != 7000 || third.Quorum != "q" || third.Election != "e" {
+		if third.Lag == nil || *third.Lag != 102-97 || third.ClockMs != 7000 || third.QuorumAddress != "q" || third.ElectionAddress != "e" {
 			t.Errorf("%+v, want a lag of 5 entries and a clock 7 s ahead", third)
 		}
-		if third.Snapshot != 5 || !third.SnapshotAt.Equal(time.UnixMilli(1000)) || third.Digest != DigestDiffers || a.Items[0].SnapshotAt != nil {
+		if third.SnapshotIndex != 5 || !third.SnapshotAt.Equal(time.UnixMilli(1000)) || third.DigestVerdict != DigestDiffers || a.Items[0].SnapshotAt != nil {
 			t.Errorf("%+v", third)
 		}
 		f.leader = 9
@@ -77,12 +77,12 @@ func TestCompareMarks(t *testing.T) {
 			var rows []memberStatus
 			byMember := map[uint32]*proto.Marks{}
 			for i, m := range tt.marks {
-				rows = append(rows, memberStatus{Member: api.Member{Member: uint32(i + 1)}})
+				rows = append(rows, memberStatus{Member: api.Member{MemberID: uint32(i + 1)}})
 				byMember[uint32(i+1)] = m
 			}
 			compareMarks(rows, byMember, tt.members)
 			for i, w := range tt.want {
-				if got := (want{rows[i].Digest, rows[i].DigestIndex}); got != w {
+				if got := (want{rows[i].DigestVerdict, rows[i].DigestIndex}); got != w {
 					t.Errorf("member %d: %v at %d, want %v at %d", i+1, got.verdict, got.index, w.verdict, w.index)
 				}
 			}

@@ -31,12 +31,12 @@ func (c *Collector) PathWatches(ctx context.Context, path string, p Page) (api.L
 			if r == nil {
 				return memberPart[api.Watch]{}, errUnrelatedReply
 			}
-			found := memberPart[api.Watch]{boot: r.Boot, next: clients.WatchPlace{Connection: r.Next, Path: string(r.NextPath)}}
+			found := memberPart[api.Watch]{incarnation: r.Boot, next: clients.WatchPlace{Connection: r.Next, Path: string(r.NextPath)}}
 			for _, row := range r.Rows {
 				if on := string(row.Path); on != path && !(row.Recursive && isAncestor(on, path)) {
 					return memberPart[api.Watch]{}, fmt.Errorf("a watch on %.100q", on)
 				}
-				found.rows = append(found.rows, watchRow(member, row))
+				found.rows = append(found.rows, apiWatch(member, row))
 			}
 			return found, nil
 		},
@@ -66,10 +66,10 @@ func (c *Collector) SessionWatches(ctx context.Context, id jute.SessionID, p Pag
 	}
 	err = c.runQuery(ctx, func(ctx context.Context) error {
 		records, _, err := c.sessionRecords(ctx, SessionFilter{ID: id}, uint64(id), 1)
-		if err != nil || len(records) == 0 || records[0].Member == 0 {
+		if err != nil || len(records) == 0 || records[0].MemberID == 0 {
 			return err
 		}
-		c.fillSessionWatches(ctx, id, records[0].Member, from, limit, &a)
+		c.fillSessionWatches(ctx, id, records[0].MemberID, from, limit, &a)
 		return nil
 	})
 	if err != nil {
@@ -94,13 +94,13 @@ func (c *Collector) fillSessionWatches(ctx context.Context, id jute.SessionID, m
 			if row.Session != uint64(id) {
 				return fmt.Errorf("a watch of session %v", jute.SessionID(row.Session))
 			}
-			rows, paths = append(rows, watchRow(one.member, row)), append(paths, string(row.Path))
+			rows, paths = append(rows, apiWatch(one.member, row)), append(paths, string(row.Path))
 		}
 		if err := checkAscending(paths, string(from.Path), string(r.NextPath), limit); err != nil {
 			return err
 		}
 		if a.Items = rows; len(r.NextPath) > 0 {
-			a.Next = position{Path: r.NextPath}.encodeCursor(sessionWatchList, nil)
+			a.NextCursor = position{Path: r.NextPath}.encodeCursor(sessionWatchList, nil)
 		}
 		return nil
 	})
