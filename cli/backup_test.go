@@ -66,7 +66,7 @@ func TestBackupSave(t *testing.T) {
 			t.Errorf("%s: %s %v", format, out, err)
 		}
 		if format == "json" {
-			fits(t, "backup save", out.String())
+			checkSchema(t, "backup save", out.String())
 		}
 	}
 }

@@ -113,9 +113,9 @@ func wantPrinted(t *testing.T, what, got, want string) {
 func TestSubtreeRestore(t *testing.T) {
 	w, s := nodeWorld(t)
 	file := savedApp(t, s.Root)
-	must(t, w, "create /app now")
-	must(t, w, "create /app/a")
-	must(t, w, "create -p /app/new/below 12")
+	mustRun(t, w, "create /app now")
+	mustRun(t, w, "create /app/a")
+	mustRun(t, w, "create -p /app/new/below 12")
 	if _, err := s.Client.Create(t.Context(), s.FullPath("/app/mine"), nil, jute.Ephemeral, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestSubtreeRestore(t *testing.T) {
 	const deletes = "leave     0 B  /app/mine\ndelete    0 B  /app/new/below\ndelete    0 B  /app/new\n"
 	before, _, _ := dumpOf(t, s)
 	for args, want := range map[string]string{"": changes, "--delete": changes + deletes} {
-		out, errs, err := restoreTree(t, w, append(words(args), "--subtree", "/app", "--dry-run", file)...)
+		out, errs, err := restoreTree(t, w, append(splitLine(args), "--subtree", "/app", "--dry-run", file)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestSubtreeRestore(t *testing.T) {
 	if err != nil || !strings.Contains(out, `"created": 3`) || !strings.Contains(out, `"deleted": 0`) || !strings.Contains(out, `"skipped": 1`) {
 		t.Fatalf("%s, %v", out, err)
 	}
-	fits(t, "backup restore --subtree", out)
+	checkSchema(t, "backup restore --subtree", out)
 	if out, _, err = restoreTree(t, w, "--subtree", "/app", "--delete", "--yes", file); err != nil || !strings.Contains(out, "deleted  2\n") {
 		t.Errorf("%s, %v", out, err)
 	}
@@ -150,7 +150,7 @@ func TestSubtreeRestore(t *testing.T) {
 	if err != nil || out != "[]\n" {
 		t.Errorf("after all of it there is left: %s, %v", out, err)
 	}
-	fits(t, "backup restore --subtree --dry-run", out)
+	checkSchema(t, "backup restore --subtree --dry-run", out)
 	for path, want := range map[string]znode.NodeKind{"/app": znode.PlainNode, "/app/box": znode.ContainerNode, "/app/old": znode.TTLNode, "/app/mine": znode.EphemeralNode} {
 		if kind := kindOf(s.FullPath(path)); kind != want {
 			t.Errorf("%s is of kind %v, want %v", path, kind, want)
@@ -159,7 +159,7 @@ func TestSubtreeRestore(t *testing.T) {
 	if data, st, err := s.Get(t.Context(), "/app"); err != nil || string(data) != "of before" || st.Version != 1 {
 		t.Errorf("%q, %+v, %v", data, st, err)
 	}
-	if got := must(t, w, "acl /app/a"); got != "SCHEME  ID      PERMS\nworld   anyone  ra\n" {
+	if got := mustRun(t, w, "acl /app/a"); got != "SCHEME  ID      PERMS\nworld   anyone  ra\n" {
 		t.Errorf("the list is %s", got)
 	}
 }
@@ -192,7 +192,7 @@ func TestSubtreeRestoreElsewhere(t *testing.T) {
 	if _, _, err := restoreTree(t, w, "--subtree", "/app=/copy", "--yes", file); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := must(t, w, "tree"), "/\n└── copy  (9 B)\n    ├── a\n    ├── box\n    └── old\n        └── below  (5 B)\n\n6 nodes, 0 of them ephemeral, 14 B of data\n"; got != want {
+	if got, want := mustRun(t, w, "tree"), "/\n└── copy  (9 B)\n    ├── a\n    ├── box\n    └── old\n        └── below  (5 B)\n\n6 nodes, 0 of them ephemeral, 14 B of data\n"; got != want {
 		t.Errorf("the tree is\n%s\nwant\n%s", got, want)
 	}
 	w.Env = []string{"ROLLCALL_HOSTS=" + memberAddr}
@@ -254,12 +254,12 @@ func TestSubtreeRestoreRefuses(t *testing.T) {
 		{"--subtree /app --yes none.backup", UsageError, "none.backup"},
 		{"--subtree /app=/x/y --yes " + file, NotFound, "rollcall create -p makes what is missing; nothing was changed"},
 	} {
-		_, _, err := restoreTree(t, w, words(tt.args)...)
+		_, _, err := restoreTree(t, w, splitLine(tt.args)...)
 		if err == nil || StatusOf(err) != tt.status || !strings.HasPrefix(err.Error(), "backup restore: ") || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: status %d, %v; want %d, %q", tt.args, StatusOf(err), err, tt.status, tt.want)
 		}
 	}
-	if got := must(t, w, "ls /"); got != "" {
+	if got := mustRun(t, w, "ls /"); got != "" {
 		t.Errorf("there is %s", got)
 	}
 }

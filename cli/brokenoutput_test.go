@@ -19,7 +19,7 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errFullDisk }
 func TestOutputCannotBeWritten(t *testing.T) {
 	f := newFakeMember(t)
 	token := tokenFile(t)
-	for _, g := range goldens {
+	for _, g := range goldenLines {
 		for _, format := range outputFormats {
 			line := strings.Fields(strings.ReplaceAll(g.line, "TOKEN", token))
 			w, _, _ := testWorld("ROLLCALL_ADMIN=" + f.URL)

@@ -17,8 +17,8 @@ import (
 // goldenLine is a command line, with the name of its files in testdata.
 type goldenLine struct{ name, line string }
 
-// goldens are command lines whose output is in testdata, in each format.
-var goldens = []goldenLine{
+// goldenLines are command lines whose output is in testdata, in each format.
+var goldenLines = []goldenLine{
 	{"status", "status"},
 	{"members-list", "members list"},
 	{"sessions", "sessions"},
@@ -48,7 +48,7 @@ var goldens = []goldenLine{
 func TestCommandsPrint(t *testing.T) {
 	f := newFakeMember(t)
 	token := tokenFile(t)
-	for _, tt := range goldens {
+	for _, tt := range goldenLines {
 		for _, format := range outputFormats {
 			args := strings.Fields(strings.ReplaceAll(tt.line, "TOKEN", token))
 			out, errs, err := f.execute(t, nil, append(args, "-o", format)...)

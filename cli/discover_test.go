@@ -21,8 +21,8 @@ func portOf(t *testing.T, base string) string {
 	return u.Port()
 }
 
-// besides returns where clients would be served by the member of rollcall up whose port for operators is at base, on host.
-func besides(t *testing.T, base, host string) string {
+// replaceHost returns where clients would be served by the member of rollcall up whose port for operators is at base, on host.
+func replaceHost(t *testing.T, base, host string) string {
 	t.Helper()
 	port, err := strconv.Atoi(portOf(t, base))
 	if err != nil {
@@ -43,7 +43,7 @@ func TestCredentialsGoNowhereElse(t *testing.T) {
 		_, _ = w.Write([]byte(`{"info":{"title":"Petstore"}}`))
 	}))
 	t.Cleanup(stranger.Close)
-	away, here := besides(t, f.URL, "0.0.0.0"), besides(t, f.URL, "127.0.0.1")
+	away, here := replaceHost(t, f.URL, "0.0.0.0"), replaceHost(t, f.URL, "127.0.0.1")
 	member, foreign := portOf(t, f.URL), portOf(t, stranger.URL)
 	const (
 		nobody = "1"
@@ -90,7 +90,7 @@ func TestCredentialsGoNowhereElse(t *testing.T) {
 // Commands that ask each member ask the one at which credentials are safe, and name the others.
 func TestCredentialsOfSeveralMembers(t *testing.T) {
 	f := newFakeMember(t)
-	w, out, _ := testWorld("ROLLCALL_HOSTS=" + besides(t, f.URL, "0.0.0.0") + ",127.0.0.1:1,127.0.0.1:2")
+	w, out, _ := testWorld("ROLLCALL_HOSTS=" + replaceHost(t, f.URL, "0.0.0.0") + ",127.0.0.1:1,127.0.0.1:2")
 	w.adminPort = portOf(t, f.URL)
 	_, err := Execute(t.Context(), NewRoot(w, "1", testNow), []string{"log-level", "--token-file", tokenFile(t), "debug"})
 	if StatusOf(err) != UsageError || !strings.Contains(err.Error(), "credentials are not sent to 0.0.0.0") || !strings.Contains(out.String(), "debug") {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// hashed runs rollcall hash, and returns what it prints, and its error.
-func hashed(in string, typed []string, args ...string) (string, error) {
+// runHash runs rollcall hash, and returns what it prints, and its error.
+func runHash(in string, typed []string, args ...string) (string, error) {
 	var out bytes.Buffer
 	w := IOStreams{In: strings.NewReader(in), Out: &out, Err: io.Discard}
 	if typed != nil {
@@ -61,7 +61,7 @@ func TestHash(t *testing.T) {
 		{in: "x", err: "one user"},
 	}
 	for _, tt := range tests {
-		got, err := hashed(tt.in, tt.typed, tt.args...)
+		got, err := runHash(tt.in, tt.typed, tt.args...)
 		if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) || !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" {
 			t.Errorf("%q %q %q: %q, %v", tt.in, tt.typed, tt.args, got, err)
 		}

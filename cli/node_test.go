@@ -39,31 +39,31 @@ func nodeWorld(t *testing.T) (IOStreams, subtree.Space) {
 	return w, s
 }
 
-// on runs a command line.
-func on(t *testing.T, w IOStreams, line string) error {
+// runLine runs a command line.
+func runLine(t *testing.T, w IOStreams, line string) error {
 	t.Helper()
-	return onArgs(t.Context(), w, words(line)...)
+	return runArgs(t.Context(), w, splitLine(line)...)
 }
 
-func onArgs(ctx context.Context, w IOStreams, args ...string) error {
+func runArgs(ctx context.Context, w IOStreams, args ...string) error {
 	_, err := Execute(ctx, NewRoot(w, "1", time.Time{}), args)
 	return err
 }
 
-// must runs a command line that must not fail, and returns what it prints.
-func must(t *testing.T, w IOStreams, line string) string {
+// mustRun runs a command line that must not fail, and returns what it prints.
+func mustRun(t *testing.T, w IOStreams, line string) string {
 	t.Helper()
 	out := new(bytes.Buffer)
 	w.Out = out
-	if err := on(t, w, line); err != nil {
+	if err := runLine(t, w, line); err != nil {
 		t.Errorf("%s: %v", line, err)
 	}
 	return out.String()
 }
 
-// words splits a command line as a shell does, as far as the tests need it: single quotes hold a word
+// splitLine splits a command line as a shell does, as far as the tests need it: single quotes hold a word
 // together.
-func words(line string) (list []string) {
+func splitLine(line string) (list []string) {
 	for _, m := range regexp.MustCompile(`'([^']*)'|\S+`).FindAllStringSubmatch(line, -1) {
 		if strings.HasPrefix(m[0], "'") {
 			m[0] = m[1]
@@ -87,7 +87,7 @@ func transcript(t *testing.T, w IOStreams, dir, text string) string {
 		out, errs := new(bytes.Buffer), new(bytes.Buffer)
 		w.Out, w.Err = out, errs
 		line, into, redirected := strings.Cut(command, " >")
-		err := on(t, w, strings.ReplaceAll(line, "DIR/", dir+"/"))
+		err := runLine(t, w, strings.ReplaceAll(line, "DIR/", dir+"/"))
 		if redirected {
 			if err := os.WriteFile(filepath.Join(dir, strings.TrimPrefix(into, "DIR/")), out.Bytes(), 0o600); err != nil {
 				t.Fatal(err)
@@ -111,9 +111,9 @@ func statusText(err error) string { return string('0' + rune(StatusOf(err))) }
 // changing are the parts of an output that differ from run to run.
 var changing = regexp.MustCompile(`0x[0-9a-f]+|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z|"sha256":"[0-9a-f]*"|127\.0\.0\.1:\d+`)
 
-// stable returns an output without the parts that differ from run to run, and without the blanks of a table
+// maskChanging returns an output without the parts that differ from run to run, and without the blanks of a table
 // whose width depends on them.
-func stable(text string) string {
+func maskChanging(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		short := changing.ReplaceAllStringFunc(line, func(part string) string {
@@ -144,7 +144,7 @@ func TestNodeCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := stable(transcript(t, w, t.TempDir(), string(text)))
+	got := maskChanging(transcript(t, w, t.TempDir(), string(text)))
 	if strings.Contains(EscapeUnprintable(strings.ReplaceAll(got, "\n", "")), `\x`) {
 		t.Errorf("a command prints what a terminal would not simply show: %q", got)
 	}
@@ -174,7 +174,7 @@ func TestNodesPage(t *testing.T) {
 			want.WriteString(text)
 		}
 		text := strings.TrimRight(want.String(), "\n") + "\n"
-		if got := transcript(t, w, dir, text); stable(got) != stable(text) {
+		if got := transcript(t, w, dir, text); maskChanging(got) != maskChanging(text) {
 			t.Errorf("the page says\n%s\nthe commands print\n%s", text, got)
 		}
 	}

@@ -21,15 +21,15 @@ import (
 	"rollcall/zk/jute"
 )
 
-// live is an output that a test can wait for.
-type live struct {
+// liveOutput is an output that a test can wait for.
+type liveOutput struct {
 	logtest.Buffer
 	more chan struct{} // has room for one
 }
 
-func newLive() *live { return &live{more: make(chan struct{}, 1)} }
+func newLiveOutput() *liveOutput { return &liveOutput{more: make(chan struct{}, 1)} }
 
-func (l *live) Write(p []byte) (int, error) {
+func (l *liveOutput) Write(p []byte) (int, error) {
 	n, err := l.Buffer.Write(p)
 	select {
 	case l.more <- struct{}{}:
@@ -39,7 +39,7 @@ func (l *live) Write(p []byte) (int, error) {
 }
 
 // wait waits until so many lines have been printed.
-func (l *live) wait(t *testing.T, lines int) {
+func (l *liveOutput) wait(t *testing.T, lines int) {
 	t.Helper()
 	deadline := time.After(time.Minute)
 	for strings.Count(l.String(), "\n") < lines {
@@ -56,30 +56,30 @@ func start(t *testing.T, w IOStreams, args ...string) (end func() error) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- onArgs(ctx, w, args...) }()
+	go func() { ended <- runArgs(ctx, w, args...) }()
 	return func() error {
 		stop()
 		return <-ended
 	}
 }
 
-// cutter passes connections on to the shared member, and can cut them.
-type cutter struct {
+// connectionCloser passes connections on to the shared member, and can cut them.
+type connectionCloser struct {
 	net.Listener
 	mu    sync.Mutex
 	conns []net.Conn
 }
 
-func newCutter(t *testing.T) *cutter {
+func newConnectionCloser(t *testing.T) *connectionCloser {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cutter{Listener: l}
+	c := &connectionCloser{Listener: l}
 	t.Cleanup(func() {
 		c.Close()
-		c.cut()
+		c.closeAll()
 	})
 	go func() {
 		for {
@@ -102,7 +102,7 @@ func newCutter(t *testing.T) *cutter {
 	return c
 }
 
-func (c *cutter) cut() {
+func (c *connectionCloser) closeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, conn := range c.conns {
@@ -115,9 +115,9 @@ func (c *cutter) cut() {
 // goes on when its connection breaks, and says so.
 func TestWatch(t *testing.T) {
 	w, s := nodeWorld(t)
-	through := newCutter(t)
+	through := newConnectionCloser(t)
 	w.Env = []string{"ROLLCALL_HOSTS=" + through.Addr().String() + s.Root}
-	out, errs := newLive(), newLive()
+	out, errs := newLiveOutput(), newLiveOutput()
 	w.Out, w.Err = out, errs
 	w.Now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 6000000, time.UTC) }
 	ended := start(t, w, "watch", "-r", "/a")
@@ -132,7 +132,7 @@ func TestWatch(t *testing.T) {
 	create("/a/\u202eb")
 	create("/ab")
 	out.wait(t, 2) // live: the command has not ended
-	through.cut()
+	through.closeAll()
 	errs.wait(t, 2)
 	create("/a/c")
 	out.wait(t, 3)
@@ -174,18 +174,18 @@ func awaitWatched(t *testing.T, s subtree.Space, path string, want bool) {
 // data and its list of children.
 func TestWatchCount(t *testing.T) {
 	w, s := nodeWorld(t)
-	if got := must(t, w, "create /a"); got != "/a\n" {
+	if got := mustRun(t, w, "create /a"); got != "/a\n" {
 		t.Errorf("created %q", got)
 	}
-	out := newLive()
+	out := newLiveOutput()
 	w.Out = out
 	ended := make(chan error, 1)
-	go func() { ended <- onArgs(t.Context(), w, "watch", "--count", "3", "-o", "json", "/a") }()
+	go func() { ended <- runArgs(t.Context(), w, "watch", "--count", "3", "-o", "json", "/a") }()
 	awaitWatch(t, s, "/a")
-	must(t, w, "set /a x")
-	must(t, w, "create /a/b")
-	must(t, w, "create /a/b/c")
-	must(t, w, "rm -r --yes /a/b")
+	mustRun(t, w, "set /a x")
+	mustRun(t, w, "create /a/b")
+	mustRun(t, w, "create /a/b/c")
+	mustRun(t, w, "rm -r --yes /a/b")
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
@@ -195,17 +195,17 @@ func TestWatchCount(t *testing.T) {
 {"time":"TIME","type":"NodeChildrenChanged","path":"/a","zxid":"0x…"}
 ]
 `
-	if got := stable(out.String()); got != want {
+	if got := maskChanging(out.String()); got != want {
 		t.Errorf("printed\n%s\nwant\n%s", got, want)
 	}
-	fits(t, "watch", out.String())
+	checkSchema(t, "watch", out.String())
 }
 
 // The JSON of rollcall watch is as its schema says when Ctrl-C ends it, with events and without any.
 func TestWatchJSON(t *testing.T) {
 	w, s := nodeWorld(t)
 	for _, paths := range [][]string{nil, {"/a"}, {"/a/b", "/a/\u202ec"}} {
-		out := newLive()
+		out := newLiveOutput()
 		w.Out = out
 		ended := start(t, w, "watch", "-r", "-o", "json", "/a")
 		awaitWatch(t, s, "/a")
@@ -221,7 +221,7 @@ func TestWatchJSON(t *testing.T) {
 		if err := ended(); err != nil {
 			t.Error(err)
 		}
-		if fits(t, "watch", out.String()); strings.Count(out.String(), `"zxid":"0x`) != len(paths) {
+		if checkSchema(t, "watch", out.String()); strings.Count(out.String(), `"zxid":"0x`) != len(paths) {
 			t.Errorf("after %q printed %s", paths, out)
 		}
 		awaitWatched(t, s, "/a", false) // or the next step takes this watch for its own
@@ -233,7 +233,7 @@ func TestWatchStoppedAtOnce(t *testing.T) {
 	w, s := nodeWorld(t)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	out := newLive()
+	out := newLiveOutput()
 	c := &watchCommand{nodeCommand: newNodeCommand(w), eventRows: make(chan eventRow, 1), endReason: make(chan error, 1)}
 	c.Out, c.format = out, "json"
 	if err := c.run(ctx, s, []string{"/a"}); err != nil || strings.TrimSpace(out.String()) != "[]" {
@@ -260,7 +260,7 @@ func TestWatchEnds(t *testing.T) {
 // before, that is an error.
 func TestCreateHold(t *testing.T) {
 	w, s := nodeWorld(t)
-	out, errs := newLive(), newLive()
+	out, errs := newLiveOutput(), newLiveOutput()
 	w.Out, w.Err = out, errs
 	ended := start(t, w, "create", "-e", "-s", "--hold", "/lock-", "me")
 	errs.wait(t, 1)
@@ -275,7 +275,7 @@ func TestCreateHold(t *testing.T) {
 	}
 
 	failed := make(chan error, 1)
-	go func() { failed <- onArgs(t.Context(), w, "create", "-e", "--hold", "/lock") }()
+	go func() { failed <- runArgs(t.Context(), w, "create", "-e", "--hold", "/lock") }()
 	errs.wait(t, 2)
 	stat, err := s.Stat(t.Context(), "/lock")
 	if err != nil {
@@ -294,30 +294,30 @@ func TestGetBytes(t *testing.T) {
 	w, _ := nodeWorld(t)
 	const data = "a\x1b[31m\nb\xff\x00\u009b"
 	w.In = strings.NewReader(data)
-	must(t, w, "create /a -")
-	if got := must(t, w, "get /a"); got != data {
+	mustRun(t, w, "create /a -")
+	if got := mustRun(t, w, "get /a"); got != data {
 		t.Errorf("to a pipe: %q", got)
 	}
-	if got := must(t, w, "get -o json /a"); !strings.Contains(got, `"data": "YRtbMzFtCmL/AMKb"`) || !strings.Contains(got, `"text": null`) {
+	if got := mustRun(t, w, "get -o json /a"); !strings.Contains(got, `"data": "YRtbMzFtCmL/AMKb"`) || !strings.Contains(got, `"text": null`) {
 		t.Errorf("as JSON: %s", got)
 	}
 	w.OutTerminal = true
-	if got := must(t, w, "get --raw /a"); got != data {
+	if got := mustRun(t, w, "get --raw /a"); got != data {
 		t.Errorf("raw: %q", got)
 	}
-	if got := must(t, w, "get /a"); got != `a\x1b[31m`+"\n"+`b\xff\x00\u009b`+"\n" {
+	if got := mustRun(t, w, "get /a"); got != `a\x1b[31m`+"\n"+`b\xff\x00\u009b`+"\n" {
 		t.Errorf("to a terminal: %q", got)
 	}
 	w.In = iotestErr{}
-	if err := on(t, w, "set /a -"); !errors.Is(err, io.ErrNoProgress) {
+	if err := runLine(t, w, "set /a -"); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("an input that fails: %v", err)
 	}
 	w.In = io.LimitReader(zeros{}, maxData+1)
-	if err := on(t, w, "set /a -"); StatusOf(err) != UsageError || !strings.Contains(err.Error(), "the input has more than 16777216 bytes") {
+	if err := runLine(t, w, "set /a -"); StatusOf(err) != UsageError || !strings.Contains(err.Error(), "the input has more than 16777216 bytes") {
 		t.Errorf("an input that is too long: %v", err)
 	}
 	w.In = io.LimitReader(zeros{}, 2<<20)
-	if err := on(t, w, "set /a -"); StatusOf(err) != Failed || !strings.Contains(err.Error(), "probably refuse 2097152 bytes") {
+	if err := runLine(t, w, "set /a -"); StatusOf(err) != Failed || !strings.Contains(err.Error(), "probably refuse 2097152 bytes") {
 		t.Errorf("data that are too long: %v", err)
 	}
 }
@@ -363,7 +363,7 @@ func TestHostileNames(t *testing.T) {
 	} {
 		out := new(bytes.Buffer)
 		w.Out, w.Err = out, out
-		err := onArgs(t.Context(), w, args...)
+		err := runArgs(t.Context(), w, args...)
 		if err != nil {
 			out.WriteString(err.Error())
 		}
@@ -376,7 +376,7 @@ func TestHostileNames(t *testing.T) {
 // On a terminal, rm -r asks first, and says how much it would delete.
 func TestRmAsks(t *testing.T) {
 	w, s := nodeWorld(t)
-	must(t, w, "create -p /a/b/c 12345")
+	mustRun(t, w, "create -p /a/b/c 12345")
 	if _, err := s.Client.Create(t.Context(), s.FullPath("/a/lock"), nil, jute.Ephemeral, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -387,7 +387,7 @@ func TestRmAsks(t *testing.T) {
 	}{{"no\n", false}, {"", false}, {"yes\n", true}} {
 		errs := new(bytes.Buffer)
 		w.In, w.Err = strings.NewReader(tt.answer), errs
-		err := on(t, w, "rm -r /a")
+		err := runLine(t, w, "rm -r /a")
 		if _, gone := s.Stat(t.Context(), "/a"); (err == nil) != tt.done || errors.Is(gone, jute.NoNode) != tt.done || !strings.Contains(errs.String(), "Delete /a with 4 nodes, 1 of them ephemeral, and 5 B of data? Type yes") {
 			t.Errorf("answer %q: %v, %v, asked %q", tt.answer, err, gone, errs)
 		}
@@ -397,24 +397,24 @@ func TestRmAsks(t *testing.T) {
 // dump --out replaces a file only by a whole dump. A dump that lacks nodes is whole, with an error.
 func TestDumpFile(t *testing.T) {
 	w, s := nodeWorld(t)
-	must(t, w, "create /a 1")
+	mustRun(t, w, "create /a 1")
 	file := filepath.Join(t.TempDir(), "a.json")
 	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := on(t, w, "dump --out "+file+" /none"); StatusOf(err) != NotFound {
+	if err := runLine(t, w, "dump --out "+file+" /none"); StatusOf(err) != NotFound {
 		t.Errorf("no node: %v", err)
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != "old" {
 		t.Errorf("after a failure the file is %q, %v", text, err)
 	}
-	must(t, w, "create --acl digest:x:y:cdrwa /a/b")
+	mustRun(t, w, "create --acl digest:x:y:cdrwa /a/b")
 	if _, err := s.Client.Create(t.Context(), s.FullPath("/a/lock"), nil, jute.Ephemeral, nil); err != nil {
 		t.Fatal(err)
 	}
 	errs := new(bytes.Buffer)
 	w.Err = errs
-	if err := on(t, w, "dump --out "+file+" /a"); StatusOf(err) != Denied || !strings.Contains(err.Error(), "dump: /a: the dump lacks parts of 1 node") {
+	if err := runLine(t, w, "dump --out "+file+" /a"); StatusOf(err) != Denied || !strings.Contains(err.Error(), "dump: /a: the dump lacks parts of 1 node") {
 		t.Errorf("a node that may not be read: %v (status %d)", err, StatusOf(err))
 	}
 	if want := "/a/b: it may not be read"; !strings.Contains(errs.String(), want) || !strings.Contains(errs.String(), "dumped 1 node with 1 B of data; left out 1 ephemeral node") {
@@ -431,13 +431,13 @@ func TestDumpFile(t *testing.T) {
 	if rest, err := os.ReadDir(filepath.Dir(file)); err != nil || len(rest) != 1 {
 		t.Errorf("files are left: %v, %v", rest, err)
 	}
-	if err := on(t, w, "dump --out "+filepath.Join(file, "x")+" /a"); StatusOf(err) != UsageError || !strings.Contains(err.Error(), "--out:") {
+	if err := runLine(t, w, "dump --out "+filepath.Join(file, "x")+" /a"); StatusOf(err) != UsageError || !strings.Contains(err.Error(), "--out:") {
 		t.Errorf("a file that cannot be made: %v", err)
 	}
-	if err := on(t, w, "load --replace "+file); err == nil || !strings.Contains(err.Error(), "--merge deletes nothing; nothing was changed") {
+	if err := runLine(t, w, "load --replace "+file); err == nil || !strings.Contains(err.Error(), "--merge deletes nothing; nothing was changed") {
 		t.Errorf("replace by a dump that lacks nodes: %v", err)
 	}
-	if err := on(t, w, "dump /a/lock"); err == nil || !strings.Contains(err.Error(), "/a/lock is an ephemeral node, which a dump leaves out; --with-ephemerals shows it") {
+	if err := runLine(t, w, "dump /a/lock"); err == nil || !strings.Contains(err.Error(), "/a/lock is an ephemeral node, which a dump leaves out; --with-ephemerals shows it") {
 		t.Errorf("an ephemeral node: %v", err)
 	}
 }
@@ -445,20 +445,20 @@ func TestDumpFile(t *testing.T) {
 // ls, tree and du name nodes that may not be read, and end with an error.
 func TestUnread(t *testing.T) {
 	w, _ := nodeWorld(t)
-	must(t, w, "create -p /a/c 1")
-	must(t, w, "create --acl digest:x:y:cdrwa /a/b 1")
+	mustRun(t, w, "create -p /a/c 1")
+	mustRun(t, w, "create --acl digest:x:y:cdrwa /a/b 1")
 	for line, want := range map[string]string{
 		"ls -o json /a": `"path":"/a/c"`, "tree /a": "└── c  (1 B)\n", "tree -o json /a": `"path":"/a/c"`, "du -o json /a": `"nodes":3`,
 	} {
 		out, errs := new(bytes.Buffer), new(bytes.Buffer)
 		w.Out, w.Err = out, errs
-		err := on(t, w, line)
+		err := runLine(t, w, line)
 		if StatusOf(err) != Denied || !strings.Contains(err.Error(), "1 node may not be read") || !strings.Contains(errs.String(), "/a/b may not be read") || !strings.Contains(out.String(), want) {
 			t.Errorf("%s: %v, warned %q, printed %q", line, err, errs, out)
 		}
 	}
 	for _, line := range []string{"ls /a/b", "ls -l /a/b", "tree /a/b", "du /a/b", "get /a/b", "dump /a/b", "rm -r --yes /a/b"} {
-		if err := on(t, w, line); StatusOf(err) != Denied || !strings.Contains(err.Error(), ": /a/b: its access control list does not allow it") {
+		if err := runLine(t, w, line); StatusOf(err) != Denied || !strings.Contains(err.Error(), ": /a/b: its access control list does not allow it") {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
@@ -476,9 +476,9 @@ func TestLoginRequired(t *testing.T) {
 // A dump, a load or a removal that is interrupted is a failure, which says how to go on.
 func TestInterruptedNodes(t *testing.T) {
 	w, _ := nodeWorld(t)
-	must(t, w, "create -p /a/b/c 1")
+	mustRun(t, w, "create -p /a/b/c 1")
 	file := filepath.Join(t.TempDir(), "a.json")
-	must(t, w, "dump --out "+file+" /a")
+	mustRun(t, w, "dump --out "+file+" /a")
 	for _, tt := range []struct{ line, want string }{
 		{"dump /a", "interrupted after"},
 		{"load --into /x " + file, "interrupted after 0 of 0 nodes; with --merge, the same command does the rest"},
@@ -516,9 +516,9 @@ func TestInterruptedNodes(t *testing.T) {
 // load takes a dump from its input, too.
 func TestLoadFromInput(t *testing.T) {
 	w, s := nodeWorld(t)
-	must(t, w, "create -p /a/b 1")
-	w.In = strings.NewReader(must(t, w, "dump /a"))
-	must(t, w, "load --into /copy -")
+	mustRun(t, w, "create -p /a/b 1")
+	w.In = strings.NewReader(mustRun(t, w, "dump /a"))
+	mustRun(t, w, "load --into /copy -")
 	if data, _, err := s.Get(t.Context(), "/copy/b"); err != nil || string(data) != "1" {
 		t.Errorf("loaded %q, %v", data, err)
 	}
@@ -526,18 +526,18 @@ func TestLoadFromInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := must(t, w, "dump /a")
+	text := mustRun(t, w, "dump /a")
 	go func() {
 		_, _ = io.WriteString(out, text)
 		out.Close()
 	}()
-	must(t, w, fmt.Sprintf("load --into /again /dev/fd/%d", in.Fd()))
+	mustRun(t, w, fmt.Sprintf("load --into /again /dev/fd/%d", in.Fd()))
 	if data, _, err := s.Get(t.Context(), "/again/b"); err != nil || string(data) != "1" {
 		t.Errorf("loaded %q, %v", data, err)
 	}
 	in.Close()
 	w.In = iotestErr{}
-	if err := on(t, w, "load --into /x -"); !errors.Is(err, io.ErrNoProgress) {
+	if err := runLine(t, w, "load --into /x -"); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("an input that fails: %v", err)
 	}
 }
@@ -557,7 +557,7 @@ func TestCompletePath(t *testing.T) {
 		command, begun, _ := strings.Cut(line, " ")
 		out := new(bytes.Buffer)
 		w.Out = out
-		if err := onArgs(t.Context(), w, "__complete", command, begun); err != nil {
+		if err := runArgs(t.Context(), w, "__complete", command, begun); err != nil {
 			t.Fatal(err)
 		}
 		got, _, _ := strings.Cut(out.String(), ":")
@@ -567,7 +567,7 @@ func TestCompletePath(t *testing.T) {
 	}
 	w.Env = []string{"ROLLCALL_HOSTS=127.0.0.1:1"}
 	w.Out = new(bytes.Buffer)
-	if err := onArgs(t.Context(), w, "__complete", "get", "/"); err != nil {
+	if err := runArgs(t.Context(), w, "__complete", "get", "/"); err != nil {
 		t.Errorf("without a server: %v", err)
 	}
 }

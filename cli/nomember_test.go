@@ -23,7 +23,7 @@ func TestNoMemberAnswers(t *testing.T) {
 		"drain", "snapshot", "members drain 2", "members lead 2", "members rebalance", "members add 4=d:2888:3888;2181", "members remove 2", "session kill --yes 0x1",
 		"watches /a", "who-owns /a", "log-level", "log-level debug",
 	}
-	for _, g := range goldens {
+	for _, g := range goldenLines {
 		if !strings.HasPrefix(g.line, "backup") {
 			lines = append(lines, g.line)
 		}

@@ -186,9 +186,9 @@ func (s *shownLine) Write(text []byte) (int, error) {
 	return s.Buffer.Write(text)
 }
 
-// holds passes a connection on to the shared member. Everything after the first message, which opens a session,
+// listenSilently passes a connection on to the shared member. Everything after the first message, which opens a session,
 // waits until shown is closed.
-func holds(t *testing.T, shown chan struct{}) (addr string) {
+func listenSilently(t *testing.T, shown chan struct{}) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -241,7 +241,7 @@ func TestProgressOfCommands(t *testing.T) {
 			f.Config.Handler.ServeHTTP(w, r)
 		}))
 		t.Cleanup(slow.Close)
-		w, out, _ := testWorld("ROLLCALL_ADMIN="+slow.URL, "ROLLCALL_HOSTS="+holds(t, screen.shown)+s.Root)
+		w, out, _ := testWorld("ROLLCALL_ADMIN="+slow.URL, "ROLLCALL_HOSTS="+listenSilently(t, screen.shown)+s.Root)
 		w.Err, w.ErrTerminal = screen, true
 		args := strings.Fields(command)
 		switch args[0] {
@@ -250,10 +250,10 @@ func TestProgressOfCommands(t *testing.T) {
 		case "word":
 			w.Env = []string{"ROLLCALL_HOSTS=" + silentUntil(t, screen.shown)}
 		case "get":
-			w.Env[1] = "ROLLCALL_HOSTS=" + holds(t, screen.shown) + ",127.0.0.1:1" + s.Root
+			w.Env[1] = "ROLLCALL_HOSTS=" + listenSilently(t, screen.shown) + ",127.0.0.1:1" + s.Root
 		}
 		all.Go(func() {
-			if err := onArgs(t.Context(), w, args...); err != nil && args[0] != "drain" { // the fake does not take it
+			if err := runArgs(t.Context(), w, args...); err != nil && args[0] != "drain" { // the fake does not take it
 				t.Errorf("%s: %v", command, err)
 			}
 			text := screen.Take()

@@ -140,17 +140,17 @@ func keysOf(properties map[string]any) []any {
 // The JSON of each command is as its schema says.
 func TestJSONFitsItsSchema(t *testing.T) {
 	f, token := newFakeMember(t), tokenFile(t)
-	for _, tt := range goldens {
+	for _, tt := range goldenLines {
 		out, _, err := f.execute(t, nil, append(strings.Fields(strings.ReplaceAll(tt.line, "TOKEN", token)), "-o", "json")...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fits(t, tt.schema(), out.String())
+		checkSchema(t, tt.schema(), out.String())
 	}
 }
 
-// fits checks that what a command printed with -o json is as its schema says.
-func fits(t *testing.T, command, printed string) {
+// checkSchema checks that what a command printed with -o json is as its schema says.
+func checkSchema(t *testing.T, command, printed string) {
 	t.Helper()
 	schema, err := jsonschema.NewCompiler().Compile(schemaPage + "#/$defs/" + strings.ReplaceAll(command, " ", "%20"))
 	if err != nil {
@@ -168,15 +168,15 @@ func fits(t *testing.T, command, printed string) {
 // Commands whose results are a text for people print the same as JSON, as their schemas say, and as YAML.
 func TestResultsAsJSON(t *testing.T) {
 	w, _ := nodeWorld(t)
-	must(t, w, "create -p /a/b/c")
-	fits(t, "rm --dry-run", must(t, w, "rm -r --dry-run -o json /a"))
-	fits(t, "rm", must(t, w, "rm -o json /a/b/c"))
-	if got, want := must(t, w, "rm -r --yes -o yaml /a"), "path: /a\nnodes: 2\n"; got != want {
+	mustRun(t, w, "create -p /a/b/c")
+	checkSchema(t, "rm --dry-run", mustRun(t, w, "rm -r --dry-run -o json /a"))
+	checkSchema(t, "rm", mustRun(t, w, "rm -o json /a/b/c"))
+	if got, want := mustRun(t, w, "rm -r --yes -o yaml /a"), "path: /a\nnodes: 2\n"; got != want {
 		t.Errorf("rm -o yaml printed %q, want %q", got, want)
 	}
 	w.Env = []string{"ROLLCALL_HOSTS=" + memberAddr}
-	got := must(t, w, "word -o json srvr")
-	if fits(t, "word", got); !strings.Contains(got, `"word":"srvr","answer":"Zookeeper version: `) {
+	got := mustRun(t, w, "word -o json srvr")
+	if checkSchema(t, "word", got); !strings.Contains(got, `"word":"srvr","answer":"Zookeeper version: `) {
 		t.Errorf("word -o json printed %s", got)
 	}
 	server := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -187,14 +187,14 @@ func TestResultsAsJSON(t *testing.T) {
 	}))
 	defer server.Close()
 	w.Env = []string{"ROLLCALL_ADMIN=" + server.URL, "ROLLCALL_TOKEN_FILE=" + tokenFile(t)}
-	got = must(t, w, "drain -o json")
-	if fits(t, "drain", got); !strings.Contains(got, `"connections": 7`) {
+	got = mustRun(t, w, "drain -o json")
+	if checkSchema(t, "drain", got); !strings.Contains(got, `"connections": 7`) {
 		t.Errorf("drain -o json printed %s", got)
 	}
-	fits(t, "members rebalance", must(t, w, "members rebalance -o json"))
-	fits(t, "snapshot", must(t, w, "snapshot -o json"))
-	got = must(t, w, "support-bundle -o json --out "+filepath.Join(t.TempDir(), "b.tar.gz"))
-	if fits(t, "support-bundle", got); !strings.Contains(got, "/log.json: status 403") {
+	checkSchema(t, "members rebalance", mustRun(t, w, "members rebalance -o json"))
+	checkSchema(t, "snapshot", mustRun(t, w, "snapshot -o json"))
+	got = mustRun(t, w, "support-bundle -o json --out "+filepath.Join(t.TempDir(), "b.tar.gz"))
+	if checkSchema(t, "support-bundle", got); !strings.Contains(got, "/log.json: status 403") {
 		t.Errorf("support-bundle -o json printed %s", got)
 	}
 }

@@ -87,7 +87,7 @@ func TestDump(t *testing.T) {
 // A dump says what is missing from it, and what changed meanwhile.
 func TestDumpWarns(t *testing.T) {
 	owner := newSpace(t)
-	owner.Client = open(t, client.Config{Auth: []client.Auth{{Scheme: "digest", Auth: []byte("owner:secret")}}})
+	owner.Client = openClient(t, client.Config{Auth: []client.Auth{{Scheme: "digest", Auth: []byte("owner:secret")}}})
 	owner.create(t, "/app", "/app/a", "/app/b", "/app/b/c", "/app/d")
 	mine := jute.ACL{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("auth")}}
 	for path, list := range map[string][]jute.ACL{
@@ -102,7 +102,7 @@ func TestDumpWarns(t *testing.T) {
 		t.Errorf("to the owner of all: %+v, %q", sum, warnings)
 	}
 
-	stranger := testSpace{subtree.Space{Client: open(t, client.Config{}), Root: owner.Root}}
+	stranger := testSpace{subtree.Space{Client: openClient(t, client.Config{}), Root: owner.Root}}
 	text, sum, warnings := stranger.dump(t, "/app", false)
 	wantLines(t, warnings, "/app/a "+subtree.NoDigests, "/app/b "+subtree.NoRead)
 	if sum.Count != 3 || sum.Unread != 1 || sum.Hidden != 1 || sum.Newer != 0 {
@@ -145,14 +145,14 @@ func TestDumpInterrupted(t *testing.T) {
 	if _, err := subtree.CheckDump(&part, true, nil); !errors.Is(err, subtree.ErrTruncated) {
 		t.Errorf("an interrupted dump was checked with %v", err)
 	}
-	if _, err := s.Dump(t.Context(), failing{}, "/app", subtree.DumpOptions{OnRecord: func(*subtree.Record) {}}); !errors.Is(err, io.ErrClosedPipe) {
+	if _, err := s.Dump(t.Context(), failingWriter{}, "/app", subtree.DumpOptions{OnRecord: func(*subtree.Record) {}}); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("a dump that cannot be written ended with %v", err)
 	}
 }
 
-type failing struct{}
+type failingWriter struct{}
 
-func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 // An ephemeral node alone is not dumped without a word, and neither are the servers' nodes dumped with
 // others.

@@ -232,8 +232,8 @@ func TestLoadEphemerals(t *testing.T) {
 	wantLines(t, s.tree(t, "/app"), "/app", `/app/a "me" *`, "/app/b")
 }
 
-// large returns a dump of so many nodes with so many bytes of data each.
-func large(nodes, bytes int) string {
+// largeDump returns a dump of so many nodes with so many bytes of data each.
+func largeDump(nodes, bytes int) string {
 	data := strings.Repeat("/", (bytes+2)/3*4) // not UTF-8
 	list := []string{subtree.PlainNode("/app")}
 	for i := range nodes {
@@ -247,12 +247,12 @@ func large(nodes, bytes int) string {
 func TestLoadOutlivesConnections(t *testing.T) {
 	s := newSpace(t)
 	for _, bytes := range []int{0, 30000} { // several steps by nodes, and by bytes
-		text := large(2*subtree.MaxBatch+1, 0)
+		text := largeDump(2*subtree.MaxBatch+1, 0)
 		if bytes > 0 {
-			text = large(50, bytes)
+			text = largeDump(50, bytes)
 		}
-		w := new(wire)
-		broken := testSpace{subtree.Space{Client: open(t, client.Config{Dial: w.dial, Timeout: 2 * time.Second}), Root: s.Root}}
+		w := new(cuttableDialer)
+		broken := testSpace{subtree.Space{Client: openClient(t, client.Config{Dial: w.dial, Timeout: 2 * time.Second}), Root: s.Root}}
 		w.mu.Lock()
 		w.after, w.only = 3, 3
 		w.mu.Unlock()
@@ -267,7 +267,7 @@ func TestLoadOutlivesConnections(t *testing.T) {
 		w.mu.Unlock()
 		s.remove(t, "/app", subtree.RemoveOptions{})
 	}
-	_, done, err := s.load(t, large(1, 2<<20), subtree.LoadOptions{})
+	_, done, err := s.load(t, largeDump(1, 2<<20), subtree.LoadOptions{})
 	if !errors.Is(err, client.ErrConnectionLost) || !strings.Contains(err.Error(), "jute.maxbuffer") || done.Nodes != 1 {
 		t.Errorf("a node that is too large: %+v, %v", done, err)
 	}
@@ -326,7 +326,7 @@ func TestLoadFrom(t *testing.T) {
 // A load that is interrupted has loaded whole steps. With Merge it then does the rest.
 func TestLoadInterrupted(t *testing.T) {
 	s := newSpace(t)
-	text := large(3*subtree.MaxBatch, 0)
+	text := largeDump(3*subtree.MaxBatch, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	how := subtree.LoadOptions{OnBegin: func(subtree.Summary) {}, OnChange: func(c subtree.Change) {
 		if c.Path == "/app/n00000" {
@@ -351,13 +351,13 @@ func TestLoadInterrupted(t *testing.T) {
 func TestLoadOfChangingFile(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/app", "/app/x")
-	long, short := large(10, 0), large(9, 0)
-	f := &swapped{first: strings.NewReader(long), then: strings.NewReader(short)}
+	long, short := largeDump(10, 0), largeDump(9, 0)
+	f := &swappedReader{first: strings.NewReader(long), then: strings.NewReader(short)}
 	_, err := s.Load(t.Context(), f, subtree.LoadOptions{Mode: subtree.Merge, OnBegin: func(subtree.Summary) {}, OnChange: func(subtree.Change) {}})
 	if err == nil || !strings.Contains(err.Error(), "was changed while") {
 		t.Errorf("another file: %v", err)
 	}
-	f = &swapped{first: strings.NewReader(long), then: strings.NewReader(long), last: strings.NewReader(long[:100])}
+	f = &swappedReader{first: strings.NewReader(long), then: strings.NewReader(long), last: strings.NewReader(long[:100])}
 	_, err = s.Load(t.Context(), f, subtree.LoadOptions{Mode: subtree.Replace, OnBegin: func(subtree.Summary) {}, OnChange: func(subtree.Change) {}})
 	if !errors.Is(err, subtree.ErrTruncated) {
 		t.Errorf("a file that is cut off: %v", err)
@@ -367,12 +367,12 @@ func TestLoadOfChangingFile(t *testing.T) {
 	}
 }
 
-// swapped is a file with another content each time it is read from its beginning.
-type swapped struct{ first, then, last *strings.Reader }
+// swappedReader is a file with another content each time it is read from its beginning.
+type swappedReader struct{ first, then, last *strings.Reader }
 
-func (s *swapped) Read(p []byte) (int, error) { return s.first.Read(p) }
+func (s *swappedReader) Read(p []byte) (int, error) { return s.first.Read(p) }
 
-func (s *swapped) Seek(int64, int) (int64, error) {
+func (s *swappedReader) Seek(int64, int) (int64, error) {
 	s.first, s.then = s.then, s.last
 	return 0, nil
 }

@@ -64,8 +64,8 @@ func TestDeletesOutliveConnections(t *testing.T) {
 		paths[i] = fmt.Sprintf("/n%d", i)
 		s.create(t, paths[i])
 	}
-	w := new(wire)
-	broken := testSpace{subtree.Space{Client: open(t, client.Config{Dial: w.dial, Timeout: 2 * time.Second}), Root: s.Root}}
+	w := new(cuttableDialer)
+	broken := testSpace{subtree.Space{Client: openClient(t, client.Config{Dial: w.dial, Timeout: 2 * time.Second}), Root: s.Root}}
 	w.mu.Lock()
 	w.deaf = 1
 	w.mu.Unlock()

@@ -150,8 +150,8 @@ func TestWalkOutlivesConnections(t *testing.T) {
 		want = append(want, fmt.Sprintf("/n%02d", i))
 		s.create(t, want[i+1])
 	}
-	w := new(wire)
-	s.Client = open(t, client.Config{Dial: w.dial, Timeout: 2 * time.Second}) // pauses grow with the timeout
+	w := new(cuttableDialer)
+	s.Client = openClient(t, client.Config{Dial: w.dial, Timeout: 2 * time.Second}) // pauses grow with the timeout
 	w.mu.Lock()
 	w.after, w.only = 3, 4
 	w.mu.Unlock()

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	alone.Run(m, func(_ *member.Member, at string) { addr = at })
 }
 
-// open opens a session, which the end of the test closes.
-func open(t *testing.T, cfg client.Config) *client.Client {
+// openClient opens a session, which the end of the test closes.
+func openClient(t *testing.T, cfg client.Config) *client.Client {
 	t.Helper()
 	cfg.Servers = []string{addr}
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -41,7 +41,7 @@ func open(t *testing.T, cfg client.Config) *client.Client {
 	return c
 }
 
-var spaces atomic.Int64
+var spaceCount atomic.Int64
 
 // testSpace is a space, with what tests do in it.
 type testSpace struct{ subtree.Space }
@@ -49,7 +49,7 @@ type testSpace struct{ subtree.Space }
 // newSpace returns a space below a node of the test's own, which exists.
 func newSpace(t *testing.T) testSpace {
 	t.Helper()
-	s := testSpace{subtree.Space{Client: open(t, client.Config{}), Root: fmt.Sprintf("/%s-%d", t.Name(), spaces.Add(1))}}
+	s := testSpace{subtree.Space{Client: openClient(t, client.Config{}), Root: fmt.Sprintf("/%s-%d", t.Name(), spaceCount.Add(1))}}
 	if _, err := s.Client.Create(t.Context(), s.Root, nil, jute.Persistent, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -100,8 +100,8 @@ func wantLines(t *testing.T, got []string, want ...string) {
 	}
 }
 
-// wire is a client's way to the member, which a test can cut.
-type wire struct {
+// cuttableDialer is a client's way to the member, which a test can cut.
+type cuttableDialer struct {
 	mu    sync.Mutex
 	conns []*cuttable
 	after int // cut each connection after so many writes; 0: never
@@ -111,7 +111,7 @@ type wire struct {
 
 type cuttable struct {
 	net.Conn
-	wire   *wire
+	wire   *cuttableDialer
 	number int
 	writes int
 }
@@ -139,7 +139,7 @@ func (c *cuttable) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (w *wire) dial(ctx context.Context, addr string) (net.Conn, error) {
+func (w *cuttableDialer) dial(ctx context.Context, addr string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
