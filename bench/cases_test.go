@@ -70,7 +70,7 @@ func TestGaps(t *testing.T) {
 func TestGapsOfAll(t *testing.T) {
 	f := &failover{run: &caseRun{target: Target{Servers: []string{"a:1", "b:2", "c:3"}}}}
 	for home, gaps := range [][2]time.Duration{{900, 800}, {100, 30}, {120, 40}} {
-		f.clients = append(f.clients, &failoverClient{firstServer: home, writes: true, longestGap: gaps[0] * time.Millisecond}, &failoverClient{firstServer: home, longestGap: gaps[1] * time.Millisecond})
+		f.clients = append(f.clients, &failoverClient{firstServer: home, isWriter: true, longestGap: gaps[0] * time.Millisecond}, &failoverClient{firstServer: home, longestGap: gaps[1] * time.Millisecond})
 	}
 	for _, tt := range []struct {
 		said string
@@ -129,9 +129,9 @@ func TestAwaitExpiry(t *testing.T) {
 func TestStorms(t *testing.T) {
 	base := time.Now()
 	at := func(s int, cpu time.Duration) reading {
-		return reading{at: base.Add(time.Duration(s) * time.Second), toolCPU: cpu / 2, serverUsage: usage{cpu: map[int]time.Duration{7: cpu}}}
+		return reading{at: base.Add(time.Duration(s) * time.Second), toolCPU: cpu / 2, serverUsage: usage{cpuByPID: map[int]time.Duration{7: cpu}}}
 	}
-	e := &expiryResults{spans: []time.Duration{2 * time.Second, 80 * time.Millisecond, 90 * time.Millisecond}}
+	e := &expiryResults{stormSpans: []time.Duration{2 * time.Second, 80 * time.Millisecond, 90 * time.Millisecond}}
 	for range 4 {
 		e.lateness.latencies.Add(time.Second)
 	}

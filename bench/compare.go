@@ -221,8 +221,8 @@ func (c *comparer) combineRuns() *Comparison {
 
 // figureReader reads one value from a result.
 type figureReader struct {
-	name, unit, better string
-	readValue          func(*Result) float64
+	name, unit, betterDirection string
+	readValue                   func(*Result) float64
 }
 
 // figureReaders returns the values that results of a case have; first is one of the results.
@@ -237,7 +237,7 @@ func figureReaders(first *Result) []figureReader {
 		{"RSS of the servers", "MB", lessIsBetter, func(r *Result) float64 { return float64(r.ServerRSS >> 20) }},
 	}
 	for i, f := range first.Extra {
-		list = append(list, figureReader{f.Name, f.Unit, f.better, func(r *Result) float64 {
+		list = append(list, figureReader{f.Name, f.Unit, f.betterDirection, func(r *Result) float64 {
 			if i < len(r.Extra) {
 				return r.Extra[i].Value
 			}
@@ -248,7 +248,7 @@ func figureReaders(first *Result) []figureReader {
 }
 
 func (g figureReader) compareRuns(runs [2][]Result) Pair {
-	c := Pair{Name: g.name, Unit: g.unit, Better: g.better}
+	c := Pair{Name: g.name, Unit: g.unit, Better: g.betterDirection}
 	for side, spread := range []*Spread{&c.A, &c.B} {
 		values := make([]float64, len(runs[side]))
 		for i := range runs[side] {

@@ -15,7 +15,7 @@ import (
 // observer watches for the deletion of nodes whose names are a group, then a number:
 // "12-3-0000000004" belongs to the group "12-3".
 type observer struct {
-	c      *client.Client
+	client *client.Client
 	parent *parent
 
 	mu     sync.Mutex
@@ -35,12 +35,12 @@ func (r *caseRun) startObserver(name string) (*observer, error) {
 	if o.parent, err = r.tree.addParent(r.ctx, r.controlClient, name); err != nil {
 		return nil, err
 	}
-	if o.c, err = r.openSession(r.ctx, client.Config{Servers: r.target.Servers, Watch: o.onEvent}); err != nil {
+	if o.client, err = r.openSession(r.ctx, client.Config{Servers: r.target.Servers, Watch: o.onEvent}); err != nil {
 		return nil, err
 	}
 	// Servers support recursive watches from ZooKeeper 3.6 on.
-	if err = o.c.AddWatch(r.ctx, o.parent.path, jute.AddWatchPersistentRecursive); err != nil {
-		o.c.Abandon()
+	if err = o.client.AddWatch(r.ctx, o.parent.path, jute.AddWatchPersistentRecursive); err != nil {
+		o.client.Abandon()
 		return nil, err
 	}
 	return o, nil
@@ -94,7 +94,7 @@ func (r *caseRun) runEphemerals() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	defer o.c.Abandon()
+	defer o.client.Abandon()
 	gone := &tally{}
 	result, err := r.runLoops(r.params.Conns, func(ctx context.Context, i int, round int64, _ time.Time, note func(*tally, time.Duration)) error {
 		took, err := r.runEphemeralSession(ctx, o, i, round)

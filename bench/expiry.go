@@ -26,7 +26,7 @@ func (r *caseRun) runExpiry() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	defer o.c.Abandon()
+	defer o.client.Abandon()
 	e := &expiryResults{}
 	for n := range storms {
 		gone, due, err := r.runStorm(o, n)
@@ -95,7 +95,7 @@ type expiryResults struct {
 	lateness   tally
 	earlyCount int64
 	earliest   time.Duration
-	spans      []time.Duration // for each storm, from its first expiry to its last
+	stormSpans []time.Duration // for each storm, from its first expiry to its last
 	intervals
 }
 
@@ -148,7 +148,7 @@ func (r *caseRun) awaitExpiry(e *expiryResults, gone []<-chan time.Time, due []t
 		e.lateness.latencies.Add(at.Sub(due[i]))
 	}
 	e.lateness.addFailures("did not expire in time", missing)
-	e.spans = append(e.spans, last.Sub(first))
+	e.stormSpans = append(e.stormSpans, last.Sub(first))
 	end, err := r.takeReading(true)
 	if err != nil {
 		return err
@@ -159,10 +159,10 @@ func (r *caseRun) awaitExpiry(e *expiryResults, gone []<-chan time.Time, due []t
 
 func (e *expiryResults) caseResult(r *caseRun) Result {
 	result := e.intervals.intervalResult(r, &e.lateness)
-	slices.Sort(e.spans)
+	slices.Sort(e.stormSpans)
 	result.Extra = []Figure{
 		faultFigure("early", e.earlyCount), millisFigure("earliest by", e.earliest),
-		millisFigure("first to last", e.spans[len(e.spans)/2]), millisFigure("first to last at most", e.spans[len(e.spans)-1]),
+		millisFigure("first to last", e.stormSpans[len(e.stormSpans)/2]), millisFigure("first to last at most", e.stormSpans[len(e.stormSpans)-1]),
 	}
 	return result
 }

@@ -32,7 +32,7 @@ type failoverClient struct {
 	failover    *failover
 	index       int
 	firstServer int // the number of its first member
-	writes      bool
+	isWriter    bool
 	node        string
 	lastSent    int64 // number of the last write that was sent
 	ackedCount  int64 // how many writes were acknowledged
@@ -59,7 +59,7 @@ func (r *caseRun) runFailover() (Result, error) {
 	f.ctx, stop = context.WithDeadline(r.ctx, f.measureUntil)
 	defer stop()
 	for i := range 2 * n {
-		f.clients = append(f.clients, &failoverClient{failover: f, index: i, firstServer: i / 2 % len(r.target.Servers), writes: i%2 == 0, node: string(f.parent.appendNodePath(nil, int64(i/2))), lastSuccess: f.measureFrom})
+		f.clients = append(f.clients, &failoverClient{failover: f, index: i, firstServer: i / 2 % len(r.target.Servers), isWriter: i%2 == 0, node: string(f.parent.appendNodePath(nil, int64(i/2))), lastSuccess: f.measureFrom})
 	}
 	hooked := make(chan error, 1)
 	go func() { hooked <- f.breakMembers() }() // it sets f.said before it sends
@@ -113,7 +113,7 @@ func (u *failoverClient) sendRequests() {
 
 // sendRequest sends one request and waits for the reply. It counts acknowledged writes.
 func (u *failoverClient) sendRequest(c *client.Client) error {
-	if !u.writes {
+	if !u.isWriter {
 		_, _, err := c.Get(u.failover.ctx, u.node, false)
 		return err
 	}
@@ -187,7 +187,7 @@ func (f *failover) longestGaps() []Figure {
 		for _, u := range f.clients {
 			switch {
 			case u.firstServer != i:
-			case u.writes:
+			case u.isWriter:
 				writes = max(writes, u.longestGap)
 			default:
 				reads = max(reads, u.longestGap)
@@ -214,7 +214,7 @@ func (f *failover) missingWrites() (int64, error) {
 	defer stop()
 	var lost int64
 	for _, u := range f.clients {
-		if !u.writes {
+		if !u.isWriter {
 			continue
 		}
 		if err := f.run.controlClient.Sync(ctx, u.node); err != nil {

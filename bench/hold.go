@@ -54,9 +54,9 @@ type localHolder struct {
 	run     *caseRun
 	clients []*client.Client
 
-	mu       sync.Mutex
-	counts   sessionCounts
-	measured bool
+	mu        sync.Mutex
+	counts    sessionCounts
+	measuring bool
 }
 
 func newLocalHolder(r *caseRun) *localHolder {
@@ -77,7 +77,7 @@ func (h *localHolder) recordPing(d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.counts.Seen++
-	if h.measured {
+	if h.measuring {
 		h.counts.Pings.Add(d)
 	}
 }
@@ -96,7 +96,7 @@ func (h *localHolder) recordState(s client.State, _ error) {
 func (h *localHolder) setMeasuring(yes bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.measured = yes
+	h.measuring = yes
 	return nil
 }
 
@@ -265,9 +265,9 @@ func (r *caseRun) runHold() (Result, error) {
 	}
 	if len(r.serverProcesses.pids) > 0 {
 		result.Extra = append(result.Extra,
-			Figure{Name: "server CPU per close", Value: costPerOp(closing, over, int64(closed)).ServerCPU, Unit: unitMicros, better: lessIsBetter},
+			Figure{Name: "server CPU per close", Value: costPerOp(closing, over, int64(closed)).ServerCPU, Unit: unitMicros, betterDirection: lessIsBetter},
 			Figure{Name: "tool CPU per close", Value: costPerOp(closing, over, int64(closed)).ToolCPU, Unit: unitMicros},
-			Figure{Name: "RSS growth per session", Value: float64((end.serverUsage.rss - before.serverUsage.rss) / int64(r.params.Hold)), Unit: unitBytes, better: lessIsBetter})
+			Figure{Name: "RSS growth per session", Value: float64((end.serverUsage.rss - before.serverUsage.rss) / int64(r.params.Hold)), Unit: unitBytes, betterDirection: lessIsBetter})
 	}
 	return result, nil
 }

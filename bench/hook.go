@@ -27,7 +27,7 @@ func runHook(ctx context.Context, command string) (string, error) {
 	defer func() { _ = errors.Join(out.Close(), os.Remove(out.Name())) }() // it has been read
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
-	cmd.Stdout, cmd.Stderr = out, &cappedWriter{w: &said, remaining: maxHookOutput} // a file, so that nothing waits for processes that hold it open
+	cmd.Stdout, cmd.Stderr = out, &cappedWriter{buffer: &said, remaining: maxHookOutput} // a file, so that nothing waits for processes that hold it open
 	cmd.WaitDelay = hookWait
 	err = cmd.Run()
 	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
@@ -45,13 +45,13 @@ func runHook(ctx context.Context, command string) (string, error) {
 
 // cappedWriter drops output beyond its limit.
 type cappedWriter struct {
-	w         *bytes.Buffer
+	buffer    *bytes.Buffer
 	remaining int
 }
 
 func (l *cappedWriter) Write(b []byte) (int, error) {
 	n := min(len(b), l.remaining)
 	l.remaining -= n
-	l.w.Write(b[:n])
+	l.buffer.Write(b[:n])
 	return len(b), nil
 }

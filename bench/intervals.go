@@ -14,8 +14,8 @@ func (i *intervals) addInterval(begin, end reading) {
 	}
 	i.begin.at = i.begin.at.Add(begin.at.Sub(i.end.at))
 	i.begin.toolCPU += begin.toolCPU - i.end.toolCPU
-	for pid, cpu := range begin.serverUsage.cpu {
-		i.begin.serverUsage.cpu[pid] += cpu - i.end.serverUsage.cpu[pid]
+	for pid, cpu := range begin.serverUsage.cpuByPID {
+		i.begin.serverUsage.cpuByPID[pid] += cpu - i.end.serverUsage.cpuByPID[pid]
 	}
 	i.end = end
 }

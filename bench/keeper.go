@@ -27,8 +27,8 @@ type keeperReply struct {
 
 // keeper is a holder in another process. That process ends when its input ends.
 type keeper struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
+	cmd   *exec.Cmd
+	input io.WriteCloser
 
 	mu  sync.Mutex // one order at a time
 	enc *json.Encoder
@@ -50,7 +50,7 @@ func startKeeper(ctx context.Context, command []string) (*keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a process for more sessions: %w", errors.Join(err, in.Close()))
 	}
-	w.in, w.enc, w.dec = in, json.NewEncoder(in), json.NewDecoder(out)
+	w.input, w.enc, w.dec = in, json.NewEncoder(in), json.NewDecoder(out)
 	return w, nil
 }
 
@@ -95,8 +95,8 @@ func (w *keeper) closeSessions(context.Context) (int, error) {
 }
 
 func (w *keeper) abandonSessions() {
-	_ = w.in.Close() // this makes the process end
-	_ = w.cmd.Wait() // its exit status does not matter
+	_ = w.input.Close() // this makes the process end
+	_ = w.cmd.Wait()    // its exit status does not matter
 }
 
 // ServeKeeper is the body of a process that Target.Keeper starts. It holds sessions as the orders

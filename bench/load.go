@@ -16,10 +16,10 @@ import (
 // flight.
 type requestLoad struct {
 	ctx                       context.Context
-	base                      time.Time
+	startTime                 time.Time
 	measureFrom, measureUntil time.Duration // begin and end of the measured time, since base
 	schedule                  schedule
-	paced                     bool
+	fixedRate                 bool
 	workers                   []*worker
 	activeSlots               atomic.Int64  // slots that have not ended, and the pacer
 	drained                   chan struct{} // closed when left is 0
@@ -27,9 +27,9 @@ type requestLoad struct {
 
 // worker sends the requests of one connection.
 type worker struct {
-	load  *requestLoad
-	index int64
-	c     *client.Client
+	load   *requestLoad
+	index  int64
+	client *client.Client
 
 	mu          sync.Mutex
 	nextRequest requestMaker
@@ -54,12 +54,12 @@ func (r *caseRun) runLoad() (Result, error) {
 		return Result{}, err
 	}
 	l := &requestLoad{ctx: r.ctx, measureFrom: r.params.Warmup, measureUntil: r.params.Warmup + r.params.Duration, drained: make(chan struct{})}
-	l.schedule, l.paced = schedule{rate: r.params.Rate, conns: int64(r.params.Conns)}, r.params.Rate > 0
+	l.schedule, l.fixedRate = schedule{rate: r.params.Rate, conns: int64(r.params.Conns)}, r.params.Rate > 0
 	l.workers = make([]*worker, r.params.Conns)
 	clients, err := r.openAll(r.ctx, r.params.Conns, func(i int) client.Config {
 		return client.Config{Servers: r.serverFor(i), MaxInFlight: r.params.Window}
 	}, func(i int, c *client.Client) {
-		l.workers[i] = &worker{load: l, index: int64(i), c: c, nextRequest: makers(i)}
+		l.workers[i] = &worker{load: l, index: int64(i), client: c, nextRequest: makers(i)}
 	})
 	defer func() { r.closeAll(clients) }()
 	if err != nil {
@@ -71,7 +71,7 @@ func (r *caseRun) runLoad() (Result, error) {
 	}
 	all, unsent := l.sumTallies(clients)
 	result := r.newResult(all, begin, end)
-	if l.paced {
+	if l.fixedRate {
 		result.Extra = append(result.Extra, millisFigure("tool late p99", late.Quantile(0.99)).withoutBetter())
 	}
 	if unsent > 0 {
@@ -87,8 +87,8 @@ func (l *requestLoad) sendUntilDone(r *caseRun) (late *Histogram, begin, end rea
 	defer pacer.Wait()
 	defer close(stop)
 	late = &Histogram{}
-	l.base = time.Now()
-	if l.paced {
+	l.startTime = time.Now()
+	if l.fixedRate {
 		l.activeSlots.Store(1)
 		l.fillSlots(r.params.Window)
 		pacer.Go(func() {
@@ -100,7 +100,7 @@ func (l *requestLoad) sendUntilDone(r *caseRun) (late *Histogram, begin, end rea
 		l.startSlots(r.params.Window)
 	}
 	defer r.reportProgress(func() string { return l.progressLine(r) })()
-	if begin, end, err = r.measurePeriod(l.base); err != nil {
+	if begin, end, err = r.measurePeriod(l.startTime); err != nil {
 		return late, begin, end, err
 	}
 	select {
@@ -112,7 +112,7 @@ func (l *requestLoad) sendUntilDone(r *caseRun) (late *Histogram, begin, end rea
 	return late, begin, end, err
 }
 
-func (l *requestLoad) elapsed() time.Duration { return time.Since(l.base) }
+func (l *requestLoad) elapsed() time.Duration { return time.Since(l.startTime) }
 
 // slotDone records that a slot, or the pacer, has ended.
 func (l *requestLoad) slotDone() {
@@ -129,7 +129,7 @@ func (l *requestLoad) progressLine(r *caseRun) string {
 		seen += w.tally.succeeded
 		w.mu.Unlock()
 	}
-	return fmt.Sprintf("%s, %.0f/s", r.phaseText(l.base), float64(seen)/l.elapsed().Seconds())
+	return fmt.Sprintf("%s, %.0f/s", r.phaseText(l.startTime), float64(seen)/l.elapsed().Seconds())
 }
 
 // sumTallies adds up what all workers have counted. It abandons the clients, so requests that are still
@@ -141,7 +141,7 @@ func (l *requestLoad) sumTallies(clients []*client.Client) (all *tally, unsent i
 	all = &tally{}
 	for _, w := range l.workers {
 		w.mu.Lock()
-		for k := w.sentCount; l.paced && k < w.dueCount; k++ {
+		for k := w.sentCount; l.fixedRate && k < w.dueCount; k++ {
 			if at := l.schedule.dueTimeOf(w.index, k); at >= l.measureFrom {
 				w.tally.latencies.Add(l.measureUntil - at)
 				unsent++
@@ -177,7 +177,7 @@ func (s *slot) sendRequest(start time.Duration) {
 	s.start = start
 	s.worker.mu.Lock()
 	op, rec := s.worker.nextRequest()
-	err := s.worker.c.Go(s.worker.load.ctx, op, rec, s.onReply)
+	err := s.worker.client.Go(s.worker.load.ctx, op, rec, s.onReply)
 	s.worker.mu.Unlock()
 	if err != nil {
 		s.handleReply(client.Reply{}, err)
@@ -200,12 +200,12 @@ func (s *slot) handleReply(r client.Reply, err error) {
 			w.tally.addFailures(why, 1)
 		}
 	}
-	if l.paced {
+	if l.fixedRate {
 		w.freeSlots = append(w.freeSlots, s)
 	}
 	w.mu.Unlock()
 	switch {
-	case l.paced:
+	case l.fixedRate:
 		w.sendDue()
 		l.slotDone()
 	case err != nil:

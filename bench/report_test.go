@@ -75,7 +75,7 @@ func TestReports(t *testing.T) {
 // no server is watched.
 func TestCost(t *testing.T) {
 	at := func(server, tool time.Duration) reading {
-		return reading{serverUsage: usage{cpu: map[int]time.Duration{1: server, 2: server}}, toolCPU: tool}
+		return reading{serverUsage: usage{cpuByPID: map[int]time.Duration{1: server, 2: server}}, toolCPU: tool}
 	}
 	begin := at(time.Second, time.Second)
 	if c := costPerOp(begin, at(4*time.Second, 3*time.Second), 1e6); c.Void || c.ServerCPU != 6 || c.ToolCPU != 2 {

@@ -60,10 +60,10 @@ func costPerOp(begin, end reading, ops int64) Cost {
 	if ops == 0 {
 		return c
 	}
-	server, tool := cpuSince(begin.serverUsage.cpu, end.serverUsage.cpu), end.toolCPU-begin.toolCPU
+	server, tool := cpuSince(begin.serverUsage.cpuByPID, end.serverUsage.cpuByPID), end.toolCPU-begin.toolCPU
 	c.ToolCPU = toMicros(tool*100/time.Duration(ops)) / 100 // two more digits
 	c.ServerCPU = toMicros(server*100/time.Duration(ops)) / 100
-	c.Void = len(end.serverUsage.cpu) > 0 && float64(tool) > float64(server)*toolShare
+	c.Void = len(end.serverUsage.cpuByPID) > 0 && float64(tool) > float64(server)*toolShare
 	return c
 }
 
@@ -76,10 +76,10 @@ type reading struct {
 
 // Figure is a value that only one case has.
 type Figure struct {
-	Name   string  `json:"name"`
-	Value  float64 `json:"value"`
-	Unit   string  `json:"unit"`
-	better string  // moreIsBetter, lessIsBetter or "": neither
+	Name            string  `json:"name"`
+	Value           float64 `json:"value"`
+	Unit            string  `json:"unit"`
+	betterDirection string  // moreIsBetter, lessIsBetter or "": neither
 }
 
 // These are the units of values, and which direction is better.
@@ -95,21 +95,21 @@ const (
 )
 
 func millisFigure(name string, d time.Duration) Figure {
-	return Figure{Name: name, Value: float64(d.Nanoseconds()/10) / 1e5, Unit: unitMillis, better: lessIsBetter}
+	return Figure{Name: name, Value: float64(d.Nanoseconds()/10) / 1e5, Unit: unitMillis, betterDirection: lessIsBetter}
 }
 
 func rateFigure(name string, n int, in time.Duration) Figure {
-	return Figure{Name: name, Value: roundToTenth(float64(n) / in.Seconds()), Unit: unitRate, better: moreIsBetter}
+	return Figure{Name: name, Value: roundToTenth(float64(n) / in.Seconds()), Unit: unitRate, betterDirection: moreIsBetter}
 }
 
 // faultFigure counts events that should not happen.
 func faultFigure(name string, n int64) Figure {
-	return Figure{Name: name, Value: float64(n), Unit: unitCount, better: lessIsBetter}
+	return Figure{Name: name, Value: float64(n), Unit: unitCount, betterDirection: lessIsBetter}
 }
 
 // withoutBetter marks a value that says nothing about the servers.
 func (f Figure) withoutBetter() Figure {
-	f.better = ""
+	f.betterDirection = ""
 	return f
 }
 

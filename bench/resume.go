@@ -35,7 +35,7 @@ func (r *caseRun) runResume() (Result, error) {
 // resumeResults holds the results of all storms of resume.
 type resumeResults struct {
 	intervals
-	spans []time.Duration // for each storm, until the last session was back
+	stormSpans []time.Duration // for each storm, until the last session was back
 
 	mu           sync.Mutex
 	resumed      tally
@@ -74,7 +74,7 @@ func (r *caseRun) reconnectAll(back *resumeResults, clients []*client.Client, pl
 		return err
 	}
 	back.addInterval(begin, end)
-	back.spans = append(back.spans, end.at.Sub(begin.at))
+	back.stormSpans = append(back.stormSpans, end.at.Sub(begin.at))
 	return r.ctx.Err()
 }
 
@@ -92,10 +92,10 @@ func (b *resumeResults) recordResume(after time.Duration, err error) {
 
 func (b *resumeResults) caseResult(r *caseRun) Result {
 	result := b.intervals.intervalResult(r, &b.resumed)
-	slices.Sort(b.spans)
+	slices.Sort(b.stormSpans)
 	result.Extra = []Figure{
 		faultFigure("sessions lost", b.lostSessions),
-		millisFigure("all back p50", b.spans[len(b.spans)/2]), millisFigure("all back at most", b.spans[len(b.spans)-1]),
+		millisFigure("all back p50", b.stormSpans[len(b.stormSpans)/2]), millisFigure("all back at most", b.stormSpans[len(b.stormSpans)-1]),
 	}
 	return result
 }

@@ -84,8 +84,8 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	}
 	r := &caseRun{
 		ctx: ctx, params: cfg.Params, kind: k, target: cfg.Target,
-		serverProcesses: processes{root: "/proc", pids: cfg.Target.PIDs}, reportLine: func(string) {},
-		keeperProcesses: processes{root: "/proc"}, sleep: cfg.sleep, maxConnections: cfg.maxConnections,
+		serverProcesses: processes{procRoot: "/proc", pids: cfg.Target.PIDs}, reportLine: func(string) {},
+		keeperProcesses: processes{procRoot: "/proc"}, sleep: cfg.sleep, maxConnections: cfg.maxConnections,
 	}
 	if r.sleep == nil {
 		r.sleep = sleepPrecisely
@@ -291,7 +291,7 @@ func (r *caseRun) takeReading(memory bool) (reading, error) {
 	if memory {
 		at.serverUsage, err = r.serverProcesses.fullUsage()
 	} else {
-		at.serverUsage.cpu, err = r.serverProcesses.cpuTimes()
+		at.serverUsage.cpuByPID, err = r.serverProcesses.cpuTimes()
 	}
 	return at, err
 }

@@ -17,15 +17,15 @@ const ticksPerSecond = 100
 
 // usage is what processes have used of the machine.
 type usage struct {
-	cpu map[int]time.Duration // user and system time, by process id
-	rss int64                 // in bytes, of all processes; shared pages count for each
-	pss int64                 // in bytes; a shared page is divided among its processes; 0: unknown
+	cpuByPID map[int]time.Duration // user and system time, by process id
+	rss      int64                 // in bytes, of all processes; shared pages count for each
+	pss      int64                 // in bytes; a shared page is divided among its processes; 0: unknown
 }
 
 // processes are the servers under test, read from a /proc.
 type processes struct {
-	root string // "/proc" except in tests
-	pids []int
+	procRoot string // "/proc" except in tests
+	pids     []int
 }
 
 // cpuTimes returns the CPU time of each process. It leaves out processes that have ended, because a case
@@ -52,10 +52,10 @@ func (p processes) cpuTimes() (map[int]time.Duration, error) {
 func (p processes) fullUsage() (usage, error) {
 	var u usage
 	var err error
-	if u.cpu, err = p.cpuTimes(); err != nil {
+	if u.cpuByPID, err = p.cpuTimes(); err != nil {
 		return u, err
 	}
-	for pid := range u.cpu {
+	for pid := range u.cpuByPID {
 		if status, err := os.ReadFile(p.procFile(pid, "status")); err == nil {
 			u.rss += parseKilobytes(status, "VmRSS:")
 		}
@@ -81,7 +81,7 @@ func (p processes) checkExist() error {
 }
 
 func (p processes) procFile(pid int, name string) string {
-	return filepath.Join(p.root, strconv.Itoa(pid), name)
+	return filepath.Join(p.procRoot, strconv.Itoa(pid), name)
 }
 
 // cpuSince returns the CPU time used since an earlier reading, by the processes in both.

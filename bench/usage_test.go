@@ -13,9 +13,9 @@ const statLine = "%s (a ) (name) S 1 2 3 4 5 6 7 8 9 10 250 150 7 7 20 0 8 0 1 1
 // fakeProc makes a /proc with these files, and returns the processes 11 and 12 of it.
 func fakeProc(t *testing.T, files map[string]string) processes {
 	t.Helper()
-	p := processes{root: t.TempDir(), pids: []int{11, 12}}
+	p := processes{procRoot: t.TempDir(), pids: []int{11, 12}}
 	for name, text := range files {
-		path := filepath.Join(p.root, name)
+		path := filepath.Join(p.procRoot, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -34,11 +34,11 @@ func TestUsage(t *testing.T) {
 		"12/stat": strings.Replace(statLine, "%s", "12", 1), "12/status": "VmRSS:\t1024 kB\n",
 	})
 	u, err := p.fullUsage()
-	if err != nil || len(u.cpu) != 2 || u.cpu[11] != 4*time.Second || u.rss != 3<<20 || u.pss != 1<<20 {
+	if err != nil || len(u.cpuByPID) != 2 || u.cpuByPID[11] != 4*time.Second || u.rss != 3<<20 || u.pss != 1<<20 {
 		t.Errorf("%v, %v", u, err)
 	}
 	earlier := map[int]time.Duration{11: time.Second, 13: time.Second}
-	if got := cpuSince(earlier, u.cpu); got != 3*time.Second { // 12 is new, 13 has ended
+	if got := cpuSince(earlier, u.cpuByPID); got != 3*time.Second { // 12 is new, 13 has ended
 		t.Errorf("used %v", got)
 	}
 }
@@ -47,7 +47,7 @@ func TestUsage(t *testing.T) {
 // cannot be parsed is an error.
 func TestUsageMissing(t *testing.T) {
 	p := fakeProc(t, map[string]string{"11/stat": strings.Replace(statLine, "%s", "11", 1)})
-	if u, err := p.fullUsage(); err != nil || len(u.cpu) != 1 {
+	if u, err := p.fullUsage(); err != nil || len(u.cpuByPID) != 1 {
 		t.Errorf("%v, %v", u, err)
 	}
 	if err := p.checkExist(); err == nil || !strings.Contains(err.Error(), "no process 12") {
@@ -63,11 +63,11 @@ func TestUsageMissing(t *testing.T) {
 
 // The usage of this process can be read. Both /proc and ownCPU report CPU time for it.
 func TestUsageOfThisProcess(t *testing.T) {
-	p := processes{root: "/proc", pids: []int{os.Getpid()}}
+	p := processes{procRoot: "/proc", pids: []int{os.Getpid()}}
 	for began := time.Now(); ownCPU() < 50*time.Millisecond && time.Since(began) < time.Minute; {
 	}
 	u, err := p.fullUsage()
-	if err != nil || u.cpu[os.Getpid()] <= 0 || u.rss < 1<<20 {
+	if err != nil || u.cpuByPID[os.Getpid()] <= 0 || u.rss < 1<<20 {
 		t.Errorf("%v, %v", u, err)
 	}
 }

@@ -17,7 +17,7 @@ type fanOut struct {
 
 	mu                         sync.Mutex
 	writeTime                  time.Time // when the write was sent; zero between two rounds
-	first, last                time.Duration
+	firstEvent, lastEvent      time.Duration
 	eventsReceived, watchesSet int
 	watchers                   int           // number of watchers
 	ready                      chan struct{} // signalled when all have got the event and set their watch again; has room for one
@@ -75,9 +75,9 @@ func (f *fanOut) onEvent(c *client.Client) {
 	f.mu.Lock()
 	if at := now.Sub(f.writeTime); !f.writeTime.IsZero() {
 		if f.eventsReceived == 0 {
-			f.first = at
+			f.firstEvent = at
 		}
-		f.last = at
+		f.lastEvent = at
 		f.eventsReceived++
 		f.events.latencies.Add(at)
 	}
@@ -147,8 +147,8 @@ func (f *fanOut) runRounds(r *caseRun) (Result, error) {
 			f.mu.Lock()
 			n++
 			write.latencies.Add(took)
-			first.latencies.Add(f.first)
-			last.latencies.Add(f.last)
+			first.latencies.Add(f.firstEvent)
+			last.latencies.Add(f.lastEvent)
 			all.merge(&f.events)
 			f.mu.Unlock()
 		}

@@ -118,8 +118,8 @@ func (b *barPanel) addSide(one *plot.Plot, k *measurements, rows []barRow, i int
 		s := k.rowSpread(r.part, r.row, side, b.figure)
 		medians = append(medians, s.median)
 		spreads.XYs = append(spreads.XYs, plotter.XY{X: float64(n), Y: s.median})
-		spreads.YErrors = append(spreads.YErrors, struct{ Low, High float64 }{s.median - s.least, s.most - s.median})
-		values.XYs = append(values.XYs, plotter.XY{X: float64(n), Y: s.most})
+		spreads.YErrors = append(spreads.YErrors, struct{ Low, High float64 }{s.median - s.minimum, s.maximum - s.median})
+		values.XYs = append(values.XYs, plotter.XY{X: float64(n), Y: s.maximum})
 		values.Labels = append(values.Labels, formatNumber(s.median))
 	}
 	chart, err := plotter.NewBarChart(medians, barWidth)

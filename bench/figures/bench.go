@@ -8,8 +8,8 @@ import (
 // sample is one line of go test -bench: its name without the number of processors, and its values
 // by unit.
 type sample struct {
-	name   string
-	values map[string]float64
+	name        string
+	valueByUnit map[string]float64
 }
 
 // parseBench parses the output of go test -bench. It ignores other lines.
@@ -20,14 +20,14 @@ func parseBench(text []byte) []sample {
 		if !ok || !strings.HasPrefix(name, "Benchmark") {
 			continue
 		}
-		s := sample{name: strings.TrimPrefix(withoutCPUs(strings.TrimSpace(name)), "Benchmark"), values: map[string]float64{}}
+		s := sample{name: strings.TrimPrefix(withoutCPUs(strings.TrimSpace(name)), "Benchmark"), valueByUnit: map[string]float64{}}
 		fields := strings.Fields(rest)
 		for i := 1; i+1 < len(fields); i += 2 {
 			if v, err := strconv.ParseFloat(fields[i], 64); err == nil {
-				s.values[fields[i+1]] = v
+				s.valueByUnit[fields[i+1]] = v
 			}
 		}
-		if len(s.values) > 0 {
+		if len(s.valueByUnit) > 0 {
 			list = append(list, s)
 		}
 	}
@@ -48,7 +48,7 @@ func withoutCPUs(name string) string {
 func (k *measurements) benchSpread(file, name, unit string) spread {
 	var values []float64
 	for _, s := range k.benchSamples[file] {
-		if v, ok := s.values[unit]; ok && s.name == name {
+		if v, ok := s.valueByUnit[unit]; ok && s.name == name {
 			values = append(values, v)
 		}
 	}

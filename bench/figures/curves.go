@@ -88,7 +88,7 @@ func (k *measurements) tracePoints() []point {
 	for _, g := range benchCurves {
 		for _, n := range k.benchSizes(g.file, g.name) {
 			y := k.benchSpread(g.file, g.name+strconv.FormatFloat(n, 'f', -1, 64), g.from)
-			y.median, y.least, y.most = y.median*g.times, y.least*g.times, y.most*g.times
+			y.median, y.minimum, y.maximum = y.median*g.times, y.minimum*g.times, y.maximum*g.times
 			add(g.curve, g.unit, n, y)
 		}
 	}
@@ -132,7 +132,7 @@ func (k *measurements) curvesCSV() []byte {
 	_ = w.Write([]string{"curve", "unit", "size", "median", "least", "most", "runs"}) // a write to a buffer cannot fail
 	for _, p := range k.curves {
 		f := func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
-		_ = w.Write([]string{p.curve, p.unit, strconv.FormatFloat(p.x, 'f', -1, 64), f(p.y.median), f(p.y.least), f(p.y.most), strconv.Itoa(p.y.runs)})
+		_ = w.Write([]string{p.curve, p.unit, strconv.FormatFloat(p.x, 'f', -1, 64), f(p.y.median), f(p.y.minimum), f(p.y.maximum), strconv.Itoa(p.y.runs)})
 	}
 	w.Flush()
 	return b.Bytes()

@@ -84,7 +84,7 @@ var tableFigures = []string{"ops/s", "p50", "p99", "p99.9", "max", "server CPU p
 
 // measurements is everything that was measured.
 type measurements struct {
-	machine      string
+	machineText  string
 	Note         string                   // what a reader must know first, from note.md; may be empty
 	runsByPart   map[string][]recordedRun // by part
 	targets      []target
@@ -99,7 +99,7 @@ func readMeasurements(data string) (*measurements, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	k.machine = string(machine)
+	k.machineText = string(machine)
 	note, err := os.ReadFile(filepath.Join(data, "note.md"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -153,8 +153,8 @@ func parseLines(text []byte) ([]recordedRun, error) {
 
 // spread is a median with the least and the greatest value of some runs.
 type spread struct {
-	median, least, most float64
-	runs                int
+	median, minimum, maximum float64
+	runs                     int
 }
 
 // rowSpread returns the spread of one value of a row on one side; runs is 0 if it was not measured.
@@ -187,5 +187,5 @@ func spreadOf(values []float64) spread {
 	}
 	slices.Sort(values)
 	n := len(values)
-	return spread{median: (values[(n-1)/2] + values[n/2]) / 2, least: values[0], most: values[n-1], runs: n}
+	return spread{median: (values[(n-1)/2] + values[n/2]) / 2, minimum: values[0], maximum: values[n-1], runs: n}
 }

@@ -46,7 +46,7 @@ func curveOf(voters int, load, figure string) string {
 
 // ofVoters returns a panel with the curves of a figure for each number of voters.
 func ofVoters(title, load, figure string) curvePanel {
-	p := curvePanel{title: title, linear: true}
+	p := curvePanel{title: title, linearY: true}
 	for _, voters := range membersDrawn {
 		p.curves = append(p.curves, curveOf(int(voters), load, figure))
 	}

@@ -27,9 +27,9 @@ type curvePicture struct {
 
 // curvePanel is one or more curves on common axes.
 type curvePanel struct {
-	title  string
-	linear bool // for the y axis, from 0
-	curves []string
+	title   string
+	linearY bool // for the y axis, from 0
+	curves  []string
 }
 
 // panelWidth and panelHeight are the size of a panel in a picture.
@@ -151,7 +151,7 @@ func (p *curvePanel) newPlot(page *curvePicture, points []point) (*plot.Plot, er
 	for i, curve := range p.curves {
 		var line plotter.XYs
 		for _, q := range points {
-			if q.curve == curve && (p.linear || q.y.median > 0) {
+			if q.curve == curve && (p.linearY || q.y.median > 0) {
 				line = append(line, plotter.XY{X: q.x, Y: q.y.median})
 				most, least = max(most, q.y.median), min(least, q.y.median)
 			}
@@ -180,7 +180,7 @@ func (p *curvePanel) newPlot(page *curvePicture, points []point) (*plot.Plot, er
 // setAxes sets the axes, with room for the legend at the top.
 func (p *curvePanel) setAxes(one *plot.Plot, page *curvePicture, least, most float64) {
 	room := 1 + 0.12*float64(len(p.curves))
-	if p.linear {
+	if p.linearY {
 		one.Y.Min, one.Y.Max = 0, most*room
 		one.Y.Tick.Marker = plainTicks{plot.DefaultTicks{}}
 	} else {

@@ -32,7 +32,7 @@ func (k *measurements) renderPage(name string) ([]byte, error) {
 // Machine returns what the measurements ran on, as rows of a table.
 func (k *measurements) Machine() string {
 	var b strings.Builder
-	for row := range strings.Lines(k.machine) {
+	for row := range strings.Lines(k.machineText) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(row), "\t"); ok {
 			fmt.Fprintf(&b, "| %s | %s |\n", name, value)
 		}
@@ -158,7 +158,7 @@ func (k *measurements) sizingNumbers() *sizing {
 	full := of("alone", "memory of one member with 1 M nodes of 100 B, just written", "RSS MiB")
 	z.NodeRSS = (full - z.Idle) * (1 << 20) / million
 	z.Members, z.ObserverSet, z.OpenFiles = k.membersSentence(), k.observerSet(), "(not measured)"
-	for row := range strings.Lines(k.machine) {
+	for row := range strings.Lines(k.machineText) {
 		if n, ok := strings.CutPrefix(strings.TrimSpace(row), "open files of a process\t"); ok {
 			z.OpenFiles = n
 		}

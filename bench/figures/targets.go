@@ -314,7 +314,7 @@ func (s spread) String() string {
 	case 1:
 		return formatNumber(s.median)
 	}
-	return fmt.Sprintf("%s (%s-%s)", formatNumber(s.median), formatNumber(s.least), formatNumber(s.most))
+	return fmt.Sprintf("%s (%s-%s)", formatNumber(s.median), formatNumber(s.minimum), formatNumber(s.maximum))
 }
 
 // formatNumber formats a value with three digits, or with all digits before the point.

@@ -68,7 +68,7 @@ func (s *Shell) reconfigure(ctx context.Context, a *arguments) error {
 	case !whole && !a.hasFlag("add") && !a.hasFlag("remove"):
 		return errUsage
 	case a.hasFlag("v"):
-		n, err := strconv.ParseInt(a.values["v"], 16, 64)
+		n, err := strconv.ParseInt(a.optionValues["v"], 16, 64)
 		if err != nil {
 			return zkCliError("-v must be followed by a long (configuration version)")
 		}
@@ -82,13 +82,13 @@ func (s *Shell) reconfigure(ctx context.Context, a *arguments) error {
 	}
 	for flag, into := range map[string]*[]byte{"add": &rec.JoiningServers, "remove": &rec.LeavingServers, "members": &rec.NewMembers} {
 		if a.hasFlag(flag) {
-			*into = []byte(strings.ToLower(a.values[flag]))
+			*into = []byte(strings.ToLower(a.optionValues[flag]))
 		}
 	}
 	if a.hasFlag("file") {
-		members, err := readMembers(a.values["file"])
+		members, err := readMembers(a.optionValues["file"])
 		if err != nil {
-			return zkCliError(fmt.Sprintf("Error processing %s: %v", a.values["file"], err))
+			return zkCliError(fmt.Sprintf("Error processing %s: %v", a.optionValues["file"], err))
 		}
 		rec.NewMembers = members
 	}

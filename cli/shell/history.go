@@ -24,15 +24,15 @@ const (
 // history holds the lines that the arrow keys reach: those of former shells, from a file that only
 // this user can read, and those of this one. It implements term.History.
 type history struct {
-	lines []string // the newest last
-	file  *os.File // nil: there is none
-	hint  func(string)
+	lines    []string // the newest last
+	file     *os.File // nil: there is none
+	showHint func(string)
 }
 
 // openHistory reads the file, and makes it if it is missing. Without a file the history is that of
 // this shell, and hint says why.
 func openHistory(name string, hint func(string)) *history {
-	h := &history{hint: hint}
+	h := &history{showHint: hint}
 	if name == "" {
 		return h
 	}
@@ -45,7 +45,7 @@ func openHistory(name string, hint func(string)) *history {
 // disableFile gives the file up because of err.
 func (h *history) disableFile(err error) {
 	h.close()
-	h.hint(fmt.Sprintf("The history is not kept: %v", err))
+	h.showHint(fmt.Sprintf("The history is not kept: %v", err))
 }
 
 func (h *history) close() {

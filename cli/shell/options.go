@@ -22,12 +22,12 @@ type options struct {
 
 // arguments are the words of a command after its options have been taken out.
 type arguments struct {
-	words  []string // the verb first
-	values map[string]string
+	words        []string // the verb first
+	optionValues map[string]string
 }
 
 func (a *arguments) hasFlag(name string) bool {
-	_, ok := a.values[name]
+	_, ok := a.optionValues[name]
 	return ok
 }
 
@@ -37,7 +37,7 @@ func (a *arguments) path() string { return a.words[1] }
 // intFlag returns the value of an option as an integer of so many bits, or otherwise if it is not
 // given.
 func (a *arguments) intFlag(name string, bits int, otherwise int64) (int64, error) {
-	text, ok := a.values[name]
+	text, ok := a.optionValues[name]
 	if !ok {
 		return otherwise, nil
 	}
@@ -66,7 +66,7 @@ type optionParser struct {
 // value may be the rest of the word, follow a "=", or be the next word. After "--" there are no
 // options.
 func (o options) parse(words []string) (*arguments, error) {
-	p := optionParser{options: o, args: arguments{values: map[string]string{}}}
+	p := optionParser{options: o, args: arguments{optionValues: map[string]string{}}}
 	for i, w := range words {
 		if w == "--" && p.awaitingValue == nil {
 			p.args.words = append(p.args.words, words[i+1:]...)
@@ -114,7 +114,7 @@ func (o options) looksLikeOption(w string) bool {
 
 func (p *optionParser) takeWord(w string) error {
 	if p.awaitingValue != nil && !p.looksLikeOption(w) {
-		p.args.values[p.awaitingValue.name] = w
+		p.args.optionValues[p.awaitingValue.name] = w
 		p.awaitingValue = nil
 		return nil
 	}
@@ -160,7 +160,7 @@ func (p *optionParser) setOption(opt *option, value string, valued bool) error {
 		}
 		p.selected = opt.name
 	}
-	p.args.values[opt.name] = value
+	p.args.optionValues[opt.name] = value
 	if opt.takesValue && !valued {
 		p.awaitingValue = opt
 	}

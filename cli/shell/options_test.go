@@ -46,7 +46,7 @@ func TestOptions(t *testing.T) {
 		a, err := verbs[words[0]].options.parse(words)
 		got := fmt.Sprint(err)
 		if err == nil {
-			got = strings.Join(a.words, " ") + " " + fmt.Sprint(a.values)
+			got = strings.Join(a.words, " ") + " " + fmt.Sprint(a.optionValues)
 		}
 		if got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.line, got, tt.want)
@@ -68,9 +68,9 @@ func TestNumbers(t *testing.T) {
 		{"9223372036854775808", 64, "-v argument must be a long value"},
 		{"x", 32, "-v argument must be an int value"},
 	} {
-		a := arguments{values: map[string]string{}}
+		a := arguments{optionValues: map[string]string{}}
 		if tt.text != "" {
-			a.values["v"] = tt.text
+			a.optionValues["v"] = tt.text
 		}
 		n, err := a.intFlag("v", tt.bits, -7)
 		got := fmt.Sprint(n)

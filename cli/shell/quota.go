@@ -22,7 +22,7 @@ const (
 // quotaValues are the content of a node of limits, or of what is used. -1 stands for no limit. A node may
 // have other keys, which are kept.
 type quotaValues struct {
-	values map[string]int64
+	byKey map[string]int64
 }
 
 // These are the keys. What is used has the first two only.
@@ -61,13 +61,13 @@ func parseAmounts(data []byte) quotaValues {
 		if err != nil {
 			n = -1
 		}
-		u.values[key] = n
+		u.byKey[key] = n
 	}
 	return u
 }
 
 func (u quotaValues) valueOf(key string) int64 {
-	if n, ok := u.values[key]; ok {
+	if n, ok := u.byKey[key]; ok {
 		return n
 	}
 	return -1
@@ -77,7 +77,7 @@ func (u quotaValues) valueOf(key string) int64 {
 func (u quotaValues) String() string {
 	text := fmt.Sprintf("count=%d,bytes=%d", u.valueOf(countKey), u.valueOf(bytesKey))
 	var others []string
-	for key, n := range u.values {
+	for key, n := range u.byKey {
 		if key != countKey && key != bytesKey {
 			others = append(others, fmt.Sprintf("%s=%d", key, n))
 		}
@@ -110,7 +110,7 @@ func (q quotaCommands) setQuota(ctx context.Context, a *arguments) error {
 	}
 	limits := unlimitedQuota()
 	for _, f := range quotaFlags {
-		text, given := a.values[f.flag]
+		text, given := a.optionValues[f.flag]
 		if !given {
 			continue
 		}
@@ -123,7 +123,7 @@ func (q quotaCommands) setQuota(ctx context.Context, a *arguments) error {
 			q.screen.printMessage(errorStyle, f.wrong)
 			return nil
 		}
-		limits.values[f.key] = n
+		limits.byKey[f.key] = n
 	}
 	if _, err := q.nodes.statNode(ctx, path, false); failedWith(err, jute.NoNode) {
 		return zkCliError(path + " does not exist.")
@@ -202,7 +202,7 @@ func (q quotaCommands) storeLimits(ctx context.Context, path string, limits quot
 	merged := parseAmounts(before)
 	for _, f := range quotaFlags {
 		if n := limits.valueOf(f.key); n > -1 {
-			merged.values[f.key] = n
+			merged.byKey[f.key] = n
 		}
 	}
 	if err := q.warnExceeded(ctx, at, merged); err != nil {
@@ -264,7 +264,7 @@ func (q quotaCommands) deleteQuota(ctx context.Context, a *arguments) error {
 	limits := parseAmounts(data)
 	for _, f := range quotaFlags {
 		if a.hasFlag(f.flag) {
-			limits.values[f.key] = -1
+			limits.byKey[f.key] = -1
 			_, err := q.nodes.setData(ctx, at+"/"+limitsNode, []byte(limits.String()), -1)
 			return err
 		}

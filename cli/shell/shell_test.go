@@ -175,7 +175,7 @@ type proxy struct {
 	conns []net.Conn
 }
 
-func newGate(t *testing.T) *proxy {
+func newProxy(t *testing.T) *proxy {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -222,7 +222,7 @@ func (g *proxy) setShut(shut bool) {
 // A lost connection and its return are told, and the session goes on with its watches. An expired
 // session is told, too, and connect opens another one.
 func TestLostConnection(t *testing.T) {
-	g := newGate(t)
+	g := newProxy(t)
 	in, say := io.Pipe()
 	var out, errs outputBuffer
 	ended := make(chan error, 1)

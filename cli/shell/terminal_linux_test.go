@@ -143,7 +143,7 @@ func TestTerminal(t *testing.T) {
 // Ctrl-C ends a command that waits, and the shell goes on.
 func TestTerminalInterrupt(t *testing.T) {
 	p := openShell(t, t.TempDir())
-	silent := newGate(t)
+	silent := newProxy(t)
 	silent.mu.Lock() // it accepts, and does not go on
 	defer silent.mu.Unlock()
 	p.typeText("connect " + silent.Addr().String() + "\r")

@@ -81,7 +81,7 @@ func (t watchTable) hasWatch(path string, kind watchKind) bool {
 
 func (s *Shell) addWatch(ctx context.Context, a *arguments) error {
 	mode, kind := jute.AddWatchPersistentRecursive, watchRecursive
-	switch name, given := a.values["m"]; {
+	switch name, given := a.optionValues["m"]; {
 	case given && strings.EqualFold(name, "PERSISTENT"):
 		mode, kind = jute.AddWatchPersistent, watchPersistent
 	case given && !strings.EqualFold(name, "PERSISTENT_RECURSIVE"):

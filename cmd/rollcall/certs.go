@@ -53,7 +53,7 @@ func newCerts(w cli.IOStreams) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&c.directory, "out", "certs", "`directory` for the files; it is made if it is not there")
-	cmd.Flags().IntVar(&c.days, "days", defaultHostDays, "for how many days the hosts' certificates are valid")
+	cmd.Flags().IntVar(&c.hostDays, "days", defaultHostDays, "for how many days the hosts' certificates are valid")
 	cmd.Flags().IntVar(&c.authorityDays, "ca-days", defaultAuthorityDays, "for how many days a new authority is valid")
 	return cmd
 }
@@ -63,8 +63,8 @@ const maxCertHosts = 1000
 
 // certMaker are the settings of the command.
 type certMaker struct {
-	directory           string
-	days, authorityDays int
+	directory               string
+	hostDays, authorityDays int
 }
 
 // newFile is a file to be written.
@@ -77,7 +77,7 @@ type newFile struct {
 // makeFiles returns the files for hosts, of which none is there. Each host is its names, with commas. An authority in a directory that
 // other users can change could be theirs, and so could each certificate that it signs.
 func (c *certMaker) makeFiles(hosts []string, now time.Time) ([]newFile, error) {
-	for flag, days := range map[string]int{"--days": c.days, "--ca-days": c.authorityDays} {
+	for flag, days := range map[string]int{"--days": c.hostDays, "--ca-days": c.authorityDays} {
 		if days < 1 || days > maxDays {
 			return nil, cli.WithStatus(cli.UsageError, fmt.Errorf("%s %d: allowed is 1 to %d", flag, days, maxDays))
 		}
@@ -91,7 +91,7 @@ func (c *certMaker) makeFiles(hosts []string, now time.Time) ([]newFile, error) 
 	}
 	for _, host := range hosts {
 		names := strings.Split(host, ",")
-		text, err := ca.Issue(names, now, time.Duration(c.days)*oneDay)
+		text, err := ca.Issue(names, now, time.Duration(c.hostDays)*oneDay)
 		if err == nil && strings.HasPrefix(names[0], "*") {
 			err = errors.New("the first name gives the file its name and must be a whole one; put it first")
 		}

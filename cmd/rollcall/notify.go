@@ -17,10 +17,10 @@ const notifyInterval = time.Second
 // notifier tells systemd how a member fares, as sd_notify(3) says. It tells nobody if the environment does
 // not name systemd's socket.
 type notifier struct {
-	socket       net.Conn
-	watchdog     time.Duration // systemd restarts the member if it hears nothing for so long; 0: it does not
-	lastStatus   string        // the last one
-	lastWatchdog time.Time     // when the watchdog was last told that the member works
+	socket           net.Conn
+	watchdogInterval time.Duration // systemd restarts the member if it hears nothing for so long; 0: it does not
+	lastStatus       string        // the last one
+	lastWatchdog     time.Time     // when the watchdog was last told that the member works
 }
 
 // newNotifier connects to systemd's socket.
@@ -34,7 +34,7 @@ func newNotifier(w cli.IOStreams) *notifier {
 		n.socket = socket
 	}
 	if us, err := strconv.ParseInt(w.Getenv("WATCHDOG_USEC"), 10, 64); err == nil && us > 0 {
-		n.watchdog = time.Duration(us) * time.Microsecond
+		n.watchdogInterval = time.Duration(us) * time.Microsecond
 	}
 	return n
 }
@@ -74,7 +74,7 @@ func (n *notifier) notifyChanges(health admin.Health, now time.Time) {
 		n.lastStatus = text
 		n.send("STATUS=" + strings.ReplaceAll(text, "\n", " "))
 	}
-	if n.watchdog > 0 && health.Stalled == "" && now.Sub(n.lastWatchdog) >= n.watchdog/4 {
+	if n.watchdogInterval > 0 && health.Stalled == "" && now.Sub(n.lastWatchdog) >= n.watchdogInterval/4 {
 		n.lastWatchdog = now
 		n.send("WATCHDOG=1")
 	}

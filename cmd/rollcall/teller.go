@@ -31,7 +31,7 @@ func (t *eventPrinter) writerAbove(other io.Writer) io.Writer { return lineWrite
 
 type lineWriter struct {
 	printer *eventPrinter
-	other   io.Writer
+	target  io.Writer
 }
 
 // Write implements io.Writer.
@@ -39,7 +39,7 @@ func (l lineWriter) Write(line []byte) (int, error) {
 	l.printer.mu.Lock()
 	defer l.printer.mu.Unlock()
 	_, _ = io.WriteString(l.printer.out, l.printer.below.eraseText())
-	n, err := l.other.Write(line)
+	n, err := l.target.Write(line)
 	_, _ = io.WriteString(l.printer.out, l.printer.below.drawText())
 	return n, err
 }

@@ -55,13 +55,13 @@ syncLimit=5
 
 // upFlags are the flags of `rollcall up`, and what all its members share.
 type upFlags struct {
-	data    string
-	port    int
-	members int
-	ports   []int
-	verbose bool
-	files   *upFiles                 // in the data directory
-	memory  *admission.MemoryLimiter // of all members together
+	dataDir     string
+	basePort    int
+	memberCount int
+	ports       []int
+	verbose     bool
+	files       *upFiles                 // in the data directory
+	memory      *admission.MemoryLimiter // of all members together
 }
 
 // newUp returns the command that runs a whole ensemble in this process, on loopback.
@@ -83,9 +83,9 @@ func (f *upFlags) newCommand(w cli.IOStreams) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&f.data, "data", "rollcall-data", "`directory` for the members' data, made if missing")
-	fs.IntVar(&f.port, "port", 2181, "client `port` of member 1; the others have the next ones. Members talk to each other on the ports 1,000 and 2,000 above, and serve HTTP on those 3,000 above")
-	fs.IntVar(&f.members, "members", upMembers, fmt.Sprintf("`number` of members, 1 to %d", upMaxMembers))
+	fs.StringVar(&f.dataDir, "data", "rollcall-data", "`directory` for the members' data, made if missing")
+	fs.IntVar(&f.basePort, "port", 2181, "client `port` of member 1; the others have the next ones. Members talk to each other on the ports 1,000 and 2,000 above, and serve HTTP on those 3,000 above")
+	fs.IntVar(&f.memberCount, "members", upMembers, fmt.Sprintf("`number` of members, 1 to %d", upMaxMembers))
 	fs.IntSliceVar(&f.ports, "ports", nil, "client `port,...` of each member, instead of --port and --members")
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "also print the log lines of the members")
 	return cmd
@@ -99,14 +99,14 @@ func (f *upFlags) checkFlags(given func(flag string) bool) error {
 		return errors.New("up: --ports has the port of each member: leave out --port and --members")
 	case given("ports") && (len(f.ports) < 1 || len(f.ports) > upMaxMembers):
 		return fmt.Errorf("up: --ports names %d ports; allowed are 1 to %d, one for each member", len(f.ports), upMaxMembers)
-	case f.members < 1 || f.members > upMaxMembers:
-		return fmt.Errorf("up: --members %d; allowed are 1 to %d", f.members, upMaxMembers)
-	case f.port < 1 || f.port+f.members-1+upHTTP > maxPort:
-		return fmt.Errorf("up: --port %d; allowed are 1 to %d", f.port, maxPort-upHTTP-f.members+1)
+	case f.memberCount < 1 || f.memberCount > upMaxMembers:
+		return fmt.Errorf("up: --members %d; allowed are 1 to %d", f.memberCount, upMaxMembers)
+	case f.basePort < 1 || f.basePort+f.memberCount-1+upHTTP > maxPort:
+		return fmt.Errorf("up: --port %d; allowed are 1 to %d", f.basePort, maxPort-upHTTP-f.memberCount+1)
 	}
 	if !given("ports") {
-		for i := range f.members {
-			f.ports = append(f.ports, f.port+i)
+		for i := range f.memberCount {
+			f.ports = append(f.ports, f.basePort+i)
 		}
 	}
 	used := map[int]bool{}
@@ -130,7 +130,7 @@ const maxPort = 65535
 func (f *upFlags) runMembers(ctx context.Context, w cli.IOStreams) error {
 	out := &eventPrinter{out: w.Out, started: time.Now()}
 	var err error
-	if f.files, err = openUpFiles(f.data); err != nil {
+	if f.files, err = openUpFiles(f.dataDir); err != nil {
 		return fmt.Errorf("up: %w", err)
 	}
 	defer func() { _ = f.files.Close() }() // every write was checked
@@ -239,11 +239,11 @@ func (f *upFlags) sayReady(out *eventPrinter, urls []string) {
 	for _, port := range f.ports {
 		connect = append(connect, loopbackAddr(port))
 	}
-	out.printLine("ready: connect to %s (data in %s, Ctrl-C stops)", strings.Join(connect, ","), f.data)
+	out.printLine("ready: connect to %s (data in %s, Ctrl-C stops)", strings.Join(connect, ","), f.dataDir)
 	if len(urls) == 0 {
 		return
 	}
-	token := filepath.Join(f.data, upToken)
+	token := filepath.Join(f.dataDir, upToken)
 	out.printLine("console: %s/ (the token of administrators is in %s)", urls[0], token)
 	out.printLine("to change something: export ROLLCALL_ADMIN=%s ROLLCALL_TOKEN_FILE=%s", strings.Join(urls, ","), shellQuote(token))
 }

@@ -59,7 +59,7 @@ func TestUpWritesNewFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := upFlags{data: dir, files: files, ports: []int{2181, 2182, 2183}}
+	f := upFlags{dataDir: dir, files: files, ports: []int{2181, 2182, 2183}}
 	var tokens []string
 	var out strings.Builder
 	for range 2 {

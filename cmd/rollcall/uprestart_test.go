@@ -23,7 +23,7 @@ func TestUpStartsMemberAgain(t *testing.T) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	f := &upFlags{data: filepath.Join(dir, "data"), ports: upPorts(t)}
+	f := &upFlags{dataDir: filepath.Join(dir, "data"), ports: upPorts(t)}
 	var out, errs lockedBuffer
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -36,7 +36,7 @@ func TestUpStartsMemberAgain(t *testing.T) {
 	waitUntil(t, "the ensemble", func() bool { return strings.Contains(out.String(), "ready: connect to") })
 	members := func(args ...string) {
 		t.Helper()
-		w := cli.IOStreams{Out: new(bytes.Buffer), Err: &errs, Now: time.Now, Env: []string{"ROLLCALL_ADMIN=http://" + loopbackAddr(f.ports[0]+upHTTP), "ROLLCALL_TOKEN_FILE=" + filepath.Join(f.data, upToken)}}
+		w := cli.IOStreams{Out: new(bytes.Buffer), Err: &errs, Now: time.Now, Env: []string{"ROLLCALL_ADMIN=http://" + loopbackAddr(f.ports[0]+upHTTP), "ROLLCALL_TOKEN_FILE=" + filepath.Join(f.dataDir, upToken)}}
 		if _, err := cli.Execute(t.Context(), cli.NewRoot(w, "1", time.Time{}), append([]string{"members"}, args...)); err != nil {
 			t.Fatalf("members %q: %v\n%s%s", args, err, out.String(), errs.String())
 		}
@@ -51,9 +51,9 @@ func TestUpStartsMemberAgain(t *testing.T) {
 // rollcall up is ready when its members are, although one of them was replaced before it served.
 func TestUpAwaitsReplacedMember(t *testing.T) {
 	dir := t.TempDir()
-	f := &upFlags{data: filepath.Join(dir, "data"), ports: upPorts(t)[:1]}
+	f := &upFlags{dataDir: filepath.Join(dir, "data"), ports: upPorts(t)[:1]}
 	var err error
-	if f.files, err = openUpFiles(f.data); err != nil {
+	if f.files, err = openUpFiles(f.dataDir); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.files.Close() }()
