@@ -118,8 +118,8 @@ func TestExamineBeforeRecovery(t *testing.T) {
 		if own.ID != 1 || own.Index == 0 || own.Term == 0 || own.LastTime.After(begin) || begin.Sub(own.LastTime) > time.Minute {
 			t.Errorf("what member 1 says of itself: %+v; it was killed at %v", own, begin)
 		}
-		if two.ID != 2 || two.Err != nil || !own.Before(two.Extent) || two.Before(own.Extent) {
-			t.Errorf("member 2, which has more than %+v: %+v", own.Extent, two)
+		if two.ID != 2 || two.Err != nil || !own.Before(two.DataEnd) || two.Before(own.DataEnd) {
+			t.Errorf("member 2, which has more than %+v: %+v", own.DataEnd, two)
 		}
 		if three.ID != 3 || three.Err == nil {
 			t.Errorf("member 3, which is down: %+v", three)

@@ -21,7 +21,7 @@ func TestConnectionsOfACaller(t *testing.T) {
 	open := func(member uint32) (ours net.Conn, theirs net.Conn) {
 		t.Helper()
 		theirs, far := net.Pipe()
-		ours, info, err := c.ServerHandshake(&wire.Conn{Conn: far, Peer: member})
+		ours, info, err := c.ServerHandshake(&wire.Conn{Conn: far, PeerID: member})
 		if err != nil || info.(peerInfo).member != member {
 			t.Fatalf("member %d: %v, %v", member, info, err)
 		}

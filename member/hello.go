@@ -56,9 +56,9 @@ func (c *helloClient) sendHello(ctx context.Context, peer wire.Peer) (*proto.Hel
 
 // helloRequest returns this member's description of itself.
 func (c *helloClient) helloRequest() *proto.HelloRequest {
-	hash, ensemble := c.ports.addressBook.Hash(), c.ports.addressBook.Ensemble()
+	hash, ensemble := c.ports.addressBook.ConfigHash(), c.ports.addressBook.EnsembleID()
 	return &proto.HelloRequest{
-		Member: c.cfg.ID, ConfigHash: hash[:], Election: c.cfg.ownServer().RaftAddr, Disk: uint64(c.node.DiskID()), Start: c.ports.addressBook.Start(),
+		Member: c.cfg.ID, ConfigHash: hash[:], Election: c.cfg.ownServer().RaftAddr, Disk: uint64(c.node.DiskID()), Start: c.ports.addressBook.RunID(),
 		Ensemble: ensemble[:], HasData: c.node.HasData(),
 	}
 }
@@ -76,7 +76,7 @@ func (c *helloClient) contactAbsent(ctx context.Context, list serverlist.List) {
 // sendHelloTo sends a Hello to a server at the addresses of its line, on a connection of its own.
 func (c *helloClient) sendHelloTo(ctx context.Context, s serverlist.Server) (*proto.HelloReply, error) {
 	there := newPeerConns(c.cfg.Tick, func(ctx context.Context, id uint32) (net.Conn, error) {
-		return c.ports.hello.At(s.Host).Dial(ctx, c.cfg.Network.Dial, s.QuorumAddr(), id)
+		return c.ports.hello.ForHost(s.Host).Dial(ctx, c.cfg.Network.Dial, s.QuorumAddr(), id)
 	})
 	defer there.closeAll()
 	to, err := there.followerClient(s.ID)
@@ -116,20 +116,20 @@ func (c *helloClient) checkNewcomers(ctx context.Context, list, next serverlist.
 func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.HelloReply, error) {
 	n := s.m.node
 	from := callerInfo(ctx)
-	peer := wire.Peer{ID: from.member, Disk: from.disk, Addr: r.GetElection()}
+	peer := wire.Peer{ID: from.member, DiskID: from.disk, Addr: r.GetElection()}
 	if from.member != s.m.cfg.ID && from.disk != 0 {
-		if err := s.m.ports.hello.Heard(wire.Process{ID: from.member, Disk: from.disk, Start: r.GetStart(), Addr: from.remoteAddr}); err != nil {
+		if err := s.m.ports.hello.RecordProcess(wire.Process{ID: from.member, DiskID: from.disk, RunID: r.GetStart(), Addr: from.remoteAddr}); err != nil {
 			return nil, status.Error(codes.Aborted, err.Error())
 		}
 		n.Reachability().RecordContact(quorum.PeerContact{Peer: peer, EnsembleID: ensembleInHello(r), HasData: r.GetHasData()})
 	}
 	n.ReportRival(from.member, r.GetRival())
-	hash, ensemble := s.m.ports.addressBook.Hash(), s.m.ports.addressBook.Ensemble()
+	hash, ensemble := s.m.ports.addressBook.ConfigHash(), s.m.ports.addressBook.EnsembleID()
 	list, hearsay := s.m.serverLists.rosterMessage()
 	return &proto.HelloReply{
 		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.incarnation.number, Disk: uint64(n.DiskID()), Rival: n.Reachability().Rival(from.member),
 		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removalWatch.removedVersion() != 0, Configuration: configurationMessage(n.Status().Servers()),
-		HasData: n.HasData(), Joining: n.Joining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
+		HasData: n.HasData(), Joining: n.IsJoining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
 		LastIndex: n.Status().LastIndex(), LastTerm: n.Status().LastTerm(), DigestAlg: s.m.cfg.digestAlgorithm(),
 	}, nil
 }
@@ -149,7 +149,7 @@ func configurationMessage(servers []wire.Peer) *proto.Configuration {
 	}
 	message := &proto.Configuration{}
 	for _, s := range servers {
-		message.Servers = append(message.Servers, &proto.ConfiguredServer{Member: s.ID, Disk: uint64(s.Disk), Address: s.Addr, Voter: !s.Observer})
+		message.Servers = append(message.Servers, &proto.ConfiguredServer{Member: s.ID, Disk: uint64(s.DiskID), Address: s.Addr, Voter: !s.Observer})
 	}
 	return message
 }

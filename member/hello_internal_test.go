@@ -63,7 +63,7 @@ func TestCallerHasADisk(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer ours.Close()
 	defer theirs.Close()
-	_, info, err := peerCredentials{}.ServerHandshake(&wire.Conn{Conn: ours, Peer: 2, Disk: 7})
+	_, info, err := peerCredentials{}.ServerHandshake(&wire.Conn{Conn: ours, PeerID: 2, PeerDisk: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestConfigurationIsTold(t *testing.T) {
 	if got := configurationMessage(nil); got != nil {
 		t.Errorf("before raft runs: %v", got)
 	}
-	got := configurationMessage([]wire.Peer{{ID: 3, Disk: 7, Addr: "c:3888"}, {ID: 3, Disk: 8, Addr: "c:3888", Observer: true}}).GetServers()
+	got := configurationMessage([]wire.Peer{{ID: 3, DiskID: 7, Addr: "c:3888"}, {ID: 3, DiskID: 8, Addr: "c:3888", Observer: true}}).GetServers()
 	if len(got) != 2 || got[0].GetDisk() != 7 || !got[0].GetVoter() || got[1].GetDisk() != 8 || got[1].GetVoter() || got[1].GetMember() != 3 || got[1].GetAddress() != "c:3888" {
 		t.Errorf("%v", got)
 	}
@@ -113,7 +113,7 @@ func TestWhyAConnectionWasNotOpened(t *testing.T) {
 			if fails != nil {
 				return nil, fails
 			}
-			return &wire.Conn{Conn: ours, Peer: 2}, nil
+			return &wire.Conn{Conn: ours, PeerID: 2}, nil
 		})
 		defer p.closeAll()
 		c, err := p.followerClient(2)

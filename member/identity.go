@@ -47,10 +47,10 @@ var errNotMemberConn = errors.New("member: a connection that belongs to no membe
 // identifyPeer returns the member at the other end of a connection.
 func (peerCredentials) identifyPeer(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c, ok := conn.(*wire.Conn)
-	if !ok || c.Peer == 0 {
+	if !ok || c.PeerID == 0 {
 		return nil, nil, errNotMemberConn
 	}
-	return conn, peerInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}, c.Peer, c.Disk, conn.RemoteAddr().String(), c.Ensemble}, nil
+	return conn, peerInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}, c.PeerID, c.PeerDisk, conn.RemoteAddr().String(), c.DialerEnsemble}, nil
 }
 
 // ServerHandshake implements credentials.TransportCredentials.

@@ -98,8 +98,8 @@ func (p polite) Forward(stream proto.Leader_ForwardServer) error {
 func as(l *loopback, member uint32) *peerConns {
 	return newPeerConns(time.Second, func(context.Context, uint32) (net.Conn, error) {
 		ours, theirs := net.Pipe()
-		l.conns <- &wire.Conn{Conn: theirs, Peer: member}
-		return &wire.Conn{Conn: ours, Peer: 1}, nil
+		l.conns <- &wire.Conn{Conn: theirs, PeerID: member}
+		return &wire.Conn{Conn: ours, PeerID: 1}, nil
 	})
 }
 
@@ -214,9 +214,9 @@ func TestAnswersAreFromTheDialedMember(t *testing.T) {
 		dialed uint32
 		right  bool
 	}{
-		{&wire.Conn{Conn: ours, Peer: 2}, 2, true},
-		{&wire.Conn{Conn: ours, Peer: 3}, 2, false},
-		{&wire.Conn{Conn: ours, Peer: 2}, 0, false},
+		{&wire.Conn{Conn: ours, PeerID: 2}, 2, true},
+		{&wire.Conn{Conn: ours, PeerID: 3}, 2, false},
+		{&wire.Conn{Conn: ours, PeerID: 2}, 0, false},
 		{&wire.Conn{Conn: ours}, 0, false},
 		{ours, 2, false},
 	} {

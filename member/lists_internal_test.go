@@ -74,7 +74,7 @@ func newUnstarted(t *testing.T, servers serverlist.List, before func(s disk.Stor
 	u.terms = newTerms(u.Member)
 	u.peerConns = newPeerConns(time.Second, nil)
 	peers := raftPeers(u.cfg.Servers)
-	u.ports.addressBook = wire.NewBook(1, peers)
+	u.ports.addressBook = wire.NewAddressBook(1, peers)
 	u.serverLists = newServerLists(&u.cfg, u.ports.addressBook, u.peerConns.memberMoved, u.Member.log)
 	own := peers[slices.IndexFunc(peers, func(p wire.Peer) bool { return p.ID == 1 })]
 	var err error
@@ -121,7 +121,7 @@ func TestListsThatOthersTellOf(t *testing.T) {
 	}
 	learn("without an id", &proto.Roster{Version: 3, Servers: []string{serverOne}}, 0)
 	learn("the first", message(5, other, serverOne, serverThree), 5)
-	u.ports.addressBook.SetEnsemble(own)
+	u.ports.addressBook.SetEnsembleID(own)
 	if list, hearsay := u.serverLists.rosterMessage(); list != nil || hearsay {
 		t.Errorf("a list of another ensemble is passed on: %v", list)
 	}
@@ -173,7 +173,7 @@ func TestStoredList(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		u.ports.addressBook.SetEnsemble(own)
+		u.ports.addressBook.SetEnsembleID(own)
 		err := u.serverLists.loadStored(u.node)
 		if version, _ := u.serverLists.newestServers(); version != tt.version || (err != nil) != tt.damaged {
 			t.Errorf("%s: version %d, %v", tt.name, version, err)
@@ -208,7 +208,7 @@ func TestWhenAStateGetsAList(t *testing.T) {
 		{"with a list", &znode.ServerList{EnsembleID: own, Version: 3, Servers: lines(t, serverOne)}, true, false},
 	} {
 		u := newUnstarted(t, lines(t, serverOne, serverTwo, serverThree), nil)
-		u.ports.addressBook.SetEnsemble(own)
+		u.ports.addressBook.SetEnsembleID(own)
 		u.serverLists.appliedList.Store(tt.state)
 		if !tt.text {
 			u.cfg.EnsembleText = nil
@@ -234,7 +234,7 @@ func TestNoTermBeforeMostVote(t *testing.T) {
 		{"with a list", &znode.ServerList{EnsembleID: own, Version: 3, Servers: lines(t, serverOne)}, false},
 	} {
 		u := newUnstarted(t, lines(t, serverOne, serverTwo, serverThree), nil)
-		u.ports.addressBook.SetEnsemble(own)
+		u.ports.addressBook.SetEnsembleID(own)
 		u.serverLists.appliedList.Store(tt.state)
 		if u.terms.isFounding() != tt.founding {
 			t.Errorf("%s: founding is %t", tt.name, !tt.founding)

@@ -24,8 +24,8 @@ func newLoopback(self uint32) *loopback {
 func (l *loopback) dial(ctx context.Context) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	select {
-	case l.conns <- &wire.Conn{Conn: theirs, Peer: l.memberID}:
-		return &wire.Conn{Conn: ours, Peer: l.memberID}, nil
+	case l.conns <- &wire.Conn{Conn: theirs, PeerID: l.memberID}:
+		return &wire.Conn{Conn: ours, PeerID: l.memberID}, nil
 	case <-l.closed:
 		return nil, net.ErrClosed
 	case <-ctx.Done():

@@ -26,7 +26,7 @@ type stateMachine struct {
 
 // Apply applies committed entries in order. It releases the lock after each, so that reads get
 // their turn.
-func (a stateMachine) Apply(batch []quorum.Committed) error {
+func (a stateMachine) Apply(batch []quorum.CommittedEntry) error {
 	for _, c := range batch {
 		var entry *proto.Entry // nil: raft's own
 		if c.Data != nil {
@@ -47,7 +47,7 @@ func (a stateMachine) Apply(batch []quorum.Committed) error {
 	return nil
 }
 
-func (a stateMachine) applyEntry(c quorum.Committed, entry *proto.Entry) error {
+func (a stateMachine) applyEntry(c quorum.CommittedEntry, entry *proto.Entry) error {
 	a.state.Lock()
 	defer a.state.Unlock()
 	if err := a.state.ApplyEntry(c.Index, c.Term, entry); err != nil {

@@ -17,7 +17,7 @@ import (
 // far a sound one goes.
 func TestMachineVerifies(t *testing.T) {
 	m := stateMachine{state: znode.New(znode.Config{}), onDamage: func(error) {}, onApplied: func() {}, applyDurations: new(metrics.Durations)}
-	if err := m.Apply([]quorum.Committed{{Index: 7, Term: 3}}); err != nil {
+	if err := m.Apply([]quorum.CommittedEntry{{Index: 7, Term: 3}}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := m.Snapshot()

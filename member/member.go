@@ -258,7 +258,7 @@ func New(cfg Config) (*Member, error) {
 func (m *Member) assembleParts() (err error) {
 	m.terms = newTerms(m)
 	m.peerConns = newPeerConns(m.cfg.Tick, m.dialMember)
-	m.serverLists = newServerLists(&m.cfg, wire.NewBook(m.cfg.ID, raftPeers(m.cfg.Servers)), m.peerConns.memberMoved, m.log)
+	m.serverLists = newServerLists(&m.cfg, wire.NewAddressBook(m.cfg.ID, raftPeers(m.cfg.Servers)), m.peerConns.memberMoved, m.log)
 	m.viewer = newViewer(m)
 	m.state = znode.New(znode.Config{Self: m.cfg.ID, Hooks: hooks{m}, EnsembleText: m.cfg.EnsembleText})
 	if m.serverKeys, err = openServerKeys(&m.cfg, m.log); err != nil {
@@ -294,7 +294,7 @@ func (m *Member) openPortsAndLog() (err error) {
 		return err
 	}
 	m.ports.warnInsecurePorts(m.log)
-	m.ports.addressBook.OnEnsemble(m.peerConns.redialAll)
+	m.ports.addressBook.OnEnsembleSet(m.peerConns.redialAll)
 	if m.node, err = quorum.Open(m.quorumConfig()); err != nil {
 		return err
 	}
@@ -334,7 +334,7 @@ func (m *Member) followerConfig() follower.Config {
 		SyncLimit:    m.cfg.SyncLimit,
 		RaftTerm:     func() uint64 { return m.node.Status().Term() },
 		RaftLeader:   func() uint32 { return m.node.Status().LeaderID() },
-		IsJoining:    func() bool { return m.node.Joining() },
+		IsJoining:    func() bool { return m.node.IsJoining() },
 		DiskID:       func() uint64 { return uint64(m.node.DiskID()) },
 		WallClock:    m.wallClock.Now,
 		Monotonic:    m.cfg.Monotonic,
@@ -426,7 +426,7 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.backups.backupLoop(inner) })
 	g.Go(func() error { return m.rebalancer.autoRebalanceLoop(inner) })
 	g.Go(func() error { return m.ports.trustGuard.Run(inner) })
-	g.Go(func() error { return m.ports.hello.Door().Run(inner, m.cfg.Network.Lookup) })
+	g.Go(func() error { return m.ports.hello.HandshakeLimiter().Run(inner, m.cfg.Network.Lookup) })
 	if m.cfg.OperatorListener != nil {
 		g.Go(func() error { return m.adminHTTP.Serve(inner, m.cfg.OperatorListener) })
 	}
@@ -570,7 +570,7 @@ func (m *Member) Health() admin.Health { return source{m}.Health() }
 func (m *Member) DamageReason() string { return m.node.Record().DamageReason() }
 
 // IsJoining reports whether this member is still catching up and takes part in no election.
-func (m *Member) IsJoining() bool { return m.node.Joining() }
+func (m *Member) IsJoining() bool { return m.node.IsJoining() }
 
 // ReloadSecrets makes the running member read its files again: the secrets that members share, and keys and
 // certificates. The log reports what has changed, and why a file cannot be used; the former keys stay in use then.

@@ -67,7 +67,7 @@ func (s source) portMetrics() []metrics.Native {
 			}),
 		metrics.CounterBy("rollcall_member_connections_refused_total", "from",
 			"new connections to the ports for members that were closed because they came faster than this member takes them",
-			func() map[string]uint64 { return m.ports.hello.Door().Refused() }),
+			func() map[string]uint64 { return m.ports.hello.HandshakeLimiter().Rejections() }),
 		metrics.Counter("rollcall_member_connections_corrupted_total",
 			"connections between members that this member closed because bytes were changed on the way: a checksum did not match",
 			func() uint64 { return m.ports.hello.Corruptions().Count() }),

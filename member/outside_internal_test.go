@@ -21,11 +21,11 @@ func (u *unstarted) onPort(s polite) string {
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	srv := memberServer(newSenderGuard(u.Member.log, u.ports.addressBook.Known, u.isOutsideEnsemble))
+	srv := memberServer(newSenderGuard(u.Member.log, u.ports.addressBook.IsKnown, u.isOutsideEnsemble))
 	proto.RegisterFollowerServer(srv, s)
 	proto.RegisterLeaderServer(srv, s)
 	u.ports.hello = wire.NewHello(u.ports.addressBook)
-	l := wire.NewListener(inner, u.ports.hello.Open(), nil)
+	l := wire.NewListener(inner, u.ports.hello.AcceptingUnknown(), nil)
 	go func() { _ = srv.Serve(l) }() // it ends with Stop
 	u.t.Cleanup(srv.Stop)
 	return inner.Addr().String()
@@ -80,13 +80,13 @@ func calls(t *testing.T, p *peerConns) (found map[string]codes.Code) {
 func TestCallsNeedTheEnsemble(t *testing.T) {
 	u := newUnstarted(t, lines(t, serverOne, serverTwo), nil)
 	addr := u.onPort(polite{reached: make(chan string, 100)})
-	book := wire.NewBook(2, raftPeers(u.cfg.Servers))
-	book.SetDisk(7)
+	book := wire.NewAddressBook(2, raftPeers(u.cfg.Servers))
+	book.SetDiskID(7)
 	p := newPeerConns(time.Second, func(ctx context.Context, id uint32) (net.Conn, error) {
 		return wire.NewHello(book).Dial(ctx, wire.DialTCP, addr, id)
 	})
 	defer p.closeAll()
-	book.OnEnsemble(p.redialAll)
+	book.OnEnsembleSet(p.redialAll)
 	check := func(when string, rest codes.Code) {
 		t.Helper()
 		for name, code := range calls(t, p) {
@@ -101,13 +101,13 @@ func TestCallsNeedTheEnsemble(t *testing.T) {
 	}
 	own := wire.EnsembleID{1}
 	check("neither has an ensemble", codes.OK)
-	u.ports.addressBook.SetEnsemble(own)
+	u.ports.addressBook.SetEnsembleID(own)
 	check("the caller has none", codes.PermissionDenied)
-	book.SetEnsemble(own)
+	book.SetEnsembleID(own)
 	check("both have the same", codes.OK)
-	u.ports.addressBook.SetEnsemble(wire.EnsembleID{})
-	book.SetEnsemble(wire.EnsembleID{2})
+	u.ports.addressBook.SetEnsembleID(wire.EnsembleID{})
+	book.SetEnsembleID(wire.EnsembleID{2})
 	check("the member that is called has none", codes.OK)
-	u.ports.addressBook.SetEnsemble(own)
+	u.ports.addressBook.SetEnsembleID(own)
 	check("the caller has another one", codes.PermissionDenied)
 }

@@ -31,7 +31,7 @@ func TestUnseenStreamEnds(t *testing.T) {
 			}
 			ours, theirs := net.Pipe()
 			go goAway(theirs)
-			return &wire.Conn{Conn: ours, Peer: 2}, nil
+			return &wire.Conn{Conn: ours, PeerID: 2}, nil
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		c, err := p.followerClient(2)
@@ -68,7 +68,7 @@ func TestCloseHoldsUpNobody(t *testing.T) {
 			ours, theirs := net.Pipe()
 			go func() { _, _ = io.WriteString(theirs, settings) }()
 			go func() { _, _ = io.CopyN(io.Discard, theirs, 60) }() // enough to connect, not to say farewell
-			return &wire.Conn{Conn: ours, Peer: 2}, nil
+			return &wire.Conn{Conn: ours, PeerID: 2}, nil
 		})
 		c, err := p.clientConn(2)
 		if err != nil {

@@ -23,7 +23,7 @@ import (
 // its log goes nowhere, and only the member itself calls its gRPC services.
 type ports struct {
 	trustGuard   *trust.Guard // nil: members' connections are plain
-	addressBook  *wire.Book
+	addressBook  *wire.AddressBook
 	hello        wire.Hello
 	loopback     *loopback      // this member's gRPC services, called by itself
 	grpcListener *wire.Listener // nil: there is none
@@ -31,15 +31,15 @@ type ports struct {
 }
 
 // openPorts listens for members. If it returns an error, ports still holds what it opened before.
-func openPorts(cfg *Config, book *wire.Book, log *slog.Logger) (p ports, err error) {
+func openPorts(cfg *Config, book *wire.AddressBook, log *slog.Logger) (p ports, err error) {
 	p.loopback = newLoopback(cfg.ID)
 	p.addressBook = book
-	if p.trustGuard, err = trust.New(trust.Config{Settings: cfg.Trust, MemberID: cfg.ID, ConfiguredHosts: hostsByMember(cfg.Servers), CurrentHosts: p.addressBook.Hosts, Logger: log, Now: cfg.Now}); err != nil {
+	if p.trustGuard, err = trust.New(trust.Config{Settings: cfg.Trust, MemberID: cfg.ID, ConfiguredHosts: hostsByMember(cfg.Servers), CurrentHosts: p.addressBook.HostsOf, Logger: log, Now: cfg.Now}); err != nil {
 		return p, fmt.Errorf("member: %w", err)
 	}
-	p.hello = wire.NewHello(p.addressBook).Guarded(p.trustGuard).Logging(log)
+	p.hello = wire.NewHello(p.addressBook).WithGuard(p.trustGuard).WithLogger(log)
 	if cfg.isStandalone() {
-		p.hello = p.hello.Guarded(nil) // its log stays in memory
+		p.hello = p.hello.WithGuard(nil) // its log stays in memory
 		p.raftStream = wire.NewStream(wire.NewListener(newLoopback(cfg.ID), p.hello, log), p.hello, cfg.Network.Dial)
 		return p, nil
 	}
@@ -52,7 +52,7 @@ func openPorts(cfg *Config, book *wire.Book, log *slog.Logger) (p ports, err err
 	if l, err = cfg.Network.Listen(cfg.BindAddress(self.GrpcAddr)); err != nil {
 		return p, fmt.Errorf("member: listen for members: %w", err)
 	}
-	p.grpcListener = wire.NewListener(l, p.hello.Open(), log)
+	p.grpcListener = wire.NewListener(l, p.hello.AcceptingUnknown(), log)
 	return p, nil
 }
 
@@ -70,7 +70,7 @@ func (p *ports) closeAll() {
 func raftPeers(servers []Server) []wire.Peer {
 	peers := make([]wire.Peer, 0, len(servers))
 	for _, s := range servers {
-		peers = append(peers, wire.Peer{ID: s.ID, Addr: s.RaftAddr, Grpc: s.GrpcAddr, Observer: s.Observer})
+		peers = append(peers, wire.Peer{ID: s.ID, Addr: s.RaftAddr, GRPCAddr: s.GrpcAddr, Observer: s.Observer})
 	}
 	return peers
 }
@@ -153,13 +153,13 @@ func memberServer(s *senderGuard) *grpc.Server {
 // A member that has an ensemble names it whenever it connects, and connects anew when it gets one (peers.renew). While this member
 // has none, it has nothing that a process of another one could read or change, and cannot tell them apart.
 func (m *Member) isOutsideEnsemble(from peerInfo) bool {
-	own := m.ports.addressBook.Ensemble()
+	own := m.ports.addressBook.EnsembleID()
 	return from.member != m.cfg.ID && own != wire.EnsembleID{} && from.ensemble != own
 }
 
 // serveMembers runs the gRPC services until ctx ends.
 func (m *Member) serveMembers(ctx context.Context, g *errgroup.Group) {
-	srv := memberServer(newSenderGuard(m.log, m.ports.addressBook.Known, m.isOutsideEnsemble))
+	srv := memberServer(newSenderGuard(m.log, m.ports.addressBook.IsKnown, m.isOutsideEnsemble))
 	s := services{terms: m.terms, viewer: m.viewer, m: m}
 	proto.RegisterFollowerServer(srv, s)
 	proto.RegisterLeaderServer(srv, s)

@@ -49,6 +49,6 @@ func (h *health) readOnlyLoop(ctx context.Context) error {
 // must have applied the announcement of this process: before that its state may be much older than what clients
 // have seen, because a member learns from a leader how much of its own log is committed.
 func (h *health) mayServeReadOnly() bool {
-	return h.node.Status().LeaderID() == 0 && h.applyProgress.announced.Load() && !h.node.Joining() && h.removalWatch.removedVersion() == 0 && !h.server.Draining() &&
+	return h.node.Status().LeaderID() == 0 && h.applyProgress.announced.Load() && !h.node.IsJoining() && h.removalWatch.removedVersion() == 0 && !h.server.Draining() &&
 		h.node.StallError() == nil && h.node.Record().DamageReason() == "" && h.disputed() == ""
 }

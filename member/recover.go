@@ -45,15 +45,15 @@ func Recover(r RecoverConfig) error {
 // Finding is what Examine finds out about a member.
 type Finding struct {
 	Server
-	disk.Extent       // zero: it has no data
-	Err         error // why nothing is known: the member did not answer
+	disk.DataEnd       // zero: it has no data
+	Err          error // why nothing is known: the member did not answer
 }
 
 // ExamineMembers returns how far the data of a stopped member go, and those of all other members that
 // reply within a few seconds. Members that are stopped do not reply. Examine changes nothing. The
 // first finding is about this member.
 func ExamineMembers(ctx context.Context, r RecoverConfig) ([]Finding, error) {
-	own, err := disk.Examine(r.Dir, r.LogDir)
+	own, err := disk.ReadDataEnd(r.Dir, r.LogDir)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func ExamineMembers(ctx context.Context, r RecoverConfig) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	hello := wire.NewHello(wire.NewBook(r.ID, raftPeers(r.Servers))).Guarded(guard)
+	hello := wire.NewHello(wire.NewAddressBook(r.ID, raftPeers(r.Servers))).WithGuard(guard)
 	p := newPeerConns(examineTimeout, func(ctx context.Context, id uint32) (net.Conn, error) {
 		for _, s := range r.Servers {
 			if s.ID == id {
@@ -79,7 +79,7 @@ func ExamineMembers(ctx context.Context, r RecoverConfig) ([]Finding, error) {
 	findings := make([]Finding, 1, len(r.Servers))
 	for _, s := range r.Servers {
 		if s.ID == r.ID {
-			findings[0] = Finding{Server: s, Extent: own}
+			findings[0] = Finding{Server: s, DataEnd: own}
 		} else {
 			findings = append(findings, Finding{Server: s})
 		}
@@ -87,26 +87,26 @@ func ExamineMembers(ctx context.Context, r RecoverConfig) ([]Finding, error) {
 	var wg sync.WaitGroup
 	for i := range findings[1:] {
 		f := &findings[i+1]
-		wg.Go(func() { f.Extent, f.Err = r.requestExtent(ctx, p, f.ID) })
+		wg.Go(func() { f.DataEnd, f.Err = r.requestExtent(ctx, p, f.ID) })
 	}
 	wg.Wait()
 	return findings, nil
 }
 
 // requestExtent asks one member how far its data go.
-func (r RecoverConfig) requestExtent(ctx context.Context, p *peerConns, id uint32) (disk.Extent, error) {
+func (r RecoverConfig) requestExtent(ctx context.Context, p *peerConns, id uint32) (disk.DataEnd, error) {
 	c, err := p.followerClient(id)
 	if err != nil {
-		return disk.Extent{}, err
+		return disk.DataEnd{}, err
 	}
 	reply, err := c.Hello(ctx, &proto.HelloRequest{Member: r.ID}) // it says no disk: it has none
 	switch {
 	case err != nil:
-		return disk.Extent{}, err
+		return disk.DataEnd{}, err
 	case !reply.GetHasData():
-		return disk.Extent{}, nil
+		return disk.DataEnd{}, nil
 	case reply.GetLastIndex() == 0:
-		return disk.Extent{}, fmt.Errorf("member %d does not say how far its data go: it is starting", id)
+		return disk.DataEnd{}, fmt.Errorf("member %d does not say how far its data go: it is starting", id)
 	}
-	return disk.Extent{Index: reply.GetLastIndex(), Term: reply.GetLastTerm()}, nil
+	return disk.DataEnd{Index: reply.GetLastIndex(), Term: reply.GetLastTerm()}, nil
 }

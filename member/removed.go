@@ -43,7 +43,7 @@ func (w *removalWatch) pollOthers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, w.tick)
 	defer cancel()
 	var asking sync.WaitGroup
-	for _, p := range w.serverLists.addressBook.Once() {
+	for _, p := range w.serverLists.addressBook.OnePerMember() {
 		if p.ID != w.self {
 			asking.Go(func() {
 				if reply, err := w.helloClient.sendHello(ctx, p); err == nil {

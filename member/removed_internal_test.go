@@ -17,7 +17,7 @@ import (
 // withData gives a member's stores an entry beyond the first one, of an ensemble.
 func withData(t *testing.T, servers serverlist.List, ensemble wire.EnsembleID) func(disk.Stores) {
 	return func(s disk.Stores) {
-		conf := raft.EncodeConfiguration(wire.Configuration(raftPeers(serversFromList(servers))))
+		conf := raft.EncodeConfiguration(wire.RaftConfiguration(raftPeers(serversFromList(servers))))
 		id := binary.BigEndian.AppendUint64(nil, 7)
 		for _, err := range []error{
 			s.Stable.Set([]byte("RollcallDisk"), binary.BigEndian.AppendUint32(id, crc32.ChecksumIEEE(id))),
@@ -70,7 +70,7 @@ func TestWhenAMemberWasRemoved(t *testing.T) {
 			before = withData(t, three, own)
 		}
 		u := newUnstarted(t, three, before)
-		u.ports.addressBook.SetEnsemble(own)
+		u.ports.addressBook.SetEnsembleID(own)
 		u.serverLists.appliedList.Store(&znode.ServerList{EnsembleID: own, Version: 5, Servers: tt.list})
 		if tt.said != nil {
 			if tt.said.Roster == nil {

@@ -25,7 +25,7 @@ type serverLists struct {
 	memberID          uint32
 	configuredServers []Server
 	configuredText    []byte // the configured list; nil: standalone
-	addressBook       *wire.Book
+	addressBook       *wire.AddressBook
 	onMoved           func(member uint32) // another process may have the member's id
 	log               *slog.Logger
 
@@ -41,7 +41,7 @@ type serverLists struct {
 }
 
 // newServerLists returns the lists of a member that has only its configuration. moved closes the connection to a member.
-func newServerLists(cfg *Config, book *wire.Book, moved func(member uint32), log *slog.Logger) *serverLists {
+func newServerLists(cfg *Config, book *wire.AddressBook, moved func(member uint32), log *slog.Logger) *serverLists {
 	return &serverLists{
 		memberID: cfg.ID, configuredServers: cfg.Servers, configuredText: cfg.EnsembleText, addressBook: book, onMoved: moved, log: log,
 		listChanged: make(chan struct{}, 1), listSpread: make(chan struct{}, 1),
@@ -65,7 +65,7 @@ func (l *serverLists) loadReceived() *znode.ServerList {
 
 // mayBeOurs reports whether a list may be this ensemble's, as far as this member knows its ensemble.
 func (l *serverLists) mayBeOurs(r *znode.ServerList) bool {
-	own := l.addressBook.Ensemble()
+	own := l.addressBook.EnsembleID()
 	return own == wire.EnsembleID{} || own == r.EnsembleID
 }
 
@@ -85,8 +85,8 @@ func (l *serverLists) addressesOf(id uint32) (Server, bool) {
 	if i := slices.IndexFunc(servers, func(s Server) bool { return s.ID == id }); i >= 0 {
 		return servers[i], true
 	}
-	p, known := l.addressBook.Find(id)
-	return Server{ID: p.ID, GrpcAddr: p.Grpc, RaftAddr: p.Addr, Observer: p.Observer}, known
+	p, known := l.addressBook.FindPeer(id)
+	return Server{ID: p.ID, GrpcAddr: p.GRPCAddr, RaftAddr: p.Addr, Observer: p.Observer}, known
 }
 
 // currentList returns the list of the state, or the configured one while the state has none. It is empty for a standalone server.
@@ -171,7 +171,7 @@ func (l *serverLists) loadStored(node *quorum.Node) error {
 	}
 	if err != nil {
 		standalone := l.configuredText == nil && len(l.configuredServers) == 1
-		return disk.Explain(fmt.Errorf("member: the stored server list is %w: %w", disk.ErrDamaged, err), !standalone)
+		return disk.WithAdvice(fmt.Errorf("member: the stored server list is %w: %w", disk.ErrDamaged, err), !standalone)
 	}
 	return nil
 }
@@ -187,7 +187,7 @@ func (l *serverLists) spreadNewest() {
 		last = l.configuredServers
 	}
 	_, l.lastSpread = l.newestServers()
-	l.addressBook.List(raftPeers(l.lastSpread))
+	l.addressBook.SetServerList(raftPeers(l.lastSpread))
 	for _, s := range l.lastSpread {
 		same := func(o Server) bool { return o.ID == s.ID && o.GrpcAddr == s.GrpcAddr }
 		if s.ID != l.memberID && !slices.ContainsFunc(last, same) {
@@ -293,4 +293,4 @@ func serverFromLine(s serverlist.Server) Server {
 }
 
 // ServerLines returns servers as a data directory names those for which it was made.
-func ServerLines(servers []Server) []string { return wire.Canonical(raftPeers(servers)) }
+func ServerLines(servers []Server) []string { return wire.CanonicalLines(raftPeers(servers)) }

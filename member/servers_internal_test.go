@@ -102,7 +102,7 @@ func TestConnectionsFollowTheList(t *testing.T) {
 		at := map[uint32]string{} // by member: the address to which the open connection leads
 		first := servers("server.1=a:2888:3888;2181", "server.2=b:2888:3888;2181", "server.3=c:2888:3888;2181", "server.4=d:2888:3888;2181")
 		var connections *peerConns
-		lists := newServerLists(&Config{ID: 1, Servers: first}, wire.NewBook(1, raftPeers(first)), func(id uint32) { connections.memberMoved(id) }, nil)
+		lists := newServerLists(&Config{ID: 1, Servers: first}, wire.NewAddressBook(1, raftPeers(first)), func(id uint32) { connections.memberMoved(id) }, nil)
 		var slow chan struct{} // dials wait for it
 		connections = newPeerConns(time.Second, func(_ context.Context, id uint32) (net.Conn, error) {
 			s, _ := lists.addressesOf(id)
@@ -112,7 +112,7 @@ func TestConnectionsFollowTheList(t *testing.T) {
 			ours, theirs := net.Pipe()
 			go func() { _, _ = io.Copy(io.Discard, theirs) }()
 			at[id] = s.GrpcAddr
-			return &wire.Conn{Conn: ours, Peer: id}, nil
+			return &wire.Conn{Conn: ours, PeerID: id}, nil
 		})
 		conns := map[uint32]net.Conn{}
 		open := func() {
@@ -173,7 +173,7 @@ func TestConnectionsFollowTheList(t *testing.T) {
 		if s, _ := lists.addressesOf(2); s.GrpcAddr != "b3:2888" {
 			t.Errorf("another member has told a newer list, and member 2 is reached at %q", s.GrpcAddr)
 		}
-		lists.addressBook.Follow(func() []wire.Peer { return []wire.Peer{{ID: 7, Disk: 1, Addr: "g:3888", Grpc: "g:2888"}} })
+		lists.addressBook.SetRaftPeers(func() []wire.Peer { return []wire.Peer{{ID: 7, DiskID: 1, Addr: "g:3888", GRPCAddr: "g:2888"}} })
 		if s, known := lists.addressesOf(7); !known || s.GrpcAddr != "g:2888" {
 			t.Errorf("member 7, which is in no list and still votes, is reached at %q", s.GrpcAddr)
 		}
@@ -191,7 +191,7 @@ func TestStartingMemberDoesNotSayRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := Config{ID: 1}
-	w := &removalWatch{self: 1, node: new(quorum.Node), serverLists: newServerLists(&cfg, wire.NewBook(1, nil), nil, nil)}
+	w := &removalWatch{self: 1, node: new(quorum.Node), serverLists: newServerLists(&cfg, wire.NewAddressBook(1, nil), nil, nil)}
 	w.serverLists.appliedList.Store(&znode.ServerList{Version: 5, Servers: list})
 	said := &proto.HelloReply{Roster: &proto.Roster{Version: 5}}
 	if w.recordReply(said); w.reportedVersion.Load() != 0 {

@@ -55,7 +55,7 @@ func (s source) Stats() admin.Stats {
 
 func (s source) Health() admin.Health {
 	n := s.m.node
-	health := admin.Health{Role: s.m.Role(), Damage: n.Record().DamageReason(), Divergence: s.m.health.disputed(), LeavingVersion: s.m.removalWatch.unlistedVersion(), RemovedVersion: s.m.removalWatch.removedVersion(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0, InsecurePorts: s.m.ports.insecurity(), NoMemory: s.m.cfg.Memory.IsFull()}
+	health := admin.Health{Role: s.m.Role(), Damage: n.Record().DamageReason(), Divergence: s.m.health.disputed(), LeavingVersion: s.m.removalWatch.unlistedVersion(), RemovedVersion: s.m.removalWatch.removedVersion(), Joining: n.IsJoining(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0, InsecurePorts: s.m.ports.insecurity(), NoMemory: s.m.cfg.Memory.IsFull()}
 	if err := n.StallError(); err != nil {
 		health.Stalled = err.Error()
 	}

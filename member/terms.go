@@ -392,7 +392,7 @@ func raftMembers(node *quorum.Node) []leader.Member {
 	servers := node.Status().ConfiguredMembers()
 	members := make([]leader.Member, 0, len(servers))
 	for _, s := range servers {
-		members = append(members, leader.Member{ID: s.ID, Disk: uint64(s.Disk), Voter: !s.Observer})
+		members = append(members, leader.Member{ID: s.ID, Disk: uint64(s.DiskID), Voter: !s.Observer})
 	}
 	return members
 }

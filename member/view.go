@@ -97,7 +97,7 @@ func (v viewer) memberStatus() *proto.MemberStatus {
 		Term: m.node.Status().Term(), Leader: m.node.Status().LeaderID(), Applied: m.applyProgress.lastIndex.Load(), Committed: m.node.Status().CommitIndex(),
 		Sessions: uint32(st.Sessions), Connections: uint32(st.Connections),
 		Marks: m.follower.StateHashes(), Version: m.cfg.Version, StartedMs: m.wallClock.Now().Add(-time.Since(m.incarnation.startTime)).UnixMilli(),
-		ClockMs: m.wallClock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: cmp.Or(m.node.Record().DamageReason(), m.health.disputed()), Drained: m.server.Draining(),
+		ClockMs: m.wallClock.Now().UnixMilli(), Joining: m.node.IsJoining(), Damaged: cmp.Or(m.node.Record().DamageReason(), m.health.disputed()), Drained: m.server.Draining(),
 		Exposed: m.ports.insecurity(), NoMemory: m.cfg.Memory.IsFull(), Removed: m.removalWatch.removedVersion() != 0, Operators: m.cfg.operatorsURL(),
 	}
 	if err := m.node.StallError(); err != nil {
@@ -434,7 +434,7 @@ func (v viewer) ensembleView() view.Ensemble {
 	m := v.m
 	e := view.Ensemble{List: m.serverLists.currentList()}
 	for _, s := range m.node.Status().ConfiguredMembers() {
-		e.RaftServers = append(e.RaftServers, view.RaftServer{Member: s.ID, DiskID: uint64(s.Disk), Election: s.Addr, Voter: !s.Observer})
+		e.RaftServers = append(e.RaftServers, view.RaftServer{Member: s.ID, DiskID: uint64(s.DiskID), Election: s.Addr, Voter: !s.Observer})
 	}
 	switch r := m.serverLists.appliedList.Load(); {
 	case r != nil:

@@ -45,7 +45,7 @@ type bootstrap struct {
 	configuredPeers []wire.Peer // the configured server list
 	foundByMajority bool        // see Config.NewEnsemble
 	runsAlone       bool        // no other member ever joins this one
-	addressBook     *wire.Book
+	addressBook     *wire.AddressBook
 	disk            *disk.Data
 	status          *Status
 	record          *Record
@@ -69,7 +69,7 @@ func (b *bootstrap) joinOrFound(ctx context.Context) error {
 		next := b.nextStep(b.hellos.sendAll(ctx))
 		switch {
 		case next.waitingFor == "" && next.joinEnsemble != wire.EnsembleID{}:
-			b.logger.Info("this member comes in; it votes once it has the log", "ensemble", fmt.Sprintf("%x", next.joinEnsemble[:4]), "disk", b.status.selfPeer().Disk)
+			b.logger.Info("this member comes in; it votes once it has the log", "ensemble", fmt.Sprintf("%x", next.joinEnsemble[:4]), "disk", b.status.selfPeer().DiskID)
 			return b.record.joinEnsemble(next.joinEnsemble)
 		case next.waitingFor == "":
 			return b.foundEnsemble()
@@ -118,13 +118,13 @@ func (b *bootstrap) nextStep(r helloRound) (next bootstrapStep) {
 // with that id do not begin either: every other member reports the first one to the second one (Rival). Members that only a reply has
 // named must reply, too, because all members in the server lines may have left an ensemble.
 func (b *bootstrap) foundingBlocker(r helloRound) string {
-	voters := slices.DeleteFunc(wire.Sorted(b.configuredPeers), func(p wire.Peer) bool { return p.Observer })
+	voters := slices.DeleteFunc(wire.SortedByID(b.configuredPeers), func(p wire.Peer) bool { return p.Observer })
 	if first := voters[0]; first.ID != b.status.selfPeer().ID {
 		return fmt.Sprintf("member %d (%s), which begins the ensemble because no voter has a lower id", first.ID, first.Addr)
 	}
 	var silent []string
 	replied := 1
-	for _, p := range b.addressBook.Once() {
+	for _, p := range b.addressBook.OnePerMember() {
 		a, ok := r.replies[p.ID]
 		_, voter := findPeer(voters, p.ID)
 		switch {
@@ -156,8 +156,8 @@ func replyEnsemble(a *proto.HelloReply) (id wire.EnsembleID) {
 	return id
 }
 
-func serverListHash(book *wire.Book) []byte {
-	hash := book.Hash()
+func serverListHash(book *wire.AddressBook) []byte {
+	hash := book.ConfigHash()
 	return hash[:]
 }
 
@@ -175,14 +175,14 @@ func (b *bootstrap) foundEnsemble() error {
 	if err == nil {
 		err = b.disk.Log().StoreLog(&raft.Log{
 			Index: disk.BootstrapIndex, Term: 1, Type: raft.LogConfiguration,
-			Data: raft.EncodeConfiguration(wire.Configuration([]wire.Peer{b.status.selfPeer()})),
+			Data: raft.EncodeConfiguration(wire.RaftConfiguration([]wire.Peer{b.status.selfPeer()})),
 		})
 	}
 	if err != nil {
 		return fmt.Errorf("quorum: begin an ensemble: %w", err)
 	}
-	b.addressBook.SetEnsemble(id)
-	b.logger.Info("a new ensemble begins; this member is its first voter", "ensemble", fmt.Sprintf("%x", id[:4]), "disk", b.status.selfPeer().Disk)
+	b.addressBook.SetEnsembleID(id)
+	b.logger.Info("a new ensemble begins; this member is its first voter", "ensemble", fmt.Sprintf("%x", id[:4]), "disk", b.status.selfPeer().DiskID)
 	return nil
 }
 

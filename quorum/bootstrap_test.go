@@ -118,7 +118,7 @@ func TestWhoBegins(t *testing.T) {
 		{"one comes in itself, and has no data", 2, map[uint32]*proto.HelloReply{1: empty, 3: {ConfigHash: hash, Ensemble: first[:]}, 4: empty}, nil, false, wire.EnsembleID{}, ""},
 		{"two ensembles", 2, map[uint32]*proto.HelloReply{3: data(first), 4: data(second)}, nil, false, wire.EnsembleID{}, "the end of one of two ensembles"},
 	} {
-		book := wire.NewBook(tt.self, peers)
+		book := wire.NewAddressBook(tt.self, peers)
 		status := &Status{addressBook: book, configuredPeers: peers}
 		b := &bootstrap{configuredPeers: peers, foundByMajority: tt.byMajority, addressBook: book, status: status, reachability: &Reachability{status: status}}
 		if tt.met != nil {
@@ -357,7 +357,7 @@ func TestLostMajority(t *testing.T) {
 			logged("later")
 			for id, m := range e.members {
 				n := m.node
-				if lost := (&bootstrap{status: n.status}).lostMajority(n.hellos.sendAll(t.Context())); n.status.LeaderID() != 0 || len(wire.Voters(lost)) != members-1 {
+				if lost := (&bootstrap{status: n.status}).lostMajority(n.hellos.sendAll(t.Context())); n.status.LeaderID() != 0 || len(wire.VoterIDs(lost)) != members-1 {
 					t.Errorf("member %d knows that %v are lost, and follows %d", id, lost, n.status.LeaderID())
 				}
 			}

@@ -20,7 +20,7 @@ type Config struct {
 	// Peers is the configured server list, this member included. Its voter with the lowest id begins a new ensemble.
 	// Afterwards the list only names the members that this one asks first.
 	Peers       []wire.Peer
-	AddressBook *wire.Book // this member's, made with Peers; default: a new one
+	AddressBook *wire.AddressBook // this member's, made with Peers; default: a new one
 	// WantedServers returns the server list in the state of the machine, which raft's configuration follows while
 	// this member leads; false: the state has none, and Peers counts. See Node.WantedChanged. Default: none.
 	WantedServers func() ([]wire.Peer, bool)

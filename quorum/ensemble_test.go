@@ -280,7 +280,7 @@ type machine struct {
 	at       map[string]time.Time // when a command was applied in this process
 }
 
-func (m *machine) Apply(batch []Committed) error {
+func (m *machine) Apply(batch []CommittedEntry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.at == nil {
@@ -424,7 +424,7 @@ func (e *ensemble) tryStart(id uint32) error {
 	if m.seeds != nil {
 		lines = m.seeds
 	}
-	book := wire.NewBook(id, lines)
+	book := wire.NewAddressBook(id, lines)
 	l := e.stream(book, e.net.listen(e.peers[id-1].Addr))
 	m.machine = &machine{restores: m.restores}
 	cfg := Config{
@@ -455,7 +455,7 @@ func (e *ensemble) tryStart(id uint32) error {
 }
 
 // stream is the StreamLayer of a member's raft.
-func (e *ensemble) stream(book *wire.Book, inner net.Listener) *wire.Stream {
+func (e *ensemble) stream(book *wire.AddressBook, inner net.Listener) *wire.Stream {
 	id, hello := book.Self().ID, wire.NewHello(book)
 	l := wire.NewListener(inner, hello, nil)
 	dial := func(ctx context.Context, addr string) (net.Conn, error) {
@@ -498,7 +498,7 @@ func (e *ensemble) ask(from uint32) func(context.Context, wire.Peer) (*proto.Hel
 		}
 		return &proto.HelloReply{
 			Member: p.ID, Disk: uint64(m.node.DiskID()), Ensemble: ensemble[:], Configuration: message(m.node.status.Servers()),
-			ConfigHash: serverListHash(m.node.cfg.AddressBook), HasData: m.node.HasData(), Joining: m.node.Joining(),
+			ConfigHash: serverListHash(m.node.cfg.AddressBook), HasData: m.node.HasData(), Joining: m.node.IsJoining(),
 			LastIndex: m.node.status.LastIndex(), LastTerm: m.node.status.LastTerm(),
 		}, nil
 	}
@@ -508,7 +508,7 @@ func (e *ensemble) ask(from uint32) func(context.Context, wire.Peer) (*proto.Hel
 func message(servers []wire.Peer) *proto.Configuration {
 	all := &proto.Configuration{}
 	for _, s := range servers {
-		all.Servers = append(all.Servers, &proto.ConfiguredServer{Member: s.ID, Disk: uint64(s.Disk), Address: s.Addr, Voter: !s.Observer})
+		all.Servers = append(all.Servers, &proto.ConfiguredServer{Member: s.ID, Disk: uint64(s.DiskID), Address: s.Addr, Voter: !s.Observer})
 	}
 	return all
 }
@@ -664,7 +664,7 @@ func (e *ensemble) joined(id uint32) {
 	e.t.Helper()
 	e.wait("member to have joined", func() bool {
 		n := e.members[id].node
-		return !n.Joining() && !n.record.copying.Load()
+		return !n.IsJoining() && !n.record.copying.Load()
 	})
 }
 

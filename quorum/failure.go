@@ -24,7 +24,7 @@ func newFailure(logger *slog.Logger, others bool) *memberFailure {
 // end ends the member: Node.Run returns err. Only the first call counts.
 func (f *memberFailure) end(err error) {
 	f.once.Do(func() {
-		err := disk.Explain(err, f.joinable)
+		err := disk.WithAdvice(err, f.joinable)
 		f.logger.Error("this member stops", "err", err)
 		f.reason = err
 		close(f.ended)

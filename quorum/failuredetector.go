@@ -97,7 +97,7 @@ func (d *failureDetector) run(ctx context.Context, r *raft.Raft) {
 			}
 			stood = time.Now()
 			d.logger.Info("the leader's process has died; this member stands for election", "leader", wire.MemberID(l.leader), "after", time.Since(l.lostAt).Round(time.Millisecond))
-			if err := d.transport.Stand(standTimeout); err != nil {
+			if err := d.transport.StandForElection(standTimeout); err != nil {
 				d.logger.Debug("this member does not stand for election", "err", err)
 			}
 		}
@@ -111,10 +111,10 @@ func (d *failureDetector) hasLeaderDied(ctx context.Context, r *raft.Raft, l con
 		if dials > 0 && !sleepContext(ctx, dialPause) {
 			return false
 		}
-		switch d.transport.Knock(l.leader) {
-		case wire.Refused:
+		switch d.transport.Probe(l.leader) {
+		case wire.ProbeRefused:
 			refused++
-		case wire.BrokenOff:
+		case wire.ProbeClosed:
 			refused = 0
 		default:
 			return false
@@ -130,7 +130,7 @@ func (d *failureDetector) hasLeaderDied(ctx context.Context, r *raft.Raft, l con
 // of a candidate for which it has voted, nor of another leader. It may have heard of a candidate for which it did not
 // vote, whose log is shorter.
 func (d *failureDetector) stillLeaderless(r *raft.Raft, l connectionLoss) bool {
-	heard := r.LastContact().After(l.lostAt) || d.transport.Connected(l.leader) // a vote that is granted counts as contact
+	heard := r.LastContact().After(l.lostAt) || d.transport.HasConnectionFrom(l.leader) // a vote that is granted counts as contact
 	leader := d.status.leaderServer()
 	return r.State() == raft.Follower && !heard && (leader == "" || leader == l.leader)
 }
@@ -145,7 +145,7 @@ func (d *failureDetector) waitForTurn(ctx context.Context, r *raft.Raft, l conne
 	if !ok || !sleepContext(ctx, time.Duration(rank)*standDelayPerRank+rand.N(standJitter)) {
 		return false
 	}
-	if err := d.transport.Settle(d.electionTimeout); err != nil { // a vote that is being stored counts
+	if err := d.transport.AwaitMainLoop(d.electionTimeout); err != nil { // a vote that is being stored counts
 		return false
 	}
 	return d.mayStand() == nil && d.mayAcceptLeadership() == nil && d.stillLeaderless(r, l)

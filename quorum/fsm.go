@@ -17,7 +17,7 @@ type StateMachine interface {
 	// Apply changes the state by committed entries, in the order of the log. Indexes may be skipped
 	// (raft's own entries). batch is valid only during the call, but the Data in it stays valid.
 	// After an error this member stops, because it cannot follow the log any more.
-	Apply(batch []Committed) error
+	Apply(batch []CommittedEntry) error
 	// Snapshot returns the present state. It must be fast.
 	Snapshot() (Snapshot, error)
 	// Restore replaces the state with a snapshot. After an error this member stops. The error is
@@ -28,8 +28,8 @@ type StateMachine interface {
 	Verify(r io.Reader) (disk.SnapshotContents, error)
 }
 
-// Committed is a committed entry of the log. Data is nil if the entry is raft's own, or empty.
-type Committed struct {
+// CommittedEntry is a committed entry of the log. Data is nil if the entry is raft's own, or empty.
+type CommittedEntry struct {
 	Index, Term uint64
 	Data        []byte
 }
@@ -65,7 +65,7 @@ type fsm struct {
 	snapshotRequested  atomic.Bool                    // Snapshotter.Take waits for one
 	lastSnapshot       atomic.Pointer[StoredSnapshot] // the last one that was written
 	noPauses           atomic.Bool                    // snapshots are written without pauses, because no client is served
-	batch              []Committed
+	batch              []CommittedEntry
 	appliedIndex       atomic.Uint64 // last entry applied
 	appliedTerm        atomic.Uint64 // appliedTerm of the last command applied, or contained in an installed snapshot
 }
@@ -94,7 +94,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 func (f *fsm) applyEntries(logs []*raft.Log) {
 	f.batch = f.batch[:0]
 	for _, l := range logs {
-		c := Committed{Index: l.Index, Term: l.Term}
+		c := CommittedEntry{Index: l.Index, Term: l.Term}
 		if l.Type == raft.LogCommand && len(l.Data) > 0 { // an empty one only shows that a term has begun: see membership.listKnown
 			c.Data = l.Data
 		}

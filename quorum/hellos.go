@@ -14,7 +14,7 @@ import (
 // hellos sends Hello to the other members, and logs their complaints. It is safe for concurrent use.
 type hellos struct {
 	memberID    uint32
-	addressBook *wire.Book
+	addressBook *wire.AddressBook
 	sendHello   func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) // see Config.Ask
 	hasData     func() bool
 	logger      *slog.Logger
@@ -40,7 +40,7 @@ func (h *hellos) sendAll(ctx context.Context) helloRound {
 	r := helloRound{replies: map[uint32]*proto.HelloReply{}, failures: map[uint32]error{}}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, p := range h.addressBook.Once() {
+	for _, p := range h.addressBook.OnePerMember() {
 		if p.ID == h.memberID {
 			continue
 		}
@@ -65,7 +65,7 @@ func (h *hellos) sendAll(ctx context.Context) helloRound {
 
 // checkReply returns an error for a reply that does not count: one of another member than p, or of a member of another ensemble.
 func (h *hellos) checkReply(p wire.Peer, reply *proto.HelloReply) error {
-	theirs, own := replyEnsemble(reply), h.addressBook.Ensemble()
+	theirs, own := replyEnsemble(reply), h.addressBook.EnsembleID()
 	switch {
 	case reply.GetMember() != p.ID:
 		return fmt.Errorf("member %d has replied", reply.GetMember())

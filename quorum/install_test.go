@@ -196,7 +196,7 @@ func TestSecondInstallRestarts(t *testing.T) {
 			req := &raft.InstallSnapshotRequest{
 				RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte(e.members[lead].server.ServerID()), Addr: []byte(e.peers[lead-1].Addr)}, SnapshotVersion: 1,
 				Term: term, LastLogIndex: index, LastLogTerm: term, Size: int64(len(body)),
-				Configuration: raft.EncodeConfiguration(wire.Configuration(e.servers())), ConfigurationIndex: 1,
+				Configuration: raft.EncodeConfiguration(wire.RaftConfiguration(e.servers())), ConfigurationIndex: 1,
 			}
 			return e.send(lead, late, req, body)
 		}

@@ -17,9 +17,9 @@ func (b *bootstrap) lostMajority(r helloRound) (lost []wire.Peer) {
 		voters++
 		now := disk.ID(r.replies[s.ID].GetDisk())
 		if s.ID == b.status.selfPeer().ID {
-			now = b.status.selfPeer().Disk
+			now = b.status.selfPeer().DiskID
 		}
-		if now != 0 && now != s.Disk {
+		if now != 0 && now != s.DiskID {
 			lost = append(lost, s)
 		}
 	}
@@ -32,16 +32,16 @@ func (b *bootstrap) lostMajority(r helloRound) (lost []wire.Peer) {
 // newestConfiguration returns the servers in raft's configuration of the member with the longest log, of this one and those that have
 // replied, or none. In a shorter log the configuration may have disks that others have replaced since.
 func (b *bootstrap) newestConfiguration(r helloRound) (servers []wire.Peer) {
-	var longest disk.Extent
+	var longest disk.DataEnd
 	if servers = b.status.Servers(); len(servers) > 0 {
-		longest = disk.Extent{Index: b.status.LastIndex(), Term: b.status.LastTerm()}
+		longest = disk.DataEnd{Index: b.status.LastIndex(), Term: b.status.LastTerm()}
 	}
 	for _, a := range r.replies {
-		end := disk.Extent{Index: a.GetLastIndex(), Term: a.GetLastTerm()}
+		end := disk.DataEnd{Index: a.GetLastIndex(), Term: a.GetLastTerm()}
 		if all := a.GetConfiguration().GetServers(); len(all) > 0 && longest.Before(end) {
 			longest, servers = end, nil
 			for _, s := range all {
-				servers = append(servers, wire.Peer{ID: s.GetMember(), Disk: disk.ID(s.GetDisk()), Addr: s.GetAddress(), Observer: !s.GetVoter()})
+				servers = append(servers, wire.Peer{ID: s.GetMember(), DiskID: disk.ID(s.GetDisk()), Addr: s.GetAddress(), Observer: !s.GetVoter()})
 			}
 		}
 	}
@@ -52,6 +52,6 @@ func (b *bootstrap) newestConfiguration(r helloRound) (servers []wire.Peer) {
 func (b *bootstrap) logLostMajority(lost, before []wire.Peer) {
 	if len(lost) > 0 && len(before) == 0 {
 		b.logger.Error("too many voters have lost their disks, and no leader can be elected without their votes; stop all members, and run rollcall recover on the one with the most data",
-			"lost", wire.Canonical(lost))
+			"lost", wire.CanonicalLines(lost))
 	}
 }

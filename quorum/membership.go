@@ -129,7 +129,7 @@ func (m *membership) logRivals(list []wire.Peer) {
 func (m *membership) matchesServerList() bool {
 	have, want, reached := m.status.Servers(), m.serverList.wantedServers(), m.reachability.reachedServers()
 	silent := func(h wire.Peer) bool { return !slices.Contains(reached, h.ServerID()) }
-	return slices.EqualFunc(have, want, func(h, w wire.Peer) bool { return h.Line() == w }) && !slices.ContainsFunc(have, silent) && !m.reachability.hasUnknownDisk(have)
+	return slices.EqualFunc(have, want, func(h, w wire.Peer) bool { return h.WithoutDisk() == w }) && !slices.ContainsFunc(have, silent) && !m.reachability.hasUnknownDisk(have)
 }
 
 // serverListIsCurrent reports whether the server list is not an old one: an entry of this term has been applied. As long as the state has
@@ -158,7 +158,7 @@ func (s *leaderView) isReached(p wire.Peer) bool {
 // repliedDisk returns the disk with which a member has replied, or 0 if it has not.
 func (s *leaderView) repliedDisk(id uint32) disk.ID {
 	if id == s.self.ID {
-		return s.self.Disk
+		return s.self.DiskID
 	}
 	return disk.ID(s.replies[id].GetDisk())
 }
@@ -168,7 +168,7 @@ func (s *leaderView) repliedDisk(id uint32) disk.ID {
 func (s *leaderView) hasNewVoterCatchingUp() bool {
 	return slices.ContainsFunc(s.configured, func(h wire.Peer) bool {
 		w, in := findPeer(s.wanted, h.ID)
-		return in && h.Observer && !w.Observer && s.repliedDisk(h.ID) == h.Disk
+		return in && h.Observer && !w.Observer && s.repliedDisk(h.ID) == h.DiskID
 	})
 }
 
@@ -192,7 +192,7 @@ func (s *leaderView) hasMajorityWithout(without wire.Peer) bool {
 			continue
 		}
 		voters++
-		if s.isReached(h) && s.repliedDisk(h.ID) == h.Disk {
+		if s.isReached(h) && s.repliedDisk(h.ID) == h.DiskID {
 			there++
 		}
 	}
@@ -203,7 +203,7 @@ func (s *leaderView) hasMajorityWithout(without wire.Peer) bool {
 // address, or has not come for replacementWait. Even then, more than half of the voters of the list must remain, so that one disk
 // never has alone what three should have. In a list of two, one is not more than half, and it may remain alone.
 func (m *membership) mayShrinkVoters(s leaderView, leaving wire.Peer) bool {
-	remain, all := len(wire.Voters(s.configured))-1, len(wire.Voters(s.wanted))
+	remain, all := len(wire.VoterIDs(s.configured))-1, len(wire.VoterIDs(s.wanted))
 	return (all <= 2 || remain > all/2) && (addressOwner(s.wanted, leaving) != 0 || m.waitedForVoters())
 }
 
@@ -225,7 +225,7 @@ func (m *membership) caughtUpServers() []raft.ServerID {
 	} else if now.Sub(m.sampledAt) >= m.electionTimeout/2 {
 		m.sampledLogEnds[0], m.sampledLogEnds[1], m.sampledAt = m.sampledLogEnds[1], ends, now
 	}
-	return m.transport.Longest(m.electionTimeout, m.sampledLogEnds[0])
+	return m.transport.LongestLogs(m.electionTimeout, m.sampledLogEnds[0])
 }
 
 // configurationChange is the next change of the configuration. waits names what this change, or a later one, waits for; "" if none waits.
@@ -262,8 +262,8 @@ func (m *membership) nextChange(s leaderView) configurationChange {
 // lostDiskRemoval removes a server without a vote that does not answer, while its member replies with another disk.
 func (m *membership) lostDiskRemoval(s leaderView) (next configurationChange, continues bool) {
 	for _, h := range s.configured {
-		if now := s.repliedDisk(h.ID); h.Observer && now != 0 && now != h.Disk && !s.isReached(h) {
-			return m.serverRemoval(s, fmt.Sprintf("the lost disk %v of member %d, which had no vote, leaves", h.Disk, h.ID), h), true
+		if now := s.repliedDisk(h.ID); h.Observer && now != 0 && now != h.DiskID && !s.isReached(h) {
+			return m.serverRemoval(s, fmt.Sprintf("the lost disk %v of member %d, which had no vote, leaves", h.DiskID, h.ID), h), true
 		}
 	}
 	return next, true
@@ -273,17 +273,17 @@ func (m *membership) lostDiskRemoval(s leaderView) (next configurationChange, co
 // keeps its place. Another disk with its member's number waits, and an operator must stop one of the two.
 func (m *membership) diskAddition(s leaderView) (next configurationChange, continues bool) {
 	for _, p := range s.wanted {
-		p.Disk = s.repliedDisk(p.ID)
+		p.DiskID = s.repliedDisk(p.ID)
 		mine := s.serversOf(p.ID)
 		switch {
-		case p.Disk == 0 || slices.ContainsFunc(mine, func(h wire.Peer) bool { return h.Disk == p.Disk }):
+		case p.DiskID == 0 || slices.ContainsFunc(mine, func(h wire.Peer) bool { return h.DiskID == p.DiskID }):
 			continue
 		case slices.ContainsFunc(mine, s.isReached):
-			next.waitingFor = fmt.Sprintf("the disk %v of member %d, which answers, or did a moment ago: the disk %v wants its place", mine[0].Disk, p.ID, p.Disk)
+			next.waitingFor = fmt.Sprintf("the disk %v of member %d, which answers, or did a moment ago: the disk %v wants its place", mine[0].DiskID, p.ID, p.DiskID)
 			continue
 		}
 		p.Observer = true
-		return m.serverUpdate(s, fmt.Sprintf("member %d comes in with the disk %v", p.ID, p.Disk), p), true
+		return m.serverUpdate(s, fmt.Sprintf("member %d comes in with the disk %v", p.ID, p.DiskID), p), true
 	}
 	return next, true
 }
@@ -304,14 +304,14 @@ func (m *membership) voterPromotion(s leaderView) (next configurationChange, con
 	var ready []wire.Peer
 	for _, h := range s.configured {
 		switch p, in := findPeer(s.wanted, h.ID); {
-		case !in || p.Observer || !h.Observer || s.repliedDisk(h.ID) != h.Disk:
+		case !in || p.Observer || !h.Observer || s.repliedDisk(h.ID) != h.DiskID:
 		case !slices.Contains(s.caughtUp, h.ServerID()):
 			next.waitingFor = fmt.Sprintf("member %d, which is catching up", h.ID)
 		default:
 			ready = append(ready, h)
 		}
 	}
-	if voters := wire.Voters(s.wanted); !m.serverList.stateHasList() && len(wire.Voters(s.configured)) == 1 && 1+len(ready) <= len(voters)/2 {
+	if voters := wire.VoterIDs(s.wanted); !m.serverList.stateHasList() && len(wire.VoterIDs(s.configured)) == 1 && 1+len(ready) <= len(voters)/2 {
 		return next, next.waitingFor == "" // less than a majority of the list's voters is less safe than the only one that there is
 	}
 	for _, h := range ready {
@@ -324,7 +324,7 @@ func (m *membership) voterPromotion(s leaderView) (next configurationChange, con
 		case !s.hasMajorityWithout(s.configured[i]):
 			next.waitingFor = fmt.Sprintf("a majority without the lost disk of member %d", h.ID)
 		default:
-			return m.serverRemoval(s, fmt.Sprintf("the lost disk %v of member %d leaves", s.configured[i].Disk, h.ID), s.configured[i]), true
+			return m.serverRemoval(s, fmt.Sprintf("the lost disk %v of member %d leaves", s.configured[i].DiskID, h.ID), s.configured[i]), true
 		}
 	}
 	return next, next.waitingFor == "" // while a new voter is catching up, no voter leaves
@@ -335,13 +335,13 @@ func (m *membership) addressChange(s leaderView) (next configurationChange, cont
 	for _, h := range s.configured {
 		p, in := findPeer(s.wanted, h.ID)
 		switch {
-		case !in || h.Addr == p.Addr && h.Grpc == p.Grpc:
-		case s.repliedDisk(h.ID) != h.Disk:
+		case !in || h.Addr == p.Addr && h.GRPCAddr == p.GRPCAddr:
+		case s.repliedDisk(h.ID) != h.DiskID:
 			if next.waitingFor == "" {
 				next.waitingFor = fmt.Sprintf("member %d at %s, which does not answer there with its disk", p.ID, p.Addr)
 			}
 		default:
-			h.Addr, h.Grpc = p.Addr, p.Grpc
+			h.Addr, h.GRPCAddr = p.Addr, p.GRPCAddr
 			return m.serverUpdate(s, fmt.Sprintf("member %d is at %s", p.ID, p.Addr), h), true
 		}
 	}
@@ -360,7 +360,7 @@ func (m *membership) memberDeparture(s leaderView) (next configurationChange, co
 		case !s.hasMajorityWithout(h):
 			next.waitingFor = fmt.Sprintf("a majority without member %d", h.ID)
 			continue
-		case len(wire.Voters(s.configured)) <= len(wire.Voters(s.wanted)) && !m.mayShrinkVoters(s, h):
+		case len(wire.VoterIDs(s.configured)) <= len(wire.VoterIDs(s.wanted)) && !m.mayShrinkVoters(s, h):
 			next.waitingFor = fmt.Sprintf("a voter in place of member %d", h.ID)
 			continue
 		}
@@ -428,7 +428,7 @@ func configurationFollows(have, want []wire.Peer, present []uint32) bool {
 		}
 	}
 	for _, w := range want {
-		if h, in := findPeer(have, w.ID); (!in || h.Line() != w) && slices.Contains(present, w.ID) {
+		if h, in := findPeer(have, w.ID); (!in || h.WithoutDisk() != w) && slices.Contains(present, w.ID) {
 			return false
 		}
 	}

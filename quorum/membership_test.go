@@ -24,7 +24,7 @@ func peersOf(ids ...uint32) (peers []wire.Peer) {
 		}
 		peers = append(peers, wire.Peer{ID: id, Addr: string(rune('a'+id)) + ":1", Observer: observers})
 	}
-	return wire.Sorted(peers)
+	return wire.SortedByID(peers)
 }
 
 // Voters leave without a replacement only after a while, and never so that half of the list's voters or fewer remain.
@@ -57,7 +57,7 @@ func TestVotersLeaveWithoutReplacement(t *testing.T) {
 // disks returns members with the disks that they have first, by id.
 func disks(peers []wire.Peer) (servers []wire.Peer) {
 	for _, p := range peers {
-		p.Disk = disk.ID(p.ID)
+		p.DiskID = disk.ID(p.ID)
 		servers = append(servers, p)
 	}
 	return servers
@@ -66,8 +66,8 @@ func disks(peers []wire.Peer) (servers []wire.Peer) {
 // with returns servers and one more of a member: with another disk, and without a vote.
 func with(servers []wire.Peer, id uint32, other disk.ID) []wire.Peer {
 	p := peersOf(0, id)[0]
-	p.Disk = other
-	return wire.Sorted(append(slices.Clone(servers), p))
+	p.DiskID = other
+	return wire.SortedByID(append(slices.Clone(servers), p))
 }
 
 // at returns servers with one of them at another address.
@@ -197,15 +197,15 @@ func TestFormerAddressIsLeft(t *testing.T) {
 // A server that has just come in is looked at again soon, also before it has answered raft. One whose member has another disk, or is
 // silent, is not.
 func TestCatchingUpIsLookedAtSoon(t *testing.T) {
-	voter, newcomer := wire.Peer{ID: 1, Disk: 1, Addr: "a:1"}, wire.Peer{ID: 2, Disk: 2, Addr: "b:1", Observer: true}
-	want := []wire.Peer{voter.Line(), {ID: 2, Addr: "b:1"}}
+	voter, newcomer := wire.Peer{ID: 1, DiskID: 1, Addr: "a:1"}, wire.Peer{ID: 2, DiskID: 2, Addr: "b:1", Observer: true}
+	want := []wire.Peer{voter.WithoutDisk(), {ID: 2, Addr: "b:1"}}
 	for replies, soon := range map[disk.ID]bool{0: false, 2: true, 3: false} {
 		s := leaderView{self: voter, configured: []wire.Peer{voter, newcomer}, wanted: want, replies: map[uint32]*proto.HelloReply{2: {Disk: uint64(replies)}}}
 		if s.hasNewVoterCatchingUp() != soon {
 			t.Errorf("member 2 replies with the disk %v: looked at soon %t, want %t", replies, !soon, soon)
 		}
 	}
-	s := leaderView{self: voter, configured: []wire.Peer{voter, newcomer}, wanted: []wire.Peer{voter.Line(), newcomer.Line()}, replies: map[uint32]*proto.HelloReply{2: {Disk: 2}}}
+	s := leaderView{self: voter, configured: []wire.Peer{voter, newcomer}, wanted: []wire.Peer{voter.WithoutDisk(), newcomer.WithoutDisk()}, replies: map[uint32]*proto.HelloReply{2: {Disk: 2}}}
 	if s.hasNewVoterCatchingUp() {
 		t.Error("an observer is waited for")
 	}
@@ -229,7 +229,7 @@ func TestOldSampleOfTheLog(t *testing.T) {
 		e.slowly(wiped, time.Second)
 		e.start(wiped)
 		now := e.members[wiped].node.status.selfPeer().ServerID()
-		e.wait("the emptied member to copy a part of the log", func() bool { return slices.Contains(n.transport.Longest(n.electionTimeout, short), now) })
+		e.wait("the emptied member to copy a part of the log", func() bool { return slices.Contains(n.transport.LongestLogs(n.electionTimeout, short), now) })
 		if end := e.members[wiped].node.status.LastIndex(); end == n.status.LastIndex() {
 			t.Fatal("it has all of the log: this shows nothing")
 		}

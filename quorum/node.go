@@ -100,7 +100,7 @@ func Open(cfg Config) (*Node, error) {
 		cfg.LeaderDied = func(uint32) {}
 	}
 	if cfg.AddressBook == nil {
-		cfg.AddressBook = wire.NewBook(cfg.MemberID, cfg.Peers)
+		cfg.AddressBook = wire.NewAddressBook(cfg.MemberID, cfg.Peers)
 	}
 	logger := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "quorum")
 	n := &Node{
@@ -116,15 +116,15 @@ func Open(cfg Config) (*Node, error) {
 	}
 	n.proposer = newProposer(n.status, n.electionTimeout, n.failure.end)
 	if err := n.openData(); err != nil {
-		return nil, disk.Explain(err, cfg.SendHello != nil)
+		return nil, disk.WithAdvice(err, cfg.SendHello != nil)
 	}
 	return n, nil
 }
 
 func (n *Node) openData() (err error) {
-	running := func() bool { return n.transport != nil && n.transport.Running() } // not while the data are opened
+	running := func() bool { return n.transport != nil && n.transport.RaftRunning() } // not while the data are opened
 	n.disk, err = disk.Open(disk.Config{
-		MemberID: n.cfg.MemberID, ServerList: wire.Canonical(n.cfg.Peers),
+		MemberID: n.cfg.MemberID, ServerList: wire.CanonicalLines(n.cfg.Peers),
 		DataDir: n.cfg.DataDir, LogDir: n.cfg.LogDir, LogKind: n.cfg.LogKind, SegmentBytes: n.cfg.SegmentBytes, Stores: n.cfg.Stores,
 		StallLimit: n.cfg.StallLimit, RaftRunning: running, RaftLeads: n.status.IsLeader, EndMember: n.failure.end,
 		Logger: n.logger, RaftLog: newRaftLog(n.logger),
@@ -136,9 +136,9 @@ func (n *Node) openData() (err error) {
 	n.fsm = &fsm{
 		stateMachine: n.cfg.StateMachine, endMember: n.failure.end, raftRunning: running, runTimed: n.disk.RunTimed, onSnapshotRejected: n.disk.SnapshotRejected, metrics: n.metrics,
 		awaitDurable: n.disk.AwaitDurable,
-		onCommit:     func() { n.transport.Committed(n.proposer.membersAwaitingCommit()) },
+		onCommit:     func() { n.transport.NotifyCommitted(n.proposer.membersAwaitingCommit()) },
 		onConfiguration: func() {
-			n.transport.Configured()
+			n.transport.ConfigurationChanged()
 			n.cfg.ConfigurationChanged()
 		},
 	}
@@ -168,7 +168,7 @@ func (n *Node) readStoredState() error {
 	if err := errors.Join(n.checkNewestSnapshot(), n.record.readStored(n.runsAlone())); err != nil {
 		return err
 	}
-	n.cfg.AddressBook.SetDisk(n.disk.ID()) // last: now this member may say hello
+	n.cfg.AddressBook.SetDiskID(n.disk.ID()) // last: now this member may say hello
 	return nil
 }
 
@@ -183,21 +183,21 @@ func (n *Node) StallError() error { return n.disk.StallError() }
 
 func (n *Node) newTransport() *wire.Transport {
 	return wire.New(wire.Config{
-		Stream: n.cfg.StreamLayer, Election: n.electionTimeout, Logger: n.logger,
-		Raft: n.status.raft.Load, Fail: n.failure.end, Durable: n.disk.LimitToDurable, Stored: n.storedTerm, Spool: n.disk.NewSpool, Inspect: n.verifyReceivedSnapshot,
-		Refused: func(req *raft.InstallSnapshotRequest, err error) {
+		StreamLayer: n.cfg.StreamLayer, ElectionTimeout: n.electionTimeout, Logger: n.logger,
+		Raft: n.status.raft.Load, EndMember: n.failure.end, LimitToDurable: n.disk.LimitToDurable, StoredTerm: n.storedTerm, NewSpool: n.disk.NewSpool, VerifySnapshot: n.verifyReceivedSnapshot,
+		SnapshotRejected: func(req *raft.InstallSnapshotRequest, err error) {
 			n.logger.Error("a received snapshot is refused; this member's state is unchanged", "from", string(req.ID), "index", req.LastLogIndex, "reason", err)
 		},
-		Installed: func(term uint64) {
+		SnapshotInstalled: func(term uint64) {
 			n.fsm.appliedTerm.Store(max(n.fsm.appliedTerm.Load(), term))
 			n.cfg.ConfigurationChanged()
 		},
-		Self:     n.status.selfPeer(),
-		MayStand: n.mayStand,
-		MayTake:  n.transfer.mayAcceptLeadership,
-		Lost:     n.failureDetector.noteConnectionsEnded,
-		Declined: n.transfer.noteRejection,
-		Stalled:  n.mayLead, Leads: n.transfer.isStableLeaderIn,
+		LocalServer:         n.status.selfPeer(),
+		MayStand:            n.mayStand,
+		MayAcceptLeadership: n.transfer.mayAcceptLeadership,
+		ConnectionLost:      n.failureDetector.noteConnectionsEnded,
+		LeadershipDeclined:  n.transfer.noteRejection,
+		StallError:          n.mayLead, IsStableLeader: n.transfer.isStableLeaderIn,
 	})
 }
 
@@ -283,10 +283,10 @@ func (n *Node) HasData() bool { return n.disk.HasData() }
 // DiskID returns the id of this member's disk.
 func (n *Node) DiskID() disk.ID { return n.disk.ID() }
 
-// Joining reports whether this member is coming into an ensemble: it began without data, and has not yet all that its leader
+// IsJoining reports whether this member is coming into an ensemble: it began without data, and has not yet all that its leader
 // had in this term; or its disk is not in raft's configuration; or it has data, and raft does not run yet. It has no vote then,
 // and must answer no proof round. An observer that has come in is not joining, and neither is a member that waits for its vote.
-func (n *Node) Joining() bool {
+func (n *Node) IsJoining() bool {
 	if n.record.copying.Load() {
 		return !n.status.hasCaughtUp()
 	}

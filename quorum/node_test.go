@@ -167,7 +167,7 @@ func TestNoHeirOutOfReach(t *testing.T) {
 		lead := e.leader(1, 2, 3)
 		n, gone, there := e.members[lead].node, others(lead)[0], others(lead)[1]
 		tried := map[uint32]int{there: 1}
-		e.wait("both logs to be as long", func() bool { return len(n.transport.Longest(n.electionTimeout, n.status.LastIndex())) == 2 })
+		e.wait("both logs to be as long", func() bool { return len(n.transport.LongestLogs(n.electionTimeout, n.status.LastIndex())) == 2 })
 		if heir, err := n.transfer.nextTarget(tried, n.status.LastIndex()); err != nil || heir.ID != gone {
 			t.Errorf("while both are reached: %d, %v; want %d", heir.ID, err, gone)
 		}

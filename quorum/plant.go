@@ -64,7 +64,7 @@ func Seed(p SeedConfig) error {
 	}
 	logger := cmp.Or(p.Logger, slog.New(slog.DiscardHandler))
 	return disk.Seed(disk.Config{
-		MemberID: p.MemberID, ServerList: wire.Canonical(p.Peers), DataDir: p.DataDir, LogDir: p.LogDir, Stores: p.Stores, LogKind: p.LogKind,
+		MemberID: p.MemberID, ServerList: wire.CanonicalLines(p.Peers), DataDir: p.DataDir, LogDir: p.LogDir, Stores: p.Stores, LogKind: p.LogKind,
 		SegmentBytes: p.SegmentBytes, Logger: logger, RaftLog: newRaftLog(logger),
 	}, p.Command, p.writeStores)
 }
@@ -75,8 +75,8 @@ func (p *SeedConfig) writeStores(d *disk.Data) error {
 		return fmt.Errorf("quorum: write term: %w", err)
 	}
 	self, _ := findPeer(p.Peers, p.MemberID)
-	self.Disk = d.ID()
-	sink, err := d.Snapshots().Create(1, p.Index, p.Term, wire.Configuration([]wire.Peer{self}), disk.BootstrapIndex, nil)
+	self.DiskID = d.ID()
+	sink, err := d.Snapshots().Create(1, p.Index, p.Term, wire.RaftConfiguration([]wire.Peer{self}), disk.BootstrapIndex, nil)
 	if err != nil {
 		return fmt.Errorf("quorum: create snapshot: %w", err)
 	}

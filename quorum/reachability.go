@@ -79,7 +79,7 @@ func (a *Reachability) RecordContact(m PeerContact) {
 		return
 	}
 	a.recentPeers.record(m, time.Now())
-	if a.status.IsLeader() && m.Disk != 0 && !a.status.hasServer(m.Peer) {
+	if a.status.IsLeader() && m.DiskID != 0 && !a.status.hasServer(m.Peer) {
 		a.serverList.notifyChanged()
 	}
 }
@@ -92,12 +92,12 @@ func (p *recentPeers) record(m PeerContact, now time.Time) {
 	}
 	maps.DeleteFunc(p.contacts, func(_ memberProcess, last datedContact) bool { return now.Sub(last.lastSeen) > contactLifetime })
 	met := datedContact{m, now, now}
-	if last, again := p.contacts[memberProcess{m.ID, m.Disk}]; again {
+	if last, again := p.contacts[memberProcess{m.ID, m.DiskID}]; again {
 		met.firstSeen = last.firstSeen
 	} else {
 		p.evictOldest(m.ID)
 	}
-	p.contacts[memberProcess{m.ID, m.Disk}] = met
+	p.contacts[memberProcess{m.ID, m.DiskID}] = met
 }
 
 // evictOldest forgets the process of a member that was met the longest ago, if maxMeetings are remembered. The caller holds mu.
@@ -113,7 +113,7 @@ func (p *recentPeers) evictOldest(id uint32) {
 		}
 	}
 	if known >= maxContacts {
-		delete(p.contacts, memberProcess{id, oldest.Disk})
+		delete(p.contacts, memberProcess{id, oldest.DiskID})
 	}
 }
 
@@ -158,11 +158,11 @@ func (a *Reachability) Rival(id uint32) string {
 	lately, servers := a.recentPeers.contactsOf(id), a.status.Servers()
 	for _, met := range lately {
 		for _, s := range servers {
-			if s.ID == id && met.Disk != 0 && s.Disk != met.Disk && time.Since(met.lastSeen) <= rivalGracePeriod && a.lastHeard(s).Sub(met.firstSeen) > rivalGracePeriod {
+			if s.ID == id && met.DiskID != 0 && s.DiskID != met.DiskID && time.Since(met.lastSeen) <= rivalGracePeriod && a.lastHeard(s).Sub(met.firstSeen) > rivalGracePeriod {
 				return describeRivals(s, met.Peer)
 			}
 		}
-		if i := slices.IndexFunc(lately, func(o datedContact) bool { return o.Disk < met.Disk }); i >= 0 && !a.hellos.hasData() { // both may begin
+		if i := slices.IndexFunc(lately, func(o datedContact) bool { return o.DiskID < met.DiskID }); i >= 0 && !a.hellos.hasData() { // both may begin
 			return describeRivals(lately[i].Peer, met.Peer)
 		}
 	}
@@ -170,7 +170,7 @@ func (a *Reachability) Rival(id uint32) string {
 }
 
 func describeRivals(one, other wire.Peer) string {
-	return fmt.Sprintf("member %d runs with the disk %v at %s, and another process with the disk %v at %s", one.ID, one.Disk, one.Addr, other.Disk, other.Addr)
+	return fmt.Sprintf("member %d runs with the disk %v at %s, and another process with the disk %v at %s", one.ID, one.DiskID, one.Addr, other.DiskID, other.Addr)
 }
 
 // lastHeard returns when raft last heard a server, or the zero time: a leader hears those that answer it, and the others hear the
@@ -179,7 +179,7 @@ func (a *Reachability) lastHeard(s wire.Peer) time.Time {
 	r := a.status.raft.Load()
 	switch {
 	case r != nil && a.status.IsLeader() && a.isReached(s):
-		return a.transport.Heard(s.ServerID())
+		return a.transport.LastReplyAt(s.ServerID())
 	case r != nil && a.status.leaderServer() == s.ServerID():
 		return r.LastContact()
 	}
@@ -190,7 +190,7 @@ func (a *Reachability) lastHeard(s wire.Peer) time.Time {
 // them. A member whose address in the configuration is that one must answer raft while this member leads. The others
 // must have been met there lately.
 func (a *Reachability) PresentMembers(list []wire.Peer) (ids []uint32) {
-	have, reached := a.status.ConfiguredMembers(), append(a.transport.Reached(a.electionTimeout), a.status.selfPeer().ServerID())
+	have, reached := a.status.ConfiguredMembers(), append(a.transport.RepliedWithin(a.electionTimeout), a.status.selfPeer().ServerID())
 	for _, p := range list {
 		h, in := findPeer(have, p.ID)
 		there := p.ID == a.status.selfPeer().ID && p.Addr == a.status.selfPeer().Addr || a.recentPeers.isAtAddress(p)
@@ -211,7 +211,7 @@ func (a *Reachability) AwaitMajority(ctx context.Context, list []wire.Peer, ask 
 	defer cancel()
 	for {
 		absent := a.absentVoters(list)
-		if 2*len(absent) < len(wire.Voters(list)) {
+		if 2*len(absent) < len(wire.VoterIDs(list)) {
 			return
 		}
 		found, why := a.probeVoters(ctx, absent, ask)
@@ -220,7 +220,7 @@ func (a *Reachability) AwaitMajority(ctx context.Context, list []wire.Peer, ask 
 		}
 		select {
 		case <-ctx.Done():
-			a.logger.Info("too few voters of a new server list are there", "absent", wire.Canonical(absent), "reason", why)
+			a.logger.Info("too few voters of a new server list are there", "absent", wire.CanonicalLines(absent), "reason", why)
 			return
 		case <-time.After(helloInterval):
 		}
@@ -252,7 +252,7 @@ func (a *Reachability) probeVoters(ctx context.Context, absent []wire.Peer, ask 
 				err = a.hellos.checkReply(p, reply)
 			}
 			if err == nil {
-				p.Disk = disk.ID(reply.GetDisk())
+				p.DiskID = disk.ID(reply.GetDisk())
 				a.RecordContact(PeerContact{Peer: p, EnsembleID: replyEnsemble(reply), HasData: reply.GetHasData()})
 			}
 			outcomes[i] = err
@@ -270,7 +270,7 @@ func (a *Reachability) ReachedVoters(d time.Duration) []uint32 {
 		return nil
 	}
 	voting := voterServers(r)
-	reached := slices.DeleteFunc(a.transport.Reached(d), func(id raft.ServerID) bool {
+	reached := slices.DeleteFunc(a.transport.RepliedWithin(d), func(id raft.ServerID) bool {
 		return id == a.status.selfPeer().ServerID() || !slices.Contains(voting, id)
 	})
 	return slices.Sorted(slices.Values(memberIDs(reached)))
@@ -280,14 +280,14 @@ func (a *Reachability) ReachedVoters(d time.Duration) []uint32 {
 func (a *Reachability) hasUnknownDisk(have []wire.Peer) bool {
 	return slices.ContainsFunc(have, func(h wire.Peer) bool {
 		return slices.ContainsFunc(a.recentPeers.contactsOf(h.ID), func(m datedContact) bool {
-			return m.Disk != 0 && !slices.ContainsFunc(have, func(o wire.Peer) bool { return o.ServerID() == m.ServerID() })
+			return m.DiskID != 0 && !slices.ContainsFunc(have, func(o wire.Peer) bool { return o.ServerID() == m.ServerID() })
 		})
 	})
 }
 
 // reachedServers returns the servers that have answered this leader within two election timeouts, and this one.
 func (a *Reachability) reachedServers() []raft.ServerID {
-	return append(a.transport.Reached(2*a.electionTimeout), a.status.selfPeer().ServerID())
+	return append(a.transport.RepliedWithin(2*a.electionTimeout), a.status.selfPeer().ServerID())
 }
 
 // isReached reports whether a server has answered this leader lately.

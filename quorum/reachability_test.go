@@ -66,7 +66,7 @@ func TestMeetingsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p recentPeers
 		meet := func(id uint32, d disk.ID) {
-			p.record(PeerContact{Peer: wire.Peer{ID: id, Disk: d}}, time.Now())
+			p.record(PeerContact{Peer: wire.Peer{ID: id, DiskID: d}}, time.Now())
 			time.Sleep(time.Millisecond)
 		}
 		meet(3, 1)
@@ -79,8 +79,8 @@ func TestMeetingsAreBounded(t *testing.T) {
 			t.Errorf("%d processes of member 2 are known, and %d of member 3; want %d and 1", len(all), len(p.contactsOf(3)), maxContacts)
 		}
 		for _, m := range all {
-			if m.Disk != 1 && m.Disk <= 2*maxContacts+1 {
-				t.Errorf("the disk %d is known still", m.Disk)
+			if m.DiskID != 1 && m.DiskID <= 2*maxContacts+1 {
+				t.Errorf("the disk %d is known still", m.DiskID)
 			}
 		}
 	})
@@ -96,12 +96,12 @@ func TestRival(t *testing.T) {
 		n, id := e.members[lead].node, others(lead)[0]
 		meets := func(n *Node) {
 			for range 20 {
-				n.reachability.RecordContact(PeerContact{Peer: wire.Peer{ID: id, Disk: 99, Addr: "x:1"}})
+				n.reachability.RecordContact(PeerContact{Peer: wire.Peer{ID: id, DiskID: 99, Addr: "x:1"}})
 				time.Sleep(rivalGracePeriod / 10)
 			}
 		}
 		meets(n)
-		if got, first := n.reachability.Rival(id), e.members[id].node.status.selfPeer(); !strings.Contains(got, first.Disk.String()) || !strings.Contains(got, disk.ID(99).String()) || !strings.Contains(got, "x:1") {
+		if got, first := n.reachability.Rival(id), e.members[id].node.status.selfPeer(); !strings.Contains(got, first.DiskID.String()) || !strings.Contains(got, disk.ID(99).String()) || !strings.Contains(got, "x:1") {
 			t.Errorf("two processes run: %q", got)
 		}
 		follower := e.members[others(lead)[1]].node
@@ -220,7 +220,7 @@ func TestOneOfTwoMoves(t *testing.T) {
 // lines returns the configuration of a member as a list.
 func lines(n *Node) (list []wire.Peer) {
 	for _, p := range n.status.ConfiguredMembers() {
-		list = append(list, p.Line())
+		list = append(list, p.WithoutDisk())
 	}
 	return list
 }

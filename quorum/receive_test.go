@@ -23,7 +23,7 @@ func snapshotRequest(e *ensemble, index uint64) (*raft.InstallSnapshotRequest, s
 	}
 	return &raft.InstallSnapshotRequest{
 		RPCHeader:       raft.RPCHeader{ProtocolVersion: 3, ID: []byte(e.members[2].server.ServerID()), Addr: []byte("m2:3888")},
-		SnapshotVersion: 1, Term: 9, LastLogIndex: index, LastLogTerm: 8, Configuration: raft.EncodeConfiguration(wire.Configuration(e.servers())),
+		SnapshotVersion: 1, Term: 9, LastLogIndex: index, LastLogTerm: 8, Configuration: raft.EncodeConfiguration(wire.RaftConfiguration(e.servers())),
 		ConfigurationIndex: 1, Size: int64(len(body)),
 	}, string(body)
 }
@@ -31,10 +31,10 @@ func snapshotRequest(e *ensemble, index uint64) (*raft.InstallSnapshotRequest, s
 // send sends a snapshot to a member in the name of another one.
 func (e *ensemble) send(from, to uint32, req *raft.InstallSnapshotRequest, body string) (raft.InstallSnapshotResponse, error) {
 	e.t.Helper()
-	book := wire.NewBook(from, e.peers)
-	book.SetDisk(e.members[from].server.Disk)
+	book := wire.NewAddressBook(from, e.peers)
+	book.SetDiskID(e.members[from].server.DiskID)
 	ensemble, _ := e.members[to].node.record.EnsembleID()
-	book.SetEnsemble(ensemble)
+	book.SetEnsembleID(ensemble)
 	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: e.stream(book, newMemListener()), MaxPool: 1, Timeout: time.Minute, Logger: hclog.NewNullLogger(),
 	})
@@ -63,7 +63,7 @@ func TestBadSnapshotIsRefused(t *testing.T) {
 			req.Configuration = raft.EncodeConfiguration(raft.Configuration{})
 		},
 		"only observers": func(req *raft.InstallSnapshotRequest, _ *string) {
-			req.Configuration = raft.EncodeConfiguration(wire.Configuration([]wire.Peer{{ID: 1, Disk: 1, Addr: "m1:3888", Observer: true}}))
+			req.Configuration = raft.EncodeConfiguration(wire.RaftConfiguration([]wire.Peer{{ID: 1, DiskID: 1, Addr: "m1:3888", Observer: true}}))
 		},
 	}
 	synctest.Test(t, func(t *testing.T) {

@@ -31,7 +31,7 @@ var errDamagedState = errors.New("quorum: this member's state is damaged")
 // copying, and damage. It is safe for concurrent use.
 type Record struct {
 	disk         *disk.Data
-	addressBook  *wire.Book             // has the ensemble
+	addressBook  *wire.AddressBook      // has the ensemble
 	copying      atomic.Bool            // it began without data, and has not all that its leader had yet
 	damageReason atomic.Pointer[string] // see SetDamage; nil: none
 	storedList   []byte                 // see List
@@ -45,7 +45,7 @@ func (c *Record) readStored(alone bool) error {
 // EnsembleID returns the id of the ensemble that this member belongs to. It is known as soon as there are data, or as this
 // member comes into an ensemble.
 func (c *Record) EnsembleID() (id [32]byte, known bool) {
-	e := c.addressBook.Ensemble()
+	e := c.addressBook.EnsembleID()
 	return e, e != wire.EnsembleID{}
 }
 
@@ -58,7 +58,7 @@ func (c *Record) joinEnsemble(id wire.EnsembleID) error {
 	if err != nil {
 		return err
 	}
-	c.addressBook.SetEnsemble(id)
+	c.addressBook.SetEnsembleID(id)
 	return nil
 }
 
@@ -73,7 +73,7 @@ func (c *Record) readEnsemble() error {
 	case len(stored) != len(wire.EnsembleID{}):
 		return fmt.Errorf("quorum: the stored ensemble is %w: %d bytes instead of %d", disk.ErrDamaged, len(stored), len(wire.EnsembleID{}))
 	}
-	c.addressBook.SetEnsemble(wire.EnsembleID(stored))
+	c.addressBook.SetEnsembleID(wire.EnsembleID(stored))
 	return nil
 }
 
@@ -124,8 +124,8 @@ func checkCaughtUp(data *disk.Data) error {
 	if err != nil {
 		return err
 	}
-	votes := func(p wire.Peer) bool { return p.Disk == data.ID() && !p.Observer }
-	if !slices.ContainsFunc(wire.Peers(configuration), votes) {
+	votes := func(p wire.Peer) bool { return p.DiskID == data.ID() && !p.Observer }
+	if !slices.ContainsFunc(wire.PeersIn(configuration), votes) {
 		return errNotCaughtUp
 	}
 	return nil

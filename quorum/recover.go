@@ -34,7 +34,7 @@ type RecoverConfig struct {
 // Afterwards Self is the only voter of a new ensemble. The other members must start with empty directories, and come in as
 // they do when an ensemble begins. Only one member may be recovered. If Recover is interrupted, it can be repeated.
 func Recover(rec RecoverConfig) (err error) {
-	defer func() { err = disk.Explain(err, true) }()
+	defer func() { err = disk.WithAdvice(err, true) }()
 	if err := wire.CheckPeers(rec.MemberID, rec.Peers); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func Recover(rec RecoverConfig) (err error) {
 	if err := rewriteForRecovery(rec, data, logger); err != nil {
 		return err
 	}
-	return data.SetIdentity(rec.MemberID, wire.Canonical(rec.Peers))
+	return data.SetIdentity(rec.MemberID, wire.CanonicalLines(rec.Peers))
 }
 
 // rewriteForRecovery rewrites the stores.
@@ -87,11 +87,11 @@ func rewriteForRecovery(rec RecoverConfig, data *disk.Data, logger hclog.Logger)
 	f.noPauses.Store(true)
 	conf := raft.DefaultConfig()
 	self, _ := findPeer(rec.Peers, rec.MemberID)
-	self.Disk = data.ID()
+	self.DiskID = data.ID()
 	conf.LocalID = self.ServerID()
 	conf.Logger = logger
 	_, trans := raft.NewInmemTransport("") // only encodes addresses
-	err := raft.RecoverCluster(conf, f, data.EntriesAsCommands(), stable, data.Snapshots(), trans, wire.Configuration([]wire.Peer{self}))
+	err := raft.RecoverCluster(conf, f, data.EntriesAsCommands(), stable, data.Snapshots(), trans, wire.RaftConfiguration([]wire.Peer{self}))
 	if errors.Is(failed, disk.ErrNewerFormat) {
 		data.SnapshotRejected(failed)
 		return data.UnusableError(failed)

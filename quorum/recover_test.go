@@ -135,7 +135,7 @@ func (e *ensemble) votes(ids ...uint32) {
 	for _, id := range ids {
 		n := e.members[id].node
 		e.wait(fmt.Sprintf("member %d to be a voter", id), func() bool {
-			return n.status.isVoter() && !n.Joining()
+			return n.status.isVoter() && !n.IsJoining()
 		})
 	}
 }

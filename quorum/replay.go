@@ -27,8 +27,8 @@ const replayBatchSize = 64
 // its log after it. The last entries may be ones that no majority has stored; the next leader would commit them if
 // this member became it. Replay changes no more than a start would. It refuses a member that had not caught up when
 // it stopped, and one whose state was found to be damaged, because other members have a better state.
-func Replay(r ReplayConfig) (e disk.Extent, err error) {
-	defer func() { err = disk.Explain(err, true) }()
+func Replay(r ReplayConfig) (e disk.DataEnd, err error) {
+	defer func() { err = disk.WithAdvice(err, true) }()
 	logger := newRaftLog(cmp.Or(r.Logger, slog.New(slog.DiscardHandler)))
 	data, err := disk.OpenStopped(disk.Config{DataDir: r.DataDir, LogDir: r.LogDir, SegmentBytes: r.SegmentBytes, RaftLog: logger})
 	if err != nil {
@@ -68,7 +68,7 @@ func checkReplayable(data *disk.Data, m StateMachine) error {
 
 // restoreNewestSnapshot restores the newest snapshot that is sound, and returns how far it goes. If the newest one is not
 // sound, the log reaches as far: see disk.Data.CheckReadable.
-func restoreNewestSnapshot(data *disk.Data, m StateMachine) (e disk.Extent, err error) {
+func restoreNewestSnapshot(data *disk.Data, m StateMachine) (e disk.DataEnd, err error) {
 	list, err := data.Snapshots().List()
 	if err != nil {
 		return e, fmt.Errorf("quorum: list snapshots: %w", err)
@@ -80,7 +80,7 @@ func restoreNewestSnapshot(data *disk.Data, m StateMachine) (e disk.Extent, err 
 			err = m.Restore(from)
 		}
 		if err == nil {
-			return disk.Extent{Index: meta.Index, Term: meta.Term}, nil
+			return disk.DataEnd{Index: meta.Index, Term: meta.Term}, nil
 		}
 		failed = errors.Join(failed, fmt.Errorf("quorum: snapshot %s: %w", meta.ID, err))
 	}
@@ -88,12 +88,12 @@ func restoreNewestSnapshot(data *disk.Data, m StateMachine) (e disk.Extent, err 
 }
 
 // replayLog applies the entries after a snapshot, and returns how far they go.
-func replayLog(data *disk.Data, m StateMachine, e disk.Extent) (disk.Extent, error) {
+func replayLog(data *disk.Data, m StateMachine, e disk.DataEnd) (disk.DataEnd, error) {
 	last, err := data.Log().LastIndex()
 	if err != nil {
 		return e, fmt.Errorf("quorum: read log: %w", err)
 	}
-	batch := make([]Committed, 0, replayBatchSize)
+	batch := make([]CommittedEntry, 0, replayBatchSize)
 	for e.Index < last {
 		batch = batch[:0]
 		for len(batch) < replayBatchSize && e.Index < last {
@@ -101,11 +101,11 @@ func replayLog(data *disk.Data, m StateMachine, e disk.Extent) (disk.Extent, err
 			if err := data.Log().GetLog(e.Index+1, &l); err != nil {
 				return e, fmt.Errorf("quorum: read log: entry %d: %w", e.Index+1, err)
 			}
-			c := Committed{Index: l.Index, Term: l.Term}
+			c := CommittedEntry{Index: l.Index, Term: l.Term}
 			if l.Type == raft.LogCommand && len(l.Data) > 0 {
 				c.Data = l.Data
 			}
-			batch, e = append(batch, c), disk.Extent{Index: l.Index, Term: l.Term, LastTime: l.AppendedAt}
+			batch, e = append(batch, c), disk.DataEnd{Index: l.Index, Term: l.Term, LastTime: l.AppendedAt}
 		}
 		if err := m.Apply(batch); err != nil {
 			return e, err

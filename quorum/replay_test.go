@@ -18,7 +18,7 @@ func replayStopped(t *testing.T, kind disk.LogKind) {
 	for _, compacted := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			e, all := lost(t, kind, 3, map[bool]int{false: 3, true: 3 * minTrailing}[compacted])
-			var first disk.Extent
+			var first disk.DataEnd
 			for i := range 2 {
 				m := &machine{}
 				extent, err := Replay(ReplayConfig{DataDir: e.members[1].dir, StateMachine: m, SegmentBytes: testSegment})

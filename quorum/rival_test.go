@@ -25,7 +25,7 @@ func TestEveryRivalIsTold(t *testing.T) {
 				time.Sleep(helloInterval)
 				for _, other := range others(id) {
 					n := e.members[other].node
-					n.reachability.RecordContact(PeerContact{Peer: wire.Peer{ID: id, Disk: 99, Addr: "elsewhere:1"}})
+					n.reachability.RecordContact(PeerContact{Peer: wire.Peer{ID: id, DiskID: 99, Addr: "elsewhere:1"}})
 					told = told || n.reachability.Rival(id) != ""
 				}
 			}
@@ -45,7 +45,7 @@ func TestTwoBeginners(t *testing.T) {
 		e.start(2)
 		n := e.members[2].node
 		asks := func(disk disk.ID) (rival string) {
-			n.reachability.RecordContact(PeerContact{Peer: wire.Peer{ID: 1, Disk: disk, Addr: "m1:3888"}})
+			n.reachability.RecordContact(PeerContact{Peer: wire.Peer{ID: 1, DiskID: disk, Addr: "m1:3888"}})
 			return n.reachability.Rival(1)
 		}
 		if rival := asks(7); rival != "" {
@@ -59,7 +59,7 @@ func TestTwoBeginners(t *testing.T) {
 			t.Errorf("the first one is told of %q, which has not asked for a while", rival)
 		}
 		reply := &proto.HelloReply{ConfigHash: serverListHash(n.cfg.AddressBook), Rival: "another"}
-		book := wire.NewBook(1, e.peers)
+		book := wire.NewAddressBook(1, e.peers)
 		first := &bootstrap{configuredPeers: e.peers, addressBook: book, status: &Status{addressBook: book, configuredPeers: e.peers}, reachability: new(Reachability)}
 		if got := first.nextStep(helloRound{replies: map[uint32]*proto.HelloReply{2: reply, 3: {ConfigHash: serverListHash(n.cfg.AddressBook)}}}); !strings.Contains(got.waitingFor, "another") {
 			t.Errorf("a member that is told of another one begins: %+v", got)

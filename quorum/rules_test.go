@@ -30,7 +30,7 @@ func listed(t *testing.T, first, all int) *ensemble {
 		m.adjust = func(c *Config) {
 			c.WantedServers = func() ([]wire.Peer, bool) {
 				list, known := e.list(m.machine.commands())
-				c.AddressBook.List(list)
+				c.AddressBook.SetServerList(list)
 				return list, known
 			}
 		}
@@ -120,7 +120,7 @@ func (e *ensemble) history(id uint32) (all []string) {
 			e.t.Fatal(err)
 		}
 		if entry.Type == raft.LogConfiguration {
-			all = append(all, shown(wire.Peers(raft.DecodeConfiguration(entry.Data))))
+			all = append(all, shown(wire.PeersIn(raft.DecodeConfiguration(entry.Data))))
 		}
 	}
 	return all
@@ -214,7 +214,7 @@ type held struct {
 	gate atomic.Pointer[chan struct{}]
 }
 
-func (h *held) Apply(batch []Committed) error {
+func (h *held) Apply(batch []CommittedEntry) error {
 	if gate := h.gate.Load(); gate != nil {
 		<-*gate
 	}

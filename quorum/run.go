@@ -20,7 +20,7 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.started.Swap(true) {
 		return errors.New("quorum: Run was called before")
 	}
-	err := disk.Explain(n.run(ctx), !n.runsAlone())
+	err := disk.WithAdvice(n.run(ctx), !n.runsAlone())
 	if !errors.Is(err, ErrNotEnded) { // otherwise raft still uses the stores
 		err = errors.Join(err, n.Close())
 		close(n.leadershipChanges)
@@ -58,7 +58,7 @@ func (n *Node) run(ctx context.Context) error {
 	})
 	if !n.runsAlone() {
 		if n.status.isOnlyVoter() { // there is nobody to wait for
-			loops.Go(func() { _ = n.transport.Stand(n.electionTimeout) })
+			loops.Go(func() { _ = n.transport.StandForElection(n.electionTimeout) })
 		}
 		loops.Go(func() { start.announceUntilKnown(ctx, r) })
 		loops.Go(func() { n.newMembership(r).run(ctx) })
@@ -93,7 +93,7 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 		return nil, errors.Join(err, n.transport.Close())
 	}
 	n.status.raft.Store(r)
-	n.cfg.AddressBook.Follow(n.status.ConfiguredMembers)
+	n.cfg.AddressBook.SetRaftPeers(n.status.ConfiguredMembers)
 	n.cfg.ConfigurationChanged()
 	n.metrics.observeElections(r)
 	if err := n.checkStarted(r, newest); err != nil {

@@ -22,15 +22,15 @@ func newServerList(cfg *Config) *serverList {
 func (l *serverList) wantedServers() []wire.Peer {
 	if l.stateList != nil {
 		if peers, ok := l.stateList(); ok {
-			return wire.Sorted(peers)
+			return wire.SortedByID(peers)
 		}
 	}
-	return wire.Sorted(l.configuredPeers)
+	return wire.SortedByID(l.configuredPeers)
 }
 
 // wantsVote reports whether the list wants a member to vote.
 func (l *serverList) wantsVote(id uint32) bool {
-	return slices.Contains(wire.Voters(l.wantedServers()), id)
+	return slices.Contains(wire.VoterIDs(l.wantedServers()), id)
 }
 
 // stateHasList reports whether the state has a list of this ensemble. Without one, the ensemble is only beginning.

@@ -138,7 +138,7 @@ func TestSnapshotOfOtherServers(t *testing.T) {
 	}{
 		"none":      {raft.Configuration{}, disk.ErrDamaged},
 		"strangers": {raft.Configuration{Servers: []raft.Server{{ID: "m1", Address: "m1:3888"}}}, disk.ErrDamaged},
-		"observers": {wire.Configuration([]wire.Peer{{ID: 1, Disk: 1, Addr: "m1:3888", Observer: true}}), disk.ErrDamaged},
+		"observers": {wire.RaftConfiguration([]wire.Peer{{ID: 1, DiskID: 1, Addr: "m1:3888", Observer: true}}), disk.ErrDamaged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, cfg := filledDirectory(t, disk.DefaultLogKind)
@@ -179,7 +179,7 @@ func TestSnapshotOfNewerVersion(t *testing.T) {
 			dir, cfg := filledDirectory(t, disk.DefaultLogKind)
 			index := map[string]uint64{"follows": 3, "ends before": 900, "is gone": 900}[log]
 			d := openStopped(t, dir)
-			storeSnapshot(t, d.Snapshots(), index, strings.Replace(string(body), "900", fmt.Sprint(index), 1), wire.Configuration([]wire.Peer{{ID: 1, Disk: d.ID(), Addr: "m1:3888"}}))
+			storeSnapshot(t, d.Snapshots(), index, strings.Replace(string(body), "900", fmt.Sprint(index), 1), wire.RaftConfiguration([]wire.Peer{{ID: 1, DiskID: d.ID(), Addr: "m1:3888"}}))
 			if err := d.Close(); err != nil {
 				t.Fatal(err)
 			}

@@ -25,11 +25,11 @@ func (n *Node) checkNewestSnapshot() error {
 
 // checkSnapshotServers checks the servers in a snapshot.
 func checkSnapshotServers(servers []raft.Server) error {
-	peers := wire.Peers(raft.Configuration{Servers: servers})
+	peers := wire.PeersIn(raft.Configuration{Servers: servers})
 	switch {
 	case len(peers) != len(servers):
 		return fmt.Errorf("it is %w: its configuration has servers that are no members: %v", disk.ErrDamaged, servers)
-	case len(wire.Voters(peers)) == 0:
+	case len(wire.VoterIDs(peers)) == 0:
 		return fmt.Errorf("it is %w: its configuration has no voter", disk.ErrDamaged)
 	}
 	return nil

@@ -43,7 +43,7 @@ func (s *stallMachine) Verify(r io.Reader) (disk.SnapshotContents, error) {
 	return s.StateMachine.Verify(r)
 }
 
-func (s *stallMachine) Apply(batch []Committed) error {
+func (s *stallMachine) Apply(batch []CommittedEntry) error {
 	time.Sleep(time.Until(time.Unix(0, s.until.Load())))
 	return s.StateMachine.Apply(batch)
 }
@@ -172,7 +172,7 @@ func TestSnapshotForAStalledMachine(t *testing.T) {
 		e, _, machines := stalls(t, func(c *Config) { c.SnapshotEvery, c.TrailingBytes = 20, 1 })
 		lead := e.leader(1, 2, 3)
 		late, other := others(lead)[0], others(lead)[1]
-		e.wait("all to take part", func() bool { return !e.members[late].node.Joining() && !e.members[other].node.Joining() })
+		e.wait("all to take part", func() bool { return !e.members[late].node.IsJoining() && !e.members[other].node.IsJoining() })
 		machines[late].until.Store(time.Now().Add(time.Minute).UnixNano())
 		all := []string{"a", "hangs"}
 		e.propose("hangs", lead, other)

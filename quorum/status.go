@@ -16,7 +16,7 @@ import (
 type Status struct {
 	raft            atomic.Pointer[raft.Raft]
 	logCache        *logCache // raft's; set before raft is
-	addressBook     *wire.Book
+	addressBook     *wire.AddressBook
 	configuredPeers []wire.Peer // the configured server list
 	disk            *disk.Data
 	fsm             *fsm
@@ -83,7 +83,7 @@ func (s *Status) Servers() []wire.Peer {
 	if r == nil {
 		return nil
 	}
-	return wire.Peers(r.GetConfiguration().Configuration()) // does not wait
+	return wire.PeersIn(r.GetConfiguration().Configuration()) // does not wait
 }
 
 // ConfiguredMembers returns the members in raft's latest configuration, by id, each once: with the disk that votes, if one does. It
@@ -92,7 +92,7 @@ func (s *Status) ConfiguredMembers() []wire.Peer {
 	if servers := s.Servers(); len(servers) > 0 {
 		return onePerMember(servers)
 	}
-	return wire.Sorted(s.configuredPeers)
+	return wire.SortedByID(s.configuredPeers)
 }
 
 func onePerMember(servers []wire.Peer) (members []wire.Peer) {
@@ -113,11 +113,11 @@ func (s *Status) configurationCommitted() bool {
 }
 
 // VoterIDs returns the ids of the voters in raft's latest configuration, in order.
-func (s *Status) VoterIDs() []uint32 { return wire.Voters(s.Servers()) }
+func (s *Status) VoterIDs() []uint32 { return wire.VoterIDs(s.Servers()) }
 
 // HasMajorityOf reports whether most voters of a list vote in raft's latest configuration.
 func (s *Status) HasMajorityOf(list []wire.Peer) bool {
-	voters := wire.Voters(list)
+	voters := wire.VoterIDs(list)
 	voting := slices.DeleteFunc(s.VoterIDs(), func(id uint32) bool { return !slices.Contains(voters, id) })
 	return len(voting) > len(voters)/2
 }

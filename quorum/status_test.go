@@ -9,7 +9,7 @@ import (
 // TestStatusBeforeRaft checks what a member shows before its raft runs.
 func TestStatusBeforeRaft(t *testing.T) {
 	peers := []wire.Peer{{ID: 2, Addr: "two:1"}, {ID: 1, Addr: "one:1"}}
-	s := &Status{addressBook: wire.NewBook(1, peers), configuredPeers: peers}
+	s := &Status{addressBook: wire.NewAddressBook(1, peers), configuredPeers: peers}
 	if s.Term() != 0 || s.LastIndex() != 0 || s.LastTerm() != 0 || s.LeaderID() != 0 || s.IsLeader() || s.isLeaderIn(0) {
 		t.Error("raft has a state before it runs")
 	}

@@ -93,7 +93,7 @@ func (t *Transfer) ToAny(ctx context.Context) error {
 // least often, the one with the longest log.
 func (t *Transfer) nextTarget(tried map[uint32]int, index uint64) (target wire.Peer, err error) {
 	best, targets := -1, t.possibleTargets()
-	for _, id := range t.transport.Longest(t.electionTimeout, index) {
+	for _, id := range t.transport.LongestLogs(t.electionTimeout, index) {
 		i := slices.IndexFunc(targets, func(p wire.Peer) bool { return p.ServerID() == id })
 		if i < 0 || best >= 0 && tried[targets[i].ID] >= best {
 			continue

@@ -49,7 +49,7 @@ var named = []namedMutant{
 	},
 	{
 		"request for another member passed to raft", "quorum/wire/serve.go",
-		"err = rc.checkSpeaker(in.from, command)", "err = nil",
+		"err = rc.checkSpeaker(in.serverID, command)", "err = nil",
 		"quorum/wire", "TestImpostorIsRefused",
 	},
 	{
@@ -69,7 +69,7 @@ var named = []namedMutant{
 	},
 	{
 		"leader taken for lost at the end of any connection", "quorum/wire/serve.go",
-		"brokenOff(err) && in.from != \"\" && !rc.conns.from(in.from) {", "brokenOff(err) && in.peer != 0 {",
+		"isClosedByPeer(err) && in.serverID != \"\" && !rc.peerConns.hasConnFrom(in.serverID) {", "isClosedByPeer(err) && in.peerID != 0 {",
 		"quorum/wire", "TestLastConnectionIsLost",
 	},
 	{
@@ -184,7 +184,7 @@ var named = []namedMutant{
 	},
 	{
 		"followers told before the leader's disk has it", "quorum/wire/transport.go",
-		"t.cfg.Durable(req.PrevLogEntry + uint64(len(req.Entries)))", "req.PrevLogEntry + uint64(len(req.Entries))",
+		"t.cfg.LimitToDurable(req.PrevLogEntry + uint64(len(req.Entries)))", "req.PrevLogEntry + uint64(len(req.Entries))",
 		"integration", "TestLeaderLosesItsQueue",
 	},
 	{
@@ -239,7 +239,7 @@ var named = []namedMutant{
 	},
 	{
 		"snapshot received in raft's main loop", "quorum/wire/serve.go",
-		"rc.install(r, install, io.LimitReader(in.r, install.Size))", "rc.pass(raft.RPC{Command: install, Reader: io.LimitReader(in.r, install.Size)}, nil)",
+		"rc.receiveSnapshot(r, install, io.LimitReader(in.r, install.Size))", "rc.passToRaft(raft.RPC{Command: receiveSnapshot, Reader: io.LimitReader(in.r, receiveSnapshot.Size)}, nil)",
 		"quorum", "TestSnapshotIsInstalled",
 	},
 	{
@@ -254,17 +254,17 @@ var named = []namedMutant{
 	},
 	{
 		"checksum between members unchecked", "quorum/wire/checksum.go",
-		"if c.sumIn != sum {", "if c.sumIn != sum && n == 0 {",
+		"if c.receivedChecksum != sum {", "if c.receivedChecksum != sum && n == 0 {",
 		"quorum/wire", "TestEveryFlippedBitIsNoticed",
 	},
 	{
 		"length of a record between members unchecked", "quorum/wire/checksum.go",
-		"here != there || n > maxRecord", "n > maxRecord",
+		"here != there || n > maxRecordSize", "n > maxRecordSize",
 		"quorum/wire", "TestEveryFlippedBitIsNoticed",
 	},
 	{
 		"received snapshot handed over unread", "quorum/wire/receive.go",
-		"if err := rc.cfg.Inspect(s, req); err != nil {", "if err := rc.cfg.Inspect(s, req); err != nil && req == nil {",
+		"if err := rc.cfg.VerifySnapshot(s, req); err != nil {", "if err := rc.cfg.VerifySnapshot(s, req); err != nil && req == nil {",
 		"quorum", "TestBadSnapshotIsRefused",
 	},
 	{
@@ -289,7 +289,7 @@ var named = []namedMutant{
 	},
 	{
 		"frame with any number of entries", "quorum/wire/frames.go",
-		"if n > m.elements {", "if n > 255 {",
+		"if n > m.maxElements {", "if n > 255 {",
 		"quorum/wire", "TestFramesRefused",
 	},
 	{
@@ -299,22 +299,22 @@ var named = []namedMutant{
 	},
 	{
 		"sender of frames kept unchecked", "quorum/wire/serve.go",
-		"; ok && err == nil {\n\t\t\tin.sender", "; ok {\n\t\t\tin.sender",
+		"; ok && err == nil {\n\t\t\tin.frameSender", "; ok {\n\t\t\tin.frameSender",
 		"quorum/wire", "TestSenderIsKeptShort",
 	},
 	{
 		"refused notice ignored", "quorum/wire/serve.go",
-		"case c.form == unanswered && (failed != nil || appended == nil || !appended.Success):", "case false:",
+		"case c.form == withoutReply && (failed != nil || appended == nil || !appended.Success):", "case false:",
 		"quorum/wire", "TestRefusedNoticeEndsConnection",
 	},
 	{
 		"the members whose clients wait told late", "quorum/wire/notices.go",
-		"t.tell(func(member uint32) bool { return slices.Contains(first, member) })", "",
+		"t.notifyPipelines(func(member uint32) bool { return slices.Contains(first, member) })", "",
 		"quorum", "TestOriginAppliesFirst",
 	},
 	{
 		"late notices never sent", "quorum/wire/notices.go",
-		"t.tell(func(uint32) bool { return true })", "",
+		"t.notifyPipelines(func(uint32) bool { return true })", "",
 		"quorum/wire", "TestNoticeWaitsForEntries",
 	},
 	{
@@ -324,7 +324,7 @@ var named = []namedMutant{
 	},
 	{
 		"request with any number of entries", "quorum/wire/message.go",
-		"case isList && n > m.elements:", "case isList && n < 0:",
+		"case isList && n > m.maxElements:", "case isList && n < 0:",
 		"quorum/wire", "TestReadRefuses",
 	},
 	{
@@ -439,7 +439,7 @@ var named = []namedMutant{
 	},
 	{
 		"damaged leader speaks on", "quorum/node.go",
-		"Stalled:  n.mayLead,", "Stalled:   n.Stalled,",
+		"StallError:  n.mayLead,", "StallError:   n.StallError,",
 		"quorum", "TestDamagedMemberOnlyVotes",
 	},
 	{
@@ -464,17 +464,17 @@ var named = []namedMutant{
 	},
 	{
 		"heartbeats unanswered while a snapshot is installed", "quorum/wire/receive.go",
-		"for !rc.installs(r, req.Term) {", "for r != nil {",
+		"for !rc.isInstalling(r, req.Term) {", "for r != nil {",
 		"quorum", "TestLongInstallKeepsTheLeader",
 	},
 	{
 		"requests of any length together", "quorum/wire/serve.go",
-		"for c.bytes > maxRequests {", "for false {",
+		"for c.requestBytes > maxRequestMemory {", "for false {",
 		"quorum/wire", "TestRequestsTogether",
 	},
 	{
 		"member that is down given up", "quorum/wire/transport.go",
-		"	case !heartbeat(req):\n", "	case false:\n",
+		"\tcase !isHeartbeat(req):\n", "	case false:\n",
 		"integration", "TestReturningMemberServes",
 	},
 	{
@@ -564,7 +564,7 @@ var named = []namedMutant{
 	},
 	{
 		"strangers take the places of members", "quorum/wire/greeting.go",
-		"if g.member != member {", "if false {",
+		"if g.fromMember != member {", "if false {",
 		"quorum/wire", "TestMembersHavePlacesOfTheirOwn",
 	},
 	{
@@ -654,7 +654,7 @@ var named = []namedMutant{
 	},
 	{
 		"strangers take the tokens of members", "quorum/wire/door.go",
-		"case known && !d.members.has(addr, now):", "case known && !d.strangers.has(strangersRate, now):",
+		"case known && !d.memberBuckets.hasToken(addr, now):", "case known && !d.strangersBucket.hasToken(strangersRate, now):",
 		"quorum/wire", "TestStrangersEmptyNoMembersBucket",
 	},
 	{
@@ -664,7 +664,7 @@ var named = []namedMutant{
 	},
 	{
 		"new voter must have the log of this moment", "quorum/membership.go",
-		"Longest(m.electionTimeout, m.sampledLogEnds[0])", "Longest(m.electionTimeout, ends)",
+		"LongestLogs(m.electionTimeout, m.sampledLogEnds[0])", "LongestLogs(m.electionTimeout, ends)",
 		"quorum", "TestPromotionUnderLoad",
 	},
 	{
@@ -674,7 +674,7 @@ var named = []namedMutant{
 	},
 	{
 		"voter leaves before another one votes in its place", "quorum/membership.go",
-		"case len(wire.Voters(s.configured)) <= len(wire.Voters(s.wanted)) && !m.mayShrinkVoters(s, h):", "case false:",
+		"case len(wire.VoterIDs(s.configured)) <= len(wire.VoterIDs(s.wanted)) && !m.mayShrinkVoters(s, h):", "case false:",
 		"quorum", "TestVoterWaitsForItsReplacement",
 	},
 	{
@@ -709,7 +709,7 @@ var named = []namedMutant{
 	},
 	{
 		"gRPC of a voter outside the list not known", "quorum/wire/peer.go",
-		"address += \"/\" + p.Grpc", "address += \"\"",
+		"address += \"/\" + p.GRPCAddr", "address += \"\"",
 		"quorum/wire", "TestServerNames",
 	},
 	{
@@ -724,7 +724,7 @@ var named = []namedMutant{
 	},
 	{
 		"voter held against the voter's own configuration", "quorum/wire/serve.go",
-		"\tcase *raft.RequestVoteRequest:\n\t\tnameVoter(r, &req.RPCHeader)\n", "\tcase *raft.RequestVoteRequest:\n",
+		"\tcase *raft.RequestVoteRequest:\n\t\tsubstituteVoter(r, &req.RPCHeader)\n", "\tcase *raft.RequestVoteRequest:\n",
 		"quorum", "TestVoterUnknownToAnother",
 	},
 	{
@@ -769,7 +769,7 @@ var named = []namedMutant{
 	},
 	{
 		"server moves to a process that has not its disk", "quorum/membership.go",
-		"case s.repliedDisk(h.ID) != h.Disk:", "case false:",
+		"case s.repliedDisk(h.ID) != h.DiskID:", "case false:",
 		"quorum", "TestNextChange",
 	},
 	{

@@ -45,7 +45,7 @@ func TestAdvice(t *testing.T) {
 		{"directory in use", "up", fmt.Errorf("directory: %w", disk.ErrInUse), "stop the other rollcall up"},
 		{"other number of members", "up", fmt.Errorf("directory: %w", disk.ErrServersChanged), "--members and --port"},
 		{"nothing to recover", "recover", fmt.Errorf("directory: %w", disk.ErrNoData), "of a member that has data"},
-		{"directory read-only", "serve", disk.Explain(fmt.Errorf("quorum: %w", readOnly), true), "dataDir and dataLogDir must be"},
+		{"directory read-only", "serve", disk.WithAdvice(fmt.Errorf("quorum: %w", readOnly), true), "dataDir and dataLogDir must be"},
 		{"directory read-only", "up", readOnly, "-data must name"},
 		{"disk that fails", "serve", fmt.Errorf("quorum: append: %w", &fs.PathError{Op: "write", Path: "/data/x.wal", Err: syscall.EIO}), "look at the kernel's log"},
 		{"snapshot", "serve", fmt.Errorf("%w: twice", wire.ErrRestart), "start this member again"},

@@ -138,7 +138,7 @@ func recoveryReport(findings []member.Finding) cli.RecoverResult {
 // checkMostData returns an error if another member is known to have more data than the first.
 func checkMostData(findings []member.Finding) error {
 	most := mostData(findings)
-	if !findings[0].Before(most.Extent) {
+	if !findings[0].Before(most.DataEnd) {
 		return nil
 	}
 	return fmt.Errorf("member %d (%s) has more data than member %d: recover that one, or give --force and lose what only that one has",
@@ -149,7 +149,7 @@ func checkMostData(findings []member.Finding) error {
 func mostData(findings []member.Finding) member.Finding {
 	most := findings[0]
 	for _, f := range findings[1:] {
-		if most.Before(f.Extent) {
+		if most.Before(f.DataEnd) {
 			most = f
 		}
 	}

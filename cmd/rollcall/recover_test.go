@@ -14,7 +14,7 @@ import (
 )
 
 func findingOf(id uint32, index, term uint64) member.Finding {
-	return member.Finding{Server: member.Server{ID: id, RaftAddr: fmt.Sprintf("m%d:3888", id)}, Extent: disk.Extent{Index: index, Term: term}}
+	return member.Finding{Server: member.Server{ID: id, RaftAddr: fmt.Sprintf("m%d:3888", id)}, DataEnd: disk.DataEnd{Index: index, Term: term}}
 }
 
 // The output of recover says how far each member's data reach, and which member has the most. Times

@@ -128,11 +128,11 @@ func (d *Disk) configuration() []quorumwire.Peer {
 	}
 	for index := data.last; index >= data.first && index > 0; index-- {
 		if l := data.logs[index]; l.Type == raft.LogConfiguration {
-			return quorumwire.Peers(raft.DecodeConfiguration(l.Data))
+			return quorumwire.PeersIn(raft.DecodeConfiguration(l.Data))
 		}
 	}
 	if len(data.snapshots) > 0 {
-		return quorumwire.Peers(data.snapshots[0].meta.Configuration)
+		return quorumwire.PeersIn(data.snapshots[0].meta.Configuration)
 	}
 	return nil
 }

@@ -633,7 +633,7 @@ func (e *Ensemble) serves(id uint32) bool {
 // serves before all of its disks vote, and then fewer may be lost.
 func (e *Ensemble) votes(id uint32) bool {
 	own := e.Member(id).DiskID()
-	return e.observes(id) || slices.ContainsFunc(e.Member(id).RaftConfiguration(), func(p quorumwire.Peer) bool { return p.ID == id && p.Disk == own && !p.Observer })
+	return e.observes(id) || slices.ContainsFunc(e.Member(id).RaftConfiguration(), func(p quorumwire.Peer) bool { return p.ID == id && p.DiskID == own && !p.Observer })
 }
 
 // Joined waits until every running member takes part in elections.

@@ -163,7 +163,7 @@ func (e *Ensemble) follows(id uint32, list serverlist.List) bool {
 		return false
 	}
 	return slices.EqualFunc(e.Member(id).RaftConfiguration(), list, func(p quorumwire.Peer, s serverlist.Server) bool {
-		return p.ID == s.ID && e.Running(p.ID) && p.Disk == e.Member(p.ID).DiskID() && p.Addr == s.ElectionAddr() && p.Observer == s.Observer
+		return p.ID == s.ID && e.Running(p.ID) && p.DiskID == e.Member(p.ID).DiskID() && p.Addr == s.ElectionAddr() && p.Observer == s.Observer
 	})
 }
 
@@ -232,7 +232,7 @@ func (e *Ensemble) survives(configuration []quorumwire.Peer, lost uint32) bool {
 			continue
 		}
 		voters++
-		if m := e.members[p.ID]; p.ID != lost && m != nil && e.Disk(p.ID).id() == p.Disk {
+		if m := e.members[p.ID]; p.ID != lost && m != nil && e.Disk(p.ID).id() == p.DiskID {
 			left++
 		}
 	}

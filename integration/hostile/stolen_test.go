@@ -59,7 +59,7 @@ func (s stolen) grpc(t *testing.T, to uint32) *grpc.ClientConn {
 // header is what raft's requests of a member begin with.
 func (s stolen) header(as uint32) raft.RPCHeader {
 	p := s.list[as-1]
-	p.Disk = strangerDisk
+	p.DiskID = strangerDisk
 	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(p.ServerID()), Addr: []byte(p.Addr)}
 }
 
@@ -110,10 +110,10 @@ func TestStolenIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := stolen{ensemble: known(t, e.Members[0])}
-	book := wire.NewBook(thief, s.list)
-	book.SetDisk(strangerDisk)
-	book.SetEnsemble(s.id)
-	s.hello = wire.NewHello(book).Guarded(guard)
+	book := wire.NewAddressBook(thief, s.list)
+	book.SetDiskID(strangerDisk)
+	book.SetEnsembleID(s.id)
+	s.hello = wire.NewHello(book).WithGuard(guard)
 	e.Members[thief-1].Process.Kill()
 	o.sessions = slices.DeleteFunc(o.sessions, func(c *other) bool { return c.member.ID == thief })
 	e.Settle()
@@ -151,9 +151,9 @@ func TestStolenIdentity(t *testing.T) {
 // namesNoEnsemble checks that a member whose hello names no ensemble, as that of a new member, is shown nothing.
 func (s stolen) namesNoEnsemble(t *testing.T, guard *trust.Guard) {
 	t.Helper()
-	book := wire.NewBook(thief, s.list)
-	book.SetDisk(strangerDisk + 1) // another process has the other one
-	s.hello = wire.NewHello(book).Guarded(guard)
+	book := wire.NewAddressBook(thief, s.list)
+	book.SetDiskID(strangerDisk + 1) // another process has the other one
+	s.hello = wire.NewHello(book).WithGuard(guard)
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
 	conn := s.grpc(t, 1)

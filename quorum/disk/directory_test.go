@@ -109,7 +109,7 @@ func TestDirectoryIdentity(t *testing.T) {
 			if err == nil {
 				d.Close()
 			}
-			err = Explain(err, true)
+			err = WithAdvice(err, true)
 			if !errors.Is(err, tt.want) {
 				t.Fatalf("Open: %v, want %v", err, tt.want)
 			}

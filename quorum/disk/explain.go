@@ -53,10 +53,10 @@ func asUnusable(err error) error {
 	return unusableError{err}
 }
 
-// Explain adds advice to an error that ends this member, if there is any: to free space on a full
+// WithAdvice adds advice to an error that ends this member, if there is any: to free space on a full
 // disk, or to get damaged data from elsewhere. The result matches ErrUnusable if err is about the directory
 // itself. others says whether the ensemble has other members.
-func Explain(err error, others bool) error {
+func WithAdvice(err error, others bool) error {
 	switch {
 	case err == nil, errors.Is(err, ErrFull), errors.Is(err, errExplained), errors.Is(err, ErrNewerFormat):
 		return err

@@ -141,7 +141,7 @@ func killedBeforeDiskID(t *testing.T, kind LogKind) {
 	if d, err := OpenStopped(cfg); !errors.Is(err, ErrNoData) || errors.Is(err, ErrDamaged) {
 		t.Errorf("stopped: %v, %v", d, err)
 	}
-	if _, err := Examine(cfg.DataDir, cfg.LogDir); !errors.Is(err, ErrNoData) {
+	if _, err := ReadDataEnd(cfg.DataDir, cfg.LogDir); !errors.Is(err, ErrNoData) {
 		t.Errorf("examined: %v", err)
 	}
 	idOf(t, cfg)

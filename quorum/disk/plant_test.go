@@ -150,7 +150,7 @@ func checkRefused(t *testing.T, c Config, when string) {
 	if !errors.Is(err, ErrIncomplete) {
 		t.Errorf("%s: a start says %v", when, err)
 	}
-	if _, err := Examine(c.DataDir, c.LogDir); !errors.Is(err, ErrIncomplete) {
+	if _, err := ReadDataEnd(c.DataDir, c.LogDir); !errors.Is(err, ErrIncomplete) {
 		t.Errorf("%s: a recovery says %v", when, err)
 	}
 	if _, err := MemberDirectory(c.DataDir); !errors.Is(err, ErrIncomplete) {
@@ -232,7 +232,7 @@ func TestPlantAdvises(t *testing.T) {
 		{io.ErrUnexpectedEOF, true, "unexpected EOF. No member starts there until the data directories are filled. The way out: run the command again: " + again},
 		{io.ErrUnexpectedEOF, false, "unexpected EOF"},
 	} {
-		if err := explainSeedError(tt.err, tt.begun, again); !errors.Is(err, tt.err) || err.Error() != tt.want || Explain(err, false).Error() != tt.want {
+		if err := explainSeedError(tt.err, tt.begun, again); !errors.Is(err, tt.err) || err.Error() != tt.want || WithAdvice(err, false).Error() != tt.want {
 			t.Errorf("%v, begun %t: %q, want %q", tt.err, tt.begun, err, tt.want)
 		}
 	}

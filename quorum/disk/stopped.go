@@ -27,21 +27,21 @@ func checkMemberBegan(dir string) error {
 	return nil
 }
 
-// Extent says how far a member's data go.
-type Extent struct {
+// DataEnd says how far a member's data go.
+type DataEnd struct {
 	Index, Term uint64    // of the last entry
 	LastTime    time.Time // when a leader appended that entry, or when the snapshot that contains it was written; zero: unknown
 }
 
 // Before reports whether other goes further than e, as raft compares logs.
-func (e Extent) Before(other Extent) bool {
+func (e DataEnd) Before(other DataEnd) bool {
 	return cmp.Or(cmp.Compare(e.Term, other.Term), cmp.Compare(e.Index, other.Index)) < 0
 }
 
-// Examine returns how far the data of a stopped member go. It changes no more than a start would:
+// ReadDataEnd returns how far the data of a stopped member go. It changes no more than a start would:
 // it removes writes that a crash left incomplete. It returns ErrNoData if there are no data. An error of
 // the directory itself matches ErrUnusable.
-func Examine(dir, logDir string) (e Extent, err error) {
+func ReadDataEnd(dir, logDir string) (e DataEnd, err error) {
 	defer func() { err = asUnusable(err) }()
 	d, err := OpenStopped(Config{DataDir: dir, LogDir: logDir, RaftLog: hclog.NewNullLogger()})
 	if err != nil {
@@ -54,7 +54,7 @@ func Examine(dir, logDir string) (e Extent, err error) {
 		return e, fmt.Errorf("quorum: list snapshots: %w", err)
 	}
 	if len(list) > 0 {
-		e = Extent{Index: list[0].Index, Term: list[0].Term, LastTime: snapshotTime(list[0].ID)}
+		e = DataEnd{Index: list[0].Index, Term: list[0].Term, LastTime: snapshotTime(list[0].ID)}
 	}
 	last, err := s.Log.LastIndex()
 	if err != nil {
@@ -65,10 +65,10 @@ func Examine(dir, logDir string) (e Extent, err error) {
 		if err := s.Log.GetLog(last, &l); err != nil {
 			return e, fmt.Errorf("quorum: read log: %w", err)
 		}
-		e = Extent{Index: last, Term: l.Term, LastTime: l.AppendedAt}
+		e = DataEnd{Index: last, Term: l.Term, LastTime: l.AppendedAt}
 	}
 	if e.Index <= BootstrapIndex {
-		return Extent{}, ErrNoData
+		return DataEnd{}, ErrNoData
 	}
 	return e, nil
 }

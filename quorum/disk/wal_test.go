@@ -593,7 +593,7 @@ func TestWALFullDisk(t *testing.T) {
 	}
 	wantFull := func(what string, err error) {
 		t.Helper()
-		err = Explain(err, false)
+		err = WithAdvice(err, false)
 		if !errors.Is(err, ErrFull) || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "Free space") {
 			t.Errorf("%s: %v, want ErrFull and what to do", what, err)
 		}

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// readAnswer reads the answer to a hello.
-func readAnswer(r io.Reader) (code byte, rest []byte, err error) {
+// readHelloReply reads the answer to a hello.
+func readHelloReply(r io.Reader) (code byte, rest []byte, err error) {
 	b := make([]byte, 2, 2+math.MaxUint8+checksumSize)
 	if _, err := io.ReadFull(r, b[:1]); err != nil {
 		return 0, nil, fmt.Errorf("no answer: %w", err)
@@ -19,13 +19,13 @@ func readAnswer(r io.Reader) (code byte, rest []byte, err error) {
 	if err != nil {
 		return 0, nil, fmt.Errorf("answer cut short: %w", err)
 	}
-	if err := checkSum(b); err != nil {
+	if err := verifyChecksum(b); err != nil {
 		return 0, nil, err
 	}
 	return b[0], b[2 : len(b)-checksumSize], nil
 }
 
-// answerWith returns an answer to a hello.
-func answerWith(code byte, rest []byte) []byte {
-	return appendSum(append([]byte{code, byte(len(rest))}, rest...))
+// encodeHelloReply returns an answer to a hello.
+func encodeHelloReply(code byte, rest []byte) []byte {
+	return appendChecksum(append([]byte{code, byte(len(rest))}, rest...))
 }

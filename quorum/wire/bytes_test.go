@@ -69,7 +69,7 @@ func TestSameRequestsAsRaft(t *testing.T) {
 					}()
 				})
 				theirs := raftsTransport(p)
-				if send.ours(&dialer{stream: p, timeout: time.Second, at: nowhere}) == nil || send.rafts(theirs) == nil {
+				if send.ours(&dialer{streamLayer: p, callTimeout: time.Second, addressOf: nowhere}) == nil || send.rafts(theirs) == nil {
 					t.Error("a request without an answer has succeeded")
 				}
 				theirs.Close()
@@ -106,8 +106,8 @@ func TestSameAnswersAsRaft(t *testing.T) {
 				}
 				far, near := net.Pipe()
 				defer far.Close()
-				in := newInConn(near, newConns(slog.New(slog.DiscardHandler)))
-				go func() { _ = in.respond(answer.Response, answer.Error) }()
+				in := newInConn(near, newPeerConns(slog.New(slog.DiscardHandler)))
+				go func() { _ = in.sendReply(answer.Response, answer.Error) }()
 				ours, rafts := answerOn(far), answerOn(conn)
 				if _, isAppend := answer.Response.(*raft.AppendEntriesResponse); isAppend {
 					if !bytes.Contains(ours, []byte("\xa6Frames\xc3")) {

@@ -20,7 +20,7 @@ func checkRequest(command any) error {
 		}
 	case *raft.InstallSnapshotRequest:
 		if req.SnapshotVersion != raft.SnapshotVersionMax {
-			return fmt.Errorf("%w: a snapshot of version %d, this member takes %d", errBounds, req.SnapshotVersion, raft.SnapshotVersionMax)
+			return fmt.Errorf("%w: a snapshot of version %d, this member takes %d", errNotRaftRequest, req.SnapshotVersion, raft.SnapshotVersionMax)
 		}
 		return checkConfiguration(req.Configuration)
 	}
@@ -36,7 +36,7 @@ const maxTermStep = 1 << 32
 // checkTerm returns an error for a term that no election has reached. own is this member's term.
 func checkTerm(term, own uint64) error {
 	if term > own && term-own > maxTermStep {
-		return fmt.Errorf("%w: term %d, which is too far above this member's term, %d", errBounds, term, own)
+		return fmt.Errorf("%w: term %d, which is too far above this member's term, %d", errNotRaftRequest, term, own)
 	}
 	return nil
 }
@@ -62,11 +62,11 @@ func termOf(command any) uint64 {
 func checkEntry(e *raft.Log, index, term uint64) error {
 	switch {
 	case e == nil:
-		return fmt.Errorf("%w: entry %d is nil", errBounds, index)
+		return fmt.Errorf("%w: entry %d is nil", errNotRaftRequest, index)
 	case e.Index != index:
-		return fmt.Errorf("%w: entry %d where entry %d is due", errBounds, e.Index, index)
+		return fmt.Errorf("%w: entry %d where entry %d is due", errNotRaftRequest, e.Index, index)
 	case e.Term > term:
-		return fmt.Errorf("%w: entry %d of term %d in a request of term %d", errBounds, index, e.Term, term)
+		return fmt.Errorf("%w: entry %d of term %d in a request of term %d", errNotRaftRequest, index, e.Term, term)
 	}
 	switch e.Type {
 	case raft.LogCommand, raft.LogNoop, raft.LogBarrier:
@@ -75,7 +75,7 @@ func checkEntry(e *raft.Log, index, term uint64) error {
 			return err
 		}
 	default:
-		return fmt.Errorf("%w: entry %d of type %d", errBounds, index, e.Type)
+		return fmt.Errorf("%w: entry %d of type %d", errNotRaftRequest, index, e.Type)
 	}
 	return disk.CheckEntrySize(e)
 }
@@ -87,7 +87,7 @@ func checkConfiguration(b []byte) (err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: configuration: %v", errBounds, p)
+			err = fmt.Errorf("%w: configuration: %v", errNotRaftRequest, p)
 		}
 	}()
 	raft.DecodeConfiguration(b) // panics at bytes that it cannot decode

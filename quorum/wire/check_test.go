@@ -20,8 +20,8 @@ import (
 
 // Requests that raft would panic at, or that its log would refuse, do not reach it.
 func TestCheckRequest(t *testing.T) {
-	tooMany := raft.EncodeConfiguration(Configuration(make([]Peer, maxMember+1)))
-	configuration := raft.EncodeConfiguration(Configuration([]Peer{{ID: 1, Addr: "m1:1"}, {ID: 255, Addr: "m255:1"}}))
+	tooMany := raft.EncodeConfiguration(RaftConfiguration(make([]Peer, maxMemberID+1)))
+	configuration := raft.EncodeConfiguration(RaftConfiguration([]Peer{{ID: 1, Addr: "m1:1"}, {ID: 255, Addr: "m255:1"}}))
 	entry := func(change func(*raft.Log)) []*raft.Log {
 		list := entries(1, 2)
 		change(list[1])
@@ -60,7 +60,7 @@ func TestCheckRequest(t *testing.T) {
 			}
 		})
 	}
-	if err := checkRequest(tests[5].request); !errors.Is(err, errBounds) {
+	if err := checkRequest(tests[5].request); !errors.Is(err, errNotRaftRequest) {
 		t.Errorf("%v", err)
 	}
 }
@@ -81,7 +81,7 @@ func TestImpossibleTerms(t *testing.T) {
 		{math.MaxUint64, 0, false},
 		{math.MaxUint64, math.MaxUint64 - 1, true},
 	} {
-		if err := checkTerm(tt.term, tt.own); (err == nil) != tt.right || err != nil && !errors.Is(err, errBounds) {
+		if err := checkTerm(tt.term, tt.own); (err == nil) != tt.right || err != nil && !errors.Is(err, errNotRaftRequest) {
 			t.Errorf("term %d in term %d: %v", tt.term, tt.own, err)
 		}
 	}
@@ -89,8 +89,8 @@ func TestImpossibleTerms(t *testing.T) {
 		answers := make(chan any, 1)
 		p := newPipes(func(c net.Conn) { go answerEach(c, answers) })
 		tr := New(Config{
-			Stream: p, Election: time.Second, Logger: slog.New(slog.DiscardHandler),
-			Raft: func() *raft.Raft { return new(raft.Raft) }, MayStand: func() error { return nil }, Lost: func(raft.ServerID) {},
+			StreamLayer: p, ElectionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler),
+			Raft: func() *raft.Raft { return new(raft.Raft) }, MayStand: func() error { return nil }, ConnectionLost: func(raft.ServerID) {},
 		})
 		tr.SetHeartbeatHandler(nil) // raft runs
 		tr.Start()
@@ -100,7 +100,7 @@ func TestImpossibleTerms(t *testing.T) {
 			"vote":     encode(t, requestVote, &raft.RequestVoteRequest{RPCHeader: h, Term: maxTermStep + 1}),
 			"pre-vote": encode(t, requestPreVote, &raft.RequestPreVoteRequest{RPCHeader: h, Term: maxTermStep + 1}),
 			"snapshot": encode(t, requestSnapshot, &raft.InstallSnapshotRequest{
-				RPCHeader: h, Term: maxTermStep + 1, SnapshotVersion: 1, Configuration: raft.EncodeConfiguration(Configuration([]Peer{{ID: 1, Addr: "m1:1"}})),
+				RPCHeader: h, Term: maxTermStep + 1, SnapshotVersion: 1, Configuration: raft.EncodeConfiguration(RaftConfiguration([]Peer{{ID: 1, Addr: "m1:1"}})),
 			}),
 		} {
 			conn := p.connect(2)
@@ -115,11 +115,11 @@ func TestImpossibleTerms(t *testing.T) {
 			conn.Close()
 		}
 		answers <- &raft.RequestVoteResponse{Term: math.MaxUint64}
-		if err := tr.RequestVote("2", "m2:1", &raft.RequestVoteRequest{Term: 5}, new(raft.RequestVoteResponse)); !errors.Is(err, errBounds) {
+		if err := tr.RequestVote("2", "m2:1", &raft.RequestVoteRequest{Term: 5}, new(raft.RequestVoteResponse)); !errors.Is(err, errNotRaftRequest) {
 			t.Errorf("a vote is answered with the highest term: %v", err)
 		}
 		answers <- &raft.RequestPreVoteResponse{Term: math.MaxUint64}
-		if err := tr.RequestPreVote("2", "m2:1", &raft.RequestPreVoteRequest{Term: 5}, new(raft.RequestPreVoteResponse)); !errors.Is(err, errBounds) {
+		if err := tr.RequestPreVote("2", "m2:1", &raft.RequestPreVoteRequest{Term: 5}, new(raft.RequestPreVoteResponse)); !errors.Is(err, errNotRaftRequest) {
 			t.Errorf("a pre-vote is answered with the highest term: %v", err)
 		}
 		if err := tr.Close(); err != nil {

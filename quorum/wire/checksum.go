@@ -24,82 +24,82 @@ import (
 // record. So the receiver also detects a record that was lost, sent twice or moved. The length has a checksum of its own, the lower half of
 // its CRC-32C: with a wrong length, the receiver would wait for data that nobody sends.
 const (
-	recordHead = 2 + 2 + 4
-	// maxRecord is the most bytes of data in a record, as in TLS: the receiver uses none of them before the last one has come.
-	maxRecord = 16 << 10
+	recordHeaderSize = 2 + 2 + 4
+	// maxRecordSize is the most bytes of data in a record, as in TLS: the receiver uses none of them before the last one has come.
+	maxRecordSize = 16 << 10
 	// recordsPerWrite is the number of records in one write: as many as fill sendBuffer.
-	recordsPerWrite = sendBuffer / maxRecord
+	recordsPerWrite = sendBufferSize / maxRecordSize
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+var castagnoliTable = crc32.MakeTable(crc32.Castagnoli)
 
 // ErrCorrupted means that bytes were changed between two members.
 var ErrCorrupted = errors.New("bytes were changed on the way between members, and TCP did not notice it; " +
 	"check the network cards of both, their offloading, and the devices and proxies between them")
 
-// checksummed is a connection that carries records. At most one goroutine reads at a time, and one writes.
-type checksummed struct {
+// checksumConn is a connection that carries records. At most one goroutine reads at a time, and one writes.
+type checksumConn struct {
 	net.Conn
-	corrupted func(error) // called once, when a checksum does not match
+	onCorrupted func(error) // called once, when a checksum does not match
 
-	r        *bufio.Reader
-	left     int    // bytes of data in r whose checksum matched
-	received int64  // bytes of data before those
-	sumIn    uint32 // of all data received
-	readErr  error  // ErrCorrupted, once that was found
+	r                *bufio.Reader
+	verifiedBytes    int    // bytes of data in r whose checksum matched
+	receivedBytes    int64  // bytes of data before those
+	receivedChecksum uint32 // of all data received
+	readErr          error  // ErrCorrupted, once that was found
 
-	out      []byte // room for records
-	sumOut   uint32 // of all data sent
-	writeErr error  // the first failed write may have left a part of a record
+	writeBuffer  []byte // room for records
+	sentChecksum uint32 // of all data sent
+	writeErr     error  // the first failed write may have left a part of a record
 }
 
-func newChecksummed(conn net.Conn, corrupted func(error)) *checksummed {
-	return &checksummed{Conn: conn, corrupted: corrupted, r: bufio.NewReaderSize(conn, recordHead+maxRecord)}
+func newChecksumConn(conn net.Conn, corrupted func(error)) *checksumConn {
+	return &checksumConn{Conn: conn, onCorrupted: corrupted, r: bufio.NewReaderSize(conn, recordHeaderSize+maxRecordSize)}
 }
 
 // Read returns only data whose checksum matched. After a mismatch it always fails.
-func (c *checksummed) Read(p []byte) (int, error) {
+func (c *checksumConn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if c.left == 0 {
+	if c.verifiedBytes == 0 {
 		if err := c.readRecord(); err != nil {
 			return 0, err
 		}
 	}
-	n, err := c.r.Read(p[:min(len(p), c.left)])
-	c.left -= n
+	n, err := c.r.Read(p[:min(len(p), c.verifiedBytes)])
+	c.verifiedBytes -= n
 	return n, err
 }
 
 // readRecord waits for a record and compares its checksum.
-func (c *checksummed) readRecord() error {
+func (c *checksumConn) readRecord() error {
 	if c.readErr != nil {
 		return c.readErr
 	}
-	head, err := c.peek(recordHead)
+	head, err := c.peekFull(recordHeaderSize)
 	if err != nil {
 		return err
 	}
 	n, sum := int(binary.BigEndian.Uint16(head))+1, binary.BigEndian.Uint32(head[4:])
-	if here, there := sumOfLength(head[:2]), binary.BigEndian.Uint16(head[2:]); here != there || n > maxRecord {
-		return c.mismatch(fmt.Sprintf("after %d bytes of this connection, a length of %d has the checksum %#04x here, and had %#04x when it was sent", c.received, n, here, there))
+	if here, there := lengthChecksum(head[:2]), binary.BigEndian.Uint16(head[2:]); here != there || n > maxRecordSize {
+		return c.failChecksum(fmt.Sprintf("after %d bytes of this connection, a length of %d has the checksum %#04x here, and had %#04x when it was sent", c.receivedBytes, n, here, there))
 	}
-	record, err := c.peek(recordHead + n)
+	record, err := c.peekFull(recordHeaderSize + n)
 	if err != nil {
 		return err
 	}
-	c.sumIn = crc32.Update(c.sumIn, castagnoli, record[recordHead:])
-	if c.sumIn != sum {
-		return c.mismatch(fmt.Sprintf("the first %d bytes of this connection have the checksum %#08x here, and had %#08x when they were sent", c.received+int64(n), c.sumIn, sum))
+	c.receivedChecksum = crc32.Update(c.receivedChecksum, castagnoliTable, record[recordHeaderSize:])
+	if c.receivedChecksum != sum {
+		return c.failChecksum(fmt.Sprintf("the first %d bytes of this connection have the checksum %#08x here, and had %#08x when they were sent", c.receivedBytes+int64(n), c.receivedChecksum, sum))
 	}
-	c.left, c.received = n, c.received+int64(n)
-	_, err = c.r.Discard(recordHead)
+	c.verifiedBytes, c.receivedBytes = n, c.receivedBytes+int64(n)
+	_, err = c.r.Discard(recordHeaderSize)
 	return err
 }
 
-// peek returns the next n bytes without reading them. Only between two records is the end of the connection no error of its own.
-func (c *checksummed) peek(n int) ([]byte, error) {
+// peekFull returns the next n bytes without reading them. Only between two records is the end of the connection no error of its own.
+func (c *checksumConn) peekFull(n int) ([]byte, error) {
 	b, err := c.r.Peek(n)
 	if errors.Is(err, io.EOF) && len(b) > 0 {
 		err = io.ErrUnexpectedEOF
@@ -107,49 +107,49 @@ func (c *checksummed) peek(n int) ([]byte, error) {
 	return b, err
 }
 
-func (c *checksummed) mismatch(what string) error {
+func (c *checksumConn) failChecksum(what string) error {
 	c.readErr = fmt.Errorf("quorum: %s: %w", what, ErrCorrupted)
-	c.corrupted(c.readErr)
+	c.onCorrupted(c.readErr)
 	return c.readErr
 }
 
 // Write sends p in records. After a failed write it always fails, because the other end may have got a part of a record.
-func (c *checksummed) Write(p []byte) (sent int, err error) {
-	for part := range slices.Chunk(p, recordsPerWrite*maxRecord) {
+func (c *checksumConn) Write(p []byte) (sent int, err error) {
+	for part := range slices.Chunk(p, recordsPerWrite*maxRecordSize) {
 		if c.writeErr != nil {
 			return sent, c.writeErr
 		}
-		c.out = c.out[:0]
-		for data := range slices.Chunk(part, maxRecord) {
-			c.out = c.appendRecord(c.out, data)
+		c.writeBuffer = c.writeBuffer[:0]
+		for data := range slices.Chunk(part, maxRecordSize) {
+			c.writeBuffer = c.appendRecord(c.writeBuffer, data)
 		}
-		if _, c.writeErr = c.Conn.Write(c.out); c.writeErr == nil {
+		if _, c.writeErr = c.Conn.Write(c.writeBuffer); c.writeErr == nil {
 			sent += len(part)
 		}
 	}
 	return sent, c.writeErr
 }
 
-func (c *checksummed) appendRecord(b, data []byte) []byte {
-	c.sumOut = crc32.Update(c.sumOut, castagnoli, data)
+func (c *checksumConn) appendRecord(b, data []byte) []byte {
+	c.sentChecksum = crc32.Update(c.sentChecksum, castagnoliTable, data)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(data)-1))
-	b = binary.BigEndian.AppendUint16(b, sumOfLength(b[len(b)-2:]))
-	b = binary.BigEndian.AppendUint32(b, c.sumOut)
+	b = binary.BigEndian.AppendUint16(b, lengthChecksum(b[len(b)-2:]))
+	b = binary.BigEndian.AppendUint32(b, c.sentChecksum)
 	return append(b, data...)
 }
 
-// sumOfLength returns the checksum of the length of a record.
-func sumOfLength(length []byte) uint16 { return uint16(crc32.Checksum(length, castagnoli)) }
+// lengthChecksum returns the checksum of the length of a record.
+func lengthChecksum(length []byte) uint16 { return uint16(crc32.Checksum(length, castagnoliTable)) }
 
-// appendSum appends the checksum of b.
-func appendSum(b []byte) []byte {
-	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+// appendChecksum appends the checksum of b.
+func appendChecksum(b []byte) []byte {
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoliTable))
 }
 
-// checkSum checks the checksum at the end of b.
-func checkSum(b []byte) error {
+// verifyChecksum checks the checksum at the end of b.
+func verifyChecksum(b []byte) error {
 	data, end := b[:len(b)-checksumSize], b[len(b)-checksumSize:]
-	if here, there := crc32.Checksum(data, castagnoli), binary.BigEndian.Uint32(end); here != there {
+	if here, there := crc32.Checksum(data, castagnoliTable), binary.BigEndian.Uint32(end); here != there {
 		return fmt.Errorf("it has the checksum %#08x here, and had %#08x when it was sent: %w", here, there, ErrCorrupted)
 	}
 	return nil
@@ -157,9 +157,9 @@ func checkSum(b []byte) error {
 
 // Corruptions counts the connections that ended because bytes were changed on the way. It is safe for concurrent use.
 type Corruptions struct {
-	mu     sync.Mutex
-	count  uint64
-	logged map[uint32]time.Time // by member: when its last one was logged
+	mu         sync.Mutex
+	count      uint64
+	lastLogged map[uint32]time.Time // by member: when its last one was logged
 }
 
 // Count returns the number of these connections since the start.
@@ -169,14 +169,14 @@ func (c *Corruptions) Count() uint64 {
 	return c.count
 }
 
-// note counts a connection, and logs at most one connection of each member in each refusalInterval.
-func (c *Corruptions) note(log *slog.Logger, peer uint32, remote string, err error) {
+// recordAndLog counts a connection, and logs at most one connection of each member in each refusalInterval.
+func (c *Corruptions) recordAndLog(log *slog.Logger, peer uint32, remote string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.count++
-	if last := c.logged[peer]; !last.IsZero() && time.Since(last) < refusalInterval {
+	if last := c.lastLogged[peer]; !last.IsZero() && time.Since(last) < refusalInterval {
 		return
 	}
-	c.logged[peer] = time.Now()
+	c.lastLogged[peer] = time.Now()
 	log.Warn("closed a connection between members", "peer", peer, "remote", remote, "err", err)
 }

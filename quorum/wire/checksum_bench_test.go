@@ -12,7 +12,7 @@ func BenchmarkChecksums(b *testing.B) {
 	for _, n := range []int{200, 4 << 10, 64 << 10, 1 << 20} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			var wire bytes.Buffer
-			near, far := newChecksummed(recorded{w: &wire}, nil), newChecksummed(recorded{r: &wire}, nil)
+			near, far := newChecksumConn(recorded{w: &wire}, nil), newChecksumConn(recorded{r: &wire}, nil)
 			sent, got := make([]byte, n), make([]byte, n)
 			b.SetBytes(int64(n))
 			for b.Loop() {

@@ -33,7 +33,7 @@ func (c recorded) Close() error                    { return nil }
 func records(t testing.TB, parts ...[]byte) []byte {
 	t.Helper()
 	var sent bytes.Buffer
-	c := newChecksummed(recorded{w: &sent}, nil)
+	c := newChecksumConn(recorded{w: &sent}, nil)
 	for _, part := range parts {
 		if n, err := c.Write(part); err != nil || n != len(part) {
 			t.Fatalf("%d of %d bytes written, %v", n, len(part), err)
@@ -43,16 +43,16 @@ func records(t testing.TB, parts ...[]byte) []byte {
 }
 
 // arriving returns the end at which a stream arrives, and how many times it has reported a mismatch.
-func arriving(stream io.Reader) (c *checksummed, reported *int) {
+func arriving(stream io.Reader) (c *checksumConn, reported *int) {
 	reported = new(int)
-	return newChecksummed(recorded{r: stream}, func(error) { *reported++ }), reported
+	return newChecksumConn(recorded{r: stream}, func(error) { *reported++ }), reported
 }
 
 // What one end writes is what the other one reads, in whatever pieces both do so.
 func TestChecksumsCarryEverything(t *testing.T) {
 	rng := rand.NewChaCha8([32]byte{1})
 	var parts [][]byte
-	for _, n := range []int{1, 2, maxRecord - 1, maxRecord, maxRecord + 1, 0, recordsPerWrite * maxRecord, recordsPerWrite*maxRecord + 1, 300_000} {
+	for _, n := range []int{1, 2, maxRecordSize - 1, maxRecordSize, maxRecordSize + 1, 0, recordsPerWrite * maxRecordSize, recordsPerWrite*maxRecordSize + 1, 300_000} {
 		part := make([]byte, n)
 		_, _ = rng.Read(part)
 		parts = append(parts, part)
@@ -70,7 +70,7 @@ func TestChecksumsCarryEverything(t *testing.T) {
 	if got, err := io.ReadAll(iotest.OneByteReader(c)); err != nil || !bytes.Equal(got, all) {
 		t.Errorf("read bytewise: %d of %d bytes came, %v", len(got), len(all), err)
 	}
-	for _, n := range []int{1, recordHead, recordHead + 2*recordHead + 100} {
+	for _, n := range []int{1, recordHeaderSize, recordHeaderSize + 2*recordHeaderSize + 100} {
 		c, reported := arriving(bytes.NewReader(stream[:n]))
 		if _, err := io.ReadAll(c); !errors.Is(err, io.ErrUnexpectedEOF) || *reported != 0 {
 			t.Errorf("the first %d bytes: %v", n, err)
@@ -81,10 +81,10 @@ func TestChecksumsCarryEverything(t *testing.T) {
 // requestsOf reads requests from a stream until its end, or until it fails.
 func requestsOf(stream []byte) (all []any, reported int, err error) {
 	c, n := arriving(bytes.NewReader(stream))
-	in := newInConn(c, newConns(slog.New(slog.DiscardHandler)))
-	in.sender = headerOf(2, "m2:1")
+	in := newInConn(c, newPeerConns(slog.New(slog.DiscardHandler)))
+	in.frameSender = headerOf(2, "m2:1")
 	for {
-		command, err := in.next()
+		command, err := in.nextRequest()
 		if err != nil {
 			return all, *n, err
 		}
@@ -120,8 +120,8 @@ func TestEveryFlippedBitIsNoticed(t *testing.T) {
 func TestMovedRecordsAreNoticed(t *testing.T) {
 	a, b, c := []byte("first record"), []byte("second record"), []byte("third record")
 	stream := records(t, a, b, c)
-	first, rest := stream[:recordHead+len(a)], stream[recordHead+len(a):]
-	second, third := rest[:recordHead+len(b)], rest[recordHead+len(b):]
+	first, rest := stream[:recordHeaderSize+len(a)], stream[recordHeaderSize+len(a):]
+	second, third := rest[:recordHeaderSize+len(b)], rest[recordHeaderSize+len(b):]
 	for name, parts := range map[string][][]byte{
 		"lost": {first, third}, "twice": {first, first, second, third}, "moved": {first, third, second}, "without the first": {second, third},
 	} {
@@ -136,8 +136,8 @@ func TestMovedRecordsAreNoticed(t *testing.T) {
 func TestNothingFollowsHalfARecord(t *testing.T) {
 	var sent bytes.Buffer
 	short := errors.New("no room")
-	c := newChecksummed(recorded{w: failing{short}}, nil)
-	if n, err := c.Write(make([]byte, 3*recordsPerWrite*maxRecord)); n != 0 || !errors.Is(err, short) {
+	c := newChecksumConn(recorded{w: failing{short}}, nil)
+	if n, err := c.Write(make([]byte, 3*recordsPerWrite*maxRecordSize)); n != 0 || !errors.Is(err, short) {
 		t.Errorf("%d bytes written, %v", n, err)
 	}
 	c.Conn = recorded{w: &sent}
@@ -160,17 +160,17 @@ func TestFlippedBitsOfAHello(t *testing.T) {
 			each(bit, flipped)
 		}
 	}
-	flips(dialer.preface(1), func(bit int, flipped []byte) {
-		_, err := dialed.read(bytes.NewReader(flipped), func(uint32) error { return nil })
-		if r, ok := errors.AsType[*refusal](err); err == nil || ok && r.code != helloBadVersion {
+	flips(dialer.encodeHello(1), func(bit int, flipped []byte) {
+		_, err := dialed.readHello(bytes.NewReader(flipped), func(uint32) error { return nil })
+		if r, ok := errors.AsType[*helloRejection](err); err == nil || ok && r.replyCode != helloBadVersion {
 			t.Errorf("bit %d of the hello: %v", bit, err)
 		}
 	})
 	for name, answer := range map[string][]byte{
-		"welcome": dialed.welcome(), "refusal": answerWith(helloBadDisk, []byte("another disk")), "other ensemble": answerWith(helloBadEnsemble, []byte("no")),
+		"welcome": dialed.encodeWelcome(), "refusal": encodeHelloReply(helloBadDisk, []byte("another disk")), "other ensemble": encodeHelloReply(helloBadEnsemble, []byte("no")),
 	} {
 		flips(answer, func(bit int, flipped []byte) {
-			if code, rest, err := readAnswer(bytes.NewReader(flipped)); err == nil {
+			if code, rest, err := readHelloReply(bytes.NewReader(flipped)); err == nil {
 				t.Errorf("%s, bit %d: code %d, %q", name, bit, code, rest)
 			}
 		})
@@ -199,12 +199,12 @@ func TestCorruptionsAreCountedAndLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs bytes.Buffer
 		come := make(arrivals)
-		dialer := testHello(2).Logging(slog.New(slog.NewTextHandler(&logs, nil)))
+		dialer := testHello(2).WithLogger(slog.New(slog.NewTextHandler(&logs, nil)))
 		l := NewListener(come, testHello(1), nil)
 		defer l.Close()
 		corrupt := func() {
 			wire := &flipping{Conn: come.from("10.0.0.2:1")}
-			conn, err := dialer.Dialed(wire, 1)
+			conn, err := dialer.HandshakeDialed(wire, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -244,7 +244,7 @@ func FuzzChecksums(f *testing.F) {
 	for _, request := range requests(f) {
 		f.Add(request, uint16(100), uint32(9), byte(1))
 	}
-	f.Add(bytes.Repeat([]byte("long"), maxRecord), uint16(maxRecord), uint32(maxRecord+20), byte(128))
+	f.Add(bytes.Repeat([]byte("long"), maxRecordSize), uint16(maxRecordSize), uint32(maxRecordSize+20), byte(128))
 	f.Fuzz(func(t *testing.T, data []byte, first uint16, at uint32, change byte) {
 		n := min(int(first), len(data))
 		stream := records(t, data[:n], data[n:])

@@ -10,51 +10,51 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// contacts records when each server last answered a request of this leader. Heartbeats are sent
+// serverReplies records when each server last answered a request of this leader. Heartbeats are sent
 // whatever else is under way, so a member that has not answered several of them is out of reach.
 // The zero value is ready to use. It is safe for concurrent use.
-type contacts struct {
-	mu sync.Mutex
-	of map[raft.ServerID]contact
+type serverReplies struct {
+	mu          sync.Mutex
+	lastReplies map[raft.ServerID]serverReply
 }
 
-// contact is a member's last answer.
-type contact struct {
-	at   time.Time
-	last uint64 // index at the end of its log
+// serverReply is a member's last answer.
+type serverReply struct {
+	receivedAt time.Time
+	lastIndex  uint64 // index at the end of its log
 }
 
-// maxContacts bounds the servers that are remembered: two disks of each member. Each wiped disk leaves one behind.
-const maxContacts = 2 * maxMember
+// maxRepliedServers bounds the servers that are remembered: two disks of each member. Each wiped disk leaves one behind.
+const maxRepliedServers = 2 * maxMemberID
 
-// note records that a member has answered, and where its log ends.
-func (c *contacts) note(id raft.ServerID, last uint64) {
+// recordReply records that a member has answered, and where its log ends.
+func (c *serverReplies) recordReply(id raft.ServerID, last uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of == nil {
-		c.of = make(map[raft.ServerID]contact)
+	if c.lastReplies == nil {
+		c.lastReplies = make(map[raft.ServerID]serverReply)
 	}
-	if _, known := c.of[id]; !known && len(c.of) >= maxContacts {
-		oldest := slices.MinFunc(slices.Collect(maps.Keys(c.of)), func(a, b raft.ServerID) int { return c.of[a].at.Compare(c.of[b].at) })
-		delete(c.of, oldest)
+	if _, known := c.lastReplies[id]; !known && len(c.lastReplies) >= maxRepliedServers {
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(c.lastReplies)), func(a, b raft.ServerID) int { return c.lastReplies[a].receivedAt.Compare(c.lastReplies[b].receivedAt) })
+		delete(c.lastReplies, oldest)
 	}
-	c.of[id] = contact{time.Now(), last}
+	c.lastReplies[id] = serverReply{time.Now(), last}
 }
 
-// last returns when a server last answered, or the zero time.
-func (c *contacts) last(id raft.ServerID) time.Time {
+// lastReplyAt returns when a server last answered, or the zero time.
+func (c *serverReplies) lastReplyAt(id raft.ServerID) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.of[id].at
+	return c.lastReplies[id].receivedAt
 }
 
-// within returns the servers that have answered within d, in order of their names.
-func (c *contacts) within(d time.Duration) []raft.ServerID {
+// repliedWithin returns the servers that have answered within d, in order of their names.
+func (c *serverReplies) repliedWithin(d time.Duration) []raft.ServerID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var ids []raft.ServerID
-	for id, answer := range c.of {
-		if time.Since(answer.at) <= d {
+	for id, answer := range c.lastReplies {
+		if time.Since(answer.receivedAt) <= d {
 			ids = append(ids, id)
 		}
 	}
@@ -62,15 +62,15 @@ func (c *contacts) within(d time.Duration) []raft.ServerID {
 	return ids
 }
 
-// longest returns those of the same servers whose logs reach an index, those with the longest logs first, and
+// longestLogs returns those of the same servers whose logs reach an index, those with the longest logs first, and
 // of those with the same the one that answered last.
-func (c *contacts) longest(d time.Duration, index uint64) []raft.ServerID {
-	ids := c.within(d)
+func (c *serverReplies) longestLogs(d time.Duration, index uint64) []raft.ServerID {
+	ids := c.repliedWithin(d)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ids = slices.DeleteFunc(ids, func(id raft.ServerID) bool { return c.of[id].last < index })
+	ids = slices.DeleteFunc(ids, func(id raft.ServerID) bool { return c.lastReplies[id].lastIndex < index })
 	slices.SortFunc(ids, func(a, b raft.ServerID) int {
-		return cmp.Or(cmp.Compare(c.of[b].last, c.of[a].last), c.of[b].at.Compare(c.of[a].at))
+		return cmp.Or(cmp.Compare(c.lastReplies[b].lastIndex, c.lastReplies[a].lastIndex), c.lastReplies[b].receivedAt.Compare(c.lastReplies[a].receivedAt))
 	})
 	return ids
 }

@@ -21,9 +21,9 @@ import (
 )
 
 // begun returns how many of n handshakes with addr may begin now.
-func begun(d *Door, addr string, n int) (passed int) {
+func begun(d *HandshakeLimiter, addr string, n int) (passed int) {
 	for range n {
-		if d.begin(netip.MustParseAddr(addr)) == nil {
+		if d.takeToken(netip.MustParseAddr(addr)) == nil {
 			passed++
 		}
 	}
@@ -50,7 +50,7 @@ func TestDoorRates(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDoor(testBook(1, peers))
+				d := newHandshakeLimiter(testBook(1, peers))
 				turn := func() (n int) {
 					for range 1000 {
 						for _, addr := range tt.addrs {
@@ -74,7 +74,7 @@ func TestDoorRates(t *testing.T) {
 // stand for a name in the list.
 func TestStrangersEmptyNoMembersBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDoor(testBook(1, []Peer{{ID: 1, Addr: "m1:1"}, {ID: 2, Addr: "10.0.0.2:1"}, {ID: 3, Addr: "m3:1"}, {ID: 4, Addr: "m4:1"}}))
+		d := newHandshakeLimiter(testBook(1, []Peer{{ID: 1, Addr: "m1:1"}, {ID: 2, Addr: "10.0.0.2:1"}, {ID: 3, Addr: "m3:1"}, {ID: 4, Addr: "m4:1"}}))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var asked atomic.Bool
@@ -87,7 +87,7 @@ func TestStrangersEmptyNoMembersBucket(t *testing.T) {
 			})
 		}()
 		for _, from := range []string{"10.0.0.31", "10.0.0.32", "10.0.0.33", "10.0.0.32"} {
-			d.learn(3, netip.MustParseAddr(from))
+			d.learnAddress(3, netip.MustParseAddr(from))
 		}
 		if n := begun(d, "10.0.0.4", sourceRate.burst+1); n != sourceRate.burst {
 			t.Errorf("%d handshakes with an address that is not known yet, want %d", n, sourceRate.burst)
@@ -104,7 +104,7 @@ func TestStrangersEmptyNoMembersBucket(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 		}
-		if refused := d.Refused(); refused["members"] != 0 || refused["others"] == 0 {
+		if refused := d.Rejections(); refused["members"] != 0 || refused["others"] == 0 {
 			t.Errorf("refused: %v", refused)
 		}
 	})
@@ -113,7 +113,7 @@ func TestStrangersEmptyNoMembersBucket(t *testing.T) {
 // Names are looked up only while strangers are refused, and not more often than lookupInterval allows.
 func TestNamesAreLookedUpWhenNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDoor(testBook(1, []Peer{{ID: 1, Addr: "m1:1"}, {ID: 2, Addr: "m1:2"}, {ID: 3, Addr: "10.0.0.3:1"}}))
+		d := newHandshakeLimiter(testBook(1, []Peer{{ID: 1, Addr: "m1:1"}, {ID: 2, Addr: "m1:2"}, {ID: 3, Addr: "10.0.0.3:1"}}))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var asked []string
@@ -123,7 +123,7 @@ func TestNamesAreLookedUpWhenNeeded(t *testing.T) {
 				if len(asked) == 2 {
 					<-ctx.Done() // a resolver that does not answer
 				}
-				return make([]netip.Addr, 10*maxNamed), ctx.Err()
+				return make([]netip.Addr, 10*maxAddrsPerName), ctx.Err()
 			})
 		}()
 		begun(d, "10.0.0.3", 1000)
@@ -140,8 +140,8 @@ func TestNamesAreLookedUpWhenNeeded(t *testing.T) {
 		if want := slices.Repeat([]string{"m1"}, 10); !slices.Equal(asked, want) { // at 0, 5, 15, 20 … 50 s
 			t.Errorf("asked for %q, want %q", asked, want)
 		}
-		if n := len(d.addresses.named["m1"]); n != maxNamed {
-			t.Errorf("%d addresses of a name, want %d", n, maxNamed)
+		if n := len(d.memberAddresses.resolvedNames["m1"]); n != maxAddrsPerName {
+			t.Errorf("%d addresses of a name, want %d", n, maxAddrsPerName)
 		}
 	})
 }
@@ -150,7 +150,7 @@ func TestNamesAreLookedUpWhenNeeded(t *testing.T) {
 // next look only by lookupTimeout, however many such names there are.
 func TestNamesAreLookedUpTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDoor(testBook(1, []Peer{{ID: 1, Addr: "m1:1"}, {ID: 2, Addr: "m2:1"}, {ID: 3, Addr: "m3:1"}, {ID: 4, Addr: "m4:1"}}))
+		d := newHandshakeLimiter(testBook(1, []Peer{{ID: 1, Addr: "m1:1"}, {ID: 2, Addr: "m2:1"}, {ID: 3, Addr: "m3:1"}, {ID: 4, Addr: "m4:1"}}))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var mu sync.Mutex
@@ -189,22 +189,22 @@ func TestNamesAreLookedUpTogether(t *testing.T) {
 // address has a full one again.
 func TestBucketsAreBounded(t *testing.T) {
 	const most = 10
-	b, now := newBuckets(rate{each: time.Hour, burst: 2}, most), time.Unix(1e9, 0)
+	b, now := newAddressBuckets(tokenRate{perToken: time.Hour, burst: 2}, most), time.Unix(1e9, 0)
 	addr := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(i / 256), byte(i)}) }
 	for i := range most {
-		b.take(addr(i), now)
+		b.takeToken(addr(i), now)
 	}
-	b.take(addr(0), now)
-	b.take(addr(most), now)
-	if b.has(addr(0), now) || b.of[addr(0)] == nil || b.of[addr(1)] != nil || b.of[addr(2)] == nil {
+	b.takeToken(addr(0), now)
+	b.takeToken(addr(most), now)
+	if b.hasToken(addr(0), now) || b.byAddress[addr(0)] == nil || b.byAddress[addr(1)] != nil || b.byAddress[addr(2)] == nil {
 		t.Error("the bucket that was used longest ago is to make room, and no other one")
 	}
 	for i := range 1000 {
-		if b.take(addr(i), now); len(b.of) != most || b.last.Len() != most {
-			t.Fatalf("%d buckets, %d in order, want %d", len(b.of), b.last.Len(), most)
+		if b.takeToken(addr(i), now); len(b.byAddress) != most || b.recentlyUsed.Len() != most {
+			t.Fatalf("%d buckets, %d in order, want %d", len(b.byAddress), b.recentlyUsed.Len(), most)
 		}
 	}
-	if !b.has(addr(0), now) {
+	if !b.hasToken(addr(0), now) {
 		t.Error("an address that was forgotten has no full bucket")
 	}
 }
@@ -217,7 +217,7 @@ func TestStormOfHandshakes(t *testing.T) {
 		var logs bytes.Buffer
 		come := make(arrivals)
 		hello := guarded(t, 1, secret, false)
-		hello.door = newDoor(testBook(1, []Peer{{ID: 1, Addr: "10.0.0.1:1"}, {ID: 2, Addr: "10.0.0.2:1"}}))
+		hello.handshakeLimiter = newHandshakeLimiter(testBook(1, []Peer{{ID: 1, Addr: "10.0.0.1:1"}, {ID: 2, Addr: "10.0.0.2:1"}}))
 		l := NewListener(come, hello, slog.New(slog.NewTextHandler(&logs, nil)))
 		defer l.Close()
 		handshake := func(i int) error {
@@ -228,11 +228,11 @@ func TestStormOfHandshakes(t *testing.T) {
 		for i := range 10 * maxHandshakes {
 			come.from("10.1.0.250:1")
 			conn := come.from(memberAddr(fmt.Sprintf("10.1.0.%d:1", i%250)))
-			if _, err := NewHello(testBook(2, testPeers)).Dialed(conn, 1); err == nil {
+			if _, err := NewHello(testBook(2, testPeers)).HandshakeDialed(conn, 1); err == nil {
 				t.Fatal("a plain member is let in")
 			}
 		}
-		if refused := hello.Door().Refused()["others"]; refused != 0 {
+		if refused := hello.HandshakeLimiter().Rejections()["others"]; refused != 0 {
 			t.Errorf("%d connections are refused before a handshake", refused)
 		}
 		done := 0
@@ -250,7 +250,7 @@ func TestStormOfHandshakes(t *testing.T) {
 		}
 		for i := range 50 {
 			_ = handshake(i)
-			conn, err := guarded(t, 2, secret, false).Dialed(come.from("10.0.0.2:1"), 1)
+			conn, err := guarded(t, 2, secret, false).HandshakeDialed(come.from("10.0.0.2:1"), 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -295,8 +295,8 @@ func TestHandshakeFindsNoToken(t *testing.T) {
 			}
 			conn.Close()
 		}
-		if done != sourceRate.burst || hello.Door().Refused()["others"] != uint64(sourceRate.burst) {
-			t.Errorf("%d handshakes and %v refused, want %d of each", done, hello.Door().Refused(), sourceRate.burst)
+		if done != sourceRate.burst || hello.HandshakeLimiter().Rejections()["others"] != uint64(sourceRate.burst) {
+			t.Errorf("%d handshakes and %v refused, want %d of each", done, hello.HandshakeLimiter().Rejections(), sourceRate.burst)
 		}
 	})
 }

@@ -20,12 +20,12 @@ import (
 // A connection is lost if its other end was closed or reset, and for no other reason.
 func TestBrokenOff(t *testing.T) {
 	for _, err := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
-		if wrapped := fmt.Errorf("read: %w", &net.OpError{Err: err}); !brokenOff(wrapped) {
+		if wrapped := fmt.Errorf("read: %w", &net.OpError{Err: err}); !isClosedByPeer(wrapped) {
 			t.Errorf("%v: not lost", wrapped)
 		}
 	}
-	for _, err := range []error{nil, net.ErrClosed, os.ErrDeadlineExceeded, syscall.ETIMEDOUT, syscall.ECONNREFUSED, fmt.Errorf("%w: %w", errBounds, io.EOF)} {
-		if brokenOff(err) {
+	for _, err := range []error{nil, net.ErrClosed, os.ErrDeadlineExceeded, syscall.ETIMEDOUT, syscall.ECONNREFUSED, fmt.Errorf("%w: %w", errNotRaftRequest, io.EOF)} {
+		if isClosedByPeer(err) {
 			t.Errorf("%v: lost", err)
 		}
 	}
@@ -37,8 +37,8 @@ func TestLastConnectionIsLost(t *testing.T) {
 		var lost []raft.ServerID
 		p := newPipes(nil)
 		tr := New(Config{
-			Stream: p, Election: time.Second, Logger: slog.New(slog.DiscardHandler),
-			Raft: func() *raft.Raft { return nil }, Lost: func(server raft.ServerID) { lost = append(lost, server) },
+			StreamLayer: p, ElectionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler),
+			Raft: func() *raft.Raft { return nil }, ConnectionLost: func(server raft.ServerID) { lost = append(lost, server) },
 		})
 		tr.Start()
 		first, second, stranger := p.connect(2), p.connect(2), p.connect(0)
@@ -51,11 +51,11 @@ func TestLastConnectionIsLost(t *testing.T) {
 		}
 		first.Close()
 		stranger.Close()
-		if expect("one of two"); !tr.Connected(named(2)) {
+		if expect("one of two"); !tr.HasConnectionFrom(named(2)) {
 			t.Error("member 2 has no connection")
 		}
 		second.Close()
-		if expect("the last one", named(2)); tr.Connected(named(2)) {
+		if expect("the last one", named(2)); tr.HasConnectionFrom(named(2)) {
 			t.Error("member 2 has a connection")
 		}
 		_, _ = other.Write([]byte{200}) // no request begins so
@@ -95,7 +95,7 @@ func TestKnock(t *testing.T) {
 		"refused": DialTCP,
 	}
 	there := NewListener(l, NewHello(testBook(2, []Peer{{ID: 1, Addr: "127.0.0.1:1"}, {ID: 2, Addr: addr}})), nil)
-	want := map[string]Knock{"refused": Refused, "dying": BrokenOff, "dying, with a secret": BrokenOff}
+	want := map[string]ProbeResult{"refused": ProbeRefused, "dying": ProbeClosed, "dying, with a secret": ProbeClosed}
 	dials["dying, with a secret"] = dials["dying"]
 	for _, name := range []string{"unanswered", "unreachable", "listening", "dying", "dying, with a secret", "refused"} {
 		if name == "refused" {
@@ -105,18 +105,18 @@ func TestKnock(t *testing.T) {
 		}
 		hello := NewHello(book)
 		if name == "dying, with a secret" {
-			hello = hello.Guarded(guarded(t, 1, "the secret of the members", false).guard)
+			hello = hello.WithGuard(guarded(t, 1, "the secret of the members", false).trustGuard)
 		}
 		s := NewStream(NewListener(newPipes(nil), hello, nil), hello, dials[name])
-		tr := New(Config{Stream: s, Election: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), Raft: func() *raft.Raft { return nil }})
-		if got := tr.knock(server(2, addr).ServerAddress()); got != want[name] {
+		tr := New(Config{StreamLayer: s, ElectionTimeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), Raft: func() *raft.Raft { return nil }})
+		if got := tr.probeAddress(server(2, addr).ServerAddress()); got != want[name] {
 			t.Errorf("%s: %d, want %d", name, got, want[name])
 		}
 		if err := tr.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	if tr := newTestTransport(t, newPipes(nil)); tr.Knock(named(2)) != Answered {
+	if tr := newTestTransport(t, newPipes(nil)); tr.Probe(named(2)) != ProbeReplied {
 		t.Error("a member of which no address is known does not answer")
 	}
 }
@@ -132,11 +132,11 @@ func TestKnockIsLimited(t *testing.T) {
 		book := testBook(1, []Peer{{ID: 1, Addr: "a"}, {ID: 2, Addr: "b"}})
 		const election = 50 * time.Millisecond
 		tr := New(Config{
-			Stream: NewStream(NewListener(newPipes(nil), NewHello(book), nil), NewHello(book), silent), Election: election,
+			StreamLayer: NewStream(NewListener(newPipes(nil), NewHello(book), nil), NewHello(book), silent), ElectionTimeout: election,
 			Logger: slog.New(slog.DiscardHandler), Raft: func() *raft.Raft { return nil },
 		})
 		begun := time.Now()
-		if k := tr.knock(server(2, "b").ServerAddress()); k != Answered || time.Since(begun) != election {
+		if k := tr.probeAddress(server(2, "b").ServerAddress()); k != ProbeReplied || time.Since(begun) != election {
 			t.Errorf("%d after %v, want an answer after %v", k, time.Since(begun), election)
 		}
 		if err := tr.Close(); err != nil {
@@ -150,7 +150,7 @@ func TestStand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTestTransport(t, newPipes(nil))
 		begin := time.Now()
-		for i, ask := range []func(time.Duration) error{tr.Settle, tr.Stand} {
+		for i, ask := range []func(time.Duration) error{tr.AwaitMainLoop, tr.StandForElection} {
 			if err := ask(time.Second); !errors.Is(err, errInterrupted) || time.Since(begin) != time.Duration(i+1)*time.Second {
 				t.Errorf("a busy raft: %v after %v", err, time.Since(begin))
 			}
@@ -161,7 +161,7 @@ func TestStand(t *testing.T) {
 			asked <- rpc.Command
 			rpc.Respond(&raft.TimeoutNowResponse{}, nil)
 		}()
-		if err := tr.Stand(time.Second); err != nil {
+		if err := tr.StandForElection(time.Second); err != nil {
 			t.Error(err)
 		}
 		if _, ok := (<-asked).(*raft.TimeoutNowRequest); !ok {

@@ -56,15 +56,15 @@ var errDown = errors.New("connection refused")
 // connect opens a connection in the name of a member.
 func (p *pipes) connect(member uint32) net.Conn {
 	ours, theirs := net.Pipe()
-	p.incoming <- &Conn{Conn: theirs, Peer: member, Disk: testDisk(member)}
+	p.incoming <- &Conn{Conn: theirs, PeerID: member, PeerDisk: testDisk(member)}
 	return ours
 }
 
 // newTestTransport returns a Transport over p whose raft is not running yet.
 func newTestTransport(t testing.TB, p *pipes) *Transport {
 	tr := New(Config{
-		Stream: p, Election: time.Second, Logger: slog.New(slog.DiscardHandler), Stalled: noStall,
-		Raft: func() *raft.Raft { return nil }, Durable: allDurable, Leads: func(uint64) bool { return false }, Lost: func(raft.ServerID) {},
+		StreamLayer: p, ElectionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), StallError: noStall,
+		Raft: func() *raft.Raft { return nil }, LimitToDurable: allDurable, IsStableLeader: func(uint64) bool { return false }, ConnectionLost: func(raft.ServerID) {},
 	})
 	tr.Start()
 	t.Cleanup(func() {

@@ -17,7 +17,7 @@ func entries(sizes ...int) (list []*raft.Log) {
 // A request takes entries until they have appendBytes, and at least one. The other side finds out
 // by the same rule whether there may be more.
 func TestFitting(t *testing.T) {
-	const half = appendBytes / 2
+	const half = maxAppendBytes / 2
 	tests := []struct {
 		name    string
 		entries []*raft.Log
@@ -32,7 +32,7 @@ func TestFitting(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			n := fitting(tt.entries)
+			n := fittingCount(tt.entries)
 			if n != tt.want {
 				t.Errorf("%d fit, want %d", n, tt.want)
 			}
@@ -46,7 +46,7 @@ func TestLongRequestInPipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)
 		req := &raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 9, PrevLogTerm: 4, LeaderCommitIndex: 12}
-		for i, size := range []int{1, appendBytes, 10, appendBytes, 20} {
+		for i, size := range []int{1, maxAppendBytes, 10, maxAppendBytes, 20} {
 			req.Entries = append(req.Entries, &raft.Log{Index: uint64(10 + i), Term: 5, Data: make([]byte, size)})
 		}
 		go func() {

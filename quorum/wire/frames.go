@@ -30,28 +30,28 @@ const (
 )
 
 const (
-	positionSize   = 4 * 8
-	entryHeadSize  = 8 + 8 + 1 + 8 + 4 + 4
-	answerHeadSize = 1 + 1 + 8 + 8 + 2
+	positionSize    = 4 * 8
+	entryHeaderSize = 8 + 8 + 1 + 8 + 4 + 4
+	replyHeaderSize = 1 + 1 + 8 + 8 + 2
 )
 
-// form is the form of a request. Its answer has the same form.
-type form byte
+// requestForm is the form of a request. Its answer has the same form.
+type requestForm byte
 
 const (
-	inMessagePack form = iota
+	inMessagePack requestForm = iota
 	inFrames
-	unanswered // a notice in a frame, which has no answer
+	withoutReply // a notice in a frame, which has no answer
 )
 
-// appendAnswer is raft's answer to an AppendEntries in MessagePack. A decoder that does not know Frames skips it.
-type appendAnswer struct {
+// appendReply is raft's answer to an AppendEntries in MessagePack. A decoder that does not know Frames skips it.
+type appendReply struct {
 	*raft.AppendEntriesResponse
 	Frames bool // the member takes frames
 }
 
-// errNotice means that raft has refused a notice.
-var errNotice = errors.New("quorum: a commit notice was refused")
+// errNoticeRejected means that raft has refused a notice.
+var errNoticeRejected = errors.New("quorum: a commit notice was refused")
 
 // appendPosition appends the position of a request: all that a frame has besides entries.
 func appendPosition(b []byte, req *raft.AppendEntriesRequest) []byte {
@@ -66,8 +66,8 @@ func appendNotice(b []byte, req *raft.AppendEntriesRequest) []byte {
 	return appendPosition(append(b, frameNotice), req)
 }
 
-// form returns framed, one of the two forms in frames, if the member takes frames. Otherwise it returns inMessagePack.
-func (c *outConn) form(framed form) form {
+// chooseForm returns framed, one of the two forms in frames, if the member takes frames. Otherwise it returns inMessagePack.
+func (c *outConn) chooseForm(framed requestForm) requestForm {
 	if c.takesFrames.Load() {
 		return framed
 	}
@@ -75,23 +75,23 @@ func (c *outConn) form(framed form) form {
 }
 
 // sendAppend writes an AppendEntries in its form.
-func (c *outConn) sendAppend(a *appended) error {
+func (c *outConn) sendAppend(a *appendFuture) error {
 	switch a.form {
-	case unanswered:
-		_, _ = c.w.Write(appendNotice(c.head[:0], a.req)) // Flush returns an error of w again
+	case withoutReply:
+		_, _ = c.w.Write(appendNotice(c.frameHeader[:0], a.req)) // Flush returns an error of w again
 		return c.w.Flush()
 	case inFrames:
 		return c.sendEntries(a.req)
 	}
-	return c.send(requestAppend, a.req)
+	return c.sendRequest(requestAppend, a.req)
 }
 
-// awaitAppend waits for the answer to an AppendEntries, which must be the oldest request that is not answered.
-func (c *outConn) awaitAppend(a *appended) error {
+// awaitAppendReply waits for the answer to an AppendEntries, which must be the oldest request that is not answered.
+func (c *outConn) awaitAppendReply(a *appendFuture) error {
 	if a.form == inFrames {
-		return c.frameAnswer(a.resp)
+		return c.awaitFrameReply(a.resp)
 	}
-	return c.answer(a.resp)
+	return c.awaitReply(a.resp)
 }
 
 // sendEntries writes a request as a frame of entries.
@@ -99,21 +99,21 @@ func (c *outConn) sendEntries(req *raft.AppendEntriesRequest) error {
 	if len(req.Entries) > maxElements {
 		return fmt.Errorf("quorum: %d entries in a request, at most %d are allowed", len(req.Entries), maxElements)
 	}
-	head := append(c.head[:0], frameEntries)
+	head := append(c.frameHeader[:0], frameEntries)
 	head = append(appendPosition(head, req), byte(len(req.Entries)))
 	for _, e := range req.Entries {
-		head = appendEntryHead(head, e)
+		head = appendEntryHeader(head, e)
 		_, _ = c.w.Write(head) // Flush returns an error of w again
 		_, _ = c.w.Write(e.Data)
 		_, _ = c.w.Write(e.Extensions)
 		head = head[:0]
 	}
 	_, _ = c.w.Write(head) // empty, unless the request has no entries
-	c.head = head
+	c.frameHeader = head
 	return c.w.Flush()
 }
 
-func appendEntryHead(b []byte, e *raft.Log) []byte {
+func appendEntryHeader(b []byte, e *raft.Log) []byte {
 	var at uint64
 	if !e.AppendedAt.IsZero() {
 		at = uint64(e.AppendedAt.UnixNano())
@@ -126,9 +126,9 @@ func appendEntryHead(b []byte, e *raft.Log) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(len(e.Extensions)))
 }
 
-// frameAnswer waits for the answer to a frame of entries.
-func (c *outConn) frameAnswer(resp *raft.AppendEntriesResponse) error {
-	var head [answerHeadSize]byte
+// awaitFrameReply waits for the answer to a frame of entries.
+func (c *outConn) awaitFrameReply(resp *raft.AppendEntriesResponse) error {
+	var head [replyHeaderSize]byte
 	if _, err := io.ReadFull(c.r, head[:]); err != nil {
 		return err
 	}
@@ -145,8 +145,8 @@ func (c *outConn) frameAnswer(resp *raft.AppendEntriesResponse) error {
 	return errors.New(string(text))
 }
 
-// appendFrameAnswer appends the answer to a frame. resp may be nil if there is an error.
-func appendFrameAnswer(b []byte, resp *raft.AppendEntriesResponse, err error) []byte {
+// appendFrameReply appends the answer to a frame. resp may be nil if there is an error.
+func appendFrameReply(b []byte, resp *raft.AppendEntriesResponse, err error) []byte {
 	if resp == nil {
 		resp = new(raft.AppendEntriesResponse)
 	}
@@ -155,45 +155,45 @@ func appendFrameAnswer(b []byte, resp *raft.AppendEntriesResponse, err error) []
 		text = err.Error()
 		text = text[:min(len(text), math.MaxUint16)]
 	}
-	b = append(b, bit(resp.Success), bit(resp.NoRetryBackoff))
+	b = append(b, boolByte(resp.Success), boolByte(resp.NoRetryBackoff))
 	b = binary.BigEndian.AppendUint64(b, resp.Term)
 	b = binary.BigEndian.AppendUint64(b, resp.LastLog)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(text)))
 	return append(b, text...)
 }
 
-func bit(set bool) byte {
+func boolByte(set bool) byte {
 	if set {
 		return 1
 	}
 	return 0
 }
 
-// frame adds the bytes of a frame of kind to m.b.
-func (m *message) frame(kind byte) error {
-	if err := m.take(positionSize); err != nil || kind == frameNotice {
+// readFrame adds the bytes of a frame of kind to m.b.
+func (m *messageReader) readFrame(kind byte) error {
+	if err := m.readBytes(positionSize); err != nil || kind == frameNotice {
 		return err
 	}
-	n, err := m.number(1)
+	n, err := m.readNumber(1)
 	if err != nil {
 		return err
 	}
-	if n > m.elements {
-		return fmt.Errorf("%w: %d entries, at most %d are allowed", errBounds, n, m.elements)
+	if n > m.maxElements {
+		return fmt.Errorf("%w: %d entries, at most %d are allowed", errNotRaftRequest, n, m.maxElements)
 	}
 	for range n {
-		if err := m.take(entryHeadSize - 8); err != nil {
+		if err := m.readBytes(entryHeaderSize - 8); err != nil {
 			return err
 		}
-		data, err := m.number(4)
+		data, err := m.readNumber(4)
 		if err != nil {
 			return err
 		}
-		extensions, err := m.number(4)
+		extensions, err := m.readNumber(4)
 		if err != nil {
 			return err
 		}
-		if err := m.take(data + extensions); err != nil {
+		if err := m.readBytes(data + extensions); err != nil {
 			return err
 		}
 	}
@@ -226,14 +226,14 @@ func parseEntry(b []byte) (e *raft.Log, rest []byte) {
 		e.AppendedAt = time.Unix(0, int64(at)).UTC()
 	}
 	data, extensions := binary.BigEndian.Uint32(b[25:]), binary.BigEndian.Uint32(b[29:])
-	b = b[entryHeadSize:]
-	e.Data, b = bytesOf(b, data)
-	e.Extensions, b = bytesOf(b, extensions)
+	b = b[entryHeaderSize:]
+	e.Data, b = copyPrefix(b, data)
+	e.Extensions, b = copyPrefix(b, extensions)
 	return e, b
 }
 
-// bytesOf returns a copy of the first n bytes of b, or nil if n is 0, and the rest of b.
-func bytesOf(b []byte, n uint32) (first, rest []byte) {
+// copyPrefix returns a copy of the first n bytes of b, or nil if n is 0, and the rest of b.
+func copyPrefix(b []byte, n uint32) (first, rest []byte) {
 	if n > 0 {
 		first = append(make([]byte, 0, n), b[:n]...)
 	}

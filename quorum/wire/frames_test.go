@@ -25,19 +25,19 @@ func framed(t testing.TB, req *raft.AppendEntriesRequest, notice bool) []byte {
 	t.Helper()
 	form := inFrames
 	if notice {
-		form = unanswered
+		form = withoutReply
 	}
 	var sent []byte
 	got := make(chan []byte)
-	d := &dialer{stream: newPipes(func(c net.Conn) {
+	d := &dialer{streamLayer: newPipes(func(c net.Conn) {
 		go func() {
 			b, _ := io.ReadAll(c)
 			got <- b
 		}()
-	}), timeout: time.Minute, at: nowhere}
-	c, err := d.get("m2:1")
+	}), callTimeout: time.Minute, addressOf: nowhere}
+	c, err := d.getConn("m2:1")
 	if err == nil {
-		err = errors.Join(c.sendAppend(&appended{req: req, form: form}), c.Close())
+		err = errors.Join(c.sendAppend(&appendFuture{req: req, form: form}), c.Close())
 		sent = <-got
 	}
 	if err != nil {
@@ -51,14 +51,14 @@ func received(t testing.TB, frame []byte) (*raft.AppendEntriesRequest, error) {
 	t.Helper()
 	far, near := net.Pipe()
 	defer far.Close()
-	in := newInConn(near, newConns(slog.New(slog.DiscardHandler)))
+	in := newInConn(near, newPeerConns(slog.New(slog.DiscardHandler)))
 	defer in.Close()
-	in.sender = headerOf(2, "m2:1")
+	in.frameSender = headerOf(2, "m2:1")
 	go func() {
 		_, _ = far.Write(frame)
 		far.Close()
 	}()
-	command, err := in.next()
+	command, err := in.nextRequest()
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +120,8 @@ func TestTooManyEntriesAreNotFramed(t *testing.T) {
 // A frame that no leader sends is refused before room for it is allocated, and one that is cut short is no request.
 func TestFramesRefused(t *testing.T) {
 	position := strings.Repeat("\x00", positionSize)
-	head := strings.Repeat("\x00", entryHeadSize-8)
-	most := binary.BigEndian.AppendUint32(nil, maxRequest-positionSize-1-entryHeadSize)
+	head := strings.Repeat("\x00", entryHeaderSize-8)
+	most := binary.BigEndian.AppendUint32(nil, maxAppendRequest-positionSize-1-entryHeaderSize)
 	for name, frame := range map[string]string{
 		"an entry too many": "\x05" + position + string(rune(maxElements+1)),
 		"a long entry":      "\x05" + position + "\x01" + head + "\x7f\xff\xff\xff\x00\x00\x00\x00",
@@ -129,7 +129,7 @@ func TestFramesRefused(t *testing.T) {
 		"long extensions":   "\x05" + position + "\x01" + head + "\x00\x00\x00\x00\xff\xff\xff\xff",
 		"both too long":     "\x05" + position + "\x01" + head + "\xff\xff\xff\xff\xff\xff\xff\xff",
 	} {
-		if _, err := received(t, []byte(frame)); !errors.Is(err, errBounds) {
+		if _, err := received(t, []byte(frame)); !errors.Is(err, errNotRaftRequest) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -176,8 +176,8 @@ func TestSenderIsKeptShort(t *testing.T) {
 				t.Fatal("not answered")
 			}
 			synctest.Wait()
-			for in := range tr.receiver.conns.open {
-				if n := cap(in.sender.ID) + cap(in.sender.Addr); n > 100 {
+			for in := range tr.receiver.peerConns.openConns {
+				if n := cap(in.frameSender.ID) + cap(in.frameSender.Addr); n > 100 {
 					t.Errorf("%d bytes are kept", n)
 				}
 			}
@@ -207,13 +207,13 @@ func TestFrameAnswers(t *testing.T) {
 		"refused, and so": {Response: &raft.AppendEntriesResponse{Term: 5}, Error: errStarting},
 	} {
 		far, near := net.Pipe()
-		in := newInConn(near, newConns(slog.New(slog.DiscardHandler)))
+		in := newInConn(near, newPeerConns(slog.New(slog.DiscardHandler)))
 		in.form = inFrames
-		go func() { _ = errors.Join(in.respond(want.Response, want.Error), in.Close()) }()
-		d := &dialer{stream: newPipes(nil), timeout: time.Minute, at: nowhere}
+		go func() { _ = errors.Join(in.sendReply(want.Response, want.Error), in.Close()) }()
+		d := &dialer{streamLayer: newPipes(nil), callTimeout: time.Minute, addressOf: nowhere}
 		c := newOutConn(d, "m2:1", bytewise{far})
 		got := new(raft.AppendEntriesResponse)
-		err := c.awaitAppend(&appended{form: inFrames, resp: got})
+		err := c.awaitAppendReply(&appendFuture{form: inFrames, resp: got})
 		switch {
 		case want.Error == nil && (err != nil || !reflect.DeepEqual(got, want.Response)):
 			t.Errorf("%s: %+v, %v", name, got, err)
@@ -256,11 +256,11 @@ func TestLongAnswerAfterARest(t *testing.T) {
 		far, near := net.Pipe()
 		defer far.Close()
 		go func() { _, _ = io.Copy(io.Discard, far) }()
-		in := newInConn(near, newConns(slog.New(slog.DiscardHandler)))
+		in := newInConn(near, newPeerConns(slog.New(slog.DiscardHandler)))
 		defer in.Close()
 		in.form = inFrames
 		for range 2 {
-			if err := in.respond(nil, errors.New(strings.Repeat("long", 1<<12))); err != nil {
+			if err := in.sendReply(nil, errors.New(strings.Repeat("long", 1<<12))); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(time.Hour)
@@ -293,12 +293,12 @@ func newFollower(t *testing.T) *follower {
 		t.Fatal(err)
 	}
 	f := &follower{got: make(chan *raft.AppendEntriesRequest, 16), ended: make(chan struct{})}
-	in := newInConn(&Conn{Conn: far, Peer: 1}, newConns(slog.New(slog.DiscardHandler)))
+	in := newInConn(&Conn{Conn: far, PeerID: 1}, newPeerConns(slog.New(slog.DiscardHandler)))
 	go f.serve(in)
-	d := &dialer{stream: newPipes(nil), timeout: 10 * time.Second, at: nowhere}
+	d := &dialer{streamLayer: newPipes(nil), callTimeout: 10 * time.Second, addressOf: nowhere}
 	c := newOutConn(d, "m2:1", near)
 	f.pipeline = newPipeline(c, new(sync.Map), func() (uint64, uint64, uint64) { return f.commit.Load(), f.last.Load(), 5 },
-		(&Transport{cfg: Config{Durable: allDurable}}).clamp, noStall, anyEntries)
+		(&Transport{cfg: Config{LimitToDurable: allDurable}}).clampCommit, noStall, anyEntries)
 	t.Cleanup(func() { f.Close(); in.Close(); <-f.ended })
 	f.send(t, 1)
 	return f
@@ -307,17 +307,17 @@ func newFollower(t *testing.T) *follower {
 func (f *follower) serve(in *inConn) {
 	defer close(f.ended)
 	for {
-		command, err := in.next()
+		command, err := in.nextRequest()
 		if err != nil {
 			return
 		}
 		req := command.(*raft.AppendEntriesRequest)
-		in.sender = req.RPCHeader
-		if in.form == unanswered {
+		in.frameSender = req.RPCHeader
+		if in.form == withoutReply {
 			f.notices.Add(1)
 		}
 		f.got <- req
-		if in.respond(&raft.AppendEntriesResponse{Term: 5, Success: true, LastLog: req.PrevLogEntry + uint64(len(req.Entries))}, nil) != nil {
+		if in.sendReply(&raft.AppendEntriesResponse{Term: 5, Success: true, LastLog: req.PrevLogEntry + uint64(len(req.Entries))}, nil) != nil {
 			return
 		}
 	}
@@ -368,13 +368,13 @@ func TestPipelineInFrames(t *testing.T) {
 		}
 		for _, commit := range []uint64{index, index + 1} {
 			f.commit.Store(commit)
-			f.committed()
+			f.signalCommit()
 			if got := f.request(t); got.LeaderCommitIndex != commit || got.PrevLogEntry != index+1 || got.PrevLogTerm != 5 || got.Term != 5 || len(got.Entries) != 0 {
 				t.Fatalf("the notice of commit %d came as %+v", commit, got)
 			}
 		}
 	}
-	f.committed()
+	f.signalCommit()
 	f.send(t, 102)
 	if len(f.got) > 0 {
 		t.Errorf("told once more: %+v", <-f.got)
@@ -391,15 +391,15 @@ func TestRefusedNoticeEndsConnection(t *testing.T) {
 		"error":   {Error: errStarting},
 		"nothing": {},
 	} {
-		in := newInConn(nil, newConns(slog.New(slog.DiscardHandler)))
-		in.form = unanswered
-		if err := in.respond(answer.Response, answer.Error); !errors.Is(err, errNotice) {
+		in := newInConn(nil, newPeerConns(slog.New(slog.DiscardHandler)))
+		in.form = withoutReply
+		if err := in.sendReply(answer.Response, answer.Error); !errors.Is(err, errNoticeRejected) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	in := newInConn(nil, newConns(slog.New(slog.DiscardHandler)))
-	in.form = unanswered
-	if err := in.respond(&raft.AppendEntriesResponse{Success: true}, nil); err != nil {
+	in := newInConn(nil, newPeerConns(slog.New(slog.DiscardHandler)))
+	in.form = withoutReply
+	if err := in.sendReply(&raft.AppendEntriesResponse{Success: true}, nil); err != nil {
 		t.Errorf("success: %v", err)
 	}
 }
@@ -418,7 +418,7 @@ func TestNoFramesUnasked(t *testing.T) {
 	f := newFollower(t)
 	f.conn.takesFrames.Store(false)
 	f.commit.Store(1)
-	f.committed()
+	f.signalCommit()
 	if f.request(t); f.notices.Load() > 0 {
 		t.Error("a notice came in a frame")
 	}
@@ -427,9 +427,9 @@ func TestNoFramesUnasked(t *testing.T) {
 // A leader that stalls sends no notices, and ends the pipeline.
 func TestNoNoticeWhileStalled(t *testing.T) {
 	f := newFollower(t)
-	f.stalls = func() error { return errStarting }
+	f.stallError = func() error { return errStarting }
 	f.commit.Store(1)
-	f.committed()
+	f.signalCommit()
 	select {
 	case got := <-f.got:
 		t.Errorf("%+v came", got)
@@ -442,9 +442,9 @@ func TestNoNoticeWhileStalled(t *testing.T) {
 // A notice that cannot be sent ends the pipeline.
 func TestNoticeThatCannotBeSent(t *testing.T) {
 	f := newFollower(t)
-	f.conn.w = bufio.NewWriterSize(cutShort{f.conn.Conn}, sendBuffer)
+	f.conn.w = bufio.NewWriterSize(cutShort{f.conn.Conn}, sendBufferSize)
 	f.commit.Store(1)
-	f.committed()
+	f.signalCommit()
 	select {
 	case got := <-f.got:
 		t.Errorf("%+v came", got)
@@ -456,8 +456,8 @@ func TestNoticeThatCannotBeSent(t *testing.T) {
 // test reads from it. Entry 1 counts as sent.
 func deaf(t *testing.T) (*stream, net.Conn) {
 	var member net.Conn
-	d := &dialer{stream: newPipes(func(theirs net.Conn) { member = theirs }), timeout: 10 * time.Second, at: nowhere}
-	conn, err := d.get("m2:1")
+	d := &dialer{streamLayer: newPipes(func(theirs net.Conn) { member = theirs }), callTimeout: 10 * time.Second, addressOf: nowhere}
+	conn, err := d.getConn("m2:1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -466,9 +466,9 @@ func deaf(t *testing.T) (*stream, net.Conn) {
 	s.last.Store(1)
 	s.term.Store(5)
 	s.pipeline = newPipeline(conn, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() },
-		(&Transport{cfg: Config{Durable: allDurable}}).clamp, noStall, anyEntries)
+		(&Transport{cfg: Config{LimitToDurable: allDurable}}).clampCommit, noStall, anyEntries)
 	t.Cleanup(func() { s.Close(); member.Close() })
-	s.record(&raft.AppendEntriesRequest{RPCHeader: headerOf(1, "m1:1"), Term: 5, Entries: []*raft.Log{{Index: 1, Term: 5}}})
+	s.recordSent(&raft.AppendEntriesRequest{RPCHeader: headerOf(1, "m1:1"), Term: 5, Entries: []*raft.Log{{Index: 1, Term: 5}}})
 	return s, member
 }
 
@@ -476,12 +476,12 @@ func deaf(t *testing.T) (*stream, net.Conn) {
 func TestNoRoomForANotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := deaf(t)
-		limit := s.conn.owner.timeout
+		limit := s.conn.dialer.callTimeout
 		begin := time.Now()
 		s.commit.Store(1)
 		for range 2 {
 			for range 1000 {
-				s.committed()
+				s.signalCommit()
 			}
 			synctest.Wait() // the notice is under way
 		}
@@ -504,7 +504,7 @@ func TestNoRoomForEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, member := deaf(t)
 		s.commit.Store(1)
-		s.committed()
+		s.signalCommit()
 		if _, err := io.ReadFull(member, make([]byte, 1+positionSize)); err != nil {
 			t.Fatalf("the notice: %v", err)
 		}
@@ -525,7 +525,7 @@ func TestNoRoomForEntries(t *testing.T) {
 			s.Close()
 			t.Errorf("it waits for ever; when the pipeline is closed: %v", <-failed)
 		}
-		if took, want := time.Since(begin), s.conn.owner.timeout+allowance(size(req.Entries)); took != want {
+		if took, want := time.Since(begin), s.conn.dialer.callTimeout+transferTime(entriesBytes(req.Entries)); took != want {
 			t.Errorf("it waited %v for room, want %v", took, want)
 		}
 	})
@@ -542,14 +542,14 @@ func (c cutShort) Write(b []byte) (int, error) {
 // Nothing follows a request of which only a part has been sent: its follower would take that for the rest.
 func TestNothingFollowsHalfARequest(t *testing.T) {
 	f := newFollower(t)
-	f.conn.w = bufio.NewWriterSize(cutShort{f.conn.Conn}, sendBuffer)
+	f.conn.w = bufio.NewWriterSize(cutShort{f.conn.Conn}, sendBufferSize)
 	f.last.Store(2)
 	req := &raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 1, PrevLogTerm: 5, Entries: []*raft.Log{{Index: 2, Term: 5, Data: make([]byte, 100)}}}
 	if _, err := f.AppendEntries(req, new(raft.AppendEntriesResponse)); err == nil {
 		t.Fatal("sent")
 	}
 	f.commit.Store(2)
-	f.committed()
+	f.signalCommit()
 	select {
 	case got := <-f.got:
 		t.Errorf("the follower took %+v", got.Entries[0])

@@ -31,16 +31,16 @@ var testEnsemble = EnsembleID{1, 2, 3}
 func testDisk(id uint32) disk.ID { return disk.ID(0xd0 + id) }
 
 // server returns a member as raft knows it, at an address.
-func server(id uint32, addr string) Peer { return Peer{ID: id, Disk: testDisk(id), Addr: addr} }
+func server(id uint32, addr string) Peer { return Peer{ID: id, DiskID: testDisk(id), Addr: addr} }
 
 // named returns the name of a member in raft.
 func named(id uint32) raft.ServerID { return server(id, "").ServerID() }
 
 // testBook returns the book of a member that knows its disk and its ensemble.
-func testBook(id uint32, peers []Peer) *Book {
-	book := NewBook(id, peers)
-	book.SetDisk(testDisk(id))
-	book.SetEnsemble(testEnsemble)
+func testBook(id uint32, peers []Peer) *AddressBook {
+	book := NewAddressBook(id, peers)
+	book.SetDiskID(testDisk(id))
+	book.SetEnsembleID(testEnsemble)
 	return book
 }
 
@@ -64,9 +64,9 @@ func TestHello(t *testing.T) {
 		for _, n := range []uint64{uint64(testDisk(from)), 7, uint64(testDisk(1))} {
 			b = binary.BigEndian.AppendUint64(b, n)
 		}
-		return appendSum(append(b, hash...))
+		return appendChecksum(append(b, hash...))
 	}
-	summed := func(hello []byte) []byte { return appendSum(hello[:helloSize-checksumSize]) }
+	summed := func(hello []byte) []byte { return appendChecksum(hello[:helloSize-checksumSize]) }
 	without := func(hello []byte, at int) []byte { // with a zero in place of one of the three numbers
 		clear(hello[18+8*at : 26+8*at])
 		return summed(hello)
@@ -112,7 +112,7 @@ func TestHello(t *testing.T) {
 				conn := come.from("m2:1")
 				begin := time.Now()
 				go func() { _, _ = conn.Write(tt.sent) }()
-				code, text, err := readAnswer(conn)
+				code, text, err := readHelloReply(conn)
 				if took := time.Since(begin); took != 0 && took != helloTimeout {
 					t.Errorf("answered after %v", took)
 				}
@@ -124,12 +124,12 @@ func TestHello(t *testing.T) {
 				}
 				if tt.code == 0 {
 					c, err := l.Accept()
-					if from := binary.BigEndian.Uint32(tt.sent[10:]); err != nil || c.(*Conn).Peer != from || c.(*Conn).Disk != testDisk(from) {
+					if from := binary.BigEndian.Uint32(tt.sent[10:]); err != nil || c.(*Conn).PeerID != from || c.(*Conn).PeerDisk != testDisk(from) {
 						t.Errorf("Accept: %v, %v", c, err)
 					}
 				}
 				synctest.Wait()
-				passing := (&refusal{code: byte(max(0, tt.code))}).passing()
+				passing := (&helloRejection{replyCode: byte(max(0, tt.code))}).isTransient()
 				if !passing && !strings.Contains(logs.String(), tt.say) || passing && logs.Len() > 0 {
 					t.Errorf("logged %q, want %q", logs.String(), tt.say)
 				}
@@ -161,30 +161,30 @@ func TestHelloOfUnsettledMembers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				dialer, dialed := NewHello(NewBook(2, testPeers)), NewHello(NewBook(1, testPeers))
-				dialer.book.SetEnsemble(tt.dialer)
-				dialed.book.SetEnsemble(tt.dialed)
-				dialer.book.SetDisk(tt.from)
-				dialed.book.SetDisk(tt.at)
-				for port, want := range map[*Hello]int{&dialed: tt.raft, new(dialed.Open()): tt.open} {
+				dialer, dialed := NewHello(NewAddressBook(2, testPeers)), NewHello(NewAddressBook(1, testPeers))
+				dialer.addressBook.SetEnsembleID(tt.dialer)
+				dialed.addressBook.SetEnsembleID(tt.dialed)
+				dialer.addressBook.SetDiskID(tt.from)
+				dialed.addressBook.SetDiskID(tt.at)
+				for port, want := range map[*Hello]int{&dialed: tt.raft, new(dialed.AcceptingUnknown()): tt.open} {
 					come := make(arrivals)
 					l := NewListener(come, *port, nil)
 					conn := come.from("10.0.0.2:1")
 					begin := time.Now()
-					if _, err := conn.Write(dialer.preface(1)); err != nil {
+					if _, err := conn.Write(dialer.encodeHello(1)); err != nil {
 						t.Fatal(err)
 					}
-					code, answer, err := readAnswer(conn)
+					code, answer, err := readHelloReply(conn)
 					if want == untold && !errors.Is(err, io.EOF) || want != untold && (err != nil || int(code) != want) {
-						t.Errorf("open %t: answer %d, %v; want %d", port.open, code, err, want)
+						t.Errorf("open %t: answer %d, %v; want %d", port.acceptsUnknown, code, err, want)
 					}
 					if time.Since(begin) != 0 {
-						t.Errorf("open %t: answered after %v", port.open, time.Since(begin))
+						t.Errorf("open %t: answered after %v", port.acceptsUnknown, time.Since(begin))
 					}
 					if want == 0 {
 						c, err := l.Accept()
-						if err != nil || c.(*Conn).Disk != tt.from || binary.BigEndian.Uint64(answer) != uint64(tt.at) || binary.BigEndian.Uint64(answer[8:]) != dialed.book.Start() {
-							t.Errorf("open %t: %+v, %v; answer %x", port.open, c, err, answer)
+						if err != nil || c.(*Conn).PeerDisk != tt.from || binary.BigEndian.Uint64(answer) != uint64(tt.at) || binary.BigEndian.Uint64(answer[8:]) != dialed.addressBook.RunID() {
+							t.Errorf("open %t: %+v, %v; answer %x", port.acceptsUnknown, c, err, answer)
 						}
 					}
 					l.Close()
@@ -198,7 +198,7 @@ func TestHelloOfUnsettledMembers(t *testing.T) {
 func TestStartsDiffer(t *testing.T) {
 	seen := map[uint64]bool{0: true}
 	for range 100 {
-		start := NewBook(1, testPeers).Start()
+		start := NewAddressBook(1, testPeers).RunID()
 		if seen[start] {
 			t.Fatalf("start %x twice", start)
 		}
@@ -215,13 +215,13 @@ func TestDialed(t *testing.T) {
 		want   string
 		is     error
 	}{
-		{"taken", answerWith(helloOK, make([]byte, welcomeSize)), "", nil},
-		{"taken, and cut short", answerWith(helloOK, make([]byte, welcomeSize))[:9], "cut short", io.ErrUnexpectedEOF},
-		{"taken, with too few bytes", answerWith(helloOK, make([]byte, welcomeSize-1)), "15 bytes", nil},
-		{"of another ensemble", answerWith(helloBadEnsemble, []byte("no")), `"no"`, ErrOtherEnsemble},
-		{"twice", answerWith(helloTwins, []byte("no")), `"no"`, ErrTwins},
-		{"refused", answerWith(helloBadTo, []byte("no \nw")), `"no \nw"`, errRefused},
-		{"refused without a text", answerWith(helloBadTo, nil), `""`, errRefused},
+		{"taken", encodeHelloReply(helloOK, make([]byte, welcomeSize)), "", nil},
+		{"taken, and cut short", encodeHelloReply(helloOK, make([]byte, welcomeSize))[:9], "cut short", io.ErrUnexpectedEOF},
+		{"taken, with too few bytes", encodeHelloReply(helloOK, make([]byte, welcomeSize-1)), "15 bytes", nil},
+		{"of another ensemble", encodeHelloReply(helloBadEnsemble, []byte("no")), `"no"`, ErrOtherEnsemble},
+		{"twice", encodeHelloReply(helloTwins, []byte("no")), `"no"`, ErrTwins},
+		{"refused", encodeHelloReply(helloBadTo, []byte("no \nw")), `"no \nw"`, errHelloRejected},
+		{"refused without a text", encodeHelloReply(helloBadTo, nil), `""`, errHelloRejected},
 		{"code alone", []byte{4}, "cut short", io.EOF},
 		{"text cut short", append([]byte{4, 200}, "half"...), "cut short", io.ErrUnexpectedEOF},
 		{"closed", nil, "no answer", io.EOF},
@@ -239,12 +239,12 @@ func TestDialed(t *testing.T) {
 					b.Close()
 				}
 			}()
-			conn, err := hello.Dialed(a, 1)
-			if sent := <-got; !bytes.Equal(sent, hello.preface(1)) {
+			conn, err := hello.HandshakeDialed(a, 1)
+			if sent := <-got; !bytes.Equal(sent, hello.encodeHello(1)) {
 				t.Errorf("sent %q", sent)
 			}
 			if tt.want == "" {
-				if err != nil || conn.(*Conn).Peer != 1 {
+				if err != nil || conn.(*Conn).PeerID != 1 {
 					t.Fatalf("Dialed: %v", err)
 				}
 				return
@@ -260,7 +260,7 @@ func TestDialed(t *testing.T) {
 			defer b.Close()
 			go func() { _, _ = io.Copy(io.Discard, b) }()
 			begin := time.Now()
-			if _, err := hello.Dialed(a, 1); err == nil || time.Since(begin) != helloTimeout {
+			if _, err := hello.HandshakeDialed(a, 1); err == nil || time.Since(begin) != helloTimeout {
 				t.Errorf("Dialed: %v after %v", err, time.Since(begin))
 			}
 		})
@@ -274,11 +274,11 @@ func TestDialedByAnotherDisk(t *testing.T) {
 			a, b := net.Pipe()
 			go func() {
 				_, _ = io.ReadFull(b, make([]byte, helloSize))
-				_, _ = b.Write(testHello(1).welcome())
+				_, _ = b.Write(testHello(1).encodeWelcome())
 			}()
 			hello := testHello(2)
-			hello.disk = want
-			c, err := hello.Dialed(a, 1)
+			hello.dialedDisk = want
+			c, err := hello.HandshakeDialed(a, 1)
 			if refused := want == testDisk(1)+1; (err != nil) != refused || refused != isClosed(a) {
 				t.Errorf("wanted %v: %v, %v", want, c, err)
 			}
@@ -294,13 +294,13 @@ func TestDialedByAnotherDisk(t *testing.T) {
 func TestAddressOfARefusedMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, come := newTestListener(t, io.Discard)
-		for from, addr := range map[uint32]netip.AddrPort{3: netip.MustParseAddrPort("10.0.0.3:1"), maxMember + 1: netip.MustParseAddrPort("10.0.0.4:1")} {
+		for from, addr := range map[uint32]netip.AddrPort{3: netip.MustParseAddrPort("10.0.0.3:1"), maxMemberID + 1: netip.MustParseAddrPort("10.0.0.4:1")} {
 			hello := NewHello(testBook(from, append([]Peer{{ID: from, Addr: "m:3888"}}, testPeers...)))
-			hello.disk = testDisk(1) + 1 // a lost one
-			if _, err := hello.Dialed(come.from(memberAddr(addr.String())), 1); !errors.Is(err, errRefused) {
+			hello.dialedDisk = testDisk(1) + 1 // a lost one
+			if _, err := hello.HandshakeDialed(come.from(memberAddr(addr.String())), 1); !errors.Is(err, errHelloRejected) {
 				t.Fatal(err)
 			}
-			if is, want := l.hello.door.isMember(addr.Addr()), from == 3; is != want {
+			if is, want := l.hello.handshakeLimiter.isMember(addr.Addr()), from == 3; is != want {
 				t.Errorf("the address of member %d counts as a member's: %t, want %t", from, is, want)
 			}
 		}
@@ -318,7 +318,7 @@ func TestNoDeadlineAfterHello(t *testing.T) {
 				come := make(arrivals)
 				l := NewListener(come, hellos[1], nil)
 				defer l.Close()
-				out, err := hellos[0].Dialed(come.from("10.0.0.2:1"), 1)
+				out, err := hellos[0].HandshakeDialed(come.from("10.0.0.2:1"), 1)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -349,7 +349,7 @@ func TestSilentConnectionsHoldUpNobody(t *testing.T) {
 		}
 		begin := time.Now()
 		go func() {
-			_, _ = NewHello(testBook(2, testPeers)).Dialed(come.from("m2:1"), 1)
+			_, _ = NewHello(testBook(2, testPeers)).HandshakeDialed(come.from("m2:1"), 1)
 		}()
 		if _, err := l.Accept(); err != nil {
 			t.Fatal(err)
@@ -394,7 +394,7 @@ func TestMembersHavePlacesOfTheirOwn(t *testing.T) {
 		come := make(arrivals)
 		l := NewListener(come, NewHello(testBook(1, peers)), nil)
 		defer l.Close()
-		if _, err := NewHello(testBook(3, peers)).Dialed(come.from("10.0.0.3:1"), 1); err != nil {
+		if _, err := NewHello(testBook(3, peers)).HandshakeDialed(come.from("10.0.0.3:1"), 1); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := l.Accept(); err != nil {
@@ -459,7 +459,7 @@ func TestFloodKeepsNoMemberOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if conn, err = NewHello(testBook(2, peers)).Dialed(conn, 1); err != nil {
+	if conn, err = NewHello(testBook(2, peers)).HandshakeDialed(conn, 1); err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
@@ -473,7 +473,7 @@ func TestListenerClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, come := newTestListener(t, io.Discard)
 		silent, greeted := come.from("m2:1"), come.from("m2:2")
-		if _, err := NewHello(testBook(2, testPeers)).Dialed(greeted, 1); err != nil {
+		if _, err := NewHello(testBook(2, testPeers)).HandshakeDialed(greeted, 1); err != nil {
 			t.Fatal(err) // and nobody accepts it
 		}
 		l.Close()
@@ -494,9 +494,9 @@ func TestRefusalsAreLoggedSparingly(t *testing.T) {
 		var logs bytes.Buffer
 		_, come := newTestListener(t, &logs)
 		stranger := NewHello(testBook(9, append([]Peer{{ID: 9, Addr: "m9:3888"}}, testPeers...)))
-		stranger.book.SetEnsemble(EnsembleID{9})
+		stranger.addressBook.SetEnsembleID(EnsembleID{9})
 		for range 25 { // seconds
-			if _, err := stranger.Dialed(come.from("m9:1"), 1); !errors.Is(err, errRefused) {
+			if _, err := stranger.HandshakeDialed(come.from("m9:1"), 1); !errors.Is(err, errHelloRejected) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
@@ -533,8 +533,8 @@ func TestStreamTCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	if in.(*Conn).Peer != 2 {
-		t.Errorf("from member %d", in.(*Conn).Peer)
+	if in.(*Conn).PeerID != 2 {
+		t.Errorf("from member %d", in.(*Conn).PeerID)
 	}
 	go func() { _, _ = conn.Write([]byte("after the hello")) }()
 	buf := make([]byte, 15)
@@ -551,12 +551,12 @@ func TestStreamTCP(t *testing.T) {
 		}
 	}
 	lost := server(1, peers[0].Addr)
-	lost.Disk++
-	if _, err := dialer.Dial(lost.ServerAddress(), time.Minute); !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "meant for member 1 with the disk 00000000000000d2") {
+	lost.DiskID++
+	if _, err := dialer.Dial(lost.ServerAddress(), time.Minute); !errors.Is(err, errHelloRejected) || !strings.Contains(err.Error(), "meant for member 1 with the disk 00000000000000d2") {
 		t.Errorf("meant for another disk: %v", err)
 	}
-	book.SetEnsemble(EnsembleID{7})
-	if _, err := dialer.Dial(server(1, peers[0].Addr).ServerAddress(), time.Minute); !errors.Is(err, errRefused) {
+	book.SetEnsembleID(EnsembleID{7})
+	if _, err := dialer.Dial(server(1, peers[0].Addr).ServerAddress(), time.Minute); !errors.Is(err, errHelloRejected) {
 		t.Errorf("of another ensemble: %v", err)
 	}
 }
@@ -572,7 +572,7 @@ func guarded(t testing.TB, self uint32, secret string, unify bool) Hello {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewHello(testBook(self, testPeers)).Guarded(g)
+	return NewHello(testBook(self, testPeers)).WithGuard(g)
 }
 
 // With a secret, the hello is inside TLS and names the member that was proved. Strangers learn nothing,
@@ -580,7 +580,7 @@ func guarded(t testing.TB, self uint32, secret string, unify bool) Hello {
 func TestGuardedListener(t *testing.T) {
 	const secret, other = "the secret of the members", "the secret of a stranger"
 	lying := guarded(t, 2, secret, false)
-	lying.self = 3
+	lying.memberID = 3
 	tests := []struct {
 		name   string
 		dialer Hello
@@ -598,10 +598,10 @@ func TestGuardedListener(t *testing.T) {
 				come := make(arrivals)
 				l := NewListener(come, guarded(t, 1, secret, false), slog.New(slog.NewTextHandler(&logs, nil)))
 				defer l.Close()
-				conn, err := tt.dialer.Dialed(come.from("10.0.0.7:1"), 1)
+				conn, err := tt.dialer.HandshakeDialed(come.from("10.0.0.7:1"), 1)
 				synctest.Wait()
 				if tt.logged != "" {
-					if err == nil || errors.Is(err, errRefused) || !strings.Contains(logs.String(), tt.logged) || !strings.Contains(logs.String(), "10.0.0.7:1") {
+					if err == nil || errors.Is(err, errHelloRejected) || !strings.Contains(logs.String(), tt.logged) || !strings.Contains(logs.String(), "10.0.0.7:1") {
 						t.Errorf("Dialed: %v; logged %q, want %q", err, logs.String(), tt.logged)
 					}
 					return
@@ -610,7 +610,7 @@ func TestGuardedListener(t *testing.T) {
 					t.Fatal(err)
 				}
 				in, err := l.Accept()
-				if err != nil || in.(*Conn).Peer != 2 {
+				if err != nil || in.(*Conn).PeerID != 2 {
 					t.Fatal(in, err)
 				}
 				go func() { _, _ = conn.Write([]byte("raft")) }()
@@ -664,9 +664,9 @@ func TestUnifiedPorts(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				_, plain := in.(*Conn).Conn.(*checksummed)
-				if plain == tt.private || in.(*Conn).Peer != 2 {
-					t.Errorf("plain %t from member %d, want %t from 2", plain, in.(*Conn).Peer, !tt.private)
+				_, plain := in.(*Conn).Conn.(*checksumConn)
+				if plain == tt.private || in.(*Conn).PeerID != 2 {
+					t.Errorf("plain %t from member %d, want %t from 2", plain, in.(*Conn).PeerID, !tt.private)
 				}
 				go func() { _, _ = io.WriteString(conn, "after the hello") }()
 				heard := make([]byte, len("after the hello"))
@@ -684,28 +684,28 @@ func TestUnifiedPorts(t *testing.T) {
 func FuzzHello(f *testing.F) {
 	unknowing := func(id uint32) Hello {
 		hello := testHello(id)
-		hello.book.SetEnsemble(EnsembleID{})
+		hello.addressBook.SetEnsembleID(EnsembleID{})
 		return hello
 	}
-	right := testHello(2).preface(1)
+	right := testHello(2).encodeHello(1)
 	f.Add(right)
 	f.Add(right[:9])
-	f.Add(unknowing(3).preface(1))
-	f.Add(NewHello(testBook(48, append([]Peer{{ID: 48, Addr: "m48:1"}}, testPeers...))).preface(1))
+	f.Add(unknowing(3).encodeHello(1))
+	f.Add(NewHello(testBook(48, append([]Peer{{ID: 48, Addr: "m48:1"}}, testPeers...))).encodeHello(1))
 	f.Add([]byte("GET / HTTP/1.0\r\n\r\n"))
 	settled, joining := testHello(1), unknowing(1)
 	f.Fuzz(func(t *testing.T, sent []byte) {
-		for _, hello := range []Hello{settled, settled.Open(), joining, joining.Open()} {
+		for _, hello := range []Hello{settled, settled.AcceptingUnknown(), joining, joining.AcceptingUnknown()} {
 			r := bytes.NewReader(sent)
-			of, err := hello.read(r, func(uint32) error { return nil })
+			of, err := hello.readHello(r, func(uint32) error { return nil })
 			if read := len(sent) - r.Len(); read > helloSize {
 				t.Fatalf("read %d bytes", read)
 			}
-			if comes := comesIn(sent, hello.book.Ensemble(), hello.open); (err == nil) != (comes != 0) || err == nil && of.ID != comes {
-				t.Fatalf("ensemble %x, anybody %t: %q is let in as %d (%v), want %d", hello.book.Ensemble(), hello.open, sent, of.ID, err, comes)
+			if comes := comesIn(sent, hello.addressBook.EnsembleID(), hello.acceptsUnknown); (err == nil) != (comes != 0) || err == nil && of.ID != comes {
+				t.Fatalf("ensemble %x, anybody %t: %q is let in as %d (%v), want %d", hello.addressBook.EnsembleID(), hello.acceptsUnknown, sent, of.ID, err, comes)
 			}
-			if ref, ok := errors.AsType[*refusal](err); ok && (ref.code == helloOK || ref.code >= helloCodes) {
-				t.Fatalf("code %d", ref.code)
+			if ref, ok := errors.AsType[*helloRejection](err); ok && (ref.replyCode == helloOK || ref.replyCode >= helloCodes) {
+				t.Fatalf("code %d", ref.replyCode)
 			}
 		}
 	})
@@ -714,7 +714,7 @@ func FuzzHello(f *testing.F) {
 // comesIn returns the member that comes in with a hello to member 1 of the ensemble own, or 0 if nobody does. On raft's port
 // both must say the same ensemble. Anybody may ask, unless it says another ensemble.
 func comesIn(sent []byte, own EnsembleID, anybody bool) (from uint32) {
-	if len(sent) < helloSize || string(sent[:8]) != "ROLLCALL" || checkSum(sent[:helloSize]) != nil {
+	if len(sent) < helloSize || string(sent[:8]) != "ROLLCALL" || verifyChecksum(sent[:helloSize]) != nil {
 		return 0
 	}
 	version, from, to := binary.BigEndian.Uint16(sent[8:]), binary.BigEndian.Uint32(sent[10:]), binary.BigEndian.Uint32(sent[14:])

@@ -6,31 +6,31 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// holdsPerElection is how often within one election timeout a leader tries to reach a member that
+// probesPerElection is how often within one election timeout a leader tries to reach a member that
 // is out of reach. The member should be caught up as soon as it listens, and an attempt costs
 // almost nothing.
-const holdsPerElection = 10
+const probesPerElection = 10
 
-// heartbeat reports whether req is one of raft's heartbeats, which are repeated anyway.
-func heartbeat(req *raft.AppendEntriesRequest) bool {
+// isHeartbeat reports whether req is one of raft's heartbeats, which are repeated anyway.
+func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 	return req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0
 }
 
-// awaitMember waits until a member answers a heartbeat of the leader of term, and reports whether
+// awaitReachable waits until a member answers a heartbeat of the leader of term, and reports whether
 // it did. It returns false when the term ends, this process ends, the member is no longer at this address by raft's
 // configuration, or leadership is being handed over, because raft may then wait for its requests.
 //
 // raft sleeps between two requests to a member that is out of reach, finally for 10.24 s, and
 // nothing wakes it. So a request that fails is held here until the member answers a heartbeat. Only
 // then does it fail, and raft sends a new one at once, with all entries that have come meanwhile.
-func (t *Transport) awaitMember(id raft.ServerID, to raft.ServerAddress, header raft.RPCHeader, term uint64) bool {
+func (t *Transport) awaitReachable(id raft.ServerID, to raft.ServerAddress, header raft.RPCHeader, term uint64) bool {
 	beat := &raft.AppendEntriesRequest{RPCHeader: header, Term: term}
-	for t.cfg.Leads(term) && t.isAt(id, to) {
-		if t.cfg.Stalled() == nil && t.dialer.call(to, requestAppend, beat, 0, new(raft.AppendEntriesResponse)) == nil {
+	for t.cfg.IsStableLeader(term) && t.isConfiguredAt(id, to) {
+		if t.cfg.StallError() == nil && t.dialer.call(to, requestAppend, beat, 0, new(raft.AppendEntriesResponse)) == nil {
 			return true
 		}
 		select {
-		case <-time.After(t.cfg.Election / holdsPerElection):
+		case <-time.After(t.cfg.ElectionTimeout / probesPerElection):
 		case <-t.closed:
 			return false
 		}
@@ -38,8 +38,8 @@ func (t *Transport) awaitMember(id raft.ServerID, to raft.ServerAddress, header 
 	return false
 }
 
-// isAt reports whether a server has this address in raft's latest configuration.
-func (t *Transport) isAt(id raft.ServerID, addr raft.ServerAddress) bool {
+// isConfiguredAt reports whether a server has this address in raft's latest configuration.
+func (t *Transport) isConfiguredAt(id raft.ServerID, addr raft.ServerAddress) bool {
 	now, known := t.addressOf(id)
 	return known && now == addr || t.cfg.Raft() == nil
 }

@@ -19,7 +19,7 @@ type down struct {
 
 func (d *down) serve(f *far) {
 	for req := range f.sent {
-		if heartbeat(req) {
+		if isHeartbeat(req) {
 			d.beats.Add(1)
 		} else {
 			d.requests.Add(1)
@@ -50,8 +50,8 @@ func TestHold(t *testing.T) {
 				wire, leads := new(down), new(atomic.Bool)
 				leads.Store(true)
 				tr := newTestTransport(t, newPipes(func(c net.Conn) { go wire.serve(newFar(t, c)) }))
-				tr.cfg.Election = holdsPerElection * poll
-				tr.cfg.Leads = func(term uint64) bool { return term == 5 && leads.Load() }
+				tr.cfg.ElectionTimeout = probesPerElection * poll
+				tr.cfg.IsStableLeader = func(term uint64) bool { return term == 5 && leads.Load() }
 				send := func(req raft.AppendEntriesRequest) chan error {
 					done := make(chan error, 1)
 					go func() { done <- tr.AppendEntries("2", "m2:1", &req, new(raft.AppendEntriesResponse)) }()

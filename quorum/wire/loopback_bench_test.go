@@ -13,7 +13,7 @@ func BenchmarkLoopback(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			near, far := loopback(b)
 			if records {
-				near, far = newChecksummed(near, nil), newChecksummed(far, nil)
+				near, far = newChecksumConn(near, nil), newChecksumConn(far, nil)
 			}
 			const size = 1 << 20
 			sent, got := make([]byte, size), make([]byte, size)

@@ -33,34 +33,34 @@ const (
 	maxElements = 64
 	// maxDepth is the nesting of a request: itself, the list of entries, an entry.
 	maxDepth = 3
-	// maxSmall limits every request but AppendEntries, in bytes, without the body of a snapshot.
+	// maxSmallRequest limits every request but AppendEntries, in bytes, without the body of a snapshot.
 	// The longest one has 255 servers twice.
-	maxSmall = 256 << 10
-	// maxRequest limits an AppendEntries, in bytes: the last of its entries may have any size that
+	maxSmallRequest = 256 << 10
+	// maxAppendRequest limits an AppendEntries, in bytes: the last of its entries may have any size that
 	// a log takes.
-	maxRequest = appendBytes + disk.MaxEntryBytes + maxSmall
-	// trusted is how many bytes of memory are allocated for a request before they have come.
-	trusted = 256 << 10
+	maxAppendRequest = maxAppendBytes + disk.MaxEntryBytes + maxSmallRequest
+	// allocationStep is how many bytes of memory are allocated for a request before they have come.
+	allocationStep = 256 << 10
 )
 
 // bounds limits a request. A value in MessagePack must be a map. It has at most maxFields fields,
 // bytes bytes, elements elements in each list, and containers nested at most depth deep, itself
 // included.
 type bounds struct {
-	bytes, elements int64
-	depth           int
+	maxBytes, maxElements int64
+	maxDepth              int
 }
 
 var (
-	smallBounds = bounds{bytes: maxSmall, depth: 1}
+	smallBounds = bounds{maxBytes: maxSmallRequest, maxDepth: 1}
 	// configurationBounds limits raft's list of servers.
-	configurationBounds = bounds{bytes: maxSmall, depth: maxDepth, elements: maxMember}
-	appendBounds        = bounds{bytes: maxRequest, depth: maxDepth, elements: maxElements}
-	// kinds has the bounds and the form of each request by its first byte. empty returns an empty request for the decoder
+	configurationBounds = bounds{maxBytes: maxSmallRequest, maxDepth: maxDepth, maxElements: maxMemberID}
+	appendBounds        = bounds{maxBytes: maxAppendRequest, maxDepth: maxDepth, maxElements: maxElements}
+	// requestKinds has the bounds and the form of each request by its first byte. empty returns an empty request for the decoder
 	// of MessagePack, and is nil for frames.
-	kinds = [...]struct {
+	requestKinds = [...]struct {
 		bounds
-		form
+		requestForm
 		empty func() any
 	}{
 		requestAppend:     {appendBounds, inMessagePack, func() any { return new(raft.AppendEntriesRequest) }},
@@ -69,11 +69,11 @@ var (
 		requestTimeoutNow: {smallBounds, inMessagePack, func() any { return new(raft.TimeoutNowRequest) }},
 		requestPreVote:    {smallBounds, inMessagePack, func() any { return new(raft.RequestPreVoteRequest) }},
 		frameEntries:      {appendBounds, inFrames, nil},
-		frameNotice:       {bounds{bytes: positionSize}, unanswered, nil},
+		frameNotice:       {bounds{maxBytes: positionSize}, withoutReply, nil},
 	}
 )
 
-var errBounds = errors.New("quorum: not a request of raft's")
+var errNotRaftRequest = errors.New("quorum: not a request of raft's")
 
 // newEncoder returns an encoder that writes a time as raft's own transport does by default.
 func newEncoder(w io.Writer) *codec.Encoder {
@@ -82,14 +82,14 @@ func newEncoder(w io.Writer) *codec.Encoder {
 	return codec.NewEncoder(w, handle)
 }
 
-// message reads a request: a value in MessagePack (value), or a frame (frame). It refuses what raft never
+// messageReader reads a request: a value in MessagePack (value), or a frame (frame). It refuses what raft never
 // sends before the decoder sees it. The decoder allocates room for as many elements as a length promises,
 // and follows nested lists a thousand deep.
-type message struct {
+type messageReader struct {
 	bounds
-	from *bufio.Reader
-	b    []byte               // what has come
-	room func(more int) error // called before b grows
+	from    *bufio.Reader
+	buffer  []byte               // what has come
+	reserve func(more int) error // called before b grows
 }
 
 // For the first bytes 0xc0 to 0xdf: how many bytes of length come next, and how many bytes come
@@ -99,9 +99,9 @@ const (
 	otherBytes  = "\x00\x00\x00\x00" + "\x00\x00\x00" + "\x01\x01\x01" + "\x04\x08" + "\x01\x02\x04\x08\x01\x02\x04\x08" + "\x02\x03\x05\x09\x11" + "\x00\x00\x00" + "\x00\x00" + "\x00\x00"
 )
 
-// value reads a value that is in so many containers, and adds its bytes to m.b.
-func (m *message) value(depth int) error {
-	c, err := m.number(1)
+// readValue reads a value that is in so many containers, and adds its bytes to m.b.
+func (m *messageReader) readValue(depth int) error {
+	c, err := m.readNumber(1)
 	var n int64 // bytes of a scalar, or fields, or elements
 	switch {
 	case err != nil || c <= 0x7f || c >= 0xe0: // a small integer
@@ -110,9 +110,9 @@ func (m *message) value(depth int) error {
 	case c <= 0xbf: // a short string
 		n = c & 0x1f
 	case c == 0xc1:
-		return fmt.Errorf("%w: byte %#x is not MessagePack", errBounds, c)
+		return fmt.Errorf("%w: byte %#x is not MessagePack", errNotRaftRequest, c)
 	default:
-		n, err = m.number(int(lengthBytes[c-0xc0]))
+		n, err = m.readNumber(int(lengthBytes[c-0xc0]))
 		n += int64(otherBytes[c-0xc0])
 	}
 	isMap, isList := c >= 0x80 && c <= 0x8f || c >= 0xde && c <= 0xdf, c >= 0x90 && c <= 0x9f || c >= 0xdc && c <= 0xdd
@@ -120,53 +120,53 @@ func (m *message) value(depth int) error {
 	case err != nil:
 		return err
 	case depth == 0 && !isMap:
-		return fmt.Errorf("%w: it is not a map", errBounds)
+		return fmt.Errorf("%w: it is not a map", errNotRaftRequest)
 	case !isMap && !isList:
-		return m.take(n)
-	case depth == m.depth:
-		return fmt.Errorf("%w: containers more than %d deep", errBounds, m.depth)
+		return m.readBytes(n)
+	case depth == m.maxDepth:
+		return fmt.Errorf("%w: containers more than %d deep", errNotRaftRequest, m.maxDepth)
 	case isMap && n > maxFields:
-		return fmt.Errorf("%w: %d fields, at most %d are allowed", errBounds, n, maxFields)
-	case isList && n > m.elements:
-		return fmt.Errorf("%w: %d elements, at most %d are allowed", errBounds, n, m.elements)
+		return fmt.Errorf("%w: %d fields, at most %d are allowed", errNotRaftRequest, n, maxFields)
+	case isList && n > m.maxElements:
+		return fmt.Errorf("%w: %d elements, at most %d are allowed", errNotRaftRequest, n, m.maxElements)
 	case isMap:
 		n *= 2
 	}
 	for range n {
-		if err := m.value(depth + 1); err != nil {
+		if err := m.readValue(depth + 1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// number reads a big-endian number of so many bytes.
-func (m *message) number(bytes int) (n int64, err error) {
-	if err := m.take(int64(bytes)); err != nil {
+// readNumber reads a big-endian number of so many bytes.
+func (m *messageReader) readNumber(bytes int) (n int64, err error) {
+	if err := m.readBytes(int64(bytes)); err != nil {
 		return 0, err
 	}
-	for _, c := range m.b[len(m.b)-bytes:] {
+	for _, c := range m.buffer[len(m.buffer)-bytes:] {
 		n = n<<8 | int64(c)
 	}
 	return n, nil
 }
 
-// take adds the next n bytes to m.b. If n is large, memory is allocated as the bytes arrive.
-func (m *message) take(n int64) error {
-	if n > m.bytes-int64(len(m.b)) {
-		return fmt.Errorf("%w: more than %d bytes", errBounds, m.bytes)
+// readBytes adds the next n bytes to m.b. If n is large, memory is allocated as the bytes arrive.
+func (m *messageReader) readBytes(n int64) error {
+	if n > m.maxBytes-int64(len(m.buffer)) {
+		return fmt.Errorf("%w: more than %d bytes", errNotRaftRequest, m.maxBytes)
 	}
-	end := len(m.b) + int(n)
-	for len(m.b) < end {
-		if len(m.b) == cap(m.b) {
-			more := min(end-len(m.b), max(len(m.b), trusted))
-			if err := m.room(more); err != nil {
+	end := len(m.buffer) + int(n)
+	for len(m.buffer) < end {
+		if len(m.buffer) == cap(m.buffer) {
+			more := min(end-len(m.buffer), max(len(m.buffer), allocationStep))
+			if err := m.reserve(more); err != nil {
 				return err
 			}
-			m.b = slices.Grow(m.b, more)
+			m.buffer = slices.Grow(m.buffer, more)
 		}
-		k, err := io.ReadFull(m.from, m.b[len(m.b):min(end, cap(m.b))])
-		m.b = m.b[:len(m.b)+k]
+		k, err := io.ReadFull(m.from, m.buffer[len(m.buffer):min(end, cap(m.buffer))])
+		m.buffer = m.buffer[:len(m.buffer)+k]
 		if err != nil {
 			return err
 		}
@@ -176,12 +176,12 @@ func (m *message) take(n int64) error {
 
 // checkBounds checks that b is exactly one value within bounds.
 func checkBounds(b []byte, within bounds) error {
-	m := message{bounds: within, from: bufio.NewReader(bytes.NewReader(b)), room: func(int) error { return nil }}
-	if err := m.value(0); err != nil {
-		return fmt.Errorf("%w: %w", errBounds, err)
+	m := messageReader{bounds: within, from: bufio.NewReader(bytes.NewReader(b)), reserve: func(int) error { return nil }}
+	if err := m.readValue(0); err != nil {
+		return fmt.Errorf("%w: %w", errNotRaftRequest, err)
 	}
-	if len(m.b) < len(b) {
-		return fmt.Errorf("%w: %d of %d bytes are a value", errBounds, len(m.b), len(b))
+	if len(m.buffer) < len(b) {
+		return fmt.Errorf("%w: %d of %d bytes are a value", errNotRaftRequest, len(m.buffer), len(b))
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func requests(t testing.TB) map[string][]byte {
 		e.AppendedAt, e.Extensions = time.Now(), []byte("x")
 	}
 	var servers raft.Configuration
-	for i := range maxMember {
+	for i := range maxMemberID {
 		servers.Servers = append(servers.Servers, raft.Server{ID: raft.ServerID(rune('0' + i%10)), Address: raft.ServerAddress(header.Addr)})
 	}
 	return map[string][]byte{
@@ -65,16 +65,16 @@ func headerOf(member uint32, addr string) raft.RPCHeader {
 
 // follow reads a request whose bytes come in pieces of n, and returns its length.
 func follow(request []byte, n int) (size int, err error) {
-	if len(request) == 0 || int(request[0]) >= len(kinds) {
-		return 0, errBounds
+	if len(request) == 0 || int(request[0]) >= len(requestKinds) {
+		return 0, errNotRaftRequest
 	}
-	m := message{bounds: kinds[request[0]].bounds, from: bufio.NewReader(&pieces{request[1:], n}), room: func(int) error { return nil }}
-	if kinds[request[0]].form == inMessagePack {
-		err = m.value(0)
+	m := messageReader{bounds: requestKinds[request[0]].bounds, from: bufio.NewReader(&pieces{request[1:], n}), reserve: func(int) error { return nil }}
+	if requestKinds[request[0]].requestForm == inMessagePack {
+		err = m.readValue(0)
 	} else {
-		err = m.frame(request[0])
+		err = m.readFrame(request[0])
 	}
-	return 1 + len(m.b), err
+	return 1 + len(m.buffer), err
 }
 
 // isCut reports whether a request ended too soon.
@@ -149,18 +149,18 @@ func TestEntriesOutliveTheNextRequest(t *testing.T) {
 	} {
 		far, near := net.Pipe()
 		defer far.Close()
-		in := newInConn(near, newConns(slog.New(slog.DiscardHandler)))
+		in := newInConn(near, newPeerConns(slog.New(slog.DiscardHandler)))
 		defer in.Close()
-		in.sender = request("a").RPCHeader
+		in.frameSender = request("a").RPCHeader
 		go func() { _, _ = far.Write(append(as(request("a")), as(request("b"))...)) }()
-		first, err := in.next()
+		first, err := in.nextRequest()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !in.whole {
+		if !in.requestComplete {
 			t.Errorf("%s: a whole request is taken for one that is being received", name)
 		}
-		if _, err := in.next(); err != nil {
+		if _, err := in.nextRequest(); err != nil {
 			t.Fatal(err)
 		}
 		req := first.(*raft.AppendEntriesRequest)
@@ -194,7 +194,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if n, err := follow([]byte(tt.request), len(tt.request)); !errors.Is(err, errBounds) {
+			if n, err := follow([]byte(tt.request), len(tt.request)); !errors.Is(err, errNotRaftRequest) {
 				t.Errorf("%d bytes, %v", n, err)
 			}
 		})
@@ -301,10 +301,10 @@ func answered(c net.Conn) bool {
 // that raft has already: if only these are left, the newest is refused.
 func TestRequestsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		owner := newConns(slog.New(slog.DiscardHandler))
+		owner := newPeerConns(slog.New(slog.DiscardHandler))
 		in := func() (*inConn, net.Conn) {
 			ours, theirs := net.Pipe()
-			return owner.add(theirs), ours
+			return owner.addConn(theirs), ours
 		}
 		first, far1 := in()
 		second, far2 := in()
@@ -312,14 +312,14 @@ func TestRequestsTogether(t *testing.T) {
 		fourth, far4 := in()
 		begin := func(c *inConn, n int) error {
 			time.Sleep(time.Millisecond)
-			owner.note(c, false)
-			return owner.count(c, n)
+			owner.noteRequest(c, false)
+			return owner.countBytes(c, n)
 		}
-		const half = maxRequests / 2
-		if err := errors.Join(begin(first, half), begin(second, 1), begin(third, 1), owner.count(second, half-2)); err != nil {
+		const half = maxRequestMemory / 2
+		if err := errors.Join(begin(first, half), begin(second, 1), begin(third, 1), owner.countBytes(second, half-2)); err != nil {
 			t.Fatal(err)
 		}
-		owner.note(first, true)
+		owner.noteRequest(first, true)
 		if err := begin(fourth, 1); err != nil {
 			t.Errorf("refused, although others are unfinished: %v", err)
 		}
@@ -331,7 +331,7 @@ func TestRequestsTogether(t *testing.T) {
 		if _, err := far3.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the connection of an unfinished request that began later: %v, want it open", err)
 		}
-		if err := owner.count(fourth, half); !errors.Is(err, errRequests) {
+		if err := owner.countBytes(fourth, half); !errors.Is(err, errRequestMemory) {
 			t.Errorf("%v, although raft has what is there", err)
 		}
 		for _, c := range []*inConn{fourth, third, second, first} {
@@ -339,8 +339,8 @@ func TestRequestsTogether(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if owner.bytes != 0 {
-			t.Errorf("%d bytes are left", owner.bytes)
+		if owner.requestBytes != 0 {
+			t.Errorf("%d bytes are left", owner.requestBytes)
 		}
 		far1.Close()
 		far3.Close()
@@ -365,19 +365,19 @@ func FuzzRequests(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if kinds[b[0]].form != inMessagePack {
+		if requestKinds[b[0]].requestForm != inMessagePack {
 			checkFrame(t, b[:n])
 			return
 		}
 		r := bufio.NewReader(bytes.NewReader(b[1:]))
-		if codec.NewDecoder(r, new(codec.MsgpackHandle)).Decode(kinds[b[0]].empty()) == nil {
+		if codec.NewDecoder(r, new(codec.MsgpackHandle)).Decode(requestKinds[b[0]].empty()) == nil {
 			if left, _ := io.ReadAll(r); len(left) != len(b)-n {
 				t.Fatalf("raft read %d bytes, the request has %d", len(b)-len(left), n)
 			}
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_ = codec.NewDecoderBytes(b[1:n], new(codec.MsgpackHandle)).Decode(kinds[b[0]].empty()) // it may fail
+		_ = codec.NewDecoderBytes(b[1:n], new(codec.MsgpackHandle)).Decode(requestKinds[b[0]].empty()) // it may fail
 		if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 8<<20+64*uint64(len(b)) {
 			t.Fatalf("%d bytes made for a request of %d", after.TotalAlloc-before.TotalAlloc, n)
 		}

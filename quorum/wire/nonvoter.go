@@ -13,69 +13,69 @@ import (
 // its vote to all whose logs are shorter. So raft gets no pipeline to such a server, and each request to it waits until its
 // entries are committed, and says so. That takes no longer: a server applies nothing before it is committed.
 
-// commitWaits is how often within one election timeout a request to a server without a vote is sent without the entries for
+// commitWaitsPerElection is how often within one election timeout a request to a server without a vote is sent without the entries for
 // whose commit it waits: raft must see that the server is there.
-const commitWaits = 10
+const commitWaitsPerElection = 10
 
-// errNoVote ends a pipeline to a server that votes no more.
-var errNoVote = errors.New("quorum: the server has no vote, and gets committed entries only")
+// errNotVoter ends a pipeline to a server that votes no more.
+var errNotVoter = errors.New("quorum: the server has no vote, and gets committed entries only")
 
-// signal wakes all goroutines that wait for an event. The zero value is ready to use.
-type signal struct {
-	mu   sync.Mutex
-	next chan struct{}
+// broadcast wakes all goroutines that wait for an event. The zero value is ready to use.
+type broadcast struct {
+	mu       sync.Mutex
+	nextFire chan struct{}
 }
 
-// wait returns a channel that is closed at the next fire.
-func (s *signal) wait() <-chan struct{} {
+// nextFired returns a channel that is closed at the next fire.
+func (s *broadcast) nextFired() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.next == nil {
-		s.next = make(chan struct{})
+	if s.nextFire == nil {
+		s.nextFire = make(chan struct{})
 	}
-	return s.next
+	return s.nextFire
 }
 
-func (s *signal) fire() {
+func (s *broadcast) fire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.next != nil {
-		close(s.next)
-		s.next = nil
+	if s.nextFire != nil {
+		close(s.nextFire)
+		s.nextFire = nil
 	}
 }
 
-// commit returns the index up to which entries are committed and on this disk, as the leader of a term. It returns 0 once raft is
+// committedIndex returns the index up to which entries are committed and on this disk, as the leader of a term. It returns 0 once raft is
 // in another term: the commit may then be another leader's, and lie in entries that contradict those that were to be sent.
-func (t *Transport) commit(term uint64) uint64 {
+func (t *Transport) committedIndex(term uint64) uint64 {
 	r := t.cfg.Raft()
 	if r == nil {
 		return 0
 	}
-	index := t.cfg.Durable(r.CommitIndex())
+	index := t.cfg.LimitToDurable(r.CommitIndex())
 	if r.CurrentTerm() != term { // read last: see logPoint
 		return 0
 	}
 	return index
 }
 
-// mayHave reports whether a server may have the entries of a request: it votes, also by the configurations among them, or they
+// mayReceive reports whether a server may have the entries of a request: it votes, also by the configurations among them, or they
 // are committed.
-func (t *Transport) mayHave(id raft.ServerID, req *raft.AppendEntriesRequest) bool {
+func (t *Transport) mayReceive(id raft.ServerID, req *raft.AppendEntriesRequest) bool {
 	r := t.cfg.Raft()
 	if r == nil || len(req.Entries) == 0 {
 		return true
 	}
-	votes, commit := hasVote(r.GetConfiguration().Configuration(), id), t.commit(req.Term)
+	votes, commit := isVoter(r.GetConfiguration().Configuration(), id), t.committedIndex(req.Term)
 	for _, e := range req.Entries {
-		if e.Index > commit && (!votes || e.Type == raft.LogConfiguration && !hasVote(raft.DecodeConfiguration(e.Data), id)) {
+		if e.Index > commit && (!votes || e.Type == raft.LogConfiguration && !isVoter(raft.DecodeConfiguration(e.Data), id)) {
 			return false
 		}
 	}
 	return true
 }
 
-func hasVote(c raft.Configuration, id raft.ServerID) bool {
+func isVoter(c raft.Configuration, id raft.ServerID) bool {
 	for _, s := range c.Servers {
 		if s.ID == id {
 			return s.Suffrage == raft.Voter
@@ -87,14 +87,14 @@ func hasVote(c raft.Configuration, id raft.ServerID) bool {
 // awaitCommit waits until a server may have the entries of a request, for a short time. Then it leaves the entries out that
 // are not committed, so that raft sends them again.
 func (t *Transport) awaitCommit(id raft.ServerID, req *raft.AppendEntriesRequest) {
-	if t.mayHave(id, req) {
+	if t.mayReceive(id, req) {
 		return
 	}
-	timer := time.NewTimer(t.cfg.Election / commitWaits)
+	timer := time.NewTimer(t.cfg.ElectionTimeout / commitWaitsPerElection)
 	defer timer.Stop()
 	for waits := true; waits; {
-		next := t.commits.wait()
-		if t.mayHave(id, req) {
+		next := t.commitBroadcast.nextFired()
+		if t.mayReceive(id, req) {
 			break
 		}
 		select {
@@ -105,7 +105,7 @@ func (t *Transport) awaitCommit(id raft.ServerID, req *raft.AppendEntriesRequest
 			waits = false
 		}
 	}
-	commit, n := t.commit(req.Term), 0
+	commit, n := t.committedIndex(req.Term), 0
 	for n < len(req.Entries) && req.Entries[n].Index <= commit {
 		n++
 	}

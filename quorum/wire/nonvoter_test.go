@@ -18,8 +18,8 @@ func TestUncommittedEntriesAreLeftOut(t *testing.T) {
 		r, _ := leaderless(t) // 1, 2 and 3 vote
 		tr := newTestTransport(t, newPipes(nil))
 		var commit atomic.Uint64
-		tr.cfg.Raft, tr.cfg.Durable = func() *raft.Raft { return r }, func(uint64) uint64 { return commit.Load() }
-		limit := tr.cfg.Election / commitWaits
+		tr.cfg.Raft, tr.cfg.LimitToDurable = func() *raft.Raft { return r }, func(uint64) uint64 { return commit.Load() }
+		limit := tr.cfg.ElectionTimeout / commitWaitsPerElection
 		for _, tt := range []struct {
 			name          string
 			to            raft.ServerID
@@ -39,13 +39,13 @@ func TestUncommittedEntriesAreLeftOut(t *testing.T) {
 		} {
 			req := &raft.AppendEntriesRequest{Term: r.CurrentTerm(), PrevLogEntry: 3, LeaderCommitIndex: 3, Entries: []*raft.Log{{Index: 4}, {Index: 5}, {Index: 6}}}
 			if tt.demoted {
-				req.Entries[2].Type, req.Entries[2].Data = raft.LogConfiguration, raft.EncodeConfiguration(Configuration([]Peer{server(1, "m1:1"), server(3, "m3:1")}))
+				req.Entries[2].Type, req.Entries[2].Data = raft.LogConfiguration, raft.EncodeConfiguration(RaftConfiguration([]Peer{server(1, "m1:1"), server(3, "m3:1")}))
 			}
 			commit.Store(tt.commit)
 			if tt.later > tt.commit {
 				time.AfterFunc(time.Millisecond, func() {
 					commit.Store(tt.later)
-					tr.commits.fire()
+					tr.commitBroadcast.fire()
 				})
 			}
 			begun := time.Now()
@@ -84,10 +84,10 @@ func TestNoPipelineWithoutAVote(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-sent
-		demotion := &raft.Log{Index: 5, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(Configuration([]Peer{server(1, "m1:1"), server(3, "m3:1")}))}
+		demotion := &raft.Log{Index: 5, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(RaftConfiguration([]Peer{server(1, "m1:1"), server(3, "m3:1")}))}
 		_, err = p.AppendEntries(&raft.AppendEntriesRequest{PrevLogEntry: 4, Entries: []*raft.Log{demotion}}, new(raft.AppendEntriesResponse))
 		synctest.Wait()
-		if !errors.Is(err, errNoVote) || len(sent) != 0 {
+		if !errors.Is(err, errNotVoter) || len(sent) != 0 {
 			t.Errorf("the entry that ends the vote: %v, sent %t", err, len(sent) != 0)
 		}
 	})

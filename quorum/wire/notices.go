@@ -16,70 +16,70 @@ const (
 	promptCommits = 256
 )
 
-// notices decides whether the commit notices to members whose clients do not wait for a commit may wait themselves.
-type notices struct {
-	mu      sync.Mutex
-	last    time.Time // of the last commit
-	waiting bool      // a timer runs, which ends the wait
-	prompt  int       // for how many more commits no notice waits
+// noticePacer decides whether the commit notices to members whose clients do not wait for a commit may wait themselves.
+type noticePacer struct {
+	mu           sync.Mutex
+	lastCommit   time.Time // of the last commit
+	timerRunning bool      // a timer runs, which ends the wait
+	promptLeft   int       // for how many more commits no notice waits
 }
 
-// begin records a commit. It reports whether notices of it may wait, and whether the caller must start the timer.
-func (n *notices) begin(now time.Time) (wait, start bool) {
+// noteCommit records a commit. It reports whether notices of it may wait, and whether the caller must start the timer.
+func (n *noticePacer) noteCommit(now time.Time) (wait, start bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	flowing := now.Sub(n.last) < noticeDelay
-	n.last = now
-	if n.prompt > 0 {
-		n.prompt--
+	flowing := now.Sub(n.lastCommit) < noticeDelay
+	n.lastCommit = now
+	if n.promptLeft > 0 {
+		n.promptLeft--
 		return false, false
 	}
-	start = flowing && !n.waiting
-	n.waiting = n.waiting || start
+	start = flowing && !n.timerRunning
+	n.timerRunning = n.timerRunning || start
 	return flowing, start
 }
 
-// end returns for how long the timer must run again because there was another commit meanwhile. The entries of that
+// timerFired returns for how long the timer must run again because there was another commit meanwhile. The entries of that
 // one have reported those before it. If end returns 0, no entries came, and the wait is over.
-func (n *notices) end(now time.Time) time.Duration {
+func (n *noticePacer) timerFired(now time.Time) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	rest := max(0, noticeDelay-now.Sub(n.last))
+	rest := max(0, noticeDelay-now.Sub(n.lastCommit))
 	if rest == 0 {
-		n.waiting, n.prompt = false, promptCommits
+		n.timerRunning, n.promptLeft = false, promptCommits
 	}
 	return rest
 }
 
-// Committed reports that entries were committed. The members in first hear of it first. The others hear of it
+// NotifyCommitted reports that entries were committed. The members in first hear of it first. The others hear of it
 // right after them, or if there was another commit shortly before, with the next entries or a millisecond later. If first
 // is nil, all hear of it at once. Committed does not wait.
-func (t *Transport) Committed(first []uint32) {
-	t.commits.fire()
-	t.tell(func(member uint32) bool { return slices.Contains(first, member) })
-	wait, start := t.notices.begin(time.Now())
+func (t *Transport) NotifyCommitted(first []uint32) {
+	t.commitBroadcast.fire()
+	t.notifyPipelines(func(member uint32) bool { return slices.Contains(first, member) })
+	wait, start := t.noticePacer.noteCommit(time.Now())
 	if start {
-		time.AfterFunc(noticeDelay, t.endWait)
+		time.AfterFunc(noticeDelay, t.noticeTimerFired)
 	}
 	if !wait || first == nil {
-		t.tell(func(member uint32) bool { return !slices.Contains(first, member) })
+		t.notifyPipelines(func(member uint32) bool { return !slices.Contains(first, member) })
 	}
 }
 
-// endWait sends the notices that have waited in vain.
-func (t *Transport) endWait() {
-	if rest := t.notices.end(time.Now()); rest > 0 {
-		time.AfterFunc(rest, t.endWait)
+// noticeTimerFired sends the notices that have waited in vain.
+func (t *Transport) noticeTimerFired() {
+	if rest := t.noticePacer.timerFired(time.Now()); rest > 0 {
+		time.AfterFunc(rest, t.noticeTimerFired)
 		return
 	}
-	t.tell(func(uint32) bool { return true })
+	t.notifyPipelines(func(uint32) bool { return true })
 }
 
-// tell makes the pipelines to some members send a notice, if there is anything to tell.
-func (t *Transport) tell(to func(member uint32) bool) {
-	t.pipelines.Range(func(open, _ any) bool {
-		if p := open.(*pipeline); to(p.conn.peer) {
-			p.committed()
+// notifyPipelines makes the pipelines to some members send a notice, if there is anything to tell.
+func (t *Transport) notifyPipelines(to func(member uint32) bool) {
+	t.openPipelines.Range(func(open, _ any) bool {
+		if p := open.(*pipeline); to(p.conn.peerID) {
+			p.signalCommit()
 		}
 		return true
 	})

@@ -11,11 +11,11 @@ func leads(t *testing.T) (tr *Transport, two, three *stream) {
 	tr = new(Transport)
 	open := func(member uint32) *stream {
 		s := newStream(t)
-		s.conn.peer = member
+		s.conn.peerID = member
 		s.term.Store(5)
 		s.send(1, 9, 0)
 		s.answer(true, "")
-		tr.pipelines.Store(s.pipeline, nil)
+		tr.openPipelines.Store(s.pipeline, nil)
 		return s
 	}
 	return tr, open(2), open(3)
@@ -26,7 +26,7 @@ func commit(tr *Transport, index uint64, first []uint32, after time.Duration, me
 	for _, s := range members {
 		s.commit.Store(index)
 	}
-	tr.Committed(first)
+	tr.NotifyCommitted(first)
 	time.Sleep(after)
 	for i, s := range members {
 		if got := s.sentNext(); got != nil {

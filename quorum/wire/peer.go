@@ -16,28 +16,28 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// maxMember is the highest member id. ZooKeeper's ids fit in the top byte of a session id.
-const maxMember = 255
+// maxMemberID is the highest member id. ZooKeeper's ids fit in the top byte of a session id.
+const maxMemberID = 255
 
 // Peer is one member: a line of a server list, or a server in raft's configuration.
 type Peer struct {
 	ID       uint32  // 1 to 255
-	Disk     disk.ID // of a server in raft's configuration; 0 in a server list
+	DiskID   disk.ID // of a server in raft's configuration; 0 in a server list
 	Addr     string  // host:port at which others reach its raft; no two lines of a list share one
-	Grpc     string  // host:port at which they reach its gRPC, for packages above
+	GRPCAddr string  // host:port at which they reach its gRPC, for packages above
 	Observer bool    // it does not vote
 }
 
 // ServerID returns the server's name in raft, such as "3.00c0ffee00c0ffee". It names the disk, so it is never used again.
-func (p Peer) ServerID() raft.ServerID { return raft.ServerID(fmt.Sprintf("%d.%v", p.ID, p.Disk)) }
+func (p Peer) ServerID() raft.ServerID { return raft.ServerID(fmt.Sprintf("%d.%v", p.ID, p.DiskID)) }
 
 // ServerAddress returns the server's address in raft's configuration: its name, "@", its host:port, and, if it is known, "/" and that
 // of its gRPC. raft takes no address twice, and while a new disk takes the place of an old one, both are in the configuration at one
 // host:port. A leader needs the second one for voters that are in no list any more.
 func (p Peer) ServerAddress() raft.ServerAddress {
 	address := string(p.ServerID()) + "@" + p.Addr
-	if p.Grpc != "" {
-		address += "/" + p.Grpc
+	if p.GRPCAddr != "" {
+		address += "/" + p.GRPCAddr
 	}
 	return raft.ServerAddress(address)
 }
@@ -45,14 +45,14 @@ func (p Peer) ServerAddress() raft.ServerAddress {
 // parseServerAddress is the inverse of Peer.ServerAddress. The server votes.
 func parseServerAddress(address raft.ServerAddress) (p Peer, ok bool) {
 	name, at, _ := strings.Cut(string(address), "@")
-	p.Addr, p.Grpc, _ = strings.Cut(at, "/")
-	p.ID, p.Disk, ok = parseServerID(raft.ServerID(name))
+	p.Addr, p.GRPCAddr, _ = strings.Cut(at, "/")
+	p.ID, p.DiskID, ok = parseServerID(raft.ServerID(name))
 	return p, ok
 }
 
-// Line returns the line of a server list for a server in raft's configuration.
-func (p Peer) Line() Peer {
-	p.Disk = 0
+// WithoutDisk returns the line of a server list for a server in raft's configuration.
+func (p Peer) WithoutDisk() Peer {
+	p.DiskID = 0
 	return p
 }
 
@@ -60,15 +60,15 @@ func (p Peer) Line() Peer {
 func parseServerID(name raft.ServerID) (id uint32, of disk.ID, ok bool) {
 	member, hex, _ := strings.Cut(string(name), ".")
 	n, err := strconv.ParseUint(member, 10, 32)
-	if err != nil || n < 1 || n > maxMember {
+	if err != nil || n < 1 || n > maxMemberID {
 		return 0, 0, false
 	}
 	d, err := strconv.ParseUint(hex, 16, 64)
-	p := Peer{ID: uint32(n), Disk: disk.ID(d)}
+	p := Peer{ID: uint32(n), DiskID: disk.ID(d)}
 	if err != nil || d == 0 || p.ServerID() != name {
 		return 0, 0, false
 	}
-	return p.ID, p.Disk, true
+	return p.ID, p.DiskID, true
 }
 
 // MemberID returns the id in a list of servers of a server of raft's, or 0 if name is not a server's.
@@ -81,14 +81,14 @@ func MemberID(name raft.ServerID) uint32 {
 func CheckPeers(self uint32, peers []Peer) error {
 	ids, addrs := map[uint32]bool{}, map[string]uint32{}
 	for _, p := range peers {
-		if p.ID < 1 || p.ID > maxMember {
-			return fmt.Errorf("quorum: member id %d is not between 1 and %d", p.ID, maxMember)
+		if p.ID < 1 || p.ID > maxMemberID {
+			return fmt.Errorf("quorum: member id %d is not between 1 and %d", p.ID, maxMemberID)
 		}
 		if ids[p.ID] {
 			return fmt.Errorf("quorum: member %d is listed twice", p.ID)
 		}
 		ids[p.ID] = true
-		norm, err := checkAddr(p.Addr)
+		norm, err := normalizeAddr(p.Addr)
 		if err != nil {
 			return fmt.Errorf("quorum: address %q of member %d: %w", p.Addr, p.ID, err)
 		}
@@ -100,14 +100,14 @@ func CheckPeers(self uint32, peers []Peer) error {
 	switch {
 	case !ids[self]:
 		return fmt.Errorf("quorum: this member, %d, is not in the server list", self)
-	case len(Voters(peers)) == 0:
+	case len(VoterIDs(peers)) == 0:
 		return errors.New("quorum: the server list has only observers: nobody could vote")
 	}
 	return nil
 }
 
-// checkAddr returns addr in a form in which equal addresses are equal strings.
-func checkAddr(addr string) (string, error) {
+// normalizeAddr returns addr in a form in which equal addresses are equal strings.
+func normalizeAddr(addr string) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return "", err
@@ -127,17 +127,17 @@ func checkAddr(addr string) (string, error) {
 	return strings.ToLower(strings.TrimSuffix(host, ".")) + ":" + port, nil
 }
 
-// Sorted returns peers by id, the order in which every member writes them.
-func Sorted(peers []Peer) []Peer {
+// SortedByID returns peers by id, the order in which every member writes them.
+func SortedByID(peers []Peer) []Peer {
 	return slices.SortedFunc(slices.Values(peers), func(a, b Peer) int {
-		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Disk, b.Disk))
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.DiskID, b.DiskID))
 	})
 }
 
-// Canonical returns the server list as every member writes it: one line for each member, by id.
-func Canonical(peers []Peer) []string {
+// CanonicalLines returns the server list as every member writes it: one line for each member, by id.
+func CanonicalLines(peers []Peer) []string {
 	lines := make([]string, 0, len(peers))
-	for _, p := range Sorted(peers) {
+	for _, p := range SortedByID(peers) {
 		line := fmt.Sprintf("server.%d=%s", p.ID, p.Addr)
 		if p.Observer {
 			line += ":observer"
@@ -150,19 +150,19 @@ func Canonical(peers []Peer) []string {
 // ConfigHash returns the SHA-256 of the canonical server list. It is the same on every member,
 // whatever the order of its own list.
 func ConfigHash(peers []Peer) []byte {
-	hash := HashOf(Canonical(peers))
+	hash := HashLines(CanonicalLines(peers))
 	return hash[:]
 }
 
-// HashOf returns the hash of a server list that is in its canonical form.
-func HashOf(canonical []string) EnsembleID {
+// HashLines returns the hash of a server list that is in its canonical form.
+func HashLines(canonical []string) EnsembleID {
 	return sha256.Sum256([]byte(strings.Join(canonical, "\n")))
 }
 
-// Configuration returns servers, each with its disk, as a configuration of raft's.
-func Configuration(peers []Peer) raft.Configuration {
+// RaftConfiguration returns servers, each with its disk, as a configuration of raft's.
+func RaftConfiguration(peers []Peer) raft.Configuration {
 	var c raft.Configuration
-	for _, p := range Sorted(peers) {
+	for _, p := range SortedByID(peers) {
 		s := raft.Server{ID: p.ServerID(), Address: p.ServerAddress()}
 		if p.Observer {
 			s.Suffrage = raft.Nonvoter
@@ -172,8 +172,8 @@ func Configuration(peers []Peer) raft.Configuration {
 	return c
 }
 
-// Peers is the inverse of Configuration. Servers whose address is no member's are left out.
-func Peers(c raft.Configuration) []Peer {
+// PeersIn is the inverse of Configuration. Servers whose address is no member's are left out.
+func PeersIn(c raft.Configuration) []Peer {
 	peers := make([]Peer, 0, len(c.Servers))
 	for _, s := range c.Servers {
 		if p, ok := parseServerAddress(s.Address); ok {
@@ -181,11 +181,11 @@ func Peers(c raft.Configuration) []Peer {
 			peers = append(peers, p)
 		}
 	}
-	return Sorted(peers)
+	return SortedByID(peers)
 }
 
-// Voters returns the ids of the peers that vote, in their order.
-func Voters(peers []Peer) []uint32 {
+// VoterIDs returns the ids of the peers that vote, in their order.
+func VoterIDs(peers []Peer) []uint32 {
 	ids := make([]uint32, 0, len(peers))
 	for _, p := range peers {
 		if !p.Observer {

@@ -50,11 +50,11 @@ func TestCanonical(t *testing.T) {
 	if !bytes.Equal(ConfigHash(a), ConfigHash(b)) || len(ConfigHash(a)) != hashSize {
 		t.Error("the hash depends on the order")
 	}
-	if !bytes.Equal(raft.EncodeConfiguration(Configuration(a)), raft.EncodeConfiguration(Configuration(b))) {
+	if !bytes.Equal(raft.EncodeConfiguration(RaftConfiguration(a)), raft.EncodeConfiguration(RaftConfiguration(b))) {
 		t.Error("the bootstrap entry depends on the order")
 	}
-	if want := []string{"server.1=a:1", "server.2=b:2", "server.10=c:3"}; !slices.Equal(Canonical(a), want) {
-		t.Errorf("canonical = %q", Canonical(a))
+	if want := []string{"server.1=a:1", "server.2=b:2", "server.10=c:3"}; !slices.Equal(CanonicalLines(a), want) {
+		t.Errorf("canonical = %q", CanonicalLines(a))
 	}
 	for _, other := range [][]Peer{{{ID: 1, Addr: "a:1"}, {ID: 2, Addr: "b:2"}}, {{ID: 1, Addr: "a:1"}, {ID: 2, Addr: "b:2"}, {ID: 10, Addr: "c:4"}}, {{ID: 1, Addr: "a:1"}, {ID: 2, Addr: "b:2"}, {ID: 11, Addr: "c:3"}}} {
 		if bytes.Equal(ConfigHash(a), ConfigHash(other)) {
@@ -66,16 +66,16 @@ func TestCanonical(t *testing.T) {
 // A server's name and its address in raft's configuration name its disk. Two disks of one member may share host and port. A
 // configuration gives back the servers that it was made of, and leaves names that are no server's out.
 func TestServerNames(t *testing.T) {
-	a, b := Peer{ID: 3, Disk: 0xa, Addr: "[::1]:3888", Grpc: "[::1]:2888"}, Peer{ID: 3, Disk: 1 << 63, Addr: "[::1]:3888", Observer: true}
+	a, b := Peer{ID: 3, DiskID: 0xa, Addr: "[::1]:3888", GRPCAddr: "[::1]:2888"}, Peer{ID: 3, DiskID: 1 << 63, Addr: "[::1]:3888", Observer: true}
 	if a.ServerID() != "3.000000000000000a" || b.ServerAddress() != "3.8000000000000000@[::1]:3888" || a.ServerAddress() != "3.000000000000000a@[::1]:3888/[::1]:2888" {
 		t.Errorf("%q, %q, %q", a.ServerID(), a.ServerAddress(), b.ServerAddress())
 	}
-	c := Configuration([]Peer{b, a})
-	if got := Peers(c); !slices.Equal(got, []Peer{a, b}) {
+	c := RaftConfiguration([]Peer{b, a})
+	if got := PeersIn(c); !slices.Equal(got, []Peer{a, b}) {
 		t.Errorf("%v, want %v", got, []Peer{a, b})
 	}
-	if MemberID(b.ServerID()) != 3 || a.Line() != (Peer{ID: 3, Addr: "[::1]:3888", Grpc: "[::1]:2888"}) {
-		t.Errorf("member %d, line %v", MemberID(b.ServerID()), a.Line())
+	if MemberID(b.ServerID()) != 3 || a.WithoutDisk() != (Peer{ID: 3, Addr: "[::1]:3888", GRPCAddr: "[::1]:2888"}) {
+		t.Errorf("member %d, line %v", MemberID(b.ServerID()), a.WithoutDisk())
 	}
 	for _, name := range []raft.ServerID{
 		"", "3", "3.", "3.a", "3.0000000000000000", "3.000000000000000A", "3.000000000000000a.b", "03.000000000000000a",
@@ -86,7 +86,7 @@ func TestServerNames(t *testing.T) {
 		}
 		c.Servers = append(c.Servers, raft.Server{ID: name, Address: raft.ServerAddress(name + "@a:1")})
 	}
-	if got := Peers(c); !slices.Equal(got, []Peer{a, b}) {
+	if got := PeersIn(c); !slices.Equal(got, []Peer{a, b}) {
 		t.Errorf("with names that are no server's: %v", got)
 	}
 }

@@ -10,9 +10,9 @@ import (
 // maxInFlight is how many requests that have an answer may be under way to a follower.
 const maxInFlight = 4
 
-// logPoint returns how far the log is committed, how far it goes, and the present term. A follower
+// logPositionFunc returns how far the log is committed, how far it goes, and the present term. A follower
 // must not hear of commits that this member learned from a leader of another term.
-type logPoint func() (commit, last, term uint64)
+type logPositionFunc func() (commit, last, term uint64)
 
 // clampFunc lowers the commit index of a request to what the request may report: see Transport.clamp.
 type clampFunc func(*raft.AppendEntriesRequest) *raft.AppendEntriesRequest
@@ -31,56 +31,56 @@ type clampFunc func(*raft.AppendEntriesRequest) *raft.AppendEntriesRequest
 // takes no frames and answers notices, and at most one of those is under way at a time. raft sees neither a notice nor its
 // answer, unless the answer is a failure.
 type pipeline struct {
-	conn    *outConn
-	open    *sync.Map // the pipelines that are open: this one until Close
-	log     logPoint
-	clamp   clampFunc
-	stalls  func() error                          // returns why nothing may be sent; nil: nothing hangs
-	mayHave func(*raft.AppendEntriesRequest) bool // reports whether the server may have the entries of a request
-	wake    chan struct{}                         // one place: there may be a commit to send
-	waiting chan *appended                        // requests that were sent and are not answered, in order
-	done    chan raft.AppendFuture
-	closed  chan struct{}
-	once    sync.Once
+	conn            *outConn
+	openPipelines   *sync.Map // the pipelines that are open: this one until Close
+	logPosition     logPositionFunc
+	clampCommit     clampFunc
+	stallError      func() error                          // returns why nothing may be sent; nil: nothing hangs
+	mayReceive      func(*raft.AppendEntriesRequest) bool // reports whether the server may have the entries of a request
+	commitSignal    chan struct{}                         // one place: there may be a commit to send
+	awaitingReply   chan *appendFuture                    // requests that were sent and are not answered, in order
+	repliedRequests chan raft.AppendFuture
+	closed          chan struct{}
+	closeOnce       sync.Once
 
-	// sending has one place. A goroutine takes it while it sends a request: raft's replication and
+	// sendSlot has one place. A goroutine takes it while it sends a request: raft's replication and
 	// the notices of this stream wait for each other. Answers do not wait for it. It is not a mutex,
 	// because it may be held while the network blocks.
-	sending chan struct{}
+	sendSlot chan struct{}
 
-	mu       sync.Mutex
-	sent     raft.AppendEntriesRequest // the last request sent, without entries; its previous entry is the last one sent
-	told     uint64                    // the highest commit index sent
-	noticing bool                      // a notice that has an answer is under way
-	untold   bool                      // the next notice waits for that answer
+	mu             sync.Mutex
+	lastSent       raft.AppendEntriesRequest // the last request sent, without entries; its previous entry is the last one sent
+	sentCommit     uint64                    // the highest commit index sent
+	noticeInFlight bool                      // a notice that has an answer is under way
+	noticePending  bool                      // the next notice waits for that answer
 }
 
-// appended is a request in a pipeline. Its answer is there when it comes out of the pipeline's
+// appendFuture is a request in a pipeline. Its answer is there when it comes out of the pipeline's
 // Consumer.
-type appended struct {
-	req    *raft.AppendEntriesRequest
-	resp   *raft.AppendEntriesResponse
-	start  time.Time
-	notice bool
-	form   form
-	err    error
+type appendFuture struct {
+	req      *raft.AppendEntriesRequest
+	resp     *raft.AppendEntriesResponse
+	sentAt   time.Time
+	isNotice bool
+	form     requestForm
+	err      error
 }
 
 // These methods implement raft.AppendFuture.
-func (a *appended) Error() error                          { return a.err }
-func (a *appended) Start() time.Time                      { return a.start }
-func (a *appended) Request() *raft.AppendEntriesRequest   { return a.req }
-func (a *appended) Response() *raft.AppendEntriesResponse { return a.resp }
+func (a *appendFuture) Error() error                          { return a.err }
+func (a *appendFuture) Start() time.Time                      { return a.sentAt }
+func (a *appendFuture) Request() *raft.AppendEntriesRequest   { return a.req }
+func (a *appendFuture) Response() *raft.AppendEntriesResponse { return a.resp }
 
-func newPipeline(conn *outConn, open *sync.Map, log logPoint, clamp clampFunc, stalls func() error, mayHave func(*raft.AppendEntriesRequest) bool) *pipeline {
+func newPipeline(conn *outConn, open *sync.Map, log logPositionFunc, clamp clampFunc, stalls func() error, mayHave func(*raft.AppendEntriesRequest) bool) *pipeline {
 	p := &pipeline{
-		conn: conn, open: open, log: log, clamp: clamp, stalls: stalls, mayHave: mayHave, wake: make(chan struct{}, 1), sending: make(chan struct{}, 1),
+		conn: conn, openPipelines: open, logPosition: log, clampCommit: clamp, stallError: stalls, mayReceive: mayHave, commitSignal: make(chan struct{}, 1), sendSlot: make(chan struct{}, 1),
 		// One more request is with answerLoop, and one with its sender, which waits for a place.
-		waiting: make(chan *appended, maxInFlight-2),
-		done:    make(chan raft.AppendFuture, maxInFlight), closed: make(chan struct{}),
+		awaitingReply:   make(chan *appendFuture, maxInFlight-2),
+		repliedRequests: make(chan raft.AppendFuture, maxInFlight), closed: make(chan struct{}),
 	}
 	open.Store(p, nil)
-	go p.answerLoop()
+	go p.replyLoop()
 	go p.noticeLoop()
 	return p
 }
@@ -89,17 +89,17 @@ func newPipeline(conn *outConn, open *sync.Map, log logPoint, clamp clampFunc, s
 // parts at once, because raft would send the rest only when there is a further entry. raft gets an
 // answer to each part, and takes it for the answer to that part's request. A server that votes no more gets nothing.
 func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
-	if !p.mayHave(req) {
-		return nil, errNoVote
+	if !p.mayReceive(req) {
+		return nil, errNotVoter
 	}
 	for {
-		n := fitting(req.Entries)
+		n := fittingCount(req.Entries)
 		if n == len(req.Entries) {
-			return p.send(req, resp)
+			return p.sendPart(req, resp)
 		}
 		part, rest := *req, *req
 		part.Entries, rest.Entries = req.Entries[:n], req.Entries[n:]
-		if f, err := p.send(&part, new(raft.AppendEntriesResponse)); err != nil {
+		if f, err := p.sendPart(&part, new(raft.AppendEntriesResponse)); err != nil {
 			return f, err
 		}
 		rest.PrevLogEntry, rest.PrevLogTerm = part.Entries[n-1].Index, part.Entries[n-1].Term
@@ -107,50 +107,50 @@ func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.Appe
 	}
 }
 
-func (p *pipeline) send(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
-	if err := p.stalls(); err != nil {
+func (p *pipeline) sendPart(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if err := p.stallError(); err != nil {
 		return nil, err
 	}
-	p.sending <- struct{}{}
-	defer func() { <-p.sending }()
-	a := &appended{req: p.record(req), resp: resp, form: p.conn.form(inFrames)}
-	return a, p.write(a)
+	p.sendSlot <- struct{}{}
+	defer func() { <-p.sendSlot }()
+	a := &appendFuture{req: p.recordSent(req), resp: resp, form: p.conn.chooseForm(inFrames)}
+	return a, p.writeRequest(a)
 }
 
-// record returns req as it is to be sent, with the newest commit index, and notes that it is sent.
-func (p *pipeline) record(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
+// recordSent returns req as it is to be sent, with the newest commit index, and notes that it is sent.
+func (p *pipeline) recordSent(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	newest := *req
-	if commit, _, term := p.log(); term == req.Term {
+	if commit, _, term := p.logPosition(); term == req.Term {
 		newest.LeaderCommitIndex = max(commit, req.LeaderCommitIndex)
 	}
-	newest = *p.clamp(&newest)
-	p.told = max(p.told, newest.LeaderCommitIndex)
-	p.sent = newest
-	p.sent.Entries = nil
+	newest = *p.clampCommit(&newest)
+	p.sentCommit = max(p.sentCommit, newest.LeaderCommitIndex)
+	p.lastSent = newest
+	p.lastSent.Entries = nil
 	if n := len(req.Entries); n > 0 {
-		p.sent.PrevLogEntry, p.sent.PrevLogTerm = req.Entries[n-1].Index, req.Entries[n-1].Term
+		p.lastSent.PrevLogEntry, p.lastSent.PrevLogTerm = req.Entries[n-1].Index, req.Entries[n-1].Term
 	}
 	return &newest
 }
 
-// write writes a request. If the request has an answer, write then waits for a place among those that are not answered. The
+// writeRequest writes a request. If the request has an answer, write then waits for a place among those that are not answered. The
 // caller holds sending. After a failed write conn.w fails for ever, so nothing follows a request of which only a part was sent.
-func (p *pipeline) write(a *appended) error {
-	a.start = time.Now()
-	limit := p.conn.owner.timeout + allowance(size(a.req.Entries))
-	if err := p.conn.SetWriteDeadline(a.start.Add(limit)); err != nil {
+func (p *pipeline) writeRequest(a *appendFuture) error {
+	a.sentAt = time.Now()
+	limit := p.conn.dialer.callTimeout + transferTime(entriesBytes(a.req.Entries))
+	if err := p.conn.SetWriteDeadline(a.sentAt.Add(limit)); err != nil {
 		return err
 	}
 	if err := p.conn.sendAppend(a); err != nil {
 		return err
 	}
-	if a.form == unanswered {
+	if a.form == withoutReply {
 		return nil
 	}
 	select {
-	case p.waiting <- a:
+	case p.awaitingReply <- a:
 		return nil
 	case <-p.closed:
 		return raft.ErrPipelineShutdown
@@ -158,23 +158,23 @@ func (p *pipeline) write(a *appended) error {
 }
 
 // Consumer implements raft.AppendPipeline.
-func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.done }
+func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.repliedRequests }
 
 // Close implements raft.AppendPipeline.
 func (p *pipeline) Close() error {
 	var err error
-	p.once.Do(func() {
+	p.closeOnce.Do(func() {
 		close(p.closed)
-		p.open.Delete(p)
+		p.openPipelines.Delete(p)
 		err = p.conn.Close()
 	})
 	return err
 }
 
-// committed signals that there may be a commit to send. It never waits.
-func (p *pipeline) committed() {
+// signalCommit signals that there may be a commit to send. It never waits.
+func (p *pipeline) signalCommit() {
 	select {
-	case p.wake <- struct{}{}:
+	case p.commitSignal <- struct{}{}:
 	default:
 	}
 }
@@ -184,7 +184,7 @@ func (p *pipeline) committed() {
 func (p *pipeline) noticeLoop() {
 	for {
 		select {
-		case <-p.wake:
+		case <-p.commitSignal:
 			if p.sendNotice() != nil {
 				_ = p.Close() // raft's next request fails
 				return
@@ -197,63 +197,63 @@ func (p *pipeline) noticeLoop() {
 
 // sendNotice sends a notice, if there is a commit to send and room for it.
 func (p *pipeline) sendNotice() error {
-	if err := p.stalls(); err != nil {
+	if err := p.stallError(); err != nil {
 		return err
 	}
-	p.sending <- struct{}{}
-	defer func() { <-p.sending }()
-	form := p.conn.form(unanswered)
-	req := p.next(form)
+	p.sendSlot <- struct{}{}
+	defer func() { <-p.sendSlot }()
+	form := p.conn.chooseForm(withoutReply)
+	req := p.nextNotice(form)
 	if req == nil {
 		return nil
 	}
-	return p.write(&appended{req: req, resp: new(raft.AppendEntriesResponse), notice: true, form: form})
+	return p.writeRequest(&appendFuture{req: req, resp: new(raft.AppendEntriesResponse), isNotice: true, form: form})
 }
 
-// next returns the notice to send, or nil if there is none. as is the form in which it will be sent.
-func (p *pipeline) next(as form) *raft.AppendEntriesRequest {
+// nextNotice returns the notice to send, or nil if there is none. as is the form in which it will be sent.
+func (p *pipeline) nextNotice(as requestForm) *raft.AppendEntriesRequest {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	commit, last, term := p.log()
+	commit, last, term := p.logPosition()
 	// A commit that this member learned from another term's leader may be of entries that contradict
 	// those sent here. Entries that are to be sent anyway will carry the commit too.
-	if term != p.sent.Term || last > p.sent.PrevLogEntry {
+	if term != p.lastSent.Term || last > p.lastSent.PrevLogEntry {
 		return nil
 	}
-	req := p.sent
+	req := p.lastSent
 	req.LeaderCommitIndex = commit
-	req = *p.clamp(&req)
-	if req.LeaderCommitIndex <= p.told {
+	req = *p.clampCommit(&req)
+	if req.LeaderCommitIndex <= p.sentCommit {
 		return nil
 	}
-	if as != unanswered {
-		if p.untold = p.noticing; p.untold {
+	if as != withoutReply {
+		if p.noticePending = p.noticeInFlight; p.noticePending {
 			return nil
 		}
-		p.noticing = true
+		p.noticeInFlight = true
 	}
-	p.told = req.LeaderCommitIndex
+	p.sentCommit = req.LeaderCommitIndex
 	return &req
 }
 
-// answerLoop reads answers and passes those to raft's own requests on, up to and including the
+// replyLoop reads answers and passes those to raft's own requests on, up to and including the
 // first failure.
-func (p *pipeline) answerLoop() {
+func (p *pipeline) replyLoop() {
 	for {
-		var a *appended
+		var a *appendFuture
 		select {
-		case a = <-p.waiting:
+		case a = <-p.awaitingReply:
 		case <-p.closed:
 			return
 		}
-		p.read(a)
+		p.readReply(a)
 		bad := a.err != nil || !a.resp.Success
-		if a.notice {
-			p.answeredNotice()
+		if a.isNotice {
+			p.noticeReplied()
 		}
-		if !a.notice || bad {
+		if !a.isNotice || bad {
 			select {
-			case p.done <- a:
+			case p.repliedRequests <- a:
 			case <-p.closed:
 				return
 			}
@@ -265,21 +265,21 @@ func (p *pipeline) answerLoop() {
 	}
 }
 
-// read reads the answer to a request.
-func (p *pipeline) read(a *appended) {
-	limit := p.conn.owner.timeout + allowance(size(a.req.Entries))
+// readReply reads the answer to a request.
+func (p *pipeline) readReply(a *appendFuture) {
+	limit := p.conn.dialer.callTimeout + transferTime(entriesBytes(a.req.Entries))
 	if a.err = p.conn.SetReadDeadline(time.Now().Add(limit)); a.err == nil {
-		a.err = p.conn.awaitAppend(a)
+		a.err = p.conn.awaitAppendReply(a)
 	}
 	if a.err != nil {
 		a.resp.Success = false // raft does not ask for the error
 	}
 }
 
-func (p *pipeline) answeredNotice() {
+func (p *pipeline) noticeReplied() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.noticing = false; p.untold {
-		p.committed()
+	if p.noticeInFlight = false; p.noticePending {
+		p.signalCommit()
 	}
 }

@@ -32,12 +32,12 @@ func (s *stream) durable(index uint64) uint64 {
 
 func newStream(t *testing.T) *stream {
 	s := &stream{t: t}
-	d := &dialer{stream: newPipes(func(c net.Conn) { s.far = newFar(t, c) }), timeout: time.Minute, at: nowhere}
-	conn, err := d.get("m2:1")
+	d := &dialer{streamLayer: newPipes(func(c net.Conn) { s.far = newFar(t, c) }), callTimeout: time.Minute, addressOf: nowhere}
+	conn, err := d.getConn("m2:1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	clamp := (&Transport{cfg: Config{Durable: s.durable}}).clamp
+	clamp := (&Transport{cfg: Config{LimitToDurable: s.durable}}).clampCommit
 	s.pipeline = newPipeline(conn, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, clamp, noStall, anyEntries)
 	t.Cleanup(func() { s.Close() })
 	return s
@@ -63,7 +63,7 @@ func (s *stream) send(first, last, commit uint64) *raft.AppendEntriesRequest {
 // told moves the commit index and returns the notice that is sent, or nil if none is.
 func (s *stream) told(commit uint64) *raft.AppendEntriesRequest {
 	s.commit.Store(commit)
-	s.committed()
+	s.signalCommit()
 	return s.sentNext()
 }
 
@@ -383,7 +383,7 @@ func TestNoticesBesideEntries(t *testing.T) {
 					t.Errorf("answer %d: %+v", i, f.Request())
 				}
 				s.commit.Store(i)
-				s.committed()
+				s.signalCommit()
 				if i%3 == 0 {
 					time.Sleep(3 * time.Microsecond)
 				}

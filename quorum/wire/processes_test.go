@@ -17,7 +17,7 @@ import (
 
 // met is processes with the connections that a test has made.
 type met struct {
-	*processes
+	*processTable
 	t *testing.T
 }
 
@@ -25,9 +25,9 @@ type met struct {
 func (p met) hello(start uint64) (*Conn, error) {
 	ours, theirs := net.Pipe()
 	p.t.Cleanup(func() { theirs.Close() })
-	of := Process{ID: 3, Disk: 0xd3, Start: start, Addr: "m3:1"}
-	conn := &Conn{Conn: ours, Peer: of.ID, Disk: of.Disk, known: p.processes, of: of}
-	return conn, p.processes.met(of, conn)
+	of := Process{ID: 3, DiskID: 0xd3, RunID: start, Addr: "m3:1"}
+	conn := &Conn{Conn: ours, PeerID: of.ID, PeerDisk: of.DiskID, knownProcesses: p.processTable, process: of}
+	return conn, p.processTable.recordHello(of, conn)
 }
 
 // takes says hello as a process, whose connection must be taken.
@@ -59,7 +59,7 @@ func isClosed(c net.Conn) bool {
 // read late changes nothing.
 func TestRestartIsNoTwin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := met{newProcesses(), t}
+		p := met{newProcessTable(), t}
 		first, again := p.takes(1), p.takes(1)
 		for start := range uint64(20) {
 			time.Sleep(time.Millisecond)
@@ -82,7 +82,7 @@ func TestRestartIsNoTwin(t *testing.T) {
 // silent for twinHold. It does not matter which of them stays, nor whether the second one says hello again.
 func TestTwins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := met{newProcesses(), t}
+		p := met{newProcessTable(), t}
 		p.takes(1)
 		time.Sleep(time.Hour)
 		second := p.takes(2)
@@ -96,7 +96,7 @@ func TestTwins(t *testing.T) {
 			p.refuses(1, ErrTwins)
 			time.Sleep(time.Second)
 		}
-		time.Sleep(twinHold - time.Second)
+		time.Sleep(twinTimeout - time.Second)
 		p.refuses(1, ErrTwins) // the second one has been silent for twinHold, and not longer
 		time.Sleep(time.Nanosecond)
 		first := p.takes(1)
@@ -105,7 +105,7 @@ func TestTwins(t *testing.T) {
 		if !isClosed(first) {
 			t.Error("the connection of the first process is open after the second one is back")
 		}
-		time.Sleep(twinHold + 1)
+		time.Sleep(twinTimeout + 1)
 		p.takes(2)
 		p.takes(3) // both have been stopped
 	})
@@ -116,24 +116,24 @@ func TestTwins(t *testing.T) {
 func TestTwinIsHeardWhileConnected(t *testing.T) {
 	for _, connected := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			p := met{newProcesses(), t}
+			p := met{newProcessTable(), t}
 			p.takes(1)
 			time.Sleep(time.Minute)
 			second := p.takes(2)
 			time.Sleep(time.Hour)
 			if !connected {
 				second.Close()
-				time.Sleep(twinHold)
+				time.Sleep(twinTimeout)
 			}
 			p.refuses(1, ErrTwins)
 			if !isClosed(second) {
 				t.Error("the connection of the second process is open")
 			}
 			if connected { // until now
-				time.Sleep(twinHold)
+				time.Sleep(twinTimeout)
 				p.refuses(1, ErrTwins)
 			}
-			time.Sleep(twinHold + 1)
+			time.Sleep(twinTimeout + 1)
 			p.takes(1)
 		})
 	}
@@ -143,8 +143,8 @@ func TestTwinIsHeardWhileConnected(t *testing.T) {
 func TestHeardOnOpenConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hello := testHello(1)
-		p := met{hello.known, t}
-		say := func(start uint64) error { return hello.Heard(Process{ID: 3, Disk: 0xd3, Start: start}) }
+		p := met{hello.knownProcesses, t}
+		say := func(start uint64) error { return hello.RecordProcess(Process{ID: 3, DiskID: 0xd3, RunID: start}) }
 		first := p.takes(1)
 		if err := say(1); err != nil || isClosed(first) {
 			t.Errorf("a process that runs alone: %v", err)
@@ -162,11 +162,11 @@ func TestHeardOnOpenConnection(t *testing.T) {
 // Other disks, and other members that say the same disk, are not twins: a member speaks for itself only.
 func TestOthersAreNoTwins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := met{newProcesses(), t}
+		p := met{newProcessTable(), t}
 		mine := p.takes(1)
-		for _, of := range []Process{{ID: 3, Disk: 0xe3, Start: 2}, {ID: 4, Disk: 0xd3, Start: 2}} {
+		for _, of := range []Process{{ID: 3, DiskID: 0xe3, RunID: 2}, {ID: 4, DiskID: 0xd3, RunID: 2}} {
 			for range 3 {
-				if err := p.met(of, mine); err != nil {
+				if err := p.recordHello(of, mine); err != nil {
 					t.Errorf("%+v: %v", of, err)
 				}
 				time.Sleep(time.Minute)
@@ -183,32 +183,32 @@ func TestOthersAreNoTwins(t *testing.T) {
 // process of its own that is connected.
 func TestProcessesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := met{newProcesses(), t}
+		p := met{newProcessTable(), t}
 		p.takes(1)
-		other := &Conn{Conn: &net.TCPConn{}, known: p.processes, of: Process{ID: 4, Disk: 0xd4, Start: 1}}
-		if err := p.met(other.of, other); err != nil {
+		other := &Conn{Conn: &net.TCPConn{}, knownProcesses: p.processTable, process: Process{ID: 4, DiskID: 0xd4, RunID: 1}}
+		if err := p.recordHello(other.process, other); err != nil {
 			t.Fatal(err)
 		}
 		for i := range uint64(1000) {
 			time.Sleep(time.Millisecond)
 			ours, theirs := net.Pipe()
 			theirs.Close()
-			of := Process{ID: 3, Disk: disk.ID(1000 + i/2), Start: i}
-			conn := &Conn{Conn: ours, known: p.processes, of: of}
-			_ = p.met(of, conn)
+			of := Process{ID: 3, DiskID: disk.ID(1000 + i/2), RunID: i}
+			conn := &Conn{Conn: ours, knownProcesses: p.processTable, process: of}
+			_ = p.recordHello(of, conn)
 			conn.Close()
 		}
-		if n := len(p.seen[3]); n != maxProcesses {
-			t.Errorf("%d processes of a member are remembered, want %d", n, maxProcesses)
+		if n := len(p.byMember[3]); n != maxProcessesPerMember {
+			t.Errorf("%d processes of a member are remembered, want %d", n, maxProcessesPerMember)
 		}
-		if p.seen[3][0].Disk != 0xd3 || len(p.seen[3][0].conns) != 1 {
-			t.Errorf("a connected process was forgotten: %+v", p.seen[3][0])
+		if p.byMember[3][0].DiskID != 0xd3 || len(p.byMember[3][0].openConns) != 1 {
+			t.Errorf("a connected process was forgotten: %+v", p.byMember[3][0])
 		}
-		if n := len(p.seen[4]); n != 1 {
+		if n := len(p.byMember[4]); n != 1 {
 			t.Errorf("%d processes of another member, want 1", n)
 		}
-		for _, s := range p.seen[3][1:] {
-			if len(s.conns) > 0 {
+		for _, s := range p.byMember[3][1:] {
+			if len(s.openConns) > 0 {
 				t.Errorf("a closed connection is remembered: %+v", s)
 			}
 		}
@@ -232,18 +232,18 @@ func TestCopiedDirectory(t *testing.T) {
 			}
 		}()
 		first, second := testHello(3), testHello(3)
-		first.book.start, second.book.start = 0xf1, 0xf2
-		before, err := first.Dialed(come.from("10.0.0.3:1"), 1)
+		first.addressBook.runID, second.addressBook.runID = 0xf1, 0xf2
+		before, err := first.HandshakeDialed(come.from("10.0.0.3:1"), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait() // its answer has been sent
-		after, err := second.Dialed(come.from("10.0.0.4:1"), 1)
+		after, err := second.HandshakeDialed(come.from("10.0.0.4:1"), 1)
 		synctest.Wait()
 		if err != nil || !ended(before) || ended(after) {
 			t.Fatalf("the second process: %v", err)
 		}
-		if _, err := first.Dialed(come.from("10.0.0.3:2"), 1); !errors.Is(err, errRefused) || errors.Is(err, ErrTwins) {
+		if _, err := first.HandshakeDialed(come.from("10.0.0.3:2"), 1); !errors.Is(err, errHelloRejected) || errors.Is(err, ErrTwins) {
 			t.Errorf("the first process, at once: %v", err)
 		}
 		synctest.Wait()
@@ -251,11 +251,11 @@ func TestCopiedDirectory(t *testing.T) {
 			t.Errorf("logged for a restart: %s", logs.String())
 		}
 		time.Sleep(twinGrace + 1)
-		_, err = first.Dialed(come.from("10.0.0.3:3"), 1)
+		_, err = first.HandshakeDialed(come.from("10.0.0.3:3"), 1)
 		if !errors.Is(err, ErrTwins) || !ended(after) {
 			t.Errorf("the first process, later: %v", err)
 		}
-		_, again := second.Dialed(come.from("10.0.0.4:2"), 1)
+		_, again := second.HandshakeDialed(come.from("10.0.0.4:2"), 1)
 		synctest.Wait()
 		for _, said := range []string{err.Error(), again.Error(), logs.String()} {
 			if !strings.Contains(said, "start 00000000000000f1 at 10.0.0.3:3") || !strings.Contains(said, "start 00000000000000f2 at 10.0.0.4:") ||
@@ -270,11 +270,11 @@ func TestCopiedDirectory(t *testing.T) {
 		theirs := make(arrivals)
 		far := NewListener(theirs, first, nil)
 		defer far.Close()
-		if c, err := here.Dialed(theirs.from("10.0.0.3:3888"), 3); !errors.Is(err, ErrTwins) {
+		if c, err := here.HandshakeDialed(theirs.from("10.0.0.3:3888"), 3); !errors.Is(err, ErrTwins) {
 			t.Errorf("dialed: %v, %v", c, err)
 		}
-		time.Sleep(twinHold + 1)
-		if _, err := here.Dialed(theirs.from("10.0.0.3:3888"), 3); err != nil {
+		time.Sleep(twinTimeout + 1)
+		if _, err := here.HandshakeDialed(theirs.from("10.0.0.3:3888"), 3); err != nil {
 			t.Errorf("dialed when the second one has been stopped: %v", err)
 		}
 	})
@@ -296,12 +296,12 @@ func TestUnansweredHelloLeavesNothing(t *testing.T) {
 		defer l.Close()
 		conn := come.from("10.0.0.3:1")
 		dialer := NewHello(testBook(3, testPeers))
-		if _, err := conn.Write(dialer.preface(1)); err != nil { // and it does not read the answer
+		if _, err := conn.Write(dialer.encodeHello(1)); err != nil { // and it does not read the answer
 			t.Fatal(err)
 		}
 		time.Sleep(helloTimeout + 1)
 		synctest.Wait()
-		if all := hello.known.seen[3]; len(all) != 1 || len(all[0].conns) > 0 {
+		if all := hello.knownProcesses.byMember[3]; len(all) != 1 || len(all[0].openConns) > 0 {
 			t.Errorf("left: %+v", all)
 		}
 	})

@@ -6,66 +6,66 @@ import (
 	"time"
 )
 
-// rate is how fast the tokens of a bucket come back, and how many it holds.
-type rate struct {
-	each  time.Duration // for one token
-	burst int           // 1 or more
+// tokenRate is how fast the tokens of a bucket come back, and how many it holds.
+type tokenRate struct {
+	perToken time.Duration // for one token
+	burst    int           // 1 or more
 }
 
 // bucket holds tokens. The zero bucket is full.
 type bucket struct {
-	full time.Time // when it is full again if nothing more is taken
+	fullAt time.Time // when it is full again if nothing more is taken
 }
 
-// has reports whether a token can be taken.
-func (b *bucket) has(r rate, now time.Time) bool {
-	return b.full.Sub(now) <= time.Duration(r.burst-1)*r.each
+// hasToken reports whether a token can be taken.
+func (b *bucket) hasToken(r tokenRate, now time.Time) bool {
+	return b.fullAt.Sub(now) <= time.Duration(r.burst-1)*r.perToken
 }
 
-// take takes a token. The bucket must have one.
-func (b *bucket) take(r rate, now time.Time) {
-	if b.full.Before(now) {
-		b.full = now
+// takeToken takes a token. The bucket must have one.
+func (b *bucket) takeToken(r tokenRate, now time.Time) {
+	if b.fullAt.Before(now) {
+		b.fullAt = now
 	}
-	b.full = b.full.Add(r.each)
+	b.fullAt = b.fullAt.Add(r.perToken)
 }
 
-// buckets has a bucket for each address, of those that have come lately. An address that is forgotten
+// addressBuckets has a bucket for each address, of those that have come lately. An address that is forgotten
 // has a full bucket again.
-type buckets struct {
-	rate rate
-	most int
-	of   map[netip.Addr]*list.Element
-	last list.List // of *addressed, the one that was used last at the front
+type addressBuckets struct {
+	rate         tokenRate
+	maxBuckets   int
+	byAddress    map[netip.Addr]*list.Element
+	recentlyUsed list.List // of *addressed, the one that was used last at the front
 }
 
-type addressed struct {
+type addressBucket struct {
 	bucket
 	addr netip.Addr
 }
 
-func newBuckets(r rate, most int) *buckets {
-	return &buckets{rate: r, most: most, of: map[netip.Addr]*list.Element{}}
+func newAddressBuckets(r tokenRate, most int) *addressBuckets {
+	return &addressBuckets{rate: r, maxBuckets: most, byAddress: map[netip.Addr]*list.Element{}}
 }
 
-// has reports whether the bucket of an address has a token. It remembers nothing.
-func (b *buckets) has(addr netip.Addr, now time.Time) bool {
-	e := b.of[addr]
-	return e == nil || e.Value.(*addressed).has(b.rate, now)
+// hasToken reports whether the bucket of an address has a token. It remembers nothing.
+func (b *addressBuckets) hasToken(addr netip.Addr, now time.Time) bool {
+	e := b.byAddress[addr]
+	return e == nil || e.Value.(*addressBucket).hasToken(b.rate, now)
 }
 
-// take takes a token from the bucket of an address, which must have one.
-func (b *buckets) take(addr netip.Addr, now time.Time) {
-	e := b.of[addr]
+// takeToken takes a token from the bucket of an address, which must have one.
+func (b *addressBuckets) takeToken(addr netip.Addr, now time.Time) {
+	e := b.byAddress[addr]
 	if e == nil {
-		if len(b.of) >= b.most {
-			oldest := b.last.Back()
-			delete(b.of, b.last.Remove(oldest).(*addressed).addr)
+		if len(b.byAddress) >= b.maxBuckets {
+			oldest := b.recentlyUsed.Back()
+			delete(b.byAddress, b.recentlyUsed.Remove(oldest).(*addressBucket).addr)
 		}
-		e = b.last.PushFront(&addressed{addr: addr})
-		b.of[addr] = e
+		e = b.recentlyUsed.PushFront(&addressBucket{addr: addr})
+		b.byAddress[addr] = e
 	} else {
-		b.last.MoveToFront(e)
+		b.recentlyUsed.MoveToFront(e)
 	}
-	e.Value.(*addressed).take(b.rate, now)
+	e.Value.(*addressBucket).takeToken(b.rate, now)
 }

@@ -17,147 +17,147 @@ import (
 // what it has stored, or this member was about to come into an ensemble that is no more.
 var ErrRestart = errors.New("quorum: this member must start again")
 
-// maxSnapshot is the size of the largest snapshot that is received, in bytes. No state of that size
+// maxSnapshotBytes is the size of the largest snapshot that is received, in bytes. No state of that size
 // fits into memory, so a greater number is garbage.
-const maxSnapshot = 1 << 40
+const maxSnapshotBytes = 1 << 40
 
-// install receives the body of a snapshot, and passes the request to r when it is complete. r is nil
+// receiveSnapshot receives the body of a snapshot, and passes the request to r when it is complete. r is nil
 // until raft runs. install runs in the goroutine of its connection, so this member continues to vote and
 // answer however slow the sender is. inConn ends a body that stalls.
-func (rc *receiver) install(r *raft.Raft, req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
-	if req.Size < 0 || req.Size > maxSnapshot {
-		return nil, errBadRequest // the answer ends its connection
+func (rc *receiver) receiveSnapshot(r *raft.Raft, req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
+	if req.Size < 0 || req.Size > maxSnapshotBytes {
+		return nil, errSnapshotSize // the answer ends its connection
 	}
 	// The sender reads the answer only when it has sent all of the body.
 	defer func() { _, _ = io.Copy(io.Discard, body) }()
-	if !rc.running.Load() || r == nil {
+	if !rc.raftRunning.Load() || r == nil {
 		return nil, errStarting
 	}
-	if resp, done, err := rc.answerKnown(r, req); done {
+	if resp, done, err := rc.replyIfKnown(r, req); done {
 		return resp, err
 	}
-	mine := rc.receipts.begin(req.Term)
+	mine := rc.snapshotReceipts.beginReceipt(req.Term)
 	if mine == nil {
-		return nil, errReceiving
+		return nil, errSnapshotInProgress
 	}
-	defer rc.receipts.remove(mine)
-	s, err := rc.cfg.Spool()
+	defer rc.snapshotReceipts.removeReceipt(mine)
+	s, err := rc.cfg.NewSpool()
 	if err != nil {
-		rc.cfg.Fail(fmt.Errorf("quorum: receive snapshot: %w", err))
+		rc.cfg.EndMember(fmt.Errorf("quorum: receive snapshot: %w", err))
 		return nil, err
 	}
 	defer s.Close()
-	if err := rc.collect(s, body, req.Size); err != nil {
+	if err := rc.copyToSpool(s, body, req.Size); err != nil {
 		return nil, err
 	}
-	if err := rc.cfg.Inspect(s, req); err != nil {
-		rc.cfg.Refused(req, err)
+	if err := rc.cfg.VerifySnapshot(s, req); err != nil {
+		rc.cfg.SnapshotRejected(req, err)
 		return nil, fmt.Errorf("quorum: snapshot refused: %w", err)
 	}
-	if err := rc.rewind(s); err != nil {
+	if err := rc.rewindSpool(s); err != nil {
 		return nil, err
 	}
-	if !rc.receipts.complete(mine) {
-		return nil, errReplaced
+	if !rc.snapshotReceipts.completeReceipt(mine) {
+		return nil, errSnapshotReplaced
 	}
-	if resp, done, err := rc.answerKnown(r, req); done { // again, because time has passed
+	if resp, done, err := rc.replyIfKnown(r, req); done { // again, because time has passed
 		return resp, err
 	}
-	return rc.handOver(r, req, s)
+	return rc.passSnapshot(r, req, s)
 }
 
-// looksPerElection is how often within one election timeout a heartbeat that waits for raft's main
+// installChecksPerElection is how often within one election timeout a heartbeat that waits for raft's main
 // loop checks whether that is installing a snapshot: often enough for the leader's lease.
-const looksPerElection = 10
+const installChecksPerElection = 10
 
-// receipts lets one snapshot be received at a time. A snapshot of the same or a later term replaces
+// snapshotReceipts lets one snapshot be received at a time. A snapshot of the same or a later term replaces
 // the one before. The sender of the earlier one no longer leads, or has given it up, because raft
 // sends one at a time to a member. That sender may be dead with its connection open, and the new
 // snapshot does not wait until that is noticed. The zero value is ready to use.
-type receipts struct {
-	mu  sync.Mutex
-	now *receipt
+type snapshotReceipts struct {
+	mu      sync.Mutex
+	current *snapshotReceipt
 }
 
-// receipt is a snapshot that is being received; guarded by receipts.mu.
-type receipt struct {
-	term  uint64
-	whole bool // raft has it: it is too late to replace it
+// snapshotReceipt is a snapshot that is being received; guarded by receipts.mu.
+type snapshotReceipt struct {
+	term     uint64
+	complete bool // raft has it: it is too late to replace it
 }
 
-// begin returns the receipt of a snapshot of term, or nil if another one must not be replaced.
-func (s *receipts) begin(term uint64) *receipt {
+// beginReceipt returns the receipt of a snapshot of term, or nil if another one must not be replaced.
+func (s *snapshotReceipts) beginReceipt(term uint64) *snapshotReceipt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.now != nil && (s.now.whole || term < s.now.term) {
+	if s.current != nil && (s.current.complete || term < s.current.term) {
 		return nil
 	}
-	s.now = &receipt{term: term}
-	return s.now
+	s.current = &snapshotReceipt{term: term}
+	return s.current
 }
 
-// complete records that all of a snapshot has arrived, and reports whether it is still wanted.
-func (s *receipts) complete(r *receipt) bool {
+// completeReceipt records that all of a snapshot has arrived, and reports whether it is still wanted.
+func (s *snapshotReceipts) completeReceipt(r *snapshotReceipt) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.whole = s.now == r
-	return r.whole
+	r.complete = s.current == r
+	return r.complete
 }
 
-func (s *receipts) remove(r *receipt) {
+func (s *snapshotReceipts) removeReceipt(r *snapshotReceipt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.now == r {
-		s.now = nil
+	if s.current == r {
+		s.current = nil
 	}
 }
 
-// collect copies size bytes from the network into s.
-func (rc *receiver) collect(s disk.Spool, from io.Reader, size int64) error {
-	src := &source{r: from}
+// copyToSpool copies size bytes from the network into s.
+func (rc *receiver) copyToSpool(s disk.Spool, from io.Reader, size int64) error {
+	src := &networkReader{r: from}
 	n, err := io.Copy(s, src)
 	switch {
-	case src.err != nil:
-		return fmt.Errorf("quorum: receive snapshot: %w", src.err)
+	case src.readErr != nil:
+		return fmt.Errorf("quorum: receive snapshot: %w", src.readErr)
 	case err != nil:
 		err = fmt.Errorf("quorum: store received snapshot: %w", err)
-		rc.cfg.Fail(err)
+		rc.cfg.EndMember(err)
 		return err
 	case n != size:
 		return fmt.Errorf("quorum: received %d of %d bytes of a snapshot", n, size)
 	}
-	return rc.rewind(s)
+	return rc.rewindSpool(s)
 }
 
-func (rc *receiver) rewind(s disk.Spool) error {
+func (rc *receiver) rewindSpool(s disk.Spool) error {
 	err := s.Rewind()
 	if err != nil {
 		err = fmt.Errorf("quorum: read received snapshot: %w", err)
-		rc.cfg.Fail(err)
+		rc.cfg.EndMember(err)
 	}
 	return err
 }
 
-// source keeps the reader's own error, to tell it from the writer's.
-type source struct {
-	r   io.Reader
-	err error
+// networkReader keeps the reader's own error, to tell it from the writer's.
+type networkReader struct {
+	r       io.Reader
+	readErr error
 }
 
-func (s *source) Read(p []byte) (int, error) {
+func (s *networkReader) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	if err != nil && err != io.EOF {
-		s.err = err
+		s.readErr = err
 	}
 	return n, err
 }
 
-// answerKnown answers a snapshot that holds nothing new; done reports whether this was one. raft
+// replyIfKnown answers a snapshot that holds nothing new; done reports whether this was one. raft
 // would go back to it and drop the entries after it, which the leader counts on. We can confirm
 // that everything up to an applied index is here without asking raft. If the leader sends the same
 // snapshot again, though, raft's in-memory view of the log must be wrong and is making it refuse
 // the entries that follow.
-func (rc *receiver) answerKnown(r *raft.Raft, req *raft.InstallSnapshotRequest) (resp any, done bool, err error) {
+func (rc *receiver) replyIfKnown(r *raft.Raft, req *raft.InstallSnapshotRequest) (resp any, done bool, err error) {
 	term := r.CurrentTerm()
 	if req.Term < term {
 		return &raft.InstallSnapshotResponse{Term: term}, true, nil
@@ -168,8 +168,8 @@ func (rc *receiver) answerKnown(r *raft.Raft, req *raft.InstallSnapshotRequest) 
 	if req.Term > term {
 		return nil, true, fmt.Errorf("quorum: snapshot of term %d in term %d; try again", req.Term, term)
 	}
-	if rc.installed.Swap(req.LastLogIndex) == req.LastLogIndex {
-		rc.cfg.Fail(fmt.Errorf("%w after a snapshot was installed: that of index %d came a second time", ErrRestart, req.LastLogIndex))
+	if rc.lastInstalled.Swap(req.LastLogIndex) == req.LastLogIndex {
+		rc.cfg.EndMember(fmt.Errorf("%w after a snapshot was installed: that of index %d came a second time", ErrRestart, req.LastLogIndex))
 		return nil, true, ErrRestart
 	}
 	return &raft.InstallSnapshotResponse{Term: term, Success: true}, true, nil
@@ -198,20 +198,20 @@ func skipStored(req *raft.AppendEntriesRequest, stored func(index uint64) (term 
 	return &rest
 }
 
-// installs reports whether raft is installing a snapshot of the leader of term, and so follows that
+// isInstalling reports whether raft is installing a snapshot of the leader of term, and so follows that
 // leader and no other. raft's main loop does nothing else while it stores the snapshot and restores
 // from it. A leader of two members would lose its lease, so Transport answers its heartbeats. If
 // raft has finished by now and has voted in a later term, this answer is the same as one that was
 // under way for a while.
-func (rc *receiver) installs(r *raft.Raft, term uint64) bool {
-	return term != 0 && rc.busy.Load() == term && r.CurrentTerm() == term
+func (rc *receiver) isInstalling(r *raft.Raft, term uint64) bool {
+	return term != 0 && rc.installingTerm.Load() == term && r.CurrentTerm() == term
 }
 
-// answerHeartbeat passes a heartbeat to raft. If raft's main loop does not take it, because that is
+// replyToHeartbeat passes a heartbeat to raft. If raft's main loop does not take it, because that is
 // installing a snapshot of the same leader, answerHeartbeat answers itself.
-func (rc *receiver) answerHeartbeat(r *raft.Raft, req *raft.AppendEntriesRequest) (any, error) {
-	for !rc.installs(r, req.Term) {
-		resp, err := rc.pass(raft.RPC{Command: req}, time.After(rc.cfg.Election/looksPerElection))
+func (rc *receiver) replyToHeartbeat(r *raft.Raft, req *raft.AppendEntriesRequest) (any, error) {
+	for !rc.isInstalling(r, req.Term) {
+		resp, err := rc.passToRaft(raft.RPC{Command: req}, time.After(rc.cfg.ElectionTimeout/installChecksPerElection))
 		if !errors.Is(err, errInterrupted) {
 			return resp, err
 		}
@@ -219,18 +219,18 @@ func (rc *receiver) answerHeartbeat(r *raft.Raft, req *raft.AppendEntriesRequest
 	return &raft.AppendEntriesResponse{Term: req.Term, LastLog: r.LastIndex(), Success: true}, nil
 }
 
-// handOver passes a complete snapshot to raft and waits for its answer.
-func (rc *receiver) handOver(r *raft.Raft, req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
-	rc.installed.Store(req.LastLogIndex)
-	rc.busy.Store(req.Term)
-	defer rc.busy.Store(0)
-	answer, err := rc.pass(raft.RPC{Command: req, Reader: body}, nil)
+// passSnapshot passes a complete snapshot to raft and waits for its answer.
+func (rc *receiver) passSnapshot(r *raft.Raft, req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
+	rc.lastInstalled.Store(req.LastLogIndex)
+	rc.installingTerm.Store(req.Term)
+	defer rc.installingTerm.Store(0)
+	answer, err := rc.passToRaft(raft.RPC{Command: req, Reader: body}, nil)
 	if resp, ok := answer.(*raft.InstallSnapshotResponse); ok && resp.Success {
-		rc.cfg.Installed(req.LastLogTerm)
+		rc.cfg.SnapshotInstalled(req.LastLogTerm)
 		// raft has emptied the log store but still remembers its end. If that is at or above the
 		// snapshot, raft would rely on it: refuse entries, and compare votes with it.
 		if last, _ := strconv.ParseUint(r.Stats()["last_log_index"], 10, 64); last >= req.LastLogIndex {
-			rc.cfg.Fail(fmt.Errorf("%w after a snapshot was installed: the log had reached index %d, the snapshot %d", ErrRestart, last, req.LastLogIndex))
+			rc.cfg.EndMember(fmt.Errorf("%w after a snapshot was installed: the log had reached index %d, the snapshot %d", ErrRestart, last, req.LastLogIndex))
 		}
 	}
 	return answer, err

@@ -38,7 +38,7 @@ func TestUserTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := NewHello(testBook(2, testPeers)).Dialed(conn, 1); err != nil {
+	if _, err := NewHello(testBook(2, testPeers)).HandshakeDialed(conn, 1); err != nil {
 		t.Fatal(err)
 	}
 	in, err := l.Accept()
@@ -46,11 +46,11 @@ func TestUserTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	want := int(unacknowledged.Milliseconds())
+	want := int(unacknowledgedTimeout.Milliseconds())
 	if got := userTimeout(t, conn); got != want {
 		t.Errorf("the dialer's end has %d ms, want %d", got, want)
 	}
-	if got := userTimeout(t, in.(*Conn).Conn.(*checksummed).Conn.(*trust.Conn).NetConn()); got != want {
+	if got := userTimeout(t, in.(*Conn).Conn.(*checksumConn).Conn.(*trust.Conn).NetConn()); got != want {
 		t.Errorf("the listener's end has %d ms, want %d", got, want)
 	}
 	plain, err := net.Dial("tcp", inner.Addr().String())
@@ -58,7 +58,7 @@ func TestUserTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer plain.Close()
-	limitUnacknowledged(tls.Client(plain, nil), unacknowledged)
+	limitUnacknowledged(tls.Client(plain, nil), unacknowledgedTimeout)
 	if got := userTimeout(t, plain); got != want {
 		t.Errorf("under TLS it has %d ms, want %d", got, want)
 	}

@@ -34,7 +34,7 @@ func TestCheckSpeaker(t *testing.T) {
 		"pre-vote":  func(h raft.RPCHeader) any { return &raft.RequestPreVoteRequest{RPCHeader: h} },
 		"hand-over": func(h raft.RPCHeader) any { return &raft.TimeoutNowRequest{RPCHeader: h} },
 	}
-	tr := New(Config{Stream: newPipes(nil)})
+	tr := New(Config{StreamLayer: newPipes(nil)})
 	defer tr.Close()
 	for name, request := range kinds {
 		if err := tr.receiver.checkSpeaker(named(2), request(own)); err != nil {
@@ -57,7 +57,7 @@ func TestCheckSpeaker(t *testing.T) {
 			}
 		}
 	}
-	long := headerOf(3, strings.Repeat("\x00", maxSmall))
+	long := headerOf(3, strings.Repeat("\x00", maxSmallRequest))
 	if err := tr.receiver.checkSpeaker(named(2), kinds["vote"](long)); len(err.Error()) > 2000 {
 		t.Errorf("the error has %d bytes", len(err.Error()))
 	}
@@ -70,8 +70,8 @@ func TestImpostorIsRefused(t *testing.T) {
 		var log bytes.Buffer
 		p := newPipes(nil)
 		tr := New(Config{
-			Stream: p, Election: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Raft: func() *raft.Raft { return new(raft.Raft) }, Lost: func(raft.ServerID) {},
+			StreamLayer: p, ElectionTimeout: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Raft: func() *raft.Raft { return new(raft.Raft) }, ConnectionLost: func(raft.ServerID) {},
 		})
 		tr.SetHeartbeatHandler(nil) // raft runs
 		tr.Start()
@@ -148,7 +148,7 @@ func leaderless(t *testing.T) (*raft.Raft, *raft.InmemTransport) {
 	cfg.HeartbeatTimeout, cfg.ElectionTimeout = time.Hour, time.Hour
 	store := raft.NewInmemStore()
 	snaps := raft.NewInmemSnapshotStore()
-	if err := raft.BootstrapCluster(cfg, store, store, snaps, transport, Configuration([]Peer{server(1, "m1:1"), server(2, "m2:1"), server(3, "m3:1")})); err != nil {
+	if err := raft.BootstrapCluster(cfg, store, store, snaps, transport, RaftConfiguration([]Peer{server(1, "m1:1"), server(2, "m2:1"), server(3, "m3:1")})); err != nil {
 		t.Fatal(err)
 	}
 	r, err := raft.NewRaft(cfg, &raft.MockFSM{}, store, store, snaps, transport)
@@ -183,7 +183,7 @@ func TestVotesWithoutRegardToConfiguration(t *testing.T) {
 	for _, named := range []bool{false, true} {
 		header := stranger
 		if named {
-			nameVoter(r, &header)
+			substituteVoter(r, &header)
 		}
 		var pre raft.RequestPreVoteResponse
 		if err := far.RequestPreVote("1", "m1:1", &raft.RequestPreVoteRequest{RPCHeader: header, Term: 9, LastLogIndex: 9, LastLogTerm: 8}, &pre); err != nil || pre.Granted != named {
@@ -195,7 +195,7 @@ func TestVotesWithoutRegardToConfiguration(t *testing.T) {
 		}
 	}
 	other := raft.RPCHeader{ProtocolVersion: 3, ID: []byte(named(5)), Addr: []byte(named(5))}
-	nameVoter(r, &other)
+	substituteVoter(r, &other)
 	var vote raft.RequestVoteResponse
 	if err := far.RequestVote("1", "m1:1", &raft.RequestVoteRequest{RPCHeader: other, Term: 9, LastLogIndex: 9, LastLogTerm: 8}, &vote); err != nil || vote.Granted {
 		t.Errorf("a second vote in one term is granted: %t, %v", vote.Granted, err)
@@ -208,14 +208,14 @@ func TestVotesForStrangersOverTheNetwork(t *testing.T) {
 	p := newPipes(nil)
 	var running atomic.Pointer[raft.Raft]
 	tr := New(Config{
-		Stream: p, Self: server(2, "m2:1"), Election: time.Second, Logger: slog.New(slog.DiscardHandler), Stalled: noStall,
-		Raft: running.Load, Durable: allDurable, Leads: func(uint64) bool { return false }, Lost: func(raft.ServerID) {},
+		StreamLayer: p, LocalServer: server(2, "m2:1"), ElectionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), StallError: noStall,
+		Raft: running.Load, LimitToDurable: allDurable, IsStableLeader: func(uint64) bool { return false }, ConnectionLost: func(raft.ServerID) {},
 	})
 	store, snaps := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
 	cfg := raft.DefaultConfig()
 	cfg.LocalID, cfg.LogOutput = named(2), io.Discard
 	cfg.HeartbeatTimeout, cfg.ElectionTimeout = time.Hour, time.Hour
-	servers := Configuration([]Peer{{ID: 1, Disk: testDisk(1), Addr: "m1:1", Observer: true}, server(2, "m2:1"), server(3, "m3:1")})
+	servers := RaftConfiguration([]Peer{{ID: 1, DiskID: testDisk(1), Addr: "m1:1", Observer: true}, server(2, "m2:1"), server(3, "m3:1")})
 	if err := raft.BootstrapCluster(cfg, store, store, snaps, tr, servers); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestVotesForStrangersOverTheNetwork(t *testing.T) {
 		conn := p.connect(member)
 		defer conn.Close()
 		c := newOutConn(tr.dialer, "", conn)
-		if err := errors.Join(c.SetDeadline(time.Now().Add(time.Minute)), c.send(kind, req), c.answer(resp)); err != nil {
+		if err := errors.Join(c.SetDeadline(time.Now().Add(time.Minute)), c.sendRequest(kind, req), c.awaitReply(resp)); err != nil {
 			t.Fatal(err)
 		}
 	}

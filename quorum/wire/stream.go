@@ -13,8 +13,8 @@ import (
 // the advertised address of this member, not the one that the listener is bound to.
 type Stream struct {
 	*Listener
-	hello Hello
-	dial  DialFunc
+	hello    Hello
+	dialFunc DialFunc
 }
 
 // DialFunc opens a connection to addr (host:port) within ctx.
@@ -28,11 +28,11 @@ func DialTCP(ctx context.Context, addr string) (net.Conn, error) {
 
 // NewStream returns the stream layer of a member over l, which it owns.
 func NewStream(l *Listener, hello Hello, dial DialFunc) *Stream {
-	return &Stream{Listener: l, hello: hello, dial: dial}
+	return &Stream{Listener: l, hello: hello, dialFunc: dial}
 }
 
 // Addr returns the configured address of this member.
-func (s *Stream) Addr() net.Addr { return memberAddr(s.hello.book.Self().Addr) }
+func (s *Stream) Addr() net.Addr { return memberAddr(s.hello.addressBook.Self().Addr) }
 
 // Dial connects to the server at an address of raft's configuration within a time, and says hello within the same time
 // again, or within helloTimeout if that is less. Another server that answers there is an error. Dial implements
@@ -43,10 +43,10 @@ func (s *Stream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Co
 		return nil, fmt.Errorf("quorum: dial %q: no server's address", address)
 	}
 	hello := s.hello
-	hello.disk, hello.within = to.Disk, min(timeout, helloTimeout)
+	hello.dialedDisk, hello.handshakeTimeout = to.DiskID, min(timeout, helloTimeout)
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	return hello.Dial(ctx, s.dial, to.Addr, to.ID)
+	return hello.Dial(ctx, s.dialFunc, to.Addr, to.ID)
 }
 
 type memberAddr string

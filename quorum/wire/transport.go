@@ -26,47 +26,47 @@ import (
 )
 
 var (
-	errStarting   = errors.New("quorum: this member is starting")
-	errReceiving  = errors.New("quorum: another snapshot is being received")
-	errReplaced   = errors.New("quorum: another snapshot is received instead")
-	errBadRequest = errors.New("quorum: snapshot of impossible size")
-	errNotReached = errors.New("quorum: the member was not reached while this one led")
-	errMoved      = errors.New("quorum: the member has another address by now")
+	errStarting           = errors.New("quorum: this member is starting")
+	errSnapshotInProgress = errors.New("quorum: another snapshot is being received")
+	errSnapshotReplaced   = errors.New("quorum: another snapshot is received instead")
+	errSnapshotSize       = errors.New("quorum: snapshot of impossible size")
+	errNotReached         = errors.New("quorum: the member was not reached while this one led")
+	errAddressChanged     = errors.New("quorum: the member has another address by now")
 )
 
 // Config is what a Transport is built from: the network, and the functions through which it asks
 // its member. Every field is required. The functions may be called by any goroutine, and must not
 // wait unless the field says so.
 type Config struct {
-	Stream   raft.StreamLayer // connections to other members: a *Stream
-	Self     Peer             // this server, with its disk
-	Election time.Duration    // raft's election timeout
-	Logger   *slog.Logger
+	StreamLayer     raft.StreamLayer // connections to other members: a *Stream
+	LocalServer     Peer             // this server, with its disk
+	ElectionTimeout time.Duration    // raft's election timeout
+	Logger          *slog.Logger
 
-	Raft  func() *raft.Raft          // returns nil until raft runs
-	Fail  func(error)                // ends the member
-	Spool func() (disk.Spool, error) // opens a file for a received snapshot; waits for the disk
+	Raft      func() *raft.Raft          // returns nil until raft runs
+	EndMember func(error)                // ends the member
+	NewSpool  func() (disk.Spool, error) // opens a file for a received snapshot; waits for the disk
 
-	// Durable returns index, or if that is lower, the index up to which all entries of this member's log
+	// LimitToDurable returns index, or if that is lower, the index up to which all entries of this member's log
 	// are on its disk.
-	Durable func(index uint64) uint64
+	LimitToDurable func(index uint64) uint64
 
-	// Stored returns the term of an entry of this member's log; ok reports whether the log has it. A request has few entries that were
+	// StoredTerm returns the term of an entry of this member's log; ok reports whether the log has it. A request has few entries that were
 	// stored before, so it may read the disk.
-	Stored func(index uint64) (term uint64, ok bool)
+	StoredTerm func(index uint64) (term uint64, ok bool)
 
-	// Inspect reads all of a received snapshot, which may take long, and compares it with what its
+	// VerifySnapshot reads all of a received snapshot, which may take long, and compares it with what its
 	// request says. If it returns an error the snapshot is refused.
-	Inspect   func(s io.Reader, req *raft.InstallSnapshotRequest) error
-	Refused   func(req *raft.InstallSnapshotRequest, why error) // called when a snapshot is refused
-	Installed func(term uint64)                                 // called when a snapshot whose last entry is of term has been installed
+	VerifySnapshot    func(s io.Reader, req *raft.InstallSnapshotRequest) error
+	SnapshotRejected  func(req *raft.InstallSnapshotRequest, why error) // called when a snapshot is refused
+	SnapshotInstalled func(term uint64)                                 // called when a snapshot whose last entry is of term has been installed
 
-	MayStand func() error                      // returns nil if this member may be a candidate, or why not: it has no vote, is stalled or damaged
-	MayTake  func() error                      // returns nil if this member takes leadership that another one hands over, or why not
-	Stalled  func() error                      // returns why this member must send nothing as a leader; nil: it may
-	Declined func(by raft.ServerID, why error) // called when a member has refused leadership, or has not answered
-	Leads    func(term uint64) bool            // reports whether this member leads in term, and is not handing over
-	Lost     func(server raft.ServerID)        // called when a server's end has closed or reset its last connection to this member's port
+	MayStand            func() error                      // returns nil if this member may be a candidate, or why not: it has no vote, is stalled or damaged
+	MayAcceptLeadership func() error                      // returns nil if this member takes leadership that another one hands over, or why not
+	StallError          func() error                      // returns why this member must send nothing as a leader; nil: it may
+	LeadershipDeclined  func(by raft.ServerID, why error) // called when a member has refused leadership, or has not answered
+	IsStableLeader      func(term uint64) bool            // reports whether this member leads in term, and is not handing over
+	ConnectionLost      func(server raft.ServerID)        // called when a server's end has closed or reset its last connection to this member's port
 }
 
 // Transport carries raft's requests. It keeps raft from what it does wrong or does not know:
@@ -91,32 +91,32 @@ type Transport struct {
 	dialer   *dialer
 	receiver *receiver
 
-	contacts  contacts
-	pipelines sync.Map // *pipeline → nil: those that are open
-	notices   notices
-	commits   signal // entries were committed
-	closed    chan struct{}
-	closing   sync.Once
+	serverReplies   serverReplies
+	openPipelines   sync.Map // *pipeline → nil: those that are open
+	noticePacer     noticePacer
+	commitBroadcast broadcast // entries were committed
+	closed          chan struct{}
+	closeOnce       sync.Once
 }
 
 // New returns a Transport over cfg.Stream, which it owns. The caller must call Close, even if it
 // does not call Start.
 func New(cfg Config) *Transport {
 	t := &Transport{cfg: cfg, closed: make(chan struct{})}
-	t.receiver = &receiver{cfg: &t.cfg, conns: newConns(cfg.Logger), rpcs: make(chan raft.RPC), closed: t.closed}
-	t.dialer = &dialer{stream: cfg.Stream, timeout: rpcTimeout(cfg.Election), at: t.addressOf}
+	t.receiver = &receiver{cfg: &t.cfg, peerConns: newPeerConns(cfg.Logger), raftRequests: make(chan raft.RPC), closed: t.closed}
+	t.dialer = &dialer{streamLayer: cfg.StreamLayer, callTimeout: rpcTimeout(cfg.ElectionTimeout), addressOf: t.addressOf}
 	return t
 }
 
 // Start starts answering requests.
 func (t *Transport) Start() { t.receiver.wg.Go(t.receiver.acceptLoop) }
 
-// Running reports whether raft's goroutines run, or are about to start.
-func (t *Transport) Running() bool { return t.receiver.running.Load() }
+// RaftRunning reports whether raft's goroutines run, or are about to start.
+func (t *Transport) RaftRunning() bool { return t.receiver.raftRunning.Load() }
 
-// Configured reports that another configuration of raft's was committed: connections to addresses that members have
+// ConfigurationChanged reports that another configuration of raft's was committed: connections to addresses that members have
 // left are closed. It does not wait: with TLS that may take time.
-func (t *Transport) Configured() { go t.dialer.closeFormer() }
+func (t *Transport) ConfigurationChanged() { go t.dialer.closeObsolete() }
 
 // addressOf implements addressFunc by raft's latest configuration.
 func (t *Transport) addressOf(server raft.ServerID) (raft.ServerAddress, bool) {
@@ -132,24 +132,28 @@ func (t *Transport) addressOf(server raft.ServerID) (raft.ServerAddress, bool) {
 	return "", false
 }
 
-// Reached returns the servers that have answered a request of this leader within d, in order of their names.
-func (t *Transport) Reached(d time.Duration) []raft.ServerID { return t.contacts.within(d) }
+// RepliedWithin returns the servers that have answered a request of this leader within d, in order of their names.
+func (t *Transport) RepliedWithin(d time.Duration) []raft.ServerID {
+	return t.serverReplies.repliedWithin(d)
+}
 
-// Heard returns when a server last answered a request of this leader, or the zero time.
-func (t *Transport) Heard(server raft.ServerID) time.Time { return t.contacts.last(server) }
+// LastReplyAt returns when a server last answered a request of this leader, or the zero time.
+func (t *Transport) LastReplyAt(server raft.ServerID) time.Time {
+	return t.serverReplies.lastReplyAt(server)
+}
 
-// Longest returns those of the same servers whose logs reach an index, as they answered, those with the
+// LongestLogs returns those of the same servers whose logs reach an index, as they answered, those with the
 // longest logs first. Of several, the server comes first that answered last.
-func (t *Transport) Longest(d time.Duration, index uint64) []raft.ServerID {
-	return t.contacts.longest(d, index)
+func (t *Transport) LongestLogs(d time.Duration, index uint64) []raft.ServerID {
+	return t.serverReplies.longestLogs(d, index)
 }
 
 // Consumer implements raft.Transport.
-func (t *Transport) Consumer() <-chan raft.RPC { return t.receiver.rpcs }
+func (t *Transport) Consumer() <-chan raft.RPC { return t.receiver.raftRequests }
 
 // LocalAddr implements raft.Transport.
 func (t *Transport) LocalAddr() raft.ServerAddress {
-	return t.cfg.Self.ServerAddress()
+	return t.cfg.LocalServer.ServerAddress()
 }
 
 // EncodePeer implements raft.Transport.
@@ -161,17 +165,17 @@ func (t *Transport) DecodePeer(b []byte) raft.ServerAddress { return raft.Server
 // SetHeartbeatHandler implements raft.Transport by ignoring the handler. The handler would change
 // terms outside raft's main loop, which can lead to two leaders or a forked log. raft calls this
 // method last before it starts its goroutines.
-func (t *Transport) SetHeartbeatHandler(func(raft.RPC)) { t.receiver.running.Store(true) }
+func (t *Transport) SetHeartbeatHandler(func(raft.RPC)) { t.receiver.raftRunning.Store(true) }
 
 // Close implements raft.WithClose. It closes every connection and waits for the Transport's
 // goroutines.
 func (t *Transport) Close() error {
 	var err error
-	t.closing.Do(func() {
+	t.closeOnce.Do(func() {
 		close(t.closed)
-		err = t.cfg.Stream.Close()
+		err = t.cfg.StreamLayer.Close()
 		t.dialer.close()
-		t.receiver.conns.close()
+		t.receiver.peerConns.close()
 		t.receiver.wg.Wait()
 	})
 	return err
@@ -181,17 +185,17 @@ func (t *Transport) Close() error {
 // raft continues after the entries that were sent. If the request fails and is not a heartbeat,
 // AppendEntries returns only when the member can be reached again: see awaitMember.
 func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	req.Entries = req.Entries[:fitting(req.Entries)]
+	req.Entries = req.Entries[:fittingCount(req.Entries)]
 	t.awaitCommit(id, req)
-	err := t.cfg.Stalled()
+	err := t.cfg.StallError()
 	if err == nil {
-		err = t.dialer.call(to, requestAppend, t.clamp(req), size(req.Entries), resp)
+		err = t.dialer.call(to, requestAppend, t.clampCommit(req), entriesBytes(req.Entries), resp)
 	}
 	switch {
 	case err == nil:
-		t.contacts.note(id, resp.LastLog)
-	case !heartbeat(req):
-		t.awaitMember(id, to, req.RPCHeader, req.Term)
+		t.serverReplies.recordReply(id, resp.LastLog)
+	case !isHeartbeat(req):
+		t.awaitReachable(id, to, req.RPCHeader, req.Term)
 	}
 	return err
 }
@@ -199,7 +203,7 @@ func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 // InstallSnapshot implements raft.Transport. It waits until the member can be reached, and sends
 // nothing before.
 func (t *Transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	if !t.awaitMember(id, to, req.RPCHeader, req.Term) {
+	if !t.awaitReachable(id, to, req.RPCHeader, req.Term) {
 		return errNotReached
 	}
 	return t.dialer.sendSnapshot(to, req, data, resp)
@@ -207,20 +211,20 @@ func (t *Transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, req
 
 // AppendEntriesPipeline implements raft.Transport.
 func (t *Transport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddress) (raft.AppendPipeline, error) {
-	if r := t.cfg.Raft(); r != nil && !hasVote(r.GetConfiguration().Configuration(), id) {
+	if r := t.cfg.Raft(); r != nil && !isVoter(r.GetConfiguration().Configuration(), id) {
 		return nil, raft.ErrPipelineReplicationNotSupported
 	}
-	c, err := t.dialer.get(to)
+	c, err := t.dialer.getConn(to)
 	if err != nil {
 		return nil, err
 	}
-	mayHave := func(req *raft.AppendEntriesRequest) bool { return t.mayHave(id, req) }
-	return newPipeline(c, &t.pipelines, t.logPoint, t.clamp, t.cfg.Stalled, mayHave), nil
+	mayHave := func(req *raft.AppendEntriesRequest) bool { return t.mayReceive(id, req) }
+	return newPipeline(c, &t.openPipelines, t.logPosition, t.clampCommit, t.cfg.StallError, mayHave), nil
 }
 
-// logPoint implements the function type of that name. It reads the term last: if this member led in
+// logPosition implements the function type of that name. It reads the term last: if this member led in
 // that term before, it has learned of the commit from no other member.
-func (t *Transport) logPoint() (commit, last, term uint64) {
+func (t *Transport) logPosition() (commit, last, term uint64) {
 	r := t.cfg.Raft()
 	if r == nil {
 		return 0, 0, 0
@@ -229,15 +233,15 @@ func (t *Transport) logPoint() (commit, last, term uint64) {
 	return commit, last, r.CurrentTerm()
 }
 
-// clamp lowers the commit index of req to the index of the last entry in req. A follower that accepts
+// clampCommit lowers the commit index of req to the index of the last entry in req. A follower that accepts
 // req has the leader's entries up to there. Its own later entries may conflict with the leader's log,
 // and raft would let it commit those too if the commit index were higher. raft's commit index is often
 // higher, because a request carries a bounded number of entries.
 //
 // It also lowers the commit index to the last durable entry of this member. raft has counted its copies
 // of later ones, which a crash would lose.
-func (t *Transport) clamp(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
-	proved := t.cfg.Durable(req.PrevLogEntry + uint64(len(req.Entries)))
+func (t *Transport) clampCommit(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
+	proved := t.cfg.LimitToDurable(req.PrevLogEntry + uint64(len(req.Entries)))
 	if req.LeaderCommitIndex <= proved {
 		return req
 	}
@@ -248,7 +252,7 @@ func (t *Transport) clamp(req *raft.AppendEntriesRequest) *raft.AppendEntriesReq
 
 // RequestVote implements raft.Transport.
 func (t *Transport) RequestVote(_ raft.ServerID, to raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	if err := t.stand(to, requestVote, req, resp); err != nil {
+	if err := t.sendCandidacy(to, requestVote, req, resp); err != nil {
 		return err
 	}
 	return checkTerm(resp.Term, req.Term) // raft takes over a term that it is answered
@@ -256,21 +260,21 @@ func (t *Transport) RequestVote(_ raft.ServerID, to raft.ServerAddress, req *raf
 
 // RequestPreVote implements raft.WithPreVote.
 func (t *Transport) RequestPreVote(_ raft.ServerID, to raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	if err := t.stand(to, requestPreVote, req, resp); err != nil {
+	if err := t.sendCandidacy(to, requestPreVote, req, resp); err != nil {
 		return err
 	}
 	return checkTerm(resp.Term, req.Term)
 }
 
-// stand sends a candidate's request, if this member may be one. raft sends it once in an election. An idle connection
+// sendCandidacy sends a candidate's request, if this member may be one. raft sends it once in an election. An idle connection
 // may be to a process that has ended since, and then the request goes out again on another one: a member that has voted
 // for this candidate says so again.
-func (t *Transport) stand(to raft.ServerAddress, kind byte, req, resp any) (err error) {
-	for range maxPool + 1 {
+func (t *Transport) sendCandidacy(to raft.ServerAddress, kind byte, req, resp any) (err error) {
+	for range maxIdleConns + 1 {
 		if err := t.cfg.MayStand(); err != nil {
 			return err
 		}
-		if err = t.dialer.call(to, kind, req, 0, resp); !brokenOff(err) {
+		if err = t.dialer.call(to, kind, req, 0, resp); !isClosedByPeer(err) {
 			return err
 		}
 	}
@@ -284,9 +288,9 @@ const timeoutNowPerElection = 2
 
 // TimeoutNow implements raft.Transport.
 func (t *Transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, req *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
-	err := t.dialer.callWithin(t.cfg.Election/timeoutNowPerElection, to, requestTimeoutNow, req, resp)
+	err := t.dialer.callWithin(t.cfg.ElectionTimeout/timeoutNowPerElection, to, requestTimeoutNow, req, resp)
 	if err != nil {
-		t.cfg.Declined(id, err)
+		t.cfg.LeadershipDeclined(id, err)
 	}
 	return err
 }

@@ -45,7 +45,7 @@ func TestCommitIsClamped(t *testing.T) {
 			}()
 		}))
 		var durable uint64
-		tr.cfg.Durable = func(index uint64) uint64 { return min(index, cmp.Or(durable, index)) }
+		tr.cfg.LimitToDurable = func(index uint64) uint64 { return min(index, cmp.Or(durable, index)) }
 		send := func(send func(*raft.AppendEntriesRequest) error) (got []uint64) {
 			for _, tt := range tests {
 				durable = tt.durable
@@ -90,7 +90,7 @@ func TestNoHeartbeatHandler(t *testing.T) {
 			rpc := <-tr.Consumer()
 			rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
 		}()
-		resp, err := tr.receiver.answerHeartbeat(nil, &raft.AppendEntriesRequest{Term: 5})
+		resp, err := tr.receiver.replyToHeartbeat(nil, &raft.AppendEntriesRequest{Term: 5})
 		if got, ok := resp.(*raft.AppendEntriesResponse); err != nil || !ok || !got.Success {
 			t.Errorf("the heartbeat is answered with %+v, %v", resp, err)
 		}
@@ -174,25 +174,25 @@ func TestNothingAfterASnapshot(t *testing.T) {
 
 // A snapshot replaces one of its own or an earlier term, unless that one is complete.
 func TestReceipts(t *testing.T) {
-	var s receipts
-	first := s.begin(5)
-	if s.begin(4) != nil {
+	var s snapshotReceipts
+	first := s.beginReceipt(5)
+	if s.beginReceipt(4) != nil {
 		t.Error("replaced by one of an earlier term")
 	}
-	second := s.begin(5)
-	if second == nil || s.complete(first) {
+	second := s.beginReceipt(5)
+	if second == nil || s.completeReceipt(first) {
 		t.Error("not replaced by its own leader's next one")
 	}
-	s.remove(first)
-	third := s.begin(6)
-	if third == nil || s.complete(second) {
+	s.removeReceipt(first)
+	third := s.beginReceipt(6)
+	if third == nil || s.completeReceipt(second) {
 		t.Error("not replaced by a later leader's")
 	}
-	if !s.complete(third) || s.begin(7) != nil {
+	if !s.completeReceipt(third) || s.beginReceipt(7) != nil {
 		t.Error("replaced while raft is given it")
 	}
-	s.remove(third)
-	if s.begin(1) == nil {
+	s.removeReceipt(third)
+	if s.beginReceipt(1) == nil {
 		t.Error("its place is not free")
 	}
 }
@@ -203,10 +203,10 @@ func TestTimeoutNowIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTestTransport(t, newPipes(func(c net.Conn) { go func() { _, _ = io.Copy(io.Discard, c) }() }))
 		var by raft.ServerID
-		tr.cfg.Declined = func(id raft.ServerID, _ error) { by = id }
+		tr.cfg.LeadershipDeclined = func(id raft.ServerID, _ error) { by = id }
 		begin := time.Now()
 		err := tr.TimeoutNow("2", "m2:1", &raft.TimeoutNowRequest{}, &raft.TimeoutNowResponse{})
-		if took := time.Since(begin); err == nil || took != tr.cfg.Election/2 || by != "2" {
+		if took := time.Since(begin); err == nil || took != tr.cfg.ElectionTimeout/2 || by != "2" {
 			t.Errorf("after %v: %v, refused by %q", took, err, by)
 		}
 	})
@@ -215,18 +215,18 @@ func TestTimeoutNowIsRefused(t *testing.T) {
 // The members with the longest logs come first, and of those the one that answered last.
 func TestContactsLongest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c contacts
+		var c serverReplies
 		for _, answer := range []struct {
 			id   raft.ServerID
 			last uint64
 		}{{named(5), 90}, {named(1), 7}, {named(2), 8}, {named(3), 8}, {named(4), 6}} {
-			c.note(answer.id, answer.last)
+			c.recordReply(answer.id, answer.last)
 			time.Sleep(time.Second)
 		}
-		if got, want := c.longest(4*time.Second, 0), []raft.ServerID{named(3), named(2), named(1), named(4)}; !slices.Equal(got, want) {
+		if got, want := c.longestLogs(4*time.Second, 0), []raft.ServerID{named(3), named(2), named(1), named(4)}; !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		if got, want := c.longest(4*time.Second, 7), []raft.ServerID{named(3), named(2), named(1)}; !slices.Equal(got, want) {
+		if got, want := c.longestLogs(4*time.Second, 7), []raft.ServerID{named(3), named(2), named(1)}; !slices.Equal(got, want) {
 			t.Errorf("%v, want %v, which reach 7", got, want)
 		}
 	})
@@ -235,14 +235,14 @@ func TestContactsLongest(t *testing.T) {
 // Each disk that is wiped leaves a server that never answers again. The oldest ones are forgotten.
 func TestContactsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c contacts
-		for n := range uint64(3 * maxContacts) {
-			c.note(Peer{ID: 3, Disk: disk.ID(n + 1)}.ServerID(), 1)
-			c.note(named(1), 1)
+		var c serverReplies
+		for n := range uint64(3 * maxRepliedServers) {
+			c.recordReply(Peer{ID: 3, DiskID: disk.ID(n + 1)}.ServerID(), 1)
+			c.recordReply(named(1), 1)
 			time.Sleep(time.Second)
 		}
-		if newest := (Peer{ID: 3, Disk: 3 * maxContacts}).ServerID(); len(c.of) != maxContacts || c.last(named(1)).IsZero() || c.last(newest).IsZero() {
-			t.Errorf("%d servers, want %d; member 1 answered at %v", len(c.of), maxContacts, c.last(named(1)))
+		if newest := (Peer{ID: 3, DiskID: 3 * maxRepliedServers}).ServerID(); len(c.lastReplies) != maxRepliedServers || c.lastReplyAt(named(1)).IsZero() || c.lastReplyAt(newest).IsZero() {
+			t.Errorf("%d servers, want %d; member 1 answered at %v", len(c.lastReplies), maxRepliedServers, c.lastReplyAt(named(1)))
 		}
 	})
 }
@@ -255,7 +255,7 @@ type membersAt struct {
 
 func (m membersAt) Dial(to raft.ServerAddress, limit time.Duration) (net.Conn, error) {
 	conn, err := m.pipes.Dial(to, limit)
-	return &Conn{Conn: conn, Peer: m.of[to], Disk: testDisk(m.of[to])}, err
+	return &Conn{Conn: conn, PeerID: m.of[to], PeerDisk: testDisk(m.of[to])}, err
 }
 
 // When a member has moved, the connections to its former address end: idle ones, and those in use. No other is opened
@@ -265,21 +265,21 @@ func TestFormerAddressesAreLeft(t *testing.T) {
 		var fars []*far
 		stream := membersAt{newPipes(func(c net.Conn) { fars = append(fars, newFar(t, c)) }), map[raft.ServerAddress]uint32{"m2:1": 2, "m2b:1": 2, "m3:1": 3}}
 		at := map[raft.ServerID]raft.ServerAddress{named(2): "m2:1", named(3): "m3:1"}
-		d := &dialer{stream: stream, timeout: time.Minute, at: func(server raft.ServerID) (raft.ServerAddress, bool) {
+		d := &dialer{streamLayer: stream, callTimeout: time.Minute, addressOf: func(server raft.ServerID) (raft.ServerAddress, bool) {
 			addr, known := at[server]
 			return addr, known
 		}}
 		for _, to := range []raft.ServerAddress{"m2:1", "m2:1", "m3:1", "m3:1"} {
-			c, err := d.get(to)
+			c, err := d.getConn(to)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(fars)%2 == 0 {
-				d.pool(to) <- c // the other one is in use
+				d.idlePool(to) <- c // the other one is in use
 			}
 		}
 		at[named(2)] = "m2b:1"
-		d.closeFormer()
+		d.closeObsolete()
 		synctest.Wait()
 		for i, f := range fars {
 			select {
@@ -293,13 +293,13 @@ func TestFormerAddressesAreLeft(t *testing.T) {
 				}
 			}
 		}
-		if c, err := d.get("m2:1"); !errors.Is(err, errMoved) {
+		if c, err := d.getConn("m2:1"); !errors.Is(err, errAddressChanged) {
 			t.Errorf("a connection to the former address: %v, %v", c, err)
 		}
-		if c, err := d.get("m2b:1"); err != nil || c.peer != 2 {
+		if c, err := d.getConn("m2b:1"); err != nil || c.peerID != 2 {
 			t.Errorf("a connection to the new address: %+v, %v", c, err)
 		}
-		if _, err := d.get("m3:1"); err != nil || len(fars) != 6 {
+		if _, err := d.getConn("m3:1"); err != nil || len(fars) != 6 {
 			t.Errorf("%d connections were opened, want 6, because one was idle: %v", len(fars), err)
 		}
 	})
@@ -330,15 +330,15 @@ func TestRequestsAreMeantForDisks(t *testing.T) {
 		}()
 		book := testBook(1, testPeers)
 		stream := NewStream(nil, NewHello(book), func(context.Context, string) (net.Conn, error) { return come.from("m1:1"), nil })
-		d := &dialer{stream: stream, timeout: time.Second, at: nowhere}
+		d := &dialer{streamLayer: stream, callTimeout: time.Second, addressOf: nowhere}
 		defer d.close()
 		b := server(3, "m3:3888")
 		a := b
-		a.Disk++
+		a.DiskID++
 		req := &raft.AppendEntriesRequest{RPCHeader: headerOf(1, "m1:3888"), Term: 1}
 		resp := new(raft.AppendEntriesResponse)
 		for range 2 { // the second time, b has an idle connection
-			if err := d.call(a.ServerAddress(), requestAppend, req, 0, resp); !errors.Is(err, errRefused) {
+			if err := d.call(a.ServerAddress(), requestAppend, req, 0, resp); !errors.Is(err, errHelloRejected) {
 				t.Errorf("meant for a: %v", err)
 			}
 			synctest.Wait()
@@ -360,24 +360,24 @@ func TestIdleConnectionsToRemovedServersEnd(t *testing.T) {
 		var fars []*far
 		stream := membersAt{newPipes(func(c net.Conn) { fars = append(fars, newFar(t, c)) }), map[raft.ServerAddress]uint32{"m2:1": 2, "m3:1": 3}}
 		at := map[raft.ServerID]raft.ServerAddress{named(2): "m2:1", named(3): "m3:1"}
-		d := &dialer{stream: stream, timeout: time.Minute, at: func(server raft.ServerID) (raft.ServerAddress, bool) {
+		d := &dialer{streamLayer: stream, callTimeout: time.Minute, addressOf: func(server raft.ServerID) (raft.ServerAddress, bool) {
 			addr, known := at[server]
 			return addr, known
 		}}
 		defer d.close()
 		var conns []*outConn
 		for _, to := range []raft.ServerAddress{"m2:1", "m2:1", "m2:1", "m3:1"} {
-			c, err := d.get(to)
+			c, err := d.getConn(to)
 			if err != nil {
 				t.Fatal(err)
 			}
 			conns = append(conns, c)
 		}
 		for _, c := range conns[1:] { // the first one is in use
-			d.keep(c.to, c)
+			d.putIdle(c.serverAddress, c)
 		}
 		delete(at, named(2))
-		d.closeFormer()
+		d.closeObsolete()
 		synctest.Wait()
 		for i, f := range fars {
 			gone := false
@@ -390,10 +390,10 @@ func TestIdleConnectionsToRemovedServersEnd(t *testing.T) {
 				t.Errorf("connection %d has ended: %t, want %t", i, gone, want)
 			}
 		}
-		if _, left := d.idle.Load(raft.ServerAddress("m2:1")); left {
+		if _, left := d.idleConns.Load(raft.ServerAddress("m2:1")); left {
 			t.Error("the address of the removed server still has room for idle connections")
 		}
-		if c, err := d.get("m3:1"); err != nil || c != conns[3] {
+		if c, err := d.getConn("m3:1"); err != nil || c != conns[3] {
 			t.Errorf("the idle connection to another server is gone: %v", err)
 		}
 	})
