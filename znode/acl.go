@@ -13,35 +13,33 @@ import (
 	"rollcall/zk/sasl"
 )
 
-// acl is a node's access control list, in order. It never changes, and all nodes with equal lists share one. intern
-// makes it, and sets plain.
+// acl is an immutable access control list. All nodes with equal lists share one. internList makes it.
 type acl struct {
-	text          string     // jute's encoding of the list; two lists with the same text are equal
-	hash          uint64     // of text
-	worldPerms    jute.Perm  // the permissions that anyone has
-	saslPerms     jute.Perm  // the permissions that users of SASL have
+	text          string // jute's encoding of the list; two lists with the same text are equal
+	hash          uint64
+	worldPerms    jute.Perm
+	saslPerms     jute.Perm  // granted to every user of SASL
 	entries       []aclEntry // all entries, including those for anyone
-	hashIndex     []uint32   // see indexEntries; nil: the list is short
-	prefixLengths []int      // how many bits count in the entries for addresses, each number once: at most 129
-	nodeCount     int        // how many nodes of the tree have the list; only the tree changes it
-	sharedExtra   nodeExtra  // shared by the nodes that need no family of their own; see family
+	hashIndex     []uint32   // see indexEntries; nil if the list is short
+	prefixLengths []int      // distinct, of the ip entries: at most 129
+	nodeCount     int        // nodes of the tree with this list; only the tree changes it
+	sharedExtra   nodeExtra  // shared by nodes that need no extra of their own; see nodeExtra
 }
 
-// maxACLBytes is the longest list after expansion, in bytes of jute's encoding. It is as much as one
-// request can hold. A list can grow past it if a client with many identities sends many auth
-// entries.
+// maxACLBytes limits the encoding of a list after expansion. A request holds no more, but a list can grow
+// past it if a client with many identities sends many auth entries.
 const maxACLBytes = 1 << 20
 
-// A list takes about so many bytes of memory beside its text: listOverhead, and entryOverhead for each entry.
+// Approximate memory of a list beside its text, and of each of its entries.
 const (
 	aclOverhead   = 256
 	entryOverhead = 24
 )
 
-// memoryBytes returns how many bytes of memory the list takes, about.
 func (a *acl) memoryBytes() int { return ACLMemory(len(a.entries), len(a.text)) }
 
-// ACLMemory returns how many bytes of memory a list takes, about, that has so many entries and whose encoding has so many bytes.
+// ACLMemory returns the approximate memory, in bytes, of a list with so many entries and an encoding of size
+// bytes.
 func ACLMemory(entries, size int) int { return aclOverhead + size + entryOverhead*entries }
 
 // entryAt returns the i-th entry. Its strings are parts of the list's text.
@@ -53,7 +51,7 @@ func (a *acl) entryAt(i int) (perms jute.Perm, scheme, id string) {
 	return perms, scheme, id
 }
 
-// cutString returns the string at the head of an encoding, and what follows. A null string is empty.
+// cutString splits an encoding after its first string. A null string is empty.
 func cutString(encoded string) (text, rest string) {
 	n := max(int(int32At(encoded)), 0)
 	return encoded[4 : 4+n], encoded[4+n:]
@@ -63,8 +61,8 @@ func int32At(s string) int32 {
 	return int32(uint32(s[0])<<24 | uint32(s[1])<<16 | uint32(s[2])<<8 | uint32(s[3]))
 }
 
-// visibleEntries returns the entries as a client sees them. If the client is not allowed to administer the
-// node (admin is false), the hashes of digest entries are masked.
+// visibleEntries returns the entries as a client sees them. Unless the client may administer the node, the
+// hashes of digest entries are masked.
 func (a *acl) visibleEntries(admin bool) []jute.ACL {
 	list := make([]jute.ACL, len(a.entries))
 	for i := range list {
@@ -77,40 +75,38 @@ func (a *acl) visibleEntries(admin bool) []jute.ACL {
 	return list
 }
 
-// aclTable finds the lists that nodes use. It holds weak references, so a list lives as long as a node,
-// or a snapshot's copy of a node, uses it. It is changed under the tree's write lock.
+// aclTable interns the lists that nodes use. It holds weak references, so a list lives as long as a node, or
+// a snapshot's copy of a node, uses it. It is changed under the tree's write lock.
 type aclTable struct {
-	x509Enabled   bool                         // requests may name the subjects of certificates
-	saslEnabled   bool                         // requests may name the users of SASL
-	byText        map[string]weak.Pointer[acl] // by text
-	sweepAtSize   int                          // the size of known at which dead entries are removed next
-	scratchList   []jute.ACL                   // scratch memory for expand and intern
+	x509Enabled   bool // requests may name the subjects of certificates
+	saslEnabled   bool // requests may name the users of SASL
+	byText        map[string]weak.Pointer[acl]
+	sweepAtSize   int        // size of byText at which dead entries are removed next
+	scratchList   []jute.ACL // for expandEntry and internList
 	scratchText   []byte
 	client        txnClient  // the client of the running transaction
-	principal     principal  // the same client, as lists are compared with it
-	lastRequested []jute.ACL // the list that the running transaction has resolved last, and the result
+	principal     principal  // the client, as lists are compared with it
+	lastRequested []jute.ACL // by the running transaction
 	lastResolved  *acl
 }
 
-// applyRules makes c follow a term's rules.
 func (c *aclTable) applyRules(r Rules) { c.x509Enabled, c.saslEnabled = r.X509, r.SASL }
 
-// minSweepSize is the size below which a table is not swept.
+// minSweepSize is the size below which the table is not swept for dead entries.
 const minSweepSize = 64
 
-// worldList returns the list that gives everyone perms.
 func (c *aclTable) worldList(perms jute.Perm) *acl {
 	a, _ := c.internList([]jute.ACL{{Perms: perms, ID: jute.ID{Scheme: []byte("world"), ID: []byte("anyone")}}})
 	return a
 }
 
-// resolveList turns the list of a request, sent by a client with these identities, into the list that
-// the node gets.
+// resolveList turns the list in a request of a client with these identities into the list that the node gets.
 func (c *aclTable) resolveList(list []jute.ACL, who []*proto.Identity) (*acl, jute.Code) {
 	if len(list) == 0 {
 		return nil, jute.InvalidACL
 	}
-	if c.lastResolved != nil && jute.EqualACLs(list, c.lastRequested) { // usually so in a multi, all of whose operations have the same identities
+	// Common in a multi, whose operations share their identities.
+	if c.lastResolved != nil && jute.EqualACLs(list, c.lastRequested) {
 		return c.lastResolved, jute.OK
 	}
 	entries, code := distinctEntries(list)
@@ -139,14 +135,14 @@ func (c *aclTable) resolveList(list []jute.ACL, who []*proto.Identity) (*acl, ju
 	return a, jute.OK
 }
 
-// forgetResolved ends what resolve remembers: the lists are parts of a transaction's record.
+// forgetResolved drops the last request, whose lists are parts of a transaction's record.
 func (c *aclTable) forgetResolved() {
 	clear(c.lastRequested)
 	c.lastRequested, c.lastResolved = c.lastRequested[:0], nil
 }
 
-// distinctEntries returns list without repetitions. If comparing two entries meets a null scheme or id
-// (their earlier fields being equal), it returns MarshallingError.
+// distinctEntries removes duplicates. If comparing two entries meets a null scheme or id (their earlier
+// fields being equal), it returns MarshallingError.
 func distinctEntries(list []jute.ACL) ([]jute.ACL, jute.Code) {
 	if len(list) == 1 {
 		return list, jute.OK
@@ -180,7 +176,7 @@ func distinctEntries(list []jute.ACL) ([]jute.ACL, jute.Code) {
 	return kept, jute.OK
 }
 
-// expandEntry appends to c.list the entries that one entry of a request stands for.
+// expandEntry appends to c.scratchList the entries that one entry of a request expands to.
 func (c *aclTable) expandEntry(entry jute.ACL, who []*proto.Identity) jute.Code {
 	scheme := string(entry.ID.Scheme)
 	if scheme == "x509" && !c.x509Enabled || scheme == "sasl" && !c.saslEnabled {
@@ -215,8 +211,8 @@ func (c *aclTable) expandEntry(entry jute.ACL, who []*proto.Identity) jute.Code 
 	}
 }
 
-// ExpandedSize returns how many entries a list of a client with these identities has once its entries of scheme auth stand for them,
-// and how many bytes its encoding takes. Entries that are repeated count each time.
+// ExpandedSize returns the number of entries that a list has after its auth entries are expanded to these
+// identities, and the size of its encoding. Duplicates count each time.
 func ExpandedSize(list []jute.ACL, who []*proto.Identity) (entries, size int) {
 	own, ownSize := 0, 0
 	for _, w := range who {
@@ -234,7 +230,7 @@ func ExpandedSize(list []jute.ACL, who []*proto.Identity) (entries, size int) {
 	return entries, size
 }
 
-// expandsAuth reports whether entries of scheme auth stand for an identity: not for addresses, nor for super.
+// expandsAuth reports whether an auth entry expands to an identity. It does not for addresses and super.
 func expandsAuth(w *proto.Identity) bool {
 	switch w.GetScheme() {
 	case "digest", "sasl", "x509":
@@ -243,7 +239,7 @@ func expandsAuth(w *proto.Identity) bool {
 	return false
 }
 
-// internList returns the shared copy of the list, and false if an entry is not well-formed.
+// internList returns the shared copy of the list, or false if an entry is malformed.
 func (c *aclTable) internList(list []jute.ACL) (*acl, bool) {
 	c.scratchText = jute.AppendCount(c.scratchText[:0], len(list))
 	for i := range list {
@@ -268,13 +264,12 @@ func (c *aclTable) internList(list []jute.ACL) (*acl, bool) {
 	return a, true
 }
 
-// entryBytes is what an entry takes in the text of a list beside its scheme and id.
+// entryBytes is the size of an encoded entry without its scheme and id.
 const entryBytes = 12
 
-// entrySize returns how many bytes an entry takes in the text of a list.
 func entrySize(e jute.ACL) int { return entryBytes + len(e.ID.Scheme) + len(e.ID.ID) }
 
-// addEntry adds the entry that is at this place of the text, and returns false if it is not well-formed.
+// addEntry adds the entry at an offset of the text, or returns false if it is malformed.
 func (a *acl) addEntry(at int, e jute.ACL) bool {
 	from, ok := parseEntry(e)
 	if !ok {
@@ -297,7 +292,7 @@ func (a *acl) addEntry(at int, e jute.ACL) bool {
 	return true
 }
 
-// addKnown adds a to the known lists. It removes dead entries whenever the table has doubled.
+// addKnown adds a to the table, and removes dead entries whenever the table has doubled.
 func (c *aclTable) addKnown(a *acl) {
 	if c.byText == nil {
 		c.byText, c.sweepAtSize = map[string]weak.Pointer[acl]{}, minSweepSize
@@ -313,7 +308,8 @@ func (c *aclTable) addKnown(a *acl) {
 	c.byText[a.text] = weak.Make(a)
 }
 
-// parseEntry reports whether an entry is well-formed. For scheme ip it returns the addresses that the entry covers.
+// parseEntry reports whether an entry is well-formed. For scheme ip it returns the addresses that the entry
+// covers.
 func parseEntry(e jute.ACL) (from netip.Prefix, ok bool) {
 	switch id := borrowString(e.ID.ID); borrowString(e.ID.Scheme) {
 	case "world":
@@ -330,8 +326,8 @@ func parseEntry(e jute.ACL) (from netip.Prefix, ok bool) {
 	return from, ok
 }
 
-// parsePrefix reads the id of an ip entry: an address, optionally followed by a slash and the
-// number of bits that count. The address is dotted IPv4, or IPv6 without a zone or a dotted tail.
+// parsePrefix reads the id of an ip entry: an address, optionally followed by a slash and a prefix length.
+// The address is dotted IPv4, or IPv6 without a zone or a dotted tail.
 func parsePrefix(text string) (netip.Prefix, bool) {
 	address, length, sized := strings.Cut(text, "/")
 	addr, ok := parseAddress(address)
@@ -373,7 +369,6 @@ func parseNumber(text string, most int) (n int, ok bool) {
 	return int(v), err == nil && v >= 0 && v <= int64(most)
 }
 
-// parseACL reads a list in the form of acl.text.
 func (c *aclTable) parseACL(text []byte) (*acl, bool) {
 	d := jute.NewDecoder(text)
 	n, null := d.ReadCount(12)
@@ -391,8 +386,8 @@ func (c *aclTable) parseACL(text []byte) (*acl, bool) {
 	return a, ok && a.text == string(text)
 }
 
-// ValidACLEntry reports whether a node's list can have an entry. Entries of other schemes would let nobody in, because no
-// client can show such an identity, and are refused wherever they come from.
+// ValidACLEntry reports whether a node's list may have an entry. Entries of other schemes would let no client
+// in, and are rejected wherever they come from.
 func ValidACLEntry(entry jute.ACL) bool {
 	_, ok := parseEntry(entry)
 	return ok

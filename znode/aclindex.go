@@ -9,18 +9,18 @@ import (
 	"rollcall/zk/jute"
 )
 
-// indexedACLEntries is the number of entries from which a list has an index. In a shorter list all hashes are compared, which takes less
-// time and no memory.
+// indexedACLEntries is the length above which a list has an index. Comparing all hashes of a shorter list is
+// faster and takes no memory.
 const indexedACLEntries = 16
 
-// aclEntry is one entry of a list: where it is in the list's text, and the hash by which it is found. With its text and its place in
-// an index, an entry takes at most four times as many bytes as in a request.
+// aclEntry locates an entry in the list's text and has the hash of its identity. With its text and its place
+// in an index, an entry takes at most four times as many bytes as in a request.
 type aclEntry struct{ textOffset, hash uint32 }
 
-// aclSeed is new in each process, so no client knows which names share a hash.
+// aclSeed differs in each process, so no client knows which names share a hash.
 var aclSeed = maphash.MakeSeed()
 
-// hashName returns the hash of an identity of a scheme other than ip.
+// hashName hashes an identity of any scheme except ip.
 func hashName(scheme, id string) uint32 {
 	h := uint32(maphash.String(aclSeed, id))
 	for i := range len(scheme) {
@@ -29,14 +29,14 @@ func hashName(scheme, id string) uint32 {
 	return h
 }
 
-// hashNet returns the hash of an ip entry. The bits of the address that do not count are zero.
+// hashNet hashes an ip entry. The host bits of the address must be zero.
 func hashNet(p netip.Prefix) uint32 {
 	address := p.Addr().As16()
 	return uint32(maphash.Bytes(aclSeed, address[:])) + uint32(p.Bits())
 }
 
-// indexEntries returns a table that finds an entry by its hash: the place of a hash is its lowest bits, and if
-// that is taken, the next free one. A place holds an entry's number, counted from 1. At least half of the places are free.
+// indexEntries returns an open-addressing table from hashes to entry numbers. A number is counted from 1, and
+// 0 is free. At least half of the slots are free.
 func indexEntries(entries []aclEntry) []uint32 {
 	size := 4
 	for size < 2*len(entries) {
@@ -53,7 +53,6 @@ func indexEntries(entries []aclEntry) []uint32 {
 	return places
 }
 
-// eachWithHash calls do for each entry with a hash.
 func (a *acl) eachWithHash(hash uint32, do func(i int)) {
 	if a.hashIndex == nil {
 		for i := range a.entries {
@@ -71,19 +70,21 @@ func (a *acl) eachWithHash(hash uint32, do func(i int)) {
 	}
 }
 
-// principal is who asks for permissions, with what the comparison with a list needs of each identity. The zero value asks for nobody.
+// principal is a client with its identities prepared for comparisons with lists. The zero value has no
+// identity.
 type principal struct {
 	identities  []*proto.Identity
-	hashes      []uint32   // of each identity but addresses
-	address     netip.Addr // of the last identity of scheme ip whose address is valid
+	hashes      []uint32   // of each identity except addresses
+	address     netip.Addr // the last valid one
 	isSuper     bool
-	isSASLSuper bool // has the permissions of all users of SASL, under the rule SASL
+	isSASLSuper bool // has the permissions of all users of SASL, if the rule SASL is set
 	hashBuffer  [4]uint32
 }
 
-// assume makes k ask for these identities. It costs next to nothing if they are the ones for which k asked before.
+// assume sets k's identities. It is cheap if they are the same slice as before.
 func (k *principal) assume(ids []*proto.Identity) *principal {
-	if len(ids) == len(k.identities) && (len(ids) == 0 || &ids[0] == &k.identities[0]) { // k keeps the old slice, so its memory is not reused
+	// k keeps the old slice, so its memory is not reused.
+	if len(ids) == len(k.identities) && (len(ids) == 0 || &ids[0] == &k.identities[0]) {
 		return k
 	}
 	*k = principal{identities: ids}
@@ -106,9 +107,9 @@ func (k *principal) assume(ids []*proto.Identity) *principal {
 	return k
 }
 
-// hasAny reports whether k has any of the permissions. If sasl is set, the rule SASL holds, with which the user superUser of SASL has
-// the permissions of all other users of SASL. It takes as many steps as k has identities, and up to 161 more in a list that has
-// addresses, however long the list is.
+// hasAny reports whether k has any of the permissions. If sasl is set, saslSuperUser has the permissions of
+// all other users of SASL. The cost is one step for each identity, and up to 161 more in a list with ip
+// entries, however long the list is.
 func (k *principal) hasAny(a *acl, perms jute.Perm, sasl bool) bool {
 	if a.worldPerms&perms != 0 || len(a.entries) == 0 || k.isSuper || sasl && k.isSASLSuper && a.saslPerms&perms != 0 {
 		return true
@@ -130,7 +131,7 @@ func (k *principal) hasAny(a *acl, perms jute.Perm, sasl bool) bool {
 	return a.permsOfAddress(k.address)&perms != 0
 }
 
-// permsOfAddress returns the permissions of an address, which has no zone.
+// permsOfAddress returns the permissions of an address without a zone.
 func (a *acl) permsOfAddress(addr netip.Addr) (perms jute.Perm) {
 	if !addr.IsValid() {
 		return 0
@@ -150,9 +151,16 @@ func (a *acl) permsOfAddress(addr netip.Addr) (perms jute.Perm) {
 	return perms
 }
 
-// addPrefixLength notes that the list has an entry for addresses of which so many bits count.
 func (a *acl) addPrefixLength(bits int) {
 	if !slices.Contains(a.prefixLengths, bits) {
 		a.prefixLengths = append(a.prefixLengths, bits)
 	}
+}
+
+// saslSuperUser is the user of SASL with the permissions of all other users of SASL, as in ZooKeeper. It has
+// no permissions of other schemes.
+const saslSuperUser = "super"
+
+func isSuperUser(id *proto.Identity) bool {
+	return id.GetScheme() == "sasl" && id.GetId() == saslSuperUser
 }

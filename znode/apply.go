@@ -10,17 +10,17 @@ import (
 	pb "google.golang.org/protobuf/proto"
 )
 
-// ApplyEntry changes the state by an entry that raft logged at index in term. A nil entry stands for an
-// index that holds no entry of ours. The caller holds the write lock. If Apply returns an error,
-// nothing has changed; this member cannot follow the log and must stop.
+// ApplyEntry applies the entry that raft logged at index in term. A nil entry stands for an index without an
+// entry of ours. The caller holds the write lock. After an error nothing has changed, but this member cannot
+// follow the log and must stop.
 func (s *State) ApplyEntry(index, term uint64, entry *proto.Entry) error {
 	if index <= s.lastIndex {
 		return fmt.Errorf("znode: log entry %d comes after entry %d", index, s.lastIndex)
 	}
-	// If this member skipped an entry that it does not know, its state would differ from that of
-	// members that know it.
+	// Skipping an unknown entry would make this member's state differ from the others'.
 	if f := entry.GetFormat(); entry != nil && (f < 1 || f > FormatLevel) {
-		return fmt.Errorf("znode: log entry %d has format %d, this version knows up to %d; start the version that ran here before, or a newer one", index, f, FormatLevel)
+		return fmt.Errorf("znode: log entry %d has format %d, this version knows up to %d; start the version "+
+			"that ran here before, or a newer one", index, f, FormatLevel)
 	}
 	start, err := termStart(entry)
 	if err != nil {
@@ -32,13 +32,14 @@ func (s *State) ApplyEntry(index, term uint64, entry *proto.Entry) error {
 	case entry == nil:
 	case start != nil:
 		s.timeMs = entry.GetTimeMs()
-		s.term = Term{Term: term, Nonce: start.GetNonce(), Leader: start.GetLeader(), Index: index, Rules: rulesOfTerm(start)}
+		s.term = Term{
+			Term: term, Nonce: start.GetNonce(), Leader: start.GetLeader(), Index: index, Rules: rulesOfTerm(start),
+		}
 		s.acls.applyRules(s.term.Rules)
 		s.hooks.TermStarted(s.term)
 		s.runningTxn.adoptServerList(start.GetRoster())
 	case entry.GetTerm() != term || term != s.term.Term || entry.GetNonce() != s.term.Nonce:
-		// The entry comes from a leader whose term was over or had not opened yet. All members
-		// ignore it.
+		// The entry's leader had lost its term or had not opened it yet. All members ignore the entry.
 	default:
 		s.timeMs = entry.GetTimeMs()
 		s.runningTxn.budget.refill()
@@ -49,7 +50,7 @@ func (s *State) ApplyEntry(index, term uint64, entry *proto.Entry) error {
 		}
 	}
 	if s.stateHashDue(start != nil, before) {
-		s.stateHashes.append(StateHash{Index: s.lastIndex, Digest: s.digest()})
+		s.stateHashes.append(StateHash{Index: s.lastIndex, Digest: s.Digest()})
 	}
 	s.hooks.EntryFinished(index)
 	return nil
@@ -68,7 +69,6 @@ func termStart(entry *proto.Entry) (*proto.TermStart, error) {
 	return &start, nil
 }
 
-// rulesOfTerm returns the rules of a term that begins with start.
 func rulesOfTerm(start *proto.TermStart) Rules {
 	return Rules{
 		SkipACL: start.GetSkipAcl(), TTLNodes: start.GetTtlNodes(), EnforceQuota: start.GetEnforceQuota(),
@@ -76,7 +76,7 @@ func rulesOfTerm(start *proto.TermStart) Rules {
 	}
 }
 
-// runIfNext runs one transaction if it is in turn.
+// runIfNext runs a transaction if it is the next one of its member.
 func (s *State) runIfNext(txn *proto.Txn) {
 	own := s.cfg.Self != 0 && txn.GetMember() == s.cfg.Self
 	announces := jute.Op(txn.GetOp()) == jute.OpAnnounce
@@ -100,8 +100,8 @@ func (s *State) runIfNext(txn *proto.Txn) {
 	}
 }
 
-// madeByLeader reports whether a transaction of op may belong to no member, because a leader makes it. A kill belongs
-// to the member that submits it, or to none if no ensemble runs: then a backup is being prepared.
+// madeByLeader reports whether a transaction of op may have no member, because a leader makes it. A kill has
+// the member that submits it, or none while a backup is prepared without an ensemble.
 func madeByLeader(op jute.Op) bool {
 	switch op {
 	case jute.OpExpire, jute.OpKill, jute.OpReap, jute.OpSweep:

@@ -76,7 +76,7 @@ func (k *bench) entry(txns ...*proto.Txn) *proto.Entry {
 }
 
 // apply numbers the transactions and applies the entry. It fails unless the last one is applied and
-// not refused.
+// not rejected.
 func (k *bench) apply(b *testing.B, e *proto.Entry) {
 	for _, t := range e.Txns {
 		if t.Member != 0 {

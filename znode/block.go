@@ -9,35 +9,33 @@ import (
 	"math"
 )
 
-// A snapshot is a stream of bytes in blocks:
+// A snapshot is a stream of blocks. Integers are big-endian.
 //
 //	magic (8 bytes), version (4)
 //	blocks: length (4, at most maxBlock), bytes, sum (4)
 //	length 0 (4), number of blocks (8), sum (4), end of file
 //
-// sum is the CRC32C of all bytes before it except earlier sums, so a swapped or missing block is
-// noticed. All blocks but the last are full, so equal states have equal snapshots. Integers are
-// big-endian.
+// sum is the CRC32C of all bytes before it except earlier sums, so a swapped or missing block is noticed. All
+// blocks but the last are full, so equal states have equal snapshots.
 const (
 	snapshotMagic   = "rollcall"
-	snapshotVersion = 1        // the only version that is written and read
-	maxBlock        = 64 << 10 // reading needs one buffer of this size
+	snapshotVersion = 1        // the only version written and read
+	maxBlock        = 64 << 10 // the size of a reader's buffer
 )
 
-// These errors say why a snapshot cannot be restored.
 var (
-	// ErrNotSnapshot says that the bytes do not begin as a snapshot does.
+	// ErrNotSnapshot means that the bytes do not begin with a snapshot's header.
 	ErrNotSnapshot = errors.New("znode: not a snapshot")
-	// ErrSnapshotVersion says that another version of this program wrote the snapshot.
+	// ErrSnapshotVersion means that another version of this program wrote the snapshot.
 	ErrSnapshotVersion = errors.New("znode: snapshot of another version")
-	// ErrNewerSnapshot is the ErrSnapshotVersion of a snapshot that a newer version wrote.
+	// ErrNewerSnapshot is the ErrSnapshotVersion for a newer version.
 	ErrNewerSnapshot = fmt.Errorf("%w, a newer one", ErrSnapshotVersion)
-	// ErrCorrupt says that the snapshot is cut short or changed, or describes no valid state.
+	// ErrCorrupt means that the snapshot is truncated or changed, or describes no valid state.
 	ErrCorrupt = errors.New("znode: corrupt snapshot")
 )
 
-// ErrDamaged says that this member's state differs from the one that its log produces, because its
-// memory has been damaged.
+// ErrDamaged means that this member's state differs from the one that its log produces, because its memory
+// was damaged.
 var ErrDamaged = errors.New("znode: the state in memory is damaged")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -45,14 +43,14 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // blockWriter writes the stream. It keeps its first error.
 type blockWriter struct {
 	w            io.Writer
-	block        []byte // the block in progress; its length is filled in at the end
+	block        []byte // in progress; its length is filled in by flushBlock
 	checksum     uint32
 	blocks       uint64
-	bytesWritten int64 // bytes written
+	bytesWritten int64
 	err          error
 }
 
-// newBlockWriter writes the header of a stream.
+// newBlockWriter writes the stream's header.
 func newBlockWriter(w io.Writer) *blockWriter {
 	b := &blockWriter{w: w, block: make([]byte, 4, 4+maxBlock+4)}
 	b.writeSummed(binary.BigEndian.AppendUint32([]byte(snapshotMagic), snapshotVersion))
@@ -72,7 +70,6 @@ func (b *blockWriter) writeRaw(p []byte) {
 	}
 }
 
-// flushBlock writes the block in progress.
 func (b *blockWriter) flushBlock() {
 	binary.BigEndian.PutUint32(b.block, uint32(len(b.block)-4))
 	b.checksum = crc32.Update(b.checksum, castagnoli, b.block)
@@ -81,7 +78,7 @@ func (b *blockWriter) flushBlock() {
 	b.blocks++
 }
 
-// closeStream writes the last block and the end of the stream.
+// closeStream writes the last block and the stream's end.
 func (b *blockWriter) closeStream() error {
 	if len(b.block) > 4 {
 		b.flushBlock()
@@ -111,7 +108,6 @@ func (b *blockWriter) putBool(v bool) {
 	}
 }
 
-// putText writes a length and bytes.
 func (b *blockWriter) putText(s string) {
 	b.putUint32(uint32(len(s)))
 	for len(s) > 0 {
@@ -120,7 +116,7 @@ func (b *blockWriter) putText(s string) {
 	}
 }
 
-// putNullable is text for bytes that may be nil.
+// putNullable is putText for bytes that may be nil.
 func (b *blockWriter) putNullable(p []byte) {
 	if p == nil {
 		b.putUint32(nullLength)
@@ -130,7 +126,7 @@ func (b *blockWriter) putNullable(p []byte) {
 	b.putBytes(p)
 }
 
-// nullLength is the length that stands for nil data.
+// nullLength is the length of nil data.
 const nullLength = math.MaxUint32
 
 func (b *blockWriter) putBytes(p []byte) {
@@ -140,8 +136,7 @@ func (b *blockWriter) putBytes(p []byte) {
 	}
 }
 
-// roomInBlock returns how many bytes fit into the block. If the block is full, room writes it first and
-// begins the next.
+// roomInBlock returns the free bytes of the block. It first flushes a full block and begins the next.
 func (b *blockWriter) roomInBlock() int {
 	if len(b.block) == 4+maxBlock {
 		b.flushBlock()
@@ -149,15 +144,14 @@ func (b *blockWriter) roomInBlock() int {
 	return 4 + maxBlock - len(b.block)
 }
 
-// blockReader reads the stream and checks everything. It keeps its first error; after that, reads
-// return zero values.
+// blockReader reads and checks the stream. It keeps its first error; after that, reads return zero values.
 type blockReader struct {
 	r         io.Reader
-	block     []byte // a block with its length and sum
-	unread    []byte // the unread part of the block
+	block     []byte // with its length and sum
+	unread    []byte // of the block
 	checksum  uint32
 	blocks    uint64
-	lastBlock bool // the block was not full, so no other may follow
+	lastBlock bool // the block was not full, so none may follow
 	err       error
 }
 
@@ -165,7 +159,7 @@ func newBlockReader(r io.Reader) *blockReader {
 	b := &blockReader{r: r, block: make([]byte, 4+maxBlock+4)}
 	head := b.block[:len(snapshotMagic)+4]
 	if !b.readFull(head) && !errors.Is(b.err, ErrCorrupt) {
-		return b // the reader has failed, which says nothing about the snapshot
+		return b // a failed reader proves nothing about the snapshot
 	}
 	if b.err != nil || string(head[:len(snapshotMagic)]) != snapshotMagic {
 		b.err = fmt.Errorf("%w: no magic number", ErrNotSnapshot)
@@ -187,14 +181,13 @@ func (b *blockReader) failCorrupt(format string, args ...any) {
 	b.unread = nil
 }
 
-// failWith makes err, if it is one, the first error.
+// failWith keeps err if it is the first error. A nil err is ignored.
 func (b *blockReader) failWith(err error) {
 	if err != nil && b.err == nil {
 		b.err, b.unread = err, nil
 	}
 }
 
-// readFull reads len(p) bytes into p.
 func (b *blockReader) readFull(p []byte) bool {
 	if b.err != nil {
 		return false
@@ -207,7 +200,6 @@ func (b *blockReader) readFull(p []byte) bool {
 	return b.err == nil
 }
 
-// readBlock reads a block.
 func (b *blockReader) readBlock() {
 	if !b.readFull(b.block[:4]) {
 		return
@@ -229,7 +221,7 @@ func (b *blockReader) readBlock() {
 	b.blocks++
 }
 
-// closeStream reads the end of the stream and returns the first error.
+// closeStream reads the stream's end and returns the first error.
 func (b *blockReader) closeStream() error {
 	if len(b.unread) > 0 {
 		b.failCorrupt("bytes left over")
@@ -255,8 +247,7 @@ func (b *blockReader) closeStream() error {
 	return b.err
 }
 
-// takeUpTo returns the next bytes, 1 to n of them, or none after an error. They are valid until the
-// next call.
+// takeUpTo returns the next 1 to n bytes, or none after an error. They are valid until the next call.
 func (b *blockReader) takeUpTo(n int) []byte {
 	if len(b.unread) == 0 && b.err == nil {
 		b.readBlock()
@@ -288,7 +279,7 @@ func (b *blockReader) getBool() bool {
 	return p[0] == 1
 }
 
-// getBytes reads len(p) bytes into p, or sets them to zero after an error.
+// getBytes fills p, or clears it after an error.
 func (b *blockReader) getBytes(p []byte) {
 	for done := 0; done < len(p); {
 		part := b.takeUpTo(len(p) - done)
@@ -300,8 +291,8 @@ func (b *blockReader) getBytes(p []byte) {
 	}
 }
 
-// getNullable reads a length and as many bytes; it returns nil for null data. It allocates memory as bytes
-// arrive and does not trust the length.
+// getNullable reads what putNullable wrote. It allocates memory as bytes arrive and does not trust the
+// length.
 func (b *blockReader) getNullable() []byte {
 	n := b.getUint32()
 	if n == nullLength || b.err != nil {
@@ -325,7 +316,6 @@ func (b *blockReader) getNullable() []byte {
 	return p
 }
 
-// getText reads what text wrote.
 func (b *blockReader) getText() string {
 	p := b.getNullable()
 	if p == nil {

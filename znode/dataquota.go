@@ -1,22 +1,18 @@
 package znode
 
-// The rule DataQuota bounds the bytes of all paths and data. Past it, a create or setData that adds
-// bytes is refused with NoRoom. An operation of a multi is checked after the operations before
-// it, so a multi may make the room that it needs. Everything else goes on, also in a state that is past
-// the quota already, because the leader's quota has become smaller. The rule holds for the super user,
-// too. Access control lists count with what they take in memory, each once however many nodes have it. Sessions do not count, nor
-// does the data of /zookeeper/config.
+// The rule DataQuota limits the bytes of all paths and data. Above it, a create or setData that adds bytes is
+// rejected with NoRoom, also for the super user. Everything else continues, even if the state is above the
+// limit because the leader's quota was lowered. An operation of a multi is checked after the operations
+// before it, so a multi may free the room that it needs. Each access control list counts once with its
+// memory. Sessions and the data of /zookeeper/config do not count.
 
-// DataUsed returns the bytes that count against Rules.DataQuota. The caller holds at least the read lock.
-func (s *State) DataUsed() int64 { return s.dataUsed() }
-
-// dataUsed returns the bytes of all paths, data and access control lists, except those of the data of /zookeeper/config.
-// That text is not in the log, so a refusal must not depend on it.
-func (t *tree) dataUsed() int64 {
+// DataUsed returns the bytes that count against Rules.DataQuota. The data of /zookeeper/config are not in the log, so
+// a rejection must not depend on them. The caller holds at least the read lock.
+func (t *tree) DataUsed() int64 {
 	return t.dataSize + t.aclBytes - int64(t.nodeAt(ConfigPath).data.len())
 }
 
-// addedACLBytes returns how many bytes a list adds if a node gets it in place of another one, which may be nil.
+// addedACLBytes returns the bytes that list adds if it replaces before, which may be nil.
 func addedACLBytes(list, before *acl) (n int) {
 	if list.nodeCount == 0 {
 		n = list.memoryBytes()
@@ -27,8 +23,8 @@ func addedACLBytes(list, before *acl) (n int) {
 	return n
 }
 
-// exceedsDataQuota reports whether the quota of all data forbids a change that adds so many bytes. It is not
-// for the data of /zookeeper/config: members may have texts of different lengths there.
+// exceedsDataQuota reports whether the quota forbids a change that adds so many bytes. It must not be used
+// for /zookeeper/config, whose data may differ between members.
 func (c *replicatedState) exceedsDataQuota(added int) bool {
-	return c.term.DataQuota > 0 && added > 0 && uint64(c.dataUsed())+uint64(added) > c.term.DataQuota
+	return c.term.DataQuota > 0 && added > 0 && uint64(c.DataUsed())+uint64(added) > c.term.DataQuota
 }

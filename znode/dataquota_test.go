@@ -15,7 +15,7 @@ func (w *world) leave(left int64) {
 	w.rule(Rules{TTLNodes: true, DataQuota: uint64(w.s().DataUsed() + left)})
 }
 
-// Each write that adds bytes is refused past the quota, to the byte, and all others go on.
+// Each write that adds bytes is rejected past the quota, to the byte, and all others go on.
 func TestDataQuota(t *testing.T) {
 	create := func(op jute.Op, path string, mode jute.CreateMode) func(k *client) Result {
 		return func(k *client) Result {
@@ -31,7 +31,7 @@ func TestDataQuota(t *testing.T) {
 	}
 	tests := []struct {
 		name string
-		adds int64 // bytes; not positive: it is never refused
+		adds int64 // bytes; not positive: it is never rejected
 		run  func(k *client) Result
 	}{
 		{"create", 6, create(jute.OpCreate, "/a", 0)},

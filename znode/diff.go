@@ -7,9 +7,8 @@ import (
 	"slices"
 )
 
-// Diff describes the first difference between two states, or returns "" if there is none. It
-// compares what the log decides, so not the watches. It takes the two locks for reading, one after
-// the other.
+// Diff describes the first difference between the replicated parts of two states, or returns "". It takes the
+// two read locks, one after the other.
 func Diff(a, b *State) string {
 	x, y := lockedSnapshot(a), lockedSnapshot(b)
 	switch {
@@ -41,7 +40,7 @@ func Diff(a, b *State) string {
 	if d := diffNodes(x, y); d != "" {
 		return d
 	}
-	if a, b := x.digest(), y.digest(); a != b {
+	if a, b := x.Digest(), y.Digest(); a != b {
 		return fmt.Sprintf("digest %016x, %016x", a, b)
 	}
 	return ""
@@ -103,12 +102,14 @@ func diffNodes(x, y *Snapshot) string {
 }
 
 func (n *node) equalNode(m *node) bool {
-	return n.stat() == m.stat() && n.lifetime() == m.lifetime() && n.numCreated() == m.numCreated() && n.acl.text == m.acl.text &&
+	return n.stat() == m.stat() && n.lifetime() == m.lifetime() && n.numCreated() == m.numCreated() &&
+		n.acl.text == m.acl.text &&
 		bytes.Equal(n.data.bytes(), m.data.bytes()) && n.data.isNull() == m.data.isNull()
 }
 
 func (n *node) describe() string {
-	const enough = 64 // how many bytes of data to show
+	const enough = 64 // bytes of data to show
 	return fmt.Sprintf("%+v %+v creates %d data %q null %t acl %v",
-		n.stat(), n.lifetime(), n.numCreated(), n.data.bytes()[:min(n.data.len(), enough)], n.data.isNull(), n.acl.visibleEntries(true))
+		n.stat(), n.lifetime(), n.numCreated(), n.data.bytes()[:min(n.data.len(), enough)],
+		n.data.isNull(), n.acl.visibleEntries(true))
 }

@@ -38,31 +38,31 @@ func TestDigestIsFixed(t *testing.T) {
 
 // uncovered lists the fields that are not part of the digest, with the reasons.
 var uncovered = map[string]string{
-	"node.gen":         "each member's own",
-	"node.family":      "by its fields",
-	"family.below":     "derived",
-	"family.children":  "derived: the children have paths",
-	"content.tree":     "by its nodes",
-	"tree.root":        "the nodes, by their hashes, in nodeSum",
-	"tree.paths":       "derived: the same nodes",
-	"tree.ephemerals":  "derived: nodes have owners",
-	"tree.dataSize":    "derived",
-	"tree.listSize":    "derived",
-	"tree.hashed":      "of the running entry",
-	"acl.nodes":        "derived",
-	"tree.candidates":  "derived: nodes have lives",
-	"tree.quotas":      "derived: nodes have paths",
-	"content.sessions": "by their hashes, in sessionSum",
-	"content.ends":     "by its fields",
-	"ends.kept":        "by their hashes, in sum",
-	"content.unswept":  "its ids; TestDigestTellsStatesApart changes them",
-	"acl.open":         "derived from text",
-	"acl.plain":        "its list and zeros",
-	"acl.entries":      "derived from text",
-	"acl.users":        "derived from text",
-	"acl.lengths":      "derived from text",
-	"acl.index":        "derived from text",
-	"acl.text":         "by its hash, which is compared when a snapshot is written",
+	"node.gen":                        "each member's own",
+	"node.nodeExtra":                  "by its fields",
+	"nodeExtra.descendants":           "derived",
+	"nodeExtra.children":              "derived: the children have paths",
+	"replicatedState.tree":            "by its nodes",
+	"tree.root":                       "the nodes, by their hashes, in nodeHashSum",
+	"tree.byPath":                     "derived: the same nodes",
+	"tree.ephemerals":                 "derived: nodes have owners",
+	"tree.dataSize":                   "derived",
+	"tree.aclBytes":                   "derived",
+	"tree.hashedBytes":                "of the running entry",
+	"acl.nodeCount":                   "derived",
+	"tree.reapCandidates":             "derived: nodes have lives",
+	"tree.quotaRoots":                 "derived: nodes have paths",
+	"replicatedState.sessions":        "by their hashes, in sessionHashSum",
+	"replicatedState.sessionEnds":     "by its fields",
+	"sessionEnds.byNumber":            "by their hashes, in hashSum",
+	"replicatedState.unsweptSessions": "its ids; TestDigestTellsStatesApart changes them",
+	"acl.worldPerms":                  "derived from text",
+	"acl.sharedExtra":                 "its list and zeros",
+	"acl.entries":                     "derived from text",
+	"acl.saslPerms":                   "derived from text",
+	"acl.prefixLengths":               "derived from text",
+	"acl.hashIndex":                   "derived from text",
+	"acl.text":                        "by its hash, which is compared when a snapshot is written",
 }
 
 // Every replicated field is part of the digest or has a reason not to be. A new field fails here
@@ -71,17 +71,17 @@ func TestDigestCoversEveryField(t *testing.T) {
 	list := forgedList("")
 	n := node{path: "/a", data: packData([]byte("d")), nodeExtra: &list.sharedExtra}
 	eachField(t, "node", &n, func() uint64 { return n.hash() })
-	eachField(t, "family", n.ownExtra(), func() uint64 { return n.hash() })
+	eachField(t, "nodeExtra", n.ownExtra(), func() uint64 { return n.hash() })
 	eachField(t, "node", &n, func() uint64 { return n.hash() })
 	eachField(t, "acl", list, func() uint64 { return n.hash() })
 	s := Session{ID: 7, Address: "a"}
 	eachField(t, "Session", &s, func() uint64 { return s.hash() })
 	end := SessionEnd{Session: 7, RequestedBy: "b"}
-	eachField(t, "End", &end, func() uint64 { return end.hash() })
+	eachField(t, "SessionEnd", &end, func() uint64 { return end.hash() })
 	c := replicatedState{tree: newTree(1, &aclTable{})}
-	eachField(t, "content", &c, func() uint64 { return c.digest() })
-	eachField(t, "tree", &c.tree, func() uint64 { return c.digest() })
-	eachField(t, "ends", &c.sessionEnds, func() uint64 { return c.digest() })
+	eachField(t, "replicatedState", &c, func() uint64 { return c.Digest() })
+	eachField(t, "tree", &c.tree, func() uint64 { return c.Digest() })
+	eachField(t, "sessionEnds", &c.sessionEnds, func() uint64 { return c.Digest() })
 }
 
 // eachField changes each field of the value that p points to, and changes it back. hash must differ
@@ -192,7 +192,7 @@ func TestDigestTellsStatesApart(t *testing.T) {
 		for _, field := range fields {
 			name := "node." + field.Name
 			if len(field.Index) > 1 {
-				name = "family." + field.Name
+				name = "nodeExtra." + field.Name
 			}
 			if uncovered[name] != "" || name == "node.path" {
 				continue
@@ -326,14 +326,14 @@ func TestDamagedListShows(t *testing.T) {
 	}
 }
 
-// All members mark the same indexes, even a member that was sent a snapshot, and their marks are
+// All members hash the state at the same indexes, even a member that was sent a snapshot, and the hashes are
 // equal.
 func TestMarks(t *testing.T) {
 	other := New(Config{})
 	w := newWorld(t, other)
 	first := w.s().StateHashes()
 	if len(first) == 0 || first[0].Index != 1 {
-		t.Fatalf("%v: no mark at the TermStart", first)
+		t.Fatalf("%v: no hash at the TermStart", first)
 	}
 	k := w.connect()
 	for i := range 300 {
@@ -344,29 +344,29 @@ func TestMarks(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := other.StateHashes(); len(got) != 0 {
-				t.Errorf("marks are left from before the snapshot: %v", got)
+				t.Errorf("hashes are left from before the snapshot: %v", got)
 			}
 		}
 	}
-	marks := w.s().StateHashes()
-	if len(marks) != keptStateHashes {
-		t.Errorf("%d marks, want %d", len(marks), keptStateHashes)
+	hashes := w.s().StateHashes()
+	if len(hashes) != keptStateHashes {
+		t.Errorf("%d hashes, want %d", len(hashes), keptStateHashes)
 	}
 	own := other.StateHashes()
-	if len(own) < 5 || !slices.Equal(own, marks[len(marks)-len(own):]) {
-		t.Errorf("marks\n%v\n%v", marks, own)
+	if len(own) < 5 || !slices.Equal(own, hashes[len(hashes)-len(own):]) {
+		t.Errorf("hashes\n%v\n%v", hashes, own)
 	}
-	for i, m := range marks[1:] {
-		if d := m.Index - marks[i].Index; d < 9 || d > 11 { // entries in one second of the log
-			t.Errorf("marks at %d and %d", marks[i].Index, m.Index)
+	for i, m := range hashes[1:] {
+		if d := m.Index - hashes[i].Index; d < 9 || d > 11 { // entries in one second of the log
+			t.Errorf("hashes at %d and %d", hashes[i].Index, m.Index)
 		}
 	}
-	// A jump back of the log's time makes a mark, too.
+	// The state is also hashed after a jump back of the log's time.
 	n := len(w.s().StateHashes())
 	w.now -= 5 * stateHashEveryMs
 	k.must(k.create("/back", 0))
 	if got := w.s().StateHashes(); got[len(got)-1].Index != w.index || n != len(got) {
-		t.Errorf("no mark where time went back: %v at %d", got, w.index)
+		t.Errorf("no hash where time went back: %v at %d", got, w.index)
 	}
 	// From here the log's time stands still, because only raft's own entries come.
 	for range 3 * stateHashEvery {
@@ -375,10 +375,10 @@ func TestMarks(t *testing.T) {
 	tail := w.s().StateHashes()
 	for _, m := range tail[len(tail)-3:] {
 		if m.Index%stateHashEvery != 0 {
-			t.Errorf("mark at %d while time stands still", m.Index)
+			t.Errorf("hash at %d while time stands still", m.Index)
 		}
 	}
 	if d := w.s().Digest(); tail[len(tail)-1].Index == w.index && tail[len(tail)-1].Digest != d {
-		t.Errorf("mark %v, digest %x", tail[len(tail)-1], d)
+		t.Errorf("hash %v, digest %x", tail[len(tail)-1], d)
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// validDN reports whether text is a distinguished name, written like the subject of a certificate
-// (RFC 2253). It has parts such as CN=name, joined by commas, semicolons or plus signs. A value may
-// be quoted, and a backslash may escape any character.
+// validDN reports whether text is a distinguished name in the form of a certificate's subject (RFC 2253):
+// parts such as CN=name, joined by commas, semicolons or plus signs. A value may be quoted, and a backslash
+// may escape any character.
 func validDN(text string) bool {
 	for more := true; more; {
 		var part string
@@ -18,8 +18,7 @@ func validDN(text string) bool {
 	return true
 }
 
-// cutAttribute returns the text before the first separator that is neither quoted nor escaped, and the
-// text after it.
+// cutAttribute splits text at the first separator that is neither quoted nor escaped.
 func cutAttribute(text string) (part, rest string, more bool) {
 	quoted := false
 	for i := 0; i < len(text); i++ {
@@ -38,11 +37,12 @@ func cutAttribute(text string) (part, rest string, more bool) {
 func validAttribute(part string) bool {
 	key, value, ok := strings.Cut(part, "=")
 	key = strings.ToUpper(strings.TrimSpace(key))
-	return ok && strings.TrimSpace(value) != "" && (slices.Contains(javaAttributes, key) || validOID(strings.TrimPrefix(key, "OID.")))
+	return ok && strings.TrimSpace(value) != "" &&
+		(slices.Contains(javaAttributes, key) || validOID(strings.TrimPrefix(key, "OID.")))
 }
 
-// javaAttributes are the names that Java knows. ZooKeeper's servers, which wrote the existing lists,
-// run on Java.
+// javaAttributes are the names that Java knows. Existing lists were written by ZooKeeper's servers, which run
+// on Java.
 var javaAttributes = []string{
 	"C", "CN", "DC", "DNQ", "DNQUALIFIER", "EMAIL", "EMAILADDRESS", "GENERATION", "GIVENNAME", "INITIALS", "IP",
 	"L", "O", "OU", "S", "SERIALNUMBER", "ST", "STREET", "SURNAME", "T", "UID",

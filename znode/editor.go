@@ -5,22 +5,21 @@ import (
 	"sync/atomic"
 )
 
-// treeEditor changes the nodes of a tree, and can undo what it has changed since start.
+// treeEditor changes the nodes of a tree, and can undo its changes since startUndo.
 type treeEditor struct {
 	tree        *tree
 	gen         *atomic.Uint64
 	recordsUndo bool
-	undoSteps   []undoStep // what undoes the changes, oldest first
+	undoSteps   []undoStep // oldest first
 }
 
-// undoStep reverses one step of a change of the tree. Exactly one field is set.
+// undoStep reverses one change of the tree. Exactly one field is set.
 type undoStep struct {
-	linkedNode   *node // this node was linked
-	unlinkedNode *node // this node was unlinked
-	nodeBefore   node  // the node was like this; its children are restored by other steps
+	linkedNode   *node
+	unlinkedNode *node
+	nodeBefore   node // without its children, which other steps restore
 }
 
-// recordUndo adds a step, if the change may have to be undone.
 func (e *treeEditor) recordUndo(step undoStep) {
 	if !e.recordsUndo {
 		return
@@ -32,14 +31,15 @@ func (e *treeEditor) recordUndo(step undoStep) {
 	e.undoSteps = append(e.undoSteps, step)
 }
 
-// beginEdit is tree.edit, with a step to undo it.
+// beginEdit is tree.beginEdit with an undo step.
 func (e *treeEditor) beginEdit(path string) *node {
 	n := e.tree.beginEdit(e.gen.Load(), path)
 	e.recordUndo(undoStep{nodeBefore: *n})
 	return n
 }
 
-// linkNode is tree.link. It returns the parent uncounted, so that the caller can change it and then count it.
+// linkNode is tree.linkNode with an undo step. The parent's hash is subtracted, so that the caller can change
+// the parent and then call addHash.
 func (e *treeEditor) linkNode(n *node) (parent *node) {
 	parent = e.tree.linkNode(n.gen, n)
 	e.recordUndo(undoStep{linkedNode: n})
@@ -48,7 +48,7 @@ func (e *treeEditor) linkNode(n *node) (parent *node) {
 	return parent
 }
 
-// unlinkNode is tree.unlink, and returns the parent as link does.
+// unlinkNode is tree.unlinkNode, and returns the parent as linkNode does.
 func (e *treeEditor) unlinkNode(n *node) (parent *node) {
 	parent = e.tree.unlinkNode(e.gen.Load(), n)
 	e.recordUndo(undoStep{unlinkedNode: n})
@@ -57,7 +57,6 @@ func (e *treeEditor) unlinkNode(n *node) (parent *node) {
 	return parent
 }
 
-// rollBack undoes all recorded steps.
 func (e *treeEditor) rollBack() {
 	gen := e.gen.Load()
 	for _, step := range slices.Backward(e.undoSteps) {
@@ -81,7 +80,7 @@ func (e *treeEditor) rollBack() {
 	}
 }
 
-// startUndo begins to record, with room for the steps of so many operations.
+// startUndo reserves room for the undo steps of so many operations.
 func (e *treeEditor) startUndo(operations int) {
 	if cap(e.undoSteps) > keptMultiOps {
 		e.undoSteps = nil
@@ -89,7 +88,7 @@ func (e *treeEditor) startUndo(operations int) {
 	e.undoSteps = slices.Grow(e.undoSteps[:0], operations)
 }
 
-// stopUndo drops the steps, and records none until the next start.
+// stopUndo drops the undo steps, and records none until the next startUndo.
 func (e *treeEditor) stopUndo() {
 	e.recordsUndo = false
 	clear(e.undoSteps)

@@ -24,7 +24,7 @@ func dropAll(s *State, w Watcher) {
 	}
 }
 
-// The changes of one entry are told with a limited number of steps. Watchers that are met after that miss changes; the others get
+// The changes of one entry notify watchers in a limited number of steps. Watchers after that miss changes; the others get
 // all events. The next entry has all steps again.
 func TestFireStepsOfAnEntry(t *testing.T) {
 	w := newWorld(t)
@@ -135,7 +135,7 @@ func TestFireStepsOfRemovals(t *testing.T) {
 	}
 }
 
-// A search goes on after the watch that it would look at next has fired and is gone.
+// A search continues after the next watch has fired and is gone.
 func TestWatchFiresDuringASearch(t *testing.T) {
 	w := newWorld(t)
 	writer, who := w.connect(), w.connect()

@@ -8,15 +8,14 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Identities are those of the connection that owns a session. They are in the session's record, so that its transactions need
-// not name them. Equal lists are equal values and share their memory, because most clients of one host have the same. The zero
-// value is the empty list.
+// Identities belong to the connection that owns a session. They are in the session's record, so transactions
+// need not carry them. Equal lists are equal values and share memory, because most clients of a host have the
+// same. The zero value is the empty list.
 type Identities struct{ encoding unique.Handle[string] }
 
-// IdentitiesOf returns the list of these identities, in their order.
+// IdentitiesOf returns a list of these identities, in their order.
 func IdentitiesOf(ids []*proto.Identity) Identities { return Identities{}.appendAll(ids) }
 
-// appendAll returns a list that has these identities after those of i.
 func (i Identities) appendAll(ids []*proto.Identity) Identities {
 	b := []byte(i.encodedText())
 	for _, id := range ids {
@@ -32,7 +31,7 @@ func identitiesOfText(text string) Identities {
 	return Identities{unique.Make(text)}
 }
 
-// encodedText returns the schemes and ids, as jute encodes strings.
+// encodedText returns the schemes and ids in jute's encoding of strings.
 func (i Identities) encodedText() string {
 	if i == (Identities{}) {
 		return ""
@@ -46,7 +45,7 @@ func (i Identities) List() []*proto.Identity {
 	return list
 }
 
-// decodeIdentities returns false if the text is not what encoded returns.
+// decodeIdentities reads what encodedText returns, or returns false.
 func decodeIdentities(text string) (list []*proto.Identity, ok bool) {
 	for text != "" {
 		id := &proto.Identity{}
@@ -63,15 +62,16 @@ func decodeIdentities(text string) (list []*proto.Identity, ok bool) {
 	return list, true
 }
 
-// txnClient is the client of the running transaction. Consecutive transactions of clients with equal identities decode them once.
+// txnClient is the client of the running transaction. Consecutive transactions of clients with equal
+// identities decode them once.
 type txnClient struct {
-	txnIdentities     []*proto.Identity // of a transaction without a session, which names them
-	sessionIdentities Identities        // those of the session
-	decodedFrom       Identities        // of which list has the identities
+	txnIdentities     []*proto.Identity // of a transaction without a session
+	sessionIdentities Identities
+	decodedFrom       Identities // encoding of decodedList
 	decodedList       []*proto.Identity
 }
 
-// startTxn forgets the client before txn.
+// startTxn replaces the client before txn.
 func (c *txnClient) startTxn(txn *proto.Txn) {
 	c.txnIdentities, c.sessionIdentities = nil, Identities{}
 	if txn.GetSession() == 0 {
@@ -79,7 +79,7 @@ func (c *txnClient) startTxn(txn *proto.Txn) {
 	}
 }
 
-// identities returns what ACLs are compared with. If the transaction has a session, refuse has found it before.
+// identities returns the identities to compare with ACLs. checkSession has set those of a session before.
 func (c *txnClient) identities() []*proto.Identity {
 	if c.sessionIdentities == (Identities{}) {
 		return c.txnIdentities

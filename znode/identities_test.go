@@ -53,7 +53,7 @@ func TestIdentitiesAreTheSessions(t *testing.T) {
 	want("a transaction without a session names its own", w.run(1, own), jute.OK)
 }
 
-// The list of a session survives a snapshot, byte for byte. A snapshot with a list that cannot be decoded is refused.
+// The list of a session survives a snapshot, byte for byte. A snapshot with a list that cannot be decoded is rejected.
 func TestIdentitiesInSnapshot(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect().auth("digest", "u:p").auth("super", "")

@@ -6,68 +6,67 @@ import (
 	"rollcall/zk/jute"
 )
 
-// An image is a snapshot outside a State: its parts can be read and written one by one, in memory
-// that does not grow with the nodes. ReadImage reads the bytes that Snapshot.WriteTo and ImageWriter
-// write, and Restore reads those of both.
+// An image is a snapshot outside a State. Its parts are read and written one by one, in memory that does not
+// grow with the nodes. ReadImage and RestoreSnapshot read the bytes of both Snapshot.WriteTo and ImageWriter.
 
-// ImageHead is what an image says before its sessions and nodes.
+// ImageHead precedes the sessions and nodes of an image.
 type ImageHead struct {
-	Index      uint64 // the last entry applied
-	Zxid       int64  // the last transaction that took one
-	TimeMs     int64  // the log's time, in ms since 1970
+	Index      uint64 // of the last entry applied
+	Zxid       int64  // of the last transaction that took one
+	TimeMs     int64  // the log's time, since 1970
 	Term       Term
 	Members    []MemberProgress // by id
-	ServerList ServerList       // the list of servers, if there is one
-	// How many items the image has of each kind.
+	ServerList ServerList       // the zero value if there is none
+	// The number of items of each kind.
 	SessionCount, UnsweptCount, EndCount, NodeCount uint64
-	EndsTotal                                       uint64 // how many ends were ever kept: the number of the newest one
+	EndsTotal                                       uint64 // the number of ends ever kept, and so of the newest one
 }
 
-// MemberProgress is what a state knows of one member.
+// MemberProgress is the state's record of one member.
 type MemberProgress struct {
 	ID             uint32 // 0 to 255; sessions may have 0 as their top byte, although no member has this id
-	Boot, Cursor   uint64 // see State.Boot
-	Format         uint32 // highest Entry.format that it can apply; 0: it has never announced one
+	Boot, Cursor   uint64 // see State.MemberBoot
+	Format         uint32 // highest Entry.format that it can apply; 0 if it never announced one
 	HighestSession jute.SessionID
 }
 
-// ImageNode is a node of an image. At most one of Owner, Container and TTL is set.
+// ImageNode is a node of an image. At most one of OwnerSession, Container and TTLMs is set.
 type ImageNode struct {
 	Path                string
-	Data                []byte // nil: null; always null for the config node until a client sets it
+	Data                []byte // nil if null, as for the config node until a client sets it
 	ACL                 []jute.ACL
 	Czxid, Mzxid, Pzxid int64
 	Ctime, Mtime        int64 // ms since 1970
 	Version, Aversion   int32
-	CreateCount         int32 // how many children were ever created: the next sequential number
+	CreateCount         int32 // children ever created: the next sequential number
 	OwnerSession        jute.SessionID
 	Container           bool
-	TTLMs               int64 // ms
+	TTLMs               int64
 }
 
-// ImageVisitor gets the parts of an image, in the order of its fields. A nil function skips its part. An
-// error ends the reading, and ReadImage returns it. Data and lists that a function gets may be kept,
-// but not changed: nodes with equal lists share one.
+// ImageVisitor receives the parts of an image, in the order of its fields. A nil function skips its part. An
+// error ends the reading, and ReadImage returns it. Functions may keep data and lists, but must not change
+// them: nodes with equal lists share one.
 type ImageVisitor struct {
-	Head    func(ImageHead) error // all of it but Unswept, Ends, EndsEver and Nodes, which come later
+	Head    func(ImageHead) error // without UnsweptCount, EndCount, EndsTotal and NodeCount, which are read later
 	Session func(Session) error
 	Unswept func(jute.SessionID) error // an ended session with nodes left
 	End     func(SessionEnd) error
 	Node    func(ImageNode) error // parents before their children, siblings in order
 }
 
-// ReadImage reads a whole snapshot and calls v for each of its parts. It makes all of Restore's checks
-// and returns the same errors. What v got before an error cannot be trusted. It keeps in memory what
-// Verify does, and the lists of all nodes.
+// ReadImage reads a whole snapshot and calls v for each of its parts. It makes all checks of RestoreSnapshot
+// and returns the same errors. Parts that v received before an error cannot be trusted. Beside the memory of
+// VerifySnapshot it keeps the lists of all nodes.
 func ReadImage(r io.Reader, v ImageVisitor) (h ImageHead, digest uint64, err error) {
 	f := snapshotBuilder{blocks: newBlockReader(r), countOnly: true, visitor: v}
 	if err := f.readSnapshot(); err != nil {
 		return ImageHead{}, 0, err
 	}
-	return f.head, f.digest(), nil
+	return f.head, f.Digest(), nil
 }
 
-// imageNode returns n, which the filler has just taken, as a Node. Nodes with equal lists share one.
+// imageNode converts n. Nodes with equal lists share one.
 func (f *snapshotBuilder) imageNode(n *node) ImageNode {
 	data, version := n.replicatedData()
 	life := n.lifetime()
@@ -87,7 +86,7 @@ func (f *snapshotBuilder) imageNode(n *node) ImageNode {
 	}
 }
 
-// nodeFromImage returns the node that an image has as n, with the given access control list.
+// nodeFromImage is the reverse of imageNode.
 func nodeFromImage(n ImageNode, list *acl) *node {
 	to := &node{
 		path: n.Path, data: packData(n.Data), czxid: n.Czxid, mzxid: n.Mzxid, ctime: n.Ctime, mtime: n.Mtime,

@@ -158,7 +158,7 @@ func (f *forged) write() error {
 	return err
 }
 
-// An ImageWriter refuses what Restore refuses, for the same reason.
+// An ImageWriter rejects what Restore rejects, for the same reason.
 func TestImageWriterRefuses(t *testing.T) {
 	other := map[string]string{ // the reasons that differ, because the writer sees counts and not bytes
 		"count too large":               "nodes, and the head says",
@@ -202,7 +202,7 @@ func TestImageWriterRefuses(t *testing.T) {
 	}
 }
 
-// An ImageWriter refuses what a snapshot cannot express.
+// An ImageWriter rejects what a snapshot cannot express.
 func TestImageWriterRefusesWhatCannotBeWritten(t *testing.T) {
 	const first = 1<<56 + 1
 	head := ImageHead{Members: []MemberProgress{{ID: 1, HighestSession: first + 9}}, Zxid: 9, SessionCount: 1, EndCount: 1, EndsTotal: 1, NodeCount: 4}

@@ -9,19 +9,18 @@ import (
 	"rollcall/zk/jute"
 )
 
-// ImageWriter writes a snapshot from its parts: first all sessions by id, then ended sessions with nodes
-// left by id, then ends by number, then nodes, parents before their children and siblings in order. It
-// refuses what Restore would refuse. After the first error it writes nothing more, and all methods
-// return that error.
+// ImageWriter writes a snapshot from its parts: sessions by id, ended sessions with nodes left by id, ends by
+// number, and nodes, parents before their children and siblings in order. It rejects what RestoreSnapshot
+// would reject. After the first error it writes nothing, and all methods return that error.
 type ImageWriter struct {
 	builder      snapshotBuilder
 	sections     *sectionWriter
 	head         ImageHead
-	sectionItems uint64 // items of the list that is being written
+	sectionItems uint64 // written to the current section
 	err          error
 }
 
-// NewImageWriter writes the head of an image, which says how many items follow.
+// NewImageWriter writes the head of an image. The counts in the head must match the items that follow.
 func NewImageWriter(w io.Writer, h ImageHead) (*ImageWriter, error) {
 	iw := &ImageWriter{builder: snapshotBuilder{countOnly: true}, head: h}
 	why := iw.builder.acceptHead(h)
@@ -37,7 +36,7 @@ func NewImageWriter(w io.Writer, h ImageHead) (*ImageWriter, error) {
 
 func imageError(why string) error { return errors.New("znode: write image: " + why) }
 
-// Session adds the next session. Its timeout is in whole milliseconds.
+// Session adds the next session. Its timeout must be in whole milliseconds.
 func (w *ImageWriter) Session(s Session) error {
 	if w.beginItem(sectionSessions) {
 		if ms := s.Timeout.Milliseconds(); ms < 0 || ms > math.MaxUint32 || s.Timeout%1e6 != 0 {
@@ -62,11 +61,13 @@ func (w *ImageWriter) Unswept(id jute.SessionID) error {
 	return w.firstError()
 }
 
-// End adds the next end of a session. Its number is the one that is due.
+// End adds the next end of a session, with the next number.
 func (w *ImageWriter) End(e SessionEnd) error {
 	if w.beginItem(sectionEnds) {
-		if ms := e.Timeout.Milliseconds(); ms < 0 || ms > math.MaxUint32 || e.Timeout%1e6 != 0 || uint64(e.EphemeralCount) > math.MaxUint32 {
-			return w.reject(fmt.Sprintf("end %d has a timeout of %v and %d ephemeral nodes", e.Number, e.Timeout, e.EphemeralCount))
+		ms := e.Timeout.Milliseconds()
+		if ms < 0 || ms > math.MaxUint32 || e.Timeout%1e6 != 0 || uint64(e.EphemeralCount) > math.MaxUint32 {
+			return w.reject(fmt.Sprintf("end %d has a timeout of %v and %d ephemeral nodes",
+				e.Number, e.Timeout, e.EphemeralCount))
 		}
 		if why := w.builder.acceptEnd(&e); why != "" {
 			return w.reject(why)
@@ -106,12 +107,12 @@ func (w *ImageWriter) Close() (digest uint64, err error) {
 	if why := w.builder.missingBuiltins(); why != "" {
 		return 0, w.reject(why)
 	}
-	digest = w.builder.digest()
+	digest = w.builder.Digest()
 	w.err = w.sections.closeSnapshot(digest)
 	return digest, w.err
 }
 
-// beginItem makes to the list that is being written, and reports whether it may get another item.
+// beginItem moves on to a section, and reports whether the section may get another item.
 func (w *ImageWriter) beginItem(to section) bool {
 	switch {
 	case w.err != nil:
@@ -127,7 +128,7 @@ func (w *ImageWriter) beginItem(to section) bool {
 	return false
 }
 
-// advanceTo ends the lists before to. It returns false if one of them is too short.
+// advanceTo ends the sections before to. It returns false if one of them has too few items.
 func (w *ImageWriter) advanceTo(to section) bool {
 	for w.sections.current < to {
 		if w.sectionItems < w.expectedItems(w.sections.current) {
@@ -140,23 +141,21 @@ func (w *ImageWriter) advanceTo(to section) bool {
 	return true
 }
 
-// tooFewItems returns the error for a list that ends too early.
 func (w *ImageWriter) tooFewItems() error {
-	return imageError(fmt.Sprintf("%d %s, and the head says %d", w.sectionItems, w.sections.current, w.expectedItems(w.sections.current)))
+	at := w.sections.current
+	return imageError(fmt.Sprintf("%d %s, and the head says %d", w.sectionItems, at, w.expectedItems(at)))
 }
 
-// expectedItems returns how many items a list has, by the head.
 func (w *ImageWriter) expectedItems(p section) uint64 {
 	return [...]uint64{w.head.SessionCount, w.head.UnsweptCount, w.head.EndCount, w.head.NodeCount}[p]
 }
 
-// reject makes the reason the first error.
 func (w *ImageWriter) reject(why string) error {
 	w.err = imageError(why)
 	return w.err
 }
 
-// firstError returns the first error, which may be one of writing.
+// firstError returns the first error, including that of the underlying writer.
 func (w *ImageWriter) firstError() error {
 	if w.err == nil {
 		w.err = w.sections.err

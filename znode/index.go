@@ -2,23 +2,22 @@ package znode
 
 import "hash/maphash"
 
-// pathIndex finds nodes by their paths. It holds only the nodes and 16 bits of a hash of each path,
-// about 13 bytes a node. A map would hold every path a second time.
+// pathIndex finds nodes by their paths. It holds only the nodes and 16 bits of a hash of each path, about 13
+// bytes a node. A map would hold every path a second time.
 //
-// It is cut into parts that grow one by one. Therefore no change waits until everything is
-// rehashed: it waits at most while one part is copied, 1/2048 of all. The index does not shrink.
-// Its order depends on chance and is never visible outside. The zero value cannot be used.
+// Its shards grow one by one, so a change waits at most until one shard, 1/2048 of all, is copied. The index
+// does not shrink. Its order is random and never visible outside. The zero value cannot be used.
 type pathIndex struct {
 	seed      maphash.Seed
 	shards    []indexShard
 	nodeCount int
 }
 
-// indexShard is a hash table with linear probing. A node's home slot is as far through the table as its
-// hash is through the range of hashes. The node lies there, or after it in the same run of taken
-// slots; a run may wrap around to the front.
+// indexShard is a hash table with linear probing. A node's home slot is as far through the table as its hash
+// is through the range of hashes. The node lies there, or after it in the same run of taken slots. A run may
+// wrap around to the front.
 type indexShard struct {
-	hashes []uint16 // 0: the slot is free
+	hashes []uint16 // 0 if the slot is free
 	nodes  []*node
 	used   int
 }
@@ -32,13 +31,11 @@ func newIndex() *pathIndex {
 	return &pathIndex{seed: maphash.MakeSeed(), shards: make([]indexShard, 1<<shardBits)}
 }
 
-// shardOf returns the part that path belongs to, and its hash.
 func (x *pathIndex) shardOf(path string) (p *indexShard, hash uint16) {
 	h := maphash.String(x.seed, path)
 	return &x.shards[h>>(64-shardBits)], max(uint16(h), 1)
 }
 
-// get returns the node at path, or nil if there is none.
 func (x *pathIndex) get(path string) *node {
 	p, hash := x.shardOf(path)
 	if i := p.findSlot(hash, path); i >= 0 {
@@ -47,7 +44,7 @@ func (x *pathIndex) get(path string) *node {
 	return nil
 }
 
-// put adds n. Its path must not be in the index yet.
+// put adds n, whose path must not be in the index yet.
 func (x *pathIndex) put(n *node) {
 	p, hash := x.shardOf(n.path)
 	if p.used >= len(p.nodes)-len(p.nodes)/8 { // seven eighths
@@ -57,7 +54,7 @@ func (x *pathIndex) put(n *node) {
 	x.nodeCount++
 }
 
-// replace puts n in place of another node with the same path.
+// replace puts n in place of the node with the same path.
 func (x *pathIndex) replace(n *node) {
 	p, hash := x.shardOf(n.path)
 	p.nodes[p.findSlot(hash, n.path)] = n
@@ -70,12 +67,11 @@ func (x *pathIndex) remove(path string) {
 	x.nodeCount--
 }
 
-// homeSlot returns the slot of a node with this hash if that slot is free.
+// homeSlot is the slot of a node with this hash if that slot is free.
 func (p *indexShard) homeSlot(hash uint16) int {
 	return int(uint64(hash) * uint64(len(p.hashes)) >> 16)
 }
 
-// nextSlot returns the slot after i.
 func (p *indexShard) nextSlot(i int) int {
 	if i++; i == len(p.hashes) {
 		return 0
@@ -83,7 +79,7 @@ func (p *indexShard) nextSlot(i int) int {
 	return i
 }
 
-// findSlot returns the slot of the node at path, or -1 if there is none.
+// findSlot returns the slot of the node at path, or -1.
 func (p *indexShard) findSlot(hash uint16, path string) int {
 	if p.used == 0 {
 		return -1
@@ -105,7 +101,7 @@ func (p *indexShard) insert(hash uint16, n *node) {
 	p.used++
 }
 
-// grow makes the part a quarter larger.
+// grow makes the shard a quarter larger.
 func (p *indexShard) grow() {
 	old := *p
 	places := max(minSlots, len(old.nodes)+len(old.nodes)/4)
@@ -117,8 +113,8 @@ func (p *indexShard) grow() {
 	}
 }
 
-// freeSlot empties slot i. Later nodes of the run move back, at most to their home slots, so that they
-// are still found.
+// freeSlot empties slot i. Later nodes of the run move back, at most to their home slots, so that they are
+// still found.
 func (p *indexShard) freeSlot(i int) {
 	for j := p.nextSlot(i); p.hashes[j] != 0; j = p.nextSlot(j) {
 		if p.distance(p.homeSlot(p.hashes[j]), j) >= p.distance(i, j) {
@@ -130,7 +126,7 @@ func (p *indexShard) freeSlot(i int) {
 	p.used--
 }
 
-// distance returns how many slots j is after i.
+// distance returns the number of slots from i to j.
 func (p *indexShard) distance(i, j int) int {
 	if j < i {
 		j += len(p.hashes)

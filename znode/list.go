@@ -6,10 +6,10 @@ import (
 	"rollcall/zk/jute"
 )
 
-// The methods of this file list what exists in parts. Each part needs at least the read lock;
-// between two parts the state may change.
+// The methods of this file list the state in parts. Each part needs at least the read lock. Between two parts
+// the state may change.
 
-// Sessions yields the sessions from id first on, in the order of their ids. Those from 0 on are all.
+// Sessions yields the sessions with ids from first on, in order.
 func (s *State) Sessions(first jute.SessionID) iter.Seq[Session] {
 	return func(yield func(Session) bool) {
 		for _, r := range s.sessions.from(sessionKey(first)) {
@@ -20,8 +20,8 @@ func (s *State) Sessions(first jute.SessionID) iter.Seq[Session] {
 	}
 }
 
-// SessionEndsBefore yields the kept ends of sessions numbered below before, the newest first. If before is
-// 0, it begins with the newest of all.
+// SessionEndsBefore yields the kept ends of sessions numbered below before, the newest first. If before is 0,
+// it begins with the newest of all.
 func (s *State) SessionEndsBefore(before uint64) iter.Seq[SessionEnd] {
 	return func(yield func(SessionEnd) bool) {
 		for n := min(before-1, s.sessionEnds.total); ; n-- {
@@ -45,17 +45,15 @@ func (c TreeView) EphemeralsFrom(owner jute.SessionID, path string) iter.Seq2[ju
 	}
 }
 
-// EphemeralCountOf returns how many ephemeral nodes a session has. It visits a part of them: a million
-// take 4 ms.
+// EphemeralCountOf returns the number of a session's ephemeral nodes. Counting a million takes 4 ms.
 func (c TreeView) EphemeralCountOf(id jute.SessionID) int { return c.tree.countEphemerals(id) }
 
-// NodeKind says how a node may end other than by a client's delete.
+// NodeKind tells apart nodes by how they end other than by a client's delete.
 type NodeKind int
 
-// These are the kinds of nodes.
 const (
-	NoNode        NodeKind = iota // there is no such node
-	PlainNode                     // it does not
+	NoNode        NodeKind = iota // the node does not exist
+	PlainNode                     // never
 	EphemeralNode                 // with its session
 	ContainerNode                 // after its last child
 	TTLNode                       // after its time to live

@@ -10,23 +10,23 @@ import (
 // maxMember is the greatest member id. It must fit into a session id's top byte.
 const maxMember = 255
 
-// memberTable is the progress of the members by id. No member has id 0.
+// memberTable has the progress of the members by id. No member has id 0.
 type memberTable [maxMember + 1]member
 
-// member is the progress of one member.
 type member struct {
-	boot           uint64 // the current run of its process; 0: never announced
-	cursor         uint64 // seq of its last transaction that was in turn
-	format         uint32 // highest format it can apply
-	highestSession uint64 // the greatest session id with this member as its top byte; 0: none
+	boot           uint64 // the current run of its process; 0 if it never announced one
+	cursor         uint64 // seq of its last accepted transaction
+	format         uint32 // highest Entry.format that it can apply
+	highestSession uint64 // greatest session id with this member as its top byte; 0 if there is none
 }
 
-// announceRun makes txn.Boot its member's current run if it replaces the run that is current now. It reports whether it
-// did, and which run that was. A member that is not in the list of servers has no runs.
+// announceRun makes txn.Boot its member's current run if it replaces the present one, which it returns.
+// Otherwise done is false. Members outside the server list have no runs.
 func (m *memberTable) announceRun(txn *proto.Txn, list *ServerList) (replaced uint64, done bool) {
 	var req proto.Announce
 	id := txn.GetMember()
-	if pb.Unmarshal(txn.GetBody(), &req) != nil || id == 0 || id > maxMember || txn.GetBoot() == 0 || !list.allowsMember(id) {
+	if pb.Unmarshal(txn.GetBody(), &req) != nil || id == 0 || id > maxMember || txn.GetBoot() == 0 ||
+		!list.allowsMember(id) {
 		return 0, false
 	}
 	r := &m[id]
@@ -38,8 +38,8 @@ func (m *memberTable) announceRun(txn *proto.Txn, list *ServerList) (replaced ui
 	return replaced, true
 }
 
-// advanceIfNext reports whether txn is the next one of its member's current run, and if so counts it. The
-// leader's own transactions are never sent twice and are always in turn.
+// advanceIfNext reports whether txn is the next one of its member's current run, and counts it. The leader's
+// own transactions are never resent, so they are always next.
 func (m *memberTable) advanceIfNext(txn *proto.Txn) bool {
 	id := txn.GetMember()
 	if id == 0 || id > maxMember {
@@ -53,7 +53,7 @@ func (m *memberTable) advanceIfNext(txn *proto.Txn) bool {
 	return true
 }
 
-// dropUnlisted forgets the progress of members that are not in the list. The greatest ids of their sessions stay,
+// dropUnlisted drops the progress of members outside the list. The greatest ids of their sessions stay,
 // because no id may be used again.
 func (m *memberTable) dropUnlisted(list *ServerList) {
 	for id := range m {

@@ -34,7 +34,7 @@ func TestMembersTakeTurns(t *testing.T) {
 	}
 }
 
-// The last marks are kept, oldest first, and a list that was read does not change.
+// The last state hashes are kept, oldest first, and a list that was read does not change.
 func TestMarksAreTheLast(t *testing.T) {
 	var m stateHashLog
 	for i := range uint64(keptStateHashes + 2) {
@@ -46,6 +46,6 @@ func TestMarksAreTheLast(t *testing.T) {
 		t.Errorf("%v, before %v", all, before)
 	}
 	if m.clear(); m.snapshot() != nil {
-		t.Error("marks are left")
+		t.Error("state hashes are left")
 	}
 }

@@ -161,7 +161,7 @@ func (d *drive) lists(except string) map[string]int {
 	return lists
 }
 
-// setACL gives a node a list that lets everybody do everything. It is refused if it adds bytes past the quota of all data.
+// setACL gives a node a list that lets everybody do everything. It is rejected if it adds bytes past the quota of all data.
 func (d *drive) setACL(k *client, path string, list []jute.ACL) {
 	r := k.setACL(path, list, -1)
 	n, ok := d.model[path]

@@ -6,12 +6,12 @@ import (
 	"rollcall/zk/jute"
 )
 
-// keptMultiOps is how many operations' memory is kept from one multi to the next. A frame full of the
-// smallest operations would otherwise leave 20 MB allocated.
+// keptMultiOps limits the operations whose memory is reused by the next multi. A frame full of the smallest
+// operations would otherwise leave 20 MB allocated.
 const keptMultiOps = 1024
 
-// runMulti runs all of a multi's operations, or none. A malformed multi still takes a zxid, as in
-// ZooKeeper, unless an ACL list in it is null.
+// runMulti runs all of a multi's operations, or none. A malformed multi still takes a zxid, as in ZooKeeper,
+// unless an ACL list in it is null.
 func (t *transaction) runMulti() {
 	if cap(t.multiOps) > keptMultiOps {
 		t.multiOps, t.multiResults = nil, nil
@@ -63,7 +63,6 @@ func (t *transaction) runMulti() {
 	t.result.Multi = t.multiResults
 }
 
-// validMulti reports whether a multi may hold these operations.
 func validMulti(ops []jute.MultiOp) bool {
 	for i := range ops {
 		op := &ops[i]
@@ -78,8 +77,8 @@ func validMulti(ops []jute.MultiOp) bool {
 	return true
 }
 
-// runMultiOps runs s.ops and fills s.results. If an operation fails, runOps returns its number and its
-// code and undoes the others; no watcher has been told yet.
+// runMultiOps runs t.multiOps and fills t.multiResults. If an operation fails, it returns its number and its
+// code and undoes the others. No watcher has been notified yet.
 func (t *transaction) runMultiOps() (failed int, code jute.Code) {
 	if t.state.term.EnforceQuota {
 		before := t.state.tree.copy()
@@ -90,7 +89,7 @@ func (t *transaction) runMultiOps() (failed int, code jute.Code) {
 	}
 	for i := range t.multiOps {
 		op := &t.multiOps[i]
-		t.editor.recordsUndo = i+1 < len(t.multiOps) // an operation that fails changes nothing, so the last one never needs an undo
+		t.editor.recordsUndo = i+1 < len(t.multiOps) // the last one needs no undo, because a failing one changes nothing
 		result := OpResult{Op: op.Op}
 		var n *node
 		switch op.Op {
@@ -137,8 +136,7 @@ func (t *transaction) createInMulti(op *jute.MultiOp) (*node, jute.Code) {
 	return t.createNode(&op.Create, lifetime{})
 }
 
-// multiResultOp returns the type of a create's result, which is either that of create or that of
-// create2.
+// multiResultOp returns OpCreate or OpCreate2, the type of a create's result.
 func multiResultOp(op *jute.MultiOp) jute.Op {
 	mode := op.Create.Flags
 	if op.Op == jute.OpCreate && !mode.IsContainer() || op.Op == jute.OpCreateTTL && !mode.IsTTL() && !mode.IsContainer() {
@@ -147,7 +145,7 @@ func multiResultOp(op *jute.MultiOp) jute.Op {
 	return jute.OpCreate2
 }
 
-// rollBack undoes what the running multi has changed, and forgets what it would have reported.
+// rollBack undoes the changes of the running multi, and drops its pending reports.
 func (t *transaction) rollBack() {
 	t.editor.rollBack()
 	t.removals.dropPending()

@@ -191,8 +191,8 @@ func TestMultiMarshalling(t *testing.T) {
 	}
 }
 
-// The multi of an ended session is refused in its results. The multi of a session that has moved is
-// refused in the header.
+// The multi of an ended session is rejected in its results. The multi of a session that has moved is
+// rejected in the header.
 func TestMultiOfLostSession(t *testing.T) {
 	w := newWorld(t)
 	k, gone := w.connect(), w.connect()

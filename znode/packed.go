@@ -6,22 +6,21 @@ import (
 	"unsafe"
 )
 
-// packedData is a node's data and their version. The data are null or any number of bytes, which never change.
-// It takes 16 bytes. A slice alone takes 24, because it has a capacity. Before the first of longData bytes or more is their hash, in
-// sumSize bytes. The zero value is null.
+// packedData is a node's data, which never change, and their version. It takes 16 bytes, because a slice's
+// capacity is left out. Data of hashedDataMin bytes or more have their hash in front of the first byte, in
+// storedHashSize bytes. The zero value is null.
 type packedData struct {
-	first   *byte  // nil: null
-	length  uint32 // no data are as long as 4 GiB: a snapshot's are shorter, and a request's far shorter
-	version int32  // of the data, as clients see it
+	first   *byte  // nil if the data are null
+	length  uint32 // below 4 GiB, as requests and snapshots are limited to less
+	version int32  // of the data, for clients
 }
 
-// emptyData is what first points to if there are no bytes.
+// emptyData is the target of packedData.first if there are no bytes.
 var emptyData byte
 
-// storedHashSize is how many bytes the hash of long data takes.
 const storedHashSize = 8
 
-// packData returns b as data of version 0. It keeps b, unless that is long, so b must not change.
+// packData returns data of version 0. It keeps b unless that is long, so b must not change.
 func packData(b []byte) packedData {
 	switch {
 	case b == nil:
@@ -49,9 +48,10 @@ func packWithHash(b []byte) packedData {
 	return packedData{first: &kept[storedHashSize], length: uint32(len(b))}
 }
 
-// storedHash returns the hash that is kept beside long data.
+// storedHash returns the hash in front of long data.
 func (p packedData) storedHash() uint64 {
-	return binary.LittleEndian.Uint64(unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(p.first), -storedHashSize)), storedHashSize))
+	before := (*byte)(unsafe.Add(unsafe.Pointer(p.first), -storedHashSize))
+	return binary.LittleEndian.Uint64(unsafe.Slice(before, storedHashSize))
 }
 
 // bytes returns the data, or nil if they are null. The caller must not change them.

@@ -9,12 +9,12 @@ import (
 	"rollcall/zk/jute"
 )
 
-// The methods of this file need at least the read lock. A path is as on the wire: nil is null, and
-// the empty path is the root. If a Watcher is passed, the read and setting the watch are one step,
-// with no change in between. Callers must not change the results, and may keep them.
+// The methods of this file need at least the read lock. A nil path is null, and the empty path is the root,
+// as on the wire. If a Watcher is passed, the read and setting the watch are one step. Callers may keep the
+// results, but must not change them.
 
-// Exists returns a node's Stat. It sets a watch if the identities may read the node, and also if
-// the node does not exist (NoNode).
+// Exists returns a node's Stat. It sets a watch if the identities may read the node, and also if the node
+// does not exist (NoNode).
 func (s *State) Exists(path []byte, who []*proto.Identity, w Watcher) (jute.Stat, jute.Code) {
 	switch {
 	case path == nil:
@@ -38,8 +38,7 @@ func (s *State) Exists(path []byte, who []*proto.Identity, w Watcher) (jute.Stat
 	return n.stat(), jute.OK
 }
 
-// GetData returns a node's data, nil if the data are null, and its Stat. It sets a watch if the
-// code is OK.
+// GetData returns a node's data, nil if they are null, and its Stat. It sets a watch if the code is OK.
 func (s *State) GetData(path []byte, who []*proto.Identity, w Watcher) ([]byte, jute.Stat, jute.Code) {
 	n, code := s.readNode(path, jute.PermRead, who)
 	if code != jute.OK {
@@ -51,8 +50,8 @@ func (s *State) GetData(path []byte, who []*proto.Identity, w Watcher) ([]byte, 
 	return n.data.bytes(), n.stat(), jute.OK
 }
 
-// Children returns the names of a node's children, in order, and its Stat. It sets a watch on the
-// children if the code is OK.
+// Children returns the sorted names of a node's children, and its Stat. It sets a watch on the children if
+// the code is OK.
 func (s *State) Children(path []byte, who []*proto.Identity, w Watcher) ([]string, jute.Stat, jute.Code) {
 	n, code := s.readNode(path, jute.PermRead, who)
 	if code != jute.OK {
@@ -68,9 +67,11 @@ func (s *State) Children(path []byte, who []*proto.Identity, w Watcher) ([]strin
 	return names, n.stat(), jute.OK
 }
 
-// ChildrenAfter returns the names of a node's children that come after a name, in order: up to limit of them,
-// and no more once they have size bytes. more reports whether there are others. It costs what it returns.
-func (c TreeView) ChildrenAfter(path []byte, after string, limit, size int, who []*proto.Identity) (names []string, more bool, code jute.Code) {
+// ChildrenAfter returns the sorted names of a node's children after a name: up to limit of them, until they
+// have size bytes. more reports whether there are others. The cost is in proportion to the result.
+func (c TreeView) ChildrenAfter(
+	path []byte, after string, limit, size int, who []*proto.Identity,
+) (names []string, more bool, code jute.Code) {
 	n, code := c.readNode(path, who)
 	if code != jute.OK || n.sharesExtra() {
 		return nil, false, code
@@ -88,8 +89,8 @@ func (c TreeView) ChildrenAfter(path []byte, after string, limit, size int, who 
 	return names, false, jute.OK
 }
 
-// GetACL returns a node's list and its Stat. A client that may read but not administer the node
-// sees the hashes of digest entries masked.
+// GetACL returns a node's list and its Stat. Hashes of digest entries are masked for a client that may read
+// but not administer the node.
 func (s *State) GetACL(path []byte, who []*proto.Identity) ([]jute.ACL, jute.Stat, jute.Code) {
 	n, code := s.readNode(path, jute.PermRead|jute.PermAdmin, who)
 	if code != jute.OK {
@@ -98,8 +99,7 @@ func (s *State) GetACL(path []byte, who []*proto.Identity) ([]jute.ACL, jute.Sta
 	return n.acl.visibleEntries(s.term.mayAccess(n.acl, jute.PermAdmin, who)), n.stat(), jute.OK
 }
 
-// NodeSize returns how many bytes of data and how many children a node has, or 0, 0 if there is no
-// such node.
+// NodeSize returns a node's bytes of data and number of children, or zeros if there is no such node.
 func (s *State) NodeSize(path []byte) (data, children int) {
 	if n := s.nodeAt(borrowString(path)); n != nil {
 		return n.data.len(), int(n.numChildren())
@@ -107,7 +107,8 @@ func (s *State) NodeSize(path []byte) (data, children int) {
 	return 0, 0
 }
 
-// AllChildrenNumber returns how many nodes there are below a node. As in ZooKeeper, the empty path counts one more than the root.
+// AllChildrenNumber returns the number of nodes below a node. As in ZooKeeper, the empty path counts one more
+// than the root.
 func (c TreeView) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, jute.Code) {
 	n, code := c.readNode(path, who)
 	if code != jute.OK {
@@ -120,7 +121,8 @@ func (c TreeView) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, 
 	return int32(count), jute.OK
 }
 
-// GetEphemerals returns the paths of a session's ephemeral nodes that begin with prefix, in order. See ownedPaths.
+// GetEphemerals returns the sorted paths of a session's ephemeral nodes that begin with prefix. See
+// ephemeralsUnder.
 func (c TreeView) GetEphemerals(id jute.SessionID, prefix []byte) []string {
 	paths := []string{}
 	for path := range c.tree.ephemeralsUnder(id, prefix).All() {
@@ -129,11 +131,11 @@ func (c TreeView) GetEphemerals(id jute.SessionID, prefix []byte) []string {
 	return paths
 }
 
-// SetWatches sets the watches that a client had on another connection when it had seen all changes
-// up to the relative zxid. If a node has changed since, SetWatches sets no one-shot watch for it.
-// It calls missed with the event instead, in the order of the lists, and only this client gets that
-// event. Persistent watches are set without checking for changes. If a list is null, or a path
-// among the one-shot watches is null, SetWatches returns MarshallingError and sets nothing.
+// SetWatches sets the watches that a client had on another connection when it had seen all changes up to the
+// relative zxid. If a node has changed since, SetWatches calls missed with the event for this client instead
+// of setting a one-shot watch. The calls are in the order of the lists. Persistent watches are set without
+// checking for changes. If a list or a path of a one-shot watch is null, SetWatches returns MarshallingError
+// and sets nothing.
 func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.EventType, path []byte)) jute.Code {
 	if !ValidSetWatches(req) {
 		return jute.MarshallingError
@@ -166,7 +168,7 @@ func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.
 		}
 	}
 	for _, path := range req.Persistent {
-		_ = s.AddWatch(path, jute.AddWatchPersistent, w) // a valid mode, as is the other
+		_ = s.AddWatch(path, jute.AddWatchPersistent, w) // a valid mode, as is the next
 	}
 	for _, path := range req.Recursive {
 		_ = s.AddWatch(path, jute.AddWatchPersistentRecursive, w)
@@ -174,7 +176,8 @@ func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.
 	return jute.OK
 }
 
-// ValidSetWatches reports whether SetWatches would set the watches of a request, so that it can be served in parts.
+// ValidSetWatches reports whether SetWatches would set the watches of a request, so that it can be served in
+// parts.
 func ValidSetWatches(req *jute.SetWatches2) bool {
 	for _, list := range [][][]byte{req.Data, req.Exist, req.Child} {
 		if list == nil || slices.ContainsFunc(list, func(path []byte) bool { return path == nil }) {
@@ -184,7 +187,7 @@ func ValidSetWatches(req *jute.SetWatches2) bool {
 	return req.Persistent != nil && req.Recursive != nil
 }
 
-// readNode returns the node at path if who has any of the permissions on it.
+// readNode returns the node at path if one of the identities has any of the permissions on it.
 func (c *replicatedState) readNode(path []byte, perms jute.Perm, who []*proto.Identity) (*node, jute.Code) {
 	if path == nil {
 		return nil, jute.MarshallingError
@@ -192,7 +195,7 @@ func (c *replicatedState) readNode(path []byte, perms jute.Perm, who []*proto.Id
 	return checkReadable(c.nodeAt(borrowString(path)), perms, who, &c.term.Rules)
 }
 
-// checkReadable returns n if it is not nil and who has any of the permissions on it.
+// checkReadable returns n if it exists and one of the identities has any of the permissions on it.
 func checkReadable(n *node, perms jute.Perm, who []*proto.Identity, rules *Rules) (*node, jute.Code) {
 	switch {
 	case n == nil:

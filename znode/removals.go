@@ -11,40 +11,38 @@ import (
 )
 
 const (
-	// maxRemovals limits the removals of nodes that a state remembers: as many as ends of sessions. Their
-	// records take at most 1.2 MiB, besides the paths and addresses.
+	// maxRemovals limits the kept removals, as maxEnds limits ends of sessions. Their records take at most
+	// 1.2 MiB without the paths and addresses.
 	maxRemovals = 10_000
 
-	// maxRemovalBytes limits the bytes of their paths and addresses. With 10,000 of them that is 400
-	// bytes for each, and few paths are as long.
+	// maxRemovalBytes limits the bytes of their paths and addresses, to 400 bytes each if there are 10,000.
 	maxRemovalBytes = 4 << 20
 
-	// maxRemovedPath is the longest path whose removal is remembered, in bytes. Otherwise a client could
-	// push out all others with a few removals.
+	// maxRemovedPath is the longest path whose removal is kept, in bytes. Otherwise a client could evict all
+	// others with a few removals.
 	maxRemovedPath = maxRemovalBytes / 64
 )
 
 // RemovalCause is the reason for the removal of a node.
 type RemovalCause uint8
 
-// These are the causes.
 const (
 	CauseDeleted        RemovalCause = iota + 1 // a client's delete
-	CauseSessionEnded                           // the node was ephemeral, and its session ended
-	CauseTTLExpired                             // it had a TTL, and was not changed for so long
-	CauseEmptyContainer                         // it was a container without children
+	CauseSessionEnded                           // the session of an ephemeral node ended
+	CauseTTLExpired                             // the node was not changed for its TTL
+	CauseEmptyContainer                         // a container had no children
 )
 
-// Removal records the removal of a node and its cause.
+// Removal records the removal of a node.
 type Removal struct {
 	Path    string
-	AtMs    int64  // by the log's time, in ms since 1970
+	AtMs    int64  // the log's time, since 1970
 	Zxid    int64  // of the transaction that removed the node
-	TxnPart uint32 // counts the removals of that transaction, from 1
+	TxnPart uint32 // number of the removal in that transaction, from 1
 	Cause   RemovalCause
-	Member  uint32         // that took the delete, or that the ended session was attached to; 0: not known
-	Session jute.SessionID // that deleted it, or whose end removed it; 0: none
-	Address string         // of the client, host:port, or only its host if it had no session; "": not known
+	Member  uint32         // that received the delete, or had the ended session; 0 if unknown
+	Session jute.SessionID // that deleted the node, or ended; 0 if none
+	Address string         // the client's host:port, or its host if it had no session; "" if unknown
 }
 
 // compare orders removals as the log does.
@@ -52,21 +50,19 @@ func (r *Removal) compare(zxid int64, part uint32) int {
 	return cmp.Or(cmp.Compare(r.Zxid, zxid), cmp.Compare(r.TxnPart, part))
 }
 
-// removalHistory holds the last removals that this member has applied since it started or received a snapshot. They
-// are not replicated: neither a snapshot nor the digest has them. The zero value is empty. The tree's lock
-// guards it.
+// removalHistory holds the last removals that this member has applied since it started or received a
+// snapshot. They are in neither snapshots nor the digest. The zero value is empty. The tree's lock guards it.
 type removalHistory struct {
 	kept         fifo.Queue[Removal]
-	keptBytes    int   // of the paths and addresses in kept
-	lastZxid     int64 // of the last transaction that removed a node
+	keptBytes    int // see maxRemovalBytes
+	lastZxid     int64
 	lastPart     uint32
-	pendingPaths []string // paths of the nodes that the running transaction has removed, until they are remembered
+	pendingPaths []string // removed by the running transaction
 }
 
-// addPending adds the path of a node that the running transaction has removed.
 func (k *removalHistory) addPending(path string) { k.pendingPaths = append(k.pendingPaths, path) }
 
-// appendRemoval adds a removal, and drops the oldest ones if there are too many.
+// appendRemoval adds a removal, and drops the oldest ones above the limits.
 func (k *removalHistory) appendRemoval(r Removal) {
 	if r.Zxid != k.lastZxid {
 		k.lastZxid, k.lastPart = r.Zxid, 0
@@ -83,20 +79,19 @@ func (k *removalHistory) appendRemoval(r Removal) {
 	}
 }
 
-// keptBytes is the number of bytes that r counts for maxRemovalBytes.
+// keptBytes is the size that counts for maxRemovalBytes.
 func (r *Removal) keptBytes() int { return len(r.Path) + len(r.Address) }
 
-// keepPending keeps the removals that the running transaction has made since the last call. of has the fields that they
-// have in common.
-func (k *removalHistory) keepPending(of Removal) {
+// keepPending keeps the pending removals. common has the fields that they share.
+func (k *removalHistory) keepPending(common Removal) {
 	for _, path := range k.pendingPaths {
-		of.Path = path
-		k.appendRemoval(of)
+		common.Path = path
+		k.appendRemoval(common)
 	}
 	k.dropPending()
 }
 
-// removalsBefore yields the removals from before a part of a transaction, as State.RemovalsBefore does.
+// removalsBefore does what State.RemovalsBefore does.
 func (k *removalHistory) removalsBefore(zxid int64, part uint32) iter.Seq[Removal] {
 	return func(yield func(Removal) bool) {
 		n := k.kept.Len()
@@ -108,7 +103,7 @@ func (k *removalHistory) removalsBefore(zxid int64, part uint32) iter.Seq[Remova
 	}
 }
 
-// dropPending drops the removals that the running transaction has made, because they are kept or undone.
+// dropPending drops the pending removals after they were kept or undone.
 func (k *removalHistory) dropPending() {
 	if cap(k.pendingPaths) > keptMultiOps {
 		k.pendingPaths = nil
@@ -117,30 +112,29 @@ func (k *removalHistory) dropPending() {
 	k.pendingPaths = k.pendingPaths[:0]
 }
 
-// keepRemovals keeps the transaction's removals since the last call. of has the fields that they have in common.
-func (t *transaction) keepRemovals(of Removal) {
-	of.AtMs, of.Zxid = t.state.timeMs, t.state.zxid
-	if of.Cause != CauseDeleted {
-		t.hooks.NodesRemoved(of, t.removals.pendingPaths)
+// keepRemovals keeps the transaction's removals since the last call. common has the fields that they share.
+func (t *transaction) keepRemovals(common Removal) {
+	common.AtMs, common.Zxid = t.state.timeMs, t.state.zxid
+	if common.Cause != CauseDeleted {
+		t.hooks.NodesRemoved(common, t.removals.pendingPaths)
 	}
-	t.removals.keepPending(of)
+	t.removals.keepPending(common)
 }
 
-// keepDeletes keeps the removals of a client's transaction.
 func (t *transaction) keepDeletes() {
 	if len(t.removals.pendingPaths) == 0 {
 		return
 	}
-	of := Removal{Cause: CauseDeleted, Member: t.txn.GetMember(), Session: jute.SessionID(t.txn.GetSession())}
-	if session, ok := t.state.sessions.get(sessionKey(of.Session)); ok {
-		of.Address = session.Address
+	common := Removal{Cause: CauseDeleted, Member: t.txn.GetMember(), Session: jute.SessionID(t.txn.GetSession())}
+	if session, ok := t.state.sessions.get(sessionKey(common.Session)); ok {
+		common.Address = session.Address
 	} else {
-		of.Address = hostOf(t.txn.GetIds())
+		common.Address = hostOf(t.txn.GetIds())
 	}
-	t.keepRemovals(of)
+	t.keepRemovals(common)
 }
 
-// hostOf returns the host of the sender of a transaction without a session, or "".
+// hostOf returns the host of a client without a session, or "".
 func hostOf(who []*proto.Identity) string {
 	for _, id := range who {
 		if id.GetScheme() == "ip" {
@@ -150,9 +144,8 @@ func hostOf(who []*proto.Identity) string {
 	return ""
 }
 
-// RemovalsBefore yields the removals that this member remembers from before a part of a transaction,
-// the newest first. If zxid is 0, it begins with the newest of all. The caller holds at least the read
-// lock.
+// RemovalsBefore yields this member's kept removals from before a part of a transaction, the newest first. If
+// zxid is 0, it begins with the newest of all. The caller holds at least the read lock.
 func (s *State) RemovalsBefore(zxid int64, part uint32) iter.Seq[Removal] {
 	return s.removals.removalsBefore(zxid, part)
 }

@@ -139,9 +139,9 @@ func TestRemovalsAreNotReplicated(t *testing.T) {
 	k.must(k.create("/a", 0))
 	k.must(k.delete("/a", -1))
 	with := encode(t, w.s().Snapshot())
-	digest := w.s().digest()
+	digest := w.s().Digest()
 	w.s().removals = removalHistory{}
-	if !bytes.Equal(encode(t, w.s().Snapshot()), with) || w.s().digest() != digest {
+	if !bytes.Equal(encode(t, w.s().Snapshot()), with) || w.s().Digest() != digest {
 		t.Error("the snapshot or the digest depends on the removals that are remembered")
 	}
 	k.must(k.create("/a", 0))

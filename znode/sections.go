@@ -10,28 +10,29 @@ import (
 	"rollcall/zk/jute"
 )
 
-// section is one of the lists in a snapshot. A snapshot has them in this order, each after its count.
+// section is one of the lists in a snapshot, in their order. Each has its count in front.
 type section uint8
 
 const (
 	sectionSessions section = iota
-	sectionUnswept          // ended sessions with nodes left
+	sectionUnswept
 	sectionEnds
 	sectionNodes
 )
 
-// String returns what the list has.
+// String describes the items of the section.
 func (p section) String() string {
 	return [...]string{"sessions", "ended sessions with nodes left", "ends of sessions", "nodes"}[p]
 }
 
-// sectionWriter writes a snapshot: the head, then the lists, then the digest. It checks nothing. The caller
-// adds as many items to each list as the head says, in the order of the lists.
+// sectionWriter writes a snapshot: the head, the sections and the digest. It checks nothing. The caller adds
+// the items of each section, as many as the head says, sorted by id or number. Of nodes, parents come first,
+// and siblings are sorted.
 type sectionWriter struct {
 	*blockWriter
 	head        *ImageHead
 	current     section
-	listNumbers map[*acl]uint32 // the numbers of the lists that were written
+	listNumbers map[*acl]uint32 // of the written access control lists
 }
 
 // newSections writes the head.
@@ -51,7 +52,7 @@ func (p *sectionWriter) closeSnapshot(digest uint64) error {
 	return p.closeStream()
 }
 
-// advanceTo ends the lists before to, and begins that one.
+// advanceTo ends the sections before to, and begins that one.
 func (p *sectionWriter) advanceTo(to section) {
 	for p.current < to {
 		p.current++
@@ -67,7 +68,6 @@ func (p *sectionWriter) advanceTo(to section) {
 	}
 }
 
-// writeProgress writes how far the state has followed the log.
 func (p *sectionWriter) writeProgress() {
 	h := p.head
 	p.putUint64(h.Index)
@@ -97,7 +97,7 @@ func (p *sectionWriter) writeMembers() {
 	}
 }
 
-// writeServerList writes the list of servers, or version 0 if there is none.
+// writeServerList writes version 0 if there is no list.
 func (p *sectionWriter) writeServerList() {
 	r := &p.head.ServerList
 	p.putUint64(uint64(r.Version))
@@ -107,7 +107,6 @@ func (p *sectionWriter) writeServerList() {
 	}
 }
 
-// writeSession writes the next session, by id.
 func (p *sectionWriter) writeSession(s *Session) {
 	p.putUint64(uint64(s.ID))
 	p.putUint32(uint32(s.Timeout / time.Millisecond))
@@ -120,13 +119,11 @@ func (p *sectionWriter) writeSession(s *Session) {
 	p.putText(s.Identities.encodedText())
 }
 
-// writeUnswept writes the next ended session with nodes left, by id.
 func (p *sectionWriter) writeUnswept(id jute.SessionID) {
 	p.advanceTo(sectionUnswept)
 	p.putUint64(uint64(id))
 }
 
-// writeEnd writes the next end of a session, oldest first.
 func (p *sectionWriter) writeEnd(e *SessionEnd) {
 	p.advanceTo(sectionEnds)
 	p.putUint64(uint64(e.Session))
@@ -143,8 +140,7 @@ func (p *sectionWriter) writeEnd(e *SessionEnd) {
 	p.putText(e.RequestedBy)
 }
 
-// writeNode writes the next node: parents come before their children, and siblings are in order. A list is
-// written at its first use, and numbered from 0 for later ones.
+// writeNode writes the node's access control list at its first use, and its number, from 0, later.
 func (p *sectionWriter) writeNode(n *node) {
 	p.advanceTo(sectionNodes)
 	data, version := n.replicatedData()
@@ -173,7 +169,6 @@ func (p *sectionWriter) writeNode(n *node) {
 	}
 }
 
-// These are the kinds of nodes in a snapshot.
 const (
 	kindPlain = iota
 	kindEphemeral
@@ -181,7 +176,6 @@ const (
 	kindTTL
 )
 
-// writeLifetime writes the kind of a node, and its session or TTL if it has one.
 func (p *sectionWriter) writeLifetime(l lifetime) {
 	switch {
 	case l.owner != 0:

@@ -18,36 +18,34 @@ type Session struct {
 	Timeout    time.Duration // granted by the last connect, in whole milliseconds
 	Password   [16]byte
 	Owner      SessionOwner
-	OwnerIndex uint64     // the index of the entry that set the owner
+	OwnerIndex uint64     // of the entry that set the owner
 	CreatedMs  int64      // since 1970
-	Address    string     // the client that connected last
-	Identities Identities // of the connection that is the owner
+	Address    string     // of the client that connected last
+	Identities Identities // of the owner
 }
 
 // SessionOwner is the connection that a session belongs to.
 type SessionOwner struct {
 	Member uint32
-	Conn   uint64 // unique over members and their runs; 0: no owner
+	Conn   uint64 // unique over members and their runs; 0 if there is no owner
 }
 
-// sessionKey orders sessions by id, unsigned, as ids are printed.
+// sessionKey orders sessions by their unsigned ids, as ids are printed.
 type sessionKey jute.SessionID
 
 func (k sessionKey) compare(l sessionKey) int {
 	return compareIDs(jute.SessionID(k), jute.SessionID(l))
 }
 
-func compareIDs(a, b jute.SessionID) int {
-	return cmp.Compare(uint64(a), uint64(b))
-}
+func compareIDs(a, b jute.SessionID) int { return cmp.Compare(uint64(a), uint64(b)) }
 
-// maxAddressBytes is the longest client address that a record holds, in bytes. The text of an IPv6
-// address with zone and port is shorter.
+// maxAddressBytes is the longest client address in a record. The text of an IPv6 address with zone and port
+// is shorter.
 const maxAddressBytes = 255
 
-// checkSession returns why a session's transaction must not run: the session is gone, or it belongs to
-// another connection. Otherwise, and for transactions without a session, it returns OK. The transaction then has the identities
-// of its session.
+// checkSession returns an error code if the transaction's session does not exist, or belongs to another
+// connection. Otherwise the transaction gets the identities of its session, and the code is OK, as for a
+// transaction without a session.
 func (t *transaction) checkSession() jute.Code {
 	if t.txn.GetSession() == 0 {
 		return jute.OK
@@ -67,12 +65,13 @@ func ownerOfTxn(txn *proto.Txn) SessionOwner {
 	return SessionOwner{Member: txn.GetMember(), Conn: txn.GetConn()}
 }
 
-// createSession opens the session txn.Session for txn's connection.
+// createSession opens txn's session for txn's connection.
 func (t *transaction) createSession() {
 	var open proto.OpenSession
 	id := jute.SessionID(t.txn.GetSession())
 	err := pb.Unmarshal(t.txn.GetBody(), &open)
-	if err != nil || id == 0 || len(open.GetPassword()) != len(Session{}.Password) || len(open.GetAddress()) > maxAddressBytes {
+	if err != nil || id == 0 || len(open.GetPassword()) != len(Session{}.Password) ||
+		len(open.GetAddress()) > maxAddressBytes {
 		t.result.Code = jute.MarshallingError
 		return
 	}
@@ -114,9 +113,8 @@ func (t *transaction) attachSession() {
 		return
 	}
 	t.result.Session = *old
-	// An attach that names an outdated owner was overtaken by an attach through another member.
-	// Only among the attaches of one member does the log's order tell which connection is the
-	// newest.
+	// An attach that names an outdated owner was overtaken by an attach through another member. The log's
+	// order tells which connection is the newest only among the attaches of one member.
 	if req.GetSince() != old.OwnerIndex && old.Owner.Member != t.txn.GetMember() {
 		t.result.Code = jute.SessionMoved
 		return
@@ -134,13 +132,13 @@ func (t *transaction) attachSession() {
 	t.hooks.SessionAttached(session, old.Owner)
 }
 
-// addIdentities adds to a session identities that its owner has proved. It takes no zxid.
+// addIdentities adds identities that a session's owner has proved. It takes no zxid.
 func (t *transaction) addIdentities() {
 	if t.result.Code = t.checkSession(); t.result.Code != jute.OK {
 		return
 	}
 	old, ok := t.state.sessions.get(sessionKey(t.txn.GetSession()))
-	if !ok { // there is no such session
+	if !ok {
 		t.result.Code = jute.SessionExpired
 		return
 	}
@@ -149,29 +147,28 @@ func (t *transaction) addIdentities() {
 	t.state.putSession(t.gen.Load(), &session)
 }
 
-// closeSession ends a session because its client asked for that.
 func (t *transaction) closeSession() {
 	t.takeZxid()
 	if t.result.Code = t.checkSession(); t.result.Code != jute.OK {
 		return
 	}
-	session, ok := t.state.session(jute.SessionID(t.txn.GetSession()))
-	if !ok { // there is no such session
+	session, ok := t.state.Session(jute.SessionID(t.txn.GetSession()))
+	if !ok {
 		t.result.Code = jute.SessionExpired
 		return
 	}
 	t.result.NodesLeft = t.endSession(session, SessionEnd{Reason: ReasonClosed})
 }
 
-// expireSession ends a silent session, unless its owner was set later than the leader knew: then the
-// client has come back.
+// expireSession ends a silent session, unless its client has come back: then the owner was set later than the
+// leader knew.
 func (t *transaction) expireSession() {
 	var req proto.Expire
 	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil {
 		t.result.Code = jute.MarshallingError
 		return
 	}
-	session, ok := t.state.session(jute.SessionID(t.txn.GetSession()))
+	session, ok := t.state.Session(jute.SessionID(t.txn.GetSession()))
 	if !ok || session.OwnerIndex > req.GetSince() {
 		return
 	}
@@ -179,15 +176,15 @@ func (t *transaction) expireSession() {
 	t.endSession(session, SessionEnd{Reason: ReasonExpired, SilentFor: silenceOf(req.GetSilentMs())})
 }
 
-// killSession ends a session because an operator asked for that, unless its owner is no longer the one
-// that the operator saw: then the client has come back, and the code is SessionMoved.
+// killSession ends a session for an operator, unless its client has come back: then the owner is not the one
+// that the operator saw, and the code is SessionMoved.
 func (t *transaction) killSession() {
 	var req proto.Kill
 	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil || len(req.GetBy()) > MaxRequesterBytes {
 		t.result.Code = jute.MarshallingError
 		return
 	}
-	session, ok := t.state.session(jute.SessionID(req.GetSession()))
+	session, ok := t.state.Session(jute.SessionID(req.GetSession()))
 	switch {
 	case !ok:
 		t.result.Code = jute.SessionExpired
@@ -197,16 +194,18 @@ func (t *transaction) killSession() {
 		return
 	}
 	t.takeZxid()
-	t.endSession(session, SessionEnd{Reason: ReasonKilled, SilentFor: silenceOf(req.GetSilentMs()), RequestedBy: req.GetBy()})
+	t.endSession(session, SessionEnd{
+		Reason: ReasonKilled, SilentFor: silenceOf(req.GetSilentMs()), RequestedBy: req.GetBy(),
+	})
 }
 
-// endSession removes a session and its ephemeral nodes, in the order of their paths, and completes
-// and keeps its end. If there are more nodes than may be removed at once, it leaves them to be swept
-// and returns true.
-func (t *transaction) endSession(session Session, end SessionEnd) (later bool) {
+// endSession removes a session, keeps its end, and removes its ephemeral nodes in the order of their paths.
+// If they exceed the entry's budget, they are left to be swept, and nodesLeft is true.
+func (t *transaction) endSession(session Session, end SessionEnd) (nodesLeft bool) {
 	key := sessionKey(session.ID)
 	t.state.deleteSession(t.gen.Load(), key)
-	end.Session, end.Address, end.Member, end.Timeout = session.ID, session.Address, session.Owner.Member, session.Timeout
+	end.Session, end.Address = session.ID, session.Address
+	end.Member, end.Timeout = session.Owner.Member, session.Timeout
 	end.Leader, end.Term, end.AtMs, end.Zxid = t.state.term.Leader, t.state.term.Term, t.state.timeMs, t.state.zxid
 	end.EphemeralCount = t.state.countEphemerals(session.ID)
 	end.Number = t.state.sessionEnds.addNext(t.gen.Load(), end, t.endLimit)
@@ -215,9 +214,9 @@ func (t *transaction) endSession(session Session, end SessionEnd) (later bool) {
 		t.keepRemovals(Removal{Cause: CauseSessionEnded, Member: end.Member, Session: session.ID, Address: session.Address})
 	} else {
 		t.state.unsweptSessions.put(t.gen.Load(), key, struct{}{})
-		later = true
+		nodesLeft = true
 	}
 	t.watches.firePending(t.state.zxid, &t.state.term.Rules)
 	t.hooks.SessionClosed(session, end)
-	return later
+	return nodesLeft
 }

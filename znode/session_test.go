@@ -56,7 +56,7 @@ func TestSessionLife(t *testing.T) {
 }
 
 // An attach needs the session's password. If another member owns the session, the attach must also
-// name that ownership by its since. An old attach that comes late is refused.
+// name that ownership by its since. An old attach that comes late is rejected.
 func TestAttach(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -190,8 +190,8 @@ func TestExpireAndAttach(t *testing.T) {
 	})
 }
 
-// What the log says about an expired session is told with its end, field by field. Only since is not:
-// it says which owner the leader meant.
+// The end of an expired session has all fields of the log. Only since is not:
+// it identifies the owner that the leader meant.
 func TestExpireReachesTheEnd(t *testing.T) {
 	end := func(change func(protoreflect.Message)) SessionEnd {
 		w := newWorld(t)

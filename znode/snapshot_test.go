@@ -294,7 +294,7 @@ func (f *forged) bytes(t *testing.T) []byte {
 		p.writeNode(n)
 		f.nodeHashSum += n.hash()
 	}
-	if err := p.closeSnapshot(f.digest() + f.off); err != nil {
+	if err := p.closeSnapshot(f.Digest() + f.off); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
@@ -566,7 +566,7 @@ func seal(b []byte) ([]byte, bool) {
 	if f.blocks.getUint64(); f.blocks.closeStream() != nil || len(b) < len(snapshotMagic)+4+4+tail {
 		return nil, false
 	}
-	copy(b[len(b)-tail:], binary.BigEndian.AppendUint64(nil, f.digest()))
+	copy(b[len(b)-tail:], binary.BigEndian.AppendUint64(nil, f.Digest()))
 	return mend(b), true
 }
 

@@ -5,39 +5,34 @@ import (
 	"sort"
 )
 
-// maxPageKeys is how many keys a page holds. A million keys then lie five pages deep, and copying five
-// pages takes about a microsecond.
+// maxPageKeys is the capacity of a page. A million keys then lie five pages deep, and copying five pages
+// takes about a microsecond.
 const maxPageKeys = 32
 
-// sortedMap is a sorted map that can be copied in O(1): a B+tree with copy on write. The zero value is
-// empty.
+// sortedMap is a sorted map that can be copied in O(1): a B+tree with copy on write. The zero value is empty.
 //
-// Every page carries the generation in which it was made. A method that changes the map takes the
-// present generation; it changes pages of that generation in place and copies older ones. To keep
-// an unchanging copy, assign the sorted to another variable and count up the generation before the
-// next change.
+// Every page carries the generation in which it was made. A method that changes the map takes the present
+// generation. It changes pages of that generation in place and copies older ones. To keep an unchanging copy,
+// assign the map to another variable and increment the generation before the next change.
 //
-// Reads may run concurrently with each other but not with changes. A page that belongs to a copy is
-// never written.
+// Reads may run concurrently with each other but not with changes. A page of a copy is never written.
 type sortedMap[K ordered[K], V any] struct {
 	root   *page[K, V]
 	length int
 }
 
-// ordered is a key that can be compared with others.
 type ordered[K any] interface {
 	compare(K) int
 }
 
-// keyed is a value that knows its key. The key must not change while the value is in a map, and put must get
-// the value under that key.
+// keyed is a value with a key, which must not change while the value is in a map.
 type keyed[K any] interface {
 	key() K
 }
 
-// page is a leaf or a branch. In a leaf, kids is nil and vals[i] belongs to keys[i]. If the values are keyed,
-// a leaf has no keys, which saves the memory of a key for each value. In a branch, vals is nil, and all keys
-// below kids[i] are at or above keys[i]; keys[0] may be too high.
+// page is a leaf or a branch. A leaf has no children, and values[i] belongs to keys[i]. If the values are
+// keyed, it has no keys, to save memory. A branch has no values, and all keys below children[i] are at or
+// above keys[i]; keys[0] may be too high.
 type page[K ordered[K], V any] struct {
 	gen      uint64
 	keys     []K
@@ -45,7 +40,6 @@ type page[K ordered[K], V any] struct {
 	children []*page[K, V]
 }
 
-// get returns k's value, and false if there is none.
 func (t *sortedMap[K, V]) get(k K) (v V, ok bool) {
 	p := t.root
 	if p == nil {
@@ -61,8 +55,8 @@ func (t *sortedMap[K, V]) get(k K) (v V, ok bool) {
 	return v, ok
 }
 
-// writableValue returns a pointer to k's value that may be written in this generation, or nil if there is no
-// such key. It is valid until the next change.
+// writableValue returns a pointer to k's value that may be written in this generation, or nil. It is valid
+// until the next change.
 func (t *sortedMap[K, V]) writableValue(gen uint64, k K) *V {
 	if _, ok := t.get(k); !ok {
 		return nil
@@ -117,8 +111,8 @@ func (t *sortedMap[K, V]) all() iter.Seq2[K, V] {
 	}
 }
 
-// values yields every value, in the order of their keys. It is faster than all if the values are keyed.
-// The map must not change meanwhile.
+// values yields every value, in the order of their keys. For keyed values it is faster than all. The map must
+// not change meanwhile.
 func (t *sortedMap[K, V]) values() iter.Seq[V] {
 	return func(yield func(V) bool) {
 		if t.root != nil {
@@ -127,8 +121,7 @@ func (t *sortedMap[K, V]) values() iter.Seq[V] {
 	}
 }
 
-// from yields the keys at or above first with their values, in order. The map must not change
-// meanwhile.
+// from yields the keys at or above first with their values, in order. The map must not change meanwhile.
 func (t *sortedMap[K, V]) from(first K) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		if t.root != nil {
@@ -137,7 +130,7 @@ func (t *sortedMap[K, V]) from(first K) iter.Seq2[K, V] {
 	}
 }
 
-// first returns the lowest key, and false if the map is empty.
+// first returns the lowest key, or false if the map is empty.
 func (t *sortedMap[K, V]) first() (k K, ok bool) {
 	for k := range t.all() {
 		return k, true
@@ -145,8 +138,8 @@ func (t *sortedMap[K, V]) first() (k K, ok bool) {
 	return k, false
 }
 
-// countWhile returns the number of keys from first on that satisfy in. The keys that satisfy it must be
-// contiguous, starting at first. It visits every page but not every key: a million keys take 4 ms.
+// countWhile returns the number of keys from first on that satisfy in, which must be contiguous. It visits
+// every page but not every key: a million keys take 4 ms.
 func (t *sortedMap[K, V]) countWhile(first K, in func(K) bool) (n int) {
 	if t.root != nil {
 		t.root.countWhile(&first, in, &n)
@@ -154,7 +147,6 @@ func (t *sortedMap[K, V]) countWhile(first K, in func(K) bool) (n int) {
 	return n
 }
 
-// writableRoot returns the root, after making or copying it if it is not of this generation.
 func (t *sortedMap[K, V]) writableRoot(gen uint64) *page[K, V] {
 	switch {
 	case t.root == nil:
@@ -165,7 +157,6 @@ func (t *sortedMap[K, V]) writableRoot(gen uint64) *page[K, V] {
 	return t.root
 }
 
-// writableChild does the same for the i-th kid of p, which is of this generation.
 func (p *page[K, V]) writableChild(gen uint64, i int) *page[K, V] {
 	if p.children[i].gen != gen {
 		p.children[i] = p.children[i].copy(gen)
@@ -187,10 +178,8 @@ func (p *page[K, V]) copy(gen uint64) *page[K, V] {
 	return c
 }
 
-// len returns how many keys p has.
 func (p *page[K, V]) len() int { return max(len(p.values), len(p.children)) }
 
-// keyAt returns p's i-th key.
 func (p *page[K, V]) keyAt(i int) K {
 	if p.keys != nil {
 		return p.keys[i]
@@ -198,7 +187,7 @@ func (p *page[K, V]) keyAt(i int) K {
 	return any(p.values[i]).(keyed[K]).key()
 }
 
-// search returns the index of the first key at or above k, and reports whether it is k.
+// search returns the index of the first key at or above k, and whether it is k.
 func (p *page[K, V]) search(k K) (int, bool) {
 	low, high := 0, p.len()
 	for low < high {
@@ -216,7 +205,7 @@ func (p *page[K, V]) search(k K) (int, bool) {
 	return low, false
 }
 
-// childIndex returns the index of the kid under which k belongs.
+// childIndex returns the index of the child for k.
 func (p *page[K, V]) childIndex(k K) int {
 	i, found := p.search(k)
 	if found || i == 0 {
@@ -225,8 +214,8 @@ func (p *page[K, V]) childIndex(k K) int {
 	return i - 1
 }
 
-// put sets k's value below p, which is of this generation, and reports whether k is new. If p
-// overflowed, right is the new page with its upper part.
+// put sets k's value below p, which is of this generation, and reports whether k is new. If p overflows,
+// right is the new page with its upper part.
 func (p *page[K, V]) put(gen uint64, k K, v V) (right *page[K, V], fresh bool) {
 	if p.children == nil {
 		i, found := p.search(k)
@@ -262,9 +251,9 @@ func (p *page[K, V]) put(gen uint64, k K, v V) (right *page[K, V], fresh bool) {
 	return right, fresh
 }
 
-// delete removes k, which is below p; p is of this generation. A kid without keys is removed. If a
-// small kid and a neighbour fill no more than half a page together, they are merged, so the number
-// of nearly empty pages stays bounded.
+// delete removes k below p, which is of this generation. A child without keys is removed. If a small child
+// and a neighbour fill no more than half a page together, they are merged, so the number of nearly empty
+// pages stays bounded.
 func (p *page[K, V]) delete(gen uint64, k K) {
 	if p.children == nil {
 		i, _ := p.search(k)
@@ -297,8 +286,8 @@ func (p *page[K, V]) delete(gen uint64, k K) {
 	p.keys, p.children = removeAt(p.keys, i+1), removeAt(p.children, i+1)
 }
 
-// splitUpper moves p's upper half to a new page. If the next key goes to the end of p, it moves nothing:
-// keys that arrive in order then fill their pages.
+// splitUpper moves p's upper half to a new page. If the next key goes to the end of p, it moves nothing: keys
+// that arrive in order then fill their pages.
 func (p *page[K, V]) splitUpper(gen uint64, next int) *page[K, V] {
 	n := p.len() / 2
 	if next == p.len() {
@@ -322,8 +311,8 @@ func (p *page[K, V]) splitUpper(gen uint64, next int) *page[K, V] {
 	return right
 }
 
-// walkFrom yields the keys and values below p in order and reports whether to go on. If first is not
-// nil, it starts at the first key at or above *first.
+// walkFrom yields the keys and values below p in order, until yield returns false. A first that is not nil is
+// the lower bound.
 func (p *page[K, V]) walkFrom(first *K, yield func(K, V) bool) bool {
 	i := 0
 	if p.children == nil {
@@ -349,7 +338,6 @@ func (p *page[K, V]) walkFrom(first *K, yield func(K, V) bool) bool {
 	return true
 }
 
-// walkValues yields the values below p in order and reports whether to go on.
 func (p *page[K, V]) walkValues(yield func(V) bool) bool {
 	for _, v := range p.values {
 		if !yield(v) {
@@ -364,8 +352,8 @@ func (p *page[K, V]) walkValues(yield func(V) bool) bool {
 	return true
 }
 
-// countWhile adds to n the number of keys below p that satisfy in, and reports whether the last key
-// satisfied it. If first is not nil, it starts at *first.
+// countWhile adds to n the number of keys below p that satisfy in, and reports whether the last key does. A
+// first that is not nil is the lower bound.
 func (p *page[K, V]) countWhile(first *K, in func(K) bool, n *int) bool {
 	i := 0
 	if p.children != nil {
@@ -391,7 +379,6 @@ func (p *page[K, V]) countWhile(first *K, in func(K) bool, n *int) bool {
 	return end == p.len()
 }
 
-// insertAt puts v at index i.
 func insertAt[T any](s []T, i int, v T) []T {
 	var zero T
 	s = append(s, zero)
@@ -400,7 +387,7 @@ func insertAt[T any](s []T, i int, v T) []T {
 	return s
 }
 
-// removeAt removes the element at index i and clears the slot that becomes unused.
+// removeAt also clears the slot that becomes unused.
 func removeAt[T any](s []T, i int) []T {
 	var zero T
 	copy(s[i:], s[i+1:])

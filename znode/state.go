@@ -1,36 +1,36 @@
-// Package znode is the replicated state of an ensemble: the tree of znodes, the sessions with their
-// ephemeral nodes, access control lists, and the progress of each member's writes. Every member
-// applies the same log and gets the same state. The package also keeps the watches of this member's
-// connections, which are not replicated.
+// Package znode is the replicated state of an ensemble: the tree of znodes, the sessions with their ephemeral
+// nodes, access control lists, and the progress of each member's writes. Every member applies the same log
+// and gets the same state. The package also keeps the watches of this member's connections, which are not
+// replicated.
 //
 // # Locks
 //
-// One lock guards everything: apply holds it to write, and readers share it. Except Restore and
-// Diff, the methods of State do not take it. The caller holds it, so that it can read, set a watch
-// and queue its reply as one step. Watches have a mutex of their own, taken inside the tree's lock,
-// because readers set watches concurrently. The methods of Hooks and Watcher are called under the
-// write lock; they must neither block nor take it.
+// One lock guards everything: apply holds it to write, and readers share it. Except RestoreSnapshot and Diff,
+// the methods of State do not take it. The caller holds it, so that it can read, set a watch and queue its
+// reply as one step. Watches have their own mutex, taken inside the tree's lock, because readers set watches
+// concurrently. The methods of Hooks and Watcher are called under the write lock. They must neither block nor
+// take it.
 //
 // # Determinism
 //
-// Only the log decides. Nothing here reads a clock, draws random numbers, or ranges over a map
-// where the order could show. Config.EnsembleText does affect the state until it has a list of servers, so
-// it must be equal on all members until then. Every other setting that affects the state (Rules) is in the log.
+// Only the log decides. Nothing here reads a clock, draws random numbers, or ranges over a map where the
+// order could show. Config.EnsembleText affects the state until it has a list of servers, so it must be equal
+// on all members until then. Every other setting that affects the state (Rules) is in the log.
 //
 // # Copies
 //
-// Nodes, sessions and indexes are copied on write. Snapshot takes O(1), and the copy can be written
-// while the state goes on changing.
+// Nodes, sessions and indexes are copied on write. Snapshot takes O(1), and the copy can be written while the
+// state changes.
 //
 // # Digest
 //
-// The state keeps the sums of the hashes of all nodes and sessions. Code that changes a node
-// subtracts its hash before (tree.edit does) and adds the new hash after. See DigestVersion.
+// The state keeps the sums of the hashes of all nodes and sessions. A change of a node subtracts its hash
+// before (tree.beginEdit does) and adds the new hash after (addHash). See DigestVersion.
 //
 // # Units
 //
-// Times are milliseconds since 1970 as leaders stamped them, index and term are raft's, and zxids
-// have the term in their upper half.
+// Times are milliseconds since 1970 as leaders stamped them, index and term are raft's, and zxids have the
+// term in their upper half.
 package znode
 
 import (
@@ -41,137 +41,131 @@ import (
 	"rollcall/zk/jute"
 )
 
-// FormatLevel is the highest Entry.format that this version can apply. Apply rejects an entry of a later
-// one. A change of what an entry does to the state raises it. Entries of the formats before are then applied by the
+// FormatLevel is the highest Entry.format that this version can apply. ApplyEntry rejects higher ones. A
+// change of what an entry does to the state raises it. Entries of earlier formats are then applied by the
 // rules of their own format, so that an old log gives the same state.
 const FormatLevel = 1
 
-// Config is what a State is made with. The zero value is that of a standalone server without hooks.
+// Config is the configuration of a State. The zero value is that of a standalone server without hooks.
 type Config struct {
-	Self         uint32 // this member's id, for Hooks.Applied and Dropped; 0: none
+	Self         uint32 // this member's id, for Hooks.TxnApplied and TxnDropped; 0 if none
 	Hooks        Hooks  // may be nil
-	EnsembleText []byte // the data of /zookeeper/config until the state has a list of servers; nil: standalone
+	EnsembleText []byte // the data of /zookeeper/config until the state has a list of servers; nil if standalone
 }
 
-// State is the state of one member. Make one with New. The package comment says which methods need
-// which lock.
+// State is the state of one member. Make one with New. See the package comment for the locks.
 type State struct {
 	mu    sync.RWMutex
 	cfg   Config
 	hooks Hooks
 
-	gen             atomic.Uint64 // generation of the sorted maps' pages; counted up after each copy
-	replicatedState               // the replicated state
-	stateHashes     stateHashLog
-	acls            aclTable
-	watches         Watches
-	removals        removalHistory // the last ones
+	gen atomic.Uint64 // incremented after each copy; see sortedMap
+	replicatedState
+	stateHashes stateHashLog
+	acls        aclTable
+	watches     Watches
+	removals    removalHistory
 
 	runningTxn transaction
 }
 
-// replicatedState is all state that the log decides. A copy of it copies everything, provided the
-// generation is counted up.
+// replicatedState is all replicated state. A plain copy is a deep one, provided that the generation is incremented.
 type replicatedState struct {
 	tree
 	sessions        sortedMap[sessionKey, *Session]
-	sessionHashSum  uint64                          // sum of the hashes of all sessions; see DigestVersion
-	unsweptSessions sortedMap[sessionKey, struct{}] // ended sessions with nodes left; see sweep
-	sessionEnds     sessionEnds                     // the last ones; see endSession
+	sessionHashSum  uint64                          // of the hashes of all sessions; see DigestVersion
+	unsweptSessions sortedMap[sessionKey, struct{}] // ended sessions with nodes left; see sweepNodes
+	sessionEnds     sessionEnds                     // see endSession
 	members         memberTable
-	lastIndex       uint64 // the last entry applied
-	zxid            int64  // the last transaction that took a zxid
-	timeMs          int64  // the stamp of the last entry, which is the log's time. It goes back if a clock is set back
+	lastIndex       uint64 // of the last entry applied
+	zxid            int64  // of the last transaction that took one
+	timeMs          int64  // the stamp of the last entry; it decreases if a clock is set back
 	term            Term
 	serverList      ServerList
 }
 
 // Term is a leader's term, opened by its TermStart.
 type Term struct {
-	Term   uint64 // raft's term of the TermStart's entry
+	Term   uint64 // raft's term of the TermStart
 	Nonce  uint64
 	Leader uint32
 	Index  uint64 // raft's index of the TermStart
 	Rules
 }
 
-// Rules are the settings of a term's leader that affect the state. They hold for the whole term, so
-// all members get the same state. That includes a member that has other settings, and one that
-// applies the log again after a restart with new settings.
+// Rules are the settings of a term's leader that affect the state. They hold for the whole term, also on
+// members with other settings, and on a member that applies the log again with new settings.
 type Rules struct {
-	SkipACL      bool   // do not check ACLs
+	SkipACL      bool
 	TTLNodes     bool   // allow nodes with a time to live
 	EnforceQuota bool   // enforce the hard limits of quotas
 	X509         bool   // ACLs may name the subjects of certificates
 	SASL         bool   // ACLs may name the users of SASL
-	DataQuota    uint64 // bytes of all paths and data past which writes that add to them are refused; 0: no limit
+	DataQuota    uint64 // limit for the bytes of all paths and data; 0 if there is none
 	Reconfig     bool   // clients may change the list of servers
 }
 
-// Result is the result of a transaction. It is valid during the call that passes it; Path, Data and
-// Multi may be kept, but not changed.
+// Result is the result of a transaction. It is valid during the call that passes it. Path, Data and Multi may
+// be kept, but not changed.
 type Result struct {
 	Code         jute.Code // for the reply's header: OK even for a failed multi, see Multi
 	Zxid         int64     // the transaction's own, or the last one if it took none
-	Path         string    // what a create created
+	Path         string    // the created node's
 	Stat         jute.Stat // after create, setData, setACL, reconfig
-	Data         []byte    // after a change of the list of servers: the new text of /zookeeper/config
-	RejectReason string    // why a reconfig was refused, in words, if Code does not say all
+	Data         []byte    // the new text of /zookeeper/config, after a change of the list of servers
+	RejectReason string    // of a reconfig, if Code is not enough
 	Multi        []OpResult
-	Session      Session // after createSession and attach; also the present record if Code is SessionMoved
-	NodesLeft    bool    // after closeSession: nodes are left; Hooks.Swept is called when they are gone
+	Session      Session // after createSession and attach, or if Code is SessionMoved
+	NodesLeft    bool    // after closeSession: Hooks.SessionSwept is called when the nodes are gone
 }
 
 // OpResult is the result of one operation of a multi.
 type OpResult struct {
 	Op   jute.Op   // type of the result: OpError if the multi failed
 	Code jute.Code // OK, the error, or RuntimeInconsistency for operations after the failed one
-	Path string    // what a create created
+	Path string    // the created node's
 	Stat jute.Stat // after create2 and setData
 }
 
 // Waiter waits for the result of a transaction of this member.
 type Waiter interface {
-	// TxnApplied is called with the result under the tree's write lock, after the transaction's
-	// events. r is valid during the call. Applied must not block.
+	// TxnApplied is called under the tree's write lock, after the transaction's events. r is valid during the
+	// call. TxnApplied must not block.
 	TxnApplied(r *Result)
 }
 
-// Hooks are how apply reports its changes, in log order, under the write lock. They must not block,
-// change their arguments, or take the tree's lock.
+// Hooks report the changes of ApplyEntry, in log order, under the write lock. They must not block, change
+// their arguments, or take the tree's lock.
 type Hooks interface {
 	// TermStarted is called after a TermStart.
 	TermStarted(t Term)
-	// MemberAnnounced is called when a member's current boot has become boot, and its cursor 0.
+	// MemberAnnounced is called when boot becomes a member's current run, with its cursor at 0.
 	MemberAnnounced(member uint32, boot, replaced uint64)
 	// SessionOpened is called when a session has been created.
 	SessionOpened(s Session)
-	// SessionAttached is called when another connection has become a session's owner; old is the owner
-	// before.
+	// SessionAttached is called when another connection has replaced old as a session's owner.
 	SessionAttached(s Session, old SessionOwner)
-	// SessionClosed is called when a session has ended. Its ephemeral nodes are gone too, unless they are
-	// left to be swept. The events of their deletion come before the call.
+	// SessionClosed is called when a session has ended, after the events of its ephemeral nodes' deletion.
+	// These nodes are gone, unless they are left to be swept.
 	SessionClosed(s Session, end SessionEnd)
-	// SessionSwept is called when some of the nodes that an ended session had left are gone, after the
-	// events of that. If last is set, none is left.
+	// SessionSwept is called when some of the nodes that an ended session left are gone, after their events.
+	// If last is set, none is left.
 	SessionSwept(id jute.SessionID, last bool)
-	// NodesRemoved is called when nodes were removed that no client has deleted: their session has ended, or their
-	// time is over. of says what the removals have in common. paths is valid during the call.
+	// NodesRemoved is called when nodes were removed without a client's delete. of has the fields that the
+	// removals share. paths is valid during the call.
 	NodesRemoved(of Removal, paths []string)
-	// ServerListChanged is called when the list of servers is another one, and after Restored if there is a list. The
-	// progress of members that are not in the list is gone.
+	// ServerListChanged is called when the list of servers was replaced, and after SnapshotRestored if there
+	// is a list. The progress of members outside the list is gone.
 	ServerListChanged(r ServerList)
-	// TxnApplied is called when a transaction of this member was in turn and has run, after the events
-	// that it caused. It is called for empty transactions too.
+	// TxnApplied is called when a transaction of this member has run, after its events. It is called for
+	// empty transactions too.
 	TxnApplied(txn *proto.Txn, r *Result)
-	// TxnDropped is called for a transaction of this member that was not in turn: it was seen before,
-	// it follows a gap, or it is of an old boot. It is also called for this member's announcement
-	// if that changed nothing.
+	// TxnDropped is called for a transaction of this member that was not next: it is a duplicate, follows a
+	// gap, or is of an old boot. It is also called for this member's announcement if that changed nothing.
 	TxnDropped(txn *proto.Txn)
-	// QuotaExceeded is called before Applied when a write that was not refused has left a quota
-	// exceeded.
+	// QuotaExceeded is called before TxnApplied when an accepted write has left a quota exceeded.
 	QuotaExceeded(q ExceededQuota)
-	// EntryFinished is called when all of an entry has been applied or ignored.
+	// EntryFinished is called when an entry has been applied or ignored.
 	EntryFinished(index uint64)
 	// SnapshotRestored is called when a snapshot has replaced the whole state.
 	SnapshotRestored()
@@ -184,7 +178,8 @@ func New(cfg Config) *State {
 		s.hooks = noHooks{}
 	}
 	s.runningTxn = transaction{
-		state: &s.replicatedState, editor: treeEditor{tree: &s.tree, gen: &s.gen}, gen: &s.gen, acls: &s.acls, watches: &s.watches, removals: &s.removals, hooks: s.hooks,
+		state: &s.replicatedState, editor: treeEditor{tree: &s.tree, gen: &s.gen}, gen: &s.gen,
+		acls: &s.acls, watches: &s.watches, removals: &s.removals, hooks: s.hooks,
 		budget: removalBudget{entryLimit: maxEntryRemovals}, endLimit: maxEnds,
 	}
 	s.runningTxn.quotas.editor = &s.runningTxn.editor
@@ -194,34 +189,34 @@ func New(cfg Config) *State {
 	return s
 }
 
-// Lock takes the tree's lock for writing, as apply does.
+// Lock takes the tree's lock for writing, as ApplyEntry requires.
 func (s *State) Lock() { s.mu.Lock() }
 
 // Unlock releases the write lock.
 func (s *State) Unlock() { s.mu.Unlock() }
 
-// RLock takes the tree's lock for reading. Apply waits meanwhile.
+// RLock takes the tree's lock for reading.
 func (s *State) RLock() { s.mu.RLock() }
 
 // RUnlock releases the read lock.
 func (s *State) RUnlock() { s.mu.RUnlock() }
 
-// The rest of this file needs at least the read lock.
+// The rest of this file needs at least the read lock, except on a Snapshot.
 
 // Index returns the index of the last entry applied.
-func (s *State) Index() uint64 { return s.lastIndex }
+func (c *replicatedState) Index() uint64 { return c.lastIndex }
 
 // Zxid returns the zxid of the last transaction that took one.
-func (s *State) Zxid() int64 { return s.zxid }
+func (c *replicatedState) Zxid() int64 { return c.zxid }
 
-// TimeMs returns the log's time, in ms since 1970.
-func (s *State) TimeMs() int64 { return s.timeMs }
+// TimeMs returns the log's time, since 1970.
+func (c *replicatedState) TimeMs() int64 { return c.timeMs }
 
 // Term returns the term of the last TermStart applied, or zero if there was none.
-func (s *State) Term() Term { return s.term }
+func (c *replicatedState) Term() Term { return c.term }
 
-// MemberBoot returns a member's current boot, 0 if it never announced one, and the seq of its last
-// transaction that was in turn.
+// MemberBoot returns a member's current boot, 0 if it never announced one, and the seq of its last accepted
+// transaction.
 func (s *State) MemberBoot(member uint32) (boot, cursor uint64) {
 	if member > maxMember {
 		return 0, 0
@@ -241,18 +236,7 @@ func (c *replicatedState) MinFormat() uint32 {
 	return lowest
 }
 
-// OlderThan returns a member that has announced a format below format, and false if there is none.
-func (s *State) OlderThan(format uint32) (member uint32, ok bool) {
-	for id := range s.members {
-		if m := &s.members[id]; m.boot != 0 && m.format < format {
-			return uint32(id), true
-		}
-	}
-	return 0, false
-}
-
-// HighestSession returns the greatest id ever opened that has member as its top byte, or 0 if there
-// was none.
+// HighestSession returns the greatest id ever opened with member as its top byte, or 0.
 func (s *State) HighestSession(member uint32) jute.SessionID {
 	if member > maxMember {
 		return 0
@@ -260,31 +244,27 @@ func (s *State) HighestSession(member uint32) jute.SessionID {
 	return jute.SessionID(s.members[member].highestSession)
 }
 
-// Session returns a session's record, and false if there is no such session.
-func (s *State) Session(id jute.SessionID) (Session, bool) {
-	return s.session(id)
-}
-
-func (c *replicatedState) session(id jute.SessionID) (Session, bool) {
+// Session returns a session's record, or false if there is no such session.
+func (c *replicatedState) Session(id jute.SessionID) (Session, bool) {
 	if r, ok := c.sessions.get(sessionKey(id)); ok {
 		return *r, true
 	}
 	return Session{}, false
 }
 
-// SessionCount returns how many sessions there are.
-func (s *State) SessionCount() int { return s.sessions.length }
+// SessionCount returns the number of sessions.
+func (c *replicatedState) SessionCount() int { return c.sessions.length }
 
-// NodeCount returns how many nodes there are, including the root and the other built-in ones.
-func (s *State) NodeCount() int { return s.nodeCount }
+// NodeCount returns the number of nodes, including the built-in ones.
+func (c *replicatedState) NodeCount() int { return c.nodeCount }
 
-// EphemeralCount returns how many of the nodes are ephemeral.
+// EphemeralCount returns the number of ephemeral nodes.
 func (s *State) EphemeralCount() int { return s.ephemerals.length }
 
 // DataSize returns the total bytes of all paths and data.
-func (s *State) DataSize() int64 { return s.dataSize }
+func (c *replicatedState) DataSize() int64 { return c.dataSize }
 
-// ACLBytes returns the length of the encoded access control list of a node, or 0 if there is no such node.
+// ACLBytes returns the length of a node's encoded access control list, or 0 if there is no such node.
 func (c TreeView) ACLBytes(path []byte) int {
 	if n := c.tree.nodeAt(borrowString(path)); n != nil {
 		return len(n.acl.text)
@@ -292,7 +272,6 @@ func (c TreeView) ACLBytes(path []byte) int {
 	return 0
 }
 
-// noHooks is the Hooks of a State that was given none.
 type noHooks struct{}
 
 func (noHooks) TermStarted(Term)                       {}

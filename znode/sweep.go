@@ -10,31 +10,28 @@ import (
 )
 
 const (
-	// maxEntryRemovals is how many ephemeral nodes one entry may remove, by ending sessions and by
-	// sweeping together. All clients wait while an entry is applied: removing 2,000 nodes took
-	// about 3 ms where three members share two processors.
+	// maxEntryRemovals limits the ephemeral nodes that one entry removes, by ending sessions and by sweeping
+	// together. All clients wait while an entry is applied: removing 2,000 nodes took about 3 ms where three
+	// members share two processors.
 	maxEntryRemovals = 1_000
 
-	// levelsPerRemoval is how many levels of its path make the removal of a node count once more. After a snapshot, a removal
-	// copies each node above the one that goes.
+	// After levelsPerRemoval levels of its path, the removal of a node counts once more. After a snapshot, a
+	// removal copies each node above the removed one.
 	levelsPerRemoval = 16
 )
 
 // HasUnswept reports whether ended sessions have nodes left. The caller holds at least the read lock.
-func (s *State) HasUnswept() bool { return s.hasUnswept() }
+func (c *replicatedState) HasUnswept() bool { return c.unsweptSessions.length > 0 }
 
-func (c *replicatedState) hasUnswept() bool { return c.unsweptSessions.length > 0 }
-
-// removalBudget limits the ephemeral nodes that an entry removes.
+// removalBudget limits the weight of the ephemeral nodes that an entry removes.
 type removalBudget struct {
-	entryLimit int // entryRemovals
-	remaining  int // what the running entry may still remove
+	entryLimit int
+	remaining  int
 }
 
-// refill grants the budget of the next entry.
 func (b *removalBudget) refill() { b.remaining = b.entryLimit }
 
-// spend reports whether nodes that weigh so much may be removed at once, and if so charges them to the running entry.
+// spend charges the weight to the running entry, or returns false if too little remains.
 func (b *removalBudget) spend(nodes int) bool {
 	if nodes > b.remaining {
 		return false
@@ -43,10 +40,9 @@ func (b *removalBudget) spend(nodes int) bool {
 	return true
 }
 
-// sweepNodes removes nodes that ended sessions have left, in the order of the sessions' ids. It removes
-// as many as the transaction asks for and the entry's budget allows. The leader proposes it as long
-// as there are such sessions. Until a node is swept it is like any other: clients may read, watch,
-// change and delete it.
+// sweepNodes removes nodes that ended sessions have left, in the order of the sessions' ids: as many as
+// requested, within the entry's budget. The leader proposes it as long as there are such sessions. Until a
+// node is swept, clients may read, watch, change and delete it.
 func (t *transaction) sweepNodes() {
 	var req proto.Sweep
 	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil {
@@ -54,19 +50,19 @@ func (t *transaction) sweepNodes() {
 		return
 	}
 	limit := min(int(req.GetNodes()), t.budget.remaining)
-	if limit <= 0 || !t.state.hasUnswept() {
+	if limit <= 0 || !t.state.HasUnswept() {
 		return
 	}
 	t.takeZxid()
-	for limit > 0 && t.state.hasUnswept() {
+	for limit > 0 && t.state.HasUnswept() {
 		n := max(t.sweepFirstSession(limit), 1) // a session whose nodes clients have deleted costs something too
 		limit -= n
 		t.budget.remaining -= n
 	}
 }
 
-// sweepFirstSession removes nodes of the first ended session with nodes left, which weigh up to limit, and returns what they have weighed.
-// It removes one at least.
+// sweepFirstSession removes nodes of the first unswept session, at least one and up to a weight of limit, and
+// returns their weight.
 func (t *transaction) sweepFirstSession(limit int) (weight int) {
 	key, _ := t.state.unsweptSessions.first()
 	id := jute.SessionID(key)
@@ -81,11 +77,11 @@ func (t *transaction) sweepFirstSession(limit int) (weight int) {
 	return weight
 }
 
-// removalWeight returns how many nodes the removal of a node counts as.
+// removalWeight returns the weight of a node's removal, in nodes.
 func removalWeight(path string) int { return 1 + strings.Count(path, "/")/levelsPerRemoval }
 
-// ephemeralRemovalWeight returns what the removal of a session's ephemeral nodes weighs. If there are more of them than limit, it
-// returns their number.
+// ephemeralRemovalWeight returns the weight of a session's ephemeral nodes, or their number if that is above
+// limit.
 func (t *tree) ephemeralRemovalWeight(id jute.SessionID, nodes, limit int) (weight int) {
 	if nodes > limit {
 		return nodes
@@ -96,8 +92,8 @@ func (t *tree) ephemeralRemovalWeight(id jute.SessionID, nodes, limit int) (weig
 	return weight
 }
 
-// removeEphemerals removes a session's ephemeral nodes that weigh up to limit, in the order of their paths, and returns what they have
-// weighed. It removes one at least.
+// removeEphemerals removes ephemeral nodes of a session in the order of their paths, at least one and up to a
+// weight of limit. It returns their weight.
 func (t *transaction) removeEphemerals(id jute.SessionID, limit int) (weight int) {
 	for i, path := range t.state.ephemeralPaths(id, limit) {
 		w := removalWeight(path)
@@ -110,7 +106,7 @@ func (t *transaction) removeEphemerals(id jute.SessionID, limit int) (weight int
 	return weight
 }
 
-// unsweptIDs returns the ended sessions with nodes left, in the order of their ids.
+// unsweptIDs returns the sorted ids of ended sessions with nodes left.
 func (c *replicatedState) unsweptIDs() (ids []jute.SessionID) {
 	for key := range c.unsweptSessions.all() {
 		ids = append(ids, jute.SessionID(key))

@@ -7,13 +7,13 @@ import (
 	"rollcall/zk/jute"
 )
 
-// transaction is the transaction that is being applied, with its result and its changes so far. A State has
-// one, and reuses its memory for the next transaction. Its methods need the tree's write lock.
+// transaction is the running transaction, with its result and its changes so far. A State reuses one for all
+// transactions. Its methods need the tree's write lock.
 type transaction struct {
 	txn    *proto.Txn
 	result Result
 
-	state    *replicatedState // what it changes, of which nodes changes the tree
+	state    *replicatedState // changed by editor as far as nodes are concerned
 	editor   treeEditor
 	quotas   quotaTracker
 	gen      *atomic.Uint64
@@ -23,11 +23,11 @@ type transaction struct {
 	hooks    Hooks
 
 	budget         removalBudget
-	endLimit       int // maxEnds
+	endLimit       int // maxEnds outside tests
 	multiOps       []jute.MultiOp
 	multiResults   []OpResult
-	createRequest  jute.CreateRequest // kept for its slice's memory, as are ops and results
-	sequentialPath []byte             // the path of a sequential node
+	createRequest  jute.CreateRequest // kept for its slice's memory, as are multiOps and multiResults
+	sequentialPath []byte
 }
 
 // runTxn runs txn and reports its changes to the hooks. The result is valid until the next call.
@@ -41,8 +41,8 @@ func (t *transaction) runTxn(txn *proto.Txn) {
 	t.quotas.reportExceeded(t.hooks)
 }
 
-// dispatch is the one place where a transaction changes state. Each operation is a method that decodes
-// the body and takes the zxid.
+// dispatch is the only place where transactions change state. The method of each operation decodes the body
+// and takes the zxid.
 func (t *transaction) dispatch() {
 	switch op := jute.Op(t.txn.GetOp()); op {
 	case jute.OpCreateSession:
@@ -81,7 +81,6 @@ func (t *transaction) dispatch() {
 	}
 }
 
-// runLeaderOp runs a transaction that only a leader makes.
 func (t *transaction) runLeaderOp(op jute.Op) {
 	switch op {
 	case jute.OpExpire:
@@ -94,7 +93,7 @@ func (t *transaction) runLeaderOp(op jute.Op) {
 }
 
 // rejectUnknown rejects an operation that no member should have forwarded. A new operation raises
-// FormatLevel, so it can never be unknown to only some of the members.
+// FormatLevel, so it is never unknown to only some of the members.
 func (t *transaction) rejectUnknown() {
 	t.takeZxid()
 	if t.result.Code = t.checkSession(); t.result.Code == jute.OK {
@@ -102,7 +101,6 @@ func (t *transaction) rejectUnknown() {
 	}
 }
 
-// takeZxid gives the running transaction its zxid.
 func (t *transaction) takeZxid() {
 	t.state.zxid = max(t.state.zxid+1, int64(t.state.term.Term)<<32)
 }

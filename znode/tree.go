@@ -7,74 +7,74 @@ import (
 	"rollcall/zk/jute"
 )
 
-// tree holds the nodes and the indexes derived from them. Each node is in its parent's children,
-// which are copied on write. To copy everything, call tree.copy and count up the generation.
+// tree holds the nodes and the indexes derived from them. A node is in its parent's children, which are
+// copied on write. To copy everything, call tree.copy and increment the generation.
 type tree struct {
 	root           *node
-	nodeCount      int        // the number of nodes
-	byPath         *pathIndex // the nodes by path; nil in a copy, which finds nodes through their parents
+	nodeCount      int
+	byPath         *pathIndex // nil in a copy, which finds nodes through their parents
 	ephemerals     sortedMap[ephemeralKey, struct{}]
-	reapCandidates sortedMap[ReapCandidate, struct{}] // nodes that the reaper may remove
-	quotaRoots     sortedMap[nodeName, struct{}]      // the paths that have a quota
-	dataSize       int64                              // bytes of all paths and data
-	aclBytes       int64                              // bytes of the access control lists that nodes have, each once
-	nodeHashSum    uint64                             // of the hashes of all nodes; see DigestVersion
-	hashedBytes    int                                // bytes of long data that the running entry has read for their hashes
+	reapCandidates sortedMap[ReapCandidate, struct{}]
+	quotaRoots     sortedMap[nodeName, struct{}]
+	dataSize       int64  // of all paths and data
+	aclBytes       int64  // of the access control lists that nodes have, each once
+	nodeHashSum    uint64 // of the hashes of all nodes; see DigestVersion
+	hashedBytes    int    // by the running entry; see maxHashedBytes
 }
 
-// node is one znode. A node of an older generation than the present one is never written. If a node
-// is of the present generation, so are all its ancestors.
+// node is one znode. A node of an older generation is never written. The ancestors of a node of the present
+// generation are of that generation, too.
 type node struct {
 	gen        uint64
 	path       string
-	data       packedData // and its version
+	data       packedData
 	czxid      int64
 	mzxid      int64
-	ctime      int64 // ms since 1970
+	ctime      int64 // since 1970
 	mtime      int64
-	*nodeExtra // the one of its access control list, or its own; nil while the node is being made
+	*nodeExtra // shared with its access control list, or its own; nil while the node is being made
 }
 
-// nodeExtra holds a node's access control list, and the fields that most nodes do not need. A node shares the
-// family of its list, acl.plain, if it never had a child, ends only by a delete, and its list was never
-// replaced. acl.plain never changes: found makes a new family for a node that needs its own. Without this
-// split a node would take 136 bytes and not 80.
+// nodeExtra holds a node's access control list, and the fields that most nodes do not need. A node shares
+// acl.sharedExtra, which never changes, if it never had a child, ends only by a delete, and its list was
+// never replaced. Otherwise ownExtra makes one for it. Without this split a node would take 136 bytes and not
+// 80.
 type nodeExtra struct {
 	acl         *acl
-	descendants *descendantTotals // nil: nothing was ever below the node
+	descendants *descendantTotals // nil if nothing was ever below the node
 	children    sortedMap[nodeName, *node]
-	owner       jute.SessionID // the session of an ephemeral node
+	owner       jute.SessionID // of an ephemeral node
 	pzxid       int64
 	reapRule    reapRule
-	createCount int32 // how many children were ever created: the next sequential number
-	aversion    int32 // how often acl was replaced
+	createCount int32 // children ever created: the next sequential number
+	aversion    int32 // number of times that acl was replaced
 }
 
-// descendantTotals are what there is below a node. With them, the usage of a quota costs the same however large the subtree is. They are
-// not copied on write, so only the present tree has them, and not a copy.
+// descendantTotals count everything below a node, so that the usage of a quota costs the same for any
+// subtree. They are not copied on write, so only the present tree has them.
 type descendantTotals struct {
 	nodes int64
 	bytes int64 // of data
 }
 
-// reapRule says when the reaper removes a node without children: so many ms after its last change, never if it is 0, and after
-// its last child if it is ofContainer. A family with a field more would take 80 bytes and not 64.
+// reapRule is the time to live of a node without children, in ms after its last change. It is 0 if the reaper
+// never removes the node, and reapEmptyContainer if it does after the last child. Another field would make
+// nodeExtra 80 bytes long and not 64.
 type reapRule int64
 
 const reapEmptyContainer reapRule = math.MinInt64
 
-// nodeName is the last part of a path.
 type nodeName string
 
 func (n nodeName) compare(m nodeName) int { return strings.Compare(string(n), string(m)) }
 
-// key returns n's name, so that its parent's children need not hold it.
+// key computes the key, so that the parent's children need not hold it.
 func (n *node) key() nodeName {
 	_, last := splitPath(n.path)
 	return nodeName(last)
 }
 
-// ephemeralKey is one ephemeral node. Those of one session are adjacent, ordered by path.
+// ephemeralKey orders ephemeral nodes by session, then by path.
 type ephemeralKey struct {
 	owner jute.SessionID
 	path  string
@@ -87,8 +87,7 @@ func (e ephemeralKey) compare(f ephemeralKey) int {
 	return strings.Compare(e.path, f.path)
 }
 
-// These nodes always exist. Each follows its parent. Their creation does not count as a child's
-// creation.
+// The nodes that always exist, parents first. Their creation does not count as a child's creation.
 const (
 	rootPath   = "/"
 	zkPath     = "/zookeeper"
@@ -98,7 +97,6 @@ const (
 
 var builtinPaths = [...]string{rootPath, zkPath, quotaPath, ConfigPath}
 
-// isBuiltin reports whether path names a node that always exists.
 func isBuiltin(path string) bool {
 	for _, b := range builtinPaths {
 		if path == b {
@@ -108,7 +106,7 @@ func isBuiltin(path string) bool {
 	return false
 }
 
-// newTree returns the tree of a new ensemble, made in generation gen.
+// newTree returns the tree of a new ensemble.
 func newTree(gen uint64, acls *aclTable) tree {
 	t := tree{byPath: newIndex()}
 	for _, path := range builtinPaths {
@@ -121,16 +119,14 @@ func newTree(gen uint64, acls *aclTable) tree {
 	return t
 }
 
-// copy returns a copy of the tree. It does not change if the caller counts up the generation before
-// the next change.
+// copy returns a copy that does not change if the caller increments the generation before the next change.
 func (t *tree) copy() tree {
 	c := *t
 	c.byPath = nil
 	return c
 }
 
-// nodeAt returns the node at path, or nil if there is none. The empty path is the root. It keeps no
-// reference to path.
+// nodeAt returns the node at path, or nil. The empty path is the root. It keeps no reference to path.
 func (t *tree) nodeAt(path string) *node {
 	if path == "" {
 		path = rootPath
@@ -141,13 +137,14 @@ func (t *tree) nodeAt(path string) *node {
 	return t.byPath.get(path)
 }
 
-// findFromRoot does what get does, for a copy.
+// findFromRoot is nodeAt for a copy.
 func (t *tree) findFromRoot(path string) *node {
 	n := t.root
-	for part, rest, more := strings.Cut(path[1:], "/"); n != nil && n.path != path; part, rest, more = strings.Cut(rest, "/") {
-		if n = n.childNamed(nodeName(part)); !more {
+	for part := range strings.SplitSeq(path[1:], "/") {
+		if n == nil || n.path == path {
 			break
 		}
+		n = n.childNamed(nodeName(part))
 	}
 	if n == nil || n.path != path {
 		return nil
@@ -155,14 +152,15 @@ func (t *tree) findFromRoot(path string) *node {
 	return n
 }
 
-// beginEdit returns the node at path, which exists, so that the caller can change it and then count it.
+// beginEdit returns the existing node at path and subtracts its hash. The caller changes the node and then
+// calls addHash.
 func (t *tree) beginEdit(gen uint64, path string) *node {
 	n := t.writableNode(gen, path)
 	t.subtractHash(n)
 	return n
 }
 
-// writableNode does the same for a caller that changes nothing that the digest covers.
+// writableNode is beginEdit for changes that the digest does not cover.
 func (t *tree) writableNode(gen uint64, path string) *node {
 	n := t.nodeAt(path)
 	if n.gen == gen {
@@ -179,9 +177,9 @@ func (t *tree) writableNode(gen uint64, path string) *node {
 	return n
 }
 
-// linkNode puts n into the tree, below its parent and into the indexes, and returns the parent, where
-// the create is not recorded yet. The caller may change the parent if it calls uncount before and
-// count after. The parent exists; only the root has none.
+// linkNode adds n to the tree and the indexes, and returns its existing parent, where the create is not
+// recorded yet. The caller may change the parent between subtractHash and addHash. Only the root has no
+// parent.
 func (t *tree) linkNode(gen uint64, n *node) (parent *node) {
 	t.byPath.put(n)
 	t.nodeCount++
@@ -208,7 +206,7 @@ func (t *tree) linkNode(gen uint64, n *node) (parent *node) {
 	return parent
 }
 
-// unlinkNode removes n, which is not the root, from the tree: the reverse of link.
+// unlinkNode is the reverse of linkNode. n must not be the root.
 func (t *tree) unlinkNode(gen uint64, n *node) (parent *node) {
 	t.byPath.remove(n.path)
 	t.nodeCount--
@@ -231,8 +229,8 @@ func (t *tree) unlinkNode(gen uint64, n *node) (parent *node) {
 	return parent
 }
 
-// addTotals counts so many more nodes and bytes of data below parent and below each node above it. parent has a child and is of the
-// present generation, and so are the nodes above it. The root is left out: there can be no quota on it.
+// addTotals adds to the totals of parent and of each node above it. These nodes are of the present
+// generation. The root is left out, because it can have no quota.
 func (t *tree) addTotals(parent *node, nodes, bytes int) {
 	for n := parent; n.path != rootPath; n = t.parentOf(n) {
 		if n.descendants == nil {
@@ -243,13 +241,12 @@ func (t *tree) addTotals(parent *node, nodes, bytes int) {
 	}
 }
 
-// parentOf returns n's parent. n is not the root.
 func (t *tree) parentOf(n *node) *node {
 	path, _ := splitPath(n.path)
 	return t.nodeAt(path)
 }
 
-// noteResize counts that n, which is of the present generation, gets data that are so many bytes longer.
+// noteResize updates the totals for n, whose data get so many bytes longer. n is of the present generation.
 func (t *tree) noteResize(n *node, bytes int) {
 	t.dataSize += int64(bytes)
 	if bytes != 0 && n.path != rootPath {
@@ -260,14 +257,13 @@ func (t *tree) noteResize(n *node, bytes int) {
 // setData replaces the data of n but not their version. n must be of the present generation.
 func (t *tree) setData(n *node, data []byte) { t.setPackedData(n, packData(data)) }
 
-// setPackedData does what setBytes does.
 func (t *tree) setPackedData(n *node, data packedData) {
 	t.noteResize(n, data.len()-n.data.len())
 	data.version = n.data.version
 	n.data = data
 }
 
-// retainACL notes that one more node has a list, and withdraw that one fewer has it.
+// retainACL and releaseACL count the nodes with a list.
 func (t *tree) retainACL(a *acl) {
 	if a.nodeCount++; a.nodeCount == 1 {
 		t.aclBytes += int64(a.memoryBytes())
@@ -280,7 +276,6 @@ func (t *tree) releaseACL(a *acl) {
 	}
 }
 
-// countDescendants returns how many nodes there are below n.
 func (t *tree) countDescendants(n *node) int {
 	switch {
 	case n.path == rootPath:
@@ -291,7 +286,8 @@ func (t *tree) countDescendants(n *node) int {
 	return int(n.descendants.nodes)
 }
 
-// subtreeSize returns how many nodes a subtree has, and how many bytes of data. n is its root, and not that of the tree.
+// subtreeSize returns the number of nodes in the subtree at n and their bytes of data. n must not be the
+// root.
 func (n *node) subtreeSize() (nodes, bytes int64) {
 	nodes, bytes = 1, int64(n.data.len())
 	if n.descendants != nil {
@@ -300,8 +296,8 @@ func (n *node) subtreeSize() (nodes, bytes int64) {
 	return nodes, bytes
 }
 
-// walkFrom calls visit for n and everything below it, parents first and children in order,
-// and reports whether visit never returned false.
+// walkFrom calls visit for n and everything below it, parents first and children in order, until visit
+// returns false. It reports whether visit never did.
 func (t *tree) walkFrom(n *node, visit func(*node) bool) bool {
 	if !visit(n) {
 		return false
@@ -317,7 +313,7 @@ func (t *tree) walkFrom(n *node, visit func(*node) bool) bool {
 	return true
 }
 
-// ephemeralPaths returns up to limit paths of a session's ephemeral nodes, in order.
+// ephemeralPaths returns up to limit sorted paths of a session's ephemeral nodes.
 func (t *tree) ephemeralPaths(id jute.SessionID, limit int) []string {
 	var paths []string
 	for e := range t.ephemerals.from(ephemeralKey{owner: id}) {
@@ -329,7 +325,6 @@ func (t *tree) ephemeralPaths(id jute.SessionID, limit int) []string {
 	return paths
 }
 
-// countEphemerals returns how many ephemeral nodes a session has.
 func (t *tree) countEphemerals(id jute.SessionID) int {
 	return t.ephemerals.countWhile(ephemeralKey{owner: id}, func(e ephemeralKey) bool { return e.owner == id })
 }
@@ -345,12 +340,12 @@ func (n *node) copy(gen uint64) *node {
 	return &c
 }
 
-// sharesExtra reports whether n has no family of its own.
+// sharesExtra reports whether n has no nodeExtra of its own.
 func (n *node) sharesExtra() bool {
 	return n.nodeExtra == nil || n.acl != nil && n.nodeExtra == &n.acl.sharedExtra
 }
 
-// setACL sets n's access control list, and how often it was replaced. n must be of the present generation.
+// setACL requires n to be of the present generation.
 func (n *node) setACL(list *acl, aversion int32) {
 	if n.sharesExtra() && aversion == 0 {
 		n.nodeExtra = &list.sharedExtra
@@ -360,8 +355,7 @@ func (n *node) setACL(list *acl, aversion int32) {
 	f.acl, f.aversion = list, aversion
 }
 
-// setChildHistory sets the zxid of the last change of n's children, and how many were created. n has no family
-// yet.
+// setChildHistory requires that n has no nodeExtra yet.
 func (n *node) setChildHistory(pzxid int64, creates int32) {
 	if creates != 0 || pzxid != n.czxid {
 		f := n.ownExtra()
@@ -369,8 +363,7 @@ func (n *node) setChildHistory(pzxid int64, creates int32) {
 	}
 }
 
-// ownExtra returns n's own family. If n has none, found makes one, which keeps n's access control list. n must
-// be of the present generation.
+// ownExtra returns n's own nodeExtra, and makes one if n has none. n must be of the present generation.
 func (n *node) ownExtra() *nodeExtra {
 	if n.sharesExtra() {
 		own := nodeExtra{pzxid: n.czxid}
@@ -382,7 +375,6 @@ func (n *node) ownExtra() *nodeExtra {
 	return n.nodeExtra
 }
 
-// childNamed returns n's child of that name, or nil if there is none.
 func (n *node) childNamed(last nodeName) *node {
 	if n.sharesExtra() {
 		return nil
@@ -391,7 +383,6 @@ func (n *node) childNamed(last nodeName) *node {
 	return child
 }
 
-// numChildren returns how many children n has.
 func (n *node) numChildren() int32 {
 	if n.sharesExtra() {
 		return 0
@@ -399,7 +390,6 @@ func (n *node) numChildren() int32 {
 	return int32(n.children.length)
 }
 
-// numCreated returns how many children n has ever had.
 func (n *node) numCreated() int32 {
 	if n.sharesExtra() {
 		return 0
@@ -407,8 +397,7 @@ func (n *node) numCreated() int32 {
 	return n.createCount
 }
 
-// lastChildZxid returns the zxid of the last change of n's children, or that of n's creation if there
-// was none.
+// lastChildZxid returns the zxid of the last change of n's children, or of n's creation.
 func (n *node) lastChildZxid() int64 {
 	if n.sharesExtra() {
 		return n.czxid
@@ -416,15 +405,15 @@ func (n *node) lastChildZxid() int64 {
 	return n.pzxid
 }
 
-// countCreate counts a child's creation. The count stops at the largest number, as in ZooKeeper;
-// sequential creates after that find their name taken.
+// countCreate stops at the largest number, as in ZooKeeper. Sequential creates after that find their name
+// taken.
 func (n *node) countCreate() {
 	if n.createCount < math.MaxInt32 {
 		n.createCount++
 	}
 }
 
-// stat returns n's Stat as clients see it. Its cversion counts creates and deletes.
+// stat returns n's Stat. Its cversion counts creates and deletes.
 func (n *node) stat() jute.Stat {
 	return jute.Stat{
 		Czxid: n.czxid, Mzxid: n.mzxid, Pzxid: n.lastChildZxid(),
@@ -436,9 +425,8 @@ func (n *node) stat() jute.Stat {
 	}
 }
 
-// setConfigText sets the config node's data to the ensemble's text, unless a client has set that
-// data. The text is not in the log but is the same on all members; nil means standalone. It changes
-// the node as a write does but leaves the digest alone, which does not cover this data.
+// setConfigText sets the config node's data to the ensemble's text, unless the log has set them. The text is
+// the same on all members; nil means standalone. The digest does not cover these data.
 func (t *tree) setConfigText(gen uint64, text []byte) {
 	n := t.writableNode(gen, ConfigPath)
 	if n.mzxid != 0 {

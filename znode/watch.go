@@ -7,30 +7,31 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Watcher is a connection that watches nodes. It must be comparable; a pointer is.
+// Watcher is a connection that watches nodes. It must be comparable, as a pointer is. Its methods never
+// block.
 type Watcher interface {
-	// QueueEvent queues an event. It is called under the tree's write lock, and never blocks.
+	// QueueEvent queues an event, under the tree's write lock.
 	QueueEvent(t jute.EventType, path string, zxid int64)
-	// Identities returns the connection's identities: an event goes only to connections that may
-	// read the node. It is called under the tree's write lock, and never blocks.
+	// Identities returns the connection's identities, under the tree's write lock. An event goes only to
+	// connections that may read the node.
 	Identities() []*proto.Identity
-	// AddWatchMemory notes that the connection's watches take so many more bytes of memory, or fewer if more is negative. It is called
-	// under locks for which other connections wait, and does no more than that.
+	// AddWatchMemory adds to the memory of the connection's watches; more may be negative. It is called under
+	// locks that other connections wait for, so it does no more than that.
 	AddWatchMemory(more int)
 }
 
-// watchOverhead is about how many bytes of memory a watch takes beside its path: its record, that of the path, and the place of the
-// path in a map.
+// watchOverhead is the approximate memory of a watch without its path, in bytes: its record, the path's
+// record, and the path's place in a map.
 const watchOverhead = 160
 
-// memoryBytes returns about how many bytes a watch takes. The path counts for each of its watchers, although they may share it, or share it
-// with a node, so that no connection's share depends on others.
+// memoryBytes counts the path for each of its watchers, although they may share it with each other or with a
+// node, so that no connection's share depends on others.
 func (e *watch) memoryBytes() int { return watchOverhead + len(e.path.path) }
 
-// A visit of a watch takes one step, an event eventSteps and one for each eventBytes of its path, the removal of a one-shot watch
-// removeSteps, and each identity that is compared with a list one. An address is looked up once for each number of bits that count
-// in the list, which takes lengthSteps. The sum for one entry is at most maxFireSteps, which take less than 100 ms: BenchmarkWorst.
-// Whatever is met after that is missed: see missed.go.
+// A visit of a watch takes one step, an event eventSteps and one for each pathBytesPerStep of its path, the
+// removal of a one-shot watch removalSteps, and the comparison of an identity with a list one. An address is
+// looked up once for each prefix length in the list, which takes prefixSteps. An entry has maxFireSteps,
+// which take less than 100 ms (BenchmarkWorst). Changes after that are missed: see missed.go.
 const (
 	maxFireSteps     = 4 << 20
 	eventSteps       = 8
@@ -39,25 +40,23 @@ const (
 	prefixSteps      = 6
 )
 
-// notification is a change of the tree that is pending for the watches, with the lists that decide which
-// watchers may receive it.
+// notification is a pending change, with the ACLs that decide which watchers receive it.
 type notification struct {
 	event     jute.EventType
 	path      string
 	acl       *acl
-	parent    string // the parent of the changed node; "" if no node's children changed
+	parent    string // of the changed node; "" if no node's children changed
 	parentACL *acl
 }
 
-// addPending adds a change that the running transaction makes.
 func (w *Watches) addPending(n notification) {
 	if len(w.watchers) != 0 {
 		w.pending = append(w.pending, n)
 	}
 }
 
-// firePending notifies the watchers of all pending changes, in order, and drops these. The events have the zxid and
-// obey the rules.
+// firePending notifies the watchers of all pending changes, in order, and drops these. The events have the
+// zxid and obey the rules.
 func (w *Watches) firePending(zxid int64, rules *Rules) {
 	f := watchNotifier{w, zxid, rules}
 	for i := range w.pending {
@@ -78,7 +77,6 @@ func (w *Watches) firePending(zxid int64, rules *Rules) {
 	w.dropPending()
 }
 
-// dropPending drops the pending changes.
 func (w *Watches) dropPending() {
 	clear(w.pending)
 	w.pending = w.pending[:0]
@@ -91,8 +89,8 @@ type watchNotifier struct {
 	rules   *Rules
 }
 
-// notifyTable notifies the watchers of path in one table. It removes their one-shot watches even if a
-// watcher may not read the node or has had the event already.
+// notifyTable notifies the watchers of path in one table. It removes their one-shot watches even if a watcher
+// may not read the node or has received the event already.
 func (f *watchNotifier) notifyTable(k tableKind, event jute.EventType, path string, a *acl) {
 	w := f.watches
 	p := w.tables[k].byPath[path]
@@ -109,7 +107,7 @@ func (f *watchNotifier) notifyTable(k tableKind, event jute.EventType, path stri
 	}
 }
 
-// notifyAncestors notifies the watches on an ancestor of the changed node that cover everything below it.
+// notifyAncestors notifies the recursive watches on the ancestors of the changed node.
 func (f *watchNotifier) notifyAncestors(n *notification) {
 	data := &f.watches.tables[dataTable]
 	for above := n.path; above != rootPath; {
@@ -124,7 +122,8 @@ func (f *watchNotifier) notifyAncestors(n *notification) {
 	}
 }
 
-// stepsSpent reports whether the running entry has no steps left to visit a watch of a path. Then the change is missed.
+// stepsSpent takes a step to visit a watch of a path. If the running entry has none left, it marks the change
+// as missed and returns true.
 func (w *Watches) stepsSpent(k tableKind, p *watchedPath) bool {
 	if w.entrySteps++; w.entrySteps <= maxFireSteps {
 		return false
@@ -133,7 +132,7 @@ func (w *Watches) stepsSpent(k tableKind, p *watchedPath) bool {
 	return true
 }
 
-// notify sends an event to a watcher that has not had it yet and may read the node.
+// notify sends an event to a watcher that has not received it yet and may read the node.
 func (f *watchNotifier) notify(r *watcherEntry, event jute.EventType, path string, a *acl) {
 	if r.lastEvent == f.watches.eventNumber {
 		return
@@ -146,7 +145,6 @@ func (f *watchNotifier) notify(r *watcherEntry, event jute.EventType, path strin
 	r.watcher.QueueEvent(event, path, f.zxid)
 }
 
-// mayRead reports whether a watcher may read nodes with a list.
 func (f *watchNotifier) mayRead(r *watcherEntry, a *acl) bool {
 	if r.principal == nil {
 		r.principal = new(principal)
@@ -156,11 +154,11 @@ func (f *watchNotifier) mayRead(r *watcherEntry, a *acl) bool {
 	return r.principal.hasAny(a, jute.PermRead, f.rules.SASL)
 }
 
-// The rest of this file needs at least the read lock. The empty path is the root; the null path
-// cannot be watched.
+// The rest of this file needs at least the read lock. The empty path is the root. The null path cannot be
+// watched.
 
-// AddWatch sets a watch that stays after it fires, whether or not there is a node at path. The mode
-// says what it covers: the node and its children, or the node and everything below it.
+// AddWatch sets a persistent watch, whether or not there is a node at path. Depending on the mode it covers
+// the node and its children, or the node and everything below it.
 func (s *State) AddWatch(path []byte, mode jute.AddWatchMode, w Watcher) jute.Code {
 	switch mode {
 	case jute.AddWatchPersistent, jute.AddWatchPersistentRecursive:
@@ -187,7 +185,9 @@ func (w *Watches) RemoveWatch(path []byte, t jute.WatcherType, who Watcher) jute
 }
 
 // forWatchType calls do for the watches that a checkWatches or removeWatches names.
-func forWatchType(path []byte, t jute.WatcherType, who Watcher, do func(string, Watcher, modesByTable) bool) jute.Code {
+func forWatchType(
+	path []byte, t jute.WatcherType, who Watcher, do func(string, Watcher, modesByTable) bool,
+) jute.Code {
 	of, known := modesOfType[t]
 	switch {
 	case !known:
@@ -198,7 +198,6 @@ func forWatchType(path []byte, t jute.WatcherType, who Watcher, do func(string, 
 	return jute.OK
 }
 
-// modesOfType maps a type to the watches that it covers.
 var modesOfType = map[jute.WatcherType]modesByTable{
 	jute.WatcherChildren:            {childTable: oneShot},
 	jute.WatcherData:                {dataTable: oneShot},
@@ -207,8 +206,7 @@ var modesOfType = map[jute.WatcherType]modesByTable{
 	jute.WatcherPersistentRecursive: {dataTable: recursive},
 }
 
-// watchPath returns the name under which the watches on a path from the wire, which is not null,
-// are stored.
+// watchPath returns the key of the watches on a path from the wire, which is not null.
 func watchPath(path []byte) string {
 	if len(path) == 0 {
 		return rootPath
@@ -216,8 +214,8 @@ func watchPath(path []byte) string {
 	return borrowString(path)
 }
 
-// ownedPath returns watchPath in a form that may be kept. If there is a node, that is the node's own
-// path, which is in memory already. Otherwise it is a copy.
+// ownedPath returns watchPath in a form that may be kept: the node's own path, which is in memory already, or
+// a copy if there is no node.
 func (t *tree) ownedPath(path []byte) string {
 	if n := t.nodeAt(borrowString(path)); n != nil {
 		return n.path

@@ -2,10 +2,10 @@ package znode
 
 import "iter"
 
-// The methods of this file list the watches of this member's connections in parts, for operators.
-// Each part needs at least the read lock; between two parts watches may be set, dropped and fired.
+// The methods of this file list the watches of this member's connections in parts, for operators. Each part
+// needs at least the read lock. Between two parts watches may be set, dropped and fired.
 
-// WatchKinds says in which ways a watcher watches a path.
+// WatchKinds are the kinds of a watcher's watches on a path.
 type WatchKinds struct {
 	Data       bool // once, for the node: created, deleted, or its data changed
 	Children   bool // once, for the node's children
@@ -13,22 +13,22 @@ type WatchKinds struct {
 	Recursive  bool // the node and everything below it, until it is removed
 }
 
-// IsWatched reports whether anybody watches path itself. It leaves out recursive watches above path.
+// IsWatched reports whether path itself has a watch. Recursive watches above path do not count.
 func (w *Watches) IsWatched(path string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.tables[dataTable].byPath[path] != nil || w.tables[childTable].byPath[path] != nil
 }
 
-// HasRecursiveWatch reports whether anybody has a recursive watch on path itself.
+// HasRecursiveWatch reports whether path itself has a recursive watch.
 func (w *Watches) HasRecursiveWatch(path string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := w.tables[dataTable].byPath[path]
-	return p != nil && p.first.modes&recursive != 0 // these come first
+	return p != nil && p.first.modes&recursive != 0 // recursive watches come first
 }
 
-// KindsOn returns in which ways who watches path itself, and false if it does not.
+// KindsOn returns the kinds of who's watches on path itself, or false if there are none.
 func (w *Watches) KindsOn(path string, who Watcher) (kinds WatchKinds, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -44,7 +44,7 @@ func (w *Watches) KindsOn(path string, who Watcher) (kinds WatchKinds, ok bool) 
 	}, ok
 }
 
-// CountOf returns how many watches who has, counted as Count does.
+// CountOf returns the number of who's watches, counted as Count does.
 func (w *Watches) CountOf(who Watcher) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,8 +54,8 @@ func (w *Watches) CountOf(who Watcher) int {
 	return 0
 }
 
-// PathsOf yields the paths of the nodes that who watches, in no order. It leaves out paths where who
-// watches only the children. No watch may be set while it runs.
+// PathsOf yields the paths of the nodes that who watches, in no order. It leaves out paths where who watches
+// only the children. No watch may be set while it runs.
 func (w *Watches) PathsOf(who Watcher) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		w.mu.Lock()
@@ -72,23 +72,23 @@ func (w *Watches) PathsOf(who Watcher) iter.Seq[string] {
 	}
 }
 
-// WatchScan goes through the watches of one watcher in parts. Make one with NewWatchScan.
+// WatchScan iterates over the watches of one watcher in parts. Make one with NewWatchScan.
 type WatchScan struct {
 	who      Watcher
 	table    tableKind
-	lastPart []*watch // the part before this one, in its order
+	lastPart []*watch // the previous part, in its order
 }
 
-// NewWatchScan returns a scan that has seen nothing yet.
+// NewWatchScan returns a scan at its beginning.
 func NewWatchScan(who Watcher) *WatchScan {
 	return &WatchScan{who: who, lastPart: make([]*watch, 0, watchesPerLock)}
 }
 
-// ScanNext calls see with the paths of the next watches, at most watchesPerLock of them and in no
-// order, and reports whether there are more. A path that is watched in two ways may be seen twice. The
-// scan goes on after the last watch of the part before that still exists. If none of them does, it
-// starts again, so that see gets some paths once more. see is called under a lock: it must not block,
-// nor set or drop watches. After a scan has returned false it is over.
+// ScanNext calls see with the paths of the next watches, at most watchesPerLock of them and in no order, and
+// reports whether there are more. A path that is watched in two ways may be seen twice. The scan continues
+// after the last watch of the previous part that still exists. If none of them does, it restarts, so that see
+// gets some paths again. see is called under a lock: it must not block, nor set or drop watches. A scan that
+// has returned false is over.
 func (w *Watches) ScanNext(scan *WatchScan, see func(path string)) (more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,7 +112,7 @@ func (w *Watches) ScanNext(scan *WatchScan, see func(path string)) (more bool) {
 	return true
 }
 
-// resumeAt returns the watch at which a scan goes on, or nil if the scan has seen all of its table.
+// resumeAt returns the watch at which a scan continues, or nil at the end of its table.
 func (w *Watches) resumeAt(scan *WatchScan, r *watcherEntry) *watch {
 	for i := len(scan.lastPart) - 1; i >= 0; i-- {
 		if e := scan.lastPart[i]; w.findWatch(scan.table, e.path.path, scan.who) == e {

@@ -341,11 +341,15 @@ func (m *watchModel) compare(t testing.TB) {
 			want = append(want, onNode{p.path, p.who.id})
 		}
 	}
-	for path, who := range s.Watches().ByPath {
-		got = append(got, onNode{path, who.(*client).id})
+	for path, p := range s.Watches().tables[dataTable].byPath {
+		for e := p.first; e != nil; e = e.samePath.next {
+			got = append(got, onNode{path, e.who.watcher.(*client).id})
+		}
 	}
-	for who, path := range s.Watches().ByWatcher {
-		again = append(again, onNode{path, who.(*client).id})
+	for _, k := range m.watchers {
+		for path := range s.Watches().PathsOf(k) {
+			again = append(again, onNode{path, k.id})
+		}
 	}
 	for _, list := range [][]onNode{want, got, again} {
 		slices.SortFunc(list, func(a, b onNode) int { return cmp.Or(strings.Compare(a.path, b.path), cmp.Compare(a.who, b.who)) })

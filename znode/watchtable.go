@@ -7,20 +7,20 @@ import (
 
 // Watches holds this member's watches on nodes and on their children. The zero value is ready.
 //
-// Its methods need at least the tree's read lock. Readers, which hold the tree's read lock, set and drop watches under mu. mu is taken inside the
-// tree's lock, and nothing but Watcher.Watching is called while it is held. The holder of the tree's write lock is
-// alone, so it fires watches without mu.
+// Its methods need at least the tree's read lock. Readers set and drop watches under mu, which is taken
+// inside the tree's lock. Under mu only Watcher.AddWatchMemory is called. Watches fire without mu, because
+// the holder of the tree's write lock is alone.
 type Watches struct {
 	mu          sync.Mutex
 	tables      [tableKinds]watchTable
 	watchers    map[Watcher]*watcherEntry
 	pending     []notification // of the running transaction
-	eventNumber uint64         // counted up for each event that a watcher gets at most once
+	eventNumber uint64         // incremented for each event that a watcher gets at most once
 	entrySteps  int            // see maxFireSteps
-	missedPaths atomic.Uint64  // paths that miss took out; see MissedPaths
+	missedPaths atomic.Uint64  // see MissedPaths
 }
 
-// tableKind is the target of a table's watches: nodes or their children.
+// tableKind is the target of a table's watches.
 type tableKind int
 
 const (
@@ -32,12 +32,12 @@ const (
 // watchTable holds at most one watch for each pair of path and watcher.
 type watchTable struct {
 	byPath         map[string]*watchedPath
-	watchCount     int // the number of watches
-	recursiveCount int // how many of them are recursive
-	watcherCount   int // how many watchers have any
+	watchCount     int
+	recursiveCount int
+	watcherCount   int
 }
 
-// watchModes is the set of ways in which one watcher watches one path in one table.
+// watchModes is the set of ways in which a watcher watches a path in one table.
 type watchModes uint8
 
 const (
@@ -46,32 +46,30 @@ const (
 	recursive                         // stays, and covers everything below; in the data table only
 )
 
-// modesByTable holds the modes for each table.
 type modesByTable [tableKinds]watchModes
 
-// watchedPath is a path with watchers in one table. Its recursive watches come first, so that an event
-// far below costs nothing for the others.
+// watchedPath is a path with watchers in one table. Its recursive watches come first, so that an event far
+// below costs nothing for the others.
 type watchedPath struct {
 	path         string
 	first, last  *watch
-	byWatcher    map[*watcherEntry]*watch // all of them; nil as long as there are few
+	byWatcher    map[*watcherEntry]*watch // nil if there are few watches
 	watchCount   int
-	changeMissed bool // a change was not reported, and the path is in no table: see miss
+	changeMissed bool // the path is in no table: see markMissed
 }
 
-// maxLinearSearch is the number of watches on one path up to which a linear search is used. A map for so few
-// would take more memory than the watches.
+// maxLinearSearch is the number of watches on a path above which they have a map. For fewer, a map would take
+// more memory than the watches.
 const maxLinearSearch = 8
 
-// watcherEntry is a watcher, with its watches.
 type watcherEntry struct {
 	watcher    Watcher
 	first      [tableKinds]*watch
-	watchCount int        // the number of its watches, in all tables
-	lastEvent  uint64     // the turn of the last event that it got, or would have got if it might read the node
-	principal  *principal // the watcher's identities; nil: no list was compared with them yet
+	watchCount int        // in all tables
+	lastEvent  uint64     // eventNumber of the last event that it received, or would have if it might read the node
+	principal  *principal // nil until its identities are compared with a list
 
-	unsearched [tableKinds]*watch // the first watches that search has not looked at
+	unsearched [tableKinds]*watch // the first watches that SearchMissed has not checked
 }
 
 // watch is one entry of a table.
@@ -85,27 +83,27 @@ type watch struct {
 // listLinks are an entry's neighbours in one of its two lists.
 type listLinks struct{ prev, next *watch }
 
-// watchesPerLock is the number of watches that are dropped or listed under one hold of the lock. Meanwhile readers that set
-// watches wait, and so does apply, which waits for those readers.
+// watchesPerLock limits the watches that are dropped or listed under one hold of the lock. Meanwhile readers
+// that set watches wait, and apply waits for those readers.
 const watchesPerLock = 1024
 
-// watchData sets a one-shot watch of who on the node at path. It keeps path, which must be the
-// node's own or a copy, not borrowed.
+// watchData sets a one-shot watch of who on the node at path. It keeps path, which must be the node's own or
+// a copy, not borrowed.
 func (w *Watches) watchData(path string, who Watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.addMode(dataTable, path, who, oneShot)
 }
 
-// watchChildren sets a one-shot watch of who on the node's children, likewise.
+// watchChildren does the same for the node's children.
 func (w *Watches) watchChildren(path string, who Watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.addMode(childTable, path, who, oneShot)
 }
 
-// watchPersistently sets a persistent watch of who on the node and its children or, if below is set, on
-// the node and everything below it.
+// watchPersistently sets a persistent watch of who on the node and its children or, if below is set, on the
+// node and everything below it.
 func (w *Watches) watchPersistently(path string, below bool, who Watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,7 +127,7 @@ func (w *Watches) hasWatch(path string, who Watcher, of modesByTable) bool {
 	return false
 }
 
-// removeWatch removes all these ways in which who watches path, and reports whether there were any.
+// removeWatch removes these modes of who's watches on path, and reports whether there were any.
 func (w *Watches) removeWatch(path string, who Watcher, of modesByTable) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,7 +140,8 @@ func (w *Watches) removeWatch(path string, who Watcher, of modesByTable) bool {
 	return found
 }
 
-// DropWatches removes watches of a closed connection, up to watchesPerLock of them. It reports whether there are more.
+// DropWatches removes up to watchesPerLock watches of a closed connection, and reports whether there are
+// more.
 func (w *Watches) DropWatches(who Watcher) (more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,13 +158,12 @@ func (w *Watches) DropWatches(who Watcher) (more bool) {
 	return w.watchers[who] != nil
 }
 
-// Count returns the number of watches that this member's connections have set. As in ZooKeeper, all of
-// one connection's watches on one node's data count as one, and all its watches on the node's
-// children as another.
+// Count returns the number of watches. As in ZooKeeper, all of a connection's watches on a node's data count
+// as one, and all its watches on the node's children as another.
 func (w *Watches) Count() int { return w.countIn(dataTable, childTable) }
 
 // NodeCount returns the number of watches on nodes, without those on their children. The four-letter commands
-// that list watches show no others, so PathCount, WatcherCount, ByPath and ByWatcher leave them out, too.
+// that list watches show no others, so PathCount and WatcherCount leave them out, too.
 func (w *Watches) NodeCount() int { return w.countIn(dataTable) }
 
 // PathCount returns the number of watched paths.
@@ -175,14 +173,13 @@ func (w *Watches) PathCount() int {
 	return len(w.tables[dataTable].byPath)
 }
 
-// WatcherCount returns the number of connections that have a watch.
+// WatcherCount returns the number of connections with a watch.
 func (w *Watches) WatcherCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.tables[dataTable].watcherCount
 }
 
-// countIn returns the number of watches in the given tables.
 func (w *Watches) countIn(kinds ...tableKind) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,75 +190,9 @@ func (w *Watches) countIn(kinds ...tableKind) int {
 	return n
 }
 
-// watchListing is a watch in the data table.
-type watchListing struct {
-	path string
-	who  Watcher
-}
-
-// ByPath yields each watched path with each of its watchers; the watchers of one path come
-// together. Other goroutines may set and drop watches meanwhile: such a watch may be missing, or be yielded
-// although it is gone. ByPath keeps at most one path's watchers and a few more in memory, and
-// holds no lock of its own while it yields.
-func (w *Watches) ByPath(yield func(string, Watcher) bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var batch []watchListing
-	flush := func() bool {
-		return w.yieldUnlocked(batch, func(l watchListing) bool { return yield(l.path, l.who) })
-	}
-	for _, p := range w.tables[dataTable].byPath {
-		for e := p.first; e != nil; e = e.samePath.next {
-			batch = append(batch, watchListing{p.path, e.who.watcher})
-		}
-		if len(batch) >= watchesPerLock {
-			if !flush() {
-				return
-			}
-			batch = batch[:0]
-		}
-	}
-	flush()
-}
-
-// ByWatcher is like ByPath, but the paths of one watcher come together.
-func (w *Watches) ByWatcher(yield func(Watcher, string) bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var batch []watchListing
-	flush := func() bool {
-		return w.yieldUnlocked(batch, func(l watchListing) bool { return yield(l.who, l.path) })
-	}
-	for _, r := range w.watchers {
-		for e := r.first[dataTable]; e != nil; e = e.sameWatcher.next {
-			batch = append(batch, watchListing{e.path.path, r.watcher})
-		}
-		if len(batch) >= watchesPerLock {
-			if !flush() {
-				return
-			}
-			batch = batch[:0]
-		}
-	}
-	flush()
-}
-
-// yieldUnlocked calls yield for each watch of a batch, and reports whether yield never returned false.
-// It releases the lock, which the caller holds, meanwhile.
-func (w *Watches) yieldUnlocked(batch []watchListing, yield func(watchListing) bool) bool {
-	w.mu.Unlock()
-	defer w.mu.Lock()
-	for _, l := range batch {
-		if !yield(l) {
-			return false
-		}
-	}
-	return true
-}
-
 // The rest of this file needs mu or the tree's write lock.
 
-// addMode adds a mode to a watch, which it creates if there is none.
+// addMode adds a mode to a watch, and creates the watch if there is none.
 func (w *Watches) addMode(k tableKind, path string, who Watcher, m watchModes) {
 	t := &w.tables[k]
 	p := t.byPath[path]
@@ -303,8 +234,8 @@ func (w *Watches) addMode(k tableKind, path string, who Watcher, m watchModes) {
 	}
 }
 
-// removeModes removes modes from a watch, and removes the watch with its last mode. It reports whether
-// the watch had any of them.
+// removeModes removes modes from a watch, and the watch with its last mode. It reports whether the watch had
+// any of them.
 func (w *Watches) removeModes(k tableKind, e *watch, m watchModes) bool {
 	if m &= e.modes; m == 0 {
 		return false
@@ -333,7 +264,7 @@ func (w *Watches) removeModes(k tableKind, e *watch, m watchModes) bool {
 	return true
 }
 
-// findWatch returns the watch of who on path, or nil if there is none.
+// findWatch returns the watch of who on path, or nil.
 func (w *Watches) findWatch(k tableKind, path string, who Watcher) *watch {
 	p, r := w.tables[k].byPath[path], w.watchers[who]
 	if p == nil || r == nil {
@@ -354,7 +285,6 @@ func (p *watchedPath) findWatch(r *watcherEntry) *watch {
 	return nil
 }
 
-// addWatch adds a new watch to p.
 func (p *watchedPath) addWatch(e *watch) {
 	p.linkWatch(e)
 	switch p.watchCount++; {
@@ -368,14 +298,13 @@ func (p *watchedPath) addWatch(e *watch) {
 	}
 }
 
-// removeWatch removes a watch from p.
 func (p *watchedPath) removeWatch(e *watch) {
 	p.unlinkWatch(e)
 	p.watchCount--
 	delete(p.byWatcher, e.who)
 }
 
-// linkWatch puts a watch at the place that its modes call for.
+// linkWatch puts recursive watches first.
 func (p *watchedPath) linkWatch(e *watch) {
 	switch {
 	case p.first == nil:

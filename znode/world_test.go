@@ -173,6 +173,7 @@ func (o *recorder) TxnApplied(txn *proto.Txn, r *Result) {
 	o.result = *r
 	o.note("applied %v %d", jute.Op(txn.Op), r.Code)
 }
+
 func (o *recorder) TxnDropped(txn *proto.Txn)      { o.note("dropped %v %d", jute.Op(txn.Op), txn.Seq) }
 func (o *recorder) ServerListChanged(r ServerList) { o.note("listed %x", r.Version) }
 func (o *recorder) QuotaExceeded(q ExceededQuota)  { o.note("overused %+v", q) }

@@ -9,11 +9,11 @@ import (
 	"rollcall/zk/jute"
 )
 
-// anyVersion is the expected version that matches every version.
+// anyVersion matches every version.
 const anyVersion = -1
 
-// runCreate serves create, create2, createContainer and createTTL. It checks the request before the
-// session, as ZooKeeper does.
+// runCreate serves create, create2, createContainer and createTTL. It checks the request before the session,
+// as ZooKeeper does.
 func (t *transaction) runCreate() {
 	d := jute.NewDecoder(t.txn.GetBody())
 	op, req, ttl := jute.Op(t.txn.GetOp()), &t.createRequest, int64(0)
@@ -38,8 +38,8 @@ func (t *transaction) runCreate() {
 	}
 }
 
-// lifetimeOf returns how the created node may end. createContainer always makes a container, whatever
-// the mode, and no other operation makes one.
+// lifetimeOf returns the lifetime of the created node. createContainer always makes a container, whatever the
+// mode, and no other operation makes one.
 func (t *transaction) lifetimeOf(op jute.Op, mode jute.CreateMode, ttl int64) (lifetime, jute.Code) {
 	switch {
 	case !mode.IsKnown():
@@ -60,8 +60,7 @@ func (t *transaction) lifetimeOf(op jute.Op, mode jute.CreateMode, ttl int64) (l
 	return lifetime{}, jute.OK
 }
 
-// createNode adds a node that may end as l says. It uses the request's mode only to see whether the
-// node is sequential.
+// createNode adds a node with a lifetime. It uses the request's mode only for sequential names.
 func (t *transaction) createNode(req *jute.CreateRequest, l lifetime) (*node, jute.Code) {
 	if req.Flags.IsEphemeral() && !l.isContainer && l.owner == 0 {
 		return nil, jute.SessionExpired // the transaction has no session
@@ -107,7 +106,9 @@ func (t *transaction) createNode(req *jute.CreateRequest, l lifetime) (*node, ju
 	parent.countCreate()
 	parent.pzxid = t.state.zxid
 	t.state.addHash(parent)
-	t.watches.addPending(notification{event: jute.EventNodeCreated, path: n.path, acl: list, parent: parent.path, parentACL: parent.acl})
+	t.watches.addPending(notification{
+		event: jute.EventNodeCreated, path: n.path, acl: list, parent: parent.path, parentACL: parent.acl,
+	})
 	t.quotas.addUsage(n.path, 1, n.data.len())
 	t.quotas.recomputeUsage(n.path)
 	return n, jute.OK
@@ -126,8 +127,8 @@ func (t *transaction) runDelete() {
 	}
 }
 
-// deleteNode removes a node. It checks only the part of the path that is needed to find the parent.
-// A path that is invalid in another way names a node that does not exist.
+// deleteNode checks only as much of the path as the parent's lookup needs. A path that is invalid in another
+// way names a node that does not exist.
 func (t *transaction) deleteNode(req *jute.DeleteRequest) jute.Code {
 	path := borrowString(req.Path)
 	if code := checkSplittable(req.Path); code != jute.OK {
@@ -157,13 +158,15 @@ func (t *transaction) deleteNode(req *jute.DeleteRequest) jute.Code {
 	return jute.OK
 }
 
-// removeNode takes a node without children out of the tree, whatever the reason.
+// removeNode takes a node without children out of the tree.
 func (t *transaction) removeNode(n *node) {
 	parent := t.editor.unlinkNode(n)
 	parent.pzxid = t.state.zxid
 	t.state.addHash(parent)
 	t.removals.addPending(n.path)
-	t.watches.addPending(notification{event: jute.EventNodeDeleted, path: n.path, acl: n.acl, parent: parent.path, parentACL: parent.acl})
+	t.watches.addPending(notification{
+		event: jute.EventNodeDeleted, path: n.path, acl: n.acl, parent: parent.path, parentACL: parent.acl,
+	})
 	t.quotas.addUsage(n.path, -1, -n.data.len())
 }
 
@@ -254,7 +257,7 @@ func (t *transaction) runSetACL() {
 	}
 }
 
-// checkVersion is a multi's operation that requires a version.
+// checkVersion is the operation check of a multi.
 func (t *transaction) checkVersion(req *jute.CheckVersionRequest) jute.Code {
 	path := borrowString(req.Path)
 	if !jute.ValidPath(path) {
@@ -272,7 +275,8 @@ func (t *transaction) checkVersion(req *jute.CheckVersionRequest) jute.Code {
 	return jute.OK
 }
 
-// mayAccess reports whether who has any of the permissions on a node with this list. Readers call it.
+// mayAccess reports whether one of the identities has any of the permissions on a node with this list.
+// Readers call it.
 func (r *Rules) mayAccess(a *acl, perms jute.Perm, who []*proto.Identity) bool {
 	if r.SkipACL || a.worldPerms&perms != 0 {
 		return true
@@ -281,13 +285,14 @@ func (r *Rules) mayAccess(a *acl, perms jute.Perm, who []*proto.Identity) bool {
 	return k.assume(who).hasAny(a, perms, r.SASL)
 }
 
-// clientMay is allows for the client of a transaction that is applied. The operations of a multi have the same identities, so they
-// are looked at once.
+// clientMay is mayAccess for the client of the running transaction. The operations of a multi share its
+// principal.
 func (t *transaction) clientMay(a *acl, perms jute.Perm) bool {
-	return t.state.term.SkipACL || a.worldPerms&perms != 0 || t.acls.principal.assume(t.acls.client.identities()).hasAny(a, perms, t.state.term.SASL)
+	return t.state.term.SkipACL || a.worldPerms&perms != 0 ||
+		t.acls.principal.assume(t.acls.client.identities()).hasAny(a, perms, t.state.term.SASL)
 }
 
-// checkSplittable checks as much of the path of a create or delete as is needed to split it.
+// checkSplittable checks as much of the path of a create or delete as splitPath needs.
 func checkSplittable(path []byte) jute.Code {
 	switch {
 	case path == nil:

@@ -10,13 +10,13 @@ import (
 	"rollcall/zk/jute"
 )
 
-// reap applies the leader's transaction that reaps path. No state may refuse the entry.
+// reap applies the leader's transaction that reaps path. No state may reject the entry.
 func (w *world) reap(path string, neverUsedMs int64) {
 	w.t.Helper()
 	w.entry(&proto.Txn{Op: int32(jute.OpReap), Body: message(&proto.Reap{Path: path, NeverUsedMs: neverUsedMs})})
 }
 
-// due returns the paths that Reapable lists, two at a time.
+// due returns the paths that ReapCandidates lists, two at a time.
 func (w *world) due(now, neverUsedMs int64) []string {
 	paths := []string{}
 	var last ReapCandidate
@@ -186,7 +186,7 @@ func TestTTLAfterAWrongClock(t *testing.T) {
 	}
 }
 
-// Case 284: if nodes with a TTL are switched off, creates with a TTL are refused, and nothing else
+// Case 284: if nodes with a TTL are switched off, creates with a TTL are rejected, and nothing else
 // is.
 func TestTTLSwitchedOff(t *testing.T) {
 	w := newWorld(t)

@@ -165,24 +165,3 @@ func TestKill(t *testing.T) {
 		}
 	})
 }
-
-// A member that has announced an older format is found, as long as there is one.
-func TestOlderThan(t *testing.T) {
-	w := newWorld(t) // members 1 and 2 with format 1
-	announce := func(member uint32, replaces, boot uint64, format uint32) {
-		w.entry(&proto.Txn{Member: member, Boot: boot, Op: int32(jute.OpAnnounce), Body: message(&proto.Announce{Replaces: replaces, Format: format})})
-	}
-	want := func(id uint32, found bool) {
-		t.Helper()
-		if member, ok := w.s().OlderThan(4); member != id || ok != found {
-			t.Errorf("member %d, %t, want %d, %t", member, ok, id, found)
-		}
-	}
-	want(1, true)
-	announce(1, bootOf(1), 77, 4)
-	want(2, true)
-	announce(2, bootOf(2), 78, 5)
-	want(0, false)
-	announce(9, 0, 79, 3)
-	want(9, true)
-}

@@ -3,8 +3,7 @@ package znode
 import "bytes"
 
 // CorruptForTest damages the state as failing memory would: it flips a bit of a node's data, or adds a byte
-// if there are no data. It updates nothing else. It is for tests of ensembles. It takes the write
-// lock, and reports whether the node exists.
+// if there are none, and updates nothing else. It takes the write lock, and reports whether the node exists.
 func CorruptForTest(s *State, path string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,15 +11,14 @@ import (
 	pb "google.golang.org/protobuf/proto"
 )
 
-// lifetime says how a node may end other than by a client's delete. The zero value is that of a plain
-// node; at most one field is set.
+// lifetime describes how a node may end other than by a client's delete. The zero value is a plain node's. At
+// most one field is set.
 type lifetime struct {
-	owner       jute.SessionID // the session of an ephemeral node
-	ttlMs       int64          // ms
+	owner       jute.SessionID // of an ephemeral node
+	ttlMs       int64
 	isContainer bool
 }
 
-// lifetime returns how n may end.
 func (n *node) lifetime() lifetime {
 	if n.sharesExtra() {
 		return lifetime{}
@@ -27,7 +26,7 @@ func (n *node) lifetime() lifetime {
 	return lifetime{owner: n.owner, ttlMs: n.reapRule.ttlMs(), isContainer: n.reapRule == reapEmptyContainer}
 }
 
-// setLifetime sets how n may end. n must be of the present generation.
+// setLifetime requires n to be of the present generation.
 func (n *node) setLifetime(l lifetime) {
 	if l != (lifetime{}) || !n.sharesExtra() {
 		f := n.ownExtra()
@@ -38,7 +37,7 @@ func (n *node) setLifetime(l lifetime) {
 	}
 }
 
-// ttlMs returns the time to live that r has, or 0 if it has none.
+// ttlMs returns the time to live, or 0 if there is none.
 func (r reapRule) ttlMs() int64 {
 	if r == reapEmptyContainer {
 		return 0
@@ -46,27 +45,24 @@ func (r reapRule) ttlMs() int64 {
 	return int64(r)
 }
 
-// isReapable reports whether the reaper may ever remove n.
 func (n *node) isReapable() bool { return !n.sharesExtra() && n.reapRule != 0 }
 
-// ReapCandidate is a node without children that the reaper may remove, now or later. The zero value
-// comes before all candidates.
+// ReapCandidate is a node without children that the reaper may remove, now or later. The zero value comes
+// before all candidates.
 type ReapCandidate struct {
 	Path   string
 	reason reapReason
-	dueMs  int64 // ms since 1970
+	dueMs  int64 // since 1970
 }
 
-// reapReason is the reason why a node is a candidate.
 type reapReason uint8
 
 const (
-	reapEmptied   reapReason = iota + 1 // a container that lost its last child; at is 0, it is due
-	reapExpired                         // a node with a TTL; due at the time at
-	reapNeverUsed                       // a container that never had a child, last changed at the time at
+	reapEmptied   reapReason = iota + 1 // a container that lost its last child; dueMs is 0, it is due
+	reapExpired                         // a node with a TTL; due at dueMs
+	reapNeverUsed                       // a container that never had a child, last changed at dueMs
 )
 
-// removalCause returns what the removal of such a candidate is due to.
 func (c reapReason) removalCause() RemovalCause {
 	if c == reapExpired {
 		return CauseTTLExpired
@@ -78,7 +74,7 @@ func (c ReapCandidate) compare(d ReapCandidate) int {
 	return cmp.Or(cmp.Compare(c.reason, d.reason), cmp.Compare(c.dueMs, d.dueMs), strings.Compare(c.Path, d.Path))
 }
 
-// reapCandidate returns the place of n among the candidates, and false if it has none.
+// reapCandidate returns false if n is no candidate.
 func (n *node) reapCandidate() (ReapCandidate, bool) {
 	switch {
 	case !n.isReapable() || n.children.length > 0:
@@ -91,7 +87,7 @@ func (n *node) reapCandidate() (ReapCandidate, bool) {
 	return ReapCandidate{Path: n.path, reason: reapNeverUsed, dueMs: n.mtime}, true
 }
 
-// addSaturating returns from + ms, or the largest possible time if the sum overflows.
+// addSaturating returns from + ms, or math.MaxInt64 if the sum overflows.
 func addSaturating(from, ms int64) int64 {
 	if from > math.MaxInt64-ms {
 		return math.MaxInt64
@@ -99,9 +95,8 @@ func addSaturating(from, ms int64) int64 {
 	return from + ms
 }
 
-// updateReapable runs change, then updates n's place among the candidates if the change affected it. n must
-// be of generation gen. For a container or a node with a TTL this costs two changes of a sorted
-// map. For other nodes it costs one comparison.
+// updateReapable runs change on n, which is of generation gen, and updates n's place among the candidates.
+// This costs two changes of a sorted map for a container or a node with a TTL, and one comparison for others.
 func (t *tree) updateReapable(gen uint64, n *node, change func()) {
 	if !n.isReapable() {
 		change()
@@ -121,10 +116,10 @@ func (t *tree) updateReapable(gen uint64, n *node, change func()) {
 	}
 }
 
-// ReapCandidates returns up to limit candidates after the given one that are due at the time now, in ms
-// since 1970. An empty result means that there are no more. The cost is in proportion to the number
-// of results. A container that never had a child is due if it was last changed more than
-// neverUsedMs ago. If neverUsedMs is 0, it is never due. The caller holds at least the read lock.
+// ReapCandidates returns up to limit candidates after the given one that are due at the time now, in ms since
+// 1970. It returns none at the end. The cost is in proportion to the result. A container that never had a
+// child is due if it was last changed more than neverUsedMs ago. If neverUsedMs is 0, it is never due. The
+// caller holds at least the read lock.
 func (s *State) ReapCandidates(now, neverUsedMs int64, after ReapCandidate, limit int) []ReapCandidate {
 	var due []ReapCandidate
 	from := after
@@ -134,7 +129,7 @@ func (s *State) ReapCandidates(now, neverUsedMs int64, after ReapCandidate, limi
 			if c == after {
 				continue
 			}
-			if !c.isDue(now, neverUsedMs) { // the candidates after c in its class are not due either
+			if !c.isDue(now, neverUsedMs) { // nor are the later candidates with this reason
 				from, skipped = ReapCandidate{reason: c.reason + 1}, true
 				break
 			}
@@ -160,9 +155,8 @@ func (c ReapCandidate) isDue(now, neverUsedMs int64) bool {
 	}
 }
 
-// reapNode removes a node that the leader took for due, provided it is due now. Since the leader
-// looked, the node may have got a child, or been changed, deleted or created again; reap then does
-// nothing.
+// reapNode removes a node only if it is still due. Since the leader read it, the node may have got a child,
+// or been changed, deleted or created again.
 func (t *transaction) reapNode() {
 	var req proto.Reap
 	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil {

@@ -9,8 +9,9 @@ import (
 	"rollcall/zk/jute"
 )
 
-// snapshotBuilder takes the parts of a snapshot in their order, and checks each. Restore fills a content with
-// one, Verify and ReadImage read with one, and an ImageWriter writes nothing that its filler refuses.
+// snapshotBuilder checks the parts of a snapshot in their order, and builds a content from them.
+// RestoreSnapshot, VerifySnapshot and ReadImage read with one, and an ImageWriter writes only what its
+// builder accepts. Its accept methods return the reason to reject a part, or "".
 type snapshotBuilder struct {
 	replicatedState
 	head      ImageHead
@@ -19,14 +20,14 @@ type snapshotBuilder struct {
 	blocks    *blockReader // nil in an ImageWriter
 	countOnly bool         // count the nodes without keeping them
 	visitor   ImageVisitor
-	listsSeen map[*acl][]jute.ACL // as visit gets them
+	listsSeen map[*acl][]jute.ACL // see ImageVisitor
 
-	lastSession, lastUnswept jute.SessionID // the last ones taken
-	lastEndZxid              int64          // the zxid of the last end taken
-	endsTaken                uint64         // how many ends were taken
-	lastPath                 string         // the last node's
-	builtinsTaken            int            // how many nodes that are always there were taken
-	ancestors                []*node        // the last node, after its ancestors from the root on
+	lastSession, lastUnswept jute.SessionID // the last accepted
+	lastEndZxid              int64          // of the last end
+	endsTaken                uint64
+	lastPath                 string
+	builtinsTaken            int
+	ancestors                []*node // of the next node, from the root to the last node
 }
 
 // readSnapshot reads the whole snapshot and compares its digest.
@@ -36,7 +37,7 @@ func (f *snapshotBuilder) readSnapshot() error {
 	if err := f.blocks.closeStream(); err != nil {
 		return err
 	}
-	if own := f.digest(); own != digest {
+	if own := f.Digest(); own != digest {
 		return fmt.Errorf("%w: its digest is %016x, and it says %016x", ErrCorrupt, own, digest)
 	}
 	return nil
@@ -57,13 +58,27 @@ func (f *snapshotBuilder) failIf(why string) {
 	}
 }
 
+// visit fails the reading if the builder has rejected an item, and otherwise passes the item to a visitor's function.
+func visit[T any](f *snapshotBuilder, why string, do func(T) error, item T) {
+	f.failIf(why)
+	if f.blocks.err == nil && do != nil {
+		f.blocks.failWith(do(item))
+	}
+}
+
 func (f *snapshotBuilder) readHead() {
 	b := f.blocks
 	h := ImageHead{Index: b.getUint64(), Zxid: int64(b.getUint64()), TimeMs: int64(b.getUint64())}
 	h.Term = Term{Term: b.getUint64(), Nonce: b.getUint64(), Leader: b.getUint32(), Index: b.getUint64()}
-	h.Term.Rules = Rules{SkipACL: b.getBool(), TTLNodes: b.getBool(), EnforceQuota: b.getBool(), X509: b.getBool(), SASL: b.getBool(), DataQuota: b.getUint64(), Reconfig: b.getBool()}
+	h.Term.Rules = Rules{
+		SkipACL: b.getBool(), TTLNodes: b.getBool(), EnforceQuota: b.getBool(), X509: b.getBool(), SASL: b.getBool(),
+		DataQuota: b.getUint64(), Reconfig: b.getBool(),
+	}
 	for count := b.getUint32(); count > 0 && b.err == nil; count-- {
-		m := MemberProgress{ID: b.getUint32(), Boot: b.getUint64(), Cursor: b.getUint64(), Format: b.getUint32(), HighestSession: jute.SessionID(b.getUint64())}
+		m := MemberProgress{
+			ID: b.getUint32(), Boot: b.getUint64(), Cursor: b.getUint64(), Format: b.getUint32(),
+			HighestSession: jute.SessionID(b.getUint64()),
+		}
 		if len(h.Members) > maxMember {
 			b.failCorrupt("more than %d members", maxMember+1)
 		}
@@ -72,14 +87,10 @@ func (f *snapshotBuilder) readHead() {
 	h.ServerList = f.readServerList()
 	h.SessionCount = b.getUint64()
 	if b.err == nil {
-		f.failIf(f.acceptHead(h))
-	}
-	if b.err == nil && f.visitor.Head != nil {
-		b.failWith(f.visitor.Head(h))
+		visit(f, f.acceptHead(h), f.visitor.Head, h)
 	}
 }
 
-// readServerList reads what sections.roster wrote.
 func (f *snapshotBuilder) readServerList() ServerList {
 	b := f.blocks
 	r := ServerList{Version: int64(b.getUint64())}
@@ -98,7 +109,6 @@ func (f *snapshotBuilder) readServerList() ServerList {
 	return r
 }
 
-// acceptHead returns why a snapshot cannot have this head, or "" if it can.
 func (f *snapshotBuilder) acceptHead(h ImageHead) (why string) {
 	f.head = h
 	f.lastIndex, f.zxid, f.timeMs, f.term, f.serverList = h.Index, h.Zxid, h.TimeMs, h.Term, h.ServerList
@@ -108,7 +118,8 @@ func (f *snapshotBuilder) acceptHead(h ImageHead) (why string) {
 	last := -1
 	for _, p := range h.Members {
 		m := member{boot: p.Boot, cursor: p.Cursor, format: p.Format, highestSession: uint64(p.HighestSession)}
-		if p.ID > maxMember || int(p.ID) <= last || m == (member{}) || m.highestSession != 0 && uint32(m.highestSession>>56) != p.ID {
+		if p.ID > maxMember || int(p.ID) <= last || m == (member{}) ||
+			m.highestSession != 0 && uint32(m.highestSession>>56) != p.ID {
 			return fmt.Sprintf("member %d does not follow %d", p.ID, last)
 		}
 		f.members[p.ID], last = m, int(p.ID)
@@ -139,14 +150,10 @@ func (f *snapshotBuilder) readSessions() {
 			return
 		}
 		s.Identities = identitiesOfText(who)
-		f.failIf(f.acceptSession(s))
-		if b.err == nil && f.visitor.Session != nil {
-			b.failWith(f.visitor.Session(*s))
-		}
+		visit(f, f.acceptSession(s), f.visitor.Session, *s)
 	}
 }
 
-// acceptSession takes the next session, or returns why it cannot be the next one.
 func (f *snapshotBuilder) acceptSession(s *Session) (why string) {
 	if compareIDs(s.ID, f.lastSession) <= 0 || !f.everOpened(s.ID) || len(s.Address) > maxAddressBytes {
 		return fmt.Sprintf("session %v does not follow %v", s.ID, f.lastSession)
@@ -161,14 +168,10 @@ func (f *snapshotBuilder) readUnswept() {
 	f.head.UnsweptCount = b.getUint64()
 	for count := f.head.UnsweptCount; count > 0 && b.err == nil; count-- {
 		id := jute.SessionID(b.getUint64())
-		f.failIf(f.acceptUnswept(id)) // if id could not be read, b keeps that error
-		if b.err == nil && f.visitor.Unswept != nil {
-			b.failWith(f.visitor.Unswept(id))
-		}
+		visit(f, f.acceptUnswept(id), f.visitor.Unswept, id) // if id could not be read, b keeps that error
 	}
 }
 
-// acceptUnswept takes the next ended session with nodes left, or returns why it cannot be the next one.
 func (f *snapshotBuilder) acceptUnswept(id jute.SessionID) (why string) {
 	if _, lives := f.sessions.get(sessionKey(id)); lives || compareIDs(id, f.lastUnswept) <= 0 || !f.everOpened(id) {
 		return fmt.Sprintf("ended session %v lives, or does not follow %v", id, f.lastUnswept)
@@ -188,14 +191,10 @@ func (f *snapshotBuilder) readEnds() {
 		if b.err != nil {
 			return
 		}
-		f.failIf(f.acceptEnd(e))
-		if b.err == nil && f.visitor.End != nil {
-			b.failWith(f.visitor.End(*e))
-		}
+		visit(f, f.acceptEnd(e), f.visitor.End, *e)
 	}
 }
 
-// acceptEndCounts takes how many ends were ever kept, and how many the snapshot has.
 func (f *snapshotBuilder) acceptEndCounts(ever, n uint64) (why string) {
 	if n > min(ever, maxEnds) || n == 0 && ever > 0 {
 		return fmt.Sprintf("%d of %d ends of sessions", n, ever)
@@ -204,10 +203,12 @@ func (f *snapshotBuilder) acceptEndCounts(ever, n uint64) (why string) {
 	return ""
 }
 
-// readOneEnd reads an end, which has the number that is due.
 func (f *snapshotBuilder) readOneEnd() *SessionEnd {
 	b := f.blocks
-	e := &SessionEnd{Session: jute.SessionID(b.getUint64()), Address: b.getText(), Member: b.getUint32(), Leader: b.getUint32(), Term: b.getUint64(), AtMs: int64(b.getUint64()), Zxid: int64(b.getUint64())}
+	e := &SessionEnd{
+		Session: jute.SessionID(b.getUint64()), Address: b.getText(), Member: b.getUint32(), Leader: b.getUint32(),
+		Term: b.getUint64(), AtMs: int64(b.getUint64()), Zxid: int64(b.getUint64()),
+	}
 	if reason := b.getUint32(); reason <= uint32(ReasonKilled) {
 		e.Reason = EndReason(reason)
 	}
@@ -219,14 +220,14 @@ func (f *snapshotBuilder) readOneEnd() *SessionEnd {
 	return e
 }
 
-// nextEndNumber returns the number of the next end: those that were kept last have no gap.
+// nextEndNumber relies on the kept ends having consecutive numbers.
 func (f *snapshotBuilder) nextEndNumber() uint64 {
 	return f.head.EndsTotal - f.head.EndCount + 1 + f.endsTaken
 }
 
-// acceptEnd takes the next end, or returns why it cannot be the next one.
 func (f *snapshotBuilder) acceptEnd(e *SessionEnd) (why string) {
-	if !e.isValid() || e.Number != f.nextEndNumber() || e.Zxid <= f.lastEndZxid || e.Zxid > f.zxid || !f.everOpened(e.Session) {
+	if !e.isValid() || e.Number != f.nextEndNumber() || e.Zxid <= f.lastEndZxid || e.Zxid > f.zxid ||
+		!f.everOpened(e.Session) {
 		return fmt.Sprintf("end %d, of session %v, does not follow the one before", e.Number, e.Session)
 	}
 	f.sessionEnds.put(f.gen, e)
@@ -263,11 +264,14 @@ func (f *snapshotBuilder) readNodes() {
 	}
 }
 
-// readNode reads a node, which ends as l says, without its access control list, which comes next. aversion is how often the list was
-// replaced.
+// readNode reads a node up to its access control list. aversion is the version of that list, which comes
+// next.
 func (f *snapshotBuilder) readNode() (n *node, l lifetime, aversion int32) {
 	b := f.blocks
-	n = &node{gen: f.gen, path: b.getText(), data: packData(b.getNullable()), czxid: int64(b.getUint64()), mzxid: int64(b.getUint64())}
+	n = &node{
+		gen: f.gen, path: b.getText(), data: packData(b.getNullable()),
+		czxid: int64(b.getUint64()), mzxid: int64(b.getUint64()),
+	}
 	pzxid := int64(b.getUint64())
 	n.ctime, n.mtime = int64(b.getUint64()), int64(b.getUint64())
 	n.data.version, aversion = int32(b.getUint32()), int32(b.getUint32())
@@ -277,7 +281,6 @@ func (f *snapshotBuilder) readNode() (n *node, l lifetime, aversion int32) {
 	return n, l, aversion
 }
 
-// readLifetime reads what sections.life wrote.
 func (f *snapshotBuilder) readLifetime() lifetime {
 	b := f.blocks
 	var l lifetime
@@ -301,11 +304,11 @@ func (f *snapshotBuilder) readLifetime() lifetime {
 	return l
 }
 
-// invalidLifetime says that no node can end in the way that a snapshot says.
+// invalidLifetime describes a node with an impossible lifetime.
 const invalidLifetime = "a node is of no kind, or is owned by no session"
 
-// validLifetime reports whether a node may end like that: its session is in the snapshot, or its time is one
-// that a client can set.
+// validLifetime reports whether the node's session is in the snapshot, or its TTL is one that a client can
+// set.
 func (f *snapshotBuilder) validLifetime(l lifetime) bool {
 	if l.owner != 0 {
 		_, lives := f.sessions.get(sessionKey(l.owner))
@@ -315,7 +318,6 @@ func (f *snapshotBuilder) validLifetime(l lifetime) bool {
 	return l.ttlMs == 0 || l.ttlMs > 0 && l.ttlMs <= jute.MaxTTL && !l.isContainer
 }
 
-// acceptNode takes the next node, which ends as l says, or returns why it cannot be the next one.
 func (f *snapshotBuilder) acceptNode(n *node, l lifetime) (why string) {
 	if !f.validLifetime(l) {
 		return invalidLifetime
@@ -331,7 +333,7 @@ func (f *snapshotBuilder) acceptNode(n *node, l lifetime) (why string) {
 	return ""
 }
 
-// missingBuiltins returns which nodes are missing after the last one, or "".
+// missingBuiltins describes the nodes that are missing at the end, or returns "".
 func (f *snapshotBuilder) missingBuiltins() (why string) {
 	if f.builtinsTaken < len(builtinPaths) {
 		return fmt.Sprintf("%d of the %d nodes that are always there", f.builtinsTaken, len(builtinPaths))
@@ -339,7 +341,7 @@ func (f *snapshotBuilder) missingBuiltins() (why string) {
 	return ""
 }
 
-// addNode adds n below the last node of above.
+// addNode adds n below the last ancestor.
 func (f *snapshotBuilder) addNode(n *node) {
 	f.ancestors = append(f.ancestors, n)
 	if f.countOnly {
@@ -350,8 +352,8 @@ func (f *snapshotBuilder) addNode(n *node) {
 	f.linkNode(f.gen, n)
 }
 
-// parentAt returns the node at path, which is the parent of the next node, or nil if there is none.
-// In the order of a walk, this is the last node or one of its ancestors.
+// parentAt returns the node at path, which is the parent of the next node, or nil. In the order of a walk, it
+// is the last node or one of its ancestors.
 func (f *snapshotBuilder) parentAt(path string) *node {
 	for ; len(f.ancestors) > 0; f.ancestors = f.ancestors[:len(f.ancestors)-1] {
 		if last := f.ancestors[len(f.ancestors)-1]; last.path == path {
@@ -361,7 +363,7 @@ func (f *snapshotBuilder) parentAt(path string) *node {
 	return nil
 }
 
-// placementError returns why n cannot follow the node at last, or "" if it can.
+// placementError returns the reason why n cannot follow the node at last, or "".
 func (f *snapshotBuilder) placementError(n *node, last string) string {
 	if n.path == rootPath && last == "" && n.lifetime() == (lifetime{}) {
 		return ""
@@ -386,8 +388,8 @@ func (f *snapshotBuilder) placementError(n *node, last string) string {
 	return ""
 }
 
-// comesAfter reports whether path comes after last in the order of a walk. Paths are compared by
-// parts, as if the slash were the lowest character.
+// comesAfter reports whether path follows last in the order of a walk. Paths are compared by parts, as if the
+// slash were the lowest character.
 func comesAfter(path, last string) bool {
 	for i := range min(len(path), len(last)) {
 		if a, b := path[i], last[i]; a != b {

@@ -9,11 +9,11 @@ import (
 	"rollcall/zk/jute"
 )
 
-// ChildNames lists the names of a node's children as they were when it was taken. It never changes, and needs no lock. The zero value
-// is empty.
+// ChildNames lists the names of a node's children as they were when it was taken. It never changes, and needs
+// no lock. The zero value is empty.
 type ChildNames struct {
 	children     sortedMap[nodeName, *node]
-	prefixLength int // where the names begin in the paths
+	prefixLength int // of the parent and a slash in each path
 }
 
 // Count returns the number of names.
@@ -37,15 +37,16 @@ func (n *node) names() ChildNames {
 	return ChildNames{n.children, len(strings.TrimSuffix(n.path, rootPath)) + len("/")}
 }
 
-// EphemeralPaths lists the paths of a session's ephemeral nodes as they were when it was taken. It never changes, and needs no lock.
+// EphemeralPaths lists the paths of a session's ephemeral nodes as they were when it was taken. It never
+// changes, and needs no lock.
 type EphemeralPaths struct {
 	ephemerals sortedMap[ephemeralKey, struct{}]
 	owner      jute.SessionID
 	prefix     string
 }
 
-// ephemeralsUnder returns the paths that begin with prefix. A prefix that is null, blank or "/" selects all; spaces and control
-// characters around the slash are ignored.
+// ephemeralsUnder returns the paths that begin with prefix. A prefix that is null, blank or "/" selects all;
+// spaces and control characters around the slash are ignored.
 func (t *tree) ephemeralsUnder(id jute.SessionID, prefix []byte) EphemeralPaths {
 	switch string(bytes.TrimFunc(prefix, func(r rune) bool { return r <= ' ' })) {
 	case "", rootPath:
@@ -65,7 +66,7 @@ func (l EphemeralPaths) All() iter.Seq[string] {
 	}
 }
 
-// MoreThan reports whether there are more than n paths. It costs n steps at most.
+// MoreThan reports whether there are more than n paths, in at most n+1 steps.
 func (l EphemeralPaths) MoreThan(n int) bool {
 	for range l.All() {
 		if n--; n < 0 {
@@ -75,25 +76,25 @@ func (l EphemeralPaths) MoreThan(n int) bool {
 	return false
 }
 
-// TreeView is the tree at one time, for reads. Nothing watches what is read of it.
+// TreeView is the tree at one time, for reads that set no watch.
 type TreeView struct {
 	tree  tree
 	rules Rules
 }
 
-// TreeView returns the tree as it is now. It must not be used after the lock is released.
+// TreeView returns the present tree. It must not be used after the lock is released.
 func (s *State) TreeView() TreeView { return TreeView{tree: s.tree, rules: s.term.Rules} }
 
-// FreezeTree returns a copy of the tree in O(1). It never changes, and needs no lock. From then on, a node that the copy has is itself
-// copied before it changes, with the nodes above it, so callers make few copies.
+// FreezeTree returns a copy of the tree in O(1). It never changes, and needs no lock. From then on, a node of
+// the copy is copied before it changes, with all nodes above it, so callers make few copies.
 func (s *State) FreezeTree() TreeView {
 	c := TreeView{tree: s.tree.copy(), rules: s.term.Rules}
 	s.gen.Add(1)
 	return c
 }
 
-// FreezeChildren is Children for a list that is read without the lock: it costs the same for any number of names. What Freeze says of
-// copies holds for it too.
+// FreezeChildren is Children for a list that is read without the lock, at the same cost for any number of
+// names. The next change of a node copies it, as after FreezeTree.
 func (s *State) FreezeChildren(path []byte, who []*proto.Identity, w Watcher) (ChildNames, jute.Stat, jute.Code) {
 	n, code := s.readNode(path, jute.PermRead, who)
 	if code != jute.OK {
@@ -124,7 +125,7 @@ func (c TreeView) Children(path []byte, who []*proto.Identity) (ChildNames, jute
 	return n.names(), jute.OK
 }
 
-// Ephemerals lists the paths that State.GetEphemerals returns.
+// Ephemerals lists the paths that TreeView.GetEphemerals returns.
 func (c TreeView) Ephemerals(id jute.SessionID, prefix []byte) EphemeralPaths {
 	return c.tree.ephemeralsUnder(id, prefix)
 }
@@ -134,4 +135,19 @@ func (c TreeView) readNode(path []byte, who []*proto.Identity) (*node, jute.Code
 		return nil, jute.MarshallingError
 	}
 	return checkReadable(c.tree.nodeAt(borrowString(path)), jute.PermRead, who, &c.rules)
+}
+
+// IsPublic reports whether everyone may know that a node is at path: all nodes above exist, and their lists
+// let everyone read them. The caller holds at least the read lock.
+func (c TreeView) IsPublic(path string) bool {
+	for end := range len(path) {
+		if path[end] != '/' {
+			continue
+		}
+		above := c.tree.nodeAt(path[:end])
+		if above == nil || !c.rules.mayAccess(above.acl, jute.PermRead, nil) {
+			return false
+		}
+	}
+	return path != ""
 }
