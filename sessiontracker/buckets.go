@@ -2,16 +2,16 @@ package sessiontracker
 
 import "time"
 
-// Bucket is how many sessions fall due together if none of them is touched.
+// Bucket counts the sessions that fall due together if none of them is touched.
 type Bucket struct {
-	DueIn    time.Duration // from now on; 0 or less: the next step finds them due
+	DueIn    time.Duration // from now on; 0 or less if the next step finds them due
 	Sessions int
 }
 
-// Buckets returns the buckets that hold sessions, in order, as they are at now. A session is counted in the
-// bucket of its last touch, or in the next one if it is due. One that is being closed is not counted. Buckets returns buckets of the next most
-// ticks only, and later is how many sessions fall due after that. It looks at all sessions, as
-// Expiries does, so a session that changes meanwhile may be missed or counted twice.
+// Buckets returns the buckets of the next most ticks that hold sessions, in order, and the number of sessions
+// that fall due later. A session is in the bucket of its last touch, or in the next one if it is due.
+// Sessions that are being closed are left out. Buckets visits all sessions, as Expiries does, so a session
+// that changes meanwhile may be missed or counted twice.
 func (t *GlobalTable) Buckets(now time.Time, most int) (buckets []Bucket, later int) {
 	tick, at := 2*t.step, t.TableTime(now)
 	first := int64(at / tick)

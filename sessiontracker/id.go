@@ -7,24 +7,24 @@ import (
 	"rollcall/zk/jute"
 )
 
-// An id is a member's number in the top byte and a count below it. The count starts at the
-// milliseconds of a clock, shifted left by 16 bits. A member therefore remembers nothing across
-// restarts: the count would have to grow by 65 ids per microsecond to overtake the clock.
+// An id is a member's number in the top byte and a count below it. The count starts at the milliseconds of a
+// clock, shifted left by 16 bits. A member therefore stores nothing across restarts: the count would have to
+// grow by 65 ids per microsecond to overtake the clock.
 const (
 	countBits = 56
 	countMask = 1<<countBits - 1
 )
 
-// IDGenerator counts up the ids of one member's new sessions. Make one with
-// NewIDGenerator. Safe for concurrent use.
+// IDGenerator counts up the ids of one member's new sessions. Make one with NewIDGenerator. It is safe for
+// concurrent use.
 type IDGenerator struct {
 	member uint64 // in the top byte
 	count  atomic.Uint64
 }
 
-// NewIDGenerator returns a generator for member (1 to 255). Its ids start at nowMs, a wall clock's
-// time. highest is the greatest id of this member in the replicated state, or 0 if there is none.
-// If the clock is behind that, the ids start after highest.
+// NewIDGenerator returns a generator for member (1 to 255). Its ids start at nowMs, a wall clock's time. If
+// the clock is behind highest, the member's greatest id in the replicated state or 0, they start after
+// highest.
 func NewIDGenerator(member uint32, nowMs int64, highest jute.SessionID) *IDGenerator {
 	g := &IDGenerator{member: uint64(member) << countBits}
 	next := uint64(nowMs) << 24 >> 8
@@ -35,8 +35,8 @@ func NewIDGenerator(member uint32, nowMs int64, highest jute.SessionID) *IDGener
 	return g
 }
 
-// Next returns an id that no earlier call returned. It never returns the least int64, with which
-// ZooKeeper marks containers in place of an owner.
+// Next returns an id that no earlier call returned. It never returns the least int64, which marks containers
+// in ZooKeeper.
 func (g *IDGenerator) Next() jute.SessionID {
 	for {
 		count := (g.count.Add(1) - 1) & countMask

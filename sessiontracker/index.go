@@ -6,35 +6,34 @@ import (
 	"rollcall/zk/jute"
 )
 
-const minIndexPlaces = 64 // the smallest length of places
+const minIndexPlaces = 64
 
-// slotIndex finds slots by the hashes of their ids. It is a table with open addressing and linear
-// probing: a lookup reads one place, sometimes a few neighbours, and only the slot that it finds.
-// The zero value is empty. An index never shrinks, and takes 11 to 21 bytes for a session.
+// slotIndex finds slots by the hashes of their ids. It is a table with open addressing and linear probing: a
+// lookup reads one place, sometimes a few neighbours, and only the slot that it finds. The zero value is
+// empty. An index never shrinks, and takes 11 to 21 bytes for a session.
 //
-// A full index doubles at once. That takes some nanoseconds for every id in it, because it reads no
-// slots.
+// A full index doubles at once, in some nanoseconds for each id, because it reads no slots.
 type slotIndex struct {
-	entries    []uint64 // a hash in the upper half, a slot in the lower; 0: free. The length is a power of two, and at most three quarters are used
+	// A hash in the upper half and a slot in the lower, or 0. The length is a power of two, and at most 3/4 are used.
+	entries    []uint64
 	entryCount int
 }
 
-// hashID mixes the bits of an id. The ids of one member differ in their lowest bits, because they are
-// counted up. Those of different members differ in the top byte.
+// hashID mixes the bits of an id. The ids of one member differ in their lowest bits, and ids of different
+// members in the top byte.
 func hashID(id jute.SessionID) uint32 {
 	hi, lo := bits.Mul64(uint64(id)^uint64(id)>>32, 0x9e3779b97f4a7c15)
 	x := (hi ^ lo) * 0xff51afd7ed558ccd
 	return uint32(x >> 32)
 }
 
-// firstPlace returns the first place at which hash h may be, and the entry there.
+// firstPlace returns the first possible place of hash h, and the entry there.
 func (x *slotIndex) firstPlace(h uint32) (place uint32, entry uint64) {
 	place = h & uint32(len(x.entries)-1)
 	return place, x.entries[place]
 }
 
-// seekHash returns the first place from place on that holds hash h, and its slot. The slot is 0 if
-// there is none.
+// seekHash returns the first place from place on with hash h, and its slot, or 0.
 func (x *slotIndex) seekHash(h, place uint32) (at, slot uint32) {
 	mask := uint32(len(x.entries) - 1)
 	for ; ; place++ {
@@ -47,7 +46,7 @@ func (x *slotIndex) seekHash(h, place uint32) (at, slot uint32) {
 	}
 }
 
-// addSlot notes that slot holds an id of hash h. slot must not be 0.
+// addSlot adds a slot, which is not 0, with the hash of its id.
 func (x *slotIndex) addSlot(h, slot uint32) {
 	if x.entryCount >= len(x.entries)*3/4 {
 		x.doubleSize()
@@ -75,9 +74,9 @@ func (x *slotIndex) doubleSize() {
 	}
 }
 
-// fetchSlots writes into slots the slot at the first place of each hash. It also reads the place where
-// most probes end, because that may be in another cache line. It returns a sum of what it read,
-// only so that the compiler keeps the reads.
+// fetchSlots sets slots to the slot at the first place of each hash. It also reads the place where most
+// probes end, because that may be in another cache line. It returns a sum of what it read, only so that the
+// compiler keeps the reads.
 //
 //go:noinline
 func (x *slotIndex) fetchSlots(hashes []uint32, slots *[touchesPerPass]uint32) (read uint64) {
@@ -90,8 +89,8 @@ func (x *slotIndex) fetchSlots(hashes []uint32, slots *[touchesPerPass]uint32) (
 	return read
 }
 
-// removeSlot deletes the entry of a slot with hash h, and closes the gap by moving later entries
-// towards their first places. It reports whether there was such an entry.
+// removeSlot deletes the entry of a slot, and closes the gap by moving later entries towards their first
+// places. It reports whether there was such an entry.
 func (x *slotIndex) removeSlot(h, slot uint32) bool {
 	mask := uint32(len(x.entries) - 1)
 	hole := h & mask

@@ -8,50 +8,48 @@ import (
 )
 
 const (
-	bucketRingSize = 64  // buckets told apart; 20 ticks, the longest timeout by default, need 22
-	slabSize       = 256 // slots; 8 KiB, so that a small ensemble's table stays small
+	bucketRingSize = 64  // 20 ticks, the longest timeout by default, need 22 buckets
+	slabSize       = 256 // 8 KiB, so that a small ensemble's table stays small
 
-	// Values of filed for slots that are in no bucket. Lower values are places of buckets in the
-	// ring.
-	dueBucket     = bucketRingSize     // due, until Take decides
+	// Values of slotBuckets for slots in no bucket. Lower values are places in the ring.
+	dueBucket     = bucketRingSize     // until TakeOverdue
 	closingBucket = bucketRingSize + 1 // being closed
 	freeBucket    = bucketRingSize + 2 // no session
 
-	touchesPerPass = 64 // places of the index, and then slots, that are read in one pass: more than a processor fetches at once
+	touchesPerPass = 64 // read in one pass: more than a processor fetches at once
 )
 
-// ExpiryQueue holds sessions in buckets one tick wide. Bucket b falls due at b ticks. It holds the
-// sessions whose deadlines are in the tick before that: a deadline is rounded up, even if it is a
-// whole number of ticks, as in ZooKeeper. Times are table time.
+// ExpiryQueue holds sessions in buckets one tick wide. Bucket b falls due at b ticks. It holds the sessions
+// whose deadlines are in the tick before that: a deadline is rounded up, even if it is a whole number of
+// ticks, as in ZooKeeper. Times are table time.
 //
-// A touch takes constant time, writes only the deadline of its record, and allocates nothing. When
-// a bucket falls due, the sessions that were touched meanwhile are filed again. A bucket is not a
-// list. filed has one byte for each slot, which says in which bucket it is. To find the sessions of
-// a bucket, the queue searches these bytes, some ten thousand in a microsecond.
+// A touch takes constant time, writes only the deadline of its record, and allocates nothing. When a bucket
+// falls due, the sessions that were touched meanwhile are moved to later buckets. A bucket is not a list:
+// slotBuckets has one byte for each slot, with its bucket. To find the sessions of a bucket, the queue
+// searches these bytes, some ten thousand in a microsecond.
 //
-// A session takes 32 bytes of slab, 1 byte of filed and 11 to 21 bytes of index, and no pointer.
-// The memory is freed with the queue. Make a queue with NewExpiryQueue. It is not safe for
-// concurrent use.
+// A session takes 32 bytes of slab, 1 byte of slotBuckets and 11 to 21 bytes of index, and no pointer. The
+// memory is freed with the queue. Make a queue with NewExpiryQueue. It is not safe for concurrent use.
 type ExpiryQueue struct {
 	tick        time.Duration
-	nextBucket  int64                    // first bucket that has not been polled; nothing is filed before it
+	nextBucket  int64                    // the first that has not been polled; nothing is filed before it
 	index       slotIndex                // id → slot
 	slabs       []*[slabSize]sessionSlot // never moved
-	slotBuckets []uint8                  // for each slot ever used: the place of its bucket in the ring, or one of the values above
-	firstFree   uint32                   // first slot to be used again; 0: none
+	slotBuckets []uint8                  // of each slot ever used: a place in the ring, or dueBucket and so on
+	firstFree   uint32                   // to be used again; 0 if there is none
 
-	siftBucket    int64 // first polled bucket that has not been sifted
-	siftedSlots   int   // how many slots have been searched for that bucket
-	dueCount      int   // slots in dueFile
-	searchedSlots int   // how many slots Take has searched for due ones
+	siftBucket    int64 // the first polled bucket that has not been sifted
+	siftedSlots   int   // searched for siftBucket
+	dueCount      int   // slots in dueBucket
+	searchedSlots int   // searched by TakeOverdue
 }
 
-// sessionSlot is one session. There is no slot 0.
+// sessionSlot is the record of one session. There is no slot 0.
 type sessionSlot struct {
 	id         jute.SessionID
-	deadline   time.Duration // greatest touch + timeout; the slot may be filed in an earlier bucket. In a free slot: the next free slot
+	deadline   time.Duration // greatest touch + timeout, maybe after its bucket; in a free slot, the next free slot
 	ownerIndex uint64
-	timeoutMs  uint32 // milliseconds
+	timeoutMs  uint32
 	member     uint32
 }
 
@@ -70,7 +68,7 @@ func NewExpiryQueue(tick time.Duration) *ExpiryQueue {
 	return q
 }
 
-// Put adds s or replaces the record of it. The session is alive, and due at deadline.
+// Put adds s, or replaces its record. The session is alive, and due at deadline.
 func (q *ExpiryQueue) Put(s TrackedSession, deadline time.Duration) {
 	_, i := q.findSlot(s.ID, hashID(s.ID))
 	if i == 0 {
@@ -78,16 +76,16 @@ func (q *ExpiryQueue) Put(s TrackedSession, deadline time.Duration) {
 		q.index.addSlot(hashID(s.ID), i)
 	}
 	*q.slotAt(i) = sessionSlot{
-		id: s.ID, deadline: deadline, ownerIndex: s.OwnerIndex, timeoutMs: uint32(s.Timeout.Milliseconds()), member: s.OwnerMember,
+		id: s.ID, deadline: deadline, ownerIndex: s.OwnerIndex, timeoutMs: uint32(s.Timeout.Milliseconds()),
+		member: s.OwnerMember,
 	}
 	q.fileSlot(i)
 }
 
-// Touch makes id due timeout after heard, unless it is due later already: only Put makes a deadline
-// earlier. If timeout is longer than the session's own, the session's own counts: the touch comes
-// from a connection before the one that Put knows. If member is not 0, it must own the session.
-// Touch reports false, and changes nothing, if id is unknown, being closed, or owned by another
-// member.
+// Touch makes id due timeout after heard, unless it is due later already: only Put makes a deadline earlier.
+// A timeout longer than the session's own is cut to that, because the touch comes from a connection before
+// the one that Put knows. If member is not 0, it must own the session. Touch returns false, and changes
+// nothing, if id is unknown, being closed, or owned by another member.
 func (q *ExpiryQueue) Touch(id jute.SessionID, member uint32, heard, timeout time.Duration) bool {
 	_, i := q.findSlot(id, hashID(id))
 	return q.touchSlot(i, member, heard, timeout)
@@ -105,10 +103,10 @@ func (q *ExpiryQueue) touchSlot(i, member uint32, heard, timeout time.Duration) 
 	return true
 }
 
-// touchAll does what Touch does for many sessions, and appends to refused the ids for which Touch
-// would return false. It first reads the places of all ids in the index, and then all their slots,
-// so that the processor waits for many of them at once.
-func (q *ExpiryQueue) touchAll(touches []touch, member uint32, heard time.Duration, refused []int64) []int64 {
+// touchAll touches many sessions, and appends to rejected the ids for which Touch would return false. It
+// first reads the places of all ids in the index, and then all their slots, so that the processor waits for
+// many of them at once.
+func (q *ExpiryQueue) touchAll(touches []touch, member uint32, heard time.Duration, rejected []int64) []int64 {
 	var entries [touchesPerPass]uint64
 	var slots [touchesPerPass]uint32
 	for len(touches) > 0 {
@@ -128,17 +126,17 @@ func (q *ExpiryQueue) touchAll(touches []touch, member uint32, heard time.Durati
 				_, i = q.findSlot(t.id, t.hash)
 			}
 			if !q.touchSlot(i, member, heard, time.Duration(t.timeoutMs)*time.Millisecond) {
-				refused = append(refused, int64(t.id))
+				rejected = append(rejected, int64(t.id))
 			}
 		}
 		touches = touches[n:]
 	}
-	return refused
+	return rejected
 }
 
-// AppendExpiries appends to dst up to limit sessions, each with the time at which its bucket falls due. It
-// leaves out sessions that are being closed. It begins at cursor, which is 0 for the first call,
-// and returns the cursor for the next call, or 0 at the end.
+// AppendExpiries appends to dst up to limit sessions, each with the time at which its bucket falls due,
+// without those that are being closed. It begins at cursor, which is 0 for the first call, and returns the
+// cursor for the next call, or 0 at the end.
 func (q *ExpiryQueue) AppendExpiries(dst []Expiry, cursor uint32, limit int) (_ []Expiry, next uint32) {
 	used := uint32(len(q.slotBuckets))
 	i := max(cursor, 1)
@@ -154,14 +152,14 @@ func (q *ExpiryQueue) AppendExpiries(dst []Expiry, cursor uint32, limit int) (_ 
 	return dst, i
 }
 
-// Expiry is a session with the table time at which it falls due if no touch comes.
+// Expiry is a session with the table time at which it falls due if it is not touched.
 type Expiry struct {
 	ID jute.SessionID
 	At time.Duration
 }
 
-// Deadline returns the time at which id's timeout is over if it is not touched again, and the timeout. It
-// returns false if id is unknown or being closed.
+// Deadline returns the time at which id's timeout ends if it is not touched, and the timeout. It returns
+// false if id is unknown or being closed.
 func (q *ExpiryQueue) Deadline(id jute.SessionID) (deadline, timeout time.Duration, ok bool) {
 	_, i := q.findSlot(id, hashID(id))
 	if i == 0 || q.slotBuckets[i] == closingBucket {
@@ -177,25 +175,25 @@ func (q *ExpiryQueue) Has(id jute.SessionID) bool {
 	return i != 0
 }
 
-// Len returns how many sessions the queue holds, including those that are being closed.
+// Len returns the number of sessions, including those that are being closed.
 func (q *ExpiryQueue) Len() int { return q.index.entryCount }
 
-// PollBucket hands the next bucket to Sift if it is due at now, and reports whether it was due. It never
+// PollBucket hands the next bucket to SiftPolled if it is due at now, and reports whether it was. It never
 // skips a bucket, however late it is called.
 func (q *ExpiryQueue) PollBucket(now time.Duration) bool {
 	if now < time.Duration(q.nextBucket)*q.tick {
 		return false
 	}
 	q.nextBucket++
-	if q.nextBucket-q.siftBucket > bucketRingSize { // all places of the ring wait; the first of these buckets shares its place with the next one
+	// If the ring is full, the first of these buckets shares its place with the next one.
+	if q.nextBucket-q.siftBucket > bucketRingSize {
 		q.siftBucket, q.siftedSlots = q.siftBucket+1, 0
 	}
 	return true
 }
 
-// SiftPolled looks at up to limit sessions of the polled buckets. It moves those that were touched
-// meanwhile to their later buckets; the others are due. It reports whether there may be more to
-// look at.
+// SiftPolled checks up to limit sessions of the polled buckets. Those that were touched meanwhile move to
+// their later buckets, and the others are due. It reports whether there may be more to check.
 func (q *ExpiryQueue) SiftPolled(limit int) (more bool) {
 	var buffer [touchesPerPass]foundSlot
 	polled := q.polledUntil()
@@ -221,17 +219,17 @@ func (q *ExpiryQueue) SiftPolled(limit int) (more bool) {
 	return false
 }
 
-// HasDue reports whether there are sessions that Sift found due and Take has not decided yet.
+// HasDue reports whether sessions are due and not yet handled by TakeOverdue.
 func (q *ExpiryQueue) HasDue() bool { return q.dueCount > 0 }
 
-// TakeOverdue looks at up to limit due sessions. It moves those that were touched since to their later
-// buckets. The others are being closed from now on, and it appends them to dst.
+// TakeOverdue checks up to limit due sessions. Those that were touched since move to their later buckets. The
+// others are being closed from now on, and are appended to dst.
 func (q *ExpiryQueue) TakeOverdue(dst []OverdueSession, limit int) []OverdueSession {
 	var buffer [touchesPerPass]foundSlot
 	polled := q.polledUntil()
 	for limit > 0 && q.dueCount > 0 {
 		found, next := q.gatherSlots(buffer[:min(limit, len(buffer))], dueBucket, q.searchedSlots)
-		if q.searchedSlots = next; len(found) == 0 { // others may have fallen due among the slots that were already searched
+		if q.searchedSlots = next; len(found) == 0 { // others may have fallen due among the searched slots
 			q.searchedSlots = 0
 		}
 		limit -= len(found)
@@ -244,26 +242,28 @@ func (q *ExpiryQueue) TakeOverdue(dst []OverdueSession, limit int) []OverdueSess
 			r := q.slotAt(f.slot)
 			timeout := time.Duration(r.timeoutMs) * time.Millisecond
 			dst = append(dst, OverdueSession{
-				TrackedSession: TrackedSession{ID: r.id, Timeout: timeout, OwnerMember: r.member, OwnerIndex: r.ownerIndex}, LastHeard: r.deadline - timeout,
+				TrackedSession: TrackedSession{
+					ID: r.id, Timeout: timeout, OwnerMember: r.member, OwnerIndex: r.ownerIndex,
+				},
+				LastHeard: r.deadline - timeout,
 			})
 		}
 	}
 	return dst
 }
 
-// foundSlot is a slot that gather has found, with its deadline.
 type foundSlot struct {
 	slot     uint32
 	deadline time.Duration
 }
 
-// gatherSlots writes into buffer the slots from number from on that have the given value in filed, as
-// many as buffer has room for. It returns them, and the number to continue with. It reads all
-// deadlines after all values, so that the processor waits for many of them at once.
+// gatherSlots fills buffer with slots of the given bucket, from number from on, and returns them with the
+// number to continue with. It reads all deadlines after all buckets, so that the processor waits for many of
+// them at once.
 func (q *ExpiryQueue) gatherSlots(buffer []foundSlot, file uint8, from int) (found []foundSlot, next int) {
 	n := 0
 	for ; n < len(buffer) && from < len(q.slotBuckets); n++ {
-		if q.slotBuckets[from] != file { // usually this slot is in the bucket too, and no search is needed
+		if q.slotBuckets[from] != file { // usually this slot is in the bucket, too
 			i := bytes.IndexByte(q.slotBuckets[from:], file)
 			if i < 0 {
 				from = len(q.slotBuckets)
@@ -289,8 +289,8 @@ func (q *ExpiryQueue) Remove(id jute.SessionID) {
 	}
 }
 
-// removeAll removes at most touchesPerPass ids, with these hashes. It reads all places of the index
-// and all slots before it removes any, so that the processor waits for many of them at once.
+// removeAll removes at most touchesPerPass ids, with these hashes. It reads all places of the index and all
+// slots before it removes any, so that the processor waits for many of them at once.
 func (q *ExpiryQueue) removeAll(ids []jute.SessionID, hashes []uint32) {
 	var slots [touchesPerPass]uint32
 	q.index.fetchSlots(hashes, &slots)
@@ -306,7 +306,7 @@ func (q *ExpiryQueue) removeAll(ids []jute.SessionID, hashes []uint32) {
 	}
 }
 
-// releaseSlot frees slot i, which held an id of hash h. If the slot is free already, it does nothing.
+// releaseSlot frees slot i, which held an id of hash h, unless it is free already.
 func (q *ExpiryQueue) releaseSlot(h, i uint32) {
 	if !q.index.removeSlot(h, i) {
 		return
@@ -316,19 +316,19 @@ func (q *ExpiryQueue) releaseSlot(h, i uint32) {
 	q.firstFree = i
 }
 
-// polledUntil returns the earliest deadline that is in a bucket that has not been polled.
+// polledUntil returns the earliest deadline in a bucket that has not been polled.
 func (q *ExpiryQueue) polledUntil() time.Duration { return time.Duration(q.nextBucket-1) * q.tick }
 
 // bucketOf returns the number of the bucket for a deadline.
 func (q *ExpiryQueue) bucketOf(deadline time.Duration) int64 { return int64(deadline/q.tick) + 1 }
 
-// fileSlot puts slot i into its bucket. Buckets that are ringSize apart share a place in the ring. When
+// fileSlot puts slot i into its bucket. Buckets that are bucketRingSize apart share a place in the ring. When
 // the earlier one is polled, the sessions of the later one are filed again.
 func (q *ExpiryQueue) fileSlot(i uint32) {
 	q.setBucket(i, uint8(max(q.bucketOf(q.slotAt(i).deadline), q.nextBucket)%bucketRingSize))
 }
 
-// setBucket gives slot i its value in filed, and counts the due slots.
+// setBucket also counts the due slots.
 func (q *ExpiryQueue) setBucket(i uint32, file uint8) {
 	if q.slotBuckets[i] == dueBucket {
 		q.dueCount--
@@ -341,7 +341,6 @@ func (q *ExpiryQueue) setBucket(i uint32, file uint8) {
 
 func (q *ExpiryQueue) slotAt(i uint32) *sessionSlot { return &q.slabs[i/slabSize][i%slabSize] }
 
-// allocateSlot returns a slot that holds no session.
 func (q *ExpiryQueue) allocateSlot() uint32 {
 	if i := q.firstFree; i != 0 {
 		q.firstFree = uint32(q.slotAt(i).deadline)
@@ -355,8 +354,7 @@ func (q *ExpiryQueue) allocateSlot() uint32 {
 	return i
 }
 
-// findSlot returns the place of id in the index, and its slot. h is the hash of id. The slot is 0 if
-// the queue does not hold id.
+// findSlot returns the place of id in the index, and its slot, or 0. h is the hash of id.
 func (q *ExpiryQueue) findSlot(id jute.SessionID, h uint32) (place, slot uint32) {
 	for place, slot = q.index.seekHash(h, h); slot != 0; place, slot = q.index.seekHash(h, place+1) {
 		if q.slotAt(slot).id == id {

@@ -535,7 +535,7 @@ func TestExpiries(t *testing.T) {
 	}
 }
 
-// Heard says when a session was last touched and how much of its timeout is left.
+// LastHeard has the time since a session was touched, and the rest of its timeout.
 func TestHeard(t *testing.T) {
 	const timeout = 4 * time.Second
 	table := NewGlobalTable(start, tick, seeds(1, 2, 3))

@@ -10,35 +10,34 @@ import (
 	"rollcall/zk/jute"
 )
 
-// These limit the batches that wait for an acknowledgement. Above either limit, every two
-// neighbouring batches are joined. New touches never wait, and a session that was touched twice is
-// sent once.
+// These limit the batches that wait for an acknowledgement. Above either limit, every two neighbouring
+// batches are joined. New touches never wait, and a session that was touched twice is sent once.
 const (
 	maxBatches        = 64      // more than the pings of a default timeout, 40
 	maxUnackedTouches = 1 << 20 // about 40 MB; a single batch may hold more, one touch for each session
 )
 
-// TouchMap remembers the sessions that a member heard from, until the leader has acknowledged them.
-// The zero value is ready for use. It is safe for concurrent use.
+// TouchMap keeps the sessions that a member heard from, until the leader has acknowledged them. The zero
+// value is ready for use. It is safe for concurrent use.
 type TouchMap struct {
 	mu             sync.Mutex
-	touched        map[jute.SessionID]time.Duration // since the last Flush: session → granted timeout; nil before the first
-	longestTimeout time.Duration                    // the longest timeout in touched
+	touched        map[jute.SessionID]time.Duration // granted timeouts, since the last Flush; nil if there are none
+	longestTimeout time.Duration                    // in touched
 	unackedBatches []TouchBatch                     // oldest first
-	unackedTouches int                              // touches in unacked
-	lastNumber     uint64                           // the newest batch's number
-	lastFlush      time.Time                        // when Flush was called last
+	unackedTouches int                              // in unackedBatches
+	lastNumber     uint64                           // of the newest batch
+	lastFlush      time.Time
 }
 
-// TouchBatch is a set of touches, from between two flushes. It does not change once it is made.
+// TouchBatch is an immutable set of touches from between two flushes.
 type TouchBatch struct {
-	Number         uint64 // counts up from 1
+	Number         uint64 // from 1
 	SentAt         time.Time
-	LongestTimeout time.Duration // the longest timeout in Touched
+	LongestTimeout time.Duration // in Timeouts
 	Timeouts       map[jute.SessionID]time.Duration
 }
 
-// Touch notes that id was heard, on a connection that was granted this timeout.
+// Touch records that id was heard, on a connection that was granted this timeout.
 func (m *TouchMap) Touch(id jute.SessionID, timeout time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,9 +48,8 @@ func (m *TouchMap) Touch(id jute.SessionID, timeout time.Duration) {
 	m.longestTimeout = max(m.longestTimeout, timeout)
 }
 
-// Flush makes a batch of the touches since the last Flush, if there are any. It returns all batches
-// that wait for an acknowledgement, oldest first. It drops
-// batches whose touches are too old to save a session.
+// Flush makes a batch of the touches since the last Flush, if there are any, and drops batches whose touches
+// are too old to save a session. It returns all unacknowledged batches, oldest first.
 func (m *TouchMap) Flush(now time.Time) []TouchBatch {
 	next := m.emptyMap()
 	m.mu.Lock()
@@ -69,16 +67,18 @@ func (m *TouchMap) Flush(now time.Time) []TouchBatch {
 			m.joinPairs()
 		}
 		m.lastNumber++
-		m.unackedBatches = append(m.unackedBatches, TouchBatch{Number: m.lastNumber, SentAt: now, LongestTimeout: m.longestTimeout, Timeouts: m.touched})
+		m.unackedBatches = append(m.unackedBatches, TouchBatch{
+			Number: m.lastNumber, SentAt: now, LongestTimeout: m.longestTimeout, Timeouts: m.touched,
+		})
 		m.unackedTouches += len(m.touched)
 		m.touched, m.longestTimeout = next, 0
 	}
 	return slices.Clone(m.unackedBatches)
 }
 
-// emptyMap returns a map with room for as many touches as there are now: about as many come until the
-// next Flush. It is made without the lock. Otherwise it would grow while Touch holds the lock, and leave
-// as much garbage as it has memory in the end.
+// emptyMap returns a map for as many touches as there are now, because about as many come until the next
+// Flush. It is made without the lock. Otherwise it would grow while Touch holds the lock, and leave as much
+// garbage as it has memory in the end.
 func (m *TouchMap) emptyMap() map[jute.SessionID]time.Duration {
 	m.mu.Lock()
 	n := len(m.touched)
@@ -86,9 +86,9 @@ func (m *TouchMap) emptyMap() map[jute.SessionID]time.Duration {
 	return make(map[jute.SessionID]time.Duration, n)
 }
 
-// joinPairs joins every two neighbouring batches. The joined batch counts from when the older one was
-// sent, so a touch may seem older than it is by the time between two flushes, but never newer. Each
-// touch has been sent before, with its right age.
+// joinPairs joins every two neighbouring batches. The joined batch counts from the older one's time, so a
+// touch may seem older than it is by the time between two flushes, but never newer. Each touch has been sent
+// before, with its right age.
 func (m *TouchMap) joinPairs() {
 	var halved []TouchBatch
 	m.unackedTouches = 0
@@ -103,15 +103,16 @@ func (m *TouchMap) joinPairs() {
 	m.unackedBatches = halved
 }
 
-// joinWith returns the touches of a and of b, which is newer, in memory of its own.
+// joinWith returns the touches of a and of the newer b, in memory of its own.
 func (a TouchBatch) joinWith(b TouchBatch) TouchBatch {
 	touched := maps.Clone(a.Timeouts)
 	maps.Copy(touched, b.Timeouts)
-	return TouchBatch{Number: b.Number, SentAt: a.SentAt, LongestTimeout: max(a.LongestTimeout, b.LongestTimeout), Timeouts: touched}
+	longest := max(a.LongestTimeout, b.LongestTimeout)
+	return TouchBatch{Number: b.Number, SentAt: a.SentAt, LongestTimeout: longest, Timeouts: touched}
 }
 
-// UnackedCount returns how many touches are not acknowledged. A session that was touched again after a
-// flush counts again.
+// UnackedCount returns the number of unacknowledged touches. A session that was touched again after a flush
+// counts again.
 func (m *TouchMap) UnackedCount() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,8 +126,8 @@ func (m *TouchMap) FlushedBefore(t time.Time) bool {
 	return m.lastFlush.Before(t)
 }
 
-// UnackedBefore yields the sessions of the batches that were sent before since and are not acknowledged.
-// It may yield a session more than once.
+// UnackedBefore yields the sessions of the unacknowledged batches that were sent before since. It may yield a
+// session more than once.
 func (m *TouchMap) UnackedBefore(since time.Time) iter.Seq[jute.SessionID] {
 	m.mu.Lock()
 	batches := slices.Clone(m.unackedBatches)
@@ -158,7 +159,6 @@ func (m *TouchMap) BatchesThrough(number uint64) []TouchBatch {
 	return slices.Clone(m.unackedBatches[:m.countThrough(number)])
 }
 
-// countThrough returns how many batches have numbers up to number.
 func (m *TouchMap) countThrough(number uint64) (n int) {
 	for n < len(m.unackedBatches) && m.unackedBatches[n].Number <= number {
 		n++
@@ -166,7 +166,7 @@ func (m *TouchMap) countThrough(number uint64) (n int) {
 	return n
 }
 
-// Ack forgets the batches with numbers up to number, and returns them, oldest first.
+// Ack removes the batches with numbers up to number, and returns them, oldest first.
 func (m *TouchMap) Ack(number uint64) []TouchBatch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
