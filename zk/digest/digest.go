@@ -16,15 +16,14 @@ import (
 // Algorithm is a hash function. The zero value is SHA1, ZooKeeper's default.
 type Algorithm uint8
 
-// algorithmInfo is what is known about an Alg.
 type algorithmInfo struct {
 	name     string // Java's
-	alias    string // another name that Java takes
-	hashSize int    // bytes of a hash
+	alias    string // another name that Java accepts
+	hashSize int    // in bytes
 	newHash  func() hash.Hash
 }
 
-// algorithms has each Alg at its place. They are those of Java 17, except MD2 and MD5.
+// algorithms is indexed by Algorithm. It has the algorithms of Java 17, except MD2 and MD5.
 var algorithms = [...]algorithmInfo{
 	{"SHA1", "SHA", sha1.Size, sha1.New},
 	{"SHA-224", "SHA224", sha256.Size224, sha256.New224},
@@ -39,7 +38,7 @@ var algorithms = [...]algorithmInfo{
 	{"SHA3-512", "", 64, func() hash.Hash { return sha3.New512() }},
 }
 
-// AlgorithmNames names every algorithm, for errors and help.
+// AlgorithmNames lists every algorithm, for errors and help.
 var AlgorithmNames = func() string {
 	var names []string
 	for _, a := range algorithms {
@@ -49,7 +48,7 @@ var AlgorithmNames = func() string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }()
 
-// ParseAlgorithm returns the algorithm with a name, in any case of letters, as Java does. The error says which there are.
+// ParseAlgorithm returns the algorithm with a name, in any case, as Java does. The error lists the names.
 func ParseAlgorithm(name string) (Algorithm, error) {
 	upper := strings.ToUpper(name)
 	if upper == "SHA-1" {
@@ -60,7 +59,7 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 			return Algorithm(i), nil
 		}
 	}
-	return 0, fmt.Errorf("allowed is %s", AlgorithmNames)
+	return 0, fmt.Errorf("must be %s", AlgorithmNames)
 }
 
 // String returns Java's name of the algorithm.
@@ -71,30 +70,30 @@ func (a Algorithm) String() string {
 	return algorithms[a].name
 }
 
-// HashSize returns how many bytes a hash has.
+// HashSize returns the length of a hash, in bytes.
 func (a Algorithm) HashSize() int { return algorithms[a].hashSize }
 
-// IdentityOf returns the identity that a "user:password" text gives: the user and the base64 of a hash of the whole text.
-// Without a colon, the whole text is the user.
+// IdentityOf returns the identity of a "user:password" text: the user and the base64 of a hash of the whole
+// text. Without a colon, the whole text is the user.
 func (a Algorithm) IdentityOf(text string) string {
 	user, _, _ := strings.Cut(text, ":")
 	h := algorithms[a].newHash()
-	_, _ = h.Write([]byte(text)) // a hash takes everything
+	_, _ = h.Write([]byte(text)) // a hash never fails to write
 	return user + ":" + base64.StdEncoding.EncodeToString(h.Sum(nil))
 }
 
-// fingerprintDigits is the length of a fingerprint. Two identities have the same one by chance in one of four billion cases, and
-// it is short enough to compare by eye.
+// fingerprintDigits makes a fingerprint short enough to compare by eye. Two identities share one by chance in
+// one of four billion cases.
 const fingerprintDigits = 8
 
-// Fingerprint returns the first hexadecimal digits of the SHA-256 of "digest:" and an identity as ID returns it. It tells
-// apart two identities with the same user.
+// Fingerprint distinguishes two identities with the same user. It is the first hexadecimal digits of the
+// SHA-256 of "digest:" and an identity of IdentityOf.
 func Fingerprint(id string) string {
 	sum := sha256.Sum256([]byte("digest:" + id))
 	return hex.EncodeToString(sum[:fingerprintDigits/2])
 }
 
-// HasHashSize reports whether id, as ID returns it, has a hash of this algorithm's length.
+// HasHashSize reports whether an identity of IdentityOf has a hash of this algorithm's length.
 func (a Algorithm) HasHashSize(id string) bool {
 	_, sum, _ := strings.Cut(id, ":")
 	raw, err := base64.StdEncoding.DecodeString(sum)

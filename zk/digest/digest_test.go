@@ -51,7 +51,7 @@ func TestAsZooKeeper(t *testing.T) {
 		t.Errorf("%d algorithms, of which %d were tested", len(algorithms), len(seen))
 	}
 	for _, name := range []string{"", "MD5", "MD2", "SHA-3", "SHA-1024", "SHA1 "} {
-		if _, err := ParseAlgorithm(name); err == nil || !strings.Contains(err.Error(), "allowed is SHA1, SHA-224, ") {
+		if _, err := ParseAlgorithm(name); err == nil || !strings.Contains(err.Error(), "must be SHA1, SHA-224, ") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

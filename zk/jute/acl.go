@@ -20,16 +20,12 @@ const minACLSize = 4 + 2*minStringSize
 // OpenACL gives everyone every permission. It is shared: never change it.
 var OpenACL = []ACL{{Perms: PermAll, ID: ID{Scheme: []byte("world"), ID: []byte("anyone")}}}
 
-// Decode reads the record.
 func (a *ACL) Decode(d *Decoder) {
 	a.Perms = Perm(d.ReadInt32())
 	a.ID.Decode(d)
 }
 
-// Append writes the record.
-func (a ACL) Append(b []byte) []byte {
-	return a.ID.Append(AppendInt32(b, int32(a.Perms)))
-}
+func (a ACL) Append(b []byte) []byte { return a.ID.Append(AppendInt32(b, int32(a.Perms))) }
 
 // EqualACLs reports whether two lists have equal entries in the same order.
 func EqualACLs(a, b []ACL) bool {
@@ -46,16 +42,12 @@ type ID struct {
 	ID     []byte
 }
 
-// Decode reads the record.
 func (i *ID) Decode(d *Decoder) {
 	i.Scheme = d.ReadBytes()
 	i.ID = d.ReadBytes()
 }
 
-// Append writes the record.
-func (i ID) Append(b []byte) []byte {
-	return AppendBytes(AppendBytes(b, i.Scheme), i.ID)
-}
+func (i ID) Append(b []byte) []byte { return AppendBytes(AppendBytes(b, i.Scheme), i.ID) }
 
 // Perm is a set of permissions. Unknown bits are kept as they are.
 type Perm int32
@@ -70,8 +62,8 @@ const (
 	PermAll    Perm = 31
 )
 
-// permLetters has the letter of each permission, in the order in which ZooKeeper's tools write them.
-// permOf has the permissions at the same places.
+// permLetters are in the order in which ZooKeeper's tools write them. permsByLetter has the permissions at
+// the same places.
 const permLetters = "cdrwa"
 
 var permsByLetter = [len(permLetters)]Perm{PermCreate, PermDelete, PermRead, PermWrite, PermAdmin}
@@ -100,7 +92,7 @@ func ParsePerms(letters string) (p Perm, err error) {
 	for i := range len(letters) {
 		at := strings.IndexByte(permLetters, letters[i])
 		if at < 0 || p&permsByLetter[at] != 0 {
-			return 0, fmt.Errorf("permissions %.40q; allowed are letters of %s, each once", letters, permLetters)
+			return 0, fmt.Errorf("permissions %.40q; must be letters of %s, each once", letters, permLetters)
 		}
 		p |= permsByLetter[at]
 	}

@@ -25,7 +25,7 @@ func TestPerms(t *testing.T) {
 		t.Errorf("33 is %q and %q, want 33 and r", p, p.Letters())
 	}
 	for _, text := range []string{"x", "rr", "é", "1", "R"} {
-		if p, err := ParsePerms(text); err == nil || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), "allowed are letters of cdrwa, each once") {
+		if p, err := ParsePerms(text); err == nil || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), "must be letters of cdrwa, each once") {
 			t.Errorf("ParsePerms(%q) = %v, %v", text, p, err)
 		}
 	}

@@ -14,14 +14,10 @@ func appendBool(b []byte, v bool) []byte {
 }
 
 // AppendInt32 appends an int.
-func AppendInt32(b []byte, v int32) []byte {
-	return binary.BigEndian.AppendUint32(b, uint32(v))
-}
+func AppendInt32(b []byte, v int32) []byte { return binary.BigEndian.AppendUint32(b, uint32(v)) }
 
 // AppendInt64 appends a long.
-func AppendInt64(b []byte, v int64) []byte {
-	return binary.BigEndian.AppendUint64(b, uint64(v))
-}
+func AppendInt64(b []byte, v int64) []byte { return binary.BigEndian.AppendUint64(b, uint64(v)) }
 
 // AppendBytes appends a string or a buffer, or null if v is nil.
 func AppendBytes(b, v []byte) []byte {
@@ -32,14 +28,10 @@ func AppendBytes(b, v []byte) []byte {
 }
 
 // AppendString appends a string, which is never null.
-func AppendString(b []byte, v string) []byte {
-	return append(AppendInt32(b, int32(len(v))), v...)
-}
+func AppendString(b []byte, v string) []byte { return append(AppendInt32(b, int32(len(v))), v...) }
 
 // AppendCount appends the number of elements of a vector; -1 is a null vector.
-func AppendCount(b []byte, n int) []byte {
-	return AppendInt32(b, int32(n))
-}
+func AppendCount(b []byte, n int) []byte { return AppendInt32(b, int32(n)) }
 
 // appendStrings appends a vector of strings, or null if v is nil.
 func appendStrings(b []byte, v [][]byte) []byte {

@@ -7,14 +7,12 @@ type AuthPacket struct {
 	Auth   []byte
 }
 
-// Decode reads the record.
 func (r *AuthPacket) Decode(d *Decoder) {
 	r.Type = d.ReadInt32()
 	r.Scheme = d.ReadBytes()
 	r.Auth = d.ReadBytes()
 }
 
-// Append writes the record.
 func (r AuthPacket) Append(b []byte) []byte {
 	b = AppendInt32(b, r.Type)
 	b = AppendBytes(b, r.Scheme)
@@ -26,22 +24,15 @@ type SASLToken struct {
 	Token []byte
 }
 
-// Decode reads the record.
-func (r *SASLToken) Decode(d *Decoder) {
-	r.Token = d.ReadBytes()
-}
+func (r *SASLToken) Decode(d *Decoder) { r.Token = d.ReadBytes() }
 
-// Append writes the record.
-func (r SASLToken) Append(b []byte) []byte {
-	return AppendBytes(b, r.Token)
-}
+func (r SASLToken) Append(b []byte) []byte { return AppendBytes(b, r.Token) }
 
-// WhoAmIResponse answers whoAmI, which has no request record.
+// WhoAmIResponse is the reply to whoAmI, which has no request record.
 type WhoAmIResponse struct {
 	ClientInfo []ClientInfo
 }
 
-// Decode reads the record.
 func (r *WhoAmIResponse) Decode(d *Decoder) {
 	n, null := d.ReadCount(minClientInfoSize)
 	if null {
@@ -54,7 +45,6 @@ func (r *WhoAmIResponse) Decode(d *Decoder) {
 	}
 }
 
-// Append writes the record.
 func (r WhoAmIResponse) Append(b []byte) []byte {
 	if r.ClientInfo == nil {
 		return AppendCount(b, -1)
@@ -72,13 +62,11 @@ type ClientInfo struct {
 	User       []byte // never a password or its hash
 }
 
-// Decode reads the record.
 func (r *ClientInfo) Decode(d *Decoder) {
 	r.AuthScheme = d.ReadBytes()
 	r.User = d.ReadBytes()
 }
 
-// Append writes the record.
 func (r ClientInfo) Append(b []byte) []byte {
 	b = AppendBytes(b, r.AuthScheme)
 	return AppendBytes(b, r.User)

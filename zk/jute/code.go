@@ -6,7 +6,7 @@ import "strconv"
 // error variable is not nil, so return code.Err().
 type Code int32
 
-// These are all results that ZooKeeper knows. OnWire reports which of them servers send.
+// These are all results that ZooKeeper knows. OnWire reports whether servers send one.
 const (
 	OK                           Code = 0
 	SystemError                  Code = -1 // see NoRoom
@@ -45,8 +45,8 @@ const (
 	ThrottledOp                  Code = -127
 )
 
-// NoRoom is Rollcall's answer to a write that would add data where there is no room for more. ZooKeeper has no such
-// answer. It is SystemError, which ZooKeeper never sends and every client knows: clients break on a code that they do
+// NoRoom is Rollcall's reply to a write of more data than there is room for. ZooKeeper has no such reply. It
+// is SystemError, which ZooKeeper never sends and every client knows: clients break on a code that they do
 // not know, and kazoo does on QuotaExceeded.
 const NoRoom = SystemError
 

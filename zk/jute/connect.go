@@ -4,14 +4,13 @@ package jute
 type ConnectRequest struct {
 	ProtocolVersion int32
 	LastZxidSeen    int64
-	TimeOut         int32     // the timeout to ask for, in ms
-	SessionID       SessionID // 0: a new session
+	TimeOut         int32     // the requested timeout, in ms
+	SessionID       SessionID // 0 for a new session
 	Passwd          []byte
 	ReadOnly        bool // a read-only server is acceptable
 	HasReadOnly     bool // the last byte is present; old clients do not send it
 }
 
-// Decode reads the record.
 func (r *ConnectRequest) Decode(d *Decoder) {
 	r.ProtocolVersion = d.ReadInt32()
 	r.LastZxidSeen = d.ReadInt64()
@@ -21,7 +20,6 @@ func (r *ConnectRequest) Decode(d *Decoder) {
 	r.ReadOnly, r.HasReadOnly = d.readLast()
 }
 
-// Append writes the record.
 func (r ConnectRequest) Append(b []byte) []byte {
 	b = AppendInt32(b, r.ProtocolVersion)
 	b = AppendInt64(b, r.LastZxidSeen)
@@ -31,7 +29,7 @@ func (r ConnectRequest) Append(b []byte) []byte {
 	return appendLast(b, r.ReadOnly, r.HasReadOnly)
 }
 
-// ConnectResponse answers a ConnectRequest, without a header. If the session is refused, all fields
+// ConnectResponse is the reply to a ConnectRequest, without a header. If the session is rejected, all fields
 // are zero, and Passwd is sixteen zero bytes.
 type ConnectResponse struct {
 	ProtocolVersion int32
@@ -42,7 +40,6 @@ type ConnectResponse struct {
 	HasReadOnly     bool // send the last byte, because the request had one
 }
 
-// Decode reads the record.
 func (r *ConnectResponse) Decode(d *Decoder) {
 	r.ProtocolVersion = d.ReadInt32()
 	r.TimeOut = d.ReadInt32()
@@ -51,7 +48,6 @@ func (r *ConnectResponse) Decode(d *Decoder) {
 	r.ReadOnly, r.HasReadOnly = d.readLast()
 }
 
-// Append writes the record.
 func (r ConnectResponse) Append(b []byte) []byte {
 	b = AppendInt32(b, r.ProtocolVersion)
 	b = AppendInt32(b, r.TimeOut)
@@ -60,8 +56,7 @@ func (r ConnectResponse) Append(b []byte) []byte {
 	return appendLast(b, r.ReadOnly, r.HasReadOnly)
 }
 
-// readLast reads a bool that may be missing at the end of the frame, and reports whether it is
-// present.
+// readLast reads a bool that may be missing at the end of the frame, and reports whether it is present.
 func (d *Decoder) readLast() (v, present bool) {
 	if len(d.unread) == 0 {
 		return false, false

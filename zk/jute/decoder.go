@@ -25,17 +25,16 @@ import (
 	"errors"
 )
 
-// These errors say why a frame cannot be decoded.
 var (
-	// errShortFrame says that the frame ends within a value.
+	// errShortFrame means that the frame ends within a value.
 	errShortFrame = errors.New("jute: frame ends within a value")
-	// errLength says that a string or buffer has a length below -1, or that a vector has more
-	// elements than fit into the rest of the frame.
+	// errLength means that a string or buffer has a length below -1, or that a vector has more elements than
+	// fit into the rest of the frame.
 	errLength = errors.New("jute: impossible length")
 )
 
-// Decoder reads the values of one frame in order. It keeps its first error; after that, every read
-// returns the zero value. So read a whole record and check Err once.
+// Decoder reads the values of one frame in order. It keeps its first error; after that, every read returns
+// the zero value. So read a whole record and check Err once.
 type Decoder struct {
 	unread []byte // not yet read; nil after an error
 	err    error
@@ -43,9 +42,7 @@ type Decoder struct {
 
 // NewDecoder returns a Decoder at the start of frame. The frame must not change while values read
 // from it are in use.
-func NewDecoder(frame []byte) Decoder {
-	return Decoder{unread: frame}
-}
+func NewDecoder(frame []byte) Decoder { return Decoder{unread: frame} }
 
 // ReadBool reads one byte. Any value but 0 is true.
 func (d *Decoder) ReadBool() bool {
@@ -116,17 +113,13 @@ func (d *Decoder) ReadCount(size int) (n int, null bool) {
 	return n, false
 }
 
-// Err returns the first error: errShort, errLength or nil.
-func (d *Decoder) Err() error {
-	return d.err
-}
+// Err returns the first error: errShortFrame, errLength or nil.
+func (d *Decoder) Err() error { return d.err }
 
 // Rest returns the bytes not yet read, or nil after an error. They refer to the frame.
-func (d *Decoder) Rest() []byte {
-	return d.unread
-}
+func (d *Decoder) Rest() []byte { return d.unread }
 
-// takeBytes reads n bytes. It returns nil if the frame does not have them.
+// takeBytes reads n bytes, or returns nil if the frame does not have them.
 func (d *Decoder) takeBytes(n int) []byte {
 	if len(d.unread) < n {
 		d.setError(errShortFrame)
@@ -150,7 +143,7 @@ func (d *Decoder) readStrings(dst [][]byte) [][]byte {
 	return dst
 }
 
-// setError keeps err as the Decoder's error unless it already has one.
+// setError keeps the first error.
 func (d *Decoder) setError(err error) {
 	if d.err == nil {
 		d.err = err

@@ -2,8 +2,8 @@ package jute
 
 import "strconv"
 
-// EventType says what happened to a watched node. EventNone and the types from 5 on concern a
-// session or a watch; clients make the latter for themselves.
+// EventType is the kind of change of a watched node. EventNone and the types from 5 on concern a session or a
+// watch; clients make the latter for themselves.
 type EventType int32
 
 // These are all event types. Servers send the four that begin with EventNode.
@@ -73,21 +73,19 @@ func (s KeeperState) String() string {
 	return "state(" + strconv.Itoa(int(s)) + ")"
 }
 
-// WatcherEvent tells a client about a change. It follows a ReplyHeader with XidNotification.
+// WatcherEvent reports a change to a client. It follows a ReplyHeader with XidNotification.
 type WatcherEvent struct {
 	Type  EventType
 	State KeeperState
 	Path  []byte
 }
 
-// Decode reads the record.
 func (e *WatcherEvent) Decode(d *Decoder) {
 	e.Type = EventType(d.ReadInt32())
 	e.State = KeeperState(d.ReadInt32())
 	e.Path = d.ReadBytes()
 }
 
-// Append writes the record.
 func (e WatcherEvent) Append(b []byte) []byte {
 	b = AppendInt32(b, int32(e.Type))
 	b = AppendInt32(b, int32(e.State))

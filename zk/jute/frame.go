@@ -12,19 +12,17 @@ import (
 // without the length.
 const DefaultMaxBuffer = 1048575
 
-// ErrFrameLength says that a frame's length is negative or above the limit.
+// ErrFrameLength means that a frame's length is negative or above the limit.
 var ErrFrameLength = errors.New("jute: impossible frame length")
 
 const (
 	lengthSize = 4    // bytes of the length before a frame
-	frameStep  = 4096 // bytes that ReadFrame allocates before any have arrived; most frames fit
+	frameStep  = 4096 // allocated by ReadFrame before any bytes have arrived; most frames fit
 )
 
 // BeginFrame appends room for a frame's length. It returns the longer slice and the mark to pass to
 // EndFrame.
-func BeginFrame(b []byte) (grown []byte, mark int) {
-	return append(b, 0, 0, 0, 0), len(b)
-}
+func BeginFrame(b []byte) (grown []byte, mark int) { return append(b, 0, 0, 0, 0), len(b) }
 
 // EndFrame fills in the length of the frame begun at mark, which ends where b ends. It returns b.
 func EndFrame(b []byte, mark int) []byte {

@@ -14,13 +14,11 @@ type RequestHeader struct {
 	Op  Op
 }
 
-// Decode reads the record.
 func (h *RequestHeader) Decode(d *Decoder) {
 	h.Xid = d.ReadInt32()
 	h.Op = Op(d.ReadInt32())
 }
 
-// Append writes the record.
 func (h RequestHeader) Append(b []byte) []byte {
 	return AppendInt32(AppendInt32(b, h.Xid), int32(h.Op))
 }
@@ -33,14 +31,12 @@ type ReplyHeader struct {
 	Err  Code
 }
 
-// Decode reads the record.
 func (h *ReplyHeader) Decode(d *Decoder) {
 	h.Xid = d.ReadInt32()
 	h.Zxid = d.ReadInt64()
 	h.Err = Code(d.ReadInt32())
 }
 
-// Append writes the record.
 func (h ReplyHeader) Append(b []byte) []byte {
 	b = AppendInt32(b, h.Xid)
 	b = AppendInt64(b, h.Zxid)
@@ -53,12 +49,6 @@ type ErrorResponse struct {
 	Err Code
 }
 
-// Decode reads the record.
-func (r *ErrorResponse) Decode(d *Decoder) {
-	r.Err = Code(d.ReadInt32())
-}
+func (r *ErrorResponse) Decode(d *Decoder) { r.Err = Code(d.ReadInt32()) }
 
-// Append writes the record.
-func (r ErrorResponse) Append(b []byte) []byte {
-	return AppendInt32(b, int32(r.Err))
-}
+func (r ErrorResponse) Append(b []byte) []byte { return AppendInt32(b, int32(r.Err)) }

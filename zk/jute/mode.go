@@ -2,10 +2,9 @@ package jute
 
 import "strconv"
 
-// CreateMode is the kind of node that a create asks for.
+// CreateMode is the kind of node in a create request.
 type CreateMode int32
 
-// These are all modes.
 const (
 	Persistent                  CreateMode = 0
 	Ephemeral                   CreateMode = 1
@@ -17,9 +16,7 @@ const (
 )
 
 // IsEphemeral reports whether the node is deleted when its session ends.
-func (m CreateMode) IsEphemeral() bool {
-	return m == Ephemeral || m == EphemeralSequential
-}
+func (m CreateMode) IsEphemeral() bool { return m == Ephemeral || m == EphemeralSequential }
 
 // IsSequential reports whether a number is appended to the node's name.
 func (m CreateMode) IsSequential() bool {
@@ -27,9 +24,7 @@ func (m CreateMode) IsSequential() bool {
 }
 
 // IsContainer reports whether the node is a container.
-func (m CreateMode) IsContainer() bool {
-	return m == Container
-}
+func (m CreateMode) IsContainer() bool { return m == Container }
 
 // IsTTL reports whether the node has a time to live: it is deleted some time after its last change.
 func (m CreateMode) IsTTL() bool {
@@ -40,9 +35,7 @@ func (m CreateMode) IsTTL() bool {
 const MaxTTL = 1<<40 - 1
 
 // IsKnown reports whether m is one of the modes above.
-func (m CreateMode) IsKnown() bool {
-	return m >= Persistent && m <= PersistentSequentialWithTTL
-}
+func (m CreateMode) IsKnown() bool { return m >= Persistent && m <= PersistentSequentialWithTTL }
 
 // String returns ZooKeeper's name of the mode, or its number if it has none.
 func (m CreateMode) String() string {

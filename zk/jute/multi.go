@@ -5,11 +5,10 @@ import (
 	"fmt"
 )
 
-// errMulti says that a multi holds an operation that no multi may hold, or mixes reads and writes.
+// errMulti means that a multi has an operation that it must not have, or mixes reads and writes.
 var errMulti = errors.New("jute: operation not allowed in this multi")
 
-// MultiOp is one operation of a multi. Op says which of the other fields holds the operation; the
-// others are zero.
+// MultiOp is one operation of a multi, in the field that Op selects. The other fields are zero.
 type MultiOp struct {
 	Op          Op
 	Create      CreateRequest // create, create2, createContainer and createTTL
@@ -57,16 +56,16 @@ func DecodeMulti(d *Decoder, dst []MultiOp) ([]MultiOp, error) {
 	}
 }
 
-// CountMultiOps returns how many operations a multi in body has, up to the end mark or to the first
-// byte that cannot be read. It needs no memory in proportion to them.
+// CountMultiOps returns the number of operations in body, up to the end mark or the first byte that cannot be
+// decoded. It needs no memory in proportion to them.
 func CountMultiOps(body []byte) (n int) {
 	EachMultiOp(body, func(*MultiOp) bool { n++; return true })
 	return n
 }
 
-// EachMultiOp calls do for each operation of a multi in body, up to the end mark, to the first byte that cannot be read, or until
-// do returns false. It reports whether the end mark was reached. The operation is valid during the call. EachOfMulti needs no
-// memory in proportion to their number.
+// EachMultiOp calls do for each operation in body, up to the end mark, the first byte that cannot be decoded,
+// or until do returns false. It reports whether the end mark was reached. The operation is valid during the
+// call. EachMultiOp needs no memory in proportion to their number.
 func EachMultiOp(body []byte, do func(*MultiOp) (more bool)) (whole bool) {
 	d := NewDecoder(body)
 	var op MultiOp
@@ -82,8 +81,7 @@ func EachMultiOp(body []byte, do func(*MultiOp) (more bool)) (whole bool) {
 	}
 }
 
-// decodeBody reads the body of an operation of type t. It reports whether a multi may hold
-// one.
+// decodeBody reads the body of an operation of type t, or returns false if a multi must not have one.
 func (op *MultiOp) decodeBody(t Op, d *Decoder) bool {
 	acl := op.Create.ACL // kept for its memory
 	*op = MultiOp{Op: t}
@@ -111,8 +109,7 @@ func (op *MultiOp) decodeBody(t Op, d *Decoder) bool {
 	return true
 }
 
-// Path returns the path that the operation names, or nil if a multi may not hold an operation of
-// its type.
+// Path returns the operation's path, or nil if a multi must not have the operation.
 func (op *MultiOp) Path() []byte {
 	switch op.Op {
 	case OpDelete:
@@ -129,8 +126,8 @@ func (op *MultiOp) Path() []byte {
 	return op.Create.Path
 }
 
-// AppendMulti appends a multi's operations and the end mark. For an operation that no multi may
-// hold it writes no body.
+// AppendMulti appends a multi's operations and the end mark. It writes no body for an operation that a multi
+// must not have.
 func AppendMulti(b []byte, ops []MultiOp) []byte {
 	for i := range ops {
 		op := &ops[i]
@@ -168,17 +165,15 @@ type MultiHeader struct {
 	Err  Code // in a result
 }
 
-// unusedMultiErr is the value of MultiHeader.Err where the field has no meaning.
+// unusedMultiErr is MultiHeader.Err where the field has no meaning.
 const unusedMultiErr Code = -1
 
-// Decode reads the record.
 func (h *MultiHeader) Decode(d *Decoder) {
 	h.Type = Op(d.ReadInt32())
 	h.Done = d.ReadBool()
 	h.Err = Code(d.ReadInt32())
 }
 
-// Append writes the record.
 func (h MultiHeader) Append(b []byte) []byte {
 	b = AppendInt32(b, int32(h.Type))
 	b = appendBool(b, h.Done)

@@ -8,8 +8,8 @@ import (
 // Op is an opcode: the operation of a request or of a transaction in the log.
 type Op int32
 
-// These are the opcodes of requests. OpNotification and OpDeleteContainer are listed so that
-// servers can name them when they refuse them.
+// These are the opcodes of requests. OpNotification and OpDeleteContainer are listed so that servers can name
+// them when they reject them.
 const (
 	OpNotification         Op = 0
 	OpCreate               Op = 1
@@ -64,7 +64,6 @@ const (
 // Class groups the operations that servers treat alike.
 type Class uint8
 
-// These are the classes.
 const (
 	ClassOther    Class = iota // a client may not send it as a request, or not alone
 	ClassCreate                // a write that creates a node
@@ -77,21 +76,21 @@ const (
 	ClassLog                   // the log's own
 )
 
-// Record is implemented by the pointer to every record.
+// Record is implemented by the pointer to every record. Decode reads the record, and Append writes it.
 type Record interface {
 	Decode(d *Decoder)
 	Append(b []byte) []byte
 }
 
-// operationInfo is what this package knows about an opcode. Package server has a table of handlers.
+// operationInfo is one row of operations. Package server has a table of handlers.
 type operationInfo struct {
 	op           Op
 	name         string // ZooKeeper's name
-	abbreviation string // ZooKeeper's abbreviation in lists of connections; "": none
+	abbreviation string // ZooKeeper's, in lists of connections; "" if there is none
 	class        Class
 	isWrite      bool          // it goes through the log
-	request      func() Record // nil: no record follows the request's header
-	response     func() Record // nil: no record follows the reply's header
+	request      func() Record // nil if no record follows the request's header
+	response     func() Record // nil if no record follows the reply's header
 }
 
 // operations is the table of all opcodes. The body of a multi or a multiRead is not a record: see
@@ -142,7 +141,6 @@ var operations = [...]operationInfo{
 	{OpChangeServers, "changeServers", "", ClassLog, true, nil, nil},
 }
 
-// newRecord returns a new record of type R.
 func newRecord[R any, P interface {
 	*R
 	Record
@@ -150,14 +148,12 @@ func newRecord[R any, P interface {
 	return P(new(R))
 }
 
-// These are the least and the greatest opcode.
 const (
 	leastOp    = OpChangeServers
 	greatestOp = OpWhoAmI
 )
 
-// rowIndex finds an opcode's row in operations. The element at op - leastOp is the row's index plus
-// one, or 0 if there is no row.
+// rowIndex has the number of an opcode's row in operations, from 1, at op - leastOp, or 0 if there is no row.
 var rowIndex = func() (rows [greatestOp - leastOp + 1]uint8) {
 	for i := range operations {
 		rows[operations[i].op-leastOp] = uint8(i + 1)
@@ -165,8 +161,7 @@ var rowIndex = func() (rows [greatestOp - leastOp + 1]uint8) {
 	return rows
 }()
 
-// isWriteOp is the column writes, indexed by op - leastOp. It exists because a multi asks for each
-// operation.
+// isWriteOp is the column isWrite, indexed by op - leastOp, for multis, which check each operation.
 var isWriteOp = func() (writes [greatestOp - leastOp + 1]bool) {
 	for i := range operations {
 		writes[operations[i].op-leastOp] = operations[i].isWrite
@@ -174,7 +169,7 @@ var isWriteOp = func() (writes [greatestOp - leastOp + 1]bool) {
 	return writes
 }()
 
-// info returns the opcode's row, or nil if it has none.
+// info returns the opcode's row, or nil.
 func (op Op) info() *operationInfo {
 	if op < leastOp || op > greatestOp || rowIndex[op-leastOp] == 0 {
 		return nil
@@ -227,8 +222,8 @@ func (op Op) IsWrite() bool {
 // IsCreate reports whether the operation creates a node.
 func (op Op) IsCreate() bool { return op.Class() == ClassCreate }
 
-// NewRequest returns a new record for the operation's request, or nil if its requests have none. A
-// multi has none: see DecodeMulti.
+// NewRequest returns a new record for the operation's request, or nil if it has none, as a multi: see
+// DecodeMulti.
 func (op Op) NewRequest() Record {
 	if row := op.info(); row != nil && row.request != nil {
 		return row.request()
@@ -236,8 +231,7 @@ func (op Op) NewRequest() Record {
 	return nil
 }
 
-// NewResponse returns a new record for the operation's reply or for its result in a multi, or nil
-// if there is none.
+// NewResponse returns a new record for the operation's reply or result in a multi, or nil if it has none.
 func (op Op) NewResponse() Record {
 	if row := op.info(); row != nil && row.response != nil {
 		return row.response()

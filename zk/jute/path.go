@@ -26,7 +26,6 @@ func ValidPath(path string) bool {
 	return ok
 }
 
-// validName reports whether all characters of one part of a path are allowed.
 func validName(part string) bool {
 	for i := 0; i < len(part); i++ {
 		c := part[i]

@@ -12,9 +12,7 @@ import (
 type SessionID int64
 
 // String returns the id as ZooKeeper's tools print it: unsigned hex, no padding.
-func (id SessionID) String() string {
-	return "0x" + strconv.FormatUint(uint64(id), 16)
-}
+func (id SessionID) String() string { return "0x" + strconv.FormatUint(uint64(id), 16) }
 
 // ParseSessionID reads an id as String writes it. Capital digits and leading zeroes are allowed; 0 is not.
 func ParseSessionID(text string) (SessionID, error) {
@@ -27,13 +25,12 @@ func ParseSessionID(text string) (SessionID, error) {
 	if decimal, err := strconv.ParseInt(text, 10, 64); err == nil && decimal != 0 {
 		hint = "; if this number is decimal, that is " + SessionID(decimal).String()
 	}
-	return 0, fmt.Errorf("%.100q is not the id of a session: that is 0x and up to %d hexadecimal digits, such as 0x1000012f99a0001%s", text, maxHexDigits, hint)
+	return 0, fmt.Errorf("%.100q is not the id of a session: that is 0x and up to %d hexadecimal digits, "+
+		"such as 0x1000012f99a0001%s", text, maxHexDigits, hint)
 }
 
-// maxHexDigits is how many hexadecimal digits the 64 bits of an id have.
+// maxHexDigits is the length of 64 bits in hexadecimal.
 const maxHexDigits = 16
 
 // LogValue implements slog.LogValuer.
-func (id SessionID) LogValue() slog.Value {
-	return slog.StringValue(id.String())
-}
+func (id SessionID) LogValue() slog.Value { return slog.StringValue(id.String()) }

@@ -18,15 +18,9 @@ type (
 	SyncResponse                = PathRecord // the request's
 )
 
-// Decode reads the record.
-func (r *PathRecord) Decode(d *Decoder) {
-	r.Path = d.ReadBytes()
-}
+func (r *PathRecord) Decode(d *Decoder) { r.Path = d.ReadBytes() }
 
-// Append writes the record.
-func (r PathRecord) Append(b []byte) []byte {
-	return AppendBytes(b, r.Path)
-}
+func (r PathRecord) Append(b []byte) []byte { return AppendBytes(b, r.Path) }
 
 // WatchedPath is a path, and whether to set a watch on it.
 type WatchedPath struct {
@@ -41,13 +35,11 @@ type (
 	GetChildrenRequest = WatchedPath
 )
 
-// Decode reads the record.
 func (r *WatchedPath) Decode(d *Decoder) {
 	r.Path = d.ReadBytes()
 	r.Watch = d.ReadBool()
 }
 
-// Append writes the record.
 func (r WatchedPath) Append(b []byte) []byte {
 	b = AppendBytes(b, r.Path)
 	return appendBool(b, r.Watch)
@@ -65,13 +57,11 @@ type (
 	CheckVersionRequest = VersionedPath
 )
 
-// Decode reads the record.
 func (r *VersionedPath) Decode(d *Decoder) {
 	r.Path = d.ReadBytes()
 	r.Version = d.ReadInt32()
 }
 
-// Append writes the record.
 func (r VersionedPath) Append(b []byte) []byte {
 	b = AppendBytes(b, r.Path)
 	return AppendInt32(b, r.Version)
@@ -89,12 +79,6 @@ type (
 	SetACLResponse  = StatRecord
 )
 
-// Decode reads the record.
-func (r *StatRecord) Decode(d *Decoder) {
-	r.Stat.Decode(d)
-}
+func (r *StatRecord) Decode(d *Decoder) { r.Stat.Decode(d) }
 
-// Append writes the record.
-func (r StatRecord) Append(b []byte) []byte {
-	return r.Stat.Append(b)
-}
+func (r StatRecord) Append(b []byte) []byte { return r.Stat.Append(b) }

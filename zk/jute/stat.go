@@ -2,7 +2,7 @@ package jute
 
 import "encoding/binary"
 
-// Stat is what clients see of a node besides its data.
+// Stat is a node's record without its data, as clients see it.
 type Stat struct {
 	Czxid          int64 // of the node's creation
 	Mzxid          int64 // of the last change of the data
@@ -19,7 +19,6 @@ type Stat struct {
 
 const statSize = 68
 
-// Decode reads the record.
 func (s *Stat) Decode(d *Decoder) {
 	b := d.takeBytes(statSize)
 	if b == nil {
@@ -40,7 +39,6 @@ func (s *Stat) Decode(d *Decoder) {
 	s.Pzxid = int64(binary.BigEndian.Uint64(b[60:]))
 }
 
-// Append writes the record.
 func (s Stat) Append(b []byte) []byte {
 	n := len(b)
 	b = append(b, make([]byte, statSize)...) // grows b and allocates nothing else

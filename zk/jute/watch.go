@@ -1,9 +1,8 @@
 package jute
 
-// WatcherType says which watches checkWatches and removeWatches concern.
+// WatcherType selects the watches of checkWatches and removeWatches.
 type WatcherType int32
 
-// These are all watcher types.
 const (
 	WatcherChildren            WatcherType = 1
 	WatcherData                WatcherType = 2
@@ -12,10 +11,9 @@ const (
 	WatcherPersistentRecursive WatcherType = 5
 )
 
-// AddWatchMode is the kind of watch addWatch sets.
+// AddWatchMode is the kind of watch that addWatch sets.
 type AddWatchMode int32
 
-// These are both modes.
 const (
 	AddWatchPersistent          AddWatchMode = 0
 	AddWatchPersistentRecursive AddWatchMode = 1
@@ -27,13 +25,11 @@ type AddWatchRequest struct {
 	Mode AddWatchMode
 }
 
-// Decode reads the record.
 func (r *AddWatchRequest) Decode(d *Decoder) {
 	r.Path = d.ReadBytes()
 	r.Mode = AddWatchMode(d.ReadInt32())
 }
 
-// Append writes the record.
 func (r AddWatchRequest) Append(b []byte) []byte {
 	b = AppendBytes(b, r.Path)
 	return AppendInt32(b, int32(r.Mode))
@@ -51,13 +47,11 @@ type (
 	RemoveWatchesRequest = WatcherRequest
 )
 
-// Decode reads the record.
 func (r *WatcherRequest) Decode(d *Decoder) {
 	r.Path = d.ReadBytes()
 	r.Type = WatcherType(d.ReadInt32())
 }
 
-// Append writes the record.
 func (r WatcherRequest) Append(b []byte) []byte {
 	b = AppendBytes(b, r.Path)
 	return AppendInt32(b, int32(r.Type))
@@ -72,7 +66,6 @@ type SetWatches struct {
 	Child        [][]byte
 }
 
-// Decode reads the record.
 func (r *SetWatches) Decode(d *Decoder) {
 	r.RelativeZxid = d.ReadInt64()
 	r.Data = d.readStrings(r.Data)
@@ -80,7 +73,6 @@ func (r *SetWatches) Decode(d *Decoder) {
 	r.Child = d.readStrings(r.Child)
 }
 
-// Append writes the record.
 func (r SetWatches) Append(b []byte) []byte {
 	b = AppendInt64(b, r.RelativeZxid)
 	b = appendStrings(b, r.Data)
@@ -98,7 +90,6 @@ type SetWatches2 struct {
 	Recursive    [][]byte
 }
 
-// Decode reads the record.
 func (r *SetWatches2) Decode(d *Decoder) {
 	r.RelativeZxid = d.ReadInt64()
 	r.Data = d.readStrings(r.Data)
@@ -108,7 +99,6 @@ func (r *SetWatches2) Decode(d *Decoder) {
 	r.Recursive = d.readStrings(r.Recursive)
 }
 
-// Append writes the record.
 func (r SetWatches2) Append(b []byte) []byte {
 	b = AppendInt64(b, r.RelativeZxid)
 	b = appendStrings(b, r.Data)

@@ -8,7 +8,6 @@ type CreateRequest struct {
 	Flags CreateMode
 }
 
-// Decode reads the record.
 func (r *CreateRequest) Decode(d *Decoder) {
 	r.Path = d.ReadBytes()
 	r.Data = d.ReadBytes()
@@ -16,7 +15,6 @@ func (r *CreateRequest) Decode(d *Decoder) {
 	r.Flags = CreateMode(d.ReadInt32())
 }
 
-// Append writes the record.
 func (r CreateRequest) Append(b []byte) []byte {
 	b = AppendBytes(b, r.Path)
 	b = AppendBytes(b, r.Data)
@@ -30,30 +28,26 @@ type CreateTTLRequest struct {
 	TTL int64 // in ms
 }
 
-// Decode reads the record.
 func (r *CreateTTLRequest) Decode(d *Decoder) {
 	r.CreateRequest.Decode(d)
 	r.TTL = d.ReadInt64()
 }
 
-// Append writes the record.
 func (r CreateTTLRequest) Append(b []byte) []byte {
 	return AppendInt64(r.CreateRequest.Append(b), r.TTL)
 }
 
-// Create2Response answers create2, createContainer and createTTL.
+// Create2Response is the reply to create2, createContainer and createTTL.
 type Create2Response struct {
 	Path []byte
 	Stat Stat
 }
 
-// Decode reads the record.
 func (r *Create2Response) Decode(d *Decoder) {
 	r.Path = d.ReadBytes()
 	r.Stat.Decode(d)
 }
 
-// Append writes the record.
 func (r Create2Response) Append(b []byte) []byte {
 	b = AppendBytes(b, r.Path)
 	return r.Stat.Append(b)
@@ -66,14 +60,12 @@ type SetDataRequest struct {
 	Version int32 // -1: any version
 }
 
-// Decode reads the record.
 func (r *SetDataRequest) Decode(d *Decoder) {
 	r.Path = d.ReadBytes()
 	r.Data = d.ReadBytes()
 	r.Version = d.ReadInt32()
 }
 
-// Append writes the record.
 func (r SetDataRequest) Append(b []byte) []byte {
 	b = AppendBytes(b, r.Path)
 	b = AppendBytes(b, r.Data)
@@ -87,14 +79,12 @@ type SetACLRequest struct {
 	Version int32 // of the ACL; -1: any version
 }
 
-// Decode reads the record.
 func (r *SetACLRequest) Decode(d *Decoder) {
 	r.Path = d.ReadBytes()
 	r.ACL = d.readACLs(r.ACL)
 	r.Version = d.ReadInt32()
 }
 
-// Append writes the record.
 func (r SetACLRequest) Append(b []byte) []byte {
 	b = AppendBytes(b, r.Path)
 	b = appendACLs(b, r.ACL)
@@ -109,7 +99,6 @@ type ReconfigRequest struct {
 	CurConfigID    int64 // -1: any
 }
 
-// Decode reads the record.
 func (r *ReconfigRequest) Decode(d *Decoder) {
 	r.JoiningServers = d.ReadBytes()
 	r.LeavingServers = d.ReadBytes()
@@ -117,7 +106,6 @@ func (r *ReconfigRequest) Decode(d *Decoder) {
 	r.CurConfigID = d.ReadInt64()
 }
 
-// Append writes the record.
 func (r ReconfigRequest) Append(b []byte) []byte {
 	b = AppendBytes(b, r.JoiningServers)
 	b = AppendBytes(b, r.LeavingServers)

@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// directives are the values in a token, by their names in small letters. A value in quotes is
-// without them.
+// directives are the unquoted values in a token, by their names in small letters.
 type directives map[string]string
 
-// knownDirectives are the directives that matter. Others are ignored, as RFC 2831 asks.
+// knownDirectives are the directives that matter. Others are ignored, as RFC 2831 requires.
 const knownDirectives = " username realm nonce cnonce nc qop digest-uri response maxbuf charset cipher authzid "
 
 func (d directives) hasKey(key string) bool {
@@ -19,7 +18,7 @@ func (d directives) hasKey(key string) bool {
 }
 
 // parseDirectives reads a token: directives with commas between them. Spaces may be around each part, and
-// between two commas there may be nothing. A known directive may come once.
+// between two commas there may be nothing. A known directive may occur once.
 func parseDirectives(token []byte) (directives, error) {
 	d := directives{}
 	rest := trimSpaces(string(token))
@@ -44,7 +43,7 @@ func parseDirectives(token []byte) (directives, error) {
 			continue
 		}
 		if d.hasKey(key) {
-			return nil, fmt.Errorf("sasl: directive %s comes twice", quoteShort(key))
+			return nil, fmt.Errorf("sasl: duplicate directive %s", quoteShort(key))
 		}
 		d[key] = value
 	}
@@ -59,8 +58,7 @@ func isName(key string) bool {
 	return key != "" && strings.Trim(key, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
 
-// cutValue returns the value that text begins with, and the text after it. In quotes a backslash
-// stands before a character that counts as it is.
+// cutValue splits text after the value at its beginning. In quotes, a backslash escapes any character.
 func cutValue(text string) (value, rest string, err error) {
 	if !strings.HasPrefix(text, `"`) {
 		end := strings.IndexAny(text, ","+spaceChars)

@@ -124,11 +124,11 @@ func TestResponses(t *testing.T) {
 		{"as it is", nil, ""},
 		{"own name as authorization id", set("authzid", "bob"), ""},
 		{"empty authorization id", set("authzid", ""), ""},
-		{"other authorization id, which Java's server hears and does not follow", set("authzid", "super"), `user "bob" asks to act as "super"`},
+		{"other authorization id, which Java's server hears and does not follow", set("authzid", "super"), `user "bob" tries to act as "super"`},
 		{"no user", drop("username"), "no username"},
 		{"unknown user", set("username", "eve"), `no user "eve"`},
 		{"name that is not UTF-8", set("username", "b\xff"), "not valid UTF-8"},
-		{"other realm", set("realm", "other"), `realm is "other"; allowed is "zk-sasl-md5"`},
+		{"other realm", set("realm", "other"), `realm is "other"; must be "zk-sasl-md5"`},
 		{"no realm", drop("realm"), "realm"},
 		{"other nonce", set("nonce", "x"), "nonce"},
 		{"no nonce", drop("nonce"), "nonce"},
@@ -196,7 +196,7 @@ func TestLatin1Name(t *testing.T) {
 	}
 }
 
-// The first token is empty. Clients of other mechanisms are refused.
+// The first token is empty. Clients of other mechanisms are rejected.
 func TestFirstToken(t *testing.T) {
 	for _, token := range []string{"n,,", "\x00bob\x00secret", "\x60\x82\x01\x02"} {
 		x := NewExchange(NewUsers(map[string]string{"bob": "secret"}))
@@ -272,7 +272,7 @@ func TestUsersBecome(t *testing.T) {
 func TestParse(t *testing.T) {
 	for _, tt := range []struct {
 		text string
-		want string // the realm; "": the text is refused
+		want string // the realm; "": the text is rejected
 	}{
 		{`realm=a`, "a"},
 		{`realm="a"`, "a"},

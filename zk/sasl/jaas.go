@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	// MaxJAASBytes is the longest JAAS file, in bytes: some ten thousand users.
+	// MaxJAASBytes limits a JAAS file to some ten thousand users.
 	MaxJAASBytes = 1 << 20
 	// maxUserName is the longest name of a user, in bytes. Each transaction of a client carries its name.
 	maxUserName = 1 << 10
 
 	// digestModule is the login module whose options are the users.
 	digestModule = "org.apache.zookeeper.server.auth.DigestLoginModule"
-	// userPrefix is before the name of a user in an option.
+	// userPrefix precedes the name of a user in an option.
 	userPrefix = "user_"
 )
 
@@ -34,12 +34,13 @@ func ParseJAAS(text []byte, section string) (map[string]string, error) {
 	case err != nil:
 		return nil, err
 	case len(p.users) == 0:
-		return nil, fmt.Errorf("section %s has no user; add an option such as user_bob=\"password\" to its %s", quoteShort(section), digestModule)
+		return nil, fmt.Errorf("section %s has no user; add an option such as user_bob=\"password\" to its %s",
+			quoteShort(section), digestModule)
 	}
 	return p.users, nil
 }
 
-// ParseClientLogin returns the user and the password in a section of a JAAS file with which a client logs in:
+// ParseClientLogin returns a client's user and password from a section of a JAAS file:
 //
 //	Client {
 //	    org.apache.zookeeper.server.auth.DigestLoginModule required
@@ -47,8 +48,7 @@ func ParseJAAS(text []byte, section string) (map[string]string, error) {
 //	    password="bobsecret";
 //	};
 //
-// Other sections must be well-formed, too, and are ignored otherwise. Errors begin with the line, and
-// show no values.
+// It reads the file as ParseJAAS does.
 func ParseClientLogin(text []byte, section string) (name, password string, err error) {
 	p, err := readJAAS(text, section)
 	if err != nil {
@@ -56,7 +56,8 @@ func ParseClientLogin(text []byte, section string) (name, password string, err e
 	}
 	for _, key := range []string{"username", "password"} {
 		if p.moduleOptions[key] == "" {
-			return "", "", fmt.Errorf("section %s has no %s; add the option %[2]s=\"...\" to its %s", quoteShort(section), key, digestModule)
+			return "", "", fmt.Errorf("section %s has no %s; add the option %[2]s=\"...\" to its %s",
+				quoteShort(section), key, digestModule)
 		}
 	}
 	return p.moduleOptions["username"], p.moduleOptions["password"], nil
@@ -73,7 +74,7 @@ func readJAAS(text []byte, section string) (*jaasParser, error) {
 	for p.token.kind != endOfFile {
 		name := p.expect(wordToken, "the name of a section")
 		if p.err == nil && seen[name] {
-			p.fail(fmt.Sprintf("section %s is there twice; allowed is once", quoteShort(name)))
+			p.fail(fmt.Sprintf("duplicate section %s", quoteShort(name)))
 		}
 		seen[name] = true
 		p.readSection(name == section)
@@ -90,15 +91,15 @@ func readJAAS(text []byte, section string) (*jaasParser, error) {
 	return p, nil
 }
 
-// jaasParser reads a JAAS file. It keeps its first error; after that, its token is endOfFile.
+// jaasParser keeps its first error; after that, its token is endOfFile.
 type jaasParser struct {
-	unread        string // what follows token
-	line          int    // of the end of token
-	previousLine  int    // the line on which the token before it ends
+	unread        string // after token
+	line          int    // at the end of token
+	previousLine  int    // at the end of the token before it
 	token         token
-	wantedSection string // the one that is wanted
+	wantedSection string
 	users         map[string]string
-	moduleOptions map[string]string // of the section's modules, the last value of each
+	moduleOptions map[string]string // of wantedSection, the last value of each
 	err           error
 }
 
@@ -110,14 +111,13 @@ const (
 	wordToken           // also one in double quotes
 )
 
-// token is a part of a JAAS file. line is the one on which it begins.
 type token struct {
 	kind tokenKind
 	text string // of a word
 	line int
 }
 
-// readSection reads a section after its name. wanted says that it is the one that is wanted.
+// readSection reads a section after its name.
 func (p *jaasParser) readSection(wanted bool) {
 	p.expect('{', "{")
 	for p.err == nil && p.token.kind != '}' {
@@ -130,7 +130,6 @@ func (p *jaasParser) readSection(wanted bool) {
 // moduleFlags are the words that may follow the class of a login module.
 const moduleFlags = " required requisite sufficient optional "
 
-// readModule reads a login module and its options.
 func (p *jaasParser) readModule(wanted bool) {
 	at := p.token.line
 	class := p.expect(wordToken, "the class of a login module, or }")
@@ -138,8 +137,9 @@ func (p *jaasParser) readModule(wanted bool) {
 		p.checkModule(class, at)
 	}
 	at = p.token.line
-	if flag := p.expect(wordToken, "required, requisite, sufficient or optional"); p.err == nil && !strings.Contains(moduleFlags, " "+strings.ToLower(flag)+" ") {
-		p.failAt(at, "after the class of a login module; allowed is required, requisite, sufficient or optional")
+	flag := p.expect(wordToken, "required, requisite, sufficient or optional")
+	if p.err == nil && !strings.Contains(moduleFlags, " "+strings.ToLower(flag)+" ") {
+		p.failAt(at, "the word after the class of a login module must be required, requisite, sufficient or optional")
 	}
 	for p.err == nil && p.token.kind != ';' {
 		if p.token.kind == '}' || p.token.kind == endOfFile {
@@ -151,17 +151,19 @@ func (p *jaasParser) readModule(wanted bool) {
 	p.expect(';', "; after the last option")
 }
 
-// noSemicolon is said of the line on which a login module ends.
+// noSemicolon is an error at the end of a login module.
 const noSemicolon = "the login module ends here without ; after its last option; add the ;"
 
-// checkModule refuses a login module that the wanted section cannot have.
+// checkModule rejects a login module that the wanted section cannot have.
 func (p *jaasParser) checkModule(class string, line int) {
 	switch {
 	case class == digestModule:
 	case strings.HasSuffix(class, ".Krb5LoginModule"):
-		p.failAt(line, fmt.Sprintf("section %s uses Kerberos (Krb5LoginModule), which is not supported; allowed is %s", quoteShort(p.wantedSection), digestModule))
+		p.failAt(line, fmt.Sprintf("section %s uses Kerberos (Krb5LoginModule), which is not supported; must be %s",
+			quoteShort(p.wantedSection), digestModule))
 	default:
-		p.failAt(line, fmt.Sprintf("section %s has the login module %s; allowed is %s", quoteShort(p.wantedSection), quoteShort(class), digestModule))
+		p.failAt(line, fmt.Sprintf("section %s has the login module %s; must be %s",
+			quoteShort(p.wantedSection), quoteShort(class), digestModule))
 	}
 }
 
@@ -187,13 +189,14 @@ func (p *jaasParser) readOption(wanted bool) {
 }
 
 func (p *jaasParser) addUser(name, password string, line int) {
-	_, twice := p.users[name]
+	_, duplicate := p.users[name]
 	switch {
 	case name == "" || len(name) > maxUserName || !ValidName(name):
-		p.failAt(line, fmt.Sprintf("user_ and a name that no user can have; allowed are 1 to %d bytes, with at most one @ and no / after it", maxUserName))
+		p.failAt(line, fmt.Sprintf("the name after user_ must have 1 to %d bytes, with at most one @ and no / after it",
+			maxUserName))
 		return
-	case twice:
-		p.failAt(line, fmt.Sprintf("user %s is there twice; allowed is once", quoteShort(name)))
+	case duplicate:
+		p.failAt(line, fmt.Sprintf("duplicate user %s", quoteShort(name)))
 		return
 	case p.users == nil:
 		p.users = map[string]string{}
@@ -201,11 +204,11 @@ func (p *jaasParser) addUser(name, password string, line int) {
 	p.users[name] = password
 }
 
-// expect returns the text of the next token, which must be of this kind, and goes on to the one after
-// it. what says in an error what is allowed.
+// expect returns the text of the next token, which must be of this kind, and reads the one after it. what
+// describes the kind in an error.
 func (p *jaasParser) expect(kind tokenKind, what string) string {
 	if p.err == nil && p.token.kind != kind {
-		p.failAt(p.token.line, p.token.String()+"; allowed is "+what)
+		p.failAt(p.token.line, p.token.String()+"; must be "+what)
 	}
 	if p.err != nil {
 		return ""
@@ -216,7 +219,7 @@ func (p *jaasParser) expect(kind tokenKind, what string) string {
 	return text
 }
 
-// String returns what an error may show of the token: nothing of a word, which may be a password.
+// String describes the token for an error without the text of a word, which may be a password.
 func (t token) String() string {
 	switch t.kind {
 	case endOfFile:
@@ -236,7 +239,6 @@ func (p *jaasParser) failAt(line int, what string) {
 	p.unread, p.token = "", token{kind: endOfFile, line: line}
 }
 
-// nextToken reads the next token.
 func (p *jaasParser) nextToken() {
 	p.skipSpace()
 	p.token = token{kind: endOfFile, line: p.line}
@@ -259,11 +261,12 @@ func (p *jaasParser) nextToken() {
 
 // isWordByte reports whether a word outside quotes may have c.
 func isWordByte(c byte) bool {
-	return c >= 0x80 || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte(".$_-*", c) >= 0
+	return c >= 0x80 || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+		strings.IndexByte(".$_-*", c) >= 0
 }
 
-// skipSpace skips white space and comments. As in Java, a slash begins a comment up to the end of the
-// line, also if no other slash follows.
+// skipSpace skips white space and comments. As in Java, a slash begins a comment up to the end of the line,
+// also if no other slash follows.
 func (p *jaasParser) skipSpace() {
 	for p.unread != "" {
 		switch {
@@ -272,7 +275,7 @@ func (p *jaasParser) skipSpace() {
 		case strings.HasPrefix(p.unread, "/*"):
 			end := strings.Index(p.unread[2:], "*/")
 			if end < 0 {
-				p.fail("a comment that begins with /* and has no end; allowed is */ after it")
+				p.fail("a comment that begins with /* must end with */")
 				return
 			}
 			p.skipBytes(end + 4)
@@ -294,11 +297,11 @@ func (p *jaasParser) skipBytes(n int) {
 	p.unread = p.unread[n:]
 }
 
-// escapeLetters are the letters that mean another character after a backslash.
+// escapeLetters are pairs of a letter after a backslash and the character that it means.
 const escapeLetters = "a\ab\bf\fn\nr\rt\tv\v"
 
-// readQuoted reads a text in double quotes. A backslash stands before up to three octal digits, one of
-// the letters in escapes, or a character that counts as it is.
+// readQuoted reads a text in double quotes. A backslash stands before up to three octal digits, one of the
+// letters in escapeLetters, or a character that counts as it is.
 func (p *jaasParser) readQuoted() string {
 	var b strings.Builder
 	for i := 1; i < len(p.unread); i++ {
@@ -308,7 +311,7 @@ func (p *jaasParser) readQuoted() string {
 			p.unread = p.unread[i+1:]
 			return b.String()
 		case c == '\n' || c == '\r':
-			p.fail("a text in double quotes has no quote at its end; allowed is one line")
+			p.fail("a text in double quotes must end on its line")
 			return ""
 		case c != '\\' || i+1 == len(p.unread):
 			b.WriteByte(c)
@@ -326,12 +329,12 @@ func (p *jaasParser) readQuoted() string {
 		}
 		b.WriteByte(c)
 	}
-	p.fail("a text in double quotes has no quote at its end; allowed is one line")
+	p.fail("a text in double quotes must end on its line")
 	return ""
 }
 
-// readOctal returns the character that the octal digits at the beginning of text give, at most \377, and
-// how many digits there are.
+// readOctal returns the character of the octal digits at the beginning of text, at most \377, and their
+// number.
 func readOctal(text string) (char rune, n int) {
 	for n < len(text) && n < 3 && '0' <= text[n] && text[n] <= '7' && (n < 2 || char <= 0o37) {
 		char = char*8 + rune(text[n]-'0')
