@@ -6,19 +6,19 @@ import (
 	"hash/maphash"
 )
 
-// sumSeed makes sums of transactions.
+// sumSeed is the seed of the transactions' hashes.
 var sumSeed = maphash.MakeSeed()
 
-// logSurvey is what choose knows about a directory.
+// logSurvey describes the logs of a directory.
 type logSurvey struct {
-	epoch, zxid   int64 // by which ZooKeeper elects
+	epoch, zxid   int64 // ZooKeeper elects by these
 	acceptedEpoch int64
 	hasNoLogs     bool             // the directory has no log
-	txnSums       map[int64]uint64 // of the newest transactions, by zxid
+	txnSums       map[int64]uint64 // hashes of the newest transactions, by zxid
 }
 
-// maxComparedTxns is how many transactions are compared between two directories. Servers differ in the newest ones,
-// and have at most a few snapshots' worth of them.
+// maxComparedTxns limits the transactions that are compared between two directories. Servers differ only in the newest
+// ones.
 const maxComparedTxns = 1 << 20
 
 // checkLogs returns an error if there is a snapshot and no log, unless that is allowed.
@@ -29,9 +29,10 @@ func (fs *dirFiles) checkLogs(allowed bool) error {
 	return &Damage{File: fs.snapshots[0].path, Problem: "there is a snapshot, but no log beside it", Remedy: "name the dataLogDir too; if there is none and the server has no logs, add --no-logs"}
 }
 
-// chooseDirectory returns which of several directories to read and why, the highest epoch that a server has
-// accepted, and notes about transactions in which the directories differ. Damage that hides transactions is an error, unless
-// losses are taken: a directory that is sound but older must not win unnoticed. For the same reason each directory must have logs.
+// chooseDirectory returns the index of the directory to read with the reason, the highest epoch that a server has
+// accepted, and notes about transactions in which the directories differ. Damage that hides transactions is an error
+// unless losses are accepted, because an older sound directory must not win unnoticed. For the same reason each
+// directory must have logs.
 func chooseDirectory(directories []Directory, options Options) (chosen int, why string, accepted int64, notes []string, err error) {
 	var all []logSurvey
 	for _, f := range directories {
@@ -58,7 +59,7 @@ func chooseDirectory(directories []Directory, options Options) (chosen int, why 
 		}
 		why += fmt.Sprintf("; %s has %d and %s", directories[i], all[i].epoch, zxidText(all[i].zxid))
 		if zxid, differs := best.firstDifference(&all[i]); differs {
-			notes = append(notes, fmt.Sprintf("%s and %s have different transactions %s; those of the former are used. If clients have seen the other one, the servers had lost data before", directories[chosen], directories[i], zxidText(zxid)))
+			notes = append(notes, fmt.Sprintf("%s and %s have different transactions %s; the former's are used. If clients have seen the other one, the servers had lost data before", directories[chosen], directories[i], zxidText(zxid)))
 		}
 	}
 	return chosen, why, accepted, notes, nil
@@ -97,7 +98,6 @@ func surveyDirectory(f Directory, options Options) (logSurvey, error) {
 	return one, nil
 }
 
-// surveyLog reads one log.
 func (one *logSurvey) surveyLog(file dataFile, newest, losses bool) error {
 	log, err := openLog(file.path, newest)
 	if err != nil || log == nil {
@@ -127,5 +127,5 @@ func (one *logSurvey) surveyLog(file dataFile, newest, losses bool) error {
 	}
 }
 
-// zxidOffset is where the zxid is in the head of a transaction.
+// zxidOffset is the offset of the zxid in the head of a transaction.
 const zxidOffset = 8 + 4

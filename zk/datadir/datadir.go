@@ -5,16 +5,16 @@
 // Read returns the State that ZooKeeper would have if it started from a directory: its newest valid
 // snapshot, and all transactions after it. State.Write writes a directory from which ZooKeeper starts.
 //
-// # What is refused
+// # Damage
 //
-// Where ZooKeeper tolerates damage and nothing is lost, Read does the same and says so in Report.Notes.
-// Where ZooKeeper would silently lose transactions, Read refuses, unless Options.AsZooKeeper asks for
-// ZooKeeper's way. Such a refusal is a Damage, which names the file and the offset.
+// Where ZooKeeper tolerates damage and nothing is lost, Read does the same and adds to Report.Notes.
+// Where ZooKeeper would silently lose transactions, Read returns a Damage with the file and the offset,
+// unless Options.AsZooKeeper is set.
 //
 // # Memory
 //
-// A State takes as much memory as its data, and a few hundred bytes for each node. No memory is
-// allocated by a length in a file before the bytes are there.
+// A State takes as much memory as its data, and a few hundred bytes for each node. A length in a file never
+// allocates memory for bytes that have not been read.
 //
 // # Concurrency
 //
@@ -29,45 +29,45 @@ import (
 	"strconv"
 )
 
-// Options say how Read goes on where it would refuse.
+// Options let Read continue where it would return an error.
 type Options struct {
-	// AsZooKeeper goes on as ZooKeeper would where transactions are missing, where a log has an end
-	// that no crash leaves, and where a digest differs. Report.Losses lists each place.
+	// AsZooKeeper continues as ZooKeeper would where transactions are missing, a log has an end that no crash
+	// leaves, or a digest differs. Report.Losses lists each place.
 	AsZooKeeper bool
-	// TrustEmpty begins with an empty tree if a directory has logs and no snapshot, as ZooKeeper does
-	// with snapshot.trust.empty. Directories of 3.4 may be so.
+	// TrustEmpty begins with an empty tree if a directory has logs but no snapshot, as ZooKeeper does with
+	// snapshot.trust.empty. Directories of 3.4 may have none.
 	TrustEmpty bool
-	// NoLogs reads a directory that has a snapshot and no log. Without it the directory is refused, because
-	// its logs may be in a dataLogDir that was forgotten.
+	// NoLogs reads a directory that has a snapshot but no log. Without it Read returns a Damage, because the
+	// dataLogDir with the logs may have been forgotten.
 	NoLogs bool
-	// TTL353 reads the owners of TTL nodes as 3.5.3 wrote them, as ZooKeeper does with
-	// emulate353TTLNodes. Sessions of servers 128 to 143 cannot be told from them.
+	// TTL353 reads the owners of TTL nodes as 3.5.3 wrote them, as ZooKeeper does with emulate353TTLNodes. They look
+	// like sessions of servers 128 to 143.
 	TTL353 bool
-	// CheckRoom is called again and again while files are read. If it returns an error, Read returns that:
-	// a small compressed file may stand for more than the memory holds. nil: there is no limit.
+	// CheckRoom is called repeatedly while files are read. If it returns an error, Read returns that: a small
+	// compressed file may contain more than the memory holds. nil: there is no limit.
 	CheckRoom func() error
 }
 
-// Report says how a State was read.
+// Report describes how a State was read.
 type Report struct {
 	Directory    Directory // the directory that was read
-	ChoiceReason string    // why this one, if there were several
+	ChoiceReason string    // the reason for this one, if there were several
 	Snapshot     string    // the file; "" if the tree began empty
 	SnapshotZxid int64     // from the snapshot's name
 	Logs         []string  // the files, in order
-	Transactions int       // how many were applied after the snapshot
-	Digests      int       // how many digests of the whole tree were compared, and were equal
-	Notes        []string  // what was tolerated although it is unusual; nothing is lost
-	Losses       []string  // what was tolerated only because of Options.AsZooKeeper
+	Transactions int       // number applied after the snapshot
+	Digests      int       // number of digests of the whole tree that matched
+	Notes        []string  // oddities that lose nothing
+	Losses       []string  // losses accepted because of Options.AsZooKeeper
 }
 
-// Damage says that a file cannot be used as it is.
+// Damage is the error of a file that cannot be used as it is.
 type Damage struct {
 	File         string
 	Offset       int64 // in the file, or in its uncompressed contents
 	Zxid         int64 // of the transaction there; 0 if it is not known
 	Problem      string
-	Remedy       string // what the operator can do
+	Remedy       string // advice for the operator
 	isCompressed bool   // Offset is in the uncompressed contents
 }
 
@@ -87,10 +87,10 @@ func (d *Damage) Error() string {
 	return text
 }
 
-// These are what operators can do about damage.
+// The remedies for damage.
 const (
 	useOtherMember  = "use the directory of another member"
-	useOtherOrForce = "use the directory of another member, or add --as-zookeeper, which goes on as ZooKeeper would, without what is missing"
+	useOtherOrForce = "use the directory of another member, or add --as-zookeeper, which continues as ZooKeeper would, without the missing transactions"
 )
 
 // zxidText returns a zxid as ZooKeeper prints it.

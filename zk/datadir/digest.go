@@ -7,19 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// digestVersion is the version of ZooKeeper's digest that is known here.
+// digestVersion is the supported version of ZooKeeper's digest.
 const digestVersion = 2
 
 // treeDigest is ZooKeeper's digest of a tree: the sum of the CRC32 of all nodes. It covers paths, data and
 // stats, but no ACL, and nothing below /zookeeper.
 //
-// Java before 18 writes the characters of a path in the locale's character set when it computes a
-// CRC32. In the locale C, that is "?" for every character beyond ASCII. A digest is kept for each of
-// the two readings of paths.
+// Java before 18 computes a CRC32 of a path in the locale's character set. In the locale C, every character beyond
+// ASCII becomes "?". treeDigest keeps the digests of both encodings.
 type treeDigest struct {
 	enabled    bool
 	sum        uint64
-	asciiDelta uint64 // what to add to sum if the locale was C
+	asciiDelta uint64 // the difference from sum in the locale C
 }
 
 // equalsValue reports whether the digest is value.
@@ -33,7 +32,7 @@ func (d *treeDigest) computeFor(s *State) {
 	s.eachNode(d.addNode)
 }
 
-// addNode adds n, which is new or has just changed.
+// addNode adds n, which is new or has changed.
 func (d *treeDigest) addNode(n *Node) {
 	if d.enabled && isCovered(n.Path) {
 		n.digestCRC = n.digestPart(n.Path)
@@ -42,7 +41,7 @@ func (d *treeDigest) addNode(n *Node) {
 	}
 }
 
-// removeNode takes n out, before it changes or goes.
+// removeNode removes n, before it changes or is deleted.
 func (d *treeDigest) removeNode(n *Node) {
 	if d.enabled && isCovered(n.Path) {
 		d.sum -= uint64(n.digestCRC)
@@ -53,7 +52,7 @@ func (d *treeDigest) removeNode(n *Node) {
 // isCovered reports whether the digest covers the node at path.
 func isCovered(path string) bool { return !strings.HasPrefix(path, "/zookeeper/") }
 
-// asciiDelta returns by how much n's part of the digest is higher if the locale is C.
+// asciiDelta returns the difference of n's part of the digest in the locale C.
 func (n *Node) asciiDelta() uint64 {
 	for i := range len(n.Path) {
 		if n.Path[i] >= utf8.RuneSelf {
@@ -73,7 +72,7 @@ func asciiPath(path string) string {
 	}, path)
 }
 
-// digestPart returns n's part of the digest, if its path is read as path.
+// digestPart returns n's part of the digest, with path in place of its path.
 func (n *Node) digestPart(path string) uint32 {
 	if path == "/" {
 		path = ""

@@ -13,14 +13,12 @@ import (
 	"strings"
 )
 
-// Directory says where a server keeps its files: in its dataDir and its dataLogDir, or in the directories
-// version-2 in them. Either may be given.
+// Directory names a server's dataDir and dataLogDir, or the directories version-2 in them.
 type Directory struct {
 	Data string // snapshots, and the epochs
 	Logs string // transaction logs; "": in Data
 }
 
-// String returns the directory's name in messages.
 func (f Directory) String() string {
 	if f.Logs == "" || f.Logs == f.Data {
 		return f.Data
@@ -35,8 +33,8 @@ const versionDirName = "version-2"
 type dirFiles struct {
 	snapshots     []dataFile // the newest first
 	logs          []dataFile // the oldest first
-	currentEpoch  int64      // the epoch that the server has joined last; 0: none
-	acceptedEpoch int64      // the highest epoch that it has promised to join
+	currentEpoch  int64      // the epoch that the server joined last; 0: none
+	acceptedEpoch int64      // the highest epoch that it promised to join
 	notes         []string
 }
 
@@ -47,8 +45,8 @@ type dataFile struct {
 	zxid int64
 }
 
-// logsFrom returns the logs that may have transactions after zxid: the last one that begins at it or
-// before, and all later ones.
+// logsFrom returns the logs that may have transactions after zxid: the last one that begins at or before zxid, and all
+// later ones.
 func (fs *dirFiles) logsFrom(zxid int64) []dataFile {
 	first := 0
 	for i, log := range fs.logs {
@@ -139,17 +137,17 @@ func (fs *dirFiles) appendFiles(dir, kind string, to *[]dataFile) error {
 	return nil
 }
 
-// mayBeRegular reports whether the file at path may be read. It follows links, as ZooKeeper does, and leaves
-// it to open to say that one leads nowhere.
+// mayBeRegular reports whether path is a file, or a broken link, whose error comes from opening it. It follows links, as
+// ZooKeeper does.
 func mayBeRegular(path string) bool {
 	info, err := os.Stat(path)
 	return err != nil || info.Mode().IsRegular()
 }
 
-// maxEpochFileBytes is more than an epoch file ever has.
+// maxEpochFileBytes is above the length of any epoch file.
 const maxEpochFileBytes = 64
 
-// readEpoch reads a file with an epoch. It returns 0 if there is none: standalone servers have none.
+// readEpoch reads a file with an epoch. It returns 0 if there is no file: standalone servers have none.
 func readEpoch(path string) (int64, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -165,7 +163,7 @@ func readEpoch(path string) (int64, error) {
 	}
 	epoch, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil || epoch < 0 || epoch > maxEpoch {
-		return 0, &Damage{File: path, Problem: fmt.Sprintf("%.40q is no epoch; allowed are 0 to %d", text, int64(maxEpoch)), Remedy: "write the upper half of the newest zxid into it as a decimal number, or " + useOtherMember}
+		return 0, &Damage{File: path, Problem: fmt.Sprintf("%.40q is no epoch; it must be 0 to %d", text, int64(maxEpoch)), Remedy: "write the upper half of the newest zxid into it as a decimal number, or " + useOtherMember}
 	}
 	return epoch, nil
 }

@@ -150,7 +150,7 @@ func TestDirectoryRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			writeText(t, path, strings.Replace(string(text), "anyone", "anyome", 1))
-		}, Options{}, "the check value of what is before is"},
+		}, Options{}, "the check value of the bytes before is"},
 	} {
 		dir := filepath.Join(t.TempDir(), "data")
 		if err := os.Mkdir(dir, 0o755); err != nil {

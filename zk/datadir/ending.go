@@ -8,17 +8,18 @@ import (
 	"io"
 )
 
-// maxCutRecord is the longest end of a log that is looked at as a cut record. ZooKeeper reads no transaction
-// that is nearly as long, unless jute.maxbuffer is set to it.
+// maxCutRecord is the longest end of a log that may be a cut record, in bytes. ZooKeeper's transactions are much shorter,
+// unless jute.maxbuffer is set as high.
 const maxCutRecord = 64 << 20
 
-// checkEnding judges what follows the last record of a log, from the offset start on. Zeros, or nothing,
-// are what ZooKeeper leaves. A record that is cut is what a crash leaves: a beginning of it, and then
-// zeros or nothing. Its transaction was not on the member's disk yet, so that the member had not
-// confirmed it, unless forceSync was off or the file is a copy that is not whole. There is a note.
+// checkEnding checks the bytes after the last record of a log, from the offset start on. last is the zxid of that
+// record.
 //
-// Everything else is damage: ZooKeeper reads it as an end too, and drops the transactions that follow.
-// last is the zxid of the last record.
+//   - ZooKeeper leaves zeros, or nothing.
+//   - A crash leaves a cut record: a beginning of it, and then zeros or nothing. Its transaction was not on the disk, so
+//     the server had not confirmed it, unless forceSync was off or the file is an incomplete copy. checkEnding returns
+//     a note.
+//   - Everything else is damage: ZooKeeper reads it as an end, too, and drops the transactions that follow.
 func (r *logReader) checkEnding(start, last int64) (note string, err error) {
 	end, err := r.lastByte(start)
 	if err != nil {
@@ -28,7 +29,7 @@ func (r *logReader) checkEnding(start, last int64) (note string, err error) {
 		return "", nil
 	}
 	if end-start >= maxCutRecord {
-		return "", r.lostRecords(start, fmt.Sprintf("what follows the last record is no record, and is not empty up to offset %d", end))
+		return "", r.lostRecords(start, fmt.Sprintf("no record follows the last one, but bytes that are not zero up to offset %d", end))
 	}
 	tail := make([]byte, end-start+1)
 	if _, err := r.f.ReadAt(tail, start); err != nil {
@@ -45,8 +46,7 @@ func (r *logReader) lostRecords(offset int64, what string) *Damage {
 	return &Damage{File: r.path, Offset: offset, Problem: what, Remedy: useOtherOrForce}
 }
 
-// lastByte returns the offset of the file's last byte that is not zero, if that is at start or later,
-// and start-1 otherwise.
+// lastByte returns the offset of the last byte from start on that is not zero, or start-1 if there is none.
 func (r *logReader) lastByte(start int64) (int64, error) {
 	chunk := make([]byte, min(64<<10, max(0, r.size-start)))
 	for end := r.size; end > start; {
@@ -65,8 +65,8 @@ func (r *logReader) lastByte(start int64) (int64, error) {
 	return start - 1, nil
 }
 
-// tailProblem returns what is wrong with tail, the rest of a log of this size without its last zeros, from
-// offset start on. It returns "" if tail is the beginning of a record.
+// tailProblem returns the problem of tail, the end of a log of this size without its last zeros, from offset start on.
+// It returns "" if tail is the beginning of a record.
 func tailProblem(tail []byte, start, size, last int64) string {
 	if len(tail) <= recordHeadSize {
 		return ""
@@ -80,7 +80,7 @@ func tailProblem(tail []byte, start, size, last int64) string {
 	case n < txnHeadSize:
 		return fmt.Sprintf("a record of %d bytes; the shortest has %d", n, txnHeadSize)
 	case n < whole || n == whole && rest[whole] != 0:
-		return fmt.Sprintf("a record of %d bytes does not end with the letter B, and what follows is not empty", n)
+		return fmt.Sprintf("a record of %d bytes does not end with the letter B, and other bytes than zeros follow", n)
 	}
 	if at := findRecord(tail, last); at > 0 {
 		return fmt.Sprintf("this is no record, but a whole one follows at offset %d", start+int64(at))
@@ -88,8 +88,8 @@ func tailProblem(tail []byte, start, size, last int64) string {
 	return ""
 }
 
-// findRecord returns where in b, after its beginning, a whole record is whose zxid follows last. It
-// returns 0 if there is none.
+// findRecord returns the offset in b, after its beginning, of a whole record whose zxid follows last. It returns 0 if
+// there is none.
 func findRecord(b []byte, last int64) int {
 	for at := 1; at+recordHeadSize+txnHeadSize < len(b); at++ {
 		head := b[at:]
@@ -106,6 +106,5 @@ func findRecord(b []byte, last int64) int {
 	return 0
 }
 
-// maxZxidGap is by how much the zxid of a record may be higher than an earlier one's in the same log:
-// many epochs.
+// maxZxidGap limits the increase of the zxid within a log: many epochs.
 const maxZxidGap = 1 << 48

@@ -62,11 +62,9 @@ func openLog(file string, newest bool) (*logReader, error) {
 	return nil, &Damage{File: file, Problem: "this is no transaction log: " + err.Error(), Remedy: remedy}
 }
 
-// closeFile closes the file.
 func (r *logReader) closeFile() { _ = r.f.Close() }
 
-// nextRecord returns the next record, or nil if what follows is none. The caller then asks ending what it
-// is.
+// nextRecord returns the next record, or nil if no valid record follows. The caller then calls checkEnding.
 func (r *logReader) nextRecord() (*record, error) {
 	start := r.offset()
 	head := r.takeBytes(recordHeadSize)
@@ -75,7 +73,7 @@ func (r *logReader) nextRecord() (*record, error) {
 	}
 	sum, n := binary.BigEndian.Uint64(head), int64(int32(binary.BigEndian.Uint32(head[8:])))
 	if n < 0 || n > maxValue {
-		return nil, r.damageAt(start, fmt.Sprintf("a record of %d bytes; allowed are %d to %d", n, txnHeadSize, maxValue))
+		return nil, r.damageAt(start, fmt.Sprintf("a record of %d bytes; it must have %d to %d", n, txnHeadSize, maxValue))
 	}
 	if n < txnHeadSize || n >= r.size-start-recordHeadSize {
 		return nil, nil
@@ -93,7 +91,7 @@ func (r *logReader) nextRecord() (*record, error) {
 	return &record{start, body[:n]}, nil
 }
 
-// damageUnlessEnd returns the error of reading as a Damage, but nil if it only says that the file ends.
+// damageUnlessEnd returns the error of reading as a Damage, or nil if it is the end of the file.
 func (r *logReader) damageUnlessEnd(start int64) error {
 	if errors.Is(r.err, errFileEnds) {
 		return nil
@@ -101,7 +99,6 @@ func (r *logReader) damageUnlessEnd(start int64) error {
 	return r.damageAt(start, r.err.Error())
 }
 
-// damageAt returns what says that the file is damaged at offset.
 func (r *logReader) damageAt(offset int64, what string) *Damage {
 	return &Damage{File: r.path, Offset: offset, Problem: what, Remedy: useOtherMember}
 }

@@ -239,11 +239,11 @@ func TestTxnRefused(t *testing.T) {
 		txn  logged
 		want string
 	}{
-		{"unknown", logged{kind: 99}, "not known"},
+		{"unknown", logged{kind: 99}, "unknown kind"},
 		{"a read in a multi", logged{kind: jute.OpMulti, body: multiBody(logged{kind: jute.OpGetData})}, "its part getData"},
-		{"setACL in a multi", logged{kind: jute.OpMulti, body: multiBody(logged{kind: jute.OpSetACL})}, "not allowed in a multi"},
+		{"setACL in a multi", logged{kind: jute.OpMulti, body: multiBody(logged{kind: jute.OpSetACL})}, "a multi cannot have"},
 		{"short", logged{kind: jute.OpSetData, body: pathBody("/a")}, "ends within a value"},
-		{"long", logged{kind: jute.OpDelete, body: append(pathBody("/a"), 1, 2, 3)}, "3 bytes more"},
+		{"long", logged{kind: jute.OpDelete, body: append(pathBody("/a"), 1, 2, 3)}, "3 unknown bytes"},
 		{"path", logged{kind: jute.OpCreate, body: createBody("a", "", false, 1)}, `"a" is no path`},
 		{"root", logged{kind: jute.OpCreate, body: createBody("/", "", false, 1)}, `"/" is no path`},
 		{"TTL", logged{kind: jute.OpCreateTTL, body: jute.AppendInt64(jute.AppendInt32(commonBody("/t", ""), 1), 0)}, "a time to live of 0 ms"},
@@ -321,7 +321,7 @@ func TestLosses(t *testing.T) {
 			path, offsets := writeLog(t, dir, noop(2, 9)...)
 			patch(t, path, offsets[3]+8, 0xff)
 			return path, int64(offsets[3])
-		}, "bytes; allowed are", 0},
+		}, "bytes; it must have", 0},
 		{"a check value", func(t *testing.T, dir string) (string, int64) {
 			path, offsets := writeLog(t, dir, noop(2, 9)...)
 			patch(t, path, offsets[3]+7, 0)

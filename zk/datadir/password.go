@@ -6,11 +6,10 @@ import (
 	"rollcall/zk/jute"
 )
 
-// passwordKey is mixed into a session's id to get the seed of its password.
+// passwordKey is combined with a session's id to the seed of its password.
 const passwordKey = 0xB3415C00
 
-// Password returns the password that ZooKeeper gives to a session. It is computed from the id alone,
-// by Java's generator of random numbers.
+// Password returns ZooKeeper's password of a session. Java's random number generator computes it from the id alone.
 func Password(id jute.SessionID) [16]byte {
 	const multiplier, mask = 0x5DEECE66D, 1<<48 - 1
 	state := (uint64(id) ^ passwordKey ^ multiplier) & mask

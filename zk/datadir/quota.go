@@ -11,8 +11,8 @@ const (
 	usageName  = "/zookeeper_stats"
 )
 
-// countUsage writes into the node beside each quota's limits how many nodes the quota's subtree has,
-// and how many bytes of data. ZooKeeper does so when it starts: it keeps the count in memory only.
+// countUsage writes the number of nodes and bytes of each quota's subtree into its usage node. ZooKeeper does so when it
+// starts, because it keeps the count only in memory.
 func (s *State) countUsage() {
 	quotas := s.nodes[quotaPath]
 	if quotas == nil {
@@ -34,7 +34,7 @@ func (s *State) countUsage() {
 	}
 }
 
-// subtreeUsage returns how many nodes the subtree at path has, and the length of their data.
+// subtreeUsage returns the number of nodes in the subtree at path, and the length of their data.
 func (s *State) subtreeUsage(path string) (count, bytes int) {
 	var waiting []*Node
 	if n := s.nodes[path]; n != nil {

@@ -8,12 +8,12 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Read reads the state of the directory of a server, or of the one of several servers of an ensemble that
-// ZooKeeper would elect: it has the highest epoch, and then the highest zxid.
+// Read reads the state in a server's directory. Of several servers of an ensemble, it reads the one that ZooKeeper would
+// elect: the one with the highest epoch, and then the highest zxid.
 func Read(directories []Directory, options Options) (*State, *Report, error) {
 	switch len(directories) {
 	case 0:
-		return nil, nil, errors.New("zkdata: no directory to read")
+		return nil, nil, errors.New("datadir: no directory to read")
 	case 1:
 		return readDirectory(directories[0], options)
 	}
@@ -37,12 +37,12 @@ type directoryReader struct {
 	files   *dirFiles
 	state   *State
 	report  *Report
-	// Snapshots that could not be read. The logs must have everything up to their zxids.
+	// The snapshots that could not be read. The logs must have all transactions up to their zxids.
 	snapshotDamages  []*Damage
 	invalidSnapshots []dataFile
-	// highestTrace is the highest transaction of which the snapshot has a trace.
+	// highestTrace is the zxid of the last transaction of which the snapshot has a part.
 	highestTrace int64
-	// digestDamage is set while the tree does not have the digest that a transaction had.
+	// digestDamage is set while the tree differs from the digest of a transaction.
 	digestDamage *Damage
 }
 
@@ -64,7 +64,7 @@ func readDirectory(f Directory, options Options) (*State, *Report, error) {
 	return r.state, r.report, nil
 }
 
-// acceptLoss returns d, unless ZooKeeper's own way is asked for.
+// acceptLoss adds d to the losses with Options.AsZooKeeper, and returns it otherwise.
 func (r *directoryReader) acceptLoss(d *Damage) error {
 	if !r.options.AsZooKeeper {
 		return d
@@ -73,7 +73,6 @@ func (r *directoryReader) acceptLoss(d *Damage) error {
 	return nil
 }
 
-// addNote adds a note to the report.
 func (r *directoryReader) addNote(format string, values ...any) {
 	r.report.Notes = append(r.report.Notes, fmt.Sprintf(format, values...))
 }
@@ -120,7 +119,7 @@ func (r *directoryReader) useSnapshot(s *State, snap *snapshotInfo) {
 	}
 	s.digest.computeFor(s)
 	if !s.digest.equalsValue(snap.digest) {
-		r.digestDamage = &Damage{File: snap.file, Zxid: snap.zxid, Problem: "the tree does not have the digest that the snapshot says", Remedy: useOtherMember}
+		r.digestDamage = &Damage{File: snap.file, Zxid: snap.zxid, Problem: "the tree does not have the digest in the snapshot", Remedy: useOtherMember}
 		return
 	}
 	r.report.Digests++
@@ -178,7 +177,6 @@ func (r *directoryReader) readLog(file dataFile, newest bool) error {
 	}
 }
 
-// checkLogEnd judges the end of a log.
 func (r *directoryReader) checkLogEnd(log *logReader, start, last int64) error {
 	note, err := log.checkEnding(start, last)
 	var d *Damage
@@ -191,8 +189,8 @@ func (r *directoryReader) checkLogEnd(log *logReader, start, last int64) error {
 	return err
 }
 
-// replayTxn checks that t follows what is before it, and applies it unless the snapshot has it. last is
-// the zxid before it in its log.
+// replayTxn checks that t follows the previous transaction, and applies it unless the snapshot has it. last is the
+// previous zxid in the log.
 func (r *directoryReader) replayTxn(log *logReader, rec *record, t *txn, last int64) error {
 	if t.zxid <= last {
 		return &Damage{File: log.path, Offset: rec.offset, Zxid: t.zxid, Problem: fmt.Sprintf("a transaction comes after %s, but is older", zxidText(last)), Remedy: useOtherMember}
@@ -215,15 +213,14 @@ func (r *directoryReader) replayTxn(log *logReader, rec *record, t *txn, last in
 	return nil
 }
 
-// canFollow reports whether a transaction may be the next one after last: the next of its epoch, or the
-// first of a later one. A standalone server counts on into the epoch.
+// canFollow reports whether zxid may be the next one after last: the next of its epoch, or the first of a later one. A
+// standalone server's counter overflows into the epoch.
 func canFollow(zxid, last int64) bool {
 	return zxid == last+1 || Epoch(zxid) > Epoch(last) && epochCounter(zxid) == 1
 }
 
-// compareDigest compares the tree with the digest of t. ZooKeeper writes a wrong digest now and then, and
-// the tree differs while the snapshot's traces of later transactions are in it. So a difference counts
-// only if no later digest is equal.
+// compareDigest compares the tree with the digest of t. ZooKeeper sometimes writes a wrong digest, and the tree differs
+// while it has parts of later transactions from the snapshot. So a difference counts only if no later digest matches.
 func (r *directoryReader) compareDigest(log *logReader, rec *record, t *txn) {
 	if t.zxid < r.highestTrace {
 		return
@@ -236,11 +233,11 @@ func (r *directoryReader) compareDigest(log *logReader, rec *record, t *txn) {
 		r.report.Digests++
 		r.digestDamage = nil
 	case r.digestDamage == nil:
-		r.digestDamage = &Damage{File: log.path, Offset: rec.offset, Zxid: t.zxid, Problem: "from this transaction on, the tree does not have the digests that the log says", Remedy: useOtherOrForce}
+		r.digestDamage = &Damage{File: log.path, Offset: rec.offset, Zxid: t.zxid, Problem: "from this transaction on, the tree does not have the digests in the log", Remedy: useOtherOrForce}
 	}
 }
 
-// finishState checks the state, and does what ZooKeeper does when it has read everything.
+// finishState checks the state, and completes it as ZooKeeper does at its start.
 func (r *directoryReader) finishState() error {
 	s := r.state
 	if s.nodes["/"] == nil {
@@ -266,7 +263,7 @@ func (r *directoryReader) finishState() error {
 	return nil
 }
 
-// checkInvalidSnapshots checks that the logs had the transactions that are in the snapshots that are not valid.
+// checkInvalidSnapshots checks that the logs had the transactions of the invalid snapshots.
 func (r *directoryReader) checkInvalidSnapshots() *Damage {
 	for i, file := range r.invalidSnapshots {
 		if file.zxid <= r.state.Zxid && epochCounter(file.zxid) == 0 || file.zxid <= r.report.SnapshotZxid {
@@ -280,7 +277,7 @@ func (r *directoryReader) checkInvalidSnapshots() *Damage {
 	return nil
 }
 
-// checkTraces checks that the logs go on to the last transaction of which the snapshot has a trace.
+// checkTraces checks that the logs reach the last transaction of which the snapshot has a part.
 func (r *directoryReader) checkTraces() *Damage {
 	if r.highestTrace <= r.state.Zxid || epochCounter(r.highestTrace) == 0 {
 		return nil
@@ -311,7 +308,6 @@ func (s *State) readTTL353() {
 	})
 }
 
-// removeFromOwner takes n out of its owner's nodes.
 func (s *State) removeFromOwner(n *Node) {
 	if owned := s.nodesByOwner[n.Owner]; owned != nil {
 		if delete(owned, n); len(owned) == 0 {
@@ -320,7 +316,7 @@ func (s *State) removeFromOwner(n *Node) {
 	}
 }
 
-// removeOrphans removes ephemeral nodes whose session is not there, as ZooKeeper does when it starts.
+// removeOrphans removes ephemeral nodes without a session, as ZooKeeper does when it starts.
 func (r *directoryReader) removeOrphans() {
 	var owners []int64
 	for owner, nodes := range r.state.nodesByOwner {

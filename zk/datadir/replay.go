@@ -6,10 +6,9 @@ import (
 	"rollcall/zk/jute"
 )
 
-// applyTxn does what ZooKeeper does with a transaction when it starts. A snapshot is written while
-// transactions go on, so it may have parts of later ones. When those are applied again, the state must
-// become the one that they led to. So a node that is there already is kept, a node that is gone is
-// ignored, and the counters of a parent only rise.
+// applyTxn applies a transaction as ZooKeeper does when it starts. A snapshot is written while transactions continue, so
+// it may have parts of later ones, and applying these again must lead to the same state. So an existing node is kept, a
+// missing node is ignored, and the counters of a parent only rise.
 func (s *State) applyTxn(t *txn) {
 	switch t.opcode {
 	case jute.OpCreateSession:
@@ -38,9 +37,9 @@ func (s *State) applyOp(t *txn, o *nodeChange) {
 	}
 }
 
-// changeNode changes the node at path, if there is one. If the node was created after t, the snapshot has
-// it from then, and t changed one before it. ZooKeeper spoils such a node, if logs of before 3.6 do not
-// say that the closing of a session had removed the one before.
+// changeNode changes the node at path, if there is one. If the node was created after t, t changed an earlier node
+// there. ZooKeeper corrupts such a node if a log from before 3.6 lacks the removal of the earlier node by the end of its
+// session.
 func (s *State) changeNode(t *txn, path string, change func(n *Node)) {
 	if n := s.nodes[path]; n != nil && n.Czxid <= t.zxid {
 		s.digest.removeNode(n)

@@ -16,10 +16,10 @@ const (
 	openACL = -1
 )
 
-// snapshotInfo is what a file had beside the State.
+// snapshotInfo has the contents of a file besides the State.
 type snapshotInfo struct {
 	file string
-	zxid int64 // from the file's name: all transactions up to it are in the State, and perhaps later ones
+	zxid int64 // from the file's name: the State has all transactions up to it, and perhaps later ones
 	// highestZxid is the highest zxid that left a trace. If it is above zxid, the State has parts of later
 	// transactions, up to at least this one.
 	highestZxid int64
@@ -33,7 +33,7 @@ func readSnapshot(file string, zxid int64, room func() error) (*State, *snapshot
 	src, closer, err := openSnapshot(file)
 	var path *fs.PathError
 	if errors.As(err, &path) {
-		return nil, nil, err // nothing says that the snapshot is not valid
+		return nil, nil, err // the snapshot may be valid
 	}
 	if err != nil {
 		return nil, nil, &Damage{File: file, Problem: err.Error()}
@@ -83,17 +83,16 @@ func (r *snapshotReader) readHead() error {
 	return readHead(r.valueReader, snapshotMagic)
 }
 
-// headSize is the length of what readHead reads.
+// headSize is the length of the head that readHead reads.
 const headSize = 16
 
-// readHead reads how a snapshot or a log begins: its magic, the format and the number of a database,
-// which nobody uses.
+// readHead reads the beginning of a snapshot or a log: its magic, the format and an unused database number.
 func readHead(s *valueReader, magic string) error {
 	if got := s.takeBytes(len(magic)); s.err == nil && string(got) != magic {
 		return fmt.Errorf("it begins with %q; %q was expected", got, magic)
 	}
 	if version := s.readInt32(); s.err == nil && version != formatVersion {
-		return fmt.Errorf("its format is %d; known is %d", version, formatVersion)
+		return fmt.Errorf("its format is %d, but must be %d", version, formatVersion)
 	}
 	s.readInt64()
 	return nil
@@ -103,7 +102,7 @@ func (r *snapshotReader) readSessions() error {
 	for n := r.readCount(); n > 0 && r.err == nil; n-- {
 		id, timeout := jute.SessionID(r.readInt64()), r.readInt32()
 		if _, twice := r.state.Sessions[id]; twice && r.err == nil {
-			return fmt.Errorf("the session %v is there twice", id)
+			return fmt.Errorf("duplicate session %v", id)
 		}
 		r.state.Sessions[id] = timeout
 	}
@@ -115,7 +114,7 @@ func (r *snapshotReader) readACLs() error {
 	for n := r.readCount(); n > 0 && r.err == nil; n-- {
 		number := r.readInt64()
 		if _, twice := r.acls[number]; twice && r.err == nil {
-			return fmt.Errorf("the ACL number %d is there twice", number)
+			return fmt.Errorf("duplicate ACL number %d", number)
 		}
 		var b []byte
 		entries := r.readCount()
@@ -161,7 +160,7 @@ func (r *snapshotReader) readNodes() error {
 // configPath is a node whose mzxid is the version of the configuration, and may be above every zxid.
 const configPath = "/zookeeper/config"
 
-// nodeSize is how much of a node follows its data.
+// nodeSize is the length of a node's fields after its data.
 const nodeSize = 6*8 + 3*4 + 8
 
 func (r *snapshotReader) readNode(n *Node) {
@@ -193,7 +192,7 @@ const (
 	maxArenaData = 4 << 10 // longer data have memory of their own
 )
 
-// copyData returns a copy of data. Short data share memory.
+// copyData returns a copy of data. Short ones share an arena.
 func (r *snapshotReader) copyData(data []byte) []byte {
 	if len(data) > maxArenaData {
 		return append([]byte(nil), data...)
@@ -217,7 +216,7 @@ func (r *snapshotReader) readSeal() error {
 		return nil
 	}
 	if got != want {
-		return fmt.Errorf("the check value of what is before is 0x%x and should be 0x%x", uint64(got), uint64(want))
+		return fmt.Errorf("the check value of the bytes before is 0x%x and should be 0x%x", uint64(got), uint64(want))
 	}
 	if string(end) != "\x00\x00\x00\x01/" {
 		return errors.New(`the text "/" was expected after the check value`)
@@ -225,8 +224,8 @@ func (r *snapshotReader) readSeal() error {
 	return nil
 }
 
-// readTail reads what newer versions write after the first seal. The last zxid may be there without a
-// digest, if digests are switched off.
+// readTail reads the parts that newer versions write after the first seal. With digests switched off there is a last
+// zxid without a digest.
 func (r *snapshotReader) readTail() error {
 	if r.atEnd() || r.err != nil {
 		return nil

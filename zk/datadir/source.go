@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// maxValue is the longest string or buffer that is read: far above any jute.maxbuffer.
+	// maxValue is the longest valid string or buffer, in bytes: far above any jute.maxbuffer.
 	maxValue = 1 << 30
-	// windowSize is how much of a file is read at once.
+	// windowSize is the number of bytes read at once.
 	windowSize = 128 << 10
-	// roomCheckStep is how many bytes are read between two calls of Options.Room. What is made of them in memory takes a
-	// few times as much, which is little beside a machine's memory.
+	// roomCheckStep is the number of bytes read between two calls of Options.CheckRoom. In memory they take a few times as
+	// much, which is little.
 	roomCheckStep = 1 << 20
 )
 
-// valueReader reads the values of a file in order, and sums up what it has read. It keeps its first error;
-// after that, every read returns the zero value.
+// valueReader reads the values of a file in order, and computes a checksum. It keeps its first error. After that, every
+// read returns the zero value.
 type valueReader struct {
 	r             io.Reader
 	size          int64 // of the contents; -1: unknown, because they are compressed
@@ -30,9 +30,9 @@ type valueReader struct {
 	summedBytes   int   // the bytes of the window that are in sum
 	checksum      hash.Hash32
 	err           error
-	checkRoom     func() error // Options.Room; nil: nothing is asked
+	checkRoom     func() error // Options.CheckRoom; nil: no limit
 	nextRoomCheck int64        // the offset at which room is called next
-	roomError     error        // of room; it says nothing about the file
+	roomError     error        // of checkRoom; not an error of the file
 }
 
 func newValueReader(r io.Reader, size int64) *valueReader {
@@ -46,18 +46,16 @@ func newValueReader(r io.Reader, size int64) *valueReader {
 // offset returns the offset of the next byte.
 func (s *valueReader) offset() int64 { return s.windowOffset + int64(s.position) }
 
-// checkValue returns the check value of everything that has been read.
+// checkValue returns the Adler-32 of everything that has been read.
 func (s *valueReader) checkValue() int64 {
 	s.checksum.Write(s.window[s.summedBytes:s.position])
 	s.summedBytes = s.position
 	return int64(s.checksum.Sum32())
 }
 
-// errFileEnds says that the file ends within a value.
 var errFileEnds = errors.New("the file ends within a value")
 
-// fillWindow makes at least n bytes ready in the window, and reports whether they are. n is at most
-// windowSize.
+// fillWindow reads until the window has at least n unread bytes, and reports whether it could. n is at most windowSize.
 func (s *valueReader) fillWindow(n int) bool {
 	if s.err != nil {
 		return false
@@ -106,7 +104,6 @@ func (s *valueReader) takeBytes(n int) []byte {
 	return s.window[s.position-n : s.position]
 }
 
-// readInt32 reads an int.
 func (s *valueReader) readInt32() int32 {
 	if b := s.takeBytes(4); b != nil {
 		return int32(binary.BigEndian.Uint32(b))
@@ -114,7 +111,6 @@ func (s *valueReader) readInt32() int32 {
 	return 0
 }
 
-// readInt64 reads a long.
 func (s *valueReader) readInt64() int64 {
 	if b := s.takeBytes(8); b != nil {
 		return int64(binary.BigEndian.Uint64(b))
@@ -139,7 +135,7 @@ func (s *valueReader) readBytes() (value []byte, owned bool) {
 	case s.err != nil || n == -1:
 		return nil, false
 	case n < 0 || n > maxValue:
-		s.err = fmt.Errorf("a length of %d bytes; allowed are -1 to %d", n, maxValue)
+		s.err = fmt.Errorf("a length of %d bytes; it must be -1 to %d", n, maxValue)
 		return nil, false
 	case s.size >= 0 && int64(n) > s.size-s.offset():
 		s.err = errFileEnds
@@ -155,7 +151,7 @@ func (s *valueReader) readBytes() (value []byte, owned bool) {
 	return value, true
 }
 
-// atEnd reports whether nothing follows. An error of reading is kept in s.err.
+// atEnd reports whether nothing follows. It keeps an error of reading in s.err.
 func (s *valueReader) atEnd() bool {
 	if s.err != nil {
 		return false

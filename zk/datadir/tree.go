@@ -9,12 +9,11 @@ import (
 	"rollcall/zk/jute"
 )
 
-// State is what ZooKeeper's data tree and its table of sessions hold. The zero value is not usable;
-// NewState makes one.
+// State is ZooKeeper's data tree with its table of sessions. Make one with NewState.
 type State struct {
 	// Zxid is the last one that was used.
 	Zxid int64
-	// Epoch is the highest one that the directory knows: no client has seen a zxid of a later one.
+	// Epoch is the highest one in the directory: no client has seen a zxid of a later one.
 	Epoch int64
 	// Sessions has the time-out of each session, in ms.
 	Sessions map[jute.SessionID]int32
@@ -34,7 +33,7 @@ type Node struct {
 	ACL                               []jute.ACL
 	Czxid, Mzxid, Pzxid, Ctime, Mtime int64
 	Version, Aversion                 int32
-	Creates                           int32 // how many children were ever created: the cversion in ZooKeeper's files
+	Creates                           int32 // number of children ever created: the cversion in ZooKeeper's files
 	Owner                             int64 // the ephemeralOwner in ZooKeeper's files: see Kind
 
 	missingACL                int64 // the number of an ACL that the snapshot's table does not have
@@ -42,10 +41,9 @@ type Node struct {
 	digestCRC                 uint32 // see digest
 }
 
-// Kind is what a node's owner says about it.
+// Kind is the kind of a node, by its owner.
 type Kind uint8
 
-// These are the kinds of nodes.
 const (
 	Plain Kind = iota
 	Ephemeral
@@ -58,13 +56,13 @@ const (
 	// The owner of a TTL node has ttlMark in its upper three bytes, and the time to live in ms below.
 	ttlMark = -1 << 56
 	ttlMask = 1<<40 - 1
-	// The owner of a TTL node of 3.5.3 has mark353 in its upper four bits, and the time to live below.
+	// The owner of a TTL node of 3.5.3 has ttlMark353 in its upper four bits, and the time to live below.
 	ttlMark353 = -1 << 63
 	ttlMask353 = 1<<60 - 1
 )
 
-// Kind returns what n is. An owner that is the id of a session means an ephemeral node, whatever else
-// it looks like: without extended types, server 255 makes ids that look like the owners of TTL nodes.
+// Kind returns the kind of n. If its owner is the id of a session, n is ephemeral: without extended types, server 255
+// makes session ids that look like the owners of TTL nodes.
 func (s *State) Kind(n *Node) Kind {
 	if n.Owner == 0 {
 		return Plain
@@ -78,7 +76,7 @@ func (s *State) Kind(n *Node) Kind {
 	return Ephemeral
 }
 
-// TTL returns the time to live in ms, if n's owner is that of a TTL node, and 0 otherwise.
+// TTL returns the time to live in ms, or 0 if n's owner is not the owner of a TTL node.
 func (n *Node) TTL() int64 {
 	if n.Owner&^ttlMask == ttlMark {
 		return n.Owner & ttlMask
@@ -111,15 +109,15 @@ func (s *State) Get(path string) *Node { return s.nodes[path] }
 // Add adds a copy of n, whose parent has been added before. It keeps n's data and ACL.
 func (s *State) Add(n Node) error {
 	if !jute.ValidPath(n.Path) {
-		return fmt.Errorf("zkdata: %.100q is no path of a node", n.Path)
+		return fmt.Errorf("datadir: %.100q is no path of a node", n.Path)
 	}
 	if s.nodes[n.Path] != nil {
-		return fmt.Errorf("zkdata: the node %.100q is there twice", n.Path)
+		return fmt.Errorf("datadir: duplicate node %.100q", n.Path)
 	}
 	var parent *Node
 	if n.Path != "/" {
 		if parent = s.nodes[parentPath(n.Path)]; parent == nil {
-			return fmt.Errorf("zkdata: the node %.100q comes before its parent", n.Path)
+			return fmt.Errorf("datadir: the node %.100q comes before its parent", n.Path)
 		}
 	}
 	s.insertNode(parent, n)
@@ -155,11 +153,7 @@ func (s *State) removeSubtree(n *Node) {
 	}
 	s.digest.removeNode(n)
 	delete(s.nodes, n.Path)
-	if owned := s.nodesByOwner[n.Owner]; owned != nil {
-		if delete(owned, n); len(owned) == 0 {
-			delete(s.nodesByOwner, n.Owner)
-		}
-	}
+	s.removeFromOwner(n)
 	switch {
 	case n.prev != nil:
 		n.prev.next = n.next
@@ -173,7 +167,7 @@ func (s *State) removeSubtree(n *Node) {
 	s.freedNodes = n
 }
 
-// slabSize is how many nodes are allocated at once.
+// slabSize is the number of nodes allocated at once.
 const slabSize = 256
 
 // allocNode returns memory for a node.
@@ -234,7 +228,7 @@ func (s *State) eachNode(visit func(n *Node)) {
 	}
 }
 
-// shareACL returns the list that is kept for equal lists.
+// shareACL returns the shared copy of acl.
 func (s *State) shareACL(acl []jute.ACL) []jute.ACL {
 	var b []byte
 	for _, a := range acl {
@@ -243,7 +237,7 @@ func (s *State) shareACL(acl []jute.ACL) []jute.ACL {
 	return s.shareEncodedACL(b, len(acl))
 }
 
-// shareEncodedACL is share for a list of n entries that has these bytes.
+// shareEncodedACL returns the shared copy of the list of n entries with the encoding b.
 func (s *State) shareEncodedACL(b []byte, n int) []jute.ACL {
 	if kept, ok := s.sharedACLs[string(b)]; ok {
 		return kept

@@ -13,12 +13,11 @@ type txn struct {
 	zxid    int64
 	timeMs  int64
 	opcode  jute.Op
-	ops     []nodeChange // what it does to nodes, in order; none if it failed
-	// timeout is of createSession. paths are of closeSession: nodes that it removes beside those that
-	// the session owns.
+	ops     []nodeChange // its changes of nodes, in order; none if it failed
+	// timeout is for createSession. paths are for closeSession: nodes to remove besides the session's own.
 	timeout int32
 	paths   []string
-	// digest is of the tree after the transaction.
+	// digest is the digest of the tree after the transaction.
 	hasDigest bool
 	digest    int64
 }
@@ -30,7 +29,7 @@ type nodeChange struct {
 	data    []byte // refers to the record
 	acl     []jute.ACL
 	owner   int64
-	creates int32 // of a create, what the parent's Creates becomes; -1: one more
+	creates int32 // of a create, the parent's new Creates; -1: one more
 	version int32
 }
 
@@ -53,17 +52,17 @@ func (s *State) decodeTxn(body []byte) (txn, error) {
 		return t, nil
 	}
 	if len(rest) != digestSize {
-		return t, fmt.Errorf("a transaction %v has %d bytes more than is known", t.opcode, len(rest))
+		return t, fmt.Errorf("a transaction %v has %d unknown bytes at its end", t.opcode, len(rest))
 	}
 	d = jute.NewDecoder(rest)
 	t.hasDigest, t.digest = d.ReadInt32() == digestVersion, d.ReadInt64()
 	return t, nil
 }
 
-// digestSize is the length of a digest behind a transaction: its version, and its value.
+// digestSize is the length of a digest after a transaction: its version and its value.
 const digestSize = 4 + 8
 
-// decodeBody reads what follows the head of t, and returns what follows that.
+// decodeBody reads the body of t, and returns the bytes after it.
 func (s *State) decodeBody(t *txn, body []byte) ([]byte, error) {
 	d := jute.NewDecoder(body)
 	switch t.opcode {
@@ -91,8 +90,8 @@ func (s *State) decodeBody(t *txn, body []byte) ([]byte, error) {
 	return d.Rest(), d.Err()
 }
 
-// decodeCloseSession reads the body of a closeSession. Before 3.6 it is empty; since then it has the paths
-// of the session's nodes, unless that is switched off.
+// decodeCloseSession reads the body of a closeSession. Before 3.6 it is empty. Since then it has the paths of the
+// session's nodes, unless that is switched off.
 func (t *txn) decodeCloseSession(body []byte) []byte {
 	d := jute.NewDecoder(body)
 	n, _ := d.ReadCount(4)
@@ -139,7 +138,7 @@ func (s *State) decodeMulti(t *txn, d *jute.Decoder) error {
 			continue
 		}
 		if kind == jute.OpSetACL || kind == jute.OpReconfig {
-			return fmt.Errorf("its part %v is not allowed in a multi", kind)
+			return fmt.Errorf("a multi cannot have the part %v", kind)
 		}
 		o, err := s.decodeOp(t, kind, &body)
 		if err != nil {
@@ -172,7 +171,7 @@ func (s *State) decodeOp(t *txn, kind jute.Op, d *jute.Decoder) (nodeChange, err
 		o.creates = d.ReadInt32()
 		ttl := d.ReadInt64()
 		if o.owner = TTLOwner(ttl); ttl <= 0 || ttl > jute.MaxTTL && d.Err() == nil {
-			err = errors.Join(err, fmt.Errorf("a time to live of %d ms; allowed are 1 to %d", ttl, jute.MaxTTL))
+			err = errors.Join(err, fmt.Errorf("a time to live of %d ms; it must be 1 to %d", ttl, jute.MaxTTL))
 		}
 	case jute.OpDelete, jute.OpDeleteContainer:
 		o.path = string(d.ReadBytes())
@@ -186,7 +185,7 @@ func (s *State) decodeOp(t *txn, kind jute.Op, d *jute.Decoder) (nodeChange, err
 		o.path = string(d.ReadBytes())
 		d.ReadInt32()
 	default:
-		return o, errors.New("this kind is not known")
+		return o, errors.New("unknown kind")
 	}
 	return o, errors.Join(err, d.Err())
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/golang/snappy"
 )
 
-// openSnapshot opens a snapshot, compressed or not, and returns a source of its contents.
+// openSnapshot opens a snapshot, compressed or not.
 func openSnapshot(name string) (*valueReader, io.Closer, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -27,7 +27,7 @@ func openSnapshot(name string) (*valueReader, io.Closer, error) {
 	return src, f, nil
 }
 
-// decompressed returns a source of the contents of f, whose name says how they are compressed.
+// decompressed returns a reader of the contents of f, which is compressed by its name's extension.
 func decompressed(f *os.File, name string) (*valueReader, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -50,15 +50,13 @@ func decompressed(f *os.File, name string) (*valueReader, error) {
 	return newValueReader(f, info.Size()), nil
 }
 
-// snappyMagic is how a file begins that Java's snappy library has written. Two numbers of versions
-// follow, of 4 bytes each.
+// snappyMagic is the beginning of a file from Java's snappy library. Two version numbers of 4 bytes follow.
 const snappyMagic = "\x82SNAPPY\x00"
 
-// maxSnappyBlock is the longest uncompressed block that is read. ZooKeeper writes blocks of 32 KiB.
+// maxSnappyBlock is the longest valid uncompressed block. ZooKeeper writes blocks of 32 KiB.
 const maxSnappyBlock = 1 << 20
 
-// snappyReader reads what Java's SnappyOutputStream writes: a head, and then blocks, each with its
-// compressed length before it.
+// snappyReader reads the format of Java's SnappyOutputStream: a head, and then blocks, each after its compressed length.
 type snappyReader struct {
 	r          *bufio.Reader
 	compressed []byte
@@ -77,7 +75,7 @@ func newSnappyReader(r io.Reader) (*snappyReader, error) {
 		return nil, errors.New("this is not the head of a snappy file")
 	}
 	if oldest := binary.BigEndian.Uint32(head[len(snappyMagic)+4:]); oldest > 1 {
-		return nil, fmt.Errorf("a snappy file for readers of version %d; known are versions up to 1", oldest)
+		return nil, fmt.Errorf("a snappy file for readers of version %d; only versions up to 1 are supported", oldest)
 	}
 	return z, nil
 }
@@ -105,7 +103,7 @@ func (z *snappyReader) readBlock() error {
 	}
 	n := binary.BigEndian.Uint32(head[:])
 	if limit := snappy.MaxEncodedLen(maxSnappyBlock); n > uint32(limit) {
-		return fmt.Errorf("a snappy block of %d bytes; allowed are %d", n, limit)
+		return fmt.Errorf("a snappy block of %d bytes; it must have at most %d", n, limit)
 	}
 	if cap(z.compressed) < int(n) {
 		z.compressed = make([]byte, n)
@@ -119,7 +117,7 @@ func (z *snappyReader) readBlock() error {
 		return fmt.Errorf("a snappy block: %w", err)
 	}
 	if length > maxSnappyBlock {
-		return fmt.Errorf("a snappy block of %d uncompressed bytes; allowed are %d", length, maxSnappyBlock)
+		return fmt.Errorf("a snappy block of %d uncompressed bytes; it must have at most %d", length, maxSnappyBlock)
 	}
 	if z.block == nil {
 		z.block = make([]byte, maxSnappyBlock)

@@ -19,25 +19,25 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Write writes a directory version-2 into dir, from which a ZooKeeper of 3.4 to 3.9 starts: one snapshot,
-// the epochs, and a log without transactions, which shows that no dataLogDir was forgotten. There must be no directory version-2 in dir yet, and it appears as a whole: if Write
-// fails or is interrupted, there is at most a directory version-2.partial, which the next Write replaces. No other user may own dir,
-// write in it or replace it: he could put a link where a file is to be written.
+// Write writes a directory version-2 into dir, from which a ZooKeeper of 3.4 to 3.9 starts: one snapshot, the epochs, and
+// a log without transactions, which shows that no dataLogDir was forgotten. dir must not have a directory version-2.
+// Write is atomic: an error or a crash leaves at most a directory version-2.partial, which the next Write replaces. No
+// other user may own dir, write in it or replace it, because that user could replace a file by a link.
 //
-// The nodes that ZooKeeper itself makes must be there, and the session of every ephemeral node, or
-// ZooKeeper would not start, or would remove the node.
+// s must have the nodes that ZooKeeper itself makes, and the session of every ephemeral node. Otherwise ZooKeeper would
+// not start or would remove the node.
 func (s *State) Write(dir string) error {
 	if err := s.checkWritable(); err != nil {
 		return err
 	}
 	dir, err := secretfile.MakeDirectory(dir)
 	if err != nil {
-		return fmt.Errorf("zkdata: %w", err)
+		return fmt.Errorf("datadir: %w", err)
 	}
 	to := filepath.Join(dir, versionDirName)
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
-			err = fmt.Errorf("zkdata: %s is there already: move it away, or name another directory", to)
+			err = fmt.Errorf("datadir: %s is there already: move it away, or name another directory", to)
 		}
 		return err
 	}
@@ -45,7 +45,7 @@ func (s *State) Write(dir string) error {
 	if err := os.RemoveAll(partial); err != nil {
 		return err
 	}
-	if err := os.Mkdir(partial, 0o700); err != nil { // which fails if there is something, such as a link
+	if err := os.Mkdir(partial, 0o700); err != nil { // fails if there is a link, for example
 		return err
 	}
 	if err := writeFile(filepath.Join(partial, "snapshot."+strconv.FormatInt(s.Zxid, 16)), s.writeSnapshot); err != nil {
@@ -79,20 +79,20 @@ func (s *State) Write(dir string) error {
 // checkWritable checks that ZooKeeper can start from s.
 func (s *State) checkWritable() error {
 	if s.Zxid < 0 {
-		return fmt.Errorf("zkdata: the zxid %s is below zero", zxidText(s.Zxid))
+		return fmt.Errorf("datadir: the zxid %s is below zero", zxidText(s.Zxid))
 	}
 	if epoch := max(s.Epoch, Epoch(s.Zxid)); epoch > maxEpoch {
-		return fmt.Errorf("zkdata: the epoch %d is too high; allowed are 0 to %d", epoch, int64(maxEpoch))
+		return fmt.Errorf("datadir: the epoch %d is too high; it must be 0 to %d", epoch, int64(maxEpoch))
 	}
 	for _, path := range []string{"/", "/zookeeper", quotaPath} {
 		if s.nodes[path] == nil {
-			return fmt.Errorf("zkdata: the node %s is missing, without which ZooKeeper does not start", path)
+			return fmt.Errorf("datadir: the node %s is missing, without which ZooKeeper does not start", path)
 		}
 	}
 	var err error
 	s.eachNode(func(n *Node) {
 		if _, ok := s.Sessions[jute.SessionID(n.Owner)]; !ok && s.Kind(n) == Ephemeral {
-			err = fmt.Errorf("zkdata: the node %.100q belongs to the session %v, which is missing", n.Path, jute.SessionID(n.Owner))
+			err = fmt.Errorf("datadir: the node %.100q belongs to the session %v, which is missing", n.Path, jute.SessionID(n.Owner))
 		}
 	})
 	return err
@@ -115,7 +115,7 @@ func writeFile(path string, write func(w io.Writer) error) error {
 	return errors.Join(err, f.Close())
 }
 
-// appendHead returns what readHead reads, with the number of the database that ZooKeeper writes.
+// appendHead returns the head that readHead reads. database is the number that ZooKeeper writes.
 func appendHead(magic string, database int64) []byte {
 	return jute.AppendInt64(jute.AppendInt32([]byte(magic), formatVersion), database)
 }
@@ -139,7 +139,7 @@ func (w *snapshotWriter) writeSeal() {
 	w.writeBytes(jute.AppendString(jute.AppendInt64(nil, int64(w.checksum.Sum32())), "/"))
 }
 
-// writeSnapshot writes what readSnapshot reads.
+// writeSnapshot writes the format that readSnapshot reads.
 func (s *State) writeSnapshot(to io.Writer) error {
 	w := &snapshotWriter{w: to, checksum: adler32.New()}
 	b := appendHead(snapshotMagic, -1)
