@@ -9,13 +9,14 @@ import (
 	"rollcall/operator/audit"
 )
 
-// slowedWaitDivisor is the part of the session's timeout, as one in so many, that a slowed attempt waits at most. The client is not read
-// meanwhile, so its session must not expire in this time.
+// slowedWaitDivisor divides the session's timeout into the longest wait of a slowed attempt. The client is
+// not read meanwhile, so its session must not expire in this time.
 const slowedWaitDivisor = 4
 
-// checkCredential calls check when it is the turn of the client's attempt a, which is at once unless credentials from its address
-// failed too often. Otherwise a reader of the connection waits, so the loop does not. If too many attempts wait, the connection ends and the
-// client may try again: to answer that the credential is wrong could be false, and clients give up then.
+// checkCredential calls check when it is the turn of attempt a. That is at once unless credentials from the
+// client's address failed too often; otherwise a reader of the connection waits, so that no loop does. If too
+// many attempts wait, the connection ends without a reply: clients give up on a rejected credential, and this
+// one may be right.
 func (r *request) checkCredential(a admission.Attempt, check func(a *admission.Attempt) (more bool)) bool {
 	c := r.c
 	if !a.IsSlowed() {
@@ -34,7 +35,7 @@ func (r *request) checkCredential(a admission.Attempt, check func(a *admission.A
 	return r.runInReader(inTurn)
 }
 
-// runInReader calls do, which takes r and may wait. In a loop it leaves that to a reader of the connection.
+// runInReader calls do, which may wait. A loop leaves the call to a reader of the connection.
 func (r *request) runInReader(do func() (more bool)) (more bool) {
 	c := r.c
 	if !c.stream.InLoop() {
@@ -45,15 +46,14 @@ func (r *request) runInReader(do func() (more bool)) (more bool) {
 	return true
 }
 
-// flushLater makes another goroutine send the queued output.
 func (c *conn) flushLater() {
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	c.stream.FlushLater()
 }
 
-// recordWrongSuperPassword counts a wrong password of the super user. The client gets another identity, and no error, as in
-// ZooKeeper.
+// recordWrongSuperPassword counts a wrong password of the super user. As in ZooKeeper, the client gets
+// another identity and no error.
 func (r *request) recordWrongSuperPassword(a *admission.Attempt) {
 	c := r.c
 	a.RecordFailure(admission.SuperPassword)
@@ -62,7 +62,8 @@ func (r *request) recordWrongSuperPassword(a *admission.Attempt) {
 	})
 }
 
-// isClientCertificateError reports whether a handshake of TLS failed because the client's certificate was missing or wrong.
+// isClientCertificateError reports whether a TLS handshake failed because of a missing or wrong client
+// certificate.
 func isClientCertificateError(err error) bool {
 	var wrong *tls.CertificateVerificationError
 	return errors.As(err, &wrong) || strings.Contains(err.Error(), "didn't provide a certificate") // crypto/tls has no type for it

@@ -9,7 +9,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// auditFailedAuth puts a failed authentication into the audit log, with the scheme that the client chose. It counts a missing certificate.
+// auditFailedAuth adds a failed authentication to the audit log, and counts a missing certificate.
 func (r *request) auditFailedAuth(code jute.Code) {
 	c := r.c
 	scheme := "sasl"
@@ -27,7 +27,7 @@ func (r *request) auditFailedAuth(code jute.Code) {
 	})
 }
 
-// clientInfo returns an identity in the form in which whoAmI shows it: for digest, only the user.
+// clientInfo returns an identity as whoAmI shows it. For digest, that is only the user.
 func clientInfo(id *proto.Identity) jute.ClientInfo {
 	user := id.Id
 	if id.Scheme == "digest" {

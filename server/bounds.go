@@ -9,43 +9,46 @@ import (
 )
 
 const (
-	// maxLevels limits the levels of the path of a new node. A change of a node looks for watches and quotas on each
-	// level, which reads the path once for each of them.
+	// maxLevels limits the levels of a new node's path. Changing a node looks for watches and quotas on each
+	// level, which reads the path once per level.
 	maxLevels = 128
-	// maxPathReads limits the product of a path's bytes and its levels, for a path of more than freeLevels levels. A path of
+	// maxPathReads limits a path's bytes times its levels, if it has more than freeLevels levels. A path of
 	// maxLevels may have 2 KiB.
 	maxPathReads = 256 << 10
 	freeLevels   = 4
-	// maxNewLevels limits the levels of all paths of a request, without those that a path shares with the one
-	// before it. After a snapshot, a change copies each node above it. maxAllLevels limits them with those.
+	// maxNewLevels limits the levels of all paths of a request, without those that a path shares with its
+	// predecessor: after a snapshot, a change copies each node above it. maxAllLevels includes the shared
+	// ones.
 	maxNewLevels = 64 << 10
 	maxAllLevels = 256 << 10
-	// maxStoredRatio limits the ratio of the bytes that a request stores to its own length. Entries of scheme auth stand for all
-	// identities of the client, and a list takes memory beside its text, so a short request could store long lists.
+	// maxStoredRatio limits the bytes that a request stores to a multiple of its own length. A short request
+	// could otherwise store long lists: an entry of scheme auth expands to all identities of the client, and
+	// a list takes more memory than its text.
 	maxStoredRatio = 4
-	// freeStoredBytes is the number of bytes that a request may store in addition: some short lists. One takes three times as many bytes as the
-	// shortest request that stores it.
+	// freeStoredBytes is added to that limit, so that a short request may store a few short lists. They take
+	// three times as much memory as the shortest request that stores them.
 	freeStoredBytes = 4 << 10
 )
 
-// writeCost is the cost of a write on every member, as far as bounds limit it. The sum over a multi counts, because two bounds that a
-// client controls are a product.
+// writeCost adds up the cost of a write on every member. The bounds apply to the sum over a multi, because a
+// client controls both the operations and their sizes.
 type writeCost struct {
 	limits       *Limits
 	ids          []*proto.Identity
-	maxStored    int        // bytes that may be stored
-	storedBytes  int        // bytes of paths, data and lists that are stored
-	listBytes    int        // bytes of the encoded lists that are stored
-	totalLevels  int        // levels of the paths
-	newLevels    int        // without those that a path shares with the one before it
-	previousPath []byte     // the path before
-	previousList []jute.ACL // the list before: equal lists are stored once
-	rejectCode   jute.Code  // the answer; OK: no bound is exceeded
+	maxStored    int // limit of storedBytes
+	storedBytes  int // of paths, data and lists
+	listBytes    int // of the encoded lists
+	totalLevels  int // with the shared ones
+	newLevels    int // without the shared ones
+	previousPath []byte
+	previousList []jute.ACL // equal lists are stored once
+	rejectCode   jute.Code  // OK if no bound is exceeded
 }
 
-// CheckCost returns OK if a write of a client with these identities may enter the log, or the answer: BadArguments for a path that is
-// too long or too deep, and for paths that have too many levels together, InvalidACL for lists that are too long. A record that cannot be read costs nothing. Afford reads the record once, and needs no more memory than one of its
-// operations has. lists is what Txn.lists must be.
+// CheckCost returns OK if a write of a client with these identities may enter the log. It returns
+// BadArguments for a path that is too long or too deep and for paths with too many levels in all, and
+// InvalidACL for lists that are too long. A record that cannot be decoded costs nothing. CheckCost reads the
+// record once and decodes one operation at a time. lists is the value for Txn.lists.
 func (w *WriteLimits) CheckCost(op jute.Op, record []byte, ids []*proto.Identity) (lists uint32, code jute.Code) {
 	e := writeCost{limits: w.limits, ids: ids, maxStored: maxStoredRatio*(len(record)+identityBytes(ids)) + freeStoredBytes}
 	d := jute.NewDecoder(record)
@@ -95,7 +98,7 @@ func (e *writeCost) addCreate(req *jute.CreateRequest) {
 
 var slash = []byte("/")
 
-// addMultiPath counts the levels of a path that are not above the path before it.
+// addMultiPath counts the levels of a path in a multi.
 func (e *writeCost) addMultiPath(path []byte) {
 	shared := 0
 	for shared < min(len(path), len(e.previousPath)) && path[shared] == e.previousPath[shared] {
@@ -109,7 +112,7 @@ func (e *writeCost) addMultiPath(path []byte) {
 	}
 }
 
-// addList counts a list as the node would get it.
+// addList counts an ACL as the node would store it.
 func (e *writeCost) addList(list []jute.ACL) {
 	entries, size := znode.ExpandedSize(list, e.ids)
 	if !jute.EqualACLs(list, e.previousList) {

@@ -55,11 +55,11 @@ func reads(n int) []byte {
 
 // However many clients ask for large replies and read none, the server holds no more for them than
 // the budget. It answers small requests of others at once. A large one waits for
-// stream.BudgetPatience, and then the clients that read nothing make room for it.
+// stream.MaxBudgetWait, and then the clients that read nothing make room for it.
 func TestBudgetOfReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := budgeted(t)
-		w.silent(20, reads(20)) // with more of them, the modest client would wait for several rounds of stream.BudgetPatience
+		w.silent(20, reads(20)) // with more of them, the modest client would wait for several rounds of stream.MaxBudgetWait
 		if n := w.used(); n > testBudget || n < testBudget/2 {
 			t.Errorf("%d bytes are held", n)
 		}
@@ -125,7 +125,7 @@ func TestBudgetSparesReaders(t *testing.T) {
 	}
 }
 
-// paced reads a third more than one write has in stream.BudgetPatience. That is fast enough to
+// paced reads a third more than one write has in stream.MaxBudgetWait. That is fast enough to
 // count as a client that reads.
 type paced struct{ io.Reader }
 
@@ -196,7 +196,7 @@ func TestBudgetOfRequests(t *testing.T) {
 		// An eighth of the budget is kept free, so three such requests fit at a time. Requests that came
 		// before this one are let in first: the silent ones without the first three, and then this one,
 		// make 13 rounds. In each round three connections are closed at the first check after they have
-		// been silent for stream.BudgetPatience. The checks begin with the wait, so there is at most one
+		// been silent for stream.MaxBudgetWait. The checks begin with the wait, so there is at most one
 		// more.
 		const atOnce = testBudget / 8 * 7 / size
 		const waiting = silent - atOnce + 1

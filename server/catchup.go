@@ -8,24 +8,25 @@ import (
 	"rollcall/znode"
 )
 
-// catchUpWaitDivisor is the part of a tick, as one in so many, for which a handshake waits until this member has applied
-// what its client has seen. A round trip to the leader is enough in a healthy ensemble. Afterwards the client has
-// time to try other members.
+// catchUpWaitDivisor divides the tick into the longest wait of a handshake until this member has applied what
+// the client has seen. In a healthy ensemble a round trip to the leader is enough. Afterwards the client
+// still has time to try other members.
 const catchUpWaitDivisor = 2
 
-// catchUp serves a client that has seen a zxid which is not applied here: it was connected to another member a moment
-// ago. A client that has seen a zxid has seen a committed transaction, and a sync ends when all that was committed before
-// it is applied here. So a client that is ahead after a sync has seen another history. Its connection is dropped. It is dropped
-// too if the sync takes longer than half a tick. catchUp blocks the reader for that time.
+// catchUp serves a client that has seen a zxid which is not applied here, because it was just connected to
+// another member. The zxid belongs to a committed transaction, and a sync ends when everything committed
+// before it is applied here. A client that is still ahead after a sync has seen another history, so its
+// connection is dropped, as it is if the sync takes longer than half a tick. catchUp blocks the reader for
+// that time.
 func (h *handshake) catchUp(req *jute.ConnectRequest) (more bool) {
 	c := h.c
-	if c.srv.readOnly.Load() { // no leader could say what is committed
+	if c.srv.readOnly.Load() { // no leader knows what is committed
 		c.stream.Drop(clientAhead)
 		return false
 	}
 	if c.stream.InLoop() {
 		kept := *req
-		kept.Passwd = bytes.Clone(req.Passwd) // a loop uses its buffer again
+		kept.Passwd = bytes.Clone(req.Passwd) // a loop reuses its buffer
 		c.stream.LeaveToReader(func() bool { return h.connectAfterSync(&kept) })
 		return true
 	}
@@ -42,7 +43,7 @@ func (h *handshake) connectAfterSync(req *jute.ConnectRequest) (more bool) {
 	return h.connect(req)
 }
 
-// awaitSync waits for a sync, for limit at most. It is for connections without a session.
+// awaitSync waits for a sync, limit at most. The connection has no session yet.
 func (h *handshake) awaitSync(limit time.Duration) {
 	c := h.c
 	done := make(syncDone)
@@ -58,7 +59,7 @@ func (h *handshake) awaitSync(limit time.Duration) {
 	}
 }
 
-// syncDone is the Waiter of a sync. It is closed when the sync has ended.
+// syncDone is the Waiter of a sync, and is closed when the sync ends.
 type syncDone chan struct{}
 
 // TxnApplied implements znode.Waiter.

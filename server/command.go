@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// Commands answers four-letter commands.
+// Commands runs four-letter commands.
 type Commands interface {
 	// IsCommand reports whether the first four bytes of a connection are a command. If not, they are the
 	// length of a frame.
 	IsCommand(command string) bool
-	// WriteReply writes the answer to a command, before the connection closes. argument is what the
-	// client sends after the command. Answer may wait for both, and returns their errors.
+	// WriteReply runs a command and writes its reply, before the connection closes. argument is the input
+	// after the command. WriteReply may wait for argument and w, and returns their errors.
 	WriteReply(command string, argument io.Reader, w io.Writer) error
 }
 
 const (
-	// commandChunkSize is the number of bytes of an answer that are sent at a time. Short answers are smaller.
+	// commandChunkSize is the number of bytes of a reply that are sent at a time. Short replies take less.
 	commandChunkSize = 32 << 10
-	// maxCommandTime is the longest that a client may take for a whole answer. At 1 MB/s it gets the watches of a
-	// large server in that time.
+	// maxCommandTime limits the time that a client takes for a whole reply. At 1 MB/s it can receive the
+	// watches of a large server.
 	maxCommandTime = time.Minute
 )
 
-// answerCommand answers a four-letter command, a part at a time, and ends the connection. The reader
-// itself writes, because nothing else is sent.
+// answerCommand runs a four-letter command and ends the connection. The reader itself writes the reply,
+// because nothing else is sent.
 func (c *conn) answerCommand(command string) {
 	c.srv.stats.sent.Add(1)
 	if !c.stream.DropAfter(maxCommandTime, slowReader) {

@@ -41,7 +41,7 @@ func TestWordAnswers(t *testing.T) {
 }
 
 // A client that reads nothing of an answer is closed when a silent stranger is. A client that reads
-// a little now and then is closed after commandTime. Neither needs memory for the whole answer.
+// a little now and then is closed after maxCommandTime. Neither needs memory for the whole answer.
 func TestWordSlowReader(t *testing.T) {
 	for _, tt := range []struct {
 		name, argument string

@@ -13,16 +13,16 @@ import (
 
 const lengthSize = stream.LengthSize // of the field at the head of a frame
 
-// conn is one client connection: its handshake, its session, and the order of its requests and
-// replies. Its stream owns bytes, buffers, deadlines and the end. The stream's lock guards the
-// fields below it. Locks are taken in the order tree, stream.
+// conn is one client connection: its handshake, its session, and the order of its requests and replies. Its
+// stream owns bytes, buffers, deadlines and the end. The stream's lock guards the fields below it. Locks are
+// taken in the order tree, stream.
 type conn struct {
 	srv      *Server
 	listener *listener
-	addr     net.Addr // the client's
+	addr     net.Addr
 
-	localNumber  uint64 // counts the server's connections, from 1; set by register
-	uniqueNumber uint64 // unique over members and their restarts: ordinal above Config.ConnBase
+	localNumber  uint64 // from 1, in the order of accept
+	uniqueNumber uint64 // unique over members and their restarts: Config.ConnBase + localNumber
 
 	identity clientIdentity
 
@@ -30,17 +30,17 @@ type conn struct {
 	tls               *tlsState // nil: the connection does not speak TLS
 	session           session
 	replies           replies
-	hasCreateSlot     bool // has one of the server's session-create slots
-	servedRequest     bool // a request was served that does more than prove an identity
-	gotFirstFrame     bool // the owner has had the first frame; only the reader or the loop uses it
-	createdSession    bool // this connection has opened the session, and not resumed it
-	closeSessionOnEnd bool // the client was refused for want of an identity, and its session was never used
-	closeApplied      bool // its own closeSession is applied: no lease is needed any more
-	isCommand         bool // a four-letter command instead of a handshake
+	hasCreateSlot     bool
+	servedRequest     bool // other than auth and sasl
+	gotFirstFrame     bool // only the reader or the loop uses it
+	createdSession    bool // not resumed
+	closeSessionOnEnd bool // rejected for want of an identity, and the session was never used
+	closeApplied      bool // the connection's own closeSession; no lease is needed any more
+	isCommand         bool
 	missedCheck       missedCheck
 
-	// readOnly says that the session is one of the read-only mode: it is this connection's alone, and
-	// Config.Member does not know it. It is set, once, before the stream is opened.
+	// readOnly marks a session of the read-only mode: it belongs to this connection alone, and Config.Member
+	// does not know it. It is set once, before the stream is opened.
 	readOnly bool
 }
 
@@ -72,22 +72,33 @@ func hostOf(a net.Addr) string {
 // runReader serves the connection until it ends, or until its stream needs no reader.
 func (c *conn) runReader(sock net.Conn) {
 	c.stream.DropAfter(c.srv.cfg.Limits.Handshake, handshakeLate)
-	c.stream.Serve(c.srv.tls.startTLS(c, sock) && c.serveHandshake())
+	c.stream.Serve(c.srv.tls.startTLS(c, sock) && c.BeginInReader())
 }
 
-// MaySend implements stream.Permit. Every byte to a client that has a session tells it that the
-// session lives, so a valid lease is needed. A session of the read-only mode lives as long as its connection. A client that may have
-// missed a change of what it watches is sent nothing until that is known: see missed.go.
+// lockWithTree takes the tree's read lock and the connection's.
+func (c *conn) lockWithTree() {
+	c.srv.cfg.State.RLock()
+	c.stream.Lock()
+}
+
+func (c *conn) unlockWithTree() {
+	c.stream.Unlock()
+	c.srv.cfg.State.RUnlock()
+}
+
+// MaySend implements stream.Permit. Every byte to a client with a session confirms that the session lives, so
+// it needs a valid lease. A session of the read-only mode lives as long as its connection. Nothing is sent to
+// a client that may have missed a change of a watched node until that is known: see missed.go.
 func (c *conn) MaySend() bool {
 	return c.missedCheck.missedNothing() && c.mayConfirmSession()
 }
 
-// mayConfirmSession reports whether the client may learn that its session lives.
 func (c *conn) mayConfirmSession() bool {
 	return c.closeApplied || c.readOnly || c.stream.Life.Timeout() == 0 || c.srv.cfg.Member.IsVouched(c.session.id)
 }
 
-// AwaitPermit implements stream.Permit. It waits half a tick at most, and as long as a search of the connection's watches takes.
+// AwaitPermit implements stream.Permit. It waits at most half a tick and as long as a search of the
+// connection's watches takes.
 func (c *conn) AwaitPermit(ctx context.Context) bool {
 	if !c.missedCheck.missedNothing() && !c.missedCheck.dropIfMissed() {
 		return false
@@ -95,13 +106,10 @@ func (c *conn) AwaitPermit(ctx context.Context) bool {
 	if c.readOnly || c.srv.cfg.Member.Vouch(ctx, c.session.id) == nil {
 		return true
 	}
-	// A session that was closed meanwhile has no lease any more. If this connection closed it, the
-	// client may get the reply, because the session lived until then. Apply notes that under the
-	// tree's lock.
-	c.srv.cfg.State.RLock()
-	defer c.srv.cfg.State.RUnlock()
-	c.stream.Lock()
-	defer c.stream.Unlock()
+	// A session that was closed meanwhile has no lease any more. If this connection closed it, the client may
+	// receive the reply, because the session lived until then. Apply notes that under the tree's lock.
+	c.lockWithTree()
+	defer c.unlockWithTree()
 	return c.closeApplied
 }
 
@@ -117,14 +125,12 @@ func (c *conn) CanResume() bool {
 
 // Resume implements stream.Frames.
 func (c *conn) Resume() {
-	c.srv.cfg.State.RLock()
-	defer c.srv.cfg.State.RUnlock()
-	c.stream.Lock()
-	defer c.stream.Unlock()
+	c.lockWithTree()
+	defer c.unlockWithTree()
 	c.replies.queueReadyReplies(false)
 }
 
-// StreamEnded implements stream.Frames. It removes the connection from everything that knows it.
+// StreamEnded implements stream.Frames. It removes the connection from everything that refers to it.
 func (c *conn) StreamEnded(why stream.Reason) {
 	defer c.listener.openConns.Done()
 	for more := true; more; {
@@ -134,7 +140,7 @@ func (c *conn) StreamEnded(why stream.Reason) {
 	session, unanswered, refused, readOnly := c.session.id, c.replies.queue.n, c.closeSessionOnEnd, c.readOnly
 	c.releaseCreateSlot()
 	c.stream.Unlock()
-	c.srv.stats.endedByReason[why].Add(1) // before it is no longer one of those that are open
+	c.srv.stats.endedByReason[why].Add(1) // before the connection leaves the table
 	c.srv.stats.outstanding.Add(-int64(unanswered))
 	if refused {
 		c.closeUnusedSession(session)
@@ -150,14 +156,13 @@ func (c *conn) StreamEnded(why stream.Reason) {
 	c.srv.log.Debug("connection ended", "client", c.addr, "session", session, "reason", reasonNames[why])
 }
 
-// noteCloseApplied notes that the connection's own closeSession is applied.
 func (c *conn) noteCloseApplied() {
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	c.closeApplied = true
 }
 
-// replyToClose answers the connection's own closeSession, if that is applied: the last node of the session
+// replyToClose replies to the connection's own closeSession, if that is applied: the last node of the session
 // is gone.
 func (c *conn) replyToClose(zxid int64) {
 	c.stream.Lock()
@@ -179,8 +184,8 @@ func (c *conn) QueueEvent(t jute.EventType, path string, zxid int64) {
 	c.scheduleFlush(withEvent)
 }
 
-// scheduleFlush makes the Flush after the entry that is being applied send the queued output. The caller
-// holds the lock and the tree's.
+// scheduleFlush has the flush after the current entry send the queued output. The caller holds the lock and
+// the tree's.
 func (c *conn) scheduleFlush(with int) {
 	if c.stream.NoteOutput() {
 		c.srv.unflushed.add(c, with)

@@ -13,17 +13,17 @@ import (
 	"rollcall/zk/jute"
 )
 
-// connectionTable holds the connections of a server: in the order of their numbers, and by session. Its lock is the last
-// one in the order of locks. No method waits while it holds the lock.
+// connectionTable holds the connections of a server by number and by session. Its lock is the last one in the
+// order of locks, and no method waits while holding it.
 type connectionTable struct {
 	numberBase uint64 // Config.ConnBase
 
 	mu            sync.Mutex
-	acceptedTotal uint64 // connections so far
+	acceptedTotal uint64
 	conns         connectionList
 	limiter       *admission.ConnectionLimiter
-	bySession     map[jute.SessionID]*conn // connections whose handshake is done
-	rejectingNew  bool                     // no new connections
+	bySession     map[jute.SessionID]*conn // handshake done
+	rejectingNew  bool
 }
 
 func newConnectionTable(cfg *Config) *connectionTable {
@@ -33,7 +33,7 @@ func newConnectionTable(cfg *Config) *connectionTable {
 	}
 }
 
-// add numbers a new connection and adds it, or returns the reason for which it is rejected.
+// add numbers a new connection and adds it, or returns the reason for rejecting it.
 func (t *connectionTable) add(c *conn) (why stream.Reason, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,7 +63,6 @@ func (t *connectionTable) remove(c *conn, session jute.SessionID) {
 	}
 }
 
-// setCarrier notes that a connection carries a session.
 func (t *connectionTable) setCarrier(id jute.SessionID, c *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,21 +76,19 @@ func (t *connectionTable) carrierOf(id jute.SessionID) *conn {
 	return t.bySession[id]
 }
 
-// count returns the number of connections, and of those that carry a session.
+// count returns the numbers of connections and of connections that carry a session.
 func (t *connectionTable) count() (conns, sessions int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.conns.n, len(t.bySession)
 }
 
-// rejectNew rejects new connections from now on.
 func (t *connectionTable) rejectNew() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.rejectingNew = true
 }
 
-// isRejectingNew reports whether rejectNew was called.
 func (t *connectionTable) isRejectingNew() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,7 +111,6 @@ func (t *connectionTable) withSession() []*conn {
 	return conns
 }
 
-// streams returns the streams of all connections.
 func (t *connectionTable) streams() []*stream.Stream {
 	conns := t.all()
 	streams := make([]*stream.Stream, 0, len(conns))
@@ -124,7 +120,8 @@ func (t *connectionTable) streams() []*stream.Stream {
 	return streams
 }
 
-// partsFrom yields the connections whose numbers are at least first, in order and in parts of listedPerLock, without a lock.
+// partsFrom yields the connections from number first on, in order, in parts of listedPerLock. It holds no
+// lock while it yields.
 func (t *connectionTable) partsFrom(first uint64) func(yield func([]*conn) bool) {
 	return func(yield func([]*conn) bool) {
 		part := make([]*conn, 0, listedPerLock)
@@ -144,7 +141,6 @@ func (t *connectionTable) appendFrom(part []*conn, first uint64) []*conn {
 	return t.conns.appendFrom(part, first)
 }
 
-// dropMatching closes the connections that match.
 func (t *connectionTable) dropMatching(why stream.Reason, match func(*conn) bool) {
 	for _, c := range t.all() {
 		if match(c) {
@@ -153,7 +149,8 @@ func (t *connectionTable) dropMatching(why stream.Reason, match func(*conn) bool
 	}
 }
 
-// dropGradually closes connections, spread evenly over a time. It returns the number of those that it has closed when ctx ends.
+// dropGradually closes connections, spread evenly over a time. If ctx ends, it returns the number closed so
+// far.
 func dropGradually(ctx context.Context, conns []*conn, over time.Duration, why stream.Reason) (closed int) {
 	begin := time.Now()
 	for i, c := range conns {

@@ -2,31 +2,30 @@ package server
 
 import "slices"
 
-// connectionList holds the connections of a server in the order of their numbers, so that they can be listed
-// page by page without being sorted. Adding one at the end and finding one are cheap. Removing one
-// leaves a gap, and the gaps are closed when they are more than the connections. The zero value is
-// empty. connectionTable.mu guards it.
+// connectionList holds connections by localNumber, so that they can be listed page by page without sorting.
+// Adding and finding one are cheap. Removing one leaves a gap, and the gaps are closed when they outnumber
+// the connections. The zero value is empty. connectionTable.mu guards it.
 type connectionList struct {
 	entries []listedConn
 	n       int // connections
 }
 
-// listedConn is the place of a connection, which may have left it.
+// listedConn is an entry of a connectionList, or a gap.
 type listedConn struct {
-	number uint64 // conn.ordinal
-	conn   *conn  // nil: it has left
+	number uint64 // conn.localNumber
+	conn   *conn  // nil: a gap
 }
 
-// minGaps is the number of gaps that a connectionList leaves open, however few connections it holds.
+// minGaps is the number of gaps that are always left open.
 const minGaps = 64
 
-// add adds a connection whose number is greater than that of all before.
+// add adds a connection whose number is greater than all before.
 func (r *connectionList) add(c *conn) {
 	r.entries = append(r.entries, listedConn{c.localNumber, c})
 	r.n++
 }
 
-// remove removes a connection, and reports whether it was there.
+// remove removes a connection, and reports whether it was present.
 func (r *connectionList) remove(c *conn) bool {
 	i := r.searchFrom(c.localNumber)
 	if i == len(r.entries) || r.entries[i].conn != c {
@@ -39,7 +38,7 @@ func (r *connectionList) remove(c *conn) bool {
 	return true
 }
 
-// searchFrom returns the first place whose number is at least number.
+// searchFrom returns the index of the first entry with at least number.
 func (r *connectionList) searchFrom(number uint64) int {
 	i, _ := slices.BinarySearchFunc(r.entries, number, func(p listedConn, number uint64) int {
 		switch {

@@ -9,7 +9,7 @@ func (h *handshake) tryCreateSlot() bool {
 	return true
 }
 
-// awaitCreateSlot waits for a slot. It returns false if the connection ends before.
+// awaitCreateSlot waits for a slot. It returns false if the connection ends first.
 func (h *handshake) awaitCreateSlot() bool {
 	if h.c.srv.createSlots.Take(h.c.stream.Life.Context()) != nil {
 		return false
@@ -18,14 +18,14 @@ func (h *handshake) awaitCreateSlot() bool {
 	return true
 }
 
-// noteCreateSlot notes that the connection has a slot.
 func (h *handshake) noteCreateSlot() {
 	h.c.stream.Lock()
 	defer h.c.stream.Unlock()
 	h.c.hasCreateSlot = true
 }
 
-// releaseCreateSlot gives the slot back, if the connection has one. It never blocks. The caller holds the lock.
+// releaseCreateSlot gives the connection's slot back, if it has one. It never blocks. The caller holds the
+// lock.
 func (c *conn) releaseCreateSlot() {
 	if c.hasCreateSlot {
 		c.hasCreateSlot = false

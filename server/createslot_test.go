@@ -11,7 +11,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Only admission.MaxCreating clients wait for their new session in the log at a time. The next one enters when one of the
+// Only admission.MaxSessionCreates clients wait for their new session in the log at a time. The next one enters when one of the
 // sessions is applied, or when its client has gone. A client that comes back for its session waits for none of them.
 func TestNewSessionsWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

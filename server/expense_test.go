@@ -18,12 +18,12 @@ const (
 	// mostApply is how much of its processor's time apply may spend on one request of a client.
 	mostApply = 100 * time.Millisecond * slowness
 	// mostGrowth is how many times as long as a request, with its client's identities, the bytes are that it may add to
-	// State.DataUsed, besides freeGrowth.
+	// State.DataUsed, besides freeStoredBytes.
 	mostGrowth = 4
 	// mostMemory is how many times as long as a request, with its client's identities, the memory is that it may take, besides
 	// freeMemory. Containers with names of a few letters take 5.6 times as much, and long lists 5.3 times.
 	mostMemory = 6
-	// freeMemory is what the lists of a short request take, see freeGrowth, and what the measurement gets wrong.
+	// freeMemory is what the lists of a short request take, see freeStoredBytes, and what the measurement gets wrong.
 	freeMemory = 16 << 10
 	// mostTold is how many bytes of paths the events of one request may have.
 	mostTold = 80 << 20

@@ -18,33 +18,33 @@ import (
 const (
 	passwordSize = 16
 	minMaxBuffer = 64 // a ConnectRequest must fit
-	// maxFirstFrame bounds a client's first frame, in bytes, so that strangers cannot make a server read and hold long ones. A
-	// ConnectRequest has 45.
+	// maxFirstFrame bounds a client's first frame, in bytes, so that strangers cannot make a server read and
+	// hold long ones. A ConnectRequest has 45.
 	maxFirstFrame = 1 << 10
-	// sessionWaitDivisor is the part of a session's timeout, as one in so many, for which a client
-	// waits for its session here. Afterwards it has time to ask two other members.
+	// sessionWaitDivisor divides a session's timeout into the longest wait for it here. Afterwards the client
+	// still has time to try two other members.
 	sessionWaitDivisor = 3
 )
 
-// handshake is a connection's create or attach in the log. It is the Waiter of that transaction:
-// the client is answered only when the transaction is applied here.
+// handshake is a connection's create or attach in the log. As the Waiter of that transaction, it replies to
+// the client only when the transaction is applied here.
 type handshake struct {
 	c           *conn
 	startedAt   time.Time
-	knownSince  uint64 // attach: the since of the session when the client came; 0 if it was unknown here
+	knownSince  uint64 // attach: the session's since when the client came, or 0 if it was unknown here
 	sessionID   jute.SessionID
 	isAttach    bool   // false: create
-	password    []byte // attach: the one that the client sent; create: the new session's
+	password    []byte // attach: the client's; create: the new session's
 	timeout     time.Duration
-	hasReadOnly bool // the answer has the byte too
-	retried     bool // the attach has been refused once for an old since
+	hasReadOnly bool // the reply has the byte too
+	retried     bool // the attach was rejected once for an old since
 }
 
-// serveHandshake reads the client's first bytes. It returns true when the create or attach is on its
-// way. Apply then answers the client, and the reader waits for the next frame, to see if the client
-// gives up. Without a leader, the client waits for a third of the session's timeout, and at most
-// for Limits.Handshake.
-func (c *conn) serveHandshake() bool {
+// BeginInReader implements stream.Frames. It reads the client's first bytes, and returns true if the create
+// or attach is on its way. Apply then replies to the client, and the reader waits for the next frame, to
+// notice a client that gives up. Without a leader, the client waits for a third of the session's timeout, and
+// at most for Limits.Handshake.
+func (c *conn) BeginInReader() bool {
 	first, ok := c.stream.PeekWord()
 	if !ok {
 		return false
@@ -61,10 +61,6 @@ func (c *conn) serveHandshake() bool {
 	return ok && c.serveFirstFrame(frame)
 }
 
-// BeginInReader implements stream.Frames. A loop leaves four-letter commands to it, because read as a length a command is more
-// than any frame may have.
-func (c *conn) BeginInReader() bool { return c.serveHandshake() }
-
 // dropIfNotServing drops the connection if this member serves no sessions, and reports whether it did.
 func (c *conn) dropIfNotServing() bool {
 	if !c.srv.retired.Load() && !c.srv.suspended.Load() {
@@ -74,7 +70,6 @@ func (c *conn) dropIfNotServing() bool {
 	return true
 }
 
-// serveFirstFrame serves the client's first frame, as Frame serves the others.
 func (c *conn) serveFirstFrame(frame []byte) bool {
 	c.gotFirstFrame = true
 	c.srv.stats.received.Add(1)
@@ -93,7 +88,7 @@ func (c *conn) serveFirstFrame(frame []byte) bool {
 	return h.connect(&req)
 }
 
-// connect makes the checks that need no log, and submits the create or attach, or has it wait for a place.
+// connect makes the checks that need no log. It then submits the create or attach, or has it wait for a slot.
 func (h *handshake) connect(req *jute.ConnectRequest) bool {
 	c := h.c
 	record, known, zxid := lookupSession(c.srv.cfg.State, req.SessionID)
@@ -105,7 +100,7 @@ func (h *handshake) connect(req *jute.ConnectRequest) bool {
 	}
 	h.startedAt, h.sessionID, h.isAttach, h.hasReadOnly = time.Now(), req.SessionID, req.SessionID != 0, req.HasReadOnly
 	h.timeout, h.knownSince = c.srv.grantTimeout(req.TimeOut), record.OwnerIndex
-	h.password = bytes.Clone(req.Passwd[:min(len(req.Passwd), passwordSize+1)]) // a longer one is wrong, and a part of it is enough to see that
+	h.password = bytes.Clone(req.Passwd[:min(len(req.Passwd), passwordSize+1)]) // enough to see that a longer one is wrong
 	if known && !passwordMatches(record, h.password) {
 		return h.rejectWrongPassword()
 	}
@@ -114,7 +109,7 @@ func (h *handshake) connect(req *jute.ConnectRequest) bool {
 		return false
 	}
 	h.limitHandshake(h.timeout / sessionWaitDivisor)
-	if known || h.tryCreateSlot() { // a client that comes back for a session that is known here waits for nobody
+	if known || h.tryCreateSlot() { // resuming a session that is known here needs no slot
 		if c.stream.InLoop() {
 			return h.requestSessionInLoop()
 		}
@@ -124,8 +119,8 @@ func (h *handshake) connect(req *jute.ConnectRequest) bool {
 	return true
 }
 
-// sessionRequestOf returns the kind of a handshake's request. known means that this member knows the session, and that the
-// password is right.
+// sessionRequestOf returns the kind of a handshake's request. known means that this member knows the session
+// and the password is right.
 func sessionRequestOf(session jute.SessionID, known bool) admission.SessionRequest {
 	switch {
 	case session == 0:
@@ -136,9 +131,9 @@ func sessionRequestOf(session jute.SessionID, known bool) admission.SessionReque
 	return admission.ClaimedSession
 }
 
-// requestSession submits the create or attach. If the handshake has waited for its place, the session may have come
-// meanwhile: then its password counts, but the attach is as old as its client. The client may have resumed the
-// session elsewhere, and this connection must not take it back.
+// requestSession submits the create or attach. If the handshake has waited for its slot, the session may have
+// been applied meanwhile: then its password is checked. The attach keeps knownSince from when the client
+// came, so that it cannot take the session back if the client has resumed it elsewhere.
 func (h *handshake) requestSession() bool {
 	if !h.isAttach {
 		return h.createSession()
@@ -149,8 +144,8 @@ func (h *handshake) requestSession() bool {
 	return h.submitSession(h.knownSince) // 0 if it was unknown here: other members may know it
 }
 
-// requestSessionInLoop is enter in a loop, right after connect has checked the password. It leaves to the reader whatever would
-// have to wait.
+// requestSessionInLoop is requestSession in a loop, right after connect has checked the password. It leaves
+// whatever would have to wait to the reader.
 func (h *handshake) requestSessionInLoop() bool {
 	c := h.c
 	if !h.isAttach {
@@ -171,8 +166,8 @@ func (h *handshake) requestSessionInLoop() bool {
 	return true
 }
 
-// requestSessionWithSlot enters when there is a place. It does not block: the reader must see if the client gives up
-// meanwhile, so that its place goes to another one.
+// requestSessionWithSlot calls requestSession when it has a slot. It does not block, because the reader must
+// notice if the client gives up, so that the slot goes to another one.
 func (h *handshake) requestSessionWithSlot() {
 	h.c.stream.Lock()
 	defer h.c.stream.Unlock()
@@ -186,7 +181,7 @@ func (h *handshake) requestSessionWithSlot() {
 	})
 }
 
-// rejectWrongPassword rejects a wrong password. The session's present connection keeps the session.
+// rejectWrongPassword rejects the handshake. The session's present connection keeps the session.
 func (h *handshake) rejectWrongPassword() bool {
 	h.c.srv.cfg.Audit.AddRejected(h.sessionID, h.c.identity.all(), jute.OpAttach, jute.AuthFailed)
 	h.rejectHandshake(h.hasReadOnly, wrongPassword)
@@ -213,7 +208,7 @@ func lookupSession(tree *znode.State, id jute.SessionID) (s znode.Session, known
 	return s, known, tree.Zxid()
 }
 
-// grantTimeout returns the session timeout that a client gets if it requests ms milliseconds.
+// grantTimeout returns the session timeout for a client that requests ms milliseconds.
 func (s *Server) grantTimeout(ms int32) time.Duration {
 	return min(max(time.Duration(ms)*time.Millisecond, s.cfg.MinTimeout), s.cfg.MaxTimeout)
 }
@@ -222,7 +217,6 @@ func passwordMatches(s znode.Session, password []byte) bool {
 	return subtle.ConstantTimeCompare(s.Password[:], password) == 1
 }
 
-// createSession requests a new session.
 func (h *handshake) createSession() bool {
 	id, err := h.c.srv.cfg.Member.NewSession(h.c.stream.Life.Context())
 	if err != nil {
@@ -240,8 +234,8 @@ func (h *handshake) assignSession(id jute.SessionID) {
 	_, _ = rand.Read(h.password) // never fails: crypto/rand ends the program instead
 }
 
-// submitSession hands the transaction over. It blocks as Member.Submit does and returns false
-// if the connection has ended.
+// submitSession submits the transaction. It blocks as Member.Submit does and returns false if the connection
+// has ended.
 func (h *handshake) submitSession(since uint64) bool {
 	txn, ok := h.newTxn(since)
 	return ok && h.c.submitTxn(txn, h)
@@ -277,7 +271,7 @@ func (h *handshake) txnBody(since uint64) []byte {
 	return body
 }
 
-// TxnApplied implements znode.Waiter. It is the one place that decides whether a session is known.
+// TxnApplied implements znode.Waiter. Only this result decides whether a session exists.
 func (h *handshake) TxnApplied(res *znode.Result) {
 	c := h.c
 	c.stream.Lock()
@@ -295,24 +289,23 @@ func (h *handshake) TxnApplied(res *znode.Result) {
 		h.retried = true
 		h.resubmitAttach(res.Session.OwnerIndex)
 	case res.Code == jute.SessionMoved:
-		c.stream.DropLocked(attachLost) // it comes back if it still wants the session
+		c.stream.DropLocked(attachLost) // the client comes back if it still wants the session
 	default:
 		c.stream.DropLocked(internalError)
 	}
 	c.scheduleFlush(withReply)
 }
 
-// resubmitAttach submits the attach once more, with the since of the record that it met. Only a young
-// handshake does that. If a handshake has waited for the log, its client has probably given up and
-// resumed the session elsewhere, and this connection must not take it back. again starts a
-// goroutine, because apply must not wait for the submission, and the reader waits for the client.
-// The caller holds the lock.
+// resubmitAttach submits the attach once more, with the current since of the session. Only a young handshake
+// does that: if it has waited for the log, its client has probably given up and resumed the session
+// elsewhere, and this connection must not take it back. It starts a goroutine, because apply must not wait
+// for the submission. The caller holds the lock.
 func (h *handshake) resubmitAttach(since uint64) {
 	h.c.stream.Life.Go(func() { h.submitSession(since) }) // if it fails the connection has ended
 }
 
-// completeOpen answers the client and lets the reader go on. The caller holds the lock and the
-// tree's lock.
+// completeOpen queues the reply to the client and lets the reader continue. The caller holds the lock and the
+// tree's.
 func (h *handshake) completeOpen(s *znode.Session) {
 	c := h.c
 	c.stream.Open(s.Timeout)
@@ -324,7 +317,7 @@ func (h *handshake) completeOpen(s *znode.Session) {
 	})
 }
 
-// rejectHandshake answers that the client does not get the session, and ends the connection.
+// rejectHandshake replies that the client does not get the session, and ends the connection.
 func (h *handshake) rejectHandshake(hasReadOnly bool, why stream.Reason) {
 	c := h.c
 	c.stream.Lock()
@@ -333,14 +326,13 @@ func (h *handshake) rejectHandshake(hasReadOnly bool, why stream.Reason) {
 	c.stream.FlushLater()
 }
 
-// queueRejection queues the reply of reject. The caller holds the lock.
 func (h *handshake) queueRejection(hasReadOnly bool, why stream.Reason) {
 	c := h.c
 	h.queueResponse(jute.ConnectResponse{Passwd: make([]byte, passwordSize), HasReadOnly: hasReadOnly})
 	c.stream.Life.Finish(why)
 }
 
-// queueResponse queues the answer to a handshake. The caller holds the lock.
+// queueResponse queues the reply to a handshake. The caller holds the lock.
 func (h *handshake) queueResponse(r jute.ConnectResponse) {
 	c := h.c
 	out := c.stream.Output()

@@ -19,7 +19,8 @@ import (
 	"rollcall/zk/sasl"
 )
 
-// authenticator knows the identities that clients can prove, and those that they must prove. Safe for concurrent use.
+// authenticator holds the identities that clients can prove and those that they must prove. Safe for
+// concurrent use.
 type authenticator struct {
 	digestAlg         digest.Algorithm
 	noDigest          bool
@@ -29,7 +30,7 @@ type authenticator struct {
 	maxIdentities     int
 	credentialLimiter *admission.CredentialLimiter
 	log               *slog.Logger
-	rejectionLog      *admission.LogLimiter // of clients that are not authenticated
+	rejectionLog      *admission.LogLimiter
 }
 
 func newAuthenticator(cfg *Config, log *slog.Logger) *authenticator {
@@ -39,8 +40,8 @@ func newAuthenticator(cfg *Config, log *slog.Logger) *authenticator {
 	}
 }
 
-// checkSuperPassword reports whether an auth packet has the name of the super user, and whether it has the password too. If there is no
-// super user, nobody can guess the password.
+// checkSuperPassword reports whether an auth packet names the super user, and whether its password is right.
+// Without a super user, both are false.
 func (a *authenticator) checkSuperPassword(body []byte) (claims, right bool) {
 	var p jute.AuthPacket
 	d := jute.NewDecoder(body)
@@ -53,12 +54,12 @@ func (a *authenticator) checkSuperPassword(body []byte) (claims, right bool) {
 	return strings.HasPrefix(id, user+":"), subtle.ConstantTimeCompare([]byte(id), []byte(a.superDigest)) == 1
 }
 
-// digestID returns the identity of the text of an auth packet in the scheme digest.
+// digestID returns the identity for the text of a digest auth packet.
 func (a *authenticator) digestID(text []byte) string {
 	return a.digestAlg.IdentityOf(strings.ToValidUTF8(string(text), "\ufffd")) // as Java reads a string
 }
 
-// failedLoginCode returns the code for a client whose login by SASL has failed.
+// failedLoginCode returns the code for a failed SASL login.
 func (a *authenticator) failedLoginCode() jute.Code {
 	if slices.Contains(a.login.Schemes, "sasl") {
 		return jute.SessionClosedRequireSaslAuth
@@ -66,36 +67,34 @@ func (a *authenticator) failedLoginCode() jute.Code {
 	return jute.AuthFailed
 }
 
-// logRejection logs that a client has been rejected, unless another line says so of a client in the same
-// second.
+// logRejection logs the rejection of a client, at most once a second over all clients.
 func (a *authenticator) logRejection(message string, client net.Addr, session jute.SessionID, reason string) {
 	if unlogged, due := a.rejectionLog.AllowLine(time.Now()); due {
 		a.log.Warn(message, "client", client, "session", session, "reason", reason, "unlogged", unlogged)
 	}
 }
 
-// clientIdentity holds the identities that the client of a connection has proved. Only the connection's reader or loop uses it,
-// except that any goroutine may call all.
+// clientIdentity holds the identities that a connection's client has proved. Only the connection's reader or
+// loop uses it, except that any goroutine may call all.
 type clientIdentity struct {
 	authenticator  *authenticator
-	host           string         // the client's address without port
-	saslExchange   *sasl.Exchange // nil: the client has sent no token of SASL
-	provedRequired bool           // entitled has found an identity that the client needs
-	hasCertificate bool           // by a certificate
-	numRecorded    int            // the number of identities that the record of the session has, or has on its way through the log
+	host           string         // the address without port
+	saslExchange   *sasl.Exchange // nil until the first SASL token
+	provedRequired bool           // cached result of mayBeServed
+	hasCertificate bool
+	numRecorded    int // identities in the session's record, or on their way there through the log
 
 	// identityList is replaced and never changed, because transactions share it.
 	identityList atomic.Pointer[[]*proto.Identity]
 }
 
-// init gives a client the identity of its address.
+// init sets the identity of the client's address.
 func (i *clientIdentity) init(auth *authenticator, host string) {
 	i.authenticator, i.host = auth, host
 	ids := []*proto.Identity{newIdentity("ip", host)}
 	i.identityList.Store(&ids)
 }
 
-// newIdentity returns a proto.Identity.
 func newIdentity(scheme, id string) *proto.Identity {
 	return &proto.Identity{Scheme: scheme, Id: id}
 }
@@ -103,7 +102,7 @@ func newIdentity(scheme, id string) *proto.Identity {
 // all returns the identities that the client has proved.
 func (i *clientIdentity) all() []*proto.Identity { return *i.identityList.Load() }
 
-// mayBeServed reports whether the client has proved an identity that it needs to be served.
+// mayBeServed reports whether the client has proved one of the required identities.
 func (i *clientIdentity) mayBeServed() bool {
 	if len(i.authenticator.login.Schemes) == 0 || i.provedRequired {
 		return true
@@ -112,8 +111,7 @@ func (i *clientIdentity) mayBeServed() bool {
 	return i.provedRequired
 }
 
-// authenticate adds the identities that an auth packet proves. They hold for the
-// requests after it.
+// authenticate adds the identities that an auth packet proves, for the requests after it.
 func (i *clientIdentity) authenticate(body []byte) jute.Code {
 	var p jute.AuthPacket
 	d := jute.NewDecoder(body)
@@ -143,11 +141,11 @@ func (i *clientIdentity) authenticate(body []byte) jute.Code {
 	return jute.AuthFailed
 }
 
-// maxIdentityBytes bounds the identities of one connection beside Limits.MaxIdentities, because the record of its session has
-// them. It is 64 bytes for each of 64.
+// maxIdentityBytes bounds the identities of one connection in addition to Limits.MaxIdentities, because the
+// session's record stores them. It allows 64 bytes for each of 64.
 const maxIdentityBytes = 4 << 10
 
-// add adds an identity, unless the connection has it.
+// add adds an identity that the connection does not have yet.
 func (i *clientIdentity) add(scheme, id string) jute.Code {
 	ids := *i.identityList.Load()
 	size := len(scheme) + len(id)
@@ -160,12 +158,12 @@ func (i *clientIdentity) add(scheme, id string) jute.Code {
 	if len(ids) >= i.authenticator.maxIdentities || size > maxIdentityBytes {
 		return jute.AuthFailed
 	}
-	ids = append(ids, newIdentity(scheme, id)) // a holder of the old slice sees no more than before
+	ids = append(ids, newIdentity(scheme, id)) // holders of the old slice do not see it
 	i.identityList.Store(&ids)
 	return jute.OK
 }
 
-// takeUnrecorded returns the identities that the record of the session does not have, and counts them as recorded.
+// takeUnrecorded returns the identities that are not in the session's record, and counts them as recorded.
 func (i *clientIdentity) takeUnrecorded() []*proto.Identity {
 	ids := i.all()
 	if len(ids) <= i.numRecorded {
@@ -184,8 +182,8 @@ func (i *clientIdentity) addUser(user string) (code jute.Code) {
 	return code
 }
 
-// addCertificate makes the subject of the client's certificate an identity, if the client has shown one. If that is the configured
-// SuperSubject, the client is the super user, too.
+// addCertificate adds the subject of the client's certificate, if there is one, as an identity. The
+// configured SuperSubject also becomes the super user.
 func (i *clientIdentity) addCertificate(state *tls.ConnectionState) error {
 	chains := state.VerifiedChains
 	if len(chains) == 0 {

@@ -11,9 +11,8 @@ import (
 	"rollcall/server/stream"
 )
 
-// acceptPause and maxAcceptPause bound the wait after accept fails, for example for want of
-// file descriptors. The wait is long enough to use no processor time, and short enough that
-// clients do not give up.
+// acceptPause and maxAcceptPause bound the wait after accept fails, for example for want of file descriptors.
+// It is long enough to use no processor time, and short enough that clients do not give up.
 const (
 	acceptPause    = 5 * time.Millisecond
 	maxAcceptPause = time.Second
@@ -22,13 +21,12 @@ const (
 // listener accepts connections, and holds what they share.
 type listener struct {
 	net.Listener
-	acceptor  *stream.Acceptor // accepts in place of the listener; nil: connections may speak TLS, or the listener is not TCP
-	speaksTLS bool             // connections speak TLS
-	openConns sync.WaitGroup   // connections that have not ended
+	acceptor  *stream.Acceptor // replaces Listener.Accept; nil if connections may speak TLS, or the listener is not TCP
+	speaksTLS bool
+	openConns sync.WaitGroup
 	streams   stream.Group
 }
 
-// close closes the listener.
 func (l *listener) close() {
 	_ = l.Listener.Close()
 	if l.acceptor != nil {
@@ -36,8 +34,8 @@ func (l *listener) close() {
 	}
 }
 
-// acceptAll calls accept until ctx ends or the listener is closed. It continues after errors that may pass: too many open files, a
-// connection aborted early. It calls failed with an error that follows a success.
+// acceptAll calls accept until ctx ends or the listener is closed. It continues after temporary errors, such
+// as too many open files or an aborted connection, and calls failed with the first error after a success.
 func acceptAll(ctx context.Context, accept func() error, failed func(error)) error {
 	pause := time.Duration(0)
 	for {

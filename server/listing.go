@@ -11,9 +11,9 @@ import (
 	"rollcall/znode"
 )
 
-// Listing lists the connections and watches of a server for operators. Some of its methods do so page by page. A page is the
-// slice passed, which they fill up to its capacity. They hold no lock for more than listedPerLock
-// connections or watches. If ctx ends first, the page is not complete. Safe for concurrent use.
+// Listing lists the connections and watches of a server for operators. Methods with a page fill the slice
+// passed up to its capacity. They hold no lock for more than listedPerLock connections or watches. If ctx
+// ends first, the page is incomplete. Safe for concurrent use.
 type Listing struct {
 	conns *connectionTable
 	tree  *znode.State
@@ -22,12 +22,12 @@ type Listing struct {
 // Listing returns the connections and watches of the server.
 func (s *Server) Listing() Listing { return Listing{s.conns, s.cfg.State} }
 
-// listedPerLock is the number of connections that are visited under one hold of a lock, for which apply or
-// accept may have to wait: some tens of microseconds.
+// listedPerLock is the number of connections that are visited under one hold of a lock. Apply or accept may
+// have to wait for it, some tens of microseconds.
 const listedPerLock = 256
 
-// ConnectionsFrom appends to page the connections whose numbers are at least first, in order. It
-// returns the number at which the next page begins, or 0 if there are no more.
+// ConnectionsFrom appends to page the connections whose numbers are at least first, in order. It returns the
+// number at which the next page begins, or 0 if there are no more.
 func (l Listing) ConnectionsFrom(ctx context.Context, page []clients.Connection, first uint64) (_ []clients.Connection, next uint64) {
 	for part := range l.conns.partsFrom(first) {
 		if ctx.Err() != nil {
@@ -45,8 +45,8 @@ func (l Listing) ConnectionsFrom(ctx context.Context, page []clients.Connection,
 	return page, 0
 }
 
-// ConnectionOf returns the connection that carries a session, and how many watches it has. It returns false
-// if no connection here does.
+// ConnectionOf returns the connection that carries a session and the number of its watches. It returns false
+// if no connection here carries it.
 func (l Listing) ConnectionOf(id jute.SessionID) (shown clients.Connection, watches int, ok bool) {
 	c := l.conns.carrierOf(id)
 	if c == nil {
@@ -60,10 +60,9 @@ func (l Listing) ConnectionOf(id jute.SessionID) (shown clients.Connection, watc
 	return shown, l.tree.Watches().CountOf(c), true
 }
 
-// WatchersFrom appends to page the watches that cover path: those on path itself, and the recursive ones
-// on nodes above it. They are in the order of their connections' numbers, and those of one connection in
-// the order of their paths. It returns the place at which the next page begins, or the zero Place if there
-// are no more.
+// WatchersFrom appends to page the watches that cover path: those on path itself and the recursive ones on
+// nodes above it. They are ordered by connection number, then by path. It returns the place at which the next
+// page begins, or the zero Place if there are no more.
 func (l Listing) WatchersFrom(ctx context.Context, page []clients.Watch, path string, from clients.WatchPlace) (_ []clients.Watch, next clients.WatchPlace) {
 	covering := l.coveringPaths(ctx, path)
 	if len(covering) == 0 {
@@ -79,8 +78,8 @@ func (l Listing) WatchersFrom(ctx context.Context, page []clients.Watch, path st
 	return page, clients.WatchPlace{}
 }
 
-// coveringPaths returns the paths on which there are watches that cover path, in order: nodes above it with
-// recursive watches, and path itself.
+// coveringPaths returns the paths with watches that cover path, in order: nodes above it with recursive
+// watches, and path itself.
 func (l Listing) coveringPaths(ctx context.Context, path string) (paths []string) {
 	l.tree.RLock()
 	defer l.tree.RUnlock()
@@ -140,7 +139,6 @@ func (l Listing) appendWatchersOn(page []clients.Watch, c *conn, path string, co
 	return page, clients.WatchPlace{}
 }
 
-// describeWatch returns what operators see of a watch.
 func (c *conn) describeWatch(path string, kinds znode.WatchKinds) clients.Watch {
 	c.stream.Lock()
 	defer c.stream.Unlock()
@@ -150,9 +148,9 @@ func (c *conn) describeWatch(path string, kinds znode.WatchKinds) clients.Watch 
 	}
 }
 
-// WatchesFrom appends to page the watches of the connection that carries a session, in the order of
-// their paths, from path first on. It returns the path at which the next page begins, or "" if there are
-// no more. It looks at all watches of the connection, in parts, and sorts no more than a page and a part.
+// WatchesFrom appends to page the watches of the connection that carries a session, ordered by path, from
+// path first on. It returns the path at which the next page begins, or "" if there are no more. It scans all
+// watches of the connection in parts, and sorts no more than a page and a part.
 func (l Listing) WatchesFrom(ctx context.Context, page []clients.Watch, id jute.SessionID, first string) (_ []clients.Watch, next string) {
 	c := l.conns.carrierOf(id)
 	if c == nil {
@@ -207,9 +205,9 @@ func (l Listing) ResetTraffic() {
 	}
 }
 
-// Watches yields the sessions that watch nodes here, in order, each with its paths. As in
-// ZooKeeper, it leaves out watches for children alone. It copies one connection's watches at a
-// time, and holds no lock while it yields.
+// Watches yields the sessions that watch nodes here, in order, each with its paths. As in ZooKeeper, it
+// leaves out watches for children alone. It copies one connection's watches at a time, and holds no lock
+// while it yields.
 func (l Listing) Watches() iter.Seq2[jute.SessionID, []string] {
 	return func(yield func(jute.SessionID, []string) bool) {
 		for _, c := range l.conns.all() {
@@ -233,20 +231,19 @@ func (l Listing) watchedPaths(c *conn) (id jute.SessionID, paths []string) {
 
 // lowestTexts keeps the lowest of some texts, each once.
 type lowestTexts struct {
-	limit      int    // how many are kept
-	lowerBound string // texts below are left out
+	limit      int    // the number of texts kept
+	lowerBound string // smaller texts are left out
 	kept       []string
-	isFull     bool // kept has limit texts in order, up to its last
+	isFull     bool // kept is sorted and has limit texts
 }
 
-// add adds a text. cut must be called before too many are added.
+// add adds a text. The caller calls trimToLimit before too many are added.
 func (l *lowestTexts) add(text string) {
 	if text >= l.lowerBound && !(l.isFull && text >= l.kept[l.limit-1]) {
 		l.kept = append(l.kept, text)
 	}
 }
 
-// trimToLimit removes all but the lowest texts.
 func (l *lowestTexts) trimToLimit() {
 	slices.SortFunc(l.kept, strings.Compare)
 	l.kept = slices.Compact(l.kept)

@@ -13,19 +13,18 @@ import (
 	"rollcall/zk/sasl"
 )
 
-// Login configures logins besides those with auth packets, and the identities that clients must prove.
+// Login configures SASL logins, and the identities that clients must prove.
 type Login struct {
-	Users     *sasl.Users // who may log in by SASL; nil: nobody, because SASL is not served
-	SuperUser string      // the user of SASL that becomes the super user; "": none
-	// Schemes are those of which a client must have proved an identity before it is served anything
-	// but auth and sasl. If there are none, all clients are served.
+	Users     *sasl.Users // who may log in; nil: SASL is not served
+	SuperUser string      // the SASL user that becomes the super user; "": none
+	// Schemes are the required ones: before it is served anything but auth and sasl, a client must have
+	// proved an identity of one of them. If there are none, all clients are served.
 	Schemes []string
-	// KeepFailed serves clients whose login by SASL has failed, without an identity. It has no
-	// effect if Schemes has sasl.
+	// KeepFailed serves clients whose SASL login has failed, without an identity. It has no effect if Schemes
+	// has sasl.
 	KeepFailed bool
 }
 
-// handleSASL takes a token of a login by SASL.
 func (r *request) handleSASL() bool {
 	c := r.c
 	var token jute.SASLToken
@@ -41,7 +40,7 @@ func (r *request) handleSASL() bool {
 	return r.checkCredential(a, func(a *admission.Attempt) bool { return r.stepSASL(a) })
 }
 
-// stepSASL takes a token that can be read, of an attempt whose turn it is.
+// stepSASL checks a token that can be decoded, of an attempt whose turn it is.
 func (r *request) stepSASL(a *admission.Attempt) bool {
 	var token jute.SASLToken
 	d := jute.NewDecoder(r.body)
@@ -51,7 +50,7 @@ func (r *request) stepSASL(a *admission.Attempt) bool {
 	return r.finishIdentity(code)
 }
 
-// checkSASLToken answers a token of a client. The answer is nil if there is no token for the client.
+// checkSASLToken returns the reply to a token, or nil if there is no token for the client.
 func (r *request) checkSASLToken(token []byte, a *admission.Attempt) (answer []byte, code jute.Code) {
 	c := r.c
 	who, how := &c.identity, &c.srv.cfg.Login
@@ -81,30 +80,29 @@ func (r *request) checkSASLToken(token []byte, a *admission.Attempt) (answer []b
 	return answer, jute.OK
 }
 
-// failLogin logs why a login by SASL has failed, and returns the code that the client gets. After it
-// the connection ends.
+// failLogin logs the reason of a failed SASL login, and returns the code for the client. The connection ends
+// after it.
 func (r *request) failLogin(reason string) jute.Code {
 	r.c.srv.authenticator.logRejection("SASL login failed", r.c.addr, r.c.session.id, reason)
 	return r.c.srv.authenticator.failedLoginCode()
 }
 
-// appendToken appends the server's answer to a token.
 func appendToken(_ *session, out *stream.Buffer, r *request) jute.Code {
 	out.B = jute.SASLToken{Token: r.body}.Append(out.B)
 	return jute.OK
 }
 
-// appendNoToken appends the record of an answer to a login that failed. Java's client reads the record of an
-// error, too, while it logs in. Without one it would connect again for ever, and not report the failure.
+// appendNoToken appends the record of a reply to a failed login. While Java's client logs in, it reads the
+// record of an error, too. Without one it would reconnect for ever and not report the failure.
 func appendNoToken(b []byte) []byte { return jute.SASLToken{}.Append(b) }
 
-// rejectUnauthenticated answers any request of a client that is not entitled, and ends the connection.
+// rejectUnauthenticated rejects any request of a client without a required identity, and ends the connection.
 func (r *request) rejectUnauthenticated() bool {
 	c := r.c
-	c.srv.authenticator.logRejection("client is not authenticated", c.addr, c.session.id, fmt.Sprintf("it asks for %v without an identity of the schemes %s", r.op, strings.Join(c.srv.cfg.Login.Schemes, ", ")))
+	c.srv.authenticator.logRejection("client is not authenticated", c.addr, c.session.id, fmt.Sprintf("it requests %v without an identity of the schemes %s", r.op, strings.Join(c.srv.cfg.Login.Schemes, ", ")))
 	c.srv.cfg.Audit.Add(audit.Event{
 		Session: c.session.id, Ids: r.ids, Operation: audit.Authenticate, Target: strings.Join(c.srv.cfg.Login.Schemes, ","), Result: audit.Failure,
-		Error: jute.SessionClosedRequireSaslAuth.Error(), Reason: "the client asked for " + r.op.String() + " without such an identity",
+		Error: jute.SessionClosedRequireSaslAuth.Error(), Reason: "the client requested " + r.op.String() + " without such an identity",
 	})
 	r.code, r.noZxid = jute.SessionClosedRequireSaslAuth, true
 	r.endsConn, r.endReason = true, notAuthenticated
@@ -112,10 +110,9 @@ func (r *request) rejectUnauthenticated() bool {
 	return r.replyLocally()
 }
 
-// closeUnusedSessionOnEnd notes that the connection ends because the client lacks an identity. Its session is closed
-// then, if this connection has opened it, the client has proved no identity, and no request was served in
-// it. Such a session has no nodes and no watches. All others stay: a client may have resumed a session of
-// another one.
+// closeUnusedSessionOnEnd has the session closed with the connection, if this connection has opened it, the
+// client has proved no identity, and no request was served in it. Such a session has no nodes and no watches.
+// All others stay: a client may have resumed another client's session.
 func (c *conn) closeUnusedSessionOnEnd() {
 	const address = 1 // the identity that every client has
 	c.stream.Lock()
@@ -123,11 +120,11 @@ func (c *conn) closeUnusedSessionOnEnd() {
 	c.closeSessionOnEnd = c.createdSession && !c.servedRequest && len(c.identity.all()) == address
 }
 
-// closeUnusedSession closes the session of a refused client through the log. The transaction names this connection,
-// so it does nothing if the session has been resumed on another one.
+// closeUnusedSession closes the session of a rejected client through the log. The transaction names this
+// connection, so it does nothing if the session has been resumed on another one.
 func (c *conn) closeUnusedSession(session jute.SessionID) {
-	// This connection has nothing in the log, so that the member takes the transaction. If it did not, the
-	// session would end at its timeout.
+	// This connection has nothing in the log, so the member takes the transaction. If it did not, the session
+	// would end at its timeout.
 	_ = c.srv.cfg.Member.TrySubmit(&proto.Txn{
 		Session: int64(session), Conn: c.uniqueNumber, Op: int32(jute.OpCloseSession), Ids: c.identity.all(),
 	}, nil)

@@ -259,7 +259,7 @@ func TestUnauthenticatedRequests(t *testing.T) {
 		t.Errorf("the log says\n%s", text)
 	}
 	text := lines.text()
-	for _, want := range []string{`"operation":"authenticate","target":"sasl,digest","result":"failure","error":"`, `"reason":"the client asked for `, `"dropped":`} {
+	for _, want := range []string{`"operation":"authenticate","target":"sasl,digest","result":"failure","error":"`, `"reason":"the client requested `, `"dropped":`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in the audit log:\n%s", want, text)
 		}

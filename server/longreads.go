@@ -11,36 +11,38 @@ import (
 	"rollcall/znode"
 )
 
-// Apply waits while a read holds the tree's lock. A read that may take long therefore holds it only until it has a copy of what it
-// shows, which takes constant time, and its answer is made of the copy. One is served at a time on the whole server, as parts of
-// setWatches are: otherwise many clients could together take all processors, and hold many copies. Requests after it wait until
-// it is answered. So do events that come after the copy, because a client does not know of a watch before its read is answered.
+// Apply waits while a read holds the tree's lock. A read that may take long holds it only for a copy of the
+// requested state, which takes constant time, and builds its reply from the copy. As with parts of
+// setWatches, one is served at a time on the whole server: otherwise many clients could together take all
+// processors and hold many copies. Later requests wait until it has its reply. So do events after the copy,
+// because a client does not know of a watch before the reply that sets it.
 
 const (
-	// maxStepsUnderLock limits the steps of a read under the tree's lock, each as long as listing a name: a tenth of a millisecond in all.
+	// maxStepsUnderLock limits the steps of a read under the tree's lock to a tenth of a millisecond. A step
+	// is as long as listing a name.
 	maxStepsUnderLock = 1024
-	// stepsPerOp is the number of steps of an operation in a multiRead: its node is looked up, and its list compared with the identities.
+	// stepsPerOp is the number of steps of an operation in a multiRead: a lookup, and a check of its ACL.
 	stepsPerOp = 8
 	// bytesPerStep is the number of bytes of data that are copied in a step.
 	bytesPerStep = 512
-	// namesPerYield is the number of names of a long reply that are appended before other goroutines get their turn.
+	// namesPerYield is the number of names that are appended before other goroutines get their turn.
 	namesPerYield = 4096
-	// maxTurnRest is the longest that the turn is kept after a read. A read takes longer than that if the processors are busy, and a
-	// rest would not free them.
+	// maxTurnRest limits the time for which the turn is kept after a read. A read takes longer if the
+	// processors are busy, and a rest would not free them.
 	maxTurnRest = 50 * time.Millisecond
 )
 
-// longRead is a read under way whose answer is made without the tree's lock. The lock of its connection guards taken, and events
-// while taken is true.
+// longRead is a read whose reply is built without the tree's lock. The connection's lock guards hasCopy, and
+// heldEvents while hasCopy is true.
 type longRead struct {
 	c            *conn
 	r            *request
-	hasCopy      bool // it has its copy, or the error
+	hasCopy      bool // or the error
 	zxid         int64
 	appendFrozen func(b []byte) ([]byte, jute.Code) // appends the record
 	record       []byte
 	code         jute.Code
-	heldEvents   []byte // frames of events that came after the copy
+	heldEvents   []byte // frames of events after the copy
 }
 
 // isLong reports whether a read must be served without the tree's lock. The caller holds that lock.
@@ -48,9 +50,9 @@ func (r *request) isLong() bool {
 	return r.code == jute.OK && r.longRead == nil && r.operation.isLong != nil && r.operation.isLong(&r.c.session, r)
 }
 
-// startLongRead serves r, a long read that is the first of the queue, in a goroutine, and answers it. Usually later writes of the client
-// wait for it (queue.late). If its list has only grown long while it waited, they may be on their way: then the copy is made now,
-// because the answer must not show them. The caller holds the lock and the tree's.
+// startLongRead serves r, the first of the queue, in a goroutine. Usually the client's later writes wait for
+// r (queue.hasLateReads). If the list grew long only while r waited, such writes may be on their way. The
+// copy is then made now, because the reply must not show them. The caller holds the lock and the tree's.
 func startLongRead(r *request) {
 	read := &longRead{c: r.c, r: r}
 	r.longRead, r.inProgress = read, true
@@ -60,8 +62,8 @@ func startLongRead(r *request) {
 	r.c.stream.Life.Go(read.serve)
 }
 
-// serve answers the read in its turn. It keeps the turn for as long again as it took, longRest at most, so that others have half
-// of the time.
+// serve serves the read in its turn. Afterwards it keeps the turn for as long as the read took, at most
+// maxTurnRest, so that others have half of the time.
 func (l *longRead) serve() {
 	c := l.c
 	select {
@@ -72,20 +74,18 @@ func (l *longRead) serve() {
 	began := time.Now()
 	if l.ensureCopy() {
 		l.record, l.code = l.appendFrozen(nil)
-		l.queueReply()
+		l.r.completeInTurn(jute.OK)
 		time.Sleep(min(time.Since(began), maxTurnRest))
 	}
 	<-c.srv.longRequestTurn
 }
 
-// ensureCopy takes the copy, if that is not done. It returns false if the connection has ended, or if its client has to take bytes
-// before: then the read is begun again.
+// ensureCopy takes the copy unless there is one. It returns false if the connection has ended, or if the
+// reply does not fit the budget: then the read is started again later.
 func (l *longRead) ensureCopy() bool {
 	c := l.c
-	c.srv.cfg.State.RLock()
-	defer c.srv.cfg.State.RUnlock()
-	c.stream.Lock()
-	defer c.stream.Unlock()
+	c.lockWithTree()
+	defer c.unlockWithTree()
 	switch {
 	case c.stream.IsClosing():
 		return false
@@ -99,29 +99,13 @@ func (l *longRead) ensureCopy() bool {
 	return true
 }
 
-// copyState takes a copy of what the answer shows, and its zxid. The caller holds the lock and the tree's.
+// copyState copies the requested state and its zxid. The caller holds the lock and the tree's.
 func (l *longRead) copyState() {
 	l.hasCopy, l.zxid = true, l.c.replies.replyZxid(l.r)
 	l.appendFrozen = l.r.operation.freezeReply(&l.c.session, l.r)
 }
 
-// queueReply queues the answer.
-func (l *longRead) queueReply() {
-	c := l.c
-	c.srv.cfg.State.RLock()
-	defer c.srv.cfg.State.RUnlock()
-	c.stream.Lock()
-	defer c.stream.Unlock()
-	if c.stream.IsClosing() {
-		return
-	}
-	l.r.inProgress, l.r.isReady = false, true
-	c.replies.queueReadyReplies(false)
-	c.stream.UpdateAccount()
-	c.stream.FlushLater()
-}
-
-// insertRecord appends the record of the answer, or inserts it into the stream's output, if b is that.
+// insertRecord inserts the record into the stream's output after b.
 func (l *longRead) insertRecord(b []byte) ([]byte, jute.Code) {
 	if l.code == jute.OK {
 		l.c.stream.Output().Insert(len(b), l.record)
@@ -129,7 +113,7 @@ func (l *longRead) insertRecord(b []byte) ([]byte, jute.Code) {
 	return b, l.code
 }
 
-// appendHeldEvents queues the events that came after the copy. The answer is queued.
+// appendHeldEvents queues the held events. The reply is already queued.
 func (l *longRead) appendHeldEvents() {
 	if len(l.heldEvents) == 0 {
 		return
@@ -139,7 +123,7 @@ func (l *longRead) appendHeldEvents() {
 	l.c.stream.CheckUnread()
 }
 
-// countHeldEvent counts n bytes of an event that waits for the answer.
+// countHeldEvent counts n bytes of an event that waits for the reply.
 func (l *longRead) countHeldEvent(n int) {
 	l.r.heldBytes += n
 	l.c.replies.queue.heldBytes += n
@@ -148,7 +132,7 @@ func (l *longRead) countHeldEvent(n int) {
 	}
 }
 
-// readHoldingEvents returns the read for whose answer events wait, or nil.
+// readHoldingEvents returns the read that events wait for, or nil.
 func (q *queue) readHoldingEvents() *longRead {
 	if q.first == nil || q.first.longRead == nil || !q.first.longRead.hasCopy {
 		return nil
@@ -188,7 +172,7 @@ func (s *session) longMultiRead(r *request) bool {
 func (s *session) freezeChildren(r *request) func(b []byte) ([]byte, jute.Code) {
 	var req jute.GetChildrenRequest
 	d := jute.NewDecoder(r.body)
-	req.Decode(&d) // it can be read: longChildren has found its node
+	req.Decode(&d) // it decodes: longChildren has found its node
 	names, stat, code := s.tree.FreezeChildren(req.Path, r.ids, s.watcherIf(req.Watch))
 	return func(b []byte) ([]byte, jute.Code) {
 		b = appendChildNames(b, names)
@@ -230,7 +214,7 @@ func appendChildNames(b []byte, names znode.ChildNames) []byte {
 	return appendCounted(b, names.All())
 }
 
-// appendCounted appends texts after their number, and lets other goroutines run in between.
+// appendCounted appends the number of texts and the texts, and lets other goroutines run in between.
 func appendCounted(b []byte, texts iter.Seq[string]) []byte {
 	at, n := len(b), 0
 	b = jute.AppendCount(b, 0)

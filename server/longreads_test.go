@@ -28,7 +28,7 @@ func (c *client) grow(parent, prefix string, n int) (list []byte) {
 	return list
 }
 
-// longReads are reads of more than longList names below /list, where a client has created them.
+// longReads are reads of more than maxStepsUnderLock names below /list, where a client has created them.
 func longReads() map[string]struct {
 	op  jute.Op
 	rec record

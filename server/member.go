@@ -9,26 +9,26 @@ import (
 	"rollcall/znode"
 )
 
-// Member is the part of its member that a connection uses. It does not show which member leads, or whether one
-// does: touches are remembered and writes wait.
+// Member is the part of its member that a connection uses. It hides which member leads, and whether one does:
+// touches are remembered and writes wait.
 type Member interface {
-	// NewSession draws the id of a new session. It blocks until this member may draw
-	// one, and fails only if ctx ends.
+	// NewSession draws the id of a new session. It blocks until this member may draw one, and fails only if
+	// ctx ends.
 	NewSession(ctx context.Context) (jute.SessionID, error)
 
-	// TryNewSession is a NewSession that never blocks. It returns false if NewSession might block.
+	// TryNewSession is NewSession without blocking. It returns false if NewSession might block.
 	TryNewSession() (id jute.SessionID, ok bool)
 
-	// Touch renews a session by timeout, the one granted to its present connection. It
-	// never blocks: it runs for every request.
+	// Touch renews a session by timeout, which was granted to its present connection. It never blocks: it
+	// runs for every request.
 	Touch(id jute.SessionID, timeout time.Duration)
 
-	// IsVouched reports at once whether this member may tell a client now that its session lives.
+	// IsVouched reports at once whether the session's lease is valid, so that its client may be sent
+	// something.
 	IsVouched(id jute.SessionID) bool
 
-	// Vouch reports the session's touches to the leader at once, and waits until the session's
-	// lease is valid. If it returns an error (refused, half a tick has passed, or ctx ended),
-	// nothing may be sent.
+	// Vouch reports the session's touches to the leader at once, and waits until the session's lease is
+	// valid. If it returns an error (rejected, half a tick has passed, or ctx ended), nothing may be sent.
 	Vouch(ctx context.Context, id jute.SessionID) error
 
 	// Submit hands over a transaction for good. The member sets Member, Boot and Seq. Transactions
@@ -38,8 +38,8 @@ type Member interface {
 	// something unapplied. It fails only if ctx ends.
 	Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) error
 
-	// TrySubmit is a Submit that never blocks. It returns false, and does nothing, if Submit might
-	// block or fail.
+	// TrySubmit is Submit without blocking. It returns false, and does nothing, if Submit might block or
+	// fail.
 	TrySubmit(txn *proto.Txn, w znode.Waiter) bool
 
 	// Sync calls w.Applied, with OK, when all that was committed before the call is applied here.

@@ -7,19 +7,19 @@ import (
 	"rollcall/server/stream"
 )
 
-// If the changes of an entry have too many watchers, some of them miss changes: see znode/missed.go. Their connections end here. Until
-// it is known which these are, no connection that watches anything is sent anything (conn.MaySend). A connection that has something
-// to send finds that out for itself (conn.AwaitPermit), so its client waits no longer than a search of its own watches takes.
-// searchAll does so for the others.
+// If the changes of an entry have too many watchers, some of them miss changes: see znode/missed.go. Their
+// connections end here. Until these are known, no connection that watches anything is sent anything
+// (conn.MaySend). A connection with output checks itself (conn.AwaitPermit), so its client waits no longer
+// than a search of its own watches takes. sweepMissed checks the others.
 
-// missedCheck records which changes a connection may have missed.
+// missedCheck records up to which State.MissedPaths a connection's watches have been checked.
 type missedCheck struct {
 	session    *session
 	stream     *stream.Stream
-	searchTurn *sync.Mutex // missedSweep.turn
+	searchTurn *sync.Mutex
 
 	mu           sync.Mutex    // held during a search
-	checkedPaths atomic.Uint64 // of so many State.MissedPaths none was the connection's
+	checkedPaths atomic.Uint64 // value of State.MissedPaths at the last check
 }
 
 // missedNothing reports whether the client was notified of every change that it watches. It takes no lock.
@@ -27,8 +27,8 @@ func (m *missedCheck) missedNothing() bool {
 	return m.checkedPaths.Load() == m.session.tree.Watches().MissedPaths() || !m.stream.Account.HasOwnerBytes()
 }
 
-// dropIfMissed drops the connection if the client has missed a change of what it watches. It reports whether it has not. The caller holds
-// no lock.
+// dropIfMissed drops the connection if the client has missed a change of what it watches, and reports whether
+// it has not. The caller holds no lock.
 func (m *missedCheck) dropIfMissed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,8 +52,7 @@ func (m *missedCheck) searchPart(again bool) (missed, more bool) {
 	return m.session.tree.Watches().SearchMissed(m.session.watchOwner, again)
 }
 
-// dropWatchesPart removes watches of the connection, which has ended, and reports whether there are more. No further request of it sets
-// a watch.
+// dropWatchesPart removes some watches of an ended connection, and reports whether there are more.
 func (m *missedCheck) dropWatchesPart() (more bool) {
 	m.searchTurn.Lock()
 	defer m.searchTurn.Unlock()
@@ -62,19 +61,19 @@ func (m *missedCheck) dropWatchesPart() (more bool) {
 	return m.session.tree.Watches().DropWatches(m.session.watchOwner)
 }
 
-// missedSweep has the connections searched that have nothing to send. The zero value is ready.
+// missedSweep checks the connections without output. The zero value is ready.
 type missedSweep struct {
-	// searchTurn is held while a part of a connection's watches is searched or removed. Many connections may do so at the same time. All but
-	// one would otherwise wait with the tree's read lock in hand, and apply would wait for them all.
+	// searchTurn is held while a part of a connection's watches is searched or removed. Otherwise many
+	// connections would wait for each other while holding the tree's read lock, and apply would wait for all.
 	searchTurn sync.Mutex
 
 	mu          sync.Mutex
-	wantedPaths uint64 // the last State.MissedPaths that begin was called with
-	sweptPaths  uint64 // that of the last search of all connections
+	wantedPaths uint64 // the latest State.MissedPaths
+	sweptPaths  uint64 // its value at the last sweep
 	running     bool
 }
 
-// startNeeded reports whether the caller must start searchAll.
+// startNeeded notes the latest State.MissedPaths, and reports whether the caller must start sweepMissed.
 func (m *missedSweep) startNeeded(paths uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,7 +84,7 @@ func (m *missedSweep) startNeeded(paths uint64) bool {
 	return true
 }
 
-// nextRound reports whether all connections must be searched, or searched again. If not, searchAll has ended.
+// nextRound reports whether sweepMissed must check all connections once more. If not, it has ended.
 func (m *missedSweep) nextRound() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -5,49 +5,48 @@ import (
 	"rollcall/zk/jute"
 )
 
-// operation describes the handling of an opcode.
 type operation struct {
 	class requestClass // set by newOperationTable
 
 	// handle takes a request in. It returns false after the last one that the connection takes.
 	handle func(r *request) (more bool)
 
-	// decodeRecord reads the record of a write, so that no record that cannot be read gets into the log.
+	// decodeRecord checks that the record of a write can be decoded, before it enters the log.
 	decodeRecord func(d jute.Decoder) error
 
-	// queueEventsBefore queues the events that come before the reply. It is nil if there are none.
+	// queueEventsBefore queues the events that come before the reply, if there are any.
 	queueEventsBefore func(r *request) jute.Code
 
-	// appendRecord appends the record of the reply to a request that does not go through the log, to out. If it
-	// returns an error, the bytes that it appended are void. It is nil if the reply is only a
-	// header. The caller holds the lock and the tree's lock.
+	// appendRecord appends the reply's record to out, for a request that does not go through the log. If it
+	// returns an error, the appended bytes are void. It is nil if the reply is only a header. The caller
+	// holds the lock and the tree's.
 	appendRecord func(s *session, out *stream.Buffer, r *request) jute.Code
 
-	// appendErrorRecord appends the record of an answer with an error. It is nil if such an answer is only a header.
+	// appendErrorRecord appends the record of a reply with an error. It is nil if such a reply is only a
+	// header.
 	appendErrorRecord func(b []byte) []byte
 
-	// weighReply returns about how many bytes the answer will have. It is nil if they are few. The
-	// caller holds the tree's lock.
+	// weighReply estimates the bytes of the reply. It is nil if they are few. The caller holds the tree's
+	// lock.
 	weighReply func(s *session, r *request) int64
 
-	// isSlow reports whether a read that waited for a write is answered by another goroutine than
-	// apply, because it may take long. It is nil if that is never so. The caller holds the tree's
-	// lock.
+	// isSlow reports whether a read that waited for a write may take too long for apply to serve it. It is
+	// nil if that never happens. The caller holds the tree's lock.
 	isSlow func(s *session, r *request) bool
 
-	// isLong reports whether a read must be answered without the tree's lock, because it takes long. freeze takes a copy of what
-	// the answer shows, in constant time, and returns a function that appends the record. Both are nil if no such read
-	// takes long. The caller holds the lock and the tree's lock, and calls write without them.
+	// isLong reports whether a read takes too long for the tree's lock. freezeReply then copies the state in
+	// constant time and returns a function that appends the record. Both are nil if no such read takes long.
+	// The caller holds the lock and the tree's, and calls write without them.
 	isLong      func(s *session, r *request) bool
 	freezeReply func(s *session, r *request) (write func(b []byte) ([]byte, jute.Code))
 
-	// appendResult appends the record of a write that succeeded, alone or in a multi. It is nil if
-	// the reply is a header.
+	// appendResult appends the record of a write that succeeded, alone or in a multi. It is nil if the reply
+	// is only a header.
 	appendResult func(b []byte, path string, stat *jute.Stat) []byte
 }
 
-// operations returns the table of the opcodes that the server serves. It is a function and not a
-// variable, because the functions in the table refer to it.
+// operations returns the table of the served opcodes. It is no variable, because the functions in the table
+// refer to it.
 func operations() map[jute.Op]operation {
 	return map[jute.Op]operation{
 		jute.OpCreate:          {handle: (*request).handleWrite, decodeRecord: decodeCreate, appendResult: appendPath},
@@ -90,8 +89,7 @@ const (
 	maxOp = jute.OpWhoAmI
 )
 
-// operationTable finds an operation by its opcode, at op - leastOp. Its last element is for all
-// other opcodes.
+// operationTable has the operation of an opcode at op - minOp. Its last element is for all other opcodes.
 type operationTable [maxOp - minOp + 2]operation
 
 func newOperationTable() *operationTable {
@@ -106,8 +104,7 @@ func newOperationTable() *operationTable {
 	return t
 }
 
-// of returns the operation of an opcode. It never returns nil: an opcode that no client may send has
-// unknown.
+// of returns the operation of an opcode. For an unknown opcode that is one with handleUnknown.
 func (t *operationTable) of(op jute.Op) *operation {
 	if op < minOp || op > maxOp {
 		return &t[len(t)-1]
@@ -115,8 +112,7 @@ func (t *operationTable) of(op jute.Op) *operation {
 	return &t[op-minOp]
 }
 
-// The read functions read the record of a write. They take the decoder by value and call no
-// interface, so that they allocate only lists.
+// The decode functions take the decoder by value and call no interface, so that they allocate only lists.
 
 func decodeCreate(d jute.Decoder) error {
 	var r jute.CreateRequest

@@ -9,8 +9,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// request is one request of a client that is not answered yet. Records are pooled. A request that
-// goes to the log is the Waiter of its transaction.
+// request is one unfinished request of a client. Records are pooled. A request that goes to the log is the
+// Waiter of its transaction.
 type request struct {
 	c          *conn
 	next       *request // in the connection's queue
@@ -21,29 +21,29 @@ type request struct {
 	ids        []*proto.Identity // the client's identities when it sent the request
 	body       []byte            // the request's record; in the frame's memory, or in own while the request waits
 
-	listBytes     uint32        // of a write: see Txn.lists
-	inLog         bool          // a write or a sync, answered when it is applied; other requests are answered when they are first
-	needsProof    bool          // a sync or a linearizable read: it waits for the leader's proof
-	awaitsMembers bool          // a reconfig: when it is applied, its answer waits until the members have followed it
-	isReady       bool          // it is applied, or the proof has come, and the answer waits for nothing else
-	earlyReply    []byte        // the reply, if it was applied before its turn
-	code          jute.Code     // the known answer to a request that is not served
+	listBytes     uint32        // of a write, for Txn.lists
+	inLog         bool          // a write or a sync: it gets its reply when applied, other requests when they are first in the queue
+	needsProof    bool          // a sync or a linearizable read, which needs the leader's proof
+	awaitsMembers bool          // a reconfig, whose reply waits until the members have followed
+	isReady       bool          // applied or proved, and the reply waits for nothing else
+	earlyReply    []byte        // made before its turn
+	code          jute.Code     // of a request that is not served
 	noZxid        bool          // auth: the reply's zxid is 0
-	endReason     stream.Reason // the reason, if ends is set
+	endReason     stream.Reason // if endsConn
 	endsConn      bool          // the reply is the connection's last
-	isSlow        bool          // apply does not answer it; see operation.aside
-	inParts       bool          // a setWatches that is served in parts; see startParts
-	inProgress    bool          // its parts are being served, or read is under way
-	longRead      *longRead     // serves it without the tree's lock; nil: it is not that long
-	minShared     int           // data of at least so many bytes are not copied into the reply
+	isSlow        bool          // apply does not serve it; see operation.isSlow
+	inParts       bool          // a long setWatches; see startParts
+	inProgress    bool          // its parts, or longRead, are under way
+	longRead      *longRead     // nil unless it is served without the tree's lock
+	minShared     int           // longer data is not copied into the reply
 
 	ownBody   []byte // memory for body
-	heldBytes int    // bytes that the request holds while it waits
+	heldBytes int    // while the request waits
 }
 
 var requestPool = sync.Pool{New: func() any { return new(request) }}
 
-// maxPooledBody bounds the memory for a body that a pooled record keeps, in bytes.
+// maxPooledBody bounds the body memory that a pooled record keeps, in bytes.
 const maxPooledBody = 1 << 10
 
 func (c *conn) newRequest(h jute.RequestHeader, body []byte) *request {
@@ -55,11 +55,11 @@ func (c *conn) newRequest(h jute.RequestHeader, body []byte) *request {
 	return r
 }
 
-// Identities are those of the client when it sent the request.
+// Identities returns the client's identities when it sent the request. The follower asserts for this method.
 func (r *request) Identities() []*proto.Identity { return r.ids }
 
-// free gives the record back to the pool. Nothing else may refer to it. If it was submitted, it has
-// been applied.
+// free returns the record to the pool. Nothing else may refer to it. If it was submitted, it has been
+// applied.
 func (r *request) free() {
 	own := r.ownBody[:0]
 	if cap(own) > maxPooledBody {
@@ -77,7 +77,7 @@ func (r *request) copyBody() {
 	}
 }
 
-// canReply reports whether the request may be answered when it is the first of its queue.
+// canReply reports whether the request, as the first of its queue, can get its reply.
 func (r *request) canReply() bool { return !r.inProgress && (r.isReady || !r.inLog && !r.needsProof) }
 
 // queue holds requests in the order of their replies. The zero value is empty.
@@ -85,15 +85,15 @@ type queue struct {
 	first, last  *request
 	n            int
 	heldBytes    int // heldBytes that the requests hold
-	numProofs    int // how many are syncs, or reads that wait for a proof
-	numUnapplied int // how many are writes that are not applied
-	numSlow      int // how many are reads that apply does not answer
-	numReconfigs int // how many are reconfigs
+	numProofs    int // syncs, and reads that wait for a proof
+	numUnapplied int // writes that are not applied
+	numSlow      int // reads that apply does not serve
+	numReconfigs int
 }
 
-// hasLateReads reports whether a read in the queue may be answered after a write that is submitted now.
-// Such a read follows a request that waits for a proof or for the members, is not answered by apply,
-// or waits until the client has taken more.
+// hasLateReads reports whether a read in the queue may get its reply after a write that is submitted now.
+// Such a read follows a request that waits for a proof or for the members, is not served by apply, or waits
+// until the client has taken more.
 func (q *queue) hasLateReads() bool {
 	return q.numProofs > 0 || q.numReconfigs > 0 || q.numSlow > 0 || q.first != nil && q.first.canReply()
 }
@@ -121,7 +121,7 @@ func (q *queue) push(r *request) {
 	}
 }
 
-// holdReply notes that r, which is in the queue, also holds the bytes of its reply.
+// holdReply stores the reply of r, which is in the queue, and counts its bytes.
 func (q *queue) holdReply(r *request, reply []byte) {
 	r.earlyReply = reply
 	r.heldBytes += len(reply)

@@ -9,18 +9,18 @@ import (
 	"rollcall/zk/jute"
 )
 
-// The methods of this file serve clients while no leader is known. Such a client has asked for a read-only
-// server, and gets a session of this connection alone: it is not in the log, no leader hears of it, and it ends
-// with its connection or when its client is silent for its timeout. Nothing of it reaches Config.Member, so no
-// lease is needed to answer it, and the answer says nothing about a session of the ensemble.
+// The methods of this file serve clients while no leader is known. Such a client has requested a read-only
+// server, and gets a session of this connection alone. The session is not in the log, the leader does not
+// know it, and it ends with its connection or when its client is silent for its timeout. Nothing of it
+// reaches Config.Member, so its replies need no lease and confirm no session of the ensemble.
 
-// ServeReadOnly has new clients served in read-only mode, until EndReadOnly is called. Those that have not asked
-// for a read-only server, and those that come back for a session, are closed unanswered. Connections with
-// sessions of the ensemble stay as they are. ServeReadOnly may be called again and again, and never blocks.
+// ServeReadOnly has new clients served in read-only mode, until EndReadOnly is called. Clients that do not
+// accept a read-only server, or that resume a session, are closed without a reply. Connections with sessions
+// of the ensemble stay as they are. ServeReadOnly may be called repeatedly, and never blocks.
 func (s *Server) ServeReadOnly() { s.readOnly.Store(true) }
 
-// EndReadOnly ends the read-only mode, and closes the connections of its clients, so that they open sessions of
-// the ensemble. It may be called again and again, and never blocks.
+// EndReadOnly ends the read-only mode, and closes the connections of its clients, so that they open sessions
+// of the ensemble. It may be called repeatedly, and never blocks.
 func (s *Server) EndReadOnly() {
 	if s.readOnly.Swap(false) {
 		s.conns.dropMatching(readOnlyEnded, (*conn).isReadOnly)
@@ -36,8 +36,8 @@ func (c *conn) isReadOnly() bool {
 	return c.readOnly
 }
 
-// connectReadOnly serves a handshake in read-only mode. A client that comes back for a session gets no answer,
-// because any answer would tell it that the session lives, or that it has ended, and nobody knows.
+// connectReadOnly serves a handshake in read-only mode. A client that resumes a session gets no reply,
+// because any reply would claim that the session lives, or that it has ended, and neither is known.
 func (h *handshake) connectReadOnly(req *jute.ConnectRequest, begun time.Time) bool {
 	c := h.c
 	if !req.ReadOnly || req.SessionID != 0 {
@@ -53,7 +53,7 @@ func (h *handshake) connectReadOnly(req *jute.ConnectRequest, begun time.Time) b
 	return opened
 }
 
-// openReadOnly answers the handshake, unless the read-only mode has just ended.
+// openReadOnly replies to the handshake, unless the read-only mode has just ended.
 func (h *handshake) openReadOnly(req *jute.ConnectRequest, begun time.Time) bool {
 	c := h.c
 	tree := c.srv.cfg.State
@@ -84,17 +84,16 @@ func (h *handshake) openReadOnly(req *jute.ConnectRequest, begun time.Time) bool
 	return true
 }
 
-// newReadOnlyID draws the id of a session in read-only mode. Its first byte is 0, which is the id of no member, so
-// no member ever draws it. Imported sessions may have such ids, so the caller checks that there is
-// none.
+// newReadOnlyID draws the id of a session in read-only mode. Its first byte is 0, which no member has as its
+// id, so no member draws it. Imported sessions may have such ids, so the caller checks for one.
 func newReadOnlyID() jute.SessionID {
 	var b [8]byte
 	_, _ = rand.Read(b[1:]) // never fails: crypto/rand ends the program instead
 	return jute.SessionID(binary.BigEndian.Uint64(b[:]))
 }
 
-// handleReadOnly takes in a request of a client in read-only mode. What needs a leader is refused, and the end of
-// the session is answered here. The rest is served as for any other client.
+// handleReadOnly takes in a request of a client in read-only mode. It rejects what needs a leader, and ends
+// the session here. The rest is served as for any other client.
 func (r *request) handleReadOnly() bool {
 	c := r.c
 	switch r.op.Class() {

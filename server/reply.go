@@ -10,32 +10,32 @@ import (
 )
 
 const (
-	noReplyZxid = -1 // the zxid in the reply to an operation that the server does not know
-	zxidOffset  = 8  // where the zxid is in a reply frame: after length and xid
+	noReplyZxid = -1 // in the reply to an unknown operation
+	zxidOffset  = 8  // in a reply frame: after length and xid
 )
 
 const (
-	// minSharedBytes is a length in bytes. Data of a node that are at least as long are not copied into
-	// a reply, but sent from the node's memory. A loop does not write such a reply.
+	// minSharedBytes is the length from which on a node's data are not copied into a reply, but sent from the
+	// node's memory. A loop does not write such a reply.
 	minSharedBytes = 64 << 10
-	// minSharedBytesWaiting is the same for a read that has waited. It is smaller, because apply may answer
+	// minSharedBytesWaiting is the same for a read that has waited. It is smaller, because apply may serve
 	// many such reads.
 	minSharedBytesWaiting = 8 << 10
 )
 
-// replies holds the requests of a connection that are not answered, and queues the replies in their order. It counts them for operators. The
+// replies holds the unfinished requests of a connection, queues their replies in order, and counts them. The
 // connection's lock guards it.
 type replies struct {
 	session  *session
 	stream   *stream.Stream
 	stats    *counters
-	queue    queue   // requests not answered; the first waits for the log, or for the client to take what was sent
-	lastZxid int64   // greatest zxid in a reply or event
-	traffic  traffic // for operators
+	queue    queue // unfinished requests; the first waits for the log, or for the client to take sent bytes
+	lastZxid int64 // greatest in a reply or event
+	traffic  traffic
 }
 
-// queueReply queues the reply to a request that does not go through the log, and frees r. The caller
-// holds the lock and the tree's lock.
+// queueReply queues the reply to a request that does not go through the log, and frees r. The caller holds
+// the lock and the tree's.
 func (p *replies) queueReply(r *request) {
 	if r.operation.queueEventsBefore != nil && r.code == jute.OK && !r.inParts {
 		if r.code = r.operation.queueEventsBefore(r); p.stream.HasEnded() {
@@ -76,8 +76,8 @@ func (p *replies) queueReply(r *request) {
 	p.noteReplied(r)
 }
 
-// replyZxid returns the zxid for a reply that is made now. The zxids of a connection never decrease,
-// even if an older reply had to wait.
+// replyZxid returns the zxid for a reply that is built now. The zxids of a connection never decrease, even if
+// an older reply had to wait.
 func (p *replies) replyZxid(r *request) int64 {
 	switch {
 	case r.noZxid:
@@ -91,7 +91,7 @@ func (p *replies) replyZxid(r *request) int64 {
 	return p.lastZxid
 }
 
-// noteReplied is called when the reply to a request is queued. The caller holds the lock.
+// noteReplied counts a queued reply and frees r. The caller holds the lock.
 func (p *replies) noteReplied(r *request) {
 	now := time.Now()
 	took := now.Sub(r.receivedAt)
@@ -103,8 +103,7 @@ func (p *replies) noteReplied(r *request) {
 	r.free()
 }
 
-// appendApplied appends the reply to a request of the log. The caller holds the lock and the
-// tree's lock.
+// appendApplied appends the reply to a request of the log. The caller holds the lock and the tree's.
 func (p *replies) appendApplied(b []byte, r *request, res *znode.Result) []byte {
 	zxid := res.Zxid
 	if zxid == 0 {
@@ -121,15 +120,13 @@ func (p *replies) appendApplied(b []byte, r *request, res *znode.Result) []byte 
 	return jute.EndFrame(b, mark)
 }
 
-// appendEarlyReply queues a reply that was made while earlier requests were not answered. Their replies
-// may have shown the client a later zxid.
+// appendEarlyReply queues a reply that was built before its turn. The replies in between may have shown the
+// client a later zxid.
 func (p *replies) appendEarlyReply(frame []byte) {
 	out := p.stream.Output()
 	binary.BigEndian.PutUint64(frame[zxidOffset:], uint64(p.lastZxid))
 	out.B = append(out.B, frame...)
 }
-
-// The result functions append the record of a write that succeeded, alone or in a multi.
 
 func appendPath(b []byte, path string, _ *jute.Stat) []byte { return jute.AppendString(b, path) }
 
@@ -182,13 +179,12 @@ func appendError(b []byte, code jute.Code) []byte {
 	return jute.ErrorResponse{Err: code}.Append(b)
 }
 
-// queueReadyReplies answers the requests at the head of the queue that wait for nothing. It stops when
-// too much is unsent; then the flusher calls it again. That limit is much higher if a write is on
-// its way to the log, because a read before the write must not see it. For the same reason the
-// budget does not hold back such a read. If applying is true, apply waits for this call or will
-// soon, and answers that may take long are left to another goroutine. answerReady makes one such answer at most, so that
-// the caller releases the tree's lock, for which apply waits, before the next one. The caller holds the lock and
-// the tree's.
+// queueReadyReplies serves the requests at the head of the queue that wait for nothing. It stops when too
+// much is unsent; then the flusher calls it again. That limit is much higher if a write is on its way to the
+// log, because a read before the write must not see it. For the same reason the budget does not hold back
+// such a read. If applying is true, apply waits for this call or will soon, and slow replies are left to
+// another goroutine. queueReadyReplies builds at most one slow reply, so that the caller releases the tree's
+// lock before the next one. The caller holds the lock and the tree's.
 func (p *replies) queueReadyReplies(applying bool) {
 	most := stream.HighWater
 	if p.queue.numUnapplied > 0 {
@@ -214,7 +210,7 @@ func (p *replies) queueReadyReplies(applying bool) {
 			p.queue.pop()
 			p.stats.outstanding.Add(-1)
 			r.minShared = minSharedBytesWaiting
-			long := r.isSlow // answer frees r
+			long := r.isSlow // queueReply frees r
 			if p.queueReply(r); long {
 				p.stream.ResumeLater()
 				break
@@ -228,11 +224,11 @@ func (p *replies) queueReadyReplies(applying bool) {
 	p.stream.Life.NotifyChanged()
 }
 
-// fitsBudget reports whether the budget has room for the answer to r, a read. If not, the connection
-// waits for it. The caller holds the lock and the tree's.
+// fitsBudget reports whether the budget has room for the reply to r, a read. If not, the connection waits for
+// it. The caller holds the lock and the tree's.
 func (p *replies) fitsBudget(r *request) bool {
 	if p.stream.Account.HasRoom(int64(p.session.limits.MaxBuffer)) {
-		return true // usually so, and checking the weight costs more
+		return true // the usual case, without computing the weight
 	}
 	return r.operation.weighReply == nil || p.stream.ClaimBytes(r.operation.weighReply(p.session, r))
 }
@@ -243,8 +239,8 @@ func (p *replies) completeLogged(r *request) {
 	p.noteReplied(r)
 }
 
-// queueEvent queues a WatcherEvent. If the client leaves too much unread, event drops the connection,
-// because events wait for nothing but the answer to a long read. The caller holds the lock, and the stream has not ended.
+// queueEvent queues a WatcherEvent. It drops the connection if the client leaves too much unread, because
+// events wait only for the reply to a long read. The caller holds the lock, and the stream has not ended.
 func (p *replies) queueEvent(t jute.EventType, path string, zxid int64) {
 	var to *[]byte
 	read := p.queue.readHoldingEvents()
@@ -267,8 +263,7 @@ func (p *replies) queueEvent(t jute.EventType, path string, zxid int64) {
 	p.stream.CheckUnread()
 }
 
-// noteHandshake counts a handshake that has begun then, and is about to be answered with a session. The caller holds
-// the lock and the tree's lock.
+// noteHandshake counts the reply to a handshake that began at begun. The caller holds the lock.
 func (p *replies) noteHandshake(begun time.Time) {
 	now := time.Now()
 	p.traffic.received++

@@ -10,12 +10,12 @@ import (
 	"rollcall/znode"
 )
 
-// auditWaitDivisor is the part of the session's timeout, as one in so many, that a write waits at most for its line in the audit log. The client is not
-// read meanwhile, so its session must not expire.
+// auditWaitDivisor divides the session's timeout into the longest wait of a write for its line in the audit
+// log. The client is not read meanwhile, so its session must not expire.
 const auditWaitDivisor = 4
 
-// ServeFrame implements stream.Frames: a frame is a request. Frame returns false after the last request
-// that the connection takes.
+// ServeFrame implements stream.Frames: a frame is a request. It returns false after the last request that the
+// connection takes.
 func (c *conn) ServeFrame(frame []byte) (more bool) {
 	if !c.gotFirstFrame {
 		return c.serveFirstFrame(frame)
@@ -45,7 +45,6 @@ func (c *conn) ServeFrame(frame []byte) (more bool) {
 	return r.operation.handle(r)
 }
 
-// handleWrite sends a write to the log, unless its record cannot be read.
 func (r *request) handleWrite() bool {
 	c := r.c
 	if r.operation.decodeRecord(jute.NewDecoder(r.body)) != nil {
@@ -56,8 +55,8 @@ func (r *request) handleWrite() bool {
 	return r.submitBounded()
 }
 
-// handleMulti sends a multi to the log, unless it is too long. Apply decides whether it can be read,
-// because a multi that cannot be read takes a zxid too.
+// handleMulti sends a multi to the log, unless it is too long. Apply checks whether it can be decoded,
+// because a multi that cannot takes a zxid too.
 func (r *request) handleMulti() bool {
 	c := r.c
 	if jute.CountMultiOps(r.body) > c.srv.cfg.Limits.MaxMultiOps {
@@ -68,7 +67,7 @@ func (r *request) handleMulti() bool {
 	return r.submitBounded()
 }
 
-// handleMultiRead answers a multiRead, unless it is too long: apply waits while one is answered.
+// handleMultiRead serves a multiRead, unless it is too long: apply waits meanwhile.
 func (r *request) handleMultiRead() bool {
 	c := r.c
 	if jute.CountMultiOps(r.body) > c.srv.cfg.Limits.MaxMultiOps {
@@ -78,8 +77,8 @@ func (r *request) handleMultiRead() bool {
 	return r.handleRead()
 }
 
-// submitBounded sends a write to the log, unless it costs too much or would add data while this member is short of memory: then
-// the code is jute.NoRoom. A write that is refused takes no zxid. A multi gets the code in the header.
+// submitBounded sends a write to the log unless it costs too much, or would add data while this member is
+// short of memory (jute.NoRoom). A rejected write takes no zxid. A multi gets the code in the header.
 func (r *request) submitBounded() bool {
 	c := r.c
 	if r.listBytes, r.code = c.srv.writeLimits.CheckCost(r.op, r.body, r.ids); r.code != jute.OK {
@@ -96,8 +95,9 @@ func (r *request) submitBounded() bool {
 	return r.submitToLog()
 }
 
-// submitAudited sends a write to the log when its line is in the audit log. If there is none, the code is jute.NoRoom, and the write takes
-// no zxid. A reader of the connection waits for the disk, so neither the loop nor apply does, and the wait ends before the session could expire.
+// submitAudited sends a write to the log once its line is in the audit log. Without the line, the code is
+// jute.NoRoom, and the write takes no zxid. A reader of the connection waits for the disk, not the loop or
+// apply, and the wait ends before the session could expire.
 func (r *request) submitAudited() bool {
 	c := r.c
 	longest := c.stream.Life.Timeout() / auditWaitDivisor
@@ -121,7 +121,8 @@ func (r *request) handleCloseSession() bool {
 	return false
 }
 
-// handleAuth takes an auth packet. A password of the super user waits for its turn, if many from the client's address were wrong.
+// handleAuth takes an auth packet. A password of the super user waits for its turn, if many from the client's
+// address were wrong.
 func (r *request) handleAuth() bool {
 	c := r.c
 	claims, right := c.srv.authenticator.checkSuperPassword(r.body)
@@ -136,7 +137,7 @@ func (r *request) handleAuth() bool {
 	})
 }
 
-// finishIdentity answers a request that proves an identity of the client.
+// finishIdentity replies to a request that proves an identity.
 func (r *request) finishIdentity(code jute.Code) bool {
 	c := r.c
 	if code == jute.MarshallingError { // drops the connection in this case only, as ZooKeeper does
@@ -154,10 +155,10 @@ func (r *request) finishIdentity(code jute.Code) bool {
 	return r.replyLocally()
 }
 
-// newIdentifyTxn returns a transaction that adds the identities which the client has proved to the record of its session, by
-// which its writes are judged, or nil if the record has them. It goes before the client's next write, so no write is judged
-// by identities that were proved after it. It names only those that the record does not have: with all of them, a client that proves
-// and writes by turns made the log twenty times as long as what it sent.
+// newIdentifyTxn returns a transaction that adds newly proved identities to the session's record, by which
+// its writes are judged, or nil if there are none. It goes before the client's next write, so no write is
+// judged by identities that were proved after it. It names only new identities: with all of them, a client
+// that proves and writes by turns made the log twenty times as long as its input.
 func (c *conn) newIdentifyTxn() *proto.Txn {
 	added := c.identity.takeUnrecorded()
 	if added == nil {
@@ -166,7 +167,6 @@ func (c *conn) newIdentifyTxn() *proto.Txn {
 	return &proto.Txn{Session: int64(c.session.id), Conn: c.uniqueNumber, Op: int32(jute.OpIdentify), Ids: added}
 }
 
-// handleRead serves a read.
 func (r *request) handleRead() bool {
 	c := r.c
 	if c.srv.cfg.LinearizableReads {
@@ -175,14 +175,14 @@ func (r *request) handleRead() bool {
 	return r.replyLocally()
 }
 
-// handleUnknown answers a request with an unknown opcode, and ends the connection.
+// handleUnknown rejects an unknown opcode, and ends the connection.
 func (r *request) handleUnknown() bool {
 	r.code, r.endsConn, r.endReason = jute.Unimplemented, true, unknownOp
 	return r.replyLocally()
 }
 
-// submitToLog sends a write to the log. Its record is answered when it is applied. In a loop, submit
-// leaves to the reader whatever would have to wait.
+// submitToLog sends a write to the log. Its reply follows when it is applied. In a loop, submitToLog leaves
+// whatever would have to wait to the reader.
 func (r *request) submitToLog() bool {
 	c := r.c
 	looped := c.stream.InLoop()
@@ -192,11 +192,11 @@ func (r *request) submitToLog() bool {
 	r.inLog = true
 	txn := &proto.Txn{
 		Session: int64(c.session.id), Conn: c.uniqueNumber, Op: int32(r.op),
-		Body: bytes.Clone(r.body), Lists: r.listBytes, // the log keeps it longer than the frame lives
+		Body: bytes.Clone(r.body), Lists: r.listBytes, // the log keeps it longer than the frame
 	}
 	r.body = nil
 	var first *proto.Txn
-	if r.op != jute.OpCloseSession { // which needs no permission
+	if r.op != jute.OpCloseSession { // it needs no permission
 		first = c.newIdentifyTxn()
 	}
 	if looped && (first != nil || c.hasLateReads()) {
@@ -222,18 +222,16 @@ func (r *request) submitToLog() bool {
 	return true
 }
 
-// hasLateReads reports whether awaitReads would block.
 func (c *conn) hasLateReads() bool {
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	return c.replies.queue.hasLateReads()
 }
 
-// awaitReads waits until no earlier read of the client can be answered after a write that is submitted
-// now, because such a read would show a later state than the client requested. If reads wait only for
-// writes, apply answers them in their order, and awaitReads returns at once. Otherwise the client is not
-// read meanwhile, so awaitReads waits no longer than a client may be silent. It returns false if the
-// connection has ended.
+// awaitReads waits until every earlier read will get its reply before a write that is submitted now;
+// otherwise such a read would show a later state than requested. If reads wait only for writes, apply serves
+// them in order, and awaitReads returns at once. Otherwise the client is not read meanwhile, so awaitReads
+// waits no longer than a client may be silent. It returns false if the connection has ended.
 func (c *conn) awaitReads() bool {
 	c.stream.Lock()
 	defer c.stream.Unlock()
@@ -249,7 +247,6 @@ func (c *conn) submitTxn(txn *proto.Txn, w znode.Waiter) bool {
 	return true
 }
 
-// handleSync asks the member to catch up. Its record is answered when it has.
 func (r *request) handleSync() bool {
 	var req jute.SyncRequest
 	d := jute.NewDecoder(r.body)
@@ -261,8 +258,8 @@ func (r *request) handleSync() bool {
 	return r.requestProof()
 }
 
-// requestProof makes the member apply everything that was committed before now, according to a leader
-// that has proved that it leads. Then a sync is answered, and a read is answered in its turn.
+// requestProof makes the member apply everything that was committed before now, according to a leader that
+// has proved that it leads. A sync then gets its reply, and a read in its turn.
 func (r *request) requestProof() bool {
 	c := r.c
 	r.needsProof, r.inLog = true, r.op == jute.OpSync
@@ -273,8 +270,8 @@ func (r *request) requestProof() bool {
 	return true
 }
 
-// enqueue puts a request that holds so many bytes into the queue. From now on it may be applied and
-// freed. Earlier replies are sent now, because the next one may take long.
+// enqueue puts a request that holds so many bytes into the queue. From now on it may be applied and freed.
+// Earlier replies are sent now, because the next one may take long.
 func (r *request) enqueue(held int) {
 	c := r.c
 	c.stream.Lock()
@@ -289,15 +286,13 @@ func (r *request) enqueue(held int) {
 	c.stream.UpdateAccount()
 }
 
-// replyLocally answers a request that does not go through the log: at once, or after the connection's own
-// unfinished writes. It queues the reply before it releases the tree's lock, so that no event
-// overtakes it. It returns false if the connection has ended.
+// replyLocally serves a request that does not go through the log: at once, or after the connection's own
+// unfinished writes. It queues the reply before it releases the tree's lock, so that no event overtakes it.
+// It returns false if the connection has ended.
 func (r *request) replyLocally() bool {
 	c := r.c
-	c.srv.cfg.State.RLock() // apply must wait: no write finishes between the check and the push
-	defer c.srv.cfg.State.RUnlock()
-	c.stream.Lock()
-	defer c.stream.Unlock()
+	c.lockWithTree() // apply must wait: no write finishes between the check and the push
+	defer c.unlockWithTree()
 	if c.stream.IsClosing() {
 		return false
 	}
@@ -318,25 +313,39 @@ func (r *request) replyLocally() bool {
 		}
 		return !r.endsConn
 	}
-	more := !r.endsConn // answer frees r
+	more := !r.endsConn // queueReply frees r
 	c.replies.queueReply(r)
 	return more && !c.stream.HasEnded()
 }
 
-// TxnApplied implements znode.Waiter. Apply calls it under the tree's lock, after the write's events.
-// It answers the write and the requests that wait for it. The close of a session that leaves nodes
-// waits longer, for Server.Swept.
+// completeInTurn marks r, which was served outside of apply, as ready, and replies to it and to the requests that
+// wait for it. The caller holds no lock.
+func (r *request) completeInTurn(code jute.Code) {
+	c := r.c
+	c.lockWithTree()
+	defer c.unlockWithTree()
+	if c.stream.IsClosing() {
+		return
+	}
+	r.code, r.inProgress, r.isReady = code, false, true
+	c.replies.queueReadyReplies(false)
+	c.stream.UpdateAccount()
+	c.stream.FlushLater()
+}
+
+// TxnApplied implements znode.Waiter. Apply calls it under the tree's lock, after the write's events. It queues
+// the reply to the write and to the requests that wait for it. The close of a session that leaves nodes waits
+// longer, for Server.SessionSwept.
 func (r *request) TxnApplied(res *znode.Result) {
 	if res.NodesLeft {
 		return
 	}
-	c := r.c // r may belong to another connection once it is settled
+	c := r.c // r may belong to another connection once it has its reply
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	r.noteApplied(res)
 }
 
-// noteApplied is Applied, under the lock.
 func (r *request) noteApplied(res *znode.Result) {
 	c, proves := r.c, r.needsProof
 	switch {
@@ -355,7 +364,7 @@ func (r *request) noteApplied(res *znode.Result) {
 	}
 	r.isReady = true
 	switch {
-	case !r.inLog: // a read, which answerReady answers in its turn
+	case !r.inLog: // a read: queueReadyReplies serves it in its turn
 	case c.replies.queue.first == r && c.stream.UnsentBytes() < stream.HighWater:
 		out := c.stream.Output()
 		out.B = c.replies.appendApplied(out.B, r, res)
@@ -366,7 +375,7 @@ func (r *request) noteApplied(res *znode.Result) {
 	c.replies.queueReadyReplies(true)
 	c.stream.UpdateAccount()
 	if proves {
-		c.stream.FlushLater() // no Flush follows, because this is no entry
+		c.stream.FlushLater() // no FlushApplied follows, because this is no entry
 		return
 	}
 	c.scheduleFlush(withReply)

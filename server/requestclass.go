@@ -5,9 +5,8 @@ import "rollcall/zk/jute"
 // requestClass groups the requests whose latencies are counted together.
 type requestClass uint8
 
-// The classes of requests.
 const (
-	classOther   requestClass = iota // whoAmI, auth, sasl, and what the server does not know
+	classOther   requestClass = iota // whoAmI, auth, sasl, and unknown opcodes
 	classConnect                     // a session is opened or resumed; not a request of its own in ZooKeeper's protocol
 	classPing
 	classRead
@@ -22,7 +21,6 @@ var classNames = [numClasses]string{
 	classOther: "other", classConnect: "connect", classPing: "ping", classRead: "read", classWrite: "write", classSync: "sync", classWatch: "watch", classClose: "close",
 }
 
-// classOf returns the class of an operation.
 func classOf(op jute.Op) requestClass {
 	switch op {
 	case jute.OpPing:
@@ -43,7 +41,7 @@ func classOf(op jute.Op) requestClass {
 	return classOther
 }
 
-// eventNames are the types of events that clients get, under the names that operators see.
+// eventNames are the types of events that clients get, by the names in metrics.
 var eventNames = map[jute.EventType]string{
 	jute.EventNodeCreated: "created", jute.EventNodeDeleted: "deleted",
 	jute.EventNodeDataChanged: "changed", jute.EventNodeChildrenChanged: "children",
@@ -52,8 +50,8 @@ var eventNames = map[jute.EventType]string{
 // numEvents is above the greatest type of events.
 const numEvents = jute.EventNodeChildrenChanged + 1
 
-// updateClasses are the classes of requests that change the state, and readingClasses the others. Connects are in
-// neither, because ZooKeeper's metrics do not count them.
+// updateClasses are the classes that change the state, and readClasses the others. Connects are in neither,
+// because ZooKeeper's metrics do not count them.
 var (
 	updateClasses = []requestClass{classWrite, classClose}
 	readClasses   = []requestClass{classPing, classRead, classSync, classWatch, classOther}

@@ -1,35 +1,33 @@
-// Package server accepts the connections of clients and speaks ZooKeeper's protocol with them:
-// handshake, order, reads, watches, replies, limits. It does not know which member leads: a request
-// for the log is handed to a Member and answered when it is applied here.
+// Package server accepts the connections of clients and speaks ZooKeeper's protocol with them: handshake,
+// order, reads, watches, replies, limits. It does not know which member leads. A request for the log is
+// submitted to a Member and gets its reply when it is applied here.
 //
 // # Two parts of a connection
 //
-// Each connection is a conn and its stream.Stream. The stream reads frames and writes bytes, keeps
-// the deadlines, counts memory and ends the connection; package stream says in which goroutines. The
-// conn is its owner. It serves each frame (conn.Frame) and says whether the client may be sent
-// anything (conn.MaySend). A request that waits is a pooled record in its conn's queue, completed by
-// apply.
+// Each connection is a conn and its stream.Stream. The stream reads frames and writes bytes, keeps the
+// deadlines, counts memory and ends the connection. The conn is its owner: it serves each frame
+// (conn.ServeFrame) and permits each write (conn.MaySend). A request that waits is a pooled record in its
+// conn's queue, completed by apply.
 //
 // # Locks
 //
-// Order: the tree's lock (znode.State), then the stream's lock, which is the connection's, then
+// The order is: the tree's lock (znode.State), then the stream's lock, which is the connection's, then
 // connectionTable.mu and those of package stream. Nothing blocks under any of them. Methods that apply calls
-// under the tree's lock (Attached, Closed, Restored) say so.
+// under the tree's lock (SessionAttached, SessionClosed, StateRestored) say so.
 //
 // # Order on a connection
 //
-// Replies come in the order of the requests. A read and its watch are one step under the tree's
-// read lock, and the reply is queued before that lock is released. Events are queued under the
-// write lock. An event therefore never comes before the reply that set its watch, and never after a
-// reply that shows its change.
+// Replies come in the order of the requests. A read and its watch are one step under the tree's read lock,
+// and the reply is queued before that lock is released. Events are queued under the write lock. An event
+// therefore never comes before the reply that set its watch, and never after a reply that shows its change.
 //
 // # Leases
 //
-// Every byte to a client that has a session tells it that the session lives. A byte is sent only
-// while Member.Vouched is true. Otherwise the stream's flusher holds what is queued and asks for
-// the lease to be renewed, and closes the connection if that fails. The reply to the session's own
-// closeSession, and what was queued before it, are sent without a lease. A session of the read-only mode
-// (readonly.go) is in no log. It has no lease, and needs none.
+// Every byte to a client with a session confirms that the session lives, so it is sent only while
+// Member.IsVouched is true. Otherwise the stream's flusher holds the output, has the lease renewed, and
+// closes the connection if that fails. The reply to the session's own closeSession, and everything queued
+// before it, need no lease. A session of the read-only mode (readonly.go) is in no log, and has no lease and
+// needs none.
 package server
 
 import (
@@ -50,12 +48,12 @@ import (
 	"rollcall/znode"
 )
 
-// Limits bound what clients may use. In every field, 0 means the default.
+// Limits bound the use by clients. In every field, 0 means the default.
 type Limits struct {
 	MaxBuffer      int                // bytes of a request (jute.maxbuffer); default jute.DefaultMaxBuffer
 	MaxClientConns int                // connections of one address; default 60, negative: no limit
 	MaxConns       int                // connections; default and negative: no limit
-	MaxInFlight    int                // requests of one connection read and not answered; default 128: a few batches of the log
+	MaxInFlight    int                // unfinished requests of one connection; default 128: a few batches of the log
 	Budget         int64              // bytes of waiting requests and of unread replies and events, over all connections; default 256 MiB
 	MaxUnread      int                // bytes of events and replies that a client leaves unread; default 16 MiB: some of the largest replies
 	MaxMultiOps    int                // operations of a multi that writes; default 10,000: ten times the largest batches of known clients
@@ -63,10 +61,10 @@ type Limits struct {
 	MaxACL         int                // entries of an access control list; default 1,000, as many as fit 64 KiB
 	MaxIdentities  int                // identities of a connection; default 64: ZooKeeper's clients have one or two
 	Handshake      time.Duration      // from accepting a connection to its session; default 10 s, ZooKeeper's
-	Throttle       admission.Throttle // how many sessions are opened and resumed; default: there is no throttle
+	Throttle       admission.Throttle // of sessions that are opened and resumed; default: none
 }
 
-// Defaults of Config and Limits. The table of keys in package config takes them from here.
+// Defaults of Config and Limits, also for the table of keys in package config.
 const (
 	DefaultMinTicks = 2 // shortest and longest session timeout, in ticks
 	DefaultMaxTicks = 20
@@ -84,33 +82,33 @@ const (
 const (
 	defaultBudget = 256 << 20
 
-	// maxBufferCeiling keeps a request well below what one log entry may hold.
+	// maxBufferCeiling keeps a request well below the size of a log entry.
 	maxBufferCeiling = 8 << 20
 )
 
-// Config is what a Server is built from. A field without a default is required.
+// Config configures a Server. A field without a default is required.
 type Config struct {
 	Member                 Member
 	State                  *znode.State
 	Tick                   time.Duration
 	MinTimeout, MaxTimeout time.Duration // bounds of granted session timeouts; default 2 and 20 ticks
-	ConnBase               uint64        // random: connections are numbered from here, so that numbers are unique over members and their restarts
+	ConnBase               uint64        // random first number of connections, so that numbers are unique over members and their restarts
 	Limits                 Limits
-	SuperDigest            string                       // "super:" and the base64 of a hash; "": nobody is super
+	SuperDigest            string                       // "super:" and the base64 of a hash; "": no super user
 	Digest                 digest.Algorithm             // hashes passwords in the scheme digest; default SHA1
-	NoDigest               bool                         // nobody can authenticate in the scheme digest
-	SuperSubject           string                       // the super user's subject in a client certificate; "": nobody is super by certificate
+	NoDigest               bool                         // disables the scheme digest
+	SuperSubject           string                       // the super user's subject in a client certificate; "": none
 	TLS                    TLS                          // default: clients cannot connect over TLS
-	Login                  Login                        // who may log in by SASL, and who must; default: nobody
+	Login                  Login                        // SASL logins and required identities; default: none
 	Memory                 *admission.MemoryLimiter     // default: no limit
-	Commands               Commands                     // four-letter commands; default: there are none
-	LinearizableReads      bool                         // every read waits for a proof that the leader still leads; default: reads may be stale
-	Audit                  *audit.Log                   // what clients do goes there, if it is not in the log of the ensemble; nil: nowhere
-	CredentialLimiter      *admission.CredentialLimiter // slows the addresses of wrong credentials; nil: none is slowed
+	Commands               Commands                     // four-letter commands; default: none
+	LinearizableReads      bool                         // every read waits for the leader's proof; default: reads may be stale
+	Audit                  *audit.Log                   // of clients' operations that are not in the ensemble's log; nil: none
+	CredentialLimiter      *admission.CredentialLimiter // slows addresses after wrong credentials; nil: never
 	Logger                 *slog.Logger                 // default: discard
 
-	// MembersInSync reports whether the members of the ensemble are those of the present list, or as near to it as
-	// they can come now. changed is closed when that may have changed. Default: answers to reconfigs do not
+	// MembersInSync reports whether the members of the ensemble match the present list, or match it as nearly
+	// as they can now. changed is closed when that may have changed. By default, replies to reconfigs do not
 	// wait for it. It is called without any lock.
 	MembersInSync func() (done bool, changed <-chan struct{})
 }
@@ -121,12 +119,12 @@ type Server struct {
 	log             *slog.Logger
 	stats           counters
 	streamConfig    stream.Config // shared by all streams
-	longRequestTurn chan struct{} // has an element while a part of a setWatches, or a long read, is served
+	longRequestTurn chan struct{} // full while a part of a setWatches, or a long read, is served
 	missedSweep     missedSweep
 	throttle        *admission.SessionThrottle
 
-	createSlots      *admission.Slots // of clients that wait for a new session
-	tls              *tlsAcceptor     // nil: no TLS
+	createSlots      *admission.Slots
+	tls              *tlsAcceptor // nil: no TLS
 	authenticator    *authenticator
 	acceptFailureLog *admission.LogLimiter
 	operations       *operationTable
@@ -134,12 +132,12 @@ type Server struct {
 
 	conns     *connectionTable
 	unflushed unflushed
-	retired   atomic.Bool // no sessions are served any more
-	suspended atomic.Bool // no sessions are served for now
-	readOnly  atomic.Bool // no leader is known: new clients are served in read-only mode
+	retired   atomic.Bool // see Retire
+	suspended atomic.Bool // see Suspend
+	readOnly  atomic.Bool // see ServeReadOnly
 }
 
-// New checks cfg and returns a Server that does nothing yet.
+// New checks cfg and returns an idle Server.
 func New(cfg Config) (*Server, error) {
 	cfg.MinTimeout = cmp.Or(cfg.MinTimeout, DefaultMinTicks*cfg.Tick)
 	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, DefaultMaxTicks*cfg.Tick)
@@ -200,9 +198,9 @@ func (s *Server) Limits() Limits { return s.cfg.Limits }
 // Timeouts returns the shortest and the longest session timeout that is granted.
 func (s *Server) Timeouts() (least, most time.Duration) { return s.cfg.MinTimeout, s.cfg.MaxTimeout }
 
-// Serve accepts connections from l and serves them until ctx ends or l fails. If ctx ends, it
-// returns nil. It closes l. When it returns, all goroutines of its connections have ended. It may
-// run for several listeners at once. Connections are plain; they may speak TLS if TLS.Unified is set.
+// Serve accepts connections from l and serves them until ctx ends or l fails. If ctx ends, it returns nil. It
+// closes l. When it returns, all goroutines of its connections have ended. It may run for several listeners
+// at once. Connections are plain; they may speak TLS if TLS.Unified is set.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return s.serveListener(ctx, &listener{Listener: l})
 }
@@ -226,25 +224,25 @@ func (s *Server) serveListener(ctx context.Context, l *listener) error {
 	defer stop()
 	l.streams.Config = &s.streamConfig
 	err := acceptAll(ctx, func() error { return s.acceptOne(l) }, s.logAcceptFailure)
-	l.close() // closed already, unless accept failed; then accept's error is returned
+	l.close() // no-op unless accept failed
 	s.conns.dropMatching(shutdown, func(c *conn) bool { return c.listener == l })
 	l.openConns.Wait()
 	l.streams.Close()
 	if len(s.conns.all()) == 0 {
-		s.streamConfig.Budget.AwaitManager() // nothing is held any more, and no connection waits
+		s.streamConfig.Budget.AwaitManager() // no connection holds or waits for anything
 	}
 	return err
 }
 
-// logAcceptFailure logs that accept has failed after a success. While descriptors are short, each that becomes free lets one
-// client in, and the next one fails again.
+// logAcceptFailure logs that accept has failed after a success. While descriptors are short, each freed one
+// lets one client in, and the next accept fails again.
 func (s *Server) logAcceptFailure(err error) {
 	if unlogged, due := s.acceptFailureLog.AllowLine(time.Now()); due {
 		s.log.Warn("accept failed, trying again", "err", err, "unlogged", unlogged)
 	}
 }
 
-// acceptOne waits for a connection, and has it served unless a limit refuses it.
+// acceptOne waits for a connection, and has it served unless a limit rejects it.
 func (s *Server) acceptOne(l *listener) error {
 	if l.acceptor != nil {
 		return s.acceptForLoop(l)
@@ -263,7 +261,6 @@ func (s *Server) acceptOne(l *listener) error {
 	return nil
 }
 
-// acceptForLoop is acceptOne for connections that begin in a loop.
 func (s *Server) acceptForLoop(l *listener) error {
 	sock, err := l.acceptor.Accept()
 	if err != nil {
@@ -280,7 +277,7 @@ func (s *Server) acceptForLoop(l *listener) error {
 	return nil
 }
 
-// admitConn reports whether a new connection is within the limits. If so, it counts until Ended.
+// admitConn reports whether a new connection is within the limits. If so, it counts until StreamEnded.
 func (s *Server) admitConn(c *conn) bool {
 	why, ok := s.conns.add(c)
 	if !ok {
@@ -292,8 +289,8 @@ func (s *Server) admitConn(c *conn) bool {
 }
 
 // DropConnection closes the session's local connection, if it has the number conn, and sends nothing more. A
-// newer connection, which the client has opened meanwhile, stays open. Cut never blocks, and may be
-// called with or without the tree's lock.
+// newer connection, which the client has opened meanwhile, stays open. DropConnection never blocks, and may
+// be called with or without the tree's lock.
 func (s *Server) DropConnection(id jute.SessionID, conn uint64, why error) {
 	if c := s.conns.carrierOf(id); c != nil && c.uniqueNumber == conn {
 		s.log.Debug("connection cut", "session", id, "err", why)
@@ -301,68 +298,68 @@ func (s *Server) DropConnection(id jute.SessionID, conn uint64, why error) {
 	}
 }
 
-// DropAll closes every connection and sends nothing more, because this member cannot serve at the
-// moment. It closes the sockets itself: readers and loops may be waiting for the tree's lock while
-// apply hangs with it. The caller must not hold that lock.
+// DropAll closes every connection and sends nothing more, because this member cannot serve at the moment. It
+// closes the sockets itself: readers and loops may be waiting for the tree's lock while apply hangs with it.
+// The caller must not hold that lock.
 func (s *Server) DropAll() {
 	for _, c := range s.conns.all() {
 		c.stream.HangUp(droppedByMember)
 	}
 }
 
-// Retire closes every connection and sends nothing more. From now on the server replies only
-// to four-letter commands, because this member must not serve any more. Retire never blocks.
+// Retire closes every connection and sends nothing more. From now on the server replies only to four-letter
+// commands, because this member must not serve any more. Retire never blocks.
 func (s *Server) Retire() {
 	s.retired.Store(true)
 	s.DropAll()
 }
 
-// Suspend closes every connection and serves no sessions until Resume is called. It may be called again
-// and again, and never blocks.
+// Suspend closes every connection and serves no sessions until Resume is called. It may be called repeatedly,
+// and never blocks.
 func (s *Server) Suspend() {
 	s.suspended.Store(true)
 	s.DropAll()
 }
 
-// Resume ends what Suspend began. It does not undo Retire.
+// Resume undoes Suspend. It does not undo Retire.
 func (s *Server) Resume() { s.suspended.Store(false) }
 
-// RejectNew refuses new connections from now on. The present ones stay open.
+// RejectNew rejects new connections from now on. The present ones stay open.
 func (s *Server) RejectNew() {
 	s.conns.rejectNew()
 }
 
-// Draining reports whether RefuseNew or Drain was called.
+// Draining reports whether RejectNew or Drain was called.
 func (s *Server) Draining() bool {
 	return s.conns.isRejectingNew()
 }
 
-// Drain refuses new connections from now on, and closes the present ones. It spreads the closes
-// evenly over a time, so that the clients do not all reach the other members at once. It returns the number of
-// connections that it has closed. If ctx ends it returns early, and Serve closes the rest.
+// Drain rejects new connections from now on, and closes the present ones, spread evenly over a time, so that
+// the clients do not all reach the other members at once. It returns the number of closed connections. If ctx
+// ends it returns early, and Serve closes the rest.
 func (s *Server) Drain(ctx context.Context, over time.Duration) (closed int) {
 	s.RejectNew()
 	return dropGradually(ctx, s.conns.all(), over, shutdown)
 }
 
-// CloseOldest closes n connections of clients with a session, or all if there are fewer, spread evenly over a time. It begins with
-// those that are open longest: a client that has come back here is not closed again soon. It returns the number of closed
-// connections. If ctx ends, it returns early.
+// CloseOldest closes n connections of clients with a session, or all if there are fewer, spread evenly over a
+// time. It begins with the oldest, so that a client that has reconnected here is not closed again soon. It
+// returns the number of closed connections. If ctx ends, it returns early.
 func (s *Server) CloseOldest(ctx context.Context, n int, over time.Duration) (closed int) {
 	conns := s.conns.withSession()
 	return dropGradually(ctx, conns[:min(n, len(conns))], over, rebalanced)
 }
 
-// SessionAttached is part of znode.Hooks: a connection has taken a session over. If an older connection of
-// it is here, Attached drops that. It is called under the tree's lock.
+// SessionAttached is called by apply, under the tree's lock, when a connection has taken a session over. It
+// drops an older connection here.
 func (s *Server) SessionAttached(session znode.Session, _ znode.SessionOwner) {
 	if c := s.conns.carrierOf(session.ID); c != nil && c.uniqueNumber != session.Owner.Conn {
 		c.stream.Drop(sessionMoved)
 	}
 }
 
-// SessionClosed is part of znode.Hooks: a session has ended. Closed drops its connection, unless that
-// connection asked for the end and gets the reply. It is called under the tree's lock.
+// SessionClosed is called by apply, under the tree's lock, when a session has ended. It drops the session's
+// connection, unless that connection requested the end and gets the reply.
 func (s *Server) SessionClosed(session znode.Session, end znode.SessionEnd) {
 	c := s.conns.carrierOf(session.ID)
 	switch {
@@ -374,17 +371,16 @@ func (s *Server) SessionClosed(session znode.Session, end znode.SessionEnd) {
 	}
 }
 
-// SessionSwept is part of znode.Hooks: the last node of an ended session is gone. If the client asked for
-// the end here, Swept answers it. It is called under the tree's lock.
+// SessionSwept is called by apply, under the tree's lock, when the last node of an ended session is gone. If
+// the client requested the end here, it gets its reply.
 func (s *Server) SessionSwept(id jute.SessionID) {
 	if c := s.conns.carrierOf(id); c != nil {
 		c.replyToClose(s.cfg.State.Zxid())
 	}
 }
 
-// FlushApplied sends what an applied entry has queued: replies before events, because many clients may
-// watch what one has written. Apply calls it after each entry, when it has released the tree's
-// lock.
+// FlushApplied sends the output of an applied entry: replies before events, because many clients may watch
+// one node. Apply calls it after each entry, when it has released the tree's lock.
 func (s *Server) FlushApplied() {
 	if s.missedSweep.startNeeded(s.cfg.State.Watches().MissedPaths()) {
 		go s.sweepMissed()
@@ -392,8 +388,8 @@ func (s *Server) FlushApplied() {
 	s.unflushed.flush()
 }
 
-// StateRestored is part of znode.Hooks: the state was replaced, with all watches. Every client has to
-// connect again. It is called under the tree's lock.
+// StateRestored is called by apply, under the tree's lock, when the state was replaced, with all watches.
+// Every client has to connect again.
 func (s *Server) StateRestored() {
 	s.conns.dropMatching(stateRestored, func(*conn) bool { return true })
 }

@@ -9,8 +9,8 @@ import (
 	"rollcall/znode"
 )
 
-// session serves the requests that read the tree, and those that set, check or remove watches. Its methods named after an opcode append
-// the record of the reply to out. The connection's lock and the tree's guard it.
+// session serves the requests that read the tree or set, check or remove watches. Methods named after an
+// opcode append the record of the reply to out. The connection's lock and the tree's guard it.
 type session struct {
 	id         jute.SessionID // 0 until the handshake has drawn or read one
 	tree       *znode.State
@@ -32,8 +32,7 @@ func (s *session) exists(out *stream.Buffer, r *request) jute.Code {
 	return code
 }
 
-// getData inserts data of r.share bytes or more
-// instead of copying them.
+// getData inserts data of r.minShared bytes or more instead of copying them.
 func (s *session) getData(out *stream.Buffer, r *request) jute.Code {
 	var req jute.GetDataRequest
 	d := jute.NewDecoder(r.body)
@@ -76,9 +75,8 @@ func (s *session) getChildren(out *stream.Buffer, r *request) jute.Code {
 	return code
 }
 
-// multiRead answers each operation by itself. It answers up to Limits.MaxUnread bytes, because a
-// small request could otherwise get any amount. It sets no watches. It decodes one operation at a time: decoded
-// together they would take 25 times as much memory as the request.
+// multiRead serves each operation by itself, up to Limits.MaxUnread bytes of results, and sets no watches. It
+// decodes one operation at a time: together they would take 25 times as much memory as the request.
 func (s *session) multiRead(out *stream.Buffer, r *request) jute.Code {
 	now := s.tree.TreeView()
 	var code jute.Code
@@ -86,7 +84,7 @@ func (s *session) multiRead(out *stream.Buffer, r *request) jute.Code {
 	return code
 }
 
-// multiReadFrom does the same from one copy of the tree.
+// multiReadFrom is multiRead from one copy of the tree.
 func (s *session) multiReadFrom(b []byte, from *znode.TreeView, body []byte, ids []*proto.Identity) ([]byte, jute.Code) {
 	begin, code := len(b), jute.OK
 	whole := jute.EachMultiOp(body, func(op *jute.MultiOp) (more bool) {
@@ -191,7 +189,6 @@ func (s *session) whoAmI(out *stream.Buffer, r *request) jute.Code {
 	return jute.OK
 }
 
-// watcherIf returns the watcher of the session if the request sets a watch, or nil.
 func (s *session) watcherIf(wanted bool) znode.Watcher {
 	if !wanted {
 		return nil
@@ -207,7 +204,7 @@ func appendNames(b []byte, names []string) []byte {
 	return b
 }
 
-// decodeSetWatches reads either form of the request.
+// decodeSetWatches decodes either form of the request.
 func (s *session) decodeSetWatches(r *request) (*jute.SetWatches2, jute.Code) {
 	var req jute.SetWatches2
 	d := jute.NewDecoder(r.body)

@@ -7,41 +7,29 @@ import (
 	"rollcall/znode"
 )
 
-// A setWatches has as many paths as fit into a frame, and sets all of them under the tree's lock. A long one is therefore served in
-// parts, with the lock released between them, and one part at a time on the whole server. Each path is looked up and watched in one
-// step, so a change is either missed, and the client gets its event, or meets the watch. Requests after it wait until all are set.
+// A setWatches has as many paths as fit into a frame, and sets all of them under the tree's lock. A long one
+// is therefore served in parts, with the lock released between them, and one part at a time on the whole
+// server. Each path is looked up and watched in one step, so a change is either missed, and the client gets
+// its event, or meets the watch. Later requests wait until all are set.
 
 // pathsPerPart is the number of paths in a part: less than a millisecond under the lock.
 const pathsPerPart = 512
 
-// handleSetWatches serves a setWatches.
 func (r *request) handleSetWatches() bool {
 	r.inParts = len(r.body) > maxApplyWatchBytes
 	return r.replyLocally()
 }
 
-// startParts serves r, a long setWatches that is the first of the queue, in a goroutine, and answers it. The caller holds the lock.
+// startParts serves r, a long setWatches that is the first of the queue, in a goroutine. The caller holds the
+// lock.
 func (r *request) startParts() {
-	c := r.c
 	r.inProgress = true
-	c.stream.Life.Go(func() {
-		code := r.setWatchesInParts()
-		c.srv.cfg.State.RLock()
-		defer c.srv.cfg.State.RUnlock()
-		c.stream.Lock()
-		defer c.stream.Unlock()
-		if c.stream.IsClosing() {
-			return
-		}
-		r.code, r.inProgress, r.isReady = code, false, true
-		c.replies.queueReadyReplies(false)
-		c.stream.UpdateAccount()
-		c.stream.FlushLater()
-	})
+	r.c.stream.Life.Go(func() { r.completeInTurn(r.setWatchesInParts()) })
 }
 
-// setWatchesInParts sets the watches of r part by part. It rests between two for as long as the first took, so that others have half of the
-// time at least. After a change of leader many clients have a few hundred watches each, which are one part.
+// setWatchesInParts sets the watches of r part by part. Between two parts it rests for as long as the first
+// took, so that others get at least half of the time. After a change of leader, many clients have a few
+// hundred watches each, which are one part.
 func (r *request) setWatchesInParts() jute.Code {
 	c := r.c
 	req, code := c.session.decodeSetWatches(r)
@@ -56,7 +44,7 @@ func (r *request) setWatchesInParts() jute.Code {
 		select {
 		case c.srv.longRequestTurn <- struct{}{}:
 		case <-c.stream.Life.Context().Done():
-			return jute.OK // nobody gets it
+			return jute.OK // no reply can be sent
 		}
 		began := time.Now()
 		c.setWatchesPart(part)
@@ -69,12 +57,10 @@ func (r *request) setWatchesInParts() jute.Code {
 	return jute.OK
 }
 
-// setWatchesPart sets the watches of a part, and queues the events that the client has missed.
+// setWatchesPart sets the watches of a part, and queues the missed events.
 func (c *conn) setWatchesPart(part *jute.SetWatches2) {
-	c.srv.cfg.State.RLock()
-	defer c.srv.cfg.State.RUnlock()
-	c.stream.Lock()
-	defer c.stream.Unlock()
+	c.lockWithTree()
+	defer c.unlockWithTree()
 	if !c.stream.IsClosing() {
 		_ = c.restoreWatches(part) // it is sound
 		c.stream.UpdateAccount()
@@ -82,7 +68,8 @@ func (c *conn) setWatchesPart(part *jute.SetWatches2) {
 	}
 }
 
-// cutPart takes the first paths of a sound request out of it, most at most. It returns nil if there is none.
+// cutPart moves the first paths of a sound request, at most most, to a part. It returns nil if there are
+// none.
 func cutPart(req *jute.SetWatches2, most int) *jute.SetWatches2 {
 	part := &jute.SetWatches2{RelativeZxid: req.RelativeZxid}
 	left := most
@@ -98,7 +85,7 @@ func cutPart(req *jute.SetWatches2, most int) *jute.SetWatches2 {
 	return part
 }
 
-// setWatches serves both forms of the request, if it is short.
+// setWatches serves both forms of a short request.
 func (r *request) setWatches() jute.Code {
 	c := r.c
 	req, code := c.session.decodeSetWatches(r)
@@ -117,6 +104,5 @@ func (c *conn) restoreWatches(req *jute.SetWatches2) jute.Code {
 	})
 }
 
-// missedZxid is the zxid of the events that setWatches sends for missed changes. The zxids of the
-// changes are not known.
+// missedZxid is the zxid in setWatches' events for missed changes, whose zxids are not known.
 const missedZxid = -1

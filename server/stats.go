@@ -10,7 +10,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// The reasons why a connection ended, or was refused. Each connection has one.
+// The reasons for the end or the rejection of a connection. Each connection has one.
 const (
 	byClient   = stream.ByClient   // the client or the network closed it
 	badFrame   = stream.BadFrame   // a length out of bounds, no header, or an auth packet that cannot be read
@@ -21,7 +21,7 @@ const (
 )
 
 const (
-	sessionClosed      = stream.NumReasons + iota // its closeSession was answered
+	sessionClosed      = stream.NumReasons + iota // its closeSession got its reply
 	commandAnswered                               // a four-letter command
 	shutdown                                      // this server stops
 	tooManyConnsOfAddr                            // Limits.MaxClientConns
@@ -29,12 +29,12 @@ const (
 	throttled                                     // Limits.Throttle
 	handshakeLate                                 // no session within Limits.Handshake: a silent client, or no leader
 	tlsFailed                                     // the handshake of TLS failed
-	tlsCrowded                                    // TLS.Handshakes: refused, or dropped for a newer client
+	tlsCrowded                                    // TLS.Handshakes: rejected, or dropped for a newer client
 	multiTooLong                                  // a multi of more than Limits.MaxMultiOps operations
 	tooManyEvents                                 // the changes of one entry had too many watchers
 	notAHandshake                                 // the first frame is not a ConnectRequest
 	clientAhead                                   // the client has seen a zxid that is not applied here
-	notForReadOnly                                // this server is read-only, and the client does not take such a server, or comes back for a session
+	notForReadOnly                                // this server is read-only, and the client does not accept that, or resumes a session
 	readOnlyEnded                                 // the read-only mode has ended
 	wrongPassword                                 // found here, or when the attach was applied
 	sessionUnknown                                // unknown or expired when the attach was applied
@@ -43,10 +43,10 @@ const (
 	sessionEnded                                  // expired, or closed by someone else
 	authFailed                                    // unknown scheme, failed login, or too many identities
 	credentialsSlowed                             // a credential was not checked, because too many from this address were wrong
-	notAuthenticated                              // answered -124: a request before an identity that Login.Schemes asks for
-	unknownOp                                     // answered -6
+	notAuthenticated                              // got -124: a request before an identity of Login.Schemes
+	unknownOp                                     // got -6
 	stateRestored                                 // the state was replaced by a snapshot
-	droppedByMember                               // Server.Cut
+	droppedByMember                               // Server.DropConnection
 	rebalanced                                    // Server.CloseOldest
 	internalError                                 // a result that must not be sent to a client
 	numReasons
@@ -63,8 +63,8 @@ var reasonNames = [numReasons]string{
 	stateRestored: "restored", droppedByMember: "cut", rebalanced: "rebalanced", overBudget: "over_budget", internalError: "internal",
 }
 
-// Stats are counted since New or ResetStats, except where they say otherwise. Connections, Sessions,
-// Outstanding and Held are present values.
+// Stats are counted since New or ResetStats. Connections, Sessions, OutstandingRequests and HeldBytes are
+// present values.
 type Stats struct {
 	Received            uint64 // packets: frames and four-letter commands
 	Sent                uint64 // packets
@@ -73,8 +73,8 @@ type Stats struct {
 	ReadOnlySessions    int             // sessions of the read-only mode
 	OutstandingRequests int             // requests that wait for the log
 	Handshakes          uint64          // requests for a session
-	MalformedRequests   uint64          // requests that could not be read, answered with -5
-	FailedRequests      uint64          // requests answered with an error, including those of Malformed
+	MalformedRequests   uint64          // that could not be decoded and got -5
+	FailedRequests      uint64          // with an error, including MalformedRequests
 	Latency             metrics.Summary // from reading a request to queueing its reply
 	ReadLatency         metrics.Summary // the same for requests that do not change the state, with pings and syncs
 	UpdateLatency       metrics.Summary // the same for requests that change it
@@ -82,23 +82,23 @@ type Stats struct {
 	BytesIn             uint64          // bytes of frames read
 	ReplyBytes          uint64          // bytes of replies to requests, without the lengths of frames
 	EventBytes          uint64          // bytes of events, without the lengths of frames
-	RejectedConns       uint64          // connections refused because there were too many, or by Limits.Throttle
-	DropChance          float64         // with which Limits.Throttle refuses a new session, at present
-	TokenDeficit        int64           // tokens that are missing in its bucket, at present
+	RejectedConns       uint64          // because there were too many, or by Limits.Throttle
+	DropChance          float64         // of a new session, by Limits.Throttle, at present
+	TokenDeficit        int64           // tokens missing in its bucket, at present
 	EndedSessionless    uint64          // connections ended because they had no session in time
 	AuthFailed          uint64          // connections ended because an auth request failed
 	HeldBytes           int64           // present bytes of waiting requests and of unread replies and events
 	OverBudget          uint64          // connections ended because they held more than their share
 
-	MemoryLimit int64 // bytes that this process may use before writes that add data are refused; 0: no limit
+	MemoryLimit int64 // bytes in use above which writes that add data are rejected; 0: no limit
 	MemoryUsed  int64 // bytes in use
-	MemoryFull  bool  // writes that add data are refused
+	MemoryFull  bool  // writes that add data are rejected at present
 
-	// What follows is counted since New. ResetStats does not set it to zero.
+	// The following are counted since New, and not reset.
 
-	MemoryRejections uint64                     // writes refused because this process was short of memory
-	EndedByReason    map[string]uint64          // connections ended or refused, by reason; Rejected, Sessionless, AuthFailed and OverBudget are parts of it
-	RequestLatency   map[string]metrics.Buckets // the latency of requests by their class, connects among them
+	MemoryRejections uint64                     // writes rejected for want of memory
+	EndedByReason    map[string]uint64          // connections ended or rejected; includes RejectedConns, EndedSessionless, AuthFailed and OverBudget
+	RequestLatency   map[string]metrics.Buckets // by class, including connects
 	EventsByType     map[string]uint64          // events queued, by type
 }
 
@@ -112,15 +112,14 @@ type counters struct {
 	malformed      atomic.Uint64
 	failed         atomic.Uint64
 	endedByReason  [numReasons]atomic.Uint64
-	endedAtReset   [numReasons]atomic.Uint64     // of these, how many before the last reset
-	requestLatency [numClasses]metrics.Durations // the latency of each class
+	endedAtReset   [numReasons]atomic.Uint64     // endedByReason at the last reset
+	requestLatency [numClasses]metrics.Durations // by class
 	eventsByType   [numEvents]atomic.Uint64
 
 	responseSizes                   metrics.Sizes
 	bytesIn, replyBytes, eventBytes atomic.Uint64
 }
 
-// countError counts a reply with an error.
 func (c *counters) countError(code jute.Code) {
 	if code == jute.OK {
 		return
@@ -131,13 +130,12 @@ func (c *counters) countError(code jute.Code) {
 	}
 }
 
-// countReply counts a reply that was queued.
 func (c *counters) countReply(took time.Duration, of requestClass) {
 	c.sent.Add(1)
 	c.requestLatency[of].Add(took)
 }
 
-// latencyOf returns that of some classes together.
+// latencyOf returns the latency of some classes together.
 func (c *counters) latencyOf(classes ...requestClass) metrics.Summary {
 	var all []*metrics.Durations
 	for _, of := range classes {
@@ -146,13 +144,11 @@ func (c *counters) latencyOf(classes ...requestClass) metrics.Summary {
 	return metrics.SummaryOf(all...)
 }
 
-// countReplyBytes counts the bytes of a reply.
 func (c *counters) countReplyBytes(size int) {
 	c.responseSizes.Add(size)
 	c.replyBytes.Add(uint64(size))
 }
 
-// countEvent counts an event that was queued.
 func (c *counters) countEvent(t jute.EventType, size int) {
 	c.sent.Add(1)
 	c.eventsByType[t].Add(1)
@@ -180,12 +176,11 @@ func (s *Server) Stats() Stats {
 	return st
 }
 
-// endedSinceReset returns the number of connections that have ended for a reason since the last reset.
 func (c *counters) endedSinceReset(why stream.Reason) uint64 {
 	return c.endedByReason[why].Load() - c.endedAtReset[why].Load()
 }
 
-// ResetStats sets the counters to zero, except those that Stats says are counted since New.
+// ResetStats sets the counters to zero, except those that Stats counts since New.
 func (s *Server) ResetStats() {
 	c := &s.stats
 	for _, n := range []*atomic.Uint64{

@@ -19,8 +19,8 @@ import (
 // TLS configures the connections of clients over TLS.
 type TLS struct {
 	Config     *tls.Config   // nil: they cannot
-	Unified    bool          // Serve takes TLS too, and tells it from plain connections by the first byte
-	Detection  time.Duration // how long that byte may take; default 5 s, ZooKeeper's
+	Unified    bool          // Serve takes TLS too, detected by the first byte
+	Detection  time.Duration // limit of the wait for that byte; default 5 s, ZooKeeper's
 	Handshakes int           // TLS handshakes under way, above which the oldest silent one is dropped; default 4,096
 }
 
@@ -28,15 +28,15 @@ type TLS struct {
 const (
 	DefaultDetection = 5 * time.Second
 	// DefaultHandshakes bounds the memory of clients that have proved nothing. A handshake was measured to
-	// hold 37 KB if the client has sent little, and 165 KB if it has sent all of maxHandshakeBytes. That is
-	// 150 MiB for all of them, or 650 MiB. So many handshakes take a processor some seconds,
-	// and a client that is refused tries another member.
+	// hold 37 KB if the client has sent little, and 165 KB if it has sent all of maxHandshakeBytes: 150 or
+	// 650 MiB in all. So many handshakes take a processor some seconds, and a rejected client tries another
+	// member.
 	DefaultHandshakes = 4096
 )
 
 const (
-	// tlsHandshakeByte is the first byte of a TLS handshake. Plain connections begin with a length, whose first
-	// byte is 0, or with a letter.
+	// tlsHandshakeByte is the first byte of a TLS handshake. Plain connections begin with a length, whose
+	// first byte is 0, or with a letter.
 	tlsHandshakeByte = 22
 )
 
@@ -78,8 +78,7 @@ func (s *tlsAcceptor) mayServe(l *listener) bool {
 	return s != nil && (l.speaksTLS || s.cfg.Unified)
 }
 
-// startTLS makes a connection speak TLS if it has to, and reports whether the connection continues. It returns when the
-// handshake of TLS is done.
+// startTLS makes the TLS handshake if the connection needs it, and reports whether the connection continues.
 func (s *tlsAcceptor) startTLS(c *conn, sock net.Conn) bool {
 	if !s.mayServe(c.listener) {
 		return true
@@ -98,7 +97,7 @@ func (s *tlsAcceptor) startTLS(c *conn, sock net.Conn) bool {
 	return s.admitAndHandshake(c, sock)
 }
 
-// admitAndHandshake makes the handshake of TLS, if there is a place for it.
+// admitAndHandshake makes the TLS handshake if the limiter admits it.
 func (s *tlsAcceptor) admitAndHandshake(c *conn, sock net.Conn) bool {
 	mine, loser := s.handshakeLimiter.Admit(c)
 	if mine == nil {
@@ -120,10 +119,10 @@ func (s *tlsAcceptor) admitAndHandshake(c *conn, sock net.Conn) bool {
 	return err == nil
 }
 
-// tlsState is the state of TLS that operators see.
+// tlsState describes TLS for operators.
 type tlsState struct{ version, cipher string }
 
-// performHandshake makes the handshake of TLS for a client that has a place.
+// performHandshake makes an admitted TLS handshake.
 func (s *tlsAcceptor) performHandshake(at *admission.Handshake[*conn], c *conn, sock net.Conn) error {
 	ctx := c.stream.Life.Context()
 	below := &handshakeSocket{Conn: sock, computeSlots: s.computeSlots, handshake: at, ctx: ctx}
@@ -143,14 +142,14 @@ func (s *tlsAcceptor) performHandshake(at *admission.Handshake[*conn], c *conn, 
 	return c.identity.addCertificate(&state)
 }
 
-// recordFailure puts a failed handshake into the audit log, and logs why it failed. It does neither if the client just
-// went away, as a probe of the port does, or if the handshake took too long.
+// recordFailure adds a failed handshake to the audit log, and logs the reason. It ignores a client that just
+// closed, as a probe of the port does, and a handshake that took too long.
 func (s *tlsAcceptor) recordFailure(c *conn, err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
 		return
 	}
 	err = keystore.ExplainClock(err)
-	if !errors.Is(err, admission.ErrTooManyHandshakes) && !errors.Is(err, admission.ErrDisplaced) { // these say nothing of who the client is
+	if !errors.Is(err, admission.ErrTooManyHandshakes) && !errors.Is(err, admission.ErrDisplaced) { // these do not depend on the client
 		c.srv.cfg.Audit.Add(audit.Event{Address: c.addr.String(), Operation: audit.Authenticate, Target: "tls", Result: audit.Failure, Error: err.Error()})
 		if isClientCertificateError(err) {
 			c.srv.cfg.CredentialLimiter.CountFailure(c.identity.host, admission.ClientCertificate)

@@ -10,34 +10,33 @@ import (
 )
 
 const (
-	// maxHandshakeBytes limits the bytes that a client may send until its handshake is done. A client with a
-	// certificate of RSA 3072 and one of an intermediate authority sends 4 KiB. Certificates that resist
-	// quantum computers are about five times as long. Go's TLS itself would read 64 KiB of a first message,
-	// and 256 KiB of certificates.
+	// maxHandshakeBytes limits a client's input until its handshake is done. A client with a certificate of
+	// RSA 3072 and one of an intermediate authority sends 4 KiB, and post-quantum certificates are about five
+	// times as long. Go's TLS itself would read 64 KiB of a first message, and 256 KiB of certificates.
 	maxHandshakeBytes = 64 << 10
 )
 
-// handshakeSocket is the socket below TLS. Until the handshake is done, it limits how many handshakes compute at a
-// time, and how much the client may send.
+// handshakeSocket is the socket below TLS. Until the handshake is done, it limits the number of handshakes
+// that compute at a time, and the client's input.
 //
-// A handshake first waits for a turn when the client's first message is complete. After that it waits for one
+// A handshake first takes a slot when the client's first message is complete. After that it takes one
 // whenever it has read something, because it then checks signatures, and signs only now if the client had to
-// send a second first message (HelloRetryRequest). It gives the turn back before it reads or writes. A client
-// that sends only a part of a message, or reads nothing, therefore never keeps a turn.
+// send a second first message (HelloRetryRequest). It releases the slot before it reads or writes. A client
+// that sends only a part of a message, or reads nothing, therefore never keeps a slot.
 type handshakeSocket struct {
 	net.Conn
 	computeSlots *admission.Slots // of handshakes that compute
 	handshake    *admission.Handshake[*conn]
 	ctx          context.Context // ends with the client's connection
-	hasSlot      atomic.Bool     // has a turn. A goroutine that closes TLS may write, and give it back
+	hasSlot      atomic.Bool     // a goroutine that closes TLS may write and release it
 
 	// Only the goroutine that reads uses these.
-	bytesRead     int  // bytes
-	helloComplete bool // the client's first message is complete
-	handshakeDone bool // the handshake is
+	bytesRead     int
+	helloComplete bool
+	handshakeDone bool
 }
 
-// completeHello is called when the client's first message is complete. It waits for the first turn.
+// completeHello is called when the client's first message is complete. It waits for the first slot.
 func (t *handshakeSocket) completeHello() error {
 	if !t.handshake.CompleteHello() {
 		return admission.ErrDisplaced

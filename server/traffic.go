@@ -7,21 +7,21 @@ import (
 	"rollcall/zk/jute"
 )
 
-// traffic counts the packets of one connection since it began or since the last reset. The
-// connection's lock guards it.
+// traffic counts the packets of one connection since it began or since the last reset. The connection's lock
+// guards it.
 type traffic struct {
-	received, sent                      uint64        // packets
-	lastOp                              jute.Op       // the last reply's
-	replies                             uint64        // with that of the handshake
-	lastXid                             int32         // the xid of the last reply to a request that the client numbered itself
-	hasXid                              bool          // there was such a reply
+	received, sent                      uint64  // packets
+	lastOp                              jute.Op // of the last reply
+	replies                             uint64  // including the handshake's
+	lastXid                             int32   // of the last reply to a request with a xid of its own
+	hasXid                              bool
 	lastZxid                            int64         // in the last reply
-	lastReplyAt                         time.Duration // when the last reply was queued, from the server's start
-	lastLatency, minLatency, maxLatency time.Duration // latencies
+	lastReplyAt                         time.Duration // since the server's start
+	lastLatency, minLatency, maxLatency time.Duration
 	totalLatency                        time.Duration
 }
 
-// countReply counts a reply that was queued at now, took so long, and showed zxid.
+// countReply counts a reply that was queued at time at since the server's start.
 func (t *traffic) countReply(op jute.Op, xid int32, zxid int64, at, took time.Duration) {
 	t.sent++
 	t.lastOp, t.lastZxid, t.lastReplyAt, t.lastLatency = op, zxid, at, took

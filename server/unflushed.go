@@ -20,21 +20,19 @@ const (
 	kindsOfOutput
 )
 
-// unflushed holds the connections that have output since the last flush, and no flusher. The zero value is empty. Its lock is the last
-// one in the order of locks.
+// unflushed holds the connections with output since the last flush and no flusher. The zero value is empty.
+// Its lock is the last one in the order of locks.
 type unflushed struct {
 	mu    sync.Mutex
 	conns [kindsOfOutput][]*conn
 }
 
-// add notes that a connection has output for the next flush to send.
 func (u *unflushed) add(c *conn, kind int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.conns[kind] = append(u.conns[kind], c)
 }
 
-// takeAll returns and removes the connections.
 func (u *unflushed) takeAll() (conns [kindsOfOutput][]*conn) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -42,7 +40,6 @@ func (u *unflushed) takeAll() (conns [kindsOfOutput][]*conn) {
 	return conns
 }
 
-// flush sends the output of all connections.
 func (u *unflushed) flush() {
 	for _, conns := range u.takeAll() {
 		if len(conns) <= maxInlineFlushes {

@@ -132,7 +132,7 @@ func TestLateCutSparesTheNewConnection(t *testing.T) {
 	})
 }
 
-// CutAll closes all connections while apply hangs with the tree's lock, including those with
+// DropAll closes all connections while apply hangs with the tree's lock, including those with
 // readers that wait for the lock.
 func TestCutAllWhileApplyHangs(t *testing.T) {
 	w := newWorld(t, true, nil)

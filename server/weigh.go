@@ -2,7 +2,7 @@ package server
 
 import "rollcall/zk/jute"
 
-// assumedNameBytes is the assumed length of a name in a list of children, in bytes.
+// assumedNameBytes is the assumed length of a child's name.
 const assumedNameBytes = 32
 
 func (s *session) weighData(r *request) int64 {
@@ -21,17 +21,17 @@ func (s *session) weighChildren(r *request) int64 {
 	return int64(children) * assumedNameBytes
 }
 
-// weighUnknown is for an answer whose length one node does not show: it returns the longest frame.
+// weighUnknown returns the longest frame, for a reply whose length does not follow from one node.
 func (s *session) weighUnknown(*request) int64 { return int64(s.limits.MaxBuffer) }
 
-// weighPaths counts the events of all paths in the request.
+// weighPaths estimates the events of all paths in the request.
 func (s *session) weighPaths(r *request) int64 { return int64(len(r.body)) }
 
 const (
-	// maxApplyChildren is the most names that apply lists itself, which takes a few microseconds.
+	// maxApplyChildren is the most names that apply lists itself, in a few microseconds.
 	maxApplyChildren = 128
-	// maxApplyWatchBytes is the longest setWatches, in bytes, that is served at once and not in parts: some
-	// 100 paths. Apply may serve it itself.
+	// maxApplyWatchBytes is the longest setWatches, some 100 paths, that is served at once, possibly by
+	// apply, and not in parts.
 	maxApplyWatchBytes = 4 << 10
 )
 

@@ -7,8 +7,8 @@ import (
 	"rollcall/znode"
 )
 
-// WriteLimits decides which writes may enter the log, by what they cost and by the memory of this process. Safe for concurrent use. It
-// takes the tree's lock for reading.
+// WriteLimits decides which writes may enter the log, by their cost and by the memory of this process. Safe
+// for concurrent use. It takes the tree's lock for reading.
 type WriteLimits struct {
 	limits *Limits
 	memory *admission.MemoryLimiter
@@ -18,10 +18,10 @@ type WriteLimits struct {
 // WriteLimits returns the limits of writes in force.
 func (s *Server) WriteLimits() *WriteLimits { return &s.writeLimits }
 
-// RejectForMemory reports whether a write is refused because this member is short of memory, and counts it.
-// Creates are refused, setData with more bytes than the node has here, setACL with a longer list than it has, and each multi with
-// one of these.
-// A record that cannot be read is not refused; it gets its own answer. The caller holds no lock.
+// RejectForMemory reports whether a write is rejected because this member is short of memory, and counts it.
+// That applies to creates, to setData with more bytes than the node has here, to setACL with a longer list
+// than it has, and to multis with one of these. A record that cannot be decoded is not rejected here; it gets
+// its own reply. The caller holds no lock.
 func (w *WriteLimits) RejectForMemory(op jute.Op, record []byte, ids []*proto.Identity) bool {
 	m := w.memory
 	if !m.IsFull() || !w.addsData(op, record, ids) {
@@ -31,12 +31,12 @@ func (w *WriteLimits) RejectForMemory(op jute.Op, record []byte, ids []*proto.Id
 	return true
 }
 
-// freeIdentityBytes limits the identities in the record of a session, in bytes, while this member is short of memory. The record
-// takes about as many without them, and a client must be able to prove who it is before it can delete.
+// freeIdentityBytes is the size of a session's identities that is always accepted. The record takes about as
+// much without them, and a client must be able to authenticate before it can delete.
 const freeIdentityBytes = 512
 
-// rejectIdentitiesForMemory reports whether a write of a client is rejected because these identities, which the record of its session does not
-// have yet, would take memory of which this member is short. It counts the write.
+// rejectIdentitiesForMemory reports whether a write is rejected because its new identities would add to the
+// session's record while this member is short of memory, and counts it.
 func (w *WriteLimits) rejectIdentitiesForMemory(ids []*proto.Identity) bool {
 	m := w.memory
 	if !m.IsFull() || identityBytes(ids) <= freeIdentityBytes {
@@ -46,7 +46,6 @@ func (w *WriteLimits) rejectIdentitiesForMemory(ids []*proto.Identity) bool {
 	return true
 }
 
-// addsData reports whether a write adds data.
 func (w *WriteLimits) addsData(op jute.Op, record []byte, ids []*proto.Identity) bool {
 	adds := false
 	d := jute.NewDecoder(record)
@@ -71,7 +70,7 @@ func (w *WriteLimits) addsData(op jute.Op, record []byte, ids []*proto.Identity)
 	return false
 }
 
-// lengthensACL reports whether a node has a shorter access control list here than a setACL gives it.
+// lengthensACL reports whether a setACL gives a node a longer list than it has here.
 func (w *WriteLimits) lengthensACL(req *jute.SetACLRequest, ids []*proto.Identity) bool {
 	w.tree.RLock()
 	defer w.tree.RUnlock()
@@ -79,8 +78,8 @@ func (w *WriteLimits) lengthensACL(req *jute.SetACLRequest, ids []*proto.Identit
 	return size > w.tree.TreeView().ACLBytes(req.Path)
 }
 
-// growsData reports whether a node has fewer bytes of data here than a setData gives it. A node that is not
-// here counts as one without data.
+// growsData reports whether a setData gives a node more bytes than it has here. A missing node counts as one
+// without data.
 func (w *WriteLimits) growsData(req *jute.SetDataRequest) bool {
 	w.tree.RLock()
 	defer w.tree.RUnlock()
