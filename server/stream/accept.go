@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// stuckAfter is how long a loop may serve one batch of events until new connections get readers instead. A loop that is
-// held up for longer waits for a lock of the owner, and new clients, such as those of an operator, need not wait with
-// it. A batch takes a millisecond or two.
+// stuckAfter is the time after which a loop that serves one batch of events counts as stuck, so that new
+// connections get readers. Such a loop waits for a lock of the owner, and new clients, such as those of an
+// operator, need not wait with it. A batch takes a millisecond or two.
 const stuckAfter = 100 * time.Millisecond
 
-// Accepted is a socket that an Acceptor has accepted, and that is in no stream yet.
+// Accepted is an accepted socket that is in no stream yet.
 type Accepted struct {
-	Addr net.Addr // the client's
+	Addr net.Addr
 	fd   int
 }
 
 // Close closes a socket that is in no stream.
 func (a Accepted) Close() { closeSocket(a.fd) }
 
-// InitAccepted makes s the stream of a socket, in group. Start has it served.
+// InitAccepted makes s the stream of a socket in group. Start has it served.
 func (s *Stream) InitAccepted(sock Accepted, group *Group, owner Owner) {
 	s.init(group, owner)
 	s.registration.fd = sock.fd
@@ -27,7 +27,7 @@ func (s *Stream) InitAccepted(sock Accepted, group *Group, owner Owner) {
 }
 
 // Start has a stream of InitAccepted served: by its loop, which hands the first frame to the owner, or by a
-// reader, which calls Owner.Begin. It returns at once.
+// reader, which calls Owner.BeginInReader. It returns at once.
 func (s *Stream) Start() {
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()

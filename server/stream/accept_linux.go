@@ -10,15 +10,16 @@ import (
 	"time"
 )
 
-// The keep-alive probes of a client's socket, which are those of Go's own listeners: the first probe comes after
-// keepIdle, the others keepInterval apart, and the kernel closes the socket after keepCount probes without an answer.
+// The keep-alive probes of a client's socket are those of Go's own listeners: the first comes after
+// keepAliveIdle, the others keepAliveInterval apart, and the kernel closes the socket after keepAliveCount
+// probes without a reply.
 const (
 	keepAliveIdle     = 15 // seconds
 	keepAliveInterval = 15 // seconds
 	keepAliveCount    = 9
 )
 
-// keepAliveOptions are the options with these values. Older kernels refuse them for a listener of MPTCP, which Go's listeners
+// keepAliveOptions are best-effort: older kernels reject them for an MPTCP listener, which Go's listeners
 // are. The probes are then the system's.
 var keepAliveOptions = []struct{ option, value int }{
 	{syscall.TCP_KEEPIDLE, keepAliveIdle}, {syscall.TCP_KEEPINTVL, keepAliveInterval}, {syscall.TCP_KEEPCNT, keepAliveCount},
@@ -32,8 +33,9 @@ type Acceptor struct {
 	zones zoneNames // only Accept uses it
 }
 
-// NewAcceptor returns an Acceptor of l, or nil if l is not a TCP listener. It fails if the system does not allow one. The
-// caller closes both the Acceptor and l. Closing l alone does not end Accept, which has a descriptor of its own.
+// NewAcceptor returns an Acceptor of l, or nil if l is not a TCP listener. It fails if the system does not
+// allow one. The caller closes both the Acceptor and l. Closing l alone does not end Accept, which has a
+// descriptor of its own.
 func NewAcceptor(l net.Listener) (*Acceptor, error) {
 	tcp, ok := l.(*net.TCPListener)
 	if !ok {
@@ -54,8 +56,7 @@ func NewAcceptor(l net.Listener) (*Acceptor, error) {
 	return a, nil
 }
 
-// configure sets the options of the listener that its connections inherit, so that none of them has to be set for
-// each. They are those that Go sets.
+// configure sets on the listener what Go sets on each connection; the connections inherit it.
 func (a *Acceptor) configure() (err error) {
 	controlled := a.raw.Control(func(fd uintptr) {
 		set := func(level, option, value int) {
@@ -70,7 +71,8 @@ func (a *Acceptor) configure() (err error) {
 	return errors.Join(controlled, err)
 }
 
-// Accept waits for the next connection. It fails with net.ErrClosed after Close. One goroutine calls it at a time.
+// Accept waits for the next connection. It fails with net.ErrClosed after Close. One goroutine calls it at a
+// time.
 func (a *Acceptor) Accept() (Accepted, error) {
 	var fd int
 	var from syscall.Sockaddr
@@ -110,11 +112,11 @@ func (a *Acceptor) addrPortOf(from syscall.Sockaddr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// zoneCacheTime is how long an interface is taken to have its name, which is as long as with Go's own listeners. Asking for
-// the name takes about 0.2 ms and a descriptor, more than the rest of a connection.
+// zoneCacheTime is as long as with Go's own listeners. Looking up an interface takes about 0.2 ms and a
+// descriptor, more than the rest of a connection.
 const zoneCacheTime = time.Minute
 
-// zoneNames remembers the names of interfaces. It is not safe for concurrent use.
+// zoneNames caches the names of interfaces. It is not safe for concurrent use.
 type zoneNames struct {
 	interfaceByIndex func(index int) (*net.Interface, error)
 	cachedZones      map[uint32]cachedZone
@@ -129,7 +131,7 @@ func newZones() zoneNames {
 	return zoneNames{interfaceByIndex: net.InterfaceByIndex, cachedZones: make(map[uint32]cachedZone)}
 }
 
-// nameOf returns the name of an interface as Go writes it in addresses. Without a name, it is the number.
+// nameOf returns an interface's name as Go writes it in addresses. Without a name, it is the number.
 func (z *zoneNames) nameOf(id uint32, now time.Time) string {
 	if known, ok := z.cachedZones[id]; ok && now.Sub(known.lookedUpAt) < zoneCacheTime {
 		return known.name

@@ -7,37 +7,39 @@ import (
 	"time"
 )
 
-// Account is what the budget records about a stream. The connection's lock guards taking and granted. Everything else is read without a lock.
+// Account is the budget's record of a stream. The connection's lock guards frameBytes and hasGrant.
+// Everything else is read without a lock.
 type Account struct {
 	budget            *Budget
-	life              *Lifecycle   // of the stream
-	heldBytes         atomic.Int64 // bytes that the budget counted for the stream last; changed under the stream's lock
-	lastProgress      atomic.Int64 // when its client last sent or took any bytes, in nanoseconds since Init
-	frameBytes        int          // bytes of the frame that is being read, if it is long; else 0
-	hasGrant          bool         // the budget has granted what the stream waited for
-	ownerBytes        atomic.Int64 // see Keep
-	countedOwnerBytes atomic.Int64 // the part of held that is kept; changed under the stream's lock
+	life              *Lifecycle
+	heldBytes         atomic.Int64 // bytes counted in the budget; changed under the stream's lock
+	lastProgress      atomic.Int64 // when the client last sent or took bytes, in nanoseconds since Init
+	frameBytes        int          // of the frame that is being read, if it is long; else 0
+	hasGrant          bool         // the budget has granted the bytes of ClaimBytes
+	ownerBytes        atomic.Int64 // see AddOwnerBytes
+	countedOwnerBytes atomic.Int64 // the part of heldBytes that the owner keeps; changed under the stream's lock
 }
 
-// transientBytes returns how many bytes the stream holds for a time. What is kept does not make a stream wait, because waiting would not free it.
+// transientBytes returns the held bytes without the owner's. Waiting would not free the owner's, so they do
+// not make a stream wait.
 func (a *Account) transientBytes() int64 { return a.heldBytes.Load() - a.countedOwnerBytes.Load() }
 
-// AddOwnerBytes counts n more bytes, or fewer if n is negative, that the owner keeps for the client for as long as the connection lasts. The
-// budget learns of them with the next Count. Keep takes no lock.
+// AddOwnerBytes counts n more bytes, or fewer if n is negative, that the owner keeps for the client for as
+// long as the connection lasts. They enter the budget with the next UpdateAccount. It takes no lock.
 func (a *Account) AddOwnerBytes(n int64) { a.ownerBytes.Add(n) }
 
-// HasOwnerBytes reports whether the owner keeps anything. It takes no lock.
 func (a *Account) HasOwnerBytes() bool { return a.ownerBytes.Load() != 0 }
 
-// UpdateAccount updates what the budget counts for the stream: bytes that the client has not taken, frames
-// that wait at the owner, a long frame that is being read, and what the owner keeps. The owner calls it when the size of
-// its waiting frames has changed. The caller holds the lock.
+// UpdateAccount updates the stream's bytes in the budget: output that the client has not taken, frames that
+// wait at the owner, a long frame that is being read, and the owner's bytes. The owner calls it when the size
+// of its waiting frames has changed. The caller holds the lock.
 func (s *Stream) UpdateAccount() {
 	_, waiting := s.owner.WaitingFrames()
 	s.Account.updateBudget(int64(s.UnsentBytes()+waiting), s.Life.hasEnded)
 }
 
-// updateBudget counts bytes that the stream holds beside what the account knows. If ended is true, the stream holds nothing any more.
+// updateBudget sets the stream's bytes in the budget to bytes plus those that the account knows, or to 0 if
+// the stream has ended.
 func (a *Account) updateBudget(bytes int64, ended bool) {
 	kept := a.ownerBytes.Load()
 	n := bytes + int64(a.frameBytes) + kept
@@ -60,12 +62,11 @@ func (a *Account) updateBudget(bytes int64, ended bool) {
 // noteProgress notes that the client has sent or taken bytes.
 func (a *Account) noteProgress() { a.lastProgress.Store(int64(time.Since(a.life.startedAt))) }
 
-// HasRoom reports whether the budget has room for n more bytes of this stream. The caller holds the
-// lock.
+// HasRoom reports whether the budget has room for n more bytes of this stream. The caller holds the lock.
 func (a *Account) HasRoom(n int64) bool { return a.budget.hasRoom(a.transientBytes(), n) }
 
-// ClaimBytes reports whether the stream may have n more bytes. If not, the budget calls grant when it may, and so Resume. A
-// small n is always allowed. The caller holds the lock.
+// ClaimBytes reports whether the stream may have n more bytes. If not, the budget calls grantClaim when it
+// may, and so Resume. A small n is always allowed. The caller holds the lock.
 func (s *Stream) ClaimBytes(n int64) bool {
 	if n < MinAccountChange {
 		return true
@@ -78,7 +79,7 @@ func (s *Stream) ClaimBytes(n int64) bool {
 	return true
 }
 
-// grantClaim tells the stream that it may have the bytes for which it waited.
+// grantClaim lets the stream have the bytes that it has waited for.
 func (s *Stream) grantClaim() {
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()
@@ -87,8 +88,8 @@ func (s *Stream) grantClaim() {
 	s.ResumeLater()
 }
 
-// claimFrame counts the n bytes of a long frame before the reader reads the rest of it. It waits until
-// the budget has room for them, and returns false if the stream has ended.
+// claimFrame counts the n bytes of a long frame before the reader reads the rest of it. It waits until the
+// budget has room for them, and returns false if the stream has ended.
 func (f frameReader) claimFrame(n int) bool {
 	s := f.s
 	s.Life.mu.Lock()
@@ -104,7 +105,7 @@ func (f frameReader) claimFrame(n int) bool {
 	return !s.Life.hasEnded
 }
 
-// releaseFrame ends what takeIn began: the memory of the frame is free again.
+// releaseFrame undoes claimFrame: the memory of the frame is free again.
 func (f frameReader) releaseFrame() {
 	s := f.s
 	s.Life.mu.Lock()
@@ -113,21 +114,20 @@ func (f frameReader) releaseFrame() {
 	s.UpdateAccount()
 }
 
-// frameGate is the io.Reader through which the reader reads a frame. When as many bytes of the frame
-// have come as a loop would serve, gate counts the whole frame in the budget. A client that sends
-// only a length therefore uses no budget, and a frame that has been counted never waits in the
-// middle. Each further gateStep bytes of a counted frame are a sign of life.
+// frameGate is the io.Reader through which the reader reads a frame. Once gateStepBytes bytes of the frame
+// have come, it counts the whole frame in the budget. A client that sends only a length therefore uses no
+// budget, and a counted frame never waits in the middle. Each further gateStepBytes bytes of a counted frame
+// are a sign of life.
 type frameGate struct {
 	s             *Stream
-	receivedBytes int // bytes of this frame so far, with its length
+	receivedBytes int // of this frame, including its length
 	length        [LengthSize]byte
-	counted       bool // the frame is counted
+	counted       bool // in the budget
 }
 
-// gateStepBytes is also how many bytes of a frame may come before it is counted.
+// gateStepBytes is the longest frame that a loop would serve.
 const gateStepBytes = LoopBuffer
 
-// reset makes the gate ready for the next frame.
 func (g *frameGate) reset() { g.receivedBytes, g.counted = 0, false }
 
 // Read implements io.Reader for jute.ReadFrame.

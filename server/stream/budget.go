@@ -10,50 +10,51 @@ import (
 )
 
 const (
-	// MinAccountChange is by how many bytes a stream's holdings must change before they are counted
-	// again. A stream that holds less takes no more memory than an idle one's buffers do, and most
-	// requests then write to nothing that streams share.
+	// MinAccountChange is the change of a stream's bytes from which on they are counted again. A stream that
+	// holds less takes no more memory than an idle one's buffers, and most requests then write to nothing
+	// that streams share.
 	MinAccountChange = 16 << 10
-	// BudgetCheckInterval is how often the budget is checked while it is spent or a stream waits for it.
+	// BudgetCheckInterval is the time between two checks of the budget while it is exceeded or a stream
+	// waits.
 	BudgetCheckInterval = 10 * time.Millisecond
-	// MaxBudgetWait is how long a stream may wait for room. After that, streams whose clients have
-	// taken nothing for as long are dropped to make room.
+	// MaxBudgetWait is the time that a stream waits for room. After it, streams whose clients have taken
+	// nothing for as long are dropped to make room.
 	MaxBudgetWait = 500 * time.Millisecond
-	// ownerShareDivisor is the part of the budget, as one in so many, that all owners may keep for their clients. The rest is for bytes that
-	// come and go, which would wait for ever if the others filled the budget.
+	// ownerShareDivisor divides the budget into the part that all owners may keep for their clients. The rest
+	// is for bytes that come and go; they would wait for ever if the owners' filled the budget.
 	ownerShareDivisor = 2
 	// budgetReportInterval is the least time between two log lines about dropped streams.
 	budgetReportInterval = 10 * time.Second
 )
 
-// Budget bounds the bytes that all streams of a server hold together: bytes that their clients have
-// not taken, frames that wait or are being read, and what the owners keep for their clients. Bytes that can wait do so while the budget has
-// no room for them: see room. Bytes that cannot wait may exceed the budget; then the streams that
-// hold most are dropped. A Budget is safe for concurrent use, and no method blocks.
+// Budget bounds the bytes that all streams of a server hold together: output that their clients have not
+// taken, frames that wait or are being read, and the owners' bytes. Bytes that can wait do so while the
+// budget has no room for them: see hasRoom. Bytes that cannot wait may exceed the budget; then the streams
+// that hold most are dropped. A Budget is safe for concurrent use, and no method blocks.
 type Budget struct {
 	limit      int64
 	allStreams func() []*Stream
 	log        *slog.Logger
 	usedBytes  atomic.Int64
-	ownerBytes atomic.Int64 // the part of used that the owners keep: see Stream.Keep
+	ownerBytes atomic.Int64 // the part of usedBytes that the owners keep
 
 	mu              sync.Mutex
-	waiters         []budgetWaiter // see places
-	isManaged       bool           // manage runs
+	waiters         []budgetWaiter // see sortedWaiters
+	isManaged       bool
 	managers        sync.WaitGroup
-	unreportedDrops int       // streams dropped since the last report
-	lastReport      time.Time // when the last report was logged
+	unreportedDrops int // since lastReport
+	lastReport      time.Time
 }
 
-// NewBudget returns a budget of most bytes, for the streams that all returns.
+// NewBudget returns a budget of most bytes for the streams that all returns.
 func NewBudget(most int64, all func() []*Stream, log *slog.Logger) *Budget {
 	return &Budget{limit: most, allStreams: all, log: log}
 }
 
-// UsedBytes returns how many bytes the streams hold.
+// UsedBytes returns the bytes that the streams hold.
 func (b *Budget) UsedBytes() int64 { return b.usedBytes.Load() }
 
-// UnreportedDrops returns how many streams have been dropped since the last log line about them.
+// UnreportedDrops returns the number of streams dropped since the last log line about them.
 func (b *Budget) UnreportedDrops() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,14 +64,14 @@ func (b *Budget) UnreportedDrops() int {
 // AwaitManager waits until the budget's goroutine has ended. All streams must have ended before the call.
 func (b *Budget) AwaitManager() { b.managers.Wait() }
 
-// budgetWaiter is where a stream waits for room.
+// budgetWaiter is a stream that waits for room.
 type budgetWaiter struct {
 	s           *Stream
-	wantedBytes int64 // bytes that it waits for
+	wantedBytes int64
 	since       time.Time
 }
 
-// addOwnerBytes counts n bytes among those of Add as kept.
+// addOwnerBytes counts n bytes of AddBytes as the owner's.
 func (b *Budget) addOwnerBytes(n int64) { b.ownerBytes.Add(n) }
 
 // isExceeded reports whether streams must be dropped.
@@ -78,7 +79,7 @@ func (b *Budget) isExceeded() bool {
 	return b.usedBytes.Load() > b.limit || b.ownerBytes.Load() > b.limit/ownerShareDivisor
 }
 
-// AddBytes counts n more bytes, or fewer if n is negative. Streams count what they hold themselves.
+// AddBytes counts n more bytes, or fewer if n is negative. Streams count their own bytes.
 func (b *Budget) AddBytes(n int64) {
 	if b.usedBytes.Add(n); n > 0 && b.isExceeded() {
 		b.mu.Lock()
@@ -87,20 +88,19 @@ func (b *Budget) AddBytes(n int64) {
 	}
 }
 
-// hasRoom reports whether a stream that holds so many bytes may have n more. It may if the free part
-// of the budget has room for both. Streams that hold much therefore stop long before those that
-// hold little, and streams that want as much as they can get share evenly. An eighth of the budget
-// is kept free for bytes that cannot wait.
+// hasRoom reports whether a stream that holds so many bytes may have n more: the free part of the budget must
+// have room for both. Streams that hold much therefore stop long before those that hold little, and streams
+// that want as much as they can get share evenly. An eighth of the budget is kept free for bytes that cannot
+// wait.
 func (b *Budget) hasRoom(held, n int64) bool { return b.missingBytes(held, n) <= 0 }
 
-// missingBytes returns how many more bytes must be free before room reports true. A request for more than
-// a quarter of the budget counts as a quarter, so it is always served when no other stream holds
-// bytes.
+// missingBytes returns the number of bytes that must be freed before hasRoom reports true. A request for more
+// than a quarter of the budget counts as a quarter, so it is always served when no other stream holds bytes.
 func (b *Budget) missingBytes(held, n int64) int64 {
 	return b.usedBytes.Load() + held + min(n, b.limit/4) - b.limit/8*7
 }
 
-// addWaiter makes manage call s.grant once there is room for n bytes. It returns at once.
+// addWaiter makes manage call s.grantClaim once there is room for n bytes. It returns at once.
 func (b *Budget) addWaiter(s *Stream, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -118,7 +118,7 @@ func (b *Budget) startManager() {
 	}
 }
 
-// manage drops streams and grants room while it is spent or a stream waits.
+// manage drops streams and grants room while the budget is exceeded or a stream waits.
 func (b *Budget) manage() {
 	ticker := time.NewTicker(BudgetCheckInterval)
 	defer ticker.Stop()
@@ -135,9 +135,9 @@ func (b *Budget) mayStop() bool {
 	return !b.isManaged
 }
 
-// dropAndGrant drops streams if the budget is exceeded, and grants room to waiting streams as far as
-// there is any. If the first of the remaining ones has waited for too long, relieve drops the
-// streams that hold most and take nothing, to make room for it.
+// dropAndGrant drops streams if the budget is exceeded, and grants room to waiting streams while there is
+// any. If the first of the remaining ones has waited for too long, it drops the streams that hold most and
+// take nothing.
 func (b *Budget) dropAndGrant(now time.Time) {
 	if over := b.ownerBytes.Load() - b.limit/ownerShareDivisor; over > 0 {
 		b.dropByOwnerBytes(over)
@@ -145,7 +145,7 @@ func (b *Budget) dropAndGrant(now time.Time) {
 	if over := b.usedBytes.Load() - b.limit; over > 0 {
 		b.dropHolders(over, 0, now, false)
 	}
-	granted, helped := int64(0), false // bytes that were granted, but are not counted yet
+	granted, helped := int64(0), false // granted bytes that are not counted yet
 	for _, p := range b.sortedWaiters() {
 		held := p.s.Account.transientBytes()
 		if lacks := granted + b.missingBytes(held, p.wantedBytes); lacks > 0 && !helped && now.Sub(p.since) > MaxBudgetWait {
@@ -161,8 +161,8 @@ func (b *Budget) dropAndGrant(now time.Time) {
 	b.reportDrops(now)
 }
 
-// sortedWaiters returns the waiting streams in order: a stream that holds less comes first, and of two
-// that hold the same, the one that has waited longer.
+// sortedWaiters returns the waiting streams: the one that holds least comes first, and of two that hold the
+// same, the one that has waited longer.
 func (b *Budget) sortedWaiters() []budgetWaiter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -179,13 +179,12 @@ func (b *Budget) removeWaiter(s *Stream) {
 }
 
 // dropHolders drops streams that hold more than above bytes until need bytes are free. Two groups are dropped
-// one after the other, and in each the stream that holds most comes first:
+// one after the other, the stream that holds most first:
 //
-//   - streams that hold more than an even share and have taken nothing for BudgetPatience;
+//   - streams that hold more than an even share and have taken nothing for MaxBudgetWait;
 //   - the others, but if stalled is set only those that have taken nothing for so long.
 //
-// A stream that takes a little now and then is therefore not able to get streams with little
-// dropped.
+// A stream that takes a little now and then therefore cannot get streams with little dropped.
 func (b *Budget) dropHolders(need, above int64, now time.Time, stalled bool) {
 	type holder struct {
 		s     *Stream
@@ -216,7 +215,7 @@ func (b *Budget) dropHolders(need, above int64, now time.Time, stalled bool) {
 	}
 }
 
-// dropByOwnerBytes drops the streams for whose clients most is kept, until need of those bytes are free.
+// dropByOwnerBytes drops the streams with most owner bytes, until need of those are free.
 func (b *Budget) dropByOwnerBytes(need int64) {
 	holders := b.allStreams()
 	slices.SortFunc(holders, func(x, y *Stream) int {
@@ -229,7 +228,7 @@ func (b *Budget) dropByOwnerBytes(need int64) {
 	}
 }
 
-// evenShare returns how much each counted stream would hold if all held the same.
+// evenShare returns the bytes of each counted stream if all held the same.
 func (b *Budget) evenShare() int64 {
 	n := int64(0)
 	for _, s := range b.allStreams() {
@@ -246,7 +245,7 @@ func (b *Budget) countDrop() {
 	b.unreportedDrops++
 }
 
-// reportDrops logs how many streams were dropped, at most once per budgetReport.
+// reportDrops logs the number of dropped streams, at most once per budgetReportInterval.
 func (b *Budget) reportDrops(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

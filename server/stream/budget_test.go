@@ -47,7 +47,7 @@ func TestClaim(t *testing.T) {
 }
 
 // The budget counts the bytes that the client has not read, the bytes that wait at the owner, and a
-// long frame that is being read. It counts nothing below AccountStep, and nothing of a stream that
+// long frame that is being read. It counts nothing below MinAccountChange, and nothing of a stream that
 // has ended.
 func TestCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

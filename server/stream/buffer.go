@@ -9,17 +9,17 @@ const (
 	peekSize          = 128      // bytes that an idle stream can read into: most requests fit, so one system call reads one
 	initialBufferSize = 4 << 10  // a fresh buffer
 	maxPooledSize     = 64 << 10 // larger buffers are left to the garbage collector
-	readSize          = 16 << 10 // how much one system call reads from a client that sends much
+	readSize          = 16 << 10 // for one system call, from a client that sends much
 )
 
 // Buffer is memory that a stream has only while bytes are in it.
 type Buffer struct {
 	B []byte // to append to
 
-	// inserted are bytes that belong to the owner, with their places between those of B. They are
-	// sent without being copied.
+	// inserted are bytes of the owner with their places between those of B. They are sent without being
+	// copied.
 	inserted      []insertedPiece
-	insertedBytes int // bytes in shared
+	insertedBytes int // in inserted
 }
 
 // insertedPiece is bytes of the owner that follow the first at bytes of a buffer.
@@ -28,20 +28,19 @@ type insertedPiece struct {
 	data []byte
 }
 
-// Size returns how many bytes are to be sent.
+// Size returns the number of bytes to be sent.
 func (b *Buffer) Size() int { return len(b.B) + b.insertedBytes }
 
-// InsertedBytes returns how many bytes have been inserted.
 func (b *Buffer) InsertedBytes() int { return b.insertedBytes }
 
-// Insert puts data after the first at bytes of B. Bytes of B after those are appended later than the
-// call. Nobody may change data until the client has taken them.
+// Insert puts data after the first at bytes of B. Bytes of B after those are appended later than the call.
+// data must not change until the client has taken it.
 func (b *Buffer) Insert(at int, data []byte) {
 	b.inserted = append(b.inserted, insertedPiece{at, data})
 	b.insertedBytes += len(data)
 }
 
-// pieces yields what is to be sent after the first n bytes of B. If there are inserted bytes, n is 0.
+// pieces yields the bytes to be sent after the first n bytes of B. If there are inserted bytes, n is 0.
 func (b *Buffer) pieces(n int) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for _, s := range b.inserted {
@@ -61,7 +60,7 @@ var (
 
 func takeBuffer() *Buffer { return bufferPool.Get().(*Buffer) }
 
-// free gives the buffer back to the pool. It may be nil.
+// free returns the buffer, which may be nil, to the pool.
 func (b *Buffer) free() {
 	if b != nil && cap(b.B) <= maxPooledSize {
 		*b = Buffer{B: b.B[:0]}

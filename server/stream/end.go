@@ -11,22 +11,20 @@ import (
 )
 
 const (
-	// LingerTime and LingerBytes bound what is read and dropped after the last reply. Closing the
-	// socket while bytes are unread would reset the connection, and the client might not get the
-	// reply.
+	// LingerTime and LingerBytes bound the input that is read and dropped after the last reply. Closing the
+	// socket while bytes are unread would reset the connection, and the client might not get the reply.
 	LingerTime  = time.Second
 	LingerBytes = 4 << 20
-	// CloseNotifyTime is how long the last message of TLS may take when a socket is closed. A client that
-	// reads gets it at once. For one that does not read, crypto/tls would wait 5 s, and the stream would
-	// keep its memory and its place for as long.
+	// CloseNotifyTime bounds the sending of TLS's close_notify when a socket is closed. A client that reads
+	// gets it at once. For one that does not, crypto/tls would wait 5 s, and the stream would keep its memory
+	// and its place for as long.
 	CloseNotifyTime = 100 * time.Millisecond
 )
 
-// Reason says why a stream ended. Each has one, the first that was given.
+// Reason is the reason for a stream's end, the first that was given.
 type Reason uint8
 
-// The reasons for which a stream ends by itself. An owner's own reasons begin with the number
-// Reasons.
+// The reasons for which a stream ends by itself. An owner's own reasons begin with the number NumReasons.
 const (
 	ByClient   Reason = iota // the client or the network closed it
 	BadFrame                 // a length out of bounds
@@ -37,8 +35,8 @@ const (
 	NumReasons               // the number of reasons
 )
 
-// DropAfter drops the stream with the given reason after d, unless it is opened or Limit is called
-// again before that. It returns false and does nothing if the stream has ended.
+// DropAfter drops the stream with the given reason after d, unless it is opened or DropAfter is called again
+// before that. It returns false and does nothing if the stream has ended.
 func (s *Stream) DropAfter(d time.Duration, why Reason) bool {
 	return s.Life.setTimeLimit(d, why, func() {
 		s.Life.mu.Lock()
@@ -56,7 +54,7 @@ func (s *Stream) Drop(why Reason) {
 	s.DropLocked(why)
 }
 
-// DropLocked is Drop. The caller holds the lock.
+// DropLocked is Drop for callers that hold the lock.
 func (s *Stream) DropLocked(why Reason) {
 	if !s.Life.end(why) {
 		return
@@ -64,20 +62,18 @@ func (s *Stream) DropLocked(why Reason) {
 	s.UpdateAccount()
 	switch {
 	case s.socket != nil:
-		// From now on reads and writes fail, including those under way. Closing the socket would
-		// wait until they return. The caller must not wait, so the reader closes it.
+		// From now on reads and writes fail, including those under way. Closing the socket would wait until
+		// they return. The caller must not wait, so the reader closes it.
 		_ = s.socket.SetDeadline(pastDeadline)
 	case s.registration.loop != nil && !s.registration.isServing:
 		go s.cleanUp()
 	} // else the loop, or the reader that begins, sees it
 }
 
-// pastDeadline is a deadline that has passed.
 var pastDeadline = time.Unix(1, 0)
 
-// HangUp is a Drop that closes the socket in this call, or has the client see the end in another
-// way. Usually the reader or the loop closes it, but they may be stuck in the owner. The caller
-// must not hold a lock for which they wait.
+// HangUp is a Drop that closes the socket in this call, or shuts it down. Usually the reader or the loop
+// closes it, but they may be stuck in the owner. The caller must not hold a lock that they wait for.
 func (s *Stream) HangUp(why Reason) {
 	s.Drop(why)
 	s.Life.mu.Lock()
@@ -91,15 +87,15 @@ func (s *Stream) HangUp(why Reason) {
 	}
 }
 
-// closeGracefully closes a socket when there is nothing more to send. With TLS it waits FarewellTime at most.
+// closeGracefully closes a socket when there is nothing more to send. With TLS it waits at most
+// CloseNotifyTime.
 func closeGracefully(sock socket) {
 	late := time.AfterFunc(CloseNotifyTime, func() { _ = underlyingSocket(sock).Close() })
 	defer late.Stop()
-	_ = sock.Close() // the same
+	_ = sock.Close() // as above
 }
 
-// underlyingSocket returns the socket that TLS has been put around, or else sock. Closing TLS sends a message first,
-// which may wait.
+// underlyingSocket returns the socket below TLS, or sock. Closing TLS sends a message first, which may wait.
 func underlyingSocket(sock socket) io.Closer {
 	if tls, ok := sock.(interface{ NetConn() net.Conn }); ok {
 		return tls.NetConn()
@@ -107,8 +103,8 @@ func underlyingSocket(sock socket) io.Closer {
 	return sock
 }
 
-// ReadFailed ends the stream after a failed read, unless its last reply is on its way. It returns false.
-// Only the reader calls it, or the owner in the reader's place.
+// ReadFailed ends the stream after a failed read, unless its last reply is on its way. It returns false. Only
+// the reader calls it, or the owner in the reader's place.
 func (s *Stream) ReadFailed(err error) bool {
 	why := ByClient
 	switch {
@@ -133,8 +129,7 @@ func (s *Stream) FinishPlain(why Reason) {
 	flusher{s}.finishIfSent()
 }
 
-// cleanUp closes the socket, waits for the stream's other goroutines, frees its memory and tells the
-// owner.
+// cleanUp closes the socket, waits for the stream's other goroutines, frees its memory and calls StreamEnded.
 func (s *Stream) cleanUp() {
 	s.Life.mu.Lock()
 	sock := s.socket

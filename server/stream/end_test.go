@@ -127,7 +127,7 @@ func (p polite) Close() error {
 }
 
 // A client that reads gets the goodbye of TLS. One that does not read does not keep the stream for longer
-// than FarewellTime.
+// than CloseNotifyTime.
 func TestFarewell(t *testing.T) {
 	for _, reads := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

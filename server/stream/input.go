@@ -5,12 +5,11 @@ import (
 	"io"
 )
 
-// input reads from a client's socket. While it waits for the next frame it has only peek to read
-// into. If a client sends more than that, input takes a buffer from a pool. Only the reader uses
-// it.
+// input reads from a client's socket. While it waits for the next frame it has only peekBuffer to read into.
+// If a client sends more, input takes a buffer from a pool. Only the reader uses it.
 type input struct {
 	source       io.Reader
-	unread       []byte // read and not yet consumed; in peek, in big, or read by a loop
+	unread       []byte // read and not yet consumed; in one of the buffers, or read by a loop
 	peekBuffer   [peekSize]byte
 	pooledBuffer *[readSize]byte // from the pool, nil when idle
 }
@@ -52,7 +51,7 @@ func (in *input) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// free gives pooled memory back, and drops all that has been read.
+// free returns pooled memory, and drops all unread input.
 func (in *input) free() {
 	if in.pooledBuffer != nil {
 		readBufferPool.Put(in.pooledBuffer)

@@ -6,40 +6,41 @@ import (
 	"time"
 )
 
-// Lifecycle is how far a stream has come: whether it is open, how long its client may be silent, which goroutines serve it, and whether it
-// has ended. Its lock is the connection's lock. It guards all fields but done, begun and tick.
+// Lifecycle is the state of a stream: whether it is open, how long its client may be silent, its goroutines,
+// and its end. Its lock is the connection's lock. It guards all fields but context, startedAt and tick.
 //
 // There are four ways to end a stream, and one verb for each:
 //
-//	verb     what is queued  what the client sees           who calls it
-//	Drop     thrown away     the end, at once               anyone: an error, a limit, a session that is elsewhere
-//	HangUp   thrown away     the end, even if the reader    a member that cannot serve, whose apply may hang
-//	                         or the loop is stuck
-//	Finish   sent, the last  the reply, then the end of     the owner, after the last reply
-//	                         the stream; it is given
-//	                         LingerTime to close its side
-//	Lost     thrown away     nothing: it has gone, or its   the reader and the loop, when a read fails
-//	                         bytes make no sense
+//	verb        queued output   client sees                  caller
+//	Drop        dropped         the end, at once             anyone: an error, a limit, a session that is elsewhere
+//	HangUp      dropped         the end, even if the reader  a member that cannot serve, whose apply may hang
+//	                            or the loop is stuck
+//	Finish      sent, the last  the reply, then the end of   the owner, after the last reply
+//	                            the stream; it has
+//	                            LingerTime to close its side
+//	ReadFailed  dropped         nothing: it has gone, or its the reader and the loop, when a read fails
+//	                            bytes make no sense
 //
-// A Limit or a client's timeout that runs out is a Drop. DropLocked is Drop for callers that hold the lock.
+// A DropAfter or a client's timeout that runs out is a Drop. DropLocked is Drop for callers that hold the
+// lock.
 //
-// However the end began, Stream.leave completes it. It runs once, in the reader's goroutine. For a stream
+// However the end began, Stream.cleanUp completes it. It runs once, in the reader's goroutine. For a stream
 // in a loop, it runs in a goroutine of its own.
 type Lifecycle struct {
 	mu          sync.Mutex
-	changed     sync.Cond // something changed that a goroutine may wait for
+	changed     sync.Cond // a goroutine may wait for the change
 	context     lifetime  // ends with the stream
 	startedAt   time.Time
 	tick        time.Duration
-	timeout     time.Duration // for how long the client may be silent; 0: the stream has not been opened
-	expiresAt   time.Time     // when the stream ends unless something is heard
-	limitTimer  *time.Timer   // ends the stream when its limit runs out
-	numHelpers  int           // goroutines beside the reader
-	endReason   Reason        // of the end
-	limitReason Reason        // the reason with which the deadline ends the stream
-	lastQueued  bool          // the last reply is queued: nothing follows it
-	lastSent    bool          // the last reply has been sent
-	hasEnded    bool          // the stream is over
+	timeout     time.Duration // longest silence of the client; 0: the stream has not been opened
+	expiresAt   time.Time     // when the stream ends if the client stays silent
+	limitTimer  *time.Timer   // of DropAfter
+	numHelpers  int           // besides the reader
+	endReason   Reason
+	limitReason Reason // the reason of limitTimer
+	lastQueued  bool   // nothing may follow
+	lastSent    bool
+	hasEnded    bool // the stream is over
 }
 
 func (l *Lifecycle) init(tick time.Duration) {
@@ -47,23 +48,23 @@ func (l *Lifecycle) init(tick time.Duration) {
 	l.changed.L = &l.mu
 }
 
-// StartedAt returns when Init was called.
+// StartedAt returns the time of Init.
 func (l *Lifecycle) StartedAt() time.Time { return l.startedAt }
 
 // Context returns a context that ends with the stream.
 func (l *Lifecycle) Context() context.Context { return l.context }
 
-// Timeout returns the timeout that was passed to Open. Frame needs no lock to call it; other
-// callers hold the lock.
+// Timeout returns the timeout that was passed to Open. ServeFrame may call it without the lock; other callers
+// hold the lock.
 func (l *Lifecycle) Timeout() time.Duration { return l.timeout }
 
-// ExpiresAt returns when the stream ends if the client stays silent. The caller holds the lock.
+// ExpiresAt returns the time at which the stream ends if the client stays silent. The caller holds the lock.
 func (l *Lifecycle) ExpiresAt() time.Time { return l.expiresAt }
 
-// NotifyChanged wakes the goroutines in Stream.Wait. The caller holds the lock.
+// NotifyChanged wakes the goroutines in Stream.WaitWhile. The caller holds the lock.
 func (l *Lifecycle) NotifyChanged() { l.changed.Broadcast() }
 
-// Go runs f in a goroutine that Ended waits for. The caller holds the lock; the stream has not ended.
+// Go runs f in a goroutine that StreamEnded waits for. The caller holds the lock; the stream has not ended.
 func (l *Lifecycle) Go(f func()) {
 	l.numHelpers++
 	go func() {
@@ -74,8 +75,8 @@ func (l *Lifecycle) Go(f func()) {
 	}()
 }
 
-// Finish makes what is queued the last thing that the client is sent. Flush or FlushLater sends it.
-// The caller holds the lock.
+// Finish makes the queued output the last that the client is sent. Flush or FlushLater sends it. The caller
+// holds the lock.
 func (l *Lifecycle) Finish(why Reason) {
 	l.lastQueued, l.endReason = true, why
 	l.changed.Broadcast()
@@ -96,7 +97,7 @@ func (l *Lifecycle) awaitHelpers() {
 
 func (l *Lifecycle) isOpen() bool { return l.timeout > 0 }
 
-// maxSilence returns for how long the client may be silent.
+// maxSilence returns the longest that the client may be silent.
 func (l *Lifecycle) maxSilence() time.Duration { return l.timeout + IdleSlack*l.tick }
 
 // isClosing reports whether the stream is over or its last reply is queued. The caller holds the lock.
@@ -118,7 +119,7 @@ func (l *Lifecycle) open(timeout time.Duration) {
 	l.expiresAt = time.Now().Add(l.maxSilence())
 }
 
-// end notes that the stream is over, and reports false if it was. The caller holds the lock.
+// end notes that the stream is over, and returns false if it was before. The caller holds the lock.
 func (l *Lifecycle) end(why Reason) bool {
 	if l.hasEnded {
 		return false
@@ -135,8 +136,8 @@ func (l *Lifecycle) end(why Reason) bool {
 	return true
 }
 
-// setTimeLimit calls late after d, unless the stream is opened or setLimit is called again before that. It returns false and does nothing if the
-// stream has ended.
+// setTimeLimit calls late after d, unless the stream is opened or setTimeLimit is called again before that.
+// It returns false and does nothing if the stream has ended.
 func (l *Lifecycle) setTimeLimit(d time.Duration, why Reason, late func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

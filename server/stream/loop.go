@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// maxLoops is how many loops serve a group at most. There are never more than can run at once,
-	// because loops do not wait.
+	// maxLoops is the most loops of a group. There are never more than can run at once, because loops do not
+	// wait.
 	maxLoops = 16
-	// maxLoopEvents is how many sockets a loop asks for at once.
+	// maxLoopEvents is the number of sockets that a loop polls at once.
 	maxLoopEvents = 64
-	// maxLoopTurn is how long a loop that always has more to do runs before it lets others run. Go's
-	// scheduler would let it run longer. It yields seldom enough for that to cost nothing.
+	// maxLoopTurn is the time after which a busy loop lets other goroutines run. Go's scheduler would let it
+	// run longer. It is long enough to cost nothing.
 	maxLoopTurn = time.Millisecond
-	// LoopBuffer is how much one read takes, and the longest frame that a loop serves.
+	// LoopBuffer is the size of one read, and of the longest frame that a loop serves.
 	LoopBuffer = 64 << 10
 )
 
-// Group is the streams of one listener, and the loops that serve the calm ones. The loops start
-// with the first calm stream. A Group is safe for concurrent use.
+// Group is the streams of one listener, and the loops that serve the calm ones. The loops start with the
+// first calm stream. A Group is safe for concurrent use.
 type Group struct {
 	*Config
-	numAccepted atomic.Uint32 // the number of streams so far
+	numAccepted atomic.Uint32 // streams so far
 	startOnce   sync.Once
 	loops       []*loop
-	stopSweep   context.CancelFunc // ends sweep
+	stopSweep   context.CancelFunc // ends sweepSilent
 	goroutines  sync.WaitGroup
 }
 
@@ -87,19 +87,19 @@ func (g *Group) Close() {
 	g.goroutines.Wait()
 }
 
-// loop is a goroutine that serves many streams. A stream that would make it wait is demoted. The
-// loop waits only for events and, in Frame, for the locks that the owner takes there.
+// loop is a goroutine that serves many streams. A stream that would make it wait is demoted. The loop waits
+// only for events and, in ServeFrame, for the locks that the owner takes there.
 type loop struct {
 	poller         *poller
-	readBuffer     [LoopBuffer]byte // reads go here
-	batchStartedAt atomic.Int64     // when the loop began to serve the present events, in ns since the Unix epoch; 0: it waits for some
+	readBuffer     [LoopBuffer]byte
+	batchStartedAt atomic.Int64 // in ns since the Unix epoch; 0 while the loop waits for events
 
 	mu      sync.Mutex
 	streams map[int]*Stream // by descriptor
 }
 
 func (l *loop) run() {
-	var begun time.Time // when the loop last let others run
+	var begun time.Time // since the loop last let others run
 	for {
 		l.batchStartedAt.Store(0)
 		n, waited := l.poller.waitEvents()
@@ -127,8 +127,8 @@ func (l *loop) isStuck(now time.Time) bool {
 	return begun != 0 && now.UnixNano()-begun > int64(stuckAfter)
 }
 
-// serveSocket reads once from a socket, and has the frames that came served. It sends everything that
-// they have queued in one write.
+// serveSocket reads once from a socket, and has the whole frames served. It sends all of their output in one
+// write.
 func (l *loop) serveSocket(fd int, now time.Time) {
 	s := l.streamOf(fd)
 	if s == nil {
@@ -153,8 +153,8 @@ func (l *loop) serveSocket(fd int, now time.Time) {
 	visit.finishVisit(rest, more)
 }
 
-// wholeFrame returns how many bytes the frame at the head of b has, with its length. It returns 0
-// if b has only a part of it, or if it has more than most bytes.
+// wholeFrame returns the size of the frame at the head of b, including its length. It returns 0 if b has only
+// a part of it, or if it has more than most bytes.
 func wholeFrame(b []byte, most int) int {
 	if n, ok := frameSize(b, most); ok && n <= len(b) {
 		return n
@@ -162,8 +162,8 @@ func wholeFrame(b []byte, most int) int {
 	return 0
 }
 
-// frameSize returns how many bytes the frame at the head of b has in all. ok is false if that is
-// not known yet, or if it is more than most, without the length.
+// frameSize returns the size of the frame at the head of b, including its length. ok is false if the size is
+// not known yet, or if it is more than most without the length.
 func frameSize(b []byte, most int) (n int, ok bool) {
 	if len(b) < LengthSize {
 		return 0, false
@@ -195,7 +195,7 @@ func (l *loop) removeStream(fd int) {
 	delete(l.streams, fd)
 }
 
-// forgetSocket is leave for a socket that is about to be closed.
+// forgetSocket is removeStream for a socket that is about to be closed.
 func (l *loop) forgetSocket(fd int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// output is what is queued to be sent, and the state of the goroutine that sends it. The connection's lock guards it.
+// output is the queued output, and the state of the goroutine that sends it. The connection's lock guards it.
 type output struct {
-	queued        *Buffer   // frames in the order the client must see; nil when empty
-	sendingBytes  int       // bytes that the flusher is writing
+	queued        *Buffer // frames in the order the client must see; nil when empty
+	sendingBytes  int
 	hasFlusher    bool      // a goroutine writes to the socket, or is about to
-	flushNoted    bool      // the owner knows that it has to call Flush
-	deadlineSetAt time.Time // when the write deadline was last set; only the flusher uses it
+	flushNoted    bool      // the owner has arranged a Flush
+	deadlineSetAt time.Time // of the write deadline; only the flusher uses it
 }
 
-// unsentBytes returns the number of bytes that the client has not taken.
 func (o *output) unsentBytes() int {
 	if o.queued == nil {
 		return o.sendingBytes
@@ -23,24 +22,7 @@ func (o *output) unsentBytes() int {
 	return o.queued.Size() + o.sendingBytes
 }
 
-// buffer returns the buffer to append to.
-func (o *output) buffer() *Buffer {
-	if o.queued == nil {
-		o.queued = takeBuffer()
-	}
-	return o.queued
-}
-
-// noteFlush reports whether the owner has to arrange a flush. That is so once between two flushes, and only if no flusher runs.
-func (o *output) noteFlush() bool {
-	if o.flushNoted || o.hasFlusher {
-		return false
-	}
-	o.flushNoted = true
-	return true
-}
-
-// takeBatch takes what is queued, to be sent by a flusher.
+// takeBatch takes the queued output for a flusher.
 func (o *output) takeBatch() *Buffer {
 	batch := o.queued
 	o.queued = nil
@@ -48,7 +30,6 @@ func (o *output) takeBatch() *Buffer {
 	return batch
 }
 
-// release gives the memory of the output back.
 func (o *output) release() {
 	o.queued.free()
 	o.queued = nil
@@ -59,14 +40,17 @@ func (s *Stream) UnsentBytes() int { return s.output.unsentBytes() }
 
 // Output returns the buffer to which the caller appends whole frames. The caller holds the lock.
 func (s *Stream) Output() *Buffer {
-	return s.output.buffer()
+	if s.output.queued == nil {
+		s.output.queued = takeBuffer()
+	}
+	return s.output.queued
 }
 
-// flusher is the goroutine that sends the output of a stream. One runs at a time (output.flushing).
+// flusher is the goroutine that sends the output of a stream. One runs at a time (output.hasFlusher).
 type flusher struct{ s *Stream }
 
-// CheckUnread drops a client that leaves too much unread, and counts what it leaves. It is for
-// frames that never wait, such as events. The caller holds the lock.
+// CheckUnread drops a client that leaves too much unread, and counts its unread bytes. It is for frames that
+// never wait, such as events. The caller holds the lock.
 func (s *Stream) CheckUnread() {
 	if s.UnsentBytes() > s.group.MaxUnread {
 		s.DropLocked(SlowReader)
@@ -74,13 +58,17 @@ func (s *Stream) CheckUnread() {
 	s.UpdateAccount()
 }
 
-// NoteOutput reports whether the owner has to arrange a Flush for what is queued. That is so once
-// between two flushes, and only if no flusher runs. The caller holds the lock.
+// NoteOutput reports whether the owner has to arrange a Flush for the queued output: once between two
+// flushes, and only if no flusher runs. The caller holds the lock.
 func (s *Stream) NoteOutput() bool {
-	return s.output.noteFlush()
+	if s.output.flushNoted || s.output.hasFlusher {
+		return false
+	}
+	s.output.flushNoted = true
+	return true
 }
 
-// Flush sends what is queued, as much as it can without waiting. A flusher does the rest.
+// Flush sends as much of the queued output as it can without waiting. A flusher does the rest.
 func (s *Stream) Flush() {
 	batch, now := flusher{s}.beginFlush()
 	if batch == nil {
@@ -98,10 +86,9 @@ func (s *Stream) Flush() {
 	}
 }
 
-// beginFlush makes the caller the goroutine that sends, and takes what is queued. now reports whether
-// that may be written at once, without waiting. begin returns nil in three cases: nothing is
-// queued, another goroutine sends already, or the stream is in a loop and begin has sent everything
-// itself.
+// beginFlush makes the caller the goroutine that sends, and takes the queued output. now reports whether the
+// output may be written at once, without waiting. beginFlush returns nil if nothing is queued, if another
+// goroutine sends already, or if the stream is in a loop and beginFlush has sent everything itself.
 func (f flusher) beginFlush() (batch *Buffer, now bool) {
 	s := f.s
 	s.Life.mu.Lock()
@@ -120,8 +107,7 @@ func (f flusher) beginFlush() (batch *Buffer, now bool) {
 	return batch, s.rawSocket != nil && batch.insertedBytes == 0 && f.hasPermit(time.Now())
 }
 
-// FlushLater starts a flusher if there is anything to send and no flusher runs. The caller holds
-// the lock.
+// FlushLater starts a flusher if there is anything to send and no flusher runs. The caller holds the lock.
 func (s *Stream) FlushLater() {
 	if s.Life.hasEnded || s.output.hasFlusher || s.output.queued == nil {
 		return
@@ -144,8 +130,8 @@ func (f flusher) flushInHelper() {
 	s.Life.helperDone()
 }
 
-// flush sends a batch whose first n bytes have been sent. After that it sends, in each further
-// write, all that was queued meanwhile.
+// flush sends a batch whose first n bytes have been sent. After that it sends, in each further write, all
+// that was queued meanwhile.
 func (f flusher) flush(batch *Buffer, n int) {
 	s := f.s
 	for batch != nil {
@@ -160,8 +146,8 @@ func (f flusher) flush(batch *Buffer, n int) {
 	}
 }
 
-// sendBatch writes a batch except for its first n bytes. If that fails, it returns the reason why
-// the stream ends.
+// sendBatch writes a batch except for its first n bytes. If that fails, it returns the reason for the
+// stream's end.
 func (f flusher) sendBatch(batch *Buffer, n int) (why Reason, ok bool) {
 	for piece := range batch.pieces(n) {
 		if why, ok := f.sendPiece(piece); !ok {
@@ -171,7 +157,7 @@ func (f flusher) sendBatch(batch *Buffer, n int) (why Reason, ok bool) {
 	return 0, true
 }
 
-// batchSent is called after a batch has been sent. It returns the next one, as take does.
+// batchSent is called after a batch has been sent. It returns the next one, as nextBatch does.
 func (f flusher) batchSent(batch *Buffer) (next *Buffer) {
 	s := f.s
 	batch.free()
@@ -182,8 +168,8 @@ func (f flusher) batchSent(batch *Buffer) (next *Buffer) {
 	return f.nextBatch()
 }
 
-// nextBatch returns what is queued. If that is nothing, take returns nil, the caller is no longer the
-// flusher, and it returns.
+// nextBatch returns the queued output. If there is none, it returns nil, and the caller is no longer the
+// flusher.
 func (f flusher) nextBatch() *Buffer {
 	s := f.s
 	s.Life.mu.Lock()
@@ -203,8 +189,8 @@ func (f flusher) nextBatchLocked() *Buffer {
 	return s.output.takeBatch()
 }
 
-// sendPiece writes b if the client may be sent anything. Each part has its own deadline. A client that
-// takes nothing for its timeout is dropped.
+// sendPiece writes b if the owner permits. Each part has its own deadline. A client that takes nothing for
+// its timeout is dropped.
 func (f flusher) sendPiece(b []byte) (why Reason, ok bool) {
 	s := f.s
 	for len(b) > 0 {
@@ -225,8 +211,8 @@ func (f flusher) sendPiece(b []byte) (why Reason, ok bool) {
 	return 0, true
 }
 
-// awaitPermit asks the owner for its permit, and waits for that if necessary. If the owner permits,
-// it sets the write deadline and returns true.
+// awaitPermit waits for the owner's permit if necessary. If the owner permits, it sets the write deadline and
+// returns true.
 func (f flusher) awaitPermit(now time.Time) bool {
 	s := f.s
 	s.Life.mu.Lock()
@@ -241,8 +227,8 @@ func (f flusher) awaitPermit(now time.Time) bool {
 	return ok
 }
 
-// hasPermit asks the owner for its permit. If the owner permits, it sets the write deadline and
-// returns true. The caller holds the lock, and is the goroutine that sends.
+// hasPermit reports whether the owner permits sending now, and if so sets the write deadline. The caller
+// holds the lock, and is the goroutine that sends.
 func (f flusher) hasPermit(now time.Time) bool {
 	s := f.s
 	if !s.owner.MaySend() {
@@ -252,8 +238,8 @@ func (f flusher) hasPermit(now time.Time) bool {
 	return true
 }
 
-// setWriteDeadline sets the deadline by which the client must take what is sent. It sets it once per tick
-// and not for every write. A stream that has ended keeps its deadline. The caller holds the lock.
+// setWriteDeadline sets the deadline by which the client must take the output, once per tick and not for
+// every write. A stream that has ended keeps its deadline. The caller holds the lock.
 func (f flusher) setWriteDeadline(now time.Time) {
 	s := f.s
 	patience := s.Life.timeout
@@ -275,7 +261,7 @@ func (f flusher) notePartTaken(n int) {
 	s.UpdateAccount()
 }
 
-// noteAllTaken notes that the client has taken what was sent, and reports whether Resume is due.
+// noteAllTaken notes that the client has taken the batch, and reports whether Resume is due.
 func (f flusher) noteAllTaken() (due bool) {
 	s := f.s
 	s.Life.mu.Lock()
@@ -294,8 +280,8 @@ func (f flusher) lastReplySent() bool {
 	return s.Life.lastQueued && !s.Life.hasEnded && s.output.queued == nil
 }
 
-// finishIfSent closes the sending side if the last reply has been sent. The reader then waits until
-// the client closes its side.
+// finishIfSent closes the sending side if the last reply has been sent. The reader then waits until the
+// client closes its side.
 func (f flusher) finishIfSent() {
 	s := f.s
 	if !f.lastReplySent() {

@@ -8,18 +8,18 @@ import (
 	"unsafe"
 )
 
-// errWouldBlock is the error of a socket on which the call would have to wait.
+// errWouldBlock is the error of a call that would have to wait.
 const errWouldBlock = syscall.EAGAIN
 
-// poller is an epoll instance. Go's own poller watches it like a socket. A goroutine that waits
-// therefore holds no thread, and wakes once for events at many sockets.
+// poller is an epoll instance. Go's own poller watches it like a socket. A goroutine that waits therefore
+// holds no thread, and wakes once for events at many sockets.
 type poller struct {
 	file      *os.File
 	raw       syscall.RawConn // the raw form of file
 	fd        int             // file's descriptor
 	events    [maxLoopEvents]syscall.EpollEvent
-	numEvents int // how many events there are
-	numPolls  int // since wait was called
+	numEvents int // of events
+	numPolls  int // since waitEvents was called
 	pollFunc  func(uintptr) bool
 }
 
@@ -40,7 +40,7 @@ func newPoller() (*poller, error) {
 	return p, nil
 }
 
-// add registers fd. Until it is removed, wait reports it when there is something to read.
+// add registers fd. Until it is removed, waitEvents reports it when there is something to read.
 func (p *poller) add(fd int) error {
 	ev := syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)}
 	return os.NewSyscallError("epoll_ctl", syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_ADD, fd, &ev))
@@ -50,8 +50,8 @@ func (p *poller) remove(fd int) {
 	_ = syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_DEL, fd, new(syscall.EpollEvent)) // it is there
 }
 
-// waitEvents waits for events, and returns at how many sockets there are some. n is 0 if the poller is
-// closed. waited reports whether the call had to wait.
+// waitEvents waits for events, and returns the number of sockets with some. n is 0 if the poller is closed.
+// waited reports whether the call had to wait.
 func (p *poller) waitEvents() (n int, waited bool) {
 	p.numPolls = 0
 	if p.raw.Read(p.pollFunc) != nil {
@@ -69,14 +69,14 @@ func (p *poller) pollNow(fd uintptr) (seen bool) {
 	return p.numEvents > 0
 }
 
-// socketAt returns the i-th socket that wait has reported.
+// socketAt returns the i-th socket that waitEvents has reported.
 func (p *poller) socketAt(i int) (fd int) { return int(p.events[i].Fd) }
 
 func (p *poller) close() { _ = p.file.Close() }
 
-// readSocket reads without waiting. It does not announce the system call to Go's scheduler, because
-// the call never waits. The announcement would cost more than the copying, and it wakes sysmon in a
-// process that was idle.
+// readSocket reads without waiting. It does not announce the system call to Go's scheduler, because the call
+// never waits. The announcement would cost more than the copying, and it wakes sysmon in a process that was
+// idle.
 func readSocket(fd int, b []byte) (int, error) {
 	n, _, errno := syscall.RawSyscall(syscall.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 	if errno != 0 {
@@ -94,7 +94,7 @@ func writeSocket(fd int, b []byte) (int, error) {
 	return int(n), nil
 }
 
-// writeLast is writeSocket for bytes that endSocket follows: the kernel sends both in one segment.
+// writeLast is writeSocket for bytes that shutdownWrite follows: the kernel sends both in one segment.
 func writeLast(fd int, b []byte) (int, error) {
 	n, _, errno := syscall.RawSyscall6(syscall.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), msgMore|syscall.MSG_NOSIGNAL, 0, 0)
 	if errno != 0 {
@@ -103,7 +103,7 @@ func writeLast(fd int, b []byte) (int, error) {
 	return int(n), nil
 }
 
-// msgMore is MSG_MORE of Linux, which package syscall lacks: more follows, so the kernel may wait for it.
+// msgMore is MSG_MORE of Linux, which package syscall lacks: the kernel may wait for more bytes.
 const msgMore = 0x8000
 
 // dupSocket returns another descriptor of a socket, which Go's poller does not know.

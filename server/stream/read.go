@@ -7,8 +7,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Serve hands the client's frames to the owner until the stream ends or is in a loop. If more is
-// false, the owner takes no frames. The reader calls Serve as its last action.
+// Serve hands the client's frames to the owner until the stream ends or is in a loop. If more is false, the
+// owner takes no frames. The reader calls Serve as its last action.
 func (s *Stream) Serve(more bool) {
 	reader := frameReader{s}
 	for more {
@@ -20,18 +20,13 @@ func (s *Stream) Serve(more bool) {
 	s.cleanUp()
 }
 
-// ReadFrame returns the next frame, which is valid until the next call. While it waits for a frame
-// to begin, it holds no memory. If no frame comes, it ends the stream and returns false. Only the
-// reader calls it. An owner may read the first frame with it before Serve.
-func (s *Stream) ReadFrame() ([]byte, bool) { return frameReader{s}.readFrame() }
-
 // frameReader is the goroutine that reads a stream which is in no loop.
 type frameReader struct{ s *Stream }
 
 // serveNext serves one frame. It returns false once the reader has nothing more to do.
 func (f frameReader) serveNext() bool {
 	s := f.s
-	frame, ok := f.readFrame()
+	frame, ok := s.ReadFrame()
 	if !ok || !f.awaitRoom() {
 		return false
 	}
@@ -43,9 +38,11 @@ func (f frameReader) serveNext() bool {
 	return more
 }
 
-// readFrame is Stream.ReadFrame.
-func (f frameReader) readFrame() ([]byte, bool) {
-	s := f.s
+// ReadFrame returns the next frame, which is valid until the next call. While it waits for a frame to begin,
+// it holds no memory. If no frame comes, it ends the stream and returns false. Only the reader calls it. An
+// owner may read the first frame with it before Serve.
+func (s *Stream) ReadFrame() ([]byte, bool) {
+	f := frameReader{s}
 	r := &s.reader
 	if !r.input.holdsFrame() {
 		f.armReadDeadline()
@@ -75,7 +72,7 @@ func (f frameReader) readFrame() ([]byte, bool) {
 	return b, true
 }
 
-// maxNextFrame returns the number of bytes that the next frame may have.
+// maxNextFrame returns the largest size of the next frame.
 func (r *reader) maxNextFrame(cfg *Config) int {
 	if r.gotFirstFrame {
 		return cfg.MaxFrame
@@ -83,8 +80,8 @@ func (r *reader) maxNextFrame(cfg *Config) int {
 	return cfg.MaxFirstFrame
 }
 
-// PeekWord waits for the client's first four bytes and returns them without consuming them. If they do
-// not come, it ends the stream and returns false. Only the reader calls it.
+// PeekWord waits for the client's first four bytes and returns them without consuming them. If they do not
+// come, it ends the stream and returns false. Only the reader calls it.
 func (s *Stream) PeekWord() (word [4]byte, ok bool) {
 	word, err := s.reader.input.peekFourBytes()
 	if err != nil {
@@ -93,9 +90,9 @@ func (s *Stream) PeekWord() (word [4]byte, ok bool) {
 	return word, true
 }
 
-// Plain returns the stream after the four bytes of Peek, for an exchange without frames. Its
-// methods block. Each write has the deadline of a client that has not been opened. Only the reader
-// uses it, and no other goroutine sends meanwhile.
+// Plain returns the stream after the four bytes of PeekWord, for an exchange without frames. Its methods
+// block. Each write has the deadline of a client that has not been opened. Only the reader uses it, and no
+// other goroutine sends meanwhile.
 func (s *Stream) Plain() io.ReadWriter {
 	s.reader.input.unread = s.reader.input.unread[4:]
 	return plainConn{s}
@@ -112,8 +109,7 @@ func (p plainConn) Write(b []byte) (int, error) {
 	return p.s.socket.Write(b)
 }
 
-// armReadDeadline sets the deadline by which the client must be heard. It sets it once per tick and not for
-// every frame.
+// armReadDeadline sets the read deadline, once per tick and not for every frame.
 func (f frameReader) armReadDeadline() {
 	s := f.s
 	s.Life.mu.Lock()
@@ -123,15 +119,15 @@ func (f frameReader) armReadDeadline() {
 	}
 }
 
-// setReadDeadline sets that deadline. The caller holds the lock.
+// setReadDeadline sets the read deadline. The caller holds the lock.
 func (f frameReader) setReadDeadline(now time.Time) {
 	s := f.s
 	s.reader.deadlineSetAt, s.Life.expiresAt = now, now.Add(s.Life.maxSilence())
 	_ = s.socket.SetReadDeadline(s.Life.expiresAt) // if it fails, so will the read
 }
 
-// awaitRoom waits until one more frame may be served: the stream is open, and not too many frames wait.
-// It returns false if no more will be served.
+// awaitRoom waits until one more frame may be served: the stream is open, and not too many frames wait. It
+// returns false if no more will be served.
 func (f frameReader) awaitRoom() bool {
 	s := f.s
 	s.Life.mu.Lock()
@@ -143,8 +139,8 @@ func (f frameReader) awaitRoom() bool {
 	return !s.Life.isClosing()
 }
 
-// mustWait reports whether a frame must wait. If no frame waits and the client has taken what it was
-// sent, the next frame is always served. The caller holds the lock.
+// mustWait reports whether a frame must wait. If no frame waits and the client has taken its output, the next
+// frame is always served. The caller holds the lock.
 func (s *Stream) mustWait() bool {
 	frames, bytes := s.owner.WaitingFrames()
 	if frames >= s.group.MaxInFlight || bytes >= MaxWaitingBytes || s.UnsentBytes() >= HighWater {
@@ -154,8 +150,8 @@ func (s *Stream) mustWait() bool {
 	return held > 0 && (frames > 0 || s.UnsentBytes() > 0) && !s.group.Budget.hasRoom(held, 0)
 }
 
-// discardInput reads and drops what the client sends, within bounds. It gives the reader's large buffer back first,
-// because very many clients may close at the same time, and each of them has LingerTime.
+// discardInput reads and drops input, within bounds. It releases the reader's large buffer first, because
+// very many clients may close at the same time, and each of them has LingerTime.
 func (f frameReader) discardInput() {
 	s := f.s
 	n := len(s.reader.input.unread)
@@ -169,9 +165,8 @@ func (f frameReader) discardInput() {
 	}
 }
 
-// linger waits until the last reply is sent and the client has closed its side. It reads and drops
-// what the client sends meanwhile, within bounds. If the client has gone, it waits for the reply no
-// longer than a client may be silent.
+// linger waits until the last reply is sent and the client has closed its side, and drops input meanwhile,
+// within bounds. If the client has gone, it waits for the reply no longer than a client may be silent.
 func (f frameReader) linger() {
 	s := f.s
 	s.reader.frame.free()

@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// PromoteAfterFrames is how many frames a stream that has left its loop is read by its reader before it goes
-// back, because the cause for leaving may recur.
+// PromoteAfterFrames is the number of frames that a reader serves after its stream has left a loop, before
+// the stream goes back: the cause for leaving may recur.
 const PromoteAfterFrames = 8
 
 // pollerRegistration is the state of a stream in a loop. The connection's lock guards it.
 type pollerRegistration struct {
 	loop             *loop // nil: the stream has a reader
-	fd               int   // the socket while the stream is in a loop: used, closed or handed over under the lock
-	discardedBytes   int   // bytes that the loop has dropped while discarding
-	isServing        bool  // the loop is serving its frames
-	isDiscarding     bool  // the loop reads no more frames
-	needsReader      bool  // the stream needs a reader when the loop has served it
-	awaitsFirstFrame bool  // the stream began in a loop, and the owner has not had its first frame
+	fd               int   // the socket in the loop: used, closed or handed over under the lock
+	discardedBytes   int
+	isServing        bool // in the loop
+	isDiscarding     bool // no more frames are read
+	needsReader      bool // after this turn of the loop
+	awaitsFirstFrame bool // the stream began in a loop
 }
 
-// InLoop reports whether a loop serves the present frame. Only Frame and its callees may call it.
+// InLoop reports whether a loop serves the present frame. Only ServeFrame and its callees may call it.
 func (s *Stream) InLoop() bool { return s.registration.isServing }
 
-// LeaveToReader leaves f to a reader. The stream gets a reader for that, and it calls f before it reads
-// more. f reports whether more frames will be taken. Only Frame may call Later, at most once, and
-// only if InLoop is true.
+// LeaveToReader leaves f to a reader: the stream gets one, which calls f before it reads more. f reports
+// whether more frames will be taken. Only ServeFrame may call LeaveToReader, at most once, and only if InLoop
+// is true.
 func (s *Stream) LeaveToReader(f func() (more bool)) { s.readerTask = f }
 
-// promote gives the stream to a loop if it is calm: nothing waits to be sent, and all that the
-// client has sent is served. Only the reader calls it. The reader ends after that.
+// promote gives the stream to a loop if it is calm: nothing waits to be sent, and all input is served. Only
+// the reader calls it, and ends after that.
 func (f frameReader) promote() bool {
 	s := f.s
 	r := &s.reader
@@ -53,7 +53,7 @@ func (f frameReader) promote() bool {
 		closeSocket(fd)
 		return false
 	}
-	_ = s.socket.Close() // the stream goes on with fd
+	_ = s.socket.Close() // the stream continues with fd
 	s.socket, s.rawSocket = nil, nil
 	r.frame.free()
 	r.input.free()
@@ -66,11 +66,12 @@ func (f frameReader) promote() bool {
 	return true
 }
 
-// loopVisit is one turn of a loop at a stream: the loop reads once from the socket, and serves and sends what it can without waiting.
+// loopVisit is one turn of a loop at a stream: the loop reads once from the socket, and serves and sends as
+// much as it can without waiting.
 type loopVisit struct{ s *Stream }
 
-// readInput reads what the client has sent, and appends it to the rest of the last read. It returns
-// nil if there is nothing to serve.
+// readInput reads from the socket, and appends to the rest of the last read. It returns nil if there is
+// nothing to serve.
 func (v loopVisit) readInput(l *loop, fd int, now time.Time) []byte {
 	s := v.s
 	s.Life.mu.Lock()
@@ -102,9 +103,9 @@ func (v loopVisit) readInput(l *loop, fd int, now time.Time) []byte {
 	return l.readBuffer[:kept+n]
 }
 
-// discardInput drops the n bytes that a client sent after its last frame; n is 0 at the end of the stream.
-// At the end of the stream it ends if the last reply has been sent. Otherwise it leaves the loop to
-// wait for that. The caller holds the lock.
+// discardInput drops n bytes after the client's last frame; n is 0 at end of stream. At end of stream the
+// connection ends if the last reply has been sent; otherwise it leaves the loop to wait for that. The caller
+// holds the lock.
 func (v loopVisit) discardInput(n int) {
 	s := v.s
 	s.registration.discardedBytes += n
@@ -117,8 +118,8 @@ func (v loopVisit) discardInput(n int) {
 	}
 }
 
-// endNow is Lost in a loop. It closes the socket at once, because otherwise the poller would
-// report the end again and again. The caller holds the lock.
+// endNow is ReadFailed in a loop. It closes the socket at once, because otherwise the poller would report the
+// end again and again. The caller holds the lock.
 func (v loopVisit) endNow(why Reason) {
 	s := v.s
 	s.registration.closeSocket()
@@ -134,9 +135,8 @@ func (v loopVisit) mayServe() bool {
 	return !s.Life.isClosing() && !s.registration.needsReader && (s.registration.awaitsFirstFrame || s.Life.isOpen() && !s.mustWait())
 }
 
-// finishVisit completes what receive began: it sends what is queued, and takes the stream out of the
-// loop if necessary. rest is the unserved remainder of the input; more reports whether the owner
-// takes more frames.
+// finishVisit completes the turn: it sends the output, and takes the stream out of the loop if necessary.
+// rest is the unserved remainder of the input; more reports whether the owner takes more frames.
 func (v loopVisit) finishVisit(rest []byte, more bool) {
 	s := v.s
 	s.Life.mu.Lock()
@@ -153,9 +153,8 @@ func (v loopVisit) finishVisit(rest []byte, more bool) {
 	}
 }
 
-// keepPartial keeps the beginning of a frame until the next read, and reports whether it did. It does not
-// if the frame is already whole, or is too long for a read to complete it. The caller holds the
-// lock.
+// keepPartial keeps the beginning of a frame until the next read. It returns false if the frame is already
+// whole, or too long for a read to complete it. The caller holds the lock.
 func (v loopVisit) keepPartial(rest []byte) bool {
 	s := v.s
 	if len(rest) == 0 {
@@ -173,9 +172,9 @@ func (v loopVisit) keepPartial(rest []byte) bool {
 	return true
 }
 
-// sendQueued writes what is queued, without waiting. It demotes the stream if the socket does not
-// take all of it, if there are inserted bytes to send, or if the owner does not permit it now. The
-// stream is in a loop. The caller holds the lock, as for every use of fd.
+// sendQueued writes the output without waiting. It demotes the stream if the socket does not take all of it,
+// if there are inserted bytes, or if the owner does not permit it now. The stream is in a loop. The caller
+// holds the lock, as for every use of fd.
 func (v loopVisit) sendQueued() {
 	s := v.s
 	s.output.flushNoted = false
@@ -189,7 +188,7 @@ func (v loopVisit) sendQueued() {
 	}
 	send := writeSocket
 	if s.Life.lastQueued {
-		send = writeLast // finishHere closes the sending side next
+		send = writeLast // finishSending closes the sending side next
 	}
 	n, _ := send(s.registration.fd, out.B[:min(len(out.B), MaxWrite)]) // the next read returns the error
 	if n < len(out.B) {
@@ -210,7 +209,7 @@ func (v loopVisit) sendQueued() {
 	}
 }
 
-// finishSending is finishSent in a loop. The caller holds the lock.
+// finishSending is finishIfSent in a loop. The caller holds the lock.
 func (v loopVisit) finishSending() {
 	s := v.s
 	shutdownWrite(s.registration.fd) // if it fails, so will the read
@@ -218,9 +217,8 @@ func (v loopVisit) finishSending() {
 	s.Life.expiresAt = time.Now().Add(LingerTime)
 }
 
-// demote gives the stream a reader again when the loop has finished serving it. rest is input that
-// the loop has read and not served; the reader begins with it. If more is false, the reader reads
-// no frames. The caller holds the lock.
+// demote gives the stream a reader again when the loop has finished serving it. The reader begins with rest,
+// the unserved input. If more is false, it reads no frames. The caller holds the lock.
 func (v loopVisit) demote(rest []byte, more bool) {
 	s := v.s
 	if s.registration.isServing {
@@ -238,7 +236,7 @@ func (v loopVisit) demote(rest []byte, more bool) {
 	v.startReader(s.registration.takeSocket(), more && !s.registration.isDiscarding)
 }
 
-// startReader starts the reader of a stream whose socket is fd, which is in no loop. The caller holds the lock.
+// startReader starts the reader of a stream whose socket fd is in no loop. The caller holds the lock.
 func (v loopVisit) startReader(fd int, more bool) {
 	s := v.s
 	if s.registration.awaitsFirstFrame {
@@ -259,8 +257,7 @@ func (p *pollerRegistration) closeSocket() {
 	p.loop, p.fd = nil, -1
 }
 
-// takeSocket takes the socket out of the loop and returns it. From now on the caller owns fd. The
-// caller holds the lock.
+// takeSocket takes the socket out of the loop. The caller owns it from now on, and holds the lock.
 func (p *pollerRegistration) takeSocket() (fd int) {
 	fd = p.fd
 	p.loop.removeStream(fd)

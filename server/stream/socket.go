@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// socket is what a stream needs of a net.Conn.
+// socket is the part of net.Conn that a stream uses.
 type socket interface {
 	io.ReadWriteCloser
 	SetDeadline(time.Time) error
@@ -16,8 +16,8 @@ type socket interface {
 	SetWriteDeadline(time.Time) error
 }
 
-// rawOf returns the socket for writeNow. It returns nil if sock is not a socket, as in tests, or is
-// more than one, as with TLS.
+// rawOf returns the socket for writeNow. It returns nil if sock is not a socket, as in tests, or is wrapped,
+// as by TLS.
 func rawOf(sock socket) syscall.RawConn {
 	switch sock.(type) {
 	case *net.TCPConn, fileSocket:
@@ -31,8 +31,8 @@ func rawOf(sock socket) syscall.RawConn {
 	return raw
 }
 
-// writeNow writes as much of b as the socket takes without waiting, and returns how much that was.
-// If that is not all of b, an ordinary write does the rest or returns the error.
+// writeNow writes as much of b as the socket takes without waiting, and returns the number of bytes. An
+// ordinary write does the rest or returns the error.
 func writeNow(raw syscall.RawConn, b []byte) int {
 	w := socketWritePool.Get().(*socketWrite)
 	w.b, w.n = b, 0
@@ -43,8 +43,8 @@ func writeNow(raw syscall.RawConn, b []byte) int {
 	return n
 }
 
-// socketWrite is one write that does not wait. Values are pooled together with their functions, so that
-// none is allocated.
+// socketWrite is one write that does not wait. Values are pooled together with their functions, so that none
+// is allocated.
 type socketWrite struct {
 	b         []byte
 	n         int

@@ -63,7 +63,7 @@ func TestNotOpened(t *testing.T) {
 	})
 }
 
-// A stream with MaxInFlight frames, or MaxHeld bytes of them, serves no more until the owner says
+// A stream with MaxInFlight frames, or MaxWaitingBytes bytes of them, serves no more until the owner says
 // that there are fewer.
 func TestFull(t *testing.T) {
 	for name, hold := range map[string]func(o *owner){
