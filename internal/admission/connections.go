@@ -1,6 +1,6 @@
 package admission
 
-// ConnectionLimiter limits connections, in all and of one address. It has no lock: its owner must hold one.
+// ConnectionLimiter limits connections, in all and by address. It has no lock: its owner must hold one.
 type ConnectionLimiter struct {
 	maxConns    int // 0 and negative: no limit
 	maxPerAddr  int // 0 and negative: no limit
@@ -36,7 +36,6 @@ func (l *ConnectionLimiter) Admit(addr string) Decision {
 	return Admitted
 }
 
-// Release uncounts a connection that was admitted.
 func (l *ConnectionLimiter) Release(addr string) {
 	l.numConns--
 	if l.connsByAddr[addr]--; l.connsByAddr[addr] == 0 {

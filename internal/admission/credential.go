@@ -3,7 +3,6 @@ package admission
 // Credential is a kind of credentials.
 type Credential uint8
 
-// These are the kinds.
 const (
 	AdminToken        Credential = iota // the token of administrators, over HTTP
 	AdminPassword                       // the super user's password, over HTTP
@@ -15,5 +14,5 @@ const (
 
 var credentialNames = [numCredentials]string{AdminToken: "token", AdminPassword: "password", SuperPassword: "super", SASLLogin: "sasl", ClientCertificate: "certificate"}
 
-// String returns the name of the kind in metrics and in the log.
+// String returns the name in metrics and logs.
 func (k Credential) String() string { return credentialNames[k] }

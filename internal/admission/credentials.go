@@ -17,28 +17,29 @@ import (
 )
 
 const (
-	// freeFailures is the number of failures of an address after which it is slowed: more than a person who mistypes
-	// a password needs, and too few to guess anything.
+	// freeFailures is the number of failures after which an address is slowed: more than a person who
+	// mistypes a password needs, and too few to guess anything.
 	freeFailures = 10
-	// attemptInterval is the time between two attempts of a slowed address, and the time in which it gets back one free failure.
-	// That is at most 86,400 guesses in a day. Without it, one connection made thousands in a second.
+	// attemptInterval is the time between two attempts of a slowed address, and the time in which it regains
+	// one free failure. That is at most 86,400 guesses in a day. Without it, one connection made thousands in
+	// a second.
 	attemptInterval = time.Second
-	// MaxAttemptWait is the longest wait of an attempt. If an attempt would have to wait longer, it is rejected at once. So
-	// at most three attempts of an address wait.
+	// MaxAttemptWait is the longest wait of an attempt. An attempt that would have to wait longer is rejected
+	// at once, so at most three attempts of an address wait.
 	MaxAttemptWait = 3 * attemptInterval
-	// maxWaitingAttempts limits the attempts of all addresses that wait. Each of them occupies a goroutine of its
-	// connection. Further ones are rejected at once.
+	// maxWaitingAttempts limits the waiting attempts of all addresses. Each of them occupies a goroutine of
+	// its connection. Further ones are rejected at once.
 	maxWaitingAttempts = 64
-	// maxAddresses is the number of addresses that are remembered. They have about 1 MB.
+	// maxAddresses is the number of addresses that are remembered, in about 1 MB.
 	maxAddresses = 4096
-	// networkBits are those of an IPv6 address that tell networks apart. A network counts as one address, because
-	// a user who has one of its addresses usually has all of them.
+	// networkBits is the prefix of an IPv6 address that counts as one address, because a user who has one of
+	// its addresses usually has all of them.
 	networkBits = 64
 
-	// addressLineInterval is the least time between two lines of the log about one address.
+	// addressLineInterval is the least time between two log lines about one address.
 	addressLineInterval = time.Minute
-	// lineBurst is the number of lines about all addresses at once, and linesPause the time after which there may
-	// be one more. A stranger with many addresses leaves 28,800 lines in a day.
+	// lineBurst is the number of lines about all addresses at once, and lineInterval the time after which
+	// there may be one more. A stranger with many addresses leaves 28,800 lines in a day.
 	lineBurst    = 20
 	lineInterval = 3 * time.Second
 )
@@ -46,15 +47,16 @@ const (
 // ErrSlowed is the error of an attempt that was rejected without a check.
 var ErrSlowed = errors.New("too many failed credentials from this address; try again in some seconds")
 
-// CredentialLimiter counts failed credentials, and slows the addresses that they come from. It is bounded: if it is full, it drops the
-// address whose last failure is the longest ago. An address may fail freeFailures times at once. After
-// that its attempts wait for each other, so that pause passes between two of them.
+// CredentialLimiter counts failed credentials, and slows the addresses that they come from. An address may
+// fail freeFailures times at once; after that, attemptInterval passes between two of its attempts. The
+// limiter is bounded: if it is full, it drops the address whose last failure is the longest ago.
 //
-// A slowed attempt is not checked before its turn, so a right credential from a slowed address waits as well as a
-// wrong one. Otherwise the time to the reply would tell them apart, and a guesser would not wait. Attempts from all other
-// addresses are checked at once.
+// A slowed attempt is not checked before its turn, so a right credential from a slowed address waits as long
+// as a wrong one. Otherwise the time to the reply would tell them apart, and a guesser would not wait.
+// Attempts from all other addresses are checked at once.
 //
-// Make one with NewCredentialLimiter. It is safe for concurrent use. A nil *CredentialLimiter slows nobody and counts nothing.
+// Make one with NewCredentialLimiter. It is safe for concurrent use. A nil *CredentialLimiter slows and
+// counts nothing.
 type CredentialLimiter struct {
 	log                    *slog.Logger
 	failedByKind           [numCredentials]atomic.Uint64
@@ -65,18 +67,18 @@ type CredentialLimiter struct {
 	byLastFailure *list.List // of *address, the one with the latest failure first
 	numWaiting    int        // attempts
 	lineLimiter   *rate.Limiter
-	skippedLines  int // lines that were due and not written
+	skippedLines  int // due and not written
 }
 
-// addressRecord records the failures of an address.
+// addressRecord has the failures of an address.
 type addressRecord struct {
 	name             string
-	failureTokens    *rate.Limiter // one for each failure that is free
-	lastLogged       time.Time     // the time of its last line
-	unloggedFailures int           // since then
+	failureTokens    *rate.Limiter // one for each free failure
+	lastLogged       time.Time
+	unloggedFailures int // since lastLogged
 }
 
-// NewCredentialLimiter returns an empty CredentialLimiter. The default of logger discards lines.
+// NewCredentialLimiter returns an empty CredentialLimiter. By default, it logs nothing.
 func NewCredentialLimiter(logger *slog.Logger) *CredentialLimiter {
 	return &CredentialLimiter{
 		log: cmp.Or(logger, slog.New(slog.DiscardHandler)), addresses: map[string]*list.Element{}, byLastFailure: list.New(),
@@ -88,12 +90,13 @@ func NewCredentialLimiter(logger *slog.Logger) *CredentialLimiter {
 type Attempt struct {
 	limiter  *CredentialLimiter
 	host     string
-	record   *addressRecord // nil: no credential of it failed lately
+	record   *addressRecord // nil: no recent failure
 	slowed   bool
-	tookTurn bool // it has waited for its turn
+	tookTurn bool
 }
 
-// BeginAttempt returns an attempt of an address, which has no port. If it is slowed, the caller must call Wait before it checks the credential.
+// BeginAttempt returns an attempt of an address, which has no port. If it is slowed, the caller must call
+// AwaitTurn before it checks the credential.
 func (t *CredentialLimiter) BeginAttempt(host string) Attempt {
 	if t == nil {
 		return Attempt{}
@@ -111,8 +114,8 @@ func (t *CredentialLimiter) BeginAttempt(host string) Attempt {
 // IsSlowed reports whether the attempt must wait.
 func (a *Attempt) IsSlowed() bool { return a.slowed }
 
-// AwaitTurn waits until it is the turn of a slowed attempt, for at most longest or MaxAttemptWait. It returns ErrSlowed at once if that is too
-// short, and the error of ctx if it ends.
+// AwaitTurn waits for the turn of a slowed attempt, for at most longest or MaxAttemptWait. It returns
+// ErrSlowed at once if that is too short, and the error of ctx if it ends.
 func (a *Attempt) AwaitTurn(ctx context.Context, longest time.Duration) error {
 	if !a.slowed {
 		return nil
@@ -136,8 +139,8 @@ func (a *Attempt) AwaitTurn(ctx context.Context, longest time.Duration) error {
 	}
 }
 
-// reserveTurn takes the next turn of an address, and returns the time until then. If that is longer than longest, or too many attempts
-// wait, it takes no turn and returns false.
+// reserveTurn takes the next turn of an address, and returns the time until then. If that is longer than
+// longest, or too many attempts wait, it takes no turn and returns false.
 func (t *CredentialLimiter) reserveTurn(a *addressRecord, longest time.Duration) (wait time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,14 +169,14 @@ func (a *Attempt) RecordFailure(kind Credential) {
 	}
 }
 
-// CountFailure counts and logs a failure that slows nobody.
+// CountFailure counts and logs a failure without slowing the address.
 func (t *CredentialLimiter) CountFailure(host string, kind Credential) {
 	if t != nil {
 		t.recordFailure(host, kind, false)
 	}
 }
 
-// recordFailure counts a failure, and logs it if a line is due. If takes is set, it takes a free failure from the address.
+// recordFailure counts a failure, and logs it if a line is due. If takes is set, it uses up a free failure.
 func (t *CredentialLimiter) recordFailure(host string, kind Credential, takes bool) {
 	t.failedByKind[kind].Add(1)
 	t.mu.Lock()
@@ -193,7 +196,7 @@ func (t *CredentialLimiter) recordFailure(host string, kind Credential, takes bo
 	}
 }
 
-// findAddress returns an address as the one with the latest failure. If it is not in the table, it gets a place there. The caller
+// findAddress returns an address as the one with the latest failure, and adds it if it is missing. The caller
 // holds the lock.
 func (t *CredentialLimiter) findAddress(name string) *addressRecord {
 	if e := t.addresses[name]; e != nil {
@@ -209,7 +212,7 @@ func (t *CredentialLimiter) findAddress(name string) *addressRecord {
 	return a
 }
 
-// lineDue reports whether a failure of a leaves a line now. The caller holds the lock.
+// lineDue reports whether a failure of a leaves a log line now. The caller holds the lock.
 func (t *CredentialLimiter) lineDue(a *addressRecord) bool {
 	now := time.Now()
 	if !a.lastLogged.IsZero() && now.Sub(a.lastLogged) < addressLineInterval {
@@ -223,7 +226,7 @@ func (t *CredentialLimiter) lineDue(a *addressRecord) bool {
 	return true
 }
 
-// FailureCounts returns the numbers of failures by kind.
+// FailureCounts returns the number of failures by kind.
 func (t *CredentialLimiter) FailureCounts() map[string]uint64 {
 	counts := make(map[string]uint64, numCredentials)
 	for k := range numCredentials {
@@ -235,7 +238,7 @@ func (t *CredentialLimiter) FailureCounts() map[string]uint64 {
 	return counts
 }
 
-// SlowedCounts returns the numbers of attempts that waited for their turn, and of those that were rejected.
+// SlowedCounts returns the numbers of attempts that waited for their turn and that were rejected.
 func (t *CredentialLimiter) SlowedCounts() (waited, rejected uint64) {
 	if t == nil {
 		return 0, 0
@@ -243,8 +246,8 @@ func (t *CredentialLimiter) SlowedCounts() (waited, rejected uint64) {
 	return t.numWaited.Load(), t.numRejected.Load()
 }
 
-// addressKey returns the name under which an address is counted. All loopback addresses have one, because every user of this machine
-// has all of them.
+// addressKey returns the name under which an address is counted. All loopback addresses have one, because
+// every user of this machine has all of them.
 func addressKey(host string) string {
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().IsLoopback() {
 		return "loopback"

@@ -6,29 +6,30 @@ import (
 	"sync"
 )
 
-// The errors of clients whose handshake is not admitted.
+// The errors of a handshake that is not admitted.
 var (
 	ErrDisplaced         = errors.New("too many TLS handshakes are under way, and this client's first message was incomplete for longest")
 	ErrTooManyHandshakes = errors.New("too many TLS handshakes are under way, and the first messages of all their clients are complete")
 )
 
-// HandshakeLimiter limits the TLS handshakes under way. A client is silent until its first message is complete. If
-// all places are taken, a newer client gets the place of the one that has been silent for longest. A client
-// sends its first message at once, so the silent one is probably none. Owner is the type of a handshake's owner. Safe for concurrent use.
+// HandshakeLimiter limits the TLS handshakes under way. A client is silent until its first message is
+// complete. If all places are taken, a new client gets the place of the one that has been silent for longest:
+// a client sends its first message at once, so the silent one is probably none. Owner is the type of a
+// handshake's owner. Safe for concurrent use.
 type HandshakeLimiter[Owner any] struct {
 	limit int
 
 	mu            sync.Mutex
 	numTaken      int
-	silentClients list.List // the *Handshake of each silent client, the oldest one first
+	silentClients list.List // *Handshake, the oldest one first
 }
 
-// Handshake is a handshake that was admitted. The lock of its limiter guards it.
+// Handshake is an admitted handshake. The lock of its limiter guards it.
 type Handshake[Owner any] struct {
 	limiter       *HandshakeLimiter[Owner]
 	owner         Owner
-	silentElement *list.Element // nil: it is not among the silent ones
-	isDisplaced   bool          // a newer client has its place
+	silentElement *list.Element // nil: its first message is complete
+	isDisplaced   bool          // by a newer client
 }
 
 // NewHandshakeLimiter returns a limiter of so many handshakes.
@@ -39,8 +40,8 @@ func NewHandshakeLimiter[Owner any](limit int) *HandshakeLimiter[Owner] {
 // Owner returns the owner of the handshake.
 func (h *Handshake[Owner]) Owner() Owner { return h.owner }
 
-// Admit admits the handshake of an owner. It returns nil if all places are taken and no client is silent. If loser is not nil, it has lost its
-// place, and the caller ends its connection.
+// Admit admits the handshake of an owner. It returns nil if all places are taken and no client is silent. If
+// loser is not nil, it has lost its place, and the caller ends its connection.
 func (l *HandshakeLimiter[Owner]) Admit(owner Owner) (mine, loser *Handshake[Owner]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +67,8 @@ func (l *HandshakeLimiter[Owner]) UnderWay() int {
 	return l.numTaken
 }
 
-// CompleteHello notes that the client's first message is complete. It returns false if the handshake has lost its place.
+// CompleteHello notes that the client's first message is complete. It returns false if the handshake has lost
+// its place.
 func (h *Handshake[Owner]) CompleteHello() bool {
 	h.limiter.mu.Lock()
 	defer h.limiter.mu.Unlock()

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// LogInterval is the least time between two lines about failed handshakes, logins or accepts, because a stranger may retry
-// for ever.
+// LogInterval is the least time between two lines about failed handshakes, logins or accepts, because a
+// stranger may retry for ever.
 const LogInterval = time.Second
 
-// LogLimiter limits the lines of one kind that strangers can cause. The first one is due. Safe for concurrent use.
+// LogLimiter limits the log lines of one kind that strangers can cause. Safe for concurrent use.
 type LogLimiter struct {
 	mu           sync.Mutex
 	lineLimiter  *rate.Limiter
@@ -23,7 +23,8 @@ func NewLogLimiter() *LogLimiter {
 	return &LogLimiter{lineLimiter: rate.NewLimiter(rate.Every(LogInterval), 1)}
 }
 
-// AllowLine reports whether a line is due at now, and the number of those since the last one that were not.
+// AllowLine reports whether a line is due at now, and the number of lines skipped since the last one. The
+// first line is due.
 func (l *LogLimiter) AllowLine(now time.Time) (skipped int, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A line is due once in LogPause, and names the lines that were not due before it.
+// A line is due once in LogInterval, and names the lines that were not due before it.
 func TestLogLimiter(t *testing.T) {
 	l, now := NewLogLimiter(), time.Now()
 	for i, want := range []struct {

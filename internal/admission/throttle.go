@@ -10,27 +10,27 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Throttle bounds how many sessions are opened and resumed, by ZooKeeper's connection throttle. There
-// is a bucket of tokens, and each handshake takes some. A handshake that finds too few ends its
-// connection. In addition, new sessions may be refused by chance, so that a storm thins out before the
+// Throttle configures ZooKeeper's connection throttle, which bounds the sessions that are opened and resumed.
+// There is a bucket of tokens, and each handshake takes some. A handshake that finds too few ends its
+// connection. In addition, new sessions may be rejected by chance, so that a storm thins out before the
 // bucket is empty. In every field except Tokens, 0 means the default.
 type Throttle struct {
-	Tokens    int           // capacity of the bucket; 0: there is no throttle
-	FillTime  time.Duration // how often tokens are added; default 1 ms
-	FillCount int           // how many are added each time; default 1
+	Tokens    int           // capacity of the bucket; 0: no throttle
+	FillTime  time.Duration // between two additions of tokens; default 1 ms
+	FillCount int           // tokens added each time; default 1
 
-	Freeze   time.Duration // least time between two changes of the chance; 0: nothing is refused by chance
+	Freeze   time.Duration // least time between two changes of the chance; 0: no rejection by chance
 	Increase float64       // added to the chance when there is no token for a new session; default 0.02
 	Decrease float64       // taken from it when few tokens are missing; default 0.002
-	Ratio    float64       // how many may be missing then, as a share of Tokens; default 0
+	Ratio    float64       // tokens that may be missing then, as a share of Tokens; default 0
 
-	// Weighted has a new session take GlobalWeight tokens (default 3), and a resumed one RenewWeight
-	// (default 2), instead of one each. Tokens and FillCount then count new sessions.
+	// Weighted has a new session take GlobalWeight tokens (default 3), and a resumed one RenewWeight (default
+	// 2), instead of one each. Tokens and FillCount then count new sessions.
 	Weighted                  bool
 	GlobalWeight, RenewWeight int
 }
 
-// Defaults of Throttle, ZooKeeper's. The table of keys in package config takes them from here.
+// Defaults of Throttle, ZooKeeper's, also for the table of keys in package config.
 const (
 	DefaultFillTime     = time.Millisecond
 	DefaultFillCount    = 1
@@ -43,7 +43,7 @@ const (
 // maxThrottleNumber keeps products of two numbers of a Throttle within 64 bits.
 const maxThrottleNumber = 1<<31 - 1
 
-// SetDefaults fills defaults in and checks the fields.
+// SetDefaults sets defaults and checks the fields.
 func (t *Throttle) SetDefaults() error {
 	setDefault(&t.FillTime, DefaultFillTime)
 	setDefault(&t.FillCount, DefaultFillCount)
@@ -67,7 +67,6 @@ func (t *Throttle) SetDefaults() error {
 	return nil
 }
 
-// setDefault sets a field that is zero to its default.
 func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -77,24 +76,24 @@ func setDefault[T comparable](field *T, value T) {
 
 // SessionThrottle applies a Throttle. Safe for concurrent use.
 //
-// A client that comes back for its session goes first. It may overdraw the bucket by its capacity, and skips the early drop.
-// A new session waits until the debt is paid. So a storm of
-// new clients cannot keep those out that have something to lose. Only sessions that this member knows,
-// resumed with the right password, go first, because a stranger may claim any other.
+// A client that resumes its session goes first. It may overdraw the bucket by its capacity, and skips the
+// early drop. A new session waits until the debt is paid, so a storm of new clients cannot keep those out
+// that have something to lose. Only sessions that this member knows, resumed with the right password, go
+// first, because a stranger may claim any other.
 type SessionThrottle struct {
 	cfg          Throttle
 	capacity     int64
 	startedAt    time.Time
-	randomChance func() float64 // a random number from 0 up to 1
+	randomChance func() float64 // from 0 up to 1
 
 	mu            sync.Mutex
-	lastFill      time.Time     // when tokens were added last
-	tokenLimiter  *rate.Limiter // has whole numbers of tokens at the times of round; negative: there is a debt
-	dropChance    float64       // with which chance a new session is rejected
-	dropCheckedAt time.Time     // when drop was checked last
+	lastFill      time.Time
+	tokenLimiter  *rate.Limiter // has whole numbers of tokens at lastFillTime; negative: a debt
+	dropChance    float64       // of a new session
+	dropCheckedAt time.Time
 }
 
-// NewSessionThrottle returns a throttle whose bucket is full. cfg is complete.
+// NewSessionThrottle returns a throttle whose bucket is full. cfg has its defaults.
 func NewSessionThrottle(cfg Throttle, now time.Time) *SessionThrottle {
 	weight := int64(1)
 	if cfg.Weighted {
@@ -106,17 +105,17 @@ func NewSessionThrottle(cfg Throttle, now time.Time) *SessionThrottle {
 	return t
 }
 
-// SetChance replaces the source of random numbers, which are from 0 up to 1. It is for tests, before the first call of Admit.
+// SetChance replaces the source of random numbers from 0 up to 1. It is for tests, before the first call of
+// Admit.
 func (t *SessionThrottle) SetChance(chance func() float64) { t.randomChance = chance }
 
-// SessionRequest is the kind of session that a handshake requests.
+// SessionRequest is the kind of a handshake's request.
 type SessionRequest int
 
-// The kinds of requests.
 const (
 	NewSession     SessionRequest = iota
 	KnownSession                  // a session that this member knows, with the right password
-	ClaimedSession                // a session that it does not know
+	ClaimedSession                // not known here
 )
 
 // Admit takes the tokens of a handshake, and returns false if the handshake is rejected.
@@ -148,8 +147,9 @@ func (t *SessionThrottle) Admit(request SessionRequest, now time.Time) bool {
 	return true
 }
 
-// lastFillTime returns the last time at which tokens were added. It never goes back: handshakes may get the lock in another order than they
-// read the clock, and a limiter that is told an earlier time adds the tokens since then again. The caller holds the lock.
+// lastFillTime returns the last time at which tokens were added. It never decreases: handshakes may get the
+// lock in another order than they read the clock, and a limiter that gets an earlier time adds the tokens
+// since then again. The caller holds the lock.
 func (t *SessionThrottle) lastFillTime(now time.Time) time.Time {
 	if at := t.startedAt.Add(now.Sub(t.startedAt) / t.cfg.FillTime * t.cfg.FillTime); at.After(t.lastFill) {
 		t.lastFill = at
@@ -157,14 +157,15 @@ func (t *SessionThrottle) lastFillTime(now time.Time) time.Time {
 	return t.lastFill
 }
 
-// tokensLeft returns the number of tokens. The limiter counts in floating point, but from whole numbers. The caller holds the lock.
+// tokensLeft returns the number of tokens. The limiter counts in floating point, but from whole numbers. The
+// caller holds the lock.
 func (t *SessionThrottle) tokensLeft(now time.Time) int64 {
 	return int64(math.Round(t.tokenLimiter.TokensAt(t.lastFillTime(now))))
 }
 
-// dropsEarly changes the chance with which new sessions are rejected, if it is time for that, and
-// returns whether it rejects this one, which needs so many tokens. This is the BLUE algorithm of queue
-// management. The caller holds the lock.
+// dropsEarly updates the chance of rejecting new sessions, if that is due, and reports whether it rejects
+// this one, which needs so many tokens. This is the BLUE algorithm of queue management. The caller holds the
+// lock.
 func (t *SessionThrottle) dropsEarly(left, need int64, now time.Time) bool {
 	if t.cfg.Freeze == 0 {
 		return false
@@ -181,7 +182,7 @@ func (t *SessionThrottle) dropsEarly(left, need int64, now time.Time) bool {
 	return t.randomChance() < t.dropChance
 }
 
-// State returns the chance with which a new session is rejected, and the number of tokens that are missing.
+// State returns the chance of rejecting a new session, and the number of missing tokens.
 func (t *SessionThrottle) State(now time.Time) (drop float64, missing int64) {
 	if t.capacity == 0 {
 		return 0, 0

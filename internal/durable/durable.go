@@ -1,5 +1,5 @@
-// Package durable makes the names of files and directories durable. An fsync of a file keeps its bytes. Its name is kept by an
-// fsync of the directory that it is in, and so is the name of that directory.
+// Package durable makes the names of files and directories durable. An fsync of a file keeps its bytes; its
+// name is kept by an fsync of its directory, and so is the name of that directory.
 package durable
 
 import (
@@ -18,8 +18,8 @@ func SyncDirectory(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// MakeDirectory makes dir and missing directories above it with the given mode, and makes their names durable. If dir exists,
-// it does nothing.
+// MakeDirectory makes dir and missing directories above it with the given mode, and makes their names
+// durable. If dir exists, it does nothing.
 func MakeDirectory(dir string, mode fs.FileMode) error {
 	err := os.Mkdir(dir, mode)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,10 +13,10 @@ type Queue[T any] struct {
 // minRingSize is the length of the first ring.
 const minRingSize = 4
 
-// Len returns how many elements are in the queue.
+// Len returns the number of elements in the queue.
 func (q *Queue[T]) Len() int { return q.n }
 
-// Cap returns how many elements the ring has room for.
+// Cap returns the number of elements that the ring has room for.
 func (q *Queue[T]) Cap() int { return len(q.ring) }
 
 // At returns the i-th element from the front. The pointer is valid until the element is popped or a

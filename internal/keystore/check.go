@@ -9,8 +9,8 @@ import (
 	"rollcall/internal/secretfile"
 )
 
-// Check reads all files of o as Open does, and returns everything that is wrong with them: why Open would fail,
-// for each file, and what needs attention soon.
+// Check reads all files of o as Open does, and returns all their faults: for each file why Open would fail,
+// and warnings about what needs attention soon.
 func Check(o Options) (faults []*secretfile.Fault) {
 	o = o.withDefaults()
 	m := &material{}
@@ -27,7 +27,7 @@ func Check(o Options) (faults []*secretfile.Fault) {
 	return append(faults, secretfile.NewWarnings(o.Prefix+".crl.location", o.CRLs, m.crls.outdatedTexts(now)...)...)
 }
 
-// expiryTexts says of each certificate that has expired, or soon will, when that is.
+// expiryTexts returns a warning for each certificate that has expired or soon will.
 func expiryTexts(certs []*x509.Certificate, now time.Time) (texts []string) {
 	for _, c := range certs {
 		until := c.NotAfter.UTC().Format(timeFormat)
@@ -41,14 +41,14 @@ func expiryTexts(certs []*x509.Certificate, now time.Time) (texts []string) {
 	return texts
 }
 
-// outdatedTexts says of each list that it is not current now.
+// outdatedTexts returns a warning for each list that is not current now.
 func (r *revocationLists) outdatedTexts(now time.Time) (texts []string) {
 	if r == nil {
 		return nil
 	}
 	for _, list := range r.lists {
 		if !isCurrent(list, now) {
-			texts = append(texts, fmt.Sprintf("the list of %q is not current: it counts from %s to %s, and this machine's clock says %s, so the issuer's certificates are refused; put a new list there",
+			texts = append(texts, fmt.Sprintf("the list of %q is not current: it counts from %s to %s, and this machine's clock says %s, so the issuer's certificates are rejected; put a new list there",
 				list.Issuer, list.ThisUpdate.UTC().Format(timeFormat), list.NextUpdate.UTC().Format(timeFormat), now.UTC().Format(timeFormat)))
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// revocationLists are the lists of revoked certificates. A nil one means that revocation is not checked.
+// revocationLists are the lists of revoked certificates. If nil, revocation is not checked.
 type revocationLists struct {
 	lists []*x509.RevocationList
 }
@@ -45,13 +45,13 @@ func parseCRLs(data []byte) (*revocationLists, error) {
 	}
 	list, err := x509.ParseRevocationList(data)
 	if err != nil {
-		return nil, errors.New("there is no list of revoked certificates in the file; allowed are blocks X509 CRL in PEM, or one list in DER")
+		return nil, errors.New("there is no list of revoked certificates in the file; it must have blocks X509 CRL in PEM, or one list in DER")
 	}
 	return &revocationLists{lists: []*x509.RevocationList{list}}, nil
 }
 
-// checkChains returns an error unless at least one of the chains, each of which leads from a certificate to an
-// authority, has nothing revoked in it.
+// checkChains returns an error unless at least one of the chains, each from a certificate to an authority,
+// has nothing revoked in it.
 func (r *revocationLists) checkChains(chains [][]*x509.Certificate, now time.Time) error {
 	if r == nil {
 		return nil
@@ -89,12 +89,12 @@ func (r *revocationLists) checkCertificate(cert, issuer *x509.Certificate, now t
 		listed = listed || isCurrent(list, now)
 	}
 	if !listed {
-		return fmt.Errorf("no current list of revoked certificates of %q is at hand, so its certificate of %q is refused", issuer.Subject, cert.Subject)
+		return fmt.Errorf("no current list of revoked certificates of %q is available, so its certificate of %q is rejected", issuer.Subject, cert.Subject)
 	}
 	return nil
 }
 
-// isCurrent reports whether a list counts at now.
+// isCurrent reports whether a list is valid at now.
 func isCurrent(list *x509.RevocationList, now time.Time) bool {
 	return !now.Before(list.ThisUpdate) && (list.NextUpdate.IsZero() || !now.After(list.NextUpdate))
 }

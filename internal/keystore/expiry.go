@@ -7,27 +7,27 @@ import (
 
 const (
 	day = 24 * time.Hour
-	// ExpiryNotice is how long before its end a certificate is called soon to expire. An operator who has to ask
-	// somebody else for a new one has time for that.
+	// ExpiryNotice is the time before its end from which on a certificate is said to expire soon. It is long
+	// enough to get a new one from another department.
 	ExpiryNotice = 30 * day
 
-	// timeFormat is how texts show a time.
 	timeFormat = "2006-01-02 15:04:05 MST"
 )
 
-// expiryThresholds are the times before the own certificate expires at which Watch warns, the shortest first.
+// expiryThresholds are the times before the expiry of the own certificate at which Watch warns, the shortest
+// first.
 var expiryThresholds = []time.Duration{0, day, 7 * day, ExpiryNotice}
 
-// expiryWarner warns of the end of the own certificate. The goroutine of Watch owns it.
+// expiryWarner decides when to warn of the own certificate's end. The goroutine of Watch owns it.
 type expiryWarner struct {
-	certificateEnd time.Time     // end of the certificate that was warned of
-	lastThreshold  time.Duration // the last of expiryWarnings that it has passed; -1: none
+	certificateEnd time.Time     // of the certificate in the last warning
+	lastThreshold  time.Duration // of certificateEnd; -1: none
 	lastWarning    time.Time     // of the last warning of any certificate
 }
 
 // warningDue reports whether a warning is due at now, for a certificate that is valid until until. Each of
-// expiryWarnings gives one warning for each certificate. Except for the last one, there is at most one in a day,
-// however often certificates change.
+// expiryThresholds gives one warning for each certificate. Except for the last one, there is at most one in a
+// day, however often certificates change.
 func (e *expiryWarner) warningDue(until, now time.Time) bool {
 	if !until.Equal(e.certificateEnd) {
 		e.certificateEnd, e.lastThreshold = until, -1
@@ -52,8 +52,8 @@ func (k *Keys) warnOfExpiry() {
 	}
 	line := []any{"key", k.options.Prefix + ".keyStore.location", "file", k.options.Key.Location, "until", cert.Leaf.NotAfter.UTC().Format(time.RFC3339)}
 	if left := cert.Leaf.NotAfter.Sub(now); left > 0 {
-		k.options.Log.Warn("this member's certificate expires soon; replace it, or those who connect will refuse this member", append(line, "left", left.Round(time.Hour))...)
+		k.options.Log.Warn("this member's certificate expires soon; replace it, or peers and clients will reject this member", append(line, "left", left.Round(time.Hour))...)
 		return
 	}
-	k.options.Log.Error("this member's certificate has expired, so those who connect refuse this member; replace it, or set this machine's clock if that is wrong", append(line, "clock", now.UTC().Format(time.RFC3339))...)
+	k.options.Log.Error("this member's certificate has expired, so peers and clients reject this member; replace it, or set this machine's clock if that is wrong", append(line, "clock", now.UTC().Format(time.RFC3339))...)
 }

@@ -14,8 +14,8 @@ import (
 // minRSABits is the shortest RSA key with which crypto/tls signs.
 const minRSABits = 1024
 
-// ownCertificate returns the private key of the store with its certificate and what leads from it to an
-// authority, which it also returns as the chain.
+// ownCertificate returns the private key of the store with its certificate and the intermediate certificates,
+// and the certificates as the chain.
 func (h storeContents) ownCertificate(now time.Time) (*tls.Certificate, []*x509.Certificate, error) {
 	switch {
 	case len(h.keys) == 0:
@@ -25,7 +25,7 @@ func (h storeContents) ownCertificate(now time.Time) (*tls.Certificate, []*x509.
 	}
 	key := h.keys[0]
 	if own, ok := key.(*rsa.PrivateKey); ok && own.N.BitLen() < minRSABits {
-		return nil, nil, fmt.Errorf("the RSA key has %d bits; allowed are %d and more, and 2048 are usual", own.N.BitLen(), minRSABits)
+		return nil, nil, fmt.Errorf("the RSA key has %d bits; it must have at least %d, and 2048 are usual", own.N.BitLen(), minRSABits)
 	}
 	leaf := h.leafOf(key)
 	if leaf == nil {
@@ -44,14 +44,14 @@ func (h storeContents) ownCertificate(now time.Time) (*tls.Certificate, []*x509.
 	return cert, chain, nil
 }
 
-// notYetError is why a certificate cannot be used before a time.
+// notYetError is the error of a certificate that is not valid yet.
 type notYetError struct {
 	validFrom time.Time
 	error
 }
 
-// leafOf returns the certificate of key, or nil if there is none. Of several, it is the one that is valid
-// for longest.
+// leafOf returns the certificate of key, or nil if there is none. Of several, it returns the one that is
+// valid longest.
 func (h storeContents) leafOf(key crypto.Signer) *x509.Certificate {
 	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	if !ok {
@@ -93,7 +93,7 @@ func (h storeContents) issuerOf(cert *x509.Certificate) *x509.Certificate {
 
 func selfSigned(cert *x509.Certificate) bool { return bytes.Equal(cert.RawSubject, cert.RawIssuer) }
 
-// trustPool returns the certificates that the store says are to be believed.
+// trustPool returns the trusted certificates of the store.
 func (h storeContents) trustPool() (*x509.CertPool, error) {
 	if len(h.trusted) == 0 {
 		return nil, errors.New("there is no certificate to trust in the file; a trust store has those of authorities (keytool -importcert)")
@@ -110,5 +110,5 @@ func asSigner(key any) (crypto.Signer, error) {
 	if s, ok := key.(crypto.Signer); ok {
 		return s, nil
 	}
-	return nil, fmt.Errorf("the private key is a %T; allowed are RSA, ECDSA and Ed25519", key)
+	return nil, fmt.Errorf("the private key is a %T; it must be RSA, ECDSA or Ed25519", key)
 }

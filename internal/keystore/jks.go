@@ -70,16 +70,16 @@ func addCertificate(to []*x509.Certificate, c jks.Certificate) ([]*x509.Certific
 	return append(to, cert), nil
 }
 
-// errJKS is why bytes are not a JKS store.
+// errJKS is the error of bytes that are not a JKS store.
 var errJKS = errors.New("this is not a JKS store: it is cut off, or damaged")
 
-// checkJKS refuses a store whose lengths and counts do not fit its size, because the library allocates
-// by them.
+// checkJKS rejects a store whose lengths and counts do not fit its size, because the library allocates by
+// them.
 func checkJKS(data []byte) error {
 	b := jksBytes{rest: data[len(jksMagic):], ok: true}
 	version := b.readNumber(4)
 	if version != 1 && version != 2 {
-		return fmt.Errorf("the JKS store has version %d; allowed are 1 and 2", version)
+		return fmt.Errorf("the JKS store has version %d; it must be 1 or 2", version)
 	}
 	for entries := b.readNumber(4); b.ok && entries > 0; entries-- {
 		tag := b.readNumber(4)
@@ -103,7 +103,7 @@ func checkJKS(data []byte) error {
 	return nil
 }
 
-// jksBytes is what is left of a store. ok is false once something was asked for that is not there.
+// jksBytes is the unread rest of a store. ok is false after a read beyond its end.
 type jksBytes struct {
 	rest []byte
 	ok   bool

@@ -1,12 +1,12 @@
-// Package keystore reads the keys and certificates of one side of TLS from files: the key store that
-// proves who this process is, and the trust store that says whom it believes. It reads what ZooKeeper
-// reads (PEM, PKCS12 and JKS), for the ports of clients (ssl.*) and of members (ssl.quorum.*) alike. It
-// knows nothing of connections, sessions or members.
+// Package keystore reads the keys and certificates of one side of TLS from files: the key store with the own
+// private key, and the trust store with the trusted authorities. It reads ZooKeeper's formats (PEM, PKCS12
+// and JKS), for the ports of clients (ssl.*) and of members (ssl.quorum.*) alike. It knows nothing of
+// connections, sessions or members.
 //
-// Keys owns what the files held when they were last read. Everything about one reading is in one
-// material, which never changes; Reload replaces it as a whole, so that a handshake never sees the key
-// of one file with the certificate of another. reloading is the only lock: it lets one reading at a
-// time replace the material, and is held while the files are read.
+// Keys owns the content of the files at the last reading. Everything about one reading is in one material,
+// which never changes; Reload replaces it as a whole, so that a handshake never sees the key of one file with
+// the certificate of another. reloadMu is the only lock: it lets one reading at a time replace the material,
+// and is held while the files are read.
 package keystore
 
 import (
@@ -29,36 +29,35 @@ type Store struct {
 	Type     string // JKS, PEM or PKCS12 in any case; "" to tell by the file's extension
 }
 
-// Options says which files to read.
+// Options names the files to read.
 type Options struct {
-	Prefix string // how the keys that set these files begin in the configuration, such as "ssl"; errors name them
-	Key    Store  // the private key, its certificate, and what leads from it to an authority
+	Prefix string // of the configuration keys that set these files, such as "ssl"; for errors
+	Key    Store  // the private key, its certificate, and the intermediate ones
 	Trust  Store  // the authorities that are believed
 
-	// CRL makes every certificate of the other side count as revoked, unless a current list of its
-	// issuer says otherwise. The lists are in CRLs, a file in PEM or DER.
+	// CRL makes every certificate of the other side count as revoked, unless a current list of its issuer
+	// says otherwise. The lists are in CRLs, a file in PEM or DER.
 	CRL  bool
 	CRLs string
 
-	// CheckOwn returns why the own certificate is of no use here, or nil. The certificate is valid now. nil: any is of use.
+	// CheckOwn, if not nil, returns an error if the own certificate, which is valid now, cannot be used here.
 	CheckOwn func(*x509.Certificate) error
 
-	Fixed bool // Watch does not read changed files; Reload and ReloadAndLog do
+	Fixed bool // Watch does not reload changed files; Reload and ReloadAndLog do
 
 	Log *slog.Logger     // nil: nothing is logged
 	Now func() time.Time // the wall clock, for periods of validity; nil: time.Now
 
-	// OnChange is called when Watch or ReloadAndLog has put other keys in use. It may not wait. nil:
-	// nobody is told.
+	// OnChange, if not nil, is called when Watch or ReloadAndLog has put other keys in use. It must not wait.
 	OnChange func()
 }
 
-// Keys has what the files of its Options hold. All methods may be called at any time, by any
+// Keys holds the content of the files of its Options. All methods may be called at any time, by any
 // goroutine.
 type Keys struct {
 	options      Options
 	reloadMu     sync.Mutex
-	retryAt      time.Time // from when the certificate of the last reading is valid, if that was why it failed
+	retryAt      time.Time // start of the certificate's validity, if the last reading was too early
 	current      atomic.Pointer[material]
 	expiryWarner expiryWarner
 }
@@ -67,15 +66,15 @@ type Keys struct {
 type material struct {
 	certificate    *tls.Certificate    // nil without a key store
 	chain          []*x509.Certificate // certificate's
-	exposedWarning string              // that others may read the key store
+	exposedWarning string              // a warning if other users can read the key store
 	roots          *x509.CertPool      // nil without a trust store
-	trusted        []*x509.Certificate // those in roots
+	trusted        []*x509.Certificate // in roots
 	crls           *revocationLists    // nil if revocation is not checked
-	sum            sum                 // of what was read
+	sum            sum
 }
 
-// Open reads and checks all files. Its error names the key of the configuration, the file, what is
-// wrong and what is allowed.
+// Open reads and checks all files. Its error names the key of the configuration, the file, the fault and the
+// remedy.
 func Open(o Options) (*Keys, error) {
 	k := &Keys{options: o.withDefaults()}
 	m, err := k.readAll()
@@ -87,7 +86,6 @@ func Open(o Options) (*Keys, error) {
 	return k, nil
 }
 
-// withDefaults returns o with its defaults.
 func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -104,12 +102,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// warnExposed logs that others may read the private key.
+// warnExposed warns if other users can read the private key.
 func (k *Keys) warnExposed() {
 	secretfile.LogExposed(k.options.Log, k.options.Prefix+".keyStore.location", k.options.Key.Location, k.current.Load().exposedWarning)
 }
 
-// readAll reads all files.
 func (k *Keys) readAll() (*material, error) {
 	m := &material{}
 	for _, read := range fileReaders {
@@ -164,12 +161,11 @@ func (m *material) readCRLs(o Options) (err error) {
 // Certificate returns the certificate with its private key, or nil if there is no key store.
 func (k *Keys) Certificate() *tls.Certificate { return k.current.Load().certificate }
 
-// Roots returns the authorities that are believed, or nil if there is no trust store. Nobody may change
-// the pool.
+// Roots returns the trusted authorities, or nil if there is no trust store. The pool must not be changed.
 func (k *Keys) Roots() *x509.CertPool { return k.current.Load().roots }
 
-// Reload reads all files again, and reports whether they hold something else than before. If one of them
-// cannot be used, everything stays as it was.
+// Reload reads all files again, and reports whether their content has changed. If one of them cannot be used,
+// everything stays as it was.
 func (k *Keys) Reload() (changed bool, err error) {
 	k.reloadMu.Lock()
 	defer k.reloadMu.Unlock()
@@ -191,12 +187,11 @@ func (k *Keys) retryDue() bool {
 	return !k.retryAt.IsZero() && !k.options.Now().Before(k.retryAt)
 }
 
-// errNoTrustStore is why nobody's certificate is believed without a trust store.
-var errNoTrustStore = errors.New("there is no trust store, so no certificate is believed")
+var errNoTrustStore = errors.New("there is no trust store, so no certificate is trusted")
 
-// Verify checks a certificate, chain[0], that the other side showed. The rest of the chain leads to an
-// authority. The certificate must be meant for usage, and fit at least one of names (DNS names or
-// addresses), if there are any.
+// Verify checks the other side's certificate, chain[0]. The rest of the chain leads to an authority. The
+// certificate must be meant for usage, and fit at least one of names (DNS names or addresses), if there are
+// any.
 func (k *Keys) Verify(chain []*x509.Certificate, usage x509.ExtKeyUsage, names ...string) error {
 	m := k.current.Load()
 	if m.roots == nil {
@@ -220,8 +215,8 @@ func (k *Keys) Verify(chain []*x509.Certificate, usage x509.ExtKeyUsage, names .
 	return m.crls.checkChains(chains, now)
 }
 
-// ExplainClock returns err. If err says that a certificate of the other side is not valid at this time, which it
-// does with both times, Explained adds that the clock may be wrong.
+// ExplainClock returns err. If a certificate of the other side is not valid at this time, it adds that the
+// clock may be wrong; err shows both times.
 func ExplainClock(err error) error {
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
@@ -230,7 +225,7 @@ func ExplainClock(err error) error {
 	return err
 }
 
-// matchesAnyName checks that a certificate fits one of names, if there are any.
+// matchesAnyName returns an error unless a certificate fits one of names, or there are none.
 func matchesAnyName(cert *x509.Certificate, names []string) error {
 	var err error
 	for _, name := range names {

@@ -108,7 +108,7 @@ func TestOpenRefuses(t *testing.T) {
 		want  string
 	}{
 		{Store{Location: "missing.pem"}, "no such file or directory"},
-		{Store{Location: "."}, "the file's name does not say its format"},
+		{Store{Location: "."}, "the file's name does not show its format"},
 		{Store{Location: ".", Type: "PEM"}, "this is not a file"},
 		{Store{Location: "empty.pem"}, "the file is empty"},
 		{Store{Location: "large.pem"}, "more than 1048576 bytes"},
@@ -124,15 +124,15 @@ func TestOpenRefuses(t *testing.T) {
 		{Store{Location: "encrypted.pem"}, "the key is encrypted, and no password is set"},
 		{Store{Location: "encrypted.pem", Password: "wrong"}, "the password does not fit, or the file is damaged"},
 		{Store{Location: "store.bcfks"}, "BCFKS store can be read only by"},
-		{Store{Location: "store.key"}, "the file's name does not say its format: allowed are .pem, .p12, .pfx and .jks, or any name with ssl.keyStore.type=PEM, PKCS12 or JKS"},
-		{Store{Location: "store.key", Type: "DER"}, "ssl.keyStore.type=DER: allowed are PEM, PKCS12 and JKS"},
+		{Store{Location: "store.key"}, "the file's name does not show its format: it must end in .pem, .p12, .pfx or .jks, or set ssl.keyStore.type=PEM, PKCS12 or JKS"},
+		{Store{Location: "store.key", Type: "DER"}, "ssl.keyStore.type=DER: must be PEM, PKCS12 or JKS"},
 		{Store{Location: "keytool.p12"}, "the password does not fit"},
 		{Store{Location: "keytool.p12", Password: "wrong"}, "the password does not fit"},
 		{Store{Location: "keytool.jks", Password: "wrong"}, "the password does not fit"},
 		{Store{Location: "own-password.jks", Password: "secret"}, "cannot be decrypted with the store's password"},
 		{Store{Location: "trailing.jks", Password: "secret"}, "this is not a JKS store"},
 		{Store{Location: "huge-count.jks", Password: "secret"}, "this is not a JKS store"},
-		{Store{Location: "version.jks", Password: "secret"}, "version 9; allowed are 1 and 2"},
+		{Store{Location: "version.jks", Password: "secret"}, "version 9; it must be 1 or 2"},
 		{Store{Location: "member.pem", Type: "PKCS12"}, "neither a PKCS12 store of one private key"},
 		{Store{Location: "keytool-trust.p12", Password: "secret"}, "there is no private key in the file"},
 	} {
@@ -384,7 +384,7 @@ func TestRevokedAuthority(t *testing.T) {
 	}{
 		{[][]byte{list(between), list(root)}, ""},
 		{[][]byte{list(between), list(root, between.cert)}, `"CN=between" was revoked at`},
-		{[][]byte{list(between)}, `revoked certificates of "CN=root" is at hand`},
+		{[][]byte{list(between)}, `revoked certificates of "CN=root" is available`},
 	} {
 		dir := t.TempDir()
 		k, err := Open(Options{
@@ -414,7 +414,7 @@ func TestIterationsOfEncryptedKey(t *testing.T) {
 	for iterations, refused := range map[int]bool{1000: false, maxIterations + 1: true, 0: true, -1: true} {
 		kdf := pkix.AlgorithmIdentifier{Algorithm: oidPBKDF2, Parameters: raw(pbkdf2Params{Salt: []byte("salt"), Iterations: iterations, Hash: pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 113549, 2, 9}}})}
 		_, _, err := cipherOf(pkix.AlgorithmIdentifier{Algorithm: oidPBES2, Parameters: raw(pbes2{kdf, cipher})}, "password")
-		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "allowed are 1 to 1000000") {
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "must take 1 to 1000000") {
 			t.Errorf("%d iterations: %v, want it refused: %t", iterations, err, refused)
 		}
 	}

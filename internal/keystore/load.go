@@ -14,29 +14,29 @@ import (
 	"rollcall/internal/secretfile"
 )
 
-// maxFileSize bounds a file that is read. The largest that people use, the authorities of a whole
-// distribution, has a fifth of it.
+// maxFileSize bounds a file. The largest in common use, the authorities of a whole distribution, has a fifth
+// of it.
 const maxFileSize = 1 << 20
 
-// sum is a checksum of the files' contents. It differs if one of them has changed.
+// sum is a checksum of the files' contents.
 type sum [sha256.Size]byte
 
-// storeContents is what a store of any format holds.
+// storeContents is the content of a store of any format.
 type storeContents struct {
 	keys    []crypto.Signer
 	certs   []*x509.Certificate // beside the keys, in any order
-	trusted []*x509.Certificate // that the store says are to be believed
+	trusted []*x509.Certificate // marked as trusted in the store
 }
 
-// format reads one kind of store. A reader must return an error for any bytes, and take memory in
-// proportion to them.
+// format reads one kind of store. A reader must return an error for any bytes, and take memory in proportion
+// to them.
 type format struct {
 	name, extension string
 	read            func(data []byte, password string) (storeContents, error)
 }
 
-// formats has ZooKeeper's, by ZooKeeper's names. Files of the two formats of Java are told apart by their
-// first bytes, as Java does: keytool has long written PKCS12 into files that end in .jks.
+// formats are ZooKeeper's, by ZooKeeper's names. As in Java, the first bytes tell the two formats of Java
+// apart: keytool has long written PKCS12 into files that end in .jks.
 var formats = []format{
 	{"PEM", ".pem", readPEM},
 	{"PKCS12", ".p12", readJava},
@@ -44,7 +44,7 @@ var formats = []format{
 	{"JKS", ".jks", readJava},
 }
 
-// ErrBCFKS is why one of ZooKeeper's formats cannot be read.
+// ErrBCFKS is the error of the one format of ZooKeeper that cannot be read.
 var ErrBCFKS = errors.New("a BCFKS store can be read only by Bouncy Castle's library for Java; convert it with keytool -importkeystore to PKCS12")
 
 // IsKnownType reports whether a word, in any case of letters, is the type of a Store.
@@ -64,12 +64,12 @@ func formatOf(key string, s Store) (format, error) {
 		}
 	}
 	if s.Type != "" {
-		return format{}, fmt.Errorf("%s.type=%s: allowed are PEM, PKCS12 and JKS", key, s.Type)
+		return format{}, fmt.Errorf("%s.type=%s: must be PEM, PKCS12 or JKS", key, s.Type)
 	}
-	return format{}, fmt.Errorf("the file's name does not say its format: allowed are .pem, .p12, .pfx and .jks, or any name with %s.type=PEM, PKCS12 or JKS", key)
+	return format{}, fmt.Errorf("the file's name does not show its format: it must end in .pem, .p12, .pfx or .jks, or set %s.type=PEM, PKCS12 or JKS", key)
 }
 
-// loadStore reads one store. exposed says that others may read the file.
+// loadStore reads one store. exposed is a warning if other users can read the file.
 func (m *material) loadStore(key string, s Store) (h storeContents, exposed string, err error) {
 	f, err := formatOf(key, s)
 	if err != nil {
@@ -83,7 +83,7 @@ func (m *material) loadStore(key string, s Store) (h storeContents, exposed stri
 	return h, file.ExposedWarning(), err
 }
 
-// recoverPanics calls read. A panic in it, which would be a library's, is an error.
+// recoverPanics calls read, and turns a panic of its library into an error.
 func recoverPanics(read func([]byte, string) (storeContents, error), data []byte, password string) (h storeContents, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -93,7 +93,7 @@ func recoverPanics(read func([]byte, string) (storeContents, error), data []byte
 	return read(data, password)
 }
 
-// readFile reads a file of at most maxFile bytes, and adds it to the sum.
+// readFile reads a file of at most maxFileSize bytes, and adds it to the sum.
 func (m *material) readFile(path string) (secretfile.File, error) {
 	f, err := readBounded(path)
 	if err != nil {
@@ -106,7 +106,6 @@ func (m *material) readFile(path string) (secretfile.File, error) {
 	return f, nil
 }
 
-// readBounded reads a file of at most maxFile bytes.
 func readBounded(path string) (secretfile.File, error) {
 	f, err := secretfile.ReadFile(path, maxFileSize)
 	switch {

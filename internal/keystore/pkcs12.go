@@ -34,28 +34,28 @@ func readPKCS12(data []byte, password string) (storeContents, error) {
 	return storeContents{}, fmt.Errorf("this is neither a PKCS12 store of one private key (%w) nor one of trusted certificates only (%w)", err, errTrust)
 }
 
-// maxNesting bounds how deep the values of a PKCS12 store lie in each other. Real ones have about 15 levels.
+// maxNesting bounds the nesting of values in a PKCS12 store. Real ones have about 15 levels.
 const maxNesting = 40
 
-// checkIterations refuses a store that would take more than maxIterations to derive a key from its
-// password, which the library does not. Everywhere in a store, that count is the integer that follows
-// a salt, and a salt is a string of bytes.
+// checkIterations rejects a store that needs more than maxIterations to derive a key from its password, which
+// the library does not. Everywhere in a store, that count is the integer that follows a salt, and a salt is a
+// string of bytes.
 func checkIterations(der []byte, depth int) error {
 	if depth == 0 {
-		return errors.New("this is no PKCS12 store: its values lie too deep in each other")
+		return errors.New("this is no PKCS12 store: its values are nested too deeply")
 	}
 	salted := false
 	for len(der) > 0 {
 		var v asn1.RawValue
 		rest, err := asn1.Unmarshal(der, &v)
 		if err != nil {
-			return nil // these bytes have no structure, and the library says so if they should
+			return nil // unstructured bytes; the library rejects them if they must not be
 		}
 		universal := v.Class == asn1.ClassUniversal
 		if universal && v.Tag == asn1.TagInteger && salted {
 			var n int
 			if _, err := asn1.Unmarshal(v.FullBytes, &n); err != nil || n > maxIterations {
-				return fmt.Errorf("deriving the store's key takes too many iterations; allowed are up to %d", maxIterations)
+				return fmt.Errorf("deriving the store's key takes too many iterations; there must be at most %d", maxIterations)
 			}
 		}
 		salted = universal && v.Tag == asn1.TagOctetString

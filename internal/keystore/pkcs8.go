@@ -18,7 +18,7 @@ import (
 // openssl's default is 2048, and keytool's 10,000.
 const maxIterations = 1_000_000
 
-// errPassword is why an encrypted key cannot be read. A damaged file looks the same.
+// errPassword is the error of an encrypted key that cannot be decrypted. A damaged file looks the same.
 var errPassword = errors.New("the password does not fit, or the file is damaged")
 
 // The structures of an encrypted private key (RFC 5958), with a password (RFC 8018).
@@ -38,7 +38,7 @@ type (
 	}
 )
 
-// The algorithms of an encrypted private key that are read: what openssl and Java write.
+// The algorithms of an encrypted private key that openssl and Java write.
 var (
 	oidPBES2  = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 5, 13}
 	oidPBKDF2 = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 5, 12}
@@ -56,8 +56,8 @@ var (
 	}
 )
 
-// errCipher is why a key that is encrypted in another way cannot be read.
-var errCipher = errors.New("the key is encrypted in a way that is not read; allowed is PBES2 with PBKDF2 and AES in CBC mode (openssl pkcs8 -topk8 -v2 aes-256-cbc)")
+// errCipher is the error of a key that is encrypted in another way.
+var errCipher = errors.New("the key is encrypted in a way that is not supported; it must be PBES2 with PBKDF2 and AES in CBC mode (openssl pkcs8 -topk8 -v2 aes-256-cbc)")
 
 // decryptPKCS8 decrypts a private key. The result is PKCS8.
 func decryptPKCS8(der []byte, password string) ([]byte, error) {
@@ -116,7 +116,7 @@ func cipherOf(algorithm pkix.AlgorithmIdentifier, password string) (cipher.Block
 		return nil, nil, errCipher
 	}
 	if params.Iterations < 1 || params.Iterations > maxIterations {
-		return nil, nil, fmt.Errorf("deriving the key takes %d iterations; allowed are 1 to %d", params.Iterations, maxIterations)
+		return nil, nil, fmt.Errorf("deriving the key takes %d iterations; it must take 1 to %d", params.Iterations, maxIterations)
 	}
 	key, err := pbkdf2.Key(newHash, password, params.Salt, params.Iterations, keyBytes)
 	if err != nil {
@@ -130,7 +130,7 @@ func cipherOf(algorithm pkix.AlgorithmIdentifier, password string) (cipher.Block
 func unmarshal(der []byte, out any) error {
 	rest, err := asn1.Unmarshal(der, out)
 	if err == nil && len(rest) > 0 {
-		err = errors.New("there is more behind the end")
+		err = errors.New("there are bytes after the end")
 	}
 	return err
 }

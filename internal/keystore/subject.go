@@ -8,7 +8,7 @@ import (
 	"unicode/utf16"
 )
 
-// shortNames are the attributes of a name that RFC 2253 has a word for. Java writes all others as numbers.
+// shortNames are the attributes of a name that have a word in RFC 2253. Java writes all others as numbers.
 var shortNames = map[string]string{
 	"2.5.4.3": "CN", "2.5.4.7": "L", "2.5.4.8": "ST", "2.5.4.10": "O", "2.5.4.11": "OU", "2.5.4.6": "C", "2.5.4.9": "STREET",
 	"0.9.2342.19200300.100.1.25": "DC", "0.9.2342.19200300.100.1.1": "UID",
@@ -20,13 +20,12 @@ type attribute struct {
 	Value asn1.RawValue
 }
 
-// attributeSET is the attributes that make one step of a name. asn1 knows a SET by the end of the type's
-// name.
+// attributeSET is the attributes of one step of a name. asn1 recognizes a SET by the end of the type's name.
 type attributeSET []attribute
 
 // Subject returns the subject of a certificate as Java's X500Principal.getName writes it, because ACLs name
-// subjects so: in the manner of RFC 2253, the last step first. (Go's own text differs: it does not know DC and
-// UID, writes a word for some attributes that have none there, and takes the steps of a name apart.)
+// subjects so: as in RFC 2253, the last step first. (Go's own text differs: it does not know DC and UID,
+// writes a word for some attributes that have none there, and takes the steps of a name apart.)
 func Subject(cert *x509.Certificate) string {
 	var steps []attributeSET
 	if unmarshal(cert.RawSubject, &steps) != nil {
@@ -92,7 +91,7 @@ func latin1(b []byte) string {
 	return string(runes)
 }
 
-// escape writes a text so that the characters which separate the parts of a name stand for themselves.
+// escape writes a text with the separators of a name escaped.
 func escape(b *strings.Builder, text string) {
 	leading, end := len(text)-len(strings.TrimLeft(text, " ")), len(strings.TrimRight(text, " "))
 	for i, r := range text {

@@ -9,26 +9,25 @@ import (
 	"sync/atomic"
 )
 
-// ClientAuth says whether a server asks its clients for a certificate.
+// ClientAuth is whether a server requests a certificate from its clients.
 type ClientAuth int
 
 // The values are ZooKeeper's. The zero value is the strictest, and the default.
 const (
-	NeedCertificate ClientAuth = iota // a client without a certificate that is believed is refused
-	WantCertificate                   // a client may have none; if it shows one, it must be believed
-	NoCertificate                     // clients are not asked
+	NeedCertificate ClientAuth = iota // a client without a trusted certificate is rejected
+	WantCertificate                   // a client may have none; if it shows one, it must be trusted
+	NoCertificate                     // no certificate is requested
 )
 
-// clientAuthNames are the words for them.
 var clientAuthNames = map[string]ClientAuth{"need": NeedCertificate, "want": WantCertificate, "none": NoCertificate}
 
-// ParseClientAuth returns the Auth of a word, in any case of letters, and whether there is one.
+// ParseClientAuth returns the ClientAuth of a word, in any case of letters, and whether there is one.
 func ParseClientAuth(word string) (ClientAuth, bool) {
 	a, ok := clientAuthNames[strings.ToLower(word)]
 	return a, ok
 }
 
-// ServerTerms are what a server demands of a connection, beside keys.
+// ServerTerms are a server's requirements for a connection, besides keys.
 type ServerTerms struct {
 	Auth     ClientAuth
 	Min, Max uint16   // versions of TLS; 0: 1.2 and the newest
@@ -48,7 +47,7 @@ func VersionName(version uint16) string {
 	return tls.VersionName(version)
 }
 
-// ParseProtocols returns the lowest and the highest version of a list of TLSv1.2 and TLSv1.3 with commas,
+// ParseProtocols returns the lowest and the highest version of a comma-separated list of TLSv1.2 and TLSv1.3,
 // in any case of letters. TLS alone stands for both.
 func ParseProtocols(list string) (least, most uint16, ok bool) {
 	if strings.EqualFold(strings.TrimSpace(list), "TLS") {
@@ -67,15 +66,15 @@ func ParseProtocols(list string) (least, most uint16, ok bool) {
 	return least, most, true
 }
 
-// ParseCiphers returns the cipher suites of a list with commas. The suites of TLS 1.3 may stand in it and
-// change nothing, because Go always allows all of those. The error names the first suite that is not
-// served.
+// ParseCiphers returns the cipher suites of a comma-separated list. The suites of TLS 1.3 may be in it and
+// change nothing, because Go always allows all of them. The error names the first suite that is not
+// supported.
 func ParseCiphers(list string) (ids []uint16, err error) {
 	for name := range strings.SplitSeq(list, ",") {
 		name = strings.TrimSpace(name)
 		suite := suiteOf(name)
 		if suite == nil {
-			return nil, fmt.Errorf("the cipher suite %q is not served; allowed are %s", name, strings.Join(suiteNames(), ", "))
+			return nil, fmt.Errorf("the cipher suite %q is not supported; it must be one of %s", name, strings.Join(suiteNames(), ", "))
 		}
 		if slices.Contains(suite.SupportedVersions, tls.VersionTLS12) {
 			ids = append(ids, suite.ID)
@@ -100,11 +99,10 @@ func suiteNames() (names []string) {
 	return names
 }
 
-// tlsClientAuths are crypto/tls's words for ours.
 var tlsClientAuths = map[ClientAuth]tls.ClientAuthType{NeedCertificate: tls.RequireAndVerifyClientCert, WantCertificate: tls.VerifyClientCertIfGiven, NoCertificate: tls.NoClientCert}
 
-// ServerConfig returns a configuration for a server, in which each handshake uses the keys that there are when it
-// begins. There must be a key store, and a trust store unless t.Auth is NoClient.
+// ServerConfig returns a configuration for a server, in which each handshake uses the current keys. There
+// must be a key store, and a trust store unless t.Auth is NoCertificate.
 func (k *Keys) ServerConfig(t ServerTerms) *tls.Config {
 	var last atomic.Pointer[cachedConfig]
 	config := func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -119,7 +117,7 @@ func (k *Keys) ServerConfig(t ServerTerms) *tls.Config {
 	return &tls.Config{MinVersion: max(t.Min, tls.VersionTLS12), MaxVersion: t.Max, GetConfigForClient: config}
 }
 
-// cachedConfig is a server's configuration with the keys that it was made of.
+// cachedConfig is a server's configuration with the keys that it was made from.
 type cachedConfig struct {
 	material *material
 	config   *tls.Config
@@ -132,8 +130,8 @@ func (k *Keys) newServerConfig(m *material, t ServerTerms) *tls.Config {
 		ClientAuth: tlsClientAuths[t.Auth], ClientCAs: m.roots, Time: k.options.Now,
 	}
 	if t.Auth != NoCertificate {
-		// crypto/tls has verified the chain, but not against lists. A session that is resumed has not
-		// been verified with the keys that there are now.
+		// crypto/tls has verified the chain, but not against lists. A resumed session has not been verified
+		// with the current keys.
 		c.VerifyConnection = func(cs tls.ConnectionState) error {
 			if len(cs.PeerCertificates) == 0 || !cs.DidResume && m.crls == nil {
 				return nil

@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// WatchInterval is how often Watch looks at the files: a new certificate is in use before an operator
+// WatchInterval is the time between two checks of the files: a new certificate is in use before an operator
 // has typed the next command, and reading a few kilobytes costs nothing.
 const WatchInterval = 10 * time.Second
 
-// reloadDelay is how long after a change was seen the files are read: one of them may be half written.
-// A part of a trust store can be read, and shuts out those whose authorities are in the other part.
+// reloadDelay is the time between the detection of a change and the reload: one of the files may be half
+// written. A part of a trust store can be read, and would reject the certificates of the other authorities.
 const reloadDelay = 200 * time.Millisecond
 
-// Watch reads the files again whenever their content has changed, until ctx ends. It compares contents,
-// so that it notices any way of replacing a file, such as Kubernetes' symbolic links. If a file cannot
-// be used, it logs why, once for each change, and what was read before stays. A certificate that is not
-// valid yet is tried again when it is. Watch also warns when the own certificate expires soon. With
-// Options.Fixed that is all it does: no change is noticed, and nothing is tried again, until Reload or
-// ReloadAndLog is called. One goroutine may call Watch.
+// Watch reloads the files whenever their content has changed, until ctx ends. It compares contents, so that
+// it notices any way of replacing a file, such as Kubernetes' symbolic links. If a file cannot be used, it
+// logs the reason, once for each change, and the former keys stay. A certificate that is not valid yet is
+// tried again when it is. Watch also warns when the own certificate expires soon. With Options.Fixed that is
+// all it does. One goroutine may call Watch.
 func (k *Keys) Watch(ctx context.Context) {
 	tick := time.NewTicker(WatchInterval)
 	defer tick.Stop()
@@ -37,8 +36,8 @@ func (k *Keys) Watch(ctx context.Context) {
 	}
 }
 
-// reloadIfChanged reloads the files if their content is neither what is in use nor what was tried last, or if it was
-// tried too early. It returns the sum of what they hold.
+// reloadIfChanged reloads the files if their content is neither in use nor what was tried last, or if it was
+// tried too early. It returns the sum of their content.
 func (k *Keys) reloadIfChanged(tried sum) sum {
 	seen := k.contentSum()
 	if (seen == tried || seen == k.current.Load().sum) && !k.retryDue() {
@@ -65,20 +64,20 @@ func (k *Keys) contentSum() sum {
 	return m.sum
 }
 
-// ReloadAndLog reloads the files, and logs that they changed or why they cannot be used.
+// ReloadAndLog reloads the files, and logs that they changed or the reason why they cannot be used.
 func (k *Keys) ReloadAndLog() {
 	changed, err := k.Reload()
 	switch {
 	case err != nil:
-		k.options.Log.Error("keys are not read again; the former ones stay in use", "keys", k.options.Prefix+".*", "err", err)
+		k.options.Log.Error("keys not reloaded; the former ones stay in use", "keys", k.options.Prefix+".*", "err", err)
 	case changed:
-		k.options.Log.Info("keys are read again", "keys", k.options.Prefix+".*", "until", k.expiresAt())
+		k.options.Log.Info("keys reloaded", "keys", k.options.Prefix+".*", "until", k.expiresAt())
 		k.warnExposed()
 		k.options.OnChange()
 	}
 }
 
-// expiresAt returns the time until which the own certificate is valid, or "" if there is none.
+// expiresAt returns the end of the own certificate, or "" if there is none.
 func (k *Keys) expiresAt() string {
 	cert := k.Certificate()
 	if cert == nil {

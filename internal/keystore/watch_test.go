@@ -77,7 +77,7 @@ func TestWatch(t *testing.T) {
 		after(1, "third", 4)
 		write(t, path, "one.pem", third)
 		after(2, "third", 4)
-		if !strings.Contains(log.String(), "keys are not read again") || !strings.Contains(log.String(), `msg="keys are read again" keys=ssl.*`) {
+		if !strings.Contains(log.String(), "keys not reloaded") || !strings.Contains(log.String(), `msg="keys reloaded" keys=ssl.*`) {
 			t.Errorf("the log is\n%s", &log)
 		}
 		if n := changes.Load(); n != 2 { // to the second and to the third
@@ -110,8 +110,8 @@ func TestWatchTooEarly(t *testing.T) {
 			want string
 			says string
 		}{
-			{2*WatchInterval + reloadDelay, "first", "keys are not read again"},
-			{2 * WatchInterval, "second", "keys are read again"},
+			{2*WatchInterval + reloadDelay, "first", "keys not reloaded"},
+			{2 * WatchInterval, "second", "keys reloaded"},
 			{2 * WatchInterval, "second", ""},
 		} {
 			before := log.String()

@@ -1,6 +1,6 @@
-// Package localsocket is how commands reach a member on its own machine: a socket in the member's data directory. No
-// other user can listen there in the member's place, as anybody can at a free port, because no other user may write in the
-// directory. Both sides check that.
+// Package localsocket connects commands to a member on their own machine, through a socket in the member's
+// data directory. No other user can listen there in the member's place, as anybody can at a free port,
+// because no other user may write in the directory. Both sides check that.
 package localsocket
 
 import (
@@ -12,7 +12,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 
@@ -20,17 +19,18 @@ import (
 )
 
 const (
-	// SocketName is that of the socket in the data directory.
+	// SocketName is the name of the socket in the data directory.
 	SocketName = "admin.sock"
-	// socketMode of the socket: only the user of the member and root may connect.
+	// socketMode lets only the user of the member and root connect.
 	socketMode = 0o600
-	// maxPath is the longest path of a socket, in bytes: sun_path has 108 on Linux and 104 elsewhere, with a zero at the end.
+	// maxPath is the longest path of a socket, in bytes: sun_path has 108 on Linux and 104 elsewhere, with a
+	// zero at the end.
 	maxPath = 103
 	// PeerPrefix begins the remote address of a connection from the socket. The number of the user follows.
 	PeerPrefix = "unix:"
 )
 
-// listener gives the socket its name when somebody listens, and removes it at the end.
+// listener removes its socket on Close.
 type listener struct {
 	*net.UnixListener
 	path        string
@@ -38,8 +38,8 @@ type listener struct {
 	closeOnce   sync.Once
 }
 
-// Listen listens on the socket in a directory. What has had its name before is replaced: the caller has the directory's
-// lock. It returns an error if another user could change what is in the directory.
+// Listen listens on the socket in a directory. It replaces an existing one: the caller has the directory's
+// lock. It returns an error if another user could change the content of the directory.
 func Listen(dir string) (net.Listener, error) {
 	dir, err := secretfile.TrustedDirectory(dir)
 	if err != nil {
@@ -55,7 +55,7 @@ func Listen(dir string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false) // it gets another name
+	l.SetUnlinkOnClose(false) // it is renamed below
 	s := &listener{UnixListener: l, path: filepath.Join(dir, SocketName)}
 	err = os.Chmod(filepath.Join(dir, next), socketMode)
 	if err == nil {
@@ -83,7 +83,7 @@ func (s *listener) Accept() (net.Conn, error) {
 	return &acceptedConn{c, peerAddress(strconv.Itoa(uid))}, nil
 }
 
-// Close implements net.Listener. It removes the socket, unless another one has its name by now.
+// Close implements net.Listener. It removes the socket, unless another one has replaced it.
 func (s *listener) Close() (err error) {
 	err = net.ErrClosed
 	s.closeOnce.Do(func() {
@@ -95,7 +95,6 @@ func (s *listener) Close() (err error) {
 	return err
 }
 
-// acceptedConn is a connection of a listener.
 type acceptedConn struct {
 	*net.UnixConn
 	peer peerAddress
@@ -109,8 +108,8 @@ type peerAddress string
 func (peerAddress) Network() string  { return "unix" }
 func (a peerAddress) String() string { return PeerPrefix + string(a) }
 
-// Dial connects to the socket at path. It returns an error if anybody but root, this user and the users others could
-// have put the socket there, owns it, or listens on it.
+// Dial connects to the socket at path. It returns an error if another user than root, this user and the users
+// others could have put the socket there, owns it, or listens on it.
 func Dial(ctx context.Context, path string, others ...int) (net.Conn, error) {
 	dir, err := secretfile.TrustedDirectory(filepath.Dir(path), others...)
 	if err != nil {
@@ -124,7 +123,7 @@ func Dial(ctx context.Context, path string, others ...int) (net.Conn, error) {
 	if info.Mode()&fs.ModeSocket == 0 {
 		return nil, fmt.Errorf("%s is not a socket (mode %v)", path, info.Mode())
 	}
-	if owner := secretfile.OwnerOf(info); !isTrusted(owner, others) {
+	if owner := secretfile.OwnerOf(info); !secretfile.IsTrusted(owner, others) {
 		return nil, fmt.Errorf("%s belongs to the user %d, who is neither root nor you nor the owner of the token", path, owner)
 	}
 	near, done, err := shortPath(dir, name)
@@ -136,13 +135,8 @@ func Dial(ctx context.Context, path string, others ...int) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if uid, known := peerUser(c.(*net.UnixConn)); known && !isTrusted(uid, others) {
+	if uid, known := peerUser(c.(*net.UnixConn)); known && !secretfile.IsTrusted(uid, others) {
 		return nil, errors.Join(fmt.Errorf("the user %d listens on %s, who is neither root nor you nor the owner of the token", uid, path), c.Close())
 	}
 	return c, nil
-}
-
-// isTrusted reports whether a user is root, the one of this process, or one of others.
-func isTrusted(uid int, others []int) bool {
-	return uid == 0 || uid == os.Geteuid() || slices.Contains(others, uid)
 }

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// durationBounds are those of a histogram of durations. They reach from 10 µs, a few times what a read takes, to
-// 50 s, more than the longest session timeout by default. They are round, because people state their goals in round numbers: how
-// many requests took 10 ms or less is then known exactly. They are far enough apart that a histogram
-// costs few series, and near enough that an estimated percentile is at most two and a half times too
-// high.
+// durationBounds are the bounds of a histogram of durations. They reach from 10 µs, a few times the time of a
+// read, to 50 s, more than the longest session timeout by default. They are round, because people state their
+// goals in round numbers: the number of requests within 10 ms is then known exactly. They are far enough
+// apart that a histogram costs few series, and near enough that an estimated percentile is at most two and a
+// half times too high.
 var durationBounds = []time.Duration{
 	10 * time.Microsecond, 20 * time.Microsecond, 50 * time.Microsecond,
 	100 * time.Microsecond, 200 * time.Microsecond, 500 * time.Microsecond,
@@ -19,7 +19,8 @@ var durationBounds = []time.Duration{
 	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, 50 * time.Second,
 }
 
-// bucketSplits has, for each bucket of Durations, the bound that lies in it, or the greatest number if none does.
+// bucketSplits has, for each bucket of Durations, the bound that lies in it, or the greatest number if none
+// does.
 var bucketSplits = func() (s [numBuckets]uint64) {
 	for i := range s {
 		s[i] = 1<<64 - 1
@@ -30,19 +31,19 @@ var bucketSplits = func() (s [numBuckets]uint64) {
 	return s
 }()
 
-// sizeBounds are those of a histogram of sizes: from 64 bytes, less than a small write in the log, to 16
+// sizeBounds are the bounds of a histogram of sizes: from 64 bytes, less than a small write in the log, to 16
 // MiB, more than the longest request.
 var sizeBounds = [...]int{64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20}
 
-// Buckets are what a histogram has seen since the start, as Prometheus has it.
+// Buckets are the measurements of a histogram since the start, in Prometheus' form.
 type Buckets struct {
 	Bounds []float64 // ascending, in seconds or bytes
-	Counts []uint64  // for each bound: how many measurements did not exceed it
+	Counts []uint64  // for each bound: measurements that did not exceed it
 	Count  uint64    // of all measurements, including those above the last bound
 	Sum    float64
 }
 
-// Buckets returns what was seen since the start. A Reset does not change it.
+// Buckets returns the measurements since the start. A Reset does not change them.
 func (d *Durations) Buckets() Buckets {
 	b := Buckets{Bounds: make([]float64, 0, len(durationBounds)), Counts: make([]uint64, 0, len(durationBounds)), Sum: time.Duration(d.sinceStart.totalNanos.Load()).Seconds()}
 	for i := range d.sinceStart.perBucket {
@@ -56,13 +57,13 @@ func (d *Durations) Buckets() Buckets {
 	return b
 }
 
-// SizeHistogram counts sizes in bytes, since the start. The zero value has seen nothing.
+// SizeHistogram counts sizes in bytes, since the start. The zero value is empty.
 type SizeHistogram struct {
 	totalBytes atomic.Int64
-	perBucket  [len(sizeBounds) + 1]atomic.Uint64 // by the first bound that is not exceeded; the last is for what is above all
+	perBucket  [len(sizeBounds) + 1]atomic.Uint64 // by the first bound that is not exceeded; the last is above all bounds
 }
 
-// Add takes in one size.
+// Add adds one size.
 func (h *SizeHistogram) Add(size int) {
 	i := 0
 	for i < len(sizeBounds) && sizeBounds[i] < size {
@@ -72,7 +73,7 @@ func (h *SizeHistogram) Add(size int) {
 	h.perBucket[i].Add(1)
 }
 
-// Buckets returns what was seen.
+// Buckets returns the sizes since the start.
 func (h *SizeHistogram) Buckets() Buckets {
 	b := Buckets{Sum: float64(h.totalBytes.Load())}
 	for i, bound := range sizeBounds {

@@ -1,7 +1,6 @@
-// Package metrics counts durations and sizes, for figures that operators read. Code that measures adds to a
-// counter, and code that reports reads a summary. Adding takes no lock, does not block and does not allocate, so it may be
-// on any path. A summary may be read while others add, and its parts may then differ by a few
-// measurements.
+// Package metrics counts durations and sizes. Code that measures adds to a counter, and code that reports
+// reads a summary. Adding takes no lock, does not block and does not allocate, so it may be on any path. A
+// summary may be read while others add, and its parts may then differ by a few measurements.
 package metrics
 
 import (
@@ -11,30 +10,30 @@ import (
 )
 
 const (
-	// stepsPerDoubling is how many buckets there are between a duration and its double: a percentile is
-	// at most an eighth above what was measured.
+	// stepsPerDoubling is the number of buckets between a duration and its double: a percentile is at most an
+	// eighth too high.
 	stepsPerDoubling = 8
 	stepBits         = 3
-	// buckets reach up to 2^42 ns, 73 minutes; what takes longer counts as that.
+	// Buckets reach up to 2^42 ns, 73 minutes; longer durations count as that.
 	maxBits    = 42
 	numBuckets = (maxBits - stepBits + 1) * stepsPerDoubling
 )
 
-// Durations sums up how long something took. The zero value has seen nothing. It takes 10 KiB, and
-// adding to it costs two atomic additions.
+// Durations summarizes durations. The zero value is empty. It takes 10 KiB, and adding to it costs two atomic
+// additions.
 type Durations struct {
-	minPlusOne, maxNanos atomic.Int64 // ns, since the last Reset; least is stored plus 1, 0: none yet
-	sinceStart, atReset  bucketCounts // since the start, and what there was of that at the last Reset
+	minPlusOne, maxNanos atomic.Int64 // ns, since the last Reset; minPlusOne is 0 before the first
+	sinceStart, atReset  bucketCounts // since the start, and the part before the last Reset
 }
 
-// bucketCounts has what was measured. A bucket in which one of the bounds lies has two parts: up to the bound,
+// bucketCounts counts measurements. A bucket in which one of the bounds lies has two parts: up to the bound,
 // and above it.
 type bucketCounts struct {
 	totalNanos atomic.Uint64 // ns
 	perBucket  [numBuckets][2]atomic.Uint64
 }
 
-// Summary is what Durations have seen since the start or the last Reset. All are 0 if there was nothing.
+// Summary summarizes Durations since the start or the last Reset. All are 0 if there were none.
 type Summary struct {
 	Count         uint64
 	Sum           time.Duration
@@ -43,7 +42,7 @@ type Summary struct {
 	P50, P90, P95, P99, P999 time.Duration
 }
 
-// Add takes in one measurement. A negative one counts as 0.
+// Add adds one measurement. A negative one counts as 0.
 func (d *Durations) Add(took time.Duration) {
 	ns := max(int64(took), 0)
 	d.sinceStart.totalNanos.Add(uint64(ns))
@@ -58,10 +57,10 @@ func (d *Durations) Add(took time.Duration) {
 	d.sinceStart.perBucket[i][part].Add(1)
 }
 
-// AddSince adds the time that has passed since begun.
+// AddSince adds the time since begun.
 func (d *Durations) AddSince(begun time.Time) { d.Add(time.Since(begun)) }
 
-// Reset makes Summary forget everything. Buckets go on counting.
+// Reset empties the Summary, but not the Buckets.
 func (d *Durations) Reset() {
 	d.atReset.totalNanos.Store(d.sinceStart.totalNanos.Load())
 	for i := range d.sinceStart.perBucket {
@@ -73,10 +72,9 @@ func (d *Durations) Reset() {
 	d.maxNanos.Store(0)
 }
 
-// Summary returns what was seen.
 func (d *Durations) Summary() Summary { return SummaryOf(d) }
 
-// SummaryOf returns what several have seen together.
+// SummaryOf returns the common summary of several Durations.
 func SummaryOf(all ...*Durations) (s Summary) {
 	var seen [numBuckets]uint64
 	for _, d := range all {
@@ -99,7 +97,7 @@ func SummaryOf(all ...*Durations) (s Summary) {
 	return s
 }
 
-// addTo adds what d has seen since its last Reset.
+// addTo adds the measurements of d since its last Reset.
 func (d *Durations) addTo(s *Summary, seen *[numBuckets]uint64) {
 	if least := time.Duration(d.minPlusOne.Load() - 1); least >= 0 && (s.Count == 0 || least < s.Min) {
 		s.Min = least
@@ -117,7 +115,7 @@ func (d *Durations) addTo(s *Summary, seen *[numBuckets]uint64) {
 	}
 }
 
-// Merge returns what both have seen together, without percentiles.
+// Merge returns the common summary of both, without percentiles.
 func (s Summary) Merge(o Summary) Summary {
 	switch {
 	case s.Count == 0:
@@ -130,7 +128,7 @@ func (s Summary) Merge(o Summary) Summary {
 	return sum
 }
 
-// bucketOf is where ns is counted: its highest bits decide.
+// bucketOf returns the bucket of ns, by its highest bits.
 func bucketOf(ns uint64) int {
 	if ns < stepsPerDoubling {
 		return int(ns)
@@ -139,7 +137,7 @@ func bucketOf(ns uint64) int {
 	return min((shift+1)*stepsPerDoubling+int(ns>>shift&(stepsPerDoubling-1)), numBuckets-1)
 }
 
-// bucketTop is the longest duration of a bucket.
+// bucketTop returns the longest duration of a bucket.
 func bucketTop(i int) time.Duration {
 	if i < stepsPerDoubling {
 		return time.Duration(i)
@@ -148,14 +146,14 @@ func bucketTop(i int) time.Duration {
 	return time.Duration(uint64(stepsPerDoubling+i%stepsPerDoubling+1)<<shift - 1)
 }
 
-// Sizes keeps the last, least and greatest of some sizes in bytes, since the start or the
-// last Reset. The zero value has seen nothing.
+// Sizes keeps the last, least and greatest of some sizes in bytes, since the start or the last Reset. The
+// zero value is empty.
 type Sizes struct{ last, least, most atomic.Int64 } // each stored plus 1; 0: none yet
 
 // Spread are sizes, all -1 before the first.
 type Spread struct{ Last, Min, Max int64 }
 
-// Add takes in one size.
+// Add adds one size.
 func (s *Sizes) Add(size int) {
 	n := int64(size) + 1
 	s.last.Store(n)
@@ -165,14 +163,13 @@ func (s *Sizes) Add(size int) {
 	}
 }
 
-// Reset forgets everything.
+// Reset empties it.
 func (s *Sizes) Reset() {
 	s.last.Store(0)
 	s.least.Store(0)
 	s.most.Store(0)
 }
 
-// Spread returns what was seen.
 func (s *Sizes) Spread() Spread {
 	return Spread{Last: s.last.Load() - 1, Min: s.least.Load() - 1, Max: s.most.Load() - 1}
 }

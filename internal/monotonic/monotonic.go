@@ -1,5 +1,5 @@
-// Package monotonic is the clock by which a member counts how long ago something was. It is not the wall clock, which says
-// what time it is. Tests give each member a clock of its own speed; a process uses that of its machine.
+// Package monotonic is the clock by which a member measures elapsed time. It is not the wall clock. Tests
+// give each member a clock of its own speed; a process uses the clock of its machine.
 package monotonic
 
 import "time"

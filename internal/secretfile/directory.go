@@ -12,7 +12,7 @@ import (
 	"rollcall/internal/durable"
 )
 
-// othersWriteBits are the bits of a mode that let users besides the owner change what is in a directory.
+// othersWriteBits are the bits of a mode that let users besides the owner change the content of a directory.
 const othersWriteBits fs.FileMode = 0o022
 
 // OwnerOf returns the user that a file belongs to.
@@ -23,20 +23,21 @@ func OwnerOf(info fs.FileInfo) int {
 	return -1 // not a file of this system
 }
 
-// IsTrusted reports whether a user is root, the one of this process, or one of others.
+// IsTrusted reports whether a user is root, the user of this process, or one of others.
 func IsTrusted(owner int, others []int) bool {
 	return owner == 0 || owner == os.Geteuid() || slices.Contains(others, owner)
 }
 
-// TrustedDirectory returns the path of a directory without links, after it has checked that nobody but root, the user of
-// this process and the users others can change what is there, or put another directory in its place:
+// TrustedDirectory resolves the links in the path of a directory, and checks that only root, the user of this
+// process and the users others can change its content, or put another directory in its place:
 //
 //   - the directory and all above it belong to one of these users,
-//   - nobody else may write in the directory itself,
-//   - nobody else may write in those above it, except where the sticky bit keeps users from replacing what
-//     belongs to others, as in /tmp.
+//   - no other user may write in the directory itself,
+//   - no other user may write in those above it, except where the sticky bit keeps users from replacing files of others,
+//     as in /tmp.
 //
-// A group counts as others. The caller must use the path that is returned: somebody else may own a link in the other one.
+// A group counts as others. The caller must use the returned path, because another user may own a link in the
+// original one.
 func TrustedDirectory(path string, others ...int) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -55,7 +56,7 @@ func TrustedDirectory(path string, others ...int) (string, error) {
 	}
 }
 
-// checkPart checks one directory of a path, of which it is the end or not.
+// checkPart checks one directory of a path. end marks the last one.
 func checkPart(part string, end bool, others []int) error {
 	info, err := os.Lstat(part)
 	if err != nil {
@@ -73,8 +74,8 @@ func checkPart(part string, end bool, others []int) error {
 	return nil
 }
 
-// MakeDirectory makes a directory and those above it, unless they are there, durably, and returns what Directory does. It makes
-// nothing below a directory that somebody else could change.
+// MakeDirectory durably makes a directory and missing ones above it, and returns the result of
+// TrustedDirectory. It makes nothing below a directory that other users could change.
 func MakeDirectory(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -99,7 +100,7 @@ func MakeDirectory(path string) (string, error) {
 	if err := durable.MakeDirectory(path, 0o700); err != nil {
 		return "", err
 	}
-	return TrustedDirectory(path) // somebody may have been faster
+	return TrustedDirectory(path) // another process may have been faster
 }
 
 // checkParents checks a directory in which another one is to be made. It may be sticky, as /tmp is.

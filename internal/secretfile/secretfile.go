@@ -1,6 +1,6 @@
-// Package secretfile reads files with secrets (passwords, tokens, private keys) and those that stand beside
-// them in a configuration (certificates, lists of revoked ones), and has the rules about who else may read or own
-// such a file, and about the directories of such files. It keeps nothing, and no error shows anything of what a file has.
+// Package secretfile reads files with secrets (passwords, tokens, private keys) and the files beside them in
+// a configuration (certificates, lists of revoked ones). It has the rules about the permissions and the owner
+// of such a file and its directories. It keeps nothing, and no error shows the content of a file.
 package secretfile
 
 import (
@@ -14,22 +14,20 @@ import (
 	"syscall"
 )
 
-// exposedBits are the bits of a mode that let users besides the owner change a file, or users that are not in
-// its group read it. The group may read it: Kubernetes gives secrets to a pod so.
+// exposedBits are the bits of a mode that let users besides the owner change a file, or users outside its
+// group read it. The group may read it, because Kubernetes gives secrets to a pod in this way.
 const exposedBits fs.FileMode = 0o027
 
-// File is what was read of a file.
+// File is the content of a file and its mode.
 type File struct {
 	Text []byte
 	Mode fs.FileMode
 }
 
-// ExposedWarning says in words that other users may read or change the file, and what to do about it. The result is
-// "" if they may not.
+// ExposedWarning returns a warning, with advice, if other users may read or change the file, or "".
 //
-// It is a warning everywhere, and never a reason to refuse the file: ZooKeeper reads a file of any mode, and
-// Kubernetes and Docker mount secrets with the modes 0644 and 0444 unless they are told otherwise, in containers
-// that have no other users.
+// It never is a reason to reject the file: ZooKeeper reads a file of any mode, and by default Kubernetes and
+// Docker mount secrets with the modes 0644 and 0444, in containers that have no other users.
 func (f File) ExposedWarning() string {
 	if f.Mode.Perm()&exposedBits == 0 {
 		return ""
@@ -37,10 +35,11 @@ func (f File) ExposedWarning() string {
 	return fmt.Sprintf("the file is open to others (mode %#o); chmod 600 it, or 640 if a group must read it", f.Mode.Perm())
 }
 
-// ReadFile reads a file of at most most bytes, and one more, so that the caller sees that a file is too long. It
-// takes no pipe and no device, because reading one could wait for ever. It takes no file of a user who is neither root nor
-// the one of this process: that user could change it at any time. What is checked is the open file, and not what
-// the path named before. Its error names neither the path nor the key of the configuration, which a Fault adds, and is no *fs.PathError.
+// ReadFile reads a file of at most most bytes, and one more, so that the caller notices a file that is too
+// long. It rejects pipes and devices, because reading one could wait for ever, and files of a user other than
+// root and the user of this process, who could change it at any time. It checks the open file, not the path.
+// Its error names neither the path nor the key of the configuration, which a Fault adds, and is no
+// *fs.PathError.
 func ReadFile(path string, most int) (File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not wait for the writer of a pipe
 	if err != nil {
@@ -67,8 +66,8 @@ func ReadFile(path string, most int) (File, error) {
 // pathErrors are the errors of a path that names no file, or none that this user may read.
 var pathErrors = []error{syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.ENOTDIR}
 
-// withoutPath returns an error of the file system without the path. If the path or the file's rights are the cause, it
-// has advice.
+// withoutPath returns an error of the file system without the path, and with advice if the path or the file's
+// permissions are the cause.
 func withoutPath(err error) error {
 	var path *fs.PathError
 	switch {
@@ -80,7 +79,7 @@ func withoutPath(err error) error {
 	return path.Err
 }
 
-// Fault is what is wrong with a file that a key of the configuration names.
+// Fault is the fault of a file that a key of the configuration names.
 type Fault struct {
 	Key, Path string
 	Err       error
@@ -90,10 +89,10 @@ type Fault struct {
 // Error implements error. The key and the path come first.
 func (f *Fault) Error() string { return f.Key + "=" + f.Path + ": " + f.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (f *Fault) Unwrap() error { return f.Err }
 
-// NewFault returns the Fault for which a member does not start, or nil if err is nil.
+// NewFault returns a Fault with which a member does not start, or nil if err is nil.
 func NewFault(key, path string, err error) error {
 	if err == nil {
 		return nil
@@ -111,7 +110,7 @@ func NewWarnings(key, path string, texts ...string) (faults []*Fault) {
 	return faults
 }
 
-// LogExposed logs what Exposed says of the file that a key names, unless that is "".
+// LogExposed logs a warning of ExposedWarning for the file that a key names, unless it is "".
 func LogExposed(log *slog.Logger, key, path, exposed string) {
 	if exposed != "" {
 		log.Warn("a file with secrets is open to others", "key", key, "file", path, "reason", exposed)

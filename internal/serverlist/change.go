@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Change is a change of a list, in the texts of ZooKeeper's reconfig. If Members has a list, the change
-// replaces all servers, and the other fields have no effect, as in ZooKeeper.
+// Change is a change of a list, in the texts of ZooKeeper's reconfig. If Members is set, the change replaces
+// all servers, and the other fields have no effect, as in ZooKeeper.
 type Change struct {
 	Joining string // server lines with commas between them: servers to add, or to change if their id is known
 	Leaving string // ids with commas between them; an unknown id changes nothing
 	Members string // the server lines of a whole list, with commas or newlines between them
 }
 
-// Apply returns the list after the change. The leaving servers go first. Each server that the change names
-// must have an address for clients, as ZooKeeper demands, and at least one participant must remain.
+// Apply returns the list after the change. The leaving servers go first. Each server in the change must have
+// an address for clients, as ZooKeeper demands, and at least one participant must remain.
 func (l List) Apply(c Change) (List, error) {
 	named, err := c.namedServers()
 	if err != nil {
@@ -48,17 +48,18 @@ func (l List) Apply(c Change) (List, error) {
 	return next, nil
 }
 
-// CheckMoves returns an error if servers of the list take each other's addresses in the next one. raft's configuration gives
-// one server after the other its address, and none of these is free before another one has moved.
+// CheckMoves returns an error if servers of the list take each other's addresses in the next one. raft's
+// configuration gives one server after the other its address, and none of these is free before another one
+// has moved.
 func (l List) CheckMoves(next List) error {
 	holders := map[string]uint32{}
 	for _, s := range l {
 		holders[normalizeAddr(s.ElectionAddr())] = s.ID
 	}
-	after := map[uint32]uint32{} // by server: the one that must move before
+	after := map[uint32]uint32{} // by server: the one that must move first
 	for _, s := range next {
 		if holder := holders[normalizeAddr(s.ElectionAddr())]; holder != s.ID {
-			after[s.ID] = holder // 0: nobody
+			after[s.ID] = holder // 0: none
 		}
 	}
 	for _, s := range next {
@@ -72,9 +73,9 @@ func (l List) CheckMoves(next List) error {
 	return nil
 }
 
-// CheckClientPorts returns an error if a server that comes in, or has another line in the next list, takes clients at a port that another
-// server of the same host has, or has a port at which another one takes clients. Only one of two such processes starts. Lines that do not
-// change are not compared, so that a list that has such servers can be repaired.
+// CheckClientPorts returns an error if a new or changed server of the next list takes clients at a port that
+// another server of the same host uses, or the other way round. Only one of two such processes starts.
+// Unchanged lines are not compared, so that a list with such servers can be repaired.
 func (l List) CheckClientPorts(next List) error {
 	for _, s := range next {
 		if known, listed := l.Find(s.ID); listed && known == s {
@@ -101,8 +102,8 @@ const clientPortName = "clientPort"
 // namedPort is a port of a server, at the host where it is reached.
 type namedPort struct{ name, addr string }
 
-// ports returns the ports of a server that its line names. A server that listens at a wildcard or at a loopback address for clients
-// takes the port of its host.
+// ports returns the ports in a server's line. A server that listens at a wildcard or a loopback address for
+// clients takes the port of its host.
 func (s Server) ports() []namedPort {
 	all := []namedPort{{"quorumPort", normalizeAddr(s.QuorumAddr())}, {"electionPort", normalizeAddr(s.ElectionAddr())}}
 	if s.ClientPort == 0 {
@@ -115,7 +116,7 @@ func (s Server) ports() []namedPort {
 	return append(all, namedPort{clientPortName, normalizeAddr(joinHostPort(host, s.ClientPort))})
 }
 
-// namedServers returns the servers whose lines the change has. Nobody needs to join.
+// namedServers returns the servers whose lines the change has. There may be none.
 func (c Change) namedServers() (List, error) {
 	if c.Members != "" {
 		return ParseList(c.Members)
@@ -126,8 +127,9 @@ func (c Change) namedServers() (List, error) {
 	return ParseLines(strings.Split(c.Joining, ","))
 }
 
-// parseIDs returns which servers a text with commas names. ZooKeeper accepts any number, so there may be ids that no
-// server can have. A text of a megabyte has half a million ids, so they are not compared with each server.
+// parseIDs returns the set of servers in a comma-separated text. ZooKeeper accepts any number, so there may
+// be ids that no server can have. A text of a megabyte has half a million ids, so they are not compared with
+// each server.
 func parseIDs(text string) (named [MaxID + 1]bool, err error) {
 	for field := range strings.SplitSeq(text, ",") {
 		if field = strings.TrimSpace(field); field == "" {
@@ -135,7 +137,7 @@ func parseIDs(text string) (named [MaxID + 1]bool, err error) {
 		}
 		id, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
-			return named, fmt.Errorf("leaving server %.80q: allowed are the ids of servers, with commas between them", field)
+			return named, fmt.Errorf("leaving server %.80q: must be comma-separated ids of servers", field)
 		}
 		if id >= 0 && id <= MaxID {
 			named[id] = true

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// List is the servers of an ensemble, by id, each id once. A list does not change: a change makes a new one.
+// List is the servers of an ensemble, sorted by id, each id once. A list does not change: a change makes a
+// new one.
 type List []Server
 
 // Find returns the server with this id, and whether there is one.
@@ -32,11 +33,10 @@ func (l List) Voters() []uint32 {
 	return ids
 }
 
-// CanonicalText returns the list's server lines in their canonical form, with a newline between two of them.
-// ParseList reads it.
+// CanonicalText returns the canonical server lines, separated by newlines. ParseList reads it.
 func (l List) CanonicalText() string { return strings.Join(l.CanonicalLines(), "\n") }
 
-// CanonicalLines returns the list's server lines in their canonical form.
+// CanonicalLines returns the canonical server lines.
 func (l List) CanonicalLines() []string {
 	lines := make([]string, len(l))
 	for i, s := range l {
@@ -50,15 +50,15 @@ func (l List) ConfigText(version int64) string {
 	return l.CanonicalText() + "\nversion=" + strconv.FormatUint(uint64(version), 16)
 }
 
-// ParseList returns the servers of a text with one server line after the other, as zoo.cfg has them. Lines
-// end with a newline or a comma. Empty lines, and a line with a version, are ignored. The list has at least
-// one server, and its addresses are checked.
+// ParseList returns the servers of a text with server lines as in zoo.cfg. Lines end with a newline or a
+// comma. Empty lines, and a line with a version, are ignored. The list has at least one server, and its
+// addresses are checked.
 func ParseList(text string) (List, error) {
 	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == ',' })
 	return ParseLines(lines)
 }
 
-// ParseLines does what ParseList does, for lines that were taken apart already.
+// ParseLines is ParseList for separate lines.
 func ParseLines(lines []string) (List, error) {
 	var list List
 	for _, line := range lines {
@@ -70,7 +70,7 @@ func ParseLines(lines []string) (List, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(list) == MaxID { // one id is there twice at the latest now
+		if len(list) == MaxID { // at least one id is a duplicate now
 			return nil, fmt.Errorf("more than %d servers, each needs an id of its own", MaxID)
 		}
 		list = append(list, server)
@@ -83,7 +83,7 @@ func parseLine(line string) (Server, error) {
 	key, value, _ := strings.Cut(line, "=")
 	number, ok := strings.CutPrefix(strings.TrimSpace(key), "server.")
 	if !ok {
-		return Server{}, fmt.Errorf("%.80q: allowed is server.N=host:quorumPort:electionPort[:role][;[clientHost:]clientPort]", line)
+		return Server{}, fmt.Errorf("%.80q: must be server.N=host:quorumPort:electionPort[:role][;[clientHost:]clientPort]", line)
 	}
 	id, err := ParseID(number, MaxID)
 	if err != nil {
@@ -96,7 +96,7 @@ func parseLine(line string) (Server, error) {
 	return server, nil
 }
 
-// sortAndCheck sorts the list and checks what concerns all servers of a list.
+// sortAndCheck sorts the list and checks it as a whole.
 func (l List) sortAndCheck() (List, error) {
 	if len(l) == 0 {
 		return nil, errors.New("no server line; write one for each server")

@@ -51,7 +51,7 @@ func TestParseListRefuses(t *testing.T) {
 	for _, tt := range []struct{ name, text, err string }{
 		{"nothing", "", "no server line; write one for each server"},
 		{"only a version", "version=1", "no server line; write one for each server"},
-		{"another key", "tickTime=1", `"tickTime=1": allowed is server.N=host:quorumPort:electionPort[:role][;[clientHost:]clientPort]`},
+		{"another key", "tickTime=1", `"tickTime=1": must be server.N=host:quorumPort:electionPort[:role][;[clientHost:]clientPort]`},
 		{"id 0", "server.0=a:1:2", `"server.0=a:1:2": the number after server. must be 1 to 255`},
 		{"id 256", "server.256=a:1:2", `"server.256=a:1:2": the number after server. must be 1 to 255`},
 		{"no value", "server.1", "server.1: " + errSyntax.Error()},
@@ -122,11 +122,11 @@ func TestApplyRefusesChanges(t *testing.T) {
 		{"no port for clients", Change{Joining: "server.4=d:1:2"}, "server.4 has no port for clients; write its line with ;clientPort at the end"},
 		{"no port for clients in a whole list", Change{Members: "server.4=d:1:2"}, "server.4 has no port for clients; write its line with ;clientPort at the end"},
 		{"no server line joins", Change{Joining: " , "}, "no server line; write one for each server"},
-		{"an id that is none", Change{Leaving: "1,x"}, `leaving server "x": allowed are the ids of servers, with commas between them`},
+		{"an id that is none", Change{Leaving: "1,x"}, `leaving server "x": must be comma-separated ids of servers`},
 		{"a known address", Change{Joining: "server.4=a:9:2;3"}, "server.4=a:9:2:participant;0.0.0.0:3: server.1 has the address a:2 too; give each member ports of its own"},
 		{"nobody is left", Change{Leaving: "1,2,10"}, "no server line; write one for each server"},
 		{"no participant is left", Change{Leaving: "1,2"}, "no participant would be left; an ensemble needs one to vote"},
-		{"a line that is none", Change{Joining: "4=d:1:2;3"}, `"4=d:1:2;3": allowed is server.N=host:quorumPort:electionPort[:role][;[clientHost:]clientPort]`},
+		{"a line that is none", Change{Joining: "4=d:1:2;3"}, `"4=d:1:2;3": must be server.N=host:quorumPort:electionPort[:role][;[clientHost:]clientPort]`},
 		{"one joins twice", Change{Joining: "server.4=d:1:2;3,server.4=e:1:2;3"}, "server 4 is named twice; remove one of the two"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

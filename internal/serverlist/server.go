@@ -1,6 +1,7 @@
-// Package serverlist has the servers of an ensemble: a server's line, the list of them, and changes of the list.
+// Package serverlist has the servers of an ensemble: a server's line, the list of them, and changes of the
+// list.
 //
-// Applying the log goes by these rules. A list that one version accepts, every version must accept.
+// Applying the log follows these rules. A list that one version accepts, every version must accept.
 package serverlist
 
 import (
@@ -73,11 +74,11 @@ func ParseID(text string, most uint32) (uint32, error) {
 }
 
 var (
-	errSyntax       = errors.New("allowed is host:quorumPort:electionPort[:participant|:observer][;[clientHost:]clientPort]")
-	errMultiAddress = errors.New("several addresses per server are not served; write one")
+	errSyntax       = errors.New("must be host:quorumPort:electionPort[:participant|:observer][;[clientHost:]clientPort]")
+	errMultiAddress = errors.New("several addresses per server are not supported; write one")
 )
 
-// ParseServer returns the server that text, the value of server.N, describes.
+// ParseServer parses text, the value of server.N.
 func ParseServer(id uint32, text string) (Server, error) {
 	if strings.Contains(text, "|") {
 		return Server{}, errMultiAddress
@@ -108,7 +109,7 @@ func ParseServer(id uint32, text string) (Server, error) {
 	if len(fields) == 3 {
 		s.Observer = strings.EqualFold(fields[2], "observer")
 		if !s.Observer && !strings.EqualFold(fields[2], "participant") {
-			return Server{}, fmt.Errorf("role %.80q: allowed is participant or observer", fields[2])
+			return Server{}, fmt.Errorf("role %.80q: must be participant or observer", fields[2])
 		}
 	}
 	if hasClient {
@@ -119,7 +120,7 @@ func ParseServer(id uint32, text string) (Server, error) {
 	return s, nil
 }
 
-// parseClient reads the part of a server line after the semicolon. Without a host, it returns AllHosts.
+// parseClient parses the part of a server line after the semicolon. Without a host, it returns AllHosts.
 func parseClient(text string) (host string, port int, err error) {
 	host, rest, ok := cutHost(text)
 	if !ok { // no colon: a port alone
@@ -152,12 +153,12 @@ func ParseHost(text string) (string, error) {
 		return addr.String(), nil
 	}
 	if bracket || text == "" || len(text) > maxHostLength || strings.ContainsFunc(text, isNotHostChar) {
-		return "", fmt.Errorf("host %.80q: allowed is %s", text, HostSyntax)
+		return "", fmt.Errorf("host %.80q: must be %s", text, HostSyntax)
 	}
 	return text, nil
 }
 
-// HostSyntax says in words what a host may be.
+// HostSyntax describes a valid host.
 const HostSyntax = "a name, an IPv4 address or an IPv6 address in brackets"
 
 const hostChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
@@ -167,14 +168,14 @@ func isNotHostChar(r rune) bool { return !strings.ContainsRune(hostChars, r) }
 func parsePort(text string) (int, error) {
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || port < 1 {
-		return 0, fmt.Errorf("port %.80q: allowed is 1 to %d", text, maxPort)
+		return 0, fmt.Errorf("port %.80q: must be 1 to %d", text, maxPort)
 	}
 	return int(port), nil
 }
 
-// CheckAddresses returns an error if two servers have one address, or if other servers cannot connect to
-// an address. raft tells members apart by their addresses, so two of them may not share one on loopback
-// either. The addresses for clients may repeat if they are loopback or wildcards.
+// CheckAddresses returns an error if two servers have one address, or if other servers cannot connect to an
+// address. raft identifies members by their addresses, so two of them may not share one on loopback either.
+// The addresses for clients may repeat if they are loopback or wildcards.
 func CheckAddresses(servers []Server) error {
 	taken := make(map[string]uint32)
 	for _, s := range servers {

@@ -1,5 +1,6 @@
-// Package slowkey derives keys from secrets that people may have chosen, slowly. A proof with such a key can reach a process
-// that has taken over an address. It then costs that process as much for each secret that it tries.
+// Package slowkey slowly derives keys from secrets that people may have chosen. A proof with such a key can
+// reach a process that has taken over an address. That process must then spend as much for each secret that
+// it tries.
 package slowkey
 
 import (
@@ -9,13 +10,14 @@ import (
 )
 
 const (
-	// argonPasses, memory and lanes are those of Argon2id. One derivation takes 32 MiB for a tenth of a second at most, which a
-	// member and a command do once. Both ends of a proof must use the same, so a change of them is one of the protocol.
+	// argonPasses, argonMemory and argonThreads are the parameters of Argon2id. One derivation takes 32 MiB
+	// for at most a tenth of a second, once in a member and a command. Both ends of a proof must use the
+	// same, so they are part of the protocol.
 	argonPasses  = 3
 	argonMemory  = 32 << 10 // KiB
 	argonThreads = 1
-	// maxCachedKeys is how many keys are remembered: those of a member's secrets, before and after a rotation. The members
-	// that share a process, and a file that is read again, need no second derivation.
+	// maxCachedKeys is enough for a member's secrets, before and after a rotation. The members that share a
+	// process, and a file that is read again, need no second derivation.
 	maxCachedKeys = 16
 )
 
@@ -30,14 +32,14 @@ func (Key) GoString() string { return "(a key)" }
 
 type keySource struct{ purpose, secret string }
 
-// keyCache are the keys that were derived last.
+// keyCache has the keys that were derived last.
 var keyCache struct {
 	sync.Mutex
 	keys map[keySource]Key
 }
 
-// Derive returns the key of a secret for a purpose. It takes about a tenth of a second for a new one. Keys for different
-// purposes are independent of each other.
+// Derive returns the key of a secret for a purpose. It takes about a tenth of a second for a new one. Keys
+// for different purposes are independent of each other.
 func Derive(purpose, secret string) Key {
 	keyCache.Lock()
 	defer keyCache.Unlock()

@@ -8,7 +8,8 @@ import (
 	"rollcall/internal/slowkey"
 )
 
-// Listener takes plain connections, and those on which the token is proved. The first byte tells them apart.
+// Listener takes plain connections, and connections with a proof of the token. The first byte tells them
+// apart.
 type Listener struct {
 	net.Listener
 	key       slowkey.Key
@@ -26,7 +27,7 @@ func NewListener(inner net.Listener, key slowkey.Key) (*Listener, error) {
 	return &Listener{Listener: inner, key: key, tlsConfig: config}, nil
 }
 
-// Accept returns the next connection. The proof is read by the first Read, so that nobody holds up Accept.
+// Accept returns the next connection. The first Read reads the proof, so that no client holds up Accept.
 func (l *Listener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
@@ -35,7 +36,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return &Conn{Conn: conn, listener: l}, nil
 }
 
-// Conn is a connection of a Listener. Its first Read must return before Write or Proved are called, as it does in a server of HTTP.
+// Conn is a connection of a Listener. Its first Read must return before Write or HasProof are called, as it
+// does in an HTTP server.
 type Conn struct {
 	net.Conn
 	listener *Listener
@@ -76,7 +78,7 @@ func (c *Conn) readFirst(p []byte) (int, error) {
 		if errors.Is(err, errProof) && c.listener.OnRejected != nil {
 			c.listener.OnRejected(c.Conn)
 		}
-		_ = c.Conn.Close() // nothing is said to a stranger
+		_ = c.Conn.Close() // without a reply to a stranger
 		return 0, err
 	}
 	c.tlsConn = private
@@ -102,7 +104,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// prefixedConn is a connection of which some bytes have been read already.
+// prefixedConn is a connection with some bytes that have been read already.
 type prefixedConn struct {
 	net.Conn
 	prefix []byte

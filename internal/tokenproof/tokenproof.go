@@ -1,17 +1,18 @@
-// Package tokenproof proves the token of administrators on a connection, in both directions, without sending it. A
-// process that listens at a member's address learns nothing from it with which it could speak to a member, and a command
-// reads nothing from such a process.
+// Package tokenproof proves the token of administrators on a connection, in both directions, without sending
+// it. A process that listens at a member's address learns nothing with which it could speak to a member, and
+// a command accepts nothing from such a process.
 //
-// The connection is TLS 1.3 with a certificate that says nothing and that nobody checks. These messages follow:
+// The connection is TLS 1.3 with a certificate that is blank and not checked. These messages follow:
 //
 //	member → nonce (32)
 //	command → nonce (32), proof (32)
 //	member → proof (32)
 //
-// A proof is HMAC-SHA256(key, label || role || both nonces || keying). The key is derived slowly from the token. The keying
-// is exported from the TLS session, so a proof is worth nothing on another connection: a relay has one session on each
-// side, with different keying. The role keeps a proof from being sent back to its maker. The member sends nothing that depends on the
-// token before the command has proved itself. After that, both sides speak HTTP, encrypted.
+// A proof is HMAC-SHA256(key, label || role || both nonces || keying). The key is derived slowly from the
+// token. The keying is exported from the TLS session, so a proof is worth nothing on another connection: a
+// relay has one session on each side, with different keying. The role keeps a proof from being sent back to
+// its maker. The member sends nothing that depends on the token before the command has proved itself. After
+// that, both sides speak HTTP, encrypted.
 package tokenproof
 
 import (
@@ -32,7 +33,7 @@ import (
 )
 
 const (
-	// Protocol is what TLS negotiates. The version of the proof is in it.
+	// Protocol is the ALPN protocol, with the version of the proof.
 	Protocol     = "rollcall-token-1"
 	proofLabel   = "rollcall proof of the token, 1"
 	keyingLabel  = "EXPORTER-rollcall-token-proof-1"
@@ -46,13 +47,13 @@ const (
 // KeyOfToken returns the key of a token. It takes about a tenth of a second.
 func KeyOfToken(token string) slowkey.Key { return slowkey.Derive(keyPurpose, token) }
 
-// ErrNotProved is wrapped if what answers does not prove the token.
-var ErrNotProved = errors.New("what answers there does not prove that it has the token: another program listens at this address, or the member has another token")
+// ErrNotProved is wrapped if the other end does not prove the token.
+var ErrNotProved = errors.New("the other end does not prove that it has the token: another program listens at this address, or the member has another token")
 
-// errProtocol is the error of an end that does not prove tokens. A member that serves HTTPS is such an end.
+// errProtocol is the error of an end that does not prove tokens, such as a member that serves HTTPS.
 var errProtocol = errors.New("it speaks another protocol over TLS; a member that serves HTTPS is named by https://")
 
-// proofExchange is what both ends know of one connection, except for the key.
+// proofExchange is the state of one connection at both ends, except for the key.
 type proofExchange struct {
 	memberNonce, commandNonce [nonceSize]byte
 	keyingMaterial            []byte
@@ -76,8 +77,8 @@ func newExchange(conn *tls.Conn) (e proofExchange, err error) {
 	return e, err
 }
 
-// Prove proves the token to the member at the other end of conn, and returns the connection to go on with when the member has proved it,
-// too. The caller has set a deadline, and closes conn if there is an error.
+// Prove proves the token to the member at the other end of conn, and returns the connection to continue with
+// when the member has proved it, too. The caller has set a deadline, and closes conn if there is an error.
 func Prove(conn net.Conn, key slowkey.Key) (net.Conn, error) {
 	private := tls.Client(conn, &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: []string{Protocol}, SessionTicketsDisabled: true,
@@ -93,7 +94,7 @@ func Prove(conn net.Conn, key slowkey.Key) (net.Conn, error) {
 	return private, nil
 }
 
-// exchangeProofs exchanges the proofs, and reports whether that of the member is right.
+// exchangeProofs exchanges the proofs, and reports whether the member's is right.
 func exchangeProofs(private *tls.Conn, key slowkey.Key) (right bool, err error) {
 	if err := private.Handshake(); err != nil {
 		if alert := (*net.OpError)(nil); errors.As(err, &alert) && alert.Op == "remote error" { // such as that no protocol is known
@@ -120,10 +121,10 @@ func exchangeProofs(private *tls.Conn, key slowkey.Key) (right bool, err error) 
 	return hmac.Equal(want[:], proof[:]), nil
 }
 
-// errProof is the error of a member that is shown a wrong proof.
+// errProof is the member's error for a wrong proof.
 var errProof = errors.New("tokenproof: the proof of the token is wrong")
 
-// acceptProof does what Prove does at the other end.
+// acceptProof is the member's side of Prove.
 func acceptProof(private *tls.Conn, key slowkey.Key) error {
 	if err := private.Handshake(); err != nil {
 		return err
@@ -149,7 +150,8 @@ func acceptProof(private *tls.Conn, key slowkey.Key) error {
 	return err
 }
 
-// serverConfig returns that of TLS for a member. The certificate says nothing, not even a time: nobody checks it.
+// serverConfig returns a member's TLS configuration. The certificate is blank, without even a time, because
+// it is not checked.
 func serverConfig() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package authority makes an authority for certificates, and the certificates that it signs. It is for
-// those who want certificates without a service that issues them, and for tests. It keeps nothing, and
-// writes no file.
+// Package authority makes a certificate authority and the certificates that it signs. It is for users who
+// want certificates without a service that issues them, and for tests. It keeps nothing, and writes no file.
 package authority
 
 import (
@@ -20,11 +19,12 @@ import (
 )
 
 const (
-	// clockTolerance is how long before it was made a certificate becomes valid, for machines whose clocks are late.
+	// clockTolerance is the time for which a certificate is valid before it was made, for machines whose
+	// clocks are late.
 	clockTolerance = time.Hour
-	// serialBits is the length of a serial number: two certificates of an authority never have the same one.
+	// serialBits is long enough that two certificates of an authority never have the same serial number.
 	serialBits = 128
-	// maxName is the longest name of a host in DNS.
+	// maxName is the longest host name in DNS.
 	maxName = 253
 )
 
@@ -44,7 +44,7 @@ func New(name string, now time.Time, valid time.Duration) (*Authority, error) {
 	return &Authority{cert, key}, err
 }
 
-// Read returns the authority of a certificate and its key, both in PEM as Files returns them.
+// Read returns the authority of a certificate and its key, both in PEM as PEMFiles returns them.
 func Read(cert, key []byte) (*Authority, error) {
 	c, err := pemBlock(cert, "CERTIFICATE")
 	if err != nil {
@@ -65,7 +65,7 @@ func Read(cert, key []byte) (*Authority, error) {
 	own, ok := parsed.(*ecdsa.PrivateKey)
 	switch {
 	case !a.cert.IsCA:
-		return nil, errors.New("the certificate is not that of an authority")
+		return nil, errors.New("the certificate is not an authority's")
 	case !ok || !own.PublicKey.Equal(a.cert.PublicKey):
 		return nil, errors.New("the key does not belong to the certificate")
 	}
@@ -81,7 +81,7 @@ func pemBlock(text []byte, kind string) ([]byte, error) {
 	return b.Bytes, nil
 }
 
-// PEMFiles returns the certificate of the authority, which everybody may have, and its key.
+// PEMFiles returns the certificate of the authority, which is public, and its key.
 func (a *Authority) PEMFiles() (cert, key []byte, err error) {
 	key, err = pemKey(a.key)
 	return pemCert(a.cert), key, err
@@ -115,7 +115,7 @@ func (a *Authority) Issue(names []string, now time.Time, valid time.Duration) ([
 	return append(private, pemCert(cert)...), err
 }
 
-// Sign returns a certificate with what tmpl says, a new key and a serial number, and the key. It is for
+// Sign returns a certificate made from tmpl with a new key and a serial number, and the key. It is for
 // certificates that Issue does not make. An Authority without a certificate lets the key sign itself.
 func (a *Authority) Sign(tmpl *x509.Certificate) (*x509.Certificate, crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -137,7 +137,7 @@ func (a *Authority) Sign(tmpl *x509.Certificate) (*x509.Certificate, crypto.Sign
 	return cert, key, err
 }
 
-// addName adds a name to those that a certificate is good for.
+// addName adds a name to the certificate's.
 func addName(tmpl *x509.Certificate, name string) error {
 	if addr, err := netip.ParseAddr(name); err == nil && addr.Zone() == "" {
 		tmpl.IPAddresses = append(tmpl.IPAddresses, addr.AsSlice())
@@ -150,7 +150,7 @@ func addName(tmpl *x509.Certificate, name string) error {
 	return nil
 }
 
-// dnsName reports whether name can be that of a host, or of all hosts below a name.
+// dnsName reports whether name is valid for a host, or for all hosts below a name.
 func dnsName(name string) bool {
 	if len(name) > maxName {
 		return false

@@ -97,7 +97,7 @@ func TestReadRefuses(t *testing.T) {
 		want      string
 	}{
 		{cert, other, "the key does not belong to the certificate"},
-		{hostCert, host, "the certificate is not that of an authority"},
+		{hostCert, host, "the certificate is not an authority's"},
 		{key, key, "certificate: there is no CERTIFICATE in PEM"},
 		{cert, cert, "key: there is no PRIVATE KEY in PEM"},
 		{nil, nil, "certificate: there is no"},
