@@ -19,8 +19,8 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// A disk is a voter. raft's servers are data directories, each with an id of its own (disk.ID), so no server ever forgets what
-// it has promised, and raft's proof covers all that follows:
+// A disk is a voter. raft's servers are data directories, each with an id of its own (disk.ID), so no server ever forgets a
+// promise, and raft's proof covers these rules:
 //
 //   - A new ensemble begins with one voter: the member with the lowest id in the server lines, once all others have said that
 //     they have no data. A member with data that were imported, restored or recovered is the only voter of its ensemble, too.
@@ -32,19 +32,19 @@ import (
 // So nothing of another ensemble gets into a log.
 
 const (
-	// firstHelloPause is the pause after the first round of requests while a member waits for its beginning. Each pause is twice
-	// as long as the one before, up to askInterval.
+	// firstHelloPause is the pause after the first round of Hellos while a member without data waits. Each pause
+	// is twice as long as the one before, up to helloInterval.
 	firstHelloPause = 20 * time.Millisecond
-	// helloInterval is the pause between two rounds of requests, and askTimeout the limit of one round.
+	// helloInterval is the maximum pause between two rounds of Hellos, and helloTimeout the limit of one round.
 	helloInterval = 500 * time.Millisecond
 	helloTimeout  = 2 * time.Second
 )
 
-// bootstrap begins an ensemble, or brings this disk into one.
+// bootstrap begins a new ensemble, or joins this disk to an existing one.
 type bootstrap struct {
-	configuredPeers []wire.Peer // the configured server list
-	foundByMajority bool        // see Config.NewEnsemble
-	runsAlone       bool        // no other member ever joins this one
+	configuredPeers []wire.Peer
+	foundByMajority bool // see Config.FoundByMajority
+	runsAlone       bool
 	addressBook     *wire.AddressBook
 	disk            *disk.Data
 	status          *Status
@@ -52,11 +52,12 @@ type bootstrap struct {
 	serverList      *serverList
 	hellos          *hellos
 	reachability    *Reachability
-	endMember       func(error) // ends the member
+	endMember       func(error)
 	logger          *slog.Logger
 }
 
-// joinOrFound makes this member ready for raft. It waits for other members where it must, and returns ctx's error if ctx ends first.
+// joinOrFound makes this member ready for raft, and waits for other members if necessary. It returns ctx's error
+// if ctx ends first.
 func (b *bootstrap) joinOrFound(ctx context.Context) error {
 	switch {
 	case b.disk.HasData():
@@ -69,7 +70,7 @@ func (b *bootstrap) joinOrFound(ctx context.Context) error {
 		next := b.nextStep(b.hellos.sendAll(ctx))
 		switch {
 		case next.waitingFor == "" && next.joinEnsemble != wire.EnsembleID{}:
-			b.logger.Info("this member comes in; it votes once it has the log", "ensemble", fmt.Sprintf("%x", next.joinEnsemble[:4]), "disk", b.status.selfPeer().DiskID)
+			b.logger.Info("this member joins the ensemble; it votes once it has the log", "ensemble", fmt.Sprintf("%x", next.joinEnsemble[:4]), "disk", b.status.selfPeer().DiskID)
 			return b.record.joinEnsemble(next.joinEnsemble)
 		case next.waitingFor == "":
 			return b.foundEnsemble()
@@ -77,16 +78,14 @@ func (b *bootstrap) joinOrFound(ctx context.Context) error {
 			logged = next.waitingFor
 			b.logger.Info("this member has no data and waits", "for", logged)
 		}
-		select {
-		case <-ctx.Done():
+		if !sleepContext(ctx, pause) {
 			return ctx.Err()
-		case <-time.After(pause):
 		}
 	}
 }
 
-// bootstrapStep is the next step of a member without data after a round of replies. If waits is not "", the member waits for the condition
-// that it names. Otherwise it joins ensemble, or if that is zero, begins a new one.
+// bootstrapStep is the next step of a member without data after a round of Hellos. If waitingFor is not "", the
+// member waits for that condition. Otherwise it joins joinEnsemble, or if that is zero, founds a new ensemble.
 type bootstrapStep struct {
 	joinEnsemble wire.EnsembleID
 	waitingFor   string
@@ -113,10 +112,16 @@ func (b *bootstrap) nextStep(r helloRound) (next bootstrapStep) {
 	return next
 }
 
-// foundingBlocker returns "" if this member may begin a new ensemble, or else the condition for which it waits. No member that it knows has
-// data. Two members never begin the same list: only one has the lowest id, and every reply that counts has the same list. Two processes
-// with that id do not begin either: every other member reports the first one to the second one (Rival). Members that only a reply has
-// named must reply, too, because all members in the server lines may have left an ensemble.
+// foundingBlocker returns "" if this member may found a new ensemble, or else the condition for which it waits.
+// The rules:
+//
+//   - No known member has data.
+//   - Two members never found an ensemble for the same list: only one has the lowest id, and a reply counts only if it has
+//     the same list.
+//   - Two processes with that id do not found one either: every other member reports the first process to the second one
+//     (Rival).
+//   - Members that are only known from a reply must reply, too, because all members in the server lines may have left an
+//     ensemble.
 func (b *bootstrap) foundingBlocker(r helloRound) string {
 	voters := slices.DeleteFunc(wire.SortedByID(b.configuredPeers), func(p wire.Peer) bool { return p.Observer })
 	if first := voters[0]; first.ID != b.status.selfPeer().ID {
@@ -145,10 +150,10 @@ func (b *bootstrap) foundingBlocker(r helloRound) string {
 	return "all members, which must reply that they have no data before a new ensemble begins; missing: " + strings.Join(silent, "; ")
 }
 
-// errHelloPending is the error of a member that another one has just named, so that no request was sent to it yet.
-var errHelloPending = errors.New("it is asked next")
+// errHelloPending is the error of a member that a reply has just named, so that no Hello was sent to it yet.
+var errHelloPending = errors.New("no Hello was sent to it yet")
 
-// replyEnsemble returns the ensemble of a member that has replied, or zero if it knows none.
+// replyEnsemble returns the ensemble id in a reply, or zero if the sender knows none.
 func replyEnsemble(a *proto.HelloReply) (id wire.EnsembleID) {
 	if len(a.GetEnsemble()) == len(id) {
 		return wire.EnsembleID(a.GetEnsemble())
@@ -161,11 +166,11 @@ func serverListHash(book *wire.AddressBook) []byte {
 	return hash[:]
 }
 
-// foundEnsemble begins an ensemble, of which this disk is the only voter. An attempt that was killed leaves no entry, so the next
-// start begins another ensemble.
+// foundEnsemble begins an ensemble with this disk as its only voter. A killed attempt leaves no entry, so the next
+// start founds another ensemble.
 func (b *bootstrap) foundEnsemble() error {
 	id := newEnsembleID()
-	err := b.record.setCopying(false) // it had nothing of an ensemble into which it may have begun to come
+	err := b.record.setCopying(false) // it has no data of an ensemble that it may have begun to join
 	if err == nil {
 		err = writeEnsemble(b.disk.Stable(), id)
 	}
@@ -186,20 +191,18 @@ func (b *bootstrap) foundEnsemble() error {
 	return nil
 }
 
-// announceUntilKnown sends Hello to all other members while this disk is not in raft's configuration, or knows no leader: the leader may
-// not know yet that the disk exists.
+// announceUntilKnown sends Hello to all other members while this disk is not in raft's configuration, or knows no
+// leader: the leader may not know yet that the disk exists.
 func (b *bootstrap) announceUntilKnown(ctx context.Context, r *raft.Raft) {
 	var lost []wire.Peer
-	takesPart := false // it has been logged that this member takes part
+	takesPart := false // logged already
 	pause := firstHelloPause
 	if b.disk.HasData() {
-		pause = helloInterval // a leader that knows this disk is heard before
+		pause = helloInterval // a leader that knows this disk contacts it first
 	}
 	for ; ; pause = min(2*pause, helloInterval) {
-		select {
-		case <-ctx.Done():
+		if !sleepContext(ctx, pause) {
 			return
-		case <-time.After(pause):
 		}
 		if b.record.copying.Load() && b.status.hasCaughtUp() {
 			if err := b.record.setCopying(false); err != nil {
@@ -226,8 +229,8 @@ func (b *bootstrap) announceUntilKnown(ctx context.Context, r *raft.Raft) {
 	}
 }
 
-// checkEnsembleUnchanged returns an error if this member has no data yet, and the others are of another ensemble than the one into which
-// it comes: the member that began that one lost its disk before another disk had an entry, and has begun a new one.
+// checkEnsembleUnchanged returns an error if this member has no data yet, and the ensemble that it joins was
+// founded again: the founder has lost its disk before another disk had an entry.
 func (b *bootstrap) checkEnsembleUnchanged(r helloRound) error {
 	if b.disk.HasData() {
 		return nil

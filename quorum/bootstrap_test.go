@@ -85,7 +85,7 @@ func (e *ensemble) fill(count int, ids ...uint32) []string {
 	return all
 }
 
-// These are the rules of evaluate and mayBegin, one by one, for a member without data.
+// These are the rules of evaluate and foundingBlocker, one by one, for a member without data.
 func TestWhoBegins(t *testing.T) {
 	first, second := wire.EnsembleID{1}, wire.EnsembleID{2}
 	peers := peersOf(2, 3, 4, 0, 1)

@@ -14,46 +14,47 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// Config is what a Node is opened with. Fields without a default are required.
+// Config configures a Node. Fields without a default are required.
 type Config struct {
-	MemberID uint32 // this member's id
-	// Peers is the configured server list, this member included. Its voter with the lowest id begins a new ensemble.
-	// Afterwards the list only names the members that this one asks first.
+	MemberID uint32
+	// Peers is the configured server list, this member included. Its voter with the lowest id founds a new
+	// ensemble. Afterwards the list only names the members to contact first.
 	Peers       []wire.Peer
-	AddressBook *wire.AddressBook // this member's, made with Peers; default: a new one
-	// WantedServers returns the server list in the state of the machine, which raft's configuration follows while
-	// this member leads; false: the state has none, and Peers counts. See Node.WantedChanged. Default: none.
+	AddressBook *wire.AddressBook // made with Peers; default: a new one
+	// WantedServers returns the server list in the replicated state, which raft's configuration follows while this
+	// member leads. It returns false if the state has none, and Peers counts. See Node.WantedServersChanged.
+	// Default: none.
 	WantedServers func() ([]wire.Peer, bool)
-	// ConfigurationChanged is called when raft runs and has its configuration, when a change of that was committed, and when a
-	// snapshot was installed, which may have another one. It must not block. Default: nothing.
+	// ConfigurationChanged is called when raft has started, when a change of its configuration was committed, and
+	// when a snapshot was installed, which may have another one. It must not block. Default: nothing.
 	ConfigurationChanged func()
-	// LeaderDied is called in a goroutine of its own when the process of the leader has died. Default: nothing.
+	// LeaderDied is called in its own goroutine when the leader's process has died. Default: nothing.
 	LeaderDied func(member uint32)
 
-	DataDir string      // data directory
-	LogDir  string      // directory of the log; default: Dir
+	DataDir string
+	LogDir  string      // default: DataDir
 	Stores  disk.Stores // in place of the directories, for tests; default: on disk
-	// LogKind says how the log is stored; default: as the directory is, or disk.DefaultLogKind.
+	// LogKind defaults to that of the directory, or disk.DefaultLogKind.
 	LogKind disk.LogKind
 	// SegmentBytes is the size of a file of the log, if LogKind is disk.LogWAL; default 16 MiB.
 	SegmentBytes int
 
-	StreamLayer  raft.StreamLayer // raft's connections; Addr is this member's address in Peers
+	StreamLayer  raft.StreamLayer // Addr is this member's address in Peers
 	StateMachine StateMachine
 
-	// SendHello sends a Hello to another member and returns its reply. A member uses it while it has no data, is not in
-	// raft's configuration or knows no leader, and a leader uses it to find the disks that run. If Ask is nil, this
-	// member is alone, and no other ever joins it.
+	// SendHello sends a Hello to another member and returns its reply. A member uses it while it has no data, is
+	// not in raft's configuration or knows no leader. A leader uses it to find running disks. If SendHello is nil,
+	// this member runs alone, and no other ever joins it.
 	SendHello func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error)
-	// FoundByMajority lets the voter with the lowest id begin a new ensemble once a majority of the voters has replied that
-	// it has no data. Otherwise all members of Peers must have replied that.
+	// FoundByMajority lets the voter with the lowest id found a new ensemble once a majority of the voters has
+	// replied that it has no data. Otherwise all members of Peers must reply that.
 	FoundByMajority bool
 
-	// HeartbeatTimeout is for how long a leader may not be heard before another member stands for election. raft draws each
-	// wait from once to twice that long. All members should have the same.
+	// HeartbeatTimeout is the time without a leader's heartbeat after which another member stands for election.
+	// raft draws each wait from once to twice that time. All members should have the same.
 	HeartbeatTimeout time.Duration
-	// StallLimit is how long a store or the state machine may take for one operation before this
-	// member gives up leadership; see Node.Stalled.
+	// StallLimit is the time that one operation of a store or the state machine may take before this member gives
+	// up leadership; see Node.StallError.
 	StallLimit time.Duration
 
 	SnapshotEvery uint64 // log entries between snapshots; default DefaultSnapshotEvery
@@ -70,15 +71,15 @@ func (cfg *Config) check() error {
 	onDisk := cfg.Stores == disk.Stores{}
 	switch {
 	case cfg.StreamLayer == nil || cfg.StateMachine == nil:
-		return errors.New("quorum: Stream and Machine are required")
+		return errors.New("quorum: StreamLayer and StateMachine are required")
 	case cfg.SendHello == nil && len(cfg.Peers) > 1:
-		return errors.New("quorum: Ask is required")
+		return errors.New("quorum: SendHello is required")
 	case cfg.HeartbeatTimeout <= 0:
-		return fmt.Errorf("quorum: Heartbeat is %v, but must be positive", cfg.HeartbeatTimeout)
+		return fmt.Errorf("quorum: HeartbeatTimeout is %v, but must be positive", cfg.HeartbeatTimeout)
 	case cfg.StallLimit <= 0:
 		return fmt.Errorf("quorum: StallLimit is %v, but must be positive", cfg.StallLimit)
 	case onDisk == (cfg.DataDir == ""):
-		return errors.New("quorum: either Dir or Stores is required")
+		return errors.New("quorum: either DataDir or Stores is required")
 	case !onDisk && (cfg.Stores.Log == nil || cfg.Stores.Stable == nil || cfg.Stores.Snapshots == nil):
 		return errors.New("quorum: Stores must be complete")
 	case cfg.LogKind != "" && !cfg.LogKind.IsKnown():
@@ -109,7 +110,7 @@ func (n *Node) raftConfig() *raft.Config {
 	conf.MaxAppendEntries = disk.MaxAppendEntries
 	conf.SnapshotInterval = snapshotInterval
 	conf.SnapshotThreshold = n.cfg.SnapshotEvery
-	// For the start only: the meter soon sets a better value.
+	// For the start only: the snapshotTuner soon sets a better value.
 	_, conf.TrailingLogs = newSnapshotTuner(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes).update(0, 0, 0, tuneInterval)
 	conf.ShutdownOnRemove = false
 	conf.NoLegacyTelemetry = true

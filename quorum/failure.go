@@ -7,21 +7,21 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// memberFailure is the error that ends a member. It is safe for concurrent use.
+// memberFailure holds the error that ends a member. It is safe for concurrent use.
 type memberFailure struct {
 	logger   *slog.Logger
 	joinable bool // other members may join: see disk.Explain
 
 	once   sync.Once
-	ended  chan struct{} // closed by set
-	reason error         // set before failed is closed
+	ended  chan struct{} // closed by end
+	reason error         // set before ended is closed
 }
 
 func newFailure(logger *slog.Logger, others bool) *memberFailure {
 	return &memberFailure{logger: logger, joinable: others, ended: make(chan struct{})}
 }
 
-// end ends the member: Node.Run returns err. Only the first call counts.
+// end makes Node.Run return err. Only the first call counts.
 func (f *memberFailure) end(err error) {
 	f.once.Do(func() {
 		err := disk.WithAdvice(err, f.joinable)
@@ -31,7 +31,7 @@ func (f *memberFailure) end(err error) {
 	})
 }
 
-// endError returns the error that ends the member, or nil if there is none.
+// endError returns the error that ends the member, or nil.
 func (f *memberFailure) endError() error {
 	select {
 	case <-f.ended:

@@ -16,30 +16,31 @@ import (
 // refuses new ones. A voter that sees both stands for election without a pre-vote, which the others
 // would reject because they still know a leader.
 //
-// Safety is raft's. Wrong evidence costs a leader, and with it the writes of a moment: a firewall that answers with
-// resets can forge it. So a member stands on evidence once in standPause election timeouts, and not after the
-// leader was heard again. What may be slowness is no evidence: a dial that times out, a connection that was reset
-// without a refused dial, and a refused dial while the leader still has a connection.
+// raft guarantees safety. A false detection costs a leader, and with it the writes of a moment: a firewall that sends
+// resets can cause one. So a member stands after a detection once in standCooldown election timeouts, and not after the
+// leader was heard again. Signs of slowness do not count: a dial that times out, a connection that was reset without a
+// refused dial, and a refused dial while the leader still has a connection.
 
 const (
-	// requiredRefusals is the number of dials in a row that the leader's port must refuse, and refusalPause the time between two of them:
-	// a process that is only replaced listens again by then.
+	// requiredRefusals is the number of consecutive dials that the leader's port must refuse, and dialPause the
+	// time between two of them: a process that is only replaced listens again by then.
 	requiredRefusals = 2
 	dialPause        = 10 * time.Millisecond
-	// maxDials limits the dials of a port that takes connections and ends them at once. A process that dies loses
-	// its connections first, and its port a moment later.
+	// maxDials limits the dials of a port that accepts connections and closes them at once. A process that dies
+	// loses its connections first, and its port a moment later.
 	maxDials = 5
-	// standDelayPerRank is the delay with which each further voter stands: in that time a vote reaches the others and is stored. If
-	// the voter before has a shorter log, it is not elected, and the next one follows this much later.
+	// standDelayPerRank is the delay before each further voter stands: in that time a vote reaches the others and
+	// is stored. If the voter before has a shorter log, it is not elected, and the next one follows after this
+	// delay.
 	standDelayPerRank = 20 * time.Millisecond
-	// standJitter is the largest random delay of each of them, so that two that count the terms differently do not
-	// meet.
+	// standJitter is the maximum random delay of each of them, so that two voters that count the terms differently
+	// do not collide.
 	standJitter = 5 * time.Millisecond
-	// standTimeout is the longest that raft may take until it begins to stand. If it takes longer, it is busy again, with a
-	// request of another candidate.
+	// standTimeout limits the time until raft begins to stand. If it takes longer, it is busy with another
+	// candidate's request.
 	standTimeout = 2 * time.Millisecond
-	// standCooldown is the number of election timeouts for which a member does not stand on evidence again. So forged evidence
-	// deprives an ensemble of its leader for a small part of the time only.
+	// standCooldown is the number of election timeouts before a member may stand after a detection again. So
+	// false detections take an ensemble's leader away for a small part of the time only.
 	standCooldown = 10
 )
 
@@ -50,7 +51,7 @@ type connectionLoss struct {
 	lostAt time.Time
 }
 
-// failureDetector detects that the leader's process has died, and then stands for election.
+// failureDetector detects the death of the leader's process, and then stands for election.
 type failureDetector struct {
 	status              *Status
 	transport           *wire.Transport
@@ -58,9 +59,9 @@ type failureDetector struct {
 	electionTimeout     time.Duration
 	mayStand            func() error        // as in wire.Config
 	mayAcceptLeadership func() error        // as in wire.Config
-	leaderDied          func(member uint32) // see Config.Died
+	leaderDied          func(member uint32) // see Config.LeaderDied
 	logger              *slog.Logger
-	connectionLosses    chan connectionLoss // the leader's connections have ended; one place
+	connectionLosses    chan connectionLoss // one place
 }
 
 // noteConnectionsEnded implements wire.Config.Lost.
@@ -78,9 +79,8 @@ func (d *failureDetector) noteConnectionsEnded(server raft.ServerID) {
 	}
 }
 
-// run stands for election when the leader's process has died.
 func (d *failureDetector) run(ctx context.Context, r *raft.Raft) {
-	var stood time.Time // when this member last stood on evidence
+	var stood time.Time // when this member last stood after a detection
 	for {
 		select {
 		case <-ctx.Done():
@@ -126,16 +126,17 @@ func (d *failureDetector) hasLeaderDied(ctx context.Context, r *raft.Raft, l con
 	return false
 }
 
-// stillLeaderless reports whether this member has heard of no leader since a loss: neither of the one that it has lost, nor
-// of a candidate for which it has voted, nor of another leader. It may have heard of a candidate for which it did not
-// vote, whose log is shorter.
+// stillLeaderless reports whether this member has not heard of a leader since a loss: neither the lost one, nor a
+// candidate that got its vote, nor another leader. It may have heard of a candidate with a shorter log, which got
+// no vote.
 func (d *failureDetector) stillLeaderless(r *raft.Raft, l connectionLoss) bool {
 	heard := r.LastContact().After(l.lostAt) || d.transport.HasConnectionFrom(l.leader) // a vote that is granted counts as contact
 	leader := d.status.leaderServer()
 	return r.State() == raft.Follower && !heard && (leader == "" || leader == l.leader)
 }
 
-// waitForTurn waits until it is this member's turn to stand after a loss, and reports whether it still has to.
+// waitForTurn waits for this member's turn to stand after a loss, and reports whether an election is still
+// necessary.
 func (d *failureDetector) waitForTurn(ctx context.Context, r *raft.Raft, l connectionLoss) bool {
 	all := memberIDs(voterServers(r))
 	rank, ok := standRank(d.status.selfPeer().ID, wire.MemberID(l.leader), all, l.term)
@@ -151,8 +152,9 @@ func (d *failureDetector) waitForTurn(ctx context.Context, r *raft.Raft, l conne
 	return d.mayStand() == nil && d.mayAcceptLeadership() == nil && d.stillLeaderless(r, l)
 }
 
-// standRank returns the number of voters that stand before member self once leader has died: they take turns, by term. ok is
-// false if it does not stand: it is no voter, or there are only two, of which one alone cannot elect a leader.
+// standRank returns the number of voters that stand before member self once leader has died: they take turns, by
+// term. ok is false if self does not stand: it is no voter, or there are only two voters, and one alone cannot
+// elect a leader.
 func standRank(self, leader uint32, voters []uint32, term uint64) (rank int, ok bool) {
 	const fewest = 3
 	rest := slices.DeleteFunc(slices.Sorted(slices.Values(voters)), func(id uint32) bool { return id == leader })

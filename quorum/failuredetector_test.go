@@ -74,7 +74,7 @@ func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
 }
 
 // What may be no more than a fault of the network ends no leader's term.
-func TestNoEvidence(t *testing.T) {
+func TestNoFalseDetection(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(e *ensemble, lead, other uint32){
 		"the leader's port refuses, and its connections live": func(e *ensemble, lead, other uint32) {
@@ -148,7 +148,7 @@ func (e *ensemble) forge(lead uint32) {
 	}
 }
 
-// stands is a handler of a log that notes when a member stands on evidence.
+// stands is a handler of a log that notes when a member stands after a detection.
 type stands struct {
 	mu sync.Mutex
 	at []time.Time
@@ -167,8 +167,8 @@ func (s *stands) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Forged evidence ends the terms of leaders that live, but each member stands once in a while only.
-func TestForgedEvidenceIsBounded(t *testing.T) {
+// False detections end the terms of leaders that live, but each member stands once in a while only.
+func TestFalseDetectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -193,7 +193,7 @@ func TestForgedEvidenceIsBounded(t *testing.T) {
 			}
 		}
 		if total < windows {
-			t.Errorf("%d elections on forged evidence in %d windows: this shows nothing", total, windows)
+			t.Errorf("%d elections after false detections in %d windows: this shows nothing", total, windows)
 		}
 		e.propose("b", 1, 2, 3)
 		e.applied([]string{"a", "b"}, 1, 2, 3)

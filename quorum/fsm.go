@@ -11,20 +11,20 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// StateMachine is the replicated state machine. One goroutine of raft's calls its methods, except
-// Verify, one at a time. The Snapshot that it returned is written while Apply continues.
+// StateMachine is the replicated state machine. raft's FSM goroutine calls its methods, except Verify, one at a
+// time. The Snapshot that it returned is written while Apply continues.
 type StateMachine interface {
-	// Apply changes the state by committed entries, in the order of the log. Indexes may be skipped
-	// (raft's own entries). batch is valid only during the call, but the Data in it stays valid.
-	// After an error this member stops, because it cannot follow the log any more.
+	// Apply applies committed entries, in the order of the log. Indexes may be skipped (raft's own entries). batch
+	// is valid only during the call, but the Data in it stays valid. An error ends this member, because it cannot
+	// follow the log any more.
 	Apply(batch []CommittedEntry) error
 	// Snapshot returns the present state. It must be fast.
 	Snapshot() (Snapshot, error)
-	// Restore replaces the state with a snapshot. After an error this member stops. The error is
-	// disk.ErrNewerFormat if a newer version wrote the snapshot.
+	// Restore replaces the state with a snapshot. An error ends this member. The error is disk.ErrNewerFormat if a
+	// newer version wrote the snapshot.
 	Restore(r io.ReadCloser) error
-	// Verify reads a snapshot to its end, as Restore would, and changes nothing. It returns the
-	// same errors as Restore. Any goroutine may call it, at the same time as all other methods.
+	// Verify reads a snapshot to its end, as Restore would, and changes nothing. It returns the same errors as
+	// Restore. Any goroutine may call it, at the same time as all other methods.
 	Verify(r io.Reader) (disk.SnapshotContents, error)
 }
 
@@ -34,8 +34,8 @@ type CommittedEntry struct {
 	Data        []byte
 }
 
-// Snapshot is a copy of the state that can be written. Release is called once the copy is not
-// needed any more, whether it was written or not.
+// Snapshot is a copy of the state that can be written. Release is called once the copy is not needed any more,
+// whether it was written or not.
 type Snapshot interface {
 	WriteTo(w io.Writer) (int64, error)
 	// Zxid returns the zxid of the last transaction in it.
@@ -45,37 +45,37 @@ type Snapshot interface {
 
 var errStateMachineFailed = errors.New("quorum: the state machine has failed")
 
-// fsm adapts a Machine to raft.
+// fsm adapts a StateMachine to raft.
 type fsm struct {
 	stateMachine StateMachine
 	endMember    func(error)
-	// awaitDurable waits until this member's own copies of all entries up to an index are durable, and reports
+	// awaitDurable waits until this member's own copies of all entries up to index are durable, and reports
 	// whether they are. They never are if its disk has failed.
 	awaitDurable func(index uint64) bool
-	onCommit     func() // called when entries were committed and are durable here, before they are applied
-	// onConfiguration is called when a configuration was committed, which is raft's latest one by then.
+	onCommit     func() // called after entries are committed and durable here, before they are applied
+	// onConfiguration is called after a configuration was committed, which is raft's latest one by then.
 	onConfiguration func()
-	// runTimed runs an operation that may hang; what names it in an error.
-	runTimed           func(what string, op func() error) error
+	// runTimed runs an operation that may hang, with a name for an error.
+	runTimed           func(name string, op func() error) error
 	metrics            *Metrics
-	raftRunning        func() bool                    // false while raft looks for a snapshot to start from
-	onSnapshotRejected func(why error)                // called with the reason if a snapshot is not restored then
-	failed             bool                           // only for raft's FSM goroutine
-	writingSnapshot    atomic.Bool                    // a snapshot is being written
-	snapshotRequested  atomic.Bool                    // Snapshotter.Take waits for one
-	lastSnapshot       atomic.Pointer[StoredSnapshot] // the last one that was written
-	noPauses           atomic.Bool                    // snapshots are written without pauses, because no client is served
+	raftRunning        func() bool        // false while raft selects a snapshot to start from
+	onSnapshotRejected func(reason error) // called if a snapshot cannot be restored then
+	failed             bool               // only for raft's FSM goroutine
+	writingSnapshot    atomic.Bool
+	snapshotRequested  atomic.Bool // Snapshotter.TakeSnapshot waits for one
+	lastSnapshot       atomic.Pointer[StoredSnapshot]
+	noPauses           atomic.Bool // no client is served that snapshots could delay
 	batch              []CommittedEntry
-	appliedIndex       atomic.Uint64 // last entry applied
-	appliedTerm        atomic.Uint64 // appliedTerm of the last command applied, or contained in an installed snapshot
+	appliedIndex       atomic.Uint64
+	appliedTerm        atomic.Uint64 // of the last command applied, or in an installed snapshot
 }
 
 // Apply implements raft.FSM. Only RecoverCluster calls it.
 func (f *fsm) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
 
-// ApplyBatch implements raft.BatchingFSM. It returns one response for each entry: nil, or the error
-// that stopped the machine. It waits for the disk first: raft has counted this member's copies of the
-// entries, and they may still be queued.
+// ApplyBatch implements raft.BatchingFSM. It returns one response for each entry: nil, or the error that stopped
+// the state machine. It waits for the disk first: raft has counted this member's copies of the entries, and they
+// may still be queued.
 func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 	responses := make([]any, len(logs))
 	f.failed = f.failed || !f.awaitDurable(logs[len(logs)-1].Index)
@@ -95,7 +95,7 @@ func (f *fsm) applyEntries(logs []*raft.Log) {
 	f.batch = f.batch[:0]
 	for _, l := range logs {
 		c := CommittedEntry{Index: l.Index, Term: l.Term}
-		if l.Type == raft.LogCommand && len(l.Data) > 0 { // an empty one only shows that a term has begun: see membership.listKnown
+		if l.Type == raft.LogCommand && len(l.Data) > 0 { // an empty one only shows that a term has begun: see membership.serverListIsCurrent
 			c.Data = l.Data
 		}
 		f.batch = append(f.batch, c)

@@ -15,25 +15,26 @@ import (
 type hellos struct {
 	memberID    uint32
 	addressBook *wire.AddressBook
-	sendHello   func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) // see Config.Ask
+	sendHello   func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) // see Config.SendHello
 	hasData     func() bool
 	logger      *slog.Logger
 
 	mu             sync.Mutex
-	lastComplaints map[uint32]string // the last one that was logged about each member
+	lastComplaints map[uint32]string // logged, by member
 }
 
 func newHellos(cfg *Config, hasData func() bool, logger *slog.Logger) *hellos {
 	return &hellos{memberID: cfg.MemberID, addressBook: cfg.AddressBook, sendHello: cfg.SendHello, hasData: hasData, logger: logger, lastComplaints: map[uint32]string{}}
 }
 
-// helloRound is the outcome of one round of requests, by member.
+// helloRound has the results of one round of Hellos, by member.
 type helloRound struct {
 	replies  map[uint32]*proto.HelloReply
 	failures map[uint32]error // those without a usable reply
 }
 
-// sendAll sends one Hello to each of the other known members, and returns their replies. It logs the complaints in them.
+// sendAll sends one Hello to each of the other known members, and returns their replies. It logs the complaints in
+// them.
 func (h *hellos) sendAll(ctx context.Context) helloRound {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
@@ -63,19 +64,20 @@ func (h *hellos) sendAll(ctx context.Context) helloRound {
 	return r
 }
 
-// checkReply returns an error for a reply that does not count: one of another member than p, or of a member of another ensemble.
+// checkReply returns an error for a reply of another member than p, or of a member of another ensemble.
 func (h *hellos) checkReply(p wire.Peer, reply *proto.HelloReply) error {
-	theirs, own := replyEnsemble(reply), h.addressBook.EnsembleID()
+	replied, known := replyEnsemble(reply), h.addressBook.EnsembleID()
 	switch {
 	case reply.GetMember() != p.ID:
 		return fmt.Errorf("member %d has replied", reply.GetMember())
-	case theirs != wire.EnsembleID{} && own != wire.EnsembleID{} && theirs != own && h.hasData():
+	case replied != wire.EnsembleID{} && known != wire.EnsembleID{} && replied != known && h.hasData():
 		return wire.ErrOtherEnsemble
 	}
 	return nil
 }
 
-// logComplaints logs members of another ensemble, and disks that run twice, because an operator must act. It logs each once.
+// logComplaints logs members of another ensemble, and disks with two processes, because an operator must act. It
+// logs each once.
 func (h *hellos) logComplaints(r helloRound) {
 	for id, a := range r.replies {
 		h.noteRival(id, a.GetRival())
@@ -86,7 +88,7 @@ func (h *hellos) logComplaints(r helloRound) {
 		h.logger.Debug("no usable reply", "peer", id, "err", err)
 		switch {
 		case errors.Is(err, wire.ErrOtherEnsemble):
-			const message = "a member is of another ensemble; if it must come into this one, empty its data directory"
+			const message = "a member is of another ensemble; to make it join this one, empty its data directory"
 			h.logOnce(id, message, message, err)
 		case errors.Is(err, wire.ErrTwins):
 			const message = "a disk has two processes"
@@ -95,8 +97,8 @@ func (h *hellos) logComplaints(r helloRound) {
 	}
 }
 
-// noteRival logs that the leader, which is member from, knows another process with this member's number: once, as long as that
-// does not change. rival is "" if the member knows none.
+// noteRival logs another process with this member's number that member from, the leader, has reported: once, as
+// long as rival does not change. rival is "" if there is none.
 func (h *hellos) noteRival(from uint32, rival string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,7 +109,8 @@ func (h *hellos) noteRival(from uint32, rival string) {
 	h.logOnce(from, rival, "another process runs with this member's number; stop one of them", rival)
 }
 
-// logOnce logs a message with its reason, unless the last complaint about the member was the same. The caller holds mu.
+// logOnce logs a message with its reason, unless the last complaint about the member was the same. The caller
+// holds mu.
 func (h *hellos) logOnce(id uint32, same, message string, reason any) {
 	if h.lastComplaints[id] != same {
 		h.lastComplaints[id] = same

@@ -3,16 +3,14 @@ package quorum
 import (
 	"context"
 	"fmt"
-	"io"
-	"log"
 	"log/slog"
 	"slices"
 
 	"github.com/hashicorp/go-hclog"
 )
 
-// debugOnly holds those of raft's messages that repeat many times a second while a member is away,
-// or that report every step. They are logged at debug level. Other messages report the same facts.
+// debugOnly holds raft's messages that repeat many times a second while a member is away, or that report every
+// step. They are logged at debug level. Other messages report the same facts.
 var debugOnly = []string{
 	"failed to heartbeat to",
 	"failed to appendEntries to",
@@ -55,11 +53,11 @@ var debugOnly = []string{
 	"snapshot restore progress",
 }
 
-// electionStartMessage is raft's message when it has not heard from a leader in time. It is a warning only
-// if there was a leader: when an ensemble starts, there was none.
+// electionStartMessage is raft's message when it has not heard from a leader in time. It is a warning only if
+// there was a leader: when an ensemble starts, there was none.
 const electionStartMessage = "heartbeat timeout reached, starting election"
 
-// hadLeader reports whether the arguments of electionStarts name a leader.
+// hadLeader reports whether the arguments of electionStartMessage name a leader.
 func hadLeader(args []any) bool {
 	for i := 1; i < len(args); i += 2 {
 		if args[i-1] == "last-leader-id" {
@@ -69,15 +67,14 @@ func hadLeader(args []any) bool {
 	return false
 }
 
-// raftLog passes raft's log messages to slog. Its errors become warnings: if an operator must act
-// on something, this package logs it itself.
+// raftLog passes raft's log messages to slog. Its errors become warnings: this package logs itself if an operator
+// must act. The embedded logger implements the methods that raft and raft-wal do not call.
 type raftLog struct {
-	logger      *slog.Logger
-	name        string
-	impliedArgs []any
+	hclog.Logger
+	logger *slog.Logger
 }
 
-func newRaftLog(l *slog.Logger) hclog.Logger { return &raftLog{logger: l} }
+func newRaftLog(l *slog.Logger) hclog.Logger { return &raftLog{hclog.NewNullLogger(), l} }
 
 func (r *raftLog) Log(level hclog.Level, msg string, args ...any) {
 	to := slog.LevelDebug
@@ -111,30 +108,5 @@ func (r *raftLog) Info(msg string, args ...any)  { r.Log(hclog.Info, msg, args..
 func (r *raftLog) Warn(msg string, args ...any)  { r.Log(hclog.Warn, msg, args...) }
 func (r *raftLog) Error(msg string, args ...any) { r.Log(hclog.Error, msg, args...) }
 
-func (r *raftLog) IsTrace() bool { return false }
-func (r *raftLog) IsDebug() bool { return r.logger.Enabled(context.Background(), slog.LevelDebug) }
-func (r *raftLog) IsInfo() bool  { return r.logger.Enabled(context.Background(), slog.LevelInfo) }
-func (r *raftLog) IsWarn() bool  { return r.logger.Enabled(context.Background(), slog.LevelWarn) }
-func (r *raftLog) IsError() bool { return r.IsWarn() }
-
-func (r *raftLog) ImpliedArgs() []any { return r.impliedArgs }
-func (r *raftLog) Name() string       { return r.name }
-
-func (r *raftLog) With(args ...any) hclog.Logger {
-	all := append(append([]any(nil), r.impliedArgs...), args...)
-	return &raftLog{logger: r.logger.With(args...), name: r.name, impliedArgs: all}
-}
-
-func (r *raftLog) Named(name string) hclog.Logger {
-	return &raftLog{logger: r.logger, name: name, impliedArgs: r.impliedArgs}
-}
-func (r *raftLog) ResetNamed(name string) hclog.Logger { return r.Named(name) }
-
-func (r *raftLog) SetLevel(hclog.Level)  {}
-func (r *raftLog) GetLevel() hclog.Level { return hclog.NoLevel }
-
-func (r *raftLog) StandardLogger(o *hclog.StandardLoggerOptions) *log.Logger {
-	return log.New(r.StandardWriter(o), "", 0)
-}
-
-func (r *raftLog) StandardWriter(*hclog.StandardLoggerOptions) io.Writer { return io.Discard }
+func (r *raftLog) With(args ...any) hclog.Logger { return &raftLog{r.Logger, r.logger.With(args...)} }
+func (r *raftLog) Named(string) hclog.Logger     { return r }

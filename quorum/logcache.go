@@ -8,26 +8,26 @@ import (
 	"rollcall/internal/fifo"
 )
 
-// maxCachedBytes is how many bytes of the log's last entries stay in memory at most. A leader sends them
-// to its followers from there. 4 MiB are enough for a follower that keeps up: an entry of small writes
-// has at most 1 MiB, and at most four requests are under way to a follower (wire.maxInFlight). The
-// leader reads older entries from the log's files, which are mostly in the system's page cache.
+// maxCachedBytes limits the log's last entries in memory. A leader sends them to its followers from there. 4 MiB
+// are enough for a follower that keeps up: an entry of small writes has at most 1 MiB, and at most four requests
+// to a follower are in flight (wire.maxInFlight). The leader reads older entries from the log's files, which are
+// mostly in the page cache.
 const maxCachedBytes = 4 << 20
 
-// logCache is the log with its last entries in memory. It takes the place of raft.LogCache, which has no
-// bound in bytes. Several goroutines read it. raft's main goroutine stores entries and deletes the end of
-// the log, and its snapshot goroutine deletes the beginning.
+// logCache is the log with its last entries in memory. It replaces raft.LogCache, which has no limit in bytes.
+// Several goroutines read it. raft's main goroutine stores entries and deletes the end of the log, and its
+// snapshot goroutine deletes the beginning.
 type logCache struct {
 	raft.LogStore
 
 	mu                 sync.RWMutex
 	cachedEntries      fifo.Queue[*raft.Log] // the last entries, without gaps
 	cachedBytes        int                   // bytes of data and extensions in cached
-	configurationIndex uint64                // see lastChange
+	configurationIndex uint64                // see lastConfigurationIndex
 	changedSinceOpen   bool                  // the log has changed since it was opened, so raft has started
 }
 
-// IsMonotonic implements raft.MonotonicLogStore. It reports what the log does, or false if the log does not implement it.
+// IsMonotonic implements raft.MonotonicLogStore. It returns the log's own value, or false if the log has none.
 func (c *logCache) IsMonotonic() bool {
 	store, ok := c.LogStore.(raft.MonotonicLogStore)
 	return ok && store.IsMonotonic()
@@ -46,8 +46,8 @@ func (c *logCache) GetLog(index uint64, l *raft.Log) error {
 	return err
 }
 
-// noteConfigurationRead records that the entry at index has a configuration, while raft starts: it reads all entries after its snapshot then.
-// Later reads may be of entries that another leader has replaced in the meantime.
+// noteConfigurationRead records a configuration entry that raft reads while it starts: it reads all entries after
+// its snapshot then. Later reads may be of entries that another leader has replaced in the meantime.
 func (c *logCache) noteConfigurationRead(index uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,15 +56,15 @@ func (c *logCache) noteConfigurationRead(index uint64) {
 	}
 }
 
-// lastConfigurationIndex returns the index of the log's last entry with a configuration, or 0 if it is not known: it may be in a snapshot, or
-// it was the one before a configuration that was deleted.
+// lastConfigurationIndex returns the index of the log's last configuration entry, or 0 if it is not known: it may
+// be in a snapshot, or it was the one before a deleted configuration.
 func (c *logCache) lastConfigurationIndex() uint64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.configurationIndex
 }
 
-// findCached returns an entry in memory, or nil if it is not there.
+// findCached returns an entry in memory, or nil.
 func (c *logCache) findCached(index uint64) *raft.Log {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -109,7 +109,7 @@ func (c *logCache) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// dropOldest forgets the first n entries. The caller holds mu.
+// dropOldest removes the first n entries. The caller holds mu.
 func (c *logCache) dropOldest(n int) {
 	for range n {
 		c.cachedBytes -= entryBytes(c.cachedEntries.Pop())
@@ -118,8 +118,8 @@ func (c *logCache) dropOldest(n int) {
 
 func entryBytes(l *raft.Log) int { return len(l.Data) + len(l.Extensions) }
 
-// DeleteRange deletes entries of the log. It drops all entries in memory, as raft.LogCache does. A configuration at the end of
-// the log is gone then. One at the beginning is in a snapshot.
+// DeleteRange deletes entries of the log. It drops all entries in memory, as raft.LogCache does. A configuration
+// at the end of the log is gone then. One at the beginning is in a snapshot.
 func (c *logCache) DeleteRange(first, last uint64) error {
 	end, err := c.LastIndex()
 	if err != nil {

@@ -32,8 +32,8 @@ func (c *countingLog) StoreLogs(logs []*raft.Log) error {
 	return c.InmemStore.StoreLogs(logs)
 }
 
-// The last entries of the log are read from memory: as many as cachedEntries, or fewer if they have more than
-// cachedBytes of data. All others are read from the store, and every entry is the one that was stored last.
+// The last entries of the log are read from memory: as many as maxCachedEntries, or fewer if they have more than
+// maxCachedBytes of data. All others are read from the store, and every entry is the one that was stored last.
 func TestLogCache(t *testing.T) {
 	store := &countingLog{InmemStore: raft.NewInmemStore()}
 	c := &logCache{LogStore: store}

@@ -5,9 +5,8 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// lostMajority returns the voters of which this member knows that their disks are lost, if they are so many that no leader can
-// be elected any more: of two voters one, of three two. Nobody can give their votes for them. It returns none if that is not so,
-// or not known.
+// lostMajority returns the voters whose disks are known to be lost, if no leader can be elected without their
+// votes: one of two voters, two of three. Otherwise it returns none.
 func (b *bootstrap) lostMajority(r helloRound) (lost []wire.Peer) {
 	voters := 0
 	for _, s := range b.newestConfiguration(r) {
@@ -29,8 +28,8 @@ func (b *bootstrap) lostMajority(r helloRound) (lost []wire.Peer) {
 	return lost
 }
 
-// newestConfiguration returns the servers in raft's configuration of the member with the longest log, of this one and those that have
-// replied, or none. In a shorter log the configuration may have disks that others have replaced since.
+// newestConfiguration returns raft's servers according to the member with the longest log, among this one and
+// those that have replied. A shorter log may have disks that were replaced since.
 func (b *bootstrap) newestConfiguration(r helloRound) (servers []wire.Peer) {
 	var longest disk.DataEnd
 	if servers = b.status.Servers(); len(servers) > 0 {
@@ -48,7 +47,6 @@ func (b *bootstrap) newestConfiguration(r helloRound) (servers []wire.Peer) {
 	return servers
 }
 
-// logLostMajority logs once which voters' disks are lost, if they are too many.
 func (b *bootstrap) logLostMajority(lost, before []wire.Peer) {
 	if len(lost) > 0 && len(before) == 0 {
 		b.logger.Error("too many voters have lost their disks, and no leader can be elected without their votes; stop all members, and run rollcall recover on the one with the most data",

@@ -14,23 +14,23 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// raft's configuration is the list of disks to which the leader sends the log, and of those that vote. It follows the server list
-// (Config.Wanted) one change at a time. Nothing is stored about a change that is under way: the leader
-// compares the two, and a new leader does the same. raft takes a change only after the one before is
-// committed in the leader's own term, and majorities of configurations that are one change apart share a disk.
+// raft's configuration lists the disks that receive the log, with or without a vote. It follows the server list
+// (Config.WantedServers) one change at a time. Nothing is stored about a change in progress: the leader compares the two,
+// and a new leader does the same. raft takes a change only after the one before is committed in the leader's own term, and
+// majorities of configurations that are one change apart share a disk.
 //
 // The list has members, and the configuration has disks. If a member runs with a disk that the configuration does not have, and
-// the disk that it has does not answer, then the new disk is added without a vote, copies the log, and takes the place of the old
-// one. The old one leaves first: it does not answer, and without it no more of the other voters must answer than before.
+// the configured disk does not reply, then the new disk is added without a vote, copies the log, and takes the place of the old
+// one. The old one leaves first: it does not reply, and without it no more of the other voters must reply than before.
 
 const (
-	// membershipInterval is the time after which a leader compares its configuration with the server list again.
+	// membershipInterval is the interval at which a leader compares its configuration with the server list.
 	membershipInterval = helloInterval
-	// replacementWait is the longest that a voter that is to leave stays so that its replacement can come in first. A
-	// member that runs comes in within a few rounds. One that cannot reach the leaving one comes in only after it.
+	// replacementWait limits the time that a leaving voter stays so that its replacement can join first. A
+	// running member joins within a few rounds. One that cannot reach the leaving one joins only after it.
 	replacementWait = 5 * helloTimeout
-	// departureTransferTries is the number of election timeouts for which a leader that is to leave tries to hand over, before
-	// it compares the lists again.
+	// departureTransferTries is the number of election timeouts for which a leaving leader tries to hand over,
+	// before it compares the lists again.
 	departureTransferTries = 10
 )
 
@@ -46,18 +46,17 @@ type membership struct {
 	electionTimeout time.Duration
 	logger          *slog.Logger
 
-	newVoterCatchingUp bool              // at the last step a member was catching up that is to vote
-	loggedReason       string            // the last reason for waiting that was logged
-	loggedRivals       map[uint32]string // by member: the last reason that was logged about two processes with its number
-	lastWanted         []wire.Peer       // the list at the last step
+	newVoterCatchingUp bool              // at the last step
+	loggedReason       string            // for waiting
+	loggedRivals       map[uint32]string // by member: the last description of two processes with its number
+	lastWanted         []wire.Peer       // the server list at the last step
 
-	leavingVoterWaitsSince time.Time // when a voter that is to leave began to wait for another one; zero: none waits
+	leavingVoterWaitsSince time.Time // zero: none waits
 
-	sampledLogEnds [2]uint64 // where this member's log ended at the last two samples, which are half an election timeout apart
-	sampledAt      time.Time // time of the last sample
+	sampledLogEnds [2]uint64 // of this member, half an election timeout apart
+	sampledAt      time.Time // of the last one
 }
 
-// run compares the configuration with the list until ctx ends.
 func (m *membership) run(ctx context.Context) {
 	ticker := time.NewTicker(membershipInterval)
 	defer ticker.Stop()
@@ -78,7 +77,7 @@ func (m *membership) run(ctx context.Context) {
 	}
 }
 
-// takeStep makes one change, if there is one to make that is possible now. It reports whether it did.
+// takeStep makes one change if one is possible now, and reports whether it did.
 func (m *membership) takeStep(ctx context.Context) bool {
 	m.newVoterCatchingUp = false
 	if m.matchesServerList() {
@@ -88,7 +87,7 @@ func (m *membership) takeStep(ctx context.Context) bool {
 	if !m.serverListIsCurrent(ctx, m.raft.CurrentTerm()) {
 		return false
 	}
-	index := m.status.logCache.lastConfigurationIndex() // read before the configuration: raft refuses a change of another one
+	index := m.status.logCache.lastConfigurationIndex() // read before the configuration: raft rejects a change of another one
 	have, want := m.status.Servers(), m.serverList.wantedServers()
 	if !slices.Equal(want, m.lastWanted) {
 		m.lastWanted, m.leavingVoterWaitsSince = want, time.Time{}
@@ -113,7 +112,7 @@ func (m *membership) takeStep(ctx context.Context) bool {
 	return true
 }
 
-// logRivals logs once which members of a list have two processes.
+// logRivals logs the members of a list with two processes, each once.
 func (m *membership) logRivals(list []wire.Peer) {
 	for _, p := range list {
 		rival := m.reachability.Rival(p.ID)
@@ -124,16 +123,17 @@ func (m *membership) logRivals(list []wire.Peer) {
 	}
 }
 
-// matchesServerList reports whether raft's configuration matches the list, and all servers reply with their disks. A server that does not reply
-// may have lost its disk, and its member may know no present member of the ensemble. The leader contacts it.
+// matchesServerList reports whether raft's configuration matches the list, and all servers reply with their disks.
+// A server that does not reply may have lost its disk, and its member may know no present member of the ensemble.
+// The leader contacts it.
 func (m *membership) matchesServerList() bool {
 	have, want, reached := m.status.Servers(), m.serverList.wantedServers(), m.reachability.reachedServers()
 	silent := func(h wire.Peer) bool { return !slices.Contains(reached, h.ServerID()) }
 	return slices.EqualFunc(have, want, func(h, w wire.Peer) bool { return h.WithoutDisk() == w }) && !slices.ContainsFunc(have, silent) && !m.reachability.hasUnknownDisk(have)
 }
 
-// serverListIsCurrent reports whether the server list is not an old one: an entry of this term has been applied. As long as the state has
-// no list, no such entry comes from above, so this member proposes an empty one.
+// serverListIsCurrent reports whether an entry of this term has been applied, so that the server list is not an
+// old one. As long as the state has no list, this member proposes an empty entry, because no other entry comes.
 func (m *membership) serverListIsCurrent(ctx context.Context, term uint64) bool {
 	if m.serverList.stateList == nil || m.status.fsm.appliedTerm.Load() == term {
 		return true
@@ -145,17 +145,17 @@ func (m *membership) serverListIsCurrent(ctx context.Context, term uint64) bool 
 type leaderView struct {
 	self               wire.Peer
 	configured, wanted []wire.Peer                  // raft's configuration and the list
-	configurationIndex uint64                       // of the entry of have in the log; 0: not known
+	configurationIndex uint64                       // of configured in the log; 0: not known
 	replies            map[uint32]*proto.HelloReply // of this round, by member
-	caughtUp           []raft.ServerID              // the servers whose logs go as far as the leader's did a moment ago
-	reachedServers     []raft.ServerID              // the servers that have answered the leader's raft lately
+	caughtUp           []raft.ServerID              // to the end of the leader's log a moment ago
+	reachedServers     []raft.ServerID              // by the leader's raft, lately
 }
 
 func (s *leaderView) isReached(p wire.Peer) bool {
 	return slices.Contains(s.reachedServers, p.ServerID())
 }
 
-// repliedDisk returns the disk with which a member has replied, or 0 if it has not.
+// repliedDisk returns the disk in a member's reply, or 0 without reply.
 func (s *leaderView) repliedDisk(id uint32) disk.ID {
 	if id == s.self.ID {
 		return s.self.DiskID
@@ -163,8 +163,8 @@ func (s *leaderView) repliedDisk(id uint32) disk.ID {
 	return disk.ID(s.replies[id].GetDisk())
 }
 
-// hasNewVoterCatchingUp reports whether a server that is to vote runs and has no vote yet. Right after it has come in, it may not have
-// answered raft.
+// hasNewVoterCatchingUp reports whether a running server that is to vote has no vote yet. Right after it has come
+// in, it may not have replied to raft.
 func (s *leaderView) hasNewVoterCatchingUp() bool {
 	return slices.ContainsFunc(s.configured, func(h wire.Peer) bool {
 		w, in := findPeer(s.wanted, h.ID)
@@ -172,7 +172,7 @@ func (s *leaderView) hasNewVoterCatchingUp() bool {
 	})
 }
 
-// serversOf returns the servers of a member in the configuration.
+// serversOf returns the configured servers of a member.
 func (s *leaderView) serversOf(id uint32) (servers []wire.Peer) {
 	for _, h := range s.configured {
 		if h.ID == id {
@@ -182,32 +182,32 @@ func (s *leaderView) serversOf(id uint32) (servers []wire.Peer) {
 	return servers
 }
 
-// hasMajorityWithout reports whether most of the voters other than without are present: they have answered raft lately, and replied a moment
-// ago with the disks that vote. If one of them was lost just before a change that counts on it, raft could neither commit the
-// change nor go back.
+// hasMajorityWithout reports whether most of the voters other than without are present: they have replied to raft
+// lately, and to a Hello a moment ago with the disks that vote. If one of them was lost just before a change that
+// counts on it, raft could neither commit the change nor go back.
 func (s *leaderView) hasMajorityWithout(without wire.Peer) bool {
-	voters, there := 0, 0
+	voters, present := 0, 0
 	for _, h := range s.configured {
 		if h.Observer || h.ServerID() == without.ServerID() {
 			continue
 		}
 		voters++
 		if s.isReached(h) && s.repliedDisk(h.ID) == h.DiskID {
-			there++
+			present++
 		}
 	}
-	return there > voters/2
+	return present > voters/2
 }
 
-// mayShrinkVoters reports whether a voter may leave although no other one votes in its place yet: the one that is to come needs its
-// address, or has not come for replacementWait. Even then, more than half of the voters of the list must remain, so that one disk
-// never has alone what three should have. In a list of two, one is not more than half, and it may remain alone.
+// mayShrinkVoters reports whether a voter may leave before another one votes in its place: the new one needs its
+// address, or has not come for replacementWait. Even then, more than half of the voters of the list must remain,
+// so that one disk never holds alone what three should hold. In a list of two, one may remain alone.
 func (m *membership) mayShrinkVoters(s leaderView, leaving wire.Peer) bool {
 	remain, all := len(wire.VoterIDs(s.configured))-1, len(wire.VoterIDs(s.wanted))
 	return (all <= 2 || remain > all/2) && (addressOwner(s.wanted, leaving) != 0 || m.waitedForVoters())
 }
 
-// waitedForVoters reports whether a voter that is to leave has waited for replacementWait. The first call begins the wait.
+// waitedForVoters reports whether a leaving voter has waited for replacementWait. The first call begins the wait.
 func (m *membership) waitedForVoters() bool {
 	if m.leavingVoterWaitsSince.IsZero() {
 		m.leavingVoterWaitsSince = time.Now()
@@ -215,9 +215,9 @@ func (m *membership) waitedForVoters() bool {
 	return time.Since(m.leavingVoterWaitsSince) >= replacementWait
 }
 
-// caughtUpServers returns the servers that have answered raft lately, and whose logs go as far as this
-// member's did at least half an election timeout ago: members answer heartbeats several times in that time, and the
-// log of a busy ensemble goes on meanwhile.
+// caughtUpServers returns the servers that have replied to raft lately, and whose logs go as far as this member's
+// did at least half an election timeout ago: members reply to heartbeats several times in that time, and the log
+// of a busy ensemble grows meanwhile.
 func (m *membership) caughtUpServers() []raft.ServerID {
 	now, ends := time.Now(), m.status.LastIndex()
 	if now.Sub(m.sampledAt) > contactLifetime { // from before this leadership, or before there was anything to do
@@ -228,7 +228,8 @@ func (m *membership) caughtUpServers() []raft.ServerID {
 	return m.transport.LongestLogs(m.electionTimeout, m.sampledLogEnds[0])
 }
 
-// configurationChange is the next change of the configuration. waits names what this change, or a later one, waits for; "" if none waits.
+// configurationChange is the next change of the configuration. waitingFor is the condition for which this change,
+// or a later one, waits, or "".
 type configurationChange struct {
 	description string
 	apply       func(ctx context.Context) error // nil: there is none now
@@ -238,8 +239,8 @@ type configurationChange struct {
 // nextChange returns the first possible change, in this order:
 //
 //  1. A lost disk without a vote leaves.
-//  2. A disk that replies comes in, without a vote.
-//  3. An address changes. That takes nobody's vote, so it does not wait for a copy of the log.
+//  2. A disk that replies joins, without a vote.
+//  3. An address changes. No vote changes, so it does not wait for a copy of the log.
 //  4. A disk that has the log gets a vote.
 //  5. A member stops voting, or leaves.
 //
@@ -259,7 +260,7 @@ func (m *membership) nextChange(s leaderView) configurationChange {
 	return configurationChange{waitingFor: waits}
 }
 
-// lostDiskRemoval removes a server without a vote that does not answer, while its member replies with another disk.
+// lostDiskRemoval removes a server without a vote that does not reply, while its member replies with another disk.
 func (m *membership) lostDiskRemoval(s leaderView) (next configurationChange, continues bool) {
 	for _, h := range s.configured {
 		if now := s.repliedDisk(h.ID); h.Observer && now != 0 && now != h.DiskID && !s.isReached(h) {
@@ -269,26 +270,26 @@ func (m *membership) lostDiskRemoval(s leaderView) (next configurationChange, co
 	return next, true
 }
 
-// diskAddition adds, without a vote, a disk that replies and that has data of this ensemble or none. A disk that answers raft
-// keeps its place. Another disk with its member's number waits, and an operator must stop one of the two.
+// diskAddition adds, without a vote, a replying disk with data of this ensemble or none. A disk that replies to
+// raft keeps its place. Another disk with its member's number waits, and an operator must stop one of the two.
 func (m *membership) diskAddition(s leaderView) (next configurationChange, continues bool) {
 	for _, p := range s.wanted {
 		p.DiskID = s.repliedDisk(p.ID)
-		mine := s.serversOf(p.ID)
+		current := s.serversOf(p.ID)
 		switch {
-		case p.DiskID == 0 || slices.ContainsFunc(mine, func(h wire.Peer) bool { return h.DiskID == p.DiskID }):
+		case p.DiskID == 0 || slices.ContainsFunc(current, func(h wire.Peer) bool { return h.DiskID == p.DiskID }):
 			continue
-		case slices.ContainsFunc(mine, s.isReached):
-			next.waitingFor = fmt.Sprintf("the disk %v of member %d, which answers, or did a moment ago: the disk %v wants its place", mine[0].DiskID, p.ID, p.DiskID)
+		case slices.ContainsFunc(current, s.isReached):
+			next.waitingFor = fmt.Sprintf("the disk %v of member %d, which replies, or did a moment ago: the disk %v wants its place", current[0].DiskID, p.ID, p.DiskID)
 			continue
 		}
 		p.Observer = true
-		return m.serverUpdate(s, fmt.Sprintf("member %d comes in with the disk %v", p.ID, p.DiskID), p), true
+		return m.serverUpdate(s, fmt.Sprintf("member %d joins with the disk %v", p.ID, p.DiskID), p), true
 	}
 	return next, true
 }
 
-// addressOwner returns the other member that has the address of p in a list, or 0.
+// addressOwner returns the other member with the address of p in a list, or 0.
 func addressOwner(list []wire.Peer, p wire.Peer) uint32 {
 	for _, h := range list {
 		if h.Addr == p.Addr && h.ID != p.ID {
@@ -298,8 +299,8 @@ func addressOwner(list []wire.Peer, p wire.Peer) uint32 {
 	return 0
 }
 
-// voterPromotion gives a vote to a server that has the log. If the member has another disk, which votes and does not answer, that
-// disk leaves first.
+// voterPromotion gives a vote to a server that has the log. If the member has another disk that votes and does not
+// reply, that disk leaves first.
 func (m *membership) voterPromotion(s leaderView) (next configurationChange, continues bool) {
 	var ready []wire.Peer
 	for _, h := range s.configured {
@@ -330,7 +331,8 @@ func (m *membership) voterPromotion(s leaderView) (next configurationChange, con
 	return next, next.waitingFor == "" // while a new voter is catching up, no voter leaves
 }
 
-// addressChange changes the address of a server. The process at the new address must have replied with the server's disk.
+// addressChange changes the address of a server. The process at the new address must have replied with the
+// server's disk.
 func (m *membership) addressChange(s leaderView) (next configurationChange, continues bool) {
 	for _, h := range s.configured {
 		p, in := findPeer(s.wanted, h.ID)
@@ -338,7 +340,7 @@ func (m *membership) addressChange(s leaderView) (next configurationChange, cont
 		case !in || h.Addr == p.Addr && h.GRPCAddr == p.GRPCAddr:
 		case s.repliedDisk(h.ID) != h.DiskID:
 			if next.waitingFor == "" {
-				next.waitingFor = fmt.Sprintf("member %d at %s, which does not answer there with its disk", p.ID, p.Addr)
+				next.waitingFor = fmt.Sprintf("member %d at %s, which does not reply there with its disk", p.ID, p.Addr)
 			}
 		default:
 			h.Addr, h.GRPCAddr = p.Addr, p.GRPCAddr
@@ -348,7 +350,8 @@ func (m *membership) addressChange(s leaderView) (next configurationChange, cont
 	return next, true
 }
 
-// memberDeparture makes a member stop voting, or removes it. This member hands leadership over before that.
+// memberDeparture makes a member stop voting, or removes it. If that is this member, it hands leadership over
+// first.
 func (m *membership) memberDeparture(s leaderView) (next configurationChange, continues bool) {
 	for _, h := range s.configured {
 		w, stays := findPeer(s.wanted, h.ID)
@@ -374,31 +377,32 @@ func (m *membership) memberDeparture(s leaderView) (next configurationChange, co
 		if !stays {
 			return m.serverRemoval(s, fmt.Sprintf("member %d leaves", h.ID), h), true
 		}
-		return configurationChange{description: fmt.Sprintf("member %d votes no more", h.ID), apply: func(ctx context.Context) error {
-			return awaitFuture(ctx, func() raft.Future { return m.raft.DemoteVoter(h.ServerID(), s.configurationIndex, m.electionTimeout) })
-		}}, true
+		return newConfigurationChange(fmt.Sprintf("member %d votes no more", h.ID), func() raft.Future {
+			return m.raft.DemoteVoter(h.ServerID(), s.configurationIndex, m.electionTimeout)
+		}), true
 	}
 	return next, true
 }
 
-// serverRemoval returns the change that removes a server.
-func (m *membership) serverRemoval(s leaderView, what string, p wire.Peer) configurationChange {
-	return configurationChange{description: what, apply: func(ctx context.Context) error {
-		return awaitFuture(ctx, func() raft.Future { return m.raft.RemoveServer(p.ServerID(), s.configurationIndex, m.electionTimeout) })
-	}}
+func (m *membership) serverRemoval(s leaderView, description string, p wire.Peer) configurationChange {
+	return newConfigurationChange(description, func() raft.Future {
+		return m.raft.RemoveServer(p.ServerID(), s.configurationIndex, m.electionTimeout)
+	})
 }
 
-// serverUpdate returns the change that gives a server in the configuration its role and address.
-func (m *membership) serverUpdate(s leaderView, what string, p wire.Peer) configurationChange {
-	return configurationChange{description: what, apply: func(ctx context.Context) error {
-		add := m.raft.AddVoter
-		if p.Observer {
-			add = m.raft.AddNonvoter
-		}
-		return awaitFuture(ctx, func() raft.Future {
-			return add(p.ServerID(), p.ServerAddress(), s.configurationIndex, m.electionTimeout)
-		})
-	}}
+// serverUpdate returns the change that adds a server or updates its role and address.
+func (m *membership) serverUpdate(s leaderView, description string, p wire.Peer) configurationChange {
+	add := m.raft.AddVoter
+	if p.Observer {
+		add = m.raft.AddNonvoter
+	}
+	return newConfigurationChange(description, func() raft.Future {
+		return add(p.ServerID(), p.ServerAddress(), s.configurationIndex, m.electionTimeout)
+	})
+}
+
+func newConfigurationChange(description string, start func() raft.Future) configurationChange {
+	return configurationChange{description: description, apply: func(ctx context.Context) error { return awaitFuture(ctx, start) }}
 }
 
 func findPeer(peers []wire.Peer, id uint32) (wire.Peer, bool) {
@@ -409,7 +413,7 @@ func findPeer(peers []wire.Peer, id uint32) (wire.Peer, bool) {
 	return peers[i], true
 }
 
-// awaitFuture makes one change and waits for its outcome.
+// awaitFuture starts a change and waits for its outcome.
 func awaitFuture(ctx context.Context, change func() raft.Future) error {
 	outcome := make(chan error, 1)
 	go func() { outcome <- change().Error() }() // raft ends it with the term, or when it stops

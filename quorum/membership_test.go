@@ -106,7 +106,7 @@ func TestNextChange(t *testing.T) {
 		waits      string
 	}{
 		{"nothing to do", disks(three), three, all, nil, nil, "", ""},
-		{"comes in before another one leaves", disks(three), peersOf(1, 2, 4), four4, nil, nil, "member 4 comes in with the disk 0000000000000004", ""},
+		{"comes in before another one leaves", disks(three), peersOf(1, 2, 4), four4, nil, nil, "member 4 joins with the disk 0000000000000004", ""},
 		{"does not reply", disks(three), four, all, nil, nil, "", ""},
 		{"votes once it has the log", observed, peersOf(1, 2, 4), four4, []uint32{2, 3, 4}, nil, "member 4 votes", ""},
 		{"lags", observed, peersOf(1, 2, 4), four4, []uint32{2, 3}, nil, "", catching},
@@ -114,8 +114,8 @@ func TestNextChange(t *testing.T) {
 		{"observes", observed, peersOf(1, 2, 3, 0, 4), four4, []uint32{4}, nil, "", ""},
 		{"is down and is to vote in place of another", observed, peersOf(1, 2, 4), all, nil, names(observed, 4), "", "a voter in place of member 3"},
 		{"moves", disks(three), at("x:1", 3, three), all, nil, nil, "member 3 is at x:1", ""},
-		{"moves, and another disk is there", disks(three), at("x:1", 3, three), lost3, nil, nil, "", "the disk 0000000000000003 of member 3, which answers, or did a moment ago: the disk 0000000000000021 wants its place"},
-		{"moves, and nobody is there", disks(three), at("x:1", 3, three), map[uint32]disk.ID{2: 2}, nil, nil, "", "member 3 at x:1, which does not answer there with its disk"},
+		{"moves, and another disk is there", disks(three), at("x:1", 3, three), lost3, nil, nil, "", "the disk 0000000000000003 of member 3, which replies, or did a moment ago: the disk 0000000000000021 wants its place"},
+		{"moves, and nobody is there", disks(three), at("x:1", 3, three), map[uint32]disk.ID{2: 2}, nil, nil, "", "member 3 at x:1, which does not reply there with its disk"},
 		{"moves while another one catches up", with(disks(four), 3, 33), at("x:1", 2, four), map[uint32]disk.ID{2: 2, 3: 33, 4: 4}, []uint32{4}, names(disks(three), 2, 3), "member 2 is at x:1", ""},
 		{"swaps its address", disks(three), at("c:1", 3, at("d:1", 2, three)), all, nil, nil, "member 2 is at d:1", ""},
 		{"leaves", disks(three), peersOf(1, 2), all, nil, nil, "member 3 leaves", ""},
@@ -128,8 +128,8 @@ func TestNextChange(t *testing.T) {
 		{"another one leaves beside a silent one", disks(three), peersOf(1, 3), all, nil, names(disks(three), 3), "", "a majority without member 2"},
 		{"stops voting beside a silent one", disks(three), peersOf(1, 3, 0, 2), all, nil, names(disks(three), 3), "", "a majority without member 2"},
 
-		{"an emptied disk comes in", disks(three), three, lost3, nil, names(disks(three), 3), "member 3 comes in with the disk 0000000000000021", ""},
-		{"an emptied disk, while the old one answers", disks(three), three, lost3, nil, nil, "", "the disk 0000000000000003 of member 3, which answers, or did a moment ago: the disk 0000000000000021 wants its place"},
+		{"an emptied disk comes in", disks(three), three, lost3, nil, names(disks(three), 3), "member 3 joins with the disk 0000000000000021", ""},
+		{"an emptied disk, while the old one answers", disks(three), three, lost3, nil, nil, "", "the disk 0000000000000003 of member 3, which replies, or did a moment ago: the disk 0000000000000021 wants its place"},
 		{"the lost disk leaves", with(disks(three), 3, 33), three, lost3, []uint32{2, 3}, names(disks(three), 3), "the lost disk 0000000000000003 of member 3 leaves", ""},
 		{"not before the new one has the log", with(disks(three), 3, 33), three, lost3, []uint32{2}, names(disks(three), 3), "", "member 3, which is catching up"},
 		{"then the new one votes", with(disks(peersOf(1, 2)), 3, 33), three, lost3, []uint32{2, 3}, nil, "member 3 votes", ""},
@@ -137,7 +137,7 @@ func TestNextChange(t *testing.T) {
 		{"a second emptied disk after the first", with(disks(three), 3, 33), three, map[uint32]disk.ID{2: 2, 3: 34}, nil, names(with(disks(three), 3, 33), 3), "the lost disk 0000000000000021 of member 3, which had no vote, leaves", ""},
 		{"the old disk comes back", with(disks(three), 3, 33), three, all, nil, names(with(nil, 3, 33), 3), "the lost disk 0000000000000021 of member 3, which had no vote, leaves", ""},
 		{"an observer's disk is lost", observed, peersOf(1, 2, 3, 0, 4), map[uint32]disk.ID{2: 2, 3: 3, 4: 44}, nil, names(observed, 4), "the lost disk 0000000000000004 of member 4, which had no vote, leaves", ""},
-		{"an observer's disk answers, and another one runs", observed, peersOf(1, 2, 3, 0, 4), map[uint32]disk.ID{2: 2, 3: 3, 4: 44}, nil, nil, "", "the disk 0000000000000004 of member 4, which answers, or did a moment ago: the disk 000000000000002c wants its place"},
+		{"an observer's disk answers, and another one runs", observed, peersOf(1, 2, 3, 0, 4), map[uint32]disk.ID{2: 2, 3: 3, 4: 44}, nil, nil, "", "the disk 0000000000000004 of member 4, which replies, or did a moment ago: the disk 000000000000002c wants its place"},
 		{"one of two voters is lost, and the leader has not noticed yet", with(disks(peersOf(1, 2)), 2, 22), peersOf(1, 2), map[uint32]disk.ID{2: 22}, []uint32{2}, names(disks(peersOf(2)), 2), "the lost disk 0000000000000002 of member 2 leaves", ""},
 	} {
 		f := &membership{serverList: newServerList(new(Config))}
@@ -158,7 +158,7 @@ func TestNextChange(t *testing.T) {
 }
 
 // When the configuration gives a follower another address, the leader leaves the former one, although a pipeline is
-// open there: the follower hears nothing more until it is at the new address. Config.Configured is called on all
+// open there: the follower hears nothing more until it is at the new address. Config.ConfigurationChanged is called on all
 // members that apply the change.
 func TestFormerAddressIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -10,26 +10,26 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// Stats are the metrics counted since Open or Metrics.Reset, except where they say otherwise.
+// Stats are the metrics counted since Open or Metrics.Reset.
 type Stats struct {
 	LogWrites     metrics.Summary // time to write entries to the log store, until they are on disk
 	SlowLogWrites uint64          // writes that took a second or more
 	Snapshots     metrics.Summary // time from copying the state until the snapshot is on disk
 	Elections     metrics.Summary // time from when this member knew of no leader until it knew one
-	Candidacies   uint64          // how often this member was a candidate
+	Candidacies   uint64          // elections in which this member was a candidate
 
-	// What follows is counted since Open, and Metrics.Reset does not set it to zero.
+	// Counted since Open; Metrics.Reset does not set these to zero.
 
-	LogWriteBuckets, ElectionBuckets metrics.Buckets // as Writes and Elections
+	LogWriteBuckets, ElectionBuckets metrics.Buckets // as LogWrites and Elections
 	EntrySizeBuckets                 metrics.Buckets // bytes of the entries written to the log, except raft's own
 }
 
-// Metrics counts what Stats has. It is safe for concurrent use.
+// Metrics counts the values of Stats. It is safe for concurrent use.
 type Metrics struct {
 	diskData                             *disk.Data // counts the writes
 	snapshotDurations, electionDurations metrics.Durations
 	candidacies                          atomic.Uint64
-	leaderlessSince                      atomic.Pointer[time.Time] // since when there has been no leader; nil: there is one
+	leaderlessSince                      atomic.Pointer[time.Time] // nil: there is a leader
 }
 
 // Stats returns the present values without waiting.
@@ -43,7 +43,7 @@ func (m *Metrics) Stats() Stats {
 	}
 }
 
-// Reset sets the counters to zero, except those that Stats says are counted since Open.
+// Reset sets the counters to zero, except those that Stats counts since Open.
 func (m *Metrics) Reset() {
 	m.diskData.ResetWriteDurations()
 	m.snapshotDurations.Reset()

@@ -1,10 +1,9 @@
 // Package quorum runs raft for one member of the ensemble. Entries go into the log, come out
-// committed and in order on every member, and one member at a time leads. The caller decides what
-// is in the entries.
+// committed and in order on every member, and one member at a time leads. The caller defines their contents.
 //
 //   - Node: one member's raft. Open opens its data, which package disk keeps; Run runs it.
-//   - Machine: the state machine, which the caller provides.
-//   - Plant: fills the directories of the member that begins a new ensemble with a state.
+//   - StateMachine: provided by the caller.
+//   - Seed: fills the directories of the member that begins a new ensemble with a state.
 //   - Recover: rewrites a member's data after a majority has lost its data for good.
 //
 // # Changes to raft
@@ -13,7 +12,8 @@
 //
 //   - package wire: elections, commits, pipelines, snapshots;
 //   - package disk: stores, and a leader's disk beside replication;
-//   - bootstrap.begin: which member may begin an ensemble. A server of raft's is a disk, so none ever forgets a vote.
+//   - bootstrap.joinOrFound: selects the member that may found an ensemble. raft's servers are disks, so none ever forgets a
+//     vote.
 //
 // # Failing
 //
@@ -35,28 +35,25 @@ import (
 )
 
 const (
-	// singleMemberElection is the election timeout of a member that runs alone: no other member can be
-	// waiting for it, or be heard by it.
+	// singleMemberElection is the election timeout of a member that runs alone: it can neither delay another
+	// member nor hear from one.
 	singleMemberElection = 20 * time.Millisecond
-	// commitTimeout is how long raft waits, up to twice, before it tells followers of a commit that
-	// no further entry follows. A commit notice does that at once, if there is a pipeline.
+	// commitTimeout is the time, up to twice as long, after which raft reports a commit to followers if no further
+	// entry follows. A commit notice does that at once, if there is a pipeline.
 	commitTimeout = 50 * time.Millisecond
-	// snapshotInterval is how often, within a factor of two, raft checks whether to take a
-	// snapshot.
+	// snapshotInterval is the interval, within a factor of two, at which raft checks whether to take a snapshot.
 	snapshotInterval = 10 * time.Second
-	// maxCachedEntries is how many of the log's last entries stay in memory at most, however short they
-	// are; see cachedBytes.
+	// maxCachedEntries limits the log's last entries in memory, however short they are; see maxCachedBytes.
 	maxCachedEntries = 64
-	// maxUnreadLeadershipChanges is how many changes of leadership may wait to be read from Leadership. Each
-	// takes an election, so a reader that is this far behind has stopped. raft waits for it then.
+	// maxUnreadLeadershipChanges limits the unread changes in LeadershipChanges. Each takes an election, so a
+	// reader that is this late has stopped. raft waits for it then.
 	maxUnreadLeadershipChanges = 1024
-	// stopTimeout limits how long the end of raft may take: a goroutine that hangs in a disk never
-	// ends.
+	// stopTimeout limits the time that raft takes to stop: a goroutine that hangs in a disk never ends.
 	stopTimeout = 10 * time.Second
 )
 
-// Node is one member's raft. Unless its comment says otherwise, a method may be called at any time
-// after Open, by any goroutine.
+// Node is one member's raft. Unless its comment says otherwise, a method may be called at any time after Open, by
+// any goroutine.
 type Node struct {
 	cfg             Config
 	logger          *slog.Logger
@@ -84,8 +81,8 @@ type Node struct {
 	runEnded chan struct{} // closed when Run is over
 }
 
-// Open checks the configuration, locks the directory, checks which member it belongs to and opens the
-// stores. It starts nothing. The caller must call Run, or else Close.
+// Open checks the configuration, locks the directory, checks its owner and opens the stores. It starts nothing.
+// The caller must call Run, or else Close.
 func Open(cfg Config) (*Node, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -168,17 +165,16 @@ func (n *Node) readStoredState() error {
 	if err := errors.Join(n.checkNewestSnapshot(), n.record.readStored(n.runsAlone())); err != nil {
 		return err
 	}
-	n.cfg.AddressBook.SetDiskID(n.disk.ID()) // last: now this member may say hello
+	n.cfg.AddressBook.SetDiskID(n.disk.ID()) // last: from now on this member may send Hellos
 	return nil
 }
 
 // Close releases the stores and the directory of a Node that is not running. Run calls it.
 func (n *Node) Close() error { return n.disk.Close() }
 
-// StallError returns why this member must not lead or serve at the moment: an operation of a store or
-// of the state machine has taken longer than Config.StallLimit. It returns nil if none has. While
-// it is not nil, this member's raft sends nothing as a leader and is no candidate, so that another
-// member takes over.
+// StallError returns an error if an operation of a store or of the state machine has taken longer than
+// Config.StallLimit, or nil. With an error, this member must not lead or serve: its raft sends nothing as a leader
+// and is no candidate, so that another member takes over.
 func (n *Node) StallError() error { return n.disk.StallError() }
 
 func (n *Node) newTransport() *wire.Transport {
@@ -186,7 +182,7 @@ func (n *Node) newTransport() *wire.Transport {
 		StreamLayer: n.cfg.StreamLayer, ElectionTimeout: n.electionTimeout, Logger: n.logger,
 		Raft: n.status.raft.Load, EndMember: n.failure.end, LimitToDurable: n.disk.LimitToDurable, StoredTerm: n.storedTerm, NewSpool: n.disk.NewSpool, VerifySnapshot: n.verifyReceivedSnapshot,
 		SnapshotRejected: func(req *raft.InstallSnapshotRequest, err error) {
-			n.logger.Error("a received snapshot is refused; this member's state is unchanged", "from", string(req.ID), "index", req.LastLogIndex, "reason", err)
+			n.logger.Error("a received snapshot is rejected; this member's state is unchanged", "from", string(req.ID), "index", req.LastLogIndex, "reason", err)
 		},
 		SnapshotInstalled: func(term uint64) {
 			n.fsm.appliedTerm.Store(max(n.fsm.appliedTerm.Load(), term))
@@ -210,7 +206,7 @@ func (n *Node) storedTerm(index uint64) (term uint64, ok bool) {
 	return entry.Term, true
 }
 
-// mayStand returns nil if this member may be a candidate, or why not.
+// mayStand returns nil if this member may be a candidate, or the reason.
 func (n *Node) mayStand() error {
 	if !n.status.isVoter() {
 		return errNotVoter
@@ -218,7 +214,7 @@ func (n *Node) mayStand() error {
 	return n.mayLead()
 }
 
-// mayLead returns why this member must not lead or send anything as a leader, or nil if it may.
+// mayLead returns nil if this member may lead and send messages as a leader, or the reason.
 func (n *Node) mayLead() error {
 	if n.record.DamageReason() != "" {
 		return errDamagedState
@@ -226,66 +222,68 @@ func (n *Node) mayLead() error {
 	return n.StallError()
 }
 
-// errNotVoter is the reason why a member without a vote is no candidate.
 var errNotVoter = errors.New("quorum: this member has no vote, and takes part in no election")
 
-// Status reads the state of raft.
+// Status returns the state of raft.
 func (n *Node) Status() *Status { return n.status }
 
-// Record is what the data directory records about the ensemble.
+// Record returns the stored information about the ensemble.
 func (n *Node) Record() *Record { return n.record }
 
-// Reachability returns which members can be reached.
+// Reachability returns the reachability of the other members.
 func (n *Node) Reachability() *Reachability { return n.reachability }
 
-// Transfer returns what gives leadership to another member.
+// Transfer returns the leadership transfer.
 func (n *Node) Transfer() *Transfer { return n.transfer }
 
-// Snapshots returns what takes snapshots on demand.
+// Snapshots returns the snapshotter.
 func (n *Node) Snapshots() *Snapshotter { return n.snapshotter }
 
-// Metrics returns what this node counts.
+// Metrics returns the metrics of this node.
 func (n *Node) Metrics() *Metrics { return n.metrics }
 
-// DiskUsage returns how many bytes the files of the log take, and how many all other files of this
-// member take. Both are 0 if the stores are not files. It reads the directories, which hold only a few
-// files.
+// DiskUsage returns the bytes of this member's files: the log's, and all others. Both are 0 if the stores are not
+// files. It reads the directories, which hold only a few files.
 func (n *Node) DiskUsage() (data, log int64, err error) { return n.disk.UsedSpace() }
 
-// DiskFree returns how many bytes can still be written where the data are, and where the log is. Both are
-// 0 if the stores are not files. It hangs as long as the disk does.
+// DiskFree returns the bytes that can still be written to the disk of the data and to the disk of the log. Both
+// are 0 if the stores are not files. It hangs as long as the disk does.
 func (n *Node) DiskFree() (data, log int64, err error) { return n.disk.FreeSpace() }
 
-// WantedServersChanged reports that Config.Wanted returns another list. It does not block.
+// WantedServersChanged reports a new result of Config.WantedServers to the node. It does not block.
 func (n *Node) WantedServersChanged() { n.serverList.notifyChanged() }
 
-// FollowsServerList reports whether the configuration that is committed, as far as this member knows, is what the server
-// list wants. Of the servers to add, to make voters or to move, only those in present count.
+// FollowsServerList reports whether the committed configuration, as far as this member knows, matches the server
+// list. Servers to add, to promote or to move only count if they are in present.
 func (n *Node) FollowsServerList(present []uint32) bool {
 	return n.status.configurationCommitted() && configurationFollows(n.status.ConfiguredMembers(), n.serverList.wantedServers(), present)
 }
 
-// ReportRival logs that the leader, which is member from, knows another process with this member's number: once, as long as that
-// does not change. rival is "" if the member knows none.
+// ReportRival logs another process with this member's number that member from, the leader, has reported: once, as
+// long as rival does not change. rival is "" if there is none.
 func (n *Node) ReportRival(from uint32, rival string) { n.hellos.noteRival(from, rival) }
 
 // Ready returns a channel that is closed when raft runs.
 func (n *Node) Ready() <-chan struct{} { return n.raftStarted }
 
-// LeadershipChanges returns a channel with every gain (true) and loss (false) of leadership, in order and
-// without omissions. The caller must keep reading it: raft waits if 1,024 changes are unread. It is
-// closed when Run returns, unless raft hangs in a disk.
+// LeadershipChanges returns a channel with every gain (true) and loss (false) of leadership, in order and without
+// omissions. The caller must keep reading it: raft waits if 1,024 changes are unread. It is closed when Run
+// returns, unless raft hangs in a disk.
 func (n *Node) LeadershipChanges() <-chan bool { return n.leadershipChanges }
 
 // HasData reports whether this member has a snapshot or a log entry.
 func (n *Node) HasData() bool { return n.disk.HasData() }
 
-// DiskID returns the id of this member's disk.
 func (n *Node) DiskID() disk.ID { return n.disk.ID() }
 
-// IsJoining reports whether this member is coming into an ensemble: it began without data, and has not yet all that its leader
-// had in this term; or its disk is not in raft's configuration; or it has data, and raft does not run yet. It has no vote then,
-// and must answer no proof round. An observer that has come in is not joining, and neither is a member that waits for its vote.
+// IsJoining reports whether this member is joining an ensemble. There are three cases:
+//
+//   - It began without data, and has not yet caught up with its leader in this term.
+//   - Its disk is not in raft's configuration.
+//   - It has data, and raft does not run yet.
+//
+// A joining member has no vote, and must not reply to a proof round. An observer that has caught up is not
+// joining, and neither is a member that waits for its vote.
 func (n *Node) IsJoining() bool {
 	if n.record.copying.Load() {
 		return !n.status.hasCaughtUp()

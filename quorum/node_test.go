@@ -98,16 +98,16 @@ func TestHandOverTo(t *testing.T) {
 		e.begin()
 		for range 4 {
 			old := e.leader(1, 2, 3)
-			heir := others(old)[0]
+			target := others(old)[0]
 			node := e.members[old].node
 			e.wait("both others to be reached", func() bool { return slices.Equal(node.reachability.ReachedVoters(tick), others(old)) })
 			ctx, cancel := context.WithTimeout(t.Context(), tick)
-			if err := node.transfer.ToMember(ctx, heir); err != nil {
-				t.Errorf("hand over from %d to %d: %v", old, heir, err)
+			if err := node.transfer.ToMember(ctx, target); err != nil {
+				t.Errorf("hand over from %d to %d: %v", old, target, err)
 			}
 			cancel()
-			if got := e.leader(1, 2, 3); got != heir {
-				t.Errorf("member %d leads, want %d", got, heir)
+			if got := e.leader(1, 2, 3); got != target {
+				t.Errorf("member %d leads, want %d", got, target)
 			}
 		}
 		leader := e.leader(1, 2, 3)
@@ -158,9 +158,9 @@ func TestHandOverByTurns(t *testing.T) {
 	}
 }
 
-// A member that the leader does not reach is no heir, although its log is as long as any and the other one was tried in vain: raft
-// takes no entries while it waits for an heir.
-func TestNoHeirOutOfReach(t *testing.T) {
+// A member that the leader does not reach is no transfer target, although its log is as long as any and the other one was tried in vain: raft
+// takes no entries while it waits for a target.
+func TestNoTransferOutOfReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.begin()
@@ -168,13 +168,13 @@ func TestNoHeirOutOfReach(t *testing.T) {
 		n, gone, there := e.members[lead].node, others(lead)[0], others(lead)[1]
 		tried := map[uint32]int{there: 1}
 		e.wait("both logs to be as long", func() bool { return len(n.transport.LongestLogs(n.electionTimeout, n.status.LastIndex())) == 2 })
-		if heir, err := n.transfer.nextTarget(tried, n.status.LastIndex()); err != nil || heir.ID != gone {
-			t.Errorf("while both are reached: %d, %v; want %d", heir.ID, err, gone)
+		if target, err := n.transfer.nextTarget(tried, n.status.LastIndex()); err != nil || target.ID != gone {
+			t.Errorf("while both are reached: %d, %v; want %d", target.ID, err, gone)
 		}
 		e.net.partition(lead, gone)
 		time.Sleep(2 * n.electionTimeout)
-		if heir, err := n.transfer.nextTarget(tried, n.status.LastIndex()); err != nil || heir.ID != there {
-			t.Errorf("when member %d is out of reach: %d, %v; want %d", gone, heir.ID, err, there)
+		if target, err := n.transfer.nextTarget(tried, n.status.LastIndex()); err != nil || target.ID != there {
+			t.Errorf("when member %d is out of reach: %d, %v; want %d", gone, target.ID, err, there)
 		}
 	})
 }
@@ -188,16 +188,16 @@ func TestHeirByTurns(t *testing.T) {
 		n := e.members[lead].node
 		e.wait("both others to be reached", func() bool { return slices.Equal(n.reachability.ReachedVoters(n.electionTimeout), others(lead)) })
 		for i, tried := range others(lead) {
-			if heir, err := n.transfer.nextTarget(map[uint32]int{tried: 1}, 0); err != nil || heir.ID != others(lead)[1-i] {
-				t.Errorf("after member %d comes %d: %v", tried, heir.ID, err)
+			if target, err := n.transfer.nextTarget(map[uint32]int{tried: 1}, 0); err != nil || target.ID != others(lead)[1-i] {
+				t.Errorf("after member %d comes %d: %v", tried, target.ID, err)
 			}
 		}
 		for _, id := range others(lead) {
 			e.net.partition(lead, id)
 		}
 		time.Sleep(n.electionTimeout + time.Millisecond)
-		if heir, err := n.transfer.nextTarget(nil, 0); !errors.Is(err, errNoTransferTarget) {
-			t.Errorf("heir %d, whom nobody reaches: %v", heir.ID, err)
+		if target, err := n.transfer.nextTarget(nil, 0); !errors.Is(err, errNoTransferTarget) {
+			t.Errorf("target %d, whom nobody reaches: %v", target.ID, err)
 		}
 	})
 }

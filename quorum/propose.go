@@ -26,8 +26,8 @@ type Proposal struct {
 // Done returns a channel that is closed when the outcome is known.
 func (p *Proposal) Done() <-chan struct{} { return p.done }
 
-// Error waits for the outcome. If it is nil, the entry is committed and applied here. Otherwise it
-// is unknown whether it will be.
+// Error waits for the outcome. If it is nil, the entry is committed and applied here. Otherwise it may still be
+// committed later.
 func (p *Proposal) Error() error {
 	<-p.done
 	return p.err
@@ -36,25 +36,24 @@ func (p *Proposal) Error() error {
 // Index returns the entry's index. It may be called only after Error has returned nil.
 func (p *Proposal) Index() uint64 { return p.index }
 
-// Propose appends data to the log if this member leads. Entries that come from one goroutine are
-// appended in the order of the calls. Propose blocks while raft's main loop is busy. The main loop waits
-// for the disk when it stores a configuration, a term or a vote, and when the queue of entries is full.
-// data must not be changed afterwards.
+// Propose appends data to the log if this member leads. Entries of one goroutine are appended in the order of its
+// calls. Propose blocks while raft's main loop is busy. The main loop waits for the disk when it stores a
+// configuration, a term or a vote, and when the queue of entries is full. data must not be changed afterwards.
 //
-// from are the members whose clients wait for the entry. They hear of its commit at once. Other members may
-// hear of it up to a millisecond later. If from is nil, all hear of it at once.
+// from are the members whose clients wait for the entry. They receive its commit at once, and other members up to
+// a millisecond later. If from is nil, all receive it at once.
 func (n *Node) Propose(data []byte, from []uint32) *Proposal { return n.proposer.propose(data, from) }
 
-// proposer holds the entries that this member has proposed and that have no outcome yet. It is safe for concurrent use.
+// proposer holds the proposed entries without an outcome. It is safe for concurrent use.
 type proposer struct {
 	status          *Status
 	electionTimeout time.Duration
-	endMember       func(error) // ends the member
+	endMember       func(error)
 
-	pendingCount  sync.WaitGroup // counts underWay
+	pendingCount  sync.WaitGroup // counts pending
 	mu            sync.Mutex
 	pending       map[*Proposal]bool
-	rejectedSince time.Time // since when raft has refused every entry because of a transfer; zero: it does not
+	rejectedSince time.Time // raft has rejected every entry since, because of a transfer; zero: it does not
 	lastOutcomeAt time.Time // of an entry
 	closed        bool      // Run is ending: no further entries are taken
 }
@@ -63,7 +62,6 @@ func newProposer(status *Status, election time.Duration, fail func(error)) *prop
 	return &proposer{status: status, electionTimeout: election, endMember: fail, pending: map[*Proposal]bool{}}
 }
 
-// propose implements Node.Propose.
 func (q *proposer) propose(data []byte, from []uint32) *Proposal {
 	p := &Proposal{done: make(chan struct{}), originMembers: from}
 	r := q.status.raft.Load()
@@ -77,8 +75,8 @@ func (q *proposer) propose(data []byte, from []uint32) *Proposal {
 	return p
 }
 
-// awaitOutcome waits for raft's outcome of an entry. If raft reports none before Run ends, failRest
-// sets the outcome, and this goroutine ends with the process.
+// awaitOutcome waits for raft's outcome of an entry. If raft reports none before Run ends, failPending sets the
+// outcome, and this goroutine ends with the process.
 func (q *proposer) awaitOutcome(p *Proposal, inner raft.ApplyFuture) {
 	err := inner.Error()
 	if err == nil {
@@ -95,7 +93,7 @@ func (q *proposer) awaitOutcome(p *Proposal, inner raft.ApplyFuture) {
 	q.pendingCount.Done()
 }
 
-// removePending removes an entry from those under way, and reports whether it was one of them.
+// removePending reports whether the entry was pending.
 func (q *proposer) removePending(p *Proposal) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -106,8 +104,8 @@ func (q *proposer) removePending(p *Proposal) bool {
 	return true
 }
 
-// membersAwaitingCommit returns the members whose clients wait for entries under way, or nil if all members must hear of
-// commits at once.
+// membersAwaitingCommit returns the members whose clients wait for pending entries, or nil if all members must
+// receive commits at once.
 func (q *proposer) membersAwaitingCommit() []uint32 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -121,8 +119,7 @@ func (q *proposer) membersAwaitingCommit() []uint32 {
 	return members
 }
 
-// failPending fails the entries that have no outcome when raft has stopped: raft forgets those that it
-// was about to apply.
+// failPending fails the pending entries after raft has stopped: raft forgets those that it was about to apply.
 func (q *proposer) failPending() {
 	q.mu.Lock()
 	q.closed = true
@@ -136,8 +133,8 @@ func (q *proposer) failPending() {
 	}
 }
 
-// addPending counts an entry as under way, or returns an error if it cannot be proposed. An entry that the
-// log store would reject must not reach raft, because every member would end.
+// addPending returns an error if an entry cannot be proposed. An entry that the log store would reject must not
+// reach raft, because every member would end.
 func (q *proposer) addPending(r *raft.Raft, p *Proposal, data []byte) error {
 	if err := disk.CheckEntrySize(&raft.Log{Data: data}); err != nil {
 		return err
@@ -152,10 +149,10 @@ func (q *proposer) addPending(r *raft.Raft, p *Proposal, data []byte) error {
 	return nil
 }
 
-// detectStuckTransfer ends a leader that rejects every entry because of a transfer that will never end.
-// raft does not end a transfer if leadership was lost meanwhile, and when it leads again it takes
-// no entries for ever. A member that leads proposes a TermStart again and again then, so refusals
-// that are further apart than two election timeouts belong to several transfers.
+// detectStuckTransfer ends a leader that rejects every entry because of a transfer that never ends. raft does not
+// end a transfer if leadership was lost meanwhile, and when it leads again it takes no entries for ever. A leader
+// proposes a TermStart again and again then, so rejections that are further apart than two election timeouts
+// belong to several transfers.
 func (q *proposer) detectStuckTransfer(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -178,7 +175,6 @@ func (q *proposer) close() {
 	q.closed = true
 }
 
-// waitForPending waits for the outcomes of all entries under way, until ctx ends.
 func (q *proposer) waitForPending(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {

@@ -17,26 +17,27 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A list of servers is taken only if a majority of its voters could vote at once (Present). A server that comes in or
-// moves must therefore run before the list names it. It shows that in one of two ways: it sends this member a Hello with its
-// address, or an operator names it, and it replies at the address of its new line (Meet).
+// A server list is accepted only if a majority of its voters could vote at once (PresentMembers). A server that joins or
+// moves must therefore run before the list names it. It proves that in one of two ways: it sends this member a Hello with
+// its address, or an operator names it, and it replies at its new address (AwaitMajority).
 
 const (
-	// contactLifetime is the time for which a member counts as present after its last Hello. A member that waits sends one each askInterval, or
-	// each askTimeout if others do not reply.
+	// contactLifetime is the time for which a member counts as present after its last Hello. A waiting member
+	// sends one each helloInterval, or each helloTimeout if others do not reply.
 	contactLifetime = 2*helloTimeout + helloInterval
-	// maxPresenceWait is the longest that a change waits for the members that it names. A member that has just been started
-	// listens after a fraction of a second. An operator waits for the change, so it is a few rounds of requests.
+	// maxPresenceWait limits the time that a change waits for the members that it names. A member that has just
+	// been started listens after a fraction of a second. An operator waits for the change, so the limit is a few
+	// rounds of Hellos.
 	maxPresenceWait = 6 * helloInterval
-	// maxContacts limits the processes of one member that are remembered: its two disks, and those that an operator has wiped or
-	// started beside them. A member that lies may have any number of disks. It pushes out its own processes, and no others.
+	// maxContacts limits the recent processes of one member: its two disks, and those that an operator has wiped
+	// or started beside them. A malicious member may have any number of disks. It only evicts its own processes.
 	maxContacts = 16
-	// maxAddressLength bounds the address that a member gives as its own: a name of 253 bytes, a port, and two brackets.
+	// maxAddressLength limits the address in a Hello: a name of 253 bytes, a port, and two brackets.
 	maxAddressLength = 264
 )
 
-// Reachability knows which other members can be reached: those that answer raft, and those that this member has met lately. It is
-// safe for concurrent use.
+// Reachability knows the members that can be reached: they reply to raft, or have contacted this member recently.
+// It is safe for concurrent use.
 type Reachability struct {
 	status          *Status
 	transport       *wire.Transport
@@ -47,8 +48,8 @@ type Reachability struct {
 	recentPeers     recentPeers
 }
 
-// recentPeers has the processes that this member has met lately: at most maxMeetings of each of 255 members, none for longer than
-// metFor. It is safe for concurrent use.
+// recentPeers has the processes that have contacted this member recently: at most maxContacts of each of 255
+// members, none for longer than contactLifetime. It is safe for concurrent use.
 type recentPeers struct {
 	mu       sync.Mutex
 	contacts map[memberProcess]datedContact
@@ -60,7 +61,7 @@ type memberProcess struct {
 	diskID   disk.ID
 }
 
-// PeerContact is another process's description of itself.
+// PeerContact is a process as it describes itself.
 type PeerContact struct {
 	wire.Peer                  // its id, its disk, and the address of its raft
 	EnsembleID wire.EnsembleID // zero: it knows none
@@ -69,11 +70,12 @@ type PeerContact struct {
 
 type datedContact struct {
 	PeerContact
-	firstSeen, lastSeen time.Time // when it was first and last met
+	firstSeen, lastSeen time.Time
 }
 
-// RecordContact records that another member is present: it has sent this one a Hello with the address of its raft, or it has replied at
-// the address that an operator has given. If its disk is not in raft's configuration, the leader takes the next step at once.
+// RecordContact records that another member is present: it has sent this one a Hello with its raft address, or it
+// has replied at the address that an operator has given. If its disk is not in raft's configuration, the leader
+// takes the next step at once.
 func (a *Reachability) RecordContact(m PeerContact) {
 	if len(m.Addr) > maxAddressLength {
 		return
@@ -91,16 +93,16 @@ func (p *recentPeers) record(m PeerContact, now time.Time) {
 		p.contacts = map[memberProcess]datedContact{}
 	}
 	maps.DeleteFunc(p.contacts, func(_ memberProcess, last datedContact) bool { return now.Sub(last.lastSeen) > contactLifetime })
-	met := datedContact{m, now, now}
+	contact := datedContact{m, now, now}
 	if last, again := p.contacts[memberProcess{m.ID, m.DiskID}]; again {
-		met.firstSeen = last.firstSeen
+		contact.firstSeen = last.firstSeen
 	} else {
 		p.evictOldest(m.ID)
 	}
-	p.contacts[memberProcess{m.ID, m.DiskID}] = met
+	p.contacts[memberProcess{m.ID, m.DiskID}] = contact
 }
 
-// evictOldest forgets the process of a member that was met the longest ago, if maxMeetings are remembered. The caller holds mu.
+// evictOldest removes the least recent process of a member if there are maxContacts. The caller holds mu.
 func (p *recentPeers) evictOldest(id uint32) {
 	var oldest datedContact
 	known := 0
@@ -117,7 +119,7 @@ func (p *recentPeers) evictOldest(id uint32) {
 	}
 }
 
-// contactsOf returns the processes of a member that were met lately.
+// contactsOf returns the recent processes of a member.
 func (p *recentPeers) contactsOf(id uint32) (all []datedContact) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,12 +131,12 @@ func (p *recentPeers) contactsOf(id uint32) (all []datedContact) {
 	return all
 }
 
-// isAtAddress reports whether a member was met lately at its address.
+// isAtAddress reports whether there was a recent contact with a member at its address.
 func (p *recentPeers) isAtAddress(peer wire.Peer) bool {
 	return slices.ContainsFunc(p.contactsOf(peer.ID), func(m datedContact) bool { return m.Addr == peer.Addr })
 }
 
-// ensemblesWithData returns the ensembles of the members with data that were met lately.
+// ensemblesWithData returns the ensembles of the recent members with data.
 func (p *recentPeers) ensemblesWithData() map[wire.EnsembleID]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,23 +149,23 @@ func (p *recentPeers) ensemblesWithData() map[wire.EnsembleID]bool {
 	return all
 }
 
-// rivalGracePeriod bounds the time in which a message of a process that has ended may still be read. Two processes with one number run
-// if raft has heard the first one more than rivalGrace after the second one's first hello, and the second one has said hello within
-// rivalGrace.
+// rivalGracePeriod limits the time in which a message of an ended process may still be read. Two processes run
+// with one member's number if raft has heard the first one more than rivalGracePeriod after the second one's first
+// Hello, and the second one has sent a Hello within rivalGracePeriod.
 const rivalGracePeriod = time.Second
 
-// Rival describes two processes that run with a member's number: raft hears one of them here, or this member has no data and has
-// met both. It returns "" if this member knows no second process.
+// Rival describes two processes that run with a member's number: raft hears one of them here, or this member has
+// no data and both have contacted it. It returns "" if there is no second process.
 func (a *Reachability) Rival(id uint32) string {
-	lately, servers := a.recentPeers.contactsOf(id), a.status.Servers()
-	for _, met := range lately {
+	contacts, servers := a.recentPeers.contactsOf(id), a.status.Servers()
+	for _, contact := range contacts {
 		for _, s := range servers {
-			if s.ID == id && met.DiskID != 0 && s.DiskID != met.DiskID && time.Since(met.lastSeen) <= rivalGracePeriod && a.lastHeard(s).Sub(met.firstSeen) > rivalGracePeriod {
-				return describeRivals(s, met.Peer)
+			if s.ID == id && contact.DiskID != 0 && s.DiskID != contact.DiskID && time.Since(contact.lastSeen) <= rivalGracePeriod && a.lastHeard(s).Sub(contact.firstSeen) > rivalGracePeriod {
+				return describeRivals(s, contact.Peer)
 			}
 		}
-		if i := slices.IndexFunc(lately, func(o datedContact) bool { return o.DiskID < met.DiskID }); i >= 0 && !a.hellos.hasData() { // both may begin
-			return describeRivals(lately[i].Peer, met.Peer)
+		if i := slices.IndexFunc(contacts, func(o datedContact) bool { return o.DiskID < contact.DiskID }); i >= 0 && !a.hellos.hasData() { // both may begin
+			return describeRivals(contacts[i].Peer, contact.Peer)
 		}
 	}
 	return ""
@@ -173,8 +175,8 @@ func describeRivals(one, other wire.Peer) string {
 	return fmt.Sprintf("member %d runs with the disk %v at %s, and another process with the disk %v at %s", one.ID, one.DiskID, one.Addr, other.DiskID, other.Addr)
 }
 
-// lastHeard returns when raft last heard a server, or the zero time: a leader hears those that answer it, and the others hear the
-// leader, which does not get replies from a second process with its number.
+// lastHeard returns the time at which raft last heard a server, or zero. A leader hears replies, and the others
+// hear the leader, which does not get replies from a second process with its number.
 func (a *Reachability) lastHeard(s wire.Peer) time.Time {
 	r := a.status.raft.Load()
 	switch {
@@ -186,26 +188,27 @@ func (a *Reachability) lastHeard(s wire.Peer) time.Time {
 	return time.Time{}
 }
 
-// PresentMembers returns the ids of those members of a list, in its order, that could vote now at the addresses that it gives
-// them. A member whose address in the configuration is that one must answer raft while this member leads. The others
-// must have been met there lately.
+// PresentMembers returns the ids of the members of a list, in its order, that could vote now at their addresses in
+// the list. A member that the configuration has at that address must reply to raft while this member leads. The
+// others must have contacted this member recently from there.
 func (a *Reachability) PresentMembers(list []wire.Peer) (ids []uint32) {
 	have, reached := a.status.ConfiguredMembers(), append(a.transport.RepliedWithin(a.electionTimeout), a.status.selfPeer().ServerID())
 	for _, p := range list {
 		h, in := findPeer(have, p.ID)
-		there := p.ID == a.status.selfPeer().ID && p.Addr == a.status.selfPeer().Addr || a.recentPeers.isAtAddress(p)
+		present := p.ID == a.status.selfPeer().ID && p.Addr == a.status.selfPeer().Addr || a.recentPeers.isAtAddress(p)
 		if in && h.Addr == p.Addr {
-			there = slices.Contains(reached, h.ServerID())
+			present = slices.Contains(reached, h.ServerID())
 		}
-		if there {
+		if present {
 			ids = append(ids, p.ID)
 		}
 	}
 	return ids
 }
 
-// AwaitMajority contacts the voters of a list that are not present, until most of its voters are, or presenceWait is over.
-// ask sends a Hello to a member of the list at its address there. If some voters are not found, Meet logs why.
+// AwaitMajority contacts the absent voters of a list until most of its voters are present, or maxPresenceWait is
+// over. ask sends a Hello to a member of the list at its address there. If too few voters are found, AwaitMajority
+// logs the reason.
 func (a *Reachability) AwaitMajority(ctx context.Context, list []wire.Peer, ask func(ctx context.Context, id uint32) (*proto.HelloReply, error)) {
 	ctx, cancel := context.WithTimeout(ctx, maxPresenceWait)
 	defer cancel()
@@ -214,13 +217,13 @@ func (a *Reachability) AwaitMajority(ctx context.Context, list []wire.Peer, ask 
 		if 2*len(absent) < len(wire.VoterIDs(list)) {
 			return
 		}
-		found, why := a.probeVoters(ctx, absent, ask)
+		found, reason := a.probeVoters(ctx, absent, ask)
 		if found {
 			continue
 		}
 		select {
 		case <-ctx.Done():
-			a.logger.Info("too few voters of a new server list are there", "absent", wire.CanonicalLines(absent), "reason", why)
+			a.logger.Info("too few voters of a new server list are present", "absent", wire.CanonicalLines(absent), "reason", reason)
 			return
 		case <-time.After(helloInterval):
 		}
@@ -233,9 +236,10 @@ func (a *Reachability) absentVoters(list []wire.Peer) []wire.Peer {
 	return slices.DeleteFunc(slices.Clone(list), func(p wire.Peer) bool { return p.Observer || slices.Contains(present, p.ID) })
 }
 
-// probeVoters sends a Hello to each of the absent members that the configuration does not have at its address, all at the same time. It
-// reports whether one of them has replied, and otherwise returns the error. raft shows which of the others are present.
-func (a *Reachability) probeVoters(ctx context.Context, absent []wire.Peer, ask func(ctx context.Context, id uint32) (*proto.HelloReply, error)) (found bool, why error) {
+// probeVoters sends a Hello to each of the absent members that the configuration does not have at its address, all
+// at the same time. It reports whether one of them has replied, and otherwise returns the error. raft detects the
+// other members.
+func (a *Reachability) probeVoters(ctx context.Context, absent []wire.Peer, ask func(ctx context.Context, id uint32) (*proto.HelloReply, error)) (found bool, reason error) {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
 	have := a.status.ConfiguredMembers()
@@ -243,7 +247,7 @@ func (a *Reachability) probeVoters(ctx context.Context, absent []wire.Peer, ask 
 	var all sync.WaitGroup
 	for i, p := range absent {
 		if h, in := findPeer(have, p.ID); in && h.Addr == p.Addr {
-			outcomes[i] = fmt.Errorf("member %d does not answer raft", p.ID)
+			outcomes[i] = fmt.Errorf("member %d does not reply to raft", p.ID)
 			continue
 		}
 		all.Go(func() {
@@ -262,8 +266,8 @@ func (a *Reachability) probeVoters(ctx context.Context, absent []wire.Peer, ask 
 	return slices.Contains(outcomes, nil), errors.Join(outcomes...)
 }
 
-// ReachedVoters returns the ids of the other voting members that have answered this member's raft as a
-// leader within d, in order. It returns none before raft runs.
+// ReachedVoters returns the ids of the other voters that have replied to this leader's raft within d, in order. It
+// returns none before raft runs.
 func (a *Reachability) ReachedVoters(d time.Duration) []uint32 {
 	r := a.status.raft.Load()
 	if r == nil {
@@ -276,7 +280,7 @@ func (a *Reachability) ReachedVoters(d time.Duration) []uint32 {
 	return slices.Sorted(slices.Values(memberIDs(reached)))
 }
 
-// hasUnknownDisk reports whether a member was met lately with a disk that the configuration does not have.
+// hasUnknownDisk reports whether a member has recently used a disk that the configuration does not have.
 func (a *Reachability) hasUnknownDisk(have []wire.Peer) bool {
 	return slices.ContainsFunc(have, func(h wire.Peer) bool {
 		return slices.ContainsFunc(a.recentPeers.contactsOf(h.ID), func(m datedContact) bool {
@@ -285,12 +289,11 @@ func (a *Reachability) hasUnknownDisk(have []wire.Peer) bool {
 	})
 }
 
-// reachedServers returns the servers that have answered this leader within two election timeouts, and this one.
+// reachedServers returns this server and those that have replied to this leader within two election timeouts.
 func (a *Reachability) reachedServers() []raft.ServerID {
 	return append(a.transport.RepliedWithin(2*a.electionTimeout), a.status.selfPeer().ServerID())
 }
 
-// isReached reports whether a server has answered this leader lately.
 func (a *Reachability) isReached(s wire.Peer) bool {
 	return slices.Contains(a.reachedServers(), s.ServerID())
 }

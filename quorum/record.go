@@ -12,44 +12,44 @@ import (
 
 // The keys of the record in the stable store.
 var (
-	// keyEnsemble has the id of the ensemble that this member belongs to: 32 bytes. A member without data
-	// may have the id of an ensemble that it has begun to join. That id has no effect.
+	// keyEnsemble has the ensemble id of this member: 32 bytes. A member without data may have the id of an
+	// ensemble that it has begun to join. That id has no effect.
 	keyEnsemble = []byte("RollcallEnsemble")
-	// keyCopying marks a disk that has not yet copied everything that the leader had. The mark does not affect
-	// votes. The state of such a disk is an old one, so Recover and Replay reject it.
+	// keyCopying marks a disk that has not yet copied all of its leader's data. It does not affect votes. The
+	// state of such a disk is an old one, so Recover and Replay reject it.
 	keyCopying = []byte("RollcallCopying")
-	// keyDamage has the reason why this member's state cannot be trusted. Only emptying the directory or a recovery
-	// removes it.
+	// keyDamage has the reason for which this member's state cannot be trusted. Only emptying the directory or a
+	// recovery removes it.
 	keyDamage = []byte("RollcallDamage")
-	// keyServerList has the newest server list of the ensemble that the caller has stored.
+	// keyServerList has the ensemble's newest server list that the caller has stored.
 	keyServerList = []byte("RollcallList")
 )
 
 var errDamagedState = errors.New("quorum: this member's state is damaged")
 
-// Record is what the data directory records beside raft's state: the ensemble, its server list, whether this disk is still
-// copying, and damage. It is safe for concurrent use.
+// Record holds the stored information beside raft's state: the ensemble, its server list, whether this disk is
+// still copying, and damage. It is safe for concurrent use.
 type Record struct {
 	disk         *disk.Data
 	addressBook  *wire.AddressBook      // has the ensemble
-	copying      atomic.Bool            // it began without data, and has not all that its leader had yet
+	copying      atomic.Bool            // it began without data, and has not caught up yet
 	damageReason atomic.Pointer[string] // see SetDamage; nil: none
-	storedList   []byte                 // see List
+	storedList   []byte                 // see StoredList
 }
 
-// readStored reads the record at the start. A member without data is copying, unless it is alone.
+// readStored reads the record at the start. A member without data is copying, unless it runs alone.
 func (c *Record) readStored(alone bool) error {
 	return errors.Join(c.readDamage(), c.readEnsemble(), c.readCopying(alone), c.readServerList())
 }
 
-// EnsembleID returns the id of the ensemble that this member belongs to. It is known as soon as there are data, or as this
-// member comes into an ensemble.
+// EnsembleID returns the id of this member's ensemble. It is known once there are data, or when this member joins
+// an ensemble.
 func (c *Record) EnsembleID() (id [32]byte, known bool) {
 	e := c.addressBook.EnsembleID()
 	return e, e != wire.EnsembleID{}
 }
 
-// joinEnsemble stores the id of the ensemble that this member joins, before anything of the ensemble gets into the log.
+// joinEnsemble stores the ensemble id of this member, before anything of the ensemble gets into the log.
 func (c *Record) joinEnsemble(id wire.EnsembleID) error {
 	err := writeEnsemble(c.disk.Stable(), id)
 	if err == nil {
@@ -69,7 +69,7 @@ func (c *Record) readEnsemble() error {
 	stored, err := c.disk.Stable().Value(keyEnsemble)
 	switch {
 	case err != nil:
-		return fmt.Errorf("quorum: read state: %w", err)
+		return err
 	case len(stored) != len(wire.EnsembleID{}):
 		return fmt.Errorf("quorum: the stored ensemble is %w: %d bytes instead of %d", disk.ErrDamaged, len(stored), len(wire.EnsembleID{}))
 	}
@@ -78,10 +78,7 @@ func (c *Record) readEnsemble() error {
 }
 
 func writeEnsemble(stable *disk.Stable, id wire.EnsembleID) error {
-	if err := stable.Set(keyEnsemble, id[:]); err != nil {
-		return fmt.Errorf("quorum: write state: %w", err)
-	}
-	return nil
+	return stable.SetValue(keyEnsemble, id[:])
 }
 
 func (c *Record) setCopying(copying bool) error {
@@ -113,8 +110,9 @@ func readCopyingMark(stable *disk.Stable) (bool, error) {
 // errNotCaughtUp is the error for using the state of a disk outside of its ensemble that has not copied all of it.
 var errNotCaughtUp = errors.New("quorum: this member had not caught up when it stopped; take the data of another one")
 
-// checkCaughtUp returns errCopying if a disk has not copied all that its leader had. A disk that votes by its newest configuration has
-// all of it, because only a disk that has the log gets a vote: its process ended before it removed the mark.
+// checkCaughtUp returns errNotCaughtUp if a disk has not copied all of its leader's data. A disk that votes by its
+// newest configuration has all of it, because only a disk with the log gets a vote: its process ended before it
+// removed the mark.
 func checkCaughtUp(data *disk.Data) error {
 	copying, err := readCopyingMark(data.Stable())
 	if err != nil || !copying {
@@ -131,55 +129,46 @@ func checkCaughtUp(data *disk.Data) error {
 	return nil
 }
 
-// SetDamage records that this member's state differs from that of the ensemble, and why. From now
-// on this member is no candidate and sends nothing as a leader, so it stops leading. SetDamage
-// stores the reason, so that it stays valid over restarts; only the first one is stored. The
-// member's log is sound, so it still votes. The caller should hand over first. SetDamage waits for
+// SetDamage records that this member's state differs from the ensemble's. From now on this member is no candidate
+// and sends nothing as a leader, so it stops leading. SetDamage stores the first reason, which stays valid over
+// restarts. The member's log is sound, so it still votes. The caller should hand over first. SetDamage waits for
 // the disk.
-func (c *Record) SetDamage(why string) error {
-	if !c.damageReason.CompareAndSwap(nil, &why) {
+func (c *Record) SetDamage(reason string) error {
+	if !c.damageReason.CompareAndSwap(nil, &reason) {
 		return nil
 	}
-	if err := c.disk.Stable().Set(keyDamage, []byte(why)); err != nil {
-		return fmt.Errorf("quorum: write state: %w", err)
-	}
-	return nil
+	return c.disk.Stable().SetValue(keyDamage, []byte(reason))
 }
 
 // DamageReason returns the reason given to SetDamage, or "" if no damage is known.
 func (c *Record) DamageReason() string {
-	if why := c.damageReason.Load(); why != nil {
-		return *why
+	if reason := c.damageReason.Load(); reason != nil {
+		return *reason
 	}
 	return ""
 }
 
 func (c *Record) readDamage() error {
-	why, err := c.disk.Stable().Value(keyDamage)
+	reason, err := c.disk.Stable().Value(keyDamage)
 	if err != nil {
-		return fmt.Errorf("quorum: read state: %w", err)
+		return err
 	}
-	if len(why) > 0 {
-		text := string(why)
+	if len(reason) > 0 {
+		text := string(reason)
 		c.damageReason.Store(&text)
 	}
 	return nil
 }
 
-// StoreServerList stores the ensemble's server list, which the next process finds in List. It waits for the disk.
+// StoreServerList stores the ensemble's server list for StoredList of the next process. It waits for the disk.
 func (c *Record) StoreServerList(list []byte) error {
-	if err := c.disk.Stable().Set(keyServerList, list); err != nil {
-		return fmt.Errorf("quorum: write state: %w", err)
-	}
-	return nil
+	return c.disk.Stable().SetValue(keyServerList, list)
 }
 
 // StoredList returns the server list that an earlier process of this member has stored, or nil.
 func (c *Record) StoredList() []byte { return c.storedList }
 
 func (c *Record) readServerList() (err error) {
-	if c.storedList, err = c.disk.Stable().Value(keyServerList); err != nil {
-		return fmt.Errorf("quorum: read state: %w", err)
-	}
-	return nil
+	c.storedList, err = c.disk.Stable().Value(keyServerList)
+	return err
 }

@@ -18,21 +18,21 @@ type RecoverConfig struct {
 	DataDir, LogDir string       // as in Config
 	Stores          disk.Stores  // as in Config
 	MemberID        uint32       // the id that the member will have
-	Peers           []wire.Peer  // the new server list, Self included
+	Peers           []wire.Peer  // the new server list, MemberID included
 	StateMachine    StateMachine // an empty one, which must not be used afterwards
 	Logger          *slog.Logger
 
 	SegmentBytes int // as in Config
 }
 
-// Recover rewrites a stopped member's directory so that it can start without the members it knew,
-// under the old server list or a new one. It is the last resort when a majority has lost its data.
-// Entries that only the lost members had are gone, although their clients were told that they were
-// stored. Entries that were never acknowledged may take effect. If members of the former list still
-// run, there are two ensembles.
+// Recover rewrites a stopped member's directory so that it can start without the members it knew, under the old
+// server list or a new one. It is the last resort when a majority has lost its data. Entries that only the lost
+// members had are gone, although their clients got an acknowledgement. Entries that were never acknowledged may
+// take effect. If members of the former list still run, there are two ensembles.
 //
-// Afterwards Self is the only voter of a new ensemble. The other members must start with empty directories, and come in as
-// they do when an ensemble begins. Only one member may be recovered. If Recover is interrupted, it can be repeated.
+// Afterwards MemberID is the only voter of a new ensemble. The other members must start with empty directories,
+// and join as they do when an ensemble begins. Only one member may be recovered. If Recover is interrupted, it can
+// be repeated.
 func Recover(rec RecoverConfig) (err error) {
 	defer func() { err = disk.WithAdvice(err, true) }()
 	if err := wire.CheckPeers(rec.MemberID, rec.Peers); err != nil {
@@ -53,7 +53,6 @@ func Recover(rec RecoverConfig) (err error) {
 	return data.SetIdentity(rec.MemberID, wire.CanonicalLines(rec.Peers))
 }
 
-// rewriteForRecovery rewrites the stores.
 func rewriteForRecovery(rec RecoverConfig, data *disk.Data, logger hclog.Logger) error {
 	if !data.HasData() {
 		return disk.ErrNoData
@@ -102,13 +101,13 @@ func rewriteForRecovery(rec RecoverConfig, data *disk.Data, logger hclog.Logger)
 	return nil
 }
 
-// recoveryTerms is added to raft's term by a recovery. It is more elections than the lost
-// members can have held since the surviving member last heard of one. So no entry of theirs has
-// the index and term of one written afterwards, and no client has seen a later zxid.
+// recoveryTerms is added to raft's term by a recovery. It is more elections than the lost members can have held
+// since the surviving member last heard of one. So no entry of theirs has the index and term of one written
+// afterwards, and no client has seen a later zxid.
 const recoveryTerms = 1 << 16
 
-// beginNewEnsemble makes the data those of a new ensemble, so that no member of the former one gets into it with its data, and raises
-// the term above those of the lost members.
+// beginNewEnsemble gives the data a new ensemble id, so that members of the former ensemble cannot join with their
+// data, and raises the term above theirs.
 func beginNewEnsemble(data *disk.Data) error {
 	stable := data.Stable()
 	if err := writeEnsemble(stable, newEnsembleID()); err != nil {
@@ -124,19 +123,12 @@ func beginNewEnsemble(data *disk.Data) error {
 	return nil
 }
 
-// clearDamage removes the record that this member's state was damaged: it is the best state that is
-// left.
+// clearDamage removes the record of damage: this is the best state that is left.
 func clearDamage(stable *disk.Stable, logger hclog.Logger) error {
-	why, err := stable.Value(keyDamage)
-	if err == nil && len(why) == 0 {
-		return nil
+	reason, err := stable.Value(keyDamage)
+	if err != nil || len(reason) == 0 {
+		return err
 	}
-	if err == nil {
-		logger.Warn("the state of the member that is recovered was found to be damaged", "reason", string(why))
-		err = stable.Set(keyDamage, nil)
-	}
-	if err != nil {
-		return fmt.Errorf("quorum: forget damage: %w", err)
-	}
-	return nil
+	logger.Warn("the state of the member that is recovered was found to be damaged", "reason", string(reason))
+	return stable.SetValue(keyDamage, nil)
 }

@@ -20,13 +20,13 @@ type ReplayConfig struct {
 	SegmentBytes int // as in Config
 }
 
-// replayBatchSize is how many entries Replay applies at a time, so that it never holds a whole log in memory.
+// replayBatchSize limits the entries of one batch, so that Replay never holds a whole log in memory.
 const replayBatchSize = 64
 
-// Replay brings a machine to the state that a stopped member's data have: its newest snapshot, and all entries of
-// its log after it. The last entries may be ones that no majority has stored; the next leader would commit them if
-// this member became it. Replay changes no more than a start would. It refuses a member that had not caught up when
-// it stopped, and one whose state was found to be damaged, because other members have a better state.
+// Replay brings a state machine to the state of a stopped member: its newest snapshot, and all entries of its log
+// after it. The last entries may not be stored by a majority; the next leader would commit them if this member
+// became it. Replay changes no more than a start would. It rejects a member that had not caught up when it
+// stopped, and one with a damaged state, because other members have a better state.
 func Replay(r ReplayConfig) (e disk.DataEnd, err error) {
 	defer func() { err = disk.WithAdvice(err, true) }()
 	logger := newRaftLog(cmp.Or(r.Logger, slog.New(slog.DiscardHandler)))
@@ -44,18 +44,18 @@ func Replay(r ReplayConfig) (e disk.DataEnd, err error) {
 	return replayLog(data, r.StateMachine, e)
 }
 
-// checkReplayable returns an error if the state in a directory is not one that a member could serve.
+// checkReplayable returns an error if a member could not serve the state in a directory.
 func checkReplayable(data *disk.Data, m StateMachine) error {
 	if !data.HasData() {
 		return disk.ErrNoData
 	}
 	stable := data.Stable()
-	why, err := stable.Value(keyDamage)
+	reason, err := stable.Value(keyDamage)
 	if err != nil {
-		return fmt.Errorf("quorum: read state: %w", err)
+		return err
 	}
-	if len(why) > 0 {
-		return fmt.Errorf("quorum: the state of this member is %w: %s; take the data of another one", disk.ErrDamaged, why)
+	if len(reason) > 0 {
+		return fmt.Errorf("quorum: the state of this member is %w: %s; take the data of another one", disk.ErrDamaged, reason)
 	}
 	if err := data.Repair(m.Verify); err != nil {
 		return err
@@ -66,7 +66,7 @@ func checkReplayable(data *disk.Data, m StateMachine) error {
 	return checkCaughtUp(data)
 }
 
-// restoreNewestSnapshot restores the newest snapshot that is sound, and returns how far it goes. If the newest one is not
+// restoreNewestSnapshot restores the newest sound snapshot, and returns its end. If the newest one is not
 // sound, the log reaches as far: see disk.Data.CheckReadable.
 func restoreNewestSnapshot(data *disk.Data, m StateMachine) (e disk.DataEnd, err error) {
 	list, err := data.Snapshots().List()
@@ -87,7 +87,7 @@ func restoreNewestSnapshot(data *disk.Data, m StateMachine) (e disk.DataEnd, err
 	return e, failed
 }
 
-// replayLog applies the entries after a snapshot, and returns how far they go.
+// replayLog applies the entries after a snapshot, and returns the end of the result.
 func replayLog(data *disk.Data, m StateMachine, e disk.DataEnd) (disk.DataEnd, error) {
 	last, err := data.Log().LastIndex()
 	if err != nil {

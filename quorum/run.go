@@ -12,10 +12,10 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// Run starts this member, waiting for other members where it must, and runs raft until ctx ends.
-// Then it tries once to hand leadership over, stops and returns nil. In all other cases it returns
-// an error. The error wire.ErrRestart means that the member should be started again at once. After ErrNotEnded, only the
-// end of the process releases the stores. Run may be called only once.
+// Run starts this member, waits for other members if it must, and runs raft until ctx ends. Then it tries once to
+// hand leadership over, stops and returns nil. In all other cases it returns an error. wire.ErrRestart means that
+// the member should be started again at once. After ErrNotEnded, only the end of the process releases the stores.
+// Run may be called only once.
 func (n *Node) Run(ctx context.Context) error {
 	if n.started.Swap(true) {
 		return errors.New("quorum: Run was called before")
@@ -41,7 +41,7 @@ func (n *Node) run(ctx context.Context) error {
 	if err := start.joinOrFound(ctx); err != nil {
 		closed := n.transport.Close()
 		if errors.Is(err, ctx.Err()) {
-			return closed // told to stop while waiting
+			return closed // stopped while waiting
 		}
 		return errors.Join(err, closed)
 	}
@@ -57,7 +57,7 @@ func (n *Node) run(ctx context.Context) error {
 		newSnapshotTuner(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes).run(ctx, r, n.disk, n.failure.end)
 	})
 	if !n.runsAlone() {
-		if n.status.isOnlyVoter() { // there is nobody to wait for
+		if n.status.isOnlyVoter() { // no other voter to wait for
 			loops.Go(func() { _ = n.transport.StandForElection(n.electionTimeout) })
 		}
 		loops.Go(func() { start.announceUntilKnown(ctx, r) })
@@ -99,13 +99,13 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 	if err := n.checkStarted(r, newest); err != nil {
 		return nil, errors.Join(err, n.stopRaft(r))
 	}
-	if why := n.disk.NewestUnusedReason(); why != nil {
-		n.logger.Error("the newest snapshot cannot be used; the log, with an older snapshot if there is one, has everything", "reason", why)
+	if reason := n.disk.NewestUnusedReason(); reason != nil {
+		n.logger.Error("the newest snapshot cannot be used; the log, with an older snapshot if there is one, has everything", "reason", reason)
 	}
 	return r, nil
 }
 
-// handOverAndDrain takes no more entries, hands leadership over and waits for the entries under way.
+// handOverAndDrain takes no more entries, hands leadership over and waits for the pending entries.
 func (n *Node) handOverAndDrain() {
 	n.proposer.close()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*n.electionTimeout)
@@ -116,8 +116,8 @@ func (n *Node) handOverAndDrain() {
 	n.proposer.waitForPending(ctx)
 }
 
-// stopRaft ends raft. It waits at most stopTimeout: a goroutine that hangs in a disk or in the
-// state machine ends only with the process.
+// stopRaft ends raft. It waits at most stopTimeout: a goroutine that hangs in a disk or in the state machine ends
+// only with the process.
 func (n *Node) stopRaft(r *raft.Raft) error {
 	n.fsm.noPauses.Store(true)
 	future := r.Shutdown()
@@ -125,7 +125,7 @@ func (n *Node) stopRaft(r *raft.Raft) error {
 	go func() {
 		closed := n.transport.Close() // first, so that raft does not wait for requests under way
 		err := errors.Join(future.Error(), closed)
-		n.disk.FinishWrites() // what raft has appended is written before the stores are closed
+		n.disk.FinishWrites() // raft's appended entries are written before the stores are closed
 		done <- err
 	}()
 	timer := time.NewTimer(stopTimeout)
@@ -138,7 +138,6 @@ func (n *Node) stopRaft(r *raft.Raft) error {
 	}
 }
 
-// newRaft starts raft on the data in the stores.
 func (n *Node) newRaft(conf *raft.Config, log raft.LogStore) (r *raft.Raft, err error) {
 	defer func() {
 		if p := recover(); p != nil { // an unreadable entry
@@ -152,7 +151,7 @@ func (n *Node) newRaft(conf *raft.Config, log raft.LogStore) (r *raft.Raft, err 
 	return r, nil
 }
 
-// checkStarted checks that raft found everything that must be there, including the newest snapshot.
+// checkStarted checks that raft has found all data, including the newest snapshot.
 func (n *Node) checkStarted(r *raft.Raft, newest uint64) error {
 	if last := r.LastIndex(); last < newest {
 		return n.disk.UnusableError(fmt.Errorf("the snapshot of index %d cannot be read, and the readable data end at %d", newest, last))
@@ -160,5 +159,5 @@ func (n *Node) checkStarted(r *raft.Raft, newest uint64) error {
 	return nil
 }
 
-// ErrNotEnded says that raft still uses the stores after Run.
+// ErrNotEnded means that raft still uses the stores after Run.
 var ErrNotEnded = errors.New("quorum: raft did not stop in time")

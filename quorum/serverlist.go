@@ -6,12 +6,12 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// serverList is the server list that raft's configuration follows: that of the state, or the configured one
+// serverList is the server list that raft's configuration follows: the one in the state, or the configured one
 // while the state has none of this ensemble. It is safe for concurrent use.
 type serverList struct {
-	stateList       func() ([]wire.Peer, bool) // see Config.Wanted; nil: there is no state with a list
+	stateList       func() ([]wire.Peer, bool) // see Config.WantedServers; nil: there is no state with a list
 	configuredPeers []wire.Peer
-	changed         chan struct{} // see notify; one place
+	changed         chan struct{} // see notifyChanged; one place
 }
 
 func newServerList(cfg *Config) *serverList {
@@ -28,7 +28,6 @@ func (l *serverList) wantedServers() []wire.Peer {
 	return wire.SortedByID(l.configuredPeers)
 }
 
-// wantsVote reports whether the list wants a member to vote.
 func (l *serverList) wantsVote(id uint32) bool {
 	return slices.Contains(wire.VoterIDs(l.wantedServers()), id)
 }

@@ -23,7 +23,6 @@ func (n *Node) checkNewestSnapshot() error {
 	return nil
 }
 
-// checkSnapshotServers checks the servers in a snapshot.
 func checkSnapshotServers(servers []raft.Server) error {
 	peers := wire.PeersIn(raft.Configuration{Servers: servers})
 	switch {
@@ -36,8 +35,8 @@ func checkSnapshotServers(servers []raft.Server) error {
 }
 
 // verifyReceivedSnapshot reads all of a received snapshot, and compares its content with the request. Without this
-// check raft would replace this member's log and state with whatever was received, and end the
-// process if it cannot be read.
+// check raft would replace this member's log and state with a bad snapshot, and end the process if it cannot be
+// read.
 func (n *Node) verifyReceivedSnapshot(s io.Reader, req *raft.InstallSnapshotRequest) error {
 	if err := checkSnapshotServers(raft.DecodeConfiguration(req.Configuration).Servers); err != nil {
 		return err

@@ -12,14 +12,15 @@ import (
 )
 
 var (
-	// ErrSnapshotInProgress is the error of Snapshotter.Take while a snapshot is being written.
+	// ErrSnapshotInProgress is the error of Snapshotter.TakeSnapshot while a snapshot is being written.
 	ErrSnapshotInProgress = errors.New("quorum: a snapshot is being written")
-	// ErrNoSpace is wrapped by the error of Snapshotter.Take if the disk may be too full for one more snapshot.
+	// ErrNoSpace is wrapped by the error of Snapshotter.TakeSnapshot if the disk may be too full for one more
+	// snapshot.
 	ErrNoSpace = errors.New("quorum: there may be no room for one more snapshot")
 )
 
-// snapshotReserve is the space that is left to the log while a snapshot on demand is written, in bytes: two of its files. A snapshot that
-// does not fit on the disk ends the member.
+// snapshotReserve is the space, in bytes, that is left to the log while a snapshot on demand is written: two of
+// its files. A snapshot that does not fit on the disk ends the member.
 const snapshotReserve = 32 << 20
 
 // StoredSnapshot describes a snapshot that is on the disk.
@@ -35,17 +36,17 @@ type Snapshotter struct {
 	status         *Status
 	fsm            *fsm
 	disk           *disk.Data
-	storesAreFiles bool // the stores are files
+	storesAreFiles bool
 	failure        *memberFailure
 	runEnded       <-chan struct{} // closed when Node.Run is over
 }
 
-// TakeSnapshot writes a snapshot as raft does by itself: with the same pauses, and raft then removes the log that it does not
-// need any more. most limits the snapshot, in bytes. The error wraps ErrNoRoom if the disk has no room for them and
-// snapshotReserve; nothing is written then. One is written at a time: the error is ErrSnapshotRuns while another one is written,
-// also one of raft's own. If ctx ends, Take returns its error, and the snapshot is finished all the same. If the member
-// ends, Take returns why, or ErrNotRunning.
-func (s *Snapshotter) TakeSnapshot(ctx context.Context, most int64) (StoredSnapshot, error) {
+// TakeSnapshot writes a snapshot as raft does by itself: with the same pauses, and raft then removes the log that
+// it does not need any more. The snapshot has at most maxBytes bytes. The error wraps ErrNoSpace if the disk has no
+// space for it and snapshotReserve; nothing is written then. The error is ErrSnapshotInProgress while another
+// snapshot is written, including raft's own. If ctx ends, TakeSnapshot returns its error, and the snapshot is
+// finished all the same. If the member ends, TakeSnapshot returns the reason, or ErrNotRunning.
+func (s *Snapshotter) TakeSnapshot(ctx context.Context, maxBytes int64) (StoredSnapshot, error) {
 	r := s.status.raft.Load()
 	switch {
 	case r == nil:
@@ -60,7 +61,7 @@ func (s *Snapshotter) TakeSnapshot(ctx context.Context, most int64) (StoredSnaps
 	done := make(chan outcome, 1)
 	go func() {
 		defer s.fsm.snapshotRequested.Store(false)
-		stored, err := s.requestSnapshot(r, most)
+		stored, err := s.requestSnapshot(r, maxBytes)
 		done <- outcome{stored, err}
 	}()
 	select {
@@ -75,10 +76,10 @@ func (s *Snapshotter) TakeSnapshot(ctx context.Context, most int64) (StoredSnaps
 	}
 }
 
-// requestSnapshot has raft take a snapshot of at most so many bytes, and waits until it is on the disk or raft stops. It never
-// returns if the write ends the member.
-func (s *Snapshotter) requestSnapshot(r *raft.Raft, most int64) (StoredSnapshot, error) {
-	if err := s.checkSpace(most); err != nil {
+// requestSnapshot makes raft take a snapshot of at most maxBytes bytes, and waits until it is on the disk or raft
+// stops. It never returns if the write ends the member.
+func (s *Snapshotter) requestSnapshot(r *raft.Raft, maxBytes int64) (StoredSnapshot, error) {
+	if err := s.checkSpace(maxBytes); err != nil {
 		return StoredSnapshot{}, err
 	}
 	if err := r.Snapshot().Error(); errors.Is(err, raft.ErrRaftShutdown) {
@@ -89,28 +90,27 @@ func (s *Snapshotter) requestSnapshot(r *raft.Raft, most int64) (StoredSnapshot,
 	return *s.fsm.lastSnapshot.Load(), nil // this one, or one that has followed at once
 }
 
-// NewestSnapshot returns the index of the newest readable snapshot, and when it was written. The index is
-// 0 if there is none. It reads a few files.
+// NewestSnapshot returns the index and the time of the newest readable snapshot. The index is 0 if there is none.
+// It reads a few files.
 func (s *Snapshotter) NewestSnapshot() (index uint64, at time.Time, err error) {
 	return s.disk.NewestReadableSnapshot()
 }
 
-// checkSpace returns an error that wraps ErrNoRoom if the disk of the data has no room for a snapshot of so many bytes.
-func (s *Snapshotter) checkSpace(most int64) error {
+// checkSpace returns an error that wraps ErrNoSpace if the disk has no space for a snapshot of maxBytes bytes.
+func (s *Snapshotter) checkSpace(maxBytes int64) error {
 	if !s.storesAreFiles {
-		return nil // the stores are not files
+		return nil
 	}
 	free, _, err := s.disk.FreeSpace()
 	if err != nil {
 		return fmt.Errorf("quorum: snapshot: space on the disk: %w", err)
 	}
-	return checkFreeSpace(most, free)
+	return checkFreeSpace(maxBytes, free)
 }
 
-// checkFreeSpace returns an error that wraps ErrNoRoom if a snapshot of so many bytes and snapshotReserve are more than what is free.
-func checkFreeSpace(most, free int64) error {
-	if free-snapshotReserve < most {
-		return fmt.Errorf("%w: %d bytes are free where the data are; a snapshot of this state may take %d, and %d are left to the log", ErrNoSpace, free, most, snapshotReserve)
+func checkFreeSpace(maxBytes, free int64) error {
+	if free-snapshotReserve < maxBytes {
+		return fmt.Errorf("%w: %d bytes are free where the data are; a snapshot of this state may take %d, and %d are left to the log", ErrNoSpace, free, maxBytes, snapshotReserve)
 	}
 	return nil
 }

@@ -11,22 +11,21 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// Status reads the state of this member's raft, and never waits. Before raft runs, its numbers are 0 and its lists are empty,
-// unless a method says otherwise.
+// Status reads the state of this member's raft, and never waits. Before raft runs, its numbers are 0 and its lists
+// are empty, unless a method says otherwise.
 type Status struct {
 	raft            atomic.Pointer[raft.Raft]
 	logCache        *logCache // raft's; set before raft is
 	addressBook     *wire.AddressBook
-	configuredPeers []wire.Peer // the configured server list
+	configuredPeers []wire.Peer
 	disk            *disk.Data
 	fsm             *fsm
 }
 
-// Term returns raft's current term.
 func (s *Status) Term() uint64 { return s.raftValue((*raft.Raft).CurrentTerm) }
 
-// CommitIndex returns the last index that is known to be committed. On a leader
-// raft may know a higher one, for which it has counted a copy that is not on this disk yet.
+// CommitIndex returns the last index that is known to be committed. On a leader raft may know a higher one, for
+// which it has counted a copy that is not on this disk yet.
 func (s *Status) CommitIndex() uint64 {
 	return s.disk.LimitToDurable(s.raftValue((*raft.Raft).CommitIndex))
 }
@@ -42,8 +41,8 @@ func (s *Status) LastTerm() uint64 {
 	})
 }
 
-// AppliedIndex returns the last index that Machine.Apply has applied in this process. It is 0 if
-// there is none, even after a snapshot was restored.
+// AppliedIndex returns the last index that StateMachine.Apply has applied in this process. It is 0 if there is
+// none, even after a snapshot was restored.
 func (s *Status) AppliedIndex() uint64 { return s.fsm.appliedIndex.Load() }
 
 func (s *Status) raftValue(get func(*raft.Raft) uint64) uint64 {
@@ -53,20 +52,18 @@ func (s *Status) raftValue(get func(*raft.Raft) uint64) uint64 {
 	return 0
 }
 
-// IsLeader reports whether raft considers itself the leader. That may be out of date; see
-// Node.Leadership.
+// IsLeader reports whether raft considers itself the leader. That may be out of date; see Node.LeadershipChanges.
 func (s *Status) IsLeader() bool {
 	r := s.raft.Load()
 	return r != nil && r.State() == raft.Leader
 }
 
-// isLeaderIn reports whether raft leads in term.
 func (s *Status) isLeaderIn(term uint64) bool { return s.IsLeader() && s.Term() == term }
 
-// LeaderID returns the id of the member that raft considers the leader, or 0 if there is none.
+// LeaderID returns the id of the member that raft considers the leader, or 0.
 func (s *Status) LeaderID() uint32 { return wire.MemberID(s.leaderServer()) }
 
-// leaderServer returns the server that raft considers the leader, or "" if there is none.
+// leaderServer returns the server that raft considers the leader, or "".
 func (s *Status) leaderServer() raft.ServerID {
 	r := s.raft.Load()
 	if r == nil {
@@ -76,8 +73,8 @@ func (s *Status) leaderServer() raft.ServerID {
 	return id
 }
 
-// Servers returns the servers in raft's latest configuration, by id and disk. It may not be committed. While a new disk takes
-// the place of an old one, the list has both.
+// Servers returns the servers in raft's latest configuration, by id and disk. It may not be committed. While a new
+// disk replaces an old one, the list has both.
 func (s *Status) Servers() []wire.Peer {
 	r := s.raft.Load()
 	if r == nil {
@@ -86,8 +83,8 @@ func (s *Status) Servers() []wire.Peer {
 	return wire.PeersIn(r.GetConfiguration().Configuration()) // does not wait
 }
 
-// ConfiguredMembers returns the members in raft's latest configuration, by id, each once: with the disk that votes, if one does. It
-// may not be committed. Before raft runs, and before raft has a configuration, it returns the configured list.
+// ConfiguredMembers returns the members in raft's latest configuration, by id, each once: with the disk that
+// votes, if one does. It may not be committed. Before raft has a configuration, it returns the configured list.
 func (s *Status) ConfiguredMembers() []wire.Peer {
 	if servers := s.Servers(); len(servers) > 0 {
 		return onePerMember(servers)
@@ -125,33 +122,32 @@ func (s *Status) HasMajorityOf(list []wire.Peer) bool {
 // selfPeer returns this server. Its disk is known once the data directory has been read.
 func (s *Status) selfPeer() wire.Peer { return s.addressBook.Self() }
 
-// hasServer reports whether raft's latest configuration has a disk.
+// hasServer reports whether raft's latest configuration has p's disk.
 func (s *Status) hasServer(p wire.Peer) bool {
 	return slices.ContainsFunc(s.Servers(), func(o wire.Peer) bool { return o.ServerID() == p.ServerID() })
 }
 
-// isConfigured reports whether this disk is in its own latest configuration, as a voter or not.
+// isConfigured reports whether this disk is in its own latest configuration, with or without a vote.
 func (s *Status) isConfigured() bool { return s.hasServer(s.selfPeer()) }
 
-// isVoter reports whether this disk is a voter of its own latest configuration.
+// isVoter reports whether this disk votes in its own latest configuration.
 func (s *Status) isVoter() bool {
 	r := s.raft.Load()
 	return r != nil && slices.Contains(voterServers(r), s.selfPeer().ServerID())
 }
 
-// isOnlyVoter reports whether this disk is the only voter.
 func (s *Status) isOnlyVoter() bool {
 	r := s.raft.Load()
 	return r != nil && slices.Equal(voterServers(r), []raft.ServerID{s.selfPeer().ServerID()})
 }
 
-// hasCaughtUp reports whether this disk is in the configuration, and has all that its leader had when the term began.
+// hasCaughtUp reports whether this disk is in the configuration, and has all entries that its leader had when the
+// term began.
 func (s *Status) hasCaughtUp() bool {
 	r := s.raft.Load()
 	return r != nil && s.leaderServer() != "" && s.fsm.appliedTerm.Load() == r.CurrentTerm() && s.isConfigured()
 }
 
-// voterServers returns the voters in raft's latest configuration.
 func voterServers(r *raft.Raft) (ids []raft.ServerID) {
 	for _, s := range r.GetConfiguration().Configuration().Servers { // does not wait
 		if s.Suffrage == raft.Voter {

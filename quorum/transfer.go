@@ -16,21 +16,20 @@ import (
 const (
 	// transferPoll is the interval at which a transfer checks whether leadership has been lost.
 	transferPoll = 5 * time.Millisecond
-	// transferTimeout limits a transfer to one member, in election timeouts. raft gives
-	// up by then. It takes no entries meanwhile, so it gets as much time for them before the next
-	// transfer.
+	// transferTimeout limits a transfer to one member, in election timeouts. raft gives up by then. It takes no
+	// entries meanwhile, so it gets as much time for them before the next transfer.
 	transferTimeout = 2
-	// transferTriesPerElection is the number of times in one election timeout that ToAny searches for a member to hand over
-	// to. A member that rejects leadership is tried half as often each time.
+	// transferTriesPerElection is the number of times in one election timeout that ToAny searches for a transfer
+	// target. A member that rejects leadership is tried half as often each time.
 	transferTriesPerElection = 10
 )
 
 var (
 	errDeclining        = errors.New("quorum: this member is about to stop and takes no leadership from others")
-	errNoTransferTarget = errors.New("no other voting member answers and has the log up to here")
+	errNoTransferTarget = errors.New("no other voter replies and has the whole log")
 )
 
-// leadershipRejection is the error of a member that did not take the leadership that this one gave to it.
+// leadershipRejection is the error of a member that has rejected this member's leadership.
 type leadershipRejection struct {
 	memberID uint32
 	reason   error
@@ -49,17 +48,15 @@ type Transfer struct {
 	lastRejection atomic.Pointer[leadershipRejection]
 }
 
-// Decline makes this member reject the leadership that others hand over to it. It can still be
-// elected if it has to.
+// Decline makes this member reject a leadership transfer. It can still be elected if it has to.
 func (t *Transfer) Decline() { t.declining.Store(true) }
 
-// ToAny gives leadership to another member: to the one whose log is longest of those that answer
-// raft and have caught up, and if it does not take over, to the others by turns. It tries until this member has lost
-// leadership or ctx ends. It returns nil if this member does not lead, or is the only voter.
+// ToAny gives leadership to another member: the one with the longest log of those that reply to raft and have
+// caught up, and if it does not take over, the others in turn. It tries until this member has lost leadership or
+// ctx ends. It returns nil if this member does not lead, or is the only voter.
 //
 // It does not try a member that lacks entries from before the last try. raft would wait for that member's
-// replication, which may be away sending a snapshot, and would take no entries before the end of that wait,
-// which is not bounded.
+// replication, which may be busy with a snapshot, and would take no entries during that unlimited wait.
 func (t *Transfer) ToAny(ctx context.Context) error {
 	tried, index := map[uint32]int{}, t.status.LastIndex()
 	for {
@@ -89,8 +86,8 @@ func (t *Transfer) ToAny(ctx context.Context) error {
 	}
 }
 
-// nextTarget returns the member to hand over to: of those that hold the log up to an index and were tried the
-// least often, the one with the longest log.
+// nextTarget returns, of the members that hold the log up to index and were tried the least often, the one with
+// the longest log.
 func (t *Transfer) nextTarget(tried map[uint32]int, index uint64) (target wire.Peer, err error) {
 	best, targets := -1, t.possibleTargets()
 	for _, id := range t.transport.LongestLogs(t.electionTimeout, index) {
@@ -106,8 +103,8 @@ func (t *Transfer) nextTarget(tried map[uint32]int, index uint64) (target wire.P
 	return target, nil
 }
 
-// possibleTargets returns the other voters. If the server list wants some of them to vote, only those are returned: the
-// next leader should not be one that is to go.
+// possibleTargets returns the other voters. It prefers those that keep their vote by the server list: the next
+// leader should not be a leaving one.
 func (t *Transfer) possibleTargets() []wire.Peer {
 	peers := slices.DeleteFunc(t.status.Servers(), func(p wire.Peer) bool { return p.Observer || p.ID == t.status.selfPeer().ID })
 	staying := slices.DeleteFunc(slices.Clone(peers), func(p wire.Peer) bool { return !t.serverList.wantsVote(p.ID) })
@@ -117,8 +114,8 @@ func (t *Transfer) possibleTargets() []wire.Peer {
 	return peers
 }
 
-// ToMember gives leadership to a member, and waits until this member has lost leadership or ctx
-// ends. It tries once. It fails if that member lags too far behind, or does not take leadership.
+// ToMember gives leadership to a member, and waits until this member has lost leadership or ctx ends. It tries
+// once. It fails if that member lags too far behind, or does not take leadership.
 func (t *Transfer) ToMember(ctx context.Context, id uint32) error {
 	peers := t.status.Servers()
 	i := slices.IndexFunc(peers, func(p wire.Peer) bool { return p.ID == id && !p.Observer })
@@ -140,7 +137,6 @@ func (t *Transfer) leadsOthers(r *raft.Raft) bool {
 	return r != nil && r.State() == raft.Leader && len(voterServers(r)) > 1
 }
 
-// Error makes a rejection the error of the transfer.
 func (r *leadershipRejection) Error() string {
 	return fmt.Sprintf("member %d: %v", r.memberID, r.reason)
 }
@@ -174,7 +170,7 @@ func (t *Transfer) isStableLeaderIn(term uint64) bool {
 	return t.inProgress.Load() == 0 && t.status.isLeaderIn(term)
 }
 
-// mayAcceptLeadership returns nil if this member takes leadership that it may reject, or else the reason.
+// mayAcceptLeadership returns nil if this member accepts a leadership transfer, or the reason.
 func (t *Transfer) mayAcceptLeadership() error {
 	if t.declining.Load() {
 		return errDeclining
@@ -182,7 +178,7 @@ func (t *Transfer) mayAcceptLeadership() error {
 	return nil
 }
 
-// noteRejection records that a member has not taken the leadership that this one handed over.
-func (t *Transfer) noteRejection(by raft.ServerID, why error) {
-	t.lastRejection.Store(&leadershipRejection{wire.MemberID(by), why})
+// noteRejection records that a member has rejected this member's leadership.
+func (t *Transfer) noteRejection(by raft.ServerID, reason error) {
+	t.lastRejection.Store(&leadershipRejection{wire.MemberID(by), reason})
 }

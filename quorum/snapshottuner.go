@@ -13,32 +13,31 @@ import (
 const (
 	// DefaultSnapshotEvery is ZooKeeper's snapCount. It counts log entries.
 	DefaultSnapshotEvery = 100_000
-	// DefaultSnapshotBytes is how many bytes of log are between snapshots. Replaying them takes
-	// half a minute at worst.
+	// DefaultSnapshotBytes is the number of bytes of log between snapshots. Replaying them takes half a minute at
+	// worst.
 	DefaultSnapshotBytes = 512 << 20
-	// DefaultTrailingBytes is how many bytes of log are kept before a snapshot. A member that lacks
-	// no more than that is caught up from the log.
+	// DefaultTrailingBytes is the number of bytes of log that are kept before a snapshot. A member that lacks no
+	// more than that catches up from the log.
 	DefaultTrailingBytes = 64 << 20
 
-	// trailingTime is how much time the log before a snapshot covers, at the present write rate, if
-	// that is more than TrailingBytes. It is the time that a restart takes.
+	// trailingTime is the time that the log before a snapshot covers, at the present write rate, if that is more
+	// than TrailingBytes: the duration of a restart.
 	trailingTime = time.Minute
-	// maxTrailingFactor limits that to this many times TrailingBytes.
+	// maxTrailingFactor limits that log to this many times TrailingBytes.
 	maxTrailingFactor = 4
-	// minTrailing is the least number of entries kept.
+	// minTrailing is the minimum number of entries to keep.
 	minTrailing = 128
-	// tuneInterval is how often the log's growth is measured.
+	// tuneInterval is the interval of the updates.
 	tuneInterval = 5 * time.Second
 )
 
-// snapshotTuner decides when raft takes a snapshot and how much log it keeps before it. raft counts only
-// entries, and an entry holds between one write and 4,096. So the counts are computed from the
-// sizes of the entries that this member stores:
+// snapshotTuner decides when raft takes a snapshot and how much log it keeps before it. raft only counts entries, and an
+// entry holds between one write and 4,096. So the counts are computed from the sizes of this member's entries:
 //
 //	trailing = (TrailingBytes, or a minute's writing up to four times as much) / average size
 //
-// A snapshot is taken after SnapshotEvery entries or SnapshotBytes, whichever is first. A random
-// factor keeps the members from all writing at the same time.
+// A snapshot is taken after SnapshotEvery entries or SnapshotBytes, whichever is first. A random factor keeps the members
+// from all writing at the same time.
 type snapshotTuner struct {
 	maxEntries    uint64  // entries between snapshots
 	maxBytes      float64 // bytes between snapshots, with this member's random factor
@@ -56,8 +55,8 @@ func newSnapshotTuner(every uint64, bytes, trailing int64) *snapshotTuner {
 	}
 }
 
-// update takes the log's counters, elapsed after the last update, and sinceSnapshot, the bytes
-// appended since the last snapshot. It returns the settings for raft.
+// update takes the log's counters, the time since the last update, and the bytes appended since the last snapshot.
+// It returns the settings for raft.
 func (m *snapshotTuner) update(entries, bytes, sinceSnapshot int64, elapsed time.Duration) (threshold, trailing uint64) {
 	de, db := float64(entries-m.lastEntries), float64(bytes-m.lastBytes)
 	m.lastEntries, m.lastBytes = entries, bytes

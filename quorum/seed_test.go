@@ -14,24 +14,24 @@ import (
 	"rollcall/quorum/disk"
 )
 
-const plantedIndex, plantedTerm = 100, 7
+const seededIndex, seededTerm = 100, 7
 
-// plant fills a member's empty directory with a state of one command.
-func (e *ensemble) plant(id uint32, command string) {
+// seed fills a member's empty directory with a state of one command.
+func (e *ensemble) seed(id uint32, command string) {
 	e.t.Helper()
 	m := e.members[id]
 	if m.dir == "" {
 		m.dir = filepath.Join(e.t.TempDir(), "data")
 	}
-	if err := Seed(e.planting(id, command)); err != nil {
+	if err := Seed(e.seedConfig(id, command)); err != nil {
 		e.t.Fatal(err)
 	}
 }
 
-func (e *ensemble) planting(id uint32, command string) SeedConfig {
+func (e *ensemble) seedConfig(id uint32, command string) SeedConfig {
 	return SeedConfig{
 		DataDir: e.members[id].dir, LogKind: e.kind, MemberID: id, Peers: e.peers, StateMachine: &machine{}, SegmentBytes: testSegment,
-		Index: plantedIndex, Term: plantedTerm, WriteState: stateOf(&machine{Index: plantedIndex, Commands: []string{command}}),
+		Index: seededIndex, Term: seededTerm, WriteState: stateOf(&machine{Index: seededIndex, Commands: []string{command}}),
 	}
 }
 
@@ -39,31 +39,31 @@ func stateOf(m *machine) func(io.Writer) error {
 	return func(w io.Writer) error { return json.NewEncoder(w).Encode(m) }
 }
 
-// A planted disk is the only voter of a new ensemble, whatever its number. The others start empty and copy its state. They go on
+// A seeded disk is the only voter of a new ensemble, whatever its number. The others start empty and copy its state. They go on
 // in a later term.
-func TestPlant(t *testing.T) { kinds(t, plantOne) }
+func TestSeed(t *testing.T) { kinds(t, seedOne) }
 
-func plantOne(t *testing.T, kind disk.LogKind) {
+func seedOne(t *testing.T, kind disk.LogKind) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.kind = kind
-		e.plant(2, "old")
+		e.seed(2, "old")
 		e.start(1, 2, 3)
 		e.wait("all to vote", func() bool { return len(e.members[2].node.status.VoterIDs()) == 3 })
 		e.propose("new", 1, 2, 3)
 		e.applied([]string{"old", "new"}, 1, 2, 3)
-		if term := e.members[2].node.status.Term(); term <= plantedTerm {
-			t.Errorf("the term is %d, and that of the state %d", term, plantedTerm)
+		if term := e.members[2].node.status.Term(); term <= seededTerm {
+			t.Errorf("the term is %d, and that of the state %d", term, seededTerm)
 		}
 	})
 }
 
-// Two planted disks are of two ensembles. Neither takes the other one in, and a member without data waits for the end of one.
-func TestPlantedTwice(t *testing.T) {
+// Two seeded disks are of two ensembles. Neither takes the other one in, and a member without data waits for the end of one.
+func TestSeededTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
-		e.plant(1, "old")
-		e.plant(2, "old")
+		e.seed(1, "old")
+		e.seed(2, "old")
 		e.start(1, 2, 3)
 		time.Sleep(time.Minute)
 		for id, m := range e.members {
@@ -79,22 +79,22 @@ func TestPlantedTwice(t *testing.T) {
 	})
 }
 
-// Plant refuses what no ensemble could start from, and leaves the directory empty.
-func TestPlantRefuses(t *testing.T) {
+// Seed refuses what no ensemble could start from, and leaves the directory empty.
+func TestSeedRefuses(t *testing.T) {
 	tests := []struct {
 		name  string
 		spoil func(*SeedConfig)
 		want  string
 	}{
-		{"index", func(p *SeedConfig) { p.Index = disk.BootstrapIndex }, "index 1 of a planting is not above 1"},
+		{"index", func(p *SeedConfig) { p.Index = disk.BootstrapIndex }, "index 1 of a seed is not above 1"},
 		{"term", func(p *SeedConfig) { p.Term = 0 }, "term 0"},
 		{"late term", func(p *SeedConfig) { p.Term = MaxSeedTerm + 1 }, "is not between"},
 		{"last term", func(p *SeedConfig) { p.Term = MaxSeedTerm }, ""},
 		{"stranger", func(p *SeedConfig) { p.MemberID = 9 }, "this member, 9"},
 		{"observer", func(p *SeedConfig) { p.Peers = slices.Clone(p.Peers); p.Peers[0].Observer = true }, "member 1 has no vote"},
 		{"log store", func(p *SeedConfig) { p.LogKind = "paper" }, `"paper"`},
-		{"other index", func(p *SeedConfig) { p.WriteState = stateOf(&machine{Index: plantedIndex - 1}) }, "it goes to index 99"},
-		{"earlier term", func(p *SeedConfig) { p.WriteState = stateOf(&machine{Index: plantedIndex}); p.Term = 1 }, ""},
+		{"other index", func(p *SeedConfig) { p.WriteState = stateOf(&machine{Index: seededIndex - 1}) }, "it goes to index 99"},
+		{"earlier term", func(p *SeedConfig) { p.WriteState = stateOf(&machine{Index: seededIndex}); p.Term = 1 }, ""},
 		{"no state", func(p *SeedConfig) { p.WriteState = func(io.Writer) error { return nil } }, "the state that was written"},
 		{"full disk", func(p *SeedConfig) {
 			p.WriteState = func(w io.Writer) error {
@@ -106,7 +106,7 @@ func TestPlantRefuses(t *testing.T) {
 	for _, tt := range tests {
 		e := newEnsemble(t, 3)
 		e.members[1].dir = t.TempDir()
-		p := e.planting(1, "old")
+		p := e.seedConfig(1, "old")
 		tt.spoil(&p)
 		err := Seed(p)
 		if tt.want == "" {
@@ -118,18 +118,18 @@ func TestPlantRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}
-		if err := Seed(e.planting(1, "old")); err != nil {
+		if err := Seed(e.seedConfig(1, "old")); err != nil {
 			t.Errorf("%s: the next try: %v", tt.name, err)
 		}
 	}
 }
 
 // A directory in which a member has run is not filled, nor is one that was filled. The directory is as before.
-func TestPlantKeepsData(t *testing.T) {
+func TestSeedKeepsData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)
-		e.plant(1, "old")
-		again := e.planting(1, "other")
+		e.seed(1, "old")
+		again := e.seedConfig(1, "other")
 		if err := Seed(again); !errors.Is(err, disk.ErrHasData) {
 			t.Errorf("%v", err)
 		}

@@ -11,29 +11,29 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// SeedConfig holds the parameters of Plant.
+// SeedConfig holds the parameters of Seed.
 type SeedConfig struct {
 	DataDir, LogDir string       // as in Config
 	Stores          disk.Stores  // as in Config; they are empty
 	LogKind         disk.LogKind // as in Config
 	MemberID        uint32       // the id that the member will have
-	Peers           []wire.Peer  // all members of the new ensemble, Self included
+	Peers           []wire.Peer  // all members of the new ensemble, MemberID included
 	StateMachine    StateMachine // an empty one; only Verify is used
 
-	// Index and Term are those of the last entry that the state contains. The first leader leads in a
-	// later term. Index is above disk.BootstrapIndex, and Term is at most MaxPlantedTerm.
+	// Index and Term belong to the last entry that the state contains. The first leader leads in a later term.
+	// Index must be above disk.BootstrapIndex, and Term at most MaxSeedTerm.
 	Index, Term uint64
-	// WriteState writes the state, as a snapshot of Machine.
+	// WriteState writes the state, as a snapshot of StateMachine.
 	WriteState func(w io.Writer) error
 
-	// Command is the command line that an operator runs again after an error. Default: the commands that fill directories
+	// Command is the command line to repeat after an error. Default: the commands that fill directories.
 	Command      string
 	SegmentBytes int          // as in Config
 	Logger       *slog.Logger // default: discard
 }
 
-// MaxSeedTerm leaves room for a million elections: a zxid has the term in its upper 32 bits, and is
-// never negative.
+// MaxSeedTerm leaves space for a million elections: a zxid has the term in its upper 32 bits, and is never
+// negative.
 const MaxSeedTerm = 1<<31 - 1<<20
 
 func (p *SeedConfig) check() error {
@@ -45,19 +45,19 @@ func (p *SeedConfig) check() error {
 	case self.Observer:
 		return fmt.Errorf("quorum: member %d has no vote in the server list, and an ensemble begins with a voter: fill the directories of one", p.MemberID)
 	case (p.DataDir == "") == (p.Stores == disk.Stores{}) || p.StateMachine == nil || p.WriteState == nil:
-		return errors.New("quorum: Machine, State, and either Dir or Stores are required")
+		return errors.New("quorum: StateMachine, WriteState, and either DataDir or Stores are required")
 	case p.Index <= disk.BootstrapIndex:
-		return fmt.Errorf("quorum: index %d of a planting is not above %d", p.Index, disk.BootstrapIndex)
+		return fmt.Errorf("quorum: index %d of a seed is not above %d", p.Index, disk.BootstrapIndex)
 	case p.Term < 1 || p.Term > MaxSeedTerm:
-		return fmt.Errorf("quorum: term %d of a planting is not between 1 and %d", p.Term, uint64(MaxSeedTerm))
+		return fmt.Errorf("quorum: term %d of a seed is not between 1 and %d", p.Term, uint64(MaxSeedTerm))
 	case p.LogKind != "" && !p.LogKind.IsKnown():
 		return fmt.Errorf("quorum: log store %q is neither %s nor %s", p.LogKind, disk.LogBolt, disk.LogWAL)
 	}
 	return nil
 }
 
-// Seed fills the empty directories of the member that begins a new ensemble with a state. That disk is the only voter, and all
-// others start with empty directories and copy the state. It is all or nothing: see disk.Plant.
+// Seed fills the empty directories of the first member of a new ensemble with a state. That disk is the only
+// voter, and all others start with empty directories and copy the state. It is all or nothing: see disk.Seed.
 func Seed(p SeedConfig) error {
 	if err := p.check(); err != nil {
 		return err
@@ -69,7 +69,6 @@ func Seed(p SeedConfig) error {
 	}, p.Command, p.writeStores)
 }
 
-// writeStores writes the stores.
 func (p *SeedConfig) writeStores(d *disk.Data) error {
 	if err := d.Stable().SetTerm(p.Term); err != nil {
 		return fmt.Errorf("quorum: write term: %w", err)
