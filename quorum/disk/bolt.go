@@ -19,6 +19,8 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"rollcall/internal/durable"
 )
 
 // The start of a BoltDB file: two meta pages, written alternately, each with the number of its
@@ -32,7 +34,7 @@ const (
 	boltTxAt     = 48
 	boltSumAt    = 56
 	boltMetaSize = 64
-	// maxBoltPage is the longest page, in bytes, that bbolt takes.
+	// maxBoltPage is bbolt's maximum page size, in bytes.
 	maxBoltPage = 64 << 10
 )
 
@@ -44,9 +46,9 @@ type boltMeta struct {
 	pageSize  int64 // in bytes
 }
 
-// checkMetas reads the meta pages of a BoltDB. If one of them is incomplete the file is damaged:
-// bbolt would continue with the other one, without the last transaction. A crash does not cause
-// that, because a meta lies in one sector of the disk.
+// checkMetas reads the meta pages of a BoltDB. If one of them is incomplete, the file is damaged: bbolt would
+// continue with the other one, without the last transaction. A crash does not cause that, because a meta fits into
+// one sector.
 func checkMetas(f io.ReaderAt) (newest boltMeta, err error) {
 	page := int64(os.Getpagesize())
 	for i := range int64(2) {
@@ -71,25 +73,25 @@ func checkMetas(f io.ReaderAt) (newest boltMeta, err error) {
 	return newest, nil
 }
 
-// boltFile is a BoltDB with terms and votes, and with the log if that is in BoltDB. It adds
-// checksums to data that bbolt itself does not check. Every entry has one in its Extensions. All other values have one together, in a boltMark.
+// boltFile is a BoltDB with terms and votes, and with the log if that is in BoltDB. It adds the checksums that
+// bbolt lacks: every entry has one in its Extensions, and all other values share one in a boltMark.
 type boltFile struct {
 	*raftboltdb.BoltStore
 	path string
 
-	mu             sync.Mutex        // held for a write and its mark
-	values         map[string][]byte // the stored values
-	valuesChecksum uint32            // of values
-	metaReader     *os.File          // for reading the number of the last transaction
+	mu             sync.Mutex // held for a write and its mark
+	values         map[string][]byte
+	valuesChecksum uint32
+	metaReader     *os.File // for the number of the last transaction
 	markFile       *os.File
 }
 
-// boltMark says what a BoltDB held after a transaction, in a file of its own. It is written after
-// each transaction and not synced: it may lag behind the BoltDB, and is never ahead of it.
+// boltMark describes the contents of a BoltDB after a transaction, in a file of its own. It is written after each
+// transaction and not synced: it may lag behind the BoltDB, and is never ahead of it.
 type boltMark struct {
 	txID           uint64 // number of the transaction
 	lastIndex      uint64 // index of the last log entry; 0: none
-	valuesChecksum uint32 // checksum of all other values
+	valuesChecksum uint32 // of all other values
 }
 
 const (
@@ -117,8 +119,7 @@ func decodeBoltMark(b []byte) (m boltMark, err error) {
 	return m, nil
 }
 
-// checkAgainst compares the mark with what the BoltDB holds now. The BoltDB may be ahead of the mark
-// after a crash.
+// checkAgainst compares the mark with the BoltDB as it is now. After a crash the BoltDB may be ahead of the mark.
 func (m boltMark) checkAgainst(now boltMark) error {
 	switch {
 	case now.txID < m.txID:
@@ -136,7 +137,7 @@ func (m boltMark) checkAgainst(now boltMark) error {
 // boltMarkName is the file with the mark, next to raft.db.
 const boltMarkName = "raft.durable"
 
-// openBolt opens a BoltDB, and maps the given number of bytes from the start.
+// openBolt opens a BoltDB, and maps its first mapped bytes.
 func openBolt(path string, mapped int) (store *boltFile, err error) {
 	err = recoverDamage(path, func() error {
 		if err := createBolt(path); err != nil {
@@ -161,9 +162,9 @@ func openBolt(path string, mapped int) (store *boltFile, err error) {
 	return store, nil
 }
 
-// createBolt makes an empty BoltDB, unless there is a file. The file gets its name when it is whole, and the name is durable before there is a
-// mark. Otherwise a loss of power during the first start could leave a part of the file, or a mark without the file, and both would be taken
-// for damage.
+// createBolt makes an empty BoltDB if there is no file. The file is renamed once it is complete, and the name is
+// durable before there is a mark. Otherwise a power loss during the first start could leave a partial file, or a
+// mark without a file, and both would count as damage.
 func createBolt(path string) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -182,10 +183,10 @@ func createBolt(path string) error {
 	if err := os.Rename(tmp, path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return durable.SyncDirectory(filepath.Dir(path))
 }
 
-// readState reads the file before bbolt writes to it, and returns what its mark should be.
+// readState reads the file before bbolt writes to it, and returns its present mark.
 func (f *boltFile) readState() (now boltMark, err error) {
 	err = viewBolt(f.path, func(tx *bbolt.Tx) error {
 		now.txID = uint64(tx.ID())
@@ -215,7 +216,7 @@ const (
 	boltConf = "conf"
 )
 
-// lastContiguousIndex returns the last index of a log, and an error if the log has a hole.
+// lastContiguousIndex returns the last index of a log, or an error if the log has a hole.
 func lastContiguousIndex(b *bbolt.Bucket) (last uint64, err error) {
 	err = b.ForEach(func(k, _ []byte) error {
 		if len(k) != 8 || last != 0 && binary.BigEndian.Uint64(k) != last+1 {
@@ -227,7 +228,6 @@ func lastContiguousIndex(b *bbolt.Bucket) (last uint64, err error) {
 	return last, err
 }
 
-// valuesChecksum returns the checksum of all values.
 func valuesChecksum(values map[string][]byte) uint32 {
 	var b []byte
 	for _, k := range slices.Sorted(maps.Keys(values)) {
@@ -236,26 +236,16 @@ func valuesChecksum(values map[string][]byte) uint32 {
 	return crc32.Checksum(b, castagnoliTable)
 }
 
-// openMark opens the mark, and compares it with what the file holds now. If there is none, it makes one.
+// openMark opens the mark, or makes one, and compares it with the file as it is now.
 func (f *boltFile) openMark(now boltMark) (*os.File, error) {
 	path := filepath.Join(filepath.Dir(f.path), boltMarkName)
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := replaceFile(path, now.encode()); err != nil {
-			return nil, err
-		}
-		file, err = os.OpenFile(path, os.O_RDWR, 0)
-	}
+	var was boltMark
+	file, err := openMarkFile(path, now.encode(), logName, func(b []byte) (err error) {
+		was, err = decodeBoltMark(b)
+		return err
+	})
 	if err != nil {
 		return nil, err
-	}
-	b, err := io.ReadAll(io.LimitReader(file, int64(boltMarkSize)+1))
-	var was boltMark
-	if err == nil {
-		was, err = decodeBoltMark(b)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w; if that is the only damaged file, remove it: the member then starts without comparing %s with it", path, err, logName), file.Close())
 	}
 	if err := was.checkAgainst(now); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w (%s says so)", err, path), file.Close())
@@ -283,7 +273,7 @@ func (f *boltFile) openStore(mapped int) (err error) {
 	return nil
 }
 
-// Close closes the file and its mark, as far as they are open.
+// Close closes those of the files that are open.
 func (f *boltFile) Close() error {
 	var err error
 	if f.BoltStore != nil {
@@ -297,7 +287,7 @@ func (f *boltFile) Close() error {
 	return err
 }
 
-// writeAndMark runs do, which writes, and then records in the mark what the file holds.
+// writeAndMark calls do, which writes to the BoltDB, and then updates the mark.
 func (f *boltFile) writeAndMark(do func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -351,8 +341,8 @@ func (f *boltFile) GetLog(index uint64, l *raft.Log) error {
 	return nil
 }
 
-// logChecksum returns the checksum of an entry. It is stored in Extensions, which neither raft nor
-// anything else here uses.
+// logChecksum returns the checksum of an entry. It is stored in Extensions, which neither raft nor this package
+// uses.
 func logChecksum(l *raft.Log) uint32 {
 	head := binary.BigEndian.AppendUint64(nil, l.Term)
 	return entryChecksum(l.Index, append(append(head, byte(l.Type)), l.Data...))
@@ -374,8 +364,8 @@ func (f *boltFile) SetUint64(k []byte, v uint64) error {
 	return f.Set(k, binary.BigEndian.AppendUint64(nil, v))
 }
 
-// viewBolt opens a BoltDB for reading, if there is one and its pages are sound. do must read all of
-// its buckets, so that bbolt's own checks see them before it opens the file for writing.
+// viewBolt opens a BoltDB for reading, if there is one and its pages are sound. do must read all of its buckets,
+// so that bbolt's own checks see them before it opens the file for writing.
 func viewBolt(path string, do func(tx *bbolt.Tx) error) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -408,12 +398,12 @@ func viewBolt(path string, do func(tx *bbolt.Tx) error) error {
 	return errors.Join(err, db.Close())
 }
 
-// keyMember is the key in the stable store for the number of the member whose votes it holds.
-// Another member's file has other votes, and maybe another log.
+// keyMember is the key of the member's id in the stable store. Another member's file has other votes, and maybe
+// another log.
 var keyMember = []byte("RollcallMember")
 
-// bindToMember stores which member the stable store in the log's directory belongs to. It returns an error if
-// it belongs to another one.
+// bindToMember stores the id of the member that owns the stable store in the log's directory. It returns an error
+// if another member owns it.
 func bindToMember(s raft.StableStore, logDir string, member uint32) error {
 	owner, err := s.GetUint64(keyMember)
 	switch {

@@ -23,17 +23,16 @@ const (
 	boltBucketFlag       = 0x01
 	boltBucketHeaderSize = 16 // root page, sequence
 	firstBoltPage        = 2  // the first one after the meta pages
-	// maxBoltDepth is how many pages may be above one another. Even a tree with 2^64 entries has
-	// fewer.
+	// maxBoltDepth limits the depth of a tree. Even a tree with 2^64 entries is less deep.
 	maxBoltDepth = 64
 )
 
-// pageChecker walks through all pages that a BoltDB uses.
+// pageChecker visits all pages that a BoltDB uses.
 type pageChecker struct {
 	file      io.ReaderAt
-	fileSize  int64 // of the file
+	fileSize  int64
 	meta      boltMeta
-	seenPages map[uint64]bool // pages
+	seenPages map[uint64]bool
 }
 
 // checkPages reads all pages in use, except the values. It returns an error if bbolt could read
@@ -46,17 +45,17 @@ func checkPages(file io.ReaderAt, size int64, meta boltMeta) error {
 	return err
 }
 
-// boltPage is a page together with the pages that follow it and belong to it.
+// boltPage is a page together with its overflow pages.
 type boltPage struct {
 	id           uint64
-	offset       int64 // offset in the file
+	offset       int64 // in the file
 	length       int64
 	flags        uint16
 	elementCount int    // number of elements
-	firstPage    []byte // the page without those that follow it
+	firstPage    []byte // without overflow pages
 }
 
-// readPage reads a page, which must not have been seen before.
+// readPage reads a page that has not been visited yet.
 func (w *pageChecker) readPage(id uint64) (p boltPage, err error) {
 	if id < firstBoltPage || id >= w.meta.pageCount {
 		return p, fmt.Errorf("%w: it refers to page %d, and has %d", ErrDamaged, id, w.meta.pageCount)
@@ -104,8 +103,8 @@ func (w *pageChecker) readPart(p boltPage, at, n int64) ([]byte, error) {
 // boltElement is an element of a page.
 type boltElement struct {
 	key       []byte
-	childPage uint64 // the page that it leads to: the next one of a branch, or the root of a bucket; 0: none
-	inBranch  bool   // it belongs to a branch
+	childPage uint64 // the next page of a branch, or the root of a bucket; 0: none
+	inBranch  bool
 }
 
 func (w *pageChecker) readElement(p boltPage, i int) (e boltElement, err error) {
@@ -140,8 +139,8 @@ func (w *pageChecker) readElement(p boltPage, i int) (e boltElement, err error) 
 	return e, err
 }
 
-// checkInlineBucket checks a bucket that is stored inside a value, in page id. b is the one page of that bucket. It is a leaf, and
-// leads to no bucket. If it were a branch, bbolt would take the page for the next one below it, without end.
+// checkInlineBucket checks b, the only page of a bucket that is stored inside a value of page id. It must be a
+// leaf without buckets. If it were a branch, bbolt would take the page for its own child, without end.
 func (w *pageChecker) checkInlineBucket(id uint64, b []byte) error {
 	if len(b) < boltPageHeaderSize {
 		return fmt.Errorf("%w: a bucket in page %d has a page of %d bytes", ErrDamaged, id, len(b))
@@ -175,12 +174,10 @@ func (w *pageChecker) readKey(p boltPage, at, n int64) ([]byte, error) {
 	return w.readPart(p, at, n)
 }
 
-// keyRange is the range in which the keys of a page must lie: from least on, and below end. nil means
-// no bound.
+// keyRange limits the keys of a page: at least first, and below limit. nil is no limit.
 type keyRange struct{ first, limit []byte }
 
-// checkTree checks a page, with depth pages above it, and all pages that it leads to. It returns the
-// last key.
+// checkTree checks a page at the given depth and all pages below it. It returns the last key.
 func (w *pageChecker) checkTree(id uint64, depth int, within keyRange) (last []byte, err error) {
 	if depth > maxBoltDepth {
 		return nil, fmt.Errorf("%w: page %d has more than %d above it", ErrDamaged, id, maxBoltDepth)

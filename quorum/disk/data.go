@@ -1,27 +1,23 @@
-// Package disk keeps what one member must not forget: its log, its term and votes, and its
-// snapshots, in files of its own directory.
+// Package disk keeps one member's durable state in its own directory: log, term, votes and snapshots.
 //
-//   - Data: one member's stores, as raft uses them. Open locks the directories, checks which member
-//     they belong to and opens the stores. OpenStopped opens those of a member that does not
-//     run.
-//   - Stores: the same without the guards, for a member that does not have to keep anything
-//     (tests).
-//   - Plant: fills the empty directories of a member that has never run.
-//   - Examine, ReadLog: what the directories of a stopped member hold.
-//   - Explain: advice for an error that ends a member.
+//   - Data: one member's stores, as raft uses them. Open locks the directories, checks their owner and opens the
+//     stores. OpenStopped opens the stores of a stopped member.
+//   - Stores: the same without guards, for a member that keeps nothing (tests).
+//   - Seed: fills the empty directories of a member that has never run.
+//   - Examine, OpenLogReader: read the directories of a stopped member.
+//   - Explain: adds advice to an error that ends a member.
 //
-// Damage is never ignored: data that cannot be trusted give an error that wraps ErrDamaged, and
-// nothing is deleted because of it.
+// Damage is never ignored: damaged data give an error that wraps ErrDamaged, and nothing is deleted.
 //
 // # Failing
 //
-// While raft runs, an error of a store ends the member: see guard. A store may also hang without an
-// error: see operations and Data.Stalled.
+// While raft runs, an error of a store ends the member: see storeGuard. A store may also hang without an
+// error: see operations and Data.StallError.
 //
 // # Durable entries
 //
-// A leader's disk writes while raft replicates: see logQueue. So what raft takes for committed may not
-// yet be on this disk: see Data.Durable and Data.Await.
+// A leader's disk writes while raft replicates: see logQueue. So an entry that raft considers committed may not be on
+// this disk yet: see Data.LimitToDurable and Data.AwaitDurable.
 package disk
 
 import (
@@ -42,19 +38,19 @@ import (
 	"rollcall/internal/metrics"
 )
 
-// Config is what Data is opened with. A field without a default is required.
+// Config configures a Data. Fields without a default are required.
 type Config struct {
-	MemberID   uint32   // the member that the data belong to
-	ServerList []string // the server list, in the one form in which every member writes it
+	MemberID   uint32   // owner of the data
+	ServerList []string // canonical
 
-	DataDir string  // data directory
-	LogDir  string  // directory of the log; default: Dir
-	LogKind LogKind // how the log is stored; default: as the directory is, or DefaultLogKind
+	DataDir string
+	LogDir  string  // default: DataDir
+	LogKind LogKind // default: that of the directory, or DefaultLogKind
 	Stores  Stores  // in place of the directories; default: on disk
 
 	SegmentBytes int // size of a file of the log, if the log is in raft-wal; default 16 MiB
 
-	StallLimit time.Duration // how long one operation may take; see Data.Stalled. Default: no limit
+	StallLimit time.Duration // limit of one operation, required; see Data.StallError
 
 	RaftRunning func() bool  // reports whether raft's goroutines run; before that, errors are simply returned
 	RaftLeads   func() bool  // reports to raft's main goroutine whether raft leads; see logQueue. Default: it never does
@@ -63,11 +59,11 @@ type Config struct {
 	RaftLog     hclog.Logger // for the log messages of raft's libraries
 }
 
-// Data is one member's stores, open and, if they are files, locked. Unless its comment says
-// otherwise, a method may be called by any goroutine.
+// Data holds the open stores of one member, and the locks on its directories. Unless its comment says otherwise, a
+// method may be called by any goroutine.
 type Data struct {
-	directories  []*directory // for the data, and for the log if that has its own; nil if the stores are not files
-	storesCloser io.Closer    // of the stores; nil if they are the caller's
+	directories  []*directory // data directory, and log directory if that is separate; nil if the stores are not files
+	storesCloser io.Closer    // nil if the stores are the caller's
 	closeOnce    sync.Once
 
 	unguarded     Stores
@@ -79,15 +75,18 @@ type Data struct {
 	operations       operations
 	writeMetrics     writeMetrics
 	hasSnapshot      atomic.Bool  // a snapshot has been stored, by this or an earlier process
-	bytesAtSnapshot  atomic.Int64 // log.bytes when the last snapshot was stored
-	rejectedSnapshot error        // see Refused
+	bytesAtSnapshot  atomic.Int64 // appendedBytes when the last snapshot was stored
+	rejectedSnapshot error        // see SnapshotRejected
 	serverList       []string
 	diskID           ID
 }
 
-// Open opens a member's data. A directory without data becomes this member's. Open returns an error
-// for a directory of another member or of a newer version, and for a damaged one.
+// Open opens a member's data. An empty directory becomes this member's. Open returns an error for a directory that
+// belongs to another member, was written by a newer version, or is damaged.
 func Open(cfg Config) (*Data, error) {
+	if cfg.StallLimit <= 0 {
+		return nil, fmt.Errorf("quorum: StallLimit is %v, but must be positive", cfg.StallLimit)
+	}
 	d := &Data{unguarded: cfg.Stores, operations: operations{stallLimit: cfg.StallLimit}, serverList: cfg.ServerList}
 	if cfg.DataDir != "" {
 		var err error
@@ -111,12 +110,12 @@ func Open(cfg Config) (*Data, error) {
 	return d, nil
 }
 
-// OpenStopped locks the directories of a member that does not run and opens the stores in them. Of cfg
-// it uses Dir, LogDir or Stores, SegmentBytes and RaftLog. The error is ErrNoData if no member has begun there.
+// OpenStopped locks the directories of a stopped member and opens the stores in them. It uses only DataDir, LogDir
+// or Stores, SegmentBytes and RaftLog of cfg. The error is ErrNoData if the directories have never been used.
 func OpenStopped(cfg Config) (*Data, error) {
 	d := &Data{unguarded: cfg.Stores}
 	if cfg.DataDir != "" {
-		if err := d.openDirectories(cfg); err != nil {
+		if err := d.openStoppedDirectories(cfg); err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
 	}
@@ -130,8 +129,7 @@ func OpenStopped(cfg Config) (*Data, error) {
 	return d, nil
 }
 
-// openDirectories locks the directories of a member that does not run, and opens the stores in them.
-func (d *Data) openDirectories(cfg Config) (err error) {
+func (d *Data) openStoppedDirectories(cfg Config) (err error) {
 	if err := checkMemberBegan(cfg.DataDir); err != nil {
 		return err
 	}
@@ -149,7 +147,6 @@ func (d *Data) openDirectories(cfg Config) (err error) {
 	return err
 }
 
-// guardStores wraps the stores in their guards.
 func (d *Data) guardStores(running, leads func() bool, fail func(error)) error {
 	data, err := hasData(d.unguarded)
 	if err != nil {
@@ -170,20 +167,16 @@ func (d *Data) snapshotStored() {
 	d.bytesAtSnapshot.Store(d.guardedLog.appendedBytes.Load())
 }
 
-// logDirectory returns the directory that holds the log.
 func (d *Data) logDirectory() *directory { return d.directories[len(d.directories)-1] }
 
-// Close closes the stores and unlocks the directories. It leaves stores open that the caller has
-// opened.
+// Close closes the stores and unlocks the directories. Stores of the caller stay open.
 func (d *Data) Close() error {
 	var err error
 	d.closeOnce.Do(func() {
 		if d.storesCloser != nil {
 			err = d.storesCloser.Close()
 		}
-		for _, f := range d.directories {
-			err = errors.Join(err, f.close())
-		}
+		err = unlock(d.directories, err)
 	})
 	return err
 }
@@ -191,61 +184,58 @@ func (d *Data) Close() error {
 // Log returns the log for raft. A leader's entries may be in it before they are durable.
 func (d *Data) Log() raft.LogStore { return d.logQueue }
 
-// LimitToDurable returns index, or if that is lower, the index up to which all entries of the log are durable.
-// Nobody may learn a leader's commit index unless Durable has lowered it: raft has counted copies that
-// are only queued.
+// LimitToDurable returns index, or the last durable index of the log if that is lower. A leader's commit index
+// must pass through it before it is shown, because raft counts copies that are only queued.
 func (d *Data) LimitToDurable(index uint64) uint64 { return d.logQueue.LimitToDurable(index) }
 
-// AwaitDurable waits until all entries up to an index are durable, and reports whether they are. They are
-// not if the disk has failed, which ends the member.
+// AwaitDurable waits until all entries up to index are durable, and reports whether they are. They are not if the
+// disk has failed, which ends the member.
 func (d *Data) AwaitDurable(index uint64) bool { return d.logQueue.AwaitDurable(index) }
 
-// FinishWrites waits until the entries that raft has left are written, or until the disk has failed. It is
-// called when raft has ended, before Close.
+// FinishWrites waits until the queued entries are written, or until the disk has failed. It is called after raft
+// has stopped, before Close.
 func (d *Data) FinishWrites() { d.logQueue.awaitWriteLoop() }
 
-// Stable returns the stable store.
 func (d *Data) Stable() *Stable { return d.stableStore }
 
-// Snapshots returns the snapshots for raft.
+// Snapshots returns the snapshot store for raft.
 func (d *Data) Snapshots() raft.SnapshotStore { return d.snapshotStore }
 
 // HasData reports whether there is a snapshot or a log entry.
 func (d *Data) HasData() bool { return d.guardedLog.hasEntries.Load() || d.hasSnapshot.Load() }
 
-// AppendTotals returns how many entries this process has appended to the log, how many bytes they
-// take, and how many of these bytes came after the last snapshot.
+// AppendTotals returns the number of entries that this process has appended to the log, their size in bytes, and
+// the part of these bytes that came after the last snapshot.
 func (d *Data) AppendTotals() (entries, bytes, sinceSnapshot int64) {
 	bytes = d.guardedLog.appendedBytes.Load()
 	return d.guardedLog.appendedEntries.Load(), bytes, bytes - d.bytesAtSnapshot.Load()
 }
 
-// WriteDurations returns how long the writes of the log took, and how many of them were slow: a second or
-// more. They are counted since Open or ResetWrites.
+// WriteDurations returns the durations of the log writes since Open or ResetWriteDurations, and the number of slow
+// ones: a second or more.
 func (d *Data) WriteDurations() (took metrics.Summary, slow uint64) {
 	return d.writeMetrics.durations.Summary(), d.writeMetrics.slowWrites.Load()
 }
 
-// WriteBuckets returns how long the writes of the log took, and how long the entries in them were, since
-// Open.
+// WriteBuckets returns the durations of the log writes, and the sizes of their entries, since Open.
 func (d *Data) WriteBuckets() (took, entries metrics.Buckets) {
 	return d.writeMetrics.durations.Buckets(), d.writeMetrics.entrySizes.Buckets()
 }
 
-// ResetWriteDurations sets the counters of Writes to zero.
+// ResetWriteDurations sets the counters of WriteDurations to zero.
 func (d *Data) ResetWriteDurations() {
 	d.writeMetrics.durations.Reset()
 	d.writeMetrics.slowWrites.Store(0)
 }
 
-// RunTimed runs op, which may hang. what is the name of op in Stalled's error.
-func (d *Data) RunTimed(what string, op func() error) error { return d.guardedLog.runTimed(what, op) }
+// RunTimed runs op, which may hang, and names it in StallError's error.
+func (d *Data) RunTimed(name string, op func() error) error { return d.guardedLog.runTimed(name, op) }
 
-// StallError returns an error that names the oldest operation of a store, or of Timed, if it has taken
-// longer than Config.StallLimit. Otherwise it returns nil.
+// StallError returns an error that names the oldest operation of a store, or of RunTimed, if it has run for longer
+// than Config.StallLimit. Otherwise it returns nil. OpenStopped sets no limit.
 func (d *Data) StallError() error { return d.operations.stallError() }
 
-// BindTo makes the stable store that of member. Open refuses it for any other member.
+// BindTo makes member the owner of the stable store. Open returns an error for any other member.
 func (d *Data) BindTo(member uint32) error {
 	if err := d.stableStore.SetUint64(keyMember, uint64(member)); err != nil {
 		return fmt.Errorf("quorum: write state: %w", err)
@@ -253,28 +243,22 @@ func (d *Data) BindTo(member uint32) error {
 	return nil
 }
 
-// ServerList returns the server list for which the directory was made.
+// ServerList returns the server list for which the directory was created.
 func (d *Data) ServerList() []string { return d.serverList }
 
-// SetIdentity makes the directories, if there are any, those of member in the given server list.
+// SetIdentity makes the directories belong to member in the given server list.
 func (d *Data) SetIdentity(member uint32, servers []string) error {
 	if len(d.directories) == 0 {
 		return nil
 	}
 	id := identity{Member: member, Servers: servers, SeparateLog: len(d.directories) > 1, LogCreated: true, LogKind: logKindOf(d.directories)}
-	for i := len(d.directories) - 1; i >= 0; i-- {
-		if err := d.directories[i].writeIdentity(id); err != nil {
-			return err
-		}
-	}
-	return nil
+	return writeIdentities(d.directories, id)
 }
 
-// slowWrite is how long a write of the log takes at least to count as slow: ZooKeeper's
-// fsync.warningthresholdms.
+// slowWrite is the minimum duration of a slow log write: ZooKeeper's fsync.warningthresholdms.
 const slowWrite = time.Second
 
-// writeMetrics is the data behind Writes. It is safe for concurrent use.
+// writeMetrics counts the writes of the log. It is safe for concurrent use.
 type writeMetrics struct {
 	durations  metrics.Durations
 	slowWrites atomic.Uint64
@@ -289,10 +273,9 @@ func (f *writeMetrics) addWrite(took time.Duration) {
 	}
 }
 
-// openStores opens the stores in the directories of a member: the one for its data and, if the log has
-// its own, that. Of cfg it uses SegmentBytes and RaftLog.
-func openStores(fs []*directory, kind LogKind, cfg Config) (s Stores, closer io.Closer, err error) {
-	dir, logDir := fs[0].dir, fs[len(fs)-1].dir
+// openStores opens the stores in a member's directories. It uses only SegmentBytes and RaftLog of cfg.
+func openStores(locked []*directory, kind LogKind, cfg Config) (s Stores, closer io.Closer, err error) {
+	dir, logDir := locked[0].dir, locked[len(locked)-1].dir
 	if err := removeIncompleteSnapshots(dir); err != nil {
 		return s, nil, fmt.Errorf("quorum: clean data directory: %w", err)
 	}
@@ -307,7 +290,7 @@ func openStores(fs []*directory, kind LogKind, cfg Config) (s Stores, closer io.
 	return Stores{Log: log, Stable: log, Snapshots: snaps}, log, nil
 }
 
-// removeIncompleteSnapshots removes the snapshots, received or written here, that a crash left incomplete.
+// removeIncompleteSnapshots removes the received and own snapshots that a crash left incomplete.
 func removeIncompleteSnapshots(dir string) error {
 	received, err := globIn(dir, spoolPrefix+"*"+tmpSuffix)
 	if err != nil {
@@ -325,15 +308,12 @@ func removeIncompleteSnapshots(dir string) error {
 	return nil
 }
 
-// hasData reports whether a member has anything that the others may count on: a snapshot or an entry.
+// hasData reports whether there is data that other members may count on: a snapshot or an entry.
 func hasData(s Stores) (bool, error) {
-	last, err := s.Log.LastIndex()
+	_, last, err := s.logRange()
 	if err != nil {
-		return false, fmt.Errorf("quorum: read log: %w", err)
+		return false, err
 	}
-	list, err := s.Snapshots.List()
-	if err != nil {
-		return false, fmt.Errorf("quorum: list snapshots: %w", err)
-	}
-	return last > 0 || len(list) > 0, nil
+	newest, err := s.newestSnapshot()
+	return last > 0 || newest != nil, err
 }

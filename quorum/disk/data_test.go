@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -17,7 +18,7 @@ var testServers = []string{"server.1=m1:3888", "server.2=m2:3888", "server.3=m3:
 func directoryConfig(dir string, member uint32) Config {
 	return Config{
 		MemberID: member, ServerList: testServers, DataDir: dir, RaftRunning: func() bool { return false },
-		Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(), SegmentBytes: testSegment,
+		Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(), SegmentBytes: testSegment, StallLimit: testStallLimit,
 	}
 }
 
@@ -50,4 +51,13 @@ func memStores() Stores {
 // unguarded is a guard of stores that no raft uses.
 func unguarded() storeGuard {
 	return storeGuard{raftRunning: func() bool { return false }, operations: &operations{}}
+}
+
+// A stall limit is required: without one, a disk that hangs would go unnoticed.
+func TestOpenWithoutStallLimit(t *testing.T) {
+	cfg := directoryConfig(t.TempDir(), 1)
+	cfg.StallLimit = 0
+	if _, err := Open(cfg); err == nil || !strings.Contains(err.Error(), "StallLimit") {
+		t.Errorf("without a stall limit: %v", err)
+	}
 }

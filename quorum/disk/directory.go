@@ -9,7 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
+
+	"rollcall/internal/durable"
 )
 
 // Faults of a data directory, for errors.Is.
@@ -24,7 +27,7 @@ var (
 )
 
 const (
-	// memberDirName is the directory, inside the operator's, that holds all files of a member.
+	// memberDirName is the subdirectory of the operator's directory that holds all files of a member.
 	memberDirName = "rollcall"
 
 	lockName     = "lock"
@@ -33,25 +36,25 @@ const (
 	spoolPrefix  = "receiving-"
 	tmpSuffix    = ".tmp"
 
-	// directoryFormat is the format of the directories that this version makes, and the only one that it knows.
+	// directoryFormat is the only format of directories that this version knows.
 	directoryFormat = 1
 	// maxIdentity limits the identity file, in bytes: 255 servers with names of 253 bytes fit.
 	maxIdentity = 128 << 10
 
-	// dirMode and fileMode are the modes of all directories and files made here, because the data
-	// contain passwords of sessions.
+	// dirMode and fileMode apply to all directories and files made here, because the data contain session
+	// passwords.
 	dirMode, fileMode = 0o700, 0o600
 )
 
-// identity says which member a directory belongs to. A directory is never used as another member's: that one would
-// then count votes and entries as its own that it never gave.
+// identity identifies the owner of a directory. A directory is never used by another member: that one would count
+// votes and entries as its own that it never gave.
 type identity struct {
 	Format      int      `json:"format"`
 	Member      uint32   `json:"member"`
-	Servers     []string `json:"servers"`   // the list for which the directory was made, canonical; the ensemble's may have changed since
-	SeparateLog bool     `json:"log_apart"` // the log is in a directory of its own
-	LogCreated  bool     `json:"log"`       // the log has been created: if it is missing, the directory is damaged
-	LogKind     LogKind  `json:"log_store"` // how the log is stored
+	Servers     []string `json:"servers"` // when the directory was created; canonical. The ensemble's may have changed since
+	SeparateLog bool     `json:"log_apart"`
+	LogCreated  bool     `json:"log"` // from then on a missing log is damage
+	LogKind     LogKind  `json:"log_store"`
 }
 
 // directory is a locked data directory.
@@ -61,33 +64,34 @@ type directory struct {
 	identity identity // zero while the directory is new
 }
 
-// MemberDirectory returns the directory in which the files of a member are, or will be, whose data directory or
-// log directory is dir. It creates nothing. Other files in dir do not matter, with two exceptions:
-// ZooKeeper's data are refused, and incomplete data of a member give ErrDamaged or, if they have a mark, ErrPlanting.
+// MemberDirectory returns the directory for the files of the member whose data directory or log directory is dir.
+// It creates nothing. Other files in dir do not matter, with two exceptions: it rejects ZooKeeper's data, and
+// incomplete data of a member give ErrDamaged or, if they have a mark, ErrIncomplete.
 func MemberDirectory(dir string) (string, error) {
-	own, err := memberDirectory(dir)
+	memberDir, err := memberDirectory(dir)
 	if err == nil {
-		err = checkComplete(own)
+		err = checkComplete(memberDir)
 	}
-	return own, err
+	return memberDir, err
 }
 
-// memberDirectory is OwnDirectory for a directory that may be that of a log: if a member has begun in it, its mark does not matter.
+// memberDirectory is MemberDirectory for a directory that may hold only a log: if a member has begun in it, its
+// mark does not matter.
 func memberDirectory(dir string) (string, error) {
-	own := filepath.Join(dir, memberDirName)
-	begun, err := pathExists(filepath.Join(own, identityName))
+	memberDir := filepath.Join(dir, memberDirName)
+	began, err := pathExists(filepath.Join(memberDir, identityName))
 	switch {
 	case errors.Is(err, syscall.ENOTDIR) && isDirectory(dir):
 		return "", fmt.Errorf("quorum: data directory %s: a member's files go into its subdirectory %s, and there is a file of that name; move it away, or choose another directory", dir, memberDirName)
 	case err != nil:
 		return "", fmt.Errorf("quorum: read data directory: %w", err)
-	case begun:
-		return own, nil
+	case began:
+		return memberDir, nil
 	}
-	if err := checkComplete(own); err != nil {
+	if err := checkComplete(memberDir); err != nil {
 		return "", err
 	}
-	return own, checkForeignData(dir)
+	return memberDir, checkForeignData(dir)
 }
 
 func isDirectory(path string) bool {
@@ -95,7 +99,7 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// checkForeignData returns an error if a directory in which no member has begun contains data.
+// checkForeignData returns an error if a directory that no member has used contains data.
 func checkForeignData(dir string) error {
 	found, err := globIn(dir, "version-2/*")
 	switch {
@@ -122,7 +126,7 @@ func checkLeftovers(dir string) error {
 	return nil
 }
 
-// globIn returns the paths in dir that match a pattern. The characters of dir itself have no meaning.
+// globIn returns the paths in dir that match a pattern. Special characters in dir have no meaning.
 func globIn(dir, pattern string) ([]string, error) {
 	found, err := fs.Glob(os.DirFS(dir), pattern)
 	for i, name := range found {
@@ -139,27 +143,9 @@ func pathExists(path string) (bool, error) {
 	return err == nil, err
 }
 
-// makeDirectory makes dir, and missing directories above it, durably.
-func makeDirectory(dir string) error {
-	err := os.Mkdir(dir, dirMode)
-	if errors.Is(err, os.ErrNotExist) {
-		if err := makeDirectory(filepath.Dir(dir)); err != nil {
-			return err
-		}
-		err = os.Mkdir(dir, dirMode)
-	}
-	switch {
-	case err == nil:
-		return syncDir(filepath.Dir(dir))
-	case errors.Is(err, os.ErrExist):
-		return nil
-	}
-	return err
-}
-
 // lockDirectory makes dir if it does not exist, and locks it for the life of the process.
 func lockDirectory(dir string) (*directory, error) {
-	if err := makeDirectory(dir); err != nil {
+	if err := durable.MakeDirectory(dir, dirMode); err != nil {
 		return nil, fmt.Errorf("quorum: create data directory: %w", err)
 	}
 	f, err := lockPath(dir)
@@ -189,7 +175,6 @@ func lockPath(dir string) (*directory, error) {
 
 func (f *directory) close() error { return f.lockFile.Close() } // this also releases the lock
 
-// identityPath returns the path of the identity file.
 func (f *directory) identityPath() string { return filepath.Join(f.dir, identityName) }
 
 func (f *directory) isNew() bool { return f.identity.Format == 0 }
@@ -215,7 +200,7 @@ func (f *directory) checkIdentity(want identity) error {
 	return nil
 }
 
-// writeIdentity stores id so that after a crash either the old or the new one is there.
+// writeIdentity replaces the identity atomically and durably.
 func (f *directory) writeIdentity(id identity) error {
 	id.Format = directoryFormat
 	data, err := json.MarshalIndent(id, "", "  ")
@@ -238,8 +223,8 @@ func readIdentity(dir string) (id identity, err error) {
 	} else if err != nil {
 		return id, fmt.Errorf("quorum: read identity: %w", err)
 	}
-	damaged := func(why string) error {
-		return fmt.Errorf("quorum: %s is %w: %s", path, ErrDamaged, why)
+	damaged := func(reason string) error {
+		return fmt.Errorf("quorum: %s is %w: %s", path, ErrDamaged, reason)
 	}
 	if err := json.Unmarshal(data, &id); err != nil {
 		return identity{}, damaged(err.Error())
@@ -253,93 +238,98 @@ func readIdentity(dir string) (id identity, err error) {
 	return id, nil
 }
 
-// checkEmpty returns an error unless a member's own directory holds nothing, or only what a start that
-// was killed early leaves.
-func checkEmpty(dir string) error {
-	entries, err := os.ReadDir(dir)
+// checkEmpty returns an error unless a member's own directory is empty, except for files that an interrupted start
+// leaves.
+func checkEmpty(memberDir string) error {
+	name, err := unexpectedFile(memberDir)
+	if name != "" {
+		err = fmt.Errorf("quorum: data directory %s is %w: it has %s, but no %s", memberDir, ErrDamaged, name, filepath.Join(memberDir, identityName))
+	}
+	return err
+}
+
+// unexpectedFile returns a file in a member's own directory that an interrupted start does not leave, or "".
+func unexpectedFile(memberDir string) (string, error) {
+	entries, err := os.ReadDir(memberDir)
 	if err != nil {
-		return fmt.Errorf("quorum: read data directory: %w", err)
+		return "", fmt.Errorf("quorum: read data directory: %w", err)
 	}
 	for _, e := range entries {
 		if name := e.Name(); name != lockName && name != identityName+tmpSuffix {
-			return fmt.Errorf("quorum: data directory %s is %w: it has %s, but no %s", dir, ErrDamaged, name, filepath.Join(dir, identityName))
+			return name, nil
 		}
 	}
-	return nil
+	return "", nil
 }
 
-// ServerListOf returns the server list for which a data directory was made, or nil if no member has begun there. The
-// ensemble's list may have changed since. It neither locks the directory nor changes anything.
+// ServerListOf returns the server list for which a data directory was created, or nil if no member has begun
+// there. The ensemble's list may have changed since. It neither locks nor changes the directory.
 func ServerListOf(dir string) ([]string, error) {
-	own, err := MemberDirectory(dir)
+	memberDir, err := MemberDirectory(dir)
 	if err != nil {
 		return nil, err
 	}
-	if there, err := pathExists(filepath.Join(own, identityName)); err != nil || !there {
+	if exists, err := pathExists(filepath.Join(memberDir, identityName)); err != nil || !exists {
 		return nil, err
 	}
-	id, err := readIdentity(own)
+	id, err := readIdentity(memberDir)
 	return id.Servers, err
 }
 
-// openDirectories locks the data directory and, if it is another one, the log's. It checks that they
-// belong to cfg's member and opens the stores in them. A new directory becomes that member's.
-func openDirectories(cfg Config) (fs []*directory, s Stores, closer io.Closer, err error) {
+// openDirectories locks the data directory and the log directory, if that is separate. It checks that they belong
+// to cfg's member and opens the stores in them. A new directory becomes that member's.
+func openDirectories(cfg Config) (locked []*directory, s Stores, closer io.Closer, err error) {
 	defer func() {
 		if err != nil {
-			for _, f := range fs {
-				err = errors.Join(err, f.close())
-			}
-			fs = nil
+			locked, err = nil, unlock(locked, err)
 		}
 	}()
-	fs, err = lockDirectories(cfg.DataDir, cfg.LogDir)
+	locked, err = lockDirectories(cfg.DataDir, cfg.LogDir)
 	if err != nil {
-		return fs, s, nil, err
+		return locked, s, nil, err
 	}
-	id := identity{Member: cfg.MemberID, Servers: cfg.ServerList, LogKind: cfg.LogKind, SeparateLog: len(fs) > 1}
-	for _, f := range fs {
+	id := identity{Member: cfg.MemberID, Servers: cfg.ServerList, LogKind: cfg.LogKind, SeparateLog: len(locked) > 1}
+	for _, f := range locked {
 		if err := f.checkIdentity(id); err != nil {
-			return fs, s, nil, err
+			return locked, s, nil, err
 		}
 	}
-	id.LogKind = cmp.Or(logKindOf(fs), id.LogKind, DefaultLogKind)
-	if err := checkNothingMissing(fs); err != nil {
-		return fs, s, nil, err
+	id.LogKind = cmp.Or(logKindOf(locked), id.LogKind, DefaultLogKind)
+	if err := checkNothingMissing(locked); err != nil {
+		return locked, s, nil, err
 	}
-	for _, f := range fs {
+	for _, f := range locked {
 		if f.isNew() { // the start that made it may have been killed before it was durable
-			if err := syncDir(filepath.Dir(f.dir)); err != nil {
-				return fs, s, nil, fmt.Errorf("quorum: create data directory: %w", err)
+			if err := durable.SyncDirectory(filepath.Dir(f.dir)); err != nil {
+				return locked, s, nil, fmt.Errorf("quorum: create data directory: %w", err)
 			}
 		}
 	}
-	complete := fs[0].identity.LogCreated
-	if complete { // the removal of a mark by Plant may not be durable yet
-		if err := removeIncompleteMarks(fs); err != nil {
-			return fs, s, nil, err
+	complete := locked[0].identity.LogCreated
+	if complete { // the removal of a mark by Seed may not be durable yet
+		if err := removeIncompleteMarks(locked); err != nil {
+			return locked, s, nil, err
 		}
 	}
-	for i := len(fs) - 1; i >= 0 && !complete; i-- { // the log's directory first: see checkWhole
-		if err := fs[i].writeIdentity(id); err != nil {
-			return fs, s, nil, err
+	if !complete {
+		if err := writeIdentities(locked, id); err != nil {
+			return locked, s, nil, err
 		}
 	}
-	s, closer, err = openStores(fs, id.LogKind, cfg)
+	s, closer, err = openStores(locked, id.LogKind, cfg)
 	if err != nil {
-		return fs, s, nil, err
+		return locked, s, nil, err
 	}
-	id.LogCreated = true
-	for i := len(fs) - 1; i >= 0 && !complete; i-- {
-		if err := fs[i].writeIdentity(id); err != nil {
-			return fs, s, nil, errors.Join(err, closer.Close())
+	if id.LogCreated = true; !complete {
+		if err := writeIdentities(locked, id); err != nil {
+			return locked, s, nil, errors.Join(err, closer.Close())
 		}
 	}
-	return fs, s, closer, nil
+	return locked, s, closer, nil
 }
 
-// memberDirectories returns the operator's directories of a member: that of its data and, if it is another one, that of its log. Neither
-// may be the subdirectory that the other one's files go into.
+// memberDirectories returns the operator's directories of a member: the data directory, and the log directory if
+// that is separate. Neither may be the subdirectory for the other one's files.
 func memberDirectories(dir, logDir string) ([]string, error) {
 	if logDir == "" || filepath.Clean(logDir) == filepath.Clean(dir) {
 		return []string{dir}, nil
@@ -352,37 +342,52 @@ func memberDirectories(dir, logDir string) ([]string, error) {
 	return []string{dir, logDir}, nil
 }
 
-// lockDirectories locks the directory of a member's data and, if it is another one, that of its log.
-func lockDirectories(dir, logDir string) (fs []*directory, err error) {
+// lockDirectories locks the data directory, and the log directory if that is separate.
+func lockDirectories(dir, logDir string) (locked []*directory, err error) {
 	dirs, err := memberDirectories(dir, logDir)
 	for i := 0; err == nil && i < len(dirs); i++ {
-		var own string
-		if own, err = memberDirectory(dirs[i]); err != nil {
+		var memberDir string
+		if memberDir, err = memberDirectory(dirs[i]); err != nil {
 			break
 		}
 		var f *directory
-		if f, err = lockDirectory(own); err != nil {
+		if f, err = lockDirectory(memberDir); err != nil {
 			break
 		}
-		fs = append(fs, f)
-		if i == 0 { // Plant may have been killed before the lock
-			err = checkComplete(own)
+		locked = append(locked, f)
+		if i == 0 { // Seed may have been killed before the lock
+			err = checkComplete(memberDir)
 		}
 	}
 	if err != nil {
-		for _, f := range fs {
-			err = errors.Join(err, f.close())
-		}
-		return nil, err
+		return nil, unlock(locked, err)
 	}
-	return fs, nil
+	return locked, nil
 }
 
-// checkNothingMissing returns an error if a part of the directories is missing. A member that lost its log but
-// kept its snapshots has forgotten its votes all the same.
-func checkNothingMissing(fs []*directory) error {
-	data, log := fs[0], fs[len(fs)-1]
-	gone, err := firstMissingFile(log.dir, logKindOf(fs).requiredFiles())
+// unlock unlocks directories, and joins the errors to err.
+func unlock(locked []*directory, err error) error {
+	for _, f := range locked {
+		err = errors.Join(err, f.close())
+	}
+	return err
+}
+
+// writeIdentities writes the identity into all directories. The log's directory comes first: see checkNothingMissing.
+func writeIdentities(locked []*directory, id identity) error {
+	for _, f := range slices.Backward(locked) {
+		if err := f.writeIdentity(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkNothingMissing returns an error if a part of the directories is missing. A member that has lost its log has
+// forgotten its votes, even if it has its snapshots.
+func checkNothingMissing(locked []*directory) error {
+	data, log := locked[0], locked[len(locked)-1]
+	gone, err := firstMissingFile(log.dir, logKindOf(locked).requiredFiles())
 	if err != nil {
 		return fmt.Errorf("quorum: open log: %w", err)
 	}
@@ -399,13 +404,12 @@ func checkNothingMissing(fs []*directory) error {
 	return nil
 }
 
-// logKindOf returns the kind of log that the directories were made with, or "" if they are new.
-func logKindOf(fs []*directory) LogKind {
-	return cmp.Or(fs[0].identity.LogKind, fs[len(fs)-1].identity.LogKind)
+// logKindOf returns the log kind of existing directories, or "" for new ones.
+func logKindOf(locked []*directory) LogKind {
+	return cmp.Or(locked[0].identity.LogKind, locked[len(locked)-1].identity.LogKind)
 }
 
-// firstMissingFile returns the first of the files in dir that does not exist or is empty, or "" if all are
-// there.
+// firstMissingFile returns the first of the files that does not exist in dir or is empty, or "".
 func firstMissingFile(dir string, files []string) (string, error) {
 	for _, name := range files {
 		path := filepath.Join(dir, name)
@@ -421,7 +425,7 @@ func firstMissingFile(dir string, files []string) (string, error) {
 	return "", nil
 }
 
-// replaceFile writes data to path, all of it or nothing, durably.
+// replaceFile writes data to path, atomically and durably.
 func replaceFile(path string, data []byte) error {
 	tmp := path + tmpSuffix
 	file, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
@@ -432,27 +436,11 @@ func replaceFile(path string, data []byte) error {
 	if err == nil {
 		err = file.Sync()
 	}
-	if cerr := file.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
+	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir makes the names in dir durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
+	if err := os.Rename(tmp, path); err != nil {
 		return err
 	}
-	err = d.Sync()
-	if cerr := d.Close(); err == nil {
-		err = cerr
-	}
-	return err
+	return durable.SyncDirectory(filepath.Dir(path))
 }

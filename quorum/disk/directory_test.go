@@ -269,7 +269,7 @@ func TestDamagedLog(t *testing.T) {
 
 // A crash between storing an installed snapshot and emptying the log, and the files that may be
 // there then.
-func TestMend(t *testing.T) {
+func TestRepair(t *testing.T) {
 	const unreadableState = 99 // as the index in a snapshot: it cannot be read
 	entry := func(index, term uint64) *raft.Log { return &raft.Log{Index: index, Term: term} }
 	tests := []struct {

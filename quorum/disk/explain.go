@@ -21,7 +21,8 @@ func isDiskFull(err error) bool {
 	})
 }
 
-// failedToGrow reports whether err is bbolt's error for a file that could not grow because of reason. bbolt does not wrap the reason.
+// failedToGrow reports whether err is bbolt's error for a file that could not grow because of reason. bbolt does
+// not wrap the reason.
 func failedToGrow(err error, reason syscall.Errno) bool {
 	if err == nil {
 		return false
@@ -30,18 +31,18 @@ func failedToGrow(err error, reason syscall.Errno) bool {
 	return strings.HasSuffix(text, reason.Error()) && (strings.Contains(text, "file resize error: ") || strings.Contains(text, "file sync error: "))
 }
 
-// ErrUnusable is matched by errors of a data directory or a directory of the log that this user may not make, read
-// or write, or that is no directory. Errors of other files never match it.
+// ErrUnusable is matched by errors for a data or log directory that this user may not create, read or write, or
+// that is not a directory. Errors for other files never match it.
 var ErrUnusable = errors.New("the directory is unusable")
 
-// unusableError is an error that matches ErrUnusable. Its text stays as it is.
+// unusableError makes an error match ErrUnusable and keeps its text.
 type unusableError struct{ error }
 
 func (u unusableError) Unwrap() error   { return u.error }
 func (unusableError) Is(err error) bool { return err == ErrUnusable }
 
-// asUnusable makes err, which is about the data, match ErrUnusable if its cause is the directory and not its
-// content. A file that is missing from the data is damage, and not marked.
+// asUnusable makes err match ErrUnusable if its cause is the directory and not its contents. A file that is
+// missing from the data is damage, and does not match.
 func asUnusable(err error) error {
 	var path *fs.PathError
 	if !errors.As(err, &path) || errors.Is(err, ErrDamaged) {
@@ -53,9 +54,9 @@ func asUnusable(err error) error {
 	return unusableError{err}
 }
 
-// WithAdvice adds advice to an error that ends this member, if there is any: to free space on a full
-// disk, or to get damaged data from elsewhere. The result matches ErrUnusable if err is about the directory
-// itself. others says whether the ensemble has other members.
+// WithAdvice adds advice to an error that ends this member: to free space on a full disk, or to replace damaged data.
+// The result matches ErrUnusable if the cause is the directory itself. others reports whether the ensemble has
+// other members.
 func WithAdvice(err error, others bool) error {
 	switch {
 	case err == nil, errors.Is(err, ErrFull), errors.Is(err, errExplained), errors.Is(err, ErrNewerFormat):
@@ -71,14 +72,13 @@ func WithAdvice(err error, others bool) error {
 	return explainedError{fmt.Errorf("%w. The way out: put a copy of the data directory and of the log directory in their place", err)}
 }
 
-// minFreeToStart is how much space a start needs at most before it frees any, in bytes, because it
-// rewrites the log's last segment.
+// minFreeToStart is the maximum space, in bytes, that a start needs before it frees any, because it rewrites the
+// last segment of the log.
 const minFreeToStart = 2 * walSegment
 
 // errExplained is matched by errors that already contain advice.
 var errExplained = errors.New("explained")
 
-// explainedError is an error that contains advice.
 type explainedError struct{ error }
 
 func (e explainedError) Unwrap() error   { return e.error }

@@ -2,8 +2,8 @@ package disk
 
 import "syscall"
 
-// FreeSpace returns how many bytes this process can still write where the data are, and where the log is.
-// Both are 0 if the stores are not files.
+// FreeSpace returns the bytes that this process can still write to the disk of the data and to the disk of the
+// log. Both are 0 if the stores are not files.
 func (d *Data) FreeSpace() (data, log int64, err error) {
 	if len(d.directories) == 0 {
 		return 0, 0, nil

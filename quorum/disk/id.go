@@ -9,19 +9,21 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// ID identifies one data directory, for ever: it is drawn at random when the stable store is made. raft's servers are disks,
-// because raft's proof has no step in which a server forgets its votes and its log and keeps its name. The id is in the file
-// that has the votes, so a member that loses its votes loses its name, too. No disk has the id zero.
+// ID identifies one data directory for ever. It is drawn at random when the stable store is made. raft's servers
+// are disks, because raft's proof has no step in which a server forgets its votes and its log and keeps its name.
+// The id is in the file that holds the votes, so a member that loses its votes also loses its name. No disk has
+// the id zero.
 type ID uint64
 
 func (id ID) String() string { return fmt.Sprintf("%016x", uint64(id)) }
 
-// keyDisk is the key in the stable store for the ID: 8 bytes, and 4 of a checksum, because a disk with a changed id would vote again.
+// keyDisk is the key of the ID in the stable store: 8 bytes, and a checksum of 4, because a disk with a changed id
+// would vote again.
 var keyDisk = []byte("RollcallDisk")
 
 const idSize, idSumSize = 8, 4
 
-// ensureDiskID returns the ID in a stable store. If there is none, and the store is new, identify draws one and stores it.
+// ensureDiskID returns the ID in a stable store. In a new store without one, it draws and stores one.
 func ensureDiskID(s Stores) (ID, error) {
 	id, err := existingDiskID(s)
 	if err != nil || id != 0 {
@@ -38,7 +40,8 @@ func ensureDiskID(s Stores) (ID, error) {
 	return id, nil
 }
 
-// existingDiskID returns the ID in a stable store, or 0 if that is new. Stores that have been used and have no ID are damaged.
+// existingDiskID returns the ID in a stable store, or 0 if the store is new. A used store without an ID is
+// damaged.
 func existingDiskID(s Stores) (ID, error) {
 	id, err := readDiskID(s.Stable)
 	if err != nil || id != 0 {
@@ -51,7 +54,6 @@ func existingDiskID(s Stores) (ID, error) {
 	return 0, err
 }
 
-// readDiskID returns the ID in a stable store, or 0 if there is none.
 func readDiskID(s raft.StableStore) (ID, error) {
 	b, err := s.Get(keyDisk)
 	switch {
@@ -65,7 +67,6 @@ func readDiskID(s raft.StableStore) (ID, error) {
 	return ID(binary.BigEndian.Uint64(b)), nil
 }
 
-// hasStarted reports whether stores have entries, a snapshot, or a term.
 func hasStarted(s Stores) (bool, error) {
 	if data, err := hasData(s); data || err != nil {
 		return data, err
@@ -77,5 +78,4 @@ func hasStarted(s Stores) (bool, error) {
 	return term != 0, nil
 }
 
-// ID returns the id of this disk.
 func (d *Data) ID() ID { return d.diskID }

@@ -91,7 +91,7 @@ func TestDiskIDIsDurable(t *testing.T) { kinds(t, diskIDIsDurable) }
 
 func diskIDIsDurable(t *testing.T, kind LogKind) {
 	for _, apart := range []bool{false, true} {
-		cfg := plantConfig(t, kind, apart)
+		cfg := seedConfig(t, kind, apart)
 		d, err := Open(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -125,7 +125,7 @@ func diskIDIsDurable(t *testing.T, kind LogKind) {
 func TestKilledBeforeDiskID(t *testing.T) { kinds(t, killedBeforeDiskID) }
 
 func killedBeforeDiskID(t *testing.T, kind LogKind) {
-	cfg := plantConfig(t, kind, true)
+	cfg := seedConfig(t, kind, true)
 	fs, _, closer, err := openDirectories(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func damagedDiskID(t *testing.T, kind LogKind) {
 		},
 	} {
 		for _, apart := range []bool{false, true} {
-			cfg := plantConfig(t, kind, apart)
+			cfg := seedConfig(t, kind, apart)
 			d, err := Open(cfg)
 			if err != nil {
 				t.Fatal(err)
@@ -191,13 +191,13 @@ func damagedDiskID(t *testing.T, kind LogKind) {
 	}
 }
 
-// Planted directories have an id before they are filled, and keep it. Two of them have two.
-func TestPlantedDiskID(t *testing.T) { kinds(t, plantedDiskID) }
+// Seeded directories have an id before they are filled, and keep it. Two of them have two.
+func TestSeededDiskID(t *testing.T) { kinds(t, seededDiskID) }
 
-func plantedDiskID(t *testing.T, kind LogKind) {
+func seededDiskID(t *testing.T, kind LogKind) {
 	seen := map[ID]bool{}
 	for _, apart := range []bool{false, true} {
-		cfg := plantConfig(t, kind, apart)
+		cfg := seedConfig(t, kind, apart)
 		var filled ID
 		err := Seed(cfg, again, func(d *Data) error {
 			filled = d.ID()

@@ -14,23 +14,20 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// LogKind says how a member stores its log. Terms and votes are in BoltDB in any case. The kind of
-// a directory never changes.
+// LogKind is the format of a member's log. Terms and votes are in BoltDB in any case. The kind of a directory
+// never changes.
 type LogKind string
 
 const (
 	LogBolt LogKind = "boltdb" // one file, raft.db
 	LogWAL  LogKind = "wal"    // files of 16 MiB in the directory wal, next to raft.db
 
-	// DefaultLogKind is the kind of a new directory.
 	DefaultLogKind = LogWAL
 )
 
-// IsKnown reports whether k is one of the kinds above.
 func (k LogKind) IsKnown() bool { return k == LogBolt || k == LogWAL }
 
-// requiredFiles returns the files, below the log's directory, without which a log of this kind counts as
-// missing.
+// requiredFiles returns the files, relative to the log's directory, without which a log counts as missing.
 func (k LogKind) requiredFiles() []string {
 	if k == LogWAL {
 		return []string{logName, filepath.Join(walName, walMetaName)}
@@ -45,8 +42,7 @@ type logFiles interface {
 	io.Closer
 }
 
-// openLog opens the log in dir. New segments of raft-wal have size bytes. If a file is damaged it
-// returns an error, whatever the file holds.
+// openLog opens the log in dir. New segments of raft-wal have size bytes. A damaged file gives an error.
 func openLog(kind LogKind, dir string, size int, hl hclog.Logger) (logFiles, error) {
 	bolt, err := openBolt(filepath.Join(dir, logName), map[LogKind]int{LogBolt: boltMapSize}[kind])
 	if err != nil {
@@ -61,7 +57,7 @@ func openLog(kind LogKind, dir string, size int, hl hclog.Logger) (logFiles, err
 	return &walFiles{LogStore: w, StableStore: bolt, walLog: w, boltFile: bolt}, nil
 }
 
-// LogReader is a log that is only read.
+// LogReader is a read-only log.
 type LogReader interface {
 	FirstIndex() (uint64, error) // 0: there is none
 	LastIndex() (uint64, error)
@@ -69,8 +65,8 @@ type LogReader interface {
 	Close() error
 }
 
-// OpenLogReader opens the log in a data directory that no member uses. Like a start, it removes the end of a
-// write that a crash interrupted. The log must be in the data directory.
+// OpenLogReader opens the log in a data directory that no member uses. Like a start, it removes an incomplete
+// write that a crash has left. The log must be in the data directory.
 func OpenLogReader(dir string) (LogReader, error) {
 	dir, err := MemberDirectory(dir)
 	if err != nil {
@@ -83,13 +79,12 @@ func OpenLogReader(dir string) (LogReader, error) {
 	return openLog(id.LogKind, dir, walSegment, hclog.NewNullLogger())
 }
 
-// boltMapSize is how much address space a BoltDB maps at once, in bytes: more than the log takes
-// between snapshots. To map the file again, a write has to wait for all reads.
+// boltMapSize is the initial mapping of a BoltDB, in bytes: more than the log takes between snapshots. To map the
+// file again, a write has to wait for all reads.
 const boltMapSize = 1 << 30
 
-// boltOptions returns bbolt's options. The list of free pages is kept as a map and not written.
-// After the log has been shortened the list is long, and every write would include all of it.
-// Opening finds the free pages by walking through the used ones.
+// boltOptions returns bbolt's options. The list of free pages is a map and is not written. After the log has been
+// shortened the list is long, and every write would include all of it. Opening rebuilds it from the used pages.
 func boltOptions(mapped int) *bbolt.Options {
 	return &bbolt.Options{
 		Timeout: boltLockTimeout, InitialMmapSize: mapped,
@@ -97,8 +92,8 @@ func boltOptions(mapped int) *bbolt.Options {
 	}
 }
 
-// recoverDamage opens a log. If the file is damaged in certain ways, bbolt panics or reads beyond the
-// end of its mapping; openSafely returns errors instead.
+// recoverDamage opens a log, and returns an error if bbolt panics or reads beyond its mapping because the file is
+// damaged.
 func recoverDamage(path string, open func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

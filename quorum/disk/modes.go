@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// warnOfLooseModes logs a warning if other users of the machine may read a member's data, which
-// contain passwords of sessions. Directories that an operator has copied may have such modes. It changes nothing.
+// warnOfLooseModes logs a warning if other users can read a member's data, which contain session passwords.
+// Directories that an operator has copied may have such modes. It changes nothing.
 func warnOfLooseModes(directories []*directory, logger *slog.Logger) {
 	var open []string
-	for _, f := range directories { // nobody reads the files in a directory that they cannot enter
+	for _, f := range directories { // the mode of the directory protects its files
 		if info, err := os.Lstat(f.dir); err == nil && info.Mode().Perm()&0o077 != 0 { // an error fails elsewhere
 			open = append(open, f.dir)
 		}

@@ -7,16 +7,14 @@ import (
 )
 
 const (
-	// pauseFactor is how many times as long as the writing of a piece of a snapshot the pause after
-	// it is. So a snapshot takes a quarter of the time of one processor and of the disk.
+	// pauseFactor is the duration of a pause, in units of the time that the piece before it took. So a snapshot
+	// takes a quarter of the time of one processor and of the disk.
 	pauseFactor = 3
-	// maxPause limits a pause, so that a snapshot is finished even on a slow disk or a busy
-	// machine.
+	// maxPause limits a pause, so that a snapshot is finished even on a slow disk or a busy machine.
 	maxPause = 50 * time.Millisecond
 )
 
-// pacedWriter writes a snapshot in pieces of writeOut bytes, with pauses between them in which
-// clients have the machine to themselves.
+// pacedWriter writes a snapshot in pieces of flushSize bytes, and leaves the machine to the clients between them.
 type pacedWriter struct {
 	w            io.Writer
 	noPauses     *atomic.Bool // no rests
@@ -24,8 +22,8 @@ type pacedWriter struct {
 	pieceBytes   int          // bytes of the piece
 }
 
-// NewPacedWriter returns a writer of a snapshot to w that makes pauses: see pacedWriter. It makes none while
-// noPauses is set. begun is when the work on the snapshot began.
+// NewPacedWriter returns a writer to w that pauses between pieces of a snapshot, except while noPauses is set.
+// begun is the start of the work on the snapshot.
 func NewPacedWriter(w io.Writer, noPauses *atomic.Bool, begun time.Time) io.Writer {
 	return &pacedWriter{w: w, noPauses: noPauses, pieceStarted: begun}
 }

@@ -9,33 +9,31 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// maxQueuedBytes is how many bytes of entries wait for a leader's disk at most, so that a slow disk does
-// not fill the memory: the longest entry while it is written, and another one. Above it raft waits,
-// as it does for the disk.
+// maxQueuedBytes limits the entries that wait for a leader's disk, so that a slow disk does not fill the memory:
+// the longest entry while it is written, and another one. Above it raft waits, as it does for the disk.
 const maxQueuedBytes = 2 * MaxEntryBytes
 
-// maxWriteBytes is how many bytes of queued entries are written together at most, unless one entry is longer.
-// raft-wal copies them into one buffer, which it keeps as long as the segment. A sync costs as much as
-// writing a few hundred kilobytes, so a longer write gains little.
+// maxWriteBytes limits a write of several entries. raft-wal copies them into one buffer, which it keeps as long as
+// the segment. A sync costs as much as writing a few hundred kilobytes, so a longer write gains little.
 const maxWriteBytes = 2 << 20
 
-// logQueue is the log for raft. While raft leads, an entry is in the queue as soon as StoreLogs
-// returns, and is written in the background. So raft sends it to the followers meanwhile. All other
-// writes wait for the disk, after everything that is queued.
+// logQueue is the log for raft. While raft leads, StoreLogs only queues an entry, which is then written in the
+// background while raft sends it to the followers. All other writes wait for the disk, after everything that is
+// queued.
 //
-// raft counts the leader's own copy when StoreLogs returns, so its commit index may be ahead of this
-// disk. Nothing may show such a commit: see Durable and Await. A crash loses the queue, or all but
-// its beginning.
+// raft counts the leader's own copy when StoreLogs returns, so its commit index may be ahead of this disk. Such a
+// commit must never be shown: see LimitToDurable and AwaitDurable. A crash loses the queue, or all but its
+// beginning.
 type logQueue struct {
 	*logStore
 	raftLeads func() bool // reports whether raft leads, and the caller is its main goroutine; nil: it never leads
 
 	mu            sync.Mutex
-	changed       sync.Cond    // entries have become durable, or write has ended
-	queuedEntries []*raft.Log  // entries that are not known to be durable, without gaps; they include those being written
-	queuedCalls   []queuedCall // the calls of StoreLogs that have entries in queued, in order
-	queuedBytes   int64        // bytes of queued
-	writing       bool         // write runs
+	changed       sync.Cond    // entries have become durable, or writeLoop has ended
+	queuedEntries []*raft.Log  // without gaps, and with the entries that are being written
+	queuedCalls   []queuedCall // the calls of StoreLogs with entries in queuedEntries, in order
+	queuedBytes   int64        // of queuedEntries
+	writing       bool         // writeLoop runs
 	failed        bool         // a write has failed, and nothing more is written
 }
 
@@ -66,10 +64,10 @@ func (q *logQueue) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// mayQueue reports whether entries may be stored after StoreLogs has returned. Those of a follower
-// may not, because its answer says that they are stored. Nor may a configuration: as soon as raft
-// takes it for committed, it steps down or begins the next change without asking anyone. Nor may the first entry of a term, a
-// no-op: a commit of earlier entries is shown if they are on this disk, and it counts only behind an entry of this term.
+// mayQueue reports whether entries may be stored after StoreLogs has returned. A follower's may not, because its
+// reply confirms that they are stored. Nor may a configuration: once raft considers it committed, raft steps down
+// or begins the next change. Nor may the first entry of a term, a no-op: it makes the commit of earlier entries
+// count, and that is shown if those entries are on this disk.
 func (q *logQueue) mayQueue(logs []*raft.Log) bool {
 	for _, l := range logs {
 		if l.Type == raft.LogConfiguration || l.Type == raft.LogNoop {
@@ -79,7 +77,7 @@ func (q *logQueue) mayQueue(logs []*raft.Log) bool {
 	return q.raftLeads != nil && q.raftLeads()
 }
 
-// enqueue queues entries. It waits while there is no room.
+// enqueue waits until there is space, and queues the entries.
 func (q *logQueue) enqueue(logs []*raft.Log) {
 	call := queuedCall{logs[len(logs)-1].Index, q.operations.begin("writing the log")} // from now on it may stall
 	size := entriesBytes(logs)
@@ -90,7 +88,7 @@ func (q *logQueue) enqueue(logs []*raft.Log) {
 	}
 	if q.failed {
 		q.operations.finish(call.operationID)
-		runtime.Goexit() // see guard
+		runtime.Goexit() // see storeGuard
 	}
 	q.queuedEntries = append(q.queuedEntries, logs...)
 	q.queuedCalls = append(q.queuedCalls, call)
@@ -101,7 +99,7 @@ func (q *logQueue) enqueue(logs []*raft.Log) {
 	}
 }
 
-// writeLoop writes what is queued. It ends when the queue is empty, or when the disk has failed.
+// writeLoop writes the queue. It ends when the queue is empty, or when the disk has failed.
 func (q *logQueue) writeLoop() {
 	stored := false
 	defer func() {
@@ -118,7 +116,7 @@ func (q *logQueue) writeLoop() {
 	stored = true
 }
 
-// nextBatch returns the entries to write next. It returns nil if there are none, and write must end then.
+// nextBatch returns the entries to write next. If there are none, it returns nil, and writeLoop must end.
 func (q *logQueue) nextBatch() []*raft.Log {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -136,7 +134,6 @@ func (q *logQueue) nextBatch() []*raft.Log {
 	return slices.Clone(q.queuedEntries[:n])
 }
 
-// removeWritten removes entries that have been written.
 func (q *logQueue) removeWritten(batch []*raft.Log) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -150,7 +147,7 @@ func (q *logQueue) removeWritten(batch []*raft.Log) {
 	q.changed.Broadcast()
 }
 
-// stopAfterFailure ends all waiting. The entries stay queued, so none of them ever counts as durable.
+// stopAfterFailure ends all waiting. The entries stay queued, so they never count as durable.
 func (q *logQueue) stopAfterFailure() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -161,8 +158,8 @@ func (q *logQueue) stopAfterFailure() {
 	q.changed.Broadcast()
 }
 
-// drain waits until everything that is queued is durable. If the disk fails before, the goroutine
-// that called settle ends, as in guard.
+// drain waits until everything that is queued is durable. If the disk fails first, it ends the calling goroutine,
+// as storeGuard does.
 func (q *logQueue) drain() {
 	if !q.AwaitDurable(q.lastQueued()) {
 		runtime.Goexit()
@@ -179,7 +176,7 @@ func (q *logQueue) lastQueued() uint64 {
 	return 0
 }
 
-// AwaitDurable implements Data.Await.
+// AwaitDurable implements Data.AwaitDurable.
 func (q *logQueue) AwaitDurable(index uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -189,15 +186,15 @@ func (q *logQueue) AwaitDurable(index uint64) bool {
 	return q.durableIndex() >= index
 }
 
-// LimitToDurable implements Data.Durable.
+// LimitToDurable implements Data.LimitToDurable.
 func (q *logQueue) LimitToDurable(index uint64) uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return min(index, q.durableIndex())
 }
 
-// durableIndex returns the index up to which all entries of the log are durable. There is no limit if
-// nothing is queued. The caller holds mu.
+// durableIndex returns the last durable index of the log. There is no limit if nothing is queued. The caller holds
+// mu.
 func (q *logQueue) durableIndex() uint64 {
 	if len(q.queuedEntries) == 0 {
 		return math.MaxUint64
@@ -205,7 +202,7 @@ func (q *logQueue) durableIndex() uint64 {
 	return q.queuedEntries[0].Index - 1
 }
 
-// awaitWriteLoop waits until write has ended. Nobody may call StoreLogs any more.
+// awaitWriteLoop waits until writeLoop has ended. StoreLogs must not be called any more.
 func (q *logQueue) awaitWriteLoop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -221,7 +218,7 @@ func (q *logQueue) DeleteRange(first, last uint64) error {
 }
 
 func (q *logQueue) FirstIndex() (uint64, error) {
-	queued := q.firstQueued() // asked first: an entry that leaves the queue meanwhile is in the store
+	queued := q.firstQueued() // read first: an entry that leaves the queue meanwhile is in the store
 	first, err := q.logStore.FirstIndex()
 	if err == nil && first == 0 {
 		return queued, nil
@@ -254,7 +251,7 @@ func (q *logQueue) GetLog(index uint64, l *raft.Log) error {
 	return q.logStore.GetLog(index, l)
 }
 
-// findQueued returns an entry in the queue, or nil if it is not there.
+// findQueued returns an entry in the queue, or nil.
 func (q *logQueue) findQueued(index uint64) *raft.Log {
 	q.mu.Lock()
 	defer q.mu.Unlock()

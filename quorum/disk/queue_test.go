@@ -150,7 +150,7 @@ func (q *queued) wrote(want ...string) {
 }
 
 // A leader's entries are there for raft before they are on the disk, and none counts as durable before. They
-// are written in order, several at once, at most MaxAppend.
+// are written in order, several at once, at most MaxAppendEntries.
 func TestQueueBesides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueued(t)
@@ -206,7 +206,7 @@ func TestQueueBesides(t *testing.T) {
 	})
 }
 
-// Entries are written together up to maxWrite bytes. A longer one is written alone.
+// Entries are written together up to maxWriteBytes bytes. A longer one is written alone.
 func TestQueueWritesLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueued(t)

@@ -15,23 +15,25 @@ import (
 )
 
 const (
-	// removePiece is by how many bytes a file is shortened at a time. A write that comes meanwhile waits for it: 0.4 ms for
-	// a piece of 1 MiB, and 4.7 ms for a segment of 16 MiB that is removed as a whole (medians of 80 and 5, ext4).
+	// removePiece is the number of bytes by which a file is shortened at a time. A concurrent write of the log
+	// waits for it: 0.4 ms for a piece of 1 MiB, and 4.7 ms for a segment of 16 MiB that is removed as a whole
+	// (medians of 80 and 5, ext4).
 	removePiece = 1 << 20
-	// removePause is how long the rest after each piece lasts at most.
+	// removePause limits the pause after each piece.
 	removePause = 10 * time.Millisecond
-	// removeWithin bounds the rests of one file: all of them together last at most removeWithin, divided by the number of
-	// files that are left to remove. So no more files wait than come in this time, and they do not fill the disk.
+	// removeWithin limits the pauses of one file: together they last at most removeWithin, divided by the number
+	// of files that are left to remove. So no more files wait than come in this time, and they do not fill the
+	// disk.
 	removeWithin = 5 * time.Second
 )
 
-// remover is raft-wal's file system. It removes files in a goroutine, piece by piece, with rests in which the log can be
-// written. After a snapshot raft-wal removes all segments that are not needed any more, and the log waits meanwhile. After a
-// burst of long entries every write waited 150 to 840 ms for that. Errors are logged, as raft-wal does. If the process ends
-// before a file is removed, the next start removes it, because raft-wal's list does not name it.
+// remover is raft-wal's file system. It removes files in a goroutine, piece by piece, with pauses in which the log
+// can be written. After a snapshot raft-wal removes all segments that are no longer needed, and the log waits
+// meanwhile: 150 to 840 ms for every write after a burst of long entries. Errors are logged, as raft-wal does. If
+// the process ends before a file is removed, the next start removes it, because raft-wal's list does not name it.
 //
-// A file may be removed late only if no file of the same name is made meanwhile. While the log is being opened, a segment may
-// get the name of a file that an earlier start has left. So Delete removes files at once until start is called.
+// A file may be removed late only if no file of the same name is made meanwhile. While the log is being opened, a
+// segment may get the name of a leftover file. So Delete removes files at once until startBackground is called.
 // After that every segment gets a new number. At most one name per segment waits.
 type remover struct {
 	types.VFS
@@ -61,7 +63,7 @@ func (r *remover) startBackground() {
 	r.started = true
 }
 
-// Delete implements types.VFS. After start it does not wait for the file to be removed. After Close it leaves the file.
+// Delete implements types.VFS. In the background mode it does not wait, and after Close it leaves the file.
 func (r *remover) Delete(dir, name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,8 +81,8 @@ func (r *remover) Delete(dir, name string) error {
 	return nil
 }
 
-// Create implements types.VFS. If the disk is full, it tries again when the files that wait are removed. Otherwise a member could end
-// for want of space that it is about to free.
+// Create implements types.VFS. If the disk is full, it retries once the pending files are removed. Otherwise a
+// member could end for lack of space that it is about to free.
 func (r *remover) Create(dir, name string, size uint64) (types.WritableFile, error) {
 	file, err := r.VFS.Create(dir, name, size)
 	if !isDiskFull(err) || !r.waitUntilEmpty() {
@@ -92,8 +94,8 @@ func (r *remover) Create(dir, name string, size uint64) (types.WritableFile, err
 	return r.VFS.Create(dir, name, size)
 }
 
-// waitUntilEmpty waits until no file waits any more, or the log is closed. The files are removed without rests meanwhile, except the one that is
-// being removed already. finish reports whether there was a file.
+// waitUntilEmpty waits until no file is pending, or the log is closed. The files are removed without pauses
+// meanwhile, except the one in progress. It reports whether there was a file.
 func (r *remover) waitUntilEmpty() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,7 +108,7 @@ func (r *remover) waitUntilEmpty() bool {
 	return waited
 }
 
-// removeLoop removes what waits, and ends when nothing does.
+// removeLoop removes the pending files, and ends when there are none.
 func (r *remover) removeLoop() {
 	for {
 		path, within := r.nextFile()
@@ -119,7 +121,7 @@ func (r *remover) removeLoop() {
 	}
 }
 
-// nextFile returns the file to remove next, and how long the rests for it are together, at most. It returns "" if removeLoop must end.
+// nextFile returns the file to remove next, and the limit of its pauses. It returns "" if removeLoop must end.
 func (r *remover) nextFile() (path string, within time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,8 +135,8 @@ func (r *remover) nextFile() (path string, within time.Duration) {
 	return path, removeWithin / time.Duration(1+r.pendingPaths.Len())
 }
 
-// removeInPieces removes a file. Its rests together last at most within. If the remover is closed meanwhile, remove leaves the file.
-// It does not sync the directory, because a start removes a file that is left.
+// removeInPieces removes a file, with pauses of at most within in total. If the remover is closed meanwhile, it
+// leaves the file. It does not sync the directory, because a start removes leftover files.
 func (r *remover) removeInPieces(path string, within time.Duration) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -165,7 +167,6 @@ func (r *remover) pauseUnlessClosed(d time.Duration) bool {
 	}
 }
 
-// isClosed reports whether the remover is closed.
 func (r *remover) isClosed() bool {
 	select {
 	case <-r.closed:
@@ -175,7 +176,7 @@ func (r *remover) isClosed() bool {
 	}
 }
 
-// Close ends the removal, and leaves the files that wait. A second call does nothing.
+// Close ends the removal, and leaves the pending files. A second call does nothing.
 func (r *remover) Close() {
 	r.closeOnce.Do(func() {
 		r.mu.Lock() // no Delete begins a removal while Close waits

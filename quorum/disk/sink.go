@@ -6,8 +6,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Sink writes a snapshot. It yields to any goroutine that is ready to run, and ends the
-// member if the write fails. Data.Snapshots makes them.
+// Sink writes a snapshot. It yields to other goroutines, and ends the member if the write fails. Data.Snapshots
+// makes it.
 type Sink struct {
 	raft.SnapshotSink
 	Index, Term uint64 // of the last log entry in the snapshot
@@ -16,14 +16,13 @@ type Sink struct {
 	closed bool
 }
 
-// Write writes a block of a snapshot, or part of one.
 func (k *Sink) Write(p []byte) (int, error) {
 	n, err := k.SnapshotSink.Write(p)
 	runtime.Gosched()
 	return n, k.store.checkError("write snapshot", err)
 }
 
-// Close implements raft.SnapshotSink. When it returns, the snapshot is stored.
+// Close implements raft.SnapshotSink. It returns once the snapshot is stored.
 func (k *Sink) Close() error {
 	if k.closed {
 		return nil // raft calls Close once more

@@ -19,6 +19,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"rollcall/internal/durable"
 )
 
 const (
@@ -60,13 +62,11 @@ func newSnapshotFiles(dir string, hl hclog.Logger) (*snapshotFiles, error) {
 	return &snapshotFiles{dir: dir, logger: hl}, nil
 }
 
-// snapshotName returns the name of a snapshot's directory.
 func snapshotName(term, index uint64, at time.Time) string {
 	return fmt.Sprintf("%d-%d-%d", term, index, at.UnixMilli())
 }
 
-// parseSnapshotName returns the term and the index in the name of a snapshot's directory. ok is false if it is
-// not the name of a finished snapshot.
+// parseSnapshotName returns the term and the index in the directory name of a finished snapshot.
 func parseSnapshotName(name string) (term, index uint64, ok bool) {
 	part := strings.Split(name, "-")
 	if len(part) != 3 || strings.HasSuffix(name, tmpSuffix) {
@@ -77,7 +77,7 @@ func parseSnapshotName(name string) (term, index uint64, ok bool) {
 	return term, index, terr == nil && ierr == nil
 }
 
-// snapshotTime returns when the snapshot with the given name was written.
+// snapshotTime returns the time at which the snapshot was written, according to its name.
 func snapshotTime(name string) time.Time {
 	ms, err := strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64)
 	if err != nil {
@@ -105,8 +105,8 @@ func (s *snapshotFiles) Create(v raft.SnapshotVersion, index, term uint64, c raf
 	return k, nil
 }
 
-// List implements raft.SnapshotStore. It returns the newest snapshots, newest first. It leaves out
-// those with metadata that cannot be trusted; see unreadable.
+// List implements raft.SnapshotStore. It returns the newest snapshots, newest first, without those whose metadata
+// are damaged; see newestUnreadable.
 func (s *snapshotFiles) List() ([]*raft.SnapshotMeta, error) {
 	all, err := s.listAll()
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *snapshotFiles) List() ([]*raft.SnapshotMeta, error) {
 	return list, nil
 }
 
-// listAll returns all snapshots with metadata that can be trusted, newest first.
+// listAll returns all snapshots with sound metadata, newest first.
 func (s *snapshotFiles) listAll() ([]*snapshotMeta, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -143,10 +143,9 @@ func (s *snapshotFiles) listAll() ([]*snapshotMeta, error) {
 	return all, nil
 }
 
-// newestUnreadable returns the highest index among the snapshots with metadata that cannot be trusted,
-// and the reason. The index is from the snapshot's name. The index is 0 if there is no such
-// snapshot.
-func (s *snapshotFiles) newestUnreadable() (index uint64, why error, err error) {
+// newestUnreadable returns the highest index among the snapshots with damaged metadata, and the reason. The index
+// comes from the snapshot's name, and is 0 if there is no such snapshot.
+func (s *snapshotFiles) newestUnreadable() (index uint64, reason error, err error) {
 	entries, err := os.ReadDir(s.dir)
 	for _, e := range entries {
 		_, at, ok := parseSnapshotName(e.Name())
@@ -154,10 +153,10 @@ func (s *snapshotFiles) newestUnreadable() (index uint64, why error, err error) 
 			continue
 		}
 		if _, merr := s.readMeta(e.Name()); merr != nil {
-			index, why = at, merr
+			index, reason = at, merr
 		}
 	}
-	return index, why, err
+	return index, reason, err
 }
 
 // readMeta reads and checks the metadata of a snapshot. They must match the name of the directory.
@@ -167,8 +166,8 @@ func (s *snapshotFiles) readMeta(name string) (*snapshotMeta, error) {
 	if err != nil {
 		return nil, err
 	}
-	damaged := func(why string) error {
-		return fmt.Errorf("quorum: %s is %w: %s", path, ErrDamaged, why)
+	damaged := func(reason string) error {
+		return fmt.Errorf("quorum: %s is %w: %s", path, ErrDamaged, reason)
 	}
 	line, sum, _ := bytes.Cut(data, []byte("\n"))
 	var m snapshotMeta
@@ -180,7 +179,7 @@ func (s *snapshotFiles) readMeta(name string) (*snapshotMeta, error) {
 	case string(sum) != metaChecksumLine(line):
 		return nil, damaged("its checksum is wrong")
 	case m.ID != name || m.Term != term || m.Index != index:
-		return nil, damaged(fmt.Sprintf("it is that of snapshot %q, index %d, term %d", m.ID, m.Index, m.Term))
+		return nil, damaged(fmt.Sprintf("it belongs to snapshot %q, index %d, term %d", m.ID, m.Index, m.Term))
 	case m.ConfigurationIndex > m.Index:
 		return nil, damaged(fmt.Sprintf("its configuration is of index %d, after its end at %d", m.ConfigurationIndex, m.Index))
 	case m.Version != 1:
@@ -189,10 +188,9 @@ func (s *snapshotFiles) readMeta(name string) (*snapshotMeta, error) {
 	return &m, nil
 }
 
-// metaChecksumLine returns the second line of meta.json for the given first line.
+// metaChecksumLine returns the second line of meta.json.
 func metaChecksumLine(line []byte) string { return fmt.Sprintf("sha256 %x\n", sha256.Sum256(line)) }
 
-// readUpTo reads a file of at most limit bytes.
 func readUpTo(path string, limit int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -208,8 +206,8 @@ func readUpTo(path string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// Open implements raft.SnapshotStore. The reader checks the checksum while it reads: if the state
-// has changed, it returns ErrDamaged instead of the last bytes.
+// Open implements raft.SnapshotStore. The reader verifies the checksum while it reads: if the state has changed,
+// it returns ErrDamaged instead of the last bytes.
 func (s *snapshotFiles) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	m, err := s.readMeta(id)
 	if err != nil {
@@ -232,7 +230,6 @@ type stateReader struct {
 	checksum  hash.Hash64
 }
 
-// Read implements io.Reader.
 func (r *stateReader) Read(p []byte) (int, error) {
 	n, err := r.file.Read(p)
 	r.remaining -= int64(n)
@@ -248,14 +245,12 @@ func (r *stateReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer.
 func (r *stateReader) Close() error { return r.file.Close() }
 
-func (r *stateReader) damagedError(why string) error {
-	return fmt.Errorf("quorum: %s is %w: %s", r.file.Name(), ErrDamaged, why)
+func (r *stateReader) damagedError(reason string) error {
+	return fmt.Errorf("quorum: %s is %w: %s", r.file.Name(), ErrDamaged, reason)
 }
 
-// removeOld removes all snapshots but the newest ones.
 func (s *snapshotFiles) removeOld() error {
 	all, err := s.listAll()
 	if err != nil {
@@ -279,10 +274,8 @@ type fileSink struct {
 	closed   bool
 }
 
-// ID implements raft.SnapshotSink.
 func (k *fileSink) ID() string { return k.meta.ID }
 
-// Write implements raft.SnapshotSink.
 func (k *fileSink) Write(p []byte) (int, error) {
 	n, err := k.file.Write(p)
 	_, _ = k.checksum.Write(p[:n]) // never fails
@@ -290,7 +283,7 @@ func (k *fileSink) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements raft.SnapshotSink. When it returns, the snapshot is durable.
+// Close implements raft.SnapshotSink. It returns once the snapshot is durable.
 func (k *fileSink) Close() error {
 	if k.closed {
 		return nil
@@ -306,7 +299,7 @@ func (k *fileSink) Close() error {
 	return k.store.removeOld()
 }
 
-// publish writes the metadata, and gives the directory its name.
+// publish writes the metadata, and renames the directory.
 func (k *fileSink) publish() error {
 	k.meta.CRC = k.checksum.Sum(nil)
 	line, err := json.Marshal(&k.meta)
@@ -320,10 +313,9 @@ func (k *fileSink) publish() error {
 	if err := os.Rename(k.tmpDir, filepath.Join(k.store.dir, k.meta.ID)); err != nil {
 		return err
 	}
-	return syncDir(k.store.dir)
+	return durable.SyncDirectory(k.store.dir)
 }
 
-// Cancel implements raft.SnapshotSink.
 func (k *fileSink) Cancel() error {
 	if k.closed {
 		return nil

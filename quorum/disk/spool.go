@@ -6,16 +6,15 @@ import (
 	"os"
 )
 
-// Spool holds a received snapshot until raft has read it. Write it first, then read it from the
-// start after each Rewind, then close it.
+// Spool holds a received snapshot until raft has read it. Write it first, then read it from the start after each
+// Rewind, then close it.
 type Spool interface {
 	io.ReadWriter
 	Rewind() error
 	Close()
 }
 
-// NewSpool returns an empty spool: a file in the data directory, or memory if the stores are not
-// files.
+// NewSpool returns an empty spool: a file in the data directory, or memory if the stores are not files.
 func (d *Data) NewSpool() (Spool, error) {
 	if d.directories == nil {
 		return &memorySpool{}, nil

@@ -9,10 +9,9 @@ import (
 
 var errStalled = errors.New("quorum: a store or the state machine hangs")
 
-// operations holds the operations of the stores and of the state machine that are under way, with
-// their start times. A disk may hang without an error. Then raft's main loop hangs with it, or
-// applies nothing more, but heartbeats go on, and a leader would never be replaced. The zero value
-// has no limit. It is safe for concurrent use.
+// operations holds the operations of the stores and of the state machine that are in progress. A disk may hang
+// without an error. Then raft's main loop hangs or applies nothing more, but heartbeats continue, and a leader
+// would never be replaced. The zero value has no limit. It is safe for concurrent use.
 type operations struct {
 	stallLimit time.Duration // 0: none
 
@@ -26,15 +25,15 @@ type operation struct {
 	startedAt time.Time
 }
 
-// begin records an operation. The caller must call finish with the number that it returns.
-func (o *operations) begin(what string) uint64 {
+// begin records an operation. The caller must pass its result to finish.
+func (o *operations) begin(name string) uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.underWay == nil {
 		o.underWay = map[uint64]operation{}
 	}
 	o.lastID++
-	o.underWay[o.lastID] = operation{what, time.Now()}
+	o.underWay[o.lastID] = operation{name, time.Now()}
 	return o.lastID
 }
 
@@ -44,8 +43,8 @@ func (o *operations) finish(n uint64) {
 	delete(o.underWay, n)
 }
 
-// stallError returns an error that names the oldest operation if that has taken longer than the limit.
-// Otherwise it returns nil.
+// stallError returns an error that names the oldest operation if that has taken longer than the limit. Otherwise
+// it returns nil.
 func (o *operations) stallError() error {
 	if o.stallLimit == 0 {
 		return nil

@@ -15,16 +15,15 @@ import (
 )
 
 const (
-	// retainedSnapshots is how many snapshots are kept: the newest, and one to fall back on while the log
+	// retainedSnapshots is the number of snapshots to keep: the newest, and one to fall back on while the log
 	// still continues it.
 	retainedSnapshots = 2
-	// boltLockTimeout is short because the directory is locked already, so no process should hold the
-	// file.
+	// boltLockTimeout is short because the directory is locked already, so no process should hold the file.
 	boltLockTimeout = time.Second
 	// BootstrapIndex is the index of the first entry of a log, the first configuration.
 	BootstrapIndex = 1
-	// MaxAppendEntries is how many entries are stored in one write at most. A leader sends no more in one
-	// AppendEntries, and a follower's heartbeats wait for that write.
+	// MaxAppendEntries limits the entries of one write. A leader sends no more in one AppendEntries, and a
+	// follower's heartbeats wait for that write.
 	MaxAppendEntries = 8
 )
 
@@ -38,9 +37,40 @@ type Stores struct {
 	Snapshots raft.SnapshotStore
 }
 
-// storeGuard ends the member when a store fails. raft would continue with a log in memory that differs
-// from the stored one, or panic. So the goroutine that called the store ends right there; raft's
-// deferred functions then report that nothing was stored.
+// logRange returns the first and the last index of the log, or zeros if it is empty.
+func (s Stores) logRange() (first, last uint64, err error) {
+	if first, err = s.Log.FirstIndex(); err == nil {
+		last, err = s.Log.LastIndex()
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("quorum: read log: %w", err)
+	}
+	return first, last, nil
+}
+
+// entry reads an entry of the log.
+func (s Stores) entry(index uint64) (l raft.Log, err error) {
+	if err = s.Log.GetLog(index, &l); err != nil {
+		err = fmt.Errorf("quorum: read log: %w", err)
+	}
+	return l, err
+}
+
+// newestSnapshot returns the newest snapshot with sound metadata, or nil.
+func (s Stores) newestSnapshot() (*raft.SnapshotMeta, error) {
+	list, err := s.Snapshots.List()
+	if err != nil {
+		return nil, fmt.Errorf("quorum: list snapshots: %w", err)
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return list[0], nil
+}
+
+// storeGuard ends the member when a store fails. raft would continue with a log in memory that differs from the
+// stored one, or panic. So the goroutine that called the store ends right there; raft's deferred functions then
+// report that nothing was stored.
 type storeGuard struct {
 	endMember   func(error)
 	raftRunning func() bool // reports whether raft's goroutines run; before that, errors are simply returned
@@ -48,8 +78,8 @@ type storeGuard struct {
 }
 
 // runTimed runs op, which may hang.
-func (g storeGuard) runTimed(what string, op func() error) error {
-	defer g.operations.finish(g.operations.begin(what))
+func (g storeGuard) runTimed(name string, op func() error) error {
+	defer g.operations.finish(g.operations.begin(name))
 	return op()
 }
 
@@ -67,15 +97,14 @@ type logStore struct {
 	raft.LogStore
 	storeGuard
 	metrics         *writeMetrics
-	deletesAtOnce   bool         // deletes any range in one step, because it removes files
+	deletesAtOnce   bool         // it removes files
 	hasEntries      atomic.Bool  // holds, or held, an entry
 	appendedEntries atomic.Int64 // number appended by this process
 	appendedBytes   atomic.Int64
 }
 
-// IsMonotonic implements raft.MonotonicLogStore. It makes raft empty the log when it installs a
-// snapshot. Otherwise raft would leave a gap after the log or, worse, entries that contradict the
-// snapshot.
+// IsMonotonic implements raft.MonotonicLogStore. It makes raft empty the log when it installs a snapshot.
+// Otherwise raft would leave a gap after the log or, worse, entries that contradict the snapshot.
 func (s *logStore) IsMonotonic() bool { return true }
 
 func (s *logStore) FirstIndex() (uint64, error) {
@@ -134,7 +163,6 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// checkSizes returns ErrTooLong if one of the entries is too long.
 func (s *logStore) checkSizes(logs []*raft.Log) error {
 	for _, l := range logs {
 		if err := CheckEntrySize(l); err != nil {
@@ -144,15 +172,13 @@ func (s *logStore) checkSizes(logs []*raft.Log) error {
 	return nil
 }
 
-// MaxEntryBytes limits an entry's data, in bytes: four times what a leader puts into one. raft-wal
-// writes entries that are longer than the 64 MiB that it reads, and a member with such a log cannot
-// start.
+// MaxEntryBytes limits an entry's data: four times the longest entry of a leader. raft-wal writes entries that are
+// longer than the 64 MiB that it reads, and a member with such a log cannot start.
 const MaxEntryBytes = 32 << 20
 
-// ErrEntryTooLong is the error for an entry that is too long for the log.
+// ErrEntryTooLong is the error for an entry that is longer than MaxEntryBytes.
 var ErrEntryTooLong = errors.New("quorum: entry is too long")
 
-// CheckEntrySize returns ErrTooLong if an entry is longer than MaxEntry.
 func CheckEntrySize(l *raft.Log) error {
 	if size := len(l.Data) + len(l.Extensions); size > MaxEntryBytes {
 		return fmt.Errorf("%w: %d bytes, at most %d", ErrEntryTooLong, size, MaxEntryBytes)
@@ -160,14 +186,12 @@ func CheckEntrySize(l *raft.Log) error {
 	return nil
 }
 
-// deleteChunk is how many entries are deleted in one transaction at most. BoltDB has one writer:
-// while it deletes a hundred thousand entries, raft's main loop can neither store any nor answer a
-// heartbeat.
+// deleteChunk limits the entries that one transaction deletes. BoltDB has one writer: while it deletes a hundred
+// thousand entries, raft's main loop can neither store entries nor reply to a heartbeat.
 const deleteChunk = 1024
 
-// DeleteRange deletes in steps. It deletes the beginning of a log from its front, and the end of a
-// log from its back. So after a crash there is no hole in the rest, and none between it and the
-// snapshot.
+// DeleteRange deletes in steps. It deletes the beginning of a log from its front, and the end of a log from its
+// back. So after a crash there is no hole in the rest, and none between it and the snapshot.
 func (s *logStore) DeleteRange(first, last uint64) error {
 	end, err := s.LastIndex()
 	if err != nil {
@@ -195,10 +219,9 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 	return nil
 }
 
-// entryOverhead is how many bytes an entry takes in addition to its data.
+// entryOverhead is the estimated size of an entry without its data, in bytes.
 const entryOverhead = 64
 
-// entriesBytes returns how many bytes entries take.
 func entriesBytes(logs []*raft.Log) (n int64) {
 	for _, l := range logs {
 		n += entryBytes(l)
@@ -206,12 +229,11 @@ func entriesBytes(logs []*raft.Log) (n int64) {
 	return n
 }
 
-// entryBytes returns how many bytes an entry takes.
 func entryBytes(l *raft.Log) int64 { return int64(len(l.Data) + entryOverhead) }
 
-// Stable is a member's stable store. It holds raft's term and vote and other values that must not
-// be forgotten. It has the guard of its Data. A missing key is not an error for raft, which expects
-// the text "not found" or a zero. Data.Stable returns one.
+// Stable is a member's stable store, with raft's term and vote and other values that must not be forgotten, and
+// with the guard of its Data. A missing key is not an error for raft, which expects the text "not found" or a
+// zero.
 type Stable struct {
 	raft.StableStore
 	storeGuard
@@ -220,11 +242,22 @@ type Stable struct {
 
 // Value returns the value of a key, or nil if there is none.
 func (s *Stable) Value(k []byte) ([]byte, error) {
-	v, err := s.Get(k)
-	if isNotFound(err) {
+	switch v, err := s.Get(k); {
+	case isNotFound(err):
 		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("quorum: read state: %w", err)
+	default:
+		return v, nil
 	}
-	return v, err
+}
+
+// SetValue stores a value, and names the failed operation in its error.
+func (s *Stable) SetValue(k, v []byte) error {
+	if err := s.Set(k, v); err != nil {
+		return fmt.Errorf("quorum: write state: %w", err)
+	}
+	return nil
 }
 
 // Term returns raft's current term, or 0 if there is none.
@@ -243,12 +276,12 @@ func (s *Stable) SetUint64(k []byte, v uint64) error {
 	return s.writeAfterQueue("write "+string(k), "writing a term or a vote", func() error { return s.StableStore.SetUint64(k, v) })
 }
 
-// writeAfterQueue performs a write. op is its name in an error, and what in Stalled's. The entries that this
-// member has appended as a leader are durable before a term or a vote is: in a later term this member
-// tells the others that it holds them, and votes by them.
-func (s *Stable) writeAfterQueue(op, what string, do func() error) error {
+// writeAfterQueue performs a write once the queued entries are durable. In a later term this member reports to the
+// others that it holds these entries, and votes accordingly. op names the write in an error, and name in
+// StallError's.
+func (s *Stable) writeAfterQueue(op, name string, do func() error) error {
 	s.drainQueue()
-	return s.checkError(op, s.runTimed(what, do))
+	return s.checkError(op, s.runTimed(name, do))
 }
 
 func (s *Stable) Get(k []byte) ([]byte, error) {

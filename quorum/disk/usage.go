@@ -6,9 +6,8 @@ import (
 	"path/filepath"
 )
 
-// UsedSpace returns how many bytes the files of the log take, and how many all other files of this
-// member take. Both are 0 if the stores are not files. It reads the directories, which hold only a few
-// files.
+// UsedSpace returns the bytes that the files of the log take, and the bytes of this member's other files. Both are
+// 0 if the stores are not files. It reads the directories, which hold only a few files.
 func (d *Data) UsedSpace() (data, log int64, err error) {
 	for _, f := range d.directories {
 		segments := filepath.Join(f.dir, walName)

@@ -16,14 +16,15 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 
 	walfs "github.com/hashicorp/raft-wal/fs"
+
+	"rollcall/internal/durable"
 )
 
 const (
 	walName     = "wal" // directory of the segments
 	walMetaName = metadb.FileName
-	// walSegment is the size of a segment, in bytes, unless Config names another. It is the disk
-	// space that an idle member takes, and what a start rewrites. Each time a segment is full, a
-	// write waits for a new file.
+	// walSegment is the default size of a segment, in bytes. An idle member takes that much disk space, and a
+	// start rewrites it. Each time a segment is full, a write waits for a new file.
 	walSegment = 16 << 20
 )
 
@@ -37,10 +38,10 @@ type walFiles struct {
 
 func (f *walFiles) Close() error { return errors.Join(f.walLog.Close(), f.boltFile.Close()) }
 
-// openWAL opens the segments in dir. It makes dir if it does not exist. New segments have size bytes.
+// openWAL opens the segments in dir, and makes dir if it does not exist. New segments have size bytes.
 func openWAL(dir string, size int, hl hclog.Logger) (w *walLog, err error) {
 	if err := os.Mkdir(dir, dirMode); err == nil {
-		err = syncDir(filepath.Dir(dir))
+		err = durable.SyncDirectory(filepath.Dir(dir))
 		if err != nil {
 			return nil, fmt.Errorf("quorum: open log: %w", err)
 		}
@@ -90,8 +91,8 @@ type walLog struct {
 	remover     *remover // nil until the log is open; tests that open segments themselves have none
 }
 
-// GetLog implements raft.LogStore. If an entry exists and cannot be read it is damaged, unless the
-// system gives another reason.
+// GetLog implements raft.LogStore. An entry that exists and cannot be read is damaged, unless the system gives
+// another reason.
 func (s *walLog) GetLog(index uint64, l *raft.Log) error {
 	err := s.WAL.GetLog(index, l)
 	switch {
@@ -108,12 +109,11 @@ func hasErrno(err error) bool {
 	return ok
 }
 
-// StoreLog implements raft.LogStore.
 func (s *walLog) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
-// StoreLogs implements raft.LogStore. raft-wal begins a new segment in a goroutine of its own. If
-// that fails, for instance because the disk is full, the next write finds only a sealed segment.
-// StoreLogs then adds the reason to the error.
+// StoreLogs implements raft.LogStore. raft-wal begins a new segment in a goroutine of its own. If that fails, for
+// instance because the disk is full, the next write finds only a sealed segment. StoreLogs then adds the reason to
+// the error.
 func (s *walLog) StoreLogs(logs []*raft.Log) error {
 	err := s.WAL.StoreLogs(logs)
 	if errors.Is(err, types.ErrSealed) {
@@ -122,7 +122,6 @@ func (s *walLog) StoreLogs(logs []*raft.Log) error {
 	return err
 }
 
-// Close closes the log and the mark.
 func (s *walLog) Close() error {
 	err := errors.Join(s.WAL.Close(), s.walSegments.mark.Close())
 	if s.remover != nil {
@@ -131,11 +130,10 @@ func (s *walLog) Close() error {
 	return err
 }
 
-// walFS makes files that only their owner can read. A file's size is durable before it is written
-// to. So if a file has entries and is shorter than it was made, it has lost its end.
+// walFS makes files that only their owner can read. A file's size is durable before it is written to. So a file
+// with entries that is shorter than its initial size has lost its end.
 type walFS struct{ types.VFS }
 
-// Create implements types.VFS.
 func (f walFS) Create(dir, name string, size uint64) (types.WritableFile, error) {
 	file, err := f.VFS.Create(dir, name, size)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// walList is the list of segments as it is stored, in JSON: raft-wal's own list, with two more fields.
+// walList is the stored list of segments, in JSON: raft-wal's own list, with two more fields.
 type walList struct {
 	types.PersistentState
 	// Durable is the last index that the last segment held when the list was written. It is 0 if
@@ -26,7 +26,7 @@ type walList struct {
 	Sum uint32
 }
 
-// checksum returns the value that Sum should have.
+// checksum returns the checksum of the fields other than Sum.
 func (l walList) checksum() (uint32, error) {
 	l.Sum = 0
 	text, err := json.Marshal(l)
@@ -75,7 +75,7 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 	return state, m.CommitState(state)
 }
 
-// openList opens the list's file in dir, which it makes if it does not exist, and returns the list.
+// openList opens the list's file in dir, or creates it, and returns the list.
 func (m *walMeta) openList(dir string) (list walList, err error) {
 	path := filepath.Join(dir, walMetaName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -119,8 +119,8 @@ func (m *walMeta) openList(dir string) (list walList, err error) {
 	return list, nil
 }
 
-// compareWithFiles compares the list with the files and the mark. It returns an error if the list is older
-// than they are, because raft-wal would delete the files that it does not name.
+// compareWithFiles returns an error if the list is older than the files and the mark, because raft-wal would
+// delete the files that it does not name.
 func (m *walMeta) compareWithFiles(dir string, state types.PersistentState) error {
 	found, err := m.walSegments.List()
 	if err != nil {
@@ -139,8 +139,8 @@ func (m *walMeta) compareWithFiles(dir string, state types.PersistentState) erro
 	return known
 }
 
-// readTail returns the entries of the last segment. durable is the index up to which it is known to
-// be durable: if the file has fewer entries, it is damaged.
+// readTail returns the entries of the last segment. If the file ends before durable, the last durable index that
+// is known, it is damaged.
 func (m *walMeta) readTail(dir string, info types.SegmentInfo, durable uint64) ([]types.LogEntry, error) {
 	if !info.SealTime.IsZero() {
 		return nil, fmt.Errorf("%w: no segment is open", types.ErrCorrupt)
@@ -159,8 +159,8 @@ func (m *walMeta) readTail(dir string, info types.SegmentInfo, durable uint64) (
 	return entries, errors.Join(err, old.Close())
 }
 
-// rewriteTail writes entries, those of the last segment, into a new segment, which replaces it in
-// state. raft-wal deletes the old file when it opens, because it is not listed.
+// rewriteTail writes the entries of the last segment into a new segment, which replaces it in state. raft-wal
+// deletes the old file when it opens, because it is not listed.
 func (m *walMeta) rewriteTail(state *types.PersistentState, entries []types.LogEntry) error {
 	tail := &state.Segments[len(state.Segments)-1]
 	tail.ID, tail.BaseIndex = nextSegmentID(state), tail.MinIndex
@@ -188,8 +188,8 @@ func (m *walMeta) rewriteTail(state *types.PersistentState, entries []types.LogE
 	return nil
 }
 
-// fillSegment appends entries to an empty segment. It reports whether the segment is then full, and where
-// its index begins in that case.
+// fillSegment appends entries to an empty segment. It reports whether the segment is then full, and the position
+// of its index in that case.
 func fillSegment(w types.SegmentWriter, entries []types.LogEntry) (full bool, index uint64, err error) {
 	if err := w.Append(withChecksums(entries)); err != nil {
 		return false, 0, err
@@ -197,13 +197,12 @@ func fillSegment(w types.SegmentWriter, entries []types.LogEntry) (full bool, in
 	return w.Sealed()
 }
 
-// nextSegmentID returns the number of the next segment, and counts it as used.
+// nextSegmentID allocates the number of the next segment.
 func nextSegmentID(state *types.PersistentState) uint64 {
 	state.NextSegmentID++
 	return state.NextSegmentID - 1
 }
 
-// CommitState implements types.MetaStore.
 func (m *walMeta) CommitState(state types.PersistentState) error {
 	list := walList{PersistentState: state}
 	if n := len(state.Segments); m.rewrittenLastIndex > 0 && n > 0 && state.Segments[n-1].ID == m.rewrittenSegment {
@@ -223,7 +222,6 @@ func (m *walMeta) CommitState(state types.PersistentState) error {
 	return m.walSegments.noteCreateError(err)
 }
 
-// Close implements types.MetaStore.
 func (m *walMeta) Close() error {
 	if m.db == nil {
 		return nil

@@ -11,28 +11,24 @@ import (
 )
 
 const (
-	// walMarkName is the file with the walMark, next to the segments.
-	walMarkName = "durable"
-	// walMarkMagic begins a mark.
+	walMarkName  = "durable"
 	walMarkMagic = "RCMARK1\n"
-	// walMarkSize is the size of a mark in bytes: the magic, a segment, an index and a checksum. It is
-	// far below a sector, so after a crash either the old mark or the new one is there.
+	// walMarkSize is the size of a mark in bytes: the magic, a segment, an index and a checksum. It is far below a
+	// sector, so after a crash either the old mark or the new one is there.
 	walMarkSize = len(walMarkMagic) + 8 + 8 + checksumSize
 )
 
-// walMark says how far the log's last segment is durable, in a file outside of that segment. If a
-// segment ends before the mark, it has lost entries. Without the mark, a lost end could not be told
-// from the end of a log.
+// walMark has the last durable index of the log's last segment, in a file outside of that segment. A segment that
+// ends before the mark has lost entries. Without the mark, a lost end would look like the end of a log.
 //
-// The mark may lag behind the log and is never ahead of it, because it is written after the log's
-// fsync has returned. It is synced once for each segment, with the first batch, before that is
-// acknowledged. After that it is only written, which costs a batch some microseconds. If the
-// process is killed, no mark is lost. If the machine loses its power, marks are lost that the
-// kernel had not written yet.
+// The mark may lag behind the log and is never ahead of it, because it is written after the log's fsync has
+// returned. It is synced once for each segment, with the first batch, before that is acknowledged. After that it
+// is only written, which costs a batch some microseconds. If the process is killed, no mark is lost. If the
+// machine loses its power, marks are lost that the kernel had not written yet.
 //
-// The mark counts only for the segment that it names. raft-wal never shortens a segment. When
-// entries are removed from the end of the log, it begins a new segment, with a number that was
-// never used before. The mark therefore never has to be lowered.
+// The mark counts only for the segment that it names. raft-wal never shortens a segment. When entries are removed
+// from the end of the log, it begins a new segment, with a number that was never used before. The mark therefore
+// never has to be lowered.
 //
 // Only one goroutine at a time may call its methods, as with raft-wal's writers.
 type walMark struct {
@@ -41,12 +37,25 @@ type walMark struct {
 	index   uint64
 }
 
-// openWALMark opens the mark in dir. If there is none, it makes one that names no segment.
-func openWALMark(dir string) (*walMark, error) {
-	path := filepath.Join(dir, walMarkName)
+// openWALMark opens the mark in dir, or makes one that names no segment.
+func openWALMark(dir string) (m *walMark, err error) {
+	m = new(walMark)
+	m.file, err = openMarkFile(filepath.Join(dir, walMarkName), encodeWALMark(0, 0), "the log's end", func(b []byte) (err error) {
+		m.segment, m.index, err = decodeWALMark(b)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// openMarkFile opens a mark, or creates it with the contents initial, and decodes it. compared is the part of the log
+// that is compared with the mark.
+func openMarkFile(path string, initial []byte, compared string, decode func([]byte) error) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := replaceFile(path, encodeWALMark(0, 0)); err != nil {
+		if err := replaceFile(path, initial); err != nil {
 			return nil, err
 		}
 		file, err = os.OpenFile(path, os.O_RDWR, 0)
@@ -54,15 +63,15 @@ func openWALMark(dir string) (*walMark, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &walMark{file: file}
-	b, err := io.ReadAll(io.LimitReader(file, int64(walMarkSize)+1))
+	b, err := io.ReadAll(io.LimitReader(file, int64(len(initial))+1))
 	if err == nil {
-		m.segment, m.index, err = decodeWALMark(b)
+		err = decode(b)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w; if that is the only damaged file, remove it: the member then starts without comparing the log's end with it", path, err), file.Close())
+		err = fmt.Errorf("%s: %w; if that is the only damaged file, remove it: the member then starts without comparing %s with it", path, err, compared)
+		return nil, errors.Join(err, file.Close())
 	}
-	return m, nil
+	return file, nil
 }
 
 func encodeWALMark(segment, index uint64) []byte {
@@ -99,8 +108,7 @@ func (m *walMark) record(segment, index uint64) error {
 	return nil
 }
 
-// durableIndex returns the index up to which the mark says that a segment is durable, or 0 if it does
-// not say.
+// durableIndex returns the last durable index of a segment, or 0 if the mark is of another segment.
 func (m *walMark) durableIndex(segment uint64) uint64 {
 	if m.segment != segment+1 {
 		return 0

@@ -13,9 +13,8 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// walSegments are raft-wal's files, with a checksum after every entry. Without that, raft-wal does
-// not notice that a stored entry has changed, and its decoder may then panic. Each append to the
-// last file is recorded in a mark.
+// walSegments adds a checksum to every entry in raft-wal's files. Without it, raft-wal does not notice that a
+// stored entry has changed, and its decoder may then panic. Each append to the last file is recorded in a mark.
 type walSegments struct {
 	types.SegmentFiler
 	mark *walMark
@@ -24,7 +23,7 @@ type walSegments struct {
 	createError error // why the last new segment could not be begun
 }
 
-// noteCreateError stores err for failure, and returns it.
+// noteCreateError stores err for newestCreateError, and returns it.
 func (s *walSegments) noteCreateError(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,7 +31,7 @@ func (s *walSegments) noteCreateError(err error) error {
 	return err
 }
 
-// newestCreateError returns why the last new segment could not be begun, or nil.
+// newestCreateError returns the error with which the last new segment could not be created, or nil.
 func (s *walSegments) newestCreateError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,8 +44,7 @@ func (s *walSegments) Create(info types.SegmentInfo) (types.SegmentWriter, error
 	return s.checkedWriter(info, w, s.noteCreateError(err))
 }
 
-// RecoverTail implements types.SegmentFiler. A file that ends in an incomplete batch is not
-// damaged.
+// RecoverTail implements types.SegmentFiler. A file that ends in an incomplete batch is not damaged.
 func (s *walSegments) RecoverTail(info types.SegmentInfo) (types.SegmentWriter, error) {
 	w, err := s.SegmentFiler.RecoverTail(info)
 	return s.checkedWriter(info, w, err)
@@ -73,7 +71,6 @@ type checkedWriter struct {
 	mark *walMark
 }
 
-// Append implements types.SegmentWriter. After the append it records in the mark what is durable.
 func (w *checkedWriter) Append(entries []types.LogEntry) error {
 	if len(entries) == 0 {
 		return nil
@@ -84,7 +81,6 @@ func (w *checkedWriter) Append(entries []types.LogEntry) error {
 	return w.mark.record(w.info.ID, entries[len(entries)-1].Index)
 }
 
-// withChecksums returns the entries with their checksums.
 func withChecksums(entries []types.LogEntry) []types.LogEntry {
 	checked := make([]types.LogEntry, len(entries))
 	for i, e := range entries {
@@ -93,7 +89,6 @@ func withChecksums(entries []types.LogEntry) []types.LogEntry {
 	return checked
 }
 
-// GetLog implements types.SegmentReader.
 func (w *checkedWriter) GetLog(index uint64) (*types.PooledBuffer, error) {
 	return checkedReader{w.SegmentWriter, segment.FileName(w.info)}.GetLog(index)
 }
@@ -103,7 +98,6 @@ type checkedReader struct {
 	fileName string
 }
 
-// GetLog implements types.SegmentReader.
 func (r checkedReader) GetLog(index uint64) (*types.PooledBuffer, error) {
 	b, err := r.SegmentReader.GetLog(index)
 	if errors.Is(err, types.ErrNotFound) {
@@ -132,8 +126,8 @@ const checksumSize = 4
 
 var castagnoliTable = crc32.MakeTable(crc32.Castagnoli)
 
-// entryChecksum returns a checksum that covers the index too, so that an entry in another entry's place
-// is wrong.
+// entryChecksum returns a checksum that covers the index too, so that it is wrong for an entry in another entry's
+// place.
 func entryChecksum(index uint64, data []byte) uint32 {
 	var head [8]byte
 	binary.BigEndian.PutUint64(head[:], index)
@@ -151,7 +145,7 @@ const (
 // recordLength returns the length of an entry's record, with its header and without the padding.
 func recordLength(b []byte) int { return recordHeaderSize + int(binary.LittleEndian.Uint32(b[4:])) }
 
-// parseRecord reads a record's header. size includes the header; sum is that of the end of a batch.
+// parseRecord reads a record's header. size includes the header; sum is the checksum of a batch at its end.
 func parseRecord(b []byte) (kind byte, size int, sum uint32) {
 	if len(b) < recordHeaderSize {
 		return segment.FrameInvalid, recordHeaderSize, 0
@@ -163,14 +157,13 @@ func parseRecord(b []byte) (kind byte, size int, sum uint32) {
 	return b[0], (recordLength(b) + recordHeaderSize - 1) / recordHeaderSize * recordHeaderSize, 0
 }
 
-// readSegment returns the entries of a segment, from the first one that counts up to last. last is
-// the last entry that raft-wal has found, or 0 if there is none. used says that the segment is
-// known to have had entries.
+// readSegment returns the entries of a segment, from the first one that counts up to last, the last entry that
+// raft-wal has found, or 0. used reports whether the segment is known to have had entries.
 //
-// It returns an error if a whole batch follows after that. A crash leaves nothing after the batch
-// that it interrupted. So a record before the whole batch must have changed, and acknowledged
-// entries would be forgotten. It also returns an error if a segment that was written to is shorter
-// than it was made (see walFS), or longer than raft-wal makes it.
+// It returns an error if a whole batch follows. A crash leaves nothing after the batch that it interrupted, so a
+// record before the whole batch must have changed, and acknowledged entries would be forgotten. It also returns an
+// error if a segment that was written to is shorter than its initial size (see walFS), or longer than raft-wal
+// makes it.
 func readSegment(path string, info types.SegmentInfo, last uint64, used bool) ([]types.LogEntry, error) {
 	b, err := readBounded(path, maxSegment(info))
 	if err != nil {
@@ -207,14 +200,13 @@ func readSegment(path string, info types.SegmentInfo, last uint64, used bool) ([
 	return entries, nil
 }
 
-// maxSegment returns how long a segment can be, in bytes. raft-wal seals a segment with the batch
-// that exceeds its size, and appends an index of 4 bytes for each entry.
+// maxSegment returns the maximum length of a segment, in bytes. raft-wal seals a segment with the batch that
+// exceeds its size, and appends an index of 4 bytes for each entry.
 func maxSegment(info types.SegmentInfo) int64 {
 	const batch = MaxAppendEntries * (MaxEntryBytes + 2*entryOverhead)
 	return 2*int64(info.SizeLimit) + batch
 }
 
-// readBounded reads a file of at most most bytes.
 func readBounded(path string, most int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -4,5 +4,5 @@ package disk
 
 import "os"
 
-// writeBack does nothing: the system decides when a part of f is written to the disk.
+// writeBack does nothing: the kernel decides when a part of f is written to the disk.
 func writeBack(*os.File, int64, int64) {}

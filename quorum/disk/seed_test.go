@@ -14,8 +14,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// plantConfig is that of a member with its log apart, or not.
-func plantConfig(t *testing.T, kind LogKind, apart bool) Config {
+// seedConfig is that of a member with its log apart, or not.
+func seedConfig(t *testing.T, kind LogKind, apart bool) Config {
 	cfg := directoryConfig(filepath.Join(t.TempDir(), "data"), 1)
 	cfg.LogKind = kind
 	if apart {
@@ -72,12 +72,12 @@ func checkFilled(t *testing.T, cfg Config) {
 	}
 }
 
-// A directory that Plant has filled starts, beside ZooKeeper's data too.
-func TestPlant(t *testing.T) { kinds(t, plantDirectories) }
+// A directory that Seed has filled starts, beside ZooKeeper's data too.
+func TestSeed(t *testing.T) { kinds(t, seedAllDirectories) }
 
-func plantDirectories(t *testing.T, kind LogKind) {
+func seedAllDirectories(t *testing.T, kind LogKind) {
 	for _, apart := range []bool{false, true} {
-		cfg := plantConfig(t, kind, apart)
+		cfg := seedConfig(t, kind, apart)
 		write(t, filepath.Join(cfg.DataDir, "version-2", "snapshot.0"), "ZooKeeper's")
 		write(t, filepath.Join(cfg.DataDir, "myid"), "1")
 		if err := Seed(cfg, again, fillIn(func() {})); err != nil {
@@ -90,13 +90,13 @@ func plantDirectories(t *testing.T, kind LogKind) {
 	}
 }
 
-// After a kill at any step no member starts in the directories, and Plant can be repeated; or the directories are
+// After a kill at any step no member starts in the directories, and Seed can be repeated; or the directories are
 // complete. After an error it is so, too.
-func TestPlantInterrupted(t *testing.T) { kinds(t, plantInterrupted) }
+func TestSeedInterrupted(t *testing.T) { kinds(t, seedInterrupted) }
 
-func plantInterrupted(t *testing.T, kind LogKind) {
+func seedInterrupted(t *testing.T, kind LogKind) {
 	for _, apart := range []bool{false, true} {
-		cfg := plantConfig(t, kind, apart)
+		cfg := seedConfig(t, kind, apart)
 		var killed []Config // a copy of the directories at each step
 		if err := Seed(cfg, again, fillIn(func() { killed = append(killed, copied(t, cfg)) })); err != nil {
 			t.Fatal(err)
@@ -124,7 +124,7 @@ func plantInterrupted(t *testing.T, kind LogKind) {
 			write(t, filepath.Join(own, incompleteName), "")
 		}
 		broken := errors.New("broken")
-		failed := plantConfig(t, kind, apart)
+		failed := seedConfig(t, kind, apart)
 		if err := Seed(failed, again, func(d *Data) error { return errors.Join(fillIn(func() {})(d), broken) }); !errors.Is(err, broken) {
 			t.Errorf("%v", err)
 		}
@@ -140,7 +140,7 @@ func plantInterrupted(t *testing.T, kind LogKind) {
 	}
 }
 
-// checkRefused checks that nobody uses the directories of a Plant that did not end, and that it can be repeated.
+// checkRefused checks that nobody uses the directories of a Seed that did not end, and that it can be repeated.
 func checkRefused(t *testing.T, c Config, when string) {
 	t.Helper()
 	d, err := Open(c)
@@ -164,8 +164,8 @@ func checkRefused(t *testing.T, c Config, when string) {
 }
 
 // Once the mark of the data is removed the directories are complete, although the log's still has its own. The next start removes it.
-func TestPlantEndsWithTheMarkOfTheData(t *testing.T) {
-	cfg := plantConfig(t, LogWAL, true)
+func TestSeedEndsWithTheMarkOfTheData(t *testing.T) {
+	cfg := seedConfig(t, LogWAL, true)
 	if err := Seed(cfg, again, fillIn(func() {})); err != nil {
 		t.Fatal(err)
 	}
@@ -177,10 +177,10 @@ func TestPlantEndsWithTheMarkOfTheData(t *testing.T) {
 	checkFilled(t, cfg)
 }
 
-// Once the mark of the data is removed, Plant has succeeded, also if that of the log cannot be removed: an error would make its caller run the command
+// Once the mark of the data is removed, Seed has succeeded, also if that of the log cannot be removed: an error would make its caller run the command
 // again, which the complete directory of the log would refuse.
-func TestPlantEndsWithoutTheMarkOfTheData(t *testing.T) {
-	cfg := plantConfig(t, LogBolt, true)
+func TestSeedEndsWithoutTheMarkOfTheData(t *testing.T) {
+	cfg := seedConfig(t, LogBolt, true)
 	left := filepath.Join(cfg.LogDir, memberDirName, incompleteName)
 	if err := Seed(cfg, again, func(d *Data) error {
 		remove(t, left)
@@ -206,7 +206,7 @@ func TestMarkNamesTheCommand(t *testing.T) {
 		{incompleteMarkText(strings.Repeat("x", maxIncompleteMark)), defaultSeedCommand},
 		{strings.Repeat("x", 2*maxIncompleteMark), defaultSeedCommand},
 	} {
-		cfg := plantConfig(t, LogWAL, false)
+		cfg := seedConfig(t, LogWAL, false)
 		write(t, filepath.Join(cfg.DataDir, memberDirName, incompleteName), tt.text)
 		if _, err := Open(cfg); !errors.Is(err, ErrIncomplete) || !strings.Contains(err.Error(), "run the command that fills it again: "+tt.want+". ") {
 			t.Errorf("mark %.80q: %v, want %q", tt.text, err, tt.want)
@@ -217,8 +217,8 @@ func TestMarkNamesTheCommand(t *testing.T) {
 	}
 }
 
-// An error of Plant says whether anything was written, and which command to run again. It never advises to start the member.
-func TestPlantAdvises(t *testing.T) {
+// An error of Seed says whether anything was written, and which command to run again. It never advises to start the member.
+func TestSeedAdvises(t *testing.T) {
 	full := &os.PathError{Op: "write", Path: "state.bin", Err: syscall.ENOSPC}
 	grown := errors.New("file resize error: " + (&os.PathError{Op: "truncate", Path: "raft.db.tmp", Err: syscall.ENOSPC}).Error()) // as bbolt makes it: nothing is wrapped
 	for _, tt := range []struct {
@@ -270,8 +270,8 @@ func remove(t *testing.T, path string) {
 	}
 }
 
-// Plant refuses directories that are not empty, names what is in them, and changes nothing.
-func TestPlantRefuses(t *testing.T) {
+// Seed refuses directories that are not empty, names what is in them, and changes nothing.
+func TestSeedRefuses(t *testing.T) {
 	tests := []struct {
 		name  string
 		spoil func(t *testing.T, cfg *Config)
@@ -297,7 +297,7 @@ func TestPlantRefuses(t *testing.T) {
 		}, ErrInUse, ""},
 	}
 	for _, tt := range tests {
-		cfg := plantConfig(t, LogWAL, true)
+		cfg := seedConfig(t, LogWAL, true)
 		tt.spoil(t, &cfg)
 		before := listed(t, cfg.DataDir)
 		err := Seed(cfg, again, func(*Data) error { t.Errorf("%s: filled", tt.name); return nil })

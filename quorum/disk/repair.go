@@ -11,13 +11,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// SnapshotContents says how far a snapshot goes, by the data that the state machine wrote into it.
+// SnapshotContents is the extent of a snapshot according to the data that the state machine wrote into it.
 type SnapshotContents struct {
 	Index uint64 // the last entry that was applied
 	Term  uint64 // the term of that entry or of an earlier one
 }
 
-// CheckMetadata compares c with the index and term that the snapshot is said to have.
+// CheckMetadata compares c with the index and term of the snapshot's metadata.
 func (c SnapshotContents) CheckMetadata(index, term uint64) error {
 	switch {
 	case c.Index != index:
@@ -28,27 +28,23 @@ func (c SnapshotContents) CheckMetadata(index, term uint64) error {
 	return nil
 }
 
-// Repair corrects what a crash during the installation of a snapshot leaves: a log that ends before
-// the snapshot, or contradicts it. The snapshot replaces that log, so Repair deletes the whole log.
-// Before that, verify, which belongs to the state machine, must have read the whole snapshot. A gap
-// between log and snapshot is damage. Repair must be called before raft runs.
+// Repair corrects the log after a crash during the installation of a snapshot: it may end before the snapshot, or
+// contradict it. The snapshot replaces that log, so Repair deletes the whole log, after verify, which belongs to
+// the state machine, has read the whole snapshot. A gap between log and snapshot is damage. Repair must be called
+// before raft runs.
 func (d *Data) Repair(verify func(io.Reader) (SnapshotContents, error)) error {
 	s := d.unguarded
-	list, err := s.Snapshots.List()
+	newest, err := s.newestSnapshot()
 	if err != nil {
-		return fmt.Errorf("quorum: list snapshots: %w", err)
+		return err
 	}
 	var snap raft.SnapshotMeta
-	if len(list) > 0 {
-		snap = *list[0]
+	if newest != nil {
+		snap = *newest
 	}
-	first, err := s.Log.FirstIndex()
+	first, last, err := s.logRange()
 	if err != nil {
-		return fmt.Errorf("quorum: read log: %w", err)
-	}
-	last, err := s.Log.LastIndex()
-	if err != nil {
-		return fmt.Errorf("quorum: read log: %w", err)
+		return err
 	}
 	drop := false
 	switch {
@@ -60,9 +56,9 @@ func (d *Data) Repair(verify func(io.Reader) (SnapshotContents, error)) error {
 	case last < snap.Index:
 		drop = true
 	case first <= snap.Index:
-		var at raft.Log
-		if err := s.Log.GetLog(snap.Index, &at); err != nil {
-			return fmt.Errorf("quorum: read log: %w", err)
+		at, err := s.entry(snap.Index)
+		if err != nil {
+			return err
 		}
 		drop = at.Term != snap.Term
 	}
@@ -85,7 +81,7 @@ func (d *Data) Repair(verify func(io.Reader) (SnapshotContents, error)) error {
 	return nil
 }
 
-// logLocation returns a name for the log, with its path if it is in files.
+// logLocation describes the log, with its path if it is in files.
 func (d *Data) logLocation() string {
 	switch {
 	case len(d.directories) == 0:
@@ -96,36 +92,32 @@ func (d *Data) logLocation() string {
 	return "the log in " + filepath.Join(d.logDirectory().dir, logName)
 }
 
-// newestUnreadable returns why the newest snapshot cannot be read. It returns nil if it can, or if
-// snapshots are not files. Older snapshots do not matter.
+// newestUnreadable returns an error if the newest snapshot cannot be read. It returns nil for stores that are not
+// files. Older snapshots do not matter.
 func newestUnreadable(s Stores) error {
 	files, ok := s.Snapshots.(*snapshotFiles)
 	if !ok {
 		return nil
 	}
-	index, why, err := files.newestUnreadable()
-	list, lerr := files.List()
-	if err = errors.Join(err, lerr); err != nil || why == nil {
+	index, reason, err := files.newestUnreadable()
+	newest, serr := s.newestSnapshot()
+	if err = errors.Join(err, serr); err != nil || newest != nil && index <= newest.Index {
 		return err
 	}
-	if len(list) > 0 && index <= list[0].Index {
-		return nil
-	}
-	return why
+	return reason
 }
 
-// newerVersionError returns the error for data that this version cannot read because a newer one wrote
-// them.
-func newerVersionError(why error) error {
-	return fmt.Errorf("quorum: %w; nothing is damaged: start the newer version", why)
+// newerVersionError returns the error for data that a newer version wrote.
+func newerVersionError(reason error) error {
+	return fmt.Errorf("quorum: %w; nothing is damaged: start the newer version", reason)
 }
 
-// withReason adds the reason why to err, if there is one.
-func withReason(err, why error) error {
-	if why == nil || err == nil {
-		return cmp.Or(err, why)
+// withReason adds reason, if there is one, to err.
+func withReason(err, reason error) error {
+	if reason == nil || err == nil {
+		return cmp.Or(err, reason)
 	}
-	return fmt.Errorf("%w (%w)", err, why)
+	return fmt.Errorf("%w (%w)", err, reason)
 }
 
 // verifySnapshot reads all of a snapshot, and compares its contents with its metadata.
@@ -141,12 +133,12 @@ func verifySnapshot(s Stores, meta *raft.SnapshotMeta, verify func(io.Reader) (S
 	return c.CheckMetadata(meta.Index, meta.Term)
 }
 
-// NewestSnapshotIndex returns the index of the newest stored snapshot, readable or not, or 0 if there is none.
+// NewestSnapshotIndex returns the index of the newest snapshot, readable or not, or 0 if there is none.
 func (d *Data) NewestSnapshotIndex() (newest uint64, err error) {
-	if list, err := d.unguarded.Snapshots.List(); err != nil {
+	if meta, err := d.unguarded.newestSnapshot(); err != nil {
 		return 0, err
-	} else if len(list) > 0 {
-		newest = list[0].Index
+	} else if meta != nil {
+		newest = meta.Index
 	}
 	if files, ok := d.unguarded.Snapshots.(*snapshotFiles); ok {
 		named, _, err := files.newestUnreadable()
@@ -155,32 +147,32 @@ func (d *Data) NewestSnapshotIndex() (newest uint64, err error) {
 	return newest, nil
 }
 
-// NewestReadableSnapshot returns the index of the newest readable snapshot, and when it was written. The index is
-// 0 if there is none, and the time is zero if the store does not say it. It reads files, without a guard.
+// NewestReadableSnapshot returns the index and the time of the newest readable snapshot. The index is 0 if there
+// is none, and the time is zero if the store does not have it. It reads files, and an error does not end the
+// member.
 func (d *Data) NewestReadableSnapshot() (index uint64, at time.Time, err error) {
-	list, err := d.unguarded.Snapshots.List()
-	if err != nil || len(list) == 0 {
+	newest, err := d.unguarded.newestSnapshot()
+	if err != nil || newest == nil {
 		return 0, time.Time{}, err
 	}
-	return list[0].Index, snapshotTime(list[0].ID), nil
+	return newest.Index, snapshotTime(newest.ID), nil
 }
 
-// SnapshotRejected records that the state machine did not accept the snapshot that was opened last, and why:
-// raft then tries an older one while it starts. It must not be called while raft runs.
-func (d *Data) SnapshotRejected(why error) {
-	d.rejectedSnapshot = withReason(fmt.Errorf("snapshot %s: %w", d.snapshotStore.lastOpened, why), d.rejectedSnapshot)
+// SnapshotRejected records that the state machine has rejected the snapshot that was opened last. raft then tries
+// an older one while it starts. It must not be called while raft runs.
+func (d *Data) SnapshotRejected(reason error) {
+	d.rejectedSnapshot = withReason(fmt.Errorf("snapshot %s: %w", d.snapshotStore.lastOpened, reason), d.rejectedSnapshot)
 }
 
-// NewestUnusedReason returns why raft has not started from the newest snapshot, or nil if it has.
+// NewestUnusedReason returns the reason if raft has not started from the newest snapshot, or else nil.
 func (d *Data) NewestUnusedReason() error {
-	if why := withReason(d.rejectedSnapshot, d.snapshotStore.openError); why != nil {
-		return why
+	if reason := withReason(d.rejectedSnapshot, d.snapshotStore.openError); reason != nil {
+		return reason
 	}
 	return newestUnreadable(d.unguarded)
 }
 
-// UnusableError returns the error for data with which raft could not start. err says what raft did not
-// find.
+// UnusableError wraps err, the error with which raft could not start on the data.
 func (d *Data) UnusableError(err error) error {
 	if errors.Is(d.rejectedSnapshot, ErrNewerFormat) {
 		return newerVersionError(d.rejectedSnapshot)
@@ -188,35 +180,35 @@ func (d *Data) UnusableError(err error) error {
 	return withReason(fmt.Errorf("quorum: start raft: data is %w: %w", ErrDamaged, err), d.NewestUnusedReason())
 }
 
-// CheckReadable returns an error if the newest snapshot cannot be read and the log does not reach
-// as far. It reads the snapshots with verify, newest first, until one is sound.
+// CheckReadable returns an error if the newest snapshot cannot be read and the log does not reach as far. It reads
+// the snapshots with verify, newest first, until one is sound.
 func (d *Data) CheckReadable(verify func(io.Reader) (SnapshotContents, error)) error {
 	s := d.unguarded
 	newest, err := d.NewestSnapshotIndex()
 	if err != nil {
 		return err
 	}
-	last, err := s.Log.LastIndex()
+	_, last, err := s.logRange()
 	if err != nil {
-		return fmt.Errorf("quorum: read log: %w", err)
+		return err
 	}
 	list, err := s.Snapshots.List()
 	if err != nil {
 		return fmt.Errorf("quorum: list snapshots: %w", err)
 	}
-	why := newestUnreadable(s)
+	reason := newestUnreadable(s)
 	for _, meta := range list {
 		verr := verifySnapshot(s, meta, verify)
 		if verr == nil {
 			last = max(last, meta.Index)
 			break
 		}
-		why = withReason(fmt.Errorf("snapshot %s: %w", meta.ID, verr), why)
+		reason = withReason(fmt.Errorf("snapshot %s: %w", meta.ID, verr), reason)
 	}
-	if last < newest && errors.Is(why, ErrNewerFormat) {
-		return newerVersionError(why)
+	if last < newest && errors.Is(reason, ErrNewerFormat) {
+		return newerVersionError(reason)
 	} else if last < newest {
-		return withReason(fmt.Errorf("quorum: data is %w: the snapshot of index %d cannot be read, and the readable data end at %d", ErrDamaged, newest, last), why)
+		return withReason(fmt.Errorf("quorum: data is %w: the snapshot of index %d cannot be read, and the readable data end at %d", ErrDamaged, newest, last), reason)
 	}
 	return nil
 }
