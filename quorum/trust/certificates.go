@@ -11,42 +11,41 @@ import (
 	"rollcall/internal/keystore"
 )
 
-// With certificates, both ends show one of an authority that the other believes. The dialer checks
-// that the certificate is for the host of the member that it wants. The dialed side learns from the
-// hello which member speaks, and checks the certificate for that member's host: Conn.Speaks. So no
-// name is looked up.
+// With certificates, each end shows one whose authority the other end trusts. The dialer checks that the certificate
+// is for the host of the member that it dials. The dialed side learns from the hello which member speaks, and checks
+// the certificate for that member's host (Conn.MaySpeakAs). No name is looked up.
 const certificateProtocol = "rollcall-certificate-1"
 
-// Certificates are what members show and believe.
+// Certificates configures the certificates that members show and trust.
 type Certificates struct {
 	KeyStore, TrustStore keystore.Store
-	CheckRevocation      bool   // certificates are checked against the lists in CRLs
+	CheckRevocation      bool   // certificates are checked against the lists in RevocationFile
 	RevocationFile       string // file with lists of revoked certificates
 	AnyHost              bool   // a certificate need not be for the host of the member that shows it
 }
 
-// keyOptions say which files to read, and which certificate may be this member's. Whenever other files have been
-// read, changed is called; it may be nil.
+// keyOptions returns the options of the keystore. The keystore calls changed, which may be nil, after it has
+// reloaded changed files.
 func (cfg Config) keyOptions(changed func()) keystore.Options {
 	c := cfg.Certificates
 	return keystore.Options{Prefix: "ssl.quorum", Key: c.KeyStore, Trust: c.TrustStore, CRL: c.CheckRevocation, CRLs: c.RevocationFile, Log: cfg.Logger, Now: cfg.Now, CheckOwn: cfg.checkOwnCertificate, OnChange: changed}
 }
 
-// checkOwnCertificate returns why the other members would not take a certificate for this member's, or nil. A member that is
-// alone shows its certificate to nobody.
+// checkOwnCertificate returns an error if the other members would reject a certificate as this member's. A member
+// that runs alone shows its certificate to no other member.
 func (cfg Config) checkOwnCertificate(own *x509.Certificate) error {
 	host, known := cfg.ConfiguredHosts[cfg.MemberID]
 	if cfg.Certificates.AnyHost || !known || len(cfg.ConfiguredHosts) == 1 || own.VerifyHostname(host) == nil {
 		return nil
 	}
-	return fmt.Errorf("the certificate is for %s, but this member is server.%d, whose host is %s, so the other members would refuse it; use the file of server.%d, or a certificate for %s, or set ssl.quorum.hostnameVerification=false on all members",
+	return fmt.Errorf("the certificate is for %s, but this member is server.%d, whose host is %s, so the other members would reject it; use the file of server.%d, or a certificate for %s, or set ssl.quorum.hostnameVerification=false on all members",
 		certificateNames(own), cfg.MemberID, host, cfg.MemberID, host)
 }
 
-// maxNames is how many names of a certificate an error shows.
+// maxNames limits the names of a certificate in an error.
 const maxNames = 8
 
-// certificateNames returns the names and addresses that a certificate is for, with commas between them.
+// certificateNames returns the names and addresses of a certificate, separated by commas.
 func certificateNames(c *x509.Certificate) string {
 	names := slices.Clone(c.DNSNames)
 	for _, ip := range c.IPAddresses {
@@ -61,8 +60,8 @@ func certificateNames(c *x509.Certificate) string {
 	return strings.Join(names, ", ")
 }
 
-// dialerTLSConfig returns the configuration of TLS for a connection to a member, at host if that is not "". It offers
-// all that this member can do, and the other side chooses.
+// dialerTLSConfig returns the TLS configuration for a connection to a member, at host if that is not "". It offers
+// every proof that this member has, and the other side chooses.
 func (g *Guard) dialerTLSConfig(to uint32, host string) *tls.Config {
 	c := baseTLSConfig()
 	c.InsecureSkipVerify = true // VerifyConnection stands for it
@@ -80,13 +79,13 @@ func (g *Guard) dialerTLSConfig(to uint32, host string) *tls.Config {
 		case state.NegotiatedProtocol == secretProtocol && g.secrets != nil:
 			return nil // the proof follows
 		}
-		return errors.New("the member that answers speaks TLS for another purpose")
+		return errors.New("the other end speaks TLS for another purpose")
 	}
 	return c
 }
 
-// selectDialedTLSConfig returns the configuration of TLS for a connection that has come in. If the dialer
-// offers certificates and this member has them, they count, else the secret.
+// selectDialedTLSConfig returns the TLS configuration for an accepted connection. It prefers certificates if both
+// sides have them.
 func (g *Guard) selectDialedTLSConfig(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	switch {
 	case g.keys != nil && slices.Contains(hello.SupportedProtos, certificateProtocol):
@@ -97,7 +96,7 @@ func (g *Guard) selectDialedTLSConfig(hello *tls.ClientHelloInfo) (*tls.Config, 
 	return nil, fmt.Errorf("the dialer offers %q, members prove themselves here by %s", hello.SupportedProtos, g.ProofMethods())
 }
 
-// certificateTLSConfig returns the configuration of TLS for the dialed side.
+// certificateTLSConfig returns the TLS configuration of the dialed side for certificates.
 func (g *Guard) certificateTLSConfig() *tls.Config {
 	c := baseTLSConfig()
 	c.NextProtos = []string{certificateProtocol}

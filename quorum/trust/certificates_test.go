@@ -128,7 +128,7 @@ func TestCertificates(t *testing.T) {
 		if c.Handshake() == nil {
 			_, _ = c.Read(make([]byte, 1))
 		}
-		wantRefusal(t, (<-in).err, BadHandshake, "certificate")
+		wantRejection(t, (<-in).err, BadHandshake, "certificate")
 	})
 }
 
@@ -170,7 +170,7 @@ func TestBothWays(t *testing.T) {
 		// ZooKeeper's first step: certificates are there, and nobody shows them yet
 		plain := certified(t, 2, files(t, a, hosts[2], soon()), "", func(cfg *Config) { cfg.ShowCertificates, cfg.AcceptPlain = false, true })
 		x, _ := net.Pipe()
-		if c, err := plain.SecureDialed(x, 1); c != x || err != nil || !plain.AcceptsPlain() {
+		if c, err := plain.SecureDialedAt(x, 1, ""); c != x || err != nil || !plain.AcceptsPlain() {
 			t.Errorf("a member that is prepared dials %v, %v", c, err)
 		}
 	})
@@ -192,7 +192,7 @@ func TestCertificatesAtTheStart(t *testing.T) {
 		{"no authority", noTrust, nil, "sslQuorum=true needs ssl.quorum.trustStore.location; set it"},
 		{"expired", files(t, a, hosts[1], time.Now().Add(-time.Minute)), nil, "has expired"},
 		{"a clock that is years ahead", right, func() time.Time { return time.Now().AddDate(5, 0, 0) }, "this machine's clock says"},
-		{"of member 2", files(t, a, hosts[2], soon()), nil, ": the certificate is for b.example, but this member is server.1, whose host is a.example, so the other members would refuse it; use the file of server.1, or a certificate for a.example, or set ssl.quorum.hostnameVerification=false on all members"},
+		{"of member 2", files(t, a, hosts[2], soon()), nil, ": the certificate is for b.example, but this member is server.1, whose host is a.example, so the other members would reject it; use the file of server.1, or a certificate for a.example, or set ssl.quorum.hostnameVerification=false on all members"},
 		{"of an address", files(t, a, "10.0.0.1", soon()), nil, "the certificate is for 10.0.0.1, but"},
 		{"of many", filesFor(t, a, strings.Split("abcdefghij", ""), soon()), nil, "for a, b, c, d, e, f, g, h and 2 more, but"},
 		{"a clock that is years behind", right, func() time.Time { return time.Now().AddDate(-5, 0, 0) }, "is not valid yet"},

@@ -8,7 +8,7 @@ import (
 	"rollcall/internal/secretfile"
 )
 
-// Check reads the files as New does, and returns everything that is wrong with them.
+// Check reads the files as New does, and returns all their faults.
 func (cfg Config) Check() (faults []*secretfile.Fault) {
 	if cfg.SecretFile != "" {
 		_, exposed, err := readSecrets(cfg.SecretFile)
@@ -23,8 +23,8 @@ func (cfg Config) Check() (faults []*secretfile.Fault) {
 	return faults
 }
 
-// MissingStore returns an error if certificates are to be read and a store is not named, and the key that asks for
-// that store. It reads no file.
+// MissingStore returns an error if certificates are used and the location of a store is not set, with the key that
+// requires the store. It reads no file.
 func (s Settings) MissingStore() (asks string, err error) {
 	const key, trust = "ssl.quorum.keyStore.location", "ssl.quorum.trustStore.location"
 	noKey, noTrust := s.Certificates.KeyStore.Location == "", s.Certificates.TrustStore.Location == ""
@@ -41,11 +41,11 @@ func (s Settings) MissingStore() (asks string, err error) {
 
 const missingStoreFormat = "sslQuorum=true needs %s; set it, or set sslQuorum=false and ensembleSecretFile"
 
-// usesCertificates reports whether the files of certificates are read. With portUnification they may be there before
-// any member shows one.
+// usesCertificates reports whether the certificate files are read. With portUnification they may be read before
+// any member shows a certificate.
 func (s Settings) usesCertificates() bool {
 	return s.ShowCertificates || s.AcceptPlain && s.Certificates.KeyStore.Location != ""
 }
 
-// IsPlain reports whether connections between members are plain, and nobody proves anything.
+// IsPlain reports whether connections between members are plain and unauthenticated.
 func (s Settings) IsPlain() bool { return s.SecretFile == "" && !s.usesCertificates() }

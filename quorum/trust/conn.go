@@ -2,19 +2,19 @@ package trust
 
 import "net"
 
-// Conn is a connection with what its other end has proved.
+// Conn is a connection, with the identity that its other end has proved.
 type Conn struct {
-	net.Conn                          // over TLS, or plain
-	rawConn          net.Conn         // below TLS
-	guard            *Guard           // nil: plain
-	provedSecret     secret           // with which it was proved; "": with none
-	shownCertificate shownCertificate // the certificate with which it was proved
-	provedMember     uint32           // the member that is proved; 0: none yet
+	net.Conn                  // over TLS, or plain
+	rawConn          net.Conn // below TLS
+	guard            *Guard   // nil: plain
+	provedSecret     secret   // "": none
+	shownCertificate shownCertificate
+	provedMember     uint32 // 0: none yet
 }
 
-// MaySpeakAs returns nil if the other end may speak as a member, or a *Refusal. On a plain connection
-// everybody may. The first member as which a certificate may speak is the one that is proved. Only one
-// goroutine may call Speaks.
+// MaySpeakAs returns nil if the other end may speak as member, or a *Rejection. A plain connection may speak as
+// any member. A connection with a certificate is bound to the first member for which the certificate holds. Only
+// one goroutine may call MaySpeakAs.
 func (c *Conn) MaySpeakAs(member uint32) error {
 	switch {
 	case c.guard == nil:
@@ -30,11 +30,11 @@ func (c *Conn) MaySpeakAs(member uint32) error {
 	return nil
 }
 
-// NetConn returns the connection below.
+// NetConn returns the connection below TLS.
 func (c *Conn) NetConn() net.Conn { return c.rawConn }
 
-// Close closes the connection at once. TLS's own farewell would wait for a peer that does not read,
-// and tells nothing: raft's messages and gRPC's say themselves where they end.
+// Close closes the connection at once, without TLS's close_notify: that would wait for a peer that does not read,
+// and raft's and gRPC's messages mark their own ends.
 func (c *Conn) Close() error {
 	if c.guard != nil {
 		c.guard.untrack(c)
@@ -42,7 +42,7 @@ func (c *Conn) Close() error {
 	return c.rawConn.Close()
 }
 
-// peekedConn is a connection whose first byte has been read already.
+// peekedConn is a connection whose first byte has already been read.
 type peekedConn struct {
 	net.Conn
 	firstByte     [1]byte
@@ -57,7 +57,7 @@ func (b *peekedConn) Read(p []byte) (int, error) {
 	return copy(p, b.firstByte[:]), nil
 }
 
-// readRecorder notes whether anything was read from a connection.
+// readRecorder records whether anything was read from a connection.
 type readRecorder struct {
 	net.Conn
 	hasRead bool
@@ -69,7 +69,7 @@ func (h *readRecorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// IsPrivate reports whether a connection that Dialed, DialedAt or Accepted returned is over TLS.
+// IsPrivate reports whether a connection from SecureDialedAt or SecureAccepted is over TLS.
 func IsPrivate(conn net.Conn) bool {
 	c, ok := conn.(*Conn)
 	return ok && c.guard != nil

@@ -1,19 +1,18 @@
-// Package trust makes the connections between members private, and proves which member is at the
-// other end before a byte of another protocol is read.
+// Package trust makes the connections between members private, and proves the identity of the other member before
+// a byte of another protocol is read.
 //
-// There are two ways to prove a member: certificates of an authority, and a secret that the members
-// share. Both are TLS 1.3, which negotiates the way.
+// There are two proofs: certificates of an authority, and a secret that the members share. Both use TLS 1.3, which
+// negotiates the proof.
 //
-//   - Guard: what this member proves and asks for, on connections that it opens and that it accepts.
-//   - Secrets: the file with the secret that the members share, which is read again when it changes.
-//   - Conn: a connection with what its other end has proved.
-//   - Refusal: why a connection is refused.
+//   - Guard: proves this member and checks the other one, on connections that it dials and accepts.
+//   - Secrets: the file with the shared secret, reloaded when it changes.
+//   - Conn: a connection, with the identity that its other end has proved.
+//   - Rejection: the error for a rejected connection.
 //
-// With a secret the certificate is made at the start, and nobody checks it: the proof that follows is
-// bound to the channel (proof.go).
+// With a secret, each start generates a new certificate that no member checks: the proof that follows is bound to
+// the channel (proof.go).
 //
-// Guard.mu is the only lock. Guard.Run and the watch of the certificates that it starts are the only
-// goroutines.
+// Guard.mu is the only lock. Guard.Run, and the watch of the certificates that it starts, are the only goroutines.
 package trust
 
 import (
@@ -32,26 +31,26 @@ import (
 	"rollcall/internal/keystore"
 )
 
-// Settings are what keys set. The zero Settings leave connections plain.
+// Settings are set by configuration keys. The zero Settings leave connections plain.
 type Settings struct {
 	SecretFile       string // file with the secrets that members share; "": none
 	ShowCertificates bool   // members show certificates
 	Certificates     Certificates
-	AcceptPlain      bool // plain connections are accepted too, and opened to members that know no others
+	AcceptPlain      bool // plain connections are accepted too, and dialed to members without TLS
 }
 
-// Config is what a Guard is built from.
+// Config configures a Guard.
 type Config struct {
 	Settings
 	MemberID        uint32
-	ConfiguredHosts map[uint32]string            // by member: the host in its configured server line; needed for certificates
-	CurrentHosts    func(member uint32) []string // hosts of a member now, each of which counts; nil: it is not known; default: that in Hosts
+	ConfiguredHosts map[uint32]string            // by member: the host in its server line; required for certificates
+	CurrentHosts    func(member uint32) []string // any of them counts; nil: unknown member; default: ConfiguredHosts
 	Logger          *slog.Logger                 // default: nothing is logged
 	Now             func() time.Time             // wall clock, for certificates; default: time.Now
 }
 
-// Guard makes connections private and proves members. A nil Guard leaves every connection plain. It
-// is safe for concurrent use.
+// Guard makes connections private and proves members. A nil Guard leaves every connection plain. It is safe for
+// concurrent use.
 type Guard struct {
 	memberID        uint32
 	acceptPlain     bool
@@ -59,20 +58,20 @@ type Guard struct {
 	secretTLS       *tls.Config    // of the dialed side; nil without secrets
 	keys            *keystore.Keys // nil: there are no certificates
 	certificateTLS  *tls.Config    // of the dialed side; nil without certificates
-	showCertificate bool           // this member shows its certificate to those that it dials
+	showCertificate bool           // this member shows its certificate when it dials
 	anyHost         bool
 	hostsOf         func(member uint32) []string
 	logger          *slog.Logger
-	reloadRequests  chan struct{} // the files are to be read again now; one place
-	keysChanged     chan struct{} // other keys are in use; one place
+	reloadRequests  chan struct{} // one place
+	keysChanged     chan struct{} // one place
 
 	mu          sync.Mutex
-	provedConns map[*Conn]uint32 // the connections on which a member was proved, with the member
+	provedConns map[*Conn]uint32 // with the member that was proved
 }
 
-// New reads the files and returns the Guard, or nil if cfg leaves connections plain. It starts
-// nothing. It returns an error if a file that it needs cannot be used, or the own certificate is not
-// valid now or is for another host.
+// New reads the files and returns the Guard, or nil if cfg leaves connections plain. It starts nothing. It returns
+// an error if a required file cannot be used, or if this member's certificate is not valid now or is for another
+// host.
 func New(cfg Config) (*Guard, error) {
 	if cfg.IsPlain() {
 		return nil, nil
@@ -111,7 +110,6 @@ func New(cfg Config) (*Guard, error) {
 	return g, nil
 }
 
-// configuredHosts returns the host in the configured server line of a member.
 func (cfg Config) configuredHosts(member uint32) []string {
 	if host, known := cfg.ConfiguredHosts[member]; known {
 		return []string{host}
@@ -119,7 +117,7 @@ func (cfg Config) configuredHosts(member uint32) []string {
 	return nil
 }
 
-// ProofMethods returns how members prove themselves here: "secret", "certificates" or "secret and certificates".
+// ProofMethods returns "secret", "certificates" or "secret and certificates".
 func (g *Guard) ProofMethods() string {
 	switch {
 	case g.keys == nil:
@@ -130,16 +128,15 @@ func (g *Guard) ProofMethods() string {
 	return "secret and certificates"
 }
 
-// watchInterval is how often the files are looked at. A rotation takes minutes, and there is SIGHUP
-// for an operator who does not want to wait.
+// watchInterval is the interval at which the files are checked for changes. A rotation takes minutes, and an
+// operator can send SIGHUP.
 const watchInterval = keystore.WatchInterval
 
-// Run reads the files again when they change and when Reload asks for it, until ctx ends. After a
-// change it checks every open connection again, and closes those whose secret is no longer in the file
-// or whose certificate would be refused now. Their members connect again. If a file cannot be used,
-// what was read before stays in use. Time alone closes nothing: a certificate or a list of revoked ones
-// that has run out counts at the next change. The watch of the keys also warns before the own
-// certificate expires.
+// Run reloads the files when they change and when Reload requests it, until ctx ends. After a change it checks
+// every open connection again, and closes those whose secret is no longer in the file or whose certificate would
+// be rejected now. Their members connect again. If a file cannot be used, its previous contents stay in use. Time
+// alone closes no connection: an expired certificate or revocation list takes effect at the next change. The watch
+// of the keys also warns before this member's certificate expires.
 func (g *Guard) Run(ctx context.Context) error {
 	if g == nil {
 		return nil
@@ -170,7 +167,7 @@ func (g *Guard) Run(ctx context.Context) error {
 	}
 }
 
-// Reload makes Run read the files again now. It does not wait.
+// Reload makes Run reload the files now. It does not wait.
 func (g *Guard) Reload() {
 	if g != nil {
 		signalOnce(g.reloadRequests)
@@ -188,7 +185,7 @@ func signalOnce(c chan<- struct{}) {
 // AcceptsPlain reports whether plain connections are accepted, too. The Guard must not be nil.
 func (g *Guard) AcceptsPlain() bool { return g.acceptPlain }
 
-// CertificateExpiry returns when this member's own certificate expires, or the zero Time if it has none.
+// CertificateExpiry returns the expiry time of this member's own certificate, or the zero Time if it has none.
 func (g *Guard) CertificateExpiry() time.Time {
 	if g == nil || g.keys == nil {
 		return time.Time{}
@@ -196,29 +193,24 @@ func (g *Guard) CertificateExpiry() time.Time {
 	return g.keys.Certificate().Leaf.NotAfter
 }
 
-// ErrPeerIsPlain is returned by Dialed if the other end has ended the connection without speaking TLS, and
-// this member may speak plainly with it: the caller opens another connection for that.
+// ErrPeerIsPlain is returned by SecureDialedAt if the other end has ended the connection without speaking TLS, and
+// this member may use plain connections to it. The caller dials another connection for that.
 var ErrPeerIsPlain = errors.New("the member does not speak TLS")
 
-// errHandshakeClosed is what the dialer sees if the dialed side closes the connection without an alert of TLS.
+// errHandshakeClosed is the dialer's error if the dialed side closes the connection without a TLS alert.
 var errHandshakeClosed = errors.New("TLS handshake: the member closed the connection; its log says why")
 
-// SecureDialed makes a connection private that this member has opened to member to, and proves both ends.
-// The caller has set a deadline, and closes conn if Dialed returns an error.
-func (g *Guard) SecureDialed(conn net.Conn, to uint32) (net.Conn, error) {
-	return g.SecureDialedAt(conn, to, "")
-}
-
-// SecureDialedAt does the same for a member that may not be known yet. Its certificate must be for host, whatever the hosts
-// of that member are. If host is "", it must be for one of those.
+// SecureDialedAt makes a connection private that this member has dialed to member to, and proves both ends. The
+// certificate of a member that may not be known yet must be for host, or if host is "", for one of the member's known
+// hosts. The caller has set a deadline, and closes conn if SecureDialedAt returns an error.
 func (g *Guard) SecureDialedAt(conn net.Conn, to uint32, host string) (net.Conn, error) {
 	if g == nil || !g.showCertificate && g.secrets == nil {
 		return conn, nil
 	}
-	heard := &readRecorder{Conn: conn}
-	t := tls.Client(heard, g.dialerTLSConfig(to, host))
+	recorder := &readRecorder{Conn: conn}
+	t := tls.Client(recorder, g.dialerTLSConfig(to, host))
 	if err := t.Handshake(); err != nil {
-		if g.acceptPlain && !heard.hasRead && !isTimeout(err) {
+		if g.acceptPlain && !recorder.hasRead && !isTimeout(err) {
 			return nil, fmt.Errorf("%w: %w", ErrPeerIsPlain, err)
 		}
 		if isClosedByPeer(err) {
@@ -234,31 +226,30 @@ func (g *Guard) SecureDialedAt(conn net.Conn, to uint32, host string) (net.Conn,
 	return g.proveAsDialer(c, to)
 }
 
-// isClosedByPeer reports whether an error says that the other end has closed the connection. A system that closes a socket
+// isClosedByPeer reports whether err means that the other end closed the connection. A system that closes a socket
 // with unread bytes resets the connection, and then a write may fail, too.
 func isClosedByPeer(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// SecureAccepted makes a connection private that another member has opened, and has the member prove
-// itself. The caller has set a deadline, and closes conn if Accepted returns an error, which is a
-// *Refusal if somebody tried to speak. begin is called when the first message of TLS is here and is one
-// of a member, before anything is computed for it. If it returns an error, the handshake ends, and
-// Accepted returns an error that wraps it. A plain connection does not call it.
+// SecureAccepted makes an accepted connection private, and has the other member prove itself. The caller has set a
+// deadline, and closes conn after an error. The error is a *Rejection if the other end has sent anything. begin is
+// called after the first TLS message has arrived and is one of a member, before anything is computed for it. An
+// error from begin ends the handshake, and SecureAccepted wraps it. begin is not called for a plain connection.
 func (g *Guard) SecureAccepted(conn net.Conn, begin func() error) (*Conn, error) {
 	if g == nil {
 		return &Conn{Conn: conn, rawConn: conn}, nil
 	}
-	begun := &peekedConn{Conn: conn}
-	if _, err := conn.Read(begun.firstByte[:]); err != nil {
+	peeked := &peekedConn{Conn: conn}
+	if _, err := conn.Read(peeked.firstByte[:]); err != nil {
 		return nil, fmt.Errorf("no TLS handshake: %w", err)
 	}
-	switch begun.firstByte[0] {
+	switch peeked.firstByte[0] {
 	case helloByte:
 		if !g.acceptPlain {
 			return nil, reject(PlainHello, "a plain hello, but this member takes none: portUnification is not set")
 		}
-		return &Conn{Conn: begun, rawConn: conn}, nil
+		return &Conn{Conn: peeked, rawConn: conn}, nil
 	case TLSHandshakeByte:
 	default:
 		return nil, reject(UnknownProtocol, "not a Rollcall member: it does not speak TLS")
@@ -270,14 +261,14 @@ func (g *Guard) SecureAccepted(conn net.Conn, begin func() error) (*Conn, error)
 		}
 		return cfg, err
 	}
-	t := tls.Server(begun, &tls.Config{GetConfigForClient: admitted, MinVersion: tls.VersionTLS13})
+	t := tls.Server(peeked, &tls.Config{GetConfigForClient: admitted, MinVersion: tls.VersionTLS13})
 	if err := t.Handshake(); err != nil {
 		return nil, reject(BadHandshake, "TLS handshake: %w", err)
 	}
 	c := &Conn{Conn: t, rawConn: conn, guard: g}
 	if state := t.ConnectionState(); state.NegotiatedProtocol == certificateProtocol {
 		c.shownCertificate = shownCertificate{state.PeerCertificates, x509.ExtKeyUsageClientAuth, ""}
-		return c, nil // Speaks keeps it
+		return c, nil // MaySpeakAs tracks it
 	}
 	return g.proveAsDialed(c)
 }

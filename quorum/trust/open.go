@@ -6,14 +6,14 @@ import (
 	"maps"
 )
 
-// shownCertificate is the certificate that the other end of a connection has shown.
+// shownCertificate is the certificate of the other end, with the conditions that it must meet.
 type shownCertificate struct {
-	certificateChain []*x509.Certificate // nil: it has shown none
-	usage            x509.ExtKeyUsage    // what it must be meant for
-	host             string              // what it must be for; "": one of the hosts of the member
+	certificateChain []*x509.Certificate // nil: none was shown
+	usage            x509.ExtKeyUsage    // required usage
+	host             string              // required host; "": one of the member's hosts
 }
 
-// checkProof returns nil if what the other end of c has proved as member counts now.
+// checkProof returns an error if the proof of member on c is no longer valid.
 func (g *Guard) checkProof(c *Conn, member uint32) error {
 	switch {
 	case c.shownCertificate.certificateChain != nil:
@@ -24,9 +24,9 @@ func (g *Guard) checkProof(c *Conn, member uint32) error {
 	return nil
 }
 
-// trackProved records a connection on which member was proved, so that it is closed when that no longer
-// counts. It returns an error if it does not count any more. The connection is recorded before that is
-// checked: if the files change meanwhile, either this check or closeDisproved sees it.
+// trackProved records a connection on which member was proved, so that it is closed when the proof becomes
+// invalid. It returns an error if the proof is already invalid. The connection is recorded before that check: if
+// the files change meanwhile, either this check or closeDisproved sees it.
 func (g *Guard) trackProved(c *Conn, member uint32) error {
 	g.mu.Lock()
 	g.provedConns[c] = member
@@ -44,8 +44,8 @@ func (g *Guard) untrack(c *Conn) {
 	delete(g.provedConns, c)
 }
 
-// closeDisproved closes the connections that would be refused if they were opened now. Certificates
-// are checked without the lock, each in a fraction of a millisecond.
+// closeDisproved closes the connections whose proof is no longer valid. It checks certificates without the lock;
+// each check takes a fraction of a millisecond.
 func (g *Guard) closeDisproved() {
 	g.mu.Lock()
 	open := maps.Clone(g.provedConns)

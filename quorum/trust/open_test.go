@@ -123,7 +123,7 @@ func TestRevoked(t *testing.T) {
 			t.Errorf("the log is\n%s\nwant one line with %q, which says that the certificate was revoked", &w.logs, want)
 		}
 		_, in := meet(w.two, w.one)
-		wantRefusal(t, in.err, BadHandshake, "was revoked at")
+		wantRejection(t, in.err, BadHandshake, "was revoked at")
 		for _, c := range []net.Conn{w.from2, w.to2, w.from3, w.to3} {
 			_ = c.Close()
 		}
@@ -196,8 +196,8 @@ func TestRevokedBeforeHello(t *testing.T) {
 		w.put(w.lists, list(t, w.authority, w.twoUntil, w.two))
 		time.Sleep(watchInterval + time.Second)
 		synctest.Wait()
-		wantRefusal(t, in.conn.(*Conn).MaySpeakAs(2), OtherMember, "was revoked at")
-		wantRefusal(t, in.conn.(*Conn).MaySpeakAs(2), OtherMember, "was revoked at") // the first has proved nothing
+		wantRejection(t, in.conn.(*Conn).MaySpeakAs(2), OtherMember, "was revoked at")
+		wantRejection(t, in.conn.(*Conn).MaySpeakAs(2), OtherMember, "was revoked at") // the first has proved nothing
 		if err := w.one.trackProved(dialed, 2); err == nil || !strings.Contains(err.Error(), "was revoked at") {
 			t.Errorf("a connection to member 2 is kept: %v", err)
 		}
@@ -220,6 +220,6 @@ func TestSpeaksAsOne(t *testing.T) {
 		if err := c.MaySpeakAs(3); err != nil {
 			t.Fatal(err)
 		}
-		wantRefusal(t, c.MaySpeakAs(2), OtherMember, "member 3 has proved itself, but it says that it is member 2")
+		wantRejection(t, c.MaySpeakAs(2), OtherMember, "member 3 has proved itself, but it says that it is member 2")
 	})
 }

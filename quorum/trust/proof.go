@@ -24,8 +24,8 @@ import (
 // over an address does get proofs of dialers, so the key is derived slowly (package slowkey): each secret that it tries costs as much.
 // Everything has a fixed size. With one secret the second proof is random bytes.
 //
-// The version of the proof is in the protocol that TLS negotiates (secretProtocol). Which ensemble is
-// meant is left to the hello, whose refusal can say what is wrong.
+// The version of the proof is in the protocol that TLS negotiates (secretProtocol). The hello names
+// the ensemble, because its rejection can carry a reason.
 const (
 	secretProtocol = "rollcall-secret-1"
 	proofLabel     = "rollcall proof of a member, 1"
@@ -36,7 +36,7 @@ const (
 	dialerMessageSize = 4 + 4 + nonceSize + maxSecrets*proofSize
 )
 
-// role is which end of the connection a proof is of.
+// role is one end of a connection.
 type role string
 
 const (
@@ -49,7 +49,7 @@ type (
 	proof [proofSize]byte
 )
 
-// proofExchange is what both ends know of one connection, except for the secret.
+// proofExchange has the values of one connection that both ends know without the secret.
 type proofExchange struct {
 	from, to                 uint32
 	dialedNonce, dialerNonce nonce
@@ -72,7 +72,6 @@ func (e *proofExchange) computeProof(s secret, by role) (p proof) {
 	return p
 }
 
-// dialerMessage returns what the dialer sends.
 func (e *proofExchange) dialerMessage(secrets []secret) []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, dialerMessageSize), e.from)
 	b = binary.BigEndian.AppendUint32(b, e.to)
@@ -89,8 +88,8 @@ func (e *proofExchange) dialerMessage(secrets []secret) []byte {
 	return b
 }
 
-// readDialerMessage reads what the dialer has sent, and returns the secret that it has proved. If it has
-// proved none, the secret is "".
+// readDialerMessage decodes the dialer's message, and returns the secret that the dialer has proved, or "" if
+// none.
 func (e *proofExchange) readDialerMessage(msg *[dialerMessageSize]byte, secrets []secret) (proved secret) {
 	e.from, e.to = binary.BigEndian.Uint32(msg[:]), binary.BigEndian.Uint32(msg[4:])
 	e.dialerNonce = nonce(msg[8:])
@@ -116,17 +115,16 @@ func (e *proofExchange) confirmedSecret(answer *proof, secrets []secret) (proved
 	return proved
 }
 
-// newExchange reads the keying of a new TLS connection.
 func (c *Conn) newExchange() (e proofExchange, err error) {
 	state := c.Conn.(*tls.Conn).ConnectionState()
 	e.keyingMaterial, err = state.ExportKeyingMaterial(keyingLabel, nil, 32)
 	return e, err
 }
 
-// errProofRejected is what the dialer sees if the dialed side does not answer its proof.
+// errProofRejected is the dialer's error if the dialed side does not reply to its proof.
 var errProofRejected = errors.New("the member does not accept this member's proof; if it logs that the proof is wrong, their ensembleSecretFile have no secret in common")
 
-// proveAsDialer proves this member to member to, and checks the proof of that.
+// proveAsDialer proves this member to member to, and checks that member's proof.
 func (g *Guard) proveAsDialer(c *Conn, to uint32) (*Conn, error) {
 	e, err := c.newExchange()
 	if err != nil {
@@ -149,13 +147,13 @@ func (g *Guard) proveAsDialer(c *Conn, to uint32) (*Conn, error) {
 		return nil, fmt.Errorf("%w: %w", errProofRejected, err)
 	}
 	if c.provedSecret = e.confirmedSecret(&answer, secrets); c.provedSecret == "" {
-		return nil, errors.New("what answers does not have the ensemble's secret")
+		return nil, errors.New("the other end does not have the ensemble's secret")
 	}
 	c.provedMember = to
 	return c, g.trackProved(c, to)
 }
 
-// proveAsDialed checks the proof of the dialer, and then proves this member.
+// proveAsDialed checks the dialer's proof, and then proves this member.
 func (g *Guard) proveAsDialed(c *Conn) (*Conn, error) {
 	e, err := c.newExchange()
 	if err != nil {

@@ -77,7 +77,7 @@ func dials(g *Guard, conn net.Conn, to uint32) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {
 		_ = conn.SetDeadline(time.Now().Add(limit))
-		c, err := g.SecureDialed(conn, to)
+		c, err := g.SecureDialedAt(conn, to, "")
 		if err != nil {
 			_ = conn.Close()
 		}
@@ -93,8 +93,8 @@ func meet(dialer, dialed *Guard) (out, in outcome) {
 	return <-connected, <-accepted
 }
 
-// wantRefusal fails the test unless an error is a refusal for a reason, and says say.
-func wantRefusal(t *testing.T, err error, why Reason, say string) {
+// wantRejection fails the test unless an error is a Rejection for a reason, and contains say.
+func wantRejection(t *testing.T, err error, why Reason, say string) {
 	t.Helper()
 	r, ok := errors.AsType[*Rejection](err)
 	if !ok || r.Reason != why || !strings.Contains(err.Error(), say) {
@@ -131,7 +131,7 @@ func TestSecrets(t *testing.T) {
 					t.Errorf("took %v", time.Since(begin))
 				}
 				if !tt.meet {
-					wantRefusal(t, in.err, NoProof, "says it is member 2")
+					wantRejection(t, in.err, NoProof, "says it is member 2")
 					if out.err == nil || !strings.HasSuffix(out.err.Error(), "no secret in common") {
 						t.Errorf("dialer: %v", out.err)
 					}
@@ -144,9 +144,9 @@ func TestSecrets(t *testing.T) {
 				speak(t, in.conn, out.conn)
 				c := in.conn.(*Conn)
 				if c.MaySpeakAs(2) != nil {
-					t.Errorf("Speaks(2): %v", c.MaySpeakAs(2))
+					t.Errorf("MaySpeakAs(2): %v", c.MaySpeakAs(2))
 				}
-				wantRefusal(t, c.MaySpeakAs(3), OtherMember, "member 2 has proved itself, but it says that it is member 3")
+				wantRejection(t, c.MaySpeakAs(3), OtherMember, "member 2 has proved itself, but it says that it is member 3")
 				_ = out.conn.Close()
 				if _, err := in.conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 					t.Errorf("after Close: %v, want EOF", err)
@@ -199,7 +199,7 @@ func TestReload(t *testing.T) {
 				t.Error("a bad file has closed a connection")
 			}
 		}
-		if n := strings.Count(logs.String(), "cannot be read again"); n != 1 || strings.Contains(logs.String(), "short\"") {
+		if n := strings.Count(logs.String(), "cannot be reloaded"); n != 1 || strings.Contains(logs.String(), "short\"") {
 			t.Errorf("%d lines about the bad file, want 1:\n%s", n, logs.String())
 		}
 		write(t, path, fresh)
@@ -269,18 +269,18 @@ func TestStrangers(t *testing.T) {
 			defer func() { _ = a.Close() }()
 			return <-in
 		}
-		wantRefusal(t, plain("ROLLCALL\x00\x01").err, PlainHello, "portUnification")
-		wantRefusal(t, plain("GET / HTTP/1.1\r\n\r\n").err, UnknownProtocol, "does not speak TLS")
+		wantRejection(t, plain("ROLLCALL\x00\x01").err, PlainHello, "portUnification")
+		wantRejection(t, plain("GET / HTTP/1.1\r\n\r\n").err, UnknownProtocol, "does not speak TLS")
 
 		for _, cfg := range []*tls.Config{{MaxVersion: tls.VersionTLS12, NextProtos: []string{secretProtocol}}, {NextProtos: []string{"h2"}}} {
 			_, in, err := tlsTo(t, g, cfg)
-			wantRefusal(t, (<-in).err, BadHandshake, "TLS handshake")
+			wantRejection(t, (<-in).err, BadHandshake, "TLS handshake")
 			if err == nil {
 				t.Error("the stranger's handshake is done")
 			}
 		}
 		_, in, _ := tlsTo(t, g, &tls.Config{}) // without a protocol
-		wantRefusal(t, (<-in).err, BadHandshake, "the dialer offers [], members prove themselves here by secret")
+		wantRejection(t, (<-in).err, BadHandshake, "the dialer offers [], members prove themselves here by secret")
 
 		// nobody gets more than a nonce and the end
 		for name, send := range map[string][]byte{
@@ -297,7 +297,7 @@ func TestStrangers(t *testing.T) {
 			got := make(chan []byte, 1)
 			go func() { all, _ := io.ReadAll(c); got <- all }()
 			go func() { _, _ = c.Write(send) }()
-			wantRefusal(t, (<-in).err, NoProof, "proof")
+			wantRejection(t, (<-in).err, NoProof, "proof")
 			if n := len(<-got); n != nonceSize {
 				t.Errorf("%s: got %d bytes, want a nonce of %d", name, n, nonceSize)
 			}
@@ -429,7 +429,7 @@ func TestReplay(t *testing.T) {
 		if _, err := c.Write(msg); err != nil {
 			t.Fatal(err)
 		}
-		wantRefusal(t, (<-in).err, NoProof, "says it is member 2")
+		wantRejection(t, (<-in).err, NoProof, "says it is member 2")
 	})
 }
 
@@ -446,7 +446,7 @@ func TestRelay(t *testing.T) {
 		near, far := tls.Server(toDialer, cfg), tls.Client(toDialed, &tls.Config{NextProtos: []string{secretProtocol}, InsecureSkipVerify: true})
 		go func() { _, _ = io.Copy(near, far); _ = toDialer.Close() }()
 		go func() { _, _ = io.Copy(far, near); _ = toDialed.Close() }()
-		wantRefusal(t, (<-in).err, NoProof, "says it is member 2")
+		wantRejection(t, (<-in).err, NoProof, "says it is member 2")
 		if o := <-out; o.err == nil {
 			t.Error("the dialer trusts the relay")
 		}
@@ -589,7 +589,7 @@ func TestProofNamesBothEnds(t *testing.T) {
 	}{{2, 3, "meant for member 3"}, {1, 1, "another process with the secret says it is member 1"}} {
 		a, b := net.Pipe()
 		in, out := accepts(g, b), dials(newGuard(t, tt.self, false, old), a, tt.to)
-		wantRefusal(t, (<-in).err, OtherMember, tt.say)
+		wantRejection(t, (<-in).err, OtherMember, tt.say)
 		if (<-out).err == nil {
 			t.Errorf("dialer %d to %d is accepted", tt.self, tt.to)
 		}
@@ -640,7 +640,7 @@ func TestNoGuard(t *testing.T) {
 		t.Fatal(g, err)
 	}
 	a, b := net.Pipe()
-	if c, err := g.SecureDialed(a, 2); c != a || err != nil {
+	if c, err := g.SecureDialedAt(a, 2, ""); c != a || err != nil {
 		t.Error(c, err)
 	}
 	if c, err := g.SecureAccepted(b, admits); err != nil || c.Conn != b || c.MaySpeakAs(5) != nil {

@@ -27,7 +27,7 @@ func TestParseSecrets(t *testing.T) {
 		{"longest", long, []secret{secret(long)}, ""},
 		{"empty", "", nil, "there is no secret in it; make one with: head -c 32 /dev/urandom | base64"},
 		{"comments only", "# soon\n\n", nil, "there is no secret"},
-		{"too short", "# a\n 0123456789abcde ", nil, "line 2: a secret of 15 bytes; allowed are 16 to 1024"},
+		{"too short", "# a\n 0123456789abcde ", nil, "line 2: a secret of 15 bytes; must have 16 to 1024"},
 		{"too long", long + "x", nil, "line 1: a secret of 1025 bytes"},
 		{"three", old + "\n" + fresh + "\n" + other, nil, "line 3: more than 2 secrets"},
 		{"random bytes", "\x00\x01\xff0123456789abcdef", nil, "line 1: a secret has visible characters of ASCII only"},

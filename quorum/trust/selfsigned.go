@@ -10,9 +10,8 @@ import (
 	"math/big"
 )
 
-// secretTLSConfig returns the configuration of TLS for the dialed side of a connection that is proved
-// with a secret. The certificate is new and says nothing, not even a time: nobody checks it, so nothing
-// depends on a clock.
+// secretTLSConfig returns the TLS configuration of the dialed side for a secret. Its certificate is new and empty,
+// even of times: no member checks it, so nothing depends on a clock.
 func secretTLSConfig() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -29,8 +28,8 @@ func secretTLSConfig() (*tls.Config, error) {
 	return c, nil
 }
 
-// baseTLSConfig is what all connections between members have in common: TLS 1.3 alone, no session that
-// is resumed, because every connection proves its ends anew, and records of full size.
+// baseTLSConfig returns the settings of all connections between members: TLS 1.3 only, no session resumption,
+// because every connection proves its ends, and records of full size.
 func baseTLSConfig() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true}
 }

@@ -2,7 +2,7 @@ package trust
 
 import "fmt"
 
-// Reason is the kind of a Refusal.
+// Reason is the kind of a Rejection.
 type Reason int
 
 // The reasons. The other end learns none of them.
@@ -12,10 +12,9 @@ const (
 	BadHandshake                  // TLS failed
 	NoProof                       // the proof of the secret is wrong or missing
 	OtherMember                   // the proof is right, but names the wrong member
-	ReasonCount                   // number of reasons
 )
 
-// Rejection is why the other end of a connection was refused.
+// Rejection is the error for a rejected connection.
 type Rejection struct {
 	Reason Reason
 	err    error
@@ -23,9 +22,8 @@ type Rejection struct {
 
 func (r *Rejection) Error() string { return r.err.Error() }
 
-// Unwrap returns what the refusal was made of.
 func (r *Rejection) Unwrap() error { return r.err }
 
-func reject(why Reason, format string, args ...any) *Rejection {
-	return &Rejection{why, fmt.Errorf(format, args...)}
+func reject(reason Reason, format string, args ...any) *Rejection {
+	return &Rejection{reason, fmt.Errorf(format, args...)}
 }
