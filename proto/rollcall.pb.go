@@ -136,12 +136,12 @@ func (RemovalCause) EnumDescriptor() ([]byte, []int) {
 	return file_rollcall_proto_rawDescGZIP(), []int{1}
 }
 
-// Entry is one entry of the log: a batch of transactions that one leader sealed in
-// one term. Apply ignores an entry whose term is not raft's own for that entry, or
-// whose term and nonce are not those of the last TermStart applied.
+// Entry is one entry of the log: a batch of transactions that one leader sealed in one term. Apply ignores an
+// entry whose term is not raft's own for that entry, or whose term and nonce differ from those of the last
+// applied TermStart.
 type Entry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Format        uint32                 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`               // a member stops at an entry whose format is above the highest that it can apply
+	Format        uint32                 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`               // a member stops at a higher format than it can apply
 	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`                   // raft's term as the leader knew it; ignored in a TermStart
 	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"`                // of the TermStart that opened the leader's term
 	TimeMs        int64                  `protobuf:"varint,4,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // the leader's wall clock
@@ -215,8 +215,8 @@ func (x *Entry) GetTxns() []*Txn {
 	return nil
 }
 
-// Txn is one transaction. Apply runs it only if boot is current for member and seq is
-// the member's cursor + 1. The leader's own (member 0: TermStart, expire, reap, sweep) have no seq.
+// Txn is one transaction. Apply runs it only if boot is current for member and seq is the member's cursor +
+// 1. The leader's own (member 0: TermStart, expire, reap, sweep) have no seq.
 type Txn struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Member  uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`    // the member that forwarded it; 0: the leader itself
@@ -226,11 +226,12 @@ type Txn struct {
 	Conn    uint64                 `protobuf:"fixed64,5,opt,name=conn,proto3" json:"conn,omitempty"`       // the client connection, unique over members and boots; 0: none
 	Op      int32                  `protobuf:"zigzag32,6,opt,name=op,proto3" json:"op,omitempty"`          // jute.Op: a client's opcode or one of the log's own
 	Body    []byte                 `protobuf:"bytes,7,opt,name=body,proto3" json:"body,omitempty"`         // a client's request record as it arrived (jute), or a message below
-	// The connection's identities: always ("ip", address), and those that auth added. They are in the session's record, so only the
-	// transactions that set them there have them (createSession, attach, identify), and those without a session.
+	// The connection's identities: always ("ip", address), and those added by auth. Transactions of a session
+	// have them only if they set them in the session's record (createSession, attach, identify). Transactions
+	// without a session always do.
 	Ids           []*Identity `protobuf:"bytes,8,rep,name=ids,proto3" json:"ids,omitempty"`
 	Reached       []uint32    `protobuf:"varint,9,rep,packed,name=reached,proto3" json:"reached,omitempty"` // the servers that the leader reached; only in OpReconfig and OpChangeServers
-	Lists         uint32      `protobuf:"varint,10,opt,name=lists,proto3" json:"lists,omitempty"`           // bytes of the access control lists that a client's write stores, if they are more than its body; only weights go by it
+	Lists         uint32      `protobuf:"varint,10,opt,name=lists,proto3" json:"lists,omitempty"`           // bytes of the ACLs that a client's write stores, if they exceed its body; used only for weights
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -388,9 +389,8 @@ func (x *Identity) GetId() string {
 	return ""
 }
 
-// TermStart is the body of OpTermStart, the only transaction of its entry. raft's term
-// of that entry is the term. The other fields are the leader's settings, which hold for
-// all members until the next TermStart.
+// TermStart is the body of OpTermStart, the only transaction of its entry. The term is raft's for that entry.
+// The other fields are the leader's settings, which hold for all members until the next TermStart.
 type TermStart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Leader        uint32                 `protobuf:"varint,1,opt,name=leader,proto3" json:"leader,omitempty"`
@@ -400,8 +400,8 @@ type TermStart struct {
 	EnforceQuota  bool                   `protobuf:"varint,5,opt,name=enforce_quota,json=enforceQuota,proto3" json:"enforce_quota,omitempty"`
 	X509          bool                   `protobuf:"varint,6,opt,name=x509,proto3" json:"x509,omitempty"`
 	Sasl          bool                   `protobuf:"varint,7,opt,name=sasl,proto3" json:"sasl,omitempty"`
-	DataQuota     uint64                 `protobuf:"varint,8,opt,name=data_quota,json=dataQuota,proto3" json:"data_quota,omitempty"` // bytes of all paths and data past which writes that add to them are refused; 0: no limit
-	Roster        *Roster                `protobuf:"bytes,9,opt,name=roster,proto3" json:"roster,omitempty"`                         // the list of servers, if the state has none or its data were recovered
+	DataQuota     uint64                 `protobuf:"varint,8,opt,name=data_quota,json=dataQuota,proto3" json:"data_quota,omitempty"` // maximum bytes of all paths and data; further writes that add to them are rejected; 0: no limit
+	Roster        *Roster                `protobuf:"bytes,9,opt,name=roster,proto3" json:"roster,omitempty"`                         // if the state has no server list or its data were recovered
 	Reconfig      bool                   `protobuf:"varint,10,opt,name=reconfig,proto3" json:"reconfig,omitempty"`                   // clients may change the list
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -507,10 +507,10 @@ func (x *TermStart) GetReconfig() bool {
 	return false
 }
 
-// Roster is the list of an ensemble's servers in one version.
+// Roster is one version of an ensemble's server list.
 type Roster struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ensemble      []byte                 `protobuf:"bytes,1,opt,name=ensemble,proto3" json:"ensemble,omitempty"` // the ensemble's id, 32 bytes
+	Ensemble      []byte                 `protobuf:"bytes,1,opt,name=ensemble,proto3" json:"ensemble,omitempty"` // 32 bytes
 	Version       int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`  // zxid of the transaction that made the list
 	Servers       []string               `protobuf:"bytes,3,rep,name=servers,proto3" json:"servers,omitempty"`   // their lines "server.N=…", by id
 	unknownFields protoimpl.UnknownFields
@@ -568,8 +568,8 @@ func (x *Roster) GetServers() []string {
 	return nil
 }
 
-// Announce is the body of OpAnnounce: Txn.boot becomes the member's current boot and
-// its cursor 0, if replaces is its current one (0: none yet). Repeating changes nothing.
+// Announce is the body of OpAnnounce: Txn.boot becomes the member's current boot and its cursor becomes 0, if
+// replaces is its current boot (0: none yet). Repetition changes nothing.
 type Announce struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Replaces      uint64                 `protobuf:"fixed64,1,opt,name=replaces,proto3" json:"replaces,omitempty"`
@@ -683,8 +683,8 @@ func (x *OpenSession) GetAddress() string {
 	return ""
 }
 
-// Attach is the body of OpAttach: the connection takes the session over if since is
-// the record's or the present owner is of the same member.
+// Attach is the body of OpAttach: the connection takes over the session if since is the record's, or if the
+// present owner belongs to the same member.
 type Attach struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Password      []byte                 `protobuf:"bytes,1,opt,name=password,proto3" json:"password,omitempty"`                     // as the client sent it
@@ -753,8 +753,8 @@ func (x *Attach) GetAddress() string {
 	return ""
 }
 
-// Expire is the body of OpExpire: closes the session unless its record's since is newer.
-// silent_ms is how long the leader had not heard from it, for later reports.
+// Expire is the body of OpExpire: closes the session unless its record has a newer since. silent_ms, the time
+// since the leader last heard from it, is for reports.
 type Expire struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Since         uint64                 `protobuf:"varint,1,opt,name=since,proto3" json:"since,omitempty"`
@@ -807,9 +807,9 @@ func (x *Expire) GetSilentMs() uint64 {
 	return 0
 }
 
-// Kill is the body of OpKill: an operator ends the session, unless its owner was set at another
-// index than since. The session is not Txn.session, because the transaction is no sign of its client.
-// Like silent_ms of an expiry, silent_ms and by are for reports.
+// Kill is the body of OpKill: an operator ends the session, unless its owner was set at an index other than
+// since. The session is not Txn.session, because the transaction is no sign of life of its client. silent_ms
+// and by are for reports.
 type Kill struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       int64                  `protobuf:"fixed64,1,opt,name=session,proto3" json:"session,omitempty"` // jute.SessionID
@@ -878,8 +878,8 @@ func (x *Kill) GetBy() string {
 	return ""
 }
 
-// ChangeServers is the body of OpChangeServers: an operator changes the list of servers. The fields but
-// the last two are those of a client's reconfig.
+// ChangeServers is the body of OpChangeServers: an operator changes the server list. All fields but the last
+// two are those of a client's reconfig.
 type ChangeServers struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Joining       string                 `protobuf:"bytes,1,opt,name=joining,proto3" json:"joining,omitempty"`  // server lines with commas between them
@@ -888,7 +888,7 @@ type ChangeServers struct {
 	Version       int64                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // of the list that the operator saw; -1: any
 	Force         bool                   `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`     // also if one voter would remain
 	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`            // the operator, at most 255 bytes
-	Term          uint64                 `protobuf:"varint,7,opt,name=term,proto3" json:"term,omitempty"`       // in which the operator asked: the change is rejected in any other
+	Term          uint64                 `protobuf:"varint,7,opt,name=term,proto3" json:"term,omitempty"`       // of the operator's request: the change is rejected in any other
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -972,9 +972,8 @@ func (x *ChangeServers) GetTerm() uint64 {
 	return 0
 }
 
-// Reap is the body of OpReap: removes a container or a node with a TTL if it is due when
-// this is applied. A container that never had a child is due once it is never_used_ms old;
-// 0: it is never due.
+// Reap is the body of OpReap: removes a container or TTL node if it is due when this is applied. A container
+// that never had a child is due once it is never_used_ms old, or never if that is 0.
 type Reap struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
@@ -1027,8 +1026,8 @@ func (x *Reap) GetNeverUsedMs() int64 {
 	return 0
 }
 
-// Sweep is the body of OpSweep. It removes so many nodes that ended sessions have left, in the
-// order of the sessions' ids.
+// Sweep is the body of OpSweep: removes so many nodes left by ended sessions, in the order of the sessions'
+// ids.
 type Sweep struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nodes         uint32                 `protobuf:"varint,1,opt,name=nodes,proto3" json:"nodes,omitempty"`
@@ -1075,14 +1074,14 @@ func (x *Sweep) GetNodes() uint32 {
 
 type HelloRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`                          // the member that asks
+	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`                          // the caller
 	ConfigHash    []byte                 `protobuf:"bytes,2,opt,name=config_hash,json=configHash,proto3" json:"config_hash,omitempty"` // SHA-256 of the canonical server list
-	Election      string                 `protobuf:"bytes,3,opt,name=election,proto3" json:"election,omitempty"`                       // host:port at which others reach the log of the member that asks
-	Disk          uint64                 `protobuf:"fixed64,4,opt,name=disk,proto3" json:"disk,omitempty"`                             // of the member that asks; 0: a command asks
-	Start         uint64                 `protobuf:"fixed64,5,opt,name=start,proto3" json:"start,omitempty"`                           // drawn by its process
-	Ensemble      []byte                 `protobuf:"bytes,6,opt,name=ensemble,proto3" json:"ensemble,omitempty"`                       // the ensemble's id, 32 bytes; empty: it knows none
+	Election      string                 `protobuf:"bytes,3,opt,name=election,proto3" json:"election,omitempty"`                       // host:port of the caller's raft port
+	Disk          uint64                 `protobuf:"fixed64,4,opt,name=disk,proto3" json:"disk,omitempty"`                             // of the caller; 0: a command
+	Start         uint64                 `protobuf:"fixed64,5,opt,name=start,proto3" json:"start,omitempty"`                           // random number of the caller's process
+	Ensemble      []byte                 `protobuf:"bytes,6,opt,name=ensemble,proto3" json:"ensemble,omitempty"`                       // 32 bytes; empty: unknown
 	HasData       bool                   `protobuf:"varint,7,opt,name=has_data,json=hasData,proto3" json:"has_data,omitempty"`         // a snapshot or a log entry
-	Rival         string                 `protobuf:"bytes,8,opt,name=rival,proto3" json:"rival,omitempty"`                             // another process that runs with the number of the member that is asked; "": the leader knows none
+	Rival         string                 `protobuf:"bytes,8,opt,name=rival,proto3" json:"rival,omitempty"`                             // another process running with the called member's id; "": none known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1179,20 +1178,20 @@ type HelloReply struct {
 	ConfigHash []byte                 `protobuf:"bytes,2,opt,name=config_hash,json=configHash,proto3" json:"config_hash,omitempty"`
 	Boot       uint64                 `protobuf:"fixed64,3,opt,name=boot,proto3" json:"boot,omitempty"`
 	HasData    bool                   `protobuf:"varint,4,opt,name=has_data,json=hasData,proto3" json:"has_data,omitempty"` // a snapshot or a log entry
-	Joining    bool                   `protobuf:"varint,5,opt,name=joining,proto3" json:"joining,omitempty"`                // does not take part in elections and proofs yet
+	Joining    bool                   `protobuf:"varint,5,opt,name=joining,proto3" json:"joining,omitempty"`                // takes no part in elections and proofs yet
 	Format     uint32                 `protobuf:"varint,6,opt,name=format,proto3" json:"format,omitempty"`                  // highest Entry.format
 	Version    string                 `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
-	Disk       uint64                 `protobuf:"fixed64,8,opt,name=disk,proto3" json:"disk,omitempty"` // the member's disk
-	Rival      string                 `protobuf:"bytes,9,opt,name=rival,proto3" json:"rival,omitempty"` // another process that runs with the number of the member that asks; "": the member knows none
-	// How far its data go, asked before a recovery; 0: raft does not run yet.
+	Disk       uint64                 `protobuf:"fixed64,8,opt,name=disk,proto3" json:"disk,omitempty"` // of the member
+	Rival      string                 `protobuf:"bytes,9,opt,name=rival,proto3" json:"rival,omitempty"` // another process running with the caller's id; "": none known
+	// The end of the member's data, for a recovery; 0: raft does not run yet.
 	LastIndex     uint64         `protobuf:"varint,10,opt,name=last_index,json=lastIndex,proto3" json:"last_index,omitempty"` // of the last entry of its log or snapshot
 	LastTerm      uint64         `protobuf:"varint,11,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"`    // of that entry
-	DigestAlg     string         `protobuf:"bytes,12,opt,name=digest_alg,json=digestAlg,proto3" json:"digest_alg,omitempty"`  // that hashes passwords in the scheme digest; "": the scheme is off
-	Ensemble      []byte         `protobuf:"bytes,13,opt,name=ensemble,proto3" json:"ensemble,omitempty"`                     // the ensemble's id, 32 bytes; empty: the member has none yet
-	Roster        *Roster        `protobuf:"bytes,14,opt,name=roster,proto3" json:"roster,omitempty"`                         // the newest list that the member knows; absent: it knows none
-	Configuration *Configuration `protobuf:"bytes,15,opt,name=configuration,proto3" json:"configuration,omitempty"`           // raft's latest configuration there; absent: raft has none yet
-	Hearsay       bool           `protobuf:"varint,16,opt,name=hearsay,proto3" json:"hearsay,omitempty"`                      // roster is not the list in the member's state: others have told of it, or an earlier process knew it
-	Removed       bool           `protobuf:"varint,17,opt,name=removed,proto3" json:"removed,omitempty"`                      // the member was removed from the ensemble: its data and its configuration are old
+	DigestAlg     string         `protobuf:"bytes,12,opt,name=digest_alg,json=digestAlg,proto3" json:"digest_alg,omitempty"`  // hash of passwords in the scheme digest; "": the scheme is off
+	Ensemble      []byte         `protobuf:"bytes,13,opt,name=ensemble,proto3" json:"ensemble,omitempty"`                     // 32 bytes; empty: none yet
+	Roster        *Roster        `protobuf:"bytes,14,opt,name=roster,proto3" json:"roster,omitempty"`                         // newest known server list; absent: none
+	Configuration *Configuration `protobuf:"bytes,15,opt,name=configuration,proto3" json:"configuration,omitempty"`           // raft's latest; absent: none yet
+	Hearsay       bool           `protobuf:"varint,16,opt,name=hearsay,proto3" json:"hearsay,omitempty"`                      // roster is not from the member's state, but from other members or an earlier process
+	Removed       bool           `protobuf:"varint,17,opt,name=removed,proto3" json:"removed,omitempty"`                      // the member was removed from the ensemble: its data and configuration are old
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1346,7 +1345,7 @@ func (x *HelloReply) GetRemoved() bool {
 	return false
 }
 
-// Configuration says which members raft replicates the log to, and which of them vote.
+// Configuration is the set of members that raft replicates the log to.
 type Configuration struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Servers       []*ConfiguredServer    `protobuf:"bytes,1,rep,name=servers,proto3" json:"servers,omitempty"` // by id
@@ -1459,17 +1458,16 @@ func (x *ConfiguredServer) GetDisk() uint64 {
 	return 0
 }
 
-// Ping goes from the leader to a member every tick/2, and between for proofs and
-// acknowledgements.
+// Ping goes from the leader to a member every tick/2, and in between for proofs and acknowledgements.
 type Ping struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	Nonce         uint64                 `protobuf:"fixed64,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Leader        uint32                 `protobuf:"varint,3,opt,name=leader,proto3" json:"leader,omitempty"`
-	Number        uint64                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"` // counts up per stream; 0: only a proof or an acknowledgement, no touches are wanted
-	Proof         uint64                 `protobuf:"varint,5,opt,name=proof,proto3" json:"proof,omitempty"`   // proof round to answer; 0: none
+	Number        uint64                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"` // counts up per stream; 0: only a proof or an acknowledgement, without a request for touches
+	Proof         uint64                 `protobuf:"varint,5,opt,name=proof,proto3" json:"proof,omitempty"`   // proof round to confirm; 0: none
 	Ack           *Ack                   `protobuf:"bytes,6,opt,name=ack,proto3" json:"ack,omitempty"`
-	Verdict       *Verdict               `protobuf:"bytes,7,opt,name=verdict,proto3" json:"verdict,omitempty"` // this member's state differs from that of the others
+	Verdict       *Verdict               `protobuf:"bytes,7,opt,name=verdict,proto3" json:"verdict,omitempty"` // this member's state has diverged
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1553,15 +1551,15 @@ func (x *Ping) GetVerdict() *Verdict {
 	return nil
 }
 
-// Verdict tells a member that its state differs from that of the others. It holds only for
-// the state that has the digest own after the entry at index.
+// Verdict reports to a member that its state has diverged from the others. It holds only for the state with
+// the digest own after the entry at index.
 type Verdict struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	Own           uint64                 `protobuf:"fixed64,2,opt,name=own,proto3" json:"own,omitempty"`        // the member's digest there
-	Theirs        uint64                 `protobuf:"fixed64,3,opt,name=theirs,proto3" json:"theirs,omitempty"`  // the digest of the members that are right
-	Agree         uint32                 `protobuf:"varint,4,opt,name=agree,proto3" json:"agree,omitempty"`     // how many members have theirs
-	Members       uint32                 `protobuf:"varint,5,opt,name=members,proto3" json:"members,omitempty"` // how many members there are
+	Theirs        uint64                 `protobuf:"fixed64,3,opt,name=theirs,proto3" json:"theirs,omitempty"`  // digest of the members that are right
+	Agree         uint32                 `protobuf:"varint,4,opt,name=agree,proto3" json:"agree,omitempty"`     // number of members with theirs
+	Members       uint32                 `protobuf:"varint,5,opt,name=members,proto3" json:"members,omitempty"` // number of members
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1634,8 +1632,8 @@ func (x *Verdict) GetMembers() uint32 {
 // Ack acknowledges flushed touches. It counts once the member has applied commit.
 type Ack struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Boot          uint64                 `protobuf:"fixed64,1,opt,name=boot,proto3" json:"boot,omitempty"`              // of the member whose batches these are
-	Through       uint64                 `protobuf:"varint,2,opt,name=through,proto3" json:"through,omitempty"`         // every batch up to this number is in the leader's table, and a proof has followed
+	Boot          uint64                 `protobuf:"fixed64,1,opt,name=boot,proto3" json:"boot,omitempty"`              // of the member that sent the batches
+	Through       uint64                 `protobuf:"varint,2,opt,name=through,proto3" json:"through,omitempty"`         // all batches up to this one are in the leader's table, and a proof has followed
 	Refused       []int64                `protobuf:"fixed64,3,rep,packed,name=refused,proto3" json:"refused,omitempty"` // sessions that are closing, unknown or owned by another member
 	Commit        uint64                 `protobuf:"varint,4,opt,name=commit,proto3" json:"commit,omitempty"`           // index
 	unknownFields protoimpl.UnknownFields
@@ -1700,19 +1698,19 @@ func (x *Ack) GetCommit() uint64 {
 	return 0
 }
 
-// Pong answers a Ping. With number 0 and proof 0 it is a flush that no Ping asked for.
+// Pong replies to a Ping. With number 0 and proof 0 it is an unsolicited flush.
 type Pong struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the Ping; 0 in an answer to a proof and in a flush that was not asked for
-	Proof         uint64                 `protobuf:"varint,2,opt,name=proof,proto3" json:"proof,omitempty"`   // the answered round; 0: none
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the Ping; 0 in a reply to a proof and in an unsolicited flush
+	Proof         uint64                 `protobuf:"varint,2,opt,name=proof,proto3" json:"proof,omitempty"`   // confirmed round; 0: none
 	Boot          uint64                 `protobuf:"fixed64,3,opt,name=boot,proto3" json:"boot,omitempty"`
-	Applied       uint64                 `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"`                // index the member had applied when it made this
-	Batches       []*Batch               `protobuf:"bytes,5,rep,name=batches,proto3" json:"batches,omitempty"`                 // all unacknowledged, oldest first, possibly in parts
-	More          bool                   `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`                      // further parts of this answer follow
-	Marks         *Marks                 `protobuf:"bytes,7,opt,name=marks,proto3" json:"marks,omitempty"`                     // in an answer to a Ping
-	ClockMs       int64                  `protobuf:"varint,8,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"` // in an answer to a Ping: the member's wall clock, since 1970
+	Applied       uint64                 `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"`                // the member's applied index at this time
+	Batches       []*Batch               `protobuf:"bytes,5,rep,name=batches,proto3" json:"batches,omitempty"`                 // all unacknowledged ones, oldest first, possibly in parts
+	More          bool                   `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`                      // further parts of this reply follow
+	Marks         *Marks                 `protobuf:"bytes,7,opt,name=marks,proto3" json:"marks,omitempty"`                     // in a reply to a Ping
+	ClockMs       int64                  `protobuf:"varint,8,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"` // in a reply to a Ping: the member's wall clock, since 1970
 	Disk          uint64                 `protobuf:"fixed64,9,opt,name=disk,proto3" json:"disk,omitempty"`                     // of the member
-	Unlinked      bool                   `protobuf:"varint,10,opt,name=unlinked,proto3" json:"unlinked,omitempty"`             // in an answer to a Ping: the member cannot reach the Leader service of the leader that it knows
+	Unlinked      bool                   `protobuf:"varint,10,opt,name=unlinked,proto3" json:"unlinked,omitempty"`             // in a reply to a Ping: the member cannot reach the Leader service of its known leader
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1820,7 +1818,7 @@ func (x *Pong) GetUnlinked() bool {
 // Marks are digests of the member's state at indexes that all members mark.
 type Marks struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`         // of the digests; those of another version cannot be compared with them
+	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`         // of the digests; different versions cannot be compared
 	Indexes       []uint64               `protobuf:"varint,2,rep,packed,name=indexes,proto3" json:"indexes,omitempty"`  // ascending
 	Digests       []uint64               `protobuf:"fixed64,3,rep,packed,name=digests,proto3" json:"digests,omitempty"` // one for each index
 	unknownFields protoimpl.UnknownFields
@@ -1878,8 +1876,8 @@ func (x *Marks) GetDigests() []uint64 {
 	return nil
 }
 
-// Batch is (a part of) one flush. Parts of one batch carry the same number; only the
-// last part of the last batch ends the answer (Pong.more false).
+// Batch is all or part of one flush. Parts of one batch have the same number. Only the last part of the last
+// batch ends the reply (Pong.more false).
 type Batch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`            // counts up per boot
@@ -1952,7 +1950,7 @@ type Forwarded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"` // these three in every message
 	Boot          uint64                 `protobuf:"fixed64,2,opt,name=boot,proto3" json:"boot,omitempty"`
-	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"` // of the term it is sent to
+	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"` // of the term that it is for
 	Txns          []*Txn                 `protobuf:"bytes,4,rep,name=txns,proto3" json:"txns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2148,7 +2146,7 @@ func (x *SyncReply) GetIndex() uint64 {
 	return 0
 }
 
-// HandOverRequest names the member that is to lead.
+// HandOverRequest names the transfer's target.
 type HandOverRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	To            uint32                 `protobuf:"varint,1,opt,name=to,proto3" json:"to,omitempty"`
@@ -2229,11 +2227,11 @@ func (*HandOverReply) Descriptor() ([]byte, []int) {
 	return file_rollcall_proto_rawDescGZIP(), []int{28}
 }
 
-// DrainRequest asks a member to hand leadership over, and to close the connections of its clients.
+// DrainRequest makes a member transfer leadership and close its client connections.
 type DrainRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	OverMs        uint64                 `protobuf:"varint,1,opt,name=over_ms,json=overMs,proto3" json:"over_ms,omitempty"` // time over which the connections are closed, a minute at most
-	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`                        // who asked
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`                        // the operator
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2334,12 +2332,13 @@ func (x *DrainReply) GetLeads() bool {
 	return false
 }
 
-// RebalanceRequest asks a member to close some of its clients' connections. The clients' sessions go on elsewhere.
+// RebalanceRequest makes a member close some of its client connections. The clients' sessions continue
+// elsewhere.
 type RebalanceRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Connections   uint64                 `protobuf:"varint,1,opt,name=connections,proto3" json:"connections,omitempty"`     // how many are to be closed; at most 1,000 in a second of over_ms
+	Connections   uint64                 `protobuf:"varint,1,opt,name=connections,proto3" json:"connections,omitempty"`     // number to close; at most 1,000 per second of over_ms
 	OverMs        uint64                 `protobuf:"varint,2,opt,name=over_ms,json=overMs,proto3" json:"over_ms,omitempty"` // time over which they are closed, a minute at most
-	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`                        // who asked
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`                        // the operator
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2439,8 +2438,8 @@ func (x *RebalanceReply) GetConnections() uint64 {
 	return 0
 }
 
-// ViewRequest asks a member for a page of what it knows. A limit is the most rows that the reply may
-// have; a reply has fewer if more would not fit its bytes. Ids of sessions are in unsigned order.
+// ViewRequest requests one page of a member's knowledge. A limit is the maximum number of rows; a reply has
+// fewer if more would exceed its bytes. Session ids are in unsigned order.
 type ViewRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to About:
@@ -2635,7 +2634,7 @@ func (*ViewRequest_Removals) isViewRequest_About() {}
 
 func (*ViewRequest_Buckets) isViewRequest_About() {}
 
-// ViewReply answers a ViewRequest with the field of the same name.
+// ViewReply has the field named like the request's.
 type ViewReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to About:
@@ -2830,7 +2829,7 @@ func (*ViewReply_Removals) isViewReply_About() {}
 
 func (*ViewReply_Buckets) isViewReply_About() {}
 
-// ViewStatus asks for the member's status.
+// ViewStatus requests the member's status.
 type ViewStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2873,7 +2872,7 @@ type MemberStatus struct {
 	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`                                        // "leader", "follower", "standalone", or "read-only": it serves reads without a leader; "": it serves no client
 	ClientAddress string                 `protobuf:"bytes,3,opt,name=client_address,json=clientAddress,proto3" json:"client_address,omitempty"` // where it listens for clients
 	Term          uint64                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`                                       // raft's
-	Leader        uint32                 `protobuf:"varint,5,opt,name=leader,proto3" json:"leader,omitempty"`                                   // that it knows; 0: none
+	Leader        uint32                 `protobuf:"varint,5,opt,name=leader,proto3" json:"leader,omitempty"`                                   // 0: none known
 	Applied       uint64                 `protobuf:"varint,6,opt,name=applied,proto3" json:"applied,omitempty"`                                 // index
 	Committed     uint64                 `protobuf:"varint,7,opt,name=committed,proto3" json:"committed,omitempty"`                             // index
 	Zxid          int64                  `protobuf:"varint,8,opt,name=zxid,proto3" json:"zxid,omitempty"`                                       // of the last transaction applied
@@ -2889,14 +2888,14 @@ type MemberStatus struct {
 	StartedMs     int64                  `protobuf:"varint,18,opt,name=started_ms,json=startedMs,proto3" json:"started_ms,omitempty"` // when this process started, since 1970
 	ClockMs       int64                  `protobuf:"varint,19,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`       // its wall clock, since 1970
 	Joining       bool                   `protobuf:"varint,20,opt,name=joining,proto3" json:"joining,omitempty"`
-	Stalled       string                 `protobuf:"bytes,21,opt,name=stalled,proto3" json:"stalled,omitempty"`                    // why its disk or apply is taken to hang; then zxid, watches and what is on disk are not known
-	Damaged       string                 `protobuf:"bytes,22,opt,name=damaged,proto3" json:"damaged,omitempty"`                    // why its state is taken to be damaged
-	Drained       bool                   `protobuf:"varint,23,opt,name=drained,proto3" json:"drained,omitempty"`                   // it takes no more clients, and is about to stop
-	Exposed       string                 `protobuf:"bytes,24,opt,name=exposed,proto3" json:"exposed,omitempty"`                    // how its ports for members are open to processes that are no members
-	NoMemory      bool                   `protobuf:"varint,25,opt,name=no_memory,json=noMemory,proto3" json:"no_memory,omitempty"` // it is short of memory, and refuses its clients' writes that add data
+	Stalled       string                 `protobuf:"bytes,21,opt,name=stalled,proto3" json:"stalled,omitempty"`                    // reason for suspecting that its disk or apply hangs; then zxid, watches and data on disk are unknown
+	Damaged       string                 `protobuf:"bytes,22,opt,name=damaged,proto3" json:"damaged,omitempty"`                    // reason for suspecting damage of its state
+	Drained       bool                   `protobuf:"varint,23,opt,name=drained,proto3" json:"drained,omitempty"`                   // it accepts no more clients, and is about to stop
+	Exposed       string                 `protobuf:"bytes,24,opt,name=exposed,proto3" json:"exposed,omitempty"`                    // warning about ports for members that are open to other processes
+	NoMemory      bool                   `protobuf:"varint,25,opt,name=no_memory,json=noMemory,proto3" json:"no_memory,omitempty"` // it is short of memory, and rejects its clients' writes that add data
 	Removed       bool                   `protobuf:"varint,26,opt,name=removed,proto3" json:"removed,omitempty"`                   // it was removed from the ensemble
-	Disk          uint64                 `protobuf:"fixed64,27,opt,name=disk,proto3" json:"disk,omitempty"`                        // the member's disk
-	Operators     string                 `protobuf:"bytes,28,opt,name=operators,proto3" json:"operators,omitempty"`                // "http://" or "https://" and the address where it listens for operators; "": nowhere
+	Disk          uint64                 `protobuf:"fixed64,27,opt,name=disk,proto3" json:"disk,omitempty"`                        // of the member
+	Operators     string                 `protobuf:"bytes,28,opt,name=operators,proto3" json:"operators,omitempty"`                // URL of its port for operators, with http or https; "": none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3127,7 +3126,7 @@ func (x *MemberStatus) GetOperators() string {
 	return ""
 }
 
-// ViewSessions asks for the sessions in the member's state, from an id on.
+// ViewSessions requests the sessions in the member's state, from an id on.
 type ViewSessions struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	First         uint64                 `protobuf:"fixed64,1,opt,name=first,proto3" json:"first,omitempty"`
@@ -3251,7 +3250,7 @@ func (x *SessionRows) GetNext() uint64 {
 type SessionRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
-	Member        uint32                 `protobuf:"varint,2,opt,name=member,proto3" json:"member,omitempty"`  // that it is attached to; 0: none
+	Member        uint32                 `protobuf:"varint,2,opt,name=member,proto3" json:"member,omitempty"`  // attached to; 0: none
 	Address       []byte                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"` // of the client that connected last
 	TimeoutMs     uint32                 `protobuf:"varint,4,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
 	CreatedMs     int64                  `protobuf:"varint,5,opt,name=created_ms,json=createdMs,proto3" json:"created_ms,omitempty"` // since 1970
@@ -3332,8 +3331,8 @@ func (x *SessionRow) GetEphemerals() uint32 {
 	return 0
 }
 
-// ViewFacts asks for what only the members that serve sessions, and the leader, know of them. The reply
-// has a row for each of these sessions of which the member knows something, in the same order.
+// ViewFacts requests the facts about sessions that only their members and the leader have. The reply has a
+// row for each of the sessions with such facts, in the same order.
 type ViewFacts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ids           []uint64               `protobuf:"fixed64,1,rep,packed,name=ids,proto3" json:"ids,omitempty"` // ascending
@@ -3425,10 +3424,10 @@ func (x *FactRows) GetRows() []*FactRow {
 type FactRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
-	Connection    *ConnectionRow         `protobuf:"bytes,2,opt,name=connection,proto3" json:"connection,omitempty"`           // that carries the session, if it is here
+	Connection    *ConnectionRow         `protobuf:"bytes,2,opt,name=connection,proto3" json:"connection,omitempty"`           // of the session, if it is here
 	Watches       uint32                 `protobuf:"varint,3,opt,name=watches,proto3" json:"watches,omitempty"`                // of that connection
-	Timed         bool                   `protobuf:"varint,4,opt,name=timed,proto3" json:"timed,omitempty"`                    // the member leads, and says:
-	HeardMs       uint64                 `protobuf:"varint,5,opt,name=heard_ms,json=heardMs,proto3" json:"heard_ms,omitempty"` // how long ago the session was last heard
+	Timed         bool                   `protobuf:"varint,4,opt,name=timed,proto3" json:"timed,omitempty"`                    // the member leads and sets the fields below
+	HeardMs       uint64                 `protobuf:"varint,5,opt,name=heard_ms,json=heardMs,proto3" json:"heard_ms,omitempty"` // time since the session was last heard
 	LeftMs        uint64                 `protobuf:"varint,6,opt,name=left_ms,json=leftMs,proto3" json:"left_ms,omitempty"`    // time until its timeout is over
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3506,10 +3505,10 @@ func (x *FactRow) GetLeftMs() uint64 {
 	return 0
 }
 
-// ViewConnections asks for the member's client connections, from a number on.
+// ViewConnections requests the member's client connections, from a number on.
 type ViewConnections struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Boot          uint64                 `protobuf:"fixed64,1,opt,name=boot,proto3" json:"boot,omitempty"` // the run of the process that counted first; if it is another one, the page begins with the first connection
+	Boot          uint64                 `protobuf:"fixed64,1,opt,name=boot,proto3" json:"boot,omitempty"` // the run of the process that first belongs to; in another run, the page begins with the first connection
 	First         uint64                 `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`
 	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	Address       []byte                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"` // only those of clients at this host, or host:port; empty: all
@@ -3635,7 +3634,7 @@ func (x *ConnectionRows) GetNext() uint64 {
 	return 0
 }
 
-// ConnectionRow is a connection as the command cons shows it.
+// ConnectionRow is a connection as in the command cons.
 type ConnectionRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`  // counted from 1 in each run of the member's process
@@ -3848,12 +3847,12 @@ func (x *ConnectionRow) GetCipher() string {
 	return ""
 }
 
-// ViewWatches asks for the watches that cover a path, in the order of their connections, or for those of
-// the connection that carries a session. Those of one connection are in the order of their paths. The
-// watches that cover a path are those on it and the recursive ones above it.
+// ViewWatches requests the watches that cover a path, in the order of their connections, or those of a
+// session's connection. The watches of one connection are in the order of their paths. A path is covered by
+// its own watches and by the recursive ones above it.
 type ViewWatches struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`    // empty: those of the session
+	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`    // empty: watches of the session
 	Boot          uint64                 `protobuf:"fixed64,2,opt,name=boot,proto3" json:"boot,omitempty"`  // as in ViewConnections, if path is set
 	First         uint64                 `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"` // connection from which on, if path is set
 	Session       uint64                 `protobuf:"fixed64,4,opt,name=session,proto3" json:"session,omitempty"`
@@ -4095,7 +4094,7 @@ func (x *WatchRow) GetRecursive() bool {
 	return false
 }
 
-// ViewOwner asks for the kind of a node, and for the session that owns it.
+// ViewOwner requests the kind of a node and the session that owns it.
 type ViewOwner struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
@@ -4144,7 +4143,7 @@ type OwnerRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          NodeKind               `protobuf:"varint,1,opt,name=kind,proto3,enum=rollcall.v1.NodeKind" json:"kind,omitempty"`
 	Session       uint64                 `protobuf:"fixed64,2,opt,name=session,proto3" json:"session,omitempty"` // of an ephemeral node
-	Ended         bool                   `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`      // that session has ended: the node is about to be removed
+	Ended         bool                   `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`      // the session has ended: the node is about to be removed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4200,7 +4199,7 @@ func (x *OwnerRow) GetEnded() bool {
 	return false
 }
 
-// ViewEphemerals asks for the ephemeral nodes of a session, from a path on.
+// ViewEphemerals requests the ephemeral nodes of a session, from a path on.
 type ViewEphemerals struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       uint64                 `protobuf:"fixed64,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -4313,11 +4312,11 @@ func (x *EphemeralRows) GetNext() []byte {
 	return nil
 }
 
-// ViewRemovals asks for the removals of nodes that the member remembers, the newest first.
+// ViewRemovals requests the removals of nodes that the member remembers, newest first.
 type ViewRemovals struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`  // only those of this node; empty: all
-	Zxid          int64                  `protobuf:"varint,2,opt,name=zxid,proto3" json:"zxid,omitempty"` // only those before this place; 0: from the newest on
+	Zxid          int64                  `protobuf:"varint,2,opt,name=zxid,proto3" json:"zxid,omitempty"` // only removals before this one; 0: from the newest on
 	Part          uint32                 `protobuf:"varint,3,opt,name=part,proto3" json:"part,omitempty"`
 	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4385,7 +4384,7 @@ func (x *ViewRemovals) GetLimit() uint32 {
 type RemovalRows struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rows          []*RemovalRow          `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`                          // newest first
-	NextZxid      int64                  `protobuf:"varint,2,opt,name=next_zxid,json=nextZxid,proto3" json:"next_zxid,omitempty"` // place before which there may be more; 0: there are no more
+	NextZxid      int64                  `protobuf:"varint,2,opt,name=next_zxid,json=nextZxid,proto3" json:"next_zxid,omitempty"` // before which there may be more; 0: there are no more
 	NextPart      uint32                 `protobuf:"varint,3,opt,name=next_part,json=nextPart,proto3" json:"next_part,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4449,9 +4448,9 @@ type RemovalRow struct {
 	Part          uint32                 `protobuf:"varint,3,opt,name=part,proto3" json:"part,omitempty"`                            // counts the removals of that transaction, from 1
 	RemovedMs     int64                  `protobuf:"varint,4,opt,name=removed_ms,json=removedMs,proto3" json:"removed_ms,omitempty"` // by the log's time, since 1970
 	Cause         RemovalCause           `protobuf:"varint,5,opt,name=cause,proto3,enum=rollcall.v1.RemovalCause" json:"cause,omitempty"`
-	Member        uint32                 `protobuf:"varint,6,opt,name=member,proto3" json:"member,omitempty"`    // that took the delete, or that the ended session was attached to; 0: not known
+	Member        uint32                 `protobuf:"varint,6,opt,name=member,proto3" json:"member,omitempty"`    // that received the delete, or that the ended session was attached to; 0: unknown
 	Session       uint64                 `protobuf:"fixed64,7,opt,name=session,proto3" json:"session,omitempty"` // that deleted the node, or whose end removed it; 0: none
-	Address       []byte                 `protobuf:"bytes,8,opt,name=address,proto3" json:"address,omitempty"`   // of that session's client, or the host of a client without one; empty: not known
+	Address       []byte                 `protobuf:"bytes,8,opt,name=address,proto3" json:"address,omitempty"`   // of the session's client, or the host of a client without one; empty: unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4542,7 +4541,7 @@ func (x *RemovalRow) GetAddress() []byte {
 	return nil
 }
 
-// ViewBuckets asks the leader for the time axis of its session table.
+// ViewBuckets requests the time axis of the leader's session table.
 type ViewBuckets struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // of ticks from now on
@@ -4592,8 +4591,8 @@ type BucketRows struct {
 	Leads         bool                   `protobuf:"varint,1,opt,name=leads,proto3" json:"leads,omitempty"`                    // otherwise the other fields are not set
 	TickMs        uint32                 `protobuf:"varint,2,opt,name=tick_ms,json=tickMs,proto3" json:"tick_ms,omitempty"`    // the width of a bucket
 	ClockMs       int64                  `protobuf:"varint,3,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"` // the leader's wall clock, since 1970
-	Rows          []*BucketRow           `protobuf:"bytes,4,rep,name=rows,proto3" json:"rows,omitempty"`                       // those that hold sessions, by time
-	Later         uint32                 `protobuf:"varint,5,opt,name=later,proto3" json:"later,omitempty"`                    // sessions that fall due after the ticks that were asked for
+	Rows          []*BucketRow           `protobuf:"bytes,4,rep,name=rows,proto3" json:"rows,omitempty"`                       // with sessions, by time
+	Later         uint32                 `protobuf:"varint,5,opt,name=later,proto3" json:"later,omitempty"`                    // sessions that fall due after the requested ticks
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4666,7 +4665,7 @@ func (x *BucketRows) GetLater() uint32 {
 type BucketRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	DueMs         int64                  `protobuf:"varint,1,opt,name=due_ms,json=dueMs,proto3" json:"due_ms,omitempty"` // from clock_ms on
-	Sessions      uint32                 `protobuf:"varint,2,opt,name=sessions,proto3" json:"sessions,omitempty"`        // that fall due then if they are not heard
+	Sessions      uint32                 `protobuf:"varint,2,opt,name=sessions,proto3" json:"sessions,omitempty"`        // due then unless heard
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -35,21 +35,21 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Follower is served by every member and called by the leader. A member that starts calls
-// Hello, too, and every member calls View.
+// Follower is served by every member and called by the leader. A starting member also calls Hello, and every
+// member calls View.
 type FollowerClient interface {
 	// Hello returns the member's id and whether it has data.
 	Hello(ctx context.Context, in *HelloRequest, opts ...grpc.CallOption) (*HelloReply, error)
-	// Pings is one leader's stream, for one term. Refused with FailedPrecondition if the
-	// leader's term is below raft's.
+	// Pings is one leader's stream for one term. It fails with FailedPrecondition if the leader's term is below
+	// raft's.
 	Pings(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Ping, Pong], error)
-	// View returns what this member knows, for an operator of any member. It changes nothing. A member
-	// that has too many of these calls to answer refuses with Aborted.
+	// View returns a page of this member's knowledge to an operator of any member. It changes nothing. A member
+	// with too many concurrent calls fails with Aborted.
 	View(ctx context.Context, in *ViewRequest, opts ...grpc.CallOption) (*ViewReply, error)
-	// Drain prepares this member for its stop, for an operator of any member. It answers when that is done.
+	// Drain prepares this member for its stop, for an operator of any member. It returns when that is done.
 	Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*DrainReply, error)
-	// Rebalance closes some of this member's client connections, for a member that has counted those of all. It
-	// answers when that is done. A member that does so already refuses with Aborted.
+	// Rebalance closes some of this member's client connections, for a member that has counted the connections of
+	// all members. It returns when that is done. It fails with Aborted if one is already in progress.
 	Rebalance(ctx context.Context, in *RebalanceRequest, opts ...grpc.CallOption) (*RebalanceReply, error)
 }
 
@@ -118,21 +118,21 @@ func (c *followerClient) Rebalance(ctx context.Context, in *RebalanceRequest, op
 // All implementations must embed UnimplementedFollowerServer
 // for forward compatibility.
 //
-// Follower is served by every member and called by the leader. A member that starts calls
-// Hello, too, and every member calls View.
+// Follower is served by every member and called by the leader. A starting member also calls Hello, and every
+// member calls View.
 type FollowerServer interface {
 	// Hello returns the member's id and whether it has data.
 	Hello(context.Context, *HelloRequest) (*HelloReply, error)
-	// Pings is one leader's stream, for one term. Refused with FailedPrecondition if the
-	// leader's term is below raft's.
+	// Pings is one leader's stream for one term. It fails with FailedPrecondition if the leader's term is below
+	// raft's.
 	Pings(grpc.BidiStreamingServer[Ping, Pong]) error
-	// View returns what this member knows, for an operator of any member. It changes nothing. A member
-	// that has too many of these calls to answer refuses with Aborted.
+	// View returns a page of this member's knowledge to an operator of any member. It changes nothing. A member
+	// with too many concurrent calls fails with Aborted.
 	View(context.Context, *ViewRequest) (*ViewReply, error)
-	// Drain prepares this member for its stop, for an operator of any member. It answers when that is done.
+	// Drain prepares this member for its stop, for an operator of any member. It returns when that is done.
 	Drain(context.Context, *DrainRequest) (*DrainReply, error)
-	// Rebalance closes some of this member's client connections, for a member that has counted those of all. It
-	// answers when that is done. A member that does so already refuses with Aborted.
+	// Rebalance closes some of this member's client connections, for a member that has counted the connections of
+	// all members. It returns when that is done. It fails with Aborted if one is already in progress.
 	Rebalance(context.Context, *RebalanceRequest) (*RebalanceReply, error)
 	mustEmbedUnimplementedFollowerServer()
 }
@@ -304,16 +304,16 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Leader is served by every member. A member that does not lead answers FailedPrecondition.
+// Leader is served by every member. A member that does not lead fails with FailedPrecondition.
 type LeaderClient interface {
-	// Forward carries one member's writes, in order of seq. A new stream of a member
-	// ends its old one before the first message is read. The results come through the log only.
+	// Forward carries one member's writes in order of seq. A member's new stream ends its old one before the
+	// first message is read. Results come only through the log.
 	Forward(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[Forwarded, ForwardEnd], error)
-	// Sync returns an index at or above everything that was committed before the call. It
-	// answers after a proof round that began after the call.
+	// Sync returns an index at or above everything committed before the call, after a proof round that began
+	// after the call.
 	Sync(ctx context.Context, in *SyncRequest, opts ...grpc.CallOption) (*SyncReply, error)
-	// HandOver hands leadership over to a member, for an operator. It answers when the member that was asked
-	// does not lead any more.
+	// HandOver transfers leadership to a member, for an operator. It returns when the called member no longer
+	// leads.
 	HandOver(ctx context.Context, in *HandOverRequest, opts ...grpc.CallOption) (*HandOverReply, error)
 }
 
@@ -362,16 +362,16 @@ func (c *leaderClient) HandOver(ctx context.Context, in *HandOverRequest, opts .
 // All implementations must embed UnimplementedLeaderServer
 // for forward compatibility.
 //
-// Leader is served by every member. A member that does not lead answers FailedPrecondition.
+// Leader is served by every member. A member that does not lead fails with FailedPrecondition.
 type LeaderServer interface {
-	// Forward carries one member's writes, in order of seq. A new stream of a member
-	// ends its old one before the first message is read. The results come through the log only.
+	// Forward carries one member's writes in order of seq. A member's new stream ends its old one before the
+	// first message is read. Results come only through the log.
 	Forward(grpc.ClientStreamingServer[Forwarded, ForwardEnd]) error
-	// Sync returns an index at or above everything that was committed before the call. It
-	// answers after a proof round that began after the call.
+	// Sync returns an index at or above everything committed before the call, after a proof round that began
+	// after the call.
 	Sync(context.Context, *SyncRequest) (*SyncReply, error)
-	// HandOver hands leadership over to a member, for an operator. It answers when the member that was asked
-	// does not lead any more.
+	// HandOver transfers leadership to a member, for an operator. It returns when the called member no longer
+	// leads.
 	HandOver(context.Context, *HandOverRequest) (*HandOverReply, error)
 	mustEmbedUnimplementedLeaderServer()
 }
