@@ -10,14 +10,13 @@ import (
 )
 
 const (
-	// maxLearntPerMember is how many addresses are remembered from which one member has said hello: it may have one
-	// of IPv4 and one of IPv6. They do not expire. A member that has been connected for months must be
-	// known when it restarts, and a stranger at its former address gains a bucket of its own, no more.
+	// maxLearntPerMember bounds the source addresses remembered per member: it may have one of IPv4 and one
+	// of IPv6. They do not expire, because a member that has been connected for months must be recognized
+	// when it restarts. A stranger at its former address gains no more than a bucket of its own.
 	maxLearntPerMember = 2
-	// maxAddrsPerName is how many addresses of one name count. A member's name has one or two.
+	// maxAddrsPerName bounds the addresses that count for one name. A member's name has one or two.
 	maxAddrsPerName = 16
-	// lookupInterval is the least time between two looks at the names, and lookupTimeout how long a look
-	// at one of them may take.
+	// lookupInterval is the minimum time between two rounds of lookups, and lookupTimeout bounds one lookup.
 	lookupInterval = 5 * time.Second
 	lookupTimeout  = 5 * time.Second
 )
@@ -25,24 +24,24 @@ const (
 // LookupFunc returns the addresses of a host name.
 type LookupFunc func(ctx context.Context, host string) ([]netip.Addr, error)
 
-// LookupSystem is the LookupFunc that asks the system's resolver.
+// LookupSystem is the LookupFunc of the system's resolver.
 func LookupSystem(ctx context.Context, host string) ([]netip.Addr, error) {
 	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 }
 
-// memberAddresses are those from which members connect. They are not safe for concurrent use.
+// memberAddresses are the addresses that members connect from. It is not safe for concurrent use.
 type memberAddresses struct {
 	listedAddrs   map[netip.Addr]bool     // in the server list
-	hostNames     []string                // the host names in it
-	resolvedNames map[string][]netip.Addr // what the names stood for when they were last looked up
-	learntFrom    map[uint32][]netip.Addr // by member: where its last hellos came from, the newest first
+	hostNames     []string                // in the server list
+	resolvedNames map[string][]netip.Addr // result of the last lookup, by host name
+	learntFrom    map[uint32][]netip.Addr // sources of correct hellos, by member, newest first
 }
 
 func newMemberAddresses() memberAddresses {
 	return memberAddresses{resolvedNames: map[string][]netip.Addr{}, learntFrom: map[uint32][]netip.Addr{}}
 }
 
-// setServerList replaces the server list. What the names that stay stood for is kept.
+// setServerList keeps the resolved addresses of names that stay in the list.
 func (a *memberAddresses) setServerList(peers []Peer) {
 	a.listedAddrs, a.hostNames = map[netip.Addr]bool{}, nil
 	for _, host := range hostsOf(peers) {
@@ -58,8 +57,8 @@ func (a *memberAddresses) setServerList(peers []Peer) {
 	})
 }
 
-// isMember reports whether addr is a member's: it is in the server list, a name there stood for it when it was
-// last looked up, or a member has said a correct hello from it.
+// isMember reports whether addr is in the server list, was in the last lookup of a listed name, or has sent a
+// member's correct hello.
 func (a *memberAddresses) isMember(addr netip.Addr) bool {
 	if a.listedAddrs[addr] {
 		return true
@@ -77,14 +76,12 @@ func (a *memberAddresses) isMember(addr netip.Addr) bool {
 	return false
 }
 
-// learnAddress records that a member has said a correct hello from addr.
 func (a *memberAddresses) learnAddress(member uint32, addr netip.Addr) {
 	known := slices.DeleteFunc(a.learntFrom[member], func(other netip.Addr) bool { return other == addr })
 	known = slices.Insert(known, 0, addr)
 	a.learntFrom[member] = known[:min(len(known), maxLearntPerMember)]
 }
 
-// setResolved records what a name stands for.
 func (a *memberAddresses) setResolved(host string, addrs []netip.Addr) {
 	addrs = slices.Clone(addrs[:min(len(addrs), maxAddrsPerName)])
 	for i := range addrs {

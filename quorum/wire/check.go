@@ -8,8 +8,8 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// checkRequest returns an error for a request that raft would panic at, or whose entries its log
-// would not take.
+// checkRequest returns an error for a request that would make raft panic, or whose entries its log would
+// reject.
 func checkRequest(command any) error {
 	switch req := command.(type) {
 	case *raft.AppendEntriesRequest:
@@ -27,13 +27,13 @@ func checkRequest(command any) error {
 	return nil
 }
 
-// maxTermStep is how far a term may be above this member's own. Each election raises the term by one, and
-// a recovery by some ten thousand, so no ensemble comes near it. But a member that claims the highest term
-// that there is would end all elections for ever, and no recovery helps then. In steps of this size it
-// takes 2^32 requests, each of which waits for a disk.
+// maxTermStep bounds the distance of a term above this member's own. Each election raises the term by one and
+// a recovery by about ten thousand, so no ensemble comes near it. A member that claimed the highest possible
+// term would end all elections for ever, even after a recovery. In steps of this size that takes 2^32
+// requests, each of which waits for a disk.
 const maxTermStep = 1 << 32
 
-// checkTerm returns an error for a term that no election has reached. own is this member's term.
+// checkTerm returns an error for a term that no election can have reached. own is this member's term.
 func checkTerm(term, own uint64) error {
 	if term > own && term-own > maxTermStep {
 		return fmt.Errorf("%w: term %d, which is too far above this member's term, %d", errNotRaftRequest, term, own)
@@ -41,7 +41,7 @@ func checkTerm(term, own uint64) error {
 	return nil
 }
 
-// termOf returns the term of a request of raft's, or 0 if it has none.
+// termOf returns the term of a request, or 0 if it has none.
 func termOf(command any) uint64 {
 	switch req := command.(type) {
 	case *raft.AppendEntriesRequest:
@@ -56,9 +56,8 @@ func termOf(command any) uint64 {
 	return 0
 }
 
-// checkEntry checks an entry that should have index, in a request of term. Its own term is never above
-// that. Members vote by the term of the last entry, so one of a term that is never reached would end all
-// elections, as an impossible term does.
+// checkEntry checks an entry that should have index, in a request of term. Its own term must not be higher:
+// members vote by the term of the last entry, so an impossible one would end all elections.
 func checkEntry(e *raft.Log, index, term uint64) error {
 	switch {
 	case e == nil:

@@ -11,23 +11,22 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"time"
 )
 
-// After the hello, a plain connection between members carries records with a checksum, on both ports and in both directions. TCP's
-// own checksum has 16 bits and misses some errors, and a middlebox computes it anew. A connection over TLS carries no records,
-// because TLS authenticates all that it carries.
+// After the hello, a plain connection between members carries records with a checksum, on both ports and in both
+// directions. TCP's own checksum has 16 bits, misses some errors, and is recomputed by middleboxes. A connection over
+// TLS carries no records, because TLS authenticates its data.
 //
 //	record → length of data less 1 (2), checksum of the length (2), checksum (4), data
 //
-// Integers are big-endian. The checksum is the CRC-32C of all data that this end has sent on the connection, up to the end of this
-// record. So the receiver also detects a record that was lost, sent twice or moved. The length has a checksum of its own, the lower half of
-// its CRC-32C: with a wrong length, the receiver would wait for data that nobody sends.
+// Integers are big-endian. The checksum is the CRC-32C of all data that this end has sent on the connection, up to the
+// end of this record, so the receiver also detects lost, duplicate and moved records. The length has its own checksum,
+// the lower half of its CRC-32C: with a wrong length, the receiver would wait for data that never comes.
 const (
 	recordHeaderSize = 2 + 2 + 4
-	// maxRecordSize is the most bytes of data in a record, as in TLS: the receiver uses none of them before the last one has come.
+	// maxRecordSize is the maximum data of a record, as in TLS: the receiver uses none of it before all has come.
 	maxRecordSize = 16 << 10
-	// recordsPerWrite is the number of records in one write: as many as fill sendBuffer.
+	// recordsPerWrite is the number of records in one write: it fills sendBufferSize.
 	recordsPerWrite = sendBufferSize / maxRecordSize
 )
 
@@ -37,19 +36,20 @@ var castagnoliTable = crc32.MakeTable(crc32.Castagnoli)
 var ErrCorrupted = errors.New("bytes were changed on the way between members, and TCP did not notice it; " +
 	"check the network cards of both, their offloading, and the devices and proxies between them")
 
-// checksumConn is a connection that carries records. At most one goroutine reads at a time, and one writes.
+// checksumConn is a connection that carries records. It allows one concurrent reader and one concurrent
+// writer.
 type checksumConn struct {
 	net.Conn
 	onCorrupted func(error) // called once, when a checksum does not match
 
 	r                *bufio.Reader
-	verifiedBytes    int    // bytes of data in r whose checksum matched
-	receivedBytes    int64  // bytes of data before those
-	receivedChecksum uint32 // of all data received
-	readErr          error  // ErrCorrupted, once that was found
+	verifiedBytes    int    // data in r whose checksum matched
+	receivedBytes    int64  // data before verifiedBytes
+	receivedChecksum uint32 // of all received data
+	readErr          error  // after a mismatch
 
-	writeBuffer  []byte // room for records
-	sentChecksum uint32 // of all data sent
+	writeBuffer  []byte
+	sentChecksum uint32 // of all sent data
 	writeErr     error  // the first failed write may have left a part of a record
 }
 
@@ -72,7 +72,7 @@ func (c *checksumConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readRecord waits for a record and compares its checksum.
+// readRecord reads a record and verifies its checksum.
 func (c *checksumConn) readRecord() error {
 	if c.readErr != nil {
 		return c.readErr
@@ -98,7 +98,8 @@ func (c *checksumConn) readRecord() error {
 	return err
 }
 
-// peekFull returns the next n bytes without reading them. Only between two records is the end of the connection no error of its own.
+// peekFull returns the next n bytes without consuming them. An end of the connection is io.EOF only between
+// two records.
 func (c *checksumConn) peekFull(n int) ([]byte, error) {
 	b, err := c.r.Peek(n)
 	if errors.Is(err, io.EOF) && len(b) > 0 {
@@ -113,7 +114,8 @@ func (c *checksumConn) failChecksum(what string) error {
 	return c.readErr
 }
 
-// Write sends p in records. After a failed write it always fails, because the other end may have got a part of a record.
+// Write sends p in records. After a failed write it always fails, because part of a record may have been
+// sent.
 func (c *checksumConn) Write(p []byte) (sent int, err error) {
 	for part := range slices.Chunk(p, recordsPerWrite*maxRecordSize) {
 		if c.writeErr != nil {
@@ -138,15 +140,13 @@ func (c *checksumConn) appendRecord(b, data []byte) []byte {
 	return append(b, data...)
 }
 
-// lengthChecksum returns the checksum of the length of a record.
 func lengthChecksum(length []byte) uint16 { return uint16(crc32.Checksum(length, castagnoliTable)) }
 
-// appendChecksum appends the checksum of b.
 func appendChecksum(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoliTable))
 }
 
-// verifyChecksum checks the checksum at the end of b.
+// verifyChecksum verifies the checksum at the end of b.
 func verifyChecksum(b []byte) error {
 	data, end := b[:len(b)-checksumSize], b[len(b)-checksumSize:]
 	if here, there := crc32.Checksum(data, castagnoliTable), binary.BigEndian.Uint32(end); here != there {
@@ -155,11 +155,11 @@ func verifyChecksum(b []byte) error {
 	return nil
 }
 
-// Corruptions counts the connections that ended because bytes were changed on the way. It is safe for concurrent use.
+// Corruptions counts the connections that ended because of corrupted bytes. It is safe for concurrent use.
 type Corruptions struct {
 	mu         sync.Mutex
 	count      uint64
-	lastLogged map[uint32]time.Time // by member: when its last one was logged
+	lastLogged logTimes[uint32] // by member
 }
 
 // Count returns the number of these connections since the start.
@@ -169,14 +169,12 @@ func (c *Corruptions) Count() uint64 {
 	return c.count
 }
 
-// recordAndLog counts a connection, and logs at most one connection of each member in each refusalInterval.
+// recordAndLog counts a connection. It logs at most one per member and refusalInterval.
 func (c *Corruptions) recordAndLog(log *slog.Logger, peer uint32, remote string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.count++
-	if last := c.lastLogged[peer]; !last.IsZero() && time.Since(last) < refusalInterval {
-		return
+	if c.lastLogged.isDue(peer) {
+		log.Warn("closed a connection between members", "peer", peer, "remote", remote, "err", err)
 	}
-	c.lastLogged[peer] = time.Now()
-	log.Warn("closed a connection between members", "peer", peer, "remote", remote, "err", err)
 }

@@ -14,56 +14,53 @@ import (
 )
 
 const (
-	// maxIdleConns is how many idle connections are kept to each member. raft uses one for heartbeats,
-	// one for votes and one for entries.
+	// maxIdleConns bounds the idle connections kept to each member. raft uses one each for heartbeats, votes
+	// and entries.
 	maxIdleConns = 3
-	// minSendRate is the slowest link, in bytes a second, on which a follower can be caught up. The
-	// time for a request and its answer is rpcTimeout plus the time for its bytes at this rate.
+	// minSendRate is the slowest link, in bytes per second, on which a follower can catch up. A request and
+	// its reply may take rpcTimeout plus the time for the bytes at this rate.
 	minSendRate = 256 << 10
-	// snapshotTimeStep is for how many bytes of a snapshot the time for a request is given once more: its
-	// receiver stores, reads and installs them before it answers.
+	// snapshotTimeStep is the size in bytes for which a snapshot gets the time limit of one more request: its
+	// receiver stores, reads and installs it before it replies.
 	snapshotTimeStep = 256 << 10
-	// sendBufferSize is how many bytes of a request are collected before they are written.
-	sendBufferSize = 64 << 10
+	sendBufferSize   = 64 << 10
 )
 
-// rpcTimeout returns the time limit for a request to a member and its answer, without its bytes.
+// rpcTimeout returns the time limit for a request and its reply, without its bytes.
 func rpcTimeout(election time.Duration) time.Duration { return max(2*time.Second, 4*election) }
 
-// transferTime returns how much more time a request gets for its bytes.
+// transferTime returns the additional time limit for the bytes of a request.
 func transferTime(bytes int) time.Duration { return time.Duration(bytes) * time.Second / minSendRate }
 
-// dialer has the connections that this member has opened to others.
+// dialer has the connections that this member has opened.
 type dialer struct {
 	streamLayer raft.StreamLayer
-	callTimeout time.Duration // for a request without its bytes, and for dialing
+	callTimeout time.Duration // for dialing, and for a request without its bytes
 	addressOf   addressFunc   // by raft's configuration
 	openConns   sync.Map      // *outConn → nil
-	idleConns   sync.Map      // raft.ServerAddress → chan *outConn, which has maxPool places
+	idleConns   sync.Map      // raft.ServerAddress → chan *outConn of capacity maxIdleConns
 	closed      atomic.Bool
 }
 
-// addressFunc returns the address of a server, and false if it is not known.
+// addressFunc returns the address of a server, and false if it is unknown.
 type addressFunc func(server raft.ServerID) (raft.ServerAddress, bool)
 
-// outConn is a connection to a member. At most one goroutine sends on it at a time, and one waits
-// for answers.
+// outConn is a connection to a member. At most one goroutine sends and one waits for replies.
 type outConn struct {
 	net.Conn
 	dialer        *dialer
-	peerID        uint32        // the member at the other end; 0: unknown
-	serverID      raft.ServerID // the server at the other end; "": unknown
+	peerID        uint32        // 0: unknown
+	serverID      raft.ServerID // "": unknown
 	serverAddress raft.ServerAddress
 	w             *bufio.Writer
 	enc           *codec.Encoder // on w
 	r             *bufio.Reader
 	dec           *codec.Decoder // on r
-	// takesFrames is set once the member has said that it takes frames.
-	takesFrames atomic.Bool
-	frameHeader []byte // room for the head of a frame
+	takesFrames   atomic.Bool
+	frameHeader   []byte // buffer
 }
 
-// getConn returns a connection to a member, an idle one if there is one.
+// getConn returns an idle connection to a member, or a new one.
 func (d *dialer) getConn(to raft.ServerAddress) (*outConn, error) {
 	return d.getConnWithin(d.callTimeout, to)
 }
@@ -99,15 +96,16 @@ func newOutConn(d *dialer, to raft.ServerAddress, conn net.Conn) *outConn {
 	return c
 }
 
-// hasMoved reports whether the server at the other end has another address by now.
+// hasMoved reports whether the connected server has another address by now.
 func (d *dialer) hasMoved(c *outConn) bool {
 	addr, known := d.addressOf(c.serverID)
 	return known && addr != c.serverAddress
 }
 
-// closeObsolete closes the connections to addresses that their members have left. raft would go on with a pipeline
-// that is open, and whoever is at that address may be another process by now. It also closes the idle connections to
-// servers that raft's configuration does not have any more: nobody takes these, and each wiped disk would leave some.
+// closeObsolete closes the connections to addresses that their members have left: raft would continue with an
+// open pipeline although another process may have the address by now. It also closes the idle connections to
+// servers that left raft's configuration, because they are never used again and each wiped disk would leave
+// some.
 func (d *dialer) closeObsolete() {
 	d.openConns.Range(func(open, _ any) bool {
 		if c := open.(*outConn); d.hasMoved(c) {
@@ -122,7 +120,7 @@ func (d *dialer) closeObsolete() {
 	})
 }
 
-// closeIdleRemoved closes the idle connections at an address to servers that are gone.
+// closeIdleRemoved closes the idle connections at an address to servers that left raft's configuration.
 func (d *dialer) closeIdleRemoved(to raft.ServerAddress, pool chan *outConn) {
 	var kept []*outConn
 	for range maxIdleConns {
@@ -142,7 +140,7 @@ func (d *dialer) closeIdleRemoved(to raft.ServerAddress, pool chan *outConn) {
 	}
 }
 
-// putIdle makes a connection an idle one, or closes it if there are enough.
+// putIdle closes the connection if there are maxIdleConns.
 func (d *dialer) putIdle(to raft.ServerAddress, c *outConn) {
 	select {
 	case d.idlePool(to) <- c:
@@ -156,7 +154,7 @@ func (d *dialer) idlePool(to raft.ServerAddress) chan *outConn {
 	return pool.(chan *outConn)
 }
 
-// close closes every connection, and those that are being dialed as soon as they are open.
+// close closes every connection. Connections being dialed close as soon as they are open.
 func (d *dialer) close() {
 	d.closed.Store(true)
 	d.openConns.Range(func(c, _ any) bool { _ = c.(*outConn).Close(); return true })
@@ -167,12 +165,12 @@ func (c *outConn) Close() error {
 	return c.Conn.Close()
 }
 
-// call sends a request with so many bytes of entries to a member and waits for the answer.
+// call sends a request with so many bytes of entries to a member and waits for the reply.
 func (d *dialer) call(to raft.ServerAddress, kind byte, req any, bytes int, resp any) error {
 	return d.callWithin(d.callTimeout+transferTime(bytes), to, kind, req, resp)
 }
 
-// callWithin does the same with another limit for the request and its answer.
+// callWithin is call with its own time limit for the request and its reply.
 func (d *dialer) callWithin(limit time.Duration, to raft.ServerAddress, kind byte, req, resp any) error {
 	c, err := d.getConnWithin(min(limit, d.callTimeout), to)
 	if err != nil {
@@ -193,7 +191,6 @@ func (d *dialer) callWithin(limit time.Duration, to raft.ServerAddress, kind byt
 	return nil
 }
 
-// sendSnapshot sends a snapshot to a member and waits for the answer.
 func (d *dialer) sendSnapshot(to raft.ServerAddress, req *raft.InstallSnapshotRequest, body io.Reader, resp any) error {
 	c, err := d.getConn(to)
 	if err != nil {
@@ -213,7 +210,6 @@ func (d *dialer) sendSnapshot(to raft.ServerAddress, req *raft.InstallSnapshotRe
 	return c.awaitReply(resp)
 }
 
-// sendRequest writes a request.
 func (c *outConn) sendRequest(kind byte, req any) error {
 	_ = c.w.WriteByte(kind) // Flush returns an error of w again
 	if err := c.enc.Encode(req); err != nil {
@@ -222,7 +218,7 @@ func (c *outConn) sendRequest(kind byte, req any) error {
 	return c.w.Flush()
 }
 
-// awaitReply waits for the answer to the oldest request that is not answered. That request must be in MessagePack.
+// awaitReply waits for the reply to the oldest pending request, which must be in MessagePack.
 func (c *outConn) awaitReply(resp any) error {
 	var text string
 	err := c.dec.Decode(&text)

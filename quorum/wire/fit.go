@@ -4,12 +4,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// maxAppendBytes limits the entries of one AppendEntries: when they have this many bytes, no more are
-// added. A slow link carries that within the time for a request, and the follower's heartbeats do
-// not wait long for it.
+// maxAppendBytes limits the entries of one AppendEntries: no entry is added once they reach it. A slow link
+// carries that within the time limit, and the follower's heartbeats do not wait long.
 const maxAppendBytes = 512 << 10
 
-// fittingCount returns how many of entries go into one request: at least one, if there is any.
+// fittingCount returns the number of entries that go into one request: at least one, if there is any.
 func fittingCount(entries []*raft.Log) int {
 	bytes := 0
 	for i, e := range entries {

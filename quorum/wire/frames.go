@@ -11,19 +11,18 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Frames are a shorter form of raft's AppendEntries. They are read without reflection. When a member answers an AppendEntries
-// in MessagePack, a field of the answer says that the member takes frames (appendAnswer.Frames). From then on its leader sends
-// frames on that connection. raft's own transport does not send the field, and skips it in answers.
-// All integers are big-endian:
+// Frames are a shorter form of raft's AppendEntries, read without reflection. A member announces its support in its
+// reply to an AppendEntries in MessagePack (appendReply.Frames). From then on its leader sends frames on that
+// connection. raft's own transport does not send the field, and skips it in replies. All integers are big-endian:
 //
 //	entries  → 5 (1), position (32), number of entries (1), entries
 //	notice   → 6 (1), position (32)
 //	position → term (8), index of the entry before (8), its term (8), commit index (8)
 //	entry    → index (8), term (8), type (1), nanoseconds since 1970 or 0 (8), length of data (4), length of extensions (4), data, extensions
-//	answer   → 1 for success or 0 (1), 1 if the next attempt must not wait or 0 (1), term (8), end of the log (8), length of an error (2), its text
+//	reply    → 1 for success or 0 (1), 1 if the next attempt must not wait or 0 (1), term (8), end of the log (8), length of an error (2), its text
 //
-// A frame names no sender. Its sender is that of the last AppendEntries in MessagePack on its connection. Entries have an answer.
-// A notice has none: if raft refuses it, the connection ends.
+// A frame names no sender. Its sender is that of the last AppendEntries in MessagePack on its connection. A notice
+// has no reply: if raft rejects it, the connection ends.
 const (
 	frameEntries = requestPreVote + 1 + iota
 	frameNotice
@@ -35,25 +34,26 @@ const (
 	replyHeaderSize = 1 + 1 + 8 + 8 + 2
 )
 
-// requestForm is the form of a request. Its answer has the same form.
+// requestForm is the encoding of a request and of its reply.
 type requestForm byte
 
 const (
 	inMessagePack requestForm = iota
 	inFrames
-	withoutReply // a notice in a frame, which has no answer
+	withoutReply // a notice in a frame
 )
 
-// appendReply is raft's answer to an AppendEntries in MessagePack. A decoder that does not know Frames skips it.
+// appendReply is raft's reply to an AppendEntries in MessagePack. A decoder that does not know Frames skips
+// it.
 type appendReply struct {
 	*raft.AppendEntriesResponse
-	Frames bool // the member takes frames
+	Frames bool
 }
 
-// errNoticeRejected means that raft has refused a notice.
-var errNoticeRejected = errors.New("quorum: a commit notice was refused")
+// errNoticeRejected means that raft rejected a notice.
+var errNoticeRejected = errors.New("quorum: a commit notice was rejected")
 
-// appendPosition appends the position of a request: all that a frame has besides entries.
+// appendPosition appends a request without its entries.
 func appendPosition(b []byte, req *raft.AppendEntriesRequest) []byte {
 	b = binary.BigEndian.AppendUint64(b, req.Term)
 	b = binary.BigEndian.AppendUint64(b, req.PrevLogEntry)
@@ -61,12 +61,12 @@ func appendPosition(b []byte, req *raft.AppendEntriesRequest) []byte {
 	return binary.BigEndian.AppendUint64(b, req.LeaderCommitIndex)
 }
 
-// appendNotice appends the frame of a notice.
 func appendNotice(b []byte, req *raft.AppendEntriesRequest) []byte {
 	return appendPosition(append(b, frameNotice), req)
 }
 
-// chooseForm returns framed, one of the two forms in frames, if the member takes frames. Otherwise it returns inMessagePack.
+// chooseForm returns framed, one of the two forms in frames, if the member takes frames, and otherwise
+// inMessagePack.
 func (c *outConn) chooseForm(framed requestForm) requestForm {
 	if c.takesFrames.Load() {
 		return framed
@@ -74,7 +74,6 @@ func (c *outConn) chooseForm(framed requestForm) requestForm {
 	return inMessagePack
 }
 
-// sendAppend writes an AppendEntries in its form.
 func (c *outConn) sendAppend(a *appendFuture) error {
 	switch a.form {
 	case withoutReply:
@@ -86,7 +85,7 @@ func (c *outConn) sendAppend(a *appendFuture) error {
 	return c.sendRequest(requestAppend, a.req)
 }
 
-// awaitAppendReply waits for the answer to an AppendEntries, which must be the oldest request that is not answered.
+// awaitAppendReply waits for the reply to the oldest pending request, which must be a.
 func (c *outConn) awaitAppendReply(a *appendFuture) error {
 	if a.form == inFrames {
 		return c.awaitFrameReply(a.resp)
@@ -94,10 +93,10 @@ func (c *outConn) awaitAppendReply(a *appendFuture) error {
 	return c.awaitReply(a.resp)
 }
 
-// sendEntries writes a request as a frame of entries.
+// sendEntries sends a request as a frame of entries.
 func (c *outConn) sendEntries(req *raft.AppendEntriesRequest) error {
 	if len(req.Entries) > maxElements {
-		return fmt.Errorf("quorum: %d entries in a request, at most %d are allowed", len(req.Entries), maxElements)
+		return fmt.Errorf("quorum: %d entries in a request: must be at most %d", len(req.Entries), maxElements)
 	}
 	head := append(c.frameHeader[:0], frameEntries)
 	head = append(appendPosition(head, req), byte(len(req.Entries)))
@@ -126,7 +125,6 @@ func appendEntryHeader(b []byte, e *raft.Log) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(len(e.Extensions)))
 }
 
-// awaitFrameReply waits for the answer to a frame of entries.
 func (c *outConn) awaitFrameReply(resp *raft.AppendEntriesResponse) error {
 	var head [replyHeaderSize]byte
 	if _, err := io.ReadFull(c.r, head[:]); err != nil {
@@ -145,7 +143,7 @@ func (c *outConn) awaitFrameReply(resp *raft.AppendEntriesResponse) error {
 	return errors.New(string(text))
 }
 
-// appendFrameReply appends the answer to a frame. resp may be nil if there is an error.
+// appendFrameReply appends the reply to a frame. resp may be nil if there is an error.
 func appendFrameReply(b []byte, resp *raft.AppendEntriesResponse, err error) []byte {
 	if resp == nil {
 		resp = new(raft.AppendEntriesResponse)
@@ -169,7 +167,7 @@ func boolByte(set bool) byte {
 	return 0
 }
 
-// readFrame adds the bytes of a frame of kind to m.b.
+// readFrame reads the rest of a frame into m.buffer.
 func (m *messageReader) readFrame(kind byte) error {
 	if err := m.readBytes(positionSize); err != nil || kind == frameNotice {
 		return err
@@ -179,7 +177,7 @@ func (m *messageReader) readFrame(kind byte) error {
 		return err
 	}
 	if n > m.maxElements {
-		return fmt.Errorf("%w: %d entries, at most %d are allowed", errNotRaftRequest, n, m.maxElements)
+		return fmt.Errorf("%w: %d entries: must be at most %d", errNotRaftRequest, n, m.maxElements)
 	}
 	for range n {
 		if err := m.readBytes(entryHeaderSize - 8); err != nil {
@@ -200,8 +198,8 @@ func (m *messageReader) readFrame(kind byte) error {
 	return nil
 }
 
-// parseFrame returns the request in b, a whole frame without its kind. The request has no sender. It shares no memory
-// with b, because raft keeps entries for longer than a connection keeps the bytes of a request.
+// parseFrame decodes a whole frame without its kind. It leaves the sender empty. The request shares no memory
+// with b, because raft keeps entries for longer than a connection keeps its buffer.
 func parseFrame(kind byte, b []byte) *raft.AppendEntriesRequest {
 	req := &raft.AppendEntriesRequest{
 		Term:         binary.BigEndian.Uint64(b),
@@ -219,7 +217,7 @@ func parseFrame(kind byte, b []byte) *raft.AppendEntriesRequest {
 	return req
 }
 
-// parseEntry returns the first entry of b, and the rest of b.
+// parseEntry decodes the first entry of b.
 func parseEntry(b []byte) (e *raft.Log, rest []byte) {
 	e = &raft.Log{Index: binary.BigEndian.Uint64(b), Term: binary.BigEndian.Uint64(b[8:]), Type: raft.LogType(b[16])}
 	if at := binary.BigEndian.Uint64(b[17:]); at != 0 {

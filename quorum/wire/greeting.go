@@ -7,28 +7,26 @@ import (
 	"net/netip"
 )
 
-// maxHandshakes limits the connections that have not said hello yet: this many from the addresses
-// of members, and this many from all others. Each member opens only a few.
+// maxHandshakes limits the connections that have not sent a hello yet: this many from members' addresses, and
+// this many from all others. A member opens only a few.
 const maxHandshakes = 64
 
-// errClosedForRoom is logged when a connection that has sent nothing is closed early to make room.
+// errClosedForRoom is logged when a silent connection is closed early to make room.
 var errClosedForRoom = fmt.Errorf("not a Rollcall member: no hello, and %d newer connections wait to say theirs", maxHandshakes)
 
-// pendingConn is a connection that the inner listener has accepted and the Listener has not returned
-// yet.
+// pendingConn is an accepted connection whose handshake and hello are not done.
 type pendingConn struct {
 	net.Conn
-	remoteAddr    netip.Addr // remote address; zero if it is not an IP address
-	fromMember    bool       // whether addr is a member's
-	sequence      uint64     // counts up in the order in which connections came
-	saidHello     bool       // it has said a correct hello, and waits for Accept
-	closedForRoom bool       // it was closed to make room
+	remoteAddr    netip.Addr // zero if it is not an IP address
+	fromMember    bool
+	sequence      uint64 // order of acceptance
+	saidHello     bool   // correctly; waits for Accept
+	closedForRoom bool
 }
 
-// addPending adds a connection to those that are being greeted. It returns nil if the listener is
-// closed. If there are too many of its kind, it closes the oldest of them that has sent nothing: a
-// member says hello at once, so the connection that has been silent for longest is not a member's.
-// It closes none of the other kind: strangers cannot take the places of members.
+// addPending returns nil if the listener is closed. If there are too many pending connections of the same
+// kind, it closes the oldest silent one: members send their hello at once, so that is not a member's.
+// Strangers cannot push out members.
 func (l *Listener) addPending(conn net.Conn, addr netip.Addr) *pendingConn {
 	limitUnacknowledged(conn, unacknowledgedTimeout)
 	g := &pendingConn{Conn: conn, remoteAddr: addr}
@@ -48,8 +46,7 @@ func (l *Listener) addPending(conn net.Conn, addr netip.Addr) *pendingConn {
 	return g
 }
 
-// oldestPending returns the oldest connection of a kind, preferring silent ones, and how many of that kind
-// there are.
+// oldestPending returns the oldest connection of a kind, preferring silent ones, and the number of that kind.
 func (l *Listener) oldestPending(member bool) (oldest *pendingConn, n int) {
 	for g := range l.pendingConns {
 		if g.fromMember != member {
@@ -63,7 +60,7 @@ func (l *Listener) oldestPending(member bool) (oldest *pendingConn, n int) {
 	return oldest, n
 }
 
-// noteHello records that a connection has said the hello of member from.
+// noteHello records the correct hello of member from.
 func (l *Listener) noteHello(g *pendingConn, from uint32) {
 	l.hello.handshakeLimiter.learnAddress(from, g.remoteAddr)
 	l.mu.Lock()
@@ -71,8 +68,7 @@ func (l *Listener) noteHello(g *pendingConn, from uint32) {
 	g.saidHello = true
 }
 
-// removePending removes a connection from those that are being greeted, and reports whether it was
-// closed to make room.
+// removePending reports whether the connection was closed to make room.
 func (l *Listener) removePending(g *pendingConn) (crowded bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,8 +76,8 @@ func (l *Listener) removePending(g *pendingConn) (crowded bool) {
 	return g.closedForRoom
 }
 
-// acceptPending takes one connection through its handshake and hello, and passes it to Accept. Or it closes
-// the connection and logs why.
+// acceptPending does the handshake and hello of one connection and passes it to Accept. If either fails, it
+// closes the connection and logs the reason.
 func (l *Listener) acceptPending(g *pendingConn) {
 	c, err := l.secureAccepted(g)
 	if err == nil {

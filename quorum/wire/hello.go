@@ -20,38 +20,37 @@ import (
 
 // Every connection between members begins with the hello, on both ports:
 //
-//	dialer → magic (8), version (2), from (4), to (4), disk of from (8), start (8), disk of to (8), ensemble (32), checksum (4)
+//	dialer → magic (8), version (2), from (4), to (4), disk of from (8), run id (8), disk of to (8), ensemble (32), checksum (4)
 //	dialed → code (1), length of the rest (1), the rest, checksum (4)
 //
-// The rest is disk (8) and start (8) if the code is 0, and otherwise a text. A checksum is the CRC-32C of all bytes before it.
-// Integers are big-endian. A member that does not know its ensemble yet sends zeros for it. Raft's port refuses a dialer that
-// names another ensemble or none, because what comes there gets into the log. gRPC's port lets it in, and the member holds every
-// call against the ensemble that the hello has named (Conn.Ensemble). The disk of to is 0 if the dialer takes the member
-// with any disk. raft's dialer always names a disk.
+// The rest is disk (8) and run id (8) if the code is 0, and otherwise a text. A checksum is the CRC-32C of all bytes
+// before it. Integers are big-endian. A member that does not know its ensemble yet sends zeros for it. Raft's port
+// rejects a dialer that names another ensemble or none, because its requests get into the log. gRPC's port admits it,
+// and the member checks every call against the ensemble in the hello (Conn.DialerEnsemble). The disk of to is 0 if the
+// dialer accepts the member with any disk. raft's dialer always names a disk.
 //
-// The hello keeps misconfigured members from reaching raft or gRPC. It is no
-// authentication: package trust does that before, and the hello must name the member that was proved.
+// The hello keeps misconfigured members from reaching raft or gRPC. It does not authenticate: package trust does that
+// before, and the hello must name the member that was proved.
 const (
 	helloMagic   = "ROLLCALL"
 	helloVersion = 1
 	helloSize    = len(helloMagic) + 2 + 4 + 4 + 3*8 + hashSize + checksumSize
-	welcomeSize  = 8 + 8 // the rest of the answer with code 0
+	welcomeSize  = 8 + 8 // the rest of the reply with code 0
 	hashSize     = 32
 	checksumSize = 4
 
-	// helloTimeout limits a handshake on both sides. It allows for several round trips of a bad
-	// network, and is short enough that a silent stranger soon frees its place.
+	// helloTimeout limits a handshake on both sides. It allows for several round trips of a bad network, and
+	// frees a silent stranger's place soon.
 	helloTimeout = 5 * time.Second
-	// unacknowledgedTimeout is how long the kernel waits for sent data to be acknowledged on a connection
-	// between members before it ends the connection: a firewall may have dropped it. It is as long
-	// as a request may pause.
+	// unacknowledgedTimeout limits the time until sent data is acknowledged on a connection between members,
+	// because a firewall may have dropped the connection. It is as long as a request may pause.
 	unacknowledgedTimeout = stallTimeout
-	// refusalInterval is how often the same refusal is logged, because a stranger may retry for
-	// ever.
+	// refusalInterval is the minimum time between log lines about the same kind of rejection, because a
+	// stranger may retry for ever.
 	refusalInterval = 10 * time.Second
 )
 
-// The answers to a hello. A wrong magic gets none.
+// The codes of replies to a hello. A wrong magic gets no reply.
 const (
 	helloOK byte = iota
 	helloBadVersion
@@ -62,89 +61,87 @@ const (
 	helloNoEnsemble
 	helloTwins
 	helloSuperseded
-	helloCodes // number of codes
+	helloCodes
 )
 
-// errHelloRejected is wrapped by the error that a dialer gets when the other side refused its hello.
+// errHelloRejected is wrapped by a dialer's error if the other side rejected its hello.
 var errHelloRejected = errors.New("connection refused by member")
 
-// ErrOtherEnsemble is wrapped, too, if the other side is of another ensemble.
+// ErrOtherEnsemble is wrapped, too, if the other side belongs to another ensemble.
 var ErrOtherEnsemble = errors.New("it is of another ensemble")
 
 // errUnidentified is the error of a member whose data directory is not open yet.
 var errUnidentified = errors.New("quorum: this member is starting, and does not know its disk yet")
 
-// Hello identifies this member. NewHello makes it, and it does not change afterwards.
+// Hello identifies this member. Create it with NewHello. It is immutable.
 type Hello struct {
 	memberID         uint32
 	addressBook      *AddressBook
-	handshakeLimiter *HandshakeLimiter // of the Listeners with this hello
+	handshakeLimiter *HandshakeLimiter // shared by the Listeners with this hello
 	trustGuard       *trust.Guard      // nil: connections are plain
-	acceptsUnknown   bool              // members of no ensemble, and commands, which have no disk, are let in, too
-	dialedHost       string            // of the members that are dialed; "": the book and the guard know them
-	dialedDisk       disk.ID           // that the members that are dialed must have; 0: any
-	knownProcesses   *processTable     // of the Listeners and dialers with this hello
+	acceptsUnknown   bool              // see AcceptingUnknown
+	dialedHost       string            // see ForHost; "": the address book and the guard know it
+	dialedDisk       disk.ID           // that dialed members must have; 0: any
+	knownProcesses   *processTable     // shared by the Listeners and dialers with this hello
 	logger           *slog.Logger      // for corruptions
-	// corruptions are those of the connections of the Listeners and dialers with this hello.
-	corruptions *Corruptions
-	// handshakeTimeout limits the handshake and the hello with a member that is dialed; 0: helloTimeout.
+	corruptions      *Corruptions
+	// handshakeTimeout limits the handshake and the hello with a dialed member; 0: helloTimeout.
 	handshakeTimeout time.Duration
 }
 
-// NewHello returns the hello of the member whose book it is.
+// NewHello returns the hello of the member that the address book belongs to.
 func NewHello(book *AddressBook) Hello {
 	return Hello{
 		memberID: book.Self().ID, addressBook: book, handshakeLimiter: newHandshakeLimiter(book), knownProcesses: newProcessTable(), logger: slog.New(slog.DiscardHandler),
-		corruptions: &Corruptions{lastLogged: map[uint32]time.Time{}},
+		corruptions: &Corruptions{lastLogged: logTimes[uint32]{}},
 	}
 }
 
-// WithLogger returns the hello for connections that log when a checksum does not match.
+// WithLogger returns the hello for connections that log checksum mismatches.
 func (h Hello) WithLogger(log *slog.Logger) Hello {
 	h.logger = log
 	return h
 }
 
-// Corruptions returns the Corruptions that all connections with this hello share.
+// Corruptions returns the counter shared by all connections with this hello.
 func (h Hello) Corruptions() *Corruptions { return h.corruptions }
 
-// AcceptingUnknown returns the hello of a Listener that also lets in members that know no ensemble, which ask for it, and commands, which
-// have no disk.
+// AcceptingUnknown returns the hello of a Listener that also admits members without an ensemble, which query
+// it, and commands, which have no disk.
 func (h Hello) AcceptingUnknown() Hello {
 	h.acceptsUnknown = true
 	return h
 }
 
-// ForHost returns the hello for a dialer of a member that may not be known yet: what proves it must be for this host.
+// ForHost returns the hello for dialing a member that may be unknown: its proof must be for this host.
 func (h Hello) ForHost(host string) Hello {
 	h.dialedHost = host
 	return h
 }
 
-// HandshakeLimiter returns the Door that all Listeners with this hello share.
+// HandshakeLimiter returns the limiter shared by all Listeners with this hello.
 func (h Hello) HandshakeLimiter() *HandshakeLimiter { return h.handshakeLimiter }
 
-// WithGuard returns the hello over connections that guard makes private. If guard is nil, they are plain.
+// WithGuard returns the hello over connections secured by guard. If guard is nil, they are plain.
 func (h Hello) WithGuard(guard *trust.Guard) Hello {
 	h.trustGuard = guard
 	return h
 }
 
-// Conn is a connection that has begun with a hello.
+// Conn is a connection after its hello.
 type Conn struct {
 	net.Conn
 	PeerID   uint32  // the member at the other end
-	PeerDisk disk.ID // its disk; 0: a command asks, which runs beside no data
-	// DialerEnsemble is what the hello has named, if the other end has dialed. Zero: none.
+	PeerDisk disk.ID // 0: a command, which has no data
+	// DialerEnsemble is the ensemble in the hello if the other end dialed, or zero for none.
 	DialerEnsemble EnsembleID
 	knownProcesses *processTable
 	process        Process
 }
 
-// dialerHello is what a hello says of its dialer.
 type dialerHello struct {
 	Process
-	ensembleID EnsembleID // zero: it names none
+	ensembleID EnsembleID // zero: none
 }
 
 // Close implements net.Conn.
@@ -155,12 +152,13 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// RecordProcess records a request of a process on a connection that it opened before. If the disk has another process that runs, Heard
-// closes the connections of both and returns an error.
+// RecordProcess records a request of a process on a connection that it opened before. If another process runs
+// with the same disk, RecordProcess closes the connections of both and returns an error.
 func (h Hello) RecordProcess(of Process) error { return h.knownProcesses.recordHello(of, nil) }
 
-// newConn returns the connection to a process, or an error if its disk has another process that runs. It never closes private. What
-// the hello itself has yet to write goes to private: a plain connection has checksums only after the hello.
+// newConn returns the connection to a process, or an error if another process runs with the same disk. It
+// never closes private. The rest of the hello itself is written to private: a plain connection has checksums
+// only after the hello.
 func (h Hello) newConn(private net.Conn, of Process) (*Conn, error) {
 	of.Addr = private.RemoteAddr().String()
 	if !trust.IsPrivate(private) {
@@ -173,8 +171,8 @@ func (h Hello) newConn(private net.Conn, of Process) (*Conn, error) {
 	return conn, h.knownProcesses.recordHello(of, conn)
 }
 
-// Dial opens a connection to member to, which listens at addr, within ctx. Then it does what Dialed
-// does. A member that knows plain connections only gets one, if this member may open one.
+// Dial opens a connection to member to, which listens at addr, within ctx, and runs HandshakeDialed. A member
+// that supports only plain connections gets one, if this member may open one.
 func (h Hello) Dial(ctx context.Context, dial DialFunc, addr string, to uint32) (net.Conn, error) {
 	private, err := h.dialOnce(ctx, dial, addr, to)
 	if errors.Is(err, trust.ErrPeerIsPlain) {
@@ -191,8 +189,8 @@ func (h Hello) dialOnce(ctx context.Context, dial DialFunc, addr string, to uint
 	return h.HandshakeDialed(conn, to)
 }
 
-// HandshakeDialed makes a new connection private, says hello to member to and waits for the answer, all of it
-// within 5 s. If it returns an error it has closed conn.
+// HandshakeDialed secures a new connection, sends the hello to member to and waits for the reply, all within
+// 5 s. If it returns an error, it has closed conn.
 func (h Hello) HandshakeDialed(conn net.Conn, to uint32) (net.Conn, error) {
 	limitUnacknowledged(conn, unacknowledgedTimeout)
 	private, err := h.secureDialed(conn, to)
@@ -211,7 +209,7 @@ func (h Hello) HandshakeDialed(conn net.Conn, to uint32) (net.Conn, error) {
 	return nil, fmt.Errorf("quorum: hello to member %d: %w", to, err)
 }
 
-// secureDialed makes a new connection private and sets the deadline of the handshake and the hello.
+// secureDialed sets the deadline for the handshake and the hello, and secures the connection.
 func (h Hello) secureDialed(conn net.Conn, to uint32) (net.Conn, error) {
 	if err := conn.SetDeadline(time.Now().Add(cmp.Or(h.handshakeTimeout, helloTimeout))); err != nil {
 		return nil, err
@@ -219,7 +217,7 @@ func (h Hello) secureDialed(conn net.Conn, to uint32) (net.Conn, error) {
 	return h.trustGuard.SecureDialedAt(conn, to, h.dialedHost)
 }
 
-// exchangeHello says hello, and returns the process that answers.
+// exchangeHello sends the hello and returns the process that replies.
 func (h Hello) exchangeHello(conn net.Conn, to uint32) (of Process, err error) {
 	if _, err := conn.Write(h.encodeHello(to)); err != nil {
 		return of, err
@@ -235,11 +233,11 @@ func (h Hello) exchangeHello(conn net.Conn, to uint32) (of Process, err error) {
 	case code != helloOK:
 		return of, fmt.Errorf("%w: %q", errHelloRejected, rest)
 	case len(rest) != welcomeSize:
-		return of, fmt.Errorf("the answer has %d bytes, want %d", len(rest), welcomeSize)
+		return of, fmt.Errorf("the reply has %d bytes, want %d", len(rest), welcomeSize)
 	}
 	of = Process{ID: to, DiskID: disk.ID(binary.BigEndian.Uint64(rest)), RunID: binary.BigEndian.Uint64(rest[8:])}
 	if h.dialedDisk != 0 && of.DiskID != h.dialedDisk {
-		return of, fmt.Errorf("meant for the disk %v, and the disk %v has answered", h.dialedDisk, of.DiskID)
+		return of, fmt.Errorf("meant for the disk %v, and the disk %v has replied", h.dialedDisk, of.DiskID)
 	}
 	return of, conn.SetDeadline(time.Time{})
 }
@@ -256,7 +254,7 @@ func (h Hello) encodeHello(to uint32) []byte {
 	return appendChecksum(append(b, ensemble[:]...))
 }
 
-// helloRejection is the reason why a hello was refused: code for the dialer, text for both sides.
+// helloRejection is the reason for rejecting a hello: the code for the dialer, the text for both sides.
 type helloRejection struct {
 	replyCode byte
 	text      string
@@ -264,19 +262,20 @@ type helloRejection struct {
 
 func (r *helloRejection) Error() string { return r.text }
 
-// isTransient reports whether the reason for a refusal ends by itself, so that it is not logged: a member that starts soon knows its
-// ensemble, a leader dials a lost disk until another one has its place, and a hello of a process that has ended may be read late.
+// isTransient reports whether the reason ends by itself, so that it is not logged: a starting member soon
+// learns its ensemble, a leader dials a lost disk until it is replaced, and the hello of an ended process may
+// be read late.
 func (r *helloRejection) isTransient() bool {
 	return r.replyCode == helloBadDisk || r.replyCode == helloNoEnsemble || r.replyCode == helloSuperseded
 }
 
 var errWrongMagic = errors.New("not a Rollcall member: wrong magic")
 
-// errUnexpectedTLS is for a stranger that begins as a member with TLS does.
+// errUnexpectedTLS is for a stranger that begins like a member with TLS.
 var errUnexpectedTLS = errors.New("a TLS handshake, but this member takes plain connections only: neither ensembleSecretFile nor sslQuorum is set")
 
-// readHello reads a hello and returns what it says of the process that sent it. The error is a *refusal if the dialer
-// must be told. speaks returns an error if the dialer has proved that it is another member.
+// readHello reads and checks a dialer's hello. The error is a *helloRejection if it must be sent to the
+// dialer. speaks returns an error if the dialer has proved to be another member.
 func (h Hello) readHello(r io.Reader, speaks func(uint32) error) (of dialerHello, err error) {
 	var b [helloSize]byte
 	if _, err := io.ReadFull(r, b[:len(helloMagic)]); err != nil {
@@ -323,8 +322,8 @@ func (h Hello) readHello(r io.Reader, speaks func(uint32) error) (of dialerHello
 	return of, h.checkDialer(of.Process)
 }
 
-// checkEnsemble returns a *refusal for a member of another ensemble. Raft's port also refuses members while one of the two
-// knows no ensemble.
+// checkEnsemble returns a *helloRejection for a member of another ensemble. Raft's port also rejects members
+// while either of the two knows no ensemble.
 func (h Hello) checkEnsemble(from uint32, theirs EnsembleID) error {
 	own := h.addressBook.EnsembleID()
 	unknown := EnsembleID{}
@@ -337,8 +336,8 @@ func (h Hello) checkEnsemble(from uint32, theirs EnsembleID) error {
 	return nil
 }
 
-// checkDialer returns a *refusal for a process that cannot be another member's. A member that the book does not know may have
-// come into the ensemble, and lead, while this member was away.
+// checkDialer returns a *helloRejection for a process that cannot be another member's. A member that is not
+// in the address book may have joined the ensemble, and may lead it, while this member was away.
 func (h Hello) checkDialer(of Process) error {
 	switch {
 	case of.ID == h.memberID:
@@ -351,12 +350,12 @@ func (h Hello) checkDialer(of Process) error {
 	return nil
 }
 
-// shownEnsembleBytes is how many bytes of an ensemble's id texts show: enough to tell two apart.
+// shownEnsembleBytes is the length of the prefix of an ensemble's id in texts.
 const shownEnsembleBytes = 4
 
-// Listener returns only connections that began with a correct hello; they are *Conn. It closes
-// silent ones after 5 s, or earlier to make room (greeting.go), and they never delay Accept. Close
-// closes the inner listener and every connection that is still being greeted.
+// Listener returns only connections that began with a correct hello; they are *Conn. It closes silent ones
+// after 5 s, or earlier to make room (see addPending), and they never delay Accept. Close closes the inner
+// listener and every pending connection.
 type Listener struct {
 	net.Listener
 	hello      Hello
@@ -367,13 +366,12 @@ type Listener struct {
 
 	mu            sync.Mutex
 	pendingConns  map[*pendingConn]bool
-	acceptedCount uint64 // number of connections so far
-	acceptErr     error  // error of the inner Accept; set before closed is closed
-	lastLogged    [int(helloCodes) + int(trust.ReasonCount)]time.Time
+	acceptedCount uint64
+	acceptErr     error // of the inner Accept; set before closed is closed
+	lastLogged    logTimes[int]
 }
 
-// NewListener starts greeting the connections that inner accepts. Close ends its goroutines. If
-// logger is nil nothing is logged.
+// NewListener starts accepting from inner. Close ends its goroutines. If logger is nil, nothing is logged.
 func NewListener(inner net.Listener, hello Hello, logger *slog.Logger) *Listener {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -381,7 +379,7 @@ func NewListener(inner net.Listener, hello Hello, logger *slog.Logger) *Listener
 	l := &Listener{
 		Listener: inner, hello: hello, logger: logger,
 		readyConns: make(chan *Conn),
-		closed:     make(chan struct{}), pendingConns: map[*pendingConn]bool{},
+		closed:     make(chan struct{}), pendingConns: map[*pendingConn]bool{}, lastLogged: logTimes[int]{},
 	}
 	l.wg.Go(l.acceptLoop)
 	return l
@@ -406,7 +404,7 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// shutDown closes everything, once. Accept returns why from then on.
+// shutDown closes everything, once. From then on Accept returns why.
 func (l *Listener) shutDown(why error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -451,7 +449,7 @@ func (l *Listener) acceptLoop() {
 	}
 }
 
-// acceptRetryPause is the pause that saves CPU time while the process is out of file descriptors.
+// acceptRetryPause saves CPU time while the process is out of file descriptors.
 const acceptRetryPause = 100 * time.Millisecond
 
 func isTemporary(err error) bool {
@@ -459,8 +457,8 @@ func isTemporary(err error) bool {
 	return !errors.Is(err, net.ErrClosed) && errors.As(err, &ne) && ne.Temporary()
 }
 
-// secureAccepted makes a new connection private, reads its hello and answers it. It returns the private
-// connection. If it returns an error, it has closed that.
+// secureAccepted secures a new connection, reads its hello and replies. It returns the secured connection, or
+// closes it and returns an error.
 func (l *Listener) secureAccepted(g *pendingConn) (*Conn, error) {
 	if err := g.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return nil, err
@@ -491,7 +489,7 @@ func (l *Listener) replyToHello(conn *trust.Conn) (c *Conn, err error) {
 	}
 	if err != nil {
 		if r, ok := errors.AsType[*helloRejection](err); ok {
-			if r.isTransient() && l.hello.checkDialer(of.Process) == nil { // a member dials often, as a leader does that looks for a lost disk
+			if r.isTransient() && l.hello.checkDialer(of.Process) == nil { // such a member dials often: a leader, for example, looks for a lost disk
 				l.hello.handshakeLimiter.learnAddress(of.ID, remoteIP(conn))
 			}
 			_, _ = conn.Write(encodeHelloReply(r.replyCode, []byte(r.text[:min(len(r.text), math.MaxUint8)]))) // the dialer may have gone
@@ -502,19 +500,19 @@ func (l *Listener) replyToHello(conn *trust.Conn) (c *Conn, err error) {
 		err = conn.SetDeadline(time.Time{})
 	}
 	if err != nil {
-		_ = c.Close() // the process must not count as one with a connection
-		return nil, fmt.Errorf("answer hello: %w", err)
+		_ = c.Close() // unregisters it from knownProcesses
+		return nil, fmt.Errorf("reply to hello: %w", err)
 	}
 	return c, nil
 }
 
-// encodeWelcome returns the answer to a hello that is taken.
+// encodeWelcome returns the reply that accepts a hello.
 func (h Hello) encodeWelcome() []byte {
 	b := binary.BigEndian.AppendUint64(nil, uint64(h.addressBook.Self().DiskID))
 	return encodeHelloReply(helloOK, binary.BigEndian.AppendUint64(b, h.addressBook.RunID()))
 }
 
-// logRejection logs a refusal, each kind at most once in refusalInterval.
+// logRejection logs at most one rejection of each kind per refusalInterval.
 func (l *Listener) logRejection(conn net.Conn, err error) {
 	if why, ok := errors.AsType[tooFastError](err); ok {
 		l.hello.handshakeLimiter.logRejection(l.logger, conn.RemoteAddr().String(), why)
@@ -530,12 +528,9 @@ func (l *Listener) logRejection(conn net.Conn, err error) {
 		kind = int(helloCodes) + int(r.Reason)
 	}
 	l.mu.Lock()
-	quiet := l.acceptErr != nil || !l.lastLogged[kind].IsZero() && time.Since(l.lastLogged[kind]) < refusalInterval
-	if !quiet {
-		l.lastLogged[kind] = time.Now()
-	}
+	isDue := l.acceptErr == nil && l.lastLogged.isDue(kind)
 	l.mu.Unlock()
-	if !quiet {
+	if isDue {
 		l.logger.Warn("refused connection", "remote", conn.RemoteAddr().String(), "err", err)
 	}
 }

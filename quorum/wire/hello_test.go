@@ -224,7 +224,7 @@ func TestDialed(t *testing.T) {
 		{"refused without a text", encodeHelloReply(helloBadTo, nil), `""`, errHelloRejected},
 		{"code alone", []byte{4}, "cut short", io.EOF},
 		{"text cut short", append([]byte{4, 200}, "half"...), "cut short", io.ErrUnexpectedEOF},
-		{"closed", nil, "no answer", io.EOF},
+		{"closed", nil, "no reply", io.EOF},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -14,10 +14,9 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// A request is its kind (1 byte) and a struct of raft's in MessagePack, or a frame. A snapshot's bytes follow
-// its request. The answer to a request in MessagePack is the text of an error, which is empty if there is
-// none, and a struct or nil, both in MessagePack. raft's own NetworkTransport
-// reads and writes the same bytes: it gets no frames, and skips appendAnswer.Frames.
+// A request is its kind (1 byte) and a struct of raft's in MessagePack, or a frame. A snapshot's bytes follow its
+// request. The reply to a request in MessagePack is the text of an error, empty if there is none, and a struct or nil,
+// both in MessagePack. raft's own NetworkTransport uses the same bytes: it gets no frames, and skips appendReply.Frames.
 const (
 	requestAppend byte = iota
 	requestVote
@@ -27,25 +26,24 @@ const (
 )
 
 const (
-	// maxFields is how many fields a request or an entry may have: twice as many as raft's have.
+	// maxFields bounds the fields of a request or an entry: twice the number of raft's.
 	maxFields = 24
-	// maxElements is how many entries a request may have: eight times as many as members send.
+	// maxElements bounds the entries of a request: eight times the number that members send.
 	maxElements = 64
 	// maxDepth is the nesting of a request: itself, the list of entries, an entry.
 	maxDepth = 3
-	// maxSmallRequest limits every request but AppendEntries, in bytes, without the body of a snapshot.
-	// The longest one has 255 servers twice.
+	// maxSmallRequest limits every request but AppendEntries, in bytes, without a snapshot's body. The
+	// longest one has 255 servers twice.
 	maxSmallRequest = 256 << 10
-	// maxAppendRequest limits an AppendEntries, in bytes: the last of its entries may have any size that
-	// a log takes.
+	// maxAppendRequest limits an AppendEntries, in bytes: its last entry may have any size that a log
+	// accepts.
 	maxAppendRequest = maxAppendBytes + disk.MaxEntryBytes + maxSmallRequest
-	// allocationStep is how many bytes of memory are allocated for a request before they have come.
+	// allocationStep is the memory, in bytes, that is allocated for a request ahead of its arrival.
 	allocationStep = 256 << 10
 )
 
-// bounds limits a request. A value in MessagePack must be a map. It has at most maxFields fields,
-// bytes bytes, elements elements in each list, and containers nested at most depth deep, itself
-// included.
+// bounds limits a request. A value in MessagePack must be a map. maxElements holds for each list, and
+// maxDepth for nested containers including the value itself.
 type bounds struct {
 	maxBytes, maxElements int64
 	maxDepth              int
@@ -56,12 +54,12 @@ var (
 	// configurationBounds limits raft's list of servers.
 	configurationBounds = bounds{maxBytes: maxSmallRequest, maxDepth: maxDepth, maxElements: maxMemberID}
 	appendBounds        = bounds{maxBytes: maxAppendRequest, maxDepth: maxDepth, maxElements: maxElements}
-	// requestKinds has the bounds and the form of each request by its first byte. empty returns an empty request for the decoder
-	// of MessagePack, and is nil for frames.
+	// requestKinds is indexed by the first byte of a request. newRequest returns an empty request for the
+	// MessagePack decoder, and is nil for frames.
 	requestKinds = [...]struct {
 		bounds
 		requestForm
-		empty func() any
+		newRequest func() any
 	}{
 		requestAppend:     {appendBounds, inMessagePack, func() any { return new(raft.AppendEntriesRequest) }},
 		requestVote:       {smallBounds, inMessagePack, func() any { return new(raft.RequestVoteRequest) }},
@@ -75,31 +73,31 @@ var (
 
 var errNotRaftRequest = errors.New("quorum: not a request of raft's")
 
-// newEncoder returns an encoder that writes a time as raft's own transport does by default.
+// newEncoder returns an encoder that writes times as raft's own transport does by default.
 func newEncoder(w io.Writer) *codec.Encoder {
 	handle := new(codec.MsgpackHandle)
 	handle.TimeNotBuiltin = true
 	return codec.NewEncoder(w, handle)
 }
 
-// messageReader reads a request: a value in MessagePack (value), or a frame (frame). It refuses what raft never
-// sends before the decoder sees it. The decoder allocates room for as many elements as a length promises,
+// messageReader reads a request: a value in MessagePack (readValue), or a frame (readFrame). It rejects
+// invalid requests before the decoder sees them: the decoder allocates as many elements as a length promises,
 // and follows nested lists a thousand deep.
 type messageReader struct {
 	bounds
 	from    *bufio.Reader
-	buffer  []byte               // what has come
-	reserve func(more int) error // called before b grows
+	buffer  []byte               // received so far
+	reserve func(more int) error // called before buffer grows
 }
 
-// For the first bytes 0xc0 to 0xdf: how many bytes of length come next, and how many bytes come
-// besides those that the length counts.
+// By first byte, 0xc0 to 0xdf: the size of the length that follows, and the number of bytes that the length does not
+// count.
 const (
 	lengthBytes = "\x00\x00\x00\x00" + "\x01\x02\x04" + "\x01\x02\x04" + "\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00" + "\x01\x02\x04" + "\x02\x04" + "\x02\x04"
 	otherBytes  = "\x00\x00\x00\x00" + "\x00\x00\x00" + "\x01\x01\x01" + "\x04\x08" + "\x01\x02\x04\x08\x01\x02\x04\x08" + "\x02\x03\x05\x09\x11" + "\x00\x00\x00" + "\x00\x00" + "\x00\x00"
 )
 
-// readValue reads a value that is in so many containers, and adds its bytes to m.b.
+// readValue reads a value inside depth containers into m.buffer.
 func (m *messageReader) readValue(depth int) error {
 	c, err := m.readNumber(1)
 	var n int64 // bytes of a scalar, or fields, or elements
@@ -126,9 +124,9 @@ func (m *messageReader) readValue(depth int) error {
 	case depth == m.maxDepth:
 		return fmt.Errorf("%w: containers more than %d deep", errNotRaftRequest, m.maxDepth)
 	case isMap && n > maxFields:
-		return fmt.Errorf("%w: %d fields, at most %d are allowed", errNotRaftRequest, n, maxFields)
+		return fmt.Errorf("%w: %d fields: must be at most %d", errNotRaftRequest, n, maxFields)
 	case isList && n > m.maxElements:
-		return fmt.Errorf("%w: %d elements, at most %d are allowed", errNotRaftRequest, n, m.maxElements)
+		return fmt.Errorf("%w: %d elements: must be at most %d", errNotRaftRequest, n, m.maxElements)
 	case isMap:
 		n *= 2
 	}
@@ -151,7 +149,7 @@ func (m *messageReader) readNumber(bytes int) (n int64, err error) {
 	return n, nil
 }
 
-// readBytes adds the next n bytes to m.b. If n is large, memory is allocated as the bytes arrive.
+// readBytes appends the next n bytes to m.buffer. It allocates memory only as the bytes arrive.
 func (m *messageReader) readBytes(n int64) error {
 	if n > m.maxBytes-int64(len(m.buffer)) {
 		return fmt.Errorf("%w: more than %d bytes", errNotRaftRequest, m.maxBytes)

@@ -370,14 +370,14 @@ func FuzzRequests(f *testing.F) {
 			return
 		}
 		r := bufio.NewReader(bytes.NewReader(b[1:]))
-		if codec.NewDecoder(r, new(codec.MsgpackHandle)).Decode(requestKinds[b[0]].empty()) == nil {
+		if codec.NewDecoder(r, new(codec.MsgpackHandle)).Decode(requestKinds[b[0]].newRequest()) == nil {
 			if left, _ := io.ReadAll(r); len(left) != len(b)-n {
 				t.Fatalf("raft read %d bytes, the request has %d", len(b)-len(left), n)
 			}
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_ = codec.NewDecoderBytes(b[1:n], new(codec.MsgpackHandle)).Decode(requestKinds[b[0]].empty()) // it may fail
+		_ = codec.NewDecoderBytes(b[1:n], new(codec.MsgpackHandle)).Decode(requestKinds[b[0]].newRequest()) // it may fail
 		if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 8<<20+64*uint64(len(b)) {
 			t.Fatalf("%d bytes made for a request of %d", after.TotalAlloc-before.TotalAlloc, n)
 		}

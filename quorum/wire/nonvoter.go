@@ -8,16 +8,17 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A server without a vote gets committed entries only. If it had others, and the leader died, it could hold up the ensemble for
-// ever: it does not stand for election, because its configuration gives it no vote, and as a voter of a newer one it would refuse
-// its vote to all whose logs are shorter. So raft gets no pipeline to such a server, and each request to it waits until its
-// entries are committed, and says so. That takes no longer: a server applies nothing before it is committed.
+// A server without a vote gets committed entries only. If it had others and the leader died, it could block the
+// ensemble for ever: it does not stand for election, because its configuration gives it no vote, and as a voter of a
+// newer one it would deny its vote to all candidates with shorter logs. So raft gets no pipeline to such a server, and
+// each request to it waits until its entries are committed, and reports that commit. This causes no delay, because a
+// server applies only committed entries.
 
-// commitWaitsPerElection is how often within one election timeout a request to a server without a vote is sent without the entries for
-// whose commit it waits: raft must see that the server is there.
+// commitWaitsPerElection is the number of requests per election timeout to a server without a vote that are
+// sent without their uncommitted entries, so that raft sees that the server is reachable.
 const commitWaitsPerElection = 10
 
-// errNotVoter ends a pipeline to a server that votes no more.
+// errNotVoter ends a pipeline to a server that lost its vote.
 var errNotVoter = errors.New("quorum: the server has no vote, and gets committed entries only")
 
 // broadcast wakes all goroutines that wait for an event. The zero value is ready to use.
@@ -45,22 +46,23 @@ func (s *broadcast) fire() {
 	}
 }
 
-// committedIndex returns the index up to which entries are committed and on this disk, as the leader of a term. It returns 0 once raft is
-// in another term: the commit may then be another leader's, and lie in entries that contradict those that were to be sent.
+// committedIndex returns the index up to which entries are committed and on this disk, as the leader of term.
+// It returns 0 once raft is in another term: the commit may then be another leader's, of entries that
+// contradict the ones to be sent.
 func (t *Transport) committedIndex(term uint64) uint64 {
 	r := t.cfg.Raft()
 	if r == nil {
 		return 0
 	}
 	index := t.cfg.LimitToDurable(r.CommitIndex())
-	if r.CurrentTerm() != term { // read last: see logPoint
+	if r.CurrentTerm() != term { // read last: see logPosition
 		return 0
 	}
 	return index
 }
 
-// mayReceive reports whether a server may have the entries of a request: it votes, also by the configurations among them, or they
-// are committed.
+// mayReceive reports whether a server may receive the entries of a request: it votes, also by the
+// configurations among them, or they are committed.
 func (t *Transport) mayReceive(id raft.ServerID, req *raft.AppendEntriesRequest) bool {
 	r := t.cfg.Raft()
 	if r == nil || len(req.Entries) == 0 {
@@ -84,8 +86,8 @@ func isVoter(c raft.Configuration, id raft.ServerID) bool {
 	return false
 }
 
-// awaitCommit waits until a server may have the entries of a request, for a short time. Then it leaves the entries out that
-// are not committed, so that raft sends them again.
+// awaitCommit waits briefly until a server may receive the entries of a request. Then it removes the
+// uncommitted entries, which raft sends again.
 func (t *Transport) awaitCommit(id raft.ServerID, req *raft.AppendEntriesRequest) {
 	if t.mayReceive(id, req) {
 		return

@@ -7,24 +7,26 @@ import (
 )
 
 const (
-	// noticeDelay is how long commit notices may wait for entries that report the commit too. While commits are
-	// closer together than that, the next entries mostly come in time, and save the notice.
+	// noticeDelay bounds the wait of commit notices for entries that report the commit too. While commits are
+	// closer together, the next entries usually come in time and save the notice.
 	noticeDelay = time.Millisecond
-	// promptCommits is how many commits no notice waits after a wait in vain. Some writers write again only when a
-	// client of another member has seen their last write, for example those that pass a lock on. If every
-	// notice waited, that would take twice as long. A wait for one commit in so many is lost among the others.
+	// promptCommits is the number of commits without delayed notices after a wait in vain. Some writers write
+	// again only when a client of another member has seen their last write, for example those that pass on a
+	// lock; delaying every notice would halve their rate. One wait in so many commits does not matter.
 	promptCommits = 256
 )
 
-// noticePacer decides whether the commit notices to members whose clients do not wait for a commit may wait themselves.
+// noticePacer decides whether commit notices may wait that go to members without clients waiting for the
+// commit.
 type noticePacer struct {
 	mu           sync.Mutex
 	lastCommit   time.Time // of the last commit
-	timerRunning bool      // a timer runs, which ends the wait
-	promptLeft   int       // for how many more commits no notice waits
+	timerRunning bool      // the timer ends the wait
+	promptLeft   int       // commits left without delayed notices
 }
 
-// noteCommit records a commit. It reports whether notices of it may wait, and whether the caller must start the timer.
+// noteCommit records a commit. It reports whether its notices may wait, and whether the caller must start the
+// timer.
 func (n *noticePacer) noteCommit(now time.Time) (wait, start bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -39,8 +41,8 @@ func (n *noticePacer) noteCommit(now time.Time) (wait, start bool) {
 	return flowing, start
 }
 
-// timerFired returns for how long the timer must run again because there was another commit meanwhile. The entries of that
-// one have reported those before it. If end returns 0, no entries came, and the wait is over.
+// timerFired returns the time for which the timer must run again because of another commit meanwhile. The
+// entries of that one reported those before it. If it returns 0, no entries came, and the wait is over.
 func (n *noticePacer) timerFired(now time.Time) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -51,9 +53,9 @@ func (n *noticePacer) timerFired(now time.Time) time.Duration {
 	return rest
 }
 
-// NotifyCommitted reports that entries were committed. The members in first hear of it first. The others hear of it
-// right after them, or if there was another commit shortly before, with the next entries or a millisecond later. If first
-// is nil, all hear of it at once. Committed does not wait.
+// NotifyCommitted reports that entries were committed. The members in first are notified first. The others
+// are notified right after them or, if there was another commit shortly before, with the next entries or a
+// millisecond later. If first is nil, all are notified at once. NotifyCommitted does not wait.
 func (t *Transport) NotifyCommitted(first []uint32) {
 	t.commitBroadcast.fire()
 	t.notifyPipelines(func(member uint32) bool { return slices.Contains(first, member) })
@@ -66,7 +68,7 @@ func (t *Transport) NotifyCommitted(first []uint32) {
 	}
 }
 
-// noticeTimerFired sends the notices that have waited in vain.
+// noticeTimerFired sends the notices that waited in vain.
 func (t *Transport) noticeTimerFired() {
 	if rest := t.noticePacer.timerFired(time.Now()); rest > 0 {
 		time.AfterFunc(rest, t.noticeTimerFired)
@@ -75,7 +77,7 @@ func (t *Transport) noticeTimerFired() {
 	t.notifyPipelines(func(uint32) bool { return true })
 }
 
-// notifyPipelines makes the pipelines to some members send a notice, if there is anything to tell.
+// notifyPipelines makes the pipelines to some members send a notice, if there is a commit to report.
 func (t *Transport) notifyPipelines(to func(member uint32) bool) {
 	t.openPipelines.Range(func(open, _ any) bool {
 		if p := open.(*pipeline); to(p.conn.peerID) {

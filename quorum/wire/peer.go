@@ -16,24 +16,26 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// maxMemberID is the highest member id. ZooKeeper's ids fit in the top byte of a session id.
+// maxMemberID is ZooKeeper's: ids fit in the top byte of a session id.
 const maxMemberID = 255
 
 // Peer is one member: a line of a server list, or a server in raft's configuration.
 type Peer struct {
 	ID       uint32  // 1 to 255
 	DiskID   disk.ID // of a server in raft's configuration; 0 in a server list
-	Addr     string  // host:port at which others reach its raft; no two lines of a list share one
-	GRPCAddr string  // host:port at which they reach its gRPC, for packages above
+	Addr     string  // host:port of its raft port; unique in a list
+	GRPCAddr string  // host:port of its gRPC port, for packages above
 	Observer bool    // it does not vote
 }
 
-// ServerID returns the server's name in raft, such as "3.00c0ffee00c0ffee". It names the disk, so it is never used again.
+// ServerID returns the server's id in raft, such as "3.00c0ffee00c0ffee". It includes the disk, so it is
+// never reused.
 func (p Peer) ServerID() raft.ServerID { return raft.ServerID(fmt.Sprintf("%d.%v", p.ID, p.DiskID)) }
 
-// ServerAddress returns the server's address in raft's configuration: its name, "@", its host:port, and, if it is known, "/" and that
-// of its gRPC. raft takes no address twice, and while a new disk takes the place of an old one, both are in the configuration at one
-// host:port. A leader needs the second one for voters that are in no list any more.
+// ServerAddress returns the server's address in raft's configuration: its id, "@", its host:port, and, if
+// known, "/" and its gRPC address. raft accepts no address twice, and while a new disk replaces an old one,
+// both are in the configuration at one host:port. A leader needs the gRPC address of voters that are in no
+// list any more.
 func (p Peer) ServerAddress() raft.ServerAddress {
 	address := string(p.ServerID()) + "@" + p.Addr
 	if p.GRPCAddr != "" {
@@ -42,7 +44,7 @@ func (p Peer) ServerAddress() raft.ServerAddress {
 	return raft.ServerAddress(address)
 }
 
-// parseServerAddress is the inverse of Peer.ServerAddress. The server votes.
+// parseServerAddress is the inverse of Peer.ServerAddress. It leaves Observer false.
 func parseServerAddress(address raft.ServerAddress) (p Peer, ok bool) {
 	name, at, _ := strings.Cut(string(address), "@")
 	p.Addr, p.GRPCAddr, _ = strings.Cut(at, "/")
@@ -50,13 +52,13 @@ func parseServerAddress(address raft.ServerAddress) (p Peer, ok bool) {
 	return p, ok
 }
 
-// WithoutDisk returns the line of a server list for a server in raft's configuration.
+// WithoutDisk returns the server-list line of a server in raft's configuration.
 func (p Peer) WithoutDisk() Peer {
 	p.DiskID = 0
 	return p
 }
 
-// parseServerID is the inverse of Peer.ServerID. If name is not a server's, it returns zeros and false.
+// parseServerID is the inverse of Peer.ServerID. It returns zeros and false for an invalid name.
 func parseServerID(name raft.ServerID) (id uint32, of disk.ID, ok bool) {
 	member, hex, _ := strings.Cut(string(name), ".")
 	n, err := strconv.ParseUint(member, 10, 32)
@@ -71,13 +73,13 @@ func parseServerID(name raft.ServerID) (id uint32, of disk.ID, ok bool) {
 	return p.ID, p.DiskID, true
 }
 
-// MemberID returns the id in a list of servers of a server of raft's, or 0 if name is not a server's.
+// MemberID returns the member id in a raft server's id, or 0 if name is invalid.
 func MemberID(name raft.ServerID) uint32 {
 	id, _, _ := parseServerID(name)
 	return id
 }
 
-// CheckPeers returns an error for a list in which an id or an address is there twice, or that lacks self.
+// CheckPeers returns an error for a list that has a duplicate id or address, no voters, or no line for self.
 func CheckPeers(self uint32, peers []Peer) error {
 	ids, addrs := map[uint32]bool{}, map[string]uint32{}
 	for _, p := range peers {
@@ -85,7 +87,7 @@ func CheckPeers(self uint32, peers []Peer) error {
 			return fmt.Errorf("quorum: member id %d is not between 1 and %d", p.ID, maxMemberID)
 		}
 		if ids[p.ID] {
-			return fmt.Errorf("quorum: member %d is listed twice", p.ID)
+			return fmt.Errorf("quorum: duplicate member %d in the server list", p.ID)
 		}
 		ids[p.ID] = true
 		norm, err := normalizeAddr(p.Addr)
@@ -106,7 +108,7 @@ func CheckPeers(self uint32, peers []Peer) error {
 	return nil
 }
 
-// normalizeAddr returns addr in a form in which equal addresses are equal strings.
+// normalizeAddr returns a form of addr in which equal addresses are equal strings.
 func normalizeAddr(addr string) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -127,14 +129,14 @@ func normalizeAddr(addr string) (string, error) {
 	return strings.ToLower(strings.TrimSuffix(host, ".")) + ":" + port, nil
 }
 
-// SortedByID returns peers by id, the order in which every member writes them.
+// SortedByID returns peers in the order in which every member writes them.
 func SortedByID(peers []Peer) []Peer {
 	return slices.SortedFunc(slices.Values(peers), func(a, b Peer) int {
 		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.DiskID, b.DiskID))
 	})
 }
 
-// CanonicalLines returns the server list as every member writes it: one line for each member, by id.
+// CanonicalLines returns the server list as every member writes it: one line per member, by id.
 func CanonicalLines(peers []Peer) []string {
 	lines := make([]string, 0, len(peers))
 	for _, p := range SortedByID(peers) {
@@ -147,19 +149,18 @@ func CanonicalLines(peers []Peer) []string {
 	return lines
 }
 
-// ConfigHash returns the SHA-256 of the canonical server list. It is the same on every member,
-// whatever the order of its own list.
+// ConfigHash returns the SHA-256 of the canonical server list. It does not depend on the order of peers.
 func ConfigHash(peers []Peer) []byte {
 	hash := HashLines(CanonicalLines(peers))
 	return hash[:]
 }
 
-// HashLines returns the hash of a server list that is in its canonical form.
+// HashLines returns the hash of a server list in canonical form.
 func HashLines(canonical []string) EnsembleID {
 	return sha256.Sum256([]byte(strings.Join(canonical, "\n")))
 }
 
-// RaftConfiguration returns servers, each with its disk, as a configuration of raft's.
+// RaftConfiguration returns raft's configuration of servers, each with its disk.
 func RaftConfiguration(peers []Peer) raft.Configuration {
 	var c raft.Configuration
 	for _, p := range SortedByID(peers) {
@@ -172,7 +173,7 @@ func RaftConfiguration(peers []Peer) raft.Configuration {
 	return c
 }
 
-// PeersIn is the inverse of Configuration. Servers whose address is no member's are left out.
+// PeersIn is the inverse of RaftConfiguration. It omits servers with an invalid address.
 func PeersIn(c raft.Configuration) []Peer {
 	peers := make([]Peer, 0, len(c.Servers))
 	for _, s := range c.Servers {
@@ -184,7 +185,7 @@ func PeersIn(c raft.Configuration) []Peer {
 	return SortedByID(peers)
 }
 
-// VoterIDs returns the ids of the peers that vote, in their order.
+// VoterIDs returns the ids of the voters, in the order of peers.
 func VoterIDs(peers []Peer) []uint32 {
 	ids := make([]uint32, 0, len(peers))
 	for _, p := range peers {

@@ -28,7 +28,7 @@ func TestCheckPeers(t *testing.T) {
 		{"no port", []Peer{{ID: 1, Addr: "a"}}, "missing port"},
 		{"port 0", []Peer{{ID: 1, Addr: "a:0"}}, "port"},
 		{"port too large", []Peer{{ID: 1, Addr: "a:65536"}}, "port"},
-		{"id twice", []Peer{{ID: 1, Addr: "a:1"}, {ID: 1, Addr: "b:1"}}, "listed twice"},
+		{"id twice", []Peer{{ID: 1, Addr: "a:1"}, {ID: 1, Addr: "b:1"}}, "duplicate member 1"},
 		{"id 0", []Peer{{ID: 1, Addr: "a:1"}, {ID: 0, Addr: "b:1"}}, "not between 1 and 255"},
 		{"id 256", []Peer{{ID: 1, Addr: "a:1"}, {ID: 256, Addr: "b:1"}}, "not between 1 and 255"},
 		{"not listed", []Peer{{ID: 2, Addr: "a:1"}}, "not in the server list"},

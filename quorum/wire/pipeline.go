@@ -7,56 +7,54 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// maxInFlight is how many requests that have an answer may be under way to a follower.
+// maxInFlight bounds the requests in flight to a follower, without those that have no reply.
 const maxInFlight = 4
 
-// logPositionFunc returns how far the log is committed, how far it goes, and the present term. A follower
-// must not hear of commits that this member learned from a leader of another term.
+// logPositionFunc returns the commit index, the last index, and the current term. A follower must not learn
+// of commits that this member learned from a leader of another term.
 type logPositionFunc func() (commit, last, term uint64)
 
-// clampFunc lowers the commit index of a request to what the request may report: see Transport.clamp.
+// clampFunc lowers the commit index of a request to a safe one: see Transport.clampCommit.
 type clampFunc func(*raft.AppendEntriesRequest) *raft.AppendEntriesRequest
 
-// pipeline sends AppendEntries to one follower without waiting for the answer to the one before.
+// pipeline sends AppendEntries to one follower without waiting for the previous reply.
 //
-// It closes at the first failure or refusal. raft stops reading answers then, and its sender would
-// wait for ever for a place among the unanswered requests, so that the follower would never be
-// caught up again.
+// It closes at the first failure or rejection. raft then stops reading replies, and its sender would wait for
+// ever for a free slot, so that the follower would never catch up again.
 //
-// It also sends commit notices. raft tells a follower of a commit with the next entries, or after
-// CommitTimeout, and clients of the follower would have to wait for that. A notice is a request
-// without entries that continues the last one sent on this pipeline, in its term.
+// It also sends commit notices. raft reports a commit with the next entries, or after CommitTimeout, and
+// clients of the follower would have to wait for that. A notice is a request without entries that continues
+// the last one sent on this pipeline, in its term.
 //
-// A notice in a frame has no answer. If the follower refuses it, it closes the connection. A follower of an earlier version
-// takes no frames and answers notices, and at most one of those is under way at a time. raft sees neither a notice nor its
-// answer, unless the answer is a failure.
+// A notice in a frame has no reply. If the follower rejects it, it closes the connection. A follower of an
+// earlier version takes no frames and replies to notices, of which at most one is in flight. raft sees
+// neither a notice nor its reply, unless the reply is a failure.
 type pipeline struct {
 	conn            *outConn
-	openPipelines   *sync.Map // the pipelines that are open: this one until Close
+	openPipelines   *sync.Map // contains this pipeline until Close
 	logPosition     logPositionFunc
 	clampCommit     clampFunc
-	stallError      func() error                          // returns why nothing may be sent; nil: nothing hangs
-	mayReceive      func(*raft.AppendEntriesRequest) bool // reports whether the server may have the entries of a request
-	commitSignal    chan struct{}                         // one place: there may be a commit to send
-	awaitingReply   chan *appendFuture                    // requests that were sent and are not answered, in order
+	stallError      func() error // the reason to send nothing, or nil
+	mayReceive      func(*raft.AppendEntriesRequest) bool
+	commitSignal    chan struct{}      // capacity 1: there may be a commit to send
+	awaitingReply   chan *appendFuture // requests in flight, in order
 	repliedRequests chan raft.AppendFuture
 	closed          chan struct{}
 	closeOnce       sync.Once
 
-	// sendSlot has one place. A goroutine takes it while it sends a request: raft's replication and
-	// the notices of this stream wait for each other. Answers do not wait for it. It is not a mutex,
-	// because it may be held while the network blocks.
+	// sendSlot has capacity 1. It is held while a request is sent, by raft's replication or by noticeLoop.
+	// Reading replies does not need it. It is not a mutex, because sending may block on the network.
 	sendSlot chan struct{}
 
 	mu             sync.Mutex
-	lastSent       raft.AppendEntriesRequest // the last request sent, without entries; its previous entry is the last one sent
-	sentCommit     uint64                    // the highest commit index sent
-	noticeInFlight bool                      // a notice that has an answer is under way
-	noticePending  bool                      // the next notice waits for that answer
+	lastSent       raft.AppendEntriesRequest // last request, without entries; PrevLogEntry is the last entry sent
+	sentCommit     uint64                    // highest commit index sent
+	noticeInFlight bool                      // a notice that has a reply
+	noticePending  bool                      // waits for that reply
 }
 
-// appendFuture is a request in a pipeline. Its answer is there when it comes out of the pipeline's
-// Consumer.
+// appendFuture is a request in a pipeline. Its reply is complete when the pipeline's Consumer returns it. It
+// implements raft.AppendFuture.
 type appendFuture struct {
 	req      *raft.AppendEntriesRequest
 	resp     *raft.AppendEntriesResponse
@@ -66,7 +64,6 @@ type appendFuture struct {
 	err      error
 }
 
-// These methods implement raft.AppendFuture.
 func (a *appendFuture) Error() error                          { return a.err }
 func (a *appendFuture) Start() time.Time                      { return a.sentAt }
 func (a *appendFuture) Request() *raft.AppendEntriesRequest   { return a.req }
@@ -75,7 +72,7 @@ func (a *appendFuture) Response() *raft.AppendEntriesResponse { return a.resp }
 func newPipeline(conn *outConn, open *sync.Map, log logPositionFunc, clamp clampFunc, stalls func() error, mayHave func(*raft.AppendEntriesRequest) bool) *pipeline {
 	p := &pipeline{
 		conn: conn, openPipelines: open, logPosition: log, clampCommit: clamp, stallError: stalls, mayReceive: mayHave, commitSignal: make(chan struct{}, 1), sendSlot: make(chan struct{}, 1),
-		// One more request is with answerLoop, and one with its sender, which waits for a place.
+		// One more request is in replyLoop, and one waits in writeRequest.
 		awaitingReply:   make(chan *appendFuture, maxInFlight-2),
 		repliedRequests: make(chan raft.AppendFuture, maxInFlight), closed: make(chan struct{}),
 	}
@@ -85,9 +82,9 @@ func newPipeline(conn *outConn, open *sync.Map, log logPositionFunc, clamp clamp
 	return p
 }
 
-// AppendEntries implements raft.AppendPipeline. It splits a request that is too long and sends all
-// parts at once, because raft would send the rest only when there is a further entry. raft gets an
-// answer to each part, and takes it for the answer to that part's request. A server that votes no more gets nothing.
+// AppendEntries implements raft.AppendPipeline. It splits a request that is too long and sends all parts at
+// once, because raft would send the rest only after a further entry. raft gets a reply to each part as if it
+// had sent them. A server without a vote gets nothing.
 func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	if !p.mayReceive(req) {
 		return nil, errNotVoter
@@ -117,7 +114,7 @@ func (p *pipeline) sendPart(req *raft.AppendEntriesRequest, resp *raft.AppendEnt
 	return a, p.writeRequest(a)
 }
 
-// recordSent returns req as it is to be sent, with the newest commit index, and notes that it is sent.
+// recordSent returns the request to send, which is req with the newest commit index, and records it as sent.
 func (p *pipeline) recordSent(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,8 +132,8 @@ func (p *pipeline) recordSent(req *raft.AppendEntriesRequest) *raft.AppendEntrie
 	return &newest
 }
 
-// writeRequest writes a request. If the request has an answer, write then waits for a place among those that are not answered. The
-// caller holds sending. After a failed write conn.w fails for ever, so nothing follows a request of which only a part was sent.
+// writeRequest sends a request. If it has a reply, writeRequest then waits for a free place in flight. The
+// caller holds sendSlot. After a failed write conn.w always fails, so nothing follows part of a request.
 func (p *pipeline) writeRequest(a *appendFuture) error {
 	a.sentAt = time.Now()
 	limit := p.conn.dialer.callTimeout + transferTime(entriesBytes(a.req.Entries))
@@ -179,8 +176,8 @@ func (p *pipeline) signalCommit() {
 	}
 }
 
-// noticeLoop sends the notices. It runs in its own goroutine, because sending may wait for the network. Neither apply nor
-// the reading of answers may wait for that.
+// noticeLoop sends the notices in its own goroutine: sending may wait for the network, and neither apply nor
+// the reading of replies may wait for that.
 func (p *pipeline) noticeLoop() {
 	for {
 		select {
@@ -195,7 +192,7 @@ func (p *pipeline) noticeLoop() {
 	}
 }
 
-// sendNotice sends a notice, if there is a commit to send and room for it.
+// sendNotice sends a notice, if there is an unreported commit and no reason against it.
 func (p *pipeline) sendNotice() error {
 	if err := p.stallError(); err != nil {
 		return err
@@ -210,13 +207,13 @@ func (p *pipeline) sendNotice() error {
 	return p.writeRequest(&appendFuture{req: req, resp: new(raft.AppendEntriesResponse), isNotice: true, form: form})
 }
 
-// nextNotice returns the notice to send, or nil if there is none. as is the form in which it will be sent.
+// nextNotice returns the notice to send in form as, or nil if there is none.
 func (p *pipeline) nextNotice(as requestForm) *raft.AppendEntriesRequest {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	commit, last, term := p.logPosition()
-	// A commit that this member learned from another term's leader may be of entries that contradict
-	// those sent here. Entries that are to be sent anyway will carry the commit too.
+	// A commit of another term's leader may concern entries that contradict the ones sent here. Entries to be
+	// sent anyway will carry the commit too.
 	if term != p.lastSent.Term || last > p.lastSent.PrevLogEntry {
 		return nil
 	}
@@ -236,8 +233,7 @@ func (p *pipeline) nextNotice(as requestForm) *raft.AppendEntriesRequest {
 	return &req
 }
 
-// replyLoop reads answers and passes those to raft's own requests on, up to and including the
-// first failure.
+// replyLoop reads replies. It passes those to raft's own requests on, up to and including the first failure.
 func (p *pipeline) replyLoop() {
 	for {
 		var a *appendFuture
@@ -265,14 +261,13 @@ func (p *pipeline) replyLoop() {
 	}
 }
 
-// readReply reads the answer to a request.
 func (p *pipeline) readReply(a *appendFuture) {
 	limit := p.conn.dialer.callTimeout + transferTime(entriesBytes(a.req.Entries))
 	if a.err = p.conn.SetReadDeadline(time.Now().Add(limit)); a.err == nil {
 		a.err = p.conn.awaitAppendReply(a)
 	}
 	if a.err != nil {
-		a.resp.Success = false // raft does not ask for the error
+		a.resp.Success = false // raft does not look at the error
 	}
 }
 

@@ -11,24 +11,24 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// A disk may have only one process: two with the same votes and log would both act for one server of raft's. A start locks
-// its directory, but a copy of the directory on another machine is not locked. So the hello carries the number that each
-// process draws when it starts, and a member that hears two processes with one disk closes the connections of both.
+// A disk may have only one process: two with the same votes and log would both act for one server of raft's. A start
+// locks its directory, but not a copy of the directory on another machine. So the hello carries a random number of
+// each process, and a member that gets hellos of two processes with one disk closes the connections of both.
 //
-// A process that ends never says hello again. So when a second process has come, and the first one says hello later, the
-// two run side by side. No other sign is needed, and a plain restart never shows this one.
+// An ended process never sends a hello again. So if a second process has come and the first one sends another hello,
+// both are running. A plain restart never looks like that.
 
 const (
-	// twinGrace is how much later than the second process the first one must say or answer a hello to count as running. Its
-	// last hello may have waited that long to be read.
+	// twinGrace is the minimum time from the second process's hello to one of the first process that proves
+	// that both run. The first one's last hello may have waited that long to be read.
 	twinGrace = time.Second
-	// twinTimeout is how long a process counts as running after its last hello, or after the end of its last connection. A
-	// process that is refused dials several times in that time.
+	// twinTimeout is the time after its last hello, or after the end of its last connection, for which a
+	// process counts as running. A rejected process dials several times in that time.
 	twinTimeout = 10 * time.Second
-	// maxProcessesPerMember is how many processes of one member are remembered, whatever their disks are. A member that is wiped
-	// often draws many disks, and one that lies may say any number of disks and starts. It speaks for itself only, so it
-	// pushes out what is known of itself, and nothing of another member. 255 members with 16 processes each take less
-	// than a megabyte.
+	// maxProcessesPerMember bounds the processes remembered per member, whatever their disks. A member that
+	// is wiped often draws many disks, and a lying one may claim any number of disks and runs. Because it
+	// speaks only for itself, it displaces only records of itself. 255 members with 16 processes each take
+	// less than a megabyte.
 	maxProcessesPerMember = 16
 )
 
@@ -36,8 +36,8 @@ const (
 type Process struct {
 	ID     uint32
 	DiskID disk.ID
-	RunID  uint64 // drawn when the process starts
-	Addr   string // host:port of its end of the last connection
+	RunID  uint64 // drawn at random when the process starts
+	Addr   string // remote host:port of the last connection
 }
 
 func (p Process) String() string { return fmt.Sprintf("start %016x at %s", p.RunID, p.Addr) }
@@ -45,7 +45,6 @@ func (p Process) String() string { return fmt.Sprintf("start %016x at %s", p.Run
 // ErrTwins is wrapped by the error of a connection to or from a disk that has two processes.
 var ErrTwins = errors.New("quorum: a disk has two processes")
 
-// twinsError is the error for a disk that has two processes.
 type twinsError struct{ one, other Process }
 
 func (t twinsError) Unwrap() error { return ErrTwins }
@@ -55,30 +54,30 @@ func (t twinsError) Error() string {
 		t.one.ID, t.one.DiskID, t.one, t.other)
 }
 
-// errSuperseded is the error of a connection to or from a process right after a later one of the same disk has come. It has
-// mostly ended by then. If it has not, it dials again, and then it has a twin.
+// errSuperseded is the error of a connection to or from a process right after the first hello of a later one
+// with the same disk. It has usually ended by then. If not, it dials again and then has a twin.
 var errSuperseded = errors.New("a later process of the same disk has just come")
 
-// processTable has the processes that have lately said hello to this member, or answered its hello. It is safe for concurrent
-// use.
+// processTable has the processes that lately sent or answered a hello. It is safe for concurrent use.
 type processTable struct {
 	mu       sync.Mutex
-	byMember map[uint32][]*seenProcess // by member, in the order in which they came; at most maxProcesses of each
+	byMember map[uint32][]*seenProcess // in the order of their first hellos; at most maxProcessesPerMember each
 }
 
-// seenProcess is guarded by processes.mu.
+// seenProcess is guarded by processTable.mu.
 type seenProcess struct {
 	Process
-	firstSeen time.Time // when its first hello came
-	lastSeen  time.Time // when its last hello came, or when its last connection ended
+	firstSeen time.Time // first hello
+	lastSeen  time.Time // last hello, or end of the last connection
 	openConns map[net.Conn]bool
 }
 
 func newProcessTable() *processTable { return &processTable{byMember: map[uint32][]*seenProcess{}} }
 
-// recordHello records a hello of a process on conn, which is nil if the process has said something else. It returns an error that
-// wraps ErrTwins if the disk has another process that runs, and closes the connections of both. It returns errSuperseded if a
-// later process of that disk has just come. A process that came before loses its connections: if it still runs, it dials again.
+// recordHello records a hello of a process on conn, which is nil for another request. If another process runs
+// with the disk, it closes the connections of both and returns an error that wraps ErrTwins. It returns
+// errSuperseded if a later process of that disk has just come. Earlier processes of the disk lose their
+// connections: one that still runs dials again.
 func (p *processTable) recordHello(of Process, conn net.Conn) error {
 	p.mu.Lock()
 	self, closing := p.findOrAdd(of)
@@ -96,8 +95,8 @@ func (p *processTable) recordHello(of Process, conn net.Conn) error {
 	return err
 }
 
-// findOrAdd returns what is known of a process. If it is new, find also returns the connections of the others with its disk. The
-// caller holds mu, and closes these without it.
+// findOrAdd returns the record of a process. If it is new, closing are the connections of the others with its
+// disk, which the caller must close without mu. The caller holds mu.
 func (p *processTable) findOrAdd(of Process) (self *seenProcess, closing []net.Conn) {
 	all := p.byMember[of.ID]
 	if i := slices.IndexFunc(all, func(s *seenProcess) bool { return s.DiskID == of.DiskID && s.RunID == of.RunID }); i >= 0 {
@@ -117,8 +116,8 @@ func (p *processTable) findOrAdd(of Process) (self *seenProcess, closing []net.C
 	return self, closing
 }
 
-// longestSilent returns the index of the process that has been silent for longest. One with a connection is not silent. The caller
-// holds processes.mu.
+// longestSilent returns the index of the process without a connection that was last heard from earliest. The
+// caller holds processTable.mu.
 func longestSilent(all []*seenProcess) (longest int) {
 	for i, s := range all {
 		if s.lastRunning().Before(all[longest].lastRunning()) {
@@ -128,8 +127,8 @@ func longestSilent(all []*seenProcess) (longest int) {
 	return longest
 }
 
-// findTwin returns another process with the disk of self, and an error if self may have no connection because of it. The
-// caller holds mu.
+// findTwin returns another process with the disk of self, and an error if self may have no connection because
+// of it. The caller holds mu.
 func (p *processTable) findTwin(self *seenProcess) (other *seenProcess, err error) {
 	all, now := p.byMember[self.ID], time.Now()
 	at := slices.Index(all, self)
@@ -151,7 +150,8 @@ func (p *processTable) findTwin(self *seenProcess) (other *seenProcess, err erro
 	return other, err
 }
 
-// lastRunning returns when a process was last known to run: now if it has a connection. The caller holds processes.mu.
+// lastRunning returns the time when a process was last known to run: now if it has a connection. The caller
+// holds processTable.mu.
 func (s *seenProcess) lastRunning() time.Time {
 	if len(s.openConns) > 0 {
 		return time.Now()
@@ -159,7 +159,7 @@ func (s *seenProcess) lastRunning() time.Time {
 	return s.lastSeen
 }
 
-// takeConns returns the connections of a process, which are not its any more. The caller holds processes.mu.
+// takeConns removes and returns the connections of a process. The caller holds processTable.mu.
 func (s *seenProcess) takeConns() (conns []net.Conn) {
 	s.lastSeen = s.lastRunning()
 	for c := range s.openConns {
@@ -169,7 +169,6 @@ func (s *seenProcess) takeConns() (conns []net.Conn) {
 	return conns
 }
 
-// connClosed forgets a connection.
 func (p *processTable) connClosed(of Process, conn net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,23 +6,34 @@ import (
 	"time"
 )
 
-// tokenRate is how fast the tokens of a bucket come back, and how many it holds.
+// tokenRate is the refill rate and the capacity of a bucket.
 type tokenRate struct {
-	perToken time.Duration // for one token
-	burst    int           // 1 or more
+	perToken time.Duration // refill time
+	burst    int           // capacity; 1 or more
+}
+
+// logTimes has the time of the last log line of each kind.
+type logTimes[K comparable] map[K]time.Time
+
+// isDue reports whether a line of a kind may be logged, at most one per refusalInterval, and counts it as logged.
+func (t logTimes[K]) isDue(kind K) bool {
+	if last := t[kind]; !last.IsZero() && time.Since(last) < refusalInterval {
+		return false
+	}
+	t[kind] = time.Now()
+	return true
 }
 
 // bucket holds tokens. The zero bucket is full.
 type bucket struct {
-	fullAt time.Time // when it is full again if nothing more is taken
+	fullAt time.Time // if no more tokens are taken
 }
 
-// hasToken reports whether a token can be taken.
 func (b *bucket) hasToken(r tokenRate, now time.Time) bool {
 	return b.fullAt.Sub(now) <= time.Duration(r.burst-1)*r.perToken
 }
 
-// takeToken takes a token. The bucket must have one.
+// takeToken requires that the bucket has a token.
 func (b *bucket) takeToken(r tokenRate, now time.Time) {
 	if b.fullAt.Before(now) {
 		b.fullAt = now
@@ -30,13 +41,13 @@ func (b *bucket) takeToken(r tokenRate, now time.Time) {
 	b.fullAt = b.fullAt.Add(r.perToken)
 }
 
-// addressBuckets has a bucket for each address, of those that have come lately. An address that is forgotten
-// has a full bucket again.
+// addressBuckets has the buckets of the most recently used addresses. An evicted address has a full bucket
+// again.
 type addressBuckets struct {
 	rate         tokenRate
 	maxBuckets   int
 	byAddress    map[netip.Addr]*list.Element
-	recentlyUsed list.List // of *addressed, the one that was used last at the front
+	recentlyUsed list.List // of *addressBucket, most recent first
 }
 
 type addressBucket struct {
@@ -48,13 +59,13 @@ func newAddressBuckets(r tokenRate, most int) *addressBuckets {
 	return &addressBuckets{rate: r, maxBuckets: most, byAddress: map[netip.Addr]*list.Element{}}
 }
 
-// hasToken reports whether the bucket of an address has a token. It remembers nothing.
+// hasToken does not count as a use of the bucket.
 func (b *addressBuckets) hasToken(addr netip.Addr, now time.Time) bool {
 	e := b.byAddress[addr]
 	return e == nil || e.Value.(*addressBucket).hasToken(b.rate, now)
 }
 
-// takeToken takes a token from the bucket of an address, which must have one.
+// takeToken requires that the address's bucket has a token.
 func (b *addressBuckets) takeToken(addr netip.Addr, now time.Time) {
 	e := b.byAddress[addr]
 	if e == nil {

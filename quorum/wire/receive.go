@@ -13,22 +13,22 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// ErrRestart means that the member must start again, which corrects what it wraps: raft's memory of the log no longer fits
-// what it has stored, or this member was about to come into an ensemble that is no more.
+// ErrRestart means that the member must restart, which corrects the wrapped problem: raft's in-memory view of
+// the log no longer fits the stored log, or this member was about to join an ensemble that no longer exists.
 var ErrRestart = errors.New("quorum: this member must start again")
 
-// maxSnapshotBytes is the size of the largest snapshot that is received, in bytes. No state of that size
-// fits into memory, so a greater number is garbage.
+// maxSnapshotBytes limits a received snapshot. No larger state fits into memory, so a greater size is
+// garbage.
 const maxSnapshotBytes = 1 << 40
 
-// receiveSnapshot receives the body of a snapshot, and passes the request to r when it is complete. r is nil
-// until raft runs. install runs in the goroutine of its connection, so this member continues to vote and
-// answer however slow the sender is. inConn ends a body that stalls.
+// receiveSnapshot receives the body of a snapshot and passes the complete request to r. r is nil until raft
+// runs. It runs in its connection's goroutine, so this member continues to vote and reply however slow the
+// sender is. inConn ends a body that stalls.
 func (rc *receiver) receiveSnapshot(r *raft.Raft, req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
 	if req.Size < 0 || req.Size > maxSnapshotBytes {
-		return nil, errSnapshotSize // the answer ends its connection
+		return nil, errSnapshotSize // the reply ends its connection
 	}
-	// The sender reads the answer only when it has sent all of the body.
+	// The sender reads the reply only after sending all of the body.
 	defer func() { _, _ = io.Copy(io.Discard, body) }()
 	if !rc.raftRunning.Load() || r == nil {
 		return nil, errStarting
@@ -52,7 +52,7 @@ func (rc *receiver) receiveSnapshot(r *raft.Raft, req *raft.InstallSnapshotReque
 	}
 	if err := rc.cfg.VerifySnapshot(s, req); err != nil {
 		rc.cfg.SnapshotRejected(req, err)
-		return nil, fmt.Errorf("quorum: snapshot refused: %w", err)
+		return nil, fmt.Errorf("quorum: snapshot rejected: %w", err)
 	}
 	if err := rc.rewindSpool(s); err != nil {
 		return nil, err
@@ -66,26 +66,26 @@ func (rc *receiver) receiveSnapshot(r *raft.Raft, req *raft.InstallSnapshotReque
 	return rc.passSnapshot(r, req, s)
 }
 
-// installChecksPerElection is how often within one election timeout a heartbeat that waits for raft's main
-// loop checks whether that is installing a snapshot: often enough for the leader's lease.
+// installChecksPerElection is the number of times per election timeout that a waiting heartbeat checks
+// whether raft's main loop is installing a snapshot: often enough for the leader's lease.
 const installChecksPerElection = 10
 
-// snapshotReceipts lets one snapshot be received at a time. A snapshot of the same or a later term replaces
-// the one before. The sender of the earlier one no longer leads, or has given it up, because raft
-// sends one at a time to a member. That sender may be dead with its connection open, and the new
-// snapshot does not wait until that is noticed. The zero value is ready to use.
+// snapshotReceipts allows one snapshot to be received at a time. A snapshot of the same or a later term
+// replaces the current one: its sender no longer leads, or has given it up, because raft sends one at a time
+// to a member. That sender may be dead with its connection open, and the new snapshot does not wait until
+// that is noticed. The zero value is ready to use.
 type snapshotReceipts struct {
 	mu      sync.Mutex
 	current *snapshotReceipt
 }
 
-// snapshotReceipt is a snapshot that is being received; guarded by receipts.mu.
+// snapshotReceipt is a snapshot being received. It is guarded by snapshotReceipts.mu.
 type snapshotReceipt struct {
 	term     uint64
-	complete bool // raft has it: it is too late to replace it
+	complete bool // raft has it, so it cannot be replaced
 }
 
-// beginReceipt returns the receipt of a snapshot of term, or nil if another one must not be replaced.
+// beginReceipt returns nil if the current snapshot must not be replaced.
 func (s *snapshotReceipts) beginReceipt(term uint64) *snapshotReceipt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *snapshotReceipts) beginReceipt(term uint64) *snapshotReceipt {
 	return s.current
 }
 
-// completeReceipt records that all of a snapshot has arrived, and reports whether it is still wanted.
+// completeReceipt records that a snapshot is complete, and reports whether it was not replaced.
 func (s *snapshotReceipts) completeReceipt(r *snapshotReceipt) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +138,7 @@ func (rc *receiver) rewindSpool(s disk.Spool) error {
 	return err
 }
 
-// networkReader keeps the reader's own error, to tell it from the writer's.
+// networkReader keeps the reader's own error, to distinguish it from the writer's.
 type networkReader struct {
 	r       io.Reader
 	readErr error
@@ -152,11 +152,10 @@ func (s *networkReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// replyIfKnown answers a snapshot that holds nothing new; done reports whether this was one. raft
-// would go back to it and drop the entries after it, which the leader counts on. We can confirm
-// that everything up to an applied index is here without asking raft. If the leader sends the same
-// snapshot again, though, raft's in-memory view of the log must be wrong and is making it refuse
-// the entries that follow.
+// replyIfKnown replies to a snapshot that contains nothing new; done reports whether this is one. raft would
+// go back to it and drop later entries, which the leader relies on. Everything up to an applied index is
+// here, so raft is not needed for the reply. If the leader sends the same snapshot again, though, raft's
+// in-memory view of the log must be wrong and makes it reject the entries that follow.
 func (rc *receiver) replyIfKnown(r *raft.Raft, req *raft.InstallSnapshotRequest) (resp any, done bool, err error) {
 	term := r.CurrentTerm()
 	if req.Term < term {
@@ -169,15 +168,16 @@ func (rc *receiver) replyIfKnown(r *raft.Raft, req *raft.InstallSnapshotRequest)
 		return nil, true, fmt.Errorf("quorum: snapshot of term %d in term %d; try again", req.Term, term)
 	}
 	if rc.lastInstalled.Swap(req.LastLogIndex) == req.LastLogIndex {
-		rc.cfg.EndMember(fmt.Errorf("%w after a snapshot was installed: that of index %d came a second time", ErrRestart, req.LastLogIndex))
+		rc.cfg.EndMember(fmt.Errorf("%w after a snapshot was installed: the one of index %d came a second time", ErrRestart, req.LastLogIndex))
 		return nil, true, ErrRestart
 	}
 	return &raft.InstallSnapshotResponse{Term: term, Success: true}, true, nil
 }
 
-// skipStored returns the request without those of its first entries that are stored here, if the entry before them is not: a snapshot has
-// taken its place. raft would look for that entry, and refuse the request. The leader would send the snapshot again, and then the same
-// request, without end. An entry with the index and term of one that is stored is the same, and so are all before it: raft's log matching.
+// skipStored removes the leading entries of a request that are stored here, if the entry before them is not
+// because a snapshot replaced it. raft would look for that entry and reject the request; the leader would
+// send the snapshot and then the same request, without end. By raft's log matching, an entry with the index
+// and term of a stored one is the same, and so are all before it.
 func skipStored(req *raft.AppendEntriesRequest, stored func(index uint64) (term uint64, ok bool)) *raft.AppendEntriesRequest {
 	if _, ok := stored(req.PrevLogEntry); ok || req.PrevLogEntry == 0 {
 		return req
@@ -199,16 +199,15 @@ func skipStored(req *raft.AppendEntriesRequest, stored func(index uint64) (term 
 }
 
 // isInstalling reports whether raft is installing a snapshot of the leader of term, and so follows that
-// leader and no other. raft's main loop does nothing else while it stores the snapshot and restores
-// from it. A leader of two members would lose its lease, so Transport answers its heartbeats. If
-// raft has finished by now and has voted in a later term, this answer is the same as one that was
-// under way for a while.
+// leader and no other. Meanwhile raft's main loop does nothing else. A leader of two members would lose its
+// lease, so the receiver replies to its heartbeats. If raft has finished by now and has voted in a later
+// term, this reply equals one that was delayed in transit.
 func (rc *receiver) isInstalling(r *raft.Raft, term uint64) bool {
 	return term != 0 && rc.installingTerm.Load() == term && r.CurrentTerm() == term
 }
 
-// replyToHeartbeat passes a heartbeat to raft. If raft's main loop does not take it, because that is
-// installing a snapshot of the same leader, answerHeartbeat answers itself.
+// replyToHeartbeat passes a heartbeat to raft. If raft's main loop does not take it because it is installing
+// a snapshot of the same leader, replyToHeartbeat replies itself.
 func (rc *receiver) replyToHeartbeat(r *raft.Raft, req *raft.AppendEntriesRequest) (any, error) {
 	for !rc.isInstalling(r, req.Term) {
 		resp, err := rc.passToRaft(raft.RPC{Command: req}, time.After(rc.cfg.ElectionTimeout/installChecksPerElection))
@@ -219,7 +218,7 @@ func (rc *receiver) replyToHeartbeat(r *raft.Raft, req *raft.AppendEntriesReques
 	return &raft.AppendEntriesResponse{Term: req.Term, LastLog: r.LastIndex(), Success: true}, nil
 }
 
-// passSnapshot passes a complete snapshot to raft and waits for its answer.
+// passSnapshot passes a complete snapshot to raft and waits for its reply.
 func (rc *receiver) passSnapshot(r *raft.Raft, req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
 	rc.lastInstalled.Store(req.LastLogIndex)
 	rc.installingTerm.Store(req.Term)
@@ -227,8 +226,8 @@ func (rc *receiver) passSnapshot(r *raft.Raft, req *raft.InstallSnapshotRequest,
 	answer, err := rc.passToRaft(raft.RPC{Command: req, Reader: body}, nil)
 	if resp, ok := answer.(*raft.InstallSnapshotResponse); ok && resp.Success {
 		rc.cfg.SnapshotInstalled(req.LastLogTerm)
-		// raft has emptied the log store but still remembers its end. If that is at or above the
-		// snapshot, raft would rely on it: refuse entries, and compare votes with it.
+		// raft has emptied the log store but still remembers its end. If that is at or above the snapshot, raft
+		// would use it to reject entries and compare votes.
 		if last, _ := strconv.ParseUint(r.Stats()["last_log_index"], 10, 64); last >= req.LastLogIndex {
 			rc.cfg.EndMember(fmt.Errorf("%w after a snapshot was installed: the log had reached index %d, the snapshot %d", ErrRestart, last, req.LastLogIndex))
 		}

@@ -19,45 +19,44 @@ import (
 )
 
 const (
-	// stallTimeout is how long a peer may pause in the middle of a request. There is no limit on
-	// the wait for the next request.
+	// stallTimeout limits a pause in the middle of a request. The wait for the next request is not limited.
 	stallTimeout = 5 * time.Second
-	// minRequestRate is how fast a request must arrive overall, in bytes a second, after the first
-	// rateGrace. Otherwise a snapshot that trickles in would hold up the next one for ever.
+	// minRequestRate is the minimum average rate of a request, in bytes per second, after the first rateGrace.
+	// Otherwise a snapshot that trickles in would block the next one for ever.
 	minRequestRate = 64 << 10
 	rateGrace      = 10 * time.Second
 	// maxRequestMemory limits the bytes of all requests that are being received or that raft has, beyond
-	// keptRequest of each: the longest one, and in addition more than leaders send at a time.
+	// keptBufferSize each: the longest one, plus more than leaders send at a time.
 	maxRequestMemory = maxAppendRequest + 16<<20
-	// maxPeerConns is how many connections another member may have here. raft uses at most six, and
-	// those of an earlier run of it may not have ended.
+	// maxPeerConns limits another member's connections here. raft uses at most six, and connections of an
+	// earlier run may still be open.
 	maxPeerConns = 16
-	// receiveBufferSize is how many bytes are read from a connection at a time, and keptRequest how much
-	// room for a request is kept for the next one. All but large entries fit into both.
+	// receiveBufferSize bounds a read from a connection, and keptBufferSize the buffer that is reused for the
+	// next request. All but large entries fit into both.
 	receiveBufferSize = 16 << 10
 	keptBufferSize    = 16 << 10
 )
 
 var errRequestMemory = fmt.Errorf("quorum: requests of more than %d bytes at a time", maxRequestMemory)
 
-// peerConns has the connections that other members have opened. It limits their number, and the memory
-// for all their requests together.
+// peerConns has the connections that other members have opened. It limits their number, and the memory for
+// all their requests together.
 type peerConns struct {
 	logger *slog.Logger
 
 	mu           sync.Mutex
 	openConns    map[*inConn]struct{}
-	requestBytes int                  // of requests that are being received, or that raft has
-	lastLogged   map[uint32]time.Time // by member: when a refused request was last logged
+	requestBytes int              // being received, or held by raft
+	lastLogged   logTimes[uint32] // by member
 	closed       bool
 }
 
 func newPeerConns(log *slog.Logger) *peerConns {
-	return &peerConns{logger: log, openConns: map[*inConn]struct{}{}, lastLogged: map[uint32]time.Time{}}
+	return &peerConns{logger: log, openConns: map[*inConn]struct{}{}, lastLogged: logTimes[uint32]{}}
 }
 
-// addConn takes over a new connection. If its member has maxPeerConns already, add closes the one that
-// has been idle for longest.
+// addConn registers a new connection. If its member already has maxPeerConns, it closes the one idle for
+// longest.
 func (c *peerConns) addConn(conn net.Conn) *inConn {
 	in := newInConn(conn, c)
 	c.mu.Lock()
@@ -73,9 +72,8 @@ func (c *peerConns) addConn(conn net.Conn) *inConn {
 	return in
 }
 
-// surplusConn returns the connection that has to be closed because a member has more than
-// maxPeerConns. It returns nil if the member has no more than that. It picks the connection that
-// has been idle for longest, and none whose request raft is still handling.
+// surplusConn returns the connection to close because a member has more than maxPeerConns, or nil. It is the
+// one idle for longest, and never one whose request raft is handling.
 func (c *peerConns) surplusConn(peer uint32) (idle *inConn) {
 	n := 0
 	for in := range c.openConns {
@@ -92,9 +90,9 @@ func (c *peerConns) surplusConn(peer uint32) (idle *inConn) {
 	return idle
 }
 
-// countBytes counts n more bytes of the request on in. If all requests together become too long, those
-// that began first and are not complete lose their connections. If there is no such request, count
-// returns an error, and this connection is closed.
+// countBytes counts n more bytes of the request on in. If all requests together become too long, the oldest
+// incomplete ones lose their connections. If there is no other incomplete request, countBytes returns an
+// error, and this connection is closed.
 func (c *peerConns) countBytes(in *inConn, n int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +110,7 @@ func (c *peerConns) countBytes(in *inConn, n int) error {
 	return nil
 }
 
-// oldestIncomplete returns the incomplete request that began first, other than that on in.
+// oldestIncomplete returns the incomplete request that began first, other than in's.
 func (c *peerConns) oldestIncomplete(in *inConn) (oldest *inConn) {
 	for other := range c.openConns {
 		if other != in && other.countedBytes > 0 && !other.requestComplete && (oldest == nil || other.lastUsed.Before(oldest.lastUsed)) {
@@ -122,7 +120,7 @@ func (c *peerConns) oldestIncomplete(in *inConn) (oldest *inConn) {
 	return oldest
 }
 
-// noteRequest records that a request on in has begun (whole is false), or that all of it has come.
+// noteRequest records that a request on in has begun, or is complete.
 func (c *peerConns) noteRequest(in *inConn, whole bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,17 +135,12 @@ func (c *peerConns) releaseBytes(in *inConn) {
 	in.countedBytes, in.requestComplete, in.lastUsed = 0, false, time.Now()
 }
 
-// logRejection logs a request that raft cannot have sent, at most one of each member in each
-// refusalInterval.
+// logRejection logs a request that raft cannot have sent, at most one per member and refusalInterval.
 func (c *peerConns) logRejection(in *inConn, err error) {
 	c.mu.Lock()
-	last := c.lastLogged[in.peerID]
-	quiet := c.closed || !last.IsZero() && time.Since(last) < refusalInterval
-	if !quiet {
-		c.lastLogged[in.peerID] = time.Now()
-	}
+	isDue := !c.closed && c.lastLogged.isDue(in.peerID)
 	c.mu.Unlock()
-	if !quiet {
+	if isDue {
 		c.logger.Warn("refused a request between members", "peer", in.peerID, "remote", in.RemoteAddr().String(), "err", err)
 	}
 }
@@ -163,30 +156,30 @@ func (c *peerConns) close() {
 	}
 }
 
-// inConn is a connection that another member has opened. One goroutine reads a request, answers it,
-// and reads the next one.
+// inConn is a connection that another member has opened. One goroutine reads its requests and replies to
+// each.
 type inConn struct {
 	net.Conn
 	peerConns  *peerConns
-	peerID     uint32        // the member at the other end; 0: unknown
-	serverID   raft.ServerID // the server at the other end; "": unknown
+	peerID     uint32        // 0: unknown
+	serverID   raft.ServerID // "": unknown
 	r          *bufio.Reader
 	w          *bufio.Writer
 	enc        *codec.Encoder
 	dec        *codec.Decoder
-	keptBuffer []byte      // for the bytes of a request that are no more than keptRequest
-	form       requestForm // of the request that is to be answered
-	// frameSender is the sender of frames: that of the last AppendEntries that checkSpeaker accepted. It is short, because
-	// checkSpeaker has compared the id and replaced the address.
+	keptBuffer []byte      // reused for requests up to keptBufferSize
+	form       requestForm // of the current request
+	// frameSender is the sender of frames: that of the last AppendEntries accepted by checkSpeaker. It is
+	// short, because checkSpeaker has compared the id and replaced the address.
 	frameSender raft.RPCHeader
 
-	requestBegun time.Time // when the request being read began; zero between requests
-	requestBytes int       // bytes read since then
+	requestBegun time.Time // of the current request; zero between requests
+	requestBytes int       // read since then
 
 	// Guarded by owner.mu.
-	countedBytes    int       // bytes of the request that are counted; see conns.count
-	requestComplete bool      // all of them have come, and raft has them
-	lastUsed        time.Time // when the first or the last of them came, or the answer was sent
+	countedBytes    int       // see peerConns.countBytes
+	requestComplete bool      // raft has it
+	lastUsed        time.Time // first or last byte of a request, or its reply
 }
 
 func newInConn(conn net.Conn, owner *peerConns) *inConn {
@@ -201,7 +194,7 @@ func newInConn(conn net.Conn, owner *peerConns) *inConn {
 	return c
 }
 
-// Read reads more bytes of a request, and waits at most as long as the peer may pause.
+// Read reads more of a request, and waits at most as long as the peer may pause.
 func (c *inConn) Read(p []byte) (int, error) {
 	var deadline time.Time
 	if !c.requestBegun.IsZero() {
@@ -218,7 +211,7 @@ func (c *inConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// nextRequest waits for a request and returns it, or the error that ends the connection.
+// nextRequest reads a request, or returns the error that ends the connection.
 func (c *inConn) nextRequest() (command any, err error) {
 	kind, err := c.r.ReadByte()
 	if err != nil {
@@ -247,7 +240,7 @@ func (c *inConn) nextRequest() (command any, err error) {
 		return nil, err
 	}
 	c.peerConns.noteRequest(c, true)
-	command = requestKinds[kind].empty()
+	command = requestKinds[kind].newRequest()
 	c.dec.ResetBytes(m.buffer)
 	if err := c.dec.Decode(command); err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotRaftRequest, err)
@@ -255,8 +248,8 @@ func (c *inConn) nextRequest() (command any, err error) {
 	return command, nil
 }
 
-// sendReply sends the answer to a request. A notice in a frame has no answer: respond returns errNotice if raft refused it,
-// and otherwise nil.
+// sendReply sends the reply to a request. A notice in a frame has no reply: sendReply returns
+// errNoticeRejected if raft rejected it, and otherwise nil.
 func (c *inConn) sendReply(resp any, failed error) error {
 	c.requestBegun = time.Time{}
 	c.peerConns.releaseBytes(c)
@@ -288,7 +281,7 @@ func (c *inConn) Close() error {
 	return c.Conn.Close()
 }
 
-// hasConnFrom reports whether a connection of a server is open.
+// hasConnFrom reports whether a server has an open connection.
 func (c *peerConns) hasConnFrom(server raft.ServerID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -300,20 +293,20 @@ func (c *peerConns) hasConnFrom(server raft.ServerID) bool {
 	return false
 }
 
-// receiver answers the requests of other members, or passes them to raft. It is the half of a Transport that listens.
+// receiver is the listening half of a Transport: it replies to other members' requests or passes them to
+// raft.
 type receiver struct {
 	cfg              *Config
 	peerConns        *peerConns
 	raftRequests     chan raft.RPC
-	raftRunning      atomic.Bool // raft's goroutines run, or are about to start
+	raftRunning      atomic.Bool // or about to start
 	snapshotReceipts snapshotReceipts
-	installingTerm   atomic.Uint64 // term of the leader whose snapshot raft is installing; 0: none
-	lastInstalled    atomic.Uint64 // index of the last snapshot that was passed to raft
+	installingTerm   atomic.Uint64 // of the leader whose snapshot raft is installing; 0: none
+	lastInstalled    atomic.Uint64 // index of the last snapshot passed to raft
 	closed           chan struct{} // by Transport.Close
 	wg               sync.WaitGroup
 }
 
-// acceptLoop serves every connection that another member opens.
 func (rc *receiver) acceptLoop() {
 	for {
 		conn, err := rc.cfg.StreamLayer.Accept()
@@ -335,10 +328,10 @@ func (rc *receiver) acceptLoop() {
 	}
 }
 
-// serveConn answers the requests on a connection, one after the other. It returns the error that ended the connection, or nil.
-// The connection ends at a request that cannot be decoded, that speaks for another member, or that is a notice in a frame
-// and refused by raft. It also ends after a snapshot: raft sends no request after it, and what comes may be the rest of its
-// body.
+// serveConn handles the requests on a connection one after the other, and returns the error that ended it, or
+// nil. The connection ends at a request that cannot be decoded or that speaks for another member, and at a
+// notice in a frame that raft rejected. It also ends after a snapshot: raft sends no request after it, and
+// further bytes may be the rest of its body.
 func (rc *receiver) serveConn(in *inConn) error {
 	for {
 		command, err := in.nextRequest()
@@ -351,7 +344,7 @@ func (rc *receiver) serveConn(in *inConn) error {
 		if req, ok := command.(*raft.AppendEntriesRequest); ok && err == nil {
 			in.frameSender = req.RPCHeader
 		}
-		r := rc.cfg.Raft() // once: a request that is checked before raft runs must not get to it
+		r := rc.cfg.Raft() // read once: a request checked before raft runs must not reach it
 		if err == nil && r != nil {
 			err = checkTerm(termOf(command), r.CurrentTerm())
 		}
@@ -377,8 +370,8 @@ func (rc *receiver) serveConn(in *inConn) error {
 	}
 }
 
-// handleRequest answers a request of a server, with r's answer unless raft must not see the request. r is nil
-// until raft runs.
+// handleRequest returns the reply to a server's request: raft's, unless raft must not see the request. r is
+// nil until raft runs.
 func (rc *receiver) handleRequest(r *raft.Raft, from raft.ServerID, command any) (any, error) {
 	if !rc.raftRunning.Load() || r == nil {
 		return nil, errStarting
@@ -388,7 +381,7 @@ func (rc *receiver) handleRequest(r *raft.Raft, from raft.ServerID, command any)
 		if isHeartbeat(req) {
 			return rc.replyToHeartbeat(r, req)
 		}
-		if req.PrevLogEntry < r.LastIndex() { // entries that are stored here come again
+		if req.PrevLogEntry < r.LastIndex() { // some entries are already stored
 			command = skipStored(req, rc.cfg.StoredTerm)
 		}
 	case *raft.RequestVoteRequest:
@@ -403,10 +396,11 @@ func (rc *receiver) handleRequest(r *raft.Raft, from raft.ServerID, command any)
 	return rc.passToRaft(raft.RPC{Command: command}, nil)
 }
 
-// substituteVoter makes raft vote without regard to its own configuration, as Ongaro's dissertation has it (4.1): it puts a voter
-// of that configuration in place of the candidate's id. raft would give no vote to a candidate that does not vote in the
-// latest configuration here. That may be an old one, and if the leader dies while a change is under way, the only candidate
-// that has all committed entries may be such a one. raft uses the id for nothing else, and names the candidate by its address.
+// substituteVoter makes raft vote without regard to its own configuration, as in Ongaro's dissertation (4.1),
+// by replacing the candidate's id with a voter's of that configuration. raft gives no vote to a candidate
+// without a vote in the latest configuration here. That may be an old one, and if the leader dies during a
+// change, such a candidate may be the only one with all committed entries. raft uses the id for nothing else;
+// it identifies the candidate by its address.
 func substituteVoter(r *raft.Raft, header *raft.RPCHeader) {
 	for _, s := range r.GetConfiguration().Configuration().Servers { // does not wait
 		if s.Suffrage == raft.Voter {
@@ -416,11 +410,10 @@ func substituteVoter(r *raft.Raft, header *raft.RPCHeader) {
 	}
 }
 
-// errInterrupted means that pass was interrupted.
 var errInterrupted = errors.New("quorum: interrupted")
 
-// passToRaft passes a request to raft's main loop and waits for the answer. If interrupt fires before the
-// main loop takes the request, it returns errInterrupted.
+// passToRaft passes a request to raft's main loop and waits for the reply. If interrupt fires before the main
+// loop takes the request, it returns errInterrupted.
 func (rc *receiver) passToRaft(rpc raft.RPC, interrupt <-chan time.Time) (any, error) {
 	answer := make(chan raft.RPCResponse, 1)
 	rpc.RespChan = answer

@@ -9,9 +9,8 @@ import (
 // tcpUserTimeout is TCP_USER_TIMEOUT, which package syscall does not define.
 const tcpUserTimeout = 0x12
 
-// limitUnacknowledged makes the kernel end a TCP connection if the other side has not acknowledged
-// sent data, or has had no room for it, for d. It does nothing to other kinds of connections: their
-// users set their own deadlines.
+// limitUnacknowledged makes the kernel end a TCP connection if the other side has not acknowledged sent data,
+// or has had no room for it, for d. Other kinds of connections rely on their users' deadlines.
 func limitUnacknowledged(conn net.Conn, d time.Duration) {
 	if wrapper, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		conn = wrapper.NetConn()

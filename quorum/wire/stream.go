@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Stream is raft's StreamLayer between members. Its connections begin with the hello. Its Addr is
-// the advertised address of this member, not the one that the listener is bound to.
+// Stream is raft's StreamLayer between members. Its connections begin with the hello. Its Addr is this
+// member's advertised address, not the listener's.
 type Stream struct {
 	*Listener
 	hello    Hello
@@ -34,9 +34,9 @@ func NewStream(l *Listener, hello Hello, dial DialFunc) *Stream {
 // Addr returns the configured address of this member.
 func (s *Stream) Addr() net.Addr { return memberAddr(s.hello.addressBook.Self().Addr) }
 
-// Dial connects to the server at an address of raft's configuration within a time, and says hello within the same time
-// again, or within helloTimeout if that is less. Another server that answers there is an error. Dial implements
-// raft.StreamLayer.
+// Dial implements raft.StreamLayer. It connects to the server at an address of raft's configuration within
+// timeout, and exchanges hellos within the same time again, or within helloTimeout if that is less. It
+// returns an error if another server replies there.
 func (s *Stream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	to, ok := parseServerAddress(address)
 	if !ok {

@@ -9,11 +9,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// When a process dies, the kernel ends its connections and refuses new ones to its ports. A member that sees both
-// knows within milliseconds that a leader has died. The functions here tell what was seen; package quorum judges it.
+// When a process dies, the kernel ends its connections and refuses new ones to its ports. A member that observes
+// both knows within milliseconds that a leader has died. Package quorum decides; the observations are made here.
 
-// isClosedByPeer reports whether an error of a connection means that the other end has closed or reset it. A timeout, a
-// connection that this member has closed, and a request that cannot be read mean something else.
+// isClosedByPeer reports whether a connection's error means that the other end closed or reset it. Timeouts,
+// connections that this member closed, and invalid requests do not count.
 func isClosedByPeer(err error) bool {
 	if errors.Is(err, errNotRaftRequest) {
 		return false
@@ -31,18 +31,18 @@ func (t *Transport) HasConnectionFrom(server raft.ServerID) bool {
 	return t.receiver.peerConns.hasConnFrom(server)
 }
 
-// ProbeResult is the result of a dial to a member's port, as evidence of whether its process lives.
+// ProbeResult is the result of dialing a member's port, as evidence of whether its process is alive.
 type ProbeResult int
 
 const (
-	ProbeReplied ProbeResult = iota // the process answers, or nothing at all does
+	ProbeReplied ProbeResult = iota // the process replied, or the dial timed out
 	ProbeRefused                    // nothing listens there
-	// ProbeClosed means that the port took the connection and ended it without an answer. A process that dies may lose
-	// its connections before its port.
+	// ProbeClosed means that the port accepted the connection and closed it without a reply. A dying process
+	// may lose its connections before its port.
 	ProbeClosed
 )
 
-// Probe dials a server, for at most an election timeout, and says hello, for at most another one.
+// Probe dials a server and exchanges hellos, each within an election timeout.
 func (t *Transport) Probe(server raft.ServerID) ProbeResult {
 	addr, known := t.addressOf(server)
 	if !known {
@@ -65,8 +65,8 @@ func (t *Transport) probeAddress(addr raft.ServerAddress) ProbeResult {
 	return ProbeReplied
 }
 
-// AwaitMainLoop waits until raft's main loop has done what it is doing, which may be to store a vote. It returns an error if
-// that takes longer than a time. raft ignores a request of term 0.
+// AwaitMainLoop waits until raft's main loop has finished its current work, such as storing a vote. It
+// returns an error after within. Its request has term 0, which raft ignores.
 func (t *Transport) AwaitMainLoop(within time.Duration) error {
 	_, err := t.receiver.passToRaft(raft.RPC{Command: &raft.AppendEntriesRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},
@@ -74,8 +74,9 @@ func (t *Transport) AwaitMainLoop(within time.Duration) error {
 	return err
 }
 
-// StandForElection makes this member's raft stand for election at once, as if the leader had handed over to it. If raft does not
-// take the request within a time, it is busy with what another member has sent, and Stand returns an error.
+// StandForElection makes this member's raft stand for election at once, as if the leader had handed over to
+// it. It returns an error if raft does not take the request within the time, because it is busy with another
+// member's request.
 func (t *Transport) StandForElection(within time.Duration) error {
 	_, err := t.receiver.passToRaft(raft.RPC{Command: &raft.TimeoutNowRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},

@@ -10,29 +10,28 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// EnsembleID identifies an ensemble. Members of different ensembles refuse each other's connections, even
-// if their server lists are the same. The zero value means that it is not known yet.
+// EnsembleID identifies an ensemble. Members of different ensembles reject each other's connections, even if
+// their server lists are the same. The zero value means unknown.
 type EnsembleID [hashSize]byte
 
-// AddressBook is the address book of a member: which members there are, where raft reaches them, and which
-// ensemble they form. raft's connections are made by it, and all are answered by it. It is safe for
-// concurrent use.
+// AddressBook has the known members with the addresses of their raft ports, and this member's ensemble. Both
+// sides of every connection between members use it. It is safe for concurrent use.
 type AddressBook struct {
 	selfPeer   Peer
-	runID      uint64 // drawn by this process
-	seedPeers  []Peer // the configured server list
+	runID      uint64 // drawn at random by this process
+	seedPeers  []Peer // configured
 	configHash EnsembleID
 
 	mu              sync.Mutex
-	diskID          disk.ID // of this member; 0: its data directory is not open yet
+	diskID          disk.ID // 0 until the data directory is open
 	ensembleID      EnsembleID
 	listedPeers     []Peer
-	raftPeers       func() []Peer // raft's configuration; takes no lock of this package
+	raftPeers       func() []Peer // returns raft's configuration; takes no lock of this package
 	peersChanged    func(all []Peer)
 	ensembleChanged func()
 }
 
-// NewAddressBook returns the book of member self, which so far knows what is configured. seeds includes self.
+// NewAddressBook returns an address book that knows the configured members only. seeds includes self.
 func NewAddressBook(self uint32, seeds []Peer) *AddressBook {
 	b := &AddressBook{seedPeers: SortedByID(seeds), configHash: EnsembleID(ConfigHash(seeds)), raftPeers: func() []Peer { return nil }, peersChanged: func([]Peer) {}, ensembleChanged: func() {}}
 	var start [8]byte
@@ -46,7 +45,7 @@ func NewAddressBook(self uint32, seeds []Peer) *AddressBook {
 	return b
 }
 
-// Self returns this member as it is configured, with its disk if that is known.
+// Self returns this member as configured, with its disk if that is known.
 func (b *AddressBook) Self() Peer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,18 +54,18 @@ func (b *AddressBook) Self() Peer {
 	return self
 }
 
-// RunID returns a number that this process has drawn at random. It is not 0.
+// RunID returns the random number of this process, which is not 0.
 func (b *AddressBook) RunID() uint64 { return b.runID }
 
-// SetDiskID sets the disk of this member. Before that, this member says no hello, and answers none.
+// SetDiskID sets this member's disk. Until then, this member neither sends nor answers hellos.
 func (b *AddressBook) SetDiskID(id disk.ID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.diskID = id
 }
 
-// SetServerList replaces the ensemble's server list. Those who are neither in it nor in raft's configuration stay
-// known only if they are configured.
+// SetServerList replaces the ensemble's server list. Configured members and those in raft's configuration
+// stay known.
 func (b *AddressBook) SetServerList(listed []Peer) {
 	b.mu.Lock()
 	b.listedPeers = SortedByID(listed)
@@ -75,7 +74,7 @@ func (b *AddressBook) SetServerList(listed []Peer) {
 	changed(b.AllPeers())
 }
 
-// SetRaftPeers sets the function that returns raft's present configuration.
+// SetRaftPeers sets the function that returns raft's current configuration.
 func (b *AddressBook) SetRaftPeers(configured func() []Peer) {
 	b.mu.Lock()
 	b.raftPeers = configured
@@ -84,7 +83,7 @@ func (b *AddressBook) SetRaftPeers(configured func() []Peer) {
 	changed(b.AllPeers())
 }
 
-// onChange sets the function that is called with everybody who is known when that changes.
+// onChange sets the function that is called with all known members when they change.
 func (b *AddressBook) onChange(changed func(all []Peer)) {
 	b.mu.Lock()
 	b.peersChanged = changed
@@ -92,8 +91,8 @@ func (b *AddressBook) onChange(changed func(all []Peer)) {
 	changed(b.AllPeers())
 }
 
-// AllPeers returns everybody who is known, in order of id. A member may be there with several addresses, those in
-// the server list first.
+// AllPeers returns the known members in order of id. A member may have several addresses, those of the server
+// list first.
 func (b *AddressBook) AllPeers() []Peer {
 	b.mu.Lock()
 	listed, configured := b.listedPeers, b.raftPeers
@@ -110,7 +109,7 @@ func (b *AddressBook) AllPeers() []Peer {
 	return all
 }
 
-// FindPeer returns a member at the first address that All has.
+// FindPeer returns a member at its first address in AllPeers.
 func (b *AddressBook) FindPeer(id uint32) (Peer, bool) {
 	all := b.AllPeers()
 	i := slices.IndexFunc(all, func(p Peer) bool { return p.ID == id })
@@ -120,7 +119,7 @@ func (b *AddressBook) FindPeer(id uint32) (Peer, bool) {
 	return all[i], true
 }
 
-// OnePerMember returns everybody who is known once, at the first address that All has.
+// OnePerMember returns each known member once, at its first address in AllPeers.
 func (b *AddressBook) OnePerMember() []Peer {
 	return slices.CompactFunc(b.AllPeers(), func(a, b Peer) bool { return a.ID == b.ID })
 }
@@ -131,9 +130,9 @@ func (b *AddressBook) IsKnown(id uint32) bool {
 	return known
 }
 
-// HostsOf returns the hosts of a member, or nil if it is not known. They are those in the server list and in raft's
-// configuration, of which either may be newer while there is no leader. The configured one counts, too, as long as
-// the list does not have the member.
+// HostsOf returns the hosts of a member, or nil if it is unknown. They come from the server list and from
+// raft's configuration, because either may be newer while there is no leader. If the list lacks the member,
+// its configured host counts too.
 func (b *AddressBook) HostsOf(id uint32) []string {
 	b.mu.Lock()
 	listed, configured := b.listedPeers, b.raftPeers
@@ -146,14 +145,15 @@ func (b *AddressBook) HostsOf(id uint32) []string {
 	return hostsOf(slices.Concat(known, slices.DeleteFunc(slices.Clone(configured()), other)))
 }
 
-// EnsembleID returns the ensemble that this member belongs to, or zero if that is not known yet.
+// EnsembleID returns the ensemble of this member, or zero if it is not known yet.
 func (b *AddressBook) EnsembleID() EnsembleID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.ensembleID
 }
 
-// SetEnsembleID sets it. Connections that are open stay open, unless what OnEnsemble has set closes them.
+// SetEnsembleID sets the ensemble and calls the function of OnEnsembleSet. Open connections stay open unless
+// that closes them.
 func (b *AddressBook) SetEnsembleID(id EnsembleID) {
 	b.mu.Lock()
 	b.ensembleID = id
@@ -162,7 +162,8 @@ func (b *AddressBook) SetEnsembleID(id EnsembleID) {
 	entered()
 }
 
-// OnEnsembleSet sets the function that is called when the ensemble has been set: connections that were made before have named none.
+// OnEnsembleSet sets the function that is called after SetEnsembleID. The hellos of earlier connections named
+// no ensemble.
 func (b *AddressBook) OnEnsembleSet(entered func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -172,7 +173,6 @@ func (b *AddressBook) OnEnsembleSet(entered func()) {
 // ConfigHash returns the hash of the configured server list.
 func (b *AddressBook) ConfigHash() EnsembleID { return b.configHash }
 
-// hostsOf returns the hosts in the addresses of peers.
 func hostsOf(peers []Peer) []string {
 	all := make([]string, 0, len(peers))
 	for _, p := range peers {

@@ -6,9 +6,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// probesPerElection is how often within one election timeout a leader tries to reach a member that
-// is out of reach. The member should be caught up as soon as it listens, and an attempt costs
-// almost nothing.
+// probesPerElection is the number of attempts per election timeout to reach an unreachable member. The member
+// should catch up as soon as it listens, and an attempt costs almost nothing.
 const probesPerElection = 10
 
 // isHeartbeat reports whether req is one of raft's heartbeats, which are repeated anyway.
@@ -16,13 +15,13 @@ func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 	return req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0
 }
 
-// awaitReachable waits until a member answers a heartbeat of the leader of term, and reports whether
-// it did. It returns false when the term ends, this process ends, the member is no longer at this address by raft's
-// configuration, or leadership is being handed over, because raft may then wait for its requests.
+// awaitReachable waits until a member replies to a heartbeat of the leader of term, and reports whether it
+// did. It returns false when the term or this process ends, when the member has another address in raft's
+// configuration, or during a leadership transfer, because raft may then wait for its requests.
 //
-// raft sleeps between two requests to a member that is out of reach, finally for 10.24 s, and
-// nothing wakes it. So a request that fails is held here until the member answers a heartbeat. Only
-// then does it fail, and raft sends a new one at once, with all entries that have come meanwhile.
+// raft sleeps between two requests to an unreachable member, eventually for 10.24 s, and nothing wakes it. So
+// a failed request waits here until the member replies to a heartbeat. Only then does it fail, and raft
+// immediately sends a new one with all entries added meanwhile.
 func (t *Transport) awaitReachable(id raft.ServerID, to raft.ServerAddress, header raft.RPCHeader, term uint64) bool {
 	beat := &raft.AppendEntriesRequest{RPCHeader: header, Term: term}
 	for t.cfg.IsStableLeader(term) && t.isConfiguredAt(id, to) {

@@ -70,7 +70,7 @@ func TestLastConnectionIsLost(t *testing.T) {
 
 // A port at which nothing listens refuses. One that listens does not, and neither does one that does not answer. A port
 // may also take a connection and end it.
-func TestKnock(t *testing.T) {
+func TestProbe(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestKnock(t *testing.T) {
 }
 
 // A port that takes the connection and says nothing holds up a knock for an election timeout, and no longer.
-func TestKnockIsLimited(t *testing.T) {
+func TestProbeIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent := func(context.Context, string) (net.Conn, error) {
 			ours, theirs := net.Pipe()

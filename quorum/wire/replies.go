@@ -10,24 +10,22 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// serverReplies records when each server last answered a request of this leader. Heartbeats are sent
-// whatever else is under way, so a member that has not answered several of them is out of reach.
-// The zero value is ready to use. It is safe for concurrent use.
+// serverReplies records each server's last reply to this leader. Heartbeats are sent independently of other
+// requests, so a member that misses several of them is unreachable. The zero value is ready to use. It is
+// safe for concurrent use.
 type serverReplies struct {
 	mu          sync.Mutex
 	lastReplies map[raft.ServerID]serverReply
 }
 
-// serverReply is a member's last answer.
 type serverReply struct {
 	receivedAt time.Time
-	lastIndex  uint64 // index at the end of its log
+	lastIndex  uint64 // of its log
 }
 
-// maxRepliedServers bounds the servers that are remembered: two disks of each member. Each wiped disk leaves one behind.
+// maxRepliedServers allows two disks of each member, because each wiped disk leaves an entry.
 const maxRepliedServers = 2 * maxMemberID
 
-// recordReply records that a member has answered, and where its log ends.
 func (c *serverReplies) recordReply(id raft.ServerID, last uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,14 +39,14 @@ func (c *serverReplies) recordReply(id raft.ServerID, last uint64) {
 	c.lastReplies[id] = serverReply{time.Now(), last}
 }
 
-// lastReplyAt returns when a server last answered, or the zero time.
+// lastReplyAt returns the time of a server's last reply, or the zero time.
 func (c *serverReplies) lastReplyAt(id raft.ServerID) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lastReplies[id].receivedAt
 }
 
-// repliedWithin returns the servers that have answered within d, in order of their names.
+// repliedWithin returns the servers that replied within d, in order of their names.
 func (c *serverReplies) repliedWithin(d time.Duration) []raft.ServerID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,8 +60,8 @@ func (c *serverReplies) repliedWithin(d time.Duration) []raft.ServerID {
 	return ids
 }
 
-// longestLogs returns those of the same servers whose logs reach an index, those with the longest logs first, and
-// of those with the same the one that answered last.
+// longestLogs returns the servers that replied within d and whose logs reach index. Longer logs come first;
+// among equals, the latest reply.
 func (c *serverReplies) longestLogs(d time.Duration, index uint64) []raft.ServerID {
 	ids := c.repliedWithin(d)
 	c.mu.Lock()

@@ -9,66 +9,64 @@ import (
 	"time"
 )
 
-// A handshake of TLS costs a member a signature, about half a millisecond of a processor, before the
-// other end has proved anything. The following bounds say how many a member does, on both of its ports
-// together. They let every member in at once after a restart, and leave strangers a few percent of a
-// processor.
+// A TLS handshake costs a member a signature, about half a millisecond of CPU time, before the other end has
+// proved anything. These limits hold for both ports of a member together. They admit all members at once after a
+// restart, and leave strangers a few percent of a CPU.
 var (
-	// memberRate is for each address of a member. raft tries a member that does not answer ten times in
-	// each election timeout, and several members may share an address, as on one machine.
+	// memberRate applies to each address of a member. raft dials an unreachable member ten times per election
+	// timeout, and members on one machine share an address.
 	memberRate = tokenRate{perToken: time.Second / 100, burst: 200}
-	// sourceRate is for each other address: those of a member that is not known yet, which opens a few.
+	// sourceRate applies to each other address, such as that of a member that is not known yet.
 	sourceRate = tokenRate{perToken: time.Second / 5, burst: 20}
-	// strangersRate is for all other addresses together.
+	// strangersRate applies to all other addresses together.
 	strangersRate = tokenRate{perToken: time.Second / 20, burst: maxHandshakes}
 )
 
 const (
-	// maxSources is how many addresses of each kind have a bucket of their own, of some 200 bytes. More of
-	// them take turns, and strangersRate bounds them all the same.
+	// maxSources bounds the buckets per kind of address, of some 200 bytes each. Further addresses replace
+	// the least recently used ones, and strangersRate bounds them all the same.
 	maxSources = 1024
-	// sourcePrefixBits is how much of an IPv6 address counts as one: whoever has one address of a network
-	// usually has all of it.
+	// sourcePrefixBits is the size of an IPv6 network that counts as one source, because its owner usually
+	// has all of it.
 	sourcePrefixBits = 64
 )
 
-// origin is the kind of an address that connections come from.
+// origin is the kind of a source address.
 type origin int
 
 const (
 	fromStranger origin = iota
 	fromMember
-	originCount // number of kinds
+	originCount
 )
 
 func (o origin) String() string { return [originCount]string{"others", "members"}[o] }
 
-// HandshakeLimiter bounds how many TLS handshakes the ports of a member do for connections that have proved nothing.
-// Members' addresses have buckets of tokens of their own, which strangers at other addresses cannot empty.
-// Silent connections take no tokens: maxHandshakes bounds them. It is safe for concurrent use.
+// HandshakeLimiter bounds the TLS handshakes on a member's ports with connections that have proved nothing.
+// Members' addresses have their own token buckets, which strangers at other addresses cannot empty. Silent
+// connections take no tokens, because maxHandshakes bounds them. It is safe for concurrent use.
 type HandshakeLimiter struct {
-	lookupWanted chan struct{} // the names are to be looked up; one place
+	lookupWanted chan struct{} // signals Run; capacity 1
 
 	mu              sync.Mutex
 	memberAddresses memberAddresses
 	memberBuckets   *addressBuckets // by address
-	sourceBuckets   *addressBuckets // by source, of strangers
+	sourceBuckets   *addressBuckets // by source of strangers
 	strangersBucket bucket
 	rejectionCount  [originCount]uint64
-	unloggedCount   [originCount]uint64 // of these, since the last line of the log
-	lastLogged      [originCount]time.Time
+	unloggedCount   [originCount]uint64 // since the last log line
+	lastLogged      logTimes[origin]
 }
 
 func newHandshakeLimiter(book *AddressBook) *HandshakeLimiter {
 	d := &HandshakeLimiter{
-		lookupWanted: make(chan struct{}, 1), memberAddresses: newMemberAddresses(),
+		lookupWanted: make(chan struct{}, 1), memberAddresses: newMemberAddresses(), lastLogged: logTimes[origin]{},
 		memberBuckets: newAddressBuckets(memberRate, maxSources), sourceBuckets: newAddressBuckets(sourceRate, maxSources),
 	}
 	book.onChange(d.setServerList)
 	return d
 }
 
-// setServerList replaces the members whose addresses are known.
 func (d *HandshakeLimiter) setServerList(peers []Peer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,9 +79,9 @@ func (d *HandshakeLimiter) hostNames() []string {
 	return slices.Clone(d.memberAddresses.hostNames)
 }
 
-// Run looks the names in the server list up while connections are refused, at most once in each
-// lookupInterval, until ctx ends. A member that comes back with another address is known then. If a name
-// cannot be looked up, what it stood for before counts.
+// Run looks up the names in the server list after rejections, at most once per lookupInterval, until ctx
+// ends. This recognizes a member that returns with another address. After a failed lookup, the previous
+// result stays.
 func (d *HandshakeLimiter) Run(ctx context.Context, lookup LookupFunc) error {
 	for {
 		select {
@@ -91,7 +89,7 @@ func (d *HandshakeLimiter) Run(ctx context.Context, lookup LookupFunc) error {
 			return nil
 		case <-d.lookupWanted:
 		}
-		var all sync.WaitGroup // all at the same time, because a name service that hangs takes lookupTimeout for each
+		var all sync.WaitGroup // concurrent, because a name service that hangs takes lookupTimeout for each
 		for _, name := range d.hostNames() {
 			all.Go(func() { d.resolveName(ctx, lookup, name) })
 		}
@@ -109,15 +107,15 @@ func (d *HandshakeLimiter) resolveName(ctx context.Context, lookup LookupFunc, n
 	defer cancel()
 	addrs, err := lookup(ctx, name)
 	if err != nil {
-		return // a member that cannot be dialed either: its link says so
+		return // its link logs that the member cannot be dialed
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.memberAddresses.setResolved(name, addrs)
 }
 
-// Rejections returns how many connections were closed because too many came, by where they came from:
-// "members" for the addresses of members, and "others".
+// Rejections returns the number of connections closed because they came too fast, by origin: "members" for
+// the addresses of members, and "others".
 func (d *HandshakeLimiter) Rejections() map[string]uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -128,27 +126,26 @@ func (d *HandshakeLimiter) Rejections() map[string]uint64 {
 	return all
 }
 
-// isMember reports whether an address is a member's.
 func (d *HandshakeLimiter) isMember(addr netip.Addr) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.memberAddresses.isMember(addr)
 }
 
-// learnAddress records that a member has said a correct hello from addr.
+// learnAddress records the source of a member's correct hello.
 func (d *HandshakeLimiter) learnAddress(member uint32, addr netip.Addr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.memberAddresses.learnAddress(member, addr)
 }
 
-// checkAvailable returns nil if a handshake with addr could begin now, or a tooFast.
+// checkAvailable returns nil if a handshake with addr could begin now, or a tooFastError.
 func (d *HandshakeLimiter) checkAvailable(addr netip.Addr) error { return d.checkLimits(addr, false) }
 
-// takeToken takes the token for a handshake with addr, or returns a tooFast.
+// takeToken takes the token for a handshake with addr, or returns a tooFastError.
 func (d *HandshakeLimiter) takeToken(addr netip.Addr) error { return d.checkLimits(addr, true) }
 
-// checkLimits does both. A connection in memory, which has no address, always passes.
+// checkLimits always admits an in-memory connection, which has no address.
 func (d *HandshakeLimiter) checkLimits(addr netip.Addr, take bool) error {
 	if !addr.IsValid() {
 		return nil
@@ -172,12 +169,11 @@ func (d *HandshakeLimiter) checkLimits(addr netip.Addr, take bool) error {
 	return nil
 }
 
-// tooFastError is why a connection is refused.
 type tooFastError struct{ origin origin }
 
 func (tooFastError) Error() string { return "connections come faster than this member takes them" }
 
-// reject counts a refusal. The caller holds the lock.
+// reject counts a rejection. The caller holds the lock.
 func (d *HandshakeLimiter) reject(from origin) error {
 	d.rejectionCount[from]++
 	d.unloggedCount[from]++
@@ -190,21 +186,20 @@ func (d *HandshakeLimiter) reject(from origin) error {
 	return tooFastError{from}
 }
 
-// logRejection logs a refusal, for each origin at most once in refusalInterval.
+// logRejection logs at most one rejection per origin and refusalInterval.
 func (d *HandshakeLimiter) logRejection(log *slog.Logger, remote string, why tooFastError) {
 	d.mu.Lock()
-	last, n := d.lastLogged[why.origin], d.unloggedCount[why.origin]
-	quiet := !last.IsZero() && time.Since(last) < refusalInterval
-	if !quiet {
-		d.lastLogged[why.origin], d.unloggedCount[why.origin] = time.Now(), 0
+	n, isDue := d.unloggedCount[why.origin], d.lastLogged.isDue(why.origin)
+	if isDue {
+		d.unloggedCount[why.origin] = 0
 	}
 	d.mu.Unlock()
-	if !quiet {
-		log.Warn("refused connections, because they come faster than this member takes them", "remote", remote, "from", why.origin.String(), "closed", n)
+	if isDue {
+		log.Warn("refused connections, because they come faster than this member takes them",
+			"remote", remote, "from", why.origin.String(), "closed", n)
 	}
 }
 
-// sourceOf returns what counts as one source of strangers.
 func sourceOf(addr netip.Addr) netip.Addr {
 	if addr.Is4() {
 		return addr

@@ -32,7 +32,7 @@ func begun(d *HandshakeLimiter, addr string, n int) (passed int) {
 
 // Each address of a member has a bucket of its own, each source of strangers has one, and all strangers
 // share one. An IPv6 network is one source.
-func TestDoorRates(t *testing.T) {
+func TestHandshakeRates(t *testing.T) {
 	peers := []Peer{{ID: 1, Addr: "10.0.0.1:1"}, {ID: 2, Addr: "10.0.0.2:1"}, {ID: 3, Addr: "[fd00::3]:1"}}
 	for _, tt := range []struct {
 		name        string
