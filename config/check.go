@@ -13,47 +13,44 @@ import (
 	"rollcall/operator/api"
 )
 
-// Verdict says what came of a key.
+// Verdict is the state of a key in a configuration.
 type Verdict string
 
-// These are the verdicts.
 const (
 	InForce   Verdict = "in force"  // as it was set
 	ByDefault Verdict = "default"   // it was not set
 	NoEffect  Verdict = "no effect" // Rollcall does not serve it
 	Unknown   Verdict = "unknown"   // there is no such key
-	Dangerous Verdict = "dangerous" // it is in force, and may cost data, clients or secrets
+	Dangerous Verdict = "dangerous" // in force, but it may cost data, clients or secrets
 	Refused   Verdict = "refused"   // a member does not start with it
 )
 
-// Key is a key with what holds for it in one configuration.
+// Key is a key in one configuration.
 type Key struct {
 	Name    string
-	Value   string // as it was set, or the default; "" if it is secret or the key is unknown
-	Default string // or, in words, what holds without the key
+	Value   string // as set, or the default; "" if it is secret or the key unknown
+	Default string // or a description of it
 	Source  string // "zoo.cfg:12", "ZOO_TICK_TIME", "--tick"; "default"
 	Verdict Verdict
 	Reason  string // the reason for NoEffect, Unknown, Dangerous and Refused
 }
 
-// Setting returns the key as operators see it.
 func (k Key) Setting() api.Setting {
 	return api.Setting{Key: k.Name, Value: k.Value, Default: k.Default, Origin: k.Source, State: string(k.Verdict), Warning: k.Reason}
 }
 
-// Report is what a configuration comes to.
+// Report is the result of Check.
 type Report struct {
-	Config   Config    // complete if there is no error; its Keys are there if the sources could be read
+	Config   Config    // complete if there is no error; has Keys if the sources could be read
 	Warnings []Warning // as of Load
-	Errors   []error   // why a member does not start with it; Load returns the first one
-	// FilesKnown reports whether Config names all files that a member would read. It is false if a value is
-	// refused or keys do not fit together, because Config lacks what follows from them then.
+	Errors   []error   // each keeps a member from starting; Load returns the first one
+	// FilesKnown reports whether Config names all files that a member would read. It is false if a value is rejected
+	// or keys contradict each other, because Config lacks the values that follow from them then.
 	FilesKnown bool
 }
 
-// Check reads a configuration as Load does, and goes on after an error, so that it reports all that is
-// wrong with single keys. What concerns several keys is checked if they are all right by themselves, up to the
-// first error.
+// Check reads a configuration as Load does, but continues after an error, so it reports the errors of all keys. If
+// there are none, it checks the keys against each other up to the first error.
 func Check(file string, env []string, flags Flags) Report {
 	d, all, err := readSources(file, env, flags)
 	if err != nil {
@@ -74,7 +71,7 @@ func Check(file string, env []string, flags Flags) Report {
 	return r
 }
 
-// AddFaults adds what is wrong with files that keys name. A member does not start with those that are not mild.
+// AddFaults adds faults of files that keys name. A fault that is not mild keeps a member from starting.
 func (r *Report) AddFaults(faults []*secretfile.Fault) {
 	for _, f := range faults {
 		where := f.Key
@@ -91,7 +88,7 @@ func (r *Report) AddFaults(faults []*secretfile.Fault) {
 	}
 }
 
-// addFault adds what is wrong with the file that the key names. What a member does not start with counts more.
+// addFault adds a fault of the file that the key names.
 func (k *Key) addFault(f *secretfile.Fault) {
 	if k.Verdict == InForce || k.Verdict == Dangerous {
 		k.Verdict = Dangerous
@@ -105,7 +102,7 @@ func (k *Key) addFault(f *secretfile.Fault) {
 	k.Reason += f.Err.Error()
 }
 
-// keyOutcome is a setting with what came of it.
+// keyOutcome is a setting with the result of its check.
 type keyOutcome struct {
 	setting
 	key     *key // nil: unknown
@@ -113,7 +110,7 @@ type keyOutcome struct {
 	err     error
 }
 
-// explainKeys returns every key with what holds for it.
+// explainKeys returns every key of the table, and the unknown ones after them.
 func (d *rawConfig) explainKeys() []Key {
 	var rows, unknown []Key
 	set := map[*key][]keyOutcome{}
@@ -136,7 +133,6 @@ func (d *rawConfig) explainKeys() []Key {
 	return append(rows, unknown...)
 }
 
-// explainKey returns what holds for a key that was set.
 func (d *rawConfig) explainKey(o keyOutcome) Key {
 	k := o.key
 	row := Key{Name: o.setting.key, Value: ShortText(o.value), Default: cmp.Or(k.def, k.unset), Source: o.where, Verdict: InForce}
@@ -158,7 +154,7 @@ func (d *rawConfig) explainKey(o keyOutcome) Key {
 	return row
 }
 
-// These say why a value is dangerous, or "".
+// The risk functions return the danger of a value, or "".
 
 func riskOfTick(d *rawConfig) string {
 	if d.Tick.Milliseconds() >= minSafeTickMillis {
@@ -185,7 +181,7 @@ func riskOfBuffer(d *rawConfig) string {
 	if d.Limits.MaxBuffer <= maxSafeBuffer {
 		return ""
 	}
-	return "a large request holds up the others, and clients read answers of this length only if they have the same setting"
+	return "a large request holds up the others, and clients read replies of this length only if they have the same setting"
 }
 
 func riskOfConnections(d *rawConfig) string {
@@ -213,7 +209,7 @@ func riskOfMetrics(d *rawConfig) string {
 	if !d.metricsListener.enabled || isLoopback(d.metricsListener.host) {
 		return ""
 	}
-	return "everybody who reaches the port can read the metrics"
+	return "anyone who reaches the port can read the metrics"
 }
 
 func riskOfACL(d *rawConfig) string {
@@ -237,20 +233,19 @@ func riskOfAnyHost(d *rawConfig) string {
 	return "any certificate of the authority may speak as any member"
 }
 
-// isLoopback reports whether host is one that only this machine reaches.
+// isLoopback reports whether only this machine reaches host.
 func isLoopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return err == nil && addr.IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
 const (
-	// minSafeTickMillis is the shortest tick, in ms, that is not called dangerous: the clients of a session of 2 ticks notice
-	// when there is no leader for 0.6 ticks.
+	// minSafeTickMillis is the shortest tick without a warning: the clients of a session of 2 ticks notice when there is
+	// no leader for 0.6 ticks.
 	minSafeTickMillis = 500
-	// minSafeFailover is the shortest silence of a leader that is not called dangerous: the collector, a slow disk or
-	// another process on the machine may hold a member up for some 100 ms.
+	// minSafeFailover is the shortest failover without a warning: the garbage collector, a slow disk or another process
+	// may delay a member by some 100 ms.
 	minSafeFailover = 150 * time.Millisecond
-	// maxSafeBuffer is the longest request, in bytes, that is not called dangerous: four times
-	// ZooKeeper's default.
+	// maxSafeBuffer is the longest request without a warning, in bytes: four times ZooKeeper's default.
 	maxSafeBuffer = 4 << 20
 )

@@ -17,7 +17,7 @@ func TestCheckVerdicts(t *testing.T) {
 	}{
 		{"snapCount=5000", InForce, ""},
 		{"zookeeper.snapCount=5000", InForce, ""},
-		{"snapCount=1", Refused, "allowed"},
+		{"snapCount=1", Refused, "must be"},
 		{"leaderServes=no", NoEffect, "the leader takes clients, too"},
 		{"leaderServes=yes", InForce, ""},
 		{"group.1=1:2", Refused, "counted by heads"},
@@ -61,7 +61,7 @@ func TestCheckVerdicts(t *testing.T) {
 		{"allowSaslFailedClients=false", InForce, ""},
 		{"allowSaslFailedClients=true", Dangerous, "without an identity"},
 		{"enforce.auth.schemes=digest", InForce, ""},
-		{"enforce.auth.schemes=digest,ip", Dangerous, "none is refused"},
+		{"enforce.auth.schemes=digest,ip", Dangerous, "none is rejected"},
 	}
 	for _, tt := range tests {
 		dir, at := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\nclientPort=2181\n" + tt.line + "\n", "users": jaasText, "open": jaasText})

@@ -6,12 +6,12 @@ import (
 	"rollcall/operator/admin"
 )
 
-// RuntimeValues is what conf shows of a member besides its settings.
+// RuntimeValues are the values that conf shows besides the settings.
 type RuntimeValues struct {
-	ClientPort        int // where clients connect now: clientPort=0 leaves the choice to the system
-	SecurePort        int // where they connect over TLS; -1: nowhere
+	ClientPort        int // the port in use: with clientPort=0 the system has chosen it
+	SecurePort        int // for TLS; -1: none
 	DataSize, LogSize int64
-	MemberID          uint32 // this and the rest only in an ensemble
+	MemberID          uint32 // this and the following only in an ensemble
 	ElectionPort      int    // server.N's third field
 	QuorumPort        int    // its second
 	Observer          bool   // it does not vote
@@ -20,8 +20,8 @@ type RuntimeValues struct {
 
 // confLine is a row of the table of conf.
 type confLine struct {
-	name         string                        // that of a key, or of a line that no key has
-	runtimeValue func(r *RuntimeValues) string // nil: the value of the key in the settings, or its default if it sets nothing
+	name         string                        // of a key, or of another line
+	runtimeValue func(r *RuntimeValues) string // nil: the key's value, or its default if it sets no field
 	ensembleOnly bool                          // only in an ensemble
 }
 
@@ -52,8 +52,8 @@ var confLines = []confLine{
 	{name: "peerType", runtimeValue: func(r *RuntimeValues) string { return map[bool]string{false: "0", true: "1"}[r.Observer] }, ensembleOnly: true},
 }
 
-// ConfLines returns what conf shows of a member, line by line. s are its settings, with every default filled
-// in. The list of members, which comes after these lines, is not among them.
+// ConfLines returns the lines of conf without the list of members, which follows them. s are the member's settings
+// with all defaults.
 func ConfLines(s Settings, r RuntimeValues) []admin.ConfLine {
 	d := &rawConfig{Config: Config{Settings: s}}
 	lines := make([]admin.ConfLine, 0, len(confLines))

@@ -1,12 +1,11 @@
-// Package config turns what an operator writes into the settings of one member: a zoo.cfg, the
-// variables of ZooKeeper's Docker image, Java properties and flags.
+// Package config reads the settings of one member from a zoo.cfg, the variables of ZooKeeper's Docker image, Java
+// properties and flags.
 //
 //   - keys.go has the table: one row per key, with its variable, flag, kind, bounds, default, the field
 //     that it sets, and its text in docs/configuration.md. Everything below is driven by it.
 //   - Load reads the sources, takes the value of each key from the strongest one, checks it by its row,
-//     and then checks what concerns several keys.
-//   - Check does the same, and reports every key: its value, where that is from, and what is wrong or
-//     dangerous.
+//     and then checks the keys against each other.
+//   - Check does the same, and reports every key with its value, its source and its faults.
 //   - Conf makes the answer to the four-letter command conf.
 //
 // The package reads files and writes none, except for SaveMyID. It keeps no state, starts no goroutine
@@ -30,15 +29,16 @@ import (
 	"rollcall/znode"
 )
 
-// Settings are what keys set in one member. package member uses them as they are. If a field is zero,
-// its default holds; the comment here or that of the field's type names it.
+// Settings are the values of keys in one member. Package member uses them as they are. A field whose comment
+// says "required" must be positive: see Settings.WithDefaults. The comment here or at the field's type names
+// the default of every other field that is zero.
 type Settings struct {
 	Dir    string // data directory; Load returns an absolute path
 	LogDir string // directory of the log; default Dir
 
 	Tick       time.Duration // must be positive
-	InitLimit  int           // in ticks; only shown by conf, and not used otherwise; default 10
-	SyncLimit  int           // ticks after which the streams of a silent member are closed; default 5
+	InitLimit  int           // in ticks; only conf shows it; required
+	SyncLimit  int           // ticks after which the streams of a silent member are closed; required
 	MinTimeout time.Duration // bounds of session timeouts; default 2 ticks
 	MaxTimeout time.Duration // default 20 ticks
 
@@ -46,34 +46,33 @@ type Settings struct {
 	MaxInFlight int              // transactions sent and not yet applied here, over all connections; default 1,000
 	SuperDigest string           // "super:" and the digest; "": there is no super user
 	Digest      digest.Algorithm // hashes passwords in the scheme digest; default SHA1
-	NoDigest    bool             // nobody can authenticate in the scheme digest
+	NoDigest    bool             // the scheme digest is off
 	Login       server.Login
-	// LinearizableReads makes every read wait for a proof that the leader still leads, and until
-	// this member has applied what was committed by then. By default reads may be stale.
+	// LinearizableReads makes every read wait for a proof that the leader still leads, and until this member has
+	// applied all entries committed by then. By default reads may be stale.
 	LinearizableReads bool
 	ReadOnlyMode      bool         // clients that ask for it are served without a leader, in sessions that only read
 	Rules             znode.Rules  // for the terms that this member leads
 	CommandWhitelist  []string     // four-letter words served, "*" for all; srvr always is
 	SnapCount         uint64       // log entries between snapshots; default 100,000
 	LogKind           disk.LogKind // how the log is stored; default: as the directory is
-	// HeartbeatTimeout is for how long a leader may not be heard before another member stands for election; default 300 ms.
+	// HeartbeatTimeout is the time without a heartbeat after which a member stands for election; required.
 	HeartbeatTimeout time.Duration
 	// StoreStallLimit is how long an operation of the log store or apply may take before this
-	// member stops leading and closes its clients' connections; default 3 s.
+	// member stops leading and closes its clients' connections; required.
 	StoreStallLimit time.Duration
 	Reaping         leader.Reaping     // when containers and nodes with a time to live are removed; default: as in ZooKeeper
 	HTTP            admin.HTTPSettings // what operators reach over HTTP
 	Trust           trust.Settings     // how the connections between members are protected; default: they are plain
 	ClientTLS       ClientTLS          // for Config.SecureAddr
-	SuperSubject    string             // the subject of the super user's certificate; "": nobody is super by certificate
+	SuperSubject    string             // the subject of the super user's certificate; "": there is none
 	Audit           audit.Settings     // the log of what clients change; default: there is none
 	Backup          backup.Schedule    // the backups that this member makes by itself; default: none
 	AutoRebalance   int                // connections in a second that members close while they have more clients than others; default: none
 	NewEnsemble     bool               // bootstrap with a majority of empty members instead of all
 }
 
-// Config is what one member needs to know, checked and complete: where no source sets a value, it has
-// its default.
+// Config is the configuration of one member, checked and complete: a value that no source sets has its default.
 type Config struct {
 	Settings
 
@@ -91,14 +90,14 @@ type Config struct {
 	idToSave uint32 // SaveMyID writes it to Dir/myid; 0: nothing
 }
 
-// MemoryLimit is how much memory this process may use before it refuses writes that add data. If both
-// fields are 0 there is no limit.
+// MemoryLimit is the memory that this process may use before it rejects writes that add data. If both
+// fields are 0, there is no limit.
 type MemoryLimit struct {
 	Bytes   int64
 	Percent int // of the memory that the process may use; wins over Bytes
 }
 
-// OwnServer returns this member's own server line, and whether there is one.
+// OwnServer returns this member's own server line, and reports whether there is one.
 func (c *Config) OwnServer() (serverlist.Server, bool) {
 	for _, s := range c.Servers {
 		if s.ID == c.MyID {
@@ -108,7 +107,7 @@ func (c *Config) OwnServer() (serverlist.Server, bool) {
 	return serverlist.Server{}, false
 }
 
-// BindAddress returns where to listen for an advertised address of this member.
+// BindAddress returns the address to listen on for an advertised address of this member.
 func (c *Config) BindAddress(addr string) string {
 	if !c.ListenOnAllIPs {
 		return addr
@@ -120,8 +119,8 @@ func (c *Config) BindAddress(addr string) string {
 	return net.JoinHostPort("", port)
 }
 
-// EnsembleText returns the content of /zookeeper/config until the data have a list of servers, or nil for a
-// standalone server, which has none.
+// EnsembleText returns the content of /zookeeper/config until the data have a server list. It is nil for a standalone
+// server.
 func (c *Config) EnsembleText() []byte {
 	if c.Standalone {
 		return nil

@@ -1,15 +1,27 @@
 package config
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
-// Defaults of Settings. The packages below require a value.
+// Defaults of Settings. Other packages require a value.
 const (
-	// DefaultSyncLimit is in ZooKeeper's sample configuration.
-	DefaultSyncLimit = 5
-	// DefaultHeartbeatTimeout lets a leader send a heartbeat after a tenth to a fifth of it. So a leader is not replaced if
-	// it, or a network, pauses for 200 ms, and is replaced within a second if it hangs.
+	// DefaultInitLimit and DefaultSyncLimit, in ticks, are in ZooKeeper's sample configuration.
+	DefaultInitLimit, DefaultSyncLimit = 10, 5
+	// DefaultHeartbeatTimeout lets a leader or a network pause for 200 ms, because a leader sends heartbeats after a tenth
+	// to a fifth of it. A leader that hangs is replaced within a second.
 	DefaultHeartbeatTimeout = 300 * time.Millisecond
-	// DefaultStallLimit is far longer than a slow disk needs, and a leader that exceeds it is replaced before its clients
+	// DefaultStallLimit is far longer than a slow disk needs. A leader that exceeds it is replaced before its clients
 	// look for another server.
 	DefaultStallLimit = 3 * time.Second
 )
+
+// WithDefaults returns s with the defaults above in the fields that are 0.
+func (s Settings) WithDefaults() Settings {
+	s.InitLimit = cmp.Or(s.InitLimit, DefaultInitLimit)
+	s.SyncLimit = cmp.Or(s.SyncLimit, DefaultSyncLimit)
+	s.HeartbeatTimeout = cmp.Or(s.HeartbeatTimeout, DefaultHeartbeatTimeout)
+	s.StoreStallLimit = cmp.Or(s.StoreStallLimit, DefaultStallLimit)
+	return s
+}

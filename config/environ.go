@@ -11,13 +11,12 @@ import (
 	"strings"
 )
 
-// otherVariable is a variable that does something else than to set one key.
+// otherVariable is a variable that does not just set one key.
 type otherVariable struct {
 	variable
-	effect string // what it does
+	effect string
 }
 
-// otherVariables are all of them. The other variables are in the table of keys.
 var otherVariables = []otherVariable{
 	{variable{12, "ZOO_SERVERS", "server.1=localhost:2888:3888;2181"}, "server lines with blanks between them"},
 	{variable{line: 13, name: "ZOO_CFG_EXTRA"}, "more `key=value`, with blanks between them"},
@@ -31,7 +30,7 @@ var otherVariables = []otherVariable{
 
 const noLogEffect = "no effect: logs go to standard error"
 
-// variableMeaning is a variable with what it does: it sets a key, or does what its note says.
+// variableMeaning is a variable with the key that it sets, or else its effect.
 type variableMeaning struct {
 	variable
 	key, effect string // one of them is ""
@@ -52,15 +51,14 @@ func allVariables() []variableMeaning {
 	return all
 }
 
-// environ is an environment, and how far it counts.
 type environ struct {
 	values       map[string]string
-	fileNamed    bool // a file was named on the command line: it alone counts
-	isMainSource bool // no zoo.cfg: the variables are the configuration, with their defaults
+	fileNamed    bool // the command line names a file, which replaces the variables
+	isMainSource bool // there is no zoo.cfg, so variables that are not set have their defaults
 	warnings     []Warning
 }
 
-// readEnviron returns the variables in env, "NAME=value" each. An empty variable is as one that is not set.
+// readEnviron returns the variables in env, "NAME=value" each. An empty variable counts as unset.
 func readEnviron(env []string) environ {
 	e := environ{values: make(map[string]string)}
 	for _, pair := range env {
@@ -95,7 +93,7 @@ func (e *environ) mainSettings(file string) (list []setting, name string, err er
 	return list, "environment", err
 }
 
-// variableSettings returns what the image would write into its zoo.cfg.
+// variableSettings returns the settings that the image would write into its zoo.cfg.
 func (e *environ) variableSettings() ([]setting, error) {
 	var list []setting
 	for _, v := range allVariables() {
@@ -111,7 +109,7 @@ func (e *environ) variableSettings() ([]setting, error) {
 			for field := range strings.FieldsSeq(value) {
 				key, value, ok := strings.Cut(field, "=")
 				if !ok {
-					return nil, fmt.Errorf("%s: %s: allowed is key=value", v.name, ShortText(field))
+					return nil, fmt.Errorf("%s: %s: must be key=value", v.name, ShortText(field))
 				}
 				list = append(list, setting{key, value, v.name})
 			}
@@ -123,8 +121,8 @@ func (e *environ) variableSettings() ([]setting, error) {
 	return list, nil
 }
 
-// warnUnknown warns of variables that look like the image's, except for those that Kubernetes sets for a
-// service called zoo.
+// warnUnknown warns of unknown variables named like the image's, except those that Kubernetes sets for a service
+// called zoo.
 func (e *environ) warnUnknown() {
 	all := allVariables()
 	for _, name := range slices.Sorted(maps.Keys(e.values)) {

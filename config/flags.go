@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Flags are the settings of a command line. They win over every other source. The zero value stands for
-// a command line without flags.
+// Flags are the settings of a command line. They win over every other source. The zero value has no flags.
 type Flags struct {
 	settings    []setting
 	clientAddr  string
@@ -15,8 +14,7 @@ type Flags struct {
 	newEnsemble bool
 }
 
-// Register adds the flags to fs: those of the table of keys, and those that are no key's. Parsing fs
-// then fills in f.
+// Register adds the flags of all keys and the other flags to fs. Parsing fs then fills in f.
 func (f *Flags) Register(fs *flag.FlagSet) {
 	for _, k := range keys {
 		if k.flag == (flagOption{}) {
@@ -33,7 +31,7 @@ func (f *Flags) Register(fs *flag.FlagSet) {
 	fs.Func("set", "`key=value` as in zoo.cfg; may be repeated", func(text string) error {
 		key, value, ok := strings.Cut(text, "=")
 		if !ok {
-			return errors.New("allowed is key=value")
+			return errors.New("must be key=value")
 		}
 		f.settings = append(f.settings, setting{strings.TrimSpace(key), strings.TrimSpace(value), "--set"})
 		return nil

@@ -25,12 +25,12 @@ func TestIDFromHostname(t *testing.T) {
 		{"rollcall-1", "1\n", "", 0, "DIR/data/myid: it says 1, and the host name rollcall-1 stands for member 2: this is the directory of another member; give each member its own", "1\n"},
 		{"rollcall-1", "1\n", "1", 1, "--myid", "1\n"},
 		{"rollcall-3", "", "", 0, "DIR/zoo.cfg: this is member 4 (the host name rollcall-3), and there is no server.4: correct one of the two", ""},
-		{"rollcall", "", "", 0, "DIR/zoo.cfg:5: serverIdFromHostname: host name rollcall: allowed is a name that ends in a dash and a number from 0 to 254, such as rollcall-0", ""},
-		{"17", "", "", 0, "host name 17: allowed", ""},
-		{"rollcall-", "", "", 0, "host name rollcall-: allowed", ""},
-		{"rollcall-255", "", "", 0, "host name rollcall-255: allowed", ""},
-		{"rollcall-+1", "", "", 0, "host name rollcall-+1: allowed", ""},
-		{"rollcall.members-1", "", "", 0, "host name rollcall.members-1: allowed", ""},
+		{"rollcall", "", "", 0, "DIR/zoo.cfg:5: serverIdFromHostname: host name rollcall: must end in a dash and a number from 0 to 254, such as rollcall-0", ""},
+		{"17", "", "", 0, "host name 17: must", ""},
+		{"rollcall-", "", "", 0, "host name rollcall-: must", ""},
+		{"rollcall-255", "", "", 0, "host name rollcall-255: must", ""},
+		{"rollcall-+1", "", "", 0, "host name rollcall-+1: must", ""},
+		{"rollcall.members-1", "", "", 0, "host name rollcall.members-1: must", ""},
 	} {
 		dir, at := inDir(t, map[string]string{"zoo.cfg": podCfg})
 		if err := os.Mkdir(at("DIR/data"), 0o700); err != nil {

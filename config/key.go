@@ -6,29 +6,29 @@ import (
 	"strings"
 )
 
-// key is one row of the table of all keys. Every source may also write a key with the prefix
-// "zookeeper.", as ZooKeeper's Java properties are called.
+// key is one row of the table of all keys. In every source a key may have the prefix "zookeeper.", as in ZooKeeper's
+// Java properties.
 type key struct {
 	name string     // as in zoo.cfg; ".N" at the end stands for a number, ".*" for anything
-	env  variable   // the variable of ZooKeeper's Docker image; the zero variable: none
-	flag flagOption // the flag of the command line; the zero option: none
-	kind kind       // which values it takes, and the field that it sets; the zero kind: any text, which is not kept
+	env  variable   // in ZooKeeper's Docker image; zero: none
+	flag flagOption // on the command line; zero: none
+	kind kind       // its values, and the field that it sets; zero: any text, which is not kept
 
-	def   string // its default, as one would write it in zoo.cfg
-	unset string // instead of def: what holds without the key, in words
+	def   string // its default, as in zoo.cfg
+	unset string // describes the default of a key without def
 
 	status        status
-	doc           string                    // served: what it sets; else why it is not served
-	harmlessValue string                    // value that asks for nothing beyond what Rollcall does: no warning, not refused; "*": every one
+	doc           string                    // describes a served key; otherwise the reason why it is not served
+	harmlessValue string                    // a value accepted without a warning, because Rollcall does the same anyway; "*": every value
 	isSecret      bool                      // no message shows the value
-	riskOf        func(d *rawConfig) string // why the value that d has is dangerous, or ""; nil: none is
+	riskOf        func(d *rawConfig) string // the danger of the value in d, or ""; nil: there is none
 }
 
 // variable is an environment variable of ZooKeeper's official Docker image.
 type variable struct {
-	line int // the line in the zoo.cfg that the image makes of the variables; it gives their order
+	line int // position in the zoo.cfg that the image writes; it gives their order
 	name string
-	def  string // its value if it is not set or empty and no zoo.cfg is found; "": none
+	def  string // its value if it is unset or empty and there is no zoo.cfg; "": none
 }
 
 // flagOption is a flag of the command line that sets one key.
@@ -39,7 +39,7 @@ type status int
 const (
 	served   status = iota
 	noEffect        // accepted, with a warning
-	refused         // to ignore it would make the ensemble less safe than its operator believes
+	refused         // ignoring it would make the ensemble less safe than its operator expects
 )
 
 func (s status) String() string {
@@ -79,8 +79,8 @@ func lookupKey(name string) *key {
 	return pattern
 }
 
-// acceptSetting checks s and keeps its value in d, if the key's kind has a field for it. It returns a warning
-// for the operator, or "". Its error names the place of s and says what is allowed.
+// acceptSetting checks s and stores its value in d, if the key's kind has a field for it. It returns a warning
+// for the operator, or "". Its error names the source of s and the valid values.
 func (k *key) acceptSetting(d *rawConfig, s setting) (warning string, err error) {
 	if err := k.parseSetting(d, s); err != nil {
 		return "", k.settingError(s, err.Error())
@@ -92,24 +92,24 @@ func (k *key) acceptSetting(d *rawConfig, s setting) (warning string, err error)
 		return ShortText(s.key) + " has no effect: " + k.doc, nil
 	}
 	if k.harmlessValue != "" {
-		return "", k.settingError(s, fmt.Sprintf("refused: %s; allowed is %s", k.doc, k.harmlessValue))
+		return "", k.settingError(s, fmt.Sprintf("refused: %s; must be %s", k.doc, k.harmlessValue))
 	}
 	return "", k.settingError(s, fmt.Sprintf("refused: %s; leave it out", k.doc))
 }
 
-// parseSetting checks s by the key's kind. Its error says what is allowed.
+// parseSetting checks s by the key's kind. Its error names the valid values.
 func (k *key) parseSetting(d *rawConfig, s setting) error {
 	if k.kind.parse == nil {
 		return nil
 	}
 	err := k.kind.parse(d, s)
 	if errors.Is(err, errAllowed) {
-		return fmt.Errorf("allowed is %s", k.kind.allowed)
+		return fmt.Errorf("must be %s", k.kind.allowed)
 	}
 	return err
 }
 
-// settingError returns an error about s that begins with its place.
+// settingError returns an error about s that begins with its source.
 func (k *key) settingError(s setting, what string) error {
 	if k.isSecret {
 		return fmt.Errorf("%s: %s: %s", s.where, ShortText(s.key), what)
@@ -117,7 +117,7 @@ func (k *key) settingError(s setting, what string) error {
 	return fmt.Errorf("%s: %s=%s: %s", s.where, ShortText(s.key), ShortText(s.value), what)
 }
 
-// ShortText returns a value cut to what fits a line of a log, without control characters.
+// ShortText returns a value cut to the length of a log line, without control characters.
 func ShortText(value string) string {
 	const most = 80
 	if len(value) > most {

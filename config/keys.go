@@ -35,7 +35,7 @@ const (
 	maxWeight       = 1000      // tokens of one session: weights compare the costs of sessions
 	maxSize         = 1 << 50   // bytes: far more than fits any memory
 	minMemoryLimit  = 64 << 20  // bytes: a member without data uses a third of that
-	// maxMemoryPercent is the share that the collector is told to keep to: beyond that it runs all the time.
+	// maxMemoryPercent is the share that the garbage collector gets as its limit: above it, it would run all the time.
 	maxMemoryPercent = 90
 	minDataQuota     = 1 << 20 // bytes: a smaller one is more likely a number without its unit
 	minFraction      = 1e-6    // added to a chance, or taken from it: less would have no effect for days
@@ -60,9 +60,9 @@ const (
 	minMaxBuffer = 1024    // below that, a client cannot connect with a chroot and a long ACL
 	maxMaxBuffer = 8 << 20 // a transaction is one log entry, and entries are far below the log's own limit
 
-	// DefaultMemoryPercent is the share of the memory past which writes that add data are refused. The
-	// collector keeps everything within softShare of cmd/rollcall, and needs room between the two: with
-	// less, it would take a large part of the processor time.
+	// DefaultMemoryPercent is the share of the memory above which writes that add data are rejected. The garbage
+	// collector keeps everything within softShare of cmd/rollcall, and needs the room between the two: with less, it
+	// would take a large part of the processor time.
 	DefaultMemoryPercent = 75
 
 	// MinClientMemory is the least memory, in bytes, that clients may be given: four of the longest
@@ -70,12 +70,12 @@ const (
 	MinClientMemory = 4 << 20
 )
 
-// Why a group of keys is not served.
+// The reasons why groups of keys are not served.
 const (
 	noSASL          = "SASL between members is not served; they prove a shared secret (ensembleSecretFile) or certificates (sslQuorum)"
 	noLocalSessions = "local sessions are not served: such a session ends when its client moves to another member"
 	noQuorumWeights = "a majority is counted by heads: hierarchical quorums are not served"
-	noResponseCache = "there is no cache of responses: reads are answered from memory"
+	noResponseCache = "there is no cache of responses: reads are served from memory"
 	purgesItself    = "old snapshots and log files are always removed"
 	sizesLogItself  = "the log store sizes its files itself"
 )
@@ -155,7 +155,7 @@ var keys = []key{
 	},
 	{
 		name: "connection_throttle_freeze_time", kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.Limits.Throttle.Freeze }), def: "-1",
-		doc: "new sessions are also refused by chance, and this is the least time between two changes of that chance, in ms; -1: nothing is refused by chance",
+		doc: "new sessions are also rejected at random, and this is the least time between two changes of the probability, in ms; -1: none is rejected at random",
 	},
 	{
 		name: "connection_throttle_drop_increase", kind: fraction(minFraction, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Increase }), def: valueText(admission.DefaultIncrease),
@@ -192,7 +192,7 @@ var keys = []key{
 	},
 	{
 		name: "connectionOutstandingLimit", kind: wholeNumber(1, maxConnInFlight, func(d *rawConfig) *int { return &d.Limits.MaxInFlight }), def: valueText(server.DefaultMaxInFlight),
-		doc: "Rollcall's own: requests of one connection that are read and not yet answered; beyond that the connection is not read",
+		doc: "Rollcall's own: requests of one connection that wait for a reply; beyond that the connection is not read",
 	},
 	{
 		name: "connectionUnreadLimit", kind: wholeNumber(minUnread, maxUnread, func(d *rawConfig) *int { return &d.Limits.MaxUnread }), def: valueText(server.DefaultMaxUnread),
@@ -204,15 +204,15 @@ var keys = []key{
 	},
 	{
 		name: "pathLengthLimit", kind: wholeNumber(1<<10, maxPath, func(d *rawConfig) *int { return &d.Limits.MaxPath }), def: valueText(server.DefaultMaxPath),
-		doc: "Rollcall's own: bytes of the path of a new node or of a watch; a longer one is refused with -8 (bad arguments). A path has at most 128 levels, and 64 KiB only with a few",
+		doc: "Rollcall's own: bytes of the path of a new node or of a watch; a longer one is rejected with -8 (bad arguments). A path has at most 128 levels, and 64 KiB only with a few",
 	},
 	{
 		name: "aclEntryLimit", kind: wholeNumber(1, maxACL, func(d *rawConfig) *int { return &d.Limits.MaxACL }), def: valueText(server.DefaultMaxACL),
-		doc: "Rollcall's own: entries of an access control list, after each entry of scheme `auth` stands for the client's identities; a longer one is refused with -114 (invalid ACL)",
+		doc: "Rollcall's own: entries of an access control list, after each entry of scheme `auth` stands for the client's identities; a longer one is rejected with -114 (invalid ACL)",
 	},
 	{
 		name: "identityLimit", kind: wholeNumber(1, maxIdentities, func(d *rawConfig) *int { return &d.Limits.MaxIdentities }), def: valueText(server.DefaultMaxIdentities),
-		doc: "Rollcall's own: identities of one connection, its address among them; one more is refused with -115 (authentication failed), and the connection is closed. All of them together have at most 4 KiB",
+		doc: "Rollcall's own: identities of one connection, its address among them; one more is rejected with -115 (authentication failed), and the connection is closed. All of them together have at most 4 KiB",
 	},
 	{
 		name: "clientMemoryLimit", kind: wholeNumber(MinClientMemory, maxClientMemory, func(d *rawConfig) *int64 { return &d.Limits.Budget }), unset: "an eighth of the memory",
@@ -220,7 +220,7 @@ var keys = []key{
 	},
 	{
 		name: "memoryLimit", kind: memoryLimit(func(d *rawConfig) *MemoryLimit { return &d.Memory }), def: valueText(DefaultMemoryPercent) + "%",
-		doc: "Rollcall's own: memory in use past which this member refuses its clients' creates, and data and access control lists that grow, with -1 (system error). A percentage is that of the memory of the machine or the cgroup, or of GOMEMLIMIT if that is set; 0: no limit ([security.md](security.md#memory))",
+		doc: "Rollcall's own: memory in use above which this member rejects its clients' creates, and data and access control lists that grow, with -1 (system error). A percentage is that of the memory of the machine or the cgroup, or of GOMEMLIMIT if that is set; 0: no limit ([security.md](security.md#memory))",
 	},
 	{
 		name: "handshakeTimeout", kind: millis(1, maxHandshake, func(d *rawConfig) *time.Duration { return &d.Limits.Handshake }), def: valueText(server.DefaultHandshake),
@@ -232,7 +232,7 @@ var keys = []key{
 	},
 	{
 		name: readOnlyKey, kind: boolean(func(d *rawConfig) *bool { return &d.ReadOnlyMode }), def: "false",
-		doc: "true: while no leader is known, clients that ask for a read-only server are served in sessions that only read ([sessions.md](sessions.md#read-only-mode)), and isro is always answered; not with readConsistency=linearizable",
+		doc: "true: while no leader is known, clients that ask for a read-only server are served in sessions that only read ([sessions.md](sessions.md#read-only-mode)), and isro is always enabled; not with readConsistency=linearizable",
 	},
 	{
 		name: "snapCount", kind: wholeNumber(2, maxCount, func(d *rawConfig) *uint64 { return &d.SnapCount }), def: valueText(quorum.DefaultSnapshotEvery),
@@ -240,7 +240,7 @@ var keys = []key{
 	},
 	{
 		name: "logStore", kind: logKind(func(d *rawConfig) *disk.LogKind { return &d.LogKind }), unset: fmt.Sprintf("that of the directory; %s for a new one", disk.DefaultLogKind),
-		doc: "Rollcall's own: what the log is kept in. A directory keeps its kind, and a member that is told another one does not start ([storage.md](storage.md))",
+		doc: "Rollcall's own: format of the log store. A directory keeps its format, and a member configured with another one does not start ([storage.md](storage.md))",
 	},
 	{
 		name: "storeStallLimit", kind: millis(minStall, maxStall, func(d *rawConfig) *time.Duration { return &d.StoreStallLimit }), def: valueText(DefaultStallLimit),
@@ -249,7 +249,7 @@ var keys = []key{
 	{
 		name: "4lw.commands.whitelist", env: variable{line: 11, name: "ZOO_4LW_COMMANDS_WHITELIST"},
 		kind: commaList(func(d *rawConfig) *[]string { return &d.CommandWhitelist }), def: "srvr",
-		doc: "four-letter commands that are answered; `*`: all; srvr always is",
+		doc: "enabled four-letter commands; `*`: all; srvr always is",
 	},
 	{
 		name: "admin.enableServer", env: variable{10, "ZOO_ADMINSERVER_ENABLED", "true"},
@@ -275,15 +275,15 @@ var keys = []key{
 	},
 	{
 		name: "admin.snapshot.enabled", kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.HTTP.NoSnapshots }), def: "true",
-		doc: "false: the AdminServer command snapshot is refused. `rollcall backup` works all the same",
+		doc: "false: the AdminServer command snapshot is rejected. `rollcall backup` still works",
 	},
 	{
 		name: "admin.restore.enabled", kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.HTTP.NoRestores }), def: "true",
-		doc: "false: the AdminServer command restore is refused. `rollcall backup restore` works all the same",
+		doc: "false: the AdminServer command restore is rejected. `rollcall backup restore` still works",
 	},
 	{
 		name: "admin.rateLimiterIntervalInMS", kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.HTTP.SnapshotInterval }), def: valueText(admin.DefaultSnapshotInterval),
-		doc: "ms in which a member answers the AdminServer command snapshot once, and ms after a restore until the AdminServer command restore takes the next one",
+		doc: "least ms between two AdminServer commands snapshot of a member, and between two AdminServer commands restore",
 	},
 	{
 		name: "admin.tokenFile", kind: filePath(func(d *rawConfig) *string { return &d.HTTP.TokenFile }), unset: "none",
@@ -392,15 +392,15 @@ var keys = []key{
 	},
 	{
 		name: "extendedTypesEnabled", kind: boolean(func(d *rawConfig) *bool { return &d.Rules.TTLNodes }), def: "false",
-		doc: "true: nodes with a TTL can be created, and myid 255 is refused; the leader's value counts",
+		doc: "true: nodes with a TTL can be created, and myid 255 is rejected; the leader's value counts",
 	},
 	{
 		name: "enforceQuota", kind: boolean(func(d *rawConfig) *bool { return &d.Rules.EnforceQuota }), def: "false",
-		doc: "true: a write beyond a hard limit of a quota is refused; the leader's value counts",
+		doc: "true: a write beyond a hard limit of a quota is rejected; the leader's value counts",
 	},
 	{
 		name: "dataQuota", kind: byteSize(minDataQuota, maxSize, func(d *rawConfig) *uint64 { return &d.Rules.DataQuota }), def: "0",
-		doc: "Rollcall's own: bytes of all paths, data and access control lists. A write that would add bytes beyond that is refused with -1 (system error); 0: no quota; the leader's value counts ([security.md](security.md#quota-of-all-data))",
+		doc: "Rollcall's own: bytes of all paths, data and access control lists. A write that would add bytes beyond that is rejected with -1 (system error); 0: no quota; the leader's value counts ([security.md](security.md#quota-of-all-data))",
 	},
 	{
 		name: jaasKey, kind: filePath(func(d *rawConfig) *string { return &d.loginKeys.jaasFile }), unset: "none",
@@ -416,7 +416,7 @@ var keys = []key{
 	},
 	{
 		name: "sessionRequireClientSASLAuth", kind: boolean(func(d *rawConfig) *bool { return &d.loginKeys.requireSASL }), def: "false",
-		doc: "true: a client is served only after it has logged in by SASL; other requests are answered with -124, and its connection is closed",
+		doc: "true: a client is served only after it has logged in by SASL; other requests get -124, and its connection is closed",
 	},
 	{
 		name: "allowSaslFailedClients", kind: boolean(func(d *rawConfig) *bool { return &d.Login.KeepFailed }), def: "false",
@@ -446,7 +446,7 @@ var keys = []key{
 	},
 	{
 		name: "DigestAuthenticationProvider.enabled", kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.NoDigest }), def: "true",
-		doc: "false: nobody can authenticate with a password in the scheme digest, nor over HTTP as the super user",
+		doc: "false: no client can authenticate with a password in the scheme digest, and the super user not over HTTP",
 	},
 	{
 		name: "DigestAuthenticationProvider.digestAlg", kind: digestAlg(func(d *rawConfig) *digest.Algorithm { return &d.Digest }), def: "SHA1",
@@ -509,11 +509,11 @@ var keys = []key{
 	},
 	{
 		name: "ssl.clientAuth", kind: clientAuth(func(d *rawConfig) *keystore.ClientAuth { return &d.ClientTLS.Terms.Auth }), def: "need",
-		doc: "whether a client over TLS shows a certificate: it must, it may, or it is not asked. The subject of one is an identity of the scheme x509",
+		doc: "need: a client over TLS must show a certificate; want: it may; none: it is not requested. The subject is an identity of the scheme x509",
 	},
 	{
 		name: "ssl.protocol", kind: tlsProtocols(func(d *rawConfig) *keystore.ServerTerms { return &d.ClientTLS.Terms }), unset: "TLSv1.2,TLSv1.3",
-		doc: "versions of TLS for clients, unless ssl.enabledProtocols says which",
+		doc: "versions of TLS for clients, unless ssl.enabledProtocols is set",
 	},
 	{
 		name: "ssl.enabledProtocols", kind: tlsProtocols(func(d *rawConfig) *keystore.ServerTerms { return &d.enabledProtocols }), unset: "as ssl.protocol",
@@ -541,11 +541,11 @@ var keys = []key{
 	},
 	{
 		name: "netty.server.outstandingHandshake.limit", kind: wholeNumber(1, maxCount, func(d *rawConfig) *int { return &d.ClientTLS.MaxHandshakes }), def: valueText(server.DefaultHandshakes),
-		doc: "handshakes of TLS under way. Above it, a new client gets the place of the one whose first message has been incomplete for longest. If there is none, it is refused and tries another member",
+		doc: "handshakes of TLS under way. Above it, a new client gets the place of the one whose first message has been incomplete for longest. If there is none, it is rejected and tries another member",
 	},
 	{
 		name: "client.certReload", kind: boolean(func(d *rawConfig) *bool { return &d.ClientTLS.CertReload }), def: "true",
-		doc: "files with keys and certificates for clients are read again when they change. SIGHUP has them read at once, with this key or without",
+		doc: "files with keys and certificates for clients are reloaded when they change. SIGHUP reloads them at once, with or without this key",
 	},
 	{
 		name: "X509AuthenticationProvider.superUser", kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.SuperSubject }), unset: "none",
@@ -584,7 +584,7 @@ var keys = []key{
 	{
 		name: "ensembleSecretFile", env: variable{line: 23, name: "ROLLCALL_ENSEMBLE_SECRET_FILE"},
 		kind: filePath(func(d *rawConfig) *string { return &d.Trust.SecretFile }), unset: "none",
-		doc: "Rollcall's own: file with the secret of 16 to 1024 characters that all members share. With it the connections between members are TLS, and both ends prove that they have the secret ([security.md](security.md#members)). For a rotation the file has two secrets, one on a line. It is read again when it changes and at SIGHUP",
+		doc: "Rollcall's own: file with the secret of 16 to 1024 characters that all members share. With it the connections between members are TLS, and both ends prove that they have the secret ([security.md](security.md#members)). For a rotation the file has two secrets, one on a line. It is reloaded when it changes and at SIGHUP",
 	},
 	{
 		name: "sslQuorum", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.ShowCertificates }), def: "false",
@@ -592,7 +592,7 @@ var keys = []key{
 	},
 	{
 		name: "ssl.quorum.keyStore.location", kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Location }), unset: "none",
-		doc: "file with this member's private key, its certificate and the chain to an authority. It is read again when it changes and at SIGHUP",
+		doc: "file with this member's private key, its certificate and the chain to an authority. It is reloaded when it changes and at SIGHUP",
 	},
 	{
 		name: "ssl.quorum.keyStore.password", kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Password }), unset: "none", isSecret: true,
@@ -645,7 +645,7 @@ var keys = []key{
 
 	{name: "group.N", unset: "none", status: refused, doc: noQuorumWeights},
 	{name: "weight.N", def: "1", status: refused, harmlessValue: "1", doc: noQuorumWeights},
-	{name: "electionAlg", def: "3", status: refused, harmlessValue: "3", doc: "members elect by raft; ZooKeeper refuses other values too"},
+	{name: "electionAlg", def: "3", status: refused, harmlessValue: "3", doc: "members elect by raft; ZooKeeper rejects other values too"},
 	{name: "connection_throttle_local_session_weight", def: "1", status: noEffect, harmlessValue: "*", doc: noLocalSessions},
 	{name: "localSessionsEnabled", def: "false", status: refused, harmlessValue: "false", doc: noLocalSessions, kind: boolean(nil)},
 	{name: "localSessionsUpgradingEnabled", def: "false", status: noEffect, harmlessValue: "false", doc: noLocalSessions, kind: boolean(nil)},
@@ -677,19 +677,19 @@ var keys = []key{
 	{name: "quorum.auth.learnerRequireSasl", def: "false", status: refused, harmlessValue: "false", doc: noSASL, kind: boolean(nil)},
 	{name: "quorum.auth.*", unset: "none", status: noEffect, doc: noSASL, isSecret: true},
 
-	{name: "sslQuorumReloadCertFiles", def: "true", status: noEffect, harmlessValue: "true", doc: "files with certificates and secrets of members are always read again when they change, and at SIGHUP", kind: boolean(nil)},
+	{name: "sslQuorumReloadCertFiles", def: "true", status: noEffect, harmlessValue: "true", doc: "files with certificates and secrets of members are always reloaded when they change, and at SIGHUP", kind: boolean(nil)},
 	{name: "ssl.quorum.clientAuth", def: "need", status: refused, harmlessValue: "need", doc: "members always prove themselves to each other"},
 	{name: "ssl.quorum.protocol", def: "TLSv1.3", status: noEffect, harmlessValue: "TLSv1.3", doc: "members always speak TLS 1.3"},
 	{name: "ssl.quorum.enabledProtocols", def: "TLSv1.3", status: noEffect, harmlessValue: "TLSv1.3", doc: "members always speak TLS 1.3"},
 	{name: "ssl.quorum.ciphersuites", unset: "those of TLS 1.3", status: noEffect, doc: "members always speak TLS 1.3, all of whose suites are safe"},
-	{name: "ssl.quorum.ocsp", def: "false", status: refused, harmlessValue: "false", doc: "servers of OCSP are not asked: set ssl.quorum.crl", kind: boolean(nil)},
+	{name: "ssl.quorum.ocsp", def: "false", status: refused, harmlessValue: "false", doc: "OCSP is not used: set ssl.quorum.crl", kind: boolean(nil)},
 	{name: "ssl.quorum.clientHostnameVerification", def: "true", status: refused, harmlessValue: "true", doc: "ssl.quorum.hostnameVerification counts for both ends of a connection", kind: boolean(nil)},
-	{name: "ssl.quorum.*", unset: "none", status: noEffect, doc: "no such key is known, or it says which of Java's libraries to use", isSecret: true},
+	{name: "ssl.quorum.*", unset: "none", status: noEffect, doc: "no such key is known, or it selects one of Java's libraries", isSecret: true},
 	{name: "ssl.hostnameVerification", def: "true", status: noEffect, harmlessValue: "*", doc: "for clients, which hold a server's certificate against its name; a server does not hold a client's against an address", kind: boolean(nil)},
-	{name: "ssl.clientHostnameVerification", def: "false", status: refused, harmlessValue: "false", doc: "a client's certificate is not held against its address: a name service that lies would decide", kind: boolean(nil)},
-	{name: "ssl.ocsp", def: "false", status: refused, harmlessValue: "false", doc: "servers of OCSP are not asked: set ssl.crl", kind: boolean(nil)},
+	{name: "ssl.clientHostnameVerification", def: "false", status: refused, harmlessValue: "false", doc: "a client's certificate is not compared with its address: a name service that lies would decide", kind: boolean(nil)},
+	{name: "ssl.ocsp", def: "false", status: refused, harmlessValue: "false", doc: "OCSP is not used: set ssl.crl", kind: boolean(nil)},
 	{name: "ssl.context.supplier.class", unset: "none", status: refused, doc: "Java classes cannot be loaded"},
-	{name: "ssl.*", unset: "none", status: noEffect, doc: "no such key is known, or it says which of Java's libraries to use", isSecret: true},
+	{name: "ssl.*", unset: "none", status: noEffect, doc: "no such key is known, or it selects one of Java's libraries", isSecret: true},
 
 	{name: "metricsProvider.*", unset: "none", status: noEffect, doc: "of ZooKeeper's providers alone", isSecret: true},
 }

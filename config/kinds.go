@@ -15,27 +15,25 @@ import (
 	"rollcall/zk/digest"
 )
 
-// kind is which values a key takes, and where they go. The zero kind takes any text and keeps none.
+// kind checks the values of a key and stores them. The zero kind takes any text and stores none.
 type kind struct {
 	allowed string // in words, for errors and the docs
-	// parse checks a value and keeps it in d. If it returns errAllowed, the error that the operator
-	// sees is made of allowed.
+	// parse checks a value and stores it in d. If it returns errAllowed, the operator's error is made of allowed.
 	parse     func(d *rawConfig, s setting) error
-	confText  func(d *rawConfig) string // returns the value as conf shows it; nil: conf does not show it
+	confText  func(d *rawConfig) string // the value as conf shows it; nil: conf does not show it
 	secretKey string                    // secretKey a secretFile: the key whose value the file has
 }
 
-// errAllowed says that a value is not one of those that its kind allows.
+// errAllowed means that a value is none that its kind allows.
 var errAllowed = errors.New("not allowed")
 
-// The kinds below take the field of a rawConfig that they set. If it is nil, the value is checked and not
-// kept.
+// The kinds below take the field of a rawConfig that they set. If it is nil, they only check the value.
 
 func boolean(field func(*rawConfig) *bool) kind { return eitherWord("true", "false", field) }
 
 func yesNo(field func(*rawConfig) *bool) kind { return eitherWord("yes", "no", field) }
 
-// eitherWord takes one of two words, in any case of letters. yes sets the field to true.
+// eitherWord takes one of two words, regardless of case. yes sets the field to true.
 func eitherWord(yes, no string, field func(*rawConfig) *bool) kind {
 	return kind{
 		allowed: yes + " or " + no,
@@ -64,8 +62,7 @@ func wholeNumber[T int | int64 | uint64](least, most int64, field func(*rawConfi
 	}
 }
 
-// limitOrNone takes a number up to most. 0 means no limit; in the field that is -1, because 0 means the
-// default there.
+// limitOrNone takes a number up to most. 0 means no limit. The field is -1 then, because 0 is its default.
 func limitOrNone(most int64, field func(*rawConfig) *int) kind {
 	return kind{
 		allowed: fmt.Sprintf("0 to %d", most),
@@ -89,7 +86,7 @@ func fraction(least float64, field func(*rawConfig) *float64) kind {
 		allowed: fmt.Sprintf("%v to 1, with decimals", least),
 		parse: func(d *rawConfig, s setting) error {
 			n, err := strconv.ParseFloat(s.value, 64)
-			if err != nil || !(n >= least && n <= 1) { // this also refuses what is no number
+			if err != nil || !(n >= least && n <= 1) { // this also rejects NaN
 				return errAllowed
 			}
 			return storeValue(d, field, n)
@@ -97,7 +94,7 @@ func fraction(least float64, field func(*rawConfig) *float64) kind {
 	}
 }
 
-// sizeUnits are the letters that may follow a number of bytes, and how many bytes each stands for.
+// sizeUnits has the bytes of each unit.
 var sizeUnits = map[byte]int64{'k': 1 << 10, 'm': 1 << 20, 'g': 1 << 30, 't': 1 << 40}
 
 // parseSize reads a number of bytes, such as 4096, 512M or 2G. The units are powers of 1024.
@@ -132,7 +129,7 @@ func byteSize[T int64 | uint64](least, most int64, field func(*rawConfig) *T) ki
 	}
 }
 
-// sizeText returns a number of bytes with the largest unit of which it is a multiple.
+// sizeText returns a number of bytes in the largest unit that divides it.
 func sizeText(n int64) string {
 	for _, unit := range "TGMK" {
 		if factor := sizeUnits[byte(unit)|0x20]; n%factor == 0 {
@@ -182,10 +179,9 @@ func millis(least, most int64, field func(*rawConfig) *time.Duration) kind {
 	}
 }
 
-// failoverNames are the names of the values of the key failover.
 var failoverNames = map[string]time.Duration{"fast": 150 * time.Millisecond, "normal": DefaultHeartbeatTimeout, "wan": time.Second}
 
-// failoverTime takes one of these names, or a number of milliseconds.
+// failoverTime takes a name of failoverNames, or a number of milliseconds.
 func failoverTime(field func(*rawConfig) *time.Duration) kind {
 	number := millis(minFailover, maxFailover, field)
 	return kind{
@@ -200,7 +196,7 @@ func failoverTime(field func(*rawConfig) *time.Duration) kind {
 	}
 }
 
-// sessionTimeout takes a number of milliseconds. -1 means the default, as for ZooKeeper; in the field that is 0.
+// sessionTimeout takes a number of milliseconds. -1 means the default, as in ZooKeeper. The field is 0 then.
 func sessionTimeout(field func(*rawConfig) *time.Duration) kind {
 	return kind{
 		allowed: fmt.Sprintf("1 to %d (ms), or -1 for the default", maxMillis),
@@ -271,7 +267,6 @@ func hostName(field func(*rawConfig) *string) kind {
 	}
 }
 
-// commaList takes a list with commas.
 func commaList(field func(*rawConfig) *[]string) kind {
 	return kind{
 		allowed: "words with commas between them",
@@ -287,7 +282,6 @@ func commaList(field func(*rawConfig) *[]string) kind {
 	}
 }
 
-// localReads takes a word that says what callers without credentials may read.
 func localReads(field func(*rawConfig) *admin.LocalReads) kind {
 	return kind{
 		allowed: "none, state or data",
@@ -301,7 +295,6 @@ func localReads(field func(*rawConfig) *admin.LocalReads) kind {
 	}
 }
 
-// superDigest takes "super:" and what follows it.
 func superDigest(field func(*rawConfig) *string) kind {
 	return kind{
 		allowed: "super:<digest>",
@@ -314,7 +307,7 @@ func superDigest(field func(*rawConfig) *string) kind {
 	}
 }
 
-// digestAlg takes the name of a hash function, as Java has it.
+// digestAlg takes Java's name of a hash function.
 func digestAlg(field func(*rawConfig) *digest.Algorithm) kind {
 	return kind{
 		allowed: digest.AlgorithmNames,
@@ -328,7 +321,6 @@ func digestAlg(field func(*rawConfig) *digest.Algorithm) kind {
 	}
 }
 
-// urlPath takes the path of a URL.
 func urlPath(field func(*rawConfig) *string) kind {
 	return kind{
 		allowed: "a path such as /commands",
@@ -341,14 +333,14 @@ func urlPath(field func(*rawConfig) *string) kind {
 	}
 }
 
-// metricsProviders are ZooKeeper's providers of metrics, and whether each opens a port.
+// metricsProviders maps each of ZooKeeper's metrics providers to whether it opens a port.
 var metricsProviders = map[string]bool{
 	"org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider": true,
 	"org.apache.zookeeper.metrics.impl.DefaultMetricsProvider":          false,
 	"org.apache.zookeeper.metrics.impl.NullMetricsProvider":             false,
 }
 
-// metricsProvider takes the name of a provider's class, and keeps whether it opens a port.
+// metricsProvider takes a provider's class. It sets the field if the provider opens a port.
 func metricsProvider(field func(*rawConfig) *bool) kind {
 	return kind{
 		allowed: "the class of ZooKeeper's PrometheusMetricsProvider, DefaultMetricsProvider or NullMetricsProvider",
@@ -362,7 +354,6 @@ func metricsProvider(field func(*rawConfig) *bool) kind {
 	}
 }
 
-// logKind takes the name of a log store.
 func logKind(field func(*rawConfig) *disk.LogKind) kind {
 	return kind{
 		allowed: fmt.Sprintf("%s or %s", disk.LogBolt, disk.LogWAL),
@@ -376,7 +367,6 @@ func logKind(field func(*rawConfig) *disk.LogKind) kind {
 	}
 }
 
-// logLevel takes the name of a level of the log.
 func logLevel(field func(*rawConfig) *slog.Level) kind {
 	return kind{
 		allowed: logs.AllowedLevels,
@@ -390,7 +380,7 @@ func logLevel(field func(*rawConfig) *slog.Level) kind {
 	}
 }
 
-// storeValue sets the field of d, if there is one, and returns nil.
+// storeValue sets the field of d, unless field is nil. It returns nil.
 func storeValue[T any](d *rawConfig, field func(*rawConfig) *T, value T) error {
 	if field != nil {
 		*field(d) = value
@@ -398,7 +388,7 @@ func storeValue[T any](d *rawConfig, field func(*rawConfig) *T, value T) error {
 	return nil
 }
 
-// parseWithin reads a decimal number; errAllowed: it is none, or out of bounds.
+// parseWithin reads a decimal number. It returns errAllowed if there is none or it is out of bounds.
 func parseWithin(value string, least, most int64) (int64, error) {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n < least || n > most {
@@ -407,7 +397,7 @@ func parseWithin(value string, least, most int64) (int64, error) {
 	return n, nil
 }
 
-// valueText returns a value as one would write it in zoo.cfg: a duration in milliseconds.
+// valueText returns a value as in zoo.cfg. A duration is in milliseconds.
 func valueText(value any) string {
 	if d, ok := value.(time.Duration); ok {
 		return strconv.FormatInt(d.Milliseconds(), 10)
@@ -415,7 +405,7 @@ func valueText(value any) string {
 	return fmt.Sprint(value)
 }
 
-// serverLine takes the line of one member, and adds it to the list.
+// serverLine takes the line of one member and adds it to the servers.
 func serverLine() kind {
 	return kind{
 		allowed: "`host:quorumPort:electionPort[:participant or :observer][;[clientHost:]clientPort]`",
@@ -430,7 +420,7 @@ func serverLine() kind {
 			}
 			for _, other := range d.Servers {
 				if other.ID == id {
-					return fmt.Errorf("server %d is named twice; remove one of the two", id)
+					return fmt.Errorf("duplicate server %d; remove one of the two", id)
 				}
 			}
 			d.Servers = append(d.Servers, server)

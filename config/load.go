@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Load makes the configuration of one member. It takes the first of these that there is: file, unless
-// that is ""; zoo.cfg in $ZOO_CONF_DIR; the ZOO_* variables in env. Java properties in JVMFLAGS fill in
-// what that leaves open, and flags win over everything. Load reads files and writes none. It returns
-// warnings also with an error. The error says where the wrong value is and what is allowed.
+// Load reads the configuration of one member. Its main source is file or, if that is "", the zoo.cfg in
+// $ZOO_CONF_DIR or, if there is none, the ZOO_* variables in env. Java properties in JVMFLAGS set keys that the main
+// source leaves out, and flags win over everything. Load writes no files. It returns warnings also with an error. The
+// error names the source of the wrong value and the valid values.
 func Load(file string, env []string, flags Flags) (Config, []Warning, error) {
 	r := Check(file, env, flags)
 	if len(r.Errors) > 0 {
@@ -17,7 +17,7 @@ func Load(file string, env []string, flags Flags) (Config, []Warning, error) {
 	return r.Config, r.Warnings, nil
 }
 
-// readSources returns the settings of all sources, and a rawConfig that has none of them yet.
+// readSources returns the settings of all sources, and a rawConfig without them.
 func readSources(file string, env []string, flags Flags) (*rawConfig, settings, error) {
 	vars := readEnviron(env)
 	base, name, err := vars.mainSettings(file)
@@ -33,30 +33,30 @@ func readSources(file string, env []string, flags Flags) (*rawConfig, settings, 
 	return newRawConfig(name, vars, flags, all.warnings), all, nil
 }
 
-// Warning is about a part of a configuration that may not work as its author thinks. The member starts
-// all the same.
+// Warning is about a part of a configuration that may not work as its author expects. The member starts
+// nevertheless.
 type Warning struct {
 	Where    string // "zoo.cfg:12", "ZOO_MY_ID", "--set", or the file as a whole
 	Text     string
-	NoEffect string // the key that has no effect, if the warning is about that
+	NoEffect string // the key without effect, if the warning is about one
 }
 
 func (w Warning) String() string { return w.Where + ": " + w.Text }
 
-// setting is a key with its value as somebody wrote them.
+// setting is a key with its value, as written in a source.
 type setting struct {
 	key, value string
 	where      string // "zoo.cfg:12", "ZOO_TICK_TIME", "--tick"; errors and warnings begin with it
 }
 
-// settings are those of all sources, each key once.
+// settings has each key of all sources once.
 type settings struct {
 	list     []setting
 	warnings []Warning
 }
 
-// addLayer lays one source over those before it. Within a source the last setting of a key wins, as in
-// Java, but two server lines with one number are an error.
+// addLayer adds a source that wins over the previous ones. Within a source the last setting of a key wins, as in
+// Java. Two server lines with the same number are an error.
 func (all *settings) addLayer(layer []setting) error {
 	at := make(map[string]int) // key → place in list
 	for i, s := range all.list {
@@ -67,7 +67,7 @@ func (all *settings) addLayer(layer []setting) error {
 		s.key = canonicalName(s.key)
 		if first, ok := seen[s.key]; ok {
 			if strings.HasPrefix(s.key, "server.") {
-				return fmt.Errorf("%s: %s is named twice, first in %s; remove one of the two", s.where, s.key, first)
+				return fmt.Errorf("%s: duplicate %s, first in %s; remove one of the two", s.where, s.key, first)
 			}
 			all.warnings = append(all.warnings, Warning{Where: s.where, Text: fmt.Sprintf("%s again, first in %s: this one counts", s.key, first)})
 		}

@@ -12,10 +12,9 @@ import (
 // jaasKey is the key with the path of the JAAS file. It is a property of Java, not of ZooKeeper.
 const jaasKey = "java.security.auth.login.config"
 
-// allAuthSchemes are the schemes of which a client can have identities.
+// allAuthSchemes are the schemes of clients' identities.
 var allAuthSchemes = []string{"digest", "ip", "sasl", "x509"}
 
-// authSchemes takes a list of schemes with commas.
 func authSchemes(field func(*rawConfig) *[]string) kind {
 	list := commaList(field)
 	return kind{
@@ -34,7 +33,7 @@ func authSchemes(field func(*rawConfig) *[]string) kind {
 	}
 }
 
-// finishLogin reads the users of SASL, and decides which identities clients need. As in ZooKeeper,
+// finishLogin reads the users of SASL and sets the schemes that clients need. As in ZooKeeper,
 // sessionRequireClientSASLAuth wins over enforce.auth.enabled.
 func (d *rawConfig) finishLogin() error {
 	if err := d.readUsers(); err != nil {
@@ -45,7 +44,7 @@ func (d *rawConfig) finishLogin() error {
 	case d.loginKeys.requireSASL:
 		from, d.Login.Schemes = "sessionRequireClientSASLAuth", []string{"sasl"}
 	case d.loginKeys.enforceAuth && len(d.loginKeys.acceptedSchemes) == 0:
-		return fmt.Errorf("%s: enforce.auth.enabled=true needs enforce.auth.schemes; allowed are %s", d.whereSet("enforce.auth.enabled"), strings.Join(allAuthSchemes, ", "))
+		return fmt.Errorf("%s: enforce.auth.enabled=true needs enforce.auth.schemes: one or more of %s", d.whereSet("enforce.auth.enabled"), strings.Join(allAuthSchemes, ", "))
 	case d.loginKeys.enforceAuth:
 		d.Login.Schemes = d.loginKeys.acceptedSchemes
 	case len(d.loginKeys.acceptedSchemes) > 0:
@@ -80,8 +79,6 @@ func (d *rawConfig) readUsers() error {
 	return nil
 }
 
-// These say why a value is dangerous, or "".
-
 func riskOfFailedClients(d *rawConfig) string {
 	if !d.Login.KeepFailed {
 		return ""
@@ -93,5 +90,5 @@ func riskOfSchemes(d *rawConfig) string {
 	if !slices.Contains(d.loginKeys.acceptedSchemes, "ip") {
 		return ""
 	}
-	return "every client has an identity of the scheme ip, so none is refused"
+	return "every client has an identity of the scheme ip, so none is rejected"
 }

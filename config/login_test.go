@@ -66,10 +66,10 @@ func TestUsersAreRefused(t *testing.T) {
 		{key + "DIR", "", "it must name a file"},
 		{key + "DIR/jaas", "", `zoo.cfg:3: ` + key + `DIR/jaas: no section "Server" in the file`},
 		{key + "DIR/jaas\nsasl.serverconfig=None", jaasText, `no section "None" in the file`},
-		{key + "DIR/jaas", strings.Replace(jaasText, "user_eve=", "user_eve ", 1), "line 1: a word or value; allowed is ="},
+		{key + "DIR/jaas", strings.Replace(jaasText, "user_eve=", "user_eve ", 1), "line 1: a word or value; must be ="},
 		{key + "DIR/jaas", strings.Repeat("/", sasl.MaxJAASBytes+1), "over 1048576 bytes"},
-		{key, "", "zoo.cfg:3: " + key + ": allowed is a path"},
-		{"superUser=", "", "zoo.cfg:3: superUser=: allowed is a name"},
+		{key, "", "zoo.cfg:3: " + key + ": must be a path"},
+		{"superUser=", "", "zoo.cfg:3: superUser=: must be a name"},
 	} {
 		_, _, at, err := loadLogin(t, tt.lines+"\n", tt.jaas)
 		if err == nil || !strings.Contains(err.Error(), at(tt.want)) || strings.Contains(err.Error(), "hush") {
@@ -107,9 +107,9 @@ func TestSchemes(t *testing.T) {
 		{"enforce.auth.enabled=true\nenforce.auth.schemes=digest,sasl\n", []string{"digest", "sasl"}, "", ""},
 		{users + "sessionRequireClientSASLAuth=true\nenforce.auth.enabled=true\nenforce.auth.schemes=digest\n", []string{"sasl"}, "", ""},
 		{"enforce.auth.schemes=digest\n", nil, "enforce.auth.schemes has no effect without enforce.auth.enabled=true", ""},
-		{"enforce.auth.enabled=true\n", nil, "", "zoo.cfg:3: enforce.auth.enabled=true needs enforce.auth.schemes; allowed are digest, ip, sasl, x509"},
+		{"enforce.auth.enabled=true\n", nil, "", "zoo.cfg:3: enforce.auth.enabled=true needs enforce.auth.schemes: one or more of digest, ip, sasl, x509"},
 		{"enforce.auth.enabled=true\nenforce.auth.schemes=,\n", nil, "", "needs enforce.auth.schemes"},
-		{"enforce.auth.enabled=true\nenforce.auth.schemes=world\n", nil, "", "zoo.cfg:4: enforce.auth.schemes=world: allowed is digest, ip, sasl, x509, with commas between them"},
+		{"enforce.auth.enabled=true\nenforce.auth.schemes=world\n", nil, "", "zoo.cfg:4: enforce.auth.schemes=world: must be digest, ip, sasl, x509, with commas between them"},
 		{"sessionRequireClientSASLAuth=true\n", nil, "", "zoo.cfg:3: sessionRequireClientSASLAuth asks for SASL, and no client can log in by it; set java.security.auth.login.config"},
 		{"enforce.auth.schemes=sasl\nenforce.auth.enabled=true\n", nil, "", "zoo.cfg:3: enforce.auth.schemes asks for SASL"},
 	} {

@@ -14,7 +14,6 @@ import (
 	"rollcall/internal/serverlist"
 )
 
-// finishID sets the number of this member.
 func (d *rawConfig) finishID() error {
 	most := uint32(serverlist.MaxID)
 	if d.Rules.TTLNodes {
@@ -22,7 +21,7 @@ func (d *rawConfig) finishID() error {
 	}
 	for _, s := range d.Servers {
 		if s.ID > most {
-			return fmt.Errorf("%s: server.%d: with extendedTypesEnabled allowed is 1 to %d", d.whereSet(fmt.Sprintf("server.%d", s.ID)), s.ID, most)
+			return fmt.Errorf("%s: server.%d: with extendedTypesEnabled, N must be 1 to %d", d.whereSet(fmt.Sprintf("server.%d", s.ID)), s.ID, most)
 		}
 	}
 	path := filepath.Join(d.Dir, "myid")
@@ -40,7 +39,7 @@ func (d *rawConfig) finishID() error {
 	if d.flags.myID != "" {
 		id, err := serverlist.ParseID(d.flags.myID, most)
 		if err != nil {
-			return fmt.Errorf("--myid %s: allowed is %w", ShortText(d.flags.myID), err)
+			return fmt.Errorf("--myid %s: must be %w", ShortText(d.flags.myID), err)
 		}
 		if onDisk != 0 && id != onDisk {
 			d.addWarning("--myid", "%s says %d; %d counts", path, onDisk, id)
@@ -60,7 +59,7 @@ func (d *rawConfig) finishID() error {
 	return nil
 }
 
-// idFromEnviron sets the number that is in myid at path, onDisk, or else the one in the environment.
+// idFromEnviron sets onDisk, which is the number in the file at path, or else the number in the environment.
 func (d *rawConfig) idFromEnviron(path string, onDisk, most uint32) error {
 	fromEnv, err := d.environ.idFromVariable(most)
 	if err != nil {
@@ -75,8 +74,8 @@ func (d *rawConfig) idFromEnviron(path string, onDisk, most uint32) error {
 	return nil
 }
 
-// idFromHostName sets the number that the name of this machine stands for. If there is a myid at path, which
-// says onDisk, it must agree: the directory of another member may be mounted here.
+// idFromHostName sets the number in the name of this machine. A number in the file at path, onDisk, must agree,
+// because the directory of another member may be mounted here.
 func (d *rawConfig) idFromHostName(path string, onDisk, most uint32) error {
 	name, _ := d.environ.lookupVariable("HOSTNAME")
 	if name == "" {
@@ -99,18 +98,17 @@ func (d *rawConfig) idFromHostName(path string, onDisk, most uint32) error {
 	return nil
 }
 
-// parseHostID returns the number of the member on a machine: one more than the number after the last dash of
-// the name's first label.
+// parseHostID returns one more than the number after the last dash of a host name's first label.
 func parseHostID(name string, most uint32) (uint32, error) {
 	label, _, _ := strings.Cut(name, ".")
 	ordinal, err := strconv.ParseUint(label[strings.LastIndexByte(label, '-')+1:], 10, 8)
 	if err != nil || uint32(ordinal) >= most || !strings.Contains(label, "-") {
-		return 0, fmt.Errorf("host name %s: allowed is a name that ends in a dash and a number from 0 to %d, such as rollcall-0", ShortText(name), most-1)
+		return 0, fmt.Errorf("host name %s: must end in a dash and a number from 0 to %d, such as rollcall-0", ShortText(name), most-1)
 	}
 	return uint32(ordinal) + 1, nil
 }
 
-// setStandaloneID sets the number of a standalone server. ZooKeeper needs none there.
+// setStandaloneID sets the number of a standalone server, which needs none in ZooKeeper.
 func (d *rawConfig) setStandaloneID() {
 	if len(d.Servers) == 0 {
 		if d.MyID == 0 {
@@ -138,12 +136,12 @@ func readMyID(path string, most uint32) (uint32, error) {
 	line, _, _ := strings.Cut(string(text), "\n")
 	id, err := serverlist.ParseID(strings.TrimSpace(line), most)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %q: allowed is a number from %w", path, ShortText(line), err)
+		return 0, fmt.Errorf("%s: %q: must be a number from %w", path, ShortText(line), err)
 	}
 	return id, nil
 }
 
-// idFromVariable returns the number that the environment gives this member, or 0 if it gives none.
+// idFromVariable returns the member's number in the environment, or 0 if there is none.
 func (e *environ) idFromVariable(most uint32) (uint32, error) {
 	text, set := e.lookupVariable("ZOO_MY_ID")
 	if e.fileNamed || !set && !e.isMainSource {
@@ -151,14 +149,13 @@ func (e *environ) idFromVariable(most uint32) (uint32, error) {
 	}
 	id, err := serverlist.ParseID(cmp.Or(strings.TrimSpace(text), "1"), most)
 	if err != nil {
-		return 0, fmt.Errorf("ZOO_MY_ID=%s: allowed is %w", ShortText(text), err)
+		return 0, fmt.Errorf("ZOO_MY_ID=%s: must be %w", ShortText(text), err)
 	}
 	return id, nil
 }
 
-// SaveMyID writes Dir/myid, and makes the directory, if the number came from ZOO_MY_ID or from the host name,
-// and Load found no such file. If there is one by now, SaveMyID does not touch it. When SaveMyID returns, the file is
-// durable.
+// SaveMyID writes Dir/myid, and makes the directory, if the number came from ZOO_MY_ID or from the host name and Load
+// found no such file. It does not replace a file that exists by now. When SaveMyID returns, the file is durable.
 func (c *Config) SaveMyID() error {
 	if c.idToSave == 0 {
 		return nil
@@ -186,7 +183,7 @@ func (c *Config) writeMyID() error {
 	return durable.SyncDirectory(c.Dir)
 }
 
-// withAdvice adds advice to the error of a file or directory. It returns other errors, and nil, as they are.
+// withAdvice adds advice to the error of a file or directory. It does not change other errors.
 func withAdvice(err error, advice string) error {
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
 		return fmt.Errorf("%w; %s", err, advice)

@@ -2,14 +2,14 @@ package config
 
 import "strings"
 
-// MemberPlace says where the member that a configuration describes keeps its data, and where it takes clients.
+// MemberPlace is the data directory and the client ports of a configured member.
 type MemberPlace struct {
-	Dir         string   // dataDir; "": not known
+	Dir         string   // dataDir; "": unknown
 	ClientPorts []string // of clients, as in the configuration
 }
 
-// LocateMember returns the Place in a zoo.cfg, or in that which Load takes if file is "". It needs no secret and checks nothing: a command
-// that looks for the member of its machine uses it, and its user may not read all that the member reads.
+// LocateMember returns the place of the member that file describes. If file is "", it chooses a source as Load does.
+// It reads no secrets and checks nothing, because a command's user may not be able to read the member's files.
 func LocateMember(file string, env []string) (MemberPlace, error) {
 	_, all, err := readSources(file, env, Flags{})
 	var at MemberPlace

@@ -17,13 +17,13 @@ import (
 // rawConfig is a Config that is not complete yet.
 type rawConfig struct {
 	Config
-	sourceName    string // the main source's name: errors about what is missing begin with it
+	sourceName    string // of the main source; errors about missing keys begin with it
 	environ       environ
 	flags         Flags
 	setIn         map[string]string // key → where it was set
 	outcomes      []keyOutcome      // of all settings, in order
 	warnings      []Warning
-	readableFiles map[string]string // key → what is said of its file, which others may read
+	readableFiles map[string]string // key → warning that other users can read its file
 
 	clientListener, secureListener listener
 	adminListener, metricsListener listener
@@ -35,7 +35,7 @@ type rawConfig struct {
 	dynamicFile                    string
 }
 
-// listener holds the keys of one port. Those of clients have no key that enables them.
+// listener holds the keys of one port. Client ports have no key that enables them.
 type listener struct {
 	enabled bool
 	host    string
@@ -49,7 +49,7 @@ type loginKeys struct {
 	acceptedSchemes          []string // that enforceAuth accepts
 }
 
-// newRawConfig returns a rawConfig in which every key that is served has its default.
+// newRawConfig returns a rawConfig with the default of every served key.
 func newRawConfig(name string, vars environ, flags Flags, warnings []Warning) *rawConfig {
 	d := &rawConfig{
 		sourceName: name, environ: vars, flags: flags, warnings: warnings, setIn: make(map[string]string), readableFiles: make(map[string]string),
@@ -62,7 +62,7 @@ func newRawConfig(name string, vars environ, flags Flags, warnings []Warning) *r
 			continue
 		}
 		if err := k.parseSetting(d, setting{key: k.name, value: k.def}); err != nil {
-			panic("config: the default of " + k.name + ": " + err.Error()) // the table is wrong, and no input leads here
+			panic("config: the default of " + k.name + ": " + err.Error()) // the table is wrong
 		}
 	}
 	return d
@@ -72,8 +72,7 @@ func (d *rawConfig) addWarning(where, format string, args ...any) {
 	d.warnings = append(d.warnings, Warning{Where: where, Text: fmt.Sprintf(format, args...)})
 }
 
-// acceptSettings checks the settings one by one and keeps their values. It returns an error for each that is
-// wrong.
+// acceptSettings checks and stores the settings. It returns an error for each that is wrong.
 func (d *rawConfig) acceptSettings(list []setting) (failed []error) {
 	for _, s := range list {
 		d.setIn[s.key] = s.where
@@ -90,7 +89,7 @@ func (d *rawConfig) acceptSettings(list []setting) (failed []error) {
 	return failed
 }
 
-// finishAll checks what concerns several settings, and sets the values that follow from them. finishLogin does
+// finishAll checks the settings against each other and sets the values that follow from them. finishLogin does
 // that for logins.
 func (d *rawConfig) finishAll() error {
 	for _, step := range []func() error{
@@ -103,7 +102,7 @@ func (d *rawConfig) finishAll() error {
 	return nil
 }
 
-// whereSet returns where a key was set, or the name of the main source.
+// whereSet returns the place where a key was set, or the name of the main source.
 func (d *rawConfig) whereSet(key string) string { return cmp.Or(d.setIn[key], d.sourceName) }
 
 func (d *rawConfig) finishDirectories() error {
@@ -126,7 +125,7 @@ func (d *rawConfig) finishTimes() error {
 	d.MaxTimeout = cmp.Or(d.MaxTimeout, server.DefaultMaxTicks*d.Tick)
 	if d.MinTimeout > d.MaxTimeout {
 		where := cmp.Or(d.setIn["minSessionTimeout"], d.whereSet("maxSessionTimeout"))
-		return fmt.Errorf("%s: minSessionTimeout is %d ms, maxSessionTimeout %d ms: allowed is minimum up to maximum",
+		return fmt.Errorf("%s: minSessionTimeout is %d ms, maxSessionTimeout %d ms: the minimum must not exceed the maximum",
 			where, d.MinTimeout.Milliseconds(), d.MaxTimeout.Milliseconds())
 	}
 	return nil
@@ -151,7 +150,7 @@ func (d *rawConfig) readDynamic() error {
 	}
 	for _, s := range all.list {
 		if k := lookupKey(s.key); k == nil || !slices.Contains([]string{"server.N", "group.N", "weight.N"}, k.name) {
-			return fmt.Errorf("%s: %s: allowed are server lines only", s.where, ShortText(s.key))
+			return fmt.Errorf("%s: %s: must be a server line", s.where, ShortText(s.key))
 		}
 	}
 	if failed := d.acceptSettings(all.list); len(failed) > 0 {
@@ -163,8 +162,7 @@ func (d *rawConfig) readDynamic() error {
 	return nil
 }
 
-// finishServers decides, as ZooKeeper does, whether this is a standalone server or a member of an
-// ensemble.
+// finishServers distinguishes a standalone server from a member of an ensemble, as ZooKeeper does.
 func (d *rawConfig) finishServers() error {
 	slices.SortFunc(d.Servers, func(a, b serverlist.Server) int { return cmp.Compare(a.ID, b.ID) })
 	voters := len(serverlist.List(d.Servers).Voters())
@@ -179,6 +177,7 @@ func (d *rawConfig) finishServers() error {
 		if voters == 1 {
 			d.addWarning(d.sourceName, "one server line: this is a standalone server (standaloneEnabled=false makes an ensemble of one)")
 		}
+		d.Settings = d.WithDefaults() // an ensemble must set initLimit and syncLimit
 		return nil
 	}
 	switch {
@@ -201,8 +200,7 @@ func (d *rawConfig) finishServers() error {
 	return nil
 }
 
-// checkObservers checks that observers have an ensemble to observe. voters is how many of the servers are
-// participants.
+// checkObservers checks that observers have an ensemble to observe. voters is the number of participants.
 func (d *rawConfig) checkObservers(voters int) error {
 	first := slices.IndexFunc(d.Servers, func(s serverlist.Server) bool { return s.Observer })
 	if first < 0 {
@@ -212,7 +210,7 @@ func (d *rawConfig) checkObservers(voters int) error {
 	where := d.whereSet(fmt.Sprintf("server.%d", id))
 	switch {
 	case voters == 0:
-		return fmt.Errorf("%s: all servers are observers, and nobody could vote; write :participant instead of :observer for one or more", where)
+		return fmt.Errorf("%s: all servers are observers, so none votes; write :participant instead of :observer for one or more", where)
 	case voters == 1 && d.standaloneEnabled:
 		return fmt.Errorf("%s: server.%d is an observer, and a standalone server has none; add standaloneEnabled=false for an ensemble with one vote", where, id)
 	}
@@ -238,8 +236,8 @@ func (d *rawConfig) finishPeerType() error {
 	return nil
 }
 
-// finishMembers checks that the stores with the certificates of members are named if they are read, and read if the
-// first of them is named.
+// finishMembers returns an error if a store with members' certificates is needed but not set. It warns if the key
+// store is set but not needed.
 func (d *rawConfig) finishMembers() error {
 	if key, err := d.Trust.MissingStore(); err != nil {
 		return fmt.Errorf("%s: %w", d.whereSet(key), err)
@@ -251,7 +249,6 @@ func (d *rawConfig) finishMembers() error {
 	return nil
 }
 
-// finishClient sets the address where clients connect.
 func (d *rawConfig) finishClient() error {
 	if d.clientListener.port < 0 && d.setIn["clientPortAddress"] != "" {
 		return fmt.Errorf("%s: clientPortAddress without clientPort; set clientPort, too", d.whereSet("clientPortAddress"))
@@ -270,11 +267,11 @@ func (d *rawConfig) finishClient() error {
 	if d.flags.clientAddr != "" {
 		h, port, err := net.SplitHostPort(d.flags.clientAddr)
 		if err != nil {
-			return fmt.Errorf("--client %s: allowed is host:port", ShortText(d.flags.clientAddr))
+			return fmt.Errorf("--client %s: must be host:port", ShortText(d.flags.clientAddr))
 		}
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil {
-			return fmt.Errorf("--client %s: port: allowed is 0 to %d", ShortText(d.flags.clientAddr), maxPort)
+			return fmt.Errorf("--client %s: port: must be 0 to %d", ShortText(d.flags.clientAddr), maxPort)
 		}
 		if h, err = serverlist.ParseHost(cmp.Or(h, serverlist.AllHosts)); err != nil {
 			return fmt.Errorf("--client: %w", err)
@@ -312,7 +309,7 @@ func (d *rawConfig) finishAdmin() error {
 	return nil
 }
 
-// finishAudit checks that there is an audit log if lines in it are required, and sets where they go.
+// finishAudit checks that the audit log is enabled if it is required, and sets its file.
 func (d *rawConfig) finishAudit() error {
 	if d.Audit.Required && !d.Audit.Enable {
 		return fmt.Errorf("%s: audit.required=true needs audit.enable=true; set it, or leave audit.required out", d.whereSet("audit.required"))

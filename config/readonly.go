@@ -5,7 +5,7 @@ import "fmt"
 // readOnlyKey is ZooKeeper's name of the key.
 const readOnlyKey = "readonlymode.enabled"
 
-// finishReadOnly checks what the read-only mode needs of other keys.
+// finishReadOnly checks the read-only mode against other keys.
 func (d *rawConfig) finishReadOnly() error {
 	switch {
 	case !d.ReadOnlyMode:

@@ -9,12 +9,11 @@ import (
 	"rollcall/internal/secretfile"
 )
 
-// maxSecretBytes is the longest line of a file with a secret, in bytes. No password is as long, and a wrong
-// path may name a file of any length.
+// maxSecretBytes limits the first line of a file with a secret. A wrong path may name a file of any length.
 const maxSecretBytes = 4 << 10
 
-// secretFile takes the path of a file whose first line is the value of another key. value is the kind of
-// that key. No error and no report shows anything of the line.
+// secretFile takes the path of a file whose first line is the value of another key, of the kind value. Errors and
+// reports never show the line.
 func secretFile(of string, value kind) kind {
 	return kind{
 		allowed:   "the path of a file with one line",
@@ -37,7 +36,8 @@ func secretFile(of string, value kind) kind {
 	}
 }
 
-// readSecret returns the first line of a file, without its end. exposed says that others may read the file.
+// readSecret returns the first line of a file, without its end. exposed is a warning that other users can read the
+// file, or "".
 func readSecret(path string) (line, exposed string, err error) {
 	f, err := secretfile.ReadFile(path, maxSecretBytes)
 	if err != nil {
@@ -54,7 +54,7 @@ func readSecret(path string) (line, exposed string, err error) {
 	return line, f.ExposedWarning(), nil
 }
 
-// warnReadable notes, unless exposed is "", that others may read the file that a key names.
+// warnReadable warns that other users can read key's file, unless exposed is "".
 func (d *rawConfig) warnReadable(key, exposed string) {
 	if exposed == "" {
 		return
@@ -63,7 +63,7 @@ func (d *rawConfig) warnReadable(key, exposed string) {
 	d.addWarning(d.whereSet(key), "%s: %s", key, exposed)
 }
 
-// finishSecrets refuses a secret that is given by its key and by a file.
+// finishSecrets returns an error if a secret is set both by its key and by a file.
 func (d *rawConfig) finishSecrets() error {
 	for i := range keys {
 		k := &keys[i]
@@ -75,8 +75,8 @@ func (d *rawConfig) finishSecrets() error {
 	return nil
 }
 
-// finishDigest checks that the digest of the super user and its algorithm fit. Without the scheme digest there is
-// no super user with a password.
+// finishDigest checks that the super user's digest fits the algorithm. Without the scheme digest there is no super
+// user with a password.
 func (d *rawConfig) finishDigest() error {
 	const key = "DigestAuthenticationProvider.superDigest"
 	where := cmp.Or(d.setIn[key], d.setIn[key+"Path"])

@@ -32,7 +32,7 @@ func TestSecretFiles(t *testing.T) {
 		{name: "readable by the group", file: "super:" + marker, mode: 0o640, cfg: path, want: "super:" + marker},
 		{name: "a directory", cfg: "DigestAuthenticationProvider.superDigestPath=DIR\n", err: "DIR/zoo.cfg:2: DigestAuthenticationProvider.superDigestPath=DIR: this is not a file (mode drwx"},
 		{name: "no file", cfg: "DigestAuthenticationProvider.superDigestPath=DIR/none\n", err: "superDigestPath=DIR/none: no such file or directory; it must name a file that this user may read"},
-		{name: "no path", cfg: "DigestAuthenticationProvider.superDigestPath=\n", err: "allowed is the path of a file with one line"},
+		{name: "no path", cfg: "DigestAuthenticationProvider.superDigestPath=\n", err: "must be the path of a file with one line"},
 		{
 			name: "both", file: "super:" + marker, cfg: path + "DigestAuthenticationProvider.superDigest=super:other\n",
 			err: "DIR/zoo.cfg:2: DigestAuthenticationProvider.superDigestPath, but DigestAuthenticationProvider.superDigest is set, too, in DIR/zoo.cfg:3; leave one of them out",

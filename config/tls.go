@@ -9,19 +9,19 @@ import (
 	"rollcall/internal/keystore"
 )
 
-// ClientTLS says how clients connect over TLS.
+// ClientTLS has the settings for clients over TLS.
 type ClientTLS struct {
-	Key, Trust    keystore.Store // nothing is read from them here
-	CRL           bool           // lists of revoked certificates count, and are in the file CRLs
+	Key, Trust    keystore.Store // package config does not read them
+	CRL           bool           // certificates that the file CRLs revokes are rejected
 	CRLs          string
 	Terms         keystore.ServerTerms
-	UnifiedPort   bool          // the port for plain connections takes TLS, too
-	DetectTimeout time.Duration // how long such a client may take to say which
-	MaxHandshakes int           // under way; default as in package server
-	CertReload    bool          // files that have changed are read again
+	UnifiedPort   bool          // the plain client port takes TLS, too
+	DetectTimeout time.Duration // limits the wait for the first bytes of such a client
+	MaxHandshakes int           // at a time; default as in package server
+	CertReload    bool          // changed files are reloaded
 }
 
-// nonEmptyText takes any text that is not empty. allowed says what it should be.
+// nonEmptyText takes any text but "". allowed describes it.
 func nonEmptyText(allowed string, field func(*rawConfig) *string) kind {
 	return kind{
 		allowed: allowed,
@@ -50,7 +50,6 @@ func storeType(field func(*rawConfig) *string) kind {
 	}
 }
 
-// clientAuth takes a word that says whether clients show a certificate.
 func clientAuth(field func(*rawConfig) *keystore.ClientAuth) kind {
 	return kind{
 		allowed: "need, want or none",
@@ -64,7 +63,6 @@ func clientAuth(field func(*rawConfig) *keystore.ClientAuth) kind {
 	}
 }
 
-// tlsProtocols takes versions of TLS.
 func tlsProtocols(terms func(*rawConfig) *keystore.ServerTerms) kind {
 	return kind{
 		allowed: "TLSv1.2, TLSv1.3, or both with a comma between them",
@@ -80,7 +78,7 @@ func tlsProtocols(terms func(*rawConfig) *keystore.ServerTerms) kind {
 	}
 }
 
-// cipherSuites takes cipher suites by their names in Java.
+// cipherSuites takes Java's names of cipher suites.
 func cipherSuites(field func(*rawConfig) *[]uint16) kind {
 	return kind{
 		allowed: "cipher suites with commas between them, of those that Go holds to be safe",
@@ -94,7 +92,7 @@ func cipherSuites(field func(*rawConfig) *[]uint16) kind {
 	}
 }
 
-// onlyWord takes one word, in any case of letters.
+// onlyWord takes one word, regardless of case.
 func onlyWord(only string) kind {
 	return kind{
 		allowed: only,
@@ -122,7 +120,7 @@ func (d *rawConfig) finishSecure() error {
 	return nil
 }
 
-// finishTLS checks that there is what connections over TLS need.
+// finishTLS checks that the stores that clients over TLS need are set.
 func (d *rawConfig) finishTLS() error {
 	t, opens := &d.ClientTLS, "secureClientPort"
 	if p := d.enabledProtocols; p.Min > 0 {

@@ -21,10 +21,10 @@ func TestLoadTLS(t *testing.T) {
 		{name: "nobody is believed", lines: "secureClientPort=2281\n" + key, err: "zoo.cfg:3: clients have to show a certificate, and nothing says which are believed; set ssl.trustStore.location, or ssl.clientAuth=none"},
 		{name: "nobody who may is believed", lines: "secureClientPort=2281\nssl.clientAuth=want\n" + key, err: "zoo.cfg:4: clients have to show"},
 		{name: "no port", lines: key, warning: "ssl.keyStore.location has no effect without secureClientPort or client.portUnification"},
-		{name: "old protocol", lines: "ssl.enabledProtocols=TLSv1.1,TLSv1.2\n", err: "zoo.cfg:3: ssl.enabledProtocols=TLSv1.1,TLSv1.2: allowed is TLSv1.2, TLSv1.3, or both"},
-		{name: "unsafe suite", lines: "ssl.ciphersuites=TLS_RSA_WITH_RC4_128_SHA\n", err: `the cipher suite "TLS_RSA_WITH_RC4_128_SHA" is not served; allowed are TLS_AES_128_GCM_SHA256, `},
+		{name: "old protocol", lines: "ssl.enabledProtocols=TLSv1.1,TLSv1.2\n", err: "zoo.cfg:3: ssl.enabledProtocols=TLSv1.1,TLSv1.2: must be TLSv1.2, TLSv1.3, or both"},
+		{name: "unsafe suite", lines: "ssl.ciphersuites=TLS_RSA_WITH_RC4_128_SHA\n", err: `the cipher suite "TLS_RSA_WITH_RC4_128_SHA" is not supported; it must be one of TLS_AES_128_GCM_SHA256, `},
 		{name: "Bouncy Castle", lines: "ssl.keyStore.type=bcfks\n", err: "zoo.cfg:3: ssl.keyStore.type=bcfks: a BCFKS store can be read only by Bouncy Castle"},
-		{name: "another provider", lines: "ssl.authProvider=sasl\n", err: "zoo.cfg:3: ssl.authProvider=sasl: allowed is x509"},
+		{name: "another provider", lines: "ssl.authProvider=sasl\n", err: "zoo.cfg:3: ssl.authProvider=sasl: must be x509"},
 		{name: "password twice", lines: "ssl.keyStore.password=x\nssl.keyStore.passwordPath=DIR/secret\n", err: "ssl.keyStore.password is set, too, in"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

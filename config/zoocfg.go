@@ -17,7 +17,7 @@ const (
 	maxCfgLines = 10_000
 )
 
-// lineBlanks are the white space within a line of Java's properties.
+// lineBlanks are the blanks within a line of Java's properties.
 const lineBlanks = " \t\f"
 
 // readZooCfg returns the settings of the file at path, in its order.
@@ -39,9 +39,8 @@ func readPrefix(path string, most int64) (text []byte, err error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-// parseZooCfg reads Java's properties syntax, as ZooKeeper does. Blanks around a value
-// are cut. Bytes that are not escaped are kept as they are: a path is UTF-8 if the file
-// is. name stands before the line number in errors and in setting.where.
+// parseZooCfg reads Java's properties syntax, as ZooKeeper does. It trims blanks around a value. Bytes that are not
+// escaped stay as they are: a path is UTF-8 if the file is. name precedes the line number in errors and setting.where.
 func parseZooCfg(name string, text []byte) ([]setting, error) {
 	if len(text) > maxCfgSize {
 		return nil, fmt.Errorf("%s: longer than %d bytes; is it a zoo.cfg?", name, maxCfgSize)
@@ -74,8 +73,8 @@ func parseZooCfg(name string, text []byte) ([]setting, error) {
 	return settings, nil
 }
 
-// logicalLine joins the first line with those that continue it, and returns how many
-// lines that were. A comment continues nowhere; it and a blank line give "".
+// logicalLine joins the first line with the lines that continue it, and returns their number. A comment is never
+// continued. For a comment or a blank line, line is "".
 func logicalLine(lines []string) (line string, used int) {
 	first := strings.TrimLeft(lines[0], lineBlanks)
 	if first == "" || first[0] == '#' || first[0] == '!' {
@@ -98,7 +97,7 @@ func continuesOnNextLine(line string) bool {
 	return (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1
 }
 
-// cutSetting splits a line after its key: at the first blank, = or : that is not escaped.
+// cutSetting splits a line at the first blank, = or : that is not escaped.
 func cutSetting(line string) (key, value string) {
 	end := len(line)
 	for i := 0; i < len(line); i++ {
@@ -123,7 +122,7 @@ var (
 	errSurrogate = errors.New(`\u gives half of a surrogate pair; write both halves, or the character itself`)
 )
 
-// unescape resolves \t, \n, \r, \f and \uXXXX; any other escaped byte is itself.
+// unescape resolves \t, \n, \r, \f and \uXXXX. Any other escaped byte is itself.
 func unescape(text string) (string, error) {
 	if !strings.Contains(text, `\`) {
 		return text, nil
@@ -160,7 +159,7 @@ func unescape(text string) (string, error) {
 	return out.String(), nil
 }
 
-// unicodeEscape reads what follows \u: four digits, or a pair that makes one character.
+// unicodeEscape reads four digits after \u, or a surrogate pair.
 func unicodeEscape(text string) (char rune, length int, err error) {
 	first, ok := hex4(text)
 	if !ok {
