@@ -5,12 +5,12 @@ import (
 	"rollcall/znode"
 )
 
-// auditsAsLeader reports whether this member leads in the term of the entry that is being applied. What no client has asked
-// for is in the leader's audit log alone, and not once more when a member applies its old log again.
+// auditsAsLeader reports whether this member leads in the term of the entry being applied. The leader's audit log records
+// changes without a client. A member that replays its log does not record them again.
 func (h hooks) auditsAsLeader() bool { return h.m.auditLog != nil && h.m.terms.sessionTable != nil }
 
-// auditSessionEnd puts the end of a session into the audit log, unless its client asked for it: that is in the log of the
-// member that the client asked.
+// auditSessionEnd records the end of a session, unless its client closed it: the member that served the client records
+// that.
 func (h hooks) auditSessionEnd(end znode.SessionEnd) {
 	if end.Reason == znode.ReasonClosed || !h.auditsAsLeader() {
 		return
@@ -24,15 +24,14 @@ func (h hooks) auditSessionEnd(end znode.SessionEnd) {
 	h.m.auditLog.Add(e)
 }
 
-// auditedRemovals says what the audit log calls a removal that no client asked for: the first is ZooKeeper's
-// name.
+// auditedRemovals has the operation and the reason of a removal without a client. The first operation is ZooKeeper's.
 var auditedRemovals = map[znode.RemovalCause]struct{ name, reason string }{
 	znode.CauseSessionEnded:   {"ephemeralZNodeDeletionOnSessionCloseOrExpire", "its session ended"},
 	znode.CauseTTLExpired:     {"delete", "its time to live is over"},
 	znode.CauseEmptyContainer: {"delete", "a container without children"},
 }
 
-// auditRemovals puts nodes that no client has deleted into the audit log.
+// auditRemovals records the removal of nodes that no client has deleted.
 func (h hooks) auditRemovals(of znode.Removal, paths []string) {
 	if !h.auditsAsLeader() {
 		return

@@ -9,8 +9,7 @@ import (
 	"rollcall/operator/backup"
 )
 
-// confirmTimeout is how long a backup waits for a leader to confirm that this member is up to date: longer than an
-// election takes.
+// confirmTimeout limits the wait for a leader's confirmation that this member is up to date: longer than an election.
 const confirmTimeout = 3 * time.Second
 
 // CopyState implements admin.Operations.
@@ -18,7 +17,7 @@ func (o operations) CopyState(ctx context.Context) (admin.StateCopy, error) {
 	return o.m.backups.copyState(ctx)
 }
 
-// copyState returns the state at one index. If a leader answers in time, the copy has every write that was
+// copyState returns the state at one index. If a leader confirms it in time, the copy has every write that was
 // acknowledged before. The error is an *admin.Failure.
 func (b *backups) copyState(ctx context.Context) (admin.StateCopy, error) {
 	health := b.memberHealth()
@@ -44,7 +43,6 @@ func (b *backups) copyState(ctx context.Context) (admin.StateCopy, error) {
 	return admin.StateCopy{Head: b.backupHead(own, confirmed), WriteTo: own.WriteTo}, nil
 }
 
-// backupHead returns the head of a backup of a copy.
 func (b *backups) backupHead(own stateSnapshot, confirmed bool) backup.Head {
 	h := backup.Head{
 		Program: b.cfg.Version, Member: b.cfg.ID, Time: b.wallClock.Now().UTC().Truncate(time.Millisecond), Confirmed: confirmed,

@@ -155,7 +155,7 @@ func TestNoCopy(t *testing.T) {
 		e.Member(one).Break("a test says so")
 		e.Wait("the member to know of its damage", time.Minute, func() bool { return e.Member(one).DamageReason() != "" })
 		refused("a test says so")
-		if _, err := e.Member(one).Operations().StoreSnapshot(t.Context()); err == nil || !strings.Contains(err.Error(), "would take the place of a sound one") {
+		if _, err := e.Member(one).Operations().StoreSnapshot(t.Context()); err == nil || !strings.Contains(err.Error(), "would replace a sound one") {
 			t.Errorf("a snapshot of a damaged state: %v", err)
 		}
 	})

@@ -17,16 +17,15 @@ import (
 )
 
 const (
-	// backupRetry is the wait after a backup of the member's own has failed, if the next one is not due earlier.
+	// backupRetry is the wait after a failed scheduled backup, if the next one is not due earlier.
 	backupRetry = 5 * time.Minute
-	// backupOverhead is the most bytes that a node or session takes in a backup, besides its path and data. An access control list
-	// is stored once.
+	// backupOverhead limits the bytes of a node or session in a backup, besides its path and data. Each ACL is stored once.
 	backupOverhead = 256
-	// maxKeptEnds is the most ended sessions that a state remembers.
+	// maxKeptEnds limits the ended sessions that a state remembers.
 	maxKeptEnds = 10_000
 )
 
-// backups copies the state of this member, for operators and for the backups that it makes by itself.
+// backups copies the state of this member, for operators and for scheduled backups.
 type backups struct {
 	cfg          *Config
 	wallClock    *leader.Clock
@@ -37,7 +36,7 @@ type backups struct {
 	onDamage     func(error) // the copy shows that the state is damaged
 	log          *slog.Logger
 
-	writtenBackups, failedBackups atomic.Uint64 // by itself
+	writtenBackups, failedBackups atomic.Uint64 // scheduled backups
 }
 
 // backupLoop makes backups as Config.Backup requires.
@@ -74,7 +73,7 @@ func (b *backups) backupLoop(ctx context.Context) error {
 	}
 }
 
-// timeUntilNext returns the time until the next backup is due. A clock that was set back does not put it off.
+// timeUntilNext returns the time until the next backup is due. Setting back the clock does not delay it.
 func (b *backups) timeUntilNext(keeper *backup.Keeper, every time.Duration) time.Duration {
 	last, err := keeper.LastTime()
 	if err != nil || last.IsZero() {
@@ -83,7 +82,6 @@ func (b *backups) timeUntilNext(keeper *backup.Keeper, every time.Duration) time
 	return min(max(last.Add(every).Sub(b.wallClock.Now()), 0), every)
 }
 
-// makeBackup makes one backup.
 func (b *backups) makeBackup(ctx context.Context, keeper *backup.Keeper) error {
 	c, err := b.copyState(ctx)
 	if err != nil {
@@ -104,7 +102,7 @@ func (b *backups) makeBackup(ctx context.Context, keeper *backup.Keeper) error {
 	return nil
 }
 
-// maxStateBytes returns the most bytes that a state takes in a backup or a snapshot. dataSize is the total of its paths and data.
+// maxStateBytes returns the maximum size of a state in a backup or a snapshot. dataSize is the total of its paths and data.
 func maxStateBytes(dataSize int64, nodes, sessions int) int64 {
 	return dataSize + int64(nodes+sessions+maxKeptEnds)*backupOverhead
 }

@@ -8,18 +8,17 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// maxConnsPerCaller limits the gRPC connections of another member to this one. It needs one; those of an
-// earlier run of it, or of a network that has forgotten them, may not have ended. Each may have maxStreams
-// calls under way.
+// maxConnsPerCaller limits the gRPC connections of another member to this one. It needs one, but connections of its
+// earlier runs, or ones that the network has lost, may not have ended. Each may have maxConcurrentCalls calls.
 const maxConnsPerCaller = 16
 
-// callerLimiter limits the gRPC connections of each member. A member that has too many loses the oldest. It is
-// the identity of a server. It is safe for concurrent use.
+// callerLimiter limits the gRPC connections of each member by closing the oldest. It is the credentials of a server. It
+// is safe for concurrent use.
 type callerLimiter struct {
 	peerCredentials
 
 	mu        sync.Mutex
-	openConns map[uint32][]*callerConn // by member, in the order they came
+	openConns map[uint32][]*callerConn // by member, oldest first
 }
 
 func newCallerLimiter() *callerLimiter { return &callerLimiter{openConns: map[uint32][]*callerConn{}} }
@@ -47,7 +46,7 @@ func (c *callerLimiter) ServerHandshake(conn net.Conn) (net.Conn, credentials.Au
 // Clone implements credentials.TransportCredentials. The clone counts the same connections.
 func (c *callerLimiter) Clone() credentials.TransportCredentials { return c }
 
-// addConn adds a connection, and returns the one that has to be closed for it, or nil.
+// addConn adds a connection, and returns the one that must be closed for it, or nil.
 func (c *callerLimiter) addConn(in *callerConn) (surplus *callerConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,17 +13,18 @@ import (
 )
 
 var (
-	// ErrNoLeader means that no leader replied in time, and that the change was not made.
-	ErrNoLeader = errors.New("no leader has answered")
-	// ErrNotConfirmed means that a change was sent, and not applied here in time. It cannot be withdrawn any more.
+	// ErrNoLeader means that no leader replied in time and the change was not made.
+	ErrNoLeader = errors.New("no leader has replied")
+	// ErrNotConfirmed means that a change was sent, cannot be withdrawn, and was not applied here in time.
 	ErrNotConfirmed = errors.New("not confirmed in time: the change was sent, and may still be made")
 	// ErrNotListed means that this member is not in the list of servers: apply drops what such a member submits.
 	ErrNotListed = errors.New("this member is not in the list of servers; ask a member that is")
-	// ErrNotSound means that the state of this member may differ from that of the others, so it cannot say what a change did.
+	// ErrNotSound means that this member's state may differ from the others', so it cannot report the result of a change.
 	ErrNotSound = errors.New("the state of this member may differ from that of the others; ask another member")
 )
 
-// checkCanSubmit returns an error if this member must make no change for an operator, because it could not know the outcome.
+// checkCanSubmit returns an error if this member must not make changes for operators, because it could not know their
+// results.
 func (m *Member) checkCanSubmit() error {
 	switch {
 	case m.removalWatch.unlistedVersion() != 0:
@@ -34,16 +35,15 @@ func (m *Member) checkCanSubmit() error {
 	return nil
 }
 
-// appliedTerm returns the term of the state that this member has applied.
 func (m *Member) appliedTerm() uint64 {
 	m.state.RLock()
 	defer m.state.RUnlock()
 	return m.state.Term().Term
 }
 
-// submitAndWait submits a transaction for an operator, and returns its result when this member has applied it. The transaction
-// belongs to no session. It goes the way of every write of this member's clients, so it is applied once, whatever leaders
-// come and go. If ctx ends before, the error is ErrNoLeader if the transaction could be withdrawn, otherwise ErrNotConfirmed.
+// submitAndWait submits a transaction for an operator, and returns its result when this member has applied it. The
+// transaction belongs to no session. It is submitted like a client's write, so it is applied once despite changes of the
+// leader. If ctx ends first, the error is ErrNoLeader if the transaction was withdrawn, and ErrNotConfirmed otherwise.
 func submitAndWait(ctx context.Context, f *follower.Follower, txn *proto.Txn) (znode.Result, error) {
 	txn.Conn = randomUint64() // a connection of its own, so that operators do not wait for each other
 	applied := make(resultWaiter, 1)
@@ -72,7 +72,8 @@ type resultWaiter chan znode.Result
 // TxnApplied implements znode.Waiter.
 func (o resultWaiter) TxnApplied(r *znode.Result) { o <- *r }
 
-// submitFailure returns an error of carryOut as an operator sees it. check names the command that shows whether the change was made.
+// submitFailure converts an error of submitAndWait for an operator. check advises how to find out whether the change was
+// made.
 func submitFailure(err error, check string) error {
 	if errors.Is(err, ErrNotConfirmed) {
 		return &admin.Failure{Status: http.StatusGatewayTimeout, Text: fmt.Sprintf("%v; %s", err, check)}
@@ -80,7 +81,7 @@ func submitFailure(err error, check string) error {
 	return noLeaderFailure(err)
 }
 
-// noLeaderFailure returns the reply to a change that was not sent to a leader.
+// noLeaderFailure returns the reply to a change that was not made because there is no leader.
 func noLeaderFailure(err error) error {
 	if !errors.Is(err, ErrNoLeader) {
 		err = fmt.Errorf("%w: %w", ErrNoLeader, err)

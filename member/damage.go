@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// reportDamage reports that this member's state is damaged. It never blocks. One reason is enough:
-// further ones are dropped.
+// reportDamage reports that this member's state is damaged. It never blocks. Further reasons are dropped.
 func (h *health) reportDamage(why string) {
 	select {
 	case h.damageReports <- why:
@@ -14,11 +13,10 @@ func (h *health) reportDamage(why string) {
 	}
 }
 
-// damageLoop ends this member's service once its state is known to be damaged, now or in an earlier
-// run. Another member leads, and its clients go there. This member stays in the ensemble, stores
-// entries and votes, because its log is sound. It serves again only after a start with an empty
-// directory. A member that runs alone has no other member to get the state from. It ends, and the next
-// start rebuilds the state from its disk.
+// damageLoop stops serving once this member's state is known to be damaged, by this or an earlier run. Another member
+// leads, and the clients move there. This member continues to store entries and vote, because its log is sound. It serves
+// again only after a start with an empty directory. A standalone server returns an error instead: the next start rebuilds
+// the state from its disk.
 func (h *health) damageLoop(ctx context.Context) error {
 	if why := h.node.Record().DamageReason(); why != "" {
 		h.log.Error("this member does not serve: its state was found to be damaged; stop it, empty its data directory and start it again", "reason", why)
@@ -42,8 +40,7 @@ func (h *health) damageLoop(ctx context.Context) error {
 	}
 }
 
-// retireDamaged takes this member out of service. If it leads, it first hands leadership over. If no
-// member takes over, this member stops serving all the same.
+// retireDamaged stops serving. If this member leads, it first tries to hand leadership over.
 func (h *health) retireDamaged(ctx context.Context, why string) error {
 	over, cancel := context.WithTimeout(ctx, h.cfg.handOverTime())
 	defer cancel()

@@ -5,9 +5,8 @@ import (
 	"sync"
 )
 
-// digestWarnings warns of members that hash passwords in the scheme digest with another algorithm than this one. Their
-// clients have other identities for the same passwords, so ACLs do not give them what they should. It is safe for
-// concurrent use.
+// digestWarnings warns of members that hash passwords of the scheme digest with another algorithm. The same passwords give
+// other identities there, so ACLs do not match. It is safe for concurrent use.
 type digestWarnings struct {
 	ownAlgorithm string // the algorithm of this member; "": the scheme is off
 	log          *slog.Logger
@@ -16,10 +15,10 @@ type digestWarnings struct {
 	warnedAlgorithms map[uint32]string // by member: the algorithm of the last warning
 }
 
-// maxDigestName is longer than the name of any algorithm, in bytes. A longer name is cut, so that a log line is short.
+// maxDigestName limits the name of an algorithm in a log line, in bytes.
 const maxDigestName = 32
 
-// digestAlgorithm returns the name of the algorithm of the scheme digest, or "" if the scheme is off.
+// digestAlgorithm returns the algorithm of the scheme digest, or "" if the scheme is off.
 func (c *Config) digestAlgorithm() string {
 	if c.NoDigest {
 		return ""
@@ -27,7 +26,7 @@ func (c *Config) digestAlgorithm() string {
 	return c.Digest.String()
 }
 
-// compareAlgorithm logs once that another member has another algorithm. A member that names none has the scheme off.
+// compareAlgorithm warns once if another member has another algorithm. "" means that the scheme is off there.
 func (w *digestWarnings) compareAlgorithm(other uint32, algorithm string) {
 	algorithm = algorithm[:min(len(algorithm), maxDigestName)]
 	w.mu.Lock()

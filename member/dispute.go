@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// A dispute is a verdict of the leader that no majority confirms or refutes: of two members one differs,
-// or the third is away. No member knows which state is right. The leader and the members that agree with it
-// continue to serve, because one side must. This member does not serve meanwhile, so that clients do not read two
-// different states. It keeps its state, and stays a voter and a candidate: its state may be the right one.
+// A dispute is a divergence from the leader's state without a majority for either side: one of two members differs, or
+// the third is down. No member knows the right state. The leader and the members that agree with it keep serving, because
+// one side must. This member stops serving, so clients do not read two different states. It keeps its state, and remains
+// a voter and a candidate, because its state may be the right one.
 
-// disputeTicks is the number of ticks for which a dispute lasts after the last verdict. While it lasts, a verdict is
-// judged at least every two ticks.
+// disputeTicks is the duration of a dispute after the last report, in ticks. While it lasts, there is a report at least
+// every two ticks.
 const disputeTicks = 3
 
-// dispute is the reason why this member does not serve, and the time until which it holds.
 type dispute struct {
 	reason  string
 	expires time.Time
@@ -30,8 +29,7 @@ func (h *health) reportDispute(why string) {
 	}
 }
 
-// disputed returns the reason why this member does not serve, or "" if there is no dispute. A leader keeps serving, because
-// one side must.
+// disputed returns the reason of the dispute, or "" if there is none. A leader keeps serving, because one side must.
 func (h *health) disputed() string {
 	d := h.currentDispute.Load()
 	if d == nil || time.Now().After(d.expires) || h.terms.currentLeader.Load() != nil {
@@ -40,7 +38,7 @@ func (h *health) disputed() string {
 	return d.reason
 }
 
-// disputeLoop serves again once a dispute is over.
+// disputeLoop resumes serving when a dispute is over.
 func (h *health) disputeLoop(ctx context.Context) error {
 	ticker := time.NewTicker(h.cfg.Tick / 2)
 	defer ticker.Stop()
@@ -51,9 +49,9 @@ func (h *health) disputeLoop(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		if d := h.currentDispute.Load(); d != nil && h.disputed() == "" && h.currentDispute.CompareAndSwap(d, nil) {
-			h.log.Info("the leader says no more that this member's state is wrong")
+			h.log.Info("the leader no longer reports that this member's state differs")
 			h.server.Resume()
-			if h.disputed() != "" { // it has just said so again
+			if h.disputed() != "" { // reported again meanwhile
 				h.server.Suspend()
 			}
 		}

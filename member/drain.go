@@ -18,11 +18,11 @@ import (
 	"rollcall/server"
 )
 
-// maxYieldPause is the longest time between two tries of a drained member that was elected to hand over. It
-// takes no writes during a try.
+// maxYieldPause limits the time between two attempts of a drained leader to hand over. It takes no writes during an
+// attempt.
 const maxYieldPause = time.Minute
 
-// drain moves clients and leadership away from this member for the rest of its life. It is safe for concurrent use.
+// drain moves clients and leadership away from this member until its next start. It is safe for concurrent use.
 type drain struct {
 	cfg    *Config
 	node   *quorum.Node
@@ -34,16 +34,14 @@ type drain struct {
 	startOnce sync.Once
 }
 
-// Drain prepares this member for its end, so that its clients notice as little as possible. From now on
-// /readyz fails, new clients are rejected, and other members do not hand leadership over to this one. Drain hands
-// leadership over, and then closes the clients' connections, so that the clients find a leader elsewhere. It
-// tries to hand over for that time, or for api.MinHandOver if that is longer, and then spreads the closes evenly
-// over the time. It returns the number of closed connections, and whether this member still leads, because no other one
-// took over.
+// Drain prepares this member for its stop, with little effect on its clients. From now on /readyz fails, new clients are
+// rejected, and other members do not hand leadership over to this one. Drain hands leadership over, for at most over or
+// api.MinHandOver, and then closes the clients' connections, evenly spread over the time over. It returns the number of
+// closed connections, and reports whether this member still leads, because no other member took over.
 //
-// The member goes on storing and voting, and may be elected again if no other member can lead. It hands over
-// once another one can. If ctx ends, Drain returns early, and the connections that are left stay open; another
-// call closes them. Only a new start ends the state.
+// The member continues to store and vote, and may be elected again if no other member can lead. It hands over once
+// another one can. If ctx ends, Drain returns early and leaves the remaining connections open; another call closes them.
+// Only a new start ends the drain.
 func (m *Member) Drain(ctx context.Context, over time.Duration) (closed int, leads bool) {
 	return m.drain.yieldAndDrain(ctx, over)
 }
@@ -74,11 +72,11 @@ func (o operations) DrainMember(ctx context.Context, member uint32, over time.Du
 	return int(reply.GetConnections()), reply.GetLeads(), nil
 }
 
-// drainFailure returns the error of the drain of another member as an operator sees it.
+// drainFailure converts the error of the drain of another member for an operator.
 func drainFailure(member uint32, err error) error {
 	text := status.Convert(err).Message()
 	if status.Code(err) == codes.Unavailable {
-		return &admin.Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("member %d does not answer, or no longer: %s; look at /v1/members, and drain it again", member, text)}
+		return &admin.Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("member %d does not reply, or no longer: %s; look at /v1/members, and drain it again", member, text)}
 	}
 	return &admin.Failure{Status: http.StatusGatewayTimeout, Text: fmt.Sprintf("it is not known how far the drain of member %d came: %s; drain it again", member, text)}
 }
@@ -94,18 +92,17 @@ func (s services) Drain(ctx context.Context, r *proto.DrainRequest) (*proto.Drai
 	return &proto.DrainReply{Connections: uint64(closed), Leads: leads}, nil
 }
 
-// drainForStop is the drain of a member that stops. handOverTime is enough for it to hand over, because the others
-// elect a leader anyway.
+// drainForStop drains a member that stops. It hands over for handOverTime only, because the others elect a leader anyway.
 func (d *drain) drainForStop(ctx context.Context) {
 	_ = d.yieldLeadership(ctx, d.cfg.handOverTime()) // it is logged
 	d.server.Drain(ctx, d.cfg.DrainTime)
 }
 
-// minHandOverHeartbeats is the least time for which a member tries to hand over, in heartbeat times: a try to hand over to
-// one other member takes twice that.
+// minHandOverHeartbeats is the minimum time for handing over, in heartbeat timeouts. An attempt with one other member takes
+// two of them.
 const minHandOverHeartbeats = 4
 
-// yieldLeadership fails /readyz, refuses new clients and hands leadership over. If that fails within the time, yieldLoop
+// yieldLeadership fails /readyz, rejects new clients and hands leadership over. If that fails within the time, yieldLoop
 // tries again.
 func (d *drain) yieldLeadership(ctx context.Context, within time.Duration) error {
 	d.http.Stop()
@@ -121,8 +118,8 @@ func (d *drain) yieldLeadership(ctx context.Context, within time.Duration) error
 	return err
 }
 
-// yieldLoop hands over whenever a drained member leads, because others could not. It tries each tick, and more
-// seldom while nobody takes over.
+// yieldLoop hands over when a drained member leads because others could not. It tries each tick, and less often while no
+// member takes over.
 func (d *drain) yieldLoop(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -152,7 +149,7 @@ func (d *drain) yieldLoop(ctx context.Context) error {
 	}
 }
 
-// handOverTime is the time for which a member that leaves tries to hand over.
+// handOverTime limits the attempts of a stopping member to hand over.
 func (c *Config) handOverTime() time.Duration {
 	return max(c.Tick, minHandOverHeartbeats*c.HeartbeatTimeout)
 }

@@ -75,7 +75,7 @@ func TestEndWithAnAuditLogThatHangs(t *testing.T) {
 			m, err := New(Config{
 				ID: 1, Servers: []Server{{ID: 1, GrpcAddr: "a:1", RaftAddr: "a:2"}}, ClientListener: failingListener{}, AuditOutput: lines,
 				Stores:   &disk.Stores{Log: store, Stable: store, Snapshots: raft.NewInmemSnapshotStore()},
-				Settings: config.Settings{Tick: time.Second, MinTimeout: 2 * time.Second, MaxTimeout: time.Minute, Audit: audit.Settings{Enable: true}},
+				Settings: config.Settings{Tick: time.Second, MinTimeout: 2 * time.Second, MaxTimeout: time.Minute, Audit: audit.Settings{Enable: true}}.WithDefaults(),
 			})
 			if err != nil {
 				t.Fatal(err)

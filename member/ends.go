@@ -8,16 +8,15 @@ import (
 	"rollcall/znode"
 )
 
-// EndFilter selects ends of sessions. The zero value selects all that are kept.
+// EndFilter selects ends of sessions. The zero value selects all.
 type EndFilter struct {
 	Session jute.SessionID // 0: of any session
 	Address string         // the client's host, or its host and port, as in a view.Filter; "": any
-	Before  uint64         // only those with a lower number, to go on after a page; 0: from the newest on
+	Before  uint64         // the number of the last end of the previous page; 0: from the newest on
 }
 
-// SessionEnds yields the ends of sessions that this member has applied and that of selects, newest first.
-// All members keep the same ones: the last 10,000 of the ensemble. It holds the tree's lock for one
-// part of them at a time.
+// SessionEnds yields the applied ends of sessions that of selects, newest first. All members keep the same ones: the last
+// 10,000 of the ensemble. It holds the tree's lock for one part of them at a time.
 func (m *Member) SessionEnds(of EndFilter) iter.Seq[znode.SessionEnd] {
 	return func(yield func(znode.SessionEnd) bool) {
 		part, from := make([]znode.SessionEnd, 0, listedPerLock), view.NewClientFilter(of.Address)

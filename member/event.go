@@ -10,10 +10,9 @@ import (
 	"rollcall/znode"
 )
 
-// EventKind names a kind of event.
 type EventKind string
 
-// The events. Each is reported once, by the member that leads when it is applied.
+// The leader reports each event once, when it applies it.
 const (
 	EventLeader        EventKind = "leader elected"
 	EventOpened        EventKind = "session opened"
@@ -25,23 +24,22 @@ const (
 	EventQuotaWarning  EventKind = "data quota nearly used up"
 )
 
-// Event is one thing that happened in the ensemble.
+// Event is an event in the ensemble.
 type Event struct {
 	Kind       EventKind
 	Term       uint64              // EventLeader: raft's term
 	Member     uint32              // the leader; the member that the session is attached to; 0 if to none
 	FromMember uint32              // EventMoved: the member it was attached to before
-	Session    jute.SessionID      // all but EventLeader, EventQuota and EventFilling
+	Session    jute.SessionID      // all but EventLeader, EventQuotaOverused and EventQuotaWarning
 	Timeout    time.Duration       // EventOpened, EventMoved: granted
 	Address    string              // the client's
 	Ephemerals int                 // EventExpired, EventClosed, EventKilled: number of nodes removed with the session
-	Silent     time.Duration       // EventExpired, EventKilled: for how long the leader had not heard from it
-	By         string              // EventKilled: who asked for it
-	Quota      znode.ExceededQuota // EventQuota: a quota that is overused; EventFilling: the quota of all data, in Bytes and BytesLimit
-	Overuses   int                 // EventQuota: writes that left any quota overused since the last EventQuota
+	Silent     time.Duration       // EventExpired, EventKilled: since the leader last heard from the client
+	By         string              // EventKilled: the operator
+	Quota      znode.ExceededQuota // EventQuotaOverused: a quota that is overused; EventQuotaWarning: the quota of all data, in Bytes and BytesLimit
+	Overuses   int                 // EventQuotaOverused: writes that left any quota overused since the last EventQuotaOverused
 }
 
-// endEvent is the event of a session's end.
 func endEvent(end znode.SessionEnd) Event {
 	kind := EventClosed
 	switch end.Reason {
@@ -85,11 +83,11 @@ func (e Event) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// maxEvents is the number of events that may wait for Config.Events. Further events are counted and dropped,
-// so that apply never waits for their reader.
+// maxEvents limits the events that wait for Config.OnEvent. Further events are counted and dropped, so apply never waits
+// for their reader.
 const maxEvents = 4096
 
-// eventQueue holds the events that Config.Events has not been called for yet. It is safe for concurrent use.
+// eventQueue holds the events until Config.OnEvent is called for them. It is safe for concurrent use.
 type eventQueue struct {
 	queued  chan Event
 	dropped atomic.Uint64 // since the last warning
@@ -106,7 +104,7 @@ func (q *eventQueue) emit(e Event) {
 	}
 }
 
-// deliverLoop calls handle for each event until ctx ends. If handle is nil, nobody reads them.
+// deliverLoop calls handle, unless it is nil, for each event until ctx ends.
 func (q *eventQueue) deliverLoop(ctx context.Context, handle func(Event), log *slog.Logger) error {
 	for {
 		select {

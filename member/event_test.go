@@ -10,22 +10,22 @@ import (
 	"rollcall/znode"
 )
 
-// shownBy says which field of Event shows each field of znode.End. "" means that none does, and that
-// only Member.Ends has it.
+// shownBy says which field of Event shows each field of znode.SessionEnd. "" means that none does, and that
+// only Member.SessionEnds has it.
 var shownBy = map[string]string{
-	"Number":     "",
-	"Session":    "Session",
-	"Address":    "Address",
-	"Member":     "Member",
-	"Leader":     "",
-	"Term":       "",
-	"AtMs":       "",
-	"Zxid":       "",
-	"Reason":     "Kind",
-	"Silent":     "Silent",
-	"Timeout":    "",
-	"Ephemerals": "Ephemerals",
-	"By":         "By",
+	"Number":         "",
+	"Session":        "Session",
+	"Address":        "Address",
+	"Member":         "Member",
+	"Leader":         "",
+	"Term":           "",
+	"AtMs":           "",
+	"Zxid":           "",
+	"Reason":         "Kind",
+	"SilentFor":      "Silent",
+	"Timeout":        "",
+	"EphemeralCount": "Ephemerals",
+	"RequestedBy":    "By",
 }
 
 // What the state says about a session's end is reported, field by field. Each is changed alone.
@@ -47,7 +47,7 @@ func TestEndsAreShown(t *testing.T) {
 		for _, f := range fields {
 			want, known := shownBy[f.name]
 			if !known {
-				t.Errorf("znode.End.%s is new: say in shownBy what shows it", f.name)
+				t.Errorf("znode.SessionEnd.%s is new: say in shownBy what shows it", f.name)
 				continue
 			}
 			undo := f.change()
@@ -60,7 +60,7 @@ func TestEndsAreShown(t *testing.T) {
 			undo()
 			slices.Sort(changed)
 			if got := strings.Join(changed, " "); got != want {
-				t.Errorf("znode.End.%s changes %q, want %q", f.name, got, want)
+				t.Errorf("znode.SessionEnd.%s changes %q, want %q", f.name, got, want)
 			}
 		}
 	}

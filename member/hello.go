@@ -38,7 +38,7 @@ func (c *helloClient) probeMember(ctx context.Context, id uint32) error {
 	return err
 }
 
-// sendHello implements quorum.Config.Ask.
+// sendHello implements quorum.Config.SendHello.
 func (c *helloClient) sendHello(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) {
 	to, err := c.peers.followerClient(peer.ID)
 	if err != nil {
@@ -63,9 +63,9 @@ func (c *helloClient) helloRequest() *proto.HelloRequest {
 	}
 }
 
-// contactAbsent contacts the servers of a list that are not present, at the addresses in the list. They may be strangers so
-// far: with certificates, such a server cannot come to this member before the state's list has its host. An
-// administrator has named the host, so the server is proved by that.
+// contactAbsent sends Hello to the servers of a list that are not present, at the addresses in the list. They may be
+// unknown: with certificates, such a server cannot connect to this member before the state's list has its host. The
+// administrator's change names the host, so its certificate is accepted.
 func (c *helloClient) contactAbsent(ctx context.Context, list serverlist.List) {
 	c.node.Reachability().AwaitMajority(ctx, raftPeers(serversFromList(list)), func(ctx context.Context, id uint32) (*proto.HelloReply, error) {
 		s, _ := list.Find(id)
@@ -87,11 +87,12 @@ func (c *helloClient) sendHelloTo(ctx context.Context, s serverlist.Server) (*pr
 	return reply, there.explainError(s.ID, err)
 }
 
-// newcomerReplyTimeout limits the time for which an operator's change waits for replies of the servers that come in: a reply takes a few round trips.
+// newcomerReplyTimeout limits the wait of an operator's change for replies of added servers, which take a few round trips.
 const newcomerReplyTimeout = 2 * time.Second
 
-// checkNewcomers returns an error if a server that comes in or moves from one list to the next has data of another ensemble: it would
-// refuse every member of this one for ever, and only its own log would say so. A server that is not reached may be started later.
+// checkNewcomers returns an error if a server that is added to or moved in next has data of another ensemble. Such a server
+// would reject the members of this one forever, and only its own log would show it. An unreachable server may be started
+// later.
 func (c *helloClient) checkNewcomers(ctx context.Context, list, next serverlist.List) error {
 	ctx, cancel := context.WithTimeout(ctx, newcomerReplyTimeout)
 	defer cancel()
@@ -134,7 +135,7 @@ func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.Hell
 	}, nil
 }
 
-// ensembleInHello returns the ensemble of a member that asks, or zero if it knows none.
+// ensembleInHello returns the ensemble in a Hello, or zero if there is none.
 func ensembleInHello(r *proto.HelloRequest) (id wire.EnsembleID) {
 	if len(r.GetEnsemble()) == len(id) {
 		return wire.EnsembleID(r.GetEnsemble())
@@ -142,7 +143,6 @@ func ensembleInHello(r *proto.HelloRequest) (id wire.EnsembleID) {
 	return id
 }
 
-// configurationMessage returns servers for other members, or nil if there are none.
 func configurationMessage(servers []wire.Peer) *proto.Configuration {
 	if len(servers) == 0 {
 		return nil

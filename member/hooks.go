@@ -8,9 +8,8 @@ import (
 	"rollcall/znode"
 )
 
-// hooks implements znode.Hooks: apply reports each change to it, and it notifies the
-// packages. Everything here runs under the tree's lock and never blocks. The follower
-// hears of a session before the server does, so that an answer finds its lease.
+// hooks implements znode.Hooks: apply reports each change, and hooks notifies the packages. Its methods run under the
+// tree's lock and never block. The follower is notified of a session before the server, so a reply finds its lease.
 type hooks struct{ m *Member }
 
 func (h hooks) TermStarted(t znode.Term) {
@@ -57,7 +56,7 @@ func (h hooks) SessionAttached(s znode.Session, old znode.SessionOwner) {
 func (h hooks) SessionClosed(s znode.Session, end znode.SessionEnd) {
 	if h.m.terms.sessionTable != nil {
 		h.m.terms.closedSessions = append(h.m.terms.closedSessions, s.ID)
-		if l := h.m.terms.currentLeader.Load(); l != nil { // a term that begins just now looks by itself
+		if l := h.m.terms.currentLeader.Load(); l != nil { // a new term checks by itself
 			if h.m.state.HasUnswept() {
 				l.RecordUnswept()
 			}
@@ -96,7 +95,7 @@ func (h hooks) ServerListChanged(r znode.ServerList) {
 }
 
 func (h hooks) TxnApplied(txn *proto.Txn, r *znode.Result) {
-	if txn.GetBoot() == h.m.incarnation.number { // otherwise this member applies its old log once more
+	if txn.GetBoot() == h.m.incarnation.number { // otherwise this member replays its log
 		h.m.auditLog.AddApplied(h.m.state.TimeMs(), txn, h.m.follower.Identities(txn), r)
 	}
 	h.m.applyProgress.clientReconfig.recordApplied(txn, r)
@@ -135,7 +134,7 @@ func (h hooks) SnapshotRestored() {
 	h.m.cfg.Hooks.SnapshotRestored()
 }
 
-// noHooks is the Config.Hooks of a member without observers.
+// noHooks is the default of Config.Hooks.
 type noHooks struct{}
 
 func (noHooks) TermStarted(znode.Term)                            {}

@@ -20,14 +20,14 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// A member may speak for itself only. Every connection of gRPC's is a *wire.Conn, whose Peer is the
-// member at the other end; that of a member to itself is made so by loopback. identity passes the Peer
-// on to gRPC, and speakers holds what comes on the connection against it.
+// A member may send messages in its own name only. Every gRPC connection is a *wire.Conn whose Peer is the member at the
+// other end; loopback sets it for the connection of a member to itself. peerCredentials passes the Peer on to gRPC, and
+// senderGuard compares the messages on the connection with it.
 
-// peerCredentials implements credentials.TransportCredentials. It encrypts nothing: what a connection proves
-// has been proved before gRPC gets it.
+// peerCredentials implements credentials.TransportCredentials. It encrypts nothing: the peer of a connection is proved
+// before gRPC gets it.
 type peerCredentials struct {
-	dialedMember uint32 // of a client: the member that was dialed; 0: a server, which any member may reach
+	dialedMember uint32 // for a client; 0: for a server
 }
 
 // peerInfo is the member at the other end of a connection. It implements credentials.AuthInfo.
@@ -36,7 +36,7 @@ type peerInfo struct {
 	member     uint32
 	disk       disk.ID // 0: a command, which has none
 	remoteAddr string
-	ensemble   wire.EnsembleID // that it has named when it connected; zero: none
+	ensemble   wire.EnsembleID // in its hello; zero: none
 }
 
 // AuthType implements credentials.AuthInfo.
@@ -44,7 +44,6 @@ func (peerInfo) AuthType() string { return "rollcall" }
 
 var errNotMemberConn = errors.New("member: a connection that belongs to no member")
 
-// identifyPeer returns the member at the other end of a connection.
 func (peerCredentials) identifyPeer(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c, ok := conn.(*wire.Conn)
 	if !ok || c.PeerID == 0 {
@@ -58,8 +57,8 @@ func (i peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.A
 	return i.identifyPeer(conn)
 }
 
-// ClientHandshake implements credentials.TransportCredentials. Answers are from the member that was
-// dialed, and from no other.
+// ClientHandshake implements credentials.TransportCredentials. It rejects connections to another member than the dialed
+// one.
 func (i peerCredentials) ClientHandshake(_ context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := i.identifyPeer(conn)
 	if err != nil {
@@ -82,10 +81,10 @@ func (i peerCredentials) Clone() credentials.TransportCredentials { return i }
 // OverrideServerName implements credentials.TransportCredentials. Members have no names of servers.
 func (peerCredentials) OverrideServerName(string) error { return nil }
 
-// callerID returns the member whose call ctx is of. It returns 0 if that is not known.
+// callerID returns the member that made the call of ctx, or 0 if it is unknown.
 func callerID(ctx context.Context) uint32 { return callerInfo(ctx).member }
 
-// callerInfo returns the identity that the connection of a call has proved.
+// callerInfo returns the peer of a call's connection.
 func callerInfo(ctx context.Context) peerInfo {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -95,8 +94,8 @@ func callerInfo(ctx context.Context) peerInfo {
 	return info
 }
 
-// messageSenders has, for each method that members call, a function that returns the sender that a message names. nil:
-// its messages name no sender, and every member may send them. A method that is not here is rejected.
+// messageSenders has, for each method that members call, a function that returns the sender in a message. nil: messages
+// have no sender, and every member may send them. Other methods are rejected.
 var messageSenders = map[string]func(message any) uint32{
 	proto.Follower_Hello_FullMethodName:     func(m any) uint32 { return m.(*proto.HelloRequest).GetMember() },
 	proto.Follower_Pings_FullMethodName:     func(m any) uint32 { return m.(*proto.Ping).GetLeader() },
@@ -108,16 +107,15 @@ var messageSenders = map[string]func(message any) uint32{
 	proto.Leader_HandOver_FullMethodName:    nil,
 }
 
-// impostorLogInterval is the time between two log lines about messages in another member's name, for each member: it may send
-// them for ever.
+// impostorLogInterval is the time between two log lines about a member's rejected messages, which may never stop.
 const impostorLogInterval = 10 * time.Second
 
-// senderGuard rejects messages that a member sends in another's name, and most messages that a stranger to the server list or to the ensemble
-// sends. It is safe for concurrent use. Ids are at most 255.
+// senderGuard rejects messages in another member's name, and all messages except Hello of processes that are not in the
+// server list or are of another ensemble. It is safe for concurrent use. Ids are at most 255.
 type senderGuard struct {
 	log       *slog.Logger
-	isListed  func(id uint32) bool     // which members the ensemble has
-	isOutside func(from peerInfo) bool // who has not named this member's ensemble
+	isListed  func(id uint32) bool     // reports whether the ensemble has the member
+	isOutside func(from peerInfo) bool // reports whether the peer has not named this member's ensemble
 
 	mu         sync.Mutex
 	lastLogged map[uint32]time.Time // by member: when a message was last logged
@@ -127,25 +125,24 @@ func newSenderGuard(log *slog.Logger, listed func(id uint32) bool, outside func(
 	return &senderGuard{log: log, isListed: listed, isOutside: outside, lastLogged: map[uint32]time.Time{}}
 }
 
-// checkMessage returns an error for a message of a method that its sender may not send.
+// checkMessage returns an error for a message that its sender may not send.
 func (s *senderGuard) checkMessage(ctx context.Context, method string, message any) error {
 	from := callerID(ctx)
 	sender, ok := messageSenders[method]
 	switch {
 	case !ok || from == 0:
-		return s.rejectMessage(ctx, from, fmt.Sprintf("%s is called by a member that is not known, or is no method of members", method))
+		return s.rejectMessage(ctx, from, fmt.Sprintf("%s is called by an unknown member, or is no method of members", method))
 	case method != proto.Follower_Hello_FullMethodName && !s.isListed(from):
-		// Whoever is not in the server list may only ask whether there is an ensemble.
 		return s.rejectMessage(ctx, from, fmt.Sprintf("%s: it is not in the server list", method))
 	case method != proto.Follower_Hello_FullMethodName && s.isOutside(callerInfo(ctx)):
-		return s.rejectMessage(ctx, from, fmt.Sprintf("%s: its hello has not named the ensemble of this member, so it may only ask for that", method))
+		return s.rejectMessage(ctx, from, fmt.Sprintf("%s: its hello has not named the ensemble of this member, so it may only send Hello", method))
 	case sender == nil || sender(message) == from:
 		return nil
 	}
 	return s.rejectMessage(ctx, from, fmt.Sprintf("%s: the message says that it is from member %d", method, sender(message)))
 }
 
-// rejectMessage logs why a message is refused, and returns the error for its sender.
+// rejectMessage logs the reason of a rejection, and returns the error for the sender.
 func (s *senderGuard) rejectMessage(ctx context.Context, from uint32, why string) error {
 	err := status.Errorf(codes.PermissionDenied, "a member may speak for itself only, and this connection is of member %d: %s", from, why)
 	s.mu.Lock()
@@ -156,7 +153,7 @@ func (s *senderGuard) rejectMessage(ctx context.Context, from uint32, why string
 	}
 	s.mu.Unlock()
 	if p, ok := peer.FromContext(ctx); ok && !quiet {
-		s.log.Warn("refused a message of a member", "peer", from, "remote", p.Addr.String(), "reason", why)
+		s.log.Warn("rejected a message of a member", "peer", from, "remote", p.Addr.String(), "reason", why)
 	}
 	return err
 }
@@ -174,7 +171,7 @@ func (s *senderGuard) interceptStream(srv any, stream grpc.ServerStream, info *g
 	return handle(srv, &checkedStream{ServerStream: stream, guard: s, method: info.FullMethod})
 }
 
-// checkedStream is a stream whose messages are checked. It ends at the first that is refused.
+// checkedStream is a stream whose messages are checked. It ends at the first rejected message.
 type checkedStream struct {
 	grpc.ServerStream
 	guard  *senderGuard

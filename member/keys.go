@@ -14,7 +14,7 @@ import (
 	"rollcall/server"
 )
 
-// serverKeys are the keys that this member uses as a TLS server. A field is nil if nobody connects over TLS there.
+// serverKeys are the keys of this member as a TLS server. A field is nil if there is no TLS for these clients.
 type serverKeys struct{ clients, operators *keystore.Keys }
 
 // clientKeyOptions returns the options of the keys for clients over TLS.
@@ -22,7 +22,7 @@ func clientKeyOptions(t config.ClientTLS) keystore.Options {
 	return keystore.Options{Prefix: "ssl", Key: t.Key, Trust: t.Trust, CRL: t.CRL, CRLs: t.CRLs, Fixed: !t.CertReload}
 }
 
-// operatorKeyOptions returns the options of the keys for operators over HTTPS: as in ZooKeeper, these are the members' keys.
+// operatorKeyOptions returns the options of the keys for operators over HTTPS: the members' keys, as in ZooKeeper.
 func operatorKeyOptions(c trust.Certificates) keystore.Options {
 	return keystore.Options{Prefix: "ssl.quorum", Key: c.KeyStore, Trust: c.TrustStore, CRL: c.CheckRevocation, CRLs: c.RevocationFile}
 }
@@ -87,8 +87,8 @@ func (k serverKeys) reloadFiles() {
 	}
 }
 
-// secondsToExpiry returns the seconds until each certificate expires, keyed by the clients that are shown it. members is the
-// expiry of the certificate for members, or zero.
+// secondsToExpiry returns the seconds until each certificate expires, keyed by audience. members is the expiry of the
+// certificate for members, or zero.
 func (k serverKeys) secondsToExpiry(now, members time.Time) map[string]int64 {
 	left := map[string]int64{}
 	note := func(audience string, expiry time.Time) { left[audience] = int64(expiry.Sub(now).Seconds()) }

@@ -47,7 +47,7 @@ func TestKeysAreReadAgain(t *testing.T) {
 		Settings: config.Settings{
 			Dir: t.TempDir(), Tick: 100 * time.Millisecond,
 			ClientTLS: config.ClientTLS{Key: keystore.Store{Location: filepath.Join(dir, "own.pem")}, Terms: keystore.ServerTerms{Auth: keystore.NoCertificate}, UnifiedPort: true},
-		},
+		}.WithDefaults(),
 	}
 	m, stop := runAlone(t, cfg)
 	cert, _, err := ca.PEMFiles()
@@ -73,7 +73,7 @@ func TestKeysAreReadAgain(t *testing.T) {
 	m.ReloadSecrets()
 	shows("second")
 	stop()
-	if text := log.String(); !strings.Contains(text, "keys are read again") || !strings.Contains(text, "keys are not read again; the former ones stay in use") {
+	if text := log.String(); !strings.Contains(text, "keys reloaded") || !strings.Contains(text, "keys not reloaded; the former ones stay in use") {
 		t.Errorf("the log is\n%s", text)
 	}
 	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "there is no private key in the file") {
@@ -100,7 +100,7 @@ func TestNoPlainPort(t *testing.T) {
 		Settings: config.Settings{
 			Dir: t.TempDir(), Tick: 100 * time.Millisecond,
 			ClientTLS: config.ClientTLS{Key: keystore.Store{Location: own}, Terms: keystore.ServerTerms{Auth: keystore.NoCertificate}},
-		},
+		}.WithDefaults(),
 	}
 	m, stop := runAlone(t, cfg)
 	cert, _, err := ca.PEMFiles()

@@ -14,20 +14,18 @@ import (
 
 // The errors of KillSession, besides ErrNoLeader and ErrNotConfirmed. Compare them with errors.Is.
 var (
-	// ErrUnknownSession means that there is no such session: it never existed, or it ended otherwise.
+	// ErrUnknownSession means that the session never existed or has ended otherwise.
 	ErrUnknownSession = errors.New("no such session")
-	// ErrSessionMoved means that the session's client came back while the kill was under way, so the
-	// session lives.
+	// ErrSessionMoved means that the client resumed the session during the kill, so the session lives.
 	ErrSessionMoved = errors.New("the session was resumed meanwhile, and lives")
 )
 
-// KillSession ends a session for an operator, with its ephemeral nodes. by names the operator, in at most
-// znode.MaxBy bytes, and is kept with the end. The client is notified as after an expiry. KillSession
-// works on every member. It returns when this member has applied the end too.
+// KillSession ends a session for an operator, with its ephemeral nodes. by names the operator, in at most znode.MaxBy
+// bytes, and is kept with the end. The client is notified as after an expiry. KillSession works on every member. It
+// returns when this member has applied the end.
 //
-// The kill concerns the session as this member sees it when it is called, after everything committed
-// before. If the client resumes the session before the kill reaches the log, the session lives. KillSession
-// waits for a leader as long as ctx lasts; give ctx a deadline.
+// The kill concerns the session in the state of all entries committed before the call. If the client resumes the session
+// before the kill reaches the log, the session lives. KillSession waits for a leader until ctx ends; give ctx a deadline.
 func (m *Member) KillSession(ctx context.Context, id jute.SessionID, by string) error {
 	if err := m.submitKill(ctx, id, by); err != nil {
 		return fmt.Errorf("member: kill session %s: %w", id, err)

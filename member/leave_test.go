@@ -282,6 +282,6 @@ func TestDrainByAnotherMember(t *testing.T) {
 		failed(t, err, http.StatusNotFound, "the ensemble has no member 9")
 		e.Kill(old)
 		_, _, err = ops.DrainMember(t.Context(), old, 0, "alice")
-		failed(t, err, http.StatusServiceUnavailable, fmt.Sprintf("member %d does not answer", old))
+		failed(t, err, http.StatusServiceUnavailable, fmt.Sprintf("member %d does not reply", old))
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// loopback is a listener in memory: a member's connection to itself. Both of its ends say so.
+// loopback is a listener in memory for a member's connections to itself.
 type loopback struct {
 	memberID  uint32
 	conns     chan net.Conn

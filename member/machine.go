@@ -15,13 +15,18 @@ import (
 	"rollcall/znode"
 )
 
-// stateMachine implements quorum.Machine on the state: it applies the log to it and makes snapshots of
+// stateMachine implements quorum.StateMachine on the state: it applies the log to it and makes snapshots of
 // it.
 type stateMachine struct {
 	state          *znode.State
-	onDamage       func(error)        // called when a snapshot showed that the state is damaged
-	onApplied      func()             // called after each entry that was applied, without the lock
-	applyDurations *metrics.Durations // how long applying an entry took
+	onDamage       func(error)        // called when a snapshot shows that the state is damaged
+	onApplied      func()             // called after each applied entry, without the lock
+	applyDurations *metrics.Durations // of applying an entry
+}
+
+// offlineMachine returns a stateMachine for a member that does not run.
+func offlineMachine(state *znode.State) stateMachine {
+	return stateMachine{state: state, onDamage: func(error) {}, onApplied: func() {}, applyDurations: new(metrics.Durations)}
 }
 
 // Apply applies committed entries in order. It releases the lock after each, so that reads get
@@ -56,7 +61,7 @@ func (a stateMachine) applyEntry(c quorum.CommittedEntry, entry *proto.Entry) er
 	return nil
 }
 
-// Snapshot returns a copy of the state. It waits for nothing but the lock.
+// Snapshot returns a copy of the state. It only waits for the lock.
 func (a stateMachine) Snapshot() (quorum.Snapshot, error) {
 	a.state.Lock()
 	defer a.state.Unlock()
@@ -75,8 +80,7 @@ func (a stateMachine) Verify(r io.Reader) (disk.SnapshotContents, error) {
 	return disk.SnapshotContents{Index: index, Term: term}, wrapNewerFormat(err)
 }
 
-// wrapNewerFormat wraps an error that says that a newer version wrote a snapshot, so that it is
-// disk.ErrNewerFormat too.
+// wrapNewerFormat makes znode.ErrNewerSnapshot a disk.ErrNewerFormat, too.
 func wrapNewerFormat(err error) error {
 	if errors.Is(err, znode.ErrNewerSnapshot) {
 		return fmt.Errorf("%w: %w", disk.ErrNewerFormat, err)
@@ -89,7 +93,7 @@ type stateSnapshot struct {
 	onDamage func(error)
 }
 
-// WriteTo also reports damage if the state that it writes is not the one that the log made.
+// WriteTo also reports damage if the state differs from the one that the log made.
 func (s stateSnapshot) WriteTo(w io.Writer) (int64, error) {
 	n, err := s.Snapshot.WriteTo(w)
 	if errors.Is(err, znode.ErrDamaged) {

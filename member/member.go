@@ -6,8 +6,8 @@
 //   - leader, for each term that this member leads;
 //   - server, for its clients.
 //
-// The command and the tests both use this assembly. Types of this package hold the member's ports, server lists, drains, backups and
-// service state. The package changes the replicated state only through the log.
+// The command and the tests both use this assembly. Types of this package hold the member's ports, server lists, drains,
+// backups and health. The package changes the replicated state only through the log.
 //
 // The data flows as follows:
 //
@@ -52,7 +52,7 @@ import (
 	"rollcall/znode"
 )
 
-// Server is one member as it stands in a server list.
+// Server is one member of a server list.
 type Server struct {
 	ID       uint32 // 1 to 255
 	GrpcAddr string // host:port between members, server.N's second field
@@ -61,8 +61,8 @@ type Server struct {
 	Observer bool // it does not vote
 }
 
-// Network is how a member connects to other members, listens for them and finds the addresses of their hosts. The default
-// is TCP, and the system's resolver.
+// Network connects a member to other members, listens for them and resolves their hosts. The default is TCP and the
+// system's resolver.
 type Network struct {
 	Listen func(addr string) (net.Listener, error)
 	Dial   func(ctx context.Context, addr string) (net.Conn, error)
@@ -71,38 +71,37 @@ type Network struct {
 
 // Config is what a Member is built from. A field without a default is required.
 type Config struct {
-	config.Settings // what keys of zoo.cfg set; Dir is not needed with Stores
+	config.Settings // Dir is not needed with Stores
 
 	ID      uint32
-	Servers []Server // every voting member; if there is only one it opens no port for members
+	Servers []Server // every voting member; a single one opens no port for members
 
-	ClientListener   net.Listener  // where clients connect; Run closes it; default: nowhere
-	SecureListener   net.Listener  // where clients connect over TLS; Run closes it; default: nowhere
-	OperatorListener net.Listener  // where HTTP is served; Run closes it; default: nowhere
-	MetricsListener  net.Listener  // where /metrics alone is served, to everybody; likewise
-	DrainTime        time.Duration // how long a graceful stop may take to close client connections; default: at once
+	ClientListener   net.Listener  // for clients; Run closes it; default: none
+	SecureListener   net.Listener  // for clients over TLS; Run closes it; default: none
+	OperatorListener net.Listener  // for HTTP; Run closes it; default: none
+	MetricsListener  net.Listener  // for /metrics alone, without credentials; likewise
+	DrainTime        time.Duration // spreads closing the clients' connections in a graceful stop; default: at once
 	EnsembleText     []byte        // content of /zookeeper/config; nil: standalone
-	ConfigKeys       []config.Key  // every key of the configuration, for operators; nil: none is shown
+	ConfigKeys       []config.Key  // every key of the configuration, for operators
 
-	Version   string    // this program's version, for srvr; default "dev"
-	BuildTime time.Time // date of the commit that it was built from
+	Version   string    // of this program, for srvr; default "dev"
+	BuildTime time.Time // date of its commit
 
 	Memory      *admission.MemoryLimiter // of this process; default: no limit
 	Network     Network                  // default TCP
 	BindAddress func(addr string) string // advertised address → the one to listen on; default the same
 	Stores      *disk.Stores             // default: files in Dir
 	Now         func() time.Time         // wall clock; default time.Now
-	OnEvent     func(Event)              // called for each event in the ensemble, on the member that leads, by one goroutine
-	AuditOutput io.Writer                // where audit lines go that no file gets; default: standard output
-	Log         *logs.Log                // operators can ask for it over HTTP; default: they cannot
+	OnEvent     func(Event)              // called for each event in the ensemble, on the leader, by one goroutine
+	AuditOutput io.Writer                // for audit lines without a file; default: standard output
+	Log         *logs.Log                // operators can read it over HTTP; default: they cannot
 	Logger      *slog.Logger             // default: that of Log, or discard
 
-	// Monotonic counts the timeouts and the leases of sessions; raft counts by package time. Default: monotonic.System.
+	// Monotonic is the clock of session timeouts and leases; raft uses package time. Default: monotonic.System.
 	Monotonic monotonic.Clock
 
-	// The following are for tests that check what a member does. Hooks are called after the
-	// member's own hooks. Wrap wraps the member as its connections see it, and WrapLog wraps
-	// the log as a term of leading sees it.
+	// The following are for tests. Hooks are called after the member's own hooks. WrapMember wraps the
+	// member for its connections, and WrapLog wraps the log for a leader.
 	Hooks      znode.Hooks                       // default: none
 	WrapMember func(server.Member) server.Member // default: no wrapping
 	WrapLog    func(leader.Log) leader.Log       // default: no wrapping
@@ -117,15 +116,17 @@ func (c *Config) checkAndComplete() error {
 		return fmt.Errorf("member: tick %v is not positive", c.Tick)
 	case c.Reaping.Interval < 0 || c.Reaping.PerMinute < 0 || c.Reaping.NeverUsed < 0:
 		return errors.New("member: a limit of the reaper is negative")
-	case c.InitLimit < 0 || c.SyncLimit < 0 || c.MaxInFlight < 0 || c.DrainTime < 0 || c.StoreStallLimit < 0 || c.HeartbeatTimeout < 0:
+	case c.InitLimit <= 0 || c.SyncLimit <= 0:
+		return fmt.Errorf("member: InitLimit is %d and SyncLimit %d ticks, but both must be positive", c.InitLimit, c.SyncLimit)
+	case c.HeartbeatTimeout <= 0:
+		return fmt.Errorf("member: HeartbeatTimeout is %v, but must be positive", c.HeartbeatTimeout)
+	case c.StoreStallLimit <= 0:
+		return fmt.Errorf("member: StoreStallLimit is %v, but must be positive", c.StoreStallLimit)
+	case c.MaxInFlight < 0 || c.DrainTime < 0:
 		return errors.New("member: a limit is negative")
 	case !slices.ContainsFunc(c.Servers, func(s Server) bool { return s.ID == c.ID }):
 		return fmt.Errorf("member: this member, %d, is not in the server list", c.ID)
 	}
-	c.InitLimit = cmp.Or(c.InitLimit, defaultInitLimit)
-	c.SyncLimit = cmp.Or(c.SyncLimit, config.DefaultSyncLimit)
-	c.HeartbeatTimeout = cmp.Or(c.HeartbeatTimeout, config.DefaultHeartbeatTimeout)
-	c.StoreStallLimit = cmp.Or(c.StoreStallLimit, config.DefaultStallLimit)
 	c.Version = cmp.Or(c.Version, "dev")
 	if c.Logger == nil && c.Log != nil {
 		c.Logger = c.Log.Logger()
@@ -161,17 +162,17 @@ func (c *Config) checkAndComplete() error {
 	return nil
 }
 
-// isStandalone reports whether the member is a standalone server, which no other ever joins.
+// isStandalone reports whether the member is a standalone server, which no other member can join.
 func (c *Config) isStandalone() bool { return c.EnsembleText == nil && len(c.Servers) == 1 }
 
-// ownServer returns the member as it is configured: it listens there, wherever the others look for it.
+// ownServer returns this member's configured server. It listens there, even if the ensemble's list has other addresses.
 func (c *Config) ownServer() Server {
 	i := slices.IndexFunc(c.Servers, func(s Server) bool { return s.ID == c.ID })
-	return c.Servers[i] // complete has checked it
+	return c.Servers[i] // checkAndComplete has checked it
 }
 
-// allowedCommands returns the four-letter words that are answered. In read-only mode clients ask with isro whether
-// another member has a leader, so that it is always answered then, as in ZooKeeper.
+// allowedCommands returns the enabled four-letter commands. In read-only mode clients send isro to find a member with a
+// leader, so isro is always enabled then, as in ZooKeeper.
 func (c *Config) allowedCommands() []string {
 	if !c.ReadOnlyMode {
 		return c.CommandWhitelist
@@ -179,14 +180,11 @@ func (c *Config) allowedCommands() []string {
 	return append(slices.Clone(c.CommandWhitelist), "isro")
 }
 
-// anonymousAccess says what callers without credentials may read.
+// anonymousAccess returns the access of callers without credentials.
 func (c *Config) anonymousAccess() admin.AnonymousAccess {
 	certificates := c.ClientListener == nil && c.SecureListener != nil && c.ClientTLS.Terms.Auth == keystore.NeedCertificate
 	return admin.AnonymousAccess{Reads: c.HTTP.LocalReads, AuthRequired: len(c.Login.Schemes) > 0 || certificates}
 }
-
-// defaultInitLimit is in ZooKeeper's sample configuration.
-const defaultInitLimit = 10
 
 // Member is one running member. Make one with New; Run it once.
 type Member struct {
@@ -223,9 +221,9 @@ type Member struct {
 type incarnation struct {
 	number         uint64
 	startTime      time.Time
-	ready          chan struct{} // closed once it serves clients
-	stopping       atomic.Bool   // Run has been told to stop
-	operatorSocket net.Listener  // where Run serves HTTP, too; nil: none
+	ready          chan struct{} // closed when the member first serves clients
+	stopping       atomic.Bool   // Run is stopping
+	operatorSocket net.Listener  // for HTTP, too; nil: none
 }
 
 // New checks cfg, opens the data directory and the member ports and assembles the member. It starts
@@ -254,7 +252,6 @@ func New(cfg Config) (*Member, error) {
 	return m, nil
 }
 
-// assembleParts makes the packages below, and opens what they need.
 func (m *Member) assembleParts() (err error) {
 	m.terms = newTerms(m)
 	m.peerConns = newPeerConns(m.cfg.Tick, m.dialMember)
@@ -288,7 +285,7 @@ func (m *Member) assembleParts() (err error) {
 	return nil
 }
 
-// openPortsAndLog opens the ports for members, then the data directory.
+// openPortsAndLog opens the ports for members, and then the data directory.
 func (m *Member) openPortsAndLog() (err error) {
 	if m.ports, err = openPorts(&m.cfg, m.serverLists.addressBook, m.log); err != nil {
 		return err
@@ -344,8 +341,7 @@ func (m *Member) followerConfig() follower.Config {
 	}
 }
 
-// connectionCloser implements follower.Clients. It looks up the server late, because that is made after the
-// follower.
+// connectionCloser implements follower.Clients. It reads m.server late, because the server is made after the follower.
 type connectionCloser struct{ m *Member }
 
 func (c connectionCloser) DropConnection(id jute.SessionID, conn uint64, why error) {
@@ -388,11 +384,11 @@ func (m *Member) httpConfig(words *admin.FourLetterCommands) admin.HTTPConfig {
 	return cfg
 }
 
-// ServeOnSocket makes Run serve HTTP on l, too, which is a socket in the data directory, and close it. The caller calls it before Run.
+// ServeOnSocket makes Run serve HTTP on l, too, which is a socket in the data directory, and close it. Call it before Run.
 func (m *Member) ServeOnSocket(l net.Listener) { m.incarnation.operatorSocket = l }
 
-// Run serves until ctx ends or this member cannot continue, and returns the reason in the second
-// case. When ctx ends it first hands leadership over and closes its clients' connections.
+// Run serves until ctx ends, or until this member cannot continue; then it returns the reason. When ctx ends, it first
+// hands leadership over and closes its clients' connections.
 func (m *Member) Run(ctx context.Context) error {
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -454,7 +450,7 @@ func (m *Member) Run(ctx context.Context) error {
 	if inUse.Load() && !errors.Is(err, quorum.ErrNotEnded) { // it was not the first error
 		err = errors.Join(err, quorum.ErrNotEnded)
 	}
-	if !m.auditLog.Close() && err != nil { // what ends without an error is not started again
+	if !m.auditLog.Close() && err != nil { // a member that ends without an error is not restarted
 		err = errors.Join(err, errNotStopped)
 	}
 	m.peerConns.closeAll()
@@ -462,14 +458,14 @@ func (m *Member) Run(ctx context.Context) error {
 	return err
 }
 
-// stopTimeout is how long the member's goroutines may take to end. raft's end is limited to 10 s (quorum.stopTimeout),
-// and nothing else takes long, except for a goroutine that a disk holds up.
+// stopTimeout limits the time for the member's goroutines to end. raft's end is limited to 10 s (quorum.stopTimeout), and
+// nothing else takes long, except a goroutine that waits for a hanging disk.
 const stopTimeout = 15 * time.Second
 
 var errNotStopped = errors.New("member: a part of this member did not stop in time, probably because its disk hangs; it ends with the process")
 
-// awaitStop waits until the goroutines of g have ended, or ctx has ended and endTimeout is over: one that hangs in a
-// disk ends only with the process.
+// awaitStop waits until the goroutines of g have ended, for at most stopTimeout after ctx has ended: a goroutine that
+// waits for a hanging disk ends only with the process.
 func awaitStop(ctx context.Context, g *errgroup.Group) error {
 	ended := make(chan error, 1)
 	go func() { ended <- g.Wait() }()
@@ -489,8 +485,8 @@ func awaitStop(ctx context.Context, g *errgroup.Group) error {
 	return errNotStopped
 }
 
-// CanRestart reports whether an error of Run is corrected by another start. Nothing of the member runs any more, so the same process may make
-// another Member, with the same settings and new listeners.
+// CanRestart reports whether another start corrects an error of Run. If so, the member has stopped completely, and the
+// same process may make another Member with the same settings and new listeners.
 func CanRestart(err error) bool {
 	if errors.Is(err, errNotStopped) || errors.Is(err, quorum.ErrNotEnded) {
 		return false
@@ -498,7 +494,7 @@ func CanRestart(err error) bool {
 	return errors.Is(err, wire.ErrRestart) || errors.Is(err, follower.ErrAddedAgain)
 }
 
-// announceReady closes ready once this member serves for the first time.
+// announceReady closes ready when this member first serves clients.
 func (m *Member) announceReady(ctx context.Context) error {
 	ticker := time.NewTicker(m.cfg.Tick / 20)
 	defer ticker.Stop()
@@ -514,22 +510,21 @@ func (m *Member) announceReady(ctx context.Context) error {
 	return nil
 }
 
-// Ready returns a channel that is closed once this member serves clients.
+// Ready returns a channel that is closed when this member first serves clients.
 func (m *Member) Ready() <-chan struct{} { return m.incarnation.ready }
 
-// DiskID returns the id of this member's disk, by which raft knows it.
+// DiskID returns the id of this member's disk in raft.
 func (m *Member) DiskID() disk.ID { return m.node.DiskID() }
 
-// RaftConfiguration returns raft's latest configuration, by id. It may not be committed.
+// RaftConfiguration returns raft's latest configuration, sorted by id. It may not be committed.
 func (m *Member) RaftConfiguration() []wire.Peer { return m.node.Status().ConfiguredMembers() }
 
-// State returns the replicated state, so that tests can compare members.
+// State returns the replicated state, for tests.
 func (m *Member) State() *znode.State { return m.state }
 
-// Role returns "leader", "follower", "observer", "standalone", or api.ReadOnly while no leader is known and only
-// clients that ask for it are served. It returns "" while this member does not serve: before its first term, while
-// its disk or apply hangs, once its state is damaged or while nobody knows whether it is, or while there
-// is no leader.
+// Role returns "leader", "follower", "observer", "standalone", or api.RoleReadOnly while there is no leader and only read-only
+// clients are served. It returns "" while this member does not serve: before its first term, while its disk or apply
+// hangs, while its state is damaged or disputed, or while there is no leader.
 func (m *Member) Role() string {
 	switch {
 	case m.node.StallError() != nil || m.node.Record().DamageReason() != "" || m.health.disputed() != "":
@@ -550,43 +545,41 @@ func (m *Member) Role() string {
 	return "follower"
 }
 
-// servesAllClients reports whether this member serves all clients. What a member knows in read-only mode may be old.
+// servesAllClients reports whether this member serves, and not only in read-only mode, where its state may be old.
 func (m *Member) servesAllClients() bool {
 	role := m.Role()
 	return role != "" && role != api.RoleReadOnly
 }
 
-// isObserver reports whether this member is an observer by the list, and has no vote in raft's configuration.
+// isObserver reports whether this member is an observer in the server list and has no vote in raft's configuration.
 func (m *Member) isObserver() bool {
 	s, listed := m.serverLists.addressesOf(m.cfg.ID)
 	return listed && s.Observer && !slices.Contains(m.node.Status().VoterIDs(), m.cfg.ID)
 }
 
-// Health returns whether this member serves clients, or why not. It takes no lock that apply holds.
+// Health describes whether this member serves clients. It takes no lock that apply holds.
 func (m *Member) Health() admin.Health { return source{m}.Health() }
 
-// DamageReason returns why this member no longer serves: its state differs from that of the others. It
-// returns "" if no damage is known.
+// DamageReason returns the difference of this member's state from the others', or "" if no damage is known.
 func (m *Member) DamageReason() string { return m.node.Record().DamageReason() }
 
 // IsJoining reports whether this member is still catching up and takes part in no election.
 func (m *Member) IsJoining() bool { return m.node.IsJoining() }
 
-// ReloadSecrets makes the running member read its files again: the secrets that members share, and keys and
-// certificates. The log reports what has changed, and why a file cannot be used; the former keys stay in use then.
+// ReloadSecrets reloads the files with the members' secrets, keys and certificates. The log reports the changes. If a file
+// cannot be used, the log has the reason, and the former keys stay in use.
 func (m *Member) ReloadSecrets() {
 	m.ports.trustGuard.Reload()
 	m.serverKeys.reloadFiles()
 }
 
-// Stats are counters since this process started.
+// Stats are counters since the start of this process.
 type Stats struct {
 	ResentTxns  uint64 // transactions sent again to a leader
 	DroppedTxns uint64 // transactions of this member that apply dropped as duplicates
 	Server      server.Stats
 }
 
-// Stats returns the present values.
 func (m *Member) Stats() Stats {
 	return Stats{ResentTxns: m.follower.Stats().ResentTxns, DroppedTxns: m.applyProgress.droppedTxns.Load(), Server: m.server.Stats()}
 }

@@ -21,7 +21,7 @@ import (
 	"rollcall/znode"
 )
 
-// standaloneServer returns the line of a standalone server, which has no addresses for members.
+// standaloneServer returns the line of a standalone server, without addresses for members.
 func standaloneServer(s Server) serverlist.Server {
 	line := serverlist.Server{ID: s.ID}
 	line.Host, line.QuorumPort = splitHostPort(s.GrpcAddr)
@@ -29,7 +29,7 @@ func standaloneServer(s Server) serverlist.Server {
 	return line
 }
 
-// splitHostPort returns the host and the port of host:port, or nothing.
+// splitHostPort returns the parts of host:port, or zero values.
 func splitHostPort(addr string) (host string, port int) {
 	host, text, _ := net.SplitHostPort(addr)
 	port, _ = strconv.Atoi(text)
@@ -41,7 +41,7 @@ func (o operations) ChangeMembers(ctx context.Context, c admin.MembersChange) (a
 	if err := o.m.checkCanSubmit(); err != nil {
 		return admin.MembersChanged{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: err.Error() + "; nothing was done"}
 	}
-	if !c.Force { // a survivor that is alone proves nothing, and must be able to leave the others out
+	if !c.Force { // a lone survivor cannot confirm anything, and must be able to remove the others
 		if err := o.m.follower.AwaitSync(ctx); err != nil {
 			return admin.MembersChanged{}, noLeaderFailure(err)
 		}
@@ -61,10 +61,10 @@ func (o operations) ChangeMembers(ctx context.Context, c admin.MembersChange) (a
 }
 
 const (
-	// maxServersChangeBytes limits the bytes of a change. A list has at most 255 servers, so it is enough for lines of 1 KiB.
+	// maxServersChangeBytes limits a change. A list has at most 255 servers, so lines may have 1 KiB.
 	maxServersChangeBytes = 256 << 10
-	// The leader contacts the servers that a change adds when it gets the change. Meanwhile the change is rejected, and
-	// submitted again after firstRetry, and then after twice the pause before, for newcomerPatience in all.
+	// When the leader gets a change, it contacts the added servers. Until they reply, the change is rejected, and
+	// submitted again after firstChangeRetry. Each pause doubles, up to maxChangeRetryPause.
 	firstChangeRetry    = 25 * time.Millisecond
 	maxChangeRetryPause = 3 * time.Second
 )
@@ -78,7 +78,7 @@ func (o operations) submitServersChange(ctx context.Context, c admin.MembersChan
 		}
 		r, err := submitAndWait(ctx, o.m.follower, &proto.Txn{Op: int32(jute.OpChangeServers), Body: body})
 		if err != nil {
-			return r, submitFailure(err, "ask for the list")
+			return r, submitFailure(err, "query the list")
 		}
 		if r.Code != jute.NewConfigNoQuorum && r.Code != jute.ReconfigInProgress || pause > maxChangeRetryPause {
 			return r, o.serversChangeFailure(r)
@@ -91,7 +91,7 @@ func (o operations) submitServersChange(ctx context.Context, c admin.MembersChan
 	}
 }
 
-// serversChangeBody returns the body of the transaction that makes a change in a term, or why there is none.
+// serversChangeBody returns the body of the transaction for a change in a term.
 func serversChangeBody(c admin.MembersChange, term uint64) ([]byte, error) {
 	if n := len(c.RequestedBy); n > znode.MaxRequesterBytes {
 		return nil, fmt.Errorf("the operator's name has %d bytes, more than %d", n, znode.MaxRequesterBytes)
@@ -106,8 +106,9 @@ func serversChangeBody(c admin.MembersChange, term uint64) ([]byte, error) {
 	return body, nil
 }
 
-// checkServersChange returns an error if a change is rejected before it is sent to the leader: it is malformed, servers would take each
-// other's addresses or ports, a new server is of another ensemble, or the list would have no majority that is alive.
+// checkServersChange returns an error for a change that is rejected before it is sent to the leader: it is malformed,
+// servers would take each other's addresses or ports, a new server is of another ensemble, or the list would have no
+// majority that is alive.
 func (o operations) checkServersChange(ctx context.Context, c admin.MembersChange) error {
 	members, err := o.Members(ctx)
 	if err != nil {
@@ -130,12 +131,12 @@ func (o operations) checkServersChange(ctx context.Context, c admin.MembersChang
 		return &admin.Failure{Status: http.StatusConflict, Text: "one voter would be left, and no other member could take over from it; force makes the change all the same"}
 	}
 	if err := members.CheckMajority(next); err != nil {
-		return &admin.Failure{Status: http.StatusConflict, Text: err.Error() + "; start these members, or remove them instead; force leaves it to the leader, which refuses a list of whose voters it does not reach a majority"}
+		return &admin.Failure{Status: http.StatusConflict, Text: err.Error() + "; start these members, or remove them instead; force leaves it to the leader, which rejects a list unless it reaches a majority of its voters"}
 	}
 	return nil
 }
 
-// serversChangeFailure returns the error of a change as an operator sees it, or nil if it was made.
+// serversChangeFailure converts the result of a change to an error for an operator, or nil if it was made.
 func (o operations) serversChangeFailure(r znode.Result) error {
 	switch r.Code {
 	case jute.OK:
@@ -152,7 +153,7 @@ func (o operations) serversChangeFailure(r znode.Result) error {
 // leaderPollInterval is the time between two checks of the leader.
 const leaderPollInterval = 100 * time.Millisecond
 
-// TransferLeadership implements admin.Operations. It asks the leader to hand over, again after an error, until that member leads.
+// TransferLeadership implements admin.Operations. It requests the hand-over from the leader, repeatedly, until that member leads.
 func (o operations) TransferLeadership(ctx context.Context, to uint32) error {
 	if err := o.checkCanLead(ctx, to); err != nil {
 		return err
@@ -199,7 +200,7 @@ func (o operations) checkCanLead(ctx context.Context, to uint32) error {
 		case !s.IsVoter:
 			return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("member %d does not vote yet (%s); wait until it does", to, s.State)}
 		case !s.HasReplied:
-			return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("member %d does not answer: %s; start it first", to, s.Detail)}
+			return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("member %d does not reply: %s; start it first", to, s.Detail)}
 		case s.IsDrained:
 			return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("member %d is drained, and takes no leadership until its next start", to)}
 		}

@@ -26,7 +26,7 @@ func TestChangeFailures(t *testing.T) {
 	}{
 		{"done", m.serversChangeFailure(znode.Result{}), 0, ""},
 		{"no leader", submitFailure(fmt.Errorf("%w: %w", ErrNoLeader, context.DeadlineExceeded), "ask"), http.StatusServiceUnavailable, "nothing was done"},
-		{"not confirmed", submitFailure(ErrNotConfirmed, "ask for the list"), http.StatusGatewayTimeout, "and may still be made; ask for the list"},
+		{"not confirmed", submitFailure(ErrNotConfirmed, "query the list"), http.StatusGatewayTimeout, "and may still be made; query the list"},
 		{"wrong list", m.serversChangeFailure(znode.Result{Code: jute.BadArguments, RejectReason: "no participant"}), http.StatusBadRequest, "no participant"},
 		{"other version", m.serversChangeFailure(znode.Result{Code: jute.BadVersion}), http.StatusConflict, "its version is 0x7 now"},
 		{"no majority", m.serversChangeFailure(znode.Result{Code: jute.NewConfigNoQuorum, RejectReason: "servers 4, 5 cannot be reached"}), http.StatusConflict, "cannot be reached"},

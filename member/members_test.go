@@ -57,7 +57,7 @@ func TestMembersFromAnyMember(t *testing.T) {
 		_, err = ops.ChangeMembers(t.Context(), admin.MembersChange{Change: serverlist.Change{Leaving: fmt.Sprintf("%d,%d", asked, down)}, Version: -1})
 		failed(t, err, http.StatusConflict, "one voter would be left, and no other member could take over from it; force makes")
 		_, err = ops.ChangeMembers(t.Context(), admin.MembersChange{Change: serverlist.Change{Joining: "server.9=x:1"}, Version: -1})
-		failed(t, err, http.StatusBadRequest, "server.9: allowed is host:quorumPort:electionPort")
+		failed(t, err, http.StatusBadRequest, "server.9: must be host:quorumPort:electionPort")
 	})
 }
 
@@ -258,7 +258,7 @@ func TestLead(t *testing.T) {
 			m, err := ops.Members(t.Context())
 			return err == nil && m.Servers[leader-1].State == api.StateSilent
 		})
-		failed(t, ops.TransferLeadership(ctx, leader), http.StatusConflict, "does not answer: ")
+		failed(t, ops.TransferLeadership(ctx, leader), http.StatusConflict, "does not reply: ")
 	})
 }
 

@@ -16,10 +16,10 @@ import (
 )
 
 // alwaysZero are the metrics that cannot leave 0. The first two are there for programs that read
-// ZooKeeper's, and members have nothing of the kind. This ensemble has no observers. The others are filled in by admin.Words.
+// ZooKeeper's, and members have nothing of the kind. This ensemble has no observers. The others are filled in by admin.FourLetterCommands.
 var alwaysZero = []string{
 	"zk_local_sessions", "zk_synced_non_voting_followers", "zk_synced_observers",
-	"Stats.Files", "Stats.MaxFiles",
+	"Stats.OpenFiles", "Stats.MaxFiles",
 	"Stats.SyncedObservers", // these members have no observers; those of TestMembersAreChanged have one
 	"Stats.NoMemory",        // these members have no memoryLimit; those of TestEveryOwnMetricLeavesZero have one
 }

@@ -6,11 +6,11 @@ import (
 	"rollcall/internal/serverlist"
 )
 
-// newcomerQueue queues the lists whose new servers a leader contacts, because an operator's change names them. It has one
-// place. Apply rejects the change until most of the new list's voters are found, and the operator's member submits it again.
+// newcomerQueue queues a list of an operator's change, so that the leader contacts its new servers. It has one place.
+// Apply rejects the change until most of the new list's voters are found, and the operator's member submits it again.
 type newcomerQueue chan serverlist.List
 
-// enqueueList queues a list. It does not block. It has no effect if a list waits already.
+// enqueueList queues a list, unless one is queued already. It does not block.
 func (n newcomerQueue) enqueueList(list serverlist.List) {
 	select {
 	case n <- list:
@@ -18,7 +18,7 @@ func (n newcomerQueue) enqueueList(list serverlist.List) {
 	}
 }
 
-// contactLoop contacts the servers of one list after another, until ctx ends.
+// contactLoop contacts the servers of each queued list, until ctx ends.
 func (n newcomerQueue) contactLoop(ctx context.Context, hellos *helloClient) error {
 	for {
 		select {

@@ -12,8 +12,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// callerIdentities returns what a caller over HTTP is to the ACLs of nodes. An administrator is the super user,
-// whichever credentials it has.
+// callerIdentities returns the identities of a caller over HTTP for ACLs. An administrator is the super user, with any
+// credentials.
 func callerIdentities(c admin.Caller) []*proto.Identity {
 	var who []*proto.Identity
 	if c.Host != "" {
@@ -25,12 +25,11 @@ func callerIdentities(c admin.Caller) []*proto.Identity {
 	return who
 }
 
-// errNotServing is the answer to requests about nodes while this member serves no clients: what it knows may
-// be old or wrong.
+// errNotServing is the reply about nodes while this member serves no clients: its state may be old or wrong.
 var errNotServing = &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member serves no clients at the moment; /readyz says why"}
 
-// ReadNode implements admin.Operations. It reads everything under one hold of the tree's lock, which is as long as
-// that of any listing, and copies neither data nor names.
+// ReadNode implements admin.Operations. It reads everything under one hold of the tree's lock, as short as a listing's, and
+// copies neither data nor names.
 func (o operations) ReadNode(q admin.NodeQuery) (n admin.Node, err error) {
 	if !o.m.servesAllClients() {
 		return n, errNotServing
@@ -53,8 +52,8 @@ func (o operations) ReadNode(q admin.NodeQuery) (n admin.Node, err error) {
 	return n, nil
 }
 
-// ChangeNode implements admin.Operations. The change is a write of the super user that belongs to no session. It
-// goes the way of every write of this member's clients, and is in the log once.
+// ChangeNode implements admin.Operations. The change is a write of the super user without a session. It is submitted like
+// a client's write, and is in the log once.
 func (o operations) ChangeNode(ctx context.Context, c admin.NodeChange) (path string, stat jute.Stat, err error) {
 	m, body := o.m, nodeChangeBody(c)
 	ids := callerIdentities(admin.Caller{Host: c.CallerHost, IsAdministrator: true})
@@ -64,7 +63,7 @@ func (o operations) ChangeNode(ctx context.Context, c admin.NodeChange) (path st
 	case m.server.WriteLimits().RejectForMemory(c.Op, body, ids):
 		return "", stat, errNoMemory
 	case len(body) > most:
-		return "", stat, &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the change has %d bytes; at most %d are allowed, as jute.maxbuffer says", len(body), most)}
+		return "", stat, &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the change has %d bytes, and jute.maxbuffer limits requests to %d", len(body), most)}
 	}
 	lists, code := m.server.WriteLimits().CheckCost(c.Op, body, ids)
 	if code != jute.OK {
@@ -87,13 +86,13 @@ func (o operations) ChangeNode(ctx context.Context, c admin.NodeChange) (path st
 	return c.Path, r.Stat, nil
 }
 
-// errNoMemory is the answer to a change that adds data while this member is short of memory.
-var errNoMemory = &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member is short of memory and refuses what adds data; delete nodes, or give it more memory"}
+// errNoMemory is the reply to a change that adds data while this member is short of memory.
+var errNoMemory = &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member is short of memory and rejects writes that add data; delete nodes, or give it more memory"}
 
-// errNothingDone is the answer to a change that has not been sent to a leader.
-var errNothingDone = &admin.Failure{Status: http.StatusServiceUnavailable, Text: "no leader has answered; nothing was done: try again when /v1/status shows a leader"}
+// errNothingDone is the reply to a change that was not sent to a leader.
+var errNothingDone = &admin.Failure{Status: http.StatusServiceUnavailable, Text: "no leader has replied; nothing was done: try again when /v1/status shows a leader"}
 
-// nodeChangeBody returns the record that a client would send for a change.
+// nodeChangeBody returns the record of a client's request for a change.
 func nodeChangeBody(c admin.NodeChange) []byte {
 	path := []byte(c.Path)
 	switch c.Op {
@@ -106,14 +105,14 @@ func nodeChangeBody(c admin.NodeChange) []byte {
 	}
 }
 
-// nodeFailure returns what a result code means to an operator.
+// nodeFailure converts a result code to an error for an operator.
 func nodeFailure(code jute.Code, path string) error {
 	for _, row := range nodeFailureReplies {
 		if code == row.code {
 			return &admin.Failure{Status: row.status, Text: fmt.Sprintf("%.300s: %s", path, row.text)}
 		}
 	}
-	return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("%.300s: the ensemble refuses this: %v", path, code.Err())}
+	return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("%.300s: the ensemble rejects this: %v", path, code.Err())}
 }
 
 var nodeFailureReplies = []struct {

@@ -89,7 +89,7 @@ func TestChangeNode(t *testing.T) {
 			{"a child of an ephemeral node", create("/e/b", jute.OpenACL), 409, "ephemeral"},
 			{"a node for nobody", create("/x", nil), 400, "the acl is not allowed"},
 			{"a node for an unknown scheme", create("/x", aclOf(1, "host", "a")), 400, "the acl is not allowed"},
-			{"a long node", admin.NodeChange{Op: jute.OpCreate, Path: "/x", Data: make([]byte, 2000), ACL: jute.OpenACL}, 413, "at most 2000"},
+			{"a long node", admin.NodeChange{Op: jute.OpCreate, Path: "/x", Data: make([]byte, 2000), ACL: jute.OpenACL}, 413, "limits requests to 2000"},
 			{"data", admin.NodeChange{Op: jute.OpSetData, Path: "/a", Data: []byte("x"), Version: 0}, 200, "/a"},
 			{"data of an old version", admin.NodeChange{Op: jute.OpSetData, Path: "/a", Version: 0}, 409, "changed meanwhile"},
 			{"data that others may not set", admin.NodeChange{Op: jute.OpSetData, Path: "/a/b", Data: []byte("y"), Version: -1}, 200, "/a/b"},

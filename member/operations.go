@@ -38,7 +38,7 @@ func (o operations) KillSession(ctx context.Context, id jute.SessionID, by strin
 	return killFailure(o.m.KillSession(ctx, id, by))
 }
 
-// killFailure returns an error of KillSession as an operator sees it.
+// killFailure converts an error of KillSession for an operator.
 func killFailure(err error) error {
 	for _, row := range killFailureReplies {
 		if errors.Is(err, row.err) {
@@ -53,21 +53,20 @@ func (o operations) DrainSelf(ctx context.Context, over time.Duration) (closed i
 	return o.m.Drain(ctx, over)
 }
 
-// killFailureReplies maps the errors of KillSession to replies to an operator.
 var killFailureReplies = []struct {
 	err    error
 	status int
 	advice string
 }{
-	{ErrUnknownSession, http.StatusNotFound, "; /v1/ends says how sessions ended"},
+	{ErrUnknownSession, http.StatusNotFound, "; /v1/ends shows the ends of sessions"},
 	{ErrSessionMoved, http.StatusConflict, "; try again if it is to end all the same"},
-	{ErrNotConfirmed, http.StatusGatewayTimeout, "; ask for the session again"},
+	{ErrNotConfirmed, http.StatusGatewayTimeout, "; query the session again"},
 	{ErrNoLeader, http.StatusServiceUnavailable, "; nothing was done: try again when /v1/status shows a leader"},
 	{ErrNotListed, http.StatusServiceUnavailable, "; nothing was done"},
 	{ErrNotSound, http.StatusServiceUnavailable, "; nothing was done"},
 }
 
-// settingRows returns the keys of the configuration as /v1/config shows them.
+// settingRows returns the keys of the configuration for /v1/config.
 func settingRows(keys []config.Key) (rows []api.Setting) {
 	for _, k := range keys {
 		rows = append(rows, k.Setting())

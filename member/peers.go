@@ -17,42 +17,40 @@ import (
 	"rollcall/proto"
 )
 
-// maxMessageBytes bounds one gRPC message. A Forwarded with one client frame (jute.maxbuffer is at most
-// 8 MiB) and a Pong of 100,000 touches are well below it.
+// maxMessageBytes limits a gRPC message. A Forwarded with one client frame (jute.maxbuffer is at most 8 MiB) and a Pong of
+// 100,000 touches are well below it.
 const maxMessageBytes = 16 << 20
 
 const (
-	// maxConcurrentCalls bounds the gRPC calls of one member to another at a time. There are four: a stream
-	// of pings, a stream of writes, a sync and a hello. A connection or a term that is ending may
-	// still have its own. The view of an operator takes up to eight more.
+	// maxConcurrentCalls limits the concurrent gRPC calls of one member to another. There are four: a stream of pings, a
+	// stream of writes, a sync and a hello. A connection or a term that is ending may still have its own. An operator's view
+	// takes up to eight more.
 	maxConcurrentCalls = 64
-	// keepaliveTime is the time without a byte after which a connection is probed. gRPC allows no
-	// less than 10 s.
+	// keepaliveTime is the time without a byte after which a connection is probed. gRPC's minimum is 10 s.
 	keepaliveTime = 10 * time.Second
 )
 
 // peerConns holds one gRPC connection to each member, opened when first used. The connection to this
 // member itself runs in memory and carries its pings; its writes go directly to the leader
-// (ownLeader). It is safe for concurrent use.
+// (localLeader). It is safe for concurrent use.
 type peerConns struct {
 	dialMember func(ctx context.Context, id uint32) (net.Conn, error)
 	tick       time.Duration
 
 	mu          sync.Mutex
 	clientConns map[uint32]*grpc.ClientConn
-	newestConns map[uint32]net.Conn // newest connection to each member, which may have ended
-	moveCounts  map[uint32]int      // how often each member has moved, or this member has entered an ensemble
-	dialErrors  map[uint32]error    // why the last connection to a member was not opened; nil: it was. gRPC passes on its text alone
+	newestConns map[uint32]net.Conn // by member; may have ended
+	moveCounts  map[uint32]int      // by member: changes of its address and of this member's ensemble
+	dialErrors  map[uint32]error    // by member: of the last dial. gRPC passes on only its text
 }
 
-// errPeerMoved is the error of a connection that is closed as soon as it is open.
 var errPeerMoved = errors.New("member: the member has moved while it was dialed, or this one has entered an ensemble")
 
 func newPeerConns(tick time.Duration, dial func(ctx context.Context, id uint32) (net.Conn, error)) *peerConns {
 	return &peerConns{dialMember: dial, tick: tick, clientConns: make(map[uint32]*grpc.ClientConn), newestConns: make(map[uint32]net.Conn), moveCounts: make(map[uint32]int), dialErrors: make(map[uint32]error)}
 }
 
-// clientConn returns the connection to a member. It does not wait until it is up.
+// clientConn returns the connection to a member, which may not be up.
 func (p *peerConns) clientConn(id uint32) (*grpc.ClientConn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,19 +80,18 @@ func (p *peerConns) clientConn(id uint32) (*grpc.ClientConn, error) {
 	return c, nil
 }
 
-// tieToConnection opens a stream and ties it to its connection. Without that, a Recv that comes before the
-// first Send reopens the stream if the other side never saw it. Such a Recv waits for a new
-// connection and holds the stream's lock meanwhile, so that Send waits too, whatever its context.
+// tieToConnection opens a stream and ties it to its connection. Otherwise a Recv before the first Send reopens the stream
+// if the other side has not seen it: it waits for a new connection and holds the stream's lock, so Send waits, too,
+// whatever its context.
 func tieToConnection(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	s, err := open(ctx, desc, cc, method, opts...)
 	if err != nil {
 		return nil, err
 	}
-	_ = s.Context() // gRPC does not retry on a stream whose context was asked for
+	_ = s.Context() // gRPC does not retry on a stream after this
 	return s, nil
 }
 
-// dialPeer opens a connection to a member.
 func (p *peerConns) dialPeer(ctx context.Context, id uint32) (net.Conn, error) {
 	p.mu.Lock()
 	moves := p.moveCounts[id]
@@ -112,7 +109,7 @@ func (p *peerConns) dialPeer(ctx context.Context, id uint32) (net.Conn, error) {
 	return conn, nil
 }
 
-// explainError returns the error of a call to a member with the reason why the last connection was not opened.
+// explainError returns the error of the last dial of a member in place of err, the error of a call, if both failed.
 func (p *peerConns) explainError(id uint32, err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,7 +143,7 @@ func (p *peerConns) closeIfNewest(id uint32, conn net.Conn) {
 // redialMember closes the newest connection to a member, so that the next call opens another.
 func (p *peerConns) redialMember(id uint32) { p.closeIfNewest(id, p.newestConn(id)) }
 
-// memberMoved closes the connection to a member that another process may be by now, and those that are being opened.
+// memberMoved closes the connection to a member and the ones being opened, because another process may have its id by now.
 func (p *peerConns) memberMoved(id uint32) {
 	p.mu.Lock()
 	p.moveCounts[id]++
@@ -154,8 +151,8 @@ func (p *peerConns) memberMoved(id uint32) {
 	p.redialMember(id)
 }
 
-// redialAll closes the connections to all members, and those that are being opened. Their hellos have not named the ensemble of this
-// member, so they are of use for Hello alone.
+// redialAll closes the connections to all members and the ones being opened. Their hellos have not named this member's
+// ensemble, so they can only be used for Hello.
 func (p *peerConns) redialAll() {
 	p.mu.Lock()
 	ids := slices.Collect(maps.Keys(p.clientConns))
@@ -183,15 +180,14 @@ func (p *peerConns) leaderClient(id uint32) (proto.LeaderClient, error) {
 	return proto.NewLeaderClient(c), nil
 }
 
-// closeAll closes all connections. It may wait for some seconds, without the lock, if one of them
-// takes no bytes.
+// closeAll closes all connections. It may block for some seconds, without the lock, if one of them accepts no bytes.
 func (p *peerConns) closeAll() {
 	p.mu.Lock()
 	conns := p.clientConns
 	p.clientConns = make(map[uint32]*grpc.ClientConn)
 	p.mu.Unlock()
 	for _, c := range conns {
-		_ = c.Close() // an error only means that it was closed already
+		_ = c.Close() // fails only if it is closed already
 	}
 }
 

@@ -19,13 +19,13 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// ports are the ports on which other members reach this one. A member that is alone has none:
-// its log goes nowhere, and only the member itself calls its gRPC services.
+// ports are the ports for other members. A standalone server has none: its log is not replicated, and only the member
+// itself calls its gRPC services.
 type ports struct {
 	trustGuard   *trust.Guard // nil: members' connections are plain
 	addressBook  *wire.AddressBook
 	hello        wire.Hello
-	loopback     *loopback      // this member's gRPC services, called by itself
+	loopback     *loopback      // for the member's calls of its own gRPC services
 	grpcListener *wire.Listener // nil: there is none
 	raftStream   *wire.Stream
 }
@@ -101,7 +101,6 @@ func (m *Member) quorumConfig() quorum.Config {
 	return cfg
 }
 
-// storesOf returns the stores that a test has set, or none.
 func storesOf(s *disk.Stores) disk.Stores {
 	if s == nil {
 		return disk.Stores{}
@@ -133,14 +132,14 @@ type services struct {
 // Pings implements proto.FollowerServer.
 func (s services) Pings(stream proto.Follower_PingsServer) error { return s.m.follower.Pings(stream) }
 
-// goodbyeTimeout is the time for which a member that stops waits until the ends of its streams are sent. They are written
-// at once, and a member that does not read them is not waited for.
+// goodbyeTimeout limits the wait of a stopping member until the ends of its streams are sent. They are written at once, so
+// only a member that does not read them takes longer.
 const goodbyeTimeout = 200 * time.Millisecond
 
-// handshakeTimeout limits the time until a member's connection speaks gRPC. It says so at once.
+// handshakeTimeout limits the gRPC handshake of a member's connection.
 const handshakeTimeout = 5 * time.Second
 
-// memberServer returns a gRPC server for members, which refuses what they may not say.
+// memberServer returns a gRPC server for members, which rejects the messages that they may not send.
 func memberServer(s *senderGuard) *grpc.Server {
 	return grpc.NewServer(
 		grpc.Creds(newCallerLimiter()), grpc.ConnectionTimeout(handshakeTimeout), grpc.UnaryInterceptor(s.interceptUnary), grpc.StreamInterceptor(s.interceptStream),
@@ -149,9 +148,9 @@ func memberServer(s *senderGuard) *grpc.Server {
 	)
 }
 
-// isOutsideEnsemble reports whether the process at the other end of a connection may be in no ensemble, or in another one than this member.
-// A member that has an ensemble names it whenever it connects, and connects anew when it gets one (peers.renew). While this member
-// has none, it has nothing that a process of another one could read or change, and cannot tell them apart.
+// isOutsideEnsemble reports whether the peer of a connection may be in no ensemble or in another one. A member names its
+// ensemble when it connects, and reconnects when it enters one (peerConns.redialAll). Before this member has an ensemble,
+// it has nothing that another one's process could read or change, and isOutsideEnsemble returns false.
 func (m *Member) isOutsideEnsemble(from peerInfo) bool {
 	own := m.ports.addressBook.EnsembleID()
 	return from.member != m.cfg.ID && own != wire.EnsembleID{} && from.ensemble != own
@@ -177,7 +176,7 @@ func (m *Member) serveMembers(ctx context.Context, g *errgroup.Group) {
 		<-ctx.Done()
 		m.follower.Leave()
 		stop := time.AfterFunc(goodbyeTimeout, srv.Stop)
-		srv.GracefulStop() // so that the leader hears that this member stops
+		srv.GracefulStop() // notifies the leader that this member stops
 		stop.Stop()
 		return nil
 	})

@@ -7,7 +7,7 @@ import (
 	"rollcall/znode"
 )
 
-// applyProgress records the progress of apply. Only apply writes it. Unless a field has another rule, it is read without a lock.
+// applyProgress records the progress of apply. Only apply writes it. Fields without another rule are read without a lock.
 type applyProgress struct {
 	lastIndex       atomic.Uint64     // of the last entry applied
 	applyDurations  metrics.Durations // of applying an entry
@@ -20,15 +20,15 @@ type applyProgress struct {
 	quotaWarnings  quotaWarnings // the tree's lock guards it
 }
 
-// updateMembers takes over what the state knows of the members' processes. self is this member, and its process is boot.
+// updateMembers updates p from the announcements in the state. self is this member, and boot its process.
 func (p *applyProgress) updateMembers(state *znode.State, self uint32, boot uint64) {
 	current, _ := state.MemberBoot(self)
 	p.announced.Store(current == boot)
 	p.minFormat.Store(state.MinFormat())
 }
 
-// sessionCounters counts events of sessions while this member leads. So each event is counted on
-// one member, and none when a member replays its log.
+// sessionCounters counts events of sessions while this member leads. So each event is counted on one member, and not again
+// when a member replays its log.
 type sessionCounters struct {
 	opened, resumed atomic.Uint64
 	ended           [znode.ReasonKilled + 1]atomic.Uint64 // by reason

@@ -6,15 +6,14 @@ import (
 	"rollcall/znode"
 )
 
-// quotaShares are the shares of the quota of all data, in percent, that are reported when they are reached.
-// The first leaves time to act, and the second is close to the first rejected write.
+// quotaShares are the shares of the data quota, in percent, at which warnings are reported. The first leaves time to act,
+// and the second is close to the first rejected write.
 var quotaShares = [...]int64{80, 95}
 
 const (
-	// quotaShareStep is the number of percent by which the data must shrink below a share before it is reported again, so
-	// that data that keep growing and shrinking are not reported each time.
+	// quotaShareStep is the hysteresis, in percent: the data must shrink that far below a share before it is reported again.
 	quotaShareStep = 5
-	// quotaPause is the least time between two EventQuotas: a quota may be overused by every write.
+	// quotaPause is the minimum time between two EventQuotaOverused: every write may overuse a quota.
 	quotaPause = 10 * time.Second
 )
 
@@ -23,7 +22,7 @@ type quotaWarnings struct {
 	events *eventQueue
 	self   uint32
 
-	lastReport    time.Time // of the last EventQuota
+	lastReport    time.Time // of the last EventQuotaOverused
 	overuses      int       // since then
 	sharesReached int       // of quotaShares
 }
@@ -52,7 +51,7 @@ func (w *quotaWarnings) checkDataUsed(used, quota int64) {
 	w.sharesReached = reached
 }
 
-// sharesReached returns the number of quotaShares that so many bytes of a quota reach. before is the last result.
+// sharesReached returns the number of quotaShares that used reaches. before is the last result.
 func sharesReached(before int, used, quota int64) int {
 	n := 0
 	for i, percent := range quotaShares {

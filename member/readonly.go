@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	// minWithoutLeader is the least time without a known leader before this member serves in read-only mode: as in
-	// ZooKeeper. An election is over by then, so that clients seldom get a read-only session for a moment.
+	// minWithoutLeader is the minimum time without a leader before read-only mode, as in ZooKeeper. Elections are usually
+	// over by then, so clients seldom get a short read-only session.
 	minWithoutLeader = 2 * time.Second
-	// readOnlyChecksPerTick is the number of times in a tick that a member checks for a leader. The connections of read-only clients are closed
-	// as soon after the leader has come back.
+	// readOnlyChecksPerTick is the number of checks for a leader in a tick. They also determine how soon the connections of
+	// read-only clients are closed when there is a leader again.
 	readOnlyChecksPerTick = 20
 )
 
-// readOnlyLoop serves in read-only mode while this member knows no leader, if the configuration says so. A member
-// that runs alone is its own leader.
+// readOnlyLoop serves in read-only mode while this member knows no leader, if that is configured. A standalone server is
+// its own leader.
 func (h *health) readOnlyLoop(ctx context.Context) error {
 	if !h.cfg.ReadOnlyMode || h.cfg.isStandalone() {
 		return nil
@@ -45,9 +45,9 @@ func (h *health) readOnlyLoop(ctx context.Context) error {
 	}
 }
 
-// mayServeReadOnly reports whether this member knows no leader, and what it last heard of one may be shown to clients. It
-// must have applied the announcement of this process: before that its state may be much older than what clients
-// have seen, because a member learns from a leader how much of its own log is committed.
+// mayServeReadOnly reports whether this member knows no leader, and its state is sound and recent enough for clients. It
+// must have applied the announcement of this process. Before that, its state may be much older than the clients', because
+// only a leader knows which entries of its log are committed.
 func (h *health) mayServeReadOnly() bool {
 	return h.node.Status().LeaderID() == 0 && h.applyProgress.announced.Load() && !h.node.IsJoining() && h.removalWatch.removedVersion() == 0 && !h.server.Draining() &&
 		h.node.StallError() == nil && h.node.Record().DamageReason() == "" && h.disputed() == ""

@@ -19,42 +19,41 @@ import (
 )
 
 const (
-	// rebalanceRoundTime is the time for which members close connections before all are counted again.
+	// rebalanceRoundTime is the time for which members close connections in one round.
 	rebalanceRoundTime = 5 * time.Second
-	// clientReturnTime is the time that clients have to come back, most of them on another member, before they are counted: ZooKeeper's
+	// clientReturnTime is the time for clients to reconnect, mostly to other members, before they are counted: ZooKeeper's
 	// clients wait up to a second.
 	clientReturnTime = 2 * time.Second
-	// maxVainRounds limits the rounds in a row that leave as many clients on the wrong members. Clients that know the address of one
-	// member alone come back to it.
+	// maxVainRounds limits the consecutive rounds without progress. Clients that know only one member come back to it.
 	maxVainRounds = 3
-	// slackPercent is the excess over its share that a member may have, in percent, and leastSlack the same in clients.
+	// slackPercent and minSlackClients are the allowed excess of a member over its share, in percent and in clients.
 	slackPercent    = 5
 	minSlackClients = 2
 
-	// autoRebalanceInterval is the time between two rounds of a leader with autoRebalance. It closes connections for most of it, so a client
-	// loses its connection to it at most once in that time.
+	// autoRebalanceInterval is the time between two rounds of autoRebalance. A round takes most of it, so a client loses its
+	// connection to autoRebalance at most once in that time.
 	autoRebalanceInterval = time.Minute
-	// autoSlackPercent and leastAutoSlack replace rebalanceSlack and leastSlack then: no operator has requested it, so a difference that does no
-	// harm is left alone.
+	// autoSlackPercent and minAutoSlackClients replace slackPercent and minSlackClients for autoRebalance. They are larger,
+	// because no operator waits for it.
 	autoSlackPercent    = 20
 	minAutoSlackClients = 10
-	// autoProgressPercent is the least decrease of the excess that counts as progress, in percent. It is small, because a slow rate moves
-	// few of thousands of clients in a round, and not 0, because the excess changes a little by itself.
+	// autoProgressPercent is the minimum decrease of the excess that counts as progress, in percent. It is small, because a
+	// slow rate moves few of thousands of clients in a round, and not 0, because the excess fluctuates.
 	autoProgressPercent = 2
-	// maxAutoRebalanceInterval is the longest time between two rounds that do not help.
+	// maxAutoRebalanceInterval limits the time between two rounds without progress.
 	maxAutoRebalanceInterval = time.Hour
 )
 
 // rebalancer moves clients from the members that have more than their share to the others. It is safe for concurrent use.
 type rebalancer struct {
 	m             *Member
-	pollMembers   func(context.Context) (api.List[api.Member], error)         // asks all members
-	requestCloses func(context.Context, closeRequest) (closed int, err error) // has a member close connections
-	directing     atomic.Bool                                                 // a rebalance that this member directs is under way
+	pollMembers   func(context.Context) (api.List[api.Member], error)         // queries all members
+	requestCloses func(context.Context, closeRequest) (closed int, err error) // makes a member close connections
+	directing     atomic.Bool                                                 // this member directs a rebalance
 	closingConns  atomic.Bool                                                 // this member closes connections for one
 }
 
-// closeRequest asks a member to close n connections over a time. by says for whom.
+// closeRequest is a request to a member to close connections, spread over a period.
 type closeRequest struct {
 	member      uint32
 	connections int
@@ -62,14 +61,13 @@ type closeRequest struct {
 	requestedBy string
 }
 
-// memberLoad is the number of a member's clients.
 type memberLoad struct {
 	member  uint32
 	clients int
 }
 
-// memberLoads returns the clients of the members that take clients, by id. A member that is drained, that copies the log, or whose
-// state or disk has a fault is left out.
+// memberLoads returns the loads of the members that serve clients, by id. It omits members that are drained or joining, or
+// that have a faulty state or disk.
 func memberLoads(rows []api.Member) (loads []memberLoad) {
 	for _, r := range rows {
 		serves := r.Role != "" && r.Role != api.RoleReadOnly && r.ClientAddress != ""
@@ -80,8 +78,8 @@ func memberLoads(rows []api.Member) (loads []memberLoad) {
 	return loads
 }
 
-// excessLoads returns the number of clients that each member has above its share, if they are more than slack, in percent, and least. Shares
-// differ by one client at most.
+// excessLoads returns the clients of each member above its share, if there are more than slack percent of the share and at
+// least least. All shares are rounded up.
 func excessLoads(loads []memberLoad, slack, least int) (over []memberLoad) {
 	if len(loads) < 2 {
 		return nil
@@ -110,16 +108,16 @@ func (o operations) Rebalance(ctx context.Context, perSecond int, by string) (ad
 	return r.result, err
 }
 
-// rebalanceRun is one that is under way.
+// rebalanceRun is a rebalance in progress.
 type rebalanceRun struct {
-	perSecond   int // connections that a member closes in a second
+	perSecond   int // connections that each member closes per second
 	requestedBy string
 
 	mu     sync.Mutex
 	result admin.RebalanceResult
 }
 
-// memberRow returns the row of a member, which it adds if there is none. The caller holds the lock.
+// memberRow returns the row of a member, and adds it if there is none. The caller holds the lock.
 func (r *rebalanceRun) memberRow(member uint32) *admin.RebalancedMember {
 	i, found := slices.BinarySearchFunc(r.result.Members, member, func(m admin.RebalancedMember, id uint32) int { return cmp.Compare(m.Member, id) })
 	if !found {
@@ -128,8 +126,8 @@ func (r *rebalanceRun) memberRow(member uint32) *admin.RebalancedMember {
 	return &r.result.Members[i]
 }
 
-// recordLoads records the number of each member's clients, and returns the members that have too many. The members are balanced if all that
-// take clients replied, there are at least two, and none has too many.
+// recordLoads records the loads of the members, and returns the excess ones. The members are balanced if all replied, at
+// least two serve clients, and none has an excess.
 func (r *rebalanceRun) recordLoads(a api.List[api.Member]) (over []memberLoad) {
 	loads := memberLoads(a.Items)
 	over = excessLoads(loads, slackPercent, minSlackClients)
@@ -146,7 +144,7 @@ func (r *rebalanceRun) recordLoads(a api.List[api.Member]) (over []memberLoad) {
 	for i := range r.result.Members {
 		row := &r.result.Members[i]
 		if !slices.ContainsFunc(over, func(l memberLoad) bool { return l.member == row.Member }) {
-			row.FailureReason = "" // nobody asks it to close connections any more
+			row.FailureReason = "" // it gets no more requests
 		}
 	}
 	return over
@@ -164,11 +162,11 @@ func (r *rebalanceRun) recordClosed(member uint32, closed int, err error) {
 	}
 }
 
-// rebalanceClients moves clients, in rounds, until no member has more than its share, or the rounds no longer help. A poll of the members that fails, or
-// that misses members, is a round in vain. It returns an error if the first poll fails, or if ctx ends.
+// rebalanceClients moves clients, in rounds, until the members are balanced or maxVainRounds make no progress. A poll that
+// fails or misses members makes no progress. It returns an error if the first poll fails or ctx ends.
 func (b *rebalancer) rebalanceClients(ctx context.Context, r *rebalanceRun) error {
 	if !b.directing.CompareAndSwap(false, true) {
-		return &admin.Failure{Status: http.StatusConflict, Text: "this member rebalances the clients already; wait until that is done"}
+		return &admin.Failure{Status: http.StatusConflict, Text: "this member is rebalancing the clients already; wait until that is done"}
 	}
 	defer b.directing.Store(false)
 	for first, best, vain := true, 0, 0; ; first = false {
@@ -196,13 +194,13 @@ func (b *rebalancer) rebalanceClients(ctx context.Context, r *rebalanceRun) erro
 		b.closeExcess(ctx, over, rebalanceRoundTime, r)
 		select {
 		case <-ctx.Done():
-			return &admin.Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("the request ended after %d connections were closed; ask again to go on", r.result.ClosedConnections)}
+			return &admin.Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("the request ended after %d connections were closed; repeat it to continue", r.result.ClosedConnections)}
 		case <-time.After(clientReturnTime):
 		}
 	}
 }
 
-// closeExcess has the members close the connections that they have too many, as many as the rate allows in a time.
+// closeExcess makes the members close their excess connections, as many as the rate allows in longest.
 func (b *rebalancer) closeExcess(ctx context.Context, over []memberLoad, longest time.Duration, r *rebalanceRun) {
 	var all sync.WaitGroup
 	for _, l := range over {
@@ -215,7 +213,7 @@ func (b *rebalancer) closeExcess(ctx context.Context, over []memberLoad, longest
 	all.Wait()
 }
 
-// sendCloseRequest has a member carry out a request, and returns the number of connections that it closed.
+// sendCloseRequest sends a request to a member, and returns the number of connections that it closed.
 func (b *rebalancer) sendCloseRequest(ctx context.Context, r closeRequest) (closed int, err error) {
 	if r.member == b.m.cfg.ID {
 		return b.closeConnections(ctx, r.connections, r.period)
@@ -228,7 +226,7 @@ func (b *rebalancer) sendCloseRequest(ctx context.Context, r closeRequest) (clos
 	return int(reply.GetConnections()), err
 }
 
-// closeConnections closes connections of this member's clients. It returns an error while another call does so.
+// closeConnections closes connections of this member's clients. It returns an error during another call.
 func (b *rebalancer) closeConnections(ctx context.Context, n int, over time.Duration) (closed int, err error) {
 	if !b.closingConns.CompareAndSwap(false, true) {
 		return 0, status.Error(codes.Aborted, "this member closes connections for another rebalance already")
@@ -248,15 +246,15 @@ func (s services) Rebalance(ctx context.Context, r *proto.RebalanceRequest) (*pr
 	return &proto.RebalanceReply{Connections: uint64(closed)}, nil
 }
 
-// boundedRequest returns the number of connections that a request has this member close, and the time for that, within the bounds of the message.
+// boundedRequest returns the number of connections and the time in a request, within the limits of this member.
 func boundedRequest(r *proto.RebalanceRequest) (n int, over time.Duration) {
 	over = time.Duration(min(r.GetOverMs(), uint64(autoRebalanceInterval.Milliseconds()))) * time.Millisecond
 	most := uint64(over) * admin.MaxRebalanceRate / uint64(time.Second)
 	return int(min(r.GetConnections(), most)), over
 }
 
-// autoRebalanceLoop moves clients slowly while this member leads, if autoRebalance is set. It waits autoEvery after the beginning of a term, so
-// that the clients that an election has moved are back.
+// autoRebalanceLoop moves clients slowly while this member leads, if autoRebalance is set. It waits autoRebalanceInterval
+// at the start of a term, until clients that an election has moved are back.
 func (b *rebalancer) autoRebalanceLoop(ctx context.Context) error {
 	perSecond := b.m.cfg.AutoRebalance
 	if perSecond == 0 {
@@ -278,7 +276,7 @@ func (b *rebalancer) autoRebalanceLoop(ctx context.Context) error {
 	}
 }
 
-// autoRebalanceRound makes one round if that is due, unless an operator's rebalance is under way.
+// autoRebalanceRound makes a round if one is due, unless an operator's rebalance is in progress.
 func (b *rebalancer) autoRebalanceRound(ctx context.Context, perSecond int, p *rebalanceBackoff) {
 	if !b.directing.CompareAndSwap(false, true) {
 		return
@@ -291,7 +289,7 @@ func (b *rebalancer) autoRebalanceRound(ctx context.Context, perSecond int, p *r
 		return
 	}
 	loads := memberLoads(a.Items)
-	if len(a.Silent) > 0 || len(loads) < len(a.Items) { // a member that restarts is about to get its clients back
+	if len(a.Silent) > 0 || len(loads) < len(a.Items) { // a restarting member is about to get its clients back
 		return
 	}
 	over := excessLoads(loads, autoSlackPercent, minAutoSlackClients)
@@ -312,19 +310,20 @@ func (b *rebalancer) autoRebalanceRound(ctx context.Context, perSecond int, p *r
 	}
 }
 
-// rebalanceBackoff spaces the rounds of autoRebalance. Rounds that do not help become rare, because clients that know the address of one
-// member alone come back to it each time. The zero value is ready. It is not safe for concurrent use.
+// rebalanceBackoff spaces the rounds of autoRebalance. Rounds without progress become rare, because clients that know only
+// one member come back to it each time. The zero value is ready. It is not safe for concurrent use.
 type rebalanceBackoff struct {
-	lastMembers   []uint32      // that take clients
-	lastClients   int           // that the members had together when the fields below were set anew
-	leastExcess   int           // excess at that time
-	vainRounds    int           // rounds in a row that have left clearly as many since then
-	roundInterval time.Duration // between the beginnings of two rounds
-	nextRound     time.Time     // when the next round is due
+	lastMembers   []uint32      // that serve clients
+	lastClients   int           // of all members, when the fields below were reset
+	leastExcess   int           // at that time
+	vainRounds    int           // consecutive rounds without progress since then
+	roundInterval time.Duration // between the starts of two rounds
+	nextRound     time.Time     // its time
 }
 
-// roundDue reports whether a round is due, and notes it. above is the excess of the loads, and not 0. If the members, all clients or the
-// excess have changed clearly, a round is due at once, and the next ones as often as at first.
+// roundDue reports whether a round is due, and schedules the next one. above is the excess of the loads, and not 0. If the
+// members, the number of clients or the excess have changed significantly, a round is due at once and the interval is
+// reset.
 func (p *rebalanceBackoff) roundDue(now time.Time, loads []memberLoad, above int) bool {
 	var members []uint32
 	for _, l := range loads {
@@ -346,7 +345,7 @@ func (p *rebalanceBackoff) roundDue(now time.Time, loads []memberLoad, above int
 	return true
 }
 
-// differsBy reports whether n differs from was by slack, in percent, and by least.
+// differsBy reports whether n differs from was by at least slack percent and by at least least.
 func differsBy(n, was, slack, least int) bool {
 	return max(n-was, was-n) >= max(was*slack/100, least)
 }

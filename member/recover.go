@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"rollcall/internal/metrics"
 	"rollcall/proto"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
@@ -17,7 +16,7 @@ import (
 	"rollcall/znode"
 )
 
-// examineTimeout limits the time in which Examine asks the other members.
+// examineTimeout limits the time for the other members' replies.
 const examineTimeout = 3 * time.Second
 
 // RecoverConfig holds the parameters of Recover and Examine.
@@ -32,26 +31,25 @@ type RecoverConfig struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// Recover rewrites the data directory of a stopped member so that it can start without the members it
-// knew. It is for the case that a majority has lost its data for good. Data that only the lost
-// members had are lost, even if they were acknowledged. The directory must not be in use.
+// Recover rewrites the data directory of a stopped member so that it can start without the other members. It is for the
+// case that a majority has permanently lost its data. Data that only the lost members had are lost, even if they were
+// acknowledged. The directory must not be in use.
 func Recover(r RecoverConfig) error {
 	return quorum.Recover(quorum.RecoverConfig{
 		DataDir: r.Dir, LogDir: r.LogDir, Stores: storesOf(r.Stores), MemberID: r.ID, Peers: raftPeers(r.Servers),
-		StateMachine: stateMachine{state: znode.New(znode.Config{}), onDamage: func(error) {}, onApplied: func() {}, applyDurations: new(metrics.Durations)}, Logger: r.Logger,
+		StateMachine: offlineMachine(znode.New(znode.Config{})), Logger: r.Logger,
 	})
 }
 
-// Finding is what Examine finds out about a member.
+// Finding is the result of ExamineMembers for a member.
 type Finding struct {
 	Server
 	disk.DataEnd       // zero: it has no data
-	Err          error // why nothing is known: the member did not answer
+	Err          error // the member did not reply
 }
 
-// ExamineMembers returns how far the data of a stopped member go, and those of all other members that
-// reply within a few seconds. Members that are stopped do not reply. Examine changes nothing. The
-// first finding is about this member.
+// ExamineMembers returns the extent of the data of this stopped member, and of the other members that reply within a few
+// seconds. Stopped members do not reply. ExamineMembers changes nothing. The first finding is about this member.
 func ExamineMembers(ctx context.Context, r RecoverConfig) ([]Finding, error) {
 	own, err := disk.ReadDataEnd(r.Dir, r.LogDir)
 	if err != nil {
@@ -93,20 +91,19 @@ func ExamineMembers(ctx context.Context, r RecoverConfig) ([]Finding, error) {
 	return findings, nil
 }
 
-// requestExtent asks one member how far its data go.
 func (r RecoverConfig) requestExtent(ctx context.Context, p *peerConns, id uint32) (disk.DataEnd, error) {
 	c, err := p.followerClient(id)
 	if err != nil {
 		return disk.DataEnd{}, err
 	}
-	reply, err := c.Hello(ctx, &proto.HelloRequest{Member: r.ID}) // it says no disk: it has none
+	reply, err := c.Hello(ctx, &proto.HelloRequest{Member: r.ID}) // without a disk
 	switch {
 	case err != nil:
 		return disk.DataEnd{}, err
 	case !reply.GetHasData():
 		return disk.DataEnd{}, nil
 	case reply.GetLastIndex() == 0:
-		return disk.DataEnd{}, fmt.Errorf("member %d does not say how far its data go: it is starting", id)
+		return disk.DataEnd{}, fmt.Errorf("member %d does not report the extent of its data: it is starting", id)
 	}
 	return disk.DataEnd{Index: reply.GetLastIndex(), Term: reply.GetLastTerm()}, nil
 }

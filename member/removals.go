@@ -8,7 +8,7 @@ import (
 	"rollcall/znode"
 )
 
-// removalRows returns the removals that this member remembers, from a place in the log on, newest first.
+// removalRows returns the removals that this member remembers before a place in the log, newest first.
 func (v viewer) removalRows(ctx context.Context, q *proto.ViewRemovals) *proto.RemovalRows {
 	limit, size := rowLimit(q.Limit), 0
 	r := &proto.RemovalRows{}
@@ -33,7 +33,7 @@ func (v viewer) removalRows(ctx context.Context, q *proto.ViewRemovals) *proto.R
 	return r
 }
 
-// appendRemovals adds to part the removals before a place, as many as are listed under one hold of the lock.
+// appendRemovals appends the removals before a place, as many as are listed under one hold of the lock.
 func (v viewer) appendRemovals(part []znode.Removal, zxid int64, number uint32) []znode.Removal {
 	tree := v.m.state
 	tree.RLock()

@@ -16,14 +16,15 @@ import (
 )
 
 // RemovedGracePeriod is the time for which a removed member continues to serve. The client that requested the removal may
-// be connected to it, and the reply waits for at most a second (server.reconfigWait).
+// be connected to it, and its reply takes at most a second (server.reconfigWait).
 const RemovedGracePeriod = 1500 * time.Millisecond
 
-// removalCheckInterval is the time between two rounds in which a member without a leader asks the others whether it was removed:
-// no member sends anything to one that is not in the list.
+// removalCheckInterval is the time between two polls of the others by a member without a leader, which may have been
+// removed: members send nothing to one that is not in the list.
 const removalCheckInterval = 5 * time.Second
 
-// removalWatch detects that this member was removed from the ensemble, and then closes its clients' connections. Safe for concurrent use.
+// removalWatch detects that this member was removed from the ensemble, and then closes its clients' connections. It is safe
+// for concurrent use.
 type removalWatch struct {
 	self        uint32
 	tick        time.Duration
@@ -34,11 +35,11 @@ type removalWatch struct {
 	isDisputed  func() bool // another part has suspended the server
 	log         *slog.Logger
 
-	// reportedVersion is the version of the list without this member by which another member reports that it was removed, or 0.
+	// reportedVersion is the version of the list with which another member has reported the removal, or 0.
 	reportedVersion atomic.Int64
 }
 
-// pollOthers asks all other members whether this one was removed, each for a tick at most.
+// pollOthers sends Hello to all other members and records their replies. It takes at most a tick.
 func (w *removalWatch) pollOthers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, w.tick)
 	defer cancel()
@@ -55,10 +56,9 @@ func (w *removalWatch) pollOthers(ctx context.Context) {
 	asking.Wait()
 }
 
-// recordReply records that this member was removed, if another member's reply says so: the newest list does not have this member,
-// and neither does raft's configuration there. (A member that has left the list may still be a voter, until another one can take
-// its place.) A reply does not count if raft does not run there yet, if the state there does not have the list, or if that member
-// was removed itself.
+// recordReply records the removal of this member if it is missing from the newest list and, in another member's reply, from
+// raft's configuration. (A member that has left the list may still be a voter until another one replaces it.) It ignores a
+// reply if raft does not run there yet, if the state there does not have the list, or if that member was removed itself.
 func (w *removalWatch) recordReply(reply *proto.HelloReply) {
 	version, servers := w.serverLists.newestServers()
 	if version == 0 || reply.GetRoster().GetVersion() != version || reply.GetHearsay() || reply.GetRemoved() || slices.ContainsFunc(servers, w.isSelf) {
@@ -72,8 +72,8 @@ func (w *removalWatch) recordReply(reply *proto.HelloReply) {
 
 func (w *removalWatch) isSelf(s Server) bool { return s.ID == w.self }
 
-// unlistedVersion returns the version of the newest list if that does not have this member, or else 0. A member without data
-// waits to be added.
+// unlistedVersion returns the version of the newest list if this member is not in it, or else 0. It returns 0 for a member
+// without data, which waits to be added.
 func (w *removalWatch) unlistedVersion() int64 {
 	version, servers := w.serverLists.newestServers()
 	if version == 0 || slices.ContainsFunc(servers, w.isSelf) || !w.node.HasData() {
@@ -82,8 +82,8 @@ func (w *removalWatch) unlistedVersion() int64 {
 	return version
 }
 
-// removedVersion returns the version of the newest list if neither that nor raft's configuration has this member, or else 0.
-// While this member knows no leader, the configuration of one that does counts.
+// removedVersion returns the version of the newest list if this member is neither in it nor in raft's configuration, or else
+// 0. While this member knows no leader, it relies on the configuration in another member's reply.
 func (w *removalWatch) removedVersion() int64 {
 	version := w.unlistedVersion()
 	if (w.reportedVersion.Load() != version || w.node.Status().LeaderID() != 0) && slices.ContainsFunc(w.node.Status().ConfiguredMembers(), func(p wire.Peer) bool { return p.ID == w.self }) {
@@ -92,7 +92,7 @@ func (w *removalWatch) removedVersion() int64 {
 	return version
 }
 
-// pollWithoutLeader asks the others while this member knows no leader.
+// pollWithoutLeader polls the others while this member knows no leader.
 func (w *removalWatch) pollWithoutLeader(ctx context.Context) error {
 	ticker := time.NewTicker(removalCheckInterval)
 	defer ticker.Stop()
@@ -108,10 +108,10 @@ func (w *removalWatch) pollWithoutLeader(ctx context.Context) error {
 	}
 }
 
-// suspendLoop closes the clients' connections of a member that has left the list, so that they go to the others
-// while their sessions have most of their timeouts left. Without it, the connections would end with their leases, much
-// later. Until then the clients' writes would get no answer: the state takes no write from a member that is not in the
-// list, even if that member still votes.
+// suspendLoop closes the clients' connections of a member that has left the list, so the clients move to other members
+// while most of their sessions' timeouts is left. Otherwise the connections would end with their leases, much later, and
+// until then writes would get no reply: the state accepts no writes from a member that is not in the list, even if that
+// member still votes.
 func (w *removalWatch) suspendLoop(ctx context.Context) error {
 	ticker := time.NewTicker(w.tick / 4)
 	defer ticker.Stop()
@@ -125,9 +125,9 @@ func (w *removalWatch) suspendLoop(ctx context.Context) error {
 		switch {
 		case version != 0 && since.IsZero():
 			since = time.Now()
-			w.log.Info("this member is not in the list of servers any more, and lets its clients go", "version", fmt.Sprintf("0x%x", uint64(version)))
+			w.log.Info("this member is no longer in the list of servers, and closes its clients' connections", "version", fmt.Sprintf("0x%x", uint64(version)))
 		case version != 0 && time.Since(since) >= RemovedGracePeriod:
-			w.server.Suspend() // again and again: the end of a dispute undoes it
+			w.server.Suspend() // repeatedly: the end of a dispute undoes it
 		case version == 0 && !since.IsZero():
 			since, removed = time.Time{}, false
 			w.log.Info("this member was added to the ensemble again")

@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	// restoredTermGap is added to the term of a state that a new ensemble gets. It is more elections than its
-	// former ensemble can have held after that state, so no client has seen a later zxid.
+	// restoredTermGap is added to the term of a restored state. The former ensemble cannot have held as many elections after
+	// that state, so no client has seen a later zxid.
 	restoredTermGap = 1 << 16
-	// killsPerEntry and sweptPerEntry are as many as a leader puts into an entry.
+	// killsPerEntry and sweepsPerEntry are a leader's limits for an entry.
 	killsPerEntry, sweepsPerEntry = 64, 500
 )
 
-// ImageReader reads an image, such as a backup, from its beginning, and calls v with its parts.
+// ImageReader reads an image, such as a backup, from its beginning, and passes its parts to v.
 type ImageReader func(v znode.ImageVisitor) error
 
-// RestoredState is the state that the members of a new ensemble get.
+// RestoredState is the state of a new ensemble that is made from an image.
 type RestoredState struct {
 	head      znode.ImageHead
 	readImage ImageReader
 }
 
-// ReadForRestore reads an image, and returns the state that a new ensemble gets from it. It drops what the image
-// says of the members of the former ensemble, its list of servers, and the connections of sessions. It keeps the greatest id of a
-// session of each member, so that no id is used twice. read is called again for each member that is filled.
+// ReadForRestore reads an image, and returns the state of a new ensemble. It drops the former ensemble's members and server
+// list, and the owners of sessions. It keeps the greatest session id of each member, so no id is used twice. WriteImage
+// calls read again.
 func ReadForRestore(read ImageReader) (*RestoredState, error) {
 	var h znode.ImageHead
 	err := read(znode.ImageVisitor{
@@ -56,16 +56,15 @@ func ReadForRestore(read ImageReader) (*RestoredState, error) {
 	return &RestoredState{h, read}, nil
 }
 
-// ImageHead returns what the image for the new ensemble says before its sessions and nodes.
+// ImageHead returns the head of the image for the new ensemble.
 func (r *RestoredState) ImageHead() znode.ImageHead { return r.head }
 
-// RaftTerm returns the raft term of the state. The first leader leads in a later one.
+// RaftTerm returns the raft term of the state. The first leader has a later one.
 func (r *RestoredState) RaftTerm() uint64 {
 	return max(r.head.Term.Term, uint64(r.head.Zxid)>>32) + restoredTermGap
 }
 
-// WriteImage writes the image for the new ensemble, and returns its digest. Its signature is that of
-// Planting.Image.
+// WriteImage writes the image for the new ensemble, and returns its digest.
 func (r *RestoredState) WriteImage(w io.Writer) (digest uint64, err error) {
 	iw, err := znode.NewImageWriter(w, r.head)
 	if err != nil {
@@ -90,9 +89,8 @@ func (r *RestoredState) WriteImage(w io.Writer) (digest uint64, err error) {
 	return iw.Close()
 }
 
-// CloseSessions returns the state of an image after all of its sessions have ended as by an operator who is
-// named by, and how many there were. Their ephemeral nodes are gone, and quotas count without them. It needs
-// memory for the whole state.
+// CloseSessions returns the state of an image after the operator by has ended all of its sessions, and their number. Their
+// ephemeral nodes are gone, and quotas do not count them. It needs memory for the whole state.
 func CloseSessions(read ImageReader, by string) (closed int, without ImageReader, err error) {
 	s := znode.New(znode.Config{})
 	if err := readIntoState(s, read); err != nil {
@@ -154,7 +152,7 @@ func readIntoState(s *znode.State, read ImageReader) error {
 	}, s.RestoreSnapshot)
 }
 
-// pipeThrough passes what write writes to read. Its goroutine ends before it returns.
+// pipeThrough connects write to read with a pipe. Its goroutine ends before it returns.
 func pipeThrough(write func(io.Writer) error, read func(io.Reader) error) error {
 	r, w := io.Pipe()
 	wrote := make(chan error, 1)
@@ -166,7 +164,7 @@ func pipeThrough(write func(io.Writer) error, read func(io.Reader) error) error 
 	err := read(r)
 	_ = r.CloseWithError(err) // never fails
 	if why := <-wrote; why != nil && !errors.Is(why, io.ErrClosedPipe) {
-		return why // the reader has got the same error, or one that it led to
+		return why // the reader has got the same error, or a consequence of it
 	}
 	return err
 }

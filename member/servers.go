@@ -18,26 +18,26 @@ import (
 	"rollcall/znode"
 )
 
-// serverLists has the server lists that this member knows: the list of the state, and one that another member has sent or that an
-// earlier process of this member stored. The state has none while this member starts, and an old one while it is behind. It is safe
-// for concurrent use.
+// serverLists has the server lists that this member knows: the list of the state, and one that another member has sent or an
+// earlier process of this member has stored. While this member starts, the state has no list or an old one. It is safe for
+// concurrent use.
 type serverLists struct {
 	memberID          uint32
 	configuredServers []Server
 	configuredText    []byte // the configured list; nil: standalone
 	addressBook       *wire.AddressBook
-	onMoved           func(member uint32) // another process may have the member's id
+	onMoved           func(member uint32) // called when another process may have the member's id
 	log               *slog.Logger
 
-	appliedList atomic.Pointer[znode.ServerList] // the list of the state; nil: it has none
+	appliedList atomic.Pointer[znode.ServerList] // the list of the state; nil: none
 	listChanged chan struct{}                    // one place
-	listSpread  chan struct{}                    // run has passed on another list of the state; one place
+	listSpread  chan struct{}                    // spreadLoop has spread another list of the state; one place
 
 	mu           sync.Mutex
 	receivedList *znode.ServerList // the list with the newest version; nil: none
 
 	spreadMu   sync.Mutex // one spread at a time
-	lastSpread []Server   // the servers that the last spread passed on; spreading guards it
+	lastSpread []Server   // the servers of the last spread; spreadMu guards it
 }
 
 // newServerLists returns the lists of a member that has only its configuration. moved closes the connection to a member.
@@ -48,7 +48,7 @@ func newServerLists(cfg *Config, book *wire.AddressBook, moved func(member uint3
 	}
 }
 
-// newestList returns the newest list of this ensemble, or nil. The list must not be changed.
+// newestList returns the newest list of this ensemble, or nil. Do not change it.
 func (l *serverLists) newestList() *znode.ServerList {
 	own, received := l.appliedList.Load(), l.loadReceived()
 	if received == nil || !l.mayBeOurs(received) || own != nil && own.Version >= received.Version {
@@ -78,8 +78,8 @@ func (l *serverLists) newestServers() (version int64, servers []Server) {
 	return r.Version, serversFromList(r.Servers)
 }
 
-// addressesOf returns the addresses of a member. It looks in the newest list, then in raft's configuration, which may have voters that
-// are no longer in any list, and then in this member's own server lines.
+// addressesOf returns the addresses of a member from the newest list or, if it is not there, from raft's configuration,
+// which may have voters that are in no list any more, or from this member's own server lines.
 func (l *serverLists) addressesOf(id uint32) (Server, bool) {
 	_, servers := l.newestServers()
 	if i := slices.IndexFunc(servers, func(s Server) bool { return s.ID == id }); i >= 0 {
@@ -102,7 +102,7 @@ func (l *serverLists) currentText() string {
 	return string(l.configuredText)
 }
 
-// wantedPeers implements quorum.Config.Wanted. A list of another ensemble is from before a recovery of the data.
+// wantedPeers implements quorum.Config.WantedServers. It ignores a list of another ensemble, from before a recovery of the data.
 func (l *serverLists) wantedPeers() ([]wire.Peer, bool) {
 	r := l.appliedList.Load()
 	if r == nil || !l.mayBeOurs(r) {
@@ -124,7 +124,7 @@ func (l *serverLists) listAfter(change serverlist.Change) serverlist.List {
 	return next
 }
 
-// learnFromHello takes the server list that another member of this ensemble has sent, if it is newer.
+// learnFromHello accepts the server list in another member's reply, if it is newer.
 func (l *serverLists) learnFromHello(reply *proto.HelloReply) {
 	if reply.GetRoster() == nil {
 		return
@@ -134,7 +134,7 @@ func (l *serverLists) learnFromHello(reply *proto.HelloReply) {
 	}
 }
 
-// receiveList takes a server list if it may be this ensemble's and is newer than what is known.
+// receiveList accepts a server list if it may be this ensemble's and is newer than the known ones.
 func (l *serverLists) receiveList(message *proto.Roster) error {
 	r, err := znode.ServerListFromProto(message)
 	if err != nil {
@@ -147,7 +147,8 @@ func (l *serverLists) receiveList(message *proto.Roster) error {
 	return nil
 }
 
-// replaceReceived keeps a received list, unless it is older than the one of the same ensemble. It reports whether it did.
+// replaceReceived stores a received list, unless it is older than the stored one of the same ensemble. It reports whether it
+// did.
 func (l *serverLists) replaceReceived(r *znode.ServerList) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,7 +159,7 @@ func (l *serverLists) replaceReceived(r *znode.ServerList) bool {
 	return true
 }
 
-// loadStored takes the server list that an earlier process of this member has stored. One of another ensemble is ignored.
+// loadStored loads the server list that an earlier process of this member has stored. It ignores one of another ensemble.
 func (l *serverLists) loadStored(node *quorum.Node) error {
 	var list proto.Roster
 	stored := node.Record().StoredList()
@@ -176,9 +177,9 @@ func (l *serverLists) loadStored(node *quorum.Node) error {
 	return nil
 }
 
-// spreadNewest passes the servers in the newest list to the packages below. It closes the connection to a server that has come or
-// moved, because the process that had its id before may still run and reply. It keeps the connection to a server that has gone,
-// because that one may vote until raft's configuration follows.
+// spreadNewest passes the servers of the newest list to the address book. It closes the connection to a server that was
+// added or has moved, because the process that had its id before may still run and reply. It keeps the connection to a
+// removed server, which may vote until raft's configuration follows.
 func (l *serverLists) spreadNewest() {
 	l.spreadMu.Lock()
 	defer l.spreadMu.Unlock()
@@ -196,8 +197,8 @@ func (l *serverLists) spreadNewest() {
 	}
 }
 
-// rosterMessage returns the newest server list that this member knows for other members, or nil. hearsay reports
-// whether it is not the list of the state.
+// rosterMessage returns the newest server list for other members, or nil. hearsay reports whether it is not the list of the
+// state.
 func (l *serverLists) rosterMessage() (list *proto.Roster, hearsay bool) {
 	r := l.newestList()
 	if r == nil {
@@ -206,7 +207,7 @@ func (l *serverLists) rosterMessage() (list *proto.Roster, hearsay bool) {
 	return r.ToProto(), r != l.appliedList.Load()
 }
 
-// wakeLoop makes run check the lists. It does not block.
+// wakeLoop makes spreadLoop check the lists. It does not block.
 func (l *serverLists) wakeLoop() {
 	select {
 	case l.listChanged <- struct{}{}:
@@ -214,7 +215,7 @@ func (l *serverLists) wakeLoop() {
 	}
 }
 
-// spreadLoop passes each new list of the state to the packages below, and stores the newest list.
+// spreadLoop spreads each new list of the state, and stores the newest list.
 func (l *serverLists) spreadLoop(ctx context.Context, node *quorum.Node) error {
 	differs := false
 	var stored *proto.Roster
@@ -246,8 +247,8 @@ func (l *serverLists) spreadLoop(ctx context.Context, node *quorum.Node) error {
 	}
 }
 
-// knowsEnsemble reports whether this member knows its ensemble. Until then, a list that it has received may be another
-// one's, and is not stored.
+// knowsEnsemble reports whether this member knows its ensemble. Before that, a received list may be another ensemble's, and
+// is not stored.
 func knowsEnsemble(node *quorum.Node) bool {
 	_, known := node.Record().EnsembleID()
 	return known
@@ -262,8 +263,8 @@ func storeList(node *quorum.Node, newest *proto.Roster) error {
 	return node.Record().StoreServerList(list)
 }
 
-// compareConfigured reports whether the configured server lines differ from the ensemble's list, and logs it if they did not before.
-// differed is the result of the last call.
+// compareConfigured reports whether the configured server lines differ from the ensemble's list, and logs a change. differed
+// is the result of the last call.
 func (l *serverLists) compareConfigured(r *znode.ServerList, differed bool) bool {
 	configured, err := serverlist.ParseList(string(l.configuredText))
 	if err != nil {
@@ -292,5 +293,5 @@ func serverFromLine(s serverlist.Server) Server {
 	return Server{ID: s.ID, GrpcAddr: s.QuorumAddr(), RaftAddr: s.ElectionAddr(), Observer: s.Observer}
 }
 
-// ServerLines returns servers as a data directory names those for which it was made.
+// ServerLines returns servers in the format of a data directory's server list.
 func ServerLines(servers []Server) []string { return wire.CanonicalLines(raftPeers(servers)) }

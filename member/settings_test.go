@@ -23,12 +23,12 @@ import (
 // reaches says in which field of the packages' configurations each field of Config ends up. ""
 // means that Member uses it itself, and that another test checks it.
 var reaches = map[string]string{
-	"ID":                    "audit.Member conf.electionPort conf.quorumPort conf.serverId follower.Self http.Names leader.Self quorum.Self start.Leader",
+	"ID":                    "audit.Member conf.electionPort conf.quorumPort conf.serverId follower.Self http.HostNames leader.Self quorum.MemberID start.Leader",
 	"Servers":               "quorum.Peers",
-	"Dir":                   "conf.dataDir quorum.Dir",
+	"Dir":                   "conf.dataDir quorum.DataDir",
 	"LogDir":                "conf.dataLogDir quorum.LogDir",
 	"Tick":                  "conf.tickTime follower.Tick leader.Parting leader.Tick server.Tick",
-	"Heartbeat":             "quorum.Heartbeat",
+	"HeartbeatTimeout":      "quorum.HeartbeatTimeout",
 	"InitLimit":             "conf.initLimit",
 	"SyncLimit":             "conf.syncLimit follower.SyncLimit leader.SyncLimit",
 	"MinTimeout":            "conf.minSessionTimeout server.MinTimeout",
@@ -44,10 +44,10 @@ var reaches = map[string]string{
 	"Limits.MaxIdentities":  "server.Limits.MaxIdentities",
 	"Limits.Budget":         "server.Limits.Budget",
 	"Limits.Handshake":      "server.Limits.Handshake",
-	"InFlight":              "follower.MaxInFlight",
-	"Drain":                 "", // TestLeave
+	"MaxInFlight":           "follower.MaxInFlight",
+	"DrainTime":             "", // TestLeave
 	"SuperDigest":           "http.SuperDigest server.SuperDigest",
-	"Digest":                "http.Digest server.Digest",
+	"Digest":                "http.DigestAlg server.Digest",
 	"NoDigest":              "server.NoDigest",
 	"Login.Users":           "", // server.TestSASLLogin; a pointer is no plain value
 	"Login.SuperUser":       "server.Login.SuperUser",
@@ -64,7 +64,7 @@ var reaches = map[string]string{
 	"HTTP.NeedClientAuth":   "http.HTTPSettings.NeedClientAuth",
 	"HTTP.ReadTokenFile":    "http.HTTPSettings.ReadTokenFile",
 	"HTTP.MetricsTokenFile": "http.HTTPSettings.MetricsTokenFile",
-	"HTTP.LocalReads":       "http.Anonymous.Reads http.HTTPSettings.LocalReads words.Anonymous.Reads",
+	"HTTP.LocalReads":       "http.AnonymousAccess.Reads http.HTTPSettings.LocalReads words.AnonymousAccess.Reads",
 	"HTTP.Hosts":            "http.HTTPSettings.Hosts",
 	"HTTP.NoSnapshots":      "http.HTTPSettings.NoSnapshots",
 	"HTTP.NoRestores":       "http.HTTPSettings.NoRestores",
@@ -78,7 +78,7 @@ var reaches = map[string]string{
 	"Rules.SASL":            "start.Sasl",
 	"Rules.DataQuota":       "start.DataQuota",
 	"Rules.Reconfig":        "start.Reconfig",
-	"Whitelist":             "words.Whitelist",
+	"CommandWhitelist":      "words.Whitelist",
 	"SnapCount":             "quorum.SnapshotEvery",
 	"LogKind":               "quorum.LogKind",
 	"StoreStallLimit":       "quorum.StallLimit",
@@ -87,23 +87,23 @@ var reaches = map[string]string{
 	"Reaping.NeverUsed":     "leader.Reaping.NeverUsed",
 	"EnsembleText":          "conf.membership",
 	"Version":               "words.Version",
-	"Built":                 "words.Built",
+	"BuildTime":             "words.BuildDate",
 	"Trust.SecretFile":      "", // integration.TestSecret
-	"Trust.Unify":           "", // integration.TestSecret
-	"NewEnsemble":           "quorum.NewEnsemble",
-	"Keys":                  "http.Keys",
+	"Trust.AcceptPlain":     "", // integration.TestSecret
+	"NewEnsemble":           "quorum.FoundByMajority",
+	"ConfigKeys":            "http.ConfigKeys",
 	"Audit.Enable":          "audit.Settings.Enable",
 	"Audit.Required":        "audit.Settings.Required",
-	"Audit.ZooKeeper":       "audit.Settings.ZooKeeper",
+	"Audit.ZooKeeperFormat": "audit.Settings.ZooKeeperFormat",
 	"Audit.File":            "audit.Settings.File",
 	"Audit.OwnDirectory":    "audit.Settings.OwnDirectory",
-	"Audit.FileSize":        "audit.Settings.FileSize",
-	"Audit.Files":           "audit.Settings.Files",
+	"Audit.MaxFileSize":     "audit.Settings.MaxFileSize",
+	"Audit.KeptFiles":       "audit.Settings.KeptFiles",
 	"Backup.Dir":            "", // TestOwnBackups
-	"Backup.Every":          "", // TestOwnBackups
-	"Backup.Keep":           "", // TestOwnBackups
+	"Backup.Interval":       "", // TestOwnBackups
+	"Backup.KeptFiles":      "", // TestOwnBackups
 	"AutoRebalance":         "", // TestAutoRebalance
-	"SuperSubject":          "http.Super server.SuperSubject",
+	"SuperSubject":          "http.SuperSubject server.SuperSubject",
 
 	"ClientTLS.Key.Location":   "keys.Key.Location",
 	"ClientTLS.Key.Password":   "keys.Key.Password",
@@ -117,9 +117,9 @@ var reaches = map[string]string{
 	"ClientTLS.Terms.Min":      "terms.Min",
 	"ClientTLS.Terms.Max":      "terms.Max",
 	"ClientTLS.Terms.Ciphers":  "terms.Ciphers",
-	"ClientTLS.Unified":        "server.TLS.Unified",
-	"ClientTLS.Detection":      "server.TLS.Detection",
-	"ClientTLS.Handshakes":     "server.TLS.Handshakes",
+	"ClientTLS.UnifiedPort":    "server.TLS.Unified",
+	"ClientTLS.DetectTimeout":  "server.TLS.Detection",
+	"ClientTLS.MaxHandshakes":  "server.TLS.Handshakes",
 	"ClientTLS.CertReload":     "keys.Fixed",
 
 	"Limits.Throttle.Tokens":       "server.Limits.Throttle.Tokens",
@@ -134,21 +134,21 @@ var reaches = map[string]string{
 	"Limits.Throttle.RenewWeight":  "server.Limits.Throttle.RenewWeight",
 
 	// integration/kills.TestProtect
-	"Trust.SSL":                         "",
-	"Trust.Certificates.Key.Location":   "",
-	"Trust.Certificates.Key.Password":   "",
-	"Trust.Certificates.Key.Type":       "",
-	"Trust.Certificates.Trust.Location": "",
-	"Trust.Certificates.Trust.Password": "",
-	"Trust.Certificates.Trust.Type":     "",
-	"Trust.Certificates.CRL":            "",
-	"Trust.Certificates.CRLs":           "",
-	"Trust.Certificates.AnyHost":        "",
+	"Trust.ShowCertificates":                 "",
+	"Trust.Certificates.KeyStore.Location":   "",
+	"Trust.Certificates.KeyStore.Password":   "",
+	"Trust.Certificates.KeyStore.Type":       "",
+	"Trust.Certificates.TrustStore.Location": "",
+	"Trust.Certificates.TrustStore.Password": "",
+	"Trust.Certificates.TrustStore.Type":     "",
+	"Trust.Certificates.CheckRevocation":     "",
+	"Trust.Certificates.RevocationFile":      "",
+	"Trust.Certificates.AnyHost":             "",
 }
 
 // judges are the fields that no configuration file can set: they are for tests, or New makes them
 // from others.
-var judges = []string{"Clients", "Secure", "Operators", "Collectors", "Network", "Memory", "Bind", "Stores", "Now", "Monotonic", "Events", "Lines", "Log", "Logger", "Hooks", "Wrap", "WrapLog"}
+var judges = []string{"ClientListener", "SecureListener", "OperatorListener", "MetricsListener", "Network", "Memory", "BindAddress", "Stores", "Now", "Monotonic", "OnEvent", "AuditOutput", "Log", "Logger", "Hooks", "WrapMember", "WrapLog"}
 
 // defaults are the fields of rooms that no setting changes, and keys.Fixed, which a setting switches off.
 var defaults = strings.Fields("conf.peerType follower.MaxInFlightBytes follower.MaxQueued follower.MaxQueuedBytes quorum.SegmentBytes quorum.SnapshotBytes quorum.TrailingBytes keys.Fixed")

@@ -25,7 +25,7 @@ func assembled(t *testing.T) *Member {
 	m, err := New(Config{
 		ID: 1, Servers: []Server{{ID: 1, GrpcAddr: "a:1", RaftAddr: "a:2"}},
 		Stores:   &disk.Stores{Log: store, Stable: store, Snapshots: raft.NewInmemSnapshotStore()},
-		Settings: config.Settings{Tick: time.Second, MinTimeout: 2 * time.Second, MaxTimeout: time.Minute},
+		Settings: config.Settings{Tick: time.Second, MinTimeout: 2 * time.Second, MaxTimeout: time.Minute}.WithDefaults(),
 	})
 	if err != nil {
 		t.Fatal(err)

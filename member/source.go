@@ -15,8 +15,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// listedPerLock is the number of sessions or nodes that a listing takes from the state under one hold of the
-// lock. Apply waits for that, some tens of microseconds.
+// listedPerLock is the number of sessions or nodes that a listing reads under one hold of the tree's lock, some tens of
+// microseconds.
 const listedPerLock = 1024
 
 // source implements admin.Source: the metrics and lists of all parts of the member.
@@ -196,7 +196,7 @@ func (s source) Settings(data, log int64) (lines []admin.ConfLine, members strin
 	return lines, text
 }
 
-// listenerPort returns the port of a listener, or -1 if there is none, as ZooKeeper shows it.
+// listenerPort returns the port of a listener, or -1 for nil, as ZooKeeper does.
 func listenerPort(l net.Listener) int {
 	if l == nil {
 		return -1
@@ -204,7 +204,7 @@ func listenerPort(l net.Listener) int {
 	return addressPort(l.Addr().String())
 }
 
-// absolutePath returns dir as an absolute path, if that can be found out. It leaves "" as it is.
+// absolutePath returns dir as an absolute path, if it can be determined. It does not change "".
 func absolutePath(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil && dir != "" {
 		return abs

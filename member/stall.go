@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// stallChecksPerLimit is the number of times within the stall limit that a member checks whether its disk hangs.
+// stallChecksPerLimit is the number of checks for a hanging disk in a stall limit.
 const stallChecksPerLimit = 20
 
-// stallLoop stops this member from leading and serving while it does not write or apply the log.
-// While an operation takes longer than the limit, its term is ended and its clients' connections
-// are closed, so that they go elsewhere. raft gives up leadership on its own, because its requests
-// are held back; but it would report this only when the operation returns.
+// stallLoop stops leading and serving while writing or applying the log hangs. While an operation takes longer than the
+// limit, it ends the term and closes the clients' connections, so the clients move to other members. raft gives up
+// leadership by itself, because its requests are delayed, but reports it only when the operation returns.
 func (h *health) stallLoop(ctx context.Context) error {
 	ticker := time.NewTicker(h.cfg.StoreStallLimit / stallChecksPerLimit)
 	defer ticker.Stop()

@@ -15,7 +15,7 @@ func (o operations) StoreSnapshot(ctx context.Context) (admin.StoredSnapshot, er
 	switch health := o.m.Health(); {
 	case health.Damage != "" || health.Divergence != "":
 		text, _ := health.StatusText()
-		return admin.StoredSnapshot{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: text + "; a snapshot of this state would take the place of a sound one"}
+		return admin.StoredSnapshot{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: text + "; a snapshot of this state would replace a sound one"}
 	case health.Stalled != "": // apply may hold the state's lock
 		return admin.StoredSnapshot{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: health.Stalled + "; try again when it responds"}
 	}
@@ -30,7 +30,7 @@ func (o operations) StoreSnapshot(ctx context.Context) (admin.StoredSnapshot, er
 	return admin.StoredSnapshot{Index: s.Index, Term: s.Term, Zxid: s.Zxid, Bytes: s.Bytes, WriteTime: s.WriteDuration}, nil
 }
 
-// snapshotFailure returns the error of a snapshot as an operator sees it.
+// snapshotFailure converts the error of a snapshot for an operator.
 func snapshotFailure(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, quorum.ErrSnapshotInProgress):

@@ -27,9 +27,8 @@ import (
 	"rollcall/znode"
 )
 
-// terms runs one leader.Leader after another while raft leads. A term opens when a TermStart with
-// our nonce is applied. At that moment, under the tree's lock, its session table is built; apply
-// updates the table from the next entry on.
+// terms runs a leader.Leader for each term in which raft leads. A term starts when a TermStart with our nonce is applied. At
+// that moment, under the tree's lock, its session table is built. Apply updates the table from the next entry on.
 type terms struct {
 	m   *Member
 	log *slog.Logger
@@ -37,19 +36,19 @@ type terms struct {
 	transferTargets *transferTargets
 	newcomers       newcomerQueue
 
-	// sessionTable is the session table of the present term, or nil while this member does not lead. It is
-	// written under the tree's lock, and apply reads it there.
+	// sessionTable is the session table of the present term, or nil while this member does not lead. The tree's lock guards
+	// it.
 	sessionTable *sessiontracker.GlobalTable
 
-	closedSessions []jute.SessionID // sessions that the entry being applied has closed and that are still in the table; guarded like table
+	closedSessions []jute.SessionID // sessions in the table that the entry being applied has closed; guarded by the tree's lock
 
 	counters      leader.Counters
 	termsLed      atomic.Uint64                 // terms
 	currentLeader atomic.Pointer[leader.Leader] // the leader that gRPC calls go to
 
 	mu           sync.Mutex
-	termNonce    uint64            // termNonce of our TermStart that is proposed or has opened the present term; 0: none
-	startApplied chan appliedStart // gets the opening when that TermStart is applied; one place
+	termNonce    uint64            // of our proposed TermStart or of the present term; 0: none
+	startApplied chan appliedStart // gets the start when that TermStart is applied; one place
 	cancelTerm   func()            // ends the present term
 }
 
@@ -63,7 +62,7 @@ func newTerms(m *Member) *terms {
 	return &terms{m: m, log: m.log.With("component", "terms"), transferTargets: newTransferTargets(m), newcomers: make(newcomerQueue, 1)}
 }
 
-// leadershipLoop leads whenever raft does, until ctx ends.
+// leadershipLoop leads while raft does, until ctx ends.
 func (t *terms) leadershipLoop(ctx context.Context) error {
 	var stop func()
 	defer func() {
@@ -80,7 +79,7 @@ func (t *terms) leadershipLoop(ctx context.Context) error {
 				return nil // raft has ended, and the member ends with it
 			}
 			if stop != nil {
-				stop() // a gain may follow a gain: terms never overlap
+				stop() // raft may report two gains in a row, and terms must not overlap
 				stop = nil
 			}
 			if leads {
@@ -104,8 +103,8 @@ func (t *terms) startLeading(ctx context.Context) func() {
 	}
 }
 
-// leadLoop opens terms until ctx ends or raft no longer leads. It opens more than one only if a
-// proposal was refused although leadership stayed.
+// leadLoop runs terms until ctx ends or raft no longer leads. It runs more than one only if a proposal was rejected although
+// raft still leads.
 func (t *terms) leadLoop(ctx context.Context) {
 	logged := false
 	for ctx.Err() == nil && t.m.node.Status().IsLeader() {
@@ -122,12 +121,12 @@ func (t *terms) leadLoop(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(t.m.cfg.Tick / 20): // avoids a busy loop while raft refuses
+		case <-time.After(t.m.cfg.Tick / 20): // avoids a busy loop while raft rejects proposals
 		}
 	}
 }
 
-// runTerm opens one term with a TermStart and leads it to its end.
+// runTerm starts a term with a TermStart and leads until its end.
 func (t *terms) runTerm(ctx context.Context) error {
 	if t.isFounding() {
 		return errNotFounded
@@ -169,7 +168,7 @@ func (t *terms) runTerm(ctx context.Context) error {
 	return l.Run(ctx)
 }
 
-// termStartEntry returns the entry that opens a term. list is for a state that needs one; see firstRoster.
+// termStartEntry returns the entry that starts a term. list is for a state without one; see firstServerList.
 func (t *terms) termStartEntry(format uint32, nonce uint64, list *proto.Roster) ([]byte, error) {
 	body, err := protobuf.Marshal(&proto.TermStart{
 		Leader: t.m.cfg.ID, Nonce: nonce,
@@ -185,19 +184,19 @@ func (t *terms) termStartEntry(format uint32, nonce uint64, list *proto.Roster) 
 	})
 }
 
-// errNotFounded is the error of a leader that may not open a term yet: an ensemble serves no client before most voters of its list
-// vote. So nothing that a client was told is on one disk alone.
+// errNotFounded is the error of a leader that may not start a term yet: an ensemble serves no clients before most voters of
+// its list vote. So no acknowledged write is on one disk alone.
 var errNotFounded = errors.New("the ensemble begins, and serves once most of its voters vote")
 
-// isFounding reports whether the state has no list of this ensemble, as far as it is applied, and most voters of the server lines do
-// not vote yet.
+// isFounding reports whether the applied state has no list of this ensemble, and most voters of the server lines do not vote
+// yet.
 func (t *terms) isFounding() bool {
 	_, listed := t.m.serverLists.wantedPeers()
 	return !listed && !t.m.node.Status().HasMajorityOf(raftPeers(t.m.cfg.Servers))
 }
 
-// firstServerList returns the list of servers that the configuration has, if the state has none of this ensemble: because the
-// ensemble begins, with a state or without one, or because the data were recovered. Otherwise it returns nil.
+// firstServerList returns the configured server list if the state has none of this ensemble, because the ensemble is new or
+// the data were recovered. Otherwise it returns nil.
 func (t *terms) firstServerList() (*proto.Roster, error) {
 	if _, listed := t.m.serverLists.wantedPeers(); listed || t.m.cfg.EnsembleText == nil {
 		return nil, nil
@@ -210,8 +209,7 @@ func (t *terms) firstServerList() (*proto.Roster, error) {
 	return znode.ServerList{EnsembleID: ensemble, Servers: list}.ToProto(), nil
 }
 
-// entryFormat returns the format of the next entry: the highest that all members know that have
-// announced themselves.
+// entryFormat returns the format of the next entry: the highest that all announced members know.
 func (t *terms) entryFormat() uint32 {
 	return min(cmp.Or(t.m.applyProgress.minFormat.Load(), znode.FormatLevel), znode.FormatLevel)
 }
@@ -226,12 +224,10 @@ func (t *terms) leaderConfig(o appliedStart) leader.Config {
 	}
 }
 
-// linkTo reaches a member for the leader.
 func (t *terms) linkTo(id uint32) (leader.Link, error) { return t.m.peerConns.followerClient(id) }
 
-// abandonTerm ends the present term without waiting for it, because it may hang in the log. If the log
-// continues meanwhile, the next term may open before abandon returns, and abandon does not end that
-// one.
+// abandonTerm ends the present term without waiting for it, because it may hang in the log. It does not end a later term
+// that starts meanwhile.
 func (t *terms) abandonTerm() {
 	current := t.currentLeader.Load()
 	t.mu.Lock()
@@ -243,7 +239,7 @@ func (t *terms) abandonTerm() {
 	t.currentLeader.CompareAndSwap(current, nil)
 }
 
-// resetTerm undoes what term set up. The table is not updated any more.
+// resetTerm ends the state of a term. The table is not updated any more.
 func (t *terms) resetTerm() {
 	t.mu.Lock()
 	t.termNonce, t.startApplied, t.cancelTerm = 0, nil, nil
@@ -255,8 +251,8 @@ func (t *terms) resetTerm() {
 	t.m.follower.SetSessionTable(nil)
 }
 
-// termStarted is called for every TermStart, under the tree's lock. Ours creates the table. Any other
-// ends the term that this member may still believe to lead.
+// termStarted is called for every TermStart, under the tree's lock. Ours creates the table. Any other ends this member's
+// term.
 func (t *terms) termStarted(start znode.Term) {
 	t.mu.Lock()
 	nonce, opened, retired := t.termNonce, t.startApplied, t.cancelTerm
@@ -274,8 +270,7 @@ func (t *terms) termStarted(start znode.Term) {
 	opened <- appliedStart{start, t.sessionTable}
 }
 
-// removeClosed removes from the table, at the end of an entry, all sessions that the entry closed:
-// together this costs less than one by one.
+// removeClosed removes all sessions that an entry has closed from the table, at its end: removing them together is cheaper.
 func (t *terms) removeClosed() {
 	if t.sessionTable != nil {
 		t.sessionTable.RemoveSessions(t.closedSessions)
@@ -320,8 +315,7 @@ func (l raftLog) Propose(data []byte, from []uint32) leader.Future { return l.no
 
 func (l raftLog) CommitIndex() uint64 { return l.node.Status().CommitIndex() }
 
-// Forward implements proto.LeaderServer: it passes the stream to the present term's leader, or
-// refuses it.
+// Forward implements proto.LeaderServer: it passes the stream to the present term's leader, or rejects it.
 func (t *terms) Forward(stream proto.Leader_ForwardServer) error {
 	if l := t.currentLeader.Load(); l != nil {
 		return l.Forward(stream)
@@ -337,7 +331,7 @@ func (t *terms) Sync(ctx context.Context, r *proto.SyncRequest) (*proto.SyncRepl
 	return nil, errNotLeading
 }
 
-// configurationChanged implements quorum.Config.Configured.
+// configurationChanged implements quorum.Config.ConfigurationChanged.
 func (t *terms) configurationChanged() {
 	t.m.serverLists.wakeLoop()
 	if l := t.currentLeader.Load(); l != nil {
@@ -356,8 +350,7 @@ func (t *terms) HandOver(ctx context.Context, r *proto.HandOverRequest) (*proto.
 	return &proto.HandOverReply{}, nil
 }
 
-// localLeader calls the leader of the term that this member leads, without a network. It implements
-// proto.LeaderClient.
+// localLeader implements proto.LeaderClient for this member's own leader, without a network.
 type localLeader struct{ *terms }
 
 // Forward opens a stream to the leader of the present term.
@@ -368,19 +361,19 @@ func (o localLeader) Forward(ctx context.Context, _ ...grpc.CallOption) (proto.L
 	return nil, errNotLeading
 }
 
-// Sync calls the Sync of terms.
+// Sync implements proto.LeaderClient.
 func (o localLeader) Sync(ctx context.Context, r *proto.SyncRequest, _ ...grpc.CallOption) (*proto.SyncReply, error) {
 	return o.terms.Sync(ctx, r)
 }
 
-// HandOver calls the HandOver of terms.
+// HandOver implements proto.LeaderClient.
 func (o localLeader) HandOver(ctx context.Context, r *proto.HandOverRequest, _ ...grpc.CallOption) (*proto.HandOverReply, error) {
 	return o.terms.HandOver(ctx, r)
 }
 
 var errNotLeading = status.Error(codes.FailedPrecondition, "this member does not lead")
 
-// randomUint64 returns a random number that no other run, term or connection has drawn before.
+// randomUint64 returns a random number, unique for each run, term and connection.
 func randomUint64() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the program instead
@@ -397,7 +390,7 @@ func raftMembers(node *quorum.Node) []leader.Member {
 	return members
 }
 
-// raftVoters returns those of the servers that take part in the log that vote.
+// raftVoters returns the voters in raft's configuration.
 func raftVoters(node *quorum.Node) (ids []uint32) {
 	for _, server := range raftMembers(node) {
 		if server.Voter {

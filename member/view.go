@@ -23,40 +23,38 @@ import (
 	"rollcall/znode"
 )
 
-// maxConcurrentViews limits the queries of the view that a member answers at a time. Each of a few members sends
-// view.atOnce, 8, and an answer takes milliseconds. While the tree's lock or a disk hangs, no more than
-// these wait for it.
+// maxConcurrentViews limits the concurrent view queries to a member. Each of a few members sends view.maxQueries, 8, and a reply
+// takes milliseconds. While the tree's lock or a disk hangs, no more than these wait for it.
 const maxConcurrentViews = 16
 
 const (
-	// sessionsPerLock is the number of sessions that one reply visits under one hold of the tree's lock, for which
-	// apply may have to wait: some tens of microseconds.
+	// sessionsPerLock is the number of sessions that a reply visits under one hold of the tree's lock: some tens of
+	// microseconds.
 	sessionsPerLock = 128
-	// scannedPerView limits the sessions or connections that one reply visits to find those that are wanted: some tens of
+	// scannedPerView limits the sessions or connections that a reply visits to find the matching ones: some tens of
 	// milliseconds.
 	scannedPerView = 512 * sessionsPerLock
 )
 
-// viewer answers queries of members for the view of the ensemble. It implements View of
-// proto.FollowerServer.
+// viewer serves the members' queries for the view of the ensemble. It implements View of proto.FollowerServer.
 type viewer struct {
 	m         *Member
-	viewSlots chan struct{} // a place for each answer that is being made
+	viewSlots chan struct{} // a slot for each concurrent query
 
-	collector *view.Collector // asks the members
+	collector *view.Collector // queries the members
 }
 
 func newViewer(m *Member) viewer {
 	return viewer{m: m, viewSlots: make(chan struct{}, maxConcurrentViews)}
 }
 
-// View returns the rows that this member has. If ctx ends first, the work ends, too, and there is no reply.
+// View returns the rows of this member. If ctx ends, it stops and returns no reply.
 func (v viewer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error) {
 	select {
 	case v.viewSlots <- struct{}{}:
 		defer func() { <-v.viewSlots }()
 	default:
-		return nil, status.Errorf(codes.Aborted, "member %d is answering %d questions already", v.m.cfg.ID, maxConcurrentViews)
+		return nil, status.Errorf(codes.Aborted, "member %d is serving %d queries already", v.m.cfg.ID, maxConcurrentViews)
 	}
 	reply := &proto.ViewReply{}
 	switch about := r.About.(type) {
@@ -79,16 +77,16 @@ func (v viewer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewRepl
 	case *proto.ViewRequest_Removals:
 		reply.About = &proto.ViewReply_Removals{Removals: v.removalRows(ctx, about.Removals)}
 	default:
-		return nil, status.Error(codes.Unimplemented, "this version does not know the question")
+		return nil, status.Error(codes.Unimplemented, "this version does not know the query")
 	}
 	return reply, ctx.Err()
 }
 
-// rowLimit returns the most rows that a reply may have.
+// rowLimit returns the maximum number of rows in a reply.
 func rowLimit(limit uint32) int { return int(min(limit, view.MaxRows)) }
 
-// memberStatus returns the status of this member for operators. While its disk or apply hangs, it takes neither
-// the tree's lock nor reads the disk.
+// memberStatus returns the status of this member for operators. While its disk or apply hangs, it neither takes the tree's
+// lock nor reads the disk.
 func (v viewer) memberStatus() *proto.MemberStatus {
 	m := v.m
 	st := m.server.Stats()
@@ -122,7 +120,7 @@ func (v viewer) memberStatus() *proto.MemberStatus {
 func (v viewer) sessionRows(ctx context.Context, q *proto.ViewSessions) *proto.SessionRows {
 	limit, want := rowLimit(q.Limit), view.NewClientFilter(string(q.Address))
 	r := &proto.SessionRows{Next: q.First, Rows: make([]*proto.SessionRow, 0, limit)}
-	free := make([]proto.SessionRow, limit) // one allocation, which is not under the lock
+	free := make([]proto.SessionRow, limit) // one allocation, without the lock
 	for range scannedPerView / sessionsPerLock {
 		if v.appendSessions(q, free, want, r); r.Next == 0 || len(r.Rows) == limit || ctx.Err() != nil {
 			break
@@ -131,8 +129,8 @@ func (v viewer) sessionRows(ctx context.Context, q *proto.ViewSessions) *proto.S
 	return r
 }
 
-// appendSessions adds sessions from r.Next on, until all rows of free are taken or the lock was held long
-// enough, and sets r.Next to the id at which to go on. It is 0 if there are no more.
+// appendSessions adds sessions from r.Next on, until all rows of free are used or the lock was held long enough. It sets
+// r.Next to the id at which to continue, or 0 if there are no more.
 func (v viewer) appendSessions(q *proto.ViewSessions, free []proto.SessionRow, want view.ClientFilter, r *proto.SessionRows) {
 	tree := v.m.state
 	tree.RLock()
@@ -156,16 +154,15 @@ func (v viewer) appendSessions(q *proto.ViewSessions, free []proto.SessionRow, w
 	r.Next = 0
 }
 
-// ephemeralsPerVisit is the number of ephemeral nodes that are counted in the time in which one session is looked
-// at.
+// ephemeralsPerVisit is the number of ephemeral nodes that are counted in the time of visiting a session.
 const ephemeralsPerVisit = 32
 
-// factsPerYield is the number of sessions that are looked up before other goroutines get their turn. A page takes a
-// millisecond of processor time, for which clients would wait.
+// factsPerYield is the number of sessions between two yields to other goroutines. A page takes a millisecond of processor
+// time, for which clients would wait.
 const factsPerYield = 64
 
-// factRows returns the facts about sessions that only this member has: their connections here and, if it leads, the times when
-// they were last heard.
+// factRows returns the facts about sessions that only this member has: their connections here and, if it leads, the times of
+// their last touches.
 func (v viewer) factRows(ctx context.Context, q *proto.ViewFacts) *proto.FactRows {
 	v.m.state.RLock()
 	table := v.m.terms.sessionTable
@@ -195,7 +192,7 @@ func (v viewer) factRows(ctx context.Context, q *proto.ViewFacts) *proto.FactRow
 	return r
 }
 
-// bucketRows returns the number of sessions that fall due at each time, if this member leads.
+// bucketRows returns the number of sessions that expire at each time, if this member leads.
 func (v viewer) bucketRows(q *proto.ViewBuckets) *proto.BucketRows {
 	v.m.state.RLock()
 	table := v.m.terms.sessionTable
@@ -218,13 +215,13 @@ func (v viewer) connectionRows(ctx context.Context, q *proto.ViewConnections) *p
 	return r
 }
 
-// connectionsPerBatch is the number of connections that a reply takes from the server at a time, however few are
-// wanted: as many as the server looks at under one hold of its lock.
+// connectionsPerBatch is the number of connections that a reply reads from the server at a time: as many as the server
+// visits under one hold of its lock.
 const connectionsPerBatch = 256
 
-// appendConnections adds to r connections that are wanted, from r.Next on, until there are limit of them or
-// enough were looked at, and sets r.Next to the number at which to go on. It is 0 if there are no more. from
-// fills a part with connections, and returns the number at which the next part begins, or 0.
+// appendConnections adds connections that want matches to r, from r.Next on, until there are limit of them or
+// scannedPerView were visited. It sets r.Next to the number at which to continue, or 0 if there are no more. from fills a
+// part with connections, and returns the number at which the next part begins, or 0.
 func appendConnections(ctx context.Context, from func(context.Context, []clients.Connection, uint64) ([]clients.Connection, uint64), want view.ClientFilter, limit int, r *proto.ConnectionRows) {
 	part := make([]clients.Connection, 0, connectionsPerBatch)
 	for looked := 0; looked < scannedPerView && ctx.Err() == nil; looked += len(part) {
@@ -246,7 +243,7 @@ func appendConnections(ctx context.Context, from func(context.Context, []clients
 	}
 }
 
-// pageStart returns the place at which a page begins. Numbers of connections count for one run only.
+// pageStart returns the start of a page. Connection numbers are valid only for one run.
 func (v viewer) pageStart(boot, connection uint64, path []byte) clients.WatchPlace {
 	if boot != v.m.incarnation.number {
 		return clients.WatchPlace{}
@@ -264,7 +261,7 @@ func newConnectionRow(c *clients.Connection) *proto.ConnectionRow {
 	}
 }
 
-// watchRows returns the watches that cover a path, or those of a session.
+// watchRows returns the watches that cover a path, or a session's watches.
 func (v viewer) watchRows(ctx context.Context, q *proto.ViewWatches) *proto.WatchRows {
 	page := make([]clients.Watch, 0, rowLimit(q.Limit))
 	var next clients.WatchPlace
@@ -289,7 +286,7 @@ func (v viewer) watchRows(ctx context.Context, q *proto.ViewWatches) *proto.Watc
 	return r
 }
 
-// ownerRow returns the kind of a node, and the session that owns it.
+// ownerRow returns the kind of a node and its session.
 func (v viewer) ownerRow(q *proto.ViewOwner) *proto.OwnerRow {
 	tree := v.m.state
 	tree.RLock()
@@ -308,8 +305,8 @@ var nodeKinds = map[znode.NodeKind]proto.NodeKind{
 	znode.ContainerNode: proto.NodeKind_NODE_KIND_CONTAINER, znode.TTLNode: proto.NodeKind_NODE_KIND_TTL,
 }
 
-// ephemeralRows returns the ephemeral nodes of a session from a path on. It takes them under one hold of the
-// lock: a page has fewer than listedPerLock.
+// ephemeralRows returns the ephemeral nodes of a session from a path on, under one hold of the lock: a page has fewer than
+// listedPerLock.
 func (v viewer) ephemeralRows(q *proto.ViewEphemerals) *proto.EphemeralRows {
 	tree := v.m.state
 	tree.RLock()
@@ -329,10 +326,10 @@ func (v viewer) ephemeralRows(q *proto.ViewEphemerals) *proto.EphemeralRows {
 	return r
 }
 
-// viewPeer implements view.Peer: it asks a member, over its gRPC services or, if it is this one, directly.
+// viewPeer implements view.Peer: it queries a member, over gRPC or, for this member, directly.
 type viewPeer func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error)
 
-// remoteView returns the viewPeer of a member that is asked over its gRPC services.
+// remoteView returns the viewPeer of a member over gRPC.
 func remoteView(p *peerConns, id uint32) viewPeer {
 	return func(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error) {
 		c, err := p.followerClient(id)
@@ -359,7 +356,7 @@ func (ask viewPeer) View(ctx context.Context, r *proto.ViewRequest) (*proto.View
 	return nil, err
 }
 
-// unreachableError returns the error of a member that was not reached, without gRPC's words around the reason.
+// unreachableError returns the error of an unreachable member, without gRPC's text around the reason.
 func unreachableError(err error) error {
 	text := status.Convert(err).Message()
 	if _, reason, ok := strings.Cut(text, "Error while dialing: "); ok {
@@ -368,8 +365,7 @@ func unreachableError(err error) error {
 	return errors.New(text)
 }
 
-// viewMembers returns the members that operators' requests go to: those of the list, those of raft's
-// configuration, and this one.
+// viewMembers returns the members for operators' queries: the members of the list and of raft's configuration, and this one.
 func (v viewer) viewMembers() []view.Member {
 	m := v.m
 	all := map[uint32]view.Member{m.cfg.ID: {}}
@@ -391,7 +387,6 @@ func (v viewer) viewMembers() []view.Member {
 	return members
 }
 
-// newCollector returns the Collector of this member.
 func (v viewer) newCollector() (*view.Collector, error) {
 	m := v.m
 	return view.New(view.Config{
@@ -400,11 +395,10 @@ func (v viewer) newCollector() (*view.Collector, error) {
 	})
 }
 
-// View returns the view of the whole ensemble from this member, for operators. It can be used while Run
-// runs.
+// View returns the view of the whole ensemble from this member, for operators. It is usable during Run.
 func (m *Member) View() *view.Collector { return m.viewer.collector }
 
-// clientAddress returns where clients connect: over TLS if nowhere else, and "" if nowhere.
+// clientAddress returns the plain client address, or else the one for TLS, or "".
 func (c *Config) clientAddress() string {
 	for _, l := range []net.Listener{c.ClientListener, c.SecureListener} {
 		if l != nil {
@@ -414,7 +408,7 @@ func (c *Config) clientAddress() string {
 	return ""
 }
 
-// operatorsURL returns where this member listens for operators, or "" if nowhere.
+// operatorsURL returns this member's URL for operators, or "".
 func (c *Config) operatorsURL() string {
 	if c.OperatorListener == nil {
 		return ""
@@ -429,12 +423,12 @@ func (c *Config) operatorsURL() string {
 	return "http://" + addr.String()
 }
 
-// ensembleView returns the list of servers and raft's configuration, as this member has them.
+// ensembleView returns this member's server list and raft configuration.
 func (v viewer) ensembleView() view.Ensemble {
 	m := v.m
 	e := view.Ensemble{List: m.serverLists.currentList()}
 	for _, s := range m.node.Status().ConfiguredMembers() {
-		e.RaftServers = append(e.RaftServers, view.RaftServer{Member: s.ID, DiskID: uint64(s.DiskID), Election: s.Addr, Voter: !s.Observer})
+		e.RaftServers = append(e.RaftServers, view.RaftServer{MemberID: s.ID, DiskID: uint64(s.DiskID), ElectionAddress: s.Addr, IsVoter: !s.Observer})
 	}
 	switch r := m.serverLists.appliedList.Load(); {
 	case r != nil:

@@ -14,9 +14,9 @@ import (
 	"rollcall/znode"
 )
 
-// internalClient is the super user inside a member. It reads the member's state, and its writes go the way of every write of the member's
-// clients, in one order. It has no session, so it ends without a trace, and neither a password nor a limit of clients stands in its
-// way. It is a subtree.Nodes, and sets no watches.
+// internalClient is a client of the super user inside a member. It reads the member's state, and submits writes as the
+// member's clients do, in one order. It has no session, and needs no password. Limits of clients do not apply. It
+// implements subtree.Nodes without watches.
 type internalClient struct {
 	m          *Member
 	connID     uint64 // a number that no connection has
@@ -25,12 +25,12 @@ type internalClient struct {
 
 var _ subtree.NodeClient = (*internalClient)(nil)
 
-// newInternalClient returns the super user for an administrator at an address.
+// newInternalClient returns a client for an administrator at host.
 func newInternalClient(m *Member, host string) *internalClient {
 	return &internalClient{m: m, connID: randomUint64(), identities: callerIdentities(admin.Caller{Host: host, IsAdministrator: true})}
 }
 
-// awaitServing waits until this member serves all clients. In an election it may serve none for a while.
+// awaitServing waits until this member serves all clients. It may serve none during an election.
 func (i *internalClient) awaitServing(ctx context.Context) error {
 	for !i.m.servesAllClients() {
 		select {
@@ -100,7 +100,7 @@ func (i *internalClient) Go(ctx context.Context, op jute.Op, rec client.Record, 
 	return i.submitWrite(ctx, op, rec, replyCallback(done))
 }
 
-// replyCallback is a znode.Waiter that passes on a result as the reply that a client would get, without its body.
+// replyCallback is a znode.Waiter that calls a function with a client's reply, without its body.
 type replyCallback func(client.Reply, error)
 
 // TxnApplied implements znode.Waiter.
@@ -108,7 +108,6 @@ func (a replyCallback) TxnApplied(r *znode.Result) {
 	a(client.Reply{ReplyHeader: jute.ReplyHeader{Zxid: r.Zxid, Err: r.Code}}, nil)
 }
 
-// submitWrite hands over a write.
 func (i *internalClient) submitWrite(ctx context.Context, op jute.Op, rec client.Record, w znode.Waiter) error {
 	if err := i.awaitServing(ctx); err != nil {
 		return err
@@ -119,12 +118,12 @@ func (i *internalClient) submitWrite(ctx context.Context, op jute.Op, rec client
 	case i.m.server.WriteLimits().RejectForMemory(op, body, i.identities):
 		return errNoMemory
 	case len(body) > most:
-		return &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("a node is too large: to write it takes a request of %d bytes, and at most %d are allowed, as jute.maxbuffer says", len(body), most)}
+		return &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("a node is too large: writing it takes a request of %d bytes, and jute.maxbuffer limits requests to %d", len(body), most)}
 	}
 	return i.m.follower.Submit(ctx, &proto.Txn{Conn: i.connID, Op: int32(op), Body: body, Ids: i.identities}, w)
 }
 
-// writeAndWait makes a change, and returns its result when it is applied here.
+// writeAndWait makes a change, and returns its result when this member has applied it.
 func (i *internalClient) writeAndWait(ctx context.Context, op jute.Op, rec client.Record) (znode.Result, error) {
 	applied := make(resultWaiter, 1)
 	if err := i.submitWrite(ctx, op, rec, applied); err != nil {

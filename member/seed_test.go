@@ -58,7 +58,7 @@ func TestPlant(t *testing.T) {
 	}
 	cfg := Config{
 		ID: 1, Servers: servers, ClientListener: listen(t),
-		Settings: config.Settings{Dir: p.Dir, LogKind: disk.LogWAL, Tick: 100 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute},
+		Settings: config.Settings{Dir: p.Dir, LogKind: disk.LogWAL, Tick: 100 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute}.WithDefaults(),
 	}
 	_, stop := runAlone(t, cfg)
 	defer stop()

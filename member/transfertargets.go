@@ -8,28 +8,26 @@ import (
 	"rollcall/znode"
 )
 
-// retransferSyncLimits is the number of sync limits for which a member's term must be over before a leader that cannot do
-// its work hands leadership to the member again. If no leader can do its work, each hands over to
-// the member that has not led for longest, until all have been tried. Of n members, at most n-1
-// hand over in that time, and then the leader stays.
+// retransferSyncLimits is the minimum time, in sync limits, between the end of a member's term and another transfer to it
+// from an unhealthy leader. If no leader is healthy, each transfers to the member that has not led for longest, until all
+// have been tried. Of n members, at most n-1 transfer in that time, and then the leader stays.
 const retransferSyncLimits = 6
 
-// transferTargets records which members have led since this process started, and picks the next leader.
-// It implements leader.Ensemble. It is safe for concurrent use.
+// transferTargets records the terms of members since this process started, and picks the next leader. It implements
+// leader.Ensemble. It is safe for concurrent use.
 type transferTargets struct {
 	m *Member
 
 	mu            sync.Mutex
 	currentLeader uint32               // the leader by the newest TermStart in raft's term
-	lastLed       map[uint32]time.Time // when each member's last term was over, or when it was handed leadership
+	lastLed       map[uint32]time.Time // by member: the end of its last term, or the last transfer to it
 }
 
 func newTransferTargets(m *Member) *transferTargets {
 	return &transferTargets{m: m, lastLed: make(map[uint32]time.Time)}
 }
 
-// termStarted is called for every TermStart, under the tree's lock. It ignores those of a log that is
-// being replayed.
+// termStarted is called for every TermStart, under the tree's lock. It ignores replayed ones.
 func (s *transferTargets) termStarted(t znode.Term) {
 	if t.Term < s.m.node.Status().Term() {
 		return
@@ -42,7 +40,7 @@ func (s *transferTargets) termStarted(t znode.Term) {
 	s.currentLeader = t.Leader
 }
 
-// Reached implements leader.Ensemble. Members that raft reaches answer a few times in each Heartbeat.
+// Reached implements leader.Ensemble. Members that raft reaches reply a few times in each HeartbeatTimeout.
 func (s *transferTargets) Reached(d time.Duration) []uint32 {
 	return s.m.node.Reachability().ReachedVoters(max(d, s.m.cfg.HeartbeatTimeout))
 }
@@ -56,7 +54,7 @@ func (s *transferTargets) TransferTarget(reached []uint32) (heir uint32) {
 }
 
 func pickTransferTarget(self uint32, reached []uint32, led map[uint32]time.Time, now time.Time, rest time.Duration) (heir uint32) {
-	// The turn goes by id: self+1 comes first, and self-1 last
+	// Ties go by id: self+1 comes first, and self-1 last.
 	turn := func(id uint32) uint8 { return uint8(id - self - 1) }
 	for _, id := range reached {
 		ended := led[id]

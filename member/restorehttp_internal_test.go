@@ -18,7 +18,7 @@ func TestSpool(t *testing.T) {
 	dir := t.TempDir()
 	m, stop := runAlone(t, Config{
 		ID: 1, Servers: []Server{{ID: 1, GrpcAddr: "127.0.0.1:1", RaftAddr: "127.0.0.1:2"}}, ClientListener: listen(t),
-		Settings: config.Settings{Dir: dir, LogKind: disk.LogWAL, Tick: 100 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute},
+		Settings: config.Settings{Dir: dir, LogKind: disk.LogWAL, Tick: 100 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute}.WithDefaults(),
 	})
 	defer stop()
 	o := operations{m: m}
@@ -47,7 +47,7 @@ func TestSpool(t *testing.T) {
 	}
 	for _, size := range []int64{8, -1} { // -1: the body is in chunks
 		_, err := o.spoolBody(t.Context(), admin.RestoreRequest{Body: strings.NewReader("a backup"), BodySize: size}, 7)
-		if f, ok := errors.AsType[*admin.Failure](err); !ok || f.Status != 413 || !strings.Contains(f.Text, "more than 7 bytes, for which there is room") {
+		if f, ok := errors.AsType[*admin.Failure](err); !ok || f.Status != 413 || !strings.Contains(f.Text, "more than the 7 bytes that are available") {
 			t.Errorf("a backup that is too large, of %d bytes: %v", size, err)
 		}
 	}

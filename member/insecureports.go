@@ -2,7 +2,7 @@ package member
 
 import "log/slog"
 
-// What is wrong with the protection of the ports for members.
+// The insecurities of the ports for members.
 const (
 	notAuthenticated   = "members are not authenticated"
 	plainStillAccepted = "plain members are still accepted"
@@ -10,8 +10,8 @@ const (
 	insecurePortAdvice = "members are not authenticated: whoever reaches the ports for members can read and change everything; set ensembleSecretFile or sslQuorum, see docs/security.md"
 )
 
-// insecurity returns what is wrong with the protection of the ports, or "". Ports that only
-// this machine reaches need protection, too: every user of the machine may connect.
+// insecurity returns the insecurity of the ports for members, or "". Ports that only this machine reaches need
+// protection, too, because every user of the machine may connect.
 func (p *ports) insecurity() string {
 	switch {
 	case p.grpcListener == nil:
@@ -36,9 +36,8 @@ func (p *ports) protection() string {
 	return p.trustGuard.ProofMethods()
 }
 
-// Protection describes how connections between members are protected: "secret", "certificates", "secret and
-// certificates" or "none", followed by " or plain" if plain ones are accepted, too. A member that is alone
-// has "no ports".
+// Protection describes the protection of connections between members: "secret", "certificates", "secret and certificates"
+// or "none", followed by " or plain" if plain ones are accepted, too. For a standalone server it is "no ports".
 func (m *Member) Protection() string { return m.ports.protection() }
 
 func (p *ports) warnInsecurePorts(log *slog.Logger) {

@@ -314,7 +314,7 @@ func TestRestoreRefuses(t *testing.T) {
 			{"more than a backup", 1, io.MultiReader(bytes.NewReader(file), strings.NewReader("x")), -1, 400, "follows its end"},
 			{"another byte", 1, bytes.NewReader(flipped), -1, 400, "checksum"},
 			{"a body that breaks off", 1, io.MultiReader(bytes.NewReader(file[:50]), iotest.ErrReader(io.ErrUnexpectedEOF)), 999, 400, "the body ended after 50 bytes: unexpected EOF; nothing was changed"},
-			{"a long body", 1, strings.NewReader("x"), 51 << 30, 413, "more than 53687091200 bytes"},
+			{"a long body", 1, strings.NewReader("x"), 51 << 30, 413, "more than the 53687091200 bytes"},
 		} {
 			_, err := e.Member(tt.at).Operations().RestoreBackup(t.Context(), admin.RestoreRequest{Body: tt.body, BodySize: tt.size})
 			status, why := w.status(err)
@@ -337,7 +337,7 @@ func TestRestoreRefuses(t *testing.T) {
 			want string
 		}{
 			{"a node with a time to live", 1, imageOf(t, znode.ImageNode{Path: "/t", TTLMs: 1000}), "ended when 0 of 2 nodes were as in the backup, 0 others deleted, and perhaps some more: /t: a node with a time to live needs extendedTypesEnabled=true"},
-			{"a node that is too large", 1, imageOf(t, znode.ImageNode{Path: "/big", Data: make([]byte, jute.DefaultMaxBuffer)}), "as jute.maxbuffer says; the same backup"},
+			{"a node that is too large", 1, imageOf(t, znode.ImageNode{Path: "/big", Data: make([]byte, jute.DefaultMaxBuffer)}), "jute.maxbuffer limits requests to 1048575; the same backup"},
 		} {
 			if _, status, why := w.restore(t.Context(), tt.at, tt.file); status != 500 || !strings.Contains(why, tt.want) {
 				t.Errorf("%s: %d %s, want %s", tt.name, status, why, tt.want)

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// shutdownHandler is a log's handler. While the member stops, it writes warnings at the level of information: a
-// member that stops loses its leadership and its links to the others, and nobody has to act on that.
+// shutdownHandler is a log handler that lowers warnings to level info while the member stops: losing leadership and the
+// links to other members is expected then.
 type shutdownHandler struct {
 	slog.Handler
 	stopping *atomic.Bool

@@ -4,7 +4,6 @@ import (
 	"io"
 	"log/slog"
 
-	"rollcall/internal/metrics"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
 	"rollcall/znode"
@@ -20,23 +19,22 @@ type SeedConfig struct {
 	Logger      *slog.Logger
 
 	Index uint64 // of the image
-	// Term is that of the image or a later one, at most quorum.MaxPlantedTerm. The first leader leads in a
-	// later term than this, so zxids with Term+1 in their upper half must be above every zxid that a client
-	// has seen.
+	// Term is the term of the image or a later one, at most quorum.MaxSeedTerm. The first leader has a later term, so
+	// zxids with Term+1 in their upper half must be above every zxid that a client has seen.
 	Term uint64
-	// RetryCommand is the command line that an operator runs again after an error.
+	// RetryCommand is the command line for another attempt after an error.
 	RetryCommand string
 	// WriteImage writes the image.
 	WriteImage func(w io.Writer) error
 }
 
-// SeedMember fills the empty directories of the member that begins a new ensemble with a state. The other members start with empty
-// directories and copy the state. The directories must not be in use. It is all or nothing: after an error or a crash in
-// the middle no member starts there, and Plant can be repeated.
+// SeedMember fills the empty directories of the first member of a new ensemble with a state. The other members start with
+// empty directories and copy the state. The directories must not be in use. It is atomic: after an error or a crash no
+// member starts there, and SeedMember can be repeated.
 func SeedMember(p SeedConfig) error {
 	return quorum.Seed(quorum.SeedConfig{
 		DataDir: p.Dir, LogDir: p.LogDir, Stores: storesOf(p.Stores), LogKind: p.LogKind, MemberID: p.ID, Peers: raftPeers(p.Servers), Logger: p.Logger,
-		StateMachine: stateMachine{state: znode.New(znode.Config{}), onDamage: func(error) {}, onApplied: func() {}, applyDurations: new(metrics.Durations)},
+		StateMachine: offlineMachine(znode.New(znode.Config{})),
 		Index:        p.Index, Term: p.Term, WriteState: p.WriteImage, Command: p.RetryCommand,
 	})
 }

@@ -18,15 +18,14 @@ import (
 )
 
 const (
-	// maxSpoolBytes limits a backup that a member restores over HTTP, in bytes. An hour is enough to send so many at
-	// backup.RestoreRate.
+	// maxSpoolBytes limits a backup that a member restores over HTTP. Sending it takes an hour at backup.RestoreRate.
 	maxSpoolBytes = 50 << 30
-	// spoolFreeShare is the part of the free space of the data's disk, as one in so many, that the backup may take meanwhile. Its nodes come into the
-	// log and into the next snapshot, too.
+	// spoolFreeShare limits the backup to that fraction of the free space on the data's disk. Its nodes are also written to
+	// the log and to the next snapshot.
 	spoolFreeShare = 4
 )
 
-// RestoreBackup implements admin.Operations. The backup is kept in a file without a name until the restore ends, because it is read up to three times.
+// RestoreBackup implements admin.Operations. It keeps the backup in a file without a name, because it reads it up to three times.
 func (o operations) RestoreBackup(ctx context.Context, r admin.RestoreRequest) (admin.RestoreResult, error) {
 	m := o.m
 	if err := o.checkTakesWrites(ctx); err != nil {
@@ -40,7 +39,7 @@ func (o operations) RestoreBackup(ctx context.Context, r admin.RestoreRequest) (
 	if err != nil {
 		return admin.RestoreResult{}, err
 	}
-	defer func() { _ = file.Close() }() // it has no name, so it is gone with that
+	defer func() { _ = file.Close() }() // deletes it, because it has no name
 	space := subtree.Space{Nodes: newInternalClient(m, r.CallerHost)}
 	head, source, err := checkSpooled(ctx, space, file)
 	if err != nil {
@@ -58,7 +57,7 @@ func (o operations) RestoreBackup(ctx context.Context, r admin.RestoreRequest) (
 	}, nil
 }
 
-// checkTakesWrites returns an error unless this member serves and a leader answers it.
+// checkTakesWrites returns an error unless this member serves and a leader replies to it.
 func (o operations) checkTakesWrites(ctx context.Context) error {
 	if !o.m.servesAllClients() {
 		return errNotServing
@@ -71,10 +70,10 @@ func (o operations) checkTakesWrites(ctx context.Context) error {
 	return nil
 }
 
-// spoolBody writes a body of at most so many bytes into a file without a name, at a rate that leaves the disk to the log. The error is an
-// *admin.Failure.
+// spoolBody writes a body of at most most bytes to a file without a name, at a rate that leaves the disk to the log. The
+// error is an *admin.Failure.
 func (o operations) spoolBody(ctx context.Context, r admin.RestoreRequest, most int64) (*os.File, error) {
-	tooLong := &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the backup has more than %d bytes, for which there is room: at most %d, and one in %d bytes that are free on the disk of the data; nothing was changed. rollcall backup restore --subtree needs no room here", most, int64(maxSpoolBytes), spoolFreeShare)}
+	tooLong := &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the backup has more than the %d bytes that are available: at most %d, and one in %d free bytes on the data's disk; nothing was changed. rollcall backup restore --subtree needs no space here", most, int64(maxSpoolBytes), spoolFreeShare)}
 	if r.BodySize > most {
 		return nil, tooLong
 	}
@@ -98,11 +97,11 @@ func (o operations) spoolBody(ctx context.Context, r admin.RestoreRequest, most 
 	default:
 		failed = &admin.Failure{Status: http.StatusBadRequest, Text: fmt.Sprintf("the body ended after %d bytes: %v; nothing was changed", n, err)}
 	}
-	_ = file.Close() // nobody reads it
+	_ = file.Close() // the failure is reported
 	return nil, failed
 }
 
-// maxSpoolSize returns the most bytes that a backup may have. Members of tests, which have no directory, keep it in memory.
+// maxSpoolSize returns the maximum size of a backup. Members without a directory, in tests, use the temporary directory.
 func (o operations) maxSpoolSize() (most int64, err error) {
 	if o.m.cfg.Dir == "" {
 		return maxSpoolBytes, nil
@@ -111,12 +110,11 @@ func (o operations) maxSpoolSize() (most int64, err error) {
 	return min(maxSpoolBytes, free/spoolFreeShare), err
 }
 
-// spoolFailure returns the reply for a failure of the file for the body.
 func spoolFailure(err error) *admin.Failure {
 	return &admin.Failure{Status: http.StatusInsufficientStorage, Text: fmt.Sprintf("the backup cannot be kept on the disk of the data: %v; nothing was changed", err)}
 }
 
-// checkSpooled checks a backup wholly, and returns its head and its nodes. Each time it is read, that takes no more from the clients than making it.
+// checkSpooled checks the whole backup, and returns its head and its nodes. Each reading is paced as the writing was.
 func checkSpooled(ctx context.Context, s subtree.Space, file *os.File) (head backup.Head, source subtree.Source, err error) {
 	source, err = s.SourceFromBackup("/", func(v znode.ImageVisitor) (backup.Head, error) {
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
@@ -128,7 +126,7 @@ func checkSpooled(ctx context.Context, s subtree.Space, file *os.File) (head bac
 	return head, source, err
 }
 
-// unreadableFailure returns the reply for a backup that cannot be read, when nothing of it has been written.
+// unreadableFailure returns the reply for a backup that cannot be read, before any of it is written.
 func unreadableFailure(ctx context.Context, err error) *admin.Failure {
 	if ctx.Err() != nil {
 		return &admin.Failure{Status: http.StatusServiceUnavailable, Text: "the request ended; nothing was changed"}
@@ -139,7 +137,7 @@ func unreadableFailure(ctx context.Context, err error) *admin.Failure {
 	return &admin.Failure{Status: http.StatusBadRequest, Text: fmt.Sprintf("the body is no backup that can be restored: %v; nothing was changed. rollcall backup verify checks a file", err)}
 }
 
-// partialRestoreFailure returns the reply for a backup that was written only in part.
+// partialRestoreFailure returns the reply for a backup that was only partly written.
 func partialRestoreFailure(ctx context.Context, done subtree.LoadResult, nodes int, err error) *admin.Failure {
 	failed := &admin.Failure{Status: http.StatusInternalServerError, Text: err.Error()}
 	code, isCode := errors.AsType[jute.Code](err)
