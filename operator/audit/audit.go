@@ -1,21 +1,21 @@
 // Package audit writes the audit log of a member: one line for each change that a client asked for, for each
 // session that begins or ends, for each failed authentication, and for what administrators do.
 //
-//   - Log takes events and writes their lines. Its methods never wait for the disk, except those of required.go. If
+//   - Log takes events and writes their lines. Its methods never wait for the disk, except the ones in required.go. If
 //     lines come faster than they can be written, Log drops some, counts them, and writes a line about the gap.
-//   - required.go is for those who want no change without a line. It has lines written before a change is made, and waits for
-//     them, for a bounded time and without a lock. Apply never calls it.
+//   - required.go serves operators who want no change without a line. It waits until the line of a change is written
+//     before the change is made, for a bounded time and without a lock. Apply never calls it.
 //   - operations.go has the table of opcodes, and turns a transaction of the log into events.
 //   - event.go has the two formats, JSON and ZooKeeper's.
 //   - file.go writes and rotates the file.
 //
-// Each event is in the log of one member. That is the member that served the client, or for what no client asked
-// for, such as an expiry, the member that led.
+// Each event is in the log of one member: the member that served the client or, for an event without a client, such
+// as an expiry, the leader.
 //
 // # Locks
 //
-// Log.mu guards the lines that wait. It is taken under the tree's lock. Lines are formatted under it, and written
-// without it. Formatting a line takes less than a microsecond, which is less than copying its event would take.
+// Log.mu guards the queue. It is taken under the tree's lock. Lines are formatted under it, and written without it.
+// Formatting a line takes less than a microsecond, less than copying its event.
 package audit
 
 import (
@@ -40,27 +40,25 @@ import (
 )
 
 const (
-	// maxQueueBytes is how many bytes of lines may wait for the disk. That is a second of a busy member, and a small
-	// part of its memory.
+	// maxQueueBytes limits the lines that wait for the disk: a second of a busy member, and a small part of its memory.
 	maxQueueBytes = 8 << 20
-	// keptQueueBytes is how much of that memory is kept when nothing waits.
+	// keptQueueBytes limits the memory that an empty queue keeps.
 	keptQueueBytes = 1 << 20
 
-	// gatherTime is how long a line may wait for others. A crash loses the lines that wait. With a tenth of it, sets
-	// took a sixth longer, because each write to the file adds to what the log of the ensemble waits for on one disk.
+	// gatherTime is the time that a line waits for others, to be written with them. A crash loses these lines. With a
+	// tenth of it, sets took a sixth longer, because the ensemble's log waits for the writes to the same disk.
 	gatherTime = 250 * time.Millisecond
-	// chunkSize is how many bytes are written at once, if no line is longer. It is a small part of a file.
+	// chunkSize is the length of a write, in bytes, if no line is longer.
 	chunkSize = 64 << 10
-	// stopTimeout is how long a member that stops waits until its last lines are written.
+	// stopTimeout limits the wait for the last lines of a member that stops.
 	stopTimeout = 2 * time.Second
 	// warnInterval is the least time between two warnings about lost lines.
 	warnInterval = time.Minute
 )
 
-// fileAdvice is the end of the error of a file that cannot be opened.
 const fileAdvice = "set audit.file to a path where this user may write, or audit.enable=false"
 
-// Defaults of Settings. The table of keys in package config takes them from here.
+// Defaults of Settings, for the table of keys in package config.
 const (
 	DefaultMaxFileSize = 10 << 20 // bytes, as in ZooKeeper's sample configuration of its log
 	DefaultKeptFiles   = 10       // likewise
@@ -69,24 +67,24 @@ const (
 // Settings are what keys set.
 type Settings struct {
 	Enable          bool
-	Required        bool   // a change waits until a line about it is on the disk, and is rejected if there is none
-	ZooKeeperFormat bool   // lines are as ZooKeeper's; default: JSON
-	File            string // where lines go; default: standard output
-	OwnDirectory    bool   // the directory of File is the audit log's own, and made if it is missing
-	MaxFileSize     int64  // bytes of a file, at which the next one begins; default DefaultFileSize
-	KeptFiles       int    // old files that are kept; default DefaultFiles
+	Required        bool   // a change waits until its line is on the disk, and is rejected if the line cannot be written
+	ZooKeeperFormat bool   // ZooKeeper's format; default: JSON
+	File            string // default: standard output
+	OwnDirectory    bool   // File's directory is the audit log's own, and made if it is missing
+	MaxFileSize     int64  // bytes at which a file is rotated; default DefaultMaxFileSize
+	KeptFiles       int    // old files that are kept; default DefaultKeptFiles
 }
 
 // Config is what a Log is built from. A field without a default is required.
 type Config struct {
 	Settings
 	Member uint32       // this member's id
-	Out    io.Writer    // where lines go without a file; default: standard output
+	Out    io.Writer    // for lines without a file; default: standard output
 	Logger *slog.Logger // default: discard
 }
 
-// Log is an audit log. Make one with Open. It is safe for concurrent use. A nil *Log takes events and does
-// nothing with them: it is the log of a member without one.
+// Log is an audit log. Make one with Open. It is safe for concurrent use. A nil *Log ignores events: it is the log of
+// a member without an audit log.
 type Log struct {
 	cfg         Config
 	processUser string // that this process runs as
@@ -101,9 +99,9 @@ type Log struct {
 	multiOps        []jute.MultiOp
 	queue           []byte // lines that wait to be written
 	writingBytes    int    // bytes of lines that are being written
-	unreportedDrops uint64 // lines that were dropped after the last one in the queue
+	unreportedDrops uint64 // lines dropped after the last one in the queue
 	failureLimits   failureLimits
-	queueBatch      *lineBatch // of the queue; nil: no change waits for a line of it
+	queueBatch      *lineBatch // of the queue; nil: no change waits for it
 
 	lastRejectedWarning time.Time
 
@@ -114,9 +112,9 @@ type Log struct {
 	closeOnce     sync.Once
 	runEnded      chan struct{} // closed when run has returned
 
-	// What follows belongs to run.
+	// The following belong to writeLoop.
 	spareQueue      []byte
-	lostLines       uint64 // lines that could not be written, and that no line reports yet
+	lostLines       uint64 // lines that could not be written, and that no gap line reports yet
 	lastLostWarning time.Time
 }
 
@@ -159,7 +157,7 @@ func Open(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// LineCounts returns how many lines were written, and how many were dropped, since Open.
+// LineCounts returns the numbers of lines that were written and dropped since Open.
 func (l *Log) LineCounts() (written, dropped uint64) {
 	if l == nil {
 		return 0, 0
@@ -167,7 +165,7 @@ func (l *Log) LineCounts() (written, dropped uint64) {
 	return l.writtenLines.Load(), l.droppedLines.Load()
 }
 
-// RejectedChanges returns how many changes were rejected since Open because their lines could not be written.
+// RejectedChanges returns the number of changes that were rejected since Open because their lines could not be written.
 func (l *Log) RejectedChanges() uint64 {
 	if l == nil {
 		return 0
@@ -175,8 +173,8 @@ func (l *Log) RejectedChanges() uint64 {
 	return l.rejectedChanges.Load()
 }
 
-// AddApplied adds what a transaction of this member's clients has come to. atMs is the log's time, and ids are the identities of
-// the client that sent it.
+// AddApplied adds an applied transaction of this member's clients with its result. atMs is the log's time, and ids are
+// the identities of the client.
 func (l *Log) AddApplied(atMs int64, txn *proto.Txn, ids []*proto.Identity, r *znode.Result) {
 	if l == nil {
 		return
@@ -197,7 +195,7 @@ func (l *Log) AddApplied(atMs int64, txn *proto.Txn, ids []*proto.Identity, r *z
 	l.queueLimited(&e)
 }
 
-// Add adds an event. If its time is 0, it is now.
+// Add adds an event. If its time is 0, Add sets it to now.
 func (l *Log) Add(e Event) {
 	if l == nil {
 		return
@@ -210,7 +208,7 @@ func (l *Log) Add(e Event) {
 	l.queueLimited(&e)
 }
 
-// AddRejected adds a client's operation that did not get into the log.
+// AddRejected adds a client's operation that did not get into the ensemble's log.
 func (l *Log) AddRejected(session jute.SessionID, ids []*proto.Identity, op jute.Op, code jute.Code) {
 	if how := operations[operationIndex(op)]; how.name != "" && l != nil {
 		l.Add(Event{Session: session, Ids: ids, Operation: how.name, Result: Failure, Error: code.Error()})
@@ -259,7 +257,7 @@ func (l *Log) Start() {
 	go l.writeLoop()
 }
 
-// writeLoop writes lines until Close is called, and then what is left.
+// writeLoop writes lines until Close is called, and then the remaining ones.
 func (l *Log) writeLoop() {
 	defer close(l.runEnded)
 	l.Add(Event{Operation: "serverStart", User: l.processUser})
@@ -269,7 +267,7 @@ func (l *Log) writeLoop() {
 		select {
 		case <-sweep.C:
 			l.sweepFailures(false)
-			continue // what it has queued wakes this loop
+			continue // the lines that it has queued wake this loop
 		case <-l.queueFilled:
 			open = l.gatherLines()
 		case <-l.closeSignal:
@@ -285,7 +283,7 @@ func (l *Log) writeLoop() {
 	}
 }
 
-// gatherLines waits for more lines, so that they are written together. It returns false if the log is to be closed.
+// gatherLines waits for more lines, so that they are written together. It returns false if the log is being closed.
 func (l *Log) gatherLines() (open bool) {
 	timer := time.NewTimer(gatherTime)
 	defer timer.Stop()
@@ -298,8 +296,8 @@ func (l *Log) gatherLines() (open bool) {
 	return true
 }
 
-// Close writes what is left, and closes the file. If the disk hangs, Close returns after stopTime, and the lines
-// that wait are lost. It reports whether the log has ended. If it has not, it may still write to the file.
+// Close writes the queue and closes the file. If the disk hangs, Close returns after stopTimeout, and the queue is
+// lost. It reports whether the log has ended. If it has not, it may still write to the file.
 func (l *Log) Close() (ended bool) {
 	if l == nil {
 		return true
@@ -346,7 +344,7 @@ func (l *Log) writeQueue() {
 	l.mu.Unlock()
 }
 
-// wholeLines returns how many bytes of lines are written at once: whole lines, and at least one.
+// wholeLines returns the number of bytes for the next write: whole lines, and at least one.
 func wholeLines(lines []byte) int {
 	if len(lines) <= chunkSize {
 		return len(lines)
@@ -357,12 +355,12 @@ func wholeLines(lines []byte) int {
 	return bytes.IndexByte(lines, '\n') + 1
 }
 
-// writeGapLine writes a line about the lines that are missing at this place. If it cannot be written, the next one says so.
+// writeGapLine writes a line about the lines that are missing here. If that fails, the next gap line counts them, too.
 func (l *Log) writeGapLine() {
 	if l.lostLines == 0 {
 		return
 	}
-	f := formatter{member: l.cfg.Member, processUser: l.processUser, zooKeeper: l.cfg.ZooKeeperFormat} // that of the queue needs the lock
+	f := formatter{member: l.cfg.Member, processUser: l.processUser, zooKeeper: l.cfg.ZooKeeperFormat} // the queue's formatter needs the lock
 	e := Event{AtMs: time.Now().UnixMilli(), Operation: "gap", User: l.processUser, Dropped: l.lostLines, Result: Failure, Error: "lines were lost"}
 	if err := l.lineSink.write(f.appendLine(nil, &e)); err != nil {
 		l.warnLost(l.lostLines, err)

@@ -14,53 +14,53 @@ import (
 )
 
 const (
-	// maxText is how many bytes of a path, a list of permissions or an error a line has at most. Clients
-	// choose them, and a path may be as long as a request.
+	// maxText limits the bytes of a path, an ACL or an error in a line. Clients choose them, and a path may be as long
+	// as a request.
 	maxText = 4 << 10
-	// maxName is the same for the name of an identity.
+	// maxName limits the bytes of an identity's name.
 	maxName = 256
-	// maxNames is how many identities a line has at most. A connection may have hundreds.
+	// maxNames limits the identities in a line. A connection may have hundreds.
 	maxNames = 16
 )
 
-// Result says what came of an operation.
+// Result is the result of an operation.
 type Result uint8
 
-// These are the results. All but Unchanged are as in ZooKeeper's audit log.
+// All results but Unchanged are as in ZooKeeper's audit log.
 const (
 	Success Result = iota
 	Failure
 	Invoked   // it has begun
-	Unchanged // a create of a node that exists; ZooKeeper calls it a failure
+	Unchanged // a create of a node that exists; a failure in ZooKeeper's audit log
 )
 
-// resultNames are the results in JSON, and zooKeeperResults those in ZooKeeper's format.
+// resultNames are the results in JSON, and zooKeeperResults the results in ZooKeeper's format.
 var (
 	resultNames      = [...]string{Success: "success", Failure: "failure", Invoked: "invoked", Unchanged: "unchanged"}
 	zooKeeperResults = [...]string{Success: "success", Failure: "failure", Invoked: "invoked", Unchanged: "failure"}
 )
 
-// Event is something that leaves a line. A field that is zero is left out of the line, except Result.
+// Event is an event with a line of its own. The line has the fields that are not zero, and Result.
 type Event struct {
-	AtMs      int64             // in ms since 1970, by the log's time if it is a change of the state
+	AtMs      int64             // ms since 1970; for a change of the state, the log's time
 	Zxid      int64             // of the transaction
-	Session   jute.SessionID    // that asked for it, or that it is about
-	Ids       []*proto.Identity // who asked for it, with the address in the scheme ip
-	User      string            // who did it, if no client did
-	Address   string            // of the client, with or without a port; default: that in Ids
+	Session   jute.SessionID    // of the request, or the one that the event is about
+	Ids       []*proto.Identity // of the client, with its address in the scheme ip
+	User      string            // for an event without a client
+	Address   string            // of the client, with or without a port; default: from Ids
 	Operation string
 	Path      string
-	Target    string // what it is about besides a path
-	Type      string // of the node that is created
+	Target    string // another object than a path
+	Type      string // of the created node
 	ACL       string // the new one; see aclText
 	Result    Result
 	Error     string
-	Reason    string        // why it happened
+	Reason    string        // the cause
 	Timeout   time.Duration // of the session
-	Dropped   uint64        // lines before this one that are missing
+	Dropped   uint64        // missing lines before this one
 }
 
-// clientHost returns the address of who asked, without a port.
+// clientHost returns the client's address without a port.
 func (e *Event) clientHost() string {
 	if e.Address != "" {
 		if host, _, err := net.SplitHostPort(e.Address); err == nil {
@@ -76,7 +76,7 @@ func (e *Event) clientHost() string {
 	return ""
 }
 
-// maxFieldText returns how many bytes the target and the error of the line have at most.
+// maxFieldText returns the limit of bytes for the target and for the error of the line.
 func (e *Event) maxFieldText() int {
 	if e.isAuthFailure() {
 		return maxFailureText
@@ -84,7 +84,7 @@ func (e *Event) maxFieldText() int {
 	return maxText
 }
 
-// How a line begins in each format, by which the file is recognised.
+// The beginning of a line in each format, by which a file is recognised.
 const (
 	jsonPrefix          = `{"at":"`
 	zooKeeperTimeLayout = "2006-01-02 15:04:05,000"
@@ -167,8 +167,8 @@ func appendIdentities(b []byte, e *Event) []byte {
 	return appendFingerprints(append(who, ']'), e)
 }
 
-// appendFingerprints appends the fingerprints of the identities of the scheme digest, in the order of their names. Anybody may give
-// himself any name there.
+// appendFingerprints appends the fingerprints of the identities of the scheme digest, in the order of their names.
+// Clients choose these names freely.
 func appendFingerprints(b []byte, e *Event) []byte {
 	n := 0
 	for print := range e.fingerprints() {
@@ -181,7 +181,7 @@ func appendFingerprints(b []byte, e *Event) []byte {
 	return b
 }
 
-// fingerprints yields the fingerprints of those identities of the scheme digest whose names a line has.
+// fingerprints yields the fingerprints of the identities of the scheme digest whose names are in the line.
 func (e *Event) fingerprints() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		n := 0
@@ -205,8 +205,8 @@ func appendField(b []byte, name, value string, most int) []byte {
 	return append(appendText(b, value, most, true), '"')
 }
 
-// appendZooKeeper appends the line as ZooKeeper 3.8 writes it with its sample configuration of log4j. Its names
-// and their order are ZooKeeper's. Other than there, special characters are escaped.
+// appendZooKeeper appends the line as ZooKeeper 3.8 writes it with its sample configuration of log4j, with the same
+// names in the same order. Unlike there, special characters are escaped.
 func (f *formatter) appendZooKeeper(b []byte, e *Event) []byte {
 	b = append(append(b, f.stamp...), zooKeeperLogger...)
 	begin := len(b)
@@ -240,7 +240,7 @@ func (f *formatter) appendUsers(b []byte, begin int, e *Event) []byte {
 	if len(e.Ids) == 0 {
 		name := e.User
 		if name == "" {
-			name = f.processUser // what no client asked for, this process did, as in ZooKeeper
+			name = f.processUser // as in ZooKeeper, for an event without a client
 		}
 		return appendText(b, name, maxName, false)
 	}
@@ -288,8 +288,8 @@ func identityName(id *proto.Identity) string {
 	return id.GetId()
 }
 
-// aclSchemes are the schemes whose ids an ACL's text has, of digest only the user. Clients write
-// auth:USER:PASSWORD, although an entry of auth needs no id, and what they write into others nobody knows.
+// aclSchemes are the schemes whose ids are in an ACL's text (of digest only the user). Ids of other schemes may have
+// passwords: clients write auth:USER:PASSWORD, although an entry of auth needs no id.
 var aclSchemes = []string{"world", "ip", "digest", "sasl", "x509"}
 
 // aclText returns an ACL as ZooKeeper prints it, with commas between its entries, and without passwords and

@@ -11,38 +11,38 @@ const (
 	// Authenticate is the operation of a client that proves an identity, or fails to.
 	Authenticate = "authenticate"
 
-	// failureBurst is how many lines of failed authentications an address may leave at once: as many as a
-	// person who mistypes a password, or a client with a wrong one, needs to be seen.
+	// failureBurst is the number of lines about failed authentications that an address may leave at once: enough to see
+	// a mistyped password or a misconfigured client.
 	failureBurst = 10
-	// failureRefillTime is the time after which it may leave one more. A line has some 300 bytes, or 13 KB if a stranger
-	// makes it as long as possible, so one address fills 0.4 MB in a day, or 19 MB.
+	// failureRefillTime is the time after which an address may leave one more. A line has some 300 bytes, or at most
+	// 13 KB, so one address fills 0.4 MB in a day, or at most 19 MB.
 	failureRefillTime = time.Minute
-	// maxFailureBuckets is how many addresses have such a measure of their own. All others share one. Together they
-	// leave at most five lines in a second, however many addresses a stranger has.
+	// maxFailureBuckets limits the addresses with a bucket of their own. All others share one. Together they leave at
+	// most five lines in a second, however many addresses an attacker has.
 	maxFailureBuckets = 256
-	// maxFailureText is how many bytes the target and the error of such a line have at most: more than those of any
-	// honest client. A stranger chooses the target, and a byte that is not printed takes six.
+	// maxFailureText limits the bytes of the target and of the error in such a line. An attacker chooses the target, and
+	// an unprintable byte takes six.
 	maxFailureText = 512
-	// maxFailingIds is how many identities of the client such a line has at most. Any password gives one.
+	// maxFailingIds limits the identities of the client in such a line. Any password gives one.
 	maxFailingIds = 4
 
 	suppressedText = "more failures left no line"
 )
 
-// failureLimits bounds the lines of failed authentications, which a stranger may cause for ever. Log.mu guards it.
+// failureLimits bounds the lines of failed authentications, which an attacker could cause without end. Log.mu guards it.
 type failureLimits struct {
 	bucketByNetwork map[string]*failureBucket
-	sharedBucket    failureBucket // for addresses that have no place
+	sharedBucket    failureBucket // for addresses without a bucket of their own
 }
 
 // failureBucket is the token bucket of one address.
 type failureBucket struct {
-	usedTokens  int       // tokens that are missing
-	refillStart time.Time // when the next one began to come back, if any is missing
-	suppressed  uint64    // failures without a line since the last one
+	usedTokens  int
+	refillStart time.Time // of the next token, if any is used
+	suppressed  uint64    // failures without a line since the last line
 }
 
-// refillTokens gives back the tokens that have come back by now.
+// refillTokens returns the tokens that are due.
 func (f *failureBucket) refillTokens(now time.Time) {
 	if n := int(now.Sub(f.refillStart) / failureRefillTime); n > 0 {
 		f.usedTokens = max(f.usedTokens-n, 0)
@@ -80,13 +80,13 @@ func (fs *failureLimits) bucketOf(address string) *failureBucket {
 	return f
 }
 
-// isAuthFailure reports whether the event is a failure to prove who one is, which takes no permission to cause.
+// isAuthFailure reports whether the event is a failed authentication, which anyone can cause.
 func (e *Event) isAuthFailure() bool {
 	return e.Result == Failure && (e.Operation == Authenticate || e.Operation == operations[operationIndex(jute.OpAttach)].name)
 }
 
-// queueFailure queues the line of a failure, unless its address has left too many. The first line after such ones says
-// how many they were. If others share the bucket, a line about all of them stands for it. The caller holds the lock.
+// queueFailure queues the line of a failure, unless its address has no token. The next line of the address counts the
+// suppressed ones. In the shared bucket, one line stands for all suppressed failures. The caller holds the lock.
 func (l *Log) queueFailure(e *Event) {
 	now := time.Now()
 	f := l.failureLimits.bucketOf(e.clientHost())
@@ -104,7 +104,7 @@ func (l *Log) queueFailure(e *Event) {
 	}
 }
 
-// queueSuppressed queues a line about failures without one. The caller holds the lock.
+// queueSuppressed queues a line about suppressed failures. The caller holds the lock.
 func (l *Log) queueSuppressed(f *failureBucket, address string, now time.Time) {
 	l.queueLine(&Event{AtMs: now.UnixMilli(), Operation: Authenticate, Address: address, Result: Failure, Error: suppressedText, Dropped: f.suppressed})
 	f.suppressed = 0

@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// nameCheckInterval is how often the file is looked for under its name: somebody may have moved or removed it.
+	// nameCheckInterval is the time between two checks that the file still has its name: another process may rename it.
 	nameCheckInterval = time.Second
-	// maxLineBytes is more than the longest line has, in bytes. A crash leaves a part of one at most.
+	// maxLineBytes is above the length of any line. A crash leaves a part of one line at most.
 	maxLineBytes = 256 << 10
-	// fileMode is that of the files: the owner writes them, and the group may read them.
+	// fileMode lets the owner write the files and the group read them.
 	fileMode = 0o640
-	// directoryMode is that of the audit log's own directory, likewise.
+	// directoryMode is for the audit log's own directory.
 	directoryMode = 0o750
-	// headSize is how many bytes of a file show whether it is an audit log: the beginning of a line in the longer format.
+	// headSize is the number of bytes that identify an audit log: the beginning of a line in the longer format.
 	headSize = len(zooKeeperTimeLayout + zooKeeperLogger)
 )
 
-// sink is where lines go. write takes whole lines; if it fails, none of them is there.
+// sink stores lines. write takes whole lines. If it fails, it stores none of them.
 type sink interface {
 	write(lines []byte) error
 	close() error
@@ -45,8 +45,8 @@ func (s streamSink) write(lines []byte) error {
 func (s streamSink) close() error { return nil }
 
 // fileSink is a sink that is a file. When the file would be longer than its limit, it gets the name path.1, and
-// path.1 gets path.2, and so on. If somebody else moves or removes the file, as logrotate does, file makes another
-// one.
+// path.1 gets path.2, and so on. If another process, such as logrotate, moves or removes the file, fileSink makes a
+// new one.
 type fileSink struct {
 	path          string
 	maxSize       int64 // bytes
@@ -59,7 +59,7 @@ type fileSink struct {
 	lastNameCheck time.Time
 }
 
-// newFileSink opens a file to append to. If a crash has left a part of a line, openFile removes it.
+// newFileSink opens a file to append to. It removes a partial line that a crash has left.
 func newFileSink(path string, most int64, kept int, synced bool, warn func(msg string, args ...any)) (*fileSink, error) {
 	w := &fileSink{path: path, maxSize: most, keptFiles: kept, syncWrites: synced, logWarning: warn}
 	return w, w.openForAppend()
@@ -88,7 +88,8 @@ func (w *fileSink) openForAppend() error {
 	return nil
 }
 
-// recoverLines removes what a crash has left of lines, and returns the new size. It returns an error for a file that is no audit log.
+// recoverLines removes partial lines that a crash has left, and returns the new size. It returns an error for a file
+// that is no audit log.
 func recoverLines(f *os.File, size int64) (int64, error) {
 	lost, err := lostBeginning(f, size)
 	if err != nil {
@@ -103,11 +104,11 @@ func recoverLines(f *os.File, size int64) (int64, error) {
 	return trimPartialLine(f, size)
 }
 
-// sectorSize is the size of a sector, or a part of it, in bytes: a loss of power leaves a whole one, or none of it.
+// sectorSize divides the size of a sector, in bytes: a loss of power leaves a whole sector, or nothing of it.
 const sectorSize = 512
 
-// lostBeginning reports whether a file has only what a loss of power may leave of the first lines, which were not on the disk
-// yet: the size, zeros at the beginning, and some sectors.
+// lostBeginning reports whether a loss of power has destroyed the first lines before they were on the disk. It leaves
+// the size, zeros at the beginning, and some sectors.
 func lostBeginning(f *os.File, size int64) (bool, error) {
 	if size < int64(headSize) || size > maxLineBytes { // a line is longer, and no more is written before it is synced
 		return false, nil
@@ -125,8 +126,8 @@ func lostBeginning(f *os.File, size int64) (bool, error) {
 	return text[0] == 0, nil
 }
 
-// checkLog returns an error unless a file is empty or begins as an audit log does. A wrong path must not cost another
-// file its last line, or its name when the log is rotated. A crash may leave a part of the first line.
+// checkLog returns an error unless a file is empty or begins as an audit log. A wrong path must not cost another file
+// its last line, or its name when the log is rotated. A crash may leave a part of the first line.
 func checkLog(f *os.File) error {
 	head := make([]byte, headSize)
 	n, err := f.ReadAt(head, 0)
@@ -142,7 +143,7 @@ func checkLog(f *os.File) error {
 	return fmt.Errorf("%s has something else than an audit log, and is left as it is", f.Name())
 }
 
-// trimPartialLine removes the end of a file that is no whole line, and returns the new size.
+// trimPartialLine removes a partial line at the end of a file, and returns the new size.
 func trimPartialLine(f *os.File, size int64) (int64, error) {
 	tail := make([]byte, min(size, maxLineBytes))
 	if _, err := f.ReadAt(tail, size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
@@ -150,13 +151,13 @@ func trimPartialLine(f *os.File, size int64) (int64, error) {
 	}
 	torn := int64(len(tail) - bytes.LastIndexByte(tail, '\n') - 1)
 	if torn == 0 || torn == int64(len(tail)) && size > maxLineBytes {
-		return size, nil // the second: not a file of lines, which is left alone
+		return size, nil // the second case is not a file of lines
 	}
 	return size - torn, f.Truncate(size - torn)
 }
 
-// write writes lines. The first ones are on the disk under the file's name when it returns, so that a file that has lost its
-// beginning to a loss of power has no others: see lostBeginning.
+// write writes lines. The first lines of a file are on the disk when it returns, so a file that has lost its beginning
+// has no others: see lostBeginning.
 func (w *fileSink) write(lines []byte) error {
 	if err := w.prepareWrite(int64(len(lines))); err != nil {
 		return err
@@ -171,7 +172,7 @@ func (w *fileSink) write(lines []byte) error {
 	}
 	if err != nil && n > 0 {
 		if e := w.f.Truncate(w.size); e != nil {
-			w.closeFile() // open removes what is there of a line
+			w.closeFile() // openForAppend removes a partial line
 			return errors.Join(err, e)
 		}
 		n = 0
@@ -180,7 +181,7 @@ func (w *fileSink) write(lines []byte) error {
 	return err
 }
 
-// prepareWrite sees to it that the file is open, still has its name, and has room for so many bytes.
+// prepareWrite makes sure that the file is open, still has its name, and has room for more bytes.
 func (w *fileSink) prepareWrite(more int64) error {
 	if w.f != nil && time.Since(w.lastNameCheck) >= nameCheckInterval {
 		w.checkName()
@@ -196,7 +197,8 @@ func (w *fileSink) prepareWrite(more int64) error {
 	return nil
 }
 
-// checkName closes the file if it does not have its name any more. It also finds out whether somebody has emptied it.
+// checkName closes the file if it has lost its name. It also reads its size, because another process may have
+// truncated it.
 func (w *fileSink) checkName() {
 	w.lastNameCheck = time.Now()
 	here, err := w.f.Stat()
@@ -208,16 +210,15 @@ func (w *fileSink) checkName() {
 	w.size = here.Size()
 }
 
-// closeFile closes the file, which is opened again when it is needed.
+// closeFile closes the file. The next write opens it again.
 func (w *fileSink) closeFile() {
 	_ = w.f.Close() // every write was checked
 	w.f = nil
 }
 
-// rotateFiles gives the file the name of the first old one, and opens a new one. The oldest one goes. The system writes
-// the old file to the disk when it likes: to wait for that would hold up the log of the ensemble on the same disk. If a file cannot
-// be renamed, or an old one is no audit log, no line is lost for that: the present file goes on, and rotate is tried again
-// when it has grown as much.
+// rotateFiles gives the file the name of the first old one, drops the oldest, and opens a new file. It does not sync
+// the old file, because that would delay the ensemble's log on the same disk. If a file cannot be renamed, or an old
+// one is no audit log, the present file continues, and rotateFiles is tried again after another maxSize bytes.
 func (w *fileSink) rotateFiles() error {
 	w.closeFile()
 	if err := w.renameFiles(); err != nil {
@@ -256,7 +257,7 @@ func checkOldFile(path string) error {
 	return checkLog(f)
 }
 
-// oldPath returns the name of the i-th old file, from 1; of 0 that of the file itself.
+// oldPath returns the path of the i-th old file, from 1. For 0 it returns the path of the file itself.
 func (w *fileSink) oldPath(i int) string {
 	if i == 0 {
 		return w.path

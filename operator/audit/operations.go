@@ -7,19 +7,18 @@ import (
 	"rollcall/znode"
 )
 
-// operation says what the audit log writes about the transactions of an opcode.
+// operation describes the lines about the transactions of an opcode.
 type operation struct {
 	name string // as in ZooKeeper's audit log, if it has one
-	// decodeBody sets what the body of a request says. It is nil for a multi. A body that cannot be read
-	// leaves the fields as they are.
+	// decodeBody reads fields from the body of a request. It is nil for a multi. A body that cannot be read leaves the
+	// fields as they are.
 	decodeBody func(e *Event, body []byte)
-	isCreate   bool // the code NodeExists is no failure: many clients create what they need whenever they start
-	isRetried  bool // after the code SessionMoved the server or the client tries again, so that result leaves no line
+	isCreate   bool // NodeExists is no failure: many clients create their nodes at every start
+	isRetried  bool // after SessionMoved the server or the client tries again, so it leaves no line
 }
 
-// operations has every opcode of a client that changes something, and those of sessions. It is
-// indexed by operationAt. The others leave no line, and have no name. What the leader itself puts into the log comes
-// as an Event.
+// operations has the opcodes of changes and of sessions, by operationIndex. The others leave no line and have no name.
+// Transactions of the leader itself come as an Event.
 var operations = func() (table [operationCount + 1]operation) {
 	for op, how := range map[jute.Op]operation{
 		jute.OpCreate:          {name: "create", decodeBody: decodeCreate, isCreate: true},
@@ -47,7 +46,7 @@ const (
 	operationCount = int(maxOp - minOp + 1)
 )
 
-// operationIndex returns the place of an opcode in operations. All that are out of bounds have the last one.
+// operationIndex returns the index of an opcode in operations: the last one for an opcode out of bounds.
 func operationIndex(op jute.Op) int {
 	if op < minOp || op > maxOp {
 		return operationCount
@@ -60,12 +59,12 @@ func (o *operation) leavesNoLine(code jute.Code) bool {
 	return o.isRetried && code == jute.SessionMoved
 }
 
-// completeEvent completes e, which is of a transaction with this body and result.
+// completeEvent sets the fields of e that the body and the result of its transaction determine.
 func (o *operation) completeEvent(e *Event, body []byte, r *znode.Result) {
 	e.Operation = o.name
 	o.decodeBody(e, body)
 	if r.Path != "" {
-		e.Path = r.Path // of a node that was created
+		e.Path = r.Path // of a created node
 	}
 	switch {
 	case r.Code == jute.OK:
@@ -78,7 +77,7 @@ func (o *operation) completeEvent(e *Event, body []byte, r *znode.Result) {
 
 func decodeNothing(*Event, []byte) {}
 
-// decodeCreate reads the part that all records of a create begin with.
+// decodeCreate reads the part that the records of all creates begin with.
 func decodeCreate(e *Event, body []byte) {
 	var r jute.CreateRequest
 	d := jute.NewDecoder(body)
@@ -116,7 +115,7 @@ func decodeSetACL(e *Event, body []byte) {
 	}
 }
 
-// createModeNames are the names of the modes of a create, as in ZooKeeper's audit log.
+// createModeNames are as in ZooKeeper's audit log.
 var createModeNames = func() (names [jute.PersistentSequentialWithTTL + 1]string) {
 	for mode := range names {
 		names[mode] = strings.ToLower(jute.CreateMode(mode).String())
@@ -131,8 +130,8 @@ func createModeName(mode jute.CreateMode) string {
 	return createModeNames[mode]
 }
 
-// queueMulti queues the lines of a multi: one for each of its operations, or a single one if none was done. e has what all
-// of them say. The caller holds the lock.
+// queueMulti queues a line for each operation of a multi, or a single one if the multi failed. e has the fields that
+// all lines share. The caller holds the lock.
 func (l *Log) queueMulti(e *Event, body []byte, r *znode.Result) {
 	if err := l.decodeMultiOps(body); err != nil || r.Code != jute.OK || len(r.Multi) != len(l.multiOps) || failedOp(r.Multi) >= 0 {
 		l.queueFailedMulti(e, r)
@@ -160,7 +159,7 @@ func (l *Log) decodeMultiOps(body []byte) (err error) {
 	return err
 }
 
-// setMultiOp sets what an operation of a multi asks for.
+// setMultiOp sets the fields for an operation of a multi.
 func (e *Event) setMultiOp(op *jute.MultiOp) {
 	e.Operation, e.Path, e.Type = operations[operationIndex(op.Op)].name, string(op.Path()), ""
 	if op.Op.IsCreate() {
@@ -171,7 +170,7 @@ func (e *Event) setMultiOp(op *jute.MultiOp) {
 	}
 }
 
-// queueFailedMulti queues the line of a multi of which nothing was done. Its target is that of the operation that failed.
+// queueFailedMulti queues the line of a failed multi. Its target is the path of the operation that failed.
 func (l *Log) queueFailedMulti(e *Event, r *znode.Result) {
 	e.Operation, e.Result, e.Error = operations[operationIndex(jute.OpMulti)].name, Failure, r.Code.Error()
 	if at := failedOp(r.Multi); at >= 0 && at < len(l.multiOps) {
@@ -180,7 +179,7 @@ func (l *Log) queueFailedMulti(e *Event, r *znode.Result) {
 	l.queueLimited(e)
 }
 
-// failedOp returns which operation of a multi made it fail, or -1.
+// failedOp returns the index of the operation that made a multi fail, or -1.
 func failedOp(results []znode.OpResult) int {
 	for i := range results {
 		if code := results[i].Code; results[i].Op == jute.OpError && code != jute.OK && code != jute.RuntimeInconsistency {
@@ -190,5 +189,5 @@ func failedOp(results []znode.OpResult) int {
 	return -1
 }
 
-// maxKeptOps is how many operations' memory is kept from one multi to the next.
+// maxKeptOps limits the memory that is kept from one multi to the next, in operations.
 const maxKeptOps = 1024

@@ -10,24 +10,24 @@ import (
 	"rollcall/zk/jute"
 )
 
-// RequireTimeout is the longest that a change waits for its line: longer than a write to a disk that works takes, and short enough that clients do
-// not give up.
+// RequireTimeout limits the time that a change waits for its line: longer than a write takes, and short enough that
+// clients do not give up.
 const RequireTimeout = 2 * time.Second
 
-// errStopped is the error of a line that was not written before the log was closed.
 var errStopped = errors.New("the audit log is closed")
 
-// lineBatch is the lines that are written together and that changes wait for.
+// lineBatch is a set of lines that changes wait for and that are written together.
 type lineBatch struct {
-	finished chan struct{} // closed when the lines are written, or are lost
-	err      error         // why they are lost; set before done is closed
+	finished chan struct{} // closed when the lines are written or lost
+	err      error         // the reason of the loss; set before finished is closed
 }
 
-// Required reports whether there must be no change without a line.
+// Required reports whether each change needs a line.
 func (l *Log) Required() bool { return l != nil && l.cfg.Required }
 
-// RequireChange writes that a client is about to make a change, if Required is true. It returns nil when these lines, with the result invoked, are on the disk,
-// and an error if the change must be rejected. It waits for longest or RequireTime at most, so the caller must hold no lock.
+// RequireChange queues lines with the result invoked about a client's change and waits until they are on the disk. It
+// returns an error if the change must be rejected, and nil at once if Required is false. It blocks for at most longest
+// and RequireTimeout, so the caller must hold no lock.
 func (l *Log) RequireChange(ctx context.Context, longest time.Duration, session jute.SessionID, ids []*proto.Identity, op jute.Op, body []byte) error {
 	if !l.Required() {
 		return nil
@@ -37,7 +37,7 @@ func (l *Log) RequireChange(ctx context.Context, longest time.Duration, session 
 	})
 }
 
-// Require does the same for an act of an administrator.
+// Require is RequireChange for an administrator's act.
 func (l *Log) Require(ctx context.Context, e Event) error {
 	if !l.Required() {
 		return nil
@@ -46,7 +46,7 @@ func (l *Log) Require(ctx context.Context, e Event) error {
 	return l.writeAndWait(ctx, RequireTimeout, func() { l.queueLine(&e) })
 }
 
-// writeAndWait has lines written that add queues under the lock, and waits for them.
+// writeAndWait calls add under the lock, and waits until the lines that it has queued are written.
 func (l *Log) writeAndWait(ctx context.Context, longest time.Duration, add func()) error {
 	b, err := l.queueForWait(add)
 	if err == nil {
@@ -60,7 +60,8 @@ func (l *Log) writeAndWait(ctx context.Context, longest time.Duration, add func(
 	return nil
 }
 
-// queueForWait queues lines, and returns the batch that they are in. It returns an error if the queue has no room for all of them.
+// queueForWait calls add and returns the batch of the lines that it has queued. It returns an error if the queue had no
+// room for all of them.
 func (l *Log) queueForWait(add func()) (*lineBatch, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +98,7 @@ func (l *Log) awaitBatch(ctx context.Context, b *lineBatch, longest time.Duratio
 	}
 }
 
-// finishWith tells those who wait for a batch what came of its lines. It does nothing if nobody does.
+// finishWith ends the waits for a batch, which may be nil.
 func (b *lineBatch) finishWith(err error) {
 	if b != nil {
 		b.err = err
@@ -105,7 +106,7 @@ func (b *lineBatch) finishWith(err error) {
 	}
 }
 
-// warnRejected logs that a change was rejected, unless a line said so lately.
+// warnRejected logs that a change was rejected, at most once in warnInterval.
 func (l *Log) warnRejected(err error) {
 	l.mu.Lock()
 	now := time.Now()

@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// appendText appends a text that a stranger may have chosen, so that it stays within its field and its line, and
-// does nothing to a terminal. What is not printed is written as \uXXXX, and what is no UTF-8 as \ufffd. If the text
-// has more than most bytes, the rest is left out, and an ellipsis stands for it. With json it is the inside of a
-// string of JSON. Otherwise it is the value of a field of ZooKeeper's format, where a comma separates names.
+// appendText appends untrusted text so that it stays within its field and line, and is harmless in a terminal.
+// Unprintable characters become \uXXXX, and invalid UTF-8 \ufffd. An ellipsis replaces the text after most bytes. With
+// json, the text is the inside of a JSON string. Otherwise it is a value in ZooKeeper's format, where commas separate
+// names.
 func appendText(b []byte, text string, most int, json bool) []byte {
 	cut := len(text) > most
 	if cut {
@@ -41,8 +41,8 @@ func appendText(b []byte, text string, most int, json bool) []byte {
 	return b
 }
 
-// plainPrefix returns how many bytes at the beginning of a text are visible ASCII that is written as it is. Nearly all texts
-// are plain.
+// plainPrefix returns the length of the prefix of visible ASCII that needs no escape. Nearly all texts have no other
+// bytes.
 func plainPrefix(text string, json bool) int {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c >= 0x7f || c == '\\' || c == '"' && json {
