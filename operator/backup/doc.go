@@ -3,8 +3,8 @@
 //
 //   - Head: the description of a backup. It is the first line of the file, in JSON.
 //   - Writer and Reader: the framing of the state, with checksums and an end.
-//   - Paced: a writer at a bounded rate.
-//   - Part: a file that has its name once it is whole.
+//   - NewPacedWriter: a writer at a bounded rate.
+//   - PartFile: a file that gets its name once it is complete.
 //
 // The state itself is a stream of package znode. The package has no goroutines and no locks.
 package backup

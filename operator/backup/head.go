@@ -14,7 +14,7 @@ import (
 // A backup is a line of text, chunks of bytes, and an end:
 //
 //	head as JSON, space, sum (8 hexadecimal digits), newline
-//	chunks: length (4 bytes, 1 to maxChunk), bytes, sum (4)
+//	chunks: length (4 bytes, 1 to maxChunkBytes), bytes, sum (4)
 //	length 0 (4), number of bytes in all chunks (8), sum (4), end of file
 //
 // The sum in the line is the CRC32C of the JSON. Each other sum is that of all bytes before it, except earlier
@@ -27,22 +27,22 @@ const (
 	Version = 1
 	// maxHeadBytes limits the first line, in bytes: 255 servers with names of 253 bytes fit.
 	maxHeadBytes = 256 << 10
-	// maxChunkBytes is how many bytes a chunk has at most: reading needs one buffer of this size.
+	// maxChunkBytes limits a chunk. Reading needs one buffer of this size.
 	maxChunkBytes = 64 << 10
 )
 
-// These errors say why a backup cannot be read.
+// The errors of a backup that cannot be read.
 var (
-	// ErrNotBackup says that the bytes do not begin as a backup does.
+	// ErrNotBackup means that the bytes do not begin as a backup.
 	ErrNotBackup = errors.New("not a backup")
-	// ErrNewerFormat says that a newer version of this program wrote the backup.
+	// ErrNewerFormat means that a newer version of this program wrote the backup.
 	ErrNewerFormat = errors.New("a newer version of rollcall wrote this backup")
-	// ErrCorrupt says that the backup is cut short or changed.
+	// ErrCorrupt means that the backup is cut short or changed.
 	ErrCorrupt = errors.New("the backup is damaged")
 )
 
-// Head is what a backup says of itself. Index, Term, Zxid, Nodes, Sessions and Digest are compared with the
-// state when it is read.
+// Head is the description of a backup. Index, Term, Zxid, Nodes, Sessions and Digest are compared with the state when
+// the backup is read.
 type Head struct {
 	Format  string    `json:"format"`
 	Version int       `json:"version"`
@@ -50,10 +50,10 @@ type Head struct {
 	Member  uint32    `json:"member"`  // the member that made it
 	Servers []Server  `json:"servers"` // the ensemble's server list; none of a standalone server
 	Time    time.Time `json:"time"`    // when the state was copied, by the member's clock
-	// Confirmed says that a leader has confirmed the copy: it has every write that was acknowledged before the
+	// Confirmed reports whether a leader has confirmed the copy: it has every write that was acknowledged before the
 	// backup began. Otherwise the member knew no leader, and the copy may lack the last writes.
 	Confirmed bool      `json:"confirmed"`
-	AsOf      time.Time `json:"as_of"` // the log's time, which the last entries have from their leader
+	AsOf      time.Time `json:"as_of"` // the log's time, from the leader of the last entry
 	Index     uint64    `json:"index"` // of the last entry of the log that the state contains
 	Term      uint64    `json:"term"`  // of the leader then
 	Zxid      int64     `json:"zxid"`
@@ -68,12 +68,12 @@ type Server struct {
 	ID       uint32 `json:"id"`
 	Quorum   string `json:"quorum"`
 	Election string `json:"election"`
-	Client   string `json:"client"` // "": the list does not name it
+	Client   string `json:"client"` // "": not in the list
 }
 
 var castagnoliTable = crc32.MakeTable(crc32.Castagnoli)
 
-// FormatDigest returns a digest as Head.Digest has it.
+// FormatDigest returns a digest in the format of Head.Digest.
 func FormatDigest(digest uint64) string { return fmt.Sprintf("%016x", digest) }
 
 // encodeLine returns the first line of a backup.
@@ -88,18 +88,17 @@ func (h Head) encodeLine() ([]byte, error) {
 	}
 	text = fmt.Appendf(text, " %08x\n", crc32.Checksum(text, castagnoliTable))
 	if len(text) > maxHeadBytes {
-		return nil, fmt.Errorf("backup: the head has %d bytes; at most %d are allowed", len(text), maxHeadBytes)
+		return nil, fmt.Errorf("backup: the head has %d bytes, but must have at most %d", len(text), maxHeadBytes)
 	}
 	return text, nil
 }
 
-// lineReader is what the first line is read from.
 type lineReader interface {
 	io.Reader
 	ReadSlice(delim byte) ([]byte, error)
 }
 
-// readHead reads the first line, and returns it with what it says.
+// readHead reads the first line, and returns it with its head.
 func readHead(r lineReader) (h Head, line []byte, err error) {
 	line, err = r.ReadSlice('\n')
 	begins := []byte(`{"format":"` + format + `"`)

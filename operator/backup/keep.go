@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// Schedule says when a member makes backups by itself, and how many it keeps.
+// Schedule describes the backups that a member makes by itself.
 type Schedule struct {
-	Dir       string        // where they go; "": there are none
-	Interval  time.Duration // default DefaultEvery
-	KeptFiles int           // how many files are kept; default DefaultKeep
+	Dir       string        // for the files; "": no backups
+	Interval  time.Duration // default DefaultInterval
+	KeptFiles int           // default DefaultKeptFiles
 }
 
 // Defaults of Schedule.
@@ -26,30 +26,30 @@ const (
 	DefaultKeptFiles = 7
 )
 
-// DefaultRate is how fast a backup is made unless somebody asks for another rate, in bytes in a second: it takes
-// little of the processor, the disk and the network from the clients.
+// DefaultRate is the default rate of a backup, in bytes per second: it takes little of the processor, the disk and the
+// network from the clients.
 const DefaultRate = 8 << 20
 
-// RestoreRate is how fast a member that serves takes in a backup to restore, in bytes in a second. Somebody waits for
-// that, so it is faster than DefaultRate.
+// RestoreRate is the rate at which a serving member reads a backup to restore, in bytes per second. An operator waits
+// for it, so it is faster than DefaultRate.
 const RestoreRate = 16 << 20
 
-// MaxRate is the highest rate that may be asked for, in MiB in a second: no disk and no network of today is faster.
+// MaxRate limits the rate of a backup, in MiB per second: disks and networks of today are slower.
 const MaxRate = 4096
 
-// Keeper keeps the backups that a member makes by itself in a directory. Other files stay as they are.
+// Keeper manages the backups that a member makes by itself, in a directory. It leaves other files alone.
 type Keeper struct {
 	dir        string
 	namePrefix string // of the member's files
 	keptFiles  int
 }
 
-// NewKeeper returns the keeper of a member's backups, of which it keeps the newest.
+// NewKeeper returns a Keeper of a member's newest backups.
 func NewKeeper(dir string, member uint32, keep int) *Keeper {
 	return &Keeper{dir: dir, namePrefix: fmt.Sprintf("member-%d-", member), keptFiles: keep}
 }
 
-// stampedName matches what follows the prefix in the name of a backup.
+// stampedName matches the part after the prefix in the name of a backup.
 var stampedName = regexp.MustCompile(`^(\d{8}T\d{6}Z)-\d+\` + Suffix + `$`)
 
 // listFiles returns the names of the member's files, oldest first.
@@ -63,7 +63,7 @@ func (k *Keeper) listFiles() (names []string, err error) {
 	return names, err // os.ReadDir sorts them
 }
 
-// LastTime returns when the newest backup was made, or the zero time if there is none.
+// LastTime returns the time of the newest backup, or the zero time if there is none.
 func (k *Keeper) LastTime() (time.Time, error) {
 	names, err := k.listFiles()
 	if err != nil || len(names) == 0 {
@@ -73,9 +73,9 @@ func (k *Keeper) LastTime() (time.Time, error) {
 	return time.Parse(timeInName, text)
 }
 
-// Save makes a backup: write writes it. Save reads it back, gives it its name, and then deletes the member's oldest
-// files beyond those that are kept. It checks first whether there is room for size bytes. If ctx ends, it returns
-// early. After an error the files are as they were.
+// Save makes a backup with write, reads it back, gives it its name, and then deletes the member's oldest files. It
+// returns an error if there is no room for size bytes. If ctx ends, it returns early. An error leaves the files
+// unchanged.
 func (k *Keeper) Save(ctx context.Context, h Head, size int64, write func(io.Writer) error) (name string, err error) {
 	if err := k.removeParts(); err != nil {
 		return "", err
@@ -97,19 +97,19 @@ func (k *Keeper) Save(ctx context.Context, h Head, size int64, write func(io.Wri
 	return name, k.deleteOldest()
 }
 
-// verifyWritten reads a part back at DefaultRate, and returns an error unless it is a backup with this head.
+// verifyWritten reads the file back at DefaultRate, and returns an error unless it is a backup with this head.
 func (p *PartFile) verifyWritten(ctx context.Context, want Head) error {
 	if _, err := p.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
 	got, _, err := Verify(io.TeeReader(p, NewPacedWriter(ctx, io.Discard, DefaultRate)))
 	if err == nil && (got.Index != want.Index || got.Digest != want.Digest) {
-		err = fmt.Errorf("%w: another one was read back than was written", ErrCorrupt)
+		err = fmt.Errorf("%w: the backup that was read back differs from the written one", ErrCorrupt)
 	}
 	return err
 }
 
-// removeParts removes parts that a process of this member has left when it was killed.
+// removeParts removes incomplete files of earlier processes of this member.
 func (k *Keeper) removeParts() error {
 	parts, err := os.ReadDir(k.dir)
 	for _, e := range parts {
@@ -132,7 +132,7 @@ func (k *Keeper) checkRoom(size int64) error {
 	return nil
 }
 
-// deleteOldest deletes the oldest files beyond those that are kept.
+// deleteOldest deletes all but the newest keptFiles files.
 func (k *Keeper) deleteOldest() error {
 	names, err := k.listFiles()
 	for _, name := range names[:max(0, len(names)-k.keptFiles)] {

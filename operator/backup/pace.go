@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// maxPaceLead is how far a writer may be ahead of its rate before it pauses. A busy member needs as long for some
-// writes of its clients.
+// maxPaceLead is the lead over the rate at which a writer pauses. Some writes of a busy member's clients take as long.
 const maxPaceLead = 5 * time.Millisecond
 
 // pacedWriter writes at a bounded rate.
@@ -19,8 +18,8 @@ type pacedWriter struct {
 	written int64 // bytes since begun
 }
 
-// NewPacedWriter returns a writer to w that writes at most rate bytes in a second. It pauses when it is ahead of the rate by
-// paceEvery. If ctx ends, Write returns early with the error of ctx. rate is positive.
+// NewPacedWriter returns a writer to w that writes at most rate bytes per second. rate must be positive. It pauses when it
+// is ahead of the rate by maxPaceLead. If ctx ends, Write returns early with the error of ctx.
 func NewPacedWriter(ctx context.Context, w io.Writer, rate int64) io.Writer {
 	return &pacedWriter{ctx: ctx, w: w, rate: rate, started: time.Now()}
 }

@@ -9,11 +9,10 @@ import (
 	"io"
 )
 
-// Reader reads the framing of a backup: its reads return the bytes of the state. They return io.EOF only after
-// the end of the backup, when all checksums were right. An error is ErrCorrupt with the offset in the file, or
-// one of the file.
+// Reader reads the framing of a backup: its reads return the bytes of the state. They return io.EOF only after the end
+// of the backup, when all checksums were right. Another error is ErrCorrupt with the offset in the file, or an error of
+// the file.
 type Reader struct {
-	// Head is what the backup says of itself.
 	Head         Head
 	r            *bufio.Reader
 	chunk        []byte
@@ -25,7 +24,7 @@ type Reader struct {
 	err          error
 }
 
-// NewReader reads the head from r. Its error is ErrNotBackup, ErrNewer, ErrCorrupt, or one of r.
+// NewReader reads the head from r. Its error is ErrNotBackup, ErrNewerFormat, ErrCorrupt, or an error of r.
 func NewReader(r io.Reader) (*Reader, error) {
 	b := &Reader{r: bufio.NewReaderSize(r, maxHeadBytes), chunk: make([]byte, 4+maxChunkBytes+4)}
 	head, line, err := readHead(b.r)
@@ -49,7 +48,7 @@ func (b *Reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// BytesRead returns how many bytes of the file have been read. At the end it is the length of the backup.
+// BytesRead returns the number of bytes of the file that have been read: at the end, the length of the backup.
 func (b *Reader) BytesRead() int64 { return b.offset }
 
 func (b *Reader) failCorrupt(format string, args ...any) {
@@ -86,7 +85,7 @@ func (b *Reader) readChunk() {
 	b.offset += int64(end) + 4
 }
 
-// readEnd reads the rest of the end, and sets err to io.EOF if the backup is whole.
+// readEnd reads the rest of the end, and sets err to io.EOF if the backup is complete.
 func (b *Reader) readEnd() {
 	if !b.fillChunk(4, 16) {
 		return
@@ -107,7 +106,7 @@ func (b *Reader) readEnd() {
 	}
 }
 
-// fillChunk reads the bytes from to to of the chunk.
+// fillChunk reads chunk[from:to], and reports whether it could.
 func (b *Reader) fillChunk(from, to int) bool {
 	n, err := io.ReadFull(b.r, b.chunk[from:to])
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

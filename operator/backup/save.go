@@ -11,7 +11,7 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// partSuffix ends the name of a file that is not whole yet.
+// partSuffix ends the name of an incomplete file.
 const partSuffix = ".part"
 
 // Suffix ends the name of a backup that this package names.
@@ -27,18 +27,18 @@ func prefixedName(prefix string, h Head) string {
 // timeInName is the time in the name of a backup.
 const timeInName = "20060102T150405Z"
 
-// ErrExists says that there is a file of that name.
+// ErrExists means that a file of that name exists.
 var ErrExists = errors.New("there is such a file already; name another one, or remove it")
 
-// PartFile is a file that is being written. It gets its name by Commit. Until then its name ends in .part. It reaches the
-// disk while it is written. If the system wrote all of it in Commit, a log on the same disk would wait for that.
+// PartFile is a file that is being written. Commit gives it its name. Until then its name ends in .part. It is
+// synced while it is written, because a log on the same disk would wait for a long sync in Commit.
 type PartFile struct {
 	*disk.GradualFile
 	dir string
 }
 
-// CreatePart makes a file in dir that is to become a backup, or a bundle for support. name is a part of its name meanwhile. Its owner alone
-// can read it, because a backup has the passwords of sessions and all data.
+// CreatePart creates a file in dir for a backup or a support bundle. Its temporary name contains name. Only its owner
+// can read it, because a backup has all data and the passwords of sessions.
 func CreatePart(dir, name string) (*PartFile, error) {
 	f, err := os.CreateTemp(dir, name+".*"+partSuffix)
 	if err != nil {
@@ -47,8 +47,8 @@ func CreatePart(dir, name string) (*PartFile, error) {
 	return &PartFile{disk.NewGradualFile(f), dir}, nil
 }
 
-// Commit makes the file durable under a name in its directory, and replaces no other file. After an error there is no
-// file, unless the directory could not be made durable.
+// Commit makes the file durable under a name in its directory. It never replaces a file. After an error the file does
+// not exist, unless only the sync of the directory failed.
 func (p *PartFile) Commit(name string) error {
 	path := filepath.Join(p.dir, name)
 	err := errors.Join(p.Sync(), p.Close())

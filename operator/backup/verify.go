@@ -8,12 +8,11 @@ import (
 	"rollcall/znode"
 )
 
-// Verify reads a whole backup with all checks: those of the file, those that a member makes before it takes a
-// snapshot, and whether the head says what the state is. It returns the head and the length of the backup in
-// bytes. Its memory does not grow with the nodes.
+// Verify reads a whole backup and checks the file, the state as a member checks a snapshot, and that the head fits the
+// state. It returns the head and the length of the backup in bytes. Its memory does not grow with the nodes.
 func Verify(r io.Reader) (Head, int64, error) { return Read(r, znode.ImageVisitor{}) }
 
-// Read does the same, and calls v with the parts of the state. What v got before an error cannot be trusted.
+// Read is Verify, and also calls v with the parts of the state. After an error these parts may be wrong.
 func Read(r io.Reader, v znode.ImageVisitor) (Head, int64, error) {
 	b, err := NewReader(r)
 	if err != nil {
@@ -23,12 +22,12 @@ func Read(r io.Reader, v znode.ImageVisitor) (Head, int64, error) {
 	return b.Head, size, err
 }
 
-// Verify reads the rest of a backup, as Read does, for a caller that has looked at the head. It returns the length of
-// the backup in bytes.
+// Verify reads the rest of a backup, as Read does, for a caller that has inspected the head. It returns the length of the
+// backup in bytes.
 func (b *Reader) Verify(v znode.ImageVisitor) (int64, error) {
 	found, digest, err := znode.ReadImage(b, v)
 	if b.err != nil && !errors.Is(b.err, io.EOF) {
-		err = b.err // it says where; the state only seems to be cut short there
+		err = b.err // it has the offset; ReadImage saw only the end
 	}
 	if err != nil {
 		return b.BytesRead(), err
@@ -36,7 +35,7 @@ func (b *Reader) Verify(v znode.ImageVisitor) (int64, error) {
 	return b.BytesRead(), b.Head.compareState(found, digest)
 }
 
-// compareState returns an error if the head says something else than the state.
+// compareState returns an error if the head does not fit the state.
 func (h *Head) compareState(found znode.ImageHead, digest uint64) error {
 	for _, field := range []struct {
 		name      string

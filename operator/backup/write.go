@@ -7,17 +7,17 @@ import (
 	"io"
 )
 
-// Writer writes the framing of a backup. Make one with NewWriter, write the state to it, and close it. A backup
-// whose Writer was not closed has no end, and nobody takes it for whole.
+// Writer writes the framing of a backup. Make one with NewWriter, write the state to it, and close it. A backup whose
+// Writer was not closed has no end, so a Reader rejects it.
 type Writer struct {
 	w          io.Writer
-	chunk      []byte // the chunk in progress, after the room for its length
+	chunk      []byte // the chunk in progress, with 4 bytes for its length at the front
 	checksum   uint32
 	stateBytes uint64 // bytes of the state
 	err        error
 }
 
-// NewWriter writes the head to w. Format and Version of the head are filled in.
+// NewWriter writes the head to w. It sets the head's Format and Version.
 func NewWriter(w io.Writer, h Head) (*Writer, error) {
 	line, err := h.encodeLine()
 	if err != nil {

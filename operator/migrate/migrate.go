@@ -1,9 +1,9 @@
-// Package migrate takes a state from ZooKeeper to Rollcall, and back: Examine and Plan.Write make an image of
-// Rollcall's state from ZooKeeper's, and Back makes ZooKeeper's state from an image.
+// Package migrate converts a state from ZooKeeper to Rollcall and back: ExamineImport and ImportPlan.WriteImage make an
+// image of Rollcall's state from ZooKeeper's, and ToZooKeeper makes ZooKeeper's state from an image.
 //
-// Both sides have the same nodes and sessions, so most of it carries over as it is. What does not is in Findings and
-// Losses, which the commands print. Nothing here depends on a clock or on chance: from equal states come equal bytes,
-// so the members of an ensemble that import the same directories have the same state.
+// Both servers have the same nodes and sessions, so most of a state carries over unchanged. Findings and Losses list the
+// exceptions; the commands print them. Nothing here depends on a clock or on randomness: equal states give equal bytes,
+// so all members that import the same directories have the same state.
 //
 // The package opens no file, keeps no state, takes no lock and starts no goroutine. zxids and times are as in packages datadir and znode.
 package migrate
@@ -20,10 +20,10 @@ import (
 	"rollcall/znode"
 )
 
-// firstImageIndex is the index of the log at which an imported state begins: after that of raft's first entry.
+// firstImageIndex is the log index of an imported state: the one after raft's first entry.
 const firstImageIndex = 2
 
-// maxEpoch is the last of ZooKeeper's epochs that a term can follow. Terms are in the upper half of zxids, which are not
+// maxEpoch is the highest epoch of ZooKeeper that a term can follow. Terms are in the upper half of zxids, which are not
 // negative. Half of the range stays free for later elections.
 const maxEpoch = math.MaxInt32 / 2
 
@@ -41,10 +41,10 @@ type ImportPlan struct {
 	rejectedACLs map[string]*rejectedACL // by scheme
 }
 
-// Findings says what an import takes over, and what is special about it.
+// Findings describes an import.
 type Findings struct {
-	Zxid       int64  // the last one that a client can have seen
-	Term       uint64 // the term that the state ends in; every zxid of a later term is above Zxid
+	Zxid       int64  // the last one that a client may have seen
+	Term       uint64 // the term of the imported state; every zxid of a later term is above Zxid
 	Now        int64  // the newest time in the state, in ms since 1970
 	Nodes      int    // that carry over
 	Bytes      int64  // of their paths and data
@@ -53,19 +53,19 @@ type Findings struct {
 	Containers int
 	TTLs       int
 	Quotas     int
-	SASL, X509 int      // nodes with a list that names users of SASL, or subjects of certificates
-	NotCarried []string // what does not carry over, by a rule
-	Rejections []string // why there can be no import
+	SASL, X509 int      // nodes whose ACL names users of SASL, or subjects of certificates
+	NotCarried []string // describes the parts that never carry over
+	Rejections []string // the reasons why there can be no import
 }
 
-// rejectedACL counts the nodes whose lists have entries of one scheme that cannot carry over.
+// rejectedACL counts the nodes whose ACLs have entries of one scheme that cannot carry over.
 type rejectedACL struct {
 	nodeCount int
 	firstPath string
 }
 
-// ExamineImport finds out what an import of s takes over. It adds to s the system nodes that an old version of ZooKeeper did
-// not have. s must not change afterwards.
+// ExamineImport plans an import of s. It adds to s the system nodes that an old version of ZooKeeper did not have. s
+// must not change afterwards.
 func ExamineImport(s *datadir.State) (*ImportPlan, error) {
 	p := &ImportPlan{state: s, rejectedACLs: map[string]*rejectedACL{}}
 	if err := addSystemNodes(s); err != nil {
@@ -75,7 +75,7 @@ func ExamineImport(s *datadir.State) (*ImportPlan, error) {
 	p.Term = uint64(max(1, datadir.Epoch(p.Zxid)))
 	p.Sessions = len(s.Sessions)
 	if s.Zxid < 0 || s.Epoch < 0 || max(s.Epoch, datadir.Epoch(s.Zxid)) > maxEpoch {
-		p.addRejection("the last zxid is %#x, of epoch %d; the epochs that can be followed are 0 to %d", uint64(s.Zxid), s.Epoch, maxEpoch)
+		p.addRejection("the last zxid is %#x, of epoch %d; the epoch must be 0 to %d", uint64(s.Zxid), s.Epoch, maxEpoch)
 	}
 	if _, ok := s.Sessions[0]; ok {
 		p.addRejection("there is a session with the id 0")
@@ -84,9 +84,9 @@ func ExamineImport(s *datadir.State) (*ImportPlan, error) {
 		return nil, err
 	}
 	for scheme, r := range p.rejectedACLs {
-		p.addRejection("%d nodes, such as %q, have lists with the scheme %q or an id that it cannot have; nobody could be let in by them, so give the nodes other lists first (setAcl)", r.nodeCount, r.firstPath, scheme)
+		p.addRejection("%d nodes, such as %q, have ACLs with the scheme %q or an id that is not valid for it; these entries would admit no client, so give the nodes other ACLs first (setAcl)", r.nodeCount, r.firstPath, scheme)
 	}
-	slices.Sort(p.Rejections) // schemes come in the order of a map
+	slices.Sort(p.Rejections) // schemes are in the order of a map
 	return p, nil
 }
 
@@ -107,13 +107,12 @@ func addSystemNodes(s *datadir.State) error {
 			n.Aversion = -1
 		}
 		if err := s.Add(n); err != nil {
-			return fmt.Errorf("crossing: %w", err)
+			return fmt.Errorf("migrate: %w", err)
 		}
 	}
 	return nil
 }
 
-// examineNode looks at one node.
 func (p *ImportPlan) examineNode(n *datadir.Node) error {
 	p.Now = max(p.Now, n.Ctime, n.Mtime)
 	switch p.state.Kind(n) {
@@ -130,13 +129,12 @@ func (p *ImportPlan) examineNode(n *datadir.Node) error {
 		p.Quotas++
 	}
 	if n.Path == configPath && !setByClient(n) && len(n.Data) > 0 {
-		p.NotCarried = append(p.NotCarried, "the text of "+configPath+", which is ZooKeeper's server list: the members show their own")
+		p.NotCarried = append(p.NotCarried, "the text of "+configPath+", which is ZooKeeper's server list: members show their own")
 	}
 	p.examineACL(n)
 	return nil
 }
 
-// examineACL looks at a node's list.
 func (p *ImportPlan) examineACL(n *datadir.Node) {
 	sasl, x509 := 0, 0
 	for _, e := range n.ACL {
@@ -155,14 +153,14 @@ func (p *ImportPlan) examineACL(n *datadir.Node) {
 	}
 	p.SASL, p.X509 = p.SASL+sasl, p.X509+x509
 	if len(n.ACL) == 0 {
-		p.addRejection("the node %q has no list", n.Path)
+		p.addRejection("the node %q has no ACL", n.Path)
 	}
 }
 
 // setByClient reports whether a client has written the configuration node. ZooKeeper's own text has version -1.
 func setByClient(n *datadir.Node) bool { return n.Mzxid != 0 && n.Version >= 0 }
 
-// highestSessionIDs returns the greatest session id of each upper byte, by that byte. Members whose id is that byte make no
+// highestSessionIDs returns the greatest session id of each upper byte. The member with that byte as its id makes no
 // session with an id up to it.
 func (p *ImportPlan) highestSessionIDs() (members []znode.MemberProgress) {
 	var greatest [256]uint64

@@ -115,7 +115,7 @@ func TestThereAndBack(t *testing.T) {
 	found.Bytes = 0
 	wanted := Findings{
 		Zxid: lastZxid, Term: 5, Now: 99_000, Nodes: len(want), Sessions: 2, Ephemerals: 2, Containers: 1, TTLs: 1, Quotas: 1, SASL: 1,
-		NotCarried: []string{"the text of /zookeeper/config, which is ZooKeeper's server list: the members show their own"},
+		NotCarried: []string{"the text of /zookeeper/config, which is ZooKeeper's server list: members show their own"},
 	}
 	if !reflect.DeepEqual(found, wanted) {
 		t.Errorf("findings %+v\nwant %+v", found, wanted)
@@ -255,8 +255,8 @@ func TestExamineRefuses(t *testing.T) {
 	}
 	all := strings.Join(p.Rejections, "\n")
 	for _, want := range []string{
-		`2 nodes, such as "/host1", have lists with the scheme "host"`, `1 nodes, such as "/address", have lists with the scheme "ip" or an id`,
-		`the node "/bare" has no list`, "a session with the id 0", "of epoch 1073741824; the epochs that can be followed are 0 to 1073741823",
+		`2 nodes, such as "/host1", have ACLs with the scheme "host"`, `1 nodes, such as "/address", have ACLs with the scheme "ip" or an id`,
+		`the node "/bare" has no ACL`, "a session with the id 0", "of epoch 1073741824; the epoch must be 0 to 1073741823",
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%s\nlacks %q", all, want)

@@ -12,11 +12,11 @@ import (
 	"rollcall/znode"
 )
 
-// WriteImage writes the image of the state that the plan is of, and returns its digest. It returns an error if the plan
-// has reasons to refuse it.
+// WriteImage writes the planned state as an image, and returns its digest. It returns an error if the plan has
+// Rejections.
 func (p *ImportPlan) WriteImage(w io.Writer) (digest uint64, err error) {
 	if len(p.Rejections) > 0 {
-		return 0, errors.New("crossing: " + strings.Join(p.Rejections, "; "))
+		return 0, errors.New("migrate: " + strings.Join(p.Rejections, "; "))
 	}
 	out, err := znode.NewImageWriter(w, p.ImageHead())
 	if err != nil {
@@ -32,7 +32,7 @@ func (p *ImportPlan) WriteImage(w io.Writer) (digest uint64, err error) {
 	}
 	digest, err = out.Close()
 	if err != nil {
-		return 0, fmt.Errorf("crossing: %w", err)
+		return 0, fmt.Errorf("migrate: %w", err)
 	}
 	return digest, nil
 }
@@ -45,8 +45,8 @@ func (p *ImportPlan) ImageHead() znode.ImageHead {
 	}
 }
 
-// imageSession returns a session, with the password that its client holds: ZooKeeper computes it from the id. Files of
-// ZooKeeper do not say when a session was opened; the time of the last change stands for that.
+// imageSession returns a session with its client's password, which ZooKeeper computes from the id. ZooKeeper's files do
+// not have the time when a session was opened, so CreatedMs is the time of the last change.
 func (p *ImportPlan) imageSession(id jute.SessionID) znode.Session {
 	return znode.Session{
 		ID: id, Timeout: time.Duration(p.state.Sessions[id]) * time.Millisecond, Password: datadir.Password(id),
@@ -54,7 +54,7 @@ func (p *ImportPlan) imageSession(id jute.SessionID) znode.Session {
 	}
 }
 
-// imageNode returns a node as an image has it.
+// imageNode converts a node for the image.
 func (p *ImportPlan) imageNode(n *datadir.Node) znode.ImageNode {
 	to := znode.ImageNode{
 		Path: n.Path, Data: n.Data, ACL: n.ACL, Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid, Ctime: n.Ctime, Mtime: n.Mtime,

@@ -10,28 +10,28 @@ import (
 	"rollcall/znode"
 )
 
-// Losses says what ZooKeeper's files cannot express of a state, and what else is special about it.
+// Losses describes the parts of a state that ZooKeeper's files cannot express.
 type Losses struct {
 	Nodes, Sessions int // that carry over
-	// NativeSessions is how many of the sessions were opened in Rollcall. ZooKeeper computes a session's password from its id and
-	// so does not know the ones that these clients hold: their clients get new sessions, and their ephemeral nodes go
-	// when the sessions' time is over.
+	// NativeSessions is the number of sessions that were opened in Rollcall. ZooKeeper computes a session's password from
+	// its id, so it does not know the passwords of these clients: they get new sessions, and their ephemeral nodes are
+	// removed when the old sessions expire.
 	NativeSessions   int
 	NativeEphemerals int // nodes of such sessions
-	EndedNodes       int // nodes left by sessions that have ended; they are left out
+	EndedNodes       int // nodes left by sessions that have ended; they do not carry over
 	TTLs             int // ZooKeeper removes these when it starts, unless extendedTypesEnabled is set there
 }
 
-// ToZooKeeper returns the state that an image has as ZooKeeper's. term is the last one that the member knows: ZooKeeper's next
-// epoch is a later one.
+// ToZooKeeper converts the state of an image to ZooKeeper's. term is the last one that the member knows; ZooKeeper's
+// next epoch is a later one.
 func ToZooKeeper(image io.Reader, term uint64) (*datadir.State, Losses, error) {
 	b := exporter{state: datadir.NewState(), nativeSessions: map[jute.SessionID]bool{}, changedParents: map[string]bool{}}
 	h, _, err := znode.ReadImage(image, znode.ImageVisitor{Head: b.addHead, Session: b.addSession, Node: b.addNode})
 	if err != nil {
-		return nil, Losses{}, fmt.Errorf("crossing: %w", err)
+		return nil, Losses{}, fmt.Errorf("migrate: %w", err)
 	}
 	if latest := max(term, h.Term.Term); latest > maxEpoch {
-		return nil, Losses{}, fmt.Errorf("crossing: term %d is too high for an epoch of ZooKeeper; allowed is up to %d", latest, maxEpoch)
+		return nil, Losses{}, fmt.Errorf("migrate: term %d is too high for an epoch of ZooKeeper; it must be at most %d", latest, maxEpoch)
 	}
 	b.recordRemovals()
 	b.state.Epoch = max(datadir.Epoch(b.state.Zxid), int64(max(term, h.Term.Term)))
@@ -43,7 +43,7 @@ func ToZooKeeper(image io.Reader, term uint64) (*datadir.State, Losses, error) {
 type exporter struct {
 	state          *datadir.State
 	nativeSessions map[jute.SessionID]bool // sessions with a password that ZooKeeper does not know
-	changedParents map[string]bool         // the parents of nodes that were left out
+	changedParents map[string]bool         // the parents of nodes that do not carry over
 	losses         Losses
 }
 
@@ -52,8 +52,8 @@ func (b *exporter) addHead(h znode.ImageHead) error {
 	return nil
 }
 
-// recordRemovals records the removal of the nodes that were left out with their parents, as a transaction of its own. A
-// client that sets its watch on such a parent again then hears that the children have changed.
+// recordRemovals records the removal of the nodes that do not carry over in their parents, as a transaction of its own.
+// A client that sets its watch on such a parent again is then notified that the children have changed.
 func (b *exporter) recordRemovals() {
 	if len(b.changedParents) == 0 {
 		return
