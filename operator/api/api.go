@@ -1,13 +1,13 @@
-// Package api is what members answer over HTTP under /v1/: the JSON, and a Client that asks for it.
+// Package api has the JSON that members serve over HTTP under /v1/, and a Client for it.
 //
 //   - Caller, Member, Members, Server, Session, OneSession, Connection, Ephemeral, Watch, Owner, End, Removal, Buckets, Setting,
-//     Node: the types of the answers.
-//   - List: a page of them, the cursor of the next page, and the members that did not answer.
-//   - Client: asks a member, and reads lists page by page.
+//     Node: the types of the replies.
+//   - List: a page of them, the cursor of the next page, and the members that did not reply.
+//   - Client: sends requests to a member, and reads lists page by page.
 //
-// Keys are lower case, and stay as they are within version 1; new ones may be added. An id is "0x" and
-// hexadecimal digits. A length of time is a whole number of milliseconds, and its key ends in _ms. A point
-// in time is RFC 3339 in UTC with milliseconds. A value that is not known is null. A list is never null.
+// Keys are lower case and stable within version 1; new ones may be added. An id is "0x" and hexadecimal digits. A
+// duration is a whole number of milliseconds, and its key ends in _ms. A point in time is RFC 3339 in UTC with
+// milliseconds. An unknown value is null. A list is never null.
 package api
 
 import "time"
@@ -16,27 +16,27 @@ import "time"
 type List[T any] struct {
 	Items      []T       `json:"items"`  // the rows of the page
 	NextCursor string    `json:"next"`   // cursor of the next page, its parameter from; "": this is the last one
-	Silent     []Silence `json:"silent"` // the members that did not answer, by id
+	Silent     []Silence `json:"silent"` // the members that did not reply, by id
 }
 
-// Silence says why a member is missing from an answer.
+// Silence is a member that is missing from a reply.
 type Silence struct {
 	MemberID uint32 `json:"member"` // its id
 	Reason   string `json:"reason"` // "down", "no answer in time", "busy", "wrong answer" or "not asked again"
-	Detail   string `json:"detail"` // what happened, in words
+	Detail   string `json:"detail"` // a sentence
 }
 
-// Caller says what the member takes a request for.
+// Caller is the identity that the member assigned to this request.
 type Caller struct {
-	MemberID      uint32 `json:"member"`        // the id of the member that answers
-	Administrator string `json:"administrator"` // "super" or "token", whose credentials the request has; "": nobody's
-	MayChange     bool   `json:"changes"`       // whether the caller may change something
-	DenialReason  string `json:"why"`           // why the caller may not change anything; "" if it may
-	// AcceptedCredentials has "super" if the member knows a password of the super user, and "token" if it knows a token of administrators.
-	AcceptedCredentials []string `json:"accepts"`
+	MemberID            uint32   `json:"member"`        // the id of the replying member
+	Administrator       string   `json:"administrator"` // "super" or "token" for an administrator's credentials; "": the request has none
+	MayChange           bool     `json:"changes"`       // whether the caller may change something
+	DenialReason        string   `json:"why"`           // the reason if changes is false
+	AcceptedCredentials []string `json:"accepts"`       // "super" if the member knows a password of the super user, and "token" if it knows a token of administrators
 }
 
-// RoleReadOnly is the role of a member that knows no leader, and serves the clients that ask for a read-only server.
+// RoleReadOnly is the role of a member that knows no leader, and serves the clients that accept a read-only
+// server.
 const RoleReadOnly = "read-only"
 
 // Member is the status of a member.
@@ -52,7 +52,7 @@ type Member struct {
 	Zxid            string     `json:"zxid"`           // "0x…", of the last transaction applied
 	AppliedIndex    uint64     `json:"applied"`        // index of the last log entry applied
 	CommittedIndex  uint64     `json:"committed"`      // index of the last log entry that it knows to be committed
-	Lag             *uint64    `json:"lag"`            // log entries that the leader knows to be committed and that are not applied here; null: the leader did not answer
+	Lag             *uint64    `json:"lag"`            // log entries that the leader knows to be committed and that are not applied here; null: the leader did not reply
 	Sessions        int        `json:"sessions"`       // sessions with a connection here
 	Connections     int        `json:"connections"`    // client connections
 	Watches         int        `json:"watches"`        // watches of its connections
@@ -60,18 +60,18 @@ type Member struct {
 	LogBytes        int64      `json:"log_bytes"`      // bytes of the log's files
 	SnapshotIndex   uint64     `json:"snapshot"`       // index of the newest snapshot; 0: there is none
 	SnapshotAt      *time.Time `json:"snapshot_at"`    // when that was written
-	DigestVerdict   string     `json:"digest"`         // whether its state is that of the others: "agrees", "differs" or "unknown"
+	DigestVerdict   string     `json:"digest"`         // its state compared with the other members: "agrees", "differs" or "unknown"
 	DigestIndex     uint64     `json:"digest_index"`   // log entry that digest is about
 	Version         string     `json:"version"`        // of the program
 	Started         time.Time  `json:"started"`        // when its process started
-	ClockMs         int64      `json:"clock_ahead_ms"` // by how many milliseconds its clock is ahead of that of the member that was asked
+	ClockMs         int64      `json:"clock_ahead_ms"` // by how many milliseconds its clock is ahead of the replying member's clock
 	IsJoining       bool       `json:"joining"`        // it catches up, and has no vote in elections
 	IsDrained       bool       `json:"drained"`        // it takes no more clients, because an operator has drained it or it is stopping
-	InsecurePorts   string     `json:"exposed"`        // how its ports for members are open to processes that are no members; "": they are not
+	InsecurePorts   string     `json:"exposed"`        // the weakness of its ports for members, which processes that are no members can use; "": none
 	WasRemoved      bool       `json:"removed"`        // it was removed from the ensemble: stop it, or add it again
-	NoMemory        bool       `json:"no_memory"`      // it is short of memory, and refuses its clients' writes that add data
-	StallReason     string     `json:"stalled"`        // why its disk or apply is taken to hang; "": it does not
-	DamageReason    string     `json:"damaged"`        // why its state is taken to be damaged; "": it is not
+	NoMemory        bool       `json:"no_memory"`      // it is short of memory, and rejects writes that add data
+	StallReason     string     `json:"stalled"`        // the reason if its disk or apply is taken to hang
+	DamageReason    string     `json:"damaged"`        // the reason if its state is taken to be damaged
 }
 
 // These are the states of a server.
@@ -82,21 +82,21 @@ const (
 	StateCatchingUp = "catching up" // raft's configuration has it, and it copies the log
 	StateJoining    = "joining"     // the list has it, and raft's configuration does not yet
 	StateLeaving    = "leaving"     // raft's configuration has it, and the list does not any more
-	StateRemoved    = "removed"     // neither has it; only the member that answers can say that of itself
-	StateSilent     = "silent"      // it does not answer
-	StateNotServing = "not serving" // it answers, and serves no client; its detail says why, if that is known
+	StateRemoved    = "removed"     // neither has it; only the replying member can have this state
+	StateSilent     = "silent"      // it does not reply
+	StateNotServing = "not serving" // it replies, and serves no client; its detail has the reason, if that is known
 )
 
-// Members is the list of the ensemble's servers, and what each of them does.
+// Members is the list of the ensemble's servers with their status.
 type Members struct {
 	EnsembleID     string    `json:"ensemble"`  // the ensemble's id, in hexadecimal digits; "": this member does not know it yet
 	Version        string    `json:"version"`   // "0x…", of the list: the zxid of the change that set it
 	LeaderID       uint32    `json:"leader"`    // the member that leads; 0: this member knows none
-	CommittedIndex *uint64   `json:"committed"` // index of the last log entry that the leader knows to be committed; null: the leader did not answer
-	WasRemoved     bool      `json:"removed"`   // the member that answers was removed from the ensemble, so this may be an old list
-	IsSettled      bool      `json:"settled"`   // raft's configuration is as the list says, for all servers that answer
+	CommittedIndex *uint64   `json:"committed"` // index of the last log entry that the leader knows to be committed; null: the leader did not reply
+	WasRemoved     bool      `json:"removed"`   // the replying member was removed from the ensemble, so this may be an old list
+	IsSettled      bool      `json:"settled"`   // raft's configuration matches the list, for all servers that reply
 	Items          []Server  `json:"items"`     // the servers of the list and of raft's configuration, by id
-	Silent         []Silence `json:"silent"`    // the members that did not answer, by id
+	Silent         []Silence `json:"silent"`    // the members that did not reply, by id
 }
 
 // Server is a server of the ensemble.
@@ -105,87 +105,86 @@ type Server struct {
 	ListLine          string  `json:"server"`     // its line in the list, such as "server.1=zoo1:2888:3888:participant;0.0.0.0:2181"; "": the list does not have it
 	QuorumAddress     string  `json:"quorum"`     // host:port of its port for members, by the list
 	ElectionAddress   string  `json:"election"`   // host:port of its port for the log, by the list, or else by raft's configuration
-	ClientAddress     string  `json:"clients"`    // host:port of its port for clients, by the list; "": the list does not say
+	ClientAddress     string  `json:"clients"`    // host:port of its port for clients, by the list; "": not in the list
 	RaftAddress       string  `json:"configured"` // host:port of its port for the log in raft's configuration; "": that does not have it
 	Role              string  `json:"role"`       // in the list, "participant" or "observer"; "": the list does not have it
 	IsVoter           bool    `json:"voter"`      // its disk has a vote in raft's configuration
 	State             string  `json:"state"`      // "leader", "follower", "observer", "standalone", "read-only", "catching up", "joining", "leaving", "removed", "silent" or "not serving"
-	AppliedIndex      uint64  `json:"applied"`    // index of the last log entry applied; 0: it did not answer
-	Lag               *uint64 `json:"lag"`        // log entries that the leader knows to be committed and that are not applied here; null: it or the leader did not answer
+	AppliedIndex      uint64  `json:"applied"`    // index of the last log entry applied; 0: it did not reply
+	Lag               *uint64 `json:"lag"`        // log entries that the leader knows to be committed and that are not applied here; null: it or the leader did not reply
 	NeededForMajority bool    `json:"needed"`     // without it no majority of the voters would be alive
 	IsDrained         bool    `json:"drained"`    // it takes no more clients, because an operator has drained it or it is stopping
-	Detail            string  `json:"detail"`     // why it is silent, serves nobody or does not vote, if that is known
+	Detail            string  `json:"detail"`     // the reason if it is silent, serves no client or does not vote
 }
 
-// MembersChange asks for a change of the list of servers. Either members has the whole new list, or joining and
-// leaving say what changes.
+// MembersChange is a change of the server list. Either members has the whole new list, or joining and leaving
+// have the changes.
 type MembersChange struct {
 	Joining string `json:"joining"` // lines server.N=…, separated by commas, of servers to add or to change; left out: none
 	Leaving string `json:"leaving"` // ids of servers to remove, separated by commas; left out: none
 	Members string `json:"members"` // the lines server.N=… of all servers, separated by commas or newlines; left out: joining and leaving count
 	Version string `json:"version"` // "0x…", that the list must have; left out: any
-	Force   bool   `json:"force"`   // also make a change that leaves one voter, or after which too few servers would serve for a majority, as far as the member sees that is asked; left out: refuse it. The leader refuses a list of whose voters it does not reach a majority
+	Force   bool   `json:"force"`   // also make a change that leaves one voter, or after which too few servers would serve for a majority, as far as the replying member sees; left out: false. The leader rejects a list if it does not reach a majority of its voters
 }
 
-// MembersChanged says that the list of servers was changed. Raft's configuration follows it.
+// MembersChanged is the new server list. Raft's configuration follows it.
 type MembersChanged struct {
 	Version string   `json:"version"` // "0x…", of the list now
 	Servers []string `json:"servers"` // the lines server.N=… of the list now, by id
 }
 
-// MembersLead asks for another leader.
+// MembersLead selects another leader.
 type MembersLead struct {
 	Member uint32 `json:"member"` // that is to lead
 }
 
-// MembersLed says which member leads.
+// MembersLed names the new leader.
 type MembersLed struct {
 	LeaderID uint32 `json:"leader"` // the member that leads now
 }
 
-// MembersDrain asks for the drain of a member, which is answered with Drained.
+// MembersDrain selects a member to be drained. The reply is Drained.
 type MembersDrain struct {
 	Member uint32 `json:"member"`  // that is to be drained
-	OverMs int64  `json:"over_ms"` // how long closing the clients' connections takes
+	OverMs int64  `json:"over_ms"` // time over which the clients' connections are closed
 }
 
-// MembersRebalance asks for about as many clients on each member.
+// MembersRebalance is a request for about as many clients on each member.
 type MembersRebalance struct {
 	PerSecond int `json:"per_second"` // connections that a member closes in a second at most
 }
 
-// Rebalanced says what a rebalance has done.
+// Rebalanced is the result of a rebalance.
 type Rebalanced struct {
-	Balanced          bool               `json:"balanced"`    // all members answered, at least two take clients, and none has clearly more than its share now
+	Balanced          bool               `json:"balanced"`    // all members replied, at least two take clients, and none has clearly more than its share now
 	ClosedConnections int                `json:"connections"` // that were closed
-	TookMs            int64              `json:"took_ms"`     // how long that took
+	TookMs            int64              `json:"took_ms"`     // duration
 	Items             []RebalancedMember `json:"items"`       // the members that take clients, by id
-	Silent            []Silence          `json:"silent"`      // the members that did not answer, by id
+	Silent            []Silence          `json:"silent"`      // the members that did not reply, by id
 }
 
-// RebalancedMember says what a rebalance has done on a member.
+// RebalancedMember is the result of a rebalance on one member.
 type RebalancedMember struct {
 	MemberID          uint32 `json:"member"` // its id
 	ClientsBefore     int    `json:"before"` // clients when it began
 	ClientsAfter      int    `json:"after"`  // clients when it ended
 	ClosedConnections int    `json:"closed"` // connections that it has closed
-	FailureReason     string `json:"failed"` // why it closed none at last; "": it did, or had no more than its share
+	FailureReason     string `json:"failed"` // the reason if it closed none in the end although it had more than its share
 }
 
-// Session is a session with what all members together know of it.
+// Session is a session, as all members together know it.
 type Session struct {
-	ID             string    `json:"id"`         // "0x…"
-	State          string    `json:"state"`      // "connected", "disconnected" or "unknown"
-	MemberID       uint32    `json:"member"`     // the member that it is attached to; 0: none
-	Address        string    `json:"address"`    // of the client that connected last, host:port
-	TimeoutMs      int64     `json:"timeout_ms"` // granted by the last connect
-	LeftMs         *int64    `json:"left_ms"`    // time until it expires if it is not heard; null: the leader did not answer
-	HeardMs        *int64    `json:"heard_ms"`   // how long ago it was last heard, or its leader began; null: the leader did not answer
-	CreatedAt      time.Time `json:"created"`    // when it was opened, by the log's time
-	EphemeralCount int       `json:"ephemerals"` // how many ephemeral nodes it owns
-	WatchCount     int       `json:"watches"`    // how many watches its connection has
-	// Connection is null if no connection carries the session, or if its member did not answer.
-	Connection *Connection `json:"connection"`
+	ID             string      `json:"id"`         // "0x…"
+	State          string      `json:"state"`      // "connected", "disconnected" or "unknown"
+	MemberID       uint32      `json:"member"`     // the member that it is attached to; 0: none
+	Address        string      `json:"address"`    // of the client that connected last, host:port
+	TimeoutMs      int64       `json:"timeout_ms"` // granted by the last connect
+	LeftMs         *int64      `json:"left_ms"`    // time until it expires if it stays silent; null: the leader did not reply
+	HeardMs        *int64      `json:"heard_ms"`   // time since the session was last heard from, or since its leader began; null: the leader did not reply
+	CreatedAt      time.Time   `json:"created"`    // when it was opened, by the log's time
+	EphemeralCount int         `json:"ephemerals"` // number of its ephemeral nodes
+	WatchCount     int         `json:"watches"`    // number of watches of its connection
+	Connection     *Connection `json:"connection"` // null if no connection carries the session, or if its member did not reply
 }
 
 // Connection is a client connection of a member.
@@ -200,8 +199,8 @@ type Connection struct {
 	EstablishedAt  time.Time `json:"established"` // when it was made
 	Received       uint64    `json:"received"`    // requests
 	Sent           uint64    `json:"sent"`        // replies and events
-	QueuedRequests int       `json:"queued"`      // requests that are not answered yet
-	LastOp         string    `json:"last_op"`     // the last operation that was answered; "": none
+	QueuedRequests int       `json:"queued"`      // requests without a reply yet
+	LastOp         string    `json:"last_op"`     // the operation of the last reply; "": none
 	LastZxid       string    `json:"last_zxid"`   // "0x…", in the last reply
 	LastUs         int64     `json:"last_us"`     // latency of the last request, in microseconds
 	MinUs          int64     `json:"min_us"`      // the least latency
@@ -209,10 +208,10 @@ type Connection struct {
 	MaxUs          int64     `json:"max_us"`      // the greatest latency
 }
 
-// OneSession is a session that was asked for alone.
+// OneSession is a session that was requested alone.
 type OneSession struct {
 	Session
-	Silent []Silence `json:"silent"` // the members that did not answer
+	Silent []Silence `json:"silent"` // the members that did not reply
 }
 
 // Ephemeral is an ephemeral node of a session.
@@ -232,35 +231,35 @@ type Watch struct {
 	Recursive  bool   `json:"recursive"`  // the node and everything below it, until the client removes the watch
 }
 
-// Owner says which session a node belongs to. Only an ephemeral node has one.
+// Owner is the session that a node belongs to. Only an ephemeral node has one.
 type Owner struct {
-	Path         string    `json:"path"`    // that was asked for
+	Path         string    `json:"path"`    // of the node
 	Kind         string    `json:"kind"`    // of the node: "none" (there is no such node), "persistent", "ephemeral", "container" or "ttl"
 	SessionID    string    `json:"id"`      // of the session; "": none
 	SessionEnded bool      `json:"ended"`   // the session has ended, and the node is about to be removed
 	Session      *Session  `json:"session"` // the session; null: there is none, or it has ended
-	Silent       []Silence `json:"silent"`  // the members that did not answer
+	Silent       []Silence `json:"silent"`  // the members that did not reply
 }
 
-// End says how a session ended.
+// End is the end of a session.
 type End struct {
 	ID             string    `json:"id"`         // of the session
 	State          string    `json:"state"`      // "ended"
 	EndedAt        time.Time `json:"ended"`      // when, by the log's time
 	Reason         string    `json:"reason"`     // "closed", "expired" or "killed"
-	EndedBy        string    `json:"by"`         // who asked for it, if an operator did; "": nobody did
+	EndedBy        string    `json:"by"`         // the operator who killed it; "": no operator did
 	Address        string    `json:"address"`    // of the client that connected last, host:port
 	MemberID       uint32    `json:"member"`     // the member that the session was attached to
 	LeaderID       uint32    `json:"leader"`     // the member that led
 	Term           uint64    `json:"term"`       // raft's, in which it led
 	Zxid           string    `json:"zxid"`       // "0x…", of the transaction that ended the session
-	SilentMs       int64     `json:"silent_ms"`  // how long the leader had not heard from it; 0 if its client closed it
+	SilentMs       int64     `json:"silent_ms"`  // time since the leader last heard from it; 0 if its client closed it
 	TimeoutMs      int64     `json:"timeout_ms"` // granted by the last connect
-	EphemeralCount int       `json:"ephemerals"` // how many ephemeral nodes it had
+	EphemeralCount int       `json:"ephemerals"` // number of its ephemeral nodes
 	Number         uint64    `json:"number"`     // counts the ends that are kept
 }
 
-// Removal says what removed a node.
+// Removal is the removal of a node.
 type Removal struct {
 	Path      string    `json:"path"`    // of the node
 	RemovedAt time.Time `json:"removed"` // when, by the log's time
@@ -279,13 +278,13 @@ type Buckets struct {
 	LeaderID      uint32    `json:"leader"`  // the member that leads
 	Buckets       []Bucket  `json:"buckets"` // those that hold sessions, by time
 	LaterSessions int       `json:"later"`   // sessions that fall due more than 1,000 ticks from At on
-	Silent        []Silence `json:"silent"`  // the leader, if it did not answer
+	Silent        []Silence `json:"silent"`  // the leader, if it did not reply
 }
 
-// Bucket is how many sessions fall due at a time.
+// Bucket is the number of sessions that fall due at a time.
 type Bucket struct {
 	DueMs    int64 `json:"due_ms"`   // from Buckets.At on; 0 or less: due
-	Sessions int   `json:"sessions"` // how many
+	Sessions int   `json:"sessions"` // number of sessions
 }
 
 // Events has the data of each event of /v1/events under the event's name. One event has one of them.
@@ -298,36 +297,36 @@ type Events struct {
 	Leader  LeaderEvent  `json:"leader"`  // the last ones when the stream begins, and then at once
 }
 
-// SessionEvent says that a session was created, has moved to another connection, or has ended.
+// SessionEvent reports that a session was created, has moved to another connection, or has ended.
 type SessionEvent struct {
 	Kind           string    `json:"kind"`       // "created", "moved" or "ended"
-	At             time.Time `json:"at"`         // when the member that answers has applied it, by its clock
+	At             time.Time `json:"at"`         // when the replying member applied it, by its clock
 	ID             string    `json:"id"`         // of the session
 	MemberID       uint32    `json:"member"`     // that the session is attached to, or was
 	FromMember     uint32    `json:"from"`       // that it was attached to before it moved; 0: none
 	Address        string    `json:"address"`    // of the client that connected last, host:port
 	TimeoutMs      int64     `json:"timeout_ms"` // granted by the last connect
-	Reason         string    `json:"reason"`     // why it ended: "closed", "expired" or "killed"; else ""
-	EndedBy        string    `json:"by"`         // who asked for its end, if an operator did
-	SilentMs       int64     `json:"silent_ms"`  // how long the leader had not heard from it when it ended
+	Reason         string    `json:"reason"`     // of its end: "closed", "expired" or "killed"; else ""
+	EndedBy        string    `json:"by"`         // the operator who killed it
+	SilentMs       int64     `json:"silent_ms"`  // time since the leader last heard from it, at its end
 	EphemeralCount int       `json:"ephemerals"` // nodes that it had when it ended
 }
 
-// Omitted says how many sessions were created, have moved or have ended without an event, because there were too
-// many of them.
+// Omitted counts the sessions that were created, have moved or have ended without an event, because there were
+// too many.
 type Omitted struct {
 	Sessions int64 `json:"sessions"` // since the last Omitted
 }
 
-// LeaderEvent says that a leader has opened its term. A stream of events begins with the last ones that the member that answers
-// has applied since its start, at most 8, oldest first. One may come twice.
+// LeaderEvent reports that a leader has opened its term. A stream of events begins with the last ones that the
+// replying member has applied since its start, at most 8, oldest first. One may come twice.
 type LeaderEvent struct {
 	At       time.Time `json:"at"`     // when it opened its term, by the log's time
 	LeaderID uint32    `json:"leader"` // the member that leads
 	Term     uint64    `json:"term"`   // raft's
 }
 
-// Load is what a member does for its own clients.
+// Load is the load of a member's own clients.
 type Load struct {
 	At             time.Time `json:"at"`             // by the member's clock
 	OverMs         int64     `json:"over_ms"`        // the time that the rates and averages are about; 0: there are none yet
@@ -337,53 +336,53 @@ type Load struct {
 	ReadAvgUs      int64     `json:"read_avg_us"`    // average latency of these, in microseconds
 	UpdatesPerS    float64   `json:"updates_per_s"`  // all other requests
 	UpdateAvgUs    int64     `json:"update_avg_us"`  // average latency of these, in microseconds
-	QueuedRequests int       `json:"queued"`         // requests that are not answered yet
+	QueuedRequests int       `json:"queued"`         // requests without a reply yet
 	Connections    int       `json:"connections"`    // of clients
 }
 
-// Setting is a key of the configuration of the member that answers.
+// Setting is a configuration key of the replying member.
 type Setting struct {
 	Key     string `json:"key"`     // its name
-	Value   string `json:"value"`   // in force; "" for one that is secret
-	Default string `json:"default"` // or, in words, what holds without the key
+	Value   string `json:"value"`   // in force; "" if it is secret
+	Default string `json:"default"` // or a sentence about the behaviour without the key
 	Origin  string `json:"from"`    // "default", a file with its line, a variable or a flag
 	State   string `json:"state"`   // "in force", "default", "no effect", "unknown", "dangerous" or "refused"
-	Warning string `json:"warning"` // why it has no effect, or is unknown, dangerous or refused
+	Warning string `json:"warning"` // the reason if it has no effect, or is unknown, dangerous or refused
 }
 
 // Node is a znode, as the caller may see it.
 type Node struct {
 	Path         string   `json:"path"`     // of the node
 	Data         []byte   `json:"data"`     // base64; the first MiB, if the node has more
-	DataHidden   bool     `json:"hidden"`   // the data are not shown, because the request has no credentials and admin.localReads is not data
+	DataHidden   bool     `json:"hidden"`   // the data are omitted, because the request has no credentials and admin.localReads is not data
 	Children     []string `json:"children"` // a page of names, in order
 	NextChildren string   `json:"next"`     // cursor of the next page of children
 	Stat         Stat     `json:"stat"`     // its Stat
-	ACL          []ACL    `json:"acl"`      // who may do what with it
+	ACL          []ACL    `json:"acl"`      // its access control list
 }
 
-// NodeCreate asks for a new node.
+// NodeCreate is a node to be created.
 type NodeCreate struct {
 	Path       string `json:"path"`       // of the node
 	Data       []byte `json:"data"`       // base64; left out: none
-	ACL        []ACL  `json:"acl"`        // left out: everybody may do everything
+	ACL        []ACL  `json:"acl"`        // left out: everyone may do everything
 	Sequential bool   `json:"sequential"` // the path gets a number of ten digits at its end; left out: it does not
 }
 
-// NodeSet asks for other data of a node.
+// NodeSet is new data for a node.
 type NodeSet struct {
 	Path    string `json:"path"`    // of the node
 	Data    []byte `json:"data"`    // base64
 	Version *int32 `json:"version"` // that the data must have; left out: any
 }
 
-// NodeDelete asks for the end of a node, which must have no children.
+// NodeDelete is a node to be deleted. It must have no children.
 type NodeDelete struct {
 	Path    string `json:"path"`    // of the node
 	Version *int32 `json:"version"` // that its data must have; left out: any
 }
 
-// NodeChanged says that a node was created, set or deleted.
+// NodeChanged is a node that was created, set or deleted.
 type NodeChanged struct {
 	Path string `json:"path"` // of the node
 	Stat *Stat  `json:"stat"` // of the node as it is now; null: it was deleted
@@ -396,22 +395,22 @@ type Stat struct {
 	Pzxid       string    `json:"pzxid"`       // of the one that last created or deleted a child
 	Ctime       time.Time `json:"ctime"`       // when it was created, by the log's time
 	Mtime       time.Time `json:"mtime"`       // when its data were last set
-	Version     int32     `json:"version"`     // how often its data were set
-	Cversion    int32     `json:"cversion"`    // how often children were created and deleted
-	Aversion    int32     `json:"aversion"`    // how often its ACL was set
+	Version     int32     `json:"version"`     // number of changes of its data
+	Cversion    int32     `json:"cversion"`    // number of creations and deletions of children
+	Aversion    int32     `json:"aversion"`    // number of changes of its ACL
 	Owner       string    `json:"owner"`       // session of an ephemeral node; "": none
 	DataLength  int32     `json:"data_length"` // bytes
-	NumChildren int32     `json:"children"`    // how many there are
+	NumChildren int32     `json:"children"`    // number of children
 }
 
 // ACL is an entry of an access control list.
 type ACL struct {
 	Scheme string `json:"scheme"` // such as "world", "digest" or "ip"
-	ID     string `json:"id"`     // whom it is about, as the scheme writes it
+	ID     string `json:"id"`     // the identity, as the scheme writes it
 	Perms  string `json:"perms"`  // letters of cdrwa
 }
 
-// LogLevel is the level from which on the member logs.
+// LogLevel is the minimum level of the member's log.
 type LogLevel struct {
 	Level string `json:"level"` // "debug", "info", "warn" or "error"
 }
@@ -423,16 +422,16 @@ type Line struct {
 	Text  string    `json:"text"`  // the whole line, as it was written
 }
 
-// MinHandOver is how long a drain tries, at least, to hand leadership over before it closes connections: a member
+// MinHandOver is the least time that a drain tries to transfer leadership before it closes connections. A member
 // that has just started may need some seconds before it can lead, and a drain is not urgent.
 const MinHandOver = 5 * time.Second
 
-// Drain is how a member is drained.
+// Drain configures the drain of a member.
 type Drain struct {
-	OverMs int64 `json:"over_ms"` // how long closing the clients' connections takes
+	OverMs int64 `json:"over_ms"` // time over which the clients' connections are closed
 }
 
-// Snapshot describes a snapshot that a member has written to its disk.
+// Snapshot is a snapshot on a member's disk.
 type Snapshot struct {
 	MemberID uint32 `json:"member"`  // that wrote it
 	Index    uint64 `json:"index"`   // of the last log entry in it
@@ -442,18 +441,18 @@ type Snapshot struct {
 	TookMs   int64  `json:"took_ms"` // from copying the state until the snapshot was on the disk
 }
 
-// Drained says what a drain has done.
+// Drained is the result of a drain.
 type Drained struct {
 	ClosedConnections int   `json:"connections"` // that were closed
 	StillLeads        bool  `json:"leads"`       // no other member could take over
-	TookMs            int64 `json:"took_ms"`     // how long that took
+	TookMs            int64 `json:"took_ms"`     // duration
 }
 
-// ReasonRemoved is the reason of a Failure of a member that was removed from the ensemble.
+// ReasonRemoved is the reason of a Failure from a member that was removed from the ensemble.
 const ReasonRemoved = "removed"
 
-// Failure is the body of an answer whose status is not 200.
+// Failure is the body of a reply whose status is not 200.
 type Failure struct {
-	Error  string `json:"error"`  // what was wrong, what is allowed, and what to do
-	Reason string `json:"reason"` // for programs: "removed" if the member was removed from the ensemble, so that another one must be asked; "": the status says enough
+	Error  string `json:"error"`  // the fault, the allowed values, and the remedy
+	Reason string `json:"reason"` // for programs: "removed" if the member was removed from the ensemble, so use another one; "": the status suffices
 }

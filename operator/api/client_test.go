@@ -107,8 +107,8 @@ func TestAll(t *testing.T) {
 // A list that fails ends with its error. One that never ends is an error, too.
 func TestAllFails(t *testing.T) {
 	for want, second := range map[string]string{
-		"does not answer as a member": `x`,
-		"does not go on after":        `{"items":[],"next":"p2","silent":[]}`,
+		"does not reply as a member": `x`,
+		"does not continue after":    `{"items":[],"next":"p2","silent":[]}`,
 	} {
 		asked := 0
 		c := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -165,8 +165,8 @@ func TestAnswersThatFail(t *testing.T) {
 			}
 			http.Redirect(w, r, "/elsewhere", http.StatusFound)
 		}, 302, "status 302"},
-		{"HTML", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, 0, "does not answer as a member of Rollcall"},
-		{"half an answer", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"id":"0x7"`) }, 0, "does not answer as a member of Rollcall"},
+		{"HTML", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, 0, "does not reply as a member of Rollcall"},
+		{"half an answer", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"id":"0x7"`) }, 0, "does not reply as a member of Rollcall"},
 		{"a broken connection", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 0, "EOF"},
 		{"no end", func(w http.ResponseWriter, _ *http.Request) {
 			for {

@@ -9,28 +9,28 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Connection is what operators see of one client connection. Its server fills it in.
+// Connection describes a client connection to operators. The server fills it in.
 type Connection struct {
-	Number                                          uint64         // counts the server's connections, from 1
-	RemoteAddr                                      string         // host:port
-	TLS, Cipher                                     string         // its version and cipher suite; "": the connection is plain
-	AwaitsRead                                      bool           // the server waits for requests
-	AwaitsWrite                                     bool           // the client has not taken all
-	QueuedRequests                                  int            // requests not answered
-	PacketsReceived, PacketsSent                    uint64         // packets
-	Session                                         jute.SessionID // 0: none as yet; what follows is of its connection
+	Number                                          uint64 // counts the server's connections, from 1
+	RemoteAddr                                      string // host:port
+	TLS, Cipher                                     string // its version and cipher suite; "": the connection is plain
+	AwaitsRead                                      bool   // the server waits for requests
+	AwaitsWrite                                     bool   // output waits for the client
+	QueuedRequests                                  int    // requests without a reply
+	PacketsReceived, PacketsSent                    uint64
+	Session                                         jute.SessionID // 0: none yet; the fields below are of its connection
 	Timeout                                         time.Duration
 	EstablishedAt                                   time.Time
-	ReplyCount                                      uint64        // 0: what follows says nothing
-	LastOp                                          jute.Op       // the last reply's
-	LastXid                                         int32         // the last reply's; -1: the client has numbered no request
+	ReplyCount                                      uint64 // 0: the fields below are not set
+	LastOp                                          jute.Op
+	LastXid                                         int32         // the last reply's; -1: no request had a number
 	LastZxid                                        int64         // in the last reply
-	LastReply                                       time.Duration // when that was, from the server's start
+	LastReply                                       time.Duration // since the server's start
 	LastLatency, MinLatency, AvgLatency, MaxLatency time.Duration
-	ExpiresAt                                       time.Time // when it ends if nothing is heard
+	ExpiresAt                                       time.Time // if the client stays silent
 }
 
-// InterestOps returns ZooKeeper's code of what the server waits for: 1 to read, 4 to write, 5 for both.
+// InterestOps returns ZooKeeper's code for what the server waits for: 1 to read, 4 to write, 5 for both.
 func (c *Connection) InterestOps() int {
 	interest := 0
 	if c.AwaitsRead {
@@ -42,7 +42,7 @@ func (c *Connection) InterestOps() int {
 	return interest
 }
 
-// Watch is what operators see of one path that a connection watches.
+// Watch describes a path that a connection watches.
 type Watch struct {
 	ConnectionNumber uint64         // its Connection.Number
 	Session          jute.SessionID // of the connection
@@ -53,14 +53,14 @@ type Watch struct {
 	Recursive        bool // the node and everything below it, until the client removes the watch
 }
 
-// WatchPlace is a place in a list of watches that is in the order of connections, and for each of them in the
-// order of paths. The zero value is before all.
+// WatchPlace is a place in a list of watches that is sorted by connection and path. The zero value is before
+// all.
 type WatchPlace struct {
 	Connection uint64
 	Path       string
 }
 
-// Compare returns -1 if p is before q, 0 if they are the same, and 1 if p is after q.
+// Compare returns -1 if p is before q, 0 if they are equal, and 1 if p is after q.
 func (p WatchPlace) Compare(q WatchPlace) int {
 	return cmp.Or(cmp.Compare(p.Connection, q.Connection), strings.Compare(p.Path, q.Path))
 }

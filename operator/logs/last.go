@@ -11,22 +11,21 @@ import (
 )
 
 const (
-	// maxLines is how many lines a Log remembers: as many as a page under /v1/ has. A calm member logs
-	// a few lines a day.
+	// maxLines is the number of lines that a Log keeps: a page under /v1/. A healthy member logs a few lines a
+	// day.
 	maxLines = api.PageRows
-	// maxLineBytes is how many bytes of a line it remembers. Together that is 2 MiB at most; a usual line has
-	// 150 bytes.
+	// maxLineBytes limits a kept line. Together they take 2 MiB at most; a usual line has 150 bytes.
 	maxLineBytes = 2 << 10
 )
 
-// lineRing remembers the last lines of a log.
+// lineRing keeps the last lines of a log.
 type lineRing struct {
 	mu       sync.Mutex
 	ring     []api.Line // up to maxLines
 	nextSlot int        // where the next line goes once the ring is full
 }
 
-// add remembers a line, or the beginning of it, without the line end.
+// add keeps a line without its line end, truncated to maxLineBytes.
 func (l *lineRing) add(at time.Time, level slog.Level, line []byte) {
 	line = bytes.TrimSuffix(line, []byte("\n"))
 	text := string(line[:min(len(line), maxLineBytes)])

@@ -1,8 +1,7 @@
 // Package logs writes the log of a process.
 //
 //   - Settings: the format and the level, as keys of the configuration set them.
-//   - Log: a log with a level that can change while the process runs. It remembers its last lines, for
-//     operators who ask a member for them.
+//   - Log: a log with a level that can change while the process runs. It keeps its last lines for operators.
 //
 // An event is one line, of text (key=value) or of JSON.
 package logs
@@ -21,10 +20,10 @@ import (
 	"rollcall/operator/api"
 )
 
-// Settings configure a Log. The zero value is a text from level info on.
+// Settings configure a Log. The zero value is text with the minimum level info.
 type Settings struct {
 	JSON  bool       // a line is a JSON object
-	Level slog.Level // the log has events of this level and of higher ones
+	Level slog.Level // minimum level
 }
 
 // Log is the log of a process. Make one with New. It is safe for concurrent use.
@@ -33,14 +32,14 @@ type Log struct {
 	logger *slog.Logger
 	recent lineRing
 
-	mu              sync.Mutex // held while a line is written: lines do not mix
+	mu              sync.Mutex // held while a line is written
 	out             io.Writer
 	journalPriority bool
-	lineBuffer      bytes.Buffer // the event that is written
+	lineBuffer      bytes.Buffer // the record under way
 }
 
-// New returns a Log that writes to out. If journal is true, a line begins with its priority, as systemd's
-// journal reads it and removes it.
+// New returns a Log that writes to out. If journal is true, each line begins with its priority, which systemd's
+// journal parses and removes.
 func New(out io.Writer, s Settings, journal bool) *Log {
 	l := &Log{out: out, journalPriority: journal}
 	l.level.Set(s.Level)
@@ -53,7 +52,7 @@ func New(out io.Writer, s Settings, journal bool) *Log {
 	return l
 }
 
-// durationsAsText writes a length of time as "1.5s" in both formats.
+// durationsAsText writes a duration as "1.5s" in both formats.
 func durationsAsText(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())
@@ -61,45 +60,39 @@ func durationsAsText(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// Logger returns what writes events to the log.
+// Logger returns the logger of this log.
 func (l *Log) Logger() *slog.Logger { return l.logger }
 
-// UnfilteredLogger returns what writes events to the log whatever its level is: what operators did must not be
-// missing from it.
+// UnfilteredLogger returns a logger that ignores the minimum level, for records that must not be missing.
 func (l *Log) UnfilteredLogger() *slog.Logger { return slog.New(unfilteredHandler{l.logger.Handler()}) }
 
-// unfilteredHandler is a handler that takes every event.
 type unfilteredHandler struct{ slog.Handler }
 
-// Enabled implements slog.Handler.
 func (unfilteredHandler) Enabled(context.Context, slog.Level) bool { return true }
 
-// WithAttrs implements slog.Handler.
 func (a unfilteredHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return unfilteredHandler{a.Handler.WithAttrs(attrs)}
 }
 
-// WithGroup implements slog.Handler.
 func (a unfilteredHandler) WithGroup(name string) slog.Handler {
 	return unfilteredHandler{a.Handler.WithGroup(name)}
 }
 
-// Level returns the level from which on events are in the log.
+// Level returns the minimum level.
 func (l *Log) Level() slog.Level { return l.level.Level() }
 
-// SetLevel sets the level from which on events are in the log.
+// SetLevel sets the minimum level.
 func (l *Log) SetLevel(level slog.Level) { l.level.Set(level) }
 
-// LastLines returns the last lines, oldest first. A slow reader of the log does not hold it up.
+// LastLines returns the last lines, oldest first. It does not wait for a write that blocks.
 func (l *Log) LastLines() []api.Line { return l.recent.lines() }
 
-// handler is the Log's slog.Handler. The one in it formats an event into Log.line.
+// handler is the Log's slog.Handler. The embedded one formats a record into Log.lineBuffer.
 type handler struct {
 	slog.Handler
 	log *Log
 }
 
-// Handle implements slog.Handler.
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	l := h.log
 	l.mu.Lock()
@@ -117,18 +110,15 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	return err
 }
 
-// WithAttrs implements slog.Handler.
 func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return handler{h.Handler.WithAttrs(attrs), h.log}
 }
 
-// WithGroup implements slog.Handler.
 func (h handler) WithGroup(name string) slog.Handler {
 	return handler{h.Handler.WithGroup(name), h.log}
 }
 
-// syslogPriority returns the priority of syslog that stands for a level, as systemd's journal reads it at the
-// beginning of a line.
+// syslogPriority returns the prefix of a line for a level, in the form of systemd's journal.
 func syslogPriority(level slog.Level) string {
 	switch {
 	case level >= slog.LevelError:
@@ -141,22 +131,21 @@ func syslogPriority(level slog.Level) string {
 	return "<7>"
 }
 
-// levelNames are the names of all levels.
 var levelNames = []string{"debug", "info", "warn", "error"}
 
-// AllowedLevels says in words which names ParseLevel takes.
+// AllowedLevels lists the names for ParseLevel in a sentence.
 const AllowedLevels = "debug, info, warn or error"
 
-// ParseLevel returns the level with a name, in any case of letters. The error says which names there are.
+// ParseLevel parses the name of a level in any case. The error lists the names.
 func ParseLevel(name string) (level slog.Level, err error) {
 	if !slices.Contains(levelNames, strings.ToLower(name)) {
-		return 0, fmt.Errorf("allowed is %s", AllowedLevels)
+		return 0, fmt.Errorf("must be %s", AllowedLevels)
 	}
 	return level, level.UnmarshalText([]byte(name))
 }
 
-// LevelName returns the name of a level, in lower case.
+// LevelName returns the name of a level in lower case.
 func LevelName(level slog.Level) string { return strings.ToLower(level.String()) }
 
-// utcMillis is the time of an event as package api has it.
+// utcMillis returns the time of a record in the form of package api.
 func utcMillis(at time.Time) time.Time { return at.UTC().Truncate(time.Millisecond) }

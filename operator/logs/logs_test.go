@@ -109,7 +109,7 @@ func TestParseLevel(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", "info ", "info+1", "warning", "trace", "4"} {
-		if level, err := ParseLevel(name); err == nil || err.Error() != "allowed is debug, info, warn or error" {
+		if level, err := ParseLevel(name); err == nil || err.Error() != "must be debug, info, warn or error" {
 			t.Errorf("%q: %v, %v", name, level, err)
 		}
 	}
