@@ -11,24 +11,21 @@ import (
 	"rollcall/proto"
 )
 
-// ExpiryBuckets asks the leader how many sessions fall due at which time. The leader looks at all sessions for
-// that.
+// ExpiryBuckets queries the leader for the number of sessions that fall due at each time. The leader scans all
+// sessions.
 func (c *Collector) ExpiryBuckets(ctx context.Context) (b api.Buckets, err error) {
 	b = api.Buckets{At: time.Time{}.UTC(), LeaderID: c.cfg.Leader(), Buckets: []api.Bucket{}, Silent: []api.Silence{}}
 	if b.LeaderID == 0 {
 		return b, nil
 	}
 	request := &proto.ViewRequest{About: &proto.ViewRequest_Buckets{Buckets: &proto.ViewBuckets{Limit: MaxRows}}}
-	err = c.runQuery(ctx, func(ctx context.Context) error {
-		b.Silent = append(b.Silent, c.queryMembers(ctx, map[uint32]*proto.ViewRequest{b.LeaderID: request}, func(one memberReply) error {
-			return parseBuckets(&b, one.reply.GetBuckets())
-		})...)
-		return nil
+	b.Silent, err = c.queryAll(ctx, map[uint32]*proto.ViewRequest{b.LeaderID: request}, b.Silent, func(one memberReply) error {
+		return parseBuckets(&b, one.reply.GetBuckets())
 	})
 	return b, err
 }
 
-// parseBuckets fills b with a leader's answer.
+// parseBuckets fills b with a leader's reply.
 func parseBuckets(b *api.Buckets, r *proto.BucketRows) error {
 	switch {
 	case r == nil:
@@ -53,7 +50,6 @@ func parseBuckets(b *api.Buckets, r *proto.BucketRows) error {
 	return nil
 }
 
-// clampSignedMillis returns a number of milliseconds, at most maxTime away.
 func clampSignedMillis(n int64) int64 {
 	if n < 0 {
 		return -clampMillis(-uint64(n)).Milliseconds()

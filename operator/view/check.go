@@ -11,17 +11,15 @@ import (
 	"rollcall/zk/jute"
 )
 
-// This file reads the replies of members. What is no answer to the question is refused as a whole, so
-// that no member can make a page longer than it was asked for, or put rows into another member's place.
+// This file checks the replies of members. It rejects a wrong reply as a whole, so that no member can make a page
+// too long, or put rows into another member's place.
 
-// maxTextBytes is the longest text in a status, in bytes. Addresses have at most 260, and reasons a few
-// hundred.
+// maxTextBytes limits a text in a status. Addresses have at most 260 bytes, and reasons a few hundred.
 const maxTextBytes = 4096
 
-// errUnrelatedReply means that a reply is about something else.
+// errUnrelatedReply rejects a reply to another query.
 var errUnrelatedReply = errors.New("the reply is about something else")
 
-// parseSessionRows returns the sessions of a reply.
 func parseSessionRows(r *proto.SessionRows, first uint64, limit int) (rows []session, next uint64, err error) {
 	switch {
 	case r == nil:
@@ -45,7 +43,7 @@ func parseSessionRows(r *proto.SessionRows, first uint64, limit int) (rows []ses
 	return rows, r.Next, nil
 }
 
-// checkFacts checks that a reply has no other sessions than those asked for, in the same order.
+// checkFacts checks that a reply has only requested sessions, in the same order.
 func checkFacts(rows []*proto.FactRow, asked []uint64) error {
 	for _, row := range rows {
 		for len(asked) > 0 && asked[0] != row.Id {
@@ -62,8 +60,8 @@ func checkFacts(rows []*proto.FactRow, asked []uint64) error {
 	return nil
 }
 
-// checkPlaces checks that the rows of a page are in the order of their places, none before first, and that
-// the next page, if there is one, begins after them.
+// checkPlaces checks that the rows of a page are in the order of their places, none before first, and that the
+// next page begins after them.
 func checkPlaces[T any](rows []T, place func(T) clients.WatchPlace, first, next clients.WatchPlace, limit int) error {
 	if len(rows) > limit {
 		return errTooManyRows(len(rows), limit)
@@ -82,8 +80,8 @@ func checkPlaces[T any](rows []T, place func(T) clients.WatchPlace, first, next 
 	return nil
 }
 
-// checkAscending checks that the paths of a page are ascending, none below first, and that the next page, if
-// there is one, begins after them.
+// checkAscending checks that the paths of a page ascend, none below first, and that the next page begins after
+// them.
 func checkAscending(paths []string, first, next string, limit int) error {
 	if len(paths) > limit {
 		return errTooManyRows(len(paths), limit)
@@ -117,13 +115,11 @@ func apiConnection(member uint32, r *proto.ConnectionRow) api.Connection {
 	return c
 }
 
-// truncateName returns a text as long as the name of a cipher suite may be.
 func truncateName(text string) string { return text[:min(len(text), maxNameBytes)] }
 
-// maxNameBytes is longer than any name of a version of TLS or of a cipher suite, in bytes.
+// maxNameBytes exceeds any name of a TLS version or cipher suite.
 const maxNameBytes = 64
 
-// apiWatch returns a watch in a member's reply.
 func apiWatch(member uint32, r *proto.WatchRow) api.Watch {
 	return api.Watch{
 		MemberID: member, Connection: r.Connection, SessionID: sessionText(r.Session), Path: string(r.Path),
@@ -131,7 +127,7 @@ func apiWatch(member uint32, r *proto.WatchRow) api.Watch {
 	}
 }
 
-// SessionText returns the id of a session as operators see it, or "" if there is none.
+// SessionText returns the text of a session id, or "" if id is 0.
 func SessionText(id jute.SessionID) string {
 	if id == 0 {
 		return ""
@@ -141,19 +137,18 @@ func SessionText(id jute.SessionID) string {
 
 func sessionText(id uint64) string { return SessionText(jute.SessionID(id)) }
 
-// ZxidText returns a zxid as operators see it.
+// ZxidText returns the text of a zxid.
 func ZxidText(zxid int64) string { return fmt.Sprintf("0x%x", uint64(zxid)) }
 
-// timeOf returns a point in time of a reply.
 func timeOf(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// maxShownTime is the longest time that is shown. A century says as much as any longer time.
+// maxShownTime caps all shown times. A century says as much as any longer time.
 const maxShownTime = 100 * 365 * 24 * time.Hour
 
-// clampMillis returns a number of milliseconds, at most maxTime.
+// clampMillis returns n milliseconds, at most maxShownTime.
 func clampMillis(n uint64) time.Duration {
 	return time.Duration(min(n, uint64(maxShownTime/time.Millisecond))) * time.Millisecond
 }
 
-// clampMicros returns a number of microseconds, at most maxTime.
+// clampMicros returns n microseconds, at most maxShownTime.
 func clampMicros(n uint64) int64 { return int64(min(n, uint64(maxShownTime/time.Microsecond))) }

@@ -11,7 +11,7 @@ type ClientFilter struct {
 	host     netip.Addr // without a port
 }
 
-// NewClientFilter returns the filter of a text: a host, or host:port. If it is empty, all clients are selected.
+// NewClientFilter parses a host or host:port. An empty text selects all clients.
 func NewClientFilter(text string) ClientFilter {
 	if host, err := netip.ParseAddr(text); err == nil {
 		return ClientFilter{host: host.Unmap().WithZone("")}
@@ -22,7 +22,7 @@ func NewClientFilter(text string) ClientFilter {
 	return ClientFilter{hostPort: text}
 }
 
-// Matches reports whether a client's address, host:port, is selected.
+// Matches reports whether the filter selects a client's address, host:port.
 func (f ClientFilter) Matches(address string) bool {
 	if f == (ClientFilter{}) {
 		return true

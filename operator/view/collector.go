@@ -12,31 +12,30 @@ import (
 	"rollcall/proto"
 )
 
-// Peer is a member that can be asked. View returns when the reply is there or ctx ends. Its error is
-// ErrBusy or ErrTooLong, or says why the member cannot be reached.
+// Peer is a member that can be queried. View returns with the reply or when ctx ends. Its error is ErrBusy,
+// ErrTooLong or the reason why the member is unreachable.
 type Peer interface {
 	View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error)
 }
 
-// A Peer returns one of these if the member was reached and did not answer. A Collector returns ErrBusy
-// too.
 var (
-	ErrBusy = errors.New("view: too many questions at a time")
+	// ErrBusy means that the member has too many queries under way. A Collector returns it, too.
+	ErrBusy = errors.New("view: too many queries at a time")
 	// ErrTooLong means that the reply was longer than MaxReply, and was not read.
 	ErrTooLong = errors.New("view: the reply is too long")
 )
 
-// maxQueries is how many questions of operators a Collector asks at a time: a few people with a few windows
-// each. Members have only so many streams for one another, and need most of them for other purposes.
+// maxQueries limits an operator's concurrent queries in a Collector. Members have few streams for one another,
+// and need most of them for other purposes.
 const maxQueries = 8
 
-// Config is what a Collector is built from. A field without a default is required.
+// Config configures a Collector. A field without a default is required.
 type Config struct {
-	Self       uint32           // the member that asks
+	Self       uint32           // the member of this process
 	Members    func() []Member  // of the ensemble as it is now, Self always among them; must not block. New does not call it
 	ServerList func() Ensemble  // the list of servers and raft's configuration, as Self has them; may wait for the tree's lock
 	Leader     func() uint32    // the member that Self takes for the leader; 0: none; must not block
-	Deadline   time.Duration    // within which members must have answered
+	Deadline   time.Duration    // for the members' replies
 	Now        func() time.Time // wall clock of Self
 }
 
@@ -48,13 +47,13 @@ type Member struct {
 	Peer            Peer
 }
 
-// Collector asks the members of the ensemble. Each of its methods returns within the deadline, and
-// names the members that have not answered. It fails if Self does not answer and the question is one
-// about the replicated state, which is asked of Self. It is safe for concurrent use.
+// Collector queries the members of the ensemble. Each method returns within the deadline, and names the members
+// that did not reply. A query of replicated state goes to Self alone, and fails if Self does not reply. It is
+// safe for concurrent use.
 type Collector struct {
 	cfg        Config
-	querySlots chan struct{} // a place for each question under way
-	scanSlot   chan struct{} // a place for each scan of all sessions, or for one that waits for a place among the questions
+	querySlots chan struct{} // one place for each query under way
+	scanSlot   chan struct{} // one place for each scan of all sessions
 }
 
 // New checks cfg and returns a Collector.
@@ -68,7 +67,7 @@ func New(cfg Config) (*Collector, error) {
 	return &Collector{cfg: cfg, querySlots: make(chan struct{}, maxQueries), scanSlot: make(chan struct{}, maxScans)}, nil
 }
 
-// memberIDs returns the ids of the members, ascending. A question asks those that it begins with.
+// memberIDs returns the members' ids, ascending.
 func (c *Collector) memberIDs() (ids []uint32) {
 	for _, m := range c.cfg.Members() {
 		ids = append(ids, m.ID)
@@ -77,7 +76,7 @@ func (c *Collector) memberIDs() (ids []uint32) {
 	return ids
 }
 
-// memberByID returns a member. It is zero if the ensemble has none with this id, or has it no more.
+// memberByID returns the zero Member if the ensemble has none with this id.
 func (c *Collector) memberByID(id uint32) Member {
 	for _, m := range c.cfg.Members() {
 		if m.ID == id {
@@ -87,12 +86,12 @@ func (c *Collector) memberByID(id uint32) Member {
 	return Member{}
 }
 
-// runQuery calls collect with a context that ends at the deadline, when there is a place for it: in each of first, and then among the
-// questions under way. An error of the caller's context comes first.
-func (c *Collector) runQuery(ctx context.Context, collect func(ctx context.Context) error, first ...chan struct{}) error {
+// runQuery calls collect with a context that ends at the deadline, once each of limits and querySlots has a
+// place. An error of the caller's context comes first.
+func (c *Collector) runQuery(ctx context.Context, collect func(ctx context.Context) error, limits ...chan struct{}) error {
 	timed, cancel := context.WithTimeout(ctx, c.cfg.Deadline)
 	defer cancel()
-	for _, places := range append(first, c.querySlots) {
+	for _, places := range append(limits, c.querySlots) {
 		select {
 		case places <- struct{}{}:
 			defer func() { <-places }()
@@ -104,7 +103,16 @@ func (c *Collector) runQuery(ctx context.Context, collect func(ctx context.Conte
 	return cmp.Or(ctx.Err(), err)
 }
 
-// memberReply is what came of a question to one member.
+// queryAll runs queryMembers as a query of its own, and adds the silent members to silent, sorted.
+func (c *Collector) queryAll(ctx context.Context, requests map[uint32]*proto.ViewRequest, silent []api.Silence, take func(memberReply) error) ([]api.Silence, error) {
+	err := c.runQuery(ctx, func(ctx context.Context) error {
+		silent = sortByMember(append(silent, c.queryMembers(ctx, requests, take)...))
+		return nil
+	})
+	return silent, err
+}
+
+// memberReply is one member's reply to a query, or an error.
 type memberReply struct {
 	member     uint32
 	reply      *proto.ViewReply
@@ -113,20 +121,20 @@ type memberReply struct {
 	receivedAt time.Time // when it came
 }
 
-// queryMembers sends the requests to their members at the same time. It calls take with each reply as it comes,
-// one at a time, and returns the silences of the members that do not answer before ctx ends, and of
-// those whose reply take refuses. It does not wait for calls that go on after that.
+// queryMembers sends the requests to their members at the same time. It passes each reply to take as it arrives,
+// one at a time. It returns the members that did not reply before ctx ended, or whose reply take rejected. It
+// does not wait for late calls.
 func (c *Collector) queryMembers(ctx context.Context, requests map[uint32]*proto.ViewRequest, take func(memberReply) error) []api.Silence {
-	answers := make(chan memberReply, len(requests)) // a late answer finds room, and nobody
+	replies := make(chan memberReply, len(requests)) // room for late replies
 	open := make(map[uint32]bool, len(requests))
 	for id, request := range requests {
 		open[id] = true
-		go func() { answers <- c.queryMember(ctx, id, request) }()
+		go func() { replies <- c.queryMember(ctx, id, request) }()
 	}
 	var silent []api.Silence
 	for len(open) > 0 {
 		select {
-		case a := <-answers:
+		case a := <-replies:
 			delete(open, a.member)
 			if s, ok := c.takeReply(ctx, a, take); !ok {
 				silent = append(silent, s)
@@ -152,7 +160,7 @@ func (c *Collector) queryMember(ctx context.Context, id uint32, request *proto.V
 	return a
 }
 
-// takeReply passes an answer to take, or returns why there is none.
+// takeReply passes a reply to take, or returns the reason for its absence.
 func (c *Collector) takeReply(ctx context.Context, a memberReply, take func(memberReply) error) (s api.Silence, ok bool) {
 	switch {
 	case a.err == nil:
@@ -161,7 +169,7 @@ func (c *Collector) takeReply(ctx context.Context, a memberReply, take func(memb
 		}
 		return api.Silence{}, true
 	case errors.Is(a.err, ErrBusy):
-		return api.Silence{MemberID: a.member, Reason: ReasonBusy, Detail: "it has too many questions to answer: try again"}, false
+		return api.Silence{MemberID: a.member, Reason: ReasonBusy, Detail: "it has too many queries under way: try again"}, false
 	case errors.Is(a.err, ErrTooLong):
 		return api.Silence{MemberID: a.member, Reason: ReasonWrong, Detail: fmt.Sprintf("the reply has more than %d bytes", MaxReply)}, false
 	case ctx.Err() != nil:
@@ -176,7 +184,7 @@ func lateSilenceAfter(id uint32, wait time.Duration) api.Silence {
 	return api.Silence{MemberID: id, Reason: ReasonLate, Detail: fmt.Sprintf("no answer within %v", wait)}
 }
 
-// querySelf asks this member, without which there is no answer.
+// querySelf queries this member, without which there is no result.
 func (c *Collector) querySelf(ctx context.Context, request *proto.ViewRequest, take func(memberReply) error) error {
 	for _, s := range c.queryMembers(ctx, map[uint32]*proto.ViewRequest{c.cfg.Self: request}, take) {
 		return fmt.Errorf("view: this member, %d: %s: %s", s.MemberID, s.Reason, s.Detail)
@@ -184,7 +192,6 @@ func (c *Collector) querySelf(ctx context.Context, request *proto.ViewRequest, t
 	return nil
 }
 
-// sortByMember sorts silences by the members' ids.
 func sortByMember(silent []api.Silence) []api.Silence {
 	slices.SortFunc(silent, func(a, b api.Silence) int { return cmp.Compare(a.MemberID, b.MemberID) })
 	return silent

@@ -33,7 +33,7 @@ func TestSilence(t *testing.T) {
 		}, api.Silence{MemberID: 3, Reason: ReasonDown, Detail: "connection refused"}, 0},
 		{
 			"busy", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return nil, ErrBusy },
-			api.Silence{MemberID: 3, Reason: ReasonBusy, Detail: "it has too many questions to answer: try again"},
+			api.Silence{MemberID: 3, Reason: ReasonBusy, Detail: "it has too many queries under way: try again"},
 			0,
 		},
 		{

@@ -2,15 +2,14 @@ package view
 
 import (
 	"context"
-	"slices"
 
 	"rollcall/operator/api"
 	"rollcall/operator/clients"
 	"rollcall/proto"
 )
 
-// Connections returns a page of the client connections that a filter selects: by member, and for each member
-// in the order in which they were made. The page may be shorter than its limit although others follow.
+// Connections returns a page of the client connections that a filter selects, by member and for each member in
+// the order in which they were made. A page that is not the last may be shorter than its limit.
 func (c *Collector) Connections(ctx context.Context, f ConnectionFilter, p Page) (api.List[api.Connection], error) {
 	return gatherPage(ctx, c, p, listSource[api.Connection]{
 		listKind: connectionList, onlyMember: f.Member,
@@ -34,31 +33,26 @@ func (c *Collector) Connections(ctx context.Context, f ConnectionFilter, p Page)
 	})
 }
 
-// listSource says how to ask the members for parts of a list, whose rows come in the order of connections.
+// listSource describes how to query the members for parts of a list, whose rows are in the order of connections.
 type listSource[T any] struct {
 	listKind   listKind
-	onlyMember uint32 // the member that is asked; 0: all are
+	onlyMember uint32 // 0: all members
 	request    func(boot uint64, from clients.WatchPlace, limit uint32) *proto.ViewRequest
 	read       func(member uint32, reply *proto.ViewReply) (memberPart[T], error)
 	place      func(T) clients.WatchPlace // of a row
-	keep       func(T) bool               // whether a row is wanted; nil: all are
 }
 
-// memberPart is what one member adds to a page.
+// memberPart is one member's part of a page.
 type memberPart[T any] struct {
-	incarnation uint64 // the run of its process that counts the connections
+	incarnation uint64 // incarnation of the process that counts the connections
 	rows        []T
-	next        clients.WatchPlace // from which on it has more; zero: it has no more
+	next        clients.WatchPlace // start of the rest; zero: there is none
 }
 
-// gatherPage makes a page of the parts of all members, by member. It asks all members from the page's first
-// on for a whole page each: those that follow are few, and none has to be waited for after another.
+// gatherPage builds a page of the parts of all members, by member. It queries all members from the page's first
+// one on for a whole page each, so that it waits only once.
 func gatherPage[T any](ctx context.Context, c *Collector, p Page, s listSource[T]) (a api.List[T], err error) {
-	limit, err := p.rowLimit()
-	if err != nil {
-		return a, err
-	}
-	from, err := decodeCursor(p.Cursor, s.listKind)
+	from, limit, err := p.position(s.listKind)
 	if err != nil {
 		return a, err
 	}
@@ -75,25 +69,19 @@ func gatherPage[T any](ctx context.Context, c *Collector, p Page, s listSource[T
 		}
 	}
 	parts := map[uint32]memberPart[T]{}
-	err = c.runQuery(ctx, func(ctx context.Context) error {
-		a.Silent = sortByMember(append(a.Silent, c.queryMembers(ctx, requests, func(one memberReply) error {
-			found, err := s.read(one.member, one.reply)
-			if err != nil {
-				return err
-			}
-			first := clients.WatchPlace{}
-			if one.member == from.Member && found.incarnation == from.Boot {
-				first = began
-			}
-			if err := checkPlaces(found.rows, s.place, first, found.next, limit); err != nil {
-				return err
-			}
-			if s.keep != nil {
-				found.rows = slices.DeleteFunc(found.rows, func(row T) bool { return !s.keep(row) })
-			}
-			parts[one.member] = found
-			return nil
-		})...))
+	a.Silent, err = c.queryAll(ctx, requests, a.Silent, func(one memberReply) error {
+		found, err := s.read(one.member, one.reply)
+		if err != nil {
+			return err
+		}
+		first := clients.WatchPlace{}
+		if one.member == from.Member && found.incarnation == from.Boot {
+			first = began
+		}
+		if err := checkPlaces(found.rows, s.place, first, found.next, limit); err != nil {
+			return err
+		}
+		parts[one.member] = found
 		return nil
 	})
 	if err != nil {
@@ -103,11 +91,11 @@ func gatherPage[T any](ctx context.Context, c *Collector, p Page, s listSource[T
 	if a.Items, end = joinParts(members, parts, limit, s.place); end.Member != 0 {
 		a.NextCursor = end.encodeCursor(s.listKind, a.Silent)
 	}
-	return withoutNil(a), nil
+	return completeList(a, nil)
 }
 
-// joinParts returns the first rows of all parts, by member, and where the rest begins. It is zero if there is
-// no rest.
+// joinParts returns the first rows of all parts, by member, and the position of the rest, which is zero if there
+// is none.
 func joinParts[T any](members []uint32, parts map[uint32]memberPart[T], limit int, place func(T) clients.WatchPlace) (rows []T, rest position) {
 	for _, id := range members {
 		one := parts[id]
@@ -122,7 +110,6 @@ func joinParts[T any](members []uint32, parts map[uint32]memberPart[T], limit in
 	return rows, position{}
 }
 
-// positionAt returns the position of a place in a member's part.
 func positionAt(member uint32, boot uint64, p clients.WatchPlace) position {
 	return position{Member: member, Boot: boot, First: p.Connection, Path: []byte(p.Path)}
 }

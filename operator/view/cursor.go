@@ -10,10 +10,10 @@ import (
 	"rollcall/operator/api"
 )
 
-// ErrBadCursor means that a cursor is not one that an earlier page returned.
+// ErrBadCursor rejects a cursor that no earlier page of the same list returned.
 var ErrBadCursor = errors.New("view: this cursor is not the end of an earlier page of the same list")
 
-// listKind tells the cursors of different lists apart.
+// listKind distinguishes the cursors of different lists.
 type listKind int
 
 const (
@@ -25,13 +25,13 @@ const (
 	removalList
 )
 
-// position is what a cursor holds: where a page begins. A cursor is text without spaces, and fits into a URL. It may be used on any
-// member, but the numbers in it are those of the members that it names.
+// position is the content of a cursor: the start of a page. A cursor is text that fits into a URL. Any member
+// accepts it; its numbers belong to the members that it names.
 type position struct {
 	List   listKind `json:"l"`
 	ID     uint64   `json:"i,omitempty"` // session from which on
 	Member uint32   `json:"m,omitempty"` // member from which on
-	Boot   uint64   `json:"b,omitempty"` // the run of that member's process that counted First
+	Boot   uint64   `json:"b,omitempty"` // incarnation of that member, which counted First
 	First  uint64   `json:"f,omitempty"` // connection of that member from which on, and of that one Path
 	Path   []byte   `json:"p,omitempty"` // from which on
 	Zxid   int64    `json:"z,omitempty"` // before which, or in which before Part
@@ -39,7 +39,7 @@ type position struct {
 	Silent []uint32 `json:"s,omitempty"` // members that were silent on an earlier page
 }
 
-// encodeCursor returns p as a cursor, with the members that were silent.
+// encodeCursor returns p as a cursor, with the silent members.
 func (p position) encodeCursor(of listKind, silent []api.Silence) string {
 	p.List, p.Silent = of, nil
 	for _, s := range silent {
@@ -52,7 +52,7 @@ func (p position) encodeCursor(of listKind, silent []api.Silence) string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// decodeCursor returns what a cursor of a list holds. "" is the beginning of the list.
+// decodeCursor returns the position in a cursor. "" is the beginning of the list.
 func decodeCursor(c string, of listKind) (position, error) {
 	if c == "" {
 		return position{List: of}, nil
@@ -68,7 +68,7 @@ func decodeCursor(c string, of listKind) (position, error) {
 	return p, nil
 }
 
-// skippedMembers returns the silences of the members that were silent on an earlier page.
+// skippedMembers returns the members that were silent on an earlier page.
 func (p position) skippedMembers() []api.Silence {
 	var silent []api.Silence
 	for _, id := range p.Silent {
@@ -77,18 +77,26 @@ func (p position) skippedMembers() []api.Silence {
 	return silent
 }
 
-// rowLimit returns the most rows of the page.
+// position returns the start and the most rows of the page of a list.
+func (p Page) position(of listKind) (position, int, error) {
+	limit, err := p.rowLimit()
+	if err != nil {
+		return position{}, 0, err
+	}
+	from, err := decodeCursor(p.Cursor, of)
+	return from, limit, err
+}
+
 func (p Page) rowLimit() (int, error) {
 	switch {
 	case p.Limit < 0 || p.Limit > MaxRows:
-		return 0, fmt.Errorf("view: a page of %d rows; allowed are 1 to %d", p.Limit, MaxRows)
+		return 0, fmt.Errorf("view: a page of %d rows; must have 1 to %d", p.Limit, MaxRows)
 	case p.Limit == 0:
 		return MaxRows, nil
 	}
 	return p.Limit, nil
 }
 
-// isSilent reports whether a member is among those that were silent.
 func isSilent(silent []api.Silence, id uint32) bool {
 	return slices.ContainsFunc(silent, func(s api.Silence) bool { return s.MemberID == id })
 }

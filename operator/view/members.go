@@ -11,7 +11,7 @@ import (
 	"rollcall/operator/api"
 )
 
-// Ensemble is what one member has of the ensemble's servers.
+// Ensemble is one member's view of the ensemble's servers.
 type Ensemble struct {
 	ID          string // in hexadecimal digits; "": it is not known yet
 	Version     int64  // of the list
@@ -21,18 +21,18 @@ type Ensemble struct {
 
 // RaftServer is a server in raft's configuration.
 type RaftServer struct {
-	Member   uint32
-	DiskID   uint64 // the id of its disk; 0: not known
-	Election string // host:port of its port for the log
-	Voter    bool
+	MemberID        uint32
+	DiskID          uint64 // the id of its disk; 0: not known
+	ElectionAddress string // host:port of its port for the log
+	IsVoter         bool
 }
 
-// Members is the ensemble's servers, and what each of them does.
+// Members has the ensemble's servers with their status.
 type Members struct {
 	Ensemble
 	Leader         uint32   // that this member knows; 0: none
 	CommittedIndex uint64   // index of the last log entry that the leader knows to be committed
-	LeaderReplied  bool     // the leader has answered: Committed and the lags are known
+	LeaderReplied  bool     // CommittedIndex and the lags are known
 	Servers        []Server // of the list and of raft's configuration, by id
 	Silent         []api.Silence
 }
@@ -41,8 +41,8 @@ type Members struct {
 type Server struct {
 	api.Server
 	ListEntry  serverlist.Server // its line; its ID is 0 if the list does not have it
-	HasReplied bool              // it has answered
-	LostDisk   bool              // its former disk has a vote in raft's configuration, and it answers with another one
+	HasReplied bool
+	LostDisk   bool // its former disk has a vote in raft's configuration, and it runs with another one
 }
 
 // APIRow returns the members as they are sent.
@@ -60,7 +60,7 @@ func (m *Members) APIRow() api.Members {
 	return row
 }
 
-// Members returns the servers, with what each of them says of itself.
+// Members returns the servers with their status.
 func (c *Collector) Members(ctx context.Context) (Members, error) {
 	rows, silent, err := c.queryStatuses(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *Collector) Members(ctx context.Context) (Members, error) {
 	return c.joinMembers(c.cfg.ServerList(), c.cfg.Leader(), rows, silent), nil
 }
 
-// joinMembers puts together what this member has and what the members have answered.
+// joinMembers combines this member's view with the members' replies.
 func (c *Collector) joinMembers(e Ensemble, leader uint32, rows []memberStatus, silent []api.Silence) Members {
 	m := Members{Ensemble: e, Leader: leader, Silent: silent}
 	said := map[uint32]memberStatus{}
@@ -86,7 +86,7 @@ func (c *Collector) joinMembers(e Ensemble, leader uint32, rows []memberStatus, 
 	return m
 }
 
-// findNeeded finds out which voters the majority that is alive cannot do without.
+// findNeeded marks the voters without which the majority would be lost.
 func (m *Members) findNeeded() {
 	voters, alive := 0, 0
 	for _, s := range m.Servers {
@@ -103,38 +103,37 @@ func (m *Members) findNeeded() {
 	}
 }
 
-// isAlive reports whether a server counts for a majority, as far as can be seen.
+// isAlive reports whether a server counts for a majority, as far as this member sees.
 func (s *Server) isAlive() bool { return s.HasReplied && !s.LostDisk && s.State != api.StateNotServing }
 
-// memberIDs returns the ids of the servers of the list and of raft's configuration, and that of self.
+// memberIDs returns the ids of self and of the servers in the list and in raft's configuration.
 func (e Ensemble) memberIDs(self uint32) []uint32 {
 	all := []uint32{self}
 	for _, s := range e.List {
 		all = append(all, s.ID)
 	}
 	for _, s := range e.RaftServers {
-		all = append(all, s.Member)
+		all = append(all, s.MemberID)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// findConfigured returns a server of raft's configuration, and whether that has it.
 func (e Ensemble) findConfigured(id uint32) (RaftServer, bool) {
-	i := slices.IndexFunc(e.RaftServers, func(s RaftServer) bool { return s.Member == id })
+	i := slices.IndexFunc(e.RaftServers, func(s RaftServer) bool { return s.MemberID == id })
 	if i < 0 {
 		return RaftServer{}, false
 	}
 	return e.RaftServers[i], true
 }
 
-// serverStatus returns what is known of a server.
+// serverStatus returns the status of a server.
 func (m *Members) serverStatus(id uint32, said map[uint32]memberStatus) Server {
 	in, configured := m.findConfigured(id)
 	listed, isListed := m.List.Find(id)
 	status, answered := said[id]
 	s := Server{ListEntry: listed, HasReplied: answered, Server: api.Server{
-		MemberID: id, ElectionAddress: in.Election, RaftAddress: in.Election, IsVoter: in.Voter, AppliedIndex: status.AppliedIndex, Lag: status.Lag, IsDrained: status.IsDrained,
+		MemberID: id, ElectionAddress: in.ElectionAddress, RaftAddress: in.ElectionAddress, IsVoter: in.IsVoter, AppliedIndex: status.AppliedIndex, Lag: status.Lag, IsDrained: status.IsDrained,
 	}}
 	if isListed {
 		s.Role = "participant"
@@ -146,7 +145,7 @@ func (m *Members) serverStatus(id uint32, said map[uint32]memberStatus) Server {
 	if listed.Host != "" { // a standalone server has no ports for members
 		s.Server.ListLine, s.QuorumAddress, s.ClientAddress = listed.String(), listed.QuorumAddr(), listed.ClientAddr()
 	}
-	if in.Voter && answered && status.diskID != in.DiskID {
+	if in.IsVoter && answered && status.diskID != in.DiskID {
 		s.IsVoter, s.LostDisk = false, true
 	}
 	switch {
@@ -160,7 +159,7 @@ func (m *Members) serverStatus(id uint32, said map[uint32]memberStatus) Server {
 		s.State = api.StateJoining
 	case s.LostDisk:
 		s.State, s.Detail = api.StateCatchingUp, "it runs with a new disk, which votes in place of the former one once it has the log"
-	case status.IsJoining || !in.Voter && !listed.Observer:
+	case status.IsJoining || !in.IsVoter && !listed.Observer:
 		s.State = api.StateCatchingUp
 	case status.Role == "":
 		s.State, s.Detail = api.StateNotServing, cmp.Or(status.StallReason, status.DamageReason)
@@ -170,7 +169,7 @@ func (m *Members) serverStatus(id uint32, said map[uint32]memberStatus) Server {
 	return s
 }
 
-// silenceReason returns why a member did not answer.
+// silenceReason returns the reason for a member's silence.
 func (m *Members) silenceReason(id uint32) string {
 	for _, s := range m.Silent {
 		if s.MemberID == id {
@@ -180,26 +179,26 @@ func (m *Members) silenceReason(id uint32) string {
 	return "this member has no connection to it yet"
 }
 
-// IsSettled reports whether raft's configuration is as the list says. A server comes in, votes and moves only if it
-// answers, so one that does not is not waited for. It leaves and stops voting also if it does not answer.
+// IsSettled reports whether raft's configuration matches the list. A silent server does not join, move or become
+// a voter, so IsSettled ignores it there. It leaves and stops voting even while silent.
 func (m *Members) IsSettled() bool {
 	for _, s := range m.Servers {
 		in, configured := m.findConfigured(s.MemberID)
 		listed := s.ListEntry.ID != 0
 		switch {
-		case configured && !listed, configured && in.Voter && s.ListEntry.Observer:
+		case configured && !listed, configured && in.IsVoter && s.ListEntry.Observer:
 			return false
 		case !configured && listed && s.HasReplied:
 			return false
-		case configured && listed && s.HasReplied && (!s.IsVoter && !s.ListEntry.Observer || in.Election != s.ListEntry.ElectionAddr()):
+		case configured && listed && s.HasReplied && (!s.IsVoter && !s.ListEntry.Observer || in.ElectionAddress != s.ListEntry.ElectionAddr()):
 			return false
 		}
 	}
 	return true
 }
 
-// CheckMajority returns why no majority of the list would be alive, if it were the ensemble's, or nil. A server that the
-// ensemble does not have yet counts as alive: only the leader knows whether it can be reached.
+// CheckMajority returns an error if the list next would have no majority of living voters. A server that the
+// ensemble does not have yet counts as alive, because only the leader knows whether it is reachable.
 func (m *Members) CheckMajority(next serverlist.List) error {
 	voters := next.Voters()
 	var silent []uint32
@@ -217,7 +216,6 @@ func (m *Members) CheckMajority(next serverlist.List) error {
 		idText(voters), idText(silent), alive, need)
 }
 
-// idText returns ids with commas between them.
 func idText(ids []uint32) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ", "), "[]")
 }

@@ -26,7 +26,7 @@ func listOf(ids ...int) (list serverlist.List) {
 // inRaft returns raft's configuration of these servers: a minus is a server without a vote.
 func inRaft(ids ...int) (all []RaftServer) {
 	for _, s := range listOf(ids...) {
-		all = append(all, RaftServer{Member: s.ID, DiskID: 10 + uint64(s.ID), Election: s.ElectionAddr(), Voter: !s.Observer})
+		all = append(all, RaftServer{MemberID: s.ID, DiskID: 10 + uint64(s.ID), ElectionAddress: s.ElectionAddr(), IsVoter: !s.Observer})
 	}
 	return all
 }
@@ -120,7 +120,7 @@ func TestLostDisk(t *testing.T) {
 // Raft's configuration has followed the list if it is as the list says. Servers that must answer first are not waited for.
 func TestSettled(t *testing.T) {
 	moved := inRaft(1, 2)
-	moved[1].Election = "elsewhere:2"
+	moved[1].ElectionAddress = "elsewhere:2"
 	for _, tt := range []struct {
 		name   string
 		list   serverlist.List
@@ -204,9 +204,9 @@ func TestNeeded(t *testing.T) {
 		var rows []memberStatus
 		list := make(serverlist.List, 0, len(tt.raft))
 		for _, s := range tt.raft {
-			list = append(list, serverlist.Server{ID: s.Member, Observer: !s.Voter})
-			if !slices.Contains(tt.down, s.Member) {
-				rows = append(rows, said(s.Member, s.DiskID, "follower"))
+			list = append(list, serverlist.Server{ID: s.MemberID, Observer: !s.IsVoter})
+			if !slices.Contains(tt.down, s.MemberID) {
+				rows = append(rows, said(s.MemberID, s.DiskID, "follower"))
 			}
 		}
 		var got []uint32

@@ -9,7 +9,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// NodeOwner returns the kind of the node at path and, if it is ephemeral, the session that owns it.
+// NodeOwner returns the kind of the node at path and, if it is ephemeral, its session.
 func (c *Collector) NodeOwner(ctx context.Context, path string) (o api.Owner, err error) {
 	if path == "" {
 		return o, errEmptyPath
@@ -57,11 +57,7 @@ var nodeKindNames = map[proto.NodeKind]string{
 
 // Ephemerals returns a page of the paths of a session's ephemeral nodes, in order.
 func (c *Collector) Ephemerals(ctx context.Context, id jute.SessionID, p Page) (a api.List[api.Ephemeral], err error) {
-	limit, err := p.rowLimit()
-	if err != nil {
-		return a, err
-	}
-	from, err := decodeCursor(p.Cursor, ephemeralList)
+	from, limit, err := p.position(ephemeralList)
 	if err != nil {
 		return a, err
 	}
@@ -90,8 +86,5 @@ func (c *Collector) Ephemerals(ctx context.Context, id jute.SessionID, p Page) (
 			return nil
 		})
 	})
-	if err != nil {
-		return api.List[api.Ephemeral]{}, err
-	}
-	return withoutNil(a), nil
+	return completeList(a, err)
 }

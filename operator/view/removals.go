@@ -25,22 +25,17 @@ var causeNames = map[proto.RemovalCause]string{
 	proto.RemovalCause_REMOVAL_CAUSE_TTL: CauseTTL, proto.RemovalCause_REMOVAL_CAUSE_CONTAINER: CauseContainer,
 }
 
-// removal is the row of a removal while a page is put together.
 type removal struct {
 	logPlace
 	api.Removal
 }
 
-// NodeRemovals returns a page of the last removals of the node at path, newest first. If path is "", it returns those
-// of all nodes. Each member remembers some thousands of removals that it has applied since it started or received
-// a snapshot. All members are asked, so a member that has just started answers as the others do. If two
-// members contradict each other, the page has what both say.
+// NodeRemovals returns a page of the last removals of the node at path, or of all nodes if path is "", newest
+// first. Each member keeps several thousand removals that it has applied since its start or its last snapshot
+// from the leader. The query goes to all members, because one that has just started has none. If two members
+// contradict each other, the page has both rows.
 func (c *Collector) NodeRemovals(ctx context.Context, path string, p Page) (a api.List[api.Removal], err error) {
-	limit, err := p.rowLimit()
-	if err != nil {
-		return a, err
-	}
-	from, err := decodeCursor(p.Cursor, removalList)
+	from, limit, err := p.position(removalList)
 	if err != nil {
 		return a, err
 	}
@@ -55,11 +50,8 @@ func (c *Collector) NodeRemovals(ctx context.Context, path string, p Page) (a ap
 		}
 	}
 	var known removalPage
-	err = c.runQuery(ctx, func(ctx context.Context) error {
-		a.Silent = sortByMember(append(a.Silent, c.queryMembers(ctx, requests, func(one memberReply) error {
-			return known.addReply(one.reply.GetRemovals(), request.GetRemovals())
-		})...))
-		return nil
+	a.Silent, err = c.queryAll(ctx, requests, a.Silent, func(one memberReply) error {
+		return known.addReply(one.reply.GetRemovals(), request.GetRemovals())
 	})
 	if err != nil {
 		return api.List[api.Removal]{}, err
@@ -71,7 +63,7 @@ func (c *Collector) NodeRemovals(ctx context.Context, path string, p Page) (a ap
 	if next.zxid != 0 {
 		a.NextCursor = position{Zxid: next.zxid, Part: next.removalNumber}.encodeCursor(removalList, a.Silent)
 	}
-	return withoutNil(a), nil
+	return completeList(a, nil)
 }
 
 // logPlace is the place of a removal in the log. It is the same on all members.
@@ -84,13 +76,12 @@ func (p logPlace) compare(q logPlace) int {
 	return cmp.Or(cmp.Compare(p.zxid, q.zxid), cmp.Compare(p.removalNumber, q.removalNumber))
 }
 
-// removalPage is what the members' answers have together.
+// removalPage combines the members' replies.
 type removalPage struct {
 	removals  []removal
 	nextPlace logPlace // the latest place before which a member has more; zero: none has
 }
 
-// addReply adds a member's answer, if it is one.
 func (p *removalPage) addReply(r *proto.RemovalRows, asked *proto.ViewRemovals) error {
 	rows, rest, err := parseRemovalRows(r, asked)
 	if err != nil {
@@ -103,9 +94,8 @@ func (p *removalPage) addReply(r *proto.RemovalRows, asked *proto.ViewRemovals) 
 	return nil
 }
 
-// firstRows returns the first rows of all members, each once, and the place before which the rest begins. It is
-// zero if there is no rest. What lies before the place at which a member's answer ends is left to the next
-// page, even if others have said it.
+// firstRows returns the first rows of all members without duplicates, and the place before which the rest
+// begins; it is zero if there is no rest. Rows before the end of any member's reply are left to the next page.
 func (p *removalPage) firstRows(limit int) (rows []removal, rest logPlace) {
 	rows = slices.DeleteFunc(p.removals, func(r removal) bool { return r.logPlace.compare(p.nextPlace) < 0 })
 	slices.SortFunc(rows, newestFirst)
@@ -116,13 +106,13 @@ func (p *removalPage) firstRows(limit int) (rows []removal, rest logPlace) {
 	return rows, p.nextPlace
 }
 
-// newestFirst orders removals by their places, the latest first, and equal ones next to each other.
+// newestFirst orders removals by place, the latest first, and puts equal ones next to each other.
 func newestFirst(a, b removal) int {
 	return cmp.Or(b.logPlace.compare(a.logPlace), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.MemberID, b.MemberID),
 		cmp.Compare(a.SessionID, b.SessionID), cmp.Compare(a.Address, b.Address), a.RemovedAt.Compare(b.RemovedAt))
 }
 
-// parseRemovalRows returns the removals of a reply, and the place before which the member has more.
+// parseRemovalRows returns the removals in a reply, and the place before which the member has more.
 func parseRemovalRows(r *proto.RemovalRows, asked *proto.ViewRemovals) (rows []removal, rest logPlace, err error) {
 	switch {
 	case r == nil:

@@ -11,50 +11,48 @@ import (
 	"rollcall/zk/jute"
 )
 
-// maxRounds is how many parts of the state one page of sessions is put together from at most. A filter
-// that lets few sessions through leaves pages short instead of holding up their reader.
+// maxRounds limits the parts of the state that one page of sessions combines. A filter that selects few sessions
+// leaves pages short instead of delaying them.
 const maxRounds = 16
 
-// session is the row of a session while it is put together.
 type session struct {
 	id uint64
 	api.Session
 }
 
-// sessionPage is a page while it is put together.
+// sessionPage is a page under construction.
 type sessionPage struct {
 	rows   []session
 	next   string
 	silent []api.Silence
 }
 
-func (p *sessionPage) toList() api.List[api.Session] {
+func (p *sessionPage) toList(err error) (api.List[api.Session], error) {
 	a := api.List[api.Session]{Items: make([]api.Session, len(p.rows)), NextCursor: p.next, Silent: p.silent}
 	for i := range p.rows {
 		a.Items[i] = p.rows[i].Session
 	}
-	return withoutNil(a)
+	return completeList(a, err)
 }
 
-// withoutNil returns a list as it is sent: its slices are never nil.
-func withoutNil[T any](a api.List[T]) api.List[T] {
+// completeList returns a with slices that are not nil, or the error with an empty list.
+func completeList[T any](a api.List[T], err error) (api.List[T], error) {
+	if err != nil {
+		return api.List[T]{}, err
+	}
 	if a.Items == nil {
 		a.Items = []T{}
 	}
 	if a.Silent == nil {
 		a.Silent = []api.Silence{}
 	}
-	return a
+	return a, nil
 }
 
-// Sessions returns a page of the sessions that a filter selects, in the order of their ids. The page may
-// be shorter than its limit although others follow.
+// Sessions returns a page of the sessions that a filter selects, by id. A page that is not the last may be
+// shorter than its limit.
 func (c *Collector) Sessions(ctx context.Context, f SessionFilter, p Page) (a api.List[api.Session], err error) {
-	limit, err := p.rowLimit()
-	if err != nil {
-		return a, err
-	}
-	from, err := decodeCursor(p.Cursor, sessionList)
+	from, limit, err := p.position(sessionList)
 	if err != nil {
 		return a, err
 	}
@@ -62,13 +60,10 @@ func (c *Collector) Sessions(ctx context.Context, f SessionFilter, p Page) (a ap
 		from.ID, limit = uint64(f.ID), 1
 	}
 	page := sessionPage{silent: from.skippedMembers()}
-	if err = c.runQuery(ctx, func(ctx context.Context) error { return c.fillSessions(ctx, f, from.ID, limit, &page) }); err != nil {
-		return a, err
-	}
-	return page.toList(), nil
+	return page.toList(c.runQuery(ctx, func(ctx context.Context) error { return c.fillSessions(ctx, f, from.ID, limit, &page) }))
 }
 
-// SessionByID returns one session, and no row if there is no such session.
+// SessionByID returns one session, or no row if there is none.
 func (c *Collector) SessionByID(ctx context.Context, id jute.SessionID) (api.List[api.Session], error) {
 	if id == 0 {
 		return api.List[api.Session]{}, errors.New("view: 0 is not the id of a session")
@@ -76,7 +71,7 @@ func (c *Collector) SessionByID(ctx context.Context, id jute.SessionID) (api.Lis
 	return c.Sessions(ctx, SessionFilter{ID: id}, Page{})
 }
 
-// fillSessions adds rows to a page until it has limit of them, the state has no more, or half of the time is over.
+// fillSessions adds rows to a page until it is full, the state has no more, or half of the deadline has passed.
 func (c *Collector) fillSessions(ctx context.Context, f SessionFilter, first uint64, limit int, p *sessionPage) error {
 	half := time.Now().Add(c.cfg.Deadline / 2)
 	for round := 0; round < maxRounds && (round == 0 || time.Now().Before(half)); round++ {
@@ -111,8 +106,8 @@ func (c *Collector) fillSessions(ctx context.Context, f SessionFilter, first uin
 	return nil
 }
 
-// sessionRecords returns sessions of this member's state whose ids are at least first, and the id from which on
-// there may be more, or 0.
+// sessionRecords returns sessions of this member's state with ids from first on, and the start of the rest, or
+// 0.
 func (c *Collector) sessionRecords(ctx context.Context, f SessionFilter, first uint64, limit int) (rows []session, next uint64, err error) {
 	request := &proto.ViewRequest{About: &proto.ViewRequest_Sessions{Sessions: &proto.ViewSessions{
 		First: first, Limit: uint32(limit), Member: f.Member, Address: []byte(f.Address),
@@ -127,7 +122,7 @@ func (c *Collector) sessionRecords(ctx context.Context, f SessionFilter, first u
 	return rows, next, err
 }
 
-// factSet is what only some members know of a session.
+// factSet selects facts about sessions that only some members know.
 type factSet struct {
 	connections bool // the member that serves the session: its connection and its watches
 	times       bool // the leader: when it was heard, and how much time it has left
@@ -135,9 +130,9 @@ type factSet struct {
 
 var allFacts = factSet{connections: true, times: true}
 
-// fillFacts fills in what is needed of what only the members that serve the sessions, and the leader, know. It does not ask
-// members that have been silent, and returns those that are silent now. What they have said about a row before stays. The rows are in
-// the order of their ids.
+// fillFacts fills in the facts of need from the members that serve the sessions and from the leader. It skips
+// the members in silent, and returns further silent ones. Facts from earlier calls stay. The rows are sorted by
+// id.
 func (c *Collector) fillFacts(ctx context.Context, rows []session, need factSet, silent []api.Silence) []api.Silence {
 	requests := map[uint32]*proto.ViewRequest{}
 	want := func(member uint32, id uint64) {
@@ -179,7 +174,7 @@ func (c *Collector) fillFacts(ctx context.Context, rows []session, need factSet,
 	})
 }
 
-// applyFacts adds what a member has said to the sessions, in place of what it said before. Both are in the order of their ids.
+// applyFacts replaces a member's earlier facts about the sessions. Both lists are sorted by id.
 func applyFacts(member, leader uint32, facts []*proto.FactRow, rows []session) {
 	for i := range rows {
 		row := &rows[i]

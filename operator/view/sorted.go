@@ -11,26 +11,25 @@ import (
 )
 
 const (
-	// scanPause is how long a scan of all sessions waits between two parts of them. Without it, the members would work for the scan
-	// alone, and clients would wait.
+	// scanPause is the wait between two parts of a scan. Without it, the scan would delay the members' clients.
 	scanPause = 5 * time.Millisecond
-	// maxScans is the number of scans that a Collector makes at a time. The others wait without a place for a question.
+	// maxScans limits the concurrent scans of a Collector. Others wait without taking a query slot.
 	maxScans = 1
-	// scanWaitDivisor is the part of the deadline in which a member must answer one question of a scan: 1/scanWait. A member that hangs
-	// is asked once, so it costs the scan no more than that.
+	// scanWaitDivisor sets the share of the deadline, 1/scanWaitDivisor, for one query of a scan. A member that
+	// hangs is queried once, so it costs no more than that.
 	scanWaitDivisor = 4
-	// scanReserveDivisor is the part of the deadline that a scan leaves for the rows of the page: 1/scanRest.
+	// scanReserveDivisor sets the share of the deadline, 1/scanReserveDivisor, that a scan leaves for the rows
+	// of the page.
 	scanReserveDivisor = 4
 )
 
-// SessionOrder is an order of sessions.
+// SessionOrder is an order of sessions. Equal sessions are in the order of their ids.
 type SessionOrder int
 
-// These are the orders. Sessions that are equal follow each other by their ids.
 const (
-	ByTimeLeft   SessionOrder = iota + 1 // the least time left first; the sessions whose time the leader has not said come last
-	ByWatches                            // the most watches first
-	ByEphemerals                         // the most ephemeral nodes first
+	ByTimeLeft   SessionOrder = iota + 1 // least time left first; sessions without a time from the leader come last
+	ByWatches                            // most watches first
+	ByEphemerals                         // most ephemeral nodes first
 )
 
 var orderNames = map[SessionOrder]string{ByTimeLeft: "left", ByWatches: "watches", ByEphemerals: "ephemerals"}
@@ -38,15 +37,15 @@ var orderNames = map[SessionOrder]string{ByTimeLeft: "left", ByWatches: "watches
 // String returns the order as operators write it.
 func (o SessionOrder) String() string { return orderNames[o] }
 
-// SessionsBy returns the first sessions of an order among those that a filter selects. There is one page of them, because their
-// order changes all the time: p.From must be empty, and the list's Next is.
+// SessionsBy returns the first sessions, in an order, among those that a filter selects. There is one page,
+// because the order changes all the time: p.Cursor must be empty.
 //
-// It looks at all sessions that the filter selects, MaxRows at a time, and keeps as many as the page has. If there are too many of
-// them for the deadline, it returns an error: the first of some would not be the first of all. One call at a time looks at them. The
-// others wait, and return ErrBusy if too little of their deadline is left after that.
+// It scans all sessions that the filter selects, MaxRows at a time. If there are too many of them for the
+// deadline, it returns an error. One call scans at a time; the others wait, and return ErrBusy if too little of
+// their deadline remains.
 //
-// The members are asked once more about the rows of the page. If a member does not answer then, its rows keep what it said before.
-// A row whose state is no longer that of the filter is left out.
+// It queries the members once more about the rows of the page. If a member does not reply then, its rows keep
+// their earlier facts. Rows that no longer match the filter's state are omitted.
 func (c *Collector) SessionsBy(ctx context.Context, f SessionFilter, by SessionOrder, p Page) (a api.List[api.Session], err error) {
 	limit, err := p.rowLimit()
 	if err != nil {
@@ -56,13 +55,9 @@ func (c *Collector) SessionsBy(ctx context.Context, f SessionFilter, by SessionO
 		return a, ErrBadCursor
 	}
 	var page sessionPage
-	if err = c.runQuery(ctx, func(ctx context.Context) error { return c.fillSorted(ctx, f, by, limit, &page) }, c.scanSlot); err != nil {
-		return a, err
-	}
-	return page.toList(), nil
+	return page.toList(c.runQuery(ctx, func(ctx context.Context) error { return c.fillSorted(ctx, f, by, limit, &page) }, c.scanSlot))
 }
 
-// fillSorted makes the rows of p the first sessions of the order.
 func (c *Collector) fillSorted(ctx context.Context, f SessionFilter, by SessionOrder, limit int, p *sessionPage) error {
 	if err := c.scanSessions(ctx, f, by, limit, p); err != nil {
 		return err
@@ -73,7 +68,8 @@ func (c *Collector) fillSorted(ctx context.Context, f SessionFilter, by SessionO
 	return nil
 }
 
-// scanSessions makes the rows of p the first sessions of the order, with what the order and the filter depend on. ctx has a deadline.
+// scanSessions sets the rows of p to the first sessions of the order, with the facts that the order and the
+// filter need. ctx has a deadline.
 func (c *Collector) scanSessions(ctx context.Context, f SessionFilter, by SessionOrder, limit int, p *sessionPage) error {
 	need := factSet{connections: by == ByWatches || f.State != "", times: by == ByTimeLeft}
 	begun, looked := time.Now(), 0
@@ -108,7 +104,7 @@ func (c *Collector) scanSessions(ctx context.Context, f SessionFilter, by Sessio
 	}
 }
 
-// scanFacts is facts for a part of a scan, which waits less long.
+// scanFacts is fillFacts with the shorter timeout of a scan.
 func (c *Collector) scanFacts(ctx context.Context, rows []session, need factSet, silent []api.Silence) []api.Silence {
 	wait := c.cfg.Deadline / scanWaitDivisor
 	ctx, cancel := context.WithTimeout(ctx, wait)
@@ -122,7 +118,7 @@ func (c *Collector) scanFacts(ctx context.Context, rows []session, need factSet,
 	return more
 }
 
-// keepInState returns the rows that are in the filter's state. It uses the memory of rows.
+// keepInState removes the rows in other states, in place.
 func (f SessionFilter) keepInState(rows []session) []session {
 	if f.State == "" {
 		return rows
@@ -130,13 +126,13 @@ func (f SessionFilter) keepInState(rows []session) []session {
 	return slices.DeleteFunc(rows, func(s session) bool { return s.State != f.State })
 }
 
-// firstInOrder sorts rows, and returns the first of them, at most limit.
+// firstInOrder sorts rows, and returns at most limit of them.
 func firstInOrder(by SessionOrder, rows []session, limit int) []session {
 	slices.SortFunc(rows, func(a, b session) int { return cmp.Or(by.compare(&a, &b), compareIDs(a, b)) })
 	return rows[:min(limit, len(rows))]
 }
 
-// compare returns less than 0 if a comes before b in the order, and 0 if they are equal.
+// compare returns a negative number if a comes before b, and 0 if they are equal.
 func (o SessionOrder) compare(a, b *session) int {
 	switch {
 	case o == ByWatches:

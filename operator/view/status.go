@@ -15,49 +15,42 @@ import (
 	"rollcall/proto"
 )
 
-// These are the verdicts on a member's state, api.Member.Digest.
+// Values of api.Member.DigestVerdict.
 const (
-	DigestUnknown = "unknown" // there is no log entry after which its state can be compared
-	DigestAgrees  = "agrees"  // with more than half of the members that have answered
-	DigestDiffers = "differs" // it does not, or its state is known to be damaged
+	DigestUnknown = "unknown" // no log entry allows a comparison
+	DigestAgrees  = "agrees"  // with more than half of the members that replied
+	DigestDiffers = "differs" // from most members, or its state is known to be damaged
 )
 
-// memberStatus is what a member has answered of itself.
+// memberStatus is a member's own status.
 type memberStatus struct {
 	api.Member
 	diskID uint64 // the id of its disk; 0: not known
 }
 
-// MemberStatuses returns the status of each member that answers, by id.
+// MemberStatuses returns the status of each member that replies, by id.
 func (c *Collector) MemberStatuses(ctx context.Context) (api.List[api.Member], error) {
 	rows, silent, err := c.queryStatuses(ctx)
-	if err != nil {
-		return api.List[api.Member]{}, err
-	}
 	a := api.List[api.Member]{Items: make([]api.Member, len(rows)), Silent: silent}
 	for i := range rows {
 		a.Items[i] = rows[i].Member
 	}
-	return withoutNil(a), nil
+	return completeList(a, err)
 }
 
-// queryStatuses returns the same with the disks of the members.
 func (c *Collector) queryStatuses(ctx context.Context) (rows []memberStatus, silent []api.Silence, err error) {
 	requests, members := map[uint32]*proto.ViewRequest{}, c.memberIDs()
 	for _, id := range members {
 		requests[id] = &proto.ViewRequest{About: &proto.ViewRequest_Status{Status: &proto.ViewStatus{}}}
 	}
 	marks := map[uint32]*proto.Marks{}
-	err = c.runQuery(ctx, func(ctx context.Context) error {
-		silent = sortByMember(c.queryMembers(ctx, requests, func(one memberReply) error {
-			row, err := c.parseStatus(one)
-			if err != nil {
-				return err
-			}
-			rows = append(rows, row)
-			marks[one.member] = one.reply.GetStatus().GetMarks()
-			return nil
-		}))
+	silent, err = c.queryAll(ctx, requests, nil, func(one memberReply) error {
+		row, err := c.parseStatus(one)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row)
+		marks[one.member] = one.reply.GetStatus().GetMarks()
 		return nil
 	})
 	if err != nil {
@@ -69,7 +62,6 @@ func (c *Collector) queryStatuses(ctx context.Context) (rows []memberStatus, sil
 	return rows, silent, nil
 }
 
-// parseStatus returns the status in a member's reply.
 func (c *Collector) parseStatus(a memberReply) (s memberStatus, err error) {
 	r := a.reply.GetStatus()
 	switch {
@@ -103,13 +95,13 @@ func (c *Collector) parseStatus(a memberReply) (s memberStatus, err error) {
 		written := timeOf(r.SnapshotMs)
 		s.SnapshotAt = &written
 	}
-	// As exact as half the time that the reply took.
+	// The error is at most half of the round trip.
 	s.ClockMs = time.UnixMilli(r.ClockMs).Sub(a.sentAt.Add(a.receivedAt.Sub(a.sentAt) / 2).Round(0)).Milliseconds()
 	return s, nil
 }
 
-// consoleURL returns the URL of a member's console. listens is where the member says that it listens. If that is every address of
-// its machine, the URL has the host at which other members reach it, which is that of quorum.
+// consoleURL returns the URL of a member's console. If listens, the member's own address, is unspecified, the
+// URL has the host of quorum instead, where other members reach it.
 func consoleURL(listens, quorum string) (string, error) {
 	if listens == "" {
 		return "", nil
@@ -129,7 +121,7 @@ func consoleURL(listens, quorum string) (string, error) {
 	return listens, nil
 }
 
-// fillLag fills in by how much the members lag behind the leader, if that has answered.
+// fillLag sets the lag of the members, if the leader has replied.
 func fillLag(rows []memberStatus, leader uint32) {
 	i := slices.IndexFunc(rows, func(s memberStatus) bool { return s.Member.MemberID == leader })
 	if i < 0 {
@@ -141,18 +133,18 @@ func fillLag(rows []memberStatus, leader uint32) {
 	}
 }
 
-// maxMarks is how many marks a member may answer with: a few times as many as any member sends.
+// maxMarks limits the state hashes in a reply, to a few times as many as a member sends.
 const maxMarks = 64
 
-// versionedDigest is a digest of a version. Those of different versions cannot be compared.
+// versionedDigest is a state hash. Hashes of different versions cannot be compared.
 type versionedDigest struct {
 	version uint32
 	digest  uint64
 }
 
-// compareMarks fills in the verdict on each member's state: at the newest index that another member has
-// marked with the same version, whether more than half of those that marked it have the same digest. The leader's own verdict,
-// after which a member stops serving, is in api.Member.Damaged.
+// compareMarks compares each member's state at the newest index that another member has hashed with the same
+// version: it agrees if more than half of those members have the same hash. The leader's own comparison, after
+// which a member stops serving, is in api.Member.DamageReason.
 func compareMarks(rows []memberStatus, marks map[uint32]*proto.Marks, members int) {
 	at := map[uint64]map[versionedDigest]int{} // how many members have marked an index so
 	for _, m := range marks {
@@ -172,7 +164,7 @@ func compareMarks(rows []memberStatus, marks map[uint32]*proto.Marks, members in
 	}
 }
 
-// compareWithOthers compares one member's marks with those of all, which include its own.
+// compareWithOthers compares one member's marks with those in at, which include its own.
 func compareWithOthers(own *proto.Marks, at map[uint64]map[versionedDigest]int, members int) (v string, index uint64) {
 	v = DigestUnknown
 	for i, marked := range own.GetIndexes() {

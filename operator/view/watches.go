@@ -12,9 +12,9 @@ import (
 	"rollcall/zk/jute"
 )
 
-// PathWatches returns a page of the watches that cover path, of all members: those on path itself, and the
-// recursive ones on nodes above it. They come by member, for each member in the order of its connections,
-// and for each connection in the order of their paths. p.From must come from a page of the same path.
+// PathWatches returns a page of the watches of all members that cover path: those on path itself, and recursive
+// ones on its ancestors. They are ordered by member, connection and path. p.Cursor must come from a page of the
+// same path.
 func (c *Collector) PathWatches(ctx context.Context, path string, p Page) (api.List[api.Watch], error) {
 	if path == "" {
 		return api.List[api.Watch]{}, errEmptyPath
@@ -46,21 +46,17 @@ func (c *Collector) PathWatches(ctx context.Context, path string, p Page) (api.L
 	})
 }
 
-// isAncestor reports whether the node at path is below the one at above.
+// isAncestor reports whether path is below above.
 func isAncestor(above, path string) bool {
 	return above == "/" && path != "/" || strings.HasPrefix(path, above+"/")
 }
 
 var errEmptyPath = errors.New("view: the path is empty")
 
-// SessionWatches returns a page of the watches of a session's connection, in the order of their paths.
-// It has no rows if there is no such session, or no connection carries it.
+// SessionWatches returns a page of the watches of a session's connection, by path. It has no rows if the session
+// or its connection does not exist.
 func (c *Collector) SessionWatches(ctx context.Context, id jute.SessionID, p Page) (a api.List[api.Watch], err error) {
-	limit, err := p.rowLimit()
-	if err != nil {
-		return a, err
-	}
-	from, err := decodeCursor(p.Cursor, sessionWatchList)
+	from, limit, err := p.position(sessionWatchList)
 	if err != nil {
 		return a, err
 	}
@@ -72,13 +68,10 @@ func (c *Collector) SessionWatches(ctx context.Context, id jute.SessionID, p Pag
 		c.fillSessionWatches(ctx, id, records[0].MemberID, from, limit, &a)
 		return nil
 	})
-	if err != nil {
-		return api.List[api.Watch]{}, err
-	}
-	return withoutNil(a), nil
+	return completeList(a, err)
 }
 
-// fillSessionWatches asks a member, which a session is attached to, for the session's watches.
+// fillSessionWatches queries the member that the session is attached to.
 func (c *Collector) fillSessionWatches(ctx context.Context, id jute.SessionID, member uint32, from position, limit int, a *api.List[api.Watch]) {
 	request := &proto.ViewRequest{About: &proto.ViewRequest_Watches{Watches: &proto.ViewWatches{
 		Session: uint64(id), FirstPath: from.Path, Limit: uint32(limit),
