@@ -17,15 +17,14 @@ import (
 type accessClass int
 
 const (
-	// openAccess is for everybody who reaches the port.
+	// openAccess: every caller.
 	openAccess accessClass = iota
-	// readAccess shows the state of the member to every caller on this machine, and to callers from elsewhere with
+	// readAccess: the state of the member, for every caller on this machine, and for callers elsewhere with
 	// credentials.
 	readAccess
-	// metricsAccess shows metrics, likewise. The token for metrics suffices.
+	// metricsAccess: likewise for metrics. A metrics token suffices.
 	metricsAccess
-	// changeAccess changes the member or shows its memory: only on this machine, and only with
-	// credentials.
+	// changeAccess: changes, and reads of the member's memory, only on this machine and only with credentials.
 	changeAccess
 )
 
@@ -41,17 +40,15 @@ const (
 	roleAdmin
 )
 
-// authorizer decides what the sender of a request may do, by its credentials, its address and the names in its headers.
-// It does not change.
+// authorizer checks requests by their credentials, address and host headers. It is immutable.
 type authorizer struct {
 	credentials     credentials
-	superSubject    string          // the subject of the super user's certificate; "": nobody is super by certificate
-	hostNames       []string        // of this member in the Host header, in lower case
+	superSubject    string          // subject of the super user's certificate; "": there is none
+	hostNames       []string        // this member's names in the Host header, in lower case
 	anonymousAccess AnonymousAccess // what callers without credentials may read
 	source          Source
 }
 
-// newAuthorizer reads the files with tokens.
 func newAuthorizer(cfg *HTTPConfig, log *slog.Logger) (*authorizer, error) {
 	a := &authorizer{
 		credentials:  credentials{superDigest: cfg.SuperDigest, digestAlg: cfg.DigestAlg},
@@ -63,19 +60,20 @@ func newAuthorizer(cfg *HTTPConfig, log *slog.Logger) (*authorizer, error) {
 	return a, a.credentials.readTokens(&cfg.HTTPSettings, log)
 }
 
-// neededRoles is the lowest role that may use a class of endpoints from another machine. For changes it holds on this machine, too.
+// neededRoles maps a class to the lowest role that may use it from another machine. Changes need it on this
+// machine, too.
 var neededRoles = map[accessClass]callerRole{openAccess: roleNone, metricsAccess: roleMetrics, readAccess: roleReads, changeAccess: roleAdmin}
 
-// checkAccess returns nil if the request may use an endpoint of the class, or else the reason why
-// not. A web page in a browser on this machine must not act for its author: its requests name its
-// origin, or the page's own host name if that resolves to this machine.
+// checkAccess returns nil if the request may use an endpoint of the class, and a Failure otherwise. A web page
+// in a browser on this machine must not act for its author: its requests carry its origin, or the page's own
+// host name if that resolves to this machine.
 func (a *authorizer) checkAccess(c accessClass, r *http.Request) *Failure {
 	if c == openAccess {
 		return a.checkHost(r)
 	}
 	strange := func(origin string) bool { return origin != "" && !sameOrigin(origin, r.Host) }
 	if slices.ContainsFunc(r.Header.Values("Origin"), strange) || slices.ContainsFunc(r.Header.Values("Sec-Fetch-Site"), isCrossSite) {
-		return &Failure{Status: http.StatusForbidden, Text: "requests from pages of another origin are refused"}
+		return &Failure{Status: http.StatusForbidden, Text: "requests from pages of another origin are rejected"}
 	}
 	has := a.roleOf(r)
 	needs := a.credentialsFault(r)
@@ -86,7 +84,7 @@ func (a *authorizer) checkAccess(c accessClass, r *http.Request) *Failure {
 	case !isLocal(r.RemoteAddr) && c != changeAccess:
 		return &Failure{Status: http.StatusUnauthorized, Text: "from another machine " + needs}
 	case !isLocal(r.RemoteAddr):
-		return &Failure{Status: http.StatusForbidden, Text: "this is answered on the member's own machine alone: connect to a loopback address"}
+		return &Failure{Status: http.StatusForbidden, Text: "this is served on the member's own machine alone: connect to a loopback address"}
 	case !a.knowsHost(r.Host):
 		return errWrongHost
 	case c == changeAccess && has > roleNone && has < roleAdmin:
@@ -97,12 +95,12 @@ func (a *authorizer) checkAccess(c accessClass, r *http.Request) *Failure {
 	return nil
 }
 
-// errWrongHost is the reply to a request for another host. A page of another site whose name resolves to this machine sends such a
-// request.
+// errWrongHost rejects a request for another host, as a page of another site sends if its name resolves to this
+// machine.
 var errWrongHost = &Failure{Status: http.StatusForbidden, Text: "the Host header is none of this member's names; use its address or localhost, or add the name to admin.hosts"}
 
-// checkHost returns errWrongHost if a request without credentials is for a host that is not this member. Some probes name no host,
-// and every browser does.
+// checkHost returns errWrongHost if a request without credentials names another host. Some probes name no host;
+// every browser does.
 func (a *authorizer) checkHost(r *http.Request) *Failure {
 	if r.Host == "" || a.knowsHost(r.Host) || a.roleOf(r) > roleNone {
 		return nil
@@ -110,8 +108,8 @@ func (a *authorizer) checkHost(r *http.Request) *Failure {
 	return errWrongHost
 }
 
-// checkContentType returns nil if a request has the type of body that the endpoint takes. A page of another site can send no
-// such type without asking first.
+// checkContentType requires the endpoint's content type. A page of another site cannot send these types without
+// a preflight request.
 func (e *endpoint) checkContentType(r *http.Request) *Failure {
 	wanted := cmp.Or(e.contentType, "application/json")
 	if e.access != changeAccess || r.Method != http.MethodPost || hasContentType(r, wanted) {
@@ -120,7 +118,7 @@ func (e *endpoint) checkContentType(r *http.Request) *Failure {
 	return &Failure{Status: http.StatusUnsupportedMediaType, Text: "the Content-Type of this request must be " + wanted}
 }
 
-// credentialsFault describes the fault of the credentials of a request that proves nothing.
+// credentialsFault describes why a request proves nothing.
 func (a *authorizer) credentialsFault(r *http.Request) string {
 	switch {
 	case a.credentials == (credentials{digestAlg: a.credentials.digestAlg}):
@@ -131,7 +129,7 @@ func (a *authorizer) credentialsFault(r *http.Request) string {
 	return "this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"
 }
 
-// isLocal reports whether addr is on this machine: a host:port of its loopback interface, or a user at a socket.
+// isLocal reports whether addr is a host:port of the loopback interface or a user at a local socket.
 func isLocal(addr string) bool {
 	if strings.HasPrefix(addr, localsocket.PeerPrefix) {
 		return true
@@ -140,17 +138,16 @@ func isLocal(addr string) bool {
 	return err == nil && a.Addr().Unmap().IsLoopback()
 }
 
-// sameOrigin reports whether the page whose origin is given came from the server that the request
-// calls host.
+// sameOrigin reports whether origin names host.
 func sameOrigin(origin, host string) bool {
 	u, err := url.Parse(origin)
 	return err == nil && strings.EqualFold(u.Host, host)
 }
 
-// isCrossSite reports whether a browser says that a page of another site made the request.
+// isCrossSite reports whether a browser marked the request as coming from a page of another site.
 func isCrossSite(site string) bool { return site != "" && site != "same-origin" && site != "none" }
 
-// knowsHost reports whether host is an address or one of this member's names, with or without a port.
+// knowsHost reports whether host, with or without a port, is an IP address or one of this member's names.
 func (a *authorizer) knowsHost(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {

@@ -8,40 +8,39 @@ import (
 	"sync"
 	"time"
 
-	events "rollcall/operator/audit"
+	"rollcall/operator/audit"
 )
 
 // AuditLog is the audit log of a member.
 type AuditLog interface {
 	// Add never blocks.
-	Add(act events.Event)
+	Add(act audit.Event)
 
-	// Require returns nil when a line about an act is on the disk, or at once if the log need not have it. If it returns an error, the
-	// act must not be done. It blocks for two seconds at most.
-	Require(ctx context.Context, act events.Event) error
+	// Require returns nil once a line about the event is on disk, or at once if the log needs none. On an error
+	// the event must not take place. It blocks for two seconds at most.
+	Require(ctx context.Context, act audit.Event) error
 }
 
-// maxRejectedLines limits the log lines in a minute about rejected requests of the class changes. Every user of this
-// machine can send them without end, and the log must stay readable.
+// maxRejectedLines limits the log lines per minute about rejected changes, which every user of this machine can
+// send without end.
 const maxRejectedLines = 20
 
-// maxLoggedText is the longest target of a request, and the longest reason, in a line of the log, in bytes.
-// Strangers choose the target.
+// maxLoggedText limits a request's target and a reason in the log, in bytes, because strangers choose the
+// target.
 const maxLoggedText = 300
 
-// requestAuditor logs each request of the class changes as one line, "audit". The lines about refused requests are
-// bounded, because strangers cause them. The others are not, because only administrators do.
+// requestAuditor logs each request for a change as one line, "audit". Lines about rejected requests are bounded,
+// because strangers cause them.
 type requestAuditor struct {
 	processLog *slog.Logger
 	auditLog   AuditLog
 
 	mu               sync.Mutex
-	minuteStart      time.Time // when the minute began in which refused requests are counted
-	rejectedInMinute int       // of refused requests in that minute
+	minuteStart      time.Time // start of the minute that rejectedInMinute counts
+	rejectedInMinute int
 }
 
-// requestAttrs returns the fields of the log line for r. The argument who names the administrator. It is "" if r has
-// no credentials.
+// requestAttrs returns the log attributes of r. who is the administrator, or "" without credentials.
 func (a *requestAuditor) requestAttrs(e *endpoint, r *http.Request, who string) []any {
 	target := "this member"
 	if e.auditTarget != nil {
@@ -53,8 +52,7 @@ func (a *requestAuditor) requestAttrs(e *endpoint, r *http.Request, who string) 
 	return []any{"action", e.action, "target", truncate(target), "by", who, "from", r.RemoteAddr}
 }
 
-// logFinished logs a request that an endpoint has answered. failure is the reason why it failed or why its outcome is not
-// known; nil if it was done.
+// logFinished logs a request that an endpoint has served. failure is nil if it succeeded.
 func (a *requestAuditor) logFinished(e *endpoint, r *http.Request, who string, failure *Failure) {
 	outcome := "done"
 	switch {
@@ -67,28 +65,26 @@ func (a *requestAuditor) logFinished(e *endpoint, r *http.Request, who string, f
 	a.addEvent(e, r, who, outcome)
 }
 
-// addEvent puts a request into the audit log, too, if this member has one.
 func (a *requestAuditor) addEvent(e *endpoint, r *http.Request, who, outcome string) {
 	if a.auditLog == nil {
 		return
 	}
 	act := eventOf(e, r, who)
 	if outcome != "done" {
-		act.Result, act.Error = events.Failure, truncate(outcome)
+		act.Result, act.Error = audit.Failure, truncate(outcome)
 	}
 	a.auditLog.Add(act)
 }
 
-// eventOf returns the event of a request.
-func eventOf(e *endpoint, r *http.Request, who string) events.Event {
-	act := events.Event{User: cmp.Or(who, "nobody"), Address: r.RemoteAddr, Operation: e.action}
+func eventOf(e *endpoint, r *http.Request, who string) audit.Event {
+	act := audit.Event{User: cmp.Or(who, "nobody"), Address: r.RemoteAddr, Operation: e.action}
 	if e.auditTarget != nil {
 		act.Target = truncate(e.auditTarget(r))
 	}
 	return act
 }
 
-// requireEntry returns nil if an act may be done, or why not: it must have a line before, and has none.
+// requireEntry returns a Failure if the audit log must have a line about the request first, and cannot write it.
 func (a *requestAuditor) requireEntry(e *endpoint, r *http.Request, who string) *Failure {
 	if a.auditLog == nil {
 		return nil
@@ -99,8 +95,8 @@ func (a *requestAuditor) requireEntry(e *endpoint, r *http.Request, who string) 
 	return nil
 }
 
-// logRejected logs a request that no endpoint has answered. Of more than maxRefusals in a minute it logs how
-// many there were, with the next one that it logs.
+// logRejected logs a rejected request. Beyond maxRejectedLines in a minute it only counts them, and logs the
+// count with the next line.
 func (a *requestAuditor) logRejected(e *endpoint, r *http.Request, who, why string) {
 	now := time.Now()
 	a.mu.Lock()
@@ -114,18 +110,18 @@ func (a *requestAuditor) logRejected(e *endpoint, r *http.Request, who, why stri
 	if n > maxRejectedLines {
 		return
 	}
-	line := append(a.requestAttrs(e, r, who), "outcome", truncate("refused: "+why))
+	line := append(a.requestAttrs(e, r, who), "outcome", truncate("rejected: "+why))
 	if omitted > 0 {
 		line = append(line, "omitted", omitted)
 	}
 	if n == maxRejectedLines {
-		line = append(line, "more", "further refused requests of this minute are only counted")
+		line = append(line, "more", "further rejected requests of this minute are only counted")
 	}
 	a.processLog.Info("audit", line...)
-	a.addEvent(e, r, who, "refused: "+why)
+	a.addEvent(e, r, who, "rejected: "+why)
 }
 
-// truncate returns text, or the beginning of it.
+// truncate returns the first maxLoggedText bytes of text.
 func truncate(text string) string {
 	if len(text) > maxLoggedText {
 		return text[:maxLoggedText] + "…"

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	events "rollcall/operator/audit"
+	"rollcall/operator/audit"
 )
 
 // newAudited returns an HTTP, and the log into which it writes.
@@ -59,12 +59,12 @@ func TestAudit(t *testing.T) {
 		{
 			visit{method: "POST", path: "/v1/sessions/0x7%0alevel=INFO/kill"},
 			nil,
-			`level=INFO msg=audit action="kill session" target="not the id of a session" by=nobody from=127.0.0.1:1 outcome="refused: this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"`,
+			`level=INFO msg=audit action="kill session" target="not the id of a session" by=nobody from=127.0.0.1:1 outcome="rejected: this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"`,
 		},
 		{
 			visit{method: "POST", path: "/v1/sessions/0x7/kill", header: bearer, from: "10.0.0.9:5"},
 			nil,
-			`level=INFO msg=audit action="kill session" target=0x7 by=token from=10.0.0.9:5 outcome="refused: this is answered on the member's own machine alone: connect to a loopback address"`,
+			`level=INFO msg=audit action="kill session" target=0x7 by=token from=10.0.0.9:5 outcome="rejected: this is served on the member's own machine alone: connect to a loopback address"`,
 		},
 		{visit{method: "POST", path: "/commands/srst", header: signedIn}, nil, `level=INFO msg=audit action=stat_reset target="this member" by=super from=127.0.0.1:1 outcome=done`},
 		{
@@ -83,7 +83,7 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%s %s:\n%s\nwant\n%s", tt.visit.method, tt.visit.path, got, tt.want)
 		}
 		outcome := "done"
-		if len(acts.events) == 1 && acts.events[0].Result == events.Failure {
+		if len(acts.events) == 1 && acts.events[0].Result == audit.Failure {
 			outcome = acts.events[0].Error
 		}
 		if len(acts.events) != strings.Count(tt.want, "\n")+min(1, len(tt.want)) || tt.want != "" && !strings.Contains(tt.want, outcome) {
@@ -122,7 +122,7 @@ func TestAuditIsBounded(t *testing.T) {
 			t.Error("the bound is announced too early")
 		}
 		refused(1)
-		if !strings.HasSuffix(log.String(), "more=\"further refused requests of this minute are only counted\"\n") {
+		if !strings.HasSuffix(log.String(), "more=\"further rejected requests of this minute are only counted\"\n") {
 			t.Errorf("the last line does not say that others are left out: %s", log)
 		}
 		refused(70)
@@ -146,24 +146,24 @@ func TestAuditIsBounded(t *testing.T) {
 // acts is an audit log that keeps its events.
 type acts struct {
 	mu     sync.Mutex
-	events []events.Event
+	events []audit.Event
 }
 
-func (a *acts) Add(e events.Event) {
+func (a *acts) Add(e audit.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.events = append(a.events, e)
 }
 
-func (a *acts) Require(context.Context, events.Event) error { return nil }
+func (a *acts) Require(context.Context, audit.Event) error { return nil }
 
 // fullLog is an audit log that cannot write a line.
 type fullLog struct {
 	acts
-	required []events.Event
+	required []audit.Event
 }
 
-func (f *fullLog) Require(_ context.Context, e events.Event) error {
+func (f *fullLog) Require(_ context.Context, e audit.Event) error {
 	f.required = append(f.required, e)
 	return errors.New("no space left on device")
 }
@@ -180,7 +180,7 @@ func TestNoActWithoutLine(t *testing.T) {
 	if len(full.required) != 1 || full.required[0].Operation != "kill session" || full.required[0].Target != "0x7" || full.required[0].User != "super" {
 		t.Errorf("lines %+v", full.required)
 	}
-	if !strings.Contains(log.String(), `outcome="refused: no space left`) {
+	if !strings.Contains(log.String(), `outcome="rejected: no space left`) {
 		t.Errorf("the log says %s", log)
 	}
 	if w := (visit{method: "GET", path: "/v1/sessions", header: signedIn}).to(h); w.Code != http.StatusOK {

@@ -13,11 +13,10 @@ import (
 )
 
 const (
-	// maxBackups limits the backups of a member that are under way at once. Each keeps the state as it was when
-	// it began, which takes memory for everything that is changed meanwhile. A second one is for an operator
-	// whose first connection hangs.
+	// maxBackups limits concurrent backups. Each holds the state at its start, which takes memory for everything
+	// that changes meanwhile. The second one is for an operator whose first connection hangs.
 	maxBackups = 2
-	// backupTimeout limits the time of a backup: it is enough for 50 GiB at the default rate.
+	// backupTimeout is enough for 50 GiB at the default rate.
 	backupTimeout = 2 * time.Hour
 )
 
@@ -28,19 +27,19 @@ type StateCopy struct {
 	WriteTo func(w io.Writer) (int64, error)
 }
 
-// backupsAPI has the endpoints and the commands about whole states: backups, snapshots and restores.
+// backupsAPI has the endpoints and ZooKeeper's commands for backups, snapshots and restores.
 type backupsAPI struct {
 	ops              Operations
 	source           Source
 	authorizer       *authorizer
 	snapshotSettings snapshotSettings
 	log              *slog.Logger
-	backupSlots      chan struct{} // has room for maxBackups: the backups that are under way
-	snapshotSlot     chan struct{} // has room for the last snapshot until its interval is over
-	restoreSlot      chan struct{} // has room for the restore that is under way, or for the last one until its interval is over
+	backupSlots      chan struct{} // capacity maxBackups
+	snapshotSlot     chan struct{} // capacity 1: the last snapshot, until its interval is over
+	restoreSlot      chan struct{} // capacity 1: the last restore, until its interval is over
 }
 
-// snapshotSettings are the configuration of ZooKeeper's commands snapshot and restore.
+// snapshotSettings configure ZooKeeper's commands snapshot and restore.
 type snapshotSettings struct {
 	interval                time.Duration // as HTTPSettings.SnapshotInterval
 	noSnapshots, noRestores bool
@@ -54,8 +53,8 @@ func newBackupsAPI(cfg *HTTPConfig, a *authorizer, log *slog.Logger) *backupsAPI
 	}
 }
 
-// routes returns the rows of snapshots and backups under /v1/. A backup has the passwords of sessions and everybody's data, so
-// only the member's own machine may ask for it, as for requests that change something.
+// routes returns the rows under /v1/. A backup holds the passwords of sessions and all data, so it needs the
+// same access as a change.
 func (c *backupsAPI) routes() []endpoint {
 	return []endpoint{
 		{
@@ -73,7 +72,6 @@ func (c *backupsAPI) routes() []endpoint {
 
 var backupParameters = []string{"rate"}
 
-// serveBackup sends a backup.
 func (c *backupsAPI) serveBackup(w http.ResponseWriter, r *http.Request) {
 	q := newQuery(&endpoint{parameters: backupParameters}, r, c.authorizer.administratorOf(r))
 	rate := int64(q.intParameter("rate")) << 20
@@ -89,8 +87,8 @@ func (c *backupsAPI) serveBackup(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sendBackup sends a backup at a rate, in bytes in a second. It returns a Failure if it sends none. If it fails later, the reply ends
-// before the end of the backup.
+// sendBackup sends a backup at rate bytes per second. It returns a Failure if it sends none. If it fails later,
+// the reply is cut short.
 func (c *backupsAPI) sendBackup(w http.ResponseWriter, r *http.Request, rate int64) *Failure {
 	select {
 	case c.backupSlots <- struct{}{}:
@@ -115,7 +113,7 @@ func (c *backupsAPI) sendBackup(w http.ResponseWriter, r *http.Request, rate int
 	return nil
 }
 
-// WriteBackup writes the backup to w at a rate, in bytes in a second.
+// WriteBackup writes the backup to w at rate bytes per second.
 func (c *StateCopy) WriteBackup(ctx context.Context, w io.Writer, rate int64) error {
 	out, err := backup.NewWriter(backup.NewPacedWriter(ctx, w, rate), c.Head)
 	if err != nil {

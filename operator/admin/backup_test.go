@@ -35,7 +35,7 @@ func TestV1Backup(t *testing.T) {
 		{visit{header: signedIn, path: "/v1/backup?rate=1"}, 200, "the state"},
 		{visit{header: signedIn, path: "/v1/backup?rate=0"}, 400, "from 1 to 4096"},
 		{visit{header: signedIn, path: "/v1/backup?rate=4097"}, 400, "from 1 to 4096"},
-		{visit{header: signedIn, path: "/v1/backup?speed=1"}, 400, "allowed are rate"},
+		{visit{header: signedIn, path: "/v1/backup?speed=1"}, 400, "it must be one of rate"},
 		{visit{}, 401, "credentials"},
 		{visit{header: signedIn, from: "10.0.0.9:5"}, 403, "own machine"},
 	} {

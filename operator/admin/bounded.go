@@ -10,74 +10,73 @@ import (
 )
 
 const (
-	// maxConns limits the connections of each port for HTTP: the seats, and for each of them some connections that are
-	// between two requests or have just come. They are few beside the descriptors of the clients.
+	// maxConns limits the connections of each HTTP port: one per request slot, and several that are between two
+	// requests or new.
 	maxConns = 1024
-	// maxRequests limits the requests under way, not counting probes: many more than collectors and operators need.
-	// addressSeats of them may come from one address without credentials, and as many are for those with credentials alone.
+	// maxRequests limits the requests under way, not counting probes. One address may use maxRequestsPerAddress of
+	// them without credentials, and as many more are reserved for requests with credentials.
 	maxRequests           = 128
 	maxRequestsPerAddress = 64
-	// gracePeriod protects a new connection from being closed for another one. A request that is sent at once is read in that time.
+	// gracePeriod protects a new connection from eviction until its first request has been read.
 	gracePeriod = 100 * time.Millisecond
-	// stuckTimeout is the longest that a part of a reply may take to leave before its connection may be closed for another one.
+	// stuckTimeout is the time after which a blocked write makes its connection evictable.
 	stuckTimeout = time.Second
-	// slotWait is the longest wait for a seat, while a quarter of the connections is free: a client that is rejected at once
-	// retries at once.
+	// slotWait is the longest wait for a slot while a quarter of the connections is free: a client that is
+	// rejected at once retries at once.
 	slotWait = 250 * time.Millisecond
-	// rejectTimeout is the longest that a client may take to read the reply that there is no seat for it.
+	// rejectTimeout limits the time to send the reply that there is no slot.
 	rejectTimeout = 100 * time.Millisecond
-	// maxRepliesPerConn is the number of replies after which a connection is closed. Pages of a long list take several.
+	// maxRepliesPerConn is the number of replies after which a connection is closed.
 	maxRepliesPerConn = 256
 )
 
-// boundedListener is a listener with a bound on its connections, and on those that have a request under way. If there is no room for a new
-// connection, another one is closed. That is one without a request that is not new: the one that has waited for longest, of the
-// address with most connections. If all have requests, it is one whose client does not read the answer. If there is none of these
-// either, the new connection waits. So neither silent clients nor clients that do not read keep a probe out.
+// boundedListener limits its connections and their concurrent requests. For a new connection beyond the limit it
+// evicts one that is idle and not new, or whose client does not read its reply. It prefers the address with the
+// most connections, then idle connections, then the one that has waited longest. If it can evict none, the new
+// connection waits. So neither silent clients nor slow readers lock out a probe.
 //
-// A request takes a seat, which its connection keeps until the answer has been sent. A probe needs no seat.
+// A request takes a slot, which its connection keeps until the reply has been sent. A probe needs none.
 type boundedListener struct {
 	net.Listener
 	maxConns  int
-	roomFreed chan struct{} // has room for one: a connection has ended or has nothing to do any more
+	roomFreed chan struct{} // capacity 1: a connection has ended or become idle
 	closed    chan struct{}
 	closeOnce sync.Once
 
 	mu             sync.Mutex
 	conns          map[*boundedConn]bool
-	idleCount      uint64                     // how often a connection became quiet
-	connsByAddress map[netip.Addr]int         // connections of an address
-	usedSlots      [authenticatedSlot + 1]int // those that are taken
-	anonymousSlots map[netip.Addr]int         // anonymous seats of an address
+	idleCount      uint64                     // counts connections that became idle
+	connsByAddress map[netip.Addr]int         // open connections
+	usedSlots      [authenticatedSlot + 1]int // slots in use
+	anonymousSlots map[netip.Addr]int         // anonymous slots in use
 }
 
-// slotKind is the kind of seat that a connection has.
+// slotKind is the kind of a request slot.
 type slotKind int
 
 const (
 	noSlot slotKind = iota
 	anonymousSlot
-	authenticatedSlot // of somebody with credentials
+	authenticatedSlot // for requests with credentials
 )
 
-// boundedConn is a connection of a boundedListener. The fields after the connection are guarded by its lock.
+// boundedConn is a connection of a boundedListener, whose lock guards the fields after network.
 type boundedConn struct {
 	net.Conn
 	listener     *boundedListener
 	network      netip.Addr
-	idle         bool      // it has no request
-	acceptedAt   time.Time // when it came
-	idleOrder    uint64    // in which connections became quiet
+	idle         bool      // it has no request under way
+	acceptedAt   time.Time // by admitConn
+	idleOrder    uint64    // among idle connections
 	replies      int
 	slot         slotKind
-	writeStarted time.Time // since when a write has not ended; zero: there is none
+	writeStarted time.Time // of the write under way; zero: there is none
 }
 
-// CloseWrite implements what net/http asks of a connection before it closes one whose request it has not read to the end: without
-// it, the client would get a reset in place of the answer.
+// CloseWrite lets net/http close the connection of a request that it has not read to the end. Without it, the
+// client would get a reset instead of the reply.
 func (c *boundedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// closeWrite closes the writing side of a connection that has one.
 func closeWrite(c net.Conn) error {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -92,13 +91,12 @@ func newBoundedListener(l net.Listener, most int) *boundedListener {
 	}
 }
 
-// Close implements net.Listener.
 func (b *boundedListener) Close() error {
 	b.closeOnce.Do(func() { close(b.closed) })
 	return b.Listener.Close()
 }
 
-// Accept returns the next connection when there is room for it.
+// Accept implements net.Listener. It returns the next connection once there is room for it.
 func (b *boundedListener) Accept() (net.Conn, error) {
 	c, err := b.Listener.Accept()
 	if err != nil {
@@ -108,7 +106,7 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 	for {
 		oldest, wait := b.admitConn(one, time.Now())
 		if oldest != nil {
-			_ = oldest.Close() // nobody waits for the outcome
+			_ = oldest.Close() // the outcome does not matter
 		}
 		if wait == 0 {
 			return one, nil
@@ -126,8 +124,8 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// admitConn adds c, and returns the connection that has to be closed for it, if any. If none can be closed yet, it adds nothing, and
-// wait is the time until the next try.
+// admitConn adds c and returns the connection to close for it, if any. If none can be closed yet, it adds
+// nothing, and wait is the time until the next try.
 func (b *boundedListener) admitConn(c *boundedConn, now time.Time) (oldest *boundedConn, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -144,7 +142,7 @@ func (b *boundedListener) admitConn(c *boundedConn, now time.Time) (oldest *boun
 	return oldest, 0
 }
 
-// evictionCandidate returns the connection that makes room, or nil. The caller holds the lock.
+// evictionCandidate returns the connection to evict, or nil. The caller holds the lock.
 func (b *boundedListener) evictionCandidate(now time.Time) (found *boundedConn) {
 	for c := range b.conns {
 		idle := c.idle && (c.replies > 0 || now.Sub(c.acceptedAt) >= gracePeriod)
@@ -158,7 +156,7 @@ func (b *boundedListener) evictionCandidate(now time.Time) (found *boundedConn) 
 	return found
 }
 
-// evictBefore reports whether c makes room rather than d: quiet connections before others, and then the one that waits for longest.
+// evictBefore orders idle connections before others, and then those that have waited longest.
 func (c *boundedConn) evictBefore(d *boundedConn) bool {
 	if c.idle != d.idle {
 		return c.idle
@@ -166,19 +164,19 @@ func (c *boundedConn) evictBefore(d *boundedConn) bool {
 	return c.idleOrder < d.idleOrder
 }
 
-// isStuck reports whether the client does not read its answer.
+// isStuck reports whether the client does not read its reply.
 func (c *boundedConn) isStuck(now time.Time) bool {
 	return !c.writeStarted.IsZero() && now.Sub(c.writeStarted) >= stuckTimeout
 }
 
-// Write implements net.Conn. It records since when it has been writing.
+// Write implements net.Conn. It records when it began to block.
 func (c *boundedConn) Write(p []byte) (int, error) {
 	c.setWriteStarted(time.Now())
 	defer c.setWriteStarted(time.Time{})
 	return c.Conn.Write(p)
 }
 
-// Close implements net.Conn. It gives the place of the connection back, whichever side closes it.
+// Close implements net.Conn. It frees the place of the connection.
 func (c *boundedConn) Close() error {
 	c.listener.mu.Lock()
 	c.listener.removeConn(c)
@@ -192,7 +190,7 @@ func (c *boundedConn) setWriteStarted(at time.Time) {
 	c.writeStarted = at
 }
 
-// boundedConnOf returns the connection below TLS, or nil if it is none of a boundedListener's.
+// boundedConnOf returns the boundedConn below TLS, or nil.
 func boundedConnOf(c net.Conn) *boundedConn {
 	for {
 		over, ok := c.(interface{ NetConn() net.Conn })
@@ -204,8 +202,8 @@ func boundedConnOf(c net.Conn) *boundedConn {
 	}
 }
 
-// connStateChanged implements http.Server.ConnState. The server calls it when the headers of a request have been read, when the request
-// has been answered, and when the connection has ended.
+// connStateChanged implements http.Server.ConnState. The server calls it after the headers of a request, after
+// the reply, and at the end.
 func (b *boundedListener) connStateChanged(conn net.Conn, state http.ConnState) {
 	c := boundedConnOf(conn)
 	b.mu.Lock()
@@ -249,7 +247,7 @@ func (b *boundedListener) removeConn(c *boundedConn) {
 	}
 }
 
-// releaseSlot frees the seat of c. The caller holds the lock.
+// releaseSlot frees the slot of c. The caller holds the lock.
 func (b *boundedListener) releaseSlot(c *boundedConn) {
 	if c.slot == noSlot {
 		return
@@ -263,9 +261,9 @@ func (b *boundedListener) releaseSlot(c *boundedConn) {
 	c.slot = noSlot
 }
 
-// takeSlot gives c a seat of a kind for the request that it has. If there is none, one of the same kind makes room whose client does
-// not read; it is returned, to be closed. ok is false if there is no such one, or if c has made room itself since its request came:
-// nothing would give its seat back.
+// takeSlot gives c a slot for its request. If none is free, it evicts a stuck connection of the same kind, which
+// the caller must close. It returns false if there is none, or if c itself was evicted since its request came:
+// nothing would free its slot.
 func (b *boundedListener) takeSlot(c *boundedConn, kind slotKind, now time.Time) (stuck *boundedConn, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -306,7 +304,7 @@ func slotLimit(kind slotKind) int {
 	return maxRequests
 }
 
-// connKey is the key under which the context of a request has its connection.
+// connKey is the context key of a request's connection.
 type connKey struct{}
 
 // connContext implements http.Server.ConnContext.
@@ -314,8 +312,7 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, boundedConnOf(c))
 }
 
-// takeRequestSlot takes a seat for a request, and reports whether it may be answered. A connection that has had enough answers is closed
-// after this one.
+// takeRequestSlot reports whether the request got a slot. It closes the connection after its last allowed reply.
 func (h *HTTP) takeRequestSlot(w http.ResponseWriter, r *http.Request) bool {
 	c, _ := r.Context().Value(connKey{}).(*boundedConn)
 	if c == nil {
@@ -331,7 +328,7 @@ func (h *HTTP) takeRequestSlot(w http.ResponseWriter, r *http.Request) bool {
 		stuck, ok = c.listener.takeSlot(c, kind, time.Now())
 	}
 	if stuck != nil {
-		_ = stuck.Close() // nobody waits for the outcome
+		_ = stuck.Close() // the outcome does not matter
 	}
 	if c.replyCount() >= maxRepliesPerConn-1 || !ok {
 		w.Header().Set("Connection", "close")
@@ -345,10 +342,10 @@ func (c *boundedConn) replyCount() int {
 	return c.replies
 }
 
-// errNoSlot is the answer to a request for which there is no seat.
 var errNoSlot = &Failure{Status: http.StatusServiceUnavailable, Text: "too many requests are under way; try again"}
 
-// networkOf returns the address that a connection is counted under: all loopback addresses are one, and a /64 of IPv6 is.
+// networkOf returns the address under which connections are counted: one for all loopback addresses, and one for
+// each /64 of IPv6.
 func networkOf(a net.Addr) netip.Addr {
 	ap, err := netip.ParseAddrPort(a.String())
 	addr := ap.Addr().Unmap()
@@ -365,7 +362,6 @@ func networkOf(a net.Addr) netip.Addr {
 	return addr
 }
 
-// closeIdle closes the connections without a request.
 func (b *boundedListener) closeIdle() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

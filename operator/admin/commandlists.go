@@ -2,7 +2,6 @@ package admin
 
 import (
 	"maps"
-	"net/url"
 	"slices"
 	"strconv"
 
@@ -12,14 +11,12 @@ import (
 	"rollcall/zk/jute"
 )
 
-// writeConnections lists the connections with everything known about them.
-func (a *adminServer) writeConnections(j *jsonWriter, _ *Stats, _ url.Values) string {
-	a.writeConnectionLists(j, false)
-	return ""
+// writeConnections lists the connections in full.
+func (a *adminServer) writeConnections(j *commandReply) {
+	a.writeConnectionLists(j.jsonWriter, false)
 }
 
-// writeConnectionLists writes the fields with the connections: one with the plain ones, and one with those over
-// TLS. brief leaves out what is known of their sessions.
+// writeConnectionLists writes two fields: the plain connections, and those over TLS. brief omits their sessions.
 func (a *adminServer) writeConnectionLists(j *jsonWriter, brief bool) {
 	for _, list := range []struct {
 		name   string
@@ -28,7 +25,7 @@ func (a *adminServer) writeConnectionLists(j *jsonWriter, brief bool) {
 		j.listField(list.name, func() {
 			for c := range paced(j.out.pacing, a.source.Connections()) {
 				if j.out.err != nil {
-					return // checked for each connection: this list may write nothing more that would fail again
+					return // checked for each connection, because this list may write nothing more that would fail
 				}
 				if (c.TLS != "") != list.secure {
 					continue
@@ -69,18 +66,15 @@ func (j *jsonWriter) connectionFields(c *clients.Connection, brief bool) {
 	j.field("max_latency", c.MaxLatency.Milliseconds())
 }
 
-// writeDump shows the sessions by the time at which they expire, in ms since 1970, and their ephemeral
-// nodes.
-func (a *adminServer) writeDump(j *jsonWriter, _ *Stats, _ url.Values) string {
+// writeDump writes the sessions by expiry time, in ms since 1970, and their ephemeral nodes.
+func (a *adminServer) writeDump(j *commandReply) {
 	a.fourLetter.runExclusively(func() {
-		j.objectField("expiry_time_to_session_ids", func() { a.writeExpiries(j) })
+		j.objectField("expiry_time_to_session_ids", func() { a.writeExpiries(j.jsonWriter) })
 	})
-	j.objectField("session_id_to_ephemeral_paths", func() { a.writeEphemerals(j) })
-	return ""
+	j.objectField("session_id_to_ephemeral_paths", func() { a.writeEphemerals(j.jsonWriter) })
 }
 
-// writeExpiries collects the sessions of a leader by the time at which they expire. Other members do not
-// know that time.
+// writeExpiries writes the sessions by expiry time, which only the leader knows.
 func (a *adminServer) writeExpiries(j *jsonWriter) {
 	all, leads := a.source.Expiries()
 	if !leads {
@@ -103,7 +97,6 @@ func (a *adminServer) writeExpiries(j *jsonWriter) {
 	}
 }
 
-// writeEphemerals writes the paths of each session. The source yields them together.
 func (a *adminServer) writeEphemerals(j *jsonWriter) {
 	j.groupedLists(func(yield func(string, func()) bool) {
 		for owner, path := range j.paths.filterEphemerals(pacedPairs(j.out.pacing, a.source.Ephemerals())) {
@@ -114,7 +107,7 @@ func (a *adminServer) writeEphemerals(j *jsonWriter) {
 	})
 }
 
-// groupedLists writes a list for each key. The pairs of one key come together.
+// groupedLists writes a list for each key. The pairs of one key must be adjacent.
 func (j *jsonWriter) groupedLists(all func(yield func(key string, value func()) bool)) {
 	last, began := "", false
 	for key, value := range all {
@@ -136,14 +129,13 @@ func (j *jsonWriter) groupedLists(all func(yield func(key string, value func()) 
 	}
 }
 
-func (a *adminServer) writeWatchSummary(j *jsonWriter, s *Stats, _ url.Values) string {
-	j.field("num_connections", s.WatchingConnections)
-	j.field("num_paths", s.WatchedPaths)
-	j.field("num_total_watches", s.DataWatches)
-	return ""
+func (a *adminServer) writeWatchSummary(j *commandReply) {
+	j.field("num_connections", j.stats.WatchingConnections)
+	j.field("num_paths", j.stats.WatchedPaths)
+	j.field("num_total_watches", j.stats.DataWatches)
 }
 
-func (a *adminServer) writeWatches(j *jsonWriter, _ *Stats, _ url.Values) string {
+func (a *adminServer) writeWatches(j *commandReply) {
 	j.objectField("session_id_to_watched_paths", func() {
 		for id, paths := range j.paths.filterWatches(pacedPairs(j.out.pacing, a.source.Watches())) {
 			j.listField(strconv.FormatInt(int64(id), 10), func() {
@@ -157,58 +149,55 @@ func (a *adminServer) writeWatches(j *jsonWriter, _ *Stats, _ url.Values) string
 			}
 		}
 	})
-	return ""
 }
 
-func (a *adminServer) writeWatchesByPath(j *jsonWriter, _ *Stats, _ url.Values) string {
+func (a *adminServer) writeWatchesByPath(j *commandReply) {
 	a.fourLetter.runExclusively(func() {
 		all := watchesByPath(j.paths.filterWatches(pacedPairs(j.out.pacing, a.source.Watches())))
 		j.objectField("path_to_session_ids", func() {
 			j.groupedLists(func(yield func(string, func()) bool) {
 				for _, o := range all {
-					if !yield(o.path, func() { j.value(int64(o.id)) }) {
+					if !yield(o.key, func() { j.value(int64(o.value)) }) {
 						return
 					}
 				}
 			})
 		})
 	})
-	return ""
 }
 
-func (a *adminServer) writeServerStats(j *jsonWriter, s *Stats, _ url.Values) string {
+func (a *adminServer) writeServerStats(j *commandReply) {
 	data, log, err := a.source.DiskUsage()
 	if err != nil {
 		data, log = 0, 0 // as ZooKeeper
 	}
 	j.field("version", a.fourLetter.version)
-	j.field("read_only", s.Role == api.RoleReadOnly)
+	j.field("read_only", j.stats.Role == api.RoleReadOnly)
 	j.objectField("server_stats", func() {
-		j.field("packets_sent", s.PacketsSent)
-		j.field("packets_received", s.PacketsReceived)
-		j.field("fsync_threshold_exceed_count", s.SlowLogWrites)
-		j.spreadField("client_response_stats", s.Responses)
+		j.field("packets_sent", j.stats.PacketsSent)
+		j.field("packets_received", j.stats.PacketsReceived)
+		j.field("fsync_threshold_exceed_count", j.stats.SlowLogWrites)
+		j.spreadField("client_response_stats", j.stats.Responses)
 		j.field("data_dir_size", data)
 		j.field("log_dir_size", log)
 		j.field("provider_null", false)
-		j.field("server_state", s.Role)
-		j.field("last_processed_zxid", s.Zxid)
-		j.field("outstanding_requests", s.OutstandingRequests)
-		j.numberField("avg_latency", formatNumber(milliseconds(s.Latency.Avg), true))
-		j.field("max_latency", s.Latency.Max.Milliseconds())
-		j.field("min_latency", s.Latency.Min.Milliseconds())
-		j.field("num_alive_client_connections", s.Connections)
-		j.field("uptime", s.Uptime.Milliseconds())
-		j.field("auth_failed_count", s.AuthFailed)
+		j.field("server_state", j.stats.Role)
+		j.field("last_processed_zxid", j.stats.Zxid)
+		j.field("outstanding_requests", j.stats.OutstandingRequests)
+		j.numberField("avg_latency", formatNumber(milliseconds(j.stats.Latency.Avg), true))
+		j.field("max_latency", j.stats.Latency.Max.Milliseconds())
+		j.field("min_latency", j.stats.Latency.Min.Milliseconds())
+		j.field("num_alive_client_connections", j.stats.Connections)
+		j.field("uptime", j.stats.Uptime.Milliseconds())
+		j.field("auth_failed_count", j.stats.AuthFailed)
 		j.field("non_mtlsremote_conn_count", 0)
 		j.field("non_mtlslocal_conn_count", 0)
 	})
-	j.spreadField("client_response", s.Responses)
-	if s.Role == "leader" {
-		j.spreadField("proposal_stats", s.Proposals)
+	j.spreadField("client_response", j.stats.Responses)
+	if j.stats.Role == "leader" {
+		j.spreadField("proposal_stats", j.stats.Proposals)
 	}
-	j.field("node_count", s.Nodes+1) // ZooKeeper counts the root twice
-	return ""
+	j.field("node_count", j.stats.Nodes+1) // ZooKeeper counts the root twice
 }
 
 func (j *jsonWriter) spreadField(name string, s metrics.Spread) {
@@ -219,9 +208,7 @@ func (j *jsonWriter) spreadField(name string, s metrics.Spread) {
 	})
 }
 
-// writeStats is server_stats with the list of connections.
-func (a *adminServer) writeStats(j *jsonWriter, s *Stats, query url.Values) string {
-	why := a.writeServerStats(j, s, query)
-	a.writeConnectionLists(j, true)
-	return why
+func (a *adminServer) writeStats(j *commandReply) {
+	a.writeServerStats(j)
+	a.writeConnectionLists(j.jsonWriter, true)
 }

@@ -19,18 +19,22 @@ type command struct {
 	aliases      []string
 	access       accessClass
 	content      contentKind
-	needsServing bool // answered only by a member that serves
+	needsServing bool // a member that serves no clients replies with an error
 	longReply    bool // see endpoint
 	help         string
-	// writeFields writes the fields of the answer, or returns why there are none. stats is filled in only
-	// if serving is set.
-	writeFields func(a *adminServer, j *jsonWriter, s *Stats, query url.Values) (why string)
-	// ownEndpoint returns what an endpoint has that does not answer as the others: its method, the type of its body, its time, and serve. Then
-	// answer is nil.
-	ownEndpoint func(c *backupsAPI) endpoint
+	writeFields  func(a *adminServer, j *commandReply)
+	// ownEndpoint returns the method, type of the body, timeout and handler of a command without writeFields.
+	ownEndpoint func(b *backupsAPI) endpoint
 }
 
-// commands are all of them, by name. Their fields and the types of these are ZooKeeper's.
+// commandReply is the reply to a command. Its fields are ZooKeeper's, as are their types.
+type commandReply struct {
+	*jsonWriter
+	stats   Stats // zero unless needsServing is set
+	query   url.Values
+	problem string // why there are no fields; "": there are
+}
+
 var commands = []command{
 	{"configuration", []string{"conf", "config"}, readAccess, showsState, true, false, "what conf says", (*adminServer).writeConfiguration, nil},
 	{"connection_stat_reset", []string{"crst"}, changeAccess, contentUnstated, true, false, "sets the counters of the connections to zero", (*adminServer).resetConnections, nil},
@@ -61,17 +65,16 @@ var commands = []command{
 	{"zabstate", nil, readAccess, showsState, false, false, "this member's addresses, and whether it takes part in an election", (*adminServer).writeZabState, nil},
 }
 
-// adminServer answers the commands of ZooKeeper's AdminServer.
+// adminServer serves the commands of ZooKeeper's AdminServer.
 type adminServer struct {
-	basePath   string // the path that theirs begin with
+	basePath   string
 	fourLetter *FourLetterCommands
 	source     Source
 	authorizer *authorizer
 	backups    *backupsAPI
 }
 
-// routes returns a row for each command and for each of its aliases. The row of the commands' list is the last one; it also answers
-// unknown commands.
+// routes returns a row for each command and each of its aliases, and last the list, which also serves unknown commands.
 func (a *adminServer) routes() (all []endpoint) {
 	for i := range commands {
 		c := &commands[i]
@@ -99,7 +102,7 @@ func (a *adminServer) routes() (all []endpoint) {
 		endpoint{method: "GET", path: a.basePath + "/", access: readAccess, content: showsState, isAlias: true, help: "the answer to an unknown command", serve: a.serveUnknownCommand})
 }
 
-// serveCommandList shows the commands as links, as ZooKeeper does.
+// serveCommandList writes the commands as links, as ZooKeeper does.
 func (a *adminServer) serveCommandList(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	p := &textWriter{w: w}
@@ -108,7 +111,7 @@ func (a *adminServer) serveCommandList(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// serveUnknownCommand answers a request for a command that does not exist, or that GET must not reach.
+// serveUnknownCommand handles requests for an unknown command, or with GET for one that needs POST.
 func (a *adminServer) serveUnknownCommand(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, a.basePath+"/")
 	if name == "" {
@@ -122,64 +125,62 @@ func (a *adminServer) serveUnknownCommand(w http.ResponseWriter, r *http.Request
 			status, name, why = http.StatusMethodNotAllowed, c.name, "this command changes the member: send it with POST"
 		}
 	}
-	writeCommand(w, status, name, func(*jsonWriter) string { return why })
+	writeCommand(w, status, name, commandProblem(why))
 }
 
-// serveCommand answers one of ZooKeeper's commands. As in ZooKeeper the status is 200 also if there is
-// an error.
+// serveCommand serves one of ZooKeeper's commands. As in ZooKeeper, the status is 200 even for an error.
 func (a *adminServer) serveCommand(w http.ResponseWriter, r *http.Request, c *command) {
 	var stats Stats
-	if c.needsServing {
-		if a.source.Health().Role == "" || a.readServingStats(&stats) == "" {
-			writeCommand(w, http.StatusOK, c.name, func(*jsonWriter) string { return strings.TrimSuffix(notServing, "\n") })
-			return
-		}
+	if c.needsServing && a.source.Health().Role != "" {
+		stats = a.source.Stats()
 	}
-	writeCommand(w, http.StatusOK, c.name, func(j *jsonWriter) string {
-		j.paths = a.authorizer.pathFilterFor(r)
+	if c.needsServing && stats.Role == "" {
+		writeCommand(w, http.StatusOK, c.name, commandProblem(strings.TrimSuffix(notServing, "\n")))
+		return
+	}
+	writeCommand(w, http.StatusOK, c.name, func(j *commandReply) {
+		j.paths, j.stats, j.query = a.authorizer.pathFilterFor(r), stats, r.URL.Query()
 		if c.longReply {
 			j.out.pacing = a.fourLetter.pacer.begin()
 			defer j.out.pacing.end()
 		}
-		return c.writeFields(a, j, &stats, r.URL.Query())
+		c.writeFields(a, j)
 	})
 }
 
-// readServingStats fills in s and returns the member's role.
-func (a *adminServer) readServingStats(s *Stats) string {
-	*s = a.source.Stats()
-	return s.Role
-}
-
-// writeCommand writes the answer to a command: the fields that answer writes, the command and the error.
-func writeCommand(w http.ResponseWriter, status int, name string, answer func(*jsonWriter) string) {
+// writeCommand writes the reply to a command: its fields, its name and the error.
+func writeCommand(w http.ResponseWriter, status int, name string, writeFields func(*commandReply)) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	out := bufio.NewWriterSize(w, partSize)
-	j := &jsonWriter{out: &textWriter{w: out}}
+	j := &commandReply{jsonWriter: &jsonWriter{out: &textWriter{w: out}}}
 	j.object(func() {
-		why := answer(j)
+		writeFields(j)
 		j.field("command", name)
-		if why == "" {
+		if j.problem == "" {
 			j.field("error", nil)
 		} else {
-			noteOutcome(w, &Failure{Status: http.StatusOK, Text: why}) // a status as ZooKeeper's
-			j.field("error", why)
+			noteOutcome(w, &Failure{Status: http.StatusOK, Text: j.problem}) // a status as ZooKeeper's
+			j.field("error", j.problem)
 		}
 	})
-	_ = out.Flush() // a client that left needs no answer
+	_ = out.Flush() // a client that left needs no reply
 }
 
-func (a *adminServer) writeNothing(*jsonWriter, *Stats, url.Values) string { return "" }
+func commandProblem(text string) func(*commandReply) {
+	return func(j *commandReply) { j.problem = text }
+}
 
-// configurationFields are the lines of conf that ZooKeeper shows by HTTP, with their names there.
+func (a *adminServer) writeNothing(*commandReply) {}
+
+// configurationFields maps the lines of conf that ZooKeeper shows over HTTP to its names for them.
 var configurationFields = map[string]string{
 	"clientPort": "client_port", "dataDir": "data_dir", "dataLogDir": "data_log_dir", "tickTime": "tick_time",
 	"maxClientCnxns": "max_client_cnxns", "minSessionTimeout": "min_session_timeout", "maxSessionTimeout": "max_session_timeout",
 	"serverId": "server_id", "clientPortListenBacklog": "client_port_listen_backlog",
 }
 
-func (a *adminServer) writeConfiguration(j *jsonWriter, _ *Stats, _ url.Values) string {
+func (a *adminServer) writeConfiguration(j *commandReply) {
 	lines, _ := a.source.Settings(0, 0)
 	for _, line := range lines {
 		name, shown := configurationFields[line.Name]
@@ -191,89 +192,79 @@ func (a *adminServer) writeConfiguration(j *jsonWriter, _ *Stats, _ url.Values) 
 			j.field(name, line.Value)
 		}
 	}
-	return ""
 }
 
-func (a *adminServer) resetConnections(*jsonWriter, *Stats, url.Values) string {
+func (a *adminServer) resetConnections(*commandReply) {
 	a.source.ResetConnections()
-	return ""
 }
 
-func (a *adminServer) resetStats(*jsonWriter, *Stats, url.Values) string {
+func (a *adminServer) resetStats(*commandReply) {
 	a.fourLetter.resetCounters()
-	return ""
 }
 
-func (a *adminServer) writeDirectorySizes(j *jsonWriter, _ *Stats, _ url.Values) string {
+func (a *adminServer) writeDirectorySizes(j *commandReply) {
 	data, log, err := a.source.DiskUsage()
 	if err != nil {
-		return fmt.Sprintf("the data directory cannot be read: %v", err)
+		j.problem = fmt.Sprintf("the data directory cannot be read: %v", err)
+		return
 	}
 	j.field("datadir_size", data)
 	j.field("logdir_size", log)
-	return ""
 }
 
-func (a *adminServer) writeEnvironment(j *jsonWriter, _ *Stats, _ url.Values) string {
+func (a *adminServer) writeEnvironment(j *commandReply) {
 	a.fourLetter.eachProperty(func(name, value string) { j.field(name, value) })
-	return ""
 }
 
-func (a *adminServer) writeSystemProperties(j *jsonWriter, _ *Stats, _ url.Values) string {
+func (a *adminServer) writeSystemProperties(j *commandReply) {
 	a.fourLetter.eachProperty(func(name, value string) {
 		kind, rest, _ := strings.Cut(name, ".")
 		if isProperty := kind == "java" || kind == "os" || kind == "user"; isProperty && value != unsetProperty && !strings.HasPrefix(rest, "memory.") {
 			j.field(name, value)
 		}
 	})
-	return ""
 }
 
-func (a *adminServer) writeTraceMask(j *jsonWriter, _ *Stats, _ url.Values) string {
+func (a *adminServer) writeTraceMask(j *commandReply) {
 	j.field("tracemask", a.fourLetter.traceMask.Load())
-	return ""
 }
 
-func (a *adminServer) setTraceMask(j *jsonWriter, s *Stats, query url.Values) string {
-	const need = "setTraceMask requires long traceMask argument"
-	if !query.Has("traceMask") {
-		return need
-	}
-	mask, err := strconv.ParseInt(query.Get("traceMask"), 10, 64)
+func (a *adminServer) setTraceMask(j *commandReply) {
+	mask, err := strconv.ParseInt(j.query.Get("traceMask"), 10, 64)
 	if err != nil {
-		return need + ", got " + query.Get("traceMask")
+		j.problem = "setTraceMask requires long traceMask argument"
+		if j.query.Has("traceMask") {
+			j.problem += ", got " + j.query.Get("traceMask")
+		}
+		return
 	}
 	a.fourLetter.traceMask.Store(mask)
-	return a.writeTraceMask(j, s, query)
+	a.writeTraceMask(j)
 }
 
-func (a *adminServer) writeDigests(j *jsonWriter, _ *Stats, _ url.Values) string {
+func (a *adminServer) writeDigests(j *commandReply) {
 	j.listField("digests", func() {})
-	return ""
 }
 
 // writeInitialConfiguration shows nothing: a zoo.cfg may contain the digest of the super user.
-func (a *adminServer) writeInitialConfiguration(j *jsonWriter, _ *Stats, _ url.Values) string {
+func (a *adminServer) writeInitialConfiguration(j *commandReply) {
 	j.field("initial_configuration", nil)
-	return ""
 }
 
-func (a *adminServer) writeReadOnly(j *jsonWriter, s *Stats, _ url.Values) string {
-	j.field("read_only", s.Role == api.RoleReadOnly)
-	return ""
+func (a *adminServer) writeReadOnly(j *commandReply) {
+	j.field("read_only", j.stats.Role == api.RoleReadOnly)
 }
 
-func (a *adminServer) writeMonitor(j *jsonWriter, s *Stats, _ url.Values) string {
-	a.fourLetter.eachMonitorValue(s, func(name, value string) { j.field(name, value) }, j.numberField)
-	return ""
+func (a *adminServer) writeMonitor(j *commandReply) {
+	a.fourLetter.eachMonitorValue(&j.stats, func(name, value string) { j.field(name, value) }, j.numberField)
 }
 
-// writeObservers lists the observers on a leader. Elsewhere the list is empty, as with ZooKeeper.
-func (a *adminServer) writeObservers(j *jsonWriter, s *Stats, _ url.Values) string {
-	j.field("synced_observers", s.SyncedObservers)
+// writeObservers lists the observers on a leader. Elsewhere the list is empty, as in ZooKeeper.
+func (a *adminServer) writeObservers(j *commandReply) {
+	j.field("synced_observers", j.stats.SyncedObservers)
 	j.listField("observers", func() {
 		for _, peer := range a.source.Ensemble().Peers {
-			if s.Role == "leader" && peer.IsObserver {
+			if j.stats.Role == "leader" && peer.IsObserver {
 				j.beginItem()
 				j.object(func() {
 					j.field("remote_socket_address", peer.QuorumAddress)
@@ -282,25 +273,24 @@ func (a *adminServer) writeObservers(j *jsonWriter, s *Stats, _ url.Values) stri
 			}
 		}
 	})
-	return ""
 }
 
-func (a *adminServer) writeLeader(j *jsonWriter, s *Stats, _ url.Values) string {
+func (a *adminServer) writeLeader(j *commandReply) {
 	e := a.source.Ensemble()
 	if len(e.Peers) == 0 {
-		return "server is not initialized" // ZooKeeper's answer for a standalone server
+		j.problem = "server is not initialized" // as ZooKeeper says for a standalone server
+		return
 	}
-	j.field("is_leader", s.Role == "leader")
+	j.field("is_leader", j.stats.Role == "leader")
 	j.field("leader_id", e.Leader)
 	for _, peer := range e.Peers {
 		if peer.ID == e.Leader {
 			j.field("leader_ip", hostOf(peer.QuorumAddress))
 		}
 	}
-	return ""
 }
 
-func (a *adminServer) writeVotingView(j *jsonWriter, _ *Stats, _ url.Values) string {
+func (a *adminServer) writeVotingView(j *commandReply) {
 	j.objectField("current_config", func() {
 		for _, peer := range a.source.Ensemble().Peers {
 			if peer.IsObserver {
@@ -314,10 +304,9 @@ func (a *adminServer) writeVotingView(j *jsonWriter, _ *Stats, _ url.Values) str
 			})
 		}
 	})
-	return ""
 }
 
-func (a *adminServer) writeZabState(j *jsonWriter, _ *Stats, _ url.Values) string {
+func (a *adminServer) writeZabState(j *commandReply) {
 	e, health := a.source.Ensemble(), a.source.Health()
 	voting := false
 	for _, peer := range e.Peers {
@@ -350,11 +339,9 @@ func (a *adminServer) writeZabState(j *jsonWriter, _ *Stats, _ url.Values) strin
 		}
 	}
 	j.field("zabstate", state)
-	return ""
 }
 
-// addressFields writes an address as ZooKeeper does, which may have several of them and tries which ones
-// it reaches.
+// addressFields writes addr as ZooKeeper writes a set of addresses, of which it can reach some.
 func (j *jsonWriter) addressFields(addr string) {
 	one := func(name, value string) { j.listField(name, func() { j.beginItem(); j.value(value) }) }
 	host, port := hostOf(addr), addr[strings.LastIndexByte(addr, ':')+1:]
@@ -370,7 +357,7 @@ func (j *jsonWriter) addressFields(addr string) {
 	j.field("reachable_or_one", addr)
 }
 
-// hostOf returns the host of a host:port, or all of it if it is none.
+// hostOf returns the host of a host:port, or addr itself if it has another form.
 func hostOf(addr string) string {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

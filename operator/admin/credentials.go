@@ -25,29 +25,29 @@ const (
 	maxTokenFileBytes = maxTokenBytes + 2 // bytes of its file: a token and the end of its line
 )
 
-// credentials are the secrets by which administrators are recognized. The zero value accepts none.
+// credentials are the secrets that callers are checked against. The zero value accepts none.
 type credentials struct {
-	superDigest  string // "super:" and the base64 of a hash; "": nobody is super
+	superDigest  string // "super:" and the base64 of a hash; "": there is no super user
 	digestAlg    digest.Algorithm
-	adminToken   tokenHash   // of administrators
-	readToken    tokenHash   // of those who only read
-	metricsToken tokenHash   // of those who read metrics alone
-	proofKey     slowkey.Key // with which the token of administrators is proved
+	adminToken   tokenHash   // for administrators
+	readToken    tokenHash   // for reading
+	metricsToken tokenHash   // for reading metrics
+	proofKey     slowkey.Key // proves adminToken
 }
 
-// tokenHash is the hash that a token is compared with. The zero value matches no token.
+// tokenHash is the hash of a token. The zero value matches nothing.
 type tokenHash struct {
 	sum   [sha256.Size]byte
 	isSet bool
 }
 
-// matches reports whether text is the token. All hashes have the same length, so the comparison takes the same time for every text.
+// matches compares in constant time.
 func (t tokenHash) matches(text string) bool {
 	sum := sha256.Sum256([]byte(text))
 	return t.isSet && subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1
 }
 
-// hasProvedToken reports whether the connection of a request has proved the token.
+// hasProvedToken reports whether the connection of a request has proved the administrators' token.
 func hasProvedToken(r *http.Request) bool {
 	bound, ok := r.Context().Value(connKey{}).(*boundedConn)
 	if !ok {
@@ -57,8 +57,8 @@ func hasProvedToken(r *http.Request) bool {
 	return ok && c.HasProof()
 }
 
-// administratorOf returns the administrator that the request proves to come from, "super" or "token", or "" if it
-// proves nothing. TLS has checked a certificate.
+// administratorOf returns "super", "token" or "certificate", by the credentials that the request proves, or "".
+// TLS has verified a certificate.
 func (a *authorizer) administratorOf(r *http.Request) string {
 	if hasProvedToken(r) {
 		return "token"
@@ -84,7 +84,7 @@ func (a *authorizer) administratorOf(r *http.Request) string {
 	return ""
 }
 
-// acceptedKinds returns the kinds of secrets that make their holder an administrator here: "super" and "token".
+// acceptedKinds returns the kinds of secrets that make their holder an administrator: "super" and "token".
 func (c *credentials) acceptedKinds() []string {
 	all := []string{}
 	if c.superDigest != "" {
@@ -96,18 +96,18 @@ func (c *credentials) acceptedKinds() []string {
 	return all
 }
 
-// isSuperPassword reports whether text is "super:" and the password of the super user.
+// isSuperPassword reports whether text is "super:" and the super user's password.
 func (c *credentials) isSuperPassword(text string) bool {
 	return subtle.ConstantTimeCompare([]byte(c.digestAlg.IdentityOf(text)), []byte(c.superDigest)) == 1
 }
 
-// tokenFile is a key of the configuration that names a file with a token.
+// tokenFile is a configuration key that names a file with a token.
 type tokenFile struct {
 	key, path string
 	hashIn    func(*credentials) *tokenHash
 }
 
-// tokenFiles returns the keys, in the order of what the tokens allow.
+// tokenFiles returns the keys, from the most powerful token to the least.
 func (s *HTTPSettings) tokenFiles() []tokenFile {
 	return []tokenFile{
 		{"admin.tokenFile", s.TokenFile, func(c *credentials) *tokenHash { return &c.adminToken }},
@@ -116,12 +116,11 @@ func (s *HTTPSettings) tokenFiles() []tokenFile {
 	}
 }
 
-// HasToken reports whether callers may have a token that the member knows, of whichever role.
+// HasToken reports whether the configuration names a token of any role.
 func (s *HTTPSettings) HasToken() bool {
 	return slices.ContainsFunc(s.tokenFiles(), func(f tokenFile) bool { return f.path != "" })
 }
 
-// readTokens reads the files with tokens.
 func (c *credentials) readTokens(s *HTTPSettings, log *slog.Logger) error {
 	for _, f := range s.tokenFiles() {
 		if f.path == "" {
@@ -140,8 +139,8 @@ func (c *credentials) readTokens(s *HTTPSettings, log *slog.Logger) error {
 	return nil
 }
 
-// readToken reads the token in a file, without the white space around it. exposed says that others may read
-// the file.
+// readToken returns the token in a file without surrounding white space. exposed is not empty if other users can
+// read the file.
 func readToken(key, path string) (token, exposed string, err error) {
 	f, err := secretfile.ReadFile(path, maxTokenFileBytes)
 	if err != nil {
@@ -152,7 +151,7 @@ func readToken(key, path string) (token, exposed string, err error) {
 	case len(f.Text) > maxTokenFileBytes:
 		err = fmt.Errorf("the file has over %d bytes; it may have a token of %d to %d and the end of its line", maxTokenFileBytes, minTokenBytes, maxTokenBytes)
 	case len(text) < minTokenBytes || len(text) > maxTokenBytes:
-		err = fmt.Errorf("the token has %d bytes; allowed are %d to %d", len(text), minTokenBytes, maxTokenBytes)
+		err = fmt.Errorf("the token has %d bytes; must have %d to %d", len(text), minTokenBytes, maxTokenBytes)
 	case bytes.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }):
 		err = errors.New("the token has other characters than visible ones of ASCII")
 	}
@@ -175,12 +174,15 @@ func (s HTTPSettings) CheckToken() (faults []*secretfile.Fault) {
 	return faults
 }
 
-// roleOf returns the role that the credentials of a request or the client's certificate give it, the higher one.
+// roleOf returns the higher one of the roles that the header and a verified certificate give.
 func (a *authorizer) roleOf(r *http.Request) callerRole {
-	return max(a.headerRole(r), a.certificateRole(r))
+	if hasVerifiedCertificate(r) {
+		return max(a.headerRole(r), roleReads)
+	}
+	return a.headerRole(r)
 }
 
-// headerRole returns the role that the header Authorization of a request gives it.
+// headerRole returns the role that the header Authorization gives.
 func (a *authorizer) headerRole(r *http.Request) callerRole {
 	if a.administratorOf(r) != "" {
 		return roleAdmin
@@ -197,15 +199,7 @@ func (a *authorizer) headerRole(r *http.Request) callerRole {
 	return roleNone
 }
 
-// certificateRole returns the role that the client's certificate gives it. TLS has checked the certificate.
-func (a *authorizer) certificateRole(r *http.Request) callerRole {
-	if !hasVerifiedCertificate(r) {
-		return roleNone
-	}
-	return roleReads
-}
-
-// hasVerifiedCertificate reports whether the client has shown a certificate that the trust store verifies.
+// hasVerifiedCertificate reports whether the trust store verifies the client's certificate.
 func hasVerifiedCertificate(r *http.Request) bool {
 	return r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 }

@@ -25,8 +25,8 @@ func TestV1Drain(t *testing.T) {
 		{visit{header: signedIn, body: `{"over_ms":1500}`}, 200, `{"connections":1,"leads":false,"took_ms":1000}`, "drain 1.5s"},
 		{visit{header: signedIn, body: `{"over_ms":0}`}, 200, `{"connections":0,"leads":false,"took_ms":0}`, "drain 0s"},
 		{visit{header: signedIn, body: `{"over_ms":60000}`}, 200, `{"connections":60,"leads":false,"took_ms":60000}`, "drain 1m0s"},
-		{visit{header: signedIn, body: `{"over_ms":60001}`}, 400, "over_ms: 60001; allowed is 0 to 60000", ""},
-		{visit{header: signedIn, body: `{"over_ms":-1}`}, 400, "over_ms: -1; allowed is 0 to 60000", ""},
+		{visit{header: signedIn, body: `{"over_ms":60001}`}, 400, "over_ms: 60001; must be 0 to 60000", ""},
+		{visit{header: signedIn, body: `{"over_ms":-1}`}, 400, "over_ms: -1; must be 0 to 60000", ""},
 		{visit{header: signedIn, body: `{"over":1}`}, 400, "over", ""},
 		{visit{}, 401, "credentials", ""},
 		{visit{header: signedIn, from: "10.0.0.9:5"}, 403, "own machine", ""},
@@ -53,9 +53,9 @@ func TestV1DrainMember(t *testing.T) {
 		{`{"member":3}`, nil, 200, `{"connections":3,"leads":false,"took_ms":0}`, "drain member 3 over 5s for super from 127.0.0.1:1"},
 		{`{"member":4,"over_ms":0}`, nil, 200, `{"connections":4,`, "drain member 4 over 0s for super from 127.0.0.1:1"},
 		{`{"member":9}`, &Failure{Status: 404, Text: "the ensemble has no member 9"}, 404, "no member 9", "drain member 9 over 5s for super from 127.0.0.1:1"},
-		{`{"member":3,"over_ms":60001}`, nil, 400, "over_ms: 60001; allowed is 0 to 60000", ""},
-		{`{"over_ms":1}`, nil, 400, "member: 0; allowed are the numbers from 1 to 255", ""},
-		{`{"member":256}`, nil, 400, "member: 256; allowed are", ""},
+		{`{"member":3,"over_ms":60001}`, nil, 400, "over_ms: 60001; must be 0 to 60000", ""},
+		{`{"over_ms":1}`, nil, 400, "member: 0; must be a number from 1 to 255", ""},
+		{`{"member":256}`, nil, 400, "member: 256; must be", ""},
 	} {
 		h, log := newAudited(t)
 		opsOf(h).err = tt.refusal

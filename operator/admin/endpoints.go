@@ -12,37 +12,35 @@ import (
 	"rollcall/operator/console"
 )
 
-// endpoint is one row of the table of endpoints. The mux, the table in docs/admin.md and the tests
-// of refusals are made of these rows.
+// endpoint is one row of the table of endpoints. The mux, the table in docs/admin.md and the access tests are
+// built from these rows.
 type endpoint struct {
 	method          string // GET stands for HEAD, too
 	path            string // a pattern of http.ServeMux
 	access          accessClass
-	content         contentKind   // what an endpoint of the class reads shows
-	oneAtATime      bool          // it looks at everything for figures: without credentials one is made after the other
-	isProbe         bool          // it is answered whatever the Host header says, and whatever else is under way
-	longReply       bool          // its answer can be long or slow: at most maxLong of them are made at once
-	timeout         time.Duration // how long its answer may take; default answerTime
-	changesEnsemble bool          // it changes the ensemble and not this member alone, so a member that was removed refuses it
-	isAlias         bool          // another path of the endpoint before it
+	content         contentKind   // kind of content, for readAccess
+	oneAtATime      bool          // it scans everything: without credentials, one reply is made at a time
+	isProbe         bool          // served for every Host header, and under any load
+	longReply       bool          // the reply can be long or slow: at most maxLongReplies are made at once
+	timeout         time.Duration // default replyTimeout
+	changesEnsemble bool          // a removed member rejects it
+	isAlias         bool          // another path of the previous row
 	help            string
 	serve           http.HandlerFunc
-	// replyJSON is set instead of serve for an endpoint under /v1/. It returns a type of package api, which is sent as JSON, or an
-	// error, which is a *Failure if it is not the member's fault.
+	// replyJSON is set instead of serve for an endpoint under /v1/. It returns a type of package api, or an
+	// error that is a *Failure if the member is not at fault.
 	replyJSON                      func(q *query) (any, error)
 	parameters, requiredParameters []string
-	// These describe an endpoint under /v1/ in operator/api/openapi.json. The bodies are values of their types. The statuses are those besides
-	// the ones of its class, of a wrong query (400) and of too many long answers (503).
+	// These describe an endpoint under /v1/ in operator/api/openapi.json. The statuses are in addition to 400,
+	// to 503 for too many long replies, and to the statuses of the access class.
 	responseBody, requestBody any
 	failureStatuses           []int
 	contentType               string // the type of the body of a POST; default application/json
-	// action names the change that an endpoint of the class changes makes, and target the object of the change; nil: this
-	// member. Both are for the audit log.
+	// action names the change for the audit log, and auditTarget its object; nil: this member.
 	action      string
 	auditTarget func(r *http.Request) string
 }
 
-// routes returns the table.
 func (h *HTTP) routes() []endpoint {
 	return slices.Concat(
 		h.health.routes(), consoleRoutes(h.console), []endpoint{h.metricsRoute()}, h.member.routes(), h.ensemble.routes(), h.streams.routes(),
@@ -57,7 +55,7 @@ func (h *HTTP) metricsRoute() endpoint {
 	}
 }
 
-// consoleRoutes are the endpoints of the console. They hold no data: the page's script asks for them under /v1/.
+// consoleRoutes are the endpoints of the console. They hold no data: the page's script requests it under /v1/.
 func consoleRoutes(c *console.Console) []endpoint {
 	return []endpoint{
 		{method: "GET", path: "/{$}", access: openAccess, help: "the console, for a browser", serve: c.ServePage},
@@ -65,25 +63,24 @@ func consoleRoutes(c *console.Console) []endpoint {
 	}
 }
 
-// reservedPaths are the first parts of paths that ZooKeeper's commands cannot have.
+// reservedPaths are the first segments that the path of ZooKeeper's commands must not have.
 var reservedPaths = []string{"console", "livez", "readyz", "metrics", "debug", "v1"}
 
 var commandPathPattern = regexp.MustCompile(`^(/[A-Za-z0-9_.-]+)+$`)
 
-// CheckCommandURL returns an error if ZooKeeper's commands cannot have this path.
+// CheckCommandURL returns an error if ZooKeeper's commands cannot be served below path.
 func CheckCommandURL(path string) error {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	switch {
 	case !commandPathPattern.MatchString(path) || strings.Contains(path, "/."):
-		return errors.New("allowed is a path such as /commands, with letters, digits, dots, dashes and underscores")
+		return errors.New("must be a path such as /commands, with letters, digits, dots, dashes and underscores")
 	case slices.Contains(reservedPaths, first):
 		return errors.New("/" + first + " is a path of Rollcall's own")
 	}
 	return nil
 }
 
-// serveEndpoint lets an endpoint answer, within bounds of time, and a long answer only if there is a place
-// for it.
+// serveEndpoint serves a request within the endpoint's timeout. A long reply needs a free place.
 func (h *HTTP) serveEndpoint(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	if e.longReply {
 		if e.replyJSON != nil && r.URL.Query().Has("from") {
@@ -91,7 +88,7 @@ func (h *HTTP) serveEndpoint(e *endpoint, w http.ResponseWriter, r *http.Request
 		}
 		leave := h.longReplies.acquire(e, r)
 		if leave == nil {
-			busy := &Failure{Status: http.StatusServiceUnavailable, Text: "too many long answers are being made; try again"}
+			busy := &Failure{Status: http.StatusServiceUnavailable, Text: "too many long replies are being made; try again"}
 			if e.access == changeAccess {
 				h.auditor.logRejected(e, r, h.authorizer.administratorOf(r), busy.Text)
 			}
@@ -114,7 +111,7 @@ func (h *HTTP) serveEndpoint(e *endpoint, w http.ResponseWriter, r *http.Request
 	}
 }
 
-// pacedWriter gives the client answerPart for each partSize of bytes, and up to end for all of them.
+// pacedWriter gives the client partTimeout for each partSize of bytes, and until deadline for all of them.
 type pacedWriter struct {
 	http.ResponseWriter
 	control  *http.ResponseController
@@ -122,7 +119,7 @@ type pacedWriter struct {
 	failure  *Failure // nil: it was done
 }
 
-// noteOutcome notes a failure for the audit log.
+// noteOutcome keeps a failure for the audit log.
 func noteOutcome(w http.ResponseWriter, f *Failure) {
 	if p, ok := w.(*pacedWriter); ok {
 		p.failure = f

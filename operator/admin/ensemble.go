@@ -13,13 +13,13 @@ import (
 	"rollcall/operator/api"
 	"rollcall/operator/view"
 	"rollcall/zk/jute"
+	"rollcall/znode"
 )
 
-// killTimeout is the longest that an operator waits for the end of a session: an election mostly takes less than 3 s, even with
-// failover=wan.
+// killTimeout limits the kill of a session. An election mostly takes less than 3 s, even with failover=wan.
 const killTimeout = 8 * time.Second
 
-// ensembleAPI has the endpoints about sessions, connections, watches and nodes of the whole ensemble.
+// ensembleAPI has the endpoints for sessions, connections, watches and node owners of the whole ensemble.
 type ensembleAPI struct{ ops Operations }
 
 func (e *ensembleAPI) routes() []endpoint {
@@ -76,8 +76,8 @@ func (e *ensembleAPI) routes() []endpoint {
 	}
 }
 
-// sessionTarget returns the id in the path for the audit log. Other text that a stranger has put there is
-// left out, because it could pass for a part of the line.
+// sessionTarget returns the id in the path for the audit log. It omits other text, which a stranger may have forged
+// to look like a part of the line.
 func sessionTarget(r *http.Request) string {
 	id := r.PathValue("id")
 	if _, err := jute.ParseSessionID(id); err == nil {
@@ -86,27 +86,21 @@ func sessionTarget(r *http.Request) string {
 	return "not the id of a session"
 }
 
-func (e *ensembleAPI) getStatus(q *query) (any, error) {
-	return e.ops.MemberStatuses(q.Context())
-}
+func (e *ensembleAPI) getStatus(q *query) (any, error) { return e.ops.MemberStatuses(q.Context()) }
 
 func (e *ensembleAPI) listSessions(q *query) (any, error) {
-	f := view.SessionFilter{ID: q.sessionIDParameter("id"), Member: uint32(q.intParameter("member")), State: q.values.Get("state"), Address: q.addressParameter()}
-	p, by := q.pageParameters(), q.orderParameter()
-	if q.fault != nil {
-		return nil, q.fault
+	f := view.SessionFilter{
+		ID: q.sessionIDParameter("id"), Member: uint32(q.intParameter("member")),
+		State: q.values.Get("state"), Address: q.values.Get("address"),
 	}
-	if by != 0 {
-		return e.ops.SessionsBy(q.Context(), f, by, p)
+	if order := q.orderParameter(); order != 0 {
+		return e.ops.SessionsBy(q.Context(), f, order, q.pageParameters())
 	}
-	return e.ops.Sessions(q.Context(), f, p)
+	return e.ops.Sessions(q.Context(), f, q.pageParameters())
 }
 
 func (e *ensembleAPI) getSession(q *query) (any, error) {
 	id := q.pathSessionID()
-	if q.fault != nil {
-		return nil, q.fault
-	}
 	a, err := e.ops.SessionByID(q.Context(), id)
 	switch {
 	case err != nil:
@@ -119,13 +113,12 @@ func (e *ensembleAPI) getSession(q *query) (any, error) {
 
 func (e *ensembleAPI) killSession(q *query) (any, error) {
 	id := q.pathSessionID()
-	q.decodeBody(&struct{}{})
-	if q.fault != nil {
+	if q.decodeBody(&struct{}{}); q.fault != nil {
 		return nil, q.fault
 	}
 	ctx, cancel := context.WithTimeout(q.Context(), killTimeout)
 	defer cancel()
-	if err := e.ops.KillSession(ctx, id, q.administrator+" from "+q.RemoteAddr); err != nil {
+	if err := e.ops.KillSession(ctx, id, q.requester()); err != nil {
 		return nil, err
 	}
 	for end := range e.ops.SessionEnds(id, "", 0) {
@@ -135,56 +128,36 @@ func (e *ensembleAPI) killSession(q *query) (any, error) {
 }
 
 func (e *ensembleAPI) listEphemerals(q *query) (any, error) {
-	id, p := q.pathSessionID(), q.pageParameters()
-	if q.fault != nil {
-		return nil, q.fault
-	}
-	a, err := e.ops.Ephemerals(q.Context(), id, p)
+	a, err := e.ops.Ephemerals(q.Context(), q.pathSessionID(), q.pageParameters())
 	a.Items = slices.DeleteFunc(a.Items, func(e api.Ephemeral) bool { return !q.paths.isVisible(e.Path) })
 	return a, err
 }
 
 func (e *ensembleAPI) listSessionWatches(q *query) (any, error) {
-	id, p := q.pathSessionID(), q.pageParameters()
-	if q.fault != nil {
-		return nil, q.fault
-	}
-	a, err := e.ops.SessionWatches(q.Context(), id, p)
+	a, err := e.ops.SessionWatches(q.Context(), q.pathSessionID(), q.pageParameters())
 	a.Items = slices.DeleteFunc(a.Items, func(w api.Watch) bool { return !q.paths.isVisible(w.Path) })
 	return a, err
 }
 
 func (e *ensembleAPI) listConnections(q *query) (any, error) {
-	f, p := view.ConnectionFilter{Member: uint32(q.intParameter("member")), Address: q.addressParameter()}, q.pageParameters()
-	if q.fault != nil {
-		return nil, q.fault
-	}
-	return e.ops.Connections(q.Context(), f, p)
+	f := view.ConnectionFilter{Member: uint32(q.intParameter("member")), Address: q.values.Get("address")}
+	return e.ops.Connections(q.Context(), f, q.pageParameters())
 }
 
 func (e *ensembleAPI) listWatches(q *query) (any, error) {
-	path, p := q.pathParameter(), q.pageParameters()
-	if q.fault != nil {
-		return nil, q.fault
-	}
-	a, err := e.ops.PathWatches(q.Context(), path, p)
+	a, err := e.ops.PathWatches(q.Context(), q.values.Get("path"), q.pageParameters())
 	a.Items = slices.DeleteFunc(a.Items, func(w api.Watch) bool { return !q.paths.isVisible(w.Path) })
 	return a, err
 }
 
 func (e *ensembleAPI) getOwner(q *query) (any, error) {
-	path := q.pathParameter()
-	if q.fault != nil {
-		return nil, q.fault
-	}
-	return e.ops.NodeOwner(q.Context(), path)
+	return e.ops.NodeOwner(q.Context(), q.values.Get("path"))
 }
 
-// endCursorPrefix is the prefix of cursors of the list of ends. The number of the page's last end follows.
+// endCursorPrefix precedes the number of the page's last end in a cursor of the list of ends.
 const endCursorPrefix = "before-"
 
 func (e *ensembleAPI) listEnds(q *query) (any, error) {
-	session, address := q.sessionIDParameter("session"), q.addressParameter()
 	limit, before := cmp.Or(q.intParameter("limit"), view.MaxRows), uint64(0)
 	if from := q.values.Get("from"); from != "" {
 		digits, ok := strings.CutPrefix(from, endCursorPrefix)
@@ -194,11 +167,8 @@ func (e *ensembleAPI) listEnds(q *query) (any, error) {
 		}
 		before = n
 	}
-	if q.fault != nil {
-		return nil, q.fault
-	}
 	page := api.List[api.End]{Items: []api.End{}, Silent: []api.Silence{}}
-	for end := range e.ops.SessionEnds(session, address, before) {
+	for end := range e.ops.SessionEnds(q.sessionIDParameter("session"), q.values.Get("address"), before) {
 		if len(page.Items) == limit {
 			page.NextCursor = endCursorPrefix + strconv.FormatUint(page.Items[limit-1].Number, 10)
 			break
@@ -209,3 +179,55 @@ func (e *ensembleAPI) listEnds(q *query) (any, error) {
 }
 
 func (e *ensembleAPI) getBuckets(q *query) (any, error) { return e.ops.ExpiryBuckets(q.Context()) }
+
+func (e *ensembleAPI) listRemovals(q *query) (any, error) {
+	a, err := e.ops.NodeRemovals(q.Context(), q.values.Get("path"), q.pageParameters())
+	if err != nil {
+		return nil, err
+	}
+	a.Items = slices.DeleteFunc(a.Items, func(r api.Removal) bool { return !q.paths.isVisible(r.Path) })
+	ends := e.sessionEnds(a.Items)
+	for i := range a.Items {
+		if r := &a.Items[i]; r.Cause == view.CauseSessionEnded && ends[r.SessionID] != nil {
+			r.End = ends[r.SessionID]
+			r.Address, r.MemberID = r.End.Address, r.End.MemberID
+		}
+	}
+	return a, nil
+}
+
+// sessionEnds returns the retained ends of the sessions that took a node with them, by session id.
+func (e *ensembleAPI) sessionEnds(removals []api.Removal) map[string]*api.End {
+	ends, missing := map[string]*api.End{}, 0
+	for _, r := range removals {
+		if _, there := ends[r.SessionID]; r.Cause == view.CauseSessionEnded && !there {
+			ends[r.SessionID] = nil
+			missing++
+		}
+	}
+	if missing == 0 {
+		return nil
+	}
+	for end := range e.ops.SessionEnds(0, "", 0) {
+		if known, wanted := ends[end.Session.String()]; !wanted || known != nil {
+			continue
+		}
+		row := apiEnd(end)
+		ends[row.ID] = &row
+		if missing--; missing == 0 {
+			break
+		}
+	}
+	return ends
+}
+
+func apiEnd(e znode.SessionEnd) api.End {
+	return api.End{
+		ID: e.Session.String(), State: "ended", EndedAt: utcMillis(e.EndedAt()), Reason: e.Reason.String(), EndedBy: e.RequestedBy, Address: e.Address,
+		MemberID: e.Member, LeaderID: e.Leader, Term: e.Term, Zxid: view.ZxidText(e.Zxid), SilentMs: e.SilentFor.Milliseconds(),
+		TimeoutMs: e.Timeout.Milliseconds(), EphemeralCount: e.EphemeralCount, Number: e.Number,
+	}
+}
+
+// utcMillis returns t in UTC, truncated to milliseconds.
+func utcMillis(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }

@@ -16,26 +16,25 @@ import (
 )
 
 const (
-	// maxStreams limits the streams of events that a member serves at once: a console for each of a few
-	// operators. It leaves most of maxConns for others.
+	// maxStreams limits the event streams of a member: a console for each of a few operators. Most of maxConns
+	// remains for others.
 	maxStreams = 16
-	// maxUnreadEvents limits the unread events of a reader: about those of some seconds. With one more, the reader
-	// is dropped.
+	// maxUnreadEvents is the queue of a reader, enough for several seconds. A slower reader is dropped.
 	maxUnreadEvents = 256
 	// pollInterval is the time between two polls of the ensemble while there are readers.
 	pollInterval = time.Second
-	// maxSessionEvents limits the events about sessions in that time. A person can follow no more,
-	// and thousands of sessions may end at once; the others are counted.
+	// maxSessionEvents limits the session events per pollInterval. A person can follow no more, and thousands of
+	// sessions may end at once. The others are counted.
 	maxSessionEvents = 50
-	// maxPendingEvents limits the events about sessions that wait to be sent: those of a few entries of the log.
+	// maxPendingEvents limits the session events that wait to be sent.
 	maxPendingEvents = 256
-	// maxLeaderEvents is the same limit for changes of the leader. An election takes longer than a poll. As many of the last changes are
-	// kept for streams that begin.
+	// maxLeaderEvents limits the leader events that wait to be sent, and those kept for streams that begin
+	// later.
 	maxLeaderEvents = 8
 )
 
-// eventStreams has the streams of events that clients read. While there are any, one set of loops looks at the ensemble
-// for all of them. Make one with newStreams. It is safe for concurrent use.
+// eventStreams has the event streams of all clients. While there are any, one set of loops polls the ensemble
+// for all of them. It is safe for concurrent use.
 type eventStreams struct {
 	ops              Operations
 	authorizer       *authorizer
@@ -55,9 +54,9 @@ type eventStreams struct {
 
 // eventReader is one stream.
 type eventReader struct {
-	frames        chan []byte   // has room for maxBehind
+	frames        chan []byte   // capacity maxUnreadEvents
 	endSignal     chan struct{} // closed when the stream has to end
-	administrator string        // who reads; "": somebody without credentials
+	administrator string        // "": a reader without credentials
 	number        uint64        // in the order in which streams began
 }
 
@@ -67,7 +66,7 @@ func newEventStreams(ops Operations, a *authorizer) *eventStreams {
 	}
 }
 
-// run lets streams be read until ctx ends. It then ends them, and the loops.
+// run accepts readers until ctx ends. It then ends all streams and loops.
 func (s *eventStreams) run(ctx context.Context) {
 	s.mu.Lock()
 	s.ctx = ctx
@@ -82,8 +81,8 @@ func (s *eventStreams) run(ctx context.Context) {
 	s.runningLoops.Wait()
 }
 
-// addReader adds a stream of a reader, by; "" is one without credentials. If there is no place left, a reader with
-// credentials takes that of the oldest stream of one without. The first stream starts the loops.
+// addReader adds the stream of an administrator, or of a reader without credentials if by is "". If all places
+// are taken, an administrator replaces the oldest reader without credentials. The first stream starts the loops.
 func (s *eventStreams) addReader(by string) (*eventReader, *Failure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,14 +92,14 @@ func (s *eventStreams) addReader(by string) (*eventReader, *Failure) {
 	if len(s.readers) == maxStreams {
 		oldest := s.oldestAnonymous()
 		if by == "" || oldest == nil {
-			return nil, &Failure{Status: http.StatusServiceUnavailable, Text: "this member serves as many streams of events as it can; close one, sign in, or ask another member"}
+			return nil, &Failure{Status: http.StatusServiceUnavailable, Text: "this member serves as many streams of events as it can; close one, sign in, or use another member"}
 		}
 		s.dropReader(oldest)
 	}
 	s.streamCount++
 	r := &eventReader{frames: make(chan []byte, maxUnreadEvents), endSignal: make(chan struct{}), administrator: by, number: s.streamCount}
 	for _, e := range s.lastLeaderChanges() {
-		r.frames <- eventFrame("leader", e) // it has room
+		r.frames <- eventFrame("leader", e) // it has capacity
 	}
 	if s.readers[r] = true; len(s.readers) == 1 {
 		s.startLoops()
@@ -108,7 +107,7 @@ func (s *eventStreams) addReader(by string) (*eventReader, *Failure) {
 	return r, nil
 }
 
-// oldestAnonymous returns the oldest stream of a reader without credentials, or nil. The caller holds the lock.
+// oldestAnonymous returns the oldest stream without credentials, or nil. The caller holds the lock.
 func (s *eventStreams) oldestAnonymous() (oldest *eventReader) {
 	for r := range s.readers {
 		if r.administrator == "" && (oldest == nil || r.number < oldest.number) {
@@ -118,7 +117,7 @@ func (s *eventStreams) oldestAnonymous() (oldest *eventReader) {
 	return oldest
 }
 
-// removeReader ends a stream, if it has not been dropped. The last one ends the loops.
+// removeReader ends a stream, unless it has been dropped. The last one ends the loops.
 func (s *eventStreams) removeReader(r *eventReader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +126,7 @@ func (s *eventStreams) removeReader(r *eventReader) {
 	}
 }
 
-// dropReader does the same for a caller that holds the lock.
+// dropReader is removeReader for a caller that holds the lock.
 func (s *eventStreams) dropReader(r *eventReader) {
 	delete(s.readers, r)
 	close(r.endSignal)
@@ -151,7 +150,7 @@ func (s *eventStreams) startLoops() {
 	s.runningLoops.Go(func() { s.sendReported(ctx) })
 }
 
-// drainChannel empties a channel. It does not wait, even if others receive from it, too.
+// drainChannel empties a channel without blocking.
 func drainChannel[T any](c <-chan T) {
 	for {
 		select {
@@ -162,7 +161,8 @@ func drainChannel[T any](c <-chan T) {
 	}
 }
 
-// runPeriodically calls look at once and then each pollInterval, until ctx ends. If a call takes longer, the next one is left out.
+// runPeriodically calls poll at once and then every pollInterval, until ctx ends. It skips ticks during a slow
+// call.
 func runPeriodically(ctx context.Context, look func(context.Context)) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -176,8 +176,7 @@ func runPeriodically(ctx context.Context, look func(context.Context)) {
 	}
 }
 
-// sendStatus sends the status of all members. If this member has too many questions already, or does not answer
-// itself, there is none.
+// sendStatus sends the status of all members, unless this member is too busy or does not reply itself.
 func (s *eventStreams) sendStatus(ctx context.Context) {
 	if a, err := s.ops.MemberStatuses(ctx); err == nil {
 		s.broadcast("status", a)
@@ -190,7 +189,7 @@ func (s *eventStreams) sendBuckets(ctx context.Context) {
 	}
 }
 
-// sendReported sends what happens, until ctx ends.
+// sendReported sends what apply reports, until ctx ends.
 func (s *eventStreams) sendReported(ctx context.Context) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -216,7 +215,7 @@ func (s *eventStreams) sendReported(ctx context.Context) {
 	}
 }
 
-// eventFrame returns an event as it is sent.
+// eventFrame encodes an event as it is sent.
 func eventFrame(name string, event any) []byte {
 	var b bytes.Buffer
 	b.WriteString("event: " + name + "\ndata: ")
@@ -229,7 +228,7 @@ func eventFrame(name string, event any) []byte {
 	return b.Bytes()
 }
 
-// broadcast sends an event to all readers, and drops those that are too far behind.
+// broadcast sends an event to all readers, and drops those whose queue is full.
 func (s *eventStreams) broadcast(name string, event any) {
 	sent := eventFrame(name, event)
 	s.mu.Lock()
@@ -243,9 +242,31 @@ func (s *eventStreams) broadcast(name string, event any) {
 	}
 }
 
-// reportSession notes an event about a session. Apply calls it, so it never waits.
-func (s *eventStreams) reportSession(e api.SessionEvent) {
-	e.At = utcMillis(time.Now())
+// SessionOpened reports a new session. Apply calls it and the methods below. They never block, and do next to
+// nothing without readers.
+func (h *HTTP) SessionOpened(s znode.Session) {
+	h.streams.reportSession(s, api.SessionEvent{Kind: "created"})
+}
+
+// SessionMoved reports that a session was attached to another connection. from is the previous member.
+func (h *HTTP) SessionMoved(s znode.Session, from uint32) {
+	h.streams.reportSession(s, api.SessionEvent{Kind: "moved", FromMember: from})
+}
+
+// SessionEnded reports the end of a session.
+func (h *HTTP) SessionEnded(s znode.Session, end znode.SessionEnd) {
+	h.streams.reportSession(s, api.SessionEvent{
+		Kind: "ended", Reason: end.Reason.String(), EndedBy: end.RequestedBy, SilentMs: end.SilentFor.Milliseconds(), EphemeralCount: end.EphemeralCount,
+	})
+}
+
+// reportSession queues e with the fields of its session.
+func (s *eventStreams) reportSession(of znode.Session, e api.SessionEvent) {
+	if !s.hasReaders.Load() {
+		return
+	}
+	e.At, e.ID, e.MemberID = utcMillis(time.Now()), of.ID.String(), of.Owner.Member
+	e.Address, e.TimeoutMs = of.Address, of.Timeout.Milliseconds()
 	select {
 	case s.sessionEvents <- e:
 	default:
@@ -253,35 +274,7 @@ func (s *eventStreams) reportSession(e api.SessionEvent) {
 	}
 }
 
-// The following methods report to the readers of events what this member has applied. Apply calls them. They do
-// not block, and do next to nothing while nobody reads.
-
-// SessionOpened reports that a session was created.
-func (h *HTTP) SessionOpened(s znode.Session) {
-	if h.streams.hasReaders.Load() {
-		h.streams.reportSession(sessionEvent("created", s))
-	}
-}
-
-// SessionMoved reports that a session was attached to another connection. from is the member before.
-func (h *HTTP) SessionMoved(s znode.Session, from uint32) {
-	if h.streams.hasReaders.Load() {
-		e := sessionEvent("moved", s)
-		e.FromMember = from
-		h.streams.reportSession(e)
-	}
-}
-
-// SessionEnded reports that a session has ended.
-func (h *HTTP) SessionEnded(s znode.Session, end znode.SessionEnd) {
-	if h.streams.hasReaders.Load() {
-		e := sessionEvent("ended", s)
-		e.Reason, e.EndedBy, e.SilentMs, e.EphemeralCount = end.Reason.String(), end.RequestedBy, end.SilentFor.Milliseconds(), end.EphemeralCount
-		h.streams.reportSession(e)
-	}
-}
-
-// LeaderChanged reports that a leader has opened its term, and when by the log's time.
+// LeaderChanged reports that a leader has opened its term, at a log time.
 func (h *HTTP) LeaderChanged(leader uint32, term uint64, opened time.Time) {
 	e := api.LeaderEvent{At: utcMillis(opened), LeaderID: leader, Term: term}
 	last := h.streams.lastLeaderChanges()
@@ -304,11 +297,7 @@ func (s *eventStreams) lastLeaderChanges() []api.LeaderEvent {
 	return nil
 }
 
-func sessionEvent(kind string, s znode.Session) api.SessionEvent {
-	return api.SessionEvent{Kind: kind, ID: s.ID.String(), MemberID: s.Owner.Member, Address: s.Address, TimeoutMs: s.Timeout.Milliseconds()}
-}
-
-// Load counts the requests of a member's clients since it started, or since its counters were reset.
+// Load counts the requests of a member's clients since its start, or since its counters were reset.
 type Load struct {
 	Reads, Updates      metrics.Summary // latency of requests that change nothing, and of the others
 	OutstandingRequests int             // requests
@@ -322,7 +311,7 @@ type loadMeter struct {
 	lastRead time.Time // when last was read; zero: not yet
 }
 
-// read returns the load since the last call. The first time there is none.
+// read returns the load since the previous call. The first call returns no rates.
 func (m *loadMeter) read(now time.Time) api.Load {
 	load, last, since := m.ops.ReadLoad(), m.lastLoad, now.Sub(m.lastRead)
 	if m.lastRead.IsZero() {
@@ -336,7 +325,7 @@ func (m *loadMeter) read(now time.Time) api.Load {
 	return l
 }
 
-// ratePerSecond returns the number of measurements in a second, and their average in microseconds.
+// ratePerSecond returns the measurements per second and their average in microseconds.
 func ratePerSecond(now, last metrics.Summary, since time.Duration) (perSecond float64, avgUs int64) {
 	if now.Count < last.Count { // the counters were set to zero
 		last = metrics.Summary{}
@@ -346,4 +335,70 @@ func ratePerSecond(now, last metrics.Summary, since time.Duration) (perSecond fl
 		return 0, 0
 	}
 	return float64(n) / since.Seconds(), max(0, (now.Sum-last.Sum).Microseconds()/int64(n))
+}
+
+const (
+	// heartbeatInterval is the time between comments in a silent stream. After several missing ones, a reader
+	// takes the stream for broken.
+	heartbeatInterval = 5 * time.Second
+	// maxStreamTime limits a stream. A forgotten page connects again.
+	maxStreamTime = 24 * time.Hour
+	// maxAnonymousStreamTime is the limit without credentials. Places are few, and a visible page reconnects at
+	// once.
+	maxAnonymousStreamTime = 10 * time.Minute
+)
+
+func (s *eventStreams) routes() []endpoint {
+	return []endpoint{
+		{
+			method: "GET", path: "/v1/events", access: readAccess, content: showsState, timeout: maxStreamTime, responseBody: api.Events{}, failureStatuses: []int{http.StatusServiceUnavailable},
+			help: "a stream of events: the status of all members, the time axis, sessions that come and go, and the load", serve: s.serveEvents,
+		},
+	}
+}
+
+// serveEvents sends events until the client leaves, falls behind, or the member stops.
+func (s *eventStreams) serveEvents(w http.ResponseWriter, r *http.Request) {
+	if q := newQuery(&endpoint{}, r, s.authorizer.administratorOf(r)); q.fault != nil {
+		q.fault.write(w, r)
+		return
+	}
+	by, lasts := s.authorizer.administratorOf(r), maxStreamTime
+	if by == "" {
+		lasts = maxAnonymousStreamTime
+	}
+	one, failure := s.addReader(by)
+	if failure != nil {
+		failure.write(w, r)
+		return
+	}
+	defer s.removeReader(one)
+	control := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "text/event-stream")
+	if r.Method == http.MethodHead {
+		return
+	}
+	beat, over := time.NewTicker(heartbeatInterval), time.NewTimer(lasts)
+	defer beat.Stop()
+	defer over.Stop()
+	frame := []byte("retry: 1000\n\n")
+	for {
+		if _, err := w.Write(frame); err != nil {
+			return
+		}
+		if control.Flush() != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-one.endSignal:
+			return
+		case <-over.C:
+			return
+		case <-beat.C:
+			frame = []byte(":\n\n")
+		case frame = <-one.frames:
+		}
+	}
 }

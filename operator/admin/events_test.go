@@ -346,7 +346,7 @@ func TestEventsAreCollectedOnce(t *testing.T) {
 		if len(h.streams.sessionEvents) > 0 {
 			t.Error("a session is noted after the last reader left")
 		}
-		h.streams.reportSession(api.SessionEvent{ID: "0x7"}) // just before it left
+		h.streams.sessionEvents <- api.SessionEvent{ID: "0x7"} // just before it left
 		l := listen(t, p, "/v1/events")
 		defer func() { _ = l.Close() }()
 		h.SessionOpened(znode.Session{ID: 8})
@@ -373,7 +373,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		if text := failureOf(t, w.Body.Bytes()); w.Code != 503 || !strings.Contains(text, "as many streams") || w.Header().Get("Retry-After") == "" {
 			t.Errorf("%d %s", w.Code, text)
 		}
-		if w := (visit{method: "GET", path: "/v1/events?since=1"}).to(h); w.Code != 400 || !strings.Contains(failureOf(t, w.Body.Bytes()), `no parameter "since"`) {
+		if w := (visit{method: "GET", path: "/v1/events?since=1"}).to(h); w.Code != 400 || !strings.Contains(failureOf(t, w.Body.Bytes()), `unknown parameter "since"`) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		h.streams.removeReader(all[3])

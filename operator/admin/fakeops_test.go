@@ -105,7 +105,7 @@ func newFakeOps() *fakeOps {
 		servers: view.Members{
 			Ensemble: view.Ensemble{
 				ID: "ab12", Version: 0x400000005, List: testList,
-				RaftServers: []view.RaftServer{{Member: 1, Election: "a:3888", Voter: true}, {Member: 2, Election: "b:3888", Voter: true}, {Member: 3, Election: "c:3888"}},
+				RaftServers: []view.RaftServer{{MemberID: 1, ElectionAddress: "a:3888", IsVoter: true}, {MemberID: 2, ElectionAddress: "b:3888", IsVoter: true}, {MemberID: 3, ElectionAddress: "c:3888"}},
 			},
 			Leader: 1, CommittedIndex: 91, LeaderReplied: true, Silent: silentThree,
 			Servers: []view.Server{

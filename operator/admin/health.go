@@ -8,7 +8,7 @@ import (
 	"rollcall/operator/api"
 )
 
-// healthProbes has the endpoints that report whether the member works, and whether it serves clients.
+// healthProbes has the endpoints for liveness and readiness.
 type healthProbes struct {
 	source     Source
 	authorizer *authorizer
@@ -22,7 +22,7 @@ func (p *healthProbes) routes() []endpoint {
 	}
 }
 
-// serveLivez reports whether the process works. It takes no lock that apply may hold.
+// serveLivez takes no lock that apply may hold.
 func (p *healthProbes) serveLivez(w http.ResponseWriter, r *http.Request) {
 	health := p.source.Health()
 	switch {
@@ -35,7 +35,6 @@ func (p *healthProbes) serveLivez(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveReadyz reports whether clients are served here.
 func (p *healthProbes) serveReadyz(w http.ResponseWriter, r *http.Request) {
 	health := p.source.Health()
 	text, serves := health.StatusText()
@@ -51,23 +50,24 @@ func (p *healthProbes) serveReadyz(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// writeProbe answers a probe. Under another name than this member's, which a page of another site may have, there is no text.
+// writeProbe writes a probe's reply. It omits the text for a Host header of another name, which a page of
+// another site may have.
 func (p *healthProbes) writeProbe(w http.ResponseWriter, r *http.Request, status int, text string) {
 	if p.authorizer.checkHost(r) != nil {
 		text = strings.ToLower(http.StatusText(status))
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text + "\n")) // a client that left needs no answer
+	_, _ = w.Write([]byte(text + "\n")) // a client that left needs no reply
 }
 
-// checkRemoved returns a Failure if this member was removed, and nil otherwise. A request to the ensemble would wait for a leader that does not
-// know this member.
+// checkRemoved returns a Failure if this member was removed. Its requests to the ensemble would wait for a
+// leader that does not know it.
 func (p *healthProbes) checkRemoved() *Failure {
 	health := p.source.Health()
 	if health.RemovedVersion == 0 {
 		return nil
 	}
 	text, _ := health.StatusText()
-	return &Failure{Status: http.StatusServiceUnavailable, Text: text + "; nothing was done: ask a member that is in the ensemble", Reason: api.ReasonRemoved}
+	return &Failure{Status: http.StatusServiceUnavailable, Text: text + "; nothing was done: use a member that is in the ensemble", Reason: api.ReasonRemoved}
 }

@@ -22,57 +22,54 @@ import (
 )
 
 const (
-	// maxHeaderBytes limits the headers of a request, in bytes. A password or a token is far
-	// shorter.
+	// maxHeaderBytes limits the headers of a request. A password or a token is far shorter.
 	maxHeaderBytes = 16 << 10
-	// headerTimeout limits the time in which a client sends the headers of a request.
-	headerTimeout = 5 * time.Second
-	// requestTimeout limits the time in which it sends all of a request. The longest is a node of 2 MiB.
+	// headerTimeout and requestTimeout limit the time to receive the headers and all of a request. The longest
+	// is a node of 2 MiB.
+	headerTimeout  = 5 * time.Second
 	requestTimeout = 10 * time.Second
-	// partTimeout and answerTime limit the time in which a client reads a part of a reply and all
-	// of it, as for four-letter commands.
+	// partTimeout and replyTimeout limit the time to send a part of a reply and all of it, as for four-letter
+	// commands.
 	partTimeout  = 10 * time.Second
 	replyTimeout = time.Minute
-	// partSize is the number of bytes of a reply that are sent at once.
-	partSize = 32 << 10
-	// maxLongReplies limits the long replies under way. They take processor time from the
-	// clients, and each may hold a part of its text in memory.
+	partSize     = 32 << 10
+	// maxLongReplies limits concurrent long replies. They take processor time from the clients, and each may
+	// hold a part of its text in memory.
 	maxLongReplies = 4
-	// maxPages is the same for the lists under /v1/. Each is a page, of about a megabyte at most, but waits
-	// for members that do not answer. Another one waits up to placeTime, in which the places come free.
+	// maxPages is the limit for lists under /v1/. A page has about a megabyte at most, but may wait for members
+	// that do not reply. Another request waits up to slotTimeout for a place.
 	maxPages    = 8
 	slotTimeout = 2 * view.MaxDeadline
-	// pagePause is the wait before a page that follows another one. Without it, an operator who lists all
-	// sessions takes one and a half processors from the clients; 100,000 sessions have 100 pages.
+	// pagePause is the wait before a page that follows another one. Without it, listing all sessions takes one
+	// and a half processors from the clients: 100,000 sessions have 100 pages.
 	pagePause = 8 * time.Millisecond
-	// shutdownTimeout is the longest that a member that stops waits for the replies that are under way.
+	// shutdownTimeout limits the wait for replies when the member stops.
 	shutdownTimeout = time.Second
 )
 
-// HTTPSettings are the keys of the configuration for HTTP. If a field is zero, its default
-// holds.
+// HTTPSettings are the configuration keys for HTTP. A zero field stands for its default.
 type HTTPSettings struct {
-	// Addr is where the command listens for operators, host:port; "": nowhere. Port 0 stands for
-	// any.
+	// Addr is the address for operators, host:port; "": there is none. Port 0 stands for any.
 	Addr        string
 	CommandURL  string        // path of ZooKeeper's commands; default "/commands"
 	IdleTimeout time.Duration // after which a connection without a request is closed; default 30 s
-	// MetricsAddr is where the command also serves /metrics, to everybody; "": nowhere.
+	// MetricsAddr is the address of /metrics without credentials; "": there is none.
 	MetricsAddr string
-	// BareMetrics leaves out the metrics of the Go runtime and of the process.
+	// BareMetrics omits the metrics of the Go runtime and of the process.
 	BareMetrics bool
 	TokenFile   string // file with the token of administrators; "": there is none
-	// ReadTokenFile and MetricsTokenFile have tokens that only read, and that read nothing but metrics; "": there is none.
+	// ReadTokenFile and MetricsTokenFile hold tokens for reading, and for reading metrics alone; "": there is
+	// none.
 	ReadTokenFile, MetricsTokenFile string
 	ForceHTTPS                      bool       // HTTPConfig.TLS alone is served
 	UnifyPorts                      bool       // HTTPConfig.TLS is served beside plain connections, unless ForceHTTPS is set
 	NeedClientAuth                  bool       // clients over TLS must show a certificate
 	LocalReads                      LocalReads // what callers without credentials may read
 	Hosts                           []string   // names for this member in the Host header, besides its own; "*": any
-	NoSnapshots                     bool       // ZooKeeper's command snapshot is refused
-	NoRestores                      bool       // ZooKeeper's command restore is refused
-	// SnapshotInterval is the least time between two snapshots that the member sends, and between two restores that it takes; default
-	// DefaultSnapshotInterval.
+	NoSnapshots                     bool       // ZooKeeper's command snapshot is rejected
+	NoRestores                      bool       // ZooKeeper's command restore is rejected
+	// SnapshotInterval is the least time between two snapshots that the member sends, and between two restores.
+	// The default is DefaultSnapshotInterval.
 	SnapshotInterval time.Duration
 }
 
@@ -85,19 +82,18 @@ type HTTPConfig struct {
 	Source            Source
 	Operations        Operations
 	ConfigKeys        []api.Setting                // every key of the configuration; nil: none is shown
-	Log               Log                          // the log of this process; default: nobody can ask for it
-	AuditLogger       *slog.Logger                 // what administrators do is logged here; default: Logger
-	AuditLog          AuditLog                     // and is told here, too; nil: it is not
+	Log               Log                          // the log of this process; nil: it cannot be read
+	AuditLogger       *slog.Logger                 // logs what administrators do; default: Logger
+	AuditLog          AuditLog                     // records it, too; nil: there is none
 	AnonymousAccess   AnonymousAccess              // what callers without credentials may read
 	TLS               *tls.Config                  // for HTTPS; nil: there is none
-	SuperSubject      string                       // the subject of the super user's certificate; "": nobody is super by certificate
+	SuperSubject      string                       // subject of the super user's certificate; "": there is none
 	HostNames         []string                     // host names by which clients may call this member, besides addresses and localhost
-	CredentialLimiter *admission.CredentialLimiter // slows the addresses of wrong credentials; nil: none is slowed
+	CredentialLimiter *admission.CredentialLimiter // slows addresses that send wrong credentials; nil: none is slowed
 	Logger            *slog.Logger                 // default: discard
 }
 
-// HTTP answers operators and programs over HTTP. Make one with NewHTTP. It is safe for concurrent
-// use.
+// HTTP serves operators and programs over HTTP. Make one with NewHTTP. It is safe for concurrent use.
 type HTTP struct {
 	cfg         HTTPConfig
 	log         *slog.Logger
@@ -105,7 +101,7 @@ type HTTP struct {
 	authorizer  *authorizer
 	auditor     requestAuditor
 	longReplies *longReplyLimiter
-	metricsTurn chan struct{} // has room for one: figures for callers without credentials; a timer gives it back
+	metricsTurn chan struct{} // capacity 1: a metrics reply without credentials, and a pause after it
 
 	health   *healthProbes
 	console  *console.Console
@@ -125,7 +121,7 @@ const (
 	DefaultIdleTimeout = 30 * time.Second
 )
 
-// NewHTTP checks cfg, reads the token file and returns an HTTP. It opens no port.
+// NewHTTP checks cfg, reads the token files and returns an HTTP. It opens no port.
 func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	if cfg.FourLetter == nil || cfg.Source == nil || cfg.Operations == nil {
 		return nil, errors.New("admin: Words, Source and Operations are required")
@@ -136,7 +132,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	if err := CheckCommandURL(cfg.CommandURL); err != nil {
 		return nil, fmt.Errorf("admin: commandURL %q: %w", cfg.CommandURL, err)
 	}
-	h := &HTTP{cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), longReplies: newLongReplyLimiter(), metricsTurn: make(chan struct{}, 1)}
+	h := &HTTP{cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), longReplies: &longReplyLimiter{longReplies: make(chan struct{}, maxLongReplies), pages: make(chan struct{}, maxPages), administratorPages: make(chan struct{}, maxPages)}, metricsTurn: make(chan struct{}, 1)}
 	h.auditor.processLog, h.auditor.auditLog = cmp.Or(cfg.AuditLogger, h.log), cfg.AuditLog
 	var err error
 	if h.authorizer, err = newAuthorizer(&cfg, h.log); err != nil {
@@ -160,12 +156,10 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	return h, nil
 }
 
-// Stop makes /readyz say that this member is about to stop. The endpoints are answered until the
-// context of Serve ends.
+// Stop makes /readyz report that this member is about to stop. Endpoints work until the context of Serve ends.
 func (h *HTTP) Stop() { h.health.stopping.Store(true) }
 
-// Serve answers requests on l until ctx ends, and closes l. It then waits up to shutdownTime for
-// the answers that are under way.
+// Serve serves l until ctx ends, and closes it. It then waits up to shutdownTimeout for replies under way.
 func (h *HTTP) Serve(ctx context.Context, l net.Listener) error {
 	var g errgroup.Group
 	g.Go(func() error { h.streams.run(ctx); return nil })
@@ -173,19 +167,19 @@ func (h *HTTP) Serve(ctx context.Context, l net.Listener) error {
 	return g.Wait()
 }
 
-// ServeSocket does the same on a socket of this machine, beside Serve.
+// ServeSocket serves a local socket likewise, beside Serve.
 func (h *HTTP) ServeSocket(ctx context.Context, l net.Listener) error {
 	return h.serveListener(ctx, l, h.handler, nil)
 }
 
-// ServeMetrics does the same with /metrics alone, for everybody who reaches l.
+// ServeMetrics serves /metrics alone likewise, to every caller who reaches l.
 func (h *HTTP) ServeMetrics(ctx context.Context, l net.Listener) error {
 	e := h.metricsRoute()
 	e.access = openAccess
 	return h.serveListener(ctx, l, h.limitGuesses(h.guardedHandler([]endpoint{e})), nil)
 }
 
-// serveListener serves handler, over TLS if config is not nil. Otherwise a connection may prove the token.
+// serveListener serves handler, over TLS if config is not nil. On plain connections callers may prove the token.
 func (h *HTTP) serveListener(ctx context.Context, l net.Listener, handler http.Handler, config *tls.Config) error {
 	if h.authorizer.credentials.adminToken.isSet && config == nil {
 		proofs, err := tokenproof.NewListener(l, h.authorizer.credentials.proofKey)
@@ -212,11 +206,11 @@ func (h *HTTP) serveListener(ctx context.Context, l net.Listener, handler http.H
 	})
 	g.Go(func() error {
 		<-ctx.Done()
-		bounded.closeIdle() // Shutdown would wait for those that have sent nothing yet
+		bounded.closeIdle() // Shutdown would wait for connections without a request
 		over, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 		defer cancel()
 		if srv.Shutdown(over) != nil {
-			_ = srv.Close() // cuts off what is not answered yet
+			_ = srv.Close() // cuts off replies under way
 		}
 		return nil
 	})

@@ -26,8 +26,8 @@ func TestLogLevel(t *testing.T) {
 		{visit{method: "GET", path: "/v1/log-level"}, 200, `{"level":"info"}`, slog.LevelInfo},
 		{visit{method: "GET", path: "/v1/log-level", from: "10.0.0.9:5"}, 401, "credentials", slog.LevelInfo},
 		{visit{method: "POST", path: "/v1/log-level", body: `{"level":"debug"}`}, 401, "credentials", slog.LevelInfo},
-		{visit{method: "POST", path: "/v1/log-level", header: signedIn, body: `{"level":"loud"}`}, 400, "level: allowed is debug, info, warn or error", slog.LevelInfo},
-		{visit{method: "POST", path: "/v1/log-level", header: signedIn}, 400, "level: allowed is debug, info, warn or error", slog.LevelInfo},
+		{visit{method: "POST", path: "/v1/log-level", header: signedIn, body: `{"level":"loud"}`}, 400, "level: must be debug, info, warn or error", slog.LevelInfo},
+		{visit{method: "POST", path: "/v1/log-level", header: signedIn}, 400, "level: must be debug, info, warn or error", slog.LevelInfo},
 		{visit{method: "POST", path: "/v1/log-level", header: signedIn, body: `{"levels":"debug"}`}, 400, "levels", slog.LevelInfo},
 		{visit{method: "POST", path: "/v1/log-level", header: signedIn, body: `{"level":"debug"}`}, 200, `{"level":"debug"}`, slog.LevelDebug},
 		{visit{method: "POST", path: "/v1/log-level", header: signedIn, body: `{"level":"ERROR"}`}, 200, `{"level":"error"}`, slog.LevelError},
@@ -38,9 +38,9 @@ func TestLogLevel(t *testing.T) {
 	}
 	lines := log.LastLines()
 	for i, want := range []string{
-		`target="this member" by=nobody from=127.0.0.1:1 outcome="refused: `,
-		`target="this member" by=super from=127.0.0.1:1 outcome="failed: level: allowed is`,
-		`target="this member" by=super from=127.0.0.1:1 outcome="failed: level: allowed is`,
+		`target="this member" by=nobody from=127.0.0.1:1 outcome="rejected: `,
+		`target="this member" by=super from=127.0.0.1:1 outcome="failed: level: must be`,
+		`target="this member" by=super from=127.0.0.1:1 outcome="failed: level: must be`,
 		`target="this member" by=super from=127.0.0.1:1 outcome="failed: `,
 		`target=debug by=super from=127.0.0.1:1 outcome=done`,
 		`target=error by=super from=127.0.0.1:1 outcome=done`,

@@ -3,20 +3,23 @@ package admin
 import (
 	"cmp"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 
 	"rollcall/operator/api"
+	"rollcall/operator/logs"
 )
 
-// memberAPI has the endpoints about this member: its configuration, its log, and the rights of the caller.
+// memberAPI has the endpoints for this member: its configuration, its log, and the caller's rights.
 type memberAPI struct {
 	source     Source
 	authorizer *authorizer
 	settings   []api.Setting // every key of the configuration
-	log        Log           // nil: nobody can ask for it
+	log        Log           // nil: it cannot be read
 }
 
-// routes returns its rows. Lines of the log have the addresses and session ids of clients, so they are shown to administrators alone.
+// routes returns its rows. The log holds addresses and session ids of clients, so only administrators may read
+// it.
 func (m *memberAPI) routes() []endpoint {
 	return []endpoint{
 		{
@@ -48,8 +51,7 @@ func (m *memberAPI) routes() []endpoint {
 
 func (m *memberAPI) getOpenAPI(*query) (any, error) { return json.RawMessage(api.OpenAPI), nil }
 
-// whoAmI reports the reply that a POST with the credentials, from the address and to the host name of this request would
-// get.
+// whoAmI predicts the outcome of a POST with the credentials, address and host of this request.
 func (m *memberAPI) whoAmI(q *query) (any, error) {
 	me := api.Caller{MemberID: m.source.Ensemble().Self, Administrator: q.administrator, MayChange: true, AcceptedCredentials: m.authorizer.credentials.acceptedKinds()}
 	if f := m.authorizer.checkAccess(changeAccess, q.Request); f != nil {
@@ -58,7 +60,46 @@ func (m *memberAPI) whoAmI(q *query) (any, error) {
 	return me, nil
 }
 
-// listSettings lists the keys. They are few, so they are one page.
 func (m *memberAPI) listSettings(*query) (any, error) {
 	return api.List[api.Setting]{Items: append([]api.Setting{}, m.settings...), Silent: []api.Silence{}}, nil
+}
+
+// Log is the log of this process, such as a *logs.Log. It is safe for concurrent use.
+type Log interface {
+	Level() slog.Level
+	SetLevel(level slog.Level)
+	LastLines() []api.Line // the last ones, oldest first; at most api.PageRows
+}
+
+var errNoLog = &Failure{Status: http.StatusNotImplemented, Text: "this process keeps no log that can be read"}
+
+func (m *memberAPI) listLogLines(*query) (any, error) {
+	if m.log == nil {
+		return nil, errNoLog
+	}
+	return api.List[api.Line]{Items: m.log.LastLines(), Silent: []api.Silence{}}, nil
+}
+
+func (m *memberAPI) getLogLevel(*query) (any, error) {
+	if m.log == nil {
+		return nil, errNoLog
+	}
+	return api.LogLevel{Level: logs.LevelName(m.log.Level())}, nil
+}
+
+func (m *memberAPI) setLogLevel(q *query) (any, error) {
+	var wanted api.LogLevel
+	if q.decodeBody(&wanted); q.fault != nil {
+		return nil, q.fault
+	}
+	if m.log == nil {
+		return nil, errNoLog
+	}
+	level, err := logs.ParseLevel(wanted.Level)
+	if err != nil {
+		return nil, &Failure{Status: http.StatusBadRequest, Text: "level: " + err.Error()}
+	}
+	m.log.SetLevel(level)
+	q.SetPathValue("level", logs.LevelName(level)) // for the audit log
+	return m.getLogLevel(q)
 }

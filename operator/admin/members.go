@@ -7,17 +7,17 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"rollcall/internal/serverlist"
 	"rollcall/operator/api"
 	"rollcall/operator/view"
 )
 
-// membersTimeout is the longest that an administrator waits for a change of the list or for another leader: an election takes
-// a few ticks.
+// membersTimeout limits a change of the server list or of the leader. An election takes a few ticks.
 const membersTimeout = killTimeout
 
-// membersAPI has the endpoints that change the list of servers, the leader, or where clients are connected.
+// membersAPI has the endpoints that change the server list, the leader, or the members that clients use.
 type membersAPI struct {
 	ops    Operations
 	source Source
@@ -53,18 +53,18 @@ func (m *membersAPI) routes() []endpoint {
 	}
 }
 
-// membersFailures are the statuses with which a change of the list fails.
+// membersFailures are the failure statuses of a change of the list.
 var membersFailures = []int{http.StatusConflict, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 
-// drainFailures are the statuses with which the drain of another member fails.
+// drainFailures are the failure statuses of draining another member.
 var drainFailures = []int{http.StatusNotFound, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 
-// MembersChange is a change of the list of servers that an administrator asks for.
+// MembersChange is a change of the server list.
 type MembersChange struct {
 	serverlist.Change
 	Version     int64  // that the list must have; -1: any
 	Force       bool   // make it although too few servers would serve for a majority, as far as this member sees, or although one voter is left
-	RequestedBy string // who asks
+	RequestedBy string // the requester, for the audit log
 }
 
 // MembersChanged is the result of a MembersChange.
@@ -87,7 +87,7 @@ func (m *membersAPI) changeMembers(q *query) (any, error) {
 	var body api.MembersChange
 	q.decodeBody(&body)
 	c := MembersChange{
-		Change: serverlist.Change{Joining: body.Joining, Leaving: body.Leaving, Members: body.Members}, Version: -1, Force: body.Force, RequestedBy: q.administrator + " from " + q.RemoteAddr,
+		Change: serverlist.Change{Joining: body.Joining, Leaving: body.Leaving, Members: body.Members}, Version: -1, Force: body.Force, RequestedBy: q.requester(),
 	}
 	q.SetPathValue(auditMembersKey, changeText(body))
 	switch {
@@ -118,13 +118,10 @@ func (m *membersAPI) changeMembers(q *query) (any, error) {
 
 func (m *membersAPI) transferLeadership(q *query) (any, error) {
 	var body api.MembersLead
-	if q.decodeBody(&body); body.Member < 1 || body.Member > maxMemberID {
-		q.addFault("member: %d; allowed are the numbers from 1 to %d", body.Member, maxMemberID)
-	}
-	if q.fault != nil {
+	q.decodeBody(&body)
+	if q.checkMember(body.Member); q.fault != nil {
 		return nil, q.fault
 	}
-	q.SetPathValue(auditMembersKey, fmt.Sprintf("member %d", body.Member))
 	ctx, cancel := context.WithTimeout(q.Context(), membersTimeout)
 	defer cancel()
 	if err := m.ops.TransferLeadership(ctx, body.Member); err != nil {
@@ -133,14 +130,24 @@ func (m *membersAPI) transferLeadership(q *query) (any, error) {
 	return api.MembersLed{LeaderID: body.Member}, nil
 }
 
-// auditMembersKey is the name under which a request keeps what it asks for, for the audit log.
+// checkMember checks a member's id, and keeps it for the audit log.
+func (q *query) checkMember(id uint32) {
+	if id < 1 || id > maxMemberID {
+		q.addFault("member: %d; must be a number from 1 to %d", id, maxMemberID)
+	}
+	if q.fault == nil {
+		q.SetPathValue(auditMembersKey, fmt.Sprintf("member %d", id))
+	}
+}
+
+// auditMembersKey is the path value that holds a change of the members for the audit log.
 const auditMembersKey = "members"
 
 func membersTarget(r *http.Request) string {
 	return cmp.Or(r.PathValue(auditMembersKey), "the members")
 }
 
-// changeText returns a change for the audit log.
+// changeText describes a change for the audit log.
 func changeText(c api.MembersChange) string {
 	var parts []string
 	for _, p := range []struct{ what, text string }{{"joining", c.Joining}, {"leaving", c.Leaving}, {"members", c.Members}, {"version", c.Version}} {
@@ -152,4 +159,100 @@ func changeText(c api.MembersChange) string {
 		parts = append(parts, "forced")
 	}
 	return strings.Join(parts, " ")
+}
+
+// MaxDrainTime bounds a drain: a process that is to stop is killed after about as long.
+const MaxDrainTime = time.Minute
+
+const (
+	// defaultDrainTime lets a busy member's clients reach the others at a few thousand per second.
+	defaultDrainTime = 5 * time.Second
+	// drainTimeout limits a drain and its reply. The drain tries to transfer leadership for as long as it may
+	// close connections.
+	drainTimeout = 2*MaxDrainTime + replyTimeout
+)
+
+func (m *membersAPI) drainSelf(q *query) (any, error) {
+	body := api.Drain{OverMs: defaultDrainTime.Milliseconds()}
+	q.decodeBody(&body)
+	over := q.drainTime(body.OverMs)
+	if q.fault != nil {
+		return nil, q.fault
+	}
+	begun := time.Now()
+	closed, leads := m.ops.DrainSelf(q.Context(), over)
+	if err := q.Context().Err(); err != nil {
+		return nil, &Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("the request ended after %d connections were closed; drain again to close the rest", closed)}
+	}
+	return api.Drained{ClosedConnections: closed, StillLeads: leads, TookMs: time.Since(begun).Milliseconds()}, nil
+}
+
+func (q *query) drainTime(ms int64) time.Duration {
+	if ms < 0 || ms > MaxDrainTime.Milliseconds() {
+		q.addFault("over_ms: %d; must be 0 to %d", ms, MaxDrainTime.Milliseconds())
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+func (m *membersAPI) drainMember(q *query) (any, error) {
+	body := api.MembersDrain{OverMs: defaultDrainTime.Milliseconds()}
+	q.decodeBody(&body)
+	over := q.drainTime(body.OverMs)
+	if q.checkMember(body.Member); q.fault != nil {
+		return nil, q.fault
+	}
+	begun := time.Now()
+	closed, leads, err := m.ops.DrainMember(q.Context(), body.Member, over, q.requester())
+	if err != nil {
+		return nil, err
+	}
+	return api.Drained{ClosedConnections: closed, StillLeads: leads, TookMs: time.Since(begun).Milliseconds()}, nil
+}
+
+const (
+	// MaxRebalanceRate limits the connections that a member closes per second for a rebalance. The other members
+	// take a few thousand per second, from several members.
+	MaxRebalanceRate = 1000
+	// defaultRebalanceRate lets clients that reconnect slowly do so before many have left.
+	defaultRebalanceRate = 100
+	// rebalanceTimeout is enough to move 80,000 clients of a member at the default rate.
+	rebalanceTimeout = 20 * time.Minute
+)
+
+// RebalanceResult is the result of a rebalance.
+type RebalanceResult struct {
+	Members           []RebalancedMember // those that take clients, by id
+	ClosedConnections int                // connections
+	Balanced          bool               // all members replied, at least two of them take clients, and none has more than its share now
+	Silent            []api.Silence      // members that did not reply
+}
+
+// RebalancedMember is the result of a rebalance on one member.
+type RebalancedMember struct {
+	Member                      uint32
+	ClientsBefore, ClientsAfter int    // clients
+	ClosedConnections           int    // connections
+	FailureReason               string // why it closed none in the last round; "": it did, or had none too many
+}
+
+func (m *membersAPI) rebalanceClients(q *query) (any, error) {
+	wanted := api.MembersRebalance{PerSecond: defaultRebalanceRate}
+	if q.decodeBody(&wanted); wanted.PerSecond < 1 || wanted.PerSecond > MaxRebalanceRate {
+		q.addFault("per_second: %d; must be 1 to %d", wanted.PerSecond, MaxRebalanceRate)
+	}
+	if q.fault != nil {
+		return nil, q.fault
+	}
+	ctx, cancel := context.WithTimeout(q.Context(), rebalanceTimeout)
+	defer cancel()
+	begun := time.Now()
+	done, err := m.ops.Rebalance(ctx, wanted.PerSecond, q.requester())
+	if err != nil {
+		return nil, err
+	}
+	row := api.Rebalanced{Balanced: done.Balanced, ClosedConnections: done.ClosedConnections, TookMs: time.Since(begun).Milliseconds(), Silent: append([]api.Silence{}, done.Silent...), Items: make([]api.RebalancedMember, len(done.Members))}
+	for i, m := range done.Members {
+		row.Items[i] = api.RebalancedMember{MemberID: m.Member, ClientsBefore: m.ClientsBefore, ClientsAfter: m.ClientsAfter, ClosedConnections: m.ClosedConnections, FailureReason: m.FailureReason}
+	}
+	return row, nil
 }

@@ -53,9 +53,9 @@ func TestV1Lead(t *testing.T) {
 	}{
 		{`{"member":2}`, nil, 200, `{"leader":2}`, "lead 2"},
 		{`{"member":2}`, &Failure{Status: http.StatusConflict, Text: "member 2 is an observer"}, 409, "member 2 is an observer", "lead 2"},
-		{`{"member":0}`, nil, 400, "member: 0; allowed are the numbers from 1 to 255", ""},
-		{`{"member":256}`, nil, 400, "member: 256; allowed", ""},
-		{`{}`, nil, 400, "member: 0; allowed", ""},
+		{`{"member":0}`, nil, 400, "member: 0; must be a number from 1 to 255", ""},
+		{`{"member":256}`, nil, 400, "member: 256; must be", ""},
+		{`{}`, nil, 400, "member: 0; must be", ""},
 	} {
 		h, _ := newTestHTTP(t, "leader")
 		opsOf(h).err = tt.err

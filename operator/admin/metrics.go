@@ -35,7 +35,7 @@ const (
 
 func (w metricScope) String() string { return [...]string{"all", "in an ensemble", "leader"}[w] }
 
-// metric is one metric. Names are ZooKeeper's, except where the help says otherwise.
+// metric is one metric. Names are ZooKeeper's unless the help says otherwise.
 type metric struct {
 	name        string
 	kind        kind
@@ -47,8 +47,7 @@ type metric struct {
 	readSummary func(*Stats) metrics.Summary // of a summary
 }
 
-// monitorMetrics lists all metrics of a member. Each is measured: metrics of ZooKeeper that this server
-// cannot measure are left out.
+// monitorMetrics lists all metrics of mntr. It omits metrics of ZooKeeper that this server cannot measure.
 var monitorMetrics = []metric{
 	{name: "avg_latency", unit: "ms", hasDecimals: true, help: "mean time from reading a request to queueing its reply", readValue: func(s *Stats) float64 { return milliseconds(s.Latency.Avg) }},
 	{name: "min_latency", unit: "ms", help: "least such time", readValue: func(s *Stats) float64 { return milliseconds(s.Latency.Min) }},
@@ -130,16 +129,15 @@ func (m *metric) isReported(s *Stats) bool {
 	return m.kind >= summary || m.unit == "bytes" || m.readValue(s) != unknownCount
 }
 
-// unknownCount is the number of file descriptors where the system does not report it.
+// unknownCount stands for a number of file descriptors that the system does not report.
 const unknownCount = -1
 
-// mntr prints all metrics.
 func (w *FourLetterCommands) mntr(p *textWriter, s *Stats, _ io.Reader) {
 	put := func(name, value string) { p.printf("zk_%s\t%s\n", name, value) }
 	w.eachMonitorValue(s, put, put)
 }
 
-// eachMonitorValue calls text for every line of mntr whose value is a text, and then number for all others.
+// eachMonitorValue calls text for every line of mntr with a text, and then number for all others.
 func (w *FourLetterCommands) eachMonitorValue(s *Stats, text, number func(name, value string)) {
 	text("version", w.version)
 	text("server_state", s.Role)
@@ -159,7 +157,6 @@ func (w *FourLetterCommands) eachMonitorValue(s *Stats, text, number func(name, 
 	}
 }
 
-// eachLine calls put for every line of the metric.
 func (m *metric) eachLine(s *Stats, put func(name, value string)) {
 	if m.kind < summary {
 		put(m.name, formatNumber(m.readValue(s), m.hasDecimals))

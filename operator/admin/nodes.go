@@ -13,13 +13,10 @@ import (
 )
 
 const (
-	// maxNodeDataBytes limits the bytes of a node's data that are shown: the longest data of a node, unless the
-	// configuration allows more.
+	// maxNodeDataBytes limits the data that are shown: all data of a node, unless the configuration allows more.
 	maxNodeDataBytes = 1 << 20
-	// maxNodeBodyBytes limits a request that changes a node, in bytes: the longest data in base64, a path and
-	// an access control list.
-	maxNodeBodyBytes = 2 << 20
-	// nodeChangeTimeout is the longest that an administrator waits for a change of a node.
+	// maxNodeBodyBytes limits a request that changes a node: the longest data in base64, a path and an ACL.
+	maxNodeBodyBytes  = 2 << 20
 	nodeChangeTimeout = killTimeout
 )
 
@@ -48,12 +45,12 @@ func (n *nodesAPI) routes() []endpoint {
 	}
 }
 
-// nodeFailures are the statuses with which a change of a node fails.
+// nodeFailures are the failure statuses of a change of a node.
 var nodeFailures = []int{
 	http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 }
 
-// NodeQuery asks for a node and a page of its children.
+// NodeQuery selects a node and a page of its children.
 type NodeQuery struct {
 	Path       string
 	AfterChild string // only children whose names come after this one
@@ -61,7 +58,7 @@ type NodeQuery struct {
 	Caller
 }
 
-// Caller is the sender of a request about a node. The ACLs of nodes decide what a caller may see.
+// Caller is the sender of a request about a node. The ACLs decide what it may see.
 type Caller struct {
 	Host            string // its address, without a port
 	IsAdministrator bool   // it is an administrator, who may do everything
@@ -76,7 +73,7 @@ type Node struct {
 	MoreChildren bool // there are further children
 }
 
-// NodeChange is a change that an administrator asks for.
+// NodeChange is an administrator's change of a node.
 type NodeChange struct {
 	Op         jute.Op // OpCreate, OpSetData or OpDelete
 	Path       string
@@ -87,20 +84,17 @@ type NodeChange struct {
 	CallerHost string          // address of the administrator, without a port
 }
 
-// childCursorPrefix is the prefix of cursors of a node's children. The name of the page's last child follows.
+// childCursorPrefix precedes the name of the page's last child in a cursor of a node's children.
 const childCursorPrefix = "after-"
 
 func (n *nodesAPI) getNode(q *query) (any, error) {
-	path, after := q.pathParameter(), ""
+	path, after := q.values.Get("path"), ""
 	if from := q.values.Get("from"); from != "" {
 		name, ok := strings.CutPrefix(from, childCursorPrefix)
 		if !ok || name == "" || !jute.ValidPath("/"+name) || strings.Contains(name, "/") {
 			return nil, view.ErrBadCursor
 		}
 		after = name
-	}
-	if q.fault != nil {
-		return nil, q.fault
 	}
 	asked := NodeQuery{Path: path, AfterChild: after, Limit: cmp.Or(q.intParameter("limit"), view.MaxRows), Caller: Caller{Host: hostOfCaller(q.Request), IsAdministrator: q.administrator != ""}}
 	node, err := n.ops.ReadNode(asked)
@@ -159,7 +153,6 @@ func (n *nodesAPI) deleteNode(q *query) (any, error) {
 	return n.changeNode(q, NodeChange{Op: jute.OpDelete, Path: body.Path, Version: versionOrAny(body.Version)})
 }
 
-// changeNode makes a change of a node for the administrator who asks.
 func (n *nodesAPI) changeNode(q *query, c NodeChange) (any, error) {
 	q.SetPathValue(auditNodeKey, c.Path)
 	if sequence := c.Mode.IsSequential(); !jute.ValidPath(c.Path) && !(sequence && jute.ValidPath(c.Path+"0")) {
@@ -184,12 +177,11 @@ func (n *nodesAPI) changeNode(q *query, c NodeChange) (any, error) {
 	return changed, nil
 }
 
-// auditNodeKey is the name under which a request keeps the path of its node, for the audit log.
+// auditNodeKey is the path value that holds the path of the node for the audit log.
 const auditNodeKey = "node"
 
 func nodeTarget(r *http.Request) string { return cmp.Or(r.PathValue(auditNodeKey), "a node") }
 
-// versionOrAny returns the version that a node must have, -1 if that is any.
 func versionOrAny(v *int32) int32 {
 	if v == nil {
 		return -1
@@ -197,7 +189,7 @@ func versionOrAny(v *int32) int32 {
 	return *v
 }
 
-// parseACL returns the list of a node to be created.
+// parseACL returns the ACL of a node to be created.
 func (q *query) parseACL(rows []api.ACL) []jute.ACL {
 	if rows == nil {
 		return jute.OpenACL

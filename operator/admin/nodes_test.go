@@ -102,8 +102,8 @@ func TestV1NodeBadRequests(t *testing.T) {
 	long := base64.StdEncoding.EncodeToString(make([]byte, maxNodeBodyBytes))
 	for _, tt := range []struct{ path, body, want string }{
 		{"", "", "the parameter path is missing"},
-		{"?path=a", "", `path="a": give the path of a node`},
-		{"?path=/a&version=1", "", `no parameter "version"`},
+		{"?path=a", "", `path="a": must be the path of a node`},
+		{"?path=/a&version=1", "", `unknown parameter "version"`},
 		{"?path=/a&limit=2000", "", "from 1 to 1000"},
 		{"?path=/a&from=b", "", "not the next of an earlier page"},
 		{"?path=/a&from=after-", "", "not the next of an earlier page"},
@@ -115,7 +115,7 @@ func TestV1NodeBadRequests(t *testing.T) {
 		{"/create", `{"path":"/a","data":"é"}`, "illegal base64"},
 		{"/create", `{"path":"/a","data":"` + long + `"}`, "request body too large"},
 		{"/create", `{"path":"/a","owner":"0x5"}`, `unknown field "owner"`},
-		{"/create", `{"path":"/a","acl":[{"scheme":"world","id":"anyone","perms":"x"}]}`, `acl: entry 1: permissions "x"; allowed are letters of cdrwa, each once`},
+		{"/create", `{"path":"/a","acl":[{"scheme":"world","id":"anyone","perms":"x"}]}`, `acl: entry 1: permissions "x"; must be letters of cdrwa, each once`},
 		{"/create", `{"path":"/a","acl":[{"scheme":"world","id":"anyone","perms":"rr"}]}`, `each once`},
 		{"/set", `{"path":"/a"}`, `data is missing: give it in base64, or "" for none`},
 		{"/set", `{"path":"/a","data":null}`, `data is missing`},
@@ -123,7 +123,7 @@ func TestV1NodeBadRequests(t *testing.T) {
 		{"/set", `{"path":"/a","version":5000000000}`, "cannot unmarshal number"},
 		{"/delete", `{"path":"/a/.."}`, "not the path of a node"},
 		{"/delete", `[]`, "cannot unmarshal array"},
-		{"/delete?path=/a", `{}`, `no parameter "path" here`},
+		{"/delete?path=/a", `{}`, `unknown parameter "path"`},
 	} {
 		h, log := newAudited(t)
 		v := visit{method: "POST", path: "/v1/nodes" + tt.path, body: tt.body, header: signedIn}

@@ -44,7 +44,7 @@ func TestOpenAPI(t *testing.T) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s differs from the endpoints or from package api; write it anew with: go test ./admin -run TestOpenAPI -update", file)
+		t.Errorf("%s differs from the endpoints or from package api; write it anew with: go test ./operator/admin -run TestOpenAPI -update", file)
 	}
 }
 

@@ -12,9 +12,8 @@ import (
 	"rollcall/znode"
 )
 
-// Operations is what the endpoints under /v1/ ask of the member: the view of the whole ensemble, the ends
-// of sessions, and the end of one. It is safe for concurrent use. A view.Collector has the methods of the
-// view; they return within its deadline.
+// Operations are the member's operations for the endpoints under /v1/. It is safe for concurrent use. A
+// view.Collector has the methods of the first group; they return within its deadline.
 type Operations interface {
 	MemberStatuses(ctx context.Context) (api.List[api.Member], error)
 	Sessions(ctx context.Context, f view.SessionFilter, p view.Page) (api.List[api.Session], error)
@@ -28,45 +27,47 @@ type Operations interface {
 	ExpiryBuckets(ctx context.Context) (api.Buckets, error)
 	NodeRemovals(ctx context.Context, path string, p view.Page) (api.List[api.Removal], error)
 
-	// Members returns the servers of the ensemble, with what each of them says of itself.
+	// Members returns the servers of the ensemble, with their status.
 	Members(ctx context.Context) (view.Members, error)
-	// ChangeMembers changes the list of servers through the log, and returns the list after that when the leader has
+	// ChangeMembers changes the server list through the log, and returns the new list when the leader has
 	// applied it or ctx ends. Raft's configuration follows the list. The error is a *Failure.
 	ChangeMembers(ctx context.Context, c MembersChange) (MembersChanged, error)
-	// TransferLeadership hands leadership over to a member, and returns when that one leads or ctx ends. The error is a *Failure.
+	// TransferLeadership returns when member leads or ctx ends. The error is a *Failure.
 	TransferLeadership(ctx context.Context, member uint32) error
 
-	// ReadNode returns what the caller of q may see of a node. It reads this member's state, which may lag behind
-	// the leader's. The error is a *Failure.
+	// ReadNode returns what the caller of q may see of a node. It reads this member's state, which may lag
+	// behind the leader's. The error is a *Failure.
 	ReadNode(q NodeQuery) (Node, error)
-	// RestoreBackup writes the nodes of a backup into the ensemble, through the log and as the super user, and deletes nodes that the backup
-	// lacks. It reads and checks the whole backup before. If it fails later or ctx ends, its Failure says how far it came; the
-	// same backup, sent again, does the rest. The error is a *Failure.
+	// RestoreBackup writes the nodes of a backup into the ensemble, through the log and as the super user, and
+	// deletes nodes that the backup lacks. It first reads and checks the whole backup. If it fails later or ctx
+	// ends, its Failure describes the progress; sending the same backup again does the rest. The error is a
+	// *Failure.
 	RestoreBackup(ctx context.Context, r RestoreRequest) (RestoreResult, error)
-	// ChangeNode creates, sets or deletes a node for an administrator, and returns its path and what it is then,
-	// when this member has applied that or ctx ends. The error is a *Failure.
+	// ChangeNode creates, sets or deletes a node for an administrator. It returns the node's path and new Stat
+	// when this member has applied the change or ctx ends. The error is a *Failure.
 	ChangeNode(ctx context.Context, c NodeChange) (path string, stat jute.Stat, err error)
-	// ReadLoad returns what this member has done for its clients. It does not block.
+	// ReadLoad returns the load of this member's clients. It does not block.
 	ReadLoad() Load
-	// SessionEnds yields the ends of sessions that are kept, newest first: of one session unless it is 0, of the
-	// clients at an address unless it is "", and only those with a number below before unless it is 0.
+	// SessionEnds yields the retained ends of sessions, newest first: of session unless it is 0, of
+	// clients at address unless it is "", and with a number below before unless it is 0.
 	SessionEnds(session jute.SessionID, address string, before uint64) iter.Seq[znode.SessionEnd]
-	// KillSession ends a session, and returns when that is done or ctx ends. by, of at most znode.MaxBy
-	// bytes, says who asked. The error is a *Failure.
+	// KillSession returns when the session has ended or ctx ends. by names the requester in at most znode.MaxBy
+	// bytes. The error is a *Failure.
 	KillSession(ctx context.Context, id jute.SessionID, by string) error
-	// CopyState returns a copy of the state at one index, for a backup. The error is a *Failure.
+	// CopyState copies the state at one index, for a backup. The error is a *Failure.
 	CopyState(ctx context.Context) (StateCopy, error)
-	// StoreSnapshot writes a snapshot of the state to this member's disk, and returns when it is there or ctx ends; then it is
-	// finished all the same. One is written at a time. The error is a *Failure.
+	// StoreSnapshot writes a snapshot to this member's disk, and returns when it is there or ctx ends, which
+	// does not stop it. One is written at a time. The error is a *Failure.
 	StoreSnapshot(ctx context.Context) (StoredSnapshot, error)
-	// DrainSelf hands leadership over, takes no more clients and closes the connections of the present ones,
-	// spread over a time. It returns the number of closed connections, and whether this member still leads. If ctx
-	// ends, Drain returns early.
+	// DrainSelf transfers leadership, takes no more clients and closes the connections of the present ones, spread
+	// over a time. It returns the number of closed connections, and whether this member still leads. It returns
+	// early if ctx ends.
 	DrainSelf(ctx context.Context, over time.Duration) (closed int, leads bool)
-	// Rebalance has members with more clients than their share close up to perSecond connections in a second each, until all have about
-	// as many, or that does not get better. It returns early with an error if ctx ends. by says who asked. The error is a *Failure.
+	// Rebalance has members with more clients than their share close up to perSecond connections per second
+	// each, until the shares are about even or no longer improve. It returns early if ctx ends. by names the
+	// requester. The error is a *Failure.
 	Rebalance(ctx context.Context, perSecond int, by string) (RebalanceResult, error)
-	// DrainMember makes any member do the same, and returns when that is done or ctx ends. by says who asked. The
+	// DrainMember drains any member, and returns when that is done or ctx ends. by names the requester. The
 	// error is a *Failure.
 	DrainMember(ctx context.Context, member uint32, over time.Duration, by string) (closed int, leads bool, err error)
 }
@@ -81,7 +82,7 @@ type Failure struct {
 // Error implements error.
 func (f *Failure) Error() string { return f.Text }
 
-// write sends the failure as the answer: as JSON to a path under /v1/, else as text.
+// write sends the failure, as JSON to a path under /v1/ and otherwise as text.
 func (f *Failure) write(w http.ResponseWriter, r *http.Request) {
 	switch f.Status {
 	case http.StatusUnauthorized:

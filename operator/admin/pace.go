@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"context"
 	"iter"
 	"net/http"
 	"sync/atomic"
@@ -9,36 +10,36 @@ import (
 )
 
 const (
-	// pauseRatio is the ratio of a rest to the time that the part before it took to make, for each of the replies that are
-	// being made. So all replies together take at most a quarter of a processor from the clients.
+	// pauseRatio is the ratio of a pause to the time that the part before it took, for each of the replies under
+	// way. So all replies together take at most a quarter of a processor from the clients.
 	pauseRatio = 4
-	// minPause is the shortest rest: other goroutines that are ready get their turn.
+	// minPause lets other goroutines run.
 	minPause = time.Millisecond
-	// maxPause bounds a rest: a part may have taken long because its reader is slow or the machine is busy.
+	// maxPause bounds a pause: a part may have taken long because its reader is slow or the machine is busy.
 	maxPause = 50 * time.Millisecond
-	// maxStartDelay bounds the rest before an answer.
+	// maxStartDelay bounds the pause before a reply.
 	maxStartDelay = time.Second
-	// itemsPerPause is the number of rows that a reply collects or counts before it rests: about a millisecond's work.
+	// itemsPerPause is the number of rows between two pauses: about a millisecond's work.
 	itemsPerPause = 512
-	// longReplyTimeout limits a long reply of a command. One of 100,000 sessions takes half a minute while three
-	// others are made.
+	// longReplyTimeout limits a long reply of a command. One of 100,000 sessions takes half a minute beside
+	// three others.
 	longReplyTimeout = 3 * time.Minute
 )
 
-// replyPacer makes long answers give way to clients: they are made in parts, with rests. All answers of a member that share one make
-// their rests longer together. The zero value is ready. It is safe for concurrent use.
+// replyPacer makes long replies give way to clients: they pause after each part, for longer while there are
+// several. The zero value is ready. It is safe for concurrent use.
 type replyPacer struct {
-	activeReplies atomic.Int32 // answers that are being made
+	activeReplies atomic.Int32
 }
 
-// pacedReply is one answer under a pace. A nil one never rests. It is for one goroutine.
+// pacedReply is one reply of a replyPacer. A nil one never pauses. It is for one goroutine.
 type pacedReply struct {
 	pacer       *replyPacer
 	partStarted time.Time // of the part
 	partBytes   int       // of the part
 }
 
-// begin begins an answer, after a rest for each that is being made: many short answers take as much as a long one.
+// begin starts a reply, after a pause for each that is under way: many short replies cost as much as a long one.
 func (p *replyPacer) begin() *pacedReply {
 	active := p.activeReplies.Add(1)
 	time.Sleep(min(time.Duration(active)*pagePause, maxStartDelay))
@@ -47,7 +48,7 @@ func (p *replyPacer) begin() *pacedReply {
 
 func (w *pacedReply) end() { w.pacer.activeReplies.Add(-1) }
 
-// countBytes notes bytes of the answer. It rests after each part of partSize.
+// countBytes adds n bytes, and pauses after each partSize.
 func (w *pacedReply) countBytes(n int) {
 	if w == nil {
 		return
@@ -57,18 +58,17 @@ func (w *pacedReply) countBytes(n int) {
 	}
 }
 
-// pause rests.
 func (w *pacedReply) pause() {
 	time.Sleep(w.pacer.pauseAfter(time.Since(w.partStarted)))
 	w.partStarted, w.partBytes = time.Now(), 0
 }
 
-// pauseAfter returns the rest of a reply after a part that took so long.
+// pauseAfter returns the pause after a part that took so long.
 func (p *replyPacer) pauseAfter(took time.Duration) time.Duration {
 	return min(max(pauseRatio*time.Duration(max(p.activeReplies.Load(), 1))*took, minPause), maxPause)
 }
 
-// paced yields what all yields, with rests.
+// paced yields all, with pauses.
 func paced[T any](w *pacedReply, all iter.Seq[T]) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		n := 0
@@ -83,7 +83,7 @@ func paced[T any](w *pacedReply, all iter.Seq[T]) iter.Seq[T] {
 	}
 }
 
-// pacedPairs does the same for pairs.
+// pacedPairs yields all, with pauses.
 func pacedPairs[K, V any](w *pacedReply, all iter.Seq2[K, V]) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		n := 0
@@ -98,8 +98,8 @@ func pacedPairs[K, V any](w *pacedReply, all iter.Seq2[K, V]) iter.Seq2[K, V] {
 	}
 }
 
-// serveInTurn lets an endpoint with figures answer: one after the other, each followed by a rest, unless the caller has
-// credentials. The answer is sent after that, so that a slow reader keeps no turn.
+// serveInTurn serves callers without credentials one at a time, each followed by a pause. It sends the reply
+// afterwards, so that a slow reader does not delay others.
 func (h *HTTP) serveInTurn(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	if h.authorizer.roleOf(r) > roleNone {
 		e.serve(w, r)
@@ -110,7 +110,7 @@ func (h *HTTP) serveInTurn(e *endpoint, w http.ResponseWriter, r *http.Request) 
 	select {
 	case h.metricsTurn <- struct{}{}:
 	case <-over.C:
-		(&Failure{Status: http.StatusServiceUnavailable, Text: "too many others ask for this without credentials; try again"}).write(w, r)
+		(&Failure{Status: http.StatusServiceUnavailable, Text: "too many callers without credentials; try again"}).write(w, r)
 		return
 	case <-r.Context().Done():
 		return
@@ -120,10 +120,10 @@ func (h *HTTP) serveInTurn(e *endpoint, w http.ResponseWriter, r *http.Request) 
 	if kept.status != 0 {
 		w.WriteHeader(kept.status)
 	}
-	_, _ = w.Write(kept.body.Bytes()) // a client that left needs no answer
+	_, _ = w.Write(kept.body.Bytes()) // a client that left needs no reply
 }
 
-// runThenPause does something for the caller who has the turn, and gives it back after a rest.
+// runThenPause runs f for the holder of metricsTurn, and frees it after a pause.
 func (h *HTTP) runThenPause(do func()) {
 	begun := time.Now()
 	defer func() {
@@ -132,18 +132,57 @@ func (h *HTTP) runThenPause(do func()) {
 	do()
 }
 
-// bufferedReply is an answer that is sent later.
+// bufferedReply is a reply that is sent later.
 type bufferedReply struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
-// Header implements http.ResponseWriter.
 func (k *bufferedReply) Header() http.Header { return k.header }
 
-// WriteHeader implements http.ResponseWriter.
 func (k *bufferedReply) WriteHeader(status int) { k.status = status }
 
-// Write implements http.ResponseWriter.
 func (k *bufferedReply) Write(b []byte) (int, error) { return k.body.Write(b) }
+
+// longReplyLimiter limits concurrent long replies.
+type longReplyLimiter struct {
+	longReplies        chan struct{} // capacity maxLongReplies: outside /v1/
+	pages              chan struct{} // capacity maxPages: under /v1/
+	administratorPages chan struct{} // capacity maxPages: likewise for administrators, so that readers cannot lock them out
+}
+
+// sleepContext waits for d, or until ctx ends.
+func sleepContext(ctx context.Context, d time.Duration) {
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case <-ctx.Done():
+	}
+}
+
+// acquire takes a place for a long reply, and returns the function that frees it, or nil if there is no place.
+func (p *longReplyLimiter) acquire(e *endpoint, r *http.Request) (leave func()) {
+	kind, patience := p.longReplies, time.Duration(0)
+	if e.replyJSON != nil {
+		kind, patience = p.pages, slotTimeout
+		if e.access == changeAccess {
+			kind = p.administratorPages
+		}
+	}
+	select {
+	case kind <- struct{}{}:
+		return func() { <-kind }
+	default:
+	}
+	over := time.NewTimer(patience)
+	defer over.Stop()
+	select {
+	case kind <- struct{}{}:
+		return func() { <-kind }
+	case <-over.C:
+	case <-r.Context().Done():
+	}
+	return nil
+}

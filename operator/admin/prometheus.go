@@ -21,24 +21,20 @@ type metricsCollector struct {
 	descs      []*prometheus.Desc // of the rows of table
 }
 
-// lifetimeCounters makes counters that never fall of those that srst sets to zero.
+// lifetimeCounters keeps Prometheus's counters from falling when srst resets a member's counters.
 type lifetimeCounters struct {
-	exclusiveTurn chan struct{}      // has room for one: the scrape or the reset that is under way
-	beforeResets  map[string]float64 // by name: how much was counted before the resets
+	exclusiveTurn chan struct{}      // capacity 1: the scrape or reset under way
+	beforeResets  map[string]float64 // by metric name
 }
 
-func newLifetimeCounters() lifetimeCounters {
-	return lifetimeCounters{exclusiveTurn: make(chan struct{}, 1), beforeResets: make(map[string]float64)}
-}
-
-// runExclusively runs f while no other scrape or reset does.
+// runExclusively runs f while no other scrape or reset runs.
 func (t *lifetimeCounters) runExclusively(f func()) {
 	t.exclusiveTurn <- struct{}{}
 	defer func() { <-t.exclusiveTurn }()
 	f()
 }
 
-// resetCounters sets the counters of the member to zero. Prometheus goes on from their last values.
+// resetCounters sets the member's counters to zero. Prometheus continues from their last values.
 func (w *FourLetterCommands) resetCounters() {
 	w.lifetime.runExclusively(func() {
 		s := w.source.Stats()
@@ -81,19 +77,18 @@ func newMetricsHandler(words *FourLetterCommands, source Source, bare bool) (htt
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxLongReplies}), nil
 }
 
-// schedulingMetrics selects the histograms of the Go runtime: for how long goroutines waited for a processor, and for
-// how long the collector and others stopped all of them.
+// schedulingMetrics selects histograms of the Go runtime: how long goroutines waited for a processor, and how
+// long all of them were stopped.
 var schedulingMetrics = regexp.MustCompile(`^/sched/(latencies|pauses/total/(gc|other)):seconds$`)
 
-// Describe implements prometheus.Collector.
 func (c *metricsCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range c.descs {
 		out <- d
 	}
 }
 
-// Collect implements prometheus.Collector. While the member's disk or apply hangs, it leaves out the
-// table of mntr, because apply may hold the tree's lock.
+// Collect implements prometheus.Collector. While the disk or apply hangs, it omits the table of mntr, because
+// apply may hold the tree's lock.
 func (c *metricsCollector) Collect(out chan<- prometheus.Metric) {
 	if c.source.Health().Stalled != "" {
 		return
@@ -109,7 +104,7 @@ func (c *metricsCollector) Collect(out chan<- prometheus.Metric) {
 	})
 }
 
-// promMetric returns the metric's value. before is the value that was counted before the resets.
+// promMetric returns the metric's value. beforeResets holds what was counted before the resets.
 func (m *metric) promMetric(d *prometheus.Desc, s *Stats, before map[string]float64) prometheus.Metric {
 	switch {
 	case m.kind >= summary:
@@ -122,8 +117,8 @@ func (m *metric) promMetric(d *prometheus.Desc, s *Stats, before map[string]floa
 	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, m.readValue(s))
 }
 
-// quantiles returns ZooKeeper's quantiles of a summary, and for one with percentiles also those of
-// mntr. Without measurements they are no numbers.
+// quantiles returns ZooKeeper's quantiles of a summary, and for percentileSummary also the quantiles of mntr. Without
+// measurements they are NaN.
 func (m *metric) quantiles(s *metrics.Summary) map[float64]float64 {
 	q := map[float64]float64{0.5: milliseconds(s.P50)}
 	if m.kind == percentileSummary {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// guardedHandler returns a handler that checks each request by the class of its endpoint, and then lets the endpoint answer. It sets the
-// headers that all answers have.
+// guardedHandler returns a handler that checks each request by the access class of its endpoint before it serves
+// it. It sets the headers that all replies have.
 func (h *HTTP) guardedHandler(all []endpoint) http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range all {
@@ -23,7 +23,7 @@ func (h *HTTP) guardedHandler(all []endpoint) http.Handler {
 		}
 		setHeaders(w.Header())
 		if _, pattern := mux.Handler(r); pattern == "" {
-			w.Header().Set("Connection", "close") // there is no seat for it
+			w.Header().Set("Connection", "close") // it takes no slot
 			limitWrite(w, rejectTimeout)
 			if underV1(r) {
 				w = &noEndpoint{ResponseWriter: w, r: r}
@@ -33,21 +33,21 @@ func (h *HTTP) guardedHandler(all []endpoint) http.Handler {
 	})
 }
 
-// serveProbe answers a probe. Neither the name of a balancer nor anything else keeps it out.
+// serveProbe serves a probe under any Host header, such as a load balancer's name.
 func (h *HTTP) serveProbe(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Connection", "close") // so that no later request waits for this reply
 	limitWrite(w, stuckTimeout)
 	e.serve(w, r)
 }
 
-// serveRequest answers a request to an endpoint, if there is a seat for it and nothing forbids it.
+// serveRequest serves a request if a slot is free and checkRequest allows it.
 func (h *HTTP) serveRequest(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	if !h.takeRequestSlot(w, r) {
 		limitWrite(w, rejectTimeout)
 		errNoSlot.write(w, r)
 		return
 	}
-	limitWrite(w, partTimeout) // of the answer that the request is refused
+	limitWrite(w, partTimeout) // for the reply that the request is rejected
 	failure := h.checkRequest(e, w, r)
 	if failure == nil {
 		h.serveEndpoint(e, w, r)
@@ -59,8 +59,9 @@ func (h *HTTP) serveRequest(e *endpoint, w http.ResponseWriter, r *http.Request)
 	failure.write(w, r)
 }
 
-// checkRequest returns a Failure if an endpoint must not serve a request. The reason is the caller, the content of the reply, the type of
-// the body, the removal of this member, or an audit log that has no line about the change yet.
+// checkRequest returns a Failure if the endpoint must not serve the request: because of the caller, the content
+// of the reply, the type of the body, the removal of this member, or an audit log that has no line about the
+// change yet.
 func (h *HTTP) checkRequest(e *endpoint, w http.ResponseWriter, r *http.Request) *Failure {
 	if failure := h.authorizer.checkAccess(e.access, r); failure != nil {
 		return failure
@@ -81,7 +82,6 @@ func (h *HTTP) checkRequest(e *endpoint, w http.ResponseWriter, r *http.Request)
 	return failure
 }
 
-// setHeaders sets the headers that all answers carry.
 func setHeaders(header http.Header) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
@@ -91,17 +91,17 @@ func setHeaders(header http.Header) {
 	header.Set("Referrer-Policy", "no-referrer")
 }
 
-// limitWrite sets the time that the client has for an answer.
+// limitWrite sets the time that the client has to read a reply.
 func limitWrite(w http.ResponseWriter, d time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d)) // a recorder of a test has none
 }
 
-// ignoreBody sets a deadline for a body that no endpoint reads. Without it, the server would wait for all of the body before it answers.
+// ignoreBody makes the server reply without waiting for the rest of a body that no endpoint reads.
 func ignoreBody(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // a recorder of a test has none
 }
 
-// noEndpoint turns the mux's answer to a request for which there is no endpoint into JSON.
+// noEndpoint turns the mux's reply to a request without an endpoint into JSON.
 type noEndpoint struct {
 	http.ResponseWriter
 	r *http.Request
@@ -116,5 +116,5 @@ func (n *noEndpoint) WriteHeader(status int) {
 	(&Failure{Status: status, Text: text}).write(n.ResponseWriter, n.r)
 }
 
-// Write implements http.ResponseWriter: it drops the mux's text.
+// Write implements http.ResponseWriter. It drops the mux's text.
 func (n *noEndpoint) Write(b []byte) (int, error) { return len(b), nil }

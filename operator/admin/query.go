@@ -13,37 +13,39 @@ import (
 	"strconv"
 	"strings"
 
+	"rollcall/operator/backup"
 	"rollcall/operator/view"
 	"rollcall/zk/jute"
 )
 
-// query is a request under /v1/ while it is read. Its methods return the values of parameters, or the zero
-// value of one that is missing or wrong. The first wrong one is kept in err.
+// query is a request under /v1/ whose parameters have been checked. The methods for parameters return the zero
+// value if one is missing or wrong.
 type query struct {
 	*http.Request
-	administrator string // the administrator, or ""
+	administrator string // "" without an administrator's credentials
 	values        url.Values
-	paths         *pathFilter // the paths that the caller is shown
-	fault         *Failure
+	paths         *pathFilter // the paths that the caller may see
+	fault         *Failure    // the first fault of the request
 }
 
-// newQuery reads the parameters of a request. Each must be a parameter of the endpoint, and must not be a duplicate.
-func newQuery(e *endpoint, r *http.Request, who string) *query {
-	q := &query{Request: r, administrator: who}
+// newQuery checks the parameters of a request: e must have them, and none may be a duplicate.
+func newQuery(e *endpoint, r *http.Request, administrator string) *query {
+	q := &query{Request: r, administrator: administrator}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		q.addFault("the parameters cannot be read: %v; write NAME=VALUE&NAME=VALUE, with %%XX for special characters", err)
 		return q
 	}
+	q.values = values
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		value := values.Get(name)
 		switch {
 		case !slices.Contains(e.parameters, name) && len(e.parameters) == 0:
-			q.addFault("there is no parameter %.100q here; none is allowed", name)
+			q.addFault("unknown parameter %.100q; this endpoint has none", name)
 		case !slices.Contains(e.parameters, name):
-			q.addFault("there is no parameter %.100q here; allowed are %s", name, strings.Join(e.parameters, ", "))
+			q.addFault("unknown parameter %.100q; it must be one of %s", name, strings.Join(e.parameters, ", "))
 		case len(values[name]) > 1:
-			q.addFault("the parameter %s is given %d times; give it once", name, len(values[name]))
+			q.addFault("duplicate parameter %s: it is given %d times", name, len(values[name]))
 		case parameters[name].valueFault(value) != "":
 			q.addFault("%s=%.100q: %s", name, value, parameters[name].valueFault(value))
 		}
@@ -53,97 +55,69 @@ func newQuery(e *endpoint, r *http.Request, who string) *query {
 			q.addFault("the parameter %s is missing: %s", name, parameters[name].help)
 		}
 	}
-	q.values = values
+	if values.Has("sort") && values.Has("from") {
+		q.addFault("from: a list with the parameter sort has one page; leave one of the two out")
+	}
+	if _, err := jute.ParseSessionID(r.PathValue("id")); err != nil && strings.Contains(e.path, "{id}") {
+		q.addFault("the session: %v", err)
+	}
 	return q
 }
 
-// addFault records a fault of the request, if it is the first one.
+// addFault records a fault of the request, unless it has one already.
 func (q *query) addFault(format string, args ...any) {
 	if q.fault == nil {
 		q.fault = &Failure{Status: http.StatusBadRequest, Text: fmt.Sprintf(format, args...)}
 	}
 }
 
-// pageParameters returns the parameters limit and from.
+// checkPath rejects the request if the caller may not see the node that it names.
+func (q *query) checkPath() {
+	if q.fault == nil && q.values.Has("path") && !q.paths.isVisible(q.values.Get("path")) {
+		q.fault = &Failure{Status: http.StatusUnauthorized, Text: "this path is below a node that not everybody may read; this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"}
+	}
+}
+
+// requester names the administrator and the address of the request, for the records of what it changes.
+func (q *query) requester() string { return q.administrator + " from " + q.RemoteAddr }
+
 func (q *query) pageParameters() view.Page {
 	return view.Page{Limit: q.intParameter("limit"), Cursor: q.values.Get("from")}
 }
 
-// intParameter returns a parameter that is a number, or 0 if it is missing.
 func (q *query) intParameter(name string) int {
-	n, err := strconv.Atoi(q.values.Get(name))
-	if err != nil { // newQuery has checked it
-		return 0
-	}
+	n, _ := strconv.Atoi(q.values.Get(name)) // newQuery has checked it
 	return n
 }
 
-// sessionIDParameter returns a parameter that is the id of a session.
 func (q *query) sessionIDParameter(name string) jute.SessionID {
-	if !q.values.Has(name) {
-		return 0
-	}
-	return q.parseSessionID(name, q.values.Get(name))
-}
-
-// pathSessionID returns the id of the session in the path of the request.
-func (q *query) pathSessionID() jute.SessionID {
-	return q.parseSessionID("the session", q.PathValue("id"))
-}
-
-func (q *query) parseSessionID(name, text string) jute.SessionID {
-	id, err := jute.ParseSessionID(text)
-	if err != nil {
-		q.addFault("%s: %v", name, err)
-	}
+	id, _ := jute.ParseSessionID(q.values.Get(name)) // newQuery has checked it
 	return id
 }
 
-// addressParameter returns the parameter address.
-func (q *query) addressParameter() string {
-	text := q.values.Get("address")
-	_, err := netip.ParseAddr(text)
-	_, perr := netip.ParseAddrPort(text)
-	if q.values.Has("address") && err != nil && perr != nil {
-		q.addFault("address=%.100q: allowed are an IP address, and one with a port, such as 10.0.0.7:41234 or [fd00::7]:41234", text)
-	}
-	return text
+// pathSessionID returns the session id in the path of the request.
+func (q *query) pathSessionID() jute.SessionID {
+	id, _ := jute.ParseSessionID(q.PathValue("id")) // newQuery has checked it
+	return id
 }
 
-// orderParameter returns the parameter sort, or 0. An order has one page.
 func (q *query) orderParameter() view.SessionOrder {
-	for _, o := range []view.SessionOrder{view.ByTimeLeft, view.ByWatches, view.ByEphemerals} {
+	for _, o := range sessionOrders {
 		if q.values.Get("sort") == o.String() {
-			if q.values.Has("from") {
-				q.addFault("from: a list with the parameter sort has one page; leave one of the two out")
-			}
 			return o
 		}
 	}
 	return 0
 }
 
-// pathParameter returns the parameter path, which must be a path of a node.
-func (q *query) pathParameter() string {
-	path := q.values.Get("path")
-	if !jute.ValidPath(path) {
-		q.addFault("path=%.100q: give the path of a node, such as path=/locks/a", path)
-	}
-	if q.fault == nil && !q.paths.isVisible(path) {
-		q.fault = &Failure{Status: http.StatusUnauthorized, Text: "this path is below a node that not everybody may read; this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"}
-	}
-	return path
-}
-
-// maxBodyBytes is the longest body of a request, in bytes.
+// maxBodyBytes limits the body of a request.
 const maxBodyBytes = 64 << 10
 
-// decodeBody reads the JSON object that is the request's body into what into points to. An empty body is {}.
+// decodeBody decodes the JSON object in the body. An empty body stands for {}.
 func (q *query) decodeBody(into any) { q.decodeBodyUpTo(into, maxBodyBytes) }
 
-// decodeBodyUpTo does the same with a body of up to most bytes.
-func (q *query) decodeBodyUpTo(into any, most int64) {
-	d := json.NewDecoder(http.MaxBytesReader(nil, q.Body, most))
+func (q *query) decodeBodyUpTo(into any, maxBytes int64) {
+	d := json.NewDecoder(http.MaxBytesReader(nil, q.Body, maxBytes))
 	d.DisallowUnknownFields()
 	err := d.Decode(into)
 	if errors.Is(err, io.EOF) {
@@ -153,6 +127,77 @@ func (q *query) decodeBodyUpTo(into any, most int64) {
 		err = errors.New("there is more than one value")
 	}
 	if err != nil {
-		q.addFault("the body is not the JSON object that is wanted here: %v", err)
+		q.addFault("the body is not the JSON object that this endpoint takes: %v", err)
 	}
+}
+
+// parameter describes a parameter of endpoints under /v1/: in the query or, if the endpoint's path has {NAME}, in
+// the path. It means the same in all of them.
+type parameter struct {
+	help     string
+	maxValue int                       // a number from 1 to maxValue; 0: text
+	values   []string                  // the allowed values; nil: any
+	pattern  string                    // regular expression of the values, for the description; "": any
+	check    func(value string) string // returns the fault of a value; nil: there is none
+}
+
+const sessionIDPattern = "^0x[0-9a-fA-F]{1,16}$"
+
+var sessionOrders = []view.SessionOrder{view.ByTimeLeft, view.ByWatches, view.ByEphemerals}
+
+var parameters = map[string]parameter{
+	"address": {help: "only those of clients at this IP address, or address and port", check: addressFault},
+	"from":    {help: "where the page begins: the next of the page before"},
+	"id":      {help: "id of a session", pattern: sessionIDPattern, check: sessionIDFault},
+	"limit":   {help: "the most rows of the page; default 1000", maxValue: view.MaxRows},
+	"member":  {help: "only those of this member", maxValue: maxMemberID},
+	"path":    {help: "path of a node", check: pathFault},
+	"rate":    {help: "the most MiB in a second; default 8", maxValue: backup.MaxRate},
+	"session": {help: "only those of the session with this id", pattern: sessionIDPattern, check: sessionIDFault},
+	"sort":    {help: "the order: the least time left, the most watches, or the most ephemeral nodes first; there is one page", values: []string{view.ByTimeLeft.String(), view.ByWatches.String(), view.ByEphemerals.String()}},
+	"state":   {help: "only those in this state", values: []string{view.StateConnected, view.StateDisconnected, view.StateUnknown}},
+}
+
+// maxMemberID is the highest id of a member.
+const maxMemberID = 255
+
+// valueFault returns the fault of a value, or "" if it is valid.
+func (p parameter) valueFault(value string) string {
+	switch {
+	case p.check != nil:
+		return p.check(value)
+	case p.maxValue > 0:
+		if n, err := strconv.Atoi(value); err != nil || n < 1 || n > p.maxValue {
+			return fmt.Sprintf("must be a number from 1 to %d", p.maxValue)
+		}
+	case p.values != nil:
+		if last := len(p.values) - 1; !slices.Contains(p.values, value) {
+			return fmt.Sprintf("must be %s or %s", strings.Join(p.values[:last], ", "), p.values[last])
+		}
+	}
+	return ""
+}
+
+func addressFault(value string) string {
+	if _, err := netip.ParseAddr(value); err == nil {
+		return ""
+	}
+	if _, err := netip.ParseAddrPort(value); err == nil {
+		return ""
+	}
+	return "must be an IP address, or one with a port, such as 10.0.0.7:41234 or [fd00::7]:41234"
+}
+
+func pathFault(value string) string {
+	if jute.ValidPath(value) {
+		return ""
+	}
+	return "must be the path of a node, such as path=/locks/a"
+}
+
+func sessionIDFault(value string) string {
+	if _, err := jute.ParseSessionID(value); err != nil {
+		return err.Error()
+	}
+	return ""
 }

@@ -19,8 +19,8 @@ func TestV1Rebalance(t *testing.T) {
 	}{
 		{visit{header: signedIn, body: "{}"}, nil, 200, done, "rebalance 100 for super from 127.0.0.1:1"},
 		{visit{header: signedIn, body: `{"per_second":1000}`}, nil, 200, done, "rebalance 1000 for super from 127.0.0.1:1"},
-		{visit{header: signedIn, body: `{"per_second":1001}`}, nil, 400, "per_second: 1001; allowed is 1 to 1000", ""},
-		{visit{header: signedIn, body: `{"per_second":0}`}, nil, 400, "per_second: 0; allowed is 1 to 1000", ""},
+		{visit{header: signedIn, body: `{"per_second":1001}`}, nil, 400, "per_second: 1001; must be 1 to 1000", ""},
+		{visit{header: signedIn, body: `{"per_second":0}`}, nil, 400, "per_second: 0; must be 1 to 1000", ""},
 		{visit{header: signedIn, body: "{}"}, &Failure{Status: http.StatusConflict, Text: "already"}, 409, "already", "rebalance 100 for super from 127.0.0.1:1"},
 		{visit{body: "{}"}, nil, 401, "credentials", ""},
 		{visit{header: signedIn, body: "{}", from: "10.0.0.9:5"}, nil, 403, "own machine", ""},

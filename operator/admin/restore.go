@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// restoreTimeout limits a restore: at backup.RestoreRate an hour is enough to send 50 GiB, and another hour each to check them, to write
-// them and to look for nodes that they lack.
+// restoreTimeout limits a restore. At backup.RestoreRate, 50 GiB take an hour to send, and an hour each to
+// check, to write, and to find the nodes that the backup lacks.
 const restoreTimeout = 4 * time.Hour
 
-// RestoreRequest is a backup that an administrator has sent to be written into the ensemble.
+// RestoreRequest is a backup to be written into the ensemble.
 type RestoreRequest struct {
 	Body       io.Reader
 	BodySize   int64  // of the body; -1: it is not known
@@ -33,15 +33,15 @@ type RestoreResult struct {
 	SkippedNodes int // ephemeral nodes of the backup, which are not restored
 }
 
-// serveRestore writes a backup into the ensemble: one at a time, and one that is done in the interval. ZooKeeper's command gives its server
-// another state instead, which would differ from that of the other members.
+// serveRestore writes a backup into the ensemble, at most one per interval. ZooKeeper's command instead replaces
+// the state of the one server, which would then differ from the other members.
 func (c *backupsAPI) serveRestore(w http.ResponseWriter, r *http.Request) {
 	done, failed := c.runRestore(w, r)
 	if failed != nil {
-		writeCommand(w, failed.Status, "restore", func(*jsonWriter) string { return failed.Text })
+		writeCommand(w, failed.Status, "restore", commandProblem(failed.Text))
 		return
 	}
-	writeCommand(w, http.StatusOK, "restore", func(j *jsonWriter) string {
+	writeCommand(w, http.StatusOK, "restore", func(j *commandReply) {
 		j.field(lastZxidHeader, done.Zxid)
 		j.field("nodes", done.Nodes)
 		j.field("created", done.Created)
@@ -50,11 +50,10 @@ func (c *backupsAPI) serveRestore(w http.ResponseWriter, r *http.Request) {
 		j.field("deleted", done.Deleted)
 		j.field("left", done.LeftNodes)
 		j.field("skipped", done.SkippedNodes)
-		return ""
 	})
 }
 
-// runRestore restores the body. It returns a Failure if nothing, or not everything, was restored.
+// runRestore restores the body. It returns a Failure if it did not restore all of it.
 func (c *backupsAPI) runRestore(w http.ResponseWriter, r *http.Request) (RestoreResult, *Failure) {
 	switch {
 	case c.snapshotSettings.noRestores:
@@ -82,14 +81,13 @@ func (c *backupsAPI) runRestore(w http.ResponseWriter, r *http.Request) (Restore
 	return done, nil
 }
 
-// pacedBody gives the client answerPart for each part of a long body, in place of requestTime for all of it.
+// pacedBody gives the client partTimeout for each part of a long body, instead of requestTimeout for all of it.
 type pacedBody struct {
 	body    io.Reader
 	control *http.ResponseController
 	err     error // after the end, the server itself reads, to see whether the client leaves
 }
 
-// Read implements io.Reader.
 func (b *pacedBody) Read(p []byte) (n int, err error) {
 	if b.err == nil {
 		b.err = b.control.SetReadDeadline(time.Now().Add(partTimeout))
@@ -100,10 +98,10 @@ func (b *pacedBody) Read(p []byte) (n int, err error) {
 	return n, b.err
 }
 
-// hostOfCaller returns the address of a request's sender, without a port, as ACLs have it.
+// hostOfCaller returns the sender's address without a port, as ACLs have it, or "" at a local socket.
 func hostOfCaller(r *http.Request) string {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil { // it is nobody's
+	if err != nil { // a local socket
 		return ""
 	}
 	return from.Addr().Unmap().WithZone("").String()

@@ -19,8 +19,8 @@ func TestSnapshotCommand(t *testing.T) {
 	}{
 		{"plain", visit{header: signedIn, path: "snapshot"}, false, 200, "the state"},
 		{"streaming", visit{header: signedIn, path: "snap?streaming=true"}, false, 200, "the state"},
-		{"another value", visit{header: signedIn, path: "snapshot?streaming=yes"}, false, 400, "allowed is streaming=true"},
-		{"twice", visit{header: signedIn, path: "snapshot?streaming=true&streaming=true"}, false, 400, "allowed is streaming=true"},
+		{"another value", visit{header: signedIn, path: "snapshot?streaming=yes"}, false, 400, "must have streaming=true"},
+		{"twice", visit{header: signedIn, path: "snapshot?streaming=true&streaming=true"}, false, 400, "must have streaming=true"},
 		{"switched off", visit{header: signedIn, path: "snapshot"}, true, 503, "admin.snapshot.enabled=false"},
 		{"without credentials", visit{path: "snapshot"}, false, 401, "credentials"},
 		{"from elsewhere", visit{path: "snapshot", header: signedIn, from: "10.0.0.9:5"}, false, 403, "own machine"},

@@ -11,27 +11,25 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Source is the member whose state the package shows. It is safe for concurrent use. Its sequences hold no
-// lock while they yield; they read the state in parts, so they may miss what changes meanwhile.
+// Source is the member whose state the package shows. It is safe for concurrent use. Its sequences hold no lock
+// while they yield. They read the state in parts, so they may miss concurrent changes.
 type Source interface {
-	// Stats returns the member's metrics. It waits for nothing but the tree's lock.
+	// Stats returns the member's metrics. It waits only for the tree's lock.
 	Stats() Stats
-	// NativeMetrics returns the metrics that only Prometheus gets. Their values wait for no lock that apply may hold for
-	// long.
+	// NativeMetrics returns the metrics that only Prometheus gets. Their values wait for no lock that apply may hold for long.
 	NativeMetrics() []metrics.Native
-	// Health returns whether this member works. It waits for no lock that apply may hold.
+	// Health waits for no lock that apply may hold.
 	Health() Health
 	// Ensemble returns the server list, likewise.
 	Ensemble() Ensemble
-	// Settings returns the lines of conf, in order. data and log are what DiskUsage returns. members is
-	// the text of /zookeeper/config, which comes last, or "" for a standalone server.
+	// Settings returns the lines of conf, in order. data and log are the results of DiskUsage. members is the
+	// text of /zookeeper/config, which comes last, or "" for a standalone server.
 	Settings(data, log int64) (lines []ConfLine, members string)
 	// DiskUsage returns the bytes of the log's files and of all others.
 	DiskUsage() (data, log int64, err error)
-	// DiskSpace returns the space that the member's files take, and the space that is left. It hangs as long as
-	// the disk does.
+	// DiskSpace returns the used and the free space. It hangs as long as the disk does.
 	DiskSpace() (DiskSpace, error)
-	// ResetStats sets the counters to zero, and ResetConnections those of single connections.
+	// ResetStats sets the member's counters to zero, and ResetConnections the counters of each connection.
 	ResetStats()
 	ResetConnections()
 
@@ -41,20 +39,19 @@ type Source interface {
 	Watches() iter.Seq2[jute.SessionID, []string]
 	// Sessions yields all sessions of the ensemble by id, with their timeouts.
 	Sessions() iter.Seq2[jute.SessionID, time.Duration]
-	// Expiries yields the sessions, in no order, with the time at which each expires if nothing
-	// more is received. Only the leader knows that time: ok is false elsewhere.
+	// Expiries yields the sessions, in no order, with the time at which each expires if it stays silent. ok is
+	// false except on the leader, because only the leader knows that time.
 	Expiries() (expiries iter.Seq2[jute.SessionID, time.Time], ok bool)
-	// IsPublic reports whether everybody may know that a node is at path: everybody may read all nodes above it. It waits for
-	// nothing but the tree's lock.
+	// IsPublic reports whether everyone may know that a node is at path, because everyone may read all nodes
+	// above it. It waits only for the tree's lock.
 	IsPublic(path string) bool
-	// Ephemerals yields the ephemeral nodes with their owners; the nodes of one owner come
-	// together.
+	// Ephemerals yields the ephemeral nodes with their owners. The nodes of one owner are adjacent.
 	Ephemerals() iter.Seq2[jute.SessionID, string]
 }
 
 // Stats holds the metrics of one member.
 type Stats struct {
-	Role   string        // "leader", "follower", "observer", "standalone", api.ReadOnly; "": not serving
+	Role   string        // "leader", "follower", "observer", "standalone", api.RoleReadOnly; "": not serving
 	Uptime time.Duration // since its start
 
 	InsecurePorts string // as in Health
@@ -64,8 +61,8 @@ type Stats struct {
 	Connections                  int
 	OutstandingRequests          int // requests
 	Handshakes                   uint64
-	RejectedConnections          uint64          // connections refused because there were too many
-	DropProbability              float64         // with which the connection throttle refuses a new session
+	RejectedConnections          uint64          // connections rejected because there were too many
+	DropProbability              float64         // with which the connection throttle rejects a new session
 	TokenDeficit                 int64           // tokens that are missing in its bucket
 	ClosedSessionless            uint64          // connections closed because they opened no session in time
 	AuthFailed                   uint64          // connections
@@ -107,7 +104,7 @@ type Stats struct {
 	PendingSyncs                 int
 	LeaderUptime                 time.Duration
 	ClockDifference              time.Duration // the greatest difference to another member's clock
-	OpenFiles, MaxFiles          int64         // file descriptors of this process, which Words fills in; -1: unknown
+	OpenFiles, MaxFiles          int64         // file descriptors of this process, which FourLetterCommands fills in; -1: unknown
 }
 
 // Health describes whether a member works, and whether it serves clients.
@@ -115,23 +112,23 @@ type Health struct {
 	Role           string // as in Stats; "": not serving
 	Stalled        string // why this member must not serve at the moment: its disk or apply hangs
 	Damage         string // why it no longer serves: its state is damaged
-	Divergence     string // why it does not serve for now: its state differs from the leader's, and no majority says who is right
+	Divergence     string // why it does not serve for now: its state differs from the leader's, and no majority decides which one is right
 	LeavingVersion int64  // the version of the list that does not have this member any more, which may still vote; 0: it has
 	RemovedVersion int64  // as Leaving, and raft's configuration does not have this member either; 0: one of them has
 	Joining        bool   // it catches up and takes part in no election
 	Drained        bool   // it takes no more clients, because an operator has drained it or it is stopping
 	HasLeader      bool   // this member knows a leader
 	InsecurePorts  string // how the ports for members are open to processes that are no members; "": they are not
-	NoMemory       bool   // it is short of memory, and refuses its clients' writes that add data
+	NoMemory       bool   // it is short of memory, and rejects writes that add data
 }
 
-// serves reports whether clients are served that do not ask for a read-only server.
+// serves reports whether the member serves all clients, including those that do not accept a read-only server.
 func (h Health) serves() bool {
 	return h.Role != "" && h.Role != api.RoleReadOnly && !h.Drained && h.LeavingVersion == 0
 }
 
 // shortOfMemory is the text for NoMemory.
-const shortOfMemory = "short of memory: writes that add data are refused"
+const shortOfMemory = "short of memory: writes that add data are rejected"
 
 const noLeader = "no leader is known: a majority of the members must be up and reach each other"
 
@@ -177,5 +174,5 @@ type Peer struct {
 	IsObserver                                    bool   // it does not vote
 }
 
-// ConfLine is one line of the answer to conf.
+// ConfLine is one line of conf.
 type ConfLine struct{ Name, Value string }

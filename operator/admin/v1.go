@@ -13,10 +13,11 @@ func underV1(r *http.Request) bool {
 	return r.URL.Path == "/v1" || strings.HasPrefix(r.URL.Path, "/v1/")
 }
 
-// serveJSON sends the reply of an endpoint under /v1/.
+// serveJSON serves an endpoint under /v1/.
 func (h *HTTP) serveJSON(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	q := newQuery(e, r, h.authorizer.administratorOf(r))
 	q.paths = h.authorizer.pathFilterFor(r)
+	q.checkPath()
 	var answer any
 	var err error
 	if q.fault == nil {
@@ -32,7 +33,7 @@ func (h *HTTP) serveJSON(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// failureFrom returns why a member did not answer.
+// failureFrom returns the Failure for an error of the member.
 func failureFrom(err error) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return f
@@ -43,12 +44,11 @@ func failureFrom(err error) *Failure {
 	return &Failure{Status: http.StatusServiceUnavailable, Text: strings.TrimPrefix(err.Error(), "view: ")}
 }
 
-// writeJSON sends v with a status.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if text, isText := v.(json.RawMessage); isText {
-		_, _ = w.Write(text) // a client that left needs no answer
+		_, _ = w.Write(text) // a client that left needs no reply
 		return
 	}
 	e := json.NewEncoder(w) // it writes everything at once, from a buffer that it uses again
@@ -58,7 +58,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	}
 }
 
-// unencodable reports whether err is not about a client that left.
+// unencodable reports whether err is a fault of the value, and not of a client that left.
 func unencodable(err error) bool {
 	_, value := errors.AsType[*json.UnsupportedValueError](err)
 	_, typed := errors.AsType[*json.UnsupportedTypeError](err)

@@ -8,26 +8,27 @@ import (
 	"rollcall/zk/jute"
 )
 
-// LocalReads is the content that callers without credentials may read: over HTTP on the member's own machine, and by four-letter commands.
+// LocalReads is the content that callers without credentials may read, over HTTP on the member's own machine and
+// by four-letter commands.
 type LocalReads int
 
 const (
-	// ReadState: no data of nodes, and no path below a node that not everybody may read. It is the default.
+	// ReadState, the default, allows no data, and no path below a node that not everyone may read.
 	ReadState LocalReads = iota
-	// ReadNothing: nothing over HTTP but open endpoints, and no path by four-letter commands.
+	// ReadNothing allows only open endpoints over HTTP, and no path in four-letter commands.
 	ReadNothing
-	// ReadData: all paths, and the data of nodes that everybody may read.
+	// ReadData allows all paths, and the data of nodes that everyone may read.
 	ReadData
 )
 
 // AnonymousAccess limits the content that callers without credentials may read.
 type AnonymousAccess struct {
 	Reads LocalReads
-	// AuthRequired is set if clients must prove themselves. Callers without credentials are then shown neither a path nor data.
+	// AuthRequired is set if clients must authenticate. Callers without credentials then see no path and no
+	// data.
 	AuthRequired bool
 }
 
-// visiblePaths returns which paths are shown.
 func (a AnonymousAccess) visiblePaths() pathVisibility {
 	switch {
 	case a.AuthRequired || a.Reads == ReadNothing:
@@ -38,7 +39,7 @@ func (a AnonymousAccess) visiblePaths() pathVisibility {
 	return publicPaths
 }
 
-// pathVisibility is the set of paths of nodes that a caller is shown.
+// pathVisibility is the set of node paths that a caller may see.
 type pathVisibility int
 
 const (
@@ -47,21 +48,21 @@ const (
 	allPaths
 )
 
-// contentKind is the kind of content that an endpoint of the class reads shows. A row without it rejects callers without credentials, so that a
-// new row that forgets it shows nothing.
+// contentKind is the kind of content that a readAccess endpoint shows. A row without it rejects callers without
+// credentials, so that a new row that forgets it shows nothing.
 type contentKind int
 
 const (
 	contentUnstated contentKind = iota
-	// showsState: numbers, names of members, addresses and ids. If there are paths among them, the answer leaves out those that the
-	// caller must not see.
+	// showsState: numbers, names of members, addresses and ids. The reply omits paths that the caller must not
+	// see.
 	showsState
-	// showsPaths: paths of nodes, or what is at one. Callers who are shown no paths are refused.
+	// showsPaths: paths of nodes or their content. Callers who may see no paths are rejected.
 	showsPaths
 )
 
-// pathFilter decides which paths an answer shows. It remembers the last parent, because lists are sorted. It is for one
-// goroutine.
+// pathFilter selects the paths that a reply shows. It caches the last parent, because lists are sorted. It is
+// for one goroutine.
 type pathFilter struct {
 	source         Source
 	visibility     pathVisibility
@@ -69,7 +70,7 @@ type pathFilter struct {
 	parentIsPublic bool
 }
 
-// isVisible reports whether a path is shown.
+// isVisible reports whether the caller may see a path.
 func (f *pathFilter) isVisible(path string) bool {
 	if f.visibility != publicPaths {
 		return f.visibility == allPaths
@@ -84,7 +85,7 @@ func (f *pathFilter) isVisible(path string) bool {
 	return f.parentIsPublic
 }
 
-// filterEphemerals leaves out the nodes that are not shown.
+// filterEphemerals omits hidden nodes.
 func (f *pathFilter) filterEphemerals(all iter.Seq2[jute.SessionID, string]) iter.Seq2[jute.SessionID, string] {
 	return func(yield func(jute.SessionID, string) bool) {
 		for owner, path := range all {
@@ -95,7 +96,7 @@ func (f *pathFilter) filterEphemerals(all iter.Seq2[jute.SessionID, string]) ite
 	}
 }
 
-// filterWatches leaves out the paths that are not shown, and the sessions that have no other.
+// filterWatches omits hidden paths, and sessions without other ones.
 func (f *pathFilter) filterWatches(all iter.Seq2[jute.SessionID, []string]) iter.Seq2[jute.SessionID, []string] {
 	return func(yield func(jute.SessionID, []string) bool) {
 		for id, paths := range all {
@@ -112,7 +113,6 @@ func (f *pathFilter) filterWatches(all iter.Seq2[jute.SessionID, []string]) iter
 	}
 }
 
-// pathFilterFor returns the filter of the paths that the reply to a request shows.
 func (a *authorizer) pathFilterFor(r *http.Request) *pathFilter {
 	f := &pathFilter{source: a.source, visibility: allPaths}
 	if a.roleOf(r) < roleReads {
@@ -121,7 +121,7 @@ func (a *authorizer) pathFilterFor(r *http.Request) *pathFilter {
 	return f
 }
 
-// checkContent returns a Failure if the caller may not have the reply of an endpoint that shows content.
+// checkContent returns a Failure if the caller may not have the content of the endpoint's reply.
 func (a *authorizer) checkContent(e *endpoint, r *http.Request) *Failure {
 	if e.access != readAccess && e.access != metricsAccess || a.roleOf(r) >= neededRoles[e.access] {
 		return nil
@@ -134,5 +134,5 @@ func (a *authorizer) checkContent(e *endpoint, r *http.Request) *Failure {
 	case e.content == showsPaths && a.anonymousAccess.visiblePaths() != noPaths:
 		return nil
 	}
-	return &Failure{Status: http.StatusUnauthorized, Text: "clients must prove themselves here, so paths and data of nodes are shown to nobody without credentials: " + a.credentialsFault(r)}
+	return &Failure{Status: http.StatusUnauthorized, Text: "clients must prove themselves here, so paths and data of nodes are never shown without credentials: " + a.credentialsFault(r)}
 }

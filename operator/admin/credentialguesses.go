@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"rollcall/internal/admission"
-	events "rollcall/operator/audit"
+	"rollcall/operator/audit"
 )
 
-// limitGuesses returns a handler that checks the credentials of each request before it calls next. A wrong one is counted, and leaves a line in the audit
-// log, whatever the endpoint. An address that sent too many wrong ones waits for its turn, or gets the status 429.
+// limitGuesses returns a handler that checks the credentials of each request before next. It counts and audits
+// wrong ones. After too many, an address must wait for its turn, or gets the status 429.
 func (h *HTTP) limitGuesses(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if kind, offered := h.authorizer.credentialKind(r); offered {
@@ -32,10 +32,12 @@ func (h *HTTP) limitGuesses(next http.Handler) http.Handler {
 	})
 }
 
-// guesserKey returns the key under which failures of a caller are counted: its address without the port, or the user at a socket.
+// guesserKey returns the key under which a caller's failures are counted: its address without the port, or its
+// user at a local socket.
 func guesserKey(r *http.Request) string { return cmp.Or(hostOfCaller(r), r.RemoteAddr) }
 
-// credentialKind returns the kind of the credential of a request. It reports false if the request has none that can be right.
+// credentialKind returns the kind of a request's credential. It returns false if the request has none that could
+// be right.
 func (a *authorizer) credentialKind(r *http.Request) (kind admission.Credential, offered bool) {
 	all := r.Header.Values("Authorization")
 	if len(all) != 1 {
@@ -51,22 +53,23 @@ func (a *authorizer) credentialKind(r *http.Request) (kind admission.Credential,
 	return 0, false
 }
 
-// logWrongCredential puts a wrong credential into the audit log. The CredentialLimiter writes the line in the log of the process.
+// logWrongCredential adds a wrong credential to the audit log. The CredentialLimiter logs it in the process's
+// log.
 func (a *requestAuditor) logWrongCredential(r *http.Request, kind admission.Credential) {
 	if a.auditLog == nil {
 		return
 	}
-	a.auditLog.Add(events.Event{
-		Address: r.RemoteAddr, Operation: events.Authenticate, Target: "http " + kind.String(), Result: events.Failure,
+	a.auditLog.Add(audit.Event{
+		Address: r.RemoteAddr, Operation: audit.Authenticate, Target: "http " + kind.String(), Result: audit.Failure,
 		Error: "wrong " + kind.String(), Reason: truncate(r.Method + " " + r.URL.Path),
 	})
 }
 
-// proofEndpoint stands for the endpoint in the line about a wrong proof of the token, which comes before any request.
+// proofEndpoint stands for the endpoint in the audit line of a wrong token proof, which precedes any request.
 var proofEndpoint = &endpoint{action: "prove the token"}
 
-// rejectProof counts and logs a connection on which the token was proved wrongly, as a refused request. It slows nobody: the key
-// of a proof is derived slowly.
+// rejectProof counts and audits a connection with a wrong token proof. It slows no address: deriving the key of
+// a proof is slow enough.
 func (h *HTTP) rejectProof(c net.Conn) {
 	r := &http.Request{RemoteAddr: c.RemoteAddr().String()}
 	h.cfg.CredentialLimiter.CountFailure(guesserKey(r), admission.AdminToken)

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// jsonWriter writes JSON to a page in the layout of ZooKeeper's AdminServer, a value at a time, so that
-// a long list needs no memory. The caller opens and closes objects and lists in pairs.
+// jsonWriter writes JSON in the layout of ZooKeeper's AdminServer, a value at a time, so that a long list needs
+// no memory. The caller opens and closes objects and lists in pairs.
 type jsonWriter struct {
 	out          *textWriter
 	depth        int         // of objects
 	levelIsEmpty []bool      // of each open object and list: nothing is in it yet
-	paths        *pathFilter // which paths of nodes the answer shows; set for commands
+	paths        *pathFilter // set for commands
 }
 
-// object writes an object, whose fields f adds with the methods below.
+// object writes an object, whose fields f adds.
 func (j *jsonWriter) object(f func()) {
 	j.depth++
 	j.openBracket("{")
@@ -29,7 +29,7 @@ func (j *jsonWriter) object(f func()) {
 	j.out.printf("}")
 }
 
-// beginList begins a list. Each of its elements begins with item.
+// beginList begins a list. Each element begins with beginItem.
 func (j *jsonWriter) beginList() { j.openBracket("[") }
 
 func (j *jsonWriter) endList() {
@@ -42,7 +42,7 @@ func (j *jsonWriter) openBracket(bracket string) {
 	j.levelIsEmpty = append(j.levelIsEmpty, true)
 }
 
-// closeBracket reports whether what was begun last is empty, and forgets it.
+// closeBracket ends a level, and reports whether it is empty.
 func (j *jsonWriter) closeBracket() bool {
 	last := len(j.levelIsEmpty) - 1
 	empty := j.levelIsEmpty[last]
@@ -50,7 +50,7 @@ func (j *jsonWriter) closeBracket() bool {
 	return empty
 }
 
-// writeSeparator writes what stands between two fields or elements. It does nothing before the first one.
+// writeSeparator writes a comma, except before the first field or element.
 func (j *jsonWriter) writeSeparator() {
 	last := len(j.levelIsEmpty) - 1
 	if !j.levelIsEmpty[last] {
@@ -74,7 +74,7 @@ func (j *jsonWriter) beginItem() {
 	j.out.printf(" ")
 }
 
-// field writes a field with a plain value: a text, a truth value, an integer or nil.
+// field writes a field with a string, a bool, an integer or nil.
 func (j *jsonWriter) field(name string, value any) {
 	j.beginField(name)
 	j.value(value)
@@ -86,7 +86,6 @@ func (j *jsonWriter) numberField(name, text string) {
 	j.out.printf("%s", text)
 }
 
-// objectField writes an object as a field.
 func (j *jsonWriter) objectField(name string, f func()) {
 	j.beginField(name)
 	j.object(f)
@@ -111,7 +110,7 @@ func (j *jsonWriter) value(value any) {
 	}
 }
 
-// jsonString returns a text as JSON. What is not UTF-8 in it becomes replacement characters.
+// jsonString returns text as JSON, with replacement characters for bytes that are not UTF-8.
 func jsonString(text string) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)

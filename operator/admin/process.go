@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"io"
 	"math"
 	"os"
@@ -10,12 +11,12 @@ import (
 	"runtime/metrics"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
-// unsetProperty is the text that Java prints for a property that is not set. Java's own properties are not set here.
+// unsetProperty is Java's text for a property without a value. Here none of Java's own have one.
 const unsetProperty = "<NA>"
 
-// envi prints the environment of the process.
 func (w *FourLetterCommands) envi(p *textWriter, _ *Stats, _ io.Reader) {
 	p.printf("Environment:\n")
 	w.eachProperty(func(name, value string) { p.printf("%s=%s\n", name, value) })
@@ -56,13 +57,13 @@ func (w *FourLetterCommands) eachProperty(show func(name, value string)) {
 
 func osName() string { return strings.ToUpper(runtime.GOOS[:1]) + runtime.GOOS[1:] }
 
-// osVersion returns the kernel's version from the file that holds it, or unset if there is none.
+// osVersion returns the kernel's version, or "" if it is unknown.
 func osVersion() string {
 	text, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	return strings.TrimSpace(string(text))
 }
 
-// memoryProperties returns the memory that the runtime has free, may use at most, and has taken from the
+// memoryProperties returns the memory that the runtime has free, its limit, and what it has taken from the
 // system.
 func memoryProperties() (free, most, total string) {
 	samples := []metrics.Sample{
@@ -77,3 +78,29 @@ func memoryProperties() (free, most, total string) {
 }
 
 func megabytes(n uint64) string { return strconv.FormatUint(n>>20, 10) + "MB" }
+
+const namesAtOnce = 1024
+
+// fileDescriptors returns the number of open file descriptors of this process and its limit, or -1 for what the
+// system does not report.
+func fileDescriptors() (open, most int64) {
+	open, most = unknownCount, unknownCount
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
+		most = int64(limit.Cur)
+	}
+	dir, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return open, most
+	}
+	defer func() { _ = dir.Close() }() // it was only read from
+	for n := int64(-1); ; {            // dir itself does not count
+		names, err := dir.Readdirnames(namesAtOnce)
+		if n += int64(len(names)); err != nil {
+			if errors.Is(err, io.EOF) {
+				open = n
+			}
+			return open, most
+		}
+	}
+}

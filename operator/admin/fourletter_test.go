@@ -296,7 +296,7 @@ func TestGoClientReadsSrvr(t *testing.T) {
 		w, source := newTestWords(t, role)
 		source.health.InsecurePorts, source.health.NoMemory = "members are not authenticated", true
 		answer := w.ask(t, "srvr")
-		if !strings.HasSuffix(answer, "\nProblem: short of memory: writes that add data are refused\nSecurity: members are not authenticated\n") {
+		if !strings.HasSuffix(answer, "\nProblem: short of memory: writes that add data are rejected\nSecurity: members are not authenticated\n") {
 			t.Errorf("srvr does not end with the problems:\n%s", answer)
 		}
 		go func() {

@@ -2,13 +2,13 @@
 // on the client port, and HTTP. It gets metrics and lists from the rest of the member through a
 // Source, and has the member carry out changes through Operations. It changes nothing by itself but counters.
 //
-//   - Words has the whitelist, and the short answers.
-//   - HTTP serves the table that HTTP.routes returns. The class of a row decides who may use it. A type for each
-//     family has the rows and the handlers: healthProbes, memberAPI, ensembleAPI, eventStreams, membersAPI, nodesAPI, copies,
-//     and adminServer, which has the commands of ZooKeeper's AdminServer.
-//   - table has all metrics, which mntr prints and collector hands to Prometheus.
-//   - lists.go has the answers that grow with connections, sessions and watches. They are written
-//     while the lists are read. An answer that must be sorted first is made one at a time.
+//   - FourLetterCommands has the whitelist and the short replies.
+//   - HTTP serves the table of HTTP.routes. The access class of a row limits its callers. A type for each
+//     family has the rows and the handlers: healthProbes, memberAPI, ensembleAPI, eventStreams, membersAPI, nodesAPI, backupsAPI,
+//     and adminServer for the commands of ZooKeeper's AdminServer.
+//   - monitorMetrics has the metrics that mntr prints and metricsCollector exports.
+//   - fourletterlists.go has the replies that grow with connections, sessions and watches. They are written
+//     while the lists are read. Those that must be sorted first are made one at a time.
 package admin
 
 import (
@@ -30,41 +30,40 @@ import (
 // version.
 const InterfaceLevel = "3.9.5"
 
-// FourLetterConfig configures Words. A field without a default is required.
+// FourLetterConfig configures FourLetterCommands. A field without a default is required.
 type FourLetterConfig struct {
-	Whitelist       []string  // words to answer, or "*" for all; surrounding blanks are ignored; srvr is always answered
+	Whitelist       []string  // enabled commands, or "*" for all; surrounding blanks are ignored; srvr is always enabled
 	Version         string    // of this program, letters, digits, dots and dashes
 	BuildDate       time.Time // the date of the commit that this program was built from
 	Source          Source
-	AnonymousAccess AnonymousAccess // what everybody may read
+	AnonymousAccess AnonymousAccess // what callers without credentials may read
 }
 
-// FourLetterCommands answers four-letter commands. It is safe for concurrent use.
+// FourLetterCommands serves four-letter commands. It is safe for concurrent use.
 type FourLetterCommands struct {
 	allowAll        bool
 	whitelist       []string
 	version         string
 	source          Source
 	anonymousAccess AnonymousAccess
-	traceMask       atomic.Int64 // the trace mask: it is stored, but nothing is traced
+	traceMask       atomic.Int64 // stored, but nothing is traced
 	lifetime        lifetimeCounters
-	pacer           replyPacer    // of long answers, over HTTP too
-	exclusiveTurn   chan struct{} // has room for one: the long answer that is being made in memory
+	pacer           replyPacer    // of long replies, over HTTP too
+	exclusiveTurn   chan struct{} // capacity 1: the long reply that is held in memory
 }
 
-// defaultMask is the trace mask with which ZooKeeper starts.
+// defaultMask is ZooKeeper's initial trace mask.
 const defaultMask = 306
 
-// fourLetterCommand describes the answer to a four-letter command.
 type fourLetterCommand struct {
-	// write writes the answer. stats is filled in only if serving is set.
+	// write writes the reply. stats is nil unless needsServing is set.
 	write        func(w *FourLetterCommands, p *textWriter, s *Stats, argument io.Reader)
-	needsServing bool // answered only by a member that serves
+	needsServing bool // only a member that serves clients replies
 	longReply    bool // it takes time that grows with connections, sessions or watches, or looks at all of them
 }
 
-// fourLetterCommands lists all of ZooKeeper's four-letter commands. If a connection's first four bytes are none of them, they
-// are the length of a frame.
+// fourLetterCommands lists all of ZooKeeper's four-letter commands. Other first bytes of a connection are the
+// length of a frame.
 var fourLetterCommands = map[string]fourLetterCommand{
 	"conf": {(*FourLetterCommands).conf, true, false},
 	"cons": {(*FourLetterCommands).cons, true, true},
@@ -89,7 +88,7 @@ var fourLetterCommands = map[string]fourLetterCommand{
 // programVersion matches the versions that go-zookeeper's parser of srvr accepts.
 var programVersion = regexp.MustCompile(`^[A-Za-z0-9.-]+$`)
 
-// NewFourLetterCommands checks cfg and returns a Words.
+// NewFourLetterCommands checks cfg and returns a FourLetterCommands.
 func NewFourLetterCommands(cfg FourLetterConfig) (*FourLetterCommands, error) {
 	switch {
 	case cfg.Source == nil:
@@ -99,7 +98,7 @@ func NewFourLetterCommands(cfg FourLetterConfig) (*FourLetterCommands, error) {
 	}
 	w := &FourLetterCommands{
 		whitelist: []string{"srvr"}, version: VersionText(cfg.Version, cfg.BuildDate),
-		source: cfg.Source, anonymousAccess: cfg.AnonymousAccess, lifetime: newLifetimeCounters(), exclusiveTurn: make(chan struct{}, 1),
+		source: cfg.Source, anonymousAccess: cfg.AnonymousAccess, lifetime: lifetimeCounters{make(chan struct{}, 1), map[string]float64{}}, exclusiveTurn: make(chan struct{}, 1),
 	}
 	w.traceMask.Store(defaultMask)
 	for _, word := range cfg.Whitelist {
@@ -110,13 +109,13 @@ func NewFourLetterCommands(cfg FourLetterConfig) (*FourLetterCommands, error) {
 	return w, nil
 }
 
-// VersionText returns the version as the commands show it. The date has the form that ZooKeeper used
-// until 3.6, because go-zookeeper reads no other; other tools accept it.
+// VersionText returns the version as the commands show it. The date has the form of ZooKeeper before 3.6, the
+// only one that go-zookeeper reads. Other tools accept it.
 func VersionText(version string, built time.Time) string {
 	return InterfaceLevel + "-rollcall-" + version + ", built on " + built.UTC().Format("01/02/2006 15:04 MST")
 }
 
-// newPathFilter returns the filter of the paths that an answer shows. Clients send commands before they could prove anything.
+// newPathFilter returns the filter for a reply. Clients send commands before they can authenticate.
 func (w *FourLetterCommands) newPathFilter() *pathFilter {
 	return &pathFilter{source: w.source, visibility: w.anonymousAccess.visiblePaths()}
 }
@@ -129,10 +128,9 @@ func (w *FourLetterCommands) IsCommand(name string) bool {
 
 const notServing = "This ZooKeeper instance is not currently serving requests\n"
 
-// WriteReply writes the answer to a command to out; the caller then closes the connection. argument holds
-// the bytes that the client sends after the command. Answer may wait for either stream, and for
-// another long answer to be finished. It returns the streams' errors. For an unknown command it writes
-// nothing.
+// WriteReply writes the reply to a command to out; the caller then closes the connection. argument has the
+// client's bytes after the command. WriteReply may block on either stream, and on another long reply. It returns the
+// streams' errors. It writes nothing for an unknown command.
 func (w *FourLetterCommands) WriteReply(name string, argument io.Reader, out io.Writer) error {
 	p := &textWriter{w: out}
 	word, known := fourLetterCommands[name]
@@ -157,11 +155,11 @@ func (w *FourLetterCommands) WriteReply(name string, argument io.Reader, out io.
 	return p.err
 }
 
-// textWriter is an answer that is being written. After an error it ignores further output.
+// textWriter writes a reply. After an error it ignores further output.
 type textWriter struct {
 	w      io.Writer
 	err    error
-	pacing *pacedReply // nil: the answer is short
+	pacing *pacedReply // nil: the reply is short
 }
 
 func (p *textWriter) printf(format string, args ...any) {
@@ -174,7 +172,7 @@ func (p *textWriter) printf(format string, args ...any) {
 
 func (w *FourLetterCommands) ruok(p *textWriter, _ *Stats, _ io.Reader) { p.printf("imok") }
 
-// isro reports whether this member accepts writes, which is unknown while it does not serve.
+// isro reports whether this member accepts writes, or null while it does not serve.
 func (w *FourLetterCommands) isro(p *textWriter, _ *Stats, _ io.Reader) {
 	switch w.source.Stats().Role {
 	case "":
@@ -190,7 +188,7 @@ func (w *FourLetterCommands) gtmk(p *textWriter, _ *Stats, _ io.Reader) {
 	p.printf("%d", w.traceMask.Load())
 }
 
-// stmk is followed by the new trace mask, eight bytes.
+// stmk sets the trace mask to the eight bytes that follow the command.
 func (w *FourLetterCommands) stmk(p *textWriter, _ *Stats, argument io.Reader) {
 	var mask [8]byte
 	if _, p.err = io.ReadFull(argument, mask[:]); p.err != nil {
@@ -210,7 +208,7 @@ func (w *FourLetterCommands) srst(p *textWriter, _ *Stats, _ io.Reader) {
 	p.printf("Server stats reset.\n")
 }
 
-// hash lists digests of the tree in ZooKeeper. Here it lists none.
+// hash writes nothing. In ZooKeeper it lists digests of the tree.
 func (w *FourLetterCommands) hash(*textWriter, *Stats, io.Reader) {}
 
 func (w *FourLetterCommands) dirs(p *textWriter, _ *Stats, _ io.Reader) {
@@ -242,7 +240,7 @@ func (w *FourLetterCommands) srvr(p *textWriter, s *Stats, _ io.Reader) {
 	writeServerStats(p, s)
 }
 
-// writeVersion begins the answers to srvr and stat.
+// writeVersion begins srvr and stat.
 func (w *FourLetterCommands) writeVersion(p *textWriter, s *Stats) {
 	p.printf("Zookeeper version: %s\n", w.version)
 	if s.Role == api.RoleReadOnly {
@@ -275,7 +273,7 @@ func writeServerStats(p *textWriter, s *Stats) {
 	if s.Role == "leader" {
 		p.printf("Proposal sizes last/min/max: %d/%d/%d\n", s.Proposals.Last, s.Proposals.Min, s.Proposals.Max)
 	}
-	if s.NoMemory { // what follows is not in ZooKeeper's answer, whose parsers do not look for it
+	if s.NoMemory { // the lines from here on are not ZooKeeper's; its parsers ignore them
 		p.printf("Problem: %s\n", shortOfMemory)
 	}
 	if s.InsecurePorts != "" {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"rollcall/internal/admission"
-	events "rollcall/operator/audit"
+	"rollcall/operator/audit"
 )
 
 // newGuessed returns an HTTP with a table of guesses, its log, and its audit log.
@@ -58,8 +58,8 @@ func TestGuessesLeaveTraces(t *testing.T) {
 	if len(all.events) != 5 {
 		t.Fatalf("audit log %+v", all.events)
 	}
-	want := events.Event{
-		Address: "10.0.0.8:5", Operation: events.Authenticate, Target: "http password", Result: events.Failure, Error: "wrong password", Reason: "GET /v1/sessions",
+	want := audit.Event{
+		Address: "10.0.0.8:5", Operation: audit.Authenticate, Target: "http password", Result: audit.Failure, Error: "wrong password", Reason: "GET /v1/sessions",
 	}
 	if got := all.events[1]; got.Address != want.Address || got.Operation != want.Operation || got.Target != want.Target || got.Result != want.Result || got.Error != want.Error || got.Reason != want.Reason {
 		t.Errorf("audited %+v, want %+v", got, want)

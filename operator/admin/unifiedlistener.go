@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// listenerFor returns a listener for the connections of l: plain ones if config is nil, those over TLS if ForceHTTPS is set, and otherwise
-// both. The caller must call run.
+// listenerFor returns a listener for plain connections if config is nil, for TLS if ForceHTTPS is set, and
+// otherwise for both. The caller must call run.
 func (h *HTTP) listenerFor(l *boundedListener, config *tls.Config) (_ net.Listener, run func(context.Context)) {
 	switch {
 	case config == nil:
@@ -21,7 +21,7 @@ func (h *HTTP) listenerFor(l *boundedListener, config *tls.Config) (_ net.Listen
 	return u, u.run
 }
 
-// unifiedListener is a listener for connections with TLS and without. The first byte tells them apart.
+// unifiedListener accepts connections with and without TLS. Their first byte distinguishes them.
 type unifiedListener struct {
 	*boundedListener
 	config       *tls.Config
@@ -29,11 +29,12 @@ type unifiedListener struct {
 	acceptErrors chan error
 }
 
-// tlsHandshakeRecord is the first byte of a connection over TLS. No method of HTTP begins with it.
+// tlsHandshakeRecord is the first byte of a TLS connection. No HTTP method begins with it.
 const tlsHandshakeRecord = 0x16
 
-// run accepts connections until the listener is closed. Each waits for its first byte in a goroutine of its own, of which there
-// are as many as connections. The server gets each error: it tries again after one that passes, and closes the listener after others.
+// run accepts connections until the listener is closed. A goroutine waits for the first byte of each; the limit
+// on connections bounds them. The server gets each error: it retries after a temporary one, and closes the
+// listener after others.
 func (u *unifiedListener) run(context.Context) {
 	for {
 		c, err := u.boundedListener.Accept()
@@ -49,7 +50,7 @@ func (u *unifiedListener) run(context.Context) {
 	}
 }
 
-// detectTLS finds out whether a connection speaks TLS.
+// detectTLS reads the first byte of a connection and passes the connection on.
 func (u *unifiedListener) detectTLS(c net.Conn) {
 	first := make([]byte, 1)
 	err := c.SetReadDeadline(time.Now().Add(headerTimeout))
@@ -57,7 +58,7 @@ func (u *unifiedListener) detectTLS(c net.Conn) {
 		_, err = c.Read(first)
 	}
 	if err = errors.Join(err, c.SetReadDeadline(time.Time{})); err != nil {
-		_ = c.Close() // nobody waits for the outcome
+		_ = c.Close() // the outcome does not matter
 		return
 	}
 	c = &peekedConn{Conn: c, peekedBytes: first}
@@ -71,7 +72,6 @@ func (u *unifiedListener) detectTLS(c net.Conn) {
 	}
 }
 
-// Accept implements net.Listener.
 func (u *unifiedListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-u.readyConns:
@@ -89,10 +89,9 @@ type peekedConn struct {
 	peekedBytes []byte
 }
 
-// CloseWrite is as that of boundedConn.
+// CloseWrite is for net/http: see boundedConn.CloseWrite.
 func (c *peekedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// Read implements net.Conn.
 func (c *peekedConn) Read(b []byte) (int, error) {
 	if len(c.peekedBytes) == 0 {
 		return c.Conn.Read(b)
@@ -102,5 +101,5 @@ func (c *peekedConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// NetConn returns the connection below.
+// NetConn returns the underlying connection.
 func (c *peekedConn) NetConn() net.Conn { return c.Conn }

@@ -13,7 +13,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// cons lists the connections with everything known about them.
+// cons lists the connections in full.
 func (w *FourLetterCommands) cons(p *textWriter, _ *Stats, _ io.Reader) {
 	for c := range paced(p.pacing, w.source.Connections()) {
 		if p.printf(" %s)\n", connectionDetails(&c)); p.err != nil {
@@ -23,12 +23,12 @@ func (w *FourLetterCommands) cons(p *textWriter, _ *Stats, _ io.Reader) {
 	p.printf("\n")
 }
 
-// connectionSummary returns a connection's line in stat, without the last bracket.
+// connectionSummary returns a connection's line in stat, without the closing bracket.
 func connectionSummary(c *clients.Connection) string {
 	return fmt.Sprintf("/%s[%x](queued=%d,recved=%d,sent=%d", c.RemoteAddr, c.InterestOps(), c.QueuedRequests, c.PacketsReceived, c.PacketsSent)
 }
 
-// connectionDetails returns brief and, if the connection has a session, everything else known about it.
+// connectionDetails returns a connection's line in cons, without the closing bracket.
 func connectionDetails(c *clients.Connection) string {
 	if c.Session == 0 {
 		return connectionSummary(c)
@@ -47,15 +47,14 @@ func connectionDetails(c *clients.Connection) string {
 	return b.String()
 }
 
-// runExclusively runs f when no other long answer is being made, so that the memory for one is needed only
-// once.
+// runExclusively runs f alone, so that one long reply at a time is held in memory.
 func (w *FourLetterCommands) runExclusively(f func()) {
 	w.exclusiveTurn <- struct{}{}
 	defer func() { <-w.exclusiveTurn }()
 	f()
 }
 
-// dump shows the sessions with the time at which they expire, and their ephemeral nodes.
+// dump lists the sessions by expiry time, their ephemeral nodes, and the connections.
 func (w *FourLetterCommands) dump(p *textWriter, _ *Stats, _ io.Reader) {
 	w.runExclusively(func() {
 		p.printf("SessionTracker dump:\n")
@@ -73,14 +72,13 @@ func (w *FourLetterCommands) dump(p *textWriter, _ *Stats, _ io.Reader) {
 	})
 }
 
-// dumpedClient is a connection in dump's list.
 type dumpedClient struct {
 	addr    string
 	session jute.SessionID
 }
 
-// expiriesBySecond rounds expiry times up to seconds, so that connections that expire together are
-// listed together.
+// expiriesBySecond rounds expiry times up to seconds, so that connections that expire together are listed
+// together.
 func expiriesBySecond(all iter.Seq[clients.Connection]) iter.Seq2[dumpedClient, time.Time] {
 	return func(yield func(dumpedClient, time.Time) bool) {
 		for c := range all {
@@ -91,7 +89,7 @@ func expiriesBySecond(all iter.Seq[clients.Connection]) iter.Seq2[dumpedClient, 
 	}
 }
 
-// writeExpiryBuckets lists the values by the time at which they expire.
+// writeExpiryBuckets lists values by expiry time.
 func writeExpiryBuckets[T any](p *textWriter, name string, all iter.Seq2[T, time.Time], show func(T)) {
 	ends := map[int64][]T{}
 	n := 0
@@ -110,54 +108,54 @@ func writeExpiryBuckets[T any](p *textWriter, name string, all iter.Seq2[T, time
 	}
 }
 
-// javaDateLayout is the format in which Java prints a date.
+// javaDateLayout is Java's format of dates.
 const javaDateLayout = "Mon Jan 02 15:04:05 MST 2006"
 
-// writeTimeouts lists the sessions with their timeouts, for a member that does not know when they
-// expire.
+// pair is one element of an iter.Seq2.
+type pair[K, V any] struct {
+	key   K
+	value V
+}
+
+func collectPairs[K, V any](all iter.Seq2[K, V]) (pairs []pair[K, V]) {
+	for key, value := range all {
+		pairs = append(pairs, pair[K, V]{key, value})
+	}
+	return pairs
+}
+
+// writeTimeouts lists the sessions with their timeouts, on a member that does not know when they expire.
 func (p *textWriter) writeTimeouts(sessions iter.Seq2[jute.SessionID, time.Duration]) {
-	type session struct {
-		id      jute.SessionID
-		timeout time.Duration
-	}
-	var all []session
-	for id, timeout := range sessions {
-		all = append(all, session{id, timeout})
-	}
+	all := collectPairs(sessions)
 	p.printf("Global Sessions(%d):\n", len(all))
 	for _, s := range all {
-		if p.printf("0x%x\t%dms\n", uint64(s.id), s.timeout.Milliseconds()); p.err != nil {
+		if p.printf("0x%x\t%dms\n", uint64(s.key), s.value.Milliseconds()); p.err != nil {
 			return
 		}
 	}
 }
 
-// writeEphemerals lists the ephemeral nodes of each session.
 func (p *textWriter) writeEphemerals(nodes iter.Seq2[jute.SessionID, string]) {
-	type node struct {
-		owner jute.SessionID
-		path  string
-	}
-	var all []node
+	all := collectPairs(nodes)
+	isFirst := func(i int) bool { return i == 0 || all[i-1].key != all[i].key }
 	owners := 0
-	for owner, path := range nodes {
-		if len(all) == 0 || all[len(all)-1].owner != owner {
+	for i := range all {
+		if isFirst(i) {
 			owners++
 		}
-		all = append(all, node{owner, path})
 	}
 	p.printf("Sessions with Ephemerals (%d):\n", owners)
 	for i, n := range all {
-		if i == 0 || all[i-1].owner != n.owner {
-			p.printf("0x%x:\n", uint64(n.owner))
+		if isFirst(i) {
+			p.printf("0x%x:\n", uint64(n.key))
 		}
-		if p.printf("\t%s\n", n.path); p.err != nil {
+		if p.printf("\t%s\n", n.value); p.err != nil {
 			return
 		}
 	}
 }
 
-// wchs counts watches on nodes, without those on children alone, as in ZooKeeper.
+// wchs counts watches on nodes. Like ZooKeeper, it omits those on children alone.
 func (w *FourLetterCommands) wchs(p *textWriter, s *Stats, _ io.Reader) {
 	p.printf("%d connections watching %d paths\nTotal watches:%d\n", s.WatchingConnections, s.WatchedPaths, s.DataWatches)
 }
@@ -175,20 +173,14 @@ func (w *FourLetterCommands) wchc(p *textWriter, _ *Stats, _ io.Reader) {
 	p.printf("\n")
 }
 
-// sessionWatch is a session's watch on a node.
-type sessionWatch struct {
-	path string
-	id   jute.SessionID
-}
-
-// watchesByPath collects all watches, sorted by path.
-func watchesByPath(all iter.Seq2[jute.SessionID, []string]) (list []sessionWatch) {
+// watchesByPath returns all watches sorted by path.
+func watchesByPath(all iter.Seq2[jute.SessionID, []string]) (list []pair[string, jute.SessionID]) {
 	for id, paths := range all {
 		for _, path := range paths {
-			list = append(list, sessionWatch{path, id})
+			list = append(list, pair[string, jute.SessionID]{path, id})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b sessionWatch) int { return strings.Compare(a.path, b.path) })
+	slices.SortStableFunc(list, func(a, b pair[string, jute.SessionID]) int { return strings.Compare(a.key, b.key) })
 	return list
 }
 
@@ -197,10 +189,10 @@ func (w *FourLetterCommands) wchp(p *textWriter, _ *Stats, _ io.Reader) {
 	w.runExclusively(func() {
 		all := watchesByPath(w.newPathFilter().filterWatches(pacedPairs(p.pacing, w.source.Watches())))
 		for i, o := range all {
-			if i == 0 || all[i-1].path != o.path {
-				p.printf("%s\n", o.path)
+			if i == 0 || all[i-1].key != o.key {
+				p.printf("%s\n", o.key)
 			}
-			if p.printf("\t0x%x\n", uint64(o.id)); p.err != nil {
+			if p.printf("\t0x%x\n", uint64(o.value)); p.err != nil {
 				return
 			}
 		}
