@@ -1,14 +1,14 @@
-// Package console is the page at / on which operators look at the ensemble, and act on it. It is one page
-// with a few modules of plain script, embedded in the binary.
+// Package console is the page at / on which operators inspect and change the ensemble. It is one page with a few
+// modules of plain script, embedded in the binary.
 //
 //   - Console: serves the page and its assets.
-//   - assets/main.js: starts the views, and takes them from one to the other. Each view is a file.
-//   - assets/windows.js and assets/current.js: windows over a view, which have addresses and are read again while they are open.
-//   - assets/stream.js and assets/ask.js: the only ones that talk to the member.
+//   - assets/main.js: starts the views and switches between them. Each view is a file.
+//   - assets/windows.js and assets/current.js: windows over a view. They have addresses, and refresh while open.
+//   - assets/stream.js and assets/requests.js: the only ones that talk to the member.
 //
-// The page and the assets hold no data, so that everybody who reaches the port may load them. The script
-// asks for data under /v1/, where the member checks who asks. It puts everything that comes from outside
-// into the page as text: the policy in Policy forbids a browser to take text for HTML.
+// The page and the assets hold no data, so every caller may load them. The script requests data under /v1/, where
+// the member checks the caller. It inserts everything from outside as text; Policy forbids a browser to take text
+// for HTML.
 package console
 
 import (
@@ -24,8 +24,8 @@ import (
 	"strings"
 )
 
-// Policy is the Content-Security-Policy of the page and its assets. The browser loads and asks for nothing
-// from elsewhere, runs no inline script, and refuses to parse text as HTML (Trusted Types).
+// Policy is the Content-Security-Policy of the page and its assets. The browser loads and requests nothing from
+// elsewhere, runs no inline script, and never parses text as HTML (Trusted Types).
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -35,18 +35,18 @@ const Prefix = "/console/"
 //go:embed page.html assets
 var embeddedFiles embed.FS
 
-// mediaTypes are the kinds of assets by their extensions. The system's own table may lack them.
+// mediaTypes are the media types of assets by extension. The system's own table may lack them.
 var mediaTypes = map[string]string{
 	".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// tab is one of the page's views, as the navigation shows it.
+// tab is one of the page's views in the navigation.
 type tab struct{ Name, Title string }
 
-// tabs are the views, in their order. The file assets/main.js has the script of each.
+// tabs are the views in order. assets/main.js has the script of each.
 var tabs = []tab{{"overview", "Overview"}, {"sessions", "Sessions"}, {"ends", "Ends"}, {"nodes", "Nodes"}}
 
-// endLists are the lists of the tab "ends". One of them is shown.
+// endLists are the lists of the tab "ends", which shows one of them.
 var endLists = []string{"ends", "removals"}
 
 // Console serves the page and its assets. Make one with New. It is safe for concurrent use.
@@ -95,12 +95,12 @@ func New() (*Console, error) {
 	return c, nil
 }
 
-// ServePage answers with the page.
+// ServePage serves the page.
 func (c *Console) ServePage(w http.ResponseWriter, _ *http.Request) {
 	writeAsset(w, asset{"text/html; charset=utf-8", c.page})
 }
 
-// ServeAsset answers with the asset that the path of r names below Prefix, or with status 404.
+// ServeAsset serves the asset that the path names below Prefix, or the status 404.
 func (c *Console) ServeAsset(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, Prefix)
 	a, ok := c.assets[name]
@@ -111,11 +111,11 @@ func (c *Console) ServeAsset(w http.ResponseWriter, r *http.Request) {
 	writeAsset(w, a)
 }
 
-// writeAsset writes an asset. The length lets the browser notice an answer that was cut off.
+// writeAsset writes an asset. The length lets the browser notice a truncated reply.
 func writeAsset(w http.ResponseWriter, a asset) {
 	header := w.Header()
 	header.Set("Content-Type", a.mediaType)
 	header.Set("Content-Length", strconv.Itoa(len(a.body)))
 	header.Set("Content-Security-Policy", Policy)
-	_, _ = w.Write(a.body) // a browser that left needs no answer
+	_, _ = w.Write(a.body) // a browser that left needs no reply
 }

@@ -1,34 +1,34 @@
 // The page's address: #/TAB or #/TAB/REST, and ?KIND=ID behind it while a window is open over the page.
 
-const form = /^#\/([a-z]+)(?:\/(.*?))?(?:\?(member|session|end|removal)=([^?]*))?$/s;
+const addressPattern = /^#\/([a-z]+)(?:\/(.*?))?(?:\?(member|session|end|removal)=([^?]*))?$/s;
 
-// read returns the parts of the address that the browser shows. Those that it lacks are "".
-export function read() {
-  const [, tab = '', rest = '', kind = '', id = ''] = form.exec(location.hash) ?? [];
-  return { tab, rest: decoded(rest), kind, id: decoded(id) };
+// readAddress returns the parts of the browser's address. Missing parts are "".
+export function readAddress() {
+  const [, tab = '', rest = '', kind = '', id = ''] = addressPattern.exec(location.hash) ?? [];
+  return { tab, rest: decodeOrKeep(rest), kind, id: decodeOrKeep(id) };
 }
 
-// page returns the address of a tab.
-export const page = (tab, rest = '') => `#/${tab}${rest && `/${encodeURIComponent(rest)}`}`;
+// pageAddress returns the address of a tab.
+export const pageAddress = (tab, rest = '') => `#/${tab}${rest && `/${encodeURIComponent(rest)}`}`;
 
-let shown = ''; // the address of the page that is shown, without that of a window
+let currentPage = ''; // the address of the page that is shown, without that of a window
 
-// here returns the address of the page that is shown, without that of a window. arrive sets it.
-export const here = () => shown;
-export function arrive(address) {
-  shown = address;
+// currentPageAddress returns the address of the current page, without a window. setCurrentPage sets it.
+export const currentPageAddress = () => currentPage;
+export function setCurrentPage(address) {
+  currentPage = address;
 }
 
-// rename gives the page that is shown another address.
-export function rename(address) {
-  shown = address;
+// replacePageAddress gives the current page another address.
+export function replacePageAddress(address) {
+  currentPage = address;
   history.replaceState(null, '', address);
 }
 
-// over returns the address of a window over the page that is shown.
-export const over = (kind, id) => `${shown}?${kind}=${encodeURIComponent(id)}`;
+// windowAddress returns the address of a window over the current page.
+export const windowAddress = (kind, id) => `${currentPage}?${kind}=${encodeURIComponent(id)}`;
 
-function decoded(text) {
+function decodeOrKeep(text) {
   try {
     return decodeURIComponent(text);
   } catch {

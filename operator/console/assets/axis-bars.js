@@ -1,8 +1,8 @@
 // What the time axis shows: the bars, how they move, and which sessions went from one to another. Times are
 // milliseconds on the leader's clock. Nothing here draws.
 
-// most is how many moves are shown at once: more could not be told apart.
-const most = 60;
+// maxMoves limits the moves that are shown at once: more could not be distinguished.
+const maxMoves = 60;
 
 // Bars are the buckets of the leader's table over time.
 export class Bars {
@@ -25,21 +25,21 @@ export class Bars {
       this.tick = answer.tick_ms;
     }
     const fresh = answer.buckets.map((b) => ({ due: at + b.due_ms, count: b.sessions, height: 0, before: 0 }));
-    const gone = match(this.bars, fresh, this.tick / 2);
+    const gone = matchBars(this.bars, fresh, this.tick / 2);
     const first = this.bars.length === 0;
     const left = gone.filter((b) => b.count > 0);
     const flowing = [...left.map((b) => ({ ...b, before: b.count, count: 0 })), ...fresh];
     for (const bar of gone) {
       bar.count = 0; // it is shown until it has shrunk
     }
-    this.bars = [...fresh, ...gone.filter((b) => b.height > 0)].sort(later);
+    this.bars = [...fresh, ...gone.filter((b) => b.height > 0)].sort(compareDue);
     if (first) {
       for (const bar of fresh) {
         bar.height = bar.count;
       }
       return { moves: [], opened: [], ended: [] };
     }
-    return flow(flowing);
+    return sessionMoves(flowing);
   }
 
   // forget drops all bars. The next answer is the first one.
@@ -91,11 +91,11 @@ export class Bars {
   }
 }
 
-const later = (a, b) => a.due - b.due;
+const compareDue = (a, b) => a.due - b.due;
 
-// match gives the fresh bars the heights of the old ones that fall due at the same time, within slack. It
-// returns the old ones that have no match.
-function match(old, fresh, slack) {
+// matchBars gives the fresh bars the heights of the old ones that fall due at the same time, within slack. It
+// returns the old ones without a match.
+function matchBars(old, fresh, slack) {
   const gone = [];
   let i = 0;
   for (const bar of old) {
@@ -113,11 +113,11 @@ function match(old, fresh, slack) {
   return gone;
 }
 
-// flow says how sessions may have gone from bar to bar: those that left one were heard, and stand in a later
-// one. What only came was opened, and what only left has ended.
-function flow(bars) {
-  const losing = bars.filter((b) => b.count < b.before).sort(later).map((bar) => ({ bar, left: bar.before - bar.count }));
-  const gaining = bars.filter((b) => b.count > b.before).sort(later).map((bar) => ({ bar, left: bar.count - bar.before }));
+// sessionMoves guesses how sessions moved from bar to bar. Those that left a bar were heard from, and are in a
+// later one. The rest were opened or have ended.
+function sessionMoves(bars) {
+  const losing = bars.filter((b) => b.count < b.before).sort(compareDue).map((bar) => ({ bar, left: bar.before - bar.count }));
+  const gaining = bars.filter((b) => b.count > b.before).sort(compareDue).map((bar) => ({ bar, left: bar.count - bar.before }));
   const moves = [];
   for (const from of losing) {
     for (const to of gaining) {
@@ -136,15 +136,15 @@ function flow(bars) {
   };
 }
 
-// sample returns how many dots stand for each of some moves: together most at most, at least one each as
-// long as there is room.
-export function sample(moves) {
+// sampleMoves returns the number of dots for each move: together at most maxMoves, and at least one each while
+// there is room.
+export function sampleMoves(moves) {
   const all = moves.reduce((sum, m) => sum + m.count, 0);
-  return moves.slice(0, most).map((m) => ({ ...m, dots: all <= most ? m.count : Math.max(1, Math.floor((m.count / all) * most)) }));
+  return moves.slice(0, maxMoves).map((m) => ({ ...m, dots: all <= maxMoves ? m.count : Math.max(1, Math.floor((m.count / all) * maxMoves)) }));
 }
 
-// ceiling returns the round number, of at least least, at which an axis ends that shows n.
-export function ceiling(n, least) {
+// axisCeiling returns the round number, of at least least, at which an axis for n ends.
+export function axisCeiling(n, least) {
   if (n <= least) {
     return least;
   }
@@ -152,9 +152,8 @@ export function ceiling(n, least) {
   return [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12].map((f) => f * power).find((c) => c >= n * 1.04 && Number.isInteger(c));
 }
 
-// step returns the round length of time at which an axis of so many milliseconds has its marks, if it has at
-// most n.
-export function step(ms, n) {
+// axisStep returns the round distance of marks on an axis of ms milliseconds with at most n marks.
+export function axisStep(ms, n) {
   const steps = [100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 9e5, 18e5, 36e5, 72e5, 216e5, 432e5, 864e5];
   return steps.find((s) => ms / s <= n) ?? 864e5;
 }

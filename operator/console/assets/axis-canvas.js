@@ -1,15 +1,15 @@
 // Draws the time axis on a canvas.
 
-import { sample, step } from './axis-bars.js';
-import { short, span } from './format.js';
+import { axisStep, sampleMoves } from './axis-bars.js';
+import { formatDuration, shortNumber } from './format.js';
 
 // Lengths are pixels of CSS.
-const edge = { left: 44, right: 14, top: 22, bottom: 26 };
-const overdue = 22; // room left of "now" for what is due already
-const thinnest = 5; // a bar; if there were more bars, neighbours become one
-const fewest = 12; // up to so many sessions in the largest bucket, each is drawn by itself
-const figure = 16; // the height of a figure over a bar
-const flight = 700; // ms that a dot is under way
+const margins = { left: 44, right: 14, top: 22, bottom: 26 };
+const overdueWidth = 22; // room left of "now" for what is due already
+const minBarWidth = 5; // a bar; if there were more bars, neighbours become one
+const maxSingleSessions = 12; // up to so many sessions in the largest bucket, each is drawn by itself
+const labelHeight = 16; // the height of a figure over a bar
+const flightTime = 700; // ms that a dot is under way
 
 // Canvas draws Bars on an element.
 export class Canvas {
@@ -51,7 +51,7 @@ export class Canvas {
   // fly has dots go the ways that sessions went.
   fly({ moves, opened, ended }, local) {
     const add = (kind, all) => {
-      for (const way of sample(all)) {
+      for (const way of sampleMoves(all)) {
         for (let i = 0; i < way.dots; i++) {
           this.#dots.push({ kind, from: way.from?.due, to: way.to?.due, begun: local + i * Math.min(25, 200 / way.dots), lane: Math.random() });
         }
@@ -65,12 +65,12 @@ export class Canvas {
   // step returns how many milliseconds a bar stands for: a tick, or more if ticks were too thin.
   step(tick) {
     const room = this.#width();
-    const least = (thinnest * this.range) / room;
+    const least = (minBarWidth * this.range) / room;
     return least <= tick ? tick : tick * Math.ceil(least / tick);
   }
 
   #width() {
-    return Math.max(50, this.width - edge.left - edge.right - overdue);
+    return Math.max(50, this.width - margins.left - margins.right - overdueWidth);
   }
 
   // draw draws the bars as they are at local. still leaves out what moves by itself.
@@ -98,12 +98,12 @@ export class Canvas {
 
   // x returns where a bar stands that falls due in ahead milliseconds, and y where one of n sessions ends.
   x(ahead) {
-    return edge.left + overdue + (ahead / this.#range) * this.#width();
+    return margins.left + overdueWidth + (ahead / this.#range) * this.#width();
   }
 
   y(n) {
-    const floor = this.height - edge.bottom;
-    return floor - (n / this.#top) * (floor - edge.top);
+    const floor = this.height - margins.bottom;
+    return floor - (n / this.#top) * (floor - margins.top);
   }
 
   // scale draws the lines of the counts.
@@ -117,10 +117,10 @@ export class Canvas {
     for (const share of [0, 0.5, 1]) {
       const y = Math.round(this.y(this.top * share)) + 0.5;
       p.beginPath();
-      p.moveTo(edge.left, y);
-      p.lineTo(this.width - edge.right, y);
+      p.moveTo(margins.left, y);
+      p.lineTo(this.width - margins.right, y);
       p.stroke();
-      p.fillText(short(this.top * share), edge.left - 8, y);
+      p.fillText(shortNumber(this.top * share), margins.left - 8, y);
     }
   }
 
@@ -129,8 +129,8 @@ export class Canvas {
     const p = this.#paint;
     p.textBaseline = 'top';
     p.fillStyle = this.#colours.soft;
-    const apart = step(this.range, Math.max(2, Math.floor(this.#width() / 70)));
-    const floor = this.height - edge.bottom;
+    const apart = axisStep(this.range, Math.max(2, Math.floor(this.#width() / 70)));
+    const floor = this.height - margins.bottom;
     for (let ahead = 0; ahead <= this.#range * 1.001; ahead += apart) {
       const x = Math.round(this.x(ahead)) + 0.5;
       p.strokeStyle = this.#colours.line;
@@ -139,7 +139,7 @@ export class Canvas {
       p.lineTo(x, floor + 5);
       p.stroke();
       p.textAlign = x > this.width - 40 ? 'right' : 'center';
-      p.fillText(ahead === 0 ? 'now' : `in ${span(ahead)}`, Math.min(x, this.width - 2), floor + 8);
+      p.fillText(ahead === 0 ? 'now' : `in ${formatDuration(ahead)}`, Math.min(x, this.width - 2), floor + 8);
     }
   }
 
@@ -149,30 +149,30 @@ export class Canvas {
     p.strokeStyle = this.#colours.due;
     p.lineWidth = 1.5;
     p.beginPath();
-    p.moveTo(this.x(0), edge.top - 8);
-    p.lineTo(this.x(0), this.height - edge.bottom);
+    p.moveTo(this.x(0), margins.top - 8);
+    p.lineTo(this.x(0), this.height - margins.bottom);
     p.stroke();
   }
 
   #bars(bars, now) {
     const p = this.#paint;
     const wide = this.step(bars.tick);
-    const single = this.top <= fewest && wide === bars.tick;
+    const single = this.top <= maxSingleSessions && wide === bars.tick;
     p.save();
     p.beginPath();
-    p.rect(edge.left, 0, this.width - edge.left - edge.right, this.height);
+    p.rect(margins.left, 0, this.width - margins.left - margins.right, this.height);
     p.clip();
     p.fillStyle = this.#shades(bars.tick);
     this.#groups = [];
     for (const group of bars.grouped(wide)) {
       const from = this.x(group.due - wide - now);
       const width = this.x(group.due - now) - from;
-      if (from > this.width || from + width < edge.left) {
+      if (from > this.width || from + width < margins.left) {
         continue;
       }
       const gap = width > 12 ? 2 : width > 6 ? 1 : 0.5;
       this.#groups.push({ ...group, x: from, width });
-      p.globalAlpha = this.chosen === null || same(this.chosen, group.due, wide) ? 1 : 0.45;
+      p.globalAlpha = this.chosen === null || withinHalf(this.chosen, group.due, wide) ? 1 : 0.45;
       if (single) {
         this.#blocks(from + gap / 2, width - gap, group.height);
       } else {
@@ -199,7 +199,7 @@ export class Canvas {
     if (n <= 0) {
       return;
     }
-    const floor = this.height - edge.bottom;
+    const floor = this.height - margins.bottom;
     const height = Math.max(2, floor - this.y(n)); // a single session shows beside thousands
     const p = this.#paint;
     p.beginPath();
@@ -209,8 +209,8 @@ export class Canvas {
 
   // blocks draws each session by itself.
   #blocks(x, width, n) {
-    const floor = this.height - edge.bottom;
-    const each = (floor - edge.top) / this.#top;
+    const floor = this.height - margins.bottom;
+    const each = (floor - margins.top) / this.#top;
     const p = this.#paint;
     for (let i = 0; i < n; i++) {
       const height = Math.min(1, n - i) * each - 2;
@@ -232,10 +232,10 @@ export class Canvas {
     p.textAlign = 'center';
     p.textBaseline = 'bottom';
     for (const g of this.#groups) {
-      const text = short(g.count);
+      const text = shortNumber(g.count);
       const middle = g.x + g.width / 2;
-      const fits = g.width >= p.measureText(text).width + 3 && middle > edge.left + 8 && middle < this.width - edge.right;
-      if (g.count > 0 && (fits || (this.chosen !== null && same(this.chosen, g.due, wide)))) {
+      const fits = g.width >= p.measureText(text).width + 3 && middle > margins.left + 8 && middle < this.width - margins.right;
+      if (g.count > 0 && (fits || (this.chosen !== null && withinHalf(this.chosen, g.due, wide)))) {
         p.strokeText(text, middle, this.#crown(g.height) - 3);
         p.fillText(text, middle, this.#crown(g.height) - 3);
       }
@@ -244,23 +244,23 @@ export class Canvas {
 
   // crown returns where a bar of n sessions ends.
   #crown(n) {
-    return Math.min(this.height - edge.bottom - 2, this.y(n));
+    return Math.min(this.height - margins.bottom - 2, this.y(n));
   }
 
   // crownAt returns the middle of the bar that falls due at a time, and where its figure ends.
   #crownAt(due, now) {
     const x = this.x(due - now);
     const group = this.#groups.find((g) => x > g.x && x <= g.x + g.width + 0.5);
-    return group ? { x: group.x + group.width / 2, y: this.#crown(group.height) - figure } : { x, y: this.height - edge.bottom };
+    return group ? { x: group.x + group.width / 2, y: this.#crown(group.height) - labelHeight } : { x, y: this.height - margins.bottom };
   }
 
   #flights(now, local) {
     const p = this.#paint;
-    this.#dots = this.#dots.filter((d) => local - d.begun < flight);
+    this.#dots = this.#dots.filter((d) => local - d.begun < flightTime);
     p.strokeStyle = this.#colours.panel; // tells a dot from a bar of its colour
     p.lineWidth = 1.5;
     for (const d of this.#dots) {
-      const t = (local - d.begun) / flight;
+      const t = (local - d.begun) / flightTime;
       if (t < 0) {
         continue;
       }
@@ -281,5 +281,5 @@ export class Canvas {
   }
 }
 
-// same reports whether two times belong to the same bar.
-const same = (a, b, wide) => Math.abs(a - b) <= wide / 2;
+// withinHalf reports whether two times belong to the same bar.
+const withinHalf = (a, b, wide) => Math.abs(a - b) <= wide / 2;

@@ -1,22 +1,23 @@
 // The picture of the sessions on their time axis, its words, and its table.
 
-import { Bars, ceiling } from './axis-bars.js';
+import { axisCeiling, Bars } from './axis-bars.js';
 import { Canvas } from './axis-canvas.js';
-import { $, h, keep, write } from './dom.js';
-import { count, plural, span } from './format.js';
+import { $, h, setText, updateChildren } from './dom.js';
+import { countNoun, formatCount, formatDuration } from './format.js';
 
-// frame is how long a picture stands, in milliseconds. Bars move slowly: more pictures look no better.
-const frame = 33;
-// A table of more rows is no easier to read than the picture.
-const mostRows = 100;
-// For so long the axis reaches as far as it did, in milliseconds.
-const steady = 60_000;
-// The scale has room for so many sessions at least, so that a single one is no tower.
-const lowest = 6;
-// What the axis may show, in milliseconds. 0: everything.
-const ranges = [0, 1e4, 6e4, 6e5];
+// frameInterval is the time between two pictures, in milliseconds. Bars move slowly: more pictures look no
+// better.
+const frameInterval = 33;
+// maxTableRows limits the table: a longer one is no easier to read than the picture.
+const maxTableRows = 100;
+// reachMemory is the time for which the axis keeps its reach, in milliseconds.
+const reachMemory = 60_000;
+// minCeiling is the least upper end of the scale, so that a single session is no tower.
+const minCeiling = 6;
+// selectableRanges are the ranges of the axis, in milliseconds. 0: everything.
+const selectableRanges = [0, 1e4, 6e4, 6e5];
 
-// start makes the picture, and returns what main.js needs of a view.
+// start builds the picture, and returns the view for main.js.
 export function start() {
   const axis = new Axis($('#axis'));
   return { hear: { buckets: (answer) => axis.take(answer) }, open: () => axis.open(), close: () => axis.close(), lost: () => axis.lost() };
@@ -38,7 +39,7 @@ class Axis {
 
   constructor() {
     this.#canvas = new Canvas($('canvas', this.#plot));
-    this.#pick.append(...ranges.map((ms) => h('option', { value: ms }, ms === 0 ? 'all' : `the next ${span(ms)}`)));
+    this.#pick.append(...selectableRanges.map((ms) => h('option', { value: ms }, ms === 0 ? 'all' : `the next ${formatDuration(ms)}`)));
     this.#pick.addEventListener('change', () => this.#changed());
     new ResizeObserver(() => this.#dress()).observe(this.#plot);
     document.documentElement.addEventListener('colours', () => this.#dress());
@@ -69,7 +70,7 @@ class Axis {
   lost() {
     this.#bars.forget();
     this.#answer = null;
-    write($('#axis-text'), 'The member does not answer, so nobody can say when sessions fall due.');
+    setText($('#axis-text'), 'The member does not answer, so nobody can say when sessions fall due.');
     this.#run();
   }
 
@@ -94,7 +95,7 @@ class Axis {
     const all = this.#answer?.buckets ?? [];
     this.#canvas.range = Math.min(Number(this.#pick.value) || Infinity, this.#reach(all));
     const step = this.#canvas.step(this.#bars.tick);
-    this.#canvas.top = ceiling(Math.max(0, ...this.#bars.grouped(step).map((g) => g.count)), lowest);
+    this.#canvas.top = axisCeiling(Math.max(0, ...this.#bars.grouped(step).map((g) => g.count)), minCeiling);
     this.#words(all);
     this.#table();
     this.#tip();
@@ -106,7 +107,7 @@ class Axis {
   #reach(all) {
     const local = performance.now();
     this.#lasts.push({ local, last: Math.max(2 * this.#bars.tick, ...all.map((b) => b.due_ms)) });
-    this.#lasts = this.#lasts.filter((one) => local - one.local < steady);
+    this.#lasts = this.#lasts.filter((one) => local - one.local < reachMemory);
     return Math.max(...this.#lasts.map((one) => one.last));
   }
 
@@ -117,15 +118,15 @@ class Axis {
     }
     if (answer.leader === 0) {
       const reasons = answer.silent.map((s) => `member ${s.member} (${s.reason})`).join(', ');
-      write($('#axis-text'), `Nobody can say when sessions fall due, because no leader answers${reasons && `: ${reasons}`}.`);
+      setText($('#axis-text'), `Nobody can say when sessions fall due, because no leader answers${reasons && `: ${reasons}`}.`);
       return;
     }
     const sessions = all.reduce((sum, b) => sum + b.sessions, 0) + (answer.later ?? 0);
     const held = all.filter((b) => b.sessions > 0);
-    const first = held.length > 0 ? ` The first falls due in ${span(Math.max(0, held[0].due_ms))}, and the last in ${span(held.at(-1).due_ms)}.` : '';
+    const first = held.length > 0 ? ` The first falls due in ${formatDuration(Math.max(0, held[0].due_ms))}, and the last in ${formatDuration(held.at(-1).due_ms)}.` : '';
     const after = all.filter((b) => b.due_ms > this.#canvas.range).reduce((sum, b) => sum + b.sessions, 0) + (answer.later ?? 0);
-    const beyond = after > 0 ? ` ${plural(after, 'session')} later than shown.` : '';
-    write($('#axis-text'), `${plural(sessions, 'session')} in buckets of ${span(answer.tick_ms)}, by the clock of member ${answer.leader}, which leads.${first}${beyond} ${plural(this.#heard, 'session')} moved since the last look.`);
+    const beyond = after > 0 ? ` ${countNoun(after, 'session')} later than shown.` : '';
+    setText($('#axis-text'), `${countNoun(sessions, 'session')} in buckets of ${formatDuration(answer.tick_ms)}, by the clock of member ${answer.leader}, which leads.${first}${beyond} ${countNoun(this.#heard, 'session')} moved since the last look.`);
   }
 
   // run draws as long as somebody looks.
@@ -135,7 +136,7 @@ class Axis {
       return;
     }
     const draw = (local) => {
-      if (local - this.#drawn >= frame || this.#still.matches) {
+      if (local - this.#drawn >= frameInterval || this.#still.matches) {
         this.#drawn = local;
         this.#canvas.draw(this.#bars, local, this.#still.matches);
       }
@@ -154,11 +155,11 @@ class Axis {
     }
     const body = $('tbody', details) ?? this.#newTable(details);
     const rows = this.#answer.buckets.filter((b) => b.sessions > 0);
-    keep(body, rows.slice(0, mostRows), (b) => rows.indexOf(b), () => h('tr', {}, h('td'), h('td', { class: 'number' })), (tr, b) => {
-      write(tr.children[0], b.due_ms <= 0 ? 'due' : `in ${span(b.due_ms)}`);
-      write(tr.children[1], count(b.sessions));
+    updateChildren(body, rows.slice(0, maxTableRows), (b) => rows.indexOf(b), () => h('tr', {}, h('td'), h('td', { class: 'number' })), (tr, b) => {
+      setText(tr.children[0], b.due_ms <= 0 ? 'due' : `in ${formatDuration(b.due_ms)}`);
+      setText(tr.children[1], formatCount(b.sessions));
     });
-    write($('caption', details), rows.length > mostRows ? `The first ${mostRows} of ${rows.length} buckets with sessions` : 'Buckets with sessions');
+    setText($('caption', details), rows.length > maxTableRows ? `The first ${maxTableRows} of ${rows.length} buckets with sessions` : 'Buckets with sessions');
   }
 
   #newTable(details) {
@@ -233,8 +234,8 @@ class Axis {
       return;
     }
     const ahead = bars[at].due - this.#bars.now(performance.now());
-    const when = ahead <= 0 ? 'due now' : `due in ${span(Math.max(0, ahead - step))} to ${span(ahead)}`;
-    write(tip, `${plural(bars[at].count, 'session')}, ${when}`);
+    const when = ahead <= 0 ? 'due now' : `due in ${formatDuration(Math.max(0, ahead - step))} to ${formatDuration(ahead)}`;
+    setText(tip, `${countNoun(bars[at].count, 'session')}, ${when}`);
     this.#plot.setAttribute('aria-valuetext', tip.textContent);
     const middle = (bars[at].left + bars[at].right) / 2;
     tip.style.left = `${Math.min(Math.max(middle - tip.offsetWidth / 2, 0), this.#canvas.width - tip.offsetWidth)}px`;

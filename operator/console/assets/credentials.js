@@ -2,56 +2,56 @@
 // storage of this tab until the user signs out or closes the tab. It is in no cookie, so that no page of
 // another site can use it.
 
-const key = 'rollcall-authorization';
+const storageKey = 'rollcall-authorization';
 
-// changes tells of "change", and of "refused" if the member did not accept the credentials.
-export const changes = new EventTarget();
+// credentialEvents fires "change", and "refused" if the member rejected the credentials.
+export const credentialEvents = new EventTarget();
 
-let held = stored();
+let currentAuthorization = readStoredAuthorization();
 
-// me is what the member says about whoever holds the credentials (GET /v1/whoami), as it was asked last.
-export const me = { member: 0, administrator: '', changes: false, why: '', accepts: null };
+// caller is the last reply of GET /v1/whoami.
+export const caller = { member: 0, administrator: '', changes: false, why: '', accepts: null };
 
-function stored() {
+function readStoredAuthorization() {
   try {
-    return sessionStorage.getItem(key) ?? '';
+    return sessionStorage.getItem(storageKey) ?? '';
   } catch {
     return ''; // a browser that stores nothing
   }
 }
 
 // authorization returns the value of the header, or "".
-export const authorization = () => held;
+export const authorization = () => currentAuthorization;
 
-// hold keeps the value, and "" forgets it. answer is what the member says about it.
-export function hold(value, answer = { administrator: '', changes: false, why: '' }) {
-  held = value;
-  Object.assign(me, answer);
+// setAuthorization stores the value; "" removes it. answer is the member's reply about it.
+export function setAuthorization(value, answer = { administrator: '', changes: false, why: '' }) {
+  currentAuthorization = value;
+  Object.assign(caller, answer);
   try {
     if (value === '') {
-      sessionStorage.removeItem(key);
+      sessionStorage.removeItem(storageKey);
     } else {
-      sessionStorage.setItem(key, value);
+      sessionStorage.setItem(storageKey, value);
     }
   } catch {
     // It holds until the page is loaded again.
   }
-  changes.dispatchEvent(new Event('change'));
+  credentialEvents.dispatchEvent(new Event('change'));
 }
 
-// refused says that the member did not accept what was sent, or asks for credentials if that is "".
-export function refused(sent) {
-  if (sent === held) {
+// rejectAuthorization reports that the member rejected what was sent, or needs credentials if that is "".
+export function rejectAuthorization(sent) {
+  if (sent === currentAuthorization) {
     if (sent !== '') {
-      hold('');
+      setAuthorization('');
     }
-    changes.dispatchEvent(new Event('refused'));
+    credentialEvents.dispatchEvent(new Event('refused'));
   }
 }
 
-// header returns the value for a password of the user super, or for a token. A header has bytes: each
-// character of the result is one.
-export function header(kind, secret) {
+// authorizationHeader returns the header for a password of the user super or for a token. A header has bytes:
+// each character of the result is one.
+export function authorizationHeader(kind, secret) {
   const text = kind === 'token' ? `Bearer ${secret.trim()}` : `Digest super:${secret}`;
   return String.fromCharCode(...new TextEncoder().encode(text));
 }

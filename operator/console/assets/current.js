@@ -1,15 +1,16 @@
 // Windows that are read again as long as they are open.
 
-import { show } from './dialog.js';
-import { h, write } from './dom.js';
-import { asOf, sentence } from './format.js';
+import { openDialog } from './dialog.js';
+import { h, setText } from './dom.js';
+import { asOf, withFullStop } from './format.js';
 
-// every is the time between an answer and the next question, in milliseconds.
-const every = 1000;
+// refreshInterval is the time between a reply and the next request, in milliseconds.
+const refreshInterval = 1000;
 
-// current opens a dialog and returns it. read(signal) resolves to what it shows, and fill(value, body, close) puts that into
-// the dialog's body, also if it is there already. If a later answer does not come, the dialog says as of when it is.
-export function current({ title, read, fill }) {
+// openRefreshingDialog opens a dialog and returns it. read(signal) resolves to its value. fill(value, body,
+// close) shows the value in the dialog's body, and updates what is there already. If a later reply is missing,
+// the dialog shows the time of the last one.
+export function openRefreshingDialog({ title, read, fill }) {
   const question = new AbortController();
   const note = h('p', { class: 'note', role: 'status', hidden: true });
   const body = h('div', {}, h('p', { class: 'sub' }, 'Reading…'));
@@ -41,13 +42,13 @@ export function current({ title, read, fill }) {
         }
       } else {
         note.hidden = false;
-        write(note, `This is ${asOf(heard)}. ${sentence(err.message)}`);
+        setText(note, `This is ${asOf(heard)}. ${withFullStop(err.message)}`);
       }
     }
     body.toggleAttribute('data-old', !note.hidden);
-    timer = setTimeout(look, every);
+    timer = setTimeout(look, refreshInterval);
   };
-  const dialog = show({
+  const dialog = openDialog({
     title,
     build: (close) => {
       shut = close;

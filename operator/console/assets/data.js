@@ -4,8 +4,8 @@
 export const toBytes = (base64) => Uint8Array.from(atob(base64 ?? ''), (c) => c.charCodeAt(0));
 export const toBase64 = (bytes) => btoa(Array.from(bytes, (b) => String.fromCharCode(b)).join(''));
 
-// text returns the text that bytes are, or null if they are none. If cut, the last character may be incomplete.
-export function text(bytes, cut = false) {
+// decodeText returns bytes as text, or null if they are none. If cut, the last character may be incomplete.
+export function decodeText(bytes, cut = false) {
   try {
     const found = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes, { stream: cut });
     return /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/.test(found) ? null : found;
@@ -14,8 +14,8 @@ export function text(bytes, cut = false) {
   }
 }
 
-// dump returns the first bytes in hexadecimal, 16 in a line, with the letters among them.
-export function dump(bytes, most) {
+// hexDump returns the first bytes in hexadecimal, 16 per line, with the letters among them.
+export function hexDump(bytes, most) {
   const lines = [];
   for (let at = 0; at < Math.min(bytes.length, most); at += 16) {
     const part = Array.from(bytes.slice(at, Math.min(at + 16, most)));

@@ -3,15 +3,15 @@
 
 import { $, h } from './dom.js';
 
-// show opens a dialog and returns it. build(close) returns its content. ended is called with what close was
-// called with, or undefined if the user has left.
-export function show({ title, kind = '', build, ended = () => {} }) {
+// openDialog opens a dialog and returns it. build(close) returns its content. ended receives the argument of
+// close, or undefined if the user left.
+export function openDialog({ title, kind = '', build, ended = () => {} }) {
   let result;
   const close = (value) => {
     result = value;
     dialog.close();
   };
-  const heading = h('h2', { id: `dialog-${++opened}`, tabindex: '-1' }, title);
+  const heading = h('h2', { id: `dialog-${++dialogCount}`, tabindex: '-1' }, title);
   const dialog = h('dialog', { class: kind, 'aria-labelledby': heading.id },
     h('div', { class: 'head' }, heading, h('button', { type: 'button', class: 'quiet', 'aria-label': 'Close', onclick: () => close() }, '✕')));
   dialog.append(...[build(close)].flat());
@@ -30,24 +30,24 @@ export function show({ title, kind = '', build, ended = () => {} }) {
   return dialog;
 }
 
-let opened = 0;
+let dialogCount = 0;
 
-// leave closes all dialogs, as a user does who leaves them. The last one opened closes first.
-export function leave() {
+// closeDialogs closes all dialogs, the last one first, as if the user left them.
+export function closeDialogs() {
   for (const dialog of [...document.querySelectorAll('dialog')].reverse()) {
     dialog.close();
   }
 }
 
-// confirm asks the user, and resolves to true or false. act may do it meanwhile: if it fails, the dialog
-// says why and stays.
-export function confirm({ title, text, verb, act }) {
+// confirmAction resolves to the user's decision. act may run before that: if it fails, the dialog shows the
+// error and stays.
+export function confirmAction({ title, text, verb, act }) {
   return new Promise((resolve) => {
-    show({
+    openDialog({
       title,
       kind: 'narrow',
       ended: (done) => resolve(done === true),
-      build: (close) => form({
+      build: (close) => actionForm({
         fields: text.map((line) => h('p', {}, line)),
         verb, tone: 'danger', cancel: () => close(), done: () => close(true), act,
         careful: true,
@@ -56,9 +56,9 @@ export function confirm({ title, text, verb, act }) {
   });
 }
 
-// form returns a form that does something. act(data) is called with the FormData. While it runs the form
-// takes nothing, and if it throws, the form shows the error. done is called with its result.
-export function form({ fields, verb, tone = 'main', cancel, done, act, careful = false }) {
+// actionForm returns a form that runs act(data) with its FormData. Meanwhile it is disabled. It shows the error
+// of act. done receives the result.
+export function actionForm({ fields, verb, tone = 'main', cancel, done, act, careful = false }) {
   const failure = h('p', { class: 'failure', role: 'alert' });
   const go = h('button', { class: tone }, verb);
   const inner = h('fieldset', {}, fields, failure,

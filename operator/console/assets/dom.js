@@ -2,18 +2,18 @@
 
 export const $ = (selector, root = document) => root.querySelector(selector);
 
-// h returns an element. Attributes that are true have no value, and those that are false, null or undefined
-// are left out. An attribute on… is a listener. Children are elements or texts; false and null are left out.
+// h returns an element. It omits attributes that are false, null or undefined; true is an attribute without a
+// value. An attribute on… is a listener. Children are elements or texts; it omits false and null.
 export function h(tag, attributes, ...children) {
-  return furnish(document.createElement(tag), attributes, children);
+  return addAttributes(document.createElement(tag), attributes, children);
 }
 
-// svg does the same for a picture.
+// svg returns an element of a picture likewise.
 export function svg(tag, attributes, ...children) {
-  return furnish(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
+  return addAttributes(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
 }
 
-function furnish(element, attributes, children) {
+function addAttributes(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (name.startsWith('on')) {
       element.addEventListener(name.slice(2), value);
@@ -25,16 +25,17 @@ function furnish(element, attributes, children) {
   return element;
 }
 
-// write sets a text, and leaves the page alone if it is there already: a reader's selection survives.
-export function write(element, text) {
+// setText sets a text unless it is there already, so that a reader's selection survives.
+export function setText(element, text) {
   if (element.textContent !== text) {
     element.textContent = text;
   }
 }
 
-// keep makes the children of parent those of rows, in order. A child whose key is there already is updated,
-// so that it keeps the focus. key returns a row's key, make a new child, and update fills it in.
-export function keep(parent, rows, key, make, update) {
+// updateChildren makes the children of parent match rows, in order. It keeps and updates a child whose key is
+// there already, so that the child keeps the focus. key returns a row's key, make a new child, and update fills
+// it in.
+export function updateChildren(parent, rows, key, make, update) {
   const old = new Map();
   const unused = new Set(parent.children);
   for (const child of parent.children) {
@@ -63,30 +64,31 @@ export function keep(parent, rows, key, make, update) {
   }
 }
 
-// say has a screen reader speak a text, when it is done with what it says.
-export function say(text) {
+// announce has a screen reader speak a text.
+export function announce(text) {
   const line = $('#say');
   line.textContent = '';
   line.textContent = text;
 }
 
-// put makes value, a text or an element, the content of an element. What reads the same stays, so that it keeps the focus.
-export function put(parent, value) {
+// setContent makes value, a text or an element, the content of parent. It keeps content that reads the same,
+// with its focus.
+export function setContent(parent, value) {
   if (!(value instanceof Node)) {
-    write(parent, String(value));
+    setText(parent, String(value));
   } else if (parent.childNodes.length !== 1 || !parent.firstChild.isEqualNode(value)) {
     parent.replaceChildren(value);
   }
 }
 
-// facts returns a list of names and values. A row whose value is null is left out.
-export const facts = (rows) => renew(h('dl', { class: 'facts' }), rows);
+// factList returns a list of names and values. It omits rows whose value is null.
+export const factList = (rows) => updateFacts(h('dl', { class: 'facts' }), rows);
 
-// renew makes rows those of a list that facts has returned, and returns the list.
-export function renew(list, rows) {
-  keep(list, rows.filter(([, value]) => value != null), ([name]) => name, ([name]) => h('div', {}, h('dt', {}, name), h('dd')), (div, [, value, kind = '']) => {
+// updateFacts replaces the rows of a factList, and returns the list.
+export function updateFacts(list, rows) {
+  updateChildren(list, rows.filter(([, value]) => value != null), ([name]) => name, ([name]) => h('div', {}, h('dt', {}, name), h('dd')), (div, [, value, kind = '']) => {
     div.lastChild.className = kind;
-    put(div.lastChild, value);
+    setContent(div.lastChild, value);
   });
   return list;
 }

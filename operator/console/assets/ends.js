@@ -1,54 +1,53 @@
 // How sessions ended: the last few of them, and the list.
 
-import { page, rename } from './address.js';
-import { get } from './ask.js';
+import { pageAddress, replacePageAddress } from './address.js';
+import { getJSON } from './requests.js';
 import { $, badge } from './dom.js';
-import { count, moment, none, shown, span } from './format.js';
+import { formatCount, formatDuration, formatTime, unknownValue, visibleText } from './format.js';
 import { Pages } from './pages.js';
-import { removed } from './removals.js';
+import { removalPages } from './removals.js';
 import { Table } from './table.js';
-import { visit } from './windows.js';
+import { visitWindow } from './windows.js';
 
-// few is how many ends the overview shows.
-const few = 5;
-// calm is the shortest time between two looks at the ends, in milliseconds, if many sessions end.
-const calm = 1000;
+// overviewRows is the number of ends in the overview.
+const overviewRows = 5;
+// minPollInterval is the least time between two polls of the ends, in milliseconds.
+const minPollInterval = 1000;
 
-const tones = { closed: 'plain', expired: 'warn', killed: 'bad' };
+const reasonTones = { closed: 'plain', expired: 'warn', killed: 'bad' };
 
-const main = [
+const mainColumns = [
   { title: 'Session', cell: (e) => e.id },
-  { title: 'Ended', cell: (e) => moment(e.ended) },
-  { title: 'Reason', cell: (e) => badge(e.reason, tones[e.reason]) },
-  { title: 'Address', kind: 'code', cell: (e) => e.address || none },
-  { title: 'Member', kind: 'number', cell: (e) => e.member || none },
-  { title: 'Silent for', kind: 'number', cell: (e) => span(e.silent_ms) },
+  { title: 'Ended', cell: (e) => formatTime(e.ended) },
+  { title: 'Reason', cell: (e) => badge(e.reason, reasonTones[e.reason]) },
+  { title: 'Address', kind: 'code', cell: (e) => e.address || unknownValue },
+  { title: 'Member', kind: 'number', cell: (e) => e.member || unknownValue },
+  { title: 'Silent for', kind: 'number', cell: (e) => formatDuration(e.silent_ms) },
 ];
-const columns = [
-  ...main,
-  { title: 'Timeout', kind: 'number', cell: (e) => span(e.timeout_ms) },
-  { title: 'Ephemerals', kind: 'number', cell: (e) => count(e.ephemerals) },
-  { title: 'By', kind: 'wide', cell: (e) => shown(e.by) || none },
+const allColumns = [
+  ...mainColumns,
+  { title: 'Timeout', kind: 'number', cell: (e) => formatDuration(e.timeout_ms) },
+  { title: 'Ephemerals', kind: 'number', cell: (e) => formatCount(e.ephemerals) },
+  { title: 'By', kind: 'wide', cell: (e) => visibleText(e.by) || unknownValue },
 ];
 
-// newTable returns a table of ends.
-function newTable(label, columns) {
-  return new Table({ label, key: (e) => e.number, open: (e) => visit('end', e.id), empty: 'No session has ended yet.', columns });
+function newEndTable(label, columns) {
+  return new Table({ label, key: (e) => e.number, open: (e) => visitWindow('end', e.id), empty: 'No session has ended yet.', columns });
 }
 
-// start makes both tables, and returns what main.js needs of a view.
+// start builds both tables, and returns the view for main.js.
 export function start() {
-  const latest = newTable('The last ends of sessions', main);
+  const latest = newEndTable('The last ends of sessions', mainColumns);
   $('#latest .rows').append(latest.element);
   const form = $('#why');
   const text = () => form.elements.about.value.trim();
   const ends = new Pages({
     root: $('#ends-list'),
-    table: newTable('Ends of sessions', columns),
+    table: newEndTable('Ends of sessions', allColumns),
     noun: 'end',
-    ask: (from, limit, signal) => get('ends', { ...about(text()), from, limit }, signal),
+    ask: (from, limit, signal) => getJSON('ends', { ...endParameters(text()), from, limit }, signal),
   });
-  const removals = removed(text);
+  const removals = removalPages(text);
   const list = () => {
     const node = text().startsWith('/');
     $('#ends-list').hidden = node;
@@ -58,7 +57,7 @@ export function start() {
   };
   // What is looked up is part of the address, so that it can be sent, and windows over the list know it.
   const ask = () => {
-    rename(page('ends', text()));
+    replacePageAddress(pageAddress('ends', text()));
     list();
   };
   form.addEventListener('submit', (event) => {
@@ -73,12 +72,12 @@ export function start() {
     ends.refresh();
     removals.refresh();
     if (!$('#overview').hidden) {
-      latest.show((await get('ends', { limit: few })).items);
+      latest.show((await getJSON('ends', { limit: overviewRows })).items);
     }
   };
   // If the member does not answer, it is asked again, as long as the stream does not say that it is lost.
   const soon = () => {
-    timer ||= setTimeout(() => look().catch(() => document.body.hasAttribute('data-stale') || soon()), calm);
+    timer ||= setTimeout(() => look().catch(() => document.body.hasAttribute('data-stale') || soon()), minPollInterval);
   };
   return {
     hear: { session: (e) => e.kind === 'ended' && soon(), omitted: soon },
@@ -95,7 +94,7 @@ export function start() {
   };
 }
 
-// about returns the parameter that asks for the ends of a session or of an address.
-function about(text) {
+// endParameters returns the parameter for the ends of a session or of an address.
+function endParameters(text) {
   return /^0x/i.test(text) ? { session: text.toLowerCase() } : { address: text };
 }

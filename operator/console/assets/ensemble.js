@@ -1,60 +1,60 @@
 // The members of the ensemble: a table, and one member in full.
 
-import { get } from './ask.js';
-import { current } from './current.js';
-import { $, badge, facts, h, renew } from './dom.js';
-import { ago, bytes, count, moment, none, span } from './format.js';
-import { way } from './peers.js';
+import { getJSON } from './requests.js';
+import { openRefreshingDialog } from './current.js';
+import { $, badge, factList, h, updateFacts } from './dom.js';
+import { formatBytes, formatCount, formatDuration, formatTime, timeSince, unknownValue } from './format.js';
+import { consoleLink } from './peers.js';
 import { Table } from './table.js';
-import { register, visit } from './windows.js';
+import { registerWindow, visitWindow } from './windows.js';
 
-// A clock that is off by more than this is marked, in milliseconds: the stamps of nodes come from it.
+// clockLimit marks clocks that are off by more, in milliseconds: they stamp nodes.
 const clockLimit = 1000;
-// A lag of more log entries than this is marked. A follower of a busy leader lags by some.
+// lagLimit marks lags of more log entries. A follower of a busy leader lags by some.
 const lagLimit = 10_000;
 
-// start makes the table, and returns what main.js needs of a view.
+// start builds the table, and returns the view for main.js.
 export function start() {
   const table = new Table({
     label: 'Members of the ensemble',
     key: (m) => m.member,
-    open: (m) => visit('member', m.member),
+    open: (m) => visitWindow('member', m.member),
     empty: 'No member has answered yet.',
     columns: [
       { title: 'Member', cell: (m) => `member ${m.member}` },
-      { title: 'Role', cell: role },
-      { title: 'Term', kind: 'number', cell: (m) => count(m.term) },
-      { title: 'Lag', kind: 'number', cell: lag },
-      { title: 'Sessions', kind: 'number', cell: (m) => count(m.sessions) },
-      { title: 'Connections', kind: 'number', cell: (m) => count(m.connections) },
-      { title: 'Digest', cell: digest },
-      { title: 'Clock', kind: 'number', cell: clock },
-      { title: 'Data', kind: 'number', cell: (m) => (m.silent ? none : bytes(m.data_bytes + m.log_bytes)) },
-      { title: 'Version', cell: (m) => m.version ?? none },
-      { title: 'Up', kind: 'number', cell: (m) => (m.silent ? none : span(Date.now() - Date.parse(m.started))) },
+      { title: 'Role', cell: roleCell },
+      { title: 'Term', kind: 'number', cell: (m) => formatCount(m.term) },
+      { title: 'Lag', kind: 'number', cell: lagCell },
+      { title: 'Sessions', kind: 'number', cell: (m) => formatCount(m.sessions) },
+      { title: 'Connections', kind: 'number', cell: (m) => formatCount(m.connections) },
+      { title: 'Digest', cell: digestCell },
+      { title: 'Clock', kind: 'number', cell: clockCell },
+      { title: 'Data', kind: 'number', cell: (m) => (m.silent ? unknownValue : formatBytes(m.data_bytes + m.log_bytes)) },
+      { title: 'Version', cell: (m) => m.version ?? unknownValue },
+      { title: 'Up', kind: 'number', cell: (m) => (m.silent ? unknownValue : formatDuration(Date.now() - Date.parse(m.started))) },
     ],
   });
   $('#ensemble .rows').append(table.element);
-  register('member', describe);
-  return { hear: { status: (answer) => table.show(members(answer)) } };
+  registerWindow('member', openMember);
+  return { hear: { status: (answer) => table.show(memberRows(answer)) } };
 }
 
-// members returns the rows of an answer of /v1/status by id. A member that is silent has the reason.
-export function members(answer) {
+// memberRows returns the rows of a reply of /v1/status by id. A silent member has the reason.
+export function memberRows(answer) {
   const silent = answer.silent.map((s) => ({ member: s.member, silent: s }));
   return [...answer.items, ...silent].sort((a, b) => a.member - b.member);
 }
 
-function role(m) {
+function roleCell(m) {
   if (m.silent) {
     return h('span', { title: m.silent.detail }, badge(m.silent.reason, 'bad'));
   }
-  const works = state(m);
+  const works = stateBadge(m);
   return m.exposed ? h('span', {}, works, ' ', badge(m.exposed, 'warn')) : works;
 }
 
-// state returns what a member that has answered does, or what keeps it from that.
-function state(m) {
+// stateBadge returns the role of a member that replied, or its problem.
+function stateBadge(m) {
   const trouble = m.damaged ? 'damaged' : m.stalled ? 'hangs' : m.joining ? 'joining' : m.drained ? 'drained' : m.no_memory ? 'short of memory' : '';
   if (trouble) {
     return badge(trouble, trouble === 'joining' || trouble === 'drained' ? 'warn' : 'bad');
@@ -62,67 +62,66 @@ function state(m) {
   return m.role ? badge(m.role, { follower: 'plain', 'read-only': 'warn' }[m.role] ?? 'good') : badge(m.leader ? 'serves nobody' : 'no leader', 'warn');
 }
 
-function lag(m) {
-  return m.lag > lagLimit ? badge(count(m.lag), 'warn') : count(m.lag);
+function lagCell(m) {
+  return m.lag > lagLimit ? badge(formatCount(m.lag), 'warn') : formatCount(m.lag);
 }
 
-function digest(m) {
+function digestCell(m) {
   if (m.silent) {
-    return none;
+    return unknownValue;
   }
   return badge(m.digest, { agrees: 'good', differs: 'bad' }[m.digest]);
 }
 
-function clock(m) {
+function clockCell(m) {
   if (m.silent) {
-    return none;
+    return unknownValue;
   }
-  const text = m.clock_ahead_ms === 0 ? 'same' : `${m.clock_ahead_ms > 0 ? '+' : ''}${span(m.clock_ahead_ms)}`;
+  const text = m.clock_ahead_ms === 0 ? 'same' : `${m.clock_ahead_ms > 0 ? '+' : ''}${formatDuration(m.clock_ahead_ms)}`;
   return Math.abs(m.clock_ahead_ms) > clockLimit ? badge(text, 'warn') : text;
 }
 
-const clockWords = (ms) => (ms === 0 ? 'as that of the member that serves this page' : `${span(Math.abs(ms))} ${ms > 0 ? 'ahead of' : 'behind'} that of the member that serves this page`);
+const clockText = (ms) => (ms === 0 ? 'as that of the member that serves this page' : `${formatDuration(Math.abs(ms))} ${ms > 0 ? 'ahead of' : 'behind'} that of the member that serves this page`);
 
-// describe opens the window of a member.
-const describe = (id) => current({
+const openMember = (id) => openRefreshingDialog({
   title: `Member ${id}`,
   read: async (signal) => {
-    const member = members(await get('status', {}, signal)).find((m) => String(m.member) === id);
+    const member = memberRows(await getJSON('status', {}, signal)).find((m) => String(m.member) === id);
     if (!member) {
       throw new Error(`The ensemble has no member ${id}.`);
     }
     return member;
   },
-  fill: (m, body) => (body.firstChild ? renew(body.firstChild, rows(m)) : body.append(facts(rows(m)))),
+  fill: (m, body) => (body.firstChild ? updateFacts(body.firstChild, memberFacts(m)) : body.append(factList(memberFacts(m)))),
 });
 
-function rows(m) {
+function memberFacts(m) {
   if (m.silent) {
     return [['Silent', m.silent.reason], ['Detail', m.silent.detail]];
   }
   return [
     ['Role', m.role || 'serves nobody'],
-    ['Leader', m.leader === 0 ? 'knows none' : `member ${m.leader}, term ${count(m.term)}`],
+    ['Leader', m.leader === 0 ? 'knows none' : `member ${m.leader}, term ${formatCount(m.term)}`],
     ['Damaged', m.damaged || null, 'bad'],
     ['Hangs', m.stalled || null, 'bad'],
     ['Exposed', m.exposed || null, 'warn'],
     ['Joining', m.joining ? 'it catches up, and has no vote yet' : null],
     ['Drained', m.drained ? 'it takes no clients, and is about to stop' : null],
     ['Memory', m.no_memory ? 'it refuses writes that add data' : null],
-    ['Digest', `${m.digest}${m.digest_index ? `, compared at log entry ${count(m.digest_index)}` : ''}`],
-    ['Lag', m.lag == null ? 'not known: no leader has answered' : `${count(m.lag)} log entries`],
-    ['Applied', `log entry ${count(m.applied)}, zxid ${m.zxid}`],
-    ['Committed', `log entry ${count(m.committed)}`],
-    ['Sessions', count(m.sessions)],
-    ['Connections', count(m.connections)],
-    ['Watches', count(m.watches)],
-    ['Snapshot', m.snapshot ? `at log entry ${count(m.snapshot)}${m.snapshot_at ? `, ${ago(m.snapshot_at)}` : ''}` : 'none yet'],
-    ['Data', `${bytes(m.data_bytes)}, and ${bytes(m.log_bytes)} of log`],
-    ['Clock', clockWords(m.clock_ahead_ms)],
+    ['Digest', `${m.digest}${m.digest_index ? `, compared at log entry ${formatCount(m.digest_index)}` : ''}`],
+    ['Lag', m.lag == null ? 'not known: no leader has answered' : `${formatCount(m.lag)} log entries`],
+    ['Applied', `log entry ${formatCount(m.applied)}, zxid ${m.zxid}`],
+    ['Committed', `log entry ${formatCount(m.committed)}`],
+    ['Sessions', formatCount(m.sessions)],
+    ['Connections', formatCount(m.connections)],
+    ['Watches', formatCount(m.watches)],
+    ['Snapshot', m.snapshot ? `at log entry ${formatCount(m.snapshot)}${m.snapshot_at ? `, ${timeSince(m.snapshot_at)}` : ''}` : 'none yet'],
+    ['Data', `${formatBytes(m.data_bytes)}, and ${formatBytes(m.log_bytes)} of log`],
+    ['Clock', clockText(m.clock_ahead_ms)],
     ['Clients', m.clients],
-    ['Console', way(m)],
+    ['Console', consoleLink(m)],
     ['Members', `${m.quorum}, log ${m.election}`],
     ['Version', m.version],
-    ['Started', moment(m.started)],
+    ['Started', formatTime(m.started)],
   ];
 }

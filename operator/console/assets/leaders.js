@@ -1,13 +1,12 @@
 // The changes of the leader.
 
-import { $, write } from './dom.js';
-import { count, moment, none, span } from './format.js';
+import { $, setText } from './dom.js';
+import { formatCount, formatDuration, formatTime, unknownValue } from './format.js';
 import { Table } from './table.js';
 
-// few is how many changes are shown.
-const few = 5;
+const maxChanges = 5;
 
-// start makes the table, and returns what main.js needs of a view.
+// start builds the table, and returns the view for main.js.
 export function start() {
   let changes = []; // newest first
   let status = null; // the last answer of /v1/status
@@ -17,15 +16,15 @@ export function start() {
     empty: 'The member has heard of no change of the leader since it started.',
     columns: [
       { title: 'Leader', cell: (c) => `member ${c.leader}` },
-      { title: 'Since', cell: (c) => moment(c.at) },
-      { title: 'Term', kind: 'number', cell: (c) => count(c.term) },
-      { title: 'Led for', kind: 'number', cell: (c) => led(c, changes) },
+      { title: 'Since', cell: (c) => formatTime(c.at) },
+      { title: 'Term', kind: 'number', cell: (c) => formatCount(c.term) },
+      { title: 'Led for', kind: 'number', cell: (c) => ledFor(c, changes) },
     ],
   });
   $('#leaders .rows').append(table.element);
   const draw = () => {
-    table.show(changes.slice(0, few));
-    write($('#leaders-text'), now(changes, status));
+    table.show(changes.slice(0, maxChanges));
+    setText($('#leaders-text'), leaderSentence(changes, status));
   };
   draw();
   return {
@@ -42,14 +41,13 @@ export function start() {
   };
 }
 
-// led returns for how long a leader has led, until the next one began.
-function led(change, changes) {
+// ledFor returns the time from a leader's change to the next one.
+function ledFor(change, changes) {
   const next = changes[changes.indexOf(change) - 1];
-  return span((next ? Date.parse(next.at) : Date.now()) - Date.parse(change.at)) || none;
+  return formatDuration((next ? Date.parse(next.at) : Date.now()) - Date.parse(change.at)) || unknownValue;
 }
 
-// now says who leads.
-function now(changes, status) {
+function leaderSentence(changes, status) {
   if (!status) {
     return '';
   }
@@ -58,5 +56,5 @@ function now(changes, status) {
     return status.items.some((m) => m.role === 'standalone') ? 'The only member leads.' : 'No member that answers leads.';
   }
   const change = changes.find((c) => c.term === leader.term);
-  return `Member ${leader.member} ${change ? `has led since ${moment(change.at)}` : 'leads'}, in term ${count(leader.term)}.`;
+  return `Member ${leader.member} ${change ? `has led since ${formatTime(change.at)}` : 'leads'}, in term ${formatCount(leader.term)}.`;
 }

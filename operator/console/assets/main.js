@@ -9,20 +9,19 @@ import * as session from './session.js';
 import * as sessions from './sessions.js';
 import * as signin from './signin.js';
 import * as tiles from './tiles.js';
-import { arrive, here, page, read } from './address.js';
-import { me } from './credentials.js';
-import { leave } from './dialog.js';
-import { $, put, write } from './dom.js';
-import { members } from './ensemble.js';
-import { asOf, sentence } from './format.js';
-import { peers } from './peers.js';
+import { currentPageAddress, pageAddress, readAddress, setCurrentPage } from './address.js';
+import { caller } from './credentials.js';
+import { closeDialogs } from './dialog.js';
+import { $, setContent, setText } from './dom.js';
+import { memberRows } from './ensemble.js';
+import { asOf, withFullStop } from './format.js';
+import { consoleLinks } from './peers.js';
 import { Stream } from './stream.js';
-import { follow } from './windows.js';
+import { followAddress } from './windows.js';
 
-// A part hears events by their names (hear). It may be told of the tab that it belongs to being opened, with
-// the rest of the address (open), and left (close), of credentials that changed (changed), and of the stream
-// (live, lost).
-const parts = {
+// A part handles events by name (hear). Its other methods are optional: open with the rest of the address and
+// close for its tab, changed for credentials, and live and lost for the stream.
+const pageParts = {
   tiles: { tab: 'overview', ...tiles.start() },
   axis: { tab: 'overview', ...axis.start() },
   ensemble: { tab: 'overview', ...ensemble.start() },
@@ -32,14 +31,14 @@ const parts = {
   nodes: { tab: 'nodes', ...nodes.start() },
 };
 session.start();
-const all = Object.values(parts);
-const tell = (name, ...values) => all.forEach((part) => part[name]?.(...values));
+const allParts = Object.values(pageParts);
+const notifyParts = (name, ...values) => allParts.forEach((part) => part[name]?.(...values));
 
 // The tabs.
 
-// go shows the page that the address names, and the window over it. A page that is there stays as it is.
-function go(first) {
-  const address = read();
+// showAddress shows the page of the address and the window over it. It leaves a page that is shown already.
+function showAddress(first) {
+  const address = readAddress();
   if (address.tab === '' && !first) {
     return; // of an element of the page, such as #main
   }
@@ -47,42 +46,42 @@ function go(first) {
   const rest = address.rest;
   const section = document.getElementById(tab);
   if (section?.tagName !== 'SECTION') {
-    location.replace(page('overview'));
+    location.replace(pageAddress('overview'));
     return;
   }
-  if (page(tab, rest) !== here()) {
-    leave();
-    turn(tab, section, first);
-    arrive(page(tab, rest));
-    for (const part of all.filter((p) => p.tab === tab)) {
+  if (pageAddress(tab, rest) !== currentPageAddress()) {
+    closeDialogs();
+    switchTab(tab, section, first);
+    setCurrentPage(pageAddress(tab, rest));
+    for (const part of allParts.filter((p) => p.tab === tab)) {
       part.open?.(rest);
     }
     if (tab === 'overview') {
-      tell('overview');
+      notifyParts('overview');
     }
   }
-  follow();
+  followAddress();
 }
 
-// turn shows the section of a tab, if it is another than before.
-function turn(tab, section, first) {
+// switchTab shows the section of another tab.
+function switchTab(tab, section, first) {
   const before = $('main > section:not([hidden])');
   if (before === section) {
     return;
   }
-  for (const part of all.filter((p) => p.tab === before?.id)) {
+  for (const part of allParts.filter((p) => p.tab === before?.id)) {
     part.close?.();
   }
   document.querySelectorAll('main > section').forEach((s) => {
     s.hidden = s !== section;
   });
   document.querySelectorAll('nav a').forEach((a) => {
-    a.toggleAttribute('aria-current', a.hash === page(tab));
-    if (a.hash === page(tab)) {
+    a.toggleAttribute('aria-current', a.hash === pageAddress(tab));
+    if (a.hash === pageAddress(tab)) {
       a.setAttribute('aria-current', 'page');
     }
   });
-  title();
+  updateTitle();
   if (!first) {
     $('h1', section).focus();
     scrollTo(0, 0);
@@ -91,90 +90,91 @@ function turn(tab, section, first) {
 
 // The member that serves the page.
 
-function title() {
+function updateTitle() {
   const name = $('nav a[aria-current]')?.textContent;
-  document.title = `${name}${me.member ? ` · member ${me.member}` : ''} · Rollcall`;
+  document.title = `${name}${caller.member ? ` · member ${caller.member}` : ''} · Rollcall`;
 }
 
-function place(answer) {
-  const member = answer.items.find((m) => m.member === me.member);
-  write($('#where'), member ? `member ${member.member}, ${member.role || 'serves nobody'}` : '');
+function updateMember(answer) {
+  const member = answer.items.find((m) => m.member === caller.member);
+  setText($('#where'), member ? `member ${member.member}, ${member.role || 'serves nobody'}` : '');
 }
 
 // The stream.
 
-// behind is how old the status of the members and the buckets may be, in milliseconds, before the page says as of when they are. The
-// member sends both each second, but not while it has too many questions to answer or waits for its own state.
-const behind = 5000;
+// maxStatusAge is the age of the status and of the buckets, in milliseconds, from which the page shows their
+// time. The member sends both each second, but not while it has too many queries under way or waits for its own
+// state.
+const maxStatusAge = 5000;
 
-const times = { status: 0, buckets: 0 }; // when each of them was heard; 0: not yet
-let latest = null; // the last status
-let state = 'connecting'; // of the stream
-let counting = 0;
+const lastEvents = { status: 0, buckets: 0 }; // when each of them was heard; 0: not yet
+let lastStatus = null; // the last status
+let streamState = 'connecting'; // of the stream
+let countdown = 0;
 
-function hear(name, data) {
-  if (name in times) {
-    times[name] = Date.now();
-    light();
+function handleEvent(name, data) {
+  if (name in lastEvents) {
+    lastEvents[name] = Date.now();
+    updateLiveness();
   }
   if (name === 'status') {
-    latest = data;
-    place(data);
+    lastStatus = data;
+    updateMember(data);
   }
-  for (const part of all) {
+  for (const part of allParts) {
     part.hear?.[name]?.(data);
   }
 }
 
-// seen returns as of when the page is, or 0 if it shows nothing yet.
-const seen = () => Math.min(...Object.values(times));
+// oldestEvent returns the time of the oldest data on the page, or 0 if it shows nothing yet.
+const oldestEvent = () => Math.min(...Object.values(lastEvents));
 
-// light says whether what the page shows is what is.
-function light() {
-  const last = seen();
-  const old = last !== 0 && (state === 'lost' || Date.now() - last > behind);
+// updateLiveness shows whether the page is live.
+function updateLiveness() {
+  const last = oldestEvent();
+  const old = last !== 0 && (streamState === 'lost' || Date.now() - last > maxStatusAge);
   const live = $('#live');
-  live.dataset.state = state === 'live' && old ? 'lost' : state;
+  live.dataset.state = streamState === 'live' && old ? 'lost' : streamState;
   const then = last === 0 ? '' : asOf(last);
-  write(live, state === 'lost' ? `Not live${then && `, ${then}`}` : old ? `Not live, ${then}` : { connecting: 'Connecting…', live: 'Live' }[state]);
-  document.body.toggleAttribute('data-stale', state === 'lost' || old);
+  setText(live, streamState === 'lost' ? `Not live${then && `, ${then}`}` : old ? `Not live, ${then}` : { connecting: 'Connecting…', live: 'Live' }[streamState]);
+  document.body.toggleAttribute('data-stale', streamState === 'lost' || old);
 }
-setInterval(light, 1000);
+setInterval(updateLiveness, 1000);
 
-const stream = new Stream(hear, (now, error, wait) => {
-  if (now !== 'connecting' || state !== 'lost') { // while a page is not live, each further try leaves it so
-    state = now;
+const stream = new Stream(handleEvent, (now, error, wait) => {
+  if (now !== 'connecting' || streamState !== 'lost') { // while a page is not live, each further try leaves it so
+    streamState = now;
   }
-  light();
-  clearInterval(counting);
+  updateLiveness();
+  clearInterval(countdown);
   if (now === 'live') {
     $('#alarm').hidden = true;
-    signin.learn().then(() => {
-      title();
-      tell('changed');
+    signin.refreshCaller().then(() => {
+      updateTitle();
+      notifyParts('changed');
     }).catch(() => {}); // the stream tells of a member that is lost
-    tell('live');
+    notifyParts('live');
   }
   if (now === 'lost') {
-    tell('lost');
-    alarm(error, wait);
+    notifyParts('lost');
+    showAlarm(error, wait);
   }
 });
 
-// alarm says that the stream broke. The text that a screen reader speaks changes once per loss, and the
-// seconds until the next try only for the eye.
-function alarm(error, wait) {
-  const last = seen();
-  write($('#alarm p'), `${sentence(error.message)}${last === 0 ? '' : ` What you see is ${asOf(last)}.`} Trying again.`);
-  const others = latest && peers(members(latest), me.member);
+// showAlarm reports a broken stream. The text for a screen reader changes once per loss; the seconds until the
+// next try are only visible.
+function showAlarm(error, wait) {
+  const last = oldestEvent();
+  setText($('#alarm p'), `${withFullStop(error.message)}${last === 0 ? '' : ` What you see is ${asOf(last)}.`} Trying again.`);
+  const others = lastStatus && consoleLinks(memberRows(lastStatus), caller.member);
   $('#alarm .others').hidden = !others;
-  put($('#alarm .others > div'), others ?? '');
+  setContent($('#alarm .others > div'), others ?? '');
   $('#alarm').hidden = false;
   const due = Date.now() + wait;
   const button = $('#alarm button');
-  const show = () => write(button, `Try now (${Math.max(0, Math.ceil((due - Date.now()) / 1000))} s)`);
+  const show = () => setText(button, `Try now (${Math.max(0, Math.ceil((due - Date.now()) / 1000))} s)`);
   show();
-  counting = setInterval(show, 1000);
+  countdown = setInterval(show, 1000);
 }
 
 $('#alarm button').addEventListener('click', () => stream.start());
@@ -183,11 +183,11 @@ $('#alarm button').addEventListener('click', () => stream.start());
 // takes one.
 document.addEventListener('visibilitychange', () => (document.hidden ? stream.stop() : stream.start()));
 
-document.addEventListener('acted', () => tell('changed'));
-window.addEventListener('hashchange', () => go(false));
+document.addEventListener('acted', () => notifyParts('changed'));
+window.addEventListener('hashchange', () => showAddress(false));
 signin.start(() => {
-  tell('changed');
+  notifyParts('changed');
   stream.start();
 });
-go(true);
+showAddress(true);
 stream.start();

@@ -1,21 +1,21 @@
 // The tree of nodes, and one node. Who is signed in may create, set and delete.
 
-import { page } from './address.js';
-import { get } from './ask.js';
-import { authorization, me } from './credentials.js';
-import { dump, text, toBase64, toBytes } from './data.js';
-import { confirm, form, show } from './dialog.js';
-import { $, badge, facts, h, put, renew, say, write } from './dom.js';
-import { ago, asOf, bytes, count, moment, sentence, shown, shownLines } from './format.js';
-import { pause } from './pages.js';
-import { act, signIn } from './signin.js';
-import { join, parentOf, Tree } from './tree.js';
-import { visit } from './windows.js';
+import { pageAddress } from './address.js';
+import { getJSON } from './requests.js';
+import { authorization, caller } from './credentials.js';
+import { decodeText, hexDump, toBase64, toBytes } from './data.js';
+import { actionForm, confirmAction, openDialog } from './dialog.js';
+import { $, announce, badge, factList, h, setContent, setText, updateFacts } from './dom.js';
+import { asOf, formatBytes, formatCount, formatTime, timeSince, visibleLines, visibleText, withFullStop } from './format.js';
+import { refreshPause } from './pages.js';
+import { changeAsAdministrator, signIn } from './signin.js';
+import { childPath, parentPath, Tree } from './tree.js';
+import { visitWindow } from './windows.js';
 
-// longest is how many bytes of a node's data are shown.
-const longest = 64 << 10;
+// maxShownBytes limits the data of a node that are shown.
+const maxShownBytes = 64 << 10;
 
-// start makes the view, and returns what main.js needs of it.
+// start builds the view, and returns it for main.js.
 export function start() {
   const nodes = new Nodes();
   return { open: (path) => nodes.open(path || '/'), close: () => nodes.close(), changed: () => nodes.changed() };
@@ -23,9 +23,9 @@ export function start() {
 
 class Nodes {
   #tree = new Tree($('#tree'), async (path, from, limit, signal) => {
-    const node = await get('nodes', { path, from, limit }, signal);
+    const node = await getJSON('nodes', { path, from, limit }, signal);
     return { names: node.children, next: node.next };
-  }, (path) => go(path));
+  }, (path) => visitNode(path));
   #path = '/';
   #node = null; // as it was read
   #heard = 0; // when that was
@@ -41,7 +41,7 @@ class Nodes {
     $('#node').append(this.#note, this.#body);
     $('#path').addEventListener('submit', (event) => {
       event.preventDefault();
-      go(event.target.elements.path.value.trim());
+      visitNode(event.target.elements.path.value.trim());
     });
     document.addEventListener('visibilitychange', () => this.#again());
   }
@@ -92,7 +92,7 @@ class Nodes {
   #wait(begun) {
     clearTimeout(this.#timer);
     if (this.#open) {
-      this.#timer = setTimeout(() => this.#again(), pause(begun));
+      this.#timer = setTimeout(() => this.#again(), refreshPause(begun));
     }
   }
 
@@ -109,7 +109,7 @@ class Nodes {
     let node = null;
     let failure;
     try {
-      node = await get('nodes', { path: this.#path, limit: 1 });
+      node = await getJSON('nodes', { path: this.#path, limit: 1 });
     } catch (err) {
       failure = err;
     }
@@ -121,7 +121,7 @@ class Nodes {
     this.#note.hidden = !old;
     this.#body.toggleAttribute('data-old', !!old);
     if (old) {
-      write(this.#note, `${sentence(failure.message)} This node is ${asOf(this.#heard)}.`);
+      setText(this.#note, `${withFullStop(failure.message)} This node is ${asOf(this.#heard)}.`);
     } else {
       this.#node = node;
       this.#heard = Date.now();
@@ -137,18 +137,18 @@ class Nodes {
     const node = this.#node;
     if (!node) {
       if (failure) {
-        put(this.#body, h('div', {}, h('h2', { class: 'path' }, shown(this.#path)), h('p', { class: 'failure' }, failure.message),
-          failure.status === 404 && h('p', {}, h('a', { href: page('ends', this.#path) }, 'What removed it'))));
+        setContent(this.#body, h('div', {}, h('h2', { class: 'path' }, visibleText(this.#path)), h('p', { class: 'failure' }, failure.message),
+          failure.status === 404 && h('p', {}, h('a', { href: pageAddress('ends', this.#path) }, 'What removed it'))));
       }
       return;
     }
     if (this.#body.children.length !== 5) {
-      this.#body.replaceChildren(h('div'), h('h3', {}, 'Stat'), facts([]), h('h3', {}, 'Access'), h('div'));
+      this.#body.replaceChildren(h('div'), h('h3', {}, 'Stat'), factList([]), h('h3', {}, 'Access'), h('div'));
     }
     const [top, , list, , acl] = this.#body.children;
-    put(top, h('div', {}, h('h2', { class: 'path' }, shown(node.path)), ...this.#actions(node), ...contents(node)));
-    renew(list, stat(node.stat));
-    put(acl, access(node.acl));
+    setContent(top, h('div', {}, h('h2', { class: 'path' }, visibleText(node.path)), ...this.#actions(node), ...dataElements(node)));
+    updateFacts(list, statFacts(node.stat));
+    setContent(acl, aclElement(node.acl));
     this.#tree.grown(node.path, node.stat.children);
   }
 
@@ -157,8 +157,8 @@ class Nodes {
     if (authorization() === '') {
       return [h('p', { class: 'sub' }, 'Sign in to change nodes.')];
     }
-    if (!me.changes) {
-      return [h('p', { class: 'sub' }, `You cannot change nodes from here: ${me.why}.`)];
+    if (!caller.changes) {
+      return [h('p', { class: 'sub' }, `You cannot change nodes from here: ${caller.why}.`)];
     }
     const button = (title, tone, run) => h('button', { type: 'button', class: tone, onclick: () => run(this.#node) }, title);
     return [h('div', { class: 'buttons' }, button('Create a child…', '', (now) => this.#create(now)),
@@ -167,16 +167,16 @@ class Nodes {
 
   #create(node) {
     this.#edit({
-      title: `Create a child of ${shown(node.path)}`, verb: 'Create',
+      title: `Create a child of ${visibleText(node.path)}`, verb: 'Create',
       fields: [
         h('label', {}, 'Name', h('input', { name: 'name', required: true, autofocus: true, pattern: '[^\\/]+', title: 'a name without /', spellcheck: 'false', autocapitalize: 'off' })),
         h('label', {}, 'Data', h('textarea', { name: 'data', rows: 6, spellcheck: 'false' })),
       ],
-      act: (data) => act('nodes/create', { path: join(node.path, data.get('name')), data: encoded(data) }),
+      act: (data) => changeAsAdministrator('nodes/create', { path: childPath(node.path, data.get('name')), data: encodeField(data) }),
       done: async ({ path }) => {
         await this.#tree.renew(node.path);
-        go(path);
-        say(`Node ${shown(path)} was created.`);
+        visitNode(path);
+        announce(`Node ${visibleText(path)} was created.`);
       },
     });
   }
@@ -184,96 +184,95 @@ class Nodes {
   #set(node) {
     const all = toBytes(node.data);
     const long = all.length < node.stat.data_length; // the member sends no more
-    const now = long ? '' : text(all);
+    const now = long ? '' : decodeText(all);
     const end = lineEnd(now ?? '');
     this.#edit({
-      title: `Set the data of ${shown(node.path)}`, verb: 'Set',
+      title: `Set the data of ${visibleText(node.path)}`, verb: 'Set',
       fields: [
-        long && h('p', { class: 'note' }, `The node has ${bytes(node.stat.data_length)}. What you write here replaces all of them.`),
+        long && h('p', { class: 'note' }, `The node has ${formatBytes(node.stat.data_length)}. What you write here replaces all of them.`),
         now === null && h('p', { class: 'note' }, 'The data are not text. What you write here replaces them.'),
-        now !== null && shownLines(now) !== now && h('p', { class: 'note' }, 'The data have characters that nobody sees, or that turn the text around. Here they are as they are.'),
+        now !== null && visibleLines(now) !== now && h('p', { class: 'note' }, 'The data have characters that nobody sees, or that turn the text around. Here they are as they are.'),
         end === null && h('p', { class: 'note' }, 'The lines of the data end in different ways. What you write here replaces them, with the same end for all lines.'),
         h('label', {}, 'Data', h('textarea', { name: 'data', rows: 10, autofocus: true, spellcheck: 'false' }, now ?? '')),
         h('p', { class: 'sub' }, `It is refused if somebody else has changed the node since: version ${node.stat.version} is replaced.`),
       ],
-      act: (data) => act('nodes/set', { path: node.path, data: encoded(data, end ?? '\n'), version: node.stat.version }),
+      act: (data) => changeAsAdministrator('nodes/set', { path: node.path, data: encodeField(data, end ?? '\n'), version: node.stat.version }),
       done: async () => {
         await this.#read();
-        say(`The data of ${shown(node.path)} were set.`);
+        announce(`The data of ${visibleText(node.path)} were set.`);
       },
     });
   }
 
   #edit({ title, verb, fields, act, done }) {
-    show({ title, build: (close) => form({ fields, verb, act, cancel: () => close(), done: (answer) => {
+    openDialog({ title, build: (close) => actionForm({ fields, verb, act, cancel: () => close(), done: (answer) => {
       close();
       done(answer);
     } }) });
   }
 
   async #delete(node) {
-    const gone = await confirm({
-      title: `Delete ${shown(node.path)}?`,
-      text: [node.stat.children > 0 ? `It has ${count(node.stat.children)} children, so the ensemble will refuse.` : 'It has no children.',
+    const gone = await confirmAction({
+      title: `Delete ${visibleText(node.path)}?`,
+      text: [node.stat.children > 0 ? `It has ${formatCount(node.stat.children)} children, so the ensemble will refuse.` : 'It has no children.',
         ...(node.stat.owner ? [`It belongs to session ${node.stat.owner}, which may rely on it.`] : [])],
       verb: 'Delete',
-      act: () => act('nodes/delete', { path: node.path, version: node.stat.version }),
+      act: () => changeAsAdministrator('nodes/delete', { path: node.path, version: node.stat.version }),
     });
     if (gone) {
-      const parent = parentOf(node.path);
+      const parent = parentPath(node.path);
       await this.#tree.renew(parent);
-      go(parent);
-      say(`Node ${shown(node.path)} was deleted.`);
+      visitNode(parent);
+      announce(`Node ${visibleText(node.path)} was deleted.`);
     }
   }
 }
 
-// go shows a node, and makes it the page's address.
-function go(path) {
-  location.hash = page('nodes', path);
+function visitNode(path) {
+  location.hash = pageAddress('nodes', path);
 }
 
-// A text field turns every end of a line into \n, or into \r\n when it is sent. encoded puts the end that
-// the data had.
-const encoded = (data, end = '\n') => toBase64(new TextEncoder().encode(data.get('data').replace(/\r?\n/g, end)));
+// encodeField encodes a text field with the line ends of the data: a text field turns every line end into \n, or
+// into \r\n when it is sent.
+const encodeField = (data, end = '\n') => toBase64(new TextEncoder().encode(data.get('data').replace(/\r?\n/g, end)));
 
-// lineEnd returns how the lines of a text end: \n, or \r\n; null if they differ.
+// lineEnd returns the line end of a text, \n or \r\n, or null if it has both.
 function lineEnd(text) {
   const rest = text.replaceAll('\r\n', '');
   const windows = rest.length < text.length;
   return rest.includes('\r') || windows && rest.includes('\n') ? null : windows ? '\r\n' : '\n';
 }
 
-function contents(node) {
+function dataElements(node) {
   if (node.hidden && node.stat.data_length > 0) {
     const button = h('button', { type: 'button', onclick: () => signIn('To see the data, sign in.') }, 'Sign in to see the data');
-    return [h('h3', {}, 'Data'), h('p', { class: 'sub' }, bytes(node.stat.data_length)), h('div', { class: 'buttons' }, button)];
+    return [h('h3', {}, 'Data'), h('p', { class: 'sub' }, formatBytes(node.stat.data_length)), h('div', { class: 'buttons' }, button)];
   }
   const all = toBytes(node.data);
   if (all.length === 0) {
     return [h('h3', {}, 'Data'), h('p', { class: 'sub' }, 'none')];
   }
-  const read = text(all.slice(0, longest), all.length > longest);
+  const read = decodeText(all.slice(0, maxShownBytes), all.length > maxShownBytes);
   const size = node.stat.data_length;
-  const rest = size > longest ? `, of which the first ${bytes(longest)} are shown` : '';
-  return [h('h3', {}, 'Data'), h('p', { class: 'sub' }, `${bytes(size)}${read === null ? ', in hexadecimal' : ''}${rest}`),
-    h('pre', { tabindex: '0', 'aria-label': 'Data' }, read === null ? dump(all, longest) : shownLines(read))];
+  const rest = size > maxShownBytes ? `, of which the first ${formatBytes(maxShownBytes)} are shown` : '';
+  return [h('h3', {}, 'Data'), h('p', { class: 'sub' }, `${formatBytes(size)}${read === null ? ', in hexadecimal' : ''}${rest}`),
+    h('pre', { tabindex: '0', 'aria-label': 'Data' }, read === null ? hexDump(all, maxShownBytes) : visibleLines(read))];
 }
 
-function stat(s) {
+function statFacts(s) {
   return [
-    ['Owner', s.owner ? h('button', { type: 'button', class: 'name', onclick: () => visit('session', s.owner) }, s.owner) : 'none'],
-    ['Children', count(s.children)],
+    ['Owner', s.owner ? h('button', { type: 'button', class: 'name', onclick: () => visitWindow('session', s.owner) }, s.owner) : 'none'],
+    ['Children', formatCount(s.children)],
     ['Versions', `data ${s.version}, children ${s.cversion}, access ${s.aversion}`],
-    ['Created', `${moment(s.ctime)} (${ago(s.ctime)}), zxid ${s.czxid}`],
-    ['Changed', `${moment(s.mtime)} (${ago(s.mtime)}), zxid ${s.mzxid}`],
+    ['Created', `${formatTime(s.ctime)} (${timeSince(s.ctime)}), zxid ${s.czxid}`],
+    ['Changed', `${formatTime(s.mtime)} (${timeSince(s.mtime)}), zxid ${s.mzxid}`],
     ['Children changed', `zxid ${s.pzxid}`],
   ];
 }
 
-function access(acl) {
+function aclElement(acl) {
   if (acl.length === 0) {
     return h('p', { class: 'sub' }, 'open to everybody');
   }
-  return h('ul', { class: 'plain' }, acl.map((one) => h('li', {}, badge(one.perms || 'nothing'), ' ', h('span', { class: 'code' }, shown(`${one.scheme}:${one.id}`)))));
+  return h('ul', { class: 'plain' }, acl.map((one) => h('li', {}, badge(one.perms || 'nothing'), ' ', h('span', { class: 'code' }, visibleText(`${one.scheme}:${one.id}`)))));
 }

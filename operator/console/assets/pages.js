@@ -1,20 +1,21 @@
 // Lists that the member hands out page by page. The page of the browser holds one of them.
 
-import { $, write } from './dom.js';
-import { asOf, count, sentence } from './format.js';
+import { $, setText } from './dom.js';
+import { asOf, formatCount, withFullStop } from './format.js';
 
-// size is how many rows a page has: enough to look through, and few enough for every browser.
-const size = 100;
-// every is how often a page that is looked at is asked for again, in milliseconds. A page that takes the member long is asked for
-// less often: the member works at it for a tenth of the time at most.
-const every = 3000;
-const rest = 9;
+// pageRows is the number of rows on a page.
+const pageRows = 100;
+// minRefreshInterval is the least time between two requests for a visible page, in milliseconds. A slow page is
+// requested less often: the member works on it for at most a tenth of the time.
+const minRefreshInterval = 3000;
+const pauseRatio = 9;
 
-// pause returns how long to wait before the next question, in milliseconds, if the one before began at a time and is answered now.
-export const pause = (begun) => Math.max(every, rest * (Date.now() - begun));
+// refreshPause returns the time until the next request, in milliseconds, after one that began at begun.
+export const refreshPause = (begun) => Math.max(minRefreshInterval, pauseRatio * (Date.now() - begun));
 
-// Pages shows a list in root, whose elements are in page.html. ask(from, limit, signal) resolves to a page. words(pages) says which
-// rows are shown, if it is given and does not return "". loaded(pages) is called when they are shown.
+// Pages shows a list in root, whose elements are in page.html. ask(from, limit, signal) resolves to a page.
+// words(pages) describes the rows, unless it is missing or returns "". loaded(pages) is called after they are
+// shown.
 export class Pages {
   #root;
   #table;
@@ -85,7 +86,7 @@ export class Pages {
   // seen returns how many rows there are up to the end of the page, whether the list ends there, whether the page is full, and
   // whether there was an answer at all.
   get seen() {
-    return { count: this.#counts.reduce((sum, n) => sum + n, this.rows), last: this.#next === '', full: this.rows === size, known: this.#heard > 0 };
+    return { count: this.#counts.reduce((sum, n) => sum + n, this.rows), last: this.#next === '', full: this.rows === pageRows, known: this.#heard > 0 };
   }
 
   // load shows a page. If it is asked for by the user, its errors are shown at once; a page that is asked
@@ -100,10 +101,10 @@ export class Pages {
     }
     const begun = Date.now();
     try {
-      const page = await this.#ask(this.#froms.at(-1), size, question.signal);
+      const page = await this.#ask(this.#froms.at(-1), pageRows, question.signal);
       this.#heard = Date.now();
       this.#show(page);
-      this.#note(silence(page.silent));
+      this.#note(silenceText(page.silent));
     } catch (err) {
       if (err.name === 'AbortError') {
         return;
@@ -112,11 +113,11 @@ export class Pages {
         this.#show({ items: [], next: '', silent: [] });
       }
       const old = !asked && this.rows > 0;
-      this.#note(old ? `${sentence(err.message)} These rows are ${asOf(this.#heard)}.` : err.message, old);
+      this.#note(old ? `${withFullStop(err.message)} These rows are ${asOf(this.#heard)}.` : err.message, old);
     }
     this.#root.removeAttribute('aria-busy');
     if (this.#open) {
-      this.#timer = setTimeout(() => this.refresh(), pause(begun));
+      this.#timer = setTimeout(() => this.refresh(), refreshPause(begun));
     }
   }
 
@@ -125,8 +126,8 @@ export class Pages {
     this.#next = page.next;
     this.#table.show(page.items);
     const last = this.seen.count;
-    const text = this.rows === 0 ? `No ${this.#noun}s` : `${this.#noun}s ${count(last - this.rows + 1)} to ${count(last)}${page.next ? '' : ', the last'}`;
-    write($('.pager p', this.#root), this.#words(this) || text);
+    const text = this.rows === 0 ? `No ${this.#noun}s` : `${this.#noun}s ${formatCount(last - this.rows + 1)} to ${formatCount(last)}${page.next ? '' : ', the last'}`;
+    setText($('.pager p', this.#root), this.#words(this) || text);
     this.#loaded(this);
     $('[data-to=back]', this.#root).disabled = this.#froms.length === 1;
     $('[data-to=on]', this.#root).disabled = page.next === '';
@@ -136,11 +137,11 @@ export class Pages {
     $('.rows', this.#root).toggleAttribute('data-old', old);
     const note = $('.note', this.#root);
     note.hidden = text === '';
-    write(note, text);
+    setText(note, text);
   }
 }
 
-// silence says which members a page lacks the rows or facts of.
-function silence(all) {
+// silenceText names the members whose rows or facts are missing.
+function silenceText(all) {
   return all.length === 0 ? '' : `Not everything is known: ${all.map((s) => `member ${s.member} (${s.reason})`).join(', ')}.`;
 }

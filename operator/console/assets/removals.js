@@ -1,46 +1,46 @@
 // What removed a node.
 
-import { get } from './ask.js';
-import { current } from './current.js';
-import { badge, facts, h, renew } from './dom.js';
-import { rows as endRows } from './end.js';
-import { ago, moment, none, shown } from './format.js';
+import { getJSON } from './requests.js';
+import { openRefreshingDialog } from './current.js';
+import { badge, factList, h, updateFacts } from './dom.js';
+import { endFacts as endRows } from './end.js';
+import { formatTime, timeSince, unknownValue, visibleText } from './format.js';
 import { Pages } from './pages.js';
 import { Table } from './table.js';
-import { register, visit } from './windows.js';
+import { registerWindow, visitWindow } from './windows.js';
 
-const tones = { 'delete': 'plain', 'session ended': 'warn', 'ttl': 'plain', 'container': 'plain' };
+const causeTones = { 'delete': 'plain', 'session ended': 'warn', 'ttl': 'plain', 'container': 'plain' };
 
-// removed returns the list of what removed the node at path().
-export function removed(path) {
+// removalPages returns the list of removals of the node at path().
+export function removalPages(path) {
   return new Pages({
     root: document.getElementById('removals-list'),
     noun: 'removal',
     table: new Table({
       label: 'Removals of the node',
       key: (r) => r.zxid,
-      open: (r) => visit('removal', r.zxid),
+      open: (r) => visitWindow('removal', r.zxid),
       empty: 'No removal of this node is remembered. A member remembers the last 10,000 since its start.',
       columns: [
-        { title: 'Node', cell: (r) => shown(r.path) },
-        { title: 'Removed', cell: (r) => moment(r.removed) },
-        { title: 'Cause', cell: (r) => badge(r.cause, tones[r.cause]) },
-        { title: 'Session', kind: 'code', cell: (r) => r.session || none },
-        { title: 'Address', kind: 'code', cell: (r) => r.address || r.end?.address || none },
-        { title: 'Member', kind: 'number', cell: (r) => r.member || r.end?.member || none },
+        { title: 'Node', cell: (r) => visibleText(r.path) },
+        { title: 'Removed', cell: (r) => formatTime(r.removed) },
+        { title: 'Cause', cell: (r) => badge(r.cause, causeTones[r.cause]) },
+        { title: 'Session', kind: 'code', cell: (r) => r.session || unknownValue },
+        { title: 'Address', kind: 'code', cell: (r) => r.address || r.end?.address || unknownValue },
+        { title: 'Member', kind: 'number', cell: (r) => r.member || r.end?.member || unknownValue },
       ],
     }),
-    ask: (from, limit, signal) => get('removals', { path: path(), from, limit }, signal),
+    ask: (from, limit, signal) => getJSON('removals', { path: path(), from, limit }, signal),
   });
 }
 
-const sentences = {
+const causeSentences = {
   'delete': 'a client deleted it.', 'session ended': 'its session ended.', 'ttl': 'its time to live was over.', 'container': 'the last child of the container was gone.',
 };
 
-const rows = (r) => [
-  ['Removed', `${moment(r.removed)} (${ago(r.removed)})`],
-  ['Cause', `${r.cause}: ${sentences[r.cause] ?? ''}`],
+const removalFacts = (r) => [
+  ['Removed', `${formatTime(r.removed)} (${timeSince(r.removed)})`],
+  ['Cause', `${r.cause}: ${causeSentences[r.cause] ?? ''}`],
   ['Session', r.session || null, 'code'],
   ['Address', r.address || null, 'code'],
   ['Member', r.member ? `member ${r.member}` : null],
@@ -48,12 +48,12 @@ const rows = (r) => [
 ];
 
 // The window shows a removal of the node at a path, with the end of the session that caused it. It asks once: only ages change.
-register('removal', (zxid, path) => {
+registerWindow('removal', (zxid, path) => {
   let removal;
-  return current({
-    title: shown(path),
+  return openRefreshingDialog({
+    title: visibleText(path),
     read: async (signal) => {
-      removal ??= (await get('removals', { path }, signal)).items.find((r) => r.zxid === zxid);
+      removal ??= (await getJSON('removals', { path }, signal)).items.find((r) => r.zxid === zxid);
       if (!removal) {
         throw new Error('This removal is not remembered.');
       }
@@ -61,12 +61,12 @@ register('removal', (zxid, path) => {
     },
     fill: (r, body) => {
       if (body.childElementCount === 0) {
-        body.append(facts([]), ...(r.end ? [h('h3', {}, 'How the session ended'), facts([])] : []));
+        body.append(factList([]), ...(r.end ? [h('h3', {}, 'How the session ended'), factList([])] : []));
       }
       const [own, end] = body.querySelectorAll('dl');
-      renew(own, rows(r));
+      updateFacts(own, removalFacts(r));
       if (end) {
-        renew(end, endRows(r.end));
+        updateFacts(end, endRows(r.end));
       }
     },
   });

@@ -1,42 +1,41 @@
 // One session in full, and its end by an operator.
 
-import { page } from './address.js';
-import { get } from './ask.js';
-import { current } from './current.js';
-import { confirm } from './dialog.js';
-import { $, facts, h, put, renew, say } from './dom.js';
-import { endOf, rows as endRows } from './end.js';
-import { ago, count, micros, moment, none, plural, shown, span } from './format.js';
-import { act, signIn } from './signin.js';
-import { register } from './windows.js';
+import { pageAddress } from './address.js';
+import { getJSON } from './requests.js';
+import { openRefreshingDialog } from './current.js';
+import { confirmAction } from './dialog.js';
+import { $, announce, factList, h, setContent, updateFacts } from './dom.js';
+import { endFacts as endRows, latestEnd } from './end.js';
+import { countNoun, formatCount, formatDuration, formatMicros, formatTime, timeSince, unknownValue, visibleText } from './format.js';
+import { changeAsAdministrator, signIn } from './signin.js';
+import { registerWindow } from './windows.js';
 
-// few is how many paths a session shows of its ephemeral nodes and of its watches.
-const few = 20;
-// pathsEvery is how many looks at a session there are to one at its paths.
-const pathsEvery = 3;
+// maxPaths limits the paths of ephemeral nodes and of watches that a session shows.
+const maxPaths = 20;
+// readsPerPaths is the number of reads of a session for each read of its paths.
+const readsPerPaths = 3;
 
-// start lets windows of sessions be opened.
-export const start = () => register('session', open);
+export const start = () => registerWindow('session', openSession);
 
-// open opens the window of a session. If the session has ended, the window says how.
-function open(id) {
+// openSession opens the window of a session, which shows the end if the session has ended.
+function openSession(id) {
   let end = null; // how it ended, if it has
   let looks = 0;
   let paths = h('div');
-  return current({
+  return openRefreshingDialog({
     title: `Session ${id}`,
     read: async (signal) => {
       if (end) {
         return { end };
       }
       try {
-        const session = await get(at(id), {}, signal);
-        if (looks++ % pathsEvery === 0) {
-          paths = h('div', {}, await pathsOf(id, signal));
+        const session = await getJSON(sessionPath(id), {}, signal);
+        if (looks++ % readsPerPaths === 0) {
+          paths = h('div', {}, await pathLists(id, signal));
         }
         return { session, paths };
       } catch (err) {
-        end = err.status === 404 ? await endOf(id, signal) : null;
+        end = err.status === 404 ? await latestEnd(id, signal) : null;
         if (!end) {
           throw err;
         }
@@ -45,25 +44,25 @@ function open(id) {
     },
     fill: (value, body, close) => {
       if (body.childElementCount === 0) {
-        body.append(facts([]),
-          h('div', { class: 'buttons' }, h('button', { type: 'button', class: 'danger', onclick: () => kill(id, close) }, 'Kill…')),
+        body.append(factList([]),
+          h('div', { class: 'buttons' }, h('button', { type: 'button', class: 'danger', onclick: () => killSession(id, close) }, 'Kill…')),
           h('div', { class: 'paths' })); // comes last, because it comes late: no button moves
       }
       const { end, session, paths } = value;
       $('.buttons', body).hidden = !!end;
-      renew($('dl', body), end ? [['State', 'ended'], ...endRows(end)] : rows(session));
-      put($('.paths', body), end ? h('div') : paths);
+      updateFacts($('dl', body), end ? [['State', 'ended'], ...endRows(end)] : sessionFacts(session));
+      setContent($('.paths', body), end ? h('div') : paths);
     },
   });
 }
 
-const at = (id) => `sessions/${encodeURIComponent(id)}`;
+const sessionPath = (id) => `sessions/${encodeURIComponent(id)}`;
 
-// pathsOf resolves to the lists of a session's ephemeral nodes and of its watches, or to why there are none.
-async function pathsOf(id, signal) {
+// pathLists resolves to the lists of a session's ephemeral nodes and watches, or to the error.
+async function pathLists(id, signal) {
   try {
-    const [ephemerals, watches] = await Promise.all(['ephemerals', 'watches'].map((list) => get(`${at(id)}/${list}`, { limit: few }, signal)));
-    return [...part('Ephemeral nodes', ephemerals), ...part('Watches', watches)];
+    const [ephemerals, watches] = await Promise.all(['ephemerals', 'watches'].map((list) => getJSON(`${sessionPath(id)}/${list}`, { limit: maxPaths }, signal)));
+    return [...pathSection('Ephemeral nodes', ephemerals), ...pathSection('Watches', watches)];
   } catch (err) {
     if (err.name === 'AbortError') {
       throw err;
@@ -72,50 +71,49 @@ async function pathsOf(id, signal) {
   }
 }
 
-const part = (title, list) => (list.items.length === 0 ? [] : [
-  h('h3', {}, title, list.next !== '' && ` (the first ${few})`),
-  h('ul', {}, list.items.map((one) => h('li', {}, h('a', { class: 'code', href: page('nodes', one.path) }, shown(one.path))))),
+const pathSection = (title, list) => (list.items.length === 0 ? [] : [
+  h('h3', {}, title, list.next !== '' && ` (the first ${maxPaths})`),
+  h('ul', {}, list.items.map((one) => h('li', {}, h('a', { class: 'code', href: pageAddress('nodes', one.path) }, visibleText(one.path))))),
 ]);
 
-function rows(s) {
+function sessionFacts(s) {
   const c = s.connection;
   return [
     ['State', s.state],
     ['Member', s.member ? `member ${s.member}` : 'attached to none'],
-    ['Address', s.address || none, 'code'],
-    ['Timeout', span(s.timeout_ms)],
-    ['Time left', s.left_ms == null ? 'not known: the leader did not answer' : span(s.left_ms)],
-    ['Heard', s.heard_ms == null ? null : `${span(s.heard_ms)} ago`],
-    ['Created', `${moment(s.created)} (${ago(s.created)})`],
-    ['Connected', c ? `${moment(c.established)} (${ago(c.established)})` : null],
-    ['Requests', c ? `${count(c.received)} received, ${count(c.sent)} replies and events sent, ${count(c.queued)} waiting` : null],
+    ['Address', s.address || unknownValue, 'code'],
+    ['Timeout', formatDuration(s.timeout_ms)],
+    ['Time left', s.left_ms == null ? 'not known: the leader did not answer' : formatDuration(s.left_ms)],
+    ['Heard', s.heard_ms == null ? null : `${formatDuration(s.heard_ms)} ago`],
+    ['Created', `${formatTime(s.created)} (${timeSince(s.created)})`],
+    ['Connected', c ? `${formatTime(c.established)} (${timeSince(c.established)})` : null],
+    ['Requests', c ? `${formatCount(c.received)} received, ${formatCount(c.sent)} replies and events sent, ${formatCount(c.queued)} waiting` : null],
     ['Last request', c && c.last_op ? `${c.last_op}, zxid ${c.last_zxid}` : null],
-    ['Latency', c ? `last ${micros(c.last_us)}, average ${micros(c.avg_us)}, at most ${micros(c.max_us)}` : null],
-    ['Ephemerals', count(s.ephemerals)],
-    ['Watches', count(s.watches)],
+    ['Latency', c ? `last ${formatMicros(c.last_us)}, average ${formatMicros(c.avg_us)}, at most ${formatMicros(c.max_us)}` : null],
+    ['Ephemerals', formatCount(s.ephemerals)],
+    ['Watches', formatCount(s.watches)],
     ['Not known', s.silent?.length > 0 ? s.silent.map((one) => `member ${one.member}: ${one.reason}`).join(', ') : null],
   ];
 }
 
-// kill ends the session, if the user is sure. The question has what is known of the session when it is asked. done is called when
-// the session has ended.
-async function kill(id, done) {
+// killSession kills the session if the user confirms it. It calls done afterwards.
+async function killSession(id, done) {
   if (!await signIn('To kill a session, sign in.')) {
     return;
   }
-  const session = await get(at(id)).catch(() => null); // the kill says what is wrong
-  const killed = await confirm({
+  const session = await getJSON(sessionPath(id)).catch(() => null); // the kill says what is wrong
+  const killed = await confirmAction({
     title: `Kill session ${id}?`,
     text: [
       `Its client${session?.address ? ` at ${session.address}` : ''} is told that the session has expired.`,
-      !session ? 'Its ephemeral nodes will be removed.' : session.ephemerals > 0 ? `${plural(session.ephemerals, 'ephemeral node')} will be removed.` : 'It has no ephemeral nodes.',
+      !session ? 'Its ephemeral nodes will be removed.' : session.ephemerals > 0 ? `${countNoun(session.ephemerals, 'ephemeral node')} will be removed.` : 'It has no ephemeral nodes.',
     ],
     verb: 'Kill',
-    act: () => act(`${at(id)}/kill`, {}),
+    act: () => changeAsAdministrator(`${sessionPath(id)}/kill`, {}),
   });
   if (killed) {
     done();
-    say(`Session ${id} was killed.`);
+    announce(`Session ${id} was killed.`);
     document.dispatchEvent(new Event('acted'));
   }
 }

@@ -1,28 +1,28 @@
 // The sessions: the table with its filter, and who owns a node.
 
-import { get } from './ask.js';
-import { $, badge, h, write } from './dom.js';
-import { asOf, count, none, plural, span } from './format.js';
-import { members } from './ensemble.js';
+import { getJSON } from './requests.js';
+import { $, badge, h, setText } from './dom.js';
+import { asOf, countNoun, formatCount, formatDuration, unknownValue } from './format.js';
+import { memberRows } from './ensemble.js';
 import { Pages } from './pages.js';
 import { Table } from './table.js';
-import { visit } from './windows.js';
+import { visitWindow } from './windows.js';
 
 // What comes first in each order, and how its column is sorted then.
-const orders = {
+const sortOrders = {
   left: { first: 'the least time left', direction: 'ascending' },
   watches: { first: 'the most watches', direction: 'descending' },
   ephemerals: { first: 'the most ephemeral nodes', direction: 'descending' },
 };
 
-const tones = { connected: 'good', disconnected: 'warn', unknown: 'plain' };
+const stateTones = { connected: 'good', disconnected: 'warn', unknown: 'plain' };
 
 // start makes the view, and returns what main.js needs of it.
 export function start() {
   const table = new Table({
     label: 'Sessions',
     key: (s) => s.id,
-    open: (s) => visit('session', s.id),
+    open: (s) => visitWindow('session', s.id),
     sort: (order) => {
       form.elements.sort.value = form.elements.sort.value === order ? '' : order;
       filtered();
@@ -30,21 +30,21 @@ export function start() {
     empty: 'No session.',
     columns: [
       { title: 'Session', cell: (s) => s.id },
-      { title: 'State', cell: (s) => badge(s.state, tones[s.state]) },
-      { title: 'Member', kind: 'number', cell: (s) => s.member || none },
-      { title: 'Address', kind: 'code', cell: (s) => s.address || none },
-      { title: 'Time left', kind: 'left', order: 'left', cell: left },
-      { title: 'Timeout', kind: 'number', cell: (s) => span(s.timeout_ms) },
-      { title: 'Heard', kind: 'number', cell: (s) => (s.heard_ms == null ? none : `${span(s.heard_ms)} ago`) },
-      { title: 'Ephemerals', kind: 'number', order: 'ephemerals', cell: (s) => count(s.ephemerals) },
-      { title: 'Watches', kind: 'number', order: 'watches', cell: (s) => count(s.watches) },
+      { title: 'State', cell: (s) => badge(s.state, stateTones[s.state]) },
+      { title: 'Member', kind: 'number', cell: (s) => s.member || unknownValue },
+      { title: 'Address', kind: 'code', cell: (s) => s.address || unknownValue },
+      { title: 'Time left', kind: 'left', order: 'left', cell: timeLeft },
+      { title: 'Timeout', kind: 'number', cell: (s) => formatDuration(s.timeout_ms) },
+      { title: 'Heard', kind: 'number', cell: (s) => (s.heard_ms == null ? unknownValue : `${formatDuration(s.heard_ms)} ago`) },
+      { title: 'Ephemerals', kind: 'number', order: 'ephemerals', cell: (s) => formatCount(s.ephemerals) },
+      { title: 'Watches', kind: 'number', order: 'watches', cell: (s) => formatCount(s.watches) },
     ],
   });
   const form = $('#filter');
   const pages = new Pages({
     root: $('#sessions'), table, noun: 'session',
-    ask: (from, limit, signal) => get('sessions', { ...filter(form), sort: form.elements.sort.value, from, limit }, signal),
-    words: ({ rows }) => (rows > 1 && form.elements.sort.value ? `the ${count(rows)} with ${orders[form.elements.sort.value].first}` : ''),
+    ask: (from, limit, signal) => getJSON('sessions', { ...filterParameters(form), sort: form.elements.sort.value, from, limit }, signal),
+    words: ({ rows }) => (rows > 1 && form.elements.sort.value ? `the ${formatCount(rows)} with ${sortOrders[form.elements.sort.value].first}` : ''),
     loaded: () => total(),
   });
   let held = null; // sessions in the leader's table; null: not known
@@ -52,12 +52,12 @@ export function start() {
     if (pages.seen.known) {
       // A sorted list has one page: if that is full, there may be more.
       const { count, last, full } = pages.seen;
-      write($('#sessions .total'), amount(count, last && !(full && form.elements.sort.value), isOn(form), held));
+      setText($('#sessions .total'), sessionCount(count, last && !(full && form.elements.sort.value), hasFilter(form), held));
     }
   };
   const filtered = () => {
-    const on = isOn(form);
-    table.sorted(form.elements.sort.value, orders[form.elements.sort.value]?.direction);
+    const on = hasFilter(form);
+    table.sorted(form.elements.sort.value, sortOrders[form.elements.sort.value]?.direction);
     table.explain(on ? 'No session passes the filter.' : 'There is no session.');
     pages.first();
   };
@@ -69,11 +69,11 @@ export function start() {
   form.addEventListener('reset', () => setTimeout(filtered));
   $('#owner').addEventListener('submit', (event) => {
     event.preventDefault();
-    own(event.target.elements.path.value.trim());
+    showOwner(event.target.elements.path.value.trim());
   });
   return {
     hear: {
-      status: (answer) => offer(form.elements.member, members(answer)),
+      status: (answer) => updateMemberOptions(form.elements.member, memberRows(answer)),
       buckets: (answer) => {
         held = answer.leader === 0 ? null : answer.buckets.reduce((sum, b) => sum + b.sessions, answer.later ?? 0);
         total();
@@ -88,37 +88,37 @@ export function start() {
   };
 }
 
-// filter returns the parameters that the form stands for.
-function filter(form) {
+// filterParameters returns the parameters for the form.
+function filterParameters(form) {
   const text = form.elements.text.value.trim();
   const wanted = { member: form.elements.member.value, state: form.elements.state.value };
   wanted[/^0x/i.test(text) ? 'id' : 'address'] = /^0x/i.test(text) ? text.toLowerCase() : text;
   return Object.fromEntries(Object.entries(wanted).filter(([, value]) => value !== ''));
 }
 
-const isOn = (form) => Object.keys(filter(form)).length > 0;
+const hasFilter = (form) => Object.keys(filterParameters(form)).length > 0;
 
-// amount says how many sessions there are. seen of them pass the filter, if there is one, and maybe more unless exact. held is how
-// many there are in all, or null if nobody has said that.
-function amount(seen, exact, filtered, held) {
-  const passing = exact ? count(seen) : `at least ${count(seen)}`;
+// sessionCount describes the number of sessions. seen of them match the filter, and maybe more unless exact.
+// held is their total, or null if it is unknown.
+function sessionCount(seen, exact, filtered, held) {
+  const passing = exact ? formatCount(seen) : `at least ${formatCount(seen)}`;
   if (filtered) {
-    return `${passing} of ${held === null ? 'all' : count(held)} sessions`;
+    return `${passing} of ${held === null ? 'all' : formatCount(held)} sessions`;
   }
-  return held === null ? `${passing} ${seen === 1 ? 'session' : 'sessions'}` : plural(held, 'session');
+  return held === null ? `${passing} ${seen === 1 ? 'session' : 'sessions'}` : countNoun(held, 'session');
 }
 
-// left shows how much of its timeout a session has left.
-function left(s) {
+// timeLeft shows the part of its timeout that a session has left.
+function timeLeft(s) {
   if (s.left_ms == null) {
-    return none;
+    return unknownValue;
   }
   const share = Math.min(1, Math.max(0, s.left_ms / s.timeout_ms));
-  return h('span', { class: 'left' }, h('meter', { min: 0, max: 1, low: 0.3, high: 0.31, optimum: 1, value: share, 'aria-hidden': 'true' }), span(s.left_ms));
+  return h('span', { class: 'left' }, h('meter', { min: 0, max: 1, low: 0.3, high: 0.31, optimum: 1, value: share, 'aria-hidden': 'true' }), formatDuration(s.left_ms));
 }
 
-// offer makes the members those that the filter can choose.
-function offer(select, all) {
+// updateMemberOptions offers the members in the filter.
+function updateMemberOptions(select, all) {
   const ids = all.map((m) => String(m.member));
   if (ids.join() !== [...select.options].slice(1).map((o) => o.value).join()) {
     const chosen = select.value;
@@ -127,30 +127,30 @@ function offer(select, all) {
   }
 }
 
-const plain = {
+const ownerlessKinds = {
   none: 'There is no such node.', persistent: 'Nobody: the node is persistent.', container: 'Nobody: the node is a container.', ttl: 'Nobody: the node has a time to live.',
 };
 
-// own says who owns a node, and as of when: it is looked up once.
-async function own(path) {
+// showOwner shows the owner of a node and the time of the reply.
+async function showOwner(path) {
   const answer = $('#owner-answer');
   const say = (...parts) => answer.replaceChildren(...parts);
   say('Looking…');
   let owner;
   try {
-    owner = await get('owner', { path });
+    owner = await getJSON('owner', { path });
   } catch (err) {
     say(err.message);
     return;
   }
   const then = ` (${asOf(Date.now())})`;
   if (owner.id === '') {
-    say(plain[owner.kind] ?? owner.kind, then);
+    say(ownerlessKinds[owner.kind] ?? owner.kind, then);
   } else if (owner.ended) {
     say(`Session ${owner.id}, which has ended: the node is about to be removed.`, then);
   } else {
     const s = owner.session;
-    say('Session ', h('button', { type: 'button', class: 'name', onclick: () => visit('session', owner.id) }, owner.id),
+    say('Session ', h('button', { type: 'button', class: 'name', onclick: () => visitWindow('session', owner.id) }, owner.id),
       s ? `, ${s.state}${s.member ? ` on member ${s.member}` : ''}${s.address ? `, from ${s.address}` : ''}` : '', then);
   }
 }

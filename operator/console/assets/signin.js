@@ -1,33 +1,33 @@
 // The dialog in which an administrator signs in.
 
-import { get, post } from './ask.js';
-import { authorization, changes, header, hold, me, refused } from './credentials.js';
-import { form, show } from './dialog.js';
-import { $, h, say } from './dom.js';
+import { getJSON, postJSON } from './requests.js';
+import { authorization, authorizationHeader, caller, credentialEvents, rejectAuthorization, setAuthorization } from './credentials.js';
+import { actionForm, openDialog } from './dialog.js';
+import { $, announce, h } from './dom.js';
 
-let shown = null; // the Promise of the dialog that is open
+let openSignIn = null; // the Promise of the dialog that is open
 
-// signIn resolves to whether the user is signed in. If the user is not, it asks, and reason says why.
+// signIn resolves to true once the user is signed in. Otherwise it opens the dialog, with a reason.
 export function signIn(reason) {
   if (authorization() !== '') {
     return Promise.resolve(true);
   }
-  shown ??= ask(reason).finally(() => {
-    shown = null;
+  openSignIn ??= askForSecret(reason).finally(() => {
+    openSignIn = null;
   });
-  return shown;
+  return openSignIn;
 }
 
-// The credentials that a member may know, by its names for them.
-const kinds = [
+// secretKinds are the credentials that a member may know, by its names for them.
+const secretKinds = [
   { name: 'super', value: 'password', title: 'Password of super' },
   { name: 'token', value: 'token', title: 'Token' },
 ];
 
-// choice returns the fields for the secret. The user chooses among the credentials that the member has. If it has not said which
-// ones it has, as to another machine without credentials, these are all.
-function choice() {
-  const offered = kinds.filter((k) => me.accepts?.includes(k.name) ?? true);
+// secretFields returns the fields for the secret. The user chooses among the credentials that the member
+// accepts, or among all if it does not list them, as to another machine without credentials.
+function secretFields() {
+  const offered = secretKinds.filter((k) => caller.accepts?.includes(k.name) ?? true);
   if (offered.length === 0) {
     return null;
   }
@@ -42,22 +42,22 @@ function choice() {
   ];
 }
 
-function ask(reason) {
-  const secret = choice();
+function askForSecret(reason) {
+  const secret = secretFields();
   if (!secret) {
     return new Promise((resolve) => {
-      show({
+      openDialog({
         title: 'Sign in', kind: 'narrow', ended: () => resolve(false),
         build: () => h('p', {}, 'This member knows no credentials, so nobody can sign in. Set admin.tokenFile or DigestAuthenticationProvider.superDigest in its configuration, and start it again.'),
       });
     });
   }
   return new Promise((resolve) => {
-    show({
+    openDialog({
       title: 'Sign in',
       kind: 'narrow',
       ended: (done) => resolve(done === true),
-      build: (close) => form({
+      build: (close) => actionForm({
         fields: [
           reason && h('p', {}, reason),
           ...secret,
@@ -66,43 +66,43 @@ function ask(reason) {
         verb: 'Sign in',
         cancel: () => close(),
         done: () => close(true),
-        act: check,
+        act: checkSecret,
       }),
     });
   });
 }
 
-// check has the member say whether it knows the credentials, and keeps them if so.
-async function check(data) {
-  const value = header(data.get('kind'), data.get('secret'));
-  const answer = await get('whoami', {}, undefined, value);
+// checkSecret stores the credentials if the member accepts them.
+async function checkSecret(data) {
+  const value = authorizationHeader(data.get('kind'), data.get('secret'));
+  const answer = await getJSON('whoami', {}, undefined, value);
   if (answer.administrator === '') {
     throw new Error('The member does not accept this. It knows the password of super if DigestAuthenticationProvider.superDigest is set, and a token if admin.tokenFile is.');
   }
-  hold(value, answer);
+  setAuthorization(value, answer);
 }
 
-// learn asks the member who it is, and what the user may do.
-export async function learn() {
+// refreshCaller reads the member's id and the user's rights.
+export async function refreshCaller() {
   const sent = authorization();
-  const answer = await get('whoami');
+  const answer = await getJSON('whoami');
   if (sent === authorization()) {
-    Object.assign(me, answer);
+    Object.assign(caller, answer);
     if (sent !== '' && answer.administrator === '') {
-      refused(sent); // the password or the token is another by now
+      rejectAuthorization(sent); // the password or the token is another by now
     }
   }
 }
 
-// act has the member change something for a user who is signed in, and resolves to the answer.
-export async function act(path, body) {
+// changeAsAdministrator sends a change for a user who is signed in, and resolves to the reply.
+export async function changeAsAdministrator(path, body) {
   if (!await signIn('To change something, sign in.')) {
     throw new Error('You are not signed in.');
   }
-  return post(path, body);
+  return postJSON(path, body);
 }
 
-// start makes the button of the header work. changed is called when the user has signed in or out.
+// start sets up the button of the header. changed is called after the user has signed in or out.
 export function start(changed) {
   const button = $('#sign');
   const look = () => {
@@ -117,14 +117,14 @@ export function start(changed) {
     if (authorization() === '') {
       ask();
     } else {
-      hold('');
-      say('You are signed out.');
+      setAuthorization('');
+      announce('You are signed out.');
     }
   });
-  changes.addEventListener('change', () => {
+  credentialEvents.addEventListener('change', () => {
     look();
     changed();
   });
-  changes.addEventListener('refused', () => declined || ask('The member asks for credentials.'));
+  credentialEvents.addEventListener('refused', () => declined || ask('The member asks for credentials.'));
   look();
 }

@@ -1,12 +1,12 @@
 // A number with its course over the last minutes.
 
-import { h, svg, write } from './dom.js';
-import { ceiling } from './axis-bars.js';
+import { h, setText, svg } from './dom.js';
+import { axisCeiling } from './axis-bars.js';
 
-// kept is how many values a course has: with one each second, five minutes. As long as it has fewer than
-// few, its line does not reach the left edge.
-const kept = 300;
-const few = 60;
+// maxValues limits the values of a chart: five minutes at one per second. With fewer than minWidthValues, its
+// line does not reach the left edge.
+const maxValues = 300;
+const minWidthValues = 60;
 const width = 240;
 const height = 44;
 
@@ -34,11 +34,11 @@ export class Spark {
   // push adds a value, or null if it is not known. note is a line below.
   push(value, note) {
     this.#values.push(value ?? null);
-    if (this.#values.length > kept) {
+    if (this.#values.length > maxValues) {
       this.#values.shift();
     }
-    write(this.#number, value == null ? '–' : this.#format(value));
-    write(this.#note, note ?? [this.#of, this.#extremes()].filter(Boolean).join(': '));
+    setText(this.#number, value == null ? '–' : this.#format(value));
+    setText(this.#note, note ?? [this.#of, this.#extremes()].filter(Boolean).join(': '));
     this.#draw();
   }
 
@@ -49,10 +49,10 @@ export class Spark {
   }
 
   #draw() {
-    const top = scale(Math.max(0, ...this.#values.map((v) => v ?? 0)));
+    const top = chartCeiling(Math.max(0, ...this.#values.map((v) => v ?? 0)));
     const last = this.#values.length - 1;
     const point = (v, i) => {
-      const x = width - ((last - i) * width) / Math.max(few - 1, last);
+      const x = width - ((last - i) * width) / Math.max(minWidthValues - 1, last);
       return [x.toFixed(1), (height - 1 - (v / top) * (height - 3)).toFixed(1)];
     };
     const runs = [[]];
@@ -65,11 +65,11 @@ export class Spark {
   }
 }
 
-// scale returns the upper end for values up to n, which may be small fractions.
-function scale(n) {
+// chartCeiling returns the upper end for values up to n, which may be small fractions.
+function chartCeiling(n) {
   if (n === 0) {
     return 1;
   }
   const power = 10 ** Math.max(0, 3 - Math.floor(Math.log10(n)));
-  return ceiling(n * power, 1) / power;
+  return axisCeiling(n * power, 1) / power;
 }

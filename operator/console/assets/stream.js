@@ -1,17 +1,17 @@
 // Reads the member's events. fetch is used, and not EventSource, which cannot send credentials.
 
-import { open } from './ask.js';
+import { openReply } from './requests.js';
 
 // A stream on which nothing came for so long is broken, although the connection may look well: the member
 // was stopped, or the network forgot the connection. The member sends something every few seconds.
-const silence = 15_000; // ms
+const silenceTimeout = 15_000; // ms
 
 // After a failure the next try comes later each time, up to longest.
-const shortest = 500; // ms
-const longest = 15_000; // ms
+const minRetryDelay = 500; // ms
+const maxRetryDelay = 15_000; // ms
 
-// lineLimit is how long a line may be, in characters: longer than the status of the largest ensemble.
-const lineLimit = 4 << 20;
+// maxLineLength is how long a line may be, in characters: longer than the status of the largest ensemble.
+const maxLineLength = 4 << 20;
 
 // Stream reads the events until it is stopped. hear(name, data) is called for each event, and
 // tell(state, error, wait) when the state changes: "connecting", "live", or "lost" with the error and the
@@ -53,7 +53,7 @@ export class Stream {
       return; // it was stopped
     }
     run.abort();
-    const wait = Math.min(longest, shortest * 2 ** this.#failures++) * (0.75 + Math.random() / 2);
+    const wait = Math.min(maxRetryDelay, minRetryDelay * 2 ** this.#failures++) * (0.75 + Math.random() / 2);
     this.#timer = setTimeout(() => this.start(), wait);
     this.#tell('lost', failure, wait);
   }
@@ -67,13 +67,13 @@ export class Stream {
       watch = setTimeout(() => {
         quiet = true;
         run.abort();
-      }, silence);
+      }, silenceTimeout);
     };
     try {
       heard();
-      const answer = await open('events', { signal: run.signal, headers: { Accept: 'text/event-stream' } });
+      const answer = await openReply('events', { signal: run.signal, headers: { Accept: 'text/event-stream' } });
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-      const parse = parser(this.#hear);
+      const parse = eventParser(this.#hear);
       for (let first = true; ; first = false) {
         const { done, value } = await reader.read();
         if (done) {
@@ -88,7 +88,7 @@ export class Stream {
       }
     } catch (err) {
       if (quiet) {
-        return new Error(`Nothing was heard of the member for ${silence / 1000} s.`);
+        return new Error(`Nothing was heard of the member for ${silenceTimeout / 1000} s.`);
       }
       return err.name === 'TypeError' ? new Error('The connection to the member has ended.') : err;
     } finally {
@@ -97,8 +97,8 @@ export class Stream {
   }
 }
 
-// parser returns a function that takes the text of a stream of events, piece by piece.
-export function parser(hear) {
+// eventParser returns a function that takes the text of a stream of events, piece by piece.
+export function eventParser(hear) {
   let rest = '';
   let name = '';
   let data = [];
@@ -106,11 +106,11 @@ export function parser(hear) {
     rest += text;
     const lines = rest.split('\n');
     rest = lines.pop();
-    if (rest.length > lineLimit) {
+    if (rest.length > maxLineLength) {
       throw new Error('The member sends a line that is too long.');
     }
     for (const line of lines.map((one) => one.replace(/\r$/, ''))) {
-      const [field, value] = split(line);
+      const [field, value] = splitField(line);
       if (line === '') {
         if (data.length > 0) {
           hear(name || 'message', JSON.parse(data.join('\n')));
@@ -126,7 +126,7 @@ export function parser(hear) {
   };
 }
 
-function split(line) {
+function splitField(line) {
   const at = line.indexOf(':');
   return at < 0 ? [line, ''] : [line.slice(0, at), line.slice(at + 1).replace(/^ /, '')];
 }

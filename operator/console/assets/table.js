@@ -1,6 +1,6 @@
 // A table whose rows are updated in place, and whose keys work as in a list.
 
-import { h, keep, put } from './dom.js';
+import { h, setContent, updateChildren } from './dom.js';
 
 // Table shows rows. Columns have a title, a class, and a cell(row) that returns a text or an element. The
 // first column is the row's name: if open is given, it is a button that calls open(row). Arrow keys, Home
@@ -31,7 +31,7 @@ export class Table {
 
   // show makes rows the rows of the table.
   show(rows) {
-    keep(this.#body, rows, this.#key, () => this.#make(), (tr, row) => this.#fill(tr, row));
+    updateChildren(this.#body, rows, this.#key, () => this.#make(), (tr, row) => this.#fill(tr, row));
     this.#empty.hidden = rows.length > 0;
     this.#rest(this.#body.querySelector('tr:focus-within') ?? this.#body.querySelector('tr:has([tabindex="0"])') ?? this.#body.firstElementChild);
   }
@@ -48,7 +48,7 @@ export class Table {
 
   // explain sets what is said if there are no rows.
   explain(text) {
-    put(this.#empty, text);
+    setContent(this.#empty, text);
   }
 
   #make() {
@@ -67,7 +67,7 @@ export class Table {
     this.#rows.set(tr, row);
     this.#columns.forEach((column, i) => {
       const cell = tr.children[i];
-      put(i === 0 && this.#open ? cell.firstChild : cell, column.cell(row));
+      setContent(i === 0 && this.#open ? cell.firstChild : cell, column.cell(row));
     });
   }
 

@@ -1,24 +1,24 @@
 // The numbers at the top of the overview, with their courses.
 
 import { $ } from './dom.js';
-import { members } from './ensemble.js';
-import { count, micros, plural, short } from './format.js';
+import { memberRows } from './ensemble.js';
+import { countNoun, formatCount, formatMicros, shortNumber } from './format.js';
 import { Spark } from './spark.js';
 
 // start makes the tiles, and returns what main.js needs of a view.
 export function start() {
-  const sessions = new Spark('Sessions', count);
-  const requests = new Spark('Requests per second', short, 'this member');
-  const latency = new Spark('Latency', micros, 'this member');
-  const connections = new Spark('Connections', count);
+  const sessions = new Spark('Sessions', formatCount);
+  const requests = new Spark('Requests per second', shortNumber, 'this member');
+  const latency = new Spark('Latency', formatMicros, 'this member');
+  const connections = new Spark('Connections', formatCount);
   $('#tiles').append(...[sessions, connections, requests, latency].map((s) => s.element));
   return {
     hear: {
       status: (answer) => {
-        const all = members(answer);
+        const all = memberRows(answer);
         const known = all.filter((m) => !m.silent);
         const sum = (name) => (known.length === 0 ? null : known.reduce((n, m) => n + m[name], 0));
-        const partial = known.length < all.length ? `of ${plural(known.length, 'member')} that answer` : undefined;
+        const partial = known.length < all.length ? `of ${countNoun(known.length, 'member')} that answer` : undefined;
         sessions.push(sum('sessions'), partial);
         connections.push(sum('connections'), partial);
       },

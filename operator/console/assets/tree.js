@@ -2,10 +2,10 @@
 // down, right opens, left closes or goes to the parent, Home and End, Enter chooses.
 
 import { $, h } from './dom.js';
-import { shown } from './format.js';
+import { visibleText } from './format.js';
 
-// page is how many children are asked for at a time.
-const page = 200;
+// pageNames is how many children are asked for at a time.
+const pageNames = 200;
 
 // Tree shows the nodes below / in a list. children(path, from, limit, signal) resolves to {names, next}; signal may be undefined.
 // choose(path) is called for a node that the user picks.
@@ -29,7 +29,7 @@ export class Tree {
     let item = this.#root.firstElementChild;
     for (const part of path.split('/').filter(Boolean)) {
       await this.#expand(item);
-      item = child(item, part) ?? this.#beyond(item, part) ?? await this.#young(item, part);
+      item = childItem(item, part) ?? this.#beyond(item, part) ?? await this.#young(item, part);
       if (!item) {
         return;
       }
@@ -42,7 +42,7 @@ export class Tree {
   async renew(path) {
     const item = this.#find(path);
     if (item) {
-      group(item)?.remove();
+      childList(item)?.remove();
       item.setAttribute('aria-expanded', 'false');
       await this.#expand(item);
     }
@@ -68,28 +68,28 @@ export class Tree {
 
   // renewed makes the list of an open node that of its children as they are now, as far as it has been asked for.
   async #renewed(item, signal) {
-    const list = group(item);
+    const list = childList(item);
     const had = list.children.length;
     let [names, next] = [[], ''];
     do {
-      const part = await this.#children(item.dataset.path, next, page, signal);
+      const part = await this.#children(item.dataset.path, next, pageNames, signal);
       names = names.concat(part.names);
       next = part.next;
     } while (next !== '' && names.length < had - 1);
-    if (!item.isConnected || group(item) !== list) {
+    if (!item.isConnected || childList(item) !== list) {
       return; // it was renewed meanwhile
     }
     const here = new Map([...list.children].map((child) => [child.dataset.name, child]));
     const level = Number(item.getAttribute('aria-level')) + 1;
-    const kept = names.map((name) => here.get(name) ?? this.#item(join(item.dataset.path, name), name, level));
+    const kept = names.map((name) => here.get(name) ?? this.#item(childPath(item.dataset.path, name), name, level));
     // A child that was looked for by its path may be further down than the list goes.
     const beyond = next === '' ? [] : [...list.children].filter((child) => child.dataset.beyond && !names.includes(child.dataset.name));
-    const all = [...kept, ...beyond, ...(next === '' ? [] : [here.get(undefined) ?? more(level)])];
+    const all = [...kept, ...beyond, ...(next === '' ? [] : [here.get(undefined) ?? moreItem(level)])];
     if (next !== '') {
       all.at(-1).dataset.from = next;
     }
     const lost = list.contains(document.activeElement) && !all.some((child) => child.contains(document.activeElement));
-    arrange(list, all);
+    arrangeChildren(list, all);
     if (list.children.length === 0) {
       list.remove();
       item.removeAttribute('aria-expanded');
@@ -113,29 +113,29 @@ export class Tree {
 
   // young looks for a child that has come since the list was made.
   async #young(parent, name) {
-    if (!group(parent)) {
+    if (!childList(parent)) {
       return null;
     }
     await this.#renewed(parent);
-    return child(parent, name);
+    return childItem(parent, name);
   }
 
   // beyond adds a child that is not among those asked for so far.
   #beyond(parent, name) {
-    const list = group(parent);
+    const list = childList(parent);
     const last = list && $(':scope > .more', list);
     if (!last) {
       return null;
     }
-    const item = this.#item(join(parent.dataset.path, name), name, Number(parent.getAttribute('aria-level')) + 1);
+    const item = this.#item(childPath(parent.dataset.path, name), name, Number(parent.getAttribute('aria-level')) + 1);
     item.dataset.beyond = 'yes';
     last.before(item);
     return item;
   }
 
   #item(path, name, level) {
-    const label = h('span', { class: 'label' }, h('span', { class: 'turn', 'aria-hidden': 'true' }), h('span', { class: 'text' }, shown(name)));
-    return h('li', { role: 'treeitem', 'aria-expanded': 'false', 'aria-selected': 'false', 'aria-level': level, 'aria-label': shown(name), tabindex: '-1', 'data-path': path, 'data-name': name }, label);
+    const label = h('span', { class: 'label' }, h('span', { class: 'turn', 'aria-hidden': 'true' }), h('span', { class: 'text' }, visibleText(name)));
+    return h('li', { role: 'treeitem', 'aria-expanded': 'false', 'aria-selected': 'false', 'aria-level': level, 'aria-label': visibleText(name), tabindex: '-1', 'data-path': path, 'data-name': name }, label);
   }
 
   async #expand(item) {
@@ -144,7 +144,7 @@ export class Tree {
     }
     item.setAttribute('aria-busy', 'true');
     try {
-      const list = group(item) ?? h('ul', { role: 'group' });
+      const list = childList(item) ?? h('ul', { role: 'group' });
       const again = list.isConnected;
       if (!again) {
         await this.#more(item, list, '');
@@ -164,14 +164,14 @@ export class Tree {
     }
   }
 
-  // more adds the children from a cursor on, and a line that adds those after them.
+  // moreItem adds the children from a cursor on, and a line that adds those after them.
   async #more(item, list, from) {
-    const { names, next } = await this.#children(item.dataset.path, from, page);
+    const { names, next } = await this.#children(item.dataset.path, from, pageNames);
     const level = Number(item.getAttribute('aria-level')) + 1;
     const there = new Set([...list.children].map((child) => child.dataset.name));
-    list.append(...names.filter((name) => !there.has(name)).map((name) => this.#item(join(item.dataset.path, name), name, level)));
+    list.append(...names.filter((name) => !there.has(name)).map((name) => this.#item(childPath(item.dataset.path, name), name, level)));
     if (next !== '') {
-      list.append(more(level));
+      list.append(moreItem(level));
       list.lastChild.dataset.from = next;
     }
   }
@@ -255,11 +255,11 @@ export class Tree {
   }
 }
 
-// more returns the line that adds further children.
-const more = (level) => h('li', { role: 'treeitem', class: 'more', 'aria-level': level, 'aria-selected': 'false', tabindex: '-1' }, h('span', { class: 'label' }, 'more…'));
+// moreItem returns the line that adds further children.
+const moreItem = (level) => h('li', { role: 'treeitem', class: 'more', 'aria-level': level, 'aria-selected': 'false', tabindex: '-1' }, h('span', { class: 'label' }, 'more…'));
 
-// arrange makes all the children of list, and moves none that is in its place.
-function arrange(list, all) {
+// arrangeChildren sets the children of list, and moves none that is in its place.
+function arrangeChildren(list, all) {
   let next = list.firstElementChild;
   for (const child of all) {
     if (child === next) {
@@ -275,12 +275,10 @@ function arrange(list, all) {
   }
 }
 
-const child = (item, name) => [...(group(item)?.children ?? [])].find((one) => one.dataset.name === name);
+const childItem = (item, name) => [...(childList(item)?.children ?? [])].find((one) => one.dataset.name === name);
 
-const group = (item) => $(':scope > [role=group]', item);
+const childList = (item) => $(':scope > [role=group]', item);
 
-// join returns the path of a child.
-export const join = (parent, name) => (parent === '/' ? `/${name}` : `${parent}/${name}`);
+export const childPath = (parent, name) => (parent === '/' ? `/${name}` : `${parent}/${name}`);
 
-// parentOf returns the path of the parent of a node.
-export const parentOf = (path) => path.slice(0, path.lastIndexOf('/')) || '/';
+export const parentPath = (path) => path.slice(0, path.lastIndexOf('/')) || '/';
