@@ -1,16 +1,18 @@
 package subtree
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"rollcall/zk/jute"
 )
 
-// formatACL returns a list as texts of the form scheme:id:perms, such as world:anyone:cdrwa. Permissions
-// that have no letters are a number: world:anyone:0.
+// formatACL returns entries such as world:anyone:cdrwa. Permissions without letters are a number:
+// world:anyone:0.
 func formatACL(list []jute.ACL) []string {
 	texts := make([]string, 0, len(list))
 	for _, a := range list {
@@ -19,9 +21,8 @@ func formatACL(list []jute.ACL) []string {
 	return texts
 }
 
-// ParseACL reads entries of the form scheme:id:perms, separated by commas. An id may have colons, and
-// commas too: an entry ends at the first comma after permissions. For the schemes world and auth,
-// scheme:perms is enough.
+// ParseACL parses entries scheme:id:perms, separated by commas. An id may contain colons and commas: an entry
+// ends at the first comma after permissions. The schemes world and auth may omit the id.
 func ParseACL(text string) ([]jute.ACL, error) {
 	var list []jute.ACL
 	for begin, at := 0, 0; at <= len(text); at++ {
@@ -41,7 +42,7 @@ func ParseACL(text string) ([]jute.ACL, error) {
 	return list, nil
 }
 
-// shorthand lists the schemes whose entries need no id, with the id that they then have.
+// shorthand maps the schemes whose id may be omitted to that id.
 var shorthand = map[string]string{"world": "anyone", "auth": ""}
 
 func parseEntry(text string) (jute.ACL, error) {
@@ -62,7 +63,6 @@ func parseEntry(text string) (jute.ACL, error) {
 	return jute.ACL{Perms: p, ID: jute.ID{Scheme: []byte(scheme), ID: []byte(id)}}, nil
 }
 
-// parsePerms reads the text of permissions, or their number.
 func parsePerms(text string) (jute.Perm, error) {
 	if n, err := strconv.ParseInt(text, 10, 32); err == nil {
 		return jute.Perm(n), nil
@@ -74,25 +74,15 @@ func parsePerms(text string) (jute.Perm, error) {
 	return p, err
 }
 
-// sameACL reports whether two lists have the same entries in the same order.
 func sameACL(a, b []jute.ACL) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Perms != b[i].Perms || string(a[i].ID.Scheme) != string(b[i].ID.Scheme) || string(a[i].ID.ID) != string(b[i].ID.ID) {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, func(x, y jute.ACL) bool {
+		return x.Perms == y.Perms && bytes.Equal(x.ID.Scheme, y.ID.Scheme) && bytes.Equal(x.ID.ID, y.ID.ID)
+	})
 }
 
-// hasHiddenDigest reports whether a list has a digest that the servers hide from clients without the permission a.
+// hasHiddenDigest reports whether servers have hidden a digest from a client without the permission a.
 func hasHiddenDigest(list []jute.ACL) bool {
-	for _, a := range list {
-		if string(a.ID.Scheme) == "digest" && strings.HasSuffix(string(a.ID.ID), ":x") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(a jute.ACL) bool {
+		return string(a.ID.Scheme) == "digest" && strings.HasSuffix(string(a.ID.ID), ":x")
+	})
 }

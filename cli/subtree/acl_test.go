@@ -34,11 +34,11 @@ func TestACLTexts(t *testing.T) {
 		":anyone:r":                "no colon",
 		"digest:r":                 "the id or the permissions are missing",
 		"world:anyone:":            "no permissions",
-		"world:anyone:x":           `permissions "x"; allowed are letters of cdrwa`,
+		"world:anyone:x":           `permissions "x"; must be letters of cdrwa`,
 		"world:anyone:rr":          "each once",
 		"world:anyone:r,":          `entry "": no colon`,
 		"world:anyone:r,foo":       `entry "foo"`,
-		"world:anyone:99999999999": "allowed are letters",
+		"world:anyone:99999999999": "must be letters",
 	} {
 		list, err := ParseACL(text)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "such as world:anyone:cdrwa") {

@@ -9,23 +9,21 @@ import (
 	"slices"
 )
 
-// maxValue is how many bytes of a document may belong to one value: a node with the largest data that a
-// server can be set to accept (8 MiB) takes 11 MiB in base64, and as text at most six times as many bytes
-// as it has.
+// maxValue bounds the bytes of one value in a document. A node with the largest data that a server can accept
+// (8 MiB) takes 11 MiB in base64, and at most six times its size as text.
 const maxValue = 64 << 20
 
 var (
-	// ErrTruncated says that a document ends before its end.
+	// ErrTruncated is the error of a document that ends early.
 	ErrTruncated = errors.New("the file is not whole: it ends within the dump")
-	// ErrChecksum says that the content of a document is not what its checksum says.
+	// ErrChecksum is the error of a document that differs from its checksum.
 	ErrChecksum = errors.New("the content differs from the checksum in the file: it was changed or damaged")
 )
 
-// CheckDump reads a whole document and calls each, unless it is nil, with every node. It returns what the
-// document says of itself. Unless edited is set, the checksum must fit. The error says what is wrong with the
-// document, or is one of r, or of each.
+// CheckDump reads a whole document, calls each, unless it is nil, with every node, and returns the summary.
+// Unless edited is set, the checksum must match. The error is about the document, or one of r or each.
 //
-// The nodes must be in the order of Space.Walk, and the parent of each but the first must be there.
+// Nodes must be in the order of Space.Walk, and every node but the first needs its parent.
 func CheckDump(r io.Reader, edited bool, each func(*Record) error) (Summary, error) {
 	return checkBounded(&boundedReader{from: r, limit: maxValue}, edited, each)
 }
@@ -45,7 +43,7 @@ func checkBounded(in *boundedReader, edited bool, each func(*Record) error) (Sum
 	return c.found, c.checkClaims(edited)
 }
 
-// boundedReader reads from another reader, about so many bytes at most between two resets of read.
+// boundedReader returns an error after about limit bytes. Resetting readBytes starts over.
 type boundedReader struct {
 	from      io.Reader
 	limit     int
@@ -61,19 +59,17 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// dumpChecker is one pass over a document.
 type dumpChecker struct {
 	json     *json.Decoder
 	in       *boundedReader
 	sum      *checksum
 	each     func(*Record) error
-	claimed  Summary // what the document says of itself
+	claimed  Summary // by the document
 	found    Summary // the same, with counts as found
 	seenKeys map[string]bool
 	previous Record // the last node
 }
 
-// readDocument reads the document up to its end.
 func (c *dumpChecker) readDocument() error {
 	if err := c.expectDelim('{'); err != nil {
 		return err
@@ -93,7 +89,7 @@ func (c *dumpChecker) readDocument() error {
 		field, known := fields[name]
 		switch {
 		case c.seenKeys[name]:
-			return fmt.Errorf("the key %.40q is there twice", name)
+			return fmt.Errorf("duplicate key %.40q", name)
 		case name == "nodes":
 			err = c.readNodes()
 		case !known:
@@ -124,7 +120,7 @@ func (c *dumpChecker) readDocument() error {
 	return nil
 }
 
-// checkFormat returns an error as soon as the document says that it is something else.
+// checkFormat returns an error as soon as the document has another format or version.
 func (c *dumpChecker) checkFormat() error {
 	switch {
 	case c.seenKeys["format"] && c.claimed.Format != dumpFormat:
@@ -152,7 +148,6 @@ func (c *dumpChecker) decodeValue(into any) error {
 	return c.json.Decode(into)
 }
 
-// readNodes reads the list of nodes.
 func (c *dumpChecker) readNodes() error {
 	if err := c.expectDelim('['); err != nil {
 		return err
@@ -184,7 +179,7 @@ func (c *dumpChecker) readNodes() error {
 	return c.expectDelim(']')
 }
 
-// checkOrder returns an error if r may not come after the last node.
+// checkOrder returns an error if r must not follow the previous node.
 func (c *dumpChecker) checkOrder(r *Record) error {
 	if c.found.Count == 0 {
 		c.found.Path = r.Path
@@ -193,7 +188,7 @@ func (c *dumpChecker) checkOrder(r *Record) error {
 	parent := parentOf(r.Path)
 	switch {
 	case r.Path == c.previous.Path:
-		return fmt.Errorf("%s is there twice", r.Path)
+		return fmt.Errorf("duplicate node %s", r.Path)
 	case r.Path == "/" || !IsBelow(r.Path, c.found.Path):
 		return fmt.Errorf("%s is not below %s, the first node", r.Path, c.found.Path)
 	case comparePaths(r.Path, c.previous.Path) < 0:
@@ -206,7 +201,7 @@ func (c *dumpChecker) checkOrder(r *Record) error {
 	return nil
 }
 
-// checkClaims compares what the document says of itself with what was found.
+// checkClaims compares the summary in the document with the nodes found.
 func (c *dumpChecker) checkClaims(edited bool) error {
 	found, said := &c.found, &c.claimed
 	found.SHA256 = c.sum.String()
@@ -227,7 +222,6 @@ func (c *dumpChecker) checkClaims(edited bool) error {
 	return nil
 }
 
-// comparePaths compares two paths in the order of Space.Walk.
 func comparePaths(a, b string) int {
 	i := 0
 	for i < len(a) && i < len(b) && a[i] == b[i] {

@@ -30,7 +30,7 @@ const (
 	dumpVersion = 1
 )
 
-// Summary is what a dump says besides its nodes.
+// Summary describes a dump without its nodes.
 type Summary struct {
 	Format     string    `json:"format"`
 	Version    int       `json:"version"`
@@ -53,12 +53,12 @@ type Record struct {
 	ACL   []jute.ACL
 	Owner string // of an ephemeral node: its session, as "0x…"
 
-	// Container and TTL say which kind of node is created. A dump does not have them: the protocol does not show them.
+	// Container and TTL are the kind of a new node. A dump lacks them, because the protocol does not show
+	// them.
 	Container bool
 	TTL       int64 // ms; 0: it has none
 }
 
-// jsonRecord is the JSON of a Record.
 type jsonRecord struct {
 	Path  string          `json:"path"`
 	Data  json.RawMessage `json:"data,omitempty"` // base64, or null
@@ -115,7 +115,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// decodeData returns the data of a node from the key data, or from text if data is missing.
+// decodeData prefers the key data to text.
 func (in jsonRecord) decodeData() (data []byte, err error) {
 	switch {
 	case in.Data == nil && in.Text == nil:
@@ -132,8 +132,7 @@ func (in jsonRecord) decodeData() (data []byte, err error) {
 	return data, nil
 }
 
-// encodeJSON returns v as JSON without escapes for HTML, and with escapes for all that a terminal would not
-// simply show, as package cli does.
+// encodeJSON does not escape HTML, but escapes unprintable runes.
 func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -144,7 +143,7 @@ func encodeJSON(v any) ([]byte, error) {
 	return escapeUnprintable(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
 }
 
-// escapeUnprintable escapes characters in JSON that are not printable. They occur only in its strings.
+// escapeUnprintable escapes runes in JSON, where they occur only in strings.
 func escapeUnprintable(text []byte) []byte {
 	var out []byte
 	for {
@@ -165,7 +164,6 @@ func escapeUnprintable(text []byte) []byte {
 	return append(out, text...)
 }
 
-// checksum adds up the content of nodes.
 type checksum struct {
 	hash    hash.Hash
 	scratch []byte
@@ -173,7 +171,7 @@ type checksum struct {
 
 func newChecksum() *checksum { return &checksum{hash: sha256.New()} }
 
-// addRecord adds a node: its fields in order, each after its length.
+// addRecord hashes the fields of a node in order, each after its length.
 func (c *checksum) addRecord(r *Record) {
 	c.scratch = append(c.scratch[:0], 0)
 	if r.Data == nil {

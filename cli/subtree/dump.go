@@ -12,7 +12,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// DumpOptions says what a dump contains.
+// DumpOptions select the content of a dump.
 type DumpOptions struct {
 	IncludeEphemerals bool                   // ephemeral nodes too. They are shown; no load makes them
 	Now               time.Time              // is in the document
@@ -20,33 +20,31 @@ type DumpOptions struct {
 	OnRecord          func(*Record)          // is called with each node that is written
 }
 
-// These are the reasons for warnings of a dump.
+// The reasons of warnings.
 const (
 	reasonUnreadable    = "it may not be read, and is missing with all below it"
 	reasonHiddenDigests = "its access control list has digests that only its administrators see"
 )
 
-// ErrEphemeral says that the top of a dump is an ephemeral node, which the dump would leave out.
+// ErrEphemeral is the error of a dump whose top is an ephemeral node, which it would leave out.
 var ErrEphemeral = errors.New("is an ephemeral node, which a dump leaves out")
 
-// Dump writes the subtree at top as a JSON document. It returns when all is written, or with the error
-// that ended it: then the document is not whole, and Check refuses it. A node that vanishes meanwhile is
-// left out. One that may not be read is left out with a warning.
+// Dump writes the subtree at top as a JSON document. After an error the document is incomplete, and CheckDump
+// rejects it. A node that vanishes meanwhile is left out, and so is an unreadable one, with a warning.
 func (s Space) Dump(ctx context.Context, w io.Writer, top string, how DumpOptions) (Summary, error) {
 	d := &dumper{space: s, out: bufio.NewWriterSize(w, 64<<10), sum: newChecksum(), options: how}
 	d.summary = Summary{Format: dumpFormat, Version: dumpVersion, Path: top, Created: how.Now.UTC().Truncate(time.Millisecond)}
-	begun, err := s.Sync(ctx, top)
-	if err != nil {
+	var err error
+	if d.beginZxid, err = s.Sync(ctx, top); err != nil {
 		return d.summary, fmt.Errorf("sync: %w", err)
 	}
-	d.beginZxid = begun
 	skip := s.IsServersOwn
 	if top == ServersNode {
 		skip = nil
 	}
 	for n, err := range s.Walk(ctx, top, WalkOptions{ReadContent: true, Skip: skip}) {
 		if err == nil {
-			err = ctx.Err() // Walk may still yield answers to requests that were under way
+			err = ctx.Err() // Walk may still yield replies to earlier requests
 		}
 		if err == nil {
 			err = d.addNode(n)
@@ -58,13 +56,12 @@ func (s Space) Dump(ctx context.Context, w io.Writer, top string, how DumpOption
 	return d.summary, d.writeTail()
 }
 
-// dumper is one dump.
 type dumper struct {
 	space     Space
 	out       *bufio.Writer
 	sum       *checksum
 	options   DumpOptions
-	beginZxid int64 // zxid
+	beginZxid int64
 	summary   Summary
 }
 
@@ -86,7 +83,7 @@ func (d *dumper) writeTail() error {
 	return errors.Join(err, d.out.Flush())
 }
 
-// addNode writes a node, unless something is in the way that is only worth a warning.
+// addNode writes a node, or warns and leaves it out.
 func (d *dumper) addNode(n *Node) error {
 	s := &d.summary
 	r := Record{Path: n.Path, Data: n.Data, ACL: n.ACL}

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 
+	"rollcall/operator/backup"
 	"rollcall/zk/jute"
+	"rollcall/znode"
 )
 
-// LoadMode says what a load does with nodes that exist.
+// LoadMode is the treatment of existing nodes.
 type LoadMode int
 
 const (
@@ -18,53 +20,52 @@ const (
 	Replace                      // set what differs, and delete nodes that are not in the dump
 )
 
-// LoadOptions says how a dump is loaded.
+// LoadOptions select how a dump is loaded.
 type LoadOptions struct {
 	Into        string // the new top; "": the dump's own
 	Mode        LoadMode
 	AllowEdited bool          // the content may differ from the checksum
-	DryRun      bool          // only tell the changes
+	DryRun      bool          // only report the changes
 	ACL         []jute.ACL    // instead of the lists in the dump; nil: those
-	OnBegin     func(Summary) // is called before the first change, with what is loaded
+	OnBegin     func(Summary) // called before the first change
 	OnChange    func(Change)  // is called with each change, when it is made or would be
 }
 
 // Change is a change of one node by a load.
 type Change struct {
-	Action string // "create", "set", "acl", "delete", "leave" or "same"
-	Path   string
-	Bytes  int // of data, with "create" and "set"
+	Action string `json:"action"` // "create", "set", "acl", "delete", "leave" or "same"
+	Path   string `json:"path"`
+	Bytes  int    `json:"bytes"` // of data, with "create" and "set"
 }
 
-// LoadResult is what a load did, or would do.
+// LoadResult counts the changes of a load, or of a dry run.
 type LoadResult struct {
-	Nodes     int   // of the dump that are as the dump says
-	Bytes     int64 // their data
-	Created   int
-	Set       int // data changed
-	ACLs      int // lists changed
-	Deleted   int
-	LeftAlone int // ephemeral nodes of living sessions, and nodes above them, that were left as they are
-	Skipped   int // ephemeral nodes of the dump: no load makes them
+	Nodes     int   `json:"nodes"` // of the dump that are as the dump says
+	Bytes     int64 `json:"bytes"` // of their data
+	Created   int   `json:"created"`
+	Set       int   `json:"set"`     // nodes that existed and got other data
+	ACLs      int   `json:"acls"`    // nodes that existed and got another list
+	Deleted   int   `json:"deleted"` // nodes that were not in the dump
+	LeftAlone int   `json:"left"`    // ephemeral nodes of living sessions, and nodes above them, that stay as they are
+	Skipped   int   `json:"skipped"` // ephemeral nodes of the dump: no load makes them
 }
 
-// ErrExists says that the top exists and that the mode does not allow it.
+// ErrExists is returned if the top exists and the mode does not allow that.
 var ErrExists = errors.New("exists")
 
-// ErrIncomplete says that nodes are missing from the dump, because its maker was not allowed to read
-// them, so that Replace would delete them.
+// ErrIncomplete is returned for Replace if the dump lacks nodes that its maker was not allowed to read:
+// Replace would delete them.
 var ErrIncomplete = errors.New("the dump lacks nodes that its maker was not allowed to read")
 
-// ErrHiddenDigests says that a list in the dump has hidden digests, so that nobody could use them.
+// ErrHiddenDigests is returned for a dump with hidden digests: its nodes would be inaccessible.
 var ErrHiddenDigests = errors.New("the dump has access control lists with digests that were hidden from its maker")
 
-// Load reads the dump twice, or three times for Replace: first all of it, so that a dump that is not whole
-// changes nothing, and then to load it. After an error, Loaded says how far it
-// came; the same load with Merge or Replace then does the rest. Nodes are created and their data set in
-// transactions of many nodes; lists are changed one by one after each of these.
+// Load reads the dump twice, or three times for Replace. It checks all of it first, so that a truncated dump
+// changes nothing. After an error, LoadResult has the progress so far; the same load with Merge or Replace
+// completes it. Nodes are created and set in multis; lists are set one by one after each multi.
 //
-// Ephemeral nodes of living sessions are never changed or deleted. Versions, times and counters of
-// sequential nodes begin anew. A node that is created is a plain one, because a dump does not say more.
+// Ephemeral nodes of living sessions are never changed or deleted. Versions, times and counters of sequential
+// nodes start over. Created nodes are plain, because a dump has no other kind.
 func (s Space) Load(ctx context.Context, dump io.ReadSeeker, how LoadOptions) (LoadResult, error) {
 	sum, err := CheckDump(dump, how.AllowEdited, nil)
 	if err != nil {
@@ -82,15 +83,15 @@ func (s Space) Load(ctx context.Context, dump io.ReadSeeker, how LoadOptions) (L
 	}}, how)
 }
 
-// Source is a subtree that can be loaded. Its caller has checked that all of it can be read.
+// Source is a subtree that can be loaded. The caller has checked that it can be read completely.
 type Source struct {
 	Summary // Path is the first node. Hidden and Unread keep it from being loaded as they do with a dump
-	// Read calls each with every node, in the order of Space.Walk. It can be called again. It returns an error of each
-	// at once.
+	// Read calls each with every node in the order of Space.Walk, and returns an error of each at once. It
+	// can be called again.
 	Read func(each func(*Record) error) error
 }
 
-// LoadFrom loads a source that is no dump, as Load does. It reads the source once, or twice for Replace.
+// LoadFrom loads a source other than a dump. It reads it once, or twice for Replace.
 func (s Space) LoadFrom(ctx context.Context, from Source, how LoadOptions) (LoadResult, error) {
 	l := &loader{space: s, ctx: ctx, options: how, from: from.Path, into: how.Into}
 	l.extraRemover = &remover{space: s, ctx: ctx, options: RemoveOptions{KeepEphemerals: true, DryRun: how.DryRun, OnNode: l.countRemoved}}
@@ -111,7 +112,7 @@ func (s Space) LoadFrom(ctx context.Context, from Source, how LoadOptions) (Load
 	return l.result, err
 }
 
-// loadAll does all that changes something. read reads the dump from its beginning.
+// loadAll makes the changes. read reads the dump from its start.
 func (l *loader) loadAll(read func(func(*Record) error) error) error {
 	if err := read(l.addRecord); err != nil {
 		return err
@@ -125,7 +126,7 @@ func (l *loader) loadAll(read func(func(*Record) error) error) error {
 	return l.deleteExtras(read)
 }
 
-// checkTarget returns an error if the dump may not be loaded where it would be.
+// checkTarget returns an error if the dump must not be loaded at its target.
 func (l *loader) checkTarget() error {
 	stat, err := l.space.Stat(l.ctx, l.into)
 	switch {
@@ -148,8 +149,7 @@ func (l *loader) checkTarget() error {
 	return nil
 }
 
-// checkEmptyRoot returns an error unless the root has no children but the servers' own. The root itself always
-// exists.
+// checkEmptyRoot returns an error if the root has other children than the servers' own.
 func (l *loader) checkEmptyRoot() error {
 	names, _, err := l.space.Children(l.ctx, "/")
 	if err != nil {
@@ -163,7 +163,6 @@ func (l *loader) checkEmptyRoot() error {
 	return nil
 }
 
-// targetPath returns where a node of the dump is loaded.
 func (l *loader) targetPath(path string) string {
 	switch {
 	case path == l.from:
@@ -175,4 +174,65 @@ func (l *loader) targetPath(path string) string {
 		return path
 	}
 	return l.into + path
+}
+
+// ErrNotInBackup is the error of a restore whose node is not in the backup.
+var ErrNotInBackup = errors.New("the backup has no node")
+
+// SourceFromBackup returns the subtree at from in a backup. read reads and checks the whole backup; it is
+// called now, and by Source.Read. The servers' own nodes are left out, unless from is below them. Ephemeral
+// nodes are counted and not loaded.
+func (s Space) SourceFromBackup(from string, read func(znode.ImageVisitor) (backup.Head, error)) (Source, error) {
+	source := Source{Summary: Summary{Path: from}}
+	nodes := func(each func(*Record) error) (backup.Head, error) {
+		p := &subtreePicker{space: s, top: from, onRecord: each}
+		return read(znode.ImageVisitor{Node: p.pickNode})
+	}
+	head, err := nodes(func(n *Record) error {
+		if source.Count++; source.Count == 1 && n.Owner != "" {
+			return fmt.Errorf("%s is an ephemeral node, which is not restored", n.Path)
+		}
+		if n.Owner != "" {
+			source.Ephemerals++
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return source, err
+	case source.Count == 0:
+		return source, fmt.Errorf("%w %s", ErrNotInBackup, s.FullPath(from))
+	}
+	source.Read = func(each func(*Record) error) error {
+		now, err := nodes(each)
+		if err == nil && (now.Index != head.Index || now.Digest != head.Digest) {
+			err = errors.New("the backup was changed while it was restored")
+		}
+		return err
+	}
+	return source, nil
+}
+
+// subtreePicker selects a subtree of a backup, whose nodes come in the order of Space.Walk.
+type subtreePicker struct {
+	space      Space
+	top        string
+	onRecord   func(*Record) error
+	skippedTop string // a node that is left out with all below it
+}
+
+func (p *subtreePicker) pickNode(n znode.ImageNode) error {
+	path := p.space.ShortPath(n.Path)
+	switch {
+	case !IsBelow(n.Path, p.space.FullPath(p.top)), p.skippedTop != "" && IsBelow(path, p.skippedTop):
+		return nil
+	case p.space.IsServersOwn(path) && !IsBelow(p.top, ServersNode):
+		p.skippedTop = path
+		return nil
+	}
+	r := &Record{Path: path, Data: n.Data, ACL: n.ACL, Container: n.Container, TTL: n.TTLMs}
+	if n.OwnerSession != 0 {
+		r.Owner = n.OwnerSession.String()
+	}
+	return p.onRecord(r)
 }

@@ -10,25 +10,24 @@ import (
 	"rollcall/zk/jute"
 )
 
-// maxDeletes is how many deletes are sent at once. They are carried out in order, so children go first.
+// maxDeletes bounds the deletes in flight. Servers process them in order, so children go first.
 const maxDeletes = 256
 
-// RemoveOptions says what Remove leaves, and whom it tells.
+// RemoveOptions select the nodes that Remove deletes.
 type RemoveOptions struct {
 	KeepEphemerals bool                            // leaves ephemeral nodes, which belong to living sessions, and the nodes above them
 	DryRun         bool                            // deletes nothing
 	OnNode         func(path string, deleted bool) // is called with each node that is deleted, or would be, and each that is left
 }
 
-// RemoveResult is what Remove did.
+// RemoveResult counts the nodes of Remove.
 type RemoveResult struct {
 	Nodes     int
 	LeftAlone int // nodes with children that it left, or that others made meanwhile
 }
 
-// Remove deletes the subtree at top, children first. It can be repeated after an error: what is deleted stays
-// deleted. The error is jute.NoNode if there is no top, jute.NoAuth if the caller may not read or delete a
-// node, or the client's.
+// Remove deletes the subtree at top, children first. It can be repeated after an error. The error is
+// jute.NoNode if there is no top, jute.NoAuth if a node may not be read or deleted, or one of the client.
 func (s Space) Remove(ctx context.Context, top string, how RemoveOptions) (RemoveResult, error) {
 	r := &remover{space: s, ctx: ctx, options: how}
 	err := r.addSubtree(top)
@@ -38,7 +37,6 @@ func (s Space) Remove(ctx context.Context, top string, how RemoveOptions) (Remov
 	return r.result, err
 }
 
-// addSubtree collects the deletes of a subtree.
 func (r *remover) addSubtree(top string) error {
 	var way []string // the nodes whose children are being visited
 	leave := func(next string) error {
@@ -69,7 +67,6 @@ func (r *remover) addSubtree(top string) error {
 	return leave("")
 }
 
-// remover collects deletes.
 type remover struct {
 	space        Space
 	ctx          context.Context
@@ -90,7 +87,6 @@ func (r *remover) noteLeft(path string) {
 	r.options.OnNode(path, false)
 }
 
-// flushDeletes sends the deletes that are collected.
 func (r *remover) flushDeletes() error {
 	paths := r.pendingPaths
 	r.pendingPaths = r.pendingPaths[:0]
@@ -115,8 +111,8 @@ func (r *remover) flushDeletes() error {
 	return nil
 }
 
-// deleteAll deletes nodes in order and puts the error of each into errs. Deletes that a broken connection
-// interrupts are sent again; that they find no node may then be their own doing.
+// deleteAll deletes nodes in order, and sets errs to their errors. It resends deletes that a broken
+// connection interrupts; NoNode may then be caused by the first try.
 func (s Space) deleteAll(ctx context.Context, paths []string, errs []error) error {
 	left := make([]int, len(paths)) // indexes of what must be sent
 	for i := range paths {
@@ -145,9 +141,9 @@ func (s Space) deleteAll(ctx context.Context, paths []string, errs []error) erro
 	return fmt.Errorf("delete %s: the connection broke at each of %d tries: %w", paths[left[0]], maxTries, client.ErrConnectionLost)
 }
 
-// sendDeletes sends the deletes at these indexes and waits for all answers, which it puts into errs.
+// sendDeletes pipelines the deletes at indexes, and sets errs when all replies have arrived.
 func (s Space) sendDeletes(ctx context.Context, paths []string, indexes []int, errs []error) error {
-	answers := make([]error, len(paths)) // not errs: after ctx's end, answers may still come
+	answers := make([]error, len(paths)) // not errs: replies may arrive after ctx has ended
 	var pending sync.WaitGroup
 	for _, i := range indexes {
 		pending.Add(1)

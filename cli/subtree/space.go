@@ -1,16 +1,15 @@
 // Package subtree works on whole subtrees of an ensemble, over ZooKeeper's protocol or inside a member:
 //
-//   - Space: a session, and the node that its paths begin at.
+//   - Space: a session and its root.
 //   - Space.Walk: visits a subtree in order, with many requests in flight.
-//   - Space.Dump, Check and Space.Load: a subtree as a JSON document, and back.
-//   - Space.FromBackup and Space.LoadFrom: a subtree of a backup into an ensemble.
+//   - Space.Dump, CheckDump and Space.Load: a subtree as a JSON document, and back.
+//   - Space.SourceFromBackup and Space.LoadFrom: a subtree of a backup into an ensemble.
 //   - Space.Remove: deletes a subtree.
-//   - Usage: sums up nodes and bytes by subtree.
-//   - ParseACL: a list of permissions from its text.
+//   - UsageSum: sums up nodes and bytes by subtree.
+//   - ParseACL: parses an access control list.
 //
-// None of it is atomic: a subtree that others change meanwhile is seen, copied or deleted as each of its
-// nodes is when its turn comes. Memory does not grow with the number of nodes, but with the number of
-// children of one node.
+// Nothing here is atomic: if others change a subtree meanwhile, each node is seen, copied or deleted as it is at
+// that time. Memory grows with the number of children of one node, not with the number of nodes.
 package subtree
 
 import (
@@ -24,20 +23,21 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Space is a session whose paths are below Root, as with a ZooKeeper client whose list of servers ends in
-// a path. It is safe for concurrent use.
+// Space is a session whose paths are below Root, like a ZooKeeper client with a chroot. It is safe for
+// concurrent use.
 type Space struct {
 	Client *client.Client
 	Nodes  NodeClient // where the nodes are read and changed; nil: by Client
 	Root   string     // "": paths are as the servers have them
-	// OnWait, unless it is nil, is called when a request is sent, and over when that has its answer.
+	Watch  bool       // Stat, Get and Children set watches, whose events the Client gets
+	// OnWait, unless it is nil, is called when a request is sent, and over when its reply has arrived.
 	OnWait func() (over func())
 }
 
-// NodeClient are the nodes of an ensemble, for whoever has no session: a member that works for an administrator. A client.Client
-// has these methods. Sync and Dump need a Client.
+// NodeClient accesses the nodes of an ensemble without a session, inside a member. client.Client implements
+// it. Sync and Dump need a Client.
 type NodeClient interface {
-	Exists(ctx context.Context, path string, watch bool) (jute.Stat, error) // watch is false here and below
+	Exists(ctx context.Context, path string, watch bool) (jute.Stat, error)
 	Get(ctx context.Context, path string, watch bool) ([]byte, jute.Stat, error)
 	GetACL(ctx context.Context, path string) ([]jute.ACL, jute.Stat, error)
 	Children(ctx context.Context, path string, watch bool) ([]string, jute.Stat, error)
@@ -46,12 +46,11 @@ type NodeClient interface {
 
 	// Ready waits until requests can be sent.
 	Ready(ctx context.Context) error
-	// Go sends a request. The requests are carried out in the order of the calls. If the error is nil, done is called once,
-	// unless the answer is lost. It must not block.
+	// Go sends a request. Requests are processed in the order of the calls. Unless Go returns an error or the
+	// reply is lost, done is called once. It must not block.
 	Go(ctx context.Context, op jute.Op, rec client.Record, done func(client.Reply, error)) error
 }
 
-// nodeClient returns where the nodes are.
 func (s Space) nodeClient() NodeClient {
 	if s.Nodes != nil {
 		return s.Nodes
@@ -59,7 +58,7 @@ func (s Space) nodeClient() NodeClient {
 	return s.Client
 }
 
-// FullPath returns a path of the space as the servers have it.
+// FullPath adds Root to a path.
 func (s Space) FullPath(path string) string {
 	switch {
 	case s.Root == "":
@@ -70,8 +69,7 @@ func (s Space) FullPath(path string) string {
 	return s.Root + path
 }
 
-// ShortPath returns a path of the servers as the space has it. A path that is not below Root is returned as
-// it is.
+// ShortPath removes Root from a path. It returns other paths unchanged.
 func (s Space) ShortPath(full string) string {
 	rest, below := strings.CutPrefix(full, s.Root)
 	switch {
@@ -85,8 +83,8 @@ func (s Space) ShortPath(full string) string {
 	return full
 }
 
-// RelativePath returns a path of the servers as the space has it. In a path that is not below Root, each ".."
-// stands for the node above, so that it cannot be taken for one that is: no node has this name.
+// RelativePath removes Root from a path. A path outside Root begins with ".." for each level up, which no
+// node can be named.
 func (s Space) RelativePath(full string) string {
 	if s.Root == "" {
 		return full
@@ -101,7 +99,6 @@ func (s Space) RelativePath(full string) string {
 	return up
 }
 
-// joinPath returns the path of a child.
 func joinPath(parent, name string) string {
 	if parent == "/" {
 		return "/" + name
@@ -115,7 +112,7 @@ func IsBelow(path, top string) bool {
 	return below && (rest == "" || rest[0] == '/' || top == "/")
 }
 
-// parentOf returns the parent of a path, which is "/" for a node right below it, and "" for "/".
+// parentOf returns "/" for the parent of a top-level node, and "" for that of "/".
 func parentOf(path string) string {
 	i := strings.LastIndexByte(path, '/')
 	switch {
@@ -127,7 +124,7 @@ func parentOf(path string) string {
 	return path[:i]
 }
 
-// CheckPath returns an error that says what is wrong with a path, or nil if a node may have it.
+// CheckPath returns an error if no node can have this path.
 func CheckPath(path string) error {
 	switch {
 	case jute.ValidPath(path):
@@ -145,17 +142,17 @@ func CheckPath(path string) error {
 }
 
 const (
-	// maxTries is how often a request is sent if the connection breaks each time. A server closes the
-	// connection on a request that is longer than it accepts, and would do so forever.
+	// maxTries bounds the tries of a request on breaking connections. A server closes the connection on a
+	// request that is too long, and would do so forever.
 	maxTries = 5
-	// requestTimeout is how long a request may take. That is longer than an election and a session together.
+	// requestTimeout is longer than an election and a session together.
 	requestTimeout = 45 * time.Second
 )
 
-// ErrNoReply says that no server has answered a request for too long. A change may have been made or not.
+// ErrNoReply is returned if no server has replied to a request in time. A change may have been made or not.
 var ErrNoReply = fmt.Errorf("no answer for %v", requestTimeout)
 
-// withTimeout calls a function that sends a request, which may take as long as patience.
+// withTimeout calls a function that sends a request, with requestTimeout.
 func (s Space) withTimeout(ctx context.Context, call func(context.Context) error) error {
 	if s.OnWait != nil {
 		defer s.OnWait()()
@@ -169,8 +166,8 @@ func (s Space) withTimeout(ctx context.Context, call func(context.Context) error
 	return err
 }
 
-// retryBroken calls a function that sends a request until the connection does not break meanwhile, at most
-// maxTries times. The request must have the same effect if it is sent twice.
+// retryBroken repeats call while the connection breaks, at most maxTries times. The request must be
+// idempotent.
 func (s Space) retryBroken(ctx context.Context, call func(context.Context) error) error {
 	var err error
 	for range maxTries {
@@ -181,11 +178,11 @@ func (s Space) retryBroken(ctx context.Context, call func(context.Context) error
 	return fmt.Errorf("the connection broke at each of %d tries: %w", maxTries, err)
 }
 
-// Stat returns the Stat of a node. The error is jute.NoNode if there is none. Like the other reads of a
-// Space, it is repeated if the connection breaks.
+// Stat returns the Stat of a node, or jute.NoNode. Like the other reads of a Space, it retries if the
+// connection breaks.
 func (s Space) Stat(ctx context.Context, path string) (stat jute.Stat, err error) {
 	err = s.retryBroken(ctx, func(ctx context.Context) error {
-		stat, err = s.nodeClient().Exists(ctx, s.FullPath(path), false)
+		stat, err = s.nodeClient().Exists(ctx, s.FullPath(path), s.Watch)
 		return err
 	})
 	return stat, err
@@ -194,32 +191,37 @@ func (s Space) Stat(ctx context.Context, path string) (stat jute.Stat, err error
 // Get returns the data of a node, nil if they are null, and its Stat.
 func (s Space) Get(ctx context.Context, path string) (data []byte, stat jute.Stat, err error) {
 	err = s.retryBroken(ctx, func(ctx context.Context) error {
-		data, stat, err = s.nodeClient().Get(ctx, s.FullPath(path), false)
+		data, stat, err = s.nodeClient().Get(ctx, s.FullPath(path), s.Watch)
 		return err
 	})
 	return data, stat, err
 }
 
 // ACL returns the access control list of a node.
-func (s Space) ACL(ctx context.Context, path string) (acl []jute.ACL, err error) {
-	err = s.retryBroken(ctx, func(ctx context.Context) error {
-		acl, _, err = s.nodeClient().GetACL(ctx, s.FullPath(path))
-		return err
-	})
+func (s Space) ACL(ctx context.Context, path string) ([]jute.ACL, error) {
+	acl, _, err := s.ACLAndStat(ctx, path)
 	return acl, err
 }
 
-// Children returns the names of a node's children, in no order, and its Stat.
+// ACLAndStat returns the access control list of a node and its Stat.
+func (s Space) ACLAndStat(ctx context.Context, path string) (acl []jute.ACL, stat jute.Stat, err error) {
+	err = s.retryBroken(ctx, func(ctx context.Context) error {
+		acl, stat, err = s.nodeClient().GetACL(ctx, s.FullPath(path))
+		return err
+	})
+	return acl, stat, err
+}
+
+// Children returns the names of a node's children, unsorted, and its Stat.
 func (s Space) Children(ctx context.Context, path string) (names []string, stat jute.Stat, err error) {
 	err = s.retryBroken(ctx, func(ctx context.Context) error {
-		names, stat, err = s.nodeClient().Children(ctx, s.FullPath(path), false)
+		names, stat, err = s.nodeClient().Children(ctx, s.FullPath(path), s.Watch)
 		return err
 	})
 	return names, stat, err
 }
 
-// Sync waits until the server has applied everything that was written anywhere before the call, and returns
-// the zxid up to which that is.
+// Sync waits until the server has applied everything written before the call, and returns the zxid of that.
 func (s Space) Sync(ctx context.Context, path string) (zxid int64, err error) {
 	err = s.retryBroken(ctx, func(ctx context.Context) error {
 		zxid, err = s.Client.Do(ctx, jute.OpSync, jute.SyncRequest{Path: []byte(s.FullPath(path))}, nil)
@@ -228,7 +230,7 @@ func (s Space) Sync(ctx context.Context, path string) (zxid int64, err error) {
 	return zxid, err
 }
 
-// Write calls a function that sends a change, once. Its error wraps ErrSilent if no server has answered.
+// Write calls a function that sends a change, once. Its error wraps ErrNoReply if no server has replied.
 func (s Space) Write(ctx context.Context, change func(context.Context) error) error {
 	return s.withTimeout(ctx, change)
 }

@@ -1,29 +1,27 @@
 package subtree
 
-// Usage is what a node and all nodes below it take.
+// Usage is the size of a subtree.
 type Usage struct {
-	Path       string
-	Depth      int
-	Nodes      int   // the node itself included
-	Bytes      int64 // of data
-	Ephemerals int
-	Unread     int // nodes that the caller may not read; what is below them is not counted
+	Path       string `json:"path"`
+	Nodes      int    `json:"nodes"` // the node itself included
+	Bytes      int64  `json:"bytes"` // of data
+	Ephemerals int    `json:"ephemerals"`
+	Unread     int    `json:"unread"` // nodes that the caller may not read; their subtrees are not counted
 }
 
-// UsageSum adds up the nodes of a walk, which it takes in the walk's order. It needs memory for the depth of the
-// tree. Make one with NewSum.
+// UsageSum adds up the nodes of a walk, in the walk's order. Its memory grows with the depth of the tree.
 type UsageSum struct {
-	onUsage   func(Usage)
+	onUsage   func(u Usage, depth int)
 	openNodes []Usage
 }
 
-// NewUsageSum returns a Sum that calls each with every node, after all that are below it.
-func NewUsageSum(each func(Usage)) *UsageSum { return &UsageSum{onUsage: each} }
+// NewUsageSum returns a UsageSum that calls each with every node and its depth, after its descendants.
+func NewUsageSum(each func(u Usage, depth int)) *UsageSum { return &UsageSum{onUsage: each} }
 
-// Add takes the next node of the walk.
+// Add adds the next node of the walk.
 func (s *UsageSum) Add(n *Node) {
 	s.closeBelow(n.Depth)
-	u := Usage{Path: n.Path, Depth: n.Depth, Nodes: 1, Bytes: int64(n.Stat.DataLength)}
+	u := Usage{Path: n.Path, Nodes: 1, Bytes: int64(n.Stat.DataLength)}
 	if n.Stat.EphemeralOwner != 0 {
 		u.Ephemerals = 1
 	}
@@ -36,7 +34,6 @@ func (s *UsageSum) Add(n *Node) {
 // Done ends the walk.
 func (s *UsageSum) Done() { s.closeBelow(0) }
 
-// closeBelow ends the nodes of this depth and below.
 func (s *UsageSum) closeBelow(depth int) {
 	for len(s.openNodes) > depth {
 		last := s.openNodes[len(s.openNodes)-1]
@@ -48,6 +45,6 @@ func (s *UsageSum) closeBelow(depth int) {
 			above.Ephemerals += last.Ephemerals
 			above.Unread += last.Unread
 		}
-		s.onUsage(last)
+		s.onUsage(last, len(s.openNodes))
 	}
 }

@@ -20,7 +20,7 @@ func TestSum(t *testing.T) {
 		t.Fatal(err)
 	}
 	var lines []string
-	sum := subtree.NewUsageSum(func(u subtree.Usage) { lines = append(lines, fmt.Sprintf("%+v", u)) })
+	sum := subtree.NewUsageSum(func(u subtree.Usage, depth int) { lines = append(lines, fmt.Sprintf("%d %+v", depth, u)) })
 	for n, err := range s.Walk(t.Context(), "/", subtree.WalkOptions{}) {
 		if err != nil {
 			t.Fatal(err)
@@ -29,12 +29,12 @@ func TestSum(t *testing.T) {
 	}
 	sum.Done()
 	wantLines(t, lines,
-		"{Path:/a/b/c Depth:3 Nodes:1 Bytes:1 Ephemerals:0 Unread:0}",
-		"{Path:/a/b/f Depth:3 Nodes:1 Bytes:4 Ephemerals:1 Unread:0}",
-		"{Path:/a/b Depth:2 Nodes:3 Bytes:8 Ephemerals:1 Unread:0}",
-		"{Path:/a/d Depth:2 Nodes:1 Bytes:0 Ephemerals:0 Unread:1}",
-		"{Path:/a Depth:1 Nodes:5 Bytes:13 Ephemerals:1 Unread:1}",
-		"{Path:/e Depth:1 Nodes:1 Bytes:2 Ephemerals:0 Unread:0}",
-		"{Path:/ Depth:0 Nodes:7 Bytes:15 Ephemerals:1 Unread:1}",
+		"3 {Path:/a/b/c Nodes:1 Bytes:1 Ephemerals:0 Unread:0}",
+		"3 {Path:/a/b/f Nodes:1 Bytes:4 Ephemerals:1 Unread:0}",
+		"2 {Path:/a/b Nodes:3 Bytes:8 Ephemerals:1 Unread:0}",
+		"2 {Path:/a/d Nodes:1 Bytes:0 Ephemerals:0 Unread:1}",
+		"1 {Path:/a Nodes:5 Bytes:13 Ephemerals:1 Unread:1}",
+		"1 {Path:/e Nodes:1 Bytes:2 Ephemerals:0 Unread:0}",
+		"0 {Path:/ Nodes:7 Bytes:15 Ephemerals:1 Unread:1}",
 	)
 }

@@ -12,13 +12,11 @@ import (
 )
 
 const (
-	// maxFetches is how many nodes are asked for at once.
+	// maxFetches bounds the concurrent requests.
 	maxFetches = 32
-	// maxAhead is how far nodes are asked for before their turn comes: the next so many in order, as far as
-	// they are known.
+	// maxAhead bounds the nodes that are prefetched in the order of the walk.
 	maxAhead = 256
-	// maxAheadBytes is how many bytes of data may wait for their turn. Above it, only the next node is asked
-	// for.
+	// maxAheadBytes bounds the prefetched data. Above it, only the next node is fetched.
 	maxAheadBytes = 16 << 20
 )
 
@@ -30,31 +28,31 @@ type Node struct {
 	Stat  jute.Stat
 	Data  []byte     // if the walk reads data
 	ACL   []jute.ACL // if the walk reads lists
-	// Err is jute.NoAuth if the caller may not read the node; then nothing else of it is known, and nothing
-	// below it is visited. Otherwise it is nil.
+	// Err is jute.NoAuth if the node is unreadable. Then its other fields are unset, and its subtree is not
+	// visited.
 	Err error
 }
 
-// WalkOptions says what a walk visits and reads. The zero value visits all nodes and reads their Stats.
+// WalkOptions select the nodes that a walk visits, and their content. The zero value visits all nodes and
+// reads their Stats.
 type WalkOptions struct {
 	ReadContent bool                   // reads data and access control lists, too
 	MaxDepth    int                    // visits so many levels below the top; 0: all
 	Skip        func(path string) bool // leaves out nodes and all below them; nil: none. It is called from several goroutines
 }
 
-// ServersNode is the node below which the servers keep their own nodes. Space.Own tells them from others.
+// ServersNode is the parent of the servers' own nodes; see Space.IsServersOwn.
 const ServersNode = "/zookeeper"
 
-// IsServersOwn reports whether path is a node of the servers, which commands on a whole tree leave out unless they
-// begin there.
+// IsServersOwn reports whether path is the servers' node, which commands on a whole tree leave out unless
+// they start there.
 func (s Space) IsServersOwn(path string) bool { return s.Root == "" && path == ServersNode }
 
-// Walk visits the subtree at top: a node before its children, and children in the order of their names'
-// bytes. A node that vanishes meanwhile is left out. Reads that a broken connection interrupts are
-// repeated.
+// Walk visits the subtree at top: parents before children, and children by the bytes of their names. A node
+// that vanishes meanwhile is left out. Reads are retried on a broken connection.
 //
-// The last pair has an error if the walk cannot go on: ctx's, jute.NoNode if there is no top, or the
-// client's. All requests have ended when Walk returns.
+// If the walk fails, the last pair has the error: ctx's, jute.NoNode if there is no top, or the client's. All
+// requests have ended when Walk returns.
 func (s Space) Walk(ctx context.Context, top string, how WalkOptions) iter.Seq2[*Node, error] {
 	return func(yield func(*Node, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -65,8 +63,7 @@ func (s Space) Walk(ctx context.Context, top string, how WalkOptions) iter.Seq2[
 	}
 }
 
-// walker is one walk. Its fields belong to the goroutine that walks, except for those that are safe for
-// concurrent use.
+// walker is one walk. Its fields belong to the walking goroutine, unless they are safe for concurrent use.
 type walker struct {
 	space      Space
 	ctx        context.Context
@@ -78,16 +75,15 @@ type walker struct {
 	fetches    sync.WaitGroup
 }
 
-// pendingNode is a node that the walk knows of. A fetch fills it, and closes fetched.
+// pendingNode is a known node of the walk. A fetch fills it and closes fetched.
 type pendingNode struct {
 	node           Node
 	err            error
-	fetched        chan struct{}  // nil: it has not been asked for
+	fetched        chan struct{}  // nil: no request was sent
 	unopenedNames  []string       // of children that have no spot yet, in order
 	openedChildren []*pendingNode // children with a spot that are not visited yet, in order
 }
 
-// isFetched reports whether a spot is filled, without waiting.
 func (s *pendingNode) isFetched() bool {
 	if s.fetched == nil {
 		return false
@@ -100,7 +96,7 @@ func (s *pendingNode) isFetched() bool {
 	}
 }
 
-// childAt returns the spot of the i-th child that is not visited yet, or nil if there are not so many.
+// childAt returns the i-th unvisited child, or nil.
 func (s *pendingNode) childAt(i int) *pendingNode {
 	if i == len(s.openedChildren) {
 		if len(s.unopenedNames) == 0 {
@@ -113,7 +109,7 @@ func (s *pendingNode) childAt(i int) *pendingNode {
 	return s.openedChildren[i]
 }
 
-// visitNode yields a node and all below it. It returns false if the walk is over.
+// visitNode yields a node and its subtree. It returns false if the walk is over.
 func (w *walker) visitNode(s *pendingNode) bool {
 	if s.fetched == nil {
 		w.startFetch(s, func() {})
@@ -145,7 +141,7 @@ func (w *walker) visitNode(s *pendingNode) bool {
 	return more
 }
 
-// fetchAhead asks for the nodes whose turn comes next.
+// fetchAhead prefetches the next nodes in the walk's order.
 func (w *walker) fetchAhead() {
 	left := maxAhead
 	for _, s := range slices.Backward(w.ancestors) {
@@ -155,8 +151,8 @@ func (w *walker) fetchAhead() {
 	}
 }
 
-// fetchBelow asks for at most so many nodes below s, in the order in which they are visited, and returns how
-// many are left. That is 0 if there is no room for another request.
+// fetchBelow prefetches at most left nodes below s in the walk's order, and returns the remaining number, or
+// 0 if no request slot is free.
 func (w *walker) fetchBelow(s *pendingNode, left int) int {
 	for i := 0; left > 0; i++ {
 		child := s.childAt(i)
@@ -174,7 +170,7 @@ func (w *walker) fetchBelow(s *pendingNode, left int) int {
 	return left
 }
 
-// tryFetch starts a fetch, and reports whether there is room for it.
+// tryFetch starts a fetch unless the limits are reached.
 func (w *walker) tryFetch(s *pendingNode) bool {
 	if w.heldBytes.Load() >= maxAheadBytes {
 		return false
@@ -198,7 +194,6 @@ func (w *walker) startFetch(s *pendingNode, done func()) {
 	})
 }
 
-// fetchNode asks for one node.
 func (w *walker) fetchNode(s *pendingNode) {
 	switch {
 	case w.options.ReadContent:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	"golang.org/x/sync/errgroup"
 
@@ -13,17 +14,16 @@ import (
 )
 
 const (
-	// maxBatchNodes and maxBatchBytes bound a step of a load. The servers carry out no other write meanwhile, and
-	// accept requests of up to 1 MiB by default. A node with more data is a step of its own.
+	// maxBatchNodes and maxBatchBytes bound one multi. Servers process no other write meanwhile, and accept
+	// requests of 1 MiB by default. A larger node gets a multi of its own.
 	maxBatchNodes = 256
 	maxBatchBytes = 512 << 10
-	// nodeOverhead is about how many bytes a node takes in a request besides its path, data and list.
+	// nodeOverhead estimates the bytes of a node in a request besides its path, data and list.
 	nodeOverhead = 64
 
 	anyVersion = -1
 )
 
-// loader is one load.
 type loader struct {
 	space        Space
 	ctx          context.Context
@@ -36,7 +36,6 @@ type loader struct {
 	extraRemover *remover
 }
 
-// addRecord takes a node of the dump, in order.
 func (l *loader) addRecord(r *Record) error {
 	if r.Owner != "" {
 		l.result.Skipped++
@@ -60,8 +59,8 @@ func (l *loader) addRecord(r *Record) error {
 	return nil
 }
 
-// flushBatch brings the nodes of the batch about. The first try of a load into nothing creates them unseen.
-// Otherwise, and after a try whose outcome is not known, it looks at what is there first.
+// flushBatch applies the batch. The first try of a load without an existing top creates the nodes unseen.
+// Otherwise, and after a try with an unknown outcome, it compares the existing nodes first.
 func (l *loader) flushBatch() error {
 	unseen := l.isNewTop && l.options.Mode == FailIfExists
 	for try := 1; len(l.batch) > 0; try++ {
@@ -84,13 +83,11 @@ func (l *loader) flushBatch() error {
 	return nil
 }
 
-// changedMeanwhile reports whether err means that the nodes were changed by others between the look and the change, so
-// that another look helps.
+// changedMeanwhile reports whether others changed the nodes after the comparison, so that another one helps.
 func (l *loader) changedMeanwhile(unseen bool, err error) bool {
 	return !unseen && (errors.Is(err, jute.NodeExists) || errors.Is(err, jute.NoNode))
 }
 
-// loadStep is what a load does about one node.
 type loadStep struct {
 	record     *Record
 	createNode bool
@@ -99,7 +96,6 @@ type loadStep struct {
 	leaveAlone bool // an ephemeral node of a living session
 }
 
-// planSteps returns a step for each node of the batch.
 func (l *loader) planSteps(unseen bool) ([]loadStep, error) {
 	steps := make([]loadStep, len(l.batch))
 	g, ctx := errgroup.WithContext(l.ctx)
@@ -115,7 +111,6 @@ func (l *loader) planSteps(unseen bool) ([]loadStep, error) {
 	return steps, g.Wait()
 }
 
-// compareNode compares a node with what is there.
 func (l *loader) compareNode(ctx context.Context, s *loadStep) error {
 	data, stat, err := l.space.Get(ctx, s.record.Path)
 	switch {
@@ -137,7 +132,7 @@ func (l *loader) compareNode(ctx context.Context, s *loadStep) error {
 	return nil
 }
 
-// applySteps creates and sets in one transaction, and then changes lists, which cannot be in it.
+// applySteps creates and sets nodes in one multi. Lists cannot be part of it, and follow.
 func (l *loader) applySteps(steps []loadStep) error {
 	var ops []jute.MultiOp
 	for _, s := range steps {
@@ -150,21 +145,13 @@ func (l *loader) applySteps(steps []loadStep) error {
 		}
 	}
 	if len(ops) > 0 {
-		err := l.space.Write(l.ctx, func(ctx context.Context) error {
-			_, err := l.space.nodeClient().Multi(ctx, ops)
-			return err
-		})
-		if err != nil {
+		if err := l.space.Multi(l.ctx, ops); err != nil {
 			return err
 		}
 	}
 	for _, s := range steps {
 		if s.setACL {
-			err := l.space.Write(l.ctx, func(ctx context.Context) error {
-				_, err := l.space.nodeClient().SetACL(ctx, l.space.FullPath(s.record.Path), s.record.ACL, anyVersion)
-				return err
-			})
-			if err != nil {
+			if _, err := l.space.SetACL(l.ctx, s.record.Path, s.record.ACL, anyVersion); err != nil {
 				return err
 			}
 		}
@@ -172,7 +159,6 @@ func (l *loader) applySteps(steps []loadStep) error {
 	return nil
 }
 
-// createOp returns the operation that creates the node at a path.
 func (r *Record) createOp(path []byte) jute.MultiOp {
 	op := jute.MultiOp{Op: jute.OpCreate, Create: jute.CreateRequest{Path: path, Data: r.Data, ACL: r.ACL}}
 	switch {
@@ -184,7 +170,7 @@ func (r *Record) createOp(path []byte) jute.MultiOp {
 	return op
 }
 
-// countSteps adds up and tells what the steps have done.
+// countSteps counts and reports the finished steps.
 func (l *loader) countSteps(steps []loadStep) {
 	for _, s := range steps {
 		l.result.Nodes++
@@ -208,4 +194,76 @@ func (l *loader) countSteps(steps []loadStep) {
 			}
 		}
 	}
+}
+
+// deleteExtras deletes the nodes below the top that are not in the dump. The dump and the walk have the same
+// order, so each is read once.
+func (l *loader) deleteExtras(read func(func(*Record) error) error) error {
+	var readErr error
+	next, stop := iter.Pull(func(yield func(string) bool) {
+		readErr = read(func(r *Record) error {
+			if r.Owner == "" && !yield(l.targetPath(r.Path)) {
+				return errStopped
+			}
+			return nil
+		})
+	})
+	defer stop()
+	wanted, more := next()
+	gone := "" // a node that is deleted with all below it
+	for n, err := range l.space.Walk(l.ctx, l.into, WalkOptions{Skip: l.space.IsServersOwn}) {
+		if err != nil {
+			return l.ignoreMissingTop(err)
+		}
+		for more && comparePaths(wanted, n.Path) < 0 {
+			wanted, more = next()
+		}
+		switch {
+		case readErr != nil:
+			return readErr
+		case more && wanted == n.Path || gone != "" && IsBelow(n.Path, gone):
+		default:
+			gone = n.Path
+			if err := l.deleteExtra(n); err != nil {
+				return err
+			}
+		}
+	}
+	return l.extraRemover.flushDeletes()
+}
+
+var errStopped = errors.New("stopped")
+
+// ignoreMissingTop ignores NoNode in a dry run that would have created the top.
+func (l *loader) ignoreMissingTop(err error) error {
+	if l.options.DryRun && l.isNewTop && errors.Is(err, jute.NoNode) {
+		return nil
+	}
+	return err
+}
+
+// deleteExtra deletes a node and its subtree, except for ephemeral nodes.
+func (l *loader) deleteExtra(n *Node) error {
+	switch {
+	case n.Stat.EphemeralOwner != 0:
+		l.extraRemover.noteLeft(n.Path)
+		return nil
+	case n.Err == nil && n.Stat.NumChildren == 0:
+		return l.extraRemover.addPath(n.Path)
+	}
+	err := l.extraRemover.addSubtree(n.Path)
+	if errors.Is(err, jute.NoNode) {
+		return nil // others have deleted it
+	}
+	return err
+}
+
+func (l *loader) countRemoved(path string, deleted bool) {
+	if deleted {
+		l.result.Deleted++
+		l.options.OnChange(Change{Action: "delete", Path: path})
+		return
+	}
+	l.result.LeftAlone++
+	l.options.OnChange(Change{Action: "leave", Path: path})
 }
