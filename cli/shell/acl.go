@@ -5,11 +5,12 @@ import (
 	"errors"
 	"strings"
 
+	"rollcall/cli/subtree"
 	"rollcall/zk/jute"
 )
 
-// parseACL reads "scheme:id:perms,…". An id may contain colons. It tells of what makes no sense and
-// leaves that out, as zkCli.sh does.
+// parseACL parses "scheme:id:perms,…". An id may contain colons. Like zkCli.sh, it reports a malformed entry
+// and skips it.
 func (s *Shell) parseACL(text string) (acl []jute.ACL) {
 	entries := strings.TrimRight(text, ",")
 	if entries == "" && text != "" {
@@ -42,18 +43,20 @@ func (s *Shell) parsePermissions(letters string) (perms jute.Perm) {
 
 func (s *Shell) getACL(ctx context.Context, a *arguments) error {
 	path := a.path()
-	if err := checkPath(path); err != nil {
+	var acl []jute.ACL
+	var stat jute.Stat
+	err := s.nodes.send(ctx, path, func(space subtree.Space) (err error) {
+		acl, stat, err = space.ACLAndStat(ctx, path)
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	var got jute.GetACLResponse
-	if err := s.session.sendRequest(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(s.session.space.FullPath(path))}, &got); err != nil {
-		return err
-	}
-	for _, entry := range got.ACL {
+	for _, entry := range acl {
 		s.screen.printf("'%s,'%s\n: %s", entry.ID.Scheme, entry.ID.ID, entry.Perms.Letters())
 	}
 	if a.hasFlag("s") {
-		s.screen.printStat(got.Stat)
+		s.screen.printStat(stat)
 	}
 	return nil
 }
@@ -67,7 +70,7 @@ func (s *Shell) setACL(ctx context.Context, a *arguments) error {
 	if a.hasFlag("R") {
 		return s.nodes.visitSubtree(ctx, a.path(), false, func(path string) error {
 			_, err := s.nodes.setACL(ctx, path, acl, version)
-			if f, ok := errors.AsType[*requestError](err); ok { // zkCli.sh goes on, and ends no line
+			if f, ok := errors.AsType[*requestError](err); ok { // zkCli.sh continues, and ends no line
 				s.screen.print(f.javaMessage())
 				return nil
 			}

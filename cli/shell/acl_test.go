@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Lists of access that make no sense are told of by entry. A list of commas has no entries, and a list without a text has one that
-// makes no sense: so does zkCli.sh.
+// Malformed entries of an access control list are reported one by one. A list of commas has no entries, and a
+// list without a text has one that makes no sense: so does zkCli.sh.
 func TestACLsThatMakeNoSense(t *testing.T) {
 	const form, invalid = " does not have the form scheme:id:perm\n", "Acl is not valid : null\n"
 	for text, want := range map[string]string{

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -8,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// completeLastWord completes the last word of text: a verb, a flag of a verb, or the path of a node. It returns
-// text with what all choices have in common, and the choices. children returns the names of a node's
-// children, or nil if it cannot.
+// completeLastWord completes the last word of text: a verb, a flag of a verb, or the path of a node. It
+// returns text with the common prefix of all choices, and the choices. children returns the names of a node's
+// children, or nil if it fails.
 func completeLastWord(text string, verbs map[string]*verb, children func(path string) []string) (completed string, choices []string) {
 	start, quote := lastWord(text)
 	before, word := text[:start], strings.TrimPrefix(text[start:], quote)
@@ -21,7 +22,7 @@ func completeLastWord(text string, verbs map[string]*verb, children func(path st
 		all = slices.Collect(maps.Keys(verbs))
 	case strings.HasPrefix(word, "/"):
 		dir := word[:strings.LastIndexByte(word, '/')+1]
-		for _, name := range children(strings.TrimSuffix(dir, "/") + rootIf(dir == "/")) {
+		for _, name := range children(cmp.Or(strings.TrimSuffix(dir, "/"), "/")) {
 			if isTypable(name, quote) {
 				all = append(all, dir+name)
 			}
@@ -44,15 +45,8 @@ func completeLastWord(text string, verbs map[string]*verb, children func(path st
 	return before + quote + common, choices
 }
 
-func rootIf(root bool) string {
-	if root {
-		return "/"
-	}
-	return ""
-}
-
-// lastWord returns where the last word of text begins, as split reads it, and the quote that opens
-// it, if any. The word may be empty.
+// lastWord returns the start of the last word of text, as splitLine reads it, and its opening quote, if any.
+// The word may be empty.
 func lastWord(text string) (start int, quote string) {
 	i := 0
 	for i < len(text) {
@@ -81,8 +75,8 @@ func lastWord(text string) (start int, quote string) {
 
 func isBlank(c byte) bool { return strings.IndexByte(" \t\n\v\f\r", c) >= 0 }
 
-// isTypable reports whether a name can be typed as a part of a word with this quote, or with one that
-// complete adds if quote is "".
+// isTypable reports whether a name can be typed as part of a word with this quote. If quote is "",
+// completeLastWord adds one where needed.
 func isTypable(name, quote string) bool {
 	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) && r != ' ' }) {
 		return false
@@ -93,7 +87,7 @@ func isTypable(name, quote string) bool {
 	return quoteFor(name) != "" || !strings.Contains(name, " ")
 }
 
-// quoteFor returns a quote that is not in the text, or "" if both are.
+// quoteFor returns a quote that text does not contain, or "" if it contains both.
 func quoteFor(text string) string {
 	for _, quote := range []string{`"`, `'`} {
 		if !strings.Contains(text, quote) {
@@ -103,7 +97,7 @@ func quoteFor(text string) string {
 	return ""
 }
 
-// flagsOf returns the flags of a verb, or nil if v is nil.
+// flagsOf returns the flags of a verb, which may be nil.
 func flagsOf(v *verb) (all []string) {
 	if v == nil {
 		return nil
@@ -114,8 +108,8 @@ func flagsOf(v *verb) (all []string) {
 	return all
 }
 
-// commonPrefix returns what all texts begin with, in whole characters; a byte that is not UTF-8 is one. There
-// is at least one text.
+// commonPrefix returns the longest common prefix of at least one text. It does not split characters; an
+// invalid byte counts as one.
 func commonPrefix(texts []string) string {
 	common := texts[0]
 	for _, text := range texts[1:] {

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// maxLineRunes is how many characters the terminal takes in a line; it ignores those after them.
+	// maxLineRunes limits the characters of a line. term.Terminal ignores further ones.
 	maxLineRunes = 4096
-	// completionWait is how long Tab may wait for the names of nodes.
+	// completionWait limits the wait of Tab for the names of nodes.
 	completionWait = 2 * time.Second
-	// maxListed is how many names Tab lists.
+	// maxListed limits the names that Tab lists.
 	maxListed = 100
 )
 
-// editor is the line that a person edits on a terminal.
+// editor lets a person edit lines on a terminal.
 type editor struct {
 	shell    *Shell
 	ctx      context.Context
@@ -32,13 +32,12 @@ type editor struct {
 	history  *history
 }
 
-// terminalIO joins what is typed and what is shown.
 type terminalIO struct {
 	io.Reader
 	io.Writer
 }
 
-// runInteractive runs the lines that a person types.
+// runInteractive runs lines from a terminal.
 func (s *Shell) runInteractive(ctx context.Context) error {
 	in, ok := s.cfg.In.(*os.File)
 	if !ok {
@@ -69,7 +68,7 @@ func (s *Shell) runInteractive(ctx context.Context) error {
 	}
 }
 
-// readError returns why reading has failed. The end of the input and of ctx is none.
+// readError returns the error of a failed read. The ends of the input and of ctx are no errors.
 func (e *editor) readError(err error) error {
 	if errors.Is(err, io.EOF) || e.ctx.Err() != nil {
 		return nil
@@ -77,13 +76,12 @@ func (e *editor) readError(err error) error {
 	return fmt.Errorf("shell: read: %w", err)
 }
 
-// readLine lets the person edit a line.
 func (e *editor) readLine() (string, error) {
 	if err := e.shell.screen.flush(); err != nil {
 		return "", io.EOF // Run returns the error
 	}
 	if e.shell.cfg.Size != nil {
-		if columns, lines := e.shell.cfg.Size(); columns > 0 { // some terminals do not know theirs
+		if columns, lines := e.shell.cfg.Size(); columns > 0 { // some terminals do not know their size
 			_ = e.terminal.SetSize(columns, lines) // a wrong size only looks bad
 		}
 	}
@@ -91,7 +89,7 @@ func (e *editor) readLine() (string, error) {
 	return e.terminal.ReadLine()
 }
 
-// runTypedLine runs a line that Ctrl-C can end, and reports whether the shell ends.
+// runTypedLine runs a line that Ctrl-C can interrupt, and reports whether the shell ends.
 func (e *editor) runTypedLine(line string) (done bool) {
 	if utf8.RuneCountInString(line) >= maxLineRunes {
 		e.shell.screen.printMessage(errorStyle, fmt.Sprintf("A line on a terminal has at most %d characters. Nothing was done. Longer ones may come from a file: rollcall shell <FILE", maxLineRunes-1))
@@ -107,8 +105,8 @@ func (e *editor) runTypedLine(line string) (done bool) {
 	return e.shell.executeLine(ctx, line)
 }
 
-// completeOnTab is called with each character that is typed. Tab completes the word before the cursor, and
-// other control characters are dropped: the terminal would show them as they are.
+// completeOnTab is called for each typed character. Tab completes the word before the cursor. Other control
+// characters are dropped, because the terminal would show them as they are.
 func (e *editor) completeOnTab(line string, pos int, key rune) (newLine string, newPos int, handled bool) {
 	if key != '\t' {
 		return line, pos, unicode.IsControl(key) || key == utf8.RuneError
@@ -126,12 +124,12 @@ func (e *editor) completeOnTab(line string, pos int, key rune) (newLine string, 
 	})
 	if completed == line[:pos] && len(choices) > 1 {
 		e.shell.screen.print(listChoices(choices))
-		_ = e.shell.screen.flush() // the next line tells of the failure
+		_ = e.shell.screen.flush() // the next line reports the failure
 	}
 	return completed + line[pos:], len(completed), true
 }
 
-// listChoices returns the choices as a paragraph: of paths the last names.
+// listChoices returns the choices as a paragraph. Of a path it shows the last name.
 func listChoices(choices []string) string {
 	var names []string
 	for _, choice := range choices[:min(len(choices), maxListed)] {
@@ -143,7 +141,7 @@ func listChoices(choices []string) string {
 	return strings.Join(names, "  ") + "\n"
 }
 
-// promptText returns the prompt, as zkCli.sh has it. It may be called by any goroutine.
+// promptText returns the prompt in the form of zkCli.sh. It may be called by any goroutine.
 func (s *Shell) promptText() string {
 	session := s.sessions.Load()
 	state := session.currentState()

@@ -8,35 +8,40 @@ import (
 	"strconv"
 	"strings"
 
+	"rollcall/cli/subtree"
 	"rollcall/zk/jute"
 )
 
 const (
-	// configPath is the node with the configuration of the ensemble, whatever the shell's root is.
+	// configPath is the node of the ensemble's configuration, whatever the shell's root is.
 	configPath = "/zookeeper/config"
-	// maxConfigFile is how many bytes of a file with members are read.
+	// maxConfigFile limits the bytes that are read of a file with members.
 	maxConfigFile = 1 << 20
 )
 
 func (s *Shell) printConfig(ctx context.Context, a *arguments) error {
-	var got jute.GetDataResponse
-	watch := a.hasFlag("w")
-	rec := jute.GetDataRequest{Path: []byte(configPath), Watch: watch}
-	if err := s.session.sendWatchRequest(ctx, watchKindIf(watch, watchData), jute.OpGetData, configPath, rec, &got); err != nil {
+	var data []byte
+	var stat jute.Stat
+	err := s.nodes.sendWatching(ctx, configPath, watchKindIf(a.hasFlag("w"), watchData), func(space subtree.Space) (err error) {
+		space.Root = ""
+		data, stat, err = space.Get(ctx, configPath)
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	text := textOf(got.Data)
+	text := textOf(data)
 	if a.hasFlag("c") {
 		text = clientAddresses(text)
 	}
 	s.screen.print(text + "\n")
 	if a.hasFlag("s") {
-		s.screen.printStat(got.Stat)
+		s.screen.printStat(stat)
 	}
 	return nil
 }
 
-// clientAddresses returns "version host:port,…" of a configuration with lines such as
+// clientAddresses returns "version host:port,…" for a configuration with lines such as
 // "server.1=host:2888:3888:participant;host:2181".
 func clientAddresses(config string) string {
 	version := ""
@@ -60,7 +65,7 @@ func clientAddresses(config string) string {
 	return version + " " + strings.Join(addrs, ",")
 }
 
-// reconfigure asks for other members. Rollcall refuses that; ZooKeeper may allow it.
+// reconfigure requests another server list. Rollcall rejects that; ZooKeeper may allow it.
 func (s *Shell) reconfigure(ctx context.Context, a *arguments) error {
 	rec := jute.ReconfigRequest{CurConfigID: -1}
 	whole := a.hasFlag("file") || a.hasFlag("members")
@@ -93,7 +98,8 @@ func (s *Shell) reconfigure(ctx context.Context, a *arguments) error {
 		rec.NewMembers = members
 	}
 	var got jute.GetDataResponse
-	if err := s.session.sendRequest(ctx, jute.OpReconfig, "", rec, &got); err != nil {
+	err := s.session.send(ctx, "", func(space subtree.Space) error { return space.Do(ctx, jute.OpReconfig, rec, &got) })
+	if err != nil {
 		return err
 	}
 	s.screen.print("Committed new configuration:\n" + textOf(got.Data) + "\n")
@@ -103,7 +109,7 @@ func (s *Shell) reconfigure(ctx context.Context, a *arguments) error {
 	return nil
 }
 
-// readMembers returns the lines of a configuration file that name servers.
+// readMembers returns the server lines of a configuration file.
 func readMembers(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -133,7 +139,8 @@ func (s *Shell) printVersion(_ context.Context, a *arguments) error {
 
 func (s *Shell) whoAmI(ctx context.Context, _ *arguments) error {
 	var got jute.WhoAmIResponse
-	if err := s.session.sendRequest(ctx, jute.OpWhoAmI, "", nil, &got); err != nil {
+	err := s.session.send(ctx, "", func(space subtree.Space) error { return space.Do(ctx, jute.OpWhoAmI, nil, &got) })
+	if err != nil {
 		return err
 	}
 	s.screen.print("Auth scheme: User\n")

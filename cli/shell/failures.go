@@ -9,7 +9,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// These are the exit statuses of a command, as zkCli.sh gives them.
+// Exit statuses of a command, as in zkCli.sh.
 const (
 	statusOK          = 0
 	statusFailed      = 1
@@ -23,24 +23,23 @@ var (
 	errTooLong     = errors.New("the request is longer than any server accepts; nothing was sent")
 )
 
-// zkCliError is an error with a text of zkCli.sh, which is printed as it is.
+// zkCliError is an error with a text of zkCli.sh, which is printed unchanged.
 type zkCliError string
 
 func (m zkCliError) Error() string { return string(m) }
 
-// unknownVerb is the error of a command whose first word is no verb.
 type unknownVerb string
 
 func (v unknownVerb) Error() string { return "Command not found: Command not found " + string(v) }
 
-// requestError is the error of a request. A path of "" is null in the message.
+// requestError is the error of a request. An empty path is printed as "null".
 type requestError struct {
 	code   jute.Code
 	path   string
-	reason error // what else is known; nil: nothing
+	reason error // further details, or nil
 }
 
-// zkCliTexts are zkCli.sh's messages for the codes that it knows, up to the path.
+// zkCliTexts are the messages of zkCli.sh for the codes that it knows, up to the path.
 var zkCliTexts = map[jute.Code]string{
 	jute.NoNode:                  "Node does not exist: ",
 	jute.NoChildrenForEphemerals: "Ephemerals cannot have children: ",
@@ -54,7 +53,7 @@ var zkCliTexts = map[jute.Code]string{
 	jute.QuotaExceeded:           "Quota has exceeded : ",
 }
 
-// Error implements error: the message that zkCli.sh prints.
+// Error implements error. It returns the message of zkCli.sh.
 func (f *requestError) Error() string {
 	switch f.code {
 	case jute.ReconfigInProgress:
@@ -72,7 +71,7 @@ func (f *requestError) Error() string {
 	return text + f.path
 }
 
-// javaCodeNames are the names of the codes in the messages of ZooKeeper's Java client.
+// javaCodeNames are the names of codes in messages of ZooKeeper's Java client.
 var javaCodeNames = map[jute.Code]string{
 	jute.SystemError:                  "SystemError",
 	jute.RuntimeInconsistency:         "RuntimeInconsistency",
@@ -116,8 +115,7 @@ func (f *requestError) javaMessage() string {
 	return "KeeperErrorCode = " + name + " for " + f.path
 }
 
-// toRequestError returns the error of a request about a path in the shell's terms, or nil if there is
-// none.
+// toRequestError converts the error of a request about a path for the shell. It returns nil for nil.
 func toRequestError(err error, path string) error {
 	var code jute.Code
 	var nobody *unreachableError
@@ -136,7 +134,6 @@ func toRequestError(err error, path string) error {
 	return &requestError{code: jute.ConnectionLoss, path: path, reason: err}
 }
 
-// failedWith reports whether err is a failure with the code.
 func failedWith(err error, code jute.Code) bool {
 	f, ok := errors.AsType[*requestError](err)
 	return ok && f.code == code

@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// maxHistory is how many lines of former shells are kept, and twice as many are in the file at
-	// most before a shell shortens it.
+	// maxHistory limits the lines that are kept of former shells. A shell shortens a file of more than twice
+	// as many.
 	maxHistory = 1000
-	// maxHistoryFile is how many bytes at the end of the file are read, and how long the file becomes
-	// while a shell runs. A line has at most 16 KiB.
+	// maxHistoryFile limits the bytes that are read from the end of the file, and its growth while a shell
+	// runs. A line has at most 16 KiB.
 	maxHistoryFile = 4 << 20
 )
 
-// history holds the lines that the arrow keys reach: those of former shells, from a file that only
-// this user can read, and those of this one. It implements term.History.
+// history holds the lines of former shells and of this one, for the arrow keys. A file that only this user can
+// read keeps them. It implements term.History.
 type history struct {
 	lines    []string // the newest last
-	file     *os.File // nil: there is none
+	file     *os.File // or nil
 	showHint func(string)
 }
 
-// openHistory reads the file, and makes it if it is missing. Without a file the history is that of
-// this shell, and hint says why.
+// openHistory reads the file, and creates it if it is missing. If that fails, the history is this shell's
+// alone, and hint gets the reason.
 func openHistory(name string, hint func(string)) *history {
 	h := &history{showHint: hint}
 	if name == "" {
@@ -42,7 +42,7 @@ func openHistory(name string, hint func(string)) *history {
 	return h
 }
 
-// disableFile gives the file up because of err.
+// disableFile closes the file and shows err as the reason.
 func (h *history) disableFile(err error) {
 	h.close()
 	h.showHint(fmt.Sprintf("The history is not kept: %v", err))
@@ -56,7 +56,7 @@ func (h *history) close() {
 }
 
 func (h *history) openFile(name string) error {
-	// Through a link the shell would change another file of the user, and a pipe would let it wait.
+	// O_NOFOLLOW protects other files of the user, and O_NONBLOCK avoids waiting for a pipe.
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if errors.Is(err, syscall.ELOOP) {
 		return fmt.Errorf("%s is a symbolic link, which is not followed; make it a file, or remove it", name)
@@ -74,7 +74,7 @@ func (h *history) openFile(name string) error {
 	return h.readFile()
 }
 
-// readFile takes the last lines of the file, and shortens it if it has become long.
+// readFile reads the last lines of the file, and shortens it if it has become long.
 func (h *history) readFile() error {
 	size, err := h.file.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -98,7 +98,7 @@ func (h *history) readFile() error {
 	return h.shortenFile()
 }
 
-// shortenFile writes the file again, with the last lines alone, so that half of its room is free.
+// shortenFile rewrites the file with the last lines alone, so that half of its capacity is free.
 func (h *history) shortenFile() error {
 	text := strings.Join(append(slices.Clone(h.lines), ""), "\n")
 	if more := len(text) - maxHistoryFile/2; more > 0 { // the first line is not whole
@@ -111,8 +111,8 @@ func (h *history) shortenFile() error {
 	return err
 }
 
-// rememberLine takes a line that is worth it, and reports whether it is. Passwords are not written to a file,
-// and what a terminal would not simply show is not shown again.
+// rememberLine keeps a line, and reports whether it did. It leaves out passwords, repetitions and characters
+// that are not printable.
 func (h *history) rememberLine(line string) bool {
 	words := splitLine(line)
 	if len(words) == 0 || strings.TrimSpace(line) == "" || mayHoldPassword(words) ||
@@ -137,8 +137,8 @@ func (h *history) Add(line string) {
 	}
 }
 
-// appendToFile adds text to the file. If that would become too long, it is made shorter: the text is among the
-// lines already.
+// appendToFile appends text to the file. If the file would become too long, it is shortened instead: the text
+// is among the lines already.
 func (h *history) appendToFile(text string) error {
 	info, err := h.file.Stat()
 	if err != nil {
@@ -151,12 +151,10 @@ func (h *history) appendToFile(text string) error {
 	return err
 }
 
-// maxTypos is how many letters of addauth may be wrong, missing or too many. With three of them addWatch
-// would be addauth.
+// A word within maxTypos edits of addauth counts as addauth. With three edits addWatch would.
 const maxTypos = 2
 
-// mayHoldPassword reports whether a line may have a password in it: that of addauth, or what a person has
-// typed for it.
+// mayHoldPassword reports whether a line may contain a password: of addauth, or of a misspelt addauth.
 func mayHoldPassword(words []string) bool {
 	for i, word := range words {
 		word = strings.ToLower(word)
@@ -170,14 +168,14 @@ func mayHoldPassword(words []string) bool {
 	return false
 }
 
-// editDistance returns how many characters must be replaced, added or removed to make meant of word. A word that is
-// longer than meant by more than maxTypos needs more of them than that.
+// editDistance returns the Levenshtein distance of word and meant. For a word longer than meant by more than
+// maxTypos it returns maxTypos+1.
 func editDistance(word, meant string) int {
 	runes := []rune(word)
 	if len(runes) > len(meant)+maxTypos {
 		return maxTypos + 1
 	}
-	row := make([]int, len(meant)+1) // the number for each beginning of meant
+	row := make([]int, len(meant)+1) // the distance for each prefix of meant
 	for j := range row {
 		row[j] = j
 	}

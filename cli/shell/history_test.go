@@ -137,7 +137,7 @@ func TestHistoryIsBoundedWhileItRuns(t *testing.T) {
 	}
 }
 
-// Without a file that can be used, a shell has a history of its own, and says why.
+// Without a usable file, a shell has a history of its own, and reports the reason.
 func TestHistoryWithoutFile(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{dir, filepath.Join(dir, "none", "history"), os.DevNull} {

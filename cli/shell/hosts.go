@@ -7,18 +7,18 @@ import (
 	"rollcall/client"
 )
 
-// defaultPort is the port of an address without one.
+// defaultPort is for an address without a port.
 const defaultPort = 2181
 
-// target is what a shell connects to.
+// target is the ensemble that a shell connects to.
 type target struct {
-	givenText string        // as it was given
+	givenText string        // as the user wrote it
 	servers   []string      // host:port
-	space     subtree.Space // its root is the node that is / for the shell
+	space     subtree.Space // the shell's / is its root
 }
 
-// parseTarget reads "host:port,host:port/root", as -server of zkCli.sh takes it. The root may be
-// missing, and the ports, too.
+// parseTarget parses "host:port,host:port/root", as -server of zkCli.sh. The ports and the root may be
+// missing.
 func parseTarget(text string) (*target, error) {
 	servers, root, err := client.ParseServers(text, defaultPort)
 	if err != nil {
@@ -26,7 +26,7 @@ func parseTarget(text string) (*target, error) {
 	}
 	if root != "" {
 		if err := checkPath(root); err != nil {
-			return nil, fmt.Errorf("%q: %w; allowed is host:port,host:port/root", text, err)
+			return nil, fmt.Errorf("%q: %w; must be host:port,host:port/root", text, err)
 		}
 	}
 	return &target{givenText: text, servers: servers, space: subtree.Space{Root: root}}, nil

@@ -6,23 +6,22 @@ import (
 )
 
 const (
-	// maxReadAhead is how many bytes are read ahead while a command runs. Beyond it the terminal keeps
-	// what is typed, and Ctrl-C is noticed after the commands before it.
+	// maxReadAhead limits the bytes that are read ahead while a command runs. Beyond it the terminal keeps
+	// further input, and Ctrl-C is noticed only after the commands before it.
 	maxReadAhead = 64 << 10
-	// ctrlC is what a terminal in raw mode sends for Ctrl-C.
-	ctrlC = 3
-	// clearLine moves to the end of the line, deletes all of it and ends it.
+	ctrlC        = 3 // sent by a terminal in raw mode
+	// clearLine moves to the end of the line, deletes the line, and enters it.
 	clearLine = "\x05\x15\r"
 )
 
-// keyboard reads what is typed at any time, so that Ctrl-C ends a command that runs. It is a reader for
-// the line that is edited.
+// keyboard reads the terminal all the time, so that Ctrl-C interrupts a running command. It is the reader of
+// the edited line.
 type keyboard struct {
 	mu        sync.Mutex
-	changed   *sync.Cond // with mu: one of the next fields has changed
+	changed   *sync.Cond // uses mu; signals changes of the next fields
 	typed     []byte
 	err       error
-	interrupt func() // ends the command that runs; nil: none runs
+	interrupt func() // interrupts the running command; nil: none runs
 }
 
 func newKeyboard() *keyboard {
@@ -31,7 +30,7 @@ func newKeyboard() *keyboard {
 	return k
 }
 
-// readAhead reads from in until that fails, or end was called and something more is typed.
+// readAhead reads from in until that fails. After endWith it ends at the next input.
 func (k *keyboard) readAhead(in io.Reader) {
 	buf := make([]byte, 4<<10)
 	for {
@@ -42,8 +41,7 @@ func (k *keyboard) readAhead(in io.Reader) {
 	}
 }
 
-// appendTyped keeps what has been read, waits until there is room for more, and reports whether more is
-// wanted.
+// appendTyped appends input, waits until there is room for more, and reports whether to go on reading.
 func (k *keyboard) appendTyped(read []byte, err error) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -68,7 +66,7 @@ func (k *keyboard) appendTyped(read []byte, err error) bool {
 	return k.err == nil
 }
 
-// endWith makes Read fail with err once all that was typed is read.
+// endWith makes Read fail with err once all input is read.
 func (k *keyboard) endWith(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -78,7 +76,7 @@ func (k *keyboard) endWith(err error) {
 	k.changed.Broadcast()
 }
 
-// Read implements io.Reader. It waits until something is typed.
+// Read implements io.Reader. It blocks until there is input.
 func (k *keyboard) Read(p []byte) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -94,7 +92,7 @@ func (k *keyboard) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// onInterrupt sets what Ctrl-C does from now on; nil: it clears the line.
+// onInterrupt sets the action of Ctrl-C. If it is nil, Ctrl-C clears the line.
 func (k *keyboard) onInterrupt(interrupt func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// These are the verbs of the shell itself. They report whether the shell ends.
+// Verbs of the shell itself. They report whether the shell ends.
 
 func (s *Shell) quit(context.Context, []string) (done bool, err error) {
 	s.session.close()
@@ -18,7 +18,7 @@ func (s *Shell) closeSession(context.Context, *arguments) error {
 	return nil
 }
 
-// connect opens a session with the ensemble that the next word names, or with the present one.
+// connect opens a session with the ensemble in the next word, or with the present one.
 func (s *Shell) connect(_ context.Context, words []string) (done bool, err error) {
 	if len(words) > 1 {
 		target, err := parseTarget(words[1])

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/client"
+	"rollcall/cli/subtree"
 	"rollcall/zk/jute"
 )
 
-// deleteBatch is how many nodes deleteall deletes in one request, unless -b says otherwise.
+// deleteBatch is the default of deleteall -b: how many nodes one request deletes.
 const deleteBatch = 1000
 
 func (s *Shell) createNode(ctx context.Context, a *arguments) error {
@@ -35,7 +35,7 @@ func (s *Shell) createNode(ctx context.Context, a *arguments) error {
 	if err := checkPath(checked); err != nil {
 		return err
 	}
-	made, err := s.nodes.createNode(ctx, path, data, acl, mode, ttl)
+	made, err := s.nodes.createNode(ctx, path, data, acl, mode, time.Duration(ttl)*time.Millisecond)
 	if f, ok := errors.AsType[*requestError](err); ok && f.code == jute.InvalidACL {
 		s.screen.printMessage(errorStyle, f.javaMessage())
 	}
@@ -45,7 +45,7 @@ func (s *Shell) createNode(ctx context.Context, a *arguments) error {
 	return err
 }
 
-// createMode returns the kind of node that the flags of create ask for, and its time to live in ms.
+// createMode returns the mode for the flags of create, and the time to live in ms.
 func createMode(a *arguments) (mode jute.CreateMode, ttl int64, err error) {
 	ephemeral, sequential, container, limited := a.hasFlag("e"), a.hasFlag("s"), a.hasFlag("c"), a.hasFlag("t")
 	if container && (ephemeral || sequential) {
@@ -89,7 +89,7 @@ func (s *Shell) getNode(ctx context.Context, a *arguments) error {
 	return nil
 }
 
-// textOf returns data as they are printed.
+// textOf returns data as text, or "null".
 func textOf(data []byte) string {
 	if data == nil {
 		return "null"
@@ -146,8 +146,8 @@ func (s *Shell) listNode(ctx context.Context, a *arguments) error {
 
 const errPartlyDeleted = zkCliError("Failed to delete some node(s) in the subtree!")
 
-// deleteAll deletes a node and all below it, those deepest in the tree first. It lists all before it
-// deletes any, so that a node that it may not see keeps the others, too.
+// deleteAll deletes a subtree, deepest nodes first. It lists all nodes first, so that an unreadable node
+// leaves the others in place.
 func (s *Shell) deleteAll(ctx context.Context, a *arguments) error {
 	batch, err := a.intFlag("b", 32, deleteBatch)
 	if err != nil {
@@ -175,30 +175,24 @@ func (s *Shell) deleteAll(ctx context.Context, a *arguments) error {
 	return nil
 }
 
-// deleteInMulti deletes all nodes or none.
 func (s *Shell) deleteInMulti(ctx context.Context, paths []string) error {
-	ops := make(client.MultiRequest, len(paths))
+	ops := make([]jute.MultiOp, len(paths))
 	for i, path := range paths {
 		ops[i] = jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte(s.session.space.FullPath(path)), Version: -1}}
 	}
-	var answer client.MultiResponse
-	err := s.session.sendRequest(ctx, jute.OpMulti, paths[0], ops, &answer)
-	refused := slices.ContainsFunc(answer.Results, func(r client.MultiResult) bool { return r.Op == jute.OpError })
-	if errors.Is(err, errInterrupted) {
-		return err
-	}
-	if err != nil || refused {
+	err := s.session.send(ctx, paths[0], func(space subtree.Space) error { return space.Multi(ctx, ops) })
+	if err != nil && !errors.Is(err, errInterrupted) {
 		return errPartlyDeleted
 	}
-	return nil
+	return err
 }
 
 func (s *Shell) syncNode(ctx context.Context, a *arguments) error {
 	path := a.path()
-	if err := checkPath(path); err != nil {
+	err := s.nodes.send(ctx, path, func(space subtree.Space) error {
+		_, err := space.Sync(ctx, path)
 		return err
-	}
-	err := s.session.sendRequest(ctx, jute.OpSync, path, jute.SyncRequest{Path: []byte(s.session.space.FullPath(path))}, nil)
+	})
 	if f, ok := errors.AsType[*requestError](err); ok {
 		s.screen.printf("Sync has failed. rc=%d", f.code)
 		return nil
@@ -211,30 +205,29 @@ func (s *Shell) syncNode(ctx context.Context, a *arguments) error {
 
 func (s *Shell) getAllChildrenNumber(ctx context.Context, a *arguments) error {
 	path := a.path()
-	if err := checkPath(path); err != nil {
-		return err
-	}
 	var got jute.GetAllChildrenNumberResponse
-	rec := jute.GetAllChildrenNumberRequest{Path: []byte(s.session.space.FullPath(path))}
-	if err := s.session.sendRequest(ctx, jute.OpGetAllChildrenNumber, path, rec, &got); err != nil {
+	err := s.nodes.send(ctx, path, func(space subtree.Space) error {
+		return space.Do(ctx, jute.OpGetAllChildrenNumber, jute.GetAllChildrenNumberRequest{Path: []byte(space.FullPath(path))}, &got)
+	})
+	if err != nil {
 		return err
 	}
 	s.screen.printf("%d", got.TotalNumber)
 	return nil
 }
 
-// getEphemerals prints the ephemeral nodes of this session. zkCli.sh prints their paths in the tree,
-// also if the shell's / is another node.
+// getEphemerals prints this session's ephemeral nodes. Like zkCli.sh, it prints full paths even if the shell
+// has a root.
 func (s *Shell) getEphemerals(ctx context.Context, a *arguments) error {
 	path := "/"
 	if len(a.words) > 1 {
 		path = a.path()
 	}
-	if err := checkPath(path); err != nil {
-		return err
-	}
 	var got jute.GetEphemeralsResponse
-	if err := s.session.sendRequest(ctx, jute.OpGetEphemerals, path, jute.GetEphemeralsRequest{Path: []byte(s.session.space.FullPath(path))}, &got); err != nil {
+	err := s.nodes.send(ctx, path, func(space subtree.Space) error {
+		return space.Do(ctx, jute.OpGetEphemerals, jute.GetEphemeralsRequest{Path: []byte(space.FullPath(path))}, &got)
+	})
+	if err != nil {
 		return err
 	}
 	paths := make([]string, len(got.Ephemerals))
@@ -245,7 +238,7 @@ func (s *Shell) getEphemerals(ctx context.Context, a *arguments) error {
 	return nil
 }
 
-// javaTimeLayout is the layout of times, which are in this machine's time zone.
+// javaTimeLayout is for times in this machine's time zone.
 const javaTimeLayout = "Mon Jan 02 15:04:05 MST 2006"
 
 func (s *screen) printStat(stat jute.Stat) {

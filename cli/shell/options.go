@@ -10,7 +10,7 @@ import (
 type option struct {
 	name        string
 	takesValue  bool   // it takes a value
-	description string // what it is, for messages
+	description string // for messages
 }
 
 // options are the flags of a verb. They may be anywhere among its words.
@@ -20,7 +20,7 @@ type options struct {
 	required  bool // one of them must be given
 }
 
-// arguments are the words of a command after its options have been taken out.
+// arguments are the words of a command without its options.
 type arguments struct {
 	words        []string // the verb first
 	optionValues map[string]string
@@ -34,8 +34,8 @@ func (a *arguments) hasFlag(name string) bool {
 // path returns the first word after the verb.
 func (a *arguments) path() string { return a.words[1] }
 
-// intFlag returns the value of an option as an integer of so many bits, or otherwise if it is not
-// given.
+// intFlag returns the value of an option as an integer of this many bits, or otherwise if the option is
+// missing.
 func (a *arguments) intFlag(name string, bits int, otherwise int64) (int64, error) {
 	text, ok := a.optionValues[name]
 	if !ok {
@@ -54,17 +54,16 @@ func (a *arguments) expectedVersion() (int32, error) {
 	return int32(v), err
 }
 
-// optionParser takes the options out of the words of one command.
+// optionParser separates the options of one command from its words.
 type optionParser struct {
 	options
 	args          arguments
-	awaitingValue *option // it was given, and its value has to follow
-	selected      string  // the option that excludes the others
+	awaitingValue *option // its value must follow
+	selected      string  // the given option of an exclusive group
 }
 
-// parse reads the words of a command as zkCli.sh does. -ab stands for -a -b if the verb has both. A
-// value may be the rest of the word, follow a "=", or be the next word. After "--" there are no
-// options.
+// parse parses words as zkCli.sh does. -ab stands for -a -b if the verb has both. A value is the rest of the
+// word, follows "=", or is the next word. "--" ends the options.
 func (o options) parse(words []string) (*arguments, error) {
 	p := optionParser{options: o, args: arguments{optionValues: map[string]string{}}}
 	for i, w := range words {
@@ -102,7 +101,7 @@ func (o options) findOption(name string) *option {
 	return nil
 }
 
-// looksLikeOption reports whether a word begins like an option, so that it is no value of the one before.
+// looksLikeOption reports whether a word begins with an option of the verb, and so is no value.
 func (o options) looksLikeOption(w string) bool {
 	name, isOption := strings.CutPrefix(w, "-")
 	if !isOption || name == "" {
@@ -132,8 +131,8 @@ func (p *optionParser) takeWord(w string) error {
 	return p.takeLetters(w)
 }
 
-// takeLetters takes a word that holds several options of one letter. The rest of the word after an
-// option that takes a value is the value.
+// takeLetters takes a word of several one-letter options. If an option takes a value, the rest of the word is
+// its value.
 func (p *optionParser) takeLetters(w string) error {
 	for i := 1; i < len(w); i++ {
 		opt := p.findOption(w[i : i+1])

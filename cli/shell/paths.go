@@ -6,8 +6,8 @@ import (
 	"unicode/utf16"
 )
 
-// checkPath returns an error if no node can have the path. zkCli.sh checks paths before it asks the
-// server. The position in the message counts UTF-16 units, as Java does.
+// checkPath returns an error if a path is invalid. zkCli.sh checks paths before it sends a request. The
+// position in the message counts UTF-16 units, as in Java.
 func checkPath(path string) error {
 	switch {
 	case path == "":
@@ -30,7 +30,7 @@ func checkPath(path string) error {
 	return nil
 }
 
-// invalidName returns why no node can have the name, and at which of its UTF-16 units, or "" if one can.
+// invalidName returns the reason why a name is invalid and the UTF-16 position, or "".
 func invalidName(name string) (reason string, at int) {
 	switch name {
 	case "":

@@ -10,8 +10,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// These are the names of the nodes that hold quotas: below quotaRoot there is a copy of each path
-// with a quota, and below the last node of the copy are the limits and what is used of them.
+// Nodes that hold quotas: quotaRoot has a copy of each path with a quota. The last node of the copy has the
+// limits and the usage as children.
 const (
 	systemRoot = "/zookeeper"
 	quotaRoot  = "/zookeeper/quota"
@@ -19,13 +19,12 @@ const (
 	usageNode  = "zookeeper_stats"
 )
 
-// quotaValues are the content of a node of limits, or of what is used. -1 stands for no limit. A node may
-// have other keys, which are kept.
+// quotaValues is the content of a limits or usage node. -1 is no limit. Unknown keys are kept.
 type quotaValues struct {
 	byKey map[string]int64
 }
 
-// These are the keys. What is used has the first two only.
+// A usage node has the first two keys only.
 const (
 	countKey     = "count"
 	bytesKey     = "bytes"
@@ -33,8 +32,7 @@ const (
 	bytesHardKey = "byteHardLimit"
 )
 
-// quotaFlags are the flags of setquota and delquota with the keys that they stand for. A quota of bytes
-// may be 0.
+// quotaFlags are the flags of setquota and delquota with their keys. A quota of bytes may be 0.
 var quotaFlags = []struct {
 	flag, key string
 	least     int64
@@ -52,7 +50,7 @@ func unlimitedQuota() quotaValues {
 	return quotaValues{map[string]int64{countKey: -1, bytesKey: -1, countHardKey: -1, bytesHardKey: -1}}
 }
 
-// parseAmounts reads "count=2,bytes=10=;byteHardLimit=30;countHardLimit=6", as ZooKeeper writes it.
+// parseAmounts parses "count=2,bytes=10=;byteHardLimit=30;countHardLimit=6", ZooKeeper's format.
 func parseAmounts(data []byte) quotaValues {
 	u := quotaValues{map[string]int64{}}
 	for _, pair := range strings.FieldsFunc(string(data), func(r rune) bool { return r == ',' || r == ';' }) {
@@ -73,7 +71,7 @@ func (u quotaValues) valueOf(key string) int64 {
 	return -1
 }
 
-// String returns the content of the node.
+// String returns the node's content.
 func (u quotaValues) String() string {
 	text := fmt.Sprintf("count=%d,bytes=%d", u.valueOf(countKey), u.valueOf(bytesKey))
 	var others []string
@@ -89,13 +87,11 @@ func (u quotaValues) String() string {
 	return text + "=;" + strings.Join(others, ";")
 }
 
-// quotaCommands has the verbs that set, list and remove quotas.
 type quotaCommands struct {
 	nodes  *nodeRequests
 	screen *screen
 }
 
-// runQuotaCommand returns what runs one of these verbs.
 func runQuotaCommand(run func(q quotaCommands, ctx context.Context, a *arguments) error) func(*Shell, context.Context, *arguments) error {
 	return func(s *Shell, ctx context.Context, a *arguments) error {
 		return run(quotaCommands{s.nodes, s.screen}, ctx, a)
@@ -136,8 +132,8 @@ func (q quotaCommands) setQuota(ctx context.Context, a *arguments) error {
 	return q.storeLimits(ctx, path, limits)
 }
 
-// checkOtherQuotas returns an error if a node above or below the path has a quota: there can be one on
-// each way from the root.
+// checkOtherQuotas returns an error if an ancestor or a descendant of path has a quota. ZooKeeper allows one
+// per branch.
 func (q quotaCommands) checkOtherQuotas(ctx context.Context, path string) error {
 	err := q.nodes.visitSubtree(ctx, quotaRoot+path, false, func(at string) error {
 		has, err := q.hasLimits(ctx, at)
@@ -163,7 +159,7 @@ func (q quotaCommands) checkOtherQuotas(ctx context.Context, path string) error 
 	return nil
 }
 
-// hasLimits reports whether a node below quotaRoot holds a quota. One that does not exist holds none.
+// hasLimits reports whether a node below quotaRoot holds a quota. A missing node does not.
 func (q quotaCommands) hasLimits(ctx context.Context, at string) (bool, error) {
 	names, _, err := q.nodes.listChildren(ctx, at, false)
 	if failedWith(err, jute.NoNode) {
@@ -172,7 +168,7 @@ func (q quotaCommands) hasLimits(ctx context.Context, at string) (bool, error) {
 	return slices.Contains(names, limitsNode), err
 }
 
-// storeLimits writes the limits that are set, and warns if the node exceeds them already.
+// storeLimits writes limits and keeps those that they do not set. It warns if the usage already exceeds them.
 func (q quotaCommands) storeLimits(ctx context.Context, path string, limits quotaValues) error {
 	at := quotaRoot
 	nodes := []string{systemRoot, quotaRoot}
@@ -212,7 +208,7 @@ func (q quotaCommands) storeLimits(ctx context.Context, path string, limits quot
 	return err
 }
 
-// warnExceeded prints a warning for each limit below what is used.
+// warnExceeded prints a warning for each limit below the usage.
 func (q quotaCommands) warnExceeded(ctx context.Context, at string, limits quotaValues) error {
 	data, _, err := q.nodes.getData(ctx, joinPath(at, usageNode), false)
 	if err != nil {
@@ -249,7 +245,7 @@ func (q quotaCommands) listQuota(ctx context.Context, a *arguments) error {
 	return nil
 }
 
-// deleteQuota removes one limit of a node, or the whole quota if no flag says which.
+// deleteQuota removes the limit of the given flag, or the whole quota without a flag.
 func (q quotaCommands) deleteQuota(ctx context.Context, a *arguments) error {
 	path := a.path()
 	at := quotaRoot + path
@@ -281,7 +277,7 @@ func (q quotaCommands) deleteQuota(ctx context.Context, a *arguments) error {
 	return q.removeEmptyNodes(ctx, at)
 }
 
-// removeEmptyNodes deletes a node below quotaRoot, and those above it, as long as they have no children.
+// removeEmptyNodes deletes a node below quotaRoot and its ancestors, as far as they have no children.
 func (q quotaCommands) removeEmptyNodes(ctx context.Context, at string) error {
 	for at != quotaRoot {
 		names, _, err := q.nodes.listChildren(ctx, at, false)

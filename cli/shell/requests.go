@@ -3,92 +3,99 @@ package shell
 import (
 	"context"
 	"slices"
+	"time"
 
+	"rollcall/cli/subtree"
 	"rollcall/zk/jute"
 )
 
-// nodeRequests sends requests about nodes, given their paths in the shell. Paths are checked before anything is sent, as zkCli.sh
-// does.
+// nodeRequests reads and changes nodes, given their paths in the shell. Like zkCli.sh, it checks a path before
+// it sends a request.
 type nodeRequests struct{ session *session }
 
-// createNode creates a node, and returns its path in the shell.
-func (n *nodeRequests) createNode(ctx context.Context, path string, data []byte, acl []jute.ACL, mode jute.CreateMode, ttl int64) (string, error) {
-	if len(acl) == 0 {
-		return "", &requestError{code: jute.InvalidACL}
-	}
-	rec := jute.CreateRequest{Path: []byte(n.session.space.FullPath(path)), Data: data, ACL: acl, Flags: mode}
-	var made jute.Create2Response
-	var err error
-	switch {
-	case mode.IsTTL():
-		err = n.session.sendRequest(ctx, jute.OpCreateTTL, path, jute.CreateTTLRequest{CreateRequest: rec, TTL: ttl}, &made)
-	case mode.IsContainer():
-		err = n.session.sendRequest(ctx, jute.OpCreateContainer, path, rec, &made)
-	default:
-		var name jute.CreateResponse
-		err = n.session.sendRequest(ctx, jute.OpCreate, path, rec, &name)
-		made.Path = name.Path
-	}
-	return n.session.space.ShortPath(string(made.Path)), err
-}
-
-// getData returns a node's data and Stat.
-func (n *nodeRequests) getData(ctx context.Context, path string, watch bool) ([]byte, jute.Stat, error) {
-	if err := checkPath(path); err != nil {
-		return nil, jute.Stat{}, err
-	}
-	var got jute.GetDataResponse
-	rec := jute.GetDataRequest{Path: []byte(n.session.space.FullPath(path)), Watch: watch}
-	err := n.session.sendWatchRequest(ctx, watchKindIf(watch, watchData), jute.OpGetData, path, rec, &got)
-	return got.Data, got.Stat, err
-}
-
-// listChildren returns the names of a node's children, sorted, and its Stat.
-func (n *nodeRequests) listChildren(ctx context.Context, path string, watch bool) ([]string, jute.Stat, error) {
-	if err := checkPath(path); err != nil {
-		return nil, jute.Stat{}, err
-	}
-	var got jute.GetChildren2Response
-	rec := jute.GetChildrenRequest{Path: []byte(n.session.space.FullPath(path)), Watch: watch}
-	err := n.session.sendWatchRequest(ctx, watchKindIf(watch, watchChild), jute.OpGetChildren2, path, rec, &got)
-	names := make([]string, len(got.Children))
-	for i, name := range got.Children {
-		names[i] = string(name)
-	}
-	slices.Sort(names)
-	return names, got.Stat, err
-}
-
-// statNode returns a node's Stat.
-func (n *nodeRequests) statNode(ctx context.Context, path string, watch bool) (jute.Stat, error) {
-	if err := checkPath(path); err != nil {
-		return jute.Stat{}, err
-	}
-	var got jute.ExistsResponse
-	rec := jute.ExistsRequest{Path: []byte(n.session.space.FullPath(path)), Watch: watch}
-	err := n.session.sendWatchRequest(ctx, watchKindIf(watch, watchExist), jute.OpExists, path, rec, &got)
-	return got.Stat, err
-}
-
-func (n *nodeRequests) setData(ctx context.Context, path string, data []byte, version int32) (jute.Stat, error) {
-	if err := checkPath(path); err != nil {
-		return jute.Stat{}, err
-	}
-	var got jute.SetDataResponse
-	rec := jute.SetDataRequest{Path: []byte(n.session.space.FullPath(path)), Data: data, Version: version}
-	err := n.session.sendRequest(ctx, jute.OpSetData, path, rec, &got)
-	return got.Stat, err
-}
-
-func (n *nodeRequests) deleteNode(ctx context.Context, path string, version int32) error {
+// send checks the path and runs request once there is a connection. The error is one of failures.go.
+func (n *nodeRequests) send(ctx context.Context, path string, request func(subtree.Space) error) error {
 	if err := checkPath(path); err != nil {
 		return err
 	}
-	return n.session.sendRequest(ctx, jute.OpDelete, path, jute.DeleteRequest{Path: []byte(n.session.space.FullPath(path)), Version: version}, nil)
+	return n.session.send(ctx, path, request)
 }
 
-// visitSubtree calls do with a node and all below it. The children of a node come together, and the nodes
-// below them follow. Nodes that disappear meanwhile are left out.
+// sendWatching is send for a request that also sets a watch of a kind. If kind is 0, it sets none.
+func (n *nodeRequests) sendWatching(ctx context.Context, path string, kind watchKind, request func(subtree.Space) error) error {
+	return n.send(ctx, path, func(space subtree.Space) error {
+		space.Watch = kind != 0
+		return n.session.watches.set(path, kind, func() error { return request(space) })
+	})
+}
+
+// createNode creates a node, and returns its path in the shell.
+func (n *nodeRequests) createNode(ctx context.Context, path string, data []byte, acl []jute.ACL, mode jute.CreateMode, ttl time.Duration) (made string, err error) {
+	if len(acl) == 0 {
+		return "", &requestError{code: jute.InvalidACL}
+	}
+	err = n.session.send(ctx, path, func(space subtree.Space) error {
+		made, err = space.Create(ctx, path, data, mode, acl, ttl)
+		return err
+	})
+	return made, err
+}
+
+// getData returns a node's data and Stat.
+func (n *nodeRequests) getData(ctx context.Context, path string, watch bool) (data []byte, stat jute.Stat, err error) {
+	err = n.sendWatching(ctx, path, watchKindIf(watch, watchData), func(space subtree.Space) error {
+		data, stat, err = space.Get(ctx, path)
+		return err
+	})
+	return data, stat, err
+}
+
+// listChildren returns the names of a node's children, sorted, and its Stat.
+func (n *nodeRequests) listChildren(ctx context.Context, path string, watch bool) (names []string, stat jute.Stat, err error) {
+	err = n.sendWatching(ctx, path, watchKindIf(watch, watchChild), func(space subtree.Space) error {
+		names, stat, err = space.Children(ctx, path)
+		return err
+	})
+	slices.Sort(names)
+	return names, stat, err
+}
+
+func (n *nodeRequests) statNode(ctx context.Context, path string, watch bool) (stat jute.Stat, err error) {
+	err = n.sendWatching(ctx, path, watchKindIf(watch, watchExist), func(space subtree.Space) error {
+		stat, err = space.Stat(ctx, path)
+		return err
+	})
+	return stat, err
+}
+
+func (n *nodeRequests) setData(ctx context.Context, path string, data []byte, version int32) (stat jute.Stat, err error) {
+	err = n.send(ctx, path, func(space subtree.Space) error {
+		stat, err = space.Set(ctx, path, data, version)
+		return err
+	})
+	return stat, err
+}
+
+func (n *nodeRequests) setACL(ctx context.Context, path string, acl []jute.ACL, version int32) (stat jute.Stat, err error) {
+	if err := checkPath(path); err != nil {
+		return stat, err
+	}
+	if len(acl) == 0 {
+		return stat, &requestError{code: jute.InvalidACL}
+	}
+	err = n.session.send(ctx, path, func(space subtree.Space) error {
+		stat, err = space.SetACL(ctx, path, acl, version)
+		return err
+	})
+	return stat, err
+}
+
+func (n *nodeRequests) deleteNode(ctx context.Context, path string, version int32) error {
+	return n.send(ctx, path, func(space subtree.Space) error { return space.Delete(ctx, path, version) })
+}
+
+// visitSubtree calls do with a node and its descendants. The children of a node come together, and their descendants
+// follow. It skips nodes that disappear meanwhile.
 func (n *nodeRequests) visitSubtree(ctx context.Context, path string, watch bool, do func(path string) error) error {
 	if _, _, err := n.getData(ctx, path, watch); err != nil {
 		return err
@@ -115,18 +122,6 @@ func (n *nodeRequests) visitDescendants(ctx context.Context, path string, watch 
 		}
 	}
 	return err
-}
-
-func (n *nodeRequests) setACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error) {
-	if err := checkPath(path); err != nil {
-		return jute.Stat{}, err
-	}
-	if len(acl) == 0 {
-		return jute.Stat{}, &requestError{code: jute.InvalidACL}
-	}
-	var got jute.SetACLResponse
-	err := n.session.sendRequest(ctx, jute.OpSetACL, path, jute.SetACLRequest{Path: []byte(n.session.space.FullPath(path)), ACL: acl, Version: version}, &got)
-	return got.Stat, err
 }
 
 // ensureNode creates a node unless it exists.

@@ -11,19 +11,17 @@ import (
 )
 
 const (
-	// maxPosted is how many events and hints wait to be printed. They are posted while a terminal
-	// takes nothing, or while a command prints. Those beyond it are counted, and not shown.
+	// maxPosted limits the events and hints that wait to be printed, while a terminal blocks or a command
+	// prints. Further ones are only counted.
 	maxPosted = 1000
-	// maxPostedBytes is how many bytes of them wait.
-	maxPostedBytes = 1 << 20
-	// outputBufferSize is how many bytes of a command's output are written at once.
+	// maxPostedBytes limits their bytes.
+	maxPostedBytes   = 1 << 20
 	outputBufferSize = 16 << 10
 )
 
 // style is the colour of a text on a terminal.
 type style string
 
-// These are the styles.
 const (
 	plainStyle style = ""
 	errorStyle style = "\x1b[31m" // red
@@ -32,26 +30,26 @@ const (
 	resetStyle       = "\x1b[0m"
 )
 
-// screen is where the shell prints. Commands print what they answer to Out and messages to Err, as
-// zkCli.sh does. Watches fire at any time: postEvent takes their events without waiting, and they are
-// printed before anything that is printed later. A screen is safe for concurrent use.
+// screen prints. Like zkCli.sh, commands print results to Out and messages to Err. Events come at any time:
+// postEvent queues them without blocking, and they are printed before any later output. A screen is safe for
+// concurrent use.
 type screen struct {
 	cfg    *Config
-	wake   chan struct{} // has room for one: something is posted
+	wake   chan struct{} // capacity 1; signals posted texts
 	prompt func() string
 
-	mu         sync.Mutex // guards the next fields and all writing; it is taken before posting
+	mu         sync.Mutex // guards the next fields and all writing; locked before postedMu
 	out        *bufio.Writer
-	terminal   *term.Terminal // through which an interactive shell prints; nil: straight to Out and Err
-	writeError error          // of the first write to Out that failed
+	terminal   *term.Terminal // of an interactive shell; nil: print to Out and Err
+	writeError error          // of the first failed write to Out
 
 	postedMu     sync.Mutex // guards the next fields
 	posted       []postedText
 	postedBytes  int // of posted
-	droppedCount int // texts that were not kept
+	droppedCount int
 }
 
-// postedText is a text that waits to be printed: an aside to Err, anything else to Out.
+// postedText waits to be printed: a hint to Err, an event to Out.
 type postedText struct {
 	style style
 	text  string
@@ -61,9 +59,9 @@ func newScreen(cfg *Config) *screen {
 	return &screen{cfg: cfg, wake: make(chan struct{}, 1), out: bufio.NewWriterSize(cfg.Out, outputBufferSize)}
 }
 
-// attachTerminal puts the terminal at a descriptor into raw mode, and prints through t from now on. t's prompt is that of
-// prompt, and is drawn again after what is printed. detach ends both; if the prompt is shown, it ends that line.
-// Nothing is printed between the two steps, because in raw mode a line that is printed straight to Out only goes down.
+// attachTerminal puts the terminal of a descriptor into raw mode and prints through t from now on. After each
+// output it draws prompt again. detach undoes both; if prompted, it ends the line of the prompt. Both run
+// under the lock, because in raw mode output straight to Out would break lines.
 func (s *screen) attachTerminal(fd int, t *term.Terminal, prompt func() string) (detach func(prompted bool), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,22 +73,22 @@ func (s *screen) attachTerminal(fd int, t *term.Terminal, prompt func() string) 
 	return func(prompted bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		_ = term.Restore(fd, before) // there is nobody to tell
+		_ = term.Restore(fd, before) // nothing can be done about an error
 		if s.terminal = nil; prompted {
 			s.writeText(s.out, "\n")
 		}
 	}, nil
 }
 
-// renewPrompt sets the terminal's prompt to that of now. It takes the lock before it asks for that: an event that comes
-// meanwhile sets a newer one afterwards.
+// renewPrompt updates the terminal's prompt. It holds the lock while it reads the prompt, so that it cannot
+// overwrite a newer one.
 func (s *screen) renewPrompt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.terminal.SetPrompt(s.prompt())
 }
 
-// print writes a text of a command to Out. It may be held back until flush is called.
+// print writes output of a command to Out. It may be buffered until flush.
 func (s *screen) print(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +96,7 @@ func (s *screen) print(text string) {
 	s.writeStyled(s.out, s.cfg.OutTerminal, plainStyle, text)
 }
 
-// printf writes a line of a command to Out.
+// printf writes a line of output to Out.
 func (s *screen) printf(format string, args ...any) { s.print(fmt.Sprintf(format, args...) + "\n") }
 
 // printMessage writes a line to Err.
@@ -110,7 +108,7 @@ func (s *screen) printMessage(how style, text string) {
 	s.writeStyled(s.cfg.Err, s.cfg.ErrTerminal, how, text+"\n")
 }
 
-// flush writes what is held back, and returns the error of the first write to Out that failed.
+// flush writes buffered output, and returns the error of the first failed write to Out.
 func (s *screen) flush() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,10 +117,10 @@ func (s *screen) flush() error {
 	return s.writeError
 }
 
-// postEvent takes a text for Out. It never waits.
+// postEvent queues a text for Out. It never blocks.
 func (s *screen) postEvent(text string) { s.enqueue(postedText{eventStyle, text}) }
 
-// postHint takes a line for Err, which is printed if a person sees it. It never waits.
+// postHint queues a line for Err, if Err is a terminal. It never blocks.
 func (s *screen) postHint(text string) {
 	if s.cfg.ErrTerminal {
 		s.enqueue(postedText{hintStyle, text + "\n"})
@@ -144,19 +142,19 @@ func (s *screen) enqueue(p postedText) {
 	}
 }
 
-// printPostedUntil prints what is posted until done is closed.
+// printPostedUntil prints posted texts until done is closed.
 func (s *screen) printPostedUntil(done <-chan struct{}) {
 	for {
 		select {
 		case <-s.wake:
-			_ = s.flush() // the next command tells of the failure
+			_ = s.flush() // the next command reports the failure
 		case <-done:
 			return
 		}
 	}
 }
 
-// printPosted prints what is posted. mu is held.
+// printPosted prints posted texts. mu is held.
 func (s *screen) printPosted() {
 	s.postedMu.Lock()
 	all, lost := s.posted, s.droppedCount
@@ -181,7 +179,8 @@ func (s *screen) printPosted() {
 	}
 }
 
-// writeStyled writes a text in a style. What a terminal would not simply show is replaced. mu is held.
+// writeStyled writes a text in a style. On a terminal it replaces characters that are not printable. mu is
+// held.
 func (s *screen) writeStyled(to io.Writer, terminal bool, how style, text string) {
 	if !terminal {
 		s.writeText(to, text)
@@ -208,14 +207,15 @@ func (s *screen) writeText(to io.Writer, text string) {
 	}
 }
 
-// flushOut writes what is held back. mu is held.
+// flushOut writes the buffer. mu is held.
 func (s *screen) flushOut() {
 	if err := s.out.Flush(); err != nil && s.writeError == nil {
 		s.writeError = fmt.Errorf("shell: print: %w", err)
 	}
 }
 
-// visibleText returns a text of several lines as a terminal may get it. Lines and tabs stay as they are.
+// visibleText replaces characters that are not printable in a text of several lines. It keeps line ends and
+// tabs.
 func (s *screen) visibleText(text string) string {
 	var b strings.Builder
 	for line := range strings.SplitAfterSeq(text, "\n") {

@@ -80,8 +80,8 @@ type endlessReader struct{}
 
 func (endlessReader) Read(p []byte) (int, error) { return copy(p, "version\n"), nil }
 
-// A prompt is asked for and set under the screen's lock. Otherwise an event could come between the two, and the prompt of
-// before the event would stay.
+// A prompt is computed and set under the screen's lock. Otherwise an event could come between the two, and the
+// prompt of before the event would stay.
 func TestPromptIsOfNow(t *testing.T) {
 	s := newScreen(&Config{Out: &strings.Builder{}, Visible: visible})
 	s.terminal = term.NewTerminal(&bytes.Buffer{}, "")

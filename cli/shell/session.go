@@ -9,21 +9,22 @@ import (
 	"sync"
 	"time"
 
+	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/zk/jute"
 )
 
 const (
-	// DefaultTimeout is the session timeout that zkCli.sh asks for.
+	// DefaultTimeout is the session timeout of zkCli.sh.
 	DefaultTimeout = 30 * time.Second
-	// connectWait is how long a command waits for a connection. It is longer than an election takes.
-	// If no server can be reached, a command fails as soon as all have been tried.
+	// connectWait limits a command's wait for a connection. It is longer than an election. If no server can be
+	// reached, a command fails as soon as all have been tried.
 	connectWait = 10 * time.Second
-	// closeWait is how long a shell that ends waits for the end of its session.
+	// closeWait limits the wait for the end of the session when the shell ends.
 	closeWait = 5 * time.Second
 )
 
-// These are the states of a session as the prompt shows them.
+// Session states as the prompt shows them.
 const (
 	connecting = "CONNECTING"
 	connected  = "CONNECTED"
@@ -31,25 +32,25 @@ const (
 	authFailed = "AUTH_FAILED"
 )
 
-// session is a session with an ensemble, and the watches that it has. It is safe for concurrent use.
+// session is a session with an ensemble, and its watches. It is safe for concurrent use.
 type session struct {
 	*target
 	dialServer  func(ctx context.Context, addr string) (net.Conn, error)
 	watches     watchTable
-	onEvent     func(jute.EventType, jute.KeeperState, string) // called with each event; it must not block
-	onHint      func(text string)                              // called with what a person may want to know; it must not block
-	stopOpening context.CancelFunc                             // ends the attempts to open the session
-	openingDone chan struct{}                                  // closed when these have ended
+	onEvent     func(jute.EventType, jute.KeeperState, string) // gets each event; must not block
+	onHint      func(text string)                              // gets hints for a person; must not block
+	stopOpening context.CancelFunc                             // cancels opening the session
+	openingDone chan struct{}                                  // closed when that has ended
 
 	mu          sync.Mutex
 	client      *client.Client // nil until the session is open
 	state       string
 	failedDials int
 	lastFailure error
-	changed     chan struct{} // closed when one of these changes
+	changed     chan struct{} // closed at each change of these fields
 }
 
-// openSession begins to open a session. It does not wait for a connection.
+// openSession starts to open a session. It does not wait for a connection.
 func openSession(cfg *Config, t *target, event func(jute.EventType, jute.KeeperState, string), hint func(string)) *session {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &session{
@@ -71,7 +72,7 @@ func openSession(cfg *Config, t *target, event func(jute.EventType, jute.KeeperS
 	return s
 }
 
-// updateState changes the fields that mu guards, and wakes all that wait for a change.
+// updateState changes the fields that mu guards, and wakes all waiters.
 func (s *session) updateState(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +81,7 @@ func (s *session) updateState(do func()) {
 	s.changed = make(chan struct{})
 }
 
-// dial connects to a server, and counts the failures.
+// dial connects to a server, and counts failures.
 func (s *session) dial(ctx context.Context, addr string) (net.Conn, error) {
 	connect := s.dialServer
 	if connect == nil {
@@ -95,43 +96,40 @@ func (s *session) dial(ctx context.Context, addr string) (net.Conn, error) {
 	return conn, err
 }
 
-// eventReceived is called with the events of nodes.
 func (s *session) eventReceived(e jute.WatcherEvent, _ int64) {
 	path := s.space.ShortPath(string(e.Path))
 	s.watches.eventReceived(e.Type, path)
 	s.onEvent(e.Type, e.State, path)
 }
 
-// stateChanged is called when the state of the session changes.
 func (s *session) stateChanged(state client.State, why error) {
-	now, told := connected, jute.StateSyncConnected
+	shown, event := connected, jute.StateSyncConnected
 	switch {
 	case state == client.Disconnected:
-		now, told = connecting, jute.StateDisconnected
+		shown, event = connecting, jute.StateDisconnected
 	case state == client.Expired:
-		now, told = closed, jute.StateExpired
+		shown, event = closed, jute.StateExpired
 	case errors.Is(why, jute.AuthFailed):
-		now, told = authFailed, jute.StateAuthFailed
+		shown, event = authFailed, jute.StateAuthFailed
 	case state == client.Closed:
-		now, told = closed, jute.StateClosed
+		shown, event = closed, jute.StateClosed
 	}
 	s.updateState(func() {
-		if s.state = now; now == connected {
+		if s.state = shown; shown == connected {
 			s.lastFailure = nil
 		}
 	})
-	s.onEvent(jute.EventNone, told, "")
-	switch told {
+	s.onEvent(jute.EventNone, event, "")
+	switch event {
 	case jute.StateDisconnected:
 		s.onHint(fmt.Sprintf("The connection broke: %v. The shell tries to resume the session.", why))
 	case jute.StateExpired:
 		s.onHint("The servers have expired the session. Its ephemeral nodes and watches are gone. The verb connect opens another one.")
 	case jute.StateAuthFailed:
-		s.onHint("A server refused the login or an identity, and ended the session. The verb connect opens another one.")
+		s.onHint("A server rejected the login or an identity, and ended the session. The verb connect opens another one.")
 	}
 }
 
-// currentState returns the state of the session.
 func (s *session) currentState() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +142,7 @@ func (s *session) isAlive() bool {
 	return state == connected || state == connecting
 }
 
-// awaitConnection waits for a connection, for connectWait at most.
+// awaitConnection waits for a connection, at most connectWait.
 func (s *session) awaitConnection(ctx context.Context) (*client.Client, error) {
 	s.mu.Lock()
 	limit := s.failedDials + len(s.servers)
@@ -177,8 +175,8 @@ func (s *session) awaitConnection(ctx context.Context) (*client.Client, error) {
 
 // unreachableError is the error of a command that finds no server.
 type unreachableError struct {
-	timedOut bool  // some server could be reached, and none has served the session within connectWait
-	reason   error // of the last failure; nil: none is known
+	timedOut bool  // a server could be reached, but none served the session within connectWait
+	reason   error // the last failure, or nil
 }
 
 func (u *unreachableError) Error() string {
@@ -192,62 +190,21 @@ func (u *unreachableError) Error() string {
 	return fmt.Sprintf("%s: %v", text, u.reason)
 }
 
-// Unwrap returns the code by which zkCli.sh names this error.
+// Unwrap returns the code that zkCli.sh prints for this error.
 func (u *unreachableError) Unwrap() error { return jute.ConnectionLoss }
 
-// sendRequest sends a request about a node, waits for the reply, and decodes it into into, unless that is nil.
-// It waits for a connection first. The error is one of failures.go.
-func (s *session) sendRequest(ctx context.Context, op jute.Op, path string, rec client.Record, into client.Readable) error {
-	return s.sendWatchRequest(ctx, 0, op, path, rec, into)
-}
-
-// sendWatchRequest is do for a request that sets a watch of a kind if it succeeds. If kind is 0, it sets none.
-func (s *session) sendWatchRequest(ctx context.Context, kind watchKind, op jute.Op, path string, rec client.Record, into client.Readable) error {
-	answered := make(chan requestResult, 1)
-	for {
-		c, err := s.awaitConnection(ctx)
-		if err == nil {
-			err = c.Go(ctx, op, rec, func(r client.Reply, err error) {
-				if err == nil {
-					s.watches.requestAnswered(path, kind, r.Err)
-				}
-				r.Body = slices.Clone(r.Body)
-				answered <- requestResult{r, err}
-			})
-		}
-		if errors.Is(err, client.ErrNotConnected) {
-			continue // the connection broke meanwhile
-		}
-		if err != nil {
-			return toRequestError(err, path)
-		}
-		select {
-		case a := <-answered:
-			return toRequestError(a.decodeInto(into), path)
-		case <-ctx.Done():
-			return toRequestError(ctx.Err(), path)
-		}
+// send runs request with the nodes of the session once it has a connection. The error is one of failures.go.
+func (s *session) send(ctx context.Context, path string, request func(subtree.Space) error) error {
+	c, err := s.awaitConnection(ctx)
+	if err == nil {
+		space := s.space
+		space.Client = c
+		err = request(space)
 	}
+	return toRequestError(err, path)
 }
 
-// requestResult is what came of a request.
-type requestResult struct {
-	client.Reply
-	err error
-}
-
-// decodeInto decodes the reply into into, unless that is nil.
-func (a requestResult) decodeInto(into client.Readable) error {
-	if a.err != nil {
-		return a.err
-	}
-	if err := a.Err.Err(); err != nil || into == nil {
-		return err
-	}
-	return a.Into(into)
-}
-
-// addAuth gives the session an identity.
+// addAuth adds an identity to the session.
 func (s *session) addAuth(ctx context.Context, a client.Auth) error {
 	c, err := s.awaitConnection(ctx)
 	if err == nil {
@@ -259,7 +216,7 @@ func (s *session) addAuth(ctx context.Context, a client.Auth) error {
 	return toRequestError(err, "")
 }
 
-// awaitEnd waits until the end of the session is known.
+// awaitEnd waits for the end of the session.
 func (s *session) awaitEnd(ctx context.Context) {
 	for {
 		s.mu.Lock()
@@ -276,7 +233,7 @@ func (s *session) awaitEnd(ctx context.Context) {
 	}
 }
 
-// close ends the session. It waits until the server has ended it, or closeWait is over.
+// close ends the session. It waits for the server's reply, at most closeWait.
 func (s *session) close() {
 	s.stopOpening()
 	<-s.openingDone
@@ -289,7 +246,7 @@ func (s *session) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 	defer cancel()
 	if s.currentState() != connected {
-		c.Abandon() // there is nobody to tell
+		c.Abandon() // without a connection, no close can be sent
 		return
 	}
 	_ = c.Close(ctx) // if it fails, the session expires

@@ -4,8 +4,8 @@
 //
 //   - Shell runs commands. verbs.go has the table of them, and words.go and options.go read a line as
 //     zkCli.sh does.
-//   - session is the connection with an ensemble, and nodes sends requests over it.
-//   - quotas has the verbs about quotas, which are nodes under /zookeeper/quota.
+//   - session is the session with an ensemble. nodeRequests reads and changes nodes over it, through a subtree.Space.
+//   - quotaCommands has the verbs about quotas, which are nodes under /zookeeper/quota.
 //   - screen is all that is printed, and editor the line that is edited on a terminal.
 //
 // Commands run one at a time on the goroutine of Run. The events of watches come at any time; screen
@@ -25,16 +25,16 @@ import (
 	"rollcall/client"
 )
 
-// maxLine is how many bytes a line of a file or pipe may have: much more than servers accept.
+// maxLine limits a line of a file or pipe. It is far more than servers accept.
 const maxLine = 16 << 20
 
-// maxTimeout is the longest session timeout that a shell asks for. Servers have limits of their own.
+// maxTimeout limits the session timeout to request. Servers have limits of their own.
 const maxTimeout = 24 * time.Hour
 
-// Config says what a shell connects to, and where it reads and prints.
+// Config configures a shell: the ensemble, its input and its output.
 type Config struct {
 	Hosts   string        // host:port,host:port/root; the ports and the root may be missing
-	Timeout time.Duration // the session timeout to ask for; 0: DefaultTimeout
+	Timeout time.Duration // the session timeout to request; 0: DefaultTimeout
 	Login   *client.Login // logs each session in by SASL; nil: no login
 	Auth    []client.Auth // identities of each session
 	// Dial opens a connection to a server; nil: TCP.
@@ -51,23 +51,23 @@ type Config struct {
 
 	Colors  bool                        // a terminal may show colours
 	Size    func() (columns, lines int) // the size of the terminal that Out is; nil: not known
-	Visible func(text string) string    // replaces what a terminal would not simply show; text has no line ends
-	History string                      // the file with the lines of former shells; "": none
-	Version string                      // what the verb version prints
+	Visible func(text string) string    // replaces characters that are not printable; text has no line ends
+	History string                      // the file of the history; "": none
+	Version string                      // for the verb version
 }
 
-// Check returns an error if a shell cannot run with the configuration.
+// Check returns an error if the configuration is invalid.
 func (c *Config) Check() error {
 	if _, err := parseTarget(c.Hosts); err != nil {
 		return fmt.Errorf("hosts: %w", err)
 	}
 	if c.Timeout < 0 || c.Timeout > maxTimeout || c.Timeout > 0 && c.Timeout < time.Millisecond {
-		return fmt.Errorf("timeout %v: allowed is 1ms to %v", c.Timeout, maxTimeout)
+		return fmt.Errorf("timeout %v must be 1ms to %v", c.Timeout, maxTimeout)
 	}
 	return nil
 }
 
-// Shell runs commands. Only the goroutine of Run uses it, except where a comment says otherwise.
+// Shell runs commands. Only the goroutine of Run uses it, unless a comment permits more.
 type Shell struct {
 	cfg          *Config
 	verbs        map[string]*verb
@@ -75,19 +75,19 @@ type Shell struct {
 	screen       *screen
 	session      *session
 	nodes        *nodeRequests           // of session
-	sessions     atomic.Pointer[session] // session, for the prompt, which any goroutine may print
+	sessions     atomic.Pointer[session] // session, for the prompt of any goroutine
 	printWatches atomic.Bool
 	commands     commandLog
 	status       int
 }
 
-// Run runs commands until there are none, one of them is quit, or ctx ends. It returns the exit status
-// of the last one. The error says why commands could not be read or their output could not be written.
+// Run runs commands until there are none, quit or the end of ctx. It returns the exit status of the last
+// command. The error says that commands could not be read, or output not written.
 func Run(ctx context.Context, cfg Config) (status int, err error) {
 	if err := cfg.Check(); err != nil {
 		return statusFailed, err
 	}
-	target, _ := parseTarget(cfg.Hosts) // it is checked
+	target, _ := parseTarget(cfg.Hosts) // cfg.Check has parsed it
 	if cfg.Timeout == 0 {
 		cfg.Timeout = DefaultTimeout
 	}
@@ -111,7 +111,7 @@ func Run(ctx context.Context, cfg Config) (status int, err error) {
 	return s.status, errors.Join(err, s.screen.flush())
 }
 
-// beginSession begins a session in place of the last one.
+// beginSession replaces the session.
 func (s *Shell) beginSession() {
 	s.session = openSession(s.cfg, s.target, s.postWatchEvent, s.screen.postHint)
 	s.nodes = &nodeRequests{s.session}
@@ -131,7 +131,6 @@ func (s *Shell) runCommands(ctx context.Context) error {
 	return s.readLines(ctx)
 }
 
-// readLines runs the lines of In.
 func (s *Shell) readLines(ctx context.Context) error {
 	lines, failed := make(chan string), make(chan error, 1)
 	go func() { // ends with In, or with the process
@@ -178,7 +177,7 @@ func (s *Shell) executeLine(ctx context.Context, line string) (done bool) {
 	return done
 }
 
-// runCommand runs the words of a command, tells of its failure, and reports whether the shell ends.
+// runCommand runs a command given as words, prints its failure, and reports whether the shell ends.
 func (s *Shell) runCommand(ctx context.Context, words []string) (done bool) {
 	done, err := s.runVerb(ctx, words)
 	if done {
@@ -206,7 +205,6 @@ func (s *Shell) runCommand(ctx context.Context, words []string) (done bool) {
 	return false
 }
 
-// runVerb runs a verb.
 func (s *Shell) runVerb(ctx context.Context, words []string) (done bool, err error) {
 	v, known := s.verbs[words[0]]
 	if !known {

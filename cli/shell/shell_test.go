@@ -96,7 +96,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// Identities of the configuration and of addauth are shown to the server. A refused one ends the
+// Identities of the configuration and of addauth are shown to the server. A rejected one ends the
 // session.
 func TestIdentities(t *testing.T) {
 	got := runLines(t, Config{Auth: []client.Auth{{Scheme: "digest", Auth: []byte("a:x")}}}, "addauth digest b:y", "whoami", "addauth nonsense z", "ls /")
@@ -116,9 +116,9 @@ func TestCheck(t *testing.T) {
 		want string
 	}{
 		{Config{Hosts: "x:y"}, `hosts: "x:y": "x:y": a port is a number from 1 to 65535`},
-		{Config{Hosts: "x", Timeout: -1}, "timeout -1ns: allowed is 1ms to 24h0m0s"},
-		{Config{Hosts: "x", Timeout: 25 * time.Hour}, "timeout 25h0m0s: allowed is 1ms to 24h0m0s"},
-		{Config{Hosts: "x", Timeout: time.Microsecond}, "timeout 1µs: allowed is 1ms to 24h0m0s"},
+		{Config{Hosts: "x", Timeout: -1}, "timeout -1ns must be 1ms to 24h0m0s"},
+		{Config{Hosts: "x", Timeout: 25 * time.Hour}, "timeout 25h0m0s must be 1ms to 24h0m0s"},
+		{Config{Hosts: "x", Timeout: time.Microsecond}, "timeout 1µs must be 1ms to 24h0m0s"},
 	} {
 		if _, err := Run(t.Context(), tt.cfg); err == nil || err.Error() != tt.want {
 			t.Errorf("%v, want %s", err, tt.want)
@@ -219,8 +219,8 @@ func (g *proxy) setShut(shut bool) {
 	g.conns = nil
 }
 
-// A lost connection and its return are told, and the session goes on with its watches. An expired
-// session is told, too, and connect opens another one.
+// The shell reports a lost connection and its return, and the session continues with its watches. It
+// also reports an expired session, and connect opens another one.
 func TestLostConnection(t *testing.T) {
 	g := newProxy(t)
 	in, say := io.Pipe()

@@ -140,7 +140,7 @@ func TestTerminal(t *testing.T) {
 	p.awaitStatus(1)
 }
 
-// Ctrl-C ends a command that waits, and the shell goes on.
+// Ctrl-C ends a waiting command, and the shell continues.
 func TestTerminalInterrupt(t *testing.T) {
 	p := openShell(t, t.TempDir())
 	silent := newProxy(t)
@@ -158,7 +158,7 @@ func TestTerminalInterrupt(t *testing.T) {
 	p.awaitStatus(0)
 }
 
-// A line that the terminal could not take as a whole is refused.
+// A line that is too long for the terminal is rejected.
 func TestTerminalLongLine(t *testing.T) {
 	p := openShellWithColumns(t, t.TempDir(), 0)
 	for range maxLineRunes/100 + 1 { // a terminal's own buffer is smaller

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A verb that is used in a wrong way says how it is used, or which of its words is wrong, and fails.
+// A misused verb prints its usage or the wrong word, and fails.
 func TestWrongUseOfVerbs(t *testing.T) {
 	const mixed = "Can't use -file or -members together with -add or -remove (mixing incremental and non-incremental modes is not allowed)\n"
 	for line, want := range map[string]string{

@@ -7,18 +7,16 @@ import (
 	"strings"
 )
 
-// verb is a command of the shell.
 type verb struct {
-	usage    string // what follows the name
-	minWords int    // how many words there must be after the options, the verb among them
+	usage    string // follows the name
+	minWords int    // including the verb, without options
 	options
 
-	// rewriteOldForm is set for verbs that took a word in place of a flag once. It returns the words with the
-	// flag, and the warning to print, if there are more than two without the flags.
+	// rewriteOldForm, if set, rewrites the deprecated form with a word in place of a flag. It is called if
+	// there are more than two words without the flags, and also returns the warning to print.
 	rewriteOldForm func(words []string) (rewritten []string, warning string)
 
-	// runLocal runs a verb of the shell itself, without parsing options. It reports whether the shell
-	// ends.
+	// runLocal runs a verb of the shell itself, which has no options. It reports whether the shell ends.
 	runLocal func(s *Shell, ctx context.Context, words []string) (done bool, err error)
 
 	// run runs any other verb. It needs a session.
@@ -38,14 +36,14 @@ var (
 	versionFlag = valueOption("v", "version")
 )
 
-// quotaOptions are the flags of setquota and delquota, of which one may be given.
+// quotaOptions are the exclusive flags of setquota and delquota.
 func quotaOptions(takes bool) options {
 	return options{exclusive: true, required: takes, list: []option{
 		{"n", takes, "num soft quota"}, {"b", takes, "bytes soft quota"}, {"N", takes, "num hard quota"}, {"B", takes, "bytes hard quota"},
 	}}
 }
 
-// replaceWithWatchFlag returns the rewrite of a verb that took any second word for -w.
+// replaceWithWatchFlag rewrites a verb that took any second word for -w.
 func replaceWithWatchFlag(before, now string) func([]string) ([]string, string) {
 	return func(words []string) ([]string, string) {
 		words = slices.Clone(words)
@@ -54,7 +52,7 @@ func replaceWithWatchFlag(before, now string) func([]string) ([]string, string) 
 	}
 }
 
-// verbTable returns the verbs of zkCli.sh 3.8, and help. Names and usages are zkCli.sh's.
+// verbTable returns the verbs of zkCli.sh 3.8 with their usages, and help.
 func verbTable() map[string]*verb {
 	return map[string]*verb{
 		"addauth":  {usage: "scheme auth", minWords: 2, run: (*Shell).addAuth},
@@ -106,7 +104,6 @@ func verbTable() map[string]*verb {
 	}
 }
 
-// usageText returns the list of all verbs.
 func usageText(verbs map[string]*verb) string {
 	var b strings.Builder
 	b.WriteString("rollcall shell --hosts host:port,.../root cmd args")
@@ -116,7 +113,6 @@ func usageText(verbs map[string]*verb) string {
 	return b.String()
 }
 
-// parseArguments takes the options out of the words of a command.
 func (v *verb) parseArguments(s *Shell, words []string) (*arguments, error) {
 	a, err := v.options.parse(words)
 	if err == nil && v.rewriteOldForm != nil && len(a.words) > 2 {

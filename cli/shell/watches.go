@@ -6,11 +6,12 @@ import (
 	"strings"
 	"sync"
 
+	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/zk/jute"
 )
 
-// watchKind is a set of kinds of watches, as ZooKeeper's Java client tells them apart.
+// watchKind is a set of kinds of watches, as in ZooKeeper's Java client.
 type watchKind uint8
 
 const (
@@ -23,8 +24,8 @@ const (
 	watchLasting = watchPersistent | watchRecursive
 )
 
-// watchTable holds the watches of a session by path. zkCli.sh keeps such a table too: it decides
-// what removewatches prints. It is safe for concurrent use.
+// watchTable holds the watches of a session by path. Like the table of zkCli.sh, it decides what removewatches
+// prints. It is safe for concurrent use.
 type watchTable struct {
 	mu    *sync.Mutex
 	paths map[string]watchKind
@@ -34,21 +35,35 @@ func newWatchTable() watchTable {
 	return watchTable{mu: new(sync.Mutex), paths: map[string]watchKind{}}
 }
 
-// requestAnswered notes the watch that a request has set, if it has. A request that looks whether a node
-// exists sets one in both cases.
-func (t watchTable) requestAnswered(path string, kind watchKind, code jute.Code) {
-	if kind == watchExist && code == jute.OK {
-		kind = watchData
+// set records watches of a kind before request sets them, so that an event that arrives at once removes them.
+// If request fails, set removes the watches that it added. If kind is watchExist and the node exists, the
+// watch is one for data.
+func (t watchTable) set(path string, kind watchKind, request func() error) error {
+	added := t.add(path, kind)
+	err := request()
+	switch {
+	case err == nil && kind == watchExist:
+		if t.remove(path, added) == added { // no event came meanwhile
+			t.add(path, watchData)
+		}
+	case err != nil && (kind != watchExist || !errors.Is(err, jute.NoNode)):
+		t.remove(path, added)
 	}
-	if kind == 0 || code != jute.OK && (kind != watchExist || code != jute.NoNode) {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.paths[path] |= kind
+	return err
 }
 
-// eventReceived forgets the watches that an event ends.
+// add adds watches, and returns the new ones among them.
+func (t watchTable) add(path string, kind watchKind) watchKind {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	added := kind &^ t.paths[path]
+	if kind != 0 {
+		t.paths[path] |= kind
+	}
+	return added
+}
+
+// eventReceived removes the watches that an event ends.
 func (t watchTable) eventReceived(event jute.EventType, path string) {
 	var kind watchKind
 	switch event {
@@ -62,7 +77,7 @@ func (t watchTable) eventReceived(event jute.EventType, path string) {
 	t.remove(path, kind)
 }
 
-// remove removes the watches of some kinds, and returns those that there were.
+// remove removes watches of some kinds, and returns the ones that existed.
 func (t watchTable) remove(path string, kind watchKind) watchKind {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,30 +103,27 @@ func (s *Shell) addWatch(ctx context.Context, a *arguments) error {
 		return errUsage
 	}
 	path := a.path()
-	if err := checkPath(path); err != nil {
-		return err
-	}
-	var answer jute.ErrorResponse
-	return s.session.sendWatchRequest(ctx, kind, jute.OpAddWatch, path, jute.AddWatchRequest{Path: []byte(s.session.space.FullPath(path)), Mode: mode}, &answer)
+	return s.nodes.sendWatching(ctx, path, kind, func(space subtree.Space) error {
+		return space.Do(ctx, jute.OpAddWatch, jute.AddWatchRequest{Path: []byte(space.FullPath(path)), Mode: mode}, nil)
+	})
 }
 
-// watchRemoval is what one flag of removewatches removes.
+// watchRemoval is the effect of a flag of removewatches.
 type watchRemoval struct {
 	flag        string
 	watcherType jute.WatcherType
 	kinds       watchKind
 }
 
-// watchRemovals are the flags of removewatches in the order in which they count. The last is what it
-// removes without a flag.
+// watchRemovals are the flags of removewatches by precedence. The last is the default.
 var watchRemovals = []watchRemoval{
 	{"c", jute.WatcherChildren, watchChild},
 	{"d", jute.WatcherData, watchData | watchExist},
 	{"a", jute.WatcherAny, watchData | watchExist | watchChild | watchLasting},
 }
 
-// removeWatches removes this session's watches on a node. It prints an event for each kind that it
-// has removed, as the Java client does.
+// removeWatches removes this session's watches on a node. Like the Java client, it prints an event for each
+// kind that it removed.
 func (s *Shell) removeWatches(ctx context.Context, a *arguments) error {
 	path := a.path()
 	if err := checkPath(path); err != nil {
@@ -124,8 +136,9 @@ func (s *Shell) removeWatches(ctx context.Context, a *arguments) error {
 			break
 		}
 	}
-	rec := jute.RemoveWatchesRequest{Path: []byte(s.session.space.FullPath(path)), Type: what.watcherType}
-	err := s.session.sendRequest(ctx, jute.OpRemoveWatches, path, rec, nil)
+	err := s.session.send(ctx, path, func(space subtree.Space) error {
+		return space.Do(ctx, jute.OpRemoveWatches, jute.RemoveWatchesRequest{Path: []byte(space.FullPath(path)), Type: what.watcherType}, nil)
+	})
 	switch {
 	case errors.Is(err, errInterrupted):
 		return err
@@ -153,8 +166,8 @@ func (s *Shell) removeWatches(ctx context.Context, a *arguments) error {
 	return nil
 }
 
-// postWatchEvent prints what a watch has seen, or a change of the session's state if path is "". It never
-// waits.
+// postWatchEvent prints an event of a watch, or a change of the session's state if path is "". It never
+// blocks.
 func (s *Shell) postWatchEvent(event jute.EventType, state jute.KeeperState, path string) {
 	if !s.printWatches.Load() {
 		return

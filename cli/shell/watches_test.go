@@ -4,13 +4,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"rollcall/zk/jute"
 )
 
 // watchEvent is an event of a watch at a path, as the shell prints it.
 var watchEvent = regexp.MustCompile(`type:(\w+) path:/`)
 
-// removewatches removes the watches of the kind that its flag names, and prints an event for each kind that there was. A watch
-// that it leaves sees the next change, and one that it has removed does not.
+// removewatches removes the watches of the kind that its flag names, and prints an event for each kind that
+// there was. A watch that it leaves sees the next change, and one that it has removed does not.
 func TestRemoveWatches(t *testing.T) {
 	const noWatcher = "KeeperErrorCode = No such watcher for /rw"
 	for _, tt := range []struct {
@@ -43,6 +45,41 @@ func TestRemoveWatches(t *testing.T) {
 		}
 		if text := strings.Join(events, " "); text != tt.events || strings.Contains(got.err, noWatcher) != tt.err {
 			t.Errorf("%s, then %s: events %q and %q, want %q, no watcher: %t", tt.set, tt.remove, text, got.err, tt.events, tt.err)
+		}
+	}
+}
+
+// A watch is in the table unless its request fails or an event has ended it, even if that comes before the
+// request returns.
+func TestWatchTableSet(t *testing.T) {
+	for _, tt := range []struct {
+		kind  watchKind
+		event jute.EventType // comes before the request returns
+		err   error
+		want  watchKind
+	}{
+		{watchData, jute.EventNone, nil, watchData},
+		{watchData, jute.EventNodeDataChanged, nil, 0},
+		{watchData, jute.EventNone, jute.NoNode, 0},
+		{watchExist, jute.EventNone, nil, watchData},
+		{watchExist, jute.EventNone, jute.NoNode, watchExist},
+		{watchExist, jute.EventNone, jute.ConnectionLoss, 0},
+		{watchExist, jute.EventNodeDeleted, nil, 0},
+		{watchExist, jute.EventNodeCreated, jute.NoNode, 0},
+		{watchChild, jute.EventNodeDataChanged, nil, watchChild},
+		{watchRecursive, jute.EventNodeCreated, nil, watchRecursive},
+		{0, jute.EventNone, nil, 0},
+	} {
+		for _, before := range []watchKind{0, watchPersistent} {
+			table := newWatchTable()
+			table.add("/a", before)
+			err := table.set("/a", tt.kind, func() error {
+				table.eventReceived(tt.event, "/a")
+				return tt.err
+			})
+			if got := table.paths["/a"]; got != before|tt.want || err != tt.err {
+				t.Errorf("%+v: watches %b and %v, want %b", tt, got, err, before|tt.want)
+			}
 		}
 	}
 }

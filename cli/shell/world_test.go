@@ -11,14 +11,14 @@ import (
 	"rollcall/member"
 )
 
-// addr is where the member that all tests share takes clients. Each test works below a node of its own.
+// addr is the clients' address of the member that all tests share. Each test works below a node of its own.
 var addr string
 
 func TestMain(m *testing.M) {
 	alone.Run(m, func(_ *member.Member, at string) { addr = at })
 }
 
-// outputBuffer is what a shell has printed so far.
+// outputBuffer collects a shell's output.
 type outputBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -46,7 +46,7 @@ func (p *outputBuffer) awaitText(t *testing.T, want string) {
 	}
 }
 
-// shellResult is what came of a shell.
+// shellResult is the result of a shell.
 type shellResult struct {
 	status   int
 	out, err string

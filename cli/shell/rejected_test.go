@@ -12,7 +12,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// rejectingServer takes a session and refuses the identity that comes next.
+// rejectingServer accepts a session and rejects the identity that follows.
 func rejectingServer(conn net.Conn) {
 	in := bufio.NewReader(conn)
 	for _, answer := range [][]byte{
@@ -26,8 +26,8 @@ func rejectingServer(conn net.Conn) {
 	}
 }
 
-// When addauth returns after a refusal, the end of the session is known, however late the client reports it. The next verb is told that
-// there is no session.
+// When addauth returns after a rejection, the end of the session is known, however late the client reports it.
+// So the next verb finds no session.
 func TestRefusedIdentityEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &session{

@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	// maxLoggedLines is how many lines of this shell redo reaches, and maxPastBytes how many bytes of them.
+	// redo reaches the last maxLoggedLines lines of this shell, in at most maxLoggedBytes.
 	maxLoggedLines = 10_000
 	maxLoggedBytes = 32 << 20
-	// shownLines is how many lines the verb history lists before the present one.
+	// The verb history lists shownLines lines before the present one.
 	shownLines = 10
 )
 
-// commandLog holds the lines that this shell has run, by number. The present line is the last one.
+// commandLog numbers the lines that this shell has run. The present line is the last one.
 type commandLog struct {
 	lines       []string
 	totalBytes  int          // of lines
@@ -21,10 +21,10 @@ type commandLog struct {
 	linesRun    atomic.Int64 // the number of the present line
 }
 
-// currentNumber returns the number of the present line. It may be called by any goroutine.
+// currentNumber may be called by any goroutine.
 func (p *commandLog) currentNumber() int { return int(p.linesRun.Load()) }
 
-// appendLine takes the present line.
+// appendLine appends the present line.
 func (p *commandLog) appendLine(line string) {
 	for len(p.lines) > 0 && (len(p.lines) == maxLoggedLines || p.totalBytes+len(line) > maxLoggedBytes) {
 		p.dropOldest((len(p.lines) + 1) / 2)
@@ -33,7 +33,6 @@ func (p *commandLog) appendLine(line string) {
 	p.totalBytes += len(line)
 }
 
-// dropOldest drops the first n lines.
 func (p *commandLog) dropOldest(n int) {
 	for _, line := range p.lines[:n] {
 		p.totalBytes -= len(line)
@@ -42,7 +41,7 @@ func (p *commandLog) dropOldest(n int) {
 	p.firstNumber += n
 }
 
-// replaceCurrent takes another line in place of the present one.
+// replaceCurrent replaces the present line.
 func (p *commandLog) replaceCurrent(line string) {
 	if n := len(p.lines); n > 0 {
 		p.totalBytes += len(line) - len(p.lines[n-1])
@@ -50,10 +49,9 @@ func (p *commandLog) replaceCurrent(line string) {
 	}
 }
 
-// finishLine ends the present line.
 func (p *commandLog) finishLine() { p.linesRun.Add(1) }
 
-// earlierLine returns an earlier line, and reports whether it is known.
+// earlierLine returns line n, and reports whether it is kept.
 func (p *commandLog) earlierLine(n int) (string, bool) {
 	if n < p.firstNumber || n >= p.currentNumber() {
 		return "", false
@@ -61,7 +59,7 @@ func (p *commandLog) earlierLine(n int) (string, bool) {
 	return p.lines[n-p.firstNumber], true
 }
 
-// recentLines returns the last lines up to the present one, each with its number.
+// recentLines returns the last lines up to the present one, with their numbers.
 func (p *commandLog) recentLines() iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		for n := max(p.firstNumber, p.currentNumber()-shownLines); n-p.firstNumber < len(p.lines); n++ {
