@@ -194,7 +194,7 @@ func TestBackupRate(t *testing.T) {
 	f := newFakeMember(t)
 	for _, rate := range []string{"0", "-1", "4097", "5MiB", ""} {
 		_, _, err := f.execute(t, nil, "backup", "save", "--rate="+rate, t.TempDir())
-		if want := fmt.Sprintf("backup save: --rate %q: allowed is a number of MiB from 1 to 4096, such as 5", rate); StatusOf(err) != UsageError || err.Error() != want {
+		if want := fmt.Sprintf("backup save: --rate %q: must be a number from 1 to 4096", rate); StatusOf(err) != UsageError || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

@@ -16,20 +16,16 @@ import (
 )
 
 const (
-	// maxDepth is how many levels of subtrees a backup's inspection may count.
-	maxDepth = 16
-	// maxSubtrees is how many subtrees it may show.
+	maxDepth    = 16
 	maxSubtrees = 10_000
 )
 
-// inspectedRow is what is in a backup, as JSON has it.
 type inspectedRow struct {
 	backupRow
 	Ephemerals int          `json:"ephemerals"`
 	Subtrees   []subtreeRow `json:"subtrees"` // the largest, largest first
 }
 
-// subtreeRow is what a subtree of a backup takes.
 type subtreeRow struct {
 	Path       string `json:"path"`
 	Nodes      int    `json:"nodes"`
@@ -44,34 +40,29 @@ var subtreeColumns = []Column[subtreeRow]{
 	{Name: "path", Cell: func(r subtreeRow) string { return r.Path }},
 }
 
-// newBackupInspect returns the command that says what is in a backup.
 func newBackupInspect(w IOStreams) *cobra.Command {
 	out, depth, limit := NewOutput(w), 1, 10
-	cmd := &cobra.Command{
+	cmd := out.Register(&cobra.Command{
 		Use: "inspect [flags] FILE|-", Short: "print what is in a backup", Args: RangeArgs(1, 1, "a file, or - for standard input"),
 		Long: "Reads a whole backup, checks it as backup verify does, and prints what it says of itself, and its largest subtrees. It asks no member.",
-		RunE: func(_ *cobra.Command, args []string) error {
-			if depth < 1 || depth > maxDepth || limit < 1 || limit > maxSubtrees {
-				return WithStatus(UsageError, fmt.Errorf("backup inspect: allowed are a --depth of 1 to %d, and a --limit of 1 to %d", maxDepth, maxSubtrees))
-			}
+		RunE: prefixErrors(func(_ *cobra.Command, args []string) error {
 			if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
-				return WithStatus(UsageError, fmt.Errorf("backup inspect: %s is a directory, and inspect takes one file; rollcall backup verify takes directories", args[0]))
+				return usageErrorf("%s is a directory, and inspect takes one file; rollcall backup verify takes directories", args[0])
 			}
 			u := &subtreeTotals{openByLevel: make([]subtreeRow, depth), limit: limit}
 			row, err := readBackup(w, args[0], znode.ImageVisitor{Node: u.addNode})
 			if err != nil {
-				return fmt.Errorf("backup inspect: %w", err)
+				return err
 			}
 			return printInspected(w, out, inspectedRow{row, u.ephemerals, u.largestSubtrees()})
-		},
-	}
-	cmd.Flags().IntVar(&depth, "depth", depth, "`levels` of subtrees that are counted")
-	cmd.Flags().IntVar(&limit, "limit", limit, "the most `subtrees` that are printed")
-	out.Register(cmd)
+		}),
+	})
+	addIntFlag(cmd, &depth, "depth", "`levels` of subtrees that are counted", 1, maxDepth)
+	addIntFlag(cmd, &limit, "limit", "the most `subtrees` that are printed", 1, maxSubtrees)
 	return cmd
 }
 
-// readBackup reads a backup, from standard input if the file is "-".
+// readBackup reads a backup, from standard input if file is "-".
 func readBackup(w IOStreams, file string, v znode.ImageVisitor) (row backupRow, err error) {
 	row.File = file
 	in := w.In
@@ -111,8 +102,8 @@ func printInspected(w IOStreams, out *Output, row inspectedRow) error {
 	return err
 }
 
-// subtreeTotals adds up what subtrees take. Nodes come parents first, so all of a subtree come together, and one
-// subtree of each level is open at a time.
+// subtreeTotals adds up the sizes of subtrees. Parents come before their children, so one subtree of each
+// level is open at a time.
 type subtreeTotals struct {
 	openByLevel   []subtreeRow // by level, from 1 on; Path is "" if none is open
 	limit         int
@@ -120,7 +111,6 @@ type subtreeTotals struct {
 	ephemerals    int
 }
 
-// addNode adds the next node.
 func (u *subtreeTotals) addNode(n znode.ImageNode) error {
 	if n.OwnerSession != 0 {
 		u.ephemerals++
@@ -147,7 +137,6 @@ func (u *subtreeTotals) addNode(n znode.ImageNode) error {
 	return nil
 }
 
-// closeFrom closes the open subtrees from a level on.
 func (u *subtreeTotals) closeFrom(level int) {
 	for i := level; i < len(u.openByLevel); i++ {
 		if u.openByLevel[i].Path != "" {
@@ -160,7 +149,6 @@ func (u *subtreeTotals) closeFrom(level int) {
 	}
 }
 
-// keepLargest keeps the largest.
 func (u *subtreeTotals) keepLargest() {
 	slices.SortStableFunc(u.largestClosed, func(a, b subtreeRow) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Path, b.Path))
@@ -168,7 +156,6 @@ func (u *subtreeTotals) keepLargest() {
 	u.largestClosed = u.largestClosed[:min(len(u.largestClosed), u.limit)]
 }
 
-// largestSubtrees returns the largest subtrees, when all nodes have been added.
 func (u *subtreeTotals) largestSubtrees() []subtreeRow {
 	u.closeFrom(0)
 	u.keepLargest()

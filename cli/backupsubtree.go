@@ -15,15 +15,16 @@ import (
 	"rollcall/znode"
 )
 
-// SubtreeRestore is the part of rollcall backup restore that writes a subtree of a backup into an ensemble that runs,
-// through a client's session. It has the flags --subtree, --delete, --dry-run and --yes, and those of a session.
+// SubtreeRestore is the part of rollcall backup restore that writes a subtree of a backup into a running
+// ensemble through a client session. Its flags are --subtree, --delete, --dry-run and --yes, and those of a
+// session.
 type SubtreeRestore struct {
 	*nodeCommand
 	subtreeFlag                      string
 	deleteExtra, dryRun, skipConfirm bool
 }
 
-// NewSubtreeRestore returns the part, which prints with out.
+// NewSubtreeRestore returns a SubtreeRestore that prints with out.
 func NewSubtreeRestore(w IOStreams, out *Output) *SubtreeRestore {
 	return &SubtreeRestore{nodeCommand: &nodeCommand{IOStreams: w, Link: NewLink(w), Output: out}}
 }
@@ -40,27 +41,28 @@ func (r *SubtreeRestore) Register(cmd *cobra.Command) {
 	markShared(fs, "auth")
 }
 
-// Requested reports whether the command has the flag --subtree. Its error names a flag that needs it.
+// Requested reports whether --subtree is given. It returns an error if it is not, and a flag that needs it
+// is.
 func (r *SubtreeRestore) Requested(flags *pflag.FlagSet) (bool, error) {
 	if flags.Changed("subtree") {
 		return true, nil
 	}
 	for _, name := range []string{"delete", "dry-run", "yes", "hosts", "auth", "jaas"} {
 		if flags.Changed(name) {
-			return false, WithStatus(UsageError, fmt.Errorf("backup restore: --%s is for --subtree, which restores into an ensemble that runs", name))
+			return false, usageErrorf("backup restore: --%s is for --subtree, which restores into an ensemble that runs", name)
 		}
 	}
 	return false, nil
 }
 
-// Run restores the subtree from the backup in a file.
+// Run restores the subtree from a backup file.
 func (r *SubtreeRestore) Run(ctx context.Context, file string) error {
 	from, into, err := r.parsePaths()
 	if err == nil {
 		err = r.validate(file)
 	}
 	if err != nil {
-		return WithStatus(UsageError, fmt.Errorf("backup restore: %w", err))
+		return usageErrorf("backup restore: %w", err)
 	}
 	s, err := r.openSpace(ctx)
 	if err != nil {
@@ -90,7 +92,6 @@ func (r *SubtreeRestore) loadMode() subtree.LoadMode {
 	return subtree.Merge
 }
 
-// parsePaths returns the paths that --subtree says.
 func (r *SubtreeRestore) parsePaths() (from, into string, err error) {
 	from, into, two := strings.Cut(r.subtreeFlag, "=/") // a name may have "=" in it
 	if into = "/" + into; !two {
@@ -98,7 +99,7 @@ func (r *SubtreeRestore) parsePaths() (from, into string, err error) {
 	}
 	for _, path := range []string{from, into} {
 		if err := subtree.CheckPath(path); err != nil {
-			return "", "", fmt.Errorf("--subtree: %w; allowed is /path or /path=/target", err)
+			return "", "", fmt.Errorf("--subtree: %w; it must be /path or /path=/target", err)
 		}
 		if path == subtree.ServersNode || path == subtree.ServersNode+"/config" {
 			return "", "", fmt.Errorf("--subtree: %s belongs to the servers; for quotas name %s", path, subtree.ServersNode+"/quota")
@@ -107,7 +108,7 @@ func (r *SubtreeRestore) parsePaths() (from, into string, err error) {
 	return from, into, nil
 }
 
-// validate returns an error if the flags do not fit the surroundings, or the file cannot be read several times.
+// validate also returns an error if the file cannot be read several times.
 func (r *SubtreeRestore) validate(file string) error {
 	if !r.dryRun && !r.skipConfirm && !r.InTerminal {
 		return errors.New("there is no terminal to ask on; --dry-run prints what would be changed, and --yes does it without asking")
@@ -119,13 +120,12 @@ func (r *SubtreeRestore) validate(file string) error {
 	return err
 }
 
-// showOrRestore shows the changes, or makes them when the user wants that.
 func (r *SubtreeRestore) showOrRestore(ctx context.Context, work *loadJob) error {
 	switch {
 	case r.dryRun:
 		return work.printChanges(ctx)
 	case !r.skipConfirm:
-		would, err := work.planLoad(ctx)
+		would, err := work.planLoad(ctx, func(subtree.Change) {})
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,6 @@ func (r *SubtreeRestore) showOrRestore(ctx context.Context, work *loadJob) error
 	return work.loadAndPrint(ctx)
 }
 
-// readSource reads the whole backup with all checks, and returns the subtree in it.
 func (r *SubtreeRestore) readSource(s subtree.Space, file, from string) (subtree.Source, error) {
 	source, err := s.SourceFromBackup(from, func(v znode.ImageVisitor) (backup.Head, error) {
 		row, err := readBackup(r.IOStreams, file, v)

@@ -240,7 +240,7 @@ func TestSubtreeRestoreRefuses(t *testing.T) {
 		status Status
 		want   string
 	}{
-		{"--subtree app --yes " + file, UsageError, "allowed is /path or /path=/target"},
+		{"--subtree app --yes " + file, UsageError, "it must be /path or /path=/target"},
 		{"--subtree /app=copy --yes " + file, Conflict, "no node " + s.Root + "/app=copy"},
 		{"--subtree /app=/ --yes " + cut, Failed, "cut short at byte"},
 		{"--subtree /zookeeper --yes " + file, UsageError, "belongs to the servers"},

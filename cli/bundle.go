@@ -23,21 +23,19 @@ import (
 )
 
 const (
-	// maxBundleRows is how many rows of one list a bundle has at most. All rows of a list are in memory
-	// before they are written: some 5 MB for sessions.
+	// maxBundleRows bounds each list. All rows of a list are in memory before they are written: 5 MB of
+	// sessions.
 	maxBundleRows = 10_000
-	// bundlePartTimeout is how long one part may take. The longest is a list of ten pages.
+	// bundlePartTimeout bounds each part. The longest is a list of ten pages.
 	bundlePartTimeout = 30 * time.Second
 )
 
-// bundlePart is a file of a bundle. ask gets its content from a member.
 type bundlePart struct {
 	name  string
 	fetch func(ctx context.Context, member *api.Client) ([]byte, error)
 }
 
-// ensembleParts is what any member answers for the whole ensemble, and memberParts what each member
-// answers for itself.
+// ensembleParts come from any one member, memberParts from each member.
 var (
 	ensembleParts = []bundlePart{
 		{"status.json", listPart[api.Member]("status")},
@@ -63,7 +61,6 @@ var (
 	}
 )
 
-// listPart returns what asks for the rows of a list.
 func listPart[T any](of string) func(context.Context, *api.Client) ([]byte, error) {
 	return func(ctx context.Context, member *api.Client) ([]byte, error) {
 		rows := []T{}
@@ -79,39 +76,35 @@ func listPart[T any](of string) func(context.Context, *api.Client) ([]byte, erro
 	}
 }
 
-// textPart returns what asks for the answer at a path.
 func textPart(at string) func(context.Context, *api.Client) ([]byte, error) {
 	return func(ctx context.Context, member *api.Client) ([]byte, error) { return member.GetText(ctx, at) }
 }
 
-// newBundle returns the command that puts all that helps to find a fault into one archive.
 func newBundle(w IOStreams) *cobra.Command {
-	link, out := NewLink(w), NewOutput(w)
+	a := newAdminCommand(w)
 	var file string
-	cmd := &cobra.Command{
+	cmd := a.register(&cobra.Command{
 		Use: "support-bundle [flags]", Short: "put all that helps to find a fault into one archive", GroupID: InspectGroup, Args: RangeArgs(0, 0, "flags only"),
 		Long: "Writes a tar.gz with the status, sessions, connections, ends and removals of the ensemble, and of each member at --hosts the configuration, the last lines of the log, " +
 			"metrics, the environment of the process, goroutines and a profile of the memory. The file MISSING names what could not be collected, and each server of the ensemble that was not asked, with the reason. The archive has no passwords, digests, tokens or data of " +
 			fmt.Sprintf("nodes. It does have paths, addresses and session ids. A list has at most %d rows. Logs and profiles need the credentials of an administrator on the member's own machine.", maxBundleRows),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			members, err := link.adminClients(cmd.Context())
+			members, err := a.adminClients(cmd.Context())
 			if len(members) == 0 {
 				return err
 			}
 			if file == "" {
 				file = "rollcall-support-" + w.Now().UTC().Format("20060102-150405") + ".tar.gz"
 			}
-			return writeBundle(cmd.Context(), w, out, file, members, err)
+			return writeBundle(cmd.Context(), w, a.Output, file, members, err)
 		},
-	}
+	})
 	registerOutFlag(cmd, &file, "`file` for the archive, which must not exist (default rollcall-support-TIME.tar.gz)")
-	link.Register(cmd)
-	out.Register(cmd)
 	return cmd
 }
 
-// writeBundle makes the archive. It has its name only when it is whole and durable: until then a machine that loses its power, or a
-// command that is killed, would leave a part of it under that name. notFound is about the addresses where no member was found.
+// writeBundle makes the archive under a temporary name, and renames it when it is complete and durable. A
+// crash therefore leaves no partial archive. notFound has the addresses without a member.
 func writeBundle(ctx context.Context, w IOStreams, out *Output, file string, members []*api.Client, notFound error) error {
 	part, err := createBundle(file)
 	if err != nil {
@@ -133,7 +126,6 @@ func writeBundle(ctx context.Context, w IOStreams, out *Output, file string, mem
 	return PrintText(out, file+"\n", bundleResult{file, append([]string{}, b.missingParts...), append([]skippedServer{}, b.skippedServers...)})
 }
 
-// createBundle makes the file that is to become the archive. There must be no file of that name.
 func createBundle(file string) (*backup.PartFile, error) {
 	switch _, err := os.Lstat(file); {
 	case err == nil:
@@ -144,14 +136,12 @@ func createBundle(file string) (*backup.PartFile, error) {
 	return backup.CreatePart(filepath.Dir(file), filepath.Base(file))
 }
 
-// bundleResult is an archive that was written, as JSON has it.
 type bundleResult struct {
 	File           string          `json:"file"`
-	Missing        []string        `json:"missing"`   // what could not be had, with the reasons
-	SkippedServers []skippedServer `json:"not_asked"` // the servers that were not asked; missing has a line for each
+	Missing        []string        `json:"missing"`   // the parts that failed, with the reasons
+	SkippedServers []skippedServer `json:"not_asked"` // missing has a line for each
 }
 
-// bundleArchive is a bundle that is written.
 type bundleArchive struct {
 	zip          *gzip.Writer
 	tar          *tar.Writer
@@ -170,9 +160,9 @@ func newArchive(out io.Writer, now time.Time, top string) *bundleArchive {
 	return &bundleArchive{zip: zip, tar: tar.NewWriter(zip), createdAt: now, topDirectory: top, askedMembers: map[uint32]bool{}}
 }
 
-// collectParts asks the members for all parts. A part that cannot be had is noted, and so is a server that was not asked.
+// collectParts collects all parts, and notes those that fail and the servers that it skips.
 func (b *bundleArchive) collectParts(ctx context.Context, members []*api.Client) error {
-	whole := false // a member has answered for the ensemble
+	whole := false // a member has provided the ensemble parts
 	var reached []*api.Client
 	for _, member := range members {
 		if !b.identifyMember(ctx, member) {
@@ -228,3 +218,81 @@ func (b *bundleArchive) addFile(name string, content []byte) error {
 }
 
 func (b *bundleArchive) close() error { return errors.Join(b.tar.Close(), b.zip.Close()) }
+
+type skippedServer struct {
+	Member  uint32 `json:"member"`  // its id; 0: only an address is known
+	Address string `json:"address"` // where it was looked for, or its address in the list of servers; "": the list does not say
+	Reason  string `json:"reason"`
+}
+
+func (n skippedServer) String() string {
+	switch {
+	case n.Member == 0 && n.Address == "":
+		return n.Reason
+	case n.Member == 0:
+		return fmt.Sprintf("%s: not asked: %s", n.Address, n.Reason)
+	case n.Address == "":
+		return fmt.Sprintf("member %d: not asked: %s", n.Member, n.Reason)
+	}
+	return fmt.Sprintf("member %d (%s): not asked: %s", n.Member, n.Address, n.Reason)
+}
+
+func (b *bundleArchive) noteSkipped(n skippedServer) {
+	b.skippedServers = append(b.skippedServers, n)
+	b.missingParts = append(b.missingParts, n.String())
+}
+
+// noteUnfoundAddresses notes one address for each line of err.
+func (b *bundleArchive) noteUnfoundAddresses(err error) {
+	if err == nil {
+		return
+	}
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		b.noteSkipped(skippedServer{Reason: line})
+	}
+}
+
+// identifyMember gets the member's id. It notes a member that does not reply and returns false.
+func (b *bundleArchive) identifyMember(ctx context.Context, member *api.Client) bool {
+	timed, stop := context.WithTimeout(ctx, bundlePartTimeout)
+	defer stop()
+	who, err := api.Get[api.Caller](timed, member, "whoami", nil)
+	var apiErr *api.Error
+	if err != nil && !errors.As(err, &apiErr) {
+		b.noteSkipped(skippedServer{Address: member.BaseURL, Reason: err.Error()})
+		return false
+	}
+	b.askedMembers[who.MemberID] = true
+	return true
+}
+
+// noteSkippedServers notes the servers of the ensemble's list that were skipped. The list comes from the
+// first member that has it.
+func (b *bundleArchive) noteSkippedServers(ctx context.Context, members []*api.Client) {
+	failed := errors.New("no member was reached")
+	for _, member := range members {
+		timed, stop := context.WithTimeout(ctx, bundlePartTimeout)
+		list, err := api.Get[api.Members](timed, member, "members", nil)
+		stop()
+		if err != nil {
+			failed = err
+			continue
+		}
+		silent := map[uint32]string{}
+		for _, s := range list.Silent {
+			silent[s.MemberID] = silenceReason(s)
+		}
+		for _, s := range list.Items {
+			if b.askedMembers[s.MemberID] {
+				continue
+			}
+			reason := "none of the addresses that were asked is its own; name its port for operators with --admin"
+			if why := silent[s.MemberID]; why != "" {
+				reason = "the other members get no answer from it either: " + why
+			}
+			b.noteSkipped(skippedServer{Member: s.MemberID, Address: s.QuorumAddress, Reason: reason})
+		}
+		return
+	}
+	b.noteSkipped(skippedServer{Reason: fmt.Sprintf("the list of the ensemble's servers: %v; there may be servers that were not asked", failed)})
+}

@@ -1,27 +1,28 @@
-// Package cli is the part of the command line that asks an ensemble and acts on it, from any machine that
-// reaches a member:
+// Package cli is the part of the command line that queries and changes an ensemble from any machine that can
+// reach a member:
 //
-//   - World: what a command has of its surroundings. Tests give their own.
+//   - IOStreams: the terminal, environment and clock of a command. Tests supply their own.
 //   - NewRoot, Execute: the frame of all commands: groups, help, completion, flags with one dash.
-//   - Link: the flags that say which ensemble a command asks, and as whom. Link.Admin returns a client of
-//     the HTTP endpoints under /v1/, and Link.Config the settings of a session over ZooKeeper's protocol.
-//   - Output: the flag -o. Print and printOne write rows as a table, JSON or YAML.
-//   - Status: the exit statuses. An error carries its own; see With.
+//   - Link: the flags that select an ensemble and the credentials. Link.AdminClient returns a client of the HTTP
+//     endpoints under /v1/, and Link.SessionConfig the settings of a session over ZooKeeper's protocol.
+//   - Output: the flag -o. PrintRows and printRow write rows as a table, JSON or YAML.
+//   - Status: the exit statuses. An error carries its own; see WithStatus.
 //
 // # To add a command
 //
-// Write a function that takes a World and returns a *cobra.Command, and add it to commands:
+// Write a function that takes IOStreams and returns a *cobra.Command, and add it to commandConstructors:
 //
-//	func newNames(w World) *cobra.Command {
+//	func newNames(w IOStreams) *cobra.Command {
 //		link, out := NewLink(w), NewOutput(w)
 //		cmd := &cobra.Command{
-//			Use: "names [flags]", Short: "list the names of sessions", GroupID: Look, Args: Takes(0, 0, "flags only"),
+//			Use: "names [flags]", Short: "list the names of sessions", GroupID: InspectGroup,
+//			Args: RangeArgs(0, 0, "flags only"),
 //			RunE: func(cmd *cobra.Command, args []string) error {
-//				member, err := link.Admin(cmd.Context())
+//				member, err := link.AdminClient(cmd.Context())
 //				if err != nil {
 //					return err
 //				}
-//				… // ask member, and Print its rows
+//				… // query member, and print its rows with PrintRows
 //			},
 //		}
 //		link.Register(cmd)
@@ -41,7 +42,7 @@ const (
 	ToolsGroup   = "tools"
 )
 
-// commandGroups are the groups in the order of the help.
+// commandGroups are in the order of the help.
 var commandGroups = []*cobra.Group{
 	{ID: RunGroup, Title: "Run an ensemble:"},
 	{ID: InspectGroup, Title: "See what happens in it:"},
@@ -50,7 +51,6 @@ var commandGroups = []*cobra.Group{
 	{ID: ToolsGroup, Title: "Tools:"},
 }
 
-// commandConstructors makes each command of this package.
 var commandConstructors = []func(IOStreams) *cobra.Command{
 	newStatus, newSessions, newSession, newWhoOwns, newWhy, newConnections, newWatches, newFourLetter, newLogLevel, newMembers, newDrain, newSnapshot, newBackup, newBundle, newShell,
 	newLs, newGet, newSet, newCreate, newRm, newStat, newACL, newSync, newTree, newDu, newWatch, newDump, newLoad, newHash,

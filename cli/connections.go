@@ -14,37 +14,22 @@ import (
 	"rollcall/operator/api"
 )
 
-// newConnections returns the command that lists the client connections.
 func newConnections(w IOStreams) *cobra.Command {
 	a, address, limit, of := newAdminCommand(w), "", 0, ""
-	cmd := &cobra.Command{
+	cmd := a.register(&cobra.Command{
 		Use: "connections [flags]", Short: "list the client connections of all members", GroupID: InspectGroup, Args: RangeArgs(0, 0, "flags only"),
 		Long: "Lists the client connections of all members, by member.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 0 {
-				return WithStatus(UsageError, fmt.Errorf("connections: --limit %d; allowed is a number from 1 on, or 0 for all", limit))
-			}
-			query := url.Values{}
-			for name, value := range map[string]string{"member": of, "address": address} {
-				if value != "" {
-					query.Set(name, value)
-				}
-			}
-			rows, err := listRows[api.Connection](cmd.Context(), a, "connections", query, limit)
-			if err != nil {
-				return err
-			}
+			rows := listRows[api.Connection](cmd.Context(), a, "connections", queryOf("member", of, "address", address), limit)
 			return PrintRows(a.Output, connectionColumns(w.Now()), countRows(a.IOStreams, "connections", rows))
 		},
-	}
+	})
 	cmd.Flags().StringVar(&of, "member", "", "only connections of the member with this `number`")
 	cmd.Flags().StringVar(&address, "address", "", "only connections of a client at this `address`, an IP with or without a port")
-	cmd.Flags().IntVar(&limit, "limit", 0, "print the first `N` only")
-	a.Register(cmd)
+	addLimitFlag(cmd, &limit)
 	return cmd
 }
 
-// connectionColumns returns the columns of a list of connections.
 func connectionColumns(now time.Time) []Column[api.Connection] {
 	return []Column[api.Connection]{
 		{Name: "member", AlignRight: true, Cell: func(c api.Connection) string { return formatMember(c.MemberID) }},
@@ -65,7 +50,6 @@ func connectionColumns(now time.Time) []Column[api.Connection] {
 	}
 }
 
-// formatLatency returns microseconds for people.
 func formatLatency(us int64) string {
 	if us < 10_000 {
 		return fmt.Sprintf("%.1fms", float64(us)/1000)
@@ -73,61 +57,53 @@ func formatLatency(us int64) string {
 	return FormatDuration(time.Duration(us) * time.Microsecond)
 }
 
-// newWatches returns the command that lists watches.
 func newWatches(w IOStreams) *cobra.Command {
 	a, session, limit := newAdminCommand(w), "", 0
-	cmd := &cobra.Command{
+	cmd := a.register(&cobra.Command{
 		Use: "watches [flags] [PATH]", Short: "list the watches that a change at a path would fire, or those of a session", GroupID: InspectGroup, Args: RangeArgs(0, 1, "one path, or --session ID"),
 		Long:    "Lists the watches that a change at a path would fire. Recursive watches on the nodes above it are among them. With --session it lists those of a session.",
 		Example: "  rollcall watches /config\n  rollcall watches --session 0x1000012f99a0001",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if limit < 0 {
-				return WithStatus(UsageError, fmt.Errorf("watches: --limit %d; allowed is a number from 1 on, or 0 for all", limit))
-			}
 			path, query, err := watchesQuery(a, args, session)
 			if err != nil {
 				return err
 			}
-			rows, err := listWatches(cmd.Context(), a, path, query, limit)
-			if err != nil {
-				return err
-			}
+			rows := listWatches(cmd.Context(), a, path, query, limit)
 			return PrintRows(a.Output, watchColumns(), countRows(a.IOStreams, "watches", rows))
 		},
-	}
+	})
 	cmd.Flags().StringVar(&session, "session", "", "list the watches of the session with this `id`")
-	cmd.Flags().IntVar(&limit, "limit", 0, "print the first `N` only")
-	a.Register(cmd)
+	addLimitFlag(cmd, &limit)
 	return cmd
 }
 
-// listWatches is list for watches, with their paths as the user would write them.
-func listWatches(ctx context.Context, a *adminCommand, path string, query url.Values, limit int) (iter.Seq2[api.Watch, error], error) {
+// listWatches lists watches with paths relative to the user's root.
+func listWatches(ctx context.Context, a *adminCommand, path string, query url.Values, limit int) iter.Seq2[api.Watch, error] {
 	space, err := a.rootSpace()
 	if err != nil {
-		return nil, err
+		return failedRows[api.Watch](err)
 	}
-	rows, err := listRows[api.Watch](ctx, a, path, query, limit)
-	if err != nil {
-		return nil, err
-	}
-	return func(yield func(api.Watch, error) bool) {
-		for row, err := range rows {
-			if err == nil {
-				row.Path = space.RelativePath(row.Path)
-			}
-			if !yield(row, err) {
-				return
-			}
-		}
-	}, nil
+	return mapRows(listRows[api.Watch](ctx, a, path, query, limit), func(w api.Watch) api.Watch {
+		w.Path = space.RelativePath(w.Path)
+		return w
+	})
 }
 
-// watchesQuery returns the path below /v1/ and its parameters.
+// queryOf returns pairs of names and values as parameters, without empty values.
+func queryOf(pairs ...string) url.Values {
+	query := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			query.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return query
+}
+
 func watchesQuery(a *adminCommand, args []string, session string) (path string, query url.Values, err error) {
 	switch {
 	case (len(args) == 1) == (session != ""):
-		return "", nil, WithStatus(UsageError, fmt.Errorf("watches: it takes one path, or --session ID"))
+		return "", nil, usageErrorf("watches: it takes one path, or --session ID")
 	case session != "":
 		return "sessions/" + url.PathEscape(session) + "/watches", url.Values{}, checkID(session)
 	}
@@ -135,7 +111,6 @@ func watchesQuery(a *adminCommand, args []string, session string) (path string, 
 	return "watches", url.Values{"path": {full}}, err
 }
 
-// watchColumns returns the columns of a list of watches.
 func watchColumns() []Column[api.Watch] {
 	return []Column[api.Watch]{
 		{Name: "member", AlignRight: true, Cell: func(w api.Watch) string { return formatMember(w.MemberID) }},
@@ -146,7 +121,6 @@ func watchColumns() []Column[api.Watch] {
 	}
 }
 
-// formatWatchKind returns what a watch is for.
 func formatWatchKind(w api.Watch) string {
 	var kinds []string
 	for _, k := range []struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,18 +13,16 @@ import (
 	"rollcall/zk/jute"
 )
 
-// createCommand is the command that creates a node.
 type createCommand struct {
 	*nodeCommand
 	data                           dataSource
 	ephemeral, sequence, container bool
 	createParents, holdSession     bool
 	ttl                            time.Duration
-	acl                            []string
+	acl                            aclFlag
 	sessionEnded                   chan error // gets why the session ended before the command
 }
 
-// newCreate returns the command that creates a node.
 func newCreate(w IOStreams) *cobra.Command {
 	c := &createCommand{nodeCommand: newNodeCommand(w), data: dataSource{streams: w}, sessionEnded: make(chan error, 1)}
 	c.adjustConfig = func(cfg *client.Config) {
@@ -47,16 +44,14 @@ func newCreate(w IOStreams) *cobra.Command {
 	fs.BoolVarP(&c.sequence, "sequence", "s", false, "append a number to the name, which counts what was created below the parent")
 	fs.BoolVarP(&c.container, "container", "c", false, "the servers delete the node some time after its last child")
 	fs.DurationVarP(&c.ttl, "ttl", "t", 0, "the servers delete the node after this `duration` without children and changes, such as 30s or 24h")
-	fs.StringArrayVar(&c.acl, "acl", nil, "access control `list` as scheme:id:perms,...; may be repeated (default world:anyone:cdrwa)")
+	fs.Var(&c.acl, "acl", "access control `list` as scheme:id:perms,...; may be repeated (default world:anyone:cdrwa)")
 	fs.BoolVarP(&c.createParents, "parents", "p", false, "create the missing nodes above it, too, without data and with the same list")
 	fs.BoolVar(&c.holdSession, "hold", false, "keep the session until Ctrl-C; for --ephemeral")
 	c.data.registerFlag(cmd)
-	c.Output.Register(cmd)
 	cmd.PreRunE = func(*cobra.Command, []string) error { return WithStatus(UsageError, c.validate()) }
 	return cmd
 }
 
-// validate returns an error if the flags do not go together.
 func (c *createCommand) validate() error {
 	switch {
 	case c.ephemeral && !c.holdSession:
@@ -66,65 +61,43 @@ func (c *createCommand) validate() error {
 	case c.container && (c.ephemeral || c.sequence || c.ttl != 0), c.ephemeral && c.ttl != 0:
 		return errors.New("create: a node is ephemeral, a container or has a time to live, and a container has no --sequence")
 	case c.ttl < 0 || c.ttl > 0 && c.ttl < time.Millisecond || c.ttl.Milliseconds() > jute.MaxTTL:
-		return fmt.Errorf("create: --ttl %v: allowed are 1ms to %v", c.ttl, jute.MaxTTL*time.Millisecond)
+		return fmt.Errorf("create: --ttl %v: must be from 1ms to %v", c.ttl, jute.MaxTTL*time.Millisecond)
 	}
-	_, err := parseACLFlags("create", c.acl)
-	return err
+	return nil
 }
 
-// parseACLFlags returns the list that flags give, or nil if there are none.
-func parseACLFlags(command string, texts []string) ([]jute.ACL, error) {
-	if len(texts) == 0 {
-		return nil, nil
-	}
-	list, err := subtree.ParseACL(strings.Join(texts, ","))
-	if err != nil {
-		return nil, WithStatus(UsageError, fmt.Errorf("%s: %w", command, err))
-	}
-	return list, nil
-}
-
-// createMode returns the kind of the node.
 func (c *createCommand) createMode() jute.CreateMode {
-	for _, m := range []struct {
-		is                bool
-		plain, sequential jute.CreateMode
-	}{
-		{c.ephemeral, jute.Ephemeral, jute.EphemeralSequential},
-		{c.container, jute.Container, jute.Container},
-		{c.ttl != 0, jute.PersistentWithTTL, jute.PersistentSequentialWithTTL},
-		{true, jute.Persistent, jute.PersistentSequential},
-	} {
-		switch {
-		case m.is && c.sequence:
-			return m.sequential
-		case m.is:
-			return m.plain
-		}
+	plain, sequential := jute.Persistent, jute.PersistentSequential
+	switch {
+	case c.ephemeral:
+		plain, sequential = jute.Ephemeral, jute.EphemeralSequential
+	case c.container:
+		plain = jute.Container
+	case c.ttl != 0:
+		plain, sequential = jute.PersistentWithTTL, jute.PersistentSequentialWithTTL
 	}
-	return jute.Persistent
+	if c.sequence {
+		return sequential
+	}
+	return plain
 }
 
 func (c *createCommand) run(ctx context.Context, s subtree.Space, args []string) error {
-	acl, err := parseACLFlags("create", c.acl)
-	if err != nil {
-		return err
-	}
 	data, err := c.data.readArgument(args[1:])
 	if err != nil {
 		return err
 	}
 	if c.createParents {
-		if err := createParents(ctx, s, args[0], acl); err != nil {
+		if err := createParents(ctx, s, args[0], c.acl); err != nil {
 			return err
 		}
 	}
 	made := ""
 	err = s.Write(ctx, func(ctx context.Context) error {
 		if c.ttl != 0 {
-			made, err = s.Client.CreateTTL(ctx, s.FullPath(args[0]), data, c.createMode(), acl, c.ttl)
+			made, err = s.Client.CreateTTL(ctx, s.FullPath(args[0]), data, c.createMode(), c.acl, c.ttl)
 		} else {
-			made, err = s.Client.Create(ctx, s.FullPath(args[0]), data, c.createMode(), acl)
+			made, err = s.Client.Create(ctx, s.FullPath(args[0]), data, c.createMode(), c.acl)
 		}
 		return err
 	})
@@ -136,14 +109,13 @@ func (c *createCommand) run(ctx context.Context, s subtree.Space, args []string)
 	case err != nil:
 		return explainTooLong(err, data)
 	}
-	if err := c.printPath(createdRow{s.ShortPath(made)}); err != nil || !c.holdSession {
+	if err := c.printPath(pathRow{s.ShortPath(made)}); err != nil || !c.holdSession {
 		return err
 	}
 	return c.waitForEnd(ctx)
 }
 
-// printPath prints the path of the new node.
-func (c *createCommand) printPath(r createdRow) error {
+func (c *createCommand) printPath(r pathRow) error {
 	if c.IsText() {
 		_, err := fmt.Fprintln(c.Out, EscapeUnprintable(r.Path))
 		return err
@@ -151,8 +123,7 @@ func (c *createCommand) printPath(r createdRow) error {
 	return printRow(c.Output, nil, r)
 }
 
-// createdRow is a node that was created.
-type createdRow struct {
+type pathRow struct {
 	Path string `json:"path"`
 }
 
@@ -167,8 +138,9 @@ func (c *createCommand) waitForEnd(ctx context.Context) error {
 	}
 }
 
-// createParents creates the nodes above path that are missing, those that --hosts puts before it included. It
-// looks first: a create that is not allowed is refused, even if the node exists.
+// createParents creates the missing ancestors of path, including those of the root in --hosts. It checks that
+// a node is missing before it creates it, because servers reject a create without permission even if the node
+// exists.
 func createParents(ctx context.Context, s subtree.Space, path string, acl []jute.ACL) error {
 	all := s
 	all.Root = ""

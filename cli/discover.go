@@ -17,36 +17,33 @@ import (
 )
 
 const (
-	// defaultAdminPort is the port for operators of rollcall serve (admin.serverPort), and upDistance how far it is
-	// above the clients' port with rollcall up.
+	// defaultAdminPort is the admin.serverPort of rollcall serve. With rollcall up it is upPortOffset above
+	// the client port.
 	defaultAdminPort = 8080
 	upPortOffset     = 3000
-	// probeTimeout is how long a member may take to say that it is one.
-	probeTimeout = 3 * time.Second
-	// preferredGrace is how long a likelier place may take to answer when another one has.
+	probeTimeout     = 3 * time.Second
+	// preferredGrace is the extra time for a preferred URL after another one has replied.
 	preferredGrace = 300 * time.Millisecond
-	// maxDescription is how much of the description of the endpoints is read, in bytes.
 	maxDescription = 4 << 20
-	// responseHeaderTimeout is how long a member may take for the beginning of an answer. It asks the others for
-	// a few seconds at most.
+	// responseHeaderTimeout leaves time for the member to query the others, which takes a few seconds at
+	// most.
 	responseHeaderTimeout = 15 * time.Second
 )
 
-// newHTTPClient returns a client that goes straight to a member: through no proxy, which would learn the
-// credentials, and to no other place that an answer names. The terminal of w shows what the client waits for.
+// newHTTPClient returns a client that uses no proxy, which would see the credentials, and follows no
+// redirect. It shows waiting requests as progress on the terminal of w.
 func newHTTPClient(w IOStreams) *http.Client {
 	return newHTTPClientOver(w, dialMember)
 }
 
-// isLocalHost reports whether host is a loopback address or localhost.
 func isLocalHost(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return err == nil && addr.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
-// searchPorts returns the URL of a member that answers operators on one of the machines of hosts. If there will be credentials, it tries the default address alone, and finds nothing if none of
-// hosts is on this machine: any user can listen at a free port, answer as a member does, and get what is sent there. It passes over
-// removed members.
+// searchPorts returns the URL of a member on one of hosts. With credentials it probes the default address
+// only, and only if one of hosts is this machine: on a guessed port any user could listen, reply like a
+// member, and receive the credentials. It skips removed members.
 func (l *Link) searchPorts(ctx context.Context, hosts []string, credentials bool) (base string, err error) {
 	w := l.streams
 	if !credentials {
@@ -57,8 +54,8 @@ func (l *Link) searchPorts(ctx context.Context, hosts []string, credentials bool
 		return base, err
 	}
 	if !slices.ContainsFunc(hosts, func(addr string) bool { return isLocalHost(hostOf(addr)) }) {
-		return "", WithStatus(UsageError, fmt.Errorf("credentials are not sent to %s at a port that is only guessed; name the member's port for operators, such as --admin http://%s, or set ROLLCALL_ADMIN to it",
-			hostOf(hosts[0]), net.JoinHostPort(hostOf(hosts[0]), strconv.Itoa(defaultAdminPort))))
+		return "", usageErrorf("credentials are not sent to %s at a port that is only guessed; name the member's port for operators, such as --admin http://%s, or set ROLLCALL_ADMIN to it",
+			hostOf(hosts[0]), net.JoinHostPort(hostOf(hosts[0]), strconv.Itoa(defaultAdminPort)))
 	}
 	base, err = l.discoverPresent(ctx, []string{"http://" + net.JoinHostPort("127.0.0.1", w.defaultAdminPort())})
 	if err != nil {
@@ -67,7 +64,6 @@ func (l *Link) searchPorts(ctx context.Context, hosts []string, credentials bool
 	return base, err
 }
 
-// discoverPresent returns the first of the URLs where a member answers that was not removed.
 func (l *Link) discoverPresent(ctx context.Context, urls []string) (string, error) {
 	if urls = l.withoutRemoved(urls); len(urls) == 0 {
 		return "", errAllRemoved
@@ -75,7 +71,6 @@ func (l *Link) discoverPresent(ctx context.Context, urls []string) (string, erro
 	return discoverMember(ctx, newHTTPClient(l.streams), urls)
 }
 
-// defaultAdminPort returns the port at which a member answers operators by default.
 func (w IOStreams) defaultAdminPort() string {
 	if w.adminPort != "" {
 		return w.adminPort
@@ -83,13 +78,12 @@ func (w IOStreams) defaultAdminPort() string {
 	return strconv.Itoa(defaultAdminPort)
 }
 
-// hostOf returns the host of an address that Hosts has checked.
 func hostOf(addr string) string {
 	host, _, _ := net.SplitHostPort(addr)
 	return host
 }
 
-// baseURL returns the URL that --admin means, which may lack http://, or the path of a socket after unix:.
+// baseURL normalizes an entry of --admin: a URL, with or without http://, or unix: and the path of a socket.
 func baseURL(text string) (string, error) {
 	if path, ok := strings.CutPrefix(text, socketScheme); ok {
 		if path == "" || strings.HasPrefix(path, "//") {
@@ -102,13 +96,13 @@ func baseURL(text string) (string, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return "", fmt.Errorf("allowed is a URL such as http://127.0.0.1:%d", defaultAdminPort)
+		return "", fmt.Errorf("must be a URL such as http://127.0.0.1:%d", defaultAdminPort)
 	}
 	return strings.TrimSuffix(u.String(), "/"), nil
 }
 
-// candidateURLs returns the URLs where the members that take clients at hosts may answer operators, the likeliest
-// first: on the default port of such a machine another ensemble may answer.
+// candidateURLs returns the possible admin URLs of the members at hosts, in order of preference. The default
+// port comes last, because another ensemble may use it.
 func candidateURLs(w IOStreams, hosts []string) []string {
 	var near, usual []string
 	for _, addr := range hosts {
@@ -123,9 +117,9 @@ func candidateURLs(w IOStreams, hosts []string) []string {
 	return append(near, usual...)
 }
 
-// discoverMember returns the first of the URLs where a member of Rollcall answers. It asks all of them at once, and
-// waits for those before a good one for at most graceTime, so that one that hangs delays little. silent says of other addresses
-// why no member answers there, for the error.
+// discoverMember probes all URLs at once, and returns the first one with a member. It waits at most
+// preferredGrace for URLs before one that has replied. silent has the errors of other addresses for the error
+// message.
 func discoverMember(ctx context.Context, c *http.Client, urls []string, silent ...string) (string, error) {
 	ctx, stop := context.WithTimeout(ctx, probeTimeout)
 	defer stop()
@@ -160,13 +154,13 @@ func discoverMember(ctx context.Context, c *http.Client, urls []string, silent .
 	return "", WithStatus(Unavailable, fmt.Errorf("no member answers operators (%s)", strings.Join(reasons, ", ")))
 }
 
-// probeMember returns an error unless a member of Rollcall answers at base.
+// probeMember returns an error unless a member replies at base.
 func probeMember(ctx context.Context, c *http.Client, base string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/v1/openapi.json", nil)
 	if err != nil {
 		return err
 	}
-	answer, err := c.Do(r)
+	reply, err := c.Do(r)
 	if err != nil {
 		var reason *url.Error
 		if errors.As(err, &reason) {
@@ -174,14 +168,14 @@ func probeMember(ctx context.Context, c *http.Client, base string) error {
 		}
 		return fmt.Errorf("%s: %w", base, err)
 	}
-	defer func() { _ = answer.Body.Close() }()
+	defer func() { _ = reply.Body.Close() }()
 	var description struct {
 		Info struct {
 			Title string `json:"title"`
 		} `json:"info"`
 	}
-	err = json.NewDecoder(io.LimitReader(answer.Body, maxDescription)).Decode(&description)
-	if err != nil || answer.StatusCode != http.StatusOK || description.Info.Title != "Rollcall" {
+	err = json.NewDecoder(io.LimitReader(reply.Body, maxDescription)).Decode(&description)
+	if err != nil || reply.StatusCode != http.StatusOK || description.Info.Title != "Rollcall" {
 		return fmt.Errorf("%s: that is not a member of Rollcall", base)
 	}
 	return nil

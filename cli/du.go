@@ -1,41 +1,33 @@
 package cli
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
 )
 
-// usageRow is what a subtree takes, as JSON has it.
-type usageRow struct {
-	Path       string `json:"path"`
-	Nodes      int    `json:"nodes"`
-	Bytes      int64  `json:"bytes"` // of data
-	Ephemerals int    `json:"ephemerals"`
-	Unread     int    `json:"unread"` // nodes that may not be read; they and all below them are not counted
+var usageColumns = []Column[subtree.Usage]{
+	{Name: "bytes", AlignRight: true, Cell: func(r subtree.Usage) string { return FormatSize(r.Bytes) }, Compare: compareUsage},
+	{Name: "nodes", AlignRight: true, Cell: func(r subtree.Usage) string { return fmt.Sprint(r.Nodes) }, Compare: compareBy(func(r subtree.Usage) int { return r.Nodes })},
+	{Name: "ephemerals", AlignRight: true, Cell: func(r subtree.Usage) string { return fmt.Sprint(r.Ephemerals) }, Compare: compareBy(func(r subtree.Usage) int { return r.Ephemerals })},
+	{Name: "path", Cell: func(r subtree.Usage) string { return r.Path }, Compare: compareBy(func(r subtree.Usage) string { return r.Path })},
 }
 
-var usageColumns = []Column[usageRow]{
-	{Name: "bytes", AlignRight: true, Cell: func(r usageRow) string { return FormatSize(r.Bytes) }, Compare: compareUsage},
-	{Name: "nodes", AlignRight: true, Cell: func(r usageRow) string { return fmt.Sprint(r.Nodes) }, Compare: compareBy(func(r usageRow) int { return r.Nodes })},
-	{Name: "ephemerals", AlignRight: true, Cell: func(r usageRow) string { return fmt.Sprint(r.Ephemerals) }, Compare: compareBy(func(r usageRow) int { return r.Ephemerals })},
-	{Name: "path", Cell: func(r usageRow) string { return r.Path }, Compare: compareBy(func(r usageRow) string { return r.Path })},
-}
-
-// compareUsage compares what two subtrees take. One within the other has fewer nodes.
-func compareUsage(a, b usageRow) int {
+// compareUsage orders a subtree before the one that contains it.
+func compareUsage(a, b subtree.Usage) int {
 	return cmp.Or(cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Nodes, b.Nodes))
 }
 
-// newDu returns the command that says which subtrees take how much.
 func newDu(w IOStreams) *cobra.Command {
-	n, depth, limit, sort := newNodeCommand(w), 0, 0, ""
+	n, depth, limit, sort := newNodeCommand(w), 1, 0, ""
 	cmd := n.registerCommand(&cobra.Command{
 		Use: "du [flags] [PATH]", Short: "print which subtrees have how many nodes and bytes", Args: RangeArgs(0, 1, "one path"),
 		Long: "Prints how many nodes a subtree has and how many bytes of data, and the same for each subtree in it, the largest first. It reads all of it, whatever --depth says. " +
@@ -52,42 +44,31 @@ func newDu(w IOStreams) *cobra.Command {
 		}
 		return errors.Join(PrintRows(n.Output, usageColumns, rowsOf(all)), seen.reportUnread())
 	})
-	cmd.Flags().IntVar(&depth, "depth", 1, "print subtrees up to so many `levels` below the node")
-	cmd.Flags().IntVar(&limit, "limit", 0, "print the first so many `rows` only (0: all)")
+	addIntFlag(cmd, &depth, "depth", "print subtrees up to so many `levels` below the node", 0, noMaximum)
+	addIntFlag(cmd, &limit, "limit", "print the first so many `rows` only (0: all)", 0, noMaximum)
 	cmd.Flags().StringVar(&sort, "sort", "-bytes", "`column` to sort by; a minus in front: the greatest first")
-	cmd.PreRunE = func(*cobra.Command, []string) error { return checkDepth("du", depth) }
-	n.Output.Register(cmd)
 	return cmd
 }
 
-// usageRows yields what each subtree at top takes, down to a depth.
-func (n *nodeCommand) usageRows(ctx context.Context, s subtree.Space, top string, depth int, seen *unreadNodes) iter.Seq2[usageRow, error] {
-	return func(yield func(usageRow, error) bool) {
-		ctx, stop := context.WithCancel(ctx)
-		defer stop()
-		more := true
-		_, err := n.sumUsage(ctx, s, top, seen, func(u subtree.Usage) {
-			if more && u.Depth <= depth {
-				more = yield(usageRow{u.Path, u.Nodes, u.Bytes, u.Ephemerals, u.Unread}, nil)
-			}
-			if !more {
-				stop()
+// usageRows yields the subtrees below top down to depth.
+func (n *nodeCommand) usageRows(ctx context.Context, s subtree.Space, top string, depth int, seen *unreadNodes) iter.Seq2[subtree.Usage, error] {
+	return callbackRows(ctx, func(ctx context.Context, each func(subtree.Usage)) error {
+		_, err := n.sumUsage(ctx, s, top, seen, func(u subtree.Usage, level int) {
+			if level <= depth {
+				each(u)
 			}
 		})
-		if more && err != nil {
-			yield(usageRow{}, err)
-		}
-	}
+		return err
+	})
 }
 
-// sumUsage walks a subtree and calls each with what every node in it takes with all below it. It returns what
-// the whole takes.
-func (n *nodeCommand) sumUsage(ctx context.Context, s subtree.Space, top string, seen *unreadNodes, each func(subtree.Usage)) (total subtree.Usage, err error) {
+// sumUsage walks a subtree, calls each with the totals of every node in it, and returns those of top.
+func (n *nodeCommand) sumUsage(ctx context.Context, s subtree.Space, top string, seen *unreadNodes, each func(subtree.Usage, int)) (total subtree.Usage, err error) {
 	progress := NewProgress(n.IOStreams, "nodes", 0)
 	defer progress.Done()
-	sum := subtree.NewUsageSum(func(u subtree.Usage) {
+	sum := subtree.NewUsageSum(func(u subtree.Usage, depth int) {
 		total = u // the last one is the whole
-		each(u)
+		each(u, depth)
 	})
 	for node, err := range s.Walk(ctx, top, subtree.WalkOptions{}) {
 		if err == nil {
@@ -101,4 +82,82 @@ func (n *nodeCommand) sumUsage(ctx context.Context, s subtree.Space, top string,
 	}
 	sum.Done()
 	return total, nil
+}
+
+type treeRow struct {
+	Path     string `json:"path"`
+	Depth    int    `json:"depth"`
+	Bytes    int32  `json:"bytes"` // of data
+	Children int32  `json:"children"`
+	Owner    string `json:"owner"` // session of an ephemeral node; "": none
+
+	isLast bool
+}
+
+func newTree(w IOStreams) *cobra.Command {
+	n, depth := newNodeCommand(w), 0
+	cmd := n.registerCommand(&cobra.Command{
+		Use: "tree [flags] [PATH]", Short: "draw a subtree, with sizes", Args: RangeArgs(0, 1, "one path"),
+		Long: "Draws the subtree at a node, by default that at /, with the size of each node's data, and counts it. It reads the nodes one after another, so nodes that change meanwhile may be drawn " +
+			"as they were or as they are. -o json and yaml print a row for each node.",
+	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
+		seen := &unreadNodes{streams: n.IOStreams, space: s}
+		rows := visitedRows(seen, s.Walk(ctx, pathOr(args, "/"), subtree.WalkOptions{MaxDepth: depth}), func(node *subtree.Node) (treeRow, bool) {
+			stat := toAPIStat(node.Stat)
+			return treeRow{node.Path, node.Depth, stat.DataLength, stat.NumChildren, stat.Owner, node.Last}, true
+		})
+		var err error
+		if n.IsText() {
+			err = n.drawTree(countRows(n.IOStreams, "nodes", rows), depth)
+		} else {
+			err = PrintRows(n.Output, nil, countRows(n.IOStreams, "nodes", rows))
+		}
+		return errors.Join(err, seen.reportUnread())
+	})
+	addIntFlag(cmd, &depth, "depth", "draw so many `levels` below the node only (0: all)", 0, noMaximum)
+	return cmd
+}
+
+func (n *nodeCommand) drawTree(rows iter.Seq2[treeRow, error], depth int) error {
+	out := bufio.NewWriterSize(n.Out, outBuffer)
+	var branches []string // prefixes of the children of each ancestor
+	nodes, bytes, ephemerals := 0, int64(0), 0
+	for row, err := range rows {
+		if err != nil {
+			return errors.Join(err, out.Flush())
+		}
+		head := ""
+		if row.Depth > 0 {
+			branches = branches[:row.Depth-1]
+			head = strings.Join(branches, "") + map[bool]string{false: "├── ", true: "└── "}[row.isLast]
+			branches = append(branches, map[bool]string{false: "│   ", true: "    "}[row.isLast])
+		}
+		name := baseName(row.Path)
+		if row.Depth == 0 {
+			name = row.Path
+		}
+		_, _ = fmt.Fprintln(out, head+EscapeUnprintable(name)+tintText(n.allowsColor(), Dim, nodeDetails(row, depth))) // a bufio.Writer keeps its error for Flush
+		if nodes, bytes = nodes+1, bytes+int64(row.Bytes); row.Owner != "" {
+			ephemerals++
+		}
+	}
+	_, _ = fmt.Fprintf(out, "\n%s, %d of them ephemeral, %s of data\n", formatCount(nodes, "node", "nodes"), ephemerals, FormatSize(bytes))
+	return out.Flush()
+}
+
+func nodeDetails(row treeRow, depth int) string {
+	var parts []string
+	if row.Bytes > 0 {
+		parts = append(parts, FormatSize(int64(row.Bytes)))
+	}
+	if row.Owner != "" {
+		parts = append(parts, "ephemeral of "+row.Owner)
+	}
+	if depth > 0 && row.Depth == depth && row.Children > 0 {
+		parts = append(parts, formatCount(int(row.Children), "child", "children"))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "  (" + strings.Join(parts, ", ") + ")"
 }

@@ -15,17 +15,15 @@ import (
 	"rollcall/zk/jute"
 )
 
-// dumpCommand is the command that writes a subtree as JSON.
 type dumpCommand struct {
 	*nodeCommand
 	file           string
 	withEphemerals bool
 }
 
-// newDump returns the command that writes a subtree as JSON.
 func newDump(w IOStreams) *cobra.Command {
 	d := &dumpCommand{nodeCommand: newNodeCommand(w)}
-	cmd := d.registerCommand(&cobra.Command{
+	cmd := d.registerSession(&cobra.Command{
 		Use: "dump [flags] PATH", Short: "write a subtree as JSON, for rollcall load", Args: RangeArgs(1, 1, "one path"),
 		Long: "Writes the subtree at a node as one JSON document: paths, data and access control lists. Its end has a checksum, without which rollcall load takes nothing. It leaves out ephemeral nodes, " +
 			"which end with their sessions, and at / the servers' own nodes below " + subtree.ServersNode + ". It leaves out versions, times and the counters of sequential nodes, because a client cannot " +
@@ -41,27 +39,20 @@ func (d *dumpCommand) run(ctx context.Context, s subtree.Space, args []string) e
 	if d.file == "" {
 		return d.writeDump(ctx, s, args[0], d.Out)
 	}
-	var missing error // the dump is whole, and lacks something
+	var incomplete incompleteDumpError
 	err := replaceFile(d.file, func(w io.Writer) error {
-		missing = d.writeDump(ctx, s, args[0], w)
-		if errors.Is(missing, errDumpIncomplete) {
+		err := d.writeDump(ctx, s, args[0], w)
+		if errors.As(err, &incomplete) {
 			return nil
 		}
-		return missing
-	})
-	return errors.Join(err, keepIncomplete(missing))
-}
-
-var errDumpIncomplete = errors.New("the dump lacks something")
-
-func keepIncomplete(err error) error {
-	if errors.Is(err, errDumpIncomplete) {
 		return err
+	})
+	if incomplete.error != nil {
+		err = errors.Join(err, incomplete)
 	}
-	return nil
+	return err
 }
 
-// writeDump writes the dump, and a summary for people.
 func (d *dumpCommand) writeDump(ctx context.Context, s subtree.Space, path string, w io.Writer) error {
 	progress := NewProgress(d.IOStreams, "nodes", 0)
 	defer progress.Done()
@@ -101,19 +92,18 @@ func (d *dumpCommand) writeDump(ctx context.Context, s subtree.Space, path strin
 	return nil
 }
 
-// incompleteDumpError is the error of a dump that is whole, but lacks what its maker may not read.
+// incompleteDumpError is the error of a finished dump without the nodes that its maker may not read.
 type incompleteDumpError struct{ error }
 
-func (e incompleteDumpError) Unwrap() []error { return []error{e.error, errDumpIncomplete} }
+func (e incompleteDumpError) Unwrap() error { return e.error }
 
-// replaceFile writes a file under another name, and gives it its name when it is complete.
 func replaceFile(name string, write func(io.Writer) error) error {
 	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
-		return WithStatus(UsageError, fmt.Errorf("--out: %s is no regular file, and is not replaced; leave --out away and redirect the output", name))
+		return usageErrorf("--out: %s is no regular file, and is not replaced; leave --out away and redirect the output", name)
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
-		return WithStatus(UsageError, fmt.Errorf("--out: %w", err))
+		return usageErrorf("--out: %w", err)
 	}
 	err = write(f)
 	if err == nil {

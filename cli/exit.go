@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -17,15 +18,14 @@ type Status int
 const (
 	OK             Status = iota
 	Failed                // any other reason
-	UsageError            // the command line is wrong; nothing was asked
+	UsageError            // the command line is wrong; no request was sent
 	NotFound              // the session or node does not exist
 	Denied                // credentials are missing or wrong, or do not allow it
-	Unavailable           // no member answers, or the one that was asked cannot serve the request now
+	Unavailable           // no member replies, or it cannot serve the request now
 	OutcomeUnknown        // the connection broke, and the change may have been made or not
 	Conflict              // the node or the list of servers is not as the change requires
 )
 
-// statusMeanings says what each status means, for the help and the documentation.
 var statusMeanings = []struct {
 	Status
 	meaning string
@@ -40,7 +40,6 @@ var statusMeanings = []struct {
 	{Conflict, "the node or the list of servers is not as the change requires: it exists already, has children or has another version, or too few voters would be alive"},
 }
 
-// statusError is an error with the status that it leads to.
 type statusError struct {
 	error
 	status Status
@@ -48,7 +47,7 @@ type statusError struct {
 
 func (e statusError) Unwrap() error { return e.error }
 
-// WithStatus returns err with the status that it leads to. If err is nil, it returns nil.
+// WithStatus returns err with an exit status, or nil if err is nil.
 func WithStatus(s Status, err error) error {
 	if err == nil {
 		return nil
@@ -56,8 +55,12 @@ func WithStatus(s Status, err error) error {
 	return statusError{err, s}
 }
 
-// SilentExit returns an error with a status and without a text, for a command that has told the reason
-// already. If s is OK, it returns nil.
+func usageErrorf(format string, args ...any) error {
+	return WithStatus(UsageError, fmt.Errorf(format, args...))
+}
+
+// SilentExit returns an error without a text, for a command that has printed the reason. It returns nil if s
+// is OK.
 func SilentExit(s Status) error {
 	if s == OK {
 		return nil
@@ -65,7 +68,6 @@ func SilentExit(s Status) error {
 	return WithStatus(s, errors.New(""))
 }
 
-// errorStatuses lists which status an answer of a member leads to.
 var errorStatuses = []struct {
 	status Status
 	errs   []error
@@ -77,24 +79,23 @@ var errorStatuses = []struct {
 	{Unavailable, []error{client.ErrNotConnected}},
 }
 
-// httpStatuses lists which status an answer over HTTP leads to.
 var httpStatuses = map[int]Status{
 	http.StatusBadRequest: UsageError, http.StatusUnauthorized: Denied, http.StatusForbidden: Denied, http.StatusNotFound: NotFound,
 	http.StatusConflict: Conflict, http.StatusBadGateway: Unavailable, http.StatusServiceUnavailable: Unavailable, http.StatusGatewayTimeout: OutcomeUnknown,
 }
 
-// StatusOf returns the exit status of a command that ended with err. It may be nil. The status of With
-// goes before that of an answer inside it.
+// StatusOf returns the exit status for err, which may be nil. A status set by WithStatus takes precedence
+// over the error inside it.
 func StatusOf(err error) Status {
 	var given statusError
-	var answer *api.Error
+	var apiErr *api.Error
 	switch {
 	case err == nil:
 		return OK
 	case errors.As(err, &given):
 		return given.status
-	case errors.As(err, &answer):
-		if s, known := httpStatuses[answer.Status]; known {
+	case errors.As(err, &apiErr):
+		if s, known := httpStatuses[apiErr.Status]; known {
 			return s
 		}
 	}
@@ -106,7 +107,7 @@ func StatusOf(err error) Status {
 	return Failed
 }
 
-// ignoreCanceled returns nil in place of an error that only says that the user has stopped the command.
+// ignoreCanceled returns nil if the user has stopped the command.
 func ignoreCanceled(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil

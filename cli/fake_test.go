@@ -160,7 +160,7 @@ func (f *fakeMember) mux() http.Handler {
 	handle("GET /v1/log-level", func(*http.Request) any { return api.LogLevel{Level: f.level} })
 	handle("POST /v1/log-level", func(r *http.Request) any {
 		if r.Header.Get("Authorization") != "Bearer abcdefghijklmnop" {
-			return &api.Error{Status: 403, Text: "this is answered on the member's own machine alone"}
+			return &api.Error{Status: 403, Text: "this is served on the member's own machine alone"}
 		}
 		_ = json.NewDecoder(r.Body).Decode(&api.LogLevel{})
 		f.level = "debug"

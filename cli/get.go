@@ -10,12 +10,12 @@ import (
 
 	"rollcall/cli/subtree"
 	"rollcall/operator/api"
+	"rollcall/zk/jute"
 )
 
-// newStat returns the command that prints what the servers tell of a node.
 func newStat(w IOStreams) *cobra.Command {
 	n := newNodeCommand(w)
-	cmd := n.registerCommand(&cobra.Command{
+	return n.registerCommand(&cobra.Command{
 		Use: "stat [flags] PATH", Short: "print versions, times and sizes of a node", Args: RangeArgs(1, 1, "one path"),
 		Long: "Prints the versions, times and sizes of a node.",
 	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
@@ -25,8 +25,6 @@ func newStat(w IOStreams) *cobra.Command {
 		}
 		return printRow(n.Output, pathColumns(n.IOStreams), nodeStat{args[0], toAPIStat(stat)})
 	})
-	n.Output.Register(cmd)
-	return cmd
 }
 
 func pathColumns(w IOStreams) []Column[nodeStat] {
@@ -34,7 +32,6 @@ func pathColumns(w IOStreams) []Column[nodeStat] {
 		statColumns(w.Now(), func(r nodeStat) api.Stat { return r.Stat })...)
 }
 
-// nodeData is a node with its data, as JSON has it.
 type nodeData struct {
 	Path string  `json:"path"`
 	Data []byte  `json:"data"` // base64; null if the node has none
@@ -42,7 +39,6 @@ type nodeData struct {
 	api.Stat
 }
 
-// newGet returns the command that prints the data of a node.
 func newGet(w IOStreams) *cobra.Command {
 	n, raw := newNodeCommand(w), false
 	cmd := n.registerCommand(&cobra.Command{
@@ -63,7 +59,6 @@ func newGet(w IOStreams) *cobra.Command {
 		return err
 	})
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the bytes as they are on a terminal, too")
-	n.Output.Register(cmd)
 	return cmd
 }
 
@@ -90,7 +85,6 @@ func dataColumns(w IOStreams) []Column[nodeData] {
 	}})
 }
 
-// visibleLines returns text for a terminal: each line visible, and the last one ended.
 func visibleLines(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -99,10 +93,9 @@ func visibleLines(text string) string {
 	return b.String()
 }
 
-// newSync returns the command that waits until a member has everything that was written before.
 func newSync(w IOStreams) *cobra.Command {
 	n := newNodeCommand(w)
-	cmd := n.registerCommand(&cobra.Command{
+	return n.registerCommand(&cobra.Command{
 		Use: "sync [flags] [PATH]", Short: "wait until the member has everything that was written before", Args: RangeArgs(0, 1, "one path"),
 		Long: "Waits until the member that the command is connected to has applied every write made before, on any member. Then it prints that member's address and zxid. The path has no effect.",
 	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
@@ -115,12 +108,62 @@ func newSync(w IOStreams) *cobra.Command {
 			{Name: "zxid", Cell: func(r synced) string { return r.Zxid }},
 		}, synced{s.Client.Server(), formatZxid(zxid)})
 	})
-	n.Output.Register(cmd)
-	return cmd
 }
 
-// synced says how far a server has come.
 type synced struct {
 	Server string `json:"server"` // "" if the connection has broken since
 	Zxid   string `json:"zxid"`
+}
+
+func newACL(w IOStreams) *cobra.Command {
+	n, version := newNodeCommand(w), int32(0)
+	var list []jute.ACL
+	cmd := n.registerCommand(&cobra.Command{
+		Use: "acl [flags] PATH [LIST...]", Short: "print or set the access control list of a node", Args: RangeArgs(1, -1, "a path and entries"),
+		Long: "Prints who may do what with a node, or sets that if a list is given. An entry is scheme:id:perms. The permissions are letters: c creates children, d deletes them, " +
+			"r reads data and children, w writes data, a sets this list. auth::perms stands for the identities of --auth. Nodes below it keep their own lists.",
+		Example: "  rollcall acl /config\n  rollcall acl --auth digest:me:secret /config auth::cdrwa world:anyone:r",
+	}, true, func(ctx context.Context, s subtree.Space, args []string) error {
+		if list == nil {
+			list, err := s.ACL(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return PrintRows(n.Output, aclColumns, rowsOf(aclRows(list)))
+		}
+		var stat jute.Stat
+		err := s.Write(ctx, func(ctx context.Context) (err error) {
+			stat, err = s.Client.SetACL(ctx, s.FullPath(args[0]), list, version)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return n.printChanged(args[0], stat, "aversion", stat.Aversion)
+	})
+	versionFlag(cmd, &version, "aversion")
+	cmd.PreRunE = func(_ *cobra.Command, args []string) (err error) {
+		if len(args) == 1 {
+			return nil
+		}
+		if list, err = subtree.ParseACL(strings.Join(args[1:], ",")); err != nil {
+			return usageErrorf("acl: %w", err)
+		}
+		return nil
+	}
+	return cmd
+}
+
+func aclRows(list []jute.ACL) []api.ACL {
+	rows := make([]api.ACL, 0, len(list))
+	for _, a := range list {
+		rows = append(rows, api.ACL{Scheme: string(a.ID.Scheme), ID: string(a.ID.ID), Perms: a.Perms.String()})
+	}
+	return rows
+}
+
+var aclColumns = []Column[api.ACL]{
+	{Name: "scheme", Cell: func(a api.ACL) string { return a.Scheme }},
+	{Name: "id", Cell: func(a api.ACL) string { return orDash(a.ID) }},
+	{Name: "perms", Cell: func(a api.ACL) string { return a.Perms }},
 }

@@ -12,10 +12,9 @@ import (
 	"rollcall/zk/digest"
 )
 
-// maxPassword is the longest password, in bytes: more than anybody types, and less than an auth packet may have.
+// maxPassword is in bytes. An auth packet may be longer.
 const maxPassword = 4 << 10
 
-// newHash returns the command that prints the digest of a password.
 func newHash(w IOStreams) *cobra.Command {
 	var alg string
 	var fingerprint bool
@@ -25,17 +24,17 @@ func newHash(w IOStreams) *cobra.Command {
 			"DigestAuthenticationProvider.superDigest. The command asks for the password if its input is a terminal. Otherwise the first line of its input is the password. " +
 			"--alg must be what DigestAuthenticationProvider.digestAlg is on all members. --fingerprint prints what the audit log shows of the identity.",
 		Example: "  rollcall hash super > /etc/rollcall/super\n  rollcall hash --alg SHA-256 bob < password",
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: prefixErrors(func(_ *cobra.Command, args []string) error {
 			a, err := digest.ParseAlgorithm(alg)
 			if err != nil {
-				return WithStatus(UsageError, fmt.Errorf("hash: --alg %.100q: %w", alg, err))
+				return usageErrorf("--alg %.100q: %w", alg, err)
 			}
 			if user := args[0]; user == "" || strings.Contains(user, ":") || !utf8.ValidString(user) {
-				return WithStatus(UsageError, fmt.Errorf("hash: %.100q is no user: allowed is a name in UTF-8 without a colon; the password is not an argument, because others could see it", user))
+				return usageErrorf("%.100q is no user: must be a name in UTF-8 without a colon; the password is not an argument, because others could see it", user)
 			}
 			password, err := w.readNewPassword()
 			if err != nil {
-				return fmt.Errorf("hash: %w", err)
+				return err
 			}
 			line := a.IdentityOf(args[0] + ":" + password)
 			if fingerprint {
@@ -43,31 +42,27 @@ func newHash(w IOStreams) *cobra.Command {
 			}
 			_, err = fmt.Fprintln(w.Out, line)
 			return err
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&alg, "alg", digest.Algorithm(0).String(), "hash `function`: "+digest.AlgorithmNames)
 	cmd.Flags().BoolVar(&fingerprint, "fingerprint", false, "print the fingerprint of the identity in the audit log instead")
 	return cmd
 }
 
-// readNewPassword returns a password that somebody chooses. On a terminal it asks twice.
+// readNewPassword reads a new password. On a terminal it prompts twice.
 func (w IOStreams) readNewPassword() (string, error) {
-	if w.ReadPassword == nil {
-		text, err := io.ReadAll(io.LimitReader(w.In, maxPassword+2)) // with the end of its line
-		if err != nil {
-			return "", fmt.Errorf("read the password: %w", err)
-		}
-		line, _, _ := strings.Cut(string(text), "\n")
-		return checkPassword(strings.TrimSuffix(line, "\r"))
+	read := w.ReadPassword
+	if read == nil {
+		read = w.readPasswordLine
 	}
-	password, err := w.ReadPassword("Password: ")
+	password, err := read("Password: ")
 	if err != nil {
 		return "", fmt.Errorf("read the password: %w", err)
 	}
-	if _, err := checkPassword(password); err != nil {
-		return "", err
+	if err := checkPassword(password); err != nil || w.ReadPassword == nil {
+		return password, err
 	}
-	again, err := w.ReadPassword("The same again: ")
+	again, err := read("The same again: ")
 	if err != nil {
 		return "", fmt.Errorf("read the password: %w", err)
 	}
@@ -77,15 +72,20 @@ func (w IOStreams) readNewPassword() (string, error) {
 	return password, nil
 }
 
-// checkPassword returns the password, or what is wrong with it.
-func checkPassword(password string) (string, error) {
+func (w IOStreams) readPasswordLine(string) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(w.In, maxPassword+2)) // with the end of its line
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimSuffix(line, "\r"), err
+}
+
+func checkPassword(password string) error {
 	switch {
 	case password == "":
-		return "", errors.New("the password is empty; type one, or give it as the first line of the input")
+		return errors.New("the password is empty; type one, or give it as the first line of the input")
 	case len(password) > maxPassword:
-		return "", fmt.Errorf("the password has over %d bytes", maxPassword)
+		return fmt.Errorf("the password has over %d bytes", maxPassword)
 	case !utf8.ValidString(password):
-		return "", errors.New("the password is not UTF-8, so clients could not send it")
+		return errors.New("the password is not UTF-8, so clients could not send it")
 	}
-	return password, nil
+	return nil
 }

@@ -57,7 +57,7 @@ func TestHash(t *testing.T) {
 		{in: "sec\xffret", args: []string{"super"}, err: "not UTF-8"},
 		{in: "x", args: []string{"super:secret"}, err: "is no user"},
 		{in: "x", args: []string{""}, err: "is no user"},
-		{in: "x", args: []string{"--alg", "md5", "u"}, err: "allowed is SHA1"},
+		{in: "x", args: []string{"--alg", "md5", "u"}, err: "must be SHA1"},
 		{in: "x", err: "one user"},
 	}
 	for _, tt := range tests {

@@ -2,16 +2,18 @@ package cli
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 )
 
-// helpColumns is the width at which the descriptions of flags are wrapped.
 const helpColumns = 100
 
-// helpText returns the help of a command: how it is called, what it does, its subcommands by group, its flags.
 func helpText(cmd *cobra.Command) string {
 	var b strings.Builder
 	about := cmd.Long
@@ -40,18 +42,15 @@ func helpText(cmd *cobra.Command) string {
 	return b.String()
 }
 
-// sharedTitle is above the flags that most commands have, in the help.
+// sharedTitle heads the flags that most commands have.
 const sharedTitle = "Which ensemble, and how to print:"
 
-// sharedAnnotation is the annotation of these flags.
 const sharedAnnotation = "rollcall_shared"
 
-// markShared marks the flag as one that most commands have.
 func markShared(fs *pflag.FlagSet, name string) {
 	_ = fs.SetAnnotation(name, sharedAnnotation, []string{"true"}) // the flag is there
 }
 
-// splitShared returns the flags of a command, those that most commands have apart.
 func splitShared(cmd *cobra.Command) (own, shared *pflag.FlagSet) {
 	own, shared = pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -68,7 +67,6 @@ func flagUsages(fs *pflag.FlagSet) string {
 	return strings.TrimRight(fs.FlagUsagesWrapped(helpColumns), "\n") + "\n"
 }
 
-// wrapText returns text with lines of at most helpColumns. It does not join lines.
 func wrapText(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -85,7 +83,6 @@ func wrapText(text string) string {
 	return b.String()
 }
 
-// subcommandList returns the list of a command's subcommands, by group if it has groups.
 func subcommandList(cmd *cobra.Command) string {
 	var b strings.Builder
 	list := func(title, group string) {
@@ -97,7 +94,7 @@ func subcommandList(cmd *cobra.Command) string {
 		}
 	}
 	for _, g := range cmd.Groups() {
-		if hasGroup(cmd, g.ID) {
+		if slices.ContainsFunc(cmd.Commands(), func(sub *cobra.Command) bool { return sub.GroupID == g.ID }) {
 			list(g.Title, g.ID)
 		}
 	}
@@ -107,11 +104,22 @@ func subcommandList(cmd *cobra.Command) string {
 	return b.String()
 }
 
-func hasGroup(cmd *cobra.Command, group string) bool {
-	for _, sub := range cmd.Commands() {
-		if sub.GroupID == group {
-			return true
-		}
+func newMan(w IOStreams, built time.Time) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "man [flags] DIR", Short: "write a manual page for each command into a directory", GroupID: ToolsGroup, Args: RangeArgs(1, 1, "one directory"),
+		Long: "Writes a manual page for each command into a directory, which is made if it is missing. man -l DIR/rollcall.1 shows the first one.",
+		RunE: prefixErrors(func(cmd *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return err
+			}
+			cmd.Root().DisableAutoGenTag = true
+			if err := doc.GenManTree(cmd.Root(), &doc.GenManHeader{Title: "ROLLCALL", Section: "1", Source: "Rollcall", Date: &built}, args[0]); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(w.Err, "The pages are in %s.\n", args[0])
+			return err
+		}),
 	}
-	return false
+	WithOut(cmd, "`directory`, in place of the argument")
+	return cmd
 }

@@ -19,15 +19,15 @@ import (
 
 const (
 	defaultHosts = "127.0.0.1:2181"
-	// sessionOpenTimeout is how long a command waits for a session. That is longer than an election takes.
+	// sessionOpenTimeout is longer than an election takes.
 	sessionOpenTimeout = 10 * time.Second
-	// maxURLs is how many members --admin may name: as many as client.ParseServers allows.
+	// maxURLs bounds --admin, as client.ParseServers bounds --hosts.
 	maxURLs = 32
-	// maxToken is how much of a token file is read, in bytes. A token has at most 4,096 characters.
+	// maxToken bounds a token file, in bytes. A token has at most 4,096 characters.
 	maxToken = 8 << 10
 )
 
-// Link is how a command reaches an ensemble: its flags, and their variables.
+// Link has the flags, and their variables, that select an ensemble and the credentials.
 type Link struct {
 	streams   IOStreams
 	hosts     string
@@ -41,10 +41,10 @@ type Link struct {
 	removedMembers  []string // addresses of members that have said that they were removed from the ensemble; they are passed over
 }
 
-// NewLink returns a Link whose settings come from the variables and defaults.
+// NewLink returns a Link with the settings of the variables and defaults.
 func NewLink(w IOStreams) *Link { return &Link{streams: w} }
 
-// Register adds the flags of the link to cmd.
+// Register adds all flags of the link to cmd.
 func (l *Link) Register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	l.registerHosts(cmd, "`host:port,...` where members take clients")
@@ -53,27 +53,24 @@ func (l *Link) Register(cmd *cobra.Command) {
 	for _, name := range []string{"hosts", "admin", "token-file", "auth"} {
 		markShared(fs, name)
 	}
-	_ = cmd.RegisterFlagCompletionFunc("admin", cobra.NoFileCompletions) // the flag is there
+	completeFlag(cmd, "admin")
 }
 
-// registerHosts adds the flags of a session over ZooKeeper's protocol to cmd.
 func (l *Link) registerHosts(cmd *cobra.Command, hosts string) {
 	l.registerAddresses(cmd, hosts)
 	fs := cmd.Flags()
 	fs.StringArrayVar(&l.auth, "auth", nil, "`scheme:identity` such as digest:user:password, as addauth takes them; may be repeated (ROLLCALL_AUTH)")
-	_ = cmd.RegisterFlagCompletionFunc("auth", cobra.NoFileCompletions) // the flag is there
+	completeFlag(cmd, "auth")
 	fs.StringVar(&l.jaas, "jaas", "", "JAAS `file` whose section Client has the user and password of a login by SASL, as zkCli.sh reads it (ROLLCALL_JAAS)")
 	markShared(fs, "jaas")
 }
 
-// registerAddresses adds --hosts, and the flags for TLS, to cmd.
 func (l *Link) registerAddresses(cmd *cobra.Command, hosts string) {
 	cmd.Flags().StringVar(&l.hosts, "hosts", "", hosts+" (ROLLCALL_HOSTS; default "+defaultHosts+")")
-	_ = cmd.RegisterFlagCompletionFunc("hosts", cobra.NoFileCompletions) // the flag is there
+	completeFlag(cmd, "hosts")
 	l.tls.Register(cmd, "")
 }
 
-// hostsText returns what --hosts says.
 func (l *Link) hostsText() string {
 	if text := l.streams.flagOrEnv(l.hosts, "ROLLCALL_HOSTS"); text != "" {
 		return text
@@ -81,39 +78,48 @@ func (l *Link) hostsText() string {
 	return defaultHosts
 }
 
-// hostsOrigin returns what names the addresses where members take clients: --hosts, or its variable.
 func (l *Link) hostsOrigin() string {
 	return l.streams.flagOrEnvName(l.hosts, "hosts", "ROLLCALL_HOSTS")
 }
 
-// adminOrigin returns what names the addresses of members' ports for operators: --admin, or its variable.
 func (l *Link) adminOrigin() string {
 	return l.streams.flagOrEnvName(l.adminURLs, "admin", "ROLLCALL_ADMIN")
 }
 
-// Hosts returns the addresses where members take clients. There is at least one.
+// Hosts returns the client addresses of the members. There is at least one.
 func (l *Link) Hosts() ([]string, error) {
 	hosts, _, err := l.hostsAndRoot()
 	return hosts, err
 }
 
-// hostsAndRoot returns the addresses where members take clients, and the path that commands on nodes put before
-// all paths, or "".
+// hostsAndRoot returns the client addresses, and the prefix of all node paths, or "".
 func (l *Link) hostsAndRoot() (hosts []string, root string, err error) {
 	hosts, root, err = parseHosts(l.hostsText())
 	if err != nil {
-		err = WithStatus(UsageError, fmt.Errorf("%s: %w", l.hostsOrigin(), err))
+		err = usageErrorf("%s: %w", l.hostsOrigin(), err)
 	}
 	return hosts, root, err
 }
 
-// rootSpace returns the node that paths begin at, without a session: that after the last address of --hosts.
+// parseHosts parses addresses with ports, such as a:2181,b:2181/app. root is the prefix of all node paths, or
+// "".
+func parseHosts(text string) (hosts []string, root string, err error) {
+	hosts, root, err = client.ParseServers(text, 0)
+	if err != nil || root == "" {
+		return hosts, "", err
+	}
+	if _, after, more := strings.Cut(root, ","); more && strings.Contains(after, ":") {
+		return nil, "", fmt.Errorf("the path %.200q has another address in it; a path comes after the last address", root)
+	}
+	return hosts, root, subtree.CheckPath(root)
+}
+
+// rootSpace returns the user's root without a session.
 func (l *Link) rootSpace() (subtree.Space, error) {
 	_, root, err := l.hostsAndRoot()
 	return subtree.Space{Root: root}, err
 }
 
-// authIdentities returns the identities to show.
 func (l *Link) authIdentities() ([]client.Auth, error) {
 	texts, origin := l.auth, "--auth"
 	if v := l.streams.Getenv("ROLLCALL_AUTH"); len(texts) == 0 && v != "" {
@@ -123,19 +129,18 @@ func (l *Link) authIdentities() ([]client.Auth, error) {
 	for _, text := range texts {
 		scheme, identity, _ := strings.Cut(text, ":")
 		if scheme == "" || identity == "" { // the text is not shown: it may be a password
-			return nil, WithStatus(UsageError, fmt.Errorf("%s: allowed is scheme:identity, such as digest:user:password", origin))
+			return nil, usageErrorf("%s: must be scheme:identity, such as digest:user:password", origin)
 		}
 		list = append(list, client.Auth{Scheme: scheme, Auth: []byte(identity)})
 	}
 	return list, nil
 }
 
-// authorizationHeader returns the value of the header of that name, or "" if there are no credentials for it.
 func (l *Link) authorizationHeader() (string, error) {
 	if name := l.streams.flagOrEnv(l.tokenFile, "ROLLCALL_TOKEN_FILE"); name != "" {
 		token, owner, err := readToken(name)
 		if err != nil {
-			return "", WithStatus(UsageError, fmt.Errorf("%s: %w", l.streams.flagOrEnvName(l.tokenFile, "token-file", "ROLLCALL_TOKEN_FILE"), err))
+			return "", usageErrorf("%s: %w", l.streams.flagOrEnvName(l.tokenFile, "token-file", "ROLLCALL_TOKEN_FILE"), err)
 		}
 		l.tokenFileOwners = []int{owner}
 		return "Bearer " + token, nil
@@ -149,7 +154,7 @@ func (l *Link) authorizationHeader() (string, error) {
 	return "", err
 }
 
-// readToken returns the token in a file, and the owner of the file.
+// readToken also returns the owner of the file.
 func readToken(name string) (token string, owner int, err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -173,28 +178,31 @@ func readToken(name string) (token string, owner int, err error) {
 	return token, secretfile.OwnerOf(info), nil
 }
 
-// SessionConfig returns the configuration of a session with the members, which logs in as --jaas says and shows the identities of --auth.
+// SessionConfig returns the configuration of a session with the login of --jaas and the identities of --auth.
 func (l *Link) SessionConfig() (client.Config, error) {
 	hosts, err := l.Hosts()
 	if err != nil {
 		return client.Config{}, err
 	}
-	auth, err := l.authIdentities()
-	if err != nil {
-		return client.Config{}, err
-	}
-	login, err := l.saslLogin()
-	if err != nil {
-		return client.Config{}, err
-	}
-	dial, err := l.tls.Dialer(l.streams)
-	return client.Config{Servers: hosts, Login: login, Auth: auth, Dial: dial}, err
+	cfg, err := l.credentialsConfig()
+	cfg.Servers = hosts
+	return cfg, err
 }
 
-// loginSection is the section of a JAAS file that ZooKeeper's clients log in with.
+// credentialsConfig is SessionConfig without servers.
+func (l *Link) credentialsConfig() (cfg client.Config, err error) {
+	if cfg.Auth, err = l.authIdentities(); err != nil {
+		return cfg, err
+	}
+	if cfg.Login, err = l.saslLogin(); err != nil {
+		return cfg, err
+	}
+	cfg.Dial, err = l.tls.Dialer(l.streams)
+	return cfg, err
+}
+
 const loginSection = "Client"
 
-// saslLogin returns the user of --jaas, or nil.
 func (l *Link) saslLogin() (*client.Login, error) {
 	path := l.streams.flagOrEnv(l.jaas, "ROLLCALL_JAAS")
 	if path == "" {
@@ -206,12 +214,12 @@ func (l *Link) saslLogin() (*client.Login, error) {
 		who.User, who.Password, err = sasl.ParseClientLogin(file.Text, loginSection)
 	}
 	if err != nil {
-		return nil, WithStatus(UsageError, fmt.Errorf("%s %s: %w", l.streams.flagOrEnvName(l.jaas, "jaas", "ROLLCALL_JAAS"), path, err))
+		return nil, usageErrorf("%s %s: %w", l.streams.flagOrEnvName(l.jaas, "jaas", "ROLLCALL_JAAS"), path, err)
 	}
 	return &who, nil
 }
 
-// openSession opens a session as client.Open does. It waits for at most openTime.
+// openSession is client.Open with sessionOpenTimeout and advice.
 func (l *Link) openSession(ctx context.Context, cfg client.Config) (*client.Client, error) {
 	defer startWaiting(l.streams, "a session at "+summarizeServers(cfg.Servers)).Done()
 	within, stop := context.WithTimeout(ctx, sessionOpenTimeout)
@@ -221,7 +229,7 @@ func (l *Link) openSession(ctx context.Context, cfg client.Config) (*client.Clie
 	case err == nil:
 		return c, nil
 	case StatusOf(err) == Denied:
-		return nil, fmt.Errorf("the login of --jaas or an identity of --auth is refused: %w", err)
+		return nil, fmt.Errorf("the login of --jaas or an identity of --auth was rejected: %w", err)
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
@@ -229,7 +237,7 @@ func (l *Link) openSession(ctx context.Context, cfg client.Config) (*client.Clie
 	return nil, WithStatus(Unavailable, explainedError{text, err})
 }
 
-// lastAttempt returns why the last attempt to connect failed, from an error of client.Open whose time is over.
+// lastAttempt returns the text of the last failed attempt from a timeout error of client.Open.
 func lastAttempt(err error) string {
 	var both interface{ Unwrap() []error } // that the time is over, and the last failure
 	if errors.As(err, &both) {

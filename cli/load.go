@@ -5,58 +5,39 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
+	"rollcall/zk/jute"
 )
 
-// loadedRow is what a load did, as JSON has it.
-type loadedRow struct {
-	Nodes     int   `json:"nodes"` // of the dump that are now as it says
-	Bytes     int64 `json:"bytes"` // of their data
-	Created   int   `json:"created"`
-	Set       int   `json:"set"`     // nodes that existed and got other data
-	ACLs      int   `json:"acls"`    // nodes that existed and got another list
-	Deleted   int   `json:"deleted"` // nodes that were not in the dump
-	LeftAlone int   `json:"left"`    // ephemeral nodes of living sessions, and nodes above them, that stay as they are
-	Skipped   int   `json:"skipped"` // ephemeral nodes of the dump
+var loadedColumns = []Column[subtree.LoadResult]{
+	{Name: "nodes", Cell: func(r subtree.LoadResult) string { return fmt.Sprint(r.Nodes) }},
+	{Name: "size", Cell: func(r subtree.LoadResult) string { return FormatSize(r.Bytes) }},
+	{Name: "created", Cell: func(r subtree.LoadResult) string { return fmt.Sprint(r.Created) }},
+	{Name: "set", Cell: func(r subtree.LoadResult) string { return fmt.Sprint(r.Set) }},
+	{Name: "acls", Cell: func(r subtree.LoadResult) string { return fmt.Sprint(r.ACLs) }},
+	{Name: "deleted", Cell: func(r subtree.LoadResult) string { return fmt.Sprint(r.Deleted) }},
+	{Name: "left", Cell: func(r subtree.LoadResult) string { return fmt.Sprint(r.LeftAlone) }},
+	{Name: "skipped", Cell: func(r subtree.LoadResult) string { return fmt.Sprint(r.Skipped) }},
 }
 
-var loadedColumns = []Column[loadedRow]{
-	{Name: "nodes", Cell: func(r loadedRow) string { return fmt.Sprint(r.Nodes) }},
-	{Name: "size", Cell: func(r loadedRow) string { return FormatSize(r.Bytes) }},
-	{Name: "created", Cell: func(r loadedRow) string { return fmt.Sprint(r.Created) }},
-	{Name: "set", Cell: func(r loadedRow) string { return fmt.Sprint(r.Set) }},
-	{Name: "acls", Cell: func(r loadedRow) string { return fmt.Sprint(r.ACLs) }},
-	{Name: "deleted", Cell: func(r loadedRow) string { return fmt.Sprint(r.Deleted) }},
-	{Name: "left", Cell: func(r loadedRow) string { return fmt.Sprint(r.LeftAlone) }},
-	{Name: "skipped", Cell: func(r loadedRow) string { return fmt.Sprint(r.Skipped) }},
+var changeColumns = []Column[subtree.Change]{
+	{Name: "action", Cell: func(r subtree.Change) string { return r.Action }},
+	{Name: "bytes", AlignRight: true, Cell: func(r subtree.Change) string { return FormatSize(int64(r.Bytes)) }},
+	{Name: "path", Cell: func(r subtree.Change) string { return r.Path }},
 }
 
-// changeRow is a change that a load would make, as JSON has it.
-type changeRow struct {
-	Action string `json:"action"` // "create", "set", "acl", "delete" or "leave"
-	Path   string `json:"path"`
-	Bytes  int    `json:"bytes"` // of data, with "create" and "set"
-}
-
-var changeColumns = []Column[changeRow]{
-	{Name: "action", Cell: func(r changeRow) string { return r.Action }},
-	{Name: "bytes", AlignRight: true, Cell: func(r changeRow) string { return FormatSize(int64(r.Bytes)) }},
-	{Name: "path", Cell: func(r changeRow) string { return r.Path }},
-}
-
-// loadCommand is the command that loads a dump.
 type loadCommand struct {
 	*nodeCommand
 	into                                string
 	merge, replace, allowEdited, dryRun bool
-	acl                                 []string
+	acl                                 aclFlag
 }
 
-// newLoad returns the command that loads a dump.
 func newLoad(w IOStreams) *cobra.Command {
 	l := &loadCommand{nodeCommand: newNodeCommand(w)}
 	cmd := l.registerCommand(&cobra.Command{
@@ -74,13 +55,11 @@ func newLoad(w IOStreams) *cobra.Command {
 	fs.BoolVar(&l.replace, "replace", false, "as --merge, and then delete nodes that are not in the dump")
 	fs.BoolVar(&l.allowEdited, "edited", false, "the dump was edited: take it though its checksum does not fit")
 	fs.BoolVar(&l.dryRun, "dry-run", false, "print what would be done, and do nothing")
-	fs.StringArrayVar(&l.acl, "acl", nil, "give all nodes this access control `list` instead of their own, as scheme:id:perms,...; may be repeated")
-	l.Output.Register(cmd)
+	fs.Var(&l.acl, "acl", "give all nodes this access control `list` instead of their own, as scheme:id:perms,...; may be repeated")
 	cmd.PreRunE = func(*cobra.Command, []string) error { return WithStatus(UsageError, l.validate()) }
 	return cmd
 }
 
-// validate returns an error if the flags do not go together.
 func (l *loadCommand) validate() error {
 	if l.merge && l.replace {
 		return errors.New("load: --merge and --replace exclude each other")
@@ -90,8 +69,7 @@ func (l *loadCommand) validate() error {
 			return fmt.Errorf("load: --into: %w", err)
 		}
 	}
-	_, err := parseACLFlags("load", l.acl)
-	return err
+	return nil
 }
 
 func (l *loadCommand) run(ctx context.Context, name string) error {
@@ -108,15 +86,14 @@ func (l *loadCommand) run(ctx context.Context, name string) error {
 	return explainNodeError("load: "+name, s, true, l.loadOrShow(ctx, s, file))
 }
 
-// openFile opens the file. The input, and a file that cannot be read twice, such as a pipe, are copied into
-// another one first.
+// openFile opens the dump. It spools input that cannot be read twice, such as a pipe.
 func (l *loadCommand) openFile(name string) (*os.File, error) {
 	if name == "-" {
 		return spoolFile(l.In)
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, WithStatus(UsageError, fmt.Errorf("load: %w", err))
+		return nil, usageErrorf("load: %w", err)
 	}
 	if _, err := f.Seek(0, io.SeekCurrent); err == nil {
 		return f, nil
@@ -125,7 +102,6 @@ func (l *loadCommand) openFile(name string) (*os.File, error) {
 	return spoolFile(f)
 }
 
-// spoolFile copies r into a file that nobody else sees.
 func spoolFile(r io.Reader) (*os.File, error) {
 	f, err := os.CreateTemp("", "rollcall-load-*")
 	if err != nil {
@@ -142,15 +118,10 @@ func spoolFile(r io.Reader) (*os.File, error) {
 	return f, nil
 }
 
-// loadOrShow loads the file, or prints what a load would do.
 func (l *loadCommand) loadOrShow(ctx context.Context, s subtree.Space, file io.ReadSeeker) error {
-	acl, err := parseACLFlags("load", l.acl)
-	if err != nil {
-		return err
-	}
 	work := &loadJob{
 		IOStreams: l.IOStreams, Output: l.Output, sourceName: "the dump", resumeAdvice: "with --merge, " + repeatCompletes, noAuthAdvice: ", or --acl",
-		options: subtree.LoadOptions{Into: l.into, AllowEdited: l.allowEdited, ACL: acl},
+		options: subtree.LoadOptions{Into: l.into, AllowEdited: l.allowEdited, ACL: l.acl},
 		runLoad: func(ctx context.Context, how subtree.LoadOptions) (subtree.LoadResult, error) {
 			return s.Load(ctx, file, how)
 		},
@@ -165,4 +136,112 @@ func (l *loadCommand) loadOrShow(ctx context.Context, s subtree.Space, file io.R
 		return work.printChanges(ctx)
 	}
 	return work.loadAndPrint(ctx)
+}
+
+const repeatCompletes = "the same command does the rest"
+
+// loadJob loads a dump, or a subtree of a backup.
+type loadJob struct {
+	IOStreams
+	*Output
+	sourceName   string // such as "the dump"
+	resumeAdvice string // after an interruption
+	noAuthAdvice string // follows the advice about permissions
+	options      subtree.LoadOptions
+	runLoad      func(context.Context, subtree.LoadOptions) (subtree.LoadResult, error)
+}
+
+func (l *loadJob) printChanges(ctx context.Context) error {
+	var would subtree.LoadResult
+	if err := PrintRows(l.Output, changeColumns, l.plannedChanges(ctx, &would)); err != nil {
+		return err
+	}
+	warnf(l.IOStreams, "%s", planSummary(l.sourceName, would))
+	return nil
+}
+
+func planSummary(from string, w subtree.LoadResult) string {
+	return fmt.Sprintf("of %s in %s, %d would be created, %d get other data and %d another access control list; %d others would be deleted, and %d left as they are",
+		formatCount(w.Nodes+w.Skipped, "node", "nodes"), from, w.Created, w.Set, w.ACLs, w.Deleted, w.LeftAlone)
+}
+
+// plannedChanges yields the changes of a dry run, and then sets would to their numbers.
+func (l *loadJob) plannedChanges(ctx context.Context, would *subtree.LoadResult) iter.Seq2[subtree.Change, error] {
+	return callbackRows(ctx, func(ctx context.Context, each func(subtree.Change)) (err error) {
+		*would, err = l.planLoad(ctx, func(c subtree.Change) {
+			if c.Action != "same" {
+				each(c)
+			}
+		})
+		return err
+	})
+}
+
+// planLoad is a dry run.
+func (l *loadJob) planLoad(ctx context.Context, each func(subtree.Change)) (subtree.LoadResult, error) {
+	how := l.options
+	how.DryRun, how.OnBegin, how.OnChange = true, func(subtree.Summary) {}, each
+	done, err := l.runLoad(ctx, how)
+	if err != nil {
+		err = l.explainFailure(subtree.LoadResult{}, 0, err)
+	}
+	return done, err
+}
+
+func (l *loadJob) loadAndPrint(ctx context.Context) error {
+	progress := NewProgress(l.IOStreams, "nodes", 0)
+	defer progress.Done()
+	total, last := 0, ""
+	how := l.options
+	how.OnBegin = func(sum subtree.Summary) {
+		total = sum.Count
+		progress.SetTotal(sum.Count)
+	}
+	how.OnChange = func(c subtree.Change) {
+		if c.Path != last { // a node can have two changes
+			progress.Add(1)
+		}
+		last = c.Path
+	}
+	done, err := l.runLoad(ctx, how)
+	progress.Done()
+	if err != nil {
+		return l.explainFailure(done, total, err)
+	}
+	return printRow(l.Output, loadedColumns, done)
+}
+
+var loadAdvice = []struct {
+	reason error
+	text   string
+}{
+	{subtree.ErrExists, "--merge or --replace loads into what exists, and --into loads elsewhere"},
+	{subtree.ErrIncomplete, "--merge deletes nothing"},
+	{subtree.ErrHiddenDigests, "dump again with --auth of an administrator of these nodes, or give all nodes another list with --acl"},
+	{subtree.ErrChecksum, "after an edit on purpose, --edited takes it"},
+	{jute.NoNode, "rollcall create -p makes what is missing"},
+	{jute.NoAuth, "a list that is loaded may keep you from making children: use --auth digest:super:PASSWORD"},
+	{jute.Unimplemented, "nodes with a time to live need extendedTypesEnabled=true in the configuration of the servers"},
+}
+
+// explainFailure adds advice, and the number of nodes that were loaded.
+func (l *loadJob) explainFailure(done subtree.LoadResult, total int, err error) error {
+	for _, a := range loadAdvice {
+		if errors.Is(err, a.reason) {
+			err = fmt.Errorf("%w; %s", err, a.text)
+		}
+	}
+	if errors.Is(err, jute.NoAuth) {
+		err = fmt.Errorf("%w%s", err, l.noAuthAdvice)
+	}
+	if errors.Is(err, subtree.ErrExists) {
+		err = WithStatus(Conflict, err)
+	}
+	switch {
+	case errors.Is(err, context.Canceled): // not wrapped: it is a failure
+		return fmt.Errorf("interrupted after %d of %d nodes; %s", done.Nodes, total, l.resumeAdvice)
+	case done == (subtree.LoadResult{}):
+		return fmt.Errorf("%w; nothing was changed", err)
+	}
+	return fmt.Errorf("after %d of %d nodes: %w; %s", done.Nodes, total, err, l.resumeAdvice)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +17,6 @@ import (
 	"rollcall/zk/jute"
 )
 
-// newLs returns the command that lists the children of a node.
 func newLs(w IOStreams) *cobra.Command {
 	n, long := newNodeCommand(w), false
 	cmd := n.registerCommand(&cobra.Command{
@@ -34,11 +34,9 @@ func newLs(w IOStreams) *cobra.Command {
 		return errors.Join(err, listed.reportUnread())
 	})
 	cmd.Flags().BoolVarP(&long, "long", "l", false, "with size, number of children, owner and age")
-	n.Output.Register(cmd)
 	return cmd
 }
 
-// pathOr returns the path that the first argument names, or another.
 func pathOr(args []string, other string) string {
 	if len(args) == 0 {
 		return other
@@ -46,17 +44,13 @@ func pathOr(args []string, other string) string {
 	return args[0]
 }
 
-// baseName returns the last name of a path, or the path of the root.
 func baseName(path string) string {
-	for i := len(path) - 1; i >= 0; i-- {
-		if path[i] == '/' && len(path) > 1 {
-			return path[i+1:]
-		}
+	if path == "/" {
+		return path
 	}
-	return path
+	return path[strings.LastIndexByte(path, '/')+1:]
 }
 
-// printNames prints the names of a node's children.
 func (n *nodeCommand) printNames(ctx context.Context, s subtree.Space, top string) error {
 	names, _, err := s.Children(ctx, top)
 	if err != nil {
@@ -70,7 +64,6 @@ func (n *nodeCommand) printNames(ctx context.Context, s subtree.Space, top strin
 	return out.Flush()
 }
 
-// lsRow is a child of a node.
 type lsRow struct {
 	Name string `json:"name"`
 	nodeStat
@@ -81,7 +74,7 @@ func lsColumns(w IOStreams) []Column[lsRow] {
 		statColumns(w.Now(), func(r lsRow) api.Stat { return r.Stat })...)
 }
 
-// unreadNodes remembers the nodes of a walk that may not be read.
+// unreadNodes collects the nodes of a walk that the user may not read.
 type unreadNodes struct {
 	streams    IOStreams
 	space      subtree.Space
@@ -89,10 +82,9 @@ type unreadNodes struct {
 	firstPaths []string // of their paths
 }
 
-// maxUnreadShown is how many nodes that may not be read are named.
 const maxUnreadShown = 20
 
-// noteUnread takes note of a node if it may not be read. If that is the top of the walk, look returns an error.
+// noteUnread notes an unreadable node. It returns an error if that is the top of the walk.
 func (u *unreadNodes) noteUnread(node *subtree.Node) error {
 	switch {
 	case node.Err == nil:
@@ -106,7 +98,6 @@ func (u *unreadNodes) noteUnread(node *subtree.Node) error {
 	return nil
 }
 
-// reportUnread warns of the nodes that may not be read, and returns an error if there are any.
 func (u *unreadNodes) reportUnread() error {
 	for _, path := range u.firstPaths {
 		warnf(u.streams, "%s may not be read", path)
@@ -117,8 +108,7 @@ func (u *unreadNodes) reportUnread() error {
 	return fmt.Errorf("%s may not be read: %w; what is there and below is missing", formatCount(u.count, "node", "nodes"), jute.NoAuth)
 }
 
-// visitedRows yields the rows that row makes of the nodes of a walk, unless it returns false. It leaves out nodes
-// that may not be read, of which unread then knows.
+// visitedRows yields the result of row for each readable node, unless row returns false.
 func visitedRows[T any](u *unreadNodes, walk iter.Seq2[*subtree.Node, error], row func(*subtree.Node) (T, bool)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for node, err := range walk {

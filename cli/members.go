@@ -17,51 +17,43 @@ import (
 	"rollcall/operator/api"
 )
 
-// newMembers returns the command about the servers of the ensemble.
 func newMembers(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
-	cmd := &cobra.Command{
+	cmd := a.register(&cobra.Command{
 		Use: "members [flags]", Short: "list the servers of the ensemble, and add, change, remove or drain one", GroupID: ChangeGroup,
 		Long: "Without a subcommand it lists the servers, as rollcall members list does.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
 			}
-			return WithStatus(UsageError, fmt.Errorf("members: %w", unknownCommand(cmd, args[0])))
+			return usageErrorf("members: %w", unknownCommand(cmd, args[0]))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return printServers(cmd.Context(), a) },
-	}
-	a.Register(cmd)
+	})
 	cmd.AddCommand(newMembersList(w), newMembersAdd(w), newMembersRemove(w), newMembersReplace(w), newMembersAddress(w),
-		newMembersRole(w, "promote"), newMembersRole(w, "demote"), newMembersLead(w), newMembersDrain(w), newMembersRebalance(w))
+		newMembersPromote(w), newMembersDemote(w), newMembersLead(w), newMembersDrain(w), newMembersRebalance(w))
 	return cmd
 }
 
-// rateSampleTime is the time between the two questions from which rollcall members list takes how fast a server copies
-// the log.
+// rateSampleTime is the interval over which a server's copying rate is measured.
 const rateSampleTime = time.Second
 
-// serverRow is a server in the list.
 type serverRow struct {
 	api.Server
-	LeaderCommitted  *uint64 `json:"target"`     // index of the last log entry that the leader knows to be committed; null: the leader did not answer
+	LeaderCommitted  *uint64 `json:"target"`     // index of the last log entry that the leader knows to be committed; null: the leader did not reply
 	EntriesPerSecond *int64  `json:"rate_per_s"` // log entries that a server that catches up applies in a second; null: it is not known, or not catching up
 }
 
-// newMembersList returns the command that lists the servers.
 func newMembersList(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
-	cmd := &cobra.Command{
+	return a.register(&cobra.Command{
 		Use: "list [flags]", Short: "list the servers: addresses, roles, who votes, and how far each of them is", Args: RangeArgs(0, 0, "flags only"),
 		Long: "Shows a row for each server of the ensemble's list and of raft's configuration. The list says which servers the ensemble wants. Raft's configuration says which ones have a copy of the log and a vote, " +
 			"and follows the list. A server that catches up has how far it is and at what rate, for which the command asks twice, a second apart.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return printServers(cmd.Context(), a) },
-	}
-	a.Register(cmd)
-	return cmd
+	})
 }
 
-// printServers prints the servers.
 func printServers(ctx context.Context, a *adminCommand) error {
 	rows, members, err := serverRows(ctx, a)
 	if err != nil {
@@ -75,7 +67,7 @@ func printServers(ctx context.Context, a *adminCommand) error {
 	return PrintRows(a.Output, serverColumns, rowsOf(rows))
 }
 
-// serverRows returns the servers by id. If one of them catches up, it asks twice.
+// serverRows returns the servers by id. It queries twice if one of them is catching up.
 func serverRows(ctx context.Context, a *adminCommand) (rows []serverRow, members api.Members, err error) {
 	if members, err = listServers(ctx, a); err != nil {
 		return nil, members, err
@@ -104,15 +96,15 @@ func serverRows(ctx context.Context, a *adminCommand) (rows []serverRow, members
 	return rows, members, nil
 }
 
-// listServers asks for the list of servers. A member that was removed has the list as it was then: listServers returns that one only
-// if no other member answers.
+// listServers returns the members. It falls back to the old list of a removed member if no other member
+// replies.
 func listServers(ctx context.Context, a *adminCommand) (m api.Members, err error) {
 	err = a.callInEnsemble(ctx, func(c *api.Client) error {
-		answer, err := api.Get[api.Members](ctx, c, "members", nil)
+		reply, err := api.Get[api.Members](ctx, c, "members", nil)
 		if err != nil {
 			return err
 		}
-		if m = answer; m.WasRemoved {
+		if m = reply; m.WasRemoved {
 			return errRemovedList
 		}
 		return nil
@@ -123,7 +115,7 @@ func listServers(ctx context.Context, a *adminCommand) (m api.Members, err error
 	return m, WithAdvice(err)
 }
 
-// entriesPerSecond returns how many entries in a second a server has applied. It is nil if none were, or if it has begun anew.
+// entriesPerSecond returns nil if no entries were applied, or if the server started over.
 func entriesPerSecond(from, to uint64, over time.Duration) *int64 {
 	if to <= from || over <= 0 {
 		return nil
@@ -132,7 +124,6 @@ func entriesPerSecond(from, to uint64, over time.Duration) *int64 {
 	return &rate
 }
 
-// sleepContext waits for d. It returns the error of ctx if that ends before.
 func sleepContext(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -147,12 +138,7 @@ var serverColumns = []Column[serverRow]{
 	{Name: "role", Cell: func(r serverRow) string { return orDash(r.Role) }},
 	{Name: "votes", Cell: func(r serverRow) string { return map[bool]string{true: "yes", false: "no"}[r.IsVoter] }},
 	{Name: "state", Cell: formatServerState, Tint: serverTint},
-	{Name: "lag", AlignRight: true, Cell: func(r serverRow) string {
-		if r.Lag == nil {
-			return unknownText
-		}
-		return strconv.FormatUint(*r.Lag, 10)
-	}},
+	{Name: "lag", AlignRight: true, Cell: func(r serverRow) string { return formatLag(r.Lag) }},
 	{Name: "quorum", Cell: func(r serverRow) string { return orDash(r.QuorumAddress) }},
 	{Name: "election", WideOnly: true, Cell: func(r serverRow) string { return orDash(r.ElectionAddress) }},
 	{Name: "clients", Cell: func(r serverRow) string { return orDash(r.ClientAddress) }},
@@ -160,7 +146,7 @@ var serverColumns = []Column[serverRow]{
 	{Name: "detail", Cell: func(r serverRow) string { return r.Detail }},
 }
 
-// formatServerState returns the state of a server, with how far it is if it catches up.
+// formatServerState includes the progress of a server that is catching up.
 func formatServerState(r serverRow) string {
 	text := r.State
 	if r.State == api.StateCatchingUp && r.LeaderCommitted != nil {
@@ -187,10 +173,9 @@ func serverTint(r serverRow) Tint {
 	return Plain
 }
 
-// shortServerLine fits the line of a server without the beginning of its key in zoo.cfg.
 var shortServerLine = regexp.MustCompile(`^\s*[0-9]+\s*=`)
 
-// parseServerLine returns the server that a line such as server.4=zoo4:2888:3888;2181 or 4=zoo4:2888:3888;2181 means.
+// parseServerLine parses a line such as server.4=zoo4:2888:3888;2181 or 4=zoo4:2888:3888;2181.
 func parseServerLine(line string) (serverlist.Server, error) {
 	if shortServerLine.MatchString(line) {
 		line = "server." + strings.TrimSpace(line)
@@ -200,23 +185,22 @@ func parseServerLine(line string) (serverlist.Server, error) {
 	case err != nil:
 		return serverlist.Server{}, WithStatus(UsageError, err)
 	case len(list) != 1:
-		return serverlist.Server{}, WithStatus(UsageError, fmt.Errorf("%.80q: give the line of one server", line))
+		return serverlist.Server{}, usageErrorf("%.80q: give the line of one server", line)
 	case list[0].ClientPort == 0:
-		return serverlist.Server{}, WithStatus(UsageError, fmt.Errorf("%v: the port for clients is missing; write the line with ;clientPort at the end", list[0]))
+		return serverlist.Server{}, usageErrorf("%v: the port for clients is missing; write the line with ;clientPort at the end", list[0])
 	}
 	return list[0], nil
 }
 
-// parseServerID returns the id of a server.
 func parseServerID(text string) (uint32, error) {
 	id, err := serverlist.ParseID(text, serverlist.MaxID)
 	if err != nil {
-		return 0, WithStatus(UsageError, fmt.Errorf("%.40q is not the id of a server: allowed is %w", text, err))
+		return 0, usageErrorf("%.40q is not the id of a server: must be %w", text, err)
 	}
 	return id, nil
 }
 
-// findServer returns the server with an id, and whether the list has it.
+// findServer also reports whether the list has the server; raft's configuration may have it nevertheless.
 func findServer(m api.Members, id uint32) (s api.Server, listed bool) {
 	i := slices.IndexFunc(m.Items, func(s api.Server) bool { return s.MemberID == id })
 	if i < 0 {
@@ -225,69 +209,79 @@ func findServer(m api.Members, id uint32) (s api.Server, listed bool) {
 	return m.Items[i], m.Items[i].Role != ""
 }
 
-// membersResult says what a command has done.
 type membersResult struct {
 	Member  uint32 `json:"member"`  // that it was about; of replace the new one
-	Outcome string `json:"done"`    // what has become of it: "votes", "observes", "removed", "replaced", "moved", "leads" or "drained"
+	Outcome string `json:"done"`    // "votes", "observes", "removed", "replaced", "moved", "leads" or "drained"
 	Changed bool   `json:"changed"` // this command has changed something; false: all was as it should be
 	Version string `json:"version"` // of the list
 	Leader  uint32 `json:"leader"`  // the member that leads; 0: none is known
 }
 
-// membersCommand is a command that changes the list, and waits until raft's configuration has followed.
+// membersCommand changes the server list, and waits until raft's configuration has followed.
 type membersCommand struct {
 	*adminCommand
-	commandName string // of the command, as errors begin
-	force       bool
-	changed     bool
-	lastReport  string // the last line about the progress
+	force      bool
+	changed    bool
+	lastReport string // the last line about the progress
 }
 
-func newMembersCommand(w IOStreams, name string) *membersCommand {
-	return &membersCommand{adminCommand: newAdminCommand(w), commandName: "members " + name}
+func newMembersCommand(w IOStreams) *membersCommand {
+	return &membersCommand{adminCommand: newAdminCommand(w)}
 }
 
-// Register adds the flags to cmd.
-func (k *membersCommand) Register(cmd *cobra.Command) {
-	k.adminCommand.Register(cmd)
+// register sets RunE of cmd to run, whose errors get the name of the command in front.
+func (k *membersCommand) register(cmd *cobra.Command, run func(ctx context.Context, args []string) error) *cobra.Command {
+	cmd.RunE = prefixErrors(func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), args) })
+	return k.adminCommand.register(cmd)
+}
+
+func (k *membersCommand) registerForce(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().BoolVar(&k.force, "force", false, "skip this check; the leader still rejects a list if it reaches no majority of the list's voters")
+	return cmd
 }
 
-// fetchMembers asks for the list. If only a member answers that was removed, look returns its list and an error.
+// fetchMembers returns the list. If only a removed member replies, it returns that member's list and an
+// error.
 func (k *membersCommand) fetchMembers(ctx context.Context) (api.Members, error) {
 	m, err := listServers(ctx, k.adminCommand)
 	if err == nil && m.WasRemoved {
 		err = WithStatus(Unavailable, errRemovedList)
 	}
-	return m, k.wrapError(err)
+	return m, err
 }
 
-// wrapError begins an error with the command.
-func (k *membersCommand) wrapError(err error) error {
-	if err == nil {
-		return nil
+func (k *membersCommand) fetchServer(ctx context.Context, id uint32) (m api.Members, s api.Server, err error) {
+	if m, err = k.fetchMembers(ctx); err != nil {
+		return m, s, err
 	}
-	return fmt.Errorf("%s: %w", k.commandName, err)
+	s, listed := findServer(m, id)
+	if !listed {
+		err = unlistedError(id)
+	}
+	return m, s, err
 }
 
-// requestChange asks for a change of the list as it is in m.
+func unlistedError(id uint32) error {
+	return WithStatus(NotFound, fmt.Errorf("the list has no member %d; rollcall members list shows the servers", id))
+}
+
+// requestChange posts a change, provided that the list is still m.
 func (k *membersCommand) requestChange(ctx context.Context, m api.Members, c api.MembersChange) error {
 	c.Version, c.Force = m.Version, k.force
 	_, err := postInEnsemble[api.MembersChanged](ctx, k.Link, "members", c)
-	var answer *api.Error
+	var apiErr *api.Error
 	switch {
 	case err == nil:
 		k.changed = true
 		return nil
-	case errors.As(err, &answer) && answer.Status == http.StatusConflict:
-		return k.wrapError(fmt.Errorf("%w%s", err, k.forceHint(answer.Text)))
-	case mayHaveArrived(err) || errors.As(err, &answer) && answer.Status == http.StatusGatewayTimeout:
-		return WithStatus(OutcomeUnknown, k.wrapError(fmt.Errorf("the change is not confirmed: %w; run the command again: it goes on where it is", err)))
+	case errors.As(err, &apiErr) && apiErr.Status == http.StatusConflict:
+		return fmt.Errorf("%w%s", err, k.forceHint(apiErr.Text))
+	case mayHaveArrived(err) || errors.As(err, &apiErr) && apiErr.Status == http.StatusGatewayTimeout:
+		return WithStatus(OutcomeUnknown, fmt.Errorf("the change is not confirmed: %w; run the command again: it goes on where it is", err))
 	}
-	return k.wrapError(WithAdvice(err))
+	return WithAdvice(err)
 }
 
-// forceHint names the flag, if the member speaks of force.
 func (k *membersCommand) forceHint(text string) string {
 	if k.force || !strings.Contains(text, "force ") {
 		return ""
@@ -295,7 +289,6 @@ func (k *membersCommand) forceHint(text string) string {
 	return " (--force)"
 }
 
-// printResult prints what the command has done.
 func (k *membersCommand) printResult(m api.Members, id uint32, done, text string) error {
 	if !k.changed {
 		text += "; nothing was to be changed"

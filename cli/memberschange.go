@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,40 +12,52 @@ import (
 	"rollcall/operator/api"
 )
 
-// newServerCommand returns the command `rollcall members NAME`. The user must give as many arguments as the parameter arguments
-// says, and run gets them. An error about their number calls them what.
-func newServerCommand(w IOStreams, name, use, short, long, example string, arguments int, what string, run func(ctx context.Context, k *membersCommand, args []string) error) *cobra.Command {
-	k := newMembersCommand(w, name)
-	cmd := &cobra.Command{
-		Use: name + " [flags] " + use, Short: short, Args: RangeArgs(arguments, arguments, what),
-		Long:    long + " It needs the credentials of an administrator, on the machine of a member. It can be stopped and run again: it goes on where it is.",
-		Example: "  rollcall members " + name + " --token-file /etc/rollcall/token " + example,
-		RunE:    func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), k, args) },
+// changesServer completes cmd, which changes one server of the list. Of the arguments in its Use, run gets the
+// one named LINE as a server, and the other one as an id.
+func (k *membersCommand) changesServer(cmd *cobra.Command, run func(ctx context.Context, id uint32, s serverlist.Server) error) *cobra.Command {
+	arguments := strings.Fields(cmd.Use)[2:] // after the name and [flags]
+	names := map[string]string{
+		"ID": "the id of a server", "LINE": "the line of a server", "OLD LINE": "the id of the old server and the line of the new one",
+		"ID LINE": "the id of a server and its new line",
 	}
-	k.Register(cmd)
-	return cmd
-}
-
-// newMembersAdd returns the command that adds a server.
-func newMembersAdd(w IOStreams) *cobra.Command {
-	return newServerCommand(w, "add", "LINE", "add a server, and wait until it votes or observes",
-		"Adds the server of a line server.N=host:quorumPort:electionPort[:role];clientPort, which may begin with N=, to the ensemble, and waits until it has copied the log and votes, or until it serves clients, if its role is observer. "+
-			"Start the server before: its zoo.cfg has its own line and those of the others, and its data directory is empty.",
-		"'server.4=zoo4:2888:3888;2181'", 1, "the line of a server",
-		func(ctx context.Context, k *membersCommand, args []string) error {
-			s, err := parseServerLine(args[0])
-			if err != nil {
-				return k.wrapError(err)
+	cmd.Args = RangeArgs(len(arguments), len(arguments), names[strings.Join(arguments, " ")])
+	cmd.Long += " It needs the credentials of an administrator, on the machine of a member. It can be stopped and run again: " +
+		"it goes on where it is."
+	cmd.Example = "  rollcall members " + cmd.Name() + " --token-file /etc/rollcall/token " + cmd.Example
+	return k.registerForce(k.register(cmd, func(ctx context.Context, args []string) (err error) {
+		var id uint32
+		var s serverlist.Server
+		for i, text := range args {
+			if arguments[i] == "LINE" {
+				s, err = parseServerLine(text)
+			} else {
+				id, err = parseServerID(text)
 			}
-			m, err := k.addServer(ctx, s)
 			if err != nil {
 				return err
 			}
-			return k.printResult(m, s.ID, roleOutcome(s), fmt.Sprintf("member %d %s", s.ID, roleOutcome(s)))
-		})
+		}
+		return run(ctx, id, s)
+	}))
 }
 
-// roleOutcome says what a server does once it is added.
+func newMembersAdd(w IOStreams) *cobra.Command {
+	k := newMembersCommand(w)
+	return k.changesServer(&cobra.Command{
+		Use: "add [flags] LINE", Short: "add a server, and wait until it votes or observes",
+		Long: "Adds the server of a line server.N=host:quorumPort:electionPort[:role];clientPort, which may begin with N=, to the " +
+			"ensemble, and waits until it has copied the log and votes, or until it serves clients, if its role is observer. " +
+			"Start the server before: its zoo.cfg has its own line and those of the others, and its data directory is empty.",
+		Example: "'server.4=zoo4:2888:3888;2181'",
+	}, func(ctx context.Context, _ uint32, s serverlist.Server) error {
+		m, err := k.addServer(ctx, s)
+		if err != nil {
+			return err
+		}
+		return k.printResult(m, s.ID, roleOutcome(s), fmt.Sprintf("member %d %s", s.ID, roleOutcome(s)))
+	})
+}
+
 func roleOutcome(s serverlist.Server) string {
 	if s.Observer {
 		return "observes"
@@ -62,7 +75,8 @@ func (k *membersCommand) addServer(ctx context.Context, s serverlist.Server) (ap
 	case !listed:
 		err = k.requestChange(ctx, m, api.MembersChange{Joining: s.String()})
 	case known.ListLine != s.String():
-		err = WithStatus(Conflict, k.wrapError(fmt.Errorf("the list has member %d already, as %s; rollcall members address changes its addresses, and rollcall members promote or demote its role", s.ID, known.ListLine)))
+		err = WithStatus(Conflict, fmt.Errorf("the list has member %d already, as %s; rollcall members address changes its addresses, "+
+			"and rollcall members promote or demote its role", s.ID, known.ListLine))
 	}
 	if err != nil {
 		return m, err
@@ -70,7 +84,6 @@ func (k *membersCommand) addServer(ctx context.Context, s serverlist.Server) (ap
 	return k.awaitJoined(ctx, s)
 }
 
-// awaitJoined waits until a server of the list votes or observes.
 func (k *membersCommand) awaitJoined(ctx context.Context, s serverlist.Server) (api.Members, error) {
 	return k.waitUntil(ctx, s.ID, fmt.Sprintf("the ensemble goes on adding member %d", s.ID), func(m api.Members) bool {
 		now, listed := findServer(m, s.ID)
@@ -78,7 +91,7 @@ func (k *membersCommand) awaitJoined(ctx context.Context, s serverlist.Server) (
 	})
 }
 
-// hasJoined reports whether a server is done with joining, and answers.
+// hasJoined reports whether a server has finished joining and replies.
 func hasJoined(s api.Server) bool {
 	switch s.State {
 	case api.StateSilent, api.StateJoining, api.StateCatchingUp, api.StateNotServing, api.StateLeaving, api.StateRemoved:
@@ -87,30 +100,30 @@ func hasJoined(s api.Server) bool {
 	return true
 }
 
-// newMembersRemove returns the command that removes a server.
 func newMembersRemove(w IOStreams) *cobra.Command {
-	ifExists := false
-	cmd := newServerCommand(w, "remove", "ID", "remove a server",
-		"Removes a server from the ensemble, and waits until raft's configuration does not have it any more. If it leads, it hands leadership over. Afterwards it serves nobody: stop it. "+
-			"A server that is not in the ensemble is an error, unless --if-exists is given. The command refuses if too few of the remaining voters would be alive for a majority, or if one voter would be left, unless --force is given.",
-		"4", 1, "the id of a server",
-		func(ctx context.Context, k *membersCommand, args []string) error {
-			id, err := parseServerID(args[0])
-			if err != nil {
-				return k.wrapError(err)
-			}
-			m, err := k.removeServer(ctx, id, ifExists)
-			if err != nil {
-				return err
-			}
-			return k.printResult(m, id, "removed", fmt.Sprintf("member %d is not in the ensemble", id))
-		})
+	k, ifExists := newMembersCommand(w), false
+	cmd := k.changesServer(&cobra.Command{
+		Use: "remove [flags] ID", Short: "remove a server",
+		Long: "Removes a server from the ensemble, and waits until raft's configuration does not have it any more. If it leads, it " +
+			"hands leadership over. Afterwards it serves no clients: stop it. A server that is not in the ensemble is an error, unless " +
+			"--if-exists is given. " + minorityHelp,
+		Example: "4",
+	}, func(ctx context.Context, id uint32, _ serverlist.Server) error {
+		m, err := k.removeServer(ctx, id, ifExists)
+		if err != nil {
+			return err
+		}
+		return k.printResult(m, id, "removed", fmt.Sprintf("member %d is not in the ensemble", id))
+	})
 	cmd.Flags().BoolVar(&ifExists, "if-exists", false, "succeed also if the ensemble has no such server")
 	return cmd
 }
 
-// removeServer removes a server if the list has it, and waits until raft's configuration does not have it. If neither has it, that is an error
-// unless ifExists is set.
+const minorityHelp = "The command fails if too few of the remaining voters would be alive for a majority, or if one voter would " +
+	"be left, unless --force is given."
+
+// removeServer removes a server from the list, and waits until raft's configuration has dropped it. Unless
+// ifExists is set, it returns an error if neither has the server.
 func (k *membersCommand) removeServer(ctx context.Context, id uint32, ifExists bool) (api.Members, error) {
 	m, err := k.fetchMembers(ctx)
 	if err != nil {
@@ -122,7 +135,8 @@ func (k *membersCommand) removeServer(ctx context.Context, id uint32, ifExists b
 			return m, err
 		}
 	case s.MemberID == 0 && !ifExists:
-		return m, WithStatus(NotFound, k.wrapError(fmt.Errorf("the ensemble has no member %d; rollcall members list shows the servers, and --if-exists makes this a success", id)))
+		return m, WithStatus(NotFound, fmt.Errorf("the ensemble has no member %d; rollcall members list shows the servers, "+
+			"and --if-exists makes this a success", id))
 	}
 	return k.waitUntil(ctx, id, fmt.Sprintf("the ensemble goes on removing member %d", id), func(m api.Members) bool {
 		s, listed := findServer(m, id)
@@ -130,36 +144,28 @@ func (k *membersCommand) removeServer(ctx context.Context, id uint32, ifExists b
 	})
 }
 
-// newMembersReplace returns the command that replaces a server by another one.
 func newMembersReplace(w IOStreams) *cobra.Command {
-	return newServerCommand(w, "replace", "OLD LINE", "replace a server by another one with a new id",
-		"Adds the server of the line, waits until it votes or observes, and then removes the server with the id OLD. Use it for a machine that is lost, or that is to go. The new server has an id of its own; its data directory is empty, "+
-			"and it runs already.",
-		"3 'server.4=zoo4:2888:3888;2181'", 2, "the id of the old server and the line of the new one",
-		func(ctx context.Context, k *membersCommand, args []string) error {
-			old, err := parseServerID(args[0])
-			if err != nil {
-				return k.wrapError(err)
-			}
-			s, err := parseServerLine(args[1])
-			switch {
-			case err != nil:
-				return k.wrapError(err)
-			case s.ID == old:
-				return WithStatus(UsageError, k.wrapError(fmt.Errorf("the new server needs another id than %d; rollcall members address gives a server another address", old)))
-			}
-			return k.replaceServer(ctx, old, s)
-		})
+	k := newMembersCommand(w)
+	return k.changesServer(&cobra.Command{
+		Use: "replace [flags] OLD LINE", Short: "replace a server by another one with a new id",
+		Long: "Adds the server of the line, waits until it votes or observes, and then removes the server with the id OLD. Use it " +
+			"for a machine that is lost, or that is to go. The new server has an id of its own; its data directory is empty, and it " +
+			"runs already.",
+		Example: "3 'server.4=zoo4:2888:3888;2181'",
+	}, k.replaceServer)
 }
 
 func (k *membersCommand) replaceServer(ctx context.Context, old uint32, s serverlist.Server) error {
+	if s.ID == old {
+		return usageErrorf("the new server needs another id than %d; rollcall members address gives a server another address", old)
+	}
 	m, err := k.fetchMembers(ctx)
 	if err != nil {
 		return err
 	}
 	_, hasOld := findServer(m, old)
 	if _, hasNew := findServer(m, s.ID); !hasOld && !hasNew {
-		return WithStatus(NotFound, k.wrapError(fmt.Errorf("the list has no member %d; rollcall members list shows the servers", old)))
+		return unlistedError(old)
 	}
 	if _, err := k.addServer(ctx, s); err != nil {
 		if hasOld {
@@ -174,38 +180,27 @@ func (k *membersCommand) replaceServer(ctx context.Context, old uint32, s server
 	return k.printResult(m, s.ID, "replaced", fmt.Sprintf("member %d %s in place of member %d", s.ID, roleOutcome(s), old))
 }
 
-// newMembersAddress returns the command that changes the addresses of a server.
 func newMembersAddress(w IOStreams) *cobra.Command {
-	return newServerCommand(w, "address", "ID LINE", "give a server other addresses",
-		"Gives the server other addresses or ports, and waits until raft's configuration has them and the server answers there. Start the server at its new addresses after that, or before.",
-		"3 'server.3=zoo3b:2888:3888;2181'", 2, "the id of a server and its new line",
-		func(ctx context.Context, k *membersCommand, args []string) error {
-			id, err := parseServerID(args[0])
-			if err != nil {
-				return k.wrapError(err)
-			}
-			s, err := parseServerLine(args[1])
-			switch {
-			case err != nil:
-				return k.wrapError(err)
-			case s.ID != id:
-				return WithStatus(UsageError, k.wrapError(fmt.Errorf("the line is that of server %d, not of %d; rollcall members replace replaces one server by another", s.ID, id)))
-			}
-			return k.changeAddress(ctx, s)
-		})
+	k := newMembersCommand(w)
+	return k.changesServer(&cobra.Command{
+		Use: "address [flags] ID LINE", Short: "give a server other addresses",
+		Long: "Gives the server other addresses or ports, and waits until raft's configuration has them and the server replies " +
+			"there. Start the server at its new addresses after that, or before.",
+		Example: "3 'server.3=zoo3b:2888:3888;2181'",
+	}, k.changeAddress)
 }
 
-// changeAddress gives a server another line.
-func (k *membersCommand) changeAddress(ctx context.Context, s serverlist.Server) error {
-	m, err := k.fetchMembers(ctx)
-	if err != nil {
-		return err
+func (k *membersCommand) changeAddress(ctx context.Context, id uint32, s serverlist.Server) error {
+	if s.ID != id {
+		return usageErrorf("the line is that of server %d, not of %d; rollcall members replace replaces one server by another", s.ID, id)
 	}
-	switch known, listed := findServer(m, s.ID); {
-	case !listed:
-		return WithStatus(NotFound, k.wrapError(fmt.Errorf("the list has no member %d; rollcall members list shows the servers", s.ID)))
+	m, known, err := k.fetchServer(ctx, id)
+	switch {
+	case err != nil:
+		return err
 	case known.Role != roleName(s):
-		return WithStatus(Conflict, k.wrapError(fmt.Errorf("member %d is a %s in the list; rollcall members promote or demote changes the role", s.ID, known.Role)))
+		return WithStatus(Conflict, fmt.Errorf("member %d is a %s in the list; rollcall members promote or demote changes the role",
+			id, known.Role))
 	case known.ListLine != s.String():
 		if err := k.requestChange(ctx, m, api.MembersChange{Joining: s.String()}); err != nil {
 			return err
@@ -214,10 +209,9 @@ func (k *membersCommand) changeAddress(ctx context.Context, s serverlist.Server)
 	if m, err = k.awaitJoined(ctx, s); err != nil {
 		return err
 	}
-	return k.printResult(m, s.ID, "moved", fmt.Sprintf("member %d is at %s", s.ID, s.QuorumAddr()))
+	return k.printResult(m, id, "moved", fmt.Sprintf("member %d is at %s", id, s.QuorumAddr()))
 }
 
-// roleName returns the role of a server as the list has it.
 func roleName(s serverlist.Server) string {
 	if s.Observer {
 		return "observer"
@@ -225,40 +219,37 @@ func roleName(s serverlist.Server) string {
 	return "participant"
 }
 
-// newMembersRole returns the command that makes an observer a voter, or a voter an observer.
-func newMembersRole(w IOStreams, name string) *cobra.Command {
-	short, long := "make an observer a voter", "Makes an observer a participant, and waits until it votes."
-	if name == "demote" {
-		short, long = "make a voter an observer", "Makes a participant an observer, and waits until it votes no more. If it leads, it hands leadership over. "+
-			"The command refuses if too few of the remaining voters would be alive for a majority, or if one voter would be left, unless --force is given."
-	}
-	return newServerCommand(w, name, "ID", short, long, "4", 1, "the id of a server", func(ctx context.Context, k *membersCommand, args []string) error {
-		id, err := parseServerID(args[0])
-		if err != nil {
-			return k.wrapError(err)
-		}
-		return k.changeRole(ctx, id, name == "demote")
-	})
+func newMembersPromote(w IOStreams) *cobra.Command {
+	k := newMembersCommand(w)
+	return k.changesServer(&cobra.Command{
+		Use: "promote [flags] ID", Short: "make an observer a voter", Example: "4",
+		Long: "Makes an observer a participant, and waits until it votes.",
+	}, func(ctx context.Context, id uint32, _ serverlist.Server) error { return k.changeRole(ctx, id, false) })
 }
 
-// changeRole gives a server another role, and waits until raft's configuration has it.
+func newMembersDemote(w IOStreams) *cobra.Command {
+	k := newMembersCommand(w)
+	return k.changesServer(&cobra.Command{
+		Use: "demote [flags] ID", Short: "make a voter an observer", Example: "4",
+		Long: "Makes a participant an observer, and waits until it votes no more. If it leads, it hands leadership over. " + minorityHelp,
+	}, func(ctx context.Context, id uint32, _ serverlist.Server) error { return k.changeRole(ctx, id, true) })
+}
+
+// changeRole changes a server's role, and waits until raft's configuration has it.
 func (k *membersCommand) changeRole(ctx context.Context, id uint32, observer bool) error {
-	m, err := k.fetchMembers(ctx)
+	m, known, err := k.fetchServer(ctx, id)
 	if err != nil {
 		return err
 	}
-	known, listed := findServer(m, id)
-	if !listed {
-		return WithStatus(NotFound, k.wrapError(fmt.Errorf("the list has no member %d; rollcall members list shows the servers", id)))
-	}
 	list, err := serverlist.ParseList(known.ListLine)
 	if err != nil {
-		return k.wrapError(errors.New("a standalone server has no role to change; docs/runbooks.md says how to make it an ensemble"))
+		return errors.New("a standalone server has no role to change; docs/runbooks.md says how to make it an ensemble")
 	}
 	s := list[0]
 	if s.Observer != observer {
 		if s.Observer = observer; s.ClientPort == 0 {
-			return WithStatus(UsageError, k.wrapError(fmt.Errorf("the list has no port for clients of member %d, which each change must name; rollcall members address %d '%v;clientPort' adds it", id, id, list[0])))
+			return usageErrorf("the list has no port for clients of member %d, which each change must name; "+
+				"rollcall members address %d '%v;clientPort' adds it", id, id, list[0])
 		}
 		if err := k.requestChange(ctx, m, api.MembersChange{Joining: s.String()}); err != nil {
 			return err

@@ -30,8 +30,8 @@ func TestMembersRebalance(t *testing.T) {
 		{nil, fmt.Sprintf(answer, false, silentThree), 200, `{"per_second":100}`, text, "some did not answer; repeat the command when all members run", Failed},
 		{nil, fmt.Sprintf(unknown, silentThree), 200, `{"per_second":100}`, one, "some did not answer", Failed},
 		{nil, fmt.Sprintf(unknown, ""), 200, `{"per_second":100}`, one, "fewer than two members take clients", Failed},
-		{[]string{"--rate", "0"}, "", 200, "", "", "--rate 0; allowed is 1 to 1000", UsageError},
-		{[]string{"--rate", "1001"}, "", 200, "", "", "--rate 1001; allowed is 1 to 1000", UsageError},
+		{[]string{"--rate", "0"}, "", 200, "", "", `--rate "0": must be a number from 1 to 1000`, UsageError},
+		{[]string{"--rate", "1001"}, "", 200, "", "", `--rate "1001": must be a number from 1 to 1000`, UsageError},
 		{nil, `{"error":"it rebalances already"}`, 409, `{"per_second":100}`, "", "already", Conflict},
 		{nil, "", 0, `{"per_second":100}`, "", "not known how far it came", OutcomeUnknown},
 	} {

@@ -9,45 +9,42 @@ import (
 )
 
 const (
-	// membersPollEvery is the time between two looks at the list while a command waits. Each look asks all members.
-	membersPollEvery = 500 * time.Millisecond
-	// progressReportEvery is how often a command says how far a server is that catches up.
+	// membersPollEvery is the time between two polls of the list. Each poll queries all members.
+	membersPollEvery    = 500 * time.Millisecond
 	progressReportEvery = 5 * time.Second
-	// membersPollPatience is for how long the members may give no answer while a command waits: longer than an election
-	// and a restart take.
+	// membersPollPatience bounds a time without replies. It is longer than an election and a restart take.
 	membersPollPatience = 30 * time.Second
 )
 
-// waitUntil waits until ok, which it calls with what the members say again and again. rest says what goes on without the
-// command if it is stopped. It tells how far the server with an id is.
+// waitUntil polls the members until ok returns true, and reports the progress of the server id. rest
+// describes what continues without the command if it is stopped.
 func (k *membersCommand) waitUntil(ctx context.Context, id uint32, rest string, ok func(m api.Members) bool) (api.Members, error) {
 	p := &serverProgress{membersCommand: k, id: id}
 	defer p.endProgress()
-	answered := time.Now()
+	lastReply := time.Now()
 	for {
 		m, err := k.fetchMembers(ctx)
 		switch {
-		case (err == nil || hasRemovedItself(m, id)) && ok(m):
+		case (err == nil || isRemovedServer(m, id)) && ok(m):
 			return m, nil
 		case err == nil:
-			answered = time.Now()
+			lastReply = time.Now()
 			p.reportServer(m)
-		case ctx.Err() == nil && time.Since(answered) > membersPollPatience:
+		case ctx.Err() == nil && time.Since(lastReply) > membersPollPatience:
 			return m, fmt.Errorf("%w; %s; run the command again: it goes on where it is", err, rest)
 		}
 		if sleepContext(ctx, k.pollInterval()) != nil {
-			return m, WithStatus(Failed, k.wrapError(fmt.Errorf("stopped; %s; run the command again: it goes on where it is", rest)))
+			return m, WithStatus(Failed, fmt.Errorf("stopped; %s; run the command again: it goes on where it is", rest))
 		}
 	}
 }
 
-// hasRemovedItself reports whether the server with an id is the member that answers, and was removed from the ensemble.
-func hasRemovedItself(m api.Members, id uint32) bool {
+// isRemovedServer reports whether the member that replied is server id and was removed.
+func isRemovedServer(m api.Members, id uint32) bool {
 	s, _ := findServer(m, id)
 	return m.WasRemoved && s.State == api.StateRemoved
 }
 
-// pollInterval returns the time between two looks.
 func (w IOStreams) pollInterval() time.Duration {
 	if w.membersPollInterval > 0 {
 		return w.membersPollInterval
@@ -55,13 +52,12 @@ func (w IOStreams) pollInterval() time.Duration {
 	return membersPollEvery
 }
 
-// serverProgress is what a command tells about a server while it waits for it.
 type serverProgress struct {
 	*membersCommand
 	id              uint32
 	progress        *Progress // on a terminal, while it catches up
-	reportedApplied uint64    // what it had applied when that was last told
-	reportedAt      time.Time // when that was; zero: it has not been told
+	reportedApplied uint64    // applied entries at the last report
+	reportedAt      time.Time // zero: not yet
 }
 
 func (p *serverProgress) endProgress() {
@@ -71,7 +67,7 @@ func (p *serverProgress) endProgress() {
 	}
 }
 
-// reportServer says what the server does, when that changes, and how far it is.
+// reportServer prints changes of the server's state, and its progress while it catches up.
 func (p *serverProgress) reportServer(m api.Members) {
 	s, known := findServer(m, p.id)
 	state := s.State
@@ -100,7 +96,7 @@ func (p *serverProgress) reportServer(m api.Members) {
 	}
 }
 
-// printState prints a line about the server, unless it was the last one.
+// printState prints a line about the server, unless it repeats the last one.
 func (p *serverProgress) printState(s api.Server, state string) {
 	text := fmt.Sprintf("member %d: %s", p.id, state)
 	switch s.State {

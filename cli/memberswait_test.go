@@ -14,7 +14,7 @@ import (
 func TestWaitingTellsTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs bytes.Buffer
-		p := &serverProgress{membersCommand: newMembersCommand(IOStreams{Err: &errs}, "add"), id: 4}
+		p := &serverProgress{membersCommand: newMembersCommand(IOStreams{Err: &errs}), id: 4}
 		defer p.endProgress()
 		committed := uint64(9000)
 		tell := func(state string, applied uint64) {

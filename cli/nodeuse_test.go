@@ -317,7 +317,7 @@ func TestGetBytes(t *testing.T) {
 		t.Errorf("an input that is too long: %v", err)
 	}
 	w.In = io.LimitReader(zeros{}, 2<<20)
-	if err := runLine(t, w, "set /a -"); StatusOf(err) != Failed || !strings.Contains(err.Error(), "probably refuse 2097152 bytes") {
+	if err := runLine(t, w, "set /a -"); StatusOf(err) != Failed || !strings.Contains(err.Error(), "probably reject 2097152 bytes") {
 		t.Errorf("data that are too long: %v", err)
 	}
 }

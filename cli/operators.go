@@ -12,10 +12,9 @@ import (
 	"rollcall/operator/api"
 )
 
-// errAllRemoved is the error of choose if every address was passed over.
 var errAllRemoved = errors.New("every member that was asked was removed from the ensemble")
 
-// describeAddress returns an address with what names it, if that is not a flag: the user has not typed it.
+// describeAddress adds the variable that set addr, if the user did not type it.
 func (l *Link) describeAddress(addr, origin string) string {
 	if origin == "" || strings.HasPrefix(origin, "--") {
 		return addr
@@ -23,9 +22,8 @@ func (l *Link) describeAddress(addr, origin string) string {
 	return addr + " (from " + origin + ")"
 }
 
-// AdminClient returns a client of a member's port for operators: of the first that --admin names where a member
-// answers, or else of one that search finds on the machines of --hosts. If --admin names one alone, that one is
-// used, whether or not it answers.
+// AdminClient returns a client of a member's admin port: the first that replies of --admin, or else one found
+// on the machines of --hosts. A single URL of --admin is used even if it does not reply.
 func (l *Link) AdminClient(ctx context.Context) (*api.Client, error) {
 	base, auth, err := l.chooseMember(ctx)
 	if err != nil {
@@ -34,49 +32,51 @@ func (l *Link) AdminClient(ctx context.Context) (*api.Client, error) {
 	return l.newAdminClient(base, auth)
 }
 
-// chooseMember returns the address of the member of which Admin returns a client, and the credentials. It passes over members that were
-// removed from the ensemble, and its error is errNoOther if there are no others.
+// chooseMember returns the address for AdminClient, and the credentials. It skips members that were removed
+// from the ensemble, and returns errAllRemoved if no others are left.
 func (l *Link) chooseMember(ctx context.Context) (base, auth string, err error) {
 	auth, bases, err := l.namedURLs()
 	switch {
 	case err != nil:
 		return "", "", err
 	case len(bases) == 0:
-		base, err = l.searchHosts(ctx, auth)
+		var hosts []string
+		if hosts, err = l.Hosts(); err == nil {
+			base, err = l.findMember(ctx, hosts, auth)
+		}
 	default:
 		base, err = l.firstAnswering(ctx, bases)
 	}
 	return base, auth, err
 }
 
-// withoutRemoved returns the addresses that are not those of removed members.
 func (l *Link) withoutRemoved(bases []string) []string {
 	return slices.DeleteFunc(slices.Clone(bases), func(base string) bool { return slices.Contains(l.removedMembers, base) })
 }
 
-// callInEnsemble calls request with the client that Admin returns. If that member was removed from the ensemble, inEnsemble goes on to the
-// next address and calls request again. If no other member answers, it returns the error of the last one that was removed.
+// callInEnsemble calls request with the client of AdminClient. If that member was removed from the ensemble,
+// it tries the next address. If no other member replies, it returns the error of the last removed one.
 func (l *Link) callInEnsemble(ctx context.Context, request func(c *api.Client) error) error {
-	var gone error // of the last member that was removed
+	var removedErr error // of the last member that was removed
 	for {
 		base, err := l.callMember(ctx, request)
-		switch nobody := new(unreachableError); {
+		switch unreachable := new(unreachableError); {
 		case isRemoval(err):
-			gone = err
+			removedErr = err
 			l.removedMembers = append(l.removedMembers, base)
-		case gone == nil || base != "" && !errors.As(err, &nobody):
+		case removedErr == nil || base != "" && !errors.As(err, &unreachable):
 			return err
 		case errors.Is(err, errAllRemoved):
 			l.removedMembers = nil
-			return gone
+			return removedErr
 		default:
 			l.removedMembers = nil
-			return WithStatus(Unavailable, fmt.Errorf("%w; at the other addresses: %w", gone, err))
+			return WithStatus(Unavailable, fmt.Errorf("%w; at the other addresses: %w", removedErr, err))
 		}
 	}
 }
 
-// callMember calls request with the client that Admin returns. It also returns the address of the member, or "" if none answers.
+// callMember calls request once. It also returns the member's address, or "" if none replies.
 func (l *Link) callMember(ctx context.Context, request func(c *api.Client) error) (base string, err error) {
 	base, auth, err := l.chooseMember(ctx)
 	if err != nil {
@@ -89,29 +89,26 @@ func (l *Link) callMember(ctx context.Context, request func(c *api.Client) error
 	return base, request(c)
 }
 
-// errRemovedList is the error of a list of servers that comes from a removed member.
-var errRemovedList = errors.New("the member that answers was removed from the ensemble, so its list of servers may be old; --admin names a member that is in the ensemble")
+var (
+	errRemovedList  = errors.New("the member that answers was removed from the ensemble, so its list of servers may be old; --admin names a member that is in the ensemble")
+	errRemovedState = errors.New("the member that answers was removed from the ensemble, so its state may be old; --admin names a member that is in the ensemble")
+)
 
-// errRemovedState is the error of a backup that comes from a removed member.
-var errRemovedState = errors.New("the member that answers was removed from the ensemble, so its state may be old; --admin names a member that is in the ensemble")
-
-// isRemoval reports whether err says that the member that was asked was removed from the ensemble.
 func isRemoval(err error) bool {
-	var answer *api.Error
-	return errors.As(err, &answer) && answer.Reason == api.ReasonRemoved || errors.Is(err, errRemovedList) || errors.Is(err, errRemovedState)
+	var apiErr *api.Error
+	return errors.As(err, &apiErr) && apiErr.Reason == api.ReasonRemoved || errors.Is(err, errRemovedList) || errors.Is(err, errRemovedState)
 }
 
-// postInEnsemble sends a change as api.Post does, to a member that was not removed from the ensemble.
-func postInEnsemble[T any](ctx context.Context, l *Link, path string, body any) (answer T, err error) {
+func postInEnsemble[T any](ctx context.Context, l *Link, path string, body any) (reply T, err error) {
 	err = l.callInEnsemble(ctx, func(c *api.Client) (err error) {
-		answer, err = api.Post[T](ctx, c, path, body)
+		reply, err = api.Post[T](ctx, c, path, body)
 		return err
 	})
-	return answer, err
+	return reply, err
 }
 
-// FirstAdminClient returns a client of the first member that --admin names, or else of the one that Admin returns. A command
-// that is about the member itself uses it: it must not act on another one because this one is down.
+// FirstAdminClient returns a client of the first URL of --admin, or else that of AdminClient. Commands on the
+// member itself use it, because they must not act on another one if this one is down.
 func (l *Link) FirstAdminClient(ctx context.Context) (*api.Client, error) {
 	auth, bases, err := l.namedURLs()
 	if err != nil {
@@ -123,19 +120,19 @@ func (l *Link) FirstAdminClient(ctx context.Context) (*api.Client, error) {
 	return l.AdminClient(ctx)
 }
 
-// newTLSClient returns a client for the URLs that --admin names. To those with https it shows the certificate of --tls-cert, and holds
-// theirs against --tls-ca, or against the authorities of the system.
+// newTLSClient returns a client for the URLs of --admin. For https it uses --tls-cert and --tls-ca, or the
+// authorities of the system.
 func (l *Link) newTLSClient() (*http.Client, error) {
-	reach := newHTTPClient(l.streams)
+	httpClient := newHTTPClient(l.streams)
 	config, err := l.tls.clientConfig(l.streams)
 	if config != nil {
-		reach.Transport.(*progressTransport).TLSClientConfig = config
+		httpClient.Transport.(*progressTransport).TLSClientConfig = config
 	}
-	return reach, err
+	return httpClient, err
 }
 
-// firstAnswering returns the first of the addresses that --admin names where a member answers. It does not ask if there is only
-// one. Nothing gets the credentials before it has answered. Sockets go before URLs.
+// firstAnswering returns the first of the URLs of --admin with a member, sockets before others. It does not
+// probe a single one. No member gets the credentials before it has replied.
 func (l *Link) firstAnswering(ctx context.Context, named []string) (string, error) {
 	bases := l.withoutRemoved(named)
 	switch len(bases) {
@@ -158,27 +155,17 @@ func (l *Link) firstAnswering(ctx context.Context, named []string) (string, erro
 		}
 		silent = append(silent, fmt.Sprintf("%s: %v", base, err))
 	}
-	reach, err := l.newTLSClient()
+	httpClient, err := l.newTLSClient()
 	if err != nil {
 		return "", err
 	}
-	base, err := discoverMember(ctx, reach, urls, silent...)
+	base, err := discoverMember(ctx, httpClient, urls, silent...)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w; start one of them first, or name others with --admin", l.adminOrigin(), err)
 	}
 	return base, nil
 }
 
-// searchHosts returns the address of a member that find finds on the machines of --hosts.
-func (l *Link) searchHosts(ctx context.Context, auth string) (string, error) {
-	hosts, err := l.Hosts()
-	if err != nil {
-		return "", err
-	}
-	return l.findMember(ctx, hosts, auth)
-}
-
-// findMember returns the address of the socket of this machine's member, or that of a port that search finds.
 func (l *Link) findMember(ctx context.Context, hosts []string, auth string) (string, error) {
 	if socket := l.localSocket(ctx, hosts); socket != "" {
 		return socket, nil
@@ -187,16 +174,16 @@ func (l *Link) findMember(ctx context.Context, hosts []string, auth string) (str
 	return l.searchPorts(ctx, hosts, isToken)
 }
 
-// adminClients returns a client of the port for operators of each member: of those that --admin names, separated
-// by commas, or else of those that search finds on the machine of each of --hosts. The error is about those
-// that it does not find.
+// adminClients returns a client for each URL of --admin, or else for a member on each of --hosts. The error
+// lists those that were not found.
 func (l *Link) adminClients(ctx context.Context) (members []*api.Client, err error) {
 	auth, bases, err := l.namedURLs()
 	if err != nil {
 		return nil, err
 	}
+	var notFound error
 	if len(bases) == 0 {
-		return l.findAdminClients(ctx, auth)
+		bases, notFound = l.findMembers(ctx, auth)
 	}
 	for _, base := range bases {
 		member, err := l.newAdminClient(base, auth)
@@ -205,10 +192,10 @@ func (l *Link) adminClients(ctx context.Context) (members []*api.Client, err err
 		}
 		members = append(members, member)
 	}
-	return members, nil
+	return members, notFound
 }
 
-// namedURLs returns the credentials, and the URLs that --admin names, if any.
+// namedURLs returns the credentials, and the URLs of --admin, if any.
 func (l *Link) namedURLs() (auth string, bases []string, err error) {
 	if auth, err = l.authorizationHeader(); err != nil {
 		return "", nil, err
@@ -220,40 +207,30 @@ func (l *Link) namedURLs() (auth string, bases []string, err error) {
 	for one := range strings.SplitSeq(text, ",") {
 		base, err := baseURL(strings.TrimSpace(one))
 		if err != nil {
-			return "", nil, WithStatus(UsageError, fmt.Errorf("%s: %w", l.adminOrigin(), err))
+			return "", nil, usageErrorf("%s: %w", l.adminOrigin(), err)
 		}
 		bases = append(bases, base)
 	}
 	if len(bases) > maxURLs {
-		return "", nil, WithStatus(UsageError, fmt.Errorf("%s: %d URLs; at most %d are allowed", l.adminOrigin(), len(bases), maxURLs))
+		return "", nil, usageErrorf("%s: %d URLs; at most %d are allowed", l.adminOrigin(), len(bases), maxURLs)
 	}
 	return auth, bases, nil
 }
 
-// findAdminClients returns a client of each member that search finds on the machines of --hosts, and an error about
-// those where it finds none.
-func (l *Link) findAdminClients(ctx context.Context, auth string) (members []*api.Client, err error) {
+// findMembers returns the address of each member found on --hosts, and an error for the others.
+func (l *Link) findMembers(ctx context.Context, auth string) (bases []string, err error) {
 	hosts, err := l.Hosts()
-	if err != nil {
-		return nil, err
-	}
-	var failed []error
-	known := map[string]bool{}
+	failed := []error{err}
 	for i := range hosts {
 		base, err := l.findMember(ctx, hosts[i:i+1], auth)
 		switch {
 		case err != nil:
 			failed = append(failed, err)
-		case !known[base]:
-			known[base] = true
-			member, err := l.newAdminClient(base, auth)
-			if err != nil {
-				return nil, err
-			}
-			members = append(members, member)
+		case !slices.Contains(bases, base):
+			bases = append(bases, base)
 		case auth != "":
-			failed = append(failed, WithStatus(UsageError, fmt.Errorf("credentials are sent to %s alone, not to another member for %s; --admin names the URL of each", base, hosts[i])))
+			failed = append(failed, usageErrorf("credentials are sent to %s alone, not to another member for %s; --admin names the URL of each", base, hosts[i]))
 		}
 	}
-	return members, errors.Join(failed...)
+	return bases, errors.Join(failed...)
 }

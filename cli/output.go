@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,20 +13,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Column is a column of a table of rows of type T. JSON and YAML show the whole row instead, by its tags.
+// Column is a column of a table of rows of type T. JSON and YAML use the tags of T instead.
 type Column[T any] struct {
 	Name       string // its heading
 	WideOnly   bool   // shown with -o wide only
 	AlignRight bool   // aligned on the right, for numbers
-	// Cell returns the text of a row. What a terminal would not simply show is made visible.
+	// Cell returns the text of a row. PrintRows escapes it.
 	Cell func(T) string
 	// Tint returns the colour of a cell. It may be nil.
 	Tint func(T) Tint
-	// Compare says how --sort orders rows by this column. If it is nil, it does not.
+	// Compare orders rows for --sort. If it is nil, the column cannot be sorted by.
 	Compare func(a, b T) int
 }
 
-// Tint is how a cell is coloured on a terminal.
+// Tint is a terminal colour.
 type Tint string
 
 const (
@@ -40,10 +41,9 @@ const (
 	tintReset = "\x1b[0m"
 )
 
-// The values of the flag -o.
 var outputFormats = []string{"table", "wide", "json", "yaml"}
 
-// Output is how a command prints rows: its flag -o.
+// Output prints rows in the format of the flag -o.
 type Output struct {
 	streams IOStreams
 	format  string
@@ -52,11 +52,12 @@ type Output struct {
 // NewOutput returns an Output that prints tables.
 func NewOutput(w IOStreams) *Output { return &Output{streams: w, format: outputFormats[0]} }
 
-// Register adds the flag -o to cmd.
-func (o *Output) Register(cmd *cobra.Command) {
+// Register adds the flag -o to cmd, and returns cmd.
+func (o *Output) Register(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().VarP(o, "output", "o", "`format`: "+strings.Join(outputFormats, ", "))
 	markShared(cmd.Flags(), "output")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputFormats, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	completeFlag(cmd, "output", outputFormats...)
+	return cmd
 }
 
 // Set implements pflag.Value.
@@ -74,11 +75,11 @@ func (o *Output) String() string { return o.format }
 // Type implements pflag.Value.
 func (o *Output) Type() string { return "format" }
 
-// IsText reports whether the output is for people, as a table, and not JSON or YAML.
+// IsText reports whether the format is a table, and not JSON or YAML.
 func (o *Output) IsText() bool { return o.format == "table" || o.format == "wide" }
 
-// PrintRows prints the rows as they come, in bounded memory: a table with a line for each row, or one array.
-// It stops at the first error of rows and returns it. What came before is printed.
+// PrintRows prints rows as they arrive, in bounded memory: a table, or one array. It stops at the first error
+// of rows, and returns it after printing the rows before.
 func PrintRows[T any](o *Output, columns []Column[T], rows iter.Seq2[T, error]) error {
 	out := bufio.NewWriterSize(o.streams.Out, outBuffer)
 	var err error
@@ -95,7 +96,7 @@ func PrintRows[T any](o *Output, columns []Column[T], rows iter.Seq2[T, error]) 
 
 const outBuffer = 64 << 10 // bytes
 
-// PrintText prints a text for people, or v as one object.
+// PrintText prints text, or v as one object.
 func PrintText(o *Output, text string, v any) error {
 	if !o.IsText() {
 		return printRow(o, nil, v)
@@ -104,7 +105,7 @@ func PrintText(o *Output, text string, v any) error {
 	return err
 }
 
-// printRow prints one row: a line for each of its columns, those of wide included, or one object.
+// printRow prints one row as a line for each column, WideOnly included, or as one object.
 func printRow[T any](o *Output, columns []Column[T], row T) error {
 	var text []byte
 	var err error
@@ -121,4 +122,125 @@ func printRow[T any](o *Output, columns []Column[T], row T) error {
 	}
 	_, err = o.streams.Out.Write(text)
 	return err
+}
+
+const (
+	// alignRows is the number of rows that determine the column widths. They are buffered; later rows are
+	// printed as they arrive.
+	alignRows = 1000
+	// alignColumns is the maximum width of a column. A longer cell shifts the rest of its row.
+	alignColumns = 60
+)
+
+type tableWriter[T any] struct {
+	out      io.Writer
+	colours  bool
+	columns  []Column[T]
+	widths   []int
+	heldRows []T // nil: the head is printed
+}
+
+func printTable[T any](o *Output, out io.Writer, columns []Column[T], rows iter.Seq2[T, error]) error {
+	t := &tableWriter[T]{out: out, colours: o.streams.allowsColor()}
+	for _, c := range columns {
+		if !c.WideOnly || o.format == "wide" {
+			t.columns = append(t.columns, c)
+			t.widths = append(t.widths, displayColumns(c.Name))
+		}
+	}
+	begun := false
+	for row, err := range rows {
+		switch {
+		case err != nil:
+			_ = t.printHead(begun || len(t.heldRows) == 0) // the error of rows is the one to return
+			return err
+		case begun:
+			if err := t.printRow(row); err != nil {
+				return err
+			}
+		default:
+			t.heldRows = append(t.heldRows, row)
+			if len(t.heldRows) == alignRows {
+				begun = true
+				if err := t.printHead(false); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return t.printHead(begun)
+}
+
+func (t *tableWriter[T]) printHead(done bool) error {
+	if done {
+		return nil
+	}
+	for i, c := range t.columns {
+		for _, row := range t.heldRows {
+			t.widths[i] = max(t.widths[i], min(displayColumns(EscapeUnprintable(c.Cell(row))), alignColumns))
+		}
+	}
+	err := t.printLine(func(c Column[T]) (string, Tint) { return strings.ToUpper(c.Name), Bold })
+	for _, row := range t.heldRows {
+		if err != nil {
+			return err
+		}
+		err = t.printRow(row)
+	}
+	t.heldRows = nil
+	return err
+}
+
+func (t *tableWriter[T]) printRow(row T) error {
+	return t.printLine(func(c Column[T]) (string, Tint) { return renderCell(c, row) })
+}
+
+func (t *tableWriter[T]) printLine(cell func(Column[T]) (string, Tint)) error {
+	var b bytes.Buffer
+	for i, c := range t.columns {
+		text, tint := cell(c)
+		pad := strings.Repeat(" ", max(0, t.widths[i]-displayColumns(text)))
+		if i > 0 {
+			b.WriteString("  ")
+		}
+		if c.AlignRight {
+			b.WriteString(pad)
+		}
+		b.WriteString(tintText(t.colours, tint, text))
+		if !c.AlignRight && i < len(t.columns)-1 {
+			b.WriteString(pad)
+		}
+	}
+	_, err := t.out.Write(append(bytes.TrimRight(b.Bytes(), " "), '\n'))
+	return err
+}
+
+// renderCell returns the escaped text of a cell, and its colour.
+func renderCell[T any](c Column[T], row T) (string, Tint) {
+	tint := Plain
+	if c.Tint != nil {
+		tint = c.Tint(row)
+	}
+	return EscapeUnprintable(c.Cell(row)), tint
+}
+
+func tintText(colours bool, tint Tint, text string) string {
+	if !colours || tint == Plain || text == "" {
+		return text
+	}
+	return string(tint) + text + tintReset
+}
+
+func formatLines[T any](o *Output, columns []Column[T], row T) []byte {
+	var b bytes.Buffer
+	longest := 0
+	for _, c := range columns {
+		longest = max(longest, displayColumns(c.Name))
+	}
+	for _, c := range columns {
+		text, tint := renderCell(c, row)
+		pad := strings.Repeat(" ", longest-displayColumns(c.Name))
+		b.WriteString(strings.TrimRight(tintText(o.streams.allowsColor(), Bold, c.Name)+pad+"  "+tintText(o.streams.allowsColor(), tint, text), " ") + "\n")
+	}
+	return b.Bytes()
 }

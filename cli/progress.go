@@ -13,22 +13,18 @@ import (
 )
 
 const (
-	// progressAfter is for how long a command may be silent before it shows its progress.
+	// progressAfter is the time without output before progress is shown.
 	progressAfter = 2 * time.Second
-	// progressEvery is how often the line is drawn.
 	progressEvery = 200 * time.Millisecond
-	// maxLull is the longest pause in which a command is still at the same work, such as a file between two
-	// requests. After a longer one it has waited for its user, or for the next round of --watch.
-	maxLull = 100 * time.Millisecond
-	// barColumns is the length of the bar.
+	// maxLull is the longest pause within one task, such as between two requests. After a longer one the
+	// command has waited for its user, or for the next round of --watch.
+	maxLull    = 100 * time.Millisecond
 	barColumns = 30
-	// clearLine goes to the beginning of a terminal's line and empties it.
-	clearLine = "\r\x1b[K"
+	clearLine  = "\r\x1b[K"
 )
 
-// WithProgress returns w with a line on its terminal for the progress of its commands. It is shown when they have
-// worked for progressAfter without printing anything, and removed before they print. If Err is no terminal,
-// there is none.
+// WithProgress returns w with a progress line on its terminal. The line appears after progressAfter without
+// output, and is removed before any output. It does nothing if Err is no terminal.
 func WithProgress(w IOStreams) IOStreams {
 	if !w.ErrTerminal || w.progressLine != nil {
 		return w
@@ -41,17 +37,17 @@ func WithProgress(w IOStreams) IOStreams {
 	return w
 }
 
-// Progress is a work of a command that the line of its terminal may show. It is safe for concurrent use.
+// Progress is work that the progress line may show. It is safe for concurrent use.
 type Progress struct {
 	line      *progressLine // nil: there is none
 	what      string
-	waitsOnly bool // it only waits for an answer, and any other work says more
+	waitsOnly bool // for a reply; any other work is shown instead
 
 	done, total atomic.Int64
 }
 
-// NewProgress begins a work on total things; what names them, such as nodes. If total is 0, it is not known.
-// The caller must call Done.
+// NewProgress starts work on total things named by what, such as nodes. A total of 0 is unknown. The caller
+// must call Done.
 func NewProgress(w IOStreams, what string, total int) *Progress {
 	p := &Progress{line: w.progressLine, what: what}
 	p.total.Store(int64(total))
@@ -59,38 +55,34 @@ func NewProgress(w IOStreams, what string, total int) *Progress {
 	return p
 }
 
-// startWaiting begins to wait for an answer of the server at an address. The caller must call Done.
+// startWaiting starts waiting for a reply from addr. The caller must call Done.
 func startWaiting(w IOStreams, addr string) *Progress {
 	p := &Progress{line: w.progressLine, what: addr, waitsOnly: true}
 	p.line.startWork(p)
 	return p
 }
 
-// summarizeServers names servers of which one answers, in a few words. There is at least one.
+// summarizeServers names a list of at least one server.
 func summarizeServers(servers []string) string {
-	switch others := len(servers) - 1; others {
-	case 0:
+	if len(servers) == 1 {
 		return servers[0]
-	case 1:
-		return servers[0] + " and 1 other"
-	default:
-		return fmt.Sprintf("%s and %d others", servers[0], others)
 	}
+	return servers[0] + " and " + formatCount(len(servers)-1, "other", "others")
 }
 
 // Add counts n more things as done.
 func (p *Progress) Add(n int) { p.done.Add(int64(n)) }
 
-// Set sets how many things are done.
+// Set sets the number of things done.
 func (p *Progress) Set(done int) { p.done.Store(int64(done)) }
 
-// SetTotal sets how many things have to be done in all.
+// SetTotal sets the total number of things.
 func (p *Progress) SetTotal(total int) { p.total.Store(int64(total)) }
 
-// Done ends the work. The line does not show it any more. It may be called again.
+// Done ends the work. It may be called again.
 func (p *Progress) Done() { p.line.endWork(p) }
 
-// lineText returns what the line says of the work: a bar if it is known how much there is to do.
+// lineText returns a bar if the total is known.
 func (p *Progress) lineText() string {
 	done, total := p.done.Load(), p.total.Load()
 	switch {
@@ -105,7 +97,7 @@ func (p *Progress) lineText() string {
 	return p.what
 }
 
-// progressLine is the line of a terminal that shows progress. Its goroutine lives as long as there is work.
+// progressLine draws the progress on a terminal. Its goroutine runs while there is work.
 type progressLine struct {
 	out     io.Writer  // the terminal
 	columns func() int // of the terminal; nil: they are not known
@@ -154,7 +146,6 @@ func (l *progressLine) endWork(p *Progress) {
 	}
 }
 
-// drawUntil draws the line until ctx ends.
 func (l *progressLine) drawUntil(ctx context.Context) {
 	for {
 		select {
@@ -165,7 +156,7 @@ func (l *progressLine) drawUntil(ctx context.Context) {
 	}
 }
 
-// drawIfDue draws the line, if it is due, and returns when to do so again.
+// drawIfDue returns the time until the next call.
 func (l *progressLine) drawIfDue(ctx context.Context) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +173,7 @@ func (l *progressLine) drawIfDue(ctx context.Context) time.Duration {
 	return progressEvery
 }
 
-// workToShow returns the work that says most: the last one that does not only wait, or else the first one that does.
+// workToShow prefers the latest work that is not just waiting, and then the earliest wait.
 func (l *progressLine) workToShow() *Progress {
 	for _, p := range slices.Backward(l.activeWorks) {
 		if !p.waitsOnly {
@@ -192,8 +183,7 @@ func (l *progressLine) workToShow() *Progress {
 	return l.activeWorks[0]
 }
 
-// fitToTerminal returns the beginning of text that leaves the last column of the terminal free. In a longer text the
-// terminal would go on in its next line, and clearLine would empty that one alone.
+// fitToTerminal truncates text so that the terminal does not wrap it: clearLine clears one line only.
 func (l *progressLine) fitToTerminal(text string) string {
 	columns := defaultColumns
 	if l.columns != nil {
@@ -202,7 +192,6 @@ func (l *progressLine) fitToTerminal(text string) string {
 	return truncateColumns(EscapeUnprintable(text), columns-1)
 }
 
-// eraseLine removes the line.
 func (l *progressLine) eraseLine() {
 	if l.drawn {
 		_, _ = io.WriteString(l.out, clearLine) // nothing can be done about an error
@@ -210,7 +199,7 @@ func (l *progressLine) eraseLine() {
 	l.drawn = false
 }
 
-// noteEntered says that the user has ended the terminal's line.
+// noteEntered notes that the user has ended the terminal's line.
 func (l *progressLine) noteEntered() {
 	if l != nil {
 		l.mu.Lock()
@@ -219,13 +208,11 @@ func (l *progressLine) noteEntered() {
 	}
 }
 
-// lineWriter is an output on the terminal of a line.
 type lineWriter struct {
 	line *progressLine
 	out  io.Writer
 }
 
-// Write implements io.Writer.
 func (b lineWriter) Write(text []byte) (int, error) {
 	b.line.mu.Lock()
 	defer b.line.mu.Unlock()
@@ -237,31 +224,28 @@ func (b lineWriter) Write(text []byte) (int, error) {
 	return b.out.Write(text)
 }
 
-// progressTransport sends requests over HTTP. Each is a work that lasts until its answer has been read.
+// progressTransport shows each HTTP request as work until its reply has been read.
 type progressTransport struct {
 	streams IOStreams
 	*http.Transport
 }
 
-// RoundTrip implements http.RoundTripper.
 func (s *progressTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	work := startWaiting(s.streams, r.URL.Host)
-	answer, err := s.Transport.RoundTrip(r)
+	reply, err := s.Transport.RoundTrip(r)
 	if err != nil {
 		work.Done()
 		return nil, err
 	}
-	answer.Body = replyBody{answer.Body, work}
-	return answer, nil
+	reply.Body = replyBody{reply.Body, work}
+	return reply, nil
 }
 
-// replyBody is the body of an answer that is awaited.
 type replyBody struct {
 	io.ReadCloser
 	work *Progress
 }
 
-// Close implements io.Closer.
 func (b replyBody) Close() error {
 	b.work.Done()
 	return b.ReadCloser.Close()

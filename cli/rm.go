@@ -12,14 +12,12 @@ import (
 	"rollcall/zk/jute"
 )
 
-// removeCommand is the command that deletes nodes.
 type removeCommand struct {
 	*nodeCommand
 	recursive, dryRun, skipConfirm bool
 	version                        int32
 }
 
-// newRm returns the command that deletes nodes.
 func newRm(w IOStreams) *cobra.Command {
 	r := &removeCommand{nodeCommand: newNodeCommand(w)}
 	cmd := r.registerCommand(&cobra.Command{
@@ -31,12 +29,10 @@ func newRm(w IOStreams) *cobra.Command {
 	cmd.Flags().BoolVar(&r.dryRun, "dry-run", false, "with -r: print the paths of the nodes, and delete none")
 	cmd.Flags().BoolVar(&r.skipConfirm, "yes", false, "with -r: do it without asking")
 	versionFlag(cmd, &r.version, "version")
-	r.Output.Register(cmd)
 	cmd.PreRunE = func(_ *cobra.Command, args []string) error { return WithStatus(UsageError, r.validate(args[0])) }
 	return cmd
 }
 
-// validate returns an error if the flags do not go together.
 func (r *removeCommand) validate(path string) error {
 	switch {
 	case path == "/" || path == subtree.ServersNode:
@@ -83,39 +79,23 @@ func (r *removeCommand) run(ctx context.Context, s subtree.Space, args []string)
 	return PrintText(r.Output, formatNodesWere(done.Nodes)+" deleted.\n", removedRow{path, done.Nodes})
 }
 
-// removedRow says what was deleted, as JSON has it.
 type removedRow struct {
 	Path  string `json:"path"`
 	Nodes int    `json:"nodes"` // with those below it
 }
 
-// removableRow is a node that would be deleted, as JSON has it.
-type removableRow struct {
-	Path string `json:"path"`
-}
-
-// plannedRemovals yields the nodes that a removal would delete, children first.
-func (r *removeCommand) plannedRemovals(ctx context.Context, s subtree.Space, path string) iter.Seq2[removableRow, error] {
-	return func(yield func(removableRow, error) bool) {
-		ctx, stop := context.WithCancel(ctx)
-		defer stop()
-		more := true
+func (r *removeCommand) plannedRemovals(ctx context.Context, s subtree.Space, path string) iter.Seq2[pathRow, error] {
+	return callbackRows(ctx, func(ctx context.Context, each func(pathRow)) error {
 		_, err := s.Remove(ctx, path, subtree.RemoveOptions{DryRun: true, OnNode: func(path string, deleted bool) {
-			if more && deleted {
-				more = yield(removableRow{path}, nil)
-			}
-			if !more {
-				stop()
+			if deleted {
+				each(pathRow{path})
 			}
 		}})
-		if more && err != nil {
-			yield(removableRow{}, err)
-		}
-	}
+		return err
+	})
 }
 
-// printPlanned prints the nodes that would be deleted: for people, a path on each line.
-func (r *removeCommand) printPlanned(rows iter.Seq2[removableRow, error]) error {
+func (r *removeCommand) printPlanned(rows iter.Seq2[pathRow, error]) error {
 	if !r.IsText() {
 		return PrintRows(r.Output, nil, rows)
 	}
@@ -132,9 +112,9 @@ func (r *removeCommand) printPlanned(rows iter.Seq2[removableRow, error]) error 
 
 func formatNodesWere(n int) string { return formatCount(n, "node was", "nodes were") }
 
-// confirmRemoval counts what would be deleted, and returns an error unless the user wants that.
+// confirmRemoval counts the nodes, and returns an error unless the user confirms.
 func (r *removeCommand) confirmRemoval(ctx context.Context, s subtree.Space, path string) error {
-	total, err := r.sumUsage(ctx, s, path, &unreadNodes{streams: r.IOStreams, space: s}, func(subtree.Usage) {})
+	total, err := r.sumUsage(ctx, s, path, &unreadNodes{streams: r.IOStreams, space: s}, func(subtree.Usage, int) {})
 	if err != nil {
 		return err
 	}

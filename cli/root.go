@@ -14,8 +14,8 @@ import (
 
 const rootHelp = `Rollcall keeps a roll of who is alive, for ZooKeeper clients.`
 
-// NewRoot returns the command rollcall with the subcommands of this package. version is what
-// rollcall --version prints, and built the date on its manual pages.
+// NewRoot returns the command rollcall with the subcommands of this package. version is printed by --version,
+// and built is the date of the manual pages.
 func NewRoot(w IOStreams, version string, built time.Time) *cobra.Command {
 	w = WithProgress(w)
 	root := &cobra.Command{
@@ -28,7 +28,7 @@ func NewRoot(w IOStreams, version string, built time.Time) *cobra.Command {
 		},
 		RunE: func(root *cobra.Command, _ []string) error {
 			root.SetOut(w.Err)
-			return errors.Join(root.Help(), WithStatus(UsageError, errors.New("name a command; they are listed above")))
+			return errors.Join(root.Help(), usageErrorf("name a command; they are listed above"))
 		},
 	}
 	root.AddGroup(commandGroups...)
@@ -49,9 +49,9 @@ func NewRoot(w IOStreams, version string, built time.Time) *cobra.Command {
 		}
 		var value *pflag.InvalidValueError
 		if errors.As(err, &value) {
-			return WithStatus(UsageError, fmt.Errorf("%s: --%s %.100q: %w", commandName(cmd), value.GetFlag().Name, value.GetValue(), value.Unwrap()))
+			return usageErrorf("%s: --%s %.100q: %w", commandName(cmd), value.GetFlag().Name, value.GetValue(), value.Unwrap())
 		}
-		return WithStatus(UsageError, fmt.Errorf("%s: %w; %s%s -h lists its flags", commandName(cmd), err, suggestFlags(cmd, err), cmd.CommandPath()))
+		return usageErrorf("%s: %w; %s%s -h lists its flags", commandName(cmd), err, suggestFlags(cmd, err), cmd.CommandPath())
 	})
 	root.SetGlobalNormalizationFunc(canonicalFlagName)
 	root.AddCommand(newMan(w, built))
@@ -61,7 +61,7 @@ func NewRoot(w IOStreams, version string, built time.Time) *cobra.Command {
 	return root
 }
 
-// commandName returns the name of a command as errors begin with it, without rollcall in front.
+// commandName returns the path of a command without rollcall, as errors use it.
 func commandName(cmd *cobra.Command) string {
 	_, rest, sub := strings.Cut(cmd.CommandPath(), " ")
 	if !sub {
@@ -70,7 +70,6 @@ func commandName(cmd *cobra.Command) string {
 	return rest
 }
 
-// unknownCommand returns the error of a name that is none of parent's commands.
 func unknownCommand(parent *cobra.Command, name string) error {
 	parent.SuggestionsMinimumDistance = 2
 	help := "rollcall help"
@@ -83,7 +82,6 @@ func unknownCommand(parent *cobra.Command, name string) error {
 	return fmt.Errorf("unknown command %q; %s lists them", name, help)
 }
 
-// canonicalFlagName gives a flag that has had another name the one that all commands use.
 func canonicalFlagName(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	if name == "servers" {
 		name = "hosts"
@@ -91,7 +89,28 @@ func canonicalFlagName(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-// suggestFlags returns a question that names the flags of cmd which err, the error of an unknown flag, may mean. It is "" if there are none.
+// newParentCommand returns a command that only has subcommands. Without one it fails with hint.
+func newParentCommand(name, short, group, hint string, subcommands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: name, Short: short, GroupID: group,
+		Args: func(*cobra.Command, []string) error { return usageErrorf("%s: %s", name, hint) },
+		RunE: func(*cobra.Command, []string) error { return nil }, // Args has failed before
+	}
+	cmd.AddCommand(subcommands...)
+	return cmd
+}
+
+// prefixErrors returns run with the name of the command in front of its errors.
+func prefixErrors(run func(cmd *cobra.Command, args []string) error) func(cmd *cobra.Command, args []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := run(cmd, args); err != nil {
+			return fmt.Errorf("%s: %w", commandName(cmd), err)
+		}
+		return nil
+	}
+}
+
+// suggestFlags returns a question with flags similar to the unknown flag of err, or "".
 func suggestFlags(cmd *cobra.Command, err error) string {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
@@ -117,22 +136,22 @@ func suggestFlags(cmd *cobra.Command, err error) string {
 	return "did you mean --" + strings.Join(near, " or --") + "? "
 }
 
-// RangeArgs returns a check of a command's arguments: there must be least to most of them. what names them
-// in the error, such as "one path". If most is negative, there is no limit.
+// RangeArgs returns a check for least to most arguments. what names them in the error, such as "one path". If
+// most is negative, there is no limit.
 func RangeArgs(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < least:
-			return WithStatus(UsageError, fmt.Errorf("%s: an argument is missing; it takes %s", commandName(cmd), what))
+			return usageErrorf("%s: an argument is missing; it takes %s", commandName(cmd), what)
 		case most >= 0 && len(args) > most:
-			return WithStatus(UsageError, fmt.Errorf("%s: unexpected argument %q; it takes %s", commandName(cmd), args[most], what))
+			return usageErrorf("%s: unexpected argument %q; it takes %s", commandName(cmd), args[most], what)
 		}
 		return nil
 	}
 }
 
-// Execute runs the command that args name, and returns it with its error. The error says what the user
-// can do, if anything. A flag may have one dash or two, whatever the length of its name.
+// Execute runs the command of args, and returns it with its error, which includes advice. A flag may have one
+// dash or two, whatever the length of its name.
 func Execute(ctx context.Context, root *cobra.Command, args []string) (*cobra.Command, error) {
 	describeBuiltins(root)
 	root.SetArgs(normalizeDashes(root, args))
@@ -140,7 +159,6 @@ func Execute(ctx context.Context, root *cobra.Command, args []string) (*cobra.Co
 	return cmd, ignoreCanceled(ctx, err)
 }
 
-// describeBuiltins adds the commands that cobra makes, and describes them as the others are.
 func describeBuiltins(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -151,8 +169,8 @@ func describeBuiltins(root *cobra.Command) {
 	}
 }
 
-// normalizeDashes returns args with two dashes before each flag whose name has several letters, and one before
-// each other flag. Words that are values of flags and those after "--" stay as they are.
+// normalizeDashes gives long flags two dashes, and short ones one. It keeps values of flags, and everything
+// after "--".
 func normalizeDashes(cmd *cobra.Command, args []string) []string {
 	out := make([]string, 0, len(args))
 	descend := true // the next word may be a subcommand
@@ -180,8 +198,7 @@ func normalizeDashes(cmd *cobra.Command, args []string) []string {
 	return out
 }
 
-// normalizeDash returns arg, which begins with a dash, as pflag wants it, and whether the next word is the
-// flag's value.
+// normalizeDash returns the flag arg as pflag expects it, and whether the next argument is its value.
 func normalizeDash(cmd *cobra.Command, arg string) (text string, takesValue bool) {
 	cmd.InitDefaultHelpFlag()
 	cmd.InitDefaultVersionFlag()

@@ -73,8 +73,8 @@ func TestWrongUse(t *testing.T) {
 		{"sessions --limxyt a", "sessions: unknown flag: --limxyt; did you mean --limit? rollcall sessions -h lists its flags"},
 		{"sessions --lixyzt a", "sessions: unknown flag: --lixyzt; rollcall sessions -h lists its flags"}, // three letters are too many
 		{"sessions --xy", "sessions: unknown flag: --xy; rollcall sessions -h lists its flags"},
-		{"status --servers x", `--hosts: "x" has no port; allowed is host:port`}, // an alias
-		{"status -servers x", `--hosts: "x" has no port; allowed is host:port`},
+		{"status --servers x", `--hosts: "x" has no port; must be host:port`}, // an alias
+		{"status -servers x", `--hosts: "x" has no port; must be host:port`},
 	} {
 		w, out, _ := testWorld()
 		_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), strings.Fields(tt.line))

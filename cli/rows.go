@@ -1,16 +1,20 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"iter"
+	"maps"
+	"net/url"
 	"slices"
 	"strings"
+
+	"rollcall/operator/api"
 )
 
-// maxSorted is how many rows a command holds in memory to sort them. With --limit it holds fewer.
+// maxSorted bounds the rows in memory for a sort. With --limit fewer are held.
 const maxSorted = 200_000
 
-// rowsOf yields the rows of a slice.
 func rowsOf[T any](rows []T) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for _, row := range rows {
@@ -21,14 +25,63 @@ func rowsOf[T any](rows []T) iter.Seq2[T, error] {
 	}
 }
 
-// rowOrder is a column by which rows are sorted.
+// failedRows yields an error only.
+func failedRows[T any](err error) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) { yield(*new(T), err) }
+}
+
+func mapRows[T, U any](rows iter.Seq2[T, error], change func(T) U) iter.Seq2[U, error] {
+	return func(yield func(U, error) bool) {
+		for row, err := range rows {
+			if err != nil {
+				yield(*new(U), err)
+				return
+			}
+			if !yield(change(row), nil) {
+				return
+			}
+		}
+	}
+}
+
+// collectRows returns an empty slice, not nil, if there are no rows.
+func collectRows[T any](rows iter.Seq2[T, error]) ([]T, error) {
+	all := []T{}
+	for row, err := range rows {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, row)
+	}
+	return all, nil
+}
+
+// callbackRows yields the rows that run passes to its callback. It cancels run when no more are wanted.
+func callbackRows[T any](ctx context.Context, run func(ctx context.Context, each func(T)) error) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		more := true
+		err := run(ctx, func(row T) {
+			if more {
+				more = yield(row, nil)
+			}
+			if !more {
+				stop()
+			}
+		})
+		if more && err != nil {
+			yield(*new(T), err)
+		}
+	}
+}
+
 type rowOrder[T any] struct {
 	compare func(a, b T) int
 	reverse bool
 }
 
-// parseOrder returns the order that --sort names: the name of a column, and a minus in front for the greatest
-// first.
+// parseOrder parses --sort: a column name, with a minus in front for descending order.
 func parseOrder[T any](columns []Column[T], by string) (rowOrder[T], error) {
 	name, reverse := strings.CutPrefix(by, "-")
 	var names []string
@@ -41,11 +94,11 @@ func parseOrder[T any](columns []Column[T], by string) (rowOrder[T], error) {
 		}
 		names = append(names, c.Name)
 	}
-	return rowOrder[T]{}, WithStatus(UsageError, fmt.Errorf("--sort %.100q: there are %s", by, strings.Join(names, ", ")))
+	return rowOrder[T]{}, usageErrorf("--sort %.100q: there are %s", by, strings.Join(names, ", "))
 }
 
-// sortRows returns the first limit rows in this order; 0: all. It holds at most twice the limit in memory, and
-// without a limit at most maxSorted rows. Rows that are equal stay as they came.
+// sortRows returns the first limit rows of the order; 0 means all. It holds at most twice the limit, or
+// maxSorted rows without one. The sort is stable.
 func (o rowOrder[T]) sortRows(rows iter.Seq2[T, error], limit int) ([]T, error) {
 	var held []T
 	sort := func() {
@@ -74,4 +127,68 @@ func (o rowOrder[T]) sortRows(rows iter.Seq2[T, error], limit int) ([]T, error) 
 	}
 	sort()
 	return held, nil
+}
+
+// listRows lists a path below /v1/, at most limit rows; 0 means all. It prefetches one page, and warns of
+// members that do not reply.
+func listRows[T any](ctx context.Context, a *adminCommand, path string, query url.Values, limit int) iter.Seq2[T, error] {
+	if limit > 0 && limit < api.PageRows {
+		query.Set("limit", fmt.Sprint(limit))
+	}
+	return func(yield func(T, error) bool) {
+		c, err := a.AdminClient(ctx)
+		if err != nil {
+			yield(*new(T), err)
+			return
+		}
+		ctx, stop := context.WithCancel(ctx)
+		coming := fetchPage[T](ctx, c, path, query)
+		defer func() {
+			stop()
+			<-coming.fetched
+		}()
+		for n := 0; ; {
+			<-coming.fetched
+			page, err := coming.page, coming.err
+			if err != nil {
+				yield(*new(T), WithAdvice(err))
+				return
+			}
+			for _, s := range page.Silent {
+				a.warnSilent(s)
+			}
+			if page.NextCursor != "" && page.NextCursor == query.Get("from") {
+				yield(*new(T), fmt.Errorf("%s: the list does not go on after %.100q", c.BaseURL, page.NextCursor))
+				return
+			}
+			if more := limit == 0 || n+len(page.Items) < limit; page.NextCursor != "" && more {
+				query.Set("from", page.NextCursor)
+				coming = fetchPage[T](ctx, c, path, maps.Clone(query))
+			}
+			for _, row := range page.Items {
+				if n++; !yield(row, nil) || n == limit {
+					return
+				}
+			}
+			if page.NextCursor == "" {
+				return
+			}
+		}
+	}
+}
+
+// pendingPage is a requested page. fetched is closed when it has arrived.
+type pendingPage[T any] struct {
+	fetched chan struct{}
+	page    api.List[T]
+	err     error
+}
+
+func fetchPage[T any](ctx context.Context, c *api.Client, path string, query url.Values) *pendingPage[T] {
+	p := &pendingPage[T]{fetched: make(chan struct{})}
+	go func() {
+		defer close(p.fetched)
+		p.page, p.err = api.Get[api.List[T]](ctx, c, path, query)
+	}()
+	return p
 }

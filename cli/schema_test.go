@@ -16,6 +16,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"rollcall/cli/subtree"
 	"rollcall/operator/api"
 )
 
@@ -29,10 +30,10 @@ var outputs = map[string]any{
 	"members promote": membersResult{}, "members demote": membersResult{}, "members lead": membersResult{}, "members drain": membersResult{}, "members rebalance": api.Rebalanced{},
 	"connections": []api.Connection{}, "watches": []api.Watch{}, "log-level": []levelRow{}, "config show": []api.Setting{}, "config check": []api.Setting{},
 	"why": latestHistory{}, "why ID": []api.End{}, "why ADDRESS": []api.End{}, "why PATH": pathHistory{},
-	"ls": []lsRow{}, "get": nodeData{}, "stat": nodeStat{}, "set": nodeStat{}, "create": createdRow{}, "acl": []api.ACL{}, "tree": []treeRow{}, "du": []usageRow{}, "sync": synced{},
-	"load": loadedRow{}, "load --dry-run": []changeRow{}, "acl LIST": nodeStat{}, "watch": []eventRow{},
-	"drain": drainedRow{}, "snapshot": api.Snapshot{}, "backup save": backupRow{}, "backup inspect": inspectedRow{}, "backup verify": []verifiedRow{}, "rm": removedRow{}, "rm --dry-run": []removableRow{}, "support-bundle": bundleResult{}, "word": []fourLetterReply{}, "health": Health{}, "version": Version{}, "recover": RecoverResult{}, "backup restore": RestoreResult{},
-	"import": ImportResult{}, "export": ExportResult{}, "backup restore --subtree": loadedRow{}, "backup restore --subtree --dry-run": []changeRow{},
+	"ls": []lsRow{}, "get": nodeData{}, "stat": nodeStat{}, "set": nodeStat{}, "create": pathRow{}, "acl": []api.ACL{}, "tree": []treeRow{}, "du": []subtree.Usage{}, "sync": synced{},
+	"load": subtree.LoadResult{}, "load --dry-run": []subtree.Change{}, "acl LIST": nodeStat{}, "watch": []eventRow{},
+	"drain": drainedRow{}, "snapshot": api.Snapshot{}, "backup save": backupRow{}, "backup inspect": inspectedRow{}, "backup verify": []verifiedRow{}, "rm": removedRow{}, "rm --dry-run": []pathRow{}, "support-bundle": bundleResult{}, "word": []fourLetterReply{}, "health": Health{}, "version": Version{}, "recover": RecoverResult{}, "backup restore": RestoreResult{},
+	"import": ImportResult{}, "export": ExportResult{}, "backup restore --subtree": subtree.LoadResult{}, "backup restore --subtree --dry-run": []subtree.Change{},
 }
 
 // docs/commands.schema.json has the schema of each output. Its keys are in lower case.

@@ -18,44 +18,30 @@ import (
 )
 
 const (
-	// maxShownPaths is how many paths rollcall session show prints of each kind.
-	maxShownPaths = 1000
-	// maxKilledSessions is how many sessions one command ends.
+	maxShownPaths     = 1000
 	maxKilledSessions = 1000
-	// maxListedKills is how many of them the question lists.
-	maxListedKills = 20
+	maxListedKills    = 20
 )
 
-// newSession returns the command about single sessions.
 func newSession(w IOStreams) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "session", Short: "show one session, or end some", GroupID: InspectGroup,
-		Args: func(cmd *cobra.Command, args []string) error {
-			return WithStatus(UsageError, errors.New("session: say show or kill: rollcall session show ID, rollcall session kill ID"))
-		},
-		RunE: func(*cobra.Command, []string) error { return nil }, // Args has refused
-	}
-	cmd.AddCommand(newSessionShow(w), newSessionKill(w))
-	return cmd
+	return newParentCommand("session", "show one session, or end some", InspectGroup,
+		"say show or kill: rollcall session show ID, rollcall session kill ID", newSessionShow(w), newSessionKill(w))
 }
 
-// checkID returns an error unless text is the id of a session.
 func checkID(text string) error {
 	_, err := jute.ParseSessionID(text)
 	return WithStatus(UsageError, err)
 }
 
-// sessionDetail is a session with its nodes and watches.
 type sessionDetail struct {
 	api.Session
-	EphemeralPaths []string `json:"ephemeral_paths"` // the first maxShown
-	WatchedPaths   []string `json:"watched_paths"`   // the first maxShown
+	EphemeralPaths []string `json:"ephemeral_paths"` // the first maxShownPaths
+	WatchedPaths   []string `json:"watched_paths"`   // the first maxShownPaths
 }
 
-// newSessionShow returns the command that shows one session.
 func newSessionShow(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
-	cmd := &cobra.Command{
+	return a.register(&cobra.Command{
 		Use: "show [flags] ID", Short: "show a session with its ephemeral nodes and watches", Args: RangeArgs(1, 1, "the id of one session"),
 		Long: fmt.Sprintf("Shows a session with its ephemeral nodes and watches, the first %d of each.", maxShownPaths),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -68,12 +54,9 @@ func newSessionShow(w IOStreams) *cobra.Command {
 			}
 			return printRow(a.Output, detailColumns(w.Now()), detail)
 		},
-	}
-	a.Register(cmd)
-	return cmd
+	})
 }
 
-// showSession asks for a session, its nodes and its watches.
 func showSession(ctx context.Context, a *adminCommand, id string) (sessionDetail, error) {
 	space, err := a.rootSpace()
 	if err != nil {
@@ -87,31 +70,18 @@ func showSession(ctx context.Context, a *adminCommand, id string) (sessionDetail
 	for _, s := range session.Silent {
 		a.warnSilent(s)
 	}
-	detail := sessionDetail{Session: session.Session, EphemeralPaths: []string{}, WatchedPaths: []string{}}
-	nodes, err := listRows[api.Ephemeral](ctx, a, path+"/ephemerals", url.Values{}, maxShownPaths)
+	detail := sessionDetail{Session: session.Session}
+	nodes := listRows[api.Ephemeral](ctx, a, path+"/ephemerals", url.Values{}, maxShownPaths)
+	detail.EphemeralPaths, err = collectRows(mapRows(nodes, func(n api.Ephemeral) string { return space.RelativePath(n.Path) }))
 	if err != nil {
 		return detail, err
 	}
-	for node, err := range nodes {
-		if err != nil {
-			return detail, err
-		}
-		detail.EphemeralPaths = append(detail.EphemeralPaths, space.RelativePath(node.Path))
-	}
-	watches, err := listWatches(ctx, a, path+"/watches", url.Values{}, maxShownPaths)
-	if err != nil {
-		return detail, err
-	}
-	for watch, err := range watches {
-		if err != nil {
-			return detail, err
-		}
-		detail.WatchedPaths = append(detail.WatchedPaths, watch.Path)
-	}
-	return detail, nil
+	watches := listWatches(ctx, a, path+"/watches", url.Values{}, maxShownPaths)
+	detail.WatchedPaths, err = collectRows(mapRows(watches, func(w api.Watch) string { return w.Path }))
+	return detail, err
 }
 
-// explainEnd adds to err, if it says that there is no session of this id, how the session ended.
+// explainEnd adds the end of the session to err if err is NotFound.
 func explainEnd(ctx context.Context, a *adminCommand, id string, err error) error {
 	if StatusOf(err) != NotFound {
 		return err
@@ -124,7 +94,6 @@ func explainEnd(ctx context.Context, a *adminCommand, id string, err error) erro
 	return WithStatus(NotFound, fmt.Errorf("session %s has ended: it was %s %s ago; rollcall why %s says more", id, e.Reason, formatAge(a.Now(), e.EndedAt), id))
 }
 
-// detailColumns returns the lines of rollcall session show.
 func detailColumns(now time.Time) (columns []Column[sessionDetail]) {
 	for _, c := range sessionColumns(now) {
 		columns = append(columns, Column[sessionDetail]{Name: c.Name, Cell: func(d sessionDetail) string { return c.Cell(d.Session) }})
@@ -144,10 +113,9 @@ func detailColumns(now time.Time) (columns []Column[sessionDetail]) {
 		Column[sessionDetail]{Name: "watched", Cell: func(d sessionDetail) string { return paths(d.WatchedPaths, d.WatchCount) }})
 }
 
-// newSessionKill returns the command that ends sessions.
 func newSessionKill(w IOStreams) *cobra.Command {
 	a, yes := newAdminCommand(w), false
-	cmd := &cobra.Command{
+	cmd := a.register(&cobra.Command{
 		Use: "kill [flags] ID...", Short: "end sessions, with their ephemeral nodes", Args: RangeArgs(1, maxKilledSessions, fmt.Sprintf("up to %d ids of sessions", maxKilledSessions)),
 		Long: "Ends sessions as if they had expired: their ephemeral nodes are removed, and their clients are told that their sessions have expired. It needs the credentials of an " +
 			"administrator, on the machine of a member. On a terminal it asks first; elsewhere it needs --yes.",
@@ -165,14 +133,13 @@ func newSessionKill(w IOStreams) *cobra.Command {
 			}
 			return killSessions(cmd.Context(), a, args)
 		},
-	}
+	})
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")
-	a.Register(cmd)
 	return cmd
 }
 
-// confirmKills shows the sessions, and returns an error unless the user wants to end them. Before it asks, it checks that the user may end
-// them, and that they exist.
+// confirmKills shows the sessions, and returns an error unless the user confirms. Before that it checks the
+// permission, and that the sessions exist.
 func confirmKills(ctx context.Context, a *adminCommand, ids []string) error {
 	if err := checkMayChange(ctx, a); err != nil {
 		return fmt.Errorf("session kill: %w", err)
@@ -186,7 +153,7 @@ func confirmKills(ctx context.Context, a *adminCommand, ids []string) error {
 		sessions = append(sessions, s)
 	}
 	if !a.InTerminal {
-		return WithStatus(UsageError, errors.New("session kill: there is no terminal to ask on; --yes ends the sessions without asking"))
+		return usageErrorf("session kill: there is no terminal to ask on; --yes ends the sessions without asking")
 	}
 	for _, s := range sessions {
 		_, _ = fmt.Fprintln(a.Err, EscapeUnprintable(fmt.Sprintf("Session %s of %s on member %s, with %s", s.ID, orDash(s.Address), formatMember(s.MemberID), formatCount(s.EphemeralCount, "ephemeral node", "ephemeral nodes")))) // nothing can be done about an error
@@ -197,7 +164,6 @@ func confirmKills(ctx context.Context, a *adminCommand, ids []string) error {
 	return Confirm(a.IOStreams, "session kill", fmt.Sprintf("End %s?", formatCount(len(ids), "session", "sessions")))
 }
 
-// checkMayChange returns an error if the member that answers would refuse a change, with the reason.
 func checkMayChange(ctx context.Context, a *adminCommand) error {
 	me, err := getOne[api.Caller](ctx, a, "whoami", nil)
 	switch {
@@ -211,25 +177,22 @@ func checkMayChange(ctx context.Context, a *adminCommand) error {
 	return WithAdvice(&api.Error{Status: http.StatusForbidden, Text: me.DenialReason})
 }
 
-// Confirm asks a question on the terminal, and returns an error unless the answer is yes. command begins the
-// error.
+// Confirm prompts on the terminal, and returns an error unless the user types yes. command begins the error.
 func Confirm(w IOStreams, command, question string) error {
 	_, _ = fmt.Fprint(w.Err, strings.TrimSpace(question+" Type yes to go on:")+" ") // nothing can be done about an error
-	answer, err := bufio.NewReader(io.LimitReader(w.In, maxConfirmation)).ReadString('\n')
+	reply, err := bufio.NewReader(io.LimitReader(w.In, maxConfirmation)).ReadString('\n')
 	w.progressLine.noteEntered()
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	if strings.TrimSpace(answer) != "yes" {
+	if strings.TrimSpace(reply) != "yes" {
 		return fmt.Errorf("%s: not confirmed; nothing was changed", command)
 	}
 	return nil
 }
 
-// maxConfirmation is how much of an answer is read, in bytes.
 const maxConfirmation = 64
 
-// sessionKill is a command that ends sessions.
 type sessionKill struct {
 	*adminCommand
 	remainingIDs []string // the sessions that it has not tried to end
@@ -238,8 +201,8 @@ type sessionKill struct {
 	progress     *Progress
 }
 
-// killSessions ends the sessions one after another and prints how they ended. It goes on after an error, and returns
-// the first.
+// killSessions ends the sessions in order and prints their ends. It continues after an error, and returns the
+// first one.
 func killSessions(ctx context.Context, a *adminCommand, ids []string) error {
 	k := &sessionKill{adminCommand: a, remainingIDs: ids, progress: NewProgress(a.IOStreams, "sessions", len(ids))}
 	err := a.callInEnsemble(ctx, func(c *api.Client) error { return k.killThrough(ctx, c) })
@@ -255,7 +218,8 @@ func killSessions(ctx context.Context, a *adminCommand, ids []string) error {
 	return errors.Join(k.firstErr, PrintRows(a.Output, endColumns(a.Now()), rowsOf(k.ends)))
 }
 
-// killThrough ends the sessions that are left by way of a member. It returns an error if that was removed, and others can be asked.
+// killThrough ends the remaining sessions through one member. It returns an error only if that member was
+// removed, so that others can be tried.
 func (k *sessionKill) killThrough(ctx context.Context, c *api.Client) error {
 	for len(k.remainingIDs) > 0 {
 		id := k.remainingIDs[0]
@@ -283,11 +247,10 @@ func (k *sessionKill) killThrough(ctx context.Context, c *api.Client) error {
 	return nil
 }
 
-// explainKillError returns what the error of a kill means.
 func explainKillError(ctx context.Context, a *adminCommand, id string, err error) error {
-	var answer *api.Error
+	var apiErr *api.Error
 	switch {
-	case errors.As(err, &answer) && answer.Status == http.StatusNotFound:
+	case errors.As(err, &apiErr) && apiErr.Status == http.StatusNotFound:
 		return explainEnd(ctx, a, id, WithAdvice(err))
 	case !mayHaveArrived(err):
 		return fmt.Errorf("session kill %s: %w", id, WithAdvice(err))

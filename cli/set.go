@@ -13,11 +13,10 @@ import (
 	"rollcall/zk/jute"
 )
 
-// maxData is how many bytes of data a command reads from a file or from its input: far more than servers
-// accept.
+// maxData bounds the data read from a file or stdin, in bytes. Servers accept far less.
 const maxData = 16 << 20
 
-// dataSource is where set and create take data from.
+// dataSource is the data argument of set and create, with the flag --file.
 type dataSource struct {
 	streams IOStreams
 	file    string
@@ -27,12 +26,12 @@ func (d *dataSource) registerFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&d.file, "file", "", "take the data from a `file`")
 }
 
-// readArgument returns the data that a command's arguments after the path name: the data themselves, or - for its
-// input. It returns nil if neither they nor --file name any.
+// readArgument returns the data of an argument, of stdin if the argument is -, or of --file. It returns nil
+// if there are none.
 func (d *dataSource) readArgument(args []string) ([]byte, error) {
 	switch {
 	case len(args) > 0 && d.file != "":
-		return nil, WithStatus(UsageError, errors.New("data are given twice: as an argument, and with --file"))
+		return nil, usageErrorf("data are given twice: as an argument, and with --file")
 	case len(args) > 0 && args[0] == "-":
 		return readBounded(d.streams.In, "the input")
 	case len(args) > 0:
@@ -42,7 +41,7 @@ func (d *dataSource) readArgument(args []string) ([]byte, error) {
 	}
 	f, err := os.Open(d.file)
 	if err != nil {
-		return nil, WithStatus(UsageError, fmt.Errorf("--file: %w", err))
+		return nil, usageErrorf("--file: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	return readBounded(f, d.file)
@@ -54,24 +53,23 @@ func readBounded(r io.Reader, from string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", from, err)
 	case len(data) > maxData:
-		return nil, WithStatus(UsageError, fmt.Errorf("%s has more than %d bytes, and servers accept about 1 MiB (jute.maxbuffer)", from, maxData))
+		return nil, usageErrorf("%s has more than %d bytes, and servers accept about 1 MiB (jute.maxbuffer)", from, maxData)
 	}
 	return data, nil
 }
 
-// defaultMaxBuffer is from which length of data on a broken connection is probably due to them.
+// defaultMaxBuffer is the usual jute.maxbuffer of servers.
 const defaultMaxBuffer = 1 << 20
 
-// explainTooLong adds to the error of a write that its data are probably too long. Servers then close the
-// connection without a word.
+// explainTooLong adds advice if the data are probably too long. Servers then close the connection without a
+// reply.
 func explainTooLong(err error, data []byte) error {
 	if errors.Is(err, jute.ConnectionLoss) && len(data) >= defaultMaxBuffer-1024 {
-		return WithStatus(Failed, fmt.Errorf("%w: the servers probably refuse %d bytes of data (jute.maxbuffer); rollcall stat shows whether they took them", err, len(data)))
+		return WithStatus(Failed, fmt.Errorf("%w: the servers probably reject %d bytes of data (jute.maxbuffer); rollcall stat shows whether they took them", err, len(data)))
 	}
 	return err
 }
 
-// newSet returns the command that sets the data of a node.
 func newSet(w IOStreams) *cobra.Command {
 	n, data, version := newNodeCommand(w), &dataSource{streams: w}, int32(0)
 	cmd := n.registerCommand(&cobra.Command{
@@ -81,7 +79,7 @@ func newSet(w IOStreams) *cobra.Command {
 	}, true, func(ctx context.Context, s subtree.Space, args []string) error {
 		content, err := data.readArgument(args[1:])
 		if err == nil && content == nil {
-			err = WithStatus(UsageError, errors.New("data are missing: DATA, - for the input, or --file"))
+			err = usageErrorf("data are missing: DATA, - for the input, or --file")
 		}
 		if err != nil {
 			return err
@@ -98,20 +96,18 @@ func newSet(w IOStreams) *cobra.Command {
 	})
 	data.registerFlag(cmd)
 	versionFlag(cmd, &version, "version")
-	n.Output.Register(cmd)
 	return cmd
 }
 
-// versionFlag adds the flag --version. what names the version.
+// versionFlag adds the flag --version; what names the version.
 func versionFlag(cmd *cobra.Command, version *int32, what string) {
 	cmd.Flags().Int32Var(version, "version", anyVersion, "do it only if the node has this `"+what+"`")
 	cmd.Flags().Lookup("version").DefValue = "0" // so that the help shows no default
 }
 
-// anyVersion is the version of a change that does not depend on it.
 const anyVersion = -1
 
-// printChanged prints the Stat of a node after a change: for people, only the version that has changed.
+// printChanged prints the Stat of a changed node, or in a table only its new version.
 func (n *nodeCommand) printChanged(path string, stat jute.Stat, what string, version int32) error {
 	if n.format == "table" {
 		_, err := fmt.Fprintf(n.Out, "%s has %s %d.\n", EscapeUnprintable(path), what, version)

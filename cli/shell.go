@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"path/filepath"
 	"time"
 
@@ -10,10 +9,8 @@ import (
 	"rollcall/cli/shell"
 )
 
-// historyName is the file, in the user's home, with the lines of former shells.
 const historyName = ".rollcall_history"
 
-// newShell returns the command that runs zkCli.sh's verbs.
 func newShell(w IOStreams) *cobra.Command {
 	link := NewLink(w)
 	var timeout time.Duration
@@ -29,7 +26,7 @@ func newShell(w IOStreams) *cobra.Command {
 			}
 			cfg.Timeout, cfg.Version = timeout, cmd.Root().Version
 			if err := cfg.Check(); err != nil {
-				return WithStatus(UsageError, fmt.Errorf("shell: %w", err))
+				return usageErrorf("shell: %w", err)
 			}
 			status, err := shell.Run(cmd.Context(), cfg)
 			if err != nil {
@@ -44,23 +41,15 @@ func newShell(w IOStreams) *cobra.Command {
 	return cmd
 }
 
-// shellConfig returns what a shell has of its surroundings. It runs one command if there are words.
+// shellConfig returns the configuration of a shell that runs words, if any, as one command.
 func (l *Link) shellConfig(words []string) (shell.Config, error) {
-	auth, err := l.authIdentities()
-	if err != nil {
-		return shell.Config{}, err
-	}
-	login, err := l.saslLogin()
-	if err != nil {
-		return shell.Config{}, err
-	}
-	dial, err := l.tls.Dialer(l.streams)
+	session, err := l.credentialsConfig()
 	if err != nil {
 		return shell.Config{}, err
 	}
 	w := l.streams
 	cfg := shell.Config{
-		Hosts: l.hostsText(), Login: login, Auth: auth, Dial: dial, In: w.In, Out: w.Out, Err: w.Err,
+		Hosts: l.hostsText(), Login: session.Login, Auth: session.Auth, Dial: session.Dial, In: w.In, Out: w.Out, Err: w.Err,
 		InTerminal: w.InTerminal, OutTerminal: w.OutTerminal, ErrTerminal: w.ErrTerminal,
 		Colors: w.allowsColor(), Size: w.TerminalSize, Visible: EscapeUnprintable,
 	}

@@ -20,8 +20,8 @@ func TestShellCommand(t *testing.T) {
 		{"shell --hosts 127.0.0.1:1 nonsense --hosts", 127, "rollcall shell --hosts", ""},
 		{"shell --hosts 127.0.0.1:1 help", OK, "rollcall shell --hosts", ""},
 		{"shell --hosts 127.0.0.1:x help", UsageError, "", "shell: hosts: \"127.0.0.1:x\": \"127.0.0.1:x\": a port is a number from 1 to 65535"},
-		{"shell --timeout -1s help", UsageError, "", "shell: timeout -1s: allowed is 1ms to 24h0m0s"},
-		{"shell --auth x help", UsageError, "", "--auth: allowed is scheme:identity, such as digest:user:password"},
+		{"shell --timeout -1s help", UsageError, "", "shell: timeout -1s must be 1ms to 24h0m0s"},
+		{"shell --auth x help", UsageError, "", "--auth: must be scheme:identity, such as digest:user:password"},
 		{"shell --jaas /nowhere help", UsageError, "", "--jaas /nowhere: no such file or directory; it must name a file that this user may read"},
 	} {
 		w, _, errs := testWorld()

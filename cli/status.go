@@ -15,10 +15,9 @@ import (
 	"rollcall/operator/api"
 )
 
-// newStatus returns the command that shows the members.
 func newStatus(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
-	cmd := &cobra.Command{
+	return a.register(&cobra.Command{
 		Use: "status [flags]", Short: "show the members: roles, lag, sessions, disk, whether their states agree", GroupID: InspectGroup, Args: RangeArgs(0, 0, "flags only"),
 		Long: "Shows a row for each member. A member that does not answer has a row with the reason, and the other members' rows are not delayed by it for longer than a tick.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -28,19 +27,17 @@ func newStatus(w IOStreams) *cobra.Command {
 			}
 			return PrintRows(a.Output, statusColumns(w.Now()), rowsOf(memberRows(members)))
 		},
-	}
-	a.Register(cmd)
-	return cmd
+	})
 }
 
-// memberRow is a member in the list. In JSON it has the keys of api.Member and silent. If the member did not
-// answer, everything but its number is null, and silent says why.
+// memberRow is a member in the list. If the member did not reply, its JSON has the reason as "silent", and
+// all other keys but "member" are null.
 type memberRow struct {
 	api.Member
 	silentReason string
 }
 
-// memberRows returns the members by number, those that did not answer among them.
+// memberRows returns all members by id, including those that did not reply.
 func memberRows(members api.List[api.Member]) []memberRow {
 	rows := make([]memberRow, 0, len(members.Items)+len(members.Silent))
 	for _, m := range members.Items {
@@ -53,7 +50,6 @@ func memberRows(members api.List[api.Member]) []memberRow {
 	return rows
 }
 
-// MarshalJSON implements json.Marshaler.
 func (m memberRow) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	fields := reflect.TypeFor[api.Member]()
@@ -75,13 +71,12 @@ func (m memberRow) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(nil, `{%s"silent":%s}`, b.Bytes(), text), nil
 }
 
-// statusColumns returns the columns of rollcall status.
 func statusColumns(now time.Time) []Column[memberRow] {
 	return []Column[memberRow]{
 		{Name: "member", AlignRight: true, Cell: func(m memberRow) string { return formatMember(m.Member.MemberID) }},
 		{Name: "role", Cell: func(m memberRow) string { return orDash(m.Role) }, Tint: roleTint},
 		dashIfSilent(Column[memberRow]{Name: "term", AlignRight: true, Cell: func(m memberRow) string { return strconv.FormatUint(m.Term, 10) }}),
-		dashIfSilent(Column[memberRow]{Name: "lag", AlignRight: true, Cell: lagText, Tint: func(m memberRow) Tint { return tintIf(m.Lag != nil && *m.Lag > manyEntriesBehind, Yellow) }}),
+		dashIfSilent(Column[memberRow]{Name: "lag", AlignRight: true, Cell: func(m memberRow) string { return formatLag(m.Lag) }, Tint: func(m memberRow) Tint { return tintIf(m.Lag != nil && *m.Lag > manyEntriesBehind, Yellow) }}),
 		dashIfSilent(Column[memberRow]{Name: "sessions", AlignRight: true, Cell: func(m memberRow) string { return strconv.Itoa(m.Sessions) }}),
 		dashIfSilent(Column[memberRow]{Name: "conns", AlignRight: true, Cell: func(m memberRow) string { return strconv.Itoa(m.Connections) }}),
 		dashIfSilent(Column[memberRow]{Name: "watches", AlignRight: true, WideOnly: true, Cell: func(m memberRow) string { return strconv.Itoa(m.Watches) }}),
@@ -98,11 +93,9 @@ func statusColumns(now time.Time) []Column[memberRow] {
 	}
 }
 
-// manyEntriesBehind is how many entries a member may be behind before that is coloured: it applies a few thousand at a
-// time when it is busy.
+// manyEntriesBehind is the lag that is coloured. A busy member applies a few thousand entries at a time.
 const manyEntriesBehind = 10_000
 
-// dashIfSilent returns c with "-" for members that did not answer.
 func dashIfSilent(c Column[memberRow]) Column[memberRow] {
 	known := c.Cell
 	c.Cell = func(m memberRow) string {
@@ -133,11 +126,11 @@ func roleTint(m memberRow) Tint {
 	return Green
 }
 
-func lagText(m memberRow) string {
-	if m.Lag == nil {
+func formatLag(entries *uint64) string {
+	if entries == nil {
 		return unknownText
 	}
-	return strconv.FormatUint(*m.Lag, 10)
+	return strconv.FormatUint(*entries, 10)
 }
 
 func snapshotText(now time.Time, m memberRow) string {
@@ -147,7 +140,6 @@ func snapshotText(now time.Time, m memberRow) string {
 	return formatAge(now, *m.SnapshotAt) + " ago"
 }
 
-// problemText returns what is wrong with a member, or "".
 func problemText(m memberRow) string {
 	problems := []string{}
 	for _, p := range []struct{ what, why string }{{"no answer", m.silentReason}, {"stalled", m.StallReason}, {"damaged", m.DamageReason}} {
@@ -168,7 +160,7 @@ func problemText(m memberRow) string {
 		problems = append(problems, m.InsecurePorts)
 	}
 	if m.NoMemory {
-		problems = append(problems, "short of memory: it refuses writes that add data")
+		problems = append(problems, "short of memory: it rejects writes that add data")
 	}
 	if m.IsDrained {
 		problems = append(problems, "drained: it takes no clients")

@@ -11,72 +11,64 @@ import (
 	"unicode/utf16"
 )
 
-// printJSON prints one array with a line for each row. After an error the array stays open, so that
-// nobody takes it for complete.
+// printJSON prints one array with a line for each row. After an error the array stays open, so that it does
+// not look complete.
 func printJSON[T any](out io.Writer, rows iter.Seq2[T, error]) error {
-	n, line, one := 0, newLineEncoder(surrogatePair), new(T)
-	for row, err := range rows {
-		if err != nil {
-			return err
-		}
-		*one = row
-		text, err := line.encodeLine(one)
-		if err != nil {
-			return err
-		}
+	n, err := encodeRows(rows, surrogatePair, func(n int, line []byte) error {
 		before := ",\n"
 		if n == 0 {
 			before = "[\n"
 		}
-		if _, err := io.WriteString(out, before); err != nil {
-			return err
+		_, err := io.WriteString(out, before)
+		if err == nil {
+			_, err = out.Write(line)
 		}
-		if _, err := out.Write(text); err != nil {
-			return err
-		}
-		n++
-	}
-	if n == 0 {
-		_, err := io.WriteString(out, "[]\n")
 		return err
-	}
-	_, err := io.WriteString(out, "\n]\n")
-	return err
+	})
+	return endRows(out, n, err, "\n]\n")
 }
 
-// printYAML prints one sequence.
 func printYAML[T any](out io.Writer, rows iter.Seq2[T, error]) error {
-	n, line, one := 0, newLineEncoder(longEscape), new(T)
+	n, err := encodeRows(rows, longEscape, func(_ int, line []byte) error {
+		_, err := out.Write(appendYAML(nil, append(append([]byte{'['}, line...), ']'))) // sequences one after another make one
+		return err
+	})
+	return endRows(out, n, err, "")
+}
+
+// encodeRows passes each row and its number, from 0 on, to write, and returns the number of rows.
+func encodeRows[T any](rows iter.Seq2[T, error], escapeWide func(rune) string, write func(n int, line []byte) error) (n int, err error) {
+	line, one := newLineEncoder(escapeWide), new(T)
 	for row, err := range rows {
 		if err != nil {
-			return err
+			return n, err
 		}
 		*one = row
 		text, err := line.encodeLine(one)
-		if err != nil {
-			return err
+		if err == nil {
+			err = write(n, text)
 		}
-		if _, err := out.Write(appendYAML(nil, append(append([]byte{'['}, text...), ']'))); err != nil { // sequences one after another make one
-			return err
+		if err != nil {
+			return n, err
 		}
 		n++
 	}
-	if n == 0 {
-		_, err := io.WriteString(out, "[]\n")
+	return n, nil
+}
+
+func endRows(out io.Writer, n int, err error, end string) error {
+	if err != nil {
 		return err
 	}
-	return nil
+	if n == 0 {
+		end = "[]\n"
+	}
+	_, err = io.WriteString(out, end)
+	return err
 }
 
-// compactJSON returns v as JSON on one line, in characters that a terminal simply shows.
-func compactJSON(v any) ([]byte, error) { return encodeLine(v, surrogatePair) }
-
-// encodeLine returns v as JSON on one line. wide escapes characters as escaped says.
-func encodeLine(v any, wide func(rune) string) ([]byte, error) {
-	return newLineEncoder(wide).encodeLine(v)
-}
-
-// lineEncoder writes values as JSON on one line, one after another, and uses its memory again.
+// lineEncoder encodes values as single lines of JSON, and reuses its buffer. escapeWide escapes runes above
+// 16 bits.
 type lineEncoder struct {
 	escapeWide func(rune) string // as escaped says
 	text       bytes.Buffer
@@ -90,7 +82,8 @@ func newLineEncoder(wide func(rune) string) *lineEncoder {
 	return l
 }
 
-// encodeLine returns v as JSON. It is overwritten by the next call. A json.RawMessage stays as it is, if it is plain.
+// encodeLine returns v as JSON, valid until the next call. It passes printable ASCII of a json.RawMessage
+// through.
 func (l *lineEncoder) encodeLine(v any) ([]byte, error) {
 	if raw, ok := v.(*json.RawMessage); ok && isPrintableASCII(*raw) {
 		return *raw, nil
@@ -102,9 +95,8 @@ func (l *lineEncoder) encodeLine(v any) ([]byte, error) {
 	return escapeEncoded(bytes.TrimSuffix(l.text.Bytes(), []byte("\n")), l.escapeWide), nil
 }
 
-// indentedJSON returns v as JSON for people.
 func indentedJSON(v any) ([]byte, error) {
-	text, err := compactJSON(v)
+	text, err := newLineEncoder(surrogatePair).encodeLine(v)
 	if err != nil {
 		return nil, err
 	}
@@ -116,17 +108,15 @@ func indentedJSON(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// encodeYAML returns v as YAML, with the keys of its JSON in their order.
 func encodeYAML(v any) ([]byte, error) {
-	text, err := encodeLine(v, longEscape)
+	text, err := newLineEncoder(longEscape).encodeLine(v)
 	if err != nil {
 		return nil, err
 	}
 	return appendYAML(nil, text), nil
 }
 
-// escapeEncoded returns JSON or YAML with everything escaped that a terminal would not simply show. Such
-// characters can only be in quotes there. wide escapes those of more than 16 bits.
+// escapeEncoded escapes unprintable runes in JSON or YAML, where they occur only in quotes.
 func escapeEncoded(text []byte, wide func(rune) string) []byte {
 	if isPrintableASCII(text) {
 		return text
@@ -145,11 +135,100 @@ func escapeEncoded(text []byte, wide func(rune) string) []byte {
 	return []byte(b.String())
 }
 
-// surrogatePair escapes a character as JSON does.
 func surrogatePair(r rune) string {
 	high, low := utf16.EncodeRune(r)
 	return fmt.Sprintf(`\u%04x\u%04x`, high, low)
 }
 
-// longEscape escapes a character as YAML does.
 func longEscape(r rune) string { return fmt.Sprintf(`\U%08x`, r) }
+
+// appendYAML appends a value in YAML's block style, with a line end. text is one line of encoding/json: YAML
+// libraries take forty times as long, which matters in a list of 100,000 sessions. Scalars and quoted texts of
+// JSON are valid YAML.
+func appendYAML(b, text []byte) []byte {
+	b, _ = appendValue(b, text, 0)
+	return b
+}
+
+const yamlStep = 2
+
+// appendValue appends the first value of text at a column, and returns the rest of text.
+func appendValue(b, text []byte, column int) (_, rest []byte) {
+	first := text[0]
+	switch {
+	case first != '{' && first != '[':
+		scalar, rest := cutScalar(text)
+		return append(append(b, unquoteYAML(scalar)...), '\n'), rest
+	case text[1] == '}' || text[1] == ']':
+		return append(append(b, text[:2]...), '\n'), text[2:]
+	}
+	text = text[1:]
+	for begin := true; ; begin = false {
+		if !begin {
+			b = append(b, strings.Repeat(" ", column)...)
+		}
+		if first == '{' {
+			b, text = appendField(b, text, column)
+		} else {
+			b, text = appendValue(append(b, "- "...), text, column+yamlStep)
+		}
+		next := text[0] // a comma, or the end
+		if text = text[1:]; next != ',' {
+			return b, text
+		}
+	}
+}
+
+// appendField appends a key and its value. A nested value starts on the next line.
+func appendField(b, text []byte, column int) (_, rest []byte) {
+	key, rest := cutScalar(text)
+	b = append(append(b, unquoteYAML(key)...), ':')
+	rest = rest[1:] // the colon
+	if nested := (rest[0] == '{' || rest[0] == '[') && rest[1] != '}' && rest[1] != ']'; nested {
+		b = append(append(b, '\n'), strings.Repeat(" ", column+yamlStep)...)
+	} else {
+		b = append(b, ' ')
+	}
+	return appendValue(b, rest, column+yamlStep)
+}
+
+func cutScalar(text []byte) (scalar, rest []byte) {
+	if text[0] != '"' {
+		end := bytes.IndexAny(text, ",:]}")
+		if end < 0 {
+			end = len(text)
+		}
+		return text[:end], text[end:]
+	}
+	end := 1
+	for text[end] != '"' {
+		if text[end] == '\\' {
+			end++
+		}
+		end++
+	}
+	return text[:end+1], text[end+1:]
+}
+
+// unquoteYAML removes the quotes of a string that every version of YAML reads as a string without them.
+func unquoteYAML(scalar []byte) []byte {
+	if scalar[0] != '"' {
+		return scalar
+	}
+	inside := scalar[1 : len(scalar)-1]
+	if len(inside) == 0 || !isLetter(inside[0]) && inside[0] != '/' || yamlWords[strings.ToLower(string(inside))] {
+		return scalar
+	}
+	for i, c := range inside {
+		blank := c == ' ' && i < len(inside)-1 && inside[i+1] != ' '
+		if !isLetter(c) && (c < '0' || c > '9') && !blank && !strings.ContainsRune("/_.@-", rune(c)) {
+			return scalar
+		}
+	}
+	return inside
+}
+
+func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+
+// yamlWords are read as another type by some version of YAML.
+var yamlWords = map[string]bool{"y": true, "n": true, "yes": true, "no": true, "on": true, "off": true, "true": true, "false": true, "null": true}

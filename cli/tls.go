@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -15,14 +14,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Dialer opens a connection to a member's port for clients, within ctx.
+// Dialer opens a connection to a member's client port, within ctx.
 type Dialer func(ctx context.Context, addr string) (net.Conn, error)
 
-// TLS are the flags that say how to connect over TLS. The zero value connects plainly, unless the variables say
-// otherwise.
+// TLS has the TLS flags. The zero value connects without TLS, unless the variables are set.
 type TLS struct{ prefix, ca, cert, key string }
 
-// Register adds the flags to cmd. Their names begin with prefix, which tells the flags of two ensembles apart.
+// Register adds the flags to cmd. prefix begins their names, and distinguishes the flags of two ensembles.
 func (s *TLS) Register(cmd *cobra.Command, prefix string) {
 	s.prefix = prefix
 	fs := cmd.Flags()
@@ -38,8 +36,8 @@ func (s *TLS) addFlag(fs *pflag.FlagSet, field *string, name, usage string) {
 	}
 }
 
-// CommandArgs returns the arguments with which a command whose flags have no prefix connects in the same way, if it
-// has the same variables.
+// CommandArgs returns equivalent arguments for a command whose flags have no prefix, if it has the same
+// environment.
 func (s *TLS) CommandArgs() []string {
 	var args []string
 	for _, f := range [][2]string{{"--tls-ca=", s.ca}, {"--tls-cert=", s.cert}, {"--tls-key=", s.key}} {
@@ -50,8 +48,8 @@ func (s *TLS) CommandArgs() []string {
 	return args
 }
 
-// clientConfig returns what connections over TLS need, or nil if there are no authorities. An error is about the flags, and has the
-// status WrongUse. It reads the files now.
+// clientConfig reads the files and returns nil if there are no authorities. Its errors have the status
+// UsageError.
 func (s *TLS) clientConfig(w IOStreams) (*tls.Config, error) {
 	ca, cert := w.flagOrEnv(s.ca, "ROLLCALL_TLS_CA"), w.flagOrEnv(s.cert, "ROLLCALL_TLS_CERT")
 	key := w.flagOrEnv(s.key, "ROLLCALL_TLS_KEY")
@@ -60,34 +58,34 @@ func (s *TLS) clientConfig(w IOStreams) (*tls.Config, error) {
 	keyName := w.flagOrEnvName(s.key, s.prefix+"tls-key", "ROLLCALL_TLS_KEY")
 	switch {
 	case ca == "" && (cert != "" || key != ""):
-		return nil, WithStatus(UsageError, fmt.Errorf("%scert and %[1]skey need %[1]sca, which has connections use TLS", name))
+		return nil, usageErrorf("%scert and %[1]skey need %[1]sca, which has connections use TLS", name)
 	case ca == "":
 		return nil, nil
 	case cert == "" && key != "":
-		return nil, WithStatus(UsageError, fmt.Errorf("%skey needs %[1]scert", name))
+		return nil, usageErrorf("%skey needs %[1]scert", name)
 	case key == "":
 		key = cert
 	}
 	text, err := os.ReadFile(ca)
 	if err != nil {
-		return nil, WithStatus(UsageError, fmt.Errorf("%s: %w", caName, err))
+		return nil, usageErrorf("%s: %w", caName, err)
 	}
 	c := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	if !c.RootCAs.AppendCertsFromPEM(text) {
-		return nil, WithStatus(UsageError, fmt.Errorf("%s: there is no certificate in PEM in %s", caName, ca))
+		return nil, usageErrorf("%s: there is no certificate in PEM in %s", caName, ca)
 	}
 	if cert != "" {
 		own, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
-			return nil, WithStatus(UsageError, fmt.Errorf("%s %s, %s %s: %w", certName, cert, keyName, key, err))
+			return nil, usageErrorf("%s %s, %s %s: %w", certName, cert, keyName, key, err)
 		}
 		c.Certificates = []tls.Certificate{own}
 	}
 	return c, nil
 }
 
-// Dialer returns how to connect to members: plainly, unless there are authorities. An error is about the flags,
-// and has the status WrongUse. It reads the files now.
+// Dialer reads the files and returns a TLS dialer, or a plain one if there are no authorities. Its errors
+// have the status UsageError.
 func (s *TLS) Dialer(w IOStreams) (Dialer, error) {
 	config, err := s.clientConfig(w)
 	if err != nil {
@@ -101,7 +99,6 @@ func (s *TLS) Dialer(w IOStreams) (Dialer, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }, nil
 }
 
-// connectAdvice says what can be done when no session was opened.
 func (s *TLS) connectAdvice(w IOStreams, err error) string {
 	var unbelieved *tls.CertificateVerificationError
 	var plain tls.RecordHeaderError
@@ -112,7 +109,7 @@ func (s *TLS) connectAdvice(w IOStreams, err error) string {
 	case errors.As(err, &plain):
 		return "--hosts must name secureClientPort, because --tls-ca is set"
 	case errors.As(err, &op) && op.Op == "remote error": // an alert of the member's
-		return "--tls-cert must name a certificate that the member accepts; its log says why it refuses this one"
+		return "--tls-cert must name a certificate that the member accepts; its log has the reason why it rejects this one"
 	case w.flagOrEnv(s.ca, "ROLLCALL_TLS_CA") == "" && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)): // so a port for TLS ends a plain connection
 		return "--hosts names others; if that is secureClientPort, --tls-ca must name the authority of its certificate"
 	case errors.Is(err, syscall.ECONNREFUSED):

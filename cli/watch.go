@@ -13,11 +13,9 @@ import (
 	"rollcall/zk/jute"
 )
 
-// maxQueuedEvents is how many events may wait to be printed. Above it they are dropped, and the command ends with
-// an error: its output does not keep up.
+// maxQueuedEvents bounds the events that wait for a slow output. Above it the command ends with an error.
 const maxQueuedEvents = 100_000
 
-// eventRow is an event of a node, as JSON has it.
 type eventRow struct {
 	Time time.Time `json:"time"` // when it arrived
 	Type string    `json:"type"`
@@ -25,7 +23,6 @@ type eventRow struct {
 	Zxid string    `json:"zxid"` // of the change; "": the server does not say
 }
 
-// watchCommand is the command that prints events.
 type watchCommand struct {
 	*nodeCommand
 	recursive     bool
@@ -37,7 +34,6 @@ type watchCommand struct {
 	disconnected bool // the connection; it belongs to the client's reader
 }
 
-// newWatch returns the command that prints the events of a node as they come.
 func newWatch(w IOStreams) *cobra.Command {
 	c := &watchCommand{nodeCommand: newNodeCommand(w)}
 	c.adjustConfig = func(cfg *client.Config) {
@@ -52,14 +48,7 @@ func newWatch(w IOStreams) *cobra.Command {
 			"another member and says so. It may miss the changes made in between. Setting the watch needs no permission, but the servers send no events of nodes that the identity may not read.",
 	}, false, c.run)
 	cmd.Flags().BoolVarP(&c.recursive, "recursive", "r", false, "all nodes below it, too")
-	cmd.Flags().IntVarP(&c.maxEventCount, "count", "n", 0, "end after so many `events` (0: at Ctrl-C)")
-	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if c.maxEventCount < 0 {
-			return WithStatus(UsageError, fmt.Errorf("watch: --count %d: allowed are 0, which is no end, and more", c.maxEventCount))
-		}
-		return nil
-	}
-	c.Output.Register(cmd)
+	cmd.Flags().VarP(boundedInt{&c.maxEventCount, 0, noMaximum}, "count", "n", "end after so many `events` (0: at Ctrl-C)")
 	return cmd
 }
 
@@ -90,7 +79,6 @@ func (c *watchCommand) onState(state client.State, why error) {
 	}
 }
 
-// endWith ends the command with an error, unless it ends with another already.
 func (c *watchCommand) endWith(err error) {
 	select {
 	case c.endReason <- err:
@@ -116,7 +104,6 @@ func (c *watchCommand) run(ctx context.Context, s subtree.Space, args []string) 
 	}
 }
 
-// incomingRows yields events as they come.
 func (c *watchCommand) incomingRows(ctx context.Context) iter.Seq2[eventRow, error] {
 	return func(yield func(eventRow, error) bool) {
 		for n := 1; ; n++ {
@@ -135,7 +122,7 @@ func (c *watchCommand) incomingRows(ctx context.Context) iter.Seq2[eventRow, err
 	}
 }
 
-// printLines prints a line for each event at once.
+// printLines prints a line for each event without buffering.
 func (c *watchCommand) printLines(rows iter.Seq2[eventRow, error]) error {
 	for row, err := range rows {
 		if err != nil {

@@ -15,17 +15,15 @@ import (
 	"rollcall/operator/api"
 )
 
-// whyCommand is the command that says how sessions ended, and what removed nodes.
 type whyCommand struct {
 	*adminCommand
 	limit int
 	since time.Duration // 0: however long ago
 }
 
-// newWhy returns the command that says how sessions ended and what removed nodes.
 func newWhy(w IOStreams) *cobra.Command {
-	a := &whyCommand{adminCommand: newAdminCommand(w)}
-	cmd := &cobra.Command{
+	a := &whyCommand{adminCommand: newAdminCommand(w), limit: 20}
+	cmd := a.register(&cobra.Command{
 		Use: "why [flags] [ID|PATH|ADDRESS]", Short: "say how sessions ended, and what removed nodes", GroupID: InspectGroup, Args: RangeArgs(0, 1, "the id of a session, a path, or the address of a client"),
 		Long: "Says how a session ended, how the sessions of a client's address ended, or what removed the node at a path. If the node exists, it names the owner. Without an argument it lists the " +
 			"sessions that ended last, and the nodes that were removed last, the newest first. The ensemble stores its last 10,000 ended sessions, so that no restart " +
@@ -46,39 +44,32 @@ func newWhy(w IOStreams) *cobra.Command {
 			}
 			return a.printEnds(cmd.Context(), "session", about)
 		},
-	}
-	cmd.Flags().IntVar(&a.limit, "limit", 20, "print the newest `N` of each list only")
+	})
+	addIntFlag(cmd, &a.limit, "limit", "print the newest `N` of each list only", 1, noMaximum)
 	cmd.Flags().DurationVar(&a.since, "since", 0, "only what happened within this `duration`, such as 90s or 24h")
-	a.Register(cmd)
 	return cmd
 }
 
-// validate returns an error if the flags are wrong, or what is asked about is none of what it may be.
+// validate returns an error if about is neither empty nor a session id, a path or an address.
 func (a *whyCommand) validate(about string) error {
 	id := strings.HasPrefix(about, "0x")
 	switch {
-	case a.limit < 1:
-		return WithStatus(UsageError, fmt.Errorf("why: --limit %d; allowed is a number from 1 on", a.limit))
 	case a.since < 0:
-		return WithStatus(UsageError, fmt.Errorf("why: --since %v; allowed is a length of time, such as 10m, or 0 for however long ago", a.since))
+		return usageErrorf("why: --since %v: must be a duration, such as 10m, or 0 for no limit", a.since)
 	case id && a.since != 0:
-		return WithStatus(UsageError, errors.New("why: --since is for lists; a session ends once, so leave it out"))
+		return usageErrorf("why: --since is for lists; a session ends once, so leave it out")
 	case id:
 		return checkID(about)
 	case about == "" || strings.HasPrefix(about, "/") || isAddress(about):
 		return nil
 	}
-	return WithStatus(UsageError, fmt.Errorf("why: %.100q is none of: the id of a session such as 0x1000012f99a0001, a path such as /locks/a, an IP address with or without a port", about))
+	return usageErrorf("why: %.100q is none of: the id of a session such as 0x1000012f99a0001, a path such as /locks/a, an IP address with or without a port", about)
 }
 
-// newestRows returns the newest rows of a list that begins with them. at returns when a row happened.
+// newestRows returns at most limit rows of a list in descending order of at, not older than --since.
 func newestRows[T any](ctx context.Context, a *whyCommand, path string, query url.Values, at func(T) time.Time) ([]T, error) {
-	rows, err := listRows[T](ctx, a.adminCommand, path, query, a.limit)
-	if err != nil {
-		return nil, err
-	}
 	found, first := []T{}, a.Now().Add(-a.since)
-	for row, err := range rows {
+	for row, err := range listRows[T](ctx, a.adminCommand, path, query, a.limit) {
 		switch {
 		case err != nil:
 			return nil, err
@@ -94,7 +85,7 @@ func (a *whyCommand) listEnds(ctx context.Context, query url.Values) ([]api.End,
 	return newestRows(ctx, a, "ends", query, func(e api.End) time.Time { return e.EndedAt })
 }
 
-// listRemovals returns removals with their paths as the user writes them.
+// listRemovals lists removals with paths relative to the user's root.
 func (a *whyCommand) listRemovals(ctx context.Context, query url.Values) ([]api.Removal, error) {
 	space, err := a.rootSpace()
 	if err != nil {
@@ -107,7 +98,6 @@ func (a *whyCommand) listRemovals(ctx context.Context, query url.Values) ([]api.
 	return rows, err
 }
 
-// withinText returns what an error says of --since.
 func (a *whyCommand) withinText() string {
 	if a.since == 0 {
 		return ""
@@ -115,38 +105,36 @@ func (a *whyCommand) withinText() string {
 	return " within " + FormatDuration(a.since)
 }
 
-// latestHistory is what rollcall why says without an argument. Both lists begin with the newest.
+// latestHistory is printed without an argument, newest first.
 type latestHistory struct {
 	Ends     []api.End     `json:"ends"`
 	Removals []api.Removal `json:"removals"`
 }
 
-// printLatest prints how the last sessions ended, and what removed the last nodes.
 func (a *whyCommand) printLatest(ctx context.Context) (err error) {
-	var answer latestHistory
-	if answer.Ends, err = a.listEnds(ctx, url.Values{}); err != nil {
+	var reply latestHistory
+	if reply.Ends, err = a.listEnds(ctx, url.Values{}); err != nil {
 		return err
 	}
-	if answer.Removals, err = a.listRemovals(ctx, url.Values{}); err != nil {
+	if reply.Removals, err = a.listRemovals(ctx, url.Values{}); err != nil {
 		return err
 	}
 	if !a.IsText() {
-		return printRow(a.Output, nil, answer)
+		return printRow(a.Output, nil, reply)
 	}
 	_, err = fmt.Fprintf(a.Out, "Sessions that ended%s, the newest first:\n", a.withinText())
-	err = errors.Join(err, PrintRows(a.Output, endColumns(a.Now()), rowsOf(answer.Ends)))
+	err = errors.Join(err, PrintRows(a.Output, endColumns(a.Now()), rowsOf(reply.Ends)))
 	_, werr := fmt.Fprintf(a.Out, "\nNodes that were removed%s, the newest first:\n", a.withinText())
-	return errors.Join(err, werr, PrintRows(a.Output, removalColumns(a.Now()), rowsOf(answer.Removals)))
+	return errors.Join(err, werr, PrintRows(a.Output, removalColumns(a.Now()), rowsOf(reply.Removals)))
 }
 
-// isAddress reports whether text is an IP address, with or without a port.
 func isAddress(text string) bool {
 	_, err := netip.ParseAddr(text)
 	_, withPort := netip.ParseAddrPort(text)
 	return err == nil || withPort == nil
 }
 
-// printEnds prints the newest ends of the sessions that parameter selects.
+// printEnds prints the newest ends of the sessions selected by a query parameter.
 func (a *whyCommand) printEnds(ctx context.Context, parameter, value string) error {
 	ends, err := a.listEnds(ctx, url.Values{parameter: {value}})
 	switch {
@@ -160,7 +148,7 @@ func (a *whyCommand) printEnds(ctx context.Context, parameter, value string) err
 	return WithStatus(NotFound, fmt.Errorf("why: none of the last 10,000 sessions that ended%s had a client at %s", a.withinText(), value))
 }
 
-// explainNoEnd returns why a session has no end.
+// explainNoEnd returns the error for a session without an end.
 func explainNoEnd(ctx context.Context, a *adminCommand, id string) error {
 	s, err := getOne[api.OneSession](ctx, a, "sessions/"+url.PathEscape(id), nil)
 	switch {
@@ -172,7 +160,6 @@ func explainNoEnd(ctx context.Context, a *adminCommand, id string) error {
 	return err
 }
 
-// endColumns returns the columns of a list of ends.
 func endColumns(now time.Time) []Column[api.End] {
 	return []Column[api.End]{
 		{Name: "id", Cell: func(e api.End) string { return e.ID }},
@@ -191,17 +178,16 @@ func endColumns(now time.Time) []Column[api.End] {
 	}
 }
 
-// formatMillisecond returns a point in time in UTC, with milliseconds.
 func formatMillisecond(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// pathHistory is what rollcall why says about a path: the node, and what removed earlier ones there.
+// pathHistory is a node and the removals of earlier nodes at its path.
 type pathHistory struct {
 	Path     string        `json:"path"`
 	Node     api.Owner     `json:"node"`
 	Removals []api.Removal `json:"removals"` // newest first
 }
 
-// printPathHistory prints what removed the node at a path, and its owner if it exists.
+// printPathHistory prints the removals at a path, and the owner if the node exists.
 func (a *whyCommand) printPathHistory(ctx context.Context, path string) error {
 	full, err := a.fullPath(path)
 	if err != nil {
@@ -212,26 +198,25 @@ func (a *whyCommand) printPathHistory(ctx context.Context, path string) error {
 		return err
 	}
 	node.Path = path
-	answer := pathHistory{Path: path, Node: node}
-	if answer.Removals, err = a.listRemovals(ctx, url.Values{"path": {full}}); err != nil {
+	reply := pathHistory{Path: path, Node: node}
+	if reply.Removals, err = a.listRemovals(ctx, url.Values{"path": {full}}); err != nil {
 		return err
 	}
 	switch {
-	case node.Kind == kindNone && len(answer.Removals) == 0:
+	case node.Kind == kindNone && len(reply.Removals) == 0:
 		return WithStatus(NotFound, fmt.Errorf("why: there is no node %s, and its removal is not among those that the ensemble remembers%s", path, a.withinText()))
 	case !a.IsText():
-		return printRow(a.Output, nil, answer)
+		return printRow(a.Output, nil, reply)
 	}
 	if node.Kind != kindNone {
 		_, err = fmt.Fprintln(a.Out, EscapeUnprintable("It exists: "+formatOwner(node)))
 	}
-	if len(answer.Removals) > 0 {
-		err = errors.Join(err, PrintRows(a.Output, removalColumns(a.Now()), rowsOf(answer.Removals)))
+	if len(reply.Removals) > 0 {
+		err = errors.Join(err, PrintRows(a.Output, removalColumns(a.Now()), rowsOf(reply.Removals)))
 	}
 	return err
 }
 
-// removalColumns returns the columns of a list of removals.
 func removalColumns(now time.Time) []Column[api.Removal] {
 	return []Column[api.Removal]{
 		{Name: "removed", AlignRight: true, Cell: func(r api.Removal) string { return formatAge(now, r.RemovedAt) + " ago" }},
@@ -245,7 +230,6 @@ func removalColumns(now time.Time) []Column[api.Removal] {
 	}
 }
 
-// formatCause returns what removed a node, with how its session ended if that did.
 func formatCause(r api.Removal) string {
 	if r.End == nil {
 		return r.Cause
@@ -258,4 +242,72 @@ func formatCause(r api.Removal) string {
 		text += fmt.Sprintf(" after %s of silence", formatMillis(&r.End.SilentMs))
 	}
 	return text
+}
+
+const kindNone = "none"
+
+func newWhoOwns(w IOStreams) *cobra.Command {
+	a := newAdminCommand(w)
+	return a.register(&cobra.Command{
+		Use: "who-owns [flags] PATH", Short: "name the session that an ephemeral node belongs to", GroupID: InspectGroup, Args: RangeArgs(1, 1, "one path"),
+		Long:    "Names the session that an ephemeral node belongs to, with its client. Other nodes have no owner.",
+		Example: "  rollcall who-owns /locks/backup\n  rollcall who-owns -o json /locks/backup | jq -r .session.address",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			full, err := a.fullPath(args[0])
+			if err != nil {
+				return err
+			}
+			node, err := getOne[api.Owner](cmd.Context(), a, "owner", url.Values{"path": {full}})
+			if err != nil {
+				return err
+			}
+			node.Path = args[0]
+			if node.Kind == kindNone {
+				return WithStatus(NotFound, fmt.Errorf("who-owns: there is no node %s; rollcall why %s says what removed it", args[0], args[0]))
+			}
+			for _, s := range node.Silent {
+				a.warnSilent(s)
+			}
+			return printRow(a.Output, ownerColumns(sessionColumns(w.Now()), node), node)
+		},
+	})
+}
+
+// fullPath adds the root of --hosts. The member checks the rest.
+func (a *adminCommand) fullPath(text string) (full string, err error) {
+	if !strings.HasPrefix(text, "/") {
+		return "", usageErrorf("%.100q is not a path: that begins with /", text)
+	}
+	space, err := a.rootSpace()
+	return space.FullPath(text), err
+}
+
+// ownerColumns returns the node's lines, and those of its session if it is known.
+func ownerColumns(session []Column[api.Session], node api.Owner) []Column[api.Owner] {
+	columns := []Column[api.Owner]{
+		{Name: "path", Cell: func(o api.Owner) string { return o.Path }},
+		{Name: "kind", Cell: func(o api.Owner) string { return o.Kind }},
+		{Name: "owner", Cell: func(o api.Owner) string { return formatOwner(o) }},
+	}
+	if node.Session == nil {
+		return columns
+	}
+	for _, c := range session {
+		if c.Name != "id" {
+			columns = append(columns, Column[api.Owner]{Name: c.Name, Cell: func(o api.Owner) string { return c.Cell(*o.Session) }})
+		}
+	}
+	return columns
+}
+
+func formatOwner(o api.Owner) string {
+	switch {
+	case o.SessionID == "":
+		return "none: the node is " + o.Kind
+	case o.SessionEnded:
+		return fmt.Sprintf("session %s, which has ended; the node is about to be removed", o.SessionID)
+	case o.Session != nil:
+		return fmt.Sprintf("session %s of %s on member %s", o.SessionID, orDash(o.Session.Address), formatMember(o.Session.MemberID))
+	}
+	return "session " + o.SessionID
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// After stepBehind, every thread of the process has the nice value, or a greater one that it had before. A process of its
+// After lowerPriority, every thread of the process has the nice value, or a greater one that it had before. A process of its
 // own does it, because it cannot be taken back.
 func TestStepBehind(t *testing.T) {
 	if os.Getenv("ROLLCALL_TEST_BEHIND") != "" {

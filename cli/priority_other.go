@@ -2,5 +2,4 @@
 
 package cli
 
-// lowerPriority does nothing here.
 func lowerPriority() {}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +16,7 @@ import (
 	"rollcall/operator/api"
 )
 
-// adminCommand is what commands have that ask a member over HTTP: their surroundings, and flags.
+// adminCommand is shared by the commands that query a member over HTTP.
 type adminCommand struct {
 	IOStreams
 	*Link
@@ -27,18 +28,17 @@ func newAdminCommand(w IOStreams) *adminCommand {
 	return &adminCommand{w, NewLink(w), NewOutput(w), map[uint32]bool{}}
 }
 
-// Register adds the flags of the link and of the output to cmd.
-func (a *adminCommand) Register(cmd *cobra.Command) {
+func (a *adminCommand) register(cmd *cobra.Command) *cobra.Command {
 	a.Link.Register(cmd)
-	a.Output.Register(cmd)
+	return a.Output.Register(cmd)
 }
 
-// warnf prints a line on stderr, in characters that a terminal simply shows.
+// warnf prints an escaped line on stderr.
 func warnf(w IOStreams, format string, args ...any) {
 	_, _ = fmt.Fprintln(w.Err, "rollcall: "+EscapeUnprintable(fmt.Sprintf(format, args...))) // nothing can be done about an error
 }
 
-// warnSilent warns that a member did not answer, once.
+// warnSilent warns once for each member that did not reply.
 func (a *adminCommand) warnSilent(s api.Silence) {
 	if !a.warnedSilent[s.MemberID] {
 		warnf(a.IOStreams, "member %d: %s; what only this member knows is missing", s.MemberID, silenceReason(s))
@@ -46,7 +46,6 @@ func (a *adminCommand) warnSilent(s api.Silence) {
 	a.warnedSilent[s.MemberID] = true
 }
 
-// silenceReason returns why a member did not answer.
 func silenceReason(s api.Silence) string {
 	if s.Detail == "" {
 		return s.Reason
@@ -54,17 +53,33 @@ func silenceReason(s api.Silence) string {
 	return s.Reason + " (" + s.Detail + ")"
 }
 
-// getOne asks for path below /v1/.
+// getOne gets a path below /v1/.
 func getOne[T any](ctx context.Context, a *adminCommand, path string, query url.Values) (T, error) {
 	c, err := a.AdminClient(ctx)
 	if err != nil {
 		return *new(T), err
 	}
-	answer, err := api.Get[T](ctx, c, path, query)
-	return answer, WithAdvice(err)
+	reply, err := api.Get[T](ctx, c, path, query)
+	return reply, WithAdvice(err)
 }
 
-// countRows yields rows, and shows how many there have been.
+// postLong posts a change that takes up to extra longer than other requests. If its outcome is unknown, the
+// error says so of what, with advice.
+func postLong[T any](ctx context.Context, admin *api.Client, path string, body any, extra time.Duration, what, advice string) (T, error) {
+	if t, ok := admin.HTTPClient.Transport.(*progressTransport); ok {
+		t.ResponseHeaderTimeout += extra
+	}
+	done, err := api.Post[T](ctx, admin, path, body)
+	switch {
+	case err != nil && mayHaveArrived(err):
+		return done, WithStatus(OutcomeUnknown, fmt.Errorf("%s: it is not known %s: %w; %s", admin.BaseURL, what, err, advice))
+	case err != nil:
+		return done, withAdviceAt(admin.BaseURL, err)
+	}
+	return done, nil
+}
+
+// countRows passes rows on and shows their number as progress.
 func countRows[T any](w IOStreams, what string, rows iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		progress := NewProgress(w, what, 0)
@@ -78,37 +93,37 @@ func countRows[T any](w IOStreams, what string, rows iter.Seq2[T, error]) iter.S
 	}
 }
 
-// WithAdvice adds to the error of a member what the user can do, and its status.
+// WithAdvice adds advice for the user, and a status, to the error of a member.
 func WithAdvice(err error) error {
-	var answer *api.Error
+	var apiErr *api.Error
 	var transport *url.Error
-	var nobody *unreachableError
+	var unreachable *unreachableError
 	switch {
-	case errors.As(err, &answer) && answer.Status == http.StatusUnauthorized:
+	case errors.As(err, &apiErr) && apiErr.Status == http.StatusUnauthorized:
 		return fmt.Errorf("%w; --token-file or --auth digest:super:PASSWORD gives them, the password only at the socket of a member (--admin unix:DATADIR/admin.sock)", err)
-	case errors.As(err, &answer) && answer.Status == http.StatusForbidden:
+	case errors.As(err, &apiErr) && apiErr.Status == http.StatusForbidden:
 		return fmt.Errorf("%w; run this command on the machine of a member, with --admin http://127.0.0.1:%d", err, defaultAdminPort)
 	case errors.Is(err, tokenproof.ErrNotProved):
 		return WithStatus(Denied, err)
-	case errors.As(err, &nobody) && !errors.Is(err, context.Canceled):
-		return WithStatus(Unavailable, fmt.Errorf("no member answers operators at %s: %w; start it first, or name another one with --admin", nobody.address, nobody.error))
+	case errors.As(err, &unreachable) && !errors.Is(err, context.Canceled):
+		return WithStatus(Unavailable, fmt.Errorf("no member answers operators at %s: %w; start it first, or name another one with --admin", unreachable.address, unreachable.error))
 	case errors.As(err, &transport) && !errors.Is(err, context.Canceled):
 		return WithStatus(Unavailable, err)
 	}
 	return err
 }
 
-// withAdviceAt returns the error of the member at an address as Explained does, with the address.
+// withAdviceAt is WithAdvice with the member's address in front.
 func withAdviceAt(base string, err error) error {
-	if nobody := new(unreachableError); errors.As(err, &nobody) {
+	if unreachable := new(unreachableError); errors.As(err, &unreachable) {
 		return WithAdvice(err) // it has the address
 	}
 	return fmt.Errorf("%s: %w", base, WithAdvice(err))
 }
 
-// mayHaveArrived reports whether a request may have reached the member although it failed.
+// mayHaveArrived reports whether a failed request may have reached the member.
 func mayHaveArrived(err error) bool {
-	var answer *api.Error
+	var apiErr *api.Error
 	var dial *net.OpError
-	return !errors.As(err, &answer) && !(errors.As(err, &dial) && dial.Op == "dial")
+	return !errors.As(err, &apiErr) && !(errors.As(err, &dial) && dial.Op == "dial")
 }

@@ -17,22 +17,20 @@ import (
 )
 
 const (
-	// fourLetterTimeout is how long a member may be silent while it answers a four-letter word.
+	// fourLetterTimeout bounds the silence of a member during its reply.
 	fourLetterTimeout = 10 * time.Second
-	// maxLine is how much of a line is held in memory, in bytes. Longer ones are printed in parts.
+	// maxLine is the buffer for a line in bytes. Longer lines are printed in parts.
 	maxLine = 64 << 10
-	// maxStructuredReply is how long an answer may be that is printed as JSON or YAML, in bytes. Only lists of all sessions or
-	// watches of a large ensemble are longer. An answer is printed before the next member is asked, so at most
-	// two are in memory at a time, however many members there are.
+	// maxStructuredReply bounds a reply printed as JSON or YAML, in bytes. Only lists of all sessions or
+	// watches of a large ensemble are longer. At most two replies are in memory at a time.
 	maxStructuredReply = 32 << 20
 )
 
 var fourLetterPattern = regexp.MustCompile(`^[a-z]{4}$`)
 
-// newFourLetter returns the command that sends a four-letter word.
 func newFourLetter(w IOStreams) *cobra.Command {
 	link, out := NewLink(w), NewOutput(w)
-	cmd := &cobra.Command{
+	cmd := out.Register(&cobra.Command{
 		Use: "word [flags] WORD", Short: "send a four-letter word such as mntr, and print the answer", GroupID: InspectGroup, Args: RangeArgs(1, 1, "one word"),
 		Long: "Sends a four-letter word such as mntr to each member of --hosts, and prints the answers. If there are several members, each answer has the member's address above " +
 			"it. docs/words.md lists the words.",
@@ -43,7 +41,7 @@ func newFourLetter(w IOStreams) *cobra.Command {
 				return err
 			}
 			if !fourLetterPattern.MatchString(args[0]) {
-				return WithStatus(UsageError, fmt.Errorf("word: %.100q is not a word of four letters; docs/words.md lists them", args[0]))
+				return usageErrorf("word: %.100q is not a word of four letters; docs/words.md lists them", args[0])
 			}
 			dial, err := link.tls.Dialer(w)
 			if err != nil {
@@ -55,35 +53,33 @@ func newFourLetter(w IOStreams) *cobra.Command {
 			var failed []error
 			for i, addr := range hosts {
 				if len(hosts) > 1 {
-					_, _ = fmt.Fprintln(w.Out, map[bool]string{true: "\n"}[i > 0]+addr) // the answer's error counts
+					_, _ = fmt.Fprintln(w.Out, map[bool]string{true: "\n"}[i > 0]+addr) // the error of the reply counts
 				}
-				err := sendAndWait(cmd.Context(), w, dial, addr, args[0], func(answer *bufio.Reader) error { return copyVisible(w.Out, answer) })
+				err := sendFourLetter(cmd.Context(), w, dial, addr, args[0], func(reply *bufio.Reader) error { return copyVisible(w.Out, reply) })
 				failed = append(failed, link.fourLetterError(addr, err))
 			}
 			return errors.Join(failed...)
 		},
-	}
-	out.Register(cmd)
+	})
 	link.registerAddresses(cmd, "`host:port,...` of the members to ask")
 	return cmd
 }
 
-// fourLetterReply is the answer of a member to a word, as JSON has it.
 type fourLetterReply struct {
 	Server  string `json:"server"` // host:port
 	Command string `json:"word"`
 	Reply   string `json:"answer"` // as the member sent it
 }
 
-// printReplies prints a row for each server that answers. It asks a server when the answer of the one before is
-// printed. If none answers, it prints nothing.
+// printReplies prints a row for each server that replies, and nothing if none does. It queries a server after
+// the previous reply is printed.
 func (l *Link) printReplies(ctx context.Context, dial Dialer, out *Output, hosts []string, word string) error {
 	var failed []error
 	answered := 0
 	err := PrintRows(out, nil, func(yield func(fourLetterReply, error) bool) {
 		for _, addr := range hosts {
 			text := new(strings.Builder)
-			if err := sendAndWait(ctx, l.streams, dial, addr, word, func(answer *bufio.Reader) error { return copyBounded(text, answer) }); err != nil {
+			if err := sendFourLetter(ctx, l.streams, dial, addr, word, func(reply *bufio.Reader) error { return copyBounded(text, reply) }); err != nil {
 				failed = append(failed, l.fourLetterError(addr, err))
 				continue
 			}
@@ -101,8 +97,8 @@ func (l *Link) printReplies(ctx context.Context, dial Dialer, out *Output, hosts
 	return errors.Join(append(failed, err)...)
 }
 
-// fourLetterError adds to err, the error of a four-letter word, the address of the member, the flag or variable that named the address, and what to do.
-// It returns nil if err is nil.
+// fourLetterError adds the member's address, the flag or variable that set it, and advice. It returns nil for
+// nil.
 func (l *Link) fourLetterError(addr string, err error) error {
 	switch {
 	case err == nil:
@@ -113,13 +109,6 @@ func (l *Link) fourLetterError(addr string, err error) error {
 	return fmt.Errorf("word: %s: %w", l.describeAddress(addr, l.hostsOrigin()), err)
 }
 
-// sendAndWait sends a word to the member at addr, and shows that it waits. take reads the answer.
-func sendAndWait(ctx context.Context, w IOStreams, dial Dialer, addr, word string, take func(answer *bufio.Reader) error) error {
-	defer startWaiting(w, addr).Done()
-	return sendFourLetter(ctx, dial, addr, word, take)
-}
-
-// copyBounded copies an answer of at most maxHeld bytes.
 func copyBounded(out io.Writer, in io.Reader) error {
 	switch n, err := io.Copy(out, io.LimitReader(in, maxStructuredReply+1)); {
 	case err != nil:
@@ -130,8 +119,8 @@ func copyBounded(out io.Writer, in io.Reader) error {
 	return nil
 }
 
-// sendFourLetter sends a word to the member at addr. take reads the answer.
-func sendFourLetter(ctx context.Context, dial Dialer, addr, word string, take func(answer *bufio.Reader) error) error {
+func sendFourLetter(ctx context.Context, w IOStreams, dial Dialer, addr, word string, take func(reply *bufio.Reader) error) error {
+	defer startWaiting(w, addr).Done()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	within, cancel := context.WithTimeout(ctx, fourLetterTimeout)
@@ -145,22 +134,21 @@ func sendFourLetter(ctx context.Context, dial Dialer, addr, word string, take fu
 	if _, err := io.WriteString(conn, word); err != nil {
 		return WithStatus(Unavailable, err)
 	}
-	answer := bufio.NewReaderSize(&deadlineReader{conn}, maxLine)
-	begin, err := answer.Peek(len(word) + len(notListedText))
+	reply := bufio.NewReaderSize(&deadlineReader{conn}, maxLine)
+	begin, err := reply.Peek(len(word) + len(notListedText))
 	switch {
 	case strings.HasSuffix(string(begin), notListedText):
-		text, _ := answer.ReadString('\n')
+		text, _ := reply.ReadString('\n')
 		return WithStatus(Denied, fmt.Errorf("%s; add it to 4lw.commands.whitelist in that member's zoo.cfg, and start the member again", strings.TrimRight(text, ".\n")))
 	case len(begin) == 0:
 		return WithStatus(Unavailable, fmt.Errorf("the connection ended without an answer (%w); is that a port where a member takes clients, and does it know the word?", err))
 	}
-	return take(answer)
+	return take(reply)
 }
 
-// notListedText is what a member says after a word that is not on its whitelist, up to the reason.
+// notListedText follows the command in the reply of a member that does not whitelist it.
 const notListedText = " is not executed because"
 
-// copyVisible copies lines of text, in characters that a terminal simply shows.
 func copyVisible(out io.Writer, in *bufio.Reader) error {
 	for {
 		line, err := in.ReadSlice('\n')
@@ -185,7 +173,7 @@ func copyVisible(out io.Writer, in *bufio.Reader) error {
 	}
 }
 
-// deadlineReader reads an answer. A member that is silent for wordTime ends it.
+// deadlineReader fails if nothing arrives for fourLetterTimeout.
 type deadlineReader struct{ conn net.Conn }
 
 func (r *deadlineReader) Read(b []byte) (int, error) {

@@ -2,15 +2,15 @@ package cli
 
 import "time"
 
-// Health is what rollcall health prints with -o json.
+// Health is printed by rollcall health -o json.
 type Health struct {
 	Address string `json:"address"` // host:port where the member takes clients
 	Role    string `json:"role"`    // "leader", "follower" or "standalone"
 
-	Problems []string `json:"problems"` // what is wrong with the member although it serves clients, such as "members are not authenticated"
+	Problems []string `json:"problems"` // of a member that serves clients, such as "members are not authenticated"
 }
 
-// Version is what rollcall version prints with -o json.
+// Version is printed by rollcall version -o json.
 type Version struct {
 	Version   string     `json:"version"`   // such as 0.1.0
 	Commit    string     `json:"commit"`    // "": not known, because the program was built without git
@@ -18,23 +18,23 @@ type Version struct {
 	Committed *time.Time `json:"committed"` // the date of the commit; null: not known
 }
 
-// RecoverResult is what rollcall recover prints with -o json: the members' data as they were before.
+// RecoverResult is printed by rollcall recover -o json: the members' data before the recovery.
 type RecoverResult struct {
 	Member  uint32       `json:"member"`  // the survivor, which can be started now
 	Members []DataExtent `json:"members"` // of the new ensemble; the survivor is the first
 }
 
-// DataExtent says how far the data of a member go.
+// DataExtent is the last log entry of a member's data.
 type DataExtent struct {
 	Member       uint32     `json:"member"`
 	Address      string     `json:"address"` // host:port for the log
 	Index        uint64     `json:"index"`   // of the last log entry; 0: it has no data, or silent says why that is not known
 	Term         uint64     `json:"term"`    // of that entry
 	Written      *time.Time `json:"written"` // when it was written; null: not known
-	SilentReason string     `json:"silent"`  // why nothing is known; "": it has answered
+	SilentReason string     `json:"silent"`  // "": it has replied
 }
 
-// RestoreResult is what rollcall backup restore prints with -o json.
+// RestoreResult is printed by rollcall backup restore -o json.
 type RestoreResult struct {
 	File     string `json:"file"`
 	Index    uint64 `json:"index"`    // of the last entry of the log in the restored state
@@ -49,7 +49,7 @@ type RestoreResult struct {
 	Data     string `json:"data"`     // its data directory
 }
 
-// ExportResult is what rollcall export prints with -o json.
+// ExportResult is printed by rollcall export -o json.
 type ExportResult struct {
 	Into               string `json:"into"`            // the directory for ZooKeeper
 	Backup             string `json:"backup"`          // the backup that was read; "": a member's data were
@@ -64,7 +64,7 @@ type ExportResult struct {
 	TTLs               int    `json:"ttls"`            // nodes with a time to live, for which ZooKeeper needs extendedTypesEnabled
 }
 
-// ImportResult is what rollcall import prints with -o json.
+// ImportResult is printed by rollcall import -o json.
 type ImportResult struct {
 	Read       ImportSource `json:"read"`
 	Zxid       int64        `json:"zxid"` // the last one that a client can have seen
@@ -75,15 +75,15 @@ type ImportResult struct {
 	Containers int          `json:"containers"`
 	TTLs       int          `json:"ttls"` // nodes with a time to live
 	Quotas     int          `json:"quotas"`
-	Dropped    []string     `json:"dropped"` // what does not carry over
-	Advice     []string     `json:"advice"`  // what zoo.cfg should say for this state
-	Rejected   []string     `json:"refused"` // what prevents the import; then the exit status is 7
-	Digest     string       `json:"digest"`  // of the state; "": it was refused
+	Dropped    []string     `json:"dropped"` // state that does not carry over
+	Advice     []string     `json:"advice"`  // settings for zoo.cfg
+	Rejected   []string     `json:"refused"` // reasons against the import; then the exit status is 7
+	Digest     string       `json:"digest"`  // of the state; "": it was rejected
 	Member     uint32       `json:"member"`  // whose directories were filled; 0: nothing was written
 	Data       string       `json:"data"`    // its data directory; "": nothing was written
 }
 
-// ImportSource is what rollcall import has read.
+// ImportSource describes the data that rollcall import has read.
 type ImportSource struct {
 	Data         string   `json:"data"`         // the server's dataDir
 	Logs         string   `json:"logs"`         // its dataLogDir; "": it has none
@@ -91,6 +91,6 @@ type ImportSource struct {
 	Snapshot     string   `json:"snapshot"`     // the file; "": the tree began empty
 	Transactions int      `json:"transactions"` // after the snapshot
 	Digests      int      `json:"digests"`      // that were compared
-	Notes        []string `json:"notes"`        // what was tolerated; nothing is lost
-	Losses       []string `json:"losses"`       // what was tolerated because of --as-zookeeper
+	Notes        []string `json:"notes"`        // tolerated faults; nothing is lost
+	Losses       []string `json:"losses"`       // tolerated because of --as-zookeeper
 }

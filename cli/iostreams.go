@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/term"
 )
 
-// IOStreams is what a command has of its surroundings. The zero value of a flag stands for a file or a pipe.
+// IOStreams are the streams, terminal, environment and clock of a command. The zero value of a flag means a
+// file or a pipe.
 type IOStreams struct {
 	In       io.Reader
 	Out, Err io.Writer
@@ -20,23 +20,23 @@ type IOStreams struct {
 
 	// Whether In, Out and Err are terminals.
 	InTerminal, OutTerminal, ErrTerminal bool
-	// TerminalSize returns the columns and lines of the terminal. It is nil if Out is none.
+	// TerminalSize is the size of the terminal of Out. It is nil if Out is none.
 	TerminalSize func() (columns, lines int)
-	// ReadPassword asks on the terminal that In is, and returns what is typed without an echo. It is nil if In is none.
+	// ReadPassword prompts on the terminal of In, without echo. It is nil if In is none.
 	ReadPassword func(prompt string) (string, error)
-	// ErrColumns returns the columns of the terminal that Err is. It is nil if they are not known.
+	// ErrColumns is the width of the terminal of Err, or nil if it is not known.
 	ErrColumns func() int
 
-	// LowerPriority lets other processes of the machine have the processors first, from now on. It is nil if this process does
-	// something else besides the command.
+	// LowerPriority gives way to other processes from now on. It is nil if this process has other work than
+	// the command.
 	LowerPriority func()
 
 	progressLine        *progressLine // for progress; nil: there is none. See WithProgress
-	membersPollInterval time.Duration // the time that every returns; 0: lookEvery. Tests set it
-	adminPort           string        // the port that operatorPort returns; "": defaultPort. Tests set it
+	membersPollInterval time.Duration // 0: membersPollEvery. Tests set it
+	adminPort           string        // "": the constant defaultAdminPort. Tests set it
 }
 
-// ProcessStreams returns the surroundings of this process.
+// ProcessStreams returns the streams of this process.
 func ProcessStreams() IOStreams {
 	w := IOStreams{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Environ(), Now: time.Now, LowerPriority: lowerPriority,
@@ -62,31 +62,31 @@ func ProcessStreams() IOStreams {
 	return w
 }
 
-// terminalSize returns the size of a terminal.
 func terminalSize(terminal *os.File) (columns, lines int) {
 	columns, lines, err := term.GetSize(int(terminal.Fd()))
-	if err != nil || columns == 0 || lines == 0 { // a serial console has 0 until somebody sets it
+	if err != nil || columns == 0 || lines == 0 { // a serial console reports 0 by default
 		return defaultColumns, defaultLines
 	}
 	return columns, lines
 }
 
-// The size of a terminal that does not tell it.
+// The size of a terminal that does not report it.
 const (
 	defaultColumns = 80
 	defaultLines   = 24
 )
 
-// Getenv returns the value of a variable. A variable that is set to "" counts as not set.
+// Getenv returns the value of a variable. An empty variable counts as unset.
 func (w IOStreams) Getenv(name string) string {
-	i := slices.IndexFunc(w.Env, func(v string) bool { return strings.HasPrefix(v, name+"=") })
-	if i < 0 {
-		return ""
+	for _, v := range w.Env {
+		if value, found := strings.CutPrefix(v, name+"="); found {
+			return value
+		}
 	}
-	return w.Env[i][len(name)+1:]
+	return ""
 }
 
-// flagOrEnv returns the value of a flag, or that of its variable.
+// flagOrEnv returns the value of a flag, or else of its variable.
 func (w IOStreams) flagOrEnv(flag, variable string) string {
 	if flag != "" {
 		return flag
@@ -94,8 +94,8 @@ func (w IOStreams) flagOrEnv(flag, variable string) string {
 	return w.Getenv(variable)
 }
 
-// flagOrEnvName returns what names a setting in errors: the variable, if the flag is not given and the variable is set, or else the flag.
-// name is that of the flag.
+// flagOrEnvName returns the name that errors use for a setting: that of the variable if only the variable is
+// set, or else that of the flag.
 func (w IOStreams) flagOrEnvName(flag, name, variable string) string {
 	if flag == "" && w.Getenv(variable) != "" {
 		return variable
@@ -103,8 +103,7 @@ func (w IOStreams) flagOrEnvName(flag, name, variable string) string {
 	return "--" + name
 }
 
-// allowsColor reports whether the output may have colours: on a terminal that can show them, unless the
-// user has set NO_COLOR.
+// allowsColor honours NO_COLOR and TERM=dumb.
 func (w IOStreams) allowsColor() bool {
 	return w.OutTerminal && w.Getenv("NO_COLOR") == "" && w.Getenv("TERM") != "dumb"
 }

@@ -6,16 +6,16 @@ import (
 	"syscall"
 )
 
-// lowPriorityNice is the nice value of a command that must not take processor time from the members of the machine. By the
-// weights of Linux (110 against 1024), a busy thread with it gets about a tenth of what one with 0 gets. It gets
-// everything that is left over.
+// lowPriorityNice keeps a command from taking processor time from the machine's members. By the weights of
+// Linux (110 against 1024), a busy thread with it gets about a tenth of the time of one with nice 0, and all
+// idle time.
 const lowPriorityNice = 10
 
-// maxThreadScans bounds how often stepBehind looks for threads that began meanwhile.
+// maxThreadScans bounds the scans for threads that started meanwhile.
 const maxThreadScans = 3
 
-// lowerPriority gives all threads of this process the nice value behindNice. Linux has one for each thread, and a new thread
-// gets that of the one that began it. What cannot be changed stays as it is: that costs time only.
+// lowerPriority sets lowPriorityNice for all threads of this process. Linux has a nice value for each thread,
+// and a new thread inherits it. Errors are ignored, because they only cost time.
 func lowerPriority() {
 	done := map[int]bool{}
 	for range maxThreadScans {

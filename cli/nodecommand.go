@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,10 +16,9 @@ import (
 	"rollcall/zk/jute"
 )
 
-// sessionCloseTimeout is how long a command waits for the end of its session.
 const sessionCloseTimeout = 2 * time.Second
 
-// nodeCommand is what commands on nodes have: their surroundings, and flags.
+// nodeCommand is shared by the commands on nodes.
 type nodeCommand struct {
 	IOStreams
 	*Link
@@ -30,15 +30,22 @@ func newNodeCommand(w IOStreams) *nodeCommand {
 	return &nodeCommand{IOStreams: w, Link: NewLink(w), Output: NewOutput(w)}
 }
 
-// registerCommand makes cmd a command on nodes that calls work with a session, and whose first argument is a path.
-// change says that work changes something.
-func (n *nodeCommand) registerCommand(cmd *cobra.Command, change bool, work func(ctx context.Context, s subtree.Space, args []string) error) *cobra.Command {
+// registerCommand is registerSession with the flag -o.
+func (n *nodeCommand) registerCommand(cmd *cobra.Command, change bool, work nodeWork) *cobra.Command {
+	return n.Output.Register(n.registerSession(cmd, change, work))
+}
+
+type nodeWork func(ctx context.Context, s subtree.Space, args []string) error
+
+// registerSession makes cmd a command on nodes that calls work with a session. Its first argument is a path.
+// change is true if work changes anything.
+func (n *nodeCommand) registerSession(cmd *cobra.Command, change bool, work nodeWork) *cobra.Command {
 	cmd.GroupID = NodesGroup
 	cmd.ValidArgsFunction = n.completePath
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			if err := subtree.CheckPath(args[0]); err != nil {
-				return WithStatus(UsageError, fmt.Errorf("%s: %w", commandName(cmd), err))
+				return usageErrorf("%s: %w", commandName(cmd), err)
 			}
 		}
 		s, err := n.openSpace(cmd.Context())
@@ -54,7 +61,6 @@ func (n *nodeCommand) registerCommand(cmd *cobra.Command, change bool, work func
 	return cmd
 }
 
-// openSpace opens a session.
 func (n *nodeCommand) openSpace(ctx context.Context) (subtree.Space, error) {
 	cfg, err := n.SessionConfig()
 	if err != nil {
@@ -73,14 +79,14 @@ func (n *nodeCommand) openSpace(ctx context.Context) (subtree.Space, error) {
 	}}, err
 }
 
-// closeSession ends a session, so that the servers need not wait for its end.
+// closeSession closes a session, so that the servers need not wait for its expiry.
 func closeSession(c *client.Client) {
 	ctx, stop := context.WithTimeout(context.Background(), sessionCloseTimeout)
 	defer stop()
-	_ = c.Close(ctx) // if nobody answers, the session ends when it expires
+	_ = c.Close(ctx) // otherwise the session expires
 }
 
-// codeMeanings says what a server's answer means for the node that the error names.
+// codeMeanings explain a server's error code for the node that the error names.
 var codeMeanings = []struct {
 	code jute.Code
 	text string
@@ -98,7 +104,6 @@ var codeMeanings = []struct {
 	{jute.NotReadOnly, "the server is read-only at present"},
 }
 
-// explainedError is an error with a text for people.
 type explainedError struct {
 	text string
 	error
@@ -107,8 +112,8 @@ type explainedError struct {
 func (e explainedError) Error() string { return e.text }
 func (e explainedError) Unwrap() error { return e.error }
 
-// explainNodeError returns err, which ended the command, with the path as the user knows it and what a server's
-// answer means. change says that the command may have changed something before.
+// explainNodeError explains a server's code, with the path as the user typed it. If change is true, the
+// command may have changed something before err.
 func explainNodeError(command string, s subtree.Space, change bool, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
@@ -137,7 +142,6 @@ func explainNodeError(command string, s subtree.Space, change bool, err error) e
 	return WithStatus(Unavailable, err)
 }
 
-// formatCount returns a number of things.
 func formatCount(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -145,7 +149,6 @@ func formatCount(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// toAPIStat returns a Stat as JSON has it.
 func toAPIStat(s jute.Stat) api.Stat {
 	stat := api.Stat{
 		Czxid: formatZxid(s.Czxid), Mzxid: formatZxid(s.Mzxid), Pzxid: formatZxid(s.Pzxid),
@@ -160,13 +163,12 @@ func toAPIStat(s jute.Stat) api.Stat {
 
 func formatZxid(zxid int64) string { return fmt.Sprintf("0x%x", uint64(zxid)) }
 
-// nodeStat is a node with its Stat, as JSON has it.
 type nodeStat struct {
 	Path string `json:"path"`
 	api.Stat
 }
 
-// formatNodeAge is age for a node. The servers' own nodes have no time, which is written as 1970.
+// formatNodeAge is formatAge for a node. The servers' own nodes have time 0.
 func formatNodeAge(now, at time.Time) string {
 	if at.UnixMilli() == 0 {
 		return unknownText
@@ -174,7 +176,6 @@ func formatNodeAge(now, at time.Time) string {
 	return formatAge(now, at)
 }
 
-// statColumns returns the columns of a Stat.
 func statColumns[T any](now time.Time, of func(T) api.Stat) []Column[T] {
 	number := func(name string, get func(api.Stat) int32) Column[T] {
 		return Column[T]{Name: name, AlignRight: true, WideOnly: true, Cell: func(row T) string { return fmt.Sprint(get(of(row))) }}
@@ -198,4 +199,45 @@ func statColumns[T any](now time.Time, of func(T) api.Stat) []Column[T] {
 	}
 	columns[1].WideOnly, columns[2].WideOnly = false, false
 	return columns
+}
+
+const (
+	completionTimeout = 2 * time.Second
+	maxCompletions    = 1000
+)
+
+// completePath completes the first argument, the path of a node. It completes nothing if the servers do not
+// reply or the parent is not readable.
+func (n *nodeCommand) completePath(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	const nothingElse = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault // data, or entries of a list
+	}
+	above, name := "/", ""
+	if i := strings.LastIndexByte(begun, '/'); i > 0 {
+		above, name = begun[:i], begun[i+1:]
+	} else {
+		name = strings.TrimPrefix(begun, "/")
+	}
+	if subtree.CheckPath(above) != nil {
+		return nil, nothingElse
+	}
+	ctx, stop := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer stop()
+	s, err := n.openSpace(ctx)
+	if err != nil {
+		return nil, nothingElse
+	}
+	defer closeSession(s.Client)
+	names, _, err := s.Children(ctx, above)
+	if err != nil {
+		return nil, nothingElse
+	}
+	names = slices.DeleteFunc(names, func(found string) bool { return !strings.HasPrefix(found, name) || !isPrintableASCII(found) })
+	slices.Sort(names)
+	names = names[:min(len(names), maxCompletions)]
+	for i := range names {
+		names[i] = strings.TrimSuffix(above, "/") + "/" + names[i]
+	}
+	return names, nothingElse
 }

@@ -17,48 +17,43 @@ import (
 )
 
 const (
-	// socketScheme begins an address in --admin that is the path of a socket.
-	socketScheme = "unix:"
-	// packagedConfigPath is the zoo.cfg that packages install.
+	socketScheme       = "unix:"
 	packagedConfigPath = "/etc/rollcall/zoo.cfg"
-	// tokenProofTimeout is how long a member may take to prove the token.
-	tokenProofTimeout = 5 * time.Second
+	tokenProofTimeout  = 5 * time.Second
 )
 
-// dialFunc opens a connection for HTTP.
 type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// newAdminClient returns a client of the member at base that shows auth, the value of a header. The token goes to a
-// socket as it is, because localsocket.Dial has checked who listens there, and so it goes over HTTPS. Over plain TCP it is proved, and not sent. The
-// password of the super user cannot be proved so, and goes to a socket alone: other questions need no credentials
-// on the member's machine.
+// newAdminClient returns a client of the member at base with the credentials auth, the value of a header. A
+// token is sent over HTTPS, and to a socket, because localsocket.Dial has checked the listener. Over plain
+// TCP it is proved and not sent. The super user's password cannot be proved, so only a socket gets it.
 func (l *Link) newAdminClient(base, auth string) (*api.Client, error) {
 	path, isSocket := strings.CutPrefix(base, socketScheme)
 	switch token, isToken := bearerToken(auth); {
 	case isSocket:
 		return &api.Client{BaseURL: "http://localhost", Authorization: auth, HTTPClient: newHTTPClientOver(l.streams, l.annotateDial(base, l.socketDial(path)))}, nil
 	case strings.HasPrefix(base, "https://"):
-		reach, err := l.newTLSClient()
+		httpClient, err := l.newTLSClient()
 		if err == nil {
-			transport := reach.Transport.(*progressTransport)
+			transport := httpClient.Transport.(*progressTransport)
 			transport.DialContext = l.annotateDial(base, transport.DialContext)
 		}
-		return &api.Client{BaseURL: base, Authorization: auth, HTTPClient: reach}, err
+		return &api.Client{BaseURL: base, Authorization: auth, HTTPClient: httpClient}, err
 	case isToken:
 		return &api.Client{BaseURL: base, HTTPClient: newHTTPClientOver(l.streams, l.annotateDial(base, tokenProofDial(token)))}, nil
 	}
 	return &api.Client{BaseURL: base, HTTPClient: newHTTPClientOver(l.streams, l.annotateDial(base, dialMember))}, nil
 }
 
-// unreachableError is the error of an attempt to connect to a member's port for operators.
+// unreachableError is the error of a failed connection to an admin port.
 type unreachableError struct {
-	address string // the address, and what names it
+	address string // with the variable that set it
 	error
 }
 
 func (u *unreachableError) Unwrap() error { return u.error }
 
-// annotateDial returns a dial whose errors say at which address they are, and what names that.
+// annotateDial adds the address, and the flag or variable that set it, to errors of dial.
 func (l *Link) annotateDial(base string, dial dialFunc) dialFunc {
 	place := base
 	if l.streams.flagOrEnv(l.adminURLs, "ROLLCALL_ADMIN") != "" {
@@ -73,15 +68,12 @@ func (l *Link) annotateDial(base string, dial dialFunc) dialFunc {
 	}
 }
 
-// dialMember connects to a member's port.
 func dialMember(ctx context.Context, network, addr string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: probeTimeout}).DialContext(ctx, network, addr)
 }
 
-// bearerToken returns the token in the value of a header, if there is one.
 func bearerToken(auth string) (token string, ok bool) { return strings.CutPrefix(auth, "Bearer ") }
 
-// socketDial returns how to connect to the socket at path.
 func (l *Link) socketDial(path string) dialFunc {
 	return func(ctx context.Context, _, _ string) (net.Conn, error) {
 		conn, err := localsocket.Dial(ctx, path, l.tokenFileOwners...)
@@ -89,7 +81,6 @@ func (l *Link) socketDial(path string) dialFunc {
 	}
 }
 
-// tokenProofDial returns how to connect to a member with a proof of the token.
 func tokenProofDial(token string) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		key := tokenproof.KeyOfToken(token)
@@ -110,7 +101,7 @@ func tokenProofDial(token string) dialFunc {
 	}
 }
 
-// asDialError returns err as that of an attempt to connect: no request has reached a member. It keeps nil.
+// asDialError marks err as a dial error: no request has reached a member.
 func asDialError(err error) error {
 	if err == nil {
 		return nil
@@ -118,8 +109,8 @@ func asDialError(err error) error {
 	return &net.OpError{Op: "dial", Net: "operators", Err: err}
 }
 
-// localSocket returns the address of the socket of the member that is configured on this machine, if a member answers there
-// and may be one of hosts, or "". If --hosts is not given, any member of this machine may be.
+// localSocket returns the socket address of the member configured on this machine, or "" if it does not reply
+// or cannot be one of hosts. Without --hosts, any member of this machine may be used.
 func (l *Link) localSocket(ctx context.Context, hosts []string) string {
 	given := l.streams.flagOrEnv(l.hosts, "ROLLCALL_HOSTS") != ""
 	for _, file := range []string{"", packagedConfigPath} {
@@ -148,7 +139,6 @@ func (l *Link) localSocket(ctx context.Context, hosts []string) string {
 	return ""
 }
 
-// newHTTPClientOver returns what newHTTP does, with connections that dial opens.
 func newHTTPClientOver(w IOStreams, dial dialFunc) *http.Client {
 	return &http.Client{
 		Transport:     &progressTransport{w, &http.Transport{DialContext: dial, ResponseHeaderTimeout: responseHeaderTimeout}},
