@@ -14,16 +14,16 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// advice is a row of the table of advice. It says what an operator can do about an error that ends
-// a command. Package config and quorum/disk give their own, because they know which setting or file
-// is wrong. A row must not fit an error of a file that another setting names: its advice would be wrong there.
+// advice is a row of the table of advice for errors that end a command. Packages config and quorum/disk give
+// their own advice, because they know the wrong setting or file. A row must not match errors of files that
+// other settings name.
 type advice struct {
 	commands []string
 	matches  func(err error) bool
 	text     string
 }
 
-// adviceTable are all rows. The first that fits counts.
+// The first matching row of adviceTable counts.
 var adviceTable = []advice{
 	{forCommands("serve"), matchesError(syscall.EADDRINUSE), "another process listens there: stop it, or choose another port (clientPort or secureClientPort for clients; for members the server line, which is the same on all members)"},
 	{forCommands("up"), matchesError(syscall.EADDRINUSE), "--port takes others"},
@@ -36,11 +36,11 @@ var adviceTable = []advice{
 	{forCommands("recover"), matchesError(disk.ErrNoData), "run it with the zoo.cfg of a member that has data; a member without data is started with rollcall serve"},
 	{forCommands("up"), isUnusableFile, "--data must name a directory that this user may make and write"},
 	{forCommands("serve", "recover"), matchesError(disk.ErrUnusable), "dataDir and dataLogDir must be directories that this user may make and write"},
-	{forCommands("serve", "recover", "up"), matchesError(syscall.EIO), "the disk cannot be read or written there: look at the kernel's log, and replace it if it fails"},
-	{forCommands("serve", "up"), member.CanRestart, "start this member again: it goes on"},
+	{forCommands("serve", "recover", "up"), matchesError(syscall.EIO), "the disk cannot be read or written there: check the kernel's log, and replace it if it fails"},
+	{forCommands("serve", "up"), member.CanRestart, "start this member again: it continues"},
 
 	{forCommands("health"), matchesError(syscall.ECONNREFUSED), "no process listens there: start the member with rollcall serve, or name its address with --addr"},
-	{forCommands("health"), matchesError(os.ErrDeadlineExceeded), "the member is starting, hangs or is overloaded: its log says which; a port for TLS alone does not answer either"},
+	{forCommands("health"), matchesError(os.ErrDeadlineExceeded), "the member is starting, hangs or is overloaded: its log says which; a port for TLS alone does not reply either"},
 	{forCommands("health"), isUnknownHost, "this machine cannot resolve that host: name an address with --addr host:port"},
 	{forCommands("bench"), matchesError(syscall.ECONNREFUSED), "no process listens there: each address must be one where a running member takes clients"},
 	{forCommands("bench"), isUnknownHost, "this machine cannot resolve that host: name addresses where members take clients"},
@@ -52,7 +52,7 @@ func matchesError(target error) func(error) bool {
 	return func(err error) bool { return errors.Is(err, target) }
 }
 
-// matchesListenError fits errors of opening a port.
+// matchesListenError matches errors of opening a port.
 func matchesListenError(target error) func(error) bool {
 	return func(err error) bool {
 		var op *net.OpError
@@ -65,7 +65,7 @@ func isUnknownHost(err error) bool {
 	return errors.As(err, &dns)
 }
 
-// isUnusableFile fits errors of files and directories that have another cause than their content. All files of
+// isUnusableFile matches errors of files and directories that are not due to their content. All files of
 // rollcall up are in its directory.
 func isUnusableFile(err error) bool {
 	var path *fs.PathError
@@ -74,12 +74,12 @@ func isUnusableFile(err error) bool {
 		func(reason error) bool { return errors.Is(path.Err, reason) })
 }
 
-// explainedError is an error that already says what to do.
+// explainedError is an error that already names a remedy.
 type explainedError struct{ error }
 
 func (t explainedError) Unwrap() error { return t.error }
 
-// addAdvice returns err, which ended command, with the advice of the first row that fits, if there is one.
+// addAdvice returns err, which ended command, with the advice of the first matching row.
 func addAdvice(command string, err error) error {
 	var already explainedError
 	if err == nil || errors.As(err, &already) {
@@ -93,7 +93,6 @@ func addAdvice(command string, err error) error {
 	return err
 }
 
-// errorWithAdvice is an error with advice.
 type errorWithAdvice struct {
 	error
 	text string
@@ -102,8 +101,7 @@ type errorWithAdvice struct {
 func (h errorWithAdvice) Error() string { return h.error.Error() + "; " + h.text }
 func (h errorWithAdvice) Unwrap() error { return h.error }
 
-// errorLine returns err as the one line with which a command ends. It begins with the cause: what went
-// wrong after that, because of it, follows.
+// errorLine returns err as one line. The cause comes first, and consequences follow.
 func errorLine(err error) string {
 	return cli.EscapeUnprintable(strings.ReplaceAll(err.Error(), "\n", "; after that: "))
 }

@@ -47,7 +47,7 @@ func TestAdvice(t *testing.T) {
 		{"nothing to recover", "recover", fmt.Errorf("directory: %w", disk.ErrNoData), "of a member that has data"},
 		{"directory read-only", "serve", disk.WithAdvice(fmt.Errorf("quorum: %w", readOnly), true), "dataDir and dataLogDir must be"},
 		{"directory read-only", "up", readOnly, "-data must name"},
-		{"disk that fails", "serve", fmt.Errorf("quorum: append: %w", &fs.PathError{Op: "write", Path: "/data/x.wal", Err: syscall.EIO}), "look at the kernel's log"},
+		{"disk that fails", "serve", fmt.Errorf("quorum: append: %w", &fs.PathError{Op: "write", Path: "/data/x.wal", Err: syscall.EIO}), "check the kernel's log"},
 		{"snapshot", "serve", fmt.Errorf("%w: twice", wire.ErrRestart), "start this member again"},
 		{"no member", "health", refused, "start the member with rollcall serve"},
 		{"silent member", "health", fmt.Errorf("no answer: %w", os.ErrDeadlineExceeded), "its log says which"},
@@ -76,7 +76,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// The error that ends a command says what to do. Each case runs a whole command line.
+// The error that ends a command names a remedy. Each case runs a whole command line.
 func TestCommandsAdvise(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -118,7 +118,7 @@ func TestCommandsAdvise(t *testing.T) {
 		{"no key", "serve DIR/key.cfg", "ssl.keyStore.location=DIR/none.pem: no such file or directory; it must name a file that this user may read"},
 		{"recover without data", "recover -yes DIR/alone.cfg", "; run it with the zoo.cfg of a member that has data"},
 		{"health of nobody", "health -addr 127.0.0.1:1", "connection refused; no process listens there"},
-		{"health without a port", "health -addr localhost", "-addr localhost: allowed is host:port"},
+		{"health without a port", "health -addr localhost", "-addr localhost must be host:port"},
 		{"up in a file", "up -port 60999 -members 1 -data DIR/file", "not a directory; --data must name a directory"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,49 +15,48 @@ import (
 )
 
 const (
-	// clientShare is the part of the memory, as one in so many, that clients' unread replies and
-	// waiting requests may take. The garbage collector may leave as much again unfreed. The state,
-	// the log and the traffic between members need memory too.
+	// Clients' unread replies and waiting requests may take one clientShare-th of the memory. The garbage
+	// collector may leave as much again unfreed. State, log and traffic between members need memory too.
 	clientShare = 8
-	// collectorShare is the part of the memory, in percent, that Go's collector is told to keep to.
+	// collectorShare is the collector's limit in percent of the memory.
 	collectorShare = 90
 )
 
-// clientMemoryBudget returns the budget of clients for each of so many members in this process.
+// clientMemoryBudget returns the memory for the clients of each of several members in this process.
 func clientMemoryBudget(configured int64, members int) int64 {
 	if configured != 0 {
 		return configured
 	}
 	available := availableMemory()
 	if available == 0 {
-		return 0 // the server's own default
+		return 0 // the server's default
 	}
 	return max(available/clientShare/int64(members), config.MinClientMemory)
 }
 
-// availableMemory returns the bytes of memory that this process may use: the least of the collector's limit
-// (GOMEMLIMIT), the machine's memory and the cgroup's limit. It returns 0 if none of them is known.
+// availableMemory returns the bytes of memory that this process may use: the minimum of the collector's limit
+// (GOMEMLIMIT), the machine's memory and the cgroup's limit, or 0 if none is known.
 func availableMemory() int64 {
-	limit := debug.SetMemoryLimit(-1) // asks only
+	limit := debug.SetMemoryLimit(-1) // only reads it
 	if limit == math.MaxInt64 {
 		limit = 0
 	}
 	return minLimit(limit, systemMemory())
 }
 
-// freeMemory returns the bytes of memory that this process may still take: the smaller one of what availableMemory returns and
-// what Linux can free without swapping. It returns 0 if neither is known.
+// freeMemory returns the bytes of memory that this process may still take: the minimum of availableMemory and
+// of what Linux can free without swapping, or 0 if neither is known.
 func freeMemory() int64 {
 	return minLimit(availableMemory(), readMeminfo(os.DirFS("/"), "MemAvailable:"))
 }
 
-// systemMemory returns the bytes of memory that the machine has and the cgroup allows, or 0 if neither is
+// systemMemory returns the minimum of the machine's memory and the cgroup's limit in bytes, or 0 if neither is
 // known.
 func systemMemory() int64 {
 	return minLimit(machineMemory(os.DirFS("/")), cgroupMemory(os.DirFS("/")))
 }
 
-// minLimit returns the smaller of two limits. A limit of 0 is none.
+// minLimit returns the smaller limit. 0 means no limit.
 func minLimit(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -65,19 +64,19 @@ func minLimit(a, b int64) int64 {
 	return min(a, b)
 }
 
-// limitCollector sets the collector's limit from that of the system, unless the environment sets one. Without
-// it the collector would not know of the machine's memory or the cgroup, and the kernel would kill the process.
+// limitCollector sets the collector's memory limit, unless the environment does. Without it the collector
+// would grow beyond the machine's memory or the cgroup, and the kernel would kill the process.
 func limitCollector(limit int64, env []string) {
 	if limit > 0 && !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") }) {
 		debug.SetMemoryLimit(limit / 100 * collectorShare)
 	}
 }
 
-// machineMemory returns the bytes of memory that Linux has, or 0 if they are not known. root is
-// the machine's root directory.
+// machineMemory returns the memory of Linux in bytes, or 0 if it is unknown. root is the machine's root
+// directory.
 func machineMemory(root fs.FS) int64 { return readMeminfo(root, "MemTotal:") }
 
-// readMeminfo returns the bytes in a line of /proc/meminfo, or 0 if they are not known.
+// readMeminfo returns the bytes in a line of /proc/meminfo, or 0 if they are unknown.
 func readMeminfo(root fs.FS, name string) int64 {
 	text, err := fs.ReadFile(root, "proc/meminfo")
 	if err != nil {
@@ -95,8 +94,8 @@ func readMeminfo(root fs.FS, name string) int64 {
 	return 0
 }
 
-// cgroupMemory returns the bytes of memory that this process's cgroup and those above it allow,
-// of version 1 or 2. It returns 0 if there is no limit. root is the machine's root directory.
+// cgroupMemory returns the memory limit of this process's cgroup (version 1 or 2) and its ancestors in bytes,
+// or 0 without a limit. root is the machine's root directory.
 func cgroupMemory(root fs.FS) int64 {
 	file, err := root.Open("proc/self/cgroup")
 	if err != nil {
@@ -117,8 +116,8 @@ func cgroupMemory(root fs.FS) int64 {
 	return limit
 }
 
-// groupMemory returns the least limit that a cgroup and those above it have. Within a
-// container only the topmost directory may be there, which then is the container's.
+// groupMemory returns the minimum limit of a cgroup and its ancestors. A container may see only the topmost
+// directory, which is its own.
 func groupMemory(root fs.FS, mount, group, name string) int64 {
 	limit := int64(0)
 	for group = path.Clean("/" + group); ; group = path.Dir(group) {
@@ -134,5 +133,5 @@ func groupMemory(root fs.FS, mount, group, name string) int64 {
 	}
 }
 
-// noCgroupLimit is what version 1 of cgroups shows where there is none, or a little more.
+// noCgroupLimit is at most the value that version 1 of cgroups shows without a limit.
 const noCgroupLimit = math.MaxInt64 &^ (1<<20 - 1)

@@ -26,29 +26,31 @@ Nodes are made below /rollcall-bench-RANDOM and removed at the end. A case may h
 Cases:
 `
 
-// benchFlags are the flags of `rollcall bench` and of `rollcall bench compare`.
+// benchFlags are the flags of `rollcall bench` and `rollcall bench compare`.
 type benchFlags struct {
 	streams      cli.IOStreams
 	params       bench.Params
-	givenKnobs   map[string]bool // knobs that were given
+	givenKnobs   map[string]bool
 	output       string
 	rounds       int
 	cpus         int
 	sideA, sideB sideFlags // sideA alone without compare
+
+	progress      func(line string) // nil: not shown
+	clearProgress func()
 }
 
-// sideFlags are the flags about one ensemble.
+// sideFlags are the flags of one ensemble.
 type sideFlags struct {
 	name, hosts, pids, start, stop string
 	tls                            cli.TLS
 }
 
-// keeperName is the argument of the processes that a bench starts for more sessions than one process may
-// hold.
+// keeperName is the subcommand of processes that hold sessions for a bench, which needs more than one process
+// may open.
 const keeperName = "keep-sessions"
 
-// keeperCommand returns the command line of such a process, which connects as tls says. It is nil if the path of
-// this program is not known.
+// keeperCommand returns the command line of such a process. It is nil if the path of this program is unknown.
 func keeperCommand(tls *cli.TLS) []string {
 	program, err := os.Executable()
 	if err != nil {
@@ -57,7 +59,7 @@ func keeperCommand(tls *cli.TLS) []string {
 	return append([]string{program, "bench", keeperName}, tls.CommandArgs()...)
 }
 
-// newKeeper returns the command of such a process.
+// newKeeper returns that subcommand.
 func newKeeper(w cli.IOStreams) *cobra.Command {
 	var tls cli.TLS
 	cmd := &cobra.Command{
@@ -75,7 +77,6 @@ func newKeeper(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// newBench returns the command that measures an ensemble.
 func newBench(w cli.IOStreams) *cobra.Command {
 	cmd := newBenchCommand(w, "bench", (*benchFlags).measureTarget, func(f *benchFlags, cmd *cobra.Command, fs *flag.FlagSet) {
 		f.sideA.registerFlags(cmd, fs, "hosts", "")
@@ -94,8 +95,11 @@ func newBench(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// newBenchCommand returns a command that runs cases. register adds the flags that only this one has.
-func newBenchCommand(w cli.IOStreams, name string, run func(*benchFlags, context.Context, []bench.Params, io.Writer, func(string), func()) error, register func(*benchFlags, *cobra.Command, *flag.FlagSet)) *cobra.Command {
+// newBenchCommand returns a command that runs cases. register adds its own flags.
+func newBenchCommand(
+	w cli.IOStreams, name string, run func(*benchFlags, context.Context, []bench.Params) error,
+	register func(*benchFlags, *cobra.Command, *flag.FlagSet),
+) *cobra.Command {
 	f := &benchFlags{streams: w, params: bench.Defaults(), givenKnobs: map[string]bool{}}
 	cmd := &cobra.Command{
 		Use: name + " [flags] CASE...", Args: cobra.ArbitraryArgs,
@@ -108,8 +112,8 @@ func newBenchCommand(w cli.IOStreams, name string, run func(*benchFlags, context
 			if err != nil {
 				return cli.WithStatus(cli.UsageError, benchError{command, err})
 			}
-			progress, clear := progressLine(w)
-			if err := run(f, cmd.Context(), cases, w.Out, progress, clear); err != nil {
+			f.progress, f.clearProgress = progressLine(w)
+			if err := run(f, cmd.Context(), cases); err != nil {
 				return benchError{command, err}
 			}
 			return nil
@@ -130,7 +134,7 @@ func newBenchCommand(w cli.IOStreams, name string, run func(*benchFlags, context
 	return cmd
 }
 
-// benchError is the error of a command. The command's name stands before it in place of that of package bench.
+// benchError replaces the prefix of package bench by the command's name.
 type benchError struct {
 	command string
 	error
@@ -142,7 +146,6 @@ func (e benchError) Error() string {
 
 func (e benchError) Unwrap() error { return e.error }
 
-// caseList returns a line for each case.
 func caseList() string {
 	text := ""
 	for _, c := range bench.Cases() {
@@ -151,7 +154,7 @@ func caseList() string {
 	return text
 }
 
-// registerFlags adds the flags of one ensemble; prefix tells two apart.
+// registerFlags adds the flags of one ensemble. prefix distinguishes two of them.
 func (s *sideFlags) registerFlags(cmd *cobra.Command, fs *flag.FlagSet, hosts, prefix string) {
 	s.tls.Register(cmd, prefix)
 	fs.StringVar(&s.hosts, hosts, "", "`host:port,...` of the members; connections are spread over them")
@@ -164,7 +167,7 @@ func (s *sideFlags) registerFlags(cmd *cobra.Command, fs *flag.FlagSet, hosts, p
 	fs.StringVar(&s.stop, prefix+"stop", "", "shell `command` that stops it after its turn")
 }
 
-// parseCases returns the cases to run. It is an error if none of them takes a knob that was given.
+// parseCases returns the cases to run. It returns an error if a given knob applies to none of them.
 func (f *benchFlags) parseCases(args []string) ([]bench.Params, error) {
 	if len(args) == 0 {
 		return nil, errors.New("name a case; rollcall bench -h lists them")
@@ -189,12 +192,12 @@ func (f *benchFlags) parseCases(args []string) ([]bench.Params, error) {
 	return list, nil
 }
 
-// maxCPUs is more than a load needs: a few threads suffice for the servers' answers.
+// maxCPUs is more than a load needs: a few threads suffice for the servers' replies.
 const maxCPUs = 64
 
-// useCPUs sets how many threads run Go code at once. One thread serves some 100,000 requests per
-// second, and leaves the rest of a shared machine to the servers. A case with a fixed rate gets
-// another thread, because its pacer keeps one busy.
+// useCPUs sets the number of threads that run Go code. One thread serves some 100,000 requests per second, and
+// leaves the rest of a shared machine to the servers. A case with a fixed rate gets another thread, because
+// its pacer keeps one busy.
 func (f *benchFlags) useCPUs(cases []bench.Params) error {
 	n := f.cpus
 	if n == 0 {
@@ -206,13 +209,13 @@ func (f *benchFlags) useCPUs(cases []bench.Params) error {
 		}
 	}
 	if n < 1 || n > maxCPUs {
-		return fmt.Errorf("--cpus %d; allowed are 1 to %d", n, maxCPUs)
+		return fmt.Errorf("--cpus %d must be 1 to %d", n, maxCPUs)
 	}
 	runtime.GOMAXPROCS(n)
 	return nil
 }
 
-// benchTarget returns the ensemble that the flags describe. flagName is the flag of its addresses, with its dashes.
+// benchTarget returns the ensemble of the flags. flagName is the flag of its addresses, with its dashes.
 func (s *sideFlags) benchTarget(w cli.IOStreams, flagName string) (bench.Target, error) {
 	t := bench.Target{Name: s.name, Keeper: keeperCommand(&s.tls)}
 	if s.hosts == "" {
@@ -234,9 +237,9 @@ func (s *sideFlags) benchTarget(w cli.IOStreams, flagName string) (bench.Target,
 	return t, err
 }
 
-func (f *benchFlags) measureTarget(ctx context.Context, cases []bench.Params, stdout io.Writer, progress func(string), clear func()) error {
+func (f *benchFlags) measureTarget(ctx context.Context, cases []bench.Params) error {
 	if f.output != "table" && f.output != "json" {
-		return fmt.Errorf("-o %q; there are table and json", f.output)
+		return fmt.Errorf("-o %q must be table or json", f.output)
 	}
 	target, err := f.sideA.benchTarget(f.streams, "--hosts")
 	if err != nil {
@@ -244,8 +247,8 @@ func (f *benchFlags) measureTarget(ctx context.Context, cases []bench.Params, st
 	}
 	var results []bench.Result
 	for _, p := range cases {
-		result, failed := bench.Run(ctx, bench.Config{Target: target, Params: p, Progress: progress})
-		clear()
+		result, failed := bench.Run(ctx, bench.Config{Target: target, Params: p, Progress: f.progress})
+		f.clearProgress()
 		if failed != nil {
 			err = failed
 			break
@@ -253,23 +256,23 @@ func (f *benchFlags) measureTarget(ctx context.Context, cases []bench.Params, st
 		results = append(results, result)
 	}
 	if f.output == "json" {
-		return errors.Join(printJSON(stdout, results), err)
+		return errors.Join(printJSON(f.streams.Out, results), err)
 	}
 	if len(results) > 0 {
-		err = errors.Join(bench.WriteTable(stdout, results), err)
+		err = errors.Join(bench.WriteTable(f.streams.Out, results), err)
 	}
 	return err
 }
 
-func (f *benchFlags) compareSides(ctx context.Context, cases []bench.Params, stdout io.Writer, progress func(string), clear func()) error {
+func (f *benchFlags) compareSides(ctx context.Context, cases []bench.Params) error {
 	write, ok := map[string]func(io.Writer, *bench.Comparison) error{
 		"table": bench.WriteComparison, "markdown": bench.WriteMarkdown,
 		"json": func(w io.Writer, c *bench.Comparison) error { return printJSON(w, c) },
 	}[f.output]
 	if !ok {
-		return fmt.Errorf("-o %q; there are table, json and markdown", f.output)
+		return fmt.Errorf("-o %q must be table, json or markdown", f.output)
 	}
-	cfg := bench.CompareConfig{Cases: cases, Rounds: f.rounds, Progress: progress}
+	cfg := bench.CompareConfig{Cases: cases, Rounds: f.rounds, Progress: f.progress}
 	for i, s := range []*sideFlags{&f.sideA, &f.sideB} {
 		t, err := s.benchTarget(f.streams, "--"+string("ab"[i]))
 		if err != nil {
@@ -278,11 +281,11 @@ func (f *benchFlags) compareSides(ctx context.Context, cases []bench.Params, std
 		cfg.Sides[i] = bench.Side{Target: t, Start: s.start, Stop: s.stop}
 	}
 	c, err := bench.Compare(ctx, cfg)
-	clear()
+	f.clearProgress()
 	if err != nil {
 		return err
 	}
-	return write(stdout, c)
+	return write(f.streams.Out, c)
 }
 
 func printJSON(w io.Writer, v any) error {
@@ -291,11 +294,11 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// clearLine goes to the beginning of a terminal's line and empties it.
+// clearLine empties the current line of a terminal.
 const clearLine = "\r\x1b[K"
 
-// progressLine returns a function that keeps one line of a terminal up to date, and one that empties it. If
-// stderr is not a terminal, line is nil and clear does nothing.
+// progressLine returns a function that updates one line of a terminal, and one that empties it. Without a
+// terminal, line is nil and clear does nothing.
 func progressLine(w cli.IOStreams) (line func(string), clear func()) {
 	if !w.ErrTerminal {
 		return nil, func() {}

@@ -19,15 +19,13 @@ import (
 
 const (
 	oneDay = 24 * time.Hour
-	// defaultHostDays and authorityDays are for how long certificates are valid by default: a year, after which
-	// somebody has looked at them, and ten.
+	// Certificates are valid for a year by default, so that they are reviewed, and authorities for ten years.
 	defaultHostDays      = 365
 	defaultAuthorityDays = 3650
-	// maxDays is the longest time that can be asked for, a century.
+	// maxDays limits validity to a century.
 	maxDays = 36500
 )
 
-// newCerts returns the command that makes an authority and certificates.
 func newCerts(w cli.IOStreams) *cobra.Command {
 	var c certMaker
 	cmd := &cobra.Command{
@@ -58,28 +56,28 @@ func newCerts(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// maxCertHosts bounds the hosts of one call: more than an ensemble has members.
+// maxCertHosts exceeds the members of any ensemble.
 const maxCertHosts = 1000
 
-// certMaker are the settings of the command.
+// certMaker holds the settings of the command.
 type certMaker struct {
 	directory               string
 	hostDays, authorityDays int
 }
 
-// newFile is a file to be written.
+// newFile is a file to write.
 type newFile struct {
 	path string
 	text []byte
 	mode fs.FileMode
 }
 
-// makeFiles returns the files for hosts, of which none is there. Each host is its names, with commas. An authority in a directory that
-// other users can change could be theirs, and so could each certificate that it signs.
+// makeFiles returns the new files for hosts. A host is its names, separated by commas. The directory must be
+// safe from other users: whoever can replace the authority can issue any certificate.
 func (c *certMaker) makeFiles(hosts []string, now time.Time) ([]newFile, error) {
 	for flag, days := range map[string]int{"--days": c.hostDays, "--ca-days": c.authorityDays} {
 		if days < 1 || days > maxDays {
-			return nil, cli.WithStatus(cli.UsageError, fmt.Errorf("%s %d: allowed is 1 to %d", flag, days, maxDays))
+			return nil, cli.WithStatus(cli.UsageError, fmt.Errorf("%s %d must be 1 to %d", flag, days, maxDays))
 		}
 	}
 	if _, err := secretfile.TrustedDirectory(c.directory); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -103,7 +101,7 @@ func (c *certMaker) makeFiles(hosts []string, now time.Time) ([]newFile, error) 
 	return files, nil
 }
 
-// loadAuthority returns the authority of the directory. If it is new, its files are to be written.
+// loadAuthority returns the directory's authority, or a new one with its files to write.
 func (c *certMaker) loadAuthority(now time.Time) (*authority.Authority, []newFile, error) {
 	certPath, keyPath := filepath.Join(c.directory, "ca.pem"), filepath.Join(c.directory, "ca.key")
 	cert, errCert := os.ReadFile(certPath)
@@ -126,11 +124,11 @@ func (c *certMaker) loadAuthority(now time.Time) (*authority.Authority, []newFil
 	return ca, []newFile{{certPath, cert, 0o644}, {keyPath, key, 0o600}}, err
 }
 
-// writeFiles writes files, unless one of them is there.
+// writeFiles writes files, unless one of them exists.
 func writeFiles(files []newFile) error {
 	for i, f := range files {
 		if _, err := os.Lstat(f.path); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s is there already, and nothing is overwritten; remove it first if its key is not needed any more", f.path)
+			return fmt.Errorf("%s exists, and nothing is overwritten; remove it first if its key is not needed any more", f.path)
 		}
 		for _, other := range files[:i] {
 			if other.path == f.path {
@@ -150,7 +148,7 @@ func writeFiles(files []newFile) error {
 	return nil
 }
 
-// writeNewFile writes one file, which must not be there, durably.
+// writeNewFile creates a file durably.
 func writeNewFile(f newFile) error {
 	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.mode)
 	if err != nil {

@@ -77,13 +77,13 @@ func TestCertsRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"zk2", "zk1"}, "zk1.pem is there already, and nothing is overwritten"},
-		{[]string{"ca"}, "ca.pem is there already"},
+		{[]string{"zk2", "zk1"}, "zk1.pem exists, and nothing is overwritten"},
+		{[]string{"ca"}, "ca.pem exists"},
 		{[]string{"zk2", "zk2"}, "would be written twice"},
 		{[]string{"zk2", "../zk3"}, `"../zk3" is neither a DNS name nor an address`},
 		{[]string{"*.example"}, "must be a whole one"},
-		{[]string{"--days", "0", "zk2"}, "--days 0: allowed is 1 to 36500"},
-		{[]string{"--ca-days", "40000", "zk2"}, "--ca-days 40000: allowed is 1 to 36500"},
+		{[]string{"--days", "0", "zk2"}, "--days 0 must be 1 to 36500"},
+		{[]string{"--ca-days", "40000", "zk2"}, "--ca-days 40000 must be 1 to 36500"},
 		{nil, "hosts"},
 	} {
 		if _, err := certsIn(t, dir, tt.args...); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -107,7 +107,8 @@ func TestCertsRefuses(t *testing.T) {
 	}
 }
 
-// An authority in a directory that another user can change could be his. Whoever trusted a certificate that it signed would trust him.
+// An authority in a directory that another user can change could be his. Whoever trusted a certificate that it
+// signed would trust him.
 func TestCertsAmongOthers(t *testing.T) {
 	prepare := map[string]func(dir string) error{
 		"other users may write in the directory": func(dir string) error { return os.Chmod(dir, 0o777) },

@@ -77,9 +77,9 @@ func TestConfigCheckReadsFiles(t *testing.T) {
 			"8 values are refused",
 			"DIR/every:4: ssl.keyStore.location=DIR/none.pem: no such file or directory; it must name a file that this user may read",
 			"DIR/every:5: ssl.trustStore.location=DIR/empty: the file is empty",
-			"DIR/every:8: ssl.crl.location=DIR/secret: there is no list of revoked certificates in the file; allowed are",
-			"DIR/every:9: ensembleSecretFile=DIR/short: line 1: a secret of 4 bytes; allowed are 16 to 1024; make one with",
-			"DIR/every:10: admin.tokenFile=DIR/short: the token has 4 bytes; allowed are 16 to 4096",
+			"DIR/every:8: ssl.crl.location=DIR/secret: there is no list of revoked certificates in the file; it must have",
+			"DIR/every:9: ensembleSecretFile=DIR/short: line 1: a secret of 4 bytes; must have 16 to 1024; make one with",
+			"DIR/every:10: admin.tokenFile=DIR/short: the token has 4 bytes; must have 16 to 4096",
 			"DIR/every:12: ssl.quorum.keyStore.location=DIR/trust.pem: there is no private key in the file",
 			"DIR/every:13: ssl.quorum.trustStore.location=DIR/none.pem: no such file",
 			"DIR/every:14: java.security.auth.login.config=DIR/jaas: line 1: ",
@@ -117,7 +117,7 @@ func TestConfigCheckReadsFiles(t *testing.T) {
 	}
 }
 
-// config check holds a member's certificate against its server line, and says whether others reach its ports.
+// config check holds a member's certificate against its server line, and reports whether others reach its ports.
 func TestConfigCheckMembers(t *testing.T) {
 	trust, key := issueCertificate(t, time.Now(), 365*oneDay) // for localhost
 	list := func(host string) string {
@@ -139,7 +139,7 @@ func TestConfigCheckMembers(t *testing.T) {
 	})
 	const (
 		exposed  = "server.1=a.example:1:2:participant: members are not authenticated: whoever reaches the ports for members can read and change everything; set ensembleSecretFile or sslQuorum"
-		anothers = "ssl.quorum.keyStore.location=DIR/key.pem: the certificate is for localhost, but this member is server.1, whose host is a.example, so the other members would refuse it"
+		anothers = "ssl.quorum.keyStore.location=DIR/key.pem: the certificate is for localhost, but this member is server.1, whose host is a.example, so the other members would reject it"
 	)
 	for _, tt := range []struct {
 		file   string
@@ -158,7 +158,7 @@ func TestConfigCheckMembers(t *testing.T) {
 		{"secret only", cli.OK, nil},
 	} {
 		status, text := checkRun(t, at("DIR/"+tt.file))
-		if wrong := strings.Contains(text, "not authenticated") || strings.Contains(text, "would refuse"); status != tt.status || wrong != (tt.want != nil) {
+		if wrong := strings.Contains(text, "not authenticated") || strings.Contains(text, "would reject"); status != tt.status || wrong != (tt.want != nil) {
 			t.Errorf("%s: status %d, want %d, and %q alone:\n%s", tt.file, status, tt.status, tt.want, text)
 		}
 		for _, want := range tt.want {

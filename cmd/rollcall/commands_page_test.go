@@ -25,14 +25,15 @@ import (
 	"rollcall/zk/jute"
 )
 
-// commandsPage lists the groups of commands in the order in which their examples are run. The pages of the groups, in its
-// directory, describe every command, and their help texts are those of the commands.
+// commandsPage lists the groups of commands in the order in which their examples are run. The pages of the
+// groups, in its directory, describe every command, and their help texts are those of the commands.
 const commandsPage = "../../docs/commands.md"
 
 // groupPage is the page of one group of commands.
 type groupPage struct{ path, text string }
 
-// groupPages returns the pages of the groups in the order of the index. The test fails if the directory has another page.
+// groupPages returns the pages of the groups in the order of the index. The test fails if the directory has
+// another page.
 func groupPages(t *testing.T, index string) (list []groupPage) {
 	t.Helper()
 	for _, m := range regexp.MustCompile(`(?m)^\| \[[^]]+\]\((commands/\w+\.md)\) \|`).FindAllStringSubmatch(index, -1) {
@@ -63,8 +64,8 @@ func readIndex(t *testing.T) string {
 	return string(text)
 }
 
-// notShared are the commands whose examples on the page are not run, because they run or stop members, read a terminal or a
-// password, or take long. Other tests run them.
+// notShared are the commands whose examples on the page are not run, because they run or stop members, read a
+// terminal or a password, or take long. Other tests run them.
 var notShared = []string{"up", "serve", "health", "recover", "import", "export", "backup restore", "bench", "bench compare", "drain", "members add", "members remove", "members replace", "members address", "members promote", "members demote", "members drain", "members rebalance", "watch", "certs", "completion", "help", "man", "hash"}
 
 // pageSession is the id of the session that holds /locks/backup on the page.
@@ -112,7 +113,7 @@ func (p *groupPage) help(t *testing.T, name string) {
 	t.Errorf("%s lacks the help of %s:\n%s", p.path, name, want)
 }
 
-// everyCommand adds cmd's subcommands that do something, and theirs, to list.
+// everyCommand appends cmd's runnable descendants to list.
 func everyCommand(cmd *cobra.Command, list []*cobra.Command) []*cobra.Command {
 	for _, sub := range cmd.Commands() {
 		if !sub.Hidden && !sub.HasSubCommands() || sub.Name() == "bench" {
@@ -144,16 +145,16 @@ func examples(page string) (list []example) {
 	return list
 }
 
-// mostTries and tryAgain say how often a command that changes nothing is run again, and after which pause. At most a part of the
-// commands, one of mostAgain, may need that.
+// mostTries and tryAgain say how often a command that changes nothing is run again, and after which pause. At
+// most a part of the commands, one of mostAgain, may need that.
 const (
 	mostTries = 20
 	tryAgain  = 500 * time.Millisecond
 	mostAgain = 4
 )
 
-// Every command that asks an ensemble has an example on the page of its group. The examples are run against an ensemble of
-// three members, one after another, and print what the pages show, but for numbers.
+// Every command that queries an ensemble has an example on the page of its group. The examples are run against
+// an ensemble of three members, one after another, and print what the pages show, but for numbers.
 func TestCommandsPageExamples(t *testing.T) {
 	schemas, err := filepath.Abs("../../docs/commands.schema.json")
 	if err != nil {
@@ -180,8 +181,8 @@ func TestCommandsPageExamples(t *testing.T) {
 		}
 		line := strings.NewReplacer(pageSession, id, "127.0.0.1:2181", e.hosts[0]).Replace(x.line)
 		out, err := e.run(t, line)
-		// On a busy machine the members may have no leader for a moment, which knows when clients were heard. A backup that
-		// fails leaves no file.
+		// On a busy machine the members may have no leader for a moment, which knows when clients were heard.
+		// A backup that fails leaves no file.
 		saves := strings.HasPrefix(line, "rollcall backup save ")
 		ran++
 		for tries := 0; tries < mostTries && (err != nil && saves || changesNothing(line) != "" && (err != nil || !x.isLike(out))); tries++ {
@@ -213,7 +214,7 @@ func (x example) isLike(output string) bool {
 // readOnly are the commands that change nothing. Their examples are run again with -o json.
 var readOnly = []string{"status", "members list", "backup inspect", "backup verify", "sessions", "session show", "who-owns", "connections", "watches", "config show", "config check", "ls", "get", "stat", "acl", "tree", "du", "sync", "version", "word"}
 
-// changesNothing returns which command of readOnly a command line runs, or "".
+// changesNothing returns the command of readOnly in a command line, or "".
 func changesNothing(line string) string {
 	i := slices.IndexFunc(readOnly, func(name string) bool { return strings.HasPrefix(line+" ", "rollcall "+name+" ") })
 	if i < 0 {
@@ -373,7 +374,7 @@ func (e threeMembers) holdSession(t *testing.T) string {
 	return id.String()
 }
 
-// run runs a command line of the page. It returns what it prints on stdout. Words in quotes are one argument.
+// run runs a command line of the page, and returns its stdout. Words in quotes are one argument.
 func (e threeMembers) run(t *testing.T, line string) (string, error) {
 	t.Helper()
 	var args []string

@@ -15,7 +15,6 @@ import (
 	"rollcall/operator/api"
 )
 
-// newConfiguration returns the commands that show a configuration key by key.
 func newConfiguration(w cli.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "config", Short: "show every key of a member's configuration", GroupID: cli.InspectGroup, Args: cli.RangeArgs(0, 0, "a subcommand: show or check"),
@@ -27,12 +26,12 @@ func newConfiguration(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// newConfigShow returns the command that asks a member that runs.
+// newConfigShow returns the command that queries a running member.
 func newConfigShow(w cli.IOStreams) *cobra.Command {
 	link, out := cli.NewLink(w), cli.NewOutput(w)
 	cmd := &cobra.Command{
 		Use: "show [flags]", Short: "what holds in a member that runs", Args: cli.RangeArgs(0, 0, "flags only"),
-		Long: "Asks the member at --admin for every key of its configuration: the value in force, the default, where the value is from, and what is unknown or dangerous.",
+		Long: "Shows every key of the configuration of the member at --admin: the value in force, the default, the origin of the value, and whether the key is unknown or the value dangerous.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			member, err := link.AdminClient(cmd.Context())
 			if err != nil {
@@ -46,15 +45,15 @@ func newConfigShow(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// newConfigCheck returns the command that reads a configuration as serve does, and starts nothing.
+// newConfigCheck returns the command that reads a configuration as serve does, without starting a member.
 func newConfigCheck(w cli.IOStreams) *cobra.Command {
 	var flags config.Flags
 	out := cli.NewOutput(w)
 	cmd := &cobra.Command{
 		Use: "check [flags] [zoo.cfg]", Short: "what would hold in a member with this zoo.cfg", Args: cli.RangeArgs(0, 1, oneFileArgument),
-		Long: "Reads a configuration as rollcall serve does, with the same flags, and starts nothing. It shows every key: the value, the default, where the value is from, " +
-			"and what is unknown, without effect, dangerous or refused. It also reads the files that keys name: secrets, passwords, keys and certificates. A certificate that " +
-			"expires within 30 days is a warning, and so are ports for members on which nobody has to prove who it is. The exit status is 1 if a member would not start with it.",
+		Long: "Reads a configuration as rollcall serve does, with the same flags, and starts nothing. It shows every key: the value, the default, the origin of the value, " +
+			"and whether the key is unknown or without effect, or the value dangerous or refused. It also reads the files that keys name: secrets, passwords, keys and certificates. A certificate that " +
+			"expires within 30 days is a warning, and so are ports for members without authentication. The exit status is 1 if a member would not start with it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r := config.Check(configFileOf(args), w.Env, flags)
 			if r.FilesKnown {
@@ -66,7 +65,7 @@ func newConfigCheck(w cli.IOStreams) *cobra.Command {
 				}
 			}
 			for _, warning := range warningsBesidesKeys(r) {
-				_, _ = fmt.Fprintln(w.Err, "warning:", cli.EscapeUnprintable(warning.String())) // the status tells the result
+				_, _ = fmt.Fprintln(w.Err, "warning:", cli.EscapeUnprintable(warning.String())) // the exit status has the result
 			}
 			if !r.FilesKnown && len(r.Config.Keys) > 0 {
 				_, _ = fmt.Fprintln(w.Err, "warning: not all files with secrets and certificates were read; correct what is refused, and check again")
@@ -81,7 +80,7 @@ func newConfigCheck(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// joinCheckErrors returns one error for all that a member would not start with.
+// joinCheckErrors returns one error for all values that would prevent a start.
 func joinCheckErrors(failed []error) error {
 	switch len(failed) {
 	case 0:
@@ -106,7 +105,7 @@ func settingRows(keys []config.Key) iter.Seq2[api.Setting, error] {
 	}
 }
 
-// shownValue returns the value of a key, or in brackets what holds without one.
+// shownValue returns the value of a key, or its default in brackets.
 func shownValue(s api.Setting) string {
 	if s.Value == "" && config.Verdict(s.State) == config.ByDefault {
 		return "(" + s.Default + ")"
@@ -114,7 +113,7 @@ func shownValue(s api.Setting) string {
 	return s.Value
 }
 
-// warningsBesidesKeys returns the warnings that are not in the rows of the keys.
+// warningsBesidesKeys returns the warnings that the rows of keys do not show.
 func warningsBesidesKeys(r config.Report) []config.Warning {
 	return slices.DeleteFunc(slices.Clone(r.Warnings), func(warning config.Warning) bool {
 		return slices.ContainsFunc(r.Config.Keys, func(k config.Key) bool {

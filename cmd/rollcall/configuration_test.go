@@ -11,7 +11,7 @@ import (
 	"rollcall/operator/api"
 )
 
-// config check shows every key, and all that is wrong. Its status says whether a member would start.
+// config check shows every key and every error. Its status is 0 if a member would start.
 func TestConfigCheck(t *testing.T) {
 	_, at := inDir(t, map[string]string{
 		"good": "dataDir=DIR\nclientPort=2181\nskipACL=yes\nleaderServes=no\nno.such=\x1b[2J\nDigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=\n",
@@ -29,7 +29,7 @@ func TestConfigCheck(t *testing.T) {
 			"superDigest in force DIR/good:6", "leaderServes no no effect DIR/good:4 the leader takes clients, too", `no.such unknown DIR/good:5 there is no such key`,
 		}, ""},
 		{"config check -o wide -tick 700 DIR/good", cli.OK, []string{"FROM DEFAULT WARNING", "tickTime 700 in force --tick 3000"}, ""},
-		{"config check DIR/bad", cli.Failed, []string{"tickTime x refused DIR/bad:3", "snapCount 1 refused DIR/bad:4"}, "2 values are refused; DIR/bad:3: tickTime=x: allowed is"},
+		{"config check DIR/bad", cli.Failed, []string{"tickTime x refused DIR/bad:3", "snapCount 1 refused DIR/bad:4"}, "2 values are refused; DIR/bad:3: tickTime=x: must be"},
 		{"config check DIR/two", cli.Failed, []string{"syncLimit 2 in force"}, "warning: DIR/two: 2 members"},
 		{"config check DIR/none", cli.Failed, nil, "DIR/none"},
 		{"config check a b", cli.UsageError, nil, "one zoo.cfg"},

@@ -16,7 +16,7 @@ import (
 	"rollcall/operator/migrate"
 )
 
-// exporter is one call of the command.
+// exporter is one run of the command.
 type exporter struct {
 	streams    cli.IOStreams
 	out        *cli.Output
@@ -25,7 +25,6 @@ type exporter struct {
 	backupFile string
 }
 
-// newExport returns the command that writes a member's data for ZooKeeper.
 func newExport(w cli.IOStreams) *cobra.Command {
 	e := exporter{streams: w, out: cli.NewOutput(w)}
 	cmd := &cobra.Command{
@@ -55,7 +54,7 @@ func newExport(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// exportState writes the state of the member of a configuration, or of a backup.
+// exportState writes the state of a configured member, or of a backup.
 func (e *exporter) exportState(ctx context.Context, into string) (cli.ExportResult, error) {
 	switch {
 	case e.configFile == "" && e.backupFile == "":
@@ -78,7 +77,7 @@ func (e *exporter) exportState(ctx context.Context, into string) (cli.ExportResu
 	return e.writeState(snapshot, cli.ExportResult{Index: extent.Index, Term: extent.Term, Confirmed: true}, into)
 }
 
-// fromBackup writes the state in the backup. It reads the file twice: the first time to check all of it.
+// fromBackup writes the state of a backup. It reads the file twice: first to check all of it.
 func (e *exporter) fromBackup(ctx context.Context, into string) (done cli.ExportResult, err error) {
 	f, err := os.Open(e.backupFile)
 	if err != nil {
@@ -104,13 +103,12 @@ func (e *exporter) fromBackup(ctx context.Context, into string) (done cli.Export
 	return e.writeState(backupState{again}, cli.ExportResult{Backup: e.backupFile, Index: head.Index, Term: head.Term, Confirmed: head.Confirmed}, into)
 }
 
-// backupState writes the state that a backup has.
 type backupState struct{ *backup.Reader }
 
 // WriteTo implements io.WriterTo.
 func (s backupState) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, s.Reader) }
 
-// writeState writes the state into a directory, and returns done with what carried over.
+// writeState writes the state into a directory, and adds what carried over to done.
 func (e *exporter) writeState(state io.WriterTo, done cli.ExportResult, into string) (cli.ExportResult, error) {
 	writing := cli.NewProgress(e.streams, "writing ZooKeeper's files", 0)
 	l, err := writeForZooKeeper(state, done.Term, into)
@@ -120,7 +118,6 @@ func (e *exporter) writeState(state io.WriterTo, done cli.ExportResult, into str
 	return done, err
 }
 
-// writeForZooKeeper writes a state into an empty directory.
 func writeForZooKeeper(from io.WriterTo, term uint64, out string) (migrate.Losses, error) {
 	image, to := io.Pipe()
 	go func() { // ends when all is written, or at the latest when image is closed
@@ -135,7 +132,7 @@ func writeForZooKeeper(from io.WriterTo, term uint64, out string) (migrate.Losse
 	return losses, state.Write(out)
 }
 
-// exportText says what was written, and what was not.
+// exportText describes the result for people.
 func exportText(e cli.ExportResult) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Wrote %s and %s, up to index %d of term %d, into %s.\n", countNoun(e.Nodes, "node"), countNoun(e.Sessions, "session"), e.Index, e.Term, e.Into)

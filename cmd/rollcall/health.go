@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	healthTimeout  = 2 * time.Second // for connecting and answering together
-	maxHealthReply = 64 << 10        // srvr answers with a dozen lines
+	healthTimeout  = 2 * time.Second // for connecting and the reply together
+	maxHealthReply = 64 << 10        // srvr replies with a dozen lines
 )
 
-// newHealth returns the command that asks the member of this machine whether it serves clients.
+// newHealth returns the command that probes the member of this machine.
 func newHealth(w cli.IOStreams) *cobra.Command {
 	addr, out := "", cli.NewOutput(w)
 	cmd := &cobra.Command{
@@ -48,12 +48,12 @@ func newHealth(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// checkHealth asks the member for its role and its problems and prints them. It returns an error if there is no
-// answer within healthTimeout, or if the member does not serve clients.
+// checkHealth prints the member's role and problems. It returns an error if there is no reply within
+// healthTimeout, or the member does not serve clients.
 func checkHealth(ctx context.Context, at memberEndpoints, out *cli.Output) error {
 	addr := at.clientAddr
 	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return cli.WithStatus(cli.UsageError, fmt.Errorf("health: --addr %s: allowed is host:port", config.ShortText(addr)))
+		return cli.WithStatus(cli.UsageError, fmt.Errorf("health: --addr %s must be host:port", config.ShortText(addr)))
 	}
 	ctx, stop := context.WithTimeout(ctx, healthTimeout)
 	defer stop()
@@ -65,15 +65,15 @@ func checkHealth(ctx context.Context, at memberEndpoints, out *cli.Output) error
 	return cli.PrintText(out, strings.Join(lines, "\n")+"\n", answer)
 }
 
-// memberEndpoints is where a member can be asked, as seen from its own machine.
+// memberEndpoints are the addresses of a member, as seen from its own machine.
 type memberEndpoints struct {
-	clientAddr   string // host:port where it takes clients
-	dataDir      string // its data directory, with its socket for operators; "": not known
+	clientAddr   string // host:port for clients
+	dataDir      string // with its socket for operators; "": unknown
 	memberID     uint32
-	operatorAddr string // host:port for operators, where another member may answer; "": there is none, or it is not known
+	operatorAddr string // host:port, which may be another member's; "": none or unknown
 }
 
-// locateMember returns the place of the member at addr. If addr is "", it is that of the member that file or env describes.
+// locateMember returns the endpoints of the member at addr. If addr is "", file or env describes the member.
 func locateMember(addr, file string, env []string) (memberEndpoints, error) {
 	if addr == "" {
 		return configuredEndpoints(file, env)
@@ -87,7 +87,7 @@ func locateMember(addr, file string, env []string) (memberEndpoints, error) {
 	return at, nil
 }
 
-// configuredEndpoints returns the place of the member that file or env describes.
+// configuredEndpoints returns the endpoints of the member that file or env describes.
 func configuredEndpoints(file string, env []string) (memberEndpoints, error) {
 	cfg, _, err := config.Load(file, env, config.Flags{})
 	if err != nil {
@@ -111,8 +111,8 @@ func configuredEndpoints(file string, env []string) (memberEndpoints, error) {
 	return at, errors.New("the configuration names no port for clients; use --addr host:port")
 }
 
-// localAddr returns an address on which a member listens as its own machine reaches it. It reports whether the
-// address names a port.
+// localAddr returns the address at which this machine reaches a listener. It reports whether the listener has
+// a fixed port.
 func localAddr(listens string) (addr string, ok bool) {
 	host, port, err := net.SplitHostPort(listens)
 	if err != nil || port == "0" {
@@ -127,21 +127,22 @@ func localAddr(listens string) (addr string, ok bool) {
 	return net.JoinHostPort(host, port), true
 }
 
-// probeHealth sends srvr to the member and returns what the answer says. If the member does not serve clients, the error has the reason.
+// probeHealth sends srvr to the member and parses the reply. If the member does not serve clients, the error
+// has the reason.
 func probeHealth(ctx context.Context, at memberEndpoints) (h cli.Health, err error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", at.clientAddr)
 	if err != nil {
 		return h, err
 	}
 	defer conn.Close()
-	// Closing ends the read. Its error is not returned, but that of ctx.
+	// Closing ends the read. The error returned is ctx's.
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	if _, err := io.WriteString(conn, "srvr"); err != nil {
 		return h, err
 	}
 	answer, err := io.ReadAll(io.LimitReader(conn, maxHealthReply))
 	if ctx.Err() != nil {
-		return h, fmt.Errorf("no answer in time: %w", os.ErrDeadlineExceeded)
+		return h, fmt.Errorf("no reply in time: %w", os.ErrDeadlineExceeded)
 	}
 	switch h = parseHealth(string(answer)); h.Role {
 	case "":
@@ -159,7 +160,7 @@ func probeHealth(ctx context.Context, at memberEndpoints) (h cli.Health, err err
 	}
 	line, _, _ := strings.Cut(string(answer), "\n")
 	if line == "" {
-		return h, errors.New("closed without an answer; is that the port where a member takes clients?")
+		return h, errors.New("closed without a reply; is that the port where a member takes clients?")
 	}
 	if reason := at.notServingReason(ctx); reason != "" {
 		return h, explainedError{fmt.Errorf("not serving: %s", reason)}
@@ -167,7 +168,7 @@ func probeHealth(ctx context.Context, at memberEndpoints) (h cli.Health, err err
 	return h, fmt.Errorf("not serving: %s; a member serves when a majority of the members is up and has a leader; /readyz on its port for operators gives the reason, and so does its log", config.ShortText(line))
 }
 
-// notServingReason returns why the member does not serve clients, as its /readyz says it. It is "" if nobody says that.
+// notServingReason returns the reason that the member's /readyz gives, or "".
 func (p memberEndpoints) notServingReason(ctx context.Context) string {
 	if p.dataDir != "" {
 		socket := filepath.Join(p.dataDir, localsocket.SocketName)
@@ -187,7 +188,7 @@ func (p memberEndpoints) notServingReason(ctx context.Context) string {
 	return notReadyReason(ctx, base, over)
 }
 
-// notReadyReason returns the first line of the answer of /readyz at base, or "" if that is not an answer of a member that serves no clients.
+// notReadyReason returns the first line of a reply "service unavailable" of /readyz at base, or "".
 func notReadyReason(ctx context.Context, base string, over *http.Client) string {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
 	if err != nil {
@@ -206,7 +207,7 @@ func notReadyReason(ctx context.Context, base string, over *http.Client) string 
 	return line
 }
 
-// parseHealth reads an answer to srvr. Without a role, the member does not serve clients.
+// parseHealth parses a reply to srvr. Without a role, the member does not serve clients.
 func parseHealth(answer string) cli.Health {
 	h := cli.Health{Problems: []string{}}
 	for line := range strings.Lines(answer) {

@@ -18,7 +18,7 @@ import (
 	"rollcall/operator/api"
 )
 
-// answerWord accepts connections at addr until the test ends, and answers srvr with text.
+// answerWord accepts connections at addr until the test ends, and replies to srvr with text.
 func answerWord(t *testing.T, text string) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,11 +49,11 @@ func TestHealth(t *testing.T) {
 	tests := []struct{ name, answer, want, err string }{
 		{name: "serving", answer: srvr, want: "ADDR: follower\n"},
 		{
-			name: "with problems", answer: srvr + "Problem: short of memory: writes that add data are refused\nSecurity: members are not authenticated\n",
-			want: "ADDR: follower\nshort of memory: writes that add data are refused\nmembers are not authenticated\n",
+			name: "with problems", answer: srvr + "Problem: short of memory: writes that add data are rejected\nSecurity: members are not authenticated\n",
+			want: "ADDR: follower\nshort of memory: writes that add data are rejected\nmembers are not authenticated\n",
 		},
 		{name: "not serving", answer: "This ZooKeeper instance is not currently serving requests\n", err: "health: ADDR: not serving: This ZooKeeper instance is not currently serving requests"},
-		{name: "closed", answer: "\n", err: "health: ADDR: closed without an answer"},
+		{name: "closed", answer: "\n", err: "health: ADDR: closed without a reply"},
 		{name: "endless", answer: strings.Repeat("x", 2*maxHealthReply), err: "health: ADDR: not serving: xxx"},
 	}
 	for _, tt := range tests {
@@ -75,7 +75,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// A member that accepts the connection but does not answer is not healthy.
+// A member that accepts the connection but does not reply is not healthy.
 func TestHealthSilent(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -96,7 +96,7 @@ func TestHealthSilent(t *testing.T) {
 		_, _ = conn.Read(make([]byte, 1)) // until the other side closes
 	}()
 	_, err = probeHealth(ctx, memberEndpoints{clientAddr: l.Addr().String()})
-	if err == nil || !strings.HasPrefix(err.Error(), "no answer in time") {
+	if err == nil || !strings.HasPrefix(err.Error(), "no reply in time") {
 		t.Errorf("askHealth: %v", err)
 	}
 }
@@ -147,8 +147,8 @@ func TestHealthPlace(t *testing.T) {
 	}
 }
 
-// A member that does not serve clients gives one reason: health says what /readyz says. It asks at the socket of the member's data directory, or at
-// its port for operators, where another member may answer.
+// A member that does not serve clients gives one reason: health says what /readyz says. It asks at the socket
+// of the member's data directory, or at its port for operators, where another member may answer.
 func TestHealthReason(t *testing.T) {
 	const sentence, reason = "This ZooKeeper instance is not currently serving requests\n", "this member was removed from the ensemble"
 	var status atomic.Int32

@@ -21,17 +21,16 @@ import (
 	"rollcall/zk/datadir"
 )
 
-// maxSources bounds the servers whose directories one import reads: ZooKeeper has no more in an ensemble.
+// maxSources limits the servers of one import: ZooKeeper has no more in an ensemble.
 const maxSources = 255
 
-// newImport returns the command that takes over ZooKeeper's data.
 func newImport(w cli.IOStreams) *cobra.Command {
 	i := importer{streams: w, out: cli.NewOutput(w)}
 	cmd := &cobra.Command{
 		Use: "import [flags] DATADIR[,DATALOGDIR]...", Short: "take over the data of a ZooKeeper ensemble", GroupID: cli.RunGroup, Args: cli.RangeArgs(1, maxSources, "directories of ZooKeeper's servers"),
 		Long: "Fills the empty directories of one member of a new ensemble with the state of a ZooKeeper ensemble that is stopped: all nodes, and all sessions with the passwords that " +
 			"their clients hold. Each DATADIR is the dataDir of a ZooKeeper server; if the server has a dataLogDir, it follows after a comma. Give the directories of all servers: the state is that of " +
-			"the server that ZooKeeper would elect. If something takes connections at the clients' port or at a port of the server list, the import is refused: a server of ZooKeeper may still run. Run it on the machine of one member, with its zoo.cfg and copies of the directories of the other servers: the other members start with empty directories and copy its state. Nothing in a DATADIR " +
+			"the server that ZooKeeper would elect. If something takes connections at the clients' port or at a port of the server list, nothing is imported, because a server of ZooKeeper may still run. Run it on the machine of one member, with its zoo.cfg and copies of the directories of the other servers. The other members start with empty directories and copy its state. Nothing in a DATADIR " +
 			"changes. With --check, nothing is written at all, and ZooKeeper may still run if the directories are copies. docs/moving-in.md has the steps.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if i.configFile != "" {
@@ -54,7 +53,7 @@ func newImport(w cli.IOStreams) *cobra.Command {
 	flags.BoolVar(&i.checkOnly, "check", false, "write nothing, and say what would carry over; does not need --config")
 	flags.BoolVar(&i.allowMinority, "few", false, "take the directories of fewer servers than a majority, although the others may have later transactions")
 	flags.BoolVar(&i.allowRunning, "although-running", false, "import although a server of ZooKeeper seems to run; what it acknowledges from here on is lost")
-	flags.BoolVar(&i.readOptions.AsZooKeeper, "as-zookeeper", false, "where files are damaged, go on as ZooKeeper would, although transactions may be missing")
+	flags.BoolVar(&i.readOptions.AsZooKeeper, "as-zookeeper", false, "where files are damaged, continue as ZooKeeper would, although transactions may be missing")
 	flags.BoolVar(&i.readOptions.NoLogs, "no-logs", false, "take a directory with a snapshot and no log")
 	flags.BoolVar(&i.readOptions.TrustEmpty, "trust-empty", false, "begin with an empty tree if there are logs and no snapshot (snapshot.trust.empty)")
 	flags.BoolVar(&i.readOptions.TTL353, "ttl-353", false, "read nodes with a time to live as ZooKeeper 3.5.3 wrote them (emulate353TTLNodes)")
@@ -62,20 +61,20 @@ func newImport(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// importer is one call of the command.
+// importer is one run of the command.
 type importer struct {
 	streams       cli.IOStreams
 	out           *cli.Output
-	result        cli.ImportResult // so far
+	result        cli.ImportResult
 	flags         memberFlags
 	configFile    string
-	commandText   string // the command line
+	commandText   string // to repeat this run
 	checkOnly     bool
 	allowMinority bool
 	allowRunning  bool
 	readOptions   datadir.Options
 
-	cfg    config.Config // if configured
+	cfg    config.Config // with --config
 	logger *slog.Logger
 }
 
@@ -122,7 +121,7 @@ func (i *importer) importData(ctx context.Context, sources []string) error {
 	return i.seedMember(plan)
 }
 
-// checkDistinct returns an error if a directory is given twice, by whatever path: it would count as those of two servers.
+// checkDistinct returns an error if two paths are the same directory, which would count as two servers.
 func checkDistinct(given []datadir.Directory) error {
 	type place struct {
 		path string
@@ -132,7 +131,7 @@ func checkDistinct(given []datadir.Directory) error {
 	for _, f := range given {
 		info, err := os.Stat(f.Data)
 		if err != nil {
-			continue // reading it says why
+			continue // reading it reports the error
 		}
 		for _, s := range seen {
 			if os.SameFile(s.info, info) {
@@ -144,8 +143,8 @@ func checkDistinct(given []datadir.Directory) error {
 	return nil
 }
 
-// checkSources returns an error if so few directories are given that the state may not be the latest. What clients were told is done
-// is in the logs of a majority of ZooKeeper's servers that vote, so any majority of them has it.
+// checkSources returns an error unless the directories of a majority are given. Acknowledged writes are in the
+// logs of a majority of ZooKeeper's voters, so any majority has them.
 func (i *importer) checkSources(given []datadir.Directory) error {
 	voters, directories := countVoters(ensembleServers(i.cfg), given)
 	if directories <= voters/2 && !i.allowMinority {
@@ -158,7 +157,7 @@ func (i *importer) checkSources(given []datadir.Directory) error {
 	if dir := i.cfg.LogDir; dir == "" || filepath.Clean(dir) == filepath.Clean(i.cfg.Dir) || i.readOptions.NoLogs {
 		return nil
 	}
-	// Logs that are left in a dataDir from before may not be the newest, so each directory needs its dataLogDir.
+	// Old logs may be left in a dataDir, so each directory needs its dataLogDir.
 	without := slices.IndexFunc(given, func(f datadir.Directory) bool { return f.Logs == "" })
 	if without < 0 {
 		return nil
@@ -166,8 +165,9 @@ func (i *importer) checkSources(given []datadir.Directory) error {
 	return cli.WithStatus(cli.UsageError, fmt.Errorf("%s has a dataLogDir, and that of %[2]s is not given: name it after a comma, as in %[2]s,LOGS, or as %[2]s,%[2]s if this server keeps its logs in its dataDir; or give --no-logs if there are none", i.configFile, given[without].Data))
 }
 
-// countVoters returns how many of the servers vote, and how many of the directories are certainly those of voters. The file myid says
-// whose a directory is. Without it, a directory may be that of any observer whose directory is not known.
+// countVoters returns the number of voters, and how many of the directories certainly belong to voters. The
+// file myid identifies a directory's server. Without it, the server may be any observer that is not
+// identified.
 func countVoters(servers []member.Server, given []datadir.Directory) (voters, directories int) {
 	observers := map[string]bool{}
 	for _, s := range servers {
@@ -190,7 +190,6 @@ func countVoters(servers []member.Server, given []datadir.Directory) (voters, di
 	return voters, directories + max(0, unknown-len(observers))
 }
 
-// readSources reads the sources.
 func (i *importer) readSources(sources []string) (*migrate.ImportPlan, error) {
 	reading := cli.NewProgress(i.streams, "reading ZooKeeper's files", 0)
 	defer reading.Done()
@@ -209,7 +208,7 @@ func (i *importer) readSources(sources []string) (*migrate.ImportPlan, error) {
 	return migrate.ExamineImport(state)
 }
 
-// parseSources returns the directories of the servers that the arguments name.
+// parseSources parses arguments such as DATADIR,DATALOGDIR.
 func parseSources(sources []string) (directories []datadir.Directory) {
 	for _, text := range sources {
 		data, logs, _ := strings.Cut(text, ",")
@@ -239,7 +238,7 @@ func (i *importer) seedMember(plan *migrate.ImportPlan) error {
 	return i.printText(fmt.Sprintf("Member %d has the state with digest %016x. The others start with empty directories, and copy it.\nStart it with: rollcall serve %s\n", i.cfg.MyID, digest, i.configFile))
 }
 
-// recordPlan keeps what was found, for -o json.
+// recordPlan records the plan for -o json.
 func (i *importer) recordPlan(p *migrate.ImportPlan, advice []string) {
 	d := &i.result
 	d.Zxid, d.Nodes, d.Bytes, d.Sessions, d.Ephemerals = p.Zxid, p.Nodes, p.Bytes, p.Sessions, p.Ephemerals
@@ -247,10 +246,10 @@ func (i *importer) recordPlan(p *migrate.ImportPlan, advice []string) {
 	d.Dropped, d.Advice, d.Rejected = nonNilList(p.NotCarried), nonNilList(advice), nonNilList(p.Rejections)
 }
 
-// nonNilList returns a list that JSON shows as one, also if it is empty.
+// nonNilList returns a list that JSON shows as a list even if it is empty.
 func nonNilList(texts []string) []string { return append([]string{}, texts...) }
 
-// printText prints a text for people, unless the output is for programs.
+// printText prints a text for people. It prints nothing if the output is for programs.
 func (i *importer) printText(text string) error {
 	if !i.out.IsText() {
 		return nil
@@ -259,7 +258,7 @@ func (i *importer) printText(text string) error {
 	return err
 }
 
-// configAdvice returns what zoo.cfg should say for this state. Without a zoo.cfg it returns nothing.
+// configAdvice returns recommended settings for this state. Without a zoo.cfg it returns nothing.
 func (i *importer) configAdvice(plan *migrate.ImportPlan) (lines []string) {
 	if i.configFile == "" {
 		return nil
@@ -270,9 +269,9 @@ func (i *importer) configAdvice(plan *migrate.ImportPlan) (lines []string) {
 		text   string
 	}{
 		{plan.TTLs > 0 && !rules.TTLNodes, "without extendedTypesEnabled=true, clients cannot create nodes with a time to live; those that there are stay as they are"},
-		{plan.SASL > 0 && !rules.SASL, "without SASL (authProvider.sasl and a JAAS file), nobody gets what lists give to its users"},
-		{plan.X509 > 0 && !rules.X509, "without TLS for clients (secureClientPort), nobody gets what lists give to the subjects of certificates"},
-		{rules.DataQuota > 0 && uint64(plan.Bytes) > rules.DataQuota, "dataQuota is smaller than this state: writes that add to it will be refused"},
+		{plan.SASL > 0 && !rules.SASL, "without SASL (authProvider.sasl and a JAAS file), permissions of its users are void"},
+		{plan.X509 > 0 && !rules.X509, "without TLS for clients (secureClientPort), permissions of subjects of certificates are void"},
+		{rules.DataQuota > 0 && uint64(plan.Bytes) > rules.DataQuota, "dataQuota is smaller than this state: writes that add to it will be rejected"},
 	} {
 		if row.needed {
 			lines = append(lines, row.text)
@@ -281,7 +280,6 @@ func (i *importer) configAdvice(plan *migrate.ImportPlan) (lines []string) {
 	return lines
 }
 
-// reportText says what was read.
 func reportText(r *datadir.Report) string {
 	var b strings.Builder
 	from := "an empty tree"
@@ -301,7 +299,6 @@ func reportText(r *datadir.Report) string {
 	return b.String()
 }
 
-// planText says what carries over, and what does not.
 func planText(p *migrate.ImportPlan, advice []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Carries over, up to zxid %#x:\n", p.Zxid)
@@ -329,7 +326,7 @@ func planText(p *migrate.ImportPlan, advice []string) string {
 	return b.String()
 }
 
-// countNoun returns n and the noun that it counts, such as "1 log" or "2 nodes with a time to live". The plural ends in s.
+// countNoun returns n and a noun, such as "1 log" or "2 nodes with a time to live". The plural ends in s.
 func countNoun(n int, noun string) string {
 	if n != 1 {
 		first, rest, _ := strings.Cut(noun, " with ")

@@ -13,8 +13,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// BenchmarkImport measures how long rollcall import takes for nodes with 100 bytes of data. A move takes that much longer
-// than a restart.
+// BenchmarkImport measures how long rollcall import takes for nodes with 100 bytes of data. A move takes that
+// much longer than a restart.
 func BenchmarkImport(b *testing.B) {
 	nodes := 1_000_000
 	if testing.Short() {

@@ -60,7 +60,7 @@ func zooCfg(t *testing.T, lines ...string) (file, data string) {
 	return file, data
 }
 
-// command runs a command line and returns what it printed and its error.
+// command runs a command line and returns its output and its error.
 func command(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -143,7 +143,7 @@ func TestExportOfBackup(t *testing.T) {
 	}
 }
 
-// An import prints one JSON object as its schema says, also if it is refused.
+// An import prints one JSON object of its schema, even if it is rejected.
 func TestImportAsJSON(t *testing.T) {
 	file, data := zooCfg(t)
 	good, strange := zooKeepers(t), []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("plugin"), ID: []byte("x")}}}
@@ -171,7 +171,7 @@ func TestImportAsJSON(t *testing.T) {
 	}
 }
 
-// --check writes nothing, and says what would not carry over.
+// --check writes nothing, and lists the losses.
 func TestImportCheck(t *testing.T) {
 	sasl := []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("sasl"), ID: []byte("somebody")}}}
 	source := zooKeepers(t,
@@ -224,7 +224,7 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
-// The directories of a minority may lack what clients were told is done.
+// The directories of a minority may lack acknowledged writes.
 func TestImportOfFew(t *testing.T) {
 	servers := []string{"initLimit=10", "syncLimit=5", "server.1=127.0.0.1:2888:3888", "server.2=127.0.0.1:2889:3889", "server.3=127.0.0.1:2890:3890"}
 	file, _ := zooCfg(t, servers...)
@@ -305,7 +305,7 @@ func TestImportWithoutLogs(t *testing.T) {
 	}
 }
 
-// If zoo.cfg has a dataLogDir, each server's is asked for. That of one server does not stand for the others'.
+// If zoo.cfg has a dataLogDir, an import requires each server's. One server's does not stand for the others'.
 func TestImportAsksForEachLogDirectory(t *testing.T) {
 	file, _ := zooCfg(t, "dataLogDir="+t.TempDir(), "initLimit=10", "syncLimit=5", "server.1=127.0.0.1:2888:3888", "server.2=127.0.0.1:2889:3889", "server.3=127.0.0.1:2890:3890")
 	first, second := zooKeepers(t), zooKeepers(t)
@@ -338,8 +338,8 @@ func TestMovingInKeepsTheLogDirectory(t *testing.T) {
 	}
 }
 
-// An import is refused while something listens where ZooKeeper would, or while its process runs. A check is not, and a flag allows
-// it.
+// An import is rejected while something listens where ZooKeeper would, or while its process runs. A check is
+// not, and a flag allows it.
 func TestImportWhileZooKeeperRuns(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"rollcall/cli"
 )
 
-// isJournal reports whether systemd's journal reads the standard error of this process: then JOURNAL_STREAM
-// names its device and its inode.
+// isJournal reports whether standard error goes to systemd's journal, whose device and inode JOURNAL_STREAM
+// has.
 func isJournal(w cli.IOStreams) bool {
 	f, ok := w.Err.(*os.File)
 	if !ok {
@@ -23,5 +23,4 @@ func isJournal(w cli.IOStreams) bool {
 	return ok && w.Getenv("JOURNAL_STREAM") == journalStream(*stat)
 }
 
-// journalStream returns what JOURNAL_STREAM is if the journal reads a file.
 func journalStream(stat syscall.Stat_t) string { return fmt.Sprintf("%d:%d", stat.Dev, stat.Ino) }

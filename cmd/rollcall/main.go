@@ -1,5 +1,5 @@
-// Command rollcall runs members of a Rollcall ensemble, and asks them. ZooKeeper clients use the members
-// as they would use ZooKeeper.
+// Command rollcall runs and queries members of a Rollcall ensemble. ZooKeeper clients use the members as they
+// would use ZooKeeper.
 package main
 
 import (
@@ -28,13 +28,13 @@ func main() {
 	}
 }
 
-// runCommandLine is main with its surroundings as arguments. Its error says what the operator can do, if anything.
+// runCommandLine is main with its environment as arguments. Its error names a remedy, if there is one.
 func runCommandLine(ctx context.Context, args []string, w cli.IOStreams) error {
 	cmd, err := cli.Execute(ctx, newRoot(w), args)
 	return addAdvice(topCommandName(cmd), err)
 }
 
-// newRoot returns the command line: what package cli has, and the commands that run or measure members.
+// newRoot returns the command line: the commands of package cli, and the commands that run or measure members.
 func newRoot(w cli.IOStreams) *cobra.Command {
 	w = cli.WithProgress(w)
 	root := cli.NewRoot(w, builtFrom().String(), builtFrom().buildTime())
@@ -47,7 +47,7 @@ func newRoot(w cli.IOStreams) *cobra.Command {
 	return root
 }
 
-// topCommandName returns the name of a command, or of the one that it is a subcommand of.
+// topCommandName returns the name of a command, or of its ancestor below the root.
 func topCommandName(cmd *cobra.Command) string {
 	for cmd.HasParent() && cmd.Parent().HasParent() {
 		cmd = cmd.Parent()

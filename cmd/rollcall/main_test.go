@@ -64,7 +64,7 @@ func TestVersionCommand(t *testing.T) {
 	}
 }
 
-// The error about a port that is in use says how to choose others.
+// The error about a port in use names the flag for others.
 func TestUpOnTakenPort(t *testing.T) {
 	l, port, err := net.Listener(nil), 1<<16, error(nil)
 	for port > 60000 { // up also needs the ports up to 2,000 above
@@ -81,8 +81,8 @@ func TestUpOnTakenPort(t *testing.T) {
 	}
 }
 
-// Where up cannot serve operators another program listens, perhaps of another user. So up ends, and names neither that port nor
-// the token.
+// Where up cannot serve operators another program listens, perhaps of another user. So up ends, and names
+// neither that port nor the token.
 func TestUpOnTakenPortForOperators(t *testing.T) {
 	for range 20 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -140,8 +140,8 @@ func TestHTTPPortInUse(t *testing.T) {
 	}
 }
 
-// The commands of the member's machine reach it at the socket in its data directory, and over TCP with a proof of the token.
-// At the end the socket is gone.
+// The commands of the member's machine reach it at the socket in its data directory, and over TCP with a proof
+// of the token. At the end the socket is gone.
 func TestCommandsReachTheMember(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -9,36 +9,33 @@ import (
 	"time"
 )
 
-// How much garbage a member may have before the collector runs. While up to roomyHeap is in use, it
-// is as much as is in use, which is Go's own setting. Above that it is roomyHeap, or half of the
-// memory in use if that is more.
+// The collector runs when garbage reaches a limit. Up to roomyHeap in use, the limit is the memory in use,
+// which is Go's default. Above that it is roomyHeap, or half of the memory in use if that is more.
 const (
 	roomyHeap    = 64 << 20 // bytes
 	roomyPercent = 100
 	tightPercent = 50
-	// percentStep keeps the setting from following every small change: each stops the
-	// process for some ten microseconds.
-	percentStep = 10
-	// heapCheckInterval is how often the heap is looked at.
+	// percentStep avoids frequent changes: each stops the process for some ten microseconds.
+	percentStep       = 10
 	heapCheckInterval = 2 * time.Second
-	// spareHeap is how much memory a calm member may keep without using it. What is above goes back to
-	// the system, which costs a run of the collector.
+	// spareHeap is the unused memory that a quiet member may keep. The rest is released to the system, which
+	// costs a run of the collector.
 	spareHeap = 32 << 20 // bytes
-	// A member is calm after calmLooks looks in a row, 10 s, at which it had allocated at most
-	// calmGrowth since the look before. At that rate it takes a minute to fill spareHeap.
+	// A member is quiet after quietChecksNeeded checks in a row, 10 s, each of which found at most
+	// maxQuietGrowth of new allocations. At that rate it takes a minute to fill spareHeap.
 	quietChecksNeeded = 5
 	maxQuietGrowth    = spareHeap / 30 // bytes
 )
 
-// heapUse is what Go's runtime says of the heap, in bytes.
+// heapUse is the state of the heap, in bytes.
 type heapUse struct {
-	live      uint64 // in use when the collector ran last
+	live      uint64 // at the last run of the collector
 	objects   uint64 // in use, or garbage
-	free      uint64 // not in use, and not given back to the system
-	allocated uint64 // since the process began
+	free      uint64 // unused and not released
+	allocated uint64 // since the process started
 }
 
-// heapSamples names what readHeap reads.
+// heapSamples are the metrics for readHeap.
 var heapSamples = [...]string{"/gc/heap/live:bytes", "/memory/classes/heap/objects:bytes", "/memory/classes/heap/free:bytes", "/gc/heap/allocs:bytes"}
 
 func readHeap() heapUse {
@@ -50,16 +47,15 @@ func readHeap() heapUse {
 	return heapUse{samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64(), samples[3].Value.Uint64()}
 }
 
-// heapReleaser decides when memory goes back to the system. Go's own scavenger keeps as much as the heap may grow
-// to, so a member that was written to would keep its garbage, half as much as its data, for as long as it
-// runs.
+// heapReleaser decides when to release memory to the system. Go's own scavenger keeps as much as the heap may
+// grow to, so a member that was written to would keep its garbage, half as much as its data, until it ends.
 type heapReleaser struct {
-	quietChecks        int    // in a row at which little had been allocated
-	lastAllocated      uint64 // at the last look
-	allocatedAtRelease uint64 // allocated, when memory was given back last
+	quietChecks        int    // in a row
+	lastAllocated      uint64 // at the last check
+	allocatedAtRelease uint64
 }
 
-// shouldRelease reports whether memory is to be given back now. It is called at each look.
+// shouldRelease reports whether to release memory now. It is called at each check.
 func (c *heapReleaser) shouldRelease(h heapUse) bool {
 	if c.quietChecks++; h.allocated-c.lastAllocated > maxQuietGrowth {
 		c.quietChecks = 0
@@ -72,7 +68,7 @@ func (c *heapReleaser) shouldRelease(h heapUse) bool {
 	return true
 }
 
-// gcPercent returns Go's setting for so many bytes in use.
+// gcPercent returns Go's GC percentage for a heap of live bytes.
 func gcPercent(live uint64) int {
 	if live <= roomyHeap {
 		return roomyPercent
@@ -80,10 +76,10 @@ func gcPercent(live uint64) int {
 	return max(tightPercent, int(roomyPercent*roomyHeap/live)/percentStep*percentStep)
 }
 
-// tuneCollector sets the collector for a member until ctx ends. While the member starts, the setting is tight,
-// because a snapshot may fill the heap in a second. When ready is closed, memory that the start needed
-// goes back to the system, and gcPercent makes the setting. From then on memory goes back whenever the
-// member is calm. keepSmall does nothing if the environment sets the collector.
+// tuneCollector sets the collector for a member until ctx ends. During the start the setting is tight, because
+// a snapshot may fill the heap in a second. When ready is closed, memory of the start is released, and
+// gcPercent counts. After that, memory is released whenever the member is quiet. If the environment sets the
+// collector, tuneCollector does nothing.
 func tuneCollector(ctx context.Context, env []string, ready <-chan struct{}) {
 	if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "GOGC=") || strings.HasPrefix(v, "GOMEMLIMIT=") }) {
 		return

@@ -64,7 +64,7 @@ func TestCalm(t *testing.T) {
 	}
 }
 
-// The runtime knows every figure that readHeap asks for.
+// The runtime has every metric that readHeap reads.
 func TestReadHeap(t *testing.T) {
 	runtime.GC()
 	before := readHeap()
@@ -76,7 +76,7 @@ func TestReadHeap(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-// keepSmall does not override settings of the collector in the environment.
+// tuneCollector does not override settings of the collector in the environment.
 func TestKeepSmallYields(t *testing.T) {
 	before := debug.SetGCPercent(77)
 	defer debug.SetGCPercent(before)

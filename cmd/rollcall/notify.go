@@ -11,16 +11,16 @@ import (
 	"rollcall/operator/admin"
 )
 
-// notifyInterval is how often systemd hears from a member whose state has changed.
+// notifyInterval is the longest delay of a change on its way to systemd.
 const notifyInterval = time.Second
 
-// notifier tells systemd how a member fares, as sd_notify(3) says. It tells nobody if the environment does
-// not name systemd's socket.
+// notifier reports a member's state to systemd, as in sd_notify(3). It does nothing if the environment names
+// no socket.
 type notifier struct {
 	socket           net.Conn
-	watchdogInterval time.Duration // systemd restarts the member if it hears nothing for so long; 0: it does not
-	lastStatus       string        // the last one
-	lastWatchdog     time.Time     // when the watchdog was last told that the member works
+	watchdogInterval time.Duration // systemd restarts a member that is silent for so long; 0: never
+	lastStatus       string
+	lastWatchdog     time.Time
 }
 
 // newNotifier connects to systemd's socket.
@@ -39,16 +39,16 @@ func newNotifier(w cli.IOStreams) *notifier {
 	return n
 }
 
-// send sends assignments such as READY=1. A socket that does not take them is systemd's concern.
+// send sends assignments such as READY=1. Errors are ignored.
 func (n *notifier) send(assignments ...string) {
 	if n.socket != nil {
 		_, _ = n.socket.Write([]byte(strings.Join(assignments, "\n")))
 	}
 }
 
-// run tells systemd that the member has started, then how it fares, and at the end of ctx that it stops. A
-// member without a quorum has started, too: it waits for the others, however long that takes. As long as
-// its disk and its state machine respond, it works for the watchdog.
+// run reports that the member has started, then its state, and at the end of ctx that it stops. A member
+// without a quorum counts as started: it waits for the others, however long that takes. The watchdog is
+// satisfied as long as the disk and the state machine respond.
 func (n *notifier) run(ctx context.Context, health func() admin.Health) {
 	if n.socket == nil {
 		return
@@ -68,7 +68,6 @@ func (n *notifier) run(ctx context.Context, health func() admin.Health) {
 	}
 }
 
-// notifyChanges tells systemd what is new.
 func (n *notifier) notifyChanges(health admin.Health, now time.Time) {
 	if text, _ := health.StatusText(); text != n.lastStatus {
 		n.lastStatus = text

@@ -42,8 +42,8 @@ func receiveNotification(t *testing.T, conn *net.UnixConn) string {
 	return string(b[:n])
 }
 
-// A member tells systemd that it has started, its role, that it works, and that it stops. Without clientPort it opens
-// no port for clients.
+// A member reports to systemd that it has started, its role, that it works, and that it stops. Without
+// clientPort it opens no port for clients.
 func TestServeNotifies(t *testing.T) {
 	dir, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\nadmin.enableServer=false\ntickTime=500\n"})
 	name := filepath.Join(t.TempDir(), "notify")
@@ -108,7 +108,7 @@ func TestNotifierLooks(t *testing.T) {
 	}
 }
 
-// Without systemd nothing is told, whatever the variable says.
+// Without systemd nothing is sent, whatever the variable is.
 func TestNotifierWithoutSystemd(t *testing.T) {
 	for _, env := range []string{"", "NOTIFY_SOCKET=/nonexistent/socket"} {
 		n := newNotifier(cli.IOStreams{Env: []string{env}})

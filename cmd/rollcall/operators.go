@@ -10,27 +10,23 @@ import (
 	"rollcall/member"
 )
 
-// listenOperators opens the port for operators. If there are credentials, an error ends the start: another user's program
-// may listen there, and administrators would believe it. Otherwise a member serves its clients all the same: a port
-// that is in use, mostly by another member on this machine, is a warning. The result is nil then, and if there is no port.
+// listenOperators opens the port for operators. It returns nil without a configured port. With credentials, an
+// error prevents the start: another user's program may listen there, and administrators would trust it.
+// Without credentials an error is only a warning, because the port is mostly in use by another member of this
+// machine, and the result is nil.
 func listenOperators(cfg config.Config, advice string, logger *slog.Logger) (net.Listener, error) {
-	addr := cfg.HTTP.Addr
-	if addr == "" {
-		return nil, nil
+	if cfg.SuperDigest == "" && !cfg.HTTP.HasToken() {
+		return listenHTTP(cfg.HTTP.Addr, "HTTP for operators is not served; "+advice, logger), nil
 	}
-	l, err := net.Listen("tcp", addr)
-	switch {
-	case err == nil:
-		return l, nil
-	case cfg.SuperDigest != "" || cfg.HTTP.HasToken():
+	l, err := listenTCP(cfg.HTTP.Addr)
+	if err != nil {
 		return nil, explainedError{fmt.Errorf("HTTP for operators: %w; another program, perhaps of another user, may listen where administrators expect this member; %s", err, advice)}
 	}
-	logger.Warn("HTTP for operators is not served; "+advice, "err", err)
-	return nil, nil
+	return l, nil
 }
 
-// serveSocket makes a member that serves operators answer the commands of its own machine in its data directory, too. Where
-// others could replace the socket, there is none.
+// serveSocket serves operators on a socket in the member's data directory too. If other users could replace
+// the socket, there is none.
 func serveSocket(m *member.Member, settings member.Config, logger *slog.Logger) {
 	if settings.OperatorListener == nil {
 		return

@@ -19,11 +19,11 @@ import (
 const recoverWarning = `This is the way out when half of the voters or more have lost their data for good: one of two, or two of three.
 Member %d begins a new ensemble with what it has, and with these servers: %s.
 They are the server lines of its zoo.cfg. If members have come in or gone since, correct the lines first.
-Writes that only the lost members had are gone, even if clients were told that they were done.
+Writes that only the lost members had are gone, even acknowledged ones.
 Recover one member only, the one with the most data.
 `
 
-// recoverAlone and recoverOthers describe the next step, for a list of one server and for a list of several.
+// recoverAlone and recoverOthers describe the next step for one server and for several.
 const (
 	recoverAlone = `Then start it with this same server list. It serves clients at once.
 `
@@ -34,17 +34,16 @@ Clients are served once most voters of the list have the data and vote.
 )
 
 const recoverCompare = `Of two members, the one with the later term has more data; with equal terms, the one with the greater index.
-A member that is stopped cannot be asked. Run this command on each one that has data, answer no, and compare.
+A stopped member cannot reply. Run this command on each one that has data, answer no, and compare.
 `
 
-// newRecover returns the command that lets the survivor of a lost majority begin a new ensemble.
 func newRecover(w cli.IOStreams) *cobra.Command {
 	var f memberFlags
 	yes, force, out := false, false, cli.NewOutput(w)
 	cmd := &cobra.Command{
 		Use: "recover [flags] [zoo.cfg]", Short: "let the survivor of a lost majority begin a new ensemble", GroupID: cli.RunGroup, Args: cli.RangeArgs(0, 1, oneFileArgument),
 		Long: "Lets the survivor of a lost majority begin a new ensemble with its data, and with the server list in its zoo.cfg. The other members start with empty directories, and copy its data. " +
-			"Run it on a member that is stopped. Before it changes anything, it says what the recovery costs and which member has the most data, and asks.",
+			"Run it on a member that is stopped. Before it changes anything, it prints the cost of the recovery and the member with the most data, and asks for confirmation.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, log, err := f.loadConfig(w, "recover", args)
 			if err != nil {
@@ -60,7 +59,8 @@ func newRecover(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// recoverMember lets the survivor of a lost majority begin a new ensemble, with the server list in its zoo.cfg.
+// recoverMember begins a new ensemble with the data of the survivor of a lost majority, and with the server
+// list in its zoo.cfg.
 func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, yes, force bool, w cli.IOStreams, out *cli.Output) error {
 	stdout := w.Out
 	if !out.IsText() {
@@ -102,8 +102,8 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 	return cli.PrintText(out, fmt.Sprintf("Member %d can be started now.\n", cfg.MyID), recoveryReport(findings))
 }
 
-// surveyMembers prints how far the data of this member go, and of the others that answer. It returns an error
-// if another one is known to have more, unless force is set.
+// surveyMembers prints the extent of the data of this member and of the others that reply. Unless force is
+// set, it returns an error if another member has more.
 func surveyMembers(ctx context.Context, r member.RecoverConfig, force bool, stdout io.Writer) ([]member.Finding, error) {
 	findings, err := member.ExamineMembers(ctx, r)
 	if err != nil {
@@ -118,7 +118,7 @@ func surveyMembers(ctx context.Context, r member.RecoverConfig, force bool, stdo
 	return findings, checkMostData(findings)
 }
 
-// recoveryReport returns what a recovery prints with -o json. The first finding is about the survivor.
+// recoveryReport returns the report for -o json. The first finding is the survivor's.
 func recoveryReport(findings []member.Finding) cli.RecoverResult {
 	r := cli.RecoverResult{Member: findings[0].ID, Members: []cli.DataExtent{}}
 	for _, f := range findings {
@@ -135,7 +135,7 @@ func recoveryReport(findings []member.Finding) cli.RecoverResult {
 	return r
 }
 
-// checkMostData returns an error if another member is known to have more data than the first.
+// checkMostData returns an error if another member has more data than the first.
 func checkMostData(findings []member.Finding) error {
 	most := mostData(findings)
 	if !findings[0].Before(most.DataEnd) {
@@ -145,7 +145,7 @@ func checkMostData(findings []member.Finding) error {
 		most.ID, most.RaftAddr, findings[0].ID)
 }
 
-// mostData returns the member with the most data. Of those with equally much, it returns the first.
+// mostData returns the finding with the most data, and the first of equal ones.
 func mostData(findings []member.Finding) member.Finding {
 	most := findings[0]
 	for _, f := range findings[1:] {
@@ -156,7 +156,7 @@ func mostData(findings []member.Finding) member.Finding {
 	return most
 }
 
-// describeFindings returns the findings as text, a line for each member.
+// describeFindings returns a line for each member.
 func describeFindings(findings []member.Finding) string {
 	var b strings.Builder
 	silent := false
@@ -165,7 +165,7 @@ func describeFindings(findings []member.Finding) string {
 		switch {
 		case f.Err != nil:
 			silent = true
-			b.WriteString("not known, it does not answer\n")
+			b.WriteString("unknown, it does not reply\n")
 		case f.Index == 0:
 			b.WriteString("no data\n")
 		case f.LastTime.IsZero():

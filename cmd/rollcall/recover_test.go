@@ -17,7 +17,7 @@ func findingOf(id uint32, index, term uint64) member.Finding {
 	return member.Finding{Server: member.Server{ID: id, RaftAddr: fmt.Sprintf("m%d:3888", id)}, DataEnd: disk.DataEnd{Index: index, Term: term}}
 }
 
-// The output of recover says how far each member's data reach, and which member has the most. Times
+// recover prints the extent of each member's data, and the member with the most. Times
 // are in UTC wherever the machine is.
 func TestRecoverDescribes(t *testing.T) {
 	own := findingOf(1, 40, 3)
@@ -27,7 +27,7 @@ func TestRecoverDescribes(t *testing.T) {
 	for _, want := range []string{
 		"Member 1 (m1:3888): data up to index 40 of term 3, written 2026-01-02 03:04:05 UTC\n",
 		"Member 2 (m2:3888): data up to index 90 of term 2\n", "Member 3 (m3:3888): no data\n",
-		"Member 4 (m4:3888): not known", "Member 1 has the most data of those that are known.\n", "answer no, and compare",
+		"Member 4 (m4:3888): unknown", "Member 1 has the most data of those that are known.\n", "answer no, and compare",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q lacks %q", text, want)
@@ -38,7 +38,7 @@ func TestRecoverDescribes(t *testing.T) {
 	}
 }
 
-// recover refuses a survivor if another member is known to have more data.
+// recover rejects a survivor if another member has more data.
 func TestRecoverRefusesTheLesser(t *testing.T) {
 	silent := member.Finding{Server: member.Server{ID: 3}, Err: errors.New("no route")}
 	for _, tt := range []struct {

@@ -35,17 +35,17 @@ func TestReload(t *testing.T) {
 	if err != nil || log.Level() != slog.LevelWarn {
 		t.Fatalf("%v, level %v", err, log.Level())
 	}
-	stop := f.reloadOnHangup(cli.IOStreams{}, []string{file}, cfg, log)
+	stop := onHangup(func() { f.reloadConfig(cli.IOStreams{}, []string{file}, cfg, log) })
 	defer stop()
 	for _, tt := range []struct {
 		text  string
 		level slog.Level
 		want  string
 	}{
-		{base + "logLevel=debug\ntickTime=500\nserver.1=a:1:2\nnosuch=1\n", slog.LevelDebug, `level=INFO msg="configuration read again" member=1 logLevel=debug before=warn later="nosuch, server.1, tickTime"`},
-		{base + "logLevel=loud\n", slog.LevelDebug, `level=ERROR msg="the configuration cannot be read again, so nothing has changed; correct it before the next start" err="DIR/zoo.cfg:3: logLevel=loud: allowed is debug, info, warn or error"`},
-		{base, slog.LevelInfo, `level=INFO msg="configuration read again" member=1 logLevel=info before=debug`},
-		{base + "logLevel=error\n", slog.LevelError, `level=INFO msg="configuration read again" member=1 logLevel=error before=info`},
+		{base + "logLevel=debug\ntickTime=500\nserver.1=a:1:2\nnosuch=1\n", slog.LevelDebug, `level=INFO msg="configuration reloaded" member=1 logLevel=debug before=warn later="nosuch, server.1, tickTime"`},
+		{base + "logLevel=loud\n", slog.LevelDebug, `level=ERROR msg="the configuration cannot be reloaded, so nothing has changed; correct it before the next start" err="DIR/zoo.cfg:3: logLevel=loud: must be debug, info, warn or error"`},
+		{base, slog.LevelInfo, `level=INFO msg="configuration reloaded" member=1 logLevel=info before=debug`},
+		{base + "logLevel=error\n", slog.LevelError, `level=INFO msg="configuration reloaded" member=1 logLevel=error before=info`},
 	} {
 		if err := os.WriteFile(file, []byte(at(tt.text)), 0o600); err != nil {
 			t.Fatal(err)

@@ -11,19 +11,20 @@ import (
 	"rollcall/member"
 )
 
-// A member may start again in this process maxRestarts times within restartWindow. One start corrects each error that allows it, and
-// a few changes of the list in a row need one each. A member that needs more is in a loop, in which each start may copy a snapshot
-// from the leader. Then the process ends with the error, so that a supervisor paces the next start and an operator sees it.
+// A member may start maxRestarts more times in this process within restartWindow. One start corrects each
+// error that allows it, and a few changes of the list in a row need one each. A member that needs more is in a
+// loop, in which each start may copy a snapshot from the leader. The process then ends, so that a supervisor
+// paces the next start and an operator sees the error.
 const (
 	maxRestarts   = 5
 	restartWindow = 10 * time.Minute
 )
 
-// runWithRestarts calls run until ctx ends, or run ends without an error or with one that another start in this process does not correct, or
-// there were too many starts, or changed returns keys of the configuration: only another process starts with their new values. It
-// returns what run has returned last.
+// runWithRestarts calls run again as long as its error allows a restart. It ends with the last error at the
+// end of ctx, after too many restarts, or if changed returns keys, because only a new process uses their new
+// values.
 func runWithRestarts(ctx context.Context, logger *slog.Logger, run func(context.Context) error, changed func() []string) error {
-	var restarts []time.Time // those in the window
+	var restarts []time.Time // within the window
 	for {
 		err := run(ctx)
 		if !member.CanRestart(err) || ctx.Err() != nil {

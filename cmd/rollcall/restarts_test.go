@@ -25,8 +25,8 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// A member starts again in the process after errors that a start corrects, but not more often than the bound within its window, not after other
-// errors, and not once the process was told to end.
+// A member starts again in the process after errors that a start corrects, but not more often than the bound
+// within its window, not after other errors, and not once the process was told to end.
 func TestMemberStartsAgain(t *testing.T) {
 	added, snapshot := fmt.Errorf("member: %w", follower.ErrAddedAgain), fmt.Errorf("quorum: %w", wire.ErrRestart)
 	broken := errors.New("input/output error")
@@ -84,7 +84,7 @@ func TestMemberStartsAgain(t *testing.T) {
 	}
 }
 
-// memberRun is how long a member runs, and the error with which it ends.
+// memberRun is the duration of a member's run, and its error.
 type memberRun struct {
 	lasts time.Duration
 	err   error
@@ -111,8 +111,8 @@ func TestPortsStay(t *testing.T) {
 	}
 }
 
-// A member does not start again in the process once the configuration has changed, because only another process reads it. A
-// configuration that cannot be read would end that one, too.
+// A member does not start again in the process once the configuration has changed, because only another
+// process reads it. A configuration that cannot be read would end that one, too.
 func TestStartsAgainWithTheSameConfiguration(t *testing.T) {
 	const base = "dataDir=DIR\nclientPort=2181\n"
 	dir, at := inDir(t, map[string]string{"zoo.cfg": base})
@@ -125,7 +125,7 @@ func TestStartsAgainWithTheSameConfiguration(t *testing.T) {
 	}{
 		{base, 2, "this member starts again in the same process"},
 		{base + "logLevel=debug\n", 2, "this member starts again in the same process"},
-		{base + "logLevel=loud\n", 2, "the configuration cannot be read again, so this member starts with the one before"},
+		{base + "logLevel=loud\n", 2, "the configuration cannot be reloaded, so this member starts with the one before"},
 		{base + "tickTime=500\nnosuch=1\n", 1, `so this process ends; start the member again with the new one" keys="nosuch, tickTime"`},
 	} {
 		var out strings.Builder
@@ -153,12 +153,12 @@ func TestStartsAgainWithTheSameConfiguration(t *testing.T) {
 	}
 }
 
-// While a start in the process hangs, the member is stalled for the watchdog, but not before the limit. Once the member is made, its
-// own health counts.
+// While a start in the process hangs, the member is stalled for the watchdog, but not before the limit. Once
+// the member is made, its own health counts.
 func TestServingStartHangs(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	settings := config.Settings{Dir: t.TempDir(), Tick: 100 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute}
+	settings := config.Settings{Dir: t.TempDir(), Tick: 100 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute}.WithDefaults()
 	p := &memberProcess{log: logs.New(io.Discard, logs.Settings{}, false), systemd: newNotifier(cli.IOStreams{}), firstMade: make(chan struct{})}
 	p.settings = member.Config{
 		Settings: settings, ID: 1, Servers: []member.Server{{ID: 1, GrpcAddr: "127.0.0.1:1", RaftAddr: "127.0.0.1:2"}, {ID: 2, GrpcAddr: "127.0.0.1:3", RaftAddr: "127.0.0.1:4"}},

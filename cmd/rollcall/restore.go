@@ -18,26 +18,25 @@ import (
 	"rollcall/znode"
 )
 
-// restorer are the settings of the command.
+// restorer holds the settings of the command.
 type restorer struct {
 	backupFile  string
 	configFile  string
 	sessions    string
-	commandText string // the command line
+	commandText string // to repeat this run
 }
 
-// newRestore returns the command that fills the directories of the member that begins a new ensemble with a backup.
 func newRestore(w cli.IOStreams) *cobra.Command {
 	r, out := restorer{sessions: "keep"}, cli.NewOutput(w)
 	live := cli.NewSubtreeRestore(w, out)
 	cmd := &cobra.Command{
 		Use: "restore [flags] FILE [zoo.cfg]", Short: "begin a new ensemble with the state in a backup, or write a subtree of it into one that runs",
 		Long: "Fills the empty directories of one member of a new ensemble with the state in a backup: of the member whose zoo.cfg it gets. Then start all members, the others with empty directories: " +
-			"they copy the state, and the ensemble serves once most of its voters have it. Nodes keep all that clients can see of them, and zxids go on. " +
+			"they copy the state, and the ensemble serves once most of its voters have it. Nodes keep all that clients can see of them, and zxids continue. " +
 			"By default sessions are kept, and clients can resume them. With --sessions close they have ended, and their ephemeral nodes are gone. " +
-			"Directories that are not empty are refused; ZooKeeper's version-2 may be beside.\n\nWith --subtree, the command writes a subtree of the backup into an ensemble that runs, as a client: it creates nodes that " +
+			"The directories must be empty, apart from ZooKeeper's version-2.\n\nWith --subtree, the command writes a subtree of the backup into an ensemble that runs, as a client: it creates nodes that " +
 			"are missing, and sets data and access control lists that differ. With --delete it also deletes nodes that are not in the backup. It leaves out ephemeral nodes. Versions, times and the numbers of sequential nodes " +
-			"begin anew. On a terminal it asks before that; elsewhere it needs --yes. It can be repeated if it was interrupted.",
+			"begin anew. On a terminal it asks for confirmation; elsewhere it needs --yes. It can be repeated if it was interrupted.",
 		Example: "  rollcall backup restore ensemble.backup /etc/rollcall/zoo.cfg\n  rollcall backup restore --sessions close ensemble.backup /etc/rollcall/zoo.cfg\n" +
 			"  rollcall backup restore --subtree /app --dry-run ensemble.backup",
 	}
@@ -71,7 +70,7 @@ func newRestore(w cli.IOStreams) *cobra.Command {
 
 func (r *restorer) restoreMember(ctx context.Context, w cli.IOStreams, out *cli.Output) error {
 	if r.sessions != "keep" && r.sessions != "close" {
-		return cli.WithStatus(cli.UsageError, fmt.Errorf("--sessions %q: allowed are keep and close", r.sessions))
+		return cli.WithStatus(cli.UsageError, fmt.Errorf("--sessions %q must be keep or close", r.sessions))
 	}
 	logger := slog.New(slog.NewTextHandler(w.Err, nil))
 	cfg, warnings, err := config.Load(r.configFile, w.Env, config.Flags{})
@@ -100,7 +99,7 @@ func (r *restorer) restoreMember(ctx context.Context, w cli.IOStreams, out *cli.
 	return cli.PrintText(out, restoredText(done, len(ensembleServers(cfg))), done)
 }
 
-// readState reads the backup with all checks, and returns the state to restore.
+// readState reads and checks the backup, and returns the state to restore.
 func (r *restorer) readState(ctx context.Context) (state *member.RestoredState, closed int, err error) {
 	room := newMemoryGuard(freeMemory())
 	read := func(v znode.ImageVisitor) error {
@@ -124,7 +123,7 @@ func (r *restorer) readState(ctx context.Context) (state *member.RestoredState, 
 	return state, closed, err
 }
 
-// contextReader is a reader that ends with its context.
+// contextReader is a reader that fails at the end of its context.
 type contextReader struct {
 	ctx context.Context
 	io.Reader
@@ -137,7 +136,8 @@ func (u contextReader) Read(p []byte) (int, error) {
 	return u.Reader.Read(p)
 }
 
-// seedFromBackup fills the directories of a member, and returns the digest of its state. again is the command line that fills them.
+// seedFromBackup fills the directories of a member, and returns the digest of its state. again is the command
+// line to repeat it.
 func seedFromBackup(cfg config.Config, state *member.RestoredState, again string) (digest string, err error) {
 	err = member.SeedMember(member.SeedConfig{
 		ID: cfg.MyID, Servers: ensembleServers(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir, LogKind: cfg.LogKind,
@@ -151,7 +151,7 @@ func seedFromBackup(cfg config.Config, state *member.RestoredState, again string
 	return digest, err
 }
 
-// restoredText describes what was done, and the next step in an ensemble of that many members.
+// restoredText describes the result and the next step.
 func restoredText(done cli.RestoreResult, members int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d nodes and %d sessions, as of index %d", done.File, done.Nodes, done.Sessions, done.Index)

@@ -94,7 +94,7 @@ func writeConfigs(t *testing.T, dir string, base int) (files, clients []string) 
 	return files, clients
 }
 
-// restoreCommand runs the command and returns what it prints.
+// restoreCommand runs the command and returns its output.
 func restoreCommand(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out strings.Builder
@@ -274,7 +274,7 @@ func TestRestoreRefuses(t *testing.T) {
 		{[]string{"--subtree", "/app", file, configs[0]}, "--hosts names the ensemble"},
 		{[]string{"--subtree", "/app", "--sessions", "keep", file}, "--subtree restores no sessions"},
 		{[]string{"--yes", file, configs[0]}, "--yes is for --subtree"},
-		{[]string{"--sessions", "drop", file, configs[0]}, "allowed are keep and close"},
+		{[]string{"--sessions", "drop", file, configs[0]}, "must be keep or close"},
 		{[]string{file, configs[0], configs[1]}, "the zoo.cfg of one member; the others start with empty directories and copy it"},
 		{[]string{file, filepath.Join(dir, "none.cfg")}, "none.cfg"},
 		{[]string{filepath.Join(dir, "none.backup"), configs[0]}, "none.backup"},
@@ -290,7 +290,8 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// After a restore or an import that failed in the middle, serve refuses the directories and names the command to run again.
+// After a restore or an import that failed in the middle, serve refuses the directories and names the command
+// to run again.
 func TestServeRefusesWhatIsIncomplete(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "the operator's")
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -18,8 +18,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// makeMembers writes the zoo.cfg of each of three voters and an observer into dir, with ports from base on. The server lines
-// have roles and the addresses for clients.
+// makeMembers writes the zoo.cfg of each of three voters and an observer into dir, with ports from base on.
+// The server lines have roles and the addresses for clients.
 func makeMembers(t *testing.T, dir string, base int) (files, lines []string) {
 	t.Helper()
 	for id := 1; id <= 4; id++ {
@@ -46,8 +46,9 @@ func makeMembers(t *testing.T, dir string, base int) (files, lines []string) {
 	return files, lines
 }
 
-// The directories of voters and of an observer can be filled by an import and with a backup. The ensemble has the roles and the
-// addresses of its server lines, and the observer serves. If it alone is left, it is recovered as the only voter of a list.
+// The directories of voters and of an observer can be filled by an import and with a backup. The ensemble has
+// the roles and the addresses of its server lines, and the observer serves. If it alone is left, it is
+// recovered as the only voter of a list.
 func TestFilledEnsembleHasRoles(t *testing.T) {
 	source := zooKeepers(t)
 	for _, tt := range []struct {
@@ -129,7 +130,8 @@ func wantRoles(t *testing.T, lines []string, node string) {
 	}
 }
 
-// recoverObserver recovers a member whose line is that of an observer: not before it votes. A refusal changes nothing.
+// recoverObserver recovers a member whose line is that of an observer: not before it votes. A rejection
+// changes nothing.
 func recoverObserver(t *testing.T, file, line string) {
 	t.Helper()
 	for range 2 {
@@ -148,7 +150,7 @@ func recoverObserver(t *testing.T, file, line string) {
 		}
 	}
 	write(string(text))
-	out, err := command(t, "recover", file) // it asks, and nobody answers
+	out, err := command(t, "recover", file) // the confirmation gets no reply
 	if err == nil || !strings.Contains(err.Error(), "not confirmed; nothing was changed") || !strings.Contains(out, "and the others with empty directories: they copy its data.") || strings.Contains(out, "at once") {
 		t.Errorf("recovery with four servers: %v\n%s", err, out)
 	}

@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	// dialTimeout is how long a server has to take a connection: one that runs does within its network's delay.
+	// dialTimeout limits a connection attempt. A running server takes a connection within a round trip.
 	dialTimeout = time.Second
-	// pidFile is where zkServer.sh writes the number of the process, in the dataDir.
+	// pidFile is the file in the dataDir to which zkServer.sh writes its process id.
 	pidFile = "zookeeper_server.pid"
-	// maxPidFile is how many bytes of that file are read: a number and the end of its line.
+	// maxPidFile limits the bytes that are read of it: a number and a line end.
 	maxPidFile = 32
 )
 
-// runningSigns returns the signs that ZooKeeper still runs, where its directories are to be taken over by the member of cfg: something takes connections where
-// the clients of this member or the members of its ensemble connect, or a process is alive that a directory names. root is the
-// root directory of the machine.
+// runningSigns returns the signs that ZooKeeper still runs: something takes connections at the ports of this
+// member's clients or of the server list, or a directory names a live process. root is the machine's root
+// directory.
 func runningSigns(ctx context.Context, cfg config.Config, given []datadir.Directory, root fs.FS) (signs []string) {
 	addrs := [][2]string{{cfg.ClientAddr, "clientPort"}, {cfg.SecureAddr, "secureClientPort"}}
 	for _, s := range cfg.Servers {
@@ -60,7 +60,7 @@ func runningSigns(ctx context.Context, cfg config.Config, given []datadir.Direct
 	return signs
 }
 
-// dialableAddr returns where an address to listen on is reached from this machine, or "" if nobody can listen there.
+// dialableAddr returns the address at which this machine reaches a listener, or "" without a fixed port.
 func dialableAddr(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || port == "0" {
@@ -83,8 +83,8 @@ func acceptsConnections(ctx context.Context, addr string) bool {
 	return true
 }
 
-// zooKeeperProcess returns a text about the process of ZooKeeper that the directory names and that is alive, or "". Systems without /proc
-// show none.
+// zooKeeperProcess describes the live ZooKeeper process that the directory names, or returns "". Without /proc
+// it finds none.
 func zooKeeperProcess(dir string, root fs.FS) string {
 	f, err := os.Open(filepath.Join(dir, pidFile))
 	if err != nil {
@@ -92,14 +92,14 @@ func zooKeeperProcess(dir string, root fs.FS) string {
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	text := make([]byte, maxPidFile)
-	n, _ := f.Read(text) // of nothing there is no number
+	n, _ := f.Read(text) // an empty text has no number
 	pid, err := strconv.Atoi(string(bytes.TrimSpace(text[:n])))
 	if err != nil || pid < 1 {
 		return ""
 	}
 	command, err := fs.ReadFile(root, path.Join("proc", strconv.Itoa(pid), "cmdline"))
 	if err != nil || !strings.Contains(strings.ToLower(string(command)), "zookeeper") {
-		return "" // the process has ended, or its number is another one's now
+		return "" // the process has ended, or its id was reused
 	}
 	return fmt.Sprintf("%s names process %d, which is a ZooKeeper that runs", f.Name(), pid)
 }

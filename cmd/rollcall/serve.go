@@ -23,11 +23,9 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// drainPace is how long a graceful stop takes to close client connections, so that the clients do not
-// all arrive at the next member at once.
+// A graceful stop closes client connections over drainPace, so that the clients do not all reconnect at once.
 const drainPace = 500 * time.Millisecond
 
-// newServe returns the command that runs one member.
 func newServe(w cli.IOStreams) *cobra.Command {
 	var f memberFlags
 	cmd := &cobra.Command{
@@ -39,8 +37,7 @@ func newServe(w cli.IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			stop := f.reloadOnHangup(w, args, cfg, log)
-			defer stop()
+			defer onHangup(func() { f.reloadConfig(w, args, cfg, log) })()
 			return serveMember(cmd.Context(), cfg, log, w, func() []string { return f.changedSince(w, args, cfg, log) })
 		},
 	}
@@ -48,7 +45,8 @@ func newServe(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// serveMember runs one member until ctx ends. changed returns the keys that have changed since the configuration was read.
+// serveMember runs one member until ctx ends. changed returns the keys that have changed since the
+// configuration was read.
 func serveMember(ctx context.Context, cfg config.Config, log *logs.Log, w cli.IOStreams, changed func() []string) error {
 	warnMissingParent(cfg, log.Logger())
 	if err := cfg.SaveMyID(); err != nil {
@@ -59,19 +57,19 @@ func serveMember(ctx context.Context, cfg config.Config, log *logs.Log, w cli.IO
 	p := &memberProcess{cfg: cfg, log: log, streams: w, settings: memberConfig(cfg, log), systemd: newNotifier(w), firstMade: make(chan struct{})}
 	p.settings.Memory = memory
 	p.settings.OnEvent = func(e member.Event) { log.Logger().Log(ctx, eventLevel(e.Kind), string(e.Kind), "event", e) }
-	over, stop := context.WithCancel(ctx)
-	var beside sync.WaitGroup
-	beside.Go(func() { watchMemory(over, memory, log.Logger()) })
-	beside.Go(func() {
+	workCtx, stop := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	background.Go(func() { watchMemory(workCtx, memory, log.Logger()) })
+	background.Go(func() {
 		select {
 		case <-p.firstMade:
-			p.systemd.run(over, p.memberHealth)
-		case <-over.Done():
+			p.systemd.run(workCtx, p.memberHealth)
+		case <-workCtx.Done():
 		}
 	})
 	err := runWithRestarts(ctx, log.Logger(), p.runMember, changed)
 	stop()
-	beside.Wait()
+	background.Wait()
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
@@ -79,19 +77,20 @@ func serveMember(ctx context.Context, cfg config.Config, log *logs.Log, w cli.IO
 	return nil
 }
 
-// memberProcess is the process of `rollcall serve`, in which one member after the other may run. They all have the same disk and ports.
+// memberProcess is the process of `rollcall serve`. It runs one member after another on the same disk and
+// ports.
 type memberProcess struct {
 	cfg           config.Config
 	log           *logs.Log
 	streams       cli.IOStreams
-	settings      member.Config // those of each member, without its listeners
+	settings      member.Config // without listeners
 	systemd       *notifier
-	newest        atomic.Pointer[member.Member] // the newest one
-	firstMade     chan struct{}                 // closed when the first member is there
-	startingSince atomic.Pointer[time.Time]     // since when a member is being made; nil: none is
+	newest        atomic.Pointer[member.Member]
+	firstMade     chan struct{}             // closed when the first member is made
+	startingSince atomic.Pointer[time.Time] // nil: no member is being made
 }
 
-// runMember runs one member until ctx ends, or the member cannot continue.
+// runMember runs one member until ctx ends or the member fails.
 func (p *memberProcess) runMember(ctx context.Context) error {
 	logger, now := p.log.Logger(), time.Now()
 	p.startingSince.Store(&now)
@@ -103,7 +102,7 @@ func (p *memberProcess) runMember(ctx context.Context) error {
 	p.systemd.send("STATUS=opening the data directory")
 	m, err := member.New(settings)
 	if err != nil {
-		closeListeners(settings) // the error of New is the one to return
+		closeListeners(settings) // New's error counts
 		if errors.Is(err, disk.ErrOtherMember) {
 			err = fmt.Errorf("%w; the number of this member is from %s", err, p.cfg.IDSource)
 		}
@@ -117,24 +116,25 @@ func (p *memberProcess) runMember(ctx context.Context) error {
 	if before == nil {
 		close(p.firstMade)
 	} else {
-		debug.FreeOSMemory() // the state of the member before is garbage, and this one loads its own
+		debug.FreeOSMemory() // the former member's state is garbage now
 	}
-	over, stop := context.WithCancel(ctx)
-	var beside sync.WaitGroup
-	beside.Go(func() { tuneCollector(over, p.streams.Env, m.Ready()) })
-	beside.Go(func() { reloadFiles(over, m) })
+	workCtx, stop := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	background.Go(func() { tuneCollector(workCtx, p.streams.Env, m.Ready()) })
+	endReloads := onHangup(m.ReloadSecrets)
 	err = m.Run(ctx)
+	endReloads()
 	stop()
-	beside.Wait()
+	background.Wait()
 	return err
 }
 
-// startLimit is how long it may take to make a later member. systemd limits the first start likewise: see TimeoutStartSec in
+// startLimit limits a restart in this process. systemd limits the first start: see TimeoutStartSec in
 // deploy/systemd/rollcall.service.
 const startLimit = 5 * time.Minute
 
-// memberHealth returns how the newest member fares, or that the start of the next one hangs: the one before has ended, and its disk does
-// not show that.
+// memberHealth returns the newest member's health. If the next start hangs, it says so, because the former
+// member has ended and does not show a stalled disk.
 func (p *memberProcess) memberHealth() admin.Health {
 	if text := p.startStall(time.Now()); text != "" {
 		return admin.Health{Stalled: text}
@@ -142,7 +142,7 @@ func (p *memberProcess) memberHealth() admin.Health {
 	return p.newest.Load().Health()
 }
 
-// startStall returns what is wrong if the member that is being made is not there after startLimit. Otherwise it returns "".
+// startStall describes a start that has taken longer than startLimit, or returns "".
 func (p *memberProcess) startStall(now time.Time) string {
 	if since := p.startingSince.Load(); since == nil || now.Sub(*since) < startLimit {
 		return ""
@@ -150,14 +150,14 @@ func (p *memberProcess) startStall(now time.Time) string {
 	return fmt.Sprintf("this member has ended, and its next start in this process has taken %v: the data directory, or another file, does not open", startLimit)
 }
 
-// openListeners returns the settings with listeners, which the caller closes. A later member listens on the ports of the first one, also if the
-// configuration leaves their choice to the system. After an error, the settings may have listeners.
+// openListeners returns the settings with listeners, which the caller closes, even after an error. A later
+// member listens on the ports of the first one, even if the system chose them.
 func (p *memberProcess) openListeners() (settings member.Config, err error) {
 	settings = p.settings
-	if settings.ClientListener, err = listenClients(p.cfg.ClientAddr); err != nil {
+	if settings.ClientListener, err = listenTCP(p.cfg.ClientAddr); err != nil {
 		return settings, fmt.Errorf("clients: %w", err)
 	}
-	if settings.SecureListener, err = listenClients(p.cfg.SecureAddr); err != nil {
+	if settings.SecureListener, err = listenTCP(p.cfg.SecureAddr); err != nil {
 		return settings, fmt.Errorf("clients over TLS: %w", err)
 	}
 	if settings.OperatorListener, err = listenOperators(p.cfg, "set another admin.serverPort, or admin.enableServer=false", p.log.Logger()); err != nil {
@@ -169,8 +169,7 @@ func (p *memberProcess) openListeners() (settings member.Config, err error) {
 	return settings, nil
 }
 
-// eventLevel returns the level at which an event is logged. Events of every client's normal work
-// are at the debug level, and so are not in the log.
+// eventLevel returns the log level of an event. Events of clients' normal work are logged at the debug level.
 func eventLevel(kind member.EventKind) slog.Level {
 	switch kind {
 	case member.EventQuotaOverused, member.EventQuotaWarning:
@@ -181,10 +180,9 @@ func eventLevel(kind member.EventKind) slog.Level {
 	return slog.LevelDebug
 }
 
-// oneFileArgument is what commands that work on one member take.
 const oneFileArgument = "one zoo.cfg"
 
-// configFileOf returns the zoo.cfg among the arguments, or "" if there is none.
+// configFileOf returns the zoo.cfg among the arguments, or "".
 func configFileOf(args []string) string {
 	if len(args) == 0 {
 		return ""
@@ -192,7 +190,7 @@ func configFileOf(args []string) string {
 	return args[0]
 }
 
-// memberFlags are the flags of the commands that work on one member.
+// memberFlags are the flags of commands for one member.
 type memberFlags struct {
 	config  config.Flags
 	verbose bool
@@ -205,8 +203,7 @@ func (f *memberFlags) registerFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "also log what matters only to developers")
 }
 
-// loadConfig loads the configuration of a member, for the command of this name, and opens the log with
-// the warnings.
+// loadConfig loads the configuration of a member for a command, opens the log, and logs the warnings.
 func (f *memberFlags) loadConfig(w cli.IOStreams, command string, args []string) (config.Config, *logs.Log, error) {
 	cfg, warnings, err := config.Load(configFileOf(args), w.Env, f.config)
 	log := logs.New(w.Err, logs.Settings{JSON: cfg.Log.JSON, Level: f.logLevel(cfg)}, isJournal(w))
@@ -217,7 +214,7 @@ func (f *memberFlags) loadConfig(w cli.IOStreams, command string, args []string)
 	return cfg, log, nil
 }
 
-// logLevel returns the level of the log: the flag -v wins over the key.
+// logLevel returns the level of the log. The flag -v overrides the key.
 func (f *memberFlags) logLevel(cfg config.Config) slog.Level {
 	if f.verbose {
 		return slog.LevelDebug
@@ -225,8 +222,8 @@ func (f *memberFlags) logLevel(cfg config.Config) slog.Level {
 	return cfg.Log.Level
 }
 
-// logWarnings logs the warnings about a configuration. All keys that have no effect are in one line; the
-// reasons are at the debug level.
+// logWarnings logs the warnings about a configuration. Keys without effect share one line; their reasons are
+// logged at the debug level.
 func logWarnings(log *slog.Logger, warnings []config.Warning) {
 	var idle []string
 	for _, w := range warnings {
@@ -246,22 +243,18 @@ func logWarnings(log *slog.Logger, warnings []config.Warning) {
 	}
 }
 
-// listenClients opens a port for clients. The result is nil if addr is "".
-func listenClients(addr string) (net.Listener, error) {
+// listenTCP opens a port. It returns nil if addr is "".
+func listenTCP(addr string) (net.Listener, error) {
 	if addr == "" {
 		return nil, nil
 	}
 	return net.Listen("tcp", addr)
 }
 
-// listenHTTP opens a port for HTTP. A member without one serves its clients all the same: a port that
-// is in use, mostly by another member on this machine, is a warning. The result is nil then, and if
-// addr is "".
+// listenHTTP opens a port for HTTP. It returns nil if addr is "". An error is only a warning, because the port
+// is mostly in use by another member of this machine; the result is nil.
 func listenHTTP(addr, warning string, logger *slog.Logger) net.Listener {
-	if addr == "" {
-		return nil
-	}
-	l, err := net.Listen("tcp", addr)
+	l, err := listenTCP(addr)
 	if err != nil {
 		logger.Warn(warning, "err", err)
 		return nil
@@ -269,7 +262,7 @@ func listenHTTP(addr, warning string, logger *slog.Logger) net.Listener {
 	return l
 }
 
-// listenerAddr returns where a listener listens, or "" if there is none.
+// listenerAddr returns the address of a listener, or "" for nil.
 func listenerAddr(l net.Listener) string {
 	if l == nil {
 		return ""
@@ -277,7 +270,8 @@ func listenerAddr(l net.Listener) string {
 	return l.Addr().String()
 }
 
-// keepPort returns the address to listen on once l is closed: addr, with l's port if addr leaves the port to the system. l may be nil.
+// keepPort returns the address to listen on after l is closed: addr, with l's port if addr leaves the port to
+// the system. l may be nil.
 func keepPort(addr string, l net.Listener) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || port != "0" || l == nil {
@@ -287,7 +281,6 @@ func keepPort(addr string, l net.Listener) string {
 	return net.JoinHostPort(host, port)
 }
 
-// closeListeners closes the listeners of a member that could not be made.
 func closeListeners(cfg member.Config) {
 	for _, l := range []net.Listener{cfg.ClientListener, cfg.SecureListener, cfg.OperatorListener, cfg.MetricsListener} {
 		if l != nil {
@@ -296,8 +289,7 @@ func closeListeners(cfg member.Config) {
 	}
 }
 
-// memberConfig adds to the settings what a member needs besides. The caller adds
-// the listeners and Events.
+// memberConfig returns the settings of a member. The caller adds the listeners and Events.
 func memberConfig(cfg config.Config, log *logs.Log) member.Config {
 	cfg.Limits.Budget = clientMemoryBudget(cfg.Limits.Budget, 1)
 	return member.Config{
@@ -307,11 +299,10 @@ func memberConfig(cfg config.Config, log *logs.Log) member.Config {
 	}
 }
 
-// standaloneAddr stands for the addresses of a member that has no others: nobody dials
-// them, and it listens on no port for members.
+// standaloneAddr is the placeholder host of a standalone member, which has no port for members.
 const standaloneAddr = "standalone"
 
-// ensembleServers returns the members of the ensemble, observers included.
+// ensembleServers returns the members of the ensemble, including observers.
 func ensembleServers(cfg config.Config) []member.Server {
 	if cfg.Standalone {
 		return []member.Server{{ID: cfg.MyID, GrpcAddr: standaloneAddr + ":1", RaftAddr: standaloneAddr + ":2"}}

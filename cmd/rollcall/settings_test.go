@@ -49,8 +49,8 @@ var settingCases = []settingCase{
 	{key: "clientPort", value: "2999", want: "clients 0.0.0.0:2999"},
 	{key: "clientPortAddress", value: "127.0.0.7", want: "clients 127.0.0.7:2181"},
 	{key: "tickTime", value: "700", want: "MaxTimeout 14s\nMinTimeout 1.4s\nTick 700ms"},
-	{key: "failover", value: "WAN", want: "Heartbeat 1s"},
-	{key: "failover", value: "450", want: "Heartbeat 450ms"},
+	{key: "failover", value: "WAN", want: "HeartbeatTimeout 1s"},
+	{key: "failover", value: "450", want: "HeartbeatTimeout 450ms"},
 	{key: "initLimit", value: "17", want: "InitLimit 17"},
 	{key: "syncLimit", value: "7", want: "SyncLimit 7"},
 	{key: "minSessionTimeout", value: "1234", want: "MinTimeout 1.234s"},
@@ -69,7 +69,7 @@ var settingCases = []settingCase{
 	{key: "connection_throttle_global_session_weight", value: "38", want: "Limits.Throttle.GlobalWeight 38"},
 	{key: "connection_throttle_renew_session_weight", value: "39", want: "Limits.Throttle.RenewWeight 39"},
 	{key: "jute.maxbuffer", value: "0x1234", want: "Limits.MaxBuffer 4660"},
-	{key: "globalOutstandingLimit", value: "13", want: "InFlight 13"},
+	{key: "globalOutstandingLimit", value: "13", want: "MaxInFlight 13"},
 	{key: "connectionOutstandingLimit", value: "14", want: "Limits.MaxInFlight 14"},
 	{key: "connectionUnreadLimit", value: "70000", want: "Limits.MaxUnread 70000"},
 	{key: "multiOperationLimit", value: "321", want: "Limits.MaxMultiOps 321"},
@@ -85,21 +85,21 @@ var settingCases = []settingCase{
 	{key: "snapCount", value: "16", want: "SnapCount 16"},
 	{key: "logStore", value: "boltdb", want: "LogKind boltdb"},
 	{key: "storeStallLimit", value: "1700", want: "StoreStallLimit 1.7s"},
-	{key: "4lw.commands.whitelist", value: "ruok, mntr", want: "Whitelist [ruok mntr]"},
+	{key: "4lw.commands.whitelist", value: "ruok, mntr", want: "CommandWhitelist [ruok mntr]"},
 	{key: "autoRebalance", value: "7", want: "AutoRebalance 7"},
 	{key: "logFormat", value: "json", want: "log {JSON:true Level:INFO}"},
 	{key: "logLevel", value: "warn", want: "log {JSON:false Level:WARN}"},
 	{key: "audit.enable", value: "true", want: "Audit.Enable true\nAudit.File DIR/audit/audit.log\nAudit.OwnDirectory true"},
 	{key: "audit.required", value: "true", base: ensembleCfg + "audit.enable=true\n", want: "Audit.Required true"},
-	{key: "audit.format", value: "zookeeper", want: "Audit.ZooKeeper true"},
+	{key: "audit.format", value: "zookeeper", want: "Audit.ZooKeeperFormat true"},
 	{key: "audit.file", value: "DIR/lines", want: "Audit.File DIR/lines"},
 	{key: "audit.file", value: "DIR/lines", base: ensembleCfg + "audit.enable=true\n", want: "Audit.File DIR/lines\nAudit.OwnDirectory false"},
 	{key: "audit.file", value: "-", base: ensembleCfg + "audit.enable=true\n", want: "Audit.File \nAudit.OwnDirectory false"},
-	{key: "audit.fileSize", value: "70000", want: "Audit.FileSize 70000"},
-	{key: "audit.files", value: "3", want: "Audit.Files 3"},
+	{key: "audit.fileSize", value: "70000", want: "Audit.MaxFileSize 70000"},
+	{key: "audit.files", value: "3", want: "Audit.KeptFiles 3"},
 	{key: "backup.dir", value: "DIR/backups", want: "Backup.Dir DIR/backups"},
-	{key: "backup.every", value: "3600000", want: "Backup.Every 1h0m0s"},
-	{key: "backup.keep", value: "3", want: "Backup.Keep 3"},
+	{key: "backup.every", value: "3600000", want: "Backup.Interval 1h0m0s"},
+	{key: "backup.keep", value: "3", want: "Backup.KeptFiles 3"},
 	{key: "skipACL", value: "yes", want: "Rules.SkipACL true"},
 	{key: "extendedTypesEnabled", value: "true", want: "Rules.TTLNodes true"},
 	{key: "enforceQuota", value: "true", want: "Rules.EnforceQuota true"},
@@ -152,19 +152,19 @@ var settingCases = []settingCase{
 		want: "ID 7\nServers [{7 standalone:1 standalone:2 false}]",
 	},
 	{key: "ensembleSecretFile", value: "DIR/secret", want: "Trust.SecretFile DIR/secret"},
-	{key: "sslQuorum", value: "true", base: ensembleCfg + "ssl.quorum.keyStore.location=a\nssl.quorum.trustStore.location=b\n", want: "Trust.SSL true"},
-	{key: "ssl.quorum.keyStore.location", value: "DIR/own.pem", want: "Trust.Certificates.Key.Location DIR/own.pem"},
-	{key: "ssl.quorum.keyStore.password", value: "p1", want: "Trust.Certificates.Key.Password p1"},
-	{key: "ssl.quorum.keyStore.passwordPath", value: "DIR/digest", want: "Trust.Certificates.Key.Password super:abc="},
-	{key: "ssl.quorum.keyStore.type", value: "pkcs12", want: "Trust.Certificates.Key.Type PKCS12"},
-	{key: "ssl.quorum.trustStore.location", value: "DIR/ca.pem", want: "Trust.Certificates.Trust.Location DIR/ca.pem"},
-	{key: "ssl.quorum.trustStore.password", value: "p3", want: "Trust.Certificates.Trust.Password p3"},
-	{key: "ssl.quorum.trustStore.passwordPath", value: "DIR/digest", want: "Trust.Certificates.Trust.Password super:abc="},
-	{key: "ssl.quorum.trustStore.type", value: "JKS", want: "Trust.Certificates.Trust.Type JKS"},
+	{key: "sslQuorum", value: "true", base: ensembleCfg + "ssl.quorum.keyStore.location=a\nssl.quorum.trustStore.location=b\n", want: "Trust.ShowCertificates true"},
+	{key: "ssl.quorum.keyStore.location", value: "DIR/own.pem", want: "Trust.Certificates.KeyStore.Location DIR/own.pem"},
+	{key: "ssl.quorum.keyStore.password", value: "p1", want: "Trust.Certificates.KeyStore.Password p1"},
+	{key: "ssl.quorum.keyStore.passwordPath", value: "DIR/digest", want: "Trust.Certificates.KeyStore.Password super:abc="},
+	{key: "ssl.quorum.keyStore.type", value: "pkcs12", want: "Trust.Certificates.KeyStore.Type PKCS12"},
+	{key: "ssl.quorum.trustStore.location", value: "DIR/ca.pem", want: "Trust.Certificates.TrustStore.Location DIR/ca.pem"},
+	{key: "ssl.quorum.trustStore.password", value: "p3", want: "Trust.Certificates.TrustStore.Password p3"},
+	{key: "ssl.quorum.trustStore.passwordPath", value: "DIR/digest", want: "Trust.Certificates.TrustStore.Password super:abc="},
+	{key: "ssl.quorum.trustStore.type", value: "JKS", want: "Trust.Certificates.TrustStore.Type JKS"},
 	{key: "ssl.quorum.hostnameVerification", value: "false", want: "Trust.Certificates.AnyHost true"},
-	{key: "ssl.quorum.crl", value: "true", want: "Trust.Certificates.CRL true"},
-	{key: "ssl.quorum.crl.location", value: "DIR/crl.pem", want: "Trust.Certificates.CRLs DIR/crl.pem"},
-	{key: "portUnification", value: "true", want: "Trust.Unify true"},
+	{key: "ssl.quorum.crl", value: "true", want: "Trust.Certificates.CheckRevocation true"},
+	{key: "ssl.quorum.crl.location", value: "DIR/crl.pem", want: "Trust.Certificates.RevocationFile DIR/crl.pem"},
+	{key: "portUnification", value: "true", want: "Trust.AcceptPlain true"},
 	{key: "java.security.auth.login.config", value: "DIR/jaas", want: "Rules.SASL true"},
 	{key: "java.security.auth.login.config", value: "DIR/jaas", base: ensembleCfg + "sasl.serverconfig=Users\n", want: "Rules.SASL true"},
 	{key: "sasl.serverconfig", value: "Users", base: ensembleCfg + "java.security.auth.login.config=DIR/jaas\n", want: ""},
@@ -175,10 +175,10 @@ var settingCases = []settingCase{
 	{key: "enforce.auth.schemes", value: "sasl,digest", base: ensembleCfg + "enforce.auth.enabled=true\nenforce.auth.schemes=ip\n", want: "Login.Schemes [sasl digest]"},
 	{key: "reconfigEnabled", value: "true", want: "Rules.Reconfig true"},
 	{key: "peerType", value: "observer", want: ""},
-	{key: "quorumListenOnAllIPs", value: "true", want: "Bind :2888"},
+	{key: "quorumListenOnAllIPs", value: "true", want: "BindAddress :2888"},
 	{key: "secureClientPort", value: "2282", base: tlsCfg, want: "secure 0.0.0.0:2282"},
 	{key: "secureClientPortAddress", value: "127.0.0.7", base: tlsCfg, want: "secure 127.0.0.7:2281"},
-	{key: "client.portUnification", value: "true", base: tlsCfg, want: "ClientTLS.Unified true"},
+	{key: "client.portUnification", value: "true", base: tlsCfg, want: "ClientTLS.UnifiedPort true"},
 	{key: "ssl.keyStore.location", value: "DIR/key.pem", base: tlsCfg, want: "ClientTLS.Key.Location DIR/key.pem"},
 	{key: "ssl.keyStore.password", value: "hush", base: tlsCfg, want: "ClientTLS.Key.Password hush"},
 	{key: "ssl.keyStore.passwordPath", value: "DIR/digest", base: tlsCfg, want: "ClientTLS.Key.Password super:abc="},
@@ -195,8 +195,8 @@ var settingCases = []settingCase{
 	{key: "ssl.crl", value: "true", base: tlsCfg, want: "ClientTLS.CRL true"},
 	{key: "ssl.crl.location", value: "DIR/crl.pem", base: tlsCfg, want: "ClientTLS.CRLs DIR/crl.pem"},
 	{key: "ssl.authProvider", value: "X509", base: tlsCfg, want: ""},
-	{key: "ssl.handshakeDetectionTimeoutMillis", value: "1234", base: tlsCfg, want: "ClientTLS.Detection 1.234s"},
-	{key: "netty.server.outstandingHandshake.limit", value: "250", base: tlsCfg, want: "ClientTLS.Handshakes 250"},
+	{key: "ssl.handshakeDetectionTimeoutMillis", value: "1234", base: tlsCfg, want: "ClientTLS.DetectTimeout 1.234s"},
+	{key: "netty.server.outstandingHandshake.limit", value: "250", base: tlsCfg, want: "ClientTLS.MaxHandshakes 250"},
 	{key: "client.certReload", value: "false", base: tlsCfg, want: "ClientTLS.CertReload false"},
 	{key: "X509AuthenticationProvider.superUser", value: "CN=root,O=Ops", base: tlsCfg, want: "SuperSubject CN=root,O=Ops"},
 	{key: "-new-ensemble", want: "NewEnsemble true"},
@@ -204,7 +204,7 @@ var settingCases = []settingCase{
 }
 
 // given lists the fields of member.Config that no key sets.
-var given = strings.Fields("Clients Secure Memory Operators Collectors Drain Version Built Network Stores Now Monotonic Events Lines Log Logger Hooks Wrap WrapLog Login.Users")
+var given = strings.Fields("ClientListener SecureListener Memory OperatorListener MetricsListener DrainTime Version BuildTime Network Stores Now Monotonic OnEvent AuditOutput Log Logger Hooks WrapMember WrapLog Login.Users")
 
 // Every key that is served sets fields of a member's configuration. Every field there is set by
 // some key, except those in given.
@@ -267,8 +267,8 @@ func settingsIn(t *testing.T, env, file string, args ...string) map[string]strin
 func settingsOf(cfg config.Config) map[string]string {
 	all := map[string]string{"clients": cfg.ClientAddr, "secure": cfg.SecureAddr, "log": fmt.Sprintf("%+v", cfg.Log), "memory": fmt.Sprint(cfg.Memory)}
 	flattenSettings(all, "", reflect.ValueOf(memberConfig(cfg, nil)))
-	all["Bind"] = cfg.BindAddress("host:2888")
-	delete(all, "Keys") // these say where each value is from
+	all["BindAddress"] = cfg.BindAddress("host:2888")
+	delete(all, "ConfigKeys") // these say where each value is from
 	return all
 }
 

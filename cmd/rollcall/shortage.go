@@ -12,19 +12,18 @@ import (
 )
 
 const (
-	// memoryCheckInterval is how often the memory in use is looked at. A look takes a few microseconds. Clients can
-	// write more than 40 MB in a second, and a small machine has no more room than that beyond the limit. The
-	// collector runs several times a second then.
+	// A check takes a few microseconds. Clients can write more than 40 MB in a second, and a small machine has
+	// no more memory than that beyond the limit. The collector then runs several times a second.
 	memoryCheckInterval = 100 * time.Millisecond
-	// collectPause and collectShare bound how often the collector is started while writes are refused,
-	// because a member that takes few writes may not start it for two minutes, and would not see what
-	// was deleted. A run takes at most one part in collectShare of the time.
+	// collectPause and collectShare limit forced runs of the collector while writes are rejected. Without them
+	// a member with few writes might not collect for two minutes, and would not notice deletions. A run takes
+	// at most one collectShare-th of the time.
 	collectPause = 5 * time.Second
 	collectShare = 20
 )
 
-// memoryLimit returns the bytes that a configured limit stands for, where so many are available. 0 is no
-// limit. If it is not known how many are available, a share of them is no limit either.
+// memoryLimit returns a configured limit in bytes. 0 is no limit. A percentage of unknown memory is no limit
+// either.
 func memoryLimit(configured config.MemoryLimit, available int64) int64 {
 	if configured.Percent > 0 {
 		return available / 100 * int64(configured.Percent)
@@ -32,8 +31,7 @@ func memoryLimit(configured config.MemoryLimit, available int64) int64 {
 	return configured.Bytes
 }
 
-// newMemory returns what limits the memory of this process, or nil. It warns of a limit that the process
-// may not live to reach.
+// newMemory returns the memory limit of this process, or nil. It warns of a limit above the collector's.
 func newMemory(configured config.MemoryLimit, available int64, log *slog.Logger) *admission.MemoryLimiter {
 	limit := memoryLimit(configured, available)
 	if most := available / 100 * collectorShare; available > 0 && limit > most {
@@ -42,9 +40,8 @@ func newMemory(configured config.MemoryLimit, available int64, log *slog.Logger)
 	return admission.NewMemoryLimiter(limit)
 }
 
-// watchMemory tells m how much memory is in use until ctx ends, and logs when it is full and when it is not
-// any more. What counts is the heap that the last run of the collector has found in use, so garbage does
-// not count.
+// watchMemory reports the memory in use to m until ctx ends, and logs when the limit is reached and when it is
+// not any more. It measures the live heap of the last collection, so garbage does not count.
 func watchMemory(ctx context.Context, m *admission.MemoryLimiter, log *slog.Logger) {
 	if m == nil {
 		return
@@ -52,7 +49,7 @@ func watchMemory(ctx context.Context, m *admission.MemoryLimiter, log *slog.Logg
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	ticker := time.NewTicker(memoryCheckInterval)
 	defer ticker.Stop()
-	next := time.Now() // for the collector
+	next := time.Now() // forced collection
 	for {
 		if now := time.Now(); m.IsFull() && !now.Before(next) {
 			runtime.GC()

@@ -38,8 +38,8 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// inUse returns how many bytes the collector finds in use now. Other tests may have left some: cobra keeps the flags of every
-// command line that has run in this process.
+// inUse returns the bytes that the collector finds in use now. Other tests may have left some: cobra keeps the
+// flags of every command line that has run in this process.
 func inUse() int64 {
 	runtime.GC()
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}

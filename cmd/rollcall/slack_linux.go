@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// timerSlack is how much later than asked the kernel may wake a sleeping thread of a member. Linux's default is
+// timerSlack is the delay that the kernel may add to a member's timers and sleeps. Linux's default is
 // defaultSlack.
 //
-// While threads block in system calls, Go's monitor thread wakes every 20 µs to see whether one of them holds a processor
-// that other goroutines need. A member blocks in fsync many hundred times a second, so the monitor never rests. With
-// defaultSlack it wakes every 70 µs, which took a fifth of the processor time of single writes. The price of timerSlack:
-// if all of Go's processors are in system calls at the same time, other goroutines wait for them up to 150 µs longer, and
-// timers may fire that much later.
+// While threads block in system calls, Go's monitor thread wakes every 20 µs to check whether one of them
+// holds a processor that other goroutines need. A member blocks in fsync many hundred times a second, so the
+// monitor never rests. With defaultSlack it wakes every 70 µs, which took a fifth of the processor time of
+// single writes. The price of timerSlack: if all of Go's processors are in system calls at the same time,
+// other goroutines wait for them up to 150 µs longer, and timers may fire that much later.
 const (
 	timerSlack   = 200 * time.Microsecond
 	defaultSlack = 50 * time.Microsecond
 )
 
-// slackTried is an environment variable. takeSlack sets it when it executes the program once more, so that it does so only
-// once, even if the kernel does not keep the slack.
+// slackTried is an environment variable. raiseTimerSlack sets it when it executes the program again, so that
+// it does so only once, even if the kernel does not keep the slack.
 const slackTried = "ROLLCALL_SLACK_TRIED"
 
 // PR_SET_TIMERSLACK and PR_GET_TIMERSLACK of <linux/prctl.h>.
@@ -32,10 +32,10 @@ const (
 
 // raiseTimerSlack gives all threads of this process the timerSlack. A thread can change only its own slack, and the monitor
 // thread starts before any code of ours. So this thread takes the slack, and then executes the program once more. All
-// threads of that program inherit the slack. If this is not possible, takeSlack returns, and the slack stays as it was. It
+// threads of that program inherit the slack. If this is not possible, raiseTimerSlack returns, and the slack stays as it was. It
 // does nothing in these cases:
 //
-//   - The slack is not defaultSlack: somebody has chosen it, or takeSlack has run before.
+//   - The slack is not defaultSlack: the user has chosen it, or raiseTimerSlack has run before.
 //   - slackTried is set.
 //   - Go uses one processor. Then only the monitor can give that processor to other goroutines during a system call.
 func raiseTimerSlack() {
@@ -58,9 +58,9 @@ func raiseTimerSlack() {
 	}
 }
 
-// executeAgain executes program in place of this process. It returns only if that fails, for instance because program was removed
-// meanwhile. syscall.Exec lowers the number of files that this process may have open to what it was before Go raised it, and does
-// not raise it again. A member could then serve about 1,000 clients. So execute raises it.
+// executeAgain replaces this process by program. It returns only if that fails, for instance because program
+// was removed. syscall.Exec restores the limit of open files from before Go raised it. A member could then
+// serve about 1,000 clients, so executeAgain raises it again.
 func executeAgain(program string) {
 	var files syscall.Rlimit
 	known := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) == nil
@@ -70,13 +70,12 @@ func executeAgain(program string) {
 	}
 }
 
-// threadSlack returns the timer slack of this thread.
 func threadSlack() time.Duration {
 	ns, _, _ := syscall.RawSyscall(syscall.SYS_PRCTL, prGetTimerslack, 0, 0)
 	return time.Duration(ns)
 }
 
-// setThreadSlack sets the timer slack of this thread, if the kernel allows it.
+// setThreadSlack sets the timer slack of this thread if the kernel allows it.
 func setThreadSlack(d time.Duration) {
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, prSetTimerslack, uintptr(d.Nanoseconds()), 0)
 }

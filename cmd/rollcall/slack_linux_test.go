@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// showSlack is the helper: it takes the slack, and prints its process, how often it has run, the slack of four threads and
-// its arguments.
+// showSlack is the helper: it takes the slack, and prints its process, how often it has run, the slack of four
+// threads and its arguments.
 func showSlack() {
 	runs := os.Getenv(slackHelper) + "I"
 	if err := os.Setenv(slackHelper, runs); err != nil {
@@ -33,7 +33,7 @@ func showSlack() {
 	}
 	gone := os.Args[len(os.Args)-1] == "gone"
 	if gone {
-		_ = os.Remove(os.Args[0]) // takeSlack then shows two runs
+		_ = os.Remove(os.Args[0]) // raiseTimerSlack then shows two runs
 	}
 	before := files()
 	raiseTimerSlack()
@@ -54,7 +54,7 @@ func showSlack() {
 	}
 }
 
-// files returns how many files this process may have open.
+// files returns the limit of open files.
 func files() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -63,8 +63,8 @@ func files() uint64 {
 	return limit.Cur
 }
 
-// A member's process gets the slack on all threads by executing itself once. It keeps a slack that somebody has chosen, and
-// the slack of a process with one processor.
+// A member's process gets the slack on all threads by executing itself once. It keeps a slack that somebody
+// has chosen, and the slack of a process with one processor.
 func TestTakeSlack(t *testing.T) {
 	for name, tt := range map[string]struct {
 		env  []string
@@ -94,7 +94,8 @@ func TestTakeSlack(t *testing.T) {
 	}
 }
 
-// A member whose program is gone, as in the middle of an upgrade, runs on with the usual slack and with all the files that Go took at its start.
+// A member whose program is gone, as in the middle of an upgrade, runs on with the usual slack and with all
+// the files that Go took at its start.
 func TestTakeSlackWithoutProgram(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "rollcall")
 	text, err := os.ReadFile(os.Args[0])

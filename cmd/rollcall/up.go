@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -32,7 +31,7 @@ const (
 	upMembers    = 3
 	upMaxMembers = 9
 
-	// What up adds to a member's port for clients.
+	// Offsets of a member's other ports from its port for clients.
 	upQuorum   = 1000
 	upElection = 2000
 	upHTTP     = 3000
@@ -42,9 +41,8 @@ const (
 	upSecret = "secret" // that the members share
 )
 
-// upKeys are the keys that each member gets besides its directories, ports and server lines. The tick is half
-// of ZooKeeper's default, so that silent sessions expire sooner; the bounds of session timeouts are
-// those of ZooKeeper's tick.
+// upKeys are the common keys of the members. The tick is half of ZooKeeper's default, so that silent sessions
+// expire sooner; the limits of session timeouts are ZooKeeper's defaults.
 const upKeys = `tickTime=1000
 minSessionTimeout=2000
 maxSessionTimeout=40000
@@ -53,7 +51,7 @@ syncLimit=5
 4lw.commands.whitelist=*
 `
 
-// upFlags are the flags of `rollcall up`, and what all its members share.
+// upFlags are the flags of `rollcall up`, and the state that its members share.
 type upFlags struct {
 	dataDir     string
 	basePort    int
@@ -67,7 +65,6 @@ type upFlags struct {
 // newUp returns the command that runs a whole ensemble in this process, on loopback.
 func newUp(w cli.IOStreams) *cobra.Command { return new(upFlags).newCommand(w) }
 
-// newCommand returns the command, whose flags set f.
 func (f *upFlags) newCommand(w cli.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up [flags]", Short: "run three members in this process, on loopback", GroupID: cli.RunGroup, Args: cli.RangeArgs(0, 0, "flags only"),
@@ -91,18 +88,17 @@ func (f *upFlags) newCommand(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// checkFlags returns an error if a flag has a value that is not allowed. given reports whether a flag was
-// given. It sets ports.
+// checkFlags returns an error if a flag is invalid, and sets ports. given reports whether a flag was given.
 func (f *upFlags) checkFlags(given func(flag string) bool) error {
 	switch {
 	case given("ports") && (given("port") || given("members")):
 		return errors.New("up: --ports has the port of each member: leave out --port and --members")
 	case given("ports") && (len(f.ports) < 1 || len(f.ports) > upMaxMembers):
-		return fmt.Errorf("up: --ports names %d ports; allowed are 1 to %d, one for each member", len(f.ports), upMaxMembers)
+		return fmt.Errorf("up: --ports names %d ports; must be 1 to %d, one for each member", len(f.ports), upMaxMembers)
 	case f.memberCount < 1 || f.memberCount > upMaxMembers:
-		return fmt.Errorf("up: --members %d; allowed are 1 to %d", f.memberCount, upMaxMembers)
+		return fmt.Errorf("up: --members %d must be 1 to %d", f.memberCount, upMaxMembers)
 	case f.basePort < 1 || f.basePort+f.memberCount-1+upHTTP > maxPort:
-		return fmt.Errorf("up: --port %d; allowed are 1 to %d", f.basePort, maxPort-upHTTP-f.memberCount+1)
+		return fmt.Errorf("up: --port %d must be 1 to %d", f.basePort, maxPort-upHTTP-f.memberCount+1)
 	}
 	if !given("ports") {
 		for i := range f.memberCount {
@@ -112,7 +108,7 @@ func (f *upFlags) checkFlags(given func(flag string) bool) error {
 	used := map[int]bool{}
 	for _, port := range f.ports {
 		if port < 1 || port+upHTTP > maxPort {
-			return fmt.Errorf("up: --ports %d; allowed are 1 to %d", port, maxPort-upHTTP)
+			return fmt.Errorf("up: --ports %d must be 1 to %d", port, maxPort-upHTTP)
 		}
 		for _, above := range []int{0, upQuorum, upElection, upHTTP} {
 			if used[port+above] {
@@ -180,18 +176,18 @@ func (f *upFlags) runMembers(ctx context.Context, w cli.IOStreams) error {
 	return err
 }
 
-// upMember is one of the members. Another start in this process replaces it, as with rollcall serve.
+// upMember is one of the members. A restart in this process replaces it, as with rollcall serve.
 type upMember struct {
-	openMember func() (m *member.Member, operators string, err error) // makes a member, which does not run yet
+	openMember func() (m *member.Member, operators string, err error) // makes a member without running it
 	newest     atomic.Pointer[member.Member]
-	replaced   chan struct{} // has an element if newest has changed since awaitReady read it
+	replaced   chan struct{} // capacity 1; signals awaitReady that newest has changed
 }
 
 func newUpMember(open func() (*member.Member, string, error)) *upMember {
 	return &upMember{openMember: open, replaced: make(chan struct{}, 1)}
 }
 
-// makeMember makes a member, and returns where it answers operators, or "".
+// makeMember makes a member, and returns its address for operators, or "".
 func (u *upMember) makeMember() (operators string, err error) {
 	m, operators, err := u.openMember()
 	if err == nil {
@@ -204,8 +200,8 @@ func (u *upMember) makeMember() (operators string, err error) {
 	return operators, err
 }
 
-// awaitReady waits until the newest member serves, and returns false if ctx ends before. A member that is replaced before it serves never
-// becomes ready.
+// awaitReady waits until the newest member serves, and returns false if ctx ends first. A member that is
+// replaced before it serves never becomes ready.
 func (u *upMember) awaitReady(ctx context.Context) bool {
 	for {
 		select {
@@ -218,7 +214,7 @@ func (u *upMember) awaitReady(ctx context.Context) bool {
 	}
 }
 
-// runMember runs the member that was made, and those that replace it.
+// runMember runs the member that was made, and its replacements.
 func (u *upMember) runMember(ctx context.Context, logger *slog.Logger) error {
 	made := true
 	return runWithRestarts(ctx, logger, func(ctx context.Context) error {
@@ -232,8 +228,8 @@ func (u *upMember) runMember(ctx context.Context, logger *slog.Logger) error {
 	}, func() []string { return nil }) // rollcall up writes the configuration itself
 }
 
-// sayReady prints where clients can connect, and operators, at urls. Other programs may listen where members do
-// not answer operators, so the token is not for these ports.
+// sayReady prints the addresses for clients, and for operators at urls. If a member does not serve operators,
+// another program may listen on its port, so the token must not be sent there.
 func (f *upFlags) sayReady(out *eventPrinter, urls []string) {
 	var connect []string
 	for _, port := range f.ports {
@@ -248,21 +244,9 @@ func (f *upFlags) sayReady(out *eventPrinter, urls []string) {
 	out.printLine("to change something: export ROLLCALL_ADMIN=%s ROLLCALL_TOKEN_FILE=%s", strings.Join(urls, ","), shellQuote(token))
 }
 
-// shellQuote returns a word as a shell takes it, in quotes if it has other characters than most paths have.
-func shellQuote(word string) string {
-	special := func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-", r)
-	}
-	if !strings.ContainsFunc(word, special) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-// loopbackAddr returns the address of a port on loopback.
 func loopbackAddr(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// writeSecrets makes the token of administrators and the members' secret, unless they are there.
+// writeSecrets makes the administrators' token and the members' secret, unless they exist.
 func (f *upFlags) writeSecrets() error {
 	for _, name := range []string{upToken, upSecret} {
 		if err := f.files.writeOnce(name, rand.Text()+"\n"); err != nil {
@@ -272,7 +256,7 @@ func (f *upFlags) writeSecrets() error {
 	return nil
 }
 
-// zooCfg returns the zoo.cfg of member i+1, whose directory is dir.
+// zooCfg returns the zoo.cfg of member i+1 in dir.
 func (f *upFlags) zooCfg(i int, dir string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# rollcall up writes this file each time it starts.\n%sdataDir=%s\nadmin.serverPort=%d\nadmin.tokenFile=%s\nclientPortAddress=127.0.0.1\nclientPort=%d\n",
@@ -288,7 +272,7 @@ func (f *upFlags) zooCfg(i int, dir string) string {
 	return b.String()
 }
 
-// escapeBackslashes returns a path as zoo.cfg has it, where a backslash begins an escape.
+// escapeBackslashes returns a path for zoo.cfg, where a backslash begins an escape.
 func escapeBackslashes(path string) string { return strings.ReplaceAll(path, `\`, `\\`) }
 
 // loadMemberConfig writes the zoo.cfg of member i+1, and reads it as rollcall serve does.
@@ -316,8 +300,8 @@ func (f *upFlags) loadMemberConfig(i int, out *eventPrinter) (config.Config, err
 	return cfg, err
 }
 
-// checkServersUnchanged returns an error if the directory of a member was made for another number of members, or for other
-// ports. Members would keep their list, and those that are new would wait to be added to it.
+// checkServersUnchanged returns an error if a member's directory was made for other members or ports. Members
+// would keep their list, and new ones would wait to be added to it.
 func checkServersUnchanged(settings member.Config) error {
 	made, err := disk.ServerListOf(settings.Dir)
 	if err != nil || len(made) == 0 {
@@ -329,7 +313,7 @@ func checkServersUnchanged(settings member.Config) error {
 	return nil
 }
 
-// newMember returns member i+1, which does not run yet, and where it answers operators, or "".
+// newMember returns member i+1, which does not run yet, and its address for operators, or "".
 func (f *upFlags) newMember(i int, out *eventPrinter, stderr io.Writer) (m *member.Member, operators string, err error) {
 	cfg, err := f.loadMemberConfig(i, out)
 	if err != nil {
@@ -339,7 +323,7 @@ func (f *upFlags) newMember(i int, out *eventPrinter, stderr io.Writer) (m *memb
 	if err != nil {
 		return nil, "", err
 	}
-	level := slog.LevelError // elections and partings are part of starting and stopping
+	level := slog.LevelError // starting and stopping cause elections and lost connections
 	if f.verbose {
 		level = slog.LevelDebug
 	}
@@ -359,7 +343,7 @@ func (f *upFlags) newMember(i int, out *eventPrinter, stderr io.Writer) (m *memb
 	}
 	m, err = member.New(settings)
 	if err != nil {
-		closeListeners(settings) // the error of New is the one to return
+		closeListeners(settings) // New's error counts
 		return nil, "", err
 	}
 	serveSocket(m, settings, logger)

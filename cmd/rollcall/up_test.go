@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"rollcall/cli"
+	"rollcall/config"
 	"rollcall/member"
 	"rollcall/operator/api"
 	"rollcall/operator/view"
@@ -26,7 +27,7 @@ import (
 )
 
 // untold are the fields of events that the lines of up leave out. The log has them.
-var untold = []string{"Silent", "Times"}
+var untold = []string{"Silent", "Overuses"}
 
 // Each kind of event leads to one line, which has its name, and each field of events is in the line of
 // at least one kind.
@@ -109,7 +110,7 @@ func TestUpWithOtherMembers(t *testing.T) {
 	if err := checkServersUnchanged(settings); err != nil {
 		t.Errorf("a new directory: %v", err)
 	}
-	data, err := disk.Open(disk.Config{MemberID: 1, ServerList: member.ServerLines(three), DataDir: dir, RaftLog: hclog.NewNullLogger()})
+	data, err := disk.Open(disk.Config{MemberID: 1, ServerList: member.ServerLines(three), DataDir: dir, RaftLog: hclog.NewNullLogger(), StallLimit: config.DefaultStallLimit})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,16 +139,16 @@ func TestUpPorts(t *testing.T) {
 		"-ports 1,2,3,4,5,6,7,8,9":    "[1 2 3 4 5 6 7 8 9]",
 		"-ports 7000,7000":            "two members would use port 7000",
 		"-ports 7000,9000":            "two members would use port 9000",
-		"-ports 0":                    "-ports 0; allowed are 1 to 62535",
-		"-ports 62536":                "-ports 62536; allowed are 1 to 62535",
-		"-ports 1,2,3,4,5,6,7,8,9,10": "10 ports; allowed are 1 to 9",
+		"-ports 0":                    "-ports 0 must be 1 to 62535",
+		"-ports 62536":                "-ports 62536 must be 1 to 62535",
+		"-ports 1,2,3,4,5,6,7,8,9,10": "10 ports; must be 1 to 9",
 		"-ports 7000 -port 7000":      "leave out --port and --members",
 		"-ports 7000 -members 1":      "leave out --port and --members",
-		"-port 0":                     "-port 0; allowed are 1 to 62533",
-		"-port 62534":                 "-port 62534; allowed are 1 to 62533",
-		"-members 0":                  "-members 0; allowed are 1 to 9",
-		"-members 10":                 "-members 10; allowed are 1 to 9",
-		"-port 9223372036854775807":   "allowed are 1 to",
+		"-port 0":                     "-port 0 must be 1 to 62533",
+		"-port 62534":                 "-port 62534 must be 1 to 62533",
+		"-members 0":                  "-members 0 must be 1 to 9",
+		"-members 10":                 "-members 10 must be 1 to 9",
+		"-port 9223372036854775807":   "must be 1 to",
 	} {
 		var f upFlags
 		cmd := f.newCommand(cli.IOStreams{})

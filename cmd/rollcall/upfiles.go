@@ -11,14 +11,14 @@ import (
 	"rollcall/internal/secretfile"
 )
 
-// upFiles are the files that rollcall up writes. Another user may have prepared the directory, with links to files of
-// this user. So nothing is written through a link, and the directory must be one that only this user can change.
+// upFiles writes the files of rollcall up. Another user may have prepared the directory with links to this
+// user's files. So upFiles follows no links, and the directory must be writable by this user alone.
 type upFiles struct {
 	*os.Root
 	dir string // without links
 }
 
-// openUpFiles makes the directory, unless it is there, and opens it.
+// openUpFiles opens the directory, and makes it if it is missing.
 func openUpFiles(dir string) (*upFiles, error) {
 	dir, err := secretfile.MakeDirectory(dir)
 	if err != nil {
@@ -35,7 +35,7 @@ func openUpFiles(dir string) (*upFiles, error) {
 	return u, nil
 }
 
-// checkOwned returns an error unless name is a directory or a file, and no link, that belongs to this user.
+// checkOwned returns an error unless name is a directory or a regular file of this user.
 func (u *upFiles) checkOwned(name string) error {
 	info, err := u.Lstat(name)
 	switch {
@@ -49,7 +49,7 @@ func (u *upFiles) checkOwned(name string) error {
 	return nil
 }
 
-// makeDirectory makes a directory, unless it is there, durably.
+// makeDirectory makes a directory durably, unless it exists.
 func (u *upFiles) makeDirectory(name string) error {
 	err := u.Mkdir(name, 0o700)
 	if err == nil {
@@ -64,7 +64,7 @@ func (u *upFiles) makeDirectory(name string) error {
 	return u.Chmod(name, 0o700)
 }
 
-// writeOnce writes a file, unless it is there.
+// writeOnce writes a file, unless it exists.
 func (u *upFiles) writeOnce(name, text string) error {
 	switch err := u.checkOwned(name); {
 	case err == nil:
@@ -84,7 +84,7 @@ func (u *upFiles) syncNames(directory string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// replaceFile writes a new file durably and renames it to name. A file or a link that had the name before is replaced.
+// replaceFile writes a new file durably and renames it to name. It replaces a file or link of that name.
 func (u *upFiles) replaceFile(name, text string) error {
 	next := name + "." + rand.Text()
 	f, err := u.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

@@ -17,7 +17,8 @@ import (
 	"rollcall/member"
 )
 
-// A member of rollcall up that was removed and is added again starts again in the process, and the others go on meanwhile.
+// A member of rollcall up that was removed and is added again starts again in the process, and the others go
+// on meanwhile.
 func TestUpStartsMemberAgain(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
@@ -114,6 +115,7 @@ func upPorts(t *testing.T) (ports []int) {
 	return ports
 }
 
+// waitUntil polls ok until it returns true, for a minute at most.
 func waitUntil(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for limit := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {

@@ -11,7 +11,6 @@ import (
 	"rollcall/cli"
 )
 
-// newVersion returns the command that prints what this program was built from.
 func newVersion(w cli.IOStreams) *cobra.Command {
 	out := cli.NewOutput(w)
 	cmd := &cobra.Command{
@@ -25,22 +24,21 @@ func newVersion(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// release is this program's version, which CHANGELOG.md names too. A build before the release of that
-// version has "-dev" after it. admin puts the level of ZooKeeper's interface in front.
+// release is this program's version, as in CHANGELOG.md. A build before that release has the suffix "-dev".
+// admin adds the level of ZooKeeper's interface in front.
 const release = "0.1.0-dev"
 
-// stamp is the commit that this program was built from and that commit's date, "COMMIT,DATE", as
-// ci/stamp.sh prints them. The linker sets it for make build. If it is "", the stamp of go build counts.
+// stamp is the commit of this build with its date, "COMMIT,DATE", as ci/stamp.sh prints them. The linker sets
+// it for make build. If it is "", the stamp of go build counts.
 var stamp string
 
-// commit is what a program was built from.
+// commit is the source of a build.
 type commit struct {
 	id       string // "": not known
-	modified bool   // files had changes that were not committed
+	modified bool   // with uncommitted changes
 	date     time.Time
 }
 
-// builtFrom returns the commit of this program.
 func builtFrom() commit {
 	if c := parseStamp(stamp); c.id != "" {
 		return c
@@ -52,7 +50,7 @@ func builtFrom() commit {
 	return parseBuildInfo(info.Settings)
 }
 
-// parseStamp reads a stamp of ci/stamp.sh. One that is not in its form counts as none.
+// parseStamp parses a stamp of ci/stamp.sh. An invalid one counts as none.
 func parseStamp(stamp string) commit {
 	id, date, _ := strings.Cut(stamp, ",")
 	id, modified := strings.CutSuffix(id, "-modified")
@@ -63,7 +61,7 @@ func parseStamp(stamp string) commit {
 	return commit{id, modified, at}
 }
 
-// parseBuildInfo reads what go build stamps in a git checkout, unless -buildvcs=false.
+// parseBuildInfo parses the stamp of go build in a git checkout, which -buildvcs=false prevents.
 func parseBuildInfo(settings []debug.BuildSetting) (c commit) {
 	for _, s := range settings {
 		switch s.Key {
@@ -78,11 +76,10 @@ func parseBuildInfo(settings []debug.BuildSetting) (c commit) {
 	return c
 }
 
-// shownIDLength is how much of a commit's id is shown.
 const shownIDLength = 12
 
-// fullVersion is the version with the commit, of letters, digits, dots and dashes: parsers of
-// four-letter words take no others.
+// fullVersion is the version with the commit. It consists of letters, digits, dots and dashes, because parsers
+// of four-letter words accept no others.
 func (c commit) fullVersion() string {
 	switch {
 	case c.id == "":
@@ -93,8 +90,8 @@ func (c commit) fullVersion() string {
 	return release + "-" + c.id[:min(shownIDLength, len(c.id))]
 }
 
-// buildTime is the commit's date, or the beginning of 1970 if it is not known: four-letter words
-// have to show one.
+// buildTime is the commit's date, or the beginning of 1970 if it is unknown, because four-letter words must
+// show a time.
 func (c commit) buildTime() time.Time {
 	if c.id == "" || c.date.IsZero() {
 		return time.Unix(0, 0).UTC()
@@ -102,7 +99,6 @@ func (c commit) buildTime() time.Time {
 	return c.date.UTC()
 }
 
-// versionRow is what the command version prints with -o json.
 func (c commit) versionRow() cli.Version {
 	v := cli.Version{Version: release, Commit: c.id, Modified: c.modified}
 	if c.id != "" && !c.date.IsZero() {
@@ -112,7 +108,7 @@ func (c commit) versionRow() cli.Version {
 	return v
 }
 
-// String is what the command version prints.
+// String is the output of the command version.
 func (c commit) String() string {
 	switch {
 	case c.id == "":

@@ -8,31 +8,32 @@ import (
 )
 
 const (
-	// guardShare is the part of the free memory, in percent, that a state may take while a command reads it. Writing
-	// it needs some of the rest, and so does the collector.
+	// guardShare is the part of the free memory, in percent, that a state may take while a command reads it.
+	// Writing it needs some of the rest, and so does the collector.
 	guardShare = 60
-	// guardRegrowth is how much the heap grows, as one part in so many of the limit, before garbage is
-	// collected again to see what is in use.
+	// The heap may grow by one guardRegrowth-th of the limit before garbage is collected again to measure the
+	// heap.
 	guardRegrowth = 16
-	// guardStep is how many bytes are read of a file between two looks at the heap.
+	// guardStep is the number of bytes read between two checks of the heap.
 	guardStep = 1 << 20
 )
 
-// memoryGuard bounds the memory of a command that reads a whole state. Without it the kernel would end the command, or
-// another process of the machine.
+// memoryGuard limits the memory of a command that reads a whole state. Without it the kernel would kill the
+// command or another process.
 type memoryGuard struct {
-	limit   uint64 // bytes; 0: none
-	checkAt uint64 // the size of the heap, with garbage, at which to look
+	limit   uint64 // bytes; 0: no limit
+	checkAt uint64 // the heap size, with garbage, of the next measurement
 }
 
-// newMemoryGuard returns the room that is left where so many bytes of memory are free. 0 is not known, and no limit.
+// newMemoryGuard returns a guard for so many free bytes. If they are unknown, free is 0, and there is no
+// limit.
 func newMemoryGuard(free int64) *memoryGuard {
 	limit := uint64(free) / 100 * guardShare
 	return &memoryGuard{limit: limit, checkAt: limit}
 }
 
-// checkHeap returns an error if the heap takes more than the limit. It costs some microseconds unless the heap is
-// about as large.
+// checkHeap returns an error if the heap exceeds the limit. It takes some microseconds, or a run of the
+// collector if the heap has grown.
 func (r *memoryGuard) checkHeap() error {
 	if r.limit == 0 || heapObjects() < r.checkAt {
 		return nil
@@ -46,14 +47,14 @@ func (r *memoryGuard) checkHeap() error {
 		used>>20, r.limit>>20, guardShare)
 }
 
-// heapObjects returns the bytes of the heap that are in use, or garbage.
+// heapObjects returns the bytes of the heap, with garbage.
 func heapObjects() uint64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
 }
 
-// wrapReader returns a reader of r that ends when there is no room.
+// wrapReader returns a reader that fails when the heap exceeds the limit.
 func (r *memoryGuard) wrapReader(from io.Reader) io.Reader {
 	return &guardedReader{Reader: from, guard: r}
 }
@@ -61,7 +62,7 @@ func (r *memoryGuard) wrapReader(from io.Reader) io.Reader {
 type guardedReader struct {
 	io.Reader
 	guard      *memoryGuard
-	sinceCheck int64 // bytes since the last look
+	sinceCheck int64 // bytes
 }
 
 func (r *guardedReader) Read(p []byte) (int, error) {

@@ -15,21 +15,21 @@ import (
 	"rollcall/operator/view"
 )
 
-// The lines that rollcall up keeps below its own on a terminal: the members and the sessions as they are.
+// On a terminal, rollcall up keeps tables of the members and sessions below its other lines.
 
 const (
-	// liveInterval is the time between two looks at the ensemble.
+	// liveInterval is the time between two polls.
 	liveInterval = time.Second
-	// liveSessions is how many sessions are shown at most. Those that are nearest to their end come
-	// first, and are chosen among the first livePage of the ensemble.
+	// At most liveSessions sessions are shown: those that expire first among the first livePage of the
+	// ensemble.
 	liveSessions = 10
 	livePage     = 1000
 )
 
-// liveBlock is the lines that stand below on a terminal.
+// liveBlock is the block of lines at the bottom of a terminal.
 type liveBlock []string
 
-// eraseText returns what removes them.
+// eraseText returns the control sequence that erases the block.
 func (b liveBlock) eraseText() string {
 	if len(b) == 0 {
 		return ""
@@ -37,7 +37,6 @@ func (b liveBlock) eraseText() string {
 	return fmt.Sprintf("\x1b[%dF\x1b[0J", len(b)) // to the start of the first line, and delete what follows
 }
 
-// drawText returns what prints them.
 func (b liveBlock) drawText() string {
 	if len(b) == 0 {
 		return ""
@@ -45,7 +44,7 @@ func (b liveBlock) drawText() string {
 	return strings.Join(b, "\n") + "\n"
 }
 
-// keepLiveTables keeps the members and sessions below out's lines until ctx ends.
+// keepLiveTables updates the tables below out's lines until ctx ends.
 func keepLiveTables(ctx context.Context, w cli.IOStreams, members []*upMember, out *eventPrinter) {
 	tick := time.NewTicker(liveInterval)
 	defer tick.Stop()
@@ -65,15 +64,15 @@ func keepLiveTables(ctx context.Context, w cli.IOStreams, members []*upMember, o
 	}
 }
 
-// ensembleState is what one look at the members shows.
+// ensembleState is the result of one poll.
 type ensembleState struct {
 	members      []api.Member
 	sessions     []api.Session // at most livePage
-	moreSessions bool          // there are other sessions
-	err          error         // why the sessions are not known
+	moreSessions bool          // beyond these
+	err          error         // of polling the sessions
 }
 
-// pollMembers asks the members in turn until one answers.
+// pollMembers queries the members in turn until one replies.
 func pollMembers(ctx context.Context, members []*upMember) (e ensembleState) {
 	for _, u := range members {
 		m := u.newest.Load()
@@ -111,13 +110,13 @@ func (e *ensembleState) renderLines(w cli.IOStreams, columns, rows int) liveBloc
 	lines = lines[:min(len(lines), max(1, rows/2))]
 	for i := range lines {
 		if line := []rune(lines[i]); len(line) > columns {
-			lines[i] = string(line[:columns]) // a longer one would take two lines, and erase would leave one
+			lines[i] = string(line[:columns]) // a longer line would wrap, and erasing would leave its rest
 		}
 	}
 	return lines
 }
 
-// timeLeft orders sessions by their end. Those whose time the leader did not tell come last.
+// timeLeft orders sessions by their end. Sessions of unknown end come last.
 func timeLeft(s api.Session) int64 {
 	if s.LeftMs == nil {
 		return math.MaxInt64

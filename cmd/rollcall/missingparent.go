@@ -10,8 +10,8 @@ import (
 	"rollcall/config"
 )
 
-// warnMissingParent logs a warning if a directory of the member is to be made in another one that does not exist: a disk may not be mounted, and
-// then the data would go to the disk above.
+// warnMissingParent logs a warning if the parent of a data directory does not exist. A disk may not be
+// mounted, and the data would go to the disk of its mount point.
 func warnMissingParent(cfg config.Config, logger *slog.Logger) {
 	for _, place := range [][2]string{{"dataDir", cfg.Dir}, {"dataLogDir", cfg.LogDir}} {
 		above := filepath.Dir(filepath.Clean(place[1]))

@@ -15,7 +15,7 @@ type eventPrinter struct {
 	mu      sync.Mutex
 	out     io.Writer
 	started time.Time
-	below   liveBlock // the lines that stand below
+	below   liveBlock // the lines that stay below
 }
 
 func (t *eventPrinter) printLine(format string, args ...any) {
@@ -26,7 +26,8 @@ func (t *eventPrinter) printLine(format string, args ...any) {
 	_, _ = io.WriteString(t.out, t.below.eraseText()+line+t.below.drawText())
 }
 
-// writerAbove returns what writes whole lines to other, which is the same terminal, above the lines that stay.
+// writerAbove returns a writer of whole lines to other, which is the same terminal. They appear above the
+// lines that stay.
 func (t *eventPrinter) writerAbove(other io.Writer) io.Writer { return lineWriter{t, other} }
 
 type lineWriter struct {
@@ -44,7 +45,7 @@ func (l lineWriter) Write(line []byte) (int, error) {
 	return n, err
 }
 
-// replaceBelow replaces the lines that stand below.
+// replaceBelow replaces the lines that stay below.
 func (t *eventPrinter) replaceBelow(lines []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
