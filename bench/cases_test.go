@@ -66,7 +66,8 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// The gaps of all clients are summed up. Those of readers at a member that the hook names do not count for the others.
+// The gaps of all clients are summed up. The gaps of readers at a member that the hook names do not count for
+// the others.
 func TestGapsOfAll(t *testing.T) {
 	f := &failover{run: &caseRun{target: Target{Servers: []string{"a:1", "b:2", "c:3"}}}}
 	for home, gaps := range [][2]time.Duration{{900, 800}, {100, 30}, {120, 40}} {

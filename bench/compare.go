@@ -10,21 +10,20 @@ import (
 	"time"
 )
 
-// These are the limits of how often each case runs on each side. Fewer runs would say nothing about
-// the spread.
+// Limits of the rounds. Fewer runs would not show the spread.
 const (
 	MinRounds = 3
 	MaxRounds = 100
 )
 
 const (
-	stopTimeout = 2 * time.Minute // for a hook that stops servers
+	stopTimeout = 2 * time.Minute // of a hook that stops servers
 	maxPIDs     = 1000
 )
 
-// Side is one of two ensembles to compare. Start and Stop are shell commands that start and stop it
-// for its turns, so that the two do not share the machine. Without them it runs all the time. Start
-// must return when the servers serve, and print their process ids.
+// Side is one of two ensembles to compare. Start and Stop are shell commands that start and stop it for its
+// turns, so that the two do not share the machine. Without them it runs all the time. Start must return when
+// the servers serve, and print their process ids.
 type Side struct {
 	Target
 	Start, Stop string
@@ -46,12 +45,12 @@ type Comparison struct {
 	Cases  []Match `json:"cases"`
 }
 
-// Match is the results of one case on both sides.
+// Match has the results of one case on both sides.
 type Match struct {
 	Case    string   `json:"case"`
 	Op      string   `json:"op"`
 	Figures []Pair   `json:"figures"`
-	Void    [2]int   `json:"void"`   // how many rounds are void
+	Void    [2]int   `json:"void"`   // void rounds
 	Errors  [2]int64 `json:"errors"` // in all rounds
 	Runs    []Result `json:"runs"`
 }
@@ -66,7 +65,7 @@ type Pair struct {
 	Better string   `json:"better,omitempty"` // "more" or "less"; "": neither is better
 }
 
-// Spread is a median with the least and the greatest value.
+// Spread is a median with the minimum and the maximum.
 type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -86,7 +85,7 @@ func (f *Pair) IsWorse() bool {
 	return false
 }
 
-// ParsePIDs reads process ids separated by commas or white space.
+// ParsePIDs parses process ids separated by commas or white space.
 func ParsePIDs(text string) ([]int, error) {
 	var pids []int
 	for _, field := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' }) {
@@ -101,7 +100,6 @@ func ParsePIDs(text string) ([]int, error) {
 	return pids, nil
 }
 
-// comparer is a comparison in progress.
 type comparer struct {
 	cfg        CompareConfig
 	runs       [][2][]Result // by case and side
@@ -109,9 +107,9 @@ type comparer struct {
 	runCommand func(context.Context, string) (string, error)
 }
 
-// Compare runs every case on both sides by turns, once per round. If a side is started for its
-// turns, one turn runs all cases; otherwise the turns alternate case by case. The side that comes
-// first changes from round to round.
+// Compare runs every case on both sides in turn, once per round. If a side is started for its turns, one turn
+// runs all cases; otherwise the turns alternate case by case. The side that goes first alternates between
+// rounds.
 func Compare(ctx context.Context, cfg CompareConfig) (*Comparison, error) {
 	c := &comparer{cfg: cfg, runCase: Run, runCommand: runHook}
 	return c.compareSides(ctx)
@@ -119,25 +117,20 @@ func Compare(ctx context.Context, cfg CompareConfig) (*Comparison, error) {
 
 func (c *comparer) compareSides(ctx context.Context) (*Comparison, error) {
 	if n := c.cfg.Rounds; n < MinRounds || n > MaxRounds {
-		return nil, fmt.Errorf("bench: %d rounds; allowed are %d to %d", n, MinRounds, MaxRounds)
+		return nil, fmt.Errorf("bench: %d rounds; must be %d to %d", n, MinRounds, MaxRounds)
 	}
-	hooks := false
+	perTurn := 1
 	for _, s := range c.cfg.Sides {
 		if (s.Start == "") != (s.Stop == "") {
 			return nil, fmt.Errorf("bench: %s needs both a start and a stop command, or neither", s.Name)
 		}
-		hooks = hooks || s.Start != ""
+		if s.Start != "" {
+			perTurn = max(1, len(c.cfg.Cases))
+		}
 	}
 	c.runs = make([][2][]Result, len(c.cfg.Cases))
 	for round := range c.cfg.Rounds {
-		turns := [][]int{upTo(len(c.cfg.Cases))}
-		if !hooks {
-			turns = turns[:0]
-			for i := range c.cfg.Cases {
-				turns = append(turns, []int{i})
-			}
-		}
-		for _, cases := range turns {
+		for cases := range slices.Chunk(upTo(len(c.cfg.Cases)), perTurn) {
 			for _, side := range [][]int{{0, 1}, {1, 0}}[round%2] {
 				if err := c.runTurn(ctx, round, side, cases); err != nil {
 					return nil, err
@@ -156,7 +149,7 @@ func upTo(n int) []int {
 	return list
 }
 
-// runTurn runs some cases on one side.
+// runTurn runs cases on one side.
 func (c *comparer) runTurn(ctx context.Context, round, side int, cases []int) (err error) {
 	s := &c.cfg.Sides[side]
 	tell := func(line string) {
@@ -196,7 +189,6 @@ func (c *comparer) runTurn(ctx context.Context, round, side int, cases []int) (e
 	return nil
 }
 
-// combineRuns combines the runs of both sides.
 func (c *comparer) combineRuns() *Comparison {
 	all := &Comparison{A: c.cfg.Sides[0].Name, B: c.cfg.Sides[1].Name, Rounds: c.cfg.Rounds}
 	for _, runs := range c.runs {
@@ -225,7 +217,7 @@ type figureReader struct {
 	readValue                   func(*Result) float64
 }
 
-// figureReaders returns the values that results of a case have; first is one of the results.
+// figureReaders returns the values that a case has. first is one of its results.
 func figureReaders(first *Result) []figureReader {
 	list := []figureReader{
 		{"ops/s", unitRate, moreIsBetter, func(r *Result) float64 { return r.PerSecond }},
@@ -263,7 +255,7 @@ func (g figureReader) compareRuns(runs [2][]Result) Pair {
 	return c
 }
 
-// spreadOf sorts values, which must not be empty, and returns their spread.
+// spreadOf returns the spread of values, which must not be empty. It sorts them.
 func spreadOf(values []float64) Spread {
 	slices.Sort(values)
 	n := len(values)

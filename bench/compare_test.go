@@ -117,7 +117,7 @@ func TestCompareHooks(t *testing.T) {
 	}
 	s = newScriptedSides(t, "get")
 	s.cfg.Rounds = 2
-	if _, err := s.compareSides(t.Context()); err == nil || !strings.Contains(err.Error(), "2 rounds; allowed are 3 to 100") {
+	if _, err := s.compareSides(t.Context()); err == nil || !strings.Contains(err.Error(), "2 rounds; must be 3 to 100") {
 		t.Errorf("%v", err)
 	}
 }
@@ -150,7 +150,7 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// runHook runs a shell command and returns its output. If the command fails, the error says why. A
+// runHook runs a shell command and returns its output. If the command fails, the error has the reason. A
 // process that the command leaves running does not delay runHook.
 func TestRunHook(t *testing.T) {
 	out, err := runHook(t.Context(), "sleep 5 & echo 12; echo 13")

@@ -71,7 +71,7 @@ func WriteMarkdown(w io.Writer, c *Comparison) error {
 	return err
 }
 
-// remarksOn returns what makes a case's values less reliable.
+// remarksOn returns the reasons that make a case's values less reliable.
 func (c *Comparison) remarksOn(m *Match) []string {
 	var list []string
 	for side, name := range []string{c.A, c.B} {
@@ -85,7 +85,7 @@ func (c *Comparison) remarksOn(m *Match) []string {
 	return list
 }
 
-// isEmpty reports whether there is nothing to show because no process was given.
+// isEmpty reports whether the value is missing because no process was given.
 func (f *Pair) isEmpty() bool { return f.A.Max == 0 && f.B.Max == 0 && f.Unit != unitCount }
 
 func (f *Pair) nameWithUnit() string {

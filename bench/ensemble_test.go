@@ -13,8 +13,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// fakeEnsemble is a standalone server with nodes, watches and ephemeral nodes, as far as the cases need them. Each request
-// of a connection takes delay.
+// fakeEnsemble is a standalone server with nodes, watches and ephemeral nodes, as far as the cases need them.
+// Each request of a connection takes delay.
 type fakeEnsemble struct {
 	delay             time.Duration
 	expiryDelay       time.Duration // how long after its timeout a silent session expires
@@ -298,8 +298,9 @@ func (f *fakeEnsemble) runCase(t *testing.T, text string, base Params) (r Result
 	return r, lines
 }
 
-// Each case sends its kind of requests, for its time, from each of its connections; it measures how long they take and removes
-// what it has made. The fake takes exactly a millisecond for each request, so every figure is known.
+// Each case sends its kind of requests, for its time, from each of its connections; it measures how long they
+// take and removes what it has made. The fake takes exactly a millisecond for each request, so every figure is
+// known.
 func TestCases(t *testing.T) {
 	const ms = 1000.0 // µs
 	figures := func(names ...any) map[string]float64 {

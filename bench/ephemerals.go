@@ -12,8 +12,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// observer watches for the deletion of nodes whose names are a group, then a number:
-// "12-3-0000000004" belongs to the group "12-3".
+// observer watches for the deletion of nodes whose names are a group and a number: "12-3-0000000004" belongs
+// to the group "12-3".
 type observer struct {
 	client *client.Client
 	parent *parent
@@ -22,13 +22,13 @@ type observer struct {
 	groups map[string]*nodeGroup
 }
 
-// nodeGroup is a set of nodes. The case waits for their deletion.
+// nodeGroup is a set of nodes that are to be deleted.
 type nodeGroup struct {
 	remaining   int
-	lastDeleted chan time.Time // gets the time of the last deletion; has room for one
+	lastDeleted chan time.Time // capacity 1; gets the time of the last deletion
 }
 
-// startObserver opens a session that watches a new directory.
+// startObserver opens a session that watches a new parent node.
 func (r *caseRun) startObserver(name string) (*observer, error) {
 	o := &observer{groups: map[string]*nodeGroup{}}
 	var err error
@@ -38,7 +38,7 @@ func (r *caseRun) startObserver(name string) (*observer, error) {
 	if o.client, err = r.openSession(r.ctx, client.Config{Servers: r.target.Servers, Watch: o.onEvent}); err != nil {
 		return nil, err
 	}
-	// Servers support recursive watches from ZooKeeper 3.6 on.
+	// ZooKeeper supports recursive watches since 3.6.
 	if err = o.client.AddWatch(r.ctx, o.parent.path, jute.AddWatchPersistentRecursive); err != nil {
 		o.client.Abandon()
 		return nil, err
@@ -66,7 +66,7 @@ func (o *observer) onEvent(e jute.WatcherEvent, _ int64) {
 	}
 }
 
-// expectDeletions returns a channel that gets the time at which the last of a group of n nodes was deleted.
+// expectDeletions returns a channel that gets the time when the last of a group's n nodes was deleted.
 func (o *observer) expectDeletions(name string, n int) <-chan time.Time {
 	g := &nodeGroup{remaining: n, lastDeleted: make(chan time.Time, 1)}
 	o.mu.Lock()
@@ -81,14 +81,13 @@ func (o *observer) forgetGroup(name string) {
 	delete(o.groups, name)
 }
 
-// errNoDeletionEvent says that the event did not arrive.
 var errNoDeletionEvent = errors.New("the observer got no event of the deletion in time")
 
-// deletionTimeout is how long to wait until a closed session's nodes are deleted.
+// deletionTimeout limits the wait for the deletion of a closed session's nodes.
 const deletionTimeout = 10 * time.Second
 
-// runEphemerals opens sessions that create ephemeral nodes and close. An op is a session; its latency
-// is from the call of close until an observer has got the events of all deletions.
+// runEphemerals opens sessions that create ephemeral nodes and close. An op is a session. Its latency is the
+// time from the call of close until the observer has the events of all deletions.
 func (r *caseRun) runEphemerals() (Result, error) {
 	o, err := r.startObserver("ephemerals")
 	if err != nil {
@@ -111,7 +110,7 @@ func (r *caseRun) runEphemerals() (Result, error) {
 	return result, err
 }
 
-// runEphemeralSession runs one session. It returns how long its nodes outlived the call of close.
+// runEphemeralSession runs one session, and returns the time from close to the last deletion.
 func (r *caseRun) runEphemeralSession(ctx context.Context, o *observer, i int, round int64) (time.Duration, error) {
 	name := strconv.Itoa(i) + "-" + strconv.FormatInt(round, 10)
 	gone := o.expectDeletions(name, r.params.Each)

@@ -13,14 +13,13 @@ import (
 	"rollcall/zk/jute"
 )
 
-// storms is how often sessions fall silent together. Servers expire sessions in buckets one tick
-// wide, whose edges a client cannot see. If an edge falls into a burst of last requests, it splits
-// the sessions by a tick. The median of three storms is free of that unless it happens twice.
+// storms is the number of bursts of silent sessions. Servers expire sessions in buckets one tick wide. If the
+// edge of a bucket falls into a burst of last requests, some of its sessions expire a tick later. The median
+// of three bursts is free of that unless it happens twice.
 const storms = 3
 
-// runExpiry lets sessions fall silent all at once. Each has an ephemeral node, and an observer sees
-// its deletion. It does so several times with new sessions. An op is an expiry; its latency is how
-// late the deletion is, counted from the session's timeout after its last request was sent.
+// runExpiry silences sessions in bursts. Each has an ephemeral node, and an observer sees its deletion. An op
+// is an expiry. Its latency is the delay of the deletion after the session's last request plus its timeout.
 func (r *caseRun) runExpiry() (Result, error) {
 	o, err := r.startObserver("silent")
 	if err != nil {
@@ -40,15 +39,15 @@ func (r *caseRun) runExpiry() (Result, error) {
 	return e.caseResult(r), nil
 }
 
-// runStorm opens sessions, lets all of them send their last request at once, and abandons them. It
-// returns the channels that report when each is gone, and the earliest time at which each is due.
+// runStorm opens sessions, lets all of them send their last request at once, and abandons them. It returns
+// channels that get the time of each deletion, and the earliest time at which each session may expire.
 func (r *caseRun) runStorm(o *observer, n int) (gone []<-chan time.Time, due []time.Time, err error) {
 	gone, due = make([]<-chan time.Time, r.params.Silent), make([]time.Time, r.params.Silent)
 	name := func(i int) string { return strconv.Itoa(n) + "-" + strconv.Itoa(i) }
 	clients, err := r.openAll(r.ctx, r.params.Silent, func(i int) client.Config {
 		return client.Config{Servers: r.serverFor(i)}
 	}, func(i int, _ *client.Client) { gone[i] = o.expectDeletions(name(i), 1) })
-	defer func() { r.closeAll(clients) }() // those that are not abandoned below
+	defer func() { r.closeAll(clients) }() // unless abandoned below
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,9 +59,8 @@ func (r *caseRun) runStorm(o *observer, n int) (gone []<-chan time.Time, due []t
 	if err != nil {
 		return nil, nil, err
 	}
-	// The work before this takes about the same time in each storm. Without a random pause, every
-	// burst could meet the edge of a tick. No server grants less than two ticks, so this range is
-	// at least one tick.
+	// The work before this takes about the same time in each storm. Without a random pause, every burst could
+	// meet the edge of a tick. Servers grant at least two ticks, so the pause varies by at least one tick.
 	_, timeout := clients[0].Session()
 	if err := sleepUntil(r.ctx, time.Now().Add(rand.N(timeout/2))); err != nil {
 		return nil, nil, err
@@ -90,7 +88,7 @@ func (r *caseRun) runStorm(o *observer, n int) (gone []<-chan time.Time, due []t
 	return gone, due, nil
 }
 
-// expiryResults holds the results of all storms.
+// expiryResults sums up all storms.
 type expiryResults struct {
 	lateness   tally
 	earlyCount int64
@@ -99,7 +97,7 @@ type expiryResults struct {
 	intervals
 }
 
-// expiryGrace is how long, after three timeouts, to wait for an expiry.
+// expiryGrace is added to three timeouts when waiting for an expiry.
 const expiryGrace = 10 * time.Second
 
 // awaitExpiry waits for the expiries of one storm.

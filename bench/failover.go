@@ -14,8 +14,8 @@ import (
 	"rollcall/client"
 )
 
-// failover runs writers and readers on each member while a hook breaks something. Clients change
-// members as real ones do; a gap is counted for the member on which they started.
+// failover runs writers and readers on each member while a hook breaks something. Clients reconnect to other
+// members as real ones do; a gap counts for the member on which they started.
 type failover struct {
 	run                       *caseRun
 	parent                    *parent
@@ -24,25 +24,24 @@ type failover struct {
 	clients                   []*failoverClient
 	lostSessions              atomic.Int64 // how many sessions
 	doneCount                 atomic.Int64
-	hookOutput                string // what the hook printed
+	hookOutput                string
 }
 
-// failoverClient is one client that sends one request at a time: it writes to a node of its own, or reads it.
+// failoverClient sends one request at a time. It writes to a node of its own, or reads it.
 type failoverClient struct {
 	failover    *failover
 	index       int
 	firstServer int // the number of its first member
 	isWriter    bool
 	node        string
-	lastSent    int64 // number of the last write that was sent
-	ackedCount  int64 // how many writes were acknowledged
-	newestAcked int64 // the greatest number acknowledged
+	lastSent    int64 // number of the last write
+	ackedCount  int64 // acknowledged writes
+	newestAcked int64 // the greatest acknowledged number
 	lastSuccess time.Time
-	longestGap  time.Duration // the longest time between two successes within the measured time
+	longestGap  time.Duration // longest time between successes within the measured time
 	tally       tally
 }
 
-// runFailover runs the case.
 func (r *caseRun) runFailover() (Result, error) {
 	f := &failover{run: r}
 	var err error
@@ -70,7 +69,7 @@ func (r *caseRun) runFailover() (Result, error) {
 	stopReport := r.reportProgress(func() string {
 		return fmt.Sprintf("%s, %.0f/s, %d sessions lost", r.phaseText(base), float64(f.doneCount.Load())/time.Since(base).Seconds(), f.lostSessions.Load())
 	})
-	begin, end, err := r.measurePeriod(base)
+	begin, end, err := r.measurePeriod(base, nil)
 	stopReport()
 	wait.Wait()
 	stop()
@@ -80,7 +79,7 @@ func (r *caseRun) runFailover() (Result, error) {
 	return f.caseResult(begin, end)
 }
 
-// breakMembers runs the command after a quarter of the measured time, and keeps what it printed.
+// breakMembers runs the hook after a quarter of the measured time.
 func (f *failover) breakMembers() (err error) {
 	if err = sleepUntil(f.ctx, f.measureFrom.Add(f.run.params.Duration/4)); err != nil {
 		return err
@@ -89,12 +88,12 @@ func (f *failover) breakMembers() (err error) {
 	return err
 }
 
-// sendRequests sends requests until the time is over. It replaces a session that is lost.
+// sendRequests sends requests until the end of the run. It replaces a lost session.
 func (u *failoverClient) sendRequests() {
 	for u.failover.ctx.Err() == nil {
 		c, err := u.failover.run.openSession(u.failover.ctx, client.Config{Servers: rotateServers(u.failover.run.target.Servers, u.firstServer)})
 		if err != nil {
-			continue // it has been trying for a while
+			continue // Open has tried for a while
 		}
 		for err = nil; u.failover.ctx.Err() == nil && !errors.Is(err, client.ErrExpired); {
 			began := time.Now()
@@ -111,7 +110,7 @@ func (u *failoverClient) sendRequests() {
 	u.recordSuccess(u.failover.measureUntil) // ends the last gap
 }
 
-// sendRequest sends one request and waits for the reply. It counts acknowledged writes.
+// sendRequest sends one request and waits for the reply.
 func (u *failoverClient) sendRequest(c *client.Client) error {
 	if !u.isWriter {
 		_, _, err := c.Get(u.failover.ctx, u.node, false)
@@ -126,7 +125,7 @@ func (u *failoverClient) sendRequest(c *client.Client) error {
 	return nil
 }
 
-// numberedData returns data of that size that begin with a number.
+// numberedData returns data of a size that begin with a number.
 func numberedData(n int64, size int) []byte {
 	b := strconv.AppendInt(nil, n, 10)
 	for len(b) < size {
@@ -150,7 +149,7 @@ func (u *failoverClient) recordResult(began time.Time, err error) {
 	}
 }
 
-// recordSuccess ends a gap, within the measured time.
+// recordSuccess ends a gap within the measured time.
 func (u *failoverClient) recordSuccess(now time.Time) {
 	if now.Before(u.lastSuccess) || now.After(u.failover.measureUntil) {
 		return
@@ -159,7 +158,7 @@ func (u *failoverClient) recordSuccess(now time.Time) {
 	u.lastSuccess = now
 }
 
-// caseResult adds up what all users have seen, and looks for every acknowledged write.
+// caseResult sums up all clients, and checks every acknowledged write.
 func (f *failover) caseResult(begin, end reading) (Result, error) {
 	var all tally
 	for _, u := range f.clients {
@@ -175,9 +174,9 @@ func (f *failover) caseResult(begin, end reading) (Result, error) {
 	return result, nil
 }
 
-// longestGaps returns the longest times without a success: of writes and of reads, for each member the clients that began there.
-// Before them come the longest of all writes and, if the hook has printed the addresses of the members that it broke, the
-// longest of the writes and of the reads at the others.
+// longestGaps returns the longest times without a success: of all writes, then of writes and reads at the
+// members that the hook did not break if it printed the broken ones, then of writes and reads per member of
+// the clients that started there.
 func (f *failover) longestGaps() []Figure {
 	var all, othersWrites, othersReads time.Duration
 	var each []Figure
@@ -206,9 +205,8 @@ func (f *failover) longestGaps() []Figure {
 	return append(figures, each...)
 }
 
-// missingWrites returns how many acknowledged writes are lost. A node's version counts all writes that
-// were carried out, and its data hold the number of the newest. Only writes that were not
-// acknowledged may have come after the newest acknowledged one.
+// missingWrites returns the number of lost acknowledged writes. A node's version counts all writes, and its
+// data have the number of the newest. Only unacknowledged writes may follow the newest acknowledged one.
 func (f *failover) missingWrites() (int64, error) {
 	ctx, stop := context.WithTimeout(f.run.ctx, 2*f.run.params.Timeout+drainTimeout)
 	defer stop()
@@ -229,7 +227,7 @@ func (f *failover) missingWrites() (int64, error) {
 	return lost, nil
 }
 
-// missingWrites compares the acknowledgements of a writer with the node's data and version.
+// missingWrites compares the acknowledgements of a writer with its node's data and version.
 func (u *failoverClient) missingWrites(data []byte, version int32) int64 {
 	n := max(u.ackedCount-int64(version), 0)
 	if u.ackedCount == 0 {

@@ -12,18 +12,18 @@ import (
 	"rollcall/zk/jute"
 )
 
-// fakeServer answers every request with success, in order, and each after delay, unless its fields
+// fakeServer replies to every request with success, in order, and each after delay, unless its fields
 // say otherwise. The first connection, which a run keeps for itself, never stalls or breaks.
 type fakeServer struct {
 	delay     time.Duration
 	startedAt time.Time
-	// Between these two times, counted from begun, no request is answered.
+	// Between these two times, counted from startedAt, no request gets a reply.
 	stallFrom, stallUntil time.Duration
 	code                  jute.Code     // the result of getData
-	drop                  time.Duration // when connections break, since begun; 0: never
+	drop                  time.Duration // when connections break, since startedAt; 0: never
 	conns                 atomic.Int64  // that sent something
 	resumes               atomic.Int64  // connections that resume a session
-	resume                time.Duration // how long each of them waits for its answer
+	resume                time.Duration // delay of each reply
 	expired               atomic.Int64  // a session that cannot be resumed
 	gets                  atomic.Int64
 	serving               sync.WaitGroup

@@ -9,16 +9,15 @@ import (
 )
 
 const (
-	// subBits makes 128 buckets of each power of two: a quantile is off by less than 1 %.
+	// subBits makes 128 buckets of each power of two: quantiles are accurate to 1 %.
 	subBits = 7
-	// maxBits limits the buckets: a latency of 2^42 ns, 73 minutes, shares the last bucket with all
-	// longer ones.
+	// maxBits limits the buckets. Latencies above 2^42 ns, 73 minutes, share the last one.
 	maxBits   = 42
 	pageCount = maxBits - subBits + 1
 )
 
-// Histogram counts latencies in buckets whose width grows with the value. The zero value
-// is empty. It is not safe for concurrent use.
+// Histogram counts latencies in buckets whose width grows with the value. The zero value is empty. It is not
+// safe for concurrent use.
 type Histogram struct {
 	pages    [pageCount]*[1 << subBits]int64 // allocated at the first hit: 1 KiB each, about ten in use
 	count    int64
@@ -43,7 +42,7 @@ func (h *Histogram) Add(v time.Duration) {
 	(*page)[key&(1<<subBits-1)]++
 }
 
-// Merge adds everything that another histogram has counted.
+// Merge adds the counts of another histogram.
 func (h *Histogram) Merge(o *Histogram) {
 	if o.count == 0 {
 		return
@@ -67,14 +66,14 @@ func (h *Histogram) Merge(o *Histogram) {
 	}
 }
 
-// histogramJSON is a Histogram as JSON: its buckets that are not empty, by number.
+// histogramJSON is a Histogram as JSON, with its non-empty buckets by number.
 type histogramJSON struct {
 	Count         int64
 	Sum, Min, Max time.Duration
 	Buckets       map[int]int64
 }
 
-// MarshalJSON returns all counts as JSON.
+// MarshalJSON implements json.Marshaler.
 func (h *Histogram) MarshalJSON() ([]byte, error) {
 	w := histogramJSON{Count: h.count, Sum: h.sum, Min: h.min, Max: h.max, Buckets: map[int]int64{}}
 	for i, page := range h.pages {
@@ -90,7 +89,7 @@ func (h *Histogram) MarshalJSON() ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON implements json.Unmarshaler.
 func (h *Histogram) UnmarshalJSON(text []byte) error {
 	var w histogramJSON
 	if err := json.Unmarshal(text, &w); err != nil {
@@ -110,13 +109,13 @@ func (h *Histogram) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Count returns how many latencies were added.
+// Count returns the number of latencies.
 func (h *Histogram) Count() int64 { return h.count }
 
 // Max returns the longest latency, exactly.
 func (h *Histogram) Max() time.Duration { return h.max }
 
-// Mean returns the exact mean, or 0 if nothing was counted.
+// Mean returns the exact mean, or 0 for an empty histogram.
 func (h *Histogram) Mean() time.Duration {
 	if h.count == 0 {
 		return 0
@@ -124,8 +123,7 @@ func (h *Histogram) Mean() time.Duration {
 	return h.sum / time.Duration(h.count)
 }
 
-// Quantile returns the smallest latency that a share q (0 to 1) of all does not exceed, as the
-// middle of its bucket. It is 0 if nothing was counted.
+// Quantile returns the quantile q (0 to 1) as the middle of its bucket, or 0 for an empty histogram.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	rank := max(int64(math.Ceil(q*float64(h.count))), 1)
 	if rank >= h.count {
@@ -145,15 +143,13 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return h.max
 }
 
-// bucketOf returns the number of the bucket of v, which must be below 2^maxBits. The first 256
-// buckets hold one value each; after that, each page of 128 has buckets twice as wide as those of
-// the page before.
+// bucketOf returns the number of v's bucket. v must be below 2^maxBits. The first 256 buckets hold one value
+// each. After that, each page of 128 has buckets twice as wide as the page before.
 func bucketOf(v time.Duration) int {
 	shift := max(bits.Len64(uint64(v))-subBits-1, 0)
 	return shift<<subBits + int(v>>shift)
 }
 
-// bucketMiddle returns the value in the middle of a bucket.
 func bucketMiddle(key int) time.Duration {
 	shift := max(key>>subBits-1, 0)
 	low := time.Duration(key-shift<<subBits) << shift

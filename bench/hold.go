@@ -11,15 +11,14 @@ import (
 	"rollcall/client"
 )
 
-// holder keeps a part of many sessions alive, in this process or in another one.
+// holder keeps a share of the sessions alive, in this process or in another one.
 type holder interface {
-	// openSessions opens the sessions and returns when all are open.
+	// openSessions returns when all sessions are open.
 	openSessions(ctx context.Context, p sessionShare) error
-	// setMeasuring says whether pings count from now on.
+	// setMeasuring switches the recording of pings.
 	setMeasuring(yes bool) error
-	// currentCounts returns what has been counted so far.
 	currentCounts() (sessionCounts, error)
-	// closeSessions closes all sessions at once and returns how many were closed in time.
+	// closeSessions closes all sessions at once, and returns the number of sessions that closed in time.
 	closeSessions(ctx context.Context) (int, error)
 	// abandonSessions abandons the sessions that are still open, which then expire.
 	abandonSessions()
@@ -28,13 +27,13 @@ type holder interface {
 // sessionShare is the share of one holder.
 type sessionShare struct {
 	Servers []string
-	First   int // the number of its first session among all
+	First   int // number of its first session
 	Count   int
 	Timeout time.Duration
-	Burst   int // how many sessions to open at a time, every openEvery
+	Burst   int // sessions to open at a time, every openEvery
 }
 
-// sessionCounts counts what happened to sessions.
+// sessionCounts counts events of sessions.
 type sessionCounts struct {
 	Pings   *Histogram // within the measured time
 	Seen    int64      // pings seen
@@ -115,19 +114,18 @@ func (h *localHolder) closeSessions(ctx context.Context) (int, error) {
 func (h *localHolder) abandonSessions() { abandonAll(h.clients) }
 
 const (
-	maxKeepers   = 16              // processes that hold sessions
-	closeTimeout = 2 * time.Minute // for all held sessions
-	// openRate is how many of the sessions to hold are opened per second, some of them every
-	// openEvery. If they were opened as fast as possible, all processors would be busy and the
-	// pings of open sessions would be late. If they were opened one by one, each would take a log
-	// entry of its own, and the processors would be as busy. Sessions that are opened together ping
-	// together, and their pings wait for each other: with 120 of them every 200 ms the p99 of pings
-	// was 2.2 ms, with 3 every 5 ms it was 0.7 ms.
+	maxKeepers   = 16              // of keeper processes
+	closeTimeout = 2 * time.Minute // of all held sessions
+	// Sessions are opened at openRate per second, in bursts every openEvery. Opened as fast as possible, they
+	// would keep all processors busy, and pings of open sessions would be late. Opened one by one, each would
+	// take a log entry of its own, and keep the processors as busy. Sessions that are opened together ping
+	// together, and their pings wait for each other: with 120 of them every 200 ms the p99 of pings was 2.2
+	// ms, with 3 every 5 ms it was 0.7 ms.
 	openRate  = 600
 	openEvery = 20 * time.Millisecond
 )
 
-// holderGroup is all holders of a run.
+// holderGroup is the set of holders of a run.
 type holderGroup struct {
 	run     *caseRun
 	holders []holder
@@ -166,7 +164,7 @@ func (r *caseRun) startHolders() (*holderGroup, error) {
 	return c, nil
 }
 
-// forEachHolder calls do for all holders at the same time.
+// forEachHolder calls do for all holders concurrently.
 func (c *holderGroup) forEachHolder(do func(i int, h holder) error) error {
 	errs := make([]error, len(c.holders))
 	var wait sync.WaitGroup
@@ -242,7 +240,7 @@ func (r *caseRun) runHold() (Result, error) {
 	took := time.Since(opening)
 	all, begin, end, err := c.observeSessions()
 	if err != nil {
-		_, _ = c.closeSessions() // an earlier error is returned
+		_, _ = c.closeSessions() // the earlier error counts
 		return Result{}, err
 	}
 	closing, err := r.takeReading(false)
@@ -272,37 +270,21 @@ func (r *caseRun) runHold() (Result, error) {
 	return result, nil
 }
 
-// observeSessions observes the sessions during the warm-up and the measured time.
+// observeSessions counts during the warm-up and the measured time.
 func (c *holderGroup) observeSessions() (all sessionCounts, begin, end reading, err error) {
 	r, base := c.run, time.Now()
 	defer r.reportProgress(func() string {
-		now, _ := c.currentCounts() // a holder that does not answer is noticed below
+		now, _ := c.currentCounts() // a failed holder is noticed below
 		return fmt.Sprintf("%s, %d expired, %d connections dropped", r.phaseText(base), now.Expired, now.Dropped)
 	})()
-	if err = sleepUntil(r.ctx, base.Add(r.params.Warmup)); err != nil {
-		return all, begin, end, err
+	if begin, end, err = r.measurePeriod(base, c.setMeasuring); err == nil {
+		all, err = c.currentCounts()
 	}
-	if err = c.setMeasuring(true); err != nil {
-		return all, begin, end, err
-	}
-	if begin, err = r.takeReading(false); err != nil {
-		return all, begin, end, err
-	}
-	if err = sleepUntil(r.ctx, base.Add(r.params.Warmup+r.params.Duration)); err != nil {
-		return all, begin, end, err
-	}
-	if end, err = r.takeReading(true); err != nil {
-		return all, begin, end, err
-	}
-	if err = c.setMeasuring(false); err != nil {
-		return all, begin, end, err
-	}
-	all, err = c.currentCounts()
 	return all, begin, end, err
 }
 
-// rotateServers returns all servers, starting at that of connection i: a client that loses its connection
-// tries them in this order.
+// rotateServers returns all servers, starting with connection i's. A client that loses its connection tries
+// them in this order.
 func rotateServers(servers []string, i int) []string {
 	n := i % len(servers)
 	return slices.Concat(servers[n:], servers[:n])

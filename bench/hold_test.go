@@ -120,8 +120,8 @@ func childProcesses(t *testing.T) (pids []string) {
 	return pids
 }
 
-// A run refuses more sessions than its processes can hold. If an order to a keeper fails, the error
-// says why.
+// A run rejects more sessions than its processes can hold. If a request to a keeper fails, the error
+// has the reason.
 func TestHoldRefused(t *testing.T) {
 	p, err := ParseCase("sessions:hold=1000,timeout=200ms", Defaults())
 	if err != nil {
@@ -140,16 +140,16 @@ func TestHoldRefused(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := ServeKeeper(t.Context(), nil, strings.NewReader(`{"Do":"dance"}`), &out); err != nil || !strings.Contains(out.String(), `unknown order \"dance\"`) {
+	if err := ServeKeeper(t.Context(), nil, strings.NewReader(`{"Do":"dance"}`), &out); err != nil || !strings.Contains(out.String(), `unknown request \"dance\"`) {
 		t.Errorf("%s, %v", &out, err)
 	}
 	if err := ServeKeeper(t.Context(), nil, strings.NewReader(`dance`), io.Discard); err == nil {
-		t.Error("input that is not an order was accepted")
+		t.Error("input that is not a request was accepted")
 	}
 }
 
-// closeAtOnce asks all sessions to close before it waits for the first answer, so it takes only as
-// long as one answer. It does not wait for missing answers after ctx has ended.
+// closeAtOnce sends all close requests before it waits for the first reply, so it takes only as
+// long as one reply. It does not wait for missing replies after ctx has ended.
 func TestCloseAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{delay: time.Second, startedAt: time.Now(), stallFrom: 10 * time.Second, stallUntil: time.Hour}

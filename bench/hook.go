@@ -14,11 +14,11 @@ import (
 
 const (
 	maxHookOutput = 64 << 10
-	hookWait      = time.Second // how long processes that a hook leaves running may hold its output
+	hookWait      = time.Second // for processes that a hook leaves running
 )
 
-// runHook runs a shell command and returns what it printed. Processes that the command has started
-// may go on after it. If ctx ends, the command is killed.
+// runHook runs a shell command and returns its output. Processes that the command started may outlive it. The
+// end of ctx kills the command.
 func runHook(ctx context.Context, command string) (string, error) {
 	out, err := os.CreateTemp("", "rollcall-bench-hook")
 	if err != nil {

@@ -1,13 +1,12 @@
 package bench
 
-// intervals is the time and the use of several intervals with pauses between them, as if they had followed each other at
-// once.
+// intervals sums up the time and the usage of several intervals, without the pauses between them.
 type intervals struct {
 	begin, end reading
 }
 
-// addInterval adds what was used from begin to end. The first reading is moved on so that what was used since the interval
-// before does not count.
+// addInterval adds the usage from begin to end. It shifts the first reading to leave out the usage between
+// intervals.
 func (i *intervals) addInterval(begin, end reading) {
 	if i.end.at.IsZero() {
 		i.begin, i.end = begin, begin
@@ -20,7 +19,7 @@ func (i *intervals) addInterval(begin, end reading) {
 	i.end = end
 }
 
-// intervalResult is the result of a case that measures only these intervals.
+// intervalResult returns the result of a case that measures only these intervals.
 func (i *intervals) intervalResult(r *caseRun, all *tally) Result {
 	result := r.newResult(all, i.begin, i.end)
 	took := i.end.at.Sub(i.begin.at).Seconds()

@@ -11,31 +11,31 @@ import (
 	"sync"
 )
 
-// keeperRequest is a request of a bench to a process that holds sessions for it. Each gets an answer.
+// keeperRequest is a request to a process that holds sessions. Each gets a keeperReply.
 type keeperRequest struct {
 	Do   string // open, measure, count or close
 	Part sessionShare
 	Yes  bool
 }
 
-// keeperReply is the answer to an order. Err is the text of an error, or "".
+// keeperReply is the reply to a keeperRequest. Err is the text of an error, or "".
 type keeperReply struct {
 	Err    string
 	Held   sessionCounts
 	Closed int
 }
 
-// keeper is a holder in another process. That process ends when its input ends.
+// keeper is a holder in another process, which ends at the end of its input.
 type keeper struct {
 	cmd   *exec.Cmd
 	input io.WriteCloser
 
-	mu  sync.Mutex // one order at a time
+	mu  sync.Mutex // one request at a time
 	enc *json.Encoder
 	dec *json.Decoder
 }
 
-// startKeeper starts a process that calls ServeKeeper. The process is killed when ctx ends.
+// startKeeper starts a process that calls ServeKeeper. The end of ctx kills it.
 func startKeeper(ctx context.Context, command []string) (*keeper, error) {
 	w := &keeper{cmd: exec.CommandContext(ctx, command[0], command[1:]...)}
 	w.cmd.Stderr = os.Stderr
@@ -56,7 +56,7 @@ func startKeeper(ctx context.Context, command []string) (*keeper, error) {
 
 func (w *keeper) pid() int { return w.cmd.Process.Pid }
 
-// sendRequest sends an order and waits for the answer.
+// sendRequest sends a request and waits for the reply.
 func (w *keeper) sendRequest(o keeperRequest) (keeperReply, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,8 +99,8 @@ func (w *keeper) abandonSessions() {
 	_ = w.cmd.Wait()    // its exit status does not matter
 }
 
-// ServeKeeper is the body of a process that Target.Keeper starts. It holds sessions as the orders
-// on in say, and answers on out, until in ends. It connects with dial, or over TCP if that is nil.
+// ServeKeeper is the body of a process that Target.Keeper starts. It reads requests from in until its end, and
+// writes replies to out. It connects with dial, or over TCP if dial is nil.
 func ServeKeeper(ctx context.Context, dial Dial, in io.Reader, out io.Writer) error {
 	h := newLocalHolder(&caseRun{ctx: ctx, target: Target{Dial: dial}, reportLine: func(string) {}})
 	defer h.abandonSessions()
@@ -110,15 +110,14 @@ func ServeKeeper(ctx context.Context, dial Dial, in io.Reader, out io.Writer) er
 		if err := dec.Decode(&o); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("bench: read an order: %w", err)
+			return fmt.Errorf("bench: read a request: %w", err)
 		}
 		if err := enc.Encode(h.carryOut(ctx, o)); err != nil {
-			return fmt.Errorf("bench: answer an order: %w", err)
+			return fmt.Errorf("bench: send a reply: %w", err)
 		}
 	}
 }
 
-// carryOut carries out an order and returns the answer.
 func (h *localHolder) carryOut(ctx context.Context, o keeperRequest) (a keeperReply) {
 	var err error
 	switch o.Do {
@@ -134,7 +133,7 @@ func (h *localHolder) carryOut(ctx context.Context, o keeperRequest) (a keeperRe
 		defer stop()
 		a.Closed, err = h.closeSessions(ctx)
 	default:
-		err = fmt.Errorf("bench: unknown order %q", o.Do)
+		err = fmt.Errorf("bench: unknown request %q", o.Do)
 	}
 	if err != nil {
 		a.Err = err.Error()

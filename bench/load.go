@@ -11,18 +11,18 @@ import (
 	"rollcall/zk/jute"
 )
 
-// requestLoad sends requests of one kind over some connections. Each connection keeps Window requests in
-// flight. At a fixed rate, each request is sent when it is due, with at most Window of them in
-// flight.
+// requestLoad sends requests of one kind over several connections. In a closed loop, each connection keeps
+// Window requests in flight. At a fixed rate, each request is sent when it is due, with at most Window in
+// flight per connection.
 type requestLoad struct {
 	ctx                       context.Context
 	startTime                 time.Time
-	measureFrom, measureUntil time.Duration // begin and end of the measured time, since base
+	measureFrom, measureUntil time.Duration // the measured time, since base
 	schedule                  schedule
 	fixedRate                 bool
 	workers                   []*worker
-	activeSlots               atomic.Int64  // slots that have not ended, and the pacer
-	drained                   chan struct{} // closed when left is 0
+	activeSlots               atomic.Int64  // and the pacer
+	drained                   chan struct{} // closed when activeSlots is 0
 }
 
 // worker sends the requests of one connection.
@@ -34,19 +34,18 @@ type worker struct {
 	mu          sync.Mutex
 	nextRequest requestMaker
 	tally       tally
-	freeSlots   []*slot // at a fixed rate: slots without a request in flight
-	dueCount    int64   // how many requests the pacer has offered
+	freeSlots   []*slot // at a fixed rate
+	dueCount    int64   // requests that the pacer has offered
 	sentCount   int64
 }
 
 // slot is the place of one request in flight.
 type slot struct {
 	worker  *worker
-	start   time.Duration // since base; at a fixed rate, when the request was due
+	start   time.Duration // since base; at a fixed rate, the due time
 	onReply func(client.Reply, error)
 }
 
-// runLoad runs a case of this kind.
 func (r *caseRun) runLoad() (Result, error) {
 	r.reportLine("making nodes")
 	makers, err := r.requestMakers()
@@ -80,7 +79,8 @@ func (r *caseRun) runLoad() (Result, error) {
 	return result, nil
 }
 
-// sendUntilDone sends requests until the measured time is over and all answers have arrived or are too late.
+// sendUntilDone sends requests until the end of the measured time, and waits for replies, at most
+// drainTimeout.
 func (l *requestLoad) sendUntilDone(r *caseRun) (late *Histogram, begin, end reading, err error) {
 	stop := make(chan struct{})
 	var pacer sync.WaitGroup
@@ -90,17 +90,17 @@ func (l *requestLoad) sendUntilDone(r *caseRun) (late *Histogram, begin, end rea
 	l.startTime = time.Now()
 	if l.fixedRate {
 		l.activeSlots.Store(1)
-		l.fillSlots(r.params.Window)
+		l.makeSlots(r.params.Window, func(s *slot) { s.worker.freeSlots = append(s.worker.freeSlots, s) })
 		pacer.Go(func() {
 			*late = *l.schedule.offerWhenDue(l.measureUntil, stop, l.elapsed, r.sleep, l.offerRequest)
 			l.slotDone()
 		})
 	} else {
 		l.activeSlots.Store(int64(r.params.Conns) * int64(r.params.Window))
-		l.startSlots(r.params.Window)
+		l.makeSlots(r.params.Window, func(s *slot) { s.sendNext(l.elapsed()) })
 	}
 	defer r.reportProgress(func() string { return l.progressLine(r) })()
-	if begin, end, err = r.measurePeriod(l.startTime); err != nil {
+	if begin, end, err = r.measurePeriod(l.startTime, nil); err != nil {
 		return late, begin, end, err
 	}
 	select {
@@ -114,14 +114,13 @@ func (l *requestLoad) sendUntilDone(r *caseRun) (late *Histogram, begin, end rea
 
 func (l *requestLoad) elapsed() time.Duration { return time.Since(l.startTime) }
 
-// slotDone records that a slot, or the pacer, has ended.
+// slotDone records the end of a slot or the pacer.
 func (l *requestLoad) slotDone() {
 	if l.activeSlots.Add(-1) == 0 {
 		close(l.drained)
 	}
 }
 
-// progressLine returns a line about the current state.
 func (l *requestLoad) progressLine(r *caseRun) string {
 	var seen int64
 	for _, w := range l.workers {
@@ -132,8 +131,7 @@ func (l *requestLoad) progressLine(r *caseRun) string {
 	return fmt.Sprintf("%s, %.0f/s", r.phaseText(l.startTime), float64(seen)/l.elapsed().Seconds())
 }
 
-// sumTallies adds up what all workers have counted. It abandons the clients, so requests that are still
-// in flight end.
+// sumTallies sums up all workers. It abandons the clients, so that requests in flight end.
 func (l *requestLoad) sumTallies(clients []*client.Client) (all *tally, unsent int64) {
 	if l.activeSlots.Load() > 0 {
 		abandonAll(clients) // each request in flight ends with an error
@@ -153,18 +151,18 @@ func (l *requestLoad) sumTallies(clients []*client.Client) (all *tally, unsent i
 	return all, unsent
 }
 
-// startSlots starts every slot of a closed loop.
-func (l *requestLoad) startSlots(window int) {
+// makeSlots makes the slots of every worker, and passes each to use.
+func (l *requestLoad) makeSlots(window int, use func(*slot)) {
 	for _, w := range l.workers {
 		for range window {
 			s := &slot{worker: w}
 			s.onReply = s.handleReply
-			s.sendNext(l.elapsed())
+			use(s)
 		}
 	}
 }
 
-// sendNext sends the slot's next request now, unless the time is over.
+// sendNext sends the slot's next request, unless the time is over.
 func (s *slot) sendNext(now time.Duration) {
 	if now >= s.worker.load.measureUntil || s.worker.load.ctx.Err() != nil {
 		s.worker.load.slotDone()
@@ -184,7 +182,7 @@ func (s *slot) sendRequest(start time.Duration) {
 	}
 }
 
-// handleReply counts the request and sends the next one.
+// handleReply records a request and sends the next one.
 func (s *slot) handleReply(r client.Reply, err error) {
 	w, l := s.worker, s.worker.load
 	now := l.elapsed()
@@ -215,17 +213,6 @@ func (s *slot) handleReply(r client.Reply, err error) {
 	}
 }
 
-// fillSlots gives every worker its slots for a run at a fixed rate.
-func (l *requestLoad) fillSlots(window int) {
-	for _, w := range l.workers {
-		for range window {
-			s := &slot{worker: w}
-			s.onReply = s.handleReply
-			w.freeSlots = append(w.freeSlots, s)
-		}
-	}
-}
-
 // offerRequest lets a worker send one more request.
 func (l *requestLoad) offerRequest(conn int64) {
 	w := l.workers[conn]
@@ -235,7 +222,7 @@ func (l *requestLoad) offerRequest(conn int64) {
 	w.sendDue()
 }
 
-// sendDue sends the requests that are due while a slot is free and the time is not over.
+// sendDue sends due requests while slots are free and the time is not over.
 func (w *worker) sendDue() {
 	for {
 		w.mu.Lock()
@@ -254,5 +241,5 @@ func (w *worker) sendDue() {
 	}
 }
 
-// requestMaker returns the next request of one connection. The result is valid until its next call.
+// requestMaker returns the next request of one connection, valid until the next call.
 type requestMaker func() (jute.Op, client.Record)

@@ -77,7 +77,7 @@ func TestRateTooHigh(t *testing.T) {
 	})
 }
 
-// A request that the server refuses is counted under its error, and not as a success.
+// A request that the server rejects is counted under its error, and not as a success.
 func TestRefusedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{delay: time.Millisecond, code: jute.NoNode}

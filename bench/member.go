@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// These limits apply to asking a member about itself.
+// Limits of a query for a server's role.
 const (
 	roleTimeout  = 5 * time.Second
 	maxRoleReply = 64 << 10 // in bytes
 )
 
-// serversWithRole returns the servers that have the role that the case asks for. It asks each server.
+// serversWithRole returns the servers of the role that the case requires. It queries each server.
 func (r *caseRun) serversWithRole() ([]string, error) {
 	if r.params.Member == "" {
 		return r.target.Servers, nil
@@ -24,7 +24,7 @@ func (r *caseRun) serversWithRole() ([]string, error) {
 	for _, addr := range r.target.Servers {
 		mode, err := r.serverRole(addr)
 		if err != nil {
-			return nil, fmt.Errorf("ask %s for its role: %w", addr, err)
+			return nil, fmt.Errorf("role of %s: %w", addr, err)
 		}
 		said = append(said, addr+" is "+mode)
 		if mode == r.params.Member {
@@ -37,7 +37,8 @@ func (r *caseRun) serversWithRole() ([]string, error) {
 	return found, nil
 }
 
-// serverRole asks a server with the four-letter word srvr for its role: leader, follower, observer or standalone.
+// serverRole queries a server's role with the four-letter command srvr: leader, follower, observer or
+// standalone.
 func (r *caseRun) serverRole(addr string) (string, error) {
 	ctx, stop := context.WithTimeout(r.ctx, roleTimeout)
 	defer stop()
@@ -62,10 +63,9 @@ func (r *caseRun) serverRole(addr string) (string, error) {
 			return strings.TrimSpace(mode), nil
 		}
 	}
-	return "", fmt.Errorf("unexpected answer to srvr: %.100q", text)
+	return "", fmt.Errorf("unexpected reply to srvr: %.100q", text)
 }
 
-// dialServer opens a connection to a server.
 func (r *caseRun) dialServer(ctx context.Context, addr string) (net.Conn, error) {
 	if r.target.Dial != nil {
 		return r.target.Dial(ctx, addr)

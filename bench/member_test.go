@@ -30,8 +30,8 @@ func TestMembers(t *testing.T) {
 		{"observer", []string{"a:1", "b:1", "f:1"}, "f:1"},
 		{"observer", []string{"a:1", "b:1"}, "no observer: a:1 is follower, b:1 is leader"},
 		{"leader", []string{"a:1", "c:1"}, "no leader: a:1 is follower, c:1 is follower"},
-		{"leader", []string{"b:1", "d:1"}, "ask d:1 for its role: unexpected answer to srvr: \"This ZooKeeper"},
-		{"leader", []string{"e:1"}, "ask e:1 for its role: refused"},
+		{"leader", []string{"b:1", "d:1"}, "role of d:1: unexpected reply to srvr: \"This ZooKeeper"},
+		{"leader", []string{"e:1"}, "role of e:1: refused"},
 	} {
 		r := &caseRun{ctx: t.Context(), params: Params{Member: c.member}, target: Target{Servers: c.among}}
 		r.target.Dial = func(_ context.Context, addr string) (net.Conn, error) {

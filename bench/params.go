@@ -10,32 +10,31 @@ import (
 	"time"
 )
 
-// Params are the parameters of a case. Each case takes some of them; Knobs lists which cases take a
-// parameter, its unit and its range.
+// Params are the parameters of a case. Knobs has their units, ranges and cases.
 type Params struct {
 	Case     string
 	Conns    int           // 0: the default of the case
 	Window   int           // requests in flight on each connection
-	Rate     float64       // requests per second of all connections; 0: as fast as answers come
+	Rate     float64       // requests per second of all connections; 0: closed loop
 	Size     int           // bytes of a node's data
-	Nodes    int           // nodes that requests are spread over
+	Nodes    int           // nodes of the requests
 	Reads    int           // percentage of reads in a mix
 	Children int           // of the node that is listed
 	Ops      int           // operations of a multi
-	Duration time.Duration // how long a case is measured
+	Duration time.Duration // measured time
 	Warmup   time.Duration // before the measured time
-	Timeout  time.Duration // the session timeout to ask for
+	Timeout  time.Duration // the session timeout to request
 	Hold     int           // sessions to keep alive; 0: open and close sessions
 	Each     int           // ephemeral nodes per session
 	Watchers int
 	Silent   int
-	Storms   int    // how often all sessions come back
-	Member   string // the role to connect to, such as memberLeader, or "" for all
+	Storms   int    // times that all sessions come back
+	Member   string // the role of the members to connect to; "": any
 	Hook     string // a shell command
 	Keep     bool   // do not delete the nodes
 }
 
-// Defaults returns the parameters that apply by default.
+// Defaults returns the default parameters.
 func Defaults() Params {
 	return Params{
 		Window: 64, Size: 100, Nodes: 1000, Reads: 90, Children: 100, Ops: 10,
@@ -44,17 +43,15 @@ func Defaults() Params {
 	}
 }
 
-// benchCase describes a case: the method that runs it, and what its rows count.
 type benchCase struct {
 	name         string
-	defaultConns int    // default number of connections
-	opName       string // what an op is
+	defaultConns int
+	opName       string // name of an op
 	description  string
 	run          func(*caseRun) (Result, error)
 }
 
-// benchCases returns all cases, in the order in which help lists them. It is a function because the
-// cases themselves call functions that use it.
+// benchCases returns all cases in the order of the help. It is a function to avoid an initialization cycle.
 func benchCases() []benchCase {
 	return []benchCase{
 		{"get", 8, "request", "read a node's data", (*caseRun).runLoad},
@@ -81,7 +78,7 @@ func findCase(name string) (benchCase, bool) {
 	return benchCase{}, false
 }
 
-// Cases returns the name of every case with a line about it.
+// Cases returns the name and the description of every case.
 func Cases() [][2]string {
 	var list [][2]string
 	for _, k := range benchCases() {
@@ -97,7 +94,7 @@ type Knob struct {
 	Set         func(p *Params, value string) error
 }
 
-// These are the limits of the parameters.
+// Limits of the parameters.
 const (
 	maxConns         = 100_000 // the limit on open files may be lower
 	maxWindow        = 10_000
@@ -125,7 +122,7 @@ func Knobs() []Knob {
 	return []Knob{
 		{"conns", "`number` of connections (default 8; sessions 32, resume 1000, ephemerals 16, failover 4 of each kind on each member)", slices.Concat(loadCases, []string{"sessions", "resume", "ephemerals", "failover"}), intParam("connections", 1, maxConns, func(p *Params) *int { return &p.Conns })},
 		{"window", "`number` of requests that each connection keeps under way (default 64)", loadCases, intParam("requests", 1, maxWindow, func(p *Params) *int { return &p.Window })},
-		{"rate", "`number` of requests per second, of all connections; latency counts from when each was to start (default: as fast as answers come)", loadCases, setRate},
+		{"rate", "`number` of requests per second, of all connections; latency counts from its due time (default: as fast as replies come)", loadCases, setRate},
 		{"size", "`bytes` of a node's data (default 100)", slices.Concat(loadCases, []string{"failover"}), intParam("bytes", 0, maxSize, func(p *Params) *int { return &p.Size })},
 		{"nodes", "`number` of nodes that requests are spread over (default 1000)", []string{"get", "set", "mix", "multi"}, intParam("nodes", 1, maxNodes, func(p *Params) *int { return &p.Nodes })},
 		{"reads", "`percent` of requests in a mix that are get (default 90)", []string{"mix"}, intParam("percent", 0, 100, func(p *Params) *int { return &p.Reads })},
@@ -133,13 +130,13 @@ func Knobs() []Knob {
 		{"ops", "`number` of operations of a multi (default 10)", []string{"multi"}, intParam("operations", 1, maxOps, func(p *Params) *int { return &p.Ops })},
 		{"duration", "`time` that is measured (default 10s)", timedCases, durationParam(10*time.Millisecond, maxDuration, func(p *Params) *time.Duration { return &p.Duration })},
 		{"warmup", "`time` before it (default 2s)", timedCases, durationParam(0, maxDuration, func(p *Params) *time.Duration { return &p.Warmup })},
-		{"timeout", "session timeout to ask for, a `time` (default 10s)", allCases, durationParam(100*time.Millisecond, maxTimeout, func(p *Params) *time.Duration { return &p.Timeout })},
+		{"timeout", "session timeout to request, a `time` (default 10s)", allCases, durationParam(100*time.Millisecond, maxTimeout, func(p *Params) *time.Duration { return &p.Timeout })},
 		{"hold", "`number` of sessions to keep alive for the duration", []string{"sessions"}, intParam("sessions", 1, maxConns, func(p *Params) *int { return &p.Hold })},
 		{"each", "`number` of ephemeral nodes of each session (default 10)", []string{"ephemerals"}, intParam("nodes", 1, maxOps, func(p *Params) *int { return &p.Each })},
 		{"watchers", "`number` of sessions that watch (default 1000)", []string{"watches"}, intParam("sessions", 1, maxConns, func(p *Params) *int { return &p.Watchers })},
 		{"silent", "`number` of sessions that go silent (default 100)", []string{"expiry"}, intParam("sessions", 1, maxConns, func(p *Params) *int { return &p.Silent })},
 		{"storms", "`number` of times that all sessions come back (default 10)", []string{"resume"}, intParam("storms", 1, maxStorms, func(p *Params) *int { return &p.Storms })},
-		{"member", "the `role` leader, follower or observer: connect only to members that have it; servers say what they are when asked srvr", slices.Concat(loadCases, []string{"expiry"}), setMember},
+		{"member", "the `role` leader, follower or observer: connect only to members of this role, which the reply to srvr has", slices.Concat(loadCases, []string{"expiry"}), setMember},
 		{"hook", "shell `command` to run after a quarter of the duration", []string{"failover"}, func(p *Params, v string) error { p.Hook = v; return nil }},
 	}
 }
@@ -152,14 +149,13 @@ func intParam(unit string, least, most int, field func(*Params) *int) func(*Para
 			return fmt.Errorf("%q is not a whole number", value)
 		}
 		if n < least || n > most {
-			return fmt.Errorf("%d %s; allowed are %d to %d", n, unit, least, most)
+			return fmt.Errorf("%d %s; must be %d to %d", n, unit, least, most)
 		}
 		*field(p) = n
 		return nil
 	}
 }
 
-// durationParam parses a duration within limits.
 func durationParam(least, most time.Duration, field func(*Params) *time.Duration) func(*Params, string) error {
 	return func(p *Params, value string) error {
 		d, err := time.ParseDuration(value)
@@ -167,7 +163,7 @@ func durationParam(least, most time.Duration, field func(*Params) *time.Duration
 			return fmt.Errorf("%q is not a duration such as 500ms, 10s or 2m", value)
 		}
 		if d < least || d > most {
-			return fmt.Errorf("%v; allowed are %v to %v", d, least, most)
+			return fmt.Errorf("%v; must be %v to %v", d, least, most)
 		}
 		*field(p) = d
 		return nil
@@ -180,13 +176,13 @@ func setRate(p *Params, value string) error {
 		return fmt.Errorf("%q is not a number", value)
 	}
 	if !(rate >= 0.01 && rate <= maxRate) {
-		return fmt.Errorf("%v requests per second; allowed are 0.01 to %d", rate, maxRate)
+		return fmt.Errorf("%v requests per second; must be 0.01 to %d", rate, maxRate)
 	}
 	p.Rate = rate
 	return nil
 }
 
-// These are the roles that a case may ask for.
+// Roles for the parameter member.
 const (
 	memberLeader   = "leader"
 	memberFollower = "follower"
@@ -194,15 +190,17 @@ const (
 )
 
 func setMember(p *Params, value string) error {
-	if roles := []string{memberLeader, memberFollower, memberObserver}; !slices.Contains(roles, value) {
-		return fmt.Errorf("%q is no role; allowed are %s", value, strings.Join(roles, ", "))
+	switch value {
+	case memberLeader, memberFollower, memberObserver:
+	default:
+		return fmt.Errorf("%q is no role; must be leader, follower or observer", value)
 	}
 	p.Member = value
 	return nil
 }
 
-// ParseCase parses a case as it is named on the command line, `get` or `get:conns=64,window=1`. The
-// other parameters come from base.
+// ParseCase parses a case of the command line, `get` or `get:conns=64,window=1`. Other parameters come from
+// base.
 func ParseCase(text string, base Params) (Params, error) {
 	p := base
 	name, rest, more := strings.Cut(text, ":")
@@ -212,7 +210,7 @@ func ParseCase(text string, base Params) (Params, error) {
 	}
 	p.Case = name
 	if more {
-		for _, item := range strings.Split(rest, ",") {
+		for item := range strings.SplitSeq(rest, ",") {
 			key, value, _ := strings.Cut(item, "=")
 			if err := p.setParam(key, value); err != nil {
 				return p, fmt.Errorf("bench: case %q: %w", text, err)
@@ -241,16 +239,16 @@ func (p *Params) setParam(key, value string) error {
 	return fmt.Errorf("%q cannot be set for one case", key)
 }
 
-// TakenBy reports whether a case takes the parameter.
+// TakenBy reports whether a case has the parameter.
 func (k Knob) TakenBy(name string) bool { return slices.Contains(k.cases, name) }
 
-// checkLimits checks what depends on several parameters.
+// checkLimits checks limits of several parameters together.
 func (p *Params) checkLimits() error {
 	if bytes := p.Ops * (p.Size + operationOverhead); p.Case == "multi" && bytes > maxSize {
 		return fmt.Errorf("bench: a multi of %d operations of %d bytes is longer than a request may be", p.Ops, p.Size)
 	}
 	if bytes := p.Window * (p.Size + operationOverhead) * map[string]int{"set": 1, "create": 1, "mix": 1, "multi": p.Ops}[p.Case]; bytes > maxInFlightBytes {
-		return fmt.Errorf("bench: window %d: %d bytes in flight on each connection; allowed are %d", p.Window, bytes, maxInFlightBytes)
+		return fmt.Errorf("bench: window %d: %d bytes in flight on each connection; must be at most %d", p.Window, bytes, maxInFlightBytes)
 	}
 	if p.Case == "failover" && p.Hook == "" {
 		return errors.New("bench: failover needs --hook, a command that breaks something")
@@ -258,15 +256,15 @@ func (p *Params) checkLimits() error {
 	return nil
 }
 
-// operationOverhead is more than an operation needs besides its data.
+// operationOverhead is more than an operation takes besides its data.
 const operationOverhead = 100
 
-// connectionCount returns how many connections the case has open at once, with so many servers.
+// connectionCount returns the number of connections that the case opens at once.
 func (p *Params) connectionCount(servers int) int {
 	switch p.Case {
 	case "sessions":
 		if p.Hold > 0 {
-			return 0 // several processes may share them
+			return 0 // several processes share them
 		}
 	case "watches":
 		return p.Watchers
@@ -278,7 +276,7 @@ func (p *Params) connectionCount(servers int) int {
 	return p.Conns
 }
 
-// checkOpenFiles returns an error if this process may not open the connections of the case.
+// checkOpenFiles returns an error if this process may not open enough connections for the case.
 func (p *Params) checkOpenFiles(room, servers int) error {
 	if n := p.connectionCount(servers); n > room {
 		return fmt.Errorf("bench: %d connections, but this process may have %d files open, %d of them for other things (ulimit -n)", n, room+spareFiles, spareFiles)
@@ -286,7 +284,7 @@ func (p *Params) checkOpenFiles(room, servers int) error {
 	return nil
 }
 
-// connectionLimit returns how many connections this process may open.
+// connectionLimit returns the number of connections that this process may open.
 func connectionLimit() (int, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -295,7 +293,7 @@ func connectionLimit() (int, error) {
 	return max(int(min(limit.Cur, maxConns+spareFiles))-spareFiles, 1), nil
 }
 
-// String returns the case as a row of a report names it.
+// String returns the case as in a report's row.
 func (p *Params) String() string {
 	s := p.Case
 	switch p.Case {

@@ -40,7 +40,7 @@ func TestParseCase(t *testing.T) {
 	}
 }
 
-// The error names what is wrong and says what is allowed.
+// The error names the wrong value and the allowed ones.
 func TestParseCaseErrors(t *testing.T) {
 	base := Defaults()
 	for text, want := range map[string]string{
@@ -52,23 +52,23 @@ func TestParseCaseErrors(t *testing.T) {
 		"get:hold=5":                     "get does not take hold",
 		"expiry:duration=1s":             "expiry does not take duration",
 		"resume:duration=1s":             "resume does not take duration",
-		"resume:storms=0":                "0 storms; allowed are 1 to 10000",
+		"resume:storms=0":                "0 storms; must be 1 to 10000",
 		"get:conns":                      `conns: "" is not a whole number`,
-		"get:conns=0":                    "conns: 0 connections; allowed are 1 to 100000",
-		"get:conns=-1":                   "allowed are",
-		"get:conns=100001":               "allowed are",
+		"get:conns=0":                    "conns: 0 connections; must be 1 to 100000",
+		"get:conns=-1":                   "must be",
+		"get:conns=100001":               "must be",
 		"get:conns=9999999999999999999":  "is not a whole number",
-		"get:window=10001":               "allowed are 1 to 10000",
-		"get:rate=0":                     "0 requests per second; allowed are 0.01 to",
-		"get:rate=NaN":                   "allowed are",
+		"get:window=10001":               "must be 1 to 10000",
+		"get:rate=0":                     "0 requests per second; must be 0.01 to",
+		"get:rate=NaN":                   "must be",
 		"get:rate=x":                     `"x" is not a number`,
-		"get:size=1000001":               "allowed are 0 to 1000000",
-		"get:nodes=0":                    "allowed are 1",
-		"mix:reads=101":                  "allowed are 0 to 100",
+		"get:size=1000001":               "must be 0 to 1000000",
+		"get:nodes=0":                    "must be 1",
+		"mix:reads=101":                  "must be 0 to 100",
 		"get:duration=5":                 `"5" is not a duration such as`,
-		"get:duration=1ms":               "1ms; allowed are 10ms to",
-		"get:timeout=2h":                 "allowed are",
-		"get:member=voter":               `"voter" is no role; allowed are leader, follower, observer`,
+		"get:duration=1ms":               "1ms; must be 10ms to",
+		"get:timeout=2h":                 "must be",
+		"get:member=voter":               `"voter" is no role; must be leader, follower or observer`,
 		"multi:ops=1000,size=1000":       "longer than a request may be",
 		"set:size=1000000":               "window 64: 64006400 bytes in flight",
 		"multi:window=2000":              "bytes in flight",

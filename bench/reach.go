@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// reachTimeout is how long a server may take to accept the connection that shows that something listens
-// there: a lost packet is sent again after one second, and once more after three.
+// reachTimeout limits the connection attempt. A lost packet is sent again after one second, and once more
+// after three.
 const reachTimeout = 5 * time.Second
 
-// checkReachable returns an error that names every server, if none of them accepts a connection. Without
-// it, a run would wait for its first session for as long as that may take.
+// checkReachable returns an error that names every server if none accepts a connection. Without it, a run
+// would wait for its first session until that times out.
 func (r *caseRun) checkReachable() error {
 	ctx, stop := context.WithTimeout(r.ctx, reachTimeout)
 	defer stop()

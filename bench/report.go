@@ -10,8 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// WriteTable writes results as a plain-text table. Below it are lines about rows whose case has values
-// of its own.
+// WriteTable writes results as a plain-text table. Below it are lines about cases with values of their own.
 func WriteTable(w io.Writer, results []Result) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	lines := []string{"case\tops/s\tp50 ms\tp90\tp99\tp99.9\tmax\terrors\tserver µs/op\ttool µs/op\tRSS MB\t\t"}
@@ -56,7 +55,7 @@ func (r *Result) tableRow() string {
 	return strings.Join(cells, "\t") + "\t"
 }
 
-// remarkLines returns the lines below the table about one row.
+// remarkLines returns the lines below the table for one row.
 func (r *Result) remarkLines() string {
 	var b strings.Builder
 	say := func(format string, args ...any) {

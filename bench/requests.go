@@ -8,7 +8,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// requestMakers creates the nodes that a load needs, and returns a function that returns the maker of each
+// requestMakers creates the nodes of a load, and returns a function that returns the requestMaker of a
 // connection.
 func (r *caseRun) requestMakers() (func(conn int) requestMaker, error) {
 	switch r.params.Case {
@@ -17,19 +17,19 @@ func (r *caseRun) requestMakers() (func(conn int) requestMaker, error) {
 	case "children":
 		return r.listMakers()
 	}
-	f, err := r.tree.addParent(r.ctx, r.controlClient, "nodes")
+	p, err := r.tree.addParent(r.ctx, r.controlClient, "nodes")
 	if err != nil {
 		return nil, err
 	}
-	if err := f.createNodes(r.ctx, r.controlClient, int64(r.params.Nodes), randomData(r.params.Size)); err != nil {
+	if err := p.createNodes(r.ctx, r.controlClient, int64(r.params.Nodes), randomData(r.params.Size)); err != nil {
 		return nil, fmt.Errorf("create %d nodes: %w", r.params.Nodes, err)
 	}
 	paths := make([][]byte, r.params.Nodes)
 	for i := range paths {
-		paths[i] = f.appendNodePath(nil, int64(i))
+		paths[i] = p.appendNodePath(nil, int64(i))
 	}
 	return func(conn int) requestMaker {
-		// Each connection visits the nodes in a random order of its own, the same in every run.
+		// Each connection has a random order of its own, the same in every run.
 		rng := rand.New(rand.NewPCG(uint64(conn), 1))
 		pick := func() []byte { return paths[rng.IntN(len(paths))] }
 		get, set := r.getMaker(pick), r.setMaker(pick)
@@ -76,8 +76,8 @@ func (r *caseRun) setMaker(pick func() []byte) requestMaker {
 	}
 }
 
-// multiMaker returns transactions that set Ops nodes. They cannot fail: the nodes exist, and any
-// version matches.
+// multiMaker returns transactions that set Ops nodes. They cannot fail: the nodes exist, and any version
+// matches.
 func (r *caseRun) multiMaker(pick func() []byte) requestMaker {
 	rec := make(client.MultiRequest, r.params.Ops)
 	for i := range rec {
@@ -91,7 +91,7 @@ func (r *caseRun) multiMaker(pick func() []byte) requestMaker {
 	}
 }
 
-// createMakers lets each connection create nodes in a directory of its own.
+// createMakers lets each connection create nodes below a parent of its own.
 func (r *caseRun) createMakers() (func(conn int) requestMaker, error) {
 	directories := make([]*parent, r.params.Conns)
 	for i := range directories {
@@ -102,12 +102,12 @@ func (r *caseRun) createMakers() (func(conn int) requestMaker, error) {
 	}
 	data := randomData(r.params.Size)
 	return func(conn int) requestMaker {
-		f := directories[conn]
+		p := directories[conn]
 		rec := &jute.CreateRequest{Data: data, ACL: jute.OpenACL}
 		var path []byte
 		return func() (jute.Op, client.Record) {
-			path = f.appendNodePath(path[:0], f.nodeCount)
-			f.nodeCount++
+			path = p.appendNodePath(path[:0], p.nodeCount)
+			p.nodeCount++
 			rec.Path = path
 			return jute.OpCreate, rec
 		}
@@ -115,15 +115,15 @@ func (r *caseRun) createMakers() (func(conn int) requestMaker, error) {
 }
 
 func (r *caseRun) listMakers() (func(conn int) requestMaker, error) {
-	f, err := r.tree.addParent(r.ctx, r.controlClient, "parent")
+	p, err := r.tree.addParent(r.ctx, r.controlClient, "parent")
 	if err != nil {
 		return nil, err
 	}
-	if err := f.createNodes(r.ctx, r.controlClient, int64(r.params.Children), nil); err != nil {
+	if err := p.createNodes(r.ctx, r.controlClient, int64(r.params.Children), nil); err != nil {
 		return nil, fmt.Errorf("create %d children: %w", r.params.Children, err)
 	}
 	return func(int) requestMaker {
-		rec := &jute.GetChildrenRequest{Path: []byte(f.path)}
+		rec := &jute.GetChildrenRequest{Path: []byte(p.path)}
 		return func() (jute.Op, client.Record) { return jute.OpGetChildren, rec }
 	}, nil
 }

@@ -6,11 +6,11 @@ import (
 	"rollcall/client"
 )
 
-// Result is one row of a report: what one case measured on one target.
+// Result is one row of a report: the measurement of one case on one target.
 type Result struct {
 	Target    string           `json:"target,omitempty"`
 	Case      string           `json:"case"` // with its parameters
-	Op        string           `json:"op"`   // what Ops counts
+	Op        string           `json:"op"`   // name of an op
 	Seconds   float64          `json:"seconds"`
 	Ops       int64            `json:"ops"` // ops that succeeded
 	PerSecond float64          `json:"per_second"`
@@ -40,21 +40,21 @@ func summarize(h *Histogram) Summary {
 
 func toMicros(d time.Duration) float64 { return float64(d.Nanoseconds()/10) / 100 }
 
-// Cost is what the measured time cost the machine.
+// Cost is the machine's cost of the measured time.
 type Cost struct {
 	ServerCPU float64 `json:"server_cpu_us_per_op,omitempty"` // 0 if no process was given or no op succeeded
 	ToolCPU   float64 `json:"tool_cpu_us_per_op"`
-	// Void is set if the tool used more than a third of the CPU time of the servers. If they share
-	// a machine, the row then says more about the tool than about the servers.
+	// Void is set if the tool used more than a third of the CPU time of the servers. On a shared machine, the
+	// row then describes the tool rather than the servers.
 	Void      bool  `json:"void"`
 	ServerRSS int64 `json:"server_rss_bytes,omitempty"`
 	ServerPSS int64 `json:"server_pss_bytes,omitempty"`
 }
 
-// toolShare is how much CPU time the tool may use for each second that the servers use.
+// toolShare limits the tool's CPU time per second of the servers'.
 const toolShare = 1.0 / 3
 
-// costPerOp divides the use between two readings by the number of ops in between.
+// costPerOp divides the usage between two readings by the number of ops.
 func costPerOp(begin, end reading, ops int64) Cost {
 	c := Cost{ServerRSS: end.serverUsage.rss, ServerPSS: end.serverUsage.pss}
 	if ops == 0 {
@@ -67,14 +67,14 @@ func costPerOp(begin, end reading, ops int64) Cost {
 	return c
 }
 
-// reading is what has been used up to one moment.
+// reading is the usage up to one moment.
 type reading struct {
 	at          time.Time
 	serverUsage usage
 	toolCPU     time.Duration
 }
 
-// Figure is a value that only one case has.
+// Figure is a value of one case only.
 type Figure struct {
 	Name            string  `json:"name"`
 	Value           float64 `json:"value"`
@@ -82,7 +82,7 @@ type Figure struct {
 	betterDirection string  // moreIsBetter, lessIsBetter or "": neither
 }
 
-// These are the units of values, and which direction is better.
+// Units of values, and the better direction.
 const (
 	unitMillis = "ms"
 	unitMicros = "µs"
@@ -107,7 +107,7 @@ func faultFigure(name string, n int64) Figure {
 	return Figure{Name: name, Value: float64(n), Unit: unitCount, betterDirection: lessIsBetter}
 }
 
-// withoutBetter marks a value that says nothing about the servers.
+// withoutBetter marks a value that does not rate the servers.
 func (f Figure) withoutBetter() Figure {
 	f.betterDirection = ""
 	return f
@@ -116,7 +116,7 @@ func (f Figure) withoutBetter() Figure {
 // tally counts the ops of one worker. It is not safe for concurrent use.
 type tally struct {
 	latencies Histogram
-	succeeded int64 // ops that succeeded, before, within and after the measured time
+	succeeded int64 // including the time before and after the measured time
 	failures  map[string]int64
 }
 
@@ -138,7 +138,7 @@ func (t *tally) merge(o *tally) {
 	}
 }
 
-// failureReason returns the reason why a request failed, or "" if it did not.
+// failureReason returns the reason of a failed request, or "".
 func failureReason(r client.Reply, err error) string {
 	switch {
 	case err != nil:

@@ -10,8 +10,8 @@ import (
 	"rollcall/client"
 )
 
-// runResume lets all sessions lose their connections and come back at once, again and again. An op is a session that is
-// back. Its latency counts from when all begin to come back.
+// runResume lets all sessions lose their connections and come back at once, repeatedly. An op is a resumed
+// session. Its latency counts from the start of its storm.
 func (r *caseRun) runResume() (Result, error) {
 	clients, err := r.openAll(r.ctx, r.params.Conns, func(i int) client.Config {
 		return client.Config{Servers: r.serverFor(i)}
@@ -32,19 +32,19 @@ func (r *caseRun) runResume() (Result, error) {
 	return back.caseResult(r), nil
 }
 
-// resumeResults holds the results of all storms of resume.
+// resumeResults sums up all storms.
 type resumeResults struct {
 	intervals
-	stormSpans []time.Duration // for each storm, until the last session was back
+	stormSpans []time.Duration // per storm, until the last session was back
 
 	mu           sync.Mutex
 	resumed      tally
 	lostSessions int64
 }
 
-// reconnectAll ends the connections of all clients, and replaces each of them by one that resumes its session at the server
-// that is so many places after its first one, as after the loss of a member. A client whose session does not come back
-// becomes nil.
+// reconnectAll drops the connections of all clients, and replaces each client by one that resumes its session
+// at another server, as after the loss of a member. places is the distance to that server in the list. A
+// client whose session is lost becomes nil.
 func (r *caseRun) reconnectAll(back *resumeResults, clients []*client.Client, places int) error {
 	sessions := make([]client.Resume, len(clients))
 	for i, c := range clients {
@@ -78,7 +78,6 @@ func (r *caseRun) reconnectAll(back *resumeResults, clients []*client.Client, pl
 	return r.ctx.Err()
 }
 
-// recordResume counts a session that has come back after so long, or has not.
 func (b *resumeResults) recordResume(after time.Duration, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

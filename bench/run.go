@@ -1,14 +1,13 @@
 // Package bench puts load on an ensemble that speaks ZooKeeper's protocol, Rollcall or another one,
-// and measures it from the clients' side. It sends only to the given servers, writes only below one
+// and measures it from the clients' side. It connects only to the given servers, writes only below one
 // node of its own, and deletes that node at the end.
 //
 // A run has a warm-up and a measured time. A request belongs to the measured time if it began in
 // it; at a fixed rate, if it was due in it. At the end the run waits for requests that are in
 // flight. So no stall is hidden: requests that wait in a stall are counted with all of their wait.
 //
-// Requests are sent by the goroutines of package client: the function that handles an answer sends
-// the next request. Each worker's counters have a lock of their own, which is taken before that of
-// its client.
+// The goroutines of package client send the requests: the function that handles a reply sends the next
+// request. Each worker's counters have a lock of their own, which is taken before the client's.
 package bench
 
 import (
@@ -28,10 +27,10 @@ import (
 type Target struct {
 	Name    string
 	Servers []string // host:port of each member; connections are spread over them in turn
-	PIDs    []int    // their processes, if they run on this machine and their CPU time is to be measured
+	PIDs    []int    // their processes on this machine, to measure their CPU time
 	Dial    Dial     // nil: TCP
-	// Keeper is a command that calls ServeKeeper with the same Dial. If a run holds more sessions than one
-	// process may open files, it starts several of these. nil: there are none.
+	// Keeper is a command that calls ServeKeeper with the same Dial. A run starts several of these if it holds
+	// more sessions than one process may open files. nil: none.
 	Keeper []string
 }
 
@@ -42,38 +41,37 @@ type Dial func(ctx context.Context, addr string) (net.Conn, error)
 type Config struct {
 	Target   Target
 	Params   Params
-	Progress func(line string) // called twice a second with a line about the run; nil: not called
+	Progress func(line string) // called twice a second with a line about the run, unless nil
 
-	sleep          func(time.Duration) // waits for the pacer; nil: nanosleep
-	maxConnections int                 // connections of one process; 0: as many as it may open
+	sleep          func(time.Duration) // waits for the pacer; nil: sleepPrecisely
+	maxConnections int                 // of one process; 0: the limit of open files
 }
 
 const (
-	setupTimeout     = 2 * time.Minute        // for creating or deleting the nodes
-	drainTimeout     = 10 * time.Second       // for the answers to requests that are in flight at the end
-	parallelOpens    = 64                     // sessions opened or closed at once where that is not measured
-	retryPause       = 10 * time.Millisecond  // after a failed request
-	progressInterval = 500 * time.Millisecond // between two lines
+	setupTimeout     = 2 * time.Minute       // of creating or deleting the nodes
+	drainTimeout     = 10 * time.Second      // of requests in flight at the end
+	parallelOpens    = 64                    // sessions opened at once where that is not measured
+	retryPause       = 10 * time.Millisecond // after a failed request
+	progressInterval = 500 * time.Millisecond
 )
 
-// caseRun is one case in progress.
 type caseRun struct {
 	ctx             context.Context
 	params          Params
 	kind            benchCase
 	target          Target
 	serverProcesses processes
-	maxConnections  int       // how many connections this process may have
-	keeperProcesses processes // processes that hold sessions, which count as part of this tool
+	maxConnections  int       // of this process
+	keeperProcesses processes // their CPU time counts as the tool's
 	reportLine      func(string)
 	sleep           func(time.Duration)
-	connectTo       []string       // the servers over which connections are spread
+	connectTo       []string       // servers of the connections
 	controlClient   *client.Client // creates and deletes nodes
 	tree            tree
 }
 
-// Run runs one case. It returns when the case is over and its nodes are deleted. If ctx ends, it
-// returns as soon as the nodes are deleted.
+// Run runs one case. It returns when the case is over and its nodes are deleted. If ctx ends, it returns as
+// soon as the nodes are deleted.
 func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	k, ok := findCase(cfg.Params.Case)
 	if !ok {
@@ -136,7 +134,7 @@ func (r *caseRun) setUp() error {
 	return nil
 }
 
-// cleanUp deletes the nodes and closes the control session, even if the run was broken off.
+// cleanUp deletes the nodes and closes the control session, even if the run failed.
 func (r *caseRun) cleanUp() error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(r.ctx), setupTimeout)
 	defer stop()
@@ -150,7 +148,7 @@ func (r *caseRun) cleanUp() error {
 	return r.controlClient.Close(ctx)
 }
 
-// openSession opens a session with the settings that are common to a run.
+// openSession opens a session with the common settings of the run.
 func (r *caseRun) openSession(ctx context.Context, cfg client.Config) (*client.Client, error) {
 	ctx, stop := context.WithTimeout(ctx, 2*r.params.Timeout+drainTimeout)
 	defer stop()
@@ -158,14 +156,14 @@ func (r *caseRun) openSession(ctx context.Context, cfg client.Config) (*client.C
 	return client.Open(ctx, cfg)
 }
 
-// serverFor returns a list that holds only the server of connection i.
+// serverFor returns a list of the server of connection i alone.
 func (r *caseRun) serverFor(i int) []string {
 	i %= len(r.connectTo)
 	return r.connectTo[i : i+1]
 }
 
-// openAll opens n sessions, several at a time, as config says, and passes each client to use. It
-// returns all clients that are open, with the first error.
+// openAll opens n sessions, several at a time, with config, and passes each client to use. It returns all open
+// clients, with the first error.
 func (r *caseRun) openAll(ctx context.Context, n int, config func(i int) client.Config, use func(i int, c *client.Client)) ([]*client.Client, error) {
 	var opened atomic.Int64
 	clients := make([]*client.Client, n)
@@ -184,8 +182,8 @@ func (r *caseRun) openAll(ctx context.Context, n int, config func(i int) client.
 	return clients, err
 }
 
-// closeAll closes the sessions of clients, which may be nil, and waits. Sessions that do not close
-// in time end when they expire.
+// closeAll closes the sessions of clients, which may be nil. Sessions that do not close within drainTimeout
+// expire.
 func (r *caseRun) closeAll(clients []*client.Client) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(r.ctx), drainTimeout)
 	defer stop()
@@ -193,8 +191,8 @@ func (r *caseRun) closeAll(clients []*client.Client) {
 	abandonAll(clients)
 }
 
-// closeAtOnce asks all clients, which may be nil, to close before it waits for the first answer. It
-// leaves out clients without a connection. It returns how many sessions have ended before ctx does.
+// closeAtOnce sends all close requests before it waits for replies, and returns the number of sessions that
+// closed before the end of ctx. It skips clients that are nil or have no connection.
 func closeAtOnce(ctx context.Context, clients []*client.Client) int {
 	var closed atomic.Int64
 	answered := make(chan struct{}, len(clients))
@@ -232,8 +230,8 @@ func abandonAll(clients []*client.Client) {
 	}
 }
 
-// inParallel calls do for 0 to n-1, width of them at a time, until one fails or ctx ends. It
-// returns the first error.
+// inParallel calls do for 0 to n-1, width of them at a time, until one fails or ctx ends. It returns the first
+// error.
 func inParallel(ctx context.Context, n, width int, do func(ctx context.Context, i int) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -256,7 +254,7 @@ func inParallel(ctx context.Context, n, width int, do func(ctx context.Context, 
 	return context.Cause(ctx)
 }
 
-// reportProgress passes line's result to the progress function twice a second until stop is called.
+// reportProgress reports line's result twice a second until stop is called.
 func (r *caseRun) reportProgress(line func() string) (stop func()) {
 	over, gone := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -278,7 +276,7 @@ func (r *caseRun) reportProgress(line func() string) (stop func()) {
 	}
 }
 
-// takeReading takes a reading. With memory it takes a little longer, so that is done only at the end.
+// takeReading returns the usage so far. Reading the memory takes longer, so that is for the end.
 func (r *caseRun) takeReading(memory bool) (reading, error) {
 	at := reading{at: time.Now(), toolCPU: ownCPU()}
 	keepers, err := r.keeperProcesses.cpuTimes()
@@ -296,10 +294,16 @@ func (r *caseRun) takeReading(memory bool) (reading, error) {
 	return at, err
 }
 
-// measurePeriod sleeps through the warm-up and the measured time, which begin at base, and returns
-// readings of the measured time's begin and end.
-func (r *caseRun) measurePeriod(base time.Time) (begin, end reading, err error) {
+// measurePeriod sleeps through the warm-up and the measured time, which begin at base, and returns readings of
+// the begin and the end of the measured time. It calls measuring with true and false there, unless that is nil.
+func (r *caseRun) measurePeriod(base time.Time, measuring func(bool) error) (begin, end reading, err error) {
+	if measuring == nil {
+		measuring = func(bool) error { return nil }
+	}
 	if err := sleepUntil(r.ctx, base.Add(r.params.Warmup)); err != nil {
+		return begin, end, err
+	}
+	if err := measuring(true); err != nil {
 		return begin, end, err
 	}
 	if begin, err = r.takeReading(false); err != nil {
@@ -308,11 +312,12 @@ func (r *caseRun) measurePeriod(base time.Time) (begin, end reading, err error) 
 	if err := sleepUntil(r.ctx, base.Add(r.params.Warmup+r.params.Duration)); err != nil {
 		return begin, end, err
 	}
-	end, err = r.takeReading(true)
-	return begin, end, err
+	if end, err = r.takeReading(true); err != nil {
+		return begin, end, err
+	}
+	return begin, end, measuring(false)
 }
 
-// phaseText returns how far a run has come, for its progress line.
 func (r *caseRun) phaseText(base time.Time) string {
 	at := time.Since(base) - r.params.Warmup
 	if at < 0 {
@@ -321,7 +326,7 @@ func (r *caseRun) phaseText(base time.Time) string {
 	return fmt.Sprintf("%.0f of %.0f s", min(at, r.params.Duration).Seconds(), r.params.Duration.Seconds())
 }
 
-// newResult combines what all cases have.
+// newResult returns the result that all cases have.
 func (r *caseRun) newResult(all *tally, begin, end reading) Result {
 	ops := all.latencies.Count()
 	return Result{
@@ -330,7 +335,6 @@ func (r *caseRun) newResult(all *tally, begin, end reading) Result {
 	}
 }
 
-// roundToTenth rounds to a tenth.
 func roundToTenth(v float64) float64 { return float64(int64(v*10+0.5)) / 10 }
 
 func sleepUntil(ctx context.Context, t time.Time) error {

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// schedule says when each request of a run at a fixed rate is due: request g at g/rate seconds.
-// Each of n connections takes every n-th request. The rate is therefore kept however long a single
-// request takes. A request that a stall delays still counts from the time when it was due.
+// schedule has the due times of requests at a fixed rate: request g is due at g/rate seconds. Each of the
+// connections takes every conns-th request. So a slow request does not lower the rate, and a delayed request
+// counts from its due time.
 type schedule struct {
 	rate  float64 // requests per second, positive
 	conns int64   // number of connections
 }
 
-// dueTime returns when request g is due.
+// dueTime returns the due time of request g.
 func (s schedule) dueTime(g int64) time.Duration {
 	return time.Duration(math.Round(float64(g) / s.rate * float64(time.Second)))
 }
 
-// dueCount returns how many requests are due at now or before.
+// dueCount returns the number of requests that are due by now.
 func (s schedule) dueCount(now time.Duration) int64 {
 	if now < 0 {
 		return 0
@@ -33,12 +33,12 @@ func (s schedule) dueCount(now time.Duration) int64 {
 	return g
 }
 
-// dueTimeOf returns when request k of a connection is due.
+// dueTimeOf returns the due time of request k of a connection.
 func (s schedule) dueTimeOf(conn, k int64) time.Duration { return s.dueTime(conn + k*s.conns) }
 
-// offerWhenDue calls offer with the connection of each request when it is due, until no more requests are
-// due before end, or stop is closed. since returns the time since the run began, and sleep waits.
-// pace returns how late each call was.
+// offerWhenDue calls offer with the connection of each request when it is due, until end or until stop is
+// closed. since returns the time since the run began, and sleep waits. offerWhenDue returns the delay of each
+// call.
 func (s schedule) offerWhenDue(end time.Duration, stop <-chan struct{}, since func() time.Duration, sleep func(time.Duration), offer func(conn int64)) *Histogram {
 	late := &Histogram{}
 	for g := int64(0); s.dueTime(g) < end; {
@@ -60,5 +60,5 @@ func (s schedule) offerWhenDue(end time.Duration, stop <-chan struct{}, since fu
 	return late
 }
 
-// maxPacerSleep is how long the pacer sleeps at most, so that it notices soon that it is to stop.
+// maxPacerSleep limits a sleep of the pacer, so that it notices stop soon.
 const maxPacerSleep = 100 * time.Millisecond

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// due returns how many requests are due at or before a time. It is exact to the nanosecond at every
+// dueCount returns the number of requests that are due at or before a time. It is exact to the nanosecond at every
 // rate.
 func TestScheduleDue(t *testing.T) {
 	for _, rate := range []float64{0.3, 1, 7, 333, 1000, 99_999.5, 3e6} {
@@ -52,7 +52,7 @@ func TestSchedulePace(t *testing.T) {
 	})
 }
 
-// A pacer stops when it is told to, even if nothing is due for a long time.
+// A pacer stops on request, even if nothing is due for a long time.
 func TestSchedulePaceStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop := make(chan struct{})

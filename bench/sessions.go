@@ -10,7 +10,6 @@ import (
 	"rollcall/client"
 )
 
-// runSessions opens and closes sessions, or holds them.
 func (r *caseRun) runSessions() (Result, error) {
 	if r.params.Hold > 0 {
 		return r.runHold()
@@ -36,9 +35,8 @@ func (r *caseRun) runSessions() (Result, error) {
 	return result, err
 }
 
-// runLoops runs n loops during the warm-up and the measured time. Each calls do again and again and
-// counts how long each successful call took. With note, do can count further durations, within the
-// measured time only.
+// runLoops runs n loops during the warm-up and the measured time. Each calls do repeatedly, and records the
+// duration of each success. do can record further durations with note.
 func (r *caseRun) runLoops(n int, do func(ctx context.Context, i int, round int64, began time.Time, note func(*tally, time.Duration)) error) (Result, error) {
 	var mu sync.Mutex
 	var all tally
@@ -85,12 +83,12 @@ func (r *caseRun) runLoops(n int, do func(ctx context.Context, i int, round int6
 		defer mu.Unlock()
 		return fmt.Sprintf("%s, %.0f/s", r.phaseText(base), float64(all.succeeded)/time.Since(base).Seconds())
 	})()
-	begin, end, err := r.measurePeriod(base)
+	begin, end, err := r.measurePeriod(base, nil)
 	wait.Wait()
 	return r.newResult(&all, begin, end), err
 }
 
-// rootMessage returns an error's text without the parts that differ each time.
+// rootMessage returns the text of the innermost error, which has no parts that differ each time.
 func rootMessage(err error) string {
 	for next := err; next != nil; next = errors.Unwrap(next) {
 		err = next

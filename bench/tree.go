@@ -17,20 +17,19 @@ const (
 	maxMultis  = 8       // transactions in flight
 )
 
-// tree holds the nodes of one run: a root with a random name, directories below it, which are nodes, too, and numbered nodes
-// in each directory. The names follow from the numbers, so nothing has to be listed to delete them.
+// tree holds the nodes of one run: a root with a random name, parent nodes below it, and numbered nodes below
+// each parent. The names follow from the numbers, so deleting needs no listing.
 type tree struct {
 	root    string
 	parents []*parent
 }
 
-// parent is a node below the root, with numbered children.
+// parent is a node below the root with numbered children.
 type parent struct {
 	path      string
 	nodeCount int64 // nodeCount 0 to nodes-1 may exist
 }
 
-// createRoot creates the root.
 func (t *tree) createRoot(ctx context.Context, c *client.Client) error {
 	root := "/rollcall-bench-" + rand.Text()[:10]
 	if _, err := c.Create(ctx, root, nil, jute.Persistent, nil); err != nil {
@@ -40,63 +39,63 @@ func (t *tree) createRoot(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// addParent creates a directory, a node below the root.
+// addParent creates a parent below the root.
 func (t *tree) addParent(ctx context.Context, c *client.Client, name string) (*parent, error) {
-	f := &parent{path: t.root + "/" + name}
-	if _, err := c.Create(ctx, f.path, nil, jute.Persistent, nil); err != nil {
+	p := &parent{path: t.root + "/" + name}
+	if _, err := c.Create(ctx, p.path, nil, jute.Persistent, nil); err != nil {
 		return nil, err
 	}
-	t.parents = append(t.parents, f)
-	return f, nil
+	t.parents = append(t.parents, p)
+	return p, nil
 }
 
-// appendNodePath appends the path of the directory's node n.
-func (f *parent) appendNodePath(b []byte, n int64) []byte {
-	return appendPadded(append(append(b, f.path...), '/'), n)
+// appendNodePath appends the path of child n.
+func (p *parent) appendNodePath(b []byte, n int64) []byte {
+	return appendPadded(append(append(b, p.path...), '/'), n)
 }
 
-// appendPadded appends a number with as many digits as a sequential node's.
+// appendPadded appends a number with the digits of a sequential node.
 func appendPadded(b []byte, n int64) []byte {
 	return fmt.Appendf(b, "%010d", n)
 }
 
-// createNodes creates the first n nodes of a directory.
-func (f *parent) createNodes(ctx context.Context, c *client.Client, n int64, data []byte) error {
-	f.nodeCount = n
+// createNodes creates the first n children.
+func (p *parent) createNodes(ctx context.Context, c *client.Client, n int64, data []byte) error {
+	p.nodeCount = n
 	per := int64(max(1, min(perMulti, multiBytes/(len(data)+operationOverhead))))
-	return f.sendBatches(ctx, c, per, func(i int64) jute.MultiOp {
-		return jute.MultiOp{Op: jute.OpCreate, Create: jute.CreateRequest{Path: f.appendNodePath(nil, i), Data: data, ACL: jute.OpenACL}}
+	return p.sendBatches(ctx, c, per, func(i int64) jute.MultiOp {
+		return jute.MultiOp{Op: jute.OpCreate, Create: jute.CreateRequest{Path: p.appendNodePath(nil, i), Data: data, ACL: jute.OpenACL}}
 	}, nil)
 }
 
 // removeNodes deletes everything that the run has created.
 func (t *tree) removeNodes(ctx context.Context, c *client.Client) error {
-	for _, f := range t.parents {
-		if err := f.removeNodes(ctx, c); err != nil {
+	for _, p := range t.parents {
+		if err := p.removeNodes(ctx, c); err != nil {
 			return err
 		}
 	}
 	return removeNode(ctx, c, t.root)
 }
 
-func (f *parent) removeNodes(ctx context.Context, c *client.Client) error {
-	err := f.sendBatches(ctx, c, perMulti, func(i int64) jute.MultiOp {
-		return jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: f.appendNodePath(nil, i), Version: -1}}
-	}, func(first, next int64) error { // some of these do not exist
+func (p *parent) removeNodes(ctx context.Context, c *client.Client) error {
+	err := p.sendBatches(ctx, c, perMulti, func(i int64) jute.MultiOp {
+		return jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: p.appendNodePath(nil, i), Version: -1}}
+	}, func(first, next int64) error { // some of these may not exist
 		return inParallel(ctx, int(next-first), parallelOpens, func(ctx context.Context, i int) error {
-			return removeNode(ctx, c, string(f.appendNodePath(nil, first+int64(i))))
+			return removeNode(ctx, c, string(p.appendNodePath(nil, first+int64(i))))
 		})
 	})
 	if err == nil {
-		err = removeNode(ctx, c, f.path)
+		err = removeNode(ctx, c, p.path)
 	}
-	if errors.Is(err, jute.NotEmpty) { // it has ephemeral nodes of sessions that have not expired yet
-		err = removeAll(ctx, c, f.path)
+	if errors.Is(err, jute.NotEmpty) { // ephemeral nodes of sessions that have not expired yet
+		err = removeAll(ctx, c, p.path)
 	}
 	return err
 }
 
-// removeAll deletes a node and everything below it.
+// removeAll deletes a node and its children.
 func removeAll(ctx context.Context, c *client.Client, path string) error {
 	names, _, err := c.Children(ctx, path, false)
 	if err != nil {
@@ -119,13 +118,13 @@ func removeNode(ctx context.Context, c *client.Client, path string) error {
 	return err
 }
 
-// sendBatches sends one operation for each node of the directory, in multis of size per. If a multi fails, batches calls instead with the
-// numbers of its nodes. If instead is nil, it returns the error.
-func (f *parent) sendBatches(ctx context.Context, c *client.Client, per int64, op func(int64) jute.MultiOp, instead func(first, next int64) error) error {
-	n := int((f.nodeCount + per - 1) / per)
+// sendBatches sends one operation per child, in multis of size per. If a multi fails, it calls instead with
+// the numbers of its children. If instead is nil, it returns the error.
+func (p *parent) sendBatches(ctx context.Context, c *client.Client, per int64, op func(int64) jute.MultiOp, instead func(first, next int64) error) error {
+	n := int((p.nodeCount + per - 1) / per)
 	return inParallel(ctx, n, maxMultis, func(ctx context.Context, i int) error {
 		first := int64(i) * per
-		next := min(first+per, f.nodeCount)
+		next := min(first+per, p.nodeCount)
 		ops := make([]jute.MultiOp, 0, next-first)
 		for n := first; n < next; n++ {
 			ops = append(ops, op(n))
@@ -138,8 +137,8 @@ func (f *parent) sendBatches(ctx context.Context, c *client.Client, per int64, o
 	})
 }
 
-// sendEach sends n requests over one connection, as many at a time as the client allows, and returns
-// the first error.
+// sendEach sends n requests over one connection, as many at a time as the client allows, and returns the first
+// error.
 func sendEach(ctx context.Context, c *client.Client, n int, request func(i int) (jute.Op, client.Record)) error {
 	var mu sync.Mutex
 	var first error

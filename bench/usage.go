@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// ticksPerSecond is the unit of CPU time in /proc, the same on every Linux.
+// ticksPerSecond is the unit of CPU time in /proc on every Linux.
 const ticksPerSecond = 100
 
-// usage is what processes have used of the machine.
+// usage is the usage of processes.
 type usage struct {
 	cpuByPID map[int]time.Duration // user and system time, by process id
 	rss      int64                 // in bytes, of all processes; shared pages count for each
 	pss      int64                 // in bytes; a shared page is divided among its processes; 0: unknown
 }
 
-// processes are the servers under test, read from a /proc.
+// processes are the servers under test, as a /proc shows them.
 type processes struct {
 	procRoot string // "/proc" except in tests
 	pids     []int
 }
 
-// cpuTimes returns the CPU time of each process. It leaves out processes that have ended, because a case
-// may kill servers.
+// cpuTimes returns the CPU time of each process. It skips processes that have ended, because a case may kill
+// servers.
 func (p processes) cpuTimes() (map[int]time.Duration, error) {
 	times := map[int]time.Duration{}
 	for _, pid := range p.pids {
@@ -47,8 +47,8 @@ func (p processes) cpuTimes() (map[int]time.Duration, error) {
 	return times, nil
 }
 
-// fullUsage also reads the memory. That may take some milliseconds and delays a process that maps memory,
-// so it is not for the measured time.
+// fullUsage also reads the memory. That may take some milliseconds and delays a process that maps memory, so
+// it is not for the measured time.
 func (p processes) fullUsage() (usage, error) {
 	var u usage
 	var err error
@@ -84,7 +84,7 @@ func (p processes) procFile(pid int, name string) string {
 	return filepath.Join(p.procRoot, strconv.Itoa(pid), name)
 }
 
-// cpuSince returns the CPU time used since an earlier reading, by the processes in both.
+// cpuSince returns the CPU time since an earlier reading, of the processes in both.
 func cpuSince(earlier, later map[int]time.Duration) time.Duration {
 	var sum time.Duration
 	for pid, cpu := range later {
@@ -95,8 +95,8 @@ func cpuSince(earlier, later map[int]time.Duration) time.Duration {
 	return sum
 }
 
-// parseStat returns user and system time from /proc/PID/stat: its fields 14 and 15. The second
-// field is the program's name in brackets, which may contain anything.
+// parseStat returns user and system time from /proc/PID/stat: its fields 14 and 15. The second field is the
+// program's name in brackets, which may contain anything.
 func parseStat(text []byte) (time.Duration, error) {
 	_, rest, ok := bytes.Cut(text[max(bytes.LastIndexByte(text, ')'), 0):], []byte(") "))
 	fields := strings.Fields(string(rest))
@@ -126,7 +126,6 @@ func parseKilobytes(text []byte, key string) int64 {
 	return 0
 }
 
-// ownCPU returns the CPU time that this process has used.
 func ownCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -10,22 +10,22 @@ import (
 	"rollcall/zk/jute"
 )
 
-// fanOut is many sessions that watch one node. Each sets its watch again when it has fired.
+// fanOut is a set of sessions that watch one node. Each sets its watch again after an event.
 type fanOut struct {
 	ctx  context.Context
 	node []byte
 
 	mu                         sync.Mutex
-	writeTime                  time.Time // when the write was sent; zero between two rounds
+	writeTime                  time.Time // zero between two rounds
 	firstEvent, lastEvent      time.Duration
 	eventsReceived, watchesSet int
-	watchers                   int           // number of watchers
-	ready                      chan struct{} // signalled when all have got the event and set their watch again; has room for one
+	watchers                   int
+	ready                      chan struct{} // capacity 1; signals that all got the event and watch again
 	firstError                 error
 	events                     tally
 }
 
-// runWatches sends one write after the other, each of which all sessions get an event of.
+// runWatches sends one write after another. Each of them notifies all sessions.
 func (r *caseRun) runWatches() (Result, error) {
 	f := &fanOut{ctx: r.ctx, watchers: r.params.Watchers, ready: make(chan struct{}, 1)}
 	home, err := r.tree.addParent(r.ctx, r.controlClient, "watched")
@@ -50,7 +50,6 @@ func (r *caseRun) runWatches() (Result, error) {
 	return f.runRounds(r)
 }
 
-// setWatch sets a session's watch.
 func (f *fanOut) setWatch(c *client.Client) {
 	done := func(r client.Reply, err error) {
 		if err == nil {
@@ -69,7 +68,7 @@ func (f *fanOut) setWatch(c *client.Client) {
 	}
 }
 
-// onEvent is called on the session's reader.
+// onEvent runs on the session's reader.
 func (f *fanOut) onEvent(c *client.Client) {
 	now := time.Now()
 	f.mu.Lock()
@@ -87,7 +86,7 @@ func (f *fanOut) onEvent(c *client.Client) {
 
 // signalReady signals ready when the next write may be sent. The lock is held.
 func (f *fanOut) signalReady() {
-	if f.watchesSet >= f.watchers || f.firstError != nil { // each has had the event, since it watches again
+	if f.watchesSet >= f.watchers || f.firstError != nil { // a session that watches again got the event
 		select {
 		case f.ready <- struct{}{}:
 		default:
@@ -95,7 +94,6 @@ func (f *fanOut) signalReady() {
 	}
 }
 
-// awaitReady waits for that signal.
 func (f *fanOut) awaitReady(r *caseRun) error {
 	timer := time.NewTimer(roundTimeout)
 	defer timer.Stop()
@@ -113,11 +111,10 @@ func (f *fanOut) awaitReady(r *caseRun) error {
 	}
 }
 
-// roundTimeout is how long a round may take.
 const roundTimeout = 30 * time.Second
 
-// runRounds sends a write, waits until all sessions have had the event, and repeats this until the
-// time is over. An op is an event; its latency is from the sending of the write.
+// runRounds sends a write, waits until all sessions got the event, and repeats this until the end of the run.
+// An op is an event. Its latency counts from the sending of the write.
 func (f *fanOut) runRounds(r *caseRun) (Result, error) {
 	base := time.Now()
 	var all, first, last, write tally

@@ -5,14 +5,13 @@ import (
 	"strings"
 )
 
-// sample is one line of go test -bench: its name without the number of processors, and its values
-// by unit.
+// sample is one line of go test -bench: its name without the number of processors, and its values by unit.
 type sample struct {
 	name        string
 	valueByUnit map[string]float64
 }
 
-// parseBench parses the output of go test -bench. It ignores other lines.
+// parseBench parses the output of go test -bench, and ignores other lines.
 func parseBench(text []byte) []sample {
 	var list []sample
 	for row := range strings.Lines(string(text)) {
@@ -44,7 +43,7 @@ func withoutCPUs(name string) string {
 	return name
 }
 
-// benchSpread returns the spread of one value of a benchmark in a file.
+// benchSpread returns the spread of one value of a benchmark.
 func (k *measurements) benchSpread(file, name, unit string) spread {
 	var values []float64
 	for _, s := range k.benchSamples[file] {
@@ -55,7 +54,7 @@ func (k *measurements) benchSpread(file, name, unit string) spread {
 	return spreadOf(values)
 }
 
-// benchSizes returns the numbers after the last = of the names that begin with prefix, in order.
+// benchSizes returns the numbers after prefix in the names of benchmarks, in order.
 func (k *measurements) benchSizes(file, prefix string) []float64 {
 	var list []float64
 	seen := map[float64]bool{}

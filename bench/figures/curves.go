@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// point is one point of a curve: what was measured at a size.
+// point is the measurement of a curve at a size.
 type point struct {
 	curve string // such as "znodes: get"
 	unit  string
@@ -16,8 +16,8 @@ type point struct {
 	y     spread
 }
 
-// benchCurves lists the curves that go test measured: the file, the benchmark's name before its size, the
-// unit, and a factor for the values.
+// benchCurves lists the curves of go test: the file, the benchmark's name before its size, the unit, and a
+// factor.
 var benchCurves = []struct {
 	curve, unit      string
 	file, name, from string
@@ -44,7 +44,7 @@ var benchCurves = []struct {
 	{"ephemerals: longest write while it closes", "ms", "ephemerals", "Close/ephemerals=", "closing-max-ms", 1},
 }
 
-// liveCurves lists the measured values of idle sessions on real connections.
+// liveCurves lists the values of idle sessions on real connections.
 var liveCurves = []struct{ curve, unit, figure string }{
 	{"live: CPU time of all members for a ping", "µs", "server CPU per op"},
 	{"live: ping p50", "ms", "p50"},
@@ -54,7 +54,7 @@ var liveCurves = []struct{ curve, unit, figure string }{
 	{"live: sessions expired", "", "expired"},
 }
 
-// memberLoads are the cases that load ensembles of several sizes.
+// memberLoads are the loads of ensembles of several sizes.
 var memberLoads = []string{"set 64x1", "set 8x64", "get 64x1", "get 8x64"}
 
 // tracePoints returns the points of all curves.
@@ -104,7 +104,6 @@ func (k *measurements) tracePoints() []point {
 	return list
 }
 
-// rowNames returns the names of a part's rows.
 func (k *measurements) rowNames(part string) []string {
 	var list []string
 	for _, l := range k.runsByPart[part] {
@@ -115,7 +114,7 @@ func (k *measurements) rowNames(part string) []string {
 	return list
 }
 
-// curvePoint returns a curve's point at a size, or else at the greatest size below it.
+// curvePoint returns a curve's point at a size, or at the greatest size below.
 func (k *measurements) curvePoint(curve string, x float64) (p point, ok bool) {
 	for _, q := range k.curves {
 		if q.curve == curve && q.x <= x && (!ok || q.x > p.x) {
@@ -125,7 +124,6 @@ func (k *measurements) curvePoint(curve string, x float64) (p point, ok bool) {
 	return p, ok
 }
 
-// curvesCSV returns all points as CSV.
 func (k *measurements) curvesCSV() []byte {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
@@ -138,7 +136,7 @@ func (k *measurements) curvesCSV() []byte {
 	return b.Bytes()
 }
 
-// Curve returns a table of curves that have the same sizes.
+// Curve returns a table of curves of the same sizes.
 func (k *measurements) Curve(of string, curves ...string) string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "| %s |", of)
@@ -179,7 +177,6 @@ func (k *measurements) Curve(of string, curves ...string) string {
 	return b.String()
 }
 
-// formatThousands formats a whole number with commas.
 func formatThousands(v float64) string {
 	s := strconv.FormatFloat(v, 'f', 0, 64)
 	for i := len(s) - 3; i > 0; i -= 3 {

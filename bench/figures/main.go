@@ -1,6 +1,6 @@
-// Command figures writes the reports from what the measuring scripts have recorded: tables in
-// Markdown, pictures, and one list of all curves (curves.csv). It measures nothing. It is a module
-// of its own, so that its drawing libraries are not dependencies of Rollcall.
+// Command figures writes the reports of the measuring scripts: tables in Markdown, pictures, and one list of
+// all curves (curves.csv). It measures nothing. It is a module of its own, so that its drawing libraries are
+// not dependencies of Rollcall.
 package main
 
 import (
@@ -20,7 +20,7 @@ func main() {
 	}
 }
 
-// writeReports reads the directory data and writes performance.md, sizing.md, performance/ and the table in
+// writeReports reads the directory data, and writes performance.md, sizing.md, performance/ and the table in
 // storage.md into docs.
 func writeReports(data, docs string) error {
 	k, err := readMeasurements(data)

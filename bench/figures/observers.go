@@ -7,20 +7,20 @@ import (
 	"slices"
 )
 
-// ensemble is the size of an ensemble: voters, and observers beside them.
+// ensemble is the size of an ensemble.
 type ensemble struct{ voters, observers int }
 
-// These are the loads of the part observers, as its rows name them after the size.
+// Loads of the part observers, as in the names of its rows after the size.
 const (
 	setAtAll = "set 64x1"
 	getAtAll = "get 64x1"
 	setAt    = "set at " // a role follows
 )
 
-// clientRoles are the members at which one client was measured.
+// clientRoles are the members of the single client.
 var clientRoles = []string{"the leader", "a follower", "an observer"}
 
-// observerCurves lists the curves of ensembles with observers: there is one for each number of voters, over the number of
+// observerCurves lists the curves of ensembles with observers: one per number of voters, over the number of
 // observers.
 var observerCurves = []struct{ load, figure, unit string }{
 	{setAtAll, "ops/s", "/s"},
@@ -35,7 +35,6 @@ var observerCurves = []struct{ load, figure, unit string }{
 	{setAt + clientRoles[2], "p99", "ms"},
 }
 
-// curveOf returns the name of such a curve.
 func curveOf(voters int, load, figure string) string {
 	unit := "voters"
 	if voters == 1 {
@@ -44,7 +43,7 @@ func curveOf(voters int, load, figure string) string {
 	return fmt.Sprintf("observers: %s, %s: %d %s", load, figure, voters, unit)
 }
 
-// ofVoters returns a panel with the curves of a figure for each number of voters.
+// ofVoters returns a panel of a figure with a curve per number of voters.
 func ofVoters(title, load, figure string) curvePanel {
 	p := curvePanel{title: title, linearY: true}
 	for _, voters := range membersDrawn {
@@ -53,7 +52,7 @@ func ofVoters(title, load, figure string) curvePanel {
 	return p
 }
 
-// ofRoles returns the panels of one client's sets, one for each role.
+// ofRoles returns a panel per role for the sets of one client.
 func ofRoles(figure string) []curvePanel {
 	var list []curvePanel
 	for _, role := range clientRoles {
@@ -62,7 +61,7 @@ func ofRoles(figure string) []curvePanel {
 	return list
 }
 
-// withObservers returns the sizes that were measured with observers, in order.
+// withObservers returns the measured sizes with observers, in order.
 func (k *measurements) withObservers() []ensemble {
 	seen := map[ensemble]bool{}
 	for _, row := range k.rowNames("observers") {
@@ -79,12 +78,11 @@ func (k *measurements) withObservers() []ensemble {
 	})
 }
 
-// loadSpread returns a value of an ensemble of this size under a load.
 func (size ensemble) loadSpread(k *measurements, load, figure string) spread {
 	return k.rowSpread("observers", fmt.Sprintf("%d+%d %s", size.voters, size.observers, load), "Rollcall", figure)
 }
 
-// observerSet returns what each observer adds to the CPU time of a set, or "" if it was not measured.
+// observerSet describes the CPU time of a set per observer, or returns "" if it was not measured.
 func (k *measurements) observerSet() string {
 	const voters, observers = 3, 4
 	without, with := ensemble{voters, 0}.loadSpread(k, setAtAll, "server CPU per op"), ensemble{voters, observers}.loadSpread(k, setAtAll, "server CPU per op")
@@ -95,7 +93,6 @@ func (k *measurements) observerSet() string {
 		formatNumber(without.median), voters, formatNumber((with.median-without.median)/observers))
 }
 
-// HasObservers reports whether ensembles with observers were measured.
 func (k *measurements) HasObservers() bool { return len(k.runsByPart["observers"]) > 0 }
 
 // Observers returns the table of ensembles with observers.

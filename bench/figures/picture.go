@@ -17,28 +17,27 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// curvePicture is one picture: panels side by side.
+// curvePicture has panels of curves side by side.
 type curvePicture struct {
 	file   string // without its extension
 	x      string
-	ticks  []float64 // of the x axis, which is then linear; otherwise it is logarithmic
+	ticks  []float64 // of a linear x axis; nil: logarithmic
 	panels []curvePanel
 }
 
-// curvePanel is one or more curves on common axes.
+// curvePanel has curves on common axes.
 type curvePanel struct {
 	title   string
 	linearY bool // for the y axis, from 0
 	curves  []string
 }
 
-// panelWidth and panelHeight are the size of a panel in a picture.
 const (
 	panelWidth  = 11 * vg.Centimeter
 	panelHeight = 8 * vg.Centimeter
 )
 
-// membersDrawn and observersDrawn are the sizes of ensembles in the pictures.
+// Sizes of ensembles in the pictures.
 var (
 	membersDrawn   = []float64{1, 3, 5, 7}
 	observersDrawn = []float64{0, 1, 2, 4}
@@ -84,7 +83,7 @@ func curvePictures() []curvePicture {
 	}
 }
 
-// writePicture writes the page. A page without data is left out.
+// writePicture writes the picture. A picture without data is left out.
 func (p *curvePicture) writePicture(directory string, points []point) error {
 	plots := make([]*plot.Plot, 0, len(p.panels))
 	for i := range p.panels {
@@ -99,8 +98,8 @@ func (p *curvePicture) writePicture(directory string, points []point) error {
 	return writePlots(filepath.Join(directory, p.file), plots)
 }
 
-// writePlots writes plots side by side into a file, as an SVG. If FIGURES_PNG is set, it also writes a PNG to that directory.
-// Without plots it does nothing.
+// writePlots writes plots side by side as an SVG. If FIGURES_PNG is set, it also writes a PNG to that
+// directory. Without plots it does nothing.
 func writePlots(file string, plots []*plot.Plot) error {
 	if len(plots) == 0 {
 		return nil
@@ -131,7 +130,6 @@ func writeFile(name string, write func(*os.File) error) error {
 	return f.Close()
 }
 
-// drawTiles draws the panels side by side.
 func drawTiles(plots []*plot.Plot, onto draw.Canvas) {
 	onto.SetColor(color.White)
 	onto.Fill(onto.Rectangle.Path())
@@ -177,7 +175,7 @@ func (p *curvePanel) newPlot(page *curvePicture, points []point) (*plot.Plot, er
 	return one, nil
 }
 
-// setAxes sets the axes, with room for the legend at the top.
+// setAxes sets the axes, and leaves space for the legend at the top.
 func (p *curvePanel) setAxes(one *plot.Plot, page *curvePicture, least, most float64) {
 	room := 1 + 0.12*float64(len(p.curves))
 	if p.linearY {

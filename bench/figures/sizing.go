@@ -12,7 +12,7 @@ import (
 //go:embed *.tmpl
 var templates embed.FS
 
-// renderPage returns one document, made from its template.
+// renderPage renders the template of a document.
 func (k *measurements) renderPage(name string) ([]byte, error) {
 	t, err := template.New(name).ParseFS(templates, name+".tmpl")
 	if err != nil {
@@ -29,7 +29,7 @@ func (k *measurements) renderPage(name string) ([]byte, error) {
 	return bytes.ReplaceAll(b.Bytes(), []byte("NaN"), []byte("(not measured)")), nil
 }
 
-// Machine returns what the measurements ran on, as rows of a table.
+// Machine describes the measuring machine, as rows of a table.
 func (k *measurements) Machine() string {
 	var b strings.Builder
 	for row := range strings.Lines(k.machineText) {
@@ -40,7 +40,7 @@ func (k *measurements) Machine() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// Builds returns when each part was measured, and with which builds.
+// Builds lists the time and the builds of each part.
 func (k *measurements) Builds() string {
 	var b strings.Builder
 	for _, part := range []string{"three", "one", "idle15", "idle", "failover", "alone", "backup", "live", "members", "observers", "disk"} {
@@ -69,11 +69,9 @@ func (k *measurements) Builds() string {
 	return b.String()
 }
 
-// HasBench reports whether the output of make bench was recorded.
 func (k *measurements) HasBench() bool { return len(k.benchSamples["bench"]) > 0 }
 
-// figure is a number of sizing.md. It is printed with three digits; NaN means that it was not
-// measured.
+// figure is a number of sizing.md, printed with three digits. NaN means that it was not measured.
 type figure float64
 
 func (f figure) String() string {
@@ -86,7 +84,6 @@ func (f figure) String() string {
 	return formatNumber(float64(f))
 }
 
-// sizing holds the numbers of sizing.md.
 type sizing struct {
 	Note                                           string
 	Idle, Session, Node, NodeRSS, Watch, CPUPing   figure
@@ -95,12 +92,12 @@ type sizing struct {
 	SessionAt, NodeAt, WatchAt, PromoteAt          string
 	Touch, TouchLength, Promote, NewLeader         figure
 	Snapshot, Restore                              figure
-	Members, ObserverSet, OpenFiles                string // ObserverSet is "" if it was not measured
+	Members, ObserverSet, OpenFiles                string // ObserverSet may be ""
 	TouchesPerAnswer                               string
-	mostSessions                                   figure // sessions of the largest ensemble that was measured
+	mostSessions                                   figure // of the largest measured ensemble
 }
 
-// These are assumptions of the arithmetic, not measurements.
+// Assumptions of the arithmetic, not measurements.
 const (
 	million        = 1e6
 	timeout        = 10.0      // a session's timeout in seconds
@@ -166,7 +163,7 @@ func (k *measurements) sizingNumbers() *sizing {
 	return z
 }
 
-// membersSentence returns by how much more members on one machine slow writes down.
+// membersSentence describes how more members on one machine slow writes down.
 func (k *measurements) membersSentence() string {
 	const curve = "members: set 8x64, ops/s"
 	var said []string

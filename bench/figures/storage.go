@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// The text between these two lines of storage.md is generated.
+// The text between these lines of storage.md is generated.
 const (
 	measuredFrom = "<!-- measured: bench/growth.sh writes from here -->\n"
 	measuredTo   = "<!-- to here -->\n"
 )
 
-// storageRows lists the rows of storage.md's table. Each says where it is measured (%s stands for the
-// store's name), in which unit, and the divisor for the table's unit.
+// storageRows lists the rows of storage.md's table. Each has the benchmark (%s is the store's name), its unit,
+// and a divisor for the table's unit.
 var storageRows = []struct {
 	row, file, name, from string
 	by                    float64
@@ -38,7 +38,7 @@ var storageRows = []struct {
 	{"the same, 64 clients: per write", "storage-write", "Write/writers=64/on=leader/store=%s", "ns/op", 1e6, "ms"},
 }
 
-// storageTable returns the text between the two marks of storage.md, or "" if nothing was measured.
+// storageTable returns the generated text of storage.md, or "" if nothing was measured.
 func (k *measurements) storageTable() string {
 	var b strings.Builder
 	builds := ""
@@ -76,7 +76,7 @@ func (k *measurements) storageTable() string {
 		"medians, entries of 150 bytes, fsync on.\n\n%s", strings.TrimPrefix(builds, "; "), b.String())
 }
 
-// refreshStorage writes that text into storage.md.
+// refreshStorage writes the generated text into storage.md.
 func (k *measurements) refreshStorage(file string) error {
 	table := k.storageTable()
 	text, err := os.ReadFile(file)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// target is a line of compare.txt with the target of a row; figure is "" if the row has none.
+// target is the target of a row in compare.txt. figure is "" if the row has none.
 type target struct {
 	part, row string
 	figure    string
@@ -72,15 +72,15 @@ func (t *target) parse(text string) error {
 	return err
 }
 
-// baselines names, for the parts that measure Rollcall alone, the runs to which its others are compared.
+// baselines are the other runs in the parts that measure Rollcall alone.
 var baselines = map[string]string{"alone": "no snapshots", "backup": "no backups"}
 
-// otherSide returns the side to which a part's Rollcall is compared.
+// otherSide returns the side to compare a part's Rollcall with.
 func (k *measurements) otherSide(part string) string { return cmp.Or(baselines[part], "ZooKeeper") }
 
-// ratioToOther returns Rollcall's value divided by that of the other side. It is the ratio of their medians. In the part
-// backup, where the two runs of a round are a pair on one ensemble, it is the median of the pairs' ratios. If
-// there is none, missing says why.
+// ratioToOther returns Rollcall's value divided by the other side's, as the ratio of medians. In the part
+// backup, the two runs of a round are a pair on one ensemble, and the ratio is the median of the pairs'
+// ratios. If there is no ratio, missing has the reason.
 func (k *measurements) ratioToOther(part, row, figure string) (ratio float64, missing string) {
 	a, b := k.rowSpread(part, row, k.otherSide(part), figure), k.rowSpread(part, row, "Rollcall", figure)
 	switch {
@@ -106,7 +106,6 @@ func (k *measurements) ratioToOther(part, row, figure string) (ratio float64, mi
 	return spreadOf(ratios).median, ""
 }
 
-// otherCell returns that side's cell.
 func (k *measurements) otherCell(part, row, figure string) string {
 	s := k.rowSpread(part, row, k.otherSide(part), figure)
 	if baselines[part] != "" && s.runs > 0 {
@@ -115,8 +114,7 @@ func (k *measurements) otherCell(part, row, figure string) string {
 	return s.String()
 }
 
-// judgeTarget returns the value that was reached, and whether it meets the target. If nothing was
-// measured, verdict says so.
+// judgeTarget returns the reached value and the verdict.
 func (k *measurements) judgeTarget(t target) (reached, verdict string) {
 	b := k.rowSpread(t.part, t.row, "Rollcall", t.figure)
 	if b.runs == 0 {
@@ -136,7 +134,7 @@ func (k *measurements) judgeTarget(t target) (reached, verdict string) {
 	return formatNumber(value) + unit, "**missed**"
 }
 
-// Targets returns the table of all targets, one line for each.
+// Targets returns the table of all targets.
 func (k *measurements) Targets() string {
 	var b strings.Builder
 	b.WriteString("| case | figure | ZooKeeper | Rollcall | ratio | target | |\n|---|---|---|---|---|---|---|\n")
@@ -164,7 +162,7 @@ func (k *measurements) isVoid(part, row string) bool {
 	})
 }
 
-// Missed returns a list of the targets that are not met.
+// Missed lists the missed targets.
 func (k *measurements) Missed() string {
 	var b strings.Builder
 	count := map[string]int{}
@@ -189,7 +187,7 @@ func (k *measurements) Missed() string {
 		all-count["met"]-count["**missed**"], b.String())
 }
 
-// All returns the long table for the rows of some parts: every value on both sides.
+// All returns the long table of some parts: every value on both sides.
 func (k *measurements) All(parts ...string) string {
 	var b strings.Builder
 	b.WriteString("| case | figure | ZooKeeper | Rollcall | ratio |\n|---|---|---|---|---|\n")
@@ -212,8 +210,7 @@ func (k *measurements) All(parts ...string) string {
 	return b.String() + k.remarkLines(parts)
 }
 
-// Tails returns the table of the longest waits in some parts: the wait that one request of a thousand exceeds, and the
-// longest of a run.
+// Tails returns the table of the longest waits in some parts: p99.9 and the maximum.
 func (k *measurements) Tails(parts ...string) string {
 	var b strings.Builder
 	b.WriteString("| case | p99.9: ZooKeeper | Rollcall | ratio | max: ZooKeeper | Rollcall | ratio |\n|---|---|---|---|---|---|---|\n")
@@ -236,7 +233,6 @@ func (k *measurements) Tails(parts ...string) string {
 	return b.String()
 }
 
-// figureNames returns the names of all values of a row.
 func (k *measurements) figureNames(part, row string) []string {
 	names := slices.Clone(tableFigures)
 	has := map[string]bool{}
@@ -263,7 +259,7 @@ func (k *measurements) figureNames(part, row string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return !has[name] })
 }
 
-// remarkLines returns what makes the values of some parts less reliable.
+// remarkLines returns the reasons that make the values of some parts less reliable.
 func (k *measurements) remarkLines(parts []string) string {
 	type about struct{ row, side string }
 	void, failed, of := map[about]int{}, map[about]int64{}, map[about]int{}

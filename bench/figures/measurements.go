@@ -24,7 +24,7 @@ type recordedRun struct {
 	Figures map[string]float64 `json:"figures"` // measured by the scripts
 }
 
-// benchResult is the part of a row of rollcall bench -o json that tables show.
+// benchResult has the fields of rollcall bench -o json that tables show.
 type benchResult struct {
 	Case      string           `json:"case"`
 	PerSecond float64          `json:"per_second"`
@@ -46,8 +46,8 @@ type benchResult struct {
 	} `json:"extra"`
 }
 
-// figureValues returns a run's values, by the names that tables and targets use. It leaves out a zero
-// that means that nothing was measured.
+// figureValues returns a run's values by the names in tables and targets. It leaves out a zero that means that
+// nothing was measured.
 func (l *recordedRun) figureValues() map[string]float64 {
 	v := map[string]float64{}
 	for name, value := range l.Figures {
@@ -71,7 +71,7 @@ func (l *recordedRun) figureValues() map[string]float64 {
 	return v
 }
 
-// figureUnits are the units that follow a value's name in a table.
+// figureUnits are the units of values in tables.
 var figureUnits = map[string]string{
 	"p50": "ms", "p99": "ms", "p99.9": "ms", "max": "ms", "server CPU per op": "µs", "tool CPU per op": "µs", "RSS of the servers": "MiB",
 	"RSS growth per session": "B", "opened": "/s", "closed": "/s", "first to last": "ms", "first to last at most": "ms", "earliest by": "ms",
@@ -79,18 +79,18 @@ var figureUnits = map[string]string{
 	"close p50": "ms", "close p99": "ms", "whole session p50": "ms", "whole session p99": "ms", "tool late p99": "ms", "longest gap of writes": "ms", "longest gap of writes at the others": "ms", "longest gap of reads at the others": "ms",
 }
 
-// tableFigures are the values in the long tables, in this order; a run's other values come after them.
+// tableFigures are the first values of the long tables. A run's other values follow.
 var tableFigures = []string{"ops/s", "p50", "p99", "p99.9", "max", "server CPU per op", "tool CPU per op", "RSS of the servers"}
 
 // measurements is everything that was measured.
 type measurements struct {
 	machineText  string
-	Note         string                   // what a reader must know first, from note.md; may be empty
+	Note         string                   // from note.md; may be empty
 	runsByPart   map[string][]recordedRun // by part
 	targets      []target
 	curves       []point
 	benchSamples map[string][]sample // the lines of go test -bench, by file
-	benchBuilds  map[string]string   // what such a file says about its build
+	benchBuilds  map[string]string   // builds of these files
 }
 
 func readMeasurements(data string) (*measurements, error) {
@@ -151,13 +151,13 @@ func parseLines(text []byte) ([]recordedRun, error) {
 	return lines, in.Err()
 }
 
-// spread is a median with the least and the greatest value of some runs.
+// spread is a median with the minimum and maximum of several runs.
 type spread struct {
 	median, minimum, maximum float64
 	runs                     int
 }
 
-// rowSpread returns the spread of one value of a row on one side; runs is 0 if it was not measured.
+// rowSpread returns the spread of one value of a row on one side. runs is 0 if it was not measured.
 func (k *measurements) rowSpread(part, row, side, figure string) spread {
 	var values []float64
 	for _, l := range k.runsByPart[part] {
@@ -170,7 +170,6 @@ func (k *measurements) rowSpread(part, row, side, figure string) spread {
 	return spreadOf(values)
 }
 
-// valuesByRound returns the values of a row on one side by round.
 func (k *measurements) valuesByRound(part, row, side, figure string) map[int]float64 {
 	values := map[int]float64{}
 	for _, l := range k.runsByPart[part] {

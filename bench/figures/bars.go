@@ -10,14 +10,14 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// barPicture is a picture that answers one question about ZooKeeper and Rollcall: panels of bars side by side.
+// barPicture answers one question about ZooKeeper and Rollcall with panels of bars side by side.
 type barPicture struct {
 	file   string // without its extension
 	panels []barPanel
 }
 
-// barPanel is a panel with one figure of some rows: a bar of each side for each row, of the median, with the least and the
-// greatest as an error bar.
+// barPanel shows one figure of several rows. A row has a bar for each side: the median, with minimum and
+// maximum as error bars.
 type barPanel struct {
 	title, figure string
 	rows          []barRow
@@ -25,7 +25,6 @@ type barPanel struct {
 
 type barRow struct{ label, part, row string }
 
-// barSides are the colours of the bars.
 var barSides = []struct {
 	name   string
 	colour color.Color
@@ -67,7 +66,7 @@ func barPictures() []barPicture {
 	}
 }
 
-// writePicture writes the picture as an SVG. A panel without data is left out.
+// writePicture writes the picture as an SVG. It leaves out panels without data.
 func (a *barPicture) writePicture(directory string, k *measurements) error {
 	var plots []*plot.Plot
 	for _, panel := range a.panels {
@@ -82,7 +81,7 @@ func (a *barPicture) writePicture(directory string, k *measurements) error {
 	return writePlots(filepath.Join(directory, a.file), plots)
 }
 
-// newPlot returns the panel's plot, or nil if no row of it was measured on both sides.
+// newPlot returns the panel's plot, or nil if no row was measured on both sides.
 func (b *barPanel) newPlot(k *measurements) (*plot.Plot, error) {
 	one := plot.New()
 	one.Title.Text = b.title
@@ -109,7 +108,7 @@ func (b *barPanel) newPlot(k *measurements) (*plot.Plot, error) {
 	return one, nil
 }
 
-// addSide draws one side's bars, each with its value above it.
+// addSide draws the bars of one side with their values.
 func (b *barPanel) addSide(one *plot.Plot, k *measurements, rows []barRow, i int, side string, colour color.Color) error {
 	var medians plotter.Values
 	var spreads spreadBars
@@ -145,13 +144,13 @@ func (b *barPanel) addSide(one *plot.Plot, k *measurements, rows []barRow, i int
 	return nil
 }
 
-// spreadBars are medians with the distances to the least and the greatest.
+// spreadBars are medians with the distances to minimum and maximum.
 type spreadBars struct {
 	plotter.XYs
 	plotter.YErrors
 }
 
-// shiftedErrorBars draws error bars beside their place on the axis, as the bars of a side are.
+// shiftedErrorBars draws error bars at an offset from their place on the axis, like the bars of a side.
 type shiftedErrorBars struct {
 	*plotter.YErrorBars
 	offset vg.Length
