@@ -10,11 +10,10 @@ import (
 	"rollcall/zk/jute"
 )
 
-// AddAuth gives the session one more identity and waits for the server's answer. It waits for a
-// connection as long as ctx allows. From then on the identity is sent first on every connection, as
-// those of Config.Auth are. If the server refuses it, the error is jute.AuthFailed, and the Client
-// ends. The error is ErrConnectionLost if the connection breaks before the answer; the identity is
-// then sent on the next one.
+// AddAuth adds an identity to the session and waits for the server's reply. It waits for a connection as long
+// as ctx allows. From then on the identity is sent first on every connection, like those in Config.Auth. If
+// the server rejects it, the error is jute.AuthFailed, and the Client ends. If the connection breaks before
+// the reply, the error is ErrConnectionLost, and the identity is sent on the next connection.
 func (c *Client) AddAuth(ctx context.Context, a Auth) error {
 	l, answer, err := c.pushAuth(ctx, a)
 	if err != nil {
@@ -31,8 +30,8 @@ func (c *Client) AddAuth(ctx context.Context, a Auth) error {
 	}
 }
 
-// pushAuth queues the identity on the connection, and waits for one before. answer gets the
-// server's answer. The caller has to call write of l, unless that is nil.
+// pushAuth waits for a connection and queues the identity on it. answer gets the server's reply. The caller
+// must call write of l, unless that is nil.
 func (c *Client) pushAuth(ctx context.Context, a Auth) (l *link, answer chan error, err error) {
 	for {
 		if err := c.Ready(ctx); err != nil {
@@ -71,7 +70,7 @@ func (a Auth) packet() jute.AuthPacket {
 // the oldest one of AddAuth.
 func (l *link) authAnswered(code jute.Code) error {
 	if code != jute.OK {
-		return fmt.Errorf("client: identity refused: %w", jute.AuthFailed)
+		return fmt.Errorf("client: identity rejected: %w", jute.AuthFailed)
 	}
 	if l.repliesBeforeRequests > 0 {
 		return l.countOpened()
@@ -86,8 +85,7 @@ func (l *link) authAnswered(code jute.Code) error {
 	return nil
 }
 
-// failAuths ends the calls of AddAuth that wait for an answer on a connection that has ended because
-// of why. The lock is held.
+// failAuths ends pending calls of AddAuth because a connection has ended with why. The lock is held.
 func (l *link) failAuths(why error) {
 	err := ErrConnectionLost
 	switch {

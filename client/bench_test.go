@@ -12,7 +12,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// answer is a server that answers every request immediately. A setData gets a Stat. The replies to
+// answer is a server that replies to every request immediately. A setData gets a Stat. The replies to
 // all requests of one read go out in one write.
 func answer(conn net.Conn) {
 	defer conn.Close()
@@ -169,7 +169,7 @@ func BenchmarkIdle(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer ln.Close()
-	go func() { // answers handshakes, without a goroutine per connection
+	go func() { // replies to handshakes, without a goroutine per connection
 		in := make([]byte, 256)
 		hello := appendFrame(jute.ConnectResponse{TimeOut: 30000, SessionID: 7, Passwd: make([]byte, 16), HasReadOnly: true})
 		for {

@@ -22,8 +22,8 @@ type Readable interface {
 	Decode(d *jute.Decoder)
 }
 
-// Reply is a server's answer. Err is the server's code as an error, or nil for OK. Body is what
-// follows the header; it is valid until the function that receives the Reply returns.
+// Reply is a server's reply. Err is the server's code as an error, or nil for OK. Body follows the header; it
+// is valid until the function that receives the Reply returns.
 type Reply struct {
 	jute.ReplyHeader
 	Body []byte
@@ -47,10 +47,10 @@ func (r Reply) decode(d *jute.Decoder, rec Readable) error {
 // call is a request in flight.
 type call struct {
 	done      func(Reply, error)
-	path      string // the path that it watches if it succeeds
+	path      string // of the watch that it sets
 	xid       int32
 	op        jute.Op
-	watchKind watch // the kind of that watch as the request asks for it; 0: none
+	watchKind watch // of the watch that it requests; 0: none
 }
 
 // These limits apply to output that waits to be sent.
@@ -119,8 +119,8 @@ func (c *Client) queueRequest(op jute.Op, rec Record, done func(Reply, error)) (
 	return l, l.startWrite(), nil
 }
 
-// sendError returns why no request can be sent at the moment, or nil if one can. last is set for
-// Close, whose request is the last one.
+// sendError returns the reason that no request can be sent at the moment, or nil. last is set for Close, whose
+// request is the last one.
 func (c *Client) sendError(last bool) error {
 	switch {
 	case c.endError != nil:
@@ -235,7 +235,7 @@ func isFlat(into Readable) bool {
 type waiter struct {
 	pool      *sync.Pool
 	done      func(Reply, error) // the method finish, bound once
-	answered  chan struct{}      // has room for one
+	answered  chan struct{}      // capacity 1
 	decoder   jute.Decoder       // kept here so that no reply allocates one
 	abandoned atomic.Bool        // set by the first: the reply, or a caller that gives up
 	reply     Reply              // its body is in body
@@ -243,7 +243,7 @@ type waiter struct {
 	err       error
 }
 
-// maxBody is how many bytes for a reply's body a waiter keeps between calls.
+// maxBody limits the memory of a reply's body that a waiter keeps between calls.
 const maxBody = 4 << 10
 
 func (c *Client) takeWaiter() *waiter {

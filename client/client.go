@@ -44,12 +44,12 @@ const (
 type Config struct {
 	Servers []string      // host:port, tried in this order
 	Shuffle bool          // try the servers in a random order, drawn once
-	Timeout time.Duration // the session timeout to ask for; 0: DefaultTimeout
+	Timeout time.Duration // the session timeout to request; 0: DefaultTimeout
 	Resume  *Resume       // resume this session instead of opening a new one
 	Login   *Login        // the user to log in by SASL, first on every connection; nil: none
 	Auth    []Auth        // identities to send first on every connection, after the login
 
-	// MaxInFlight is how many requests may be in flight; 0: DefaultMaxInFlight.
+	// MaxInFlight limits the requests in flight; 0: DefaultMaxInFlight.
 	MaxInFlight int
 
 	// Dial opens a connection to one of Servers. It must return when ctx ends. nil: TCP with
@@ -71,11 +71,11 @@ type Config struct {
 	Logger *slog.Logger // nil: no log
 }
 
-// Resume holds what is needed to resume a session.
+// Resume identifies a session to resume.
 type Resume struct {
 	ID       jute.SessionID
 	Password []byte
-	LastZxid int64 // servers that have not applied it refuse the connection
+	LastZxid int64 // servers that have not applied it reject the connection
 }
 
 // Auth is an identity to send, such as scheme digest and user:password.
@@ -92,7 +92,7 @@ const (
 	Connected    State = iota + 1 // requests pass
 	Disconnected                  // without a connection; the Client looks for one
 	Expired                       // the servers have expired the session
-	Closed                        // by Close or Abandon, or because a server refused an identity
+	Closed                        // by Close or Abandon, or because a server rejected an identity
 )
 
 // String returns the state's name.
@@ -123,12 +123,12 @@ type Client struct {
 
 	mu          sync.Mutex
 	session     Resume           // without its zxid
-	timeout     time.Duration    // the session's timeout: asked for, later as granted
+	timeout     time.Duration    // the session's timeout: requested, later granted
 	link        *link            // nil while requests do not pass
 	timer       *time.Timer      // calls checkConnection while connected; nil before that
 	calls       fifo.Queue[call] // sent and not answered, in order
 	xid         int32
-	roomWaiters []chan struct{} // callers that wait for room; each channel has room for one
+	roomWaiters []chan struct{} // callers that wait for room; each has capacity 1
 	changed     chan struct{}   // closed when link or end changes
 	closing     bool            // only Close may still send
 	endError    error           // why no request will ever be sent again; nil: one may be
@@ -138,7 +138,7 @@ type Client struct {
 // Open connects to one of the servers. It returns when the session exists and its identities are
 // accepted. It tries the servers in turn until ctx ends, so give ctx a deadline. If ctx ends, the
 // error is ctx's, with the last failure. If the session to resume is gone, the error is ErrExpired.
-// If the login or an identity is refused, it is jute.AuthFailed.
+// If the login or an identity is rejected, it is jute.AuthFailed.
 func Open(ctx context.Context, cfg Config) (*Client, error) {
 	c, err := newClient(cfg)
 	if err != nil {
@@ -193,7 +193,7 @@ func newClient(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// maxTimeout is the longest session timeout that can be asked for.
+// maxTimeout is the longest session timeout that can be requested.
 const maxTimeout = 1<<31*time.Millisecond - time.Millisecond // an int of milliseconds on the wire
 
 // sinceBase returns the time since base, by the monotonic clock.
@@ -206,7 +206,7 @@ func (c *Client) Session() (jute.SessionID, time.Duration) {
 	return c.session.ID, c.timeout
 }
 
-// Resume returns what another Client needs to take the session over.
+// Resume returns the session for another Client to resume.
 func (c *Client) Resume() Resume {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -245,7 +245,7 @@ func (c *Client) Ready(ctx context.Context) error {
 	}
 }
 
-// Close closes the session and waits for the answer. Without a connection it waits for one. Calls
+// Close closes the session and waits for the reply. Without a connection it waits for one. Calls
 // that begin after Close end with ErrClosed. Whatever Close returns, the Client has then ended as
 // with Abandon. The error is ctx's, in which case the session ends when it expires, or ErrClosed if
 // the Client had ended before. It is nil if the session had expired.

@@ -622,7 +622,7 @@ func TestHandshakeDeadline(t *testing.T) {
 	})
 }
 
-// If the server does not answer, Open returns when its context ends and leaves no goroutine
+// If the server does not reply, Open returns when its context ends and leaves no goroutine
 // running.
 func TestOpenEnds(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {

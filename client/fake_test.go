@@ -17,7 +17,7 @@ import (
 
 // fake is a network of servers. The test plays their part. A Client that dials one gets one end of
 // a pipe, and the test gets the other end as a peer. If there is a listener, a socket takes the place
-// of the pipe. A server that is down refuses connections.
+// of the pipe. A server that is down rejects connections.
 type fake struct {
 	t     *testing.T
 	ln    net.Listener // nil: pipes
@@ -112,7 +112,7 @@ func (p *peer) connectRequest() (r jute.ConnectRequest) {
 
 const fakeSession = jute.SessionID(0x1234)
 
-// accept answers a handshake with a session that has the timeout the client asked for. It returns
+// accept replies to a handshake with a session of the requested timeout. It returns
 // the client's request.
 func (p *peer) accept() jute.ConnectRequest {
 	p.t.Helper()
@@ -121,7 +121,7 @@ func (p *peer) accept() jute.ConnectRequest {
 	return req
 }
 
-// refuse answers a handshake like a server that does not know the session, and closes the
+// refuse replies to a handshake like a server that does not know the session, and closes the
 // connection.
 func (p *peer) refuse() {
 	p.t.Helper()

@@ -178,11 +178,11 @@ func (l *link) handshake() error {
 	resp.Decode(&d)
 	switch refused := resp.TimeOut <= 0 || resp.SessionID == 0; {
 	case d.Err() != nil || len(resp.Passwd) > maxPassword:
-		return fmt.Errorf("%w: no answer to a handshake", ErrProtocol)
+		return fmt.Errorf("%w: no reply to a handshake", ErrProtocol)
 	case refused && session.ID != 0:
 		return ErrExpired
 	case refused:
-		return fmt.Errorf("%w: a new session was refused", ErrProtocol)
+		return fmt.Errorf("%w: a new session was rejected", ErrProtocol)
 	case session.ID != 0 && resp.SessionID != session.ID:
 		return fmt.Errorf("%w: session %v instead of %v", ErrProtocol, resp.SessionID, session.ID)
 	}

@@ -11,7 +11,7 @@ import (
 type Login struct{ User, Password string }
 
 // logIn logs in, if there is a user. The session exists, and the connection carries nothing else yet. If the
-// server refuses the user, or does not prove that it knows the password, the error is jute.AuthFailed.
+// server rejects the user, or does not prove that it knows the password, the error is jute.AuthFailed.
 func (l *link) logIn() error {
 	who := l.c.cfg.Login
 	if who == nil {
@@ -46,11 +46,11 @@ func (l *link) exchangeToken(token []byte) ([]byte, error) {
 	d := jute.NewDecoder(frame)
 	var header jute.ReplyHeader
 	if header.Decode(&d); d.Err() == nil && header.Err != jute.OK {
-		return nil, fmt.Errorf("client: the server refuses the login of user %s: %w", l.c.cfg.Login.User, jute.AuthFailed)
+		return nil, fmt.Errorf("client: the server rejects the login of user %s: %w", l.c.cfg.Login.User, jute.AuthFailed)
 	}
 	var answer jute.SASLToken
 	if answer.Decode(&d); d.Err() != nil {
-		return nil, fmt.Errorf("%w: no answer to a login", ErrProtocol)
+		return nil, fmt.Errorf("%w: no reply to a login", ErrProtocol)
 	}
 	return answer.Token, nil
 }

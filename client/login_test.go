@@ -66,8 +66,8 @@ func TestLoginRefused(t *testing.T) {
 		change func([]byte) []byte
 		want   string
 	}{
-		{map[string]string{"bob": "other"}, same, "the server refuses the login of user bob"},
-		{nil, same, "the server refuses the login of user bob"},
+		{map[string]string{"bob": "other"}, same, "the server rejects the login of user bob"},
+		{nil, same, "the server rejects the login of user bob"},
 		{map[string]string{"bob": "bobsecret"}, func([]byte) []byte { return nil }, "no login by DIGEST-MD5"}, // as ZooKeeper without SASL
 		{map[string]string{"bob": "bobsecret"}, func(answer []byte) []byte {
 			if strings.HasPrefix(string(answer), "rspauth=") {

@@ -12,12 +12,12 @@ import (
 	"rollcall/zk/jute"
 )
 
-// backoffSteps is how often the pause between attempts doubles. It grows from a 128th of the
-// session's timeout to an 8th, so there are several attempts within the timeout.
+// The pause between attempts doubles backoffSteps times, from a 128th of the session's timeout to an 8th, so
+// there are several attempts within the timeout.
 const backoffSteps = 4
 
-// minLinkLife is how long a connection must last to count as a success. A server that accepts clients
-// only to drop them is not tried again at once.
+// A connection counts as a success after minLinkLife. A server that accepts clients only to drop them is not
+// tried again at once.
 const minLinkLife = 100 * time.Millisecond
 
 // retryPause returns the pause after so many failed attempts in a row. Half of it is random, so that
@@ -270,7 +270,7 @@ func (c *Client) sendPing(l *link, now time.Duration) (next time.Duration, write
 	if silent >= limit {
 		return 0, false, fmt.Errorf("%w: nothing received for %v", errSilent, silent)
 	}
-	next = pause // while a write is running, its reply or its failure will tell
+	next = pause // a running write ends with a reply or a failure
 	if !l.writing && len(l.out) == 0 {
 		if now-l.lastSent >= pause {
 			write = l.queuePing(now)

@@ -9,8 +9,7 @@ import (
 	"unicode"
 )
 
-// maxServers is how many servers a list may name: more than any ensemble has, and few enough to ask all of
-// them at once.
+// maxServers limits a list of servers: more than any ensemble has, and few enough to query all at once.
 const maxServers = 32
 
 // ParseServers reads a list of servers as ZooKeeper's clients take it, such as a:2181,b:2181/app: addresses,
@@ -39,7 +38,7 @@ func ParseServers(text string, port int) (servers []string, root string, err err
 // parseServer returns an address with its port.
 func parseServer(addr string, port int) (string, error) {
 	if addr == "" {
-		return "", errors.New("an address is missing; allowed is host:port,host:port")
+		return "", errors.New("an address is missing; must be host:port,host:port")
 	}
 	host, number, err := net.SplitHostPort(addr)
 	bare := addr
@@ -48,7 +47,7 @@ func parseServer(addr string, port int) (string, error) {
 	}
 	if err != nil && (!strings.Contains(bare, ":") || net.ParseIP(bare) != nil) {
 		if port == 0 {
-			return "", fmt.Errorf("%.200q has no port; allowed is host:port", addr)
+			return "", fmt.Errorf("%.200q has no port; must be host:port", addr)
 		}
 		host, number, err = bare, strconv.Itoa(port), nil
 	}
@@ -57,7 +56,7 @@ func parseServer(addr string, port int) (string, error) {
 	case err != nil || strings.ContainsAny(host, "[]") || strings.ContainsFunc(host, unicode.IsSpace):
 		return "", fmt.Errorf("%.200q is not host:port; an IPv6 address stands in brackets, as in [::1]:2181", addr)
 	case host == "":
-		return "", fmt.Errorf("%.200q has no host; allowed is host:port", addr)
+		return "", fmt.Errorf("%.200q has no host; must be host:port", addr)
 	case bad != nil || n == 0:
 		return "", fmt.Errorf("%.200q: a port is a number from 1 to 65535", addr)
 	}

@@ -5,8 +5,7 @@ import "rollcall/zk/jute"
 // watch is a set of kinds of watches.
 type watch uint8
 
-// A request asks for one of these kinds. The exception is exists: it asks for watchExist, which
-// becomes watchData if the node exists.
+// A request sets one of these kinds. exists sets watchExist, which becomes watchData if the node exists.
 const (
 	watchData watch = 1 << iota
 	watchExist
@@ -41,7 +40,7 @@ func watchOf(op jute.Op, body []byte) (path string, kind watch) {
 	return string(name), kind
 }
 
-// removedWatches is which kinds each type of removeWatches removes.
+// removedWatches are the kinds that each type of removeWatches removes.
 var removedWatches = map[jute.WatcherType]watch{
 	jute.WatcherChildren:            watchChild,
 	jute.WatcherData:                watchData | watchExist,
@@ -64,7 +63,7 @@ func persistentWatchOf(op jute.Op, body []byte) (path string, kind watch) {
 	return path, watchPersistent
 }
 
-// requestReplied records what a request that was answered has set or removed.
+// requestReplied records the watches that a request has set or removed.
 func (w *watches) requestReplied(c call, code jute.Code) {
 	kind := c.watchKind
 	switch {
@@ -144,7 +143,7 @@ func (w *watches) appendSet(out *[]byte, zxid int64) (n int) {
 // watchBatch is one request that sets watches again.
 type watchBatch struct{ jute.SetWatches2 }
 
-// newBatch returns a batch with empty lists: servers refuse null ones.
+// newBatch returns a batch with empty lists, because servers reject null ones.
 func newBatch(zxid int64) watchBatch {
 	none := [][]byte{}
 	return watchBatch{jute.SetWatches2{RelativeZxid: zxid, Data: none, Exist: none, Child: none, Persistent: none, Recursive: none}}

@@ -172,7 +172,8 @@ func TestWatchesSetAgainInParts(t *testing.T) {
 	}
 }
 
-// A request sets as many watches again as it has room for, also after others. A path that is too long for that goes alone.
+// A request sets as many watches again as it has room for, also after others. A path that is too long for that
+// goes alone.
 func TestWatchesSetAgainFillRequests(t *testing.T) {
 	for _, tt := range []struct{ paths, length, requests int }{
 		{8, maxBatch/4 - 4, 2}, {9, maxBatch/4 - 4, 3}, {8, maxBatch/4 - 3, 3}, {3, 2 * maxBatch, 3},

@@ -10,8 +10,8 @@ import (
 
 // wire is a connection that can also be written to without waiting.
 //
-// A TCP socket is read and written with system calls that never wait. Go's scheduler is not told of
-// them: telling it costs more than the calls, and on a busy machine it would give the goroutine's
+// A TCP socket is read and written with system calls that never wait. They bypass Go's scheduler:
+// notifying it costs more than the calls, and on a busy machine it would give the goroutine's
 // place to others. Only if there is nothing to read, the goroutine waits in Go's poller.
 type wire struct {
 	net.Conn

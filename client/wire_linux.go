@@ -11,7 +11,7 @@ func readNow(fd int, b []byte) (int, error) { return callNow(syscall.SYS_READ, f
 // writeNow writes to a socket that does not wait.
 func writeNow(fd int, b []byte) (int, error) { return callNow(syscall.SYS_WRITE, fd, b) }
 
-// callNow makes a system call of which Go's scheduler is not told.
+// callNow makes a system call without notifying Go's scheduler.
 func callNow(number uintptr, fd int, b []byte) (int, error) {
 	for {
 		n, _, errno := syscall.RawSyscall(number, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
