@@ -7,7 +7,7 @@ import (
 	"rollcall/proto"
 )
 
-// maxAcks bounds the acknowledgements that wait for apply. When there are more, the last two are
+// maxAcks limits the acknowledgements that wait for apply. When there are more, the last two are
 // merged.
 const maxAcks = 64
 
@@ -15,11 +15,11 @@ const maxAcks = 64
 // effect at once. A long list of refused sessions comes in several parts, and only the last part
 // has a through.
 type ack struct {
-	nonce           uint64 // the nonce of the leader's term
+	nonce           uint64 // of the leader's term
 	through         uint64
 	commit          uint64
 	refusedSessions []int64
-	refusalsCut     bool // whether the refused sessions have been cut
+	refusalsCut     bool // the connections of the refused sessions have been closed
 }
 
 // merge makes a and b one acknowledgement, which counts when both would. The list of refused
@@ -33,8 +33,8 @@ func (a *ack) merge(b ack) {
 	a.refusedSessions = slices.Compact(a.refusedSessions)
 }
 
-// ackQueue holds acknowledgements until what they name is applied here. Make one with newAckQueue. It
-// is safe for concurrent use, and nothing blocks.
+// ackQueue holds acknowledgements until their commit is applied here. Make one with newAckQueue. It is
+// safe for concurrent use, and nothing blocks.
 type ackQueue struct {
 	boot uint64        // of this process
 	work chan struct{} // one place: an acknowledgement may be due
@@ -47,7 +47,7 @@ func newAckQueue(boot uint64) ackQueue {
 	return ackQueue{boot: boot, work: make(chan struct{}, 1)}
 }
 
-// addAck queues a ping's acknowledgement. It ignores one that is for another boot.
+// addAck queues a ping's acknowledgement, unless it is for another boot.
 func (q *ackQueue) addAck(ping *proto.Ping) {
 	if ping.Ack == nil || ping.Ack.Boot != q.boot {
 		return
@@ -66,7 +66,7 @@ func (q *ackQueue) addAck(ping *proto.Ping) {
 	signal(q.work)
 }
 
-// entryApplied signals work if the entry at index makes an acknowledgement due.
+// entryApplied signals work if an acknowledgement is due at index.
 func (q *ackQueue) entryApplied(index uint64) {
 	q.mu.Lock()
 	due := len(q.pending) > 0 && q.pending[0].commit <= index
@@ -76,9 +76,9 @@ func (q *ackQueue) entryApplied(index uint64) {
 	}
 }
 
-// nextRefusals returns an acknowledgement, of the term with this nonce, whose refused sessions have not
-// been cut yet. The refusals need not wait for its commit. They may rest on entries that this member has
-// not applied yet: the session may have moved to another member, perhaps with a shorter timeout.
+// nextRefusals returns an acknowledgement of the term with this nonce whose refusals have not been taken
+// yet. Refusals do not wait for the commit. They may rest on entries that this member has not applied yet:
+// the session may have moved to another member, perhaps with a shorter timeout.
 func (q *ackQueue) nextRefusals(nonce uint64) (ack, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -2,21 +2,21 @@ package follower
 
 import "container/list"
 
-// capacity limits the writes that wait in lanes, and lists the Submits that wait for room, light and heavy
-// writes apart. The outbox's lock guards it.
+// capacity limits the writes that wait in lanes, and lists the Submits that wait for room. The outbox's lock
+// guards it.
 type capacity struct {
 	maxWrites, maxBytes int
 
 	queuedWrites, queuedBytes int
-	heavyBytes                int          // bytes of heavy writes, among bytes
-	blockedSubmits            [2]list.List // lists of *place, in order of arrival: for light writes, for heavy ones
+	heavyBytes                int          // of the heavy writes among them
+	blockedSubmits            [2]list.List // of *place, in order of arrival: for light writes, for heavy ones
 }
 
 // place is a place in the list of Submits that wait for room.
 type place struct {
 	lane     *lane
-	cost     cost          // of the write to be submitted
-	turnCome chan struct{} // closed when its turn has come
+	cost     cost
+	turnCome chan struct{} // closed when freed is set
 	freed    bool
 }
 
@@ -42,8 +42,8 @@ func (c *capacity) removeWrite(cost cost) {
 	}
 }
 
-// blockSubmit adds a place for a write at the end of its list. The place is freed when there is room, or by the lane l,
-// which may be nil.
+// blockSubmit adds a place at the end of its list. The place is freed when there is room, or when lane l, unless it is
+// nil, has nothing unapplied.
 func (c *capacity) blockSubmit(cost cost, l *lane) *list.Element {
 	p := &place{cost: cost, lane: l, turnCome: make(chan struct{})}
 	e := c.blockedList(cost).PushBack(p)
@@ -53,7 +53,6 @@ func (c *capacity) blockSubmit(cost cost, l *lane) *list.Element {
 	return e
 }
 
-// blockedList returns the list in which a Submit of such a write waits.
 func (c *capacity) blockedList(cost cost) *list.List {
 	if cost.isHeavy() {
 		return &c.blockedSubmits[1]
@@ -61,7 +60,7 @@ func (c *capacity) blockedList(cost cost) *list.List {
 	return &c.blockedSubmits[0]
 }
 
-// admitBlocked lets in the writes that have waited longest, light ones first, as far as there is room.
+// admitBlocked frees the oldest places while there is room, those of light writes first.
 func (c *capacity) admitBlocked() {
 	for i := range c.blockedSubmits {
 		b := &c.blockedSubmits[i]

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// checksPerTick is how many verdicts are checked in a tick at most. The leader repeats them every half tick.
+	// checksPerTick limits the verdicts that are checked in a tick. The leader repeats them every half tick.
 	checksPerTick = 2
 
 	// wrongLeaderInterval is the least time between two log lines about a leader that is wrong: it may send a

@@ -1,7 +1,6 @@
-// Package follower does what every member does for its clients, whichever member leads. It
-// remembers which clients it heard from until the leader has acknowledged that. It knows for which
-// sessions it may speak, and keeps writes until they are applied here. It decides nothing about
-// expiry.
+// Package follower does what every member does for its clients, whichever member leads. It keeps touches
+// until the leader has acknowledged them, the leases of its clients' sessions, and writes until they are
+// applied here. It decides nothing about expiry.
 //
 //   - leadership: the newest TermStart that has been applied, and the stream of its leader's pings.
 //   - incarnation: this process in the replicated state, and the ids of its sessions.
@@ -9,14 +8,14 @@
 //     to the leader. When the leader or the stream to it changes, it sends again all that is not
 //     applied yet.
 //   - renewer: reports touches to the leader and renews the leases of the sessions attached here.
-//   - pingStream: replies to the leader's pings with the touches that the leader does not know of yet.
+//   - pingStream: replies to the leader's pings with the touches that are not acknowledged.
 //   - syncs: the syncs that wait until all that was committed is applied here.
 //   - divergence: checks a leader's verdict that this member's state is wrong.
 //
 // # Vouching
 //
-// A member may tell a client that its session lives only while the session's lease is valid. It
-// then vouches for the session. A lease is valid until 0.9 of the session's timeout has passed
+// A member may reply to a client only while the lease of the client's session is valid. It then
+// vouches for the session. A lease is valid until 0.9 of the session's timeout has passed
 // since the touch that the leader last acknowledged was sent.
 //
 // # Time
@@ -51,18 +50,17 @@ import (
 )
 
 var (
-	// ErrReplaced is returned by Run when another process of this member has announced itself
-	// since.
+	// ErrReplaced is returned by Run when another process of this member has announced itself.
 	ErrReplaced = errors.New("follower: another process of this member has taken over")
 	// ErrAddedAgain is returned by Run when this member has been removed from the list of servers and added
-	// again. What it had sent before may still be under way, so it needs another boot.
+	// again. Its earlier writes may still be under way, so it needs another boot.
 	ErrAddedAgain = errors.New("follower: this member was removed from the ensemble and added again, and must start again")
 	// ErrRefused means that the leader no longer counts a session as held by this member.
 	ErrRefused = errors.New("follower: session refused by the leader")
 	// ErrNotVouched means that a session's lease was not renewed in time.
 	ErrNotVouched = errors.New("follower: lease of the session not renewed in time")
 
-	// ErrNoLink means that this member cannot bring its clients' writes to the leader.
+	// ErrNoLink means that this member cannot forward its clients' writes to the leader.
 	ErrNoLink = errors.New("follower: no link to the leader")
 
 	errNotHeld = errors.New("follower: no connection holds the session")
@@ -70,7 +68,7 @@ var (
 
 // Defaults of Config.
 const (
-	// DefaultMaxInFlight is that of ZooKeeper's globalOutstandingLimit. The table of keys in package
+	// DefaultMaxInFlight is the default of ZooKeeper's globalOutstandingLimit. The table of keys in package
 	// config takes it from here.
 	DefaultMaxInFlight   = 1000
 	defaultInFlightBytes = 16 << 20 // sixteen entries
@@ -92,8 +90,8 @@ type State interface {
 
 // Clients closes this member's client connections.
 type Clients interface {
-	// DropConnection closes the local connection of a session, if it is still the one named: the client may
-	// meanwhile have come back on another one. It never blocks.
+	// DropConnection closes the local connection of a session if it is still conn: the client may meanwhile have come
+	// back on another one. It never blocks.
 	DropConnection(id jute.SessionID, conn uint64, why error)
 }
 
@@ -108,34 +106,40 @@ type Config struct {
 	State     State
 	Clients   Clients
 
-	LeaderClient func(ctx context.Context, id uint32) (proto.LeaderClient, error) // returns the Leader service of a member, which may be this one
-	// ProbeMember asks a member to answer, over the connection on which its Leader service is called. If
-	// ctx ends without an answer, Probe closes that connection with every call on it, and the next
-	// call opens another.
+	// LeaderClient returns the Leader service of a member, which may be this one.
+	LeaderClient func(ctx context.Context, id uint32) (proto.LeaderClient, error)
+	// ProbeMember waits for a reply of a member, over the connection on which its Leader service is called. If
+	// ctx ends before, ProbeMember closes that connection with every call on it, and the next call opens
+	// another.
 	ProbeMember func(ctx context.Context, id uint32) error
 	DiskID      func() uint64    // the id of this member's disk, which names its vote
 	RaftTerm    func() uint64    // raft's current term; must not block
-	RaftLeader  func() uint32    // the member that raft takes for the leader now, 0: none; must not block
+	RaftLeader  func() uint32    // the leader that raft knows, or 0; must not block
 	IsJoining   func() bool      // reports whether this member does not take part in proofs yet; must not block
-	WallClock   func() time.Time // the wall clock: base of session ids, also reported to the leader
+	WallClock   func() time.Time // base of session ids, also reported to the leader
 	Monotonic   monotonic.Clock  // default: monotonic.System
 
-	// The next four are for a leader's verdict that this member's state is wrong.
-	VoterIDs         func() []uint32                                            // returns the ids of the voters, perhaps this one included; must not block
-	FetchStateHashes func(ctx context.Context, id uint32) (*proto.Marks, error) // returns the marks that a member itself sends, or the error of ctx
-	OnDamage         func(why string)                                           // called, perhaps repeatedly, when a majority has another state; must not block
-	OnDivergence     func(why string)                                           // called repeatedly, at least once in two ticks, for as long as the leader has another state and nobody knows who is right; must not block
+	// The next four are for a leader's verdict that this member's state is wrong. The callbacks must not block.
+
+	VoterIDs func() []uint32 // may include this member; must not block
+	// FetchStateHashes returns a member's own StateHashes, or the error of ctx.
+	FetchStateHashes func(ctx context.Context, id uint32) (*proto.Marks, error)
+	// OnDamage is called, perhaps repeatedly, when a majority has another state.
+	OnDamage func(why string)
+	// OnDivergence is called at least once in two ticks for as long as the leader has another state, and it is
+	// unknown which one is right.
+	OnDivergence func(why string)
 
 	MaxInFlight      int // writes sent and not applied here; default 1,000
-	MaxInFlightBytes int // bytes of the same writes; default 16 MiB; a single write may be larger
+	MaxInFlightBytes int // of the same writes; default 16 MiB; a single write may be larger
 	MaxQueued        int // writes not sent, at which Submit begins to wait; default 16,384
-	MaxQueuedBytes   int // bytes of the same writes; default 32 MiB
+	MaxQueuedBytes   int // of the same writes; default 32 MiB
 
 	Logger *slog.Logger // default: discard
 }
 
-// Follower implements what server asks of its member, znode.Hooks, and the Pings of
-// proto.FollowerServer. Make one with New. It is safe for concurrent use.
+// Follower implements the member for package server, znode.Hooks, and the Pings of proto.FollowerServer. Make one
+// with New. It is safe for concurrent use.
 type Follower struct {
 	cfg          Config
 	sessionTable atomic.Pointer[sessiontracker.GlobalTable] // nil while this member does not lead
@@ -171,8 +175,10 @@ func New(cfg Config) (*Follower, error) {
 		return nil, fmt.Errorf("follower: SyncLimit is %d ticks, but must be positive", cfg.SyncLimit)
 	case cfg.MaxInFlight < 0 || cfg.MaxInFlightBytes < 0 || cfg.MaxQueued < 0 || cfg.MaxQueuedBytes < 0:
 		return nil, errors.New("follower: a limit is negative")
-	case cfg.State == nil || cfg.Clients == nil || cfg.LeaderClient == nil || cfg.ProbeMember == nil || cfg.DiskID == nil || cfg.RaftTerm == nil || cfg.RaftLeader == nil || cfg.IsJoining == nil || cfg.WallClock == nil || cfg.VoterIDs == nil || cfg.FetchStateHashes == nil || cfg.OnDamage == nil || cfg.OnDivergence == nil:
-		return nil, errors.New("follower: State, Clients, Leader, Probe, Disk, RaftTerm, RaftLeader, Joining, Wall, Members, Ask, Damaged and Disputed are required")
+	case cfg.State == nil || cfg.Clients == nil || cfg.LeaderClient == nil || cfg.ProbeMember == nil ||
+		cfg.DiskID == nil || cfg.RaftTerm == nil || cfg.RaftLeader == nil || cfg.IsJoining == nil || cfg.WallClock == nil ||
+		cfg.VoterIDs == nil || cfg.FetchStateHashes == nil || cfg.OnDamage == nil || cfg.OnDivergence == nil:
+		return nil, errors.New("follower: every field of Config without a default is required")
 	}
 	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, DefaultMaxInFlight)
 	cfg.MaxInFlightBytes = cmp.Or(cfg.MaxInFlightBytes, defaultInFlightBytes)
@@ -206,11 +212,12 @@ func (f *Follower) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Leave ends the streams of pings without an error: the leader then knows that this member stops, and
-// is not out of reach. Leave may be called more than once, and never blocks.
+// Leave ends the streams of pings without an error, which shows the leader that this member stops and is not
+// out of reach. Leave may be called more than once, and never blocks.
 func (f *Follower) Leave() { f.leaveOnce.Do(func() { close(f.leaving) }) }
 
-// SetSessionTable sets the session table of the term that this member leads, or nil when it does not lead.
+// SetSessionTable sets the session table of the term that this member leads. It is nil when the member does
+// not lead.
 func (f *Follower) SetSessionTable(table *sessiontracker.GlobalTable) { f.sessionTable.Store(table) }
 
 // NewSession returns an id for a new session, different from all that this member ever returned. It
@@ -225,22 +232,21 @@ func (f *Follower) TryNewSession() (id jute.SessionID, ok bool) { return f.incar
 // Touch renews a session held by a local connection that was granted timeout. It never blocks. It
 // is called for every request of every client.
 func (f *Follower) Touch(id jute.SessionID, timeout time.Duration) {
-	f.renewer.touches.Touch(id, timeout) // flushed and acknowledged like any other, even if this member leads
-	if table := f.sessionTable.Load(); table != nil {
-		table.Touch(id, f.cfg.Monotonic.Now(), timeout) // this member leads: touches of its own clients count without a ping
+	f.renewer.touches.Touch(id, timeout)
+	if table := f.sessionTable.Load(); table != nil { // this member leads: its own touches count without a ping
+		table.Touch(id, f.cfg.Monotonic.Now(), timeout)
 	}
 }
 
-// IsVouched reports, without waiting, whether the client may be told now that its session lives.
+// IsVouched reports, without waiting, whether the lease of id is valid.
 func (f *Follower) IsVouched(id jute.SessionID) bool {
 	return f.leases.isValid(id, f.cfg.Monotonic.Now())
 }
 
 // Vouch sends all unacknowledged touches to the leader at once and waits until the lease of id is
-// valid. It renews nothing itself: if the client was not heard from, its lease is not renewed,
-// however much there is to send to it. There is one exception. If a handshake waited so long for a
-// leader that the lease it granted has expired, applying it counts as hearing from the client, here
-// and at the leader.
+// valid. It renews nothing itself: a reply to a client is no sign of that client. There is one exception.
+// If a handshake waited so long for a leader that the lease it granted has expired, applying it counts as
+// a touch, here and at the leader.
 //
 // Vouch fails with ErrRefused, with ErrNotVouched after half a tick, or when ctx ends or no
 // connection holds id. The caller must then close the connection.
@@ -256,8 +262,8 @@ func (f *Follower) Vouch(ctx context.Context, id jute.SessionID) error {
 // called. A snapshot replaces the state before, and then all connections are cut. Or txn creates or
 // attaches a session, and its connection is detached before.
 //
-// Submit waits while this member's limit is reached and the connection has something unapplied, or
-// txn is longer than maxFirst. It fails only if ctx ends or an identity is not valid UTF-8.
+// Submit waits while this member's limit is reached, unless the connection has nothing unapplied and txn is
+// small. It fails only if ctx ends or an identity is not valid UTF-8.
 func (f *Follower) Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) error {
 	if jute.Op(txn.Op) == jute.OpCloseSession {
 		f.leases.markClosing(jute.SessionID(txn.Session), txn.Conn)
@@ -274,8 +280,8 @@ func (f *Follower) TrySubmit(txn *proto.Txn, w znode.Waiter) bool {
 	return f.outbox.offer(txn, w)
 }
 
-// Withdraw takes back the transactions of a connection that have not been sent to a leader yet, and does not call their
-// waiters. It reports whether it took back all that were not applied. It never blocks.
+// Withdraw drops the transactions of a connection that have not been sent to a leader yet, and does not call their
+// waiters. It reports whether it dropped all that were not applied. It never blocks.
 func (f *Follower) Withdraw(conn uint64) bool { return f.outbox.withdrawUnsent(conn) }
 
 // Sync calls w.Applied with code OK once everything committed before the call has been applied
@@ -300,9 +306,10 @@ func (f *Follower) Detach(id jute.SessionID, conn uint64) {
 	f.leases.endIfHeldBy(id, conn)
 }
 
+// signal wakes the receiver of a channel with one place. Signals that it has not taken yet count as one.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // the receiver has a signal that it has not taken yet
+	default:
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"rollcall/znode"
 )
 
-// incarnation is this process of the member, as the replicated state knows it: by its boot. It draws the
-// ids of new sessions. Make one with newIncarnation. It is safe for concurrent use.
+// incarnation is this process of the member, which the replicated state knows by its boot. It draws the ids of
+// new sessions. Make one with newIncarnation. It is safe for concurrent use.
 type incarnation struct {
 	self      uint32
 	boot      uint64
@@ -31,7 +31,7 @@ type incarnation struct {
 	endReason error
 
 	mu          sync.Mutex
-	currentBoot uint64 // the member's current boot in the replicated state
+	currentBoot uint64 // of the member in the replicated state
 	wasOurs     bool   // boot is, or once was, the current one
 	listVersion int64  // version of the list of servers; 0: none
 }
@@ -115,16 +115,16 @@ func (i *incarnation) offerSession() (id jute.SessionID, ok bool) {
 	}
 }
 
-// announcement is the announcement of this incarnation that a link has sent to the leader.
+// announcement is the last announcement of this incarnation on a link.
 type announcement struct {
-	txn          *proto.Txn // nil: none was sent
+	txn          *proto.Txn // nil if none was sent
 	replacedBoot uint64
-	listVersion  int64 // version of the list at that time; one from before this member was added again has no effect
+	listVersion  int64 // an announcement from before this member was added again has no effect
 }
 
 // nextAnnouncement fills in a and returns true if an announcement must be sent. None is needed once this
-// boot has been the member's current one, or if the link has already sent one that replaces the
-// present boot, under the present list of servers.
+// boot has been the member's current one, or if a already replaces the present boot, under the present list
+// of servers.
 func (i *incarnation) nextAnnouncement(a *announcement) bool {
 	i.mu.Lock()
 	current, wasCurrent, list := i.currentBoot, i.wasOurs, i.listVersion

@@ -11,22 +11,21 @@ import (
 type inFlight struct {
 	maxWrites, maxBytes int
 
-	writes      fifo.Queue[queuedWrite] // last-len+1 … last
-	lastNumber  uint64                  // number given last
-	nextToSend  uint64                  // number that the link sends next, from queue or a new one
+	writes      fifo.Queue[queuedWrite] // numbers oldestNumber() to lastNumber
+	lastNumber  uint64
+	nextToSend  uint64 // number that the link sends next
 	totalBytes  int
-	heavyWeight int            // weight of the heavy ones among them
-	longWrites  longWritePause // of the long ones
-	resentCount uint64         // how many were sent again, for the metric
+	heavyWeight int // of the heavy writes
+	longWrites  longWritePause
+	resentCount uint64
 }
 
 // oldestNumber returns the number of the oldest write, or the next number to be given if there is none.
 func (f *inFlight) oldestNumber() uint64 { return f.lastNumber - uint64(f.writes.Len()) + 1 }
 
-// isOldest reports whether there is a write and the oldest one has this number.
+// isOldest reports whether the write numbered seq is the oldest one.
 func (f *inFlight) isOldest(seq uint64) bool { return f.writes.Len() > 0 && f.oldestNumber() == seq }
 
-// isFull reports whether no further write may be sent.
 func (f *inFlight) isFull() bool { return f.writes.Len() >= f.maxWrites || f.totalBytes >= f.maxBytes }
 
 // sendableClasses returns the number of classes that may send a write, from the lightest on.
@@ -55,7 +54,7 @@ func (f *inFlight) pushNumbered(r queuedWrite, now time.Time) {
 	f.writes.Push(r)
 }
 
-// nextUnsent returns the oldest write that this link has not sent, and counts it as sent. It returns nil if there is none.
+// nextUnsent returns the oldest write that this link has not sent, or nil, and counts it as sent.
 func (f *inFlight) nextUnsent() *queuedWrite {
 	first := f.oldestNumber()
 	f.nextToSend = max(f.nextToSend, first) // those before first have been applied meanwhile
@@ -67,10 +66,9 @@ func (f *inFlight) nextUnsent() *queuedWrite {
 	return r
 }
 
-// rewind makes next begin with the oldest write.
+// rewind makes nextUnsent begin with the oldest write.
 func (f *inFlight) rewind() { f.nextToSend = 0 }
 
-// popOldest removes and returns the oldest write.
 func (f *inFlight) popOldest() queuedWrite {
 	r := f.writes.Pop()
 	f.totalBytes -= r.size

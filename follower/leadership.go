@@ -13,8 +13,8 @@ import (
 	"rollcall/znode"
 )
 
-// leadership is the present term and its leader, as the log here has them, and the stream of that leader's
-// pings. Make one with newLeadership. It is safe for concurrent use, and nothing blocks.
+// leadership is the present term and its leader, by the log here, and the stream of that leader's pings.
+// Make one with newLeadership. It is safe for concurrent use, and nothing blocks.
 type leadership struct {
 	self       uint32
 	raftTerm   func() uint64 // Config.RaftTerm
@@ -23,8 +23,8 @@ type leadership struct {
 
 	mu           sync.Mutex
 	term         *term       // the newest TermStart applied; of term 0 before the first
-	retiredNonce uint64      // nonce of the TermStart before it, if raft's term was the same
-	leaderStream *pingStream // the present leader's stream, or nil
+	retiredNonce uint64      // of the TermStart before it, if raft's term was the same
+	leaderStream *pingStream // the present leader's, or nil
 }
 
 // term is a TermStart that has been applied. Its ctx ends when a newer one has been applied.
@@ -40,8 +40,8 @@ func newTerm(t znode.Term, now time.Time) *term {
 	return &term{Term: t, leaderContact: leaderContact{lastReached: now}, ctx: ctx, cancel: end}
 }
 
-// leaderContact is when the leader of a term last answered a probe, or when raft last had no contact with
-// it.
+// leaderContact is the time when the leader of a term last replied to a probe, or when raft last had no contact
+// with it.
 type leaderContact struct {
 	mu          sync.Mutex
 	lastReached time.Time
@@ -53,7 +53,6 @@ func (r *leaderContact) markReached(now time.Time) {
 	r.lastReached = now
 }
 
-// timeSince returns how long ago that was.
 func (r *leaderContact) timeSince(now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,14 +66,12 @@ func newLeadership(cfg *Config) *leadership {
 	}
 }
 
-// currentTerm returns the newest TermStart applied.
 func (l *leadership) currentTerm() *term {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.term
 }
 
-// startTerm makes t the current term.
 func (l *leadership) startTerm(t znode.Term) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,8 +102,8 @@ func (l *leadership) mayLead(t *term) bool {
 	return t.Index > 0 && t.Term.Term >= l.raftTerm()
 }
 
-// unreachedFor returns for how long this member has not reached the Leader service of the leader that
-// it knows. It returns 0 if it knows none in raft's term, or leads itself.
+// unreachedFor returns the time for which this member has not reached the leader's service. It returns 0 if
+// no leader is known in raft's term, or this member leads.
 func (l *leadership) unreachedFor(now time.Time) time.Duration {
 	t := l.currentTerm()
 	if t.Leader == l.self || !l.mayLead(t) {

@@ -8,50 +8,50 @@ import (
 	"rollcall/zk/jute"
 )
 
-// renewalsPerLock is how many touches of an acknowledged batch are handled under one hold of the lock. That
-// takes a few tens of microseconds, for which connections and apply may have to wait.
+// renewalsPerLock is the number of touches of an acknowledged batch that are handled while connections and
+// apply may have to wait: a few tens of microseconds.
 const renewalsPerLock = 256
 
-// leases knows until when this member may speak for the sessions that its connections hold. Make
-// one with newLeases. It is safe for concurrent use, and nothing blocks.
+// leases are the leases of the sessions that this member's connections hold. Make one with newLeases. It is
+// safe for concurrent use, and nothing blocks.
 type leases struct {
 	clock    monotonic.Clock
-	timeBase time.Time // all times below count from here, by clock
+	timeBase time.Time // the durations of leases count from here, by clock
 
 	mu           sync.Mutex
 	bySession    map[jute.SessionID]lease
 	justGranted  []jute.SessionID                // leases made by the entry that is being applied
-	expectations map[jute.SessionID]*expectation // sessions for which a Vouch waits, because their leases are not valid
+	expectations map[jute.SessionID]*expectation // of the sessions for which a Vouch waits
 }
 
 // lease is one connection's lease of a session.
 type lease struct {
 	conn           uint64
 	timeout        time.Duration // granted
-	validUntil     time.Duration // the last moment at which the lease is valid
-	appliedAt      time.Duration // when the entry that made the lease had been applied; 0: it is still being applied
-	lateUnreported bool          // the lease had run out when it was made, and late has not reported that yet
-	closeRequested bool          // the connection has asked to close the session
+	validUntil     time.Duration // inclusive
+	appliedAt      time.Duration // end of the entry that made the lease; 0 while it is being applied
+	lateUnreported bool          // the lease had expired when it was made, and takeLate has not returned that yet
+	closeRequested bool
 }
 
 // expectation is shared by all Vouch calls that wait for one session.
 type expectation struct {
 	done    chan struct{} // closed when err is final
 	err     error
-	waiters int // number of waiting calls
+	waiters int
 }
 
 func newLeases(clock monotonic.Clock) *leases {
 	return &leases{
 		clock:        clock,
-		timeBase:     clock.Now().Add(-1), // so that begun is never 0
+		timeBase:     clock.Now().Add(-1), // so that appliedAt is never 0
 		bySession:    make(map[jute.SessionID]lease),
 		expectations: make(map[jute.SessionID]*expectation),
 	}
 }
 
-// leaseSpan returns for how long after a touch was sent a lease is valid. The rest of the timeout allows
-// for clocks that run at different speeds.
+// leaseSpan returns the duration of a lease, from when the touch was sent. The rest of the timeout allows for
+// clocks that run at different speeds.
 func leaseSpan(timeout time.Duration) time.Duration { return timeout - timeout/10 }
 
 // grantLease gives a session to a connection whose create or attach was first sent at sent.
@@ -86,7 +86,7 @@ func (s *leases) endIfHeldBy(id jute.SessionID, conn uint64) {
 	}
 }
 
-// markClosing records that conn, if it holds the session, has asked to close it.
+// markClosing records that conn, if it holds the session, has requested to close it.
 func (s *leases) markClosing(id jute.SessionID, conn uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *leases) sessionClosed(id jute.SessionID) {
 	s.endLease(id, ErrRefused)
 }
 
-// heldSessions returns the sessions that connections hold, each with its connection.
+// heldSessions returns the connection of each session.
 func (s *leases) heldSessions() map[jute.SessionID]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,6 @@ func (s *leases) heldSessions() map[jute.SessionID]uint64 {
 	return held
 }
 
-// endAll ends all leases.
 func (s *leases) endAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +128,6 @@ func (s *leases) endLease(id jute.SessionID, err error) {
 	s.finishWaits(id, err)
 }
 
-// finishWaits ends all waits for id, with err.
 func (s *leases) finishWaits(id jute.SessionID, err error) {
 	if e := s.expectations[id]; e != nil {
 		delete(s.expectations, id)
@@ -146,8 +144,7 @@ func (s *leases) isValid(id jute.SessionID, now time.Time) bool {
 	return ok && now.Sub(s.timeBase) <= l.validUntil
 }
 
-// endIfExpired ends the lease of id if it is not valid at now. It returns the connection that held it, and
-// whether it ended a lease.
+// endIfExpired ends the lease of id if it is not valid at now. It returns the connection that held it.
 func (s *leases) endIfExpired(id jute.SessionID, now time.Time) (conn uint64, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,8 +156,8 @@ func (s *leases) endIfExpired(id jute.SessionID, now time.Time) (conn uint64, en
 	return l.conn, true
 }
 
-// expectRenewal returns the expectation that a Vouch of id must wait for. It returns nil if there is no
-// need to wait: the lease is valid or, with the error, no connection holds id.
+// expectRenewal returns the expectation that a Vouch of id must wait for. It returns nil if the lease is valid,
+// and an error if no connection holds id.
 func (s *leases) expectRenewal(id jute.SessionID, now time.Time) (*expectation, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,8 +177,8 @@ func (s *leases) expectRenewal(id jute.SessionID, now time.Time) (*expectation, 
 	return e, nil
 }
 
-// takeLate reports, only once, whether a session was created or attached so late that its lease had
-// already run out. It also returns the timeout granted to it.
+// takeLate reports, only once, whether a session was created or attached so late that its lease had already
+// expired. It also returns the timeout granted to it.
 func (s *leases) takeLate(id jute.SessionID) (timeout time.Duration, late bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,9 +201,9 @@ func (s *leases) stopWaiting(id jute.SessionID, e *expectation) {
 	}
 }
 
-// renewTouched renews leases by an acknowledged batch that was first sent at sent, except for the sessions
-// that were refused. If a touch's connection was granted another timeout than the present one, the
-// shorter of the two counts.
+// renewTouched renews the leases of the sessions in an acknowledged batch that was first sent at sent, except
+// for refused ones. If a touch's connection was granted another timeout than the present one, the shorter
+// one counts.
 func (s *leases) renewTouched(touched map[jute.SessionID]time.Duration, sent time.Time, refused map[jute.SessionID]bool) {
 	at := sent.Sub(s.timeBase)
 	s.mu.Lock()
@@ -231,11 +228,11 @@ func (s *leases) renewTouched(touched map[jute.SessionID]time.Duration, sent tim
 	}
 }
 
-// endRefused ends the lease of a session that the leader refused. It returns the connection that held
-// it, and whether that connection is to be cut. sent is when the first batch that names the session
-// was sent. If the lease began after that, the refusal may be about an earlier lease: the session may
-// have left this member and come back. Then refuse does nothing. A connection that has asked to close
-// its session is not cut, because it still gets the reply: the close may be why the leader refused.
+// endRefused ends the lease of a session that the leader rejected. It returns the connection that held it, and
+// reports whether to close that connection. The first batch with the session was sent at sent. If the lease
+// began after that, the leader may have rejected an earlier lease: the session may have left this member and
+// come back. Then endRefused does nothing. A connection that has requested to close its session stays open for
+// the reply: the leader may have rejected the touch because of the close.
 func (s *leases) endRefused(id jute.SessionID, sent time.Time) (conn uint64, cut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

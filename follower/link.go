@@ -22,13 +22,12 @@ var (
 	errStreamEnded = errors.New("follower: the leader ended the stream")
 )
 
-// probesPerTick is how often in a tick the leader is asked to answer, on the connection on which
-// this member forwards. Writes are answered only through the log, so only a probe tells a
-// connection that the network has dropped from an idle one.
+// probesPerTick is the number of probes in a tick, on the connection on which this member forwards. The reply to
+// a write is its entry in the log, so only a probe distinguishes a connection that the network has dropped from
+// an idle one.
 const probesPerTick = 2
 
-// forwarder sends the outbox to the present leader. Make one with newForwarder. Only its method run, and what
-// run starts, use it.
+// forwarder sends the outbox to the present leader. Make one with newForwarder. One goroutine calls run.
 type forwarder struct {
 	cfg         *Config
 	out         *outbox
@@ -68,18 +67,17 @@ func (f *forwarder) run(ctx context.Context) error {
 	}
 }
 
-// linkReport logs what an operator should know of the links to the leaders, one after another.
+// linkReport logs changes of the leader, and links that fail.
 type linkReport struct {
 	log         *slog.Logger
 	self        uint32
-	gracePeriod time.Duration // how long the links of a new term may fail: its leader may be starting
+	gracePeriod time.Duration // of a new term, whose leader may be starting
 
 	term          *term
 	lastWorked    time.Time // when the first link of the term began, or the last that worked ended
-	failureLogged bool      // that links of the term fail has been logged
+	failureLogged bool      // in this term
 }
 
-// linkStarted records that a link of t is tried.
 func (r *linkReport) linkStarted(t *term, now time.Time) {
 	if r.term == t {
 		return
@@ -90,7 +88,7 @@ func (r *linkReport) linkStarted(t *term, now time.Time) {
 	}
 }
 
-// linkEnded records why a link has ended. lived reports whether it had worked.
+// linkEnded records the error of a link that has ended. lived reports whether it had worked.
 func (r *linkReport) linkEnded(lived bool, err error) {
 	stepsDown := lived && status.Code(err) == codes.FailedPrecondition
 	if lived {
@@ -106,8 +104,8 @@ func (r *linkReport) linkEnded(lived bool, err error) {
 	}
 }
 
-// runLink sends to the leader of t, starting with all that is not applied yet, and returns why the
-// link ended.
+// runLink sends to the leader of t until the link ends, which always is an error. It starts with all writes that
+// are not applied yet.
 func (f *forwarder) runLink(ctx context.Context, t *term) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(t.ctx, func() { cancel(errNewTerm) })()
@@ -122,7 +120,7 @@ func (f *forwarder) runLink(ctx context.Context, t *term) error {
 	}
 	var partners sync.WaitGroup
 	partners.Go(func() {
-		err := stream.RecvMsg(new(proto.ForwardEnd)) // carries nothing: it only shows that the stream has ended
+		err := stream.RecvMsg(new(proto.ForwardEnd)) // returns when the stream has ended
 		cancel(cmp.Or(err, errStreamEnded))
 	})
 	if t.Leader != f.cfg.Self {
@@ -134,7 +132,7 @@ func (f *forwarder) runLink(ctx context.Context, t *term) error {
 	return f.sendOutbox(ctx, stream, t)
 }
 
-// sendOutbox sends what there is, waits for more, and so on until ctx ends.
+// sendOutbox sends the outbox until ctx ends.
 func (f *forwarder) sendOutbox(ctx context.Context, stream proto.Leader_ForwardClient, t *term) error {
 	var announced announcement
 	var txns []*proto.Txn
@@ -164,7 +162,7 @@ func (f *forwarder) sendOutbox(ctx context.Context, stream proto.Leader_ForwardC
 }
 
 // probeLoop probes the leader of t while a link to it is open, until ctx ends. A probe may take a
-// tick. If it fails, Config.Probe has closed the connection, and the link ends with it.
+// tick. If it fails, Config.ProbeMember has closed the connection, and the link ends with it.
 func (f *forwarder) probeLoop(ctx context.Context, t *term) {
 	for ctx.Err() == nil {
 		probe, cancel := context.WithTimeout(ctx, f.cfg.Tick)
@@ -180,9 +178,9 @@ func (f *forwarder) probeLoop(ctx context.Context, t *term) {
 	}
 }
 
-// backoff is the time to wait between attempts, which doubles each time. The first retry comes
-// soon, because a leader becomes ready a moment after its TermStart. No wait is longer than half a
-// tick, so that a leader that comes back is found before leases run out.
+// backoff doubles the delay between attempts. The first delay is short, because a leader becomes ready a
+// moment after its TermStart. The longest one is half a tick, so that a leader that comes back is found before
+// leases expire.
 type backoff struct{ minDelay, maxDelay, nextDelay time.Duration }
 
 func newBackoff(tick time.Duration) *backoff {
@@ -193,8 +191,8 @@ func newBackoff(tick time.Duration) *backoff {
 
 func (b *backoff) reset() { b.nextDelay = b.minDelay }
 
-// wait waits until the next attempt is due. If t ends meanwhile it returns at once, so that the
-// next term is tried without delay. It reports false if ctx ended.
+// wait waits until the next attempt is due. If t ends meanwhile, it returns at once, and the delay of the next
+// term starts anew. It returns false if ctx ended.
 func (b *backoff) wait(ctx context.Context, t *term) bool {
 	timer := time.NewTimer(b.nextDelay)
 	defer timer.Stop()

@@ -3,31 +3,30 @@ package follower
 import "time"
 
 const (
-	// longOps is the number of operations above which a write is long. The entry that such a write is in takes every member
-	// several milliseconds, in which no other write is applied.
+	// longOps is the number of operations above which a write is long. Its entry takes every member several
+	// milliseconds, in which no other write is applied.
 	longOps = 1024
 	// longClass is the first class that may hold long writes.
 	longClass = 5
-	// pauseShare is how many times as long as a long write took the next one of this member waits. The writes of others,
-	// on all members, pass meanwhile.
+	// pauseShare is the pause after a long write, in times of its duration. Other writes pass meanwhile, on all members.
 	pauseShare = 4
-	// maxPause limits the wait after a single long write, which may have taken as long as an election.
+	// maxPause limits the pause after a single long write, which may have taken as long as an election.
 	maxPause = time.Second
 )
 
-// longWritePause keeps long writes apart: one of them is under way at a time, and the next one waits for a
-// while. The zero value is ready. The outbox's lock guards it.
+// longWritePause keeps long writes apart: one of them is in flight at a time, and a pause follows. The zero value is
+// ready. The outbox's lock guards it.
 type longWritePause struct {
-	inFlight   int       // long writes that are sent and not applied
-	pauseUntil time.Time // none is sent before this time
+	inFlight   int // long writes
+	pauseUntil time.Time
 }
 
-// inProgress reports whether no long write may be sent now.
+// inProgress reports whether no long write may be sent at now.
 func (r *longWritePause) inProgress(now time.Time) bool {
 	return r.inFlight > 0 || now.Before(r.pauseUntil)
 }
 
-// writeApplied begins a rest after a long write that took so long, and calls wake at its end.
+// writeApplied begins the pause after a long write, and calls wake at its end.
 func (r *longWritePause) writeApplied(took time.Duration, wake func()) {
 	r.inFlight--
 	d := min(pauseShare*took, maxPause)

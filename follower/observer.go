@@ -23,7 +23,7 @@ func (f *Follower) MemberAnnounced(member uint32, boot, _ uint64) {
 	}
 }
 
-// observeBoot records the member's current boot. If it is ours, it opens the outbox. Otherwise the forwarder may have
+// observeBoot records the member's current boot. If it is ours, the outbox opens. Otherwise the forwarder may have
 // to announce us.
 func (f *Follower) observeBoot(boot uint64) {
 	if f.incarnation.observeBoot(boot) {
@@ -53,8 +53,8 @@ func (f *Follower) SessionAttached(s znode.Session, old znode.SessionOwner) {
 	}
 }
 
-// SessionClosed implements znode.Hooks. The lease of s ends, even that of the connection that closed
-// it, which may be told nothing more than that.
+// SessionClosed implements znode.Hooks. The lease of s ends, even if its connection has closed it: only the reply to the
+// close may still be sent.
 func (f *Follower) SessionClosed(s znode.Session, _ znode.SessionEnd) { f.leases.sessionClosed(s.ID) }
 
 // SessionSwept implements znode.Hooks. It does nothing.
@@ -66,8 +66,8 @@ func (f *Follower) NodesRemoved(znode.Removal, []string) {}
 // QuotaExceeded implements znode.Hooks. It does nothing.
 func (f *Follower) QuotaExceeded(znode.ExceededQuota) {}
 
-// TxnApplied implements znode.Hooks. It passes the result to the request that waits for it. If one
-// of our connections has got a session by it, it makes the lease.
+// TxnApplied implements znode.Hooks. It passes the result to the waiter. If the transaction has given a session to
+// one of our connections, it makes the lease.
 func (f *Follower) TxnApplied(txn *proto.Txn, r *znode.Result) {
 	if txn.Boot != f.cfg.Boot {
 		return // written by an earlier process of this member: the log is being replayed
@@ -89,8 +89,8 @@ func (f *Follower) TxnApplied(txn *proto.Txn, r *znode.Result) {
 	}
 }
 
-// Identities returns those of the client that sent a transaction of this member, which is about to be passed to Applied. The
-// transaction names them itself if it has no session or sets those of its session. Otherwise the request that waits for it
+// Identities returns the identities of the client that sent a transaction, which is about to be passed to
+// Applied. They are in the transaction if it has no session or sets those of its session. Otherwise its waiter
 // knows them.
 func (f *Follower) Identities(txn *proto.Txn) []*proto.Identity {
 	if ids := txn.GetIds(); len(ids) > 0 || txn.Boot != f.cfg.Boot {
@@ -106,7 +106,7 @@ func (f *Follower) Identities(txn *proto.Txn) []*proto.Identity {
 func (f *Follower) TxnDropped(*proto.Txn) {}
 
 // EntryFinished implements znode.Hooks. It must also be called for indices without an entry of ours,
-// because the leader may name one of them in an acknowledgement or in the answer to a sync.
+// because the leader may name one of them in an acknowledgement or in the reply to a sync.
 func (f *Follower) EntryFinished(index uint64) {
 	f.renewer.appliedIndex.Store(index)
 	now := f.cfg.Monotonic.Now() // after the index is stored: see leases.entryApplied

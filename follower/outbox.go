@@ -22,31 +22,28 @@ const (
 	maxMessageBytes = 512 << 10 // half an entry: the leader packs entries from several members
 )
 
-// txnOverhead is counted for each transaction in addition to its body and identities, for its
-// record here and its other fields in the message.
+// txnOverhead is added to the bytes of a transaction's body and identities. It stands for the record here and the
+// other fields of the message.
 const txnOverhead = 128
 
-// maxUnblocked is the largest write, in counted bytes, that a connection with nothing unapplied may add
-// although the lanes are full. Most writes are smaller, and it is less than the connection itself
-// buffers.
+// maxUnblocked is the size, in counted bytes, up to which a connection with nothing unapplied may add a write although
+// the lanes are full. Most writes are smaller, and the connection itself buffers more.
 const maxUnblocked = 4 << 10
 
-// These many lanes are kept for reuse, because a connection that waits for each of its writes takes
-// and gives back a lane every time. Together they take well under 1 MiB.
+// Limits of the lanes that are kept for reuse, because a connection that waits for each of its writes takes
+// and returns a lane every time. Together they take well under 1 MiB.
 const (
 	maxSpare     = 256
-	maxSpareRing = 16 // capacity of a spare lane's queue, in writes
+	maxSpareRing = 16 // writes in the ring of a spare lane's queue
 )
 
-// errInvalidText is returned for an identity that cannot be encoded: a transaction with it would break
-// every link to a leader.
+// A transaction with such an identity cannot be encoded, and would break every link to a leader.
 var errInvalidText = errors.New("follower: identity is not valid UTF-8")
 
 // outbox holds the writes of this member's connections until they are applied here: first in a lane
-// for each connection, then, numbered, in sent. A write gets its number when it is taken to be
-// sent, and keeps it. From then on it is part of this boot's sequence and must reach the log. A
-// write without a number may still be dropped. Make one with newOutbox. It is safe for concurrent
-// use; applied, forget and open never block.
+// for each connection, then, numbered, in inFlight. A write gets its number when it is first sent. From
+// then on it is part of this boot's sequence and must reach the log. A write without a number may still
+// be dropped. Make one with newOutbox. It is safe for concurrent use. Only submit blocks.
 type outbox struct {
 	member uint32
 	boot   uint64
@@ -54,11 +51,11 @@ type outbox struct {
 	work   chan struct{}   // one place: there may be something to send
 
 	mu          sync.Mutex
-	isOpen      bool             // this boot is announced, so numbers may be given
+	isOpen      bool             // this boot is announced, so writes may be numbered
 	lanes       map[uint64]*lane // by connection; only those with something unapplied
 	spareLanes  []*lane
-	urgentLanes laneRing  // lanes whose first write creates, takes over or ends a session
-	classes     fairQueue // other lanes that are not empty
+	urgentLanes laneRing  // lanes whose first write isUrgent
+	classes     fairQueue // the other lanes that are not empty
 	queued      capacity  // of all lanes
 	inFlight    inFlight
 	stall       writeStall
@@ -68,25 +65,25 @@ type outbox struct {
 type lane struct {
 	conn                   uint64
 	queue                  fifo.Queue[queuedWrite]
-	unapplied              int           // in queue or in sent
-	connClosed             bool          // the connection is gone
-	blockedPlace           *list.Element // its place while a Submit waits; else nil
-	prevInRing, nextInRing *lane         // see turns
+	unapplied              int // in queue or inFlight
+	connClosed             bool
+	blockedPlace           *list.Element // the place of its Submit that waits, or nil
+	prevInRing, nextInRing *lane         // see laneRing
 }
 
-// queuedWrite is one write.
 type queuedWrite struct {
 	txn    *proto.Txn
-	waiter znode.Waiter // nil: there is none
+	waiter znode.Waiter // may be nil
 	lane   *lane
 	cost
-	firstSent time.Time // when it was first taken to be sent, by the outbox's clock
+	firstSent time.Time // by the outbox's clock
 }
 
-// cost is what a write counts while it is held: its bytes and its weight.
+// cost is what a write counts against the limits.
 type cost struct {
-	size, weight int
-	isLong       bool // see rest
+	size   int  // in bytes
+	weight int  // in units, see weightOf
+	isLong bool // see longWritePause
 }
 
 func (c cost) isHeavy() bool { return c.weight > lightWeight }
@@ -113,7 +110,7 @@ func (o *outbox) submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.hasRoomFor(txn, cost) { // there is no room while others wait
+	if !o.hasRoomFor(txn, cost) { // so too while others wait
 		if err := o.awaitRoom(ctx, o.lanes[txn.Conn], cost, isUrgent(txn)); err != nil {
 			return err
 		}
@@ -140,7 +137,6 @@ func (o *outbox) offer(txn *proto.Txn, w znode.Waiter) bool {
 	return true
 }
 
-// costOf returns the cost of a transaction.
 func costOf(txn *proto.Txn) (cost, error) {
 	size := txnOverhead + len(txn.Body)
 	for _, id := range txn.Ids {
@@ -173,12 +169,11 @@ func (o *outbox) hasRoomFor(txn *proto.Txn, c cost) bool {
 	return !o.queued.isFull(c.isHeavy()) || o.lanes[txn.Conn] == nil && (c.size <= maxUnblocked || isUrgent(txn))
 }
 
-// awaitRoom waits until this write may be sent, and unlocks o.mu meanwhile. A write may be sent when there
-// is room for it. If first is set or the write is small, it may also be sent when all writes of lane l
-// have been applied. l may be nil, and may no longer exist when wait returns. If wait returns no error,
-// it has counted the write in queued.
-func (o *outbox) awaitRoom(ctx context.Context, l *lane, c cost, first bool) error {
-	if !first && c.size > maxUnblocked {
+// awaitRoom waits until there is room for a write, and unlocks o.mu meanwhile. An urgent or small write may also be
+// added when all writes of lane l have been applied. l may be nil, and may no longer exist when awaitRoom returns.
+// If awaitRoom returns no error, it has counted the write in queued.
+func (o *outbox) awaitRoom(ctx context.Context, l *lane, c cost, urgent bool) error {
+	if !urgent && c.size > maxUnblocked {
 		l = nil
 	}
 	e := o.queued.blockSubmit(c, l)
@@ -202,14 +197,9 @@ func (o *outbox) awaitRoom(ctx context.Context, l *lane, c cost, first bool) err
 	return err
 }
 
-// wakeLink signals the link that there may be something to send.
-func (o *outbox) wakeLink() {
-	select {
-	case o.work <- struct{}{}:
-	default: // the link has a signal that it has not taken yet
-	}
-}
+func (o *outbox) wakeLink() { signal(o.work) }
 
+// laneOf returns a connection's lane, which it makes if there is none.
 func (o *outbox) laneOf(conn uint64) *lane {
 	l := o.lanes[conn]
 	if l == nil {
@@ -224,7 +214,7 @@ func (o *outbox) laneOf(conn uint64) *lane {
 	return l
 }
 
-// listLane puts a lane into the circle that its first write belongs to.
+// listLane puts a lane into the ring that its first write belongs to.
 func (o *outbox) listLane(l *lane) {
 	if isUrgent(l.queue.At(0).txn) {
 		o.urgentLanes.addLane(l)
@@ -233,7 +223,7 @@ func (o *outbox) listLane(l *lane) {
 	}
 }
 
-// dropUnapplied removes one unapplied write from a lane's count. A lane without any is forgotten, and a
+// dropUnapplied removes one unapplied write from a lane's count. A lane without any is removed, and a
 // Submit that waits for that continues.
 func (o *outbox) dropUnapplied(l *lane) {
 	l.unapplied--
@@ -263,7 +253,7 @@ func (o *outbox) detachConn(conn uint64) {
 }
 
 // withdrawUnsent drops a connection's writes that have no number yet, without calling their waiters. It
-// reports whether nothing of the connection is left.
+// reports whether it dropped all writes that were not applied.
 func (o *outbox) withdrawUnsent(conn uint64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -311,8 +301,8 @@ func (o *outbox) rewind() {
 	o.inFlight.rewind()
 }
 
-// takeMessage appends to dst what is to be sent next: numbered writes that this link has not sent, then
-// new ones, as far as the bounds allow. The caller must not change them.
+// takeMessage appends to dst the transactions to send next: numbered ones that this link has not sent, then
+// new ones, within the limits of a message. The caller must not change them.
 func (o *outbox) takeMessage(dst []*proto.Txn, now time.Time) []*proto.Txn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -332,7 +322,7 @@ func (o *outbox) takeMessage(dst []*proto.Txn, now time.Time) []*proto.Txn {
 	return dst
 }
 
-// numberNext moves the next write from its lane to sent. It reports false if there is none or no room
+// numberNext moves the next write from its lane to inFlight. It returns false if there is none or no room
 // for it.
 func (o *outbox) numberNext(now time.Time) bool {
 	if !o.isOpen || o.inFlight.isFull() {
@@ -359,8 +349,8 @@ func (o *outbox) numberNext(now time.Time) bool {
 	return true
 }
 
-// sentTxn returns the transaction to send for r. It is an empty one, with r's number, if the
-// connection that wanted a session has ended.
+// sentTxn returns the transaction to send for r. If the connection that requested a session has ended, it is an
+// empty one with r's number.
 func (r *queuedWrite) sentTxn() *proto.Txn {
 	if r.lane.connClosed && isHandshake(r.txn) {
 		return &proto.Txn{Member: r.txn.Member, Boot: r.txn.Boot, Seq: r.txn.Seq, Op: int32(jute.OpEmpty)}
@@ -368,8 +358,8 @@ func (r *queuedWrite) sentTxn() *proto.Txn {
 	return r.txn
 }
 
-// takeApplied removes the write numbered seq, if it is the oldest of those sent. It returns the write,
-// whether its connection has ended, and whether there was such a write.
+// takeApplied removes and returns the write numbered seq. It also reports whether the write's connection has ended. It
+// returns ok false if that is not the oldest write in flight.
 func (o *outbox) takeApplied(seq uint64) (r queuedWrite, closed, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -383,7 +373,7 @@ func (o *outbox) takeApplied(seq uint64) (r queuedWrite, closed, ok bool) {
 	return r, closed, true
 }
 
-// waiterOf returns who waits for the write numbered seq, if it is the oldest of those sent, or nil.
+// waiterOf returns the waiter of the write numbered seq, or nil if that is not the oldest write in flight.
 func (o *outbox) waiterOf(seq uint64) znode.Waiter {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -393,7 +383,7 @@ func (o *outbox) waiterOf(seq uint64) znode.Waiter {
 	return o.inFlight.writes.At(0).waiter
 }
 
-// forgetThrough removes the writes up to number through, whose outcome is unknown.
+// forgetThrough removes the writes up to a number, whose outcome is unknown.
 func (o *outbox) forgetThrough(through uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -413,8 +403,8 @@ func (o *outbox) popSent() queuedWrite {
 	return r
 }
 
-// leaderChanged notes a change of leader. Before this process is announced, it does not count: then
-// the member replays its log.
+// leaderChanged records a change of leader. It does not count before this process is announced, while the
+// member replays its log.
 func (o *outbox) leaderChanged() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -433,7 +423,7 @@ func isHandshake(txn *proto.Txn) bool {
 	return txn.Op == int32(jute.OpCreateSession) || txn.Op == int32(jute.OpAttach)
 }
 
-// isUrgent reports whether the transaction goes before other connections' writes.
+// isUrgent reports whether the transaction passes other connections' writes: it creates, takes over or ends a session.
 func isUrgent(txn *proto.Txn) bool {
 	return isHandshake(txn) || txn.Op == int32(jute.OpCloseSession)
 }

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	maxProofs      = 64 // proof rounds that wait for an answer; if there are more, the oldest are dropped and fail at the leader
+	maxProofs      = 64 // proof rounds that wait for a reply; if there are more, the oldest are dropped and fail at the leader
 	flushesPerTick = 64 // flushes without a ping: each sends again all touches that are not acknowledged
 )
 
-// Pings implements proto.FollowerServer for one leader's stream. It answers a ping with all batches
-// not yet acknowledged, each with its age, so a lost reply loses no touch and lengthens no lease.
+// Pings implements proto.FollowerServer for one leader's stream. The reply to a ping has all batches not yet
+// acknowledged, each with its age, so a lost reply loses no touch and lengthens no lease.
 //
-// It refuses a ping of an older term with FailedPrecondition and keeps the batches, because that
+// Pings rejects a ping of an older term with FailedPrecondition and keeps the batches, because that
 // leader's table no longer decides which sessions live. A stream of the same or a newer term
-// replaces the one before, which ends with Aborted. A stream that ends without an error tells the
+// replaces the one before, which ends with Aborted. A stream that ends without an error shows the
 // leader that this member stops. Pings takes no lock that apply holds for long.
 //
 // When it returns, its two goroutines may still be in Recv and in Send, where one waits for a leader
@@ -41,7 +41,6 @@ func (f *Follower) Pings(stream proto.Follower_PingsServer) error {
 	}
 }
 
-// receivePings takes what the leader sends on a stream until that ends.
 func (f *Follower) receivePings(s *pingStream) error {
 	for {
 		ping, err := s.stream.Recv()
@@ -60,22 +59,21 @@ func (f *Follower) receivePings(s *pingStream) error {
 	}
 }
 
-// pingStream is one leader's stream. Pings receives on it and answer sends, so that a proof waits
-// at most for the one message that is being sent.
+// pingStream is one leader's stream. receivePings receives on it and replyLoop sends, so that a proof waits at most
+// for the one message that is being sent.
 type pingStream struct {
 	renewer *renewer
 	stream  proto.Follower_PingsServer
-	term    uint64        // term of its pings; guarded by leadership.mu until Pings has accepted the first one
-	work    chan struct{} // one place: there is something to answer
+	term    uint64        // of its pings; guarded by leadership.mu until the first one is accepted
+	work    chan struct{} // one place: a reply may be due
 
 	mu            sync.Mutex
-	pendingPing   uint64    // newest ping without an answer; the answer to it covers older ones
-	flushWanted   bool      // a flush is to be sent without a ping
+	pendingPing   uint64    // newest ping without a reply, which covers older ones
+	flushWanted   bool      // without a ping
 	lastFlush     time.Time // when touches were last sent
-	pendingProofs []uint64  // proof rounds without an answer
+	pendingProofs []uint64  // rounds without a reply
 }
 
-// recordPing records what a ping asks for.
 func (s *pingStream) recordPing(ping *proto.Ping) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +94,7 @@ func (s *pingStream) wantFlush() {
 	signal(s.work)
 }
 
-// replyLoop sends answers until ctx ends or the stream breaks.
+// replyLoop sends replies until ctx ends or the stream breaks.
 func (s *pingStream) replyLoop(ctx context.Context) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -128,8 +126,8 @@ func (s *pingStream) replyLoop(ctx context.Context) {
 	}
 }
 
-// nextReply reports whether to send touches now, and returns the ping that they answer (0: none).
-// Otherwise it returns how long a flush without a ping has to wait, or 0 if none is wanted.
+// nextReply reports whether to send touches now, and returns the number of their ping, or 0 for a flush without
+// one. Otherwise it returns the time until such a flush may be sent, or 0 if none is wanted.
 func (s *pingStream) nextReply(now time.Time) (number uint64, send bool, later time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,9 +144,8 @@ func (s *pingStream) nextReply(now time.Time) (number uint64, send bool, later t
 	return number, true, 0
 }
 
-// sendProofs answers the proof rounds that wait, unless this member is joining or raft is in a newer
-// term. more must be set between the parts of an answer, so that the answer is not taken for
-// complete.
+// sendProofs replies to the pending proof rounds, unless this member is joining or raft is in a newer
+// term. more must be set between the parts of a reply to a ping, so that it does not look complete.
 func (s *pingStream) sendProofs(more bool) error {
 	s.mu.Lock()
 	rounds := s.pendingProofs

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// lapsesPerTick is how often in a tick the leases of sessions with unacknowledged touches are
-	// checked. A connection is closed at most one such interval late.
+	// lapsesPerTick is the number of checks in a tick of the leases with unacknowledged touches. A connection
+	// is closed at most one such interval late.
 	lapsesPerTick = 8
 
 	touchesPerPong = 100_000 // about 1.2 MB
@@ -34,7 +34,7 @@ type renewer struct {
 
 	touches      sessiontracker.TouchMap
 	acks         ackQueue
-	appliedIndex atomic.Uint64 // index of the last entry applied here
+	appliedIndex atomic.Uint64
 	counters     counters
 }
 
@@ -66,8 +66,8 @@ func (r *renewer) vouch(ctx context.Context, id jute.SessionID) error {
 	}
 }
 
-// pongs yields the answer to ping number, in parts if it is long. For number 0 it yields a flush
-// that no ping asked for, if there is anything to flush.
+// pongs yields the reply to ping number, in parts if it is long. For number 0 it yields a flush without a
+// ping, if there is anything to flush.
 func (r *renewer) pongs(number uint64) iter.Seq[*proto.Pong] {
 	return func(yield func(*proto.Pong) bool) {
 		batches := r.touches.Flush(r.cfg.Monotonic.Now())
@@ -96,8 +96,8 @@ func (r *renewer) pongs(number uint64) iter.Seq[*proto.Pong] {
 	}
 }
 
-// newPong returns an answer without touches. Its applied index is read after the touches of the answer
-// were made. A leader that has applied as much therefore knows every session that they name.
+// newPong returns a reply without touches. Its applied index is read after the touches of the reply were made,
+// so a leader that has applied as much knows all their sessions.
 func (r *renewer) newPong(number uint64) *proto.Pong {
 	pong := &proto.Pong{Number: number, Boot: r.cfg.Boot, Disk: r.cfg.DiskID(), Applied: r.appliedIndex.Load()}
 	if number != 0 {
@@ -152,9 +152,9 @@ func (r *renewer) ackLoop(ctx context.Context) error {
 	}
 }
 
-// handleAck renews the leases of the sessions in the acknowledged batches, except those that were
-// refused. An acknowledgement of an earlier term than t does not count: the touches that it names are
-// still kept and will be sent to the present leader.
+// handleAck renews the leases of the sessions in the acknowledged batches, except refused ones. An
+// acknowledgement of an earlier term than t does not count: its touches are kept and will be sent to the
+// present leader.
 func (r *renewer) handleAck(a ack, t *term) {
 	if a.nonce != t.Nonce {
 		return
@@ -178,8 +178,8 @@ func (r *renewer) handleAck(a ack, t *term) {
 	}
 }
 
-// cutRefused cuts the connections of the sessions that were refused, if the refusal may concern
-// their present leases: see leases.refuse.
+// cutRefused closes the connections of refused sessions, if the refusal may concern their present leases: see
+// leases.endRefused.
 func (r *renewer) cutRefused(batches []sessiontracker.TouchBatch, refused []int64) {
 	cut := 0
 	for _, id := range refused {
@@ -200,9 +200,8 @@ func (r *renewer) cutRefused(batches []sessiontracker.TouchBatch, refused []int6
 }
 
 // lapseLoop closes the connections of clients that were heard from, but have no valid lease any
-// more because nothing was acknowledged. There may be nothing to send to such a client, so no reply
-// would find this out. The client still has a tenth of its timeout to find another member. When it
-// sends something later, its session may have expired. The loop costs nothing while
+// more because nothing was acknowledged. There may be no reply to such a client that would find this out.
+// The client still has a tenth of its timeout to find another member. The loop costs nothing while
 // acknowledgements come. Otherwise it costs time for each touch that waits for one.
 func (r *renewer) lapseLoop(ctx context.Context) error {
 	for {
@@ -241,8 +240,8 @@ func (r *renewer) cutLapsed(now time.Time) {
 
 // cutUnlinked closes the connections of all clients if raft reaches the leader, but this member has
 // not reached the leader's service for the sync limit. While that lasts, writes wait here, even if
-// pings keep the sessions alive. Through another member the clients may reach the leader. If there is
-// no leader, cutUnlinked closes nothing, because no other member would be better.
+// pings keep the sessions alive. Other members may reach the leader. If there is no leader, cutUnlinked
+// closes nothing, because no other member would be better.
 func (r *renewer) cutUnlinked(now time.Time) {
 	r.leadership.excuseUnreached(now)
 	if r.leadership.unreachedFor(now) < time.Duration(r.cfg.SyncLimit)*r.cfg.Tick {

@@ -6,16 +6,16 @@ import (
 	"rollcall/internal/metrics"
 )
 
-// writeStall measures for how long no write of this member is applied around a change of leader. The
+// writeStall measures the times without an applied write of this member around a change of leader. The
 // outbox's lock guards it, except gaps.
 type writeStall struct {
 	gaps          metrics.Durations
 	lastApplied   time.Time // when a write was last applied, or came while no other waited
-	writesApplied bool      // writes have been applied by the entry that is being applied
-	leaderChanged bool      // the leader has changed since then, while writes waited
+	writesApplied bool      // by the entry that is being applied
+	leaderChanged bool      // since lastApplied
 }
 
-// beginWait starts the time for a write that comes while no other waits.
+// beginWait restarts the time for a write that comes while no other waits.
 func (s *writeStall) beginWait(now time.Time) { s.lastApplied, s.leaderChanged = now, false }
 
 // entryApplied ends the stall if the entry has applied writes.

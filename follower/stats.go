@@ -6,25 +6,28 @@ import (
 	"rollcall/internal/metrics"
 )
 
-// Stats are what a follower has counted since New, and its queues as they are now.
+// Stats are the counters of a Follower since New, and the present length of its queues.
 type Stats struct {
-	VouchWaits      metrics.Buckets // how long a reply was held because its session's lease was over, until the lease was renewed or the connection closed
-	AckDelays       metrics.Buckets // how long a batch of touches waited from its first flush until the leader's acknowledgement took effect
-	WriteGaps       metrics.Buckets // for how long no write of this member was applied around a change of leader, if some waited
-	LapsedLeases    uint64          // connections closed because touches were not acknowledged in time
-	RefusedSessions uint64          // connections closed because the leader refused their sessions
-	UnlinkedConns   uint64          // connections closed because the leader could not be reached
+	VouchWaits metrics.Buckets // durations of Vouch, for replies whose session's lease was over
+	AckDelays  metrics.Buckets // from a batch's first flush until the leader's acknowledgement took effect
+	WriteGaps  metrics.Buckets // times without an applied write around a change of leader, if writes waited
+
+	// Closed connections, by cause.
+
+	LapsedLeases    uint64 // touches were not acknowledged in time
+	RefusedSessions uint64 // the leader rejected their sessions
+	UnlinkedConns   uint64 // the leader could not be reached
 
 	ResentTxns     uint64 // transactions sent again because the leader, or the stream to it, had changed
-	QueuedWrites   Queue  // writes that are not sent to the leader yet
-	WritesInFlight Queue  // writes that are sent and not applied here
-	PendingTouches int    // touches that the leader has not acknowledged; a session may count more than once
+	QueuedWrites   Queue  // not sent to the leader yet
+	WritesInFlight Queue  // sent and not applied here
+	PendingTouches int    // not acknowledged by the leader; a session may count more than once
 }
 
-// Queue is how much waits in a queue.
+// Queue is the size of a queue.
 type Queue struct{ Len, Bytes int }
 
-// counters are the sources of Stats. They are safe for concurrent use.
+// counters are safe for concurrent use. See Stats.
 type counters struct {
 	vouchWaits, ackDelays                        metrics.Durations
 	lapsedLeases, refusedSessions, unlinkedConns atomic.Uint64
@@ -42,9 +45,11 @@ func (f *Follower) Stats() Stats {
 	return s
 }
 
-// fillStats sets what an outbox knows of Stats.
+// fillStats sets the fields about writes.
 func (o *outbox) fillStats(s *Stats) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	s.ResentTxns, s.QueuedWrites, s.WritesInFlight = o.inFlight.resentCount, Queue{o.queued.queuedWrites, o.queued.queuedBytes}, Queue{o.inFlight.writes.Len(), o.inFlight.totalBytes}
+	s.ResentTxns = o.inFlight.resentCount
+	s.QueuedWrites = Queue{o.queued.queuedWrites, o.queued.queuedBytes}
+	s.WritesInFlight = Queue{o.inFlight.writes.Len(), o.inFlight.totalBytes}
 }

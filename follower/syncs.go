@@ -10,7 +10,7 @@ import (
 	"rollcall/znode"
 )
 
-// syncsPerLock is how many syncs are completed while apply has to wait: a few hundred microseconds.
+// syncsPerLock is the number of syncs that are completed while apply has to wait: a few hundred microseconds.
 const syncsPerLock = 256
 
 // syncs are the syncs that wait until everything committed before them has been applied here. They wait first
@@ -19,15 +19,15 @@ const syncsPerLock = 256
 type syncs struct {
 	cfg           *Config
 	leadership    *leadership
-	callWanted    chan struct{} // one place: a sync is waiting for a call to the leader
+	callWanted    chan struct{} // one place: a sync waits for a call to the leader
 	completionDue chan struct{} // one place: a sync may be complete
-	callers       atomic.Uint64 // of await, counted; they count as connections, whose numbers are random and far greater
+	callers       atomic.Uint64 // of awaitSync; they count as connections, whose numbers are random and far greater
 
 	mu           sync.Mutex
-	appliedIndex uint64                    // index of the last entry applied here
-	waiting      map[uint64][]znode.Waiter // by connection: those that arrived after the last call to the leader
-	requested    map[uint64][]znode.Waiter // those that the call under way is for
-	rounds       []syncRound               // those that the leader has answered
+	appliedIndex uint64
+	waiting      map[uint64][]znode.Waiter // by connection, for the next call to the leader
+	requested    map[uint64][]znode.Waiter // by connection, for the call under way
+	rounds       []syncRound               // in order of their indices
 }
 
 func newSyncs(cfg *Config, leadership *leadership) *syncs {
@@ -37,13 +37,12 @@ func newSyncs(cfg *Config, leadership *leadership) *syncs {
 	}
 }
 
-// syncRound is the set of syncs that one answer of the leader completes.
+// syncRound is the set of syncs that wait for the same index.
 type syncRound struct {
 	commitIndex uint64
-	waiters     map[uint64][]znode.Waiter
+	waiters     map[uint64][]znode.Waiter // by connection
 }
 
-// addSync adds a sync of a connection.
 func (s *syncs) addSync(conn uint64, w znode.Waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +55,6 @@ func (s *syncs) addSync(conn uint64, w znode.Waiter) {
 	}
 }
 
-// dropConn forgets the syncs of a connection.
 func (s *syncs) dropConn(conn uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,8 +65,7 @@ func (s *syncs) dropConn(conn uint64) {
 	}
 }
 
-// beginRound assigns all waiting syncs to the call that the caller makes next, and reports whether there
-// are any.
+// beginRound assigns all waiting syncs to the caller's next call, and reports whether there are any.
 func (s *syncs) beginRound() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +79,7 @@ func (s *syncs) beginRound() bool {
 	return len(s.requested) > 0
 }
 
-// confirmIndex records the index that the leader has named for the call that begin announced.
+// confirmIndex records the leader's index for the call of beginRound.
 func (s *syncs) confirmIndex(index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +90,7 @@ func (s *syncs) confirmIndex(index uint64) {
 	signal(s.completionDue)
 }
 
-// entryApplied records that the log is applied up to index, and signals ready if a round waits for that.
+// entryApplied records that the log is applied up to index.
 func (s *syncs) entryApplied(index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +100,8 @@ func (s *syncs) entryApplied(index uint64) {
 	}
 }
 
-// takeDone removes and returns up to limit of the syncs for which the index has been applied. The
-// indices that leaders name never decrease.
+// takeDone removes and returns syncs whose index has been applied, about limit of them at most. The indices of
+// leaders never decrease.
 func (s *syncs) takeDone(limit int) []znode.Waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +162,7 @@ type syncDone chan struct{}
 
 func (s syncDone) TxnApplied(*znode.Result) { close(s) }
 
-// requestIndex returns an index that is at or above everything committed before the call.
+// requestIndex returns the leader's index, which is at or above everything committed before the call.
 func (s *syncs) requestIndex(ctx context.Context, t *term) (uint64, error) {
 	if !s.leadership.mayLead(t) {
 		return 0, errNoLeader

@@ -15,39 +15,40 @@ import (
 )
 
 const (
-	maxEntryOps   = 4096                          // operations in an entry's transactions; each operation of a multi counts, and a larger multi goes alone. A greater limit gained nothing, and would hold up readers during apply
-	maxTaken      = maxEntryOps - maxExpiries - 1 // operations of the members in an entry: there is room for the ends of sessions and a sweep
-	maxEntryBytes = 1 << 20                       // bytes of an entry's transactions; a larger transaction goes alone (gRPC limits its size)
+	// maxEntryOps limits the operations in an entry. Each operation of a multi counts, and a larger multi goes
+	// alone. A greater limit gained nothing, and would delay readers during apply.
+	maxEntryOps = 4096
+	// maxTaken limits the operations of the members in an entry, so that ends of sessions and a sweep fit in.
+	maxTaken = maxEntryOps - maxExpiries - 1
+	// maxEntryBytes limits an entry's transactions. A larger transaction goes alone (gRPC limits its size).
+	maxEntryBytes = 1 << 20
 
-	// maxWaitingBytes is how many bytes of one member's transactions may wait for an entry. It is enough
-	// to fill several entries while the member learns that there is room. When it is exceeded, the
-	// member's stream is not read: the member's own queues fill, and its clients wait. No write is
-	// ever refused.
+	// maxWaitingBytes limits one member's transactions that wait for an entry. It is enough to fill several
+	// entries while the member learns that there is room. When it is exceeded, the member's stream is not
+	// read: the member's own queues fill, and its clients wait. No write is rejected.
 	maxWaitingBytes = 4 << 20
 
-	// gatherTime is how long an entry waits for the writers of the entry before. Those have just
-	// been answered, and often write again at once. Without this wait, entries alternate: each
-	// carries half of the writers, and costs as much as if it carried all.
+	// gatherTime is the longest wait of an entry for the writers of the entry before. They have just got their
+	// replies, and often write again at once. Without this wait, entries alternate: each carries half of the
+	// writers, and costs as much as if it carried all.
 	//
-	// The wait was measured with 16, 64 and 512 writers, each of which sends its next write when it
-	// has the answer to the last one. With the wait, 1.13 to 1.18 times as many writes passed, for
-	// 0.74 to 0.8 of the processor time. The figures are medians of four alternated runs, of three
-	// members on two processors.
+	// The wait was measured with 16, 64 and 512 writers, each of which sends its next write after the reply
+	// to the last one. With the wait, 1.13 to 1.18 times as many writes passed, for 0.74 to 0.8 of the
+	// processor time. The figures are medians of four alternated runs, of three members on two processors.
 	gatherTime = time.Millisecond
-	// gatherShare is how many of these writers, in 16ths, an entry waits for. It does not wait for
-	// all, because one of them may have nothing more to write.
+	// gatherShare is the share of these writers, in 16ths, that an entry waits for. One of them may have nothing
+	// more to write.
 	gatherShare = 15
-	// gatherFrom is how many writers are worth waiting for.
+	// gatherFrom is the least number of writers that an entry waits for.
 	gatherFrom = 8
 )
 
-// batchLoop puts what waits into entries, one after the other. An entry takes what arrived while
-// the one before was under way, and shortly after. With two entries under way at a time, entries
-// were smaller. That costs more, because each entry makes every member write to its disk and
-// exchange a round of messages. A transaction itself costs far less. Any error ends the term,
-// because it is unknown whether a later entry would still follow the one before.
+// batchLoop puts waiting transactions into entries, one after the other. An entry takes those that arrived while
+// the one before was under way, and shortly after. With two entries under way at a time, entries were smaller.
+// That costs more, because each entry makes every member write to its disk and exchange a round of messages.
+// Any error ends the term, because a later entry might not follow the one before.
 func (l *Leader) batchLoop(ctx context.Context) error {
-	l.removals.unswept.Store(true) // an earlier term may have left some
+	l.removals.unswept.Store(true) // an earlier term may have left nodes
 	for {
 		begun := l.cfg.Monotonic.Now()
 		batch, err := l.sealEntry(begun)
@@ -79,8 +80,8 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 	}
 }
 
-// awaitWork waits until something may have to go into an entry: a transaction has come, or the
-// pause after removals is over. It returns false when the term ends, which is not a failure.
+// awaitWork waits until an entry may be due: a transaction has come, or the pause after removals is over. It
+// returns false when the term ends, which is not a failure.
 func (l *Leader) awaitWork(ctx context.Context) bool {
 	var rested <-chan time.Time // nil, which never fires, unless there is a pause
 	if d := l.removals.pausedUntil.Sub(l.cfg.Monotonic.Now()); d > 0 {
@@ -97,14 +98,14 @@ func (l *Leader) awaitWork(ctx context.Context) bool {
 
 // batch is an encoded entry.
 type batch struct {
-	data        []byte // nil: there was nothing to put into it
+	data        []byte // nil if the entry is empty
 	txnCount    uint64
-	senders     []uint32 // the members whose writes it has; nil if it has transactions of the leader's own
-	hasRemovals bool     // whether it removes sessions, or nodes that sessions have left
+	senders     []uint32 // the members whose writes it has, or nil if it has the leader's own transactions
+	hasRemovals bool     // of sessions, or of nodes that sessions have left
 }
 
-// sealEntry makes an entry of what waits. Sessions whose expiry is decided come after the writes, in a limited
-// number, so that writes pass between them.
+// sealEntry makes an entry of waiting transactions. Sessions whose expiry is decided come after the writes, in a
+// limited number, so that writes pass between them.
 func (l *Leader) sealEntry(begun time.Time) (b batch, err error) {
 	writes := l.intake.takeTxns(maxTaken, maxEntryBytes)
 	l.expiry.touchWriters(writes, begun) // before the expiry is decided
@@ -147,7 +148,7 @@ func (l *Leader) sealEntry(begun time.Time) (b batch, err error) {
 	return b, nil
 }
 
-// sendersOf returns the members that have sent transactions, or nil if the leader has made some of them itself.
+// sendersOf returns the members that have sent transactions, or nil if some are the leader's own.
 func sendersOf(txns []*proto.Txn) (members []uint32) {
 	for _, txn := range txns {
 		switch {
@@ -162,17 +163,17 @@ func sendersOf(txns []*proto.Txn) (members []uint32) {
 
 // intake holds the transactions that wait for an entry, in the order they came.
 type intake struct {
-	work     chan struct{}  // something waits; capacity 1
-	txnSizes *metrics.Sizes // txnSizes of the transactions that were taken
+	work     chan struct{}  // a transaction may wait; capacity 1
+	txnSizes *metrics.Sizes // of the transactions that were taken
 
 	mu           sync.Mutex
 	roomFreed    sync.Cond              // signalled when transactions were taken, a stream was replaced, or the term is over
 	streams      map[uint32]*forwarding // by member: the stream that is read
-	waiting      []waitingTxn           // those from head on wait
+	waiting      []waitingTxn           // from head on
 	head         int
-	lastTaken    int            // number of transactions that the last take returned
-	waitingBytes map[uint32]int // by member: bytes that wait
-	waitingReaps int            // number of reaps that wait
+	lastTaken    int            // number of transactions of the last takeTxns
+	waitingBytes map[uint32]int // by member
+	waitingReaps int
 	closed       bool
 }
 
@@ -182,7 +183,6 @@ type waitingTxn struct {
 	ops  int
 }
 
-// newWaitingTxn returns the record of a transaction that waits.
 func newWaitingTxn(txn *proto.Txn) waitingTxn {
 	return waitingTxn{txn: txn, size: pb.Size(txn), ops: znode.TxnWeight(txn)}
 }
@@ -196,8 +196,8 @@ func newIntake(sizes *metrics.Sizes) *intake {
 	return q
 }
 
-// addForwarded appends the transactions that stream f has read, once there is room for them. It reports
-// false, and adds nothing, if f is no longer the stream to be read.
+// addForwarded appends the transactions that stream f has read, once there is room for them. It returns false,
+// and adds nothing, if f is no longer its member's stream.
 func (q *intake) addForwarded(f *forwarding, txns []*proto.Txn) bool {
 	all := make([]waitingTxn, len(txns))
 	for i, txn := range txns {
@@ -219,8 +219,8 @@ func (q *intake) addForwarded(f *forwarding, txns []*proto.Txn) bool {
 	return true
 }
 
-// addReap appends a transaction of the leader's own, once few enough of these wait. It reports false
-// if the term is over.
+// addReap appends a transaction of the reaper, once fewer than maxReaps wait. It returns false if the term is
+// over.
 func (q *intake) addReap(txn *proto.Txn) bool {
 	w := newWaitingTxn(txn)
 	q.mu.Lock()
@@ -260,7 +260,7 @@ func (q *intake) takeTxns(maxOps, maxBytes int) []*proto.Txn {
 		}
 		*w = waitingTxn{}
 	}
-	if rest := q.waiting[q.head:]; q.head >= len(rest) { // at most as many are moved as were taken since the last move
+	if rest := q.waiting[q.head:]; q.head >= len(rest) { // moves no more than were taken since the last move
 		n := copy(q.waiting, rest)
 		clear(q.waiting[n:])
 		q.waiting, q.head = q.waiting[:n], 0
@@ -271,8 +271,7 @@ func (q *intake) takeTxns(maxOps, maxBytes int) []*proto.Txn {
 	return txns
 }
 
-// gatherMore waits until there is enough for an entry, or nearly as many transactions wait as the last
-// entry took and as have come since. It waits at most gatherTime.
+// gatherMore waits until expectedTxns wait, or as many bytes as an entry takes. It waits at most gatherTime.
 func (q *intake) gatherMore(ctx context.Context) {
 	want := q.expectedTxns()
 	if want < gatherFrom*gatherShare/16 {
@@ -291,20 +290,19 @@ func (q *intake) gatherMore(ctx context.Context) {
 	}
 }
 
-// expectedTxns returns how many transactions are worth waiting for.
+// expectedTxns returns nearly as many transactions as the last entry took and have come since.
 func (q *intake) expectedTxns() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return min(q.lastTaken+len(q.waiting)-q.head, maxTaken) * gatherShare / 16
 }
 
-// hasEnough reports whether that many transactions wait, or as many bytes as an entry takes.
 func (q *intake) hasEnough(txns int) bool {
 	waiting, bytes := q.queueDepth()
 	return waiting >= txns || bytes >= maxEntryBytes
 }
 
-// queueDepth returns how many transactions wait, and how many bytes they have.
+// queueDepth returns the number and the bytes of the transactions that wait.
 func (q *intake) queueDepth() (txns, bytes int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -340,15 +338,14 @@ func (q *intake) dropStream(member uint32, why error) {
 	}
 }
 
-// setSender records which member and boot f belongs to, as its first message says. The stream may
-// end meanwhile.
+// setSender records the member and boot of a stream from its first message. The stream may end meanwhile.
 func (q *intake) setSender(f *forwarding, first *proto.Forwarded) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	f.member, f.boot = first.Member, first.Boot
 }
 
-// streamEnded removes f when it has ended. Nothing that it brought is added after that.
+// streamEnded removes f. No transaction of f is added after that.
 func (q *intake) streamEnded(f *forwarding) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

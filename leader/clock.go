@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// maxClockGap is how far the clocks of two members may differ, or a wall clock may drift from the
-	// monotonic one. Above it, nothing is removed by these clocks. Clocks that are synchronised at
-	// all agree within a second.
+	// maxClockGap is the greatest difference of two members' clocks, and the greatest drift of a wall clock
+	// from the monotonic one, at which nodes are removed by these clocks. Synchronised clocks agree within a
+	// second.
 	maxClockGap = time.Minute
 
-	// trustAfter is how long a wall clock must run evenly after a jump before it is trusted again.
-	// An operator has that long to set it back. A node that was made before the jump with a time to
-	// live of up to an hour is therefore not removed too early.
+	// trustAfter is the time for which a wall clock must run evenly after a jump before it is trusted again.
+	// Until then an operator can set it back. A node that was made before the jump with a time to live of up
+	// to an hour is therefore not removed too early.
 	trustAfter = time.Hour
 )
 
@@ -26,14 +26,14 @@ const (
 type Clock struct {
 	wallClock func() time.Time
 	begun     time.Time // monotonic
-	firstWall time.Time // what wall returned at begun
+	firstWall time.Time // of wallClock, at begun
 
 	mu           sync.Mutex
-	trustedGain  time.Duration // what the wall clock had gained on the monotonic one while it was trusted
-	trustedSince time.Duration // when base was set, since begun
-	hasJumped    bool          // the gain has differed from base since
+	trustedGain  time.Duration // of the wall clock on the monotonic one
+	trustedSince time.Duration // when trustedGain was set, since begun
+	hasJumped    bool          // the gain is too far from trustedGain
 	jumpGain     time.Duration // the gain after the last jump
-	jumpSince    time.Duration // when that gain was first seen
+	jumpSince    time.Duration // of jumpGain, since begun
 }
 
 // NewClock returns a Clock that reads wall and has not jumped.
@@ -41,15 +41,14 @@ func NewClock(wall func() time.Time) *Clock {
 	return &Clock{wallClock: wall, begun: time.Now(), firstWall: wall().Round(0)}
 }
 
-// Now returns what the wall clock shows.
+// Now returns the time of the wall clock.
 func (c *Clock) Now() time.Time {
 	now, _ := c.readWithJump()
 	return now
 }
 
-// Jump returns by how much the wall clock has jumped, forward or back. It returns 0 if the clock
-// has not jumped, or has run evenly for trustAfter since. A clock that is set back to what it was
-// has not jumped.
+// Jump returns the jump of the wall clock, which is negative if the clock jumped back. It returns 0 if the clock
+// has not jumped, has run evenly for trustAfter since, or was set right again.
 func (c *Clock) Jump() time.Duration {
 	_, by := c.readWithJump()
 	return by
@@ -78,7 +77,6 @@ func (c *Clock) readWithJump() (now time.Time, jump time.Duration) {
 	return now, gain - c.trustedGain
 }
 
-// tooFarApart reports whether two times, or what two clocks have gained, differ by too much.
 func tooFarApart(a, b time.Duration) bool { return (a - b).Abs() > maxClockGap }
 
 // clampCentury limits a clock's value to a range in which sums do not overflow.
@@ -92,17 +90,17 @@ type clocks struct {
 	cfg         *Config
 	log         *slog.Logger
 	membership  *membership
-	faultLogged bool // a fault of the clock has been logged; only for watch
+	faultLogged bool // only for logFaults
 
 	mu      sync.Mutex
-	aheadBy map[uint32]time.Duration // by how much the member's clock was ahead of the leader's at its last answer on the open stream
+	aheadBy map[uint32]time.Duration // difference to the leader's clock at the member's last reply on the open stream
 }
 
 func newClocks(cfg *Config, log *slog.Logger, membership *membership) *clocks {
 	return &clocks{cfg: cfg, log: log, membership: membership, aheadBy: make(map[uint32]time.Duration)}
 }
 
-// recordClock notes a member's clock, in ms since 1970, at now.
+// recordClock records a member's clock, in ms since 1970, at now.
 func (c *clocks) recordClock(member uint32, clockMs int64, now time.Time) {
 	ahead := clampCentury(time.UnixMilli(clockMs).Sub(now.Round(0)))
 	c.mu.Lock()
@@ -110,15 +108,14 @@ func (c *clocks) recordClock(member uint32, clockMs int64, now time.Time) {
 	c.aheadBy[member] = ahead
 }
 
-// forgetMember drops a member's clock.
 func (c *clocks) forgetMember(member uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.aheadBy, member)
 }
 
-// compareClocks returns how many voters' clocks agree with the leader's (its own included), how those of the
-// other voters differ, and the greatest difference of any member.
+// compareClocks returns the number of voters whose clocks agree with the leader's, itself included, the
+// differences of the other voters as text, and the greatest difference of any member.
 func (c *clocks) compareClocks(voters []uint32) (agree int, differ []string, most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,9 +135,9 @@ func (c *clocks) compareClocks(voters []uint32) (agree int, differ []string, mos
 	return agree, differ, most
 }
 
-// clockFault returns why nothing may be removed by this member's clock, or "" if there is no
-// reason. A clock is at fault if it has jumped, or if it does not agree with a majority of the
-// voters. fault also reports whether a majority is known to agree.
+// clockFault returns the fault of this member's clock for which no node may be removed, or "". A clock is at fault
+// if it has jumped, or if it does not agree with a majority of the voters. clockFault also reports whether a
+// majority is known to agree.
 func (c *clocks) clockFault() (why string, agreed bool) {
 	if by := c.cfg.WallClock.Jump(); by != 0 {
 		return fmt.Sprintf("it has jumped by %v", by.Round(time.Second)), false
@@ -153,8 +150,7 @@ func (c *clocks) clockFault() (why string, agreed bool) {
 	return strings.Join(differ, ", "), false
 }
 
-// logFaults logs when this member's clock becomes faulty, and when it is right again. One
-// goroutine calls it.
+// logFaults logs when this member's clock becomes faulty, and when it is right again. One goroutine calls it.
 func (c *clocks) logFaults() {
 	why, _ := c.clockFault()
 	switch held := why != ""; {

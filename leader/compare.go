@@ -10,20 +10,19 @@ import (
 	"rollcall/proto"
 )
 
-// maxStateHashes is how many marks a member may answer with: a few times as many as any member sends.
+// maxStateHashes limits the hashes in a reply: a few times as many as any member sends.
 const maxStateHashes = 64
 
-// comparison finds the members whose state differs from that of the others. It compares the digests
-// with which members mark the same indexes of the log. A member's marks describe what it has
-// applied, so at an equal index all digests should be equal, whichever member led. Observers and
+// comparison finds the members whose state differs from the others' states. It compares the digests of the
+// members' states at the same indexes of the log, which should be equal, whichever member led. Observers and
 // members that are still joining are compared too, but a majority is one of the voters.
 type comparison struct {
 	self     uint32
-	patience time.Duration // how long to wait for members that have not reached an index
+	patience time.Duration // longest wait for members that have not reached an index
 
 	mu             sync.Mutex
 	stateHashes    map[uint32]*proto.Marks // the newest of each member
-	undecidedSince time.Time               // since when there are differences that no majority decides; zero: there are none
+	undecidedSince time.Time               // zero if a majority decides every difference
 	verdicts       map[uint32]*proto.Verdict
 }
 
@@ -33,8 +32,7 @@ func newComparison(cfg *Config) *comparison {
 	}
 }
 
-// forgetMember drops a member's marks and verdict, because the next marks may come from another process
-// of that member.
+// forgetMember drops a member's hashes and verdict, because its next hashes may come from another process.
 func (c *comparison) forgetMember(member uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,15 +40,15 @@ func (c *comparison) forgetMember(member uint32) {
 	delete(c.verdicts, member)
 }
 
-// verdictFor returns the verdict to send to a member, or nil if there is none.
+// verdictFor returns the verdict to send to a member, or nil.
 func (c *comparison) verdictFor(member uint32) *proto.Verdict {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.verdicts[member]
 }
 
-// recordHashes records a member's marks, which are nil if it sent none, and compares them with those of
-// the others. It returns the verdicts that are new.
+// recordHashes records a member's hashes, unless they are nil, and compares them with the others' hashes. It
+// returns the verdicts that are new.
 func (c *comparison) recordHashes(member uint32, marks *proto.Marks, voters []uint32, now time.Time) (fresh map[uint32]*proto.Verdict, err error) {
 	if marks == nil {
 		return nil, nil
@@ -84,7 +82,6 @@ func (c *comparison) recordHashes(member uint32, marks *proto.Marks, voters []ui
 	return fresh, nil
 }
 
-// memberView is the view of one member at an index.
 type memberView struct {
 	member uint32
 	view   view
@@ -96,7 +93,6 @@ type view struct {
 	digest  uint64
 }
 
-// hashesByIndex returns the marks of all members by index.
 func (c *comparison) hashesByIndex() map[uint64][]memberView {
 	all := map[uint64][]memberView{}
 	for id, marks := range c.stateHashes {
@@ -108,12 +104,12 @@ func (c *comparison) hashesByIndex() map[uint64][]memberView {
 }
 
 // decideIndex compares the members' views at one index, and adds verdicts. A majority of the voters that
-// agrees is right. Without one, the leader (self) and the members that agree with it are
-// right, because one side must continue. A member at which several indexes differ gets the verdict with
-// which most voters agree, and of those the newest: the others have it in their marks for longest when the
-// member asks them. But while some voter has not reported, it could still
-// make a majority: then decide reports undecided, and adds verdicts only if late is set. Digests of
-// different versions cannot be compared.
+// agrees is right. Without one, the leader (self) and the members that agree with it are right, because one
+// side must continue. If several indexes of a member differ, it gets the verdict with which most voters agree,
+// and the newest among equals: the others keep that hash for longest.
+//
+// While some voter has not reported, it could still make a majority. Then decideIndex reports undecided, and
+// adds verdicts only if late is set. Digests of different versions cannot be compared.
 func decideIndex(index uint64, all []memberView, self uint32, voters []uint32, late bool, verdicts map[uint32]*proto.Verdict) (undecided bool) {
 	agree, reported := map[view]uint32{}, 0
 	var right view
@@ -152,7 +148,7 @@ func decideIndex(index uint64, all []memberView, self uint32, voters []uint32, l
 	return undecided
 }
 
-// compareHashes reports the marks of an answer, and logs new verdicts.
+// compareHashes records the hashes of a reply, and logs new verdicts.
 func (p *pinger) compareHashes(m *link, marks *proto.Marks, now time.Time) error {
 	fresh, err := p.compared.recordHashes(m.id, marks, p.membership.voterIDs(), now)
 	for id, v := range fresh {

@@ -31,11 +31,11 @@ func (e *expiry) advanceTable(now time.Time) (late, due bool) {
 	defer e.mu.Unlock()
 	late = e.sessions.AdvanceStep(now)
 	overdue := e.sessions.HasDue()
-	e.watched.Store(overdue) // before any member is asked
+	e.watched.Store(overdue) // before the round begins
 	return late, overdue && !e.deciding.Load()
 }
 
-// decideDue ends the round: what is due may be taken.
+// decideDue ends the round: sessions that are due may be taken.
 func (e *expiry) decideDue() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -54,10 +54,10 @@ func (e *expiry) takeDue(limit int) []sessiontracker.OverdueSession {
 	return due
 }
 
-// touchWriters touches the sessions of transactions that go into the log while sessions are due. A member hears a client
-// before it forwards what that writes, but it may have answered this leader's last question before. Without the touch, a
-// write could be applied, and its session expire all the same. An attach is no sign of the client: only apply checks its
-// password.
+// touchWriters touches the sessions of transactions that go into the log while sessions are due. A member touches a
+// session before it forwards the client's write, but it may have replied to the round's ping before. Without
+// touchWriters, a write could be applied, and its session expire all the same. An attach is no sign of the client:
+// only apply checks its password.
 func (e *expiry) touchWriters(txns []*proto.Txn, now time.Time) {
 	if !e.watched.Load() {
 		return
@@ -69,26 +69,25 @@ func (e *expiry) touchWriters(txns []*proto.Txn, now time.Time) {
 	}
 }
 
-// round asks all members whether they have heard from the sessions that have fallen due.
+// round is a last ping to all members before the sessions expire that have fallen due.
 type round struct {
-	isOpen      bool      // something is due, and nothing is decided
-	delayedOnce bool      // the round has been delayed once because a step was late
-	pingNumber  uint64    // number of the ping that asks; 0: not sent yet
-	pingAt      time.Time // when to send that ping
-	endsAt      time.Time // when the round is over, even if members have not answered
+	isOpen      bool      // sessions are due, and nothing is decided
+	delayedOnce bool      // because a step was late
+	pingNumber  uint64    // 0 if the ping is not sent yet
+	pingAt      time.Time // when to send the ping
+	endsAt      time.Time // even if members have not replied
 }
 
 // expireLoop moves table time on and pings every member, every half tick and at the very beginning.
 // It never waits for a commit.
 //
-// Before it closes sessions that fall due, the leader asks the members about them: it pings every
-// member once more, and waits until every reachable member has answered or half a tick has passed.
-// It closes the sessions that no answer has touched by then.
+// Before it closes sessions that fall due, the leader pings every member once more, and waits until every
+// reachable member has replied or half a tick has passed. It closes the sessions that no reply has touched by
+// then.
 //
-// If a step was late by more than a quarter tick, this process was paused, and touches of live
-// sessions may not have been read yet. Then the ping goes out half a tick later. That delay happens
-// only once for the same sessions, however late the next steps are, so that a leader on a slow
-// machine expires sessions too.
+// If a step was late by more than a quarter tick, this process was paused, and touches of live sessions may not
+// have been read yet. Then the ping goes out half a tick later. That delay happens only once for the same
+// sessions, so that a leader on a slow machine expires sessions too.
 func (l *Leader) expireLoop(ctx context.Context) error {
 	l.pinger.pingAll()
 	wait := l.cfg.Sessions.UntilAdvance(l.cfg.Monotonic.Now())
@@ -104,10 +103,10 @@ func (l *Leader) expireLoop(ctx context.Context) error {
 	}
 }
 
-// pollExpiry does what is due at now. It returns for how long there is nothing more to do unless an
-// answer comes.
+// pollExpiry advances the table and the round. It returns the time until it must be called again unless a reply
+// comes.
 func (l *Leader) pollExpiry(r *round, now time.Time) time.Duration {
-	if l.cfg.Sessions.UntilAdvance(now) == 0 { // before runRound: a late step delays the round
+	if l.cfg.Sessions.UntilAdvance(now) == 0 { // before advanceRound: a late step delays the round
 		l.advanceTable(r, now)
 	}
 	l.advanceRound(r, now)
@@ -121,7 +120,7 @@ func (l *Leader) advanceTable(r *round, now time.Time) {
 		l.counters.Pauses.Add(1)
 	}
 
-	asked := l.pinger.pingAll()
+	ping := l.pinger.pingAll()
 	l.pinger.redialSilent(now, late)
 	l.pinger.cutSilent(now, late)
 	l.clocks.logFaults()
@@ -132,12 +131,11 @@ func (l *Leader) advanceTable(r *round, now time.Time) {
 	case late && !r.delayedOnce:
 		*r = round{isOpen: true, delayedOnce: true, pingAt: now.Add(l.cfg.Tick / 2)}
 	case !r.isOpen:
-		*r = round{isOpen: true, pingNumber: asked, endsAt: now.Add(l.cfg.Tick / 2)}
+		*r = round{isOpen: true, pingNumber: ping, endsAt: now.Add(l.cfg.Tick / 2)}
 	}
 }
 
-// advanceRound sends the round's ping if it is time to. If the round is over, it lets batchLoop take
-// what is due.
+// advanceRound sends the round's ping when it is due. If the round is over, it lets batchLoop take the sessions.
 func (l *Leader) advanceRound(r *round, now time.Time) {
 	if !r.isOpen || r.pingNumber == 0 && now.Before(r.pingAt) {
 		return
@@ -145,7 +143,7 @@ func (l *Leader) advanceRound(r *round, now time.Time) {
 	if r.pingNumber == 0 {
 		r.pingNumber, r.endsAt = l.pinger.pingAll(), now.Add(l.cfg.Tick/2)
 	}
-	if now.Before(r.endsAt) && !l.pinger.allAnswered(r.pingNumber, now) {
+	if now.Before(r.endsAt) && !l.pinger.allReplied(r.pingNumber, now) {
 		return
 	}
 	*r = round{}
@@ -153,7 +151,7 @@ func (l *Leader) advanceRound(r *round, now time.Time) {
 	signal(l.intake.work)
 }
 
-// timeLeft returns how long until runRound has something to do, unless an answer comes.
+// timeLeft returns the time until advanceRound must be called again, unless a reply comes.
 func (r *round) timeLeft(now time.Time) time.Duration {
 	switch {
 	case !r.isOpen:

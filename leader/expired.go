@@ -17,10 +17,11 @@ type expired struct {
 	sessions *sessiontracker.GlobalTable
 	counters *Counters
 
-	sealedExpiries []sessiontracker.OverdueSession // whose expiry is in the entry that is under way; only for batchLoop, and for Run when it has ended
+	// sealedExpiries are in the entry that is under way. Only batchLoop, and Run when that has ended, use them.
+	sealedExpiries []sessiontracker.OverdueSession
 
 	mu         sync.Mutex
-	appliedIDs []jute.SessionID // not reported yet; in the order of sealed
+	appliedIDs []jute.SessionID // not reported yet; in the order of sealedExpiries
 }
 
 // recordApplied records that an expiry has been applied. Apply calls it.
@@ -43,8 +44,7 @@ func (e *expired) reportApplied() {
 	}
 }
 
-// countLate counts how long after their time the sessions have expired. It leaves out the time for which
-// table time stood still, because this process was paused: a pause counts against no session.
+// countLate counts the lateness of expiries by table time, which stands still while this process is paused.
 func (e *expired) countLate(ids []jute.SessionID, now time.Time) {
 	at := e.sessions.TableTime(now)
 	for _, s := range e.sealedExpiries {

@@ -20,12 +20,12 @@ var (
 // forwarding is one member's stream of writes.
 type forwarding struct {
 	cancel   context.CancelCauseFunc
-	member   uint32 // the member that the first message named; 0: no message has come yet
+	member   uint32 // 0 before the first message
 	boot     uint64
-	hasEnded bool // the stream has ended; guarded by the intake's lock
+	hasEnded bool // guarded by the intake's lock
 }
 
-// receiver puts what members forward into the intake.
+// receiver puts the members' writes into the intake.
 type receiver struct {
 	tenure     *tenure
 	membership *membership
@@ -33,8 +33,8 @@ type receiver struct {
 }
 
 // Forward implements proto.LeaderServer. It takes one member's writes, in order, until the member
-// has a newer stream or the term is over. Writes are answered only through the log: the end of a
-// stream says nothing about the writes sent on it.
+// has a newer stream or the term is over. The reply to a write is its entry in the log: the end of a
+// stream means nothing for the writes sent on it.
 func (l *Leader) Forward(stream proto.Leader_ForwardServer) error {
 	ctx, end := context.WithCancelCause(stream.Context())
 	defer end(nil)
@@ -51,7 +51,7 @@ func (l *Leader) Forward(stream proto.Leader_ForwardServer) error {
 	}
 }
 
-// readStream queues what the stream brings. It stops reading while the queue is full.
+// readStream queues the stream's messages. It does not read while the queue is full.
 func (r *receiver) readStream(stream proto.Leader_ForwardServer, f *forwarding) error {
 	defer r.intake.streamEnded(f)
 	for {
@@ -68,8 +68,8 @@ func (r *receiver) readStream(stream proto.Leader_ForwardServer, f *forwarding) 
 	}
 }
 
-// acceptMessage queues what a message brings, once there is room for it. The first message says which
-// member's stream this is.
+// acceptMessage queues a message's transactions, once there is room for them. The first message names the stream's
+// member.
 func (r *receiver) acceptMessage(f *forwarding, message *proto.Forwarded) error {
 	if f.member == 0 {
 		r.intake.setSender(f, message)

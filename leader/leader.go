@@ -4,12 +4,12 @@
 //   - gathers the writes that members forward (receiver, intake) into entries of the log (batch.go),
 //   - pings every member each half tick, enters the touches in their replies into the table,
 //     and acknowledges them (pinger, link), while members come and go (membership),
-//   - compares the members' states, and reports to those that differ (comparison),
-//   - proves that it still leads before it acknowledges touches or answers a sync (proofs),
-//   - hands over if it cannot do its work and another member may be able to (health),
+//   - compares the members' states, and sends verdicts to those that differ (comparison),
+//   - proves that it still leads before it acknowledges touches or replies to a sync (proofs),
+//   - hands over if it cannot lead and another member may be able to (health),
 //   - closes the sessions whose clients no member has heard from (expiry, expired), at a pace that
 //     leaves room for others, and removes the nodes that ended sessions have left (removals),
-//   - writes into operators' changes what only it knows (stamp.go),
+//   - sets the fields of operators' changes that only it knows (stamp.go),
 //   - removes containers and nodes with a time to live that are due (reaper), by a clock that
 //     has not jumped and that most members share (Clock, clocks).
 //
@@ -44,13 +44,13 @@ import (
 
 // Log takes entries, in order.
 type Log interface {
-	// Propose hands over an entry. At most two are under way at a time. It may block while the log
-	// is busy, but not until the entry is committed. One goroutine calls it. from are the members whose clients
-	// wait for the entry: they should hear of its commit first. If it is nil, all members should.
+	// Propose hands over an entry. At most two are under way at a time. It may block while the log is busy, but
+	// not until the entry is committed. One goroutine calls it. from are the members whose clients wait for the
+	// entry. They should be notified of its commit first, or all members if from is nil.
 	Propose(data []byte, from []uint32) Future
 
-	// CommitIndex returns the greatest index known to be committed. Everything that any member has
-	// ever answered lies at or below it.
+	// CommitIndex returns the greatest index known to be committed. No member has ever replied with anything
+	// above it.
 	CommitIndex() uint64
 }
 
@@ -70,15 +70,15 @@ type Link interface {
 type Config struct {
 	Self        uint32        // this member's id
 	Term, Nonce uint64        // of our TermStart, which has been applied
-	EntryFormat func() uint32 // returns the format of the next entry, the highest that all members know; takes no lock that apply holds
+	EntryFormat func() uint32 // the highest format of entries that all members know; takes no lock that apply holds
 	Tick        time.Duration // ZooKeeper's tickTime; a ping goes out every Tick/2
 	SyncLimit   int           // ticks after which the streams of a silent member are closed
-	// PartingTime is for how long a member that has left raft's configuration is still asked which clients it
-	// has heard. It must be longer than such a member serves them, by the time of two pings.
+	// PartingTime is the time for which a member that has left raft's configuration is still pinged. It must be
+	// longer than such a member serves its clients, by the time of two pings.
 	PartingTime time.Duration
 	WallClock   *Clock // the member's wall clock, for the stamps on entries and for the reaper
-	// Monotonic counts everything else that is compared with the time, above all the sessions' timeouts.
-	// The session table must have been made at a time of it. Default: monotonic.System.
+	// Monotonic measures everything else, above all the sessions' timeouts. The session table must have been made
+	// at a time of it. Default: monotonic.System.
 	Monotonic monotonic.Clock
 	Log       Log
 	Sessions  *sessiontracker.GlobalTable
@@ -86,19 +86,22 @@ type Config struct {
 	// included. A majority of the voters among them proves that we lead. Members must not block,
 	// because a lock is held. The caller does not change the result.
 	Members  func() []Member
-	RaftTerm func() uint64                 // raft's current term; must not block
-	LinkTo   func(id uint32) (Link, error) // reaches a member of that configuration, whose address may have changed since the last call
-	// ReachableServers returns the ids of the servers that are at their addresses in the list after a change of it:
-	// the voters among them are taken for those that could vote. It does not wait, and takes no lock
-	// that apply holds.
+	RaftTerm func() uint64 // raft's current term; must not block
+	// LinkTo returns a link to a member of that configuration. The address may have changed since the last call.
+	LinkTo func(id uint32) (Link, error)
+	// ReachableServers returns the ids of the servers that were reached at their addresses in the list after a
+	// change of it. The voters among them count as able to vote. It does not wait, and takes no lock that apply
+	// holds.
 	ReachableServers func(change *proto.Txn) []uint32
-	AppliedIndex     func() uint64   // returns the log index up to which Sessions is up to date; takes no lock that apply holds
-	Ensemble         Ensemble        // default: none, and this leader never hands over on its own
-	CloseConnection  func(id uint32) // closes the connection that the member's Link uses; the next use opens another. Must not block. Default: nothing
-	Counters         *Counters       // keep counting over terms; default: new ones for this term
-	Logger           *slog.Logger    // default: discard
-	Nodes            Nodes
-	Reaping          Reaping
+	AppliedIndex     func() uint64 // the log index that Sessions stands for; takes no lock that apply holds
+	Ensemble         Ensemble      // default: none, and this leader never hands over on its own
+	// CloseConnection closes the connection of the member's Link. The next use opens another. It must not block.
+	// Default: nothing.
+	CloseConnection func(id uint32)
+	Counters        *Counters    // default: new ones for this term
+	Logger          *slog.Logger // default: discard
+	Nodes           Nodes
+	Reaping         Reaping
 }
 
 // Leader is one term of leading. It implements proto.LeaderServer for that term.
@@ -134,12 +137,11 @@ func New(cfg Config) (*Leader, error) {
 		return nil, fmt.Errorf("leader: sync limit of %d ticks is not positive", cfg.SyncLimit)
 	case cfg.PartingTime <= 0:
 		return nil, fmt.Errorf("leader: the time %v for members that leave is not positive", cfg.PartingTime)
-	case cfg.EntryFormat == nil || cfg.WallClock == nil || cfg.Log == nil || cfg.Sessions == nil || cfg.AppliedIndex == nil || cfg.Nodes == nil:
-		return nil, errors.New("leader: Format, Clock, Log, Sessions, Applied and Nodes are required")
+	case cfg.EntryFormat == nil || cfg.WallClock == nil || cfg.Log == nil || cfg.Sessions == nil || cfg.AppliedIndex == nil ||
+		cfg.Nodes == nil || cfg.Members == nil || cfg.RaftTerm == nil || cfg.LinkTo == nil || cfg.ReachableServers == nil:
+		return nil, errors.New("leader: every field of Config without a default is required")
 	case cfg.Reaping.Interval < 0 || cfg.Reaping.PerMinute < 0 || cfg.Reaping.NeverUsed < 0:
 		return nil, errors.New("leader: a limit of the reaper is negative")
-	case cfg.Members == nil || cfg.RaftTerm == nil || cfg.LinkTo == nil || cfg.ReachableServers == nil:
-		return nil, errors.New("leader: Members, RaftTerm, Link and Present are required")
 	}
 	cfg.Reaping.Interval = cmp.Or(cfg.Reaping.Interval, DefaultReapInterval)
 	cfg.Reaping.PerMinute = cmp.Or(cfg.Reaping.PerMinute, DefaultReapPerMinute)
@@ -148,7 +150,7 @@ func New(cfg Config) (*Leader, error) {
 	}
 	log := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "leader", "term", cfg.Term)
 	l := &Leader{cfg: cfg, counters: cmp.Or(cfg.Counters, new(Counters)), termBegun: cfg.Monotonic.Now()}
-	l.counters.TxnSizes.Reset() // they are a term's
+	l.counters.TxnSizes.Reset() // this term's
 	l.tenure = &tenure{term: cfg.Term, nonce: cfg.Nonce, over: make(chan struct{})}
 	l.membership = &membership{cfg: &l.cfg}
 	l.membership.renewLinks(l.termBegun)
@@ -176,7 +178,7 @@ func New(cfg Config) (*Leader, error) {
 func (l *Leader) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	context.AfterFunc(ctx, func() {
-		close(l.tenure.over) // first, so that goroutines that wait at the intake find the reason when they wake
+		close(l.tenure.over) // first: goroutines that wait at the intake read it when they wake
 		l.intake.close()
 	})
 	g.Go(func() error { return l.batchLoop(ctx) }) // the only caller of Log.Propose
@@ -190,17 +192,17 @@ func (l *Leader) Run(ctx context.Context) error {
 	return err
 }
 
-// RecordExpired records that an expiry has been applied, so that it is logged, together with the others
-// of its entry. Apply calls it; it does not block.
+// RecordExpired records that an expiry has been applied, to log it together with the others of its entry. Apply calls
+// it; it does not block.
 func (l *Leader) RecordExpired(id jute.SessionID) { l.expired.recordApplied(id) }
 
-// MembersChanged says that raft's configuration may be another one. It does not block.
+// MembersChanged makes the leader read raft's configuration again. It does not block.
 func (l *Leader) MembersChanged() { signal(l.pinger.membersChanged) }
 
-// signal sets a flag that a loop waits for. Setting it twice is the same as setting it once.
-func signal(flag chan struct{}) {
+// signal wakes the receiver of a channel with one place. Signals that it has not taken yet count as one.
+func signal(c chan<- struct{}) {
 	select {
-	case flag <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

@@ -9,29 +9,29 @@ import (
 	"rollcall/proto"
 )
 
-// maxRefused is how many refused ids go into one acknowledgement: 0.8 MB, below gRPC's 4 MiB.
-// The rest goes into further ones, and only the last says which batches it acknowledges.
+// maxRefused is the number of refused ids in one acknowledgement: 0.8 MB, below gRPC's 4 MiB. The others go into
+// further ones, and only the last one acknowledges batches.
 const maxRefused = 100_000
 
 // link is the leader's side of one member's pings.
 type link struct {
 	id        uint32
-	workReady chan struct{} // there may be something to send; capacity 1
+	workReady chan struct{} // a ping may be due; capacity 1
 
 	mu            sync.Mutex
-	repliedPing   uint64    // newest ping that was answered in full
+	repliedPing   uint64    // newest ping with a complete reply
 	lastHeard     time.Time // when the member last sent anything, or got a new deadline
-	outOfReach    bool      // it is out of reach or has stopped, which has been logged
-	heardInTerm   bool      // it has sent something in this term
-	heardOnStream bool      // it has sent something on the open stream
+	outOfReach    bool      // or stopped; it has been logged
+	heardInTerm   bool      // the member has sent something in this term
+	heardOnStream bool      // the member has sent something on the open stream
 	commitAtOpen  uint64    // the commit index when the stream was opened
-	caughtUp      bool      // it has applied that much since
+	caughtUp      bool      // the member has applied commitAtOpen
 	pendingAcks   []ack     // oldest first; at most one for each of three rounds: done, under way, next
 	closeStream   context.CancelFunc
-	reachableAt   time.Time     // when it last answered and said that it can reach this leader, or got a new deadline
-	redialAt      time.Time     // when its connection is closed unless it sends something
-	redialAfter   time.Duration // how long it gets after that
-	leftAt        time.Time     // when it was seen that it has left raft's configuration; zero: it has not
+	reachableAt   time.Time     // when the member last reported that it can reach this leader, or got a new deadline
+	redialAt      time.Time     // when the connection is closed unless the member sends something
+	redialAfter   time.Duration // the next such time
+	leftAt        time.Time     // when the member was first missing from raft's configuration, or zero
 }
 
 // ack is an acknowledgement that waits for its proof.
@@ -42,7 +42,7 @@ type ack struct {
 	refusedSessions []int64
 }
 
-// markUnreachable records that the member is lost, if it was there before in this term, or must be by now. It
+// markUnreachable records that the member is out of reach, if it was heard in this term, or must have been. It
 // reports whether that is new.
 func (m *link) markUnreachable(must bool) bool {
 	m.mu.Lock()
@@ -54,8 +54,8 @@ func (m *link) markUnreachable(must bool) bool {
 	return true
 }
 
-// streamOpened records that a stream is being opened. Touches that were to be acknowledged on the
-// old one will be sent again.
+// streamOpened records that a stream is being opened. The member sends again the touches that were not acknowledged
+// on the old one.
 func (m *link) streamOpened(cut context.CancelFunc, now time.Time, commit uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -66,8 +66,7 @@ func (m *link) streamOpened(cut context.CancelFunc, now time.Time, commit uint64
 	}
 }
 
-// heardFrom records that the member sent something, how far it has applied the log and whether it
-// can reach this leader. It reports whether the member had been out of reach.
+// heardFrom records a pong, and reports whether the member had been out of reach.
 func (m *link) heardFrom(now time.Time, pong *proto.Pong, tick time.Duration) (back bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,8 +86,8 @@ func (m *link) markReplied(number uint64) {
 	m.repliedPing = max(m.repliedPing, number)
 }
 
-// addAck queues an acknowledgement. An answer holds all that is not acknowledged, so a later
-// acknowledgement for the same proof replaces the earlier one.
+// addAck queues an acknowledgement. Each reply has all touches that are not acknowledged, so a later acknowledgement
+// for the same proof replaces the earlier one.
 func (m *link) addAck(a ack) {
 	slices.Sort(a.refusedSessions)
 	a.refusedSessions = slices.Compact(a.refusedSessions)
@@ -118,7 +117,7 @@ func (m *link) takeAck(done uint64) *proto.Ack {
 	return whole
 }
 
-// markLeft records that the member is not in raft's configuration any more, and returns since when.
+// markLeft records that the member is not in raft's configuration any more, and returns leftAt.
 func (m *link) markLeft(now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,14 +127,13 @@ func (m *link) markLeft(now time.Time) time.Time {
 	return m.leftAt
 }
 
-// hasLeft reports whether the member has left raft's configuration.
 func (m *link) hasLeft() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return !m.leftAt.IsZero()
 }
 
-// redialNow reports whether the member's connection is to be closed.
+// redialNow reports whether to close the member's connection now.
 func (m *link) redialNow(now time.Time, tick time.Duration, syncLimit int, late bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,7 +149,7 @@ func (m *link) redialNow(now time.Time, tick time.Duration, syncLimit int, late 
 	return true
 }
 
-// deafFor returns how long ago the member last said that it can reach this leader.
+// deafFor returns the time since the member last reported that it can reach this leader.
 func (m *link) deafFor(now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -164,9 +162,7 @@ func (m *link) restartDeafness(now time.Time) {
 	m.reachableAt = now
 }
 
-// syncState reports whether the member has sent something on the open stream, and whether it has since applied
-// what was committed when it opened.
-func (m *link) syncState() (linked, synced bool) {
+func (m *link) syncState() (heardOnStream, caughtUp bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.heardOnStream, m.caughtUp

@@ -18,18 +18,17 @@ type Member struct {
 // use.
 type membership struct {
 	cfg   *Config
-	links atomic.Pointer[links] // replaced whole, see renew
+	links atomic.Pointer[links] // replaced by renewLinks
 }
 
 // links are the links to all members that a leader pings, by id. It does not change.
 type links struct {
-	members map[uint32]*link // those of raft's configuration
-	// parting are those that have left it a short time ago (Config.Parting). Such a member has clients
-	// until it closes their connections, and what it hears from them counts. It counts for nothing else.
+	members map[uint32]*link // in raft's configuration
+	// parting are the members that have left it within Config.PartingTime. Such a member has clients until it
+	// closes their connections, and their touches count. It counts for nothing else.
 	parting map[uint32]*link
 }
 
-// all yields all of them.
 func (s *links) all() iter.Seq[*link] {
 	return func(yield func(*link) bool) {
 		for _, of := range []map[uint32]*link{s.members, s.parting} {
@@ -46,15 +45,15 @@ func (s *links) all() iter.Seq[*link] {
 // the map.
 func (m *membership) presentLinks() map[uint32]*link { return m.links.Load().members }
 
-// wakeAll makes every link check what it has to send.
+// wakeAll wakes the sender of every link.
 func (m *membership) wakeAll() {
 	for l := range m.links.Load().all() {
 		signal(l.workReady)
 	}
 }
 
-// renewLinks makes a link for each member that has come, and drops those of members that have been gone
-// for Config.Parting. One that comes back before gets another link. Only New and memberLoop call it.
+// renewLinks makes a link for each new member, and drops the links of members that have been gone for
+// Config.PartingTime. A member that comes back before gets another link. Only New and memberLoop call it.
 func (m *membership) renewLinks(now time.Time) {
 	old := m.links.Load()
 	if old == nil {
@@ -63,7 +62,10 @@ func (m *membership) renewLinks(now time.Time) {
 	next := &links{members: map[uint32]*link{}, parting: map[uint32]*link{}}
 	for _, s := range m.cfg.Members() {
 		if next.members[s.ID] = old.members[s.ID]; next.members[s.ID] == nil {
-			next.members[s.ID] = &link{id: s.ID, workReady: make(chan struct{}, 1), reachableAt: now, redialAfter: m.cfg.Tick, redialAt: now.Add(m.cfg.Tick)}
+			next.members[s.ID] = &link{
+				id: s.ID, workReady: make(chan struct{}, 1),
+				reachableAt: now, redialAfter: m.cfg.Tick, redialAt: now.Add(m.cfg.Tick),
+			}
 		}
 	}
 	for l := range old.all() {
@@ -74,12 +76,10 @@ func (m *membership) renewLinks(now time.Time) {
 	m.links.Store(next)
 }
 
-// isMember reports whether raft's configuration has the member.
 func (m *membership) isMember(id uint32) bool {
 	return slices.ContainsFunc(m.cfg.Members(), func(s Member) bool { return s.ID == id })
 }
 
-// voterIDs returns the members whose votes make a majority.
 func (m *membership) voterIDs() (ids []uint32) {
 	for _, s := range m.cfg.Members() {
 		if s.Voter {
@@ -89,8 +89,8 @@ func (m *membership) voterIDs() (ids []uint32) {
 	return ids
 }
 
-// configuration returns the members by which answers are counted: none if raft is in a later term. It
-// is called under the lock of proofs, so that the configuration is not older than the round.
+// configuration returns the members whose replies count, or none if raft is in a later term. It is called under
+// the lock of proofs, so that the configuration is not older than the round.
 func (m *membership) configuration() []Member {
 	members := m.cfg.Members()
 	if m.cfg.RaftTerm() != m.cfg.Term { // after the configuration was read: see proofs

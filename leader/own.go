@@ -13,14 +13,14 @@ import (
 // directly, without a connection and a reader in between. To the sender it behaves like a gRPC
 // stream. A message is not kept, but its transactions are: they must not be changed afterwards.
 type ownStream struct {
-	grpc.ClientStream // nil: no other method of it is called
+	grpc.ClientStream // nil: no other method is called
 	receiver          *receiver
-	ctx               context.Context // ends with the stream; its cause says why
+	ctx               context.Context // ends with the stream, with a cause
 	f                 *forwarding
 }
 
 // OwnStream opens the stream of the member that leads. It lives until ctx ends, the member has a
-// newer stream or the term is over. It is Forward without a network: it refuses the same messages,
+// newer stream or the term is over. It is Forward without a network: it rejects the same messages,
 // and a message counts as sent when it is queued. Send blocks while the queue is full. The caller
 // must end ctx when it is done with the stream, however the stream ended.
 func (l *Leader) OwnStream(ctx context.Context) proto.Leader_ForwardClient {
@@ -43,7 +43,7 @@ func (o *ownStream) Send(message *proto.Forwarded) error {
 	return nil
 }
 
-// RecvMsg waits for the end of the stream, and returns why it ended. It never returns a message.
+// RecvMsg waits for the end of the stream, and returns its error. It never returns a message.
 func (o *ownStream) RecvMsg(any) error {
 	select {
 	case <-o.ctx.Done():

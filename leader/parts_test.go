@@ -200,8 +200,8 @@ func TestPingerAcknowledges(t *testing.T) {
 		member.touched.Touch(9, timeout)
 		number := p.pingAll()
 		synctest.Wait()
-		if heard, _ := table.LastHeard(9, time.Now()); heard.Ago != 0 || !p.allAnswered(number, time.Now()) {
-			t.Errorf("heard %v ago; answered: %t", heard.Ago, p.allAnswered(number, time.Now()))
+		if heard, _ := table.LastHeard(9, time.Now()); heard.Ago != 0 || !p.allReplied(number, time.Now()) {
+			t.Errorf("heard %v ago; answered: %t", heard.Ago, p.allReplied(number, time.Now()))
 		}
 		if acks := member.acked(); len(acks) != 1 || acks[0].Commit != 100 {
 			t.Errorf("acknowledgements %v, want one", acks)

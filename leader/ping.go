@@ -14,15 +14,14 @@ import (
 )
 
 const (
-	// maxRefusedPerReply is how many refused ids an answer may cause: as many as the touches that a
-	// member ever keeps. The stream of a member that exceeds it is closed.
+	// maxRefusedPerReply limits the refused ids of a reply to the touches that a member keeps at most. The stream of
+	// a member that exceeds it is closed.
 	maxRefusedPerReply = 2 << 20
 
 	maxAgeUs = 1 << 50 // 35 years: a greater age makes no difference, and this fits into a Duration
 )
 
-// pingLoop keeps a stream to one member open until ctx ends, with the term or because the member has
-// gone.
+// pingLoop keeps a stream to one member open until ctx ends.
 func (p *pinger) pingLoop(ctx context.Context, m *link) {
 	for ctx.Err() == nil {
 		if err := p.runStream(ctx, m); ctx.Err() == nil {
@@ -61,9 +60,8 @@ func (p *pinger) runStream(ctx context.Context, m *link) error {
 	return err
 }
 
-// sendPings sends what is due: the newest ping, the newest proof round, and acknowledgements. A slow
-// member does not get older pings and rounds that it missed. If the stream breaks, receive returns
-// the reason.
+// sendPings sends the newest ping, the newest proof round, and acknowledgements. A slow member does not get older
+// pings and rounds that it missed. If the stream breaks, receivePongs returns the error.
 func (p *pinger) sendPings(ctx context.Context, m *link, stream proto.Follower_PingsClient) {
 	var number, proof uint64 // newest sent on this stream
 	for {
@@ -73,7 +71,7 @@ func (p *pinger) sendPings(ctx context.Context, m *link, stream proto.Follower_P
 			ping.Number, number = n, n
 			ping.Verdict = p.compared.verdictFor(m.id)
 		}
-		if begun > done && (begun > proof || ping.Number != 0) { // sent again with each ping: a member that joins does not answer until it has joined
+		if begun > done && (begun > proof || ping.Number != 0) { // with each ping: a joining member does not reply yet
 			ping.Proof, proof = begun, begun
 		}
 		if ping.Ack = m.takeAck(done); ping.Ack != nil {
@@ -93,15 +91,15 @@ func (p *pinger) sendPings(ctx context.Context, m *link, stream proto.Follower_P
 	}
 }
 
-// pongParts gathers the parts of one answer.
+// pongParts gathers the parts of one reply.
 type pongParts struct {
 	through         uint64
 	refusedSessions []int64
-	refusalsUnsure  bool // whether the refusals are unsure, because this member has applied less than the other one
+	refusalsUnsure  bool // this member has applied less than the sender
 }
 
-// receivePongs listens to one member. When it records that a ping is answered, the touches of the answer
-// are in the table.
+// receivePongs reads one member's pongs. When it records the reply to a ping, the touches of that reply are in
+// the table.
 func (p *pinger) receivePongs(m *link, stream proto.Follower_PingsClient) error {
 	var a pongParts
 	for {
@@ -119,7 +117,7 @@ func (p *pinger) receivePongs(m *link, stream proto.Follower_PingsClient) error 
 			return err
 		}
 		if bare := pong.Number == 0 && len(pong.Batches) == 0; bare || pong.More {
-			continue // a pong with only a proof is not an answer. It may come between two parts of one, and does not end it
+			continue // a pong with only a proof is no part of a reply, but may come between two parts
 		}
 		if a.through != 0 && !a.refusalsUnsure {
 			m.addAck(ack{proof: p.beginProof(), boot: pong.Boot, through: a.through, refusedSessions: a.refusedSessions})
@@ -133,8 +131,8 @@ func (p *pinger) receivePongs(m *link, stream proto.Follower_PingsClient) error 
 	}
 }
 
-// recordReply counts what a member of raft's configuration has sent besides touches: that it is back, its answer
-// to a proof round, its clock and its marks.
+// recordReply records what a member of raft's configuration has sent besides touches: its reply to a proof round,
+// its clock and its state hashes.
 func (p *pinger) recordReply(m *link, pong *proto.Pong, back bool, now time.Time) error {
 	if back {
 		p.log.Info("member is back", "peer", m.id)
@@ -148,10 +146,9 @@ func (p *pinger) recordReply(m *link, pong *proto.Pong, back bool, now time.Time
 	return p.compareHashes(m, pong.Marks, now)
 }
 
-// enterTouches enters a pong's batches into the table, each at the time it was first sent. It refuses a
-// session that the table does not know. There is one exception: if the member has applied more of
-// the log than this one, it may know better. Then the answer is neither acknowledged nor refused,
-// and comes again with the next ping.
+// enterTouches enters a pong's batches into the table, each at the time it was first sent. It rejects a session that
+// the table does not have. There is one exception: if the member has applied more of the log than this one, it
+// may know better. Then the reply is neither acknowledged nor rejected, and comes again with the next ping.
 func (p *pinger) enterTouches(m *link, a *pongParts, pong *proto.Pong, now time.Time) error {
 	behind := pong.Applied > p.cfg.AppliedIndex()
 	for _, batch := range pong.Batches {
@@ -173,8 +170,8 @@ func (p *pinger) enterTouches(m *link, a *pongParts, pong *proto.Pong, now time.
 }
 
 // markLost logs that a member is out of reach or has stopped, once until it is back. It logs nothing in
-// three cases. A member that refuses pings knows a newer term, and this one is about to end. A member
-// that has not answered in this term may be starting: it gets a tick. A member that has left may stop.
+// three cases. A member that rejects pings knows a newer term, and this one is about to end. A member
+// that was not heard in this term may be starting: it gets a tick. A member that has left may stop.
 func (p *pinger) markLost(m *link, err error) {
 	if status.Code(err) == codes.FailedPrecondition || m.hasLeft() || !m.markUnreachable(p.cfg.Monotonic.Now().Sub(p.termBegun) > p.cfg.Tick) {
 		return

@@ -16,27 +16,27 @@ var errMemberLeft = status.Error(codes.FailedPrecondition, "leader: the member i
 type pinger struct {
 	cfg        *Config
 	log        *slog.Logger
-	termBegun  time.Time // the term
+	termBegun  time.Time
 	membership *membership
 	proofs     *proofs
 	compared   *comparison
 	clocks     *clocks
 	intake     *intake
 
-	membersChanged chan struct{} // the members may be others; capacity 1
-	newestPing     atomic.Uint64 // number of the newest ping
-	replyArrived   chan struct{} // a member has answered a ping; capacity 1
+	membersChanged chan struct{} // capacity 1
+	newestPing     atomic.Uint64 // its number
+	replyArrived   chan struct{} // capacity 1
 }
 
 // memberLoop keeps a pingLoop running for each member of raft's configuration, and for those that have
-// just left it. It looks at the configuration when it is told to and every half tick.
+// just left it. It reads the configuration after MembersChanged and every half tick.
 func (p *pinger) memberLoop(ctx context.Context) error {
 	ticker := time.NewTicker(p.cfg.Tick / 2)
 	defer ticker.Stop()
 	running := map[*link]*pingTask{}
 	defer func() {
 		for _, loop := range running {
-			loop.endAndWait() // all of them have seen the end of ctx by now, so this waits for the last one only
+			loop.endAndWait() // ctx has ended for all of them, so this waits for the last one only
 		}
 	}()
 	for {
@@ -61,15 +61,14 @@ type pingTask struct {
 	parting bool // the member has left
 }
 
-// endAndWait ends the loop and waits for its end.
 func (p *pingTask) endAndWait() {
 	p.cancel()
 	<-p.ended
 }
 
 // startAndEnd starts a pingLoop for each member that has none, and ends those of members that have
-// gone. When a member has left, its stream of writes is closed at once. When its loop has ended, nothing
-// that is kept of the member is left.
+// gone. When a member has left, its stream of writes is closed at once. When its loop has ended, nothing of the
+// member is kept.
 func (p *pinger) startAndEnd(ctx context.Context, running map[*link]*pingTask) {
 	links := p.membership.links.Load()
 	for m, loop := range running {
@@ -84,7 +83,7 @@ func (p *pinger) startAndEnd(ctx context.Context, running map[*link]*pingTask) {
 		if links.parting[m.id] != m {
 			loop.endAndWait()
 			delete(running, m)
-			p.forgetReplies(m.id) // an answer may have been under way when it left
+			p.forgetReplies(m.id) // a reply may have been under way when it left
 		}
 	}
 	for m := range links.all() {
@@ -101,7 +100,6 @@ func (p *pinger) startAndEnd(ctx context.Context, running map[*link]*pingTask) {
 	}
 }
 
-// forgetReplies drops what is kept of a member's answers.
 func (p *pinger) forgetReplies(id uint32) {
 	p.proofs.forgetMember(id)
 	p.compared.forgetMember(id)
@@ -115,14 +113,14 @@ func (p *pinger) pingAll() uint64 {
 	return number
 }
 
-// allAnswered reports whether every reachable member has answered the ping. A member that has sent
-// nothing for a tick, the length of two pings, is unreachable and is not waited for.
-func (p *pinger) allAnswered(number uint64, now time.Time) bool {
+// allReplied reports whether every reachable member has replied to the ping. A member that has sent nothing for a
+// tick, the time of two pings, is unreachable.
+func (p *pinger) allReplied(number uint64, now time.Time) bool {
 	for m := range p.membership.links.Load().all() {
 		m.mu.Lock()
-		answered := m.repliedPing >= number || !m.lastHeard.IsZero() && now.Sub(m.lastHeard) > p.cfg.Tick
+		replied := m.repliedPing >= number || !m.lastHeard.IsZero() && now.Sub(m.lastHeard) > p.cfg.Tick
 		m.mu.Unlock()
-		if !answered {
+		if !replied {
 			return false
 		}
 	}
@@ -131,9 +129,8 @@ func (p *pinger) allAnswered(number uint64, now time.Time) bool {
 
 // redialSilent closes the connections to members that have sent nothing for a tick, the time of two
 // pings. The network may have dropped such a connection, and everything sent on it is then lost
-// without an error. If a member does not answer on the next connection either, it gets twice as
-// long each time, up to the sync limit. If this process itself was paused, every member gets
-// another tick.
+// without an error. If a member does not reply on the next connection either, its time doubles, up to the
+// sync limit. If this process itself was paused, every member gets another tick.
 func (p *pinger) redialSilent(now time.Time, late bool) {
 	if p.cfg.CloseConnection == nil {
 		return

@@ -17,7 +17,7 @@ import (
 //
 // # Which majority
 //
-// The voters are those of raft's latest configuration when the answers are counted, even if that
+// The voters are those of raft's latest configuration when the replies are counted, even if that
 // configuration is not committed. This is sound, as the following steps show.
 //
 //  1. A round that is done must prove that no later term had a leader when the round began. Suppose
@@ -34,27 +34,27 @@ import (
 //     committed, it can append one more change, C'. Then D is C, a majority of C' has a member in M
 //     too, and C' is never committed. So this leader never gets further than one step from D.
 //  4. Whichever of these configurations is counted, a majority of it has a member in M, which has
-//     answered nothing since the round began.
+//     replied to nothing since the round began.
 //
 // This holds for configurations that this leader has appended or begun with. If raft here has learned
 // of a later term, its configuration may be a later leader's, and any number of steps away. So
-// answers count only if raft is in this term after the configuration was read.
+// replies count only if raft is in this term after the configuration was read.
 //
-// Observers and members that are still joining take part in no election. Their answers count for
-// nothing, however many they are. A leader that is not a voter counts the others alone.
+// Observers and members that are still joining take part in no election, and their replies do not count. A leader
+// that is not a voter counts the others alone.
 //
-// A voter is a disk. A member that has lost its disk has forgotten what it has elected, so the answer of its new disk counts
-// only when that one votes.
+// A voter is a disk. A member that has lost its disk has lost its votes, so a reply from its new disk counts only
+// when that disk votes.
 type proofs struct {
 	mu          sync.Mutex
-	begunRound  uint64                // newest round; under way if it is not done
-	doneRound   uint64                // newest round that a majority has answered
-	nextWanted  bool                  // a round later than begun is wanted
-	lastReplies map[uint32]proofReply // the newest answer of each member
-	doneChanged chan struct{}         // closed and replaced when done changes
+	begunRound  uint64                // under way if it is not done
+	doneRound   uint64                // newest round to which a majority has replied
+	nextWanted  bool                  // a round after begunRound is wanted
+	lastReplies map[uint32]proofReply // by member
+	doneChanged chan struct{}         // closed and replaced when doneRound changes
 }
 
-// proofReply is what a member has answered last. A member has one process at a time, so one disk.
+// proofReply is a member's last reply. A member has one process at a time, so one disk.
 type proofReply struct{ disk, round uint64 }
 
 func newProofs() *proofs {
@@ -74,7 +74,7 @@ func (p *proofs) beginRound() (round uint64, now bool) {
 	return p.begunRound + 1, false
 }
 
-// recordReply records that a member has answered a round with its disk, and reports whether that completes the round.
+// recordReply records a member's reply, and reports whether that completes the round.
 func (p *proofs) recordReply(member uint32, by proofReply, configuration func() []Member) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,22 +85,21 @@ func (p *proofs) recordReply(member uint32, by proofReply, configuration func() 
 	return p.countReplies(configuration)
 }
 
-// recountReplies reports whether the answers that are there complete the round, because the configuration is
-// another one.
+// recountReplies completes the round if its replies are enough in a changed configuration, and reports whether it
+// did.
 func (p *proofs) recountReplies(configuration func() []Member) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.countReplies(configuration)
 }
 
-// forgetMember drops what a member has answered.
 func (p *proofs) forgetMember(member uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.lastReplies, member)
 }
 
-// countReplies completes the round if a majority has answered it, and reports whether it did.
+// countReplies completes the round if a majority has replied, and reports whether it did.
 func (p *proofs) countReplies(configuration func() []Member) bool {
 	if p.doneRound == p.begunRound || !p.isProved(configuration()) {
 		return false
@@ -115,30 +114,27 @@ func (p *proofs) countReplies(configuration func() []Member) bool {
 	return true
 }
 
-// isProved reports whether most voters have answered the round.
 func (p *proofs) isProved(members []Member) bool {
-	voters, answers := 0, 0
+	voters, replies := 0, 0
 	for _, m := range members {
 		if !m.Voter {
 			continue
 		}
 		voters++
 		if p.lastReplies[m.ID] == (proofReply{m.Disk, p.begunRound}) {
-			answers++
+			replies++
 		}
 	}
-	return answers > voters/2
+	return replies > voters/2
 }
 
-// newestRounds returns the newest round, and the newest that is done.
 func (p *proofs) newestRounds() (begun, done uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.begunRound, p.doneRound
 }
 
-// isDone reports whether round is done, and returns a channel that is closed when that may have
-// changed.
+// isDone reports whether round is done, and returns a channel that is closed when that may have changed.
 func (p *proofs) isDone(round uint64) (done bool, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,8 +151,8 @@ func (p *pinger) beginProof() uint64 {
 }
 
 // Sync implements proto.LeaderServer. It returns an index that is at or above everything committed
-// before the call. It returns when it is proved that this leader knew of all that: after a round
-// begun since the call. It blocks as long as no majority answers.
+// before the call. It returns after a proof round begun since the call, which proves that this leader knew of
+// all that. It blocks as long as no majority replies.
 func (l *Leader) Sync(ctx context.Context, request *proto.SyncRequest) (*proto.SyncReply, error) {
 	if err := l.tenure.checkNonce(request.Nonce); err != nil {
 		return nil, err

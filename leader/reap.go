@@ -13,12 +13,11 @@ import (
 	"rollcall/znode"
 )
 
-// Nodes finds the nodes that the leader is to remove.
+// Nodes finds nodes for the leader to remove.
 type Nodes interface {
-	// ReapCandidates returns up to limit of the candidates that follow the one given as after and are
-	// due at now, in ms since 1970. A container that never had a child is due if it is older than
-	// neverUsedMs, unless that is 0. An empty result means that there are no more. Reapable may
-	// wait for apply, but not for the log.
+	// ReapCandidates returns up to limit of the candidates that follow after and are due at now, in ms since 1970.
+	// A container that never had a child is due if it is older than neverUsedMs, unless that is 0. An empty
+	// result means that there are no more. Reapable may wait for apply, but not for the log.
 	ReapCandidates(now, neverUsedMs int64, after znode.ReapCandidate, limit int) []znode.ReapCandidate
 
 	// HasUnswept reports whether ended sessions have left nodes. It may wait for apply, but not for
@@ -26,10 +25,10 @@ type Nodes interface {
 	HasUnswept() bool
 }
 
-// Reaping says when nodes that are due are removed. Zero values stand for the defaults.
+// Reaping limits the reaper. Zero values stand for the defaults.
 type Reaping struct {
 	Interval  time.Duration // between the starts of two rounds; default 1 min
-	PerMinute int           // most nodes removed in a minute; default 10,000
+	PerMinute int           // greatest number of nodes removed in a minute; default 10,000
 	NeverUsed time.Duration // age, in whole ms, at which a container that never had a child is removed; default: never
 }
 
@@ -40,7 +39,7 @@ const (
 )
 
 const (
-	reapPage = 256 // candidates asked for at a time: apply waits for this many steps in an index
+	reapPage = 256 // candidates in a query: apply waits for this many steps in an index
 	maxReaps = 64  // reaps that wait for an entry, and so the most in one: a slow log slows the reaper, not the writes
 )
 
@@ -52,10 +51,10 @@ type reaper struct {
 	intake *intake
 }
 
-// reapLoop looks for nodes that are due, and proposes to remove them one by one. It spreads the
-// removals evenly over time, so clients notice a million of them no more than a few. When a removal
-// is applied, it is checked again whether the node is due. The first round starts after an
-// interval. Nothing is removed while this member's clock is at fault; see clocks.fault.
+// reapLoop proposes to remove the nodes that are due, one by one. It spreads the removals evenly over time, so
+// clients notice a million of them no more than a few. Apply checks again whether the node is due. The first
+// round starts after an interval. Nothing is removed while this member's clock is at fault; see
+// clocks.clockFault.
 func (r *reaper) reapLoop(ctx context.Context) error {
 	ticker := time.NewTicker(r.cfg.Reaping.Interval)
 	defer ticker.Stop()
@@ -75,8 +74,8 @@ func (r *reaper) reapLoop(ctx context.Context) error {
 	}
 }
 
-// reapRound runs one round, over the nodes that are due when it begins, and returns how many it proposed
-// to remove. It ends early if this member's clock becomes faulty.
+// reapRound runs one round, over the nodes that are due when it begins, and returns the number of removals that it
+// proposed. It ends early if this member's clock becomes faulty.
 func (r *reaper) reapRound(ctx context.Context) (n int, err error) {
 	pace := time.NewTicker(time.Minute / time.Duration(r.cfg.Reaping.PerMinute))
 	defer pace.Stop()

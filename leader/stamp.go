@@ -10,8 +10,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// stampChanges writes into the transactions of an entry what only this leader knows and apply needs. It replaces what a member
-// may have written there. A changed transaction is a copy: the member that leads may still be sending the original.
+// stampChanges sets the fields of operators' changes that only this leader knows, whatever the members have written
+// there. A changed transaction is a copy: the member that leads may still be sending the original.
 func stampChanges(txns []*proto.Txn, cfg *Config, now time.Time) {
 	for i, txn := range txns {
 		switch jute.Op(txn.GetOp()) {
@@ -24,7 +24,7 @@ func stampChanges(txns []*proto.Txn, cfg *Config, now time.Time) {
 	}
 }
 
-// stampKill sets for how long the session has not been heard from. It returns a kill that cannot be decoded as it is:
+// stampKill sets the time for which the session has been silent. It returns a kill that cannot be decoded as it is:
 // apply rejects it.
 func stampKill(txn *proto.Txn, sessions *sessiontracker.GlobalTable, now time.Time) *proto.Txn {
 	var kill proto.Kill

@@ -8,21 +8,21 @@ import (
 	"rollcall/internal/metrics"
 )
 
-// Counters count what leaders do, over all terms of this process unless a field says otherwise. The
-// zero value is ready to use. They are safe for concurrent use.
+// Counters count over all terms of this process, unless a comment says otherwise. The zero value is ready to use.
+// They are safe for concurrent use.
 type Counters struct {
 	Proposed  atomic.Uint64 // transactions put into entries
 	Committed atomic.Uint64 // transactions whose entries were committed and applied here
-	Expired   atomic.Uint64 // sessions that expired
-	TxnSizes  metrics.Sizes // sizes of the transactions proposed in this term, in bytes as encoded in the log
+	Expired   atomic.Uint64 // sessions
+	TxnSizes  metrics.Sizes // of the transactions proposed in this term, in bytes as encoded in the log
 
-	// What follows is not reset.
+	// Reset leaves the fields below as they are.
 
-	ExpiryLateness metrics.Durations // how long after their time sessions expired, by the session table; see expired.sealed
-	Pauses         atomic.Uint64     // steps that came so late that this process must have been paused
+	ExpiryLateness metrics.Durations // from the end of a session's timeout to its expiry; see expired.countLate
+	Pauses         atomic.Uint64     // steps so late that this process must have been paused
 }
 
-// Reset sets the counters to zero, except those that say otherwise.
+// Reset sets the counters to zero.
 func (c *Counters) Reset() {
 	c.Proposed.Store(0)
 	c.Committed.Store(0)
@@ -33,15 +33,15 @@ func (c *Counters) Reset() {
 // Stats describe the term as it is now.
 type Stats struct {
 	Learners        int           // other members that have sent something on their open stream
-	SyncedVoters    int           // those voters of them that have since applied what was committed when it opened
-	Observers       int           // those of them that do not vote: observers, and members that are still joining
-	SyncedObservers int           // those of Observers that have applied that much
+	SyncedVoters    int           // voters among them that have applied all that was committed when it opened
+	Observers       int           // learners that do not vote: observers, and members that are still joining
+	SyncedObservers int           // observers that have applied as much
 	PendingSyncs    int           // calls of Sync that wait for their proof
-	Uptime          time.Duration // since the term opened
-	MaxClockGap     time.Duration // greatest difference between this member's clock and that of another
-	ReaperHeld      bool          // nothing is reaped, because this member's clock is at fault
-	QueuedTxns      int           // transactions that wait for an entry
-	QueuedBytes     int           // of these
+	Uptime          time.Duration // of the term
+	MaxClockGap     time.Duration // greatest difference between this member's clock and another's
+	ReaperHeld      bool          // this member's clock is at fault
+	QueuedTxns      int           // waiting for an entry
+	QueuedBytes     int           // of QueuedTxns
 }
 
 // Stats returns the present values.

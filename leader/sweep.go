@@ -13,31 +13,29 @@ import (
 )
 
 const (
-	// maxExpiries is how many sessions expire with one entry. Each costs every member as much as a
-	// few writes, in addition to its ephemeral nodes.
+	// maxExpiries limits the sessions that expire with one entry. Each costs every member as much as a few
+	// writes, in addition to its ephemeral nodes.
 	maxExpiries = 128
 
-	// sweepNodes is how many nodes of ended sessions a sweep removes. An entry has at most one
-	// sweep. This is half of what an entry may remove, so that there is also room for sessions that
-	// end with their nodes.
+	// sweepNodes is the number of nodes of ended sessions that a sweep removes. An entry has at most one sweep.
+	// This is half of what an entry may remove, so that sessions that end with their nodes fit in too.
 	sweepNodes = 500
 )
 
-// removals paces what the leader itself removes: sessions that have expired, and the nodes that
-// ended sessions have left. After an entry with any of these, the leader puts none into entries for
-// as long as that entry took. So the writes of clients, and other work on the machine, get at least
-// half of the time.
+// removals paces the leader's own removals: sessions that have expired, and nodes that ended sessions have
+// left. After an entry with removals, a pause follows that lasts as long as that entry took. So the writes of
+// clients, and other work on the machine, get at least half of the time.
 type removals struct {
 	cfg    *Config
 	expiry *expiry
 
 	unswept     atomic.Bool // an ended session may have left nodes
-	pausedUntil time.Time   // end of the pause; only batchLoop uses it
+	pausedUntil time.Time   // only batchLoop uses it
 }
 
-// takeRemovals returns what an entry removes, if the pause is over: whether it sweeps, and the
-// sessions that expire. The sweep comes first in the entry and the sessions
-// last. So writes come before the sessions, and clients that close theirs wait for at most one sweep.
+// takeRemovals returns the removals of an entry, if the pause is over: whether it sweeps, and the sessions that
+// expire. The sweep comes first in the entry and the sessions last. So writes come before the sessions, and
+// clients that close theirs wait for at most one sweep.
 func (r *removals) takeRemovals(now time.Time) (sweeps bool, due []sessiontracker.OverdueSession) {
 	if now.Before(r.pausedUntil) {
 		return false, nil
@@ -49,7 +47,7 @@ func (r *removals) takeRemovals(now time.Time) (sweeps bool, due []sessiontracke
 	return sweeps, r.expiry.takeDue(maxExpiries)
 }
 
-// pauseAfter begins the pause after an entry that removed something and was begun at begun.
+// pauseAfter begins the pause after an entry with removals that was begun at begun.
 func (r *removals) pauseAfter(begun time.Time) {
 	now := r.cfg.Monotonic.Now()
 	r.pausedUntil = now.Add(now.Sub(begun))

@@ -1,12 +1,11 @@
 package follower
 
-// laneRing is a circle of lanes that wait to be served. Call init before use. A lane is in at most one
-// circle at a time.
+// laneRing serves lanes in turn. A lane is in at most one ring at a time. Call initRing before use.
 type laneRing struct{ root lane }
 
 func (t *laneRing) initRing() { t.root.prevInRing, t.root.nextInRing = &t.root, &t.root }
 
-// firstLane returns the lane whose turn it is, or nil.
+// firstLane returns the next lane to be served, or nil.
 func (t *laneRing) firstLane() *lane {
 	if t.root.nextInRing == &t.root {
 		return nil
@@ -14,7 +13,7 @@ func (t *laneRing) firstLane() *lane {
 	return t.root.nextInRing
 }
 
-// addLane puts a lane that is in no circle after all others.
+// addLane puts a lane that is in no ring after all others.
 func (t *laneRing) addLane(l *lane) {
 	l.prevInRing, l.nextInRing = t.root.prevInRing, &t.root
 	l.prevInRing.nextInRing, t.root.prevInRing = l, l
@@ -22,7 +21,7 @@ func (t *laneRing) addLane(l *lane) {
 
 func (l *lane) isListed() bool { return l.nextInRing != nil }
 
-// leaveRing removes a lane from the circle it is in, if any.
+// leaveRing removes a lane from its ring, if it is in one.
 func (l *lane) leaveRing() {
 	if l.isListed() {
 		l.prevInRing.nextInRing, l.nextInRing.prevInRing = l.nextInRing, l.prevInRing

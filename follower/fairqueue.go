@@ -8,16 +8,15 @@ const (
 	// lightWeight is the weight of the heaviest light write, in units: a multi of 64 operations,
 	// or 16 KiB.
 	lightWeight = 64
-	// maxHeavy limits the total weight, in units, of the heavy writes that are sent and not
-	// applied: two entries. The last one may exceed it. A light write sent after them waits for no
-	// more than that.
+	// maxHeavy limits the total weight, in units, of the heavy writes in flight to two entries. The last
+	// one may exceed it. A light write sent after them waits for no more than that.
 	maxHeavy = 8192
 	// numClasses is the number of weight classes. The last one begins at 2^20 units: 256 MiB or a
 	// million operations.
 	numClasses = 16
 )
 
-// weightOf returns the weight, in units, of a transaction of so many operations and size bytes.
+// weightOf returns the weight, in units, of a transaction of ops operations and size bytes.
 func weightOf(ops, size int) int { return max((size+bytesPerUnit-1)/bytesPerUnit, ops) }
 
 // classOf returns the class of a weight: 0 for light writes, then one class for each doubling.
@@ -25,15 +24,15 @@ func classOf(weight int) int {
 	return min(bits.Len(uint(max(weight-1, 0)/lightWeight)), numClasses-1)
 }
 
-// fairQueue holds lanes in circles by the weight of their first write. The circles that are not empty
-// get equal shares by weight, whatever a single write weighs. So heavy writes do not keep light
-// ones waiting, and light writes do not keep heavy ones waiting for long. Call init before use.
+// fairQueue is a weighted fair queue of lanes, in classes by the weight of their first write. The classes
+// that are not empty get equal shares by weight, whatever a single write weighs. So heavy writes do not
+// delay light ones, and light writes do not delay heavy ones for long. Call initRings before use.
 type fairQueue struct {
 	byWeight    [numClasses]weightClass
 	virtualTime uint64 // virtual start time, in units, of the write that was sent last
 }
 
-// weightClass is one circle. Its next write starts at a virtual time and takes as long as its weight.
+// weightClass is one class. Its next write starts at a virtual time and takes as long as its weight.
 type weightClass struct {
 	laneRing
 	virtualStart uint64
@@ -45,8 +44,8 @@ func (c *fairQueue) initRings() {
 	}
 }
 
-// addLane puts a lane that is in no circle at the end of the circle of its first write. A class that
-// had nothing to send does not catch up on what it could have sent meanwhile.
+// addLane puts a lane that is in no ring at the end of the ring of its first write. A class that had
+// nothing to send gets no more than its share later.
 func (c *fairQueue) addLane(l *lane) {
 	class := &c.byWeight[classOf(l.queue.At(0).weight)]
 	if class.firstLane() == nil {
@@ -55,8 +54,8 @@ func (c *fairQueue) addLane(l *lane) {
 	class.laneRing.addLane(l)
 }
 
-// nextLane returns the lane to be served, or nil if there is none. It compares the first lanes of the
-// first n classes, the lightest ones, and takes the one with the write that would be done first.
+// nextLane returns the lane to be served, or nil if there is none. Of the first lanes of the n lightest
+// classes, it is the one whose write would be done first.
 func (c *fairQueue) nextLane(n int) *lane {
 	var next *lane
 	var done uint64
@@ -72,7 +71,7 @@ func (c *fairQueue) nextLane(n int) *lane {
 	return next
 }
 
-// chargeWeight records that a write of the given weight is sent.
+// chargeWeight charges a write that is sent to its class.
 func (c *fairQueue) chargeWeight(weight int) {
 	class := &c.byWeight[classOf(weight)]
 	c.virtualTime = max(c.virtualTime, class.virtualStart)
