@@ -70,7 +70,7 @@ func startBench(b testing.TB, tick time.Duration, kind disk.LogKind) *benchEnsem
 		}
 		m, err := member.New(member.Config{
 			ID: s.ID, Servers: servers, ClientListener: l,
-			Settings: config.Settings{Dir: filepath.Join(b.TempDir(), "data"), Tick: tick, LogKind: kind, Limits: server.Limits{MaxClientConns: -1}},
+			Settings: config.Settings{Dir: filepath.Join(b.TempDir(), "data"), Tick: tick, LogKind: kind, Limits: server.Limits{MaxClientConns: -1}}.WithDefaults(),
 		})
 		if err != nil {
 			b.Fatal(err)

@@ -283,7 +283,7 @@ func TestKillOverHTTPFails(t *testing.T) {
 		want   string
 		audit  string
 	}{
-		{"cut off before", false, 503, "no leader has answered", "failed"},
+		{"cut off before", false, 503, "no leader has replied", "failed"},
 		{"cut off meanwhile", true, 504, "may still be made", "unknown"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -44,7 +44,7 @@ var named = []namedMutant{
 	},
 	{
 		"leader proves to itself that it leads", "leader/proof.go",
-		"return answers > voters/2", "return answers > 0",
+		"return replies > voters/2", "return replies > 0",
 		"leader", "TestVotersProve",
 	},
 	{
@@ -65,7 +65,7 @@ var named = []namedMutant{
 	{
 		"leader taken for dead at one refusal", "quorum/failuredetector.go",
 		"if refused == requiredRefusals {", "if refused > 0 {",
-		"quorum", "TestNoEvidence",
+		"quorum", "TestNoFalseDetection",
 	},
 	{
 		"leader taken for lost at the end of any connection", "quorum/wire/serve.go",
@@ -73,17 +73,17 @@ var named = []namedMutant{
 		"quorum/wire", "TestLastConnectionIsLost",
 	},
 	{
-		"stands on evidence as often as there is some", "quorum/failuredetector.go",
+		"stands after every detection", "quorum/failuredetector.go",
 		"time.Since(stood) < standCooldown*d.electionTimeout", "time.Since(stood) < 0",
-		"quorum", "TestForgedEvidenceIsBounded",
+		"quorum", "TestFalseDetectionsAreBounded",
 	},
 	{
-		"stands on evidence after it has voted", "quorum/failuredetector.go",
+		"stands after it has voted", "quorum/failuredetector.go",
 		"d.mayAcceptLeadership() == nil && d.stillLeaderless(r, l)", "d.mayAcceptLeadership() == nil",
 		"quorum", "TestDeadLeaderIsReplacedAtOnce",
 	},
 	{
-		"one of two voters stands on evidence", "quorum/failuredetector.go",
+		"one of two voters stands", "quorum/failuredetector.go",
 		"const fewest = 3", "const fewest = 2",
 		"quorum", "TestOneOfTwoDoesNotStand",
 	},
@@ -108,7 +108,7 @@ var named = []namedMutant{
 		"follower", "TestHeavyWritesTogether",
 	},
 	{
-		"writes share by number, not by weight", "follower/classes.go",
+		"writes share by number, not by weight", "follower/fairqueue.go",
 		"\tclass.virtualStart += uint64(weight)\n", "\tclass.virtualStart++\n",
 		"follower", "TestClassesShareByWeight",
 	},
@@ -243,9 +243,9 @@ var named = []namedMutant{
 		"quorum", "TestSnapshotIsInstalled",
 	},
 	{
-		"log deleted for a snapshot that nobody has read", "quorum/disk/mend.go",
+		"log deleted for a snapshot that nobody has read", "quorum/disk/repair.go",
 		"\t\terr = verifySnapshot(s, &snap, verify)\n", "",
-		"quorum/disk", "TestMend",
+		"quorum/disk", "TestRepair",
 	},
 	{
 		"snapshot's metadata believed without their checksum", "quorum/disk/snapshotfiles.go",
@@ -344,7 +344,7 @@ var named = []namedMutant{
 	},
 	{
 		"expiry without a round of its own", "leader/expire.go",
-		"if now.Before(r.endsAt) && !l.pinger.allAnswered(r.pingNumber, now) {", "if false {",
+		"if now.Before(r.endsAt) && !l.pinger.allReplied(r.pingNumber, now) {", "if false {",
 		"leader", "TestExpiryAsksFirst",
 	},
 	{
@@ -429,17 +429,17 @@ var named = []namedMutant{
 	},
 	{
 		"digest of what is each member's own", "znode/digest.go",
-		"p = appendField(p, uint64(life.owner))", "p = appendField(p, uint64(life.owner)+n.gen)",
+		"uint64(life.owner), uint64(life.ttlMs)", "uint64(life.owner)+n.gen, uint64(life.ttlMs)",
 		"integration", "TestSchedules/seed=",
 	},
 	{
 		"damage forgotten by a restart", "quorum/record.go",
-		"c.disk.Stable().Set(keyDamage, []byte(why))", "error(nil)",
+		"c.disk.Stable().SetValue(keyDamage, []byte(reason))", "error(nil)",
 		"integration", "TestDamagedFollower",
 	},
 	{
 		"damaged leader speaks on", "quorum/node.go",
-		"StallError:  n.mayLead,", "StallError:   n.StallError,",
+		"n.mayLead, IsStableLeader:", "n.StallError, IsStableLeader:",
 		"quorum", "TestDamagedMemberOnlyVotes",
 	},
 	{
@@ -493,7 +493,7 @@ var named = []namedMutant{
 		"leader", "TestVerdictWithoutAMajority",
 	},
 	{
-		"large write weighs as little as a small one", "follower/classes.go",
+		"large write weighs as little as a small one", "follower/fairqueue.go",
 		"max((size+bytesPerUnit-1)/bytesPerUnit, ", "max(min(size, 1), ",
 		"follower", "TestWeigh",
 	},
@@ -543,7 +543,7 @@ var named = []namedMutant{
 		"leader", "TestReachedIsTheLeaders",
 	},
 	{
-		"leader that cannot lead stays", "leader/fitness.go",
+		"leader that cannot lead stays", "leader/health.go",
 		"if 2*deaf <= len(reached)+1 && (deaf == 0 || !unproved) {", "if true {",
 		"integration", "TestLeaderWithoutItsPort",
 	},
@@ -553,7 +553,7 @@ var named = []namedMutant{
 		"member", "TestDrainTakesNoClientWhileItHandsOver",
 	},
 	{
-		"leadership handed round in circles", "member/succession.go",
+		"leadership handed round in circles", "member/transfertargets.go",
 		"if !ended.IsZero() && now.Sub(ended) < rest {", "if false {",
 		"integration", "TestNobodyCanDoBetter",
 	},
@@ -653,7 +653,7 @@ var named = []namedMutant{
 		"quorum/wire", "TestHandshakeFindsNoToken",
 	},
 	{
-		"strangers take the tokens of members", "quorum/wire/door.go",
+		"strangers take the tokens of members", "quorum/wire/handshakelimiter.go",
 		"case known && !d.memberBuckets.hasToken(addr, now):", "case known && !d.strangersBucket.hasToken(strangersRate, now):",
 		"quorum/wire", "TestStrangersEmptyNoMembersBucket",
 	},
@@ -739,7 +739,7 @@ var named = []namedMutant{
 	},
 	{
 		"disk that answers loses its place", "quorum/membership.go",
-		"case slices.ContainsFunc(mine, s.isReached):", "case false:",
+		"case slices.ContainsFunc(current, s.isReached):", "case false:",
 		"quorum", "TestNextChange",
 	},
 	{
@@ -812,22 +812,22 @@ var named = []namedMutant{
 	},
 	{
 		"name of a replaced file not synced", "quorum/disk/directory.go",
-		"return syncDir(filepath.Dir(path))", "return nil",
+		"return durable.SyncDirectory(filepath.Dir(path))", "return nil",
 		"integration/power", "TestAllLosePower",
 	},
 	{
-		"mark of a restore not synced", "quorum/disk/mark.go",
+		"mark of a restore not synced", "quorum/disk/incomplete.go",
 		"errors.Join(err, file.Sync(), file.Close())", "errors.Join(err, file.Close())",
 		"integration/power", "TestMarksAreDurable",
 	},
 	{
-		"name of the mark of a restore not synced", "quorum/disk/mark.go",
-		"\tif err == nil {\n\t\terr = syncDir(f.dir)\n", "\tif err == nil {\n\t\terr = nil\n",
+		"name of the mark of a restore not synced", "quorum/disk/incomplete.go",
+		"\tif err == nil {\n\t\terr = durable.SyncDirectory(f.dir)\n", "\tif err == nil {\n\t\terr = nil\n",
 		"integration/power", "TestMarksAreDurable",
 	},
 	{
-		"end of the mark of a restore not synced", "quorum/disk/mark.go",
-		"os.ErrNotExist) {\n\t\terr = syncDir(f.dir)\n", "os.ErrNotExist) {\n\t\terr = nil\n",
+		"end of the mark of a restore not synced", "quorum/disk/incomplete.go",
+		"os.ErrNotExist) {\n\t\terr = durable.SyncDirectory(f.dir)\n", "os.ErrNotExist) {\n\t\terr = nil\n",
 		"integration/power", "TestMarksAreDurable",
 	},
 	{
@@ -837,7 +837,7 @@ var named = []namedMutant{
 	},
 	{
 		"name of a snapshot not synced", "quorum/disk/snapshotfiles.go",
-		"return syncDir(k.store.dir)", "return nil",
+		"return durable.SyncDirectory(k.store.dir)", "return nil",
 		"integration/power", "TestAllLosePower",
 	},
 	{

@@ -73,7 +73,7 @@ func heapBytes() uint64 {
 type paths interface {
 	get(path string) *node
 	put(n *node)
-	drop(path string)
+	remove(path string)
 }
 
 // hashes is an index that uses Go's map, keyed by a 64-bit hash. If another path has the same hash,
@@ -100,7 +100,7 @@ func (h *hashes) put(n *node) {
 	}
 }
 
-func (h *hashes) drop(path string) {
+func (h *hashes) remove(path string) {
 	hash := maphash.String(h.seed, path)
 	if n := h.nodes[hash]; n != nil && n.path == path {
 		delete(h.nodes, hash)
@@ -129,7 +129,7 @@ func BenchmarkIndex(b *testing.B) {
 				each(b, order, func(i int) { x.get(nodes[i].path) })
 			})
 			b.Run(fmt.Sprintf("drop-put/%d/%s", n, who), func(b *testing.B) {
-				each(b, order, func(i int) { x.drop(nodes[i].path); x.put(nodes[i]) })
+				each(b, order, func(i int) { x.remove(nodes[i].path); x.put(nodes[i]) })
 			})
 		}
 	}
@@ -145,13 +145,13 @@ type tree interface {
 }
 
 type ourTree struct {
-	now, kept sorted[name, *node]
+	now, kept sortedMap[name, *node]
 	gen       uint64
 }
 
 func (t *ourTree) get(k name) *node    { n, _ := t.now.get(k); return n }
 func (t *ourTree) put(k name, n *node) { t.now.put(t.gen, k, n) }
-func (t *ourTree) drop(k name)         { t.now.drop(t.gen, k) }
+func (t *ourTree) drop(k name)         { t.now.delete(t.gen, k) }
 func (t *ourTree) copy()               { t.kept = t.now; t.gen++ }
 func (t *ourTree) walk() (n int) {
 	for range t.now.all() {

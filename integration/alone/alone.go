@@ -45,7 +45,7 @@ func run(m *testing.M, use func(alone *member.Member, addr string)) (int, error)
 			Dir: dir, Tick: 200 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute,
 			SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", Limits: server.Limits{MaxClientConns: -1},
 			Reaping: leader.Reaping{Interval: time.Hour}, Rules: znode.Rules{TTLNodes: true},
-		},
+		}.WithDefaults(),
 	})
 	if err != nil {
 		return 0, err

@@ -156,7 +156,7 @@ func impossibleLimits(s *stage) {
 	defer l.Close()
 	m, err := member.New(member.Config{
 		ID: 9, Servers: []member.Server{{ID: 9, GrpcAddr: "m9:2888", RaftAddr: "m9:3888"}},
-		ClientListener: l, Settings: config.Settings{Dir: s.TempDir(), Tick: tick, MinTimeout: 20 * time.Second, MaxTimeout: 19 * time.Second},
+		ClientListener: l, Settings: config.Settings{Dir: s.TempDir(), Tick: tick, MinTimeout: 20 * time.Second, MaxTimeout: 19 * time.Second}.WithDefaults(),
 	})
 	if err == nil || m != nil {
 		s.Fatal("a member with a minSessionTimeout above its maxSessionTimeout was made")

@@ -125,7 +125,7 @@ func (h saslHosts) commandsSASL(ctx context.Context, t *testing.T) {
 		status   int
 		want     string // a part of the output
 	}{
-		{"wrong", []string{"ls", "/"}, int(cli.Denied), "the login of --jaas or an identity of --auth is refused"},
+		{"wrong", []string{"ls", "/"}, int(cli.Denied), "the login of --jaas or an identity of --auth was rejected"},
 		{"", []string{"ls", "/"}, int(cli.Denied), "--jaas FILE logs in by SASL"},
 		{"wrong", slices.Concat(shell, []string{"ls", "/"}), 1, "AuthFailed"},
 		{"", slices.Concat(shell, []string{"ls", "/"}), 1, "Session closed because client failed to authenticate"},

@@ -241,7 +241,7 @@ func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Co
 			Tick: e.opts.Tick, HeartbeatTimeout: e.opts.Tick / 4, MinTimeout: 2 * e.opts.Tick, MaxTimeout: 20 * e.opts.Tick,
 			SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", CommandWhitelist: []string{"*"},
 			LinearizableReads: e.opts.Linear, Rules: znode.Rules{TTLNodes: true, Reconfig: e.opts.Reconfig},
-		},
+		}.WithDefaults(),
 		ID: id, Servers: e.members[id].list, Stores: &e.members[id].stores, ClientListener: clients,
 		Network: member.Network{Listen: host.Listen, Dial: host.Dial, Lookup: nowhere},
 		Now:     e.members[id].clock.Now, Monotonic: e.members[id].monotonic, OnEvent: e.opts.Events,

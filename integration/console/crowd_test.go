@@ -55,7 +55,7 @@ func newCrowd(t *testing.T, n int, tick time.Duration) *crowd {
 			Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 			Settings: config.Settings{
 				Dir: filepath.Join(t.TempDir(), "data"), Tick: tick, MaxTimeout: 40 * tick, Limits: server.Limits{MaxClientConns: -1, MaxConns: -1},
-			},
+			}.WithDefaults(),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -45,8 +45,8 @@ func TestSecurityPage(t *testing.T) {
 	p.example("See that it works", 1)
 
 	p.run("Rotate the secret", 1, p.Members[0])
-	p.replace("Rotate the secret", 2, "the ensemble's secrets were read again", "secrets=2")
-	p.replace("Rotate the secret", 3, "the ensemble's secrets were read again", "secrets=1")
+	p.replace("Rotate the secret", 2, "the ensemble's secrets were reloaded", "secrets=2")
+	p.replace("Rotate the secret", 3, "the ensemble's secrets were reloaded", "secrets=1")
 
 	p.run("Certificates of members", 2, p.Members[0])
 	p.deal()
@@ -353,7 +353,7 @@ func (p *page) renew() {
 	m := p.Members[0]
 	p.run("Renewing certificates", 1, m)
 	p.shell(p.certs(), fmt.Sprintf("cp -p zk1.pem %[1]s/zk1.next && mv %[1]s/zk1.next %[1]s/zk1.pem", p.etc(m)))
-	p.reload(m, "keys are read again", "ssl.quorum")
+	p.reload(m, "keys reloaded", "ssl.quorum")
 }
 
 // users gives the first member a file with users of SASL.

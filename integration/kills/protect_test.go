@@ -40,8 +40,8 @@ func TestProtect(t *testing.T) {
 	p.move(p.secretLine())
 	p.wantPlain(false)
 
-	p.replace("secret", "the ensemble's secrets were read again", firstSecret+"\n"+secondSecret+"\n")
-	p.replace("secret", "the ensemble's secrets were read again", secondSecret+"\n")
+	p.replace("secret", "the ensemble's secrets were reloaded", firstSecret+"\n"+secondSecret+"\n")
+	p.replace("secret", "the ensemble's secrets were reloaded", secondSecret+"\n")
 	p.killLeader()
 
 	p.move(p.secretLine() + p.certificateLines())
@@ -50,10 +50,10 @@ func TestProtect(t *testing.T) {
 	p.wantPlain(false)
 
 	first, second := p.authority, newAuthority(t)
-	p.replace("trusted.pem", "keys are read again", certificate(t, first)+certificate(t, second))
+	p.replace("trusted.pem", "keys reloaded", certificate(t, first)+certificate(t, second))
 	p.authority = second
 	p.replaceKeys()
-	p.replace("trusted.pem", "keys are read again", certificate(t, second))
+	p.replace("trusted.pem", "keys reloaded", certificate(t, second))
 	p.killLeader()
 
 	if got := p.sessionIDs(); fmt.Sprint(got) != fmt.Sprint(sessions) {
@@ -174,7 +174,7 @@ func (p *protected) replace(name, logs, text string) {
 func (p *protected) replaceKeys() {
 	p.t.Helper()
 	for _, m := range p.Members {
-		p.replaceOne(m, "own.pem", "keys are read again", p.issue(m))
+		p.replaceOne(m, "own.pem", "keys reloaded", p.issue(m))
 	}
 }
 

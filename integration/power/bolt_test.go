@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 	"golang.org/x/sys/unix"
 
+	"rollcall/config"
 	"rollcall/integration/process"
 	"rollcall/quorum/disk"
 )
@@ -131,7 +132,7 @@ func held(d *disk.Data) (h holding, err error) {
 func openKept(dir string) (*disk.Data, error) {
 	return disk.Open(disk.Config{
 		MemberID: 1, ServerList: []string{"1"}, DataDir: filepath.Join(dir, "data"), LogKind: disk.LogBolt,
-		RaftRunning: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(),
+		RaftRunning: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(), StallLimit: config.DefaultStallLimit,
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 	protobuf "google.golang.org/protobuf/proto"
 
+	"rollcall/config"
 	"rollcall/proto"
 	"rollcall/quorum/disk"
 	"rollcall/zk/jute"
@@ -37,7 +38,7 @@ func read(dir string, member uint32, servers []string) (k kept, err error) {
 func readBoth(dir, logs string, member uint32, servers []string) (k kept, err error) {
 	d, err := disk.Open(disk.Config{
 		MemberID: member, ServerList: servers, DataDir: dir, LogDir: logs,
-		RaftRunning: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(),
+		RaftRunning: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(), StallLimit: config.DefaultStallLimit,
 	})
 	if err != nil {
 		return k, err

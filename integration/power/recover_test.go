@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"rollcall/config"
 	"rollcall/integration/process"
 	"rollcall/member"
 	"rollcall/quorum/disk"
@@ -113,6 +114,7 @@ func (s *survivor) read(dir string) (r recovery, err error) {
 	d, err := disk.Open(disk.Config{
 		MemberID: s.id, ServerList: []string{s.servers}, DataDir: filepath.Join(dir, "data"),
 		SegmentBytes: 128 << 10, RaftRunning: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(),
+		StallLimit: config.DefaultStallLimit,
 	})
 	if err != nil {
 		return r, err

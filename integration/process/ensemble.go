@@ -243,7 +243,7 @@ func Joins(log string) bool {
 
 // These are of quorum's log.
 const (
-	joinsLine  = "this member comes in; it votes once it has the log"
+	joinsLine  = "this member joins the ensemble; it votes once it has the log"
 	joinedLine = "this member takes part in the ensemble"
 )
 

@@ -19,8 +19,8 @@ type Changed struct{ File, Old, New string }
 // is sent a snapshot. Segments of raft-wal fill up quickly.
 var hurried = []Changed{
 	{"quorum/node.go", "snapshotInterval = 10 * time.Second", "snapshotInterval = 300 * time.Millisecond"},
-	{"quorum/trailing.go", "DefaultTrailingBytes = 64 << 20", "DefaultTrailingBytes = 4 << 10"},
-	{"quorum/trailing.go", "minTrailing = 128", "minTrailing = 32"},
+	{"quorum/snapshottuner.go", "DefaultTrailingBytes = 64 << 20", "DefaultTrailingBytes = 4 << 10"},
+	{"quorum/snapshottuner.go", "minTrailing = 128", "minTrailing = 32"},
 	{"quorum/disk/wal.go", "walSegment = 16 << 20", "walSegment = 128 << 10"},
 }
 

@@ -287,7 +287,7 @@ var (
 	traces = regexp.MustCompile(`(?m)^(panic:|fatal error:|goroutine \d+|SIG[A-Z]+:|unexpected fault)`)
 	// ways match the instructions of a member that ends without finding its data damaged.
 	ways = regexp.MustCompile(`start each member with its own number and its own directory|configure the list that the directory has|` +
-		`configure logStore=\w+|start the newer version|correct one of the two|allowed is a number from 1 to \d+|it must hold the number of this member`)
+		`configure logStore=\w+|start the newer version|correct one of the two|must be a number from 1 to \d+|it must hold the number of this member`)
 )
 
 // These are the instructions of a member with damaged data, if it is alone and if there are others.
