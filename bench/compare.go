@@ -88,7 +88,8 @@ func (f *Pair) IsWorse() bool {
 // ParsePIDs parses process ids separated by commas or white space.
 func ParsePIDs(text string) ([]int, error) {
 	var pids []int
-	for _, field := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' }) {
+	for _, field := range strings.FieldsFunc(text,
+		func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' }) {
 		pid, err := strconv.Atoi(field)
 		if err != nil || pid < 1 {
 			return nil, fmt.Errorf("bench: %.40q is not a process id", field)

@@ -52,7 +52,8 @@ func WriteMarkdown(w io.Writer, c *Comparison) error {
 			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, f.nameWithUnit(), f.A, f.B, f.ratioText())
 			name = ""
 			if f.IsWorse() {
-				behind = append(behind, fmt.Sprintf("* %s, %s: %s and %s (%s)", m.Case, f.nameWithUnit(), formatNumber(f.A.Median), formatNumber(f.B.Median), f.ratioText()))
+				behind = append(behind, fmt.Sprintf("* %s, %s: %s and %s (%s)", m.Case, f.nameWithUnit(), formatNumber(f.A.Median),
+					formatNumber(f.B.Median), f.ratioText()))
 			}
 		}
 		for _, remark := range c.remarksOn(m) {
@@ -76,7 +77,8 @@ func (c *Comparison) remarksOn(m *Match) []string {
 	var list []string
 	for side, name := range []string{c.A, c.B} {
 		if n := m.Void[side]; n > 0 {
-			list = append(list, fmt.Sprintf("void: %d of %d runs on %s, in which the tool used more than a third of the servers' CPU", n, c.Rounds, name))
+			list = append(list, fmt.Sprintf("void: %d of %d runs on %s, in which the tool used more than a third of the "+
+				"servers' CPU", n, c.Rounds, name))
 		}
 		if n := m.Errors[side]; n > 0 {
 			list = append(list, fmt.Sprintf("%d errors on %s", n, name))

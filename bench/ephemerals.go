@@ -95,13 +95,14 @@ func (r *caseRun) runEphemerals() (Result, error) {
 	}
 	defer o.client.Abandon()
 	gone := &tally{}
-	result, err := r.runLoops(r.params.Conns, func(ctx context.Context, i int, round int64, _ time.Time, note func(*tally, time.Duration)) error {
-		took, err := r.runEphemeralSession(ctx, o, i, round)
-		if err == nil {
-			note(gone, took)
-		}
-		return err
-	})
+	result, err := r.runLoops(r.params.Conns,
+		func(ctx context.Context, i int, round int64, _ time.Time, note func(*tally, time.Duration)) error {
+			took, err := r.runEphemeralSession(ctx, o, i, round)
+			if err == nil {
+				note(gone, took)
+			}
+			return err
+		})
 	result.Extra = []Figure{
 		millisFigure("whole session p50", time.Duration(result.Latency.P50*1000)),
 		millisFigure("whole session p99", time.Duration(result.Latency.P99*1000)),

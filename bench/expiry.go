@@ -160,7 +160,8 @@ func (e *expiryResults) caseResult(r *caseRun) Result {
 	slices.Sort(e.stormSpans)
 	result.Extra = []Figure{
 		faultFigure("early", e.earlyCount), millisFigure("earliest by", e.earliest),
-		millisFigure("first to last", e.stormSpans[len(e.stormSpans)/2]), millisFigure("first to last at most", e.stormSpans[len(e.stormSpans)-1]),
+		millisFigure("first to last", e.stormSpans[len(e.stormSpans)/2]),
+		millisFigure("first to last at most", e.stormSpans[len(e.stormSpans)-1]),
 	}
 	return result
 }

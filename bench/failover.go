@@ -58,7 +58,10 @@ func (r *caseRun) runFailover() (Result, error) {
 	f.ctx, stop = context.WithDeadline(r.ctx, f.measureUntil)
 	defer stop()
 	for i := range 2 * n {
-		f.clients = append(f.clients, &failoverClient{failover: f, index: i, firstServer: i / 2 % len(r.target.Servers), isWriter: i%2 == 0, node: string(f.parent.appendNodePath(nil, int64(i/2))), lastSuccess: f.measureFrom})
+		f.clients = append(f.clients, &failoverClient{
+			failover: f, index: i, firstServer: i / 2 % len(r.target.Servers),
+			isWriter: i%2 == 0, node: string(f.parent.appendNodePath(nil, int64(i/2))), lastSuccess: f.measureFrom,
+		})
 	}
 	hooked := make(chan error, 1)
 	go func() { hooked <- f.breakMembers() }() // it sets f.said before it sends
@@ -67,7 +70,8 @@ func (r *caseRun) runFailover() (Result, error) {
 		wait.Go(u.sendRequests)
 	}
 	stopReport := r.reportProgress(func() string {
-		return fmt.Sprintf("%s, %.0f/s, %d sessions lost", r.phaseText(base), float64(f.doneCount.Load())/time.Since(base).Seconds(), f.lostSessions.Load())
+		return fmt.Sprintf("%s, %.0f/s, %d sessions lost", r.phaseText(base),
+			float64(f.doneCount.Load())/time.Since(base).Seconds(), f.lostSessions.Load())
 	})
 	begin, end, err := r.measurePeriod(base, nil)
 	stopReport()
@@ -91,7 +95,8 @@ func (f *failover) breakMembers() (err error) {
 // sendRequests sends requests until the end of the run. It replaces a lost session.
 func (u *failoverClient) sendRequests() {
 	for u.failover.ctx.Err() == nil {
-		c, err := u.failover.run.openSession(u.failover.ctx, client.Config{Servers: rotateServers(u.failover.run.target.Servers, u.firstServer)})
+		c, err := u.failover.run.openSession(u.failover.ctx,
+			client.Config{Servers: rotateServers(u.failover.run.target.Servers, u.firstServer)})
 		if err != nil {
 			continue // Open has tried for a while
 		}
@@ -169,7 +174,10 @@ func (f *failover) caseResult(begin, end reading) (Result, error) {
 	if err != nil {
 		return result, fmt.Errorf("look for acknowledged writes: %w", err)
 	}
-	result.Extra = []Figure{faultFigure("sessions lost", f.lostSessions.Load()), faultFigure("acknowledged writes lost", missing)}
+	result.Extra = []Figure{
+		faultFigure("sessions lost", f.lostSessions.Load()),
+		faultFigure("acknowledged writes lost", missing),
+	}
 	result.Extra = append(result.Extra, f.longestGaps()...)
 	return result, nil
 }
@@ -196,11 +204,13 @@ func (f *failover) longestGaps() []Figure {
 		if !slices.Contains(broken, addr) {
 			othersWrites, othersReads = max(othersWrites, writes), max(othersReads, reads)
 		}
-		each = append(each, millisFigure("longest gap of writes, "+addr, writes), millisFigure("longest gap of reads, "+addr, reads))
+		each = append(each, millisFigure("longest gap of writes, "+addr, writes),
+			millisFigure("longest gap of reads, "+addr, reads))
 	}
 	figures := []Figure{millisFigure("longest gap of writes", all)}
 	if len(broken) > 0 {
-		figures = append(figures, millisFigure("longest gap of writes at the others", othersWrites), millisFigure("longest gap of reads at the others", othersReads))
+		figures = append(figures, millisFigure("longest gap of writes at the others", othersWrites),
+			millisFigure("longest gap of reads at the others", othersReads))
 	}
 	return append(figures, each...)
 }

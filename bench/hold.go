@@ -140,9 +140,11 @@ func (r *caseRun) startHolders() (*holderGroup, error) {
 	case n == 1:
 		c.holders = []holder{newLocalHolder(r)}
 	case n > maxKeepers:
-		return nil, fmt.Errorf("%d sessions, but each of %d processes may have %d connections (ulimit -n)", r.params.Hold, maxKeepers, r.maxConnections)
+		return nil, fmt.Errorf("%d sessions, but each of %d processes may have %d connections (ulimit -n)", r.params.Hold,
+			maxKeepers, r.maxConnections)
 	case len(r.target.Keeper) == 0:
-		return nil, fmt.Errorf("%d sessions, but one process may have %d connections (ulimit -n)", r.params.Hold, r.maxConnections)
+		return nil, fmt.Errorf("%d sessions, but one process may have %d connections (ulimit -n)", r.params.Hold,
+			r.maxConnections)
 	}
 	for len(c.holders) < n {
 		w, err := startKeeper(r.ctx, r.target.Keeper)
@@ -258,14 +260,22 @@ func (r *caseRun) runHold() (Result, error) {
 	}
 	result := r.newResult(&tally{latencies: *all.Pings}, begin, end)
 	result.Extra = []Figure{
-		faultFigure("expired", all.Expired), faultFigure("connections dropped", all.Dropped), faultFigure("not closed", int64(r.params.Hold-closed)),
+		faultFigure("expired", all.Expired), faultFigure("connections dropped", all.Dropped),
+		faultFigure("not closed", int64(r.params.Hold-closed)),
 		rateFigure("opened", r.params.Hold, took), rateFigure("closed", closed, over.at.Sub(closing.at)),
 	}
 	if len(r.serverProcesses.pids) > 0 {
 		result.Extra = append(result.Extra,
-			Figure{Name: "server CPU per close", Value: costPerOp(closing, over, int64(closed)).ServerCPU, Unit: unitMicros, betterDirection: lessIsBetter},
+			Figure{
+				Name: "server CPU per close", Value: costPerOp(closing, over, int64(closed)).ServerCPU, Unit: unitMicros,
+				betterDirection: lessIsBetter,
+			},
 			Figure{Name: "tool CPU per close", Value: costPerOp(closing, over, int64(closed)).ToolCPU, Unit: unitMicros},
-			Figure{Name: "RSS growth per session", Value: float64((end.serverUsage.rss - before.serverUsage.rss) / int64(r.params.Hold)), Unit: unitBytes, betterDirection: lessIsBetter})
+			Figure{
+				Name:  "RSS growth per session",
+				Value: float64((end.serverUsage.rss - before.serverUsage.rss) / int64(r.params.Hold)), Unit: unitBytes,
+				betterDirection: lessIsBetter,
+			})
 	}
 	return result, nil
 }

@@ -27,7 +27,8 @@ func runHook(ctx context.Context, command string) (string, error) {
 	defer func() { _ = errors.Join(out.Close(), os.Remove(out.Name())) }() // it has been read
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
-	cmd.Stdout, cmd.Stderr = out, &cappedWriter{buffer: &said, remaining: maxHookOutput} // a file, so that nothing waits for processes that hold it open
+	// a file, so that nothing waits for processes that hold it open
+	cmd.Stdout, cmd.Stderr = out, &cappedWriter{buffer: &said, remaining: maxHookOutput}
 	cmd.WaitDelay = hookWait
 	err = cmd.Run()
 	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {

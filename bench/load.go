@@ -52,7 +52,10 @@ func (r *caseRun) runLoad() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	l := &requestLoad{ctx: r.ctx, measureFrom: r.params.Warmup, measureUntil: r.params.Warmup + r.params.Duration, drained: make(chan struct{})}
+	l := &requestLoad{
+		ctx: r.ctx, measureFrom: r.params.Warmup, measureUntil: r.params.Warmup + r.params.Duration,
+		drained: make(chan struct{}),
+	}
 	l.schedule, l.fixedRate = schedule{rate: r.params.Rate, conns: int64(r.params.Conns)}, r.params.Rate > 0
 	l.workers = make([]*worker, r.params.Conns)
 	clients, err := r.openAll(r.ctx, r.params.Conns, func(i int) client.Config {
@@ -74,7 +77,9 @@ func (r *caseRun) runLoad() (Result, error) {
 		result.Extra = append(result.Extra, millisFigure("tool late p99", late.Quantile(0.99)).withoutBetter())
 	}
 	if unsent > 0 {
-		result.Notes = append(result.Notes, fmt.Sprintf("%d requests were due and could not be sent in time: the rate is too high, or the window too small; they count with the time that they had waited", unsent))
+		result.Notes = append(result.Notes,
+			fmt.Sprintf("%d requests were due and could not be sent in time: the rate is too high, or the window too small; "+
+				"they count with the time that they had waited", unsent))
 	}
 	return result, nil
 }

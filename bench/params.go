@@ -60,12 +60,21 @@ func benchCases() []benchCase {
 		{"mix", 8, "request", "get and set; --reads is the percentage of get", (*caseRun).runLoad},
 		{"children", 8, "request", "list a node's children", (*caseRun).runLoad},
 		{"multi", 8, "request", "a transaction of --ops sets", (*caseRun).runLoad},
-		{"sessions", 32, "session", "open and close sessions, --conns at once, or keep --hold sessions alive (op: a ping)", (*caseRun).runSessions},
+		{
+			"sessions", 32, "session", "open and close sessions, --conns at once, or keep --hold sessions alive (op: a ping)",
+			(*caseRun).runSessions,
+		},
 		{"resume", 1000, "session", "--conns sessions lose their connections and come back at once, --storms times", (*caseRun).runResume},
-		{"ephemerals", 16, "session", "sessions with --each ephemeral nodes: from close until an observer has heard of all", (*caseRun).runEphemerals},
+		{
+			"ephemerals", 16, "session", "sessions with --each ephemeral nodes: from close until an observer has heard of all",
+			(*caseRun).runEphemerals,
+		},
 		{"watches", 0, "event", "--watchers sessions watch one node: from the write to the first and the last event", (*caseRun).runWatches},
 		{"expiry", 0, "session", "--silent sessions fall silent at once, 3 times: how late, how far apart they expire", (*caseRun).runExpiry},
-		{"failover", 4, "request", "--conns writers and readers per member while --hook runs: gaps, sessions, writes lost", (*caseRun).runFailover},
+		{
+			"failover", 4, "request", "--conns writers and readers per member while --hook runs: gaps, sessions, writes lost",
+			(*caseRun).runFailover,
+		},
 	}
 }
 
@@ -114,30 +123,93 @@ var (
 	loadCases  = []string{"get", "set", "create", "mix", "children", "multi"}
 	otherCases = []string{"sessions", "resume", "ephemerals", "watches", "expiry", "failover"}
 	allCases   = slices.Concat(loadCases, otherCases)
-	timedCases = slices.DeleteFunc(slices.Clone(allCases), func(name string) bool { return name == "expiry" || name == "resume" }) // those end after so many storms
+	// those end after so many storms
+	timedCases = slices.DeleteFunc(slices.Clone(allCases),
+		func(name string) bool { return name == "expiry" || name == "resume" })
 )
 
 // Knobs lists all parameters.
 func Knobs() []Knob {
 	return []Knob{
-		{"conns", "`number` of connections (default 8; sessions 32, resume 1000, ephemerals 16, failover 4 of each kind on each member)", slices.Concat(loadCases, []string{"sessions", "resume", "ephemerals", "failover"}), intParam("connections", 1, maxConns, func(p *Params) *int { return &p.Conns })},
-		{"window", "`number` of requests that each connection keeps under way (default 64)", loadCases, intParam("requests", 1, maxWindow, func(p *Params) *int { return &p.Window })},
-		{"rate", "`number` of requests per second, of all connections; latency counts from its due time (default: as fast as replies come)", loadCases, setRate},
-		{"size", "`bytes` of a node's data (default 100)", slices.Concat(loadCases, []string{"failover"}), intParam("bytes", 0, maxSize, func(p *Params) *int { return &p.Size })},
-		{"nodes", "`number` of nodes that requests are spread over (default 1000)", []string{"get", "set", "mix", "multi"}, intParam("nodes", 1, maxNodes, func(p *Params) *int { return &p.Nodes })},
-		{"reads", "`percent` of requests in a mix that are get (default 90)", []string{"mix"}, intParam("percent", 0, 100, func(p *Params) *int { return &p.Reads })},
-		{"children", "`number` of children to list (default 100)", []string{"children"}, intParam("children", 1, maxChildren, func(p *Params) *int { return &p.Children })},
-		{"ops", "`number` of operations of a multi (default 10)", []string{"multi"}, intParam("operations", 1, maxOps, func(p *Params) *int { return &p.Ops })},
-		{"duration", "`time` that is measured (default 10s)", timedCases, durationParam(10*time.Millisecond, maxDuration, func(p *Params) *time.Duration { return &p.Duration })},
-		{"warmup", "`time` before it (default 2s)", timedCases, durationParam(0, maxDuration, func(p *Params) *time.Duration { return &p.Warmup })},
-		{"timeout", "session timeout to request, a `time` (default 10s)", allCases, durationParam(100*time.Millisecond, maxTimeout, func(p *Params) *time.Duration { return &p.Timeout })},
-		{"hold", "`number` of sessions to keep alive for the duration", []string{"sessions"}, intParam("sessions", 1, maxConns, func(p *Params) *int { return &p.Hold })},
-		{"each", "`number` of ephemeral nodes of each session (default 10)", []string{"ephemerals"}, intParam("nodes", 1, maxOps, func(p *Params) *int { return &p.Each })},
-		{"watchers", "`number` of sessions that watch (default 1000)", []string{"watches"}, intParam("sessions", 1, maxConns, func(p *Params) *int { return &p.Watchers })},
-		{"silent", "`number` of sessions that go silent (default 100)", []string{"expiry"}, intParam("sessions", 1, maxConns, func(p *Params) *int { return &p.Silent })},
-		{"storms", "`number` of times that all sessions come back (default 10)", []string{"resume"}, intParam("storms", 1, maxStorms, func(p *Params) *int { return &p.Storms })},
-		{"member", "the `role` leader, follower or observer: connect only to members of this role, which the reply to srvr has", slices.Concat(loadCases, []string{"expiry"}), setMember},
-		{"hook", "shell `command` to run after a quarter of the duration", []string{"failover"}, func(p *Params, v string) error { p.Hook = v; return nil }},
+		{
+			"conns", "`number` of connections (default 8; sessions 32, resume 1000, ephemerals 16, failover 4 of each kind " +
+				"on each member)", slices.Concat(loadCases, []string{"sessions", "resume", "ephemerals", "failover"}),
+			intParam("connections", 1, maxConns, func(p *Params) *int { return &p.Conns }),
+		},
+		{
+			"window", "`number` of requests that each connection keeps under way (default 64)", loadCases,
+			intParam("requests", 1, maxWindow, func(p *Params) *int { return &p.Window }),
+		},
+		{"rate", "`number` of requests per second, of all connections; latency counts from its due time (default: as fast " +
+			"as replies come)", loadCases, setRate},
+		{
+			"size", "`bytes` of a node's data (default 100)", slices.Concat(loadCases, []string{"failover"}),
+			intParam("bytes", 0, maxSize, func(p *Params) *int { return &p.Size }),
+		},
+		{
+			"nodes", "`number` of nodes that requests are spread over (default 1000)",
+			[]string{"get", "set", "mix", "multi"},
+			intParam("nodes", 1, maxNodes, func(p *Params) *int { return &p.Nodes }),
+		},
+		{
+			"reads", "`percent` of requests in a mix that are get (default 90)",
+			[]string{"mix"},
+			intParam("percent", 0, 100, func(p *Params) *int { return &p.Reads }),
+		},
+		{
+			"children", "`number` of children to list (default 100)",
+			[]string{"children"},
+			intParam("children", 1, maxChildren, func(p *Params) *int { return &p.Children }),
+		},
+		{
+			"ops", "`number` of operations of a multi (default 10)",
+			[]string{"multi"},
+			intParam("operations", 1, maxOps, func(p *Params) *int { return &p.Ops }),
+		},
+		{
+			"duration", "`time` that is measured (default 10s)", timedCases,
+			durationParam(10*time.Millisecond, maxDuration, func(p *Params) *time.Duration { return &p.Duration }),
+		},
+		{
+			"warmup", "`time` before it (default 2s)", timedCases,
+			durationParam(0, maxDuration, func(p *Params) *time.Duration { return &p.Warmup }),
+		},
+		{
+			"timeout", "session timeout to request, a `time` (default 10s)", allCases,
+			durationParam(100*time.Millisecond, maxTimeout, func(p *Params) *time.Duration { return &p.Timeout }),
+		},
+		{
+			"hold", "`number` of sessions to keep alive for the duration",
+			[]string{"sessions"},
+			intParam("sessions", 1, maxConns, func(p *Params) *int { return &p.Hold }),
+		},
+		{
+			"each", "`number` of ephemeral nodes of each session (default 10)",
+			[]string{"ephemerals"},
+			intParam("nodes", 1, maxOps, func(p *Params) *int { return &p.Each }),
+		},
+		{
+			"watchers", "`number` of sessions that watch (default 1000)",
+			[]string{"watches"},
+			intParam("sessions", 1, maxConns, func(p *Params) *int { return &p.Watchers }),
+		},
+		{
+			"silent", "`number` of sessions that go silent (default 100)",
+			[]string{"expiry"},
+			intParam("sessions", 1, maxConns, func(p *Params) *int { return &p.Silent }),
+		},
+		{
+			"storms", "`number` of times that all sessions come back (default 10)",
+			[]string{"resume"},
+			intParam("storms", 1, maxStorms, func(p *Params) *int { return &p.Storms }),
+		},
+		{"member", "the `role` leader, follower or observer: connect only to members of this role, which the reply to " +
+			"srvr has", slices.Concat(loadCases, []string{"expiry"}), setMember},
+		{
+			"hook", "shell `command` to run after a quarter of the duration",
+			[]string{"failover"},
+			func(p *Params, v string) error { p.Hook = v; return nil },
+		},
 	}
 }
 
@@ -247,8 +319,12 @@ func (p *Params) checkLimits() error {
 	if bytes := p.Ops * (p.Size + operationOverhead); p.Case == "multi" && bytes > maxSize {
 		return fmt.Errorf("bench: a multi of %d operations of %d bytes is longer than a request may be", p.Ops, p.Size)
 	}
-	if bytes := p.Window * (p.Size + operationOverhead) * map[string]int{"set": 1, "create": 1, "mix": 1, "multi": p.Ops}[p.Case]; bytes > maxInFlightBytes {
-		return fmt.Errorf("bench: window %d: %d bytes in flight on each connection; must be at most %d", p.Window, bytes, maxInFlightBytes)
+	if bytes := p.Window * (p.Size + operationOverhead) * map[string]int{
+		"set": 1, "create": 1, "mix": 1,
+		"multi": p.Ops,
+	}[p.Case]; bytes > maxInFlightBytes {
+		return fmt.Errorf("bench: window %d: %d bytes in flight on each connection; must be at most %d", p.Window, bytes,
+			maxInFlightBytes)
 	}
 	if p.Case == "failover" && p.Hook == "" {
 		return errors.New("bench: failover needs --hook, a command that breaks something")
@@ -279,7 +355,8 @@ func (p *Params) connectionCount(servers int) int {
 // checkOpenFiles returns an error if this process may not open enough connections for the case.
 func (p *Params) checkOpenFiles(room, servers int) error {
 	if n := p.connectionCount(servers); n > room {
-		return fmt.Errorf("bench: %d connections, but this process may have %d files open, %d of them for other things (ulimit -n)", n, room+spareFiles, spareFiles)
+		return fmt.Errorf("bench: %d connections, but this process may have %d files open, %d of them for other things "+
+			"(ulimit -n)", n, room+spareFiles, spareFiles)
 	}
 	return nil
 }

@@ -42,5 +42,6 @@ func (r *caseRun) checkReachable() error {
 	if err := r.ctx.Err(); err != nil {
 		return err
 	}
-	return fmt.Errorf("no server takes connections (%s); start the servers first, or name the ports where they take clients", strings.Join(said, "; "))
+	return fmt.Errorf("no server takes connections (%s); start the servers first, or name the ports where they take "+
+		"clients", strings.Join(said, "; "))
 }

@@ -35,7 +35,10 @@ func WriteTable(w io.Writer, results []Result) error {
 
 func (r *Result) tableRow() string {
 	l := r.Latency
-	cells := []string{r.Case, formatNumber(r.PerSecond), formatMillis(l.P50), formatMillis(l.P90), formatMillis(l.P99), formatMillis(l.P999), formatMillis(l.Max)}
+	cells := []string{
+		r.Case, formatNumber(r.PerSecond), formatMillis(l.P50), formatMillis(l.P90), formatMillis(l.P99),
+		formatMillis(l.P999), formatMillis(l.Max),
+	}
 	var failed int64
 	for _, n := range r.Errors {
 		failed += n
@@ -74,7 +77,8 @@ func (r *Result) remarkLines() string {
 		say("%s", note)
 	}
 	if r.Void {
-		say("void: the tool used %s µs of CPU per op, more than a third of the servers' %s", formatNumber(r.ToolCPU), formatNumber(r.ServerCPU))
+		say("void: the tool used %s µs of CPU per op, more than a third of the servers' %s", formatNumber(r.ToolCPU),
+			formatNumber(r.ServerCPU))
 	}
 	return b.String()
 }

@@ -99,7 +99,10 @@ func millisFigure(name string, d time.Duration) Figure {
 }
 
 func rateFigure(name string, n int, in time.Duration) Figure {
-	return Figure{Name: name, Value: roundToTenth(float64(n) / in.Seconds()), Unit: unitRate, betterDirection: moreIsBetter}
+	return Figure{
+		Name: name, Value: roundToTenth(float64(n) / in.Seconds()), Unit: unitRate,
+		betterDirection: moreIsBetter,
+	}
 }
 
 // faultFigure counts events that should not happen.

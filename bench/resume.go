@@ -94,7 +94,8 @@ func (b *resumeResults) caseResult(r *caseRun) Result {
 	slices.Sort(b.stormSpans)
 	result.Extra = []Figure{
 		faultFigure("sessions lost", b.lostSessions),
-		millisFigure("all back p50", b.stormSpans[len(b.stormSpans)/2]), millisFigure("all back at most", b.stormSpans[len(b.stormSpans)-1]),
+		millisFigure("all back p50", b.stormSpans[len(b.stormSpans)/2]),
+		millisFigure("all back at most", b.stormSpans[len(b.stormSpans)-1]),
 	}
 	return result
 }

@@ -164,7 +164,9 @@ func (r *caseRun) serverFor(i int) []string {
 
 // openAll opens n sessions, several at a time, with config, and passes each client to use. It returns all open
 // clients, with the first error.
-func (r *caseRun) openAll(ctx context.Context, n int, config func(i int) client.Config, use func(i int, c *client.Client)) ([]*client.Client, error) {
+func (r *caseRun) openAll(ctx context.Context, n int, config func(i int) client.Config,
+	use func(i int, c *client.Client),
+) ([]*client.Client, error) {
 	var opened atomic.Int64
 	clients := make([]*client.Client, n)
 	stop := r.reportProgress(func() string { return fmt.Sprintf("%d of %d sessions open", opened.Load(), n) })
@@ -172,7 +174,8 @@ func (r *caseRun) openAll(ctx context.Context, n int, config func(i int) client.
 	err := inParallel(ctx, n, parallelOpens, func(ctx context.Context, i int) error {
 		c, err := r.openSession(ctx, config(i))
 		if err != nil {
-			return fmt.Errorf("session %d of %d (servers may limit connections per address: maxClientCnxns): %w", opened.Load()+1, n, err)
+			return fmt.Errorf("session %d of %d (servers may limit connections per address: maxClientCnxns): %w",
+				opened.Load()+1, n, err)
 		}
 		clients[i] = c
 		use(i, c)

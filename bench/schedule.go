@@ -39,7 +39,9 @@ func (s schedule) dueTimeOf(conn, k int64) time.Duration { return s.dueTime(conn
 // offerWhenDue calls offer with the connection of each request when it is due, until end or until stop is
 // closed. since returns the time since the run began, and sleep waits. offerWhenDue returns the delay of each
 // call.
-func (s schedule) offerWhenDue(end time.Duration, stop <-chan struct{}, since func() time.Duration, sleep func(time.Duration), offer func(conn int64)) *Histogram {
+func (s schedule) offerWhenDue(end time.Duration, stop <-chan struct{}, since func() time.Duration,
+	sleep func(time.Duration), offer func(conn int64),
+) *Histogram {
 	late := &Histogram{}
 	for g := int64(0); s.dueTime(g) < end; {
 		select {

@@ -15,19 +15,20 @@ func (r *caseRun) runSessions() (Result, error) {
 		return r.runHold()
 	}
 	opens, closes := &tally{}, &tally{}
-	result, err := r.runLoops(r.params.Conns, func(ctx context.Context, i int, n int64, began time.Time, note func(*tally, time.Duration)) error {
-		c, err := r.openSession(ctx, client.Config{Servers: r.serverFor(i + int(n))})
-		if err != nil {
-			return err
-		}
-		opened := time.Now()
-		if err := c.Close(ctx); err != nil {
-			return err
-		}
-		note(opens, opened.Sub(began))
-		note(closes, time.Since(opened))
-		return nil
-	})
+	result, err := r.runLoops(r.params.Conns,
+		func(ctx context.Context, i int, n int64, began time.Time, note func(*tally, time.Duration)) error {
+			c, err := r.openSession(ctx, client.Config{Servers: r.serverFor(i + int(n))})
+			if err != nil {
+				return err
+			}
+			opened := time.Now()
+			if err := c.Close(ctx); err != nil {
+				return err
+			}
+			note(opens, opened.Sub(began))
+			note(closes, time.Since(opened))
+			return nil
+		})
 	result.Extra = []Figure{
 		millisFigure("open p50", opens.latencies.Quantile(0.5)), millisFigure("open p99", opens.latencies.Quantile(0.99)),
 		millisFigure("close p50", closes.latencies.Quantile(0.5)), millisFigure("close p99", closes.latencies.Quantile(0.99)),
@@ -37,7 +38,10 @@ func (r *caseRun) runSessions() (Result, error) {
 
 // runLoops runs n loops during the warm-up and the measured time. Each calls do repeatedly, and records the
 // duration of each success. do can record further durations with note.
-func (r *caseRun) runLoops(n int, do func(ctx context.Context, i int, round int64, began time.Time, note func(*tally, time.Duration)) error) (Result, error) {
+func (r *caseRun) runLoops(n int,
+	do func(ctx context.Context, i int, round int64, began time.Time, note func(*tally, time.Duration)) error) (Result,
+	error,
+) {
 	var mu sync.Mutex
 	var all tally
 	base := time.Now()

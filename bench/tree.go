@@ -64,7 +64,10 @@ func (p *parent) createNodes(ctx context.Context, c *client.Client, n int64, dat
 	p.nodeCount = n
 	per := int64(max(1, min(perMulti, multiBytes/(len(data)+operationOverhead))))
 	return p.sendBatches(ctx, c, per, func(i int64) jute.MultiOp {
-		return jute.MultiOp{Op: jute.OpCreate, Create: jute.CreateRequest{Path: p.appendNodePath(nil, i), Data: data, ACL: jute.OpenACL}}
+		return jute.MultiOp{
+			Op:     jute.OpCreate,
+			Create: jute.CreateRequest{Path: p.appendNodePath(nil, i), Data: data, ACL: jute.OpenACL},
+		}
 	}, nil)
 }
 
@@ -120,7 +123,9 @@ func removeNode(ctx context.Context, c *client.Client, path string) error {
 
 // sendBatches sends one operation per child, in multis of size per. If a multi fails, it calls instead with
 // the numbers of its children. If instead is nil, it returns the error.
-func (p *parent) sendBatches(ctx context.Context, c *client.Client, per int64, op func(int64) jute.MultiOp, instead func(first, next int64) error) error {
+func (p *parent) sendBatches(ctx context.Context, c *client.Client, per int64, op func(int64) jute.MultiOp,
+	instead func(first, next int64) error,
+) error {
 	n := int((p.nodeCount + per - 1) / per)
 	return inParallel(ctx, n, maxMultis, func(ctx context.Context, i int) error {
 		first := int64(i) * per

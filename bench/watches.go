@@ -107,7 +107,8 @@ func (f *fanOut) awaitReady(r *caseRun) error {
 	case <-timer.C:
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return fmt.Errorf("after %v %d of %d sessions have had the event, %d watch again", roundTimeout, f.eventsReceived, f.watchers, f.watchesSet)
+		return fmt.Errorf("after %v %d of %d sessions have had the event, %d watch again", roundTimeout, f.eventsReceived,
+			f.watchers, f.watchesSet)
 	}
 }
 
@@ -159,7 +160,8 @@ func (f *fanOut) runRounds(r *caseRun) (Result, error) {
 	result.PerSecond = roundToTenth(float64(result.Ops) / end.at.Sub(begin.at).Seconds())
 	result.Extra = []Figure{
 		{Name: "writes", Value: float64(n), Unit: unitCount},
-		millisFigure("write p50", write.latencies.Quantile(0.5)), millisFigure("first event p50", first.latencies.Quantile(0.5)),
+		millisFigure("write p50", write.latencies.Quantile(0.5)),
+		millisFigure("first event p50", first.latencies.Quantile(0.5)),
 		millisFigure("last event p50", last.latencies.Quantile(0.5)), millisFigure("last event max", last.latencies.Max()),
 	}
 	return result, nil

@@ -35,7 +35,8 @@ func (a *adminCommand) register(cmd *cobra.Command) *cobra.Command {
 
 // warnf prints an escaped line on stderr.
 func warnf(w IOStreams, format string, args ...any) {
-	_, _ = fmt.Fprintln(w.Err, "rollcall: "+EscapeUnprintable(fmt.Sprintf(format, args...))) // nothing can be done about an error
+	// nothing can be done about an error
+	_, _ = fmt.Fprintln(w.Err, "rollcall: "+EscapeUnprintable(fmt.Sprintf(format, args...)))
 }
 
 // warnSilent warns once for each member that did not reply.
@@ -65,14 +66,17 @@ func getOne[T any](ctx context.Context, a *adminCommand, path string, query url.
 
 // postLong posts a change that takes up to extra longer than other requests. If its outcome is unknown, the
 // error says so of what, with advice.
-func postLong[T any](ctx context.Context, admin *api.Client, path string, body any, extra time.Duration, what, advice string) (T, error) {
+func postLong[T any](ctx context.Context, admin *api.Client, path string, body any, extra time.Duration, what,
+	advice string,
+) (T, error) {
 	if t, ok := admin.HTTPClient.Transport.(*progressTransport); ok {
 		t.ResponseHeaderTimeout += extra
 	}
 	done, err := api.Post[T](ctx, admin, path, body)
 	switch {
 	case err != nil && mayHaveArrived(err):
-		return done, WithStatus(OutcomeUnknown, fmt.Errorf("%s: it is not known %s: %w; %s", admin.BaseURL, what, err, advice))
+		return done, WithStatus(OutcomeUnknown,
+			fmt.Errorf("%s: it is not known %s: %w; %s", admin.BaseURL, what, err, advice))
 	case err != nil:
 		return done, withAdviceAt(admin.BaseURL, err)
 	}
@@ -100,13 +104,17 @@ func WithAdvice(err error) error {
 	var unreachable *unreachableError
 	switch {
 	case errors.As(err, &apiErr) && apiErr.Status == http.StatusUnauthorized:
-		return fmt.Errorf("%w; --token-file or --auth digest:super:PASSWORD gives them, the password only at the socket of a member (--admin unix:DATADIR/admin.sock)", err)
+		return fmt.Errorf("%w; --token-file or --auth digest:super:PASSWORD gives them, the password only at the socket "+
+			"of a member (--admin unix:DATADIR/admin.sock)", err)
 	case errors.As(err, &apiErr) && apiErr.Status == http.StatusForbidden:
-		return fmt.Errorf("%w; run this command on the machine of a member, with --admin http://127.0.0.1:%d", err, defaultAdminPort)
+		return fmt.Errorf("%w; run this command on the machine of a member, with --admin http://127.0.0.1:%d", err,
+			defaultAdminPort)
 	case errors.Is(err, tokenproof.ErrNotProved):
 		return WithStatus(Denied, err)
 	case errors.As(err, &unreachable) && !errors.Is(err, context.Canceled):
-		return WithStatus(Unavailable, fmt.Errorf("no member answers operators at %s: %w; start it first, or name another one with --admin", unreachable.address, unreachable.error))
+		return WithStatus(Unavailable,
+			fmt.Errorf("no member answers operators at %s: %w; start it first, or name another one with --admin",
+				unreachable.address, unreachable.error))
 	case errors.As(err, &transport) && !errors.Is(err, context.Canceled):
 		return WithStatus(Unavailable, err)
 	}

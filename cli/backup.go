@@ -16,7 +16,8 @@ import (
 )
 
 func newBackup(w IOStreams) *cobra.Command {
-	return newParentCommand("backup", "save the state of an ensemble to a file, check such files, and begin a new ensemble with one", ChangeGroup,
+	return newParentCommand("backup",
+		"save the state of an ensemble to a file, check such files, and begin a new ensemble with one", ChangeGroup,
 		"say save, inspect, verify or restore: rollcall backup save FILE, rollcall backup verify FILE",
 		newBackupSave(w), newBackupInspect(w), newBackupVerify(w))
 }
@@ -48,7 +49,8 @@ func formatAsOf(r backupRow) string {
 	if r.Confirmed {
 		return "the beginning of the backup: a leader has confirmed that no write is missing"
 	}
-	return formatSecond(r.AsOf) + ", by the last entry of the log: no leader has confirmed the backup, and the last writes may be missing"
+	return formatSecond(r.AsOf) + ", by the last entry of the log: no leader has confirmed the backup, and the last " +
+		"writes may be missing"
 }
 
 func formatSecond(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 MST") }
@@ -75,8 +77,14 @@ type verifiedRow struct {
 }
 
 var verifiedColumns = []Column[verifiedRow]{
-	{Name: "sound", Cell: func(r verifiedRow) string { return yesOrNO(r.Sound) }, Tint: func(r verifiedRow) Tint { return map[bool]Tint{true: Green, false: Red}[r.Sound] }},
-	{Name: "confirmed", Cell: func(r verifiedRow) string { return r.ifHeadKnown(yesOrNO(r.Confirmed)) }, Tint: func(r verifiedRow) Tint { return map[bool]Tint{true: Plain, false: Yellow}[r.Confirmed] }},
+	{
+		Name: "sound", Cell: func(r verifiedRow) string { return yesOrNO(r.Sound) },
+		Tint: func(r verifiedRow) Tint { return map[bool]Tint{true: Green, false: Red}[r.Sound] },
+	},
+	{
+		Name: "confirmed", Cell: func(r verifiedRow) string { return r.ifHeadKnown(yesOrNO(r.Confirmed)) },
+		Tint: func(r verifiedRow) Tint { return map[bool]Tint{true: Plain, false: Yellow}[r.Confirmed] },
+	},
 	{Name: "as of", Cell: func(r verifiedRow) string { return r.ifHeadKnown(formatSecond(r.AsOf)) }},
 	{Name: "index", AlignRight: true, Cell: func(r verifiedRow) string { return fmt.Sprint(r.Index) }},
 	{Name: "nodes", AlignRight: true, Cell: func(r verifiedRow) string { return fmt.Sprint(r.Nodes) }},
@@ -98,9 +106,13 @@ func (r verifiedRow) ifHeadKnown(text string) string {
 func newBackupVerify(w IOStreams) *cobra.Command {
 	out := NewOutput(w)
 	return out.Register(&cobra.Command{
-		Use: "verify [flags] FILE|DIRECTORY...", Short: "check that backups are whole and unchanged", Args: RangeArgs(1, -1, "files, or directories with backups"),
-		Long: "Reads whole backups, or all that end in " + backup.Suffix + " in a directory, and makes every check that a restore makes: checksums, the order and the kinds of nodes, their sessions, " +
-			"and the digest of the state. It asks no member, and needs little memory. It also prints whether a leader has confirmed the backup, and the time of its last entry in the log. If a backup is not sound, the exit status is 1.",
+		Use: "verify [flags] FILE|DIRECTORY...", Short: "check that backups are whole and unchanged",
+		Args: RangeArgs(1, -1, "files, or directories with backups"),
+		Long: "Reads whole backups, or all that end in " + backup.Suffix +
+			" in a directory, and makes every check that a restore makes: checksums, the order and the kinds of nodes, their " +
+			"sessions, " +
+			"and the digest of the state. It asks no member, and needs little memory. It also prints whether a leader has " +
+			"confirmed the backup, and the time of its last entry in the log. If a backup is not sound, the exit status is 1.",
 		RunE: prefixErrors(func(cmd *cobra.Command, args []string) error {
 			files, err := backupFiles(w, args)
 			if err != nil {
@@ -153,7 +165,8 @@ func backupFiles(w IOStreams, args []string) (files []string, err error) {
 			return nil, fmt.Errorf("%s: no file in this directory ends in %s", arg, backup.Suffix)
 		}
 		if others > 0 {
-			warnf(w, "backup verify: %s: not read: %s not ending in %s", arg, formatCount(others, "file", "files"), backup.Suffix)
+			warnf(w, "backup verify: %s: not read: %s not ending in %s", arg, formatCount(others, "file", "files"),
+				backup.Suffix)
 		}
 	}
 	return files, nil
@@ -164,7 +177,10 @@ func verifyFile(ctx context.Context, w IOStreams, file string) (verifiedRow, err
 		return verifiedRow{}, errors.New("stopped before all were checked")
 	}
 	row, err := readBackup(w, file, znode.ImageVisitor{})
-	v := verifiedRow{File: file, Sound: err == nil, Time: row.Time, Confirmed: row.Confirmed, AsOf: row.AsOf, Index: row.Index, Nodes: row.Nodes, Size: row.Size, Digest: row.Digest}
+	v := verifiedRow{
+		File: file, Sound: err == nil, Time: row.Time, Confirmed: row.Confirmed, AsOf: row.AsOf,
+		Index: row.Index, Nodes: row.Nodes, Size: row.Size, Digest: row.Digest,
+	}
 	if err != nil {
 		v.Reason = withoutFileName(err)
 	}

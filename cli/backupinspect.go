@@ -43,11 +43,14 @@ var subtreeColumns = []Column[subtreeRow]{
 func newBackupInspect(w IOStreams) *cobra.Command {
 	out, depth, limit := NewOutput(w), 1, 10
 	cmd := out.Register(&cobra.Command{
-		Use: "inspect [flags] FILE|-", Short: "print what is in a backup", Args: RangeArgs(1, 1, "a file, or - for standard input"),
-		Long: "Reads a whole backup, checks it as backup verify does, and prints what it says of itself, and its largest subtrees. It asks no member.",
+		Use: "inspect [flags] FILE|-", Short: "print what is in a backup",
+		Args: RangeArgs(1, 1, "a file, or - for standard input"),
+		Long: "Reads a whole backup, checks it as backup verify does, and prints what it says of itself, and its largest " +
+			"subtrees. It asks no member.",
 		RunE: prefixErrors(func(_ *cobra.Command, args []string) error {
 			if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
-				return usageErrorf("%s is a directory, and inspect takes one file; rollcall backup verify takes directories", args[0])
+				return usageErrorf("%s is a directory, and inspect takes one file; rollcall backup verify takes directories",
+					args[0])
 			}
 			u := &subtreeTotals{openByLevel: make([]subtreeRow, depth), limit: limit}
 			row, err := readBackup(w, args[0], znode.ImageVisitor{Node: u.addNode})

@@ -27,18 +27,26 @@ const maxBackupSilence = 30 * time.Second
 func newBackupSave(w IOStreams) *cobra.Command {
 	a, rate, unconfirmed := newAdminCommand(w), 0, false
 	cmd := a.register(&cobra.Command{
-		Use: "save [flags] FILE|DIRECTORY|-", Short: "save the whole state of an ensemble to a file", Args: RangeArgs(1, 1, "a file, a directory, or - for standard output"),
-		Long: "Asks the member of this machine for a backup: the state of the whole ensemble at one index of the log, with all nodes and sessions. It checks the backup while it arrives. " +
-			"The name of a file must be new. The file gets it only when it is whole and on the disk. In a directory, which must exist, the name has the time and the index. Of the files in a directory, rollcall backup verify reads those that end in " + backup.Suffix + ". " +
+		Use: "save [flags] FILE|DIRECTORY|-", Short: "save the whole state of an ensemble to a file",
+		Args: RangeArgs(1, 1, "a file, a directory, or - for standard output"),
+		Long: "Asks the member of this machine for a backup: the state of the whole ensemble at one index of the log, " +
+			"with all nodes and sessions. It checks the backup while it arrives. " +
+			"The name of a file must be new. The file gets it only when it is whole and on the disk. In a directory, which " +
+			"must exist, the name has the time and the index. Of the files in a directory, rollcall backup verify reads " +
+			"those that end in " + backup.Suffix + ". " +
 			"The backup has all data, and the passwords of sessions: keep it as secret as the ensemble. " +
-			"If no leader confirms that the member has the last writes, the command saves nothing, unless --unconfirmed is given. It needs the credentials of an administrator.",
-		Example: "  rollcall backup save --token-file /etc/rollcall/token /var/backups/\n  rollcall backup save --token-file /etc/rollcall/token - | zstd >rollcall.backup.zst",
+			"If no leader confirms that the member has the last writes, the command saves nothing, unless --unconfirmed is " +
+			"given. It needs the credentials of an administrator.",
+		Example: "  rollcall backup save --token-file /etc/rollcall/token /var/backups/\n  rollcall backup save " +
+			"--token-file /etc/rollcall/token - | zstd >rollcall.backup.zst",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "-" && w.OutTerminal {
-				return usageErrorf("backup save: a backup is no text for a terminal; give a file or a directory, or redirect the output")
+				return usageErrorf("backup save: a backup is no text for a terminal; give a file or a directory, or redirect " +
+					"the output")
 			}
 			if w.LowerPriority != nil {
-				w.LowerPriority() // the backup is checked while it arrives, which takes more processor time than the member needs for it
+				// the backup is checked while it arrives, which takes more processor time than the member needs for it
+				w.LowerPriority()
 			}
 			s := &backupSave{streams: w, query: url.Values{}, allowUnconfirmed: unconfirmed}
 			if rate != 0 {
@@ -49,7 +57,8 @@ func newBackupSave(w IOStreams) *cobra.Command {
 				return fmt.Errorf("backup save: %w", err)
 			}
 			if !row.Confirmed {
-				warnf(w, "backup save: saved, but no leader has confirmed this backup: it is as of %s, and the last writes may be missing", formatSecond(row.AsOf))
+				warnf(w, "backup save: saved, but no leader has confirmed this backup: it is as of %s, and the last writes may "+
+					"be missing", formatSecond(row.AsOf))
 			}
 			if args[0] == "-" {
 				return nil // the output has the backup
@@ -58,13 +67,15 @@ func newBackupSave(w IOStreams) *cobra.Command {
 		},
 	})
 	WithOut(cmd, "`file`, directory, or - for standard output, in place of the argument")
-	addIntFlag(cmd, &rate, "rate", fmt.Sprintf("the most `MiB` in a second, 1 to %d (default 8)", backup.MaxRate), 1, backup.MaxRate)
+	addIntFlag(cmd, &rate, "rate", fmt.Sprintf("the most `MiB` in a second, 1 to %d (default 8)", backup.MaxRate), 1,
+		backup.MaxRate)
 	cmd.Flags().BoolVar(&unconfirmed, "unconfirmed", false, "also save a backup that no leader has confirmed")
 	return cmd
 }
 
 // errUnconfirmed is the error of a backup that may lack writes acknowledged before it began.
-var errUnconfirmed = errors.New("no leader has confirmed that this member has the last writes; ask a member that follows a leader, or add --unconfirmed to save what this one has")
+var errUnconfirmed = errors.New("no leader has confirmed that this member has the last writes; ask a member that " +
+	"follows a leader, or add --unconfirmed to save what this one has")
 
 type backupSave struct {
 	streams          IOStreams
@@ -96,7 +107,8 @@ func (s *backupSave) saveFrom(ctx context.Context, admin *api.Client, to destina
 	ctx, quiet := context.WithCancelCause(ctx)
 	defer quiet(nil)
 	err = admin.GetStream(ctx, "backup", s.query, func(body io.Reader) error {
-		row, err = s.receiveBackup(&idleTimeoutReader{body: body, cancel: quiet}, to, func() error { return s.checkUnconfirmed(ctx, admin) })
+		row, err = s.receiveBackup(&idleTimeoutReader{body: body, cancel: quiet}, to,
+			func() error { return s.checkUnconfirmed(ctx, admin) })
 		return err
 	})
 	var apiErr *api.Error
@@ -113,7 +125,8 @@ func (s *backupSave) saveFrom(ctx context.Context, admin *api.Client, to destina
 	case errors.As(err, &apiErr), errors.As(err, &unreachable):
 		return row, withAdviceAt(admin.BaseURL, err)
 	}
-	return row, fmt.Errorf("%s: nothing was saved: %w; if the member has stopped, ask another one", admin.BaseURL, WithAdvice(err))
+	return row, fmt.Errorf("%s: nothing was saved: %w; if the member has stopped, ask another one", admin.BaseURL,
+		WithAdvice(err))
 }
 
 func (s *backupSave) checkUnconfirmed(ctx context.Context, admin *api.Client) error {
@@ -130,7 +143,9 @@ func (s *backupSave) checkUnconfirmed(ctx context.Context, admin *api.Client) er
 
 // receiveBackup saves an arriving backup. If no leader confirmed it, receiveBackup returns the error of
 // unconfirmed.
-func (s *backupSave) receiveBackup(body io.Reader, to destination, unconfirmed func() error) (row backupRow, err error) {
+func (s *backupSave) receiveBackup(body io.Reader, to destination, unconfirmed func() error) (row backupRow,
+	err error,
+) {
 	out, err := to.open()
 	if err != nil {
 		s.writeErr = err
@@ -185,7 +200,8 @@ type idleTimeoutReader struct {
 }
 
 func (l *idleTimeoutReader) Read(p []byte) (int, error) {
-	over := time.AfterFunc(maxBackupSilence, func() { l.cancel(fmt.Errorf("the member has sent nothing for %v", maxBackupSilence)) })
+	over := time.AfterFunc(maxBackupSilence,
+		func() { l.cancel(fmt.Errorf("the member has sent nothing for %v", maxBackupSilence)) })
 	defer over.Stop()
 	return l.body.Read(p)
 }
@@ -207,7 +223,8 @@ func parseDestination(w IOStreams, target string) (destination, error) {
 	case err == nil:
 		return nil, fmt.Errorf("%s: %w", target, backup.ErrExists)
 	case errors.Is(err, os.ErrNotExist) && strings.HasSuffix(target, string(filepath.Separator)):
-		return nil, usageErrorf("%s: there is no such directory; make it, or leave out the slash at the end for a new file", target)
+		return nil, usageErrorf("%s: there is no such directory; make it, or leave out the slash at the end for a new file",
+			target)
 	case errors.Is(err, os.ErrNotExist):
 		return &fileDestination{dir: filepath.Dir(target), name: filepath.Base(target)}, nil
 	}

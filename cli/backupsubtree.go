@@ -32,7 +32,8 @@ func NewSubtreeRestore(w IOStreams, out *Output) *SubtreeRestore {
 // Register adds the flags to cmd.
 func (r *SubtreeRestore) Register(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringVar(&r.subtreeFlag, "subtree", "", "write this subtree of the backup into an ensemble that runs: `/path[=/target]`")
+	fs.StringVar(&r.subtreeFlag, "subtree", "",
+		"write this subtree of the backup into an ensemble that runs: `/path[=/target]`")
 	fs.BoolVar(&r.deleteExtra, "delete", false, "with --subtree: also delete the nodes there that are not in the backup")
 	fs.BoolVar(&r.dryRun, "dry-run", false, "with --subtree: print what would be changed, and change nothing")
 	fs.BoolVar(&r.skipConfirm, "yes", false, "with --subtree: do it without asking")
@@ -74,7 +75,8 @@ func (r *SubtreeRestore) Run(ctx context.Context, file string) error {
 		return fmt.Errorf("backup restore: %w", err)
 	}
 	if n := source.Ephemerals; n > 0 {
-		warnf(r.IOStreams, "backup restore: left out %s", formatCount(n, "ephemeral node, which belongs to a session", "ephemeral nodes, which belong to sessions"))
+		warnf(r.IOStreams, "backup restore: left out %s",
+			formatCount(n, "ephemeral node, which belongs to a session", "ephemeral nodes, which belong to sessions"))
 	}
 	return explainNodeError("backup restore", s, !r.dryRun, r.showOrRestore(ctx, &loadJob{
 		IOStreams: r.IOStreams, Output: r.Output, sourceName: "the subtree of the backup", resumeAdvice: repeatCompletes,
@@ -102,7 +104,8 @@ func (r *SubtreeRestore) parsePaths() (from, into string, err error) {
 			return "", "", fmt.Errorf("--subtree: %w; it must be /path or /path=/target", err)
 		}
 		if path == subtree.ServersNode || path == subtree.ServersNode+"/config" {
-			return "", "", fmt.Errorf("--subtree: %s belongs to the servers; for quotas name %s", path, subtree.ServersNode+"/quota")
+			return "", "", fmt.Errorf("--subtree: %s belongs to the servers; for quotas name %s", path,
+				subtree.ServersNode+"/quota")
 		}
 	}
 	return from, into, nil
@@ -111,7 +114,8 @@ func (r *SubtreeRestore) parsePaths() (from, into string, err error) {
 // validate also returns an error if the file cannot be read several times.
 func (r *SubtreeRestore) validate(file string) error {
 	if !r.dryRun && !r.skipConfirm && !r.InTerminal {
-		return errors.New("there is no terminal to ask on; --dry-run prints what would be changed, and --yes does it without asking")
+		return errors.New("there is no terminal to ask on; --dry-run prints what would be changed, and --yes does it " +
+			"without asking")
 	}
 	info, err := os.Stat(file)
 	if err == nil && !info.Mode().IsRegular() {
@@ -130,7 +134,8 @@ func (r *SubtreeRestore) showOrRestore(ctx context.Context, work *loadJob) error
 			return err
 		}
 		if would.Created+would.Set+would.ACLs+would.Deleted > 0 {
-			err = Confirm(r.IOStreams, "backup restore", "Of "+strings.TrimPrefix(planSummary(work.sourceName, would), "of ")+". --dry-run lists them. Do it?")
+			err = Confirm(r.IOStreams, "backup restore",
+				"Of "+strings.TrimPrefix(planSummary(work.sourceName, would), "of ")+". --dry-run lists them. Do it?")
 		}
 		if err != nil {
 			return err

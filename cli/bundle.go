@@ -84,10 +84,15 @@ func newBundle(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
 	var file string
 	cmd := a.register(&cobra.Command{
-		Use: "support-bundle [flags]", Short: "put all that helps to find a fault into one archive", GroupID: InspectGroup, Args: RangeArgs(0, 0, "flags only"),
-		Long: "Writes a tar.gz with the status, sessions, connections, ends and removals of the ensemble, and of each member at --hosts the configuration, the last lines of the log, " +
-			"metrics, the environment of the process, goroutines and a profile of the memory. The file MISSING names what could not be collected, and each server of the ensemble that was not asked, with the reason. The archive has no passwords, digests, tokens or data of " +
-			fmt.Sprintf("nodes. It does have paths, addresses and session ids. A list has at most %d rows. Logs and profiles need the credentials of an administrator on the member's own machine.", maxBundleRows),
+		Use: "support-bundle [flags]", Short: "put all that helps to find a fault into one archive", GroupID: InspectGroup,
+		Args: RangeArgs(0, 0, "flags only"),
+		Long: "Writes a tar.gz with the status, sessions, connections, ends and removals of the ensemble, and of each " +
+			"member at --hosts the configuration, the last lines of the log, " +
+			"metrics, the environment of the process, goroutines and a profile of the memory. The file MISSING names what " +
+			"could not be collected, and each server of the ensemble that was not asked, with the reason. The archive has " +
+			"no passwords, digests, tokens or data of " +
+			fmt.Sprintf("nodes. It does have paths, addresses and session ids. A list has at most %d rows. Logs and profiles "+
+				"need the credentials of an administrator on the member's own machine.", maxBundleRows),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			members, err := a.adminClients(cmd.Context())
 			if len(members) == 0 {
@@ -105,7 +110,9 @@ func newBundle(w IOStreams) *cobra.Command {
 
 // writeBundle makes the archive under a temporary name, and renames it when it is complete and durable. A
 // crash therefore leaves no partial archive. notFound has the addresses without a member.
-func writeBundle(ctx context.Context, w IOStreams, out *Output, file string, members []*api.Client, notFound error) error {
+func writeBundle(ctx context.Context, w IOStreams, out *Output, file string, members []*api.Client,
+	notFound error,
+) error {
 	part, err := createBundle(file)
 	if err != nil {
 		return fmt.Errorf("support-bundle: %w; --out takes another name", err)
@@ -123,7 +130,8 @@ func writeBundle(ctx context.Context, w IOStreams, out *Output, file string, mem
 	for _, line := range b.missingParts {
 		_, _ = fmt.Fprintln(w.Err, "missing:", EscapeUnprintable(line)) // it is in the archive, too
 	}
-	return PrintText(out, file+"\n", bundleResult{file, append([]string{}, b.missingParts...), append([]skippedServer{}, b.skippedServers...)})
+	return PrintText(out, file+"\n",
+		bundleResult{file, append([]string{}, b.missingParts...), append([]skippedServer{}, b.skippedServers...)})
 }
 
 func createBundle(file string) (*backup.PartFile, error) {
@@ -157,7 +165,10 @@ type bundleArchive struct {
 
 func newArchive(out io.Writer, now time.Time, top string) *bundleArchive {
 	zip := gzip.NewWriter(out)
-	return &bundleArchive{zip: zip, tar: tar.NewWriter(zip), createdAt: now, topDirectory: top, askedMembers: map[uint32]bool{}}
+	return &bundleArchive{
+		zip: zip, tar: tar.NewWriter(zip), createdAt: now, topDirectory: top,
+		askedMembers: map[uint32]bool{},
+	}
 }
 
 // collectParts collects all parts, and notes those that fail and the servers that it skips.
@@ -209,7 +220,10 @@ func (b *bundleArchive) addParts(ctx context.Context, directory string, member *
 }
 
 func (b *bundleArchive) addFile(name string, content []byte) error {
-	err := b.tar.WriteHeader(&tar.Header{Name: path.Join(b.topDirectory, name), Mode: 0o600, Size: int64(len(content)), ModTime: b.createdAt})
+	err := b.tar.WriteHeader(&tar.Header{
+		Name: path.Join(b.topDirectory, name), Mode: 0o600, Size: int64(len(content)),
+		ModTime: b.createdAt,
+	})
 	if err != nil {
 		return err
 	}
@@ -220,8 +234,9 @@ func (b *bundleArchive) addFile(name string, content []byte) error {
 func (b *bundleArchive) close() error { return errors.Join(b.tar.Close(), b.zip.Close()) }
 
 type skippedServer struct {
-	Member  uint32 `json:"member"`  // its id; 0: only an address is known
-	Address string `json:"address"` // where it was looked for, or its address in the list of servers; "": the list does not say
+	Member uint32 `json:"member"` // its id; 0: only an address is known
+	// where it was looked for, or its address in the list of servers; "": the list does not say
+	Address string `json:"address"`
 	Reason  string `json:"reason"`
 }
 
@@ -294,5 +309,6 @@ func (b *bundleArchive) noteSkippedServers(ctx context.Context, members []*api.C
 		}
 		return
 	}
-	b.noteSkipped(skippedServer{Reason: fmt.Sprintf("the list of the ensemble's servers: %v; there may be servers that were not asked", failed)})
+	b.noteSkipped(skippedServer{Reason: fmt.Sprintf("the list of the ensemble's servers: %v; there may be servers that "+
+		"were not asked", failed)})
 }

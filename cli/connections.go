@@ -17,7 +17,8 @@ import (
 func newConnections(w IOStreams) *cobra.Command {
 	a, address, limit, of := newAdminCommand(w), "", 0, ""
 	cmd := a.register(&cobra.Command{
-		Use: "connections [flags]", Short: "list the client connections of all members", GroupID: InspectGroup, Args: RangeArgs(0, 0, "flags only"),
+		Use: "connections [flags]", Short: "list the client connections of all members", GroupID: InspectGroup,
+		Args: RangeArgs(0, 0, "flags only"),
 		Long: "Lists the client connections of all members, by member.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rows := listRows[api.Connection](cmd.Context(), a, "connections", queryOf("member", of, "address", address), limit)
@@ -25,7 +26,8 @@ func newConnections(w IOStreams) *cobra.Command {
 		},
 	})
 	cmd.Flags().StringVar(&of, "member", "", "only connections of the member with this `number`")
-	cmd.Flags().StringVar(&address, "address", "", "only connections of a client at this `address`, an IP with or without a port")
+	cmd.Flags().StringVar(&address, "address", "",
+		"only connections of a client at this `address`, an IP with or without a port")
 	addLimitFlag(cmd, &limit)
 	return cmd
 }
@@ -39,7 +41,10 @@ func connectionColumns(now time.Time) []Column[api.Connection] {
 		{Name: "age", AlignRight: true, Cell: func(c api.Connection) string { return formatAge(now, c.EstablishedAt) }},
 		{Name: "received", AlignRight: true, Cell: func(c api.Connection) string { return strconv.FormatUint(c.Received, 10) }},
 		{Name: "sent", AlignRight: true, Cell: func(c api.Connection) string { return strconv.FormatUint(c.Sent, 10) }},
-		{Name: "queued", AlignRight: true, Cell: func(c api.Connection) string { return strconv.Itoa(c.QueuedRequests) }, Tint: func(c api.Connection) Tint { return tintIf(c.QueuedRequests > 0, Yellow) }},
+		{
+			Name: "queued", AlignRight: true, Cell: func(c api.Connection) string { return strconv.Itoa(c.QueuedRequests) },
+			Tint: func(c api.Connection) Tint { return tintIf(c.QueuedRequests > 0, Yellow) },
+		},
 		{Name: "last", Cell: func(c api.Connection) string { return orDash(c.LastOp) }},
 		{Name: "average", AlignRight: true, Cell: func(c api.Connection) string { return formatLatency(c.AvgUs) }},
 		{Name: "slowest", AlignRight: true, Cell: func(c api.Connection) string { return formatLatency(c.MaxUs) }},
@@ -60,8 +65,10 @@ func formatLatency(us int64) string {
 func newWatches(w IOStreams) *cobra.Command {
 	a, session, limit := newAdminCommand(w), "", 0
 	cmd := a.register(&cobra.Command{
-		Use: "watches [flags] [PATH]", Short: "list the watches that a change at a path would fire, or those of a session", GroupID: InspectGroup, Args: RangeArgs(0, 1, "one path, or --session ID"),
-		Long:    "Lists the watches that a change at a path would fire. Recursive watches on the nodes above it are among them. With --session it lists those of a session.",
+		Use: "watches [flags] [PATH]", Short: "list the watches that a change at a path would fire, or those of a session",
+		GroupID: InspectGroup, Args: RangeArgs(0, 1, "one path, or --session ID"),
+		Long: "Lists the watches that a change at a path would fire. Recursive watches on the nodes above it are among " +
+			"them. With --session it lists those of a session.",
 		Example: "  rollcall watches /config\n  rollcall watches --session 0x1000012f99a0001",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, query, err := watchesQuery(a, args, session)
@@ -78,7 +85,8 @@ func newWatches(w IOStreams) *cobra.Command {
 }
 
 // listWatches lists watches with paths relative to the user's root.
-func listWatches(ctx context.Context, a *adminCommand, path string, query url.Values, limit int) iter.Seq2[api.Watch, error] {
+func listWatches(ctx context.Context, a *adminCommand, path string, query url.Values, limit int) iter.Seq2[api.Watch,
+	error] {
 	space, err := a.rootSpace()
 	if err != nil {
 		return failedRows[api.Watch](err)
@@ -126,7 +134,12 @@ func formatWatchKind(w api.Watch) string {
 	for _, k := range []struct {
 		is   bool
 		name string
-	}{{w.Data, "data"}, {w.Children, "children"}, {w.Recursive, "recursive"}, {w.Persistent && !w.Recursive, "persistent"}} {
+	}{
+		{w.Data, "data"},
+		{w.Children, "children"},
+		{w.Recursive, "recursive"},
+		{w.Persistent && !w.Recursive, "persistent"},
+	} {
 		if k.is {
 			kinds = append(kinds, k.name)
 		}

@@ -34,18 +34,24 @@ func newCreate(w IOStreams) *cobra.Command {
 	}
 	cmd := c.registerCommand(&cobra.Command{
 		Use: "create [flags] PATH [DATA]", Short: "create a node", Args: RangeArgs(1, 2, "a path and data"),
-		Long: "Creates a node and prints its path. Without DATA or --file the node has no data. If DATA is -, the command reads the data from stdin.\n\n" +
-			"An ephemeral node lives as long as the session that makes it. With --hold the command keeps its session, and so the node, until Ctrl-C.",
-		Example: "  rollcall create -p /config/db '{\"host\":\"db1\"}'\n  rollcall create --auth digest:me:secret --acl auth::cdrwa --acl world:anyone:r /config/mine\n" +
+		Long: "Creates a node and prints its path. Without DATA or --file the node has no data. If DATA is -, the command " +
+			"reads the data from stdin.\n\n" +
+			"An ephemeral node lives as long as the session that makes it. With --hold the command keeps its session, and so " +
+			"the node, until Ctrl-C.",
+		Example: "  rollcall create -p /config/db '{\"host\":\"db1\"}'\n  rollcall create --auth digest:me:secret --acl " +
+			"auth::cdrwa --acl world:anyone:r /config/mine\n" +
 			"  rollcall create -e --hold /locks/maintenance",
 	}, true, c.run)
 	fs := cmd.Flags()
 	fs.BoolVarP(&c.ephemeral, "ephemeral", "e", false, "the node lives as long as the session; needs --hold")
-	fs.BoolVarP(&c.sequence, "sequence", "s", false, "append a number to the name, which counts what was created below the parent")
+	fs.BoolVarP(&c.sequence, "sequence", "s", false,
+		"append a number to the name, which counts what was created below the parent")
 	fs.BoolVarP(&c.container, "container", "c", false, "the servers delete the node some time after its last child")
-	fs.DurationVarP(&c.ttl, "ttl", "t", 0, "the servers delete the node after this `duration` without children and changes, such as 30s or 24h")
+	fs.DurationVarP(&c.ttl, "ttl", "t", 0,
+		"the servers delete the node after this `duration` without children and changes, such as 30s or 24h")
 	fs.Var(&c.acl, "acl", "access control `list` as scheme:id:perms,...; may be repeated (default world:anyone:cdrwa)")
-	fs.BoolVarP(&c.createParents, "parents", "p", false, "create the missing nodes above it, too, without data and with the same list")
+	fs.BoolVarP(&c.createParents, "parents", "p", false,
+		"create the missing nodes above it, too, without data and with the same list")
 	fs.BoolVar(&c.holdSession, "hold", false, "keep the session until Ctrl-C; for --ephemeral")
 	c.data.registerFlag(cmd)
 	cmd.PreRunE = func(*cobra.Command, []string) error { return WithStatus(UsageError, c.validate()) }
@@ -103,7 +109,8 @@ func (c *createCommand) run(ctx context.Context, s subtree.Space, args []string)
 	})
 	switch {
 	case errors.Is(err, jute.Unimplemented):
-		return fmt.Errorf("%s: the servers take no nodes of this kind; a time to live needs extendedTypesEnabled=true in their configuration: %w", args[0], jute.Unimplemented)
+		return fmt.Errorf("%s: the servers take no nodes of this kind; a time to live needs extendedTypesEnabled=true in "+
+			"their configuration: %w", args[0], jute.Unimplemented)
 	case errors.Is(err, jute.NoNode):
 		return fmt.Errorf("%s: there is no parent for it; -p creates what is missing: %w", args[0], jute.NoNode)
 	case err != nil:
@@ -156,7 +163,8 @@ func createParents(ctx context.Context, s subtree.Space, path string, acl []jute
 				return err
 			})
 		}
-		if err != nil && !errors.Is(err, jute.NodeExists) && !errors.Is(err, jute.NoAuth) { // without permission the create of path says so
+		if err != nil && !errors.Is(err, jute.NodeExists) && !errors.Is(err, jute.NoAuth) {
+			// without permission the create of path says so
 			return err
 		}
 	}

@@ -31,7 +31,10 @@ func (l *Link) newAdminClient(base, auth string) (*api.Client, error) {
 	path, isSocket := strings.CutPrefix(base, socketScheme)
 	switch token, isToken := bearerToken(auth); {
 	case isSocket:
-		return &api.Client{BaseURL: "http://localhost", Authorization: auth, HTTPClient: newHTTPClientOver(l.streams, l.annotateDial(base, l.socketDial(path)))}, nil
+		return &api.Client{
+			BaseURL: "http://localhost", Authorization: auth,
+			HTTPClient: newHTTPClientOver(l.streams, l.annotateDial(base, l.socketDial(path))),
+		}, nil
 	case strings.HasPrefix(base, "https://"):
 		httpClient, err := l.newTLSClient()
 		if err == nil {
@@ -40,7 +43,10 @@ func (l *Link) newAdminClient(base, auth string) (*api.Client, error) {
 		}
 		return &api.Client{BaseURL: base, Authorization: auth, HTTPClient: httpClient}, err
 	case isToken:
-		return &api.Client{BaseURL: base, HTTPClient: newHTTPClientOver(l.streams, l.annotateDial(base, tokenProofDial(token)))}, nil
+		return &api.Client{
+			BaseURL:    base,
+			HTTPClient: newHTTPClientOver(l.streams, l.annotateDial(base, tokenProofDial(token))),
+		}, nil
 	}
 	return &api.Client{BaseURL: base, HTTPClient: newHTTPClientOver(l.streams, l.annotateDial(base, dialMember))}, nil
 }
@@ -141,7 +147,10 @@ func (l *Link) localSocket(ctx context.Context, hosts []string) string {
 
 func newHTTPClientOver(w IOStreams, dial dialFunc) *http.Client {
 	return &http.Client{
-		Transport:     &progressTransport{w, &http.Transport{DialContext: dial, ResponseHeaderTimeout: responseHeaderTimeout}},
+		Transport: &progressTransport{
+			w,
+			&http.Transport{DialContext: dial, ResponseHeaderTimeout: responseHeaderTimeout},
+		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

@@ -54,12 +54,14 @@ func (l *Link) searchPorts(ctx context.Context, hosts []string, credentials bool
 		return base, err
 	}
 	if !slices.ContainsFunc(hosts, func(addr string) bool { return isLocalHost(hostOf(addr)) }) {
-		return "", usageErrorf("credentials are not sent to %s at a port that is only guessed; name the member's port for operators, such as --admin http://%s, or set ROLLCALL_ADMIN to it",
+		return "", usageErrorf("credentials are not sent to %s at a port that is only guessed; name the member's port for "+
+			"operators, such as --admin http://%s, or set ROLLCALL_ADMIN to it",
 			hostOf(hosts[0]), net.JoinHostPort(hostOf(hosts[0]), strconv.Itoa(defaultAdminPort)))
 	}
 	base, err = l.discoverPresent(ctx, []string{"http://" + net.JoinHostPort("127.0.0.1", w.defaultAdminPort())})
 	if err != nil {
-		err = fmt.Errorf("%w; start the member first, or name another one with --admin or ROLLCALL_ADMIN, because credentials go to no other address by themselves (rollcall up prints the URLs of its members)", err)
+		err = fmt.Errorf("%w; start the member first, or name another one with --admin or ROLLCALL_ADMIN, because "+
+			"credentials go to no other address by themselves (rollcall up prints the URLs of its members)", err)
 	}
 	return base, err
 }
@@ -95,7 +97,8 @@ func baseURL(text string) (string, error) {
 		text = "http://" + text
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" ||
+		u.Fragment != "" {
 		return "", fmt.Errorf("must be a URL such as http://127.0.0.1:%d", defaultAdminPort)
 	}
 	return strings.TrimSuffix(u.String(), "/"), nil

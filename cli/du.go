@@ -16,8 +16,14 @@ import (
 
 var usageColumns = []Column[subtree.Usage]{
 	{Name: "bytes", AlignRight: true, Cell: func(r subtree.Usage) string { return FormatSize(r.Bytes) }, Compare: compareUsage},
-	{Name: "nodes", AlignRight: true, Cell: func(r subtree.Usage) string { return fmt.Sprint(r.Nodes) }, Compare: compareBy(func(r subtree.Usage) int { return r.Nodes })},
-	{Name: "ephemerals", AlignRight: true, Cell: func(r subtree.Usage) string { return fmt.Sprint(r.Ephemerals) }, Compare: compareBy(func(r subtree.Usage) int { return r.Ephemerals })},
+	{
+		Name: "nodes", AlignRight: true, Cell: func(r subtree.Usage) string { return fmt.Sprint(r.Nodes) },
+		Compare: compareBy(func(r subtree.Usage) int { return r.Nodes }),
+	},
+	{
+		Name: "ephemerals", AlignRight: true, Cell: func(r subtree.Usage) string { return fmt.Sprint(r.Ephemerals) },
+		Compare: compareBy(func(r subtree.Usage) int { return r.Ephemerals }),
+	},
 	{Name: "path", Cell: func(r subtree.Usage) string { return r.Path }, Compare: compareBy(func(r subtree.Usage) string { return r.Path })},
 }
 
@@ -29,8 +35,10 @@ func compareUsage(a, b subtree.Usage) int {
 func newDu(w IOStreams) *cobra.Command {
 	n, depth, limit, sort := newNodeCommand(w), 1, 0, ""
 	cmd := n.registerCommand(&cobra.Command{
-		Use: "du [flags] [PATH]", Short: "print which subtrees have how many nodes and bytes", Args: RangeArgs(0, 1, "one path"),
-		Long: "Prints how many nodes a subtree has and how many bytes of data, and the same for each subtree in it, the largest first. It reads all of it, whatever --depth says. " +
+		Use: "du [flags] [PATH]", Short: "print which subtrees have how many nodes and bytes",
+		Args: RangeArgs(0, 1, "one path"),
+		Long: "Prints how many nodes a subtree has and how many bytes of data, and the same for each subtree in it, the " +
+			"largest first. It reads all of it, whatever --depth says. " +
 			"Paths and the servers' own records take memory, too, and are not counted.",
 	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
 		order, err := parseOrder(usageColumns, sort)
@@ -51,7 +59,9 @@ func newDu(w IOStreams) *cobra.Command {
 }
 
 // usageRows yields the subtrees below top down to depth.
-func (n *nodeCommand) usageRows(ctx context.Context, s subtree.Space, top string, depth int, seen *unreadNodes) iter.Seq2[subtree.Usage, error] {
+func (n *nodeCommand) usageRows(ctx context.Context, s subtree.Space, top string, depth int,
+	seen *unreadNodes,
+) iter.Seq2[subtree.Usage, error] {
 	return callbackRows(ctx, func(ctx context.Context, each func(subtree.Usage)) error {
 		_, err := n.sumUsage(ctx, s, top, seen, func(u subtree.Usage, level int) {
 			if level <= depth {
@@ -63,7 +73,9 @@ func (n *nodeCommand) usageRows(ctx context.Context, s subtree.Space, top string
 }
 
 // sumUsage walks a subtree, calls each with the totals of every node in it, and returns those of top.
-func (n *nodeCommand) sumUsage(ctx context.Context, s subtree.Space, top string, seen *unreadNodes, each func(subtree.Usage, int)) (total subtree.Usage, err error) {
+func (n *nodeCommand) sumUsage(ctx context.Context, s subtree.Space, top string, seen *unreadNodes,
+	each func(subtree.Usage, int),
+) (total subtree.Usage, err error) {
 	progress := NewProgress(n.IOStreams, "nodes", 0)
 	defer progress.Done()
 	sum := subtree.NewUsageSum(func(u subtree.Usage, depth int) {
@@ -98,14 +110,16 @@ func newTree(w IOStreams) *cobra.Command {
 	n, depth := newNodeCommand(w), 0
 	cmd := n.registerCommand(&cobra.Command{
 		Use: "tree [flags] [PATH]", Short: "draw a subtree, with sizes", Args: RangeArgs(0, 1, "one path"),
-		Long: "Draws the subtree at a node, by default that at /, with the size of each node's data, and counts it. It reads the nodes one after another, so nodes that change meanwhile may be drawn " +
+		Long: "Draws the subtree at a node, by default that at /, with the size of each node's data, and counts it. It " +
+			"reads the nodes one after another, so nodes that change meanwhile may be drawn " +
 			"as they were or as they are. -o json and yaml print a row for each node.",
 	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
 		seen := &unreadNodes{streams: n.IOStreams, space: s}
-		rows := visitedRows(seen, s.Walk(ctx, pathOr(args, "/"), subtree.WalkOptions{MaxDepth: depth}), func(node *subtree.Node) (treeRow, bool) {
-			stat := toAPIStat(node.Stat)
-			return treeRow{node.Path, node.Depth, stat.DataLength, stat.NumChildren, stat.Owner, node.Last}, true
-		})
+		rows := visitedRows(seen, s.Walk(ctx, pathOr(args, "/"), subtree.WalkOptions{MaxDepth: depth}),
+			func(node *subtree.Node) (treeRow, bool) {
+				stat := toAPIStat(node.Stat)
+				return treeRow{node.Path, node.Depth, stat.DataLength, stat.NumChildren, stat.Owner, node.Last}, true
+			})
 		var err error
 		if n.IsText() {
 			err = n.drawTree(countRows(n.IOStreams, "nodes", rows), depth)
@@ -136,12 +150,14 @@ func (n *nodeCommand) drawTree(rows iter.Seq2[treeRow, error], depth int) error 
 		if row.Depth == 0 {
 			name = row.Path
 		}
-		_, _ = fmt.Fprintln(out, head+EscapeUnprintable(name)+tintText(n.allowsColor(), Dim, nodeDetails(row, depth))) // a bufio.Writer keeps its error for Flush
+		// a bufio.Writer keeps its error for Flush
+		_, _ = fmt.Fprintln(out, head+EscapeUnprintable(name)+tintText(n.allowsColor(), Dim, nodeDetails(row, depth)))
 		if nodes, bytes = nodes+1, bytes+int64(row.Bytes); row.Owner != "" {
 			ephemerals++
 		}
 	}
-	_, _ = fmt.Fprintf(out, "\n%s, %d of them ephemeral, %s of data\n", formatCount(nodes, "node", "nodes"), ephemerals, FormatSize(bytes))
+	_, _ = fmt.Fprintf(out, "\n%s, %d of them ephemeral, %s of data\n", formatCount(nodes, "node", "nodes"), ephemerals,
+		FormatSize(bytes))
 	return out.Flush()
 }
 

@@ -25,13 +25,18 @@ func newDump(w IOStreams) *cobra.Command {
 	d := &dumpCommand{nodeCommand: newNodeCommand(w)}
 	cmd := d.registerSession(&cobra.Command{
 		Use: "dump [flags] PATH", Short: "write a subtree as JSON, for rollcall load", Args: RangeArgs(1, 1, "one path"),
-		Long: "Writes the subtree at a node as one JSON document: paths, data and access control lists. Its end has a checksum, without which rollcall load takes nothing. It leaves out ephemeral nodes, " +
-			"which end with their sessions, and at / the servers' own nodes below " + subtree.ServersNode + ". It leaves out versions, times and the counters of sequential nodes, because a client cannot " +
-			"set them. It leaves out whether a node is a container or has a time to live, because the protocol does not show it.\n\nEach node is as it was when it was read. If others write meanwhile, the dump is no picture of one moment, and the summary says so.",
+		Long: "Writes the subtree at a node as one JSON document: paths, data and access control lists. Its end has a " +
+			"checksum, without which rollcall load takes nothing. It leaves out ephemeral nodes, " +
+			"which end with their sessions, and at / the servers' own nodes below " + subtree.ServersNode +
+			". It leaves out versions, times and the counters of sequential nodes, because a client cannot " +
+			"set them. It leaves out whether a node is a container or has a time to live, because the protocol does not show " +
+			"it.\n\nEach node is as it was when it was read. If others write meanwhile, the dump is no picture of one " +
+			"moment, and the summary says so.",
 		Example: "  rollcall dump /app >app.json\n  rollcall dump / --out backup.json",
 	}, false, d.run)
 	registerOutFlag(cmd, &d.file, "write to this `file`, which is replaced only when the dump is whole")
-	cmd.Flags().BoolVar(&d.withEphemerals, "with-ephemerals", false, "show ephemeral nodes, too; rollcall load leaves them out")
+	cmd.Flags().BoolVar(&d.withEphemerals, "with-ephemerals", false,
+		"show ephemeral nodes, too; rollcall load leaves them out")
 	return cmd
 }
 
@@ -87,7 +92,8 @@ func (d *dumpCommand) writeDump(ctx context.Context, s subtree.Space, path strin
 	}
 	warnf(d.IOStreams, "%s", summary)
 	if sum.Unread+sum.Hidden > 0 {
-		return incompleteDumpError{fmt.Errorf("%s: the dump lacks parts of %s: %w; --auth shows another identity", path, formatCount(sum.Unread+sum.Hidden, "node", "nodes"), jute.NoAuth)}
+		return incompleteDumpError{fmt.Errorf("%s: the dump lacks parts of %s: %w; --auth shows another identity", path,
+			formatCount(sum.Unread+sum.Hidden, "node", "nodes"), jute.NoAuth)}
 	}
 	return nil
 }
@@ -99,7 +105,8 @@ func (e incompleteDumpError) Unwrap() error { return e.error }
 
 func replaceFile(name string, write func(io.Writer) error) error {
 	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
-		return usageErrorf("--out: %s is no regular file, and is not replaced; leave --out away and redirect the output", name)
+		return usageErrorf("--out: %s is no regular file, and is not replaced; leave --out away and redirect the output",
+			name)
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {

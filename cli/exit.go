@@ -37,7 +37,8 @@ var statusMeanings = []struct {
 	{Denied, "credentials are missing or wrong, or do not allow it"},
 	{Unavailable, "no member answers, or the one that was asked cannot serve the request now"},
 	{OutcomeUnknown, "the outcome of a change is not known: the connection broke before the answer"},
-	{Conflict, "the node or the list of servers is not as the change requires: it exists already, has children or has another version, or too few voters would be alive"},
+	{Conflict, "the node or the list of servers is not as the change requires: it exists already, has children or has " +
+		"another version, or too few voters would be alive"},
 }
 
 type statusError struct {
@@ -80,8 +81,10 @@ var errorStatuses = []struct {
 }
 
 var httpStatuses = map[int]Status{
-	http.StatusBadRequest: UsageError, http.StatusUnauthorized: Denied, http.StatusForbidden: Denied, http.StatusNotFound: NotFound,
-	http.StatusConflict: Conflict, http.StatusBadGateway: Unavailable, http.StatusServiceUnavailable: Unavailable, http.StatusGatewayTimeout: OutcomeUnknown,
+	http.StatusBadRequest: UsageError, http.StatusUnauthorized: Denied, http.StatusForbidden: Denied,
+	http.StatusNotFound: NotFound,
+	http.StatusConflict: Conflict, http.StatusBadGateway: Unavailable, http.StatusServiceUnavailable: Unavailable,
+	http.StatusGatewayTimeout: OutcomeUnknown,
 }
 
 // StatusOf returns the exit status for err, which may be nil. A status set by WithStatus takes precedence

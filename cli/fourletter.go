@@ -31,8 +31,10 @@ var fourLetterPattern = regexp.MustCompile(`^[a-z]{4}$`)
 func newFourLetter(w IOStreams) *cobra.Command {
 	link, out := NewLink(w), NewOutput(w)
 	cmd := out.Register(&cobra.Command{
-		Use: "word [flags] WORD", Short: "send a four-letter word such as mntr, and print the answer", GroupID: InspectGroup, Args: RangeArgs(1, 1, "one word"),
-		Long: "Sends a four-letter word such as mntr to each member of --hosts, and prints the answers. If there are several members, each answer has the member's address above " +
+		Use: "word [flags] WORD", Short: "send a four-letter word such as mntr, and print the answer", GroupID: InspectGroup,
+		Args: RangeArgs(1, 1, "one word"),
+		Long: "Sends a four-letter word such as mntr to each member of --hosts, and prints the answers. If there are " +
+			"several members, each answer has the member's address above " +
 			"it. docs/words.md lists the words.",
 		Example: "  rollcall word mntr\n  rollcall word --hosts zoo1:2181,zoo2:2181 srvr",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,7 +57,8 @@ func newFourLetter(w IOStreams) *cobra.Command {
 				if len(hosts) > 1 {
 					_, _ = fmt.Fprintln(w.Out, map[bool]string{true: "\n"}[i > 0]+addr) // the error of the reply counts
 				}
-				err := sendFourLetter(cmd.Context(), w, dial, addr, args[0], func(reply *bufio.Reader) error { return copyVisible(w.Out, reply) })
+				err := sendFourLetter(cmd.Context(), w, dial, addr, args[0],
+					func(reply *bufio.Reader) error { return copyVisible(w.Out, reply) })
 				failed = append(failed, link.fourLetterError(addr, err))
 			}
 			return errors.Join(failed...)
@@ -79,7 +82,8 @@ func (l *Link) printReplies(ctx context.Context, dial Dialer, out *Output, hosts
 	err := PrintRows(out, nil, func(yield func(fourLetterReply, error) bool) {
 		for _, addr := range hosts {
 			text := new(strings.Builder)
-			if err := sendFourLetter(ctx, l.streams, dial, addr, word, func(reply *bufio.Reader) error { return copyBounded(text, reply) }); err != nil {
+			if err := sendFourLetter(ctx, l.streams, dial, addr, word,
+				func(reply *bufio.Reader) error { return copyBounded(text, reply) }); err != nil {
 				failed = append(failed, l.fourLetterError(addr, err))
 				continue
 			}
@@ -104,7 +108,8 @@ func (l *Link) fourLetterError(addr string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("word: %s: %w; start it first, or name another one with --hosts", l.describeAddress(addr, l.hostsOrigin()), err)
+		return fmt.Errorf("word: %s: %w; start it first, or name another one with --hosts",
+			l.describeAddress(addr, l.hostsOrigin()), err)
 	}
 	return fmt.Errorf("word: %s: %w", l.describeAddress(addr, l.hostsOrigin()), err)
 }
@@ -114,12 +119,15 @@ func copyBounded(out io.Writer, in io.Reader) error {
 	case err != nil:
 		return WithStatus(Unavailable, fmt.Errorf("the answer is not complete: %w", err))
 	case n > maxStructuredReply:
-		return fmt.Errorf("the answer has more than %d bytes, which JSON and YAML do not hold; leave -o out", maxStructuredReply)
+		return fmt.Errorf("the answer has more than %d bytes, which JSON and YAML do not hold; leave -o out",
+			maxStructuredReply)
 	}
 	return nil
 }
 
-func sendFourLetter(ctx context.Context, w IOStreams, dial Dialer, addr, word string, take func(reply *bufio.Reader) error) error {
+func sendFourLetter(ctx context.Context, w IOStreams, dial Dialer, addr, word string,
+	take func(reply *bufio.Reader) error,
+) error {
 	defer startWaiting(w, addr).Done()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -139,9 +147,12 @@ func sendFourLetter(ctx context.Context, w IOStreams, dial Dialer, addr, word st
 	switch {
 	case strings.HasSuffix(string(begin), notListedText):
 		text, _ := reply.ReadString('\n')
-		return WithStatus(Denied, fmt.Errorf("%s; add it to 4lw.commands.whitelist in that member's zoo.cfg, and start the member again", strings.TrimRight(text, ".\n")))
+		return WithStatus(Denied, fmt.Errorf("%s; add it to 4lw.commands.whitelist in that member's zoo.cfg, and start "+
+			"the member again", strings.TrimRight(text, ".\n")))
 	case len(begin) == 0:
-		return WithStatus(Unavailable, fmt.Errorf("the connection ended without an answer (%w); is that a port where a member takes clients, and does it know the word?", err))
+		return WithStatus(Unavailable,
+			fmt.Errorf("the connection ended without an answer (%w); is that a port where a member takes clients, and does "+
+				"it know the word?", err))
 	}
 	return take(reply)
 }

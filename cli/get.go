@@ -43,7 +43,8 @@ func newGet(w IOStreams) *cobra.Command {
 	n, raw := newNodeCommand(w), false
 	cmd := n.registerCommand(&cobra.Command{
 		Use: "get [flags] PATH", Short: "print the data of a node", Args: RangeArgs(1, 1, "one path"),
-		Long: "Prints the data of a node, byte for byte. On a terminal it escapes bytes that are not printable, and ends the last line with a newline. -o wide, json and yaml " +
+		Long: "Prints the data of a node, byte for byte. On a terminal it escapes bytes that are not printable, and ends " +
+			"the last line with a newline. -o wide, json and yaml " +
 			"also show the node's Stat. In JSON and YAML \"data\" is base64, and \"text\" the same data if they are UTF-8.",
 	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
 		data, stat, err := s.Get(ctx, args[0])
@@ -96,8 +97,10 @@ func visibleLines(text string) string {
 func newSync(w IOStreams) *cobra.Command {
 	n := newNodeCommand(w)
 	return n.registerCommand(&cobra.Command{
-		Use: "sync [flags] [PATH]", Short: "wait until the member has everything that was written before", Args: RangeArgs(0, 1, "one path"),
-		Long: "Waits until the member that the command is connected to has applied every write made before, on any member. Then it prints that member's address and zxid. The path has no effect.",
+		Use: "sync [flags] [PATH]", Short: "wait until the member has everything that was written before",
+		Args: RangeArgs(0, 1, "one path"),
+		Long: "Waits until the member that the command is connected to has applied every write made before, on any " +
+			"member. Then it prints that member's address and zxid. The path has no effect.",
 	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
 		zxid, err := s.Sync(ctx, pathOr(args, "/"))
 		if err != nil {
@@ -119,9 +122,12 @@ func newACL(w IOStreams) *cobra.Command {
 	n, version := newNodeCommand(w), int32(0)
 	var list []jute.ACL
 	cmd := n.registerCommand(&cobra.Command{
-		Use: "acl [flags] PATH [LIST...]", Short: "print or set the access control list of a node", Args: RangeArgs(1, -1, "a path and entries"),
-		Long: "Prints who may do what with a node, or sets that if a list is given. An entry is scheme:id:perms. The permissions are letters: c creates children, d deletes them, " +
-			"r reads data and children, w writes data, a sets this list. auth::perms stands for the identities of --auth. Nodes below it keep their own lists.",
+		Use: "acl [flags] PATH [LIST...]", Short: "print or set the access control list of a node",
+		Args: RangeArgs(1, -1, "a path and entries"),
+		Long: "Prints who may do what with a node, or sets that if a list is given. An entry is scheme:id:perms. The " +
+			"permissions are letters: c creates children, d deletes them, " +
+			"r reads data and children, w writes data, a sets this list. auth::perms stands for the identities of --auth. " +
+			"Nodes below it keep their own lists.",
 		Example: "  rollcall acl /config\n  rollcall acl --auth digest:me:secret /config auth::cdrwa world:anyone:r",
 	}, true, func(ctx context.Context, s subtree.Space, args []string) error {
 		if list == nil {

@@ -19,10 +19,14 @@ func newHash(w IOStreams) *cobra.Command {
 	var alg string
 	var fingerprint bool
 	cmd := &cobra.Command{
-		Use: "hash [flags] USER", Short: "print the digest of a user's password, for ACLs and the super user", GroupID: ToolsGroup, Args: RangeArgs(1, 1, "one user"),
-		Long: "Prints the identity of a user in the scheme digest: the user and a hash of the user with the password. It is the id of an ACL, and with the user super the value of " +
-			"DigestAuthenticationProvider.superDigest. The command asks for the password if its input is a terminal. Otherwise the first line of its input is the password. " +
-			"--alg must be what DigestAuthenticationProvider.digestAlg is on all members. --fingerprint prints what the audit log shows of the identity.",
+		Use: "hash [flags] USER", Short: "print the digest of a user's password, for ACLs and the super user",
+		GroupID: ToolsGroup, Args: RangeArgs(1, 1, "one user"),
+		Long: "Prints the identity of a user in the scheme digest: the user and a hash of the user with the password. It " +
+			"is the id of an ACL, and with the user super the value of " +
+			"DigestAuthenticationProvider.superDigest. The command asks for the password if its input is a terminal. " +
+			"Otherwise the first line of its input is the password. " +
+			"--alg must be what DigestAuthenticationProvider.digestAlg is on all members. --fingerprint prints what the " +
+			"audit log shows of the identity.",
 		Example: "  rollcall hash super > /etc/rollcall/super\n  rollcall hash --alg SHA-256 bob < password",
 		RunE: prefixErrors(func(_ *cobra.Command, args []string) error {
 			a, err := digest.ParseAlgorithm(alg)
@@ -30,7 +34,8 @@ func newHash(w IOStreams) *cobra.Command {
 				return usageErrorf("--alg %.100q: %w", alg, err)
 			}
 			if user := args[0]; user == "" || strings.Contains(user, ":") || !utf8.ValidString(user) {
-				return usageErrorf("%.100q is no user: must be a name in UTF-8 without a colon; the password is not an argument, because others could see it", user)
+				return usageErrorf("%.100q is no user: must be a name in UTF-8 without a colon; the password is not an "+
+					"argument, because others could see it", user)
 			}
 			password, err := w.readNewPassword()
 			if err != nil {
@@ -45,7 +50,8 @@ func newHash(w IOStreams) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&alg, "alg", digest.Algorithm(0).String(), "hash `function`: "+digest.AlgorithmNames)
-	cmd.Flags().BoolVar(&fingerprint, "fingerprint", false, "print the fingerprint of the identity in the audit log instead")
+	cmd.Flags().BoolVar(&fingerprint, "fingerprint", false,
+		"print the fingerprint of the identity in the audit log instead")
 	return cmd
 }
 

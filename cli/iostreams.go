@@ -40,7 +40,8 @@ type IOStreams struct {
 func ProcessStreams() IOStreams {
 	w := IOStreams{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Environ(), Now: time.Now, LowerPriority: lowerPriority,
-		InTerminal: term.IsTerminal(int(os.Stdin.Fd())), OutTerminal: term.IsTerminal(int(os.Stdout.Fd())), ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+		InTerminal: term.IsTerminal(int(os.Stdin.Fd())), OutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
+		ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 	}
 	if w.InTerminal {
 		w.ReadPassword = func(prompt string) (string, error) {

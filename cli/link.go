@@ -37,8 +37,9 @@ type Link struct {
 	jaas      string
 	tls       TLS
 
-	tokenFileOwners []int    // the owner of the token file, once it was read; this user may listen on a socket, too
-	removedMembers  []string // addresses of members that have said that they were removed from the ensemble; they are passed over
+	tokenFileOwners []int // the owner of the token file, once it was read; this user may listen on a socket, too
+	// addresses of members that have said that they were removed from the ensemble; they are passed over
+	removedMembers []string
 }
 
 // NewLink returns a Link with the settings of the variables and defaults.
@@ -48,7 +49,10 @@ func NewLink(w IOStreams) *Link { return &Link{streams: w} }
 func (l *Link) Register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	l.registerHosts(cmd, "`host:port,...` where members take clients")
-	fs.StringVar(&l.adminURLs, "admin", "", "`URL,...` of members' ports for operators, or unix:PATH of a member's socket (ROLLCALL_ADMIN; default: the socket of this machine's member, or found on the machines of --hosts; with credentials, http://127.0.0.1:8080 alone)")
+	fs.StringVar(&l.adminURLs, "admin", "",
+		"`URL,...` of members' ports for operators, or unix:PATH of a member's socket (ROLLCALL_ADMIN; default: the "+
+			"socket of this machine's member, or found on the machines of --hosts; with credentials, http://127.0.0.1:8080 "+
+			"alone)")
 	fs.StringVar(&l.tokenFile, "token-file", "", "`file` with the token of an administrator (ROLLCALL_TOKEN_FILE)")
 	for _, name := range []string{"hosts", "admin", "token-file", "auth"} {
 		markShared(fs, name)
@@ -59,9 +63,11 @@ func (l *Link) Register(cmd *cobra.Command) {
 func (l *Link) registerHosts(cmd *cobra.Command, hosts string) {
 	l.registerAddresses(cmd, hosts)
 	fs := cmd.Flags()
-	fs.StringArrayVar(&l.auth, "auth", nil, "`scheme:identity` such as digest:user:password, as addauth takes them; may be repeated (ROLLCALL_AUTH)")
+	fs.StringArrayVar(&l.auth, "auth", nil,
+		"`scheme:identity` such as digest:user:password, as addauth takes them; may be repeated (ROLLCALL_AUTH)")
 	completeFlag(cmd, "auth")
-	fs.StringVar(&l.jaas, "jaas", "", "JAAS `file` whose section Client has the user and password of a login by SASL, as zkCli.sh reads it (ROLLCALL_JAAS)")
+	fs.StringVar(&l.jaas, "jaas", "",
+		"JAAS `file` whose section Client has the user and password of a login by SASL, as zkCli.sh reads it (ROLLCALL_JAAS)")
 	markShared(fs, "jaas")
 }
 
@@ -233,7 +239,9 @@ func (l *Link) openSession(ctx context.Context, cfg client.Config) (*client.Clie
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	text := fmt.Sprintf("no member takes a session at %s within %v: %s; %s", l.describeAddress(strings.Join(cfg.Servers, ","), l.hostsOrigin()), sessionOpenTimeout, lastAttempt(err), l.tls.connectAdvice(l.streams, err))
+	text := fmt.Sprintf("no member takes a session at %s within %v: %s; %s",
+		l.describeAddress(strings.Join(cfg.Servers, ","), l.hostsOrigin()), sessionOpenTimeout, lastAttempt(err),
+		l.tls.connectAdvice(l.streams, err))
 	return nil, WithStatus(Unavailable, explainedError{text, err})
 }
 

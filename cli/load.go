@@ -42,8 +42,10 @@ func newLoad(w IOStreams) *cobra.Command {
 	l := &loadCommand{nodeCommand: newNodeCommand(w)}
 	cmd := l.registerCommand(&cobra.Command{
 		Use: "load [flags] FILE", Short: "load a dump of rollcall dump", Args: RangeArgs(1, 1, "one file"),
-		Long: "Loads a dump made by rollcall dump. If FILE is -, it reads stdin. It checks the whole file first, and loads nothing from a truncated or changed one. Without --merge or --replace " +
-			"the subtree must not exist yet.\n\nNodes are created in transactions. If the command is interrupted, it says how far it came, and --merge does the rest. It never changes or deletes " +
+		Long: "Loads a dump made by rollcall dump. If FILE is -, it reads stdin. It checks the whole file first, and " +
+			"loads nothing from a truncated or changed one. Without --merge or --replace " +
+			"the subtree must not exist yet.\n\nNodes are created in transactions. If the command is interrupted, it says " +
+			"how far it came, and --merge does the rest. It never changes or deletes " +
 			"ephemeral nodes, because they belong to living sessions.",
 		Example: "  rollcall load --dry-run app.json\n  rollcall load --into /copy/app app.json",
 	}, true, nil)
@@ -55,7 +57,8 @@ func newLoad(w IOStreams) *cobra.Command {
 	fs.BoolVar(&l.replace, "replace", false, "as --merge, and then delete nodes that are not in the dump")
 	fs.BoolVar(&l.allowEdited, "edited", false, "the dump was edited: take it though its checksum does not fit")
 	fs.BoolVar(&l.dryRun, "dry-run", false, "print what would be done, and do nothing")
-	fs.Var(&l.acl, "acl", "give all nodes this access control `list` instead of their own, as scheme:id:perms,...; may be repeated")
+	fs.Var(&l.acl, "acl", "give all nodes this access control `list` instead of their own, as scheme:id:perms,...; may "+
+		"be repeated")
 	cmd.PreRunE = func(*cobra.Command, []string) error { return WithStatus(UsageError, l.validate()) }
 	return cmd
 }
@@ -120,8 +123,9 @@ func spoolFile(r io.Reader) (*os.File, error) {
 
 func (l *loadCommand) loadOrShow(ctx context.Context, s subtree.Space, file io.ReadSeeker) error {
 	work := &loadJob{
-		IOStreams: l.IOStreams, Output: l.Output, sourceName: "the dump", resumeAdvice: "with --merge, " + repeatCompletes, noAuthAdvice: ", or --acl",
-		options: subtree.LoadOptions{Into: l.into, AllowEdited: l.allowEdited, ACL: l.acl},
+		IOStreams: l.IOStreams, Output: l.Output, sourceName: "the dump", resumeAdvice: "with --merge, " + repeatCompletes,
+		noAuthAdvice: ", or --acl",
+		options:      subtree.LoadOptions{Into: l.into, AllowEdited: l.allowEdited, ACL: l.acl},
 		runLoad: func(ctx context.Context, how subtree.LoadOptions) (subtree.LoadResult, error) {
 			return s.Load(ctx, file, how)
 		},
@@ -161,7 +165,8 @@ func (l *loadJob) printChanges(ctx context.Context) error {
 }
 
 func planSummary(from string, w subtree.LoadResult) string {
-	return fmt.Sprintf("of %s in %s, %d would be created, %d get other data and %d another access control list; %d others would be deleted, and %d left as they are",
+	return fmt.Sprintf("of %s in %s, %d would be created, %d get other data and %d another access control list; %d "+
+		"others would be deleted, and %d left as they are",
 		formatCount(w.Nodes+w.Skipped, "node", "nodes"), from, w.Created, w.Set, w.ACLs, w.Deleted, w.LeftAlone)
 }
 

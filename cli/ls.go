@@ -21,16 +21,18 @@ func newLs(w IOStreams) *cobra.Command {
 	n, long := newNodeCommand(w), false
 	cmd := n.registerCommand(&cobra.Command{
 		Use: "ls [flags] [PATH]", Short: "list the children of a node", Args: RangeArgs(0, 1, "one path"),
-		Long: "Lists the names of a node's children, one on each line; by default those of /. -l also shows some fields of each child's Stat. -o wide, json and yaml show all of them.",
+		Long: "Lists the names of a node's children, one on each line; by default those of /. -l also shows some fields " +
+			"of each child's Stat. -o wide, json and yaml show all of them.",
 	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
 		top := pathOr(args, "/")
 		if n.format == "table" && !long {
 			return n.printNames(ctx, s, top)
 		}
 		listed := &unreadNodes{streams: n.IOStreams, space: s}
-		err := PrintRows(n.Output, lsColumns(n.IOStreams), visitedRows(listed, s.Walk(ctx, top, subtree.WalkOptions{MaxDepth: 1}), func(node *subtree.Node) (lsRow, bool) {
-			return lsRow{Name: baseName(node.Path), nodeStat: nodeStat{node.Path, toAPIStat(node.Stat)}}, node.Depth == 1
-		}))
+		err := PrintRows(n.Output, lsColumns(n.IOStreams),
+			visitedRows(listed, s.Walk(ctx, top, subtree.WalkOptions{MaxDepth: 1}), func(node *subtree.Node) (lsRow, bool) {
+				return lsRow{Name: baseName(node.Path), nodeStat: nodeStat{node.Path, toAPIStat(node.Stat)}}, node.Depth == 1
+			}))
 		return errors.Join(err, listed.reportUnread())
 	})
 	cmd.Flags().BoolVarP(&long, "long", "l", false, "with size, number of children, owner and age")
@@ -105,11 +107,14 @@ func (u *unreadNodes) reportUnread() error {
 	if u.count == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s may not be read: %w; what is there and below is missing", formatCount(u.count, "node", "nodes"), jute.NoAuth)
+	return fmt.Errorf("%s may not be read: %w; what is there and below is missing", formatCount(u.count, "node", "nodes"),
+		jute.NoAuth)
 }
 
 // visitedRows yields the result of row for each readable node, unless row returns false.
-func visitedRows[T any](u *unreadNodes, walk iter.Seq2[*subtree.Node, error], row func(*subtree.Node) (T, bool)) iter.Seq2[T, error] {
+func visitedRows[T any](u *unreadNodes, walk iter.Seq2[*subtree.Node, error],
+	row func(*subtree.Node) (T, bool),
+) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for node, err := range walk {
 			if err == nil {

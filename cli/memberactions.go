@@ -22,9 +22,13 @@ func newDrain(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
 	over := 5 * time.Second
 	cmd := a.register(&cobra.Command{
-		Use: "drain [flags]", Short: "prepare a member for its stop", GroupID: ChangeGroup, Args: RangeArgs(0, 0, "flags only"),
-		Long: "Prepares the member of this machine for its stop. It takes no new client, and /readyz fails. It hands leadership over, and closes the connections of its clients, spread over a time. " +
-			"Their sessions move to the other members. It tries to hand over for that time, or for " + api.MinHandOver.String() + " if that is longer. It goes on storing and voting. Only a new start undoes that. It needs the credentials of an administrator.",
+		Use: "drain [flags]", Short: "prepare a member for its stop", GroupID: ChangeGroup,
+		Args: RangeArgs(0, 0, "flags only"),
+		Long: "Prepares the member of this machine for its stop. It takes no new client, and /readyz fails. It hands " +
+			"leadership over, and closes the connections of its clients, spread over a time. " +
+			"Their sessions move to the other members. It tries to hand over for that time, or for " + api.MinHandOver.String() +
+			" if that is longer. It goes on storing and voting. Only a new start undoes that. It needs the credentials of " +
+			"an administrator.",
 		Example: "  rollcall drain --token-file /etc/rollcall/token --over 30s",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.FirstAdminClient(cmd.Context())
@@ -35,12 +39,14 @@ func newDrain(w IOStreams) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("drain: %w", err)
 			}
-			text := fmt.Sprintf("%s: drained, %d connections closed in %v\n", admin.BaseURL, done.ClosedConnections, time.Duration(done.TookMs)*time.Millisecond)
+			text := fmt.Sprintf("%s: drained, %d connections closed in %v\n", admin.BaseURL, done.ClosedConnections,
+				time.Duration(done.TookMs)*time.Millisecond)
 			if err := PrintText(a.Output, text, drainedRow{admin.BaseURL, done}); err != nil {
 				return err
 			}
 			if done.StillLeads {
-				return errors.New("drain: the member still leads: no other member could take over, so clients wait while it is stopped; look at rollcall status; the member hands over once another one can lead")
+				return errors.New("drain: the member still leads: no other member could take over, so clients wait while it is " +
+					"stopped; look at rollcall status; the member hands over once another one can lead")
 			}
 			return nil
 		},
@@ -49,7 +55,9 @@ func newDrain(w IOStreams) *cobra.Command {
 	return cmd
 }
 
-func drainMember(ctx context.Context, admin *api.Client, path string, over time.Duration, body any) (api.Drained, error) {
+func drainMember(ctx context.Context, admin *api.Client, path string, over time.Duration, body any) (api.Drained,
+	error,
+) {
 	extra := max(over, api.MinHandOver) + over // to hand over and to close
 	return postLong[api.Drained](ctx, admin, path, body, extra, "how far it came", "repeat the command")
 }
@@ -59,9 +67,14 @@ const snapshotTimeout = 2 * time.Hour
 func newSnapshot(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
 	return a.register(&cobra.Command{
-		Use: "snapshot [flags]", Short: "have a member write a snapshot to its disk", GroupID: ChangeGroup, Args: RangeArgs(0, 0, "flags only"),
-		Long: "Makes the member of this machine write a snapshot of its state to its disk, and waits until it is there. A member does that by itself, too (snapCount). After a snapshot, a start of the member applies less of the log, " +
-			"and the member removes the log that the snapshot replaces. The member writes in small steps and serves its clients in between. It writes one snapshot at a time, and rejects a second request. It also rejects the request if its disk may have no room for the state once more, so a snapshot frees no full disk. A snapshot is no backup: rollcall backup save makes one. " +
+		Use: "snapshot [flags]", Short: "have a member write a snapshot to its disk", GroupID: ChangeGroup,
+		Args: RangeArgs(0, 0, "flags only"),
+		Long: "Makes the member of this machine write a snapshot of its state to its disk, and waits until it is there. A " +
+			"member does that by itself, too (snapCount). After a snapshot, a start of the member applies less of the log, " +
+			"and the member removes the log that the snapshot replaces. The member writes in small steps and serves its " +
+			"clients in between. It writes one snapshot at a time, and rejects a second request. It also rejects the " +
+			"request if its disk may have no room for the state once more, so a snapshot frees no full disk. A snapshot is " +
+			"no backup: rollcall backup save makes one. " +
 			"It needs the credentials of an administrator.",
 		Example: "  rollcall snapshot --token-file /etc/rollcall/token",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -69,12 +82,14 @@ func newSnapshot(w IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			done, err := postLong[api.Snapshot](cmd.Context(), admin, "snapshot", struct{}{}, snapshotTimeout, "whether it is done",
+			done, err := postLong[api.Snapshot](cmd.Context(), admin, "snapshot", struct{}{}, snapshotTimeout,
+				"whether it is done",
 				"rollcall status shows the newest one")
 			if err != nil {
 				return fmt.Errorf("snapshot: %w", err)
 			}
-			text := fmt.Sprintf("member %d: snapshot of index %d, zxid %s, %s, written in %v\n", done.MemberID, done.Index, done.Zxid, FormatSize(done.Bytes), time.Duration(done.TookMs)*time.Millisecond)
+			text := fmt.Sprintf("member %d: snapshot of index %d, zxid %s, %s, written in %v\n", done.MemberID, done.Index,
+				done.Zxid, FormatSize(done.Bytes), time.Duration(done.TookMs)*time.Millisecond)
 			return PrintText(a.Output, text, done)
 		},
 	})
@@ -95,9 +110,12 @@ var levelColumns = []Column[levelRow]{
 func newLogLevel(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
 	return a.register(&cobra.Command{
-		Use: "log-level [flags] [LEVEL]", Short: "show or set the least level that members log", GroupID: ChangeGroup, Args: RangeArgs(0, 1, "one level: "+strings.Join(logLevels, ", ")),
-		Long: "Shows the level of the log of each member at --hosts, or of those that --admin names. A member logs messages of its level and of the levels above. The levels are " +
-			"debug, info, warn and error. With LEVEL the command sets the level there, until the member is started again or gets SIGHUP. That needs the " +
+		Use: "log-level [flags] [LEVEL]", Short: "show or set the least level that members log", GroupID: ChangeGroup,
+		Args: RangeArgs(0, 1, "one level: "+strings.Join(logLevels, ", ")),
+		Long: "Shows the level of the log of each member at --hosts, or of those that --admin names. A member logs " +
+			"messages of its level and of the levels above. The levels are " +
+			"debug, info, warn and error. With LEVEL the command sets the level there, until the member is started again or " +
+			"gets SIGHUP. That needs the " +
 			"credentials of an administrator, on the machine of the member.",
 		Example:   "  rollcall log-level --admin http://127.0.0.1:8080 --token-file /etc/rollcall/token debug",
 		ValidArgs: logLevels,

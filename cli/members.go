@@ -20,8 +20,9 @@ import (
 func newMembers(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
 	cmd := a.register(&cobra.Command{
-		Use: "members [flags]", Short: "list the servers of the ensemble, and add, change, remove or drain one", GroupID: ChangeGroup,
-		Long: "Without a subcommand it lists the servers, as rollcall members list does.",
+		Use: "members [flags]", Short: "list the servers of the ensemble, and add, change, remove or drain one",
+		GroupID: ChangeGroup,
+		Long:    "Without a subcommand it lists the servers, as rollcall members list does.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -40,16 +41,21 @@ const rateSampleTime = time.Second
 
 type serverRow struct {
 	api.Server
-	LeaderCommitted  *uint64 `json:"target"`     // index of the last log entry that the leader knows to be committed; null: the leader did not reply
-	EntriesPerSecond *int64  `json:"rate_per_s"` // log entries that a server that catches up applies in a second; null: it is not known, or not catching up
+	// index of the last log entry that the leader knows to be committed; null: the leader did not reply
+	LeaderCommitted *uint64 `json:"target"`
+	// log entries that a server that catches up applies in a second; null: it is not known, or not catching up
+	EntriesPerSecond *int64 `json:"rate_per_s"`
 }
 
 func newMembersList(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
 	return a.register(&cobra.Command{
-		Use: "list [flags]", Short: "list the servers: addresses, roles, who votes, and how far each of them is", Args: RangeArgs(0, 0, "flags only"),
-		Long: "Shows a row for each server of the ensemble's list and of raft's configuration. The list says which servers the ensemble wants. Raft's configuration says which ones have a copy of the log and a vote, " +
-			"and follows the list. A server that catches up has how far it is and at what rate, for which the command asks twice, a second apart.",
+		Use: "list [flags]", Short: "list the servers: addresses, roles, who votes, and how far each of them is",
+		Args: RangeArgs(0, 0, "flags only"),
+		Long: "Shows a row for each server of the ensemble's list and of raft's configuration. The list says which " +
+			"servers the ensemble wants. Raft's configuration says which ones have a copy of the log and a vote, " +
+			"and follows the list. A server that catches up has how far it is and at what rate, for which the command asks " +
+			"twice, a second apart.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return printServers(cmd.Context(), a) },
 	})
 }
@@ -187,7 +193,8 @@ func parseServerLine(line string) (serverlist.Server, error) {
 	case len(list) != 1:
 		return serverlist.Server{}, usageErrorf("%.80q: give the line of one server", line)
 	case list[0].ClientPort == 0:
-		return serverlist.Server{}, usageErrorf("%v: the port for clients is missing; write the line with ;clientPort at the end", list[0])
+		return serverlist.Server{}, usageErrorf("%v: the port for clients is missing; write the line with ;clientPort at "+
+			"the end", list[0])
 	}
 	return list[0], nil
 }
@@ -230,13 +237,16 @@ func newMembersCommand(w IOStreams) *membersCommand {
 }
 
 // register sets RunE of cmd to run, whose errors get the name of the command in front.
-func (k *membersCommand) register(cmd *cobra.Command, run func(ctx context.Context, args []string) error) *cobra.Command {
+func (k *membersCommand) register(cmd *cobra.Command,
+	run func(ctx context.Context, args []string) error,
+) *cobra.Command {
 	cmd.RunE = prefixErrors(func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), args) })
 	return k.adminCommand.register(cmd)
 }
 
 func (k *membersCommand) registerForce(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().BoolVar(&k.force, "force", false, "skip this check; the leader still rejects a list if it reaches no majority of the list's voters")
+	cmd.Flags().BoolVar(&k.force, "force", false,
+		"skip this check; the leader still rejects a list if it reaches no majority of the list's voters")
 	return cmd
 }
 
@@ -277,7 +287,8 @@ func (k *membersCommand) requestChange(ctx context.Context, m api.Members, c api
 	case errors.As(err, &apiErr) && apiErr.Status == http.StatusConflict:
 		return fmt.Errorf("%w%s", err, k.forceHint(apiErr.Text))
 	case mayHaveArrived(err) || errors.As(err, &apiErr) && apiErr.Status == http.StatusGatewayTimeout:
-		return WithStatus(OutcomeUnknown, fmt.Errorf("the change is not confirmed: %w; run the command again: it goes on where it is", err))
+		return WithStatus(OutcomeUnknown,
+			fmt.Errorf("the change is not confirmed: %w; run the command again: it goes on where it is", err))
 	}
 	return WithAdvice(err)
 }

@@ -14,14 +14,18 @@ import (
 
 // changesServer completes cmd, which changes one server of the list. Of the arguments in its Use, run gets the
 // one named LINE as a server, and the other one as an id.
-func (k *membersCommand) changesServer(cmd *cobra.Command, run func(ctx context.Context, id uint32, s serverlist.Server) error) *cobra.Command {
+func (k *membersCommand) changesServer(cmd *cobra.Command,
+	run func(ctx context.Context, id uint32, s serverlist.Server) error,
+) *cobra.Command {
 	arguments := strings.Fields(cmd.Use)[2:] // after the name and [flags]
 	names := map[string]string{
-		"ID": "the id of a server", "LINE": "the line of a server", "OLD LINE": "the id of the old server and the line of the new one",
-		"ID LINE": "the id of a server and its new line",
+		"ID": "the id of a server", "LINE": "the line of a server",
+		"OLD LINE": "the id of the old server and the line of the new one",
+		"ID LINE":  "the id of a server and its new line",
 	}
 	cmd.Args = RangeArgs(len(arguments), len(arguments), names[strings.Join(arguments, " ")])
-	cmd.Long += " It needs the credentials of an administrator, on the machine of a member. It can be stopped and run again: " +
+	cmd.Long += " It needs the credentials of an administrator, on the machine of a member. It can be stopped and run " +
+		"again: " +
 		"it goes on where it is."
 	cmd.Example = "  rollcall members " + cmd.Name() + " --token-file /etc/rollcall/token " + cmd.Example
 	return k.registerForce(k.register(cmd, func(ctx context.Context, args []string) (err error) {
@@ -45,7 +49,8 @@ func newMembersAdd(w IOStreams) *cobra.Command {
 	k := newMembersCommand(w)
 	return k.changesServer(&cobra.Command{
 		Use: "add [flags] LINE", Short: "add a server, and wait until it votes or observes",
-		Long: "Adds the server of a line server.N=host:quorumPort:electionPort[:role];clientPort, which may begin with N=, to the " +
+		Long: "Adds the server of a line server.N=host:quorumPort:electionPort[:role];clientPort, which may begin with " +
+			"N=, to the " +
 			"ensemble, and waits until it has copied the log and votes, or until it serves clients, if its role is observer. " +
 			"Start the server before: its zoo.cfg has its own line and those of the others, and its data directory is empty.",
 		Example: "'server.4=zoo4:2888:3888;2181'",
@@ -75,7 +80,8 @@ func (k *membersCommand) addServer(ctx context.Context, s serverlist.Server) (ap
 	case !listed:
 		err = k.requestChange(ctx, m, api.MembersChange{Joining: s.String()})
 	case known.ListLine != s.String():
-		err = WithStatus(Conflict, fmt.Errorf("the list has member %d already, as %s; rollcall members address changes its addresses, "+
+		err = WithStatus(Conflict, fmt.Errorf("the list has member %d already, as %s; rollcall members address changes "+
+			"its addresses, "+
 			"and rollcall members promote or demote its role", s.ID, known.ListLine))
 	}
 	if err != nil {
@@ -104,8 +110,10 @@ func newMembersRemove(w IOStreams) *cobra.Command {
 	k, ifExists := newMembersCommand(w), false
 	cmd := k.changesServer(&cobra.Command{
 		Use: "remove [flags] ID", Short: "remove a server",
-		Long: "Removes a server from the ensemble, and waits until raft's configuration does not have it any more. If it leads, it " +
-			"hands leadership over. Afterwards it serves no clients: stop it. A server that is not in the ensemble is an error, unless " +
+		Long: "Removes a server from the ensemble, and waits until raft's configuration does not have it any more. If it " +
+			"leads, it " +
+			"hands leadership over. Afterwards it serves no clients: stop it. A server that is not in the ensemble is an " +
+			"error, unless " +
 			"--if-exists is given. " + minorityHelp,
 		Example: "4",
 	}, func(ctx context.Context, id uint32, _ serverlist.Server) error {
@@ -119,7 +127,8 @@ func newMembersRemove(w IOStreams) *cobra.Command {
 	return cmd
 }
 
-const minorityHelp = "The command fails if too few of the remaining voters would be alive for a majority, or if one voter would " +
+const minorityHelp = "The command fails if too few of the remaining voters would be alive for a majority, or if one " +
+	"voter would " +
 	"be left, unless --force is given."
 
 // removeServer removes a server from the list, and waits until raft's configuration has dropped it. Unless
@@ -148,8 +157,10 @@ func newMembersReplace(w IOStreams) *cobra.Command {
 	k := newMembersCommand(w)
 	return k.changesServer(&cobra.Command{
 		Use: "replace [flags] OLD LINE", Short: "replace a server by another one with a new id",
-		Long: "Adds the server of the line, waits until it votes or observes, and then removes the server with the id OLD. Use it " +
-			"for a machine that is lost, or that is to go. The new server has an id of its own; its data directory is empty, and it " +
+		Long: "Adds the server of the line, waits until it votes or observes, and then removes the server with the id " +
+			"OLD. Use it " +
+			"for a machine that is lost, or that is to go. The new server has an id of its own; its data directory is empty, " +
+			"and it " +
 			"runs already.",
 		Example: "3 'server.4=zoo4:2888:3888;2181'",
 	}, k.replaceServer)
@@ -157,7 +168,8 @@ func newMembersReplace(w IOStreams) *cobra.Command {
 
 func (k *membersCommand) replaceServer(ctx context.Context, old uint32, s serverlist.Server) error {
 	if s.ID == old {
-		return usageErrorf("the new server needs another id than %d; rollcall members address gives a server another address", old)
+		return usageErrorf("the new server needs another id than %d; rollcall members address gives a server another address",
+			old)
 	}
 	m, err := k.fetchMembers(ctx)
 	if err != nil {
@@ -184,7 +196,8 @@ func newMembersAddress(w IOStreams) *cobra.Command {
 	k := newMembersCommand(w)
 	return k.changesServer(&cobra.Command{
 		Use: "address [flags] ID LINE", Short: "give a server other addresses",
-		Long: "Gives the server other addresses or ports, and waits until raft's configuration has them and the server replies " +
+		Long: "Gives the server other addresses or ports, and waits until raft's configuration has them and the server " +
+			"replies " +
 			"there. Start the server at its new addresses after that, or before.",
 		Example: "3 'server.3=zoo3b:2888:3888;2181'",
 	}, k.changeAddress)
@@ -199,7 +212,8 @@ func (k *membersCommand) changeAddress(ctx context.Context, id uint32, s serverl
 	case err != nil:
 		return err
 	case known.Role != roleName(s):
-		return WithStatus(Conflict, fmt.Errorf("member %d is a %s in the list; rollcall members promote or demote changes the role",
+		return WithStatus(Conflict, fmt.Errorf("member %d is a %s in the list; rollcall members promote or demote changes "+
+			"the role",
 			id, known.Role))
 	case known.ListLine != s.String():
 		if err := k.requestChange(ctx, m, api.MembersChange{Joining: s.String()}); err != nil {
@@ -231,7 +245,8 @@ func newMembersDemote(w IOStreams) *cobra.Command {
 	k := newMembersCommand(w)
 	return k.changesServer(&cobra.Command{
 		Use: "demote [flags] ID", Short: "make a voter an observer", Example: "4",
-		Long: "Makes a participant an observer, and waits until it votes no more. If it leads, it hands leadership over. " + minorityHelp,
+		Long: "Makes a participant an observer, and waits until it votes no more. If it leads, it hands leadership over. " +
+			minorityHelp,
 	}, func(ctx context.Context, id uint32, _ serverlist.Server) error { return k.changeRole(ctx, id, true) })
 }
 

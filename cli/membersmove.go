@@ -16,7 +16,8 @@ func newMembersLead(w IOStreams) *cobra.Command {
 	k := newMembersCommand(w)
 	return k.register(&cobra.Command{
 		Use: "lead [flags] ID", Short: "hand leadership over to a member", Args: RangeArgs(1, 1, "the id of a member"),
-		Long: "Hands leadership over to a member, and waits until it leads. Clients keep their sessions; writes wait meanwhile. The " +
+		Long: "Hands leadership over to a member, and waits until it leads. Clients keep their sessions; writes wait " +
+			"meanwhile. The " +
 			"member must vote and have caught up. It needs the credentials of an administrator, on the machine of a member.",
 		Example: "  rollcall members lead --token-file /etc/rollcall/token 2",
 	}, func(ctx context.Context, args []string) error {
@@ -42,10 +43,14 @@ func newMembersLead(w IOStreams) *cobra.Command {
 func newMembersDrain(w IOStreams) *cobra.Command {
 	k, over := newMembersCommand(w), 5*time.Second
 	cmd := k.registerForce(k.register(&cobra.Command{
-		Use: "drain [flags] ID", Short: "prepare a member for its stop, and say when it is safe", Args: RangeArgs(1, 1, "the id of a member"),
-		Long: "Does what rollcall drain does, for the member with that id: it hands leadership over, takes no new clients, and closes " +
-			"the connections of the present ones, spread over a time. Then the command checks that the ensemble can do without the " +
-			"member, and says that it is safe to stop it. It fails if no majority would be alive without the member, unless --force is " +
+		Use: "drain [flags] ID", Short: "prepare a member for its stop, and say when it is safe",
+		Args: RangeArgs(1, 1, "the id of a member"),
+		Long: "Does what rollcall drain does, for the member with that id: it hands leadership over, takes no new " +
+			"clients, and closes " +
+			"the connections of the present ones, spread over a time. Then the command checks that the ensemble can do " +
+			"without the " +
+			"member, and says that it is safe to stop it. It fails if no majority would be alive without the member, unless " +
+			"--force is " +
 			"given. Any member passes the request on. It needs the credentials of an administrator, on the machine of a member.",
 		Example: "  rollcall members drain --token-file /etc/rollcall/token --over 30s 3",
 	}, func(ctx context.Context, args []string) error {
@@ -66,7 +71,8 @@ func (k *membersCommand) drainServer(ctx context.Context, id uint32, over time.D
 	case err != nil:
 		return err
 	case s.NeededForMajority && !k.force:
-		return WithStatus(Conflict, fmt.Errorf("without member %d no majority of the voters would be alive, so the ensemble would stop; "+
+		return WithStatus(Conflict, fmt.Errorf("without member %d no majority of the voters would be alive, so the "+
+			"ensemble would stop; "+
 			"start the members that are down first, or add --force", id))
 	}
 	var done api.Drained
@@ -78,15 +84,17 @@ func (k *membersCommand) drainServer(ctx context.Context, id uint32, over time.D
 		return err
 	}
 	k.changed = true
-	m, err := k.waitUntil(ctx, id, fmt.Sprintf("member %d stays drained until its next start", id), func(m api.Members) bool {
-		s, _ := findServer(m, id)
-		return m.LeaderID != 0 && m.LeaderID != id && (!s.NeededForMajority || k.force) || len(m.Items) == 1
-	})
+	m, err := k.waitUntil(ctx, id, fmt.Sprintf("member %d stays drained until its next start", id),
+		func(m api.Members) bool {
+			s, _ := findServer(m, id)
+			return m.LeaderID != 0 && m.LeaderID != id && (!s.NeededForMajority || k.force) || len(m.Items) == 1
+		})
 	if err != nil {
 		return err
 	}
 	text := fmt.Sprintf("member %d: drained, %d connections closed; it is safe to stop it\n", id, done.ClosedConnections)
-	return PrintText(k.Output, text, membersResult{Member: id, Outcome: "drained", Changed: true, Version: m.Version, Leader: m.LeaderID})
+	return PrintText(k.Output, text,
+		membersResult{Member: id, Outcome: "drained", Changed: true, Version: m.Version, Leader: m.LeaderID})
 }
 
 // rebalanceTimeout is the limit of the member.
@@ -95,19 +103,27 @@ const rebalanceTimeout = 20 * time.Minute
 func newMembersRebalance(w IOStreams) *cobra.Command {
 	k, rate := newMembersCommand(w), 100
 	cmd := k.register(&cobra.Command{
-		Use: "rebalance [flags]", Short: "move clients, so that all members have about as many", Args: RangeArgs(0, 0, "flags only"),
-		Long: "Moves clients from the members with more than their share to the others. These members close connections, those that " +
-			"are open longest first, and the clients connect to other members with the same sessions. A round takes at most five " +
-			"seconds. Two seconds later all clients are counted again. The command ends when no member has more than 5 % above its " +
-			"share, or when three rounds in a row have not helped, because clients that know the address of one member alone come back " +
-			"to it. Use it after a rolling restart, when the last member has few clients. Members that are drained, join or do not " +
-			"reply have no share. If a member does not reply, or fewer than two take clients, the command ends with 1. Any member " +
+		Use: "rebalance [flags]", Short: "move clients, so that all members have about as many",
+		Args: RangeArgs(0, 0, "flags only"),
+		Long: "Moves clients from the members with more than their share to the others. These members close connections, " +
+			"those that " +
+			"are open longest first, and the clients connect to other members with the same sessions. A round takes at most " +
+			"five " +
+			"seconds. Two seconds later all clients are counted again. The command ends when no member has more than 5 % " +
+			"above its " +
+			"share, or when three rounds in a row have not helped, because clients that know the address of one member alone " +
+			"come back " +
+			"to it. Use it after a rolling restart, when the last member has few clients. Members that are drained, join or " +
+			"do not " +
+			"reply have no share. If a member does not reply, or fewer than two take clients, the command ends with 1. Any " +
+			"member " +
 			"passes the request on. It needs the credentials of an administrator, on the machine of a member.",
 		Example: "  rollcall members rebalance --token-file /etc/rollcall/token --rate 20",
 	}, func(ctx context.Context, _ []string) error {
 		var done api.Rebalanced
 		err := k.callInEnsemble(ctx, func(admin *api.Client) (err error) {
-			done, err = postLong[api.Rebalanced](ctx, admin, "members/rebalance", api.MembersRebalance{PerSecond: rate}, rebalanceTimeout,
+			done, err = postLong[api.Rebalanced](ctx, admin, "members/rebalance", api.MembersRebalance{PerSecond: rate},
+				rebalanceTimeout,
 				"how far it came", "repeat the command")
 			return err
 		})
@@ -135,22 +151,27 @@ func unbalancedReason(done api.Rebalanced) string {
 	case done.Balanced:
 		return ""
 	case len(done.Silent) > 0:
-		return "it is not known whether all members have about as many clients, because some did not answer; repeat the command when all members run and answer"
+		return "it is not known whether all members have about as many clients, because some did not answer; repeat the " +
+			"command when all members run and answer"
 	case len(done.Items) < 2:
-		return "fewer than two members take clients, so there is nothing to compare; repeat the command when another member serves, see rollcall status"
+		return "fewer than two members take clients, so there is nothing to compare; repeat the command when another " +
+			"member serves, see rollcall status"
 	}
-	return "some members still have more clients than their share: clients that know no other address come back to the same member, or a member closed no connections; repeat the command, or see rollcall connections"
+	return "some members still have more clients than their share: clients that know no other address come back to the " +
+		"same member, or a member closed no connections; repeat the command, or see rollcall connections"
 }
 
 func formatRebalanced(done api.Rebalanced) string {
 	var b strings.Builder
 	for _, m := range done.Items {
-		_, _ = fmt.Fprintf(&b, "member %d: %d clients, %d before, %d connections closed", m.MemberID, m.ClientsAfter, m.ClientsBefore, m.ClosedConnections)
+		_, _ = fmt.Fprintf(&b, "member %d: %d clients, %d before, %d connections closed", m.MemberID, m.ClientsAfter,
+			m.ClientsBefore, m.ClosedConnections)
 		if m.FailureReason != "" {
 			_, _ = fmt.Fprintf(&b, " (%s)", m.FailureReason)
 		}
 		b.WriteByte('\n')
 	}
-	_, _ = fmt.Fprintf(&b, "%d connections closed in %v\n", done.ClosedConnections, time.Duration(done.TookMs)*time.Millisecond)
+	_, _ = fmt.Fprintf(&b, "%d connections closed in %v\n", done.ClosedConnections,
+		time.Duration(done.TookMs)*time.Millisecond)
 	return b.String()
 }

@@ -18,7 +18,9 @@ const (
 
 // waitUntil polls the members until ok returns true, and reports the progress of the server id. rest
 // describes what continues without the command if it is stopped.
-func (k *membersCommand) waitUntil(ctx context.Context, id uint32, rest string, ok func(m api.Members) bool) (api.Members, error) {
+func (k *membersCommand) waitUntil(ctx context.Context, id uint32, rest string,
+	ok func(m api.Members) bool,
+) (api.Members, error) {
 	p := &serverProgress{membersCommand: k, id: id}
 	defer p.endProgress()
 	lastReply := time.Now()

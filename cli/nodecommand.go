@@ -93,12 +93,17 @@ var codeMeanings = []struct {
 }{
 	{jute.NoNode, "there is no such node"},
 	{jute.NoAuth, "its access control list does not allow it; --auth scheme:identity shows another identity"},
-	{jute.SessionClosedRequireSaslAuth, "the servers serve only clients that have logged in; --jaas FILE logs in by SASL, --auth scheme:identity shows another identity"},
+	{
+		jute.SessionClosedRequireSaslAuth,
+		"the servers serve only clients that have logged in; --jaas FILE logs in by SASL, --auth scheme:identity shows " +
+			"another identity",
+	},
 	{jute.NodeExists, "there is such a node already"},
 	{jute.NotEmpty, "the node has children; rm -r deletes them, too"},
 	{jute.BadVersion, "the node has another version; rollcall stat shows it"},
 	{jute.NoChildrenForEphemerals, "the parent is an ephemeral node, which cannot have children"},
-	{jute.InvalidACL, "the servers do not accept this access control list: an entry has a scheme or id that they do not know, or it is auth and no identity was shown"},
+	{jute.InvalidACL, "the servers do not accept this access control list: an entry has a scheme or id that they do " +
+		"not know, or it is auth and no identity was shown"},
 	{jute.QuotaExceeded, "a quota does not allow it"},
 	{jute.NoRoom, "there is no room for more data: dataQuota or the member's memoryLimit is reached; rollcall status says which"},
 	{jute.NotReadOnly, "the server is read-only at present"},
@@ -178,7 +183,10 @@ func formatNodeAge(now, at time.Time) string {
 
 func statColumns[T any](now time.Time, of func(T) api.Stat) []Column[T] {
 	number := func(name string, get func(api.Stat) int32) Column[T] {
-		return Column[T]{Name: name, AlignRight: true, WideOnly: true, Cell: func(row T) string { return fmt.Sprint(get(of(row))) }}
+		return Column[T]{
+			Name: name, AlignRight: true, WideOnly: true,
+			Cell: func(row T) string { return fmt.Sprint(get(of(row))) },
+		}
 	}
 	text := func(name string, get func(api.Stat) string) Column[T] {
 		return Column[T]{Name: name, WideOnly: true, Cell: func(row T) string { return get(of(row)) }}
@@ -208,7 +216,9 @@ const (
 
 // completePath completes the first argument, the path of a node. It completes nothing if the servers do not
 // reply or the parent is not readable.
-func (n *nodeCommand) completePath(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func (n *nodeCommand) completePath(cmd *cobra.Command, args []string, begun string) ([]string,
+	cobra.ShellCompDirective,
+) {
 	const nothingElse = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault // data, or entries of a list
@@ -233,7 +243,8 @@ func (n *nodeCommand) completePath(cmd *cobra.Command, args []string, begun stri
 	if err != nil {
 		return nil, nothingElse
 	}
-	names = slices.DeleteFunc(names, func(found string) bool { return !strings.HasPrefix(found, name) || !isPrintableASCII(found) })
+	names = slices.DeleteFunc(names,
+		func(found string) bool { return !strings.HasPrefix(found, name) || !isPrintableASCII(found) })
 	slices.Sort(names)
 	names = names[:min(len(names), maxCompletions)]
 	for i := range names {

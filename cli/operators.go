@@ -51,7 +51,8 @@ func (l *Link) chooseMember(ctx context.Context) (base, auth string, err error) 
 }
 
 func (l *Link) withoutRemoved(bases []string) []string {
-	return slices.DeleteFunc(slices.Clone(bases), func(base string) bool { return slices.Contains(l.removedMembers, base) })
+	return slices.DeleteFunc(slices.Clone(bases),
+		func(base string) bool { return slices.Contains(l.removedMembers, base) })
 }
 
 // callInEnsemble calls request with the client of AdminClient. If that member was removed from the ensemble,
@@ -90,13 +91,16 @@ func (l *Link) callMember(ctx context.Context, request func(c *api.Client) error
 }
 
 var (
-	errRemovedList  = errors.New("the member that answers was removed from the ensemble, so its list of servers may be old; --admin names a member that is in the ensemble")
-	errRemovedState = errors.New("the member that answers was removed from the ensemble, so its state may be old; --admin names a member that is in the ensemble")
+	errRemovedList = errors.New("the member that answers was removed from the ensemble, so its list of servers may be " +
+		"old; --admin names a member that is in the ensemble")
+	errRemovedState = errors.New("the member that answers was removed from the ensemble, so its state may be old; " +
+		"--admin names a member that is in the ensemble")
 )
 
 func isRemoval(err error) bool {
 	var apiErr *api.Error
-	return errors.As(err, &apiErr) && apiErr.Reason == api.ReasonRemoved || errors.Is(err, errRemovedList) || errors.Is(err, errRemovedState)
+	return errors.As(err, &apiErr) && apiErr.Reason == api.ReasonRemoved || errors.Is(err, errRemovedList) ||
+		errors.Is(err, errRemovedState)
 }
 
 func postInEnsemble[T any](ctx context.Context, l *Link, path string, body any) (reply T, err error) {
@@ -229,7 +233,8 @@ func (l *Link) findMembers(ctx context.Context, auth string) (bases []string, er
 		case !slices.Contains(bases, base):
 			bases = append(bases, base)
 		case auth != "":
-			failed = append(failed, usageErrorf("credentials are sent to %s alone, not to another member for %s; --admin names the URL of each", base, hosts[i]))
+			failed = append(failed, usageErrorf("credentials are sent to %s alone, not to another member for %s; --admin "+
+				"names the URL of each", base, hosts[i]))
 		}
 	}
 	return bases, errors.Join(failed...)

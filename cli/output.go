@@ -240,7 +240,8 @@ func formatLines[T any](o *Output, columns []Column[T], row T) []byte {
 	for _, c := range columns {
 		text, tint := renderCell(c, row)
 		pad := strings.Repeat(" ", longest-displayColumns(c.Name))
-		b.WriteString(strings.TrimRight(tintText(o.streams.allowsColor(), Bold, c.Name)+pad+"  "+tintText(o.streams.allowsColor(), tint, text), " ") + "\n")
+		b.WriteString(strings.TrimRight(tintText(o.streams.allowsColor(), Bold, c.Name)+pad+"  "+
+			tintText(o.streams.allowsColor(), tint, text), " ") + "\n")
 	}
 	return b.Bytes()
 }

@@ -26,7 +26,8 @@ func lowerPriority() {
 		for _, thread := range threads {
 			if id, err := strconv.Atoi(thread.Name()); err == nil && !done[id] {
 				done[id] = true
-				if raw, err := syscall.Getpriority(syscall.PRIO_PROCESS, id); err == nil && raw <= 20-lowPriorityNice { // the system call returns 20 - nice
+				if raw, err := syscall.Getpriority(syscall.PRIO_PROCESS, id); err == nil && raw <= 20-lowPriorityNice {
+					// the system call returns 20 - nice
 					continue // it has that value, or a greater one
 				}
 				_ = syscall.Setpriority(syscall.PRIO_PROCESS, id, lowPriorityNice) // the thread may have ended

@@ -88,7 +88,8 @@ func (p *Progress) lineText() string {
 	switch {
 	case total > 0:
 		full := int(min(done, total) * barColumns / total)
-		return fmt.Sprintf("[%s%s] %d of %d %s", strings.Repeat("=", full), strings.Repeat(" ", barColumns-full), done, total, p.what)
+		return fmt.Sprintf("[%s%s] %d of %d %s", strings.Repeat("=", full), strings.Repeat(" ", barColumns-full), done, total,
+			p.what)
 	case done > 0:
 		return fmt.Sprintf("%d %s", done, p.what)
 	case p.waitsOnly:

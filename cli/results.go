@@ -26,9 +26,10 @@ type RecoverResult struct {
 
 // DataExtent is the last log entry of a member's data.
 type DataExtent struct {
-	Member       uint32     `json:"member"`
-	Address      string     `json:"address"` // host:port for the log
-	Index        uint64     `json:"index"`   // of the last log entry; 0: it has no data, or silent says why that is not known
+	Member  uint32 `json:"member"`
+	Address string `json:"address"` // host:port for the log
+	// of the last log entry; 0: it has no data, or silent says why that is not known
+	Index        uint64     `json:"index"`
 	Term         uint64     `json:"term"`    // of that entry
 	Written      *time.Time `json:"written"` // when it was written; null: not known
 	SilentReason string     `json:"silent"`  // "": it has replied
@@ -51,17 +52,19 @@ type RestoreResult struct {
 
 // ExportResult is printed by rollcall export -o json.
 type ExportResult struct {
-	Into               string `json:"into"`            // the directory for ZooKeeper
-	Backup             string `json:"backup"`          // the backup that was read; "": a member's data were
-	Confirmed          bool   `json:"confirmed"`       // false: the backup may lack the last writes
-	Index              uint64 `json:"index"`           // of the last entry of the log in the state
-	Term               uint64 `json:"term"`            // of that entry
-	Nodes              int    `json:"nodes"`           // that were written
-	Sessions           int    `json:"sessions"`        // that were written
-	RollcallSessions   int    `json:"born"`            // of those, sessions that were opened in Rollcall: their clients get new ones
-	RollcallEphemerals int    `json:"born_ephemerals"` // ephemeral nodes of those
-	OrphanNodes        int    `json:"ended"`           // nodes of sessions that have ended; they were left out
-	TTLs               int    `json:"ttls"`            // nodes with a time to live, for which ZooKeeper needs extendedTypesEnabled
+	Into      string `json:"into"`      // the directory for ZooKeeper
+	Backup    string `json:"backup"`    // the backup that was read; "": a member's data were
+	Confirmed bool   `json:"confirmed"` // false: the backup may lack the last writes
+	Index     uint64 `json:"index"`     // of the last entry of the log in the state
+	Term      uint64 `json:"term"`      // of that entry
+	Nodes     int    `json:"nodes"`     // that were written
+	Sessions  int    `json:"sessions"`  // that were written
+	// of those, sessions that were opened in Rollcall: their clients get new ones
+	RollcallSessions   int `json:"born"`
+	RollcallEphemerals int `json:"born_ephemerals"` // ephemeral nodes of those
+	OrphanNodes        int `json:"ended"`           // nodes of sessions that have ended; they were left out
+	// nodes with a time to live, for which ZooKeeper needs extendedTypesEnabled
+	TTLs int `json:"ttls"`
 }
 
 // ImportResult is printed by rollcall import -o json.

@@ -22,7 +22,8 @@ func newRm(w IOStreams) *cobra.Command {
 	r := &removeCommand{nodeCommand: newNodeCommand(w)}
 	cmd := r.registerCommand(&cobra.Command{
 		Use: "rm [flags] PATH", Short: "delete a node, or all of a subtree", Args: RangeArgs(1, 1, "one path"),
-		Long: "Deletes a node, which must not have children. With -r it deletes all below it, too, ephemeral nodes included. On a terminal it asks before that; elsewhere -r needs --yes. " +
+		Long: "Deletes a node, which must not have children. With -r it deletes all below it, too, ephemeral nodes " +
+			"included. On a terminal it asks before that; elsewhere -r needs --yes. " +
 			"It can be repeated if it was interrupted.",
 	}, true, r.run)
 	cmd.Flags().BoolVarP(&r.recursive, "recursive", "r", false, "delete all nodes below it, too")
@@ -51,7 +52,10 @@ func (r *removeCommand) run(ctx context.Context, s subtree.Space, args []string)
 	path := args[0]
 	switch {
 	case !r.recursive:
-		if err := s.Write(ctx, func(ctx context.Context) error { return s.Client.Delete(ctx, s.FullPath(path), r.version) }); err != nil {
+		if err := s.Write(ctx, func(ctx context.Context) error {
+			return s.Client.Delete(ctx, s.FullPath(path),
+				r.version)
+		}); err != nil {
 			return err
 		}
 		return PrintText(r.Output, "", removedRow{path, 1})
@@ -68,13 +72,15 @@ func (r *removeCommand) run(ctx context.Context, s subtree.Space, args []string)
 	progress.Done()
 	switch {
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("%s: interrupted after %s deleted; the same command deletes the rest", path, formatNodesWere(done.Nodes))
+		return fmt.Errorf("%s: interrupted after %s deleted; the same command deletes the rest", path,
+			formatNodesWere(done.Nodes))
 	case err != nil && done.Nodes > 0:
 		return fmt.Errorf("after %s deleted: %w", formatNodesWere(done.Nodes), err)
 	case err != nil:
 		return err
 	case done.LeftAlone > 0:
-		return fmt.Errorf("%s deleted, and %s left, because others created children there meanwhile: %w; the same command tries again", formatNodesWere(done.Nodes), formatNodesWere(done.LeftAlone), jute.NotEmpty)
+		return fmt.Errorf("%s deleted, and %s left, because others created children there meanwhile: %w; the same command "+
+			"tries again", formatNodesWere(done.Nodes), formatNodesWere(done.LeftAlone), jute.NotEmpty)
 	}
 	return PrintText(r.Output, formatNodesWere(done.Nodes)+" deleted.\n", removedRow{path, done.Nodes})
 }
@@ -118,5 +124,7 @@ func (r *removeCommand) confirmRemoval(ctx context.Context, s subtree.Space, pat
 	if err != nil {
 		return err
 	}
-	return Confirm(r.IOStreams, "rm", fmt.Sprintf("Delete %s with %s, %d of them ephemeral, and %s of data?", EscapeUnprintable(path), formatCount(total.Nodes, "node", "nodes"), total.Ephemerals, FormatSize(total.Bytes)))
+	return Confirm(r.IOStreams, "rm",
+		fmt.Sprintf("Delete %s with %s, %d of them ephemeral, and %s of data?", EscapeUnprintable(path),
+			formatCount(total.Nodes, "node", "nodes"), total.Ephemerals, FormatSize(total.Bytes)))
 }

@@ -38,7 +38,8 @@ func NewRoot(w IOStreams, version string, built time.Time) *cobra.Command {
 	root.SetIn(w.In)
 	root.SetOut(w.Out)
 	root.SetErr(w.Err)
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { _, _ = io.WriteString(cmd.OutOrStdout(), helpText(cmd)) }) // nothing can be done about an error
+	// nothing can be done about an error
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { _, _ = io.WriteString(cmd.OutOrStdout(), helpText(cmd)) })
 	root.SetUsageFunc(func(cmd *cobra.Command) error {
 		_, err := io.WriteString(cmd.OutOrStderr(), helpText(cmd))
 		return err
@@ -51,7 +52,8 @@ func NewRoot(w IOStreams, version string, built time.Time) *cobra.Command {
 		if errors.As(err, &value) {
 			return usageErrorf("%s: --%s %.100q: %w", commandName(cmd), value.GetFlag().Name, value.GetValue(), value.Unwrap())
 		}
-		return usageErrorf("%s: %w; %s%s -h lists its flags", commandName(cmd), err, suggestFlags(cmd, err), cmd.CommandPath())
+		return usageErrorf("%s: %w; %s%s -h lists its flags", commandName(cmd), err, suggestFlags(cmd, err),
+			cmd.CommandPath())
 	})
 	root.SetGlobalNormalizationFunc(canonicalFlagName)
 	root.AddCommand(newMan(w, built))
@@ -77,7 +79,8 @@ func unknownCommand(parent *cobra.Command, name string) error {
 		help = parent.CommandPath() + " -h"
 	}
 	if similar := parent.SuggestionsFor(name); len(similar) > 0 {
-		return fmt.Errorf("unknown command %q; did you mean %s? %s lists all of them", name, strings.Join(similar, " or "), help)
+		return fmt.Errorf("unknown command %q; did you mean %s? %s lists all of them", name, strings.Join(similar, " or "),
+			help)
 	}
 	return fmt.Errorf("unknown command %q; %s lists them", name, help)
 }
@@ -162,7 +165,10 @@ func Execute(ctx context.Context, root *cobra.Command, args []string) (*cobra.Co
 func describeBuiltins(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
-	for name, short := range map[string]string{"help": "print the help of a command", "completion": "print the script that completes commands in a shell"} {
+	for name, short := range map[string]string{
+		"help":       "print the help of a command",
+		"completion": "print the script that completes commands in a shell",
+	} {
 		if cmd := findSubcommand(root, name); cmd != nil {
 			cmd.Short = short
 		}

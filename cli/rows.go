@@ -122,7 +122,8 @@ func (o rowOrder[T]) sortRows(rows iter.Seq2[T, error], limit int) ([]T, error) 
 		case limit > 0 && len(held) >= 2*max(limit, alignRows):
 			sort()
 		case limit == 0 && len(held) > maxSorted:
-			return nil, fmt.Errorf("there are more than %d rows, which is too many to sort; --limit N keeps only the first N of the order", maxSorted)
+			return nil, fmt.Errorf("there are more than %d rows, which is too many to sort; --limit N keeps only the first N "+
+				"of the order", maxSorted)
 		}
 	}
 	sort()
@@ -131,7 +132,8 @@ func (o rowOrder[T]) sortRows(rows iter.Seq2[T, error], limit int) ([]T, error) 
 
 // listRows lists a path below /v1/, at most limit rows; 0 means all. It prefetches one page, and warns of
 // members that do not reply.
-func listRows[T any](ctx context.Context, a *adminCommand, path string, query url.Values, limit int) iter.Seq2[T, error] {
+func listRows[T any](ctx context.Context, a *adminCommand, path string, query url.Values, limit int) iter.Seq2[T,
+	error] {
 	if limit > 0 && limit < api.PageRows {
 		query.Set("limit", fmt.Sprint(limit))
 	}

@@ -42,7 +42,8 @@ type sessionDetail struct {
 func newSessionShow(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
 	return a.register(&cobra.Command{
-		Use: "show [flags] ID", Short: "show a session with its ephemeral nodes and watches", Args: RangeArgs(1, 1, "the id of one session"),
+		Use: "show [flags] ID", Short: "show a session with its ephemeral nodes and watches",
+		Args: RangeArgs(1, 1, "the id of one session"),
 		Long: fmt.Sprintf("Shows a session with its ephemeral nodes and watches, the first %d of each.", maxShownPaths),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkID(args[0]); err != nil {
@@ -72,7 +73,8 @@ func showSession(ctx context.Context, a *adminCommand, id string) (sessionDetail
 	}
 	detail := sessionDetail{Session: session.Session}
 	nodes := listRows[api.Ephemeral](ctx, a, path+"/ephemerals", url.Values{}, maxShownPaths)
-	detail.EphemeralPaths, err = collectRows(mapRows(nodes, func(n api.Ephemeral) string { return space.RelativePath(n.Path) }))
+	detail.EphemeralPaths, err = collectRows(mapRows(nodes,
+		func(n api.Ephemeral) string { return space.RelativePath(n.Path) }))
 	if err != nil {
 		return detail, err
 	}
@@ -91,12 +93,16 @@ func explainEnd(ctx context.Context, a *adminCommand, id string, err error) erro
 		return WithStatus(NotFound, fmt.Errorf("there is no session %s, and the last 10,000 ends are not about it", id))
 	}
 	e := ends.Items[0]
-	return WithStatus(NotFound, fmt.Errorf("session %s has ended: it was %s %s ago; rollcall why %s says more", id, e.Reason, formatAge(a.Now(), e.EndedAt), id))
+	return WithStatus(NotFound, fmt.Errorf("session %s has ended: it was %s %s ago; rollcall why %s says more", id,
+		e.Reason, formatAge(a.Now(), e.EndedAt), id))
 }
 
 func detailColumns(now time.Time) (columns []Column[sessionDetail]) {
 	for _, c := range sessionColumns(now) {
-		columns = append(columns, Column[sessionDetail]{Name: c.Name, Cell: func(d sessionDetail) string { return c.Cell(d.Session) }})
+		columns = append(columns, Column[sessionDetail]{
+			Name: c.Name,
+			Cell: func(d sessionDetail) string { return c.Cell(d.Session) },
+		})
 		if c.Tint != nil {
 			columns[len(columns)-1].Tint = func(d sessionDetail) Tint { return c.Tint(d.Session) }
 		}
@@ -109,15 +115,23 @@ func detailColumns(now time.Time) (columns []Column[sessionDetail]) {
 		return orDash(text)
 	}
 	return append(columns,
-		Column[sessionDetail]{Name: "nodes", Cell: func(d sessionDetail) string { return paths(d.EphemeralPaths, d.EphemeralCount) }},
-		Column[sessionDetail]{Name: "watched", Cell: func(d sessionDetail) string { return paths(d.WatchedPaths, d.WatchCount) }})
+		Column[sessionDetail]{
+			Name: "nodes",
+			Cell: func(d sessionDetail) string { return paths(d.EphemeralPaths, d.EphemeralCount) },
+		},
+		Column[sessionDetail]{
+			Name: "watched",
+			Cell: func(d sessionDetail) string { return paths(d.WatchedPaths, d.WatchCount) },
+		})
 }
 
 func newSessionKill(w IOStreams) *cobra.Command {
 	a, yes := newAdminCommand(w), false
 	cmd := a.register(&cobra.Command{
-		Use: "kill [flags] ID...", Short: "end sessions, with their ephemeral nodes", Args: RangeArgs(1, maxKilledSessions, fmt.Sprintf("up to %d ids of sessions", maxKilledSessions)),
-		Long: "Ends sessions as if they had expired: their ephemeral nodes are removed, and their clients are told that their sessions have expired. It needs the credentials of an " +
+		Use: "kill [flags] ID...", Short: "end sessions, with their ephemeral nodes",
+		Args: RangeArgs(1, maxKilledSessions, fmt.Sprintf("up to %d ids of sessions", maxKilledSessions)),
+		Long: "Ends sessions as if they had expired: their ephemeral nodes are removed, and their clients are told that " +
+			"their sessions have expired. It needs the credentials of an " +
 			"administrator, on the machine of a member. On a terminal it asks first; elsewhere it needs --yes.",
 		Example: "  rollcall session kill --admin http://127.0.0.1:8080 --token-file /etc/rollcall/token 0x1000012f99a0001",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -156,7 +170,9 @@ func confirmKills(ctx context.Context, a *adminCommand, ids []string) error {
 		return usageErrorf("session kill: there is no terminal to ask on; --yes ends the sessions without asking")
 	}
 	for _, s := range sessions {
-		_, _ = fmt.Fprintln(a.Err, EscapeUnprintable(fmt.Sprintf("Session %s of %s on member %s, with %s", s.ID, orDash(s.Address), formatMember(s.MemberID), formatCount(s.EphemeralCount, "ephemeral node", "ephemeral nodes")))) // nothing can be done about an error
+		// nothing can be done about an error
+		_, _ = fmt.Fprintln(a.Err, EscapeUnprintable(fmt.Sprintf("Session %s of %s on member %s, with %s", s.ID,
+			orDash(s.Address), formatMember(s.MemberID), formatCount(s.EphemeralCount, "ephemeral node", "ephemeral nodes"))))
 	}
 	if more := len(ids) - maxListedKills; more > 0 {
 		_, _ = fmt.Fprintf(a.Err, "and %d more\n", more) // likewise
@@ -255,5 +271,6 @@ func explainKillError(ctx context.Context, a *adminCommand, id string, err error
 	case !mayHaveArrived(err):
 		return fmt.Errorf("session kill %s: %w", id, WithAdvice(err))
 	}
-	return WithStatus(OutcomeUnknown, fmt.Errorf("session kill %s: not confirmed: %w; rollcall why %s shows whether it has ended", id, err, id))
+	return WithStatus(OutcomeUnknown,
+		fmt.Errorf("session kill %s: not confirmed: %w; rollcall why %s shows whether it has ended", id, err, id))
 }

@@ -31,13 +31,18 @@ type sessionsCommand struct {
 func newSessions(w IOStreams) *cobra.Command {
 	f := &sessionsCommand{adminCommand: newAdminCommand(w)}
 	cmd := f.register(&cobra.Command{
-		Use: "sessions [flags]", Short: "list the sessions: where each is connected, when it was last heard", GroupID: InspectGroup, Args: RangeArgs(0, 0, "flags only"),
-		Long: fmt.Sprintf("Lists the sessions of the ensemble, by id. It prints them as they arrive, in bounded memory. With --sort it reads all sessions before it prints the first. "+
-			"It then holds up to %d of them in memory, or few more than N with --limit N. It sorts by one of %s.", maxSorted, strings.Join(sessionOrders(), ", ")),
-		Example: "  rollcall sessions --member 2 --sort -ephemerals --limit 10\n  rollcall sessions --state disconnected --watch\n  rollcall sessions -o json | jq -r '.[].address'",
+		Use: "sessions [flags]", Short: "list the sessions: where each is connected, when it was last heard",
+		GroupID: InspectGroup, Args: RangeArgs(0, 0, "flags only"),
+		Long: fmt.Sprintf("Lists the sessions of the ensemble, by id. It prints them as they arrive, in bounded memory. "+
+			"With --sort it reads all sessions before it prints the first. "+
+			"It then holds up to %d of them in memory, or few more than N with --limit N. It sorts by one of %s.", maxSorted,
+			strings.Join(sessionOrders(), ", ")),
+		Example: "  rollcall sessions --member 2 --sort -ephemerals --limit 10\n  rollcall sessions --state disconnected " +
+			"--watch\n  rollcall sessions -o json | jq -r '.[].address'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.watch {
-				return printRepeatedly(cmd.Context(), w, f.every, func(w IOStreams, lines int) error { return f.printOnce(cmd.Context(), w, lines) })
+				return printRepeatedly(cmd.Context(), w, f.every,
+					func(w IOStreams, lines int) error { return f.printOnce(cmd.Context(), w, lines) })
 			}
 			return f.printOnce(cmd.Context(), w, 0)
 		},
@@ -60,7 +65,8 @@ func (f *sessionsCommand) printOnce(ctx context.Context, w IOStreams, lines int)
 	out := *f.Output
 	out.streams = w
 	if out.format == "json" && f.byID() {
-		return PrintRows(&out, nil, rowsByID[json.RawMessage](ctx, f, lines)) // not decoded, which would take most of the time
+		// not decoded, which would take most of the time
+		return PrintRows(&out, nil, rowsByID[json.RawMessage](ctx, f, lines))
 	}
 	columns := sessionColumns(w.Now())
 	return PrintRows(&out, columns, f.orderedRows(ctx, columns, lines))
@@ -69,7 +75,9 @@ func (f *sessionsCommand) printOnce(ctx context.Context, w IOStreams, lines int)
 func (f *sessionsCommand) byID() bool { return f.sort == "" || f.sort == "id" }
 
 // orderedRows returns at most lines sessions; 0 means no limit.
-func (f *sessionsCommand) orderedRows(ctx context.Context, columns []Column[api.Session], lines int) iter.Seq2[api.Session, error] {
+func (f *sessionsCommand) orderedRows(ctx context.Context, columns []Column[api.Session],
+	lines int,
+) iter.Seq2[api.Session, error] {
 	if f.byID() {
 		return rowsByID[api.Session](ctx, f, lines)
 	}
@@ -107,16 +115,47 @@ func (f *sessionsCommand) rowLimit(lines int) int {
 
 func sessionColumns(now time.Time) []Column[api.Session] {
 	return []Column[api.Session]{
-		{Name: "id", Cell: func(s api.Session) string { return s.ID }, Compare: func(a, b api.Session) int { return cmp.Compare(parseIDNumber(a.ID), parseIDNumber(b.ID)) }},
-		{Name: "state", Cell: func(s api.Session) string { return s.State }, Compare: compareBy(func(s api.Session) string { return s.State }), Tint: stateTint},
-		{Name: "member", AlignRight: true, Cell: func(s api.Session) string { return formatMember(s.MemberID) }, Compare: compareBy(func(s api.Session) uint32 { return s.MemberID })},
-		{Name: "address", Cell: func(s api.Session) string { return orDash(s.Address) }, Compare: compareBy(func(s api.Session) string { return s.Address })},
-		{Name: "timeout", AlignRight: true, Cell: func(s api.Session) string { return formatMillis(&s.TimeoutMs) }, Compare: compareBy(func(s api.Session) int64 { return s.TimeoutMs })},
-		{Name: "left", AlignRight: true, Cell: func(s api.Session) string { return formatMillis(s.LeftMs) }, Compare: compareBy(func(s api.Session) int64 { return orMinusOne(s.LeftMs) }), Tint: leftTint},
-		{Name: "heard", AlignRight: true, Cell: func(s api.Session) string { return formatMillis(s.HeardMs) }, Compare: compareBy(func(s api.Session) int64 { return orMinusOne(s.HeardMs) })},
-		{Name: "ephemerals", AlignRight: true, Cell: func(s api.Session) string { return strconv.Itoa(s.EphemeralCount) }, Compare: compareBy(func(s api.Session) int { return s.EphemeralCount })},
-		{Name: "watches", AlignRight: true, Cell: func(s api.Session) string { return strconv.Itoa(s.WatchCount) }, Compare: compareBy(func(s api.Session) int { return s.WatchCount })},
-		{Name: "age", WideOnly: true, AlignRight: true, Cell: func(s api.Session) string { return formatAge(now, s.CreatedAt) }, Compare: func(a, b api.Session) int { return b.CreatedAt.Compare(a.CreatedAt) }},
+		{
+			Name: "id", Cell: func(s api.Session) string { return s.ID },
+			Compare: func(a, b api.Session) int { return cmp.Compare(parseIDNumber(a.ID), parseIDNumber(b.ID)) },
+		},
+		{
+			Name: "state", Cell: func(s api.Session) string { return s.State },
+			Compare: compareBy(func(s api.Session) string { return s.State }), Tint: stateTint,
+		},
+		{
+			Name: "member", AlignRight: true, Cell: func(s api.Session) string { return formatMember(s.MemberID) },
+			Compare: compareBy(func(s api.Session) uint32 { return s.MemberID }),
+		},
+		{
+			Name: "address", Cell: func(s api.Session) string { return orDash(s.Address) },
+			Compare: compareBy(func(s api.Session) string { return s.Address }),
+		},
+		{
+			Name: "timeout", AlignRight: true, Cell: func(s api.Session) string { return formatMillis(&s.TimeoutMs) },
+			Compare: compareBy(func(s api.Session) int64 { return s.TimeoutMs }),
+		},
+		{
+			Name: "left", AlignRight: true, Cell: func(s api.Session) string { return formatMillis(s.LeftMs) },
+			Compare: compareBy(func(s api.Session) int64 { return orMinusOne(s.LeftMs) }), Tint: leftTint,
+		},
+		{
+			Name: "heard", AlignRight: true, Cell: func(s api.Session) string { return formatMillis(s.HeardMs) },
+			Compare: compareBy(func(s api.Session) int64 { return orMinusOne(s.HeardMs) }),
+		},
+		{
+			Name: "ephemerals", AlignRight: true, Cell: func(s api.Session) string { return strconv.Itoa(s.EphemeralCount) },
+			Compare: compareBy(func(s api.Session) int { return s.EphemeralCount }),
+		},
+		{
+			Name: "watches", AlignRight: true, Cell: func(s api.Session) string { return strconv.Itoa(s.WatchCount) },
+			Compare: compareBy(func(s api.Session) int { return s.WatchCount }),
+		},
+		{
+			Name: "age", WideOnly: true, AlignRight: true,
+			Cell:    func(s api.Session) string { return formatAge(now, s.CreatedAt) },
+			Compare: func(a, b api.Session) int { return b.CreatedAt.Compare(a.CreatedAt) },
+		},
 		connectionColumn("received", func(c *api.Connection) uint64 { return c.Received }),
 		connectionColumn("sent", func(c *api.Connection) uint64 { return c.Sent }),
 		connectionColumn("queued", func(c *api.Connection) uint64 { return uint64(c.QueuedRequests) }),
@@ -148,12 +187,15 @@ func connectionColumn(name string, number func(*api.Connection) uint64) Column[a
 		}
 		return number(s.Connection)
 	}
-	return Column[api.Session]{Name: name, WideOnly: true, AlignRight: true, Compare: compareBy(of), Cell: func(s api.Session) string {
-		if s.Connection == nil {
-			return unknownText
-		}
-		return strconv.FormatUint(of(s), 10)
-	}}
+	return Column[api.Session]{
+		Name: name, WideOnly: true, AlignRight: true, Compare: compareBy(of),
+		Cell: func(s api.Session) string {
+			if s.Connection == nil {
+				return unknownText
+			}
+			return strconv.FormatUint(of(s), 10)
+		},
+	}
 }
 
 func stateTint(s api.Session) Tint {
@@ -188,7 +230,9 @@ const (
 // printRepeatedly calls print until ctx ends, which is no error. On a terminal each output replaces the
 // previous one, and lines is the number of rows that fit. Elsewhere an empty line separates the outputs, and
 // lines is 0.
-func printRepeatedly(ctx context.Context, w IOStreams, every time.Duration, print func(w IOStreams, lines int) error) error {
+func printRepeatedly(ctx context.Context, w IOStreams, every time.Duration,
+	print func(w IOStreams, lines int) error,
+) error {
 	if every < minWatchInterval {
 		return usageErrorf("--every %v: must be %v or longer", every, minWatchInterval)
 	}

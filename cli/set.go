@@ -65,7 +65,8 @@ const defaultMaxBuffer = 1 << 20
 // reply.
 func explainTooLong(err error, data []byte) error {
 	if errors.Is(err, jute.ConnectionLoss) && len(data) >= defaultMaxBuffer-1024 {
-		return WithStatus(Failed, fmt.Errorf("%w: the servers probably reject %d bytes of data (jute.maxbuffer); rollcall stat shows whether they took them", err, len(data)))
+		return WithStatus(Failed, fmt.Errorf("%w: the servers probably reject %d bytes of data (jute.maxbuffer); rollcall "+
+			"stat shows whether they took them", err, len(data)))
 	}
 	return err
 }

@@ -15,10 +15,14 @@ func newShell(w IOStreams) *cobra.Command {
 	link := NewLink(w)
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "shell [flags] [VERB ...]", Short: "run the verbs of zkCli.sh, from a prompt, a pipe or the command line", GroupID: NodesGroup,
-		Long: "Runs commands as ZooKeeper's zkCli.sh does: same verbs, flags, quotes and output. Without a verb it reads lines, from a terminal with " +
-			"editing, history and completion. With a verb it runs that and ends with its status: 0, 1 if it failed, 127 if there is no such verb.",
-		Example: "  rollcall shell --hosts 127.0.0.1:2181,127.0.0.1:2182/app\n  rollcall shell ls -R /\n  rollcall shell <commands",
+		Use: "shell [flags] [VERB ...]", Short: "run the verbs of zkCli.sh, from a prompt, a pipe or the command line",
+		GroupID: NodesGroup,
+		Long: "Runs commands as ZooKeeper's zkCli.sh does: same verbs, flags, quotes and output. Without a verb it reads " +
+			"lines, from a terminal with " +
+			"editing, history and completion. With a verb it runs that and ends with its status: 0, 1 if it failed, 127 if " +
+			"there is no such verb.",
+		Example: "  rollcall shell --hosts 127.0.0.1:2181,127.0.0.1:2182/app\n  rollcall shell ls -R /\n  rollcall shell " +
+			"<commands",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := link.shellConfig(args)
 			if err != nil {

@@ -18,8 +18,10 @@ import (
 func newStatus(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
 	return a.register(&cobra.Command{
-		Use: "status [flags]", Short: "show the members: roles, lag, sessions, disk, whether their states agree", GroupID: InspectGroup, Args: RangeArgs(0, 0, "flags only"),
-		Long: "Shows a row for each member. A member that does not answer has a row with the reason, and the other members' rows are not delayed by it for longer than a tick.",
+		Use: "status [flags]", Short: "show the members: roles, lag, sessions, disk, whether their states agree",
+		GroupID: InspectGroup, Args: RangeArgs(0, 0, "flags only"),
+		Long: "Shows a row for each member. A member that does not answer has a row with the reason, and the other " +
+			"members' rows are not delayed by it for longer than a tick.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			members, err := getOne[api.List[api.Member]](cmd.Context(), a, "status", nil)
 			if err != nil {
@@ -75,19 +77,59 @@ func statusColumns(now time.Time) []Column[memberRow] {
 	return []Column[memberRow]{
 		{Name: "member", AlignRight: true, Cell: func(m memberRow) string { return formatMember(m.Member.MemberID) }},
 		{Name: "role", Cell: func(m memberRow) string { return orDash(m.Role) }, Tint: roleTint},
-		dashIfSilent(Column[memberRow]{Name: "term", AlignRight: true, Cell: func(m memberRow) string { return strconv.FormatUint(m.Term, 10) }}),
-		dashIfSilent(Column[memberRow]{Name: "lag", AlignRight: true, Cell: func(m memberRow) string { return formatLag(m.Lag) }, Tint: func(m memberRow) Tint { return tintIf(m.Lag != nil && *m.Lag > manyEntriesBehind, Yellow) }}),
-		dashIfSilent(Column[memberRow]{Name: "sessions", AlignRight: true, Cell: func(m memberRow) string { return strconv.Itoa(m.Sessions) }}),
-		dashIfSilent(Column[memberRow]{Name: "conns", AlignRight: true, Cell: func(m memberRow) string { return strconv.Itoa(m.Connections) }}),
-		dashIfSilent(Column[memberRow]{Name: "watches", AlignRight: true, WideOnly: true, Cell: func(m memberRow) string { return strconv.Itoa(m.Watches) }}),
-		dashIfSilent(Column[memberRow]{Name: "disk", AlignRight: true, Cell: func(m memberRow) string { return FormatSize(m.DataBytes + m.LogBytes) }}),
-		dashIfSilent(Column[memberRow]{Name: "snapshot", AlignRight: true, Cell: func(m memberRow) string { return snapshotText(now, m) }}),
-		dashIfSilent(Column[memberRow]{Name: "digest", Cell: func(m memberRow) string { return m.DigestVerdict }, Tint: func(m memberRow) Tint { return tintIf(m.DigestVerdict == "differs", Red) }}),
-		dashIfSilent(Column[memberRow]{Name: "clients", WideOnly: true, Cell: func(m memberRow) string { return orDash(m.ClientAddress) }}),
-		dashIfSilent(Column[memberRow]{Name: "zxid", WideOnly: true, AlignRight: true, Cell: func(m memberRow) string { return m.Zxid }}),
-		dashIfSilent(Column[memberRow]{Name: "applied", WideOnly: true, AlignRight: true, Cell: func(m memberRow) string { return strconv.FormatUint(m.AppliedIndex, 10) }}),
-		dashIfSilent(Column[memberRow]{Name: "clock", WideOnly: true, AlignRight: true, Cell: func(m memberRow) string { return fmt.Sprintf("%+dms", m.ClockMs) }}),
-		dashIfSilent(Column[memberRow]{Name: "up", WideOnly: true, AlignRight: true, Cell: func(m memberRow) string { return formatAge(now, m.Started) }}),
+		dashIfSilent(Column[memberRow]{
+			Name: "term", AlignRight: true,
+			Cell: func(m memberRow) string { return strconv.FormatUint(m.Term, 10) },
+		}),
+		dashIfSilent(Column[memberRow]{
+			Name: "lag", AlignRight: true,
+			Cell: func(m memberRow) string { return formatLag(m.Lag) },
+			Tint: func(m memberRow) Tint { return tintIf(m.Lag != nil && *m.Lag > manyEntriesBehind, Yellow) },
+		}),
+		dashIfSilent(Column[memberRow]{
+			Name: "sessions", AlignRight: true,
+			Cell: func(m memberRow) string { return strconv.Itoa(m.Sessions) },
+		}),
+		dashIfSilent(Column[memberRow]{
+			Name: "conns", AlignRight: true,
+			Cell: func(m memberRow) string { return strconv.Itoa(m.Connections) },
+		}),
+		dashIfSilent(Column[memberRow]{
+			Name: "watches", AlignRight: true, WideOnly: true,
+			Cell: func(m memberRow) string { return strconv.Itoa(m.Watches) },
+		}),
+		dashIfSilent(Column[memberRow]{
+			Name: "disk", AlignRight: true,
+			Cell: func(m memberRow) string { return FormatSize(m.DataBytes + m.LogBytes) },
+		}),
+		dashIfSilent(Column[memberRow]{
+			Name: "snapshot", AlignRight: true,
+			Cell: func(m memberRow) string { return snapshotText(now, m) },
+		}),
+		dashIfSilent(Column[memberRow]{
+			Name: "digest", Cell: func(m memberRow) string { return m.DigestVerdict },
+			Tint: func(m memberRow) Tint { return tintIf(m.DigestVerdict == "differs", Red) },
+		}),
+		dashIfSilent(Column[memberRow]{
+			Name: "clients", WideOnly: true,
+			Cell: func(m memberRow) string { return orDash(m.ClientAddress) },
+		}),
+		dashIfSilent(Column[memberRow]{
+			Name: "zxid", WideOnly: true, AlignRight: true,
+			Cell: func(m memberRow) string { return m.Zxid },
+		}),
+		dashIfSilent(Column[memberRow]{
+			Name: "applied", WideOnly: true, AlignRight: true,
+			Cell: func(m memberRow) string { return strconv.FormatUint(m.AppliedIndex, 10) },
+		}),
+		dashIfSilent(Column[memberRow]{
+			Name: "clock", WideOnly: true, AlignRight: true,
+			Cell: func(m memberRow) string { return fmt.Sprintf("%+dms", m.ClockMs) },
+		}),
+		dashIfSilent(Column[memberRow]{
+			Name: "up", WideOnly: true, AlignRight: true,
+			Cell: func(m memberRow) string { return formatAge(now, m.Started) },
+		}),
 		dashIfSilent(Column[memberRow]{Name: "version", Cell: func(m memberRow) string { return m.Version }}),
 		{Name: "problem", Cell: problemText, Tint: func(memberRow) Tint { return Red }},
 	}
@@ -142,7 +184,11 @@ func snapshotText(now time.Time, m memberRow) string {
 
 func problemText(m memberRow) string {
 	problems := []string{}
-	for _, p := range []struct{ what, why string }{{"no answer", m.silentReason}, {"stalled", m.StallReason}, {"damaged", m.DamageReason}} {
+	for _, p := range []struct{ what, why string }{
+		{"no answer", m.silentReason},
+		{"stalled", m.StallReason},
+		{"damaged", m.DamageReason},
+	} {
 		if p.why != "" {
 			problems = append(problems, p.what+": "+p.why)
 		}

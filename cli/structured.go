@@ -30,14 +30,17 @@ func printJSON[T any](out io.Writer, rows iter.Seq2[T, error]) error {
 
 func printYAML[T any](out io.Writer, rows iter.Seq2[T, error]) error {
 	n, err := encodeRows(rows, longEscape, func(_ int, line []byte) error {
-		_, err := out.Write(appendYAML(nil, append(append([]byte{'['}, line...), ']'))) // sequences one after another make one
+		// sequences one after another make one
+		_, err := out.Write(appendYAML(nil, append(append([]byte{'['}, line...), ']')))
 		return err
 	})
 	return endRows(out, n, err, "")
 }
 
 // encodeRows passes each row and its number, from 0 on, to write, and returns the number of rows.
-func encodeRows[T any](rows iter.Seq2[T, error], escapeWide func(rune) string, write func(n int, line []byte) error) (n int, err error) {
+func encodeRows[T any](rows iter.Seq2[T, error], escapeWide func(rune) string,
+	write func(n int, line []byte) error,
+) (n int, err error) {
 	line, one := newLineEncoder(escapeWide), new(T)
 	for row, err := range rows {
 		if err != nil {
@@ -231,4 +234,7 @@ func unquoteYAML(scalar []byte) []byte {
 func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
 // yamlWords are read as another type by some version of YAML.
-var yamlWords = map[string]bool{"y": true, "n": true, "yes": true, "no": true, "on": true, "off": true, "true": true, "false": true, "null": true}
+var yamlWords = map[string]bool{
+	"y": true, "n": true, "yes": true, "no": true, "on": true, "off": true, "true": true,
+	"false": true, "null": true,
+}

@@ -24,9 +24,12 @@ type TLS struct{ prefix, ca, cert, key string }
 func (s *TLS) Register(cmd *cobra.Command, prefix string) {
 	s.prefix = prefix
 	fs := cmd.Flags()
-	s.addFlag(fs, &s.ca, "tls-ca", "`file` in PEM with the authorities that members are held against: connects over TLS, to secureClientPort (ROLLCALL_TLS_CA)")
+	s.addFlag(fs, &s.ca, "tls-ca",
+		"`file` in PEM with the authorities that members are held against: connects over TLS, to secureClientPort "+
+			"(ROLLCALL_TLS_CA)")
 	s.addFlag(fs, &s.cert, "tls-cert", "`file` in PEM with the certificate to show (ROLLCALL_TLS_CERT)")
-	s.addFlag(fs, &s.key, "tls-key", "`file` in PEM with its private key (ROLLCALL_TLS_KEY; default: that of --"+prefix+"tls-cert)")
+	s.addFlag(fs, &s.key, "tls-key",
+		"`file` in PEM with its private key (ROLLCALL_TLS_KEY; default: that of --"+prefix+"tls-cert)")
 }
 
 func (s *TLS) addFlag(fs *pflag.FlagSet, field *string, name, usage string) {
@@ -54,7 +57,8 @@ func (s *TLS) clientConfig(w IOStreams) (*tls.Config, error) {
 	ca, cert := w.flagOrEnv(s.ca, "ROLLCALL_TLS_CA"), w.flagOrEnv(s.cert, "ROLLCALL_TLS_CERT")
 	key := w.flagOrEnv(s.key, "ROLLCALL_TLS_KEY")
 	name := "--" + s.prefix + "tls-" // how a flag begins
-	caName, certName := w.flagOrEnvName(s.ca, s.prefix+"tls-ca", "ROLLCALL_TLS_CA"), w.flagOrEnvName(s.cert, s.prefix+"tls-cert", "ROLLCALL_TLS_CERT")
+	caName, certName := w.flagOrEnvName(s.ca, s.prefix+"tls-ca", "ROLLCALL_TLS_CA"),
+		w.flagOrEnvName(s.cert, s.prefix+"tls-cert", "ROLLCALL_TLS_CERT")
 	keyName := w.flagOrEnvName(s.key, s.prefix+"tls-key", "ROLLCALL_TLS_KEY")
 	switch {
 	case ca == "" && (cert != "" || key != ""):
@@ -110,7 +114,8 @@ func (s *TLS) connectAdvice(w IOStreams, err error) string {
 		return "--hosts must name secureClientPort, because --tls-ca is set"
 	case errors.As(err, &op) && op.Op == "remote error": // an alert of the member's
 		return "--tls-cert must name a certificate that the member accepts; its log has the reason why it rejects this one"
-	case w.flagOrEnv(s.ca, "ROLLCALL_TLS_CA") == "" && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)): // so a port for TLS ends a plain connection
+	case w.flagOrEnv(s.ca, "ROLLCALL_TLS_CA") == "" && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):
+		// so a port for TLS ends a plain connection
 		return "--hosts names others; if that is secureClientPort, --tls-ca must name the authority of its certificate"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "start one of them first, or name others with --hosts"

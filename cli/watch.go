@@ -42,10 +42,14 @@ func newWatch(w IOStreams) *cobra.Command {
 		cfg.Watch, cfg.State = c.onEvent, c.onState
 	}
 	cmd := c.registerCommand(&cobra.Command{
-		Use: "watch [flags] PATH", Short: "print the events of a node, or of a subtree, as they come", Args: RangeArgs(1, 1, "one path"),
-		Long: "Prints when a node is created, changed or deleted, and when its list of children changes, as it happens, until Ctrl-C or --count events. The node need not exist. " +
-			"With --recursive it prints the events of all nodes below it, but not those of lists of children, which would only repeat them. If the connection breaks, the command connects to " +
-			"another member and says so. It may miss the changes made in between. Setting the watch needs no permission, but the servers send no events of nodes that the identity may not read.",
+		Use: "watch [flags] PATH", Short: "print the events of a node, or of a subtree, as they come",
+		Args: RangeArgs(1, 1, "one path"),
+		Long: "Prints when a node is created, changed or deleted, and when its list of children changes, as it happens, " +
+			"until Ctrl-C or --count events. The node need not exist. " +
+			"With --recursive it prints the events of all nodes below it, but not those of lists of children, which would " +
+			"only repeat them. If the connection breaks, the command connects to " +
+			"another member and says so. It may miss the changes made in between. Setting the watch needs no permission, but " +
+			"the servers send no events of nodes that the identity may not read.",
 	}, false, c.run)
 	cmd.Flags().BoolVarP(&c.recursive, "recursive", "r", false, "all nodes below it, too")
 	cmd.Flags().VarP(boundedInt{&c.maxEventCount, 0, noMaximum}, "count", "n", "end after so many `events` (0: at Ctrl-C)")
@@ -54,14 +58,18 @@ func newWatch(w IOStreams) *cobra.Command {
 
 // onEvent is called by the client's reader.
 func (c *watchCommand) onEvent(e jute.WatcherEvent, zxid int64) {
-	row := eventRow{Time: c.Now().UTC().Truncate(time.Millisecond), Type: e.Type.String(), Path: subtree.Space{Root: c.root}.ShortPath(string(e.Path))}
+	row := eventRow{
+		Time: c.Now().UTC().Truncate(time.Millisecond), Type: e.Type.String(),
+		Path: subtree.Space{Root: c.root}.ShortPath(string(e.Path)),
+	}
 	if zxid > 0 {
 		row.Zxid = formatZxid(zxid)
 	}
 	select {
 	case c.eventRows <- row:
 	default:
-		c.endWith(fmt.Errorf("more than %d events wait to be printed: the output does not take them as fast as they come", maxQueuedEvents))
+		c.endWith(fmt.Errorf("more than %d events wait to be printed: the output does not take them as fast as they come",
+			maxQueuedEvents))
 	}
 }
 
@@ -91,7 +99,10 @@ func (c *watchCommand) run(ctx context.Context, s subtree.Space, args []string) 
 	if c.recursive {
 		mode = jute.AddWatchPersistentRecursive
 	}
-	if err := s.Write(ctx, func(ctx context.Context) error { return s.Client.AddWatch(ctx, s.FullPath(args[0]), mode) }); err != nil && ctx.Err() == nil {
+	if err := s.Write(ctx, func(ctx context.Context) error {
+		return s.Client.AddWatch(ctx, s.FullPath(args[0]),
+			mode)
+	}); err != nil && ctx.Err() == nil {
 		return err // after Ctrl-C there are no events, and JSON and YAML say that, too
 	}
 	switch rows := c.incomingRows(ctx); c.format {
@@ -132,7 +143,8 @@ func (c *watchCommand) printLines(rows iter.Seq2[eventRow, error]) error {
 		if c.format == "wide" {
 			zxid = fmt.Sprintf("%-12s  ", orDash(row.Zxid))
 		}
-		if _, err := fmt.Fprintf(c.Out, "%s  %s%-19s  %s\n", formatMillisecond(row.Time), zxid, row.Type, EscapeUnprintable(row.Path)); err != nil {
+		if _, err := fmt.Fprintf(c.Out, "%s  %s%-19s  %s\n", formatMillisecond(row.Time), zxid, row.Type,
+			EscapeUnprintable(row.Path)); err != nil {
 			return err
 		}
 	}

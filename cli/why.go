@@ -24,11 +24,16 @@ type whyCommand struct {
 func newWhy(w IOStreams) *cobra.Command {
 	a := &whyCommand{adminCommand: newAdminCommand(w), limit: 20}
 	cmd := a.register(&cobra.Command{
-		Use: "why [flags] [ID|PATH|ADDRESS]", Short: "say how sessions ended, and what removed nodes", GroupID: InspectGroup, Args: RangeArgs(0, 1, "the id of a session, a path, or the address of a client"),
-		Long: "Says how a session ended, how the sessions of a client's address ended, or what removed the node at a path. If the node exists, it names the owner. Without an argument it lists the " +
-			"sessions that ended last, and the nodes that were removed last, the newest first. The ensemble stores its last 10,000 ended sessions, so that no restart " +
-			"forgets them. Each member remembers the last 10,000 removals in memory alone. After a restart it knows only those in the part of the log that it applies again.",
-		Example: "  rollcall why --since 10m\n  rollcall why 0x1000012f99a0001\n  rollcall why /locks/backup\n  rollcall why 10.0.0.7",
+		Use: "why [flags] [ID|PATH|ADDRESS]", Short: "say how sessions ended, and what removed nodes", GroupID: InspectGroup,
+		Args: RangeArgs(0, 1, "the id of a session, a path, or the address of a client"),
+		Long: "Says how a session ended, how the sessions of a client's address ended, or what removed the node at a " +
+			"path. If the node exists, it names the owner. Without an argument it lists the " +
+			"sessions that ended last, and the nodes that were removed last, the newest first. The ensemble stores its last " +
+			"10,000 ended sessions, so that no restart " +
+			"forgets them. Each member remembers the last 10,000 removals in memory alone. After a restart it knows only " +
+			"those in the part of the log that it applies again.",
+		Example: "  rollcall why --since 10m\n  rollcall why 0x1000012f99a0001\n  rollcall why /locks/backup\n  rollcall " +
+			"why 10.0.0.7",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about := append(args, "")[0]
 			if err := a.validate(about); err != nil {
@@ -63,11 +68,14 @@ func (a *whyCommand) validate(about string) error {
 	case about == "" || strings.HasPrefix(about, "/") || isAddress(about):
 		return nil
 	}
-	return usageErrorf("why: %.100q is none of: the id of a session such as 0x1000012f99a0001, a path such as /locks/a, an IP address with or without a port", about)
+	return usageErrorf("why: %.100q is none of: the id of a session such as 0x1000012f99a0001, a path such as "+
+		"/locks/a, an IP address with or without a port", about)
 }
 
 // newestRows returns at most limit rows of a list in descending order of at, not older than --since.
-func newestRows[T any](ctx context.Context, a *whyCommand, path string, query url.Values, at func(T) time.Time) ([]T, error) {
+func newestRows[T any](ctx context.Context, a *whyCommand, path string, query url.Values, at func(T) time.Time) ([]T,
+	error,
+) {
 	found, first := []T{}, a.Now().Add(-a.since)
 	for row, err := range listRows[T](ctx, a.adminCommand, path, query, a.limit) {
 		switch {
@@ -145,7 +153,8 @@ func (a *whyCommand) printEnds(ctx context.Context, parameter, value string) err
 	case parameter == "session":
 		return explainNoEnd(ctx, a.adminCommand, value)
 	}
-	return WithStatus(NotFound, fmt.Errorf("why: none of the last 10,000 sessions that ended%s had a client at %s", a.withinText(), value))
+	return WithStatus(NotFound, fmt.Errorf("why: none of the last 10,000 sessions that ended%s had a client at %s",
+		a.withinText(), value))
 }
 
 // explainNoEnd returns the error for a session without an end.
@@ -153,9 +162,11 @@ func explainNoEnd(ctx context.Context, a *adminCommand, id string) error {
 	s, err := getOne[api.OneSession](ctx, a, "sessions/"+url.PathEscape(id), nil)
 	switch {
 	case err == nil:
-		return WithStatus(NotFound, fmt.Errorf("why: session %s has not ended: it is %s, of %s on member %s", id, s.State, orDash(s.Address), formatMember(s.MemberID)))
+		return WithStatus(NotFound, fmt.Errorf("why: session %s has not ended: it is %s, of %s on member %s", id, s.State,
+			orDash(s.Address), formatMember(s.MemberID)))
 	case StatusOf(err) == NotFound:
-		return WithStatus(NotFound, fmt.Errorf("why: there is no session %s, and none of the last 10,000 that ended is it", id))
+		return WithStatus(NotFound, fmt.Errorf("why: there is no session %s, and none of the last 10,000 that ended is it",
+			id))
 	}
 	return err
 }
@@ -164,7 +175,10 @@ func endColumns(now time.Time) []Column[api.End] {
 	return []Column[api.End]{
 		{Name: "id", Cell: func(e api.End) string { return e.ID }},
 		{Name: "ended", AlignRight: true, Cell: func(e api.End) string { return formatAge(now, e.EndedAt) + " ago" }},
-		{Name: "reason", Cell: func(e api.End) string { return e.Reason }, Tint: func(e api.End) Tint { return tintIf(e.Reason != "closed", Yellow) }},
+		{
+			Name: "reason", Cell: func(e api.End) string { return e.Reason },
+			Tint: func(e api.End) Tint { return tintIf(e.Reason != "closed", Yellow) },
+		},
 		{Name: "by", Cell: func(e api.End) string { return orDash(e.EndedBy) }},
 		{Name: "member", AlignRight: true, Cell: func(e api.End) string { return formatMember(e.MemberID) }},
 		{Name: "address", Cell: func(e api.End) string { return orDash(e.Address) }},
@@ -204,7 +218,8 @@ func (a *whyCommand) printPathHistory(ctx context.Context, path string) error {
 	}
 	switch {
 	case node.Kind == kindNone && len(reply.Removals) == 0:
-		return WithStatus(NotFound, fmt.Errorf("why: there is no node %s, and its removal is not among those that the ensemble remembers%s", path, a.withinText()))
+		return WithStatus(NotFound, fmt.Errorf("why: there is no node %s, and its removal is not among those that the "+
+			"ensemble remembers%s", path, a.withinText()))
 	case !a.IsText():
 		return printRow(a.Output, nil, reply)
 	}
@@ -249,7 +264,8 @@ const kindNone = "none"
 func newWhoOwns(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
 	return a.register(&cobra.Command{
-		Use: "who-owns [flags] PATH", Short: "name the session that an ephemeral node belongs to", GroupID: InspectGroup, Args: RangeArgs(1, 1, "one path"),
+		Use: "who-owns [flags] PATH", Short: "name the session that an ephemeral node belongs to", GroupID: InspectGroup,
+		Args:    RangeArgs(1, 1, "one path"),
 		Long:    "Names the session that an ephemeral node belongs to, with its client. Other nodes have no owner.",
 		Example: "  rollcall who-owns /locks/backup\n  rollcall who-owns -o json /locks/backup | jq -r .session.address",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -263,7 +279,8 @@ func newWhoOwns(w IOStreams) *cobra.Command {
 			}
 			node.Path = args[0]
 			if node.Kind == kindNone {
-				return WithStatus(NotFound, fmt.Errorf("who-owns: there is no node %s; rollcall why %s says what removed it", args[0], args[0]))
+				return WithStatus(NotFound, fmt.Errorf("who-owns: there is no node %s; rollcall why %s says what removed it",
+					args[0], args[0]))
 			}
 			for _, s := range node.Silent {
 				a.warnSilent(s)
@@ -294,7 +311,10 @@ func ownerColumns(session []Column[api.Session], node api.Owner) []Column[api.Ow
 	}
 	for _, c := range session {
 		if c.Name != "id" {
-			columns = append(columns, Column[api.Owner]{Name: c.Name, Cell: func(o api.Owner) string { return c.Cell(*o.Session) }})
+			columns = append(columns, Column[api.Owner]{
+				Name: c.Name,
+				Cell: func(o api.Owner) string { return c.Cell(*o.Session) },
+			})
 		}
 	}
 	return columns
@@ -307,7 +327,8 @@ func formatOwner(o api.Owner) string {
 	case o.SessionEnded:
 		return fmt.Sprintf("session %s, which has ended; the node is about to be removed", o.SessionID)
 	case o.Session != nil:
-		return fmt.Sprintf("session %s of %s on member %s", o.SessionID, orDash(o.Session.Address), formatMember(o.Session.MemberID))
+		return fmt.Sprintf("session %s of %s on member %s", o.SessionID, orDash(o.Session.Address),
+			formatMember(o.Session.MemberID))
 	}
 	return "session " + o.SessionID
 }

@@ -181,7 +181,9 @@ func (c *Client) Do(ctx context.Context, op jute.Op, rec Record, into Readable) 
 	return c.doRequest(ctx, op, rec, into, false)
 }
 
-func (c *Client) doRequest(ctx context.Context, op jute.Op, rec Record, into Readable, last bool) (zxid int64, err error) {
+func (c *Client) doRequest(ctx context.Context, op jute.Op, rec Record, into Readable, last bool) (zxid int64,
+	err error,
+) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}

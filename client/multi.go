@@ -80,7 +80,8 @@ func (c *Client) Multi(ctx context.Context, ops []jute.MultiOp) (results []Multi
 		return nil, &Error{Op: op, Err: err}
 	}
 	if len(resp.Results) != len(ops) {
-		return nil, &Error{Op: op, Err: fmt.Errorf("%w: %d results of %d operations", ErrProtocol, len(resp.Results), len(ops))}
+		return nil, &Error{Op: op, Err: fmt.Errorf("%w: %d results of %d operations", ErrProtocol, len(resp.Results),
+			len(ops))}
 	}
 	for i := range resp.Results {
 		if e := resp.Results[i].Err; e != jute.OK && op == jute.OpMulti {

@@ -18,7 +18,9 @@ func (c *Client) doTyped(ctx context.Context, op jute.Op, path string, rec Recor
 
 // Create creates a node and returns its path, to which a sequential mode appends a number. If acl
 // is nil, everyone has every permission. For modes with a TTL there is CreateTTL.
-func (c *Client) Create(ctx context.Context, path string, data []byte, mode jute.CreateMode, acl []jute.ACL) (string, error) {
+func (c *Client) Create(ctx context.Context, path string, data []byte, mode jute.CreateMode, acl []jute.ACL) (string,
+	error,
+) {
 	rec := createRequest(path, data, mode, acl)
 	if mode.IsContainer() {
 		var resp jute.Create2Response
@@ -32,7 +34,9 @@ func (c *Client) Create(ctx context.Context, path string, data []byte, mode jute
 
 // CreateTTL is Create for jute.PersistentWithTTL and jute.PersistentSequentialWithTTL. The server
 // deletes the node when it has had no children and no change for ttl, in whole milliseconds.
-func (c *Client) CreateTTL(ctx context.Context, path string, data []byte, mode jute.CreateMode, acl []jute.ACL, ttl time.Duration) (string, error) {
+func (c *Client) CreateTTL(ctx context.Context, path string, data []byte, mode jute.CreateMode, acl []jute.ACL,
+	ttl time.Duration,
+) (string, error) {
 	var resp jute.Create2Response
 	rec := jute.CreateTTLRequest{CreateRequest: createRequest(path, data, mode, acl), TTL: ttl.Milliseconds()}
 	err := c.doTyped(ctx, jute.OpCreateTTL, path, rec, &resp)
@@ -49,7 +53,8 @@ func createRequest(path string, data []byte, mode jute.CreateMode, acl []jute.AC
 // Set sets a node's data.
 func (c *Client) Set(ctx context.Context, path string, data []byte, version int32) (jute.Stat, error) {
 	var resp jute.SetDataResponse
-	err := c.doTyped(ctx, jute.OpSetData, path, jute.SetDataRequest{Path: []byte(path), Data: data, Version: version}, &resp)
+	err := c.doTyped(ctx, jute.OpSetData, path, jute.SetDataRequest{Path: []byte(path), Data: data, Version: version},
+		&resp)
 	return resp.Stat, err
 }
 

@@ -146,7 +146,10 @@ type watchBatch struct{ jute.SetWatches2 }
 // newBatch returns a batch with empty lists, because servers reject null ones.
 func newBatch(zxid int64) watchBatch {
 	none := [][]byte{}
-	return watchBatch{jute.SetWatches2{RelativeZxid: zxid, Data: none, Exist: none, Child: none, Persistent: none, Recursive: none}}
+	return watchBatch{jute.SetWatches2{
+		RelativeZxid: zxid, Data: none, Exist: none, Child: none, Persistent: none,
+		Recursive: none,
+	}}
 }
 
 func (b *watchBatch) add(kind watch, path []byte) {

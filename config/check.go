@@ -36,7 +36,10 @@ type Key struct {
 }
 
 func (k Key) Setting() api.Setting {
-	return api.Setting{Key: k.Name, Value: k.Value, Default: k.Default, Origin: k.Source, State: string(k.Verdict), Warning: k.Reason}
+	return api.Setting{
+		Key: k.Name, Value: k.Value, Default: k.Default, Origin: k.Source, State: string(k.Verdict),
+		Warning: k.Reason,
+	}
 }
 
 // Report is the result of Check.
@@ -116,7 +119,11 @@ func (d *rawConfig) explainKeys() []Key {
 	set := map[*key][]keyOutcome{}
 	for _, o := range d.outcomes {
 		if o.key == nil {
-			unknown = append(unknown, Key{Name: ShortText(o.setting.key), Source: o.where, Verdict: Unknown, Reason: "there is no such key"}) // without its value: it may be a secret under a mistyped name
+			// without its value: it may be a secret under a mistyped name
+			unknown = append(unknown, Key{
+				Name: ShortText(o.setting.key), Source: o.where, Verdict: Unknown,
+				Reason: "there is no such key",
+			})
 			continue
 		}
 		set[o.key] = append(set[o.key], o)
@@ -124,7 +131,10 @@ func (d *rawConfig) explainKeys() []Key {
 	for i := range keys {
 		k := &keys[i]
 		if len(set[k]) == 0 {
-			rows = append(rows, Key{Name: k.name, Value: k.def, Default: cmp.Or(k.def, k.unset), Source: "default", Verdict: ByDefault})
+			rows = append(rows, Key{
+				Name: k.name, Value: k.def, Default: cmp.Or(k.def, k.unset), Source: "default",
+				Verdict: ByDefault,
+			})
 		}
 		for _, o := range set[k] {
 			rows = append(rows, d.explainKey(o))
@@ -135,7 +145,10 @@ func (d *rawConfig) explainKeys() []Key {
 
 func (d *rawConfig) explainKey(o keyOutcome) Key {
 	k := o.key
-	row := Key{Name: o.setting.key, Value: ShortText(o.value), Default: cmp.Or(k.def, k.unset), Source: o.where, Verdict: InForce}
+	row := Key{
+		Name: o.setting.key, Value: ShortText(o.value), Default: cmp.Or(k.def, k.unset), Source: o.where,
+		Verdict: InForce,
+	}
 	if k.isSecret {
 		row.Value = ""
 	}
@@ -160,14 +173,16 @@ func riskOfTick(d *rawConfig) string {
 	if d.Tick.Milliseconds() >= minSafeTickMillis {
 		return ""
 	}
-	return fmt.Sprintf("below %d ms a session of 2 ticks may be over before a leader that is cut off is replaced", minSafeTickMillis)
+	return fmt.Sprintf("below %d ms a session of 2 ticks may be over before a leader that is cut off is replaced",
+		minSafeTickMillis)
 }
 
 func riskOfFailover(d *rawConfig) string {
 	if d.HeartbeatTimeout >= minSafeFailover {
 		return ""
 	}
-	return fmt.Sprintf("below %d ms a busy machine or disk is taken for a dead one, and leadership changes hands", minSafeFailover.Milliseconds())
+	return fmt.Sprintf("below %d ms a busy machine or disk is taken for a dead one, and leadership changes hands",
+		minSafeFailover.Milliseconds())
 }
 
 func riskOfMinTimeout(d *rawConfig) string {
@@ -181,7 +196,8 @@ func riskOfBuffer(d *rawConfig) string {
 	if d.Limits.MaxBuffer <= maxSafeBuffer {
 		return ""
 	}
-	return "a large request holds up the others, and clients read replies of this length only if they have the same setting"
+	return "a large request holds up the others, and clients read replies of this length only if they have the same " +
+		"setting"
 }
 
 func riskOfConnections(d *rawConfig) string {
@@ -202,7 +218,8 @@ func riskOfLocalReads(d *rawConfig) string {
 	if d.HTTP.LocalReads != admin.ReadData {
 		return ""
 	}
-	return "every process on this machine reads nodes over HTTP as a client without an identity does, and the names of all nodes that are ephemeral, watched or removed"
+	return "every process on this machine reads nodes over HTTP as a client without an identity does, and the names of " +
+		"all nodes that are ephemeral, watched or removed"
 }
 
 func riskOfMetrics(d *rawConfig) string {
@@ -223,7 +240,8 @@ func riskOfPlainMembers(d *rawConfig) string {
 	if !d.Trust.AcceptPlain {
 		return ""
 	}
-	return "every process that reaches a port for members may be a member; set it to false once every member has ensembleSecretFile or sslQuorum"
+	return "every process that reaches a port for members may be a member; set it to false once every member has " +
+		"ensembleSecretFile or sslQuorum"
 }
 
 func riskOfAnyHost(d *rawConfig) string {

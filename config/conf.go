@@ -49,7 +49,12 @@ var confLines = []confLine{
 	{name: "electionAlg", ensembleOnly: true},
 	{name: "electionPort", runtimeValue: func(r *RuntimeValues) string { return strconv.Itoa(r.ElectionPort) }, ensembleOnly: true},
 	{name: "quorumPort", runtimeValue: func(r *RuntimeValues) string { return strconv.Itoa(r.QuorumPort) }, ensembleOnly: true},
-	{name: "peerType", runtimeValue: func(r *RuntimeValues) string { return map[bool]string{false: "0", true: "1"}[r.Observer] }, ensembleOnly: true},
+	{name: "peerType", runtimeValue: func(r *RuntimeValues) string {
+		return map[bool]string{
+			false: "0",
+			true:  "1",
+		}[r.Observer]
+	}, ensembleOnly: true},
 }
 
 // ConfLines returns the lines of conf without the list of members, which follows them. s are the member's settings

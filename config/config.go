@@ -61,15 +61,17 @@ type Settings struct {
 	// StoreStallLimit is how long an operation of the log store or apply may take before this
 	// member stops leading and closes its clients' connections; required.
 	StoreStallLimit time.Duration
-	Reaping         leader.Reaping     // when containers and nodes with a time to live are removed; default: as in ZooKeeper
-	HTTP            admin.HTTPSettings // what operators reach over HTTP
-	Trust           trust.Settings     // how the connections between members are protected; default: they are plain
-	ClientTLS       ClientTLS          // for Config.SecureAddr
-	SuperSubject    string             // the subject of the super user's certificate; "": there is none
-	Audit           audit.Settings     // the log of what clients change; default: there is none
-	Backup          backup.Schedule    // the backups that this member makes by itself; default: none
-	AutoRebalance   int                // connections in a second that members close while they have more clients than others; default: none
-	NewEnsemble     bool               // bootstrap with a majority of empty members instead of all
+	// when containers and nodes with a time to live are removed; default: as in ZooKeeper
+	Reaping      leader.Reaping
+	HTTP         admin.HTTPSettings // what operators reach over HTTP
+	Trust        trust.Settings     // how the connections between members are protected; default: they are plain
+	ClientTLS    ClientTLS          // for Config.SecureAddr
+	SuperSubject string             // the subject of the super user's certificate; "": there is none
+	Audit        audit.Settings     // the log of what clients change; default: there is none
+	Backup       backup.Schedule    // the backups that this member makes by itself; default: none
+	// connections in a second that members close while they have more clients than others; default: none
+	AutoRebalance int
+	NewEnsemble   bool // bootstrap with a majority of empty members instead of all
 }
 
 // Config is the configuration of one member, checked and complete: a value that no source sets has its default.

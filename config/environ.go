@@ -20,9 +20,17 @@ type otherVariable struct {
 var otherVariables = []otherVariable{
 	{variable{12, "ZOO_SERVERS", "server.1=localhost:2888:3888;2181"}, "server lines with blanks between them"},
 	{variable{line: 13, name: "ZOO_CFG_EXTRA"}, "more `key=value`, with blanks between them"},
-	{variable{14, "ZOO_MY_ID", "1"}, "number of this member, written to `myid` in dataDir unless that exists. With a zoo.cfg in ZOO_CONF_DIR it counts too, but has no default"},
+	{
+		variable{14, "ZOO_MY_ID", "1"},
+		"number of this member, written to `myid` in dataDir unless that exists. With a zoo.cfg in ZOO_CONF_DIR it counts " +
+			"too, but has no default",
+	},
 	{variable{15, "ZOO_CONF_DIR", "/conf"}, "directory of a zoo.cfg that wins over these variables"},
-	{variable{line: 16, name: "JVMFLAGS"}, "`-Dzookeeper.key=value`, `-Djute.maxbuffer=value` and `-Djava.security.auth.login.config=path` set what zoo.cfg or the variables leave open; other Java options are ignored"},
+	{
+		variable{line: 16, name: "JVMFLAGS"},
+		"`-Dzookeeper.key=value`, `-Djute.maxbuffer=value` and `-Djava.security.auth.login.config=path` set what zoo.cfg " +
+			"or the variables leave open; other Java options are ignored",
+	},
 	{variable{line: 17, name: "SERVER_JVMFLAGS"}, "as JVMFLAGS, which wins over it"},
 	{variable{line: 18, name: "ZOO_LOG_DIR"}, noLogEffect},
 	{variable{line: 19, name: "ZOO_LOG4J_PROP"}, noLogEffect},
@@ -80,13 +88,15 @@ func (e *environ) mainSettings(file string) (list []setting, name string, err er
 	if file != "" {
 		e.fileNamed = true
 		list, err = readZooCfg(file)
-		return list, file, withAdvice(err, "name a zoo.cfg that this user may read, or none to use the one in ZOO_CONF_DIR or the ZOO_ variables")
+		return list, file, withAdvice(err,
+			"name a zoo.cfg that this user may read, or none to use the one in ZOO_CONF_DIR or the ZOO_ variables")
 	}
 	dir, _ := e.lookupVariable("ZOO_CONF_DIR")
 	file = filepath.Join(cmp.Or(dir, "/conf"), "zoo.cfg")
 	list, err = readZooCfg(file)
 	if !errors.Is(err, fs.ErrNotExist) {
-		return list, file, withAdvice(err, "ZOO_CONF_DIR must name a directory with a zoo.cfg that this user may read, or with none")
+		return list, file, withAdvice(err,
+			"ZOO_CONF_DIR must name a directory with a zoo.cfg that this user may read, or with none")
 	}
 	e.isMainSource = true
 	list, err = e.variableSettings()
@@ -127,7 +137,8 @@ func (e *environ) warnUnknown() {
 	all := allVariables()
 	for _, name := range slices.Sorted(maps.Keys(e.values)) {
 		known := slices.ContainsFunc(all, func(v variableMeaning) bool { return v.name == name })
-		if strings.HasPrefix(name, "ZOO_") && !known && !strings.Contains(name, "_PORT") && !strings.Contains(name, "_SERVICE_") {
+		if strings.HasPrefix(name, "ZOO_") && !known && !strings.Contains(name, "_PORT") &&
+			!strings.Contains(name, "_SERVICE_") {
 			e.warnings = append(e.warnings, Warning{Where: ShortText(name), Text: "unknown variable"})
 		}
 	}

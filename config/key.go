@@ -17,9 +17,10 @@ type key struct {
 	def   string // its default, as in zoo.cfg
 	unset string // describes the default of a key without def
 
-	status        status
-	doc           string                    // describes a served key; otherwise the reason why it is not served
-	harmlessValue string                    // a value accepted without a warning, because Rollcall does the same anyway; "*": every value
+	status status
+	doc    string // describes a served key; otherwise the reason why it is not served
+	// a value accepted without a warning, because Rollcall does the same anyway; "*": every value
+	harmlessValue string
 	isSecret      bool                      // no message shows the value
 	riskOf        func(d *rawConfig) string // the danger of the value in d, or ""; nil: there is none
 }
@@ -85,7 +86,8 @@ func (k *key) acceptSetting(d *rawConfig, s setting) (warning string, err error)
 	if err := k.parseSetting(d, s); err != nil {
 		return "", k.settingError(s, err.Error())
 	}
-	if k.status == served || k.harmlessValue == "*" || k.harmlessValue != "" && strings.EqualFold(k.harmlessValue, s.value) {
+	if k.status == served || k.harmlessValue == "*" || k.harmlessValue != "" &&
+		strings.EqualFold(k.harmlessValue, s.value) {
 		return "", nil
 	}
 	if k.status == noEffect {

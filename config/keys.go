@@ -72,7 +72,8 @@ const (
 
 // The reasons why groups of keys are not served.
 const (
-	noSASL          = "SASL between members is not served; they prove a shared secret (ensembleSecretFile) or certificates (sslQuorum)"
+	noSASL = "SASL between members is not served; they prove a shared secret (ensembleSecretFile) or " +
+		"certificates (sslQuorum)"
 	noLocalSessions = "local sessions are not served: such a session ends when its client moves to another member"
 	noQuorumWeights = "a majority is counted by heads: hierarchical quorums are not served"
 	noResponseCache = "there is no cache of responses: reads are served from memory"
@@ -84,22 +85,27 @@ const (
 // ./config -run TestConfigurationDocs -update` writes its tables.
 var keys = []key{
 	{
-		name: "dataDir", env: variable{1, "ZOO_DATA_DIR", "/data"}, flag: flagOption{"data", "`directory` of this member's data (dataDir)"},
+		name: "dataDir", env: variable{1, "ZOO_DATA_DIR", "/data"},
+		flag: flagOption{"data", "`directory` of this member's data (dataDir)"},
 		kind: filePath(func(d *rawConfig) *string { return &d.Dir }), unset: "required",
-		doc: "directory of `myid`, and of this member's data in its subdirectory `rollcall`. An audit log without audit.file is in its subdirectory `audit`. Rollcall leaves everything else in it alone",
+		doc: "directory of `myid`, and of this member's data in its subdirectory `rollcall`. An audit log without " +
+			"audit.file is in its subdirectory `audit`. Rollcall leaves everything else in it alone",
 	},
 	{
 		name: "dataLogDir", env: variable{line: 2, name: "ZOO_DATA_LOG_DIR"},
 		kind: filePath(func(d *rawConfig) *string { return &d.LogDir }), unset: "dataDir",
-		doc: "directory of the log, which is in its subdirectory `rollcall`; neither of the two directories may be the subdirectory `rollcall` of the other",
+		doc: "directory of the log, which is in its subdirectory `rollcall`; neither of the two directories may be the " +
+			"subdirectory `rollcall` of the other",
 	},
 	{
-		name: "clientPort", kind: wholeNumber(0, maxPort, func(d *rawConfig) *int { return &d.clientListener.port }), unset: "that of this member's server line",
-		doc: "port for clients; 0: the system chooses one",
+		name: "clientPort", kind: wholeNumber(0, maxPort, func(d *rawConfig) *int { return &d.clientListener.port }),
+		unset: "that of this member's server line",
+		doc:   "port for clients; 0: the system chooses one",
 	},
 	{
-		name: "clientPortAddress", kind: hostName(func(d *rawConfig) *string { return &d.clientListener.host }), unset: "all interfaces",
-		doc: "address for clients; needs clientPort",
+		name: "clientPortAddress", kind: hostName(func(d *rawConfig) *string { return &d.clientListener.host }),
+		unset: "all interfaces",
+		doc:   "address for clients; needs clientPort",
 	},
 	{
 		name: "tickTime", env: variable{3, "ZOO_TICK_TIME", "2000"}, flag: flagOption{"tick", "tickTime in `ms`"},
@@ -115,25 +121,30 @@ var keys = []key{
 	{
 		name: "syncLimit", env: variable{5, "ZOO_SYNC_LIMIT", "2"},
 		kind: wholeNumber(0, maxTicks, func(d *rawConfig) *int { return &d.SyncLimit }), unset: "required in an ensemble",
-		doc: "ticks. After so long a leader cuts off a silent member, a leader that cannot do its work hands over, and a member that cannot reach the leader closes its clients' connections",
+		doc: "ticks. After so long a leader cuts off a silent member, a leader that cannot do its work hands over, and a " +
+			"member that cannot reach the leader closes its clients' connections",
 	},
 	{
 		name: "failover", kind: failoverTime(func(d *rawConfig) *time.Duration { return &d.HeartbeatTimeout }), def: "normal",
 		riskOf: riskOfFailover,
-		doc:    "Rollcall's own: how many ms the leader may be silent before another member stands for election; fast: 150, normal: 300, wan: 1000. All members should have the same ([sessions.md](sessions.md#a-leader-that-is-silent))",
+		doc: "Rollcall's own: how many ms the leader may be silent before another member stands for election; fast: " +
+			"150, normal: 300, wan: 1000. All members should have the same ([sessions.md](sessions.md#a-leader-that-is-silent))",
 	},
 	{
-		name: "minSessionTimeout", kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.MinTimeout }), unset: fmt.Sprint(server.DefaultMinTicks, " ticks"),
+		name: "minSessionTimeout", kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.MinTimeout }),
+		unset:  fmt.Sprint(server.DefaultMinTicks, " ticks"),
 		riskOf: riskOfMinTimeout,
 		doc:    "shortest session timeout granted, in ms; -1: the default",
 	},
 	{
-		name: "maxSessionTimeout", kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.MaxTimeout }), unset: fmt.Sprint(server.DefaultMaxTicks, " ticks"),
-		doc: "longest session timeout granted, in ms; -1: the default",
+		name: "maxSessionTimeout", kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.MaxTimeout }),
+		unset: fmt.Sprint(server.DefaultMaxTicks, " ticks"),
+		doc:   "longest session timeout granted, in ms; -1: the default",
 	},
 	{
 		name: "maxClientCnxns", env: variable{8, "ZOO_MAX_CLIENT_CNXNS", "60"},
-		kind: limitOrNone(maxCount, func(d *rawConfig) *int { return &d.Limits.MaxClientConns }), def: valueText(server.DefaultMaxClientConns),
+		kind:   limitOrNone(maxCount, func(d *rawConfig) *int { return &d.Limits.MaxClientConns }),
+		def:    valueText(server.DefaultMaxClientConns),
 		riskOf: riskOfConnections,
 		doc:    "connections per client address; 0: no limit",
 	},
@@ -142,109 +153,159 @@ var keys = []key{
 		doc: "connections of all clients; 0: no limit",
 	},
 	{
-		name: "connection_throttle_tokens", kind: wholeNumber(0, maxCount, func(d *rawConfig) *int { return &d.Limits.Throttle.Tokens }), def: "0",
-		doc: "capacity of the connection throttle's bucket of tokens: opening or resuming a session takes one, and a connection that finds none is closed; 0: no throttle ([security.md](security.md#connection-throttle))",
+		name: "connection_throttle_tokens",
+		kind: wholeNumber(0, maxCount, func(d *rawConfig) *int { return &d.Limits.Throttle.Tokens }), def: "0",
+		doc: "capacity of the connection throttle's bucket of tokens: opening or resuming a session takes one, and a " +
+			"connection that finds none is closed; 0: no throttle ([security.md](security.md#connection-throttle))",
 	},
 	{
-		name: "connection_throttle_fill_time", kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.Limits.Throttle.FillTime }), def: valueText(admission.DefaultFillTime),
-		doc: "ms after which tokens are added to the bucket, again and again",
+		name: "connection_throttle_fill_time",
+		kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.Limits.Throttle.FillTime }),
+		def:  valueText(admission.DefaultFillTime),
+		doc:  "ms after which tokens are added to the bucket, again and again",
 	},
 	{
-		name: "connection_throttle_fill_count", kind: wholeNumber(1, maxCount, func(d *rawConfig) *int { return &d.Limits.Throttle.FillCount }), def: valueText(admission.DefaultFillCount),
-		doc: "tokens that are added each time",
+		name: "connection_throttle_fill_count",
+		kind: wholeNumber(1, maxCount, func(d *rawConfig) *int { return &d.Limits.Throttle.FillCount }),
+		def:  valueText(admission.DefaultFillCount),
+		doc:  "tokens that are added each time",
 	},
 	{
-		name: "connection_throttle_freeze_time", kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.Limits.Throttle.Freeze }), def: "-1",
-		doc: "new sessions are also rejected at random, and this is the least time between two changes of the probability, in ms; -1: none is rejected at random",
+		name: "connection_throttle_freeze_time",
+		kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.Limits.Throttle.Freeze }), def: "-1",
+		doc: "new sessions are also rejected at random, and this is the least time between two changes of the " +
+			"probability, in ms; -1: none is rejected at random",
 	},
 	{
-		name: "connection_throttle_drop_increase", kind: fraction(minFraction, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Increase }), def: valueText(admission.DefaultIncrease),
-		doc: "added to that chance when the bucket is empty",
+		name: "connection_throttle_drop_increase",
+		kind: fraction(minFraction, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Increase }),
+		def:  valueText(admission.DefaultIncrease),
+		doc:  "added to that chance when the bucket is empty",
 	},
 	{
-		name: "connection_throttle_drop_decrease", kind: fraction(minFraction, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Decrease }), def: valueText(admission.DefaultDecrease),
-		doc: "taken from that chance when few tokens are missing",
+		name: "connection_throttle_drop_decrease",
+		kind: fraction(minFraction, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Decrease }),
+		def:  valueText(admission.DefaultDecrease),
+		doc:  "taken from that chance when few tokens are missing",
 	},
 	{
-		name: "connection_throttle_decrease_ratio", kind: fraction(0, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Ratio }), def: "0",
+		name: "connection_throttle_decrease_ratio",
+		kind: fraction(0, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Ratio }), def: "0",
 		doc: "how many tokens may be missing then, as a share of the bucket; 0: none",
 	},
 	{
-		name: "connection_throttle_weight_enabled", kind: boolean(func(d *rawConfig) *bool { return &d.Limits.Throttle.Weighted }), def: "false",
-		doc: "true: opening a session and resuming one take as many tokens as the next two keys say. connection_throttle_tokens and connection_throttle_fill_count then count new sessions, not tokens",
+		name: "connection_throttle_weight_enabled",
+		kind: boolean(func(d *rawConfig) *bool { return &d.Limits.Throttle.Weighted }), def: "false",
+		doc: "true: opening a session and resuming one take as many tokens as the next two keys say. " +
+			"connection_throttle_tokens and connection_throttle_fill_count then count new sessions, not tokens",
 	},
 	{
-		name: "connection_throttle_global_session_weight", kind: wholeNumber(1, maxWeight, func(d *rawConfig) *int { return &d.Limits.Throttle.GlobalWeight }), def: valueText(admission.DefaultGlobalWeight),
-		doc: "tokens that a new session takes, with weights",
+		name: "connection_throttle_global_session_weight",
+		kind: wholeNumber(1, maxWeight, func(d *rawConfig) *int { return &d.Limits.Throttle.GlobalWeight }),
+		def:  valueText(admission.DefaultGlobalWeight),
+		doc:  "tokens that a new session takes, with weights",
 	},
 	{
-		name: "connection_throttle_renew_session_weight", kind: wholeNumber(1, maxWeight, func(d *rawConfig) *int { return &d.Limits.Throttle.RenewWeight }), def: valueText(admission.DefaultRenewWeight),
-		doc: "tokens that resuming a session takes, with weights",
+		name: "connection_throttle_renew_session_weight",
+		kind: wholeNumber(1, maxWeight, func(d *rawConfig) *int { return &d.Limits.Throttle.RenewWeight }),
+		def:  valueText(admission.DefaultRenewWeight),
+		doc:  "tokens that resuming a session takes, with weights",
 	},
 	{
-		name: "jute.maxbuffer", kind: bytesOrHex(minMaxBuffer, maxMaxBuffer, func(d *rawConfig) *int { return &d.Limits.MaxBuffer }), def: valueText(jute.DefaultMaxBuffer),
+		name: "jute.maxbuffer", kind: bytesOrHex(minMaxBuffer, maxMaxBuffer,
+			func(d *rawConfig) *int { return &d.Limits.MaxBuffer }), def: valueText(jute.DefaultMaxBuffer),
 		riskOf: riskOfBuffer,
 		doc:    "longest request, in bytes; decimal, or hexadecimal with 0x",
 	},
 	{
-		name: "globalOutstandingLimit", kind: wholeNumber(1, maxInFlight, func(d *rawConfig) *int { return &d.MaxInFlight }), def: valueText(follower.DefaultMaxInFlight),
+		name: "globalOutstandingLimit", kind: wholeNumber(1, maxInFlight, func(d *rawConfig) *int { return &d.MaxInFlight }),
+		def: valueText(follower.DefaultMaxInFlight),
 		doc: "writes of a member's clients in flight, over all connections",
 	},
 	{
-		name: "connectionOutstandingLimit", kind: wholeNumber(1, maxConnInFlight, func(d *rawConfig) *int { return &d.Limits.MaxInFlight }), def: valueText(server.DefaultMaxInFlight),
-		doc: "Rollcall's own: requests of one connection that wait for a reply; beyond that the connection is not read",
+		name: "connectionOutstandingLimit",
+		kind: wholeNumber(1, maxConnInFlight, func(d *rawConfig) *int { return &d.Limits.MaxInFlight }),
+		def:  valueText(server.DefaultMaxInFlight),
+		doc:  "Rollcall's own: requests of one connection that wait for a reply; beyond that the connection is not read",
 	},
 	{
-		name: "connectionUnreadLimit", kind: wholeNumber(minUnread, maxUnread, func(d *rawConfig) *int { return &d.Limits.MaxUnread }), def: valueText(server.DefaultMaxUnread),
-		doc: "Rollcall's own: bytes of events and replies that a client may leave unread; beyond that its connection is closed",
+		name: "connectionUnreadLimit",
+		kind: wholeNumber(minUnread, maxUnread, func(d *rawConfig) *int { return &d.Limits.MaxUnread }),
+		def:  valueText(server.DefaultMaxUnread),
+		doc: "Rollcall's own: bytes of events and replies that a client may leave unread; beyond that its connection is " +
+			"closed",
 	},
 	{
-		name: "multiOperationLimit", kind: wholeNumber(1, maxMultiOps, func(d *rawConfig) *int { return &d.Limits.MaxMultiOps }), def: valueText(server.DefaultMaxMultiOps),
-		doc: "Rollcall's own: operations of one multi; beyond that the connection is closed, as for a request that is too long",
+		name: "multiOperationLimit", kind: wholeNumber(1, maxMultiOps,
+			func(d *rawConfig) *int { return &d.Limits.MaxMultiOps }), def: valueText(server.DefaultMaxMultiOps),
+		doc: "Rollcall's own: operations of one multi; beyond that the connection is closed, as for a request that is too " +
+			"long",
 	},
 	{
-		name: "pathLengthLimit", kind: wholeNumber(1<<10, maxPath, func(d *rawConfig) *int { return &d.Limits.MaxPath }), def: valueText(server.DefaultMaxPath),
-		doc: "Rollcall's own: bytes of the path of a new node or of a watch; a longer one is rejected with -8 (bad arguments). A path has at most 128 levels, and 64 KiB only with a few",
+		name: "pathLengthLimit", kind: wholeNumber(1<<10, maxPath, func(d *rawConfig) *int { return &d.Limits.MaxPath }),
+		def: valueText(server.DefaultMaxPath),
+		doc: "Rollcall's own: bytes of the path of a new node or of a watch; a longer one is rejected with -8 (bad " +
+			"arguments). A path has at most 128 levels, and 64 KiB only with a few",
 	},
 	{
-		name: "aclEntryLimit", kind: wholeNumber(1, maxACL, func(d *rawConfig) *int { return &d.Limits.MaxACL }), def: valueText(server.DefaultMaxACL),
-		doc: "Rollcall's own: entries of an access control list, after each entry of scheme `auth` stands for the client's identities; a longer one is rejected with -114 (invalid ACL)",
+		name: "aclEntryLimit", kind: wholeNumber(1, maxACL, func(d *rawConfig) *int { return &d.Limits.MaxACL }),
+		def: valueText(server.DefaultMaxACL),
+		doc: "Rollcall's own: entries of an access control list, after each entry of scheme `auth` stands for the " +
+			"client's identities; a longer one is rejected with -114 (invalid ACL)",
 	},
 	{
-		name: "identityLimit", kind: wholeNumber(1, maxIdentities, func(d *rawConfig) *int { return &d.Limits.MaxIdentities }), def: valueText(server.DefaultMaxIdentities),
-		doc: "Rollcall's own: identities of one connection, its address among them; one more is rejected with -115 (authentication failed), and the connection is closed. All of them together have at most 4 KiB",
+		name: "identityLimit", kind: wholeNumber(1, maxIdentities,
+			func(d *rawConfig) *int { return &d.Limits.MaxIdentities }), def: valueText(server.DefaultMaxIdentities),
+		doc: "Rollcall's own: identities of one connection, its address among them; one more is rejected with -115 " +
+			"(authentication failed), and the connection is closed. All of them together have at most 4 KiB",
 	},
 	{
-		name: "clientMemoryLimit", kind: wholeNumber(MinClientMemory, maxClientMemory, func(d *rawConfig) *int64 { return &d.Limits.Budget }), unset: "an eighth of the memory",
-		doc: "Rollcall's own: bytes for all connections together, of requests that wait, of replies and events that clients leave unread, and of watches, which may take half. When they are used up, large requests wait, and the connections that hold the most are closed",
+		name: "clientMemoryLimit", kind: wholeNumber(MinClientMemory, maxClientMemory,
+			func(d *rawConfig) *int64 { return &d.Limits.Budget }), unset: "an eighth of the memory",
+		doc: "Rollcall's own: bytes for all connections together, of requests that wait, of replies and events that " +
+			"clients leave unread, and of watches, which may take half. When they are used up, large requests wait, and the " +
+			"connections that hold the most are closed",
 	},
 	{
-		name: "memoryLimit", kind: memoryLimit(func(d *rawConfig) *MemoryLimit { return &d.Memory }), def: valueText(DefaultMemoryPercent) + "%",
-		doc: "Rollcall's own: memory in use above which this member rejects its clients' creates, and data and access control lists that grow, with -1 (system error). A percentage is that of the memory of the machine or the cgroup, or of GOMEMLIMIT if that is set; 0: no limit ([security.md](security.md#memory))",
+		name: "memoryLimit", kind: memoryLimit(func(d *rawConfig) *MemoryLimit { return &d.Memory }),
+		def: valueText(DefaultMemoryPercent) + "%",
+		doc: "Rollcall's own: memory in use above which this member rejects its clients' creates, and data and access " +
+			"control lists that grow, with -1 (system error). A percentage is that of the memory of the machine or the " +
+			"cgroup, or of GOMEMLIMIT if that is set; 0: no limit ([security.md](security.md#memory))",
 	},
 	{
-		name: "handshakeTimeout", kind: millis(1, maxHandshake, func(d *rawConfig) *time.Duration { return &d.Limits.Handshake }), def: valueText(server.DefaultHandshake),
-		doc: "Rollcall's own: ms from accepting a connection to its session, including the wait for a leader, which takes at most a third of the session's timeout",
+		name: "handshakeTimeout", kind: millis(1, maxHandshake,
+			func(d *rawConfig) *time.Duration { return &d.Limits.Handshake }), def: valueText(server.DefaultHandshake),
+		doc: "Rollcall's own: ms from accepting a connection to its session, including the wait for a leader, which takes " +
+			"at most a third of the session's timeout",
 	},
 	{
-		name: "readConsistency", kind: eitherWord("linearizable", "sequential", func(d *rawConfig) *bool { return &d.LinearizableReads }), def: "sequential",
-		doc: "Rollcall's own. sequential: a read may be stale unless it follows a sync, as in ZooKeeper. linearizable: no read is stale, and each waits for the leader",
+		name: "readConsistency", kind: eitherWord("linearizable", "sequential",
+			func(d *rawConfig) *bool { return &d.LinearizableReads }), def: "sequential",
+		doc: "Rollcall's own. sequential: a read may be stale unless it follows a sync, as in ZooKeeper. linearizable: no " +
+			"read is stale, and each waits for the leader",
 	},
 	{
 		name: readOnlyKey, kind: boolean(func(d *rawConfig) *bool { return &d.ReadOnlyMode }), def: "false",
-		doc: "true: while no leader is known, clients that ask for a read-only server are served in sessions that only read ([sessions.md](sessions.md#read-only-mode)), and isro is always enabled; not with readConsistency=linearizable",
+		doc: "true: while no leader is known, clients that ask for a read-only server are served in sessions that only " +
+			"read ([sessions.md](sessions.md#read-only-mode)), and isro is always enabled; not with readConsistency=linearizable",
 	},
 	{
-		name: "snapCount", kind: wholeNumber(2, maxCount, func(d *rawConfig) *uint64 { return &d.SnapCount }), def: valueText(quorum.DefaultSnapshotEvery),
+		name: "snapCount", kind: wholeNumber(2, maxCount, func(d *rawConfig) *uint64 { return &d.SnapCount }),
+		def: valueText(quorum.DefaultSnapshotEvery),
 		doc: "log entries between two snapshots",
 	},
 	{
-		name: "logStore", kind: logKind(func(d *rawConfig) *disk.LogKind { return &d.LogKind }), unset: fmt.Sprintf("that of the directory; %s for a new one", disk.DefaultLogKind),
-		doc: "Rollcall's own: format of the log store. A directory keeps its format, and a member configured with another one does not start ([storage.md](storage.md))",
+		name: "logStore", kind: logKind(func(d *rawConfig) *disk.LogKind { return &d.LogKind }),
+		unset: fmt.Sprintf("that of the directory; %s for a new one", disk.DefaultLogKind),
+		doc: "Rollcall's own: format of the log store. A directory keeps its format, and a member configured with another " +
+			"one does not start ([storage.md](storage.md))",
 	},
 	{
-		name: "storeStallLimit", kind: millis(minStall, maxStall, func(d *rawConfig) *time.Duration { return &d.StoreStallLimit }), def: valueText(DefaultStallLimit),
-		doc: "Rollcall's own: ms that writing or applying the log may hang. After that a leader gives up, and any member closes its clients' connections",
+		name: "storeStallLimit", kind: millis(minStall, maxStall,
+			func(d *rawConfig) *time.Duration { return &d.StoreStallLimit }), def: valueText(DefaultStallLimit),
+		doc: "Rollcall's own: ms that writing or applying the log may hang. After that a leader gives up, and any member " +
+			"closes its clients' connections",
 	},
 	{
 		name: "4lw.commands.whitelist", env: variable{line: 11, name: "ZOO_4LW_COMMANDS_WHITELIST"},
@@ -257,41 +318,52 @@ var keys = []key{
 		doc: "true: operators are served over HTTP ([admin.md](admin.md))",
 	},
 	{
-		name: "admin.serverAddress", kind: hostName(func(d *rawConfig) *string { return &d.adminListener.host }), def: "127.0.0.1",
+		name: "admin.serverAddress", kind: hostName(func(d *rawConfig) *string { return &d.adminListener.host }),
+		def:    "127.0.0.1",
 		riskOf: riskOfAddress,
-		doc:    "address for HTTP; for other machines than this one, set another address, and admin.tokenFile or DigestAuthenticationProvider.superDigest",
+		doc: "address for HTTP; for other machines than this one, set another address, and admin.tokenFile or " +
+			"DigestAuthenticationProvider.superDigest",
 	},
 	{
-		name: "admin.serverPort", kind: wholeNumber(0, maxPort, func(d *rawConfig) *int { return &d.adminListener.port }), def: "8080",
+		name: "admin.serverPort", kind: wholeNumber(0, maxPort, func(d *rawConfig) *int { return &d.adminListener.port }),
+		def: "8080",
 		doc: "port for HTTP; 0: the system chooses one. If the port is in use, the member warns and runs without HTTP",
 	},
 	{
-		name: "admin.commandURL", kind: urlPath(func(d *rawConfig) *string { return &d.HTTP.CommandURL }), def: admin.DefaultCommandURL,
+		name: "admin.commandURL", kind: urlPath(func(d *rawConfig) *string { return &d.HTTP.CommandURL }),
+		def: admin.DefaultCommandURL,
 		doc: "path of ZooKeeper's AdminServer commands",
 	},
 	{
-		name: "admin.idleTimeout", kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.HTTP.IdleTimeout }), def: valueText(admin.DefaultIdleTimeout),
+		name: "admin.idleTimeout", kind: millis(1, maxMillis,
+			func(d *rawConfig) *time.Duration { return &d.HTTP.IdleTimeout }), def: valueText(admin.DefaultIdleTimeout),
 		doc: "ms after which an HTTP connection without a request is closed",
 	},
 	{
-		name: "admin.snapshot.enabled", kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.HTTP.NoSnapshots }), def: "true",
+		name: "admin.snapshot.enabled",
+		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.HTTP.NoSnapshots }), def: "true",
 		doc: "false: the AdminServer command snapshot is rejected. `rollcall backup` still works",
 	},
 	{
-		name: "admin.restore.enabled", kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.HTTP.NoRestores }), def: "true",
+		name: "admin.restore.enabled",
+		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.HTTP.NoRestores }), def: "true",
 		doc: "false: the AdminServer command restore is rejected. `rollcall backup restore` still works",
 	},
 	{
-		name: "admin.rateLimiterIntervalInMS", kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.HTTP.SnapshotInterval }), def: valueText(admin.DefaultSnapshotInterval),
-		doc: "least ms between two AdminServer commands snapshot of a member, and between two AdminServer commands restore",
+		name: "admin.rateLimiterIntervalInMS",
+		kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.HTTP.SnapshotInterval }),
+		def:  valueText(admin.DefaultSnapshotInterval),
+		doc:  "least ms between two AdminServer commands snapshot of a member, and between two AdminServer commands restore",
 	},
 	{
 		name: "admin.tokenFile", kind: filePath(func(d *rawConfig) *string { return &d.HTTP.TokenFile }), unset: "none",
-		doc: "Rollcall's own: file with a token of 16 to 4096 bytes, which administrators send as `Authorization: Bearer TOKEN`. It is read at the start. If others may read it, there is a warning (chmod 600)",
+		doc: "Rollcall's own: file with a token of 16 to 4096 bytes, which administrators send as `Authorization: Bearer " +
+			"TOKEN`. It is read at the start. If others may read it, there is a warning (chmod 600)",
 	},
 	{
 		name: "admin.forceHttps", kind: boolean(func(d *rawConfig) *bool { return &d.HTTP.ForceHTTPS }), def: "false",
-		doc: "true: HTTPS alone is served at admin.serverPort, with the keys of ssl.quorum.keyStore.location and ssl.quorum.trustStore.location; wins over admin.portUnification",
+		doc: "true: HTTPS alone is served at admin.serverPort, with the keys of ssl.quorum.keyStore.location and " +
+			"ssl.quorum.trustStore.location; wins over admin.portUnification",
 	},
 	{
 		name: "admin.portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.HTTP.UnifyPorts }), def: "false",
@@ -299,66 +371,88 @@ var keys = []key{
 	},
 	{
 		name: "admin.needClientAuth", kind: boolean(func(d *rawConfig) *bool { return &d.HTTP.NeedClientAuth }), def: "false",
-		doc: "true: over HTTPS, a client must show a certificate that ssl.quorum.trustStore.location believes. Without the key it may",
+		doc: "true: over HTTPS, a client must show a certificate that ssl.quorum.trustStore.location believes. Without " +
+			"the key it may",
 	},
 	{
-		name: "admin.readTokenFile", kind: filePath(func(d *rawConfig) *string { return &d.HTTP.ReadTokenFile }), unset: "none",
-		doc: "Rollcall's own: file with a token like that of admin.tokenFile, which reads and changes nothing",
+		name: "admin.readTokenFile", kind: filePath(func(d *rawConfig) *string { return &d.HTTP.ReadTokenFile }),
+		unset: "none",
+		doc:   "Rollcall's own: file with a token like that of admin.tokenFile, which reads and changes nothing",
 	},
 	{
-		name: "admin.metricsTokenFile", kind: filePath(func(d *rawConfig) *string { return &d.HTTP.MetricsTokenFile }), unset: "none",
-		doc: "Rollcall's own: file with a token like that of admin.tokenFile, which reads /metrics and nothing else",
+		name: "admin.metricsTokenFile", kind: filePath(func(d *rawConfig) *string { return &d.HTTP.MetricsTokenFile }),
+		unset: "none",
+		doc:   "Rollcall's own: file with a token like that of admin.tokenFile, which reads /metrics and nothing else",
 	},
 	{
-		name: "admin.localReads", kind: localReads(func(d *rawConfig) *admin.LocalReads { return &d.HTTP.LocalReads }), def: "state",
+		name: "admin.localReads", kind: localReads(func(d *rawConfig) *admin.LocalReads { return &d.HTTP.LocalReads }),
+		def:    "state",
 		riskOf: riskOfLocalReads,
-		doc:    "Rollcall's own: what is read without credentials, over HTTP on the member's machine and by four-letter commands: none; state: no data of nodes, and no path below a node that not everybody may read; data: all paths, and what everybody may read ([admin.md](admin.md#what-is-shown-without-credentials))",
+		doc: "Rollcall's own: what is read without credentials, over HTTP on the member's machine and by four-letter " +
+			"commands: none; state: no data of nodes, and no path below a node that not everybody may read; data: all paths, " +
+			"and what everybody may read ([admin.md](admin.md#what-is-shown-without-credentials))",
 	},
 	{
 		name: "admin.hosts", kind: commaList(func(d *rawConfig) *[]string { return &d.HTTP.Hosts }), unset: "none",
-		doc: "Rollcall's own: names for this member that the Host header of a request without credentials may have, besides addresses, localhost, the name of the machine, that of its server line and admin.serverAddress; `*`: any",
+		doc: "Rollcall's own: names for this member that the Host header of a request without credentials may have, " +
+			"besides addresses, localhost, the name of the machine, that of its server line and admin.serverAddress; `*`: any",
 	},
 	{
-		name: "metricsProvider.className", kind: metricsProvider(func(d *rawConfig) *bool { return &d.metricsListener.enabled }), unset: "none",
+		name: "metricsProvider.className",
+		kind: metricsProvider(func(d *rawConfig) *bool { return &d.metricsListener.enabled }), unset: "none",
 		riskOf: riskOfMetrics,
-		doc:    "Prometheus's: /metrics is also served at metricsProvider.httpPort, to everybody who reaches it. The others: nothing besides admin.serverPort",
+		doc: "Prometheus's: /metrics is also served at metricsProvider.httpPort, to everybody who reaches it. The " +
+			"others: nothing besides admin.serverPort",
 	},
 	{
-		name: "metricsProvider.httpHost", kind: hostName(func(d *rawConfig) *string { return &d.metricsListener.host }), def: serverlist.AllHosts,
+		name: "metricsProvider.httpHost", kind: hostName(func(d *rawConfig) *string { return &d.metricsListener.host }),
+		def: serverlist.AllHosts,
 		doc: "address of that port",
 	},
 	{
-		name: "metricsProvider.httpPort", kind: wholeNumber(0, maxPort, func(d *rawConfig) *int { return &d.metricsListener.port }), def: "7000",
+		name: "metricsProvider.httpPort",
+		kind: wholeNumber(0, maxPort, func(d *rawConfig) *int { return &d.metricsListener.port }), def: "7000",
 		doc: "0: the system chooses a port. If it is in use, the member warns and runs without it",
 	},
 	{
-		name: "metricsProvider.exportJvmInfo", kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.HTTP.BareMetrics }), def: "true",
+		name: "metricsProvider.exportJvmInfo",
+		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.HTTP.BareMetrics }), def: "true",
 		doc: "false: /metrics leaves out the metrics of the Go runtime and of the process",
 	},
 	{
-		name: "autoRebalance", kind: wholeNumber(0, admin.MaxRebalanceRate, func(d *rawConfig) *int { return &d.AutoRebalance }), def: "0",
-		doc: "Rollcall's own: while the leader has this key, a member with clearly more clients than its share closes so many connections in a second, and these clients move to other members. If it is 0, none are closed ([members.md](members.md#rebalancing-the-clients))",
+		name: "autoRebalance", kind: wholeNumber(0, admin.MaxRebalanceRate,
+			func(d *rawConfig) *int { return &d.AutoRebalance }), def: "0",
+		doc: "Rollcall's own: while the leader has this key, a member with clearly more clients than its share closes so " +
+			"many connections in a second, and these clients move to other members. If it is 0, none are closed " +
+			"([members.md](members.md#rebalancing-the-clients))",
 	},
 	{
-		name: "logFormat", env: variable{line: 20, name: "ROLLCALL_LOG_FORMAT"}, flag: flagOption{"log-format", "format of the log: text or json (logFormat)"},
+		name: "logFormat", env: variable{line: 20, name: "ROLLCALL_LOG_FORMAT"},
+		flag: flagOption{"log-format", "format of the log: text or json (logFormat)"},
 		kind: eitherWord("json", "text", func(d *rawConfig) *bool { return &d.Log.JSON }), def: "text",
 		doc: "Rollcall's own: a line of the log is text, or a JSON object ([logs.md](logs.md))",
 	},
 	{
-		name: "logLevel", env: variable{line: 21, name: "ROLLCALL_LOG_LEVEL"}, flag: flagOption{"log-level", "`level` from which on events are logged: debug, info, warn or error (logLevel)"},
+		name: "logLevel", env: variable{line: 21, name: "ROLLCALL_LOG_LEVEL"},
+		flag: flagOption{"log-level", "`level` from which on events are logged: debug, info, warn or error (logLevel)"},
 		kind: logLevel(func(d *rawConfig) *slog.Level { return &d.Log.Level }), def: "info",
-		doc: "Rollcall's own: events of this level and of higher ones are in the log. A running member reads it again at SIGHUP ([logs.md](logs.md))",
+		doc: "Rollcall's own: events of this level and of higher ones are in the log. A running member reads it again at " +
+			"SIGHUP ([logs.md](logs.md))",
 	},
 	{
 		name: "audit.enable", kind: boolean(func(d *rawConfig) *bool { return &d.Audit.Enable }), def: "false",
-		doc: "true: the audit log has a line for each change of a client, each session that begins or ends, each failed authentication and each act of an administrator ([audit.md](audit.md))",
+		doc: "true: the audit log has a line for each change of a client, each session that begins or ends, each failed " +
+			"authentication and each act of an administrator ([audit.md](audit.md))",
 	},
 	{
 		name: "audit.required", kind: boolean(func(d *rawConfig) *bool { return &d.Audit.Required }), def: "false",
-		doc: "Rollcall's own: true: a change of a client or an administrator waits until a line about it is on the disk, and is rejected if the audit log cannot be written ([audit.md](audit.md#no-change-without-a-line)). It needs audit.enable",
+		doc: "Rollcall's own: true: a change of a client or an administrator waits until a line about it is on the disk, " +
+			"and is rejected if the audit log cannot be written ([audit.md](audit.md#no-change-without-a-line)). It needs " +
+			"audit.enable",
 	},
 	{
-		name: "audit.format", kind: eitherWord("zookeeper", "json", func(d *rawConfig) *bool { return &d.Audit.ZooKeeperFormat }), def: "json",
+		name: "audit.format", kind: eitherWord("zookeeper", "json",
+			func(d *rawConfig) *bool { return &d.Audit.ZooKeeperFormat }), def: "json",
 		doc: "Rollcall's own: a line of the audit log is a JSON object, or as in ZooKeeper's",
 	},
 	{
@@ -366,23 +460,29 @@ var keys = []key{
 		doc: "Rollcall's own: file of the audit log. Each member needs its own. `-` is standard output",
 	},
 	{
-		name: "audit.fileSize", kind: wholeNumber(minAuditFile, maxAuditFile, func(d *rawConfig) *int64 { return &d.Audit.MaxFileSize }), def: valueText(audit.DefaultMaxFileSize),
-		doc: "Rollcall's own: bytes of that file at which it is renamed to audit.file with `.1` at its end, and a new one begins",
+		name: "audit.fileSize", kind: wholeNumber(minAuditFile, maxAuditFile,
+			func(d *rawConfig) *int64 { return &d.Audit.MaxFileSize }), def: valueText(audit.DefaultMaxFileSize),
+		doc: "Rollcall's own: bytes of that file at which it is renamed to audit.file with `.1` at its end, and a new one " +
+			"begins",
 	},
 	{
-		name: "audit.files", kind: wholeNumber(1, maxAuditFiles, func(d *rawConfig) *int { return &d.Audit.KeptFiles }), def: valueText(audit.DefaultKeptFiles),
+		name: "audit.files", kind: wholeNumber(1, maxAuditFiles, func(d *rawConfig) *int { return &d.Audit.KeptFiles }),
+		def: valueText(audit.DefaultKeptFiles),
 		doc: "Rollcall's own: old files of the audit log that are kept",
 	},
 	{
 		name: "backup.dir", kind: filePath(func(d *rawConfig) *string { return &d.Backup.Dir }), unset: "no backups are made",
-		doc: "Rollcall's own: directory where this member puts backups by itself ([backup.md](backup.md#regular-backups)). It must exist; members may share it",
+		doc: "Rollcall's own: directory where this member puts backups by itself " +
+			"([backup.md](backup.md#regular-backups)). It must exist; members may share it",
 	},
 	{
-		name: "backup.every", kind: millis(minBackupEvery, maxBackupEvery, func(d *rawConfig) *time.Duration { return &d.Backup.Interval }), def: valueText(backup.DefaultInterval),
+		name: "backup.every", kind: millis(minBackupEvery, maxBackupEvery,
+			func(d *rawConfig) *time.Duration { return &d.Backup.Interval }), def: valueText(backup.DefaultInterval),
 		doc: "Rollcall's own: time in ms from one of these backups to the next",
 	},
 	{
-		name: "backup.keep", kind: wholeNumber(1, maxBackups, func(d *rawConfig) *int { return &d.Backup.KeptFiles }), def: valueText(backup.DefaultKeptFiles),
+		name: "backup.keep", kind: wholeNumber(1, maxBackups, func(d *rawConfig) *int { return &d.Backup.KeptFiles }),
+		def: valueText(backup.DefaultKeptFiles),
 		doc: "Rollcall's own: how many of these backups are kept. The oldest is deleted when a newer one has been read back",
 	},
 	{
@@ -399,24 +499,32 @@ var keys = []key{
 		doc: "true: a write beyond a hard limit of a quota is rejected; the leader's value counts",
 	},
 	{
-		name: "dataQuota", kind: byteSize(minDataQuota, maxSize, func(d *rawConfig) *uint64 { return &d.Rules.DataQuota }), def: "0",
-		doc: "Rollcall's own: bytes of all paths, data and access control lists. A write that would add bytes beyond that is rejected with -1 (system error); 0: no quota; the leader's value counts ([security.md](security.md#quota-of-all-data))",
+		name: "dataQuota", kind: byteSize(minDataQuota, maxSize, func(d *rawConfig) *uint64 { return &d.Rules.DataQuota }),
+		def: "0",
+		doc: "Rollcall's own: bytes of all paths, data and access control lists. A write that would add bytes beyond that " +
+			"is rejected with -1 (system error); 0: no quota; the leader's value counts " +
+			"([security.md](security.md#quota-of-all-data))",
 	},
 	{
 		name: jaasKey, kind: filePath(func(d *rawConfig) *string { return &d.loginKeys.jaasFile }), unset: "none",
-		doc: "path of a JAAS file with the users who may log in by SASL ([security.md](security.md#passwords-and-sasl)); as in ZooKeeper, also as `-D` in SERVER_JVMFLAGS. A running member reads the file again at SIGHUP",
+		doc: "path of a JAAS file with the users who may log in by SASL ([security.md](security.md#passwords-and-sasl)); " +
+			"as in ZooKeeper, also as `-D` in SERVER_JVMFLAGS. A running member reads the file again at SIGHUP",
 	},
 	{
-		name: "sasl.serverconfig", kind: nonEmptyText("a name", func(d *rawConfig) *string { return &d.loginKeys.jaasSection }), def: "Server",
+		name: "sasl.serverconfig", kind: nonEmptyText("a name",
+			func(d *rawConfig) *string { return &d.loginKeys.jaasSection }), def: "Server",
 		doc: "section of the JAAS file that has the users",
 	},
 	{
-		name: "superUser", kind: nonEmptyText("a name", func(d *rawConfig) *string { return &d.Login.SuperUser }), unset: "none",
-		doc: "user of SASL who becomes the super user",
+		name: "superUser", kind: nonEmptyText("a name", func(d *rawConfig) *string { return &d.Login.SuperUser }),
+		unset: "none",
+		doc:   "user of SASL who becomes the super user",
 	},
 	{
-		name: "sessionRequireClientSASLAuth", kind: boolean(func(d *rawConfig) *bool { return &d.loginKeys.requireSASL }), def: "false",
-		doc: "true: a client is served only after it has logged in by SASL; other requests get -124, and its connection is closed",
+		name: "sessionRequireClientSASLAuth", kind: boolean(func(d *rawConfig) *bool { return &d.loginKeys.requireSASL }),
+		def: "false",
+		doc: "true: a client is served only after it has logged in by SASL; other requests get -124, and its connection " +
+			"is closed",
 	},
 	{
 		name: "allowSaslFailedClients", kind: boolean(func(d *rawConfig) *bool { return &d.Login.KeepFailed }), def: "false",
@@ -424,104 +532,137 @@ var keys = []key{
 		doc:    "true: a client whose login by SASL fails stays connected without an identity, unless SASL is required",
 	},
 	{
-		name: "enforce.auth.enabled", kind: boolean(func(d *rawConfig) *bool { return &d.loginKeys.enforceAuth }), def: "false",
+		name: "enforce.auth.enabled", kind: boolean(func(d *rawConfig) *bool { return &d.loginKeys.enforceAuth }),
+		def: "false",
 		doc: "true: a client is served only after it has proved an identity of one of enforce.auth.schemes",
 	},
 	{
-		name: "enforce.auth.schemes", kind: authSchemes(func(d *rawConfig) *[]string { return &d.loginKeys.acceptedSchemes }), unset: "none",
+		name: "enforce.auth.schemes", kind: authSchemes(func(d *rawConfig) *[]string { return &d.loginKeys.acceptedSchemes }),
+		unset:  "none",
 		riskOf: riskOfSchemes,
 		doc:    "the schemes, with commas between them; sessionRequireClientSASLAuth=true wins over both keys",
 	},
 	{
-		name: "znode.container.checkIntervalMs", kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.Reaping.Interval }), def: valueText(leader.DefaultReapInterval),
-		doc: "ms between two searches for containers and nodes with a TTL that are due for removal; the leader's value counts. While the leader's clock is not trusted, none is removed ([clocks.md](clocks.md))",
+		name: "znode.container.checkIntervalMs",
+		kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.Reaping.Interval }),
+		def:  valueText(leader.DefaultReapInterval),
+		doc: "ms between two searches for containers and nodes with a TTL that are due for removal; the leader's value " +
+			"counts. While the leader's clock is not trusted, none is removed ([clocks.md](clocks.md))",
 	},
 	{
-		name: "znode.container.maxPerMinute", kind: wholeNumber(1, maxCount, func(d *rawConfig) *int { return &d.Reaping.PerMinute }), def: valueText(leader.DefaultReapPerMinute),
-		doc: "most of them that are removed in a minute; the leader's value counts",
+		name: "znode.container.maxPerMinute",
+		kind: wholeNumber(1, maxCount, func(d *rawConfig) *int { return &d.Reaping.PerMinute }),
+		def:  valueText(leader.DefaultReapPerMinute),
+		doc:  "most of them that are removed in a minute; the leader's value counts",
 	},
 	{
-		name: "znode.container.maxNeverUsedIntervalMs", kind: millis(0, maxMillis, func(d *rawConfig) *time.Duration { return &d.Reaping.NeverUsed }), def: "0",
-		doc: "ms after its last change that an empty container which never had a child is removed, too; 0: never; the leader's value counts",
+		name: "znode.container.maxNeverUsedIntervalMs",
+		kind: millis(0, maxMillis, func(d *rawConfig) *time.Duration { return &d.Reaping.NeverUsed }), def: "0",
+		doc: "ms after its last change that an empty container which never had a child is removed, too; 0: never; the " +
+			"leader's value counts",
 	},
 	{
-		name: "DigestAuthenticationProvider.enabled", kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.NoDigest }), def: "true",
+		name: "DigestAuthenticationProvider.enabled",
+		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.NoDigest }), def: "true",
 		doc: "false: no client can authenticate with a password in the scheme digest, and the super user not over HTTP",
 	},
 	{
-		name: "DigestAuthenticationProvider.digestAlg", kind: digestAlg(func(d *rawConfig) *digest.Algorithm { return &d.Digest }), def: "SHA1",
-		doc: "hash of passwords in the scheme digest, in any case of letters. All members must have the same one, and ACLs keep the digests that they have ([security.md](security.md#passwords))",
+		name: "DigestAuthenticationProvider.digestAlg",
+		kind: digestAlg(func(d *rawConfig) *digest.Algorithm { return &d.Digest }), def: "SHA1",
+		doc: "hash of passwords in the scheme digest, in any case of letters. All members must have the same one, and " +
+			"ACLs keep the digests that they have ([security.md](security.md#passwords))",
 	},
 	{
-		name: "DigestAuthenticationProvider.superDigest", isSecret: true, kind: superDigest(func(d *rawConfig) *string { return &d.SuperDigest }), unset: "none",
+		name: "DigestAuthenticationProvider.superDigest", isSecret: true,
+		kind: superDigest(func(d *rawConfig) *string { return &d.SuperDigest }), unset: "none",
 		doc: "`super:` and the digest of the super user's password",
 	},
 	{
 		name: "DigestAuthenticationProvider.superDigestPath", unset: "none",
-		kind: secretFile("DigestAuthenticationProvider.superDigest", superDigest(func(d *rawConfig) *string { return &d.SuperDigest })),
-		doc:  "Rollcall's own: file whose first line is the value of DigestAuthenticationProvider.superDigest, so that it is in no command line and no zoo.cfg. If others may read it, there is a warning (chmod 600)",
+		kind: secretFile("DigestAuthenticationProvider.superDigest",
+			superDigest(func(d *rawConfig) *string { return &d.SuperDigest })),
+		doc: "Rollcall's own: file whose first line is the value of DigestAuthenticationProvider.superDigest, so that it " +
+			"is in no command line and no zoo.cfg. If others may read it, there is a warning (chmod 600)",
 	},
 	{
-		name: "secureClientPort", kind: wholeNumber(0, maxPort, func(d *rawConfig) *int { return &d.secureListener.port }), unset: "none",
-		doc: "port for clients over TLS, which needs ssl.keyStore.location and, unless ssl.clientAuth=none, ssl.trustStore.location; 0: the system chooses one. [security.md](security.md#clients) has an example",
+		name: "secureClientPort", kind: wholeNumber(0, maxPort, func(d *rawConfig) *int { return &d.secureListener.port }),
+		unset: "none",
+		doc: "port for clients over TLS, which needs ssl.keyStore.location and, unless ssl.clientAuth=none, " +
+			"ssl.trustStore.location; 0: the system chooses one. [security.md](security.md#clients) has an example",
 	},
 	{
-		name: "secureClientPortAddress", kind: hostName(func(d *rawConfig) *string { return &d.secureListener.host }), unset: "all interfaces",
-		doc: "address for clients over TLS; needs secureClientPort",
+		name: "secureClientPortAddress", kind: hostName(func(d *rawConfig) *string { return &d.secureListener.host }),
+		unset: "all interfaces",
+		doc:   "address for clients over TLS; needs secureClientPort",
 	},
 	{
-		name: "client.portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.ClientTLS.UnifiedPort }), def: "false",
+		name: "client.portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.ClientTLS.UnifiedPort }),
+		def: "false",
 		doc: "clientPort takes connections over TLS, too, so that clients can be changed one by one",
 	},
 	{
-		name: "ssl.keyStore.location", kind: filePath(func(d *rawConfig) *string { return &d.ClientTLS.Key.Location }), unset: "none",
-		doc: "file with the private key, its certificate and the chain to an authority, which the member shows to clients",
+		name: "ssl.keyStore.location", kind: filePath(func(d *rawConfig) *string { return &d.ClientTLS.Key.Location }),
+		unset: "none",
+		doc:   "file with the private key, its certificate and the chain to an authority, which the member shows to clients",
 	},
 	{
-		name: "ssl.keyStore.password", kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.ClientTLS.Key.Password }), unset: "none", isSecret: true,
-		doc: "password of that file",
+		name: "ssl.keyStore.password",
+		kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.ClientTLS.Key.Password }), unset: "none",
+		isSecret: true,
+		doc:      "password of that file",
 	},
 	{
 		name: "ssl.keyStore.passwordPath", unset: "none",
-		kind: secretFile("ssl.keyStore.password", nonEmptyText("text", func(d *rawConfig) *string { return &d.ClientTLS.Key.Password })),
-		doc:  "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
+		kind: secretFile("ssl.keyStore.password",
+			nonEmptyText("text", func(d *rawConfig) *string { return &d.ClientTLS.Key.Password })),
+		doc: "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
 	},
 	{
-		name: "ssl.keyStore.type", kind: storeType(func(d *rawConfig) *string { return &d.ClientTLS.Key.Type }), unset: "by the file's extension: .pem, .p12, .pfx or .jks",
-		doc: "format of the file. Files of PKCS12 and JKS are told apart by their content, as Java does",
+		name: "ssl.keyStore.type", kind: storeType(func(d *rawConfig) *string { return &d.ClientTLS.Key.Type }),
+		unset: "by the file's extension: .pem, .p12, .pfx or .jks",
+		doc:   "format of the file. Files of PKCS12 and JKS are told apart by their content, as Java does",
 	},
 	{
-		name: "ssl.trustStore.location", kind: filePath(func(d *rawConfig) *string { return &d.ClientTLS.Trust.Location }), unset: "none",
-		doc: "file with the authorities whose certificates clients may show",
+		name: "ssl.trustStore.location", kind: filePath(func(d *rawConfig) *string { return &d.ClientTLS.Trust.Location }),
+		unset: "none",
+		doc:   "file with the authorities whose certificates clients may show",
 	},
 	{
-		name: "ssl.trustStore.password", kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.ClientTLS.Trust.Password }), unset: "none", isSecret: true,
-		doc: "password of that file",
+		name: "ssl.trustStore.password",
+		kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.ClientTLS.Trust.Password }), unset: "none",
+		isSecret: true,
+		doc:      "password of that file",
 	},
 	{
 		name: "ssl.trustStore.passwordPath", unset: "none",
-		kind: secretFile("ssl.trustStore.password", nonEmptyText("text", func(d *rawConfig) *string { return &d.ClientTLS.Trust.Password })),
-		doc:  "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
+		kind: secretFile("ssl.trustStore.password",
+			nonEmptyText("text", func(d *rawConfig) *string { return &d.ClientTLS.Trust.Password })),
+		doc: "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
 	},
 	{
-		name: "ssl.trustStore.type", kind: storeType(func(d *rawConfig) *string { return &d.ClientTLS.Trust.Type }), unset: "by the file's extension",
-		doc: "format of the file, as with ssl.keyStore.type",
+		name: "ssl.trustStore.type", kind: storeType(func(d *rawConfig) *string { return &d.ClientTLS.Trust.Type }),
+		unset: "by the file's extension",
+		doc:   "format of the file, as with ssl.keyStore.type",
 	},
 	{
-		name: "ssl.clientAuth", kind: clientAuth(func(d *rawConfig) *keystore.ClientAuth { return &d.ClientTLS.Terms.Auth }), def: "need",
-		doc: "need: a client over TLS must show a certificate; want: it may; none: it is not requested. The subject is an identity of the scheme x509",
+		name: "ssl.clientAuth", kind: clientAuth(func(d *rawConfig) *keystore.ClientAuth { return &d.ClientTLS.Terms.Auth }),
+		def: "need",
+		doc: "need: a client over TLS must show a certificate; want: it may; none: it is not requested. The subject is an " +
+			"identity of the scheme x509",
 	},
 	{
-		name: "ssl.protocol", kind: tlsProtocols(func(d *rawConfig) *keystore.ServerTerms { return &d.ClientTLS.Terms }), unset: "TLSv1.2,TLSv1.3",
-		doc: "versions of TLS for clients, unless ssl.enabledProtocols is set",
+		name: "ssl.protocol", kind: tlsProtocols(func(d *rawConfig) *keystore.ServerTerms { return &d.ClientTLS.Terms }),
+		unset: "TLSv1.2,TLSv1.3",
+		doc:   "versions of TLS for clients, unless ssl.enabledProtocols is set",
 	},
 	{
 		name: "ssl.enabledProtocols", kind: tlsProtocols(func(d *rawConfig) *keystore.ServerTerms { return &d.enabledProtocols }), unset: "as ssl.protocol",
 		doc: "versions of TLS for clients",
 	},
 	{
-		name: "ssl.ciphersuites", kind: cipherSuites(func(d *rawConfig) *[]uint16 { return &d.ClientTLS.Terms.Ciphers }), unset: "those that Go chooses",
-		doc: "cipher suites of TLS 1.2, by Java's names. All of TLS 1.3 are always allowed",
+		name: "ssl.ciphersuites", kind: cipherSuites(func(d *rawConfig) *[]uint16 { return &d.ClientTLS.Terms.Ciphers }),
+		unset: "those that Go chooses",
+		doc:   "cipher suites of TLS 1.2, by Java's names. All of TLS 1.3 are always allowed",
 	},
 	{
 		name: "ssl.crl", kind: boolean(func(d *rawConfig) *bool { return &d.ClientTLS.CRL }), def: "false",
@@ -529,26 +670,34 @@ var keys = []key{
 	},
 	{
 		name: "ssl.crl.location", kind: filePath(func(d *rawConfig) *string { return &d.ClientTLS.CRLs }), unset: "none",
-		doc: "Rollcall's own: file with the lists of revoked certificates, in PEM or DER. Lists are never fetched from the network",
+		doc: "Rollcall's own: file with the lists of revoked certificates, in PEM or DER. Lists are never fetched from " +
+			"the network",
 	},
 	{
 		name: "ssl.authProvider", kind: onlyWord("x509"), def: "x509",
 		doc: "what makes an identity of a client's certificate. Java classes cannot be loaded",
 	},
 	{
-		name: "ssl.handshakeDetectionTimeoutMillis", kind: millis(1, maxHandshake, func(d *rawConfig) *time.Duration { return &d.ClientTLS.DetectTimeout }), def: valueText(server.DefaultDetection),
-		doc: "with client.portUnification, ms that a client may take for its first byte",
+		name: "ssl.handshakeDetectionTimeoutMillis",
+		kind: millis(1, maxHandshake, func(d *rawConfig) *time.Duration { return &d.ClientTLS.DetectTimeout }),
+		def:  valueText(server.DefaultDetection),
+		doc:  "with client.portUnification, ms that a client may take for its first byte",
 	},
 	{
-		name: "netty.server.outstandingHandshake.limit", kind: wholeNumber(1, maxCount, func(d *rawConfig) *int { return &d.ClientTLS.MaxHandshakes }), def: valueText(server.DefaultHandshakes),
-		doc: "handshakes of TLS under way. Above it, a new client gets the place of the one whose first message has been incomplete for longest. If there is none, it is rejected and tries another member",
+		name: "netty.server.outstandingHandshake.limit",
+		kind: wholeNumber(1, maxCount, func(d *rawConfig) *int { return &d.ClientTLS.MaxHandshakes }),
+		def:  valueText(server.DefaultHandshakes),
+		doc: "handshakes of TLS under way. Above it, a new client gets the place of the one whose first message has been " +
+			"incomplete for longest. If there is none, it is rejected and tries another member",
 	},
 	{
 		name: "client.certReload", kind: boolean(func(d *rawConfig) *bool { return &d.ClientTLS.CertReload }), def: "true",
-		doc: "files with keys and certificates for clients are reloaded when they change. SIGHUP reloads them at once, with or without this key",
+		doc: "files with keys and certificates for clients are reloaded when they change. SIGHUP reloads them at once, " +
+			"with or without this key",
 	},
 	{
-		name: "X509AuthenticationProvider.superUser", kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.SuperSubject }), unset: "none",
+		name: "X509AuthenticationProvider.superUser",
+		kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.SuperSubject }), unset: "none",
 		doc: "subject of the certificate whose owner is super, as in an ACL: `CN=admin,O=Example`",
 	},
 	{
@@ -558,7 +707,9 @@ var keys = []key{
 	{
 		name: "serverIdFromHostname", env: variable{line: 22, name: "ROLLCALL_ID_FROM_HOSTNAME"},
 		kind: boolean(func(d *rawConfig) *bool { return &d.idFromHost }), def: "false",
-		doc: "Rollcall's own. true: the name of the machine ends in a dash and a number from 0 to 254, as in a StatefulSet of Kubernetes, and this member's number is one more. It is written to `myid`, and a `myid` with another number is an error",
+		doc: "Rollcall's own. true: the name of the machine ends in a dash and a number from 0 to 254, as in a " +
+			"StatefulSet of Kubernetes, and this member's number is one more. It is written to `myid`, and a `myid` with " +
+			"another number is an error",
 	},
 	{
 		name: "standaloneEnabled", env: variable{9, "ZOO_STANDALONE_ENABLED", "true"},
@@ -566,12 +717,15 @@ var keys = []key{
 		doc: "false: one server line is an ensemble of one",
 	},
 	{
-		name: "peerType", kind: eitherWord("observer", "participant", func(d *rawConfig) *bool { return &d.isObserver }), def: "participant",
-		doc: "participant: this member votes; observer: it does not. Its server line says so, too (`:observer`), and counts if the two differ; the member warns then",
+		name: "peerType", kind: eitherWord("observer", "participant", func(d *rawConfig) *bool { return &d.isObserver }),
+		def: "participant",
+		doc: "participant: this member votes; observer: it does not. Its server line says so, too (`:observer`), and " +
+			"counts if the two differ; the member warns then",
 	},
 	{
 		name: "reconfigEnabled", kind: boolean(func(d *rawConfig) *bool { return &d.Rules.Reconfig }), def: "false",
-		doc: "true: clients that may write `/zookeeper/config` can change the list of servers (`reconfig`). The value of the leader counts, from the beginning of its term. Operators can change the list with either value",
+		doc: "true: clients that may write `/zookeeper/config` can change the list of servers (`reconfig`). The value of " +
+			"the leader counts, from the beginning of its term. Operators can change the list with either value",
 	},
 	{
 		name: "dynamicConfigFile", kind: filePath(func(d *rawConfig) *string { return &d.dynamicFile }), unset: "none",
@@ -584,63 +738,87 @@ var keys = []key{
 	{
 		name: "ensembleSecretFile", env: variable{line: 23, name: "ROLLCALL_ENSEMBLE_SECRET_FILE"},
 		kind: filePath(func(d *rawConfig) *string { return &d.Trust.SecretFile }), unset: "none",
-		doc: "Rollcall's own: file with the secret of 16 to 1024 characters that all members share. With it the connections between members are TLS, and both ends prove that they have the secret ([security.md](security.md#members)). For a rotation the file has two secrets, one on a line. It is reloaded when it changes and at SIGHUP",
+		doc: "Rollcall's own: file with the secret of 16 to 1024 characters that all members share. With it the " +
+			"connections between members are TLS, and both ends prove that they have the secret " +
+			"([security.md](security.md#members)). For a rotation the file has two secrets, one on a line. It is reloaded " +
+			"when it changes and at SIGHUP",
 	},
 	{
 		name: "sslQuorum", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.ShowCertificates }), def: "false",
-		doc: "true: the connections between members are TLS, and each member shows a certificate for the host in its server line ([security.md](security.md#certificates-of-members)). It needs ssl.quorum.keyStore.location and ssl.quorum.trustStore.location",
+		doc: "true: the connections between members are TLS, and each member shows a certificate for the host in its " +
+			"server line ([security.md](security.md#certificates-of-members)). It needs ssl.quorum.keyStore.location and " +
+			"ssl.quorum.trustStore.location",
 	},
 	{
-		name: "ssl.quorum.keyStore.location", kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Location }), unset: "none",
-		doc: "file with this member's private key, its certificate and the chain to an authority. It is reloaded when it changes and at SIGHUP",
+		name: "ssl.quorum.keyStore.location",
+		kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Location }), unset: "none",
+		doc: "file with this member's private key, its certificate and the chain to an authority. It is reloaded when it " +
+			"changes and at SIGHUP",
 	},
 	{
-		name: "ssl.quorum.keyStore.password", kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Password }), unset: "none", isSecret: true,
+		name:  "ssl.quorum.keyStore.password",
+		kind:  nonEmptyText("text", func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Password }),
+		unset: "none", isSecret: true,
 		doc: "password of that file",
 	},
 	{
 		name: "ssl.quorum.keyStore.passwordPath", unset: "none",
-		kind: secretFile("ssl.quorum.keyStore.password", nonEmptyText("text", func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Password })),
-		doc:  "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
+		kind: secretFile("ssl.quorum.keyStore.password",
+			nonEmptyText("text", func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Password })),
+		doc: "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
 	},
 	{
-		name: "ssl.quorum.keyStore.type", kind: storeType(func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Type }), unset: "by the file's extension",
-		doc: "format of that file",
+		name:  "ssl.quorum.keyStore.type",
+		kind:  storeType(func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Type }),
+		unset: "by the file's extension",
+		doc:   "format of that file",
 	},
 	{
-		name: "ssl.quorum.trustStore.location", kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Location }), unset: "none",
+		name: "ssl.quorum.trustStore.location",
+		kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Location }), unset: "none",
 		doc: "file with the authorities of the members' certificates. It is read again when it changes and at SIGHUP",
 	},
 	{
-		name: "ssl.quorum.trustStore.password", kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Password }), unset: "none", isSecret: true,
+		name:  "ssl.quorum.trustStore.password",
+		kind:  nonEmptyText("text", func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Password }),
+		unset: "none", isSecret: true,
 		doc: "password of that file",
 	},
 	{
 		name: "ssl.quorum.trustStore.passwordPath", unset: "none",
-		kind: secretFile("ssl.quorum.trustStore.password", nonEmptyText("text", func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Password })),
-		doc:  "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
+		kind: secretFile("ssl.quorum.trustStore.password",
+			nonEmptyText("text", func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Password })),
+		doc: "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
 	},
 	{
-		name: "ssl.quorum.trustStore.type", kind: storeType(func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Type }), unset: "by the file's extension",
-		doc: "format of that file",
+		name:  "ssl.quorum.trustStore.type",
+		kind:  storeType(func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Type }),
+		unset: "by the file's extension",
+		doc:   "format of that file",
 	},
 	{
-		name: "ssl.quorum.hostnameVerification", kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.Trust.Certificates.AnyHost }), def: "true",
+		name: "ssl.quorum.hostnameVerification",
+		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.Trust.Certificates.AnyHost }), def: "true",
 		riskOf: riskOfAnyHost,
 		doc:    "false: a member's certificate need not be for its host",
 	},
 	{
-		name: "ssl.quorum.crl", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.Certificates.CheckRevocation }), def: "false",
-		doc: "a member's certificate is believed only if a current list of its issuer, in ssl.quorum.crl.location, does not have it",
+		name: "ssl.quorum.crl", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.Certificates.CheckRevocation }),
+		def: "false",
+		doc: "a member's certificate is believed only if a current list of its issuer, in ssl.quorum.crl.location, does " +
+			"not have it",
 	},
 	{
-		name: "ssl.quorum.crl.location", kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.RevocationFile }), unset: "none",
-		doc: "Rollcall's own: file with the lists of revoked certificates, in PEM or DER. Lists are never fetched from the network",
+		name: "ssl.quorum.crl.location",
+		kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.RevocationFile }), unset: "none",
+		doc: "Rollcall's own: file with the lists of revoked certificates, in PEM or DER. Lists are never fetched from " +
+			"the network",
 	},
 	{
 		name: "portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.AcceptPlain }), def: "false",
 		riskOf: riskOfPlainMembers,
-		doc:    "true: plain connections of members are accepted beside TLS, and opened to members that know no TLS: for the time in which members are moved to ensembleSecretFile or sslQuorum one by one",
+		doc: "true: plain connections of members are accepted beside TLS, and opened to members that know no TLS: for " +
+			"the time in which members are moved to ensembleSecretFile or sslQuorum one by one",
 	},
 
 	{name: "group.N", unset: "none", status: refused, doc: noQuorumWeights},
@@ -649,17 +827,32 @@ var keys = []key{
 	{name: "connection_throttle_local_session_weight", def: "1", status: noEffect, harmlessValue: "*", doc: noLocalSessions},
 	{name: "localSessionsEnabled", def: "false", status: refused, harmlessValue: "false", doc: noLocalSessions, kind: boolean(nil)},
 	{name: "localSessionsUpgradingEnabled", def: "false", status: noEffect, harmlessValue: "false", doc: noLocalSessions, kind: boolean(nil)},
-	{name: "multiAddress.enabled", def: "false", status: refused, harmlessValue: "false", doc: "a server line takes one address", kind: boolean(nil)},
+	{
+		name: "multiAddress.enabled", def: "false", status: refused, harmlessValue: "false",
+		doc: "a server line takes one address", kind: boolean(nil),
+	},
 	{name: "leaderServes", def: "yes", status: noEffect, harmlessValue: "yes", doc: "the leader takes clients, too", kind: yesNo(nil)},
-	{name: "syncEnabled", def: "true", status: noEffect, harmlessValue: "true", doc: "observers keep the log and snapshots on disk, as all members do", kind: boolean(nil)},
-	{name: "observerMasterPort", def: "0", status: noEffect, harmlessValue: "0", doc: "observers get the log from the leader", kind: wholeNumber[int](0, maxPort, nil)},
+	{
+		name: "syncEnabled", def: "true", status: noEffect, harmlessValue: "true",
+		doc: "observers keep the log and snapshots on disk, as all members do", kind: boolean(nil),
+	},
+	{
+		name: "observerMasterPort", def: "0", status: noEffect, harmlessValue: "0",
+		doc: "observers get the log from the leader", kind: wholeNumber[int](0, maxPort, nil),
+	},
 	{name: "connectToLearnerMasterLimit", def: "0", status: noEffect, harmlessValue: "0", doc: "members try to connect until they succeed"},
 	{name: "cnxTimeout", def: "5", status: noEffect, doc: "the limit for connecting to a member follows from the tick"},
 	{name: "clientPortListenBacklog", def: "-1", status: noEffect, harmlessValue: "-1", doc: "the system's limit holds"},
 	{name: "tcpKeepAlive", def: "false", status: noEffect, harmlessValue: "true", doc: "keep-alive is always on", kind: boolean(nil)},
 	{name: "clientTcpKeepAlive", def: "false", status: noEffect, harmlessValue: "true", doc: "keep-alive is always on", kind: boolean(nil)},
-	{name: "serverCnxnFactory", unset: "none", status: noEffect, harmlessValue: "*", doc: "there is one kind of connections, which serves TLS, too"},
-	{name: "forceSync", def: "yes", status: noEffect, harmlessValue: "yes", doc: "the log is always on disk before it is acknowledged", kind: yesNo(nil)},
+	{
+		name: "serverCnxnFactory", unset: "none", status: noEffect, harmlessValue: "*",
+		doc: "there is one kind of connections, which serves TLS, too",
+	},
+	{
+		name: "forceSync", def: "yes", status: noEffect, harmlessValue: "yes",
+		doc: "the log is always on disk before it is acknowledged", kind: yesNo(nil),
+	},
 	{name: "fsync.warningthresholdms", def: "1000", status: noEffect, doc: "not served yet"},
 	{name: "preAllocSize", def: "65536", status: noEffect, doc: sizesLogItself},
 	{name: "snapSizeLimitInKb", def: "4194304", status: noEffect, doc: "a snapshot is due after snapCount entries or 512 MiB of log"},
@@ -667,26 +860,64 @@ var keys = []key{
 	{name: "autopurge.purgeInterval", env: variable{7, "ZOO_AUTOPURGE_PURGEINTERVAL", ""}, def: "0", status: noEffect, doc: purgesItself},
 	{name: "maxResponseCacheSize", def: "400", status: noEffect, harmlessValue: "0", doc: noResponseCache},
 	{name: "maxGetChildrenResponseCacheSize", def: "400", status: noEffect, harmlessValue: "0", doc: noResponseCache},
-	{name: "audit.impl.class", unset: "none", status: noEffect, doc: "Java classes cannot be loaded; audit.format and audit.file say how lines are written and where"},
+	{
+		name: "audit.impl.class", unset: "none", status: noEffect,
+		doc: "Java classes cannot be loaded; audit.format and audit.file say how lines are written and where",
+	},
 
-	{name: "authProvider.*", unset: "none", status: noEffect, doc: "Java classes cannot be loaded, and need not be: the schemes are world, auth, digest, ip, sasl, x509 and super", isSecret: true},
-	{name: "SASLAuthenticationProvider.superPassword", unset: "none", status: noEffect, doc: "the password of the user super is in the JAAS file, as all others", isSecret: true},
-	{name: "kerberos.*", unset: "none", status: noEffect, doc: "Kerberos is not served; users log in with a name and a password (java.security.auth.login.config)"},
+	{
+		name: "authProvider.*", unset: "none", status: noEffect,
+		doc: "Java classes cannot be loaded, and need not be: the schemes are world, auth, digest, ip, sasl, x509 " +
+			"and super",
+		isSecret: true,
+	},
+	{
+		name: "SASLAuthenticationProvider.superPassword", unset: "none", status: noEffect,
+		doc: "the password of the user super is in the JAAS file, as all others", isSecret: true,
+	},
+	{
+		name: "kerberos.*", unset: "none", status: noEffect,
+		doc: "Kerberos is not served; users log in with a name and a password (java.security.auth.login.config)",
+	},
 	{name: "quorum.auth.enableSasl", def: "false", status: refused, harmlessValue: "false", doc: noSASL, kind: boolean(nil)},
 	{name: "quorum.auth.serverRequireSasl", def: "false", status: refused, harmlessValue: "false", doc: noSASL, kind: boolean(nil)},
 	{name: "quorum.auth.learnerRequireSasl", def: "false", status: refused, harmlessValue: "false", doc: noSASL, kind: boolean(nil)},
 	{name: "quorum.auth.*", unset: "none", status: noEffect, doc: noSASL, isSecret: true},
 
-	{name: "sslQuorumReloadCertFiles", def: "true", status: noEffect, harmlessValue: "true", doc: "files with certificates and secrets of members are always reloaded when they change, and at SIGHUP", kind: boolean(nil)},
+	{
+		name: "sslQuorumReloadCertFiles", def: "true", status: noEffect, harmlessValue: "true",
+		doc:  "files with certificates and secrets of members are always reloaded when they change, and at SIGHUP",
+		kind: boolean(nil),
+	},
 	{name: "ssl.quorum.clientAuth", def: "need", status: refused, harmlessValue: "need", doc: "members always prove themselves to each other"},
 	{name: "ssl.quorum.protocol", def: "TLSv1.3", status: noEffect, harmlessValue: "TLSv1.3", doc: "members always speak TLS 1.3"},
 	{name: "ssl.quorum.enabledProtocols", def: "TLSv1.3", status: noEffect, harmlessValue: "TLSv1.3", doc: "members always speak TLS 1.3"},
-	{name: "ssl.quorum.ciphersuites", unset: "those of TLS 1.3", status: noEffect, doc: "members always speak TLS 1.3, all of whose suites are safe"},
-	{name: "ssl.quorum.ocsp", def: "false", status: refused, harmlessValue: "false", doc: "OCSP is not used: set ssl.quorum.crl", kind: boolean(nil)},
-	{name: "ssl.quorum.clientHostnameVerification", def: "true", status: refused, harmlessValue: "true", doc: "ssl.quorum.hostnameVerification counts for both ends of a connection", kind: boolean(nil)},
-	{name: "ssl.quorum.*", unset: "none", status: noEffect, doc: "no such key is known, or it selects one of Java's libraries", isSecret: true},
-	{name: "ssl.hostnameVerification", def: "true", status: noEffect, harmlessValue: "*", doc: "for clients, which hold a server's certificate against its name; a server does not hold a client's against an address", kind: boolean(nil)},
-	{name: "ssl.clientHostnameVerification", def: "false", status: refused, harmlessValue: "false", doc: "a client's certificate is not compared with its address: a name service that lies would decide", kind: boolean(nil)},
+	{
+		name: "ssl.quorum.ciphersuites", unset: "those of TLS 1.3", status: noEffect,
+		doc: "members always speak TLS 1.3, all of whose suites are safe",
+	},
+	{
+		name: "ssl.quorum.ocsp", def: "false", status: refused, harmlessValue: "false",
+		doc: "OCSP is not used: set ssl.quorum.crl", kind: boolean(nil),
+	},
+	{
+		name: "ssl.quorum.clientHostnameVerification", def: "true", status: refused, harmlessValue: "true",
+		doc: "ssl.quorum.hostnameVerification counts for both ends of a connection", kind: boolean(nil),
+	},
+	{
+		name: "ssl.quorum.*", unset: "none", status: noEffect,
+		doc: "no such key is known, or it selects one of Java's libraries", isSecret: true,
+	},
+	{
+		name: "ssl.hostnameVerification", def: "true", status: noEffect, harmlessValue: "*",
+		doc: "for clients, which hold a server's certificate against its name; a server does not hold a client's against " +
+			"an address", kind: boolean(nil),
+	},
+	{
+		name: "ssl.clientHostnameVerification", def: "false", status: refused, harmlessValue: "false",
+		doc:  "a client's certificate is not compared with its address: a name service that lies would decide",
+		kind: boolean(nil),
+	},
 	{name: "ssl.ocsp", def: "false", status: refused, harmlessValue: "false", doc: "OCSP is not used: set ssl.crl", kind: boolean(nil)},
 	{name: "ssl.context.supplier.class", unset: "none", status: refused, doc: "Java classes cannot be loaded"},
 	{name: "ssl.*", unset: "none", status: noEffect, doc: "no such key is known, or it selects one of Java's libraries", isSecret: true},

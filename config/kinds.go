@@ -179,7 +179,10 @@ func millis(least, most int64, field func(*rawConfig) *time.Duration) kind {
 	}
 }
 
-var failoverNames = map[string]time.Duration{"fast": 150 * time.Millisecond, "normal": DefaultHeartbeatTimeout, "wan": time.Second}
+var failoverNames = map[string]time.Duration{
+	"fast": 150 * time.Millisecond, "normal": DefaultHeartbeatTimeout,
+	"wan": time.Second,
+}
 
 // failoverTime takes a name of failoverNames, or a number of milliseconds.
 func failoverTime(field func(*rawConfig) *time.Duration) kind {
@@ -286,7 +289,10 @@ func localReads(field func(*rawConfig) *admin.LocalReads) kind {
 	return kind{
 		allowed: "none, state or data",
 		parse: func(d *rawConfig, s setting) error {
-			reads, ok := map[string]admin.LocalReads{"none": admin.ReadNothing, "state": admin.ReadState, "data": admin.ReadData}[strings.ToLower(s.value)]
+			reads, ok := map[string]admin.LocalReads{
+				"none": admin.ReadNothing, "state": admin.ReadState,
+				"data": admin.ReadData,
+			}[strings.ToLower(s.value)]
 			if !ok {
 				return errAllowed
 			}

@@ -69,7 +69,8 @@ func (all *settings) addLayer(layer []setting) error {
 			if strings.HasPrefix(s.key, "server.") {
 				return fmt.Errorf("%s: duplicate %s, first in %s; remove one of the two", s.where, s.key, first)
 			}
-			all.warnings = append(all.warnings, Warning{Where: s.where, Text: fmt.Sprintf("%s again, first in %s: this one counts", s.key, first)})
+			all.warnings = append(all.warnings,
+				Warning{Where: s.where, Text: fmt.Sprintf("%s again, first in %s: this one counts", s.key, first)})
 		}
 		seen[s.key] = s.where
 		if i, ok := at[s.key]; ok {

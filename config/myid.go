@@ -21,7 +21,8 @@ func (d *rawConfig) finishID() error {
 	}
 	for _, s := range d.Servers {
 		if s.ID > most {
-			return fmt.Errorf("%s: server.%d: with extendedTypesEnabled, N must be 1 to %d", d.whereSet(fmt.Sprintf("server.%d", s.ID)), s.ID, most)
+			return fmt.Errorf("%s: server.%d: with extendedTypesEnabled, N must be 1 to %d",
+				d.whereSet(fmt.Sprintf("server.%d", s.ID)), s.ID, most)
 		}
 	}
 	path := filepath.Join(d.Dir, "myid")
@@ -54,7 +55,8 @@ func (d *rawConfig) finishID() error {
 		return fmt.Errorf("%s is missing: it must hold the number of this member, 1 to %d", path, most)
 	}
 	if _, ok := d.OwnServer(); !ok {
-		return fmt.Errorf("%s: this is member %d (%s), and there is no server.%d: correct one of the two", d.sourceName, d.MyID, d.IDSource, d.MyID)
+		return fmt.Errorf("%s: this is member %d (%s), and there is no server.%d: correct one of the two", d.sourceName,
+			d.MyID, d.IDSource, d.MyID)
 	}
 	return nil
 }
@@ -68,7 +70,8 @@ func (d *rawConfig) idFromEnviron(path string, onDisk, most uint32) error {
 	d.MyID, d.IDSource = onDisk, path
 	if onDisk == 0 {
 		d.MyID, d.idToSave, d.IDSource = fromEnv, fromEnv, "ZOO_MY_ID"
-	} else if v, set := d.environ.lookupVariable("ZOO_MY_ID"); set && fromEnv != 0 && fromEnv != onDisk && d.flags.myID == "" {
+	} else if v, set := d.environ.lookupVariable("ZOO_MY_ID"); set && fromEnv != 0 && fromEnv != onDisk &&
+		d.flags.myID == "" {
 		d.addWarning("ZOO_MY_ID", "it is %s, and %s says %d, which counts", v, path, onDisk)
 	}
 	return nil
@@ -89,7 +92,8 @@ func (d *rawConfig) idFromHostName(path string, onDisk, most uint32) error {
 		return fmt.Errorf("%s: serverIdFromHostname: %w", d.whereSet("serverIdFromHostname"), err)
 	}
 	if onDisk != 0 && onDisk != id && d.flags.myID == "" {
-		return fmt.Errorf("%s: it says %d, and the host name %s stands for member %d: this is the directory of another member; give each member its own", path, onDisk, ShortText(name), id)
+		return fmt.Errorf("%s: it says %d, and the host name %s stands for member %d: this is the directory of another "+
+			"member; give each member its own", path, onDisk, ShortText(name), id)
 	}
 	d.MyID, d.idToSave, d.IDSource = id, id, "the host name "+ShortText(name)
 	if onDisk != 0 {
@@ -103,7 +107,8 @@ func parseHostID(name string, most uint32) (uint32, error) {
 	label, _, _ := strings.Cut(name, ".")
 	ordinal, err := strconv.ParseUint(label[strings.LastIndexByte(label, '-')+1:], 10, 8)
 	if err != nil || uint32(ordinal) >= most || !strings.Contains(label, "-") {
-		return 0, fmt.Errorf("host name %s: must end in a dash and a number from 0 to %d, such as rollcall-0", ShortText(name), most-1)
+		return 0, fmt.Errorf("host name %s: must end in a dash and a number from 0 to %d, such as rollcall-0",
+			ShortText(name), most-1)
 	}
 	return uint32(ordinal) + 1, nil
 }
@@ -131,7 +136,8 @@ func readMyID(path string, most uint32) (uint32, error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, withAdvice(err, "dataDir must be a directory, and its myid a file that this user may read, with the number of this member")
+		return 0, withAdvice(err, "dataDir must be a directory, and its myid a file that this user may read, with the "+
+			"number of this member")
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
 	id, err := serverlist.ParseID(strings.TrimSpace(line), most)
@@ -160,7 +166,8 @@ func (c *Config) SaveMyID() error {
 	if c.idToSave == 0 {
 		return nil
 	}
-	return withAdvice(c.writeMyID(), "dataDir must be a directory that this user may make and write: the number of this member is kept there")
+	return withAdvice(c.writeMyID(),
+		"dataDir must be a directory that this user may make and write: the number of this member is kept there")
 }
 
 func (c *Config) writeMyID() error {

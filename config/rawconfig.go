@@ -52,8 +52,10 @@ type loginKeys struct {
 // newRawConfig returns a rawConfig with the default of every served key.
 func newRawConfig(name string, vars environ, flags Flags, warnings []Warning) *rawConfig {
 	d := &rawConfig{
-		sourceName: name, environ: vars, flags: flags, warnings: warnings, setIn: make(map[string]string), readableFiles: make(map[string]string),
-		clientListener: listener{host: serverlist.AllHosts, port: -1}, secureListener: listener{host: serverlist.AllHosts, port: -1},
+		sourceName: name, environ: vars, flags: flags, warnings: warnings, setIn: make(map[string]string),
+		readableFiles:  make(map[string]string),
+		clientListener: listener{host: serverlist.AllHosts, port: -1},
+		secureListener: listener{host: serverlist.AllHosts, port: -1},
 	}
 	d.NewEnsemble = flags.newEnsemble
 	for i := range keys {
@@ -93,7 +95,9 @@ func (d *rawConfig) acceptSettings(list []setting) (failed []error) {
 // that for logins.
 func (d *rawConfig) finishAll() error {
 	for _, step := range []func() error{
-		d.finishSecrets, d.finishDigest, d.finishDirectories, d.finishTimes, d.readDynamic, d.finishServers, d.finishID, d.finishPeerType, d.finishMembers, d.finishClient, d.finishSecure, d.finishTLS, d.finishAdmin, d.finishAudit, d.finishReadOnly,
+		d.finishSecrets, d.finishDigest, d.finishDirectories, d.finishTimes, d.readDynamic, d.finishServers, d.finishID,
+		d.finishPeerType, d.finishMembers, d.finishClient, d.finishSecure, d.finishTLS, d.finishAdmin, d.finishAudit,
+		d.finishReadOnly,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -142,7 +146,8 @@ func (d *rawConfig) readDynamic() error {
 	}
 	lines, err := readZooCfg(d.dynamicFile)
 	if err != nil {
-		return fmt.Errorf("%s: dynamicConfigFile: %w", d.whereSet("dynamicConfigFile"), withAdvice(err, "it must name a file that this user may read"))
+		return fmt.Errorf("%s: dynamicConfigFile: %w", d.whereSet("dynamicConfigFile"),
+			withAdvice(err, "it must name a file that this user may read"))
 	}
 	var all settings
 	if err := all.addLayer(lines); err != nil {
@@ -170,12 +175,14 @@ func (d *rawConfig) finishServers() error {
 		return err
 	}
 	if voters == 0 && !d.standaloneEnabled {
-		return fmt.Errorf("%s: standaloneEnabled=false needs a server line; write one, or leave standaloneEnabled out", d.whereSet("standaloneEnabled"))
+		return fmt.Errorf("%s: standaloneEnabled=false needs a server line; write one, or leave standaloneEnabled out",
+			d.whereSet("standaloneEnabled"))
 	}
 	d.Standalone = voters == 0 || voters == 1 && d.standaloneEnabled
 	if d.Standalone {
 		if voters == 1 {
-			d.addWarning(d.sourceName, "one server line: this is a standalone server (standaloneEnabled=false makes an ensemble of one)")
+			d.addWarning(d.sourceName, "one server line: this is a standalone server (standaloneEnabled=false makes an "+
+				"ensemble of one)")
 		}
 		d.Settings = d.WithDefaults() // an ensemble must set initLimit and syncLimit
 		return nil
@@ -191,7 +198,8 @@ func (d *rawConfig) finishServers() error {
 		ticks int
 	}{{"initLimit", d.InitLimit}, {"syncLimit", d.SyncLimit}} {
 		if limit.ticks == 0 {
-			return fmt.Errorf("%s: %s is not set: an ensemble needs it, 1 to %d ticks", d.whereSet(limit.key), limit.key, maxTicks)
+			return fmt.Errorf("%s: %s is not set: an ensemble needs it, 1 to %d ticks", d.whereSet(limit.key), limit.key,
+				maxTicks)
 		}
 	}
 	if err := serverlist.CheckAddresses(d.Servers); err != nil {
@@ -210,9 +218,11 @@ func (d *rawConfig) checkObservers(voters int) error {
 	where := d.whereSet(fmt.Sprintf("server.%d", id))
 	switch {
 	case voters == 0:
-		return fmt.Errorf("%s: all servers are observers, so none votes; write :participant instead of :observer for one or more", where)
+		return fmt.Errorf("%s: all servers are observers, so none votes; write :participant instead of :observer for one "+
+			"or more", where)
 	case voters == 1 && d.standaloneEnabled:
-		return fmt.Errorf("%s: server.%d is an observer, and a standalone server has none; add standaloneEnabled=false for an ensemble with one vote", where, id)
+		return fmt.Errorf("%s: server.%d is an observer, and a standalone server has none; add standaloneEnabled=false "+
+			"for an ensemble with one vote", where, id)
 	}
 	return nil
 }
@@ -229,7 +239,8 @@ func (d *rawConfig) finishPeerType() error {
 	case !ok || d.Standalone:
 		d.addWarning(where, "peerType=observer has no effect on a standalone server")
 	case d.isObserver && !self.Observer:
-		d.addWarning(where, "peerType=observer, but %v: the server line counts, and this member votes; write :observer there", self)
+		d.addWarning(where, "peerType=observer, but %v: the server line counts, and this member votes; write :observer there",
+			self)
 	case !d.isObserver:
 		d.addWarning(where, "peerType=participant, but %v: the server line counts, and this member does not vote", self)
 	}
@@ -258,9 +269,11 @@ func (d *rawConfig) finishClient() error {
 	}
 	self, _ := d.OwnServer()
 	if line := self.ClientAddr(); line != "" {
-		same := d.clientListener.port == self.ClientPort && (d.clientListener.host == serverlist.AllHosts || strings.EqualFold(d.clientListener.host, self.ClientHost))
+		same := d.clientListener.port == self.ClientPort &&
+			(d.clientListener.host == serverlist.AllHosts || strings.EqualFold(d.clientListener.host, self.ClientHost))
 		if d.clientListener.port >= 0 && !same && d.flags.clientAddr == "" {
-			return fmt.Errorf("%s: clients at %s, but server.%d says %s; make the two agree, or leave clientPort and clientPortAddress out", d.whereSet("clientPort"), d.ClientAddr, self.ID, line)
+			return fmt.Errorf("%s: clients at %s, but server.%d says %s; make the two agree, or leave clientPort and "+
+				"clientPortAddress out", d.whereSet("clientPort"), d.ClientAddr, self.ID, line)
 		}
 		d.ClientAddr = line
 	}
@@ -299,12 +312,15 @@ func (d *rawConfig) finishAdmin() error {
 	switch c := d.Trust.Certificates; {
 	case !d.HTTP.ForceHTTPS && !d.HTTP.UnifyPorts:
 		if d.HTTP.NeedClientAuth {
-			d.addWarning(d.whereSet("admin.needClientAuth"), "admin.needClientAuth has no effect without admin.forceHttps=true or admin.portUnification=true")
+			d.addWarning(d.whereSet("admin.needClientAuth"),
+				"admin.needClientAuth has no effect without admin.forceHttps=true or admin.portUnification=true")
 		}
 	case c.KeyStore.Location == "":
-		return fmt.Errorf("%s: %s=true needs a private key with its certificate; set ssl.quorum.keyStore.location", d.whereSet(asks), asks)
+		return fmt.Errorf("%s: %s=true needs a private key with its certificate; set ssl.quorum.keyStore.location",
+			d.whereSet(asks), asks)
 	case d.HTTP.NeedClientAuth && c.TrustStore.Location == "":
-		return fmt.Errorf("%s: admin.needClientAuth=true needs authorities that are believed; set ssl.quorum.trustStore.location", d.whereSet("admin.needClientAuth"))
+		return fmt.Errorf("%s: admin.needClientAuth=true needs authorities that are believed; set "+
+			"ssl.quorum.trustStore.location", d.whereSet("admin.needClientAuth"))
 	}
 	return nil
 }
@@ -312,7 +328,8 @@ func (d *rawConfig) finishAdmin() error {
 // finishAudit checks that the audit log is enabled if it is required, and sets its file.
 func (d *rawConfig) finishAudit() error {
 	if d.Audit.Required && !d.Audit.Enable {
-		return fmt.Errorf("%s: audit.required=true needs audit.enable=true; set it, or leave audit.required out", d.whereSet("audit.required"))
+		return fmt.Errorf("%s: audit.required=true needs audit.enable=true; set it, or leave audit.required out",
+			d.whereSet("audit.required"))
 	}
 	switch {
 	case !d.Audit.Enable:

@@ -10,7 +10,8 @@ func (d *rawConfig) finishReadOnly() error {
 	switch {
 	case !d.ReadOnlyMode:
 	case d.LinearizableReads:
-		return fmt.Errorf("%s: %s=true and readConsistency=linearizable: a read without a leader may be stale; leave one of the two out", d.whereSet(readOnlyKey), readOnlyKey)
+		return fmt.Errorf("%s: %s=true and readConsistency=linearizable: a read without a leader may be stale; leave one "+
+			"of the two out", d.whereSet(readOnlyKey), readOnlyKey)
 	case d.Standalone:
 		d.addWarning(d.whereSet(readOnlyKey), "%s has no effect on a standalone server: it is its own leader", readOnlyKey)
 	}

@@ -70,7 +70,8 @@ func (d *rawConfig) finishSecrets() error {
 		if k.kind.secretKey == "" || d.setIn[k.name] == "" || d.setIn[k.kind.secretKey] == "" {
 			continue
 		}
-		return fmt.Errorf("%s: %s, but %s is set, too, in %s; leave one of them out", d.whereSet(k.name), k.name, k.kind.secretKey, d.whereSet(k.kind.secretKey))
+		return fmt.Errorf("%s: %s, but %s is set, too, in %s; leave one of them out", d.whereSet(k.name), k.name,
+			k.kind.secretKey, d.whereSet(k.kind.secretKey))
 	}
 	return nil
 }
@@ -86,7 +87,8 @@ func (d *rawConfig) finishDigest() error {
 		d.addWarning(where, "there is no super user with a password: DigestAuthenticationProvider.enabled is false")
 		d.SuperDigest = ""
 	case !d.Digest.HasHashSize(d.SuperDigest):
-		d.addWarning(where, "the digest of the super user is no hash of %v, so nobody can be super; DigestAuthenticationProvider.digestAlg must name the algorithm that has made it", d.Digest)
+		d.addWarning(where, "the digest of the super user is no hash of %v, so nobody can be super; "+
+			"DigestAuthenticationProvider.digestAlg must name the algorithm that has made it", d.Digest)
 	}
 	return nil
 }

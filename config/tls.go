@@ -115,7 +115,8 @@ func (d *rawConfig) finishSecure() error {
 	}
 	d.SecureAddr = joinHostPort(d.secureListener.host, d.secureListener.port)
 	if d.SecureAddr == d.ClientAddr && d.secureListener.port > 0 {
-		return fmt.Errorf("%s: secureClientPort is clientPort; choose another port, or leave secureClientPort out and set client.portUnification=true", d.whereSet("secureClientPort"))
+		return fmt.Errorf("%s: secureClientPort is clientPort; choose another port, or leave secureClientPort out and set "+
+			"client.portUnification=true", d.whereSet("secureClientPort"))
 	}
 	return nil
 }
@@ -137,9 +138,11 @@ func (d *rawConfig) finishTLS() error {
 		}
 		return nil
 	case t.Key.Location == "":
-		return fmt.Errorf("%s: %s needs a private key with its certificate; set ssl.keyStore.location", d.whereSet(opens), opens)
+		return fmt.Errorf("%s: %s needs a private key with its certificate; set ssl.keyStore.location", d.whereSet(opens),
+			opens)
 	case asked && t.Trust.Location == "":
-		return fmt.Errorf("%s: clients have to show a certificate, and nothing says which are believed; set ssl.trustStore.location, or ssl.clientAuth=none", cmp.Or(d.setIn["ssl.clientAuth"], d.whereSet(opens)))
+		return fmt.Errorf("%s: clients have to show a certificate, and nothing says which are believed; set "+
+			"ssl.trustStore.location, or ssl.clientAuth=none", cmp.Or(d.setIn["ssl.clientAuth"], d.whereSet(opens)))
 	}
 	d.Rules.X509 = asked
 	return nil

@@ -102,7 +102,8 @@ func (d *divergence) checkReport(ctx context.Context, r verdictReport) {
 		if now := time.Now(); d.lastWrong.IsZero() || now.Sub(d.lastWrong) >= wrongLeaderInterval {
 			d.lastWrong = now
 			d.log.Error("the leader says that this member's state is wrong, but a majority has the same state: check the leader",
-				"leader", r.leader, "index", r.Index, "digest", fmt.Sprintf("%016x", r.Own), "leaders", fmt.Sprintf("%016x", r.Theirs), "agree", own)
+				"leader", r.leader, "index", r.Index, "digest", fmt.Sprintf("%016x", r.Own), "leaders",
+				fmt.Sprintf("%016x", r.Theirs), "agree", own)
 		}
 	case r.leader != d.cfg.Self:
 		d.cfg.OnDivergence(why)

@@ -154,7 +154,8 @@ func (l *leadership) checkTerm(ping *proto.Ping) error {
 	case ping.Term < term:
 		return status.Errorf(codes.FailedPrecondition, "ping of term %d in term %d", ping.Term, term)
 	case ping.Term > term:
-		return status.Errorf(codes.Unavailable, "ping of term %d, of which the log has not heard here: it is in term %d", ping.Term, term)
+		return status.Errorf(codes.Unavailable, "ping of term %d, of which the log has not heard here: it is in term %d",
+			ping.Term, term)
 	case leader != 0 && leader != ping.Leader:
 		return notItsLeader(ping, leader)
 	}
@@ -163,7 +164,8 @@ func (l *leadership) checkTerm(ping *proto.Ping) error {
 
 // notItsLeader returns the error for a ping of a member that does not lead its term.
 func notItsLeader(ping *proto.Ping, leader uint32) error {
-	return status.Errorf(codes.FailedPrecondition, "ping of member %d in term %d, which member %d leads", ping.Leader, ping.Term, leader)
+	return status.Errorf(codes.FailedPrecondition, "ping of member %d in term %d, which member %d leads", ping.Leader,
+		ping.Term, leader)
 }
 
 // dropStream forgets s if it is the present leader's stream.

@@ -59,7 +59,10 @@ func (s *leases) grantLease(id jute.SessionID, conn uint64, timeout time.Duratio
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	until := sent.Sub(s.timeBase) + leaseSpan(timeout)
-	s.bySession[id] = lease{conn: conn, timeout: timeout, validUntil: until, lateUnreported: s.clock.Now().Sub(s.timeBase) > until}
+	s.bySession[id] = lease{
+		conn: conn, timeout: timeout, validUntil: until,
+		lateUnreported: s.clock.Now().Sub(s.timeBase) > until,
+	}
 	s.justGranted = append(s.justGranted, id)
 }
 
@@ -204,7 +207,9 @@ func (s *leases) stopWaiting(id jute.SessionID, e *expectation) {
 // renewTouched renews the leases of the sessions in an acknowledged batch that was first sent at sent, except
 // for refused ones. If a touch's connection was granted another timeout than the present one, the shorter
 // one counts.
-func (s *leases) renewTouched(touched map[jute.SessionID]time.Duration, sent time.Time, refused map[jute.SessionID]bool) {
+func (s *leases) renewTouched(touched map[jute.SessionID]time.Duration, sent time.Time,
+	refused map[jute.SessionID]bool,
+) {
 	at := sent.Sub(s.timeBase)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -37,7 +37,9 @@ type forwarder struct {
 	linkReport  linkReport
 }
 
-func newForwarder(cfg *Config, log *slog.Logger, out *outbox, incarnation *incarnation, leadership *leadership) *forwarder {
+func newForwarder(cfg *Config, log *slog.Logger, out *outbox, incarnation *incarnation,
+	leadership *leadership,
+) *forwarder {
 	return &forwarder{
 		cfg: cfg, out: out, incarnation: incarnation, leadership: leadership,
 		backoff: newBackoff(cfg.Tick), linkReport: linkReport{log: log, self: cfg.Self, gracePeriod: cfg.Tick},

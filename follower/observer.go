@@ -53,8 +53,8 @@ func (f *Follower) SessionAttached(s znode.Session, old znode.SessionOwner) {
 	}
 }
 
-// SessionClosed implements znode.Hooks. The lease of s ends, even if its connection has closed it: only the reply to the
-// close may still be sent.
+// SessionClosed implements znode.Hooks. The lease of s ends, even if its connection has closed it: only the
+// reply to the close may still be sent.
 func (f *Follower) SessionClosed(s znode.Session, _ znode.SessionEnd) { f.leases.sessionClosed(s.ID) }
 
 // SessionSwept implements znode.Hooks. It does nothing.

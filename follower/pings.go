@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	maxProofs      = 64 // proof rounds that wait for a reply; if there are more, the oldest are dropped and fail at the leader
+	// proof rounds that wait for a reply; if there are more, the oldest are dropped and fail at the leader
+	maxProofs      = 64
 	flushesPerTick = 64 // flushes without a ping: each sends again all touches that are not acknowledged
 )
 

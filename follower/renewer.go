@@ -217,7 +217,8 @@ func (r *renewer) lapseLoop(ctx context.Context) error {
 
 func (r *renewer) cutLapsed(now time.Time) {
 	if r.touches.FlushedBefore(now.Add(-r.cfg.Tick)) {
-		r.touches.Flush(now) // two pings are missing: flush, so that touches count from now, whichever leader learns of them later
+		// two pings are missing: flush, so that touches count from now, whichever leader learns of them later
+		r.touches.Flush(now)
 	}
 	// A touch that waits for longer than one and a half ping intervals has missed a ping. Without a
 	// stream it cannot be acknowledged at all.

@@ -166,8 +166,9 @@ type intake struct {
 	work     chan struct{}  // a transaction may wait; capacity 1
 	txnSizes *metrics.Sizes // of the transactions that were taken
 
-	mu           sync.Mutex
-	roomFreed    sync.Cond              // signalled when transactions were taken, a stream was replaced, or the term is over
+	mu sync.Mutex
+	// signalled when transactions were taken, a stream was replaced, or the term is over
+	roomFreed    sync.Cond
 	streams      map[uint32]*forwarding // by member: the stream that is read
 	waiting      []waitingTxn           // from head on
 	head         int

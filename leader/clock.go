@@ -155,7 +155,8 @@ func (c *clocks) logFaults() {
 	why, _ := c.clockFault()
 	switch held := why != ""; {
 	case held && !c.faultLogged:
-		c.log.Warn("this member's clock is not trusted: containers and nodes with a TTL are not removed until it is", "reason", why)
+		c.log.Warn("this member's clock is not trusted: containers and nodes with a TTL are not removed until it is",
+			"reason", why)
 	case !held && c.faultLogged:
 		c.log.Info("this member's clock is trusted again")
 	}

@@ -49,7 +49,9 @@ func (c *comparison) verdictFor(member uint32) *proto.Verdict {
 
 // recordHashes records a member's hashes, unless they are nil, and compares them with the others' hashes. It
 // returns the verdicts that are new.
-func (c *comparison) recordHashes(member uint32, marks *proto.Marks, voters []uint32, now time.Time) (fresh map[uint32]*proto.Verdict, err error) {
+func (c *comparison) recordHashes(member uint32, marks *proto.Marks, voters []uint32,
+	now time.Time,
+) (fresh map[uint32]*proto.Verdict, err error) {
 	if marks == nil {
 		return nil, nil
 	}
@@ -110,7 +112,9 @@ func (c *comparison) hashesByIndex() map[uint64][]memberView {
 //
 // While some voter has not reported, it could still make a majority. Then decideIndex reports undecided, and
 // adds verdicts only if late is set. Digests of different versions cannot be compared.
-func decideIndex(index uint64, all []memberView, self uint32, voters []uint32, late bool, verdicts map[uint32]*proto.Verdict) (undecided bool) {
+func decideIndex(index uint64, all []memberView, self uint32, voters []uint32, late bool,
+	verdicts map[uint32]*proto.Verdict,
+) (undecided bool) {
 	agree, reported := map[view]uint32{}, 0
 	var right view
 	known := false
@@ -141,7 +145,8 @@ func decideIndex(index uint64, all []memberView, self uint32, voters []uint32, l
 		v := &proto.Verdict{
 			Index: index, Own: m.view.digest, Theirs: right.digest, Agree: agree[right], Members: uint32(len(voters)),
 		}
-		if old := verdicts[m.member]; old == nil || cmp.Or(cmp.Compare(v.Agree, old.Agree), cmp.Compare(v.Index, old.Index)) > 0 {
+		if old := verdicts[m.member]; old == nil ||
+			cmp.Or(cmp.Compare(v.Agree, old.Agree), cmp.Compare(v.Index, old.Index)) > 0 {
 			verdicts[m.member] = v
 		}
 	}

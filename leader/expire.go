@@ -64,7 +64,8 @@ func (e *expiry) touchWriters(txns []*proto.Txn, now time.Time) {
 	}
 	for _, txn := range txns {
 		if txn.GetSession() != 0 && jute.Op(txn.GetOp()) != jute.OpAttach {
-			e.sessions.Touch(jute.SessionID(txn.GetSession()), now, math.MaxUint32*time.Millisecond) // the session's own timeout counts
+			// the session's own timeout counts
+			e.sessions.Touch(jute.SessionID(txn.GetSession()), now, math.MaxUint32*time.Millisecond)
 		}
 	}
 }

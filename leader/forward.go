@@ -96,11 +96,13 @@ func (r *receiver) checkMessage(f *forwarding, message *proto.Forwarded) error {
 		return status.Errorf(codes.InvalidArgument, "leader: writes of %d, which is not a member", message.Member)
 	}
 	if message.Member != f.member || message.Boot != f.boot {
-		return status.Errorf(codes.InvalidArgument, "leader: writes of member %d on the stream of %d", message.Member, f.member)
+		return status.Errorf(codes.InvalidArgument, "leader: writes of member %d on the stream of %d", message.Member,
+			f.member)
 	}
 	for _, txn := range message.Txns {
 		if txn.Member != f.member || txn.Boot != f.boot {
-			return status.Errorf(codes.InvalidArgument, "leader: a transaction of member %d on the stream of %d", txn.Member, f.member)
+			return status.Errorf(codes.InvalidArgument, "leader: a transaction of member %d on the stream of %d", txn.Member,
+				f.member)
 		}
 	}
 	return nil

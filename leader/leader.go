@@ -137,7 +137,8 @@ func New(cfg Config) (*Leader, error) {
 		return nil, fmt.Errorf("leader: sync limit of %d ticks is not positive", cfg.SyncLimit)
 	case cfg.PartingTime <= 0:
 		return nil, fmt.Errorf("leader: the time %v for members that leave is not positive", cfg.PartingTime)
-	case cfg.EntryFormat == nil || cfg.WallClock == nil || cfg.Log == nil || cfg.Sessions == nil || cfg.AppliedIndex == nil ||
+	case cfg.EntryFormat == nil || cfg.WallClock == nil || cfg.Log == nil || cfg.Sessions == nil ||
+		cfg.AppliedIndex == nil ||
 		cfg.Nodes == nil || cfg.Members == nil || cfg.RaftTerm == nil || cfg.LinkTo == nil || cfg.ReachableServers == nil:
 		return nil, errors.New("leader: every field of Config without a default is required")
 	case cfg.Reaping.Interval < 0 || cfg.Reaping.PerMinute < 0 || cfg.Reaping.NeverUsed < 0:
@@ -159,11 +160,13 @@ func New(cfg Config) (*Leader, error) {
 	l.proofs = newProofs()
 	l.clocks = newClocks(&l.cfg, log, l.membership)
 	l.pinger = &pinger{
-		cfg: &l.cfg, log: log, termBegun: l.termBegun, membership: l.membership, proofs: l.proofs, compared: newComparison(&l.cfg),
-		clocks: l.clocks, intake: l.intake, membersChanged: make(chan struct{}, 1), replyArrived: make(chan struct{}, 1),
+		cfg: &l.cfg, log: log, termBegun: l.termBegun, membership: l.membership, proofs: l.proofs,
+		compared: newComparison(&l.cfg),
+		clocks:   l.clocks, intake: l.intake, membersChanged: make(chan struct{}, 1), replyArrived: make(chan struct{}, 1),
 	}
 	l.health = &health{
-		cfg: &l.cfg, log: log, membership: l.membership, proofs: l.proofs, provedAt: l.termBegun, decisions: make(chan transferDecision),
+		cfg: &l.cfg, log: log, membership: l.membership, proofs: l.proofs, provedAt: l.termBegun,
+		decisions: make(chan transferDecision),
 	}
 	l.expiry = &expiry{sessions: cfg.Sessions}
 	l.expired = &expired{log: log, clock: cfg.Monotonic, sessions: cfg.Sessions, counters: l.counters}

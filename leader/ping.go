@@ -153,7 +153,8 @@ func (p *pinger) enterTouches(m *link, a *pongParts, pong *proto.Pong, now time.
 	behind := pong.Applied > p.cfg.AppliedIndex()
 	for _, batch := range pong.Batches {
 		if len(batch.Sessions) != len(batch.TimeoutsMs) {
-			return fmt.Errorf("leader: member %d sent %d sessions with %d timeouts", m.id, len(batch.Sessions), len(batch.TimeoutsMs))
+			return fmt.Errorf("leader: member %d sent %d sessions with %d timeouts", m.id, len(batch.Sessions),
+				len(batch.TimeoutsMs))
 		}
 		at := now.Add(-time.Duration(min(batch.AgeUs, maxAgeUs)) * time.Microsecond)
 		if m.id == p.cfg.Self { // its touches entered the table when they were made, which was after the ping before
@@ -173,7 +174,8 @@ func (p *pinger) enterTouches(m *link, a *pongParts, pong *proto.Pong, now time.
 // three cases. A member that rejects pings knows a newer term, and this one is about to end. A member
 // that was not heard in this term may be starting: it gets a tick. A member that has left may stop.
 func (p *pinger) markLost(m *link, err error) {
-	if status.Code(err) == codes.FailedPrecondition || m.hasLeft() || !m.markUnreachable(p.cfg.Monotonic.Now().Sub(p.termBegun) > p.cfg.Tick) {
+	if status.Code(err) == codes.FailedPrecondition || m.hasLeft() ||
+		!m.markUnreachable(p.cfg.Monotonic.Now().Sub(p.termBegun) > p.cfg.Tick) {
 		return
 	}
 	if errors.Is(err, io.EOF) {

@@ -5,8 +5,8 @@ import (
 	"rollcall/znode"
 )
 
-// auditsAsLeader reports whether this member leads in the term of the entry being applied. The leader's audit log records
-// changes without a client. A member that replays its log does not record them again.
+// auditsAsLeader reports whether this member leads in the term of the entry being applied. The leader's audit
+// log records changes without a client. A member that replays its log does not record them again.
 func (h hooks) auditsAsLeader() bool { return h.m.auditLog != nil && h.m.terms.sessionTable != nil }
 
 // auditSessionEnd records the end of a session, unless its client closed it: the member that served the client records
@@ -15,7 +15,10 @@ func (h hooks) auditSessionEnd(end znode.SessionEnd) {
 	if end.Reason == znode.ReasonClosed || !h.auditsAsLeader() {
 		return
 	}
-	e := audit.Event{AtMs: end.AtMs, Zxid: end.Zxid, Session: end.Session, Address: end.Address, Operation: "expireSession", Timeout: end.Timeout}
+	e := audit.Event{
+		AtMs: end.AtMs, Zxid: end.Zxid, Session: end.Session, Address: end.Address,
+		Operation: "expireSession", Timeout: end.Timeout,
+	}
 	if end.Reason == znode.ReasonKilled {
 		e.Operation, e.User = "killSession", end.RequestedBy
 	} else {
@@ -38,6 +41,9 @@ func (h hooks) auditRemovals(of znode.Removal, paths []string) {
 	}
 	how := auditedRemovals[of.Cause]
 	for _, path := range paths {
-		h.m.auditLog.Add(audit.Event{AtMs: of.AtMs, Zxid: of.Zxid, Session: of.Session, Operation: how.name, Path: path, Reason: how.reason})
+		h.m.auditLog.Add(audit.Event{
+			AtMs: of.AtMs, Zxid: of.Zxid, Session: of.Session, Operation: how.name, Path: path,
+			Reason: how.reason,
+		})
 	}
 }

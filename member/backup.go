@@ -24,9 +24,15 @@ func (b *backups) copyState(ctx context.Context) (admin.StateCopy, error) {
 	switch {
 	case health.Damage != "" || health.Divergence != "":
 		text, _ := health.StatusText()
-		return admin.StateCopy{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: text + "; make the backup from another member"}
+		return admin.StateCopy{}, &admin.Failure{
+			Status: http.StatusServiceUnavailable,
+			Text:   text + "; make the backup from another member",
+		}
 	case health.Joining:
-		return admin.StateCopy{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member is joining the ensemble, and its state may be far behind; make the backup from another member"}
+		return admin.StateCopy{}, &admin.Failure{
+			Status: http.StatusServiceUnavailable,
+			Text:   "this member is joining the ensemble, and its state may be far behind; make the backup from another member",
+		}
 	}
 	confirmed := false
 	if health.HasLeader {
@@ -38,19 +44,27 @@ func (b *backups) copyState(ctx context.Context) (admin.StateCopy, error) {
 	own := stateSnapshot{b.state.Snapshot(), func(err error) { b.onDamage(err) }}
 	b.state.RUnlock()
 	if own.Index() == 0 {
-		return admin.StateCopy{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member has no state yet; try again when /v1/status shows a leader"}
+		return admin.StateCopy{}, &admin.Failure{
+			Status: http.StatusServiceUnavailable,
+			Text:   "this member has no state yet; try again when /v1/status shows a leader",
+		}
 	}
 	return admin.StateCopy{Head: b.backupHead(own, confirmed), WriteTo: own.WriteTo}, nil
 }
 
 func (b *backups) backupHead(own stateSnapshot, confirmed bool) backup.Head {
 	h := backup.Head{
-		Program: b.cfg.Version, Member: b.cfg.ID, Time: b.wallClock.Now().UTC().Truncate(time.Millisecond), Confirmed: confirmed,
-		AsOf: time.UnixMilli(own.TimeMs()).UTC(), Index: own.Index(), Term: own.Term().Term, Zxid: own.Zxid(),
-		Nodes: own.NodeCount(), Sessions: own.SessionCount(), DataBytes: own.DataSize(), Digest: backup.FormatDigest(own.Digest()),
+		Program: b.cfg.Version, Member: b.cfg.ID, Time: b.wallClock.Now().UTC().Truncate(time.Millisecond),
+		Confirmed: confirmed,
+		AsOf:      time.UnixMilli(own.TimeMs()).UTC(), Index: own.Index(), Term: own.Term().Term, Zxid: own.Zxid(),
+		Nodes: own.NodeCount(), Sessions: own.SessionCount(), DataBytes: own.DataSize(),
+		Digest: backup.FormatDigest(own.Digest()),
 	}
 	for _, s := range b.serverLists.currentList() {
-		h.Servers = append(h.Servers, backup.Server{ID: s.ID, Quorum: s.QuorumAddr(), Election: s.ElectionAddr(), Client: s.ClientAddr()})
+		h.Servers = append(h.Servers, backup.Server{
+			ID: s.ID, Quorum: s.QuorumAddr(), Election: s.ElectionAddr(),
+			Client: s.ClientAddr(),
+		})
 	}
 	return h
 }

@@ -19,7 +19,8 @@ import (
 const (
 	// backupRetry is the wait after a failed scheduled backup, if the next one is not due earlier.
 	backupRetry = 5 * time.Minute
-	// backupOverhead limits the bytes of a node or session in a backup, besides its path and data. Each ACL is stored once.
+	// backupOverhead limits the bytes of a node or session in a backup, besides its path and data. Each ACL is
+	// stored once.
 	backupOverhead = 256
 	// maxKeptEnds limits the ended sessions that a state remembers.
 	maxKeptEnds = 10_000
@@ -46,7 +47,8 @@ func (b *backups) backupLoop(ctx context.Context) error {
 		return nil
 	}
 	every := cmp.Or(s.Interval, backup.DefaultInterval)
-	for health := b.memberHealth(); health.Role == "" || health.Joining; health = b.memberHealth() { // it may have no state yet
+	for health := b.memberHealth(); health.Role == "" || health.Joining; health = b.memberHealth() {
+		// it may have no state yet
 		select {
 		case <-ctx.Done():
 			return nil
@@ -63,7 +65,8 @@ func (b *backups) backupLoop(ctx context.Context) error {
 		}
 		if err := b.makeBackup(ctx, keeper); err != nil && ctx.Err() == nil {
 			b.failedBackups.Add(1)
-			b.log.Warn("no backup was made; this member will try again", "dir", s.Dir, "after", min(every, backupRetry), "err", err)
+			b.log.Warn("no backup was made; this member will try again", "dir", s.Dir, "after", min(every, backupRetry), "err",
+				err)
 			select {
 			case <-ctx.Done():
 				return nil
@@ -88,21 +91,24 @@ func (b *backups) makeBackup(ctx context.Context, keeper *backup.Keeper) error {
 		return err
 	}
 	begun, most := time.Now(), maxStateBytes(c.Head.DataBytes, c.Head.Nodes, c.Head.Sessions)
-	name, err := keeper.Save(ctx, c.Head, most, func(w io.Writer) error { return c.WriteBackup(ctx, w, backup.DefaultRate) })
+	name, err := keeper.Save(ctx, c.Head, most,
+		func(w io.Writer) error { return c.WriteBackup(ctx, w, backup.DefaultRate) })
 	if err != nil {
 		return fmt.Errorf("backup of index %d: %w", c.Head.Index, err)
 	}
 	b.writtenBackups.Add(1)
 	took := time.Since(begun).Round(time.Millisecond)
 	if !c.Head.Confirmed {
-		b.log.Warn("backup made, but no leader has confirmed it; the last writes may be missing", "file", name, "index", c.Head.Index, "as_of", c.Head.AsOf, "took", took)
+		b.log.Warn("backup made, but no leader has confirmed it; the last writes may be missing", "file", name, "index",
+			c.Head.Index, "as_of", c.Head.AsOf, "took", took)
 		return nil
 	}
 	b.log.Info("backup made", "file", name, "index", c.Head.Index, "took", took)
 	return nil
 }
 
-// maxStateBytes returns the maximum size of a state in a backup or a snapshot. dataSize is the total of its paths and data.
+// maxStateBytes returns the maximum size of a state in a backup or a snapshot. dataSize is the total of its
+// paths and data.
 func maxStateBytes(dataSize int64, nodes, sessions int) int64 {
 	return dataSize + int64(nodes+sessions+maxKeptEnds)*backupOverhead
 }

@@ -41,9 +41,10 @@ func (m *Member) appliedTerm() uint64 {
 	return m.state.Term().Term
 }
 
-// submitAndWait submits a transaction for an operator, and returns its result when this member has applied it. The
-// transaction belongs to no session. It is submitted like a client's write, so it is applied once despite changes of the
-// leader. If ctx ends first, the error is ErrNoLeader if the transaction was withdrawn, and ErrNotConfirmed otherwise.
+// submitAndWait submits a transaction for an operator, and returns its result when this member has applied it.
+// The transaction belongs to no session. It is submitted like a client's write, so it is applied once despite
+// changes of the leader. If ctx ends first, the error is ErrNoLeader if the transaction was withdrawn, and
+// ErrNotConfirmed otherwise.
 func submitAndWait(ctx context.Context, f *follower.Follower, txn *proto.Txn) (znode.Result, error) {
 	txn.Conn = randomUint64() // a connection of its own, so that operators do not wait for each other
 	applied := make(resultWaiter, 1)
@@ -72,8 +73,8 @@ type resultWaiter chan znode.Result
 // TxnApplied implements znode.Waiter.
 func (o resultWaiter) TxnApplied(r *znode.Result) { o <- *r }
 
-// submitFailure converts an error of submitAndWait for an operator. check advises how to find out whether the change was
-// made.
+// submitFailure converts an error of submitAndWait for an operator. check advises how to find out whether the
+// change was made.
 func submitFailure(err error, check string) error {
 	if errors.Is(err, ErrNotConfirmed) {
 		return &admin.Failure{Status: http.StatusGatewayTimeout, Text: fmt.Sprintf("%v; %s", err, check)}
@@ -86,5 +87,8 @@ func noLeaderFailure(err error) error {
 	if !errors.Is(err, ErrNoLeader) {
 		err = fmt.Errorf("%w: %w", ErrNoLeader, err)
 	}
-	return &admin.Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("%v; nothing was done: try again when /v1/status shows a leader", err)}
+	return &admin.Failure{
+		Status: http.StatusServiceUnavailable,
+		Text:   fmt.Sprintf("%v; nothing was done: try again when /v1/status shows a leader", err),
+	}
 }

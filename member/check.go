@@ -10,8 +10,9 @@ import (
 	"rollcall/quorum/trust"
 )
 
-// CheckFiles reads the files with secrets and certificates that a member with these settings reads when it starts, except
-// the files that package config reads. It returns all faults. One of them warns if members are not authenticated.
+// CheckFiles reads the files with secrets and certificates that a member with these settings reads when it
+// starts, except the files that package config reads. It returns all faults. One of them warns if members are
+// not authenticated.
 func CheckFiles(cfg config.Config) []*secretfile.Fault {
 	faults := append(trustConfigOf(cfg).Check(), checkInsecurePorts(cfg)...)
 	if cfg.SecureAddr != "" || cfg.ClientTLS.UnifiedPort {

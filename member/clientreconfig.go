@@ -10,12 +10,12 @@ import (
 	"rollcall/znode"
 )
 
-// followPollInterval is the time between two checks of raft's configuration while the reply to a reconfig waits for it. A
-// change takes as long as a write to the disks of a majority.
+// followPollInterval is the time between two checks of raft's configuration while the reply to a reconfig waits
+// for it. A change takes as long as a write to the disks of a majority.
 const followPollInterval = 10 * time.Millisecond
 
-// clientReconfig is the last reconfig of this member's clients. Its reply waits until raft's configuration follows it. It
-// is safe for concurrent use.
+// clientReconfig is the last reconfig of this member's clients. Its reply waits until raft's configuration
+// follows it. It is safe for concurrent use.
 type clientReconfig struct {
 	reachedServers atomic.Pointer[[]uint32] // servers that replied to the leader; nil: there was no reconfig
 }

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// digestWarnings warns of members that hash passwords of the scheme digest with another algorithm. The same passwords give
-// other identities there, so ACLs do not match. It is safe for concurrent use.
+// digestWarnings warns of members that hash passwords of the scheme digest with another algorithm. The same
+// passwords give other identities there, so ACLs do not match. It is safe for concurrent use.
 type digestWarnings struct {
 	ownAlgorithm string // the algorithm of this member; "": the scheme is off
 	log          *slog.Logger
@@ -42,6 +42,7 @@ func (w *digestWarnings) compareAlgorithm(other uint32, algorithm string) {
 		w.warnedAlgorithms = map[uint32]string{}
 	}
 	w.warnedAlgorithms[other] = algorithm
-	w.log.Warn("another member hashes passwords with another algorithm, so the same password has another identity there; set DigestAuthenticationProvider.digestAlg alike on all members",
+	w.log.Warn("another member hashes passwords with another algorithm, so the same password has another identity "+
+		"there; set DigestAuthenticationProvider.digestAlg alike on all members",
 		"peer", other, "here", w.ownAlgorithm, "there", algorithm)
 }

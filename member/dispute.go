@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A dispute is a divergence from the leader's state without a majority for either side: one of two members differs, or
-// the third is down. No member knows the right state. The leader and the members that agree with it keep serving, because
-// one side must. This member stops serving, so clients do not read two different states. It keeps its state, and remains
-// a voter and a candidate, because its state may be the right one.
+// A dispute is a divergence from the leader's state without a majority for either side: one of two members
+// differs, or the third is down. No member knows the right state. The leader and the members that agree with it
+// keep serving, because one side must. This member stops serving, so clients do not read two different states.
+// It keeps its state, and remains a voter and a candidate, because its state may be the right one.
 
 // disputeTicks is the duration of a dispute after the last report, in ticks. While it lasts, there is a report at least
 // every two ticks.
@@ -22,10 +22,14 @@ type dispute struct {
 // reportDispute implements follower.Config.Disputed. It never blocks.
 func (h *health) reportDispute(why string) {
 	before := h.disputed()
-	h.currentDispute.Store(&dispute{"its state differs from the leader's, and no majority says who is right: " + why, time.Now().Add(disputeTicks * h.cfg.Tick)})
+	h.currentDispute.Store(&dispute{
+		"its state differs from the leader's, and no majority says who is right: " + why,
+		time.Now().Add(disputeTicks * h.cfg.Tick),
+	})
 	h.server.Suspend()
 	if before == "" {
-		h.log.Error("this member does not serve for now: its state differs from the leader's, and no majority says who is right; start the members that are away, or empty the data directory of the member that is wrong", "reason", why)
+		h.log.Error("this member does not serve for now: its state differs from the leader's, and no majority says who is "+
+			"right; start the members that are away, or empty the data directory of the member that is wrong", "reason", why)
 	}
 }
 

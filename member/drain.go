@@ -34,14 +34,15 @@ type drain struct {
 	startOnce sync.Once
 }
 
-// Drain prepares this member for its stop, with little effect on its clients. From now on /readyz fails, new clients are
-// rejected, and other members do not hand leadership over to this one. Drain hands leadership over, for at most over or
-// api.MinHandOver, and then closes the clients' connections, evenly spread over the time over. It returns the number of
-// closed connections, and reports whether this member still leads, because no other member took over.
+// Drain prepares this member for its stop, with little effect on its clients. From now on /readyz fails, new
+// clients are rejected, and other members do not hand leadership over to this one. Drain hands leadership over,
+// for at most over or api.MinHandOver, and then closes the clients' connections, evenly spread over the time
+// over. It returns the number of closed connections, and reports whether this member still leads, because no
+// other member took over.
 //
-// The member continues to store and vote, and may be elected again if no other member can lead. It hands over once
-// another one can. If ctx ends, Drain returns early and leaves the remaining connections open; another call closes them.
-// Only a new start ends the drain.
+// The member continues to store and vote, and may be elected again if no other member can lead. It hands over
+// once another one can. If ctx ends, Drain returns early and leaves the remaining connections open; another
+// call closes them. Only a new start ends the drain.
 func (m *Member) Drain(ctx context.Context, over time.Duration) (closed int, leads bool) {
 	return m.drain.yieldAndDrain(ctx, over)
 }
@@ -53,13 +54,18 @@ func (d *drain) yieldAndDrain(ctx context.Context, over time.Duration) (closed i
 }
 
 // DrainMember implements admin.Operations.
-func (o operations) DrainMember(ctx context.Context, member uint32, over time.Duration, by string) (closed int, leads bool, err error) {
+func (o operations) DrainMember(ctx context.Context, member uint32, over time.Duration, by string) (closed int,
+	leads bool, err error,
+) {
 	if member == o.m.cfg.ID {
 		closed, leads = o.m.Drain(ctx, over)
 		return closed, leads, nil
 	}
 	if _, known := o.m.serverLists.addressesOf(member); !known {
-		return 0, false, &admin.Failure{Status: http.StatusNotFound, Text: fmt.Sprintf("the ensemble has no member %d; /v1/members lists them", member)}
+		return 0, false, &admin.Failure{
+			Status: http.StatusNotFound,
+			Text:   fmt.Sprintf("the ensemble has no member %d; /v1/members lists them", member),
+		}
 	}
 	c, err := o.m.peerConns.followerClient(member)
 	if err != nil {
@@ -76,9 +82,16 @@ func (o operations) DrainMember(ctx context.Context, member uint32, over time.Du
 func drainFailure(member uint32, err error) error {
 	text := status.Convert(err).Message()
 	if status.Code(err) == codes.Unavailable {
-		return &admin.Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("member %d does not reply, or no longer: %s; look at /v1/members, and drain it again", member, text)}
+		return &admin.Failure{
+			Status: http.StatusServiceUnavailable,
+			Text: fmt.Sprintf("member %d does not reply, or no longer: %s; look at /v1/members, and drain it again", member,
+				text),
+		}
 	}
-	return &admin.Failure{Status: http.StatusGatewayTimeout, Text: fmt.Sprintf("it is not known how far the drain of member %d came: %s; drain it again", member, text)}
+	return &admin.Failure{
+		Status: http.StatusGatewayTimeout,
+		Text:   fmt.Sprintf("it is not known how far the drain of member %d came: %s; drain it again", member, text),
+	}
 }
 
 // Drain implements proto.FollowerServer.
@@ -92,18 +105,19 @@ func (s services) Drain(ctx context.Context, r *proto.DrainRequest) (*proto.Drai
 	return &proto.DrainReply{Connections: uint64(closed), Leads: leads}, nil
 }
 
-// drainForStop drains a member that stops. It hands over for handOverTime only, because the others elect a leader anyway.
+// drainForStop drains a member that stops. It hands over for handOverTime only, because the others elect a
+// leader anyway.
 func (d *drain) drainForStop(ctx context.Context) {
 	_ = d.yieldLeadership(ctx, d.cfg.handOverTime()) // it is logged
 	d.server.Drain(ctx, d.cfg.DrainTime)
 }
 
-// minHandOverHeartbeats is the minimum time for handing over, in heartbeat timeouts. An attempt with one other member takes
-// two of them.
+// minHandOverHeartbeats is the minimum time for handing over, in heartbeat timeouts. An attempt with one other
+// member takes two of them.
 const minHandOverHeartbeats = 4
 
-// yieldLeadership fails /readyz, rejects new clients and hands leadership over. If that fails within the time, yieldLoop
-// tries again.
+// yieldLeadership fails /readyz, rejects new clients and hands leadership over. If that fails within the time,
+// yieldLoop tries again.
 func (d *drain) yieldLeadership(ctx context.Context, within time.Duration) error {
 	d.http.Stop()
 	d.server.RejectNew() // a client that came now would be closed soon
@@ -118,8 +132,8 @@ func (d *drain) yieldLeadership(ctx context.Context, within time.Duration) error
 	return err
 }
 
-// yieldLoop hands over when a drained member leads because others could not. It tries each tick, and less often while no
-// member takes over.
+// yieldLoop hands over when a drained member leads because others could not. It tries each tick, and less often
+// while no member takes over.
 func (d *drain) yieldLoop(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

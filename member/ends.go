@@ -15,8 +15,8 @@ type EndFilter struct {
 	Before  uint64         // the number of the last end of the previous page; 0: from the newest on
 }
 
-// SessionEnds yields the applied ends of sessions that of selects, newest first. All members keep the same ones: the last
-// 10,000 of the ensemble. It holds the tree's lock for one part of them at a time.
+// SessionEnds yields the applied ends of sessions that of selects, newest first. All members keep the same
+// ones: the last 10,000 of the ensemble. It holds the tree's lock for one part of them at a time.
 func (m *Member) SessionEnds(of EndFilter) iter.Seq[znode.SessionEnd] {
 	return func(yield func(znode.SessionEnd) bool) {
 		part, from := make([]znode.SessionEnd, 0, listedPerLock), view.NewClientFilter(of.Address)

@@ -27,17 +27,19 @@ const (
 // Event is an event in the ensemble.
 type Event struct {
 	Kind       EventKind
-	Term       uint64              // EventLeader: raft's term
-	Member     uint32              // the leader; the member that the session is attached to; 0 if to none
-	FromMember uint32              // EventMoved: the member it was attached to before
-	Session    jute.SessionID      // all but EventLeader, EventQuotaOverused and EventQuotaWarning
-	Timeout    time.Duration       // EventOpened, EventMoved: granted
-	Address    string              // the client's
-	Ephemerals int                 // EventExpired, EventClosed, EventKilled: number of nodes removed with the session
-	Silent     time.Duration       // EventExpired, EventKilled: since the leader last heard from the client
-	By         string              // EventKilled: the operator
-	Quota      znode.ExceededQuota // EventQuotaOverused: a quota that is overused; EventQuotaWarning: the quota of all data, in Bytes and BytesLimit
-	Overuses   int                 // EventQuotaOverused: writes that left any quota overused since the last EventQuotaOverused
+	Term       uint64         // EventLeader: raft's term
+	Member     uint32         // the leader; the member that the session is attached to; 0 if to none
+	FromMember uint32         // EventMoved: the member it was attached to before
+	Session    jute.SessionID // all but EventLeader, EventQuotaOverused and EventQuotaWarning
+	Timeout    time.Duration  // EventOpened, EventMoved: granted
+	Address    string         // the client's
+	Ephemerals int            // EventExpired, EventClosed, EventKilled: number of nodes removed with the session
+	Silent     time.Duration  // EventExpired, EventKilled: since the leader last heard from the client
+	By         string         // EventKilled: the operator
+	// EventQuotaOverused: a quota that is overused; EventQuotaWarning: the quota of all data, in Bytes and BytesLimit
+	Quota znode.ExceededQuota
+	// EventQuotaOverused: writes that left any quota overused since the last EventQuotaOverused
+	Overuses int
 }
 
 func endEvent(end znode.SessionEnd) Event {
@@ -67,7 +69,10 @@ func (e Event) LogValue() slog.Value {
 	if e.Kind == EventQuotaWarning {
 		return slog.GroupValue(slog.Int64("bytes", e.Quota.Bytes), slog.Int64("bytesLimit", e.Quota.BytesLimit))
 	}
-	attrs := []slog.Attr{slog.Any("session", e.Session), slog.Uint64("member", uint64(e.Member)), slog.String("client", e.Address)}
+	attrs := []slog.Attr{
+		slog.Any("session", e.Session), slog.Uint64("member", uint64(e.Member)),
+		slog.String("client", e.Address),
+	}
 	switch e.Kind {
 	case EventMoved:
 		attrs = append(attrs, slog.Uint64("from", uint64(e.FromMember)), slog.Duration("timeout", e.Timeout))
@@ -76,15 +81,16 @@ func (e Event) LogValue() slog.Value {
 	case EventExpired:
 		attrs = append(attrs, slog.Int("ephemerals", e.Ephemerals), slog.Duration("silent", e.Silent))
 	case EventKilled:
-		attrs = append(attrs, slog.Int("ephemerals", e.Ephemerals), slog.Duration("silent", e.Silent), slog.String("by", e.By))
+		attrs = append(attrs, slog.Int("ephemerals", e.Ephemerals), slog.Duration("silent", e.Silent),
+			slog.String("by", e.By))
 	default:
 		attrs = append(attrs, slog.Int("ephemerals", e.Ephemerals))
 	}
 	return slog.GroupValue(attrs...)
 }
 
-// maxEvents limits the events that wait for Config.OnEvent. Further events are counted and dropped, so apply never waits
-// for their reader.
+// maxEvents limits the events that wait for Config.OnEvent. Further events are counted and dropped, so apply
+// never waits for their reader.
 const maxEvents = 4096
 
 // eventQueue holds the events until Config.OnEvent is called for them. It is safe for concurrent use.

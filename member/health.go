@@ -8,8 +8,8 @@ import (
 	"rollcall/server"
 )
 
-// health stops serving while this member's state is damaged or disputed, or its disk hangs, and serves in read-only mode
-// while there is no leader. It is safe for concurrent use.
+// health stops serving while this member's state is damaged or disputed, or its disk hangs, and serves in
+// read-only mode while there is no leader. It is safe for concurrent use.
 type health struct {
 	cfg           *Config
 	node          *quorum.Node

@@ -58,7 +58,8 @@ func (c *helloClient) sendHello(ctx context.Context, peer wire.Peer) (*proto.Hel
 func (c *helloClient) helloRequest() *proto.HelloRequest {
 	hash, ensemble := c.ports.addressBook.ConfigHash(), c.ports.addressBook.EnsembleID()
 	return &proto.HelloRequest{
-		Member: c.cfg.ID, ConfigHash: hash[:], Election: c.cfg.ownServer().RaftAddr, Disk: uint64(c.node.DiskID()), Start: c.ports.addressBook.RunID(),
+		Member: c.cfg.ID, ConfigHash: hash[:], Election: c.cfg.ownServer().RaftAddr, Disk: uint64(c.node.DiskID()),
+		Start:    c.ports.addressBook.RunID(),
 		Ensemble: ensemble[:], HasData: c.node.HasData(),
 	}
 }
@@ -67,10 +68,11 @@ func (c *helloClient) helloRequest() *proto.HelloRequest {
 // unknown: with certificates, such a server cannot connect to this member before the state's list has its host. The
 // administrator's change names the host, so its certificate is accepted.
 func (c *helloClient) contactAbsent(ctx context.Context, list serverlist.List) {
-	c.node.Reachability().AwaitMajority(ctx, raftPeers(serversFromList(list)), func(ctx context.Context, id uint32) (*proto.HelloReply, error) {
-		s, _ := list.Find(id)
-		return c.sendHelloTo(ctx, s)
-	})
+	c.node.Reachability().AwaitMajority(ctx, raftPeers(serversFromList(list)),
+		func(ctx context.Context, id uint32) (*proto.HelloReply, error) {
+			s, _ := list.Find(id)
+			return c.sendHelloTo(ctx, s)
+		})
 }
 
 // sendHelloTo sends a Hello to a server at the addresses of its line, on a connection of its own.
@@ -87,12 +89,13 @@ func (c *helloClient) sendHelloTo(ctx context.Context, s serverlist.Server) (*pr
 	return reply, there.explainError(s.ID, err)
 }
 
-// newcomerReplyTimeout limits the wait of an operator's change for replies of added servers, which take a few round trips.
+// newcomerReplyTimeout limits the wait of an operator's change for replies of added servers, which take a few
+// round trips.
 const newcomerReplyTimeout = 2 * time.Second
 
-// checkNewcomers returns an error if a server that is added to or moved in next has data of another ensemble. Such a server
-// would reject the members of this one forever, and only its own log would show it. An unreachable server may be started
-// later.
+// checkNewcomers returns an error if a server that is added to or moved in next has data of another ensemble.
+// Such a server would reject the members of this one forever, and only its own log would show it. An
+// unreachable server may be started later.
 func (c *helloClient) checkNewcomers(ctx context.Context, list, next serverlist.List) error {
 	ctx, cancel := context.WithTimeout(ctx, newcomerReplyTimeout)
 	defer cancel()
@@ -105,7 +108,8 @@ func (c *helloClient) checkNewcomers(ctx context.Context, list, next serverlist.
 		}
 		all.Go(func() {
 			if _, err := c.sendHelloTo(ctx, s); errors.Is(err, wire.ErrOtherEnsemble) {
-				outcomes[i] = fmt.Errorf("member %d at %s has data of another ensemble (%w); if it must come into this one, stop it, empty its data directory but for its number, and start it again", s.ID, s.QuorumAddr(), err)
+				outcomes[i] = fmt.Errorf("member %d at %s has data of another ensemble (%w); if it must come into this one, "+
+					"stop it, empty its data directory but for its number, and start it again", s.ID, s.QuorumAddr(), err)
 			}
 		})
 	}
@@ -119,18 +123,26 @@ func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.Hell
 	from := callerInfo(ctx)
 	peer := wire.Peer{ID: from.member, DiskID: from.disk, Addr: r.GetElection()}
 	if from.member != s.m.cfg.ID && from.disk != 0 {
-		if err := s.m.ports.hello.RecordProcess(wire.Process{ID: from.member, DiskID: from.disk, RunID: r.GetStart(), Addr: from.remoteAddr}); err != nil {
+		if err := s.m.ports.hello.RecordProcess(wire.Process{
+			ID: from.member, DiskID: from.disk, RunID: r.GetStart(),
+			Addr: from.remoteAddr,
+		}); err != nil {
 			return nil, status.Error(codes.Aborted, err.Error())
 		}
-		n.Reachability().RecordContact(quorum.PeerContact{Peer: peer, EnsembleID: ensembleInHello(r), HasData: r.GetHasData()})
+		n.Reachability().RecordContact(quorum.PeerContact{
+			Peer: peer, EnsembleID: ensembleInHello(r),
+			HasData: r.GetHasData(),
+		})
 	}
 	n.ReportRival(from.member, r.GetRival())
 	hash, ensemble := s.m.ports.addressBook.ConfigHash(), s.m.ports.addressBook.EnsembleID()
 	list, hearsay := s.m.serverLists.rosterMessage()
 	return &proto.HelloReply{
-		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.incarnation.number, Disk: uint64(n.DiskID()), Rival: n.Reachability().Rival(from.member),
-		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removalWatch.removedVersion() != 0, Configuration: configurationMessage(n.Status().Servers()),
-		HasData: n.HasData(), Joining: n.IsJoining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
+		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.incarnation.number, Disk: uint64(n.DiskID()),
+		Rival:    n.Reachability().Rival(from.member),
+		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removalWatch.removedVersion() != 0,
+		Configuration: configurationMessage(n.Status().Servers()),
+		HasData:       n.HasData(), Joining: n.IsJoining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
 		LastIndex: n.Status().LastIndex(), LastTerm: n.Status().LastTerm(), DigestAlg: s.m.cfg.digestAlgorithm(),
 	}, nil
 }
@@ -149,7 +161,8 @@ func configurationMessage(servers []wire.Peer) *proto.Configuration {
 	}
 	message := &proto.Configuration{}
 	for _, s := range servers {
-		message.Servers = append(message.Servers, &proto.ConfiguredServer{Member: s.ID, Disk: uint64(s.DiskID), Address: s.Addr, Voter: !s.Observer})
+		message.Servers = append(message.Servers,
+			&proto.ConfiguredServer{Member: s.ID, Disk: uint64(s.DiskID), Address: s.Addr, Voter: !s.Observer})
 	}
 	return message
 }

@@ -34,7 +34,10 @@ func (h hooks) SessionOpened(s znode.Session) {
 	if t := h.m.terms.sessionTable; t != nil {
 		t.AddSession(sessionSeed(s), h.m.cfg.Monotonic.Now())
 		h.m.applyProgress.sessionCounters.opened.Add(1)
-		h.m.eventQueue.emit(Event{Kind: EventOpened, Member: s.Owner.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
+		h.m.eventQueue.emit(Event{
+			Kind: EventOpened, Member: s.Owner.Member, Session: s.ID, Timeout: s.Timeout,
+			Address: s.Address,
+		})
 	}
 	h.m.follower.SessionOpened(s)
 	h.m.adminHTTP.SessionOpened(s)
@@ -45,7 +48,10 @@ func (h hooks) SessionAttached(s znode.Session, old znode.SessionOwner) {
 	if t := h.m.terms.sessionTable; t != nil {
 		t.AttachSession(sessionSeed(s), h.m.cfg.Monotonic.Now())
 		h.m.applyProgress.sessionCounters.resumed.Add(1)
-		h.m.eventQueue.emit(Event{Kind: EventMoved, Member: s.Owner.Member, FromMember: old.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
+		h.m.eventQueue.emit(Event{
+			Kind: EventMoved, Member: s.Owner.Member, FromMember: old.Member, Session: s.ID,
+			Timeout: s.Timeout, Address: s.Address,
+		})
 	}
 	h.m.follower.SessionAttached(s, old)
 	h.m.server.SessionAttached(s, old)
@@ -128,7 +134,8 @@ func (h hooks) EntryFinished(index uint64) {
 func (h hooks) SnapshotRestored() {
 	h.m.serverLists.appliedList.Store(nil) // if there is a list, Listed follows
 	h.m.applyProgress.lastIndex.Store(h.m.state.Index())
-	h.m.applyProgress.updateMembers(h.m.state, h.m.cfg.ID, h.m.incarnation.number) // the announcement may be in the snapshot alone
+	// the announcement may be in the snapshot alone
+	h.m.applyProgress.updateMembers(h.m.state, h.m.cfg.ID, h.m.incarnation.number)
 	h.m.follower.SnapshotRestored()
 	h.m.server.StateRestored()
 	h.m.cfg.Hooks.SnapshotRestored()

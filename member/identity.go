@@ -20,9 +20,9 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// A member may send messages in its own name only. Every gRPC connection is a *wire.Conn whose Peer is the member at the
-// other end; loopback sets it for the connection of a member to itself. peerCredentials passes the Peer on to gRPC, and
-// senderGuard compares the messages on the connection with it.
+// A member may send messages in its own name only. Every gRPC connection is a *wire.Conn whose Peer is the
+// member at the other end; loopback sets it for the connection of a member to itself. peerCredentials passes
+// the Peer on to gRPC, and senderGuard compares the messages on the connection with it.
 
 // peerCredentials implements credentials.TransportCredentials. It encrypts nothing: the peer of a connection is proved
 // before gRPC gets it.
@@ -49,7 +49,11 @@ func (peerCredentials) identifyPeer(conn net.Conn) (net.Conn, credentials.AuthIn
 	if !ok || c.PeerID == 0 {
 		return nil, nil, errNotMemberConn
 	}
-	return conn, peerInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}, c.PeerID, c.PeerDisk, conn.RemoteAddr().String(), c.DialerEnsemble}, nil
+	return conn, peerInfo{
+		credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity},
+		c.PeerID, c.PeerDisk,
+		conn.RemoteAddr().String(), c.DialerEnsemble,
+	}, nil
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
@@ -59,7 +63,9 @@ func (i peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.A
 
 // ClientHandshake implements credentials.TransportCredentials. It rejects connections to another member than the dialed
 // one.
-func (i peerCredentials) ClientHandshake(_ context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (i peerCredentials) ClientHandshake(_ context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo,
+	error,
+) {
 	conn, info, err := i.identifyPeer(conn)
 	if err != nil {
 		return nil, nil, err
@@ -102,9 +108,10 @@ var messageSenders = map[string]func(message any) uint32{
 	proto.Follower_View_FullMethodName:      nil,
 	proto.Follower_Drain_FullMethodName:     nil,
 	proto.Follower_Rebalance_FullMethodName: nil,
-	proto.Leader_Forward_FullMethodName:     func(m any) uint32 { return m.(*proto.Forwarded).GetMember() }, // its transactions: leader.Forward
-	proto.Leader_Sync_FullMethodName:        func(m any) uint32 { return m.(*proto.SyncRequest).GetMember() },
-	proto.Leader_HandOver_FullMethodName:    nil,
+	// its transactions: leader.Forward
+	proto.Leader_Forward_FullMethodName:  func(m any) uint32 { return m.(*proto.Forwarded).GetMember() },
+	proto.Leader_Sync_FullMethodName:     func(m any) uint32 { return m.(*proto.SyncRequest).GetMember() },
+	proto.Leader_HandOver_FullMethodName: nil,
 }
 
 // impostorLogInterval is the time between two log lines about a member's rejected messages, which may never stop.
@@ -131,20 +138,24 @@ func (s *senderGuard) checkMessage(ctx context.Context, method string, message a
 	sender, ok := messageSenders[method]
 	switch {
 	case !ok || from == 0:
-		return s.rejectMessage(ctx, from, fmt.Sprintf("%s is called by an unknown member, or is no method of members", method))
+		return s.rejectMessage(ctx, from,
+			fmt.Sprintf("%s is called by an unknown member, or is no method of members", method))
 	case method != proto.Follower_Hello_FullMethodName && !s.isListed(from):
 		return s.rejectMessage(ctx, from, fmt.Sprintf("%s: it is not in the server list", method))
 	case method != proto.Follower_Hello_FullMethodName && s.isOutside(callerInfo(ctx)):
-		return s.rejectMessage(ctx, from, fmt.Sprintf("%s: its hello has not named the ensemble of this member, so it may only send Hello", method))
+		return s.rejectMessage(ctx, from,
+			fmt.Sprintf("%s: its hello has not named the ensemble of this member, so it may only send Hello", method))
 	case sender == nil || sender(message) == from:
 		return nil
 	}
-	return s.rejectMessage(ctx, from, fmt.Sprintf("%s: the message says that it is from member %d", method, sender(message)))
+	return s.rejectMessage(ctx, from,
+		fmt.Sprintf("%s: the message says that it is from member %d", method, sender(message)))
 }
 
 // rejectMessage logs the reason of a rejection, and returns the error for the sender.
 func (s *senderGuard) rejectMessage(ctx context.Context, from uint32, why string) error {
-	err := status.Errorf(codes.PermissionDenied, "a member may speak for itself only, and this connection is of member %d: %s", from, why)
+	err := status.Errorf(codes.PermissionDenied,
+		"a member may speak for itself only, and this connection is of member %d: %s", from, why)
 	s.mu.Lock()
 	last, now := s.lastLogged[from], time.Now()
 	quiet := !last.IsZero() && now.Sub(last) < impostorLogInterval
@@ -159,7 +170,9 @@ func (s *senderGuard) rejectMessage(ctx context.Context, from uint32, why string
 }
 
 // interceptUnary implements grpc.UnaryServerInterceptor.
-func (s *senderGuard) interceptUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+func (s *senderGuard) interceptUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+	handle grpc.UnaryHandler,
+) (any, error) {
 	if err := s.checkMessage(ctx, info.FullMethod, request); err != nil {
 		return nil, err
 	}
@@ -167,7 +180,9 @@ func (s *senderGuard) interceptUnary(ctx context.Context, request any, info *grp
 }
 
 // interceptStream implements grpc.StreamServerInterceptor.
-func (s *senderGuard) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+func (s *senderGuard) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handle grpc.StreamHandler,
+) error {
 	return handle(srv, &checkedStream{ServerStream: stream, guard: s, method: info.FullMethod})
 }
 

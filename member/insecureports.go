@@ -7,7 +7,8 @@ const (
 	notAuthenticated   = "members are not authenticated"
 	plainStillAccepted = "plain members are still accepted"
 
-	insecurePortAdvice = "members are not authenticated: whoever reaches the ports for members can read and change everything; set ensembleSecretFile or sslQuorum, see docs/security.md"
+	insecurePortAdvice = "members are not authenticated: whoever reaches the ports for members can read and change " +
+		"everything; set ensembleSecretFile or sslQuorum, see docs/security.md"
 )
 
 // insecurity returns the insecurity of the ports for members, or "". Ports that only this machine reaches need
@@ -36,8 +37,9 @@ func (p *ports) protection() string {
 	return p.trustGuard.ProofMethods()
 }
 
-// Protection describes the protection of connections between members: "secret", "certificates", "secret and certificates"
-// or "none", followed by " or plain" if plain ones are accepted, too. For a standalone server it is "no ports".
+// Protection describes the protection of connections between members: "secret", "certificates", "secret and
+// certificates" or "none", followed by " or plain" if plain ones are accepted, too. For a standalone server it
+// is "no ports".
 func (m *Member) Protection() string { return m.ports.protection() }
 
 func (p *ports) warnInsecurePorts(log *slog.Logger) {
@@ -45,6 +47,7 @@ func (p *ports) warnInsecurePorts(log *slog.Logger) {
 	case notAuthenticated:
 		log.Warn(insecurePortAdvice)
 	case plainStillAccepted:
-		log.Warn("plain members are still accepted: whoever reaches the ports for members can read and change everything; set portUnification=false once all members are protected")
+		log.Warn("plain members are still accepted: whoever reaches the ports for members can read and change everything; " +
+			"set portUnification=false once all members are protected")
 	}
 }

@@ -27,7 +27,10 @@ var _ subtree.NodeClient = (*internalClient)(nil)
 
 // newInternalClient returns a client for an administrator at host.
 func newInternalClient(m *Member, host string) *internalClient {
-	return &internalClient{m: m, connID: randomUint64(), identities: callerIdentities(admin.Caller{Host: host, IsAdministrator: true})}
+	return &internalClient{
+		m: m, connID: randomUint64(),
+		identities: callerIdentities(admin.Caller{Host: host, IsAdministrator: true}),
+	}
 }
 
 // awaitServing waits until this member serves all clients. It may serve none during an election.
@@ -43,7 +46,9 @@ func (i *internalClient) awaitServing(ctx context.Context) error {
 }
 
 // readTree reads the state under the tree's lock.
-func (i *internalClient) readTree(ctx context.Context, op jute.Op, path string, read func(tree *znode.State, path []byte) jute.Code) error {
+func (i *internalClient) readTree(ctx context.Context, op jute.Op, path string,
+	read func(tree *znode.State, path []byte) jute.Code,
+) error {
 	if err := i.awaitServing(ctx); err != nil {
 		return err
 	}
@@ -84,7 +89,9 @@ func (i *internalClient) GetACL(ctx context.Context, path string) (list []jute.A
 }
 
 // Children implements subtree.Nodes.
-func (i *internalClient) Children(ctx context.Context, path string, _ bool) (names []string, stat jute.Stat, err error) {
+func (i *internalClient) Children(ctx context.Context, path string, _ bool) (names []string, stat jute.Stat,
+	err error,
+) {
 	err = i.readTree(ctx, jute.OpGetChildren2, path, func(tree *znode.State, path []byte) (code jute.Code) {
 		names, stat, code = tree.Children(path, i.identities, nil)
 		return code
@@ -118,7 +125,11 @@ func (i *internalClient) submitWrite(ctx context.Context, op jute.Op, rec client
 	case i.m.server.WriteLimits().RejectForMemory(op, body, i.identities):
 		return errNoMemory
 	case len(body) > most:
-		return &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("a node is too large: writing it takes a request of %d bytes, and jute.maxbuffer limits requests to %d", len(body), most)}
+		return &admin.Failure{
+			Status: http.StatusRequestEntityTooLarge,
+			Text: fmt.Sprintf("a node is too large: writing it takes a request of %d bytes, and jute.maxbuffer limits "+
+				"requests to %d", len(body), most),
+		}
 	}
 	return i.m.follower.Submit(ctx, &proto.Txn{Conn: i.connID, Op: int32(op), Body: body, Ids: i.identities}, w)
 }

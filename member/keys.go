@@ -24,7 +24,10 @@ func clientKeyOptions(t config.ClientTLS) keystore.Options {
 
 // operatorKeyOptions returns the options of the keys for operators over HTTPS: the members' keys, as in ZooKeeper.
 func operatorKeyOptions(c trust.Certificates) keystore.Options {
-	return keystore.Options{Prefix: "ssl.quorum", Key: c.KeyStore, Trust: c.TrustStore, CRL: c.CheckRevocation, CRLs: c.RevocationFile}
+	return keystore.Options{
+		Prefix: "ssl.quorum", Key: c.KeyStore, Trust: c.TrustStore, CRL: c.CheckRevocation,
+		CRLs: c.RevocationFile,
+	}
 }
 
 func openServerKeys(cfg *Config, log *slog.Logger) (keys serverKeys, err error) {
@@ -45,7 +48,8 @@ func openServerKeys(cfg *Config, log *slog.Logger) (keys serverKeys, err error) 
 	return keys, nil
 }
 
-// operatorTLS returns the TLS settings for operators, or nil. It requests a certificate if there is a trust store to verify it.
+// operatorTLS returns the TLS settings for operators, or nil. It requests a certificate if there is a trust
+// store to verify it.
 func (k serverKeys) operatorTLS(cfg *Config) *tls.Config {
 	if k.operators == nil {
 		return nil

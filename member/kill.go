@@ -24,8 +24,9 @@ var (
 // bytes, and is kept with the end. The client is notified as after an expiry. KillSession works on every member. It
 // returns when this member has applied the end.
 //
-// The kill concerns the session in the state of all entries committed before the call. If the client resumes the session
-// before the kill reaches the log, the session lives. KillSession waits for a leader until ctx ends; give ctx a deadline.
+// The kill concerns the session in the state of all entries committed before the call. If the client resumes
+// the session before the kill reaches the log, the session lives. KillSession waits for a leader until ctx
+// ends; give ctx a deadline.
 func (m *Member) KillSession(ctx context.Context, id jute.SessionID, by string) error {
 	if err := m.submitKill(ctx, id, by); err != nil {
 		return fmt.Errorf("member: kill session %s: %w", id, err)

@@ -26,7 +26,10 @@ type stateMachine struct {
 
 // offlineMachine returns a stateMachine for a member that does not run.
 func offlineMachine(state *znode.State) stateMachine {
-	return stateMachine{state: state, onDamage: func(error) {}, onApplied: func() {}, applyDurations: new(metrics.Durations)}
+	return stateMachine{
+		state: state, onDamage: func(error) {}, onApplied: func() {},
+		applyDurations: new(metrics.Durations),
+	}
 }
 
 // Apply applies committed entries in order. It releases the lock after each, so that reads get

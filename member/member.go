@@ -6,8 +6,8 @@
 //   - leader, for each term that this member leads;
 //   - server, for its clients.
 //
-// The command and the tests both use this assembly. Types of this package hold the member's ports, server lists, drains,
-// backups and health. The package changes the replicated state only through the log.
+// The command and the tests both use this assembly. Types of this package hold the member's ports, server
+// lists, drains, backups and health. The package changes the replicated state only through the log.
 //
 // The data flows as follows:
 //
@@ -117,7 +117,8 @@ func (c *Config) checkAndComplete() error {
 	case c.Reaping.Interval < 0 || c.Reaping.PerMinute < 0 || c.Reaping.NeverUsed < 0:
 		return errors.New("member: a limit of the reaper is negative")
 	case c.InitLimit <= 0 || c.SyncLimit <= 0:
-		return fmt.Errorf("member: InitLimit is %d and SyncLimit %d ticks, but both must be positive", c.InitLimit, c.SyncLimit)
+		return fmt.Errorf("member: InitLimit is %d and SyncLimit %d ticks, but both must be positive", c.InitLimit,
+			c.SyncLimit)
 	case c.HeartbeatTimeout <= 0:
 		return fmt.Errorf("member: HeartbeatTimeout is %v, but must be positive", c.HeartbeatTimeout)
 	case c.StoreStallLimit <= 0:
@@ -182,7 +183,8 @@ func (c *Config) allowedCommands() []string {
 
 // anonymousAccess returns the access of callers without credentials.
 func (c *Config) anonymousAccess() admin.AnonymousAccess {
-	certificates := c.ClientListener == nil && c.SecureListener != nil && c.ClientTLS.Terms.Auth == keystore.NeedCertificate
+	certificates := c.ClientListener == nil && c.SecureListener != nil &&
+		c.ClientTLS.Terms.Auth == keystore.NeedCertificate
 	return admin.AnonymousAccess{Reads: c.HTTP.LocalReads, AuthRequired: len(c.Login.Schemes) > 0 || certificates}
 }
 
@@ -255,7 +257,8 @@ func New(cfg Config) (*Member, error) {
 func (m *Member) assembleParts() (err error) {
 	m.terms = newTerms(m)
 	m.peerConns = newPeerConns(m.cfg.Tick, m.dialMember)
-	m.serverLists = newServerLists(&m.cfg, wire.NewAddressBook(m.cfg.ID, raftPeers(m.cfg.Servers)), m.peerConns.memberMoved, m.log)
+	m.serverLists = newServerLists(&m.cfg, wire.NewAddressBook(m.cfg.ID, raftPeers(m.cfg.Servers)),
+		m.peerConns.memberMoved, m.log)
 	m.viewer = newViewer(m)
 	m.state = znode.New(znode.Config{Self: m.cfg.ID, Hooks: hooks{m}, EnsembleText: m.cfg.EnsembleText})
 	if m.serverKeys, err = openServerKeys(&m.cfg, m.log); err != nil {
@@ -271,7 +274,8 @@ func (m *Member) assembleParts() (err error) {
 	if m.viewer.collector, err = m.viewer.newCollector(); err != nil {
 		return err
 	}
-	m.rebalancer.m, m.rebalancer.pollMembers, m.rebalancer.requestCloses = m, m.viewer.collector.MemberStatuses, m.rebalancer.sendCloseRequest
+	m.rebalancer.m, m.rebalancer.pollMembers, m.rebalancer.requestCloses = m, m.viewer.collector.MemberStatuses,
+		m.rebalancer.sendCloseRequest
 	if m.adminHTTP, err = admin.NewHTTP(m.httpConfig(words)); err != nil {
 		return err
 	}
@@ -309,17 +313,23 @@ func (m *Member) assembleLogParts() {
 		digestWarnings: &digestWarnings{ownAlgorithm: m.cfg.digestAlgorithm(), log: m.log},
 	}
 	m.removalWatch = &removalWatch{
-		self: m.cfg.ID, tick: m.cfg.Tick, serverLists: m.serverLists, helloClient: m.helloClient, node: m.node, server: m.server,
+		self: m.cfg.ID, tick: m.cfg.Tick, serverLists: m.serverLists, helloClient: m.helloClient, node: m.node,
+		server:     m.server,
 		isDisputed: func() bool { return m.health.disputed() != "" }, log: m.log,
 	}
 	m.health = &health{
-		cfg: &m.cfg, node: m.node, server: m.server, terms: m.terms, removalWatch: m.removalWatch, applyProgress: &m.applyProgress, log: m.log,
+		cfg: &m.cfg, node: m.node, server: m.server, terms: m.terms, removalWatch: m.removalWatch,
+		applyProgress: &m.applyProgress, log: m.log,
 		damageReports: make(chan string, 1),
 	}
-	m.drain = &drain{cfg: &m.cfg, node: m.node, server: m.server, http: m.adminHTTP, log: m.log, started: make(chan struct{})}
+	m.drain = &drain{
+		cfg: &m.cfg, node: m.node, server: m.server, http: m.adminHTTP, log: m.log,
+		started: make(chan struct{}),
+	}
 	m.backups = &backups{
-		cfg: &m.cfg, wallClock: m.wallClock, state: m.state, follower: m.follower, serverLists: m.serverLists, memberHealth: m.Health,
-		onDamage: func(err error) { m.health.reportDamage(err.Error()) }, log: m.log,
+		cfg: &m.cfg, wallClock: m.wallClock, state: m.state, follower: m.follower, serverLists: m.serverLists,
+		memberHealth: m.Health,
+		onDamage:     func(err error) { m.health.reportDamage(err.Error()) }, log: m.log,
 	}
 }
 
@@ -336,8 +346,9 @@ func (m *Member) followerConfig() follower.Config {
 		WallClock:    m.wallClock.Now,
 		Monotonic:    m.cfg.Monotonic,
 		VoterIDs:     func() []uint32 { return raftVoters(m.node) }, FetchStateHashes: m.peerConns.fetchStateHashes,
-		OnDamage: func(why string) { m.health.reportDamage(why) }, OnDivergence: func(why string) { m.health.reportDispute(why) },
-		MaxInFlight: m.cfg.MaxInFlight, Logger: m.log,
+		OnDamage:     func(why string) { m.health.reportDamage(why) },
+		OnDivergence: func(why string) { m.health.reportDispute(why) },
+		MaxInFlight:  m.cfg.MaxInFlight, Logger: m.log,
 	}
 }
 
@@ -353,7 +364,8 @@ func (m *Member) serverConfig(words *admin.FourLetterCommands) server.Config {
 		Member: m.cfg.WrapMember(m.follower), State: m.state,
 		Tick: m.cfg.Tick, MinTimeout: m.cfg.MinTimeout, MaxTimeout: m.cfg.MaxTimeout,
 		TLS: m.serverKeys.clientTLS(m.cfg.ClientTLS), SuperSubject: m.cfg.SuperSubject,
-		ConnBase: randomUint64(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, NoDigest: m.cfg.NoDigest, Login: m.cfg.Login, LinearizableReads: m.cfg.LinearizableReads,
+		ConnBase: randomUint64(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest,
+		NoDigest: m.cfg.NoDigest, Login: m.cfg.Login, LinearizableReads: m.cfg.LinearizableReads,
 		Memory:   m.cfg.Memory,
 		Commands: words, Audit: m.auditLog, CredentialLimiter: m.credentialLimiter, Logger: m.log,
 		MembersInSync: func() (bool, <-chan struct{}) { return m.applyProgress.clientReconfig.raftFollows(m.node) },
@@ -365,11 +377,20 @@ func (m *Member) auditConfig() audit.Config {
 }
 
 func (m *Member) commandsConfig() admin.FourLetterConfig {
-	return admin.FourLetterConfig{Whitelist: m.cfg.allowedCommands(), Version: m.cfg.Version, BuildDate: m.cfg.BuildTime, Source: source{m}, AnonymousAccess: m.cfg.anonymousAccess()}
+	return admin.FourLetterConfig{
+		Whitelist: m.cfg.allowedCommands(), Version: m.cfg.Version, BuildDate: m.cfg.BuildTime,
+		Source: source{m}, AnonymousAccess: m.cfg.anonymousAccess(),
+	}
 }
 
 func (m *Member) httpConfig(words *admin.FourLetterCommands) admin.HTTPConfig {
-	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, DigestAlg: m.cfg.Digest, FourLetter: words, Source: source{m}, Operations: operations{m.viewer.collector, m}, ConfigKeys: settingRows(m.cfg.ConfigKeys), AuditLog: m.auditLog, AnonymousAccess: m.cfg.anonymousAccess(), CredentialLimiter: m.credentialLimiter, TLS: m.serverKeys.operatorTLS(&m.cfg), SuperSubject: m.cfg.SuperSubject, Logger: m.log}
+	cfg := admin.HTTPConfig{
+		HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, DigestAlg: m.cfg.Digest,
+		FourLetter: words, Source: source{m}, Operations: operations{m.viewer.collector, m},
+		ConfigKeys: settingRows(m.cfg.ConfigKeys), AuditLog: m.auditLog, AnonymousAccess: m.cfg.anonymousAccess(),
+		CredentialLimiter: m.credentialLimiter, TLS: m.serverKeys.operatorTLS(&m.cfg), SuperSubject: m.cfg.SuperSubject,
+		Logger: m.log,
+	}
 	if m.cfg.Log != nil {
 		cfg.Log, cfg.AuditLogger = m.cfg.Log, m.cfg.Log.UnfilteredLogger().With("member", m.cfg.ID)
 	}
@@ -384,7 +405,8 @@ func (m *Member) httpConfig(words *admin.FourLetterCommands) admin.HTTPConfig {
 	return cfg
 }
 
-// ServeOnSocket makes Run serve HTTP on l, too, which is a socket in the data directory, and close it. Call it before Run.
+// ServeOnSocket makes Run serve HTTP on l, too, which is a socket in the data directory, and close it. Call it
+// before Run.
 func (m *Member) ServeOnSocket(l net.Listener) { m.incarnation.operatorSocket = l }
 
 // Run serves until ctx ends, or until this member cannot continue; then it returns the reason. When ctx ends, it first
@@ -458,11 +480,12 @@ func (m *Member) Run(ctx context.Context) error {
 	return err
 }
 
-// stopTimeout limits the time for the member's goroutines to end. raft's end is limited to 10 s (quorum.stopTimeout), and
-// nothing else takes long, except a goroutine that waits for a hanging disk.
+// stopTimeout limits the time for the member's goroutines to end. raft's end is limited to 10 s
+// (quorum.stopTimeout), and nothing else takes long, except a goroutine that waits for a hanging disk.
 const stopTimeout = 15 * time.Second
 
-var errNotStopped = errors.New("member: a part of this member did not stop in time, probably because its disk hangs; it ends with the process")
+var errNotStopped = errors.New("member: a part of this member did not stop in time, probably because its disk " +
+	"hangs; it ends with the process")
 
 // awaitStop waits until the goroutines of g have ended, for at most stopTimeout after ctx has ended: a goroutine that
 // waits for a hanging disk ends only with the process.
@@ -506,7 +529,8 @@ func (m *Member) announceReady(ctx context.Context) error {
 		}
 	}
 	close(m.incarnation.ready)
-	m.log.Info("clients are served", "role", m.Role(), "leader", m.node.Status().LeaderID(), "after", time.Since(m.incarnation.startTime).Round(time.Millisecond))
+	m.log.Info("clients are served", "role", m.Role(), "leader", m.node.Status().LeaderID(), "after",
+		time.Since(m.incarnation.startTime).Round(time.Millisecond))
 	return nil
 }
 
@@ -522,9 +546,9 @@ func (m *Member) RaftConfiguration() []wire.Peer { return m.node.Status().Config
 // State returns the replicated state, for tests.
 func (m *Member) State() *znode.State { return m.state }
 
-// Role returns "leader", "follower", "observer", "standalone", or api.RoleReadOnly while there is no leader and only read-only
-// clients are served. It returns "" while this member does not serve: before its first term, while its disk or apply
-// hangs, while its state is damaged or disputed, or while there is no leader.
+// Role returns "leader", "follower", "observer", "standalone", or api.RoleReadOnly while there is no leader and
+// only read-only clients are served. It returns "" while this member does not serve: before its first term,
+// while its disk or apply hangs, while its state is damaged or disputed, or while there is no leader.
 func (m *Member) Role() string {
 	switch {
 	case m.node.StallError() != nil || m.node.Record().DamageReason() != "" || m.health.disputed() != "":
@@ -566,8 +590,8 @@ func (m *Member) DamageReason() string { return m.node.Record().DamageReason() }
 // IsJoining reports whether this member is still catching up and takes part in no election.
 func (m *Member) IsJoining() bool { return m.node.IsJoining() }
 
-// ReloadSecrets reloads the files with the members' secrets, keys and certificates. The log reports the changes. If a file
-// cannot be used, the log has the reason, and the former keys stay in use.
+// ReloadSecrets reloads the files with the members' secrets, keys and certificates. The log reports the
+// changes. If a file cannot be used, the log has the reason, and the former keys stay in use.
 func (m *Member) ReloadSecrets() {
 	m.ports.trustGuard.Reload()
 	m.serverKeys.reloadFiles()
@@ -581,5 +605,8 @@ type Stats struct {
 }
 
 func (m *Member) Stats() Stats {
-	return Stats{ResentTxns: m.follower.Stats().ResentTxns, DroppedTxns: m.applyProgress.droppedTxns.Load(), Server: m.server.Stats()}
+	return Stats{
+		ResentTxns: m.follower.Stats().ResentTxns, DroppedTxns: m.applyProgress.droppedTxns.Load(),
+		Server: m.server.Stats(),
+	}
 }

@@ -39,7 +39,8 @@ func splitHostPort(addr string) (host string, port int) {
 // ChangeMembers implements admin.Operations.
 func (o operations) ChangeMembers(ctx context.Context, c admin.MembersChange) (admin.MembersChanged, error) {
 	if err := o.m.checkCanSubmit(); err != nil {
-		return admin.MembersChanged{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: err.Error() + "; nothing was done"}
+		return admin.MembersChanged{},
+			&admin.Failure{Status: http.StatusServiceUnavailable, Text: err.Error() + "; nothing was done"}
 	}
 	if !c.Force { // a lone survivor cannot confirm anything, and must be able to remove the others
 		if err := o.m.follower.AwaitSync(ctx); err != nil {
@@ -55,7 +56,11 @@ func (o operations) ChangeMembers(ctx context.Context, c admin.MembersChange) (a
 	}
 	list, err := serverlist.ParseList(string(r.Data))
 	if err != nil {
-		return admin.MembersChanged{}, &admin.Failure{Status: http.StatusInternalServerError, Text: "the list was changed, but its text cannot be read: " + err.Error()}
+		return admin.MembersChanged{},
+			&admin.Failure{
+				Status: http.StatusInternalServerError,
+				Text:   "the list was changed, but its text cannot be read: " + err.Error(),
+			}
 	}
 	return admin.MembersChanged{Version: r.Zxid, List: list}, nil
 }
@@ -96,12 +101,16 @@ func serversChangeBody(c admin.MembersChange, term uint64) ([]byte, error) {
 	if n := len(c.RequestedBy); n > znode.MaxRequesterBytes {
 		return nil, fmt.Errorf("the operator's name has %d bytes, more than %d", n, znode.MaxRequesterBytes)
 	}
-	body, err := pb.Marshal(&proto.ChangeServers{Joining: c.Joining, Leaving: c.Leaving, Members: c.Members, Version: c.Version, Force: c.Force, By: c.RequestedBy, Term: term})
+	body, err := pb.Marshal(&proto.ChangeServers{
+		Joining: c.Joining, Leaving: c.Leaving, Members: c.Members,
+		Version: c.Version, Force: c.Force, By: c.RequestedBy, Term: term,
+	})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("the change of the list of servers cannot be encoded: %w", err)
 	case len(body) > maxServersChangeBytes:
-		return nil, fmt.Errorf("the change of the list of servers has %d bytes, more than %d", len(body), maxServersChangeBytes)
+		return nil, fmt.Errorf("the change of the list of servers has %d bytes, more than %d", len(body),
+			maxServersChangeBytes)
 	}
 	return body, nil
 }
@@ -116,7 +125,8 @@ func (o operations) checkServersChange(ctx context.Context, c admin.MembersChang
 	}
 	next, err := members.List.Apply(c.Change)
 	if err == nil {
-		err = cmp.Or(members.List.CheckMoves(next), raftServerList(o.m.node).CheckMoves(next), members.List.CheckClientPorts(next))
+		err = cmp.Or(members.List.CheckMoves(next), raftServerList(o.m.node).CheckMoves(next),
+			members.List.CheckClientPorts(next))
 	}
 	if err != nil {
 		return &admin.Failure{Status: http.StatusBadRequest, Text: err.Error()}
@@ -128,10 +138,17 @@ func (o operations) checkServersChange(ctx context.Context, c admin.MembersChang
 	case c.Force:
 		return nil
 	case len(next.Voters()) == 1 && len(members.List.Voters()) > 1:
-		return &admin.Failure{Status: http.StatusConflict, Text: "one voter would be left, and no other member could take over from it; force makes the change all the same"}
+		return &admin.Failure{
+			Status: http.StatusConflict,
+			Text:   "one voter would be left, and no other member could take over from it; force makes the change all the same",
+		}
 	}
 	if err := members.CheckMajority(next); err != nil {
-		return &admin.Failure{Status: http.StatusConflict, Text: err.Error() + "; start these members, or remove them instead; force leaves it to the leader, which rejects a list unless it reaches a majority of its voters"}
+		return &admin.Failure{
+			Status: http.StatusConflict,
+			Text: err.Error() + "; start these members, or remove them instead; force leaves it to the leader, which rejects " +
+				"a list unless it reaches a majority of its voters",
+		}
 	}
 	return nil
 }
@@ -145,7 +162,11 @@ func (o operations) serversChangeFailure(r znode.Result) error {
 		return &admin.Failure{Status: http.StatusBadRequest, Text: r.RejectReason}
 	case jute.BadVersion:
 		version, _ := o.m.serverLists.newestServers()
-		return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("the list was changed meanwhile: its version is 0x%x now; look at it, and try again", uint64(version))}
+		return &admin.Failure{
+			Status: http.StatusConflict,
+			Text: fmt.Sprintf("the list was changed meanwhile: its version is 0x%x now; look at it, and try again",
+				uint64(version)),
+		}
 	}
 	return &admin.Failure{Status: http.StatusConflict, Text: r.RejectReason}
 }
@@ -153,7 +174,8 @@ func (o operations) serversChangeFailure(r znode.Result) error {
 // leaderPollInterval is the time between two checks of the leader.
 const leaderPollInterval = 100 * time.Millisecond
 
-// TransferLeadership implements admin.Operations. It requests the hand-over from the leader, repeatedly, until that member leads.
+// TransferLeadership implements admin.Operations. It requests the hand-over from the leader, repeatedly, until
+// that member leads.
 func (o operations) TransferLeadership(ctx context.Context, to uint32) error {
 	if err := o.checkCanLead(ctx, to); err != nil {
 		return err
@@ -196,17 +218,32 @@ func (o operations) checkCanLead(ctx context.Context, to uint32) error {
 		case s.MemberID != to:
 			continue
 		case s.ListEntry.Observer:
-			return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("member %d is an observer, which has no vote and cannot lead; promote it first", to)}
+			return &admin.Failure{
+				Status: http.StatusConflict,
+				Text:   fmt.Sprintf("member %d is an observer, which has no vote and cannot lead; promote it first", to),
+			}
 		case !s.IsVoter:
-			return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("member %d does not vote yet (%s); wait until it does", to, s.State)}
+			return &admin.Failure{
+				Status: http.StatusConflict,
+				Text:   fmt.Sprintf("member %d does not vote yet (%s); wait until it does", to, s.State),
+			}
 		case !s.HasReplied:
-			return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("member %d does not reply: %s; start it first", to, s.Detail)}
+			return &admin.Failure{
+				Status: http.StatusConflict,
+				Text:   fmt.Sprintf("member %d does not reply: %s; start it first", to, s.Detail),
+			}
 		case s.IsDrained:
-			return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("member %d is drained, and takes no leadership until its next start", to)}
+			return &admin.Failure{
+				Status: http.StatusConflict,
+				Text:   fmt.Sprintf("member %d is drained, and takes no leadership until its next start", to),
+			}
 		}
 		return nil
 	}
-	return &admin.Failure{Status: http.StatusNotFound, Text: fmt.Sprintf("the ensemble has no member %d; /v1/members lists them", to)}
+	return &admin.Failure{
+		Status: http.StatusNotFound,
+		Text:   fmt.Sprintf("the ensemble has no member %d; /v1/members lists them", to),
+	}
 }
 
 func leadFailure(to, leader uint32, last error) error {

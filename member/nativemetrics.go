@@ -29,9 +29,11 @@ func (s source) stateMetrics() []metrics.Native {
 		metrics.Histogram("rollcall_apply_seconds",
 			"applying an entry, with the wait until no read uses the tree", m.applyProgress.applyDurations.Buckets),
 		metrics.Counter("rollcall_sessions_opened_total",
-			"sessions opened in the ensemble; each is counted on the member that leads, so add up all members", m.applyProgress.sessionCounters.opened.Load),
+			"sessions opened in the ensemble; each is counted on the member that leads, so add up all members",
+			m.applyProgress.sessionCounters.opened.Load),
 		metrics.Counter("rollcall_sessions_resumed_total",
-			"sessions that a client resumed on a new connection; counted likewise", m.applyProgress.sessionCounters.resumed.Load),
+			"sessions that a client resumed on a new connection; counted likewise",
+			m.applyProgress.sessionCounters.resumed.Load),
 		metrics.CounterBy("rollcall_sessions_ended_total", "reason",
 			"sessions that ended; counted likewise", func() map[string]uint64 {
 				ended := make(map[string]uint64)
@@ -48,11 +50,14 @@ func (s source) leaderMetrics() []metrics.Native {
 	m := s.m
 	return []metrics.Native{
 		metrics.Counter("rollcall_terms_led_total",
-			"terms that this member has begun to lead; the sum over all members is how often the leader changed", m.terms.termsLed.Load),
+			"terms that this member has begun to lead; the sum over all members is how often the leader changed",
+			m.terms.termsLed.Load),
 		metrics.Counter("rollcall_leader_pauses_total",
-			"steps of leading, one each half tick, that came more than a quarter tick late: the process was paused, or got no processor time", m.terms.counters.Pauses.Load),
+			"steps of leading, one each half tick, that came more than a quarter tick late: the process was paused, or got "+
+				"no processor time", m.terms.counters.Pauses.Load),
 		metrics.Histogram("rollcall_expiry_lateness_seconds",
-			"how long after its timeout a session expired, without the time for which the leader itself was paused; counted on the leader", m.terms.counters.ExpiryLateness.Buckets),
+			"how long after its timeout a session expired, without the time for which the leader itself was paused; counted "+
+				"on the leader", m.terms.counters.ExpiryLateness.Buckets),
 	}
 }
 
@@ -61,7 +66,8 @@ func (s source) portMetrics() []metrics.Native {
 	m := s.m
 	return []metrics.Native{
 		metrics.GaugeBy("rollcall_certificate_valid_seconds", "shown_to",
-			"for how long the certificate that this member shows to other members or to clients is still valid; negative: it has expired",
+			"for how long the certificate that this member shows to other members or to clients is still valid; negative: it "+
+				"has expired",
 			func() map[string]int64 {
 				return m.serverKeys.secondsToExpiry(m.wallClock.Now(), m.ports.trustGuard.CertificateExpiry())
 			}),
@@ -90,8 +96,8 @@ func (s source) fileMetrics() (all []metrics.Native) {
 	return all
 }
 
-// queueMetrics returns the queues of all packages, and the connections that were closed because no package could vouch for their
-// sessions: each is one metric.
+// queueMetrics returns the queues of all packages, and the connections that were closed because no package
+// could vouch for their sessions: each is one metric.
 func (s source) queueMetrics() []metrics.Native {
 	m := s.m
 	return []metrics.Native{
@@ -99,7 +105,8 @@ func (s source) queueMetrics() []metrics.Native {
 			"what waits in a queue now", func() map[string]int {
 				own := m.follower.Stats()
 				return map[string]int{
-					"requests": m.server.Outstanding(), "waiting": own.QueuedWrites.Len, "sent": own.WritesInFlight.Len, "touches": own.PendingTouches,
+					"requests": m.server.Outstanding(), "waiting": own.QueuedWrites.Len, "sent": own.WritesInFlight.Len,
+					"touches":   own.PendingTouches,
 					"proposals": s.proposals().QueuedTxns,
 				}
 			}),
@@ -107,14 +114,16 @@ func (s source) queueMetrics() []metrics.Native {
 			"how many bytes it has", func() map[string]int {
 				own := m.follower.Stats()
 				return map[string]int{
-					"requests": m.server.HeldBytes(), "waiting": own.QueuedWrites.Bytes, "sent": own.WritesInFlight.Bytes, "proposals": s.proposals().QueuedBytes,
+					"requests": m.server.HeldBytes(), "waiting": own.QueuedWrites.Bytes, "sent": own.WritesInFlight.Bytes,
+					"proposals": s.proposals().QueuedBytes,
 				}
 			}),
 		metrics.CounterBy("rollcall_vouching_cut_total", "reason",
 			"connections closed because this member could not vouch for their sessions", func() map[string]uint64 {
 				own := m.follower.Stats()
 				return map[string]uint64{
-					"not_renewed": m.server.NotVouched(), "not_acknowledged": own.LapsedLeases, "refused": own.RefusedSessions, "unlinked": own.UnlinkedConns,
+					"not_renewed": m.server.NotVouched(), "not_acknowledged": own.LapsedLeases, "refused": own.RefusedSessions,
+					"unlinked": own.UnlinkedConns,
 				}
 			}),
 	}

@@ -26,10 +26,13 @@ func callerIdentities(c admin.Caller) []*proto.Identity {
 }
 
 // errNotServing is the reply about nodes while this member serves no clients: its state may be old or wrong.
-var errNotServing = &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member serves no clients at the moment; /readyz says why"}
+var errNotServing = &admin.Failure{
+	Status: http.StatusServiceUnavailable,
+	Text:   "this member serves no clients at the moment; /readyz says why",
+}
 
-// ReadNode implements admin.Operations. It reads everything under one hold of the tree's lock, as short as a listing's, and
-// copies neither data nor names.
+// ReadNode implements admin.Operations. It reads everything under one hold of the tree's lock, as short as a
+// listing's, and copies neither data nor names.
 func (o operations) ReadNode(q admin.NodeQuery) (n admin.Node, err error) {
 	if !o.m.servesAllClients() {
 		return n, errNotServing
@@ -52,8 +55,8 @@ func (o operations) ReadNode(q admin.NodeQuery) (n admin.Node, err error) {
 	return n, nil
 }
 
-// ChangeNode implements admin.Operations. The change is a write of the super user without a session. It is submitted like
-// a client's write, and is in the log once.
+// ChangeNode implements admin.Operations. The change is a write of the super user without a session. It is
+// submitted like a client's write, and is in the log once.
 func (o operations) ChangeNode(ctx context.Context, c admin.NodeChange) (path string, stat jute.Stat, err error) {
 	m, body := o.m, nodeChangeBody(c)
 	ids := callerIdentities(admin.Caller{Host: c.CallerHost, IsAdministrator: true})
@@ -63,7 +66,10 @@ func (o operations) ChangeNode(ctx context.Context, c admin.NodeChange) (path st
 	case m.server.WriteLimits().RejectForMemory(c.Op, body, ids):
 		return "", stat, errNoMemory
 	case len(body) > most:
-		return "", stat, &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the change has %d bytes, and jute.maxbuffer limits requests to %d", len(body), most)}
+		return "", stat, &admin.Failure{
+			Status: http.StatusRequestEntityTooLarge,
+			Text:   fmt.Sprintf("the change has %d bytes, and jute.maxbuffer limits requests to %d", len(body), most),
+		}
 	}
 	lists, code := m.server.WriteLimits().CheckCost(c.Op, body, ids)
 	if code != jute.OK {
@@ -87,10 +93,16 @@ func (o operations) ChangeNode(ctx context.Context, c admin.NodeChange) (path st
 }
 
 // errNoMemory is the reply to a change that adds data while this member is short of memory.
-var errNoMemory = &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member is short of memory and rejects writes that add data; delete nodes, or give it more memory"}
+var errNoMemory = &admin.Failure{
+	Status: http.StatusServiceUnavailable,
+	Text:   "this member is short of memory and rejects writes that add data; delete nodes, or give it more memory",
+}
 
 // errNothingDone is the reply to a change that was not sent to a leader.
-var errNothingDone = &admin.Failure{Status: http.StatusServiceUnavailable, Text: "no leader has replied; nothing was done: try again when /v1/status shows a leader"}
+var errNothingDone = &admin.Failure{
+	Status: http.StatusServiceUnavailable,
+	Text:   "no leader has replied; nothing was done: try again when /v1/status shows a leader",
+}
 
 // nodeChangeBody returns the record of a client's request for a change.
 func nodeChangeBody(c admin.NodeChange) []byte {
@@ -112,7 +124,10 @@ func nodeFailure(code jute.Code, path string) error {
 			return &admin.Failure{Status: row.status, Text: fmt.Sprintf("%.300s: %s", path, row.text)}
 		}
 	}
-	return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("%.300s: the ensemble rejects this: %v", path, code.Err())}
+	return &admin.Failure{
+		Status: http.StatusConflict,
+		Text:   fmt.Sprintf("%.300s: the ensemble rejects this: %v", path, code.Err()),
+	}
 }
 
 var nodeFailureReplies = []struct {
@@ -128,7 +143,13 @@ var nodeFailureReplies = []struct {
 	{jute.NoChildrenForEphemerals, http.StatusConflict, "its parent is ephemeral and can have no children"},
 	{jute.QuotaExceeded, http.StatusConflict, "this would exceed a quota"},
 	{jute.NoRoom, http.StatusConflict, "there is no room for more data: dataQuota is reached"},
-	{jute.InvalidACL, http.StatusBadRequest, "the acl is not allowed: an entry has the scheme world, digest, ip, sasl or x509, and an id that fits it"},
+	{
+		jute.InvalidACL, http.StatusBadRequest,
+		"the acl is not allowed: an entry has the scheme world, digest, ip, sasl or x509, and an id that fits it",
+	},
 	{jute.BadArguments, http.StatusBadRequest, "this node cannot be created or deleted"},
-	{jute.Unimplemented, http.StatusConflict, "a node with a time to live needs extendedTypesEnabled=true in the configuration of all members"},
+	{
+		jute.Unimplemented, http.StatusConflict,
+		"a node with a time to live needs extendedTypesEnabled=true in the configuration of all members",
+	},
 }

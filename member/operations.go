@@ -25,7 +25,10 @@ type operations struct {
 // ReadLoad implements admin.Operations.
 func (o operations) ReadLoad() admin.Load {
 	st := o.m.server.Stats()
-	return admin.Load{Reads: st.ReadLatency, Updates: st.UpdateLatency, OutstandingRequests: st.OutstandingRequests, Connections: st.Connections}
+	return admin.Load{
+		Reads: st.ReadLatency, Updates: st.UpdateLatency, OutstandingRequests: st.OutstandingRequests,
+		Connections: st.Connections,
+	}
 }
 
 // SessionEnds implements admin.Operations.

@@ -17,14 +17,14 @@ import (
 	"rollcall/proto"
 )
 
-// maxMessageBytes limits a gRPC message. A Forwarded with one client frame (jute.maxbuffer is at most 8 MiB) and a Pong of
-// 100,000 touches are well below it.
+// maxMessageBytes limits a gRPC message. A Forwarded with one client frame (jute.maxbuffer is at most 8 MiB)
+// and a Pong of 100,000 touches are well below it.
 const maxMessageBytes = 16 << 20
 
 const (
-	// maxConcurrentCalls limits the concurrent gRPC calls of one member to another. There are four: a stream of pings, a
-	// stream of writes, a sync and a hello. A connection or a term that is ending may still have its own. An operator's view
-	// takes up to eight more.
+	// maxConcurrentCalls limits the concurrent gRPC calls of one member to another. There are four: a stream of
+	// pings, a stream of writes, a sync and a hello. A connection or a term that is ending may still have its own.
+	// An operator's view takes up to eight more.
 	maxConcurrentCalls = 64
 	// keepaliveTime is the time without a byte after which a connection is probed. gRPC's minimum is 10 s.
 	keepaliveTime = 10 * time.Second
@@ -47,7 +47,10 @@ type peerConns struct {
 var errPeerMoved = errors.New("member: the member has moved while it was dialed, or this one has entered an ensemble")
 
 func newPeerConns(tick time.Duration, dial func(ctx context.Context, id uint32) (net.Conn, error)) *peerConns {
-	return &peerConns{dialMember: dial, tick: tick, clientConns: make(map[uint32]*grpc.ClientConn), newestConns: make(map[uint32]net.Conn), moveCounts: make(map[uint32]int), dialErrors: make(map[uint32]error)}
+	return &peerConns{
+		dialMember: dial, tick: tick, clientConns: make(map[uint32]*grpc.ClientConn),
+		newestConns: make(map[uint32]net.Conn), moveCounts: make(map[uint32]int), dialErrors: make(map[uint32]error),
+	}
 }
 
 // clientConn returns the connection to a member, which may not be up.
@@ -80,10 +83,12 @@ func (p *peerConns) clientConn(id uint32) (*grpc.ClientConn, error) {
 	return c, nil
 }
 
-// tieToConnection opens a stream and ties it to its connection. Otherwise a Recv before the first Send reopens the stream
-// if the other side has not seen it: it waits for a new connection and holds the stream's lock, so Send waits, too,
-// whatever its context.
-func tieToConnection(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+// tieToConnection opens a stream and ties it to its connection. Otherwise a Recv before the first Send reopens
+// the stream if the other side has not seen it: it waits for a new connection and holds the stream's lock, so
+// Send waits, too, whatever its context.
+func tieToConnection(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer,
+	opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	s, err := open(ctx, desc, cc, method, opts...)
 	if err != nil {
 		return nil, err
@@ -143,7 +148,8 @@ func (p *peerConns) closeIfNewest(id uint32, conn net.Conn) {
 // redialMember closes the newest connection to a member, so that the next call opens another.
 func (p *peerConns) redialMember(id uint32) { p.closeIfNewest(id, p.newestConn(id)) }
 
-// memberMoved closes the connection to a member and the ones being opened, because another process may have its id by now.
+// memberMoved closes the connection to a member and the ones being opened, because another process may have its
+// id by now.
 func (p *peerConns) memberMoved(id uint32) {
 	p.mu.Lock()
 	p.moveCounts[id]++
@@ -193,6 +199,7 @@ func (p *peerConns) closeAll() {
 
 // fetchStateHashes implements follower.Config.Ask.
 func (p *peerConns) fetchStateHashes(ctx context.Context, id uint32) (*proto.Marks, error) {
-	reply, err := remoteView(p, id).View(ctx, &proto.ViewRequest{About: &proto.ViewRequest_Status{Status: &proto.ViewStatus{}}})
+	reply, err := remoteView(p, id).View(ctx,
+		&proto.ViewRequest{About: &proto.ViewRequest_Status{Status: &proto.ViewStatus{}}})
 	return reply.GetStatus().GetMarks(), err
 }

@@ -34,7 +34,11 @@ type ports struct {
 func openPorts(cfg *Config, book *wire.AddressBook, log *slog.Logger) (p ports, err error) {
 	p.loopback = newLoopback(cfg.ID)
 	p.addressBook = book
-	if p.trustGuard, err = trust.New(trust.Config{Settings: cfg.Trust, MemberID: cfg.ID, ConfiguredHosts: hostsByMember(cfg.Servers), CurrentHosts: p.addressBook.HostsOf, Logger: log, Now: cfg.Now}); err != nil {
+	if p.trustGuard, err = trust.New(trust.Config{
+		Settings: cfg.Trust, MemberID: cfg.ID,
+		ConfiguredHosts: hostsByMember(cfg.Servers), CurrentHosts: p.addressBook.HostsOf, Logger: log,
+		Now: cfg.Now,
+	}); err != nil {
 		return p, fmt.Errorf("member: %w", err)
 	}
 	p.hello = wire.NewHello(p.addressBook).WithGuard(p.trustGuard).WithLogger(log)
@@ -88,9 +92,16 @@ func hostsByMember(servers []Server) map[uint32]string {
 
 func (m *Member) quorumConfig() quorum.Config {
 	cfg := quorum.Config{
-		MemberID: m.cfg.ID, Peers: raftPeers(m.cfg.Servers), AddressBook: m.ports.addressBook, WantedServers: m.serverLists.wantedPeers, ConfigurationChanged: m.terms.configurationChanged, LeaderDied: m.peerConns.redialMember, DataDir: m.cfg.Dir, LogDir: m.cfg.LogDir, LogKind: m.cfg.LogKind,
-		StreamLayer: m.ports.raftStream, StateMachine: stateMachine{m.state, func(err error) { m.health.reportDamage(err.Error()) }, m.server.FlushApplied, &m.applyProgress.applyDurations}, FoundByMajority: m.cfg.NewEnsemble,
-		HeartbeatTimeout: m.cfg.HeartbeatTimeout, SnapshotEvery: m.cfg.SnapCount, StallLimit: m.cfg.StoreStallLimit, Logger: m.log,
+		MemberID: m.cfg.ID, Peers: raftPeers(m.cfg.Servers), AddressBook: m.ports.addressBook,
+		WantedServers: m.serverLists.wantedPeers, ConfigurationChanged: m.terms.configurationChanged,
+		LeaderDied: m.peerConns.redialMember, DataDir: m.cfg.Dir, LogDir: m.cfg.LogDir, LogKind: m.cfg.LogKind,
+		StreamLayer: m.ports.raftStream,
+		StateMachine: stateMachine{
+			m.state, func(err error) { m.health.reportDamage(err.Error()) }, m.server.FlushApplied,
+			&m.applyProgress.applyDurations,
+		}, FoundByMajority: m.cfg.NewEnsemble,
+		HeartbeatTimeout: m.cfg.HeartbeatTimeout, SnapshotEvery: m.cfg.SnapCount, StallLimit: m.cfg.StoreStallLimit,
+		Logger: m.log,
 	}
 	if !m.cfg.isStandalone() {
 		cfg.SendHello = func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) {
@@ -132,8 +143,8 @@ type services struct {
 // Pings implements proto.FollowerServer.
 func (s services) Pings(stream proto.Follower_PingsServer) error { return s.m.follower.Pings(stream) }
 
-// goodbyeTimeout limits the wait of a stopping member until the ends of its streams are sent. They are written at once, so
-// only a member that does not read them takes longer.
+// goodbyeTimeout limits the wait of a stopping member until the ends of its streams are sent. They are written
+// at once, so only a member that does not read them takes longer.
 const goodbyeTimeout = 200 * time.Millisecond
 
 // handshakeTimeout limits the gRPC handshake of a member's connection.
@@ -142,15 +153,18 @@ const handshakeTimeout = 5 * time.Second
 // memberServer returns a gRPC server for members, which rejects the messages that they may not send.
 func memberServer(s *senderGuard) *grpc.Server {
 	return grpc.NewServer(
-		grpc.Creds(newCallerLimiter()), grpc.ConnectionTimeout(handshakeTimeout), grpc.UnaryInterceptor(s.interceptUnary), grpc.StreamInterceptor(s.interceptStream),
-		grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxSendMsgSize(maxMessageBytes), grpc.MaxConcurrentStreams(maxConcurrentCalls),
+		grpc.Creds(newCallerLimiter()), grpc.ConnectionTimeout(handshakeTimeout), grpc.UnaryInterceptor(s.interceptUnary),
+		grpc.StreamInterceptor(s.interceptStream),
+		grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxSendMsgSize(maxMessageBytes),
+		grpc.MaxConcurrentStreams(maxConcurrentCalls),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2}),
 	)
 }
 
-// isOutsideEnsemble reports whether the peer of a connection may be in no ensemble or in another one. A member names its
-// ensemble when it connects, and reconnects when it enters one (peerConns.redialAll). Before this member has an ensemble,
-// it has nothing that another one's process could read or change, and isOutsideEnsemble returns false.
+// isOutsideEnsemble reports whether the peer of a connection may be in no ensemble or in another one. A member
+// names its ensemble when it connects, and reconnects when it enters one (peerConns.redialAll). Before this
+// member has an ensemble, it has nothing that another one's process could read or change, and isOutsideEnsemble
+// returns false.
 func (m *Member) isOutsideEnsemble(from peerInfo) bool {
 	own := m.ports.addressBook.EnsembleID()
 	return from.member != m.cfg.ID && own != wire.EnsembleID{} && from.ensemble != own

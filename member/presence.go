@@ -8,8 +8,9 @@ import (
 	"rollcall/znode"
 )
 
-// raftServerList returns raft's configuration as a list. It may lack several changes of the state's list. Together they can
-// give servers each other's addresses although no single change does, and then all of these servers would wait.
+// raftServerList returns raft's configuration as a list. It may lack several changes of the state's list.
+// Together they can give servers each other's addresses although no single change does, and then all of these
+// servers would wait.
 func raftServerList(node *quorum.Node) (list serverlist.List) {
 	for _, p := range node.Status().ConfiguredMembers() {
 		s := serverlist.Server{ID: p.ID, Observer: p.Observer}
@@ -19,8 +20,8 @@ func raftServerList(node *quorum.Node) (list serverlist.List) {
 	return list
 }
 
-// presentAfterChange implements leader.Config.Present. If the configuration could not follow the list after the change, it
-// returns no members, so the change is rejected.
+// presentAfterChange implements leader.Config.Present. If the configuration could not follow the list after the
+// change, it returns no members, so the change is rejected.
 func (t *terms) presentAfterChange(txn *proto.Txn) []uint32 {
 	change, err := znode.ServerListChange(txn)
 	if err != nil {
@@ -28,7 +29,8 @@ func (t *terms) presentAfterChange(txn *proto.Txn) []uint32 {
 	}
 	next := t.m.serverLists.listAfter(change)
 	if err := raftServerList(t.m.node).CheckMoves(next); err != nil {
-		t.m.log.Warn("a change of the list of servers is rejected until raft's configuration has followed the last ones", "reason", err)
+		t.m.log.Warn("a change of the list of servers is rejected until raft's configuration has followed the last ones",
+			"reason", err)
 		return nil
 	}
 	if jute.Op(txn.GetOp()) == jute.OpChangeServers && len(next) > 0 {

@@ -7,7 +7,8 @@ import (
 	"rollcall/znode"
 )
 
-// applyProgress records the progress of apply. Only apply writes it. Fields without another rule are read without a lock.
+// applyProgress records the progress of apply. Only apply writes it. Fields without another rule are read
+// without a lock.
 type applyProgress struct {
 	lastIndex       atomic.Uint64     // of the last entry applied
 	applyDurations  metrics.Durations // of applying an entry
@@ -27,8 +28,8 @@ func (p *applyProgress) updateMembers(state *znode.State, self uint32, boot uint
 	p.minFormat.Store(state.MinFormat())
 }
 
-// sessionCounters counts events of sessions while this member leads. So each event is counted on one member, and not again
-// when a member replays its log.
+// sessionCounters counts events of sessions while this member leads. So each event is counted on one member,
+// and not again when a member replays its log.
 type sessionCounters struct {
 	opened, resumed atomic.Uint64
 	ended           [znode.ReasonKilled + 1]atomic.Uint64 // by reason

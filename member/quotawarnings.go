@@ -6,12 +6,13 @@ import (
 	"rollcall/znode"
 )
 
-// quotaShares are the shares of the data quota, in percent, at which warnings are reported. The first leaves time to act,
-// and the second is close to the first rejected write.
+// quotaShares are the shares of the data quota, in percent, at which warnings are reported. The first leaves
+// time to act, and the second is close to the first rejected write.
 var quotaShares = [...]int64{80, 95}
 
 const (
-	// quotaShareStep is the hysteresis, in percent: the data must shrink that far below a share before it is reported again.
+	// quotaShareStep is the hysteresis, in percent: the data must shrink that far below a share before it is
+	// reported again.
 	quotaShareStep = 5
 	// quotaPause is the minimum time between two EventQuotaOverused: every write may overuse a quota.
 	quotaPause = 10 * time.Second
@@ -46,7 +47,10 @@ func (w *quotaWarnings) checkDataUsed(used, quota int64) {
 	}
 	reached := sharesReached(w.sharesReached, used, quota)
 	if reached > w.sharesReached {
-		w.events.emit(Event{Kind: EventQuotaWarning, Member: w.self, Quota: znode.ExceededQuota{Path: "/", CountLimit: -1, Bytes: used, BytesLimit: quota}})
+		w.events.emit(Event{
+			Kind: EventQuotaWarning, Member: w.self,
+			Quota: znode.ExceededQuota{Path: "/", CountLimit: -1, Bytes: used, BytesLimit: quota},
+		})
 	}
 	w.sharesReached = reached
 }

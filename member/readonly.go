@@ -9,13 +9,13 @@ const (
 	// minWithoutLeader is the minimum time without a leader before read-only mode, as in ZooKeeper. Elections are usually
 	// over by then, so clients seldom get a short read-only session.
 	minWithoutLeader = 2 * time.Second
-	// readOnlyChecksPerTick is the number of checks for a leader in a tick. They also determine how soon the connections of
-	// read-only clients are closed when there is a leader again.
+	// readOnlyChecksPerTick is the number of checks for a leader in a tick. They also determine how soon the
+	// connections of read-only clients are closed when there is a leader again.
 	readOnlyChecksPerTick = 20
 )
 
-// readOnlyLoop serves in read-only mode while this member knows no leader, if that is configured. A standalone server is
-// its own leader.
+// readOnlyLoop serves in read-only mode while this member knows no leader, if that is configured. A standalone
+// server is its own leader.
 func (h *health) readOnlyLoop(ctx context.Context) error {
 	if !h.cfg.ReadOnlyMode || h.cfg.isStandalone() {
 		return nil
@@ -29,12 +29,14 @@ func (h *health) readOnlyLoop(ctx context.Context) error {
 			since = time.Time{}
 			h.server.EndReadOnly()
 			if reads {
-				h.log.Info("read-only mode has ended: its clients are closed, to open ordinary sessions", "leader", h.node.Status().LeaderID())
+				h.log.Info("read-only mode has ended: its clients are closed, to open ordinary sessions", "leader",
+					h.node.Status().LeaderID())
 			}
 		case since.IsZero():
 			since = now
 		case !reads && now.Sub(since) >= max(minWithoutLeader, h.cfg.Tick):
-			h.log.Warn("no leader is known: this member serves clients that ask for a read-only server", "applied", h.applyProgress.lastIndex.Load())
+			h.log.Warn("no leader is known: this member serves clients that ask for a read-only server", "applied",
+				h.applyProgress.lastIndex.Load())
 			h.server.ServeReadOnly()
 		}
 		select {
@@ -45,10 +47,11 @@ func (h *health) readOnlyLoop(ctx context.Context) error {
 	}
 }
 
-// mayServeReadOnly reports whether this member knows no leader, and its state is sound and recent enough for clients. It
-// must have applied the announcement of this process. Before that, its state may be much older than the clients', because
-// only a leader knows which entries of its log are committed.
+// mayServeReadOnly reports whether this member knows no leader, and its state is sound and recent enough for
+// clients. It must have applied the announcement of this process. Before that, its state may be much older than
+// the clients', because only a leader knows which entries of its log are committed.
 func (h *health) mayServeReadOnly() bool {
-	return h.node.Status().LeaderID() == 0 && h.applyProgress.announced.Load() && !h.node.IsJoining() && h.removalWatch.removedVersion() == 0 && !h.server.Draining() &&
+	return h.node.Status().LeaderID() == 0 && h.applyProgress.announced.Load() && !h.node.IsJoining() &&
+		h.removalWatch.removedVersion() == 0 && !h.server.Draining() &&
 		h.node.StallError() == nil && h.node.Record().DamageReason() == "" && h.disputed() == ""
 }

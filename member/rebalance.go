@@ -30,21 +30,22 @@ const (
 	slackPercent    = 5
 	minSlackClients = 2
 
-	// autoRebalanceInterval is the time between two rounds of autoRebalance. A round takes most of it, so a client loses its
-	// connection to autoRebalance at most once in that time.
+	// autoRebalanceInterval is the time between two rounds of autoRebalance. A round takes most of it, so a client
+	// loses its connection to autoRebalance at most once in that time.
 	autoRebalanceInterval = time.Minute
-	// autoSlackPercent and minAutoSlackClients replace slackPercent and minSlackClients for autoRebalance. They are larger,
-	// because no operator waits for it.
+	// autoSlackPercent and minAutoSlackClients replace slackPercent and minSlackClients for autoRebalance. They
+	// are larger, because no operator waits for it.
 	autoSlackPercent    = 20
 	minAutoSlackClients = 10
-	// autoProgressPercent is the minimum decrease of the excess that counts as progress, in percent. It is small, because a
-	// slow rate moves few of thousands of clients in a round, and not 0, because the excess fluctuates.
+	// autoProgressPercent is the minimum decrease of the excess that counts as progress, in percent. It is small,
+	// because a slow rate moves few of thousands of clients in a round, and not 0, because the excess fluctuates.
 	autoProgressPercent = 2
 	// maxAutoRebalanceInterval limits the time between two rounds without progress.
 	maxAutoRebalanceInterval = time.Hour
 )
 
-// rebalancer moves clients from the members that have more than their share to the others. It is safe for concurrent use.
+// rebalancer moves clients from the members that have more than their share to the others. It is safe for
+// concurrent use.
 type rebalancer struct {
 	m             *Member
 	pollMembers   func(context.Context) (api.List[api.Member], error)         // queries all members
@@ -66,8 +67,8 @@ type memberLoad struct {
 	clients int
 }
 
-// memberLoads returns the loads of the members that serve clients, by id. It omits members that are drained or joining, or
-// that have a faulty state or disk.
+// memberLoads returns the loads of the members that serve clients, by id. It omits members that are drained or
+// joining, or that have a faulty state or disk.
 func memberLoads(rows []api.Member) (loads []memberLoad) {
 	for _, r := range rows {
 		serves := r.Role != "" && r.Role != api.RoleReadOnly && r.ClientAddress != ""
@@ -78,8 +79,8 @@ func memberLoads(rows []api.Member) (loads []memberLoad) {
 	return loads
 }
 
-// excessLoads returns the clients of each member above its share, if there are more than slack percent of the share and at
-// least least. All shares are rounded up.
+// excessLoads returns the clients of each member above its share, if there are more than slack percent of the
+// share and at least least. All shares are rounded up.
 func excessLoads(loads []memberLoad, slack, least int) (over []memberLoad) {
 	if len(loads) < 2 {
 		return nil
@@ -119,15 +120,16 @@ type rebalanceRun struct {
 
 // memberRow returns the row of a member, and adds it if there is none. The caller holds the lock.
 func (r *rebalanceRun) memberRow(member uint32) *admin.RebalancedMember {
-	i, found := slices.BinarySearchFunc(r.result.Members, member, func(m admin.RebalancedMember, id uint32) int { return cmp.Compare(m.Member, id) })
+	i, found := slices.BinarySearchFunc(r.result.Members, member,
+		func(m admin.RebalancedMember, id uint32) int { return cmp.Compare(m.Member, id) })
 	if !found {
 		r.result.Members = slices.Insert(r.result.Members, i, admin.RebalancedMember{Member: member, ClientsBefore: -1})
 	}
 	return &r.result.Members[i]
 }
 
-// recordLoads records the loads of the members, and returns the excess ones. The members are balanced if all replied, at
-// least two serve clients, and none has an excess.
+// recordLoads records the loads of the members, and returns the excess ones. The members are balanced if all
+// replied, at least two serve clients, and none has an excess.
 func (r *rebalanceRun) recordLoads(a api.List[api.Member]) (over []memberLoad) {
 	loads := memberLoads(a.Items)
 	over = excessLoads(loads, slackPercent, minSlackClients)
@@ -162,11 +164,15 @@ func (r *rebalanceRun) recordClosed(member uint32, closed int, err error) {
 	}
 }
 
-// rebalanceClients moves clients, in rounds, until the members are balanced or maxVainRounds make no progress. A poll that
-// fails or misses members makes no progress. It returns an error if the first poll fails or ctx ends.
+// rebalanceClients moves clients, in rounds, until the members are balanced or maxVainRounds make no progress.
+// A poll that fails or misses members makes no progress. It returns an error if the first poll fails or ctx
+// ends.
 func (b *rebalancer) rebalanceClients(ctx context.Context, r *rebalanceRun) error {
 	if !b.directing.CompareAndSwap(false, true) {
-		return &admin.Failure{Status: http.StatusConflict, Text: "this member is rebalancing the clients already; wait until that is done"}
+		return &admin.Failure{
+			Status: http.StatusConflict,
+			Text:   "this member is rebalancing the clients already; wait until that is done",
+		}
 	}
 	defer b.directing.Store(false)
 	for first, best, vain := true, 0, 0; ; first = false {
@@ -194,7 +200,11 @@ func (b *rebalancer) rebalanceClients(ctx context.Context, r *rebalanceRun) erro
 		b.closeExcess(ctx, over, rebalanceRoundTime, r)
 		select {
 		case <-ctx.Done():
-			return &admin.Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("the request ended after %d connections were closed; repeat it to continue", r.result.ClosedConnections)}
+			return &admin.Failure{
+				Status: http.StatusServiceUnavailable,
+				Text: fmt.Sprintf("the request ended after %d connections were closed; repeat it to continue",
+					r.result.ClosedConnections),
+			}
 		case <-time.After(clientReturnTime):
 		}
 	}
@@ -206,7 +216,8 @@ func (b *rebalancer) closeExcess(ctx context.Context, over []memberLoad, longest
 	for _, l := range over {
 		n := min(l.clients, r.perSecond*int(longest/time.Second))
 		all.Go(func() {
-			closed, err := b.requestCloses(ctx, closeRequest{l.member, n, time.Duration(n) * time.Second / time.Duration(r.perSecond), r.requestedBy})
+			closed, err := b.requestCloses(ctx,
+				closeRequest{l.member, n, time.Duration(n) * time.Second / time.Duration(r.perSecond), r.requestedBy})
 			r.recordClosed(l.member, closed, err)
 		})
 	}
@@ -222,7 +233,11 @@ func (b *rebalancer) sendCloseRequest(ctx context.Context, r closeRequest) (clos
 	if err != nil {
 		return 0, err
 	}
-	reply, err := c.Rebalance(ctx, &proto.RebalanceRequest{Connections: uint64(r.connections), OverMs: uint64(r.period.Milliseconds()), By: r.requestedBy})
+	reply, err := c.Rebalance(ctx,
+		&proto.RebalanceRequest{
+			Connections: uint64(r.connections), OverMs: uint64(r.period.Milliseconds()),
+			By: r.requestedBy,
+		})
 	return int(reply.GetConnections()), err
 }
 
@@ -238,7 +253,8 @@ func (b *rebalancer) closeConnections(ctx context.Context, n int, over time.Dura
 // Rebalance implements proto.FollowerServer.
 func (s services) Rebalance(ctx context.Context, r *proto.RebalanceRequest) (*proto.RebalanceReply, error) {
 	n, over := boundedRequest(r)
-	s.m.log.Info("closing client connections for a rebalance that another member directs", "peer", callerID(ctx), "by", r.GetBy(), "connections", n, "over", over)
+	s.m.log.Info("closing client connections for a rebalance that another member directs", "peer", callerID(ctx), "by",
+		r.GetBy(), "connections", n, "over", over)
 	closed, err := s.m.rebalancer.closeConnections(ctx, n, over)
 	if err != nil {
 		return nil, err
@@ -253,8 +269,8 @@ func boundedRequest(r *proto.RebalanceRequest) (n int, over time.Duration) {
 	return int(min(r.GetConnections(), most)), over
 }
 
-// autoRebalanceLoop moves clients slowly while this member leads, if autoRebalance is set. It waits autoRebalanceInterval
-// at the start of a term, until clients that an election has moved are back.
+// autoRebalanceLoop moves clients slowly while this member leads, if autoRebalance is set. It waits
+// autoRebalanceInterval at the start of a term, until clients that an election has moved are back.
 func (b *rebalancer) autoRebalanceLoop(ctx context.Context) error {
 	perSecond := b.m.cfg.AutoRebalance
 	if perSecond == 0 {
@@ -297,7 +313,8 @@ func (b *rebalancer) autoRebalanceRound(ctx context.Context, perSecond int, p *r
 		return
 	}
 	if p.vainRounds == maxVainRounds {
-		b.m.log.Warn("autoRebalance does not help, and closes connections less often from now on", "excess", totalClients(over), "rounds", maxVainRounds)
+		b.m.log.Warn("autoRebalance does not help, and closes connections less often from now on", "excess",
+			totalClients(over), "rounds", maxVainRounds)
 	}
 	b.closeExcess(ctx, over, autoRebalanceInterval-clientReturnTime, r)
 	for _, m := range r.result.Members {
@@ -306,12 +323,14 @@ func (b *rebalancer) autoRebalanceRound(ctx context.Context, perSecond int, p *r
 		}
 	}
 	if r.result.ClosedConnections > 0 {
-		b.m.log.Info("autoRebalance has moved clients", "excess", totalClients(over), "connections", r.result.ClosedConnections)
+		b.m.log.Info("autoRebalance has moved clients", "excess", totalClients(over), "connections",
+			r.result.ClosedConnections)
 	}
 }
 
-// rebalanceBackoff spaces the rounds of autoRebalance. Rounds without progress become rare, because clients that know only
-// one member come back to it each time. The zero value is ready. It is not safe for concurrent use.
+// rebalanceBackoff spaces the rounds of autoRebalance. Rounds without progress become rare, because clients
+// that know only one member come back to it each time. The zero value is ready. It is not safe for concurrent
+// use.
 type rebalanceBackoff struct {
 	lastMembers   []uint32      // that serve clients
 	lastClients   int           // of all members, when the fields below were reset
@@ -321,9 +340,9 @@ type rebalanceBackoff struct {
 	nextRound     time.Time     // its time
 }
 
-// roundDue reports whether a round is due, and schedules the next one. above is the excess of the loads, and not 0. If the
-// members, the number of clients or the excess have changed significantly, a round is due at once and the interval is
-// reset.
+// roundDue reports whether a round is due, and schedules the next one. above is the excess of the loads, and
+// not 0. If the members, the number of clients or the excess have changed significantly, a round is due at once
+// and the interval is reset.
 func (p *rebalanceBackoff) roundDue(now time.Time, loads []memberLoad, above int) bool {
 	var members []uint32
 	for _, l := range loads {
@@ -332,8 +351,12 @@ func (p *rebalanceBackoff) roundDue(now time.Time, loads []memberLoad, above int
 	clients := totalClients(loads)
 	switch {
 	case !slices.Equal(members, p.lastMembers), differsBy(clients, p.lastClients, autoSlackPercent, minAutoSlackClients),
-		above < p.leastExcess && differsBy(above, p.leastExcess, autoProgressPercent, minSlackClients), differsBy(above, p.leastExcess, autoSlackPercent, minAutoSlackClients):
-		*p = rebalanceBackoff{lastMembers: members, lastClients: clients, leastExcess: above, roundInterval: autoRebalanceInterval}
+		above < p.leastExcess && differsBy(above, p.leastExcess, autoProgressPercent, minSlackClients),
+		differsBy(above, p.leastExcess, autoSlackPercent, minAutoSlackClients):
+		*p = rebalanceBackoff{
+			lastMembers: members, lastClients: clients, leastExcess: above,
+			roundInterval: autoRebalanceInterval,
+		}
 	case now.Before(p.nextRound):
 		return false
 	default:

@@ -48,8 +48,9 @@ type Finding struct {
 	Err          error // the member did not reply
 }
 
-// ExamineMembers returns the extent of the data of this stopped member, and of the other members that reply within a few
-// seconds. Stopped members do not reply. ExamineMembers changes nothing. The first finding is about this member.
+// ExamineMembers returns the extent of the data of this stopped member, and of the other members that reply
+// within a few seconds. Stopped members do not reply. ExamineMembers changes nothing. The first finding is
+// about this member.
 func ExamineMembers(ctx context.Context, r RecoverConfig) ([]Finding, error) {
 	own, err := disk.ReadDataEnd(r.Dir, r.LogDir)
 	if err != nil {
@@ -60,7 +61,10 @@ func ExamineMembers(ctx context.Context, r RecoverConfig) ([]Finding, error) {
 	if r.Dial == nil {
 		r.Dial = wire.DialTCP
 	}
-	guard, err := trust.New(trust.Config{Settings: r.Trust, MemberID: r.ID, ConfiguredHosts: hostsByMember(r.Servers), Logger: r.Logger})
+	guard, err := trust.New(trust.Config{
+		Settings: r.Trust, MemberID: r.ID, ConfiguredHosts: hostsByMember(r.Servers),
+		Logger: r.Logger,
+	})
 	if err != nil {
 		return nil, err
 	}

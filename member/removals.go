@@ -54,6 +54,8 @@ func newRemovalRow(r *znode.Removal) *proto.RemovalRow {
 }
 
 var removalCauses = map[znode.RemovalCause]proto.RemovalCause{
-	znode.CauseDeleted: proto.RemovalCause_REMOVAL_CAUSE_DELETE, znode.CauseSessionEnded: proto.RemovalCause_REMOVAL_CAUSE_SESSION_ENDED,
-	znode.CauseTTLExpired: proto.RemovalCause_REMOVAL_CAUSE_TTL, znode.CauseEmptyContainer: proto.RemovalCause_REMOVAL_CAUSE_CONTAINER,
+	znode.CauseDeleted:        proto.RemovalCause_REMOVAL_CAUSE_DELETE,
+	znode.CauseSessionEnded:   proto.RemovalCause_REMOVAL_CAUSE_SESSION_ENDED,
+	znode.CauseTTLExpired:     proto.RemovalCause_REMOVAL_CAUSE_TTL,
+	znode.CauseEmptyContainer: proto.RemovalCause_REMOVAL_CAUSE_CONTAINER,
 }

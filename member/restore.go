@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// restoredTermGap is added to the term of a restored state. The former ensemble cannot have held as many elections after
-	// that state, so no client has seen a later zxid.
+	// restoredTermGap is added to the term of a restored state. The former ensemble cannot have held as many
+	// elections after that state, so no client has seen a later zxid.
 	restoredTermGap = 1 << 16
 	// killsPerEntry and sweepsPerEntry are a leader's limits for an entry.
 	killsPerEntry, sweepsPerEntry = 64, 500
@@ -31,9 +31,9 @@ type RestoredState struct {
 	readImage ImageReader
 }
 
-// ReadForRestore reads an image, and returns the state of a new ensemble. It drops the former ensemble's members and server
-// list, and the owners of sessions. It keeps the greatest session id of each member, so no id is used twice. WriteImage
-// calls read again.
+// ReadForRestore reads an image, and returns the state of a new ensemble. It drops the former ensemble's
+// members and server list, and the owners of sessions. It keeps the greatest session id of each member, so no
+// id is used twice. WriteImage calls read again.
 func ReadForRestore(read ImageReader) (*RestoredState, error) {
 	var h znode.ImageHead
 	err := read(znode.ImageVisitor{
@@ -89,8 +89,8 @@ func (r *RestoredState) WriteImage(w io.Writer) (digest uint64, err error) {
 	return iw.Close()
 }
 
-// CloseSessions returns the state of an image after the operator by has ended all of its sessions, and their number. Their
-// ephemeral nodes are gone, and quotas do not count them. It needs memory for the whole state.
+// CloseSessions returns the state of an image after the operator by has ended all of its sessions, and their
+// number. Their ephemeral nodes are gone, and quotas do not count them. It needs memory for the whole state.
 func CloseSessions(read ImageReader, by string) (closed int, without ImageReader, err error) {
 	s := znode.New(znode.Config{})
 	if err := readIntoState(s, read); err != nil {
@@ -100,7 +100,8 @@ func CloseSessions(read ImageReader, by string) (closed int, without ImageReader
 	defer s.Unlock()
 	term := s.Term()
 	apply := func(txns ...*proto.Txn) error {
-		return s.ApplyEntry(s.Index()+1, term.Term, &proto.Entry{Format: znode.FormatLevel, Term: term.Term, Nonce: term.Nonce, TimeMs: s.TimeMs(), Txns: txns})
+		return s.ApplyEntry(s.Index()+1, term.Term,
+			&proto.Entry{Format: znode.FormatLevel, Term: term.Term, Nonce: term.Nonce, TimeMs: s.TimeMs(), Txns: txns})
 	}
 	sessions := slices.Collect(s.Sessions(0))
 	for some := range slices.Chunk(sessions, killsPerEntry) {

@@ -28,12 +28,13 @@ type SeedConfig struct {
 	WriteImage func(w io.Writer) error
 }
 
-// SeedMember fills the empty directories of the first member of a new ensemble with a state. The other members start with
-// empty directories and copy the state. The directories must not be in use. It is atomic: after an error or a crash no
-// member starts there, and SeedMember can be repeated.
+// SeedMember fills the empty directories of the first member of a new ensemble with a state. The other members
+// start with empty directories and copy the state. The directories must not be in use. It is atomic: after an
+// error or a crash no member starts there, and SeedMember can be repeated.
 func SeedMember(p SeedConfig) error {
 	return quorum.Seed(quorum.SeedConfig{
-		DataDir: p.Dir, LogDir: p.LogDir, Stores: storesOf(p.Stores), LogKind: p.LogKind, MemberID: p.ID, Peers: raftPeers(p.Servers), Logger: p.Logger,
+		DataDir: p.Dir, LogDir: p.LogDir, Stores: storesOf(p.Stores), LogKind: p.LogKind, MemberID: p.ID,
+		Peers: raftPeers(p.Servers), Logger: p.Logger,
 		StateMachine: offlineMachine(znode.New(znode.Config{})),
 		Index:        p.Index, Term: p.Term, WriteState: p.WriteImage, Command: p.RetryCommand,
 	})

@@ -18,9 +18,9 @@ import (
 	"rollcall/znode"
 )
 
-// serverLists has the server lists that this member knows: the list of the state, and one that another member has sent or an
-// earlier process of this member has stored. While this member starts, the state has no list or an old one. It is safe for
-// concurrent use.
+// serverLists has the server lists that this member knows: the list of the state, and one that another member
+// has sent or an earlier process of this member has stored. While this member starts, the state has no list or
+// an old one. It is safe for concurrent use.
 type serverLists struct {
 	memberID          uint32
 	configuredServers []Server
@@ -40,10 +40,12 @@ type serverLists struct {
 	lastSpread []Server   // the servers of the last spread; spreadMu guards it
 }
 
-// newServerLists returns the lists of a member that has only its configuration. moved closes the connection to a member.
+// newServerLists returns the lists of a member that has only its configuration. moved closes the connection to
+// a member.
 func newServerLists(cfg *Config, book *wire.AddressBook, moved func(member uint32), log *slog.Logger) *serverLists {
 	return &serverLists{
-		memberID: cfg.ID, configuredServers: cfg.Servers, configuredText: cfg.EnsembleText, addressBook: book, onMoved: moved, log: log,
+		memberID: cfg.ID, configuredServers: cfg.Servers, configuredText: cfg.EnsembleText, addressBook: book, onMoved: moved,
+		log:         log,
 		listChanged: make(chan struct{}, 1), listSpread: make(chan struct{}, 1),
 	}
 }
@@ -89,7 +91,8 @@ func (l *serverLists) addressesOf(id uint32) (Server, bool) {
 	return Server{ID: p.ID, GrpcAddr: p.GRPCAddr, RaftAddr: p.Addr, Observer: p.Observer}, known
 }
 
-// currentList returns the list of the state, or the configured one while the state has none. It is empty for a standalone server.
+// currentList returns the list of the state, or the configured one while the state has none. It is empty for a
+// standalone server.
 func (l *serverLists) currentList() serverlist.List {
 	list, _ := serverlist.ParseList(l.currentText())
 	return list
@@ -102,7 +105,8 @@ func (l *serverLists) currentText() string {
 	return string(l.configuredText)
 }
 
-// wantedPeers implements quorum.Config.WantedServers. It ignores a list of another ensemble, from before a recovery of the data.
+// wantedPeers implements quorum.Config.WantedServers. It ignores a list of another ensemble, from before a
+// recovery of the data.
 func (l *serverLists) wantedPeers() ([]wire.Peer, bool) {
 	r := l.appliedList.Load()
 	if r == nil || !l.mayBeOurs(r) {
@@ -147,8 +151,8 @@ func (l *serverLists) receiveList(message *proto.Roster) error {
 	return nil
 }
 
-// replaceReceived stores a received list, unless it is older than the stored one of the same ensemble. It reports whether it
-// did.
+// replaceReceived stores a received list, unless it is older than the stored one of the same ensemble. It
+// reports whether it did.
 func (l *serverLists) replaceReceived(r *znode.ServerList) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,7 +163,8 @@ func (l *serverLists) replaceReceived(r *znode.ServerList) bool {
 	return true
 }
 
-// loadStored loads the server list that an earlier process of this member has stored. It ignores one of another ensemble.
+// loadStored loads the server list that an earlier process of this member has stored. It ignores one of another
+// ensemble.
 func (l *serverLists) loadStored(node *quorum.Node) error {
 	var list proto.Roster
 	stored := node.Record().StoredList()
@@ -197,8 +202,8 @@ func (l *serverLists) spreadNewest() {
 	}
 }
 
-// rosterMessage returns the newest server list for other members, or nil. hearsay reports whether it is not the list of the
-// state.
+// rosterMessage returns the newest server list for other members, or nil. hearsay reports whether it is not the
+// list of the state.
 func (l *serverLists) rosterMessage() (list *proto.Roster, hearsay bool) {
 	r := l.newestList()
 	if r == nil {
@@ -247,8 +252,8 @@ func (l *serverLists) spreadLoop(ctx context.Context, node *quorum.Node) error {
 	}
 }
 
-// knowsEnsemble reports whether this member knows its ensemble. Before that, a received list may be another ensemble's, and
-// is not stored.
+// knowsEnsemble reports whether this member knows its ensemble. Before that, a received list may be another
+// ensemble's, and is not stored.
 func knowsEnsemble(node *quorum.Node) bool {
 	_, known := node.Record().EnsembleID()
 	return known
@@ -263,8 +268,8 @@ func storeList(node *quorum.Node, newest *proto.Roster) error {
 	return node.Record().StoreServerList(list)
 }
 
-// compareConfigured reports whether the configured server lines differ from the ensemble's list, and logs a change. differed
-// is the result of the last call.
+// compareConfigured reports whether the configured server lines differ from the ensemble's list, and logs a
+// change. differed is the result of the last call.
 func (l *serverLists) compareConfigured(r *znode.ServerList, differed bool) bool {
 	configured, err := serverlist.ParseList(string(l.configuredText))
 	if err != nil {
@@ -273,10 +278,12 @@ func (l *serverLists) compareConfigured(r *znode.ServerList, differed bool) bool
 	differs := !slices.Equal(r.Servers.CanonicalLines(), configured.CanonicalLines())
 	switch {
 	case differs && !differed:
-		l.log.Warn("the server lines in the configuration are not the ensemble's list; the list counts", "version", fmt.Sprintf("%#x", r.Version),
+		l.log.Warn("the server lines in the configuration are not the ensemble's list; the list counts", "version",
+			fmt.Sprintf("%#x", r.Version),
 			"list", r.Servers.CanonicalLines(), "configured", configured.CanonicalLines())
 	case !differs && differed:
-		l.log.Info("the server lines in the configuration are the ensemble's list again", "version", fmt.Sprintf("%#x", r.Version))
+		l.log.Info("the server lines in the configuration are the ensemble's list again", "version",
+			fmt.Sprintf("%#x", r.Version))
 	}
 	return differs
 }

@@ -26,21 +26,28 @@ func (s source) Stats() admin.Stats {
 	m := s.m
 	st, log, count := m.server.Stats(), m.node.Metrics().Stats(), &m.terms.counters
 	figures := admin.Stats{
-		Role: m.Role(), Uptime: time.Since(m.incarnation.startTime), InsecurePorts: m.ports.insecurity(), NoMemory: m.cfg.Memory.IsFull(),
-		PacketsReceived: st.Received, PacketsSent: st.Sent, Connections: st.Connections, OutstandingRequests: st.OutstandingRequests,
-		Handshakes: st.Handshakes, RejectedConnections: st.RejectedConns, DropProbability: st.DropChance, TokenDeficit: st.TokenDeficit, ClosedSessionless: st.EndedSessionless, AuthFailed: st.AuthFailed,
+		Role: m.Role(), Uptime: time.Since(m.incarnation.startTime), InsecurePorts: m.ports.insecurity(),
+		NoMemory:        m.cfg.Memory.IsFull(),
+		PacketsReceived: st.Received, PacketsSent: st.Sent, Connections: st.Connections,
+		OutstandingRequests: st.OutstandingRequests,
+		Handshakes:          st.Handshakes, RejectedConnections: st.RejectedConns, DropProbability: st.DropChance,
+		TokenDeficit: st.TokenDeficit, ClosedSessionless: st.EndedSessionless, AuthFailed: st.AuthFailed,
 		ClientMemory: st.HeldBytes, ClientMemoryLimit: m.server.Limits().Budget, ClosedOverBudget: st.OverBudget,
 		Latency: st.Latency, Reads: st.ReadLatency, Updates: st.UpdateLatency, Responses: st.ResponseSizes,
 		BytesReceived: st.BytesIn, ReplyBytes: st.ReplyBytes, EventBytes: st.EventBytes,
 		Voters:    len(m.node.Status().VoterIDs()),
-		LogWrites: log.LogWrites, SlowLogWrites: log.SlowLogWrites, Snapshots: log.Snapshots, Elections: log.Elections, Candidacies: log.Candidacies,
-		ProposedTransactions: count.Proposed.Load(), CommittedTransactions: count.Committed.Load(), ExpiredSessions: count.Expired.Load(),
-		Proposals: count.TxnSizes.Spread(), ClockJump: m.wallClock.Jump(),
+		LogWrites: log.LogWrites, SlowLogWrites: log.SlowLogWrites, Snapshots: log.Snapshots, Elections: log.Elections,
+		Candidacies:          log.Candidacies,
+		ProposedTransactions: count.Proposed.Load(), CommittedTransactions: count.Committed.Load(),
+		ExpiredSessions: count.Expired.Load(),
+		Proposals:       count.TxnSizes.Spread(), ClockJump: m.wallClock.Jump(),
 	}
 	if l := m.terms.currentLeader.Load(); l != nil {
 		term := l.Stats()
-		figures.Learners, figures.SyncedFollowers, figures.PendingSyncs, figures.LeaderUptime = term.Learners, term.SyncedVoters, term.PendingSyncs, term.Uptime
-		figures.ClockDifference, figures.ReaperHeld, figures.SyncedObservers = term.MaxClockGap, term.ReaperHeld, term.SyncedObservers
+		figures.Learners, figures.SyncedFollowers, figures.PendingSyncs, figures.LeaderUptime = term.Learners,
+			term.SyncedVoters, term.PendingSyncs, term.Uptime
+		figures.ClockDifference, figures.ReaperHeld, figures.SyncedObservers = term.MaxClockGap, term.ReaperHeld,
+			term.SyncedObservers
 	}
 	tree := m.state
 	tree.RLock()
@@ -55,7 +62,12 @@ func (s source) Stats() admin.Stats {
 
 func (s source) Health() admin.Health {
 	n := s.m.node
-	health := admin.Health{Role: s.m.Role(), Damage: n.Record().DamageReason(), Divergence: s.m.health.disputed(), LeavingVersion: s.m.removalWatch.unlistedVersion(), RemovedVersion: s.m.removalWatch.removedVersion(), Joining: n.IsJoining(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0, InsecurePorts: s.m.ports.insecurity(), NoMemory: s.m.cfg.Memory.IsFull()}
+	health := admin.Health{
+		Role: s.m.Role(), Damage: n.Record().DamageReason(), Divergence: s.m.health.disputed(),
+		LeavingVersion: s.m.removalWatch.unlistedVersion(), RemovedVersion: s.m.removalWatch.removedVersion(),
+		Joining: n.IsJoining(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0,
+		InsecurePorts: s.m.ports.insecurity(), NoMemory: s.m.cfg.Memory.IsFull(),
+	}
 	if err := n.StallError(); err != nil {
 		health.Stalled = err.Error()
 	}
@@ -65,7 +77,10 @@ func (s source) Health() admin.Health {
 func (s source) Ensemble() admin.Ensemble {
 	e := admin.Ensemble{Self: s.m.cfg.ID, Leader: s.m.node.Status().LeaderID()}
 	for _, server := range s.m.serverLists.currentList() {
-		e.Peers = append(e.Peers, admin.Peer{ID: server.ID, QuorumAddress: server.QuorumAddr(), ElectionAddress: server.ElectionAddr(), ClientAddress: server.ClientAddr(), IsObserver: server.Observer})
+		e.Peers = append(e.Peers, admin.Peer{
+			ID: server.ID, QuorumAddress: server.QuorumAddr(),
+			ElectionAddress: server.ElectionAddr(), ClientAddress: server.ClientAddr(), IsObserver: server.Observer,
+		})
 	}
 	return e
 }
@@ -110,7 +125,9 @@ func (s source) Sessions() iter.Seq2[jute.SessionID, time.Duration] {
 	}
 }
 
-func (s source) appendSessions(part []sessiontracker.TrackedSession, first jute.SessionID) []sessiontracker.TrackedSession {
+func (s source) appendSessions(part []sessiontracker.TrackedSession,
+	first jute.SessionID,
+) []sessiontracker.TrackedSession {
 	tree := s.m.state
 	tree.RLock()
 	defer tree.RUnlock()
@@ -190,8 +207,10 @@ func (s source) Settings(data, log int64) (lines []admin.ConfLine, members strin
 	shown.MinTimeout, shown.MaxTimeout = m.server.Timeouts()
 	shown.Limits = m.server.Limits()
 	lines = config.ConfLines(shown, config.RuntimeValues{
-		ClientPort: listenerPort(m.cfg.ClientListener), SecurePort: listenerPort(m.cfg.SecureListener), DataSize: data, LogSize: log, MemberID: m.cfg.ID,
-		ElectionPort: addressPort(self.RaftAddr), QuorumPort: addressPort(self.GrpcAddr), Ensemble: text, Observer: m.isObserver(),
+		ClientPort: listenerPort(m.cfg.ClientListener), SecurePort: listenerPort(m.cfg.SecureListener), DataSize: data,
+		LogSize: log, MemberID: m.cfg.ID,
+		ElectionPort: addressPort(self.RaftAddr), QuorumPort: addressPort(self.GrpcAddr), Ensemble: text,
+		Observer: m.isObserver(),
 	})
 	return lines, text
 }

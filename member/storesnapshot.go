@@ -15,9 +15,14 @@ func (o operations) StoreSnapshot(ctx context.Context) (admin.StoredSnapshot, er
 	switch health := o.m.Health(); {
 	case health.Damage != "" || health.Divergence != "":
 		text, _ := health.StatusText()
-		return admin.StoredSnapshot{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: text + "; a snapshot of this state would replace a sound one"}
+		return admin.StoredSnapshot{},
+			&admin.Failure{
+				Status: http.StatusServiceUnavailable,
+				Text:   text + "; a snapshot of this state would replace a sound one",
+			}
 	case health.Stalled != "": // apply may hold the state's lock
-		return admin.StoredSnapshot{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: health.Stalled + "; try again when it responds"}
+		return admin.StoredSnapshot{},
+			&admin.Failure{Status: http.StatusServiceUnavailable, Text: health.Stalled + "; try again when it responds"}
 	}
 	state := o.m.state
 	state.RLock()
@@ -27,18 +32,31 @@ func (o operations) StoreSnapshot(ctx context.Context) (admin.StoredSnapshot, er
 	if err != nil {
 		return admin.StoredSnapshot{}, snapshotFailure(ctx, err)
 	}
-	return admin.StoredSnapshot{Index: s.Index, Term: s.Term, Zxid: s.Zxid, Bytes: s.Bytes, WriteTime: s.WriteDuration}, nil
+	return admin.StoredSnapshot{Index: s.Index, Term: s.Term, Zxid: s.Zxid, Bytes: s.Bytes, WriteTime: s.WriteDuration},
+		nil
 }
 
 // snapshotFailure converts the error of a snapshot for an operator.
 func snapshotFailure(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, quorum.ErrSnapshotInProgress):
-		return &admin.Failure{Status: http.StatusConflict, Text: "this member is writing a snapshot already; /v1/status shows it when it is done"}
+		return &admin.Failure{
+			Status: http.StatusConflict,
+			Text:   "this member is writing a snapshot already; /v1/status shows it when it is done",
+		}
 	case errors.Is(err, quorum.ErrNoSpace):
-		return &admin.Failure{Status: http.StatusConflict, Text: strings.TrimPrefix(err.Error(), "quorum: ") + "; nothing was written: free space there"}
+		return &admin.Failure{
+			Status: http.StatusConflict,
+			Text:   strings.TrimPrefix(err.Error(), "quorum: ") + "; nothing was written: free space there",
+		}
 	case ctx.Err() != nil:
-		return &admin.Failure{Status: http.StatusServiceUnavailable, Text: "the request ended, and the snapshot goes on; /v1/status shows it when it is done"}
+		return &admin.Failure{
+			Status: http.StatusServiceUnavailable,
+			Text:   "the request ended, and the snapshot goes on; /v1/status shows it when it is done",
+		}
 	}
-	return &admin.Failure{Status: http.StatusServiceUnavailable, Text: strings.TrimPrefix(err.Error(), "quorum: ") + "; try again when /v1/status shows a leader"}
+	return &admin.Failure{
+		Status: http.StatusServiceUnavailable,
+		Text:   strings.TrimPrefix(err.Error(), "quorum: ") + "; try again when /v1/status shows a leader",
+	}
 }

@@ -27,8 +27,9 @@ import (
 	"rollcall/znode"
 )
 
-// terms runs a leader.Leader for each term in which raft leads. A term starts when a TermStart with our nonce is applied. At
-// that moment, under the tree's lock, its session table is built. Apply updates the table from the next entry on.
+// terms runs a leader.Leader for each term in which raft leads. A term starts when a TermStart with our nonce
+// is applied. At that moment, under the tree's lock, its session table is built. Apply updates the table from
+// the next entry on.
 type terms struct {
 	m   *Member
 	log *slog.Logger
@@ -36,11 +37,12 @@ type terms struct {
 	transferTargets *transferTargets
 	newcomers       newcomerQueue
 
-	// sessionTable is the session table of the present term, or nil while this member does not lead. The tree's lock guards
-	// it.
+	// sessionTable is the session table of the present term, or nil while this member does not lead. The tree's
+	// lock guards it.
 	sessionTable *sessiontracker.GlobalTable
 
-	closedSessions []jute.SessionID // sessions in the table that the entry being applied has closed; guarded by the tree's lock
+	// sessions in the table that the entry being applied has closed; guarded by the tree's lock
+	closedSessions []jute.SessionID
 
 	counters      leader.Counters
 	termsLed      atomic.Uint64                 // terms
@@ -59,7 +61,10 @@ type appliedStart struct {
 }
 
 func newTerms(m *Member) *terms {
-	return &terms{m: m, log: m.log.With("component", "terms"), transferTargets: newTransferTargets(m), newcomers: make(newcomerQueue, 1)}
+	return &terms{
+		m: m, log: m.log.With("component", "terms"), transferTargets: newTransferTargets(m),
+		newcomers: make(newcomerQueue, 1),
+	}
 }
 
 // leadershipLoop leads while raft does, until ctx ends.
@@ -103,8 +108,8 @@ func (t *terms) startLeading(ctx context.Context) func() {
 	}
 }
 
-// leadLoop runs terms until ctx ends or raft no longer leads. It runs more than one only if a proposal was rejected although
-// raft still leads.
+// leadLoop runs terms until ctx ends or raft no longer leads. It runs more than one only if a proposal was
+// rejected although raft still leads.
 func (t *terms) leadLoop(ctx context.Context) {
 	logged := false
 	for ctx.Err() == nil && t.m.node.Status().IsLeader() {
@@ -114,7 +119,8 @@ func (t *terms) leadLoop(ctx context.Context) {
 			case errors.Is(err, errNotFounded) && logged:
 			case errors.Is(err, errNotFounded):
 				logged = true
-				t.log.Info("clients are not served yet: most voters of the server lines must vote first", "lines", ServerLines(t.m.cfg.Servers))
+				t.log.Info("clients are not served yet: most voters of the server lines must vote first", "lines",
+					ServerLines(t.m.cfg.Servers))
 			default:
 				t.log.Warn("term ended", "err", err)
 			}
@@ -172,7 +178,8 @@ func (t *terms) runTerm(ctx context.Context) error {
 func (t *terms) termStartEntry(format uint32, nonce uint64, list *proto.Roster) ([]byte, error) {
 	body, err := protobuf.Marshal(&proto.TermStart{
 		Leader: t.m.cfg.ID, Nonce: nonce,
-		SkipAcl: t.m.cfg.Rules.SkipACL, TtlNodes: t.m.cfg.Rules.TTLNodes, EnforceQuota: t.m.cfg.Rules.EnforceQuota, X509: t.m.cfg.Rules.X509,
+		SkipAcl: t.m.cfg.Rules.SkipACL, TtlNodes: t.m.cfg.Rules.TTLNodes, EnforceQuota: t.m.cfg.Rules.EnforceQuota,
+		X509: t.m.cfg.Rules.X509,
 		Sasl: t.m.cfg.Rules.SASL, DataQuota: t.m.cfg.Rules.DataQuota, Reconfig: t.m.cfg.Rules.Reconfig, Roster: list,
 	})
 	if err != nil {
@@ -184,19 +191,19 @@ func (t *terms) termStartEntry(format uint32, nonce uint64, list *proto.Roster) 
 	})
 }
 
-// errNotFounded is the error of a leader that may not start a term yet: an ensemble serves no clients before most voters of
-// its list vote. So no acknowledged write is on one disk alone.
+// errNotFounded is the error of a leader that may not start a term yet: an ensemble serves no clients before
+// most voters of its list vote. So no acknowledged write is on one disk alone.
 var errNotFounded = errors.New("the ensemble begins, and serves once most of its voters vote")
 
-// isFounding reports whether the applied state has no list of this ensemble, and most voters of the server lines do not vote
-// yet.
+// isFounding reports whether the applied state has no list of this ensemble, and most voters of the server
+// lines do not vote yet.
 func (t *terms) isFounding() bool {
 	_, listed := t.m.serverLists.wantedPeers()
 	return !listed && !t.m.node.Status().HasMajorityOf(raftPeers(t.m.cfg.Servers))
 }
 
-// firstServerList returns the configured server list if the state has none of this ensemble, because the ensemble is new or
-// the data were recovered. Otherwise it returns nil.
+// firstServerList returns the configured server list if the state has none of this ensemble, because the
+// ensemble is new or the data were recovered. Otherwise it returns nil.
 func (t *terms) firstServerList() (*proto.Roster, error) {
 	if _, listed := t.m.serverLists.wantedPeers(); listed || t.m.cfg.EnsembleText == nil {
 		return nil, nil
@@ -218,16 +225,20 @@ func (t *terms) leaderConfig(o appliedStart) leader.Config {
 	return leader.Config{
 		Self: t.m.cfg.ID, Term: o.Term.Term, Nonce: o.Nonce, EntryFormat: t.entryFormat,
 		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit, PartingTime: RemovedGracePeriod + t.m.cfg.Tick,
-		WallClock: t.m.wallClock, Monotonic: t.m.cfg.Monotonic, Log: t.m.cfg.WrapLog(raftLog{t.m.node}), Sessions: o.sessionTable, Counters: &t.counters,
+		WallClock: t.m.wallClock, Monotonic: t.m.cfg.Monotonic, Log: t.m.cfg.WrapLog(raftLog{t.m.node}),
+		Sessions: o.sessionTable, Counters: &t.counters,
 		Ensemble: t.m.terms.transferTargets, CloseConnection: t.m.peerConns.redialMember,
-		Members: func() []leader.Member { return raftMembers(t.m.node) }, RaftTerm: func() uint64 { return t.m.node.Status().Term() }, LinkTo: t.linkTo, ReachableServers: t.presentAfterChange, AppliedIndex: t.m.applyProgress.lastIndex.Load, Nodes: reapableNodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
+		Members:  func() []leader.Member { return raftMembers(t.m.node) },
+		RaftTerm: func() uint64 { return t.m.node.Status().Term() }, LinkTo: t.linkTo,
+		ReachableServers: t.presentAfterChange, AppliedIndex: t.m.applyProgress.lastIndex.Load,
+		Nodes: reapableNodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
 	}
 }
 
 func (t *terms) linkTo(id uint32) (leader.Link, error) { return t.m.peerConns.followerClient(id) }
 
-// abandonTerm ends the present term without waiting for it, because it may hang in the log. It does not end a later term
-// that starts meanwhile.
+// abandonTerm ends the present term without waiting for it, because it may hang in the log. It does not end a
+// later term that starts meanwhile.
 func (t *terms) abandonTerm() {
 	current := t.currentLeader.Load()
 	t.mu.Lock()
@@ -251,8 +262,8 @@ func (t *terms) resetTerm() {
 	t.m.follower.SetSessionTable(nil)
 }
 
-// termStarted is called for every TermStart, under the tree's lock. Ours creates the table. Any other ends this member's
-// term.
+// termStarted is called for every TermStart, under the tree's lock. Ours creates the table. Any other ends this
+// member's term.
 func (t *terms) termStarted(start znode.Term) {
 	t.mu.Lock()
 	nonce, opened, retired := t.termNonce, t.startApplied, t.cancelTerm
@@ -270,7 +281,8 @@ func (t *terms) termStarted(start znode.Term) {
 	opened <- appliedStart{start, t.sessionTable}
 }
 
-// removeClosed removes all sessions that an entry has closed from the table, at its end: removing them together is cheaper.
+// removeClosed removes all sessions that an entry has closed from the table, at its end: removing them together
+// is cheaper.
 func (t *terms) removeClosed() {
 	if t.sessionTable != nil {
 		t.sessionTable.RemoveSessions(t.closedSessions)
@@ -290,13 +302,18 @@ func sessionSeeds(state *znode.State) iter.Seq[sessiontracker.TrackedSession] {
 }
 
 func sessionSeed(s znode.Session) sessiontracker.TrackedSession {
-	return sessiontracker.TrackedSession{ID: s.ID, Timeout: s.Timeout, OwnerMember: s.Owner.Member, OwnerIndex: s.OwnerIndex}
+	return sessiontracker.TrackedSession{
+		ID: s.ID, Timeout: s.Timeout, OwnerMember: s.Owner.Member,
+		OwnerIndex: s.OwnerIndex,
+	}
 }
 
 // reapableNodes implements leader.Nodes.
 type reapableNodes struct{ state *znode.State }
 
-func (n reapableNodes) ReapCandidates(now, neverUsedMs int64, after znode.ReapCandidate, limit int) []znode.ReapCandidate {
+func (n reapableNodes) ReapCandidates(now, neverUsedMs int64, after znode.ReapCandidate,
+	limit int,
+) []znode.ReapCandidate {
 	n.state.RLock()
 	defer n.state.RUnlock()
 	return n.state.ReapCandidates(now, neverUsedMs, after, limit)
@@ -367,7 +384,9 @@ func (o localLeader) Sync(ctx context.Context, r *proto.SyncRequest, _ ...grpc.C
 }
 
 // HandOver implements proto.LeaderClient.
-func (o localLeader) HandOver(ctx context.Context, r *proto.HandOverRequest, _ ...grpc.CallOption) (*proto.HandOverReply, error) {
+func (o localLeader) HandOver(ctx context.Context, r *proto.HandOverRequest,
+	_ ...grpc.CallOption,
+) (*proto.HandOverReply, error) {
 	return o.terms.HandOver(ctx, r)
 }
 

@@ -8,9 +8,10 @@ import (
 	"rollcall/znode"
 )
 
-// retransferSyncLimits is the minimum time, in sync limits, between the end of a member's term and another transfer to it
-// from an unhealthy leader. If no leader is healthy, each transfers to the member that has not led for longest, until all
-// have been tried. Of n members, at most n-1 transfer in that time, and then the leader stays.
+// retransferSyncLimits is the minimum time, in sync limits, between the end of a member's term and another
+// transfer to it from an unhealthy leader. If no leader is healthy, each transfers to the member that has not
+// led for longest, until all have been tried. Of n members, at most n-1 transfer in that time, and then the
+// leader stays.
 const retransferSyncLimits = 6
 
 // transferTargets records the terms of members since this process started, and picks the next leader. It implements
@@ -50,10 +51,13 @@ func (s *transferTargets) Reached(d time.Duration) []uint32 {
 func (s *transferTargets) TransferTarget(reached []uint32) (heir uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return pickTransferTarget(s.m.cfg.ID, reached, s.lastLed, time.Now(), time.Duration(retransferSyncLimits*s.m.cfg.SyncLimit)*s.m.cfg.Tick)
+	return pickTransferTarget(s.m.cfg.ID, reached, s.lastLed, time.Now(),
+		time.Duration(retransferSyncLimits*s.m.cfg.SyncLimit)*s.m.cfg.Tick)
 }
 
-func pickTransferTarget(self uint32, reached []uint32, led map[uint32]time.Time, now time.Time, rest time.Duration) (heir uint32) {
+func pickTransferTarget(self uint32, reached []uint32, led map[uint32]time.Time, now time.Time,
+	rest time.Duration,
+) (heir uint32) {
 	// Ties go by id: self+1 comes first, and self-1 last.
 	turn := func(id uint32) uint8 { return uint8(id - self - 1) }
 	for _, id := range reached {

@@ -23,8 +23,9 @@ import (
 	"rollcall/znode"
 )
 
-// maxConcurrentViews limits the concurrent view queries to a member. Each of a few members sends view.maxQueries, 8, and a reply
-// takes milliseconds. While the tree's lock or a disk hangs, no more than these wait for it.
+// maxConcurrentViews limits the concurrent view queries to a member. Each of a few members sends
+// view.maxQueries, 8, and a reply takes milliseconds. While the tree's lock or a disk hangs, no more than these
+// wait for it.
 const maxConcurrentViews = 16
 
 const (
@@ -85,18 +86,22 @@ func (v viewer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewRepl
 // rowLimit returns the maximum number of rows in a reply.
 func rowLimit(limit uint32) int { return int(min(limit, view.MaxRows)) }
 
-// memberStatus returns the status of this member for operators. While its disk or apply hangs, it neither takes the tree's
-// lock nor reads the disk.
+// memberStatus returns the status of this member for operators. While its disk or apply hangs, it neither takes
+// the tree's lock nor reads the disk.
 func (v viewer) memberStatus() *proto.MemberStatus {
 	m := v.m
 	st := m.server.Stats()
 	s := &proto.MemberStatus{
 		Member: m.cfg.ID, Disk: uint64(m.node.DiskID()), Role: m.Role(), ClientAddress: m.cfg.clientAddress(),
-		Term: m.node.Status().Term(), Leader: m.node.Status().LeaderID(), Applied: m.applyProgress.lastIndex.Load(), Committed: m.node.Status().CommitIndex(),
-		Sessions: uint32(st.Sessions), Connections: uint32(st.Connections),
-		Marks: m.follower.StateHashes(), Version: m.cfg.Version, StartedMs: m.wallClock.Now().Add(-time.Since(m.incarnation.startTime)).UnixMilli(),
-		ClockMs: m.wallClock.Now().UnixMilli(), Joining: m.node.IsJoining(), Damaged: cmp.Or(m.node.Record().DamageReason(), m.health.disputed()), Drained: m.server.Draining(),
-		Exposed: m.ports.insecurity(), NoMemory: m.cfg.Memory.IsFull(), Removed: m.removalWatch.removedVersion() != 0, Operators: m.cfg.operatorsURL(),
+		Term: m.node.Status().Term(), Leader: m.node.Status().LeaderID(), Applied: m.applyProgress.lastIndex.Load(),
+		Committed: m.node.Status().CommitIndex(),
+		Sessions:  uint32(st.Sessions), Connections: uint32(st.Connections),
+		Marks: m.follower.StateHashes(), Version: m.cfg.Version,
+		StartedMs: m.wallClock.Now().Add(-time.Since(m.incarnation.startTime)).UnixMilli(),
+		ClockMs:   m.wallClock.Now().UnixMilli(), Joining: m.node.IsJoining(),
+		Damaged: cmp.Or(m.node.Record().DamageReason(), m.health.disputed()), Drained: m.server.Draining(),
+		Exposed: m.ports.insecurity(), NoMemory: m.cfg.Memory.IsFull(), Removed: m.removalWatch.removedVersion() != 0,
+		Operators: m.cfg.operatorsURL(),
 	}
 	if err := m.node.StallError(); err != nil {
 		s.Stalled = err.Error()
@@ -129,9 +134,11 @@ func (v viewer) sessionRows(ctx context.Context, q *proto.ViewSessions) *proto.S
 	return r
 }
 
-// appendSessions adds sessions from r.Next on, until all rows of free are used or the lock was held long enough. It sets
-// r.Next to the id at which to continue, or 0 if there are no more.
-func (v viewer) appendSessions(q *proto.ViewSessions, free []proto.SessionRow, want view.ClientFilter, r *proto.SessionRows) {
+// appendSessions adds sessions from r.Next on, until all rows of free are used or the lock was held long
+// enough. It sets r.Next to the id at which to continue, or 0 if there are no more.
+func (v viewer) appendSessions(q *proto.ViewSessions, free []proto.SessionRow, want view.ClientFilter,
+	r *proto.SessionRows,
+) {
 	tree := v.m.state
 	tree.RLock()
 	defer tree.RUnlock()
@@ -147,7 +154,8 @@ func (v viewer) appendSessions(q *proto.ViewSessions, free []proto.SessionRow, w
 		ephemerals := tree.TreeView().EphemeralCountOf(one.ID)
 		looked += ephemerals / ephemeralsPerVisit
 		row := &free[len(r.Rows)]
-		row.Id, row.Member, row.Address, row.TimeoutMs = uint64(one.ID), one.Owner.Member, []byte(one.Address), uint32(one.Timeout.Milliseconds())
+		row.Id, row.Member, row.Address, row.TimeoutMs = uint64(one.ID), one.Owner.Member, []byte(one.Address),
+			uint32(one.Timeout.Milliseconds())
 		row.CreatedMs, row.Ephemerals = one.CreatedMs, uint32(ephemerals)
 		r.Rows = append(r.Rows, row)
 	}
@@ -157,12 +165,12 @@ func (v viewer) appendSessions(q *proto.ViewSessions, free []proto.SessionRow, w
 // ephemeralsPerVisit is the number of ephemeral nodes that are counted in the time of visiting a session.
 const ephemeralsPerVisit = 32
 
-// factsPerYield is the number of sessions between two yields to other goroutines. A page takes a millisecond of processor
-// time, for which clients would wait.
+// factsPerYield is the number of sessions between two yields to other goroutines. A page takes a millisecond of
+// processor time, for which clients would wait.
 const factsPerYield = 64
 
-// factRows returns the facts about sessions that only this member has: their connections here and, if it leads, the times of
-// their last touches.
+// factRows returns the facts about sessions that only this member has: their connections here and, if it leads,
+// the times of their last touches.
 func (v viewer) factRows(ctx context.Context, q *proto.ViewFacts) *proto.FactRows {
 	v.m.state.RLock()
 	table := v.m.terms.sessionTable
@@ -201,7 +209,10 @@ func (v viewer) bucketRows(q *proto.ViewBuckets) *proto.BucketRows {
 		return &proto.BucketRows{}
 	}
 	buckets, later := table.Buckets(v.m.cfg.Monotonic.Now(), rowLimit(q.Limit))
-	r := &proto.BucketRows{Leads: true, TickMs: uint32(v.m.cfg.Tick.Milliseconds()), ClockMs: v.m.wallClock.Now().UnixMilli(), Later: uint32(later)}
+	r := &proto.BucketRows{
+		Leads: true, TickMs: uint32(v.m.cfg.Tick.Milliseconds()),
+		ClockMs: v.m.wallClock.Now().UnixMilli(), Later: uint32(later),
+	}
 	for _, b := range buckets {
 		r.Rows = append(r.Rows, &proto.BucketRow{DueMs: b.DueIn.Milliseconds(), Sessions: uint32(b.Sessions)})
 	}
@@ -211,7 +222,8 @@ func (v viewer) bucketRows(q *proto.ViewBuckets) *proto.BucketRows {
 // connectionRows returns client connections from a number on.
 func (v viewer) connectionRows(ctx context.Context, q *proto.ViewConnections) *proto.ConnectionRows {
 	r := &proto.ConnectionRows{Boot: v.m.incarnation.number, Next: v.pageStart(q.Boot, q.First, nil).Connection}
-	appendConnections(ctx, v.m.server.Listing().ConnectionsFrom, view.NewClientFilter(string(q.Address)), rowLimit(q.Limit), r)
+	appendConnections(ctx, v.m.server.Listing().ConnectionsFrom, view.NewClientFilter(string(q.Address)),
+		rowLimit(q.Limit), r)
 	return r
 }
 
@@ -220,9 +232,12 @@ func (v viewer) connectionRows(ctx context.Context, q *proto.ViewConnections) *p
 const connectionsPerBatch = 256
 
 // appendConnections adds connections that want matches to r, from r.Next on, until there are limit of them or
-// scannedPerView were visited. It sets r.Next to the number at which to continue, or 0 if there are no more. from fills a
-// part with connections, and returns the number at which the next part begins, or 0.
-func appendConnections(ctx context.Context, from func(context.Context, []clients.Connection, uint64) ([]clients.Connection, uint64), want view.ClientFilter, limit int, r *proto.ConnectionRows) {
+// scannedPerView were visited. It sets r.Next to the number at which to continue, or 0 if there are no more.
+// from fills a part with connections, and returns the number at which the next part begins, or 0.
+func appendConnections(ctx context.Context,
+	from func(context.Context, []clients.Connection, uint64) ([]clients.Connection, uint64), want view.ClientFilter,
+	limit int, r *proto.ConnectionRows,
+) {
 	part := make([]clients.Connection, 0, connectionsPerBatch)
 	for looked := 0; looked < scannedPerView && ctx.Err() == nil; looked += len(part) {
 		part, r.Next = from(ctx, part[:0], r.Next)
@@ -253,11 +268,16 @@ func (v viewer) pageStart(boot, connection uint64, path []byte) clients.WatchPla
 
 func newConnectionRow(c *clients.Connection) *proto.ConnectionRow {
 	return &proto.ConnectionRow{
-		Number: c.Number, Address: []byte(c.RemoteAddr), Reading: c.AwaitsRead, Writing: c.AwaitsWrite, Queued: uint32(c.QueuedRequests),
-		Received: c.PacketsReceived, Sent: c.PacketsSent, Session: uint64(c.Session), TimeoutMs: uint32(c.Timeout.Milliseconds()),
-		EstablishedMs: c.EstablishedAt.UnixMilli(), Replies: c.ReplyCount, Op: int32(c.LastOp), Xid: c.LastXid, Zxid: c.LastZxid,
-		RepliedUs: uint64(c.LastReply.Microseconds()), LastUs: uint64(c.LastLatency.Microseconds()), MinUs: uint64(c.MinLatency.Microseconds()),
-		AvgUs: uint64(c.AvgLatency.Microseconds()), MaxUs: uint64(c.MaxLatency.Microseconds()), ExpiresMs: c.ExpiresAt.UnixMilli(), Tls: c.TLS, Cipher: c.Cipher,
+		Number: c.Number, Address: []byte(c.RemoteAddr), Reading: c.AwaitsRead, Writing: c.AwaitsWrite,
+		Queued:   uint32(c.QueuedRequests),
+		Received: c.PacketsReceived, Sent: c.PacketsSent, Session: uint64(c.Session),
+		TimeoutMs:     uint32(c.Timeout.Milliseconds()),
+		EstablishedMs: c.EstablishedAt.UnixMilli(), Replies: c.ReplyCount, Op: int32(c.LastOp), Xid: c.LastXid,
+		Zxid:      c.LastZxid,
+		RepliedUs: uint64(c.LastReply.Microseconds()), LastUs: uint64(c.LastLatency.Microseconds()),
+		MinUs: uint64(c.MinLatency.Microseconds()),
+		AvgUs: uint64(c.AvgLatency.Microseconds()), MaxUs: uint64(c.MaxLatency.Microseconds()),
+		ExpiresMs: c.ExpiresAt.UnixMilli(), Tls: c.TLS, Cipher: c.Cipher,
 	}
 }
 
@@ -301,12 +321,13 @@ func (v viewer) ownerRow(q *proto.ViewOwner) *proto.OwnerRow {
 }
 
 var nodeKinds = map[znode.NodeKind]proto.NodeKind{
-	znode.NoNode: proto.NodeKind_NODE_KIND_NONE, znode.PlainNode: proto.NodeKind_NODE_KIND_PLAIN, znode.EphemeralNode: proto.NodeKind_NODE_KIND_EPHEMERAL,
+	znode.NoNode: proto.NodeKind_NODE_KIND_NONE, znode.PlainNode: proto.NodeKind_NODE_KIND_PLAIN,
+	znode.EphemeralNode: proto.NodeKind_NODE_KIND_EPHEMERAL,
 	znode.ContainerNode: proto.NodeKind_NODE_KIND_CONTAINER, znode.TTLNode: proto.NodeKind_NODE_KIND_TTL,
 }
 
-// ephemeralRows returns the ephemeral nodes of a session from a path on, under one hold of the lock: a page has fewer than
-// listedPerLock.
+// ephemeralRows returns the ephemeral nodes of a session from a path on, under one hold of the lock: a page has
+// fewer than listedPerLock.
 func (v viewer) ephemeralRows(q *proto.ViewEphemerals) *proto.EphemeralRows {
 	tree := v.m.state
 	tree.RLock()
@@ -365,7 +386,8 @@ func unreachableError(err error) error {
 	return errors.New(text)
 }
 
-// viewMembers returns the members for operators' queries: the members of the list and of raft's configuration, and this one.
+// viewMembers returns the members for operators' queries: the members of the list and of raft's configuration,
+// and this one.
 func (v viewer) viewMembers() []view.Member {
 	m := v.m
 	all := map[uint32]view.Member{m.cfg.ID: {}}
@@ -390,7 +412,8 @@ func (v viewer) viewMembers() []view.Member {
 func (v viewer) newCollector() (*view.Collector, error) {
 	m := v.m
 	return view.New(view.Config{
-		Self: m.cfg.ID, Members: v.viewMembers, ServerList: v.ensembleView, Leader: func() uint32 { return m.node.Status().LeaderID() },
+		Self: m.cfg.ID, Members: v.viewMembers, ServerList: v.ensembleView,
+		Leader:   func() uint32 { return m.node.Status().LeaderID() },
 		Deadline: min(m.cfg.Tick, view.MaxDeadline), Now: m.wallClock.Now,
 	})
 }
@@ -428,7 +451,8 @@ func (v viewer) ensembleView() view.Ensemble {
 	m := v.m
 	e := view.Ensemble{List: m.serverLists.currentList()}
 	for _, s := range m.node.Status().ConfiguredMembers() {
-		e.RaftServers = append(e.RaftServers, view.RaftServer{MemberID: s.ID, DiskID: uint64(s.DiskID), ElectionAddress: s.Addr, IsVoter: !s.Observer})
+		e.RaftServers = append(e.RaftServers,
+			view.RaftServer{MemberID: s.ID, DiskID: uint64(s.DiskID), ElectionAddress: s.Addr, IsVoter: !s.Observer})
 	}
 	switch r := m.serverLists.appliedList.Load(); {
 	case r != nil:

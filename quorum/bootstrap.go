@@ -19,8 +19,8 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// A disk is a voter. raft's servers are data directories, each with an id of its own (disk.ID), so no server ever forgets a
-// promise, and raft's proof covers these rules:
+// A disk is a voter. raft's servers are data directories, each with an id of its own (disk.ID), so no server
+// ever forgets a promise, and raft's proof covers these rules:
 //
 //   - A new ensemble begins with one voter: the member with the lowest id in the server lines, once all others have said that
 //     they have no data. A member with data that were imported, restored or recovered is the only voter of its ensemble, too.
@@ -28,8 +28,8 @@ import (
 //     nonvoter, and gives it a vote when it has the log: see membership.
 //   - An emptied member is a new server, which takes the place of the old one in the same way.
 //
-// Data belong to one ensemble, whose id is drawn with them, and raft's connections are between members of one ensemble only.
-// So nothing of another ensemble gets into a log.
+// Data belong to one ensemble, whose id is drawn with them, and raft's connections are between members of one
+// ensemble only. So nothing of another ensemble gets into a log.
 
 const (
 	// firstHelloPause is the pause after the first round of Hellos while a member without data waits. Each pause
@@ -70,7 +70,8 @@ func (b *bootstrap) joinOrFound(ctx context.Context) error {
 		next := b.nextStep(b.hellos.sendAll(ctx))
 		switch {
 		case next.waitingFor == "" && next.joinEnsemble != wire.EnsembleID{}:
-			b.logger.Info("this member joins the ensemble; it votes once it has the log", "ensemble", fmt.Sprintf("%x", next.joinEnsemble[:4]), "disk", b.status.selfPeer().DiskID)
+			b.logger.Info("this member joins the ensemble; it votes once it has the log", "ensemble",
+				fmt.Sprintf("%x", next.joinEnsemble[:4]), "disk", b.status.selfPeer().DiskID)
 			return b.record.joinEnsemble(next.joinEnsemble)
 		case next.waitingFor == "":
 			return b.foundEnsemble()
@@ -101,7 +102,8 @@ func (b *bootstrap) nextStep(r helloRound) (next bootstrapStep) {
 	}
 	switch {
 	case len(ensembles) > 1:
-		next.waitingFor = "the end of one of two ensembles: members with data are of different ones; empty the directories of those that must not continue, or correct the server lines"
+		next.waitingFor = "the end of one of two ensembles: members with data are of different ones; empty the " +
+			"directories of those that must not continue, or correct the server lines"
 	case len(ensembles) == 1:
 		for id := range ensembles {
 			next.joinEnsemble = id
@@ -147,7 +149,8 @@ func (b *bootstrap) foundingBlocker(r helloRound) string {
 	if len(silent) == 0 || b.foundByMajority && replied > len(voters)/2 {
 		return ""
 	}
-	return "all members, which must reply that they have no data before a new ensemble begins; missing: " + strings.Join(silent, "; ")
+	return "all members, which must reply that they have no data before a new ensemble begins; missing: " +
+		strings.Join(silent, "; ")
 }
 
 // errHelloPending is the error of a member that a reply has just named, so that no Hello was sent to it yet.
@@ -187,7 +190,8 @@ func (b *bootstrap) foundEnsemble() error {
 		return fmt.Errorf("quorum: begin an ensemble: %w", err)
 	}
 	b.addressBook.SetEnsembleID(id)
-	b.logger.Info("a new ensemble begins; this member is its first voter", "ensemble", fmt.Sprintf("%x", id[:4]), "disk", b.status.selfPeer().DiskID)
+	b.logger.Info("a new ensemble begins; this member is its first voter", "ensemble", fmt.Sprintf("%x", id[:4]), "disk",
+		b.status.selfPeer().DiskID)
 	return nil
 }
 
@@ -210,7 +214,8 @@ func (b *bootstrap) announceUntilKnown(ctx context.Context, r *raft.Raft) {
 				return
 			}
 		}
-		if votes := b.status.isVoter(); !takesPart && b.status.hasCaughtUp() && (votes || !b.serverList.wantsVote(b.status.selfPeer().ID)) {
+		if votes := b.status.isVoter(); !takesPart && b.status.hasCaughtUp() &&
+			(votes || !b.serverList.wantsVote(b.status.selfPeer().ID)) {
 			takesPart = true
 			b.logger.Info("this member takes part in the ensemble", "votes", votes, "index", r.AppliedIndex())
 		}

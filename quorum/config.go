@@ -111,7 +111,8 @@ func (n *Node) raftConfig() *raft.Config {
 	conf.SnapshotInterval = snapshotInterval
 	conf.SnapshotThreshold = n.cfg.SnapshotEvery
 	// For the start only: the snapshotTuner soon sets a better value.
-	_, conf.TrailingLogs = newSnapshotTuner(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes).update(0, 0, 0, tuneInterval)
+	_, conf.TrailingLogs = newSnapshotTuner(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes).update(0, 0, 0,
+		tuneInterval)
 	conf.ShutdownOnRemove = false
 	conf.NoLegacyTelemetry = true
 	conf.NotifyCh = n.leadershipChanges

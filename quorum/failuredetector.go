@@ -12,9 +12,9 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// When the leader's process dies, the other members need not wait for a timeout: its connections end at once, and its port
-// refuses new ones. A voter that sees both stands for election without a pre-vote, which the others
-// would reject because they still know a leader.
+// When the leader's process dies, the other members need not wait for a timeout: its connections end at once,
+// and its port refuses new ones. A voter that sees both stands for election without a pre-vote, which the
+// others would reject because they still know a leader.
 //
 // raft guarantees safety. A false detection costs a leader, and with it the writes of a moment: a firewall that sends
 // resets can cause one. So a member stands after a detection once in standCooldown election timeouts, and not after the
@@ -96,7 +96,8 @@ func (d *failureDetector) run(ctx context.Context, r *raft.Raft) {
 				continue
 			}
 			stood = time.Now()
-			d.logger.Info("the leader's process has died; this member stands for election", "leader", wire.MemberID(l.leader), "after", time.Since(l.lostAt).Round(time.Millisecond))
+			d.logger.Info("the leader's process has died; this member stands for election", "leader", wire.MemberID(l.leader),
+				"after", time.Since(l.lostAt).Round(time.Millisecond))
 			if err := d.transport.StandForElection(standTimeout); err != nil {
 				d.logger.Debug("this member does not stand for election", "err", err)
 			}
@@ -130,7 +131,8 @@ func (d *failureDetector) hasLeaderDied(ctx context.Context, r *raft.Raft, l con
 // candidate that got its vote, nor another leader. It may have heard of a candidate with a shorter log, which got
 // no vote.
 func (d *failureDetector) stillLeaderless(r *raft.Raft, l connectionLoss) bool {
-	heard := r.LastContact().After(l.lostAt) || d.transport.HasConnectionFrom(l.leader) // a vote that is granted counts as contact
+	// a vote that is granted counts as contact
+	heard := r.LastContact().After(l.lostAt) || d.transport.HasConnectionFrom(l.leader)
 	leader := d.status.leaderServer()
 	return r.State() == raft.Follower && !heard && (leader == "" || leader == l.leader)
 }

@@ -95,7 +95,8 @@ func (f *fsm) applyEntries(logs []*raft.Log) {
 	f.batch = f.batch[:0]
 	for _, l := range logs {
 		c := CommittedEntry{Index: l.Index, Term: l.Term}
-		if l.Type == raft.LogCommand && len(l.Data) > 0 { // an empty one only shows that a term has begun: see membership.serverListIsCurrent
+		if l.Type == raft.LogCommand && len(l.Data) > 0 {
+			// an empty one only shows that a term has begun: see membership.serverListIsCurrent
 			c.Data = l.Data
 		}
 		f.batch = append(f.batch, c)
@@ -164,7 +165,10 @@ func (s fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 	}
 	s.fsm.metrics.snapshotDurations.AddSince(s.startedAt)
 	of := sink.(*disk.Sink) // raft has no others
-	s.fsm.lastSnapshot.Store(&StoredSnapshot{Index: of.Index, Term: of.Term, Zxid: s.Zxid(), Bytes: n, WriteDuration: time.Since(s.startedAt)})
+	s.fsm.lastSnapshot.Store(&StoredSnapshot{
+		Index: of.Index, Term: of.Term, Zxid: s.Zxid(), Bytes: n,
+		WriteDuration: time.Since(s.startedAt),
+	})
 	return nil
 }
 

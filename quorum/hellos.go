@@ -24,7 +24,10 @@ type hellos struct {
 }
 
 func newHellos(cfg *Config, hasData func() bool, logger *slog.Logger) *hellos {
-	return &hellos{memberID: cfg.MemberID, addressBook: cfg.AddressBook, sendHello: cfg.SendHello, hasData: hasData, logger: logger, lastComplaints: map[uint32]string{}}
+	return &hellos{
+		memberID: cfg.MemberID, addressBook: cfg.AddressBook, sendHello: cfg.SendHello, hasData: hasData,
+		logger: logger, lastComplaints: map[uint32]string{},
+	}
 }
 
 // helloRound has the results of one round of Hellos, by member.

@@ -40,7 +40,10 @@ func (b *bootstrap) newestConfiguration(r helloRound) (servers []wire.Peer) {
 		if all := a.GetConfiguration().GetServers(); len(all) > 0 && longest.Before(end) {
 			longest, servers = end, nil
 			for _, s := range all {
-				servers = append(servers, wire.Peer{ID: s.GetMember(), DiskID: disk.ID(s.GetDisk()), Addr: s.GetAddress(), Observer: !s.GetVoter()})
+				servers = append(servers, wire.Peer{
+					ID: s.GetMember(), DiskID: disk.ID(s.GetDisk()), Addr: s.GetAddress(),
+					Observer: !s.GetVoter(),
+				})
 			}
 		}
 	}
@@ -49,7 +52,8 @@ func (b *bootstrap) newestConfiguration(r helloRound) (servers []wire.Peer) {
 
 func (b *bootstrap) logLostMajority(lost, before []wire.Peer) {
 	if len(lost) > 0 && len(before) == 0 {
-		b.logger.Error("too many voters have lost their disks, and no leader can be elected without their votes; stop all members, and run rollcall recover on the one with the most data",
+		b.logger.Error("too many voters have lost their disks, and no leader can be elected without their votes; stop all "+
+			"members, and run rollcall recover on the one with the most data",
 			"lost", wire.CanonicalLines(lost))
 	}
 }

@@ -15,13 +15,14 @@ import (
 )
 
 // raft's configuration lists the disks that receive the log, with or without a vote. It follows the server list
-// (Config.WantedServers) one change at a time. Nothing is stored about a change in progress: the leader compares the two,
-// and a new leader does the same. raft takes a change only after the one before is committed in the leader's own term, and
-// majorities of configurations that are one change apart share a disk.
+// (Config.WantedServers) one change at a time. Nothing is stored about a change in progress: the leader
+// compares the two, and a new leader does the same. raft takes a change only after the one before is committed
+// in the leader's own term, and majorities of configurations that are one change apart share a disk.
 //
-// The list has members, and the configuration has disks. If a member runs with a disk that the configuration does not have, and
-// the configured disk does not reply, then the new disk is added without a vote, copies the log, and takes the place of the old
-// one. The old one leaves first: it does not reply, and without it no more of the other voters must reply than before.
+// The list has members, and the configuration has disks. If a member runs with a disk that the configuration
+// does not have, and the configured disk does not reply, then the new disk is added without a vote, copies the
+// log, and takes the place of the old one. The old one leaves first: it does not reply, and without it no more
+// of the other voters must reply than before.
 
 const (
 	// membershipInterval is the interval at which a leader compares its configuration with the server list.
@@ -87,12 +88,17 @@ func (m *membership) takeStep(ctx context.Context) bool {
 	if !m.serverListIsCurrent(ctx, m.raft.CurrentTerm()) {
 		return false
 	}
-	index := m.status.logCache.lastConfigurationIndex() // read before the configuration: raft rejects a change of another one
+	// read before the configuration: raft rejects a change of another one
+	index := m.status.logCache.lastConfigurationIndex()
 	have, want := m.status.Servers(), m.serverList.wantedServers()
 	if !slices.Equal(want, m.lastWanted) {
 		m.lastWanted, m.leavingVoterWaitsSince = want, time.Time{}
 	}
-	s := leaderView{self: m.status.selfPeer(), configured: have, wanted: want, configurationIndex: index, replies: m.hellos.sendAll(ctx).replies, caughtUp: m.caughtUpServers(), reachedServers: m.reachability.reachedServers()}
+	s := leaderView{
+		self: m.status.selfPeer(), configured: have, wanted: want, configurationIndex: index,
+		replies: m.hellos.sendAll(ctx).replies, caughtUp: m.caughtUpServers(),
+		reachedServers: m.reachability.reachedServers(),
+	}
 	m.logRivals(want)
 	m.newVoterCatchingUp = s.hasNewVoterCatchingUp()
 	next := m.nextChange(s)
@@ -104,7 +110,8 @@ func (m *membership) takeStep(ctx context.Context) bool {
 		return false
 	}
 	if err := next.apply(ctx); err != nil {
-		m.logger.Info("a step towards the server list was not made; this member will try again", "step", next.description, "err", err)
+		m.logger.Info("a step towards the server list was not made; this member will try again", "step", next.description,
+			"err", err)
 		return false
 	}
 	m.leavingVoterWaitsSince = time.Time{}
@@ -129,7 +136,8 @@ func (m *membership) logRivals(list []wire.Peer) {
 func (m *membership) matchesServerList() bool {
 	have, want, reached := m.status.Servers(), m.serverList.wantedServers(), m.reachability.reachedServers()
 	silent := func(h wire.Peer) bool { return !slices.Contains(reached, h.ServerID()) }
-	return slices.EqualFunc(have, want, func(h, w wire.Peer) bool { return h.WithoutDisk() == w }) && !slices.ContainsFunc(have, silent) && !m.reachability.hasUnknownDisk(have)
+	return slices.EqualFunc(have, want, func(h, w wire.Peer) bool { return h.WithoutDisk() == w }) &&
+		!slices.ContainsFunc(have, silent) && !m.reachability.hasUnknownDisk(have)
 }
 
 // serverListIsCurrent reports whether an entry of this term has been applied, so that the server list is not an
@@ -138,7 +146,9 @@ func (m *membership) serverListIsCurrent(ctx context.Context, term uint64) bool 
 	if m.serverList.stateList == nil || m.status.fsm.appliedTerm.Load() == term {
 		return true
 	}
-	return !m.serverList.stateHasList() && awaitFuture(ctx, func() raft.Future { return m.raft.Apply(nil, m.electionTimeout) }) == nil && m.status.fsm.appliedTerm.Load() == term
+	return !m.serverList.stateHasList() &&
+		awaitFuture(ctx, func() raft.Future { return m.raft.Apply(nil, m.electionTimeout) }) == nil &&
+		m.status.fsm.appliedTerm.Load() == term
 }
 
 // leaderView is the leader's knowledge when it chooses the next change.
@@ -247,7 +257,10 @@ type configurationChange struct {
 // No voter leaves unless most of the other voters are present.
 func (m *membership) nextChange(s leaderView) configurationChange {
 	var waits string
-	for _, kind := range []func(leaderView) (configurationChange, bool){m.lostDiskRemoval, m.diskAddition, m.addressChange, m.voterPromotion, m.memberDeparture} {
+	for _, kind := range []func(leaderView) (configurationChange, bool){
+		m.lostDiskRemoval, m.diskAddition, m.addressChange,
+		m.voterPromotion, m.memberDeparture,
+	} {
 		next, continues := kind(s)
 		if waits == "" {
 			waits = next.waitingFor
@@ -264,7 +277,8 @@ func (m *membership) nextChange(s leaderView) configurationChange {
 func (m *membership) lostDiskRemoval(s leaderView) (next configurationChange, continues bool) {
 	for _, h := range s.configured {
 		if now := s.repliedDisk(h.ID); h.Observer && now != 0 && now != h.DiskID && !s.isReached(h) {
-			return m.serverRemoval(s, fmt.Sprintf("the lost disk %v of member %d, which had no vote, leaves", h.DiskID, h.ID), h), true
+			return m.serverRemoval(s, fmt.Sprintf("the lost disk %v of member %d, which had no vote, leaves", h.DiskID, h.ID),
+				h), true
 		}
 	}
 	return next, true
@@ -280,7 +294,8 @@ func (m *membership) diskAddition(s leaderView) (next configurationChange, conti
 		case p.DiskID == 0 || slices.ContainsFunc(current, func(h wire.Peer) bool { return h.DiskID == p.DiskID }):
 			continue
 		case slices.ContainsFunc(current, s.isReached):
-			next.waitingFor = fmt.Sprintf("the disk %v of member %d, which replies, or did a moment ago: the disk %v wants its place", current[0].DiskID, p.ID, p.DiskID)
+			next.waitingFor = fmt.Sprintf("the disk %v of member %d, which replies, or did a moment ago: the disk %v wants "+
+				"its place", current[0].DiskID, p.ID, p.DiskID)
 			continue
 		}
 		p.Observer = true
@@ -313,7 +328,8 @@ func (m *membership) voterPromotion(s leaderView) (next configurationChange, con
 		}
 	}
 	if voters := wire.VoterIDs(s.wanted); !m.serverList.stateHasList() && len(wire.VoterIDs(s.configured)) == 1 && 1+len(ready) <= len(voters)/2 {
-		return next, next.waitingFor == "" // less than a majority of the list's voters is less safe than the only one that there is
+		// less than a majority of the list's voters is less safe than the only one that there is
+		return next, next.waitingFor == ""
 	}
 	for _, h := range ready {
 		i := slices.IndexFunc(s.configured, func(o wire.Peer) bool { return o.ID == h.ID && !o.Observer })
@@ -325,7 +341,8 @@ func (m *membership) voterPromotion(s leaderView) (next configurationChange, con
 		case !s.hasMajorityWithout(s.configured[i]):
 			next.waitingFor = fmt.Sprintf("a majority without the lost disk of member %d", h.ID)
 		default:
-			return m.serverRemoval(s, fmt.Sprintf("the lost disk %v of member %d leaves", s.configured[i].DiskID, h.ID), s.configured[i]), true
+			return m.serverRemoval(s, fmt.Sprintf("the lost disk %v of member %d leaves", s.configured[i].DiskID, h.ID),
+				s.configured[i]), true
 		}
 	}
 	return next, next.waitingFor == "" // while a new voter is catching up, no voter leaves
@@ -368,7 +385,8 @@ func (m *membership) memberDeparture(s leaderView) (next configurationChange, co
 			continue
 		}
 		if h.ID == s.self.ID && !h.Observer {
-			return configurationChange{description: fmt.Sprintf("member %d hands leadership over before it leaves or stops voting", h.ID), apply: func(ctx context.Context) error {
+			return configurationChange{description: fmt.Sprintf("member %d hands leadership over before it leaves or stops "+
+				"voting", h.ID), apply: func(ctx context.Context) error {
 				ctx, cancel := context.WithTimeout(ctx, departureTransferTries*m.electionTimeout)
 				defer cancel()
 				return m.transfer.ToAny(ctx)
@@ -402,7 +420,10 @@ func (m *membership) serverUpdate(s leaderView, description string, p wire.Peer)
 }
 
 func newConfigurationChange(description string, start func() raft.Future) configurationChange {
-	return configurationChange{description: description, apply: func(ctx context.Context) error { return awaitFuture(ctx, start) }}
+	return configurationChange{
+		description: description,
+		apply:       func(ctx context.Context) error { return awaitFuture(ctx, start) },
+	}
 }
 
 func findPeer(peers []wire.Peer, id uint32) (wire.Peer, bool) {

@@ -122,7 +122,8 @@ func (n *Node) openData() (err error) {
 	running := func() bool { return n.transport != nil && n.transport.RaftRunning() } // not while the data are opened
 	n.disk, err = disk.Open(disk.Config{
 		MemberID: n.cfg.MemberID, ServerList: wire.CanonicalLines(n.cfg.Peers),
-		DataDir: n.cfg.DataDir, LogDir: n.cfg.LogDir, LogKind: n.cfg.LogKind, SegmentBytes: n.cfg.SegmentBytes, Stores: n.cfg.Stores,
+		DataDir: n.cfg.DataDir, LogDir: n.cfg.LogDir, LogKind: n.cfg.LogKind, SegmentBytes: n.cfg.SegmentBytes,
+		Stores:     n.cfg.Stores,
 		StallLimit: n.cfg.StallLimit, RaftRunning: running, RaftLeads: n.status.IsLeader, EndMember: n.failure.end,
 		Logger: n.logger, RaftLog: newRaftLog(n.logger),
 	})
@@ -131,7 +132,8 @@ func (n *Node) openData() (err error) {
 	}
 	n.metrics = &Metrics{diskData: n.disk}
 	n.fsm = &fsm{
-		stateMachine: n.cfg.StateMachine, endMember: n.failure.end, raftRunning: running, runTimed: n.disk.RunTimed, onSnapshotRejected: n.disk.SnapshotRejected, metrics: n.metrics,
+		stateMachine: n.cfg.StateMachine, endMember: n.failure.end, raftRunning: running, runTimed: n.disk.RunTimed,
+		onSnapshotRejected: n.disk.SnapshotRejected, metrics: n.metrics,
 		awaitDurable: n.disk.AwaitDurable,
 		onCommit:     func() { n.transport.NotifyCommitted(n.proposer.membersAwaitingCommit()) },
 		onConfiguration: func() {
@@ -140,20 +142,30 @@ func (n *Node) openData() (err error) {
 		},
 	}
 	n.status.disk, n.status.fsm = n.disk, n.fsm
-	n.snapshotter = &Snapshotter{status: n.status, fsm: n.fsm, disk: n.disk, storesAreFiles: n.cfg.DataDir != "", failure: n.failure, runEnded: n.runEnded}
+	n.snapshotter = &Snapshotter{
+		status: n.status, fsm: n.fsm, disk: n.disk, storesAreFiles: n.cfg.DataDir != "",
+		failure: n.failure, runEnded: n.runEnded,
+	}
 	n.record = &Record{disk: n.disk, addressBook: n.cfg.AddressBook}
 	if err := n.readStoredState(); err != nil {
 		return errors.Join(err, n.disk.Close())
 	}
-	n.transfer = &Transfer{status: n.status, serverList: n.serverList, electionTimeout: n.electionTimeout, runEnded: n.runEnded}
+	n.transfer = &Transfer{
+		status: n.status, serverList: n.serverList, electionTimeout: n.electionTimeout,
+		runEnded: n.runEnded,
+	}
 	n.failureDetector = &failureDetector{
-		status: n.status, serverList: n.serverList, electionTimeout: n.electionTimeout, mayStand: n.mayStand, mayAcceptLeadership: n.transfer.mayAcceptLeadership,
-		leaderDied: n.cfg.LeaderDied, logger: n.logger, connectionLosses: make(chan connectionLoss, 1),
+		status: n.status, serverList: n.serverList, electionTimeout: n.electionTimeout, mayStand: n.mayStand,
+		mayAcceptLeadership: n.transfer.mayAcceptLeadership,
+		leaderDied:          n.cfg.LeaderDied, logger: n.logger, connectionLosses: make(chan connectionLoss, 1),
 	}
 	n.transport = n.newTransport() // Run starts and closes it
 	n.transfer.transport, n.failureDetector.transport = n.transport, n.transport
 	n.hellos = newHellos(&n.cfg, n.disk.HasData, n.logger)
-	n.reachability = &Reachability{status: n.status, transport: n.transport, serverList: n.serverList, hellos: n.hellos, electionTimeout: n.electionTimeout, logger: n.logger}
+	n.reachability = &Reachability{
+		status: n.status, transport: n.transport, serverList: n.serverList, hellos: n.hellos,
+		electionTimeout: n.electionTimeout, logger: n.logger,
+	}
 	return nil
 }
 
@@ -180,9 +192,11 @@ func (n *Node) StallError() error { return n.disk.StallError() }
 func (n *Node) newTransport() *wire.Transport {
 	return wire.New(wire.Config{
 		StreamLayer: n.cfg.StreamLayer, ElectionTimeout: n.electionTimeout, Logger: n.logger,
-		Raft: n.status.raft.Load, EndMember: n.failure.end, LimitToDurable: n.disk.LimitToDurable, StoredTerm: n.storedTerm, NewSpool: n.disk.NewSpool, VerifySnapshot: n.verifyReceivedSnapshot,
+		Raft: n.status.raft.Load, EndMember: n.failure.end, LimitToDurable: n.disk.LimitToDurable, StoredTerm: n.storedTerm,
+		NewSpool: n.disk.NewSpool, VerifySnapshot: n.verifyReceivedSnapshot,
 		SnapshotRejected: func(req *raft.InstallSnapshotRequest, err error) {
-			n.logger.Error("a received snapshot is rejected; this member's state is unchanged", "from", string(req.ID), "index", req.LastLogIndex, "reason", err)
+			n.logger.Error("a received snapshot is rejected; this member's state is unchanged", "from", string(req.ID), "index",
+				req.LastLogIndex, "reason", err)
 		},
 		SnapshotInstalled: func(term uint64) {
 			n.fsm.appliedTerm.Store(max(n.fsm.appliedTerm.Load(), term))
@@ -256,7 +270,8 @@ func (n *Node) WantedServersChanged() { n.serverList.notifyChanged() }
 // FollowsServerList reports whether the committed configuration, as far as this member knows, matches the server
 // list. Servers to add, to promote or to move only count if they are in present.
 func (n *Node) FollowsServerList(present []uint32) bool {
-	return n.status.configurationCommitted() && configurationFollows(n.status.ConfiguredMembers(), n.serverList.wantedServers(), present)
+	return n.status.configurationCommitted() &&
+		configurationFollows(n.status.ConfiguredMembers(), n.serverList.wantedServers(), present)
 }
 
 // ReportRival logs another process with this member's number that member from, the leader, has reported: once, as

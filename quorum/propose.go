@@ -164,7 +164,8 @@ func (q *proposer) detectStuckTransfer(err error) {
 	case q.rejectedSince.IsZero() || time.Since(last) > 2*q.electionTimeout:
 		q.rejectedSince = time.Now()
 	case time.Since(q.rejectedSince) > 2*q.electionTimeout:
-		q.endMember(fmt.Errorf("quorum: this leader has taken no entries for %v; start this member again: %w", time.Since(q.rejectedSince).Round(time.Millisecond), err))
+		q.endMember(fmt.Errorf("quorum: this leader has taken no entries for %v; start this member again: %w",
+			time.Since(q.rejectedSince).Round(time.Millisecond), err))
 	}
 }
 

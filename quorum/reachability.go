@@ -17,9 +17,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A server list is accepted only if a majority of its voters could vote at once (PresentMembers). A server that joins or
-// moves must therefore run before the list names it. It proves that in one of two ways: it sends this member a Hello with
-// its address, or an operator names it, and it replies at its new address (AwaitMajority).
+// A server list is accepted only if a majority of its voters could vote at once (PresentMembers). A server that
+// joins or moves must therefore run before the list names it. It proves that in one of two ways: it sends this
+// member a Hello with its address, or an operator names it, and it replies at its new address (AwaitMajority).
 
 const (
 	// contactLifetime is the time for which a member counts as present after its last Hello. A waiting member
@@ -92,7 +92,11 @@ func (p *recentPeers) record(m PeerContact, now time.Time) {
 	if p.contacts == nil {
 		p.contacts = map[memberProcess]datedContact{}
 	}
-	maps.DeleteFunc(p.contacts, func(_ memberProcess, last datedContact) bool { return now.Sub(last.lastSeen) > contactLifetime })
+	maps.DeleteFunc(p.contacts, func(_ memberProcess,
+		last datedContact,
+	) bool {
+		return now.Sub(last.lastSeen) > contactLifetime
+	})
 	contact := datedContact{m, now, now}
 	if last, again := p.contacts[memberProcess{m.ID, m.DiskID}]; again {
 		contact.firstSeen = last.firstSeen
@@ -160,11 +164,14 @@ func (a *Reachability) Rival(id uint32) string {
 	contacts, servers := a.recentPeers.contactsOf(id), a.status.Servers()
 	for _, contact := range contacts {
 		for _, s := range servers {
-			if s.ID == id && contact.DiskID != 0 && s.DiskID != contact.DiskID && time.Since(contact.lastSeen) <= rivalGracePeriod && a.lastHeard(s).Sub(contact.firstSeen) > rivalGracePeriod {
+			if s.ID == id && contact.DiskID != 0 && s.DiskID != contact.DiskID &&
+				time.Since(contact.lastSeen) <= rivalGracePeriod && a.lastHeard(s).Sub(contact.firstSeen) > rivalGracePeriod {
 				return describeRivals(s, contact.Peer)
 			}
 		}
-		if i := slices.IndexFunc(contacts, func(o datedContact) bool { return o.DiskID < contact.DiskID }); i >= 0 && !a.hellos.hasData() { // both may begin
+		if i := slices.IndexFunc(contacts, func(o datedContact) bool { return o.DiskID < contact.DiskID }); i >= 0 &&
+			!a.hellos.hasData() {
+			// both may begin
 			return describeRivals(contacts[i].Peer, contact.Peer)
 		}
 	}
@@ -172,7 +179,8 @@ func (a *Reachability) Rival(id uint32) string {
 }
 
 func describeRivals(one, other wire.Peer) string {
-	return fmt.Sprintf("member %d runs with the disk %v at %s, and another process with the disk %v at %s", one.ID, one.DiskID, one.Addr, other.DiskID, other.Addr)
+	return fmt.Sprintf("member %d runs with the disk %v at %s, and another process with the disk %v at %s", one.ID,
+		one.DiskID, one.Addr, other.DiskID, other.Addr)
 }
 
 // lastHeard returns the time at which raft last heard a server, or zero. A leader hears replies, and the others
@@ -192,7 +200,8 @@ func (a *Reachability) lastHeard(s wire.Peer) time.Time {
 // the list. A member that the configuration has at that address must reply to raft while this member leads. The
 // others must have contacted this member recently from there.
 func (a *Reachability) PresentMembers(list []wire.Peer) (ids []uint32) {
-	have, reached := a.status.ConfiguredMembers(), append(a.transport.RepliedWithin(a.electionTimeout), a.status.selfPeer().ServerID())
+	have, reached := a.status.ConfiguredMembers(),
+		append(a.transport.RepliedWithin(a.electionTimeout), a.status.selfPeer().ServerID())
 	for _, p := range list {
 		h, in := findPeer(have, p.ID)
 		present := p.ID == a.status.selfPeer().ID && p.Addr == a.status.selfPeer().Addr || a.recentPeers.isAtAddress(p)
@@ -209,7 +218,9 @@ func (a *Reachability) PresentMembers(list []wire.Peer) (ids []uint32) {
 // AwaitMajority contacts the absent voters of a list until most of its voters are present, or maxPresenceWait is
 // over. ask sends a Hello to a member of the list at its address there. If too few voters are found, AwaitMajority
 // logs the reason.
-func (a *Reachability) AwaitMajority(ctx context.Context, list []wire.Peer, ask func(ctx context.Context, id uint32) (*proto.HelloReply, error)) {
+func (a *Reachability) AwaitMajority(ctx context.Context, list []wire.Peer,
+	ask func(ctx context.Context, id uint32) (*proto.HelloReply, error),
+) {
 	ctx, cancel := context.WithTimeout(ctx, maxPresenceWait)
 	defer cancel()
 	for {
@@ -223,7 +234,8 @@ func (a *Reachability) AwaitMajority(ctx context.Context, list []wire.Peer, ask 
 		}
 		select {
 		case <-ctx.Done():
-			a.logger.Info("too few voters of a new server list are present", "absent", wire.CanonicalLines(absent), "reason", reason)
+			a.logger.Info("too few voters of a new server list are present", "absent", wire.CanonicalLines(absent), "reason",
+				reason)
 			return
 		case <-time.After(helloInterval):
 		}
@@ -233,13 +245,16 @@ func (a *Reachability) AwaitMajority(ctx context.Context, list []wire.Peer, ask 
 // absentVoters returns the voters of a list that are not present.
 func (a *Reachability) absentVoters(list []wire.Peer) []wire.Peer {
 	present := a.PresentMembers(list)
-	return slices.DeleteFunc(slices.Clone(list), func(p wire.Peer) bool { return p.Observer || slices.Contains(present, p.ID) })
+	return slices.DeleteFunc(slices.Clone(list),
+		func(p wire.Peer) bool { return p.Observer || slices.Contains(present, p.ID) })
 }
 
 // probeVoters sends a Hello to each of the absent members that the configuration does not have at its address, all
 // at the same time. It reports whether one of them has replied, and otherwise returns the error. raft detects the
 // other members.
-func (a *Reachability) probeVoters(ctx context.Context, absent []wire.Peer, ask func(ctx context.Context, id uint32) (*proto.HelloReply, error)) (found bool, reason error) {
+func (a *Reachability) probeVoters(ctx context.Context, absent []wire.Peer,
+	ask func(ctx context.Context, id uint32) (*proto.HelloReply, error),
+) (found bool, reason error) {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
 	have := a.status.ConfiguredMembers()

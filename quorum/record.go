@@ -71,7 +71,8 @@ func (c *Record) readEnsemble() error {
 	case err != nil:
 		return err
 	case len(stored) != len(wire.EnsembleID{}):
-		return fmt.Errorf("quorum: the stored ensemble is %w: %d bytes instead of %d", disk.ErrDamaged, len(stored), len(wire.EnsembleID{}))
+		return fmt.Errorf("quorum: the stored ensemble is %w: %d bytes instead of %d", disk.ErrDamaged, len(stored),
+			len(wire.EnsembleID{}))
 	}
 	c.addressBook.SetEnsembleID(wire.EnsembleID(stored))
 	return nil

@@ -42,7 +42,10 @@ func Recover(rec RecoverConfig) (err error) {
 		return fmt.Errorf("quorum: member %d has no vote in the new server list, and would be alone in it", rec.MemberID)
 	}
 	logger := newRaftLog(cmp.Or(rec.Logger, slog.New(slog.DiscardHandler)))
-	data, err := disk.OpenStopped(disk.Config{DataDir: rec.DataDir, LogDir: rec.LogDir, Stores: rec.Stores, SegmentBytes: rec.SegmentBytes, RaftLog: logger})
+	data, err := disk.OpenStopped(disk.Config{
+		DataDir: rec.DataDir, LogDir: rec.LogDir, Stores: rec.Stores,
+		SegmentBytes: rec.SegmentBytes, RaftLog: logger,
+	})
 	if err != nil {
 		return err
 	}
@@ -80,7 +83,8 @@ func rewriteForRecovery(rec RecoverConfig, data *disk.Data, logger hclog.Logger)
 	f := &fsm{
 		stateMachine: rec.StateMachine,
 		endMember:    func(err error) { failed = errors.Join(failed, err) },
-		awaitDurable: data.AwaitDurable, onCommit: func() {}, onConfiguration: func() {}, runTimed: data.RunTimed, metrics: new(Metrics),
+		awaitDurable: data.AwaitDurable, onCommit: func() {}, onConfiguration: func() {}, runTimed: data.RunTimed,
+		metrics:     new(Metrics),
 		raftRunning: func() bool { return true }, // a snapshot that cannot be restored is not skipped
 	}
 	f.noPauses.Store(true)
@@ -90,7 +94,8 @@ func rewriteForRecovery(rec RecoverConfig, data *disk.Data, logger hclog.Logger)
 	conf.LocalID = self.ServerID()
 	conf.Logger = logger
 	_, trans := raft.NewInmemTransport("") // only encodes addresses
-	err := raft.RecoverCluster(conf, f, data.EntriesAsCommands(), stable, data.Snapshots(), trans, wire.RaftConfiguration([]wire.Peer{self}))
+	err := raft.RecoverCluster(conf, f, data.EntriesAsCommands(), stable, data.Snapshots(), trans,
+		wire.RaftConfiguration([]wire.Peer{self}))
 	if errors.Is(failed, disk.ErrNewerFormat) {
 		data.SnapshotRejected(failed)
 		return data.UnusableError(failed)

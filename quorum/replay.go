@@ -30,7 +30,10 @@ const replayBatchSize = 64
 func Replay(r ReplayConfig) (e disk.DataEnd, err error) {
 	defer func() { err = disk.WithAdvice(err, true) }()
 	logger := newRaftLog(cmp.Or(r.Logger, slog.New(slog.DiscardHandler)))
-	data, err := disk.OpenStopped(disk.Config{DataDir: r.DataDir, LogDir: r.LogDir, SegmentBytes: r.SegmentBytes, RaftLog: logger})
+	data, err := disk.OpenStopped(disk.Config{
+		DataDir: r.DataDir, LogDir: r.LogDir, SegmentBytes: r.SegmentBytes,
+		RaftLog: logger,
+	})
 	if err != nil {
 		return e, err
 	}

@@ -35,8 +35,10 @@ func (n *Node) run(ctx context.Context) error {
 	defer cancel()
 	n.transport.Start()
 	start := &bootstrap{
-		configuredPeers: n.cfg.Peers, foundByMajority: n.cfg.FoundByMajority, runsAlone: n.runsAlone(), addressBook: n.cfg.AddressBook, disk: n.disk,
-		status: n.status, record: n.record, serverList: n.serverList, hellos: n.hellos, reachability: n.reachability, endMember: n.failure.end, logger: n.logger,
+		configuredPeers: n.cfg.Peers, foundByMajority: n.cfg.FoundByMajority, runsAlone: n.runsAlone(),
+		addressBook: n.cfg.AddressBook, disk: n.disk,
+		status: n.status, record: n.record, serverList: n.serverList, hellos: n.hellos, reachability: n.reachability,
+		endMember: n.failure.end, logger: n.logger,
 	}
 	if err := start.joinOrFound(ctx); err != nil {
 		closed := n.transport.Close()
@@ -76,7 +78,8 @@ func (n *Node) run(ctx context.Context) error {
 
 func (n *Node) newMembership(r *raft.Raft) *membership {
 	return &membership{
-		raft: r, status: n.status, transport: n.transport, serverList: n.serverList, hellos: n.hellos, reachability: n.reachability, transfer: n.transfer,
+		raft: r, status: n.status, transport: n.transport, serverList: n.serverList, hellos: n.hellos,
+		reachability: n.reachability, transfer: n.transfer,
 		electionTimeout: n.electionTimeout, logger: n.logger, loggedRivals: map[uint32]string{},
 	}
 }
@@ -100,7 +103,8 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 		return nil, errors.Join(err, n.stopRaft(r))
 	}
 	if reason := n.disk.NewestUnusedReason(); reason != nil {
-		n.logger.Error("the newest snapshot cannot be used; the log, with an older snapshot if there is one, has everything", "reason", reason)
+		n.logger.Error("the newest snapshot cannot be used; the log, with an older snapshot if there is one, has everything",
+			"reason", reason)
 	}
 	return r, nil
 }
@@ -154,7 +158,8 @@ func (n *Node) newRaft(conf *raft.Config, log raft.LogStore) (r *raft.Raft, err 
 // checkStarted checks that raft has found all data, including the newest snapshot.
 func (n *Node) checkStarted(r *raft.Raft, newest uint64) error {
 	if last := r.LastIndex(); last < newest {
-		return n.disk.UnusableError(fmt.Errorf("the snapshot of index %d cannot be read, and the readable data end at %d", newest, last))
+		return n.disk.UnusableError(fmt.Errorf("the snapshot of index %d cannot be read, and the readable data end at %d",
+			newest, last))
 	}
 	return nil
 }

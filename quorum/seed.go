@@ -43,7 +43,8 @@ func (p *SeedConfig) check() error {
 	self, _ := findPeer(p.Peers, p.MemberID)
 	switch {
 	case self.Observer:
-		return fmt.Errorf("quorum: member %d has no vote in the server list, and an ensemble begins with a voter: fill the directories of one", p.MemberID)
+		return fmt.Errorf("quorum: member %d has no vote in the server list, and an ensemble begins with a voter: fill "+
+			"the directories of one", p.MemberID)
 	case (p.DataDir == "") == (p.Stores == disk.Stores{}) || p.StateMachine == nil || p.WriteState == nil:
 		return errors.New("quorum: StateMachine, WriteState, and either DataDir or Stores are required")
 	case p.Index <= disk.BootstrapIndex:
@@ -64,7 +65,8 @@ func Seed(p SeedConfig) error {
 	}
 	logger := cmp.Or(p.Logger, slog.New(slog.DiscardHandler))
 	return disk.Seed(disk.Config{
-		MemberID: p.MemberID, ServerList: wire.CanonicalLines(p.Peers), DataDir: p.DataDir, LogDir: p.LogDir, Stores: p.Stores, LogKind: p.LogKind,
+		MemberID: p.MemberID, ServerList: wire.CanonicalLines(p.Peers), DataDir: p.DataDir, LogDir: p.LogDir,
+		Stores: p.Stores, LogKind: p.LogKind,
 		SegmentBytes: p.SegmentBytes, Logger: logger, RaftLog: newRaftLog(logger),
 	}, p.Command, p.writeStores)
 }
@@ -75,7 +77,8 @@ func (p *SeedConfig) writeStores(d *disk.Data) error {
 	}
 	self, _ := findPeer(p.Peers, p.MemberID)
 	self.DiskID = d.ID()
-	sink, err := d.Snapshots().Create(1, p.Index, p.Term, wire.RaftConfiguration([]wire.Peer{self}), disk.BootstrapIndex, nil)
+	sink, err := d.Snapshots().Create(1, p.Index, p.Term, wire.RaftConfiguration([]wire.Peer{self}), disk.BootstrapIndex,
+		nil)
 	if err != nil {
 		return fmt.Errorf("quorum: create snapshot: %w", err)
 	}

@@ -31,13 +31,14 @@ const (
 	tuneInterval = 5 * time.Second
 )
 
-// snapshotTuner decides when raft takes a snapshot and how much log it keeps before it. raft only counts entries, and an
-// entry holds between one write and 4,096. So the counts are computed from the sizes of this member's entries:
+// snapshotTuner decides when raft takes a snapshot and how much log it keeps before it. raft only counts
+// entries, and an entry holds between one write and 4,096. So the counts are computed from the sizes of this
+// member's entries:
 //
 //	trailing = (TrailingBytes, or a minute's writing up to four times as much) / average size
 //
-// A snapshot is taken after SnapshotEvery entries or SnapshotBytes, whichever is first. A random factor keeps the members
-// from all writing at the same time.
+// A snapshot is taken after SnapshotEvery entries or SnapshotBytes, whichever is first. A random factor keeps
+// the members from all writing at the same time.
 type snapshotTuner struct {
 	maxEntries    uint64  // entries between snapshots
 	maxBytes      float64 // bytes between snapshots, with this member's random factor
@@ -57,7 +58,9 @@ func newSnapshotTuner(every uint64, bytes, trailing int64) *snapshotTuner {
 
 // update takes the log's counters, the time since the last update, and the bytes appended since the last snapshot.
 // It returns the settings for raft.
-func (m *snapshotTuner) update(entries, bytes, sinceSnapshot int64, elapsed time.Duration) (threshold, trailing uint64) {
+func (m *snapshotTuner) update(entries, bytes, sinceSnapshot int64, elapsed time.Duration) (threshold,
+	trailing uint64,
+) {
 	de, db := float64(entries-m.lastEntries), float64(bytes-m.lastBytes)
 	m.lastEntries, m.lastBytes = entries, bytes
 	const weight = 0.3
@@ -66,7 +69,8 @@ func (m *snapshotTuner) update(entries, bytes, sinceSnapshot int64, elapsed time
 	}
 	m.entriesPerSecond += weight * (de/elapsed.Seconds() - m.entriesPerSecond)
 
-	keep := max(m.trailingBytes, min(m.entriesPerSecond*trailingTime.Seconds()*m.averageEntrySize, maxTrailingFactor*m.trailingBytes))
+	keep := max(m.trailingBytes, min(m.entriesPerSecond*trailingTime.Seconds()*m.averageEntrySize,
+		maxTrailingFactor*m.trailingBytes))
 	trailing = max(uint64(keep/m.averageEntrySize), minTrailing)
 	threshold = m.maxEntries
 	if float64(sinceSnapshot) >= m.maxBytes {

@@ -106,7 +106,8 @@ func (t *Transfer) nextTarget(tried map[uint32]int, index uint64) (target wire.P
 // possibleTargets returns the other voters. It prefers those that keep their vote by the server list: the next
 // leader should not be a leaving one.
 func (t *Transfer) possibleTargets() []wire.Peer {
-	peers := slices.DeleteFunc(t.status.Servers(), func(p wire.Peer) bool { return p.Observer || p.ID == t.status.selfPeer().ID })
+	peers := slices.DeleteFunc(t.status.Servers(),
+		func(p wire.Peer) bool { return p.Observer || p.ID == t.status.selfPeer().ID })
 	staying := slices.DeleteFunc(slices.Clone(peers), func(p wire.Peer) bool { return !t.serverList.wantsVote(p.ID) })
 	if len(staying) > 0 {
 		return staying
@@ -147,7 +148,8 @@ func (t *Transfer) tryOnce(ctx context.Context, r *raft.Raft, to wire.Peer) erro
 	t.inProgress.Add(1) // raft may be waiting for a request that is held
 	defer t.inProgress.Add(-1)
 	before := t.lastRejection.Load()
-	r.LeadershipTransferToServer(to.ServerID(), to.ServerAddress()) // its future is not awaited: raft drops it if it stops first
+	// its future is not awaited: raft drops it if it stops first
+	r.LeadershipTransferToServer(to.ServerID(), to.ServerAddress())
 	ticker := time.NewTicker(transferPoll)
 	defer ticker.Stop()
 	for r.State() == raft.Leader {

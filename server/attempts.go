@@ -58,7 +58,8 @@ func (r *request) recordWrongSuperPassword(a *admission.Attempt) {
 	c := r.c
 	a.RecordFailure(admission.SuperPassword)
 	c.srv.cfg.Audit.Add(audit.Event{
-		Session: c.session.id, Ids: r.ids, Operation: audit.Authenticate, Target: "digest", Result: audit.Failure, Error: "wrong password of the super user",
+		Session: c.session.id, Ids: r.ids, Operation: audit.Authenticate, Target: "digest", Result: audit.Failure,
+		Error: "wrong password of the super user",
 	})
 }
 
@@ -66,5 +67,6 @@ func (r *request) recordWrongSuperPassword(a *admission.Attempt) {
 // certificate.
 func isClientCertificateError(err error) bool {
 	var wrong *tls.CertificateVerificationError
-	return errors.As(err, &wrong) || strings.Contains(err.Error(), "didn't provide a certificate") // crypto/tls has no type for it
+	// crypto/tls has no type for it
+	return errors.As(err, &wrong) || strings.Contains(err.Error(), "didn't provide a certificate")
 }

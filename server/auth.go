@@ -23,7 +23,8 @@ func (r *request) auditFailedAuth(code jute.Code) {
 		c.srv.cfg.CredentialLimiter.CountFailure(c.identity.host, admission.ClientCertificate)
 	}
 	c.srv.cfg.Audit.Add(audit.Event{
-		Session: c.session.id, Ids: r.ids, Operation: audit.Authenticate, Target: scheme, Result: audit.Failure, Error: code.Error(),
+		Session: c.session.id, Ids: r.ids, Operation: audit.Authenticate, Target: scheme, Result: audit.Failure,
+		Error: code.Error(),
 	})
 }
 

@@ -50,7 +50,10 @@ type writeCost struct {
 // InvalidACL for lists that are too long. A record that cannot be decoded costs nothing. CheckCost reads the
 // record once and decodes one operation at a time. lists is the value for Txn.lists.
 func (w *WriteLimits) CheckCost(op jute.Op, record []byte, ids []*proto.Identity) (lists uint32, code jute.Code) {
-	e := writeCost{limits: w.limits, ids: ids, maxStored: maxStoredRatio*(len(record)+identityBytes(ids)) + freeStoredBytes}
+	e := writeCost{
+		limits: w.limits, ids: ids,
+		maxStored: maxStoredRatio*(len(record)+identityBytes(ids)) + freeStoredBytes,
+	}
 	d := jute.NewDecoder(record)
 	switch {
 	case op.IsCreate():
@@ -88,7 +91,8 @@ func identityBytes(ids []*proto.Identity) (n int) {
 
 func (e *writeCost) addCreate(req *jute.CreateRequest) {
 	levels := bytes.Count(req.Path, slash)
-	if len(req.Path) > e.limits.MaxPath || levels > maxLevels || levels > freeLevels && levels*len(req.Path) > maxPathReads {
+	if len(req.Path) > e.limits.MaxPath || levels > maxLevels || levels > freeLevels &&
+		levels*len(req.Path) > maxPathReads {
 		e.rejectCode = jute.BadArguments
 		return
 	}

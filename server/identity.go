@@ -35,8 +35,10 @@ type authenticator struct {
 
 func newAuthenticator(cfg *Config, log *slog.Logger) *authenticator {
 	return &authenticator{
-		digestAlg: cfg.Digest, noDigest: cfg.NoDigest, superDigest: cfg.SuperDigest, superSubject: cfg.SuperSubject, login: cfg.Login,
-		maxIdentities: cfg.Limits.MaxIdentities, credentialLimiter: cfg.CredentialLimiter, log: log, rejectionLog: admission.NewLogLimiter(),
+		digestAlg: cfg.Digest, noDigest: cfg.NoDigest, superDigest: cfg.SuperDigest, superSubject: cfg.SuperSubject,
+		login:         cfg.Login,
+		maxIdentities: cfg.Limits.MaxIdentities, credentialLimiter: cfg.CredentialLimiter, log: log,
+		rejectionLog: admission.NewLogLimiter(),
 	}
 }
 
@@ -107,7 +109,8 @@ func (i *clientIdentity) mayBeServed() bool {
 	if len(i.authenticator.login.Schemes) == 0 || i.provedRequired {
 		return true
 	}
-	i.provedRequired = slices.ContainsFunc(i.all(), func(id *proto.Identity) bool { return slices.Contains(i.authenticator.login.Schemes, id.GetScheme()) })
+	i.provedRequired = slices.ContainsFunc(i.all(),
+		func(id *proto.Identity) bool { return slices.Contains(i.authenticator.login.Schemes, id.GetScheme()) })
 	return i.provedRequired
 }
 

@@ -28,7 +28,9 @@ const listedPerLock = 256
 
 // ConnectionsFrom appends to page the connections whose numbers are at least first, in order. It returns the
 // number at which the next page begins, or 0 if there are no more.
-func (l Listing) ConnectionsFrom(ctx context.Context, page []clients.Connection, first uint64) (_ []clients.Connection, next uint64) {
+func (l Listing) ConnectionsFrom(ctx context.Context, page []clients.Connection, first uint64) (_ []clients.Connection,
+	next uint64,
+) {
 	for part := range l.conns.partsFrom(first) {
 		if ctx.Err() != nil {
 			break
@@ -63,14 +65,17 @@ func (l Listing) ConnectionOf(id jute.SessionID) (shown clients.Connection, watc
 // WatchersFrom appends to page the watches that cover path: those on path itself and the recursive ones on
 // nodes above it. They are ordered by connection number, then by path. It returns the place at which the next
 // page begins, or the zero Place if there are no more.
-func (l Listing) WatchersFrom(ctx context.Context, page []clients.Watch, path string, from clients.WatchPlace) (_ []clients.Watch, next clients.WatchPlace) {
+func (l Listing) WatchersFrom(ctx context.Context, page []clients.Watch, path string,
+	from clients.WatchPlace,
+) (_ []clients.Watch, next clients.WatchPlace) {
 	covering := l.coveringPaths(ctx, path)
 	if len(covering) == 0 {
 		return page, clients.WatchPlace{}
 	}
 	for part := range l.conns.partsFrom(from.Connection) {
 		for _, c := range part {
-			if page, next = l.appendWatchers(ctx, page, c, path, covering, from); next != (clients.WatchPlace{}) || ctx.Err() != nil {
+			if page, next = l.appendWatchers(ctx, page, c, path, covering, from); next != (clients.WatchPlace{}) ||
+				ctx.Err() != nil {
 				return page, next
 			}
 		}
@@ -106,7 +111,9 @@ func (l Listing) coveringPaths(ctx context.Context, path string) (paths []string
 }
 
 // appendWatchers appends to page the watches of c that cover path. They are on the paths covering.
-func (l Listing) appendWatchers(ctx context.Context, page []clients.Watch, c *conn, path string, covering []string, from clients.WatchPlace) (_ []clients.Watch, next clients.WatchPlace) {
+func (l Listing) appendWatchers(ctx context.Context, page []clients.Watch, c *conn, path string, covering []string,
+	from clients.WatchPlace,
+) (_ []clients.Watch, next clients.WatchPlace) {
 	if c.localNumber == from.Connection {
 		first, _ := slices.BinarySearch(covering, from.Path)
 		covering = covering[first:]
@@ -119,7 +126,9 @@ func (l Listing) appendWatchers(ctx context.Context, page []clients.Watch, c *co
 	return page, clients.WatchPlace{}
 }
 
-func (l Listing) appendWatchersOn(page []clients.Watch, c *conn, path string, covering []string) (_ []clients.Watch, next clients.WatchPlace) {
+func (l Listing) appendWatchersOn(page []clients.Watch, c *conn, path string, covering []string) (_ []clients.Watch,
+	next clients.WatchPlace,
+) {
 	l.tree.RLock()
 	defer l.tree.RUnlock()
 	for _, on := range covering {
@@ -151,7 +160,9 @@ func (c *conn) describeWatch(path string, kinds znode.WatchKinds) clients.Watch 
 // WatchesFrom appends to page the watches of the connection that carries a session, ordered by path, from
 // path first on. It returns the path at which the next page begins, or "" if there are no more. It scans all
 // watches of the connection in parts, and sorts no more than a page and a part.
-func (l Listing) WatchesFrom(ctx context.Context, page []clients.Watch, id jute.SessionID, first string) (_ []clients.Watch, next string) {
+func (l Listing) WatchesFrom(ctx context.Context, page []clients.Watch, id jute.SessionID,
+	first string,
+) (_ []clients.Watch, next string) {
 	c := l.conns.carrierOf(id)
 	if c == nil {
 		return page, ""

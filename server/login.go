@@ -66,7 +66,8 @@ func (r *request) checkSASLToken(token []byte, a *admission.Attempt) (answer []b
 	}
 	switch {
 	case err != nil && how.KeepFailed && !slices.Contains(how.Schemes, "sasl"):
-		c.srv.authenticator.logRejection("SASL login failed, and the client stays connected", c.addr, c.session.id, err.Error())
+		c.srv.authenticator.logRejection("SASL login failed, and the client stays connected", c.addr, c.session.id,
+			err.Error())
 		r.auditFailedAuth(jute.AuthFailed)
 		return nil, jute.OK
 	case err != nil:
@@ -99,10 +100,14 @@ func appendNoToken(b []byte) []byte { return jute.SASLToken{}.Append(b) }
 // rejectUnauthenticated rejects any request of a client without a required identity, and ends the connection.
 func (r *request) rejectUnauthenticated() bool {
 	c := r.c
-	c.srv.authenticator.logRejection("client is not authenticated", c.addr, c.session.id, fmt.Sprintf("it requests %v without an identity of the schemes %s", r.op, strings.Join(c.srv.cfg.Login.Schemes, ", ")))
+	c.srv.authenticator.logRejection("client is not authenticated", c.addr, c.session.id,
+		fmt.Sprintf("it requests %v without an identity of the schemes %s", r.op,
+			strings.Join(c.srv.cfg.Login.Schemes, ", ")))
 	c.srv.cfg.Audit.Add(audit.Event{
-		Session: c.session.id, Ids: r.ids, Operation: audit.Authenticate, Target: strings.Join(c.srv.cfg.Login.Schemes, ","), Result: audit.Failure,
-		Error: jute.SessionClosedRequireSaslAuth.Error(), Reason: "the client requested " + r.op.String() + " without such an identity",
+		Session: c.session.id, Ids: r.ids, Operation: audit.Authenticate, Target: strings.Join(c.srv.cfg.Login.Schemes, ","),
+		Result: audit.Failure,
+		Error:  jute.SessionClosedRequireSaslAuth.Error(),
+		Reason: "the client requested " + r.op.String() + " without such an identity",
 	})
 	r.code, r.noZxid = jute.SessionClosedRequireSaslAuth, true
 	r.endsConn, r.endReason = true, notAuthenticated

@@ -19,7 +19,8 @@ func (s *Server) NativeMetrics() []metrics.Native {
 			"sessions whose clients are connected to this member",
 			func() int { _, sessions := s.conns.count(); return sessions }),
 		metrics.Gauge("rollcall_read_only_clients",
-			"clients with sessions of the read-only mode, which this member serves while it knows no leader (readonlymode.enabled)", count.readOnly.Load),
+			"clients with sessions of the read-only mode, which this member serves while it knows no leader "+
+				"(readonlymode.enabled)", count.readOnly.Load),
 		metrics.HistogramBy("rollcall_request_seconds", "class",
 			"time from reading a request to queueing its reply", count.requestTimes),
 		metrics.CounterBy("rollcall_connections_ended_total", "reason",
@@ -35,7 +36,8 @@ func (s *Server) Outstanding() int { return int(s.stats.outstanding.Load()) }
 // HeldBytes returns the bytes of waiting requests and of unread replies and events.
 func (s *Server) HeldBytes() int { return int(s.streamConfig.Budget.UsedBytes()) }
 
-// NotVouched returns the number of connections that were closed because the lease of their session could not be renewed.
+// NotVouched returns the number of connections that were closed because the lease of their session could not be
+// renewed.
 func (s *Server) NotVouched() uint64 { return s.stats.endedByReason[notVouched].Load() }
 
 func (c *counters) requestTimes() map[string]metrics.Buckets {

@@ -61,17 +61,48 @@ func operations() map[jute.Op]operation {
 		jute.OpCloseSession:    {handle: (*request).handleCloseSession},
 		jute.OpSync:            {handle: (*request).handleSync}, // see appendSync
 
-		jute.OpExists:               {handle: (*request).handleRead, appendRecord: (*session).exists},
-		jute.OpGetData:              {handle: (*request).handleRead, appendRecord: (*session).getData, weighReply: (*session).weighData},
-		jute.OpGetACL:               {handle: (*request).handleRead, appendRecord: (*session).getACL, weighReply: (*session).weighUnknown, isSlow: alwaysSlow},
-		jute.OpGetChildren:          {handle: (*request).handleRead, appendRecord: (*session).getChildren, weighReply: (*session).weighChildren, isSlow: (*session).manyChildren, isLong: (*session).longChildren, freezeReply: (*session).freezeChildren},
-		jute.OpGetChildren2:         {handle: (*request).handleRead, appendRecord: (*session).getChildren, weighReply: (*session).weighChildren, isSlow: (*session).manyChildren, isLong: (*session).longChildren, freezeReply: (*session).freezeChildren},
-		jute.OpMultiRead:            {handle: (*request).handleMultiRead, appendRecord: (*session).multiRead, weighReply: (*session).weighUnknown, isSlow: alwaysSlow, isLong: (*session).longMultiRead, freezeReply: (*session).freezeMultiRead},
-		jute.OpGetEphemerals:        {handle: (*request).handleRead, appendRecord: (*session).getEphemerals, weighReply: (*session).weighUnknown, isSlow: alwaysSlow, isLong: (*session).longEphemerals, freezeReply: (*session).freezeEphemerals},
-		jute.OpGetAllChildrenNumber: {handle: (*request).handleRead, appendRecord: (*session).getAllChildrenNumber, isSlow: alwaysSlow},
+		jute.OpExists: {handle: (*request).handleRead, appendRecord: (*session).exists},
+		jute.OpGetData: {
+			handle: (*request).handleRead, appendRecord: (*session).getData,
+			weighReply: (*session).weighData,
+		},
+		jute.OpGetACL: {
+			handle: (*request).handleRead, appendRecord: (*session).getACL,
+			weighReply: (*session).weighUnknown, isSlow: alwaysSlow,
+		},
+		jute.OpGetChildren: {
+			handle: (*request).handleRead, appendRecord: (*session).getChildren,
+			weighReply: (*session).weighChildren, isSlow: (*session).manyChildren, isLong: (*session).longChildren,
+			freezeReply: (*session).freezeChildren,
+		},
+		jute.OpGetChildren2: {
+			handle: (*request).handleRead, appendRecord: (*session).getChildren,
+			weighReply: (*session).weighChildren, isSlow: (*session).manyChildren, isLong: (*session).longChildren,
+			freezeReply: (*session).freezeChildren,
+		},
+		jute.OpMultiRead: {
+			handle: (*request).handleMultiRead, appendRecord: (*session).multiRead,
+			weighReply: (*session).weighUnknown, isSlow: alwaysSlow, isLong: (*session).longMultiRead,
+			freezeReply: (*session).freezeMultiRead,
+		},
+		jute.OpGetEphemerals: {
+			handle: (*request).handleRead, appendRecord: (*session).getEphemerals,
+			weighReply: (*session).weighUnknown, isSlow: alwaysSlow, isLong: (*session).longEphemerals,
+			freezeReply: (*session).freezeEphemerals,
+		},
+		jute.OpGetAllChildrenNumber: {
+			handle: (*request).handleRead, appendRecord: (*session).getAllChildrenNumber,
+			isSlow: alwaysSlow,
+		},
 
-		jute.OpSetWatches:    {handle: (*request).handleSetWatches, queueEventsBefore: (*request).setWatches, weighReply: (*session).weighPaths, isSlow: (*session).manyPaths},
-		jute.OpSetWatches2:   {handle: (*request).handleSetWatches, queueEventsBefore: (*request).setWatches, weighReply: (*session).weighPaths, isSlow: (*session).manyPaths},
+		jute.OpSetWatches: {
+			handle: (*request).handleSetWatches, queueEventsBefore: (*request).setWatches,
+			weighReply: (*session).weighPaths, isSlow: (*session).manyPaths,
+		},
+		jute.OpSetWatches2: {
+			handle: (*request).handleSetWatches, queueEventsBefore: (*request).setWatches,
+			weighReply: (*session).weighPaths, isSlow: (*session).manyPaths,
+		},
 		jute.OpAddWatch:      {handle: (*request).replyLocally, appendRecord: (*session).addWatch},
 		jute.OpCheckWatches:  {handle: (*request).replyLocally, appendRecord: (*session).checkWatches},
 		jute.OpRemoveWatches: {handle: (*request).replyLocally, appendRecord: (*session).removeWatches},

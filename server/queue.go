@@ -21,8 +21,9 @@ type request struct {
 	ids        []*proto.Identity // the client's identities when it sent the request
 	body       []byte            // the request's record; in the frame's memory, or in own while the request waits
 
-	listBytes     uint32        // of a write, for Txn.lists
-	inLog         bool          // a write or a sync: it gets its reply when applied, other requests when they are first in the queue
+	listBytes uint32 // of a write, for Txn.lists
+	// a write or a sync: it gets its reply when applied, other requests when they are first in the queue
+	inLog         bool
 	needsProof    bool          // a sync or a linearizable read, which needs the leader's proof
 	awaitsMembers bool          // a reconfig, whose reply waits until the members have followed
 	isReady       bool          // applied or proved, and the reply waits for nothing else

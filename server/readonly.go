@@ -79,7 +79,8 @@ func (h *handshake) openReadOnly(req *jute.ConnectRequest, begun time.Time) bool
 	c.srv.stats.readOnly.Add(1)
 	c.replies.noteHandshake(begun)
 	h.queueResponse(jute.ConnectResponse{
-		TimeOut: int32(timeout.Milliseconds()), SessionID: c.session.id, Passwd: password, ReadOnly: true, HasReadOnly: req.HasReadOnly,
+		TimeOut: int32(timeout.Milliseconds()), SessionID: c.session.id, Passwd: password, ReadOnly: true,
+		HasReadOnly: req.HasReadOnly,
 	})
 	return true
 }

@@ -190,7 +190,8 @@ func (p *replies) queueReadyReplies(applying bool) {
 	if p.queue.numUnapplied > 0 {
 		most = max(most, p.session.limits.MaxUnread)
 	}
-	for r := p.queue.first; r != nil && r.canReply() && !p.stream.IsClosing() && p.stream.UnsentBytes() < most; r = p.queue.first {
+	for r := p.queue.first; r != nil && r.canReply() && !p.stream.IsClosing() &&
+		p.stream.UnsentBytes() < most; r = p.queue.first {
 		if !r.inLog {
 			if applying && r.isSlow && !r.inParts {
 				p.stream.ResumeLater()

@@ -85,7 +85,8 @@ func (r *request) submitBounded() bool {
 		c.srv.cfg.Audit.AddRejected(c.session.id, r.ids, r.op, r.code)
 		return r.replyLocally()
 	}
-	if c.srv.writeLimits.RejectForMemory(r.op, r.body, r.ids) || len(r.ids) > c.identity.numRecorded && c.srv.writeLimits.rejectIdentitiesForMemory(r.ids) {
+	if c.srv.writeLimits.RejectForMemory(r.op, r.body, r.ids) || len(r.ids) > c.identity.numRecorded &&
+		c.srv.writeLimits.rejectIdentitiesForMemory(r.ids) {
 		r.code = jute.NoRoom
 		return r.replyLocally()
 	}

@@ -18,7 +18,8 @@ const (
 )
 
 var classNames = [numClasses]string{
-	classOther: "other", classConnect: "connect", classPing: "ping", classRead: "read", classWrite: "write", classSync: "sync", classWatch: "watch", classClose: "close",
+	classOther: "other", classConnect: "connect", classPing: "ping", classRead: "read", classWrite: "write",
+	classSync: "sync", classWatch: "watch", classClose: "close",
 }
 
 func classOf(op jute.Op) requestClass {

@@ -50,18 +50,22 @@ import (
 
 // Limits bound the use by clients. In every field, 0 means the default.
 type Limits struct {
-	MaxBuffer      int                // bytes of a request (jute.maxbuffer); default jute.DefaultMaxBuffer
-	MaxClientConns int                // connections of one address; default 60, negative: no limit
-	MaxConns       int                // connections; default and negative: no limit
-	MaxInFlight    int                // unfinished requests of one connection; default 128: a few batches of the log
-	Budget         int64              // bytes of waiting requests and of unread replies and events, over all connections; default 256 MiB
-	MaxUnread      int                // bytes of events and replies that a client leaves unread; default 16 MiB: some of the largest replies
-	MaxMultiOps    int                // operations of a multi that writes; default 10,000: ten times the largest batches of known clients
-	MaxPath        int                // bytes of the path of a new node or of a watch; default 64 KiB: hundreds of times the longest paths of known clients
-	MaxACL         int                // entries of an access control list; default 1,000, as many as fit 64 KiB
-	MaxIdentities  int                // identities of a connection; default 64: ZooKeeper's clients have one or two
-	Handshake      time.Duration      // from accepting a connection to its session; default 10 s, ZooKeeper's
-	Throttle       admission.Throttle // of sessions that are opened and resumed; default: none
+	MaxBuffer      int // bytes of a request (jute.maxbuffer); default jute.DefaultMaxBuffer
+	MaxClientConns int // connections of one address; default 60, negative: no limit
+	MaxConns       int // connections; default and negative: no limit
+	MaxInFlight    int // unfinished requests of one connection; default 128: a few batches of the log
+	// bytes of waiting requests and of unread replies and events, over all connections; default 256 MiB
+	Budget int64
+	// bytes of events and replies that a client leaves unread; default 16 MiB: some of the largest replies
+	MaxUnread int
+	// operations of a multi that writes; default 10,000: ten times the largest batches of known clients
+	MaxMultiOps int
+	// bytes of the path of a new node or of a watch; default 64 KiB: hundreds of times the longest paths of known clients
+	MaxPath       int
+	MaxACL        int                // entries of an access control list; default 1,000, as many as fit 64 KiB
+	MaxIdentities int                // identities of a connection; default 64: ZooKeeper's clients have one or two
+	Handshake     time.Duration      // from accepting a connection to its session; default 10 s, ZooKeeper's
+	Throttle      admission.Throttle // of sessions that are opened and resumed; default: none
 }
 
 // Defaults of Config and Limits, also for the table of keys in package config.
@@ -92,20 +96,23 @@ type Config struct {
 	State                  *znode.State
 	Tick                   time.Duration
 	MinTimeout, MaxTimeout time.Duration // bounds of granted session timeouts; default 2 and 20 ticks
-	ConnBase               uint64        // random first number of connections, so that numbers are unique over members and their restarts
-	Limits                 Limits
-	SuperDigest            string                       // "super:" and the base64 of a hash; "": no super user
-	Digest                 digest.Algorithm             // hashes passwords in the scheme digest; default SHA1
-	NoDigest               bool                         // disables the scheme digest
-	SuperSubject           string                       // the super user's subject in a client certificate; "": none
-	TLS                    TLS                          // default: clients cannot connect over TLS
-	Login                  Login                        // SASL logins and required identities; default: none
-	Memory                 *admission.MemoryLimiter     // default: no limit
-	Commands               Commands                     // four-letter commands; default: none
-	LinearizableReads      bool                         // every read waits for the leader's proof; default: reads may be stale
-	Audit                  *audit.Log                   // of clients' operations that are not in the ensemble's log; nil: none
-	CredentialLimiter      *admission.CredentialLimiter // slows addresses after wrong credentials; nil: never
-	Logger                 *slog.Logger                 // default: discard
+	// random first number of connections, so that numbers are unique over members and their restarts
+	ConnBase     uint64
+	Limits       Limits
+	SuperDigest  string                   // "super:" and the base64 of a hash; "": no super user
+	Digest       digest.Algorithm         // hashes passwords in the scheme digest; default SHA1
+	NoDigest     bool                     // disables the scheme digest
+	SuperSubject string                   // the super user's subject in a client certificate; "": none
+	TLS          TLS                      // default: clients cannot connect over TLS
+	Login        Login                    // SASL logins and required identities; default: none
+	Memory       *admission.MemoryLimiter // default: no limit
+	Commands     Commands                 // four-letter commands; default: none
+	// every read waits for the leader's proof; default: reads may be stale
+	LinearizableReads bool
+	// of clients' operations that are not in the ensemble's log; nil: none
+	Audit             *audit.Log
+	CredentialLimiter *admission.CredentialLimiter // slows addresses after wrong credentials; nil: never
+	Logger            *slog.Logger                 // default: discard
 
 	// MembersInSync reports whether the members of the ensemble match the present list, or match it as nearly
 	// as they can now. changed is closed when that may have changed. By default, replies to reconfigs do not
@@ -160,8 +167,10 @@ func New(cfg Config) (*Server, error) {
 	case cfg.MinTimeout < time.Millisecond || cfg.MinTimeout > cfg.MaxTimeout:
 		return nil, fmt.Errorf("server: session timeouts from %v to %v are impossible", cfg.MinTimeout, cfg.MaxTimeout)
 	case l.MaxBuffer < minMaxBuffer || l.MaxBuffer > maxBufferCeiling:
-		return nil, fmt.Errorf("server: jute.maxbuffer %d is not within %d and %d", l.MaxBuffer, minMaxBuffer, maxBufferCeiling)
-	case l.MaxInFlight < 0 || l.MaxUnread < 0 || l.MaxMultiOps < 0 || l.MaxPath < 0 || l.MaxACL < 0 || l.MaxIdentities < 0 || l.Budget < 0 || l.Handshake < 0:
+		return nil, fmt.Errorf("server: jute.maxbuffer %d is not within %d and %d", l.MaxBuffer, minMaxBuffer,
+			maxBufferCeiling)
+	case l.MaxInFlight < 0 || l.MaxUnread < 0 || l.MaxMultiOps < 0 || l.MaxPath < 0 || l.MaxACL < 0 ||
+		l.MaxIdentities < 0 || l.Budget < 0 || l.Handshake < 0:
 		return nil, fmt.Errorf("server: negative limit: %+v", *l)
 	}
 	if err := l.Throttle.SetDefaults(); err != nil {
@@ -186,7 +195,8 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.streamConfig = stream.Config{
-		Tick: cfg.Tick, HandshakeTimeout: l.Handshake, MaxFirstFrame: min(maxFirstFrame, l.MaxBuffer), MaxFrame: l.MaxBuffer, MaxInFlight: l.MaxInFlight, MaxUnread: l.MaxUnread,
+		Tick: cfg.Tick, HandshakeTimeout: l.Handshake, MaxFirstFrame: min(maxFirstFrame, l.MaxBuffer), MaxFrame: l.MaxBuffer,
+		MaxInFlight: l.MaxInFlight, MaxUnread: l.MaxUnread,
 		Budget: stream.NewBudget(l.Budget, s.conns.streams, s.log), BytesIn: &s.stats.bytesIn, Logger: s.log,
 	}
 	return s, nil

@@ -85,7 +85,9 @@ func (s *session) multiRead(out *stream.Buffer, r *request) jute.Code {
 }
 
 // multiReadFrom is multiRead from one copy of the tree.
-func (s *session) multiReadFrom(b []byte, from *znode.TreeView, body []byte, ids []*proto.Identity) ([]byte, jute.Code) {
+func (s *session) multiReadFrom(b []byte, from *znode.TreeView, body []byte, ids []*proto.Identity) ([]byte,
+	jute.Code,
+) {
 	begin, code := len(b), jute.OK
 	whole := jute.EachMultiOp(body, func(op *jute.MultiOp) (more bool) {
 		if op.Op.IsWrite() || len(b)-begin > s.limits.MaxUnread {
@@ -213,7 +215,10 @@ func (s *session) decodeSetWatches(r *request) (*jute.SetWatches2, jute.Code) {
 	} else {
 		var old jute.SetWatches // has no persistent watches
 		old.Decode(&d)
-		req = jute.SetWatches2{RelativeZxid: old.RelativeZxid, Data: old.Data, Exist: old.Exist, Child: old.Child, Persistent: [][]byte{}, Recursive: [][]byte{}}
+		req = jute.SetWatches2{
+			RelativeZxid: old.RelativeZxid, Data: old.Data, Exist: old.Exist, Child: old.Child,
+			Persistent: [][]byte{}, Recursive: [][]byte{},
+		}
 	}
 	if d.Err() != nil {
 		return nil, jute.MarshallingError

@@ -34,33 +34,41 @@ const (
 	tooManyEvents                                 // the changes of one entry had too many watchers
 	notAHandshake                                 // the first frame is not a ConnectRequest
 	clientAhead                                   // the client has seen a zxid that is not applied here
-	notForReadOnly                                // this server is read-only, and the client does not accept that, or resumes a session
-	readOnlyEnded                                 // the read-only mode has ended
-	wrongPassword                                 // found here, or when the attach was applied
-	sessionUnknown                                // unknown or expired when the attach was applied
-	attachLost                                    // the session was attached elsewhere twice while this attach was on its way
-	sessionMoved                                  // attached by another connection, here or elsewhere
-	sessionEnded                                  // expired, or closed by someone else
-	authFailed                                    // unknown scheme, failed login, or too many identities
-	credentialsSlowed                             // a credential was not checked, because too many from this address were wrong
-	notAuthenticated                              // got -124: a request before an identity of Login.Schemes
-	unknownOp                                     // got -6
-	stateRestored                                 // the state was replaced by a snapshot
-	droppedByMember                               // Server.DropConnection
-	rebalanced                                    // Server.CloseOldest
-	internalError                                 // a result that must not be sent to a client
+	// this server is read-only, and the client does not accept that, or resumes a session
+	notForReadOnly
+	readOnlyEnded  // the read-only mode has ended
+	wrongPassword  // found here, or when the attach was applied
+	sessionUnknown // unknown or expired when the attach was applied
+	// the session was attached elsewhere twice while this attach was on its way
+	attachLost
+	sessionMoved // attached by another connection, here or elsewhere
+	sessionEnded // expired, or closed by someone else
+	authFailed   // unknown scheme, failed login, or too many identities
+	// a credential was not checked, because too many from this address were wrong
+	credentialsSlowed
+	notAuthenticated // got -124: a request before an identity of Login.Schemes
+	unknownOp        // got -6
+	stateRestored    // the state was replaced by a snapshot
+	droppedByMember  // Server.DropConnection
+	rebalanced       // Server.CloseOldest
+	internalError    // a result that must not be sent to a client
 	numReasons
 )
 
 var reasonNames = [numReasons]string{
 	byClient: "client", sessionClosed: "session_closed", commandAnswered: "word", shutdown: "shutdown",
-	tooManyConnsOfAddr: "max_client_cnxns", tooManyConns: "max_cnxns", throttled: "throttled", handshakeLate: "handshake_timeout",
-	tlsFailed: "tls_failed", tlsCrowded: "max_tls_handshakes",
-	badFrame: "bad_frame", multiTooLong: "multi_too_long", tooManyEvents: "too_many_events", notAHandshake: "bad_handshake", clientAhead: "client_ahead", notForReadOnly: "read_only", readOnlyEnded: "leader_back",
+	tooManyConnsOfAddr: "max_client_cnxns", tooManyConns: "max_cnxns", throttled: "throttled",
+	handshakeLate: "handshake_timeout",
+	tlsFailed:     "tls_failed", tlsCrowded: "max_tls_handshakes",
+	badFrame: "bad_frame", multiTooLong: "multi_too_long", tooManyEvents: "too_many_events",
+	notAHandshake: "bad_handshake", clientAhead: "client_ahead", notForReadOnly: "read_only",
+	readOnlyEnded: "leader_back",
 	wrongPassword: "wrong_password", sessionUnknown: "session_unknown", attachLost: "attach_lost",
 	sessionMoved: "session_moved", sessionEnded: "session_gone", notVouched: "not_vouched",
-	authFailed: "auth_failed", credentialsSlowed: "credentials_slowed", notAuthenticated: "not_authenticated", unknownOp: "unknown_op", slowReader: "slow_reader", idle: "idle",
-	stateRestored: "restored", droppedByMember: "cut", rebalanced: "rebalanced", overBudget: "over_budget", internalError: "internal",
+	authFailed: "auth_failed", credentialsSlowed: "credentials_slowed", notAuthenticated: "not_authenticated",
+	unknownOp: "unknown_op", slowReader: "slow_reader", idle: "idle",
+	stateRestored: "restored", droppedByMember: "cut", rebalanced: "rebalanced", overBudget: "over_budget",
+	internalError: "internal",
 }
 
 // Stats are counted since New or ResetStats. Connections, Sessions, OutstandingRequests and HeldBytes are
@@ -96,10 +104,11 @@ type Stats struct {
 
 	// The following are counted since New, and not reset.
 
-	MemoryRejections uint64                     // writes rejected for want of memory
-	EndedByReason    map[string]uint64          // connections ended or rejected; includes RejectedConns, EndedSessionless, AuthFailed and OverBudget
-	RequestLatency   map[string]metrics.Buckets // by class, including connects
-	EventsByType     map[string]uint64          // events queued, by type
+	MemoryRejections uint64 // writes rejected for want of memory
+	// connections ended or rejected; includes RejectedConns, EndedSessionless, AuthFailed and OverBudget
+	EndedByReason  map[string]uint64
+	RequestLatency map[string]metrics.Buckets // by class, including connects
+	EventsByType   map[string]uint64          // events queued, by type
 }
 
 // counters are the sources of Stats. They are safe for concurrent use.
@@ -160,9 +169,11 @@ func (c *counters) countEvent(t jute.EventType, size int) {
 func (s *Server) Stats() Stats {
 	c := &s.stats
 	st := Stats{
-		Received: c.received.Load(), Sent: c.sent.Load(), OutstandingRequests: int(c.outstanding.Load()), ReadOnlySessions: int(c.readOnly.Load()),
-		Handshakes: c.handshakes.Load(), MalformedRequests: c.malformed.Load(), FailedRequests: c.failed.Load(),
-		ReadLatency: c.latencyOf(readClasses...), UpdateLatency: c.latencyOf(updateClasses...), Latency: c.latencyOf(slices.Concat(readClasses, updateClasses)...), ResponseSizes: c.responseSizes.Spread(),
+		Received: c.received.Load(), Sent: c.sent.Load(), OutstandingRequests: int(c.outstanding.Load()),
+		ReadOnlySessions: int(c.readOnly.Load()),
+		Handshakes:       c.handshakes.Load(), MalformedRequests: c.malformed.Load(), FailedRequests: c.failed.Load(),
+		ReadLatency: c.latencyOf(readClasses...), UpdateLatency: c.latencyOf(updateClasses...),
+		Latency: c.latencyOf(slices.Concat(readClasses, updateClasses)...), ResponseSizes: c.responseSizes.Spread(),
 		BytesIn: c.bytesIn.Load(), ReplyBytes: c.replyBytes.Load(), EventBytes: c.eventBytes.Load(),
 		RejectedConns:    c.endedSinceReset(tooManyConnsOfAddr) + c.endedSinceReset(tooManyConns) + c.endedSinceReset(tlsCrowded) + c.endedSinceReset(throttled),
 		EndedSessionless: c.endedSinceReset(handshakeLate), AuthFailed: c.endedSinceReset(authFailed),

@@ -58,7 +58,10 @@ func newSecure(cfg TLS) (*tlsAcceptor, error) {
 	}
 	cfg.Detection = cmp.Or(cfg.Detection, DefaultDetection)
 	cfg.Handshakes = cmp.Or(cfg.Handshakes, DefaultHandshakes)
-	s := &tlsAcceptor{cfg: cfg, computeSlots: admission.NewHandshakeSlots(), handshakeLimiter: admission.NewHandshakeLimiter[*conn](cfg.Handshakes), failureLog: admission.NewLogLimiter()}
+	s := &tlsAcceptor{
+		cfg: cfg, computeSlots: admission.NewHandshakeSlots(),
+		handshakeLimiter: admission.NewHandshakeLimiter[*conn](cfg.Handshakes), failureLog: admission.NewLogLimiter(),
+	}
 	s.tlsConfig = cfg.Config.Clone()
 	find := s.tlsConfig.GetConfigForClient
 	s.tlsConfig.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -149,7 +152,8 @@ func (s *tlsAcceptor) recordFailure(c *conn, err error) {
 		return
 	}
 	err = keystore.ExplainClock(err)
-	if !errors.Is(err, admission.ErrTooManyHandshakes) && !errors.Is(err, admission.ErrDisplaced) { // these do not depend on the client
+	if !errors.Is(err, admission.ErrTooManyHandshakes) && !errors.Is(err, admission.ErrDisplaced) {
+		// these do not depend on the client
 		c.srv.cfg.Audit.Add(audit.Event{Address: c.addr.String(), Operation: audit.Authenticate, Target: "tls", Result: audit.Failure, Error: err.Error()})
 		if isClientCertificateError(err) {
 			c.srv.cfg.CredentialLimiter.CountFailure(c.identity.host, admission.ClientCertificate)

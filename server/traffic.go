@@ -43,8 +43,10 @@ func (c *conn) describe() (shown clients.Connection, ok bool) {
 	}
 	t := &c.replies.traffic
 	shown = clients.Connection{
-		Number: c.localNumber, RemoteAddr: c.addr.String(), AwaitsRead: !c.isCommand && c.stream.IsReading(), AwaitsWrite: c.stream.UnsentBytes() > 0,
-		QueuedRequests: c.replies.queue.n, PacketsReceived: t.received, PacketsSent: t.sent, EstablishedAt: c.stream.Life.StartedAt(), ExpiresAt: c.stream.Life.ExpiresAt(),
+		Number: c.localNumber, RemoteAddr: c.addr.String(), AwaitsRead: !c.isCommand && c.stream.IsReading(),
+		AwaitsWrite:    c.stream.UnsentBytes() > 0,
+		QueuedRequests: c.replies.queue.n, PacketsReceived: t.received, PacketsSent: t.sent,
+		EstablishedAt: c.stream.Life.StartedAt(), ExpiresAt: c.stream.Life.ExpiresAt(),
 	}
 	if c.tls != nil {
 		shown.TLS, shown.Cipher = c.tls.version, c.tls.cipher

@@ -36,11 +36,18 @@ var barSides = []struct {
 const barWidth = 1.1 * vg.Centimeter
 
 func barPictures() []barPicture {
-	killed, stopped, paused := "the leader's process is killed, 1,000 sessions connected", "the leader is stopped, 1,000 sessions connected",
+	killed, stopped, paused := "the leader's process is killed, 1,000 sessions connected",
+		"the leader is stopped, 1,000 sessions connected",
 		"the leader's process is paused for 5 s, 1,000 sessions connected"
 	return []barPicture{
 		{"how-fast", []barPanel{
-			{"one client, set, p50 in ms", "p50", []barRow{{"at the leader", "three", "set, 1 client on the leader"}, {"at a follower", "three", "set, 1 client on a follower"}}},
+			{
+				"one client, set, p50 in ms", "p50",
+				[]barRow{
+					{"at the leader", "three", "set, 1 client on the leader"},
+					{"at a follower", "three", "set, 1 client on a follower"},
+				},
+			},
 			{"requests per second", "ops/s", []barRow{
 				{"set, 64 clients", "three", "set, 64 clients of 1 request, 100 B"},
 				{"get, 64 clients", "three", "get, 64 clients of 1 request"},
@@ -59,9 +66,15 @@ func barPictures() []barPicture {
 			{"10,000 watches on one node, ms until all heard", "last event p50", []barRow{{"last event", "three", "watches, 10,000 on one node"}}},
 		}},
 		{"how-long", []barPanel{
-			{"longest time without a write, ms", "longest gap of writes", []barRow{{"leader killed", "failover", killed}, {"leader stopped", "failover", stopped}}},
+			{
+				"longest time without a write, ms", "longest gap of writes",
+				[]barRow{{"leader killed", "failover", killed}, {"leader stopped", "failover", stopped}},
+			},
 			{"the same at the other members, ms", "longest gap of writes at the others", []barRow{{"leader paused for 5 s", "failover", paused}}},
-			{"longest time without a read there, ms", "longest gap of reads at the others", []barRow{{"leader killed", "failover", killed}, {"leader stopped", "failover", stopped}}},
+			{
+				"longest time without a read there, ms", "longest gap of reads at the others",
+				[]barRow{{"leader killed", "failover", killed}, {"leader stopped", "failover", stopped}},
+			},
 		}},
 	}
 }
@@ -90,7 +103,8 @@ func (b *barPanel) newPlot(k *measurements) (*plot.Plot, error) {
 	var labels []string
 	var rows []barRow
 	for _, r := range b.rows {
-		if k.rowSpread(r.part, r.row, barSides[0].name, b.figure).runs > 0 && k.rowSpread(r.part, r.row, barSides[1].name, b.figure).runs > 0 {
+		if k.rowSpread(r.part, r.row, barSides[0].name, b.figure).runs > 0 &&
+			k.rowSpread(r.part, r.row, barSides[1].name, b.figure).runs > 0 {
 			rows, labels = append(rows, r), append(labels, r.label)
 		}
 	}
@@ -109,7 +123,9 @@ func (b *barPanel) newPlot(k *measurements) (*plot.Plot, error) {
 }
 
 // addSide draws the bars of one side with their values.
-func (b *barPanel) addSide(one *plot.Plot, k *measurements, rows []barRow, i int, side string, colour color.Color) error {
+func (b *barPanel) addSide(one *plot.Plot, k *measurements, rows []barRow, i int, side string,
+	colour color.Color,
+) error {
 	var medians plotter.Values
 	var spreads spreadBars
 	var values plotter.XYLabels

@@ -19,7 +19,10 @@ func parseBench(text []byte) []sample {
 		if !ok || !strings.HasPrefix(name, "Benchmark") {
 			continue
 		}
-		s := sample{name: strings.TrimPrefix(withoutCPUs(strings.TrimSpace(name)), "Benchmark"), valueByUnit: map[string]float64{}}
+		s := sample{
+			name:        strings.TrimPrefix(withoutCPUs(strings.TrimSpace(name)), "Benchmark"),
+			valueByUnit: map[string]float64{},
+		}
 		fields := strings.Fields(rest)
 		for i := 1; i+1 < len(fields); i += 2 {
 			if v, err := strconv.ParseFloat(fields[i], 64); err == nil {

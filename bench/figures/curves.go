@@ -74,9 +74,15 @@ func (k *measurements) tracePoints() []point {
 		}
 	}
 	for _, load := range memberLoads {
-		for _, f := range []struct{ figure, unit string }{{"ops/s", "/s"}, {"p50", "ms"}, {"p99", "ms"}, {"server CPU per op", "µs"}} {
+		for _, f := range []struct{ figure, unit string }{
+			{"ops/s", "/s"},
+			{"p50", "ms"},
+			{"p99", "ms"},
+			{"server CPU per op", "µs"},
+		} {
 			for n := range 10 {
-				add("members: "+load+", "+f.figure, f.unit, float64(n), k.rowSpread("members", fmt.Sprintf("%d %s", n, load), "Rollcall", f.figure))
+				add("members: "+load+", "+f.figure, f.unit, float64(n),
+					k.rowSpread("members", fmt.Sprintf("%d %s", n, load), "Rollcall", f.figure))
 			}
 		}
 	}
@@ -130,7 +136,10 @@ func (k *measurements) curvesCSV() []byte {
 	_ = w.Write([]string{"curve", "unit", "size", "median", "least", "most", "runs"}) // a write to a buffer cannot fail
 	for _, p := range k.curves {
 		f := func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
-		_ = w.Write([]string{p.curve, p.unit, strconv.FormatFloat(p.x, 'f', -1, 64), f(p.y.median), f(p.y.minimum), f(p.y.maximum), strconv.Itoa(p.y.runs)})
+		_ = w.Write([]string{
+			p.curve, p.unit, strconv.FormatFloat(p.x, 'f', -1, 64), f(p.y.median), f(p.y.minimum),
+			f(p.y.maximum), strconv.Itoa(p.y.runs),
+		})
 	}
 	w.Flush()
 	return b.Bytes()

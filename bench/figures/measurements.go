@@ -55,7 +55,8 @@ func (l *recordedRun) figureValues() map[string]float64 {
 	}
 	for _, r := range l.Results {
 		for name, value := range map[string]float64{
-			"ops/s": r.PerSecond, "p50": r.Latency.P50 / 1000, "p99": r.Latency.P99 / 1000, "p99.9": r.Latency.P999 / 1000, "max": r.Latency.Max / 1000,
+			"ops/s": r.PerSecond, "p50": r.Latency.P50 / 1000, "p99": r.Latency.P99 / 1000, "p99.9": r.Latency.P999 / 1000,
+			"max":               r.Latency.Max / 1000,
 			"server CPU per op": r.ServerCPU, "tool CPU per op": r.ToolCPU, "RSS of the servers": r.ServerRSS / (1 << 20),
 		} {
 			if value != 0 {
@@ -73,14 +74,22 @@ func (l *recordedRun) figureValues() map[string]float64 {
 
 // figureUnits are the units of values in tables.
 var figureUnits = map[string]string{
-	"p50": "ms", "p99": "ms", "p99.9": "ms", "max": "ms", "server CPU per op": "µs", "tool CPU per op": "µs", "RSS of the servers": "MiB",
-	"RSS growth per session": "B", "opened": "/s", "closed": "/s", "first to last": "ms", "first to last at most": "ms", "earliest by": "ms",
-	"write p50": "ms", "first event p50": "ms", "last event p50": "ms", "last event max": "ms", "open p50": "ms", "open p99": "ms",
-	"close p50": "ms", "close p99": "ms", "whole session p50": "ms", "whole session p99": "ms", "tool late p99": "ms", "longest gap of writes": "ms", "longest gap of writes at the others": "ms", "longest gap of reads at the others": "ms",
+	"p50": "ms", "p99": "ms", "p99.9": "ms", "max": "ms", "server CPU per op": "µs", "tool CPU per op": "µs",
+	"RSS of the servers":     "MiB",
+	"RSS growth per session": "B", "opened": "/s", "closed": "/s", "first to last": "ms", "first to last at most": "ms",
+	"earliest by": "ms",
+	"write p50":   "ms", "first event p50": "ms", "last event p50": "ms", "last event max": "ms", "open p50": "ms",
+	"open p99":  "ms",
+	"close p50": "ms", "close p99": "ms", "whole session p50": "ms", "whole session p99": "ms", "tool late p99": "ms",
+	"longest gap of writes": "ms", "longest gap of writes at the others": "ms",
+	"longest gap of reads at the others": "ms",
 }
 
 // tableFigures are the first values of the long tables. A run's other values follow.
-var tableFigures = []string{"ops/s", "p50", "p99", "p99.9", "max", "server CPU per op", "tool CPU per op", "RSS of the servers"}
+var tableFigures = []string{
+	"ops/s", "p50", "p99", "p99.9", "max", "server CPU per op", "tool CPU per op",
+	"RSS of the servers",
+}
 
 // measurements is everything that was measured.
 type measurements struct {
@@ -94,7 +103,10 @@ type measurements struct {
 }
 
 func readMeasurements(data string) (*measurements, error) {
-	k := &measurements{runsByPart: map[string][]recordedRun{}, benchSamples: map[string][]sample{}, benchBuilds: map[string]string{}}
+	k := &measurements{
+		runsByPart: map[string][]recordedRun{}, benchSamples: map[string][]sample{},
+		benchBuilds: map[string]string{},
+	}
 	machine, err := os.ReadFile(filepath.Join(data, "machine.txt"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err

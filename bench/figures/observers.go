@@ -85,11 +85,13 @@ func (size ensemble) loadSpread(k *measurements, load, figure string) spread {
 // observerSet describes the CPU time of a set per observer, or returns "" if it was not measured.
 func (k *measurements) observerSet() string {
 	const voters, observers = 3, 4
-	without, with := ensemble{voters, 0}.loadSpread(k, setAtAll, "server CPU per op"), ensemble{voters, observers}.loadSpread(k, setAtAll, "server CPU per op")
+	without, with := ensemble{voters, 0}.loadSpread(k, setAtAll, "server CPU per op"),
+		ensemble{voters, observers}.loadSpread(k, setAtAll, "server CPU per op")
 	if without.runs == 0 || with.runs == 0 {
 		return ""
 	}
-	return fmt.Sprintf("With 64 writers on one machine, a set took %s µs of CPU time in %d voters, and each observer added %s µs.",
+	return fmt.Sprintf("With 64 writers on one machine, a set took %s µs of CPU time in %d voters, and each observer "+
+		"added %s µs.",
 		formatNumber(without.median), voters, formatNumber((with.median-without.median)/observers))
 }
 
@@ -112,7 +114,8 @@ func (k *measurements) Observers() string {
 	for _, size := range k.withObservers() {
 		fmt.Fprintf(&b, "| %d | %d |", size.voters, size.observers)
 		for _, load := range []string{setAtAll, getAtAll} {
-			fmt.Fprintf(&b, " %s | %s |", cell(size.loadSpread(k, load, "ops/s")), cell(size.loadSpread(k, load, "server CPU per op")))
+			fmt.Fprintf(&b, " %s | %s |", cell(size.loadSpread(k, load, "ops/s")),
+				cell(size.loadSpread(k, load, "server CPU per op")))
 		}
 		for _, role := range clientRoles {
 			p50, p99 := size.loadSpread(k, setAt+role, "p50"), size.loadSpread(k, setAt+role, "p99")

@@ -51,7 +51,10 @@ func curvePictures() []curvePicture {
 			{"memory per session, all members, B", true, []string{"live: memory per session, all members"}},
 		}},
 		{"sessions", "sessions", nil, []curvePanel{
-			{"per session, ns", true, []string{"sessions: touch at the leader", "sessions: touch and flush at a member", "sessions: answer to a ping, flushed and encoded"}},
+			{"per session, ns", true, []string{
+				"sessions: touch at the leader", "sessions: touch and flush at a member",
+				"sessions: answer to a ping, flushed and encoded",
+			}},
 			{"promotion, ms", false, []string{"sessions: promotion"}},
 			{"memory of a session in the leader's table, B", true, []string{"sessions: table of the leader"}},
 		}},
@@ -66,10 +69,22 @@ func curvePictures() []curvePicture {
 		}},
 		{"ephemerals", "ephemeral nodes of one session", nil, []curvePanel{
 			{"close, ms", false, []string{"ephemerals: close of their session"}},
-			{"writes beside it, ms", false, []string{"ephemerals: p99 of writes, idle", "ephemerals: p99 of writes while it closes", "ephemerals: longest write while it closes"}},
+			{
+				"writes beside it, ms", false,
+				[]string{
+					"ephemerals: p99 of writes, idle", "ephemerals: p99 of writes while it closes",
+					"ephemerals: longest write while it closes",
+				},
+			},
 		}},
 		{"members", "members, all on one machine", membersDrawn, []curvePanel{
-			{"requests per second", false, []string{"members: set 64x1, ops/s", "members: set 8x64, ops/s", "members: get 64x1, ops/s", "members: get 8x64, ops/s"}},
+			{
+				"requests per second", false,
+				[]string{
+					"members: set 64x1, ops/s", "members: set 8x64, ops/s", "members: get 64x1, ops/s",
+					"members: get 8x64, ops/s",
+				},
+			},
 			{"set, ms", false, []string{"members: set 64x1, p50", "members: set 64x1, p99", "members: set 8x64, p50", "members: set 8x64, p99"}},
 			{"get, ms", false, []string{"members: get 64x1, p50", "members: get 64x1, p99", "members: get 8x64, p50", "members: get 8x64, p99"}},
 		}},
@@ -115,7 +130,8 @@ func writePlots(file string, plots []*plot.Plot) error {
 	}
 	png := vgimg.New(width, panelHeight)
 	drawTiles(plots, draw.New(png))
-	return writeFile(filepath.Join(os.Getenv("FIGURES_PNG"), filepath.Base(file)+".png"), func(f *os.File) error { _, err := vgimg.PngCanvas{Canvas: png}.WriteTo(f); return err })
+	return writeFile(filepath.Join(os.Getenv("FIGURES_PNG"), filepath.Base(file)+".png"),
+		func(f *os.File) error { _, err := vgimg.PngCanvas{Canvas: png}.WriteTo(f); return err })
 }
 
 func writeFile(name string, write func(*os.File) error) error {
@@ -133,7 +149,10 @@ func writeFile(name string, write func(*os.File) error) error {
 func drawTiles(plots []*plot.Plot, onto draw.Canvas) {
 	onto.SetColor(color.White)
 	onto.Fill(onto.Rectangle.Path())
-	tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Centimeter / 2, PadTop: 2, PadBottom: 2, PadLeft: 2, PadRight: 8}
+	tiles := draw.Tiles{
+		Rows: 1, Cols: len(plots), PadX: vg.Centimeter / 2, PadTop: 2, PadBottom: 2, PadLeft: 2,
+		PadRight: 8,
+	}
 	for i, c := range plot.Align([][]*plot.Plot{plots}, tiles, onto)[0] {
 		plots[i].Draw(c)
 	}

@@ -43,7 +43,10 @@ func (k *measurements) Machine() string {
 // Builds lists the time and the builds of each part.
 func (k *measurements) Builds() string {
 	var b strings.Builder
-	for _, part := range []string{"three", "one", "idle15", "idle", "failover", "alone", "backup", "live", "members", "observers", "disk"} {
+	for _, part := range []string{
+		"three", "one", "idle15", "idle", "failover", "alone", "backup", "live", "members",
+		"observers", "disk",
+	} {
 		var first, last string
 		var builds []string
 		seen := map[string]bool{}

@@ -34,7 +34,10 @@ var storageRows = []struct {
 	{"while a snapshot of 128 MiB is written: p99", "storage-beside", "WriteBeside/store=%s", "snapshot-p99-µs", 1000, "ms"},
 	{"open a log of 200,000 entries", "storage-files", "OpenLog/store=%s", "ns/op", 1e6, "ms"},
 	{"read an entry", "storage-files", "ReadLog/store=%s", "ns/op", 1000, "µs"},
-	{"a write of 100 bytes through three members in one process, 1 client of the leader", "storage-write", "Write/writers=1/on=leader/store=%s", "ns/op", 1e6, "ms"},
+	{
+		"a write of 100 bytes through three members in one process, 1 client of the leader", "storage-write",
+		"Write/writers=1/on=leader/store=%s", "ns/op", 1e6, "ms",
+	},
 	{"the same, 64 clients: per write", "storage-write", "Write/writers=64/on=leader/store=%s", "ns/op", 1e6, "ms"},
 }
 
@@ -45,7 +48,8 @@ func (k *measurements) storageTable() string {
 	rows := 0
 	fmt.Fprint(&b, "| | boltdb | wal | ratio | runs |\n|---|---|---|---|---|\n")
 	for _, r := range storageRows {
-		bolt, wal := k.benchSpread(r.file, fmt.Sprintf(r.name, "boltdb"), r.from), k.benchSpread(r.file, fmt.Sprintf(r.name, "wal"), r.from)
+		bolt, wal := k.benchSpread(r.file, fmt.Sprintf(r.name, "boltdb"), r.from),
+			k.benchSpread(r.file, fmt.Sprintf(r.name, "wal"), r.from)
 		cell := func(s spread) string {
 			if s.runs == 0 {
 				return "-"
@@ -70,9 +74,11 @@ func (k *measurements) storageTable() string {
 		at = k.benchSpread("storage-beside", "WriteBeside/store=boltdb_at_once", "deletion-ms")
 	}
 	if at.runs > 0 {
-		fmt.Fprintf(&b, "\nBoltDB deletes the 50,000 in 49 steps; in one transaction it takes %s ms, for which one write waits.\n", formatNumber(at.median))
+		fmt.Fprintf(&b, "\nBoltDB deletes the 50,000 in 49 steps; in one transaction it takes %s ms, for which one write "+
+			"waits.\n", formatNumber(at.median))
 	}
-	return fmt.Sprintf("Measured by `bench/growth.sh run storage` on the machine of [performance.md](performance.md) (build %s):\n"+
+	return fmt.Sprintf("Measured by `bench/growth.sh run storage` on the machine of [performance.md](performance.md) "+
+		"(build %s):\n"+
 		"medians, entries of 150 bytes, fsync on.\n\n%s", strings.TrimPrefix(builds, "; "), b.String())
 }
 
@@ -91,5 +97,8 @@ func (k *measurements) refreshStorage(file string) error {
 	if !ok || !closed {
 		return fmt.Errorf("%s: the lines %q and %q are missing", file, measuredFrom, measuredTo)
 	}
-	return os.WriteFile(file, bytes.Join([][]byte{before, []byte(measuredFrom + table), append([]byte(measuredTo), after...)}, nil), 0o644)
+	return os.WriteFile(file, bytes.Join([][]byte{
+		before, []byte(measuredFrom + table),
+		append([]byte(measuredTo), after...),
+	}, nil), 0o644)
 }

@@ -183,7 +183,8 @@ func (k *measurements) Missed() string {
 	for _, n := range count {
 		all += n
 	}
-	return fmt.Sprintf("Of %d targets %d are met and %d missed; %d could not be judged.\n\n%s", all, count["met"], count["**missed**"],
+	return fmt.Sprintf("Of %d targets %d are met and %d missed; %d could not be judged.\n\n%s", all, count["met"],
+		count["**missed**"],
 		all-count["met"]-count["**missed**"], b.String())
 }
 
@@ -203,7 +204,8 @@ func (k *measurements) All(parts ...string) string {
 			if ratio, missing := k.ratioToOther(t.part, t.row, figure); missing == "" {
 				cell = formatNumber(ratio) + "x"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, figureTitle(figure), k.otherCell(t.part, t.row, figure), k.rowSpread(t.part, t.row, "Rollcall", figure), cell)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, figureTitle(figure), k.otherCell(t.part, t.row, figure),
+				k.rowSpread(t.part, t.row, "Rollcall", figure), cell)
 			name = ""
 		}
 	}
@@ -213,7 +215,8 @@ func (k *measurements) All(parts ...string) string {
 // Tails returns the table of the longest waits in some parts: p99.9 and the maximum.
 func (k *measurements) Tails(parts ...string) string {
 	var b strings.Builder
-	b.WriteString("| case | p99.9: ZooKeeper | Rollcall | ratio | max: ZooKeeper | Rollcall | ratio |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| case | p99.9: ZooKeeper | Rollcall | ratio | max: ZooKeeper | Rollcall | ratio " +
+		"|\n|---|---|---|---|---|---|---|\n")
 	var seen []string
 	for _, t := range k.targets {
 		if !slices.Contains(parts, t.part) || slices.Contains(seen, t.row) {
@@ -226,7 +229,8 @@ func (k *measurements) Tails(parts ...string) string {
 			if ratio, missing := k.ratioToOther(t.part, t.row, figure); missing == "" {
 				cell = formatNumber(ratio) + "x"
 			}
-			fmt.Fprintf(&b, " %s | %s | %s |", k.otherCell(t.part, t.row, figure), k.rowSpread(t.part, t.row, "Rollcall", figure), cell)
+			fmt.Fprintf(&b, " %s | %s | %s |", k.otherCell(t.part, t.row, figure),
+				k.rowSpread(t.part, t.row, "Rollcall", figure), cell)
 		}
 		b.WriteByte('\n')
 	}
@@ -283,7 +287,8 @@ func (k *measurements) remarkLines(parts []string) string {
 	var b strings.Builder
 	for _, a := range order {
 		if void[a] > 0 {
-			fmt.Fprintf(&b, "* %s on %s: void, %d of %d runs: the load generator used more than a third of the servers' CPU time\n", a.row, a.side, void[a], of[a])
+			fmt.Fprintf(&b, "* %s on %s: void, %d of %d runs: the load generator used more than a third of the servers' CPU "+
+				"time\n", a.row, a.side, void[a], of[a])
 		}
 		if failed[a] > 0 {
 			fmt.Fprintf(&b, "* %s on %s: %d errors\n", a.row, a.side, failed[a])

@@ -12,7 +12,9 @@ import (
 // completeLastWord completes the last word of text: a verb, a flag of a verb, or the path of a node. It
 // returns text with the common prefix of all choices, and the choices. children returns the names of a node's
 // children, or nil if it fails.
-func completeLastWord(text string, verbs map[string]*verb, children func(path string) []string) (completed string, choices []string) {
+func completeLastWord(text string, verbs map[string]*verb, children func(path string) []string) (completed string,
+	choices []string,
+) {
 	start, quote := lastWord(text)
 	before, word := text[:start], strings.TrimPrefix(text[start:], quote)
 	words := splitLine(strings.TrimSpace(before))

@@ -92,7 +92,9 @@ func (e *editor) readLine() (string, error) {
 // runTypedLine runs a line that Ctrl-C can interrupt, and reports whether the shell ends.
 func (e *editor) runTypedLine(line string) (done bool) {
 	if utf8.RuneCountInString(line) >= maxLineRunes {
-		e.shell.screen.printMessage(errorStyle, fmt.Sprintf("A line on a terminal has at most %d characters. Nothing was done. Longer ones may come from a file: rollcall shell <FILE", maxLineRunes-1))
+		e.shell.screen.printMessage(errorStyle,
+			fmt.Sprintf("A line on a terminal has at most %d characters. Nothing was done. Longer ones may come from a file: "+
+				"rollcall shell <FILE", maxLineRunes-1))
 		return false
 	}
 	if strings.TrimSpace(line) == "" {

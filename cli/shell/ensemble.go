@@ -22,11 +22,12 @@ const (
 func (s *Shell) printConfig(ctx context.Context, a *arguments) error {
 	var data []byte
 	var stat jute.Stat
-	err := s.nodes.sendWatching(ctx, configPath, watchKindIf(a.hasFlag("w"), watchData), func(space subtree.Space) (err error) {
-		space.Root = ""
-		data, stat, err = space.Get(ctx, configPath)
-		return err
-	})
+	err := s.nodes.sendWatching(ctx, configPath, watchKindIf(a.hasFlag("w"), watchData),
+		func(space subtree.Space) (err error) {
+			space.Root = ""
+			data, stat, err = space.Get(ctx, configPath)
+			return err
+		})
 	if err != nil {
 		return err
 	}
@@ -81,11 +82,15 @@ func (s *Shell) reconfigure(ctx context.Context, a *arguments) error {
 	}
 	switch {
 	case whole && (a.hasFlag("add") || a.hasFlag("remove")):
-		return zkCliError("Can't use -file or -members together with -add or -remove (mixing incremental and non-incremental modes is not allowed)")
+		return zkCliError("Can't use -file or -members together with -add or -remove (mixing incremental and " +
+			"non-incremental modes is not allowed)")
 	case a.hasFlag("file") && a.hasFlag("members"):
 		return zkCliError("Can't use -file and -members together (conflicting non-incremental modes)")
 	}
-	for flag, into := range map[string]*[]byte{"add": &rec.JoiningServers, "remove": &rec.LeavingServers, "members": &rec.NewMembers} {
+	for flag, into := range map[string]*[]byte{
+		"add": &rec.JoiningServers, "remove": &rec.LeavingServers,
+		"members": &rec.NewMembers,
+	} {
 		if a.hasFlag(flag) {
 			*into = []byte(strings.ToLower(a.optionValues[flag]))
 		}

@@ -59,7 +59,8 @@ func (f *requestError) Error() string {
 	case jute.ReconfigInProgress:
 		return "Another reconfiguration is in progress -- concurrent reconfigs not supported (yet)"
 	case jute.NewConfigNoQuorum:
-		return "No quorum of new config is connected and up-to-date with the leader of last committed config - try invoking reconfiguration after new servers are connected and synced"
+		return "No quorum of new config is connected and up-to-date with the leader of last committed config - try " +
+			"invoking reconfiguration after new servers are connected and synced"
 	}
 	text, ok := zkCliTexts[f.code]
 	switch {

@@ -178,7 +178,10 @@ func (s *Shell) deleteAll(ctx context.Context, a *arguments) error {
 func (s *Shell) deleteInMulti(ctx context.Context, paths []string) error {
 	ops := make([]jute.MultiOp, len(paths))
 	for i, path := range paths {
-		ops[i] = jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte(s.session.space.FullPath(path)), Version: -1}}
+		ops[i] = jute.MultiOp{
+			Op:     jute.OpDelete,
+			Delete: jute.DeleteRequest{Path: []byte(s.session.space.FullPath(path)), Version: -1},
+		}
 	}
 	err := s.session.send(ctx, paths[0], func(space subtree.Space) error { return space.Multi(ctx, ops) })
 	if err != nil && !errors.Is(err, errInterrupted) {
@@ -207,7 +210,8 @@ func (s *Shell) getAllChildrenNumber(ctx context.Context, a *arguments) error {
 	path := a.path()
 	var got jute.GetAllChildrenNumberResponse
 	err := s.nodes.send(ctx, path, func(space subtree.Space) error {
-		return space.Do(ctx, jute.OpGetAllChildrenNumber, jute.GetAllChildrenNumberRequest{Path: []byte(space.FullPath(path))}, &got)
+		return space.Do(ctx, jute.OpGetAllChildrenNumber,
+			jute.GetAllChildrenNumberRequest{Path: []byte(space.FullPath(path))}, &got)
 	})
 	if err != nil {
 		return err
@@ -245,6 +249,7 @@ func (s *screen) printStat(stat jute.Stat) {
 	at := func(ms int64) string { return time.UnixMilli(ms).Format(javaTimeLayout) }
 	s.print(fmt.Sprintf("cZxid = 0x%x\nctime = %s\nmZxid = 0x%x\nmtime = %s\npZxid = 0x%x\n",
 		uint64(stat.Czxid), at(stat.Ctime), uint64(stat.Mzxid), at(stat.Mtime), uint64(stat.Pzxid)) +
-		fmt.Sprintf("cversion = %d\ndataVersion = %d\naclVersion = %d\nephemeralOwner = 0x%x\ndataLength = %d\nnumChildren = %d\n",
+		fmt.Sprintf("cversion = %d\ndataVersion = %d\naclVersion = %d\nephemeralOwner = 0x%x\ndataLength = "+
+			"%d\nnumChildren = %d\n",
 			stat.Cversion, stat.Version, stat.Aversion, uint64(stat.EphemeralOwner), stat.DataLength, stat.NumChildren))
 }

@@ -43,7 +43,8 @@ func (a *arguments) intFlag(name string, bits int, otherwise int64) (int64, erro
 	}
 	n, err := strconv.ParseInt(text, 10, bits)
 	if err != nil {
-		return 0, zkCliError(fmt.Sprintf("-%s argument must be %s value", name, map[int]string{32: "an int", 64: "a long"}[bits]))
+		return 0, zkCliError(fmt.Sprintf("-%s argument must be %s value", name,
+			map[int]string{32: "an int", 64: "a long"}[bits]))
 	}
 	return n, nil
 }
@@ -155,7 +156,8 @@ func (p *optionParser) setOption(opt *option, value string, valued bool) error {
 	}
 	if p.exclusive {
 		if p.selected != "" && p.selected != opt.name {
-			return zkCliError("The option '" + opt.name + "' was specified but an option from this group has already been selected: '" + p.selected + "'")
+			return zkCliError("The option '" + opt.name +
+				"' was specified but an option from this group has already been selected: '" + p.selected + "'")
 		}
 		p.selected = opt.name
 	}

@@ -92,7 +92,8 @@ type quotaCommands struct {
 	screen *screen
 }
 
-func runQuotaCommand(run func(q quotaCommands, ctx context.Context, a *arguments) error) func(*Shell, context.Context, *arguments) error {
+func runQuotaCommand(run func(q quotaCommands, ctx context.Context, a *arguments) error) func(*Shell, context.Context,
+	*arguments) error {
 	return func(s *Shell, ctx context.Context, a *arguments) error {
 		return run(quotaCommands{s.nodes, s.screen}, ctx, a)
 	}

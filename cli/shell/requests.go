@@ -22,7 +22,9 @@ func (n *nodeRequests) send(ctx context.Context, path string, request func(subtr
 }
 
 // sendWatching is send for a request that also sets a watch of a kind. If kind is 0, it sets none.
-func (n *nodeRequests) sendWatching(ctx context.Context, path string, kind watchKind, request func(subtree.Space) error) error {
+func (n *nodeRequests) sendWatching(ctx context.Context, path string, kind watchKind,
+	request func(subtree.Space) error,
+) error {
 	return n.send(ctx, path, func(space subtree.Space) error {
 		space.Watch = kind != 0
 		return n.session.watches.set(path, kind, func() error { return request(space) })
@@ -30,7 +32,9 @@ func (n *nodeRequests) sendWatching(ctx context.Context, path string, kind watch
 }
 
 // createNode creates a node, and returns its path in the shell.
-func (n *nodeRequests) createNode(ctx context.Context, path string, data []byte, acl []jute.ACL, mode jute.CreateMode, ttl time.Duration) (made string, err error) {
+func (n *nodeRequests) createNode(ctx context.Context, path string, data []byte, acl []jute.ACL, mode jute.CreateMode,
+	ttl time.Duration,
+) (made string, err error) {
 	if len(acl) == 0 {
 		return "", &requestError{code: jute.InvalidACL}
 	}
@@ -51,7 +55,9 @@ func (n *nodeRequests) getData(ctx context.Context, path string, watch bool) (da
 }
 
 // listChildren returns the names of a node's children, sorted, and its Stat.
-func (n *nodeRequests) listChildren(ctx context.Context, path string, watch bool) (names []string, stat jute.Stat, err error) {
+func (n *nodeRequests) listChildren(ctx context.Context, path string, watch bool) (names []string, stat jute.Stat,
+	err error,
+) {
 	err = n.sendWatching(ctx, path, watchKindIf(watch, watchChild), func(space subtree.Space) error {
 		names, stat, err = space.Children(ctx, path)
 		return err
@@ -68,7 +74,9 @@ func (n *nodeRequests) statNode(ctx context.Context, path string, watch bool) (s
 	return stat, err
 }
 
-func (n *nodeRequests) setData(ctx context.Context, path string, data []byte, version int32) (stat jute.Stat, err error) {
+func (n *nodeRequests) setData(ctx context.Context, path string, data []byte, version int32) (stat jute.Stat,
+	err error,
+) {
 	err = n.send(ctx, path, func(space subtree.Space) error {
 		stat, err = space.Set(ctx, path, data, version)
 		return err
@@ -76,7 +84,9 @@ func (n *nodeRequests) setData(ctx context.Context, path string, data []byte, ve
 	return stat, err
 }
 
-func (n *nodeRequests) setACL(ctx context.Context, path string, acl []jute.ACL, version int32) (stat jute.Stat, err error) {
+func (n *nodeRequests) setACL(ctx context.Context, path string, acl []jute.ACL, version int32) (stat jute.Stat,
+	err error,
+) {
 	if err := checkPath(path); err != nil {
 		return stat, err
 	}
@@ -106,7 +116,9 @@ func (n *nodeRequests) visitSubtree(ctx context.Context, path string, watch bool
 	return n.visitDescendants(ctx, path, watch, do)
 }
 
-func (n *nodeRequests) visitDescendants(ctx context.Context, path string, watch bool, do func(path string) error) error {
+func (n *nodeRequests) visitDescendants(ctx context.Context, path string, watch bool,
+	do func(path string) error,
+) error {
 	names, _, err := n.listChildren(ctx, path, watch)
 	if failedWith(err, jute.NoNode) {
 		return nil

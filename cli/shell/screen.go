@@ -62,7 +62,9 @@ func newScreen(cfg *Config) *screen {
 // attachTerminal puts the terminal of a descriptor into raw mode and prints through t from now on. After each
 // output it draws prompt again. detach undoes both; if prompted, it ends the line of the prompt. Both run
 // under the lock, because in raw mode output straight to Out would break lines.
-func (s *screen) attachTerminal(fd int, t *term.Terminal, prompt func() string) (detach func(prompted bool), err error) {
+func (s *screen) attachTerminal(fd int, t *term.Terminal, prompt func() string) (detach func(prompted bool),
+	err error,
+) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before, err := term.MakeRaw(fd)

@@ -51,11 +51,14 @@ type session struct {
 }
 
 // openSession starts to open a session. It does not wait for a connection.
-func openSession(cfg *Config, t *target, event func(jute.EventType, jute.KeeperState, string), hint func(string)) *session {
+func openSession(cfg *Config, t *target, event func(jute.EventType, jute.KeeperState, string),
+	hint func(string),
+) *session {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &session{
-		target: t, dialServer: cfg.Dial, watches: newWatchTable(), onEvent: event, onHint: hint, stopOpening: stop, openingDone: make(chan struct{}),
-		state: connecting, changed: make(chan struct{}),
+		target: t, dialServer: cfg.Dial, watches: newWatchTable(), onEvent: event, onHint: hint, stopOpening: stop,
+		openingDone: make(chan struct{}),
+		state:       connecting, changed: make(chan struct{}),
 	}
 	go func() {
 		defer close(s.openingDone)
@@ -124,7 +127,8 @@ func (s *session) stateChanged(state client.State, why error) {
 	case jute.StateDisconnected:
 		s.onHint(fmt.Sprintf("The connection broke: %v. The shell tries to resume the session.", why))
 	case jute.StateExpired:
-		s.onHint("The servers have expired the session. Its ephemeral nodes and watches are gone. The verb connect opens another one.")
+		s.onHint("The servers have expired the session. Its ephemeral nodes and watches are gone. The verb connect opens " +
+			"another one.")
 	case jute.StateAuthFailed:
 		s.onHint("A server rejected the login or an identity, and ended the session. The verb connect opens another one.")
 	}

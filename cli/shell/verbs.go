@@ -55,14 +55,19 @@ func replaceWithWatchFlag(before, now string) func([]string) ([]string, string) 
 // verbTable returns the verbs of zkCli.sh 3.8 with their usages, and help.
 func verbTable() map[string]*verb {
 	return map[string]*verb{
-		"addauth":  {usage: "scheme auth", minWords: 2, run: (*Shell).addAuth},
-		"addWatch": {usage: "[-m mode] path # optional mode is one of [PERSISTENT, PERSISTENT_RECURSIVE] - default is PERSISTENT_RECURSIVE", minWords: 2, options: optionsOf(valueOption("m", "")), run: (*Shell).addWatch},
-		"close":    {run: (*Shell).closeSession},
-		"config":   {usage: "[-c] [-w] [-s]", options: optionsOf(statFlag, watchFlag, flagOption("c", "client connection string")), run: (*Shell).printConfig},
-		"connect":  {usage: "host:port", runLocal: (*Shell).connect},
+		"addauth": {usage: "scheme auth", minWords: 2, run: (*Shell).addAuth},
+		"addWatch": {usage: "[-m mode] path # optional mode is one of [PERSISTENT, PERSISTENT_RECURSIVE] - default is " +
+			"PERSISTENT_RECURSIVE", minWords: 2, options: optionsOf(valueOption("m", "")), run: (*Shell).addWatch},
+		"close": {run: (*Shell).closeSession},
+		"config": {
+			usage:   "[-c] [-w] [-s]",
+			options: optionsOf(statFlag, watchFlag, flagOption("c", "client connection string")), run: (*Shell).printConfig,
+		},
+		"connect": {usage: "host:port", runLocal: (*Shell).connect},
 		"create": {
 			usage: "[-s] [-e] [-c] [-t ttl] path [data] [acl]", minWords: 2,
-			options: optionsOf(flagOption("e", "ephemeral"), flagOption("s", "sequential"), flagOption("c", "container"), valueOption("t", "ttl")), run: (*Shell).createNode,
+			options: optionsOf(flagOption("e", "ephemeral"), flagOption("s", "sequential"), flagOption("c", "container"),
+				valueOption("t", "ttl")), run: (*Shell).createNode,
 		},
 		"delete": {
 			usage: "[-v version] path", minWords: 2, options: optionsOf(versionFlag), run: (*Shell).deleteNode,
@@ -70,9 +75,18 @@ func verbTable() map[string]*verb {
 				return words, "'delete path [version]' has been deprecated. Please use 'delete [-v version] path' instead."
 			},
 		},
-		"deleteall":            {usage: "path [-b batch size]", minWords: 2, options: optionsOf(valueOption("b", "batch size")), run: (*Shell).deleteAll},
-		"delquota":             {usage: "[-n|-b|-N|-B] path", minWords: 2, options: quotaOptions(false), run: runQuotaCommand(quotaCommands.deleteQuota)},
-		"get":                  {usage: "[-s] [-w] path", minWords: 2, options: optionsOf(statFlag, watchFlag), run: (*Shell).getNode, rewriteOldForm: replaceWithWatchFlag("get path [watch]", "get [-s] [-w] path")},
+		"deleteall": {
+			usage: "path [-b batch size]", minWords: 2,
+			options: optionsOf(valueOption("b", "batch size")), run: (*Shell).deleteAll,
+		},
+		"delquota": {
+			usage: "[-n|-b|-N|-B] path", minWords: 2, options: quotaOptions(false),
+			run: runQuotaCommand(quotaCommands.deleteQuota),
+		},
+		"get": {
+			usage: "[-s] [-w] path", minWords: 2, options: optionsOf(statFlag, watchFlag),
+			run: (*Shell).getNode, rewriteOldForm: replaceWithWatchFlag("get path [watch]", "get [-s] [-w] path"),
+		},
 		"getAcl":               {usage: "[-s] path", minWords: 2, options: optionsOf(statFlag), run: (*Shell).getACL},
 		"getAllChildrenNumber": {usage: "path", minWords: 2, run: (*Shell).getAllChildrenNumber},
 		"getEphemerals":        {usage: "path", run: (*Shell).getEphemerals},
@@ -80,27 +94,37 @@ func verbTable() map[string]*verb {
 		"history":              {runLocal: (*Shell).printHistory},
 		"listquota":            {usage: "path", minWords: 2, run: runQuotaCommand(quotaCommands.listQuota)},
 		"ls": {
-			usage: "[-s] [-w] [-R] path", minWords: 2, options: optionsOf(flagOption("?", "help"), statFlag, watchFlag, flagOption("R", "recurse")),
-			run: (*Shell).listNode, rewriteOldForm: replaceWithWatchFlag("ls path [watch]", "ls [-w] path"),
+			usage: "[-s] [-w] [-R] path", minWords: 2,
+			options: optionsOf(flagOption("?", "help"), statFlag, watchFlag, flagOption("R", "recurse")),
+			run:     (*Shell).listNode, rewriteOldForm: replaceWithWatchFlag("ls path [watch]", "ls [-w] path"),
 		},
 		"printwatches": {usage: "on|off", runLocal: (*Shell).setPrintWatches},
 		"quit":         {runLocal: (*Shell).quit},
 		"reconfig": {
-			usage:   "[-s] [-v version] [[-file path] | [-members serverID=host:port1:port2;port3[,...]*]] | [-add serverId=host:port1:port2;port3[,...]]* [-remove serverId[,...]*]",
-			options: optionsOf(statFlag, valueOption("v", ""), valueOption("file", ""), valueOption("members", ""), valueOption("add", ""), valueOption("remove", "")), run: (*Shell).reconfigure,
+			usage: "[-s] [-v version] [[-file path] | [-members serverID=host:port1:port2;port3[,...]*]] | [-add " +
+				"serverId=host:port1:port2;port3[,...]]* [-remove serverId[,...]*]",
+			options: optionsOf(statFlag, valueOption("v", ""), valueOption("file", ""), valueOption("members", ""),
+				valueOption("add", ""), valueOption("remove", "")), run: (*Shell).reconfigure,
 		},
 		"redo": {usage: "cmdno", runLocal: (*Shell).redoLine},
 		"removewatches": {
 			usage: "path [-c|-d|-a] [-l]", minWords: 2, run: (*Shell).removeWatches,
-			options: optionsOf(flagOption("c", "child watcher type"), flagOption("d", "data watcher type"), flagOption("a", "any watcher type"), flagOption("l", "remove locally when there is no server connection")),
+			options: optionsOf(flagOption("c", "child watcher type"), flagOption("d", "data watcher type"),
+				flagOption("a", "any watcher type"), flagOption("l", "remove locally when there is no server connection")),
 		},
-		"set":      {usage: "[-s] [-v version] path data", minWords: 3, options: optionsOf(statFlag, versionFlag), run: (*Shell).setNode},
-		"setAcl":   {usage: "[-s] [-v version] [-R] path acl", minWords: 3, options: optionsOf(statFlag, versionFlag, flagOption("R", "recursive")), run: (*Shell).setACL},
+		"set": {usage: "[-s] [-v version] path data", minWords: 3, options: optionsOf(statFlag, versionFlag), run: (*Shell).setNode},
+		"setAcl": {
+			usage: "[-s] [-v version] [-R] path acl", minWords: 3,
+			options: optionsOf(statFlag, versionFlag, flagOption("R", "recursive")), run: (*Shell).setACL,
+		},
 		"setquota": {usage: "-n|-b|-N|-B val path", minWords: 2, options: quotaOptions(true), run: runQuotaCommand(quotaCommands.setQuota)},
-		"stat":     {usage: "[-w] path", minWords: 2, options: optionsOf(watchFlag), run: (*Shell).statNode, rewriteOldForm: replaceWithWatchFlag("stat path [watch]", "stat [-w] path")},
-		"sync":     {usage: "path", minWords: 2, run: (*Shell).syncNode},
-		"version":  {run: (*Shell).printVersion},
-		"whoami":   {run: (*Shell).whoAmI},
+		"stat": {
+			usage: "[-w] path", minWords: 2, options: optionsOf(watchFlag), run: (*Shell).statNode,
+			rewriteOldForm: replaceWithWatchFlag("stat path [watch]", "stat [-w] path"),
+		},
+		"sync":    {usage: "path", minWords: 2, run: (*Shell).syncNode},
+		"version": {run: (*Shell).printVersion},
+		"whoami":  {run: (*Shell).whoAmI},
 	}
 }
 

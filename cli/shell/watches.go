@@ -137,7 +137,8 @@ func (s *Shell) removeWatches(ctx context.Context, a *arguments) error {
 		}
 	}
 	err := s.session.send(ctx, path, func(space subtree.Space) error {
-		return space.Do(ctx, jute.OpRemoveWatches, jute.RemoveWatchesRequest{Path: []byte(space.FullPath(path)), Type: what.watcherType}, nil)
+		return space.Do(ctx, jute.OpRemoveWatches,
+			jute.RemoveWatchesRequest{Path: []byte(space.FullPath(path)), Type: what.watcherType}, nil)
 	})
 	switch {
 	case errors.Is(err, errInterrupted):
@@ -175,7 +176,8 @@ func (s *Shell) postWatchEvent(event jute.EventType, state jute.KeeperState, pat
 	if event == jute.EventNone {
 		path = "null"
 	}
-	s.screen.postEvent("\nWATCHER::\n\nWatchedEvent state:" + state.String() + " type:" + event.String() + " path:" + path + "\n")
+	s.screen.postEvent("\nWATCHER::\n\nWatchedEvent state:" + state.String() + " type:" + event.String() + " path:" +
+		path + "\n")
 }
 
 func (s *Shell) addAuth(ctx context.Context, a *arguments) error {

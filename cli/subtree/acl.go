@@ -34,7 +34,8 @@ func ParseACL(text string) ([]jute.ACL, error) {
 			continue // the comma belongs to an id, or the whole rest is wrong
 		}
 		if err != nil {
-			return nil, fmt.Errorf("ACL entry %.200q: %w; an entry is scheme:id:perms, such as world:anyone:cdrwa or digest:user:hash:r", text[begin:at], err)
+			return nil, fmt.Errorf("ACL entry %.200q: %w; an entry is scheme:id:perms, such as world:anyone:cdrwa or "+
+				"digest:user:hash:r", text[begin:at], err)
 		}
 		list = append(list, entry)
 		begin = at + 1

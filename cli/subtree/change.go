@@ -11,9 +11,11 @@ import (
 // The changes of a Space are sent once. Their error wraps ErrSilent if no server has replied, and
 // client.ErrConnectionLost if the connection broke; the change may have been made then. Version -1 matches any version.
 
-// Create creates a node and returns its path in the space, to which a sequential mode appends a number. ttl is for modes
-// with a time to live.
-func (s Space) Create(ctx context.Context, path string, data []byte, mode jute.CreateMode, acl []jute.ACL, ttl time.Duration) (made string, err error) {
+// Create creates a node and returns its path in the space, to which a sequential mode appends a number. ttl is
+// for modes with a time to live.
+func (s Space) Create(ctx context.Context, path string, data []byte, mode jute.CreateMode, acl []jute.ACL,
+	ttl time.Duration,
+) (made string, err error) {
 	err = s.Write(ctx, func(ctx context.Context) error {
 		if mode.IsTTL() {
 			made, err = s.Client.CreateTTL(ctx, s.FullPath(path), data, mode, acl, ttl)

@@ -76,7 +76,8 @@ func (c *dumpChecker) readDocument() error {
 	}
 	fields := map[string]any{
 		"format": &c.claimed.Format, "version": &c.claimed.Version, "path": &c.claimed.Path, "created": &c.claimed.Created,
-		"count": &c.claimed.Count, "ephemerals": &c.claimed.Ephemerals, "left_out": &c.claimed.LeftOut, "unread": &c.claimed.Unread,
+		"count": &c.claimed.Count, "ephemerals": &c.claimed.Ephemerals, "left_out": &c.claimed.LeftOut,
+		"unread": &c.claimed.Unread,
 		"hidden": &c.claimed.Hidden, "newer": &c.claimed.Newer, "sha256": &c.claimed.SHA256,
 	}
 	c.seenKeys = map[string]bool{}

@@ -33,7 +33,10 @@ var ErrEphemeral = errors.New("is an ephemeral node, which a dump leaves out")
 // rejects it. A node that vanishes meanwhile is left out, and so is an unreadable one, with a warning.
 func (s Space) Dump(ctx context.Context, w io.Writer, top string, how DumpOptions) (Summary, error) {
 	d := &dumper{space: s, out: bufio.NewWriterSize(w, 64<<10), sum: newChecksum(), options: how}
-	d.summary = Summary{Format: dumpFormat, Version: dumpVersion, Path: top, Created: how.Now.UTC().Truncate(time.Millisecond)}
+	d.summary = Summary{
+		Format: dumpFormat, Version: dumpVersion, Path: top,
+		Created: how.Now.UTC().Truncate(time.Millisecond),
+	}
 	var err error
 	if d.beginZxid, err = s.Sync(ctx, top); err != nil {
 		return d.summary, fmt.Errorf("sync: %w", err)
@@ -78,7 +81,8 @@ func (d *dumper) writeHead() error {
 func (d *dumper) writeTail() error {
 	s := &d.summary
 	s.SHA256 = d.sum.String()
-	_, err := fmt.Fprintf(d.out, "\n"+`],"count":%d,"ephemerals":%d,"left_out":%d,"unread":%d,"hidden":%d,"newer":%d,"sha256":%q}`+"\n",
+	_, err := fmt.Fprintf(d.out, "\n"+
+		`],"count":%d,"ephemerals":%d,"left_out":%d,"unread":%d,"hidden":%d,"newer":%d,"sha256":%q}`+"\n",
 		s.Count, s.Ephemerals, s.LeftOut, s.Unread, s.Hidden, s.Newer, s.SHA256)
 	return errors.Join(err, d.out.Flush())
 }

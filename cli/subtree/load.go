@@ -94,7 +94,10 @@ type Source struct {
 // LoadFrom loads a source other than a dump. It reads it once, or twice for Replace.
 func (s Space) LoadFrom(ctx context.Context, from Source, how LoadOptions) (LoadResult, error) {
 	l := &loader{space: s, ctx: ctx, options: how, from: from.Path, into: how.Into}
-	l.extraRemover = &remover{space: s, ctx: ctx, options: RemoveOptions{KeepEphemerals: true, DryRun: how.DryRun, OnNode: l.countRemoved}}
+	l.extraRemover = &remover{
+		space: s, ctx: ctx,
+		options: RemoveOptions{KeepEphemerals: true, DryRun: how.DryRun, OnNode: l.countRemoved},
+	}
 	if l.into == "" {
 		l.into = from.Path
 	}

@@ -74,7 +74,8 @@ func (l *loader) flushBatch() error {
 			clear(l.batch) // the data are not needed any more
 			l.batch, l.batchBytes = l.batch[:0], 0
 		case try == maxTries && errors.Is(err, client.ErrConnectionLost):
-			return fmt.Errorf("the connection broke at each of %d tries; a request of %d bytes may be longer than the servers accept (jute.maxbuffer): %w", try, l.batchBytes, err)
+			return fmt.Errorf("the connection broke at each of %d tries; a request of %d bytes may be longer than the "+
+				"servers accept (jute.maxbuffer): %w", try, l.batchBytes, err)
 		case try == maxTries || !errors.Is(err, client.ErrConnectionLost) && !l.changedMeanwhile(unseen, err):
 			return err
 		}
@@ -141,7 +142,10 @@ func (l *loader) applySteps(steps []loadStep) error {
 		case s.createNode:
 			ops = append(ops, s.record.createOp(path))
 		case s.setData:
-			ops = append(ops, jute.MultiOp{Op: jute.OpSetData, SetData: jute.SetDataRequest{Path: path, Data: s.record.Data, Version: anyVersion}})
+			ops = append(ops, jute.MultiOp{
+				Op:      jute.OpSetData,
+				SetData: jute.SetDataRequest{Path: path, Data: s.record.Data, Version: anyVersion},
+			})
 		}
 	}
 	if len(ops) > 0 {

@@ -15,9 +15,11 @@ const maxDeletes = 256
 
 // RemoveOptions select the nodes that Remove deletes.
 type RemoveOptions struct {
-	KeepEphemerals bool                            // leaves ephemeral nodes, which belong to living sessions, and the nodes above them
-	DryRun         bool                            // deletes nothing
-	OnNode         func(path string, deleted bool) // is called with each node that is deleted, or would be, and each that is left
+	// leaves ephemeral nodes, which belong to living sessions, and the nodes above them
+	KeepEphemerals bool
+	DryRun         bool // deletes nothing
+	// is called with each node that is deleted, or would be, and each that is left
+	OnNode func(path string, deleted bool)
 }
 
 // RemoveResult counts the nodes of Remove.
@@ -138,7 +140,8 @@ func (s Space) deleteAll(ctx context.Context, paths []string, errs []error) erro
 			return nil
 		}
 	}
-	return fmt.Errorf("delete %s: the connection broke at each of %d tries: %w", paths[left[0]], maxTries, client.ErrConnectionLost)
+	return fmt.Errorf("delete %s: the connection broke at each of %d tries: %w", paths[left[0]], maxTries,
+		client.ErrConnectionLost)
 }
 
 // sendDeletes pipelines the deletes at indexes, and sets errs when all replies have arrived.

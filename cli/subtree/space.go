@@ -138,7 +138,8 @@ func CheckPath(path string) error {
 	case strings.Contains(path+"/", "/./"), strings.Contains(path+"/", "/../"):
 		return fmt.Errorf(`path %.200q: names "." and ".." are not allowed`, path)
 	}
-	return fmt.Errorf("path %.200q: control characters, private and special ones, and those above U+FFEF are not allowed", path)
+	return fmt.Errorf("path %.200q: control characters, private and special ones, and those above U+FFEF are not allowed",
+		path)
 }
 
 const (

@@ -36,9 +36,10 @@ type Node struct {
 // WalkOptions select the nodes that a walk visits, and their content. The zero value visits all nodes and
 // reads their Stats.
 type WalkOptions struct {
-	ReadContent bool                   // reads data and access control lists, too
-	MaxDepth    int                    // visits so many levels below the top; 0: all
-	Skip        func(path string) bool // leaves out nodes and all below them; nil: none. It is called from several goroutines
+	ReadContent bool // reads data and access control lists, too
+	MaxDepth    int  // visits so many levels below the top; 0: all
+	// leaves out nodes and all below them; nil: none. It is called from several goroutines
+	Skip func(path string) bool
 }
 
 // ServersNode is the parent of the servers' own nodes; see Space.IsServersOwn.
@@ -102,7 +103,10 @@ func (s *pendingNode) childAt(i int) *pendingNode {
 		if len(s.unopenedNames) == 0 {
 			return nil
 		}
-		child := &pendingNode{node: Node{Path: joinPath(s.node.Path, s.unopenedNames[0]), Depth: s.node.Depth + 1, Last: len(s.unopenedNames) == 1}}
+		child := &pendingNode{node: Node{
+			Path: joinPath(s.node.Path, s.unopenedNames[0]), Depth: s.node.Depth + 1,
+			Last: len(s.unopenedNames) == 1,
+		}}
 		s.unopenedNames = s.unopenedNames[1:]
 		s.openedChildren = append(s.openedChildren, child)
 	}
@@ -208,7 +212,8 @@ func (w *walker) fetchNode(s *pendingNode) {
 		s.node.Data, s.unopenedNames = nil, nil
 	}
 	if w.options.Skip != nil {
-		s.unopenedNames = slices.DeleteFunc(s.unopenedNames, func(name string) bool { return w.options.Skip(joinPath(s.node.Path, name)) })
+		s.unopenedNames = slices.DeleteFunc(s.unopenedNames,
+			func(name string) bool { return w.options.Skip(joinPath(s.node.Path, name)) })
 	}
 	slices.Sort(s.unopenedNames)
 }

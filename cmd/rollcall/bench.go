@@ -78,17 +78,20 @@ func newKeeper(w cli.IOStreams) *cobra.Command {
 }
 
 func newBench(w cli.IOStreams) *cobra.Command {
-	cmd := newBenchCommand(w, "bench", (*benchFlags).measureTarget, func(f *benchFlags, cmd *cobra.Command, fs *flag.FlagSet) {
-		f.sideA.registerFlags(cmd, fs, "hosts", "")
-	})
+	cmd := newBenchCommand(w, "bench", (*benchFlags).measureTarget,
+		func(f *benchFlags, cmd *cobra.Command, fs *flag.FlagSet) {
+			f.sideA.registerFlags(cmd, fs, "hosts", "")
+		})
 	cmd.Short, cmd.GroupID = "measure any ensemble that speaks ZooKeeper's protocol, or compare two", cli.ToolsGroup
 	cmd.Long = fmt.Sprintf(benchHelp, "rollcall bench compare -h shows how to compare two.") + caseList()
 	cmd.Flags().Lookup("output").Usage = "`format`: table or json"
-	compare := newBenchCommand(w, "compare", (*benchFlags).compareSides, func(f *benchFlags, cmd *cobra.Command, fs *flag.FlagSet) {
-		f.sideA.registerFlags(cmd, fs, "a", "a-")
-		f.sideB.registerFlags(cmd, fs, "b", "b-")
-		fs.IntVar(&f.rounds, "rounds", bench.MinRounds, fmt.Sprintf("`number` of times each case runs on each, %d to %d", bench.MinRounds, bench.MaxRounds))
-	})
+	compare := newBenchCommand(w, "compare", (*benchFlags).compareSides,
+		func(f *benchFlags, cmd *cobra.Command, fs *flag.FlagSet) {
+			f.sideA.registerFlags(cmd, fs, "a", "a-")
+			f.sideB.registerFlags(cmd, fs, "b", "b-")
+			fs.IntVar(&f.rounds, "rounds", bench.MinRounds,
+				fmt.Sprintf("`number` of times each case runs on each, %d to %d", bench.MinRounds, bench.MaxRounds))
+		})
 	compare.Short = "measure two ensembles by turns"
 	compare.Long = fmt.Sprintf(benchHelp, "This measures two of them, a and b, by turns.") + caseList()
 	cmd.AddCommand(compare, newKeeper(w))
@@ -121,7 +124,8 @@ func newBenchCommand(
 	}
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	register(f, cmd, fs)
-	fs.IntVar(&f.cpus, "cpus", 0, fmt.Sprintf("how many `processors` this tool may use at once, 1 to %d (default 1, with a rate 2: fewer wake-ups cost less CPU time)", maxCPUs))
+	fs.IntVar(&f.cpus, "cpus", 0, fmt.Sprintf("how many `processors` this tool may use at once, 1 to %d (default 1, "+
+		"with a rate 2: fewer wake-ups cost less CPU time)", maxCPUs))
 	fs.BoolVar(&f.params.Keep, "keep", false, "leave the nodes")
 	for _, k := range bench.Knobs() {
 		fs.Func(k.Name, k.Usage, func(value string) error {
@@ -163,7 +167,8 @@ func (s *sideFlags) registerFlags(cmd *cobra.Command, fs *flag.FlagSet, hosts, p
 		return
 	}
 	fs.StringVar(&s.name, prefix+"name", strings.ToUpper(hosts), "`name` in the report")
-	fs.StringVar(&s.start, prefix+"start", "", "shell `command` that starts it before its turn, returns when it serves, and prints its process ids")
+	fs.StringVar(&s.start, prefix+"start", "",
+		"shell `command` that starts it before its turn, returns when it serves, and prints its process ids")
 	fs.StringVar(&s.stop, prefix+"stop", "", "shell `command` that stops it after its turn")
 }
 
@@ -305,7 +310,8 @@ func progressLine(w cli.IOStreams) (line func(string), clear func()) {
 	}
 	begun := time.Now()
 	line = func(text string) {
-		_, _ = fmt.Fprintf(w.Err, "%s%5.0f s  %s", clearLine, time.Since(begun).Seconds(), text) // nothing can be done about an error
+		// nothing can be done about an error
+		_, _ = fmt.Fprintf(w.Err, "%s%5.0f s  %s", clearLine, time.Since(begun).Seconds(), text)
 	}
 	return line, func() { _, _ = io.WriteString(w.Err, clearLine) }
 }

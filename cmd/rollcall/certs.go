@@ -29,11 +29,16 @@ const (
 func newCerts(w cli.IOStreams) *cobra.Command {
 	var c certMaker
 	cmd := &cobra.Command{
-		Use: "certs [flags] HOST[,NAME...]...", Short: "make an authority, and a certificate for each host", GroupID: cli.RunGroup, Args: cli.RangeArgs(1, maxCertHosts, "hosts"),
-		Long: "Makes the files that TLS needs, for those who have no authority of their own. In the directory --out it writes ca.pem, which everybody may have, ca.key, which signs " +
-			"certificates and is best kept off the members' machines, and HOST.pem for each host: a private key with its certificate. That is good for both sides of a connection: " +
-			"for members (ssl.quorum.*), for the port for clients (ssl.*), and for clients, whose identity is CN=HOST. Further names and addresses of a host follow after commas. If there " +
-			"is an authority in the directory, it signs certificates for further hosts. No file is overwritten. The directory must belong to you, and no other user may write in it or replace it.",
+		Use: "certs [flags] HOST[,NAME...]...", Short: "make an authority, and a certificate for each host",
+		GroupID: cli.RunGroup, Args: cli.RangeArgs(1, maxCertHosts, "hosts"),
+		Long: "Makes the files that TLS needs, for those who have no authority of their own. In the directory --out it " +
+			"writes ca.pem, which everybody may have, ca.key, which signs " +
+			"certificates and is best kept off the members' machines, and HOST.pem for each host: a private key with its " +
+			"certificate. That is good for both sides of a connection: " +
+			"for members (ssl.quorum.*), for the port for clients (ssl.*), and for clients, whose identity is CN=HOST. " +
+			"Further names and addresses of a host follow after commas. If there " +
+			"is an authority in the directory, it signs certificates for further hosts. No file is overwritten. The " +
+			"directory must belong to you, and no other user may write in it or replace it.",
 		RunE: func(_ *cobra.Command, args []string) error {
 			files, err := c.makeFiles(args, time.Now())
 			if err == nil {
@@ -114,7 +119,8 @@ func (c *certMaker) loadAuthority(now time.Time) (*authority.Authority, []newFil
 		}
 		return ca, nil, nil
 	case !errors.Is(errCert, fs.ErrNotExist) || !errors.Is(errKey, fs.ErrNotExist):
-		return nil, nil, fmt.Errorf("an authority is a certificate and its key, and one of the two cannot be read; put it back, or choose another --out: %w", errors.Join(errCert, errKey))
+		return nil, nil, fmt.Errorf("an authority is a certificate and its key, and one of the two cannot be read; put it "+
+			"back, or choose another --out: %w", errors.Join(errCert, errKey))
 	}
 	ca, err := authority.New("Rollcall", now, time.Duration(c.authorityDays)*oneDay)
 	if err != nil {

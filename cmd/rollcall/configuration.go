@@ -17,9 +17,11 @@ import (
 
 func newConfiguration(w cli.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "config", Short: "show every key of a member's configuration", GroupID: cli.InspectGroup, Args: cli.RangeArgs(0, 0, "a subcommand: show or check"),
+		Use: "config", Short: "show every key of a member's configuration", GroupID: cli.InspectGroup,
+		Args: cli.RangeArgs(0, 0, "a subcommand: show or check"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Usage(), cli.WithStatus(cli.UsageError, errors.New("config: name a subcommand: show or check")))
+			return errors.Join(cmd.Usage(),
+				cli.WithStatus(cli.UsageError, errors.New("config: name a subcommand: show or check")))
 		},
 	}
 	cmd.AddCommand(newConfigShow(w), newConfigCheck(w))
@@ -31,13 +33,15 @@ func newConfigShow(w cli.IOStreams) *cobra.Command {
 	link, out := cli.NewLink(w), cli.NewOutput(w)
 	cmd := &cobra.Command{
 		Use: "show [flags]", Short: "what holds in a member that runs", Args: cli.RangeArgs(0, 0, "flags only"),
-		Long: "Shows every key of the configuration of the member at --admin: the value in force, the default, the origin of the value, and whether the key is unknown or the value dangerous.",
+		Long: "Shows every key of the configuration of the member at --admin: the value in force, the default, the origin " +
+			"of the value, and whether the key is unknown or the value dangerous.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			member, err := link.AdminClient(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return cli.WithAdvice(cli.PrintRows(out, keyColumns, api.AllRows[api.Setting](cmd.Context(), member, "config", nil, nil)))
+			return cli.WithAdvice(cli.PrintRows(out, keyColumns,
+				api.AllRows[api.Setting](cmd.Context(), member, "config", nil, nil)))
 		},
 	}
 	link.Register(cmd)
@@ -50,10 +54,14 @@ func newConfigCheck(w cli.IOStreams) *cobra.Command {
 	var flags config.Flags
 	out := cli.NewOutput(w)
 	cmd := &cobra.Command{
-		Use: "check [flags] [zoo.cfg]", Short: "what would hold in a member with this zoo.cfg", Args: cli.RangeArgs(0, 1, oneFileArgument),
-		Long: "Reads a configuration as rollcall serve does, with the same flags, and starts nothing. It shows every key: the value, the default, the origin of the value, " +
-			"and whether the key is unknown or without effect, or the value dangerous or refused. It also reads the files that keys name: secrets, passwords, keys and certificates. A certificate that " +
-			"expires within 30 days is a warning, and so are ports for members without authentication. The exit status is 1 if a member would not start with it.",
+		Use: "check [flags] [zoo.cfg]", Short: "what would hold in a member with this zoo.cfg",
+		Args: cli.RangeArgs(0, 1, oneFileArgument),
+		Long: "Reads a configuration as rollcall serve does, with the same flags, and starts nothing. It shows every key: " +
+			"the value, the default, the origin of the value, " +
+			"and whether the key is unknown or without effect, or the value dangerous or refused. It also reads the files " +
+			"that keys name: secrets, passwords, keys and certificates. A certificate that " +
+			"expires within 30 days is a warning, and so are ports for members without authentication. The exit status is 1 " +
+			"if a member would not start with it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r := config.Check(configFileOf(args), w.Env, flags)
 			if r.FilesKnown {
@@ -68,7 +76,8 @@ func newConfigCheck(w cli.IOStreams) *cobra.Command {
 				_, _ = fmt.Fprintln(w.Err, "warning:", cli.EscapeUnprintable(warning.String())) // the exit status has the result
 			}
 			if !r.FilesKnown && len(r.Config.Keys) > 0 {
-				_, _ = fmt.Fprintln(w.Err, "warning: not all files with secrets and certificates were read; correct what is refused, and check again")
+				_, _ = fmt.Fprintln(w.Err, "warning: not all files with secrets and certificates were read; correct what is "+
+					"refused, and check again")
 			}
 			return joinCheckErrors(r.Errors)
 		},
@@ -125,12 +134,16 @@ func warningsBesidesKeys(r config.Report) []config.Warning {
 var keyColumns = []cli.Column[api.Setting]{
 	{Name: "key", Cell: func(s api.Setting) string { return s.Key }},
 	{Name: "value", Cell: shownValue},
-	{Name: "state", Cell: func(s api.Setting) string { return s.State }, Tint: func(s api.Setting) cli.Tint { return keyTints[config.Verdict(s.State)] }},
+	{
+		Name: "state", Cell: func(s api.Setting) string { return s.State },
+		Tint: func(s api.Setting) cli.Tint { return keyTints[config.Verdict(s.State)] },
+	},
 	{Name: "from", Cell: func(s api.Setting) string { return s.Origin }},
 	{Name: "default", WideOnly: true, Cell: func(s api.Setting) string { return s.Default }},
 	{Name: "warning", Cell: func(s api.Setting) string { return s.Warning }},
 }
 
 var keyTints = map[config.Verdict]cli.Tint{
-	config.InForce: cli.Bold, config.ByDefault: cli.Dim, config.NoEffect: cli.Yellow, config.Unknown: cli.Yellow, config.Dangerous: cli.Red, config.Refused: cli.Red,
+	config.InForce: cli.Bold, config.ByDefault: cli.Dim, config.NoEffect: cli.Yellow, config.Unknown: cli.Yellow,
+	config.Dangerous: cli.Red, config.Refused: cli.Red,
 }

@@ -71,7 +71,8 @@ func (t *eventPrinter) printEvent(e member.Event) {
 	case member.EventKilled:
 		t.printLine("%s: %v by %s%s", e.Kind, e.Session, e.By, ephemeralsText(e.Ephemerals))
 	case member.EventQuotaOverused:
-		t.printLine("quota overused: %s has %d nodes of %d, %d bytes of %d", e.Quota.Path, e.Quota.Count, e.Quota.CountLimit, e.Quota.Bytes, e.Quota.BytesLimit)
+		t.printLine("quota overused: %s has %d nodes of %d, %d bytes of %d", e.Quota.Path, e.Quota.Count, e.Quota.CountLimit,
+			e.Quota.Bytes, e.Quota.BytesLimit)
 	case member.EventQuotaWarning:
 		t.printLine("%s: %d bytes of %d", e.Kind, e.Quota.Bytes, e.Quota.BytesLimit)
 	}

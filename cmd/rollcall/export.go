@@ -28,12 +28,18 @@ type exporter struct {
 func newExport(w cli.IOStreams) *cobra.Command {
 	e := exporter{streams: w, out: cli.NewOutput(w)}
 	cmd := &cobra.Command{
-		Use: "export [flags] OUTDIR", Short: "write a stopped member's data, or a backup, for ZooKeeper", GroupID: cli.RunGroup, Args: cli.RangeArgs(1, 1, "one directory"),
-		Long: "Writes the state of a stopped member as a directory from which ZooKeeper 3.6 to 3.9 starts: OUTDIR, which must be empty or missing, is then a dataDir for each server. " +
-			"Stop all members first and take the one whose data go furthest. With --backup, it writes the state in a backup instead, and the members may run. " +
-			"Sessions that were opened in ZooKeeper keep their clients. Sessions that were opened in Rollcall do not, because ZooKeeper " +
-			"computes passwords from ids: their clients get new sessions. docs/moving-in.md has the steps. No other user may write in OUTDIR or replace it.",
-		Example: "  rollcall export --config /etc/rollcall/zoo.cfg /srv/back\n  rollcall export --backup ensemble.backup /srv/back",
+		Use: "export [flags] OUTDIR", Short: "write a stopped member's data, or a backup, for ZooKeeper",
+		GroupID: cli.RunGroup, Args: cli.RangeArgs(1, 1, "one directory"),
+		Long: "Writes the state of a stopped member as a directory from which ZooKeeper 3.6 to 3.9 starts: OUTDIR, which " +
+			"must be empty or missing, is then a dataDir for each server. " +
+			"Stop all members first and take the one whose data go furthest. With --backup, it writes the state in a backup " +
+			"instead, and the members may run. " +
+			"Sessions that were opened in ZooKeeper keep their clients. Sessions that were opened in Rollcall do not, " +
+			"because ZooKeeper " +
+			"computes passwords from ids: their clients get new sessions. docs/moving-in.md has the steps. No other user may " +
+			"write in OUTDIR or replace it.",
+		Example: "  rollcall export --config /etc/rollcall/zoo.cfg /srv/back\n  rollcall export --backup ensemble.backup " +
+			"/srv/back",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			done, err := e.exportState(cmd.Context(), args[0])
 			var already explainedError
@@ -58,9 +64,11 @@ func newExport(w cli.IOStreams) *cobra.Command {
 func (e *exporter) exportState(ctx context.Context, into string) (cli.ExportResult, error) {
 	switch {
 	case e.configFile == "" && e.backupFile == "":
-		return cli.ExportResult{}, cli.WithStatus(cli.UsageError, errors.New("--config names no zoo.cfg of the member, and --backup no backup"))
+		return cli.ExportResult{}, cli.WithStatus(cli.UsageError,
+			errors.New("--config names no zoo.cfg of the member, and --backup no backup"))
 	case e.configFile != "" && e.backupFile != "":
-		return cli.ExportResult{}, cli.WithStatus(cli.UsageError, errors.New("--config is for a member's data, and --backup for a backup: give one of them"))
+		return cli.ExportResult{}, cli.WithStatus(cli.UsageError,
+			errors.New("--config is for a member's data, and --backup for a backup: give one of them"))
 	case e.backupFile != "":
 		return e.fromBackup(ctx, into)
 	}
@@ -100,7 +108,8 @@ func (e *exporter) fromBackup(ctx context.Context, into string) (done cli.Export
 	if err != nil {
 		return done, fmt.Errorf("%s: %w", e.backupFile, err)
 	}
-	return e.writeState(backupState{again}, cli.ExportResult{Backup: e.backupFile, Index: head.Index, Term: head.Term, Confirmed: head.Confirmed}, into)
+	return e.writeState(backupState{again},
+		cli.ExportResult{Backup: e.backupFile, Index: head.Index, Term: head.Term, Confirmed: head.Confirmed}, into)
 }
 
 type backupState struct{ *backup.Reader }
@@ -114,7 +123,8 @@ func (e *exporter) writeState(state io.WriterTo, done cli.ExportResult, into str
 	l, err := writeForZooKeeper(state, done.Term, into)
 	writing.Done()
 	done.Into, done.Nodes, done.Sessions = into, l.Nodes, l.Sessions
-	done.RollcallSessions, done.RollcallEphemerals, done.OrphanNodes, done.TTLs = l.NativeSessions, l.NativeEphemerals, l.EndedNodes, l.TTLs
+	done.RollcallSessions, done.RollcallEphemerals, done.OrphanNodes, done.TTLs = l.NativeSessions, l.NativeEphemerals,
+		l.EndedNodes, l.TTLs
 	return done, err
 }
 
@@ -135,15 +145,18 @@ func writeForZooKeeper(from io.WriterTo, term uint64, out string) (migrate.Losse
 // exportText describes the result for people.
 func exportText(e cli.ExportResult) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Wrote %s and %s, up to index %d of term %d, into %s.\n", countNoun(e.Nodes, "node"), countNoun(e.Sessions, "session"), e.Index, e.Term, e.Into)
+	fmt.Fprintf(&b, "Wrote %s and %s, up to index %d of term %d, into %s.\n", countNoun(e.Nodes, "node"),
+		countNoun(e.Sessions, "session"), e.Index, e.Term, e.Into)
 	if !e.Confirmed {
 		b.WriteString("No leader had confirmed the backup: the last writes may be missing.\n")
 	}
 	if e.RollcallSessions > 0 {
-		fmt.Fprintf(&b, "%s opened in Rollcall, and %s of theirs, will end: their clients get new sessions.\n", countNoun(e.RollcallSessions, "session"), countNoun(e.RollcallEphemerals, "ephemeral node"))
+		fmt.Fprintf(&b, "%s opened in Rollcall, and %s of theirs, will end: their clients get new sessions.\n",
+			countNoun(e.RollcallSessions, "session"), countNoun(e.RollcallEphemerals, "ephemeral node"))
 	}
 	if e.TTLs > 0 {
-		fmt.Fprintf(&b, "%s: ZooKeeper needs extendedTypesEnabled=true, or it removes them when it starts.\n", countNoun(e.TTLs, "node with a time to live"))
+		fmt.Fprintf(&b, "%s: ZooKeeper needs extendedTypesEnabled=true, or it removes them when it starts.\n",
+			countNoun(e.TTLs, "node with a time to live"))
 	}
 	if e.OrphanNodes > 0 {
 		fmt.Fprintf(&b, "%s of sessions that have ended were left out.\n", countNoun(e.OrphanNodes, "node"))

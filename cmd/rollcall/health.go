@@ -31,9 +31,12 @@ const (
 func newHealth(w cli.IOStreams) *cobra.Command {
 	addr, out := "", cli.NewOutput(w)
 	cmd := &cobra.Command{
-		Use: "health [flags] [zoo.cfg]", Short: "exit with 0 if the member of this machine serves clients", GroupID: cli.RunGroup,
-		Long: "If the member of this machine serves clients, prints its role and exits with 0. Otherwise says why not, as /readyz does, and exits with 1. " +
-			"If something is wrong although clients are served, it says so in further lines: members are not authenticated, or the member is short of memory. It exits with 0 then, too.",
+		Use: "health [flags] [zoo.cfg]", Short: "exit with 0 if the member of this machine serves clients",
+		GroupID: cli.RunGroup,
+		Long: "If the member of this machine serves clients, prints its role and exits with 0. Otherwise says why not, as " +
+			"/readyz does, and exits with 1. " +
+			"If something is wrong although clients are served, it says so in further lines: members are not authenticated, " +
+			"or the member is short of memory. It exits with 0 then, too.",
 		Args: cli.RangeArgs(0, 1, oneFileArgument),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := locateMember(addr, configFileOf(args), w.Env)
@@ -43,7 +46,8 @@ func newHealth(w cli.IOStreams) *cobra.Command {
 			return checkHealth(cmd.Context(), at, out)
 		},
 	}
-	cmd.Flags().StringVar(&addr, "addr", "", "`host:port` of the member (default: where the configuration puts its clients)")
+	cmd.Flags().StringVar(&addr, "addr", "",
+		"`host:port` of the member (default: where the configuration puts its clients)")
 	out.Register(cmd)
 	return cmd
 }
@@ -81,7 +85,8 @@ func locateMember(addr, file string, env []string) (memberEndpoints, error) {
 	at := memberEndpoints{clientAddr: addr}
 	host, port, _ := net.SplitHostPort(addr) // health checks it
 	here, err := config.LocateMember(file, env)
-	if ip, parsed := netip.ParseAddr(host); err == nil && slices.Contains(here.ClientPorts, port) && (host == "localhost" || parsed == nil && ip.IsLoopback()) {
+	if ip, parsed := netip.ParseAddr(host); err == nil && slices.Contains(here.ClientPorts, port) &&
+		(host == "localhost" || parsed == nil && ip.IsLoopback()) {
 		at.dataDir = here.Dir
 	}
 	return at, nil
@@ -104,9 +109,11 @@ func configuredEndpoints(file string, env []string) (memberEndpoints, error) {
 		at.clientAddr = addr
 		return at, nil
 	case cfg.SecureAddr != "" && served:
-		return at, fmt.Errorf("health speaks no TLS, and the configuration has no port for plain clients, only secureClientPort; ask http://%s/readyz instead, which answers 200 if the member serves clients", ready)
+		return at, fmt.Errorf("health speaks no TLS, and the configuration has no port for plain clients, only "+
+			"secureClientPort; ask http://%s/readyz instead, which answers 200 if the member serves clients", ready)
 	case cfg.SecureAddr != "":
-		return at, errors.New("health speaks no TLS, and the configuration has no port for plain clients, only secureClientPort; set admin.enableServer=true and admin.serverPort, and ask /readyz there instead")
+		return at, errors.New("health speaks no TLS, and the configuration has no port for plain clients, only " +
+			"secureClientPort; set admin.enableServer=true and admin.serverPort, and ask /readyz there instead")
 	}
 	return at, errors.New("the configuration names no port for clients; use --addr host:port")
 }
@@ -150,7 +157,8 @@ func probeHealth(ctx context.Context, at memberEndpoints) (h cli.Health, err err
 		if reason := at.notServingReason(ctx); reason != "" {
 			return h, explainedError{errors.New(reason)}
 		}
-		return h, errors.New("read-only: the member knows no leader, and serves only clients that ask for a read-only server; it serves all when a majority of the members is up and has a leader")
+		return h, errors.New("read-only: the member knows no leader, and serves only clients that ask for a read-only " +
+			"server; it serves all when a majority of the members is up and has a leader")
 	default:
 		h.Address = at.clientAddr
 		return h, nil
@@ -165,7 +173,8 @@ func probeHealth(ctx context.Context, at memberEndpoints) (h cli.Health, err err
 	if reason := at.notServingReason(ctx); reason != "" {
 		return h, explainedError{fmt.Errorf("not serving: %s", reason)}
 	}
-	return h, fmt.Errorf("not serving: %s; a member serves when a majority of the members is up and has a leader; /readyz on its port for operators gives the reason, and so does its log", config.ShortText(line))
+	return h, fmt.Errorf("not serving: %s; a member serves when a majority of the members is up and has a leader; "+
+		"/readyz on its port for operators gives the reason, and so does its log", config.ShortText(line))
 }
 
 // notServingReason returns the reason that the member's /readyz gives, or "".
@@ -173,7 +182,8 @@ func (p memberEndpoints) notServingReason(ctx context.Context) string {
 	if p.dataDir != "" {
 		socket := filepath.Join(p.dataDir, localsocket.SocketName)
 		dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return localsocket.Dial(ctx, socket) }
-		if text := notReadyReason(ctx, "http://localhost", &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}); text != "" {
+		if text := notReadyReason(ctx, "http://localhost",
+			&http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}); text != "" {
 			return text
 		}
 	}

@@ -27,11 +27,18 @@ const maxSources = 255
 func newImport(w cli.IOStreams) *cobra.Command {
 	i := importer{streams: w, out: cli.NewOutput(w)}
 	cmd := &cobra.Command{
-		Use: "import [flags] DATADIR[,DATALOGDIR]...", Short: "take over the data of a ZooKeeper ensemble", GroupID: cli.RunGroup, Args: cli.RangeArgs(1, maxSources, "directories of ZooKeeper's servers"),
-		Long: "Fills the empty directories of one member of a new ensemble with the state of a ZooKeeper ensemble that is stopped: all nodes, and all sessions with the passwords that " +
-			"their clients hold. Each DATADIR is the dataDir of a ZooKeeper server; if the server has a dataLogDir, it follows after a comma. Give the directories of all servers: the state is that of " +
-			"the server that ZooKeeper would elect. If something takes connections at the clients' port or at a port of the server list, nothing is imported, because a server of ZooKeeper may still run. Run it on the machine of one member, with its zoo.cfg and copies of the directories of the other servers. The other members start with empty directories and copy its state. Nothing in a DATADIR " +
-			"changes. With --check, nothing is written at all, and ZooKeeper may still run if the directories are copies. docs/moving-in.md has the steps.",
+		Use: "import [flags] DATADIR[,DATALOGDIR]...", Short: "take over the data of a ZooKeeper ensemble",
+		GroupID: cli.RunGroup, Args: cli.RangeArgs(1, maxSources, "directories of ZooKeeper's servers"),
+		Long: "Fills the empty directories of one member of a new ensemble with the state of a ZooKeeper ensemble that is " +
+			"stopped: all nodes, and all sessions with the passwords that " +
+			"their clients hold. Each DATADIR is the dataDir of a ZooKeeper server; if the server has a dataLogDir, it " +
+			"follows after a comma. Give the directories of all servers: the state is that of " +
+			"the server that ZooKeeper would elect. If something takes connections at the clients' port or at a port of the " +
+			"server list, nothing is imported, because a server of ZooKeeper may still run. Run it on the machine of one " +
+			"member, with its zoo.cfg and copies of the directories of the other servers. The other members start with " +
+			"empty directories and copy its state. Nothing in a DATADIR " +
+			"changes. With --check, nothing is written at all, and ZooKeeper may still run if the directories are copies. " +
+			"docs/moving-in.md has the steps.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if i.configFile != "" {
 				cfg, log, err := i.flags.loadConfig(w, "import", []string{i.configFile})
@@ -51,12 +58,17 @@ func newImport(w cli.IOStreams) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&i.configFile, "config", "", "`zoo.cfg` of the member to fill")
 	flags.BoolVar(&i.checkOnly, "check", false, "write nothing, and say what would carry over; does not need --config")
-	flags.BoolVar(&i.allowMinority, "few", false, "take the directories of fewer servers than a majority, although the others may have later transactions")
-	flags.BoolVar(&i.allowRunning, "although-running", false, "import although a server of ZooKeeper seems to run; what it acknowledges from here on is lost")
-	flags.BoolVar(&i.readOptions.AsZooKeeper, "as-zookeeper", false, "where files are damaged, continue as ZooKeeper would, although transactions may be missing")
+	flags.BoolVar(&i.allowMinority, "few", false,
+		"take the directories of fewer servers than a majority, although the others may have later transactions")
+	flags.BoolVar(&i.allowRunning, "although-running", false,
+		"import although a server of ZooKeeper seems to run; what it acknowledges from here on is lost")
+	flags.BoolVar(&i.readOptions.AsZooKeeper, "as-zookeeper", false,
+		"where files are damaged, continue as ZooKeeper would, although transactions may be missing")
 	flags.BoolVar(&i.readOptions.NoLogs, "no-logs", false, "take a directory with a snapshot and no log")
-	flags.BoolVar(&i.readOptions.TrustEmpty, "trust-empty", false, "begin with an empty tree if there are logs and no snapshot (snapshot.trust.empty)")
-	flags.BoolVar(&i.readOptions.TTL353, "ttl-353", false, "read nodes with a time to live as ZooKeeper 3.5.3 wrote them (emulate353TTLNodes)")
+	flags.BoolVar(&i.readOptions.TrustEmpty, "trust-empty", false,
+		"begin with an empty tree if there are logs and no snapshot (snapshot.trust.empty)")
+	flags.BoolVar(&i.readOptions.TTL353, "ttl-353", false,
+		"read nodes with a time to live as ZooKeeper 3.5.3 wrote them (emulate353TTLNodes)")
 	i.out.Register(cmd)
 	return cmd
 }
@@ -92,7 +104,10 @@ func (i *importer) importData(ctx context.Context, sources []string) error {
 	}
 	if !i.checkOnly && !i.allowRunning {
 		if signs := runningSigns(ctx, i.cfg, parseSources(sources), os.DirFS("/")); len(signs) > 0 {
-			return cli.WithStatus(cli.Conflict, fmt.Errorf("ZooKeeper may still run, or members of the new ensemble do: %s; stop all of ZooKeeper's servers first, because what they acknowledge from here on is not imported; --check tries the import with copies meanwhile, and --although-running imports nevertheless", strings.Join(signs, "; ")))
+			return cli.WithStatus(cli.Conflict,
+				fmt.Errorf("ZooKeeper may still run, or members of the new ensemble do: %s; stop all of ZooKeeper's servers "+
+					"first, because what they acknowledge from here on is not imported; --check tries the import with copies "+
+					"meanwhile, and --although-running imports nevertheless", strings.Join(signs, "; ")))
 		}
 	}
 	plan, err := i.readSources(sources)
@@ -108,7 +123,8 @@ func (i *importer) importData(ctx context.Context, sources []string) error {
 		if err := cli.PrintText(i.out, "", i.result); err != nil {
 			return err
 		}
-		return cli.WithStatus(cli.Conflict, fmt.Errorf("%d reasons against it: %s", len(plan.Rejections), strings.Join(plan.Rejections, "; ")))
+		return cli.WithStatus(cli.Conflict,
+			fmt.Errorf("%d reasons against it: %s", len(plan.Rejections), strings.Join(plan.Rejections, "; ")))
 	}
 	if i.checkOnly {
 		digest, err := plan.WriteImage(io.Discard)
@@ -148,9 +164,11 @@ func checkDistinct(given []datadir.Directory) error {
 func (i *importer) checkSources(given []datadir.Directory) error {
 	voters, directories := countVoters(ensembleServers(i.cfg), given)
 	if directories <= voters/2 && !i.allowMinority {
-		err := fmt.Errorf("the directories of %d of %d servers that vote are given, and the others may have later transactions: give those of a majority, or --few if there are no others", directories, voters)
+		err := fmt.Errorf("the directories of %d of %d servers that vote are given, and the others may have later "+
+			"transactions: give those of a majority, or --few if there are no others", directories, voters)
 		if voters < len(ensembleServers(i.cfg)) {
-			err = fmt.Errorf("%w; an observer's directory does not count, and any directory without its file myid may be one's", err)
+			err = fmt.Errorf("%w; an observer's directory does not count, and any directory without its file myid may be one's",
+				err)
 		}
 		return cli.WithStatus(cli.UsageError, err)
 	}
@@ -162,7 +180,10 @@ func (i *importer) checkSources(given []datadir.Directory) error {
 	if without < 0 {
 		return nil
 	}
-	return cli.WithStatus(cli.UsageError, fmt.Errorf("%s has a dataLogDir, and that of %[2]s is not given: name it after a comma, as in %[2]s,LOGS, or as %[2]s,%[2]s if this server keeps its logs in its dataDir; or give --no-logs if there are none", i.configFile, given[without].Data))
+	return cli.WithStatus(cli.UsageError,
+		fmt.Errorf("%s has a dataLogDir, and that of %[2]s is not given: name it after a comma, as in %[2]s,LOGS, or as "+
+			"%[2]s,%[2]s if this server keeps its logs in its dataDir; or give --no-logs if there are none", i.configFile,
+			given[without].Data))
 }
 
 // countVoters returns the number of voters, and how many of the directories certainly belong to voters. The
@@ -199,8 +220,10 @@ func (i *importer) readSources(sources []string) (*migrate.ImportPlan, error) {
 		return nil, err
 	}
 	i.result.Read = cli.ImportSource{
-		Data: report.Directory.Data, Logs: report.Directory.Logs, ServerReason: report.ChoiceReason, Snapshot: report.Snapshot,
-		Transactions: report.Transactions, Digests: report.Digests, Notes: nonNilList(report.Notes), Losses: nonNilList(report.Losses),
+		Data: report.Directory.Data, Logs: report.Directory.Logs, ServerReason: report.ChoiceReason,
+		Snapshot:     report.Snapshot,
+		Transactions: report.Transactions, Digests: report.Digests, Notes: nonNilList(report.Notes),
+		Losses: nonNilList(report.Losses),
 	}
 	if err := i.printText(reportText(report)); err != nil {
 		return nil, err
@@ -223,8 +246,9 @@ func (i *importer) seedMember(plan *migrate.ImportPlan) error {
 	writing := cli.NewProgress(i.streams, "writing the member's files", 0)
 	digest := uint64(0)
 	err := member.SeedMember(member.SeedConfig{
-		ID: i.cfg.MyID, Servers: ensembleServers(i.cfg), Dir: i.cfg.Dir, LogDir: i.cfg.LogDir, LogKind: i.cfg.LogKind, Logger: i.logger,
-		Index: plan.ImageHead().Index, Term: plan.Term, RetryCommand: i.commandText,
+		ID: i.cfg.MyID, Servers: ensembleServers(i.cfg), Dir: i.cfg.Dir, LogDir: i.cfg.LogDir, LogKind: i.cfg.LogKind,
+		Logger: i.logger,
+		Index:  plan.ImageHead().Index, Term: plan.Term, RetryCommand: i.commandText,
 		WriteImage: func(to io.Writer) (err error) {
 			digest, err = plan.WriteImage(to)
 			return err
@@ -235,7 +259,8 @@ func (i *importer) seedMember(plan *migrate.ImportPlan) error {
 		return err
 	}
 	i.result.Digest, i.result.Member, i.result.Data = backup.FormatDigest(digest), i.cfg.MyID, i.cfg.Dir
-	return i.printText(fmt.Sprintf("Member %d has the state with digest %016x. The others start with empty directories, and copy it.\nStart it with: rollcall serve %s\n", i.cfg.MyID, digest, i.configFile))
+	return i.printText(fmt.Sprintf("Member %d has the state with digest %016x. The others start with empty "+
+		"directories, and copy it.\nStart it with: rollcall serve %s\n", i.cfg.MyID, digest, i.configFile))
 }
 
 // recordPlan records the plan for -o json.
@@ -268,10 +293,17 @@ func (i *importer) configAdvice(plan *migrate.ImportPlan) (lines []string) {
 		needed bool
 		text   string
 	}{
-		{plan.TTLs > 0 && !rules.TTLNodes, "without extendedTypesEnabled=true, clients cannot create nodes with a time to live; those that there are stay as they are"},
+		{
+			plan.TTLs > 0 && !rules.TTLNodes,
+			"without extendedTypesEnabled=true, clients cannot create nodes with a time to live; those that there are stay " +
+				"as they are",
+		},
 		{plan.SASL > 0 && !rules.SASL, "without SASL (authProvider.sasl and a JAAS file), permissions of its users are void"},
 		{plan.X509 > 0 && !rules.X509, "without TLS for clients (secureClientPort), permissions of subjects of certificates are void"},
-		{rules.DataQuota > 0 && uint64(plan.Bytes) > rules.DataQuota, "dataQuota is smaller than this state: writes that add to it will be rejected"},
+		{
+			rules.DataQuota > 0 && uint64(plan.Bytes) > rules.DataQuota,
+			"dataQuota is smaller than this state: writes that add to it will be rejected",
+		},
 	} {
 		if row.needed {
 			lines = append(lines, row.text)
@@ -286,7 +318,8 @@ func reportText(r *datadir.Report) string {
 	if r.Snapshot != "" {
 		from = r.Snapshot
 	}
-	fmt.Fprintf(&b, "Read %s: %s and %s after it in %s; %s compared.\n", r.Directory, from, countNoun(r.Transactions, "transaction"), countNoun(len(r.Logs), "log"), countNoun(r.Digests, "digest"))
+	fmt.Fprintf(&b, "Read %s: %s and %s after it in %s; %s compared.\n", r.Directory, from,
+		countNoun(r.Transactions, "transaction"), countNoun(len(r.Logs), "log"), countNoun(r.Digests, "digest"))
 	if r.ChoiceReason != "" {
 		fmt.Fprintf(&b, "  chosen: %s\n", r.ChoiceReason)
 	}

@@ -38,7 +38,8 @@ func runCommandLine(ctx context.Context, args []string, w cli.IOStreams) error {
 func newRoot(w cli.IOStreams) *cobra.Command {
 	w = cli.WithProgress(w)
 	root := cli.NewRoot(w, builtFrom().String(), builtFrom().buildTime())
-	root.AddCommand(newUp(w), newServe(w), newHealth(w), newRecover(w), newImport(w), newExport(w), newBench(w), newVersion(w), newConfiguration(w), newCerts(w))
+	root.AddCommand(newUp(w), newServe(w), newHealth(w), newRecover(w), newImport(w), newExport(w), newBench(w),
+		newVersion(w), newConfiguration(w), newCerts(w))
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "backup" {
 			cmd.AddCommand(newRestore(w))

@@ -36,7 +36,10 @@ type heapUse struct {
 }
 
 // heapSamples are the metrics for readHeap.
-var heapSamples = [...]string{"/gc/heap/live:bytes", "/memory/classes/heap/objects:bytes", "/memory/classes/heap/free:bytes", "/gc/heap/allocs:bytes"}
+var heapSamples = [...]string{
+	"/gc/heap/live:bytes", "/memory/classes/heap/objects:bytes",
+	"/memory/classes/heap/free:bytes", "/gc/heap/allocs:bytes",
+}
 
 func readHeap() heapUse {
 	var samples [len(heapSamples)]metrics.Sample
@@ -44,7 +47,10 @@ func readHeap() heapUse {
 		samples[i].Name = name
 	}
 	metrics.Read(samples[:])
-	return heapUse{samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64(), samples[3].Value.Uint64()}
+	return heapUse{
+		samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64(),
+		samples[3].Value.Uint64(),
+	}
 }
 
 // heapReleaser decides when to release memory to the system. Go's own scavenger keeps as much as the heap may
@@ -61,7 +67,8 @@ func (c *heapReleaser) shouldRelease(h heapUse) bool {
 		c.quietChecks = 0
 	}
 	c.lastAllocated = h.allocated
-	if c.quietChecks < quietChecksNeeded || h.allocated-c.allocatedAtRelease <= spareHeap || h.objects+h.free <= h.live+spareHeap {
+	if c.quietChecks < quietChecksNeeded || h.allocated-c.allocatedAtRelease <= spareHeap ||
+		h.objects+h.free <= h.live+spareHeap {
 		return false
 	}
 	c.allocatedAtRelease = h.allocated
@@ -81,7 +88,10 @@ func gcPercent(live uint64) int {
 // gcPercent counts. After that, memory is released whenever the member is quiet. If the environment sets the
 // collector, tuneCollector does nothing.
 func tuneCollector(ctx context.Context, env []string, ready <-chan struct{}) {
-	if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "GOGC=") || strings.HasPrefix(v, "GOMEMLIMIT=") }) {
+	if slices.ContainsFunc(env, func(v string) bool {
+		return strings.HasPrefix(v, "GOGC=") || strings.HasPrefix(v,
+			"GOMEMLIMIT=")
+	}) {
 		return
 	}
 	percent := tightPercent

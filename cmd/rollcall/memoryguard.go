@@ -43,7 +43,9 @@ func (r *memoryGuard) checkHeap() error {
 	if r.checkAt = used + r.limit/guardRegrowth; used < r.limit {
 		return nil
 	}
-	return fmt.Errorf("there is too little memory for this state: the part that was read takes %d MB, and %d MB are allowed, which are %d %% of what is free; run this on a machine with more memory; if the state should be small, do not trust the file",
+	return fmt.Errorf("there is too little memory for this state: the part that was read takes %d MB, and %d MB are "+
+		"allowed, which are %d %% of what is free; run this on a machine with more memory; if the state should be small, "+
+		"do not trust the file",
 		used>>20, r.limit>>20, guardShare)
 }
 

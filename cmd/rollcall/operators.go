@@ -20,7 +20,8 @@ func listenOperators(cfg config.Config, advice string, logger *slog.Logger) (net
 	}
 	l, err := listenTCP(cfg.HTTP.Addr)
 	if err != nil {
-		return nil, explainedError{fmt.Errorf("HTTP for operators: %w; another program, perhaps of another user, may listen where administrators expect this member; %s", err, advice)}
+		return nil, explainedError{fmt.Errorf("HTTP for operators: %w; another program, perhaps of another user, may "+
+			"listen where administrators expect this member; %s", err, advice)}
 	}
 	return l, nil
 }

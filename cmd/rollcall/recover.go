@@ -41,9 +41,12 @@ func newRecover(w cli.IOStreams) *cobra.Command {
 	var f memberFlags
 	yes, force, out := false, false, cli.NewOutput(w)
 	cmd := &cobra.Command{
-		Use: "recover [flags] [zoo.cfg]", Short: "let the survivor of a lost majority begin a new ensemble", GroupID: cli.RunGroup, Args: cli.RangeArgs(0, 1, oneFileArgument),
-		Long: "Lets the survivor of a lost majority begin a new ensemble with its data, and with the server list in its zoo.cfg. The other members start with empty directories, and copy its data. " +
-			"Run it on a member that is stopped. Before it changes anything, it prints the cost of the recovery and the member with the most data, and asks for confirmation.",
+		Use: "recover [flags] [zoo.cfg]", Short: "let the survivor of a lost majority begin a new ensemble",
+		GroupID: cli.RunGroup, Args: cli.RangeArgs(0, 1, oneFileArgument),
+		Long: "Lets the survivor of a lost majority begin a new ensemble with its data, and with the server list in its " +
+			"zoo.cfg. The other members start with empty directories, and copy its data. " +
+			"Run it on a member that is stopped. Before it changes anything, it prints the cost of the recovery and the " +
+			"member with the most data, and asks for confirmation.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, log, err := f.loadConfig(w, "recover", args)
 			if err != nil {
@@ -55,22 +58,31 @@ func newRecover(w cli.IOStreams) *cobra.Command {
 	f.registerFlags(cmd)
 	out.Register(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")
-	cmd.Flags().BoolVar(&force, "force", false, "do it even if another member is known to have more data, which is lost then")
+	cmd.Flags().BoolVar(&force, "force", false,
+		"do it even if another member is known to have more data, which is lost then")
 	return cmd
 }
 
 // recoverMember begins a new ensemble with the data of the survivor of a lost majority, and with the server
 // list in its zoo.cfg.
-func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, yes, force bool, w cli.IOStreams, out *cli.Output) error {
+func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, yes, force bool, w cli.IOStreams,
+	out *cli.Output,
+) error {
 	stdout := w.Out
 	if !out.IsText() {
 		stdout = w.Err // JSON is alone on stdout
 	}
 	servers := ensembleServers(cfg)
 	if slices.ContainsFunc(servers, func(s member.Server) bool { return s.ID == cfg.MyID && s.Observer }) {
-		return cli.WithStatus(cli.Conflict, fmt.Errorf("recover: member %d is an observer in its zoo.cfg, and the first member of the new ensemble must vote; recover a voter, or, if this member has the most data, remove :observer from its line server.%[1]d there and run this again", cfg.MyID))
+		return cli.WithStatus(cli.Conflict,
+			fmt.Errorf("recover: member %d is an observer in its zoo.cfg, and the first member of the new ensemble must "+
+				"vote; recover a voter, or, if this member has the most data, remove :observer from its line server.%[1]d there "+
+				"and run this again", cfg.MyID))
 	}
-	recovery := member.RecoverConfig{ID: cfg.MyID, Servers: servers, Dir: cfg.Dir, LogDir: cfg.LogDir, Trust: cfg.Trust, Logger: logger}
+	recovery := member.RecoverConfig{
+		ID: cfg.MyID, Servers: servers, Dir: cfg.Dir, LogDir: cfg.LogDir, Trust: cfg.Trust,
+		Logger: logger,
+	}
 	asking := cli.NewProgress(w, "asking the other members", 0)
 	findings, err := surveyMembers(ctx, recovery, force, stdout)
 	asking.Done()
@@ -104,7 +116,9 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 
 // surveyMembers prints the extent of the data of this member and of the others that reply. Unless force is
 // set, it returns an error if another member has more.
-func surveyMembers(ctx context.Context, r member.RecoverConfig, force bool, stdout io.Writer) ([]member.Finding, error) {
+func surveyMembers(ctx context.Context, r member.RecoverConfig, force bool, stdout io.Writer) ([]member.Finding,
+	error,
+) {
 	findings, err := member.ExamineMembers(ctx, r)
 	if err != nil {
 		return nil, err
@@ -141,7 +155,8 @@ func checkMostData(findings []member.Finding) error {
 	if !findings[0].Before(most.DataEnd) {
 		return nil
 	}
-	return fmt.Errorf("member %d (%s) has more data than member %d: recover that one, or give --force and lose what only that one has",
+	return fmt.Errorf("member %d (%s) has more data than member %d: recover that one, or give --force and lose what "+
+		"only that one has",
 		most.ID, most.RaftAddr, findings[0].ID)
 }
 
@@ -171,10 +186,12 @@ func describeFindings(findings []member.Finding) string {
 		case f.LastTime.IsZero():
 			fmt.Fprintf(&b, "data up to index %d of term %d\n", f.Index, f.Term)
 		default:
-			fmt.Fprintf(&b, "data up to index %d of term %d, written %s\n", f.Index, f.Term, f.LastTime.UTC().Format(time.DateTime+" UTC"))
+			fmt.Fprintf(&b, "data up to index %d of term %d, written %s\n", f.Index, f.Term,
+				f.LastTime.UTC().Format(time.DateTime+" UTC"))
 		}
 	}
-	fmt.Fprintf(&b, "Member %d has the most data%s.\n", mostData(findings).ID, map[bool]string{true: " of those that are known"}[silent])
+	fmt.Fprintf(&b, "Member %d has the most data%s.\n", mostData(findings).ID,
+		map[bool]string{true: " of those that are known"}[silent])
 	if silent {
 		b.WriteString(recoverCompare)
 	}

@@ -42,7 +42,8 @@ func (f *memberFlags) reloadConfig(w cli.IOStreams, args []string, started confi
 	before := log.Level()
 	cfg, _, err := config.Load(configFileOf(args), w.Env, f.config)
 	if err != nil {
-		log.UnfilteredLogger().Error("the configuration cannot be reloaded, so nothing has changed; correct it before the next start", "err", err)
+		log.UnfilteredLogger().Error("the configuration cannot be reloaded, so nothing has changed; correct it before the "+
+			"next start", "err", err)
 		return
 	}
 	level := f.logLevel(cfg)
@@ -63,7 +64,8 @@ func (f *memberFlags) reloadConfig(w cli.IOStreams, args []string, started confi
 func (f *memberFlags) changedSince(w cli.IOStreams, args []string, started config.Config, log *logs.Log) []string {
 	cfg, _, err := config.Load(configFileOf(args), w.Env, f.config)
 	if err != nil {
-		log.Logger().Error("the configuration cannot be reloaded, so this member starts with the one before; correct it before the next start of the process", "err", err)
+		log.Logger().Error("the configuration cannot be reloaded, so this member starts with the one before; correct it "+
+			"before the next start of the process", "err", err)
 		return nil
 	}
 	return diffKeys(started.Keys, cfg.Keys)

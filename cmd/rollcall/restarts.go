@@ -23,7 +23,9 @@ const (
 // runWithRestarts calls run again as long as its error allows a restart. It ends with the last error at the
 // end of ctx, after too many restarts, or if changed returns keys, because only a new process uses their new
 // values.
-func runWithRestarts(ctx context.Context, logger *slog.Logger, run func(context.Context) error, changed func() []string) error {
+func runWithRestarts(ctx context.Context, logger *slog.Logger, run func(context.Context) error,
+	changed func() []string,
+) error {
 	var restarts []time.Time // within the window
 	for {
 		err := run(ctx)
@@ -32,13 +34,16 @@ func runWithRestarts(ctx context.Context, logger *slog.Logger, run func(context.
 		}
 		restarts = slices.DeleteFunc(restarts, func(t time.Time) bool { return time.Since(t) >= restartWindow })
 		if len(restarts) >= maxRestarts {
-			return fmt.Errorf("%w; this process has started the member again %d times within %v, so it ends", err, maxRestarts, restartWindow)
+			return fmt.Errorf("%w; this process has started the member again %d times within %v, so it ends", err, maxRestarts,
+				restartWindow)
 		}
 		if keys := changed(); len(keys) > 0 {
-			logger.Warn("the configuration has changed, so this process ends; start the member again with the new one", "keys", strings.Join(keys, ", "))
+			logger.Warn("the configuration has changed, so this process ends; start the member again with the new one", "keys",
+				strings.Join(keys, ", "))
 			return err
 		}
 		restarts = append(restarts, time.Now())
-		logger.Warn("this member starts again in the same process", "reason", err, "restarts", len(restarts), "most", maxRestarts)
+		logger.Warn("this member starts again in the same process", "reason", err, "restarts", len(restarts), "most",
+			maxRestarts)
 	}
 }

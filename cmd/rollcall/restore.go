@@ -30,14 +30,22 @@ func newRestore(w cli.IOStreams) *cobra.Command {
 	r, out := restorer{sessions: "keep"}, cli.NewOutput(w)
 	live := cli.NewSubtreeRestore(w, out)
 	cmd := &cobra.Command{
-		Use: "restore [flags] FILE [zoo.cfg]", Short: "begin a new ensemble with the state in a backup, or write a subtree of it into one that runs",
-		Long: "Fills the empty directories of one member of a new ensemble with the state in a backup: of the member whose zoo.cfg it gets. Then start all members, the others with empty directories: " +
-			"they copy the state, and the ensemble serves once most of its voters have it. Nodes keep all that clients can see of them, and zxids continue. " +
-			"By default sessions are kept, and clients can resume them. With --sessions close they have ended, and their ephemeral nodes are gone. " +
-			"The directories must be empty, apart from ZooKeeper's version-2.\n\nWith --subtree, the command writes a subtree of the backup into an ensemble that runs, as a client: it creates nodes that " +
-			"are missing, and sets data and access control lists that differ. With --delete it also deletes nodes that are not in the backup. It leaves out ephemeral nodes. Versions, times and the numbers of sequential nodes " +
-			"begin anew. On a terminal it asks for confirmation; elsewhere it needs --yes. It can be repeated if it was interrupted.",
-		Example: "  rollcall backup restore ensemble.backup /etc/rollcall/zoo.cfg\n  rollcall backup restore --sessions close ensemble.backup /etc/rollcall/zoo.cfg\n" +
+		Use:   "restore [flags] FILE [zoo.cfg]",
+		Short: "begin a new ensemble with the state in a backup, or write a subtree of it into one that runs",
+		Long: "Fills the empty directories of one member of a new ensemble with the state in a backup: of the member " +
+			"whose zoo.cfg it gets. Then start all members, the others with empty directories: " +
+			"they copy the state, and the ensemble serves once most of its voters have it. Nodes keep all that clients can " +
+			"see of them, and zxids continue. " +
+			"By default sessions are kept, and clients can resume them. With --sessions close they have ended, and their " +
+			"ephemeral nodes are gone. " +
+			"The directories must be empty, apart from ZooKeeper's version-2.\n\nWith --subtree, the command writes a " +
+			"subtree of the backup into an ensemble that runs, as a client: it creates nodes that " +
+			"are missing, and sets data and access control lists that differ. With --delete it also deletes nodes that are " +
+			"not in the backup. It leaves out ephemeral nodes. Versions, times and the numbers of sequential nodes " +
+			"begin anew. On a terminal it asks for confirmation; elsewhere it needs --yes. It can be repeated if it was " +
+			"interrupted.",
+		Example: "  rollcall backup restore ensemble.backup /etc/rollcall/zoo.cfg\n  rollcall backup restore --sessions " +
+			"close ensemble.backup /etc/rollcall/zoo.cfg\n" +
 			"  rollcall backup restore --subtree /app --dry-run ensemble.backup",
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -46,11 +54,13 @@ func newRestore(w cli.IOStreams) *cobra.Command {
 		case err != nil:
 			return err
 		case asked && cmd.Flags().Changed("sessions"):
-			return cli.WithStatus(cli.UsageError, errors.New("backup restore: --sessions is for a new ensemble; --subtree restores no sessions"))
+			return cli.WithStatus(cli.UsageError,
+				errors.New("backup restore: --sessions is for a new ensemble; --subtree restores no sessions"))
 		case asked:
 			return cli.RangeArgs(1, 1, "with --subtree, a backup; --hosts names the ensemble")(cmd, args)
 		}
-		return cli.RangeArgs(2, 2, "a backup, and the zoo.cfg of one member; the others start with empty directories and copy it; --subtree restores into an ensemble that runs")(cmd, args)
+		return cli.RangeArgs(2, 2, "a backup, and the zoo.cfg of one member; the others start with empty directories and "+
+			"copy it; --subtree restores into an ensemble that runs")(cmd, args)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 { // with --subtree
@@ -86,7 +96,8 @@ func (r *restorer) restoreMember(ctx context.Context, w cli.IOStreams, out *cli.
 	}
 	h := state.ImageHead()
 	done := cli.RestoreResult{
-		File: r.backupFile, Index: h.Index, Zxid: h.Zxid, Term: state.RaftTerm(), Nodes: h.NodeCount, Sessions: h.SessionCount, Closed: closed,
+		File: r.backupFile, Index: h.Index, Zxid: h.Zxid, Term: state.RaftTerm(), Nodes: h.NodeCount,
+		Sessions: h.SessionCount, Closed: closed,
 		Member: cfg.MyID, Config: r.configFile, Data: cfg.Dir,
 	}
 	warnMissingParent(cfg, logger)

@@ -29,8 +29,10 @@ const drainPace = 500 * time.Millisecond
 func newServe(w cli.IOStreams) *cobra.Command {
 	var f memberFlags
 	cmd := &cobra.Command{
-		Use: "serve [flags] [zoo.cfg]", Short: "run one member", GroupID: cli.RunGroup, Args: cli.RangeArgs(0, 1, oneFileArgument),
-		Long: "Runs one member, with ZooKeeper's zoo.cfg. Without a file it takes $ZOO_CONF_DIR/zoo.cfg, or the variables ZOO_… of ZooKeeper's image. " +
+		Use: "serve [flags] [zoo.cfg]", Short: "run one member", GroupID: cli.RunGroup,
+		Args: cli.RangeArgs(0, 1, oneFileArgument),
+		Long: "Runs one member, with ZooKeeper's zoo.cfg. Without a file it takes $ZOO_CONF_DIR/zoo.cfg, or the variables " +
+			"ZOO_… of ZooKeeper's image. " +
 			"docs/configuration.md lists keys and variables.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, log, err := f.loadConfig(w, "serve", args)
@@ -47,14 +49,19 @@ func newServe(w cli.IOStreams) *cobra.Command {
 
 // serveMember runs one member until ctx ends. changed returns the keys that have changed since the
 // configuration was read.
-func serveMember(ctx context.Context, cfg config.Config, log *logs.Log, w cli.IOStreams, changed func() []string) error {
+func serveMember(ctx context.Context, cfg config.Config, log *logs.Log, w cli.IOStreams,
+	changed func() []string,
+) error {
 	warnMissingParent(cfg, log.Logger())
 	if err := cfg.SaveMyID(); err != nil {
 		return explainedError{fmt.Errorf("serve: %w", err)}
 	}
 	memory := newMemory(cfg.Memory, availableMemory(), log.Logger())
 	limitCollector(systemMemory(), w.Env)
-	p := &memberProcess{cfg: cfg, log: log, streams: w, settings: memberConfig(cfg, log), systemd: newNotifier(w), firstMade: make(chan struct{})}
+	p := &memberProcess{
+		cfg: cfg, log: log, streams: w, settings: memberConfig(cfg, log), systemd: newNotifier(w),
+		firstMade: make(chan struct{}),
+	}
 	p.settings.Memory = memory
 	p.settings.OnEvent = func(e member.Event) { log.Logger().Log(ctx, eventLevel(e.Kind), string(e.Kind), "event", e) }
 	workCtx, stop := context.WithCancel(ctx)
@@ -109,8 +116,10 @@ func (p *memberProcess) runMember(ctx context.Context) error {
 		return err
 	}
 	serveSocket(m, settings, logger)
-	logger.Info("member starts", "member", p.cfg.MyID, "version", builtFrom().fullVersion(), "clients", listenerAddr(settings.ClientListener), "tls", listenerAddr(settings.SecureListener),
-		"http", listenerAddr(settings.OperatorListener), "metrics", listenerAddr(settings.MetricsListener), "data", p.cfg.Dir, "members", len(settings.Servers), "protection", m.Protection(), "tick", p.cfg.Tick)
+	logger.Info("member starts", "member", p.cfg.MyID, "version", builtFrom().fullVersion(), "clients",
+		listenerAddr(settings.ClientListener), "tls", listenerAddr(settings.SecureListener),
+		"http", listenerAddr(settings.OperatorListener), "metrics", listenerAddr(settings.MetricsListener), "data", p.cfg.Dir,
+		"members", len(settings.Servers), "protection", m.Protection(), "tick", p.cfg.Tick)
 	before := p.newest.Swap(m)
 	p.startingSince.Store(nil)
 	if before == nil {
@@ -147,7 +156,8 @@ func (p *memberProcess) startStall(now time.Time) string {
 	if since := p.startingSince.Load(); since == nil || now.Sub(*since) < startLimit {
 		return ""
 	}
-	return fmt.Sprintf("this member has ended, and its next start in this process has taken %v: the data directory, or another file, does not open", startLimit)
+	return fmt.Sprintf("this member has ended, and its next start in this process has taken %v: the data directory, or "+
+		"another file, does not open", startLimit)
 }
 
 // openListeners returns the settings with listeners, which the caller closes, even after an error. A later
@@ -160,12 +170,16 @@ func (p *memberProcess) openListeners() (settings member.Config, err error) {
 	if settings.SecureListener, err = listenTCP(p.cfg.SecureAddr); err != nil {
 		return settings, fmt.Errorf("clients over TLS: %w", err)
 	}
-	if settings.OperatorListener, err = listenOperators(p.cfg, "set another admin.serverPort, or admin.enableServer=false", p.log.Logger()); err != nil {
+	if settings.OperatorListener, err = listenOperators(p.cfg, "set another admin.serverPort, or admin.enableServer=false",
+		p.log.Logger()); err != nil {
 		return settings, err
 	}
-	settings.MetricsListener = listenHTTP(p.cfg.HTTP.MetricsAddr, "metrics are not served; set another metricsProvider.httpPort", p.log.Logger())
-	p.cfg.ClientAddr, p.cfg.SecureAddr = keepPort(p.cfg.ClientAddr, settings.ClientListener), keepPort(p.cfg.SecureAddr, settings.SecureListener)
-	p.cfg.HTTP.Addr, p.cfg.HTTP.MetricsAddr = keepPort(p.cfg.HTTP.Addr, settings.OperatorListener), keepPort(p.cfg.HTTP.MetricsAddr, settings.MetricsListener)
+	settings.MetricsListener = listenHTTP(p.cfg.HTTP.MetricsAddr,
+		"metrics are not served; set another metricsProvider.httpPort", p.log.Logger())
+	p.cfg.ClientAddr, p.cfg.SecureAddr = keepPort(p.cfg.ClientAddr, settings.ClientListener),
+		keepPort(p.cfg.SecureAddr, settings.SecureListener)
+	p.cfg.HTTP.Addr, p.cfg.HTTP.MetricsAddr = keepPort(p.cfg.HTTP.Addr, settings.OperatorListener),
+		keepPort(p.cfg.HTTP.MetricsAddr, settings.MetricsListener)
 	return settings, nil
 }
 

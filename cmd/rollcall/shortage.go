@@ -35,7 +35,8 @@ func memoryLimit(configured config.MemoryLimit, available int64) int64 {
 func newMemory(configured config.MemoryLimit, available int64, log *slog.Logger) *admission.MemoryLimiter {
 	limit := memoryLimit(configured, available)
 	if most := available / 100 * collectorShare; available > 0 && limit > most {
-		log.Warn("memoryLimit is larger than the collector can keep to; the system may kill this process first", "memoryLimit", limit, "most", most)
+		log.Warn("memoryLimit is larger than the collector can keep to; the system may kill this process first",
+			"memoryLimit", limit, "most", most)
 	}
 	return admission.NewMemoryLimiter(limit)
 }
@@ -70,7 +71,8 @@ func watchMemory(ctx context.Context, m *admission.MemoryLimiter, log *slog.Logg
 func logMemory(m *admission.MemoryLimiter, log *slog.Logger) {
 	limit, used, refused := m.Usage()
 	if m.IsFull() {
-		log.Warn("this member is short of memory: it refuses writes that add data; delete nodes, or give it more memory", "used", used, "memoryLimit", limit)
+		log.Warn("this member is short of memory: it refuses writes that add data; delete nodes, or give it more memory",
+			"used", used, "memoryLimit", limit)
 		return
 	}
 	log.Info("this member has enough memory again", "used", used, "memoryLimit", limit, "refused", refused)

@@ -30,10 +30,10 @@ const (
 	prGetTimerslack = 30
 )
 
-// raiseTimerSlack gives all threads of this process the timerSlack. A thread can change only its own slack, and the monitor
-// thread starts before any code of ours. So this thread takes the slack, and then executes the program once more. All
-// threads of that program inherit the slack. If this is not possible, raiseTimerSlack returns, and the slack stays as it was. It
-// does nothing in these cases:
+// raiseTimerSlack gives all threads of this process the timerSlack. A thread can change only its own slack, and
+// the monitor thread starts before any code of ours. So this thread takes the slack, and then executes the
+// program once more. All threads of that program inherit the slack. If this is not possible, raiseTimerSlack
+// returns, and the slack stays as it was. It does nothing in these cases:
 //
 //   - The slack is not defaultSlack: the user has chosen it, or raiseTimerSlack has run before.
 //   - slackTried is set.

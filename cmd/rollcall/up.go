@@ -67,10 +67,13 @@ func newUp(w cli.IOStreams) *cobra.Command { return new(upFlags).newCommand(w) }
 
 func (f *upFlags) newCommand(w cli.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "up [flags]", Short: "run three members in this process, on loopback", GroupID: cli.RunGroup, Args: cli.RangeArgs(0, 0, "flags only"),
-		Long: "Runs an ensemble in this process, on loopback, until Ctrl-C. It prints a line for each event that matters. On a terminal it also keeps " +
+		Use: "up [flags]", Short: "run three members in this process, on loopback", GroupID: cli.RunGroup,
+		Args: cli.RangeArgs(0, 0, "flags only"),
+		Long: "Runs an ensemble in this process, on loopback, until Ctrl-C. It prints a line for each event that matters. " +
+			"On a terminal it also keeps " +
 			"tables of the members and sessions below these lines.\n\n" +
-			"Each member has a directory with its zoo.cfg and its data. Beside them, the file token has the token of administrators, and secret the secret that the members share. " +
+			"Each member has a directory with its zoo.cfg and its data. Beside them, the file token has the token of " +
+			"administrators, and secret the secret that the members share. " +
 			"The directory must belong to you, and no other user may write in it or replace it.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.checkFlags(cmd.Flags().Changed); err != nil {
@@ -81,7 +84,9 @@ func (f *upFlags) newCommand(w cli.IOStreams) *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&f.dataDir, "data", "rollcall-data", "`directory` for the members' data, made if missing")
-	fs.IntVar(&f.basePort, "port", 2181, "client `port` of member 1; the others have the next ones. Members talk to each other on the ports 1,000 and 2,000 above, and serve HTTP on those 3,000 above")
+	fs.IntVar(&f.basePort, "port", 2181,
+		"client `port` of member 1; the others have the next ones. Members talk to each other on the ports 1,000 and "+
+			"2,000 above, and serve HTTP on those 3,000 above")
 	fs.IntVar(&f.memberCount, "members", upMembers, fmt.Sprintf("`number` of members, 1 to %d", upMaxMembers))
 	fs.IntSliceVar(&f.ports, "ports", nil, "client `port,...` of each member, instead of --port and --members")
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "also print the log lines of the members")
@@ -112,7 +117,8 @@ func (f *upFlags) checkFlags(given func(flag string) bool) error {
 		}
 		for _, above := range []int{0, upQuorum, upElection, upHTTP} {
 			if used[port+above] {
-				return fmt.Errorf("up: two members would use port %d: each uses its own port and those %d, %d and %d above", port+above, upQuorum, upElection, upHTTP)
+				return fmt.Errorf("up: two members would use port %d: each uses its own port and those %d, %d and %d above",
+					port+above, upQuorum, upElection, upHTTP)
 			}
 			used[port+above] = true
 		}
@@ -241,7 +247,8 @@ func (f *upFlags) sayReady(out *eventPrinter, urls []string) {
 	}
 	token := filepath.Join(f.dataDir, upToken)
 	out.printLine("console: %s/ (the token of administrators is in %s)", urls[0], token)
-	out.printLine("to change something: export ROLLCALL_ADMIN=%s ROLLCALL_TOKEN_FILE=%s", strings.Join(urls, ","), shellQuote(token))
+	out.printLine("to change something: export ROLLCALL_ADMIN=%s ROLLCALL_TOKEN_FILE=%s", strings.Join(urls, ","),
+		shellQuote(token))
 }
 
 func loopbackAddr(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
@@ -259,8 +266,10 @@ func (f *upFlags) writeSecrets() error {
 // zooCfg returns the zoo.cfg of member i+1 in dir.
 func (f *upFlags) zooCfg(i int, dir string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# rollcall up writes this file each time it starts.\n%sdataDir=%s\nadmin.serverPort=%d\nadmin.tokenFile=%s\nclientPortAddress=127.0.0.1\nclientPort=%d\n",
-		upKeys, escapeBackslashes(dir), f.ports[i]+upHTTP, escapeBackslashes(filepath.Join(filepath.Dir(dir), upToken)), f.ports[i])
+	fmt.Fprintf(&b, "# rollcall up writes this file each time it "+
+		"starts.\n%sdataDir=%s\nadmin.serverPort=%d\nadmin.tokenFile=%s\nclientPortAddress=127.0.0.1\nclientPort=%d\n",
+		upKeys, escapeBackslashes(dir), f.ports[i]+upHTTP, escapeBackslashes(filepath.Join(filepath.Dir(dir), upToken)),
+		f.ports[i])
 	if len(f.ports) > 1 {
 		fmt.Fprintf(&b, "ensembleSecretFile=%s\n", escapeBackslashes(filepath.Join(filepath.Dir(dir), upSecret)))
 	}
@@ -308,13 +317,16 @@ func checkServersUnchanged(settings member.Config) error {
 		return err
 	}
 	if configured := member.ServerLines(settings.Servers); !slices.Equal(made, configured) {
-		return fmt.Errorf("%s %w: it has [%s], and this would be [%s]", settings.Dir, disk.ErrServersChanged, strings.Join(made, ", "), strings.Join(configured, ", "))
+		return fmt.Errorf("%s %w: it has [%s], and this would be [%s]", settings.Dir, disk.ErrServersChanged,
+			strings.Join(made, ", "), strings.Join(configured, ", "))
 	}
 	return nil
 }
 
 // newMember returns member i+1, which does not run yet, and its address for operators, or "".
-func (f *upFlags) newMember(i int, out *eventPrinter, stderr io.Writer) (m *member.Member, operators string, err error) {
+func (f *upFlags) newMember(i int, out *eventPrinter, stderr io.Writer) (m *member.Member, operators string,
+	err error,
+) {
 	cfg, err := f.loadMemberConfig(i, out)
 	if err != nil {
 		return nil, "", err

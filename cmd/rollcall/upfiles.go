@@ -42,9 +42,11 @@ func (u *upFiles) checkOwned(name string) error {
 	case err != nil:
 		return err
 	case !info.IsDir() && !info.Mode().IsRegular():
-		return fmt.Errorf("%s in %s is neither a file nor a directory (mode %v); remove it, or use another directory", name, u.dir, info.Mode())
+		return fmt.Errorf("%s in %s is neither a file nor a directory (mode %v); remove it, or use another directory", name,
+			u.dir, info.Mode())
 	case secretfile.OwnerOf(info) != os.Geteuid():
-		return fmt.Errorf("%s in %s belongs to the user %d; use a directory of your own", name, u.dir, secretfile.OwnerOf(info))
+		return fmt.Errorf("%s in %s belongs to the user %d; use a directory of your own", name, u.dir,
+			secretfile.OwnerOf(info))
 	}
 	return nil
 }

@@ -14,7 +14,8 @@ import (
 func newVersion(w cli.IOStreams) *cobra.Command {
 	out := cli.NewOutput(w)
 	cmd := &cobra.Command{
-		Use: "version", Short: "print the version, and the commit with its date", GroupID: cli.ToolsGroup, Args: cli.RangeArgs(0, 0, "no arguments"),
+		Use: "version", Short: "print the version, and the commit with its date", GroupID: cli.ToolsGroup,
+		Args: cli.RangeArgs(0, 0, "no arguments"),
 		Long: "Prints the version, and the commit with its date.",
 		RunE: func(*cobra.Command, []string) error {
 			return cli.PrintText(out, builtFrom().String()+"\n", builtFrom().versionRow())
@@ -114,7 +115,8 @@ func (c commit) String() string {
 	case c.id == "":
 		return fmt.Sprintf("rollcall %s (commit unknown: built without git)", release)
 	case c.modified:
-		return fmt.Sprintf("rollcall %s (commit %s of %s, with changes that were not committed)", release, c.id, c.buildTime().Format(time.RFC3339))
+		return fmt.Sprintf("rollcall %s (commit %s of %s, with changes that were not committed)", release, c.id,
+			c.buildTime().Format(time.RFC3339))
 	}
 	return fmt.Sprintf("rollcall %s (commit %s of %s)", release, c.id, c.buildTime().Format(time.RFC3339))
 }

@@ -12,7 +12,10 @@ const (
 	numCredentials
 )
 
-var credentialNames = [numCredentials]string{AdminToken: "token", AdminPassword: "password", SuperPassword: "super", SASLLogin: "sasl", ClientCertificate: "certificate"}
+var credentialNames = [numCredentials]string{
+	AdminToken: "token", AdminPassword: "password", SuperPassword: "super",
+	SASLLogin: "sasl", ClientCertificate: "certificate",
+}
 
 // String returns the name in metrics and logs.
 func (k Credential) String() string { return credentialNames[k] }

@@ -192,7 +192,8 @@ func (t *CredentialLimiter) recordFailure(host string, kind Credential, takes bo
 	}
 	t.mu.Unlock()
 	if due {
-		t.log.Warn("credentials failed", "address", host, "kind", kind.String(), "failures", failures, "slowed", slowed, "unlogged", skipped)
+		t.log.Warn("credentials failed", "address", host, "kind", kind.String(), "failures", failures, "slowed", slowed,
+			"unlogged", skipped)
 	}
 }
 
@@ -269,9 +270,11 @@ func NetworkOf(host string) string {
 func (t *CredentialLimiter) NativeMetrics() []metrics.Native {
 	return []metrics.Native{
 		metrics.CounterBy("rollcall_credentials_failed_total", "kind",
-			"credentials of administrators and clients that were wrong, and certificates of clients that were missing or wrong", t.FailureCounts),
+			"credentials of administrators and clients that were wrong, and certificates of clients that were missing or wrong",
+			t.FailureCounts),
 		metrics.CounterBy("rollcall_credentials_slowed_total", "outcome",
-			"credentials that were checked later, or were rejected without a check, because too many from their address were wrong",
+			"credentials that were checked later, or were rejected without a check, because too many from their address were "+
+				"wrong",
 			func() map[string]uint64 {
 				waited, rejected := t.SlowedCounts()
 				return map[string]uint64{"waited": waited, "rejected": rejected}

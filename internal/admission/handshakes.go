@@ -8,8 +8,10 @@ import (
 
 // The errors of a handshake that is not admitted.
 var (
-	ErrDisplaced         = errors.New("too many TLS handshakes are under way, and this client's first message was incomplete for longest")
-	ErrTooManyHandshakes = errors.New("too many TLS handshakes are under way, and the first messages of all their clients are complete")
+	ErrDisplaced = errors.New("too many TLS handshakes are under way, and this client's first message was " +
+		"incomplete for longest")
+	ErrTooManyHandshakes = errors.New("too many TLS handshakes are under way, and the first messages of all their " +
+		"clients are complete")
 )
 
 // HandshakeLimiter limits the TLS handshakes under way. A client is silent until its first message is

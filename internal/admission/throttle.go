@@ -99,7 +99,10 @@ func NewSessionThrottle(cfg Throttle, now time.Time) *SessionThrottle {
 	if cfg.Weighted {
 		weight = int64(cfg.GlobalWeight)
 	}
-	t := &SessionThrottle{cfg: cfg, capacity: weight * int64(cfg.Tokens), startedAt: now, lastFill: now, dropCheckedAt: now, randomChance: rand.Float64}
+	t := &SessionThrottle{
+		cfg: cfg, capacity: weight * int64(cfg.Tokens), startedAt: now, lastFill: now,
+		dropCheckedAt: now, randomChance: rand.Float64,
+	}
 	perSecond := float64(weight*int64(cfg.FillCount)) / cfg.FillTime.Seconds()
 	t.tokenLimiter = rate.NewLimiter(rate.Limit(perSecond), int(t.capacity))
 	return t

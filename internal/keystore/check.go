@@ -22,8 +22,10 @@ func Check(o Options) (faults []*secretfile.Fault) {
 	}
 	now := o.Now()
 	faults = append(faults, secretfile.NewWarnings(o.Prefix+".keyStore.location", o.Key.Location, m.exposedWarning)...)
-	faults = append(faults, secretfile.NewWarnings(o.Prefix+".keyStore.location", o.Key.Location, expiryTexts(m.chain, now)...)...)
-	faults = append(faults, secretfile.NewWarnings(o.Prefix+".trustStore.location", o.Trust.Location, expiryTexts(m.trusted, now)...)...)
+	faults = append(faults, secretfile.NewWarnings(o.Prefix+".keyStore.location", o.Key.Location,
+		expiryTexts(m.chain, now)...)...)
+	faults = append(faults, secretfile.NewWarnings(o.Prefix+".trustStore.location", o.Trust.Location,
+		expiryTexts(m.trusted, now)...)...)
 	return append(faults, secretfile.NewWarnings(o.Prefix+".crl.location", o.CRLs, m.crls.outdatedTexts(now)...)...)
 }
 
@@ -33,9 +35,11 @@ func expiryTexts(certs []*x509.Certificate, now time.Time) (texts []string) {
 		until := c.NotAfter.UTC().Format(timeFormat)
 		switch left := c.NotAfter.Sub(now); {
 		case left <= 0:
-			texts = append(texts, fmt.Sprintf("the certificate of %q has expired: it was valid until %s; replace it", c.Subject, until))
+			texts = append(texts, fmt.Sprintf("the certificate of %q has expired: it was valid until %s; replace it", c.Subject,
+				until))
 		case left <= ExpiryNotice:
-			texts = append(texts, fmt.Sprintf("the certificate of %q expires soon: it is valid until %s; replace it before", c.Subject, until))
+			texts = append(texts, fmt.Sprintf("the certificate of %q expires soon: it is valid until %s; replace it before",
+				c.Subject, until))
 		}
 	}
 	return texts
@@ -48,8 +52,10 @@ func (r *revocationLists) outdatedTexts(now time.Time) (texts []string) {
 	}
 	for _, list := range r.lists {
 		if !isCurrent(list, now) {
-			texts = append(texts, fmt.Sprintf("the list of %q is not current: it counts from %s to %s, and this machine's clock says %s, so the issuer's certificates are rejected; put a new list there",
-				list.Issuer, list.ThisUpdate.UTC().Format(timeFormat), list.NextUpdate.UTC().Format(timeFormat), now.UTC().Format(timeFormat)))
+			texts = append(texts, fmt.Sprintf("the list of %q is not current: it counts from %s to %s, and this machine's "+
+				"clock says %s, so the issuer's certificates are rejected; put a new list there",
+				list.Issuer, list.ThisUpdate.UTC().Format(timeFormat), list.NextUpdate.UTC().Format(timeFormat),
+				now.UTC().Format(timeFormat)))
 		}
 	}
 	return texts

@@ -45,7 +45,8 @@ func parseCRLs(data []byte) (*revocationLists, error) {
 	}
 	list, err := x509.ParseRevocationList(data)
 	if err != nil {
-		return nil, errors.New("there is no list of revoked certificates in the file; it must have blocks X509 CRL in PEM, or one list in DER")
+		return nil, errors.New("there is no list of revoked certificates in the file; it must have blocks X509 CRL in " +
+			"PEM, or one list in DER")
 	}
 	return &revocationLists{lists: []*x509.RevocationList{list}}, nil
 }
@@ -83,13 +84,15 @@ func (r *revocationLists) checkCertificate(cert, issuer *x509.Certificate, now t
 		}
 		for _, entry := range list.RevokedCertificateEntries {
 			if entry.SerialNumber.Cmp(cert.SerialNumber) == 0 {
-				return fmt.Errorf("the certificate of %q was revoked at %s", cert.Subject, entry.RevocationTime.UTC().Format(time.DateTime))
+				return fmt.Errorf("the certificate of %q was revoked at %s", cert.Subject,
+					entry.RevocationTime.UTC().Format(time.DateTime))
 			}
 		}
 		listed = listed || isCurrent(list, now)
 	}
 	if !listed {
-		return fmt.Errorf("no current list of revoked certificates of %q is available, so its certificate of %q is rejected", issuer.Subject, cert.Subject)
+		return fmt.Errorf("no current list of revoked certificates of %q is available, so its certificate of %q is rejected",
+			issuer.Subject, cert.Subject)
 	}
 	return nil
 }

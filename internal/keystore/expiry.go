@@ -50,10 +50,15 @@ func (k *Keys) warnOfExpiry() {
 	if cert == nil || !k.expiryWarner.warningDue(cert.Leaf.NotAfter, now) {
 		return
 	}
-	line := []any{"key", k.options.Prefix + ".keyStore.location", "file", k.options.Key.Location, "until", cert.Leaf.NotAfter.UTC().Format(time.RFC3339)}
+	line := []any{
+		"key", k.options.Prefix + ".keyStore.location", "file", k.options.Key.Location, "until",
+		cert.Leaf.NotAfter.UTC().Format(time.RFC3339),
+	}
 	if left := cert.Leaf.NotAfter.Sub(now); left > 0 {
-		k.options.Log.Warn("this member's certificate expires soon; replace it, or peers and clients will reject this member", append(line, "left", left.Round(time.Hour))...)
+		k.options.Log.Warn("this member's certificate expires soon; replace it, or peers and clients will reject this member",
+			append(line, "left", left.Round(time.Hour))...)
 		return
 	}
-	k.options.Log.Error("this member's certificate has expired, so peers and clients reject this member; replace it, or set this machine's clock if that is wrong", append(line, "clock", now.UTC().Format(time.RFC3339))...)
+	k.options.Log.Error("this member's certificate has expired, so peers and clients reject this member; replace it, "+
+		"or set this machine's clock if that is wrong", append(line, "clock", now.UTC().Format(time.RFC3339))...)
 }

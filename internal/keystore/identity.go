@@ -25,17 +25,23 @@ func (h storeContents) ownCertificate(now time.Time) (*tls.Certificate, []*x509.
 	}
 	key := h.keys[0]
 	if own, ok := key.(*rsa.PrivateKey); ok && own.N.BitLen() < minRSABits {
-		return nil, nil, fmt.Errorf("the RSA key has %d bits; it must have at least %d, and 2048 are usual", own.N.BitLen(), minRSABits)
+		return nil, nil, fmt.Errorf("the RSA key has %d bits; it must have at least %d, and 2048 are usual", own.N.BitLen(),
+			minRSABits)
 	}
 	leaf := h.leafOf(key)
 	if leaf == nil {
 		return nil, nil, fmt.Errorf("none of the %d certificates in the file belongs to its private key", len(h.certs))
 	}
 	if now.After(leaf.NotAfter) {
-		return nil, nil, fmt.Errorf("the certificate of %q has expired: it was valid until %s, and this machine's clock says %s", leaf.Subject, leaf.NotAfter.UTC().Format(timeFormat), now.UTC().Format(timeFormat))
+		return nil, nil, fmt.Errorf("the certificate of %q has expired: it was valid until %s, and this machine's clock "+
+			"says %s", leaf.Subject, leaf.NotAfter.UTC().Format(timeFormat), now.UTC().Format(timeFormat))
 	}
 	if now.Before(leaf.NotBefore) {
-		return nil, nil, &notYetError{leaf.NotBefore, fmt.Errorf("the certificate of %q is not valid yet: it is valid from %s, and this machine's clock says %s", leaf.Subject, leaf.NotBefore.UTC().Format(timeFormat), now.UTC().Format(timeFormat))}
+		return nil, nil, &notYetError{
+			leaf.NotBefore,
+			fmt.Errorf("the certificate of %q is not valid yet: it is valid from %s, and this machine's clock says %s",
+				leaf.Subject, leaf.NotBefore.UTC().Format(timeFormat), now.UTC().Format(timeFormat)),
+		}
 	}
 	cert, chain := &tls.Certificate{PrivateKey: key, Leaf: leaf}, h.chainFrom(leaf)
 	for _, c := range chain {
@@ -96,7 +102,8 @@ func selfSigned(cert *x509.Certificate) bool { return bytes.Equal(cert.RawSubjec
 // trustPool returns the trusted certificates of the store.
 func (h storeContents) trustPool() (*x509.CertPool, error) {
 	if len(h.trusted) == 0 {
-		return nil, errors.New("there is no certificate to trust in the file; a trust store has those of authorities (keytool -importcert)")
+		return nil, errors.New("there is no certificate to trust in the file; a trust store has those of authorities " +
+			"(keytool -importcert)")
 	}
 	pool := x509.NewCertPool()
 	for _, c := range h.trusted {

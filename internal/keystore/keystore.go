@@ -104,7 +104,8 @@ func (o Options) withDefaults() Options {
 
 // warnExposed warns if other users can read the private key.
 func (k *Keys) warnExposed() {
-	secretfile.LogExposed(k.options.Log, k.options.Prefix+".keyStore.location", k.options.Key.Location, k.current.Load().exposedWarning)
+	secretfile.LogExposed(k.options.Log, k.options.Prefix+".keyStore.location", k.options.Key.Location,
+		k.current.Load().exposedWarning)
 }
 
 func (k *Keys) readAll() (*material, error) {
@@ -118,7 +119,10 @@ func (k *Keys) readAll() (*material, error) {
 }
 
 // fileReaders read one file each. Their errors are Faults.
-var fileReaders = []func(*material, Options) error{(*material).readKeyStore, (*material).readTrustStore, (*material).readCRLs}
+var fileReaders = []func(*material, Options) error{
+	(*material).readKeyStore, (*material).readTrustStore,
+	(*material).readCRLs,
+}
 
 func (m *material) readKeyStore(o Options) error {
 	if o.Key.Location == "" {
@@ -152,7 +156,9 @@ func (m *material) readCRLs(o Options) (err error) {
 	case !o.CRL:
 		return nil
 	case o.CRLs == "":
-		return secretfile.NewFault(o.Prefix+".crl", "true", fmt.Errorf("lists of revoked certificates are read from a file and never fetched from the network; set %s.crl.location to it", o.Prefix))
+		return secretfile.NewFault(o.Prefix+".crl", "true",
+			fmt.Errorf("lists of revoked certificates are read from a file and never fetched from the network; set "+
+				"%s.crl.location to it", o.Prefix))
 	}
 	m.crls, err = m.loadCRLs(o.CRLs)
 	return secretfile.NewFault(o.Prefix+".crl.location", o.CRLs, err)
@@ -205,7 +211,10 @@ func (k *Keys) Verify(chain []*x509.Certificate, usage x509.ExtKeyUsage, names .
 		between.AddCert(cert)
 	}
 	now := k.options.Now()
-	chains, err := chain[0].Verify(x509.VerifyOptions{Roots: m.roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{usage}, CurrentTime: now})
+	chains, err := chain[0].Verify(x509.VerifyOptions{
+		Roots: m.roots, Intermediates: between,
+		KeyUsages: []x509.ExtKeyUsage{usage}, CurrentTime: now,
+	})
 	if err != nil {
 		return ExplainClock(err)
 	}

@@ -45,7 +45,8 @@ var formats = []format{
 }
 
 // ErrBCFKS is the error of the one format of ZooKeeper that cannot be read.
-var ErrBCFKS = errors.New("a BCFKS store can be read only by Bouncy Castle's library for Java; convert it with keytool -importkeystore to PKCS12")
+var ErrBCFKS = errors.New("a BCFKS store can be read only by Bouncy Castle's library for Java; convert it with " +
+	"keytool -importkeystore to PKCS12")
 
 // IsKnownType reports whether a word, in any case of letters, is the type of a Store.
 func IsKnownType(word string) bool {
@@ -66,7 +67,8 @@ func formatOf(key string, s Store) (format, error) {
 	if s.Type != "" {
 		return format{}, fmt.Errorf("%s.type=%s: must be PEM, PKCS12 or JKS", key, s.Type)
 	}
-	return format{}, fmt.Errorf("the file's name does not show its format: it must end in .pem, .p12, .pfx or .jks, or set %s.type=PEM, PKCS12 or JKS", key)
+	return format{}, fmt.Errorf("the file's name does not show its format: it must end in .pem, .p12, .pfx or .jks, or "+
+		"set %s.type=PEM, PKCS12 or JKS", key)
 }
 
 // loadStore reads one store. exposed is a warning if other users can read the file.
@@ -84,7 +86,9 @@ func (m *material) loadStore(key string, s Store) (h storeContents, exposed stri
 }
 
 // recoverPanics calls read, and turns a panic of its library into an error.
-func recoverPanics(read func([]byte, string) (storeContents, error), data []byte, password string) (h storeContents, err error) {
+func recoverPanics(read func([]byte, string) (storeContents, error), data []byte, password string) (h storeContents,
+	err error,
+) {
 	defer func() {
 		if p := recover(); p != nil {
 			h, err = storeContents{}, fmt.Errorf("the file is damaged: reading it ended with %v", p)

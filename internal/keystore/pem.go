@@ -46,7 +46,8 @@ func readPEM(data []byte, password string) (storeContents, error) {
 // pemKey reads a private key.
 func pemKey(block *pem.Block, password string) (crypto.Signer, error) {
 	if block.Headers["DEK-Info"] != "" {
-		return nil, errors.New("the key is encrypted in the old manner of OpenSSL, which is not safe; convert it with openssl pkcs8 -topk8 -v2 aes-256-cbc")
+		return nil, errors.New("the key is encrypted in the old manner of OpenSSL, which is not safe; convert it with " +
+			"openssl pkcs8 -topk8 -v2 aes-256-cbc")
 	}
 	der := block.Bytes
 	switch block.Type {

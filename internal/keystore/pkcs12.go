@@ -31,7 +31,8 @@ func readPKCS12(data []byte, password string) (storeContents, error) {
 	case errors.Is(errTrust, pkcs12.ErrIncorrectPassword):
 		return storeContents{}, errPassword
 	}
-	return storeContents{}, fmt.Errorf("this is neither a PKCS12 store of one private key (%w) nor one of trusted certificates only (%w)", err, errTrust)
+	return storeContents{}, fmt.Errorf("this is neither a PKCS12 store of one private key (%w) nor one of trusted "+
+		"certificates only (%w)", err, errTrust)
 }
 
 // maxNesting bounds the nesting of values in a PKCS12 store. Real ones have about 15 levels.

@@ -57,7 +57,8 @@ var (
 )
 
 // errCipher is the error of a key that is encrypted in another way.
-var errCipher = errors.New("the key is encrypted in a way that is not supported; it must be PBES2 with PBKDF2 and AES in CBC mode (openssl pkcs8 -topk8 -v2 aes-256-cbc)")
+var errCipher = errors.New("the key is encrypted in a way that is not supported; it must be PBES2 with PBKDF2 and " +
+	"AES in CBC mode (openssl pkcs8 -topk8 -v2 aes-256-cbc)")
 
 // decryptPKCS8 decrypts a private key. The result is PKCS8.
 func decryptPKCS8(der []byte, password string) ([]byte, error) {
@@ -116,7 +117,8 @@ func cipherOf(algorithm pkix.AlgorithmIdentifier, password string) (cipher.Block
 		return nil, nil, errCipher
 	}
 	if params.Iterations < 1 || params.Iterations > maxIterations {
-		return nil, nil, fmt.Errorf("deriving the key takes %d iterations; it must take 1 to %d", params.Iterations, maxIterations)
+		return nil, nil, fmt.Errorf("deriving the key takes %d iterations; it must take 1 to %d", params.Iterations,
+			maxIterations)
 	}
 	key, err := pbkdf2.Key(newHash, password, params.Salt, params.Iterations, keyBytes)
 	if err != nil {

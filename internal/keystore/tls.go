@@ -74,7 +74,8 @@ func ParseCiphers(list string) (ids []uint16, err error) {
 		name = strings.TrimSpace(name)
 		suite := suiteOf(name)
 		if suite == nil {
-			return nil, fmt.Errorf("the cipher suite %q is not supported; it must be one of %s", name, strings.Join(suiteNames(), ", "))
+			return nil, fmt.Errorf("the cipher suite %q is not supported; it must be one of %s", name,
+				strings.Join(suiteNames(), ", "))
 		}
 		if slices.Contains(suite.SupportedVersions, tls.VersionTLS12) {
 			ids = append(ids, suite.ID)
@@ -99,7 +100,10 @@ func suiteNames() (names []string) {
 	return names
 }
 
-var tlsClientAuths = map[ClientAuth]tls.ClientAuthType{NeedCertificate: tls.RequireAndVerifyClientCert, WantCertificate: tls.VerifyClientCertIfGiven, NoCertificate: tls.NoClientCert}
+var tlsClientAuths = map[ClientAuth]tls.ClientAuthType{
+	NeedCertificate: tls.RequireAndVerifyClientCert,
+	WantCertificate: tls.VerifyClientCertIfGiven, NoCertificate: tls.NoClientCert,
+}
 
 // ServerConfig returns a configuration for a server, in which each handshake uses the current keys. There
 // must be a key store, and a trust store unless t.Auth is NoCertificate.

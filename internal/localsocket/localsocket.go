@@ -124,7 +124,8 @@ func Dial(ctx context.Context, path string, others ...int) (net.Conn, error) {
 		return nil, fmt.Errorf("%s is not a socket (mode %v)", path, info.Mode())
 	}
 	if owner := secretfile.OwnerOf(info); !secretfile.IsTrusted(owner, others) {
-		return nil, fmt.Errorf("%s belongs to the user %d, who is neither root nor you nor the owner of the token", path, owner)
+		return nil, fmt.Errorf("%s belongs to the user %d, who is neither root nor you nor the owner of the token", path,
+			owner)
 	}
 	near, done, err := shortPath(dir, name)
 	if err != nil {

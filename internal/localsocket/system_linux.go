@@ -18,7 +18,8 @@ func shortPath(dir, name string) (path string, done func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	return filepath.Join("/proc/self/fd", strconv.Itoa(int(d.Fd())), name), func() { _ = d.Close() }, nil // it was not read
+	// it was not read
+	return filepath.Join("/proc/self/fd", strconv.Itoa(int(d.Fd())), name), func() { _ = d.Close() }, nil
 }
 
 // peerUser returns the user at the other end of a connection.

@@ -45,7 +45,10 @@ type Buckets struct {
 
 // Buckets returns the measurements since the start. A Reset does not change them.
 func (d *Durations) Buckets() Buckets {
-	b := Buckets{Bounds: make([]float64, 0, len(durationBounds)), Counts: make([]uint64, 0, len(durationBounds)), Sum: time.Duration(d.sinceStart.totalNanos.Load()).Seconds()}
+	b := Buckets{
+		Bounds: make([]float64, 0, len(durationBounds)), Counts: make([]uint64, 0, len(durationBounds)),
+		Sum: time.Duration(d.sinceStart.totalNanos.Load()).Seconds(),
+	}
 	for i := range d.sinceStart.perBucket {
 		b.Count += d.sinceStart.perBucket[i][0].Load()
 		if bucketSplits[i] != 1<<64-1 {

@@ -48,7 +48,8 @@ func (d *Durations) Add(took time.Duration) {
 	d.sinceStart.totalNanos.Add(uint64(ns))
 	for most := d.maxNanos.Load(); ns > most && !d.maxNanos.CompareAndSwap(most, ns); most = d.maxNanos.Load() {
 	}
-	for least := d.minPlusOne.Load(); (least == 0 || ns < least-1) && !d.minPlusOne.CompareAndSwap(least, ns+1); least = d.minPlusOne.Load() {
+	for least := d.minPlusOne.Load(); (least == 0 || ns < least-1) &&
+		!d.minPlusOne.CompareAndSwap(least, ns+1); least = d.minPlusOne.Load() {
 	}
 	i, part := bucketOf(uint64(ns)), 0
 	if uint64(ns) > bucketSplits[i] {

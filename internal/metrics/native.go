@@ -15,9 +15,10 @@ const (
 
 func (k Kind) String() string { return [...]string{"gauge", "counter", "histogram"}[k] }
 
-// Native is a metric under a name of Rollcall's own, which only Prometheus gets. The package that counts it declares it. It
-// reads its values at each scrape; its functions must be safe for concurrent use and must not wait for a lock that apply may
-// hold, so that it is shown even while the disk or apply hangs. It implements prometheus.Collector.
+// Native is a metric under a name of Rollcall's own, which only Prometheus gets. The package that counts it
+// declares it. It reads its values at each scrape; its functions must be safe for concurrent use and must not
+// wait for a lock that apply may hold, so that it is shown even while the disk or apply hangs. It implements
+// prometheus.Collector.
 type Native struct {
 	Name  string // its unit is in its name
 	Kind  Kind
@@ -65,7 +66,10 @@ func CounterBy(name, label, help string, values func() map[string]uint64) Native
 
 // Histogram declares a histogram with one series.
 func Histogram(name, help string, buckets func() Buckets) Native {
-	return Native{Name: name, Kind: KindHistogram, Help: help, buckets: func() map[string]Buckets { return map[string]Buckets{"": buckets()} }}
+	return Native{
+		Name: name, Kind: KindHistogram, Help: help,
+		buckets: func() map[string]Buckets { return map[string]Buckets{"": buckets()} },
+	}
 }
 
 // HistogramBy declares a histogram with a series for each value of a label.
@@ -87,7 +91,8 @@ func labelled[N number](values func() map[string]N) func() map[string]float64 {
 	}
 }
 
-// Values returns the present values of a gauge or a counter by the values of its label; without a label, the one under "".
+// Values returns the present values of a gauge or a counter by the values of its label; without a label, the
+// one under "".
 func (m Native) Values() map[string]float64 { return m.values() }
 
 func (m Native) desc() *prometheus.Desc {

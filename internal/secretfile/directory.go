@@ -67,9 +67,11 @@ func checkPart(part string, end bool, others []int) error {
 	case !info.IsDir():
 		return &fs.PathError{Op: "open", Path: part, Err: syscall.ENOTDIR}
 	case !IsTrusted(owner, others):
-		return fmt.Errorf("the directory %s belongs to the user %d, who could change what is in it; use a directory of your own", part, owner)
+		return fmt.Errorf("the directory %s belongs to the user %d, who could change what is in it; use a directory of "+
+			"your own", part, owner)
 	case info.Mode()&othersWriteBits != 0 && !sticky:
-		return fmt.Errorf("other users may write in the directory %s (mode %#o); chmod go-w it, or use another directory", part, info.Mode().Perm())
+		return fmt.Errorf("other users may write in the directory %s (mode %#o); chmod go-w it, or use another directory",
+			part, info.Mode().Perm())
 	}
 	return nil
 }

@@ -32,7 +32,8 @@ func (f File) ExposedWarning() string {
 	if f.Mode.Perm()&exposedBits == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the file is open to others (mode %#o); chmod 600 it, or 640 if a group must read it", f.Mode.Perm())
+	return fmt.Sprintf("the file is open to others (mode %#o); chmod 600 it, or 640 if a group must read it",
+		f.Mode.Perm())
 }
 
 // ReadFile reads a file of at most most bytes, and one more, so that the caller notices a file that is too
@@ -54,7 +55,8 @@ func ReadFile(path string, most int) (File, error) {
 		return File{}, fmt.Errorf("this is not a file (mode %v); it must name a file", info.Mode())
 	}
 	if owner := OwnerOf(info); !IsTrusted(owner, nil) {
-		return File{}, fmt.Errorf("the file belongs to the user %d, who is neither root nor the user %d of this process, and could change it; chown it, or run this as that user", owner, os.Geteuid())
+		return File{}, fmt.Errorf("the file belongs to the user %d, who is neither root nor the user %d of this process, "+
+			"and could change it; chown it, or run this as that user", owner, os.Geteuid())
 	}
 	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
 	if err != nil {

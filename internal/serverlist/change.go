@@ -65,7 +65,8 @@ func (l List) CheckMoves(next List) error {
 	for _, s := range next {
 		for at := after[s.ID]; at != 0; at = after[at] { // an address has one holder, so this comes back, or ends
 			if at == s.ID {
-				return fmt.Errorf("server.%d would get the address %s of server.%d, which in turn waits for the address of server.%d; give server.%d an address that is free first, and its new one afterwards",
+				return fmt.Errorf("server.%d would get the address %s of server.%d, which in turn waits for the address of "+
+					"server.%d; give server.%d an address that is free first, and its new one afterwards",
 					s.ID, s.ElectionAddr(), after[s.ID], s.ID, s.ID)
 			}
 		}
@@ -88,7 +89,8 @@ func (l List) CheckClientPorts(next List) error {
 			for _, a := range s.ports() {
 				for _, b := range other.ports() {
 					if (a.name == clientPortName || b.name == clientPortName) && a.addr == b.addr {
-						return fmt.Errorf("server.%d would have the address %s (%s), which server.%d has (%s); give it a port that is free on its host", s.ID, a.addr, a.name, other.ID, b.name)
+						return fmt.Errorf("server.%d would have the address %s (%s), which server.%d has (%s); give it a port that is "+
+							"free on its host", s.ID, a.addr, a.name, other.ID, b.name)
 					}
 				}
 			}

@@ -83,7 +83,8 @@ func parseLine(line string) (Server, error) {
 	key, value, _ := strings.Cut(line, "=")
 	number, ok := strings.CutPrefix(strings.TrimSpace(key), "server.")
 	if !ok {
-		return Server{}, fmt.Errorf("%.80q: must be server.N=host:quorumPort:electionPort[:role][;[clientHost:]clientPort]", line)
+		return Server{}, fmt.Errorf("%.80q: must be server.N=host:quorumPort:electionPort[:role][;[clientHost:]clientPort]",
+			line)
 	}
 	id, err := ParseID(number, MaxID)
 	if err != nil {

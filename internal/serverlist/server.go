@@ -185,12 +185,14 @@ func CheckAddresses(servers []Server) error {
 		}
 		for _, addr := range addrs {
 			if other, ok := taken[normalizeAddr(addr)]; ok {
-				return fmt.Errorf("%v: server.%d has the address %s too; give each member ports of its own", s, other, normalizeAddr(addr))
+				return fmt.Errorf("%v: server.%d has the address %s too; give each member ports of its own", s, other,
+					normalizeAddr(addr))
 			}
 			taken[normalizeAddr(addr)] = s.ID
 		}
 		if addr, err := netip.ParseAddr(s.Host); err == nil && addr.Unmap().IsUnspecified() {
-			return fmt.Errorf("%v: no member can be reached at %s; write the address that the others use (quorumListenOnAllIPs=true listens on all)", s, s.Host)
+			return fmt.Errorf("%v: no member can be reached at %s; write the address that the others use "+
+				"(quorumListenOnAllIPs=true listens on all)", s, s.Host)
 		}
 	}
 	return nil

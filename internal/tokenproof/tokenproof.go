@@ -48,7 +48,8 @@ const (
 func KeyOfToken(token string) slowkey.Key { return slowkey.Derive(keyPurpose, token) }
 
 // ErrNotProved is wrapped if the other end does not prove the token.
-var ErrNotProved = errors.New("the other end does not prove that it has the token: another program listens at this address, or the member has another token")
+var ErrNotProved = errors.New("the other end does not prove that it has the token: another program listens at this " +
+	"address, or the member has another token")
 
 // errProtocol is the error of an end that does not prove tokens, such as a member that serves HTTPS.
 var errProtocol = errors.New("it speaks another protocol over TLS; a member that serves HTTPS is named by https://")
@@ -97,7 +98,8 @@ func Prove(conn net.Conn, key slowkey.Key) (net.Conn, error) {
 // exchangeProofs exchanges the proofs, and reports whether the member's is right.
 func exchangeProofs(private *tls.Conn, key slowkey.Key) (right bool, err error) {
 	if err := private.Handshake(); err != nil {
-		if alert := (*net.OpError)(nil); errors.As(err, &alert) && alert.Op == "remote error" { // such as that no protocol is known
+		if alert := (*net.OpError)(nil); errors.As(err, &alert) && alert.Op == "remote error" {
+			// such as that no protocol is known
 			err = fmt.Errorf("%w (%w)", errProtocol, err)
 		}
 		return false, err

@@ -62,7 +62,10 @@ func newAuthorizer(cfg *HTTPConfig, log *slog.Logger) (*authorizer, error) {
 
 // neededRoles maps a class to the lowest role that may use it from another machine. Changes need it on this
 // machine, too.
-var neededRoles = map[accessClass]callerRole{openAccess: roleNone, metricsAccess: roleMetrics, readAccess: roleReads, changeAccess: roleAdmin}
+var neededRoles = map[accessClass]callerRole{
+	openAccess: roleNone, metricsAccess: roleMetrics, readAccess: roleReads,
+	changeAccess: roleAdmin,
+}
 
 // checkAccess returns nil if the request may use an endpoint of the class, and a Failure otherwise. A web page
 // in a browser on this machine must not act for its author: its requests carry its origin, or the page's own
@@ -72,7 +75,8 @@ func (a *authorizer) checkAccess(c accessClass, r *http.Request) *Failure {
 		return a.checkHost(r)
 	}
 	strange := func(origin string) bool { return origin != "" && !sameOrigin(origin, r.Host) }
-	if slices.ContainsFunc(r.Header.Values("Origin"), strange) || slices.ContainsFunc(r.Header.Values("Sec-Fetch-Site"), isCrossSite) {
+	if slices.ContainsFunc(r.Header.Values("Origin"), strange) ||
+		slices.ContainsFunc(r.Header.Values("Sec-Fetch-Site"), isCrossSite) {
 		return &Failure{Status: http.StatusForbidden, Text: "requests from pages of another origin are rejected"}
 	}
 	has := a.roleOf(r)
@@ -84,7 +88,10 @@ func (a *authorizer) checkAccess(c accessClass, r *http.Request) *Failure {
 	case !isLocal(r.RemoteAddr) && c != changeAccess:
 		return &Failure{Status: http.StatusUnauthorized, Text: "from another machine " + needs}
 	case !isLocal(r.RemoteAddr):
-		return &Failure{Status: http.StatusForbidden, Text: "this is served on the member's own machine alone: connect to a loopback address"}
+		return &Failure{
+			Status: http.StatusForbidden,
+			Text:   "this is served on the member's own machine alone: connect to a loopback address",
+		}
 	case !a.knowsHost(r.Host):
 		return errWrongHost
 	case c == changeAccess && has > roleNone && has < roleAdmin:
@@ -97,7 +104,10 @@ func (a *authorizer) checkAccess(c accessClass, r *http.Request) *Failure {
 
 // errWrongHost rejects a request for another host, as a page of another site sends if its name resolves to this
 // machine.
-var errWrongHost = &Failure{Status: http.StatusForbidden, Text: "the Host header is none of this member's names; use its address or localhost, or add the name to admin.hosts"}
+var errWrongHost = &Failure{
+	Status: http.StatusForbidden,
+	Text:   "the Host header is none of this member's names; use its address or localhost, or add the name to admin.hosts",
+}
 
 // checkHost returns errWrongHost if a request without credentials names another host. Some probes name no host;
 // every browser does.
@@ -122,9 +132,11 @@ func (e *endpoint) checkContentType(r *http.Request) *Failure {
 func (a *authorizer) credentialsFault(r *http.Request) string {
 	switch {
 	case a.credentials == (credentials{digestAlg: a.credentials.digestAlg}):
-		return "this needs credentials, and the member knows none: set admin.tokenFile or DigestAuthenticationProvider.superDigest, and start it again"
+		return "this needs credentials, and the member knows none: set admin.tokenFile or " +
+			"DigestAuthenticationProvider.superDigest, and start it again"
 	case len(r.Header.Values("Authorization")) > 0:
-		return "the credentials of this request are wrong: the member knows another token or password (admin.tokenFile, DigestAuthenticationProvider.superDigest), or the header is not Authorization: Bearer TOKEN, or digest super:PASSWORD"
+		return "the credentials of this request are wrong: the member knows another token or password (admin.tokenFile, " +
+			"DigestAuthenticationProvider.superDigest), or the header is not Authorization: Bearer TOKEN, or digest super:PASSWORD"
 	}
 	return "this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"
 }

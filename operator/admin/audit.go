@@ -90,7 +90,10 @@ func (a *requestAuditor) requireEntry(e *endpoint, r *http.Request, who string) 
 		return nil
 	}
 	if err := a.auditLog.Require(r.Context(), eventOf(e, r, who)); err != nil {
-		return &Failure{Status: http.StatusServiceUnavailable, Text: err.Error() + "; nothing was done, because audit.required is set"}
+		return &Failure{
+			Status: http.StatusServiceUnavailable,
+			Text:   err.Error() + "; nothing was done, because audit.required is set",
+		}
 	}
 	return nil
 }

@@ -48,8 +48,12 @@ type snapshotSettings struct {
 func newBackupsAPI(cfg *HTTPConfig, a *authorizer, log *slog.Logger) *backupsAPI {
 	return &backupsAPI{
 		ops: cfg.Operations, source: cfg.Source, authorizer: a, log: log,
-		snapshotSettings: snapshotSettings{interval: cfg.SnapshotInterval, noSnapshots: cfg.NoSnapshots, noRestores: cfg.NoRestores},
-		backupSlots:      make(chan struct{}, maxBackups), snapshotSlot: make(chan struct{}, 1), restoreSlot: make(chan struct{}, 1),
+		snapshotSettings: snapshotSettings{
+			interval: cfg.SnapshotInterval, noSnapshots: cfg.NoSnapshots,
+			noRestores: cfg.NoRestores,
+		},
+		backupSlots: make(chan struct{}, maxBackups), snapshotSlot: make(chan struct{}, 1),
+		restoreSlot: make(chan struct{}, 1),
 	}
 }
 
@@ -58,14 +62,18 @@ func newBackupsAPI(cfg *HTTPConfig, a *authorizer, log *slog.Logger) *backupsAPI
 func (c *backupsAPI) routes() []endpoint {
 	return []endpoint{
 		{
-			method: "POST", path: "/v1/snapshot", access: changeAccess, action: "snapshot", timeout: snapshotTimeout, responseBody: api.Snapshot{}, requestBody: struct{}{},
+			method: "POST", path: "/v1/snapshot", access: changeAccess, action: "snapshot", timeout: snapshotTimeout,
+			responseBody: api.Snapshot{}, requestBody: struct{}{},
 			failureStatuses: []int{http.StatusConflict, http.StatusServiceUnavailable},
-			help:            "writes a snapshot of the state to the member's disk, in steps between which clients are served, and removes the log that it replaces; one at a time", replyJSON: c.createSnapshot,
+			help: "writes a snapshot of the state to the member's disk, in steps between which clients are " +
+				"served, and removes the log that it replaces; one at a time", replyJSON: c.createSnapshot,
 		},
 		{
-			method: "GET", path: "/v1/backup", access: changeAccess, action: "backup", timeout: backupTimeout, responseBody: []byte{}, parameters: backupParameters,
+			method: "GET", path: "/v1/backup", access: changeAccess, action: "backup", timeout: backupTimeout,
+			responseBody: []byte{}, parameters: backupParameters,
 			failureStatuses: []int{http.StatusServiceUnavailable},
-			help:            "a backup of the ensemble's state at one index, at a bounded rate; cut short if the member fails meanwhile", serve: c.serveBackup,
+			help: "a backup of the ensemble's state at one index, at a bounded rate; cut short if the member " +
+				"fails meanwhile", serve: c.serveBackup,
 		},
 	}
 }
@@ -94,7 +102,10 @@ func (c *backupsAPI) sendBackup(w http.ResponseWriter, r *http.Request, rate int
 	case c.backupSlots <- struct{}{}:
 		defer func() { <-c.backupSlots }()
 	default:
-		return &Failure{Status: http.StatusServiceUnavailable, Text: "other backups of this member are being made; try again when they are done"}
+		return &Failure{
+			Status: http.StatusServiceUnavailable,
+			Text:   "other backups of this member are being made; try again when they are done",
+		}
 	}
 	state, err := c.ops.CopyState(r.Context())
 	if err != nil {

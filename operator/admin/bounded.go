@@ -149,7 +149,8 @@ func (b *boundedListener) evictionCandidate(now time.Time) (found *boundedConn) 
 		if !idle && !c.isStuck(now) {
 			continue
 		}
-		if found == nil || b.connsByAddress[c.network] > b.connsByAddress[found.network] || b.connsByAddress[c.network] == b.connsByAddress[found.network] && c.evictBefore(found) {
+		if found == nil || b.connsByAddress[c.network] > b.connsByAddress[found.network] ||
+			b.connsByAddress[c.network] == b.connsByAddress[found.network] && c.evictBefore(found) {
 			found = c
 		}
 	}
@@ -273,7 +274,8 @@ func (b *boundedListener) takeSlot(c *boundedConn, kind slotKind, now time.Time)
 	crowded := kind == anonymousSlot && b.anonymousSlots[c.network] >= maxRequestsPerAddress
 	if crowded || b.usedSlots[kind] >= slotLimit(kind) {
 		for d := range b.conns {
-			if d.slot == kind && d.isStuck(now) && (!crowded || d.network == c.network) && (stuck == nil || d.writeStarted.Before(stuck.writeStarted)) {
+			if d.slot == kind && d.isStuck(now) && (!crowded || d.network == c.network) &&
+				(stuck == nil || d.writeStarted.Before(stuck.writeStarted)) {
 				stuck = d
 			}
 		}

@@ -36,33 +36,136 @@ type commandReply struct {
 }
 
 var commands = []command{
-	{"configuration", []string{"conf", "config"}, readAccess, showsState, true, false, "what conf says", (*adminServer).writeConfiguration, nil},
-	{"connection_stat_reset", []string{"crst"}, changeAccess, contentUnstated, true, false, "sets the counters of the connections to zero", (*adminServer).resetConnections, nil},
-	{"connections", []string{"cons"}, readAccess, showsState, true, true, "this member's client connections; those over TLS are in `secure_connections`", (*adminServer).writeConnections, nil},
+	{
+		"configuration",
+		[]string{"conf", "config"},
+		readAccess, showsState, true, false, "what conf says",
+		(*adminServer).writeConfiguration, nil,
+	},
+	{
+		"connection_stat_reset",
+		[]string{"crst"},
+		changeAccess, contentUnstated, true, false,
+		"sets the counters of the connections to zero", (*adminServer).resetConnections, nil,
+	},
+	{
+		"connections",
+		[]string{"cons"},
+		readAccess, showsState, true, true,
+		"this member's client connections; those over TLS are in `secure_connections`", (*adminServer).writeConnections, nil,
+	},
 	{"dirs", nil, readAccess, showsState, true, false, "bytes of the log's files and of all others", (*adminServer).writeDirectorySizes, nil},
-	{"dump", nil, readAccess, showsState, true, true, "the sessions by the time at which they expire (on a leader), and their ephemeral nodes", (*adminServer).writeDump, nil},
-	{"environment", []string{"env", "envi"}, readAccess, showsState, false, false, "the environment of the process", (*adminServer).writeEnvironment, nil},
-	{"get_trace_mask", []string{"gtmk"}, readAccess, showsState, false, false, "the trace mask; nothing is traced", (*adminServer).writeTraceMask, nil},
-	{"hash", nil, readAccess, showsState, true, false, "an empty list, where ZooKeeper lists digests of its tree", (*adminServer).writeDigests, nil},
-	{"initial_configuration", []string{"icfg"}, readAccess, showsState, true, false, "null, where ZooKeeper shows the text of its zoo.cfg", (*adminServer).writeInitialConfiguration, nil},
-	{"is_read_only", []string{"isro"}, readAccess, showsState, true, false, "whether this member serves in read-only mode", (*adminServer).writeReadOnly, nil},
-	{"leader", []string{"lead"}, readAccess, showsState, true, false, "whether this member leads, and which one does", (*adminServer).writeLeader, nil},
-	{"monitor", []string{"mntr"}, readAccess, showsState, true, false, "all metrics, without the zk_ of mntr", (*adminServer).writeMonitor, nil},
-	{"observer_connection_stat_reset", []string{"orst"}, changeAccess, contentUnstated, true, false, "nothing: this member keeps no counters of its own for observers", (*adminServer).writeNothing, nil},
-	{"observers", []string{"obsr"}, readAccess, showsState, true, false, "on a leader, the observers of the server list, and how many members without a vote have caught up", (*adminServer).writeObservers, nil},
-	{"restore", []string{"rest"}, changeAccess, contentUnstated, false, false, "writes the backup in the body, of the type `application/octet-stream`, into the ensemble, and deletes nodes that it lacks; at most one in `admin.rateLimiterIntervalInMS`", nil, (*backupsAPI).restoreCommand},
+	{
+		"dump", nil, readAccess, showsState, true, true,
+		"the sessions by the time at which they expire (on a leader), and their ephemeral nodes", (*adminServer).writeDump,
+		nil,
+	},
+	{
+		"environment",
+		[]string{"env", "envi"},
+		readAccess, showsState, false, false, "the environment of the process",
+		(*adminServer).writeEnvironment, nil,
+	},
+	{
+		"get_trace_mask",
+		[]string{"gtmk"},
+		readAccess, showsState, false, false, "the trace mask; nothing is traced",
+		(*adminServer).writeTraceMask, nil,
+	},
+	{
+		"hash", nil, readAccess, showsState, true, false, "an empty list, where ZooKeeper lists digests of its tree",
+		(*adminServer).writeDigests, nil,
+	},
+	{
+		"initial_configuration",
+		[]string{"icfg"},
+		readAccess, showsState, true, false,
+		"null, where ZooKeeper shows the text of its zoo.cfg", (*adminServer).writeInitialConfiguration, nil,
+	},
+	{
+		"is_read_only",
+		[]string{"isro"},
+		readAccess, showsState, true, false, "whether this member serves in read-only mode",
+		(*adminServer).writeReadOnly, nil,
+	},
+	{
+		"leader",
+		[]string{"lead"},
+		readAccess, showsState, true, false, "whether this member leads, and which one does",
+		(*adminServer).writeLeader, nil,
+	},
+	{
+		"monitor",
+		[]string{"mntr"},
+		readAccess, showsState, true, false, "all metrics, without the zk_ of mntr",
+		(*adminServer).writeMonitor, nil,
+	},
+	{
+		"observer_connection_stat_reset",
+		[]string{"orst"},
+		changeAccess, contentUnstated, true, false,
+		"nothing: this member keeps no counters of its own for observers", (*adminServer).writeNothing, nil,
+	},
+	{
+		"observers",
+		[]string{"obsr"},
+		readAccess, showsState, true, false,
+		"on a leader, the observers of the server list, and how many members without a vote have caught up",
+		(*adminServer).writeObservers, nil,
+	},
+	{
+		"restore",
+		[]string{"rest"},
+		changeAccess, contentUnstated, false, false,
+		"writes the backup in the body, of the type `application/octet-stream`, into the ensemble, and deletes nodes that " +
+			"it lacks; at most one in `admin.rateLimiterIntervalInMS`", nil, (*backupsAPI).restoreCommand,
+	},
 	{"ruok", nil, openAccess, contentUnstated, true, false, "no error, if this member serves clients", (*adminServer).writeNothing, nil},
 	{"server_stats", []string{"srvr"}, readAccess, showsState, true, false, "what srvr says", (*adminServer).writeServerStats, nil},
-	{"set_trace_mask", []string{"stmk"}, changeAccess, contentUnstated, false, false, "sets the trace mask to the parameter traceMask", (*adminServer).setTraceMask, nil},
-	{"snapshot", []string{"snap"}, changeAccess, contentUnstated, false, false, "a backup, as `/v1/backup` sends it, or with the parameter `streaming=false` a snapshot on this member's disk, as with `/v1/snapshot`; at most one in `admin.rateLimiterIntervalInMS`", nil, (*backupsAPI).snapshotCommand},
-	{"stat_reset", []string{"srst"}, changeAccess, contentUnstated, true, false, "sets the counters of the member to zero", (*adminServer).resetStats, nil},
+	{
+		"set_trace_mask",
+		[]string{"stmk"},
+		changeAccess, contentUnstated, false, false,
+		"sets the trace mask to the parameter traceMask", (*adminServer).setTraceMask, nil,
+	},
+	{
+		"snapshot",
+		[]string{"snap"},
+		changeAccess, contentUnstated, false, false,
+		"a backup, as `/v1/backup` sends it, or with the parameter `streaming=false` a snapshot on this member's disk, as " +
+			"with `/v1/snapshot`; at most one in `admin.rateLimiterIntervalInMS`", nil, (*backupsAPI).snapshotCommand,
+	},
+	{
+		"stat_reset",
+		[]string{"srst"},
+		changeAccess, contentUnstated, true, false, "sets the counters of the member to zero",
+		(*adminServer).resetStats, nil,
+	},
 	{"stats", []string{"stat"}, readAccess, showsState, true, true, "what stat says", (*adminServer).writeStats, nil},
-	{"system_properties", []string{"sysp"}, readAccess, showsState, false, false, "those of Java's properties that mean something here", (*adminServer).writeSystemProperties, nil},
+	{
+		"system_properties",
+		[]string{"sysp"},
+		readAccess, showsState, false, false,
+		"those of Java's properties that mean something here", (*adminServer).writeSystemProperties, nil,
+	},
 	{"voting_view", nil, readAccess, showsState, true, false, "the servers of the list that vote", (*adminServer).writeVotingView, nil},
-	{"watch_summary", []string{"wchs"}, readAccess, showsState, true, false, "how many watches this member's connections have", (*adminServer).writeWatchSummary, nil},
+	{
+		"watch_summary",
+		[]string{"wchs"},
+		readAccess, showsState, true, false,
+		"how many watches this member's connections have", (*adminServer).writeWatchSummary, nil,
+	},
 	{"watches", []string{"wchc"}, readAccess, showsPaths, true, true, "their paths, by session", (*adminServer).writeWatches, nil},
-	{"watches_by_path", []string{"wchp"}, readAccess, showsPaths, true, true, "their sessions, by path", (*adminServer).writeWatchesByPath, nil},
-	{"zabstate", nil, readAccess, showsState, false, false, "this member's addresses, and whether it takes part in an election", (*adminServer).writeZabState, nil},
+	{
+		"watches_by_path",
+		[]string{"wchp"},
+		readAccess, showsPaths, true, true, "their sessions, by path",
+		(*adminServer).writeWatchesByPath, nil,
+	},
+	{
+		"zabstate", nil, readAccess, showsState, false, false,
+		"this member's addresses, and whether it takes part in an election", (*adminServer).writeZabState, nil,
+	},
 }
 
 // adminServer serves the commands of ZooKeeper's AdminServer.
@@ -78,7 +181,10 @@ type adminServer struct {
 func (a *adminServer) routes() (all []endpoint) {
 	for i := range commands {
 		c := &commands[i]
-		e := endpoint{method: http.MethodGet, path: a.basePath + "/" + c.name, access: c.access, content: c.content, longReply: c.longReply, help: c.help}
+		e := endpoint{
+			method: http.MethodGet, path: a.basePath + "/" + c.name, access: c.access, content: c.content,
+			longReply: c.longReply, help: c.help,
+		}
 		e.serve = func(w http.ResponseWriter, r *http.Request) { a.serveCommand(w, r, c) }
 		if c.access == changeAccess {
 			e.method, e.action = http.MethodPost, c.name
@@ -98,8 +204,14 @@ func (a *adminServer) routes() (all []endpoint) {
 		}
 	}
 	return append(all,
-		endpoint{method: "GET", path: a.basePath, access: readAccess, content: showsState, help: "the commands, as links", serve: a.serveCommandList},
-		endpoint{method: "GET", path: a.basePath + "/", access: readAccess, content: showsState, isAlias: true, help: "the answer to an unknown command", serve: a.serveUnknownCommand})
+		endpoint{
+			method: "GET", path: a.basePath, access: readAccess, content: showsState, help: "the commands, as links",
+			serve: a.serveCommandList,
+		},
+		endpoint{
+			method: "GET", path: a.basePath + "/", access: readAccess, content: showsState, isAlias: true,
+			help: "the answer to an unknown command", serve: a.serveUnknownCommand,
+		})
 }
 
 // serveCommandList writes the commands as links, as ZooKeeper does.
@@ -176,8 +288,9 @@ func (a *adminServer) writeNothing(*commandReply) {}
 // configurationFields maps the lines of conf that ZooKeeper shows over HTTP to its names for them.
 var configurationFields = map[string]string{
 	"clientPort": "client_port", "dataDir": "data_dir", "dataLogDir": "data_log_dir", "tickTime": "tick_time",
-	"maxClientCnxns": "max_client_cnxns", "minSessionTimeout": "min_session_timeout", "maxSessionTimeout": "max_session_timeout",
-	"serverId": "server_id", "clientPortListenBacklog": "client_port_listen_backlog",
+	"maxClientCnxns": "max_client_cnxns", "minSessionTimeout": "min_session_timeout",
+	"maxSessionTimeout": "max_session_timeout",
+	"serverId":          "server_id", "clientPortListenBacklog": "client_port_listen_backlog",
 }
 
 func (a *adminServer) writeConfiguration(j *commandReply) {
@@ -219,7 +332,8 @@ func (a *adminServer) writeEnvironment(j *commandReply) {
 func (a *adminServer) writeSystemProperties(j *commandReply) {
 	a.fourLetter.eachProperty(func(name, value string) {
 		kind, rest, _ := strings.Cut(name, ".")
-		if isProperty := kind == "java" || kind == "os" || kind == "user"; isProperty && value != unsetProperty && !strings.HasPrefix(rest, "memory.") {
+		if isProperty := kind == "java" || kind == "os" || kind == "user"; isProperty && value != unsetProperty &&
+			!strings.HasPrefix(rest, "memory.") {
 			j.field(name, value)
 		}
 	})

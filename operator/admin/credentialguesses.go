@@ -48,7 +48,8 @@ func (a *authorizer) credentialKind(r *http.Request) (kind admission.Credential,
 	case "digest":
 		return admission.AdminPassword, a.credentials.superDigest != ""
 	case "bearer":
-		return admission.AdminToken, a.credentials.adminToken.isSet || a.credentials.readToken.isSet || a.credentials.metricsToken.isSet
+		return admission.AdminToken, a.credentials.adminToken.isSet || a.credentials.readToken.isSet ||
+			a.credentials.metricsToken.isSet
 	}
 	return 0, false
 }

@@ -149,7 +149,8 @@ func readToken(key, path string) (token, exposed string, err error) {
 	text := bytes.TrimSpace(f.Text)
 	switch {
 	case len(f.Text) > maxTokenFileBytes:
-		err = fmt.Errorf("the file has over %d bytes; it may have a token of %d to %d and the end of its line", maxTokenFileBytes, minTokenBytes, maxTokenBytes)
+		err = fmt.Errorf("the file has over %d bytes; it may have a token of %d to %d and the end of its line",
+			maxTokenFileBytes, minTokenBytes, maxTokenBytes)
 	case len(text) < minTokenBytes || len(text) > maxTokenBytes:
 		err = fmt.Errorf("the token has %d bytes; must have %d to %d", len(text), minTokenBytes, maxTokenBytes)
 	case bytes.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }):

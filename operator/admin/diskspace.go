@@ -18,8 +18,10 @@ type DiskSpace struct {
 }
 
 var (
-	diskUsed = prometheus.NewDesc("rollcall_disk_used_bytes", "space that files of this member take", []string{"files"}, nil)
-	diskFree = prometheus.NewDesc("rollcall_disk_free_bytes", "space that this member can still write where such files are", []string{"files"}, nil)
+	diskUsed = prometheus.NewDesc("rollcall_disk_used_bytes", "space that files of this member take", []string{"files"},
+		nil)
+	diskFree = prometheus.NewDesc("rollcall_disk_free_bytes",
+		"space that this member can still write where such files are", []string{"files"}, nil)
 )
 
 // diskSpaceReader collects the space on the disk, and does not hang when the disk does.
@@ -53,8 +55,8 @@ func (s *diskSpaceReader) Collect(out chan<- prometheus.Metric) {
 	put(diskFree, "data", space.DataFree)
 }
 
-// get returns false if the disk does not reply in time. The goroutine that queries the disk ends when the disk replies, and there
-// is at most one.
+// get returns false if the disk does not reply in time. The goroutine that queries the disk ends when the disk
+// replies, and there is at most one.
 func (s *diskSpaceReader) get() (space DiskSpace, ok bool) {
 	timer := time.NewTimer(diskTimeout)
 	defer timer.Stop()

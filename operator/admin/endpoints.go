@@ -43,14 +43,16 @@ type endpoint struct {
 
 func (h *HTTP) routes() []endpoint {
 	return slices.Concat(
-		h.health.routes(), consoleRoutes(h.console), []endpoint{h.metricsRoute()}, h.member.routes(), h.ensemble.routes(), h.streams.routes(),
+		h.health.routes(), consoleRoutes(h.console), []endpoint{h.metricsRoute()}, h.member.routes(), h.ensemble.routes(),
+		h.streams.routes(),
 		h.members.routes(), h.nodes.routes(), h.backups.routes(), profiles, h.commands.routes())
 }
 
 // metricsRoute is the row of /metrics, which a port of its own may serve, too.
 func (h *HTTP) metricsRoute() endpoint {
 	return endpoint{
-		method: "GET", path: "/metrics", access: metricsAccess, oneAtATime: true, help: "the metrics of mntr, Rollcall's own, and those of the Go runtime and the process, for Prometheus",
+		method: "GET", path: "/metrics", access: metricsAccess, oneAtATime: true,
+		help:  "the metrics of mntr, Rollcall's own, and those of the Go runtime and the process, for Prometheus",
 		serve: h.metrics.ServeHTTP,
 	}
 }
@@ -59,7 +61,10 @@ func (h *HTTP) metricsRoute() endpoint {
 func consoleRoutes(c *console.Console) []endpoint {
 	return []endpoint{
 		{method: "GET", path: "/{$}", access: openAccess, help: "the console, for a browser", serve: c.ServePage},
-		{method: "GET", path: console.Prefix + "{file}", access: openAccess, help: "the script, the style and the icon of the console", serve: c.ServeAsset},
+		{
+			method: "GET", path: console.Prefix + "{file}", access: openAccess,
+			help: "the script, the style and the icon of the console", serve: c.ServeAsset,
+		},
 	}
 }
 
@@ -97,7 +102,10 @@ func (h *HTTP) serveEndpoint(e *endpoint, w http.ResponseWriter, r *http.Request
 		}
 		defer leave()
 	}
-	p := &pacedWriter{ResponseWriter: w, control: http.NewResponseController(w), deadline: time.Now().Add(cmp.Or(e.timeout, replyTimeout))}
+	p := &pacedWriter{
+		ResponseWriter: w, control: http.NewResponseController(w),
+		deadline: time.Now().Add(cmp.Or(e.timeout, replyTimeout)),
+	}
 	switch {
 	case e.replyJSON != nil:
 		h.serveJSON(e, p, r)

@@ -62,7 +62,8 @@ type eventReader struct {
 
 func newEventStreams(ops Operations, a *authorizer) *eventStreams {
 	return &eventStreams{
-		ops: ops, authorizer: a, sessionEvents: make(chan api.SessionEvent, maxPendingEvents), leaderEvents: make(chan api.LeaderEvent, maxLeaderEvents), readers: map[*eventReader]bool{},
+		ops: ops, authorizer: a, sessionEvents: make(chan api.SessionEvent, maxPendingEvents),
+		leaderEvents: make(chan api.LeaderEvent, maxLeaderEvents), readers: map[*eventReader]bool{},
 	}
 }
 
@@ -92,12 +93,18 @@ func (s *eventStreams) addReader(by string) (*eventReader, *Failure) {
 	if len(s.readers) == maxStreams {
 		oldest := s.oldestAnonymous()
 		if by == "" || oldest == nil {
-			return nil, &Failure{Status: http.StatusServiceUnavailable, Text: "this member serves as many streams of events as it can; close one, sign in, or use another member"}
+			return nil, &Failure{
+				Status: http.StatusServiceUnavailable,
+				Text:   "this member serves as many streams of events as it can; close one, sign in, or use another member",
+			}
 		}
 		s.dropReader(oldest)
 	}
 	s.streamCount++
-	r := &eventReader{frames: make(chan []byte, maxUnreadEvents), endSignal: make(chan struct{}), administrator: by, number: s.streamCount}
+	r := &eventReader{
+		frames: make(chan []byte, maxUnreadEvents), endSignal: make(chan struct{}), administrator: by,
+		number: s.streamCount,
+	}
 	for _, e := range s.lastLeaderChanges() {
 		r.frames <- eventFrame("leader", e) // it has capacity
 	}
@@ -144,7 +151,10 @@ func (s *eventStreams) startLoops() {
 	drainChannel(s.leaderEvents)
 	s.hasReaders.Store(true)
 	load := loadMeter{ops: s.ops}
-	for _, look := range []func(context.Context){s.sendStatus, s.sendBuckets, func(context.Context) { s.broadcast("load", load.read(time.Now())) }} {
+	for _, look := range []func(context.Context){
+		s.sendStatus, s.sendBuckets,
+		func(context.Context) { s.broadcast("load", load.read(time.Now())) },
+	} {
 		s.runningLoops.Go(func() { runPeriodically(ctx, look) })
 	}
 	s.runningLoops.Go(func() { s.sendReported(ctx) })
@@ -256,7 +266,8 @@ func (h *HTTP) SessionMoved(s znode.Session, from uint32) {
 // SessionEnded reports the end of a session.
 func (h *HTTP) SessionEnded(s znode.Session, end znode.SessionEnd) {
 	h.streams.reportSession(s, api.SessionEvent{
-		Kind: "ended", Reason: end.Reason.String(), EndedBy: end.RequestedBy, SilentMs: end.SilentFor.Milliseconds(), EphemeralCount: end.EphemeralCount,
+		Kind: "ended", Reason: end.Reason.String(), EndedBy: end.RequestedBy, SilentMs: end.SilentFor.Milliseconds(),
+		EphemeralCount: end.EphemeralCount,
 	})
 }
 
@@ -318,7 +329,10 @@ func (m *loadMeter) read(now time.Time) api.Load {
 		last, since = load, 0
 	}
 	m.lastLoad, m.lastRead = load, now
-	l := api.Load{At: utcMillis(now), OverMs: since.Milliseconds(), QueuedRequests: load.OutstandingRequests, Connections: load.Connections}
+	l := api.Load{
+		At: utcMillis(now), OverMs: since.Milliseconds(), QueuedRequests: load.OutstandingRequests,
+		Connections: load.Connections,
+	}
 	l.ReadsPerS, l.ReadAvgUs = ratePerSecond(load.Reads, last.Reads, since)
 	l.UpdatesPerS, l.UpdateAvgUs = ratePerSecond(load.Updates, last.Updates, since)
 	l.RequestsPerS, l.AvgUs = ratePerSecond(load.Reads.Merge(load.Updates), last.Reads.Merge(last.Updates), since)
@@ -351,8 +365,10 @@ const (
 func (s *eventStreams) routes() []endpoint {
 	return []endpoint{
 		{
-			method: "GET", path: "/v1/events", access: readAccess, content: showsState, timeout: maxStreamTime, responseBody: api.Events{}, failureStatuses: []int{http.StatusServiceUnavailable},
-			help: "a stream of events: the status of all members, the time axis, sessions that come and go, and the load", serve: s.serveEvents,
+			method: "GET", path: "/v1/events", access: readAccess, content: showsState, timeout: maxStreamTime,
+			responseBody: api.Events{}, failureStatuses: []int{http.StatusServiceUnavailable},
+			help:  "a stream of events: the status of all members, the time axis, sessions that come and go, and the load",
+			serve: s.serveEvents,
 		},
 	}
 }

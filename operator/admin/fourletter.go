@@ -98,7 +98,8 @@ func NewFourLetterCommands(cfg FourLetterConfig) (*FourLetterCommands, error) {
 	}
 	w := &FourLetterCommands{
 		whitelist: []string{"srvr"}, version: VersionText(cfg.Version, cfg.BuildDate),
-		source: cfg.Source, anonymousAccess: cfg.AnonymousAccess, lifetime: lifetimeCounters{make(chan struct{}, 1), map[string]float64{}}, exclusiveTurn: make(chan struct{}, 1),
+		source: cfg.Source, anonymousAccess: cfg.AnonymousAccess,
+		lifetime: lifetimeCounters{make(chan struct{}, 1), map[string]float64{}}, exclusiveTurn: make(chan struct{}, 1),
 	}
 	w.traceMask.Store(defaultMask)
 	for _, word := range cfg.Whitelist {
@@ -262,7 +263,8 @@ func (w *FourLetterCommands) stat(p *textWriter, s *Stats, _ io.Reader) {
 }
 
 func writeServerStats(p *textWriter, s *Stats) {
-	p.printf("Latency min/avg/max: %d/%s/%d\n", s.Latency.Min.Milliseconds(), formatNumber(milliseconds(s.Latency.Avg), true), s.Latency.Max.Milliseconds())
+	p.printf("Latency min/avg/max: %d/%s/%d\n", s.Latency.Min.Milliseconds(),
+		formatNumber(milliseconds(s.Latency.Avg), true), s.Latency.Max.Milliseconds())
 	p.printf("Received: %d\n", s.PacketsReceived)
 	p.printf("Sent: %d\n", s.PacketsSent)
 	p.printf("Connections: %d\n", s.Connections)

@@ -25,7 +25,8 @@ func (w *FourLetterCommands) cons(p *textWriter, _ *Stats, _ io.Reader) {
 
 // connectionSummary returns a connection's line in stat, without the closing bracket.
 func connectionSummary(c *clients.Connection) string {
-	return fmt.Sprintf("/%s[%x](queued=%d,recved=%d,sent=%d", c.RemoteAddr, c.InterestOps(), c.QueuedRequests, c.PacketsReceived, c.PacketsSent)
+	return fmt.Sprintf("/%s[%x](queued=%d,recved=%d,sent=%d", c.RemoteAddr, c.InterestOps(), c.QueuedRequests,
+		c.PacketsReceived, c.PacketsSent)
 }
 
 // connectionDetails returns a connection's line in cons, without the closing bracket.
@@ -38,11 +39,13 @@ func connectionDetails(c *clients.Connection) string {
 	if c.ReplyCount > 0 {
 		op = c.LastOp.Abbreviation()
 	}
-	fmt.Fprintf(&b, "%s,sid=0x%x,lop=%s,est=%d,to=%d", connectionSummary(c), uint64(c.Session), op, c.EstablishedAt.UnixMilli(), c.Timeout.Milliseconds())
+	fmt.Fprintf(&b, "%s,sid=0x%x,lop=%s,est=%d,to=%d", connectionSummary(c), uint64(c.Session), op,
+		c.EstablishedAt.UnixMilli(), c.Timeout.Milliseconds())
 	if c.LastXid >= 0 {
 		fmt.Fprintf(&b, ",lcxid=0x%x", c.LastXid)
 	}
-	fmt.Fprintf(&b, ",lzxid=0x%x,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d", uint64(c.LastZxid), c.LastReply.Milliseconds(),
+	fmt.Fprintf(&b, ",lzxid=0x%x,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d", uint64(c.LastZxid),
+		c.LastReply.Milliseconds(),
 		c.LastLatency.Milliseconds(), c.MinLatency.Milliseconds(), c.AvgLatency.Milliseconds(), c.MaxLatency.Milliseconds())
 	return b.String()
 }
@@ -59,7 +62,8 @@ func (w *FourLetterCommands) dump(p *textWriter, _ *Stats, _ io.Reader) {
 	w.runExclusively(func() {
 		p.printf("SessionTracker dump:\n")
 		if expiries, leads := w.source.Expiries(); leads {
-			writeExpiryBuckets(p, "Session", pacedPairs(p.pacing, expiries), func(id jute.SessionID) { p.printf("\t0x%x\n", uint64(id)) })
+			writeExpiryBuckets(p, "Session", pacedPairs(p.pacing, expiries),
+				func(id jute.SessionID) { p.printf("\t0x%x\n", uint64(id)) })
 		} else {
 			p.writeTimeouts(pacedPairs(p.pacing, w.source.Sessions()))
 		}

@@ -17,8 +17,15 @@ type healthProbes struct {
 
 func (p *healthProbes) routes() []endpoint {
 	return []endpoint{
-		{method: "GET", path: "/livez", access: openAccess, isProbe: true, help: "200 if the process works; 503 with the reason if its disk or apply hangs, or its state is damaged", serve: p.serveLivez},
-		{method: "GET", path: "/readyz", access: openAccess, isProbe: true, help: "200 if clients are served here; 503 with the reason if not", serve: p.serveReadyz},
+		{
+			method: "GET", path: "/livez", access: openAccess, isProbe: true,
+			help:  "200 if the process works; 503 with the reason if its disk or apply hangs, or its state is damaged",
+			serve: p.serveLivez,
+		},
+		{
+			method: "GET", path: "/readyz", access: openAccess, isProbe: true,
+			help: "200 if clients are served here; 503 with the reason if not", serve: p.serveReadyz,
+		},
 	}
 }
 
@@ -69,5 +76,8 @@ func (p *healthProbes) checkRemoved() *Failure {
 		return nil
 	}
 	text, _ := health.StatusText()
-	return &Failure{Status: http.StatusServiceUnavailable, Text: text + "; nothing was done: use a member that is in the ensemble", Reason: api.ReasonRemoved}
+	return &Failure{
+		Status: http.StatusServiceUnavailable,
+		Text:   text + "; nothing was done: use a member that is in the ensemble", Reason: api.ReasonRemoved,
+	}
 }

@@ -61,13 +61,14 @@ type HTTPSettings struct {
 	// ReadTokenFile and MetricsTokenFile hold tokens for reading, and for reading metrics alone; "": there is
 	// none.
 	ReadTokenFile, MetricsTokenFile string
-	ForceHTTPS                      bool       // HTTPConfig.TLS alone is served
-	UnifyPorts                      bool       // HTTPConfig.TLS is served beside plain connections, unless ForceHTTPS is set
-	NeedClientAuth                  bool       // clients over TLS must show a certificate
-	LocalReads                      LocalReads // what callers without credentials may read
-	Hosts                           []string   // names for this member in the Host header, besides its own; "*": any
-	NoSnapshots                     bool       // ZooKeeper's command snapshot is rejected
-	NoRestores                      bool       // ZooKeeper's command restore is rejected
+	ForceHTTPS                      bool // HTTPConfig.TLS alone is served
+	// HTTPConfig.TLS is served beside plain connections, unless ForceHTTPS is set
+	UnifyPorts     bool
+	NeedClientAuth bool       // clients over TLS must show a certificate
+	LocalReads     LocalReads // what callers without credentials may read
+	Hosts          []string   // names for this member in the Host header, besides its own; "*": any
+	NoSnapshots    bool       // ZooKeeper's command snapshot is rejected
+	NoRestores     bool       // ZooKeeper's command restore is rejected
 	// SnapshotInterval is the least time between two snapshots that the member sends, and between two restores.
 	// The default is DefaultSnapshotInterval.
 	SnapshotInterval time.Duration
@@ -76,19 +77,20 @@ type HTTPSettings struct {
 // HTTPConfig configures an HTTP. A field without a default is required.
 type HTTPConfig struct {
 	HTTPSettings
-	SuperDigest       string           // "super:" and the digest of the super user's password; "": there is none
-	DigestAlg         digest.Algorithm // made that digest; default SHA1
-	FourLetter        *FourLetterCommands
-	Source            Source
-	Operations        Operations
-	ConfigKeys        []api.Setting                // every key of the configuration; nil: none is shown
-	Log               Log                          // the log of this process; nil: it cannot be read
-	AuditLogger       *slog.Logger                 // logs what administrators do; default: Logger
-	AuditLog          AuditLog                     // records it, too; nil: there is none
-	AnonymousAccess   AnonymousAccess              // what callers without credentials may read
-	TLS               *tls.Config                  // for HTTPS; nil: there is none
-	SuperSubject      string                       // subject of the super user's certificate; "": there is none
-	HostNames         []string                     // host names by which clients may call this member, besides addresses and localhost
+	SuperDigest     string           // "super:" and the digest of the super user's password; "": there is none
+	DigestAlg       digest.Algorithm // made that digest; default SHA1
+	FourLetter      *FourLetterCommands
+	Source          Source
+	Operations      Operations
+	ConfigKeys      []api.Setting   // every key of the configuration; nil: none is shown
+	Log             Log             // the log of this process; nil: it cannot be read
+	AuditLogger     *slog.Logger    // logs what administrators do; default: Logger
+	AuditLog        AuditLog        // records it, too; nil: there is none
+	AnonymousAccess AnonymousAccess // what callers without credentials may read
+	TLS             *tls.Config     // for HTTPS; nil: there is none
+	SuperSubject    string          // subject of the super user's certificate; "": there is none
+	// host names by which clients may call this member, besides addresses and localhost
+	HostNames         []string
 	CredentialLimiter *admission.CredentialLimiter // slows addresses that send wrong credentials; nil: none is slowed
 	Logger            *slog.Logger                 // default: discard
 }
@@ -132,7 +134,13 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	if err := CheckCommandURL(cfg.CommandURL); err != nil {
 		return nil, fmt.Errorf("admin: commandURL %q: %w", cfg.CommandURL, err)
 	}
-	h := &HTTP{cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), longReplies: &longReplyLimiter{longReplies: make(chan struct{}, maxLongReplies), pages: make(chan struct{}, maxPages), administratorPages: make(chan struct{}, maxPages)}, metricsTurn: make(chan struct{}, 1)}
+	h := &HTTP{
+		cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		longReplies: &longReplyLimiter{
+			longReplies: make(chan struct{}, maxLongReplies), pages: make(chan struct{}, maxPages),
+			administratorPages: make(chan struct{}, maxPages),
+		}, metricsTurn: make(chan struct{}, 1),
+	}
 	h.auditor.processLog, h.auditor.auditLog = cmp.Or(cfg.AuditLogger, h.log), cfg.AuditLog
 	var err error
 	if h.authorizer, err = newAuthorizer(&cfg, h.log); err != nil {
@@ -151,7 +159,10 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	h.members = &membersAPI{ops: cfg.Operations, source: cfg.Source}
 	h.nodes = &nodesAPI{ops: cfg.Operations}
 	h.backups = newBackupsAPI(&cfg, h.authorizer, h.log)
-	h.commands = &adminServer{basePath: cfg.CommandURL, fourLetter: cfg.FourLetter, source: cfg.Source, authorizer: h.authorizer, backups: h.backups}
+	h.commands = &adminServer{
+		basePath: cfg.CommandURL, fourLetter: cfg.FourLetter, source: cfg.Source,
+		authorizer: h.authorizer, backups: h.backups,
+	}
 	h.handler = h.limitGuesses(h.guardedHandler(h.routes()))
 	return h, nil
 }
@@ -193,8 +204,10 @@ func (h *HTTP) serveListener(ctx context.Context, l net.Listener, handler http.H
 	listener, run := h.listenerFor(bounded, config)
 	srv := &http.Server{
 		Handler: handler, ConnState: bounded.connStateChanged, ConnContext: connContext,
-		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, IdleTimeout: h.cfg.IdleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), // what strangers send is not an operator's concern
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, IdleTimeout: h.cfg.IdleTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
+		// what strangers send is not an operator's concern
+		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),
 	}
 	var g errgroup.Group
 	g.Go(func() error { run(ctx); return nil })

@@ -32,19 +32,24 @@ func (m *memberAPI) routes() []endpoint {
 		},
 		{
 			method: "GET", path: "/v1/config", access: readAccess, content: showsState, responseBody: api.List[api.Setting]{},
-			help: "every key of this member's configuration: its value, where that is from, whether it is dangerous", replyJSON: m.listSettings,
+			help:      "every key of this member's configuration: its value, where that is from, whether it is dangerous",
+			replyJSON: m.listSettings,
 		},
 		{
-			method: "GET", path: "/v1/log", access: changeAccess, action: "read log", longReply: true, responseBody: api.List[api.Line]{}, failureStatuses: []int{http.StatusNotImplemented},
+			method: "GET", path: "/v1/log", access: changeAccess, action: "read log", longReply: true,
+			responseBody: api.List[api.Line]{}, failureStatuses: []int{http.StatusNotImplemented},
 			help: "the last lines of the member's log, at most 1,000, oldest first", replyJSON: m.listLogLines,
 		},
 		{
-			method: "GET", path: "/v1/log-level", access: readAccess, content: showsState, responseBody: api.LogLevel{}, failureStatuses: []int{http.StatusNotImplemented},
-			help: "the level from which on the member logs", replyJSON: m.getLogLevel,
+			method: "GET", path: "/v1/log-level", access: readAccess, content: showsState, responseBody: api.LogLevel{},
+			failureStatuses: []int{http.StatusNotImplemented},
+			help:            "the level from which on the member logs", replyJSON: m.getLogLevel,
 		},
 		{
-			method: "POST", path: "/v1/log-level", access: changeAccess, responseBody: api.LogLevel{}, requestBody: api.LogLevel{}, failureStatuses: []int{http.StatusNotImplemented}, action: "set log level", auditTarget: func(r *http.Request) string { return cmp.Or(r.PathValue("level"), "this member") },
-			help: "sets that level until the next start or SIGHUP, and answers with it", replyJSON: m.setLogLevel,
+			method: "POST", path: "/v1/log-level", access: changeAccess, responseBody: api.LogLevel{},
+			requestBody: api.LogLevel{}, failureStatuses: []int{http.StatusNotImplemented}, action: "set log level",
+			auditTarget: func(r *http.Request) string { return cmp.Or(r.PathValue("level"), "this member") },
+			help:        "sets that level until the next start or SIGHUP, and answers with it", replyJSON: m.setLogLevel,
 		},
 	}
 }
@@ -53,7 +58,10 @@ func (m *memberAPI) getOpenAPI(*query) (any, error) { return json.RawMessage(api
 
 // whoAmI predicts the outcome of a POST with the credentials, address and host of this request.
 func (m *memberAPI) whoAmI(q *query) (any, error) {
-	me := api.Caller{MemberID: m.source.Ensemble().Self, Administrator: q.administrator, MayChange: true, AcceptedCredentials: m.authorizer.credentials.acceptedKinds()}
+	me := api.Caller{
+		MemberID: m.source.Ensemble().Self, Administrator: q.administrator, MayChange: true,
+		AcceptedCredentials: m.authorizer.credentials.acceptedKinds(),
+	}
 	if f := m.authorizer.checkAccess(changeAccess, q.Request); f != nil {
 		me.MayChange, me.DenialReason = false, f.Text
 	}

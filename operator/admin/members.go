@@ -26,29 +26,43 @@ type membersAPI struct {
 func (m *membersAPI) routes() []endpoint {
 	return []endpoint{
 		{
-			method: "GET", path: "/v1/members", access: readAccess, content: showsState, responseBody: api.Members{}, failureStatuses: []int{http.StatusServiceUnavailable},
-			help: "the servers of the ensemble: their addresses and roles, whether they vote, and how far each of them is", replyJSON: m.listMembers,
+			method: "GET", path: "/v1/members", access: readAccess, content: showsState, responseBody: api.Members{},
+			failureStatuses: []int{http.StatusServiceUnavailable},
+			help: "the servers of the ensemble: their addresses and roles, whether they vote, and how far each of " +
+				"them is",
+			replyJSON: m.listMembers,
 		},
 		{
-			method: "POST", path: "/v1/members", access: changeAccess, changesEnsemble: true, action: "change members", auditTarget: membersTarget, responseBody: api.MembersChanged{}, requestBody: api.MembersChange{}, failureStatuses: membersFailures,
-			help: "adds, changes or removes servers, through the log", replyJSON: m.changeMembers,
+			method: "POST", path: "/v1/members", access: changeAccess, changesEnsemble: true, action: "change members",
+			auditTarget: membersTarget, responseBody: api.MembersChanged{}, requestBody: api.MembersChange{},
+			failureStatuses: membersFailures,
+			help:            "adds, changes or removes servers, through the log", replyJSON: m.changeMembers,
 		},
 		{
-			method: "POST", path: "/v1/members/lead", access: changeAccess, changesEnsemble: true, action: "hand over leadership", auditTarget: membersTarget, responseBody: api.MembersLed{}, requestBody: api.MembersLead{}, failureStatuses: append([]int{http.StatusNotFound}, membersFailures...),
+			method: "POST", path: "/v1/members/lead", access: changeAccess, changesEnsemble: true,
+			action: "hand over leadership", auditTarget: membersTarget, responseBody: api.MembersLed{},
+			requestBody: api.MembersLead{}, failureStatuses: append([]int{http.StatusNotFound}, membersFailures...),
 			help: "hands leadership over to a member, and answers when that one leads", replyJSON: m.transferLeadership,
 		},
 		{
-			method: "POST", path: "/v1/members/drain", access: changeAccess, changesEnsemble: true, action: "drain", auditTarget: membersTarget, timeout: drainTimeout, responseBody: api.Drained{}, requestBody: api.MembersDrain{}, failureStatuses: drainFailures,
-			help: "drains any member as `/v1/drain` does the one that is asked", replyJSON: m.drainMember,
+			method: "POST", path: "/v1/members/drain", access: changeAccess, changesEnsemble: true, action: "drain",
+			auditTarget: membersTarget, timeout: drainTimeout, responseBody: api.Drained{}, requestBody: api.MembersDrain{},
+			failureStatuses: drainFailures,
+			help:            "drains any member as `/v1/drain` does the one that is asked", replyJSON: m.drainMember,
 		},
 		{
-			method: "POST", path: "/v1/members/rebalance", access: changeAccess, changesEnsemble: true, action: "rebalance", auditTarget: membersTarget, timeout: rebalanceTimeout + replyTimeout, responseBody: api.Rebalanced{}, requestBody: api.MembersRebalance{},
+			method: "POST", path: "/v1/members/rebalance", access: changeAccess, changesEnsemble: true, action: "rebalance",
+			auditTarget: membersTarget, timeout: rebalanceTimeout + replyTimeout, responseBody: api.Rebalanced{},
+			requestBody:     api.MembersRebalance{},
 			failureStatuses: []int{http.StatusConflict, http.StatusServiceUnavailable},
-			help:            "has members with more clients than their share close connections, at a bounded rate, until all have about as many", replyJSON: m.rebalanceClients,
+			help: "has members with more clients than their share close connections, at a bounded rate, until all " +
+				"have about as many", replyJSON: m.rebalanceClients,
 		},
 		{
-			method: "POST", path: "/v1/drain", access: changeAccess, action: "drain", timeout: drainTimeout, responseBody: api.Drained{}, requestBody: api.Drain{},
-			help: "hands leadership over, closes the clients' connections and takes no others; for a member that is about to stop", replyJSON: m.drainSelf,
+			method: "POST", path: "/v1/drain", access: changeAccess, action: "drain", timeout: drainTimeout,
+			responseBody: api.Drained{}, requestBody: api.Drain{},
+			help: "hands leadership over, closes the clients' connections and takes no others; for a member that is about to " +
+				"stop", replyJSON: m.drainSelf,
 		},
 	}
 }
@@ -62,8 +76,10 @@ var drainFailures = []int{http.StatusNotFound, http.StatusServiceUnavailable, ht
 // MembersChange is a change of the server list.
 type MembersChange struct {
 	serverlist.Change
-	Version     int64  // that the list must have; -1: any
-	Force       bool   // make it although too few servers would serve for a majority, as far as this member sees, or although one voter is left
+	Version int64 // that the list must have; -1: any
+	// make it although too few servers would serve for a majority, as far as this member sees, or although one
+	// voter is left
+	Force       bool
 	RequestedBy string // the requester, for the audit log
 }
 
@@ -87,7 +103,8 @@ func (m *membersAPI) changeMembers(q *query) (any, error) {
 	var body api.MembersChange
 	q.decodeBody(&body)
 	c := MembersChange{
-		Change: serverlist.Change{Joining: body.Joining, Leaving: body.Leaving, Members: body.Members}, Version: -1, Force: body.Force, RequestedBy: q.requester(),
+		Change: serverlist.Change{Joining: body.Joining, Leaving: body.Leaving, Members: body.Members}, Version: -1,
+		Force: body.Force, RequestedBy: q.requester(),
 	}
 	q.SetPathValue(auditMembersKey, changeText(body))
 	switch {
@@ -113,7 +130,10 @@ func (m *membersAPI) changeMembers(q *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return api.MembersChanged{Version: view.ZxidText(done.Version), Servers: append([]string{}, done.List.CanonicalLines()...)}, nil
+	return api.MembersChanged{
+		Version: view.ZxidText(done.Version),
+		Servers: append([]string{}, done.List.CanonicalLines()...),
+	}, nil
 }
 
 func (m *membersAPI) transferLeadership(q *query) (any, error) {
@@ -150,7 +170,12 @@ func membersTarget(r *http.Request) string {
 // changeText describes a change for the audit log.
 func changeText(c api.MembersChange) string {
 	var parts []string
-	for _, p := range []struct{ what, text string }{{"joining", c.Joining}, {"leaving", c.Leaving}, {"members", c.Members}, {"version", c.Version}} {
+	for _, p := range []struct{ what, text string }{
+		{"joining", c.Joining},
+		{"leaving", c.Leaving},
+		{"members", c.Members},
+		{"version", c.Version},
+	} {
 		if p.text != "" {
 			parts = append(parts, p.what+"="+p.text)
 		}
@@ -182,7 +207,10 @@ func (m *membersAPI) drainSelf(q *query) (any, error) {
 	begun := time.Now()
 	closed, leads := m.ops.DrainSelf(q.Context(), over)
 	if err := q.Context().Err(); err != nil {
-		return nil, &Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("the request ended after %d connections were closed; drain again to close the rest", closed)}
+		return nil, &Failure{
+			Status: http.StatusServiceUnavailable,
+			Text:   fmt.Sprintf("the request ended after %d connections were closed; drain again to close the rest", closed),
+		}
 	}
 	return api.Drained{ClosedConnections: closed, StillLeads: leads, TookMs: time.Since(begun).Milliseconds()}, nil
 }
@@ -223,8 +251,9 @@ const (
 type RebalanceResult struct {
 	Members           []RebalancedMember // those that take clients, by id
 	ClosedConnections int                // connections
-	Balanced          bool               // all members replied, at least two of them take clients, and none has more than its share now
-	Silent            []api.Silence      // members that did not reply
+	// all members replied, at least two of them take clients, and none has more than its share now
+	Balanced bool
+	Silent   []api.Silence // members that did not reply
 }
 
 // RebalancedMember is the result of a rebalance on one member.
@@ -250,9 +279,16 @@ func (m *membersAPI) rebalanceClients(q *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	row := api.Rebalanced{Balanced: done.Balanced, ClosedConnections: done.ClosedConnections, TookMs: time.Since(begun).Milliseconds(), Silent: append([]api.Silence{}, done.Silent...), Items: make([]api.RebalancedMember, len(done.Members))}
+	row := api.Rebalanced{
+		Balanced: done.Balanced, ClosedConnections: done.ClosedConnections,
+		TookMs: time.Since(begun).Milliseconds(), Silent: append([]api.Silence{}, done.Silent...),
+		Items: make([]api.RebalancedMember, len(done.Members)),
+	}
 	for i, m := range done.Members {
-		row.Items[i] = api.RebalancedMember{MemberID: m.Member, ClientsBefore: m.ClientsBefore, ClientsAfter: m.ClientsAfter, ClosedConnections: m.ClosedConnections, FailureReason: m.FailureReason}
+		row.Items[i] = api.RebalancedMember{
+			MemberID: m.Member, ClientsBefore: m.ClientsBefore, ClientsAfter: m.ClientsAfter,
+			ClosedConnections: m.ClosedConnections, FailureReason: m.FailureReason,
+		}
 	}
 	return row, nil
 }

@@ -49,66 +49,225 @@ type metric struct {
 
 // monitorMetrics lists all metrics of mntr. It omits metrics of ZooKeeper that this server cannot measure.
 var monitorMetrics = []metric{
-	{name: "avg_latency", unit: "ms", hasDecimals: true, help: "mean time from reading a request to queueing its reply", readValue: func(s *Stats) float64 { return milliseconds(s.Latency.Avg) }},
+	{
+		name: "avg_latency", unit: "ms", hasDecimals: true, help: "mean time from reading a request to queueing its reply",
+		readValue: func(s *Stats) float64 { return milliseconds(s.Latency.Avg) },
+	},
 	{name: "min_latency", unit: "ms", help: "least such time", readValue: func(s *Stats) float64 { return milliseconds(s.Latency.Min) }},
 	{name: "max_latency", unit: "ms", help: "greatest such time", readValue: func(s *Stats) float64 { return milliseconds(s.Latency.Max) }},
-	{name: "packets_received", kind: counter, help: "frames and four-letter words", readValue: func(s *Stats) float64 { return float64(s.PacketsReceived) }},
-	{name: "packets_sent", kind: counter, help: "replies, events and answers to four-letter words", readValue: func(s *Stats) float64 { return float64(s.PacketsSent) }},
-	{name: "num_alive_connections", help: "client connections, including the one of this word", readValue: func(s *Stats) float64 { return float64(s.Connections) }},
-	{name: "outstanding_requests", help: "requests that wait for the log, or for an earlier request that does", readValue: func(s *Stats) float64 { return float64(s.OutstandingRequests) }},
-	{name: "znode_count", help: "nodes; the root counts twice, as in ZooKeeper", readValue: func(s *Stats) float64 { return float64(s.Nodes + 1) }},
+	{
+		name: "packets_received", kind: counter, help: "frames and four-letter words",
+		readValue: func(s *Stats) float64 { return float64(s.PacketsReceived) },
+	},
+	{
+		name: "packets_sent", kind: counter, help: "replies, events and answers to four-letter words",
+		readValue: func(s *Stats) float64 { return float64(s.PacketsSent) },
+	},
+	{
+		name: "num_alive_connections", help: "client connections, including the one of this word",
+		readValue: func(s *Stats) float64 { return float64(s.Connections) },
+	},
+	{
+		name: "outstanding_requests", help: "requests that wait for the log, or for an earlier request that does",
+		readValue: func(s *Stats) float64 { return float64(s.OutstandingRequests) },
+	},
+	{
+		name: "znode_count", help: "nodes; the root counts twice, as in ZooKeeper",
+		readValue: func(s *Stats) float64 { return float64(s.Nodes + 1) },
+	},
 	{name: "watch_count", help: "watches of this member's connections", readValue: func(s *Stats) float64 { return float64(s.Watches) }},
-	{name: "ephemerals_count", help: "ephemeral nodes, including those of ended sessions that are not removed yet", readValue: func(s *Stats) float64 { return float64(s.Ephemerals) }},
-	{name: "approximate_data_size", unit: "bytes", help: "all paths and data", readValue: func(s *Stats) float64 { return float64(s.DataSize) }},
-	{name: "data_quota", unit: "bytes", help: "the quota of all data (dataQuota) in this term; 0: there is none; not in ZooKeeper", readValue: func(s *Stats) float64 { return float64(s.DataQuota) }},
-	{name: "data_quota_used", unit: "bytes", help: "paths and data that count against it, also if there is none; not in ZooKeeper", readValue: func(s *Stats) float64 { return float64(s.DataUsed) }},
-	{name: "open_file_descriptor_count", help: "of this process, where the system reports it", readValue: func(s *Stats) float64 { return float64(s.OpenFiles) }},
-	{name: "max_file_descriptor_count", help: "its limit, where the system reports it", readValue: func(s *Stats) float64 { return float64(s.MaxFiles) }},
+	{
+		name: "ephemerals_count", help: "ephemeral nodes, including those of ended sessions that are not removed yet",
+		readValue: func(s *Stats) float64 { return float64(s.Ephemerals) },
+	},
+	{
+		name: "approximate_data_size", unit: "bytes", help: "all paths and data",
+		readValue: func(s *Stats) float64 { return float64(s.DataSize) },
+	},
+	{
+		name: "data_quota", unit: "bytes",
+		help:      "the quota of all data (dataQuota) in this term; 0: there is none; not in ZooKeeper",
+		readValue: func(s *Stats) float64 { return float64(s.DataQuota) },
+	},
+	{
+		name: "data_quota_used", unit: "bytes",
+		help:      "paths and data that count against it, also if there is none; not in ZooKeeper",
+		readValue: func(s *Stats) float64 { return float64(s.DataUsed) },
+	},
+	{
+		name: "open_file_descriptor_count", help: "of this process, where the system reports it",
+		readValue: func(s *Stats) float64 { return float64(s.OpenFiles) },
+	},
+	{
+		name: "max_file_descriptor_count", help: "its limit, where the system reports it",
+		readValue: func(s *Stats) float64 { return float64(s.MaxFiles) },
+	},
 	{name: "global_sessions", help: "sessions of the ensemble", readValue: func(s *Stats) float64 { return float64(s.Sessions) }},
 	{name: "local_sessions", help: "always 0: there are none", readValue: alwaysZero},
 	{name: "uptime", unit: "ms", help: "since the member was started", readValue: func(s *Stats) float64 { return milliseconds(s.Uptime) }},
-	{name: "connection_drop_probability", hasDecimals: true, help: "with which chance the connection throttle refuses a new session now", readValue: func(s *Stats) float64 { return s.DropProbability }},
-	{name: "connection_token_deficit", help: "tokens that are missing now in the connection throttle's bucket; in ZooKeeper a summary", readValue: func(s *Stats) float64 { return float64(s.TokenDeficit) }},
-	{name: "last_client_response_size", unit: "bytes", help: "last reply or event; -1 before the first", readValue: func(s *Stats) float64 { return float64(s.Responses.Last) }},
+	{
+		name: "connection_drop_probability", hasDecimals: true,
+		help:      "with which chance the connection throttle refuses a new session now",
+		readValue: func(s *Stats) float64 { return s.DropProbability },
+	},
+	{
+		name:      "connection_token_deficit",
+		help:      "tokens that are missing now in the connection throttle's bucket; in ZooKeeper a summary",
+		readValue: func(s *Stats) float64 { return float64(s.TokenDeficit) },
+	},
+	{
+		name: "last_client_response_size", unit: "bytes", help: "last reply or event; -1 before the first",
+		readValue: func(s *Stats) float64 { return float64(s.Responses.Last) },
+	},
 	{name: "min_client_response_size", unit: "bytes", help: "smallest", readValue: func(s *Stats) float64 { return float64(s.Responses.Min) }},
 	{name: "max_client_response_size", unit: "bytes", help: "largest", readValue: func(s *Stats) float64 { return float64(s.Responses.Max) }},
-	{name: "auth_failed_count", kind: counter, help: "connections ended because an auth request failed", readValue: func(s *Stats) float64 { return float64(s.AuthFailed) }},
-	{name: "fsync_threshold_exceed_count", kind: counter, help: "writes of the log that took a second or more", readValue: func(s *Stats) float64 { return float64(s.SlowLogWrites) }},
-	{name: "clock_jump", unit: "ms", help: "jump of this member's wall clock within the last hour, backward if negative; not in ZooKeeper", readValue: func(s *Stats) float64 { return milliseconds(s.ClockJump) }},
-	{name: "reaper_held", help: "1 if this member leads and does not remove containers and TTL nodes, because its clock has jumped or differs from most members'; not in ZooKeeper", readValue: func(s *Stats) float64 { return flag(s.ReaperHeld) }},
+	{
+		name: "auth_failed_count", kind: counter, help: "connections ended because an auth request failed",
+		readValue: func(s *Stats) float64 { return float64(s.AuthFailed) },
+	},
+	{
+		name: "fsync_threshold_exceed_count", kind: counter, help: "writes of the log that took a second or more",
+		readValue: func(s *Stats) float64 { return float64(s.SlowLogWrites) },
+	},
+	{
+		name: "clock_jump", unit: "ms",
+		help:      "jump of this member's wall clock within the last hour, backward if negative; not in ZooKeeper",
+		readValue: func(s *Stats) float64 { return milliseconds(s.ClockJump) },
+	},
+	{
+		name: "reaper_held", help: "1 if this member leads and does not remove containers and TTL nodes, because its " +
+			"clock has jumped or differs from most members'; not in ZooKeeper",
+		readValue: func(s *Stats) float64 { return flag(s.ReaperHeld) },
+	},
 
-	{name: "quorum_size", scope: ensembleMembers, help: "voting members of the server list", readValue: func(s *Stats) float64 { return float64(s.Voters) }},
-	{name: "learners", scope: leadersOnly, help: "other members that are connected and answer", readValue: func(s *Stats) float64 { return float64(s.Learners) }},
-	{name: "followers", scope: leadersOnly, help: "the same, under its name before 3.6", readValue: func(s *Stats) float64 { return float64(s.Learners) }},
-	{name: "synced_followers", scope: leadersOnly, help: "those of them that vote and have applied everything that was committed when they connected", readValue: func(s *Stats) float64 { return float64(s.SyncedFollowers) }},
+	{
+		name: "quorum_size", scope: ensembleMembers, help: "voting members of the server list",
+		readValue: func(s *Stats) float64 { return float64(s.Voters) },
+	},
+	{
+		name: "learners", scope: leadersOnly, help: "other members that are connected and answer",
+		readValue: func(s *Stats) float64 { return float64(s.Learners) },
+	},
+	{
+		name: "followers", scope: leadersOnly, help: "the same, under its name before 3.6",
+		readValue: func(s *Stats) float64 { return float64(s.Learners) },
+	},
+	{
+		name: "synced_followers", scope: leadersOnly,
+		help:      "those of them that vote and have applied everything that was committed when they connected",
+		readValue: func(s *Stats) float64 { return float64(s.SyncedFollowers) },
+	},
 	{name: "synced_non_voting_followers", scope: leadersOnly, help: "always 0: there are none", readValue: alwaysZero},
-	{name: "synced_observers", scope: ensembleMembers, help: "on a leader, other members without a vote, such as observers, that have applied everything that was committed when they connected; elsewhere 0", readValue: func(s *Stats) float64 { return float64(s.SyncedObservers) }},
-	{name: "pending_syncs", scope: leadersOnly, help: "sync requests that wait for proof that this member leads", readValue: func(s *Stats) float64 { return float64(s.PendingSyncs) }},
-	{name: "leader_uptime", unit: "ms", scope: leadersOnly, help: "since this term opened", readValue: func(s *Stats) float64 { return milliseconds(s.LeaderUptime) }},
-	{name: "clock_difference", unit: "ms", scope: leadersOnly, help: "greatest difference between this member's clock and that of another connected member; not in ZooKeeper", readValue: func(s *Stats) float64 { return milliseconds(s.ClockDifference) }},
-	{name: "last_proposal_size", unit: "bytes", scope: leadersOnly, help: "last transaction proposed in this term, as encoded in the log; -1 before the first", readValue: func(s *Stats) float64 { return float64(s.Proposals.Last) }},
-	{name: "min_proposal_size", unit: "bytes", scope: leadersOnly, help: "smallest", readValue: func(s *Stats) float64 { return float64(s.Proposals.Min) }},
-	{name: "max_proposal_size", unit: "bytes", scope: leadersOnly, help: "largest", readValue: func(s *Stats) float64 { return float64(s.Proposals.Max) }},
+	{
+		name: "synced_observers", scope: ensembleMembers,
+		help: "on a leader, other members without a vote, such as observers, that have applied everything that was " +
+			"committed when they connected; elsewhere 0",
+		readValue: func(s *Stats) float64 { return float64(s.SyncedObservers) },
+	},
+	{
+		name: "pending_syncs", scope: leadersOnly, help: "sync requests that wait for proof that this member leads",
+		readValue: func(s *Stats) float64 { return float64(s.PendingSyncs) },
+	},
+	{
+		name: "leader_uptime", unit: "ms", scope: leadersOnly, help: "since this term opened",
+		readValue: func(s *Stats) float64 { return milliseconds(s.LeaderUptime) },
+	},
+	{
+		name: "clock_difference", unit: "ms", scope: leadersOnly,
+		help:      "greatest difference between this member's clock and that of another connected member; not in ZooKeeper",
+		readValue: func(s *Stats) float64 { return milliseconds(s.ClockDifference) },
+	},
+	{
+		name: "last_proposal_size", unit: "bytes", scope: leadersOnly,
+		help:      "last transaction proposed in this term, as encoded in the log; -1 before the first",
+		readValue: func(s *Stats) float64 { return float64(s.Proposals.Last) },
+	},
+	{
+		name: "min_proposal_size", unit: "bytes", scope: leadersOnly, help: "smallest",
+		readValue: func(s *Stats) float64 { return float64(s.Proposals.Min) },
+	},
+	{
+		name: "max_proposal_size", unit: "bytes", scope: leadersOnly, help: "largest",
+		readValue: func(s *Stats) float64 { return float64(s.Proposals.Max) },
+	},
 
-	{name: "bytes_received_count", kind: counter, unit: "bytes", help: "of frames", readValue: func(s *Stats) float64 { return float64(s.BytesReceived) }},
-	{name: "response_bytes", kind: counter, unit: "bytes", help: "of replies, without the lengths of frames", readValue: func(s *Stats) float64 { return float64(s.ReplyBytes) }},
-	{name: "watch_bytes", kind: counter, unit: "bytes", help: "of events, likewise", readValue: func(s *Stats) float64 { return float64(s.EventBytes) }},
-	{name: "connection_request_count", kind: counter, help: "requests for a session, new or resumed", readValue: func(s *Stats) float64 { return float64(s.Handshakes) }},
-	{name: "connection_rejected", kind: counter, help: "connections refused because there were too many", readValue: func(s *Stats) float64 { return float64(s.RejectedConnections) }},
-	{name: "sessionless_connections_expired", kind: counter, help: "connections ended because they had no session in time", readValue: func(s *Stats) float64 { return float64(s.ClosedSessionless) }},
-	{name: "client_memory", unit: "bytes", help: "requests that wait, and unread replies and events, of all connections; each connection is counted in steps of 16 KiB", readValue: func(s *Stats) float64 { return float64(s.ClientMemory) }},
-	{name: "client_memory_limit", unit: "bytes", help: "limit of zk_client_memory; see clientMemoryLimit", readValue: func(s *Stats) float64 { return float64(s.ClientMemoryLimit) }},
-	{name: "client_memory_dropped", kind: counter, help: "connections closed because they held the most memory when zk_client_memory had reached its limit", readValue: func(s *Stats) float64 { return float64(s.ClosedOverBudget) }},
-	{name: "looking_count", kind: counter, help: "elections in which this member was a candidate", readValue: func(s *Stats) float64 { return float64(s.Candidacies) }},
-	{name: "proposal_count", kind: counter, help: "transactions that this member proposed as leader", readValue: func(s *Stats) float64 { return float64(s.ProposedTransactions) }},
-	{name: "commit_count", kind: counter, help: "those of them that were committed and applied here", readValue: func(s *Stats) float64 { return float64(s.CommittedTransactions) }},
-	{name: "stale_sessions_expired", kind: counter, help: "sessions that this member expired as leader", readValue: func(s *Stats) float64 { return float64(s.ExpiredSessions) }},
+	{
+		name: "bytes_received_count", kind: counter, unit: "bytes", help: "of frames",
+		readValue: func(s *Stats) float64 { return float64(s.BytesReceived) },
+	},
+	{
+		name: "response_bytes", kind: counter, unit: "bytes", help: "of replies, without the lengths of frames",
+		readValue: func(s *Stats) float64 { return float64(s.ReplyBytes) },
+	},
+	{
+		name: "watch_bytes", kind: counter, unit: "bytes", help: "of events, likewise",
+		readValue: func(s *Stats) float64 { return float64(s.EventBytes) },
+	},
+	{
+		name: "connection_request_count", kind: counter, help: "requests for a session, new or resumed",
+		readValue: func(s *Stats) float64 { return float64(s.Handshakes) },
+	},
+	{
+		name: "connection_rejected", kind: counter, help: "connections refused because there were too many",
+		readValue: func(s *Stats) float64 { return float64(s.RejectedConnections) },
+	},
+	{
+		name: "sessionless_connections_expired", kind: counter, help: "connections ended because they had no session in time",
+		readValue: func(s *Stats) float64 { return float64(s.ClosedSessionless) },
+	},
+	{
+		name: "client_memory", unit: "bytes",
+		help: "requests that wait, and unread replies and events, of all connections; each connection is counted in steps " +
+			"of 16 KiB", readValue: func(s *Stats) float64 { return float64(s.ClientMemory) },
+	},
+	{
+		name: "client_memory_limit", unit: "bytes", help: "limit of zk_client_memory; see clientMemoryLimit",
+		readValue: func(s *Stats) float64 { return float64(s.ClientMemoryLimit) },
+	},
+	{
+		name: "client_memory_dropped", kind: counter,
+		help:      "connections closed because they held the most memory when zk_client_memory had reached its limit",
+		readValue: func(s *Stats) float64 { return float64(s.ClosedOverBudget) },
+	},
+	{
+		name: "looking_count", kind: counter, help: "elections in which this member was a candidate",
+		readValue: func(s *Stats) float64 { return float64(s.Candidacies) },
+	},
+	{
+		name: "proposal_count", kind: counter, help: "transactions that this member proposed as leader",
+		readValue: func(s *Stats) float64 { return float64(s.ProposedTransactions) },
+	},
+	{
+		name: "commit_count", kind: counter, help: "those of them that were committed and applied here",
+		readValue: func(s *Stats) float64 { return float64(s.CommittedTransactions) },
+	},
+	{
+		name: "stale_sessions_expired", kind: counter, help: "sessions that this member expired as leader",
+		readValue: func(s *Stats) float64 { return float64(s.ExpiredSessions) },
+	},
 
-	{name: "readlatency", kind: percentileSummary, unit: "ms", help: "as avg_latency, for requests that change nothing, including pings", readSummary: func(s *Stats) metrics.Summary { return s.Reads }},
-	{name: "updatelatency", kind: percentileSummary, unit: "ms", help: "the same, for requests that change something", readSummary: func(s *Stats) metrics.Summary { return s.Updates }},
-	{name: "fsynctime", kind: summary, unit: "ms", help: "a write of the log, until it is on disk", readSummary: func(s *Stats) metrics.Summary { return s.LogWrites }},
-	{name: "snapshottime", kind: summary, unit: "ms", help: "a snapshot, until it is on disk", readSummary: func(s *Stats) metrics.Summary { return s.Snapshots }},
-	{name: "election_time", kind: summary, unit: "ms", help: "time from losing the leader until this member knew the next one", readSummary: func(s *Stats) metrics.Summary { return s.Elections }},
+	{
+		name: "readlatency", kind: percentileSummary, unit: "ms",
+		help:        "as avg_latency, for requests that change nothing, including pings",
+		readSummary: func(s *Stats) metrics.Summary { return s.Reads },
+	},
+	{
+		name: "updatelatency", kind: percentileSummary, unit: "ms", help: "the same, for requests that change something",
+		readSummary: func(s *Stats) metrics.Summary { return s.Updates },
+	},
+	{
+		name: "fsynctime", kind: summary, unit: "ms", help: "a write of the log, until it is on disk",
+		readSummary: func(s *Stats) metrics.Summary { return s.LogWrites },
+	},
+	{
+		name: "snapshottime", kind: summary, unit: "ms", help: "a snapshot, until it is on disk",
+		readSummary: func(s *Stats) metrics.Summary { return s.Snapshots },
+	},
+	{
+		name: "election_time", kind: summary, unit: "ms",
+		help:        "time from losing the leader until this member knew the next one",
+		readSummary: func(s *Stats) metrics.Summary { return s.Elections },
+	},
 }
 
 func alwaysZero(*Stats) float64 { return 0 }

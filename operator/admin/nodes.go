@@ -26,20 +26,25 @@ type nodesAPI struct{ ops Operations }
 func (n *nodesAPI) routes() []endpoint {
 	return []endpoint{
 		{
-			method: "GET", path: "/v1/nodes", access: readAccess, content: showsPaths, longReply: true, responseBody: api.Node{}, parameters: []string{"path", "limit", "from"}, requiredParameters: []string{"path"},
+			method: "GET", path: "/v1/nodes", access: readAccess, content: showsPaths, longReply: true, responseBody: api.Node{},
+			parameters: []string{"path", "limit", "from"}, requiredParameters: []string{"path"},
 			failureStatuses: []int{http.StatusNotFound, http.StatusServiceUnavailable},
-			help:            "a node as the caller may see it: its data, its ACL, and its children by name", replyJSON: n.getNode,
+			help:            "a node as the caller may see it: its data, its ACL, and its children by name",
+			replyJSON:       n.getNode,
 		},
 		{
-			method: "POST", path: "/v1/nodes/create", access: changeAccess, changesEnsemble: true, longReply: true, responseBody: api.NodeChanged{}, requestBody: api.NodeCreate{}, failureStatuses: nodeFailures,
+			method: "POST", path: "/v1/nodes/create", access: changeAccess, changesEnsemble: true, longReply: true,
+			responseBody: api.NodeChanged{}, requestBody: api.NodeCreate{}, failureStatuses: nodeFailures,
 			action: "create node", auditTarget: nodeTarget, help: "creates a node", replyJSON: n.createNode,
 		},
 		{
-			method: "POST", path: "/v1/nodes/set", access: changeAccess, changesEnsemble: true, longReply: true, responseBody: api.NodeChanged{}, requestBody: api.NodeSet{}, failureStatuses: nodeFailures,
+			method: "POST", path: "/v1/nodes/set", access: changeAccess, changesEnsemble: true, longReply: true,
+			responseBody: api.NodeChanged{}, requestBody: api.NodeSet{}, failureStatuses: nodeFailures,
 			action: "set node", auditTarget: nodeTarget, help: "sets the data of a node", replyJSON: n.setNode,
 		},
 		{
-			method: "POST", path: "/v1/nodes/delete", access: changeAccess, changesEnsemble: true, longReply: true, responseBody: api.NodeChanged{}, requestBody: api.NodeDelete{}, failureStatuses: nodeFailures,
+			method: "POST", path: "/v1/nodes/delete", access: changeAccess, changesEnsemble: true, longReply: true,
+			responseBody: api.NodeChanged{}, requestBody: api.NodeDelete{}, failureStatuses: nodeFailures,
 			action: "delete node", auditTarget: nodeTarget, help: "deletes a node without children", replyJSON: n.deleteNode,
 		},
 	}
@@ -47,7 +52,8 @@ func (n *nodesAPI) routes() []endpoint {
 
 // nodeFailures are the failure statuses of a change of a node.
 var nodeFailures = []int{
-	http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+	http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable,
+	http.StatusGatewayTimeout,
 }
 
 // NodeQuery selects a node and a page of its children.
@@ -96,7 +102,10 @@ func (n *nodesAPI) getNode(q *query) (any, error) {
 		}
 		after = name
 	}
-	asked := NodeQuery{Path: path, AfterChild: after, Limit: cmp.Or(q.intParameter("limit"), view.MaxRows), Caller: Caller{Host: hostOfCaller(q.Request), IsAdministrator: q.administrator != ""}}
+	asked := NodeQuery{
+		Path: path, AfterChild: after, Limit: cmp.Or(q.intParameter("limit"), view.MaxRows),
+		Caller: Caller{Host: hostOfCaller(q.Request), IsAdministrator: q.administrator != ""},
+	}
 	node, err := n.ops.ReadNode(asked)
 	if err != nil {
 		return nil, err
@@ -110,7 +119,8 @@ func (n *nodesAPI) getNode(q *query) (any, error) {
 
 func apiNode(path string, n Node) api.Node {
 	row := api.Node{
-		Path: path, Data: append([]byte{}, n.Data[:min(len(n.Data), maxNodeDataBytes)]...), Children: append([]string{}, n.Children...), Stat: apiStat(n.Stat),
+		Path: path, Data: append([]byte{}, n.Data[:min(len(n.Data), maxNodeDataBytes)]...),
+		Children: append([]string{}, n.Children...), Stat: apiStat(n.Stat),
 		ACL: make([]api.ACL, len(n.ACL)),
 	}
 	if last := len(n.Children) - 1; n.MoreChildren && last >= 0 {
@@ -124,8 +134,10 @@ func apiNode(path string, n Node) api.Node {
 
 func apiStat(s jute.Stat) api.Stat {
 	return api.Stat{
-		Czxid: view.ZxidText(s.Czxid), Mzxid: view.ZxidText(s.Mzxid), Pzxid: view.ZxidText(s.Pzxid), Ctime: utcMillis(time.UnixMilli(s.Ctime)), Mtime: utcMillis(time.UnixMilli(s.Mtime)),
-		Version: s.Version, Cversion: s.Cversion, Aversion: s.Aversion, Owner: view.SessionText(s.EphemeralOwner), DataLength: s.DataLength, NumChildren: s.NumChildren,
+		Czxid: view.ZxidText(s.Czxid), Mzxid: view.ZxidText(s.Mzxid), Pzxid: view.ZxidText(s.Pzxid),
+		Ctime: utcMillis(time.UnixMilli(s.Ctime)), Mtime: utcMillis(time.UnixMilli(s.Mtime)),
+		Version: s.Version, Cversion: s.Cversion, Aversion: s.Aversion, Owner: view.SessionText(s.EphemeralOwner),
+		DataLength: s.DataLength, NumChildren: s.NumChildren,
 	}
 }
 
@@ -144,7 +156,10 @@ func (n *nodesAPI) setNode(q *query) (any, error) {
 	if q.decodeBodyUpTo(&body, maxNodeBodyBytes); body.Data == nil { // it must not be lost by a slip
 		q.addFault(`data is missing: give it in base64, or "" for none`)
 	}
-	return n.changeNode(q, NodeChange{Op: jute.OpSetData, Path: body.Path, Data: body.Data, Version: versionOrAny(body.Version)})
+	return n.changeNode(q, NodeChange{
+		Op: jute.OpSetData, Path: body.Path, Data: body.Data,
+		Version: versionOrAny(body.Version),
+	})
 }
 
 func (n *nodesAPI) deleteNode(q *query) (any, error) {

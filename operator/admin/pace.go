@@ -147,9 +147,10 @@ func (k *bufferedReply) Write(b []byte) (int, error) { return k.body.Write(b) }
 
 // longReplyLimiter limits concurrent long replies.
 type longReplyLimiter struct {
-	longReplies        chan struct{} // capacity maxLongReplies: outside /v1/
-	pages              chan struct{} // capacity maxPages: under /v1/
-	administratorPages chan struct{} // capacity maxPages: likewise for administrators, so that readers cannot lock them out
+	longReplies chan struct{} // capacity maxLongReplies: outside /v1/
+	pages       chan struct{} // capacity maxPages: under /v1/
+	// capacity maxPages: likewise for administrators, so that readers cannot lock them out
+	administratorPages chan struct{}
 }
 
 // sleepContext waits for d, or until ctx ends.

@@ -13,8 +13,8 @@ import (
 	"rollcall/internal/metrics"
 )
 
-// metricsCollector hands the metrics of mntr to Prometheus, under the names that they have there without zk_, as ZooKeeper's own
-// provider has them.
+// metricsCollector hands the metrics of mntr to Prometheus, under the names that they have there without zk_,
+// as ZooKeeper's own provider has them.
 type metricsCollector struct {
 	fourLetter *FourLetterCommands
 	source     Source
@@ -52,8 +52,8 @@ func (w *FourLetterCommands) resetCounters() {
 	})
 }
 
-// newMetricsHandler returns the handler of /metrics: the table of mntr, the native metrics, and unless bare is set, the metrics of the Go
-// runtime and of the process.
+// newMetricsHandler returns the handler of /metrics: the table of mntr, the native metrics, and unless bare is
+// set, the metrics of the Go runtime and of the process.
 func newMetricsHandler(words *FourLetterCommands, source Source, bare bool) (http.Handler, error) {
 	c := &metricsCollector{fourLetter: words, source: source}
 	for i := range monitorMetrics {
@@ -66,7 +66,8 @@ func newMetricsHandler(words *FourLetterCommands, source Source, bare bool) (htt
 	all := []prometheus.Collector{c, nativeMetrics{source, words.version}, newDiskSpaceReader(source)}
 	if !bare {
 		runtime := collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{Matcher: schedulingMetrics})
-		all = append(all, collectors.NewGoCollector(runtime), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		all = append(all, collectors.NewGoCollector(runtime),
+			collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
 	registry := prometheus.NewRegistry()
 	for _, one := range all {
@@ -122,7 +123,8 @@ func (m *metric) promMetric(d *prometheus.Desc, s *Stats, before map[string]floa
 func (m *metric) quantiles(s *metrics.Summary) map[float64]float64 {
 	q := map[float64]float64{0.5: milliseconds(s.P50)}
 	if m.kind == percentileSummary {
-		q[0.9], q[0.95], q[0.99], q[0.999] = milliseconds(s.P90), milliseconds(s.P95), milliseconds(s.P99), milliseconds(s.P999)
+		q[0.9], q[0.95], q[0.99], q[0.999] = milliseconds(s.P90), milliseconds(s.P95), milliseconds(s.P99),
+			milliseconds(s.P999)
 	}
 	if s.Count == 0 {
 		for at := range q {

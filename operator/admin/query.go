@@ -74,7 +74,11 @@ func (q *query) addFault(format string, args ...any) {
 // checkPath rejects the request if the caller may not see the node that it names.
 func (q *query) checkPath() {
 	if q.fault == nil && q.values.Has("path") && !q.paths.isVisible(q.values.Get("path")) {
-		q.fault = &Failure{Status: http.StatusUnauthorized, Text: "this path is below a node that not everybody may read; this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"}
+		q.fault = &Failure{
+			Status: http.StatusUnauthorized,
+			Text: "this path is below a node that not everybody may read; this needs credentials: Authorization: digest " +
+				"super:PASSWORD, or Bearer TOKEN",
+		}
 	}
 }
 
@@ -154,8 +158,9 @@ var parameters = map[string]parameter{
 	"path":    {help: "path of a node", check: pathFault},
 	"rate":    {help: "the most MiB in a second; default 8", maxValue: backup.MaxRate},
 	"session": {help: "only those of the session with this id", pattern: sessionIDPattern, check: sessionIDFault},
-	"sort":    {help: "the order: the least time left, the most watches, or the most ephemeral nodes first; there is one page", values: []string{view.ByTimeLeft.String(), view.ByWatches.String(), view.ByEphemerals.String()}},
-	"state":   {help: "only those in this state", values: []string{view.StateConnected, view.StateDisconnected, view.StateUnknown}},
+	"sort": {help: "the order: the least time left, the most watches, or the most ephemeral nodes first; there is " +
+		"one page", values: []string{view.ByTimeLeft.String(), view.ByWatches.String(), view.ByEphemerals.String()}},
+	"state": {help: "only those in this state", values: []string{view.StateConnected, view.StateDisconnected, view.StateUnknown}},
 }
 
 // maxMemberID is the highest id of a member.

@@ -58,21 +58,33 @@ func (c *backupsAPI) runRestore(w http.ResponseWriter, r *http.Request) (Restore
 	switch {
 	case c.snapshotSettings.noRestores:
 		ignoreBody(w)
-		return RestoreResult{}, &Failure{Status: http.StatusServiceUnavailable, Text: "admin.restore.enabled=false has switched this command off"}
+		return RestoreResult{}, &Failure{
+			Status: http.StatusServiceUnavailable,
+			Text:   "admin.restore.enabled=false has switched this command off",
+		}
 	case r.ContentLength == 0:
-		return RestoreResult{}, &Failure{Status: http.StatusBadRequest, Text: "the body is empty; send a backup, as the command snapshot and rollcall backup save make it"}
+		return RestoreResult{}, &Failure{
+			Status: http.StatusBadRequest,
+			Text:   "the body is empty; send a backup, as the command snapshot and rollcall backup save make it",
+		}
 	}
 	select {
 	case c.restoreSlot <- struct{}{}:
 	default:
 		ignoreBody(w)
 		w.Header().Set("Retry-After", strconv.Itoa(int(c.snapshotSettings.interval/time.Second)+1))
-		return RestoreResult{}, &Failure{Status: http.StatusTooManyRequests, Text: fmt.Sprintf("this member takes one restore at a time, and the next one %v after it is done (admin.rateLimiterIntervalInMS); try again later, or use rollcall backup restore --subtree", c.snapshotSettings.interval)}
+		return RestoreResult{}, &Failure{
+			Status: http.StatusTooManyRequests,
+			Text: fmt.Sprintf("this member takes one restore at a time, and the next one %v after it is done "+
+				"(admin.rateLimiterIntervalInMS); try again later, or use rollcall backup restore --subtree",
+				c.snapshotSettings.interval),
+		}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), restoreTimeout)
 	defer cancel()
 	body := &pacedBody{body: r.Body, control: http.NewResponseController(w)}
-	done, err := c.ops.RestoreBackup(ctx, RestoreRequest{Body: body, BodySize: r.ContentLength, CallerHost: hostOfCaller(r)})
+	done, err := c.ops.RestoreBackup(ctx,
+		RestoreRequest{Body: body, BodySize: r.ContentLength, CallerHost: hostOfCaller(r)})
 	if err != nil {
 		<-c.restoreSlot // it can be sent again at once
 		return done, failureFrom(err)

@@ -28,7 +28,10 @@ func (c *backupsAPI) snapshotCommand() endpoint {
 }
 
 func (c *backupsAPI) restoreCommand() endpoint {
-	return endpoint{method: http.MethodPost, contentType: "application/octet-stream", timeout: restoreTimeout, serve: c.serveRestore}
+	return endpoint{
+		method: http.MethodPost, contentType: "application/octet-stream", timeout: restoreTimeout,
+		serve: c.serveRestore,
+	}
 }
 
 // serveSnapshot sends a backup, as /v1/backup does, or writes a snapshot to disk, as /v1/snapshot does, at most
@@ -53,7 +56,11 @@ func (c *backupsAPI) takeSnapshot(w http.ResponseWriter, r *http.Request) *Failu
 	case c.snapshotSlot <- struct{}{}:
 	default:
 		w.Header().Set("Retry-After", strconv.Itoa(int(c.snapshotSettings.interval/time.Second)+1))
-		return &Failure{Status: http.StatusTooManyRequests, Text: fmt.Sprintf("this member takes one snapshot in %v (admin.rateLimiterIntervalInMS); try again later, or use rollcall backup save or rollcall snapshot", c.snapshotSettings.interval)}
+		return &Failure{
+			Status: http.StatusTooManyRequests,
+			Text: fmt.Sprintf("this member takes one snapshot in %v (admin.rateLimiterIntervalInMS); try again later, or use "+
+				"rollcall backup save or rollcall snapshot", c.snapshotSettings.interval),
+		}
 	}
 	var failed *Failure
 	if r.URL.Query().Get(streamingParameter) == "false" {
@@ -73,9 +80,15 @@ func (c *backupsAPI) takeSnapshot(w http.ResponseWriter, r *http.Request) *Failu
 func (c *backupsAPI) snapshotFault(r *http.Request) *Failure {
 	switch streaming := r.URL.Query()[streamingParameter]; {
 	case c.snapshotSettings.noSnapshots:
-		return &Failure{Status: http.StatusServiceUnavailable, Text: "admin.snapshot.enabled=false has switched this command off"}
+		return &Failure{
+			Status: http.StatusServiceUnavailable,
+			Text:   "admin.snapshot.enabled=false has switched this command off",
+		}
 	case len(streaming) > 1, len(streaming) == 1 && streaming[0] != "true" && streaming[0] != "false":
-		return &Failure{Status: http.StatusBadRequest, Text: "must have streaming=true or streaming=false, once, or no parameter streaming"}
+		return &Failure{
+			Status: http.StatusBadRequest,
+			Text:   "must have streaming=true or streaming=false, once, or no parameter streaming",
+		}
 	}
 	return nil
 }
@@ -99,7 +112,10 @@ func (c *backupsAPI) createSnapshot(q *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return api.Snapshot{MemberID: c.source.Ensemble().Self, Index: s.Index, Term: s.Term, Zxid: view.ZxidText(s.Zxid), Bytes: s.Bytes, TookMs: s.WriteTime.Milliseconds()}, nil
+	return api.Snapshot{
+		MemberID: c.source.Ensemble().Self, Index: s.Index, Term: s.Term, Zxid: view.ZxidText(s.Zxid),
+		Bytes: s.Bytes, TookMs: s.WriteTime.Milliseconds(),
+	}, nil
 }
 
 // storeSnapshot serves ZooKeeper's command snapshot with streaming=false, with ZooKeeper's headers.

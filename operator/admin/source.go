@@ -16,7 +16,8 @@ import (
 type Source interface {
 	// Stats returns the member's metrics. It waits only for the tree's lock.
 	Stats() Stats
-	// NativeMetrics returns the metrics that only Prometheus gets. Their values wait for no lock that apply may hold for long.
+	// NativeMetrics returns the metrics that only Prometheus gets. Their values wait for no lock that apply may
+	// hold for long.
 	NativeMetrics() []metrics.Native
 	// Health waits for no lock that apply may hold.
 	Health() Health
@@ -94,26 +95,30 @@ type Stats struct {
 	Candidacies                  uint64 // how often this member was a candidate in an election
 	ProposedTransactions         uint64 // transactions, as leader
 	CommittedTransactions        uint64
-	ExpiredSessions              uint64         // sessions, as leader
-	ClockJump                    time.Duration  // by how much the wall clock has jumped
-	ReaperHeld                   bool           // this leader removes no TTL nodes or containers, because its clock is wrong
-	Proposals                    metrics.Spread // bytes of transactions in this term
-	Learners                     int            // this and the rest only on a leader
-	SyncedFollowers              int            // voters
-	SyncedObservers              int            // members without a vote
-	PendingSyncs                 int
-	LeaderUptime                 time.Duration
-	ClockDifference              time.Duration // the greatest difference to another member's clock
-	OpenFiles, MaxFiles          int64         // file descriptors of this process, which FourLetterCommands fills in; -1: unknown
+	ExpiredSessions              uint64        // sessions, as leader
+	ClockJump                    time.Duration // by how much the wall clock has jumped
+	// this leader removes no TTL nodes or containers, because its clock is wrong
+	ReaperHeld      bool
+	Proposals       metrics.Spread // bytes of transactions in this term
+	Learners        int            // this and the rest only on a leader
+	SyncedFollowers int            // voters
+	SyncedObservers int            // members without a vote
+	PendingSyncs    int
+	LeaderUptime    time.Duration
+	ClockDifference time.Duration // the greatest difference to another member's clock
+	// file descriptors of this process, which FourLetterCommands fills in; -1: unknown
+	OpenFiles, MaxFiles int64
 }
 
 // Health describes whether a member works, and whether it serves clients.
 type Health struct {
-	Role           string // as in Stats; "": not serving
-	Stalled        string // why this member must not serve at the moment: its disk or apply hangs
-	Damage         string // why it no longer serves: its state is damaged
-	Divergence     string // why it does not serve for now: its state differs from the leader's, and no majority decides which one is right
-	LeavingVersion int64  // the version of the list that does not have this member any more, which may still vote; 0: it has
+	Role    string // as in Stats; "": not serving
+	Stalled string // why this member must not serve at the moment: its disk or apply hangs
+	Damage  string // why it no longer serves: its state is damaged
+	// why it does not serve for now: its state differs from the leader's, and no majority decides which one is right
+	Divergence string
+	// the version of the list that does not have this member any more, which may still vote; 0: it has
+	LeavingVersion int64
 	RemovedVersion int64  // as Leaving, and raft's configuration does not have this member either; 0: one of them has
 	Joining        bool   // it catches up and takes part in no election
 	Drained        bool   // it takes no more clients, because an operator has drained it or it is stopping
@@ -148,9 +153,11 @@ func (h Health) StatusText() (text string, serves bool) {
 	case h.Drained:
 		return "this member takes no more clients: it is stopping, or drained until its next start", false
 	case h.RemovedVersion != 0:
-		return fmt.Sprintf("this member was removed from the ensemble (the list of version 0x%x): stop it, or add it again", uint64(h.RemovedVersion)), false
+		return fmt.Sprintf("this member was removed from the ensemble (the list of version 0x%x): stop it, or add it again",
+			uint64(h.RemovedVersion)), false
 	case h.LeavingVersion != 0:
-		return fmt.Sprintf("this member is not in the list of servers any more (since version 0x%x), and votes until another one can take its place: do not stop it before", uint64(h.LeavingVersion)), false
+		return fmt.Sprintf("this member is not in the list of servers any more (since version 0x%x), and votes until "+
+			"another one can take its place: do not stop it before", uint64(h.LeavingVersion)), false
 	case h.Joining:
 		return "this member is joining the ensemble and has not caught up yet", false
 	case h.Role == api.RoleReadOnly:

@@ -17,7 +17,10 @@ func (h *HTTP) listenerFor(l *boundedListener, config *tls.Config) (_ net.Listen
 	case h.cfg.ForceHTTPS:
 		return tls.NewListener(l, config), func(context.Context) {}
 	}
-	u := &unifiedListener{boundedListener: l, config: config, readyConns: make(chan net.Conn), acceptErrors: make(chan error)}
+	u := &unifiedListener{
+		boundedListener: l, config: config, readyConns: make(chan net.Conn),
+		acceptErrors: make(chan error),
+	}
 	return u, u.run
 }
 

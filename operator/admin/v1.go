@@ -39,7 +39,10 @@ func failureFrom(err error) *Failure {
 		return f
 	}
 	if errors.Is(err, view.ErrBadCursor) {
-		return &Failure{Status: http.StatusBadRequest, Text: "from: this is not the next of an earlier page of this list; leave it out to begin with the first page"}
+		return &Failure{
+			Status: http.StatusBadRequest,
+			Text:   "from: this is not the next of an earlier page of this list; leave it out to begin with the first page",
+		}
 	}
 	return &Failure{Status: http.StatusServiceUnavailable, Text: strings.TrimPrefix(err.Error(), "view: ")}
 }

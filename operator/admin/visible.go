@@ -134,5 +134,9 @@ func (a *authorizer) checkContent(e *endpoint, r *http.Request) *Failure {
 	case e.content == showsPaths && a.anonymousAccess.visiblePaths() != noPaths:
 		return nil
 	}
-	return &Failure{Status: http.StatusUnauthorized, Text: "clients must prove themselves here, so paths and data of nodes are never shown without credentials: " + a.credentialsFault(r)}
+	return &Failure{
+		Status: http.StatusUnauthorized,
+		Text: "clients must prove themselves here, so paths and data of nodes are never shown without credentials: " +
+			a.credentialsFault(r),
+	}
 }

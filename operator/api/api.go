@@ -28,11 +28,13 @@ type Silence struct {
 
 // Caller is the identity that the member assigned to this request.
 type Caller struct {
-	MemberID            uint32   `json:"member"`        // the id of the replying member
-	Administrator       string   `json:"administrator"` // "super" or "token" for an administrator's credentials; "": the request has none
-	MayChange           bool     `json:"changes"`       // whether the caller may change something
-	DenialReason        string   `json:"why"`           // the reason if changes is false
-	AcceptedCredentials []string `json:"accepts"`       // "super" if the member knows a password of the super user, and "token" if it knows a token of administrators
+	MemberID uint32 `json:"member"` // the id of the replying member
+	// "super" or "token" for an administrator's credentials; "": the request has none
+	Administrator string `json:"administrator"`
+	MayChange     bool   `json:"changes"` // whether the caller may change something
+	DenialReason  string `json:"why"`     // the reason if changes is false
+	// "super" if the member knows a password of the super user, and "token" if it knows a token of administrators
+	AcceptedCredentials []string `json:"accepts"`
 }
 
 // RoleReadOnly is the role of a member that knows no leader, and serves the clients that accept a read-only
@@ -41,37 +43,47 @@ const RoleReadOnly = "read-only"
 
 // Member is the status of a member.
 type Member struct {
-	MemberID        uint32     `json:"member"`         // its id
-	Role            string     `json:"role"`           // "leader", "follower", "observer", "standalone", or "read-only": it knows no leader, and serves clients that ask for that; "": it serves no client
-	LeaderID        uint32     `json:"leader"`         // the member that it takes for the leader; 0: none
-	Term            uint64     `json:"term"`           // raft's
-	ClientAddress   string     `json:"clients"`        // host:port where the member listens for clients. If it has no plain port, this is the port for TLS. It is empty if the member takes no clients
-	QuorumAddress   string     `json:"quorum"`         // host:port of its port for members
-	ElectionAddress string     `json:"election"`       // host:port of its port for the log
-	ConsoleURL      string     `json:"console"`        // URL of its console; "": it serves none. An address of the loopback interface is reached on its own machine alone
-	Zxid            string     `json:"zxid"`           // "0x…", of the last transaction applied
-	AppliedIndex    uint64     `json:"applied"`        // index of the last log entry applied
-	CommittedIndex  uint64     `json:"committed"`      // index of the last log entry that it knows to be committed
-	Lag             *uint64    `json:"lag"`            // log entries that the leader knows to be committed and that are not applied here; null: the leader did not reply
-	Sessions        int        `json:"sessions"`       // sessions with a connection here
-	Connections     int        `json:"connections"`    // client connections
-	Watches         int        `json:"watches"`        // watches of its connections
-	DataBytes       int64      `json:"data_bytes"`     // bytes of its files, without those of the log
-	LogBytes        int64      `json:"log_bytes"`      // bytes of the log's files
-	SnapshotIndex   uint64     `json:"snapshot"`       // index of the newest snapshot; 0: there is none
-	SnapshotAt      *time.Time `json:"snapshot_at"`    // when that was written
-	DigestVerdict   string     `json:"digest"`         // its state compared with the other members: "agrees", "differs" or "unknown"
-	DigestIndex     uint64     `json:"digest_index"`   // log entry that digest is about
-	Version         string     `json:"version"`        // of the program
-	Started         time.Time  `json:"started"`        // when its process started
-	ClockMs         int64      `json:"clock_ahead_ms"` // by how many milliseconds its clock is ahead of the replying member's clock
-	IsJoining       bool       `json:"joining"`        // it catches up, and has no vote in elections
-	IsDrained       bool       `json:"drained"`        // it takes no more clients, because an operator has drained it or it is stopping
-	InsecurePorts   string     `json:"exposed"`        // the weakness of its ports for members, which processes that are no members can use; "": none
-	WasRemoved      bool       `json:"removed"`        // it was removed from the ensemble: stop it, or add it again
-	NoMemory        bool       `json:"no_memory"`      // it is short of memory, and rejects writes that add data
-	StallReason     string     `json:"stalled"`        // the reason if its disk or apply is taken to hang
-	DamageReason    string     `json:"damaged"`        // the reason if its state is taken to be damaged
+	MemberID uint32 `json:"member"` // its id
+	// "leader", "follower", "observer", "standalone", or "read-only": it knows no leader, and serves clients that
+	// ask for that; "": it serves no client
+	Role     string `json:"role"`
+	LeaderID uint32 `json:"leader"` // the member that it takes for the leader; 0: none
+	Term     uint64 `json:"term"`   // raft's
+	// host:port where the member listens for clients. If it has no plain port, this is the port for TLS. It is
+	// empty if the member takes no clients
+	ClientAddress   string `json:"clients"`
+	QuorumAddress   string `json:"quorum"`   // host:port of its port for members
+	ElectionAddress string `json:"election"` // host:port of its port for the log
+	// URL of its console; "": it serves none. An address of the loopback interface is reached on its own machine alone
+	ConsoleURL     string `json:"console"`
+	Zxid           string `json:"zxid"`      // "0x…", of the last transaction applied
+	AppliedIndex   uint64 `json:"applied"`   // index of the last log entry applied
+	CommittedIndex uint64 `json:"committed"` // index of the last log entry that it knows to be committed
+	// log entries that the leader knows to be committed and that are not applied here; null: the leader did not reply
+	Lag           *uint64    `json:"lag"`
+	Sessions      int        `json:"sessions"`    // sessions with a connection here
+	Connections   int        `json:"connections"` // client connections
+	Watches       int        `json:"watches"`     // watches of its connections
+	DataBytes     int64      `json:"data_bytes"`  // bytes of its files, without those of the log
+	LogBytes      int64      `json:"log_bytes"`   // bytes of the log's files
+	SnapshotIndex uint64     `json:"snapshot"`    // index of the newest snapshot; 0: there is none
+	SnapshotAt    *time.Time `json:"snapshot_at"` // when that was written
+	// its state compared with the other members: "agrees", "differs" or "unknown"
+	DigestVerdict string    `json:"digest"`
+	DigestIndex   uint64    `json:"digest_index"` // log entry that digest is about
+	Version       string    `json:"version"`      // of the program
+	Started       time.Time `json:"started"`      // when its process started
+	// by how many milliseconds its clock is ahead of the replying member's clock
+	ClockMs   int64 `json:"clock_ahead_ms"`
+	IsJoining bool  `json:"joining"` // it catches up, and has no vote in elections
+	// it takes no more clients, because an operator has drained it or it is stopping
+	IsDrained bool `json:"drained"`
+	// the weakness of its ports for members, which processes that are no members can use; "": none
+	InsecurePorts string `json:"exposed"`
+	WasRemoved    bool   `json:"removed"`   // it was removed from the ensemble: stop it, or add it again
+	NoMemory      bool   `json:"no_memory"` // it is short of memory, and rejects writes that add data
+	StallReason   string `json:"stalled"`   // the reason if its disk or apply is taken to hang
+	DamageReason  string `json:"damaged"`   // the reason if its state is taken to be damaged
 }
 
 // These are the states of a server.
@@ -89,42 +101,59 @@ const (
 
 // Members is the list of the ensemble's servers with their status.
 type Members struct {
-	EnsembleID     string    `json:"ensemble"`  // the ensemble's id, in hexadecimal digits; "": this member does not know it yet
-	Version        string    `json:"version"`   // "0x…", of the list: the zxid of the change that set it
-	LeaderID       uint32    `json:"leader"`    // the member that leads; 0: this member knows none
-	CommittedIndex *uint64   `json:"committed"` // index of the last log entry that the leader knows to be committed; null: the leader did not reply
-	WasRemoved     bool      `json:"removed"`   // the replying member was removed from the ensemble, so this may be an old list
-	IsSettled      bool      `json:"settled"`   // raft's configuration matches the list, for all servers that reply
-	Items          []Server  `json:"items"`     // the servers of the list and of raft's configuration, by id
-	Silent         []Silence `json:"silent"`    // the members that did not reply, by id
+	// the ensemble's id, in hexadecimal digits; "": this member does not know it yet
+	EnsembleID string `json:"ensemble"`
+	Version    string `json:"version"` // "0x…", of the list: the zxid of the change that set it
+	LeaderID   uint32 `json:"leader"`  // the member that leads; 0: this member knows none
+	// index of the last log entry that the leader knows to be committed; null: the leader did not reply
+	CommittedIndex *uint64 `json:"committed"`
+	// the replying member was removed from the ensemble, so this may be an old list
+	WasRemoved bool      `json:"removed"`
+	IsSettled  bool      `json:"settled"` // raft's configuration matches the list, for all servers that reply
+	Items      []Server  `json:"items"`   // the servers of the list and of raft's configuration, by id
+	Silent     []Silence `json:"silent"`  // the members that did not reply, by id
 }
 
 // Server is a server of the ensemble.
 type Server struct {
-	MemberID          uint32  `json:"member"`     // its id
-	ListLine          string  `json:"server"`     // its line in the list, such as "server.1=zoo1:2888:3888:participant;0.0.0.0:2181"; "": the list does not have it
-	QuorumAddress     string  `json:"quorum"`     // host:port of its port for members, by the list
-	ElectionAddress   string  `json:"election"`   // host:port of its port for the log, by the list, or else by raft's configuration
-	ClientAddress     string  `json:"clients"`    // host:port of its port for clients, by the list; "": not in the list
-	RaftAddress       string  `json:"configured"` // host:port of its port for the log in raft's configuration; "": that does not have it
-	Role              string  `json:"role"`       // in the list, "participant" or "observer"; "": the list does not have it
-	IsVoter           bool    `json:"voter"`      // its disk has a vote in raft's configuration
-	State             string  `json:"state"`      // "leader", "follower", "observer", "standalone", "read-only", "catching up", "joining", "leaving", "removed", "silent" or "not serving"
-	AppliedIndex      uint64  `json:"applied"`    // index of the last log entry applied; 0: it did not reply
-	Lag               *uint64 `json:"lag"`        // log entries that the leader knows to be committed and that are not applied here; null: it or the leader did not reply
-	NeededForMajority bool    `json:"needed"`     // without it no majority of the voters would be alive
-	IsDrained         bool    `json:"drained"`    // it takes no more clients, because an operator has drained it or it is stopping
-	Detail            string  `json:"detail"`     // the reason if it is silent, serves no client or does not vote
+	MemberID uint32 `json:"member"` // its id
+	// its line in the list, such as "server.1=zoo1:2888:3888:participant;0.0.0.0:2181"; "": the list does not have it
+	ListLine      string `json:"server"`
+	QuorumAddress string `json:"quorum"` // host:port of its port for members, by the list
+	// host:port of its port for the log, by the list, or else by raft's configuration
+	ElectionAddress string `json:"election"`
+	ClientAddress   string `json:"clients"` // host:port of its port for clients, by the list; "": not in the list
+	// host:port of its port for the log in raft's configuration; "": that does not have it
+	RaftAddress string `json:"configured"`
+	// in the list, "participant" or "observer"; "": the list does not have it
+	Role    string `json:"role"`
+	IsVoter bool   `json:"voter"` // its disk has a vote in raft's configuration
+	// "leader", "follower", "observer", "standalone", "read-only", "catching up", "joining", "leaving", "removed",
+	// "silent" or "not serving"
+	State        string `json:"state"`
+	AppliedIndex uint64 `json:"applied"` // index of the last log entry applied; 0: it did not reply
+	// log entries that the leader knows to be committed and that are not applied here; null: it or the leader did
+	// not reply
+	Lag               *uint64 `json:"lag"`
+	NeededForMajority bool    `json:"needed"` // without it no majority of the voters would be alive
+	// it takes no more clients, because an operator has drained it or it is stopping
+	IsDrained bool   `json:"drained"`
+	Detail    string `json:"detail"` // the reason if it is silent, serves no client or does not vote
 }
 
 // MembersChange is a change of the server list. Either members has the whole new list, or joining and leaving
 // have the changes.
 type MembersChange struct {
-	Joining string `json:"joining"` // lines server.N=…, separated by commas, of servers to add or to change; left out: none
+	// lines server.N=…, separated by commas, of servers to add or to change; left out: none
+	Joining string `json:"joining"`
 	Leaving string `json:"leaving"` // ids of servers to remove, separated by commas; left out: none
-	Members string `json:"members"` // the lines server.N=… of all servers, separated by commas or newlines; left out: joining and leaving count
+	// the lines server.N=… of all servers, separated by commas or newlines; left out: joining and leaving count
+	Members string `json:"members"`
 	Version string `json:"version"` // "0x…", that the list must have; left out: any
-	Force   bool   `json:"force"`   // also make a change that leaves one voter, or after which too few servers would serve for a majority, as far as the replying member sees; left out: false. The leader rejects a list if it does not reach a majority of its voters
+	// also make a change that leaves one voter, or after which too few servers would serve for a majority, as far
+	// as the replying member sees; left out: false. The leader rejects a list if it does not reach a majority of
+	// its voters
+	Force bool `json:"force"`
 }
 
 // MembersChanged is the new server list. Raft's configuration follows it.
@@ -156,7 +185,8 @@ type MembersRebalance struct {
 
 // Rebalanced is the result of a rebalance.
 type Rebalanced struct {
-	Balanced          bool               `json:"balanced"`    // all members replied, at least two take clients, and none has clearly more than its share now
+	// all members replied, at least two take clients, and none has clearly more than its share now
+	Balanced          bool               `json:"balanced"`
 	ClosedConnections int                `json:"connections"` // that were closed
 	TookMs            int64              `json:"took_ms"`     // duration
 	Items             []RebalancedMember `json:"items"`       // the members that take clients, by id
@@ -174,17 +204,20 @@ type RebalancedMember struct {
 
 // Session is a session, as all members together know it.
 type Session struct {
-	ID             string      `json:"id"`         // "0x…"
-	State          string      `json:"state"`      // "connected", "disconnected" or "unknown"
-	MemberID       uint32      `json:"member"`     // the member that it is attached to; 0: none
-	Address        string      `json:"address"`    // of the client that connected last, host:port
-	TimeoutMs      int64       `json:"timeout_ms"` // granted by the last connect
-	LeftMs         *int64      `json:"left_ms"`    // time until it expires if it stays silent; null: the leader did not reply
-	HeardMs        *int64      `json:"heard_ms"`   // time since the session was last heard from, or since its leader began; null: the leader did not reply
-	CreatedAt      time.Time   `json:"created"`    // when it was opened, by the log's time
-	EphemeralCount int         `json:"ephemerals"` // number of its ephemeral nodes
-	WatchCount     int         `json:"watches"`    // number of watches of its connection
-	Connection     *Connection `json:"connection"` // null if no connection carries the session, or if its member did not reply
+	ID        string `json:"id"`         // "0x…"
+	State     string `json:"state"`      // "connected", "disconnected" or "unknown"
+	MemberID  uint32 `json:"member"`     // the member that it is attached to; 0: none
+	Address   string `json:"address"`    // of the client that connected last, host:port
+	TimeoutMs int64  `json:"timeout_ms"` // granted by the last connect
+	// time until it expires if it stays silent; null: the leader did not reply
+	LeftMs *int64 `json:"left_ms"`
+	// time since the session was last heard from, or since its leader began; null: the leader did not reply
+	HeardMs        *int64    `json:"heard_ms"`
+	CreatedAt      time.Time `json:"created"`    // when it was opened, by the log's time
+	EphemeralCount int       `json:"ephemerals"` // number of its ephemeral nodes
+	WatchCount     int       `json:"watches"`    // number of watches of its connection
+	// null if no connection carries the session, or if its member did not reply
+	Connection *Connection `json:"connection"`
 }
 
 // Connection is a client connection of a member.
@@ -233,8 +266,9 @@ type Watch struct {
 
 // Owner is the session that a node belongs to. Only an ephemeral node has one.
 type Owner struct {
-	Path         string    `json:"path"`    // of the node
-	Kind         string    `json:"kind"`    // of the node: "none" (there is no such node), "persistent", "ephemeral", "container" or "ttl"
+	Path string `json:"path"` // of the node
+	// of the node: "none" (there is no such node), "persistent", "ephemeral", "container" or "ttl"
+	Kind         string    `json:"kind"`
 	SessionID    string    `json:"id"`      // of the session; "": none
 	SessionEnded bool      `json:"ended"`   // the session has ended, and the node is about to be removed
 	Session      *Session  `json:"session"` // the session; null: there is none, or it has ended
@@ -328,16 +362,17 @@ type LeaderEvent struct {
 
 // Load is the load of a member's own clients.
 type Load struct {
-	At             time.Time `json:"at"`             // by the member's clock
-	OverMs         int64     `json:"over_ms"`        // the time that the rates and averages are about; 0: there are none yet
-	RequestsPerS   float64   `json:"requests_per_s"` // reads and updates
-	AvgUs          int64     `json:"avg_us"`         // average latency of these, in microseconds
-	ReadsPerS      float64   `json:"reads_per_s"`    // requests that change nothing
-	ReadAvgUs      int64     `json:"read_avg_us"`    // average latency of these, in microseconds
-	UpdatesPerS    float64   `json:"updates_per_s"`  // all other requests
-	UpdateAvgUs    int64     `json:"update_avg_us"`  // average latency of these, in microseconds
-	QueuedRequests int       `json:"queued"`         // requests without a reply yet
-	Connections    int       `json:"connections"`    // of clients
+	At time.Time `json:"at"` // by the member's clock
+	// the time that the rates and averages are about; 0: there are none yet
+	OverMs         int64   `json:"over_ms"`
+	RequestsPerS   float64 `json:"requests_per_s"` // reads and updates
+	AvgUs          int64   `json:"avg_us"`         // average latency of these, in microseconds
+	ReadsPerS      float64 `json:"reads_per_s"`    // requests that change nothing
+	ReadAvgUs      int64   `json:"read_avg_us"`    // average latency of these, in microseconds
+	UpdatesPerS    float64 `json:"updates_per_s"`  // all other requests
+	UpdateAvgUs    int64   `json:"update_avg_us"`  // average latency of these, in microseconds
+	QueuedRequests int     `json:"queued"`         // requests without a reply yet
+	Connections    int     `json:"connections"`    // of clients
 }
 
 // Setting is a configuration key of the replying member.
@@ -352,9 +387,10 @@ type Setting struct {
 
 // Node is a znode, as the caller may see it.
 type Node struct {
-	Path         string   `json:"path"`     // of the node
-	Data         []byte   `json:"data"`     // base64; the first MiB, if the node has more
-	DataHidden   bool     `json:"hidden"`   // the data are omitted, because the request has no credentials and admin.localReads is not data
+	Path string `json:"path"` // of the node
+	Data []byte `json:"data"` // base64; the first MiB, if the node has more
+	// the data are omitted, because the request has no credentials and admin.localReads is not data
+	DataHidden   bool     `json:"hidden"`
 	Children     []string `json:"children"` // a page of names, in order
 	NextChildren string   `json:"next"`     // cursor of the next page of children
 	Stat         Stat     `json:"stat"`     // its Stat
@@ -453,6 +489,7 @@ const ReasonRemoved = "removed"
 
 // Failure is the body of a reply whose status is not 200.
 type Failure struct {
-	Error  string `json:"error"`  // the fault, the allowed values, and the remedy
-	Reason string `json:"reason"` // for programs: "removed" if the member was removed from the ensemble, so use another one; "": the status suffices
+	Error string `json:"error"` // the fault, the allowed values, and the remedy
+	// for programs: "removed" if the member was removed from the ensemble, so use another one; "": the status suffices
+	Reason string `json:"reason"`
 }

@@ -65,7 +65,8 @@ func Post[T any](ctx context.Context, c *Client, path string, body any) (reply T
 
 // AllRows yields the rows of all pages of the list at path. It calls silent, unless that is nil, once for each
 // member that did not reply. The last pair has the error, if there was one.
-func AllRows[T any](ctx context.Context, c *Client, path string, query url.Values, silent func(Silence)) iter.Seq2[T, error] {
+func AllRows[T any](ctx context.Context, c *Client, path string, query url.Values, silent func(Silence)) iter.Seq2[T,
+	error] {
 	return func(yield func(T, error) bool) {
 		params := url.Values{}
 		for name, values := range query {

@@ -132,7 +132,8 @@ func Open(cfg Config) (*Log, error) {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	l := &Log{
 		cfg: cfg, log: cfg.Logger, lineFormatter: formatter{member: cfg.Member, zooKeeper: cfg.ZooKeeperFormat},
-		queueFilled: make(chan struct{}, 1), queueHalfFull: make(chan struct{}, 1), closeSignal: make(chan struct{}), runEnded: make(chan struct{}),
+		queueFilled: make(chan struct{}, 1), queueHalfFull: make(chan struct{}, 1), closeSignal: make(chan struct{}),
+		runEnded: make(chan struct{}),
 	}
 	if u, err := user.Current(); err == nil {
 		l.processUser, l.lineFormatter.processUser = u.Username, u.Username
@@ -360,8 +361,12 @@ func (l *Log) writeGapLine() {
 	if l.lostLines == 0 {
 		return
 	}
-	f := formatter{member: l.cfg.Member, processUser: l.processUser, zooKeeper: l.cfg.ZooKeeperFormat} // the queue's formatter needs the lock
-	e := Event{AtMs: time.Now().UnixMilli(), Operation: "gap", User: l.processUser, Dropped: l.lostLines, Result: Failure, Error: "lines were lost"}
+	// the queue's formatter needs the lock
+	f := formatter{member: l.cfg.Member, processUser: l.processUser, zooKeeper: l.cfg.ZooKeeperFormat}
+	e := Event{
+		AtMs: time.Now().UnixMilli(), Operation: "gap", User: l.processUser, Dropped: l.lostLines, Result: Failure,
+		Error: "lines were lost",
+	}
 	if err := l.lineSink.write(f.appendLine(nil, &e)); err != nil {
 		l.warnLost(l.lostLines, err)
 		return
@@ -400,7 +405,8 @@ func (l *Log) warnLost(lines uint64, err error) {
 func (l *Log) NativeMetrics() []metrics.Native {
 	return []metrics.Native{
 		metrics.CounterBy("rollcall_audit_lines_total", "outcome",
-			"lines of the audit log that were written, or were lost because the disk did not take them in time; and changes that were rejected because their lines could not be written (audit.required)",
+			"lines of the audit log that were written, or were lost because the disk did not take them in time; and changes "+
+				"that were rejected because their lines could not be written (audit.required)",
 			func() map[string]uint64 {
 				written, dropped := l.LineCounts()
 				return map[string]uint64{"written": written, "lost": dropped, "rejected": l.RejectedChanges()}

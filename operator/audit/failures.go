@@ -29,7 +29,8 @@ const (
 	suppressedText = "more failures left no line"
 )
 
-// failureLimits bounds the lines of failed authentications, which an attacker could cause without end. Log.mu guards it.
+// failureLimits bounds the lines of failed authentications, which an attacker could cause without end. Log.mu
+// guards it.
 type failureLimits struct {
 	bucketByNetwork map[string]*failureBucket
 	sharedBucket    failureBucket // for addresses without a bucket of their own
@@ -82,7 +83,8 @@ func (fs *failureLimits) bucketOf(address string) *failureBucket {
 
 // isAuthFailure reports whether the event is a failed authentication, which anyone can cause.
 func (e *Event) isAuthFailure() bool {
-	return e.Result == Failure && (e.Operation == Authenticate || e.Operation == operations[operationIndex(jute.OpAttach)].name)
+	return e.Result == Failure && (e.Operation == Authenticate ||
+		e.Operation == operations[operationIndex(jute.OpAttach)].name)
 }
 
 // queueFailure queues the line of a failure, unless its address has no token. The next line of the address counts the
@@ -106,7 +108,10 @@ func (l *Log) queueFailure(e *Event) {
 
 // queueSuppressed queues a line about suppressed failures. The caller holds the lock.
 func (l *Log) queueSuppressed(f *failureBucket, address string, now time.Time) {
-	l.queueLine(&Event{AtMs: now.UnixMilli(), Operation: Authenticate, Address: address, Result: Failure, Error: suppressedText, Dropped: f.suppressed})
+	l.queueLine(&Event{
+		AtMs: now.UnixMilli(), Operation: Authenticate, Address: address, Result: Failure,
+		Error: suppressedText, Dropped: f.suppressed,
+	})
 	f.suppressed = 0
 }
 

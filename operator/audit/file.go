@@ -60,7 +60,9 @@ type fileSink struct {
 }
 
 // newFileSink opens a file to append to. It removes a partial line that a crash has left.
-func newFileSink(path string, most int64, kept int, synced bool, warn func(msg string, args ...any)) (*fileSink, error) {
+func newFileSink(path string, most int64, kept int, synced bool, warn func(msg string, args ...any)) (*fileSink,
+	error,
+) {
 	w := &fileSink{path: path, maxSize: most, keptFiles: kept, syncWrites: synced, logWarning: warn}
 	return w, w.openForAppend()
 }
@@ -222,7 +224,8 @@ func (w *fileSink) closeFile() {
 func (w *fileSink) rotateFiles() error {
 	w.closeFile()
 	if err := w.renameFiles(); err != nil {
-		w.logWarning("the audit log is not rotated, so it grows; this user must be able to rename files in its directory", "err", err)
+		w.logWarning("the audit log is not rotated, so it grows; this user must be able to rename files in its directory",
+			"err", err)
 	}
 	err := w.openForAppend()
 	w.rotateSize = w.size + w.maxSize

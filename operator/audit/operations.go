@@ -133,7 +133,8 @@ func createModeName(mode jute.CreateMode) string {
 // queueMulti queues a line for each operation of a multi, or a single one if the multi failed. e has the fields that
 // all lines share. The caller holds the lock.
 func (l *Log) queueMulti(e *Event, body []byte, r *znode.Result) {
-	if err := l.decodeMultiOps(body); err != nil || r.Code != jute.OK || len(r.Multi) != len(l.multiOps) || failedOp(r.Multi) >= 0 {
+	if err := l.decodeMultiOps(body); err != nil || r.Code != jute.OK || len(r.Multi) != len(l.multiOps) ||
+		failedOp(r.Multi) >= 0 {
 		l.queueFailedMulti(e, r)
 		return
 	}

@@ -28,7 +28,9 @@ func (l *Log) Required() bool { return l != nil && l.cfg.Required }
 // RequireChange queues lines with the result invoked about a client's change and waits until they are on the disk. It
 // returns an error if the change must be rejected, and nil at once if Required is false. It blocks for at most longest
 // and RequireTimeout, so the caller must hold no lock.
-func (l *Log) RequireChange(ctx context.Context, longest time.Duration, session jute.SessionID, ids []*proto.Identity, op jute.Op, body []byte) error {
+func (l *Log) RequireChange(ctx context.Context, longest time.Duration, session jute.SessionID, ids []*proto.Identity,
+	op jute.Op, body []byte,
+) error {
 	if !l.Required() {
 		return nil
 	}

@@ -140,7 +140,8 @@ func parseHead(text, line []byte) (h Head, _ []byte, err error) {
 		return h, nil, fmt.Errorf("%w: its head: %w", ErrCorrupt, err)
 	}
 	if kind.Version > Version {
-		return h, nil, fmt.Errorf("%w: its format is %d, and this program reads 1 to %d; read it with that version", ErrNewerFormat, kind.Version, Version)
+		return h, nil, fmt.Errorf("%w: its format is %d, and this program reads 1 to %d; read it with that version",
+			ErrNewerFormat, kind.Version, Version)
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

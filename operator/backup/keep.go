@@ -56,7 +56,8 @@ var stampedName = regexp.MustCompile(`^(\d{8}T\d{6}Z)-\d+\` + Suffix + `$`)
 func (k *Keeper) listFiles() (names []string, err error) {
 	entries, err := os.ReadDir(k.dir)
 	for _, e := range entries {
-		if rest, own := strings.CutPrefix(e.Name(), k.namePrefix); own && stampedName.MatchString(rest) && e.Type().IsRegular() {
+		if rest, own := strings.CutPrefix(e.Name(), k.namePrefix); own && stampedName.MatchString(rest) &&
+			e.Type().IsRegular() {
 			names = append(names, e.Name())
 		}
 	}
@@ -113,7 +114,8 @@ func (p *PartFile) verifyWritten(ctx context.Context, want Head) error {
 func (k *Keeper) removeParts() error {
 	parts, err := os.ReadDir(k.dir)
 	for _, e := range parts {
-		if own := strings.TrimSuffix(k.namePrefix, "-") + "."; strings.HasPrefix(e.Name(), own) && strings.HasSuffix(e.Name(), partSuffix) {
+		if own := strings.TrimSuffix(k.namePrefix, "-") + "."; strings.HasPrefix(e.Name(), own) &&
+			strings.HasSuffix(e.Name(), partSuffix) {
 			err = errors.Join(err, os.Remove(filepath.Join(k.dir, e.Name())))
 		}
 	}
@@ -127,7 +129,8 @@ func (k *Keeper) checkRoom(size int64) error {
 		return fmt.Errorf("%s: %w", k.dir, err)
 	}
 	if free := int64(fs.Bavail) * int64(fs.Bsize); free < size { // the types depend on the system
-		return fmt.Errorf("%s has %d bytes left, and the backup may take %d; delete files, lower backup.keep, or set backup.dir to a larger disk", k.dir, free, size)
+		return fmt.Errorf("%s has %d bytes left, and the backup may take %d; delete files, lower backup.keep, or set "+
+			"backup.dir to a larger disk", k.dir, free, size)
 	}
 	return nil
 }

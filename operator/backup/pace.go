@@ -18,8 +18,8 @@ type pacedWriter struct {
 	written int64 // bytes since begun
 }
 
-// NewPacedWriter returns a writer to w that writes at most rate bytes per second. rate must be positive. It pauses when it
-// is ahead of the rate by maxPaceLead. If ctx ends, Write returns early with the error of ctx.
+// NewPacedWriter returns a writer to w that writes at most rate bytes per second. rate must be positive. It
+// pauses when it is ahead of the rate by maxPaceLead. If ctx ends, Write returns early with the error of ctx.
 func NewPacedWriter(ctx context.Context, w io.Writer, rate int64) io.Writer {
 	return &pacedWriter{ctx: ctx, w: w, rate: rate, started: time.Now()}
 }

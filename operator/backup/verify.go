@@ -22,8 +22,8 @@ func Read(r io.Reader, v znode.ImageVisitor) (Head, int64, error) {
 	return b.Head, size, err
 }
 
-// Verify reads the rest of a backup, as Read does, for a caller that has inspected the head. It returns the length of the
-// backup in bytes.
+// Verify reads the rest of a backup, as Read does, for a caller that has inspected the head. It returns the
+// length of the backup in bytes.
 func (b *Reader) Verify(v znode.ImageVisitor) (int64, error) {
 	found, digest, err := znode.ReadImage(b, v)
 	if b.err != nil && !errors.Is(b.err, io.EOF) {

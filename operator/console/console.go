@@ -88,7 +88,10 @@ func New() (*Console, error) {
 		return nil, fmt.Errorf("console: %w", err)
 	}
 	var out bytes.Buffer
-	if err := page.Execute(&out, map[string]any{"Prefix": Prefix, "Tabs": tabs, "Lists": endLists, "Modules": modules}); err != nil {
+	if err := page.Execute(&out, map[string]any{
+		"Prefix": Prefix, "Tabs": tabs, "Lists": endLists,
+		"Modules": modules,
+	}); err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
 	c.page = out.Bytes()

@@ -31,11 +31,13 @@ func ToZooKeeper(image io.Reader, term uint64) (*datadir.State, Losses, error) {
 		return nil, Losses{}, fmt.Errorf("migrate: %w", err)
 	}
 	if latest := max(term, h.Term.Term); latest > maxEpoch {
-		return nil, Losses{}, fmt.Errorf("migrate: term %d is too high for an epoch of ZooKeeper; it must be at most %d", latest, maxEpoch)
+		return nil, Losses{}, fmt.Errorf("migrate: term %d is too high for an epoch of ZooKeeper; it must be at most %d",
+			latest, maxEpoch)
 	}
 	b.recordRemovals()
 	b.state.Epoch = max(datadir.Epoch(b.state.Zxid), int64(max(term, h.Term.Term)))
-	b.losses.Nodes, b.losses.Sessions, b.losses.NativeSessions = b.state.Len(), len(b.state.Sessions), len(b.nativeSessions)
+	b.losses.Nodes, b.losses.Sessions, b.losses.NativeSessions = b.state.Len(), len(b.state.Sessions),
+		len(b.nativeSessions)
 	return b.state, b.losses, nil
 }
 
@@ -74,7 +76,8 @@ func (b *exporter) addSession(s znode.Session) error {
 
 func (b *exporter) addNode(n znode.ImageNode) error {
 	to := datadir.Node{
-		Path: n.Path, Data: n.Data, ACL: n.ACL, Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid, Ctime: n.Ctime, Mtime: n.Mtime,
+		Path: n.Path, Data: n.Data, ACL: n.ACL, Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid, Ctime: n.Ctime,
+		Mtime:   n.Mtime,
 		Version: n.Version, Aversion: n.Aversion, Creates: n.CreateCount,
 	}
 	switch {

@@ -57,7 +57,8 @@ func (p *ImportPlan) imageSession(id jute.SessionID) znode.Session {
 // imageNode converts a node for the image.
 func (p *ImportPlan) imageNode(n *datadir.Node) znode.ImageNode {
 	to := znode.ImageNode{
-		Path: n.Path, Data: n.Data, ACL: n.ACL, Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid, Ctime: n.Ctime, Mtime: n.Mtime,
+		Path: n.Path, Data: n.Data, ACL: n.ACL, Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid, Ctime: n.Ctime,
+		Mtime:   n.Mtime,
 		Version: n.Version, Aversion: n.Aversion, CreateCount: n.Creates,
 	}
 	switch p.state.Kind(n) {

@@ -1,11 +1,12 @@
 // Package migrate converts a state from ZooKeeper to Rollcall and back: ExamineImport and ImportPlan.WriteImage make an
 // image of Rollcall's state from ZooKeeper's, and ToZooKeeper makes ZooKeeper's state from an image.
 //
-// Both servers have the same nodes and sessions, so most of a state carries over unchanged. Findings and Losses list the
-// exceptions; the commands print them. Nothing here depends on a clock or on randomness: equal states give equal bytes,
-// so all members that import the same directories have the same state.
+// Both servers have the same nodes and sessions, so most of a state carries over unchanged. Findings and Losses
+// list the exceptions; the commands print them. Nothing here depends on a clock or on randomness: equal states
+// give equal bytes, so all members that import the same directories have the same state.
 //
-// The package opens no file, keeps no state, takes no lock and starts no goroutine. zxids and times are as in packages datadir and znode.
+// The package opens no file, keeps no state, takes no lock and starts no goroutine. zxids and times are as in
+// packages datadir and znode.
 package migrate
 
 import (
@@ -23,8 +24,8 @@ import (
 // firstImageIndex is the log index of an imported state: the one after raft's first entry.
 const firstImageIndex = 2
 
-// maxEpoch is the highest epoch of ZooKeeper that a term can follow. Terms are in the upper half of zxids, which are not
-// negative. Half of the range stays free for later elections.
+// maxEpoch is the highest epoch of ZooKeeper that a term can follow. Terms are in the upper half of zxids,
+// which are not negative. Half of the range stays free for later elections.
 const maxEpoch = math.MaxInt32 / 2
 
 // The nodes that always exist.
@@ -84,7 +85,8 @@ func ExamineImport(s *datadir.State) (*ImportPlan, error) {
 		return nil, err
 	}
 	for scheme, r := range p.rejectedACLs {
-		p.addRejection("%d nodes, such as %q, have ACLs with the scheme %q or an id that is not valid for it; these entries would admit no client, so give the nodes other ACLs first (setAcl)", r.nodeCount, r.firstPath, scheme)
+		p.addRejection("%d nodes, such as %q, have ACLs with the scheme %q or an id that is not valid for it; these "+
+			"entries would admit no client, so give the nodes other ACLs first (setAcl)", r.nodeCount, r.firstPath, scheme)
 	}
 	slices.Sort(p.Rejections) // schemes are in the order of a map
 	return p, nil
@@ -129,7 +131,8 @@ func (p *ImportPlan) examineNode(n *datadir.Node) error {
 		p.Quotas++
 	}
 	if n.Path == configPath && !setByClient(n) && len(n.Data) > 0 {
-		p.NotCarried = append(p.NotCarried, "the text of "+configPath+", which is ZooKeeper's server list: members show their own")
+		p.NotCarried = append(p.NotCarried,
+			"the text of "+configPath+", which is ZooKeeper's server list: members show their own")
 	}
 	p.examineACL(n)
 	return nil

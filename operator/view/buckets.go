@@ -19,9 +19,10 @@ func (c *Collector) ExpiryBuckets(ctx context.Context) (b api.Buckets, err error
 		return b, nil
 	}
 	request := &proto.ViewRequest{About: &proto.ViewRequest_Buckets{Buckets: &proto.ViewBuckets{Limit: MaxRows}}}
-	b.Silent, err = c.queryAll(ctx, map[uint32]*proto.ViewRequest{b.LeaderID: request}, b.Silent, func(one memberReply) error {
-		return parseBuckets(&b, one.reply.GetBuckets())
-	})
+	b.Silent, err = c.queryAll(ctx, map[uint32]*proto.ViewRequest{b.LeaderID: request}, b.Silent,
+		func(one memberReply) error {
+			return parseBuckets(&b, one.reply.GetBuckets())
+		})
 	return b, err
 }
 
@@ -41,12 +42,14 @@ func parseBuckets(b *api.Buckets, r *proto.BucketRows) error {
 	rows, last := make([]api.Bucket, 0, len(r.Rows)), int64(math.MinInt64)
 	for _, row := range r.Rows {
 		if row.DueMs <= last || row.Sessions == 0 {
-			return fmt.Errorf("a bucket of %d sessions, due in %d ms, comes after one that is due in %d ms", row.Sessions, row.DueMs, last)
+			return fmt.Errorf("a bucket of %d sessions, due in %d ms, comes after one that is due in %d ms", row.Sessions,
+				row.DueMs, last)
 		}
 		last = row.DueMs
 		rows = append(rows, api.Bucket{DueMs: clampSignedMillis(row.DueMs), Sessions: int(row.Sessions)})
 	}
-	b.TickMs, b.At, b.Buckets, b.LaterSessions = clampMillis(uint64(r.TickMs)).Milliseconds(), timeOf(r.ClockMs), rows, int(r.Later)
+	b.TickMs, b.At, b.Buckets, b.LaterSessions = clampMillis(uint64(r.TickMs)).Milliseconds(), timeOf(r.ClockMs), rows,
+		int(r.Later)
 	return nil
 }
 

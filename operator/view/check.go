@@ -33,12 +33,14 @@ func parseSessionRows(r *proto.SessionRows, first uint64, limit int) (rows []ses
 			return nil, 0, fmt.Errorf("session %v is out of order", jute.SessionID(row.Id))
 		}
 		rows = append(rows, session{row.Id, api.Session{
-			ID: sessionText(row.Id), MemberID: row.Member, Address: string(row.Address), TimeoutMs: clampMillis(uint64(row.TimeoutMs)).Milliseconds(),
+			ID: sessionText(row.Id), MemberID: row.Member, Address: string(row.Address),
+			TimeoutMs: clampMillis(uint64(row.TimeoutMs)).Milliseconds(),
 			CreatedAt: timeOf(row.CreatedMs), EphemeralCount: int(row.Ephemerals),
 		}})
 	}
 	if n := len(r.Rows); r.Next != 0 && (r.Next <= first || n > 0 && r.Next <= r.Rows[n-1].Id) {
-		return nil, 0, fmt.Errorf("the next page would begin at session %v, which is not after this one", jute.SessionID(r.Next))
+		return nil, 0, fmt.Errorf("the next page would begin at session %v, which is not after this one",
+			jute.SessionID(r.Next))
 	}
 	return rows, r.Next, nil
 }
@@ -75,7 +77,8 @@ func checkPlaces[T any](rows []T, place func(T) clients.WatchPlace, first, next 
 		last = p
 	}
 	if next != (clients.WatchPlace{}) && next.Compare(last) <= 0 {
-		return fmt.Errorf("the next page would begin at connection %d, %.100q, which is not after this one", next.Connection, next.Path)
+		return fmt.Errorf("the next page would begin at connection %d, %.100q, which is not after this one", next.Connection,
+			next.Path)
 	}
 	return nil
 }
@@ -104,9 +107,11 @@ func errTooManyRows(rows, limit int) error {
 // apiConnection returns a connection in a member's reply.
 func apiConnection(member uint32, r *proto.ConnectionRow) api.Connection {
 	c := api.Connection{
-		MemberID: member, Number: r.Number, Address: string(r.Address), TLS: truncateName(r.Tls), Cipher: truncateName(r.Cipher),
-		SessionID: sessionText(r.Session), TimeoutMs: clampMillis(uint64(r.TimeoutMs)).Milliseconds(), EstablishedAt: timeOf(r.EstablishedMs),
-		Received: r.Received, Sent: r.Sent, QueuedRequests: int(r.Queued), LastZxid: ZxidText(r.Zxid),
+		MemberID: member, Number: r.Number, Address: string(r.Address), TLS: truncateName(r.Tls),
+		Cipher:    truncateName(r.Cipher),
+		SessionID: sessionText(r.Session), TimeoutMs: clampMillis(uint64(r.TimeoutMs)).Milliseconds(),
+		EstablishedAt: timeOf(r.EstablishedMs),
+		Received:      r.Received, Sent: r.Sent, QueuedRequests: int(r.Queued), LastZxid: ZxidText(r.Zxid),
 		LastUs: clampMicros(r.LastUs), MinUs: clampMicros(r.MinUs), AvgUs: clampMicros(r.AvgUs), MaxUs: clampMicros(r.MaxUs),
 	}
 	if r.Replies > 0 {

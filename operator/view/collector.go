@@ -31,9 +31,11 @@ const maxQueries = 8
 
 // Config configures a Collector. A field without a default is required.
 type Config struct {
-	Self       uint32           // the member of this process
-	Members    func() []Member  // of the ensemble as it is now, Self always among them; must not block. New does not call it
-	ServerList func() Ensemble  // the list of servers and raft's configuration, as Self has them; may wait for the tree's lock
+	Self uint32 // the member of this process
+	// of the ensemble as it is now, Self always among them; must not block. New does not call it
+	Members func() []Member
+	// the list of servers and raft's configuration, as Self has them; may wait for the tree's lock
+	ServerList func() Ensemble
 	Leader     func() uint32    // the member that Self takes for the leader; 0: none; must not block
 	Deadline   time.Duration    // for the members' replies
 	Now        func() time.Time // wall clock of Self
@@ -88,7 +90,9 @@ func (c *Collector) memberByID(id uint32) Member {
 
 // runQuery calls collect with a context that ends at the deadline, once each of limits and querySlots has a
 // place. An error of the caller's context comes first.
-func (c *Collector) runQuery(ctx context.Context, collect func(ctx context.Context) error, limits ...chan struct{}) error {
+func (c *Collector) runQuery(ctx context.Context, collect func(ctx context.Context) error,
+	limits ...chan struct{},
+) error {
 	timed, cancel := context.WithTimeout(ctx, c.cfg.Deadline)
 	defer cancel()
 	for _, places := range append(limits, c.querySlots) {
@@ -104,7 +108,9 @@ func (c *Collector) runQuery(ctx context.Context, collect func(ctx context.Conte
 }
 
 // queryAll runs queryMembers as a query of its own, and adds the silent members to silent, sorted.
-func (c *Collector) queryAll(ctx context.Context, requests map[uint32]*proto.ViewRequest, silent []api.Silence, take func(memberReply) error) ([]api.Silence, error) {
+func (c *Collector) queryAll(ctx context.Context, requests map[uint32]*proto.ViewRequest, silent []api.Silence,
+	take func(memberReply) error,
+) ([]api.Silence, error) {
 	err := c.runQuery(ctx, func(ctx context.Context) error {
 		silent = sortByMember(append(silent, c.queryMembers(ctx, requests, take)...))
 		return nil
@@ -124,7 +130,9 @@ type memberReply struct {
 // queryMembers sends the requests to their members at the same time. It passes each reply to take as it arrives,
 // one at a time. It returns the members that did not reply before ctx ended, or whose reply take rejected. It
 // does not wait for late calls.
-func (c *Collector) queryMembers(ctx context.Context, requests map[uint32]*proto.ViewRequest, take func(memberReply) error) []api.Silence {
+func (c *Collector) queryMembers(ctx context.Context, requests map[uint32]*proto.ViewRequest,
+	take func(memberReply) error,
+) []api.Silence {
 	replies := make(chan memberReply, len(requests)) // room for late replies
 	open := make(map[uint32]bool, len(requests))
 	for id, request := range requests {
@@ -161,7 +169,9 @@ func (c *Collector) queryMember(ctx context.Context, id uint32, request *proto.V
 }
 
 // takeReply passes a reply to take, or returns the reason for its absence.
-func (c *Collector) takeReply(ctx context.Context, a memberReply, take func(memberReply) error) (s api.Silence, ok bool) {
+func (c *Collector) takeReply(ctx context.Context, a memberReply, take func(memberReply) error) (s api.Silence,
+	ok bool,
+) {
 	switch {
 	case a.err == nil:
 		if err := take(a); err != nil {
@@ -169,9 +179,13 @@ func (c *Collector) takeReply(ctx context.Context, a memberReply, take func(memb
 		}
 		return api.Silence{}, true
 	case errors.Is(a.err, ErrBusy):
-		return api.Silence{MemberID: a.member, Reason: ReasonBusy, Detail: "it has too many queries under way: try again"}, false
+		return api.Silence{MemberID: a.member, Reason: ReasonBusy, Detail: "it has too many queries under way: try again"},
+			false
 	case errors.Is(a.err, ErrTooLong):
-		return api.Silence{MemberID: a.member, Reason: ReasonWrong, Detail: fmt.Sprintf("the reply has more than %d bytes", MaxReply)}, false
+		return api.Silence{
+			MemberID: a.member, Reason: ReasonWrong,
+			Detail: fmt.Sprintf("the reply has more than %d bytes", MaxReply),
+		}, false
 	case ctx.Err() != nil:
 		return c.lateSilence(a.member), false
 	}

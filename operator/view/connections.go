@@ -96,7 +96,9 @@ func gatherPage[T any](ctx context.Context, c *Collector, p Page, s listSource[T
 
 // joinParts returns the first rows of all parts, by member, and the position of the rest, which is zero if there
 // is none.
-func joinParts[T any](members []uint32, parts map[uint32]memberPart[T], limit int, place func(T) clients.WatchPlace) (rows []T, rest position) {
+func joinParts[T any](members []uint32, parts map[uint32]memberPart[T], limit int,
+	place func(T) clients.WatchPlace,
+) (rows []T, rest position) {
 	for _, id := range members {
 		one := parts[id]
 		if room := limit - len(rows); len(one.rows) > room {

@@ -133,7 +133,8 @@ func (m *Members) serverStatus(id uint32, said map[uint32]memberStatus) Server {
 	listed, isListed := m.List.Find(id)
 	status, answered := said[id]
 	s := Server{ListEntry: listed, HasReplied: answered, Server: api.Server{
-		MemberID: id, ElectionAddress: in.ElectionAddress, RaftAddress: in.ElectionAddress, IsVoter: in.IsVoter, AppliedIndex: status.AppliedIndex, Lag: status.Lag, IsDrained: status.IsDrained,
+		MemberID: id, ElectionAddress: in.ElectionAddress, RaftAddress: in.ElectionAddress, IsVoter: in.IsVoter,
+		AppliedIndex: status.AppliedIndex, Lag: status.Lag, IsDrained: status.IsDrained,
 	}}
 	if isListed {
 		s.Role = "participant"
@@ -158,7 +159,8 @@ func (m *Members) serverStatus(id uint32, said map[uint32]memberStatus) Server {
 	case !configured:
 		s.State = api.StateJoining
 	case s.LostDisk:
-		s.State, s.Detail = api.StateCatchingUp, "it runs with a new disk, which votes in place of the former one once it has the log"
+		s.State, s.Detail = api.StateCatchingUp,
+			"it runs with a new disk, which votes in place of the former one once it has the log"
 	case status.IsJoining || !in.IsVoter && !listed.Observer:
 		s.State = api.StateCatchingUp
 	case status.Role == "":
@@ -190,7 +192,8 @@ func (m *Members) IsSettled() bool {
 			return false
 		case !configured && listed && s.HasReplied:
 			return false
-		case configured && listed && s.HasReplied && (!s.IsVoter && !s.ListEntry.Observer || in.ElectionAddress != s.ListEntry.ElectionAddr()):
+		case configured && listed && s.HasReplied &&
+			(!s.IsVoter && !s.ListEntry.Observer || in.ElectionAddress != s.ListEntry.ElectionAddr()):
 			return false
 		}
 	}
@@ -212,7 +215,8 @@ func (m *Members) CheckMajority(next serverlist.List) error {
 	if alive >= need {
 		return nil
 	}
-	return fmt.Errorf("too few voters would be alive, so the ensemble would stop: the list would have the voters %s, of which %s do not serve; alive: %d, needed for a majority: %d",
+	return fmt.Errorf("too few voters would be alive, so the ensemble would stop: the list would have the voters %s, "+
+		"of which %s do not serve; alive: %d, needed for a majority: %d",
 		idText(voters), idText(silent), alive, need)
 }
 

@@ -51,7 +51,8 @@ func (c *Collector) NodeOwner(ctx context.Context, path string) (o api.Owner, er
 }
 
 var nodeKindNames = map[proto.NodeKind]string{
-	proto.NodeKind_NODE_KIND_NONE: KindNone, proto.NodeKind_NODE_KIND_PLAIN: KindPersistent, proto.NodeKind_NODE_KIND_EPHEMERAL: KindEphemeral,
+	proto.NodeKind_NODE_KIND_NONE: KindNone, proto.NodeKind_NODE_KIND_PLAIN: KindPersistent,
+	proto.NodeKind_NODE_KIND_EPHEMERAL: KindEphemeral,
 	proto.NodeKind_NODE_KIND_CONTAINER: KindContainer, proto.NodeKind_NODE_KIND_TTL: KindTTL,
 }
 

@@ -21,8 +21,9 @@ const (
 )
 
 var causeNames = map[proto.RemovalCause]string{
-	proto.RemovalCause_REMOVAL_CAUSE_DELETE: CauseDeleted, proto.RemovalCause_REMOVAL_CAUSE_SESSION_ENDED: CauseSessionEnded,
-	proto.RemovalCause_REMOVAL_CAUSE_TTL: CauseTTL, proto.RemovalCause_REMOVAL_CAUSE_CONTAINER: CauseContainer,
+	proto.RemovalCause_REMOVAL_CAUSE_DELETE:        CauseDeleted,
+	proto.RemovalCause_REMOVAL_CAUSE_SESSION_ENDED: CauseSessionEnded,
+	proto.RemovalCause_REMOVAL_CAUSE_TTL:           CauseTTL, proto.RemovalCause_REMOVAL_CAUSE_CONTAINER: CauseContainer,
 }
 
 type removal struct {
@@ -108,7 +109,8 @@ func (p *removalPage) firstRows(limit int) (rows []removal, rest logPlace) {
 
 // newestFirst orders removals by place, the latest first, and puts equal ones next to each other.
 func newestFirst(a, b removal) int {
-	return cmp.Or(b.logPlace.compare(a.logPlace), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.MemberID, b.MemberID),
+	return cmp.Or(b.logPlace.compare(a.logPlace), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Cause, b.Cause),
+		cmp.Compare(a.MemberID, b.MemberID),
 		cmp.Compare(a.SessionID, b.SessionID), cmp.Compare(a.Address, b.Address), a.RemovedAt.Compare(b.RemovedAt))
 }
 
@@ -130,7 +132,8 @@ func parseRemovalRows(r *proto.RemovalRows, asked *proto.ViewRemovals) (rows []r
 		case len(row.Path) == 0 || len(asked.Path) > 0 && string(row.Path) != string(asked.Path):
 			return nil, logPlace{}, fmt.Errorf("a removal of the node %.100q, which was not asked for", row.Path)
 		case !known || (cause == CauseSessionEnded) && row.Session == 0 || len(row.Address) > maxTextBytes:
-			return nil, logPlace{}, fmt.Errorf("the removal of %.100q by cause %d, session %v", row.Path, row.Cause, jute.SessionID(row.Session))
+			return nil, logPlace{}, fmt.Errorf("the removal of %.100q by cause %d, session %v", row.Path, row.Cause,
+				jute.SessionID(row.Session))
 		}
 		last = at
 		rows = append(rows, removal{at, api.Removal{
@@ -140,7 +143,8 @@ func parseRemovalRows(r *proto.RemovalRows, asked *proto.ViewRemovals) (rows []r
 	}
 	rest = logPlace{r.NextZxid, r.NextPart}
 	if rest != (logPlace{}) && (len(rows) == 0 || rest != last) {
-		return nil, logPlace{}, fmt.Errorf("the next page would begin before removal %d of transaction %#x, with which this one does not end", rest.removalNumber, rest.zxid)
+		return nil, logPlace{}, fmt.Errorf("the next page would begin before removal %d of transaction %#x, with which "+
+			"this one does not end", rest.removalNumber, rest.zxid)
 	}
 	return rows, rest, nil
 }

@@ -60,7 +60,8 @@ func (c *Collector) Sessions(ctx context.Context, f SessionFilter, p Page) (a ap
 		from.ID, limit = uint64(f.ID), 1
 	}
 	page := sessionPage{silent: from.skippedMembers()}
-	return page.toList(c.runQuery(ctx, func(ctx context.Context) error { return c.fillSessions(ctx, f, from.ID, limit, &page) }))
+	return page.toList(c.runQuery(ctx,
+		func(ctx context.Context) error { return c.fillSessions(ctx, f, from.ID, limit, &page) }))
 }
 
 // SessionByID returns one session, or no row if there is none.
@@ -108,7 +109,9 @@ func (c *Collector) fillSessions(ctx context.Context, f SessionFilter, first uin
 
 // sessionRecords returns sessions of this member's state with ids from first on, and the start of the rest, or
 // 0.
-func (c *Collector) sessionRecords(ctx context.Context, f SessionFilter, first uint64, limit int) (rows []session, next uint64, err error) {
+func (c *Collector) sessionRecords(ctx context.Context, f SessionFilter, first uint64, limit int) (rows []session,
+	next uint64, err error,
+) {
 	request := &proto.ViewRequest{About: &proto.ViewRequest_Sessions{Sessions: &proto.ViewSessions{
 		First: first, Limit: uint32(limit), Member: f.Member, Address: []byte(f.Address),
 	}}}
@@ -140,7 +143,8 @@ func (c *Collector) fillFacts(ctx context.Context, rows []session, need factSet,
 			return
 		}
 		if requests[member] == nil {
-			requests[member] = &proto.ViewRequest{About: &proto.ViewRequest_Facts{Facts: &proto.ViewFacts{Ids: make([]uint64, 0, len(rows))}}}
+			requests[member] = &proto.ViewRequest{About: &proto.ViewRequest_Facts{Facts: &proto.ViewFacts{Ids: make([]uint64, 0,
+				len(rows))}}}
 		}
 		ids := &requests[member].GetFacts().Ids
 		*ids = append(*ids, id)

@@ -46,7 +46,9 @@ func (o SessionOrder) String() string { return orderNames[o] }
 //
 // It queries the members once more about the rows of the page. If a member does not reply then, its rows keep
 // their earlier facts. Rows that no longer match the filter's state are omitted.
-func (c *Collector) SessionsBy(ctx context.Context, f SessionFilter, by SessionOrder, p Page) (a api.List[api.Session], err error) {
+func (c *Collector) SessionsBy(ctx context.Context, f SessionFilter, by SessionOrder, p Page) (a api.List[api.Session],
+	err error,
+) {
 	limit, err := p.rowLimit()
 	if err != nil {
 		return a, err
@@ -55,7 +57,8 @@ func (c *Collector) SessionsBy(ctx context.Context, f SessionFilter, by SessionO
 		return a, ErrBadCursor
 	}
 	var page sessionPage
-	return page.toList(c.runQuery(ctx, func(ctx context.Context) error { return c.fillSorted(ctx, f, by, limit, &page) }, c.scanSlot))
+	return page.toList(c.runQuery(ctx, func(ctx context.Context) error { return c.fillSorted(ctx, f, by, limit, &page) },
+		c.scanSlot))
 }
 
 func (c *Collector) fillSorted(ctx context.Context, f SessionFilter, by SessionOrder, limit int, p *sessionPage) error {
@@ -70,7 +73,9 @@ func (c *Collector) fillSorted(ctx context.Context, f SessionFilter, by SessionO
 
 // scanSessions sets the rows of p to the first sessions of the order, with the facts that the order and the
 // filter need. ctx has a deadline.
-func (c *Collector) scanSessions(ctx context.Context, f SessionFilter, by SessionOrder, limit int, p *sessionPage) error {
+func (c *Collector) scanSessions(ctx context.Context, f SessionFilter, by SessionOrder, limit int,
+	p *sessionPage,
+) error {
 	need := factSet{connections: by == ByWatches || f.State != "", times: by == ByTimeLeft}
 	begun, looked := time.Now(), 0
 	end, _ := ctx.Deadline()
@@ -100,7 +105,8 @@ func (c *Collector) scanSessions(ctx context.Context, f SessionFilter, by Sessio
 		if took < c.cfg.Deadline/2 {
 			return ErrBusy // it has waited for others: alone, it may be fast enough
 		}
-		return fmt.Errorf("view: there are too many sessions to sort: %d of them took %v, and there are more; choose those of one member or of one address", looked, took.Round(time.Millisecond))
+		return fmt.Errorf("view: there are too many sessions to sort: %d of them took %v, and there are more; choose "+
+			"those of one member or of one address", looked, took.Round(time.Millisecond))
 	}
 }
 

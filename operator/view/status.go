@@ -70,7 +70,8 @@ func (c *Collector) parseStatus(a memberReply) (s memberStatus, err error) {
 	case r.Member != a.member:
 		return s, fmt.Errorf("it is the status of member %d", r.Member)
 	case len(r.GetMarks().GetIndexes()) != len(r.GetMarks().GetDigests()) || len(r.GetMarks().GetIndexes()) > maxMarks:
-		return s, fmt.Errorf("%d marks with %d digests, want as many, and at most %d", len(r.GetMarks().GetIndexes()), len(r.GetMarks().GetDigests()), maxMarks)
+		return s, fmt.Errorf("%d marks with %d digests, want as many, and at most %d", len(r.GetMarks().GetIndexes()),
+			len(r.GetMarks().GetDigests()), maxMarks)
 	}
 	for _, text := range []string{r.Role, r.ClientAddress, r.Version, r.Stalled, r.Damaged, r.Exposed, r.Operators} {
 		if len(text) > maxTextBytes {
@@ -89,7 +90,8 @@ func (c *Collector) parseStatus(a memberReply) (s memberStatus, err error) {
 		Sessions: int(r.Sessions), Connections: int(r.Connections), Watches: int(r.Watches),
 		DataBytes: r.DataBytes, LogBytes: r.LogBytes, SnapshotIndex: r.SnapshotIndex,
 		Version: r.Version, Started: timeOf(r.StartedMs),
-		IsJoining: r.Joining, IsDrained: r.Drained, InsecurePorts: r.Exposed, WasRemoved: r.Removed, NoMemory: r.NoMemory, StallReason: r.Stalled, DamageReason: r.Damaged,
+		IsJoining: r.Joining, IsDrained: r.Drained, InsecurePorts: r.Exposed, WasRemoved: r.Removed, NoMemory: r.NoMemory,
+		StallReason: r.Stalled, DamageReason: r.Damaged,
 	}}
 	if r.SnapshotIndex != 0 {
 		written := timeOf(r.SnapshotMs)

@@ -31,7 +31,10 @@ func (c *Collector) PathWatches(ctx context.Context, path string, p Page) (api.L
 			if r == nil {
 				return memberPart[api.Watch]{}, errUnrelatedReply
 			}
-			found := memberPart[api.Watch]{incarnation: r.Boot, next: clients.WatchPlace{Connection: r.Next, Path: string(r.NextPath)}}
+			found := memberPart[api.Watch]{
+				incarnation: r.Boot,
+				next:        clients.WatchPlace{Connection: r.Next, Path: string(r.NextPath)},
+			}
 			for _, row := range r.Rows {
 				if on := string(row.Path); on != path && !(row.Recursive && isAncestor(on, path)) {
 					return memberPart[api.Watch]{}, fmt.Errorf("a watch on %.100q", on)
@@ -72,7 +75,9 @@ func (c *Collector) SessionWatches(ctx context.Context, id jute.SessionID, p Pag
 }
 
 // fillSessionWatches queries the member that the session is attached to.
-func (c *Collector) fillSessionWatches(ctx context.Context, id jute.SessionID, member uint32, from position, limit int, a *api.List[api.Watch]) {
+func (c *Collector) fillSessionWatches(ctx context.Context, id jute.SessionID, member uint32, from position, limit int,
+	a *api.List[api.Watch],
+) {
 	request := &proto.ViewRequest{About: &proto.ViewRequest_Watches{Watches: &proto.ViewWatches{
 		Session: uint64(id), FirstPath: from.Path, Limit: uint32(limit),
 	}}}

@@ -112,7 +112,10 @@ func decodeBoltMark(b []byte) (m boltMark, err error) {
 		return m, fmt.Errorf("%w: not a mark of %d bytes", ErrDamaged, boltMarkSize)
 	}
 	fields := b[len(boltMarkMagic):]
-	m = boltMark{binary.BigEndian.Uint64(fields), binary.BigEndian.Uint64(fields[8:]), binary.BigEndian.Uint32(fields[16:])}
+	m = boltMark{
+		binary.BigEndian.Uint64(fields), binary.BigEndian.Uint64(fields[8:]),
+		binary.BigEndian.Uint32(fields[16:]),
+	}
 	if binary.BigEndian.Uint32(b[at:]) != entryChecksum(m.txID, b[:at]) {
 		return m, fmt.Errorf("%w: the checksum is wrong", ErrDamaged)
 	}
@@ -127,7 +130,8 @@ func (m boltMark) checkAgainst(now boltMark) error {
 	case now.txID > m.txID:
 		return nil
 	case now.lastIndex != m.lastIndex:
-		return fmt.Errorf("%w: its log ends with entry %d, and was durable up to entry %d", ErrDamaged, now.lastIndex, m.lastIndex)
+		return fmt.Errorf("%w: its log ends with entry %d, and was durable up to entry %d", ErrDamaged, now.lastIndex,
+			m.lastIndex)
 	case now.valuesChecksum != m.valuesChecksum:
 		return fmt.Errorf("%w: the term, a vote or another of its values has changed", ErrDamaged)
 	}
@@ -412,7 +416,8 @@ func bindToMember(s raft.StableStore, logDir string, member uint32) error {
 	case owner == uint64(member):
 		return nil
 	case owner != 0:
-		return fmt.Errorf("quorum: %s is %w: it belongs to member %d, and this is member %d", filepath.Join(logDir, logName), ErrDamaged, owner, member)
+		return fmt.Errorf("quorum: %s is %w: it belongs to member %d, and this is member %d", filepath.Join(logDir, logName),
+			ErrDamaged, owner, member)
 	}
 	if err := s.SetUint64(keyMember, uint64(member)); err != nil {
 		return fmt.Errorf("quorum: write state: %w", err)

@@ -67,13 +67,15 @@ func (w *pageChecker) readPage(id uint64) (p boltPage, err error) {
 	if own := binary.NativeEndian.Uint64(p.firstPage); own != id {
 		return p, fmt.Errorf("%w: page %d says that it is page %d", ErrDamaged, id, own)
 	}
-	p.flags, p.elementCount = binary.NativeEndian.Uint16(p.firstPage[8:]), int(binary.NativeEndian.Uint16(p.firstPage[10:]))
+	p.flags, p.elementCount = binary.NativeEndian.Uint16(p.firstPage[8:]),
+		int(binary.NativeEndian.Uint16(p.firstPage[10:]))
 	follow := uint64(binary.NativeEndian.Uint32(p.firstPage[12:]))
 	p.length = int64(follow+1) * w.meta.pageSize
 	switch {
 	case follow >= w.meta.pageCount-id || p.offset+p.length > w.fileSize:
 		return p, fmt.Errorf("%w: page %d and the %d that follow it go beyond the end", ErrDamaged, id, follow)
-	case p.flags != boltLeafPage && (p.flags != boltBranchPage || p.elementCount == 0), boltPageHeaderSize+int64(p.elementCount)*boltElementSize > p.length:
+	case p.flags != boltLeafPage && (p.flags != boltBranchPage || p.elementCount == 0),
+		boltPageHeaderSize+int64(p.elementCount)*boltElementSize > p.length:
 		return p, fmt.Errorf("%w: page %d has the flags %#x and %d elements", ErrDamaged, id, p.flags, p.elementCount)
 	}
 	for i := id; i <= id+follow; i++ {
@@ -148,7 +150,8 @@ func (w *pageChecker) checkInlineBucket(id uint64, b []byte) error {
 	p := boltPage{id: id, length: int64(len(b)), firstPage: b}
 	p.flags, p.elementCount = binary.NativeEndian.Uint16(b[8:]), int(binary.NativeEndian.Uint16(b[10:]))
 	if p.flags != boltLeafPage || boltPageHeaderSize+int64(p.elementCount)*boltElementSize > p.length {
-		return fmt.Errorf("%w: a bucket in page %d has the flags %#x and %d elements", ErrDamaged, id, p.flags, p.elementCount)
+		return fmt.Errorf("%w: a bucket in page %d has the flags %#x and %d elements", ErrDamaged, id, p.flags,
+			p.elementCount)
 	}
 	var last []byte
 	for i := range p.elementCount {
@@ -195,7 +198,8 @@ func (w *pageChecker) checkTree(id uint64, depth int, within keyRange) (last []b
 	last = within.first
 	for i, e := range elements {
 		order := bytes.Compare(last, e.key)
-		if last != nil && (order > 0 || order == 0 && i > 0) || within.limit != nil && bytes.Compare(e.key, within.limit) >= 0 {
+		if last != nil && (order > 0 || order == 0 && i > 0) || within.limit != nil &&
+			bytes.Compare(e.key, within.limit) >= 0 {
 			return nil, fmt.Errorf("%w: the keys of page %d are out of order", ErrDamaged, id)
 		}
 		last = e.key

@@ -251,7 +251,10 @@ func (d *Data) SetIdentity(member uint32, servers []string) error {
 	if len(d.directories) == 0 {
 		return nil
 	}
-	id := identity{Member: member, Servers: servers, SeparateLog: len(d.directories) > 1, LogCreated: true, LogKind: logKindOf(d.directories)}
+	id := identity{
+		Member: member, Servers: servers, SeparateLog: len(d.directories) > 1, LogCreated: true,
+		LogKind: logKindOf(d.directories),
+	}
 	return writeIdentities(d.directories, id)
 }
 

@@ -49,9 +49,10 @@ const (
 // identity identifies the owner of a directory. A directory is never used by another member: that one would count
 // votes and entries as its own that it never gave.
 type identity struct {
-	Format      int      `json:"format"`
-	Member      uint32   `json:"member"`
-	Servers     []string `json:"servers"` // when the directory was created; canonical. The ensemble's may have changed since
+	Format int    `json:"format"`
+	Member uint32 `json:"member"`
+	// when the directory was created; canonical. The ensemble's may have changed since
+	Servers     []string `json:"servers"`
 	SeparateLog bool     `json:"log_apart"`
 	LogCreated  bool     `json:"log"` // from then on a missing log is damage
 	LogKind     LogKind  `json:"log_store"`
@@ -82,7 +83,8 @@ func memberDirectory(dir string) (string, error) {
 	began, err := pathExists(filepath.Join(memberDir, identityName))
 	switch {
 	case errors.Is(err, syscall.ENOTDIR) && isDirectory(dir):
-		return "", fmt.Errorf("quorum: data directory %s: a member's files go into its subdirectory %s, and there is a file of that name; move it away, or choose another directory", dir, memberDirName)
+		return "", fmt.Errorf("quorum: data directory %s: a member's files go into its subdirectory %s, and there is a "+
+			"file of that name; move it away, or choose another directory", dir, memberDirName)
 	case err != nil:
 		return "", fmt.Errorf("quorum: read data directory: %w", err)
 	case began:
@@ -106,20 +108,25 @@ func checkForeignData(dir string) error {
 	case err != nil:
 		return fmt.Errorf("quorum: data directory %s: %w", dir, err)
 	case len(found) > 0:
-		return fmt.Errorf("quorum: data directory %s is %w: version-2 has ZooKeeper's data. The way out: take them over with rollcall import, or choose an empty directory for a new ensemble without data", dir, errForeignDirectory)
+		return fmt.Errorf("quorum: data directory %s is %w: version-2 has ZooKeeper's data. The way out: take them over "+
+			"with rollcall import, or choose an empty directory for a new ensemble without data", dir, errForeignDirectory)
 	}
 	return checkLeftovers(dir)
 }
 
 // checkLeftovers returns an error if the files of a member are directly in an operator's directory.
 func checkLeftovers(dir string) error {
-	for _, pattern := range []string{identityName, logName, filepath.Join(walName, walMetaName), filepath.Join(snapshotsDir, "*", metaFile)} {
+	for _, pattern := range []string{
+		identityName, logName, filepath.Join(walName, walMetaName),
+		filepath.Join(snapshotsDir, "*", metaFile),
+	} {
 		found, err := globIn(dir, pattern)
 		if err != nil {
 			return fmt.Errorf("quorum: data directory %s: %w", dir, err)
 		}
 		if len(found) > 0 {
-			return explainedError{fmt.Errorf("quorum: data directory %s is %w: it has %s, and a member's files must be in its subdirectory %s. The way out: if this is the subdirectory of a member, configure the directory above it",
+			return explainedError{fmt.Errorf("quorum: data directory %s is %w: it has %s, and a member's files must be in "+
+				"its subdirectory %s. The way out: if this is the subdirectory of a member, configure the directory above it",
 				dir, ErrDamaged, found[0], memberDirName)}
 		}
 	}
@@ -185,16 +192,20 @@ func (f *directory) checkIdentity(want identity) error {
 	case f.isNew():
 		return nil
 	case f.identity.Member != want.Member:
-		return fmt.Errorf("quorum: data directory %s %w: %s is of member %d, and this is member %d (myid). The way out: start each member with its own number and its own directory",
+		return fmt.Errorf("quorum: data directory %s %w: %s is of member %d, and this is member %d (myid). The way out: "+
+			"start each member with its own number and its own directory",
 			f.dir, ErrOtherMember, f.identityPath(), f.identity.Member, want.Member)
 	case f.identity.SeparateLog != want.SeparateLog:
-		log, way := "apart from it, and dataLogDir names no other directory", "set dataLogDir to the directory that has the log"
+		log, way := "apart from it, and dataLogDir names no other directory",
+			"set dataLogDir to the directory that has the log"
 		if want.SeparateLog {
 			log, way = "in it, and dataLogDir names another directory", "leave dataLogDir out"
 		}
-		return explainedError{fmt.Errorf("quorum: data directory %s is %w: its log was kept %s (%s). The way out: %s", f.dir, ErrDamaged, log, f.identityPath(), way)}
+		return explainedError{fmt.Errorf("quorum: data directory %s is %w: its log was kept %s (%s). The way out: %s", f.dir,
+			ErrDamaged, log, f.identityPath(), way)}
 	case want.LogKind != "" && f.identity.LogKind != want.LogKind:
-		return fmt.Errorf("quorum: data directory %s %w: %s has %s, configured (logStore) is %s. The way out: configure logStore=%s",
+		return fmt.Errorf("quorum: data directory %s %w: %s has %s, configured (logStore) is %s. The way out: configure "+
+			"logStore=%s",
 			f.dir, errOtherLogKind, f.identityPath(), f.identity.LogKind, want.LogKind, f.identity.LogKind)
 	}
 	return nil
@@ -231,7 +242,8 @@ func readIdentity(dir string) (id identity, err error) {
 	}
 	switch {
 	case id.Format > directoryFormat:
-		return identity{}, newerVersionError(fmt.Errorf("%s: %w: format %d, this version knows up to %d", path, ErrNewerFormat, id.Format, directoryFormat))
+		return identity{}, newerVersionError(fmt.Errorf("%s: %w: format %d, this version knows up to %d", path,
+			ErrNewerFormat, id.Format, directoryFormat))
 	case id.Format < 1 || id.Member == 0 || len(id.Servers) == 0 || !id.LogKind.IsKnown():
 		return identity{}, damaged("incomplete")
 	}
@@ -243,7 +255,8 @@ func readIdentity(dir string) (id identity, err error) {
 func checkEmpty(memberDir string) error {
 	name, err := unexpectedFile(memberDir)
 	if name != "" {
-		err = fmt.Errorf("quorum: data directory %s is %w: it has %s, but no %s", memberDir, ErrDamaged, name, filepath.Join(memberDir, identityName))
+		err = fmt.Errorf("quorum: data directory %s is %w: it has %s, but no %s", memberDir, ErrDamaged, name,
+			filepath.Join(memberDir, identityName))
 	}
 	return err
 }
@@ -336,7 +349,8 @@ func memberDirectories(dir, logDir string) ([]string, error) {
 	}
 	for _, pair := range [][2]string{{dir, logDir}, {logDir, dir}} {
 		if filepath.Join(pair[0], memberDirName) == filepath.Clean(pair[1]) {
-			return nil, fmt.Errorf("quorum: data directory %s: a member's files go into its subdirectory %s, which must not be its other directory too (dataDir, dataLogDir); choose another one", pair[0], memberDirName)
+			return nil, fmt.Errorf("quorum: data directory %s: a member's files go into its subdirectory %s, which must not "+
+				"be its other directory too (dataDir, dataLogDir); choose another one", pair[0], memberDirName)
 		}
 	}
 	return []string{dir, logDir}, nil
@@ -395,11 +409,14 @@ func checkNothingMissing(locked []*directory) error {
 	case (data.identity.LogCreated || log.identity.LogCreated) && gone != "":
 		return fmt.Errorf("quorum: data directory %s is %w: its log, %s, is gone", data.dir, ErrDamaged, gone)
 	case log.identity.LogCreated && data.isNew():
-		return fmt.Errorf("quorum: data directory %s is %w: it is empty, but its log's, %s, is not", data.dir, ErrDamaged, log.dir)
+		return fmt.Errorf("quorum: data directory %s is %w: it is empty, but its log's, %s, is not", data.dir, ErrDamaged,
+			log.dir)
 	case !data.isNew() && !log.isNew() && data.identity.LogKind != log.identity.LogKind:
-		return fmt.Errorf("quorum: data directory %s is %w: its log is in %s, that of %s in %s", data.dir, ErrDamaged, data.identity.LogKind, log.dir, log.identity.LogKind)
+		return fmt.Errorf("quorum: data directory %s is %w: its log is in %s, that of %s in %s", data.dir, ErrDamaged,
+			data.identity.LogKind, log.dir, log.identity.LogKind)
 	case data.identity.LogCreated && log.isNew():
-		return fmt.Errorf("quorum: log directory %s is %w: it is empty, but its data directory %s is not", log.dir, ErrDamaged, data.dir)
+		return fmt.Errorf("quorum: log directory %s is %w: it is empty, but its data directory %s is not", log.dir,
+			ErrDamaged, data.dir)
 	}
 	return nil
 }

@@ -28,7 +28,8 @@ func failedToGrow(err error, reason syscall.Errno) bool {
 		return false
 	}
 	text := err.Error()
-	return strings.HasSuffix(text, reason.Error()) && (strings.Contains(text, "file resize error: ") || strings.Contains(text, "file sync error: "))
+	return strings.HasSuffix(text, reason.Error()) &&
+		(strings.Contains(text, "file resize error: ") || strings.Contains(text, "file sync error: "))
 }
 
 // ErrUnusable is matched by errors for a data or log directory that this user may not create, read or write, or
@@ -62,14 +63,18 @@ func WithAdvice(err error, others bool) error {
 	case err == nil, errors.Is(err, ErrFull), errors.Is(err, errExplained), errors.Is(err, ErrNewerFormat):
 		return err
 	case isDiskFull(err):
-		return fmt.Errorf("%w (%w). Free space there, at least %d MiB, and start this member again: nothing that was acknowledged is lost", ErrFull, err, (minFreeToStart+1<<20-1)>>20)
+		return fmt.Errorf("%w (%w). Free space there, at least %d MiB, and start this member again: nothing that was "+
+			"acknowledged is lost", ErrFull, err, (minFreeToStart+1<<20-1)>>20)
 	case !errors.Is(err, ErrDamaged) && !errors.Is(err, types.ErrCorrupt):
 		return asUnusable(err)
 	case others:
-		return explainedError{fmt.Errorf("%w. The way out: if the other members have their data, move this member's data directory and log directory away "+
-			"and start it with empty ones: it gets everything from them. If not, put a copy of the directories in their place", err)}
+		return explainedError{fmt.Errorf("%w. The way out: if the other members have their data, move this member's data "+
+			"directory and log directory away "+
+			"and start it with empty ones: it gets everything from them. If not, put a copy of the directories in their place",
+			err)}
 	}
-	return explainedError{fmt.Errorf("%w. The way out: put a copy of the data directory and of the log directory in their place", err)}
+	return explainedError{fmt.Errorf("%w. The way out: put a copy of the data directory and of the log directory in "+
+		"their place", err)}
 }
 
 // minFreeToStart is the maximum space, in bytes, that a start needs before it frees any, because it rewrites the

@@ -86,14 +86,17 @@ func checkComplete(memberDir string) error {
 	if err != nil || !incomplete {
 		return err
 	}
-	return explainedError{fmt.Errorf("quorum: data directory %s %w: it has the file %s, so what it holds is not used. The way out: run the command that fills it again: %s. "+
-		"To give up, and start without the data, remove this directory (and the one in dataLogDir)", memberDir, ErrIncomplete, incompleteName, cmp.Or(incompleteCommand(memberDir), defaultSeedCommand))}
+	return explainedError{fmt.Errorf("quorum: data directory %s %w: it has the file %s, so what it holds is not used. "+
+		"The way out: run the command that fills it again: %s. "+
+		"To give up, and start without the data, remove this directory (and the one in dataLogDir)", memberDir, ErrIncomplete,
+		incompleteName, cmp.Or(incompleteCommand(memberDir), defaultSeedCommand))}
 }
 
 // explainSeedError adds advice to an error of Seed. marked reports whether the data directory has the mark.
 func explainSeedError(err error, marked bool, command string) error {
 	command = cmp.Or(command, defaultSeedCommand)
-	before, space := "Nothing was written: the data directories are as they were, and a member that starts there begins without data. ", ""
+	before, space := "Nothing was written: the data directories are as they were, and a member that starts there "+
+		"begins without data. ", ""
 	if marked {
 		before = "No member starts there until the data directories are filled. "
 	}

@@ -16,7 +16,8 @@ func warnOfLooseModes(directories []*directory, logger *slog.Logger) {
 		}
 	}
 	if len(open) > 0 {
-		logger.Warn("other users may read the data of this member, passwords of sessions among them; to end that, run the command",
+		logger.Warn("other users may read the data of this member, passwords of sessions among them; to end that, run the "+
+			"command",
 			"command", "chmod -R go-rwx "+strings.Join(open, " "))
 	}
 }

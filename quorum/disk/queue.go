@@ -255,7 +255,8 @@ func (q *logQueue) GetLog(index uint64, l *raft.Log) error {
 func (q *logQueue) findQueued(index uint64) *raft.Log {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.queuedEntries) == 0 || index < q.queuedEntries[0].Index || index > q.queuedEntries[len(q.queuedEntries)-1].Index {
+	if len(q.queuedEntries) == 0 || index < q.queuedEntries[0].Index ||
+		index > q.queuedEntries[len(q.queuedEntries)-1].Index {
 		return nil
 	}
 	return q.queuedEntries[index-q.queuedEntries[0].Index]

@@ -88,7 +88,8 @@ func (r *remover) Create(dir, name string, size uint64) (types.WritableFile, err
 	if !isDiskFull(err) || !r.waitUntilEmpty() {
 		return file, err
 	}
-	if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) { // it has not got its size
+	if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		// it has not got its size
 		return nil, err
 	}
 	return r.VFS.Create(dir, name, size)

@@ -23,7 +23,8 @@ func (c SnapshotContents) CheckMetadata(index, term uint64) error {
 	case c.Index != index:
 		return fmt.Errorf("the snapshot is %w: it goes to index %d, and is said to go to %d", ErrDamaged, c.Index, index)
 	case c.Term > term:
-		return fmt.Errorf("the snapshot is %w: it has an entry of term %d, and is said to end in term %d", ErrDamaged, c.Term, term)
+		return fmt.Errorf("the snapshot is %w: it has an entry of term %d, and is said to end in term %d", ErrDamaged, c.Term,
+			term)
 	}
 	return nil
 }
@@ -208,7 +209,8 @@ func (d *Data) CheckReadable(verify func(io.Reader) (SnapshotContents, error)) e
 	if last < newest && errors.Is(reason, ErrNewerFormat) {
 		return newerVersionError(reason)
 	} else if last < newest {
-		return withReason(fmt.Errorf("quorum: data is %w: the snapshot of index %d cannot be read, and the readable data end at %d", ErrDamaged, newest, last), reason)
+		return withReason(fmt.Errorf("quorum: data is %w: the snapshot of index %d cannot be read, and the readable data "+
+			"end at %d", ErrDamaged, newest, last), reason)
 	}
 	return nil
 }

@@ -50,7 +50,10 @@ func Seed(cfg Config, command string, fill func(*Data) error) (err error) {
 
 // seedDirectories fills empty directories, and gives them their identity.
 func seedDirectories(locked []*directory, cfg Config, fill func(*Data) error) error {
-	id := identity{Member: cfg.MemberID, Servers: cfg.ServerList, SeparateLog: len(locked) > 1, LogCreated: true, LogKind: cmp.Or(cfg.LogKind, DefaultLogKind)}
+	id := identity{
+		Member: cfg.MemberID, Servers: cfg.ServerList, SeparateLog: len(locked) > 1, LogCreated: true,
+		LogKind: cmp.Or(cfg.LogKind, DefaultLogKind),
+	}
 	d := &Data{}
 	err := func() (err error) {
 		if d.unguarded, d.storesCloser, err = openStores(locked, id.LogKind, cfg); err != nil {
@@ -123,7 +126,8 @@ func lockMemberDirectory(dir string) (*directory, error) {
 
 // usedDirectoryAdvice is the advice for a directory that is not empty. To fill one again after its ensemble has
 // started would begin another ensemble.
-const usedDirectoryAdvice = "if a member of this ensemble has ever started, do not fill any directory again: start a member that has lost its data with an empty directory, and it joins. Otherwise choose an empty directory"
+const usedDirectoryAdvice = "if a member of this ensemble has ever started, do not fill any directory again: start " +
+	"a member that has lost its data with an empty directory, and it joins. Otherwise choose an empty directory"
 
 // checkSeedable returns an error if a member has used an operator's directory, or cannot use it. A member's own
 // directory may have the mark, or files that an interrupted start leaves.
@@ -138,7 +142,8 @@ func checkSeedable(dir string) error {
 	name, err := unexpectedFile(memberDir)
 	switch {
 	case name != "":
-		return explainedError{fmt.Errorf("quorum: data directory %s %w: it has %s. The way out: %s", memberDir, ErrHasData, name, usedDirectoryAdvice)}
+		return explainedError{fmt.Errorf("quorum: data directory %s %w: it has %s. The way out: %s", memberDir, ErrHasData,
+			name, usedDirectoryAdvice)}
 	case errors.Is(err, os.ErrNotExist):
 		return nil
 	}
@@ -176,7 +181,8 @@ func finishSeed(locked []*directory, command string) error {
 	if exists, merr := isIncomplete(locked[0].dir); exists || merr != nil {
 		return err
 	}
-	return explainedError{fmt.Errorf("%w. The data directories are complete, and a member that starts there has everything. If a start says after a loss of power that they were not filled to the end, run the command again: %s",
+	return explainedError{fmt.Errorf("%w. The data directories are complete, and a member that starts there has "+
+		"everything. If a start says after a loss of power that they were not filled to the end, run the command again: %s",
 		err, cmp.Or(command, defaultSeedCommand))}
 }
 

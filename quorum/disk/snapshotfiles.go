@@ -87,13 +87,18 @@ func snapshotTime(name string) time.Time {
 }
 
 // Create implements raft.SnapshotStore. The snapshot exists once the sink is closed.
-func (s *snapshotFiles) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, _ raft.Transport) (raft.SnapshotSink, error) {
+func (s *snapshotFiles) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64,
+	_ raft.Transport,
+) (raft.SnapshotSink, error) {
 	if v != 1 {
 		return nil, fmt.Errorf("quorum: snapshots of raft's version %d are not known", v)
 	}
 	name := snapshotName(term, index, time.Now())
 	k := &fileSink{store: s, tmpDir: filepath.Join(s.dir, name+tmpSuffix), checksum: crc64.New(crc64Table)}
-	k.meta.SnapshotMeta = raft.SnapshotMeta{Version: v, ID: name, Index: index, Term: term, Configuration: c, ConfigurationIndex: ci}
+	k.meta.SnapshotMeta = raft.SnapshotMeta{
+		Version: v, ID: name, Index: index, Term: term, Configuration: c,
+		ConfigurationIndex: ci,
+	}
 	if err := os.Mkdir(k.tmpDir, dirMode); err != nil {
 		return nil, err
 	}
@@ -181,7 +186,8 @@ func (s *snapshotFiles) readMeta(name string) (*snapshotMeta, error) {
 	case m.ID != name || m.Term != term || m.Index != index:
 		return nil, damaged(fmt.Sprintf("it belongs to snapshot %q, index %d, term %d", m.ID, m.Index, m.Term))
 	case m.ConfigurationIndex > m.Index:
-		return nil, damaged(fmt.Sprintf("its configuration is of index %d, after its end at %d", m.ConfigurationIndex, m.Index))
+		return nil, damaged(fmt.Sprintf("its configuration is of index %d, after its end at %d", m.ConfigurationIndex,
+			m.Index))
 	case m.Version != 1:
 		return nil, damaged(fmt.Sprintf("raft's version %d is not known", m.Version))
 	}

@@ -29,8 +29,9 @@ func checkMemberBegan(dir string) error {
 
 // DataEnd is the last entry of a member's data.
 type DataEnd struct {
-	Index, Term uint64    // of the last entry
-	LastTime    time.Time // when a leader appended that entry, or when the snapshot that contains it was written; zero: unknown
+	Index, Term uint64 // of the last entry
+	// when a leader appended that entry, or when the snapshot that contains it was written; zero: unknown
+	LastTime time.Time
 }
 
 // Before reports whether other is more up to date than e, as raft compares logs.

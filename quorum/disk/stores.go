@@ -273,7 +273,8 @@ func (s *Stable) Set(k, v []byte) error {
 }
 
 func (s *Stable) SetUint64(k []byte, v uint64) error {
-	return s.writeAfterQueue("write "+string(k), "writing a term or a vote", func() error { return s.StableStore.SetUint64(k, v) })
+	return s.writeAfterQueue("write "+string(k), "writing a term or a vote",
+		func() error { return s.StableStore.SetUint64(k, v) })
 }
 
 // writeAfterQueue performs a write once the queued entries are durable. In a later term this member reports to the
@@ -315,7 +316,9 @@ type snapshotStore struct {
 	openError  error          // why one could not be opened then; nil: none failed
 }
 
-func (s *snapshotStore) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, t raft.Transport) (raft.SnapshotSink, error) {
+func (s *snapshotStore) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64,
+	t raft.Transport,
+) (raft.SnapshotSink, error) {
 	sink, err := s.SnapshotStore.Create(v, index, term, c, ci, t)
 	if s.checkError("create snapshot", err) != nil {
 		return nil, err

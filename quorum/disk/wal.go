@@ -72,7 +72,8 @@ func openSegments(dir string, size int, vfs types.VFS, hl hclog.Logger) (*walLog
 	}
 	files := &walSegments{SegmentFiler: segment.NewFiler(dir, walFS{vfs}), mark: mark}
 	meta := &walMeta{walSegments: files}
-	w, err := wal.Open(dir, wal.WithSegmentSize(size), wal.WithSegmentFiler(files), wal.WithMetaStore(meta), wal.WithLogger(hl))
+	w, err := wal.Open(dir, wal.WithSegmentSize(size), wal.WithSegmentFiler(files), wal.WithMetaStore(meta),
+		wal.WithLogger(hl))
 	if err != nil {
 		return nil, errors.Join(err, meta.Close(), mark.Close())
 	}

@@ -134,7 +134,8 @@ func (m *walMeta) compareWithFiles(dir string, state types.PersistentState) erro
 		}
 	}
 	if known == nil && !m.walSegments.mark.isBelow(state.NextSegmentID) {
-		known = fmt.Errorf("%w: %s does not know of a segment that %s names", ErrDamaged, filepath.Join(dir, walMetaName), walMarkName)
+		known = fmt.Errorf("%w: %s does not know of a segment that %s names", ErrDamaged, filepath.Join(dir, walMetaName),
+			walMarkName)
 	}
 	return known
 }

@@ -40,10 +40,11 @@ type walMark struct {
 // openWALMark opens the mark in dir, or makes one that names no segment.
 func openWALMark(dir string) (m *walMark, err error) {
 	m = new(walMark)
-	m.file, err = openMarkFile(filepath.Join(dir, walMarkName), encodeWALMark(0, 0), "the log's end", func(b []byte) (err error) {
-		m.segment, m.index, err = decodeWALMark(b)
-		return err
-	})
+	m.file, err = openMarkFile(filepath.Join(dir, walMarkName), encodeWALMark(0, 0), "the log's end",
+		func(b []byte) (err error) {
+			m.segment, m.index, err = decodeWALMark(b)
+			return err
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +69,8 @@ func openMarkFile(path string, initial []byte, compared string, decode func([]by
 		err = decode(b)
 	}
 	if err != nil {
-		err = fmt.Errorf("%s: %w; if that is the only damaged file, remove it: the member then starts without comparing %s with it", path, err, compared)
+		err = fmt.Errorf("%s: %w; if that is the only damaged file, remove it: the member then starts without comparing "+
+			"%s with it", path, err, compared)
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil

@@ -58,7 +58,9 @@ func (s *walSegments) Open(info types.SegmentInfo) (types.SegmentReader, error) 
 	return checkedReader{r, segment.FileName(info)}, nil
 }
 
-func (s *walSegments) checkedWriter(info types.SegmentInfo, w types.SegmentWriter, err error) (types.SegmentWriter, error) {
+func (s *walSegments) checkedWriter(info types.SegmentInfo, w types.SegmentWriter, err error) (types.SegmentWriter,
+	error,
+) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", segment.FileName(info), err)
 	}
@@ -84,7 +86,10 @@ func (w *checkedWriter) Append(entries []types.LogEntry) error {
 func withChecksums(entries []types.LogEntry) []types.LogEntry {
 	checked := make([]types.LogEntry, len(entries))
 	for i, e := range entries {
-		checked[i] = types.LogEntry{Index: e.Index, Data: binary.BigEndian.AppendUint32(e.Data, entryChecksum(e.Index, e.Data))}
+		checked[i] = types.LogEntry{
+			Index: e.Index,
+			Data:  binary.BigEndian.AppendUint32(e.Data, entryChecksum(e.Index, e.Data)),
+		}
 	}
 	return checked
 }

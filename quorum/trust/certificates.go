@@ -28,7 +28,10 @@ type Certificates struct {
 // reloaded changed files.
 func (cfg Config) keyOptions(changed func()) keystore.Options {
 	c := cfg.Certificates
-	return keystore.Options{Prefix: "ssl.quorum", Key: c.KeyStore, Trust: c.TrustStore, CRL: c.CheckRevocation, CRLs: c.RevocationFile, Log: cfg.Logger, Now: cfg.Now, CheckOwn: cfg.checkOwnCertificate, OnChange: changed}
+	return keystore.Options{
+		Prefix: "ssl.quorum", Key: c.KeyStore, Trust: c.TrustStore, CRL: c.CheckRevocation,
+		CRLs: c.RevocationFile, Log: cfg.Logger, Now: cfg.Now, CheckOwn: cfg.checkOwnCertificate, OnChange: changed,
+	}
 }
 
 // checkOwnCertificate returns an error if the other members would reject a certificate as this member's. A member
@@ -38,7 +41,9 @@ func (cfg Config) checkOwnCertificate(own *x509.Certificate) error {
 	if cfg.Certificates.AnyHost || !known || len(cfg.ConfiguredHosts) == 1 || own.VerifyHostname(host) == nil {
 		return nil
 	}
-	return fmt.Errorf("the certificate is for %s, but this member is server.%d, whose host is %s, so the other members would reject it; use the file of server.%d, or a certificate for %s, or set ssl.quorum.hostnameVerification=false on all members",
+	return fmt.Errorf("the certificate is for %s, but this member is server.%d, whose host is %s, so the other members "+
+		"would reject it; use the file of server.%d, or a certificate for %s, or set "+
+		"ssl.quorum.hostnameVerification=false on all members",
 		certificateNames(own), cfg.MemberID, host, cfg.MemberID, host)
 }
 
@@ -67,7 +72,10 @@ func (g *Guard) dialerTLSConfig(to uint32, host string) *tls.Config {
 	c.InsecureSkipVerify = true // VerifyConnection stands for it
 	if g.showCertificate {
 		c.NextProtos = append(c.NextProtos, certificateProtocol)
-		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return g.keys.Certificate(), nil }
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return g.keys.Certificate(),
+				nil
+		}
 	}
 	if g.secrets != nil {
 		c.NextProtos = append(c.NextProtos, secretProtocol)
@@ -93,7 +101,8 @@ func (g *Guard) selectDialedTLSConfig(hello *tls.ClientHelloInfo) (*tls.Config, 
 	case g.secrets != nil && slices.Contains(hello.SupportedProtos, secretProtocol):
 		return g.secretTLS, nil
 	}
-	return nil, fmt.Errorf("the dialer offers %q, members prove themselves here by %s", hello.SupportedProtos, g.ProofMethods())
+	return nil, fmt.Errorf("the dialer offers %q, members prove themselves here by %s", hello.SupportedProtos,
+		g.ProofMethods())
 }
 
 // certificateTLSConfig returns the TLS configuration of the dialed side for certificates.

@@ -80,7 +80,8 @@ func New(cfg Config) (*Guard, error) {
 		return nil, err
 	}
 	g := &Guard{
-		memberID: cfg.MemberID, acceptPlain: cfg.AcceptPlain, showCertificate: cfg.ShowCertificates, anyHost: cfg.Certificates.AnyHost, hostsOf: cfg.CurrentHosts, logger: cfg.Logger,
+		memberID: cfg.MemberID, acceptPlain: cfg.AcceptPlain, showCertificate: cfg.ShowCertificates,
+		anyHost: cfg.Certificates.AnyHost, hostsOf: cfg.CurrentHosts, logger: cfg.Logger,
 		reloadRequests: make(chan struct{}, 1), keysChanged: make(chan struct{}, 1), provedConns: map[*Conn]uint32{},
 	}
 	if g.logger == nil {

@@ -63,6 +63,7 @@ func (g *Guard) closeDisproved() {
 		}
 	}
 	for member, e := range ended {
-		g.logger.Info("connections of a member closed: what it has proved on them no longer counts", "peer", member, "connections", e.connections, "err", e.err)
+		g.logger.Info("connections of a member closed: what it has proved on them no longer counts", "peer", member,
+			"connections", e.connections, "err", e.err)
 	}
 }

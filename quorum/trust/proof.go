@@ -17,12 +17,12 @@ import (
 //	dialer → from (4), to (4), nonce (32), a proof (32) for each of two secrets
 //	dialed → a proof (32) with the secret that both have
 //
-// A proof is HMAC-SHA256(key of the secret, label || role || from || to || both nonces || keying). The keying is
-// exported from the TLS session, so a proof is worth nothing on another connection: a relay has one
-// session on each side, with different keying. The role keeps a proof from being sent back to its
-// maker. The dialed side sends nothing that depends on a secret before the dialer has proved itself. A process that has taken
-// over an address does get proofs of dialers, so the key is derived slowly (package slowkey): each secret that it tries costs as much.
-// Everything has a fixed size. With one secret the second proof is random bytes.
+// A proof is HMAC-SHA256(key of the secret, label || role || from || to || both nonces || keying). The keying
+// is exported from the TLS session, so a proof is worth nothing on another connection: a relay has one session
+// on each side, with different keying. The role keeps a proof from being sent back to its maker. The dialed
+// side sends nothing that depends on a secret before the dialer has proved itself. A process that has taken
+// over an address does get proofs of dialers, so the key is derived slowly (package slowkey): each secret that
+// it tries costs as much. Everything has a fixed size. With one secret the second proof is random bytes.
 //
 // The version of the proof is in the protocol that TLS negotiates (secretProtocol). The hello names
 // the ensemble, because its rejection can carry a reason.
@@ -122,7 +122,8 @@ func (c *Conn) newExchange() (e proofExchange, err error) {
 }
 
 // errProofRejected is the dialer's error if the dialed side does not reply to its proof.
-var errProofRejected = errors.New("the member does not accept this member's proof; if it logs that the proof is wrong, their ensembleSecretFile have no secret in common")
+var errProofRejected = errors.New("the member does not accept this member's proof; if it logs that the proof is " +
+	"wrong, their ensembleSecretFile have no secret in common")
 
 // proveAsDialer proves this member to member to, and checks that member's proof.
 func (g *Guard) proveAsDialer(c *Conn, to uint32) (*Conn, error) {
@@ -169,7 +170,8 @@ func (g *Guard) proveAsDialed(c *Conn) (*Conn, error) {
 	}
 	switch c.provedSecret = e.readDialerMessage(&msg, g.secrets.present()); {
 	case c.provedSecret == "":
-		return nil, reject(NoProof, "the proof is wrong: a process that says it is member %d has none of the secrets in %s", e.from, g.secrets.path)
+		return nil, reject(NoProof, "the proof is wrong: a process that says it is member %d has none of the secrets in %s",
+			e.from, g.secrets.path)
 	case e.to != g.memberID:
 		return nil, reject(OtherMember, "the proof is meant for member %d, this is member %d", e.to, g.memberID)
 	case e.from == g.memberID:

@@ -129,11 +129,13 @@ func parseSecrets(text []byte) (list []secret, err error) {
 		}
 		switch {
 		case len(list) == maxSecrets:
-			return nil, fmt.Errorf("line %d: more than %d secrets; during a rotation there are two, the present and the next", number, maxSecrets)
+			return nil, fmt.Errorf("line %d: more than %d secrets; during a rotation there are two, the present and the next",
+				number, maxSecrets)
 		case bytes.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }):
 			return nil, fmt.Errorf("line %d: a secret has visible characters of ASCII only; %s", number, howToMake)
 		case len(line) < minSecretLength || len(line) > maxSecretLength:
-			return nil, fmt.Errorf("line %d: a secret of %d bytes; must have %d to %d; %s", number, len(line), minSecretLength, maxSecretLength, howToMake)
+			return nil, fmt.Errorf("line %d: a secret of %d bytes; must have %d to %d; %s", number, len(line), minSecretLength,
+				maxSecretLength, howToMake)
 		}
 		list = append(list, secret(line))
 	}

@@ -33,7 +33,10 @@ type AddressBook struct {
 
 // NewAddressBook returns an address book that knows the configured members only. seeds includes self.
 func NewAddressBook(self uint32, seeds []Peer) *AddressBook {
-	b := &AddressBook{seedPeers: SortedByID(seeds), configHash: EnsembleID(ConfigHash(seeds)), raftPeers: func() []Peer { return nil }, peersChanged: func([]Peer) {}, ensembleChanged: func() {}}
+	b := &AddressBook{
+		seedPeers: SortedByID(seeds), configHash: EnsembleID(ConfigHash(seeds)),
+		raftPeers: func() []Peer { return nil }, peersChanged: func([]Peer) {}, ensembleChanged: func() {},
+	}
 	var start [8]byte
 	_, _ = rand.Read(start[:]) // never fails: crypto/rand ends the program instead
 	b.runID = binary.BigEndian.Uint64(start[:]) | 1

@@ -20,7 +20,8 @@ func checkRequest(command any) error {
 		}
 	case *raft.InstallSnapshotRequest:
 		if req.SnapshotVersion != raft.SnapshotVersionMax {
-			return fmt.Errorf("%w: a snapshot of version %d, this member takes %d", errNotRaftRequest, req.SnapshotVersion, raft.SnapshotVersionMax)
+			return fmt.Errorf("%w: a snapshot of version %d, this member takes %d", errNotRaftRequest, req.SnapshotVersion,
+				raft.SnapshotVersionMax)
 		}
 		return checkConfiguration(req.Configuration)
 	}

@@ -83,7 +83,8 @@ func (c *checksumConn) readRecord() error {
 	}
 	n, sum := int(binary.BigEndian.Uint16(head))+1, binary.BigEndian.Uint32(head[4:])
 	if here, there := lengthChecksum(head[:2]), binary.BigEndian.Uint16(head[2:]); here != there || n > maxRecordSize {
-		return c.failChecksum(fmt.Sprintf("after %d bytes of this connection, a length of %d has the checksum %#04x here, and had %#04x when it was sent", c.receivedBytes, n, here, there))
+		return c.failChecksum(fmt.Sprintf("after %d bytes of this connection, a length of %d has the checksum %#04x here, "+
+			"and had %#04x when it was sent", c.receivedBytes, n, here, there))
 	}
 	record, err := c.peekFull(recordHeaderSize + n)
 	if err != nil {
@@ -91,7 +92,8 @@ func (c *checksumConn) readRecord() error {
 	}
 	c.receivedChecksum = crc32.Update(c.receivedChecksum, castagnoliTable, record[recordHeaderSize:])
 	if c.receivedChecksum != sum {
-		return c.failChecksum(fmt.Sprintf("the first %d bytes of this connection have the checksum %#08x here, and had %#08x when they were sent", c.receivedBytes+int64(n), c.receivedChecksum, sum))
+		return c.failChecksum(fmt.Sprintf("the first %d bytes of this connection have the checksum %#08x here, and had "+
+			"%#08x when they were sent", c.receivedBytes+int64(n), c.receivedChecksum, sum))
 	}
 	c.verifiedBytes, c.receivedBytes = n, c.receivedBytes+int64(n)
 	_, err = c.r.Discard(recordHeaderSize)

@@ -88,7 +88,10 @@ func (d *dialer) getConnWithin(limit time.Duration, to raft.ServerAddress) (*out
 }
 
 func newOutConn(d *dialer, to raft.ServerAddress, conn net.Conn) *outConn {
-	c := &outConn{Conn: conn, dialer: d, serverAddress: to, w: bufio.NewWriterSize(conn, sendBufferSize), r: bufio.NewReader(conn)}
+	c := &outConn{
+		Conn: conn, dialer: d, serverAddress: to, w: bufio.NewWriterSize(conn, sendBufferSize),
+		r: bufio.NewReader(conn),
+	}
 	if dialed, ok := conn.(*Conn); ok {
 		c.peerID, c.serverID = dialed.PeerID, Peer{ID: dialed.PeerID, DiskID: dialed.PeerDisk}.ServerID()
 	}

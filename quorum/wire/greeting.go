@@ -12,7 +12,8 @@ import (
 const maxHandshakes = 64
 
 // errClosedForRoom is logged when a silent connection is closed early to make room.
-var errClosedForRoom = fmt.Errorf("not a Rollcall member: no hello, and %d newer connections wait to say theirs", maxHandshakes)
+var errClosedForRoom = fmt.Errorf("not a Rollcall member: no hello, and %d newer connections wait to say theirs",
+	maxHandshakes)
 
 // pendingConn is an accepted connection whose handshake and hello are not done.
 type pendingConn struct {
@@ -53,7 +54,8 @@ func (l *Listener) oldestPending(member bool) (oldest *pendingConn, n int) {
 			continue
 		}
 		n++
-		if oldest == nil || g.saidHello != oldest.saidHello && oldest.saidHello || g.saidHello == oldest.saidHello && g.sequence < oldest.sequence {
+		if oldest == nil || g.saidHello != oldest.saidHello && oldest.saidHello || g.saidHello == oldest.saidHello &&
+			g.sequence < oldest.sequence {
 			oldest = g
 		}
 	}

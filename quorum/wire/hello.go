@@ -92,7 +92,8 @@ type Hello struct {
 // NewHello returns the hello of the member that the address book belongs to.
 func NewHello(book *AddressBook) Hello {
 	return Hello{
-		memberID: book.Self().ID, addressBook: book, handshakeLimiter: newHandshakeLimiter(book), knownProcesses: newProcessTable(), logger: slog.New(slog.DiscardHandler),
+		memberID: book.Self().ID, addressBook: book, handshakeLimiter: newHandshakeLimiter(book),
+		knownProcesses: newProcessTable(), logger: slog.New(slog.DiscardHandler),
 		corruptions: &Corruptions{lastLogged: logTimes[uint32]{}},
 	}
 }
@@ -272,7 +273,8 @@ func (r *helloRejection) isTransient() bool {
 var errWrongMagic = errors.New("not a Rollcall member: wrong magic")
 
 // errUnexpectedTLS is for a stranger that begins like a member with TLS.
-var errUnexpectedTLS = errors.New("a TLS handshake, but this member takes plain connections only: neither ensembleSecretFile nor sslQuorum is set")
+var errUnexpectedTLS = errors.New("a TLS handshake, but this member takes plain connections only: neither " +
+	"ensembleSecretFile nor sslQuorum is set")
 
 // readHello reads and checks a dialer's hello. The error is a *helloRejection if it must be sent to the
 // dialer. speaks returns an error if the dialer has proved to be another member.
@@ -292,7 +294,10 @@ func (h Hello) readHello(r io.Reader, speaks func(uint32) error) (of dialerHello
 		return of, fmt.Errorf("hello cut short: %w", err)
 	}
 	if version := binary.BigEndian.Uint16(rest); version != helloVersion { // the rest may have another length
-		return of, &helloRejection{helloBadVersion, fmt.Sprintf("protocol version %d, member %d speaks %d", version, h.memberID, helloVersion)}
+		return of, &helloRejection{
+			helloBadVersion,
+			fmt.Sprintf("protocol version %d, member %d speaks %d", version, h.memberID, helloVersion),
+		}
 	}
 	if _, err := io.ReadFull(r, rest[2:]); err != nil {
 		return of, fmt.Errorf("hello cut short: %w", err)
@@ -301,7 +306,10 @@ func (h Hello) readHello(r io.Reader, speaks func(uint32) error) (of dialerHello
 		return of, fmt.Errorf("hello: %w", err)
 	}
 	to := binary.BigEndian.Uint32(rest[6:])
-	of.Process = Process{ID: binary.BigEndian.Uint32(rest[2:]), DiskID: disk.ID(binary.BigEndian.Uint64(rest[10:])), RunID: binary.BigEndian.Uint64(rest[18:])}
+	of.Process = Process{
+		ID: binary.BigEndian.Uint32(rest[2:]), DiskID: disk.ID(binary.BigEndian.Uint64(rest[10:])),
+		RunID: binary.BigEndian.Uint64(rest[18:]),
+	}
 	meant := disk.ID(binary.BigEndian.Uint64(rest[26:]))
 	of.ensembleID = EnsembleID(rest[34 : 34+hashSize])
 	if err := speaks(of.ID); err != nil {
@@ -314,7 +322,10 @@ func (h Hello) readHello(r io.Reader, speaks func(uint32) error) (of dialerHello
 	case own == 0:
 		return of, errUnidentified
 	case meant != 0 && meant != own:
-		return of, &helloRejection{helloBadDisk, fmt.Sprintf("meant for member %d with the disk %v, and this one has the disk %v", to, meant, own)}
+		return of, &helloRejection{
+			helloBadDisk,
+			fmt.Sprintf("meant for member %d with the disk %v, and this one has the disk %v", to, meant, own),
+		}
 	}
 	if err := h.checkEnsemble(of.ID, of.ensembleID); err != nil {
 		return of, err
@@ -329,9 +340,16 @@ func (h Hello) checkEnsemble(from uint32, theirs EnsembleID) error {
 	unknown := EnsembleID{}
 	switch {
 	case theirs != unknown && own != unknown && theirs != own:
-		return &helloRejection{helloBadEnsemble, fmt.Sprintf("member %d is of the ensemble %x, and member %d of %x", from, theirs[:shownEnsembleBytes], h.memberID, own[:shownEnsembleBytes])}
+		return &helloRejection{
+			helloBadEnsemble,
+			fmt.Sprintf("member %d is of the ensemble %x, and member %d of %x", from, theirs[:shownEnsembleBytes], h.memberID,
+				own[:shownEnsembleBytes]),
+		}
 	case !h.acceptsUnknown && (theirs == unknown || own == unknown):
-		return &helloRejection{helloNoEnsemble, fmt.Sprintf("member %d or member %d does not know its ensemble yet", from, h.memberID)}
+		return &helloRejection{
+			helloNoEnsemble,
+			fmt.Sprintf("member %d or member %d does not know its ensemble yet", from, h.memberID),
+		}
 	}
 	return nil
 }
@@ -489,10 +507,12 @@ func (l *Listener) replyToHello(conn *trust.Conn) (c *Conn, err error) {
 	}
 	if err != nil {
 		if r, ok := errors.AsType[*helloRejection](err); ok {
-			if r.isTransient() && l.hello.checkDialer(of.Process) == nil { // such a member dials often: a leader, for example, looks for a lost disk
+			if r.isTransient() && l.hello.checkDialer(of.Process) == nil {
+				// such a member dials often: a leader, for example, looks for a lost disk
 				l.hello.handshakeLimiter.learnAddress(of.ID, remoteIP(conn))
 			}
-			_, _ = conn.Write(encodeHelloReply(r.replyCode, []byte(r.text[:min(len(r.text), math.MaxUint8)]))) // the dialer may have gone
+			// the dialer may have gone
+			_, _ = conn.Write(encodeHelloReply(r.replyCode, []byte(r.text[:min(len(r.text), math.MaxUint8)])))
 		}
 		return nil, err
 	}

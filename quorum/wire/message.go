@@ -14,9 +14,10 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// A request is its kind (1 byte) and a struct of raft's in MessagePack, or a frame. A snapshot's bytes follow its
-// request. The reply to a request in MessagePack is the text of an error, empty if there is none, and a struct or nil,
-// both in MessagePack. raft's own NetworkTransport uses the same bytes: it gets no frames, and skips appendReply.Frames.
+// A request is its kind (1 byte) and a struct of raft's in MessagePack, or a frame. A snapshot's bytes follow
+// its request. The reply to a request in MessagePack is the text of an error, empty if there is none, and a
+// struct or nil, both in MessagePack. raft's own NetworkTransport uses the same bytes: it gets no frames, and
+// skips appendReply.Frames.
 const (
 	requestAppend byte = iota
 	requestVote
@@ -93,8 +94,10 @@ type messageReader struct {
 // By first byte, 0xc0 to 0xdf: the size of the length that follows, and the number of bytes that the length does not
 // count.
 const (
-	lengthBytes = "\x00\x00\x00\x00" + "\x01\x02\x04" + "\x01\x02\x04" + "\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00" + "\x01\x02\x04" + "\x02\x04" + "\x02\x04"
-	otherBytes  = "\x00\x00\x00\x00" + "\x00\x00\x00" + "\x01\x01\x01" + "\x04\x08" + "\x01\x02\x04\x08\x01\x02\x04\x08" + "\x02\x03\x05\x09\x11" + "\x00\x00\x00" + "\x00\x00" + "\x00\x00"
+	lengthBytes = "\x00\x00\x00\x00" + "\x01\x02\x04" + "\x01\x02\x04" + "\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" +
+		"\x00\x00\x00\x00\x00" + "\x01\x02\x04" + "\x02\x04" + "\x02\x04"
+	otherBytes = "\x00\x00\x00\x00" + "\x00\x00\x00" + "\x01\x01\x01" + "\x04\x08" + "\x01\x02\x04\x08\x01\x02\x04\x08" +
+		"\x02\x03\x05\x09\x11" + "\x00\x00\x00" + "\x00\x00" + "\x00\x00"
 )
 
 // readValue reads a value inside depth containers into m.buffer.

@@ -69,9 +69,12 @@ func (a *appendFuture) Start() time.Time                      { return a.sentAt 
 func (a *appendFuture) Request() *raft.AppendEntriesRequest   { return a.req }
 func (a *appendFuture) Response() *raft.AppendEntriesResponse { return a.resp }
 
-func newPipeline(conn *outConn, open *sync.Map, log logPositionFunc, clamp clampFunc, stalls func() error, mayHave func(*raft.AppendEntriesRequest) bool) *pipeline {
+func newPipeline(conn *outConn, open *sync.Map, log logPositionFunc, clamp clampFunc, stalls func() error,
+	mayHave func(*raft.AppendEntriesRequest) bool,
+) *pipeline {
 	p := &pipeline{
-		conn: conn, openPipelines: open, logPosition: log, clampCommit: clamp, stallError: stalls, mayReceive: mayHave, commitSignal: make(chan struct{}, 1), sendSlot: make(chan struct{}, 1),
+		conn: conn, openPipelines: open, logPosition: log, clampCommit: clamp, stallError: stalls, mayReceive: mayHave,
+		commitSignal: make(chan struct{}, 1), sendSlot: make(chan struct{}, 1),
 		// One more request is in replyLoop, and one waits in writeRequest.
 		awaitingReply:   make(chan *appendFuture, maxInFlight-2),
 		repliedRequests: make(chan raft.AppendFuture, maxInFlight), closed: make(chan struct{}),
@@ -85,7 +88,9 @@ func newPipeline(conn *outConn, open *sync.Map, log logPositionFunc, clamp clamp
 // AppendEntries implements raft.AppendPipeline. It splits a request that is too long and sends all parts at
 // once, because raft would send the rest only after a further entry. raft gets a reply to each part as if it
 // had sent them. A server without a vote gets nothing.
-func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture,
+	error,
+) {
 	if !p.mayReceive(req) {
 		return nil, errNotVoter
 	}
@@ -104,7 +109,9 @@ func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.Appe
 	}
 }
 
-func (p *pipeline) sendPart(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+func (p *pipeline) sendPart(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture,
+	error,
+) {
 	if err := p.stallError(); err != nil {
 		return nil, err
 	}

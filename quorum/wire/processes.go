@@ -50,7 +50,8 @@ type twinsError struct{ one, other Process }
 func (t twinsError) Unwrap() error { return ErrTwins }
 
 func (t twinsError) Error() string {
-	return fmt.Sprintf("member %d runs twice with the disk %v: %v, and %v. The way out: stop one of them, and empty its directory if it is a copy",
+	return fmt.Sprintf("member %d runs twice with the disk %v: %v, and %v. The way out: stop one of them, and empty "+
+		"its directory if it is a copy",
 		t.one.ID, t.one.DiskID, t.one, t.other)
 }
 
@@ -99,7 +100,10 @@ func (p *processTable) recordHello(of Process, conn net.Conn) error {
 // disk, which the caller must close without mu. The caller holds mu.
 func (p *processTable) findOrAdd(of Process) (self *seenProcess, closing []net.Conn) {
 	all := p.byMember[of.ID]
-	if i := slices.IndexFunc(all, func(s *seenProcess) bool { return s.DiskID == of.DiskID && s.RunID == of.RunID }); i >= 0 {
+	if i := slices.IndexFunc(all, func(s *seenProcess) bool {
+		return s.DiskID == of.DiskID &&
+			s.RunID == of.RunID
+	}); i >= 0 {
 		return all[i], nil
 	}
 	for _, s := range all {

@@ -168,7 +168,8 @@ func (rc *receiver) replyIfKnown(r *raft.Raft, req *raft.InstallSnapshotRequest)
 		return nil, true, fmt.Errorf("quorum: snapshot of term %d in term %d; try again", req.Term, term)
 	}
 	if rc.lastInstalled.Swap(req.LastLogIndex) == req.LastLogIndex {
-		rc.cfg.EndMember(fmt.Errorf("%w after a snapshot was installed: the one of index %d came a second time", ErrRestart, req.LastLogIndex))
+		rc.cfg.EndMember(fmt.Errorf("%w after a snapshot was installed: the one of index %d came a second time", ErrRestart,
+			req.LastLogIndex))
 		return nil, true, ErrRestart
 	}
 	return &raft.InstallSnapshotResponse{Term: term, Success: true}, true, nil
@@ -178,7 +179,9 @@ func (rc *receiver) replyIfKnown(r *raft.Raft, req *raft.InstallSnapshotRequest)
 // because a snapshot replaced it. raft would look for that entry and reject the request; the leader would
 // send the snapshot and then the same request, without end. By raft's log matching, an entry with the index
 // and term of a stored one is the same, and so are all before it.
-func skipStored(req *raft.AppendEntriesRequest, stored func(index uint64) (term uint64, ok bool)) *raft.AppendEntriesRequest {
+func skipStored(req *raft.AppendEntriesRequest,
+	stored func(index uint64) (term uint64, ok bool),
+) *raft.AppendEntriesRequest {
 	if _, ok := stored(req.PrevLogEntry); ok || req.PrevLogEntry == 0 {
 		return req
 	}
@@ -229,7 +232,8 @@ func (rc *receiver) passSnapshot(r *raft.Raft, req *raft.InstallSnapshotRequest,
 		// raft has emptied the log store but still remembers its end. If that is at or above the snapshot, raft
 		// would use it to reject entries and compare votes.
 		if last, _ := strconv.ParseUint(r.Stats()["last_log_index"], 10, 64); last >= req.LastLogIndex {
-			rc.cfg.EndMember(fmt.Errorf("%w after a snapshot was installed: the log had reached index %d, the snapshot %d", ErrRestart, last, req.LastLogIndex))
+			rc.cfg.EndMember(fmt.Errorf("%w after a snapshot was installed: the log had reached index %d, the snapshot %d",
+				ErrRestart, last, req.LastLogIndex))
 		}
 	}
 	return answer, err

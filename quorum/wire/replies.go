@@ -33,7 +33,8 @@ func (c *serverReplies) recordReply(id raft.ServerID, last uint64) {
 		c.lastReplies = make(map[raft.ServerID]serverReply)
 	}
 	if _, known := c.lastReplies[id]; !known && len(c.lastReplies) >= maxRepliedServers {
-		oldest := slices.MinFunc(slices.Collect(maps.Keys(c.lastReplies)), func(a, b raft.ServerID) int { return c.lastReplies[a].receivedAt.Compare(c.lastReplies[b].receivedAt) })
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(c.lastReplies)),
+			func(a, b raft.ServerID) int { return c.lastReplies[a].receivedAt.Compare(c.lastReplies[b].receivedAt) })
 		delete(c.lastReplies, oldest)
 	}
 	c.lastReplies[id] = serverReply{time.Now(), last}
@@ -68,7 +69,8 @@ func (c *serverReplies) longestLogs(d time.Duration, index uint64) []raft.Server
 	defer c.mu.Unlock()
 	ids = slices.DeleteFunc(ids, func(id raft.ServerID) bool { return c.lastReplies[id].lastIndex < index })
 	slices.SortFunc(ids, func(a, b raft.ServerID) int {
-		return cmp.Or(cmp.Compare(c.lastReplies[b].lastIndex, c.lastReplies[a].lastIndex), c.lastReplies[b].receivedAt.Compare(c.lastReplies[a].receivedAt))
+		return cmp.Or(cmp.Compare(c.lastReplies[b].lastIndex, c.lastReplies[a].lastIndex),
+			c.lastReplies[b].receivedAt.Compare(c.lastReplies[a].receivedAt))
 	})
 	return ids
 }

@@ -113,7 +113,8 @@ func (c *peerConns) countBytes(in *inConn, n int) error {
 // oldestIncomplete returns the incomplete request that began first, other than in's.
 func (c *peerConns) oldestIncomplete(in *inConn) (oldest *inConn) {
 	for other := range c.openConns {
-		if other != in && other.countedBytes > 0 && !other.requestComplete && (oldest == nil || other.lastUsed.Before(oldest.lastUsed)) {
+		if other != in && other.countedBytes > 0 && !other.requestComplete &&
+			(oldest == nil || other.lastUsed.Before(oldest.lastUsed)) {
 			oldest = other
 		}
 	}
@@ -270,7 +271,8 @@ func (c *inConn) sendReply(resp any, failed error) error {
 	if failed != nil {
 		text = failed.Error()
 	}
-	return errors.Join(c.SetWriteDeadline(time.Now().Add(stallTimeout)), c.enc.Encode(text), c.enc.Encode(resp), c.w.Flush())
+	return errors.Join(c.SetWriteDeadline(time.Now().Add(stallTimeout)), c.enc.Encode(text), c.enc.Encode(resp),
+		c.w.Flush())
 }
 
 func (c *inConn) Close() error {

@@ -24,6 +24,7 @@ func limitUnacknowledged(conn net.Conn, d time.Duration) {
 		return // it has ended
 	}
 	_ = raw.Control(func(fd uintptr) {
-		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(d.Milliseconds())) // an old kernel does without
+		// an old kernel does without
+		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(d.Milliseconds()))
 	})
 }

@@ -55,16 +55,21 @@ type Config struct {
 
 	// VerifySnapshot reads all of a received snapshot, which may take long, and compares it with its request.
 	// If it returns an error, the snapshot is rejected.
-	VerifySnapshot    func(s io.Reader, req *raft.InstallSnapshotRequest) error
-	SnapshotRejected  func(req *raft.InstallSnapshotRequest, why error) // called when a snapshot is rejected
-	SnapshotInstalled func(term uint64)                                 // called after installing a snapshot whose last entry is of term
+	VerifySnapshot   func(s io.Reader, req *raft.InstallSnapshotRequest) error
+	SnapshotRejected func(req *raft.InstallSnapshotRequest, why error) // called when a snapshot is rejected
+	// called after installing a snapshot whose last entry is of term
+	SnapshotInstalled func(term uint64)
 
-	MayStand            func() error                      // returns an error if this member has no vote, is stalled or damaged
-	MayAcceptLeadership func() error                      // returns nil if this member accepts a leadership transfer, or the reason against it
+	// returns an error if this member has no vote, is stalled or damaged
+	MayStand func() error
+	// returns nil if this member accepts a leadership transfer, or the reason against it
+	MayAcceptLeadership func() error
 	StallError          func() error                      // returns the reason to send nothing as a leader, or nil
 	LeadershipDeclined  func(by raft.ServerID, why error) // called when a member declined leadership or did not reply
-	IsStableLeader      func(term uint64) bool            // reports whether this member leads in term, without a transfer in progress
-	ConnectionLost      func(server raft.ServerID)        // called when a server closed or reset its last connection to this member's port
+	// reports whether this member leads in term, without a transfer in progress
+	IsStableLeader func(term uint64) bool
+	// called when a server closed or reset its last connection to this member's port
+	ConnectionLost func(server raft.ServerID)
 }
 
 // Transport carries raft's requests. It prevents or works around these problems of raft:
@@ -100,7 +105,10 @@ type Transport struct {
 // Start.
 func New(cfg Config) *Transport {
 	t := &Transport{cfg: cfg, closed: make(chan struct{})}
-	t.receiver = &receiver{cfg: &t.cfg, peerConns: newPeerConns(cfg.Logger), raftRequests: make(chan raft.RPC), closed: t.closed}
+	t.receiver = &receiver{
+		cfg: &t.cfg, peerConns: newPeerConns(cfg.Logger), raftRequests: make(chan raft.RPC),
+		closed: t.closed,
+	}
 	t.dialer = &dialer{streamLayer: cfg.StreamLayer, callTimeout: rpcTimeout(cfg.ElectionTimeout), addressOf: t.addressOf}
 	return t
 }
@@ -180,7 +188,9 @@ func (t *Transport) Close() error {
 // AppendEntries implements raft.Transport. If it shortens a request, it shortens req too, so that raft
 // continues after the entries that were sent. A failed request that is not a heartbeat returns only when the
 // member is reachable again: see awaitReachable.
-func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse,
+) error {
 	req.Entries = req.Entries[:fittingCount(req.Entries)]
 	t.awaitCommit(id, req)
 	err := t.cfg.StallError()
@@ -197,7 +207,9 @@ func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 }
 
 // InstallSnapshot implements raft.Transport. It sends nothing until the member is reachable.
-func (t *Transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+func (t *Transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, req *raft.InstallSnapshotRequest,
+	resp *raft.InstallSnapshotResponse, data io.Reader,
+) error {
 	if !t.awaitReachable(id, to, req.RPCHeader, req.Term) {
 		return errNotReached
 	}
@@ -246,7 +258,9 @@ func (t *Transport) clampCommit(req *raft.AppendEntriesRequest) *raft.AppendEntr
 }
 
 // RequestVote implements raft.Transport.
-func (t *Transport) RequestVote(_ raft.ServerID, to raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+func (t *Transport) RequestVote(_ raft.ServerID, to raft.ServerAddress, req *raft.RequestVoteRequest,
+	resp *raft.RequestVoteResponse,
+) error {
 	if err := t.sendCandidacy(to, requestVote, req, resp); err != nil {
 		return err
 	}
@@ -254,7 +268,9 @@ func (t *Transport) RequestVote(_ raft.ServerID, to raft.ServerAddress, req *raf
 }
 
 // RequestPreVote implements raft.WithPreVote.
-func (t *Transport) RequestPreVote(_ raft.ServerID, to raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+func (t *Transport) RequestPreVote(_ raft.ServerID, to raft.ServerAddress, req *raft.RequestPreVoteRequest,
+	resp *raft.RequestPreVoteResponse,
+) error {
 	if err := t.sendCandidacy(to, requestPreVote, req, resp); err != nil {
 		return err
 	}
@@ -282,7 +298,9 @@ func (t *Transport) sendCandidacy(to raft.ServerAddress, kind byte, req, resp an
 const timeoutNowPerElection = 2
 
 // TimeoutNow implements raft.Transport.
-func (t *Transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, req *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+func (t *Transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, req *raft.TimeoutNowRequest,
+	resp *raft.TimeoutNowResponse,
+) error {
 	err := t.dialer.callWithin(t.cfg.ElectionTimeout/timeoutNowPerElection, to, requestTimeoutNow, req, resp)
 	if err != nil {
 		t.cfg.LeadershipDeclined(id, err)

@@ -194,7 +194,8 @@ func (b *Budget) dropHolders(need, above int64, now time.Time, stalled bool) {
 	var holders []holder
 	share := b.evenShare()
 	for _, s := range b.allStreams() {
-		held, idle := s.Account.heldBytes.Load(), now.Sub(s.Life.startedAt)-time.Duration(s.Account.lastProgress.Load()) > MaxBudgetWait
+		held, idle := s.Account.heldBytes.Load(),
+			now.Sub(s.Life.startedAt)-time.Duration(s.Account.lastProgress.Load()) > MaxBudgetWait
 		if held > above && (idle || !stalled) {
 			holders = append(holders, holder{s, held, idle && held > share})
 		}
@@ -252,6 +253,7 @@ func (b *Budget) reportDrops(now time.Time) {
 	if b.unreportedDrops == 0 || now.Sub(b.lastReport) < budgetReportInterval {
 		return
 	}
-	b.log.Warn("connections closed: clients left too much unread, sent too much at once or set too many watches", "closed", b.unreportedDrops, "limit", b.limit)
+	b.log.Warn("connections closed: clients left too much unread, sent too much at once or set too many watches", "closed",
+		b.unreportedDrops, "limit", b.limit)
 	b.unreportedDrops, b.lastReport = 0, now
 }

@@ -6,7 +6,8 @@ import (
 )
 
 const (
-	peekSize          = 128      // bytes that an idle stream can read into: most requests fit, so one system call reads one
+	// bytes that an idle stream can read into: most requests fit, so one system call reads one
+	peekSize          = 128
 	initialBufferSize = 4 << 10  // a fresh buffer
 	maxPooledSize     = 64 << 10 // larger buffers are left to the garbage collector
 	readSize          = 16 << 10 // for one system call, from a client that sends much

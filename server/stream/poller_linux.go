@@ -61,7 +61,8 @@ func (p *poller) waitEvents() (n int, waited bool) {
 }
 
 func (p *poller) pollNow(fd uintptr) (seen bool) {
-	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&p.events)), maxLoopEvents, 0, 0, 0)
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&p.events)), maxLoopEvents, 0,
+		0, 0)
 	p.numPolls++
 	if p.numEvents = int(n); errno != 0 {
 		p.numEvents = 0
@@ -78,7 +79,8 @@ func (p *poller) close() { _ = p.file.Close() }
 // never waits. The announcement would cost more than the copying, and it wakes sysmon in a process that was
 // idle.
 func readSocket(fd int, b []byte) (int, error) {
-	n, _, errno := syscall.RawSyscall(syscall.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	n, _, errno := syscall.RawSyscall(syscall.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+		uintptr(len(b)))
 	if errno != 0 {
 		return 0, errno
 	}
@@ -87,7 +89,8 @@ func readSocket(fd int, b []byte) (int, error) {
 
 // writeSocket writes without waiting; see readSocket.
 func writeSocket(fd int, b []byte) (int, error) {
-	n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+		uintptr(len(b)))
 	if errno != 0 {
 		return 0, errno
 	}
@@ -96,7 +99,8 @@ func writeSocket(fd int, b []byte) (int, error) {
 
 // writeLast is writeSocket for bytes that shutdownWrite follows: the kernel sends both in one segment.
 func writeLast(fd int, b []byte) (int, error) {
-	n, _, errno := syscall.RawSyscall6(syscall.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), msgMore|syscall.MSG_NOSIGNAL, 0, 0)
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+		uintptr(len(b)), msgMore|syscall.MSG_NOSIGNAL, 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}

@@ -132,7 +132,8 @@ func (v loopVisit) mayServe() bool {
 	s := v.s
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()
-	return !s.Life.isClosing() && !s.registration.needsReader && (s.registration.awaitsFirstFrame || s.Life.isOpen() && !s.mustWait())
+	return !s.Life.isClosing() && !s.registration.needsReader &&
+		(s.registration.awaitsFirstFrame || s.Life.isOpen() && !s.mustWait())
 }
 
 // finishVisit completes the turn: it sends the output, and takes the stream out of the loop if necessary.
@@ -292,7 +293,8 @@ func (v loopVisit) dropIfSilent(l *loop, now time.Time) {
 	s := v.s
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()
-	if s.registration.loop == l && !s.registration.isServing && (s.Life.isOpen() || s.Life.lastSent) && now.After(s.Life.expiresAt) {
+	if s.registration.loop == l && !s.registration.isServing && (s.Life.isOpen() || s.Life.lastSent) &&
+		now.After(s.Life.expiresAt) {
 		s.DropLocked(Idle)
 	}
 }

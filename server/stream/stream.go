@@ -107,8 +107,9 @@ type Owner interface {
 
 // Config is shared by the streams of a server. All fields but Logger are required.
 type Config struct {
-	Tick             time.Duration
-	HandshakeTimeout time.Duration  // longest time for a client to take a part of its output before it is opened, less a tick
+	Tick time.Duration
+	// longest time for a client to take a part of its output before it is opened, less a tick
+	HandshakeTimeout time.Duration
 	MaxFirstFrame    int            // bytes, without the length
 	MaxFrame         int            // bytes, of each other frame
 	MaxInFlight      int            // waiting frames of one client, above which no more are read
@@ -279,7 +280,10 @@ type State struct {
 // State returns the present state. The caller holds the lock.
 func (s *Stream) State() State {
 	in := s.registration.loop != nil
-	return State{InLoop: in, Serving: s.registration.isServing, PartialFrame: in && s.reader.frame != nil, Helpers: s.Life.numHelpers, UnsentBytes: s.UnsentBytes()}
+	return State{
+		InLoop: in, Serving: s.registration.isServing, PartialFrame: in && s.reader.frame != nil,
+		Helpers: s.Life.numHelpers, UnsentBytes: s.UnsentBytes(),
+	}
 }
 
 // HoldsBuffers reports whether the stream has memory for frames. It reads the reader's own fields, so the

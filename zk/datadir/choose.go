@@ -26,14 +26,19 @@ func (fs *dirFiles) checkLogs(allowed bool) error {
 	if allowed || len(fs.logs) > 0 || len(fs.snapshots) == 0 {
 		return nil
 	}
-	return &Damage{File: fs.snapshots[0].path, Problem: "there is a snapshot, but no log beside it", Remedy: "name the dataLogDir too; if there is none and the server has no logs, add --no-logs"}
+	return &Damage{
+		File: fs.snapshots[0].path, Problem: "there is a snapshot, but no log beside it",
+		Remedy: "name the dataLogDir too; if there is none and the server has no logs, add --no-logs",
+	}
 }
 
 // chooseDirectory returns the index of the directory to read with the reason, the highest epoch that a server has
 // accepted, and notes about transactions in which the directories differ. Damage that hides transactions is an error
 // unless losses are accepted, because an older sound directory must not win unnoticed. For the same reason each
 // directory must have logs.
-func chooseDirectory(directories []Directory, options Options) (chosen int, why string, accepted int64, notes []string, err error) {
+func chooseDirectory(directories []Directory, options Options) (chosen int, why string, accepted int64, notes []string,
+	err error,
+) {
 	var all []logSurvey
 	for _, f := range directories {
 		one, err := surveyDirectory(f, options)
@@ -41,7 +46,8 @@ func chooseDirectory(directories []Directory, options Options) (chosen int, why 
 			return 0, "", 0, nil, err
 		}
 		if one.hasNoLogs {
-			notes = append(notes, fmt.Sprintf("%s has no log: what its server wrote after its newest snapshot, up to %s, would be missing", f, zxidText(one.zxid)))
+			notes = append(notes, fmt.Sprintf("%s has no log: what its server wrote after its newest snapshot, up to %s, "+
+				"would be missing", f, zxidText(one.zxid)))
 		}
 		all = append(all, one)
 		accepted = max(accepted, one.acceptedEpoch, one.epoch)
@@ -52,14 +58,16 @@ func chooseDirectory(directories []Directory, options Options) (chosen int, why 
 		}
 	}
 	best := &all[chosen]
-	why = fmt.Sprintf("it has the highest epoch, %d, and among those the highest zxid, %s", best.epoch, zxidText(best.zxid))
+	why = fmt.Sprintf("it has the highest epoch, %d, and among those the highest zxid, %s", best.epoch,
+		zxidText(best.zxid))
 	for i := range all {
 		if i == chosen {
 			continue
 		}
 		why += fmt.Sprintf("; %s has %d and %s", directories[i], all[i].epoch, zxidText(all[i].zxid))
 		if zxid, differs := best.firstDifference(&all[i]); differs {
-			notes = append(notes, fmt.Sprintf("%s and %s have different transactions %s; the former's are used. If clients have seen the other one, the servers had lost data before", directories[chosen], directories[i], zxidText(zxid)))
+			notes = append(notes, fmt.Sprintf("%s and %s have different transactions %s; the former's are used. If clients "+
+				"have seen the other one, the servers had lost data before", directories[chosen], directories[i], zxidText(zxid)))
 		}
 	}
 	return chosen, why, accepted, notes, nil

@@ -90,7 +90,8 @@ func (d *Damage) Error() string {
 // The remedies for damage.
 const (
 	useOtherMember  = "use the directory of another member"
-	useOtherOrForce = "use the directory of another member, or add --as-zookeeper, which continues as ZooKeeper would, without the missing transactions"
+	useOtherOrForce = "use the directory of another member, or add --as-zookeeper, which continues as ZooKeeper would, " +
+		"without the missing transactions"
 )
 
 // zxidText returns a zxid as ZooKeeper prints it.

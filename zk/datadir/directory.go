@@ -77,7 +77,8 @@ func (f Directory) listFiles() (*dirFiles, error) {
 		return nil, err
 	}
 	if len(found.snapshots)+len(found.logs) == 0 {
-		return nil, fmt.Errorf("%s has no snapshot and no log: name the dataDir of a ZooKeeper, and its dataLogDir if it has one", f)
+		return nil, fmt.Errorf("%s has no snapshot and no log: name the dataDir of a ZooKeeper, and its dataLogDir if it "+
+			"has one", f)
 	}
 	slices.Reverse(found.snapshots)
 	if found.currentEpoch, err = readEpoch(filepath.Join(data, "currentEpoch")); err != nil {
@@ -137,8 +138,8 @@ func (fs *dirFiles) appendFiles(dir, kind string, to *[]dataFile) error {
 	return nil
 }
 
-// mayBeRegular reports whether path is a file, or a broken link, whose error comes from opening it. It follows links, as
-// ZooKeeper does.
+// mayBeRegular reports whether path is a file, or a broken link, whose error comes from opening it. It follows
+// links, as ZooKeeper does.
 func mayBeRegular(path string) bool {
 	info, err := os.Stat(path)
 	return err != nil || info.Mode().IsRegular()
@@ -163,7 +164,10 @@ func readEpoch(path string) (int64, error) {
 	}
 	epoch, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil || epoch < 0 || epoch > maxEpoch {
-		return 0, &Damage{File: path, Problem: fmt.Sprintf("%.40q is no epoch; it must be 0 to %d", text, int64(maxEpoch)), Remedy: "write the upper half of the newest zxid into it as a decimal number, or " + useOtherMember}
+		return 0, &Damage{
+			File: path, Problem: fmt.Sprintf("%.40q is no epoch; it must be 0 to %d", text, int64(maxEpoch)),
+			Remedy: "write the upper half of the newest zxid into it as a decimal number, or " + useOtherMember,
+		}
 	}
 	return epoch, nil
 }

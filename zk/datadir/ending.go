@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// maxCutRecord is the longest end of a log that may be a cut record, in bytes. ZooKeeper's transactions are much shorter,
-// unless jute.maxbuffer is set as high.
+// maxCutRecord is the longest end of a log that may be a cut record, in bytes. ZooKeeper's transactions are
+// much shorter, unless jute.maxbuffer is set as high.
 const maxCutRecord = 64 << 20
 
 // checkEnding checks the bytes after the last record of a log, from the offset start on. last is the zxid of that
@@ -29,7 +29,8 @@ func (r *logReader) checkEnding(start, last int64) (note string, err error) {
 		return "", nil
 	}
 	if end-start >= maxCutRecord {
-		return "", r.lostRecords(start, fmt.Sprintf("no record follows the last one, but bytes that are not zero up to offset %d", end))
+		return "", r.lostRecords(start,
+			fmt.Sprintf("no record follows the last one, but bytes that are not zero up to offset %d", end))
 	}
 	tail := make([]byte, end-start+1)
 	if _, err := r.f.ReadAt(tail, start); err != nil {
@@ -38,7 +39,8 @@ func (r *logReader) checkEnding(start, last int64) (note string, err error) {
 	if what := tailProblem(tail, start, r.size, last); what != "" {
 		return "", r.lostRecords(start, what)
 	}
-	return fmt.Sprintf("%s: offset %d: the last record is cut, as a crash leaves it; it is dropped, as ZooKeeper does", r.path, start), nil
+	return fmt.Sprintf("%s: offset %d: the last record is cut, as a crash leaves it; it is dropped, as ZooKeeper does",
+		r.path, start), nil
 }
 
 // lostRecords returns the damage of a log whose records ZooKeeper would not read to the end.

@@ -11,8 +11,8 @@ const (
 	usageName  = "/zookeeper_stats"
 )
 
-// countUsage writes the number of nodes and bytes of each quota's subtree into its usage node. ZooKeeper does so when it
-// starts, because it keeps the count only in memory.
+// countUsage writes the number of nodes and bytes of each quota's subtree into its usage node. ZooKeeper does
+// so when it starts, because it keeps the count only in memory.
 func (s *State) countUsage() {
 	quotas := s.nodes[quotaPath]
 	if quotas == nil {

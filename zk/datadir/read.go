@@ -8,8 +8,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Read reads the state in a server's directory. Of several servers of an ensemble, it reads the one that ZooKeeper would
-// elect: the one with the highest epoch, and then the highest zxid.
+// Read reads the state in a server's directory. Of several servers of an ensemble, it reads the one that
+// ZooKeeper would elect: the one with the highest epoch, and then the highest zxid.
 func Read(directories []Directory, options Options) (*State, *Report, error) {
 	switch len(directories) {
 	case 0:
@@ -100,7 +100,13 @@ func (r *directoryReader) readSnapshot() error {
 		return &d
 	}
 	if !r.options.TrustEmpty {
-		return &Damage{File: r.files.logs[0].path, Problem: "there are logs, but no snapshot. ZooKeeper does not start from that either, unless snapshot.trust.empty is set", Remedy: "if the logs are complete, which is so for a new server of 3.4, add --trust-empty, which begins with an empty tree; otherwise " + useOtherMember}
+		return &Damage{
+			File: r.files.logs[0].path,
+			Problem: "there are logs, but no snapshot. ZooKeeper does not start from that either, unless " +
+				"snapshot.trust.empty is set",
+			Remedy: "if the logs are complete, which is so for a new server of 3.4, add --trust-empty, which begins with " +
+				"an empty tree; otherwise " + useOtherMember,
+		}
 	}
 	r.state = NewState()
 	for _, path := range []string{"/", "/zookeeper", "/zookeeper/quota"} {
@@ -119,7 +125,10 @@ func (r *directoryReader) useSnapshot(s *State, snap *snapshotInfo) {
 	}
 	s.digest.computeFor(s)
 	if !s.digest.equalsValue(snap.digest) {
-		r.digestDamage = &Damage{File: snap.file, Zxid: snap.zxid, Problem: "the tree does not have the digest in the snapshot", Remedy: useOtherMember}
+		r.digestDamage = &Damage{
+			File: snap.file, Zxid: snap.zxid,
+			Problem: "the tree does not have the digest in the snapshot", Remedy: useOtherMember,
+		}
 		return
 	}
 	r.report.Digests++
@@ -193,14 +202,21 @@ func (r *directoryReader) checkLogEnd(log *logReader, start, last int64) error {
 // previous zxid in the log.
 func (r *directoryReader) replayTxn(log *logReader, rec *record, t *txn, last int64) error {
 	if t.zxid <= last {
-		return &Damage{File: log.path, Offset: rec.offset, Zxid: t.zxid, Problem: fmt.Sprintf("a transaction comes after %s, but is older", zxidText(last)), Remedy: useOtherMember}
+		return &Damage{
+			File: log.path, Offset: rec.offset, Zxid: t.zxid,
+			Problem: fmt.Sprintf("a transaction comes after %s, but is older", zxidText(last)), Remedy: useOtherMember,
+		}
 	}
 	r.invalidSnapshots = slices.DeleteFunc(r.invalidSnapshots, func(f dataFile) bool { return f.zxid == t.zxid })
 	if t.zxid <= r.state.Zxid {
 		return nil
 	}
 	if !canFollow(t.zxid, r.state.Zxid) {
-		d := &Damage{File: log.path, Offset: rec.offset, Zxid: t.zxid, Problem: fmt.Sprintf("the transactions between %s and this one are missing", zxidText(r.state.Zxid)), Remedy: useOtherOrForce}
+		d := &Damage{
+			File: log.path, Offset: rec.offset, Zxid: t.zxid,
+			Problem: fmt.Sprintf("the transactions between %s and this one are missing", zxidText(r.state.Zxid)),
+			Remedy:  useOtherOrForce,
+		}
 		if err := r.acceptLoss(d); err != nil {
 			return err
 		}
@@ -233,7 +249,10 @@ func (r *directoryReader) compareDigest(log *logReader, rec *record, t *txn) {
 		r.report.Digests++
 		r.digestDamage = nil
 	case r.digestDamage == nil:
-		r.digestDamage = &Damage{File: log.path, Offset: rec.offset, Zxid: t.zxid, Problem: "from this transaction on, the tree does not have the digests in the log", Remedy: useOtherOrForce}
+		r.digestDamage = &Damage{
+			File: log.path, Offset: rec.offset, Zxid: t.zxid,
+			Problem: "from this transaction on, the tree does not have the digests in the log", Remedy: useOtherOrForce,
+		}
 	}
 }
 
@@ -243,7 +262,10 @@ func (r *directoryReader) finishState() error {
 	if s.nodes["/"] == nil {
 		return &Damage{File: r.report.Snapshot, Problem: "the root is missing", Remedy: useOtherMember}
 	}
-	for _, check := range []func() *Damage{r.checkInvalidSnapshots, r.checkTraces, func() *Damage { return r.digestDamage }} {
+	for _, check := range []func() *Damage{
+		r.checkInvalidSnapshots, r.checkTraces,
+		func() *Damage { return r.digestDamage },
+	} {
 		if d := check(); d != nil {
 			if err := r.acceptLoss(d); err != nil {
 				return err
@@ -270,7 +292,8 @@ func (r *directoryReader) checkInvalidSnapshots() *Damage {
 			continue
 		}
 		d := *r.snapshotDamages[i]
-		d.Problem = fmt.Sprintf("this snapshot is not valid, and no log has the transaction %s that is in it: %s", zxidText(file.zxid), d.Problem)
+		d.Problem = fmt.Sprintf("this snapshot is not valid, and no log has the transaction %s that is in it: %s",
+			zxidText(file.zxid), d.Problem)
 		d.Remedy = useOtherOrForce
 		return &d
 	}
@@ -282,14 +305,22 @@ func (r *directoryReader) checkTraces() *Damage {
 	if r.highestTrace <= r.state.Zxid || epochCounter(r.highestTrace) == 0 {
 		return nil
 	}
-	return &Damage{File: r.report.Snapshot, Zxid: r.highestTrace, Problem: fmt.Sprintf("the snapshot has a part of this transaction, but the logs end at %s", zxidText(r.state.Zxid)), Remedy: useOtherOrForce}
+	return &Damage{
+		File: r.report.Snapshot, Zxid: r.highestTrace,
+		Problem: fmt.Sprintf("the snapshot has a part of this transaction, but the logs end at %s", zxidText(r.state.Zxid)),
+		Remedy:  useOtherOrForce,
+	}
 }
 
 // checkACLs checks that all nodes have an ACL.
 func (r *directoryReader) checkACLs() (d *Damage) {
 	r.state.eachNode(func(n *Node) {
 		if n.ACL == nil {
-			d = &Damage{File: r.report.Snapshot, Problem: fmt.Sprintf("the node %.100q has the ACL number %d, which is not in the file", n.Path, n.missingACL), Remedy: useOtherMember}
+			d = &Damage{
+				File:    r.report.Snapshot,
+				Problem: fmt.Sprintf("the node %.100q has the ACL number %d, which is not in the file", n.Path, n.missingACL),
+				Remedy:  useOtherMember,
+			}
 		}
 	})
 	return d
@@ -333,7 +364,8 @@ func (r *directoryReader) removeOrphans() {
 		if owner&^ttlMask353 == ttlMark353 {
 			hint = ". If they are TTL nodes of ZooKeeper 3.5.3, which needs emulate353TTLNodes, add --ttl-353 and read again"
 		}
-		r.addNote("session %v is not there; its %d ephemeral nodes are removed, as ZooKeeper does%s", jute.SessionID(owner), len(r.state.nodesByOwner[owner]), hint)
+		r.addNote("session %v is not there; its %d ephemeral nodes are removed, as ZooKeeper does%s", jute.SessionID(owner),
+			len(r.state.nodesByOwner[owner]), hint)
 		r.state.deleteOwned(owner, r.state.Zxid)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"rollcall/zk/jute"
 )
 
-// applyTxn applies a transaction as ZooKeeper does when it starts. A snapshot is written while transactions continue, so
-// it may have parts of later ones, and applying these again must lead to the same state. So an existing node is kept, a
-// missing node is ignored, and the counters of a parent only rise.
+// applyTxn applies a transaction as ZooKeeper does when it starts. A snapshot is written while transactions
+// continue, so it may have parts of later ones, and applying these again must lead to the same state. So an
+// existing node is kept, a missing node is ignored, and the counters of a parent only rise.
 func (s *State) applyTxn(t *txn) {
 	switch t.opcode {
 	case jute.OpCreateSession:
@@ -37,9 +37,9 @@ func (s *State) applyOp(t *txn, o *nodeChange) {
 	}
 }
 
-// changeNode changes the node at path, if there is one. If the node was created after t, t changed an earlier node
-// there. ZooKeeper corrupts such a node if a log from before 3.6 lacks the removal of the earlier node by the end of its
-// session.
+// changeNode changes the node at path, if there is one. If the node was created after t, t changed an earlier
+// node there. ZooKeeper corrupts such a node if a log from before 3.6 lacks the removal of the earlier node by
+// the end of its session.
 func (s *State) changeNode(t *txn, path string, change func(n *Node)) {
 	if n := s.nodes[path]; n != nil && n.Czxid <= t.zxid {
 		s.digest.removeNode(n)

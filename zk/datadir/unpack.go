@@ -56,7 +56,8 @@ const snappyMagic = "\x82SNAPPY\x00"
 // maxSnappyBlock is the longest valid uncompressed block. ZooKeeper writes blocks of 32 KiB.
 const maxSnappyBlock = 1 << 20
 
-// snappyReader reads the format of Java's SnappyOutputStream: a head, and then blocks, each after its compressed length.
+// snappyReader reads the format of Java's SnappyOutputStream: a head, and then blocks, each after its
+// compressed length.
 type snappyReader struct {
 	r          *bufio.Reader
 	compressed []byte

@@ -19,10 +19,11 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Write writes a directory version-2 into dir, from which a ZooKeeper of 3.4 to 3.9 starts: one snapshot, the epochs, and
-// a log without transactions, which shows that no dataLogDir was forgotten. dir must not have a directory version-2.
-// Write is atomic: an error or a crash leaves at most a directory version-2.partial, which the next Write replaces. No
-// other user may own dir, write in it or replace it, because that user could replace a file by a link.
+// Write writes a directory version-2 into dir, from which a ZooKeeper of 3.4 to 3.9 starts: one snapshot, the
+// epochs, and a log without transactions, which shows that no dataLogDir was forgotten. dir must not have a
+// directory version-2. Write is atomic: an error or a crash leaves at most a directory version-2.partial, which
+// the next Write replaces. No other user may own dir, write in it or replace it, because that user could
+// replace a file by a link.
 //
 // s must have the nodes that ZooKeeper itself makes, and the session of every ephemeral node. Otherwise ZooKeeper would
 // not start or would remove the node.
@@ -92,7 +93,8 @@ func (s *State) checkWritable() error {
 	var err error
 	s.eachNode(func(n *Node) {
 		if _, ok := s.Sessions[jute.SessionID(n.Owner)]; !ok && s.Kind(n) == Ephemeral {
-			err = fmt.Errorf("datadir: the node %.100q belongs to the session %v, which is missing", n.Path, jute.SessionID(n.Owner))
+			err = fmt.Errorf("datadir: the node %.100q belongs to the session %v, which is missing", n.Path,
+				jute.SessionID(n.Owner))
 		}
 	})
 	return err

@@ -122,7 +122,10 @@ var operations = [...]operationInfo{
 	{OpSetWatches, "setWatches", "SETW", ClassWatch, false, newRecord[SetWatches], nil},
 	{OpSASL, "sasl", "", ClassIdentity, false, newRecord[SASLToken], newRecord[SASLToken]},
 	{OpGetEphemerals, "getEphemerals", "GETE", ClassRead, false, newRecord[GetEphemeralsRequest], newRecord[GetEphemeralsResponse]},
-	{OpGetAllChildrenNumber, "getAllChildrenNumber", "GETACN", ClassRead, false, newRecord[GetAllChildrenNumberRequest], newRecord[GetAllChildrenNumberResponse]},
+	{
+		OpGetAllChildrenNumber, "getAllChildrenNumber", "GETACN", ClassRead, false, newRecord[GetAllChildrenNumberRequest],
+		newRecord[GetAllChildrenNumberResponse],
+	},
 	{OpSetWatches2, "setWatches2", "STW2", ClassWatch, false, newRecord[SetWatches2], nil},
 	{OpAddWatch, "addWatch", "ADDW", ClassWatch, false, newRecord[AddWatchRequest], newRecord[ErrorResponse]},
 	{OpWhoAmI, "whoAmI", "HOMI", ClassSession, false, nil, newRecord[WhoAmIResponse]},

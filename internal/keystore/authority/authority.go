@@ -93,7 +93,8 @@ func (a *Authority) PEMFiles() (cert, key []byte, err error) {
 func (a *Authority) Issue(names []string, now time.Time, valid time.Duration) ([]byte, error) {
 	tmpl := &x509.Certificate{
 		NotBefore: now.Add(-clockTolerance), NotAfter: now.Add(valid), BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	if len(names) == 0 {
 		return nil, errors.New("a certificate needs a name")
@@ -157,7 +158,8 @@ func dnsName(name string) bool {
 	}
 	for label := range strings.SplitSeq(strings.TrimPrefix(name, "*."), ".") {
 		const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-		if label == "" || len(label) > 63 || strings.Trim(label, letters) != "" || label[0] == '-' || label[len(label)-1] == '-' {
+		if label == "" || len(label) > 63 || strings.Trim(label, letters) != "" || label[0] == '-' ||
+			label[len(label)-1] == '-' {
 			return false
 		}
 	}
