@@ -60,8 +60,8 @@ func (s *Snapshotter) TakeSnapshot(ctx context.Context, maxBytes int64) (StoredS
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		defer s.fsm.snapshotRequested.Store(false)
 		stored, err := s.requestSnapshot(r, maxBytes)
+		s.fsm.snapshotRequested.Store(false) // before the caller can ask for the next one
 		done <- outcome{stored, err}
 	}()
 	select {
@@ -110,7 +110,8 @@ func (s *Snapshotter) checkSpace(maxBytes int64) error {
 
 func checkFreeSpace(maxBytes, free int64) error {
 	if free-snapshotReserve < maxBytes {
-		return fmt.Errorf("%w: %d bytes are free where the data are; a snapshot of this state may take %d, and %d are left to the log", ErrNoSpace, free, maxBytes, snapshotReserve)
+		return fmt.Errorf("%w: %d bytes are free where the data are; a snapshot of this state may take %d, and %d are "+
+			"left to the log", ErrNoSpace, free, maxBytes, snapshotReserve)
 	}
 	return nil
 }
