@@ -51,6 +51,7 @@ func TestProbesFollowTheMember(t *testing.T) {
 		}})
 		leader := e.Ready()
 		e.Joined()
+		time.Sleep(time.Second) // until each member has recorded that it no longer copies the log
 		expect := func(id uint32, live, ready int, text string) {
 			t.Helper()
 			if status, answer := all.get(t, id, "/livez"); status != live {

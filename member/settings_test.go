@@ -27,7 +27,7 @@ var reaches = map[string]string{
 	"Servers":               "quorum.Peers",
 	"Dir":                   "conf.dataDir quorum.DataDir",
 	"LogDir":                "conf.dataLogDir quorum.LogDir",
-	"Tick":                  "conf.tickTime follower.Tick leader.Parting leader.Tick server.Tick",
+	"Tick":                  "conf.tickTime follower.Tick leader.PartingTime leader.Tick server.Tick",
 	"HeartbeatTimeout":      "quorum.HeartbeatTimeout",
 	"InitLimit":             "conf.initLimit",
 	"SyncLimit":             "conf.syncLimit follower.SyncLimit leader.SyncLimit",

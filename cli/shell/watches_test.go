@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -77,7 +78,7 @@ func TestWatchTableSet(t *testing.T) {
 				table.eventReceived(tt.event, "/a")
 				return tt.err
 			})
-			if got := table.paths["/a"]; got != before|tt.want || err != tt.err {
+			if got := table.paths["/a"]; got != before|tt.want || !errors.Is(err, tt.err) {
 				t.Errorf("%+v: watches %b and %v, want %b", tt, got, err, before|tt.want)
 			}
 		}

@@ -25,52 +25,69 @@ type ensembleAPI struct{ ops Operations }
 func (e *ensembleAPI) routes() []endpoint {
 	return []endpoint{
 		{
-			method: "GET", path: "/v1/status", access: readAccess, content: showsState, responseBody: api.List[api.Member]{}, failureStatuses: []int{503},
-			help: "the members: roles, terms, lag, what they hold, whether their states agree", replyJSON: e.getStatus,
+			method: "GET", path: "/v1/status", access: readAccess, content: showsState, responseBody: api.List[api.Member]{},
+			failureStatuses: []int{503},
+			help:            "the members: roles, terms, lag, their sizes, whether their states agree",
+			replyJSON:       e.getStatus,
 		},
 		{
-			method: "GET", path: "/v1/sessions", access: readAccess, content: showsState, longReply: true, responseBody: api.List[api.Session]{}, parameters: []string{"limit", "from", "id", "member", "state", "address", "sort"},
-			help: "the sessions in the order of their ids, or the first ones in another order; each with the member that it is connected to, the time when a member last heard from it, and the number of its nodes and watches", replyJSON: e.listSessions,
+			method: "GET", path: "/v1/sessions", access: readAccess, content: showsState, longReply: true,
+			responseBody: api.List[api.Session]{},
+			parameters:   []string{"limit", "from", "id", "member", "state", "address", "sort"},
+			help: "the sessions in the order of their ids, or the first ones in another order; each with the member that it " +
+				"is connected to, the time when a member last heard from it, and the number of its nodes and watches",
+			replyJSON: e.listSessions,
 		},
 		{
-			method: "GET", path: "/v1/sessions/{id}", access: readAccess, content: showsState, responseBody: api.OneSession{}, failureStatuses: []int{404, 503},
-			help: "one session", replyJSON: e.getSession,
+			method: "GET", path: "/v1/sessions/{id}", access: readAccess, content: showsState, responseBody: api.OneSession{},
+			failureStatuses: []int{404, 503},
+			help:            "one session", replyJSON: e.getSession,
 		},
 		{
-			method: "POST", path: "/v1/sessions/{id}/kill", access: changeAccess, changesEnsemble: true, responseBody: api.End{}, requestBody: struct{}{}, failureStatuses: []int{404, 409, 503, 504},
+			method: "POST", path: "/v1/sessions/{id}/kill", access: changeAccess, changesEnsemble: true, responseBody: api.End{},
+			requestBody: struct{}{}, failureStatuses: []int{404, 409, 503, 504},
 			action: "kill session", auditTarget: sessionTarget,
 			help: "ends a session with its ephemeral nodes, and answers with its end", replyJSON: e.killSession,
 		},
 		{
-			method: "GET", path: "/v1/sessions/{id}/ephemerals", access: readAccess, content: showsPaths, longReply: true, responseBody: api.List[api.Ephemeral]{}, parameters: []string{"limit", "from"},
+			method: "GET", path: "/v1/sessions/{id}/ephemerals", access: readAccess, content: showsPaths, longReply: true,
+			responseBody: api.List[api.Ephemeral]{}, parameters: []string{"limit", "from"},
 			help: "the ephemeral nodes of a session, by path", replyJSON: e.listEphemerals,
 		},
 		{
-			method: "GET", path: "/v1/sessions/{id}/watches", access: readAccess, content: showsPaths, longReply: true, responseBody: api.List[api.Watch]{}, parameters: []string{"limit", "from"},
+			method: "GET", path: "/v1/sessions/{id}/watches", access: readAccess, content: showsPaths, longReply: true,
+			responseBody: api.List[api.Watch]{}, parameters: []string{"limit", "from"},
 			help: "the watches of a session's connection, by path", replyJSON: e.listSessionWatches,
 		},
 		{
-			method: "GET", path: "/v1/connections", access: readAccess, content: showsState, longReply: true, responseBody: api.List[api.Connection]{}, parameters: []string{"limit", "from", "member", "address"},
+			method: "GET", path: "/v1/connections", access: readAccess, content: showsState, longReply: true,
+			responseBody: api.List[api.Connection]{}, parameters: []string{"limit", "from", "member", "address"},
 			help: "the client connections of all members, by member", replyJSON: e.listConnections,
 		},
 		{
-			method: "GET", path: "/v1/watches", access: readAccess, content: showsPaths, longReply: true, responseBody: api.List[api.Watch]{}, parameters: []string{"path", "limit", "from"}, requiredParameters: []string{"path"},
-			help: "the watches on a path, with the recursive ones above it, by member", replyJSON: e.listWatches,
+			method: "GET", path: "/v1/watches", access: readAccess, content: showsPaths, longReply: true,
+			responseBody: api.List[api.Watch]{}, parameters: []string{"path", "limit", "from"},
+			requiredParameters: []string{"path"},
+			help:               "the watches on a path, with the recursive ones above it, by member", replyJSON: e.listWatches,
 		},
 		{
-			method: "GET", path: "/v1/owner", access: readAccess, content: showsPaths, responseBody: api.Owner{}, parameters: []string{"path"}, requiredParameters: []string{"path"}, failureStatuses: []int{503},
+			method: "GET", path: "/v1/owner", access: readAccess, content: showsPaths, responseBody: api.Owner{},
+			parameters: []string{"path"}, requiredParameters: []string{"path"}, failureStatuses: []int{503},
 			help: "the kind of the node at a path, and the session that owns it", replyJSON: e.getOwner,
 		},
 		{
-			method: "GET", path: "/v1/ends", access: readAccess, content: showsState, longReply: true, responseBody: api.List[api.End]{}, parameters: []string{"session", "address", "limit", "from"},
+			method: "GET", path: "/v1/ends", access: readAccess, content: showsState, longReply: true,
+			responseBody: api.List[api.End]{}, parameters: []string{"session", "address", "limit", "from"},
 			help: "how sessions ended, newest first", replyJSON: e.listEnds,
 		},
 		{
-			method: "GET", path: "/v1/buckets", access: readAccess, content: showsState, longReply: true, responseBody: api.Buckets{},
-			help: "the time axis of the leader: how many sessions fall due at which time", replyJSON: e.getBuckets,
+			method: "GET", path: "/v1/buckets", access: readAccess, content: showsState, longReply: true,
+			responseBody: api.Buckets{},
+			help:         "the time axis of the leader: how many sessions fall due at which time", replyJSON: e.getBuckets,
 		},
 		{
-			method: "GET", path: "/v1/removals", access: readAccess, content: showsPaths, longReply: true, responseBody: api.List[api.Removal]{}, parameters: []string{"path", "limit", "from"},
+			method: "GET", path: "/v1/removals", access: readAccess, content: showsPaths, longReply: true,
+			responseBody: api.List[api.Removal]{}, parameters: []string{"path", "limit", "from"},
 			help: "what removed a node, or any node, newest first", replyJSON: e.listRemovals,
 		},
 	}
@@ -106,7 +123,10 @@ func (e *ensembleAPI) getSession(q *query) (any, error) {
 	case err != nil:
 		return nil, err
 	case len(a.Items) == 0:
-		return nil, &Failure{Status: http.StatusNotFound, Text: fmt.Sprintf("there is no session %v; if it has ended, /v1/ends?session=%v says how", id, id)}
+		return nil, &Failure{
+			Status: http.StatusNotFound,
+			Text:   fmt.Sprintf("there is no session %v; if it has ended, /v1/ends?session=%v says how", id, id),
+		}
 	}
 	return api.OneSession{Session: a.Items[0], Silent: a.Silent}, nil
 }
@@ -124,7 +144,11 @@ func (e *ensembleAPI) killSession(q *query) (any, error) {
 	for end := range e.ops.SessionEnds(id, "", 0) {
 		return apiEnd(end), nil
 	}
-	return nil, &Failure{Status: http.StatusGatewayTimeout, Text: fmt.Sprintf("session %v has ended, but this member has not applied that yet; /v1/ends?session=%v will say how", id, id)}
+	return nil, &Failure{
+		Status: http.StatusGatewayTimeout,
+		Text: fmt.Sprintf("session %v has ended, but this member has not applied that yet; /v1/ends?session=%v will say how",
+			id, id),
+	}
 }
 
 func (e *ensembleAPI) listEphemerals(q *query) (any, error) {
@@ -223,8 +247,10 @@ func (e *ensembleAPI) sessionEnds(removals []api.Removal) map[string]*api.End {
 
 func apiEnd(e znode.SessionEnd) api.End {
 	return api.End{
-		ID: e.Session.String(), State: "ended", EndedAt: utcMillis(e.EndedAt()), Reason: e.Reason.String(), EndedBy: e.RequestedBy, Address: e.Address,
-		MemberID: e.Member, LeaderID: e.Leader, Term: e.Term, Zxid: view.ZxidText(e.Zxid), SilentMs: e.SilentFor.Milliseconds(),
+		ID: e.Session.String(), State: "ended", EndedAt: utcMillis(e.EndedAt()), Reason: e.Reason.String(),
+		EndedBy: e.RequestedBy, Address: e.Address,
+		MemberID: e.Member, LeaderID: e.Leader, Term: e.Term, Zxid: view.ZxidText(e.Zxid),
+		SilentMs:  e.SilentFor.Milliseconds(),
 		TimeoutMs: e.Timeout.Milliseconds(), EphemeralCount: e.EphemeralCount, Number: e.Number,
 	}
 }

@@ -37,7 +37,9 @@ func BenchmarkLoopback(b *testing.B) {
 				}
 			}
 			_ = near.Close()
-			<-received
+			if err := <-received; err == nil {
+				b.Error("a read succeeds after the connection was closed")
+			}
 		})
 	}
 }
