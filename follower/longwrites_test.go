@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// One long write is under way at a time. The next one waits for restShare times as long as it took,
+// One long write is under way at a time. The next one waits for pauseShare times as long as it took,
 // and wakes the link then. Other writes pass, heavy ones among them.
 func TestLongWritesRest(t *testing.T) {
 	for _, test := range []struct{ took, rests time.Duration }{

@@ -20,7 +20,7 @@ var (
 	ErrSessionMoved = errors.New("the session was resumed meanwhile, and lives")
 )
 
-// KillSession ends a session for an operator, with its ephemeral nodes. by names the operator, in at most znode.MaxBy
+// KillSession ends a session for an operator, with its ephemeral nodes. by names the operator, in at most znode.MaxRequesterBytes
 // bytes, and is kept with the end. The client is notified as after an expiry. KillSession works on every member. It
 // returns when this member has applied the end.
 //

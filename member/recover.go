@@ -19,15 +19,15 @@ import (
 // examineTimeout limits the time for the other members' replies.
 const examineTimeout = 3 * time.Second
 
-// RecoverConfig holds the parameters of Recover and Examine.
+// RecoverConfig holds the parameters of Recover and ExamineMembers.
 type RecoverConfig struct {
 	ID          uint32         // this member
 	Servers     []Server       // the server list from now on, this member included
 	Stores      *disk.Stores   // as in Config
 	Dir, LogDir string         // as in Config
-	Trust       trust.Settings // as in Config, for Examine
+	Trust       trust.Settings // as in Config, for ExamineMembers
 	Logger      *slog.Logger
-	// Dial opens a connection to another member, for Examine; default: TCP.
+	// Dial opens a connection to another member, for ExamineMembers; default: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 

@@ -9,7 +9,7 @@ import (
 	"rollcall/znode"
 )
 
-// SeedConfig holds the parameters of Plant.
+// SeedConfig holds the parameters of SeedMember.
 type SeedConfig struct {
 	ID          uint32       // the member
 	Servers     []Server     // the server list of the new ensemble, this member included

@@ -10,7 +10,7 @@ import (
 // memberFailure holds the error that ends a member. It is safe for concurrent use.
 type memberFailure struct {
 	logger   *slog.Logger
-	joinable bool // other members may join: see disk.Explain
+	joinable bool // other members may join: see disk.WithAdvice
 
 	once   sync.Once
 	ended  chan struct{} // closed by end

@@ -8,7 +8,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// The changes of a Space are sent once. Their error wraps ErrSilent if no server has replied, and
+// The changes of a Space are sent once. Their error wraps ErrNoReply if no server has replied, and
 // client.ErrConnectionLost if the connection broke; the change may have been made then. Version -1 matches any version.
 
 // Create creates a node and returns its path in the space, to which a sequential mode appends a number. ttl is

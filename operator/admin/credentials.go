@@ -20,7 +20,7 @@ import (
 
 const (
 	minTokenBytes = 16   // bytes of a token: fewer can be guessed
-	maxTokenBytes = 4096 // far more than any token needs, and less than maxHeader
+	maxTokenBytes = 4096 // far more than any token needs, and less than maxHeaderBytes
 
 	maxTokenFileBytes = maxTokenBytes + 2 // bytes of its file: a token and the end of its line
 )

@@ -493,7 +493,7 @@ func (s stream) Header() http.Header            { return s.header }
 func (s stream) WriteHeader(int)                {}
 func (stream) SetWriteDeadline(time.Time) error { return nil }
 
-// At most maxLong long answers are made at once, and short ones are made beside them.
+// At most maxLongReplies long answers are made at once, and short ones are made beside them.
 func TestLongAnswersAreBounded(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	for range maxLongReplies {
@@ -734,7 +734,7 @@ func TestSeats(t *testing.T) {
 }
 
 // Readers who pipeline requests and do not read keep no probe out, from the same address or another one, and a connection gets
-// no more than maxAnswers.
+// no more than maxRepliesPerConn.
 func TestUnreadAnswersKeepNobodyOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")
@@ -864,7 +864,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	})
 }
 
-// Serve answers what is under way before it ends, and waits no longer than shutdownTime.
+// Serve answers what is under way before it ends, and waits no longer than shutdownTimeout.
 func TestServeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, source := newTestHTTP(t, "leader")

@@ -93,7 +93,7 @@ func (c *backupsAPI) snapshotFault(r *http.Request) *Failure {
 	return nil
 }
 
-// snapshotTimeout limits a snapshot on demand. The member pauses while it writes one: see disk.Paced.
+// snapshotTimeout limits a snapshot on demand. The member pauses while it writes one: see disk.NewPacedWriter.
 const snapshotTimeout = 2 * time.Hour
 
 // StoredSnapshot is a snapshot on this member's disk.

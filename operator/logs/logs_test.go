@@ -69,7 +69,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// The newest lines are kept, each up to maxLine bytes.
+// The newest lines are kept, each up to maxLineBytes.
 func TestLastLines(t *testing.T) {
 	l := New(io.Discard, Settings{}, false)
 	for i := range maxLines + 3 {

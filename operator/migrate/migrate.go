@@ -35,7 +35,7 @@ const (
 	configPath = "/zookeeper/config"
 )
 
-// ImportPlan is a state of ZooKeeper that has been examined for an import. Make one with Examine.
+// ImportPlan is a state of ZooKeeper that has been examined for an import. Make one with ExamineImport.
 type ImportPlan struct {
 	Findings
 	state        *datadir.State

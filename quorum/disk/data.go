@@ -4,8 +4,8 @@
 //     stores. OpenStopped opens the stores of a stopped member.
 //   - Stores: the same without guards, for a member that keeps nothing (tests).
 //   - Seed: fills the empty directories of a member that has never run.
-//   - Examine, OpenLogReader: read the directories of a stopped member.
-//   - Explain: adds advice to an error that ends a member.
+//   - ReadDataEnd, OpenLogReader: read the directories of a stopped member.
+//   - WithAdvice: adds advice to an error that ends a member.
 //
 // Damage is never ignored: damaged data give an error that wraps ErrDamaged, and nothing is deleted.
 //

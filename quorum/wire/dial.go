@@ -80,7 +80,7 @@ func (d *dialer) getConnWithin(limit time.Duration, to raft.ServerAddress) (*out
 		_ = c.Close()
 		return nil, net.ErrClosed
 	}
-	if d.hasMoved(c) { // closeFormer may have missed it
+	if d.hasMoved(c) { // closeObsolete may have missed it
 		_ = c.Close()
 		return nil, errAddressChanged
 	}

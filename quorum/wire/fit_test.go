@@ -14,7 +14,7 @@ func entries(sizes ...int) (list []*raft.Log) {
 	return list
 }
 
-// A request takes entries until they have appendBytes, and at least one. The other side finds out
+// A request takes entries until they have maxAppendBytes, and at least one. The other side finds out
 // by the same rule whether there may be more.
 func TestFitting(t *testing.T) {
 	const half = maxAppendBytes / 2

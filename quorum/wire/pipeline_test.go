@@ -22,7 +22,7 @@ type stream struct {
 	queued             atomic.Uint64 // the first entry that is not on the leader's disk; 0: all are
 }
 
-// durable implements Config.Durable.
+// durable implements Config.LimitToDurable.
 func (s *stream) durable(index uint64) uint64 {
 	if queued := s.queued.Load(); queued > 0 {
 		return min(index, queued-1)

@@ -79,7 +79,7 @@ func TestRestartIsNoTwin(t *testing.T) {
 }
 
 // If the process before says hello again later, both run: neither gets or keeps a connection, until one of them has been
-// silent for twinHold. It does not matter which of them stays, nor whether the second one says hello again.
+// silent for twinTimeout. It does not matter which of them stays, nor whether the second one says hello again.
 func TestTwins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := met{newProcessTable(), t}
@@ -97,7 +97,7 @@ func TestTwins(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		time.Sleep(twinTimeout - time.Second)
-		p.refuses(1, ErrTwins) // the second one has been silent for twinHold, and not longer
+		p.refuses(1, ErrTwins) // the second one has been silent for twinTimeout, and not longer
 		time.Sleep(time.Nanosecond)
 		first := p.takes(1)
 		time.Sleep(time.Hour)
@@ -112,7 +112,7 @@ func TestTwins(t *testing.T) {
 }
 
 // A process that has a connection runs, however long ago its hello was. When the connection ends, it counts as running for
-// twinHold.
+// twinTimeout.
 func TestTwinIsHeardWhileConnected(t *testing.T) {
 	for _, connected := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
