@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -143,6 +144,7 @@ func (p *playing) play(dir string) error {
 	}
 	fmt.Fprintf(p.out, "%v: the tests pass without a mutant\n", time.Since(start).Round(time.Second))
 	var caught atomic.Int64
+	var printing sync.Mutex
 	errs := make([]error, len(p.named))
 	b.parallel(len(p.named), func(i int) {
 		n, began := &p.named[i], time.Now()
@@ -152,6 +154,8 @@ func (p *playing) play(dir string) error {
 			return
 		}
 		caught.Add(1)
+		printing.Lock()
+		defer printing.Unlock()
 		fmt.Fprintf(p.out, "mutant caught: %s, by %s, in %v\n", n.name, by, time.Since(began).Round(100*time.Millisecond))
 	})
 	fmt.Fprintf(p.out, "%v: %d of %d mutants caught\n", time.Since(start).Round(time.Second), caught.Load(), len(p.named))
