@@ -384,7 +384,7 @@ var named = []namedMutant{
 	},
 	{
 		"watchdog takes the next term", "member/terms.go",
-		"t.currentLeader.CompareAndSwap(current, nil)", "_ = currentLeader; t.currentLeader.Store(nil)",
+		"t.currentLeader.CompareAndSwap(current, nil)", "_ = current; t.currentLeader.Store(nil)",
 		"member", "TestLateStallSparesTheNextTerm",
 	},
 	{

@@ -47,7 +47,7 @@ func TestBenchTLS(t *testing.T) {
 	for _, tt := range []struct{ ca, cert, load, want string }{
 		{"ca.pem", "app.pem", "get:member=leader", "no leader: " + s.addr + " is standalone"},
 		{"other-ca.pem", "app.pem", "get", "certificate signed by unknown authority"},
-		{"ca.pem", "other.pem", "get:member=leader", "ask " + s.addr + " for its role: remote error: tls: "},
+		{"ca.pem", "other.pem", "get:member=leader", "role of " + s.addr + ": remote error: tls: "},
 	} {
 		if out, err := run(tt.ca, tt.cert, tt.load); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s, %s, %s: %s, %v, want %s", tt.ca, tt.cert, tt.load, out, err, tt.want)

@@ -134,7 +134,7 @@ func TestOperatorsAreRefused(t *testing.T) {
 	o.refusesRequests()
 	log := o.logged()
 	minutes := 2 + int(time.Since(begun).Minutes()) // that this test has seen, the first and the last of them in part
-	if n := bytes.Count(log, []byte("outcome=\"refused")); n == 0 || n > minutes*refusedLines {
+	if n := bytes.Count(log, []byte("outcome=\"rejected")); n == 0 || n > minutes*refusedLines {
 		t.Errorf("the log has %d lines about refused requests:\n%s", n, log)
 	}
 	if regexp.MustCompile(`from=\S+ outcome=done`).Match(log) {
