@@ -220,7 +220,7 @@ func TestForgedEvidence(t *testing.T) {
 // time for which it may be silent, as a rule, and always within five times.
 func TestSilentLeader(t *testing.T) {
 	const silence = config.DefaultHeartbeatTimeout
-	opts := cluster.Options{Adjust: func(cfg *member.Config) { cfg.HeartbeatTimeout = 0 }} // the default
+	opts := cluster.Options{Adjust: func(cfg *member.Config) { cfg.HeartbeatTimeout = silence }}
 	watched(t, opts, func(t *testing.T, e *cluster.Ensemble, seen *terms) {
 		for range 20 {
 			lead := e.Leader()

@@ -419,7 +419,7 @@ var named = []namedMutant{
 	},
 	{
 		"checks by the wall clock", "leader/expire.go",
-		"l.pollExpiry(&r, l.cfg.Monotonic.Now())", "l.pollExpiry(&r, l.cfg.Clock.Now())",
+		"l.pollExpiry(&r, l.cfg.Monotonic.Now())", "l.pollExpiry(&r, l.cfg.WallClock.Now())",
 		"integration", "TestWallClocksJump",
 	},
 	{
@@ -594,7 +594,7 @@ var named = []namedMutant{
 	},
 	{
 		"records go to the log unread", "server/operations.go",
-		"{handle: (*request).handleWrite, decodeRecord: decodeDelete}", "{handle: (*request).submit}",
+		"{handle: (*request).handleWrite, decodeRecord: decodeDelete}", "{handle: (*request).submitToLog}",
 		"server", "TestEveryOpcode",
 	},
 	{
