@@ -239,7 +239,7 @@ var named = []namedMutant{
 	},
 	{
 		"snapshot received in raft's main loop", "quorum/wire/serve.go",
-		"rc.receiveSnapshot(r, install, io.LimitReader(in.r, install.Size))", "rc.passToRaft(raft.RPC{Command: receiveSnapshot, Reader: io.LimitReader(in.r, receiveSnapshot.Size)}, nil)",
+		"rc.receiveSnapshot(r, install, io.LimitReader(in.r, install.Size))", "rc.passToRaft(raft.RPC{Command: install, Reader: io.LimitReader(in.r, install.Size)}, nil)",
 		"quorum", "TestSnapshotIsInstalled",
 	},
 	{
@@ -719,7 +719,7 @@ var named = []namedMutant{
 	},
 	{
 		"leaving voter keeps its clients", "member/removed.go",
-		"\tfor since := (time.Time{}); ; {\n\t\tversion := w.unlistedVersion()\n", "	for since := (time.Time{}); ; {\n		version := w.version()\n",
+		"\tfor since := (time.Time{}); ; {\n\t\tversion := w.unlistedVersion()\n", "	for since := (time.Time{}); ; {\n		version := w.removedVersion()\n",
 		"integration", "TestClientOfAVoterThatLeaves",
 	},
 	{
@@ -778,7 +778,7 @@ var named = []namedMutant{
 	}
 	type quiet interface{ Sync() error }
 	type segment struct{ types.WritableFile }
-	directory, err := os.Open(walDir)
+	directory, err := os.Open(dir)
 	return struct {
 		quiet
 		segment

@@ -174,20 +174,24 @@ func (p *playing) mutants(t *tree) ([]*mutant, error) {
 		mutants = append(mutants, m)
 		packages[m.pkg] = append(packages[m.pkg], m)
 	}
+	var errs []error
 	for pkg, all := range packages {
 		s := t.parsed[pkg]
 		_, together := t.check(s, guarded(s, all), nil)
 		if together == nil {
 			continue
 		}
+		known := len(errs)
 		for _, m := range all {
 			if _, err := t.check(s, guarded(s, []*mutant{m}), nil); err != nil {
-				return nil, fmt.Errorf("%s does not compile: %w", p.named[m.number-1].name, err)
+				errs = append(errs, fmt.Errorf("%s does not compile: %w", p.named[m.number-1].name, err))
 			}
 		}
-		return nil, fmt.Errorf("the mutants of %s do not compile together: %w", t.short(pkg), together)
+		if len(errs) == known {
+			errs = append(errs, fmt.Errorf("the mutants of %s do not compile together: %w", t.short(pkg), together))
+		}
 	}
-	return mutants, nil
+	return mutants, errors.Join(errs...)
 }
 
 // by returns the test of the mutant with its package.
