@@ -42,7 +42,7 @@ func (f *Follower) ServerListChanged(r znode.ServerList) {
 	f.outbox.wakeLink()
 }
 
-// SessionOpened implements znode.Hooks. Applied makes the lease, because it knows when the transaction
+// SessionOpened implements znode.Hooks. TxnApplied makes the lease, because it knows when the transaction
 // was sent.
 func (f *Follower) SessionOpened(znode.Session) {}
 
@@ -90,7 +90,7 @@ func (f *Follower) TxnApplied(txn *proto.Txn, r *znode.Result) {
 }
 
 // Identities returns the identities of the client that sent a transaction, which is about to be passed to
-// Applied. They are in the transaction if it has no session or sets those of its session. Otherwise its waiter
+// TxnApplied. They are in the transaction if it has no session or sets those of its session. Otherwise its waiter
 // knows them.
 func (f *Follower) Identities(txn *proto.Txn) []*proto.Identity {
 	if ids := txn.GetIds(); len(ids) > 0 || txn.Boot != f.cfg.Boot {

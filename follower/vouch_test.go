@@ -224,9 +224,8 @@ func TestFlushesKeepDistance(t *testing.T) {
 	})
 }
 
-// Vouch ends well when what was heard last is acknowledged. It gives up after half a
-// tick, when it is refused, when the session is gone, and
-// with its context.
+// Vouch succeeds when the last touch is acknowledged. It gives up after half a tick, when the session is refused or
+// gone, and with its context.
 func TestVouchEnds(t *testing.T) {
 	tests := []struct {
 		name  string
