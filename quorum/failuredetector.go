@@ -64,7 +64,7 @@ type failureDetector struct {
 	connectionLosses    chan connectionLoss // one place
 }
 
-// noteConnectionsEnded implements wire.Config.Lost.
+// noteConnectionsEnded implements wire.Config.ConnectionLost.
 func (d *failureDetector) noteConnectionsEnded(server raft.ServerID) {
 	if server != d.status.leaderServer() {
 		return

@@ -22,7 +22,7 @@ type logCache struct {
 
 	mu                 sync.RWMutex
 	cachedEntries      fifo.Queue[*raft.Log] // the last entries, without gaps
-	cachedBytes        int                   // bytes of data and extensions in cached
+	cachedBytes        int                   // bytes of data and extensions in cachedEntries
 	configurationIndex uint64                // see lastConfigurationIndex
 	changedSinceOpen   bool                  // the log has changed since it was opened, so raft has started
 }

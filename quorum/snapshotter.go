@@ -61,7 +61,7 @@ func (s *Snapshotter) TakeSnapshot(ctx context.Context, maxBytes int64) (StoredS
 	done := make(chan outcome, 1)
 	go func() {
 		stored, err := s.requestSnapshot(r, maxBytes)
-		s.fsm.snapshotRequested.Store(false) // before the caller can ask for the next one
+		s.fsm.snapshotRequested.Store(false) // before the caller can request the next one
 		done <- outcome{stored, err}
 	}()
 	select {

@@ -60,7 +60,7 @@ func (b *AddressBook) Self() Peer {
 // RunID returns the random number of this process, which is not 0.
 func (b *AddressBook) RunID() uint64 { return b.runID }
 
-// SetDiskID sets this member's disk. Until then, this member neither sends nor answers hellos.
+// SetDiskID sets this member's disk. Until then, this member neither sends hellos nor replies to them.
 func (b *AddressBook) SetDiskID(id disk.ID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,8 +11,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A request to a server without a vote has the entries that are committed and on this disk, says that they are committed, and
-// waits for others no longer than commitWaitsPerElection allows. A server whose vote ends with the entries counts as one without a vote.
+// A request to a server without a vote has the entries that are committed and on this disk, reports that they are
+// committed, and waits for others no longer than an election timeout divided by commitWaitsPerElection. A server whose
+// vote ends with the entries counts as one without a vote.
 func TestUncommittedEntriesAreLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := leaderless(t) // 1, 2 and 3 vote

@@ -59,7 +59,7 @@ func (t twinsError) Error() string {
 // with the same disk. It has usually ended by then. If not, it dials again and then has a twin.
 var errSuperseded = errors.New("a later process of the same disk has just come")
 
-// processTable has the processes that lately sent or answered a hello. It is safe for concurrent use.
+// processTable has the processes that have recently sent a hello or replied to one. It is safe for concurrent use.
 type processTable struct {
 	mu       sync.Mutex
 	byMember map[uint32][]*seenProcess // in the order of their first hellos; at most maxProcessesPerMember each
