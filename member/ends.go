@@ -11,7 +11,7 @@ import (
 // EndFilter selects ends of sessions. The zero value selects all.
 type EndFilter struct {
 	Session jute.SessionID // 0: of any session
-	Address string         // the client's host, or its host and port, as in a view.SessionFilter; "": any
+	Address string         // the client's host, or its host and port, as in a view.ClientFilter; "": any
 	Before  uint64         // the number of the last end of the previous page; 0: from the newest on
 }
 

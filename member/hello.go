@@ -28,7 +28,7 @@ type helloClient struct {
 	digestWarnings *digestWarnings
 }
 
-// probeMember implements follower.Config.Probe.
+// probeMember implements follower.Config.ProbeMember.
 func (c *helloClient) probeMember(ctx context.Context, id uint32) error {
 	conn := c.peers.newestConn(id)
 	_, err := c.sendHello(ctx, wire.Peer{ID: id})

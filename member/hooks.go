@@ -132,7 +132,7 @@ func (h hooks) EntryFinished(index uint64) {
 }
 
 func (h hooks) SnapshotRestored() {
-	h.m.serverLists.appliedList.Store(nil) // if there is a list, Listed follows
+	h.m.serverLists.appliedList.Store(nil) // if there is a list, ServerListChanged follows
 	h.m.applyProgress.lastIndex.Store(h.m.state.Index())
 	// the announcement may be in the snapshot alone
 	h.m.applyProgress.updateMembers(h.m.state, h.m.cfg.ID, h.m.incarnation.number)

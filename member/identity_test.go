@@ -109,9 +109,9 @@ func anyID(uint32) bool { return true }
 // inside is the ensemble of tests in which every connection names it.
 func inside(peerInfo) bool { return false }
 
-// What a member says in its own name reaches the service, and what it says in another's does not. Who is not in the
-// server list may only say hello. It is
-// told, and its log line has its number and address, once in a while.
+// Messages of a member in its own name reach the service, and messages in another's name do not. A member outside the
+// server list may only say hello. The sender gets an error, and the log line, at most one in a while, has its number and
+// address.
 func TestMemberSpeaksForItselfOnly(t *testing.T) {
 	says := map[string]func(ctx context.Context, f proto.FollowerClient, l proto.LeaderClient, as uint32) error{
 		"hello": func(ctx context.Context, f proto.FollowerClient, _ proto.LeaderClient, as uint32) error {

@@ -16,7 +16,7 @@ import (
 
 // internalClient is a client of the super user inside a member. It reads the member's state, and submits writes as the
 // member's clients do, in one order. It has no session, and needs no password. Limits of clients do not apply. It
-// implements subtree.Nodes without watches.
+// implements subtree.NodeClient without watches.
 type internalClient struct {
 	m          *Member
 	connID     uint64 // a number that no connection has
@@ -61,7 +61,7 @@ func (i *internalClient) readTree(ctx context.Context, op jute.Op, path string,
 	return nil
 }
 
-// Exists implements subtree.Nodes.
+// Exists implements subtree.NodeClient.
 func (i *internalClient) Exists(ctx context.Context, path string, _ bool) (stat jute.Stat, err error) {
 	err = i.readTree(ctx, jute.OpExists, path, func(tree *znode.State, path []byte) (code jute.Code) {
 		stat, code = tree.Exists(path, i.identities, nil)
@@ -70,7 +70,7 @@ func (i *internalClient) Exists(ctx context.Context, path string, _ bool) (stat 
 	return stat, err
 }
 
-// Get implements subtree.Nodes.
+// Get implements subtree.NodeClient.
 func (i *internalClient) Get(ctx context.Context, path string, _ bool) (data []byte, stat jute.Stat, err error) {
 	err = i.readTree(ctx, jute.OpGetData, path, func(tree *znode.State, path []byte) (code jute.Code) {
 		data, stat, code = tree.GetData(path, i.identities, nil)
@@ -79,7 +79,7 @@ func (i *internalClient) Get(ctx context.Context, path string, _ bool) (data []b
 	return data, stat, err
 }
 
-// GetACL implements subtree.Nodes.
+// GetACL implements subtree.NodeClient.
 func (i *internalClient) GetACL(ctx context.Context, path string) (list []jute.ACL, stat jute.Stat, err error) {
 	err = i.readTree(ctx, jute.OpGetACL, path, func(tree *znode.State, path []byte) (code jute.Code) {
 		list, stat, code = tree.GetACL(path, i.identities)
@@ -88,7 +88,7 @@ func (i *internalClient) GetACL(ctx context.Context, path string) (list []jute.A
 	return list, stat, err
 }
 
-// Children implements subtree.Nodes.
+// Children implements subtree.NodeClient.
 func (i *internalClient) Children(ctx context.Context, path string, _ bool) (names []string, stat jute.Stat,
 	err error,
 ) {
@@ -99,10 +99,10 @@ func (i *internalClient) Children(ctx context.Context, path string, _ bool) (nam
 	return names, stat, err
 }
 
-// Ready implements subtree.Nodes.
+// Ready implements subtree.NodeClient.
 func (i *internalClient) Ready(ctx context.Context) error { return i.m.follower.AwaitSync(ctx) }
 
-// Go implements subtree.Nodes. It is for writes.
+// Go implements subtree.NodeClient. It is for writes.
 func (i *internalClient) Go(ctx context.Context, op jute.Op, rec client.Record, done func(client.Reply, error)) error {
 	return i.submitWrite(ctx, op, rec, replyCallback(done))
 }
@@ -148,7 +148,7 @@ func (i *internalClient) writeAndWait(ctx context.Context, op jute.Op, rec clien
 	}
 }
 
-// SetACL implements subtree.Nodes.
+// SetACL implements subtree.NodeClient.
 func (i *internalClient) SetACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error) {
 	r, err := i.writeAndWait(ctx, jute.OpSetACL, jute.SetACLRequest{Path: []byte(path), ACL: acl, Version: version})
 	if err == nil && r.Code != jute.OK {
@@ -157,7 +157,7 @@ func (i *internalClient) SetACL(ctx context.Context, path string, acl []jute.ACL
 	return r.Stat, err
 }
 
-// Multi implements subtree.Nodes. It is for writes. If it succeeds, it returns no results.
+// Multi implements subtree.NodeClient. It is for writes. If it succeeds, it returns no results.
 func (i *internalClient) Multi(ctx context.Context, ops []jute.MultiOp) ([]client.MultiResult, error) {
 	r, err := i.writeAndWait(ctx, jute.OpMulti, client.MultiRequest(ops))
 	switch {

@@ -20,9 +20,9 @@ var (
 	ErrSessionMoved = errors.New("the session was resumed meanwhile, and lives")
 )
 
-// KillSession ends a session for an operator, with its ephemeral nodes. by names the operator, in at most znode.MaxRequesterBytes
-// bytes, and is kept with the end. The client is notified as after an expiry. KillSession works on every member. It
-// returns when this member has applied the end.
+// KillSession ends a session for an operator, with its ephemeral nodes. by names the operator, in at most
+// znode.MaxRequesterBytes bytes, and is kept with the end. The client is notified as after an expiry. KillSession works
+// on every member. It returns when this member has applied the end.
 //
 // The kill concerns the session in the state of all entries committed before the call. If the client resumes
 // the session before the kill reaches the log, the session lives. KillSession waits for a leader until ctx

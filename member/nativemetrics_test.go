@@ -61,7 +61,8 @@ type provoked struct {
 }
 
 // severalPerRow are metrics of which one series stands for all. server.TestStats and the tests of each
-// reason cover the others. TestSuperGuesses and the tests beside it in server and admin cover those of credentials.
+// reason cover the others. TestSuperGuessesLeaveTraces of server and
+// TestGuessesLeaveTraces of admin cover those of credentials.
 var severalPerRow = regexp.MustCompile(`^(rollcall_connections_ended_total|rollcall_credentials_failed_total|rollcall_credentials_slowed_total)\{.*`)
 
 // look reads Rollcall's own metrics of all members. Of a histogram it reads the count.

@@ -65,7 +65,7 @@ func (p *peerConns) clientConn(id uint32) (*grpc.ClientConn, error) {
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.dialPeer(ctx, id) }),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes),
 			// gRPC must not reopen a stream by itself. Its holder does that, and must see its end
-			// at once, instead of waiting in Send until the member is back. See commit too.
+			// at once, instead of waiting in Send until the member is back. See tieToConnection too.
 			grpc.MaxRetryRPCBufferSize(0)),
 		grpc.WithStreamInterceptor(tieToConnection),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -197,7 +197,7 @@ func (p *peerConns) closeAll() {
 	}
 }
 
-// fetchStateHashes implements follower.Config.Ask.
+// fetchStateHashes implements follower.Config.FetchStateHashes.
 func (p *peerConns) fetchStateHashes(ctx context.Context, id uint32) (*proto.Marks, error) {
 	reply, err := remoteView(p, id).View(ctx,
 		&proto.ViewRequest{About: &proto.ViewRequest_Status{Status: &proto.ViewStatus{}}})

@@ -20,7 +20,7 @@ func raftServerList(node *quorum.Node) (list serverlist.List) {
 	return list
 }
 
-// presentAfterChange implements leader.Config.Present. If the configuration could not follow the list after the
+// presentAfterChange implements leader.Config.ReachableServers. If the configuration could not follow the list after the
 // change, it returns no members, so the change is rejected.
 func (t *terms) presentAfterChange(txn *proto.Txn) []uint32 {
 	change, err := znode.ServerListChange(txn)

@@ -419,7 +419,7 @@ func raftVoters(node *quorum.Node) (ids []uint32) {
 	return ids
 }
 
-// leaderClient implements follower.Config.Leader.
+// leaderClient implements follower.Config.LeaderClient.
 func (t *terms) leaderClient(_ context.Context, id uint32) (proto.LeaderClient, error) {
 	if id == t.m.cfg.ID {
 		return localLeader{t}, nil
