@@ -48,7 +48,7 @@ func (c TreeView) EphemeralsFrom(owner jute.SessionID, path string) iter.Seq2[ju
 // EphemeralCountOf returns the number of a session's ephemeral nodes. Counting a million takes 4 ms.
 func (c TreeView) EphemeralCountOf(id jute.SessionID) int { return c.tree.countEphemerals(id) }
 
-// NodeKind tells apart nodes by how they end other than by a client's delete.
+// NodeKind distinguishes nodes by how they end other than by a client's delete.
 type NodeKind int
 
 const (

@@ -114,7 +114,7 @@ func (t *transaction) attachSession() {
 	}
 	t.result.Session = *old
 	// An attach that names an outdated owner was overtaken by an attach through another member. The log's
-	// order tells which connection is the newest only among the attaches of one member.
+	// order shows which connection is the newest only among the attaches of one member.
 	if req.GetSince() != old.OwnerIndex && old.Owner.Member != t.txn.GetMember() {
 		t.result.Code = jute.SessionMoved
 		return

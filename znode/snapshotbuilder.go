@@ -9,7 +9,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// snapshotBuilder checks the parts of a snapshot in their order, and builds a content from them.
+// snapshotBuilder checks the parts of a snapshot in their order, and builds a replicatedState from them.
 // RestoreSnapshot, VerifySnapshot and ReadImage read with one, and an ImageWriter writes only what its
 // builder accepts. Its accept methods return the reason to reject a part, or "".
 type snapshotBuilder struct {
