@@ -107,9 +107,9 @@ func wantPrinted(t *testing.T, what, got, want string) {
 	}
 }
 
-// The command writes a subtree of a backup into a running ensemble: it creates missing nodes, changes those that differ, and with --delete removes those that the backup lacks. A
-// dry run shows the same and changes nothing. After the restore there is nothing left to change. Ephemeral nodes are left
-// out, also those that stand where the backup has other nodes.
+// The command writes a subtree of a backup into a running ensemble: it creates missing nodes, changes those that differ,
+// and with --delete removes those that the backup lacks. A dry run shows the same and changes nothing. After the restore
+// there is nothing left to change. Ephemeral nodes are left out, also those that stand where the backup has other nodes.
 func TestSubtreeRestore(t *testing.T) {
 	w, s := nodeWorld(t)
 	file := savedApp(t, s.Root)

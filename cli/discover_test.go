@@ -32,9 +32,10 @@ func replaceHost(t *testing.T, base, host string) string {
 }
 
 // Credentials go to the address that --admin names, whatever it is, and without it only to the default address on
-// this machine, if a member has answered a question without them there. The token is proved there, and the password of the super user goes nowhere over TCP. A guessed port gets none, not even one of
-// this machine, and neither does another machine. Linux takes connections to 0.0.0.0 to this machine, so that
-// address stands for another machine that would answer.
+// this machine, if a member has replied there to a request without them. The token is proved there, and the password of
+// the super user goes nowhere over TCP. A guessed port gets none, not even one of this machine, and neither does another
+// machine. Linux takes connections to 0.0.0.0 to this machine, so that address stands for another machine that would
+// reply.
 func TestCredentialsGoNowhereElse(t *testing.T) {
 	f := newFakeMember(t)
 	token := tokenFile(t)

@@ -12,14 +12,14 @@ import (
 // (conn.MaySend). A connection with output checks itself (conn.AwaitPermit), so its client waits no longer
 // than a search of its own watches takes. sweepMissed checks the others.
 
-// missedCheck records up to which State.MissedPaths a connection's watches have been checked.
+// missedCheck records up to which Watches.MissedPaths a connection's watches have been checked.
 type missedCheck struct {
 	session    *session
 	stream     *stream.Stream
 	searchTurn *sync.Mutex
 
 	mu           sync.Mutex    // held during a search
-	checkedPaths atomic.Uint64 // value of State.MissedPaths at the last check
+	checkedPaths atomic.Uint64 // value of Watches.MissedPaths at the last check
 }
 
 // missedNothing reports whether the client was notified of every change that it watches. It takes no lock.
@@ -68,12 +68,12 @@ type missedSweep struct {
 	searchTurn sync.Mutex
 
 	mu          sync.Mutex
-	wantedPaths uint64 // the latest State.MissedPaths
+	wantedPaths uint64 // the latest Watches.MissedPaths
 	sweptPaths  uint64 // its value at the last sweep
 	running     bool
 }
 
-// startNeeded notes the latest State.MissedPaths, and reports whether the caller must start sweepMissed.
+// startNeeded notes the latest Watches.MissedPaths, and reports whether the caller must start sweepMissed.
 func (m *missedSweep) startNeeded(paths uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

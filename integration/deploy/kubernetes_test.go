@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// pod is what TestKubernetes needs of the pods' manifest.
+// pod has the fields of the pods' manifest that the tests need.
 type pod struct {
 	Args []string
 	Env  []struct{ Name, Value string }

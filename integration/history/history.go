@@ -188,7 +188,7 @@ type Vouch struct {
 	Moment  // At is the time for which it was decided
 	Member  uint32
 	Session jute.SessionID
-	Conn    uint64 // as in znode.Owner; 0: not known, taken for the owner's
+	Conn    uint64 // as in znode.SessionOwner; 0: not known, taken for the owner's
 	Allowed bool
 }
 

@@ -493,7 +493,7 @@ func (s stream) Header() http.Header            { return s.header }
 func (s stream) WriteHeader(int)                {}
 func (stream) SetWriteDeadline(time.Time) error { return nil }
 
-// At most maxLongReplies long answers are made at once, and short ones are made beside them.
+// At most maxLongReplies long replies are made at once, and short ones are made beside them.
 func TestLongAnswersAreBounded(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	for range maxLongReplies {

@@ -51,8 +51,8 @@ type Operations interface {
 	// SessionEnds yields the retained ends of sessions, newest first: of session unless it is 0, of
 	// clients at address unless it is "", and with a number below before unless it is 0.
 	SessionEnds(session jute.SessionID, address string, before uint64) iter.Seq[znode.SessionEnd]
-	// KillSession returns when the session has ended or ctx ends. by names the requester in at most znode.MaxRequesterBytes
-	// bytes. The error is a *Failure.
+	// KillSession returns when the session has ended or ctx ends. by names the requester in at most
+	// znode.MaxRequesterBytes bytes. The error is a *Failure.
 	KillSession(ctx context.Context, id jute.SessionID, by string) error
 	// CopyState copies the state at one index, for a backup. The error is a *Failure.
 	CopyState(ctx context.Context) (StateCopy, error)
