@@ -13,21 +13,14 @@
 // Write a function that takes IOStreams and returns a *cobra.Command, and add it to commandConstructors:
 //
 //	func newNames(w IOStreams) *cobra.Command {
-//		link, out := NewLink(w), NewOutput(w)
-//		cmd := &cobra.Command{
+//		a := newAdminCommand(w)
+//		return a.register(&cobra.Command{
 //			Use: "names [flags]", Short: "list the names of sessions", GroupID: InspectGroup,
 //			Args: RangeArgs(0, 0, "flags only"),
-//			RunE: func(cmd *cobra.Command, args []string) error {
-//				member, err := link.AdminClient(cmd.Context())
-//				if err != nil {
-//					return err
-//				}
-//				… // query member, and print its rows with PrintRows
+//			RunE: func(cmd *cobra.Command, _ []string) error {
+//				… // query a member with getOne or listRows, and print its rows with PrintRows
 //			},
-//		}
-//		link.Register(cmd)
-//		out.Register(cmd)
-//		return cmd
+//		})
 //	}
 package cli
 

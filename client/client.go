@@ -126,7 +126,7 @@ type Client struct {
 	timeout     time.Duration    // the session's timeout: requested, later granted
 	link        *link            // nil while requests do not pass
 	timer       *time.Timer      // calls checkConnection while connected; nil before that
-	calls       fifo.Queue[call] // sent and not answered, in order
+	calls       fifo.Queue[call] // sent and without a reply, in order
 	xid         int32
 	roomWaiters []chan struct{} // callers that wait for room; each has capacity 1
 	changed     chan struct{}   // closed when link or end changes

@@ -51,7 +51,7 @@ type link struct {
 	lastSent     time.Duration
 	pingSent     time.Duration // 0: no ping is unanswered
 	closeReason  error         // why this side closed the connection
-	pendingAuths []chan error  // calls of AddAuth that wait for their answer, in order; each has room for one
+	pendingAuths []chan error  // calls of AddAuth that wait for their reply, in order; each has room for one
 }
 
 var readBufferPool = sync.Pool{New: func() any { return new([readSize]byte) }}

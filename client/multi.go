@@ -23,7 +23,7 @@ type MultiRequest []jute.MultiOp
 // Append writes the record.
 func (r MultiRequest) Append(b []byte) []byte { return jute.AppendMulti(b, r) }
 
-// MultiResponse is the answer to multi and multiRead: one result for each operation.
+// MultiResponse is the reply to multi and multiRead: one result for each operation.
 type MultiResponse struct {
 	Results []MultiResult
 }

@@ -6,7 +6,7 @@
 //   - Load reads the sources, takes the value of each key from the strongest one, checks it by its row,
 //     and then checks the keys against each other.
 //   - Check does the same, and reports every key with its value, its source and its faults.
-//   - Conf makes the answer to the four-letter command conf.
+//   - Conf makes the reply to the four-letter command conf.
 //
 // The package reads files and writes none, except for SaveMyID. It keeps no state, starts no goroutine
 // and opens no port.
@@ -51,7 +51,7 @@ type Settings struct {
 	// LinearizableReads makes every read wait for a proof that the leader still leads, and until this member has
 	// applied all entries committed by then. By default reads may be stale.
 	LinearizableReads bool
-	ReadOnlyMode      bool         // clients that ask for it are served without a leader, in sessions that only read
+	ReadOnlyMode      bool         // clients that request it are served without a leader, in sessions that only read
 	Rules             znode.Rules  // for the terms that this member leads
 	CommandWhitelist  []string     // four-letter words served, "*" for all; srvr always is
 	SnapCount         uint64       // log entries between snapshots; default 100,000

@@ -1,6 +1,6 @@
 // Package proto is the language between members. It has two gRPC services, Follower and Leader, and
 // Entry, the format of the replicated log. Every member serves both services: the leader calls
-// Follower, and Leader is answered only by the member that leads.
+// Follower, and only the member that leads replies to calls of Leader.
 //
 // rollcall.proto is the contract, with units and meanings. `make proto` generates the rest of the
 // directory from it. The package has no logic.

@@ -1,9 +1,9 @@
-// Package audit writes the audit log of a member: one line for each change that a client asked for, for each
-// session that begins or ends, for each failed authentication, and for what administrators do.
+// Package audit writes the audit log of a member: one line for each change that a client has requested, for each
+// session that begins or ends, for each failed authentication, and for each action of an administrator.
 //
 //   - Log takes events and writes their lines. Its methods never wait for the disk, except the ones in required.go. If
 //     lines come faster than they can be written, Log drops some, counts them, and writes a line about the gap.
-//   - required.go serves operators who want no change without a line. It waits until the line of a change is written
+//   - required.go is for operators who want no change without a line. It waits until the line of a change is written
 //     before the change is made, for a bounded time and without a lock. Apply never calls it.
 //   - operations.go has the table of opcodes, and turns a transaction of the log into events.
 //   - event.go has the two formats, JSON and ZooKeeper's.
