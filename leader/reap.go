@@ -17,7 +17,7 @@ import (
 type Nodes interface {
 	// ReapCandidates returns up to limit of the candidates that follow after and are due at now, in ms since 1970.
 	// A container that never had a child is due if it is older than neverUsedMs, unless that is 0. An empty
-	// result means that there are no more. ReapCandidates may wait for apply, but not for the log.
+	// result means that there are no more. It may wait for apply, but not for the log.
 	ReapCandidates(now, neverUsedMs int64, after znode.ReapCandidate, limit int) []znode.ReapCandidate
 
 	// HasUnswept reports whether ended sessions have left nodes. It may wait for apply, but not for

@@ -59,7 +59,7 @@ type shard struct {
 // tableClock relates table time to the clock. A goroutine that still uses the previous clock behaves as if it
 // had come before AdvanceStep.
 type tableClock struct {
-	stepDue   time.Time     // of the last step, or the time when that was taken if it was late
+	stepDue   time.Time     // the time at which the last step was due, or was taken if it was late
 	tableTime time.Duration // at stepDue, a whole number of steps
 }
 

@@ -23,7 +23,7 @@ import (
 // with the node's next change.
 //
 // The digest is the xxHash of these sums, the numbers of nodes, sessions and ends, and all other replicated
-// state (replicatedState.Digest). Derived state, such as a node's children, is not part of it.
+// state (see Digest). Derived state, such as a node's children, is not part of it.
 const DigestVersion = 1
 
 const (

@@ -48,7 +48,7 @@ func (e *treeEditor) linkNode(n *node) (parent *node) {
 	return parent
 }
 
-// unlinkNode is tree.unlinkNode, and returns the parent as linkNode does.
+// unlinkNode is tree.unlinkNode with an undo step. The parent's hash is subtracted, as in linkNode.
 func (e *treeEditor) unlinkNode(n *node) (parent *node) {
 	parent = e.tree.unlinkNode(e.gen.Load(), n)
 	e.recordUndo(undoStep{unlinkedNode: n})
@@ -80,7 +80,8 @@ func (e *treeEditor) rollBack() {
 	}
 }
 
-// startUndo reserves room for the undo steps of so many operations.
+// startUndo drops earlier undo steps and reserves room for those of so many operations. Steps are recorded while
+// recordsUndo is set.
 func (e *treeEditor) startUndo(operations int) {
 	if cap(e.undoSteps) > keptMultiOps {
 		e.undoSteps = nil

@@ -127,10 +127,11 @@ type OpResult struct {
 	Stat jute.Stat // after create2 and setData
 }
 
-// Waiter waits for the result of a transaction of this member.
+// Waiter waits for the result of a transaction or of a sync of this member.
 type Waiter interface {
-	// TxnApplied is called under the tree's write lock, after the transaction's events. r is valid during the
-	// call. TxnApplied must not block.
+	// TxnApplied is called when the transaction has been applied, under the tree's write lock, after its events.
+	// For a sync it is called under the read lock, with a zero Result, when all that was committed before has been
+	// applied. r is valid during the call, which must not block.
 	TxnApplied(r *Result)
 }
 

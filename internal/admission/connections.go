@@ -16,14 +16,13 @@ func NewConnectionLimiter(most, mostPerAddr int) *ConnectionLimiter {
 // Decision is the decision about a new connection.
 type Decision int
 
-// The verdicts.
 const (
-	Admitted Decision = iota
-	TooManyConnections
-	TooManyOfAddress
+	Admitted           Decision = iota
+	TooManyConnections          // the limit of all connections is reached
+	TooManyOfAddress            // the limit of this address is reached
 )
 
-// Admit counts a connection of an address, or returns the verdict that rejects it.
+// Admit counts a connection of an address, unless a limit is reached.
 func (l *ConnectionLimiter) Admit(addr string) Decision {
 	switch {
 	case l.maxConns > 0 && l.numConns >= l.maxConns:

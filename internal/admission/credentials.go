@@ -64,7 +64,7 @@ type CredentialLimiter struct {
 
 	mu            sync.Mutex
 	addresses     map[string]*list.Element
-	byLastFailure *list.List // of *address, the one with the latest failure first
+	byLastFailure *list.List // of *addressRecord, the one with the latest failure first
 	numWaiting    int        // attempts
 	lineLimiter   *rate.Limiter
 	skippedLines  int // due and not written
@@ -213,7 +213,8 @@ func (t *CredentialLimiter) findAddress(name string) *addressRecord {
 	return a
 }
 
-// lineDue reports whether a failure of a leaves a log line now. The caller holds the lock.
+// lineDue reports whether a failure of a is logged now. If so, it uses up the line. A line that only the limit of all
+// addresses prevents is counted as skipped. The caller holds the lock.
 func (t *CredentialLimiter) lineDue(a *addressRecord) bool {
 	now := time.Now()
 	if !a.lastLogged.IsZero() && now.Sub(a.lastLogged) < addressLineInterval {

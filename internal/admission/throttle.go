@@ -150,9 +150,9 @@ func (t *SessionThrottle) Admit(request SessionRequest, now time.Time) bool {
 	return true
 }
 
-// lastFillTime returns the last time at which tokens were added. It never decreases: handshakes may get the
-// lock in another order than they read the clock, and a limiter that gets an earlier time adds the tokens
-// since then again. The caller holds the lock.
+// lastFillTime advances lastFill to the last time at which tokens were added, and returns it. It never
+// decreases: handshakes may get the lock in another order than they read the clock, and a limiter that gets
+// an earlier time adds the tokens since then again. The caller holds the lock.
 func (t *SessionThrottle) lastFillTime(now time.Time) time.Time {
 	if at := t.startedAt.Add(now.Sub(t.startedAt) / t.cfg.FillTime * t.cfg.FillTime); at.After(t.lastFill) {
 		t.lastFill = at

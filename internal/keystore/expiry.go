@@ -25,9 +25,9 @@ type expiryWarner struct {
 	lastWarning    time.Time     // of the last warning of any certificate
 }
 
-// warningDue reports whether a warning is due at now, for a certificate that is valid until until. Each of
-// expiryThresholds gives one warning for each certificate. Except for the last one, there is at most one in a
-// day, however often certificates change.
+// warningDue reports whether a warning is due at now, for a certificate that is valid until until, and
+// records the warning as given. Each of expiryThresholds gives one warning for each certificate. Except for
+// the last one, there is at most one in a day, however often certificates change.
 func (e *expiryWarner) warningDue(until, now time.Time) bool {
 	if !until.Equal(e.certificateEnd) {
 		e.certificateEnd, e.lastThreshold = until, -1

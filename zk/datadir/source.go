@@ -27,11 +27,11 @@ type valueReader struct {
 	window        []byte
 	position      int   // the next byte to read in the window
 	windowOffset  int64 // the offset of the window
-	summedBytes   int   // the bytes of the window that are in sum
+	summedBytes   int   // the bytes of the window that are in checksum
 	checksum      hash.Hash32
 	err           error
 	checkRoom     func() error // Options.CheckRoom; nil: no limit
-	nextRoomCheck int64        // the offset at which room is called next
+	nextRoomCheck int64        // the offset at which checkRoom is called next
 	roomError     error        // of checkRoom; not an error of the file
 }
 
