@@ -32,8 +32,8 @@ type Member interface {
 	Vouch(ctx context.Context, id jute.SessionID) error
 
 	// Submit hands over a transaction for good. The member sets Member, Boot and Seq. Transactions
-	// of one connection reach the log in the order of the calls, and each of them once. w
-	// gets the result under the tree's write lock, before the Flush after its entry. Submit blocks
+	// of one connection reach the log in the order of the calls, and each of them once. w gets the
+	// result under the tree's write lock, before the FlushApplied after its entry. Submit blocks
 	// while the member's limit is reached, if the transaction is long or the connection has
 	// something unapplied. It fails only if ctx ends.
 	Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) error
@@ -42,8 +42,8 @@ type Member interface {
 	// fail.
 	TrySubmit(txn *proto.Txn, w znode.Waiter) bool
 
-	// Sync passes OK to w when all that was committed before the call is applied here. It does so under the
-	// tree's lock; the read lock is enough. Sync never blocks.
+	// Sync gives w the code OK when all that was committed before the call is applied here. It does so
+	// under the tree's lock; the read lock is enough. Sync never blocks.
 	Sync(conn uint64, w znode.Waiter)
 
 	// Detach reports that the connection is gone: its creates and attaches that are not

@@ -19,7 +19,7 @@ type request struct {
 	operation  *operation
 	receivedAt time.Time
 	ids        []*proto.Identity // the client's identities when it sent the request
-	body       []byte            // the request's record; in the frame's memory, or in own while the request waits
+	body       []byte            // the request's record; in the frame's memory, or in ownBody while the request waits
 
 	listBytes uint32 // of a write, for Txn.lists
 	// a write or a sync: it gets its reply when applied, other requests when they are first in the queue

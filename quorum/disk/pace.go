@@ -17,7 +17,7 @@ const (
 // pacedWriter writes a snapshot in pieces of flushSize bytes, and leaves the machine to the clients between them.
 type pacedWriter struct {
 	w            io.Writer
-	noPauses     *atomic.Bool // no rests
+	noPauses     *atomic.Bool // while it is set, there are no pauses
 	pieceStarted time.Time    // when the piece was begun
 	pieceBytes   int          // bytes of the piece
 }

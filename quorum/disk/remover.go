@@ -46,7 +46,7 @@ type remover struct {
 	idle         sync.Cond // running has become false
 	started      bool
 	running      bool
-	skipPauses   bool               // finish waits
+	skipPauses   bool               // waitUntilEmpty waits
 	pendingPaths fifo.Queue[string] // paths
 }
 

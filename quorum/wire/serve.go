@@ -177,7 +177,7 @@ type inConn struct {
 	requestBegun time.Time // of the current request; zero between requests
 	requestBytes int       // read since then
 
-	// Guarded by owner.mu.
+	// Guarded by peerConns.mu.
 	countedBytes    int       // see peerConns.countBytes
 	requestComplete bool      // raft has it
 	lastUsed        time.Time // first or last byte of a request, or its reply

@@ -79,7 +79,7 @@ func (s *Stream) HangUp(why Reason) {
 	s.Life.mu.Lock()
 	sock := s.socket
 	if s.registration.loop != nil {
-		hangUpSocket(s.registration.fd) // leave closes it
+		hangUpSocket(s.registration.fd) // cleanUp closes it
 	}
 	s.Life.mu.Unlock()
 	if sock != nil {
@@ -92,7 +92,7 @@ func (s *Stream) HangUp(why Reason) {
 func closeGracefully(sock socket) {
 	late := time.AfterFunc(CloseNotifyTime, func() { _ = underlyingSocket(sock).Close() })
 	defer late.Stop()
-	_ = sock.Close() // as above
+	_ = sock.Close() // nothing more is to be sent
 }
 
 // underlyingSocket returns the socket below TLS, or sock. Closing TLS sends a message first, which may wait.

@@ -278,7 +278,7 @@ func (f frameReader) runReader(fd int, more bool) {
 	switch {
 	case s.Life.hasEnded:
 		_ = sock.SetDeadline(pastDeadline)
-	case s.Life.isOpen() || s.Life.lastSent: // until then its Limit ends it
+	case s.Life.isOpen() || s.Life.lastSent: // until then its DropAfter ends it
 		_ = sock.SetReadDeadline(s.Life.expiresAt) // if it fails, so will the read
 	}
 	later := s.readerTask

@@ -132,7 +132,7 @@ type Stream struct {
 	Life Lifecycle
 
 	// Life's lock guards the rest.
-	socket       socket          // nil while it is in a loop; only the reader changes it and raw
+	socket       socket          // nil while it is in a loop; only the reader changes it and rawSocket
 	rawSocket    syscall.RawConn // the raw form of socket; nil: it cannot be written to without waiting
 	registration pollerRegistration
 	output       output
