@@ -121,7 +121,8 @@ func (d *rawConfig) finishSecure() error {
 	return nil
 }
 
-// finishTLS checks that the stores that clients over TLS need are set.
+// finishTLS checks that the stores that clients over TLS need are set, and sets the versions of TLS and whether the
+// scheme x509 is on.
 func (d *rawConfig) finishTLS() error {
 	t, opens := &d.ClientTLS, "secureClientPort"
 	if p := d.enabledProtocols; p.Min > 0 {

@@ -22,21 +22,21 @@ const (
 )
 
 // divergence checks the verdicts by which a leader says that this member's state is wrong. The leader may be the
-// one that is wrong, or worse, so the member requests the state hashes of all others itself:
+// one that is wrong, or worse, so the member requests the marks of all others itself:
 //
 //   - If a majority of the ensemble has the digest of the verdict, the member stops serving for good.
 //   - If a majority has the member's own digest, the member continues.
 //   - Otherwise it is unknown which side is right. The member does not serve for as long as the leader repeats
 //     the verdict, because one side must continue and that is the leader's. It keeps its state.
 //
-// Only voters count for the majority. An observer requests their hashes too, and does not count itself. Make one
-// with newDivergence.
+// The majority is one of the voters. An observer requests their marks too, and is not one of them. Make one with
+// newDivergence.
 type divergence struct {
 	cfg *Config
 	log *slog.Logger
 
 	pendingReport chan verdictReport // one place: a verdict to be checked
-	lastWrong     time.Time          // when checkReport, which alone uses it, last logged that a leader is wrong
+	lastWrong     time.Time          // when a wrong leader was last logged; only checkLoop uses it
 }
 
 // verdictReport is a verdict of the member that leads in a term.
@@ -51,8 +51,8 @@ func newDivergence(cfg *Config, log *slog.Logger) *divergence {
 }
 
 // reportVerdict passes a ping's verdict, if it has one, on to checkLoop. A verdict does not count if it is about an
-// earlier process of this member, or about a state that a snapshot has replaced since. reportVerdict never
-// waits: while a verdict is being checked, others are dropped.
+// earlier process of this member, or about a state that a snapshot has replaced since. It never waits:
+// while a verdict is being checked, others are dropped.
 func (d *divergence) reportVerdict(ping *proto.Ping) {
 	v := ping.Verdict
 	if v == nil || v.Own == v.Theirs || !d.isCurrent(v) {
@@ -86,7 +86,7 @@ func (d *divergence) checkLoop(ctx context.Context) error {
 	}
 }
 
-// checkReport compares a verdict with the state hashes of the other members.
+// checkReport compares a verdict with the marks of the other members.
 func (d *divergence) checkReport(ctx context.Context, r verdictReport) {
 	voters := d.cfg.VoterIDs()
 	theirs, own := d.countDigests(ctx, r.Verdict, voters)
@@ -110,9 +110,9 @@ func (d *divergence) checkReport(ctx context.Context, r verdictReport) {
 	}
 }
 
-// countDigests requests the state hashes of the voters. It returns the number of voters with a verdict's digest
-// theirs, and the number with its digest own, this member included. A voter that does not reply within a tick, or
-// that has no hash at that index, counts for neither.
+// countDigests requests the marks of the voters. It returns the number of voters with a verdict's digest theirs,
+// and the number with its digest own, this member included. A voter that does not reply within a tick, or that
+// has no such mark, counts for neither.
 func (d *divergence) countDigests(ctx context.Context, v *proto.Verdict, voters []uint32) (theirs, own int) {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Tick)
 	defer cancel()
@@ -142,8 +142,8 @@ func (d *divergence) countDigests(ctx context.Context, v *proto.Verdict, voters 
 	return theirs, own
 }
 
-// peerDigest returns another member's digest at an index, if the member replies in time and in the version of this
-// member's digests.
+// peerDigest returns the digest with which another member has marked an index, if it replies in time and in
+// the version of this member's digests.
 func (d *divergence) peerDigest(ctx context.Context, id uint32, index uint64) (digest uint64, ok bool) {
 	marks, err := d.cfg.FetchStateHashes(ctx, id)
 	if err != nil || marks.GetVersion() != znode.DigestVersion || len(marks.GetIndexes()) != len(marks.GetDigests()) {

@@ -258,9 +258,9 @@ func (f *Follower) Vouch(ctx context.Context, id jute.SessionID) error {
 // Boot and Seq. The transactions of one connection, which must call Submit one at a time, reach the
 // log in the order of the calls, once each.
 //
-// w gets the result under the tree's lock. There are two cases in which it gets none. A snapshot
-// replaces the state before, and then all connections are cut. Or txn creates or attaches a session,
-// and its connection is detached before.
+// w gets the result under the tree's lock. There are two cases in which it gets none. A snapshot replaces the
+// state before, and then all connections are cut. Or txn creates or attaches a session, and its connection is
+// detached before.
 //
 // Submit waits while this member's limit is reached, unless the connection has nothing unapplied and txn is
 // small. It fails only if ctx ends or an identity is not valid UTF-8.
@@ -284,10 +284,9 @@ func (f *Follower) TrySubmit(txn *proto.Txn, w znode.Waiter) bool {
 // waiters. It reports whether it dropped all that were not applied. It never blocks.
 func (f *Follower) Withdraw(conn uint64) bool { return f.outbox.withdrawUnsent(conn) }
 
-// Sync gives w the code OK once everything committed before the call has been applied
-// here. It does so under the tree's read lock, and in no order with the connection's own writes.
-// Sync never blocks; while there is no leader, w waits. Detach forgets the connection's syncs,
-// except those that are just getting their result.
+// Sync passes code OK to w once everything committed before the call has been applied here. It does so under the
+// tree's read lock, and in no order with the connection's own writes. Sync never blocks; while there is no leader,
+// w waits. Detach forgets the connection's syncs, except those that are just being completed.
 func (f *Follower) Sync(conn uint64, w znode.Waiter) { f.syncs.addSync(conn, w) }
 
 // AwaitSync waits until everything that was committed before the call has been applied here. It fails

@@ -27,7 +27,7 @@ type incarnation struct {
 	announced chan struct{}               // closed once boot is the member's current one
 	ids       *sessiontracker.IDGenerator // set before announced is closed
 	over      chan struct{}               // closed once boot is no longer current, or once this member was added again
-	endOnce   sync.Once                   // sets why and closes over
+	endOnce   sync.Once                   // sets endReason and closes over
 	endReason error
 
 	mu          sync.Mutex
@@ -77,7 +77,7 @@ func (i *incarnation) observeList(version int64, listed bool) {
 	}
 }
 
-// endFor makes wait return an error.
+// endFor ends this incarnation for a reason. Only the first call has an effect.
 func (i *incarnation) endFor(why error) {
 	i.endOnce.Do(func() {
 		i.endReason = why

@@ -18,11 +18,11 @@ const maxStateHashes = 64
 // members that are still joining are compared too, but a majority is one of the voters.
 type comparison struct {
 	self     uint32
-	patience time.Duration // longest wait for members that have not reached an index
+	patience time.Duration // longest wait for voters whose hashes could still decide a difference
 
 	mu             sync.Mutex
-	stateHashes    map[uint32]*proto.Marks // the newest of each member
-	undecidedSince time.Time               // zero if a majority decides every difference
+	stateHashes    map[uint32]*proto.Marks // by member: the hashes in its last reply that had some
+	undecidedSince time.Time               // zero if no difference waits for further voters
 	verdicts       map[uint32]*proto.Verdict
 }
 

@@ -141,7 +141,7 @@ func (p *proofs) isDone(round uint64) (done bool, changed <-chan struct{}) {
 	return p.doneRound >= round, p.doneChanged
 }
 
-// beginProof begins a round, and returns its number.
+// beginProof returns the number of a round that begins after the call: now, or when the round under way is done.
 func (p *pinger) beginProof() uint64 {
 	round, now := p.proofs.beginRound()
 	if now {

@@ -19,7 +19,7 @@ type dispute struct {
 	expires time.Time
 }
 
-// reportDispute implements follower.Config.OnDivergence. It never blocks.
+// reportDispute implements follower.Config.OnDivergence. It suspends the server, and never blocks.
 func (h *health) reportDispute(why string) {
 	before := h.disputed()
 	h.currentDispute.Store(&dispute{

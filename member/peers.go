@@ -65,7 +65,7 @@ func (p *peerConns) clientConn(id uint32) (*grpc.ClientConn, error) {
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.dialPeer(ctx, id) }),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes),
 			// gRPC must not reopen a stream by itself. Its holder does that, and must see its end
-			// at once, instead of waiting in Send until the member is back. See tieToConnection too.
+			// at once, instead of waiting in Send until the member is back.
 			grpc.MaxRetryRPCBufferSize(0)),
 		grpc.WithStreamInterceptor(tieToConnection),
 		grpc.WithConnectParams(grpc.ConnectParams{

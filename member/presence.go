@@ -20,8 +20,9 @@ func raftServerList(node *quorum.Node) (list serverlist.List) {
 	return list
 }
 
-// presentAfterChange implements leader.Config.ReachableServers. If the configuration could not follow the list after the
-// change, it returns no members, so the change is rejected.
+// presentAfterChange implements leader.Config.ReachableServers. If raft's configuration could not follow the list
+// after the change, it returns no members, so the change is rejected. It queues an operator's list, so that this
+// member contacts the new servers.
 func (t *terms) presentAfterChange(txn *proto.Txn) []uint32 {
 	change, err := znode.ServerListChange(txn)
 	if err != nil {

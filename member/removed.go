@@ -16,7 +16,7 @@ import (
 )
 
 // RemovedGracePeriod is the time for which a removed member continues to serve. The client that requested the
-// removal may be connected to it, and its reply takes at most a second (server.maxReconfigWait).
+// removal may be connected to it, and its reply takes at most a second (maxReconfigWait in package server).
 const RemovedGracePeriod = 1500 * time.Millisecond
 
 // removalCheckInterval is the time between two polls of the others by a member without a leader, which may have been
@@ -85,8 +85,7 @@ func (w *removalWatch) unlistedVersion() int64 {
 }
 
 // removedVersion returns the version of the newest list if this member is neither in it nor in raft's
-// configuration, and 0 otherwise. While this member knows no leader, it relies on the configuration in another
-// member's reply.
+// configuration, or else 0. While this member knows no leader, the configuration in another member's reply counts, too.
 func (w *removalWatch) removedVersion() int64 {
 	version := w.unlistedVersion()
 	if (w.reportedVersion.Load() != version || w.node.Status().LeaderID() != 0) &&

@@ -35,8 +35,8 @@ type replyPacer struct {
 // pacedReply is one reply of a replyPacer. A nil one never pauses. It is for one goroutine.
 type pacedReply struct {
 	pacer       *replyPacer
-	partStarted time.Time // of the part
-	partBytes   int       // of the part
+	partStarted time.Time
+	partBytes   int
 }
 
 // begin starts a reply, after a pause for each that is under way: many short replies cost as much as a long one.
@@ -123,7 +123,7 @@ func (h *HTTP) serveInTurn(e *endpoint, w http.ResponseWriter, r *http.Request) 
 	_, _ = w.Write(kept.body.Bytes()) // a client that left needs no reply
 }
 
-// runThenPause runs f for the holder of metricsTurn, and frees it after a pause.
+// runThenPause calls do for the holder of metricsTurn, and frees it after a pause.
 func (h *HTTP) runThenPause(do func()) {
 	begun := time.Now()
 	defer func() {

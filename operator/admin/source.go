@@ -62,13 +62,13 @@ type Stats struct {
 	Connections                  int
 	OutstandingRequests          int // requests
 	Handshakes                   uint64
-	RejectedConnections          uint64          // connections rejected because there were too many
+	RejectedConnections          uint64          // connections rejected because of a limit or the connection throttle
 	DropProbability              float64         // with which the connection throttle rejects a new session
 	TokenDeficit                 int64           // tokens that are missing in its bucket
 	ClosedSessionless            uint64          // connections closed because they opened no session in time
 	AuthFailed                   uint64          // connections
 	ClientMemory                 int64           // bytes of waiting requests and of output that clients have not read
-	ClientMemoryLimit            int64           // how many bytes there may be
+	ClientMemoryLimit            int64           // bytes; above it, connections are closed
 	ClosedOverBudget             uint64          // connections closed because they held most when there was too much
 	Latency                      metrics.Summary // of all requests
 	Reads, Updates               metrics.Summary // latency of requests that change nothing, and of the others
@@ -100,10 +100,10 @@ type Stats struct {
 	// this leader removes no TTL nodes or containers, because its clock is wrong
 	ReaperHeld      bool
 	Proposals       metrics.Spread // bytes of transactions in this term
-	Learners        int            // this and the rest only on a leader
-	SyncedFollowers int            // voters
-	SyncedObservers int            // members without a vote
-	PendingSyncs    int
+	Learners        int            // the fields from here to ClockDifference are 0 unless this member leads
+	SyncedFollowers int            // voters among the learners that have applied what was committed when they connected
+	SyncedObservers int            // likewise, members without a vote
+	PendingSyncs    int            // calls of Sync by members that wait for a proof round
 	LeaderUptime    time.Duration
 	ClockDifference time.Duration // the greatest difference to another member's clock
 	// file descriptors of this process, which FourLetterCommands fills in; -1: unknown
@@ -119,7 +119,8 @@ type Health struct {
 	Divergence string
 	// the version of the list that does not have this member any more, which may still vote; 0: it has
 	LeavingVersion int64
-	RemovedVersion int64  // as Leaving, and raft's configuration does not have this member either; 0: one of them has
+	// as LeavingVersion, if raft's configuration does not have this member either; 0: one of them has
+	RemovedVersion int64
 	Joining        bool   // it catches up and takes part in no election
 	Drained        bool   // it takes no more clients, because an operator has drained it or it is stopping
 	HasLeader      bool   // this member knows a leader
