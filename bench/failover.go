@@ -64,7 +64,7 @@ func (r *caseRun) runFailover() (Result, error) {
 		})
 	}
 	hooked := make(chan error, 1)
-	go func() { hooked <- f.breakMembers() }() // it sets f.said before it sends
+	go func() { hooked <- f.breakMembers() }() // f.hookOutput is set before the send
 	var wait sync.WaitGroup
 	for _, u := range f.clients {
 		wait.Go(u.sendRequests)

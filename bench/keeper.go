@@ -99,8 +99,8 @@ func (w *keeper) abandonSessions() {
 	_ = w.cmd.Wait()    // its exit status does not matter
 }
 
-// ServeKeeper is the body of a process that Target.Keeper starts. It reads requests from in until its end, and
-// writes replies to out. It connects with dial, or over TCP if dial is nil.
+// ServeKeeper is the body of a process that holds a share of a run's sessions. It reads requests from in until
+// its end, and writes replies to out. It connects with dial, or over TCP if dial is nil.
 func ServeKeeper(ctx context.Context, dial Dial, in io.Reader, out io.Writer) error {
 	h := newLocalHolder(&caseRun{ctx: ctx, target: Target{Dial: dial}, reportLine: func(string) {}})
 	defer h.abandonSessions()

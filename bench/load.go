@@ -17,12 +17,12 @@ import (
 type requestLoad struct {
 	ctx                       context.Context
 	startTime                 time.Time
-	measureFrom, measureUntil time.Duration // the measured time, since base
+	measureFrom, measureUntil time.Duration // the measured time, since startTime
 	schedule                  schedule
 	fixedRate                 bool
 	workers                   []*worker
 	activeSlots               atomic.Int64  // and the pacer
-	drained                   chan struct{} // closed when activeSlots is 0
+	drained                   chan struct{} // closed when none is active
 }
 
 // worker sends the requests of one connection.
@@ -42,7 +42,7 @@ type worker struct {
 // slot is the place of one request in flight.
 type slot struct {
 	worker  *worker
-	start   time.Duration // since base; at a fixed rate, the due time
+	start   time.Duration // since startTime of the load; at a fixed rate, the due time
 	onReply func(client.Reply, error)
 }
 

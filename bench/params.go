@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Params are the parameters of a case. Knobs has their units, ranges and cases.
+// Params are the parameters of a case. Their flags have the units, ranges and cases.
 type Params struct {
 	Case     string
 	Conns    int           // 0: the default of the case

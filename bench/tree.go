@@ -27,7 +27,7 @@ type tree struct {
 // parent is a node below the root with numbered children.
 type parent struct {
 	path      string
-	nodeCount int64 // nodeCount 0 to nodes-1 may exist
+	nodeCount int64 // children 0 to nodeCount-1 may exist
 }
 
 func (t *tree) createRoot(ctx context.Context, c *client.Client) error {

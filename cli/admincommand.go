@@ -21,7 +21,7 @@ type adminCommand struct {
 	IOStreams
 	*Link
 	*Output
-	warnedSilent map[uint32]bool // the members of which silent has warned
+	warnedSilent map[uint32]bool // the silent members that were reported, by id
 }
 
 func newAdminCommand(w IOStreams) *adminCommand {

@@ -30,7 +30,7 @@ func newNodeCommand(w IOStreams) *nodeCommand {
 	return &nodeCommand{IOStreams: w, Link: NewLink(w), Output: NewOutput(w)}
 }
 
-// registerCommand is registerSession with the flag -o.
+// registerCommand does the same as the next function, and adds the flag -o.
 func (n *nodeCommand) registerCommand(cmd *cobra.Command, change bool, work nodeWork) *cobra.Command {
 	return n.Output.Register(n.registerSession(cmd, change, work))
 }

@@ -73,7 +73,7 @@ func endRows(out io.Writer, n int, err error, end string) error {
 // lineEncoder encodes values as single lines of JSON, and reuses its buffer. escapeWide escapes runes above
 // 16 bits.
 type lineEncoder struct {
-	escapeWide func(rune) string // as escaped says
+	escapeWide func(rune) string
 	text       bytes.Buffer
 	enc        *json.Encoder
 }

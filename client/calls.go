@@ -236,7 +236,7 @@ func isFlat(into Readable) bool {
 // waiter is a call of Do that waits for its reply.
 type waiter struct {
 	pool      *sync.Pool
-	done      func(Reply, error) // the method finish, bound once
+	done      func(Reply, error) // the method that stores the reply, bound once
 	answered  chan struct{}      // capacity 1
 	decoder   jute.Decoder       // kept here so that no reply allocates one
 	abandoned atomic.Bool        // set by the first: the reply, or a caller that gives up

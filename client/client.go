@@ -125,7 +125,7 @@ type Client struct {
 	session     Resume           // without its zxid
 	timeout     time.Duration    // the session's timeout: requested, later granted
 	link        *link            // nil while requests do not pass
-	timer       *time.Timer      // calls checkConnection while connected; nil before that
+	timer       *time.Timer      // runs while connected; nil before that
 	calls       fifo.Queue[call] // sent and without a reply, in order
 	xid         int32
 	roomWaiters []chan struct{} // callers that wait for room; each has capacity 1
@@ -196,7 +196,7 @@ func newClient(cfg Config) (*Client, error) {
 // maxTimeout is the longest session timeout that can be requested.
 const maxTimeout = 1<<31*time.Millisecond - time.Millisecond // an int of milliseconds on the wire
 
-// sinceBase returns the time since base, by the monotonic clock.
+// sinceBase returns the time since the Client was made, by the monotonic clock.
 func (c *Client) sinceBase() time.Duration { return time.Since(c.base) }
 
 // Session returns the session's id and its timeout as the servers granted it.

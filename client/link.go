@@ -30,7 +30,7 @@ type link struct {
 	conn           *wire
 	addr           string
 	stopCloseOnEnd func() bool  // stops the end of the Client from closing conn
-	lastReceived   atomic.Int64 // since the Client's base
+	lastReceived   atomic.Int64 // by the Client's clock
 
 	// The next fields belong to the reader.
 	repliesBeforeRequests int

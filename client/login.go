@@ -33,7 +33,7 @@ func (l *link) logIn() error {
 	}
 }
 
-// exchangeToken sends a token and returns the server's, which is valid until the next call of next.
+// exchangeToken sends a token and returns the server's, which is valid until the next frame is read.
 func (l *link) exchangeToken(token []byte) ([]byte, error) {
 	frame := jute.SASLToken{Token: token}.Append(jute.RequestHeader{Op: jute.OpSASL}.Append(nil))
 	if err := jute.WriteFrame(l.conn, frame); err != nil {

@@ -8,7 +8,8 @@ import (
 )
 
 // doTyped does a request about a path for the typed calls below. They all wait as Do does, and their
-// error is an *Error. Version -1 matches any version. The events of a watch go to Config.Watch.
+// error is an *Error. Version -1 matches any version. The Client's Config has the function
+// that gets the events of a watch.
 func (c *Client) doTyped(ctx context.Context, op jute.Op, path string, rec Record, into Readable) error {
 	if _, err := c.Do(ctx, op, rec, into); err != nil {
 		return &Error{Op: op, Path: path, Err: err}

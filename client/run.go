@@ -46,7 +46,7 @@ func newReader(c *Client) *reader {
 }
 
 // run keeps a connection until the session or the Client ends. While a connection
-// is idle, only run, serve, next and Read are on its stack, which therefore stays small.
+// is idle, its stack has only this function, the loop over frames and a read, and therefore stays small.
 func (r *reader) run() {
 	for {
 		passed := false

@@ -49,7 +49,7 @@ var removedWatches = map[jute.WatcherType]watch{
 	jute.WatcherPersistentRecursive: watchRecursive,
 }
 
-// persistentWatchOf does the same as watchOf for addWatch and removeWatches.
+// persistentWatchOf does the same for addWatch and removeWatches. For the latter, kind has the kinds to remove.
 func persistentWatchOf(op jute.Op, body []byte) (path string, kind watch) {
 	d := jute.NewDecoder(body)
 	path = string(d.ReadBytes())

@@ -42,7 +42,7 @@ type WalkOptions struct {
 	Skip func(path string) bool
 }
 
-// ServersNode is the parent of the servers' own nodes; see Space.IsServersOwn.
+// ServersNode is the parent of the servers' own nodes. Commands on a whole tree leave it out.
 const ServersNode = "/zookeeper"
 
 // IsServersOwn reports whether path is the servers' node, which commands on a whole tree leave out unless

@@ -303,7 +303,7 @@ func closeListeners(cfg member.Config) {
 	}
 }
 
-// memberConfig returns the settings of a member. The caller adds the listeners and Events.
+// memberConfig returns the settings of a member. The caller adds the listeners and OnEvent.
 func memberConfig(cfg config.Config, log *logs.Log) member.Config {
 	cfg.Limits.Budget = clientMemoryBudget(cfg.Limits.Budget, 1)
 	return member.Config{
