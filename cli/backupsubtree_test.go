@@ -31,19 +31,19 @@ func treeBackup(t *testing.T, root string, nodes ...znode.ImageNode) string {
 	all = append(all, znode.ImageNode{Path: "/zookeeper"}, znode.ImageNode{Path: "/zookeeper/config"}, znode.ImageNode{Path: "/zookeeper/quota"})
 	h := znode.ImageHead{
 		Index: 20, Zxid: 5<<32 + 9, Term: znode.Term{Term: 5, Leader: 7}, SessionCount: 1, NodeCount: uint64(len(all)),
-		Members: []znode.MemberProgress{{ID: 7, Boot: 8, Format: znode.FormatLevel, HighestSession: backupSession}},
+		Members: []znode.MemberProgress{{ID: 7, Incarnation: 8, Format: znode.FormatLevel, HighestSession: backupSession}},
 	}
 	write := func(w io.Writer) (digest uint64) {
 		t.Helper()
 		iw, err := znode.NewImageWriter(w, h)
 		if err == nil {
-			err = iw.Session(znode.Session{ID: backupSession, Timeout: 20 * time.Second})
+			err = iw.WriteSession(znode.Session{ID: backupSession, Timeout: 20 * time.Second})
 		}
 		for _, n := range all {
 			if n.ACL == nil {
 				n.ACL = jute.OpenACL
 			}
-			err = errors.Join(err, iw.Node(n))
+			err = errors.Join(err, iw.WriteNode(n))
 		}
 		digest, cerr := iw.Close()
 		if err = errors.Join(err, cerr); err != nil {

@@ -89,14 +89,14 @@ func (l *Link) socketDial(path string) dialFunc {
 
 func tokenProofDial(token string) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		key := tokenproof.KeyOfToken(token)
+		key := tokenproof.DeriveTokenKey(token)
 		conn, err := dialMember(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
 		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 		_ = conn.SetDeadline(time.Now().Add(tokenProofTimeout)) // an error shows in the proof
-		private, err := tokenproof.Prove(conn, key)
+		private, err := tokenproof.ProveMutually(conn, key)
 		if err == nil {
 			err = conn.SetDeadline(time.Time{})
 		}

@@ -100,7 +100,7 @@ func newServer(t *testing.T, handler http.Handler) *httptest.Server {
 		}
 		handler.ServeHTTP(w, r)
 	}))
-	l, err := tokenproof.NewListener(s.Listener, tokenproof.KeyOfToken("abcdefghijklmnop"))
+	l, err := tokenproof.NewListener(s.Listener, tokenproof.DeriveTokenKey("abcdefghijklmnop"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -214,7 +214,7 @@ func (l *Link) saslLogin() (*client.Login, error) {
 	if path == "" {
 		return nil, nil
 	}
-	file, err := secretfile.ReadFile(path, sasl.MaxJAASBytes)
+	file, err := secretfile.ReadTrustedFile(path, sasl.MaxJAASBytes)
 	var who client.Login
 	if err == nil {
 		who.User, who.Password, err = sasl.ParseClientLogin(file.Text, loginSection)

@@ -63,7 +63,7 @@ func (d *rawConfig) readUsers() error {
 	if d.loginKeys.jaasFile == "" {
 		return nil
 	}
-	f, err := secretfile.ReadFile(d.loginKeys.jaasFile, sasl.MaxJAASBytes)
+	f, err := secretfile.ReadTrustedFile(d.loginKeys.jaasFile, sasl.MaxJAASBytes)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func secretFile(of string, value kind) kind {
 // readSecret returns the first line of a file, without its end. exposed is a warning that other users can read the
 // file, or "".
 func readSecret(path string) (line, exposed string, err error) {
-	f, err := secretfile.ReadFile(path, maxSecretBytes)
+	f, err := secretfile.ReadTrustedFile(path, maxSecretBytes)
 	if err != nil {
 		return "", "", err
 	}

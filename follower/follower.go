@@ -83,7 +83,7 @@ type State interface {
 	RUnlock()
 	Index() uint64
 	Term() znode.Term
-	MemberBoot(member uint32) (boot, cursor uint64)
+	MemberIncarnation(member uint32) (boot, cursor uint64)
 	HighestSession(member uint32) jute.SessionID
 	StateHashes() []znode.StateHash // called without the lock
 }

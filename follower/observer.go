@@ -35,7 +35,7 @@ func (f *Follower) observeBoot(boot uint64) {
 
 // ServerListChanged implements znode.Hooks.
 func (f *Follower) ServerListChanged(r znode.ServerList) {
-	boot, _ := f.cfg.State.MemberBoot(f.cfg.Self)
+	boot, _ := f.cfg.State.MemberIncarnation(f.cfg.Self)
 	_, listed := r.Servers.Find(f.cfg.Self)
 	f.observeBoot(boot)
 	f.incarnation.observeList(r.Version, listed)
@@ -85,7 +85,7 @@ func (f *Follower) TxnApplied(txn *proto.Txn, r *znode.Result) {
 		}
 	}
 	if req.waiter != nil {
-		req.waiter.TxnApplied(r)
+		req.waiter.ReceiveResult(r)
 	}
 }
 
@@ -119,7 +119,7 @@ func (f *Follower) EntryFinished(index uint64) {
 // SnapshotRestored implements znode.Hooks: a snapshot has replaced the state. Requests that it may
 // contain have an unknown outcome, and their waiters are not called.
 func (f *Follower) SnapshotRestored() {
-	boot, cursor := f.cfg.State.MemberBoot(f.cfg.Self)
+	boot, cursor := f.cfg.State.MemberIncarnation(f.cfg.Self)
 	f.observeBoot(boot)
 	if boot == f.cfg.Boot {
 		f.outbox.forgetThrough(cursor)

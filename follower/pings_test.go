@@ -512,7 +512,7 @@ func TestTouchWhileLeading(t *testing.T) {
 		for range 8 { // four ticks; both were due after three or four
 			r.f.Touch(1, timeout)
 			time.Sleep(tick / 2)
-			table.AdvanceStep(time.Now())
+			table.AdvanceIfDue(time.Now())
 			due = table.TakeOverdue(due, 9)
 		}
 		if len(due) != 1 || due[0].ID != 2 {

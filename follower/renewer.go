@@ -159,7 +159,7 @@ func (r *renewer) handleAck(a ack, t *term) {
 	if a.nonce != t.Nonce {
 		return
 	}
-	batches := r.touches.Ack(a.through)
+	batches := r.touches.AckThrough(a.through)
 	refused := make(map[jute.SessionID]bool, len(a.refusedSessions))
 	for _, id := range a.refusedSessions {
 		refused[jute.SessionID(id)] = true
@@ -227,7 +227,7 @@ func (r *renewer) cutLapsed(now time.Time) {
 		since = now
 	}
 	cut := 0
-	for id := range r.touches.UnackedBefore(since) {
+	for id := range r.touches.UnackedSessionsBefore(since) {
 		if conn, ended := r.leases.endIfExpired(id, now); ended {
 			r.cfg.Clients.DropConnection(id, conn, ErrNotVouched)
 			cut++

@@ -61,11 +61,11 @@ type fakeState struct {
 	log                 []*proto.Txn // that have run, of our boot
 }
 
-func (s *fakeState) Index() uint64                           { return s.index }
-func (s *fakeState) Term() znode.Term                        { return s.term }
-func (s *fakeState) MemberBoot(uint32) (boot, cursor uint64) { return s.boot, s.cursor }
-func (s *fakeState) HighestSession(uint32) jute.SessionID    { return s.highest }
-func (s *fakeState) StateHashes() []znode.StateHash          { return s.marks }
+func (s *fakeState) Index() uint64                                  { return s.index }
+func (s *fakeState) Term() znode.Term                               { return s.term }
+func (s *fakeState) MemberIncarnation(uint32) (boot, cursor uint64) { return s.boot, s.cursor }
+func (s *fakeState) HighestSession(uint32) jute.SessionID           { return s.highest }
+func (s *fakeState) StateHashes() []znode.StateHash                 { return s.marks }
 
 const testSyncLimit = 5
 
@@ -267,7 +267,7 @@ type heard struct {
 	n  int
 }
 
-func (h *heard) TxnApplied(*znode.Result) {
+func (h *heard) ReceiveResult(*znode.Result) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.n++

@@ -39,7 +39,7 @@ func (f *Follower) Stats() Stats {
 	s := Stats{
 		VouchWaits: c.vouchWaits.Buckets(), AckDelays: c.ackDelays.Buckets(), WriteGaps: f.outbox.stall.gaps.Buckets(),
 		LapsedLeases: c.lapsedLeases.Load(), RefusedSessions: c.refusedSessions.Load(), UnlinkedConns: c.unlinkedConns.Load(),
-		PendingTouches: f.renewer.touches.UnackedCount(),
+		PendingTouches: f.renewer.touches.UnackedTouchCount(),
 	}
 	f.outbox.fillStats(&s)
 	return s

@@ -160,7 +160,7 @@ func (s *syncs) awaitSync(ctx context.Context) error {
 // syncDone is a znode.Waiter: it is closed when its sync is complete.
 type syncDone chan struct{}
 
-func (s syncDone) TxnApplied(*znode.Result) { close(s) }
+func (s syncDone) ReceiveResult(*znode.Result) { close(s) }
 
 // requestIndex returns the leader's index, which is at or above everything committed before the call.
 func (s *syncs) requestIndex(ctx context.Context, t *term) (uint64, error) {
@@ -203,6 +203,6 @@ func (s *syncs) completeSyncs(done []znode.Waiter) {
 	s.cfg.State.RLock()
 	defer s.cfg.State.RUnlock()
 	for _, w := range done {
-		w.TxnApplied(&znode.Result{})
+		w.ReceiveResult(&znode.Result{})
 	}
 }

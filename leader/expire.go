@@ -29,7 +29,7 @@ type expiry struct {
 func (e *expiry) advanceTable(now time.Time) (late, due bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	late = e.sessions.AdvanceStep(now)
+	late = e.sessions.AdvanceIfDue(now)
 	overdue := e.sessions.HasDue()
 	e.watched.Store(overdue) // before the round begins
 	return late, overdue && !e.deciding.Load()

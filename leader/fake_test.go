@@ -208,7 +208,7 @@ func (s *fakeStream) Send(ping *proto.Ping) error {
 	}
 	if ping.Ack != nil {
 		s.m.acks = append(s.m.acks, ping.Ack)
-		s.m.touched.Ack(ping.Ack.Through)
+		s.m.touched.AckThrough(ping.Ack.Through)
 	}
 	if ping.Verdict != nil {
 		s.m.verdict = ping.Verdict

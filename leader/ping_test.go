@@ -104,7 +104,7 @@ func TestLeaderBehindMember(t *testing.T) {
 		if got := m.acked(); len(got) != 0 {
 			t.Fatalf("acknowledged %v", got)
 		}
-		e.table.AddSession(session(5, 2), time.Now())
+		e.table.AddIfMissing(session(5, 2), time.Now())
 		e.applied.Store(10)
 		e.at(tick + tick/2)
 		if got := m.acked(); len(got) != 1 || got[0].Through != 1 || len(got[0].Refused) != 0 {

@@ -15,10 +15,10 @@ import (
 
 // Nodes finds nodes for the leader to remove.
 type Nodes interface {
-	// ReapCandidates returns up to limit of the candidates that follow after and are due at now, in ms since 1970.
+	// DueReapCandidates returns up to limit of the candidates that follow after and are due at now, in ms since 1970.
 	// A container that never had a child is due if it is older than neverUsedMs, unless that is 0. An empty
 	// result means that there are no more. It may wait for apply, but not for the log.
-	ReapCandidates(now, neverUsedMs int64, after znode.ReapCandidate, limit int) []znode.ReapCandidate
+	DueReapCandidates(now, neverUsedMs int64, after znode.ReapCandidate, limit int) []znode.ReapCandidate
 
 	// HasUnswept reports whether ended sessions have left nodes. It may wait for apply, but not for
 	// the log. It is called between two entries.
@@ -82,7 +82,7 @@ func (r *reaper) reapRound(ctx context.Context) (n int, err error) {
 	now, neverUsed := r.cfg.WallClock.Now().UnixMilli(), r.cfg.Reaping.NeverUsed.Milliseconds()
 	var last znode.ReapCandidate
 	for {
-		page := r.cfg.Nodes.ReapCandidates(now, neverUsed, last, reapPage)
+		page := r.cfg.Nodes.DueReapCandidates(now, neverUsed, last, reapPage)
 		if len(page) == 0 {
 			return n, nil
 		}

@@ -26,7 +26,7 @@ type fakeNodes struct {
 	unswept int // steps to be swept
 }
 
-func (f *fakeNodes) ReapCandidates(now, neverUsedMs int64, after znode.ReapCandidate, limit int) []znode.ReapCandidate {
+func (f *fakeNodes) DueReapCandidates(now, neverUsedMs int64, after znode.ReapCandidate, limit int) []znode.ReapCandidate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.never = neverUsedMs

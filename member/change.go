@@ -70,8 +70,8 @@ func submitAndWait(ctx context.Context, f *follower.Follower, txn *proto.Txn) (z
 // resultWaiter is a znode.Waiter with room for the result of its transaction.
 type resultWaiter chan znode.Result
 
-// TxnApplied implements znode.Waiter.
-func (o resultWaiter) TxnApplied(r *znode.Result) { o <- *r }
+// ReceiveResult implements znode.Waiter.
+func (o resultWaiter) ReceiveResult(r *znode.Result) { o <- *r }
 
 // submitFailure converts an error of submitAndWait for an operator. check advises how to find out whether the
 // change was made.

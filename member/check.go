@@ -16,7 +16,7 @@ import (
 func CheckFiles(cfg config.Config) []*secretfile.Fault {
 	faults := append(trustConfigOf(cfg).Check(), checkInsecurePorts(cfg)...)
 	if cfg.SecureAddr != "" || cfg.ClientTLS.UnifiedPort {
-		faults = append(faults, keystore.Check(clientKeyOptions(cfg.ClientTLS))...)
+		faults = append(faults, keystore.CheckFiles(clientKeyOptions(cfg.ClientTLS))...)
 	}
 	return append(faults, cfg.HTTP.CheckToken()...)
 }

@@ -32,7 +32,7 @@ func (h hooks) MemberAnnounced(member uint32, boot, replaced uint64) {
 
 func (h hooks) SessionOpened(s znode.Session) {
 	if t := h.m.terms.sessionTable; t != nil {
-		t.AddSession(sessionSeed(s), h.m.cfg.Monotonic.Now())
+		t.AddIfMissing(sessionSeed(s), h.m.cfg.Monotonic.Now())
 		h.m.applyProgress.sessionCounters.opened.Add(1)
 		h.m.eventQueue.emit(Event{
 			Kind: EventOpened, Member: s.Owner.Member, Session: s.ID, Timeout: s.Timeout,

@@ -110,8 +110,8 @@ func (i *internalClient) Go(ctx context.Context, op jute.Op, rec client.Record, 
 // replyCallback is a znode.Waiter that calls a function with a client's reply, without its body.
 type replyCallback func(client.Reply, error)
 
-// TxnApplied implements znode.Waiter.
-func (a replyCallback) TxnApplied(r *znode.Result) {
+// ReceiveResult implements znode.Waiter.
+func (a replyCallback) ReceiveResult(r *znode.Result) {
 	a(client.Reply{ReplyHeader: jute.ReplyHeader{Zxid: r.Zxid, Err: r.Code}}, nil)
 }
 

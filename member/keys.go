@@ -19,14 +19,14 @@ type serverKeys struct{ clients, operators *keystore.Keys }
 
 // clientKeyOptions returns the options of the keys for clients over TLS.
 func clientKeyOptions(t config.ClientTLS) keystore.Options {
-	return keystore.Options{Prefix: "ssl", Key: t.Key, Trust: t.Trust, CRL: t.CRL, CRLs: t.CRLs, Fixed: !t.CertReload}
+	return keystore.Options{Prefix: "ssl", Key: t.Key, Trust: t.Trust, CheckCRLs: t.CRL, CRLFile: t.CRLs, ReloadOnDemandOnly: !t.CertReload}
 }
 
 // operatorKeyOptions returns the options of the keys for operators over HTTPS: the members' keys, as in ZooKeeper.
 func operatorKeyOptions(c trust.Certificates) keystore.Options {
 	return keystore.Options{
-		Prefix: "ssl.quorum", Key: c.KeyStore, Trust: c.TrustStore, CRL: c.CheckRevocation,
-		CRLs: c.RevocationFile,
+		Prefix: "ssl.quorum", Key: c.KeyStore, Trust: c.TrustStore, CheckCRLs: c.CheckRevocation,
+		CRLFile: c.RevocationFile,
 	}
 }
 

@@ -54,7 +54,7 @@ func (o operations) ChangeMembers(ctx context.Context, c admin.MembersChange) (a
 	if err != nil {
 		return admin.MembersChanged{}, err
 	}
-	list, err := serverlist.ParseList(string(r.Data))
+	list, err := serverlist.ParseList(string(r.ConfigText))
 	if err != nil {
 		return admin.MembersChanged{},
 			&admin.Failure{
@@ -125,8 +125,8 @@ func (o operations) checkServersChange(ctx context.Context, c admin.MembersChang
 	}
 	next, err := members.List.Apply(c.Change)
 	if err == nil {
-		err = cmp.Or(members.List.CheckMoves(next), raftServerList(o.m.node).CheckMoves(next),
-			members.List.CheckClientPorts(next))
+		err = cmp.Or(members.List.CheckAddressCycles(next), raftServerList(o.m.node).CheckAddressCycles(next),
+			members.List.CheckClientPortConflicts(next))
 	}
 	if err != nil {
 		return &admin.Failure{Status: http.StatusBadRequest, Text: err.Error()}

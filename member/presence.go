@@ -24,12 +24,12 @@ func raftServerList(node *quorum.Node) (list serverlist.List) {
 // after the change, it returns no members, so the change is rejected. It queues an operator's list, so that this
 // member contacts the new servers.
 func (t *terms) presentAfterChange(txn *proto.Txn) []uint32 {
-	change, err := znode.ServerListChange(txn)
+	change, err := znode.DecodeServerListChange(txn)
 	if err != nil {
 		return nil // apply rejects it
 	}
 	next := t.m.serverLists.listAfter(change)
-	if err := raftServerList(t.m.node).CheckMoves(next); err != nil {
+	if err := raftServerList(t.m.node).CheckAddressCycles(next); err != nil {
 		t.m.log.Warn("a change of the list of servers is rejected until raft's configuration has followed the last ones",
 			"reason", err)
 		return nil

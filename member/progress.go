@@ -23,7 +23,7 @@ type applyProgress struct {
 
 // updateMembers updates p from the announcements in the state. self is this member, and boot its process.
 func (p *applyProgress) updateMembers(state *znode.State, self uint32, boot uint64) {
-	current, _ := state.MemberBoot(self)
+	current, _ := state.MemberIncarnation(self)
 	p.announced.Store(current == boot)
 	p.minFormat.Store(state.MinFormat())
 }

@@ -37,10 +37,10 @@ type RestoredState struct {
 func ReadForRestore(read ImageReader) (*RestoredState, error) {
 	var h znode.ImageHead
 	err := read(znode.ImageVisitor{
-		Head:    func(has znode.ImageHead) error { h = has; return nil },
-		Unswept: func(jute.SessionID) error { h.UnsweptCount++; return nil },
-		End:     func(e znode.SessionEnd) error { h.EndCount++; h.EndsTotal = e.Number; return nil },
-		Node:    func(znode.ImageNode) error { h.NodeCount++; return nil },
+		Head:       func(has znode.ImageHead) error { h = has; return nil },
+		Unswept:    func(jute.SessionID) error { h.UnsweptCount++; return nil },
+		SessionEnd: func(e znode.SessionEnd) error { h.EndCount++; h.EndsTotal = e.Number; return nil },
+		Node:       func(znode.ImageNode) error { h.NodeCount++; return nil },
 	})
 	if err != nil {
 		return nil, err
@@ -73,14 +73,14 @@ func (r *RestoredState) WriteImage(w io.Writer) (digest uint64, err error) {
 	err = r.readImage(znode.ImageVisitor{
 		Session: func(s znode.Session) error {
 			s.Owner = znode.SessionOwner{}
-			return iw.Session(s)
+			return iw.WriteSession(s)
 		},
-		Unswept: iw.Unswept, End: iw.End,
+		Unswept: iw.WriteUnswept, SessionEnd: iw.WriteSessionEnd,
 		Node: func(n znode.ImageNode) error {
 			if n.Path == znode.ConfigPath && n.Version < 0 { // the text of the former list
 				n.Data, n.Mzxid, n.Mtime, n.Version = nil, 0, 0, 0
 			}
-			return iw.Node(n)
+			return iw.WriteNode(n)
 		},
 	})
 	if err != nil {

@@ -34,7 +34,7 @@ func formerImage(t *testing.T, ephemerals int) []byte {
 	var b bytes.Buffer
 	w, err := znode.NewImageWriter(&b, znode.ImageHead{
 		Index: 40, Zxid: 8<<32 + 3, Term: znode.Term{Term: 7, Nonce: 5, Leader: 9, Index: 12},
-		Members:      []znode.MemberProgress{{ID: 3, Boot: 77, Cursor: 4, Format: znode.FormatLevel, HighestSession: first + 5}, {ID: 4, Boot: 78}, {ID: 9, Boot: 79, Format: 1, HighestSession: second}},
+		Members:      []znode.MemberProgress{{ID: 3, Incarnation: 77, LastSeq: 4, Format: znode.FormatLevel, HighestSession: first + 5}, {ID: 4, Incarnation: 78}, {ID: 9, Incarnation: 79, Format: 1, HighestSession: second}},
 		SessionCount: 2, NodeCount: uint64(len(nodes)),
 		ServerList: znode.ServerList{Version: 8 << 32, Servers: serverlist.List{{ID: 9, Host: "a", QuorumPort: 1, ElectionPort: 2}}},
 	})
@@ -42,14 +42,14 @@ func formerImage(t *testing.T, ephemerals int) []byte {
 		t.Fatal(err)
 	}
 	for _, id := range []jute.SessionID{first, second} {
-		err := w.Session(znode.Session{ID: id, Timeout: 5 * time.Second, Password: [16]byte{9}, Owner: znode.SessionOwner{Member: 3, Conn: 6}, OwnerIndex: 30, Address: "10.0.0.1:5"})
+		err := w.WriteSession(znode.Session{ID: id, Timeout: 5 * time.Second, Password: [16]byte{9}, Owner: znode.SessionOwner{Member: 3, Conn: 6}, OwnerIndex: 30, Address: "10.0.0.1:5"})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, n := range nodes {
 		n.ACL = jute.OpenACL
-		if err := w.Node(n); err != nil {
+		if err := w.WriteNode(n); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -112,7 +112,7 @@ func TestRestoreKeepsSessions(t *testing.T) {
 		t.Errorf("%+v, want %+v", session, want)
 	}
 	for member, highest := range map[uint32]jute.SessionID{3: 3<<56 + 6, 4: 0, 9: 9<<56 + 8} {
-		if boot, cursor := s.MemberBoot(member); boot != 0 || cursor != 0 || s.HighestSession(member) != highest {
+		if boot, cursor := s.MemberIncarnation(member); boot != 0 || cursor != 0 || s.HighestSession(member) != highest {
 			t.Errorf("member %d: boot %d, cursor %d, highest %v", member, boot, cursor, s.HighestSession(member))
 		}
 	}
@@ -140,7 +140,7 @@ func TestRestoreClosesSessions(t *testing.T) {
 			}
 			var usage, plain, by string
 			_, _, err = znode.ReadImage(&b, znode.ImageVisitor{
-				End: func(e znode.SessionEnd) error { by = e.RequestedBy; return nil },
+				SessionEnd: func(e znode.SessionEnd) error { by = e.RequestedBy; return nil },
 				Node: func(n znode.ImageNode) error {
 					switch n.Path {
 					case "/app/plain":

@@ -68,6 +68,6 @@ func boot(e *cluster.Ensemble, at, of uint32) uint64 {
 	s := e.Member(at).State()
 	s.RLock()
 	defer s.RUnlock()
-	b, _ := s.MemberBoot(of)
+	b, _ := s.MemberIncarnation(of)
 	return b
 }

@@ -255,7 +255,7 @@ func imageOf(t *testing.T, nodes ...znode.ImageNode) []byte {
 				n.ACL = jute.OpenACL
 			}
 			if err == nil {
-				err = w.Node(n)
+				err = w.WriteNode(n)
 			}
 		}
 		if err == nil {

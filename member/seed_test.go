@@ -35,12 +35,12 @@ func TestPlant(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := iw.Session(znode.Session{ID: id, Timeout: 10 * time.Second, Password: password}); err != nil {
+		if err := iw.WriteSession(znode.Session{ID: id, Timeout: 10 * time.Second, Password: password}); err != nil {
 			return err
 		}
 		for _, n := range nodes {
 			n.ACL = jute.OpenACL
-			if err := iw.Node(n); err != nil {
+			if err := iw.WriteNode(n); err != nil {
 				return err
 			}
 		}

@@ -122,7 +122,7 @@ func (l *serverLists) listAfter(change serverlist.Change) serverlist.List {
 		return nil
 	}
 	next, err := r.Servers.Apply(change)
-	if err != nil || r.Servers.CheckMoves(next) != nil {
+	if err != nil || r.Servers.CheckAddressCycles(next) != nil {
 		return nil
 	}
 	return next

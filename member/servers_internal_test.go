@@ -71,15 +71,15 @@ func TestAddressesInARing(t *testing.T) {
 	} {
 		list := lines(t, serverOne, "server.2="+tt.two+":2888:3888;2181", "server.3="+tt.three+":2888:3888;2181")
 		next, err := list.Apply(serverlist.Change{Joining: tt.next})
-		if err != nil || list.CheckMoves(next) != nil {
-			t.Fatalf("%s: %v, %v", tt.name, err, list.CheckMoves(next))
+		if err != nil || list.CheckAddressCycles(next) != nil {
+			t.Fatalf("%s: %v, %v", tt.name, err, list.CheckAddressCycles(next))
 		}
 		u.serverLists.appliedList.Store(&znode.ServerList{Version: 2, Servers: list})
 		body, err := protobuf.Marshal(&proto.ChangeServers{Joining: tt.next})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := raftServerList(u.node).CheckMoves(next) != nil; got != tt.ring {
+		if got := raftServerList(u.node).CheckAddressCycles(next) != nil; got != tt.ring {
 			t.Errorf("%s: a ring: %t, want %t", tt.name, got, tt.ring)
 		}
 		if tt.ring && u.terms.presentAfterChange(&proto.Txn{Op: int32(jute.OpChangeServers), Body: body}) != nil {

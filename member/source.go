@@ -55,8 +55,8 @@ func (s source) Stats() admin.Stats {
 	figures.Zxid, figures.Nodes, figures.DataSize = tree.Zxid(), tree.NodeCount(), tree.DataSize()
 	figures.DataQuota, figures.DataUsed = int64(tree.Term().DataQuota), tree.DataUsed()
 	figures.Ephemerals, figures.Sessions = tree.EphemeralCount(), tree.SessionCount()
-	figures.Watches, figures.DataWatches = tree.Watches().Count(), tree.Watches().NodeCount()
-	figures.WatchedPaths, figures.WatchingConnections = tree.Watches().PathCount(), tree.Watches().WatcherCount()
+	figures.Watches, figures.DataWatches = tree.Watches().WatchCount(), tree.Watches().DataWatchCount()
+	figures.WatchedPaths, figures.WatchingConnections = tree.Watches().DataPathCount(), tree.Watches().DataWatcherCount()
 	return figures
 }
 
@@ -157,12 +157,12 @@ func (s source) Expiries() (iter.Seq2[jute.SessionID, time.Time], bool) {
 	}, true
 }
 
-// IsPublic implements admin.Source.
-func (s source) IsPublic(path string) bool {
+// HasPublicAncestors implements admin.Source.
+func (s source) HasPublicAncestors(path string) bool {
 	tree := s.m.state
 	tree.RLock()
 	defer tree.RUnlock()
-	return tree.TreeView().IsPublic(path)
+	return tree.TreeView().HasPublicAncestors(path)
 }
 
 // Ephemerals holds the tree's lock for one part of the nodes at a time.

@@ -311,12 +311,12 @@ func sessionSeed(s znode.Session) sessiontracker.TrackedSession {
 // reapableNodes implements leader.Nodes.
 type reapableNodes struct{ state *znode.State }
 
-func (n reapableNodes) ReapCandidates(now, neverUsedMs int64, after znode.ReapCandidate,
+func (n reapableNodes) DueReapCandidates(now, neverUsedMs int64, after znode.ReapCandidate,
 	limit int,
 ) []znode.ReapCandidate {
 	n.state.RLock()
 	defer n.state.RUnlock()
-	return n.state.ReapCandidates(now, neverUsedMs, after, limit)
+	return n.state.DueReapCandidates(now, neverUsedMs, after, limit)
 }
 
 func (n reapableNodes) HasUnswept() bool {

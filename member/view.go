@@ -108,7 +108,7 @@ func (v viewer) memberStatus() *proto.MemberStatus {
 		return s
 	}
 	m.state.RLock()
-	s.Zxid, s.Watches = m.state.Zxid(), uint32(m.state.Watches().Count())
+	s.Zxid, s.Watches = m.state.Zxid(), uint32(m.state.Watches().WatchCount())
 	m.state.RUnlock()
 	data, log, err := m.node.DiskUsage()
 	index, at, serr := m.node.Snapshots().NewestSnapshot()
@@ -208,7 +208,7 @@ func (v viewer) bucketRows(q *proto.ViewBuckets) *proto.BucketRows {
 	if table == nil {
 		return &proto.BucketRows{}
 	}
-	buckets, later := table.Buckets(v.m.cfg.Monotonic.Now(), rowLimit(q.Limit))
+	buckets, later := table.BucketCounts(v.m.cfg.Monotonic.Now(), rowLimit(q.Limit))
 	r := &proto.BucketRows{
 		Leads: true, TickMs: uint32(v.m.cfg.Tick.Milliseconds()),
 		ClockMs: v.m.wallClock.Now().UnixMilli(), Later: uint32(later),

@@ -46,8 +46,8 @@ func (m *Metrics) Stats() Stats {
 // Reset sets the counters to zero, except those that Stats counts since Open.
 func (m *Metrics) Reset() {
 	m.diskData.ResetWriteDurations()
-	m.snapshotDurations.Reset()
-	m.electionDurations.Reset()
+	m.snapshotDurations.ResetSummary()
+	m.electionDurations.ResetSummary()
 	m.candidacies.Store(0)
 }
 

@@ -172,7 +172,7 @@ func TestCertificateGuesses(t *testing.T) {
 			_, _ = c.read() // an error: the server rejects the certificate
 			waitFor(t, func() bool { return table.FailureCounts()["certificate"] == i+1 })
 		}
-		if attempt := table.BeginAttempt("127.0.0.1"); attempt.IsSlowed() {
+		if attempt := table.NewAttempt("127.0.0.1"); attempt.IsSlowed() {
 			t.Errorf("%s: the address is slowed", name)
 		}
 	}

@@ -20,7 +20,7 @@ func (r *request) auditFailedAuth(code jute.Code) {
 		scheme = string(p.Scheme)
 	}
 	if scheme == "x509" {
-		c.srv.cfg.CredentialLimiter.CountFailure(c.identity.host, admission.ClientCertificate)
+		c.srv.cfg.CredentialLimiter.RecordWithoutSlowing(c.identity.host, admission.ClientCertificate)
 	}
 	c.srv.cfg.Audit.Add(audit.Event{
 		Session: c.session.id, Ids: r.ids, Operation: audit.Authenticate, Target: scheme, Result: audit.Failure,

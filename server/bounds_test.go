@@ -158,7 +158,7 @@ func TestWatchesOfLongPaths(t *testing.T) {
 	}
 	w.state.RLock()
 	defer w.state.RUnlock()
-	if n := w.state.Watches().Count(); n != 3 { // on the node at the path, on its children, and on the root
+	if n := w.state.Watches().WatchCount(); n != 3 { // on the node at the path, on its children, and on the root
 		t.Errorf("%d watches", n)
 	}
 }

@@ -62,5 +62,5 @@ func (h *handshake) awaitSync(limit time.Duration) {
 // syncDone is the Waiter of a sync, and is closed when the sync ends.
 type syncDone chan struct{}
 
-// TxnApplied implements znode.Waiter.
-func (s syncDone) TxnApplied(*znode.Result) { close(s) }
+// ReceiveResult implements znode.Waiter.
+func (s syncDone) ReceiveResult(*znode.Result) { close(s) }

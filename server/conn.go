@@ -192,8 +192,8 @@ func (c *conn) scheduleFlush(with int) {
 	}
 }
 
-// AddWatchMemory implements znode.Watcher.
-func (c *conn) AddWatchMemory(more int) { c.stream.Account.AddOwnerBytes(int64(more)) }
+// AdjustWatchMemory implements znode.Watcher.
+func (c *conn) AdjustWatchMemory(more int) { c.stream.Account.AddOwnerBytes(int64(more)) }
 
 // Identities implements znode.Watcher.
 func (c *conn) Identities() []*proto.Identity { return c.identity.all() }

@@ -41,7 +41,7 @@ type spender struct {
 
 func (c *spender) QueueEvent(_ jute.EventType, path string, _ int64) { c.told += len(path) }
 func (c *spender) Identities() []*proto.Identity                     { return c.ids }
-func (*spender) AddWatchMemory(int)                                  {}
+func (*spender) AdjustWatchMemory(int)                               {}
 
 // cost is what a request that entered the log took.
 type cost struct {

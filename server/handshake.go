@@ -271,8 +271,8 @@ func (h *handshake) txnBody(since uint64) []byte {
 	return body
 }
 
-// TxnApplied implements znode.Waiter. Only this result decides whether a session exists.
-func (h *handshake) TxnApplied(res *znode.Result) {
+// ReceiveResult implements znode.Waiter. Only this result decides whether a session exists.
+func (h *handshake) ReceiveResult(res *znode.Result) {
 	c := h.c
 	c.stream.Lock()
 	defer c.stream.Unlock()

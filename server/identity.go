@@ -192,7 +192,7 @@ func (i *clientIdentity) addCertificate(state *tls.ConnectionState) error {
 	if len(chains) == 0 {
 		return nil
 	}
-	subject := keystore.Subject(chains[0][0])
+	subject := keystore.JavaSubject(chains[0][0])
 	i.hasCertificate = subject != ""
 	code := i.add("x509", subject)
 	if subject == i.authenticator.superSubject && code == jute.OK {

@@ -234,7 +234,7 @@ func (l Listing) watchedPaths(c *conn) (id jute.SessionID, paths []string) {
 	id = c.session.id
 	c.stream.Unlock()
 	l.tree.RLock()
-	paths = slices.Collect(l.tree.Watches().PathsOf(c))
+	paths = slices.Collect(l.tree.Watches().DataPathsOf(c))
 	l.tree.RUnlock()
 	slices.Sort(paths)
 	return id, paths

@@ -33,7 +33,7 @@ func (r *request) handleSASL() bool {
 		c.stream.Drop(badFrame)
 		return false
 	}
-	a := c.srv.cfg.CredentialLimiter.BeginAttempt(c.identity.host)
+	a := c.srv.cfg.CredentialLimiter.NewAttempt(c.identity.host)
 	if c.identity.saslExchange == nil { // the first token proves nothing yet
 		return r.stepSASL(&a)
 	}

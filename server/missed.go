@@ -24,7 +24,7 @@ type missedCheck struct {
 
 // missedNothing reports whether the client was notified of every change that it watches. It takes no lock.
 func (m *missedCheck) missedNothing() bool {
-	return m.checkedPaths.Load() == m.session.tree.Watches().MissedPaths() || !m.stream.Account.HasOwnerBytes()
+	return m.checkedPaths.Load() == m.session.tree.Watches().MissedPathCount() || !m.stream.Account.HasOwnerBytes()
 }
 
 // dropIfMissed drops the connection if the client has missed a change of what it watches, and reports whether
@@ -32,7 +32,7 @@ func (m *missedCheck) missedNothing() bool {
 func (m *missedCheck) dropIfMissed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	paths := m.session.tree.Watches().MissedPaths()
+	paths := m.session.tree.Watches().MissedPathCount()
 	for again, more := true, true; more; again = false {
 		var missed bool
 		if missed, more = m.searchPart(again); missed {

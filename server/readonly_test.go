@@ -278,7 +278,7 @@ func TestReadOnlyEndsBeforeTheAnswer(t *testing.T) {
 		c.Limits.Throttle = admission.Throttle{Tokens: 1000, FillTime: time.Hour, Freeze: time.Hour}
 	})
 	admit := make(chan struct{})
-	w.srv.throttle.SetChance(func() float64 { <-admit; return 1 }) // the handshake waits for its token
+	w.srv.throttle.SetRandomForTest(func() float64 { <-admit; return 1 }) // the handshake waits for its token
 	for n := range uint64(20) {
 		w.srv.ServeReadOnly()
 		c := w.open()

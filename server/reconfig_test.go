@@ -39,7 +39,7 @@ func (f *follows) change(done bool) {
 func reconfigWorld(t *testing.T) (w *world, f *follows) {
 	f = &follows{changed: make(chan struct{})}
 	w = newWorld(t, false, func(cfg *Config) { cfg.MembersInSync = f.settled })
-	w.reconfigured = &znode.Result{Data: []byte("list"), Stat: jute.Stat{Version: -1, DataLength: 4}}
+	w.reconfigured = &znode.Result{ConfigText: []byte("list"), Stat: jute.Stat{Version: -1, DataLength: 4}}
 	return w, f
 }
 

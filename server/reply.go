@@ -144,7 +144,7 @@ func (p *replies) appendResult(b []byte, r *request, res *znode.Result) []byte {
 	case r.op == jute.OpMulti:
 		return p.appendMulti(b, r.c.srv.operations, res.Multi)
 	case r.op == jute.OpReconfig:
-		return jute.GetDataResponse{Data: res.Data, Stat: res.Stat}.Append(b)
+		return jute.GetDataResponse{Data: res.ConfigText, Stat: res.Stat}.Append(b)
 	case r.operation.appendResult != nil:
 		return r.operation.appendResult(b, res.Path, &res.Stat)
 	}

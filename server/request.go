@@ -130,7 +130,7 @@ func (r *request) handleAuth() bool {
 	if !claims {
 		return r.finishIdentity(c.identity.authenticate(r.body))
 	}
-	return r.checkCredential(c.srv.cfg.CredentialLimiter.BeginAttempt(c.identity.host), func(a *admission.Attempt) bool {
+	return r.checkCredential(c.srv.cfg.CredentialLimiter.NewAttempt(c.identity.host), func(a *admission.Attempt) bool {
 		if !right {
 			r.recordWrongSuperPassword(a)
 		}
@@ -334,10 +334,10 @@ func (r *request) completeInTurn(code jute.Code) {
 	c.stream.FlushLater()
 }
 
-// TxnApplied implements znode.Waiter. Apply calls it under the tree's lock, after the write's events. It queues
+// ReceiveResult implements znode.Waiter. Apply calls it under the tree's lock, after the write's events. It queues
 // the reply to the write and to the requests that wait for it. The close of a session that leaves nodes waits
 // longer, for Server.SessionSwept.
-func (r *request) TxnApplied(res *znode.Result) {
+func (r *request) ReceiveResult(res *znode.Result) {
 	if res.NodesLeft {
 		return
 	}
@@ -352,7 +352,7 @@ func (r *request) noteApplied(res *znode.Result) {
 	switch {
 	case c.stream.IsClosing():
 		return
-	case !res.Code.OnWire():
+	case !res.Code.IsSentByServers():
 		c.stream.DropLocked(sessionMoved) // no client may get this code
 		return
 	}

@@ -321,7 +321,7 @@ func TestSessionCodes(t *testing.T) {
 		waitFor(t, func() bool { return w.submitted() == 1 })
 		w.mu.Lock()
 		w.state.Lock()
-		w.waiters[w.seq[self]].TxnApplied(&znode.Result{Code: code, Zxid: 99})
+		w.waiters[w.seq[self]].ReceiveResult(&znode.Result{Code: code, Zxid: 99})
 		w.state.Unlock()
 		w.srv.FlushApplied()
 		w.pending = nil

@@ -173,7 +173,7 @@ func New(cfg Config) (*Server, error) {
 		l.MaxIdentities < 0 || l.Budget < 0 || l.Handshake < 0:
 		return nil, fmt.Errorf("server: negative limit: %+v", *l)
 	}
-	if err := l.Throttle.SetDefaults(); err != nil {
+	if err := l.Throttle.SetDefaultsAndCheck(); err != nil {
 		return nil, err
 	}
 	s := &Server{
@@ -392,7 +392,7 @@ func (s *Server) SessionSwept(id jute.SessionID) {
 // FlushApplied sends the output of an applied entry: replies before events, because many clients may watch
 // one node. Apply calls it after each entry, when it has released the tree's lock.
 func (s *Server) FlushApplied() {
-	if s.missedSweep.startNeeded(s.cfg.State.Watches().MissedPaths()) {
+	if s.missedSweep.startNeeded(s.cfg.State.Watches().MissedPathCount()) {
 		go s.sweepMissed()
 	}
 	s.unflushed.flush()

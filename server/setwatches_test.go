@@ -76,7 +76,7 @@ func TestLongSetWatchesIsRefusedWhole(t *testing.T) {
 	}
 	w.state.RLock()
 	defer w.state.RUnlock()
-	if n := w.state.Watches().Count(); n != 0 {
+	if n := w.state.Watches().WatchCount(); n != 0 {
 		t.Errorf("%d watches are set", n)
 	}
 }
@@ -104,7 +104,7 @@ func TestLongSetWatchesGivesWay(t *testing.T) {
 		turn <- struct{}{}
 		w.state.RLock()
 		defer w.state.RUnlock()
-		return w.state.Watches().Count() == 1
+		return w.state.Watches().WatchCount() == 1
 	})
 	other.must(jute.OpCreate, create(last, "", 0))
 	<-turn

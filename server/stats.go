@@ -182,7 +182,7 @@ func (s *Server) Stats() Stats {
 	}
 	st.MemoryLimit, st.MemoryUsed, st.MemoryRejections = s.cfg.Memory.Usage()
 	st.MemoryFull = s.cfg.Memory.IsFull()
-	st.DropChance, st.TokenDeficit = s.throttle.State(time.Now())
+	st.DropChance, st.TokenDeficit = s.throttle.DropChanceAndMissing(time.Now())
 	st.Connections, st.Sessions = s.conns.count()
 	return st
 }
@@ -200,7 +200,7 @@ func (s *Server) ResetStats() {
 		n.Store(0)
 	}
 	for of := range c.requestLatency {
-		c.requestLatency[of].Reset()
+		c.requestLatency[of].ResetSummary()
 	}
 	c.responseSizes.Reset()
 	for r := range c.endedByReason {

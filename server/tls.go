@@ -59,7 +59,7 @@ func newSecure(cfg TLS) (*tlsAcceptor, error) {
 	cfg.Detection = cmp.Or(cfg.Detection, DefaultDetection)
 	cfg.Handshakes = cmp.Or(cfg.Handshakes, DefaultHandshakes)
 	s := &tlsAcceptor{
-		cfg: cfg, computeSlots: admission.NewHandshakeSlots(),
+		cfg: cfg, computeSlots: admission.NewHandshakeCPUSlots(),
 		handshakeLimiter: admission.NewHandshakeLimiter[*conn](cfg.Handshakes), failureLog: admission.NewLogLimiter(),
 	}
 	s.tlsConfig = cfg.Config.Clone()
@@ -140,7 +140,7 @@ func (s *tlsAcceptor) performHandshake(at *admission.Handshake[*conn], c *conn, 
 	}
 	state := own.ConnectionState()
 	c.stream.Lock()
-	c.tls = &tlsState{keystore.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite)}
+	c.tls = &tlsState{keystore.JavaTLSVersion(state.Version), tls.CipherSuiteName(state.CipherSuite)}
 	c.stream.Unlock()
 	return c.identity.addCertificate(&state)
 }
@@ -151,12 +151,12 @@ func (s *tlsAcceptor) recordFailure(c *conn, err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
 		return
 	}
-	err = keystore.ExplainClock(err)
+	err = keystore.AddClockHint(err)
 	if !errors.Is(err, admission.ErrTooManyHandshakes) && !errors.Is(err, admission.ErrDisplaced) {
 		// these do not depend on the client
 		c.srv.cfg.Audit.Add(audit.Event{Address: c.addr.String(), Operation: audit.Authenticate, Target: "tls", Result: audit.Failure, Error: err.Error()})
 		if isClientCertificateError(err) {
-			c.srv.cfg.CredentialLimiter.CountFailure(c.identity.host, admission.ClientCertificate)
+			c.srv.cfg.CredentialLimiter.RecordWithoutSlowing(c.identity.host, admission.ClientCertificate)
 		}
 	}
 	if unlogged, due := s.failureLog.AllowLine(time.Now()); due {

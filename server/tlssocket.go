@@ -38,7 +38,7 @@ type handshakeSocket struct {
 
 // completeHello is called when the client's first message is complete. It waits for the first slot.
 func (t *handshakeSocket) completeHello() error {
-	if !t.handshake.CompleteHello() {
+	if !t.handshake.MarkHelloComplete() {
 		return admission.ErrDisplaced
 	}
 	t.helloComplete = true

@@ -38,7 +38,7 @@ func checkWatches(path string, of jute.WatcherType) record {
 func (w *world) watches() int {
 	w.state.RLock()
 	defer w.state.RUnlock()
-	return w.state.Watches().Count()
+	return w.state.Watches().WatchCount()
 }
 
 func TestSetWatches(t *testing.T) {

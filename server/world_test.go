@@ -211,7 +211,7 @@ func (m *fakeMember) finishSyncs() {
 	m.state.RLock()
 	defer m.state.RUnlock()
 	for _, w := range m.syncs {
-		w.TxnApplied(&znode.Result{})
+		w.ReceiveResult(&znode.Result{})
 	}
 	m.syncs = nil
 }
@@ -332,7 +332,7 @@ func (m *fakeMember) TxnApplied(txn *proto.Txn, r *znode.Result) {
 	}
 	if w := m.waiters[txn.Seq]; w != nil {
 		delete(m.waiters, txn.Seq)
-		w.TxnApplied(r)
+		w.ReceiveResult(r)
 	}
 }
 

@@ -98,9 +98,9 @@ func BenchmarkExpire(b *testing.B) {
 			for _, id := range ids {
 				table.AttachSession(TrackedSession{ID: jute.SessionID(id), Timeout: 1500 * ms}, start)
 			}
-			table.AdvanceStep(start.Add(tick / 2))
+			table.AdvanceIfDue(start.Add(tick / 2))
 			b.StartTimer()
-			table.AdvanceStep(start.Add(tick))
+			table.AdvanceIfDue(start.Add(tick))
 			for table.HasDue() {
 				due = table.TakeOverdue(due[:0], entry)
 				closed = closed[:0]
@@ -148,7 +148,7 @@ func BenchmarkRefile(b *testing.B) {
 			now := start
 			for range 11 {
 				now = now.Add(tick / 2)
-				table.AdvanceStep(now)
+				table.AdvanceIfDue(now)
 			}
 			timeouts := slices.Repeat([]uint32{10_000}, len(ids))
 			for member := range uint32(3) {
@@ -158,7 +158,7 @@ func BenchmarkRefile(b *testing.B) {
 				table.TouchAll(member+1, now, ids, timeouts, nil)
 			}
 			b.StartTimer()
-			table.AdvanceStep(now.Add(tick / 2))
+			table.AdvanceIfDue(now.Add(tick / 2))
 		}
 		perSession(b, n)
 	})
@@ -189,7 +189,7 @@ func BenchmarkBuckets(b *testing.B) {
 	each(b, func(b *testing.B, n int) {
 		table := NewGlobalTable(start, tick, million(n))
 		for b.Loop() {
-			table.Buckets(start, 1000)
+			table.BucketCounts(start, 1000)
 		}
 		perSession(b, n)
 	})
@@ -206,7 +206,7 @@ func BenchmarkTouchMap(b *testing.B) {
 			for pb.Next() {
 				if i++; i%len(ids) == 0 {
 					m.Flush(start)
-					m.Ack(uint64(number.Add(1)))
+					m.AckThrough(uint64(number.Add(1)))
 				}
 				m.Touch(jute.SessionID(ids[i%len(ids)]), 10*time.Second)
 			}

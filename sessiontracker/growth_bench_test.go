@@ -69,7 +69,7 @@ func growFlush(b *testing.B, n int) {
 		}
 		number++
 		m.Flush(start)
-		m.Ack(number)
+		m.AckThrough(number)
 	}
 	perSession(b, n)
 }

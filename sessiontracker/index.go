@@ -74,12 +74,12 @@ func (x *slotIndex) doubleSize() {
 	}
 }
 
-// fetchSlots sets slots to the slot at the first place of each hash. It also reads the place where most
+// prefetchSlots sets slots to the slot at the first place of each hash. It also reads the place where most
 // probes end, because that may be in another cache line. It returns a sum of what it read, only so that the
 // compiler keeps the reads.
 //
 //go:noinline
-func (x *slotIndex) fetchSlots(hashes []uint32, slots *[touchesPerPass]uint32) (read uint64) {
+func (x *slotIndex) prefetchSlots(hashes []uint32, slots *[touchesPerPass]uint32) (read uint64) {
 	for k, h := range hashes {
 		_, entry := x.firstPlace(h)
 		_, behind := x.firstPlace(h + 4)

@@ -79,7 +79,7 @@ func (q *ExpiryQueue) Put(s TrackedSession, deadline time.Duration) {
 		id: s.ID, deadline: deadline, ownerIndex: s.OwnerIndex, timeoutMs: uint32(s.Timeout.Milliseconds()),
 		member: s.OwnerMember,
 	}
-	q.fileSlot(i)
+	q.fileByDeadline(i)
 }
 
 // Touch makes id due timeout after heard, unless it is due later already: only Put makes a deadline earlier.
@@ -178,9 +178,9 @@ func (q *ExpiryQueue) Has(id jute.SessionID) bool {
 // Len returns the number of sessions, including those that are being closed.
 func (q *ExpiryQueue) Len() int { return q.index.entryCount }
 
-// PollBucket hands the next bucket to SiftPolled if it is due at now, and reports whether it was. It never
+// PollDueBucket hands the next bucket to SiftPolled if it is due at now, and reports whether it was. It never
 // skips a bucket, however late it is called.
-func (q *ExpiryQueue) PollBucket(now time.Duration) bool {
+func (q *ExpiryQueue) PollDueBucket(now time.Duration) bool {
 	if now < time.Duration(q.nextBucket)*q.tick {
 		return false
 	}
@@ -196,12 +196,12 @@ func (q *ExpiryQueue) PollBucket(now time.Duration) bool {
 // their later buckets, and the others are due. It reports whether there may be more to check.
 func (q *ExpiryQueue) SiftPolled(limit int) (more bool) {
 	var buffer [touchesPerPass]foundSlot
-	polled := q.polledUntil()
+	polled := q.firstUnpolledDeadline()
 	for q.siftBucket < q.nextBucket {
 		if limit == 0 {
 			return true
 		}
-		found, next := q.gatherSlots(buffer[:min(limit, len(buffer))], uint8(q.siftBucket%bucketRingSize), q.siftedSlots)
+		found, next := q.gatherBucketSlots(buffer[:min(limit, len(buffer))], uint8(q.siftBucket%bucketRingSize), q.siftedSlots)
 		if len(found) == 0 {
 			q.siftBucket, q.siftedSlots = q.siftBucket+1, 0
 			continue
@@ -210,7 +210,7 @@ func (q *ExpiryQueue) SiftPolled(limit int) (more bool) {
 		q.siftedSlots = next
 		for _, f := range found {
 			if f.deadline >= polled {
-				q.fileSlot(f.slot)
+				q.fileByDeadline(f.slot)
 			} else {
 				q.setBucket(f.slot, dueBucket)
 			}
@@ -226,16 +226,16 @@ func (q *ExpiryQueue) HasDue() bool { return q.dueCount > 0 }
 // others are being closed from now on, and are appended to dst.
 func (q *ExpiryQueue) TakeOverdue(dst []OverdueSession, limit int) []OverdueSession {
 	var buffer [touchesPerPass]foundSlot
-	polled := q.polledUntil()
+	polled := q.firstUnpolledDeadline()
 	for limit > 0 && q.dueCount > 0 {
-		found, next := q.gatherSlots(buffer[:min(limit, len(buffer))], dueBucket, q.searchedSlots)
+		found, next := q.gatherBucketSlots(buffer[:min(limit, len(buffer))], dueBucket, q.searchedSlots)
 		if q.searchedSlots = next; len(found) == 0 { // others may have fallen due among the searched slots
 			q.searchedSlots = 0
 		}
 		limit -= len(found)
 		for _, f := range found {
 			if f.deadline >= polled {
-				q.fileSlot(f.slot)
+				q.fileByDeadline(f.slot)
 				continue
 			}
 			q.setBucket(f.slot, closingBucket)
@@ -257,10 +257,10 @@ type foundSlot struct {
 	deadline time.Duration
 }
 
-// gatherSlots fills buffer with slots of the given bucket, from number from on, and returns them with the
+// gatherBucketSlots fills buffer with slots of the given bucket, from number from on, and returns them with the
 // number to continue with. It reads all deadlines after all buckets, so that the processor waits for many of
 // them at once.
-func (q *ExpiryQueue) gatherSlots(buffer []foundSlot, file uint8, from int) (found []foundSlot, next int) {
+func (q *ExpiryQueue) gatherBucketSlots(buffer []foundSlot, file uint8, from int) (found []foundSlot, next int) {
 	n := 0
 	for ; n < len(buffer) && from < len(q.slotBuckets); n++ {
 		if q.slotBuckets[from] != file { // usually this slot is in the bucket, too
@@ -293,7 +293,7 @@ func (q *ExpiryQueue) Remove(id jute.SessionID) {
 // slots before it removes any, so that the processor waits for many of them at once.
 func (q *ExpiryQueue) removeAll(ids []jute.SessionID, hashes []uint32) {
 	var slots [touchesPerPass]uint32
-	q.index.fetchSlots(hashes, &slots)
+	q.index.prefetchSlots(hashes, &slots)
 	for k, id := range ids {
 		if q.slotAt(slots[k]).id != id { // another id with the same hash comes first, or there is none
 			_, slots[k] = q.findSlot(id, hashes[k])
@@ -316,15 +316,17 @@ func (q *ExpiryQueue) releaseSlot(h, i uint32) {
 	q.firstFree = i
 }
 
-// polledUntil returns the earliest deadline in a bucket that has not been polled.
-func (q *ExpiryQueue) polledUntil() time.Duration { return time.Duration(q.nextBucket-1) * q.tick }
+// firstUnpolledDeadline returns the earliest deadline in a bucket that has not been polled.
+func (q *ExpiryQueue) firstUnpolledDeadline() time.Duration {
+	return time.Duration(q.nextBucket-1) * q.tick
+}
 
 // bucketOf returns the number of the bucket for a deadline.
 func (q *ExpiryQueue) bucketOf(deadline time.Duration) int64 { return int64(deadline/q.tick) + 1 }
 
-// fileSlot puts slot i into its bucket. Buckets that are bucketRingSize apart share a place in the ring. When
+// fileByDeadline puts slot i into its bucket. Buckets that are bucketRingSize apart share a place in the ring. When
 // the earlier one is polled, the sessions of the later one are filed again.
-func (q *ExpiryQueue) fileSlot(i uint32) {
+func (q *ExpiryQueue) fileByDeadline(i uint32) {
 	q.setBucket(i, uint8(max(q.bucketOf(q.slotAt(i).deadline), q.nextBucket)%bucketRingSize))
 }
 

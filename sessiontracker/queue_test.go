@@ -13,7 +13,7 @@ const ms = time.Millisecond
 
 // poll drains the queue of one bucket that is due at now, and returns its sessions in order of id.
 func poll(q *ExpiryQueue, now time.Duration) (ids []jute.SessionID, polled bool) {
-	polled = q.PollBucket(now)
+	polled = q.PollDueBucket(now)
 	for q.SiftPolled(3) { // a small number, so that every test stops and continues here
 	}
 	for q.HasDue() {
@@ -284,7 +284,7 @@ func TestPollsWithoutSift(t *testing.T) {
 	}
 	q.SiftPolled(1)
 	for q.nextBucket <= 2*bucketRingSize+9 {
-		q.PollBucket(1 << 40)
+		q.PollDueBucket(1 << 40)
 	}
 	check(t, q)
 	for q.SiftPolled(5) {

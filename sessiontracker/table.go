@@ -59,8 +59,8 @@ type shard struct {
 // tableClock relates table time to the clock. A goroutine that still uses the previous clock behaves as if it
 // had come before AdvanceStep.
 type tableClock struct {
-	stepDue   time.Time     // the time at which the last step was due, or was taken if it was late
-	tableTime time.Duration // at stepDue, a whole number of steps
+	lastStepAt time.Time     // the time at which the last step was due, or was taken if it was late
+	tableTime  time.Duration // at stepDue, a whole number of steps
 }
 
 // TrackedSession is the table's part of a session's record.
@@ -82,7 +82,7 @@ type OverdueSession struct {
 func NewGlobalTable(now time.Time, tick time.Duration, sessions iter.Seq[TrackedSession]) *GlobalTable {
 	step := tick / 2
 	t := &GlobalTable{step: step}
-	t.clock.Store(&tableClock{stepDue: now})
+	t.clock.Store(&tableClock{lastStepAt: now})
 	for i := range t.shards {
 		t.shards[i].queue = NewExpiryQueue(2 * step)
 	}
@@ -94,9 +94,9 @@ func NewGlobalTable(now time.Time, tick time.Duration, sessions iter.Seq[Tracked
 
 func (t *GlobalTable) shardOf(id jute.SessionID) *shard { return &t.shards[hashID(id)>>(32-shardBits)] }
 
-// AddSession adds a new session, with a full timeout. It changes nothing if the table has the session
+// AddIfMissing adds a new session, with a full timeout. It changes nothing if the table has the session
 // already, even if that is being closed.
-func (t *GlobalTable) AddSession(s TrackedSession, now time.Time) {
+func (t *GlobalTable) AddIfMissing(s TrackedSession, now time.Time) {
 	p := t.shardOf(s.ID)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +130,7 @@ func (t *GlobalTable) RemoveSessions(ids []jute.SessionID) {
 	for len(ids) > 0 {
 		n := 1
 		if len(ids) > 1 && t.shardOf(ids[0]) == t.shardOf(ids[1]) {
-			n = t.removeRun(ids[:min(len(ids), touchesPerPass)])
+			n = t.removeSameShardPrefix(ids[:min(len(ids), touchesPerPass)])
 		} else {
 			t.RemoveSession(ids[0])
 		}
@@ -138,9 +138,9 @@ func (t *GlobalTable) RemoveSessions(ids []jute.SessionID) {
 	}
 }
 
-// removeRun removes the first of ids and those of the same shard that follow it, at most touchesPerPass, and
+// removeSameShardPrefix removes the first of ids and those of the same shard that follow it, at most touchesPerPass, and
 // returns their number.
-func (t *GlobalTable) removeRun(ids []jute.SessionID) (n int) {
+func (t *GlobalTable) removeSameShardPrefix(ids []jute.SessionID) (n int) {
 	var hashes [touchesPerPass]uint32
 	for n < len(ids) {
 		hashes[n] = hashID(ids[n])
@@ -175,7 +175,7 @@ func (t *GlobalTable) TouchAll(
 	var sorted [touchesPerSort]touch
 	for len(ids) > 0 {
 		n := min(len(ids), touchesPerSort)
-		for i, touches := range sortTouches(&sorted, ids[:n], timeoutsMs[:n]) {
+		for i, touches := range groupByShard(&sorted, ids[:n], timeoutsMs[:n]) {
 			rejected = t.touchShard(&t.shards[i], member, at, touches, rejected)
 		}
 		ids, timeoutsMs = ids[n:], timeoutsMs[n:]
@@ -183,8 +183,8 @@ func (t *GlobalTable) TouchAll(
 	return rejected
 }
 
-// sortTouches sorts touches by shard into sorted, and returns the part of each shard.
-func sortTouches(sorted *[touchesPerSort]touch, ids []int64, timeoutsMs []uint32) (parts [shardCount][]touch) {
+// groupByShard sorts touches by shard into sorted, and returns the part of each shard.
+func groupByShard(sorted *[touchesPerSort]touch, ids []int64, timeoutsMs []uint32) (parts [shardCount][]touch) {
 	var hashes [touchesPerSort]uint32
 	var at [shardCount]int
 	for i, id := range ids {
@@ -215,41 +215,41 @@ func (t *GlobalTable) touchShard(p *shard, member uint32, at time.Time, touches 
 
 // UntilAdvance returns the time until the next AdvanceStep is due, or 0 if it is late.
 func (t *GlobalTable) UntilAdvance(now time.Time) time.Duration {
-	return max(0, t.clock.Load().stepDue.Add(t.step).Sub(now))
+	return max(0, t.clock.Load().lastStepAt.Add(t.step).Sub(now))
 }
 
-// AdvanceStep advances table time by one step, if that is due at now. If all sessions that were due before
+// AdvanceIfDue advances table time by one step, if that is due at now. If all sessions that were due before
 // have been handled, those that are due at the new time fall due. It reports whether it came more than a
 // quarter tick late. Table time then stays behind by that delay for good, and touches of live sessions may
 // still be on their way.
-func (t *GlobalTable) AdvanceStep(now time.Time) (late bool) {
+func (t *GlobalTable) AdvanceIfDue(now time.Time) (late bool) {
 	c := *t.clock.Load()
-	behind := now.Sub(c.stepDue) - t.step
+	behind := now.Sub(c.lastStepAt) - t.step
 	if behind < 0 {
 		return false
 	}
 	late = behind > t.lateAllowance()
 	c.tableTime += t.step
-	c.stepDue = c.stepDue.Add(t.step)
+	c.lastStepAt = c.lastStepAt.Add(t.step)
 	if late {
-		c.stepDue = now
+		c.lastStepAt = now
 	}
 	t.clock.Store(&c)
 	if t.HasDue() {
 		return late // the next bucket waits until these are handled
 	}
 	for i := range t.shards {
-		for p := &t.shards[i]; p.siftBatch(c.tableTime); {
+		for p := &t.shards[i]; p.pollAndSift(c.tableTime); {
 		}
 	}
 	return late
 }
 
-// siftBatch checks some of the sessions that may be due at now, and reports whether there are more.
-func (p *shard) siftBatch(now time.Duration) (more bool) {
+// pollAndSift checks some of the sessions that may be due at now, and reports whether there are more.
+func (p *shard) pollAndSift(now time.Duration) (more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.queue.PollBucket(now) {
+	for p.queue.PollDueBucket(now) {
 	}
 	return p.queue.SiftPolled(recordsPerLock)
 }
@@ -359,7 +359,7 @@ func (p *shard) sessionCount() int {
 // late, table time stops.
 func (t *GlobalTable) TableTime(now time.Time) time.Duration {
 	c := t.clock.Load()
-	return c.tableTime + min(now.Sub(c.stepDue), t.step+t.lateAllowance())
+	return c.tableTime + min(now.Sub(c.lastStepAt), t.step+t.lateAllowance())
 }
 
 // lateAllowance is the delay of a step that loses no time: a quarter tick.

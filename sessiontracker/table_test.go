@@ -40,7 +40,7 @@ func decided(t *GlobalTable) (ids []jute.SessionID) {
 // steps calls Advance in time until now, and returns when sessions first fell due.
 func steps(t *GlobalTable, from, to time.Duration) (due time.Duration) {
 	for now := from + t.UntilAdvance(start.Add(from)); now <= to; now += t.UntilAdvance(start.Add(now)) {
-		if t.AdvanceStep(start.Add(now)); t.HasDue() {
+		if t.AdvanceIfDue(start.Add(now)); t.HasDue() {
 			return now
 		}
 	}
@@ -51,7 +51,7 @@ func steps(t *GlobalTable, from, to time.Duration) (due time.Duration) {
 // the bucket.
 func TestOneBucketGoesTogether(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds(1, 2, 3))
-	table.AddSession(TrackedSession{ID: 4, Timeout: 4 * time.Second}, start.Add(1500*ms))
+	table.AddIfMissing(TrackedSession{ID: 4, Timeout: 4 * time.Second}, start.Add(1500*ms))
 	if due := steps(table, 0, 5*time.Second); due != -1 {
 		t.Fatalf("due at %v, before the end of the tick", due)
 	}
@@ -148,7 +148,7 @@ func TestAttachRevivesAndOpenDoesNot(t *testing.T) {
 	if got := table.TakeOverdue(nil, 5); len(got) != 2 || got[0].TrackedSession != (TrackedSession{ID: 1, Timeout: 4 * time.Second, OwnerMember: 1, OwnerIndex: 10}) {
 		t.Fatalf("Decide = %v", got)
 	}
-	table.AddSession(TrackedSession{ID: 1, Timeout: tick}, now)
+	table.AddIfMissing(TrackedSession{ID: 1, Timeout: tick}, now)
 	table.AttachSession(TrackedSession{ID: 2, Timeout: tick, OwnerMember: 9, OwnerIndex: 99}, now)
 	if table.Touch(1, now, tick) || !table.Touch(2, now, tick) {
 		t.Error("a late create must not save a closing session, an attach must")
@@ -164,7 +164,7 @@ func TestAttachRevivesAndOpenDoesNot(t *testing.T) {
 // A resume with a shorter timeout lowers the deadline; a touch with one does not.
 func TestAttachLowersDeadline(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds())
-	table.AddSession(TrackedSession{ID: 1, Timeout: 40 * time.Second, OwnerMember: 1}, start)
+	table.AddIfMissing(TrackedSession{ID: 1, Timeout: 40 * time.Second, OwnerMember: 1}, start)
 	table.Touch(1, start, tick)
 	table.AttachSession(TrackedSession{ID: 1, Timeout: 5 * time.Second, OwnerMember: 1}, start.Add(1500*ms))
 	if due := steps(table, 0, time.Minute); due != 8*time.Second {
@@ -176,7 +176,7 @@ func TestAttachLowersDeadline(t *testing.T) {
 // timeout, but the session ends as soon as its client expects now.
 func TestTouchCountsWithTheGrantedTimeout(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds())
-	table.AddSession(TrackedSession{ID: 1, Timeout: 40 * time.Second, OwnerMember: 1}, start)
+	table.AddIfMissing(TrackedSession{ID: 1, Timeout: 40 * time.Second, OwnerMember: 1}, start)
 	table.AttachSession(TrackedSession{ID: 1, Timeout: 5 * time.Second, OwnerMember: 1}, start.Add(1500*ms))
 	if refused := table.TouchAll(1, start.Add(1400*ms), []int64{1}, []uint32{40_000}, nil); len(refused) != 0 {
 		t.Errorf("refused %v", refused)
@@ -207,7 +207,7 @@ func TestAdvanceIsOneStep(t *testing.T) {
 		{time.Second, false, time.Second, true}, // 6 s
 	}
 	for i, tt := range tests {
-		late := table.AdvanceStep(at(tt.after))
+		late := table.AdvanceIfDue(at(tt.after))
 		if wait := table.UntilAdvance(clock); late != tt.late || wait != tt.wait || table.HasDue() != tt.due {
 			t.Errorf("call %d: late %t, wait %v, due %t; want %+v", i, late, wait, table.HasDue(), tt)
 		}
@@ -224,7 +224,7 @@ func TestTouchBetweenSteps(t *testing.T) {
 		table := NewGlobalTable(start, tick, seeds(1))
 		heard := time.Second + delay // the step of 1 s is not taken yet
 		table.Touch(1, start.Add(heard), 4*time.Second-300*ms)
-		table.AdvanceStep(start.Add(heard))
+		table.AdvanceIfDue(start.Add(heard))
 		due := steps(table, heard, time.Minute)
 		if lease := due - heard; lease <= 3700*ms || lease > 3700*ms+tick {
 			t.Errorf("step late by %v: a lease of %v for a timeout of 3.7s", delay, lease)
@@ -243,16 +243,16 @@ func TestTouchBetweenSteps(t *testing.T) {
 func TestNextBucketWaitsForDecision(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds(1))
 	for id := range jute.SessionID(5) {
-		table.AddSession(TrackedSession{ID: 10 + id, Timeout: 7 * time.Second}, start)
-		table.AddSession(TrackedSession{ID: 20 + id, Timeout: 9 * time.Second}, start)
+		table.AddIfMissing(TrackedSession{ID: 10 + id, Timeout: 7 * time.Second}, start)
+		table.AddIfMissing(TrackedSession{ID: 20 + id, Timeout: 9 * time.Second}, start)
 	}
 	for now := time.Second; now <= 11*time.Second; now += time.Second {
-		table.AdvanceStep(start.Add(now))
+		table.AdvanceIfDue(start.Add(now))
 	}
 	if ids := decided(table); !slices.Equal(ids, []jute.SessionID{1}) {
 		t.Fatalf("decided %v, want 1 alone: its round was not the others'", ids)
 	}
-	table.AdvanceStep(start.Add(12 * time.Second))
+	table.AdvanceIfDue(start.Add(12 * time.Second))
 	if first := table.TakeOverdue(nil, 3); len(first) != 3 || !table.HasDue() {
 		t.Errorf("Decide(3) = %v, due %t", first, table.HasDue())
 	}
@@ -342,7 +342,7 @@ func againstModel(t *testing.T, r *rand.Rand) {
 			if m.sessions[s.ID] == nil {
 				m.put(s, now)
 			}
-			table.AddSession(s, now)
+			table.AddIfMissing(s, now)
 		case n < 25:
 			m.put(s, now)
 			table.AttachSession(s, now)
@@ -370,7 +370,7 @@ func againstModel(t *testing.T, r *rand.Rand) {
 				t.Fatalf("TouchAll(%s) refused %v, want %t", s.ID, refused, want)
 			}
 		case n < 90:
-			if got, want := table.AdvanceStep(now), m.advance(now); got != want {
+			if got, want := table.AdvanceIfDue(now), m.advance(now); got != want {
 				t.Fatalf("Advance late: %t, want %t", got, want)
 			}
 			checkShards(t, table)
@@ -408,7 +408,7 @@ func TestTableConcurrent(t *testing.T) {
 	var timeouts []uint32
 	for id := int64(1); id <= n; id++ {
 		ids, timeouts = append(ids, id), append(timeouts, 3000)
-		table.AddSession(TrackedSession{ID: jute.SessionID(id), Timeout: 3 * time.Second, OwnerMember: 1}, start)
+		table.AddIfMissing(TrackedSession{ID: jute.SessionID(id), Timeout: 3 * time.Second, OwnerMember: 1}, start)
 	}
 	closed := map[jute.SessionID]bool{}
 	for round := range time.Duration(rounds) {
@@ -425,7 +425,7 @@ func TestTableConcurrent(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
-			table.AdvanceStep(now)
+			table.AdvanceIfDue(now)
 			if round%2 == 1 { // the touches of the round before are all done
 				for _, s := range table.TakeOverdue(nil, 1_000_000) {
 					closed[s.ID] = true
@@ -523,7 +523,7 @@ func TestExpiries(t *testing.T) {
 		t.Errorf("table time %v", now)
 	}
 	for now := 3 * time.Second; now <= 6*time.Second; now += tick / 2 {
-		table.AdvanceStep(start.Add(now))
+		table.AdvanceIfDue(start.Add(now))
 	}
 	table.TakeOverdue(nil, 10)
 	left := 0
@@ -540,7 +540,7 @@ func TestHeard(t *testing.T) {
 	const timeout = 4 * time.Second
 	table := NewGlobalTable(start, tick, seeds(1, 2, 3))
 	for now := time.Duration(0); now <= 3*time.Second; now += tick / 2 {
-		table.AdvanceStep(start.Add(now))
+		table.AdvanceIfDue(start.Add(now))
 	}
 	table.Touch(2, start.Add(2500*ms), timeout)
 	at := start.Add(3 * time.Second)

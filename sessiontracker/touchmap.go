@@ -111,9 +111,9 @@ func (a TouchBatch) joinWith(b TouchBatch) TouchBatch {
 	return TouchBatch{Number: b.Number, SentAt: a.SentAt, LongestTimeout: longest, Timeouts: touched}
 }
 
-// UnackedCount returns the number of unacknowledged touches. A session that was touched again after a flush
+// UnackedTouchCount returns the number of unacknowledged touches. A session that was touched again after a flush
 // counts again.
-func (m *TouchMap) UnackedCount() int {
+func (m *TouchMap) UnackedTouchCount() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.unackedTouches + len(m.touched)
@@ -126,9 +126,9 @@ func (m *TouchMap) FlushedBefore(t time.Time) bool {
 	return m.lastFlush.Before(t)
 }
 
-// UnackedBefore yields the sessions of the unacknowledged batches that were sent before since. It may yield a
+// UnackedSessionsBefore yields the sessions of the unacknowledged batches that were sent before since. It may yield a
 // session more than once.
-func (m *TouchMap) UnackedBefore(since time.Time) iter.Seq[jute.SessionID] {
+func (m *TouchMap) UnackedSessionsBefore(since time.Time) iter.Seq[jute.SessionID] {
 	m.mu.Lock()
 	batches := slices.Clone(m.unackedBatches)
 	m.mu.Unlock()
@@ -166,8 +166,8 @@ func (m *TouchMap) countThrough(number uint64) (n int) {
 	return n
 }
 
-// Ack removes the batches with numbers up to number, and returns them, oldest first.
-func (m *TouchMap) Ack(number uint64) []TouchBatch {
+// AckThrough removes the batches with numbers up to number, and returns them, oldest first.
+func (m *TouchMap) AckThrough(number uint64) []TouchBatch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := m.countThrough(number)

@@ -41,13 +41,13 @@ func TestTouchMap(t *testing.T) {
 	if got := m.Flush(start.Add(3 * time.Second)); len(got) != 1 || got[0].Number != 1 {
 		t.Errorf("Flush = %v, want batch 1 alone", numbers(got))
 	}
-	if got := m.Ack(0); len(got) != 0 {
+	if got := m.AckThrough(0); len(got) != 0 {
 		t.Errorf("Ack(0) = %v", numbers(got))
 	}
-	if got := m.Ack(7); len(got) != 1 || got[0].Number != 1 {
+	if got := m.AckThrough(7); len(got) != 1 || got[0].Number != 1 {
 		t.Errorf("Ack(7) = %v, want batch 1", numbers(got))
 	}
-	if got := m.Ack(7); len(got) != 0 {
+	if got := m.AckThrough(7); len(got) != 0 {
 		t.Errorf("Ack twice = %v", numbers(got))
 	}
 	m.Touch(1, tick)
@@ -88,7 +88,7 @@ func TestTouchMapIsBounded(t *testing.T) {
 		t.Errorf("%d touches in the flush, %d counted, want %d", found, m.unackedTouches, touches)
 	}
 	got := m.Flush(now)
-	if acked := m.Ack(got[9].Number); len(acked) != 10 {
+	if acked := m.AckThrough(got[9].Number); len(acked) != 10 {
 		t.Errorf("Ack = %v, want ten", numbers(acked))
 	}
 	if got := m.Flush(now.Add(2 * time.Hour)); len(got) != 0 || m.unackedTouches != 0 {
@@ -114,7 +114,7 @@ func TestTouchMapJoinsTouches(t *testing.T) {
 func TestTouchMapWaiting(t *testing.T) {
 	var m TouchMap
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
-	waiting := func(since int) []jute.SessionID { return slices.Sorted(m.UnackedBefore(at(since))) }
+	waiting := func(since int) []jute.SessionID { return slices.Sorted(m.UnackedSessionsBefore(at(since))) }
 	for id := range jute.SessionID(2) {
 		m.Touch(id+1, time.Hour)
 		m.Flush(at(int(id) + 1))
@@ -125,7 +125,7 @@ func TestTouchMapWaiting(t *testing.T) {
 			t.Errorf("waiting since before %d s: %v, want %v", since, got, want)
 		}
 	}
-	m.Ack(1)
+	m.AckThrough(1)
 	if got, want := waiting(3), []jute.SessionID{2}; !slices.Equal(got, want) {
 		t.Errorf("after an acknowledgement %v wait, want %v", got, want)
 	}

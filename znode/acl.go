@@ -195,7 +195,7 @@ func (c *aclTable) expandEntry(entry jute.ACL, who []*proto.Identity) jute.Code 
 	case "auth":
 		before := len(c.scratchList)
 		for _, w := range who {
-			if expandsAuth(w) {
+			if isExpandedByAuth(w) {
 				c.scratchList = append(c.scratchList, jute.ACL{
 					Perms: entry.Perms,
 					ID:    jute.ID{Scheme: []byte(w.GetScheme()), ID: []byte(w.GetId())},
@@ -216,7 +216,7 @@ func (c *aclTable) expandEntry(entry jute.ACL, who []*proto.Identity) jute.Code 
 func ExpandedSize(list []jute.ACL, who []*proto.Identity) (entries, size int) {
 	own, ownSize := 0, 0
 	for _, w := range who {
-		if expandsAuth(w) {
+		if isExpandedByAuth(w) {
 			own, ownSize = own+1, ownSize+entryBytes+len(w.GetScheme())+len(w.GetId())
 		}
 	}
@@ -230,8 +230,8 @@ func ExpandedSize(list []jute.ACL, who []*proto.Identity) (entries, size int) {
 	return entries, size
 }
 
-// expandsAuth reports whether an auth entry expands to an identity. It does not for addresses and super.
-func expandsAuth(w *proto.Identity) bool {
+// isExpandedByAuth reports whether an auth entry expands to an identity. It does not for addresses and super.
+func isExpandedByAuth(w *proto.Identity) bool {
 	switch w.GetScheme() {
 	case "digest", "sasl", "x509":
 		return true
@@ -257,7 +257,7 @@ func (c *aclTable) internList(list []jute.ACL) (*acl, bool) {
 		at += entrySize(list[i])
 	}
 	if len(a.entries) > indexedACLEntries {
-		a.hashIndex = indexEntries(a.entries)
+		a.hashIndex = buildHashIndex(a.entries)
 	}
 	a.sharedExtra.acl = a
 	c.addKnown(a)

@@ -35,9 +35,9 @@ func hashNet(p netip.Prefix) uint32 {
 	return uint32(maphash.Bytes(aclSeed, address[:])) + uint32(p.Bits())
 }
 
-// indexEntries returns an open-addressing table from hashes to entry numbers. A number is counted from 1, and
+// buildHashIndex returns an open-addressing table from hashes to entry numbers. A number is counted from 1, and
 // 0 is free. At least half of the slots are free.
-func indexEntries(entries []aclEntry) []uint32 {
+func buildHashIndex(entries []aclEntry) []uint32 {
 	size := 4
 	for size < 2*len(entries) {
 		size *= 2
@@ -81,8 +81,8 @@ type principal struct {
 	hashBuffer  [4]uint32
 }
 
-// assume sets k's identities. It is cheap if they are the same slice as before.
-func (k *principal) assume(ids []*proto.Identity) *principal {
+// setIdentities sets k's identities. It is cheap if they are the same slice as before.
+func (k *principal) setIdentities(ids []*proto.Identity) *principal {
 	// k keeps the old slice, so its memory is not reused.
 	if len(ids) == len(k.identities) && (len(ids) == 0 || &ids[0] == &k.identities[0]) {
 		return k
@@ -99,7 +99,7 @@ func (k *principal) assume(ids []*proto.Identity) *principal {
 				k.address = addr.WithZone("")
 			}
 		default:
-			k.isSASLSuper = k.isSASLSuper || isSuperUser(id)
+			k.isSASLSuper = k.isSASLSuper || isSASLSuperUser(id)
 			hash = hashName(scheme, id.GetId())
 		}
 		k.hashes = append(k.hashes, hash)
@@ -107,10 +107,10 @@ func (k *principal) assume(ids []*proto.Identity) *principal {
 	return k
 }
 
-// hasAny reports whether k has any of the permissions. If sasl is set, saslSuperUser has the permissions of
+// hasAnyPerm reports whether k has any of the permissions. If sasl is set, saslSuperUser has the permissions of
 // all other users of SASL. The cost is one step for each identity, and up to 161 more in a list with ip
 // entries, however long the list is.
-func (k *principal) hasAny(a *acl, perms jute.Perm, sasl bool) bool {
+func (k *principal) hasAnyPerm(a *acl, perms jute.Perm, sasl bool) bool {
 	if a.worldPerms&perms != 0 || len(a.entries) == 0 || k.isSuper || sasl && k.isSASLSuper && a.saslPerms&perms != 0 {
 		return true
 	}
@@ -161,6 +161,6 @@ func (a *acl) addPrefixLength(bits int) {
 // no permissions of other schemes.
 const saslSuperUser = "super"
 
-func isSuperUser(id *proto.Identity) bool {
+func isSASLSuperUser(id *proto.Identity) bool {
 	return id.GetScheme() == "sasl" && id.GetId() == saslSuperUser
 }

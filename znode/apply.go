@@ -22,7 +22,7 @@ func (s *State) ApplyEntry(index, term uint64, entry *proto.Entry) error {
 		return fmt.Errorf("znode: log entry %d has format %d, this version knows up to %d; start the version "+
 			"that ran here before, or a newer one", index, f, FormatLevel)
 	}
-	start, err := termStart(entry)
+	start, err := decodeTermStart(entry)
 	if err != nil {
 		return fmt.Errorf("znode: log entry %d: %w", index, err)
 	}
@@ -46,7 +46,7 @@ func (s *State) ApplyEntry(index, term uint64, entry *proto.Entry) error {
 		s.watches.entrySteps = 0
 		s.hashedBytes = 0
 		for _, txn := range entry.GetTxns() {
-			s.runIfNext(txn)
+			s.runOrDrop(txn)
 		}
 	}
 	if s.stateHashDue(start != nil, before) {
@@ -56,8 +56,8 @@ func (s *State) ApplyEntry(index, term uint64, entry *proto.Entry) error {
 	return nil
 }
 
-// termStart returns the entry's TermStart, or nil if the entry is of another kind.
-func termStart(entry *proto.Entry) (*proto.TermStart, error) {
+// decodeTermStart returns the entry's TermStart, or nil if the entry is of another kind.
+func decodeTermStart(entry *proto.Entry) (*proto.TermStart, error) {
 	txns := entry.GetTxns()
 	if len(txns) != 1 || jute.Op(txns[0].GetOp()) != jute.OpTermStart || txns[0].GetMember() != 0 {
 		return nil, nil
@@ -76,12 +76,12 @@ func rulesOfTerm(start *proto.TermStart) Rules {
 	}
 }
 
-// runIfNext runs a transaction if it is the next one of its member.
-func (s *State) runIfNext(txn *proto.Txn) {
+// runOrDrop runs a transaction if it is the next one of its member.
+func (s *State) runOrDrop(txn *proto.Txn) {
 	own := s.cfg.Self != 0 && txn.GetMember() == s.cfg.Self
 	announces := jute.Op(txn.GetOp()) == jute.OpAnnounce
 	if announces {
-		if replaced, done := s.members.announceRun(txn, &s.serverList); done {
+		if replaced, done := s.members.announceIncarnation(txn, &s.serverList); done {
 			s.hooks.MemberAnnounced(txn.GetMember(), txn.GetBoot(), replaced)
 			return
 		}
@@ -100,9 +100,9 @@ func (s *State) runIfNext(txn *proto.Txn) {
 	}
 }
 
-// madeByLeader reports whether a transaction of op may have no member, because a leader makes it. A kill has
+// mayLackMember reports whether a transaction of op may have no member, because a leader makes it. A kill has
 // the member that submits it, or none while a backup is prepared without an ensemble.
-func madeByLeader(op jute.Op) bool {
+func mayLackMember(op jute.Op) bool {
 	switch op {
 	case jute.OpExpire, jute.OpKill, jute.OpReap, jute.OpSweep:
 		return true

@@ -23,7 +23,7 @@ func TestInTurn(t *testing.T) {
 	zxid := w.s().Zxid()
 	w.entry(make(bootOf(1), 2, "/a"), make(bootOf(1), 2, "/twice"), make(bootOf(1), 4, "/gap"), make(bootOf(1), 0, "/zero"), make(9, 3, "/other-boot"))
 	w.wantLog("applied create 0", "dropped create 2", "dropped create 4", "dropped create 0", "dropped create 3", "end")
-	if boot, cursor := w.s().MemberBoot(1); boot != bootOf(1) || cursor != 2 || w.s().Zxid() != zxid+1 {
+	if boot, cursor := w.s().MemberIncarnation(1); boot != bootOf(1) || cursor != 2 || w.s().Zxid() != zxid+1 {
 		t.Errorf("cursor %d, zxid %#x", cursor, w.s().Zxid())
 	}
 	w.entry(make(bootOf(1), 3, "/b"))
@@ -56,7 +56,7 @@ func TestGreatestMember(t *testing.T) {
 	if s, ok := w.s().Session(c.id); !ok || s.Owner.Member != maxMember {
 		t.Errorf("its session is there: %t, %+v", ok, s)
 	}
-	if boot, cursor := w.s().MemberBoot(maxMember); boot != bootOf(maxMember) || cursor != 1 {
+	if boot, cursor := w.s().MemberIncarnation(maxMember); boot != bootOf(maxMember) || cursor != 1 {
 		t.Errorf("boot %d, cursor %d", boot, cursor)
 	}
 }
@@ -67,7 +67,7 @@ func TestAnnounce(t *testing.T) {
 	k := w.connect()
 	zxid := w.s().Zxid()
 	w.heard.log = nil
-	boot := func() (b, c uint64) { return w.s().MemberBoot(1) }
+	boot := func() (b, c uint64) { return w.s().MemberIncarnation(1) }
 	w.announce(1, 0, bootOf(1)) // a repetition
 	if b, cursor := boot(); b != bootOf(1) || cursor != 1 {
 		t.Errorf("boot %d cursor %d", b, cursor)

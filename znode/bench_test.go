@@ -88,7 +88,7 @@ func (k *bench) apply(b *testing.B, e *proto.Entry) {
 	if err := k.s.ApplyEntry(k.index, 1, e); err != nil {
 		b.Fatal(err)
 	}
-	if _, cursor := k.s.MemberBoot(1); k.seq > 1 && cursor != k.seq || k.s.runningTxn.result.Code != jute.OK {
+	if _, cursor := k.s.MemberIncarnation(1); k.seq > 1 && cursor != k.seq || k.s.runningTxn.result.Code != jute.OK {
 		b.Fatalf("%d of %d applied: %v", cursor, k.seq, k.s.runningTxn.result.Code)
 	}
 }
@@ -401,8 +401,8 @@ func BenchmarkEnds(b *testing.B) {
 		before func(k *bench)
 	}{
 		{"few kept", 0, func(*bench) {}},
-		{"all kept", maxEnds, func(*bench) {}},
-		{"all kept, after a snapshot", maxEnds, func(k *bench) { kept = k.s.Snapshot() }}, // each entry meets a fresh copy
+		{"all kept", maxSessionEnds, func(*bench) {}},
+		{"all kept, after a snapshot", maxSessionEnds, func(k *bench) { kept = k.s.Snapshot() }}, // each entry meets a fresh copy
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			k := newBench(b, 0)

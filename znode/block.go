@@ -45,7 +45,7 @@ type blockWriter struct {
 	w            io.Writer
 	block        []byte // in progress; its length is filled in by flushBlock
 	checksum     uint32
-	blocks       uint64
+	blockCount   uint64
 	bytesWritten int64
 	err          error
 }
@@ -75,15 +75,15 @@ func (b *blockWriter) flushBlock() {
 	b.checksum = crc32.Update(b.checksum, castagnoli, b.block)
 	b.writeRaw(binary.BigEndian.AppendUint32(b.block, b.checksum))
 	b.block = b.block[:4]
-	b.blocks++
+	b.blockCount++
 }
 
-// closeStream writes the last block and the stream's end.
-func (b *blockWriter) closeStream() error {
+// writeStreamEnd writes the last block and the stream's end.
+func (b *blockWriter) writeStreamEnd() error {
 	if len(b.block) > 4 {
 		b.flushBlock()
 	}
-	b.writeSummed(binary.BigEndian.AppendUint64(make([]byte, 4, 12), b.blocks))
+	b.writeSummed(binary.BigEndian.AppendUint64(make([]byte, 4, 12), b.blockCount))
 	b.writeRaw(binary.BigEndian.AppendUint32(nil, b.checksum))
 	return b.err
 }
@@ -111,7 +111,7 @@ func (b *blockWriter) putBool(v bool) {
 func (b *blockWriter) putText(s string) {
 	b.putUint32(uint32(len(s)))
 	for len(s) > 0 {
-		n := min(len(s), b.roomInBlock())
+		n := min(len(s), b.makeRoom())
 		b.block, s = append(b.block, s[:n]...), s[n:]
 	}
 }
@@ -131,13 +131,13 @@ const nullLength = math.MaxUint32
 
 func (b *blockWriter) putBytes(p []byte) {
 	for len(p) > 0 {
-		n := min(len(p), b.roomInBlock())
+		n := min(len(p), b.makeRoom())
 		b.block, p = append(b.block, p[:n]...), p[n:]
 	}
 }
 
-// roomInBlock returns the free bytes of the block. It first flushes a full block and begins the next.
-func (b *blockWriter) roomInBlock() int {
+// makeRoom returns the free bytes of the block. It first flushes a full block and begins the next.
+func (b *blockWriter) makeRoom() int {
 	if len(b.block) == 4+maxBlock {
 		b.flushBlock()
 	}
@@ -146,13 +146,13 @@ func (b *blockWriter) roomInBlock() int {
 
 // blockReader reads and checks the stream. It keeps its first error; after that, reads return zero values.
 type blockReader struct {
-	r         io.Reader
-	block     []byte // with its length and sum
-	unread    []byte // of the block
-	checksum  uint32
-	blocks    uint64
-	lastBlock bool // the block was not full, so none may follow
-	err       error
+	r            io.Reader
+	block        []byte // with its length and sum
+	unread       []byte // of the block
+	checksum     uint32
+	blockCount   uint64
+	sawLastBlock bool // the block was not full, so none may follow
+	err          error
 }
 
 func newBlockReader(r io.Reader) *blockReader {
@@ -181,8 +181,8 @@ func (b *blockReader) failCorrupt(format string, args ...any) {
 	b.unread = nil
 }
 
-// failWith keeps err if it is the first error. A nil err is ignored.
-func (b *blockReader) failWith(err error) {
+// keepFirstError keeps err if it is the first error. A nil err is ignored.
+func (b *blockReader) keepFirstError(err error) {
 	if err != nil && b.err == nil {
 		b.err, b.unread = err, nil
 	}
@@ -205,7 +205,7 @@ func (b *blockReader) readBlock() {
 		return
 	}
 	n := int(binary.BigEndian.Uint32(b.block))
-	if n == 0 || n > maxBlock || b.lastBlock {
+	if n == 0 || n > maxBlock || b.sawLastBlock {
 		b.failCorrupt("impossible block of %d bytes", n)
 		return
 	}
@@ -214,23 +214,23 @@ func (b *blockReader) readBlock() {
 	}
 	b.checksum = crc32.Update(b.checksum, castagnoli, b.block[:4+n])
 	if binary.BigEndian.Uint32(b.block[4+n:]) != b.checksum {
-		b.failCorrupt("wrong checksum of block %d", b.blocks)
+		b.failCorrupt("wrong checksum of block %d", b.blockCount)
 		return
 	}
-	b.unread, b.lastBlock = b.block[4:4+n], n < maxBlock
-	b.blocks++
+	b.unread, b.sawLastBlock = b.block[4:4+n], n < maxBlock
+	b.blockCount++
 }
 
-// closeStream reads the stream's end and returns the first error.
-func (b *blockReader) closeStream() error {
+// checkStreamEnd reads the stream's end and returns the first error.
+func (b *blockReader) checkStreamEnd() error {
 	if len(b.unread) > 0 {
 		b.failCorrupt("bytes left over")
 	}
 	if end := b.block[:16]; b.readFull(end) {
 		sum := crc32.Update(b.checksum, castagnoli, end[:12])
 		switch {
-		case binary.BigEndian.Uint32(end) != 0 || binary.BigEndian.Uint64(end[4:]) != b.blocks:
-			b.failCorrupt("wrong end after %d blocks", b.blocks)
+		case binary.BigEndian.Uint32(end) != 0 || binary.BigEndian.Uint64(end[4:]) != b.blockCount:
+			b.failCorrupt("wrong end after %d blocks", b.blockCount)
 		case binary.BigEndian.Uint32(end[12:]) != sum:
 			b.failCorrupt("wrong checksum at the end")
 		}

@@ -10,8 +10,8 @@ const hashedDataMin = 4 << 10
 // with a snapshot.
 const maxHashedBytes = 16 << 20
 
-// hashNode returns n.hash(), within maxHashedBytes for an entry.
-func (t *tree) hashNode(n *node) uint64 {
+// hashWithinBudget returns n.hash(), within maxHashedBytes for an entry.
+func (t *tree) hashWithinBudget(n *node) uint64 {
 	data, version := n.replicatedData()
 	if len(data) < hashedDataMin {
 		return n.hashWithData(hashData(data), version)

@@ -23,8 +23,8 @@ func addedACLBytes(list, before *acl) (n int) {
 	return n
 }
 
-// exceedsDataQuota reports whether the quota forbids a change that adds so many bytes. It must not be used
+// wouldExceedDataQuota reports whether the quota forbids a change that adds so many bytes. It must not be used
 // for /zookeeper/config, whose data may differ between members.
-func (c *replicatedState) exceedsDataQuota(added int) bool {
+func (c *replicatedState) wouldExceedDataQuota(added int) bool {
 	return c.term.DataQuota > 0 && added > 0 && uint64(c.DataUsed())+uint64(added) > c.term.DataQuota
 }

@@ -34,7 +34,7 @@ func Diff(a, b *State) string {
 	if a, b := x.unsweptIDs(), y.unsweptIDs(); !slices.Equal(a, b) {
 		return fmt.Sprintf("unswept %v, %v", a, b)
 	}
-	if d := diffEnds(x, y); d != "" {
+	if d := diffSessionEnds(x, y); d != "" {
 		return d
 	}
 	if d := diffNodes(x, y); d != "" {
@@ -67,7 +67,7 @@ func diffSessions(x, y *Snapshot) string {
 	return ""
 }
 
-func diffEnds(x, y *Snapshot) string {
+func diffSessionEnds(x, y *Snapshot) string {
 	if a, b := &x.sessionEnds, &y.sessionEnds; a.total != b.total || a.byNumber.length != b.byNumber.length {
 		return fmt.Sprintf("ends: %d of %d, %d of %d", a.byNumber.length, a.total, b.byNumber.length, b.total)
 	}

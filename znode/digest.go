@@ -101,7 +101,7 @@ func (r *ServerList) appendTo(p []byte) []byte {
 }
 
 func (m *member) appendTo(p []byte) []byte {
-	return appendFields(p, m.boot, m.cursor, uint64(m.format), m.highestSession)
+	return appendFields(p, m.incarnation, m.lastSeq, uint64(m.format), m.highestSession)
 }
 
 // hash covers every field except derived ones and those that differ between members.
@@ -154,10 +154,10 @@ func hashData(p []byte) uint64 {
 }
 
 // addHash adds n to the digest after a change.
-func (t *tree) addHash(n *node) { t.nodeHashSum += t.hashNode(n) }
+func (t *tree) addHash(n *node) { t.nodeHashSum += t.hashWithinBudget(n) }
 
 // subtractHash removes n from the digest before a change.
-func (t *tree) subtractHash(n *node) { t.nodeHashSum -= t.hashNode(n) }
+func (t *tree) subtractHash(n *node) { t.nodeHashSum -= t.hashWithinBudget(n) }
 
 func (c *replicatedState) putSession(gen uint64, s *Session) {
 	c.subtractSessionHash(sessionKey(s.ID))
@@ -179,8 +179,8 @@ func (c *replicatedState) subtractSessionHash(id sessionKey) {
 // recomputedSums holds the sums computed again from all nodes, sessions and ends.
 type recomputedSums struct{ nodes, sessions, ends uint64 }
 
-// compareWith returns ErrDamaged if the sums differ from those that c has updated with every change.
-func (r recomputedSums) compareWith(c *replicatedState) error {
+// checkAgainst returns ErrDamaged if the sums differ from those that c has updated with every change.
+func (r recomputedSums) checkAgainst(c *replicatedState) error {
 	if kept := (recomputedSums{c.nodeHashSum, c.sessionHashSum, c.sessionEnds.hashSum}); r != kept {
 		return fmt.Errorf("%w: nodes %016x, sessions %016x and ends %016x, where %016x, %016x and %016x were left",
 			ErrDamaged, r.nodes, r.sessions, r.ends, kept.nodes, kept.sessions, kept.ends)

@@ -71,7 +71,7 @@ func TestDigestCoversEveryField(t *testing.T) {
 	list := forgedList("")
 	n := node{path: "/a", data: packData([]byte("d")), nodeExtra: &list.sharedExtra}
 	eachField(t, "node", &n, func() uint64 { return n.hash() })
-	eachField(t, "nodeExtra", n.ownExtra(), func() uint64 { return n.hash() })
+	eachField(t, "nodeExtra", n.ensureOwnExtra(), func() uint64 { return n.hash() })
 	eachField(t, "node", &n, func() uint64 { return n.hash() })
 	eachField(t, "acl", list, func() uint64 { return n.hash() })
 	s := Session{ID: 7, Address: "a"}
@@ -199,7 +199,7 @@ func TestDigestTellsStatesApart(t *testing.T) {
 			}
 			s := restored(t, whole)
 			x := s.beginEdit(s.gen.Load(), path)
-			x.ownExtra()
+			x.ensureOwnExtra()
 			v := open(reflect.ValueOf(x).Elem().FieldByIndex(field.Index))
 			values := changed(t, name, v)
 			before := reflect.ValueOf(v.Interface())
@@ -281,7 +281,7 @@ func TestDigestOfAFailedMulti(t *testing.T) {
 	if after := recount(w.s()); after != before {
 		t.Errorf("%+v, then %+v", before, after)
 	}
-	if err := before.compareWith(&w.s().replicatedState); err != nil {
+	if err := before.checkAgainst(&w.s().replicatedState); err != nil {
 		t.Error(err)
 	}
 }

@@ -20,7 +20,7 @@ type undoStep struct {
 	nodeBefore   node // without its children, which other steps restore
 }
 
-func (e *treeEditor) recordUndo(step undoStep) {
+func (e *treeEditor) recordUndoIfEnabled(step undoStep) {
 	if !e.recordsUndo {
 		return
 	}
@@ -34,25 +34,25 @@ func (e *treeEditor) recordUndo(step undoStep) {
 // beginEdit is tree.beginEdit with an undo step.
 func (e *treeEditor) beginEdit(path string) *node {
 	n := e.tree.beginEdit(e.gen.Load(), path)
-	e.recordUndo(undoStep{nodeBefore: *n})
+	e.recordUndoIfEnabled(undoStep{nodeBefore: *n})
 	return n
 }
 
-// linkNode is tree.linkNode with an undo step. The parent's hash is subtracted, so that the caller can change
+// linkAndEditParent is tree.linkNode with an undo step. The parent's hash is subtracted, so that the caller can change
 // the parent and then call addHash.
-func (e *treeEditor) linkNode(n *node) (parent *node) {
+func (e *treeEditor) linkAndEditParent(n *node) (parent *node) {
 	parent = e.tree.linkNode(n.gen, n)
-	e.recordUndo(undoStep{linkedNode: n})
-	e.recordUndo(undoStep{nodeBefore: *parent})
+	e.recordUndoIfEnabled(undoStep{linkedNode: n})
+	e.recordUndoIfEnabled(undoStep{nodeBefore: *parent})
 	e.tree.subtractHash(parent)
 	return parent
 }
 
-// unlinkNode is tree.unlinkNode with an undo step. The parent's hash is subtracted, as in linkNode.
-func (e *treeEditor) unlinkNode(n *node) (parent *node) {
+// unlinkAndEditParent is tree.unlinkNode with an undo step. The parent's hash is subtracted, as in linkNode.
+func (e *treeEditor) unlinkAndEditParent(n *node) (parent *node) {
 	parent = e.tree.unlinkNode(e.gen.Load(), n)
-	e.recordUndo(undoStep{unlinkedNode: n})
-	e.recordUndo(undoStep{nodeBefore: *parent})
+	e.recordUndoIfEnabled(undoStep{unlinkedNode: n})
+	e.recordUndoIfEnabled(undoStep{nodeBefore: *parent})
 	e.tree.subtractHash(parent)
 	return parent
 }
@@ -67,11 +67,11 @@ func (e *treeEditor) rollBack() {
 			e.tree.linkNode(gen, step.unlinkedNode)
 		default:
 			n := e.tree.beginEdit(gen, step.nodeBefore.path)
-			e.tree.noteResize(n, step.nodeBefore.data.len()-n.data.len())
-			e.tree.updateReapable(gen, n, func() {
+			e.tree.addToDataSize(n, step.nodeBefore.data.len()-n.data.len())
+			e.tree.changeAndReindex(gen, n, func() {
 				step.nodeBefore.gen = n.gen
 				if !n.sharesExtra() {
-					step.nodeBefore.ownExtra().children = n.children
+					step.nodeBefore.ensureOwnExtra().children = n.children
 				}
 				*n = step.nodeBefore
 			})
@@ -80,17 +80,17 @@ func (e *treeEditor) rollBack() {
 	}
 }
 
-// startUndo drops earlier undo steps and reserves room for those of so many operations. Steps are recorded while
+// reserveUndo drops earlier undo steps and reserves room for those of so many operations. Steps are recorded while
 // recordsUndo is set.
-func (e *treeEditor) startUndo(operations int) {
+func (e *treeEditor) reserveUndo(operations int) {
 	if cap(e.undoSteps) > keptMultiOps {
 		e.undoSteps = nil
 	}
 	e.undoSteps = slices.Grow(e.undoSteps[:0], operations)
 }
 
-// stopUndo drops the undo steps, and records none until the next startUndo.
-func (e *treeEditor) stopUndo() {
+// discardUndo drops the undo steps, and records none until the next startUndo.
+func (e *treeEditor) discardUndo() {
 	e.recordsUndo = false
 	clear(e.undoSteps)
 	e.undoSteps = e.undoSteps[:0]

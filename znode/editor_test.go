@@ -16,7 +16,7 @@ func TestEditorRollsBack(t *testing.T) {
 	nodes := newTree(1, &lists)
 	e := treeEditor{tree: &nodes, gen: &gen}
 	add := func(path string) {
-		parent := e.linkNode(&node{gen: gen.Load(), path: path, data: packData([]byte("data")), nodeExtra: &lists.worldList(jute.PermAll).sharedExtra})
+		parent := e.linkAndEditParent(&node{gen: gen.Load(), path: path, data: packData([]byte("data")), nodeExtra: &lists.worldList(jute.PermAll).sharedExtra})
 		parent.countCreate()
 		nodes.addHash(parent)
 	}
@@ -25,7 +25,7 @@ func TestEditorRollsBack(t *testing.T) {
 		nodes.setData(n, []byte(data))
 		nodes.addHash(n)
 	}
-	e.startUndo(4)
+	e.reserveUndo(4)
 	add("/kept")
 	add("/gone")
 	sum, size, creates := nodes.nodeHashSum, nodes.dataSize, nodes.root.numCreated()
@@ -34,10 +34,10 @@ func TestEditorRollsBack(t *testing.T) {
 		add("/new")
 		set("/kept", "another text")
 		set("/new", "x")
-		nodes.addHash(e.unlinkNode(nodes.nodeAt("/gone")))
+		nodes.addHash(e.unlinkAndEditParent(nodes.nodeAt("/gone")))
 		set("/kept", "")
 		e.rollBack()
-		e.stopUndo()
+		e.discardUndo()
 		if nodes.nodeHashSum != sum || nodes.dataSize != size || nodes.root.numCreated() != creates || nodes.nodeAt("/new") != nil || nodes.nodeAt("/gone") == nil {
 			t.Errorf("hashes %x, %d bytes, %d creates; want %x, %d, %d", nodes.nodeHashSum, nodes.dataSize, nodes.root.numCreated(), sum, size, creates)
 		}

@@ -61,7 +61,7 @@ func TestFireStepsOfAnEntry(t *testing.T) {
 	if most := maxFireSteps / eventSteps; told > most || told < most*8/10 {
 		t.Errorf("%d events, want almost %d", told, most)
 	}
-	if missed != watchers || !missedOne(w.s(), last) || missedOne(w.s(), other) || len(last.events) != 0 || w.s().Watches().MissedPaths() != 2 {
+	if missed != watchers || !missedOne(w.s(), last) || missedOne(w.s(), other) || len(last.events) != 0 || w.s().Watches().MissedPathCount() != 2 {
 		t.Errorf("%d of %d watchers missed a change, and the last one: %t, another: %t; the last one got %q", missed, watchers, missedOne(w.s(), last), missedOne(w.s(), other), last.events)
 	}
 	_ = other.watchData("/n1")
@@ -74,7 +74,7 @@ func TestFireStepsOfAnEntry(t *testing.T) {
 		dropAll(w.s(), s)
 	}
 	dropAll(w.s(), last)
-	if left := w.s().Watches().Count(); left != 2 {
+	if left := w.s().Watches().WatchCount(); left != 2 {
 		t.Errorf("%d watches are left, want those of another", left)
 	}
 	writer.must(writer.setData(fmt.Sprintf("/n%d", len(ops)-1), "x", anyVersion))
@@ -120,7 +120,7 @@ func TestFireStepsOfRemovals(t *testing.T) {
 	watchers := maxFireSteps/each + 1000
 	all := make([]silent, watchers)
 	for i := range all {
-		w.s().watches.watchData("/n", &all[i])
+		w.s().watches.addDataWatch("/n", &all[i])
 	}
 	writer.must(writer.setData("/n", "x", anyVersion))
 	told, missed := 0, 0
@@ -147,7 +147,7 @@ func TestWatchFiresDuringASearch(t *testing.T) {
 		_ = who.watchExists(fmt.Sprint("/none", i))
 	}
 	tables := &w.s().watches
-	tables.markMissed(dataTable, tables.tables[dataTable].byPath["/missed"])
+	tables.removeMissedPath(dataTable, tables.tables[dataTable].byPath["/missed"])
 	if missed, more := w.s().Watches().SearchMissed(who, true); missed || !more {
 		t.Fatalf("the first part: missed %t, more %t", missed, more)
 	}

@@ -71,8 +71,8 @@ type txnClient struct {
 	decodedList       []*proto.Identity
 }
 
-// startTxn replaces the client before txn.
-func (c *txnClient) startTxn(txn *proto.Txn) {
+// resetForTxn replaces the client before txn.
+func (c *txnClient) resetForTxn(txn *proto.Txn) {
 	c.txnIdentities, c.sessionIdentities = nil, Identities{}
 	if txn.GetSession() == 0 {
 		c.txnIdentities = txn.GetIds()

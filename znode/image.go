@@ -24,10 +24,10 @@ type ImageHead struct {
 
 // MemberProgress is the state's record of one member.
 type MemberProgress struct {
-	ID             uint32 // 0 to 255; sessions may have 0 as their top byte, although no member has this id
-	Boot, Cursor   uint64 // see State.MemberBoot
-	Format         uint32 // highest Entry.format that it can apply; 0 if it never announced one
-	HighestSession jute.SessionID
+	ID                   uint32 // 0 to 255; sessions may have 0 as their top byte, although no member has this id
+	Incarnation, LastSeq uint64 // see State.MemberBoot
+	Format               uint32 // highest Entry.format that it can apply; 0 if it never announced one
+	HighestSession       jute.SessionID
 }
 
 // ImageNode is a node of an image. At most one of OwnerSession, Container and TTLMs is set.
@@ -48,11 +48,11 @@ type ImageNode struct {
 // error ends the reading, and ReadImage returns it. Functions may keep data and lists, but must not change
 // them: nodes with equal lists share one.
 type ImageVisitor struct {
-	Head    func(ImageHead) error // without UnsweptCount, EndCount, EndsTotal and NodeCount, which are read later
-	Session func(Session) error
-	Unswept func(jute.SessionID) error // an ended session with nodes left
-	End     func(SessionEnd) error
-	Node    func(ImageNode) error // parents before their children, siblings in order
+	Head       func(ImageHead) error // without UnsweptCount, EndCount, EndsTotal and NodeCount, which are read later
+	Session    func(Session) error
+	Unswept    func(jute.SessionID) error // an ended session with nodes left
+	SessionEnd func(SessionEnd) error
+	Node       func(ImageNode) error // parents before their children, siblings in order
 }
 
 // ReadImage reads a whole snapshot and calls v for each of its parts. It makes all checks of RestoreSnapshot

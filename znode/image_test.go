@@ -25,7 +25,7 @@ func copyImage(image []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, digest, err := ReadImage(bytes.NewReader(image), ImageVisitor{Session: w.Session, Unswept: w.Unswept, End: w.End, Node: w.Node})
+	_, digest, err := ReadImage(bytes.NewReader(image), ImageVisitor{Session: w.WriteSession, Unswept: w.WriteUnswept, SessionEnd: w.WriteSessionEnd, Node: w.WriteNode})
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func TestImageVisitorFails(t *testing.T) {
 		{Head: func(ImageHead) error { return fail() }},
 		{Session: func(Session) error { return fail() }},
 		{Unswept: func(jute.SessionID) error { return fail() }},
-		{End: func(SessionEnd) error { return fail() }},
+		{SessionEnd: func(SessionEnd) error { return fail() }},
 		{Node: func(ImageNode) error { return fail() }},
 	} {
 		if _, _, err := ReadImage(bytes.NewReader(image), v); !errors.Is(err, stop) || calls != i+1 {
@@ -135,13 +135,13 @@ func (f *forged) write() error {
 		return err
 	}
 	for _, s := range f.sessions.all() {
-		_ = w.Session(*s) // the writer keeps its first error
+		_ = w.WriteSession(*s) // the writer keeps its first error
 	}
 	for _, id := range f.unsweptIDs() {
-		_ = w.Unswept(id)
+		_ = w.WriteUnswept(id)
 	}
 	for _, e := range f.sessionEnds.byNumber.all() {
-		_ = w.End(*e)
+		_ = w.WriteSessionEnd(*e)
 	}
 	r := snapshotBuilder{}
 	for _, n := range f.nodes {
@@ -152,7 +152,7 @@ func (f *forged) write() error {
 		for i := range of.ACL {
 			of.ACL[i].Decode(&d)
 		}
-		_ = w.Node(of)
+		_ = w.WriteNode(of)
 	}
 	_, err = w.Close()
 	return err
@@ -208,10 +208,10 @@ func TestImageWriterRefusesWhatCannotBeWritten(t *testing.T) {
 	head := ImageHead{Members: []MemberProgress{{ID: 1, HighestSession: first + 9}}, Zxid: 9, SessionCount: 1, EndCount: 1, EndsTotal: 1, NodeCount: 4}
 	open := slices.Clone(jute.OpenACL)
 	sound := func(w *ImageWriter) {
-		_ = w.Session(Session{ID: first, Timeout: time.Second})
-		_ = w.End(SessionEnd{Number: 1, Session: first + 1, Reason: ReasonClosed, Zxid: 1})
+		_ = w.WriteSession(Session{ID: first, Timeout: time.Second})
+		_ = w.WriteSessionEnd(SessionEnd{Number: 1, Session: first + 1, Reason: ReasonClosed, Zxid: 1})
 		for _, path := range []string{"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"} {
-			_ = w.Node(ImageNode{Path: path, ACL: open})
+			_ = w.WriteNode(ImageNode{Path: path, ACL: open})
 		}
 	}
 	tests := []struct {
@@ -220,31 +220,31 @@ func TestImageWriterRefusesWhatCannotBeWritten(t *testing.T) {
 		want string
 	}{
 		{"nothing", sound, ""},
-		{"fraction of a millisecond", func(w *ImageWriter) { _ = w.Session(Session{ID: first, Timeout: time.Microsecond}) }, "timeout of 1µs"},
-		{"timeout below 0", func(w *ImageWriter) { _ = w.Session(Session{ID: first, Timeout: -time.Second}) }, "timeout of -1s"},
-		{"long timeout", func(w *ImageWriter) { _ = w.Session(Session{ID: first, Timeout: 1 << 32 * time.Millisecond}) }, "timeout of"},
+		{"fraction of a millisecond", func(w *ImageWriter) { _ = w.WriteSession(Session{ID: first, Timeout: time.Microsecond}) }, "timeout of 1µs"},
+		{"timeout below 0", func(w *ImageWriter) { _ = w.WriteSession(Session{ID: first, Timeout: -time.Second}) }, "timeout of -1s"},
+		{"long timeout", func(w *ImageWriter) { _ = w.WriteSession(Session{ID: first, Timeout: 1 << 32 * time.Millisecond}) }, "timeout of"},
 		{"session too many", func(w *ImageWriter) {
-			_ = w.Session(Session{ID: first})
-			_ = w.Session(Session{ID: first + 1})
+			_ = w.WriteSession(Session{ID: first})
+			_ = w.WriteSession(Session{ID: first + 1})
 		}, "more than the 1 sessions"},
-		{"no session", func(w *ImageWriter) { _ = w.Node(ImageNode{Path: "/", ACL: open}) }, "0 sessions, and the head says 1"},
-		{"session after nodes", func(w *ImageWriter) { sound(w); _ = w.Session(Session{ID: first + 2}) }, "sessions after nodes"},
+		{"no session", func(w *ImageWriter) { _ = w.WriteNode(ImageNode{Path: "/", ACL: open}) }, "0 sessions, and the head says 1"},
+		{"session after nodes", func(w *ImageWriter) { sound(w); _ = w.WriteSession(Session{ID: first + 2}) }, "sessions after nodes"},
 		{"end with another number", func(w *ImageWriter) {
-			_ = w.Session(Session{ID: first})
-			_ = w.End(SessionEnd{Number: 2, Session: first + 1, Reason: ReasonClosed, Zxid: 1})
+			_ = w.WriteSession(Session{ID: first})
+			_ = w.WriteSessionEnd(SessionEnd{Number: 2, Session: first + 1, Reason: ReasonClosed, Zxid: 1})
 		}, "end 2"},
 		{"end with a fraction", func(w *ImageWriter) {
-			_ = w.Session(Session{ID: first})
-			_ = w.End(SessionEnd{Number: 1, Session: first + 1, Reason: ReasonClosed, Zxid: 1, Timeout: 1})
+			_ = w.WriteSession(Session{ID: first})
+			_ = w.WriteSessionEnd(SessionEnd{Number: 1, Session: first + 1, Reason: ReasonClosed, Zxid: 1, Timeout: 1})
 		}, "end 1 has a timeout of 1ns"},
 		{"end with fewer than no nodes", func(w *ImageWriter) {
-			_ = w.Session(Session{ID: first})
-			_ = w.End(SessionEnd{Number: 1, Session: first + 1, Reason: ReasonClosed, Zxid: 1, EphemeralCount: -1})
+			_ = w.WriteSession(Session{ID: first})
+			_ = w.WriteSessionEnd(SessionEnd{Number: 1, Session: first + 1, Reason: ReasonClosed, Zxid: 1, EphemeralCount: -1})
 		}, "-1 ephemeral nodes"},
 		{"nothing at all", func(*ImageWriter) {}, "0 sessions, and the head says 1"},
 		{"no nodes", func(w *ImageWriter) {
-			_ = w.Session(Session{ID: first})
-			_ = w.End(SessionEnd{Number: 1, Session: first + 1, Reason: ReasonClosed, Zxid: 1})
+			_ = w.WriteSession(Session{ID: first})
+			_ = w.WriteSessionEnd(SessionEnd{Number: 1, Session: first + 1, Reason: ReasonClosed, Zxid: 1})
 		}, "0 nodes, and the head says 4"},
 	}
 	for _, tt := range tests {
@@ -265,7 +265,7 @@ func TestImageWriterRefusesWhatCannotBeWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		sound(w)
-		if err := w.Node(n); err == nil || !strings.Contains(err.Error(), invalidLifetime) {
+		if err := w.WriteNode(n); err == nil || !strings.Contains(err.Error(), invalidLifetime) {
 			t.Errorf("%+v: %v", n, err)
 		}
 	}
@@ -288,7 +288,7 @@ func TestImageWriterFails(t *testing.T) {
 		limited := &limitedWriter{left: limit * len(image) / 20, err: full}
 		iw, err := NewImageWriter(limited, h)
 		if err == nil {
-			_, _, err = ReadImage(bytes.NewReader(image), ImageVisitor{Session: iw.Session, Unswept: iw.Unswept, End: iw.End, Node: iw.Node})
+			_, _, err = ReadImage(bytes.NewReader(image), ImageVisitor{Session: iw.WriteSession, Unswept: iw.WriteUnswept, SessionEnd: iw.WriteSessionEnd, Node: iw.WriteNode})
 		}
 		if err == nil && limit < 5 {
 			t.Errorf("nothing has failed before the end, with room for %d of %d bytes", limited.left, len(image))

@@ -25,19 +25,19 @@ func NewImageWriter(w io.Writer, h ImageHead) (*ImageWriter, error) {
 	iw := &ImageWriter{builder: snapshotBuilder{countOnly: true}, head: h}
 	why := iw.builder.acceptHead(h)
 	if why == "" {
-		why = iw.builder.acceptEndCounts(h.EndsTotal, h.EndCount)
+		why = iw.builder.acceptSessionEndCounts(h.EndsTotal, h.EndCount)
 	}
 	if why != "" {
 		return nil, imageError(why)
 	}
-	iw.sections = newSections(w, &iw.head)
+	iw.sections = newSectionWriter(w, &iw.head)
 	return iw, iw.sections.err
 }
 
 func imageError(why string) error { return errors.New("znode: write image: " + why) }
 
-// Session adds the next session. Its timeout must be in whole milliseconds.
-func (w *ImageWriter) Session(s Session) error {
+// WriteSession adds the next session. Its timeout must be in whole milliseconds.
+func (w *ImageWriter) WriteSession(s Session) error {
 	if w.beginItem(sectionSessions) {
 		if ms := s.Timeout.Milliseconds(); ms < 0 || ms > math.MaxUint32 || s.Timeout%1e6 != 0 {
 			return w.reject(fmt.Sprintf("session %v has a timeout of %v", s.ID, s.Timeout))
@@ -50,8 +50,8 @@ func (w *ImageWriter) Session(s Session) error {
 	return w.firstError()
 }
 
-// Unswept adds the next ended session with nodes left.
-func (w *ImageWriter) Unswept(id jute.SessionID) error {
+// WriteUnswept adds the next ended session with nodes left.
+func (w *ImageWriter) WriteUnswept(id jute.SessionID) error {
 	if w.beginItem(sectionUnswept) {
 		if why := w.builder.acceptUnswept(id); why != "" {
 			return w.reject(why)
@@ -61,24 +61,24 @@ func (w *ImageWriter) Unswept(id jute.SessionID) error {
 	return w.firstError()
 }
 
-// End adds the next end of a session, with the next number.
-func (w *ImageWriter) End(e SessionEnd) error {
+// WriteSessionEnd adds the next end of a session, with the next number.
+func (w *ImageWriter) WriteSessionEnd(e SessionEnd) error {
 	if w.beginItem(sectionEnds) {
 		ms := e.Timeout.Milliseconds()
 		if ms < 0 || ms > math.MaxUint32 || e.Timeout%1e6 != 0 || uint64(e.EphemeralCount) > math.MaxUint32 {
 			return w.reject(fmt.Sprintf("end %d has a timeout of %v and %d ephemeral nodes",
 				e.Number, e.Timeout, e.EphemeralCount))
 		}
-		if why := w.builder.acceptEnd(&e); why != "" {
+		if why := w.builder.acceptSessionEnd(&e); why != "" {
 			return w.reject(why)
 		}
-		w.sections.writeEnd(&e)
+		w.sections.writeSessionEnd(&e)
 	}
 	return w.firstError()
 }
 
-// Node adds the next node.
-func (w *ImageWriter) Node(n ImageNode) error {
+// WriteNode adds the next node.
+func (w *ImageWriter) WriteNode(n ImageNode) error {
 	if w.beginItem(sectionNodes) {
 		a, ok := w.builder.acls.internList(n.ACL)
 		if !ok || len(n.ACL) == 0 {
@@ -108,7 +108,7 @@ func (w *ImageWriter) Close() (digest uint64, err error) {
 		return 0, w.reject(why)
 	}
 	digest = w.builder.Digest()
-	w.err = w.sections.closeSnapshot(digest)
+	w.err = w.sections.writeSnapshotEnd(digest)
 	return digest, w.err
 }
 

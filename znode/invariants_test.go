@@ -74,7 +74,7 @@ func checkTree(t testing.TB, s *State) {
 				t.Errorf("%s is a candidate of the reaper: %s", n.path, n.describe())
 			}
 		}
-		if root, ok := limitsRoot(n.path); ok {
+		if root, ok := rootOfLimitsNode(n.path); ok {
 			quotas++
 			if _, ok := s.quotaRoots.get(nodeName(root)); !ok {
 				t.Errorf("%s has no quota", root)
@@ -103,7 +103,7 @@ func checkTree(t testing.TB, s *State) {
 		}
 		return true
 	})
-	if err := recount(s).compareWith(&s.replicatedState); err != nil {
+	if err := recount(s).checkAgainst(&s.replicatedState); err != nil {
 		t.Error(err)
 	}
 	if nodes != s.NodeCount() || nodes != s.byPath.nodeCount || ephemerals != s.EphemeralCount() || size != s.DataSize() {
@@ -117,7 +117,7 @@ func checkTree(t testing.TB, s *State) {
 	if candidates != s.reapCandidates.length || quotas != s.quotaRoots.length {
 		t.Errorf("%d candidates, %d quotas; counted %d, %d", s.reapCandidates.length, s.quotaRoots.length, candidates, quotas)
 	}
-	if kept := uint64(s.sessionEnds.byNumber.length); kept > min(s.sessionEnds.total, uint64(s.runningTxn.endLimit)) || (kept == 0) != (s.sessionEnds.total == 0) {
+	if kept := uint64(s.sessionEnds.byNumber.length); kept > min(s.sessionEnds.total, uint64(s.runningTxn.sessionEndLimit)) || (kept == 0) != (s.sessionEnds.total == 0) {
 		t.Errorf("%d of %d ends are kept", kept, s.sessionEnds.total)
 	}
 	sessions := 0

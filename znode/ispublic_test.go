@@ -19,7 +19,7 @@ func TestPublic(t *testing.T) {
 		"/": true, "/open": true, "/open/a": true, "/open/a/b": true, "/open/none": true, "/open/none/b": false,
 		"/shut": true, "/shut/a": false, "/shut/none": false, "/shut/a/b": false, "/none/a": false, "": false,
 	} {
-		if got := w.s().TreeView().IsPublic(path); got != want {
+		if got := w.s().TreeView().HasPublicAncestors(path); got != want {
 			t.Errorf("Public(%q) = %t, want %t", path, got, want)
 		}
 	}

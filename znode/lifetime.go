@@ -29,7 +29,7 @@ func (n *node) lifetime() lifetime {
 // setLifetime requires n to be of the present generation.
 func (n *node) setLifetime(l lifetime) {
 	if l != (lifetime{}) || !n.sharesExtra() {
-		f := n.ownExtra()
+		f := n.ensureOwnExtra()
 		f.owner, f.reapRule = l.owner, reapRule(l.ttlMs)
 		if l.isContainer {
 			f.reapRule = reapEmptyContainer
@@ -45,7 +45,7 @@ func (r reapRule) ttlMs() int64 {
 	return int64(r)
 }
 
-func (n *node) isReapable() bool { return !n.sharesExtra() && n.reapRule != 0 }
+func (n *node) hasReapRule() bool { return !n.sharesExtra() && n.reapRule != 0 }
 
 // ReapCandidate is a node without children that the reaper may remove, now or later. The zero value comes
 // before all candidates.
@@ -77,7 +77,7 @@ func (c ReapCandidate) compare(d ReapCandidate) int {
 // reapCandidate returns false if n is no candidate.
 func (n *node) reapCandidate() (ReapCandidate, bool) {
 	switch {
-	case !n.isReapable() || n.children.length > 0:
+	case !n.hasReapRule() || n.children.length > 0:
 		return ReapCandidate{}, false
 	case n.reapRule.ttlMs() != 0:
 		return ReapCandidate{Path: n.path, reason: reapExpired, dueMs: addSaturating(n.mtime, n.reapRule.ttlMs())}, true
@@ -95,10 +95,10 @@ func addSaturating(from, ms int64) int64 {
 	return from + ms
 }
 
-// updateReapable runs change on n, which is of generation gen, and updates n's place among the candidates.
+// changeAndReindex runs change on n, which is of generation gen, and updates n's place among the candidates.
 // This costs two changes of a sorted map for a container or a node with a TTL, and one comparison for others.
-func (t *tree) updateReapable(gen uint64, n *node, change func()) {
-	if !n.isReapable() {
+func (t *tree) changeAndReindex(gen uint64, n *node, change func()) {
+	if !n.hasReapRule() {
 		change()
 		return
 	}
@@ -116,11 +116,11 @@ func (t *tree) updateReapable(gen uint64, n *node, change func()) {
 	}
 }
 
-// ReapCandidates returns up to limit candidates after the given one that are due at the time now, in ms since
+// DueReapCandidates returns up to limit candidates after the given one that are due at the time now, in ms since
 // 1970. It returns none at the end. The cost is in proportion to the result. A container that never had a
 // child is due if it was last changed more than neverUsedMs ago. If neverUsedMs is 0, it is never due. The
 // caller holds at least the read lock.
-func (s *State) ReapCandidates(now, neverUsedMs int64, after ReapCandidate, limit int) []ReapCandidate {
+func (s *State) DueReapCandidates(now, neverUsedMs int64, after ReapCandidate, limit int) []ReapCandidate {
 	var due []ReapCandidate
 	from := after
 	for len(due) < limit {
@@ -155,9 +155,9 @@ func (c ReapCandidate) isDue(now, neverUsedMs int64) bool {
 	}
 }
 
-// reapNode removes a node only if it is still due. Since the leader read it, the node may have got a child,
+// reapIfDue removes a node only if it is still due. Since the leader read it, the node may have got a child,
 // or been changed, deleted or created again.
-func (t *transaction) reapNode() {
+func (t *transaction) reapIfDue() {
 	var req proto.Reap
 	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil {
 		t.result.Code = jute.MarshallingError
@@ -173,5 +173,5 @@ func (t *transaction) reapNode() {
 	}
 	t.takeZxid()
 	t.removeNode(n)
-	t.keepRemovals(Removal{Cause: c.reason.removalCause()})
+	t.keepAndReportRemovals(Removal{Cause: c.reason.removalCause()})
 }

@@ -21,7 +21,7 @@ func (w *world) due(now, neverUsedMs int64) []string {
 	paths := []string{}
 	var last ReapCandidate
 	for {
-		page := w.s().ReapCandidates(now, neverUsedMs, last, 2)
+		page := w.s().DueReapCandidates(now, neverUsedMs, last, 2)
 		if len(page) == 0 {
 			return paths
 		}
@@ -290,9 +290,9 @@ func TestCandidatesAfterFailedMulti(t *testing.T) {
 func nodesOf(t *testing.T, s *State) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	out := newSections(&b, &ImageHead{})
+	out := newSectionWriter(&b, &ImageHead{})
 	s.walkFrom(s.nodeAt(rootPath), func(n *node) bool { out.writeNode(n); return true })
-	if err := out.closeSnapshot(0); err != nil {
+	if err := out.writeSnapshotEnd(0); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()

@@ -24,12 +24,12 @@ func TestLists(t *testing.T) {
 			_ = k.watchExists("/nowhere")
 			_ = k.watchChildren("/")
 		}
-		paths := slices.Sorted(w.s().Watches().PathsOf(k))
+		paths := slices.Sorted(w.s().Watches().DataPathsOf(k))
 		if want := i + 1; i > 0 && (len(paths) != want || paths[len(paths)-1] != "/nowhere") {
 			t.Errorf("watches of connection %d: %v", i, paths)
 		}
 	}
-	if n, watchers, paths := w.s().Watches().NodeCount(), w.s().Watches().WatcherCount(), w.s().Watches().PathCount(); n != 14 || watchers != 4 || paths != 11 {
+	if n, watchers, paths := w.s().Watches().DataWatchCount(), w.s().Watches().DataWatcherCount(), w.s().Watches().DataPathCount(); n != 14 || watchers != 4 || paths != 11 {
 		t.Errorf("%d watches of %d connections on %d paths, want 14 of 4 on 11", n, watchers, paths)
 	}
 	for first := range ids {

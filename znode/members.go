@@ -14,15 +14,15 @@ const maxMember = 255
 type memberTable [maxMember + 1]member
 
 type member struct {
-	boot           uint64 // the current run of its process; 0 if it never announced one
-	cursor         uint64 // seq of its last accepted transaction
+	incarnation    uint64 // the current run of its process; 0 if it never announced one
+	lastSeq        uint64 // seq of its last accepted transaction
 	format         uint32 // highest Entry.format that it can apply
 	highestSession uint64 // greatest session id with this member as its top byte; 0 if there is none
 }
 
-// announceRun makes txn.Boot its member's current run if it replaces the present one, which it returns.
+// announceIncarnation makes txn.Boot its member's current run if it replaces the present one, which it returns.
 // Otherwise done is false. Members outside the server list have no runs.
-func (m *memberTable) announceRun(txn *proto.Txn, list *ServerList) (replaced uint64, done bool) {
+func (m *memberTable) announceIncarnation(txn *proto.Txn, list *ServerList) (replaced uint64, done bool) {
 	var req proto.Announce
 	id := txn.GetMember()
 	if pb.Unmarshal(txn.GetBody(), &req) != nil || id == 0 || id > maxMember || txn.GetBoot() == 0 ||
@@ -30,11 +30,11 @@ func (m *memberTable) announceRun(txn *proto.Txn, list *ServerList) (replaced ui
 		return 0, false
 	}
 	r := &m[id]
-	if r.boot == txn.GetBoot() || r.boot != req.GetReplaces() {
+	if r.incarnation == txn.GetBoot() || r.incarnation != req.GetReplaces() {
 		return 0, false
 	}
-	replaced = r.boot
-	r.boot, r.cursor, r.format = txn.GetBoot(), 0, req.GetFormat()
+	replaced = r.incarnation
+	r.incarnation, r.lastSeq, r.format = txn.GetBoot(), 0, req.GetFormat()
 	return replaced, true
 }
 
@@ -43,13 +43,13 @@ func (m *memberTable) announceRun(txn *proto.Txn, list *ServerList) (replaced ui
 func (m *memberTable) advanceIfNext(txn *proto.Txn) bool {
 	id := txn.GetMember()
 	if id == 0 || id > maxMember {
-		return id == 0 && madeByLeader(jute.Op(txn.GetOp()))
+		return id == 0 && mayLackMember(jute.Op(txn.GetOp()))
 	}
 	r := &m[id]
-	if r.boot == 0 || txn.GetBoot() != r.boot || txn.GetSeq() != r.cursor+1 {
+	if r.incarnation == 0 || txn.GetBoot() != r.incarnation || txn.GetSeq() != r.lastSeq+1 {
 		return false
 	}
-	r.cursor++
+	r.lastSeq++
 	return true
 }
 

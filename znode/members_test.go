@@ -12,7 +12,7 @@ import (
 func TestMembersTakeTurns(t *testing.T) {
 	var m memberTable
 	announce := func(replaces, boot uint64) bool {
-		_, done := m.announceRun(&proto.Txn{Member: 3, Boot: boot, Body: message(&proto.Announce{Replaces: replaces, Format: 1})}, &ServerList{})
+		_, done := m.announceIncarnation(&proto.Txn{Member: 3, Boot: boot, Body: message(&proto.Announce{Replaces: replaces, Format: 1})}, &ServerList{})
 		return done
 	}
 	turn := func(boot, seq uint64) bool { return m.advanceIfNext(&proto.Txn{Member: 3, Boot: boot, Seq: seq}) }

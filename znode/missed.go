@@ -11,17 +11,17 @@ package znode
 // again. Other connections that watch the path in the same table are closed as well, even if they received
 // the event.
 
-// markMissed takes a path out of its table. The records of its watchers stay in its list until their
+// removeMissedPath takes a path out of its table. The records of its watchers stay in its list until their
 // connections have ended. The caller holds the tree's write lock.
-func (w *Watches) markMissed(k tableKind, p *watchedPath) {
+func (w *Watches) removeMissedPath(k tableKind, p *watchedPath) {
 	p.changeMissed = true
 	delete(w.tables[k].byPath, p.path)
-	w.missedPaths.Add(1)
+	w.missedPathCount.Add(1)
 }
 
-// MissedPaths returns the number of paths with a missed change. It needs no lock. It grows before the reply
+// MissedPathCount returns the number of paths with a missed change. It needs no lock. It grows before the reply
 // that reports the change is made.
-func (w *Watches) MissedPaths() uint64 { return w.missedPaths.Load() }
+func (w *Watches) MissedPathCount() uint64 { return w.missedPathCount.Load() }
 
 // SearchMissed checks up to watchesPerLock of a connection's watches, from the first one if again is set, and
 // otherwise from the end of the last search. It reports whether one of them has missed a change, and if not,
@@ -35,16 +35,16 @@ func (w *Watches) SearchMissed(who Watcher, again bool) (missed, more bool) {
 		return false, false
 	}
 	if again {
-		r.unsearched = r.first
+		r.firstUnsearched = r.first
 	}
 	left := watchesPerLock
 	for k := range tableKinds {
-		for ; left > 0 && r.unsearched[k] != nil; left-- {
-			if r.unsearched[k].path.changeMissed {
+		for ; left > 0 && r.firstUnsearched[k] != nil; left-- {
+			if r.firstUnsearched[k].path.changeMissed {
 				return true, false
 			}
-			r.unsearched[k] = r.unsearched[k].sameWatcher.next
+			r.firstUnsearched[k] = r.firstUnsearched[k].sameWatcher.next
 		}
 	}
-	return false, r.unsearched != [tableKinds]*watch{}
+	return false, r.firstUnsearched != [tableKinds]*watch{}
 }

@@ -86,7 +86,7 @@ func newStepping() *State {
 // narrow gives s the limits of the random logs.
 func (s *State) narrow() {
 	s.allow(modelRemovals)
-	s.runningTxn.endLimit = modelEnds
+	s.runningTxn.sessionEndLimit = modelEnds
 }
 
 // allow sets how many ephemeral nodes the ends of sessions and the sweeps of an entry remove.
@@ -418,7 +418,7 @@ func (d *drive) relist(before ServerList) {
 	d.model[ConfigPath] = n
 	for id := uint32(1); id <= maxMember; id++ {
 		_, listed := now.Servers.Find(id)
-		if boot, _ := d.w.s().MemberBoot(id); boot != 0 && !listed {
+		if boot, _ := d.w.s().MemberIncarnation(id); boot != 0 && !listed {
 			d.w.t.Errorf("member %d has the boot %d, and is not in the list %q", id, boot, now.ConfigText())
 		}
 	}

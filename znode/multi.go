@@ -18,7 +18,7 @@ func (t *transaction) runMulti() {
 	}
 	n := jute.CountMultiOps(t.txn.GetBody()) // growing the slice step by step took four fifths of a large multi's time
 	t.multiOps, t.multiResults = slices.Grow(t.multiOps[:0], n), slices.Grow(t.multiResults[:0], n)
-	t.editor.startUndo(n)
+	t.editor.reserveUndo(n)
 	d := jute.NewDecoder(t.txn.GetBody())
 	var err error
 	t.multiOps, err = jute.DecodeMulti(&d, t.multiOps)
@@ -35,7 +35,7 @@ func (t *transaction) runMulti() {
 		return
 	}
 	t.multiResults = t.multiResults[:0]
-	code, failed := t.checkSession(), 0
+	code, failed := t.checkOwnerLoadIdentities(), 0
 	switch {
 	case code == jute.SessionMoved || code != jute.OK && len(t.multiOps) == 0:
 		t.result.Code = code // for a dead session, the first operation carries the code
@@ -95,7 +95,7 @@ func (t *transaction) runMultiOps() (failed int, code jute.Code) {
 		switch op.Op {
 		case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
 			if n, code = t.createInMulti(op); code == jute.OK {
-				result = OpResult{Op: multiResultOp(op), Path: n.path, Stat: n.stat()}
+				result = OpResult{Op: createResultOp(op), Path: n.path, Stat: n.stat()}
 			}
 		case jute.OpDelete:
 			code = t.deleteNode(&op.Delete)
@@ -113,7 +113,7 @@ func (t *transaction) runMultiOps() (failed int, code jute.Code) {
 		}
 		t.multiResults = append(t.multiResults, result)
 	}
-	t.editor.stopUndo()
+	t.editor.discardUndo()
 	return failed, code
 }
 
@@ -136,8 +136,8 @@ func (t *transaction) createInMulti(op *jute.MultiOp) (*node, jute.Code) {
 	return t.createNode(&op.Create, lifetime{})
 }
 
-// multiResultOp returns OpCreate or OpCreate2, the type of a create's result.
-func multiResultOp(op *jute.MultiOp) jute.Op {
+// createResultOp returns OpCreate or OpCreate2, the type of a create's result.
+func createResultOp(op *jute.MultiOp) jute.Op {
 	mode := op.Create.Flags
 	if op.Op == jute.OpCreate && !mode.IsContainer() || op.Op == jute.OpCreateTTL && !mode.IsTTL() && !mode.IsContainer() {
 		return jute.OpCreate

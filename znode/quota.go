@@ -30,12 +30,12 @@ type ExceededQuota struct {
 	BytesLimit int64
 }
 
-// limitsRoot returns the subtree with its limits node at path, or false if path is no limits node.
-func limitsRoot(path string) (root string, ok bool) { return quotaRootOf(path, limitsSuffix) }
+// rootOfLimitsNode returns the subtree with its limits node at path, or false if path is no limits node.
+func rootOfLimitsNode(path string) (root string, ok bool) { return rootOfQuotaNode(path, limitsSuffix) }
 
-// quotaRootOf returns the subtree with its node called name at path. As in ZooKeeper, there can be no quota
+// rootOfQuotaNode returns the subtree with its node called name at path. As in ZooKeeper, there can be no quota
 // on the root or on a subtree that contains the quotas' own nodes.
-func quotaRootOf(path, name string) (root string, ok bool) {
+func rootOfQuotaNode(path, name string) (root string, ok bool) {
 	root, ok = strings.CutPrefix(path, quotaPath)
 	if !ok {
 		return "", false
@@ -46,8 +46,8 @@ func quotaRootOf(path, name string) (root string, ok bool) {
 	return root, root != zkPath && root != quotaPath && !strings.HasPrefix(root, quotaPath+"/")
 }
 
-// quotaRoot returns the deepest path at or above path with a quota, or "".
-func (t *tree) quotaRoot(path string) string {
+// deepestQuotaRoot returns the deepest path at or above path with a quota, or "".
+func (t *tree) deepestQuotaRoot(path string) string {
 	if t.quotaRoots.length == 0 {
 		return ""
 	}
@@ -110,15 +110,15 @@ type quotaTracker struct {
 	exceeded    []ExceededQuota // by the running transaction
 }
 
-// wouldExceed reports whether a hard limit forbids a change at path that adds so many nodes and bytes. As in
+// wouldExceedHardLimit reports whether a hard limit forbids a change at path that adds so many nodes and bytes. As in
 // ZooKeeper, a change that shrinks the usage is still forbidden if the usage stays above the limit, and a
 // multi is checked against the usage before it.
-func (u *quotaTracker) wouldExceed(path string, nodes, bytes int64) bool {
+func (u *quotaTracker) wouldExceedHardLimit(path string, nodes, bytes int64) bool {
 	judged := u.editor.tree
 	if u.beforeMulti != nil {
 		judged = u.beforeMulti
 	}
-	root := judged.quotaRoot(path)
+	root := judged.deepestQuotaRoot(path)
 	if root == "" {
 		return false
 	}
@@ -129,7 +129,7 @@ func (u *quotaTracker) wouldExceed(path string, nodes, bytes int64) bool {
 
 // addUsage updates the usage after a change at path.
 func (u *quotaTracker) addUsage(path string, nodes, bytes int) {
-	root := u.editor.tree.quotaRoot(path)
+	root := u.editor.tree.deepestQuotaRoot(path)
 	if root == "" || nodes == 0 && bytes == 0 {
 		return
 	}
@@ -139,7 +139,7 @@ func (u *quotaTracker) addUsage(path string, nodes, bytes int) {
 	}
 	used.count += int64(nodes)
 	used.bytes += int64(bytes)
-	u.setUsage(root, used)
+	u.writeUsageNode(root, used)
 	if nodes < 0 || bytes < 0 {
 		return
 	}
@@ -160,12 +160,12 @@ func (u *quotaTracker) addUsage(path string, nodes, bytes int) {
 	}
 }
 
-// recomputeUsage sets the usage if a client has created one of the quota's two nodes, because the subtree may
+// recomputeForNewQuota sets the usage if a client has created one of the quota's two nodes, because the subtree may
 // have changed before. The cost does not depend on the subtree: see descendantTotals.
-func (u *quotaTracker) recomputeUsage(path string) {
-	root, ok := limitsRoot(path)
+func (u *quotaTracker) recomputeForNewQuota(path string) {
+	root, ok := rootOfLimitsNode(path)
 	if !ok {
-		root, ok = quotaRootOf(path, usageSuffix)
+		root, ok = rootOfQuotaNode(path, usageSuffix)
 	}
 	if !ok || u.editor.tree.nodeAt(quotaPath+root+usageSuffix) == nil {
 		return
@@ -174,18 +174,18 @@ func (u *quotaTracker) recomputeUsage(path string) {
 	if top := u.editor.tree.nodeAt(root); top != nil {
 		used.count, used.bytes = top.subtreeSize()
 	}
-	u.setUsage(root, used)
+	u.writeUsageNode(root, used)
 }
 
-// restoreUsage writes the usage again after a client has overwritten the node, which had these data before.
-func (u *quotaTracker) restoreUsage(n *node, had packedData) {
-	if root, ok := quotaRootOf(n.path, usageSuffix); ok && u.editor.tree.nodeAt(quotaPath+root+limitsSuffix) != nil {
-		u.setUsage(root, parseQuota(had.bytes()))
+// restoreIfUsageNode writes the usage again after a client has overwritten the node, which had these data before.
+func (u *quotaTracker) restoreIfUsageNode(n *node, had packedData) {
+	if root, ok := rootOfQuotaNode(n.path, usageSuffix); ok && u.editor.tree.nodeAt(quotaPath+root+limitsSuffix) != nil {
+		u.writeUsageNode(root, parseQuota(had.bytes()))
 	}
 }
 
-// setUsage changes only the data of a usage node, and notifies no watcher.
-func (u *quotaTracker) setUsage(root string, used quotaValues) {
+// writeUsageNode changes only the data of a usage node, and notifies no watcher.
+func (u *quotaTracker) writeUsageNode(root string, used quotaValues) {
 	n := u.editor.beginEdit(quotaPath + root + usageSuffix)
 	u.editor.tree.setData(n, fmt.Appendf(nil, "count=%d,bytes=%d", used.count, used.bytes))
 	u.editor.tree.addHash(n)

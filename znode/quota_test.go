@@ -159,7 +159,7 @@ func TestNoQuota(t *testing.T) {
 		checkInvariants(t, w.s())
 	}
 	for _, path := range []string{"/zookeeper/quotas/zookeeper_limits", "/zookeeper/quota", "/zookeeper/quota/q/xzookeeper_limits", "/q/zookeeper_limits"} {
-		if root, ok := limitsRoot(path); ok {
+		if root, ok := rootOfLimitsNode(path); ok {
 			t.Errorf("%s: quota on %q", path, root)
 		}
 	}

@@ -25,7 +25,7 @@ func (s *State) Exists(path []byte, who []*proto.Identity, w Watcher) (jute.Stat
 	n := s.nodeAt(borrowString(path))
 	if n == nil {
 		if w != nil {
-			s.watches.watchData(strings.Clone(borrowString(path)), w)
+			s.watches.addDataWatch(strings.Clone(borrowString(path)), w)
 		}
 		return jute.Stat{}, jute.NoNode
 	}
@@ -33,19 +33,19 @@ func (s *State) Exists(path []byte, who []*proto.Identity, w Watcher) (jute.Stat
 		return jute.Stat{}, jute.NoAuth
 	}
 	if w != nil {
-		s.watches.watchData(n.path, w)
+		s.watches.addDataWatch(n.path, w)
 	}
 	return n.stat(), jute.OK
 }
 
 // GetData returns a node's data, nil if they are null, and its Stat. It sets a watch if the code is OK.
 func (s *State) GetData(path []byte, who []*proto.Identity, w Watcher) ([]byte, jute.Stat, jute.Code) {
-	n, code := s.readNode(path, jute.PermRead, who)
+	n, code := s.permittedNode(path, jute.PermRead, who)
 	if code != jute.OK {
 		return nil, jute.Stat{}, code
 	}
 	if w != nil {
-		s.watches.watchData(n.path, w)
+		s.watches.addDataWatch(n.path, w)
 	}
 	return n.data.bytes(), n.stat(), jute.OK
 }
@@ -53,12 +53,12 @@ func (s *State) GetData(path []byte, who []*proto.Identity, w Watcher) ([]byte, 
 // Children returns the sorted names of a node's children, and its Stat. It sets a watch on the children if
 // the code is OK.
 func (s *State) Children(path []byte, who []*proto.Identity, w Watcher) ([]string, jute.Stat, jute.Code) {
-	n, code := s.readNode(path, jute.PermRead, who)
+	n, code := s.permittedNode(path, jute.PermRead, who)
 	if code != jute.OK {
 		return nil, jute.Stat{}, code
 	}
 	if w != nil {
-		s.watches.watchChildren(n.path, w)
+		s.watches.addChildWatch(n.path, w)
 	}
 	names := make([]string, 0, n.numChildren())
 	for name := range n.names().All() {
@@ -72,7 +72,7 @@ func (s *State) Children(path []byte, who []*proto.Identity, w Watcher) ([]strin
 func (c TreeView) ChildrenAfter(
 	path []byte, after string, limit, size int, who []*proto.Identity,
 ) (names []string, more bool, code jute.Code) {
-	n, code := c.readNode(path, who)
+	n, code := c.permittedNode(path, who)
 	if code != jute.OK || n.sharesExtra() {
 		return nil, false, code
 	}
@@ -92,7 +92,7 @@ func (c TreeView) ChildrenAfter(
 // GetACL returns a node's list and its Stat. Hashes of digest entries are masked for a client that may read
 // but not administer the node.
 func (s *State) GetACL(path []byte, who []*proto.Identity) ([]jute.ACL, jute.Stat, jute.Code) {
-	n, code := s.readNode(path, jute.PermRead|jute.PermAdmin, who)
+	n, code := s.permittedNode(path, jute.PermRead|jute.PermAdmin, who)
 	if code != jute.OK {
 		return nil, jute.Stat{}, code
 	}
@@ -110,7 +110,7 @@ func (s *State) NodeSize(path []byte) (data, children int) {
 // AllChildrenNumber returns the number of nodes below a node. As in ZooKeeper, the empty path counts one more
 // than the root.
 func (c TreeView) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, jute.Code) {
-	n, code := c.readNode(path, who)
+	n, code := c.permittedNode(path, who)
 	if code != jute.OK {
 		return 0, code
 	}
@@ -125,7 +125,7 @@ func (c TreeView) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, 
 // ephemeralsUnder.
 func (c TreeView) GetEphemerals(id jute.SessionID, prefix []byte) []string {
 	paths := []string{}
-	for path := range c.tree.ephemeralsUnder(id, prefix).All() {
+	for path := range c.tree.ephemeralsWithPrefix(id, prefix).All() {
 		paths = append(paths, path)
 	}
 	return paths
@@ -147,14 +147,14 @@ func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.
 		case n.mzxid > req.RelativeZxid:
 			missed(jute.EventNodeDataChanged, path)
 		default:
-			s.watches.watchData(n.path, w)
+			s.watches.addDataWatch(n.path, w)
 		}
 	}
 	for _, path := range req.Exist {
 		if s.nodeAt(borrowString(path)) != nil {
 			missed(jute.EventNodeCreated, path)
 		} else {
-			s.watches.watchData(strings.Clone(borrowString(path)), w)
+			s.watches.addDataWatch(strings.Clone(borrowString(path)), w)
 		}
 	}
 	for _, path := range req.Child {
@@ -164,7 +164,7 @@ func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.
 		case n.lastChildZxid() > req.RelativeZxid:
 			missed(jute.EventNodeChildrenChanged, path)
 		default:
-			s.watches.watchChildren(n.path, w)
+			s.watches.addChildWatch(n.path, w)
 		}
 	}
 	for _, path := range req.Persistent {
@@ -187,16 +187,16 @@ func ValidSetWatches(req *jute.SetWatches2) bool {
 	return req.Persistent != nil && req.Recursive != nil
 }
 
-// readNode returns the node at path if one of the identities has any of the permissions on it.
-func (c *replicatedState) readNode(path []byte, perms jute.Perm, who []*proto.Identity) (*node, jute.Code) {
+// permittedNode returns the node at path if one of the identities has any of the permissions on it.
+func (c *replicatedState) permittedNode(path []byte, perms jute.Perm, who []*proto.Identity) (*node, jute.Code) {
 	if path == nil {
 		return nil, jute.MarshallingError
 	}
-	return checkReadable(c.nodeAt(borrowString(path)), perms, who, &c.term.Rules)
+	return checkNodeAccess(c.nodeAt(borrowString(path)), perms, who, &c.term.Rules)
 }
 
-// checkReadable returns n if it exists and one of the identities has any of the permissions on it.
-func checkReadable(n *node, perms jute.Perm, who []*proto.Identity, rules *Rules) (*node, jute.Code) {
+// checkNodeAccess returns n if it exists and one of the identities has any of the permissions on it.
+func checkNodeAccess(n *node, perms jute.Perm, who []*proto.Identity, rules *Rules) (*node, jute.Code) {
 	switch {
 	case n == nil:
 		return nil, jute.NoNode

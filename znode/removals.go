@@ -112,8 +112,8 @@ func (k *removalHistory) dropPending() {
 	k.pendingPaths = k.pendingPaths[:0]
 }
 
-// keepRemovals keeps the transaction's removals since the last call. common has the fields that they share.
-func (t *transaction) keepRemovals(common Removal) {
+// keepAndReportRemovals keeps the transaction's removals since the last call. common has the fields that they share.
+func (t *transaction) keepAndReportRemovals(common Removal) {
 	common.AtMs, common.Zxid = t.state.timeMs, t.state.zxid
 	if common.Cause != CauseDeleted {
 		t.hooks.NodesRemoved(common, t.removals.pendingPaths)
@@ -121,7 +121,7 @@ func (t *transaction) keepRemovals(common Removal) {
 	t.removals.keepPending(common)
 }
 
-func (t *transaction) keepDeletes() {
+func (t *transaction) keepClientDeletes() {
 	if len(t.removals.pendingPaths) == 0 {
 		return
 	}
@@ -131,7 +131,7 @@ func (t *transaction) keepDeletes() {
 	} else {
 		common.Address = hostOf(t.txn.GetIds())
 	}
-	t.keepRemovals(common)
+	t.keepAndReportRemovals(common)
 }
 
 // hostOf returns the host of a client without a session, or "".

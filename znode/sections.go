@@ -35,21 +35,21 @@ type sectionWriter struct {
 	listNumbers map[*acl]uint32 // of the written access control lists
 }
 
-// newSections writes the head.
-func newSections(w io.Writer, h *ImageHead) *sectionWriter {
+// newSectionWriter writes the head.
+func newSectionWriter(w io.Writer, h *ImageHead) *sectionWriter {
 	p := &sectionWriter{blockWriter: newBlockWriter(w), head: h, listNumbers: map[*acl]uint32{}}
-	p.writeProgress()
+	p.writeHeadFields()
 	p.writeMembers()
 	p.writeServerList()
 	p.putUint64(h.SessionCount)
 	return p
 }
 
-// closeSnapshot writes the digest and the end of the stream.
-func (p *sectionWriter) closeSnapshot(digest uint64) error {
+// writeSnapshotEnd writes the digest and the end of the stream.
+func (p *sectionWriter) writeSnapshotEnd(digest uint64) error {
 	p.advanceTo(sectionNodes)
 	p.putUint64(digest)
-	return p.closeStream()
+	return p.writeStreamEnd()
 }
 
 // advanceTo ends the sections before to, and begins that one.
@@ -68,7 +68,7 @@ func (p *sectionWriter) advanceTo(to section) {
 	}
 }
 
-func (p *sectionWriter) writeProgress() {
+func (p *sectionWriter) writeHeadFields() {
 	h := p.head
 	p.putUint64(h.Index)
 	p.putUint64(uint64(h.Zxid))
@@ -90,8 +90,8 @@ func (p *sectionWriter) writeMembers() {
 	p.putUint32(uint32(len(p.head.Members)))
 	for _, m := range p.head.Members {
 		p.putUint32(m.ID)
-		p.putUint64(m.Boot)
-		p.putUint64(m.Cursor)
+		p.putUint64(m.Incarnation)
+		p.putUint64(m.LastSeq)
 		p.putUint32(m.Format)
 		p.putUint64(uint64(m.HighestSession))
 	}
@@ -124,7 +124,7 @@ func (p *sectionWriter) writeUnswept(id jute.SessionID) {
 	p.putUint64(uint64(id))
 }
 
-func (p *sectionWriter) writeEnd(e *SessionEnd) {
+func (p *sectionWriter) writeSessionEnd(e *SessionEnd) {
 	p.advanceTo(sectionEnds)
 	p.putUint64(uint64(e.Session))
 	p.putText(e.Address)

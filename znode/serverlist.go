@@ -123,8 +123,8 @@ func (t *transaction) writeConfigNode() {
 	t.watches.addPending(notification{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
 }
 
-// ServerListChange returns the requested change of a client's reconfig or an operator's change of the list.
-func ServerListChange(txn *proto.Txn) (serverlist.Change, error) {
+// DecodeServerListChange returns the requested change of a client's reconfig or an operator's change of the list.
+func DecodeServerListChange(txn *proto.Txn) (serverlist.Change, error) {
 	if jute.Op(txn.GetOp()) == jute.OpChangeServers {
 		var req proto.ChangeServers
 		err := pb.Unmarshal(txn.GetBody(), &req)
@@ -159,14 +159,14 @@ func (t *transaction) runReconfig() {
 		t.result.Code, t.result.RejectReason = jute.ReconfigDisabled, "reconfigEnabled is not set at the leader"
 		return
 	}
-	if t.result.Code = t.checkSession(); t.result.Code != jute.OK {
+	if t.result.Code = t.checkOwnerLoadIdentities(); t.result.Code != jute.OK {
 		return
 	}
-	next, code, err := t.state.serverList.afterChange(clientChange(&req), req.CurConfigID, minVoters, t.txn.GetReached())
+	next, code, err := t.state.serverList.applyChecked(clientChange(&req), req.CurConfigID, minVoters, t.txn.GetReached())
 	switch {
 	case err != nil:
 		t.result.Code, t.result.RejectReason = code, err.Error()
-	case !t.clientMay(t.state.nodeAt(ConfigPath).acl, jute.PermWrite):
+	case !t.clientMayAccess(t.state.nodeAt(ConfigPath).acl, jute.PermWrite):
 		t.result.Code, t.result.RejectReason = jute.NoAuth, "it needs the permission WRITE on "+ConfigPath
 	default:
 		t.replaceServers(next)
@@ -193,7 +193,7 @@ func (t *transaction) changeServers() {
 	if req.GetForce() {
 		fewest = 1
 	}
-	next, code, err := t.state.serverList.afterChange(operatorChange(&req), req.GetVersion(), fewest, t.txn.GetReached())
+	next, code, err := t.state.serverList.applyChecked(operatorChange(&req), req.GetVersion(), fewest, t.txn.GetReached())
 	if err != nil {
 		t.result.Code, t.result.RejectReason = code, err.Error()
 		return
@@ -205,10 +205,10 @@ var errNoServerList = errors.New("there is no list of servers: no member has bec
 	"was upgraded (rollcall members lead hands over), or this is a standalone server, which standaloneEnabled=false " +
 	"and its own line server.N make an ensemble of one")
 
-// afterChange returns the list after a change of the given version, or an error. At least fewest participants
+// applyChecked returns the list after a change of the given version, or an error. At least fewest participants
 // must remain, and the leader must reach most of them, because raft could not commit anything with the
 // others.
-func (r *ServerList) afterChange(
+func (r *ServerList) applyChecked(
 	c serverlist.Change, version int64, fewest int, reached []uint32,
 ) (serverlist.List, jute.Code, error) {
 	if r.Version == 0 {
@@ -240,5 +240,5 @@ func (t *transaction) replaceServers(next serverlist.List) {
 	list.Servers = next
 	t.setServerList(list)
 	n := t.state.nodeAt(ConfigPath)
-	t.result.Data, t.result.Stat = n.data.bytes(), n.stat()
+	t.result.ConfigText, t.result.Stat = n.data.bytes(), n.stat()
 }

@@ -166,7 +166,7 @@ func TestReconfigRefuses(t *testing.T) {
 			if w.s().Zxid() != zxid+1 {
 				t.Errorf("zxid %#x after %#x", w.s().Zxid(), zxid)
 			}
-			if now := w.roster(); tt.want != jute.OK && (!now.equalList(&list) || r.Data != nil) {
+			if now := w.roster(); tt.want != jute.OK && (!now.equalList(&list) || r.ConfigText != nil) {
 				t.Errorf("the list is %+v", now)
 			}
 		})
@@ -208,8 +208,8 @@ func TestReconfig(t *testing.T) {
 		r := step.k.must(step.k.reconfig(step.joining, step.leaving, step.members, before.Version, everybody...))
 		list := w.roster()
 		want := strings.Join(step.want, "\n") + fmt.Sprintf("\nversion=%x", r.Zxid)
-		if string(r.Data) != want || list.ConfigText() != want || list.Version != r.Zxid || r.Zxid != w.s().Zxid() {
-			t.Errorf("step %d: %q at %#x, the list is %q, want %q", i, r.Data, r.Zxid, list.ConfigText(), want)
+		if string(r.ConfigText) != want || list.ConfigText() != want || list.Version != r.Zxid || r.Zxid != w.s().Zxid() {
+			t.Errorf("step %d: %q at %#x, the list is %q, want %q", i, r.ConfigText, r.Zxid, list.ConfigText(), want)
 		}
 		data, st, _ := w.s().GetData([]byte(ConfigPath), nil, nil)
 		if string(data) != want || st != r.Stat || st.Version != -1 || st.Mzxid != r.Zxid || st.Aversion != 0 {
@@ -236,10 +236,10 @@ func TestRemovedMemberHasNoProgress(t *testing.T) {
 	w.heard.log = nil
 	super.must(super.reconfig("", "3", "", -1, everybody...))
 	w.wantLog(fmt.Sprintf("listed %x", w.s().Zxid()), "applied reconfig 0", "end")
-	if boot, cursor := w.s().MemberBoot(3); boot != 0 || cursor != 0 || w.s().HighestSession(3) != 3<<56+5 || w.s().members[3].format != 0 {
+	if boot, cursor := w.s().MemberIncarnation(3); boot != 0 || cursor != 0 || w.s().HighestSession(3) != 3<<56+5 || w.s().members[3].format != 0 {
 		t.Errorf("boot %d, cursor %d, highest %v", boot, cursor, w.s().HighestSession(3))
 	}
-	if boot, _ := w.s().MemberBoot(2); boot != bootOf(2)+1 {
+	if boot, _ := w.s().MemberIncarnation(2); boot != bootOf(2)+1 {
 		t.Errorf("the boot of member 2 is %d", boot)
 	}
 	if _, lives := w.s().Session(3<<56 + 5); !lives {
@@ -250,14 +250,14 @@ func TestRemovedMemberHasNoProgress(t *testing.T) {
 	w.entry(next)
 	w.announce(3, 0, 99)
 	w.announce(3, bootOf(3), 99)
-	if boot, _ := w.s().MemberBoot(3); boot != 0 || w.s().Zxid() != zxid {
+	if boot, _ := w.s().MemberIncarnation(3); boot != 0 || w.s().Zxid() != zxid {
 		t.Errorf("boot %d, zxid %#x", boot, w.s().Zxid())
 	}
 	w.seq[1] = super.w.seq[1]
 	super.must(super.reconfig("server.3=c:1:2:observer;9", "", "", -1, everybody...))
 	w.announce(3, 0, bootOf(3))
 	w.entry(next) // of the time before
-	if boot, cursor := w.s().MemberBoot(3); boot != bootOf(3) || cursor != 0 {
+	if boot, cursor := w.s().MemberIncarnation(3); boot != bootOf(3) || cursor != 0 {
 		t.Errorf("boot %d, cursor %d", boot, cursor)
 	}
 	if _, code := super.exists("/late"); code != jute.NoNode {
@@ -306,8 +306,8 @@ func TestReconfigForOperators(t *testing.T) {
 		w.heard.log = nil
 		before := w.roster()
 		r := w.operators(tt.req, tt.reached...)
-		if r.Code != tt.want || !strings.Contains(r.RejectReason, tt.why) || (tt.want == jute.OK) != (r.Data != nil) {
-			t.Errorf("%s: %v %q %q, want %v %q", tt.name, r.Code, r.RejectReason, r.Data, tt.want, tt.why)
+		if r.Code != tt.want || !strings.Contains(r.RejectReason, tt.why) || (tt.want == jute.OK) != (r.ConfigText != nil) {
+			t.Errorf("%s: %v %q %q, want %v %q", tt.name, r.Code, r.RejectReason, r.ConfigText, tt.want, tt.why)
 		}
 		if r.Zxid != w.s().Zxid() || (w.roster().Version != before.Version) != (tt.want == jute.OK) {
 			t.Errorf("%s: zxid %#x, list %+v", tt.name, r.Zxid, w.roster())

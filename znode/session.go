@@ -43,10 +43,10 @@ func compareIDs(a, b jute.SessionID) int { return cmp.Compare(uint64(a), uint64(
 // is shorter.
 const maxAddressBytes = 255
 
-// checkSession returns an error code if the transaction's session does not exist, or belongs to another
+// checkOwnerLoadIdentities returns an error code if the transaction's session does not exist, or belongs to another
 // connection. Otherwise the transaction gets the identities of its session, and the code is OK, as for a
 // transaction without a session.
-func (t *transaction) checkSession() jute.Code {
+func (t *transaction) checkOwnerLoadIdentities() jute.Code {
 	if t.txn.GetSession() == 0 {
 		return jute.OK
 	}
@@ -134,7 +134,7 @@ func (t *transaction) attachSession() {
 
 // addIdentities adds identities that a session's owner has proved. It takes no zxid.
 func (t *transaction) addIdentities() {
-	if t.result.Code = t.checkSession(); t.result.Code != jute.OK {
+	if t.result.Code = t.checkOwnerLoadIdentities(); t.result.Code != jute.OK {
 		return
 	}
 	old, ok := t.state.sessions.get(sessionKey(t.txn.GetSession()))
@@ -149,7 +149,7 @@ func (t *transaction) addIdentities() {
 
 func (t *transaction) closeSession() {
 	t.takeZxid()
-	if t.result.Code = t.checkSession(); t.result.Code != jute.OK {
+	if t.result.Code = t.checkOwnerLoadIdentities(); t.result.Code != jute.OK {
 		return
 	}
 	session, ok := t.state.Session(jute.SessionID(t.txn.GetSession()))
@@ -160,9 +160,9 @@ func (t *transaction) closeSession() {
 	t.result.NodesLeft = t.endSession(session, SessionEnd{Reason: ReasonClosed})
 }
 
-// expireSession ends a silent session, unless its client has come back: then the owner was set later than the
+// expireIfOwnerUnchanged ends a silent session, unless its client has come back: then the owner was set later than the
 // leader knew.
-func (t *transaction) expireSession() {
+func (t *transaction) expireIfOwnerUnchanged() {
 	var req proto.Expire
 	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil {
 		t.result.Code = jute.MarshallingError
@@ -173,12 +173,12 @@ func (t *transaction) expireSession() {
 		return
 	}
 	t.takeZxid()
-	t.endSession(session, SessionEnd{Reason: ReasonExpired, SilentFor: silenceOf(req.GetSilentMs())})
+	t.endSession(session, SessionEnd{Reason: ReasonExpired, SilentFor: cappedSilence(req.GetSilentMs())})
 }
 
-// killSession ends a session for an operator, unless its client has come back: then the owner is not the one
+// killIfOwnerUnchanged ends a session for an operator, unless its client has come back: then the owner is not the one
 // that the operator saw, and the code is SessionMoved.
-func (t *transaction) killSession() {
+func (t *transaction) killIfOwnerUnchanged() {
 	var req proto.Kill
 	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil || len(req.GetBy()) > MaxRequesterBytes {
 		t.result.Code = jute.MarshallingError
@@ -195,7 +195,7 @@ func (t *transaction) killSession() {
 	}
 	t.takeZxid()
 	t.endSession(session, SessionEnd{
-		Reason: ReasonKilled, SilentFor: silenceOf(req.GetSilentMs()), RequestedBy: req.GetBy(),
+		Reason: ReasonKilled, SilentFor: cappedSilence(req.GetSilentMs()), RequestedBy: req.GetBy(),
 	})
 }
 
@@ -208,10 +208,10 @@ func (t *transaction) endSession(session Session, end SessionEnd) (nodesLeft boo
 	end.Member, end.Timeout = session.Owner.Member, session.Timeout
 	end.Leader, end.Term, end.AtMs, end.Zxid = t.state.term.Leader, t.state.term.Term, t.state.timeMs, t.state.zxid
 	end.EphemeralCount = t.state.countEphemerals(session.ID)
-	end.Number = t.state.sessionEnds.addNext(t.gen.Load(), end, t.endLimit)
-	if t.budget.spend(t.state.ephemeralRemovalWeight(session.ID, end.EphemeralCount, t.budget.remaining)) {
+	end.Number = t.state.sessionEnds.addNext(t.gen.Load(), end, t.sessionEndLimit)
+	if t.budget.trySpend(t.state.ephemeralRemovalWeight(session.ID, end.EphemeralCount, t.budget.remaining)) {
 		t.removeEphemerals(session.ID, math.MaxInt)
-		t.keepRemovals(Removal{Cause: CauseSessionEnded, Member: end.Member, Session: session.ID, Address: session.Address})
+		t.keepAndReportRemovals(Removal{Cause: CauseSessionEnded, Member: end.Member, Session: session.ID, Address: session.Address})
 	} else {
 		t.state.unsweptSessions.put(t.gen.Load(), key, struct{}{})
 		nodesLeft = true

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// maxEnds limits the kept ends of sessions: enough to find one that an operator looks for within the
+	// maxSessionEnds limits the kept ends of sessions: enough to find one that an operator looks for within the
 	// hour. They take at most 8 MiB of memory, and about 2 MiB if no address or name is unusually long.
-	maxEnds = 10_000
+	maxSessionEnds = 10_000
 
 	// MaxRequesterBytes is the longest SessionEnd.RequestedBy, in bytes. It is as long as the longest address.
 	MaxRequesterBytes = 255
@@ -63,7 +63,7 @@ func (e *SessionEnd) EndedAt() time.Time { return time.UnixMilli(e.AtMs) }
 // maxSilentMs is the longest silence that is reported, in milliseconds. It fits a time.Duration.
 const maxSilentMs = 365 * 24 * 3600 * 1000
 
-func silenceOf(ms uint64) time.Duration {
+func cappedSilence(ms uint64) time.Duration {
 	return time.Duration(min(ms, maxSilentMs)) * time.Millisecond
 }
 

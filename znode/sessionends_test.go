@@ -69,16 +69,16 @@ func TestEndsAreBounded(t *testing.T) {
 			w.expire(k.id, w.index)
 		}
 	}
-	end(maxEnds)
-	first := w.ended()[maxEnds-1]
-	if first.Number != 1 || len(w.ended()) != maxEnds {
+	end(maxSessionEnds)
+	first := w.ended()[maxSessionEnds-1]
+	if first.Number != 1 || len(w.ended()) != maxSessionEnds {
 		t.Fatalf("%d ends, the first is %+v", len(w.ended()), first)
 	}
 	copied := w.s().Snapshot()
 	before := encode(t, copied)
 	end(1)
 	got := w.ended()
-	if len(got) != maxEnds || got[0].Number != maxEnds+1 || got[maxEnds-1].Number != 2 || got[maxEnds-1].Session != first.Session+1 {
+	if len(got) != maxSessionEnds || got[0].Number != maxSessionEnds+1 || got[maxSessionEnds-1].Number != 2 || got[maxSessionEnds-1].Session != first.Session+1 {
 		t.Errorf("%d ends, %d to %d", len(got), got[len(got)-1].Number, got[0].Number)
 	}
 	checkInvariants(t, w.s())

@@ -25,12 +25,12 @@ func (s *State) Snapshot() *Snapshot {
 // returns ErrDamaged, and the bytes cannot be restored.
 func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	h := sn.imageHead()
-	p := newSections(w, &h)
+	p := newSectionWriter(w, &h)
 	count := sn.writeSections(p)
 	if p.err == nil {
-		p.err = count.compareWith(&sn.replicatedState)
+		p.err = count.checkAgainst(&sn.replicatedState)
 	}
-	err := p.closeSnapshot(sn.Digest())
+	err := p.writeSnapshotEnd(sn.Digest())
 	return p.bytesWritten, err
 }
 
@@ -44,7 +44,7 @@ func (c *replicatedState) writeSections(p *sectionWriter) (count recomputedSums)
 		p.writeUnswept(id)
 	}
 	for _, e := range c.sessionEnds.byNumber.all() {
-		p.writeEnd(e)
+		p.writeSessionEnd(e)
 		count.ends += e.hash()
 	}
 	c.walkFrom(c.nodeAt(rootPath), func(n *node) bool {
@@ -65,7 +65,7 @@ func (c *replicatedState) imageHead() ImageHead {
 	for id := range c.members {
 		if m := &c.members[id]; *m != (member{}) {
 			h.Members = append(h.Members, MemberProgress{
-				ID: uint32(id), Boot: m.boot, Cursor: m.cursor, Format: m.format,
+				ID: uint32(id), Incarnation: m.incarnation, LastSeq: m.lastSeq, Format: m.format,
 				HighestSession: jute.SessionID(m.highestSession),
 			})
 		}
@@ -91,7 +91,7 @@ func (s *State) RestoreSnapshot(r io.Reader) error {
 	if err := f.readSnapshot(); err != nil {
 		return err
 	}
-	f.setConfigText(f.gen, s.cfg.EnsembleText)
+	f.setConfigTextIfUnset(f.gen, s.cfg.EnsembleText)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.replicatedState, s.acls = f.replicatedState, f.acls

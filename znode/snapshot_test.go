@@ -119,7 +119,7 @@ func TestSnapshotIsFixed(t *testing.T) {
 		k.must(k.create(fmt.Sprintf("/a/x%d", i), 1))
 	}
 	k.must(k.setData("/a", "again", -1))
-	w.s().beginEdit(w.s().gen.Load(), "/a").ownExtra().createCount++
+	w.s().beginEdit(w.s().gen.Load(), "/a").ensureOwnExtra().createCount++
 	k.must(k.close())
 	w.connect()
 	if !bytes.Equal(encode(t, sn), before) {
@@ -276,7 +276,7 @@ func (f *forged) forgedHead() ImageHead {
 func (f *forged) bytes(t *testing.T) []byte {
 	var out bytes.Buffer
 	h := f.forgedHead()
-	p := newSections(&out, &h)
+	p := newSectionWriter(&out, &h)
 	f.nodeHashSum, f.sessionHashSum, f.sessionEnds.hashSum = 0, 0, 0
 	for _, s := range f.sessions.all() {
 		p.writeSession(s)
@@ -286,7 +286,7 @@ func (f *forged) bytes(t *testing.T) []byte {
 		p.writeUnswept(id)
 	}
 	for _, e := range f.sessionEnds.byNumber.all() {
-		p.writeEnd(e)
+		p.writeSessionEnd(e)
 		f.sessionEnds.hashSum += e.hash()
 	}
 	for _, n := range f.nodes {
@@ -294,7 +294,7 @@ func (f *forged) bytes(t *testing.T) []byte {
 		p.writeNode(n)
 		f.nodeHashSum += n.hash()
 	}
-	if err := p.closeSnapshot(f.Digest() + f.off); err != nil {
+	if err := p.writeSnapshotEnd(f.Digest() + f.off); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
@@ -327,17 +327,17 @@ func spoilings() []spoiling {
 		}, "3 of the 4 nodes that are always there"},
 		{"no root", func(f *forged) { f.nodes = nil }, "0 of the 4 nodes that are always there"},
 		{"second root", func(f *forged) { f.nodes = append(f.nodes, f.nodes[0]) }, "out of order"},
-		{"ephemeral of nobody", func(f *forged) { f.at("/e").ownExtra().owner = 5 }, "owned by no session"},
-		{"ephemeral parent", func(f *forged) { f.at("/a").ownExtra().owner = first }, "ephemeral parent"},
-		{"ephemeral built-in", func(f *forged) { f.at(quotaPath).ownExtra().owner = first }, "cannot end"},
-		{"container built-in", func(f *forged) { f.at(quotaPath).ownExtra().reapRule = reapEmptyContainer }, "cannot end"},
-		{"container root", func(f *forged) { f.at("/").ownExtra().reapRule = reapEmptyContainer }, "no parent"},
-		{"time to live below 0", func(f *forged) { f.at("/a").ownExtra().reapRule = -1 }, "of no kind"},
-		{"long time to live", func(f *forged) { f.at("/a").ownExtra().reapRule = jute.MaxTTL + 1 }, "of no kind"},
-		{"ephemeral root", func(f *forged) { f.at("/").ownExtra().owner = first }, "no parent"},
+		{"ephemeral of nobody", func(f *forged) { f.at("/e").ensureOwnExtra().owner = 5 }, "owned by no session"},
+		{"ephemeral parent", func(f *forged) { f.at("/a").ensureOwnExtra().owner = first }, "ephemeral parent"},
+		{"ephemeral built-in", func(f *forged) { f.at(quotaPath).ensureOwnExtra().owner = first }, "cannot end"},
+		{"container built-in", func(f *forged) { f.at(quotaPath).ensureOwnExtra().reapRule = reapEmptyContainer }, "cannot end"},
+		{"container root", func(f *forged) { f.at("/").ensureOwnExtra().reapRule = reapEmptyContainer }, "no parent"},
+		{"time to live below 0", func(f *forged) { f.at("/a").ensureOwnExtra().reapRule = -1 }, "of no kind"},
+		{"long time to live", func(f *forged) { f.at("/a").ensureOwnExtra().reapRule = jute.MaxTTL + 1 }, "of no kind"},
+		{"ephemeral root", func(f *forged) { f.at("/").ensureOwnExtra().owner = first }, "no parent"},
 		{"count too large", func(f *forged) { f.more++ }, "impossible"},
 		{"count too small", func(f *forged) { f.more-- }, "left over"},
-		{"count of creates", func(f *forged) { f.at("/a").ownExtra().createCount = -1 }, "wrong count"},
+		{"count of creates", func(f *forged) { f.at("/a").ensureOwnExtra().createCount = -1 }, "wrong count"},
 		{"character in path", func(f *forged) { f.at("/e").path = "/e\x01" }, "out of order"},
 		{"relative path", func(f *forged) { f.at("/e").path = "e" }, "out of order"},
 		{"path twice", func(f *forged) { f.at("/null").path = "/large" }, "out of order"},
@@ -360,7 +360,9 @@ func spoilings() []spoiling {
 		{"no ended session", func(f *forged) { f.unsweptSessions = sortedMap[sessionKey, struct{}]{} }, "owned by no session"},
 		{"count of ended sessions", func(f *forged) { f.unsweptSessions.length++ }, ""},
 		{"more ends than there were", func(f *forged) { f.sessionEnds.total = 1 }, "2 of 1 ends"},
-		{"more ends than are kept", func(f *forged) { f.sessionEnds.byNumber.length, f.sessionEnds.total = maxEnds+1, maxEnds+1 }, "10001 of 10001 ends"},
+		{"more ends than are kept", func(f *forged) {
+			f.sessionEnds.byNumber.length, f.sessionEnds.total = maxSessionEnds+1, maxSessionEnds+1
+		}, "10001 of 10001 ends"},
 		{"list of a later zxid", func(f *forged) { f.serverList.Version = f.zxid + 1 }, "the list of servers has version 0x"},
 		{"list of a version below 0", func(f *forged) { f.serverList.Version = -1 }, "the list of servers has version -0x1"},
 		{"list without a participant", func(f *forged) { f.serverList.Servers = f.serverList.Servers[2:] }, "no participant"},
@@ -457,7 +459,7 @@ func TestRestoreAllocatesWhatArrives(t *testing.T) {
 	out.putUint64(1 << 60)        // nodes
 	out.putUint32(1<<31 - 1)      // bytes of the first path
 	out.putBytes([]byte("/abc"))  // all of them that come
-	if err := out.closeStream(); err != nil {
+	if err := out.writeStreamEnd(); err != nil {
 		t.Fatal(err)
 	}
 	const runs = 10
@@ -479,7 +481,7 @@ func TestDiff(t *testing.T) {
 	changes := map[string]func(w *world, s *State){
 		"index": func(_ *world, s *State) { s.lastIndex++ }, "zxid": func(_ *world, s *State) { s.zxid++ }, "time": func(_ *world, s *State) { s.timeMs++ },
 		"list of servers": func(_ *world, s *State) { s.serverList.EnsembleID[0]++ },
-		"term":            func(_ *world, s *State) { s.term.Nonce++ }, "member 2": func(_ *world, s *State) { s.members[2].cursor++ },
+		"term":            func(_ *world, s *State) { s.term.Nonce++ }, "member 2": func(_ *world, s *State) { s.members[2].lastSeq++ },
 		"session": func(_ *world, s *State) { s.sessions.delete(s.gen.Add(1), 1<<56+1) },
 		`"/a/b"`: func(_ *world, s *State) {
 			s.runningTxn.removeNode(s.nodeAt("/a/b/c"))
@@ -487,8 +489,8 @@ func TestDiff(t *testing.T) {
 		},
 		`"/null"`: func(_ *world, s *State) { s.beginEdit(s.gen.Add(1), "/null").data = packData([]byte{}) },
 		`"/a!"`:   func(_ *world, s *State) { s.beginEdit(s.gen.Add(1), "/a!").setACL(s.acls.worldList(64), 0) },
-		`"/e"`:    func(_ *world, s *State) { s.beginEdit(s.gen.Add(1), "/e").ownExtra().createCount += 1 },
-		"ends: ":  func(_ *world, s *State) { s.sessionEnds.addNext(s.gen.Add(1), SessionEnd{}, maxEnds) },
+		`"/e"`:    func(_ *world, s *State) { s.beginEdit(s.gen.Add(1), "/e").ensureOwnExtra().createCount += 1 },
+		"ends: ":  func(_ *world, s *State) { s.sessionEnds.addNext(s.gen.Add(1), SessionEnd{}, maxSessionEnds) },
 		"end 1: ": func(_ *world, s *State) {
 			e, _ := s.sessionEnds.byNumber.get(1)
 			other := *e
@@ -563,7 +565,7 @@ func seal(b []byte) ([]byte, bool) {
 	f.byPath = newIndex()
 	f.readSections()
 	const tail = 8 + 4 + 16 // digest, sum, end
-	if f.blocks.getUint64(); f.blocks.closeStream() != nil || len(b) < len(snapshotMagic)+4+4+tail {
+	if f.blocks.getUint64(); f.blocks.checkStreamEnd() != nil || len(b) < len(snapshotMagic)+4+4+tail {
 		return nil, false
 	}
 	copy(b[len(b)-tail:], binary.BigEndian.AppendUint64(nil, f.Digest()))

@@ -34,7 +34,7 @@ type snapshotBuilder struct {
 func (f *snapshotBuilder) readSnapshot() error {
 	f.readSections()
 	digest := f.blocks.getUint64()
-	if err := f.blocks.closeStream(); err != nil {
+	if err := f.blocks.checkStreamEnd(); err != nil {
 		return err
 	}
 	if own := f.Digest(); own != digest {
@@ -47,22 +47,22 @@ func (f *snapshotBuilder) readSections() {
 	f.readHead()
 	f.readSessions()
 	f.readUnswept()
-	f.readEnds()
+	f.readSessionEnds()
 	f.readNodes()
 }
 
-// failIf fails the reading if why is not empty.
-func (f *snapshotBuilder) failIf(why string) {
+// failUnlessEmpty fails the reading if why is not empty.
+func (f *snapshotBuilder) failUnlessEmpty(why string) {
 	if why != "" {
 		f.blocks.failCorrupt("%s", why)
 	}
 }
 
-// visit fails the reading if the builder has rejected an item, and otherwise passes the item to a visitor's function.
-func visit[T any](f *snapshotBuilder, why string, do func(T) error, item T) {
-	f.failIf(why)
+// visitUnlessRejected fails the reading if the builder has rejected an item, and otherwise passes the item to a visitor's function.
+func visitUnlessRejected[T any](f *snapshotBuilder, why string, do func(T) error, item T) {
+	f.failUnlessEmpty(why)
 	if f.blocks.err == nil && do != nil {
-		f.blocks.failWith(do(item))
+		f.blocks.keepFirstError(do(item))
 	}
 }
 
@@ -76,7 +76,7 @@ func (f *snapshotBuilder) readHead() {
 	}
 	for count := b.getUint32(); count > 0 && b.err == nil; count-- {
 		m := MemberProgress{
-			ID: b.getUint32(), Boot: b.getUint64(), Cursor: b.getUint64(), Format: b.getUint32(),
+			ID: b.getUint32(), Incarnation: b.getUint64(), LastSeq: b.getUint64(), Format: b.getUint32(),
 			HighestSession: jute.SessionID(b.getUint64()),
 		}
 		if len(h.Members) > maxMember {
@@ -87,7 +87,7 @@ func (f *snapshotBuilder) readHead() {
 	h.ServerList = f.readServerList()
 	h.SessionCount = b.getUint64()
 	if b.err == nil {
-		visit(f, f.acceptHead(h), f.visitor.Head, h)
+		visitUnlessRejected(f, f.acceptHead(h), f.visitor.Head, h)
 	}
 }
 
@@ -117,7 +117,7 @@ func (f *snapshotBuilder) acceptHead(h ImageHead) (why string) {
 	}
 	last := -1
 	for _, p := range h.Members {
-		m := member{boot: p.Boot, cursor: p.Cursor, format: p.Format, highestSession: uint64(p.HighestSession)}
+		m := member{incarnation: p.Incarnation, lastSeq: p.LastSeq, format: p.Format, highestSession: uint64(p.HighestSession)}
 		if p.ID > maxMember || int(p.ID) <= last || m == (member{}) ||
 			m.highestSession != 0 && uint32(m.highestSession>>56) != p.ID {
 			return fmt.Sprintf("member %d does not follow %d", p.ID, last)
@@ -150,7 +150,7 @@ func (f *snapshotBuilder) readSessions() {
 			return
 		}
 		s.Identities = identitiesOfText(who)
-		visit(f, f.acceptSession(s), f.visitor.Session, *s)
+		visitUnlessRejected(f, f.acceptSession(s), f.visitor.Session, *s)
 	}
 }
 
@@ -168,7 +168,7 @@ func (f *snapshotBuilder) readUnswept() {
 	f.head.UnsweptCount = b.getUint64()
 	for count := f.head.UnsweptCount; count > 0 && b.err == nil; count-- {
 		id := jute.SessionID(b.getUint64())
-		visit(f, f.acceptUnswept(id), f.visitor.Unswept, id) // if id could not be read, b keeps that error
+		visitUnlessRejected(f, f.acceptUnswept(id), f.visitor.Unswept, id) // if id could not be read, b keeps that error
 	}
 }
 
@@ -181,29 +181,29 @@ func (f *snapshotBuilder) acceptUnswept(id jute.SessionID) (why string) {
 	return ""
 }
 
-func (f *snapshotBuilder) readEnds() {
+func (f *snapshotBuilder) readSessionEnds() {
 	b := f.blocks
 	ever := b.getUint64()
 	n := b.getUint64()
-	f.failIf(f.acceptEndCounts(ever, n))
+	f.failUnlessEmpty(f.acceptSessionEndCounts(ever, n))
 	for ; n > 0 && b.err == nil; n-- {
-		e := f.readOneEnd()
+		e := f.readSessionEnd()
 		if b.err != nil {
 			return
 		}
-		visit(f, f.acceptEnd(e), f.visitor.End, *e)
+		visitUnlessRejected(f, f.acceptSessionEnd(e), f.visitor.SessionEnd, *e)
 	}
 }
 
-func (f *snapshotBuilder) acceptEndCounts(ever, n uint64) (why string) {
-	if n > min(ever, maxEnds) || n == 0 && ever > 0 {
+func (f *snapshotBuilder) acceptSessionEndCounts(ever, n uint64) (why string) {
+	if n > min(ever, maxSessionEnds) || n == 0 && ever > 0 {
 		return fmt.Sprintf("%d of %d ends of sessions", n, ever)
 	}
 	f.head.EndsTotal, f.head.EndCount, f.sessionEnds.total = ever, n, ever
 	return ""
 }
 
-func (f *snapshotBuilder) readOneEnd() *SessionEnd {
+func (f *snapshotBuilder) readSessionEnd() *SessionEnd {
 	b := f.blocks
 	e := &SessionEnd{
 		Session: jute.SessionID(b.getUint64()), Address: b.getText(), Member: b.getUint32(), Leader: b.getUint32(),
@@ -225,7 +225,7 @@ func (f *snapshotBuilder) nextEndNumber() uint64 {
 	return f.head.EndsTotal - f.head.EndCount + 1 + f.endsTaken
 }
 
-func (f *snapshotBuilder) acceptEnd(e *SessionEnd) (why string) {
+func (f *snapshotBuilder) acceptSessionEnd(e *SessionEnd) (why string) {
 	if !e.isValid() || e.Number != f.nextEndNumber() || e.Zxid <= f.lastEndZxid || e.Zxid > f.zxid ||
 		!f.everOpened(e.Session) {
 		return fmt.Sprintf("end %d, of session %v, does not follow the one before", e.Number, e.Session)
@@ -254,13 +254,13 @@ func (f *snapshotBuilder) readNodes() {
 		if b.err != nil {
 			return
 		}
-		f.failIf(f.acceptNode(n, l))
+		f.failUnlessEmpty(f.acceptNode(n, l))
 		if b.err == nil && f.visitor.Node != nil {
-			b.failWith(f.visitor.Node(f.imageNode(n)))
+			b.keepFirstError(f.visitor.Node(f.imageNode(n)))
 		}
 	}
 	if b.err == nil {
-		f.failIf(f.missingBuiltins())
+		f.failUnlessEmpty(f.missingBuiltins())
 	}
 }
 
@@ -352,9 +352,9 @@ func (f *snapshotBuilder) addNode(n *node) {
 	f.linkNode(f.gen, n)
 }
 
-// parentAt returns the node at path, which is the parent of the next node, or nil. In the order of a walk, it
+// popToParent returns the node at path, which is the parent of the next node, or nil. In the order of a walk, it
 // is the last node or one of its ancestors.
-func (f *snapshotBuilder) parentAt(path string) *node {
+func (f *snapshotBuilder) popToParent(path string) *node {
 	for ; len(f.ancestors) > 0; f.ancestors = f.ancestors[:len(f.ancestors)-1] {
 		if last := f.ancestors[len(f.ancestors)-1]; last.path == path {
 			return last
@@ -372,7 +372,7 @@ func (f *snapshotBuilder) placementError(n *node, last string) string {
 		return "is out of order"
 	}
 	above, _ := splitPath(n.path)
-	parent := f.parentAt(cmp.Or(above, rootPath))
+	parent := f.popToParent(cmp.Or(above, rootPath))
 	switch {
 	case parent == nil:
 		return "has no parent"

@@ -112,7 +112,7 @@ type Result struct {
 	Zxid         int64     // the transaction's own, or the last one if it took none
 	Path         string    // the created node's
 	Stat         jute.Stat // after create, setData, setACL, reconfig
-	Data         []byte    // the new text of /zookeeper/config, after a change of the list of servers
+	ConfigText   []byte    // the new text of /zookeeper/config, after a change of the list of servers
 	RejectReason string    // of a reconfig, if Code is not enough
 	Multi        []OpResult
 	Session      Session // after createSession and attach, or if Code is SessionMoved
@@ -129,10 +129,10 @@ type OpResult struct {
 
 // Waiter waits for the result of a transaction or of a sync of this member.
 type Waiter interface {
-	// TxnApplied is called when the transaction has been applied, under the tree's write lock, after its events.
+	// ReceiveResult is called when the transaction has been applied, under the tree's write lock, after its events.
 	// For a sync it is called under the read lock, with a zero Result, when all that was committed before has been
 	// applied. r is valid during the call, which must not block.
-	TxnApplied(r *Result)
+	ReceiveResult(r *Result)
 }
 
 // Hooks report the changes of ApplyEntry, in log order, under the write lock. They must not block, change
@@ -181,12 +181,12 @@ func New(cfg Config) *State {
 	s.runningTxn = transaction{
 		state: &s.replicatedState, editor: treeEditor{tree: &s.tree, gen: &s.gen}, gen: &s.gen,
 		acls: &s.acls, watches: &s.watches, removals: &s.removals, hooks: s.hooks,
-		budget: removalBudget{entryLimit: maxEntryRemovals}, endLimit: maxEnds,
+		budget: removalBudget{entryLimit: maxEntryRemovals}, sessionEndLimit: maxSessionEnds,
 	}
 	s.runningTxn.quotas.editor = &s.runningTxn.editor
 	s.gen.Store(1)
 	s.tree = newTree(s.gen.Load(), &s.acls)
-	s.setConfigText(s.gen.Load(), cfg.EnsembleText)
+	s.setConfigTextIfUnset(s.gen.Load(), cfg.EnsembleText)
 	return s
 }
 
@@ -216,21 +216,21 @@ func (c *replicatedState) TimeMs() int64 { return c.timeMs }
 // Term returns the term of the last TermStart applied, or zero if there was none.
 func (c *replicatedState) Term() Term { return c.term }
 
-// MemberBoot returns a member's current boot, 0 if it never announced one, and the seq of its last accepted
+// MemberIncarnation returns a member's current boot, 0 if it never announced one, and the seq of its last accepted
 // transaction.
-func (s *State) MemberBoot(member uint32) (boot, cursor uint64) {
+func (s *State) MemberIncarnation(member uint32) (boot, cursor uint64) {
 	if member > maxMember {
 		return 0, 0
 	}
 	m := &s.members[member]
-	return m.boot, m.cursor
+	return m.incarnation, m.lastSeq
 }
 
 // MinFormat returns the lowest format that members have announced, or 0 if none has.
 func (c *replicatedState) MinFormat() uint32 {
 	lowest := uint32(0)
 	for i := range c.members {
-		if m := &c.members[i]; m.boot != 0 && (lowest == 0 || m.format < lowest) {
+		if m := &c.members[i]; m.incarnation != 0 && (lowest == 0 || m.format < lowest) {
 			lowest = m.format
 		}
 	}

@@ -31,8 +31,8 @@ type removalBudget struct {
 
 func (b *removalBudget) refill() { b.remaining = b.entryLimit }
 
-// spend charges the weight to the running entry, or returns false if too little remains.
-func (b *removalBudget) spend(nodes int) bool {
+// trySpend charges the weight to the running entry, or returns false if too little remains.
+func (b *removalBudget) trySpend(nodes int) bool {
 	if nodes > b.remaining {
 		return false
 	}
@@ -67,7 +67,7 @@ func (t *transaction) sweepFirstSession(limit int) (weight int) {
 	key, _ := t.state.unsweptSessions.first()
 	id := jute.SessionID(key)
 	weight = t.removeEphemerals(id, limit)
-	t.keepRemovals(Removal{Cause: CauseSessionEnded, Session: id}) // the session's record is gone
+	t.keepAndReportRemovals(Removal{Cause: CauseSessionEnded, Session: id}) // the session's record is gone
 	last := len(t.state.ephemeralPaths(id, 1)) == 0
 	if last {
 		t.state.unsweptSessions.delete(t.gen.Load(), key)

@@ -289,7 +289,7 @@ func TestRemovalBudget(t *testing.T) {
 	b := removalBudget{entryLimit: 5}
 	for entry := range 2 {
 		b.refill()
-		if got := [4]bool{b.spend(3), b.spend(3), b.spend(2), b.spend(1)}; got != [4]bool{true, false, true, false} || b.remaining != 0 {
+		if got := [4]bool{b.trySpend(3), b.trySpend(3), b.trySpend(2), b.trySpend(1)}; got != [4]bool{true, false, true, false} || b.remaining != 0 {
 			t.Errorf("entry %d: took %t, %d left", entry, got, b.remaining)
 		}
 	}

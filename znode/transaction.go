@@ -22,22 +22,22 @@ type transaction struct {
 	removals *removalHistory
 	hooks    Hooks
 
-	budget         removalBudget
-	endLimit       int // maxEnds outside tests
-	multiOps       []jute.MultiOp
-	multiResults   []OpResult
-	createRequest  jute.CreateRequest // kept for its slice's memory, as are multiOps and multiResults
-	sequentialPath []byte
+	budget          removalBudget
+	sessionEndLimit int // maxEnds outside tests
+	multiOps        []jute.MultiOp
+	multiResults    []OpResult
+	createRequest   jute.CreateRequest // kept for its slice's memory, as are multiOps and multiResults
+	sequentialPath  []byte
 }
 
 // runTxn runs txn and reports its changes to the hooks. The result is valid until the next call.
 func (t *transaction) runTxn(txn *proto.Txn) {
 	t.txn, t.result = txn, Result{}
-	t.acls.client.startTxn(txn)
+	t.acls.client.resetForTxn(txn)
 	t.dispatch()
 	t.acls.forgetResolved()
 	t.watches.firePending(t.state.zxid, &t.state.term.Rules)
-	t.keepDeletes()
+	t.keepClientDeletes()
 	t.quotas.reportExceeded(t.hooks)
 }
 
@@ -54,7 +54,7 @@ func (t *transaction) dispatch() {
 	case jute.OpCloseSession:
 		t.closeSession()
 	case jute.OpKill:
-		t.killSession()
+		t.killIfOwnerUnchanged()
 	case jute.OpChangeServers:
 		t.changeServers()
 	case jute.OpExpire, jute.OpReap, jute.OpSweep:
@@ -84,9 +84,9 @@ func (t *transaction) dispatch() {
 func (t *transaction) runLeaderOp(op jute.Op) {
 	switch op {
 	case jute.OpExpire:
-		t.expireSession()
+		t.expireIfOwnerUnchanged()
 	case jute.OpReap:
-		t.reapNode()
+		t.reapIfDue()
 	default:
 		t.sweepNodes()
 	}
@@ -96,7 +96,7 @@ func (t *transaction) runLeaderOp(op jute.Op) {
 // FormatLevel, so it is never unknown to only some of the members.
 func (t *transaction) rejectUnknown() {
 	t.takeZxid()
-	if t.result.Code = t.checkSession(); t.result.Code == jute.OK {
+	if t.result.Code = t.checkOwnerLoadIdentities(); t.result.Code == jute.OK {
 		t.result.Code = jute.Unimplemented
 	}
 }

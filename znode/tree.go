@@ -192,7 +192,7 @@ func (t *tree) linkNode(gen uint64, n *node) (parent *node) {
 	}
 	above, last := splitPath(n.path)
 	parent = t.writableNode(gen, above)
-	t.updateReapable(gen, parent, func() { parent.ownExtra().children.put(gen, nodeName(last), n) })
+	t.changeAndReindex(gen, parent, func() { parent.ensureOwnExtra().children.put(gen, nodeName(last), n) })
 	t.addTotals(parent, 1, n.data.len())
 	if owner := n.lifetime().owner; owner != 0 {
 		t.ephemerals.put(gen, ephemeralKey{owner, n.path}, struct{}{})
@@ -200,7 +200,7 @@ func (t *tree) linkNode(gen uint64, n *node) (parent *node) {
 	if c, ok := n.reapCandidate(); ok {
 		t.reapCandidates.put(gen, c, struct{}{})
 	}
-	if root, ok := limitsRoot(n.path); ok {
+	if root, ok := rootOfLimitsNode(n.path); ok {
 		t.quotaRoots.put(gen, nodeName(root), struct{}{})
 	}
 	return parent
@@ -215,7 +215,7 @@ func (t *tree) unlinkNode(gen uint64, n *node) (parent *node) {
 	t.releaseACL(n.acl)
 	above, last := splitPath(n.path)
 	parent = t.writableNode(gen, above)
-	t.updateReapable(gen, parent, func() { parent.children.delete(gen, nodeName(last)) })
+	t.changeAndReindex(gen, parent, func() { parent.children.delete(gen, nodeName(last)) })
 	t.addTotals(parent, -1, -n.data.len())
 	if owner := n.lifetime().owner; owner != 0 {
 		t.ephemerals.delete(gen, ephemeralKey{owner, n.path})
@@ -223,7 +223,7 @@ func (t *tree) unlinkNode(gen uint64, n *node) (parent *node) {
 	if c, ok := n.reapCandidate(); ok {
 		t.reapCandidates.delete(gen, c)
 	}
-	if root, ok := limitsRoot(n.path); ok {
+	if root, ok := rootOfLimitsNode(n.path); ok {
 		t.quotaRoots.delete(gen, nodeName(root))
 	}
 	return parent
@@ -246,8 +246,8 @@ func (t *tree) parentOf(n *node) *node {
 	return t.nodeAt(path)
 }
 
-// noteResize updates the totals for n, whose data get so many bytes longer. n is of the present generation.
-func (t *tree) noteResize(n *node, bytes int) {
+// addToDataSize updates the totals for n, whose data get so many bytes longer. n is of the present generation.
+func (t *tree) addToDataSize(n *node, bytes int) {
 	t.dataSize += int64(bytes)
 	if bytes != 0 && n.path != rootPath {
 		t.addTotals(t.parentOf(n), 0, bytes)
@@ -258,7 +258,7 @@ func (t *tree) noteResize(n *node, bytes int) {
 func (t *tree) setData(n *node, data []byte) { t.setPackedData(n, packData(data)) }
 
 func (t *tree) setPackedData(n *node, data packedData) {
-	t.noteResize(n, data.len()-n.data.len())
+	t.addToDataSize(n, data.len()-n.data.len())
 	data.version = n.data.version
 	n.data = data
 }
@@ -351,20 +351,20 @@ func (n *node) setACL(list *acl, aversion int32) {
 		n.nodeExtra = &list.sharedExtra
 		return
 	}
-	f := n.ownExtra()
+	f := n.ensureOwnExtra()
 	f.acl, f.aversion = list, aversion
 }
 
 // setChildHistory requires that n has no nodeExtra yet.
 func (n *node) setChildHistory(pzxid int64, creates int32) {
 	if creates != 0 || pzxid != n.czxid {
-		f := n.ownExtra()
+		f := n.ensureOwnExtra()
 		f.pzxid, f.createCount = pzxid, creates
 	}
 }
 
-// ownExtra returns n's own nodeExtra, and makes one if n has none. n must be of the present generation.
-func (n *node) ownExtra() *nodeExtra {
+// ensureOwnExtra returns n's own nodeExtra, and makes one if n has none. n must be of the present generation.
+func (n *node) ensureOwnExtra() *nodeExtra {
 	if n.sharesExtra() {
 		own := nodeExtra{pzxid: n.czxid}
 		if n.nodeExtra != nil {
@@ -425,14 +425,14 @@ func (n *node) stat() jute.Stat {
 	}
 }
 
-// setConfigText sets the config node's data to the ensemble's text, unless the log has set them. The text is
+// setConfigTextIfUnset sets the config node's data to the ensemble's text, unless the log has set them. The text is
 // the same on all members; nil means standalone. The digest does not cover these data.
-func (t *tree) setConfigText(gen uint64, text []byte) {
+func (t *tree) setConfigTextIfUnset(gen uint64, text []byte) {
 	n := t.writableNode(gen, ConfigPath)
 	if n.mzxid != 0 {
 		return
 	}
-	t.noteResize(n, len(text)-n.data.len())
+	t.addToDataSize(n, len(text)-n.data.len())
 	n.data = packData([]byte{})
 	if text != nil {
 		n.data = packCopy(text)

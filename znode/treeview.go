@@ -45,9 +45,9 @@ type EphemeralPaths struct {
 	prefix     string
 }
 
-// ephemeralsUnder returns the paths that begin with prefix. A prefix that is null, blank or "/" selects all;
+// ephemeralsWithPrefix returns the paths that begin with prefix. A prefix that is null, blank or "/" selects all;
 // spaces and control characters around the slash are ignored.
-func (t *tree) ephemeralsUnder(id jute.SessionID, prefix []byte) EphemeralPaths {
+func (t *tree) ephemeralsWithPrefix(id jute.SessionID, prefix []byte) EphemeralPaths {
 	switch string(bytes.TrimFunc(prefix, func(r rune) bool { return r <= ' ' })) {
 	case "", rootPath:
 		prefix = nil
@@ -96,12 +96,12 @@ func (s *State) FreezeTree() TreeView {
 // FreezeChildren is Children for a list that is read without the lock, at the same cost for any number of
 // names. The next change of a node copies it, as after FreezeTree.
 func (s *State) FreezeChildren(path []byte, who []*proto.Identity, w Watcher) (ChildNames, jute.Stat, jute.Code) {
-	n, code := s.readNode(path, jute.PermRead, who)
+	n, code := s.permittedNode(path, jute.PermRead, who)
 	if code != jute.OK {
 		return ChildNames{}, jute.Stat{}, code
 	}
 	if w != nil {
-		s.watches.watchChildren(n.path, w)
+		s.watches.addChildWatch(n.path, w)
 	}
 	s.gen.Add(1)
 	return n.names(), n.stat(), jute.OK
@@ -109,7 +109,7 @@ func (s *State) FreezeChildren(path []byte, who []*proto.Identity, w Watcher) (C
 
 // GetData is State.GetData.
 func (c TreeView) GetData(path []byte, who []*proto.Identity) ([]byte, jute.Stat, jute.Code) {
-	n, code := c.readNode(path, who)
+	n, code := c.permittedNode(path, who)
 	if code != jute.OK {
 		return nil, jute.Stat{}, code
 	}
@@ -118,7 +118,7 @@ func (c TreeView) GetData(path []byte, who []*proto.Identity) ([]byte, jute.Stat
 
 // Children lists the names of a node's children.
 func (c TreeView) Children(path []byte, who []*proto.Identity) (ChildNames, jute.Code) {
-	n, code := c.readNode(path, who)
+	n, code := c.permittedNode(path, who)
 	if code != jute.OK {
 		return ChildNames{}, code
 	}
@@ -127,19 +127,19 @@ func (c TreeView) Children(path []byte, who []*proto.Identity) (ChildNames, jute
 
 // Ephemerals lists the paths that TreeView.GetEphemerals returns.
 func (c TreeView) Ephemerals(id jute.SessionID, prefix []byte) EphemeralPaths {
-	return c.tree.ephemeralsUnder(id, prefix)
+	return c.tree.ephemeralsWithPrefix(id, prefix)
 }
 
-func (c TreeView) readNode(path []byte, who []*proto.Identity) (*node, jute.Code) {
+func (c TreeView) permittedNode(path []byte, who []*proto.Identity) (*node, jute.Code) {
 	if path == nil {
 		return nil, jute.MarshallingError
 	}
-	return checkReadable(c.tree.nodeAt(borrowString(path)), jute.PermRead, who, &c.rules)
+	return checkNodeAccess(c.tree.nodeAt(borrowString(path)), jute.PermRead, who, &c.rules)
 }
 
-// IsPublic reports whether everyone may know that a node is at path: all nodes above exist, and their lists
+// HasPublicAncestors reports whether everyone may know that a node is at path: all nodes above exist, and their lists
 // let everyone read them. The caller holds at least the read lock.
-func (c TreeView) IsPublic(path string) bool {
+func (c TreeView) HasPublicAncestors(path string) bool {
 	for end := range len(path) {
 		if path[end] != '/' {
 			continue

@@ -15,9 +15,9 @@ type Watcher interface {
 	// Identities returns the connection's identities, under the tree's write lock. An event goes only to
 	// connections that may read the node.
 	Identities() []*proto.Identity
-	// AddWatchMemory adds to the memory of the connection's watches; more may be negative. It is called under
+	// AdjustWatchMemory adds to the memory of the connection's watches; more may be negative. It is called under
 	// locks that other connections wait for, so it does no more than that.
-	AddWatchMemory(more int)
+	AdjustWatchMemory(more int)
 }
 
 // watchOverhead is the approximate memory of a watch without its path, in bytes: its record, the path's
@@ -98,9 +98,9 @@ func (f *watchNotifier) notifyTable(k tableKind, event jute.EventType, path stri
 		return
 	}
 	var next *watch
-	for e := p.first; e != nil && !w.stepsSpent(k, p); e = next {
+	for e := p.first; e != nil && !w.markMissedIfExhausted(k, p); e = next {
 		next = e.samePath.next
-		f.notify(e.who, event, path, a)
+		f.notifyOnce(e.watcherEntry, event, path, a)
 		if w.removeModes(k, e, oneShot) {
 			w.entrySteps += removalSteps
 		}
@@ -115,25 +115,25 @@ func (f *watchNotifier) notifyAncestors(n *notification) {
 			above = rootPath
 		}
 		if p := data.byPath[above]; p != nil {
-			for e := p.first; e != nil && e.modes&recursive != 0 && !f.watches.stepsSpent(dataTable, p); e = e.samePath.next {
-				f.notify(e.who, n.event, n.path, n.acl)
+			for e := p.first; e != nil && e.modes&recursive != 0 && !f.watches.markMissedIfExhausted(dataTable, p); e = e.samePath.next {
+				f.notifyOnce(e.watcherEntry, n.event, n.path, n.acl)
 			}
 		}
 	}
 }
 
-// stepsSpent takes a step to visit a watch of a path. If the running entry has none left, it marks the change
+// markMissedIfExhausted takes a step to visit a watch of a path. If the running entry has none left, it marks the change
 // as missed and returns true.
-func (w *Watches) stepsSpent(k tableKind, p *watchedPath) bool {
+func (w *Watches) markMissedIfExhausted(k tableKind, p *watchedPath) bool {
 	if w.entrySteps++; w.entrySteps <= maxFireSteps {
 		return false
 	}
-	w.markMissed(k, p)
+	w.removeMissedPath(k, p)
 	return true
 }
 
-// notify sends an event to a watcher that has not received it yet and may read the node.
-func (f *watchNotifier) notify(r *watcherEntry, event jute.EventType, path string, a *acl) {
+// notifyOnce sends an event to a watcher that has not received it yet and may read the node.
+func (f *watchNotifier) notifyOnce(r *watcherEntry, event jute.EventType, path string, a *acl) {
 	if r.lastEvent == f.watches.eventNumber {
 		return
 	}
@@ -149,9 +149,9 @@ func (f *watchNotifier) mayRead(r *watcherEntry, a *acl) bool {
 	if r.principal == nil {
 		r.principal = new(principal)
 	}
-	r.principal.assume(r.watcher.Identities())
+	r.principal.setIdentities(r.watcher.Identities())
 	f.watches.entrySteps += len(r.principal.identities) + prefixSteps*len(a.prefixLengths)
-	return r.principal.hasAny(a, jute.PermRead, f.rules.SASL)
+	return r.principal.hasAnyPerm(a, jute.PermRead, f.rules.SASL)
 }
 
 // The rest of this file needs at least the read lock. The empty path is the root. The null path cannot be
@@ -166,7 +166,7 @@ func (s *State) AddWatch(path []byte, mode jute.AddWatchMode, w Watcher) jute.Co
 		return jute.MarshallingError
 	}
 	if path != nil {
-		s.watches.watchPersistently(s.ownedPath(path), mode == jute.AddWatchPersistentRecursive, w)
+		s.watches.addPersistentWatch(s.ownedPath(path), mode == jute.AddWatchPersistentRecursive, w)
 	}
 	return jute.OK
 }
@@ -192,7 +192,7 @@ func forWatchType(
 	switch {
 	case !known:
 		return jute.MarshallingError
-	case path == nil || !do(watchPath(path), who, of):
+	case path == nil || !do(watchKey(path), who, of):
 		return jute.NoWatcher
 	}
 	return jute.OK
@@ -206,8 +206,8 @@ var modesOfType = map[jute.WatcherType]modesByTable{
 	jute.WatcherPersistentRecursive: {dataTable: recursive},
 }
 
-// watchPath returns the key of the watches on a path from the wire, which is not null.
-func watchPath(path []byte) string {
+// watchKey returns the key of the watches on a path from the wire, which is not null.
+func watchKey(path []byte) string {
 	if len(path) == 0 {
 		return rootPath
 	}

@@ -173,8 +173,8 @@ func TestEventsAreFiltered(t *testing.T) {
 	owner.must(owner.createACL("/a", 0, secret))
 	owner.wantEvents("Created(/a)")
 	other.wantEvents()
-	if other.watchExists("/a") != jute.NoAuth || w.s().Watches().Count() != 0 {
-		t.Errorf("%d watches", w.s().Watches().Count())
+	if other.watchExists("/a") != jute.NoAuth || w.s().Watches().WatchCount() != 0 {
+		t.Errorf("%d watches", w.s().Watches().WatchCount())
 	}
 
 	owner.must(owner.setACL("/a", jute.OpenACL, -1))
@@ -194,7 +194,7 @@ func TestEventsAreFiltered(t *testing.T) {
 	owner.must(owner.delete("/a/b", -1))
 	owner.wantEvents("Deleted(/a/b)")
 	other.wantEvents()
-	if n := w.s().Watches().Count(); n != 0 {
+	if n := w.s().Watches().WatchCount(); n != 0 {
 		t.Errorf("%d watches left", n)
 	}
 }

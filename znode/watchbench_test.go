@@ -12,7 +12,7 @@ import (
 // ear is a Watcher that counts events.
 type ear struct{ heard int }
 
-func (*ear) AddWatchMemory(int)                         {}
+func (*ear) AdjustWatchMemory(int)                      {}
 func (e *ear) QueueEvent(jute.EventType, string, int64) { e.heard++ }
 func (e *ear) Identities() []*proto.Identity            { return nil }
 

@@ -54,9 +54,9 @@ func (w *Watches) CountOf(who Watcher) int {
 	return 0
 }
 
-// PathsOf yields the paths of the nodes that who watches, in no order. It leaves out paths where who watches
+// DataPathsOf yields the paths of the nodes that who watches, in no order. It leaves out paths where who watches
 // only the children. No watch may be set while it runs.
-func (w *Watches) PathsOf(who Watcher) iter.Seq[string] {
+func (w *Watches) DataPathsOf(who Watcher) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -74,14 +74,14 @@ func (w *Watches) PathsOf(who Watcher) iter.Seq[string] {
 
 // WatchScan iterates over the watches of one watcher in parts. Make one with NewWatchScan.
 type WatchScan struct {
-	who      Watcher
+	watcher  Watcher
 	table    tableKind
 	lastPart []*watch // the previous part, in its order
 }
 
 // NewWatchScan returns a scan at its beginning.
 func NewWatchScan(who Watcher) *WatchScan {
-	return &WatchScan{who: who, lastPart: make([]*watch, 0, watchesPerLock)}
+	return &WatchScan{watcher: who, lastPart: make([]*watch, 0, watchesPerLock)}
 }
 
 // ScanNext calls see with the paths of the next watches, at most watchesPerLock of them and in no order, and
@@ -92,7 +92,7 @@ func NewWatchScan(who Watcher) *WatchScan {
 func (w *Watches) ScanNext(scan *WatchScan, see func(path string)) (more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.watchers[scan.who]
+	r := w.watchers[scan.watcher]
 	if r == nil {
 		return false
 	}
@@ -115,7 +115,7 @@ func (w *Watches) ScanNext(scan *WatchScan, see func(path string)) (more bool) {
 // resumeAt returns the watch at which a scan continues, or nil at the end of its table.
 func (w *Watches) resumeAt(scan *WatchScan, r *watcherEntry) *watch {
 	for i := len(scan.lastPart) - 1; i >= 0; i-- {
-		if e := scan.lastPart[i]; w.findWatch(scan.table, e.path.path, scan.who) == e {
+		if e := scan.lastPart[i]; w.findWatch(scan.table, e.path.path, scan.watcher) == e {
 			return e.sameWatcher.next
 		}
 	}

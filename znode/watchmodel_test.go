@@ -343,20 +343,20 @@ func (m *watchModel) compare(t testing.TB) {
 	}
 	for path, p := range s.Watches().tables[dataTable].byPath {
 		for e := p.first; e != nil; e = e.samePath.next {
-			got = append(got, onNode{path, e.who.watcher.(*client).id})
+			got = append(got, onNode{path, e.watcherEntry.watcher.(*client).id})
 		}
 	}
 	for _, k := range m.watchers {
-		for path := range s.Watches().PathsOf(k) {
+		for path := range s.Watches().DataPathsOf(k) {
 			again = append(again, onNode{path, k.id})
 		}
 	}
 	for _, list := range [][]onNode{want, got, again} {
 		slices.SortFunc(list, func(a, b onNode) int { return cmp.Or(strings.Compare(a.path, b.path), cmp.Compare(a.who, b.who)) })
 	}
-	if s.Watches().Count() != len(m.list) || s.Watches().NodeCount() != len(want) || s.Watches().PathCount() != len(paths) || s.Watches().WatcherCount() != len(watchers) {
-		t.Errorf("%d watches, %d on nodes, on %d paths, by %d; want %d, %d, %d, %d", s.Watches().Count(), s.Watches().NodeCount(), s.Watches().PathCount(),
-			s.Watches().WatcherCount(), len(m.list), len(want), len(paths), len(watchers))
+	if s.Watches().WatchCount() != len(m.list) || s.Watches().DataWatchCount() != len(want) || s.Watches().DataPathCount() != len(paths) || s.Watches().DataWatcherCount() != len(watchers) {
+		t.Errorf("%d watches, %d on nodes, on %d paths, by %d; want %d, %d, %d, %d", s.Watches().WatchCount(), s.Watches().DataWatchCount(), s.Watches().DataPathCount(),
+			s.Watches().DataWatcherCount(), len(m.list), len(want), len(paths), len(watchers))
 	}
 	if !slices.Equal(got, want) || !slices.Equal(again, want) {
 		t.Errorf("listed %v and %v, want %v", got, again, want)

@@ -11,13 +11,13 @@ import (
 // inside the tree's lock. Under mu only Watcher.AddWatchMemory is called. Watches fire without mu, because
 // the holder of the tree's write lock is alone.
 type Watches struct {
-	mu          sync.Mutex
-	tables      [tableKinds]watchTable
-	watchers    map[Watcher]*watcherEntry
-	pending     []notification // of the running transaction
-	eventNumber uint64         // incremented for each event that a watcher gets at most once
-	entrySteps  int            // see maxFireSteps
-	missedPaths atomic.Uint64  // see MissedPaths
+	mu              sync.Mutex
+	tables          [tableKinds]watchTable
+	watchers        map[Watcher]*watcherEntry
+	pending         []notification // of the running transaction
+	eventNumber     uint64         // incremented for each event that a watcher gets at most once
+	entrySteps      int            // see maxFireSteps
+	missedPathCount atomic.Uint64  // see MissedPaths
 }
 
 // tableKind is the target of a table's watches.
@@ -69,13 +69,13 @@ type watcherEntry struct {
 	lastEvent  uint64     // eventNumber of the last event that it received, or would have if it might read the node
 	principal  *principal // nil until its identities are compared with a list
 
-	unsearched [tableKinds]*watch // the first watches that SearchMissed has not checked
+	firstUnsearched [tableKinds]*watch // the first watches that SearchMissed has not checked
 }
 
 // watch is one entry of a table.
 type watch struct {
 	path                  *watchedPath
-	who                   *watcherEntry
+	watcherEntry          *watcherEntry
 	samePath, sameWatcher listLinks
 	modes                 watchModes
 }
@@ -87,24 +87,24 @@ type listLinks struct{ prev, next *watch }
 // that set watches wait, and apply waits for those readers.
 const watchesPerLock = 1024
 
-// watchData sets a one-shot watch of who on the node at path. It keeps path, which must be the node's own or
+// addDataWatch sets a one-shot watch of who on the node at path. It keeps path, which must be the node's own or
 // a copy, not borrowed.
-func (w *Watches) watchData(path string, who Watcher) {
+func (w *Watches) addDataWatch(path string, who Watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.addMode(dataTable, path, who, oneShot)
 }
 
-// watchChildren does the same for the node's children.
-func (w *Watches) watchChildren(path string, who Watcher) {
+// addChildWatch does the same for the node's children.
+func (w *Watches) addChildWatch(path string, who Watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.addMode(childTable, path, who, oneShot)
 }
 
-// watchPersistently sets a persistent watch of who on the node and its children or, if below is set, on the
+// addPersistentWatch sets a persistent watch of who on the node and its children or, if below is set, on the
 // node and everything below it.
-func (w *Watches) watchPersistently(path string, below bool, who Watcher) {
+func (w *Watches) addPersistentWatch(path string, below bool, who Watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if below {
@@ -158,23 +158,23 @@ func (w *Watches) DropWatches(who Watcher) (more bool) {
 	return w.watchers[who] != nil
 }
 
-// Count returns the number of watches. As in ZooKeeper, all of a connection's watches on a node's data count
+// WatchCount returns the number of watches. As in ZooKeeper, all of a connection's watches on a node's data count
 // as one, and all its watches on the node's children as another.
-func (w *Watches) Count() int { return w.countIn(dataTable, childTable) }
+func (w *Watches) WatchCount() int { return w.countIn(dataTable, childTable) }
 
-// NodeCount returns the number of watches on nodes, without those on their children. The four-letter commands
+// DataWatchCount returns the number of watches on nodes, without those on their children. The four-letter commands
 // that list watches show no others, so PathCount and WatcherCount leave them out, too.
-func (w *Watches) NodeCount() int { return w.countIn(dataTable) }
+func (w *Watches) DataWatchCount() int { return w.countIn(dataTable) }
 
-// PathCount returns the number of watched paths.
-func (w *Watches) PathCount() int {
+// DataPathCount returns the number of watched paths.
+func (w *Watches) DataPathCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.tables[dataTable].byPath)
 }
 
-// WatcherCount returns the number of connections with a watch.
-func (w *Watches) WatcherCount() int {
+// DataWatcherCount returns the number of connections with a watch.
+func (w *Watches) DataWatcherCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.tables[dataTable].watcherCount
@@ -214,7 +214,7 @@ func (w *Watches) addMode(k tableKind, path string, who Watcher, m watchModes) {
 	e := p.findWatch(r)
 	switch {
 	case e == nil:
-		e = &watch{path: p, who: r, modes: m}
+		e = &watch{path: p, watcherEntry: r, modes: m}
 		p.addWatch(e)
 		t.watchCount++
 		if r.linkWatch(k, e); e.sameWatcher.next == nil {
@@ -254,12 +254,12 @@ func (w *Watches) removeModes(k tableKind, e *watch, m watchModes) bool {
 		delete(t.byPath, e.path.path)
 	}
 	t.watchCount--
-	if e.who.unlinkWatch(k, e); e.who.first[k] != nil {
+	if e.watcherEntry.unlinkWatch(k, e); e.watcherEntry.first[k] != nil {
 		return true
 	}
 	t.watcherCount--
-	if e.who.first == [tableKinds]*watch{} {
-		delete(w.watchers, e.who.watcher)
+	if e.watcherEntry.first == [tableKinds]*watch{} {
+		delete(w.watchers, e.watcherEntry.watcher)
 	}
 	return true
 }
@@ -278,7 +278,7 @@ func (p *watchedPath) findWatch(r *watcherEntry) *watch {
 		return p.byWatcher[r]
 	}
 	for e := p.first; e != nil; e = e.samePath.next {
-		if e.who == r {
+		if e.watcherEntry == r {
 			return e
 		}
 	}
@@ -289,11 +289,11 @@ func (p *watchedPath) addWatch(e *watch) {
 	p.linkWatch(e)
 	switch p.watchCount++; {
 	case p.byWatcher != nil:
-		p.byWatcher[e.who] = e
+		p.byWatcher[e.watcherEntry] = e
 	case p.watchCount > maxLinearSearch:
 		p.byWatcher = make(map[*watcherEntry]*watch, 2*maxLinearSearch)
 		for e := p.first; e != nil; e = e.samePath.next {
-			p.byWatcher[e.who] = e
+			p.byWatcher[e.watcherEntry] = e
 		}
 	}
 }
@@ -301,7 +301,7 @@ func (p *watchedPath) addWatch(e *watch) {
 func (p *watchedPath) removeWatch(e *watch) {
 	p.unlinkWatch(e)
 	p.watchCount--
-	delete(p.byWatcher, e.who)
+	delete(p.byWatcher, e.watcherEntry)
 }
 
 // linkWatch puts recursive watches first.
@@ -340,7 +340,7 @@ func (r *watcherEntry) linkWatch(k tableKind, e *watch) {
 	}
 	r.first[k] = e
 	r.watchCount++
-	r.watcher.AddWatchMemory(e.memoryBytes())
+	r.watcher.AdjustWatchMemory(e.memoryBytes())
 }
 
 func (r *watcherEntry) unlinkWatch(k tableKind, e *watch) {
@@ -353,10 +353,10 @@ func (r *watcherEntry) unlinkWatch(k tableKind, e *watch) {
 	if next != nil {
 		next.sameWatcher.prev = prev
 	}
-	if r.unsearched[k] == e {
-		r.unsearched[k] = next
+	if r.firstUnsearched[k] == e {
+		r.firstUnsearched[k] = next
 	}
 	e.sameWatcher = listLinks{}
 	r.watchCount--
-	r.watcher.AddWatchMemory(-e.memoryBytes())
+	r.watcher.AdjustWatchMemory(-e.memoryBytes())
 }

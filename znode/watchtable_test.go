@@ -272,8 +272,8 @@ func TestWatchTypes(t *testing.T) {
 func TestNullWatchPath(t *testing.T) {
 	w := newWorld(t)
 	k, s := w.connect(), w.s()
-	if code := s.AddWatch(nil, below, k); code != jute.OK || s.Watches().Count() != 0 {
-		t.Errorf("addWatch: %v, %d watches", code, s.Watches().Count())
+	if code := s.AddWatch(nil, below, k); code != jute.OK || s.Watches().WatchCount() != 0 {
+		t.Errorf("addWatch: %v, %d watches", code, s.Watches().WatchCount())
 	}
 	_ = k.addWatch("/", below)
 	if a, b := s.Watches().CheckWatch(nil, jute.WatcherAny, k), s.Watches().RemoveWatch(nil, jute.WatcherAny, k); a != jute.NoWatcher || b != jute.NoWatcher {
@@ -338,14 +338,14 @@ func TestDropWatcher(t *testing.T) {
 	for i := range 2 * watchesPerLock {
 		_ = b.watchExists(fmt.Sprintf("/none/%d", i))
 	}
-	if n := w.s().Watches().Count(); n != 61+2*watchesPerLock {
+	if n := w.s().Watches().WatchCount(); n != 61+2*watchesPerLock {
 		t.Errorf("%d watches", n)
 	}
 	if n := b.dropWatcher(); n != 3 {
 		t.Errorf("dropped in %d pieces", n)
 	}
-	if n := b.dropWatcher(); n != 1 || w.s().Watches().Count() != 40 {
-		t.Errorf("%d pieces more, %d watches", n, w.s().Watches().Count())
+	if n := b.dropWatcher(); n != 1 || w.s().Watches().WatchCount() != 40 {
+		t.Errorf("%d pieces more, %d watches", n, w.s().Watches().WatchCount())
 	}
 	checkWatchIndex(t, w.s())
 	a.setData("/3", "", -1)
@@ -354,7 +354,7 @@ func TestDropWatcher(t *testing.T) {
 	c.wantEvents("Changed(/3)")
 	a.dropWatcher()
 	c.dropWatcher()
-	if n := w.s().Watches().Count(); n != 0 || len(w.s().watches.watchers) != 0 {
+	if n := w.s().Watches().WatchCount(); n != 0 || len(w.s().watches.watchers) != 0 {
 		t.Errorf("%d watches left", n)
 	}
 	checkWatchIndex(t, w.s())
@@ -367,7 +367,7 @@ func TestWatchCounts(t *testing.T) {
 	s := w.s()
 	count := func(watches, onNodes, paths, watching int) {
 		t.Helper()
-		if got := [4]int{s.Watches().Count(), s.Watches().NodeCount(), s.Watches().PathCount(), s.Watches().WatcherCount()}; got != [4]int{watches, onNodes, paths, watching} {
+		if got := [4]int{s.Watches().WatchCount(), s.Watches().DataWatchCount(), s.Watches().DataPathCount(), s.Watches().DataWatcherCount()}; got != [4]int{watches, onNodes, paths, watching} {
 			t.Errorf("%d watches, %d on nodes, on %d paths, by %d", got[0], got[1], got[2], got[3])
 		}
 	}
@@ -422,14 +422,14 @@ func TestSetWatches(t *testing.T) {
 		} else {
 			lists[i-5] = append(lists[i-5], nil)
 		}
-		if code := set(lists...); code != jute.MarshallingError || k.events != nil || w.s().Watches().Count() != 0 {
-			t.Errorf("239: %v %v, %d watches", code, k.events, w.s().Watches().Count())
+		if code := set(lists...); code != jute.MarshallingError || k.events != nil || w.s().Watches().WatchCount() != 0 {
+			t.Errorf("239: %v %v, %d watches", code, k.events, w.s().Watches().WatchCount())
 		}
 	}
 	code := set(list("/n", "/gone", "/same", "/c"), list("/new", "/none"), list("/c", "/x", "/same"), list(), list())
 	k.wantEvents("Changed(/n)", "Deleted(/gone)", "Created(/new)", "Children(/c)", "Deleted(/x)")
-	if code != jute.OK || w.s().Watches().Count() != 4 { // /same twice, /none, and /c, whose data the client has seen
-		t.Errorf("%v, %d watches", code, w.s().Watches().Count())
+	if code != jute.OK || w.s().Watches().WatchCount() != 4 { // /same twice, /none, and /c, whose data the client has seen
+		t.Errorf("%v, %d watches", code, w.s().Watches().WatchCount())
 	}
 	k.must(k.setData("/same", "", -1))
 	k.must(k.create("/none", 0))
@@ -438,8 +438,8 @@ func TestSetWatches(t *testing.T) {
 	k.wantEvents("Changed(/same)", "Created(/none)", "Children(/same)")
 
 	k.dropWatcher()
-	if code := set(list(), list(), list(), list("/new", "/gone"), list("/n")); code != jute.OK || w.s().Watches().Count() != 5 {
-		t.Errorf("238: %v, %d watches", code, w.s().Watches().Count())
+	if code := set(list(), list(), list(), list("/new", "/gone"), list("/n")); code != jute.OK || w.s().Watches().WatchCount() != 5 {
+		t.Errorf("238: %v, %d watches", code, w.s().Watches().WatchCount())
 	}
 	k.wantEvents()
 	for range 2 {
@@ -466,7 +466,7 @@ func checkWatchIndex(t testing.TB, s *State) {
 			here, plain := 0, false
 			for e := p.first; e != nil; last, e = e, e.samePath.next {
 				here++
-				seen[k][e.who]++
+				seen[k][e.watcherEntry]++
 				if e.modes&recursive != 0 {
 					below++
 					if plain {
@@ -475,7 +475,7 @@ func checkWatchIndex(t testing.TB, s *State) {
 				} else {
 					plain = true
 				}
-				if e.modes == 0 || e.path != p || e.samePath.prev != last || w.watchers[e.who.watcher] != e.who || p.findWatch(e.who) != e {
+				if e.modes == 0 || e.path != p || e.samePath.prev != last || w.watchers[e.watcherEntry.watcher] != e.watcherEntry || p.findWatch(e.watcherEntry) != e {
 					t.Errorf("%s: %+v", path, e)
 				}
 			}
@@ -507,7 +507,7 @@ func checkWatchIndex(t testing.TB, s *State) {
 			n := 0
 			var last *watch
 			for e := r.first[k]; e != nil; last, e = e, e.sameWatcher.next {
-				if n++; e.who != r || e.sameWatcher.prev != last {
+				if n++; e.watcherEntry != r || e.sameWatcher.prev != last {
 					t.Errorf("%+v", e)
 				}
 			}
@@ -525,7 +525,7 @@ func (k *wakes) QueueEvent(t jute.EventType, path string, zxid int64) {
 	k.events = append(k.events, fmt.Sprintf("%v(%s) %d", t, path, zxid))
 }
 func (*wakes) Identities() []*proto.Identity { return nil }
-func (*wakes) AddWatchMemory(int)            {}
+func (*wakes) AdjustWatchMemory(int)         {}
 
 // Pending changes fire in order and once, with a zxid. Discarded ones do not fire.
 func TestPendingChanges(t *testing.T) {
@@ -536,7 +536,7 @@ func TestPendingChanges(t *testing.T) {
 		w.addPending(notification{event: jute.EventNodeDataChanged, path: path, acl: open})
 	}
 	change("/a") // nobody watches yet
-	w.watchPersistently("/a", true, &k)
+	w.addPersistentWatch("/a", true, &k)
 	change("/a/lost")
 	w.dropPending()
 	change("/a/2")

@@ -347,7 +347,7 @@ func (c *client) stat(path string) jute.Stat {
 	return st
 }
 
-func (c *client) AddWatchMemory(more int) { c.watching += more }
+func (c *client) AdjustWatchMemory(more int) { c.watching += more }
 
 func (c *client) QueueEvent(t jute.EventType, path string, zxid int64) {
 	if zxid != c.w.s().zxid {

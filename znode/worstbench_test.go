@@ -137,7 +137,7 @@ type silent struct {
 
 func (s *silent) QueueEvent(jute.EventType, string, int64) { s.told++ }
 func (s *silent) Identities() []*proto.Identity            { return s.who }
-func (s *silent) AddWatchMemory(int)                       {}
+func (s *silent) AdjustWatchMemory(int)                    {}
 
 // worstSets writes 10,000 nodes, each with a list of its own, below so many recursive watchers.
 func worstSets(entries, watchers int) func(k *bench, b *testing.B) func() []*proto.Txn {
@@ -247,8 +247,8 @@ func worstDeletes(k *bench, b *testing.B) func() []*proto.Txn {
 			quotaNode(k, b, path, "")
 			for range 10 {
 				w := &silent{}
-				k.s.watches.watchData(path, w)
-				k.s.watches.watchChildren(path, w)
+				k.s.watches.addDataWatch(path, w)
+				k.s.watches.addChildWatch(path, w)
 			}
 			ops = append(ops, rm(path, anyVersion))
 		}

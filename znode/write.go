@@ -26,11 +26,11 @@ func (t *transaction) runCreate() {
 	}
 	t.takeZxid()
 	var l lifetime
-	if l, t.result.Code = t.lifetimeOf(op, req.Flags, ttl); t.result.Code != jute.OK {
+	if l, t.result.Code = t.checkedLifetime(op, req.Flags, ttl); t.result.Code != jute.OK {
 		return
 	}
 	var n *node
-	if t.result.Code = t.checkSession(); t.result.Code == jute.OK {
+	if t.result.Code = t.checkOwnerLoadIdentities(); t.result.Code == jute.OK {
 		n, t.result.Code = t.createNode(req, l)
 	}
 	if t.result.Code == jute.OK {
@@ -38,9 +38,9 @@ func (t *transaction) runCreate() {
 	}
 }
 
-// lifetimeOf returns the lifetime of the created node. createContainer always makes a container, whatever the
+// checkedLifetime returns the lifetime of the created node. createContainer always makes a container, whatever the
 // mode, and no other operation makes one.
-func (t *transaction) lifetimeOf(op jute.Op, mode jute.CreateMode, ttl int64) (lifetime, jute.Code) {
+func (t *transaction) checkedLifetime(op jute.Op, mode jute.CreateMode, ttl int64) (lifetime, jute.Code) {
 	switch {
 	case !mode.IsKnown():
 		return lifetime{}, jute.BadArguments
@@ -78,7 +78,7 @@ func (t *transaction) createNode(req *jute.CreateRequest, l lifetime) (*node, ju
 	switch {
 	case parent == nil:
 		return nil, jute.NoNode
-	case !t.clientMay(parent.acl, jute.PermCreate):
+	case !t.clientMayAccess(parent.acl, jute.PermCreate):
 		return nil, jute.NoAuth
 	}
 	if req.Flags.IsSequential() {
@@ -92,9 +92,9 @@ func (t *transaction) createNode(req *jute.CreateRequest, l lifetime) (*node, ju
 		return nil, jute.NodeExists
 	case parent.lifetime().owner != 0:
 		return nil, jute.NoChildrenForEphemerals
-	case t.state.term.EnforceQuota && t.quotas.wouldExceed(path, 1, int64(len(req.Data))):
+	case t.state.term.EnforceQuota && t.quotas.wouldExceedHardLimit(path, 1, int64(len(req.Data))):
 		return nil, jute.QuotaExceeded
-	case t.state.exceedsDataQuota(len(path) + len(req.Data) + addedACLBytes(list, nil)):
+	case t.state.wouldExceedDataQuota(len(path) + len(req.Data) + addedACLBytes(list, nil)):
 		return nil, jute.NoRoom
 	}
 	n := &node{
@@ -102,7 +102,7 @@ func (t *transaction) createNode(req *jute.CreateRequest, l lifetime) (*node, ju
 		czxid: t.state.zxid, mzxid: t.state.zxid, ctime: t.state.timeMs, mtime: t.state.timeMs,
 	}
 	n.setLifetime(l)
-	parent = t.editor.linkNode(n)
+	parent = t.editor.linkAndEditParent(n)
 	parent.countCreate()
 	parent.pzxid = t.state.zxid
 	t.state.addHash(parent)
@@ -110,7 +110,7 @@ func (t *transaction) createNode(req *jute.CreateRequest, l lifetime) (*node, ju
 		event: jute.EventNodeCreated, path: n.path, acl: list, parent: parent.path, parentACL: parent.acl,
 	})
 	t.quotas.addUsage(n.path, 1, n.data.len())
-	t.quotas.recomputeUsage(n.path)
+	t.quotas.recomputeForNewQuota(n.path)
 	return n, jute.OK
 }
 
@@ -122,7 +122,7 @@ func (t *transaction) runDelete() {
 		return
 	}
 	t.takeZxid()
-	if t.result.Code = t.checkSession(); t.result.Code == jute.OK {
+	if t.result.Code = t.checkOwnerLoadIdentities(); t.result.Code == jute.OK {
 		t.result.Code = t.deleteNode(&req)
 	}
 }
@@ -142,7 +142,7 @@ func (t *transaction) deleteNode(req *jute.DeleteRequest) jute.Code {
 	switch {
 	case parent == nil:
 		return jute.NoNode
-	case !t.clientMay(parent.acl, jute.PermDelete):
+	case !t.clientMayAccess(parent.acl, jute.PermDelete):
 		return jute.NoAuth
 	}
 	n := t.state.nodeAt(path)
@@ -160,7 +160,7 @@ func (t *transaction) deleteNode(req *jute.DeleteRequest) jute.Code {
 
 // removeNode takes a node without children out of the tree.
 func (t *transaction) removeNode(n *node) {
-	parent := t.editor.unlinkNode(n)
+	parent := t.editor.unlinkAndEditParent(n)
 	parent.pzxid = t.state.zxid
 	t.state.addHash(parent)
 	t.removals.addPending(n.path)
@@ -179,7 +179,7 @@ func (t *transaction) runSetData() {
 	}
 	t.takeZxid()
 	var n *node
-	if t.result.Code = t.checkSession(); t.result.Code == jute.OK {
+	if t.result.Code = t.checkOwnerLoadIdentities(); t.result.Code == jute.OK {
 		n, t.result.Code = t.setData(&req)
 	}
 	if t.result.Code == jute.OK {
@@ -196,24 +196,24 @@ func (t *transaction) setData(req *jute.SetDataRequest) (*node, jute.Code) {
 	switch {
 	case n == nil:
 		return nil, jute.NoNode
-	case !t.clientMay(n.acl, jute.PermWrite):
+	case !t.clientMayAccess(n.acl, jute.PermWrite):
 		return nil, jute.NoAuth
-	case t.state.term.EnforceQuota && t.quotas.wouldExceed(path, 0, int64(len(req.Data)-n.data.len())):
+	case t.state.term.EnforceQuota && t.quotas.wouldExceedHardLimit(path, 0, int64(len(req.Data)-n.data.len())):
 		return nil, jute.QuotaExceeded
 	case req.Version != anyVersion && req.Version != n.data.version:
 		return nil, jute.BadVersion
-	case path != ConfigPath && t.state.exceedsDataQuota(len(req.Data)-n.data.len()):
+	case path != ConfigPath && t.state.wouldExceedDataQuota(len(req.Data)-n.data.len()):
 		return nil, jute.NoRoom
 	}
 	n = t.editor.beginEdit(path)
 	more, had := len(req.Data)-n.data.len(), n.data
 	t.state.setPackedData(n, packCopy(req.Data))
 	n.data.version++
-	t.state.updateReapable(n.gen, n, func() { n.mzxid, n.mtime = t.state.zxid, t.state.timeMs })
+	t.state.changeAndReindex(n.gen, n, func() { n.mzxid, n.mtime = t.state.zxid, t.state.timeMs })
 	t.state.addHash(n)
 	t.watches.addPending(notification{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
 	t.quotas.addUsage(n.path, 0, more)
-	t.quotas.restoreUsage(n, had)
+	t.quotas.restoreIfUsageNode(n, had)
 	return n, jute.OK
 }
 
@@ -225,7 +225,7 @@ func (t *transaction) runSetACL() {
 		return
 	}
 	t.takeZxid()
-	if t.result.Code = t.checkSession(); t.result.Code != jute.OK {
+	if t.result.Code = t.checkOwnerLoadIdentities(); t.result.Code != jute.OK {
 		return
 	}
 	path := borrowString(req.Path)
@@ -241,11 +241,11 @@ func (t *transaction) runSetACL() {
 	switch {
 	case n == nil:
 		t.result.Code = jute.NoNode
-	case !t.clientMay(n.acl, jute.PermAdmin):
+	case !t.clientMayAccess(n.acl, jute.PermAdmin):
 		t.result.Code = jute.NoAuth
 	case req.Version != anyVersion && req.Version != n.aversion:
 		t.result.Code = jute.BadVersion
-	case list != n.acl && t.state.exceedsDataQuota(addedACLBytes(list, n.acl)):
+	case list != n.acl && t.state.wouldExceedDataQuota(addedACLBytes(list, n.acl)):
 		t.result.Code = jute.NoRoom
 	default:
 		n = t.editor.beginEdit(path)
@@ -267,7 +267,7 @@ func (t *transaction) checkVersion(req *jute.CheckVersionRequest) jute.Code {
 	switch {
 	case n == nil:
 		return jute.NoNode
-	case !t.clientMay(n.acl, jute.PermRead):
+	case !t.clientMayAccess(n.acl, jute.PermRead):
 		return jute.NoAuth
 	case req.Version != anyVersion && req.Version != n.data.version:
 		return jute.BadVersion
@@ -282,14 +282,14 @@ func (r *Rules) mayAccess(a *acl, perms jute.Perm, who []*proto.Identity) bool {
 		return true
 	}
 	var k principal
-	return k.assume(who).hasAny(a, perms, r.SASL)
+	return k.setIdentities(who).hasAnyPerm(a, perms, r.SASL)
 }
 
-// clientMay is mayAccess for the client of the running transaction. The operations of a multi share its
+// clientMayAccess is mayAccess for the client of the running transaction. The operations of a multi share its
 // principal.
-func (t *transaction) clientMay(a *acl, perms jute.Perm) bool {
+func (t *transaction) clientMayAccess(a *acl, perms jute.Perm) bool {
 	return t.state.term.SkipACL || a.worldPerms&perms != 0 ||
-		t.acls.principal.assume(t.acls.client.identities()).hasAny(a, perms, t.state.term.SASL)
+		t.acls.principal.setIdentities(t.acls.client.identities()).hasAnyPerm(a, perms, t.state.term.SASL)
 }
 
 // checkSplittable checks as much of the path of a create or delete as splitPath needs.

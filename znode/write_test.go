@@ -262,7 +262,7 @@ func TestBodies(t *testing.T) {
 			t.Errorf("%v: %v", op, r.Code)
 		}
 	}
-	w.s().lastIndex, w.s().timeMs, w.s().members[1].cursor = w.s().lastIndex-6, w.s().timeMs-6, w.s().members[1].cursor-6
+	w.s().lastIndex, w.s().timeMs, w.s().members[1].lastSeq = w.s().lastIndex-6, w.s().timeMs-6, w.s().members[1].lastSeq-6
 	if !slices.Equal(before, encode(t, w.s().Snapshot())) {
 		t.Error("a body that cannot be decoded changed more than the cursor")
 	}
@@ -382,7 +382,7 @@ func TestSequenceEnds(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
 	k.must(k.create("/q", 0))
-	w.s().beginEdit(w.s().gen.Load(), "/q").ownExtra().createCount = math.MaxInt32
+	w.s().beginEdit(w.s().gen.Load(), "/q").ensureOwnExtra().createCount = math.MaxInt32
 	if r := k.create("/q/n-", 2); r.Path != "/q/n-2147483647" {
 		t.Errorf("created %q, %v", r.Path, r.Code)
 	}

@@ -94,7 +94,7 @@ var named = []namedMutant{
 	},
 	{
 		"cursor ignored", "znode/members.go",
-		" || txn.GetSeq() != r.cursor+1 {", " {",
+		" || txn.GetSeq() != r.lastSeq+1 {", " {",
 		"integration", "TestSchedules/seed=",
 	},
 	{
@@ -144,7 +144,7 @@ var named = []namedMutant{
 	},
 	{
 		"cursor lost in the snapshot", "znode/sections.go",
-		"p.putUint64(m.Cursor)", "p.putUint64(0)",
+		"p.putUint64(m.LastSeq)", "p.putUint64(0)",
 		"integration", "TestSchedules/seed=",
 	},
 	{
@@ -154,7 +154,7 @@ var named = []namedMutant{
 	},
 	{
 		"events behind the next write", "znode/transaction.go",
-		"\tt.watches.firePending(t.state.zxid, &t.state.term.Rules)\n\tt.keepDeletes()\n", "\tt.keepDeletes()\n",
+		"\tt.watches.firePending(t.state.zxid, &t.state.term.Rules)\n\tt.keepClientDeletes()\n", "\tt.keepClientDeletes()\n",
 		"integration", "TestSchedules/seed=",
 	},
 	{
@@ -329,12 +329,12 @@ var named = []namedMutant{
 	},
 	{
 		"table time unclamped", "sessiontracker/table.go",
-		"min(now.Sub(c.stepDue), t.step+t.lateAllowance())", "now.Sub(c.stepDue)",
+		"min(now.Sub(c.lastStepAt), t.step+t.lateAllowance())", "now.Sub(c.lastStepAt)",
 		"sessiontracker", "TestTouchBetweenSteps",
 	},
 	{
 		"late check loses no time", "sessiontracker/table.go",
-		"\t\tc.stepDue = now\n", "",
+		"\t\tc.lastStepAt = now\n", "",
 		"sessiontracker", "TestAdvanceIsOneStep",
 	},
 	{
@@ -399,12 +399,12 @@ var named = []namedMutant{
 	},
 	{
 		"announcement of any other run", "znode/members.go",
-		" || r.boot != req.GetReplaces() {", " {",
+		" || r.incarnation != req.GetReplaces() {", " {",
 		"znode", "TestAnnounce",
 	},
 	{
 		"announcement counted again", "znode/members.go",
-		"if r.boot == txn.GetBoot() || r.boot != req.GetReplaces() {", "if false {",
+		"if r.incarnation == txn.GetBoot() || r.incarnation != req.GetReplaces() {", "if false {",
 		"integration", "TestRepeatedAnnouncement",
 	},
 	{

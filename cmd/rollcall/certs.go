@@ -85,7 +85,7 @@ func (c *certMaker) makeFiles(hosts []string, now time.Time) ([]newFile, error) 
 			return nil, cli.WithStatus(cli.UsageError, fmt.Errorf("%s %d must be 1 to %d", flag, days, maxDays))
 		}
 	}
-	if _, err := secretfile.TrustedDirectory(c.directory); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := secretfile.ResolveTrustedDirectory(c.directory); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	ca, files, err := c.loadAuthority(now)
@@ -113,7 +113,7 @@ func (c *certMaker) loadAuthority(now time.Time) (*authority.Authority, []newFil
 	key, errKey := os.ReadFile(keyPath)
 	switch {
 	case errCert == nil && errKey == nil:
-		ca, err := authority.Read(cert, key)
+		ca, err := authority.ParsePEM(cert, key)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s and %s: %w", certPath, keyPath, err)
 		}
@@ -143,7 +143,7 @@ func writeFiles(files []newFile) error {
 		}
 	}
 	for _, f := range files {
-		dir, err := secretfile.MakeDirectory(filepath.Dir(f.path))
+		dir, err := secretfile.MakeTrustedDirectory(filepath.Dir(f.path))
 		if err != nil {
 			return err
 		}

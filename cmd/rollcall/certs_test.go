@@ -50,7 +50,7 @@ func TestCerts(t *testing.T) {
 				}
 			}
 		}
-		if got := keystore.Subject(leaf); got != "CN="+name {
+		if got := keystore.JavaSubject(leaf); got != "CN="+name {
 			t.Errorf("the subject of %s is %s", name, got)
 		}
 		days := map[bool]int{true: 30, false: defaultHostDays}[name != "app"]

@@ -37,16 +37,16 @@ func writeBackup(t *testing.T, dir string) string {
 	}
 	h := znode.ImageHead{
 		Index: 20, Zxid: 5<<32 + 9, Term: znode.Term{Term: 5, Leader: 7}, SessionCount: 1, NodeCount: uint64(len(nodes)),
-		Members: []znode.MemberProgress{{ID: 7, Boot: 8, Format: znode.FormatLevel, HighestSession: restoredSession}},
+		Members: []znode.MemberProgress{{ID: 7, Incarnation: 8, Format: znode.FormatLevel, HighestSession: restoredSession}},
 	}
 	write := func(w io.Writer) (digest uint64) {
 		iw, err := znode.NewImageWriter(w, h)
 		if err == nil {
-			err = iw.Session(znode.Session{ID: restoredSession, Timeout: 20 * time.Second, Password: [16]byte{1}})
+			err = iw.WriteSession(znode.Session{ID: restoredSession, Timeout: 20 * time.Second, Password: [16]byte{1}})
 		}
 		for _, n := range nodes {
 			n.ACL = jute.OpenACL
-			err = errors.Join(err, iw.Node(n))
+			err = errors.Join(err, iw.WriteNode(n))
 		}
 		digest, cerr := iw.Close()
 		if err = errors.Join(err, cerr); err != nil {

@@ -20,7 +20,7 @@ type upFiles struct {
 
 // openUpFiles opens the directory, and makes it if it is missing.
 func openUpFiles(dir string) (*upFiles, error) {
-	dir, err := secretfile.MakeDirectory(dir)
+	dir, err := secretfile.MakeTrustedDirectory(dir)
 	if err != nil {
 		return nil, err
 	}

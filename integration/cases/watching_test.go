@@ -234,7 +234,7 @@ func watcherClosed(s *stage) {
 		state := s.Member(s.at).State()
 		state.RLock()
 		defer state.RUnlock()
-		return state.Watches().Count()
+		return state.Watches().WatchCount()
 	}
 	if n := watches(); n != 1 {
 		s.Errorf("%d watches, want 1", n)

@@ -129,7 +129,7 @@ func (p *page) outlive(m *process.Member) {
 // expire gives a member a certificate that has expired.
 func (p *page) expire(m *process.Member) {
 	p.t.Helper()
-	a, err := authority.Read([]byte(text(p.t, filepath.Join(p.certs(), "ca.pem"))), []byte(text(p.t, filepath.Join(p.certs(), "ca.key"))))
+	a, err := authority.ParsePEM([]byte(text(p.t, filepath.Join(p.certs(), "ca.pem"))), []byte(text(p.t, filepath.Join(p.certs(), "ca.key"))))
 	if err != nil {
 		p.t.Fatal(err)
 	}

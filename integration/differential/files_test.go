@@ -44,7 +44,7 @@ func TestFiles(t *testing.T) {
 	for _, dir := range []string{killed, written} {
 		addr, server := startFiles(t, dir)
 		for i, id := range sessions {
-			password := datadir.Password(id)
+			password := datadir.SessionPassword(id)
 			c := openFiles(t, addr, &zkclient.Resume{ID: id, Password: password[:]})
 			if got, _ := c.Session(); got != id {
 				t.Errorf("session %v was not resumed: %v", id, got)

@@ -95,9 +95,9 @@ type Attempt struct {
 	tookTurn bool
 }
 
-// BeginAttempt returns an attempt of an address, which has no port. If it is slowed, the caller must call
+// NewAttempt returns an attempt of an address, which has no port. If it is slowed, the caller must call
 // AwaitTurn before it checks the credential.
-func (t *CredentialLimiter) BeginAttempt(host string) Attempt {
+func (t *CredentialLimiter) NewAttempt(host string) Attempt {
 	if t == nil {
 		return Attempt{}
 	}
@@ -126,7 +126,7 @@ func (a *Attempt) AwaitTurn(ctx context.Context, longest time.Duration) error {
 		t.numRejected.Add(1)
 		return ErrSlowed
 	}
-	defer t.releaseTurn()
+	defer t.decrementWaiting()
 	a.tookTurn = true
 	turn := time.NewTimer(wait)
 	defer turn.Stop()
@@ -156,7 +156,7 @@ func (t *CredentialLimiter) reserveTurn(a *addressRecord, longest time.Duration)
 	return wait, true
 }
 
-func (t *CredentialLimiter) releaseTurn() {
+func (t *CredentialLimiter) decrementWaiting() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.numWaiting--
@@ -165,27 +165,27 @@ func (t *CredentialLimiter) releaseTurn() {
 // RecordFailure records that the credential was wrong.
 func (a *Attempt) RecordFailure(kind Credential) {
 	if a.limiter != nil {
-		a.limiter.recordFailure(a.host, kind, !a.tookTurn)
+		a.limiter.countAndLogFailure(a.host, kind, !a.tookTurn)
 	}
 }
 
-// CountFailure counts and logs a failure without slowing the address.
-func (t *CredentialLimiter) CountFailure(host string, kind Credential) {
+// RecordWithoutSlowing counts and logs a failure without slowing the address.
+func (t *CredentialLimiter) RecordWithoutSlowing(host string, kind Credential) {
 	if t != nil {
-		t.recordFailure(host, kind, false)
+		t.countAndLogFailure(host, kind, false)
 	}
 }
 
-// recordFailure counts a failure, and logs it if a line is due. If takes is set, it uses up a free failure.
-func (t *CredentialLimiter) recordFailure(host string, kind Credential, takes bool) {
+// countAndLogFailure counts a failure, and logs it if a line is due. If takes is set, it uses up a free failure.
+func (t *CredentialLimiter) countAndLogFailure(host string, kind Credential, takes bool) {
 	t.failedByKind[kind].Add(1)
 	t.mu.Lock()
-	a := t.findAddress(addressKey(host))
+	a := t.findOrAddAddress(addressKey(host))
 	if takes {
 		a.failureTokens.Allow() // if several fail at the same time, one of them may find none
 	}
 	a.unloggedFailures++
-	failures, slowed, due := a.unloggedFailures, a.failureTokens.Tokens() < 1, t.lineDue(a)
+	failures, slowed, due := a.unloggedFailures, a.failureTokens.Tokens() < 1, t.allowLogLine(a)
 	skipped := t.skippedLines
 	if due {
 		a.unloggedFailures, t.skippedLines = 0, 0
@@ -197,9 +197,9 @@ func (t *CredentialLimiter) recordFailure(host string, kind Credential, takes bo
 	}
 }
 
-// findAddress returns an address as the one with the latest failure, and adds it if it is missing. The caller
+// findOrAddAddress returns an address as the one with the latest failure, and adds it if it is missing. The caller
 // holds the lock.
-func (t *CredentialLimiter) findAddress(name string) *addressRecord {
+func (t *CredentialLimiter) findOrAddAddress(name string) *addressRecord {
 	if e := t.addresses[name]; e != nil {
 		t.byLastFailure.MoveToFront(e)
 		return e.Value.(*addressRecord)
@@ -213,9 +213,9 @@ func (t *CredentialLimiter) findAddress(name string) *addressRecord {
 	return a
 }
 
-// lineDue reports whether a failure of a is logged now. If so, it uses up the line. A line that only the limit of all
+// allowLogLine reports whether a failure of a is logged now. If so, it uses up the line. A line that only the limit of all
 // addresses prevents is counted as skipped. The caller holds the lock.
-func (t *CredentialLimiter) lineDue(a *addressRecord) bool {
+func (t *CredentialLimiter) allowLogLine(a *addressRecord) bool {
 	now := time.Now()
 	if !a.lastLogged.IsZero() && now.Sub(a.lastLogged) < addressLineInterval {
 		return false
@@ -254,11 +254,11 @@ func addressKey(host string) string {
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().IsLoopback() {
 		return "loopback"
 	}
-	return NetworkOf(host)
+	return IPv6NetworkOrHost(host)
 }
 
-// NetworkOf returns the network of an IPv6 address, and every other address as it is.
-func NetworkOf(host string) string {
+// IPv6NetworkOrHost returns the network of an IPv6 address, and every other address as it is.
+func IPv6NetworkOrHost(host string) string {
 	ip, err := netip.ParseAddr(host)
 	if err != nil || ip.Unmap().Is4() {
 		return host

@@ -17,7 +17,7 @@ import (
 func guess(t *testing.T, table *CredentialLimiter, host string) (time.Duration, error) {
 	t.Helper()
 	begun := time.Now()
-	a := table.BeginAttempt(host)
+	a := table.NewAttempt(host)
 	if err := a.AwaitTurn(t.Context(), MaxAttemptWait); err != nil {
 		return time.Since(begun), err
 	}
@@ -35,14 +35,14 @@ func TestSlowed(t *testing.T) {
 				t.Errorf("attempt %d waited %v, want %v: %v", i, waited, want, err)
 			}
 		}
-		if a := table.BeginAttempt("10.0.0.2"); a.IsSlowed() {
+		if a := table.NewAttempt("10.0.0.2"); a.IsSlowed() {
 			t.Error("another address is slowed")
 		}
 		if n := table.FailureCounts()["token"]; n != 3*freeFailures {
 			t.Errorf("%d failures were counted", n)
 		}
 		time.Sleep(attemptInterval)
-		if a := table.BeginAttempt("10.0.0.1"); a.IsSlowed() {
+		if a := table.NewAttempt("10.0.0.1"); a.IsSlowed() {
 			t.Error("the address is slowed although nothing failed for a while")
 		}
 	})
@@ -56,7 +56,7 @@ func fail(t *testing.T, table *CredentialLimiter, host string) {
 			t.Fatal(err)
 		}
 	}
-	if a := table.BeginAttempt(host); !a.IsSlowed() {
+	if a := table.NewAttempt(host); !a.IsSlowed() {
 		t.Fatalf("%s is not slowed", host)
 	}
 }
@@ -68,7 +68,7 @@ func TestRightCredentialWaits(t *testing.T) {
 		fail(t, table, "10.0.0.1")
 		for range 2 {
 			begun := time.Now()
-			a := table.BeginAttempt("10.0.0.1")
+			a := table.NewAttempt("10.0.0.1")
 			if err := a.AwaitTurn(t.Context(), MaxAttemptWait); err != nil || time.Since(begun).Round(time.Millisecond) != attemptInterval {
 				t.Errorf("%v after %v", err, time.Since(begun))
 			}
@@ -104,7 +104,7 @@ func TestWaitsAreBounded(t *testing.T) {
 		if waited, rejected := table.SlowedCounts(); waited != maxWaitingAttempts || waited+rejected != hosts*each {
 			t.Errorf("%d waited, and %d were rejected", waited, rejected)
 		}
-		if a := table.BeginAttempt("10.0.1.1"); a.IsSlowed() {
+		if a := table.NewAttempt("10.0.1.1"); a.IsSlowed() {
 			if err := a.AwaitTurn(t.Context(), attemptInterval/2); !errors.Is(err, ErrSlowed) {
 				t.Errorf("an attempt that must be short: %v", err)
 			}
@@ -135,7 +135,7 @@ func TestTurnsOfOneAddress(t *testing.T) {
 			all.Go(func() { _, _ = guess(t, table, "10.0.0.1") })
 		}
 		synctest.Wait()
-		a := table.BeginAttempt("10.0.0.1")
+		a := table.NewAttempt("10.0.0.1")
 		if err := a.AwaitTurn(t.Context(), time.Hour); !errors.Is(err, ErrSlowed) {
 			t.Errorf("an attempt that may wait for an hour: %v", err)
 		}
@@ -150,7 +150,7 @@ func TestWaitEnds(t *testing.T) {
 		fail(t, table, "10.0.0.1")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		a := table.BeginAttempt("10.0.0.1")
+		a := table.NewAttempt("10.0.0.1")
 		if err := a.AwaitTurn(ctx, MaxAttemptWait); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
@@ -167,17 +167,17 @@ func TestTableIsBounded(t *testing.T) {
 		fail(t, table, "first")
 		fail(t, table, "second")
 		for i := range maxAddresses - 2 {
-			table.CountFailure(fmt.Sprint("host", i), SASLLogin)
+			table.RecordWithoutSlowing(fmt.Sprint("host", i), SASLLogin)
 		}
-		table.CountFailure("first", SASLLogin)
-		table.CountFailure("one more", SASLLogin)
+		table.RecordWithoutSlowing("first", SASLLogin)
+		table.RecordWithoutSlowing("one more", SASLLogin)
 		if len(table.addresses) != maxAddresses || table.byLastFailure.Len() != maxAddresses {
 			t.Errorf("%d addresses", len(table.addresses))
 		}
-		if a := table.BeginAttempt("first"); !a.IsSlowed() {
+		if a := table.NewAttempt("first"); !a.IsSlowed() {
 			t.Error("an address that failed lately is forgotten")
 		}
-		if a := table.BeginAttempt("second"); a.IsSlowed() {
+		if a := table.NewAttempt("second"); a.IsSlowed() {
 			t.Error("the address whose failures are the longest ago is still there")
 		}
 	})
@@ -202,17 +202,17 @@ func TestLines(t *testing.T) {
 			t.Errorf("a minute later %q", all)
 		}
 		for i := range 10 * lineBurst {
-			table.CountFailure(fmt.Sprint("10.0.2.", i), ClientCertificate)
+			table.RecordWithoutSlowing(fmt.Sprint("10.0.2.", i), ClientCertificate)
 		}
 		if all := lines(); len(all) != lineBurst-1 {
 			t.Errorf("%d lines about many addresses", len(all))
 		}
 		time.Sleep(addressLineInterval)
-		table.CountFailure("10.0.3.1", SuperPassword)
+		table.RecordWithoutSlowing("10.0.3.1", SuperPassword)
 		if all := lines(); len(all) != 1 || !strings.Contains(all[0], "kind=super failures=1 slowed=false unlogged=181") {
 			t.Errorf("after many addresses %q", all)
 		}
-		table.CountFailure("10.0.3.2", SuperPassword)
+		table.RecordWithoutSlowing("10.0.3.2", SuperPassword)
 		if all := lines(); len(all) != 1 || !strings.Contains(all[0], "unlogged=0") {
 			t.Errorf("after those that were not logged had been named %q", all)
 		}
@@ -225,13 +225,13 @@ func TestLinesComeBack(t *testing.T) {
 		var out bytes.Buffer
 		table := NewCredentialLimiter(slog.New(slog.NewTextHandler(&out, nil)))
 		for i := range lineBurst + 1 {
-			table.CountFailure(fmt.Sprint("10.0.2.", i), ClientCertificate)
+			table.RecordWithoutSlowing(fmt.Sprint("10.0.2.", i), ClientCertificate)
 		}
 		out.Reset()
 		for i := range 3 {
 			time.Sleep(lineInterval)
-			table.CountFailure(fmt.Sprint("10.0.3.", i), ClientCertificate)
-			table.CountFailure(fmt.Sprint("10.0.4.", i), ClientCertificate)
+			table.RecordWithoutSlowing(fmt.Sprint("10.0.3.", i), ClientCertificate)
+			table.RecordWithoutSlowing(fmt.Sprint("10.0.4.", i), ClientCertificate)
 		}
 		if n := strings.Count(out.String(), "\n"); n != 3 {
 			t.Errorf("%d lines in 3 pauses:\n%s", n, out.String())
@@ -244,9 +244,9 @@ func TestCountSlowsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := NewCredentialLimiter(nil)
 		for range 3 * freeFailures {
-			table.CountFailure("10.0.0.1", SASLLogin)
+			table.RecordWithoutSlowing("10.0.0.1", SASLLogin)
 		}
-		if a := table.BeginAttempt("10.0.0.1"); a.IsSlowed() {
+		if a := table.NewAttempt("10.0.0.1"); a.IsSlowed() {
 			t.Error("the address is slowed")
 		}
 	})
@@ -257,13 +257,13 @@ func TestTurnIsPaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := NewCredentialLimiter(nil)
 		fail(t, table, "10.0.0.1")
-		a := table.BeginAttempt("10.0.0.1")
+		a := table.NewAttempt("10.0.0.1")
 		if err := a.AwaitTurn(t.Context(), MaxAttemptWait); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(attemptInterval)
 		a.RecordFailure(AdminToken)
-		if next := table.BeginAttempt("10.0.0.1"); next.IsSlowed() {
+		if next := table.NewAttempt("10.0.0.1"); next.IsSlowed() {
 			t.Error("the failure has taken a second turn")
 		}
 	})
@@ -291,12 +291,12 @@ func TestNames(t *testing.T) {
 // Without a table nobody is slowed.
 func TestNoTable(t *testing.T) {
 	var table *CredentialLimiter
-	a := table.BeginAttempt("10.0.0.1")
+	a := table.NewAttempt("10.0.0.1")
 	if err := a.AwaitTurn(t.Context(), 0); err != nil || a.IsSlowed() {
 		t.Error(err)
 	}
 	a.RecordFailure(SASLLogin)
-	table.CountFailure("10.0.0.1", SASLLogin)
+	table.RecordWithoutSlowing("10.0.0.1", SASLLogin)
 	if waited, rejected := table.SlowedCounts(); waited+rejected+table.FailureCounts()["sasl"] != 0 {
 		t.Error("failures are counted")
 	}

@@ -69,9 +69,9 @@ func (l *HandshakeLimiter[Owner]) UnderWay() int {
 	return l.numTaken
 }
 
-// CompleteHello notes that the client's first message is complete. It returns false if the handshake has lost
+// MarkHelloComplete notes that the client's first message is complete. It returns false if the handshake has lost
 // its place.
-func (h *Handshake[Owner]) CompleteHello() bool {
+func (h *Handshake[Owner]) MarkHelloComplete() bool {
 	h.limiter.mu.Lock()
 	defer h.limiter.mu.Unlock()
 	h.limiter.removeSilent(h)

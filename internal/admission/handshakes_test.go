@@ -7,7 +7,7 @@ func TestLostPlaceStaysLost(t *testing.T) {
 	l := NewHandshakeLimiter[string](1)
 	first, _ := l.Admit("a")
 	second, loser := l.Admit("b")
-	if loser != first || loser.Owner() != "a" || first.CompleteHello() || !second.CompleteHello() {
+	if loser != first || loser.Owner() != "a" || first.MarkHelloComplete() || !second.MarkHelloComplete() {
 		t.Error("the first one keeps its place")
 	}
 	if third, loser := l.Admit("c"); third != nil || loser != nil {

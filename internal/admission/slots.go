@@ -35,8 +35,8 @@ type Slots struct {
 
 func newSlots(n int) *Slots { return &Slots{limit: n, semaphore: semaphore.NewWeighted(int64(n))} }
 
-// NewHandshakeSlots returns slots for TLS handshakes that compute.
-func NewHandshakeSlots() *Slots { return newSlots(handshakesPerProcessor * runtime.GOMAXPROCS(0)) }
+// NewHandshakeCPUSlots returns slots for TLS handshakes that compute.
+func NewHandshakeCPUSlots() *Slots { return newSlots(handshakesPerProcessor * runtime.GOMAXPROCS(0)) }
 
 // NewCreateSlots returns slots for clients that wait for a new session.
 func NewCreateSlots() *Slots { return newSlots(MaxSessionCreates) }

@@ -43,14 +43,14 @@ const (
 // maxThrottleNumber keeps products of two numbers of a Throttle within 64 bits.
 const maxThrottleNumber = 1<<31 - 1
 
-// SetDefaults sets defaults and checks the fields.
-func (t *Throttle) SetDefaults() error {
-	setDefault(&t.FillTime, DefaultFillTime)
-	setDefault(&t.FillCount, DefaultFillCount)
-	setDefault(&t.Increase, DefaultIncrease)
-	setDefault(&t.Decrease, DefaultDecrease)
-	setDefault(&t.GlobalWeight, DefaultGlobalWeight)
-	setDefault(&t.RenewWeight, DefaultRenewWeight)
+// SetDefaultsAndCheck sets defaults and checks the fields.
+func (t *Throttle) SetDefaultsAndCheck() error {
+	setIfZero(&t.FillTime, DefaultFillTime)
+	setIfZero(&t.FillCount, DefaultFillCount)
+	setIfZero(&t.Increase, DefaultIncrease)
+	setIfZero(&t.Decrease, DefaultDecrease)
+	setIfZero(&t.GlobalWeight, DefaultGlobalWeight)
+	setIfZero(&t.RenewWeight, DefaultRenewWeight)
 	for _, n := range []int{t.Tokens, t.FillCount, t.GlobalWeight, t.RenewWeight} {
 		if n < 0 || n > maxThrottleNumber {
 			return errors.New("admission: a number of the connection throttle is negative or too large")
@@ -67,7 +67,7 @@ func (t *Throttle) SetDefaults() error {
 	return nil
 }
 
-func setDefault[T comparable](field *T, value T) {
+func setIfZero[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
 		*field = value
@@ -108,9 +108,9 @@ func NewSessionThrottle(cfg Throttle, now time.Time) *SessionThrottle {
 	return t
 }
 
-// SetChance replaces the source of random numbers from 0 up to 1. It is for tests, before the first call of
+// SetRandomForTest replaces the source of random numbers from 0 up to 1. It is for tests, before the first call of
 // Admit.
-func (t *SessionThrottle) SetChance(chance func() float64) { t.randomChance = chance }
+func (t *SessionThrottle) SetRandomForTest(chance func() float64) { t.randomChance = chance }
 
 // SessionRequest is the kind of a handshake's request.
 type SessionRequest int
@@ -138,22 +138,22 @@ func (t *SessionThrottle) Admit(request SessionRequest, now time.Time) bool {
 	left := t.tokensLeft(now)
 	if request == KnownSession {
 		least = -t.capacity
-	} else if t.dropsEarly(left, need, now) {
+	} else if t.decideEarlyDrop(left, need, now) {
 		return false
 	}
 	if left-need < least {
 		return false
 	}
-	for at := t.lastFillTime(now); need > 0; need -= t.capacity { // a limiter takes no more than its capacity at once
+	for at := t.advanceLastFill(now); need > 0; need -= t.capacity { // a limiter takes no more than its capacity at once
 		t.tokenLimiter.ReserveN(at, int(min(need, t.capacity)))
 	}
 	return true
 }
 
-// lastFillTime advances lastFill to the last time at which tokens were added, and returns it. It never
+// advanceLastFill advances lastFill to the last time at which tokens were added, and returns it. It never
 // decreases: handshakes may get the lock in another order than they read the clock, and a limiter that gets
 // an earlier time adds the tokens since then again. The caller holds the lock.
-func (t *SessionThrottle) lastFillTime(now time.Time) time.Time {
+func (t *SessionThrottle) advanceLastFill(now time.Time) time.Time {
 	if at := t.startedAt.Add(now.Sub(t.startedAt) / t.cfg.FillTime * t.cfg.FillTime); at.After(t.lastFill) {
 		t.lastFill = at
 	}
@@ -163,13 +163,13 @@ func (t *SessionThrottle) lastFillTime(now time.Time) time.Time {
 // tokensLeft returns the number of tokens. The limiter counts in floating point, but from whole numbers. The
 // caller holds the lock.
 func (t *SessionThrottle) tokensLeft(now time.Time) int64 {
-	return int64(math.Round(t.tokenLimiter.TokensAt(t.lastFillTime(now))))
+	return int64(math.Round(t.tokenLimiter.TokensAt(t.advanceLastFill(now))))
 }
 
-// dropsEarly updates the chance of rejecting new sessions, if that is due, and reports whether it rejects
+// decideEarlyDrop updates the chance of rejecting new sessions, if that is due, and reports whether it rejects
 // this one, which needs so many tokens. This is the BLUE algorithm of queue management. The caller holds the
 // lock.
-func (t *SessionThrottle) dropsEarly(left, need int64, now time.Time) bool {
+func (t *SessionThrottle) decideEarlyDrop(left, need int64, now time.Time) bool {
 	if t.cfg.Freeze == 0 {
 		return false
 	}
@@ -185,8 +185,8 @@ func (t *SessionThrottle) dropsEarly(left, need int64, now time.Time) bool {
 	return t.randomChance() < t.dropChance
 }
 
-// State returns the chance of rejecting a new session, and the number of missing tokens.
-func (t *SessionThrottle) State(now time.Time) (drop float64, missing int64) {
+// DropChanceAndMissing returns the chance of rejecting a new session, and the number of missing tokens.
+func (t *SessionThrottle) DropChanceAndMissing(now time.Time) (drop float64, missing int64) {
 	if t.capacity == 0 {
 		return 0, 0
 	}

@@ -59,12 +59,12 @@ func TestThrottle(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := tt.cfg.SetDefaults(); err != nil {
+			if err := tt.cfg.SetDefaultsAndCheck(); err != nil {
 				t.Fatal(err)
 			}
 			now := time.Now()
 			b := NewSessionThrottle(tt.cfg, now)
-			b.SetChance(func() float64 { return tt.chance })
+			b.SetRandomForTest(func() float64 { return tt.chance })
 			for i, a := range tt.asks {
 				now = now.Add(a.after)
 				in := 0
@@ -77,7 +77,7 @@ func TestThrottle(t *testing.T) {
 					t.Errorf("ask %d: %d of %d let in, want %d", i+1, in, a.n, a.in)
 				}
 			}
-			if drop, miss := b.State(now); drop != tt.drop || miss != tt.miss {
+			if drop, miss := b.DropChanceAndMissing(now); drop != tt.drop || miss != tt.miss {
 				t.Errorf("chance %v and %d tokens missing, want %v and %d", drop, miss, tt.drop, tt.miss)
 			}
 		})
@@ -93,7 +93,7 @@ func TestThrottleChecksConfig(t *testing.T) {
 		"negative time":   {FillTime: -1},
 		"negative freeze": {Freeze: -1},
 	} {
-		if cfg.SetDefaults() == nil {
+		if cfg.SetDefaultsAndCheck() == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}

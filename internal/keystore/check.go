@@ -9,9 +9,9 @@ import (
 	"rollcall/internal/secretfile"
 )
 
-// Check reads all files of o as Open does, and returns all their faults: for each file why Open would fail,
+// CheckFiles reads all files of o as Open does, and returns all their faults: for each file why Open would fail,
 // and warnings about what needs attention soon.
-func Check(o Options) (faults []*secretfile.Fault) {
+func CheckFiles(o Options) (faults []*secretfile.Fault) {
 	o = o.withDefaults()
 	m := &material{}
 	for _, read := range fileReaders {
@@ -23,14 +23,14 @@ func Check(o Options) (faults []*secretfile.Fault) {
 	now := o.Now()
 	faults = append(faults, secretfile.NewWarnings(o.Prefix+".keyStore.location", o.Key.Location, m.exposedWarning)...)
 	faults = append(faults, secretfile.NewWarnings(o.Prefix+".keyStore.location", o.Key.Location,
-		expiryTexts(m.chain, now)...)...)
+		expiryWarnings(m.chain, now)...)...)
 	faults = append(faults, secretfile.NewWarnings(o.Prefix+".trustStore.location", o.Trust.Location,
-		expiryTexts(m.trusted, now)...)...)
-	return append(faults, secretfile.NewWarnings(o.Prefix+".crl.location", o.CRLs, m.crls.outdatedTexts(now)...)...)
+		expiryWarnings(m.trusted, now)...)...)
+	return append(faults, secretfile.NewWarnings(o.Prefix+".crl.location", o.CRLFile, m.crls.outdatedWarnings(now)...)...)
 }
 
-// expiryTexts returns a warning for each certificate that has expired or soon will.
-func expiryTexts(certs []*x509.Certificate, now time.Time) (texts []string) {
+// expiryWarnings returns a warning for each certificate that has expired or soon will.
+func expiryWarnings(certs []*x509.Certificate, now time.Time) (texts []string) {
 	for _, c := range certs {
 		until := c.NotAfter.UTC().Format(timeFormat)
 		switch left := c.NotAfter.Sub(now); {
@@ -45,8 +45,8 @@ func expiryTexts(certs []*x509.Certificate, now time.Time) (texts []string) {
 	return texts
 }
 
-// outdatedTexts returns a warning for each list that is not current now.
-func (r *revocationLists) outdatedTexts(now time.Time) (texts []string) {
+// outdatedWarnings returns a warning for each list that is not current now.
+func (r *revocationLists) outdatedWarnings(now time.Time) (texts []string) {
 	if r == nil {
 		return nil
 	}

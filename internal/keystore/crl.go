@@ -16,7 +16,7 @@ type revocationLists struct {
 
 // loadCRLs reads a file of lists: one or more in PEM, or one in DER.
 func (m *material) loadCRLs(path string) (*revocationLists, error) {
-	f, err := m.readFile(path)
+	f, err := m.readAndSum(path)
 	if err != nil {
 		return nil, err
 	}
@@ -51,9 +51,9 @@ func parseCRLs(data []byte) (*revocationLists, error) {
 	return &revocationLists{lists: []*x509.RevocationList{list}}, nil
 }
 
-// checkChains returns an error unless at least one of the chains, each from a certificate to an authority,
+// checkAnyChain returns an error unless at least one of the chains, each from a certificate to an authority,
 // has nothing revoked in it.
-func (r *revocationLists) checkChains(chains [][]*x509.Certificate, now time.Time) error {
+func (r *revocationLists) checkAnyChain(chains [][]*x509.Certificate, now time.Time) error {
 	if r == nil {
 		return nil
 	}
@@ -68,15 +68,15 @@ func (r *revocationLists) checkChains(chains [][]*x509.Certificate, now time.Tim
 
 func (r *revocationLists) checkChain(chain []*x509.Certificate, now time.Time) error {
 	for i, cert := range chain[:len(chain)-1] {
-		if err := r.checkCertificate(cert, chain[i+1], now); err != nil {
+		if err := r.checkNotRevoked(cert, chain[i+1], now); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkCertificate returns an error unless a current list of the issuer does not have cert.
-func (r *revocationLists) checkCertificate(cert, issuer *x509.Certificate, now time.Time) error {
+// checkNotRevoked returns an error unless a current list of the issuer does not have cert.
+func (r *revocationLists) checkNotRevoked(cert, issuer *x509.Certificate, now time.Time) error {
 	listed := false
 	for _, list := range r.lists {
 		if !bytes.Equal(list.RawIssuer, cert.RawIssuer) || list.CheckSignatureFrom(issuer) != nil {

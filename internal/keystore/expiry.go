@@ -25,10 +25,10 @@ type expiryWarner struct {
 	lastWarning    time.Time     // of the last warning of any certificate
 }
 
-// warningDue reports whether a warning is due at now, for a certificate that is valid until until, and
+// recordIfDue reports whether a warning is due at now, for a certificate that is valid until until, and
 // records the warning as given. Each of expiryThresholds gives one warning for each certificate. Except for
 // the last one, there is at most one in a day, however often certificates change.
-func (e *expiryWarner) warningDue(until, now time.Time) bool {
+func (e *expiryWarner) recordIfDue(until, now time.Time) bool {
 	if !until.Equal(e.certificateEnd) {
 		e.certificateEnd, e.lastThreshold = until, -1
 	}
@@ -44,10 +44,10 @@ func (e *expiryWarner) warningDue(until, now time.Time) bool {
 	return true
 }
 
-// warnOfExpiry logs that the own certificate expires soon or has expired, if a line is due.
-func (k *Keys) warnOfExpiry() {
+// warnIfExpiryDue logs that the own certificate expires soon or has expired, if a line is due.
+func (k *Keys) warnIfExpiryDue() {
 	cert, now := k.Certificate(), k.options.Now()
-	if cert == nil || !k.expiryWarner.warningDue(cert.Leaf.NotAfter, now) {
+	if cert == nil || !k.expiryWarner.recordIfDue(cert.Leaf.NotAfter, now) {
 		return
 	}
 	line := []any{

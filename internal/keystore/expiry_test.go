@@ -30,7 +30,7 @@ func TestExpiryWarnings(t *testing.T) {
 			path := write(t, dir, "one.pem", issue(100*day))
 			var log logtest.Buffer
 			var ahead atomic.Int64 // the wall clock's, so that no test sleeps through a hundred days
-			k, err := Open(Options{Prefix: "ssl.quorum", Key: Store{Location: path}, Fixed: fixed, Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }, Log: slog.New(slog.NewTextHandler(&log, nil))})
+			k, err := Open(Options{Prefix: "ssl.quorum", Key: Store{Location: path}, ReloadOnDemandOnly: fixed, Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }, Log: slog.New(slog.NewTextHandler(&log, nil))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func TestExpiryWarnsOnceADay(t *testing.T) {
 	for range 24 * 60 { // a minute each
 		now = now.Add(time.Minute)
 		for _, left := range []time.Duration{29 * day, 3 * day} {
-			if e.warningDue(now.Add(left), now) {
+			if e.recordIfDue(now.Add(left), now) {
 				warned++
 			}
 		}
@@ -113,15 +113,15 @@ func TestCheck(t *testing.T) {
 		mild  []string
 	}{
 		{"nothing", Options{}, nil, nil},
-		{"all well", Options{Key: Store{Location: fresh}, CRL: true, CRLs: list("now.pem", time.Hour)}, nil, nil},
+		{"all well", Options{Key: Store{Location: fresh}, CheckCRLs: true, CRLFile: list("now.pem", time.Hour)}, nil, nil},
 		{"soon", Options{Key: Store{Location: soon}}, nil, []string{`p.keyStore.location=` + soon + `: the certificate of "CN=one" expires soon`}},
-		{"an old list", Options{CRL: true, CRLs: list("old.pem", -time.Minute)}, nil, []string{`the list of "CN=authority" is not current`}},
-		{"all are missing", Options{Key: Store{Location: "a.pem"}, Trust: Store{Location: "b.pem"}, CRL: true, CRLs: "c"}, []string{"p.keyStore.location=a.pem: no such file", "p.trustStore.location=b.pem: no such file", "p.crl.location=c: no such file"}, nil},
-		{"no list", Options{CRL: true}, []string{"p.crl=true: lists of revoked certificates are read from a file"}, nil},
+		{"an old list", Options{CheckCRLs: true, CRLFile: list("old.pem", -time.Minute)}, nil, []string{`the list of "CN=authority" is not current`}},
+		{"all are missing", Options{Key: Store{Location: "a.pem"}, Trust: Store{Location: "b.pem"}, CheckCRLs: true, CRLFile: "c"}, []string{"p.keyStore.location=a.pem: no such file", "p.trustStore.location=b.pem: no such file", "p.crl.location=c: no such file"}, nil},
+		{"no list", Options{CheckCRLs: true}, []string{"p.crl=true: lists of revoked certificates are read from a file"}, nil},
 	} {
 		tt.o.Prefix = "p"
 		var fatal, mild []string
-		for _, f := range Check(tt.o) {
+		for _, f := range CheckFiles(tt.o) {
 			if f.IsWarning {
 				mild = append(mild, f.Error())
 			} else {

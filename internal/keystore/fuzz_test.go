@@ -26,7 +26,7 @@ func seed(f *testing.F, patterns ...string) {
 // No bytes make a reader panic or hang; a store that it reads can be used or is refused.
 func fuzz(f *testing.F, read func([]byte, string) (storeContents, error)) {
 	f.Fuzz(func(t *testing.T, data []byte) {
-		h, err := recoverPanics(read, data, "secret")
+		h, err := readRecoveringPanics(read, data, "secret")
 		if err != nil {
 			return
 		}
@@ -47,7 +47,7 @@ func FuzzPEM(f *testing.F) {
 
 func FuzzJava(f *testing.F) {
 	seed(f, "*.p12", "*.jks")
-	fuzz(f, readJava)
+	fuzz(f, readJKSOrPKCS12)
 }
 
 func FuzzCRLs(f *testing.F) {

@@ -79,7 +79,7 @@ func (h storeContents) chainFrom(leaf *x509.Certificate) []*x509.Certificate {
 	for len(chain) <= len(h.certs) {
 		last := chain[len(chain)-1]
 		next := h.issuerOf(last)
-		if next == nil || selfSigned(last) || selfSigned(next) {
+		if next == nil || isSelfIssued(last) || isSelfIssued(next) {
 			break
 		}
 		chain = append(chain, next)
@@ -97,7 +97,7 @@ func (h storeContents) issuerOf(cert *x509.Certificate) *x509.Certificate {
 	return nil
 }
 
-func selfSigned(cert *x509.Certificate) bool { return bytes.Equal(cert.RawSubject, cert.RawIssuer) }
+func isSelfIssued(cert *x509.Certificate) bool { return bytes.Equal(cert.RawSubject, cert.RawIssuer) }
 
 // trustPool returns the trusted certificates of the store.
 func (h storeContents) trustPool() (*x509.CertPool, error) {

@@ -15,7 +15,7 @@ const jksMagic = "\xfe\xed\xfe\xed"
 
 // readJKS reads a JKS store. The certificates beside a key belong to it, and all others are trusted.
 func readJKS(data []byte, password string) (storeContents, error) {
-	if err := checkJKS(data); err != nil {
+	if err := checkJKSLengths(data); err != nil {
 		return storeContents{}, err
 	}
 	store := jks.New(jks.WithCaseExactAliases(), jks.WithOrderedAliases())
@@ -73,9 +73,9 @@ func addCertificate(to []*x509.Certificate, c jks.Certificate) ([]*x509.Certific
 // errJKS is the error of bytes that are not a JKS store.
 var errJKS = errors.New("this is not a JKS store: it is cut off, or damaged")
 
-// checkJKS rejects a store whose lengths and counts do not fit its size, because the library allocates by
+// checkJKSLengths rejects a store whose lengths and counts do not fit its size, because the library allocates by
 // them.
-func checkJKS(data []byte) error {
+func checkJKSLengths(data []byte) error {
 	b := jksBytes{rest: data[len(jksMagic):], ok: true}
 	version := b.readNumber(4)
 	if version != 1 && version != 2 {

@@ -35,15 +35,15 @@ type Options struct {
 	Key    Store  // the private key, its certificate, and the intermediate ones
 	Trust  Store  // the authorities that are believed
 
-	// CRL makes every certificate of the other side count as revoked, unless a current list of its issuer
+	// CheckCRLs makes every certificate of the other side count as revoked, unless a current list of its issuer
 	// says otherwise. The lists are in CRLs, a file in PEM or DER.
-	CRL  bool
-	CRLs string
+	CheckCRLs bool
+	CRLFile   string
 
-	// CheckOwn, if not nil, returns an error if the own certificate, which is valid now, cannot be used here.
-	CheckOwn func(*x509.Certificate) error
+	// CheckOwnCertificate, if not nil, returns an error if the own certificate, which is valid now, cannot be used here.
+	CheckOwnCertificate func(*x509.Certificate) error
 
-	Fixed bool // Watch does not reload changed files; Reload and ReloadAndLog do
+	ReloadOnDemandOnly bool // Watch does not reload changed files; Reload and ReloadAndLog do
 
 	Log *slog.Logger     // nil: nothing is logged
 	Now func() time.Time // the wall clock, for periods of validity; nil: time.Now
@@ -93,8 +93,8 @@ func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.CheckOwn == nil {
-		o.CheckOwn = func(*x509.Certificate) error { return nil }
+	if o.CheckOwnCertificate == nil {
+		o.CheckOwnCertificate = func(*x509.Certificate) error { return nil }
 	}
 	if o.OnChange == nil {
 		o.OnChange = func() {}
@@ -104,7 +104,7 @@ func (o Options) withDefaults() Options {
 
 // warnExposed warns if other users can read the private key.
 func (k *Keys) warnExposed() {
-	secretfile.LogExposed(k.options.Log, k.options.Prefix+".keyStore.location", k.options.Key.Location,
+	secretfile.LogIfExposed(k.options.Log, k.options.Prefix+".keyStore.location", k.options.Key.Location,
 		k.current.Load().exposedWarning)
 }
 
@@ -134,9 +134,9 @@ func (m *material) readKeyStore(o Options) error {
 		m.certificate, m.chain, err = h.ownCertificate(o.Now())
 	}
 	if err == nil {
-		err = o.CheckOwn(m.certificate.Leaf)
+		err = o.CheckOwnCertificate(m.certificate.Leaf)
 	}
-	return secretfile.NewFault(o.Prefix+".keyStore.location", o.Key.Location, err)
+	return secretfile.WrapFault(o.Prefix+".keyStore.location", o.Key.Location, err)
 }
 
 func (m *material) readTrustStore(o Options) error {
@@ -148,20 +148,20 @@ func (m *material) readTrustStore(o Options) error {
 		m.trusted = h.trusted
 		m.roots, err = h.trustPool()
 	}
-	return secretfile.NewFault(o.Prefix+".trustStore.location", o.Trust.Location, err)
+	return secretfile.WrapFault(o.Prefix+".trustStore.location", o.Trust.Location, err)
 }
 
 func (m *material) readCRLs(o Options) (err error) {
 	switch {
-	case !o.CRL:
+	case !o.CheckCRLs:
 		return nil
-	case o.CRLs == "":
-		return secretfile.NewFault(o.Prefix+".crl", "true",
+	case o.CRLFile == "":
+		return secretfile.WrapFault(o.Prefix+".crl", "true",
 			fmt.Errorf("lists of revoked certificates are read from a file and never fetched from the network; set "+
 				"%s.crl.location to it", o.Prefix))
 	}
-	m.crls, err = m.loadCRLs(o.CRLs)
-	return secretfile.NewFault(o.Prefix+".crl.location", o.CRLs, err)
+	m.crls, err = m.loadCRLs(o.CRLFile)
+	return secretfile.WrapFault(o.Prefix+".crl.location", o.CRLFile, err)
 }
 
 // Certificate returns the certificate with its private key, or nil if there is no key store.
@@ -216,17 +216,17 @@ func (k *Keys) Verify(chain []*x509.Certificate, usage x509.ExtKeyUsage, names .
 		KeyUsages: []x509.ExtKeyUsage{usage}, CurrentTime: now,
 	})
 	if err != nil {
-		return ExplainClock(err)
+		return AddClockHint(err)
 	}
-	if err := matchesAnyName(chain[0], names); err != nil {
+	if err := checkAnyName(chain[0], names); err != nil {
 		return err
 	}
-	return m.crls.checkChains(chains, now)
+	return m.crls.checkAnyChain(chains, now)
 }
 
-// ExplainClock returns err. If a certificate of the other side is not valid at this time, it adds that the
+// AddClockHint returns err. If a certificate of the other side is not valid at this time, it adds that the
 // clock may be wrong; err shows both times.
-func ExplainClock(err error) error {
+func AddClockHint(err error) error {
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
 		return fmt.Errorf("%w; if that is not so, the clock of this machine is wrong", err)
@@ -234,8 +234,8 @@ func ExplainClock(err error) error {
 	return err
 }
 
-// matchesAnyName returns an error unless a certificate fits one of names, or there are none.
-func matchesAnyName(cert *x509.Certificate, names []string) error {
+// checkAnyName returns an error unless a certificate fits one of names, or there are none.
+func checkAnyName(cert *x509.Certificate, names []string) error {
 	var err error
 	for _, name := range names {
 		if err = cert.VerifyHostname(name); err == nil {

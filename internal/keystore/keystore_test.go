@@ -276,8 +276,8 @@ func TestWrongClock(t *testing.T) {
 		}
 	}
 	for name, err := range map[string]error{"a handshake": &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}}, "another reason": x509.CertificateInvalidError{Reason: x509.NotAuthorizedToSign}} {
-		if got := strings.Contains(ExplainClock(err).Error(), "clock"); got != (name == "a handshake") {
-			t.Errorf("%s: %v", name, ExplainClock(err))
+		if got := strings.Contains(AddClockHint(err).Error(), "clock"); got != (name == "a handshake") {
+			t.Errorf("%s: %v", name, AddClockHint(err))
 		}
 	}
 }
@@ -298,7 +298,7 @@ func TestRevocation(t *testing.T) {
 		{"testdata/revoked.pem", "was revoked at", 50},
 	} {
 		now := time.Now().AddDate(tt.years, 0, 0)
-		k, err := Open(Options{Trust: Store{Location: "testdata/authority.pem"}, CRL: true, CRLs: tt.file, Now: func() time.Time { return now }})
+		k, err := Open(Options{Trust: Store{Location: "testdata/authority.pem"}, CheckCRLs: true, CRLFile: tt.file, Now: func() time.Time { return now }})
 		if err != nil {
 			t.Errorf("%s: %v", tt.file, err)
 			continue
@@ -312,7 +312,7 @@ func TestRevocation(t *testing.T) {
 		"":                       "ssl.crl=true: lists of revoked certificates are read from a file",
 		"testdata/authority.pem": "ssl.crl.location=testdata/authority.pem: there is no list of revoked certificates",
 	} {
-		if _, err := Open(Options{Prefix: "ssl", CRL: true, CRLs: file}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Open(Options{Prefix: "ssl", CheckCRLs: true, CRLFile: file}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", file, err, want)
 		}
 	}
@@ -325,7 +325,7 @@ func TestDamagedList(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := write(t, t.TempDir(), "lists.pem", good, pemOf("X509 CRL", []byte("damaged")))
-	if _, err := Open(Options{Prefix: "ssl", CRL: true, CRLs: file}); err == nil || !strings.Contains(err.Error(), "list 2: ") {
+	if _, err := Open(Options{Prefix: "ssl", CheckCRLs: true, CRLFile: file}); err == nil || !strings.Contains(err.Error(), "list 2: ") {
 		t.Errorf("%v, want an error that names the second list", err)
 	}
 }
@@ -340,8 +340,8 @@ func TestListThatDoesNotCount(t *testing.T) {
 	}
 	now := time.Now()
 	k, err := Open(Options{
-		Trust: Store{Location: write(t, dir, "ca.pem", pemOf("CERTIFICATE", a.cert.Raw))},
-		CRL:   true, CRLs: write(t, dir, "list.pem", pemOf("X509 CRL", list)), Now: func() time.Time { return now },
+		Trust:     Store{Location: write(t, dir, "ca.pem", pemOf("CERTIFICATE", a.cert.Raw))},
+		CheckCRLs: true, CRLFile: write(t, dir, "list.pem", pemOf("X509 CRL", list)), Now: func() time.Time { return now },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -352,7 +352,7 @@ func TestListThatDoesNotCount(t *testing.T) {
 	}
 	impostor := newAuthority(t, "authority")
 	strange, _ := impostor.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "one"}})
-	if err := k.current.Load().crls.checkCertificate(strange, impostor.cert, now); err == nil || !strings.Contains(err.Error(), "no current list") {
+	if err := k.current.Load().crls.checkNotRevoked(strange, impostor.cert, now); err == nil || !strings.Contains(err.Error(), "no current list") {
 		t.Errorf("with a list of another authority that has the same name: %v", err)
 	}
 	now = now.Add(2 * time.Minute)
@@ -388,8 +388,8 @@ func TestRevokedAuthority(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		k, err := Open(Options{
-			Trust: Store{Location: write(t, dir, "ca.pem", pemOf("CERTIFICATE", root.cert.Raw))},
-			CRL:   true, CRLs: write(t, dir, "lists.pem", tt.lists...),
+			Trust:     Store{Location: write(t, dir, "ca.pem", pemOf("CERTIFICATE", root.cert.Raw))},
+			CheckCRLs: true, CRLFile: write(t, dir, "lists.pem", tt.lists...),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -441,7 +441,7 @@ func TestReadableKey(t *testing.T) {
 
 // A panic of a library is an error.
 func TestGuarded(t *testing.T) {
-	_, err := recoverPanics(func([]byte, string) (storeContents, error) { panic("no room") }, nil, "")
+	_, err := readRecoveringPanics(func([]byte, string) (storeContents, error) { panic("no room") }, nil, "")
 	if err == nil || !strings.Contains(err.Error(), "the file is damaged: reading it ended with no room") {
 		t.Errorf("err = %v", err)
 	}

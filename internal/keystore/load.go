@@ -39,9 +39,9 @@ type format struct {
 // apart: keytool has long written PKCS12 into files that end in .jks.
 var formats = []format{
 	{"PEM", ".pem", readPEM},
-	{"PKCS12", ".p12", readJava},
-	{"PKCS12", ".pfx", readJava},
-	{"JKS", ".jks", readJava},
+	{"PKCS12", ".p12", readJKSOrPKCS12},
+	{"PKCS12", ".pfx", readJKSOrPKCS12},
+	{"JKS", ".jks", readJKSOrPKCS12},
 }
 
 // ErrBCFKS is the error of the one format of ZooKeeper that cannot be read.
@@ -77,16 +77,16 @@ func (m *material) loadStore(key string, s Store) (h storeContents, exposed stri
 	if err != nil {
 		return storeContents{}, "", err
 	}
-	file, err := m.readFile(s.Location)
+	file, err := m.readAndSum(s.Location)
 	if err != nil {
 		return storeContents{}, "", err
 	}
-	h, err = recoverPanics(f.read, file.Text, s.Password)
+	h, err = readRecoveringPanics(f.read, file.Text, s.Password)
 	return h, file.ExposedWarning(), err
 }
 
-// recoverPanics calls read, and turns a panic of its library into an error.
-func recoverPanics(read func([]byte, string) (storeContents, error), data []byte, password string) (h storeContents,
+// readRecoveringPanics calls read, and turns a panic of its library into an error.
+func readRecoveringPanics(read func([]byte, string) (storeContents, error), data []byte, password string) (h storeContents,
 	err error,
 ) {
 	defer func() {
@@ -97,8 +97,8 @@ func recoverPanics(read func([]byte, string) (storeContents, error), data []byte
 	return read(data, password)
 }
 
-// readFile reads a file of at most maxFileSize bytes, and adds it to the sum.
-func (m *material) readFile(path string) (secretfile.File, error) {
+// readAndSum reads a file of at most maxFileSize bytes, and adds it to the sum.
+func (m *material) readAndSum(path string) (secretfile.File, error) {
 	f, err := readBounded(path)
 	if err != nil {
 		return f, err
@@ -111,7 +111,7 @@ func (m *material) readFile(path string) (secretfile.File, error) {
 }
 
 func readBounded(path string) (secretfile.File, error) {
-	f, err := secretfile.ReadFile(path, maxFileSize)
+	f, err := secretfile.ReadTrustedFile(path, maxFileSize)
 	switch {
 	case err != nil:
 		return f, err
@@ -123,8 +123,8 @@ func readBounded(path string) (secretfile.File, error) {
 	return f, nil
 }
 
-// readJava reads a store of either format of Java.
-func readJava(data []byte, password string) (storeContents, error) {
+// readJKSOrPKCS12 reads a store of either format of Java.
+func readJKSOrPKCS12(data []byte, password string) (storeContents, error) {
 	if bytes.HasPrefix(data, []byte(jksMagic)) {
 		return readJKS(data, password)
 	}

@@ -29,7 +29,7 @@ func readPEM(data []byte, password string) (storeContents, error) {
 			}
 			h.certs = append(h.certs, cert)
 		case strings.HasSuffix(block.Type, "PRIVATE KEY"):
-			key, err := pemKey(block, password)
+			key, err := parsePEMKey(block, password)
 			if err != nil {
 				return storeContents{}, fmt.Errorf("block %d, %s: %w", blocks, block.Type, err)
 			}
@@ -43,8 +43,8 @@ func readPEM(data []byte, password string) (storeContents, error) {
 	return h, nil
 }
 
-// pemKey reads a private key.
-func pemKey(block *pem.Block, password string) (crypto.Signer, error) {
+// parsePEMKey reads a private key.
+func parsePEMKey(block *pem.Block, password string) (crypto.Signer, error) {
 	if block.Headers["DEK-Info"] != "" {
 		return nil, errors.New("the key is encrypted in the old manner of OpenSSL, which is not safe; convert it with " +
 			"openssl pkcs8 -topk8 -v2 aes-256-cbc")

@@ -24,10 +24,10 @@ type attribute struct {
 // attributeSET is the attributes of one step of a name. asn1 recognizes a SET by the end of the type's name.
 type attributeSET []attribute
 
-// Subject returns the subject of a certificate as Java's X500Principal.getName writes it, because ACLs name
+// JavaSubject returns the subject of a certificate as Java's X500Principal.getName writes it, because ACLs name
 // subjects so: as in RFC 2253, the last step first. (Go's own text differs: it does not know DC and UID,
 // writes a word for some attributes that have none there, and takes the steps of a name apart.)
-func Subject(cert *x509.Certificate) string {
+func JavaSubject(cert *x509.Certificate) string {
 	var steps []attributeSET
 	if unmarshal(cert.RawSubject, &steps) != nil {
 		return cert.Subject.String() // Go has parsed it, so this does not happen
@@ -58,7 +58,7 @@ func (a attribute) write(b *strings.Builder) {
 		return
 	}
 	b.WriteString(name + "=")
-	escape(b, text)
+	writeEscaped(b, text)
 }
 
 // bmpString is the tag of a text with two bytes for each character.
@@ -92,8 +92,8 @@ func latin1(b []byte) string {
 	return string(runes)
 }
 
-// escape writes a text with the separators of a name escaped.
-func escape(b *strings.Builder, text string) {
+// writeEscaped writes a text with the separators of a name escaped.
+func writeEscaped(b *strings.Builder, text string) {
 	leading, end := len(text)-len(strings.TrimLeft(text, " ")), len(strings.TrimRight(text, " "))
 	for i, r := range text {
 		if strings.ContainsRune(`,=+<>#;"\`, r) || r == ' ' && (i < leading || i >= end) {

@@ -21,7 +21,7 @@ func TestSubject(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := Subject(cert); got != want {
+		if got := JavaSubject(cert); got != want {
 			t.Errorf("subject %d is\n%s\nwant\n%s", i+1, got, want)
 		}
 	}

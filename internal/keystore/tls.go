@@ -37,8 +37,8 @@ type ServerTerms struct {
 // tlsVersions are the versions by their names in Java.
 var tlsVersions = map[string]uint16{"tlsv1.2": tls.VersionTLS12, "tlsv1.3": tls.VersionTLS13}
 
-// VersionName returns the name in Java of a version of TLS.
-func VersionName(version uint16) string {
+// JavaTLSVersion returns the name in Java of a version of TLS.
+func JavaTLSVersion(version uint16) string {
 	for name, v := range tlsVersions {
 		if v == version {
 			return "TLSv" + strings.TrimPrefix(name, "tlsv")

@@ -114,7 +114,7 @@ func TestServerRevokes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, ok := range map[string]bool{"nobody-revoked.pem": true, "revoked.pem": false} {
-		k, err := Open(Options{Key: Store{Location: "testdata/member.pem"}, Trust: Store{Location: "testdata/authority.pem"}, CRL: true, CRLs: "testdata/" + name})
+		k, err := Open(Options{Key: Store{Location: "testdata/member.pem"}, Trust: Store{Location: "testdata/authority.pem"}, CheckCRLs: true, CRLFile: "testdata/" + name})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,14 +22,14 @@ func (k *Keys) Watch(ctx context.Context) {
 	tick := time.NewTicker(WatchInterval)
 	defer tick.Stop()
 	tried := k.current.Load().sum
-	k.warnOfExpiry()
+	k.warnIfExpiryDue()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			k.warnOfExpiry()
-			if !k.options.Fixed {
+			k.warnIfExpiryDue()
+			if !k.options.ReloadOnDemandOnly {
 				tried = k.reloadIfChanged(tried)
 			}
 		}
@@ -53,12 +53,12 @@ func (k *Keys) reloadIfChanged(tried sum) sum {
 func (k *Keys) contentSum() sum {
 	var m material
 	paths := []string{k.options.Key.Location, k.options.Trust.Location}
-	if k.options.CRL {
-		paths = append(paths, k.options.CRLs)
+	if k.options.CheckCRLs {
+		paths = append(paths, k.options.CRLFile)
 	}
 	for _, path := range paths {
 		if path != "" {
-			_, _ = m.readFile(path)
+			_, _ = m.readAndSum(path)
 		}
 	}
 	return m.sum
@@ -71,14 +71,14 @@ func (k *Keys) ReloadAndLog() {
 	case err != nil:
 		k.options.Log.Error("keys not reloaded; the former ones stay in use", "keys", k.options.Prefix+".*", "err", err)
 	case changed:
-		k.options.Log.Info("keys reloaded", "keys", k.options.Prefix+".*", "until", k.expiresAt())
+		k.options.Log.Info("keys reloaded", "keys", k.options.Prefix+".*", "until", k.expiryText())
 		k.warnExposed()
 		k.options.OnChange()
 	}
 }
 
-// expiresAt returns the end of the own certificate, or "" if there is none.
-func (k *Keys) expiresAt() string {
+// expiryText returns the end of the own certificate, or "" if there is none.
+func (k *Keys) expiryText() string {
 	cert := k.Certificate()
 	if cert == nil {
 		return ""

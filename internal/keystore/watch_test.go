@@ -164,7 +164,7 @@ func TestWatchFixed(t *testing.T) {
 			write(t, dir, "key.pem", cert, key)
 		}
 		issue("first", -time.Hour)
-		k, err := Open(Options{Prefix: "ssl", Fixed: true, Key: Store{Location: filepath.Join(dir, "key.pem")}})
+		k, err := Open(Options{Prefix: "ssl", ReloadOnDemandOnly: true, Key: Store{Location: filepath.Join(dir, "key.pem")}})
 		if err != nil {
 			t.Fatal(err)
 		}

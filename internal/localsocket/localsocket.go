@@ -41,7 +41,7 @@ type listener struct {
 // Listen listens on the socket in a directory. It replaces an existing one: the caller has the directory's
 // lock. It returns an error if another user could change the content of the directory.
 func Listen(dir string) (net.Listener, error) {
-	dir, err := secretfile.TrustedDirectory(dir)
+	dir, err := secretfile.ResolveTrustedDirectory(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (a peerAddress) String() string { return PeerPrefix + string(a) }
 // Dial connects to the socket at path. It returns an error if another user than root, this user and the users
 // others could have put the socket there, owns it, or listens on it.
 func Dial(ctx context.Context, path string, others ...int) (net.Conn, error) {
-	dir, err := secretfile.TrustedDirectory(filepath.Dir(path), others...)
+	dir, err := secretfile.ResolveTrustedDirectory(filepath.Dir(path), others...)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func TestBucketsOutliveAReset(t *testing.T) {
 	for _, took := range []time.Duration{-1, 0, 3 * time.Millisecond, time.Hour} {
 		d.Add(took)
 	}
-	d.Reset()
+	d.ResetSummary()
 	d.Add(time.Second)
 	at := func(bound float64) uint64 {
 		return d.Buckets().Counts[slices.Index(durationBounds, time.Duration(bound*1e9))]

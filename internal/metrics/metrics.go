@@ -61,8 +61,8 @@ func (d *Durations) Add(took time.Duration) {
 // AddSince adds the time since begun.
 func (d *Durations) AddSince(begun time.Time) { d.Add(time.Since(begun)) }
 
-// Reset empties the Summary, but not the Buckets.
-func (d *Durations) Reset() {
+// ResetSummary empties the Summary, but not the Buckets.
+func (d *Durations) ResetSummary() {
 	d.atReset.totalNanos.Store(d.sinceStart.totalNanos.Load())
 	for i := range d.sinceStart.perBucket {
 		for part := range d.sinceStart.perBucket[i] {
@@ -116,8 +116,8 @@ func (d *Durations) addTo(s *Summary, seen *[numBuckets]uint64) {
 	}
 }
 
-// Merge returns the common summary of both, without percentiles.
-func (s Summary) Merge(o Summary) Summary {
+// MergeWithoutPercentiles returns the common summary of both, without percentiles.
+func (s Summary) MergeWithoutPercentiles(o Summary) Summary {
 	switch {
 	case s.Count == 0:
 		s.Min = o.Min

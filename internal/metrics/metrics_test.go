@@ -61,7 +61,7 @@ func TestDurationsEnds(t *testing.T) {
 	if s := d.Summary(); s.Min != 0 || s.Max != 200*time.Hour || s.P50 != 0 || s.P999 < time.Hour {
 		t.Errorf("the ends: %+v", s)
 	}
-	if d.Reset(); d.Summary() != (Summary{}) {
+	if d.ResetSummary(); d.Summary() != (Summary{}) {
 		t.Errorf("after a reset: %+v", d.Summary())
 	}
 }
@@ -82,7 +82,7 @@ func TestTogether(t *testing.T) {
 	if got := SummaryOf(); got != (Summary{}) {
 		t.Errorf("nothing together: %+v", got)
 	}
-	b.Reset()
+	b.ResetSummary()
 	if got := SummaryOf(&a, &b); got != a.Summary() {
 		t.Errorf("after a reset of one: %+v, want %+v", got, a.Summary())
 	}
@@ -97,16 +97,16 @@ func TestWith(t *testing.T) {
 	}
 	want := c.Summary()
 	want.P50, want.P90, want.P95, want.P99, want.P999 = 0, 0, 0, 0, 0
-	if got := b.Summary().Merge(a.Summary()); got != want {
+	if got := b.Summary().MergeWithoutPercentiles(a.Summary()); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got := a.Summary().Merge(b.Summary()); got != want {
+	if got := a.Summary().MergeWithoutPercentiles(b.Summary()); got != want {
 		t.Errorf("the other way round: %+v, want %+v", got, want)
 	}
-	if got := want.Merge(Summary{}); got != want {
+	if got := want.MergeWithoutPercentiles(Summary{}); got != want {
 		t.Errorf("with nothing: %+v", got)
 	}
-	if got := (Summary{}).Merge(want); got != want {
+	if got := (Summary{}).MergeWithoutPercentiles(want); got != want {
 		t.Errorf("nothing with: %+v", got)
 	}
 }

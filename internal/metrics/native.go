@@ -36,11 +36,11 @@ type number interface {
 
 // Gauge declares a metric with one series, which may rise and fall.
 func Gauge[N number](name, help string, value func() N) Native {
-	return Native{Name: name, Help: help, values: single(value)}
+	return Native{Name: name, Help: help, values: singleSeries(value)}
 }
 
-// Flag declares a metric that is 1 while it is set, and otherwise 0.
-func Flag(name, help string, set func() bool) Native {
+// BoolGauge declares a metric that is 1 while it is set, and otherwise 0.
+func BoolGauge(name, help string, set func() bool) Native {
 	return Gauge(name, help, func() int {
 		if set() {
 			return 1
@@ -51,17 +51,17 @@ func Flag(name, help string, set func() bool) Native {
 
 // GaugeBy declares a gauge with a series for each value of a label.
 func GaugeBy[N number](name, label, help string, values func() map[string]N) Native {
-	return Native{Name: name, Label: label, Help: help, values: labelled(values)}
+	return Native{Name: name, Label: label, Help: help, values: labelledSeries(values)}
 }
 
 // Counter declares a metric with one series, which counts since the start of the process.
 func Counter(name, help string, value func() uint64) Native {
-	return Native{Name: name, Kind: KindCounter, Help: help, values: single(value)}
+	return Native{Name: name, Kind: KindCounter, Help: help, values: singleSeries(value)}
 }
 
 // CounterBy declares a counter with a series for each value of a label.
 func CounterBy(name, label, help string, values func() map[string]uint64) Native {
-	return Native{Name: name, Kind: KindCounter, Label: label, Help: help, values: labelled(values)}
+	return Native{Name: name, Kind: KindCounter, Label: label, Help: help, values: labelledSeries(values)}
 }
 
 // Histogram declares a histogram with one series.
@@ -77,11 +77,11 @@ func HistogramBy(name, label, help string, buckets func() map[string]Buckets) Na
 	return Native{Name: name, Kind: KindHistogram, Label: label, Help: help, buckets: buckets}
 }
 
-func single[N number](value func() N) func() map[string]float64 {
+func singleSeries[N number](value func() N) func() map[string]float64 {
 	return func() map[string]float64 { return map[string]float64{"": float64(value())} }
 }
 
-func labelled[N number](values func() map[string]N) func() map[string]float64 {
+func labelledSeries[N number](values func() map[string]N) func() map[string]float64 {
 	return func() map[string]float64 {
 		all := make(map[string]float64)
 		for label, value := range values() {

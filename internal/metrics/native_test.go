@@ -41,8 +41,8 @@ func TestNativeValues(t *testing.T) {
 		want    map[string]float64
 	}{
 		{Gauge("g", "gauge", func() int { return -2 }), false, map[string]float64{"": -2}},
-		{Flag("f", "flag", func() bool { return true }), false, map[string]float64{"": 1}},
-		{Flag("n", "no flag", func() bool { return false }), false, map[string]float64{"": 0}},
+		{BoolGauge("f", "flag", func() bool { return true }), false, map[string]float64{"": 1}},
+		{BoolGauge("n", "no flag", func() bool { return false }), false, map[string]float64{"": 0}},
 		{GaugeBy("gs", "of", "gauges", two), false, map[string]float64{"a": 3, "b": 4}},
 		{Counter("c_total", "counter", func() uint64 { return 5 }), true, map[string]float64{"": 5}},
 		{CounterBy("cs_total", "of", "counters", two), true, map[string]float64{"a": 3, "b": 4}},

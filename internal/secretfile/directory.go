@@ -28,7 +28,7 @@ func IsTrusted(owner int, others []int) bool {
 	return owner == 0 || owner == os.Geteuid() || slices.Contains(others, owner)
 }
 
-// TrustedDirectory resolves the links in the path of a directory, and checks that only root, the user of this
+// ResolveTrustedDirectory resolves the links in the path of a directory, and checks that only root, the user of this
 // process and the users others can change its content, or put another directory in its place:
 //
 //   - the directory and all above it belong to one of these users,
@@ -38,7 +38,7 @@ func IsTrusted(owner int, others []int) bool {
 //
 // A group counts as others. The caller must use the returned path, because another user may own a link in the
 // original one.
-func TrustedDirectory(path string, others ...int) (string, error) {
+func ResolveTrustedDirectory(path string, others ...int) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
@@ -76,9 +76,9 @@ func checkPart(part string, end bool, others []int) error {
 	return nil
 }
 
-// MakeDirectory durably makes a directory and missing ones above it, and returns the result of
+// MakeTrustedDirectory durably makes a directory and missing ones above it, and returns the result of
 // TrustedDirectory. It makes nothing below a directory that other users could change.
-func MakeDirectory(path string) (string, error) {
+func MakeTrustedDirectory(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
@@ -92,9 +92,9 @@ func MakeDirectory(path string) (string, error) {
 			return "", err
 		}
 		if there == path {
-			return TrustedDirectory(path)
+			return ResolveTrustedDirectory(path)
 		}
-		if err := checkParents(there); err != nil {
+		if err := checkUpToRoot(there); err != nil {
 			return "", err
 		}
 		break
@@ -102,11 +102,11 @@ func MakeDirectory(path string) (string, error) {
 	if err := durable.MakeDirectory(path, 0o700); err != nil {
 		return "", err
 	}
-	return TrustedDirectory(path) // another process may have been faster
+	return ResolveTrustedDirectory(path) // another process may have been faster
 }
 
-// checkParents checks a directory in which another one is to be made. It may be sticky, as /tmp is.
-func checkParents(path string) error {
+// checkUpToRoot checks a directory in which another one is to be made. It may be sticky, as /tmp is.
+func checkUpToRoot(path string) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return err
@@ -114,5 +114,5 @@ func checkParents(path string) error {
 	if err := checkPart(path, false, nil); err != nil || path == filepath.Dir(path) {
 		return err
 	}
-	return checkParents(filepath.Dir(path))
+	return checkUpToRoot(filepath.Dir(path))
 }

@@ -36,12 +36,12 @@ func (f File) ExposedWarning() string {
 		f.Mode.Perm())
 }
 
-// ReadFile reads a file of at most most bytes, and one more, so that the caller notices a file that is too
+// ReadTrustedFile reads a file of at most most bytes, and one more, so that the caller notices a file that is too
 // long. It rejects pipes and devices, because reading one could wait for ever, and files of a user other than
 // root and the user of this process, who could change it at any time. It checks the open file, not the path.
 // Its error names neither the path nor the key of the configuration, which a Fault adds, and is no
 // *fs.PathError.
-func ReadFile(path string, most int) (File, error) {
+func ReadTrustedFile(path string, most int) (File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not wait for the writer of a pipe
 	if err != nil {
 		return File{}, withoutPath(err)
@@ -94,8 +94,8 @@ func (f *Fault) Error() string { return f.Key + "=" + f.Path + ": " + f.Err.Erro
 // Unwrap returns the cause.
 func (f *Fault) Unwrap() error { return f.Err }
 
-// NewFault returns a Fault with which a member does not start, or nil if err is nil.
-func NewFault(key, path string, err error) error {
+// WrapFault returns a Fault with which a member does not start, or nil if err is nil.
+func WrapFault(key, path string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -112,8 +112,8 @@ func NewWarnings(key, path string, texts ...string) (faults []*Fault) {
 	return faults
 }
 
-// LogExposed logs a warning of ExposedWarning for the file that a key names, unless it is "".
-func LogExposed(log *slog.Logger, key, path, exposed string) {
+// LogIfExposed logs a warning of ExposedWarning for the file that a key names, unless it is "".
+func LogIfExposed(log *slog.Logger, key, path, exposed string) {
 	if exposed != "" {
 		log.Warn("a file with secrets is open to others", "key", key, "file", path, "reason", exposed)
 	}

@@ -20,7 +20,7 @@ func TestExposed(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		f, err := ReadFile(path, 100)
+		f, err := ReadTrustedFile(path, 100)
 		if err != nil || string(f.Text) != "hush" {
 			t.Errorf("mode %o: %q, %v", mode, f.Text, err)
 		}
@@ -42,7 +42,7 @@ func TestRead(t *testing.T) {
 	if err := errors.Join(os.Chmod(locked, 0), syscall.Mkfifo(pipe, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if f, err := ReadFile(long, 4); err != nil || string(f.Text) != "01234" {
+	if f, err := ReadTrustedFile(long, 4); err != nil || string(f.Text) != "01234" {
 		t.Errorf("%q, %v", f.Text, err)
 	}
 	refused := map[string]string{
@@ -53,19 +53,19 @@ func TestRead(t *testing.T) {
 		refused[locked] = "permission denied; it must name a file that this user may read"
 	}
 	for path, want := range refused {
-		_, err := ReadFile(path, 100)
+		_, err := ReadTrustedFile(path, 100)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", path, err, want)
 		}
 		if pathError := (*fs.PathError)(nil); errors.As(err, &pathError) {
 			t.Errorf("%s: the error is a PathError, which names the path twice", path)
 		}
-		fault := NewFault("some.key", path, err)
+		fault := WrapFault("some.key", path, err)
 		if !errors.Is(fault, err) || fault.Error() != "some.key="+path+": "+err.Error() {
 			t.Errorf("%v", fault)
 		}
 	}
-	if err := NewFault("some.key", long, nil); err != nil {
+	if err := WrapFault("some.key", long, nil); err != nil {
 		t.Errorf("no error became %v", err)
 	}
 	if faults := NewWarnings("k", "p", "", "one", ""); len(faults) != 1 || faults[0].Error() != "k=p: one" || !faults[0].IsWarning {
@@ -99,10 +99,10 @@ func TestOwner(t *testing.T) {
 	if err := os.WriteFile(path, []byte("hush"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadFile(path, 100); err != nil {
+	if _, err := ReadTrustedFile(path, 100); err != nil {
 		t.Errorf("an own file: %v", err)
 	}
-	if _, err := ReadFile("/etc/passwd", 100); err != nil {
+	if _, err := ReadTrustedFile("/etc/passwd", 100); err != nil {
 		t.Errorf("a file of root's: %v", err)
 	}
 	if os.Getuid() != 0 {
@@ -113,7 +113,7 @@ func TestOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{path, link} {
-		f, err := ReadFile(name, 100)
+		f, err := ReadTrustedFile(name, 100)
 		if err == nil || !strings.Contains(err.Error(), "belongs to the user 65534") || f.Text != nil {
 			t.Errorf("%s: %q, %v", name, f.Text, err)
 		}
@@ -165,12 +165,12 @@ func TestDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, path := range []string{dir, link} {
-			got, err := TrustedDirectory(path, tt.others...)
+			got, err := ResolveTrustedDirectory(path, tt.others...)
 			if tt.want == "" && (err != nil || got != dir) || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("%s: %q, %v, want %q", tt.name, got, err, tt.want)
 			}
 		}
-		made, err := MakeDirectory(filepath.Join(dir, "a", "b"))
+		made, err := MakeTrustedDirectory(filepath.Join(dir, "a", "b"))
 		wanted := tt.want
 		if len(tt.others) > 0 {
 			wanted = "belongs to the user"

@@ -19,7 +19,7 @@ type Change struct {
 // Apply returns the list after the change. The leaving servers go first. Each server in the change must have
 // an address for clients, as ZooKeeper demands, and at least one participant must remain.
 func (l List) Apply(c Change) (List, error) {
-	named, err := c.namedServers()
+	named, err := c.parseServers()
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (l List) Apply(c Change) (List, error) {
 	}
 	next := named
 	if c.Members == "" {
-		left, err := parseIDs(c.Leaving)
+		left, err := parseIDSet(c.Leaving)
 		if err != nil {
 			return nil, err
 		}
@@ -48,10 +48,10 @@ func (l List) Apply(c Change) (List, error) {
 	return next, nil
 }
 
-// CheckMoves returns an error if servers of the list take each other's addresses in the next one. raft's
+// CheckAddressCycles returns an error if servers of the list take each other's addresses in the next one. raft's
 // configuration gives one server after the other its address, and none of these is free before another one
 // has moved.
-func (l List) CheckMoves(next List) error {
+func (l List) CheckAddressCycles(next List) error {
 	holders := map[string]uint32{}
 	for _, s := range l {
 		holders[normalizeAddr(s.ElectionAddr())] = s.ID
@@ -74,10 +74,10 @@ func (l List) CheckMoves(next List) error {
 	return nil
 }
 
-// CheckClientPorts returns an error if a new or changed server of the next list takes clients at a port that
+// CheckClientPortConflicts returns an error if a new or changed server of the next list takes clients at a port that
 // another server of the same host uses, or the other way round. Only one of two such processes starts.
 // Unchanged lines are not compared, so that a list with such servers can be repaired.
-func (l List) CheckClientPorts(next List) error {
+func (l List) CheckClientPortConflicts(next List) error {
 	for _, s := range next {
 		if known, listed := l.Find(s.ID); listed && known == s {
 			continue
@@ -86,8 +86,8 @@ func (l List) CheckClientPorts(next List) error {
 			if other.ID == s.ID {
 				continue
 			}
-			for _, a := range s.ports() {
-				for _, b := range other.ports() {
+			for _, a := range s.namedPorts() {
+				for _, b := range other.namedPorts() {
 					if (a.name == clientPortName || b.name == clientPortName) && a.addr == b.addr {
 						return fmt.Errorf("server.%d would have the address %s (%s), which server.%d has (%s); give it a port that is "+
 							"free on its host", s.ID, a.addr, a.name, other.ID, b.name)
@@ -104,22 +104,22 @@ const clientPortName = "clientPort"
 // namedPort is a port of a server, at the host where it is reached.
 type namedPort struct{ name, addr string }
 
-// ports returns the ports in a server's line. A server that listens at a wildcard or a loopback address for
+// namedPorts returns the ports in a server's line. A server that listens at a wildcard or a loopback address for
 // clients takes the port of its host.
-func (s Server) ports() []namedPort {
+func (s Server) namedPorts() []namedPort {
 	all := []namedPort{{"quorumPort", normalizeAddr(s.QuorumAddr())}, {"electionPort", normalizeAddr(s.ElectionAddr())}}
 	if s.ClientPort == 0 {
 		return all
 	}
 	host := s.ClientHost
-	if isLocal(host) {
+	if isWildcardOrLoopback(host) {
 		host = s.Host
 	}
 	return append(all, namedPort{clientPortName, normalizeAddr(joinHostPort(host, s.ClientPort))})
 }
 
-// namedServers returns the servers whose lines the change has. There may be none.
-func (c Change) namedServers() (List, error) {
+// parseServers returns the servers whose lines the change has. There may be none.
+func (c Change) parseServers() (List, error) {
 	if c.Members != "" {
 		return ParseList(c.Members)
 	}
@@ -129,10 +129,10 @@ func (c Change) namedServers() (List, error) {
 	return ParseLines(strings.Split(c.Joining, ","))
 }
 
-// parseIDs returns the set of servers in a comma-separated text. ZooKeeper accepts any number, so there may
+// parseIDSet returns the set of servers in a comma-separated text. ZooKeeper accepts any number, so there may
 // be ids that no server can have. A text of a megabyte has half a million ids, so they are not compared with
 // each server.
-func parseIDs(text string) (named [MaxID + 1]bool, err error) {
+func parseIDSet(text string) (named [MaxID + 1]bool, err error) {
 	for field := range strings.SplitSeq(text, ",") {
 		if field = strings.TrimSpace(field); field == "" {
 			continue

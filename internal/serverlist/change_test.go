@@ -28,7 +28,7 @@ func TestClientPortTaken(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", joining, err)
 		}
-		if err := list.CheckClientPorts(next); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := list.CheckClientPortConflicts(next); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", joining, err, want)
 		}
 	}

@@ -180,7 +180,7 @@ func CheckAddresses(servers []Server) error {
 	taken := make(map[string]uint32)
 	for _, s := range servers {
 		addrs := []string{s.QuorumAddr(), s.ElectionAddr()}
-		if s.ClientPort != 0 && !isLocal(s.ClientHost) {
+		if s.ClientPort != 0 && !isWildcardOrLoopback(s.ClientHost) {
 			addrs = append(addrs, s.ClientAddr())
 		}
 		for _, addr := range addrs {
@@ -210,8 +210,8 @@ func normalizeAddr(addr string) string {
 	return net.JoinHostPort(strings.ToLower(strings.TrimSuffix(host, ".")), port)
 }
 
-// isLocal reports whether host is a wildcard or a loopback address.
-func isLocal(host string) bool {
+// isWildcardOrLoopback reports whether host is a wildcard or a loopback address.
+func isWildcardOrLoopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return err == nil && (addr.Unmap().IsUnspecified() || addr.IsLoopback()) || strings.EqualFold(host, "localhost")
 }

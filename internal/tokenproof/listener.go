@@ -20,7 +20,7 @@ type Listener struct {
 
 // NewListener returns a Listener for the connections of inner.
 func NewListener(inner net.Listener, key slowkey.Key) (*Listener, error) {
-	config, err := serverConfig()
+	config, err := newBlankTLSConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (c *Conn) readFirst(p []byte) (int, error) {
 		return 1, nil
 	}
 	private := tls.Server(&prefixedConn{Conn: c.Conn, prefix: begin[:]}, c.listener.tlsConfig)
-	if err := acceptProof(private, c.listener.key); err != nil {
+	if err := verifyAndProve(private, c.listener.key); err != nil {
 		if errors.Is(err, errProof) && c.listener.OnRejected != nil {
 			c.listener.OnRejected(c.Conn)
 		}

@@ -44,8 +44,8 @@ const (
 	handshakeTLS = 0x16 // the first byte of every TLS connection
 )
 
-// KeyOfToken returns the key of a token. It takes about a tenth of a second.
-func KeyOfToken(token string) slowkey.Key { return slowkey.Derive(keyPurpose, token) }
+// DeriveTokenKey returns the key of a token. It takes about a tenth of a second.
+func DeriveTokenKey(token string) slowkey.Key { return slowkey.Derive(keyPurpose, token) }
 
 // ErrNotProved is wrapped if the other end does not prove the token.
 var ErrNotProved = errors.New("the other end does not prove that it has the token: another program listens at this " +
@@ -60,7 +60,7 @@ type proofExchange struct {
 	keyingMaterial            []byte
 }
 
-func (e *proofExchange) proofBy(key slowkey.Key, by string) (proof [sha256.Size]byte) {
+func (e *proofExchange) computeProof(key slowkey.Key, by string) (proof [sha256.Size]byte) {
 	h := hmac.New(sha256.New, key[:])
 	for _, part := range [][]byte{[]byte(proofLabel), []byte(by), e.memberNonce[:], e.commandNonce[:], e.keyingMaterial} {
 		h.Write(part)
@@ -78,9 +78,9 @@ func newExchange(conn *tls.Conn) (e proofExchange, err error) {
 	return e, err
 }
 
-// Prove proves the token to the member at the other end of conn, and returns the connection to continue with
+// ProveMutually proves the token to the member at the other end of conn, and returns the connection to continue with
 // when the member has proved it, too. The caller has set a deadline, and closes conn if there is an error.
-func Prove(conn net.Conn, key slowkey.Key) (net.Conn, error) {
+func ProveMutually(conn net.Conn, key slowkey.Key) (net.Conn, error) {
 	private := tls.Client(conn, &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: []string{Protocol}, SessionTicketsDisabled: true,
 		InsecureSkipVerify: true, // the proof shows who is there
@@ -112,22 +112,22 @@ func exchangeProofs(private *tls.Conn, key slowkey.Key) (right bool, err error) 
 		return false, err
 	}
 	_, _ = rand.Read(e.commandNonce[:]) // it never fails
-	proof := e.proofBy(key, byCommand)
+	proof := e.computeProof(key, byCommand)
 	if _, err := private.Write(append(e.commandNonce[:], proof[:]...)); err != nil {
 		return false, err
 	}
 	if _, err := io.ReadFull(private, proof[:]); err != nil {
 		return false, err
 	}
-	want := e.proofBy(key, byMember)
+	want := e.computeProof(key, byMember)
 	return hmac.Equal(want[:], proof[:]), nil
 }
 
 // errProof is the member's error for a wrong proof.
 var errProof = errors.New("tokenproof: the proof of the token is wrong")
 
-// acceptProof is the member's side of Prove.
-func acceptProof(private *tls.Conn, key slowkey.Key) error {
+// verifyAndProve is the member's side of Prove.
+func verifyAndProve(private *tls.Conn, key slowkey.Key) error {
 	if err := private.Handshake(); err != nil {
 		return err
 	}
@@ -144,17 +144,17 @@ func acceptProof(private *tls.Conn, key slowkey.Key) error {
 		return err
 	}
 	copy(e.commandNonce[:], message[:])
-	if want := e.proofBy(key, byCommand); !hmac.Equal(want[:], message[nonceSize:]) {
+	if want := e.computeProof(key, byCommand); !hmac.Equal(want[:], message[nonceSize:]) {
 		return errProof
 	}
-	proof := e.proofBy(key, byMember)
+	proof := e.computeProof(key, byMember)
 	_, err = private.Write(proof[:])
 	return err
 }
 
-// serverConfig returns a member's TLS configuration. The certificate is blank, without even a time, because
+// newBlankTLSConfig returns a member's TLS configuration. The certificate is blank, without even a time, because
 // it is not checked.
-func serverConfig() (*tls.Config, error) {
+func newBlankTLSConfig() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("tokenproof: make a key: %w", err)

@@ -26,7 +26,7 @@ func listen(t *testing.T, of string) (addr string, refused *atomic.Int32) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := NewListener(inner, KeyOfToken(of))
+	l, err := NewListener(inner, DeriveTokenKey(of))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func said(t *testing.T, c net.Conn) string {
 // Both ends prove the token to each other, and another one is not taken. Plain connections have proved nothing.
 func TestProof(t *testing.T) {
 	addr, refused := listen(t, token)
-	c, err := Prove(dial(t, addr), KeyOfToken(token))
+	c, err := ProveMutually(dial(t, addr), DeriveTokenKey(token))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestProof(t *testing.T) {
 	if got := said(t, dial(t, addr)); got != "false\n" {
 		t.Errorf("plain: %q", got)
 	}
-	if _, err := Prove(dial(t, addr), KeyOfToken("another-token-of-them")); !errors.Is(err, ErrNotProved) || refused.Load() != 1 {
+	if _, err := ProveMutually(dial(t, addr), DeriveTokenKey("another-token-of-them")); !errors.Is(err, ErrNotProved) || refused.Load() != 1 {
 		t.Errorf("another token: %v, %d refused", err, refused.Load())
 	}
 }
@@ -114,7 +114,7 @@ func TestStrangerAtTheAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := serverConfig()
+	config, err := newBlankTLSConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestStrangerAtTheAddress(t *testing.T) {
 		_, _ = io.Copy(towards.from, towards.Conn)
 	})
 	var sent bytes.Buffer
-	_, err = Prove(recorded{dial(t, inner.Addr().String()), &sent}, KeyOfToken(token))
+	_, err = ProveMutually(recorded{dial(t, inner.Addr().String()), &sent}, DeriveTokenKey(token))
 	if !errors.Is(err, ErrNotProved) {
 		t.Errorf("through a relay: %v", err)
 	}
@@ -178,7 +178,7 @@ func relay(command net.Conn, config *tls.Config, member string) (*relayed, error
 // and they get no proof.
 func TestServerOfHTTPS(t *testing.T) {
 	for _, protocols := range [][]string{nil, {"h2", "http/1.1"}} {
-		config, err := serverConfig()
+		config, err := newBlankTLSConfig()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +200,7 @@ func TestServerOfHTTPS(t *testing.T) {
 			_ = c.Close()
 		}()
 		c := dial(t, inner.Addr().String())
-		_, err = Prove(c, KeyOfToken(token))
+		_, err = ProveMutually(c, DeriveTokenKey(token))
 		if !errors.Is(err, ErrNotProved) || !errors.Is(err, errProtocol) {
 			t.Errorf("%v: %v", protocols, err)
 		}
@@ -218,13 +218,13 @@ func TestServerOfHTTPS(t *testing.T) {
 // proofs from being used otherwise.
 func TestPartsOfProof(t *testing.T) {
 	e := proofExchange{memberNonce: [32]byte{1}, commandNonce: [32]byte{2}, keyingMaterial: []byte("the keying of a session")}
-	key := KeyOfToken(token)
+	key := DeriveTokenKey(token)
 	for _, by := range []string{"member", "command"} {
 		h := hmac.New(sha256.New, key[:])
 		for _, part := range [][]byte{[]byte("rollcall proof of the token, 1"), []byte(by), e.memberNonce[:], e.commandNonce[:], e.keyingMaterial} {
 			h.Write(part)
 		}
-		if got := e.proofBy(key, by); !hmac.Equal(got[:], h.Sum(nil)) {
+		if got := e.computeProof(key, by); !hmac.Equal(got[:], h.Sum(nil)) {
 			t.Errorf("the proof of a %s is %x", by, got)
 		}
 	}
@@ -236,7 +236,7 @@ func TestOneSideCloses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := NewListener(inner, KeyOfToken(token))
+	l, err := NewListener(inner, DeriveTokenKey(token))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestOneSideCloses(t *testing.T) {
 		}()
 		c := dial(t, inner.Addr().String())
 		if proves {
-			if c, err = Prove(c, KeyOfToken(token)); err != nil {
+			if c, err = ProveMutually(c, DeriveTokenKey(token)); err != nil {
 				t.Fatal(err)
 			}
 		}

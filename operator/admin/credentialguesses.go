@@ -15,7 +15,7 @@ import (
 func (h *HTTP) limitGuesses(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if kind, offered := h.authorizer.credentialKind(r); offered {
-			attempt := h.cfg.CredentialLimiter.BeginAttempt(guesserKey(r))
+			attempt := h.cfg.CredentialLimiter.NewAttempt(guesserKey(r))
 			if err := attempt.AwaitTurn(r.Context(), admission.MaxAttemptWait); err != nil {
 				ignoreBody(w)
 				limitWrite(w, rejectTimeout)
@@ -73,6 +73,6 @@ var proofEndpoint = &endpoint{action: "prove the token"}
 // a proof is slow enough.
 func (h *HTTP) rejectProof(c net.Conn) {
 	r := &http.Request{RemoteAddr: c.RemoteAddr().String()}
-	h.cfg.CredentialLimiter.CountFailure(guesserKey(r), admission.AdminToken)
+	h.cfg.CredentialLimiter.RecordWithoutSlowing(guesserKey(r), admission.AdminToken)
 	h.auditor.logRejected(proofEndpoint, r, "", "the proof of the token is wrong: the other side has another one")
 }

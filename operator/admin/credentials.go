@@ -63,7 +63,7 @@ func (a *authorizer) administratorOf(r *http.Request) string {
 	if hasProvedToken(r) {
 		return "token"
 	}
-	if a.superSubject != "" && hasVerifiedCertificate(r) && keystore.Subject(r.TLS.PeerCertificates[0]) == a.superSubject {
+	if a.superSubject != "" && hasVerifiedCertificate(r) && keystore.JavaSubject(r.TLS.PeerCertificates[0]) == a.superSubject {
 		return "certificate"
 	}
 	if len(r.Header.Values("Authorization")) != 1 { // a proxy may have looked at another one
@@ -130,10 +130,10 @@ func (c *credentials) readTokens(s *HTTPSettings, log *slog.Logger) error {
 		if err != nil {
 			return err
 		}
-		secretfile.LogExposed(log, f.key, f.path, exposed)
+		secretfile.LogIfExposed(log, f.key, f.path, exposed)
 		*f.hashIn(c) = tokenHash{sha256.Sum256([]byte(token)), true}
 		if f.hashIn(c) == &c.adminToken {
-			c.proofKey = tokenproof.KeyOfToken(token)
+			c.proofKey = tokenproof.DeriveTokenKey(token)
 		}
 	}
 	return nil
@@ -142,9 +142,9 @@ func (c *credentials) readTokens(s *HTTPSettings, log *slog.Logger) error {
 // readToken returns the token in a file without surrounding white space. exposed is not empty if other users can
 // read the file.
 func readToken(key, path string) (token, exposed string, err error) {
-	f, err := secretfile.ReadFile(path, maxTokenFileBytes)
+	f, err := secretfile.ReadTrustedFile(path, maxTokenFileBytes)
 	if err != nil {
-		return "", "", secretfile.NewFault(key, path, err)
+		return "", "", secretfile.WrapFault(key, path, err)
 	}
 	text := bytes.TrimSpace(f.Text)
 	switch {
@@ -156,7 +156,7 @@ func readToken(key, path string) (token, exposed string, err error) {
 	case bytes.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }):
 		err = errors.New("the token has other characters than visible ones of ASCII")
 	}
-	return string(text), f.ExposedWarning(), secretfile.NewFault(key, path, err)
+	return string(text), f.ExposedWarning(), secretfile.WrapFault(key, path, err)
 }
 
 // CheckToken reads the files with tokens as NewHTTP does, and returns their faults.

@@ -119,7 +119,7 @@ func (f *fakeSource) Watches() iter.Seq2[jute.SessionID, []string] {
 	}
 }
 
-func (f *fakeSource) IsPublic(string) bool { return true }
+func (f *fakeSource) HasPublicAncestors(string) bool { return true }
 
 func (f *fakeSource) Sessions() iter.Seq2[jute.SessionID, time.Duration] {
 	return func(yield func(jute.SessionID, time.Duration) bool) {

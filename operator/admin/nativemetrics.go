@@ -29,7 +29,7 @@ func (c nativeMetrics) Collect(out chan<- prometheus.Metric) {
 func (c nativeMetrics) healthMetrics() []metrics.Native {
 	health := c.source.Health()
 	flag := func(name, help string, set func(Health) bool) metrics.Native {
-		return metrics.Flag(name, help, func() bool { return set(health) })
+		return metrics.BoolGauge(name, help, func() bool { return set(health) })
 	}
 	return []metrics.Native{
 		flag("rollcall_serving", "1 if this member serves clients", Health.serves),

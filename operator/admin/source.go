@@ -43,9 +43,9 @@ type Source interface {
 	// Expiries yields the sessions, in no order, with the time at which each expires if it stays silent. ok is
 	// false except on the leader, because only the leader knows that time.
 	Expiries() (expiries iter.Seq2[jute.SessionID, time.Time], ok bool)
-	// IsPublic reports whether everyone may know that a node is at path, because everyone may read all nodes
+	// HasPublicAncestors reports whether everyone may know that a node is at path, because everyone may read all nodes
 	// above it. It waits only for the tree's lock.
-	IsPublic(path string) bool
+	HasPublicAncestors(path string) bool
 	// Ephemerals yields the ephemeral nodes with their owners. The nodes of one owner are adjacent.
 	Ephemerals() iter.Seq2[jute.SessionID, string]
 }

@@ -80,7 +80,7 @@ func (f *pathFilter) isVisible(path string) bool {
 		return false
 	}
 	if parent != f.lastParent {
-		f.lastParent, f.parentIsPublic = parent, f.source.IsPublic(path)
+		f.lastParent, f.parentIsPublic = parent, f.source.HasPublicAncestors(path)
 	}
 	return f.parentIsPublic
 }

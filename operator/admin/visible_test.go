@@ -15,7 +15,7 @@ import (
 // guardedSource is a member where not everybody may read /b, and where ephemeral nodes and watches are below it.
 type guardedSource struct{ *fakeSource }
 
-func (guardedSource) IsPublic(path string) bool { return !strings.HasPrefix(path, "/b/") }
+func (guardedSource) HasPublicAncestors(path string) bool { return !strings.HasPrefix(path, "/b/") }
 
 func (guardedSource) Ephemerals() iter.Seq2[jute.SessionID, string] {
 	return func(yield func(jute.SessionID, string) bool) {

@@ -66,7 +66,7 @@ func (f *failureBucket) takeToken(now time.Time) bool {
 
 // bucketOf returns the bucket of an address.
 func (fs *failureLimits) bucketOf(address string) *failureBucket {
-	address = admission.NetworkOf(address)
+	address = admission.IPv6NetworkOrHost(address)
 	f := fs.bucketByNetwork[address]
 	switch {
 	case f != nil:

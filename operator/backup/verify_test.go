@@ -20,13 +20,13 @@ func sample(t testing.TB, change func(*Head)) []byte {
 	var state bytes.Buffer
 	h := znode.ImageHead{
 		Index: 7, Zxid: 3<<32 | 9, TimeMs: 1767323045000, Term: znode.Term{Term: 3, Leader: 1, Index: 2}, SessionCount: 1, NodeCount: 6,
-		Members: []znode.MemberProgress{{ID: 1, Boot: 5, Cursor: 2, Format: 1, HighestSession: 1<<56 | 1}},
+		Members: []znode.MemberProgress{{ID: 1, Incarnation: 5, LastSeq: 2, Format: 1, HighestSession: 1<<56 | 1}},
 	}
 	w, err := znode.NewImageWriter(&state, h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	errs := []error{w.Session(znode.Session{ID: 1<<56 | 1, Timeout: 10 * time.Second, Address: "10.0.0.7:1"})}
+	errs := []error{w.WriteSession(znode.Session{ID: 1<<56 | 1, Timeout: 10 * time.Second, Address: "10.0.0.7:1"})}
 	for _, n := range []znode.ImageNode{
 		{Path: "/"},
 		{Path: "/app", Data: []byte("hello"), Czxid: 3, Mzxid: 3, Pzxid: 4, CreateCount: 1},
@@ -36,7 +36,7 @@ func sample(t testing.TB, change func(*Head)) []byte {
 		{Path: "/zookeeper/quota"},
 	} {
 		n.ACL = jute.OpenACL
-		errs = append(errs, w.Node(n))
+		errs = append(errs, w.WriteNode(n))
 	}
 	digest, err := w.Close()
 	if err := errors.Join(append(errs, err)...); err != nil {

@@ -68,7 +68,7 @@ func (b *exporter) recordRemovals() {
 
 func (b *exporter) addSession(s znode.Session) error {
 	b.state.Sessions[s.ID] = int32(s.Timeout.Milliseconds())
-	if s.Password != datadir.Password(s.ID) {
+	if s.Password != datadir.SessionPassword(s.ID) {
 		b.nativeSessions[s.ID] = true
 	}
 	return nil

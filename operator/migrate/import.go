@@ -23,11 +23,11 @@ func (p *ImportPlan) WriteImage(w io.Writer) (digest uint64, err error) {
 		return 0, err
 	}
 	for _, id := range sessionIDs(p.state) {
-		if err := out.Session(p.imageSession(id)); err != nil {
+		if err := out.WriteSession(p.imageSession(id)); err != nil {
 			return 0, err
 		}
 	}
-	if err := p.state.Walk(func(n *datadir.Node) error { return out.Node(p.imageNode(n)) }); err != nil {
+	if err := p.state.Walk(func(n *datadir.Node) error { return out.WriteNode(p.imageNode(n)) }); err != nil {
 		return 0, err
 	}
 	digest, err = out.Close()
@@ -49,7 +49,7 @@ func (p *ImportPlan) ImageHead() znode.ImageHead {
 // not have the time when a session was opened, so CreatedMs is the time of the last change.
 func (p *ImportPlan) imageSession(id jute.SessionID) znode.Session {
 	return znode.Session{
-		ID: id, Timeout: time.Duration(p.state.Sessions[id]) * time.Millisecond, Password: datadir.Password(id),
+		ID: id, Timeout: time.Duration(p.state.Sessions[id]) * time.Millisecond, Password: datadir.SessionPassword(id),
 		OwnerIndex: firstImageIndex, CreatedMs: p.Now,
 	}
 }

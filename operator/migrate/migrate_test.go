@@ -132,7 +132,7 @@ func TestImageIsAState(t *testing.T) {
 	}
 	for id, timeout := range map[jute.SessionID]time.Duration{first: 10 * time.Second, second: 4 * time.Second} {
 		got, ok := s.Session(id)
-		if want := (znode.Session{ID: id, Timeout: timeout, Password: datadir.Password(id), OwnerIndex: firstImageIndex, CreatedMs: 99_000}); !ok || got != want {
+		if want := (znode.Session{ID: id, Timeout: timeout, Password: datadir.SessionPassword(id), OwnerIndex: firstImageIndex, CreatedMs: 99_000}); !ok || got != want {
 			t.Errorf("session %v is %+v, want %+v", id, got, want)
 		}
 		if highest := s.HighestSession(uint32(uint64(id) >> 56)); highest != id {
@@ -220,7 +220,7 @@ func TestListDoesNotGoBack(t *testing.T) {
 		{Path: "/zookeeper/quota"},
 	} {
 		n.ACL = jute.OpenACL
-		if err := w.Node(n); err != nil {
+		if err := w.WriteNode(n); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -281,11 +281,11 @@ func TestBackCounts(t *testing.T) {
 		return znode.ImageNode{Path: path, ACL: jute.OpenACL, OwnerSession: owner}
 	}
 	for _, err := range []error{
-		w.Session(znode.Session{ID: first, Timeout: time.Second, Password: datadir.Password(first)}),
-		w.Session(znode.Session{ID: first + 1, Timeout: time.Second, Password: [16]byte{1}}),
-		w.Unswept(first + 2),
-		w.Node(node("/", 0)), w.Node(node("/born", first+1)), w.Node(node("/ended", first+2)), w.Node(node("/kept", first)),
-		w.Node(node("/zookeeper", 0)), w.Node(node("/zookeeper/config", 0)), w.Node(node("/zookeeper/quota", 0)),
+		w.WriteSession(znode.Session{ID: first, Timeout: time.Second, Password: datadir.SessionPassword(first)}),
+		w.WriteSession(znode.Session{ID: first + 1, Timeout: time.Second, Password: [16]byte{1}}),
+		w.WriteUnswept(first + 2),
+		w.WriteNode(node("/", 0)), w.WriteNode(node("/born", first+1)), w.WriteNode(node("/ended", first+2)), w.WriteNode(node("/kept", first)),
+		w.WriteNode(node("/zookeeper", 0)), w.WriteNode(node("/zookeeper/config", 0)), w.WriteNode(node("/zookeeper/quota", 0)),
 	} {
 		if err != nil {
 			t.Fatal(err)

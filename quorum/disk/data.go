@@ -224,7 +224,7 @@ func (d *Data) WriteBuckets() (took, entries metrics.Buckets) {
 
 // ResetWriteDurations sets the counters of WriteDurations to zero.
 func (d *Data) ResetWriteDurations() {
-	d.writeMetrics.durations.Reset()
+	d.writeMetrics.durations.ResetSummary()
 	d.writeMetrics.slowWrites.Store(0)
 }
 

@@ -29,8 +29,8 @@ type Certificates struct {
 func (cfg Config) keyOptions(changed func()) keystore.Options {
 	c := cfg.Certificates
 	return keystore.Options{
-		Prefix: "ssl.quorum", Key: c.KeyStore, Trust: c.TrustStore, CRL: c.CheckRevocation,
-		CRLs: c.RevocationFile, Log: cfg.Logger, Now: cfg.Now, CheckOwn: cfg.checkOwnCertificate, OnChange: changed,
+		Prefix: "ssl.quorum", Key: c.KeyStore, Trust: c.TrustStore, CheckCRLs: c.CheckRevocation,
+		CRLFile: c.RevocationFile, Log: cfg.Logger, Now: cfg.Now, CheckOwnCertificate: cfg.checkOwnCertificate, OnChange: changed,
 	}
 }
 

@@ -18,7 +18,7 @@ func (cfg Config) Check() (faults []*secretfile.Fault) {
 		faults = append(faults, secretfile.NewWarnings(secretFileKey, cfg.SecretFile, exposed)...)
 	}
 	if cfg.usesCertificates() {
-		faults = append(faults, keystore.Check(cfg.keyOptions(nil))...)
+		faults = append(faults, keystore.CheckFiles(cfg.keyOptions(nil))...)
 	}
 	return faults
 }

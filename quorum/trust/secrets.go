@@ -62,7 +62,7 @@ func openSecrets(path string, log *slog.Logger) (*Secrets, error) {
 	if err != nil {
 		return nil, err
 	}
-	secretfile.LogExposed(log, secretFileKey, path, exposed)
+	secretfile.LogIfExposed(log, secretFileKey, path, exposed)
 	s.current.Store(&list)
 	return s, nil
 }
@@ -92,13 +92,13 @@ func (s *Secrets) reload() bool {
 	}
 	s.current.Store(&list)
 	s.logger.Info("the ensemble's secrets were reloaded", "file", s.path, "secrets", len(list))
-	secretfile.LogExposed(s.logger, secretFileKey, s.path, exposed)
+	secretfile.LogIfExposed(s.logger, secretFileKey, s.path, exposed)
 	return true
 }
 
 // readSecrets reads a file of secrets. exposed is not "" if other users can read the file.
 func readSecrets(path string) (list []secret, exposed string, err error) {
-	f, err := secretfile.ReadFile(path, maxSecretFile)
+	f, err := secretfile.ReadTrustedFile(path, maxSecretFile)
 	if errors.Is(err, os.ErrNotExist) {
 		err = fmt.Errorf("%w; %s", err, howToMake)
 	}
@@ -106,7 +106,7 @@ func readSecrets(path string) (list []secret, exposed string, err error) {
 		list, err = parseSecrets(f.Text)
 	}
 	if err != nil {
-		return nil, "", secretfile.NewFault(secretFileKey, path, err)
+		return nil, "", secretfile.WrapFault(secretFileKey, path, err)
 	}
 	for _, s := range list {
 		s.proofKey() // now, and not while a handshake waits

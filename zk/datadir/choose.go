@@ -21,8 +21,8 @@ type logSurvey struct {
 // ones.
 const maxComparedTxns = 1 << 20
 
-// checkLogs returns an error if there is a snapshot and no log, unless that is allowed.
-func (fs *dirFiles) checkLogs(allowed bool) error {
+// checkHasLogs returns an error if there is a snapshot and no log, unless that is allowed.
+func (fs *dirFiles) checkHasLogs(allowed bool) error {
 	if allowed || len(fs.logs) > 0 || len(fs.snapshots) == 0 {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (one *logSurvey) firstDifference(other *logSurvey) (zxid int64, differs boo
 func surveyDirectory(f Directory, options Options) (logSurvey, error) {
 	files, err := f.listFiles()
 	if err == nil {
-		err = files.checkLogs(options.NoLogs)
+		err = files.checkHasLogs(options.NoLogs)
 	}
 	if err != nil {
 		return logSurvey{}, err
@@ -96,7 +96,7 @@ func surveyDirectory(f Directory, options Options) (logSurvey, error) {
 	if len(files.snapshots) > 0 {
 		one.zxid = files.snapshots[0].zxid
 	}
-	logs := files.logsFrom(one.zxid)
+	logs := files.logsAfter(one.zxid)
 	for i, log := range logs {
 		if err := one.surveyLog(log, i == len(logs)-1, options.AsZooKeeper); err != nil {
 			return logSurvey{}, fmt.Errorf("%w (or leave this directory out)", err)

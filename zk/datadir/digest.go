@@ -34,7 +34,7 @@ func (d *treeDigest) computeFor(s *State) {
 
 // addNode adds n, which is new or has changed.
 func (d *treeDigest) addNode(n *Node) {
-	if d.enabled && isCovered(n.Path) {
+	if d.enabled && digestCovers(n.Path) {
 		n.digestCRC = n.digestPart(n.Path)
 		d.sum += uint64(n.digestCRC)
 		d.asciiDelta += n.asciiDelta()
@@ -43,14 +43,14 @@ func (d *treeDigest) addNode(n *Node) {
 
 // removeNode removes n, before it changes or is deleted.
 func (d *treeDigest) removeNode(n *Node) {
-	if d.enabled && isCovered(n.Path) {
+	if d.enabled && digestCovers(n.Path) {
 		d.sum -= uint64(n.digestCRC)
 		d.asciiDelta -= n.asciiDelta()
 	}
 }
 
-// isCovered reports whether the digest covers the node at path.
-func isCovered(path string) bool { return !strings.HasPrefix(path, "/zookeeper/") }
+// digestCovers reports whether the digest covers the node at path.
+func digestCovers(path string) bool { return !strings.HasPrefix(path, "/zookeeper/") }
 
 // asciiDelta returns the difference of n's part of the digest in the locale C.
 func (n *Node) asciiDelta() uint64 {

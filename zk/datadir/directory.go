@@ -45,9 +45,9 @@ type dataFile struct {
 	zxid int64
 }
 
-// logsFrom returns the logs that may have transactions after zxid: the last one that begins at or before zxid, and all
+// logsAfter returns the logs that may have transactions after zxid: the last one that begins at or before zxid, and all
 // later ones.
-func (fs *dirFiles) logsFrom(zxid int64) []dataFile {
+func (fs *dirFiles) logsAfter(zxid int64) []dataFile {
 	first := 0
 	for i, log := range fs.logs {
 		if log.zxid <= zxid {

@@ -21,7 +21,7 @@ const maxCutRecord = 64 << 20
 //     a note.
 //   - Everything else is damage: ZooKeeper reads it as an end, too, and drops the transactions that follow.
 func (r *logReader) checkEnding(start, last int64) (note string, err error) {
-	end, err := r.lastByte(start)
+	end, err := r.lastNonzeroByte(start)
 	if err != nil {
 		return "", r.damageAt(start, err.Error())
 	}
@@ -29,7 +29,7 @@ func (r *logReader) checkEnding(start, last int64) (note string, err error) {
 		return "", nil
 	}
 	if end-start >= maxCutRecord {
-		return "", r.lostRecords(start,
+		return "", r.lostRecordsDamage(start,
 			fmt.Sprintf("no record follows the last one, but bytes that are not zero up to offset %d", end))
 	}
 	tail := make([]byte, end-start+1)
@@ -37,19 +37,19 @@ func (r *logReader) checkEnding(start, last int64) (note string, err error) {
 		return "", r.damageAt(start, err.Error())
 	}
 	if what := tailProblem(tail, start, r.size, last); what != "" {
-		return "", r.lostRecords(start, what)
+		return "", r.lostRecordsDamage(start, what)
 	}
 	return fmt.Sprintf("%s: offset %d: the last record is cut, as a crash leaves it; it is dropped, as ZooKeeper does",
 		r.path, start), nil
 }
 
-// lostRecords returns the damage of a log whose records ZooKeeper would not read to the end.
-func (r *logReader) lostRecords(offset int64, what string) *Damage {
+// lostRecordsDamage returns the damage of a log whose records ZooKeeper would not read to the end.
+func (r *logReader) lostRecordsDamage(offset int64, what string) *Damage {
 	return &Damage{File: r.path, Offset: offset, Problem: what, Remedy: useOtherOrForce}
 }
 
-// lastByte returns the offset of the last byte from start on that is not zero, or start-1 if there is none.
-func (r *logReader) lastByte(start int64) (int64, error) {
+// lastNonzeroByte returns the offset of the last byte from start on that is not zero, or start-1 if there is none.
+func (r *logReader) lastNonzeroByte(start int64) (int64, error) {
 	chunk := make([]byte, min(64<<10, max(0, r.size-start)))
 	for end := r.size; end > start; {
 		from := max(start, end-int64(len(chunk)))

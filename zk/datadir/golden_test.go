@@ -67,7 +67,7 @@ func compareDescribed(t *testing.T, s *State, file string) {
 		t.Errorf("%d sessions; want %d", len(s.Sessions), len(want.Sessions))
 	}
 	for id, timeout := range s.Sessions {
-		password := Password(id)
+		password := SessionPassword(id)
 		if got := want.Sessions[id.String()]; got != [2]any{float64(timeout), hex.EncodeToString(password[:])} {
 			t.Errorf("session %v: time-out %d, password %x; want %v", id, timeout, password, got)
 		}
@@ -124,7 +124,7 @@ func describe(s *State, n *Node) describedNode {
 
 // The password of a session is the one that ZooKeeper gave it.
 func TestPassword(t *testing.T) {
-	got := Password(jute.SessionID(0x0100000df1d70036))
+	got := SessionPassword(jute.SessionID(0x0100000df1d70036))
 	if want := "9399c612eb6b53174f64f562b6b71d29"; hex.EncodeToString(got[:]) != want {
 		t.Errorf("%x; want %s", got, want)
 	}

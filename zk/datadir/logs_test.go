@@ -106,7 +106,7 @@ func writeBase(t *testing.T, dir string, zxid int64, change func(s *State)) stri
 		change(s)
 	}
 	path := filepath.Join(dir, fmt.Sprintf("snapshot.%x", zxid))
-	if err := writeFile(path, s.writeSnapshot); err != nil {
+	if err := writeSyncedFile(path, s.writeSnapshot); err != nil {
 		t.Fatal(err)
 	}
 	return path

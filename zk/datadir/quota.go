@@ -11,9 +11,9 @@ const (
 	usageName  = "/zookeeper_stats"
 )
 
-// countUsage writes the number of nodes and bytes of each quota's subtree into its usage node. ZooKeeper does
+// writeQuotaUsage writes the number of nodes and bytes of each quota's subtree into its usage node. ZooKeeper does
 // so when it starts, because it keeps the count only in memory.
-func (s *State) countUsage() {
+func (s *State) writeQuotaUsage() {
 	quotas := s.nodes[quotaPath]
 	if quotas == nil {
 		return

@@ -40,8 +40,8 @@ type directoryReader struct {
 	// The snapshots that could not be read. The logs must have all transactions up to their zxids.
 	snapshotDamages  []*Damage
 	invalidSnapshots []dataFile
-	// highestTrace is the zxid of the last transaction of which the snapshot has a part.
-	highestTrace int64
+	// highestPartialZxid is the zxid of the last transaction of which the snapshot has a part.
+	highestPartialZxid int64
 	// digestDamage is set while the tree differs from the digest of a transaction.
 	digestDamage *Damage
 }
@@ -52,10 +52,10 @@ func readDirectory(f Directory, options Options) (*State, *Report, error) {
 		return nil, nil, err
 	}
 	r := &directoryReader{options: options, files: files, report: &Report{Directory: f, Notes: files.notes}}
-	if err := r.readSnapshot(); err != nil {
+	if err := r.readNewestSnapshot(); err != nil {
 		return nil, nil, err
 	}
-	if err := r.readLogs(); err != nil {
+	if err := r.replayLogs(); err != nil {
 		return nil, nil, err
 	}
 	if err := r.finishState(); err != nil {
@@ -64,8 +64,8 @@ func readDirectory(f Directory, options Options) (*State, *Report, error) {
 	return r.state, r.report, nil
 }
 
-// acceptLoss adds d to the losses with Options.AsZooKeeper, and returns it otherwise.
-func (r *directoryReader) acceptLoss(d *Damage) error {
+// acceptLossIfAllowed adds d to the losses with Options.AsZooKeeper, and returns it otherwise.
+func (r *directoryReader) acceptLossIfAllowed(d *Damage) error {
 	if !r.options.AsZooKeeper {
 		return d
 	}
@@ -77,8 +77,8 @@ func (r *directoryReader) addNote(format string, values ...any) {
 	r.report.Notes = append(r.report.Notes, fmt.Sprintf(format, values...))
 }
 
-// readSnapshot reads the newest valid snapshot.
-func (r *directoryReader) readSnapshot() error {
+// readNewestSnapshot reads the newest valid snapshot.
+func (r *directoryReader) readNewestSnapshot() error {
 	for _, file := range r.files.snapshots {
 		state, snap, err := readSnapshot(file.path, file.zxid, r.options.CheckRoom)
 		if err == nil {
@@ -118,7 +118,7 @@ func (r *directoryReader) readSnapshot() error {
 }
 
 func (r *directoryReader) useSnapshot(s *State, snap *snapshotInfo) {
-	r.state, r.highestTrace = s, snap.highestZxid
+	r.state, r.highestPartialZxid = s, snap.highestZxid
 	r.report.Snapshot, r.report.SnapshotZxid = snap.file, snap.zxid
 	if snap.digestZxid == 0 || snap.digestZxid != snap.zxid {
 		return // there is none, or it is of a later state
@@ -134,21 +134,21 @@ func (r *directoryReader) useSnapshot(s *State, snap *snapshotInfo) {
 	r.report.Digests++
 }
 
-// readLogs applies all transactions after the snapshot.
-func (r *directoryReader) readLogs() error {
-	if err := r.files.checkLogs(r.options.NoLogs); err != nil {
+// replayLogs applies all transactions after the snapshot.
+func (r *directoryReader) replayLogs() error {
+	if err := r.files.checkHasLogs(r.options.NoLogs); err != nil {
 		return err
 	}
-	logs := r.files.logsFrom(r.state.Zxid)
+	logs := r.files.logsAfter(r.state.Zxid)
 	for i, log := range logs {
-		if err := r.readLog(log, i == len(logs)-1); err != nil {
+		if err := r.replayLog(log, i == len(logs)-1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *directoryReader) readLog(file dataFile, newest bool) error {
+func (r *directoryReader) replayLog(file dataFile, newest bool) error {
 	log, err := openLog(file.path, newest)
 	if err != nil {
 		return err
@@ -190,7 +190,7 @@ func (r *directoryReader) checkLogEnd(log *logReader, start, last int64) error {
 	note, err := log.checkEnding(start, last)
 	var d *Damage
 	if errors.As(err, &d) && d.Remedy == useOtherOrForce {
-		return r.acceptLoss(d)
+		return r.acceptLossIfAllowed(d)
 	}
 	if note != "" {
 		r.addNote("%s", note)
@@ -217,7 +217,7 @@ func (r *directoryReader) replayTxn(log *logReader, rec *record, t *txn, last in
 			Problem: fmt.Sprintf("the transactions between %s and this one are missing", zxidText(r.state.Zxid)),
 			Remedy:  useOtherOrForce,
 		}
-		if err := r.acceptLoss(d); err != nil {
+		if err := r.acceptLossIfAllowed(d); err != nil {
 			return err
 		}
 	}
@@ -238,7 +238,7 @@ func canFollow(zxid, last int64) bool {
 // compareDigest compares the tree with the digest of t. ZooKeeper sometimes writes a wrong digest, and the tree differs
 // while it has parts of later transactions from the snapshot. So a difference counts only if no later digest matches.
 func (r *directoryReader) compareDigest(log *logReader, rec *record, t *txn) {
-	if t.zxid < r.highestTrace {
+	if t.zxid < r.highestPartialZxid {
 		return
 	}
 	if d := &r.state.digest; !d.enabled {
@@ -263,11 +263,11 @@ func (r *directoryReader) finishState() error {
 		return &Damage{File: r.report.Snapshot, Problem: "the root is missing", Remedy: useOtherMember}
 	}
 	for _, check := range []func() *Damage{
-		r.checkInvalidSnapshots, r.checkTraces,
+		r.checkInvalidSnapshots, r.checkPartialTxns,
 		func() *Damage { return r.digestDamage },
 	} {
 		if d := check(); d != nil {
-			if err := r.acceptLoss(d); err != nil {
+			if err := r.acceptLossIfAllowed(d); err != nil {
 				return err
 			}
 		}
@@ -278,10 +278,10 @@ func (r *directoryReader) finishState() error {
 	s.digest = treeDigest{}
 	s.Epoch = max(r.files.currentEpoch, r.files.acceptedEpoch, Epoch(s.Zxid))
 	if r.options.TTL353 {
-		s.readTTL353()
+		s.convertTTL353()
 	}
-	r.removeOrphans()
-	s.countUsage()
+	r.removeOrphanEphemerals()
+	s.writeQuotaUsage()
 	return nil
 }
 
@@ -300,13 +300,13 @@ func (r *directoryReader) checkInvalidSnapshots() *Damage {
 	return nil
 }
 
-// checkTraces checks that the logs reach the last transaction of which the snapshot has a part.
-func (r *directoryReader) checkTraces() *Damage {
-	if r.highestTrace <= r.state.Zxid || epochCounter(r.highestTrace) == 0 {
+// checkPartialTxns checks that the logs reach the last transaction of which the snapshot has a part.
+func (r *directoryReader) checkPartialTxns() *Damage {
+	if r.highestPartialZxid <= r.state.Zxid || epochCounter(r.highestPartialZxid) == 0 {
 		return nil
 	}
 	return &Damage{
-		File: r.report.Snapshot, Zxid: r.highestTrace,
+		File: r.report.Snapshot, Zxid: r.highestPartialZxid,
 		Problem: fmt.Sprintf("the snapshot has a part of this transaction, but the logs end at %s", zxidText(r.state.Zxid)),
 		Remedy:  useOtherOrForce,
 	}
@@ -326,20 +326,20 @@ func (r *directoryReader) checkACLs() (d *Damage) {
 	return d
 }
 
-// readTTL353 reads the owners that 3.5.3 gave to TTL nodes.
-func (s *State) readTTL353() {
+// convertTTL353 reads the owners that 3.5.3 gave to TTL nodes.
+func (s *State) convertTTL353() {
 	s.eachNode(func(n *Node) {
 		if s.Kind(n) != Ephemeral || n.Owner&^ttlMask353 != ttlMark353 || n.Owner&ttlMask353 > ttlMask {
 			return
 		}
 		if _, ok := s.Sessions[jute.SessionID(n.Owner)]; !ok {
-			s.removeFromOwner(n)
+			s.removeFromOwnerIndex(n)
 			n.Owner = TTLOwner(n.Owner & ttlMask353)
 		}
 	})
 }
 
-func (s *State) removeFromOwner(n *Node) {
+func (s *State) removeFromOwnerIndex(n *Node) {
 	if owned := s.nodesByOwner[n.Owner]; owned != nil {
 		if delete(owned, n); len(owned) == 0 {
 			delete(s.nodesByOwner, n.Owner)
@@ -347,8 +347,8 @@ func (s *State) removeFromOwner(n *Node) {
 	}
 }
 
-// removeOrphans removes ephemeral nodes without a session, as ZooKeeper does when it starts.
-func (r *directoryReader) removeOrphans() {
+// removeOrphanEphemerals removes ephemeral nodes without a session, as ZooKeeper does when it starts.
+func (r *directoryReader) removeOrphanEphemerals() {
 	var owners []int64
 	for owner, nodes := range r.state.nodesByOwner {
 		for n := range nodes {

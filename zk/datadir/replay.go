@@ -29,18 +29,18 @@ func (s *State) applyOp(t *txn, o *nodeChange) {
 	case jute.OpDelete, jute.OpDeleteContainer:
 		s.deletePath(o.path, t.zxid)
 	case jute.OpSetData, jute.OpReconfig:
-		s.changeNode(t, o.path, func(n *Node) {
+		s.changeUnlessNewer(t, o.path, func(n *Node) {
 			n.Data, n.Version, n.Mzxid, n.Mtime = bytes.Clone(o.data), o.version, t.zxid, t.timeMs
 		})
 	case jute.OpSetACL:
-		s.changeNode(t, o.path, func(n *Node) { n.ACL, n.missingACL, n.Aversion = o.acl, 0, o.version })
+		s.changeUnlessNewer(t, o.path, func(n *Node) { n.ACL, n.missingACL, n.Aversion = o.acl, 0, o.version })
 	}
 }
 
-// changeNode changes the node at path, if there is one. If the node was created after t, t changed an earlier
+// changeUnlessNewer changes the node at path, if there is one. If the node was created after t, t changed an earlier
 // node there. ZooKeeper corrupts such a node if a log from before 3.6 lacks the removal of the earlier node by
 // the end of its session.
-func (s *State) changeNode(t *txn, path string, change func(n *Node)) {
+func (s *State) changeUnlessNewer(t *txn, path string, change func(n *Node)) {
 	if n := s.nodes[path]; n != nil && n.Czxid <= t.zxid {
 		s.digest.removeNode(n)
 		change(n)

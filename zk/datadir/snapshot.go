@@ -67,7 +67,7 @@ type snapshotReader struct {
 }
 
 func (r *snapshotReader) readParts() error {
-	for _, part := range []func() error{r.readHead, r.readSessions, r.readACLs, r.readNodes, r.readSeal, r.readTail} {
+	for _, part := range []func() error{r.readHead, r.readSessions, r.readACLs, r.readNodes, r.readAndCheckSeal, r.readTail} {
 		err := part()
 		if r.err != nil {
 			return r.err
@@ -208,8 +208,8 @@ func (r *snapshotReader) copyData(data []byte) []byte {
 // sealSize is the length of a seal.
 const sealSize = 8 + 4 + 1
 
-func (r *snapshotReader) readSeal() error {
-	want := r.checkValue()
+func (r *snapshotReader) readAndCheckSeal() error {
+	want := r.adlerSum()
 	got := r.readInt64()
 	end := r.takeBytes(sealSize - 8)
 	if r.err != nil {
@@ -236,7 +236,7 @@ func (r *snapshotReader) readTail() error {
 	if err := r.readDigest(); err != nil || r.err != nil {
 		return err
 	}
-	if err := r.readSeal(); err != nil || r.err != nil || r.atEnd() {
+	if err := r.readAndCheckSeal(); err != nil || r.err != nil || r.atEnd() {
 		return err
 	}
 	return r.readLastZxid()
@@ -272,7 +272,7 @@ func (r *snapshotReader) readDigest() error {
 
 func (r *snapshotReader) readLastZxid() error {
 	r.highestZxid = max(r.highestZxid, r.readInt64())
-	if err := r.readSeal(); err != nil || r.err != nil {
+	if err := r.readAndCheckSeal(); err != nil || r.err != nil {
 		return err
 	}
 	if !r.atEnd() && r.err == nil {

@@ -46,8 +46,8 @@ func newValueReader(r io.Reader, size int64) *valueReader {
 // offset returns the offset of the next byte.
 func (s *valueReader) offset() int64 { return s.windowOffset + int64(s.position) }
 
-// checkValue returns the Adler-32 of everything that has been read.
-func (s *valueReader) checkValue() int64 {
+// adlerSum returns the Adler-32 of everything that has been read.
+func (s *valueReader) adlerSum() int64 {
 	s.checksum.Write(s.window[s.summedBytes:s.position])
 	s.summedBytes = s.position
 	return int64(s.checksum.Sum32())
@@ -74,7 +74,7 @@ func (s *valueReader) fillWindow(n int) bool {
 			return false
 		}
 	}
-	s.checkValue()
+	s.adlerSum()
 	kept := copy(s.window[:cap(s.window)], s.window[s.position:])
 	s.windowOffset += int64(s.position)
 	s.window, s.position, s.summedBytes = s.window[:kept], 0, 0

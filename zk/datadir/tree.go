@@ -153,7 +153,7 @@ func (s *State) removeSubtree(n *Node) {
 	}
 	s.digest.removeNode(n)
 	delete(s.nodes, n.Path)
-	s.removeFromOwner(n)
+	s.removeFromOwnerIndex(n)
 	switch {
 	case n.prev != nil:
 		n.prev.next = n.next

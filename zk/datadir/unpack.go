@@ -19,7 +19,7 @@ func openSnapshot(name string) (*valueReader, io.Closer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	src, err := decompressed(f, name)
+	src, err := newDecompressingReader(f, name)
 	if err != nil {
 		_ = f.Close() // only read
 		return nil, nil, err
@@ -27,8 +27,8 @@ func openSnapshot(name string) (*valueReader, io.Closer, error) {
 	return src, f, nil
 }
 
-// decompressed returns a reader of the contents of f, which is compressed by its name's extension.
-func decompressed(f *os.File, name string) (*valueReader, error) {
+// newDecompressingReader returns a reader of the contents of f, which is compressed by its name's extension.
+func newDecompressingReader(f *os.File, name string) (*valueReader, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err

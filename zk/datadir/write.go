@@ -31,7 +31,7 @@ func (s *State) Write(dir string) error {
 	if err := s.checkWritable(); err != nil {
 		return err
 	}
-	dir, err := secretfile.MakeDirectory(dir)
+	dir, err := secretfile.MakeTrustedDirectory(dir)
 	if err != nil {
 		return fmt.Errorf("datadir: %w", err)
 	}
@@ -49,18 +49,18 @@ func (s *State) Write(dir string) error {
 	if err := os.Mkdir(partial, 0o700); err != nil { // fails if there is a link, for example
 		return err
 	}
-	if err := writeFile(filepath.Join(partial, "snapshot."+strconv.FormatInt(s.Zxid, 16)), s.writeSnapshot); err != nil {
+	if err := writeSyncedFile(filepath.Join(partial, "snapshot."+strconv.FormatInt(s.Zxid, 16)), s.writeSnapshot); err != nil {
 		return err
 	}
-	err = writeFile(filepath.Join(partial, "log."+strconv.FormatInt(s.Zxid+1, 16)), func(w io.Writer) error {
-		_, err := w.Write(appendHead(logMagic, 0))
+	err = writeSyncedFile(filepath.Join(partial, "log."+strconv.FormatInt(s.Zxid+1, 16)), func(w io.Writer) error {
+		_, err := w.Write(encodeHead(logMagic, 0))
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	for _, name := range []string{"currentEpoch", "acceptedEpoch"} {
-		err := writeFile(filepath.Join(partial, name), func(w io.Writer) error {
+		err := writeSyncedFile(filepath.Join(partial, name), func(w io.Writer) error {
 			_, err := fmt.Fprint(w, max(s.Epoch, Epoch(s.Zxid)))
 			return err
 		})
@@ -100,8 +100,8 @@ func (s *State) checkWritable() error {
 	return err
 }
 
-// writeFile writes a file, and waits until it is on the disk.
-func writeFile(path string, write func(w io.Writer) error) error {
+// writeSyncedFile writes a file, and waits until it is on the disk.
+func writeSyncedFile(path string, write func(w io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -117,8 +117,8 @@ func writeFile(path string, write func(w io.Writer) error) error {
 	return errors.Join(err, f.Close())
 }
 
-// appendHead returns the head that readHead reads. database is the number that ZooKeeper writes.
-func appendHead(magic string, database int64) []byte {
+// encodeHead returns the head that readHead reads. database is the number that ZooKeeper writes.
+func encodeHead(magic string, database int64) []byte {
 	return jute.AppendInt64(jute.AppendInt32([]byte(magic), formatVersion), database)
 }
 
@@ -144,7 +144,7 @@ func (w *snapshotWriter) writeSeal() {
 // writeSnapshot writes the format that readSnapshot reads.
 func (s *State) writeSnapshot(to io.Writer) error {
 	w := &snapshotWriter{w: to, checksum: adler32.New()}
-	b := appendHead(snapshotMagic, -1)
+	b := encodeHead(snapshotMagic, -1)
 	b = jute.AppendCount(b, len(s.Sessions))
 	for _, id := range slices.Sorted(maps.Keys(s.Sessions)) {
 		b = jute.AppendInt32(jute.AppendInt64(b, int64(id)), s.Sessions[id])

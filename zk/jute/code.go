@@ -104,9 +104,9 @@ func (c Code) Err() error {
 	return c
 }
 
-// OnWire reports whether a server may send the code. The other codes mark ranges, are made by
+// IsSentByServers reports whether a server may send the code. The other codes mark ranges, are made by
 // clients for themselves, or are internal. Clients break on codes that they do not know.
-func (c Code) OnWire() bool {
+func (c Code) IsSentByServers() bool {
 	switch c {
 	case DataInconsistency, ConnectionLoss, OperationTimeout, InvalidState,
 		UnknownSession, APIError, InvalidCallback, Closing, Nothing, SessionMoved, RequestTimeout:

@@ -17,7 +17,7 @@ func (r *ConnectRequest) Decode(d *Decoder) {
 	r.TimeOut = d.ReadInt32()
 	r.SessionID = SessionID(d.ReadInt64())
 	r.Passwd = d.ReadBytes()
-	r.ReadOnly, r.HasReadOnly = d.readLast()
+	r.ReadOnly, r.HasReadOnly = d.readTrailingBool()
 }
 
 func (r ConnectRequest) Append(b []byte) []byte {
@@ -26,7 +26,7 @@ func (r ConnectRequest) Append(b []byte) []byte {
 	b = AppendInt32(b, r.TimeOut)
 	b = AppendInt64(b, int64(r.SessionID))
 	b = AppendBytes(b, r.Passwd)
-	return appendLast(b, r.ReadOnly, r.HasReadOnly)
+	return appendTrailingBool(b, r.ReadOnly, r.HasReadOnly)
 }
 
 // ConnectResponse is the reply to a ConnectRequest, without a header. If the session is rejected, all fields
@@ -45,7 +45,7 @@ func (r *ConnectResponse) Decode(d *Decoder) {
 	r.TimeOut = d.ReadInt32()
 	r.SessionID = SessionID(d.ReadInt64())
 	r.Passwd = d.ReadBytes()
-	r.ReadOnly, r.HasReadOnly = d.readLast()
+	r.ReadOnly, r.HasReadOnly = d.readTrailingBool()
 }
 
 func (r ConnectResponse) Append(b []byte) []byte {
@@ -53,18 +53,18 @@ func (r ConnectResponse) Append(b []byte) []byte {
 	b = AppendInt32(b, r.TimeOut)
 	b = AppendInt64(b, int64(r.SessionID))
 	b = AppendBytes(b, r.Passwd)
-	return appendLast(b, r.ReadOnly, r.HasReadOnly)
+	return appendTrailingBool(b, r.ReadOnly, r.HasReadOnly)
 }
 
-// readLast reads a bool that may be missing at the end of the frame, and reports whether it is present.
-func (d *Decoder) readLast() (v, present bool) {
+// readTrailingBool reads a bool that may be missing at the end of the frame, and reports whether it is present.
+func (d *Decoder) readTrailingBool() (v, present bool) {
 	if len(d.unread) == 0 {
 		return false, false
 	}
 	return d.ReadBool(), true
 }
 
-func appendLast(b []byte, v, present bool) []byte {
+func appendTrailingBool(b []byte, v, present bool) []byte {
 	if !present {
 		return b
 	}

@@ -47,7 +47,7 @@ func NewDecoder(frame []byte) Decoder { return Decoder{unread: frame} }
 // ReadBool reads one byte. Any value but 0 is true.
 func (d *Decoder) ReadBool() bool {
 	if len(d.unread) < 1 {
-		d.setError(errShortFrame)
+		d.keepFirstError(errShortFrame)
 		return false
 	}
 	v := d.unread[0] != 0
@@ -58,7 +58,7 @@ func (d *Decoder) ReadBool() bool {
 // ReadInt32 reads an int.
 func (d *Decoder) ReadInt32() int32 {
 	if len(d.unread) < 4 {
-		d.setError(errShortFrame)
+		d.keepFirstError(errShortFrame)
 		return 0
 	}
 	v := binary.BigEndian.Uint32(d.unread)
@@ -69,7 +69,7 @@ func (d *Decoder) ReadInt32() int32 {
 // ReadInt64 reads a long.
 func (d *Decoder) ReadInt64() int64 {
 	if len(d.unread) < 8 {
-		d.setError(errShortFrame)
+		d.keepFirstError(errShortFrame)
 		return 0
 	}
 	v := binary.BigEndian.Uint64(d.unread)
@@ -85,10 +85,10 @@ func (d *Decoder) ReadBytes() []byte {
 	case d.err != nil || n == -1:
 		return nil
 	case n < 0:
-		d.setError(errLength)
+		d.keepFirstError(errLength)
 		return nil
 	case n > len(d.unread):
-		d.setError(errShortFrame)
+		d.keepFirstError(errShortFrame)
 		return nil
 	}
 	v := d.unread[:n:n]
@@ -107,7 +107,7 @@ func (d *Decoder) ReadCount(size int) (n int, null bool) {
 	case n < 0:
 		return 0, false
 	case n > len(d.unread)/max(size, 1):
-		d.setError(errLength)
+		d.keepFirstError(errLength)
 		return 0, true
 	}
 	return n, false
@@ -122,7 +122,7 @@ func (d *Decoder) Rest() []byte { return d.unread }
 // takeBytes reads n bytes, or returns nil if the frame does not have them.
 func (d *Decoder) takeBytes(n int) []byte {
 	if len(d.unread) < n {
-		d.setError(errShortFrame)
+		d.keepFirstError(errShortFrame)
 		return nil
 	}
 	v := d.unread[:n:n]
@@ -143,8 +143,8 @@ func (d *Decoder) readStrings(dst [][]byte) [][]byte {
 	return dst
 }
 
-// setError keeps the first error.
-func (d *Decoder) setError(err error) {
+// keepFirstError keeps the first error.
+func (d *Decoder) keepFirstError(err error) {
 	if d.err == nil {
 		d.err = err
 	}

@@ -230,7 +230,7 @@ func TestCodeOnWire(t *testing.T) {
 	}
 	known := constants(t, "Code")
 	for constant, v := range known {
-		if got := Code(v).OnWire(); got == never[Code(v)] {
+		if got := Code(v).IsSentByServers(); got == never[Code(v)] {
 			t.Errorf("%s.OnWire() = %t", constant, got)
 		}
 		delete(never, Code(v))
@@ -239,7 +239,7 @@ func TestCodeOnWire(t *testing.T) {
 		t.Errorf("codes without a constant: %v", never)
 	}
 	for _, c := range []Code{1, 101, -10, -11, -104, -109, -126, -128, math.MinInt32} {
-		if c.OnWire() {
+		if c.IsSentByServers() {
 			t.Errorf("unknown code %d may be sent", c)
 		}
 	}

@@ -69,7 +69,7 @@ func readJAAS(text []byte, section string) (*jaasParser, error) {
 		return nil, fmt.Errorf("the file has over %d bytes; a JAAS file is shorter", MaxJAASBytes)
 	}
 	p := &jaasParser{unread: string(text), line: 1, wantedSection: section, moduleOptions: map[string]string{}}
-	p.nextToken()
+	p.scanToken()
 	seen := map[string]bool{}
 	for p.token.kind != endOfFile {
 		name := p.expect(wordToken, "the name of a section")
@@ -215,7 +215,7 @@ func (p *jaasParser) expect(kind tokenKind, what string) string {
 	}
 	text := p.token.text
 	p.previousLine = p.line
-	p.nextToken()
+	p.scanToken()
 	return text
 }
 
@@ -239,7 +239,7 @@ func (p *jaasParser) failAt(line int, what string) {
 	p.unread, p.token = "", token{kind: endOfFile, line: line}
 }
 
-func (p *jaasParser) nextToken() {
+func (p *jaasParser) scanToken() {
 	p.skipSpace()
 	p.token = token{kind: endOfFile, line: p.line}
 	if p.unread == "" {

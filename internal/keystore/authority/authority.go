@@ -40,12 +40,12 @@ func New(name string, now time.Time, valid time.Duration) (*Authority, error) {
 		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, NotBefore: now.Add(-clockTolerance), NotAfter: now.Add(valid),
 	}
-	cert, key, err := new(Authority).Sign(tmpl)
+	cert, key, err := new(Authority).IssueFromTemplate(tmpl)
 	return &Authority{cert, key}, err
 }
 
-// Read returns the authority of a certificate and its key, both in PEM as PEMFiles returns them.
-func Read(cert, key []byte) (*Authority, error) {
+// ParsePEM returns the authority of a certificate and its key, both in PEM as PEMFiles returns them.
+func ParsePEM(cert, key []byte) (*Authority, error) {
 	c, err := pemBlock(cert, "CERTIFICATE")
 	if err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)
@@ -83,8 +83,8 @@ func pemBlock(text []byte, kind string) ([]byte, error) {
 
 // PEMFiles returns the certificate of the authority, which is public, and its key.
 func (a *Authority) PEMFiles() (cert, key []byte, err error) {
-	key, err = pemKey(a.key)
-	return pemCert(a.cert), key, err
+	key, err = encodeKeyPEM(a.key)
+	return encodeCertPEM(a.cert), key, err
 }
 
 // Issue returns a new key with a certificate, in PEM, and in one file as ZooKeeper reads it. The certificate
@@ -108,17 +108,17 @@ func (a *Authority) Issue(names []string, now time.Time, valid time.Duration) ([
 	if tmpl.NotAfter.After(a.cert.NotAfter) {
 		tmpl.NotAfter = a.cert.NotAfter
 	}
-	cert, key, err := a.Sign(tmpl)
+	cert, key, err := a.IssueFromTemplate(tmpl)
 	if err != nil {
 		return nil, err
 	}
-	private, err := pemKey(key)
-	return append(private, pemCert(cert)...), err
+	private, err := encodeKeyPEM(key)
+	return append(private, encodeCertPEM(cert)...), err
 }
 
-// Sign returns a certificate made from tmpl with a new key and a serial number, and the key. It is for
+// IssueFromTemplate returns a certificate made from tmpl with a new key and a serial number, and the key. It is for
 // certificates that Issue does not make. An Authority without a certificate lets the key sign itself.
-func (a *Authority) Sign(tmpl *x509.Certificate) (*x509.Certificate, crypto.Signer, error) {
+func (a *Authority) IssueFromTemplate(tmpl *x509.Certificate) (*x509.Certificate, crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
@@ -144,15 +144,15 @@ func addName(tmpl *x509.Certificate, name string) error {
 		tmpl.IPAddresses = append(tmpl.IPAddresses, addr.AsSlice())
 		return nil
 	}
-	if !dnsName(name) {
+	if !isDNSName(name) {
 		return fmt.Errorf("%q is neither a DNS name nor an address", name)
 	}
 	tmpl.DNSNames = append(tmpl.DNSNames, name)
 	return nil
 }
 
-// dnsName reports whether name is valid for a host, or for all hosts below a name.
-func dnsName(name string) bool {
+// isDNSName reports whether name is valid for a host, or for all hosts below a name.
+func isDNSName(name string) bool {
 	if len(name) > maxName {
 		return false
 	}
@@ -166,11 +166,11 @@ func dnsName(name string) bool {
 	return true
 }
 
-func pemCert(cert *x509.Certificate) []byte {
+func encodeCertPEM(cert *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
 }
 
-func pemKey(key crypto.Signer) ([]byte, error) {
+func encodeKeyPEM(key crypto.Signer) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), err
 }

@@ -25,7 +25,7 @@ func TestIssue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, err = Read(cert, key); err != nil {
+	if a, err = ParsePEM(cert, key); err != nil {
 		t.Fatal(err)
 	}
 	host, err := a.Issue([]string{"zk1.example.org", "10.0.0.1", "::1", "*.members"}, now, 1000*day)
@@ -44,7 +44,7 @@ func TestIssue(t *testing.T) {
 		t.Fatal(err)
 	}
 	leaf := k.Certificate().Leaf
-	if got := keystore.Subject(leaf); got != "CN=zk1.example.org" {
+	if got := keystore.JavaSubject(leaf); got != "CN=zk1.example.org" {
 		t.Errorf("the subject is %s", got)
 	}
 	if !leaf.NotAfter.Equal(a.cert.NotAfter) {
@@ -102,7 +102,7 @@ func TestReadRefuses(t *testing.T) {
 		{cert, cert, "key: there is no PRIVATE KEY in PEM"},
 		{nil, nil, "certificate: there is no"},
 	} {
-		if _, err := Read(tt.cert, tt.key); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := ParsePEM(tt.cert, tt.key); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v, want %s", err, tt.want)
 		}
 	}
