@@ -250,7 +250,7 @@ func (d *rawConfig) finishPeerType() error {
 // finishMembers returns an error if a store with members' certificates is needed but not set. It warns if the key
 // store is set but not needed.
 func (d *rawConfig) finishMembers() error {
-	if key, err := d.Trust.MissingStore(); err != nil {
+	if key, err := d.Trust.CheckStoreLocations(); err != nil {
 		return fmt.Errorf("%s: %w", d.whereSet(key), err)
 	}
 	const key = "ssl.quorum.keyStore.location"

@@ -51,7 +51,7 @@ func (h *health) retireDamaged(ctx context.Context, why string) error {
 	}
 	h.log.Error("this member stops serving: its state is damaged; stop it, empty its data directory and start it again",
 		"reason", why)
-	err := h.node.Record().SetDamage(why)
+	err := h.node.Record().StoreDamage(why)
 	h.stopServing()
 	return err
 }

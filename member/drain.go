@@ -121,7 +121,7 @@ const minHandOverHeartbeats = 4
 func (d *drain) yieldLeadership(ctx context.Context, within time.Duration) error {
 	d.http.Stop()
 	d.server.RejectNew() // a client that came now would be closed soon
-	d.node.Transfer().Decline()
+	d.node.Transfer().DeclineIncoming()
 	defer d.startOnce.Do(func() { close(d.started) })
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

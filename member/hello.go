@@ -45,7 +45,7 @@ func (c *helloClient) sendHello(ctx context.Context, peer wire.Peer) (*proto.Hel
 		return nil, err
 	}
 	request := c.helloRequest()
-	request.Rival = c.node.Reachability().Rival(peer.ID)
+	request.Rival = c.node.Reachability().DescribeRivals(peer.ID)
 	reply, err := to.Hello(ctx, request)
 	if err = c.peers.explainError(peer.ID, err); err == nil {
 		c.digestWarnings.compareAlgorithm(peer.ID, reply.GetDigestAlg())
@@ -68,7 +68,7 @@ func (c *helloClient) helloRequest() *proto.HelloRequest {
 // unknown: with certificates, such a server cannot connect to this member before the state's list has its host. The
 // administrator's change names the host, so its certificate is accepted.
 func (c *helloClient) contactAbsent(ctx context.Context, list serverlist.List) {
-	c.node.Reachability().AwaitMajority(ctx, raftPeers(serversFromList(list)),
+	c.node.Reachability().ProbeUntilMajority(ctx, raftPeers(serversFromList(list)),
 		func(ctx context.Context, id uint32) (*proto.HelloReply, error) {
 			s, _ := list.Find(id)
 			return c.sendHelloTo(ctx, s)
@@ -123,7 +123,7 @@ func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.Hell
 	from := callerInfo(ctx)
 	peer := wire.Peer{ID: from.member, DiskID: from.disk, Addr: r.GetElection()}
 	if from.member != s.m.cfg.ID && from.disk != 0 {
-		if err := s.m.ports.hello.RecordProcess(wire.Process{
+		if err := s.m.ports.hello.RecordClosingTwins(wire.Process{
 			ID: from.member, DiskID: from.disk, RunID: r.GetStart(),
 			Addr: from.remoteAddr,
 		}); err != nil {
@@ -134,12 +134,12 @@ func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.Hell
 			HasData: r.GetHasData(),
 		})
 	}
-	n.ReportRival(from.member, r.GetRival())
+	n.LogReportedRival(from.member, r.GetRival())
 	hash, ensemble := s.m.ports.addressBook.ConfigHash(), s.m.ports.addressBook.EnsembleID()
 	list, hearsay := s.m.serverLists.rosterMessage()
 	return &proto.HelloReply{
 		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.incarnation.number, Disk: uint64(n.DiskID()),
-		Rival:    n.Reachability().Rival(from.member),
+		Rival:    n.Reachability().DescribeRivals(from.member),
 		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removalWatch.removedVersion() != 0,
 		Configuration: configurationMessage(n.Status().Servers()),
 		HasData:       n.HasData(), Joining: n.IsJoining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,

@@ -444,7 +444,7 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.backups.backupLoop(inner) })
 	g.Go(func() error { return m.rebalancer.autoRebalanceLoop(inner) })
 	g.Go(func() error { return m.ports.trustGuard.Run(inner) })
-	g.Go(func() error { return m.ports.hello.HandshakeLimiter().Run(inner, m.cfg.Network.Lookup) })
+	g.Go(func() error { return m.ports.hello.HandshakeLimiter().RunLookups(inner, m.cfg.Network.Lookup) })
 	if m.cfg.OperatorListener != nil {
 		g.Go(func() error { return m.adminHTTP.Serve(inner, m.cfg.OperatorListener) })
 	}
@@ -593,7 +593,7 @@ func (m *Member) IsJoining() bool { return m.node.IsJoining() }
 // ReloadSecrets reloads the files with the members' secrets, keys and certificates. The log reports the
 // changes. If a file cannot be used, the log has the reason, and the former keys stay in use.
 func (m *Member) ReloadSecrets() {
-	m.ports.trustGuard.Reload()
+	m.ports.trustGuard.RequestReload()
 	m.serverKeys.reloadFiles()
 }
 

@@ -122,7 +122,7 @@ func (s source) queueMetrics() []metrics.Native {
 			"connections closed because this member could not vouch for their sessions", func() map[string]uint64 {
 				own := m.follower.Stats()
 				return map[string]uint64{
-					"not_renewed": m.server.NotVouched(), "not_acknowledged": own.LapsedLeases, "refused": own.RefusedSessions,
+					"not_renewed": m.server.DroppedNotVouched(), "not_acknowledged": own.LapsedLeases, "refused": own.RefusedSessions,
 					"unlinked": own.UnlinkedConns,
 				}
 			}),

@@ -37,7 +37,7 @@ func (h *health) readOnlyLoop(ctx context.Context) error {
 		case !reads && now.Sub(since) >= max(minWithoutLeader, h.cfg.Tick):
 			h.log.Warn("no leader is known: this member serves clients that ask for a read-only server", "applied",
 				h.applyProgress.lastIndex.Load())
-			h.server.ServeReadOnly()
+			h.server.BeginReadOnly()
 		}
 		select {
 		case <-ctx.Done():

@@ -167,7 +167,7 @@ func (l *serverLists) replaceReceived(r *znode.ServerList) bool {
 // ensemble.
 func (l *serverLists) loadStored(node *quorum.Node) error {
 	var list proto.Roster
-	stored := node.Record().StoredList()
+	stored := node.Record().StoredServerList()
 	if len(stored) == 0 {
 		return nil
 	}

@@ -173,7 +173,7 @@ func TestConnectionsFollowTheList(t *testing.T) {
 		if s, _ := lists.addressesOf(2); s.GrpcAddr != "b3:2888" {
 			t.Errorf("another member has told a newer list, and member 2 is reached at %q", s.GrpcAddr)
 		}
-		lists.addressBook.SetRaftPeers(func() []wire.Peer { return []wire.Peer{{ID: 7, DiskID: 1, Addr: "g:3888", GRPCAddr: "g:2888"}} })
+		lists.addressBook.SetRaftPeersFunc(func() []wire.Peer { return []wire.Peer{{ID: 7, DiskID: 1, Addr: "g:3888", GRPCAddr: "g:2888"}} })
 		if s, known := lists.addressesOf(7); !known || s.GrpcAddr != "g:2888" {
 			t.Errorf("member 7, which is in no list and still votes, is reached at %q", s.GrpcAddr)
 		}

@@ -199,7 +199,7 @@ var errNotFounded = errors.New("the ensemble begins, and serves once most of its
 // lines do not vote yet.
 func (t *terms) isFounding() bool {
 	_, listed := t.m.serverLists.wantedPeers()
-	return !listed && !t.m.node.Status().HasMajorityOf(raftPeers(t.m.cfg.Servers))
+	return !listed && !t.m.node.Status().ConfigurationHasMajorityOf(raftPeers(t.m.cfg.Servers))
 }
 
 // firstServerList returns the configured server list if the state has none of this ensemble, because the

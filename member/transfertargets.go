@@ -43,7 +43,7 @@ func (s *transferTargets) termStarted(t znode.Term) {
 
 // Reached implements leader.Ensemble. Members that raft reaches reply a few times in each HeartbeatTimeout.
 func (s *transferTargets) Reached(d time.Duration) []uint32 {
-	return s.m.node.Reachability().ReachedVoters(max(d, s.m.cfg.HeartbeatTimeout))
+	return s.m.node.Reachability().VotersRepliedWithin(max(d, s.m.cfg.HeartbeatTimeout))
 }
 
 // TransferTarget implements leader.Ensemble. It returns the member that has not led for longest; of several,

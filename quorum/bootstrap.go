@@ -72,7 +72,7 @@ func (b *bootstrap) joinOrFound(ctx context.Context) error {
 		case next.waitingFor == "" && next.joinEnsemble != wire.EnsembleID{}:
 			b.logger.Info("this member joins the ensemble; it votes once it has the log", "ensemble",
 				fmt.Sprintf("%x", next.joinEnsemble[:4]), "disk", b.status.selfPeer().DiskID)
-			return b.record.joinEnsemble(next.joinEnsemble)
+			return b.record.storeJoinedEnsemble(next.joinEnsemble)
 		case next.waitingFor == "":
 			return b.foundEnsemble()
 		case next.waitingFor != logged && ctx.Err() == nil:
@@ -173,9 +173,9 @@ func serverListHash(book *wire.AddressBook) []byte {
 // start founds another ensemble.
 func (b *bootstrap) foundEnsemble() error {
 	id := newEnsembleID()
-	err := b.record.setCopying(false) // it has no data of an ensemble that it may have begun to join
+	err := b.record.storeCopying(false) // it has no data of an ensemble that it may have begun to join
 	if err == nil {
-		err = writeEnsemble(b.disk.Stable(), id)
+		err = writeEnsembleID(b.disk.Stable(), id)
 	}
 	if err == nil {
 		err = b.disk.Stable().SetTerm(1)
@@ -195,9 +195,9 @@ func (b *bootstrap) foundEnsemble() error {
 	return nil
 }
 
-// announceUntilKnown sends Hello to all other members while this disk is not in raft's configuration, or knows no
+// announceWhileUnknown sends Hello to all other members while this disk is not in raft's configuration, or knows no
 // leader: the leader may not know yet that the disk exists.
-func (b *bootstrap) announceUntilKnown(ctx context.Context, r *raft.Raft) {
+func (b *bootstrap) announceWhileUnknown(ctx context.Context, r *raft.Raft) {
 	var lost []wire.Peer
 	takesPart := false // logged already
 	pause := firstHelloPause
@@ -209,7 +209,7 @@ func (b *bootstrap) announceUntilKnown(ctx context.Context, r *raft.Raft) {
 			return
 		}
 		if b.record.copying.Load() && b.status.hasCaughtUp() {
-			if err := b.record.setCopying(false); err != nil {
+			if err := b.record.storeCopying(false); err != nil {
 				b.endMember(err)
 				return
 			}
@@ -225,18 +225,18 @@ func (b *bootstrap) announceUntilKnown(ctx context.Context, r *raft.Raft) {
 		}
 		replies := b.hellos.sendAll(ctx)
 		before := lost
-		lost = b.lostMajority(replies)
-		b.logLostMajority(lost, before)
-		if err := b.checkEnsembleUnchanged(replies); err != nil {
+		lost = b.lostVotersBlockingElection(replies)
+		b.logNewLostMajority(lost, before)
+		if err := b.checkNotFoundedAgain(replies); err != nil {
 			b.endMember(err)
 			return
 		}
 	}
 }
 
-// checkEnsembleUnchanged returns an error if this member has no data yet, and the ensemble that it joins was
+// checkNotFoundedAgain returns an error if this member has no data yet, and the ensemble that it joins was
 // founded again: the founder has lost its disk before another disk had an entry.
-func (b *bootstrap) checkEnsembleUnchanged(r helloRound) error {
+func (b *bootstrap) checkNotFoundedAgain(r helloRound) error {
 	if b.disk.HasData() {
 		return nil
 	}

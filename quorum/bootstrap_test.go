@@ -357,7 +357,7 @@ func TestLostMajority(t *testing.T) {
 			logged("later")
 			for id, m := range e.members {
 				n := m.node
-				if lost := (&bootstrap{status: n.status}).lostMajority(n.hellos.sendAll(t.Context())); n.status.LeaderID() != 0 || len(wire.VoterIDs(lost)) != members-1 {
+				if lost := (&bootstrap{status: n.status}).lostVotersBlockingElection(n.hellos.sendAll(t.Context())); n.status.LeaderID() != 0 || len(wire.VoterIDs(lost)) != members-1 {
 					t.Errorf("member %d knows that %v are lost, and follows %d", id, lost, n.status.LeaderID())
 				}
 			}
@@ -385,7 +385,7 @@ func TestReplacedVotersAreNotLost(t *testing.T) {
 		e.start(5)
 		e.wait("member 5 to run", func() bool { return e.ready(5) })
 		n := e.members[5].node
-		if lost := (&bootstrap{status: n.status}).lostMajority(n.hellos.sendAll(t.Context())); n.status.LeaderID() != 0 || lost != nil {
+		if lost := (&bootstrap{status: n.status}).lostVotersBlockingElection(n.hellos.sendAll(t.Context())); n.status.LeaderID() != 0 || lost != nil {
 			t.Errorf("it takes %v for lost, and follows %d", lost, n.status.LeaderID())
 		}
 	})

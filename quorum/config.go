@@ -116,6 +116,6 @@ func (n *Node) raftConfig() *raft.Config {
 	conf.ShutdownOnRemove = false
 	conf.NoLegacyTelemetry = true
 	conf.NotifyCh = n.leadershipChanges
-	conf.Logger = newRaftLog(n.logger)
+	conf.Logger = newRaftLogger(n.logger)
 	return conf
 }

@@ -24,7 +24,7 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 			t.Fatalf("damaged from the start: %q", why)
 		}
 		for _, why := range []string{"a bit", "another bit"} {
-			if err := e.members[old].node.record.SetDamage(why); err != nil {
+			if err := e.members[old].node.record.StoreDamage(why); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -78,7 +78,7 @@ func TestRecoverDamagedMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, all := lost(t, disk.DefaultLogKind, 3, 3)
 		e.start(1)
-		if err := e.members[1].node.record.SetDamage("a bit"); err != nil {
+		if err := e.members[1].node.record.StoreDamage("a bit"); err != nil {
 			t.Fatal(err)
 		}
 		e.stop(1)

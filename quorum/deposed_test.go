@@ -138,7 +138,7 @@ func TestBatchWaitsForItsLastEntry(t *testing.T) {
 		m := &machine{}
 		f := &fsm{
 			stateMachine: m, onConfiguration: func() {}, onCommit: func() { shown++ },
-			runTimed: func(_ string, op func() error) error { return op() },
+			runTracked: func(_ string, op func() error) error { return op() },
 			awaitDurable: func(index uint64) bool {
 				if shown > 0 {
 					t.Error("shown before it is durable")

@@ -113,7 +113,7 @@ func TestServersInAnotherOrder(t *testing.T) {
 // openStopped opens the data in the directory of a member that does not run.
 func openStopped(t *testing.T, dir string) *disk.Data {
 	t.Helper()
-	d, err := disk.OpenStopped(disk.Config{DataDir: dir, SegmentBytes: testSegment, RaftLog: hclog.NewNullLogger()})
+	d, err := disk.OpenStopped(disk.Config{DataDir: dir, SegmentBytes: testSegment, RaftLogger: hclog.NewNullLogger()})
 	if err != nil {
 		t.Fatal(err)
 	}

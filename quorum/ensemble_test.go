@@ -518,7 +518,7 @@ var errKilled = errors.New("killed")
 // kill ends a member without a graceful stop.
 func (e *ensemble) kill(id uint32) {
 	e.t.Helper()
-	e.members[id].node.failure.end(errKilled)
+	e.members[id].node.failure.endMember(errKilled)
 	if err := e.ended(id); !errors.Is(err, errKilled) {
 		e.t.Errorf("member %d: Run: %v, want it killed", id, err)
 	}

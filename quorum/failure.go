@@ -17,12 +17,12 @@ type memberFailure struct {
 	reason error         // set before ended is closed
 }
 
-func newFailure(logger *slog.Logger, others bool) *memberFailure {
+func newMemberFailure(logger *slog.Logger, others bool) *memberFailure {
 	return &memberFailure{logger: logger, joinable: others, ended: make(chan struct{})}
 }
 
-// end makes Node.Run return err. Only the first call counts.
-func (f *memberFailure) end(err error) {
+// endMember makes Node.Run return err. Only the first call counts.
+func (f *memberFailure) endMember(err error) {
 	f.once.Do(func() {
 		err := disk.WithAdvice(err, f.joinable)
 		f.logger.Error("this member stops", "err", err)

@@ -64,8 +64,8 @@ type failureDetector struct {
 	connectionLosses    chan connectionLoss // one place
 }
 
-// noteConnectionsEnded implements wire.Config.ConnectionLost.
-func (d *failureDetector) noteConnectionsEnded(server raft.ServerID) {
+// queueLossIfLeader implements wire.Config.ConnectionLost.
+func (d *failureDetector) queueLossIfLeader(server raft.ServerID) {
 	if server != d.status.leaderServer() {
 		return
 	}
@@ -92,7 +92,7 @@ func (d *failureDetector) run(ctx context.Context, r *raft.Raft) {
 				continue
 			}
 			go d.leaderDied(wire.MemberID(l.leader)) // with TLS it may take time to close a connection
-			if !stood.IsZero() && time.Since(stood) < standCooldown*d.electionTimeout || !d.waitForTurn(ctx, r, l) {
+			if !stood.IsZero() && time.Since(stood) < standCooldown*d.electionTimeout || !d.awaitTurnToStand(ctx, r, l) {
 				continue
 			}
 			stood = time.Now()
@@ -137,9 +137,9 @@ func (d *failureDetector) stillLeaderless(r *raft.Raft, l connectionLoss) bool {
 	return r.State() == raft.Follower && !heard && (leader == "" || leader == l.leader)
 }
 
-// waitForTurn waits for this member's turn to stand after a loss, and reports whether an election is still
+// awaitTurnToStand waits for this member's turn to stand after a loss, and reports whether an election is still
 // necessary.
-func (d *failureDetector) waitForTurn(ctx context.Context, r *raft.Raft, l connectionLoss) bool {
+func (d *failureDetector) awaitTurnToStand(ctx context.Context, r *raft.Raft, l connectionLoss) bool {
 	all := memberIDs(voterServers(r))
 	rank, ok := standRank(d.status.selfPeer().ID, wire.MemberID(l.leader), all, l.term)
 	if !d.serverList.wantsVote(d.status.selfPeer().ID) {

@@ -288,8 +288,8 @@ func TestShorterLogStandsFirst(t *testing.T) {
 func TestUnfitMemberDoesNotStand(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(n *Node){
-		"declines":   func(n *Node) { n.transfer.Decline() },
-		"is damaged": func(n *Node) { _ = n.record.SetDamage("for a test") },
+		"declines":   func(n *Node) { n.transfer.DeclineIncoming() },
+		"is damaged": func(n *Node) { _ = n.record.StoreDamage("for a test") },
 	}
 	for name, unable := range tests {
 		t.Run(name, func(t *testing.T) {

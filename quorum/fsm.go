@@ -55,8 +55,8 @@ type fsm struct {
 	onCommit     func() // called after entries are committed and durable here, before they are applied
 	// onConfiguration is called after a configuration was committed, which is raft's latest one by then.
 	onConfiguration func()
-	// runTimed runs an operation that may hang, with a name for an error.
-	runTimed           func(name string, op func() error) error
+	// runTracked runs an operation that may hang, with a name for an error.
+	runTracked         func(name string, op func() error) error
 	metrics            *Metrics
 	raftRunning        func() bool        // false while raft selects a snapshot to start from
 	onSnapshotRejected func(reason error) // called if a snapshot cannot be restored then
@@ -101,7 +101,7 @@ func (f *fsm) applyEntries(logs []*raft.Log) {
 		}
 		f.batch = append(f.batch, c)
 	}
-	if err := f.runTimed("applying entries", func() error { return f.stateMachine.Apply(f.batch) }); err != nil {
+	if err := f.runTracked("applying entries", func() error { return f.stateMachine.Apply(f.batch) }); err != nil {
 		f.failed = true
 		f.endMember(err)
 		return

@@ -83,7 +83,7 @@ func (h *hellos) checkReply(p wire.Peer, reply *proto.HelloReply) error {
 // logs each once.
 func (h *hellos) logComplaints(r helloRound) {
 	for id, a := range r.replies {
-		h.noteRival(id, a.GetRival())
+		h.logReportedRival(id, a.GetRival())
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -92,29 +92,29 @@ func (h *hellos) logComplaints(r helloRound) {
 		switch {
 		case errors.Is(err, wire.ErrOtherEnsemble):
 			const message = "a member is of another ensemble; to make it join this one, empty its data directory"
-			h.logOnce(id, message, message, err)
+			h.logUnlessRepeated(id, message, message, err)
 		case errors.Is(err, wire.ErrTwins):
 			const message = "a disk has two processes"
-			h.logOnce(id, message, message, err)
+			h.logUnlessRepeated(id, message, message, err)
 		}
 	}
 }
 
-// noteRival logs another process with this member's number that member from, the leader, has reported: once, as
+// logReportedRival logs another process with this member's number that member from, the leader, has reported: once, as
 // long as rival does not change. rival is "" if there is none.
-func (h *hellos) noteRival(from uint32, rival string) {
+func (h *hellos) logReportedRival(from uint32, rival string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if rival == "" {
 		delete(h.lastComplaints, from)
 		return
 	}
-	h.logOnce(from, rival, "another process runs with this member's number; stop one of them", rival)
+	h.logUnlessRepeated(from, rival, "another process runs with this member's number; stop one of them", rival)
 }
 
-// logOnce logs a message with its reason, unless the last complaint about the member was the same. The caller
+// logUnlessRepeated logs a message with its reason, unless the last complaint about the member was the same. The caller
 // holds mu.
-func (h *hellos) logOnce(id uint32, same, message string, reason any) {
+func (h *hellos) logUnlessRepeated(id uint32, same, message string, reason any) {
 	if h.lastComplaints[id] != same {
 		h.lastComplaints[id] = same
 		h.logger.Error(message, "peer", id, "reason", reason)

@@ -128,7 +128,7 @@ func TestLeaderDiesSendingSnapshot(t *testing.T) {
 			defer e.net.mu.Unlock()
 			return e.net.mute[pair]
 		})
-		e.members[lead].node.failure.end(errKilled)
+		e.members[lead].node.failure.endMember(errKilled)
 		begin := time.Now()
 		if got := e.leader(other, late); got != other {
 			t.Errorf("member %d leads, want %d", got, other)

@@ -57,8 +57,8 @@ var debugOnly = []string{
 // there was a leader: when an ensemble starts, there was none.
 const electionStartMessage = "heartbeat timeout reached, starting election"
 
-// hadLeader reports whether the arguments of electionStartMessage name a leader.
-func hadLeader(args []any) bool {
+// namesLastLeader reports whether the arguments of electionStartMessage name a leader.
+func namesLastLeader(args []any) bool {
 	for i := 1; i < len(args); i += 2 {
 		if args[i-1] == "last-leader-id" {
 			return fmt.Sprint(args[i]) != ""
@@ -67,16 +67,16 @@ func hadLeader(args []any) bool {
 	return false
 }
 
-// raftLog passes raft's log messages to slog. Its errors become warnings: this package logs itself if an operator
+// raftLogger passes raft's log messages to slog. Its errors become warnings: this package logs itself if an operator
 // must act. The embedded logger implements the methods that raft and raft-wal do not call.
-type raftLog struct {
+type raftLogger struct {
 	hclog.Logger
 	logger *slog.Logger
 }
 
-func newRaftLog(l *slog.Logger) hclog.Logger { return &raftLog{hclog.NewNullLogger(), l} }
+func newRaftLogger(l *slog.Logger) hclog.Logger { return &raftLogger{hclog.NewNullLogger(), l} }
 
-func (r *raftLog) Log(level hclog.Level, msg string, args ...any) {
+func (r *raftLogger) Log(level hclog.Level, msg string, args ...any) {
 	to := slog.LevelDebug
 	switch level {
 	case hclog.Info:
@@ -87,7 +87,7 @@ func (r *raftLog) Log(level hclog.Level, msg string, args ...any) {
 	switch {
 	case slices.Contains(debugOnly, msg):
 		to = slog.LevelDebug
-	case msg == electionStartMessage && !hadLeader(args):
+	case msg == electionStartMessage && !namesLastLeader(args):
 		to = slog.LevelInfo
 	}
 	ctx := context.Background()
@@ -102,11 +102,13 @@ func (r *raftLog) Log(level hclog.Level, msg string, args ...any) {
 	r.logger.Log(ctx, to, "raft: "+msg, args...)
 }
 
-func (r *raftLog) Trace(msg string, args ...any) { r.Log(hclog.Trace, msg, args...) }
-func (r *raftLog) Debug(msg string, args ...any) { r.Log(hclog.Debug, msg, args...) }
-func (r *raftLog) Info(msg string, args ...any)  { r.Log(hclog.Info, msg, args...) }
-func (r *raftLog) Warn(msg string, args ...any)  { r.Log(hclog.Warn, msg, args...) }
-func (r *raftLog) Error(msg string, args ...any) { r.Log(hclog.Error, msg, args...) }
+func (r *raftLogger) Trace(msg string, args ...any) { r.Log(hclog.Trace, msg, args...) }
+func (r *raftLogger) Debug(msg string, args ...any) { r.Log(hclog.Debug, msg, args...) }
+func (r *raftLogger) Info(msg string, args ...any)  { r.Log(hclog.Info, msg, args...) }
+func (r *raftLogger) Warn(msg string, args ...any)  { r.Log(hclog.Warn, msg, args...) }
+func (r *raftLogger) Error(msg string, args ...any) { r.Log(hclog.Error, msg, args...) }
 
-func (r *raftLog) With(args ...any) hclog.Logger { return &raftLog{r.Logger, r.logger.With(args...)} }
-func (r *raftLog) Named(string) hclog.Logger     { return r }
+func (r *raftLogger) With(args ...any) hclog.Logger {
+	return &raftLogger{r.Logger, r.logger.With(args...)}
+}
+func (r *raftLogger) Named(string) hclog.Logger { return r }

@@ -12,7 +12,7 @@ import (
 func TestRaftLog(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	l := newRaftLog(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	l := newRaftLogger(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	tests := []struct {
 		log  func()
 		want string

@@ -41,14 +41,14 @@ func (c *logCache) GetLog(index uint64, l *raft.Log) error {
 	}
 	err := c.LogStore.GetLog(index, l)
 	if err == nil && l.Type == raft.LogConfiguration {
-		c.noteConfigurationRead(index)
+		c.noteConfigurationAtStart(index)
 	}
 	return err
 }
 
-// noteConfigurationRead records a configuration entry that raft reads while it starts: it reads all entries after
+// noteConfigurationAtStart records a configuration entry that raft reads while it starts: it reads all entries after
 // its snapshot then. Later reads may be of entries that another leader has replaced in the meantime.
-func (c *logCache) noteConfigurationRead(index uint64) {
+func (c *logCache) noteConfigurationAtStart(index uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.changedSinceOpen {

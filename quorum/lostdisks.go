@@ -5,9 +5,9 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// lostMajority returns the voters whose disks are known to be lost, if no leader can be elected without their
+// lostVotersBlockingElection returns the voters whose disks are known to be lost, if no leader can be elected without their
 // votes: one of two voters, two of three. Otherwise it returns none.
-func (b *bootstrap) lostMajority(r helloRound) (lost []wire.Peer) {
+func (b *bootstrap) lostVotersBlockingElection(r helloRound) (lost []wire.Peer) {
 	voters := 0
 	for _, s := range b.newestConfiguration(r) {
 		if s.Observer {
@@ -50,7 +50,7 @@ func (b *bootstrap) newestConfiguration(r helloRound) (servers []wire.Peer) {
 	return servers
 }
 
-func (b *bootstrap) logLostMajority(lost, before []wire.Peer) {
+func (b *bootstrap) logNewLostMajority(lost, before []wire.Peer) {
 	if len(lost) > 0 && len(before) == 0 {
 		b.logger.Error("too many voters have lost their disks, and no leader can be elected without their votes; stop all "+
 			"members, and run rollcall recover on the one with the most data",

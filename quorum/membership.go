@@ -68,7 +68,7 @@ func (m *membership) run(ctx context.Context) {
 		case <-ticker.C:
 		case <-m.serverList.changed:
 		}
-		for m.raft.State() == raft.Leader && ctx.Err() == nil && m.takeStep(ctx) { // each step is one change
+		for m.raft.State() == raft.Leader && ctx.Err() == nil && m.tryNextChange(ctx) { // each step is one change
 		}
 		if m.newVoterCatchingUp { // a member is catching up: the next step comes soon
 			ticker.Reset(min(membershipInterval, m.electionTimeout/2))
@@ -78,14 +78,14 @@ func (m *membership) run(ctx context.Context) {
 	}
 }
 
-// takeStep makes one change if one is possible now, and reports whether it did.
-func (m *membership) takeStep(ctx context.Context) bool {
+// tryNextChange makes one change if one is possible now, and reports whether it did.
+func (m *membership) tryNextChange(ctx context.Context) bool {
 	m.newVoterCatchingUp = false
-	if m.matchesServerList() {
+	if m.needsNoChange() {
 		m.loggedReason, m.leavingVoterWaitsSince = "", time.Time{}
 		return false
 	}
-	if !m.serverListIsCurrent(ctx, m.raft.CurrentTerm()) {
+	if !m.ensureListIsCurrent(ctx, m.raft.CurrentTerm()) {
 		return false
 	}
 	// read before the configuration: raft rejects a change of another one
@@ -96,7 +96,7 @@ func (m *membership) takeStep(ctx context.Context) bool {
 	}
 	s := leaderView{
 		self: m.status.selfPeer(), configured: have, wanted: want, configurationIndex: index,
-		replies: m.hellos.sendAll(ctx).replies, caughtUp: m.caughtUpServers(),
+		replies: m.hellos.sendAll(ctx).replies, caughtUp: m.sampleCaughtUpServers(),
 		reachedServers: m.reachability.reachedServers(),
 	}
 	m.logRivals(want)
@@ -122,7 +122,7 @@ func (m *membership) takeStep(ctx context.Context) bool {
 // logRivals logs the members of a list with two processes, each once.
 func (m *membership) logRivals(list []wire.Peer) {
 	for _, p := range list {
-		rival := m.reachability.Rival(p.ID)
+		rival := m.reachability.DescribeRivals(p.ID)
 		if rival != "" && rival != m.loggedRivals[p.ID] {
 			m.logger.Error("two processes run with one member's number; stop one of them", "peer", p.ID, "reason", rival)
 		}
@@ -130,24 +130,24 @@ func (m *membership) logRivals(list []wire.Peer) {
 	}
 }
 
-// matchesServerList reports whether raft's configuration matches the list, and all servers reply with their disks.
+// needsNoChange reports whether raft's configuration matches the list, and all servers reply with their disks.
 // A server that does not reply may have lost its disk, and its member may know no present member of the ensemble.
 // The leader contacts it.
-func (m *membership) matchesServerList() bool {
+func (m *membership) needsNoChange() bool {
 	have, want, reached := m.status.Servers(), m.serverList.wantedServers(), m.reachability.reachedServers()
 	silent := func(h wire.Peer) bool { return !slices.Contains(reached, h.ServerID()) }
 	return slices.EqualFunc(have, want, func(h, w wire.Peer) bool { return h.WithoutDisk() == w }) &&
 		!slices.ContainsFunc(have, silent) && !m.reachability.hasUnknownDisk(have)
 }
 
-// serverListIsCurrent reports whether an entry of this term has been applied, so that the server list is not an
+// ensureListIsCurrent reports whether an entry of this term has been applied, so that the server list is not an
 // old one. As long as the state has no list, this member proposes an empty entry, because no other entry comes.
-func (m *membership) serverListIsCurrent(ctx context.Context, term uint64) bool {
+func (m *membership) ensureListIsCurrent(ctx context.Context, term uint64) bool {
 	if m.serverList.stateList == nil || m.status.fsm.appliedTerm.Load() == term {
 		return true
 	}
 	return !m.serverList.stateHasList() &&
-		awaitFuture(ctx, func() raft.Future { return m.raft.Apply(nil, m.electionTimeout) }) == nil &&
+		startAndAwait(ctx, func() raft.Future { return m.raft.Apply(nil, m.electionTimeout) }) == nil &&
 		m.status.fsm.appliedTerm.Load() == term
 }
 
@@ -214,21 +214,21 @@ func (s *leaderView) hasMajorityWithout(without wire.Peer) bool {
 // so that one disk never holds alone what three should hold. In a list of two, one may remain alone.
 func (m *membership) mayShrinkVoters(s leaderView, leaving wire.Peer) bool {
 	remain, all := len(wire.VoterIDs(s.configured))-1, len(wire.VoterIDs(s.wanted))
-	return (all <= 2 || remain > all/2) && (addressOwner(s.wanted, leaving) != 0 || m.waitedForVoters())
+	return (all <= 2 || remain > all/2) && (addressOwner(s.wanted, leaving) != 0 || m.isReplacementWaitOver())
 }
 
-// waitedForVoters reports whether a leaving voter has waited for replacementWait. The first call begins the wait.
-func (m *membership) waitedForVoters() bool {
+// isReplacementWaitOver reports whether a leaving voter has waited for replacementWait. The first call begins the wait.
+func (m *membership) isReplacementWaitOver() bool {
 	if m.leavingVoterWaitsSince.IsZero() {
 		m.leavingVoterWaitsSince = time.Now()
 	}
 	return time.Since(m.leavingVoterWaitsSince) >= replacementWait
 }
 
-// caughtUpServers returns the servers that have replied to raft lately, and whose logs go as far as this member's
+// sampleCaughtUpServers returns the servers that have replied to raft lately, and whose logs go as far as this member's
 // did at least half an election timeout ago: members reply to heartbeats several times in that time, and the log
 // of a busy ensemble grows meanwhile.
-func (m *membership) caughtUpServers() []raft.ServerID {
+func (m *membership) sampleCaughtUpServers() []raft.ServerID {
 	now, ends := time.Now(), m.status.LastIndex()
 	if now.Sub(m.sampledAt) > contactLifetime { // from before this leadership, or before there was anything to do
 		m.sampledLogEnds[0], m.sampledLogEnds[1], m.sampledAt = ends, ends, now
@@ -422,7 +422,7 @@ func (m *membership) serverUpdate(s leaderView, description string, p wire.Peer)
 func newConfigurationChange(description string, start func() raft.Future) configurationChange {
 	return configurationChange{
 		description: description,
-		apply:       func(ctx context.Context) error { return awaitFuture(ctx, start) },
+		apply:       func(ctx context.Context) error { return startAndAwait(ctx, start) },
 	}
 }
 
@@ -434,8 +434,8 @@ func findPeer(peers []wire.Peer, id uint32) (wire.Peer, bool) {
 	return peers[i], true
 }
 
-// awaitFuture starts a change and waits for its outcome.
-func awaitFuture(ctx context.Context, change func() raft.Future) error {
+// startAndAwait starts a change and waits for its outcome.
+func startAndAwait(ctx context.Context, change func() raft.Future) error {
 	outcome := make(chan error, 1)
 	go func() { outcome <- change().Error() }() // raft ends it with the term, or when it stops
 	select {

@@ -221,7 +221,7 @@ func TestOldSampleOfTheLog(t *testing.T) {
 		lead := e.leader(1, 2, 3)
 		n, wiped := e.members[lead].node, others(lead)[0]
 		f := n.newMembership(n.status.raft.Load())
-		f.caughtUpServers()
+		f.sampleCaughtUpServers()
 		short := n.status.LastIndex()
 		time.Sleep(contactLifetime) // nothing is to change, or another member leads
 		e.fill(100, 1, 2, 3)
@@ -233,7 +233,7 @@ func TestOldSampleOfTheLog(t *testing.T) {
 		if end := e.members[wiped].node.status.LastIndex(); end == n.status.LastIndex() {
 			t.Fatal("it has all of the log: this shows nothing")
 		}
-		if slices.Contains(f.caughtUpServers(), now) {
+		if slices.Contains(f.sampleCaughtUpServers(), now) {
 			t.Errorf("a disk with %d of %d entries has caught up", e.members[wiped].node.status.LastIndex(), n.status.LastIndex())
 		}
 	})

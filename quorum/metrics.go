@@ -59,7 +59,7 @@ func (m *Metrics) observeElections(r *raft.Raft) {
 	r.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
 		switch seen := o.Data.(type) {
 		case raft.LeaderObservation:
-			m.noteLeader(seen.LeaderID != "", time.Now())
+			m.recordLeaderKnown(seen.LeaderID != "", time.Now())
 		case raft.RaftState:
 			if seen == raft.Candidate {
 				m.candidacies.Add(1)
@@ -68,11 +68,11 @@ func (m *Metrics) observeElections(r *raft.Raft) {
 		return false
 	}))
 	if _, id := r.LeaderWithID(); id != "" { // a leader was found before the observer was registered
-		m.noteLeader(true, time.Now())
+		m.recordLeaderKnown(true, time.Now())
 	}
 }
 
-func (m *Metrics) noteLeader(led bool, now time.Time) {
+func (m *Metrics) recordLeaderKnown(led bool, now time.Time) {
 	if !led {
 		m.leaderlessSince.CompareAndSwap(nil, &now)
 		return

@@ -105,13 +105,13 @@ func Open(cfg Config) (*Node, error) {
 		logger:            logger,
 		status:            &Status{addressBook: cfg.AddressBook, configuredPeers: cfg.Peers},
 		serverList:        newServerList(&cfg),
-		failure:           newFailure(logger, cfg.SendHello != nil),
+		failure:           newMemberFailure(logger, cfg.SendHello != nil),
 		electionTimeout:   cfg.HeartbeatTimeout,
 		raftStarted:       make(chan struct{}),
 		leadershipChanges: make(chan bool, maxUnreadLeadershipChanges),
 		runEnded:          make(chan struct{}),
 	}
-	n.proposer = newProposer(n.status, n.electionTimeout, n.failure.end)
+	n.proposer = newProposer(n.status, n.electionTimeout, n.failure.endMember)
 	if err := n.openData(); err != nil {
 		return nil, disk.WithAdvice(err, cfg.SendHello != nil)
 	}
@@ -124,20 +124,20 @@ func (n *Node) openData() (err error) {
 		MemberID: n.cfg.MemberID, ServerList: wire.CanonicalLines(n.cfg.Peers),
 		DataDir: n.cfg.DataDir, LogDir: n.cfg.LogDir, LogKind: n.cfg.LogKind, SegmentBytes: n.cfg.SegmentBytes,
 		Stores:     n.cfg.Stores,
-		StallLimit: n.cfg.StallLimit, RaftRunning: running, RaftLeads: n.status.IsLeader, EndMember: n.failure.end,
-		Logger: n.logger, RaftLog: newRaftLog(n.logger),
+		StallLimit: n.cfg.StallLimit, RaftRunning: running, RaftLeads: n.status.IsLeader, EndMember: n.failure.endMember,
+		Logger: n.logger, RaftLogger: newRaftLogger(n.logger),
 	})
 	if err != nil {
 		return err
 	}
 	n.metrics = &Metrics{diskData: n.disk}
 	n.fsm = &fsm{
-		stateMachine: n.cfg.StateMachine, endMember: n.failure.end, raftRunning: running, runTimed: n.disk.RunTimed,
-		onSnapshotRejected: n.disk.SnapshotRejected, metrics: n.metrics,
+		stateMachine: n.cfg.StateMachine, endMember: n.failure.endMember, raftRunning: running, runTracked: n.disk.RunTracked,
+		onSnapshotRejected: n.disk.NoteRejectedSnapshot, metrics: n.metrics,
 		awaitDurable: n.disk.AwaitDurable,
 		onCommit:     func() { n.transport.NotifyCommitted(n.proposer.membersAwaitingCommit()) },
 		onConfiguration: func() {
-			n.transport.ConfigurationChanged()
+			n.transport.CloseObsoleteConns()
 			n.cfg.ConfigurationChanged()
 		},
 	}
@@ -147,7 +147,7 @@ func (n *Node) openData() (err error) {
 		failure: n.failure, runEnded: n.runEnded,
 	}
 	n.record = &Record{disk: n.disk, addressBook: n.cfg.AddressBook}
-	if err := n.readStoredState(); err != nil {
+	if err := n.repairAndLoadState(); err != nil {
 		return errors.Join(err, n.disk.Close())
 	}
 	n.transfer = &Transfer{
@@ -169,12 +169,12 @@ func (n *Node) openData() (err error) {
 	return nil
 }
 
-// readStoredState reads this member's stored state, and checks it against the configuration.
-func (n *Node) readStoredState() error {
-	if err := n.disk.Repair(n.cfg.StateMachine.Verify); err != nil {
+// repairAndLoadState reads this member's stored state, and checks it against the configuration.
+func (n *Node) repairAndLoadState() error {
+	if err := n.disk.RepairLog(n.cfg.StateMachine.Verify); err != nil {
 		return err
 	}
-	if err := errors.Join(n.checkNewestSnapshot(), n.record.readStored(n.runsAlone())); err != nil {
+	if err := errors.Join(n.checkSnapshotConfiguration(), n.record.loadStored(n.runsAlone())); err != nil {
 		return err
 	}
 	n.cfg.AddressBook.SetDiskID(n.disk.ID()) // last: from now on this member may send Hellos
@@ -192,7 +192,7 @@ func (n *Node) StallError() error { return n.disk.StallError() }
 func (n *Node) newTransport() *wire.Transport {
 	return wire.New(wire.Config{
 		StreamLayer: n.cfg.StreamLayer, ElectionTimeout: n.electionTimeout, Logger: n.logger,
-		Raft: n.status.raft.Load, EndMember: n.failure.end, LimitToDurable: n.disk.LimitToDurable, StoredTerm: n.storedTerm,
+		Raft: n.status.raft.Load, EndMember: n.failure.endMember, LimitToDurable: n.disk.LimitToDurable, StoredTerm: n.storedTerm,
 		NewSpool: n.disk.NewSpool, VerifySnapshot: n.verifyReceivedSnapshot,
 		SnapshotRejected: func(req *raft.InstallSnapshotRequest, err error) {
 			n.logger.Error("a received snapshot is rejected; this member's state is unchanged", "from", string(req.ID), "index",
@@ -205,9 +205,9 @@ func (n *Node) newTransport() *wire.Transport {
 		LocalServer:         n.status.selfPeer(),
 		MayStand:            n.mayStand,
 		MayAcceptLeadership: n.transfer.mayAcceptLeadership,
-		ConnectionLost:      n.failureDetector.noteConnectionsEnded,
+		ConnectionLost:      n.failureDetector.queueLossIfLeader,
 		LeadershipDeclined:  n.transfer.noteRejection,
-		StallError:          n.mayLead, IsStableLeader: n.transfer.isStableLeaderIn,
+		MayLead:             n.mayLead, IsStableLeader: n.transfer.isStableLeaderIn,
 	})
 }
 
@@ -274,9 +274,9 @@ func (n *Node) FollowsServerList(present []uint32) bool {
 		configurationFollows(n.status.ConfiguredMembers(), n.serverList.wantedServers(), present)
 }
 
-// ReportRival logs another process with this member's number that member from, the leader, has reported: once, as
+// LogReportedRival logs another process with this member's number that member from, the leader, has reported: once, as
 // long as rival does not change. rival is "" if there is none.
-func (n *Node) ReportRival(from uint32, rival string) { n.hellos.noteRival(from, rival) }
+func (n *Node) LogReportedRival(from uint32, rival string) { n.hellos.logReportedRival(from, rival) }
 
 // Ready returns a channel that is closed when raft runs.
 func (n *Node) Ready() <-chan struct{} { return n.raftStarted }

@@ -100,7 +100,7 @@ func TestHandOverTo(t *testing.T) {
 			old := e.leader(1, 2, 3)
 			target := others(old)[0]
 			node := e.members[old].node
-			e.wait("both others to be reached", func() bool { return slices.Equal(node.reachability.ReachedVoters(tick), others(old)) })
+			e.wait("both others to be reached", func() bool { return slices.Equal(node.reachability.VotersRepliedWithin(tick), others(old)) })
 			ctx, cancel := context.WithTimeout(t.Context(), tick)
 			if err := node.transfer.ToMember(ctx, target); err != nil {
 				t.Errorf("hand over from %d to %d: %v", old, target, err)
@@ -114,7 +114,7 @@ func TestHandOverTo(t *testing.T) {
 		node, gone := e.members[leader].node, others(leader)[0]
 		e.kill(gone)
 		time.Sleep(2 * tick)
-		if got := node.reachability.ReachedVoters(tick); !slices.Equal(got, others(leader)[1:]) {
+		if got := node.reachability.VotersRepliedWithin(tick); !slices.Equal(got, others(leader)[1:]) {
 			t.Errorf("reached %v, without member %d that is down", got, gone)
 		}
 		if err := node.transfer.ToMember(t.Context(), 9); err == nil {
@@ -127,9 +127,9 @@ func TestHandOverTo(t *testing.T) {
 // or its state is damaged.
 func TestHandOverByTurns(t *testing.T) {
 	for name, unable := range map[string]func(*Node){
-		"declines": func(n *Node) { n.transfer.Decline() },
+		"declines": func(n *Node) { n.transfer.DeclineIncoming() },
 		"is damaged": func(n *Node) {
-			if err := n.record.SetDamage("test"); err != nil {
+			if err := n.record.StoreDamage("test"); err != nil {
 				panic(err)
 			}
 		},
@@ -141,7 +141,7 @@ func TestHandOverByTurns(t *testing.T) {
 					e.begin()
 					lead := e.leader(1, 2, 3)
 					n, able := e.members[lead].node, others(lead)[1-i]
-					e.wait("both others to be reached", func() bool { return slices.Equal(n.reachability.ReachedVoters(n.electionTimeout), others(lead)) })
+					e.wait("both others to be reached", func() bool { return slices.Equal(n.reachability.VotersRepliedWithin(n.electionTimeout), others(lead)) })
 					unable(e.members[others(lead)[i]].node)
 					begin := time.Now()
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -186,7 +186,7 @@ func TestHeirByTurns(t *testing.T) {
 		e.begin()
 		lead := e.leader(1, 2, 3)
 		n := e.members[lead].node
-		e.wait("both others to be reached", func() bool { return slices.Equal(n.reachability.ReachedVoters(n.electionTimeout), others(lead)) })
+		e.wait("both others to be reached", func() bool { return slices.Equal(n.reachability.VotersRepliedWithin(n.electionTimeout), others(lead)) })
 		for i, tried := range others(lead) {
 			if target, err := n.transfer.nextTarget(map[uint32]int{tried: 1}, 0); err != nil || target.ID != others(lead)[1-i] {
 				t.Errorf("after member %d comes %d: %v", tried, target.ID, err)
@@ -211,7 +211,7 @@ func TestHandOverToNobody(t *testing.T) {
 		lead := e.leader(1, 2, 3)
 		n := e.members[lead].node
 		for _, id := range others(lead) {
-			e.members[id].node.transfer.Decline()
+			e.members[id].node.transfer.DeclineIncoming()
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*n.electionTimeout)
 		defer cancel()
@@ -288,8 +288,8 @@ func TestHandOverWaitsForACaughtUpMember(t *testing.T) {
 		const busy = 2 * time.Second // raft's leader sends it again after three
 		e.members[late].adjust = func(c *Config) { c.StateMachine = slowReader{c.StateMachine, busy} }
 		e.start(late)
-		e.members[other].node.transfer.Decline()
-		e.wait("both others to be reached", func() bool { return slices.Equal(n.reachability.ReachedVoters(n.electionTimeout), others(lead)) })
+		e.members[other].node.transfer.DeclineIncoming()
+		e.wait("both others to be reached", func() bool { return slices.Equal(n.reachability.VotersRepliedWithin(n.electionTimeout), others(lead)) })
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*busy)
 		defer cancel()
@@ -494,17 +494,17 @@ func TestRefusingLeaderStops(t *testing.T) {
 		e.start(1)
 		e.propose("a", 1)
 		n := e.members[1].node
-		n.proposer.detectStuckTransfer(raft.ErrLeadershipTransferInProgress)
+		n.proposer.endIfTransferStuck(raft.ErrLeadershipTransferInProgress)
 		time.Sleep(3 * n.electionTimeout)
-		n.proposer.detectStuckTransfer(nil) // it took one meanwhile
-		n.proposer.detectStuckTransfer(raft.ErrLeadershipTransferInProgress)
+		n.proposer.endIfTransferStuck(nil) // it took one meanwhile
+		n.proposer.endIfTransferStuck(raft.ErrLeadershipTransferInProgress)
 		time.Sleep(n.electionTimeout)
-		n.proposer.detectStuckTransfer(raft.ErrLeadershipTransferInProgress)
+		n.proposer.endIfTransferStuck(raft.ErrLeadershipTransferInProgress)
 		if err := n.failure.endError(); err != nil {
 			t.Fatalf("ended after one election timeout: %v", err)
 		}
 		time.Sleep(n.electionTimeout + time.Millisecond)
-		n.proposer.detectStuckTransfer(raft.ErrLeadershipTransferInProgress)
+		n.proposer.endIfTransferStuck(raft.ErrLeadershipTransferInProgress)
 		if err := e.ended(1); !errors.Is(err, raft.ErrLeadershipTransferInProgress) {
 			t.Errorf("Run: %v", err)
 		}
@@ -558,7 +558,7 @@ func TestRunEndsProposals(t *testing.T) {
 		m.until.Store(time.Now().Add(time.Minute).UnixNano())
 		p := n.Propose([]byte("hangs"), nil)
 		synctest.Wait() // the machine hangs; an entry that raft has not passed to it would never get an outcome
-		n.failure.end(errKilled)
+		n.failure.endMember(errKilled)
 		if err := e.ended(1); !errors.Is(err, errKilled) || !errors.Is(err, ErrNotEnded) {
 			t.Errorf("Run: %v, want it killed while raft hangs", err)
 		}

@@ -65,19 +65,19 @@ func newProposer(status *Status, election time.Duration, fail func(error)) *prop
 func (q *proposer) propose(data []byte, from []uint32) *Proposal {
 	p := &Proposal{done: make(chan struct{}), originMembers: from}
 	r := q.status.raft.Load()
-	if err := q.addPending(r, p, data); err != nil {
+	if err := q.checkAndAddPending(r, p, data); err != nil {
 		p.err = err
 		close(p.done)
 		return p
 	}
 	inner := r.Apply(data, 0)
-	go q.awaitOutcome(p, inner)
+	go q.awaitAndComplete(p, inner)
 	return p
 }
 
-// awaitOutcome waits for raft's outcome of an entry. If raft reports none before Run ends, failPending sets the
+// awaitAndComplete waits for raft's outcome of an entry. If raft reports none before Run ends, failPending sets the
 // outcome, and this goroutine ends with the process.
-func (q *proposer) awaitOutcome(p *Proposal, inner raft.ApplyFuture) {
+func (q *proposer) awaitAndComplete(p *Proposal, inner raft.ApplyFuture) {
 	err := inner.Error()
 	if err == nil {
 		err, _ = inner.Response().(error)
@@ -85,7 +85,7 @@ func (q *proposer) awaitOutcome(p *Proposal, inner raft.ApplyFuture) {
 	if !q.removePending(p) {
 		return
 	}
-	q.detectStuckTransfer(err)
+	q.endIfTransferStuck(err)
 	if p.err = err; err == nil {
 		p.index = inner.Index()
 	}
@@ -133,9 +133,9 @@ func (q *proposer) failPending() {
 	}
 }
 
-// addPending returns an error if an entry cannot be proposed. An entry that the log store would reject must not
+// checkAndAddPending returns an error if an entry cannot be proposed. An entry that the log store would reject must not
 // reach raft, because every member would end.
-func (q *proposer) addPending(r *raft.Raft, p *Proposal, data []byte) error {
+func (q *proposer) checkAndAddPending(r *raft.Raft, p *Proposal, data []byte) error {
 	if err := disk.CheckEntrySize(&raft.Log{Data: data}); err != nil {
 		return err
 	}
@@ -149,11 +149,11 @@ func (q *proposer) addPending(r *raft.Raft, p *Proposal, data []byte) error {
 	return nil
 }
 
-// detectStuckTransfer ends a leader that rejects every entry because of a transfer that never ends. raft does not
+// endIfTransferStuck ends a leader that rejects every entry because of a transfer that never ends. raft does not
 // end a transfer if leadership was lost meanwhile, and when it leads again it takes no entries for ever. A leader
 // proposes a TermStart again and again then, so rejections that are further apart than two election timeouts
 // belong to several transfers.
-func (q *proposer) detectStuckTransfer(err error) {
+func (q *proposer) endIfTransferStuck(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	last := q.lastOutcomeAt
@@ -169,8 +169,8 @@ func (q *proposer) detectStuckTransfer(err error) {
 	}
 }
 
-// close makes propose reject further entries.
-func (q *proposer) close() {
+// rejectNew makes propose reject further entries.
+func (q *proposer) rejectNew() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true

@@ -101,13 +101,13 @@ func (p *recentPeers) record(m PeerContact, now time.Time) {
 	if last, again := p.contacts[memberProcess{m.ID, m.DiskID}]; again {
 		contact.firstSeen = last.firstSeen
 	} else {
-		p.evictOldest(m.ID)
+		p.evictIfFull(m.ID)
 	}
 	p.contacts[memberProcess{m.ID, m.DiskID}] = contact
 }
 
-// evictOldest removes the least recent process of a member if there are maxContacts. The caller holds mu.
-func (p *recentPeers) evictOldest(id uint32) {
+// evictIfFull removes the least recent process of a member if there are maxContacts. The caller holds mu.
+func (p *recentPeers) evictIfFull(id uint32) {
 	var oldest datedContact
 	known := 0
 	for _, m := range p.contacts {
@@ -158,9 +158,9 @@ func (p *recentPeers) ensemblesWithData() map[wire.EnsembleID]bool {
 // Hello, and the second one has sent a Hello within rivalGracePeriod.
 const rivalGracePeriod = time.Second
 
-// Rival describes two processes that run with a member's number: raft hears one of them here, or this member has
+// DescribeRivals describes two processes that run with a member's number: raft hears one of them here, or this member has
 // no data and both have contacted it. It returns "" if there is no second process.
-func (a *Reachability) Rival(id uint32) string {
+func (a *Reachability) DescribeRivals(id uint32) string {
 	contacts, servers := a.recentPeers.contactsOf(id), a.status.Servers()
 	for _, contact := range contacts {
 		for _, s := range servers {
@@ -215,10 +215,10 @@ func (a *Reachability) PresentMembers(list []wire.Peer) (ids []uint32) {
 	return ids
 }
 
-// AwaitMajority contacts the absent voters of a list until most of its voters are present, or maxPresenceWait is
+// ProbeUntilMajority contacts the absent voters of a list until most of its voters are present, or maxPresenceWait is
 // over. ask sends a Hello to a member of the list at its address there. If too few voters are found, AwaitMajority
 // logs the reason.
-func (a *Reachability) AwaitMajority(ctx context.Context, list []wire.Peer,
+func (a *Reachability) ProbeUntilMajority(ctx context.Context, list []wire.Peer,
 	ask func(ctx context.Context, id uint32) (*proto.HelloReply, error),
 ) {
 	ctx, cancel := context.WithTimeout(ctx, maxPresenceWait)
@@ -281,9 +281,9 @@ func (a *Reachability) probeVoters(ctx context.Context, absent []wire.Peer,
 	return slices.Contains(outcomes, nil), errors.Join(outcomes...)
 }
 
-// ReachedVoters returns the ids of the other voters that have replied to this leader's raft within d, in order. It
+// VotersRepliedWithin returns the ids of the other voters that have replied to this leader's raft within d, in order. It
 // returns none before raft runs.
-func (a *Reachability) ReachedVoters(d time.Duration) []uint32 {
+func (a *Reachability) VotersRepliedWithin(d time.Duration) []uint32 {
 	r := a.status.raft.Load()
 	if r == nil {
 		return nil

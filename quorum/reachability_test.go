@@ -101,19 +101,19 @@ func TestRival(t *testing.T) {
 			}
 		}
 		meets(n)
-		if got, first := n.reachability.Rival(id), e.members[id].node.status.selfPeer(); !strings.Contains(got, first.DiskID.String()) || !strings.Contains(got, disk.ID(99).String()) || !strings.Contains(got, "x:1") {
+		if got, first := n.reachability.DescribeRivals(id), e.members[id].node.status.selfPeer(); !strings.Contains(got, first.DiskID.String()) || !strings.Contains(got, disk.ID(99).String()) || !strings.Contains(got, "x:1") {
 			t.Errorf("two processes run: %q", got)
 		}
 		follower := e.members[others(lead)[1]].node
-		if meets(follower); follower.reachability.Rival(id) != "" {
-			t.Errorf("a follower reports %q", follower.reachability.Rival(id))
+		if meets(follower); follower.reachability.DescribeRivals(id) != "" {
+			t.Errorf("a follower reports %q", follower.reachability.DescribeRivals(id))
 		}
-		if got := n.reachability.Rival(id); got != "" {
+		if got := n.reachability.DescribeRivals(id); got != "" {
 			t.Errorf("the second one has ended: %q", got)
 		}
 		e.stop(id)
-		if meets(n); n.reachability.Rival(id) != "" {
-			t.Errorf("the first one has ended: %q", n.reachability.Rival(id))
+		if meets(n); n.reachability.DescribeRivals(id) != "" {
+			t.Errorf("the first one has ended: %q", n.reachability.DescribeRivals(id))
 		}
 		time.Sleep(2 * contactLifetime)
 		e.start(id)
@@ -122,7 +122,7 @@ func TestRival(t *testing.T) {
 		e.wipe(id)
 		e.start(id)
 		for range 100 {
-			if got := n.reachability.Rival(id); got != "" {
+			if got := n.reachability.DescribeRivals(id); got != "" {
 				t.Fatalf("after a restart with an empty directory: %q", got)
 			}
 			time.Sleep(rivalGracePeriod / 20)
@@ -162,7 +162,7 @@ func TestMeet(t *testing.T) {
 				}
 			}
 			begun := time.Now()
-			n.reachability.AwaitMajority(t.Context(), list, func(_ context.Context, id uint32) (*proto.HelloReply, error) {
+			n.reachability.ProbeUntilMajority(t.Context(), list, func(_ context.Context, id uint32) (*proto.HelloReply, error) {
 				if id != 4 || time.Since(begun) < tt.after {
 					return nil, errors.New("connection refused")
 				}

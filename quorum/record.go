@@ -30,16 +30,16 @@ var errDamagedState = errors.New("quorum: this member's state is damaged")
 // Record holds the stored information beside raft's state: the ensemble, its server list, whether this disk is
 // still copying, and damage. It is safe for concurrent use.
 type Record struct {
-	disk         *disk.Data
-	addressBook  *wire.AddressBook      // has the ensemble
-	copying      atomic.Bool            // it began without data, and has not caught up yet
-	damageReason atomic.Pointer[string] // see SetDamage; nil: none
-	storedList   []byte                 // see StoredList
+	disk             *disk.Data
+	addressBook      *wire.AddressBook      // has the ensemble
+	copying          atomic.Bool            // it began without data, and has not caught up yet
+	damageReason     atomic.Pointer[string] // see SetDamage; nil: none
+	storedServerList []byte                 // see StoredList
 }
 
-// readStored reads the record at the start. A member without data is copying, unless it runs alone.
-func (c *Record) readStored(alone bool) error {
-	return errors.Join(c.readDamage(), c.readEnsemble(), c.readCopying(alone), c.readServerList())
+// loadStored reads the record at the start. A member without data is copying, unless it runs alone.
+func (c *Record) loadStored(alone bool) error {
+	return errors.Join(c.loadDamage(), c.loadEnsembleID(), c.loadCopying(alone), c.loadServerList())
 }
 
 // EnsembleID returns the id of this member's ensemble. It is known once there are data, or when this member joins
@@ -49,11 +49,11 @@ func (c *Record) EnsembleID() (id [32]byte, known bool) {
 	return e, e != wire.EnsembleID{}
 }
 
-// joinEnsemble stores the ensemble id of this member, before anything of the ensemble gets into the log.
-func (c *Record) joinEnsemble(id wire.EnsembleID) error {
-	err := writeEnsemble(c.disk.Stable(), id)
+// storeJoinedEnsemble stores the ensemble id of this member, before anything of the ensemble gets into the log.
+func (c *Record) storeJoinedEnsemble(id wire.EnsembleID) error {
+	err := writeEnsembleID(c.disk.Stable(), id)
 	if err == nil {
-		err = c.setCopying(true)
+		err = c.storeCopying(true)
 	}
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (c *Record) joinEnsemble(id wire.EnsembleID) error {
 	return nil
 }
 
-func (c *Record) readEnsemble() error {
+func (c *Record) loadEnsembleID() error {
 	if !c.disk.HasData() {
 		return nil
 	}
@@ -78,11 +78,11 @@ func (c *Record) readEnsemble() error {
 	return nil
 }
 
-func writeEnsemble(stable *disk.Stable, id wire.EnsembleID) error {
+func writeEnsembleID(stable *disk.Stable, id wire.EnsembleID) error {
 	return stable.SetValue(keyEnsemble, id[:])
 }
 
-func (c *Record) setCopying(copying bool) error {
+func (c *Record) storeCopying(copying bool) error {
 	var v uint64
 	if copying {
 		v = 1
@@ -94,7 +94,7 @@ func (c *Record) setCopying(copying bool) error {
 	return nil
 }
 
-func (c *Record) readCopying(alone bool) error {
+func (c *Record) loadCopying(alone bool) error {
 	copying, err := readCopyingMark(c.disk.Stable())
 	c.copying.Store(copying || !c.disk.HasData() && !alone)
 	return err
@@ -130,11 +130,11 @@ func checkCaughtUp(data *disk.Data) error {
 	return nil
 }
 
-// SetDamage records that this member's state differs from the ensemble's. From now on this member is no candidate
+// StoreDamage records that this member's state differs from the ensemble's. From now on this member is no candidate
 // and sends nothing as a leader, so it stops leading. SetDamage stores the first reason, which stays valid over
 // restarts. The member's log is sound, so it still votes. The caller should hand over first. SetDamage waits for
 // the disk.
-func (c *Record) SetDamage(reason string) error {
+func (c *Record) StoreDamage(reason string) error {
 	if !c.damageReason.CompareAndSwap(nil, &reason) {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (c *Record) DamageReason() string {
 	return ""
 }
 
-func (c *Record) readDamage() error {
+func (c *Record) loadDamage() error {
 	reason, err := c.disk.Stable().Value(keyDamage)
 	if err != nil {
 		return err
@@ -166,10 +166,10 @@ func (c *Record) StoreServerList(list []byte) error {
 	return c.disk.Stable().SetValue(keyServerList, list)
 }
 
-// StoredList returns the server list that an earlier process of this member has stored, or nil.
-func (c *Record) StoredList() []byte { return c.storedList }
+// StoredServerList returns the server list that an earlier process of this member has stored, or nil.
+func (c *Record) StoredServerList() []byte { return c.storedServerList }
 
-func (c *Record) readServerList() (err error) {
-	c.storedList, err = c.disk.Stable().Value(keyServerList)
+func (c *Record) loadServerList() (err error) {
+	c.storedServerList, err = c.disk.Stable().Value(keyServerList)
 	return err
 }

@@ -41,10 +41,10 @@ func Recover(rec RecoverConfig) (err error) {
 	if self, _ := findPeer(rec.Peers, rec.MemberID); self.Observer {
 		return fmt.Errorf("quorum: member %d has no vote in the new server list, and would be alone in it", rec.MemberID)
 	}
-	logger := newRaftLog(cmp.Or(rec.Logger, slog.New(slog.DiscardHandler)))
+	logger := newRaftLogger(cmp.Or(rec.Logger, slog.New(slog.DiscardHandler)))
 	data, err := disk.OpenStopped(disk.Config{
 		DataDir: rec.DataDir, LogDir: rec.LogDir, Stores: rec.Stores,
-		SegmentBytes: rec.SegmentBytes, RaftLog: logger,
+		SegmentBytes: rec.SegmentBytes, RaftLogger: logger,
 	})
 	if err != nil {
 		return err
@@ -53,14 +53,14 @@ func Recover(rec RecoverConfig) (err error) {
 	if err := rewriteForRecovery(rec, data, logger); err != nil {
 		return err
 	}
-	return data.SetIdentity(rec.MemberID, wire.CanonicalLines(rec.Peers))
+	return data.WriteIdentity(rec.MemberID, wire.CanonicalLines(rec.Peers))
 }
 
 func rewriteForRecovery(rec RecoverConfig, data *disk.Data, logger hclog.Logger) error {
 	if !data.HasData() {
 		return disk.ErrNoData
 	}
-	if err := data.Repair(rec.StateMachine.Verify); err != nil {
+	if err := data.RepairLog(rec.StateMachine.Verify); err != nil {
 		return err
 	}
 	stable := data.Stable()
@@ -70,10 +70,10 @@ func rewriteForRecovery(rec RecoverConfig, data *disk.Data, logger hclog.Logger)
 	if err := checkCaughtUp(data); err != nil {
 		return err
 	}
-	if err := data.BindTo(rec.MemberID); err != nil {
+	if err := data.ReplaceOwner(rec.MemberID); err != nil {
 		return err
 	}
-	if err := beginNewEnsemble(data); err != nil {
+	if err := renewEnsembleAndTerm(data); err != nil {
 		return err
 	}
 	if err := clearDamage(stable, logger); err != nil {
@@ -83,7 +83,7 @@ func rewriteForRecovery(rec RecoverConfig, data *disk.Data, logger hclog.Logger)
 	f := &fsm{
 		stateMachine: rec.StateMachine,
 		endMember:    func(err error) { failed = errors.Join(failed, err) },
-		awaitDurable: data.AwaitDurable, onCommit: func() {}, onConfiguration: func() {}, runTimed: data.RunTimed,
+		awaitDurable: data.AwaitDurable, onCommit: func() {}, onConfiguration: func() {}, runTracked: data.RunTracked,
 		metrics:     new(Metrics),
 		raftRunning: func() bool { return true }, // a snapshot that cannot be restored is not skipped
 	}
@@ -97,8 +97,8 @@ func rewriteForRecovery(rec RecoverConfig, data *disk.Data, logger hclog.Logger)
 	err := raft.RecoverCluster(conf, f, data.EntriesAsCommands(), stable, data.Snapshots(), trans,
 		wire.RaftConfiguration([]wire.Peer{self}))
 	if errors.Is(failed, disk.ErrNewerFormat) {
-		data.SnapshotRejected(failed)
-		return data.UnusableError(failed)
+		data.NoteRejectedSnapshot(failed)
+		return data.ExplainStartError(failed)
 	}
 	if err = errors.Join(err, failed); err != nil {
 		return fmt.Errorf("quorum: recover: %w", err)
@@ -111,11 +111,11 @@ func rewriteForRecovery(rec RecoverConfig, data *disk.Data, logger hclog.Logger)
 // afterwards, and no client has seen a later zxid.
 const recoveryTerms = 1 << 16
 
-// beginNewEnsemble gives the data a new ensemble id, so that members of the former ensemble cannot join with their
+// renewEnsembleAndTerm gives the data a new ensemble id, so that members of the former ensemble cannot join with their
 // data, and raises the term above theirs.
-func beginNewEnsemble(data *disk.Data) error {
+func renewEnsembleAndTerm(data *disk.Data) error {
 	stable := data.Stable()
-	if err := writeEnsemble(stable, newEnsembleID()); err != nil {
+	if err := writeEnsembleID(stable, newEnsembleID()); err != nil {
 		return err
 	}
 	term, err := stable.Term()

@@ -426,7 +426,7 @@ func TestRecoverMarkedDisk(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
-					if err := n.record.setCopying(true); err != nil {
+					if err := n.record.storeCopying(true); err != nil {
 						t.Fatal(err)
 					}
 					e.stop(id)

@@ -29,16 +29,16 @@ const replayBatchSize = 64
 // stopped, and one with a damaged state, because other members have a better state.
 func Replay(r ReplayConfig) (e disk.DataEnd, err error) {
 	defer func() { err = disk.WithAdvice(err, true) }()
-	logger := newRaftLog(cmp.Or(r.Logger, slog.New(slog.DiscardHandler)))
+	logger := newRaftLogger(cmp.Or(r.Logger, slog.New(slog.DiscardHandler)))
 	data, err := disk.OpenStopped(disk.Config{
 		DataDir: r.DataDir, LogDir: r.LogDir, SegmentBytes: r.SegmentBytes,
-		RaftLog: logger,
+		RaftLogger: logger,
 	})
 	if err != nil {
 		return e, err
 	}
 	defer func() { err = errors.Join(err, data.Close()) }()
-	if err := checkReplayable(data, r.StateMachine); err != nil {
+	if err := repairAndCheckReplayable(data, r.StateMachine); err != nil {
 		return e, err
 	}
 	if e, err = restoreNewestSnapshot(data, r.StateMachine); err != nil {
@@ -47,8 +47,8 @@ func Replay(r ReplayConfig) (e disk.DataEnd, err error) {
 	return replayLog(data, r.StateMachine, e)
 }
 
-// checkReplayable returns an error if a member could not serve the state in a directory.
-func checkReplayable(data *disk.Data, m StateMachine) error {
+// repairAndCheckReplayable returns an error if a member could not serve the state in a directory.
+func repairAndCheckReplayable(data *disk.Data, m StateMachine) error {
 	if !data.HasData() {
 		return disk.ErrNoData
 	}
@@ -60,7 +60,7 @@ func checkReplayable(data *disk.Data, m StateMachine) error {
 	if len(reason) > 0 {
 		return fmt.Errorf("quorum: the state of this member is %w: %s; take the data of another one", disk.ErrDamaged, reason)
 	}
-	if err := data.Repair(m.Verify); err != nil {
+	if err := data.RepairLog(m.Verify); err != nil {
 		return err
 	}
 	if err := data.CheckReadable(m.Verify); err != nil {

@@ -26,7 +26,7 @@ func TestEveryRivalIsTold(t *testing.T) {
 				for _, other := range others(id) {
 					n := e.members[other].node
 					n.reachability.RecordContact(PeerContact{Peer: wire.Peer{ID: id, DiskID: 99, Addr: "elsewhere:1"}})
-					told = told || n.reachability.Rival(id) != ""
+					told = told || n.reachability.DescribeRivals(id) != ""
 				}
 			}
 			if !told {
@@ -46,7 +46,7 @@ func TestTwoBeginners(t *testing.T) {
 		n := e.members[2].node
 		asks := func(disk disk.ID) (rival string) {
 			n.reachability.RecordContact(PeerContact{Peer: wire.Peer{ID: 1, DiskID: disk, Addr: "m1:3888"}})
-			return n.reachability.Rival(1)
+			return n.reachability.DescribeRivals(1)
 		}
 		if rival := asks(7); rival != "" {
 			t.Errorf("the first one is told of %q", rival)

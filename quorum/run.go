@@ -38,7 +38,7 @@ func (n *Node) run(ctx context.Context) error {
 		configuredPeers: n.cfg.Peers, foundByMajority: n.cfg.FoundByMajority, runsAlone: n.runsAlone(),
 		addressBook: n.cfg.AddressBook, disk: n.disk,
 		status: n.status, record: n.record, serverList: n.serverList, hellos: n.hellos, reachability: n.reachability,
-		endMember: n.failure.end, logger: n.logger,
+		endMember: n.failure.endMember, logger: n.logger,
 	}
 	if err := start.joinOrFound(ctx); err != nil {
 		closed := n.transport.Close()
@@ -56,13 +56,13 @@ func (n *Node) run(ctx context.Context) error {
 
 	var loops sync.WaitGroup
 	loops.Go(func() {
-		newSnapshotTuner(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes).run(ctx, r, n.disk, n.failure.end)
+		newSnapshotTuner(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes).run(ctx, r, n.disk, n.failure.endMember)
 	})
 	if !n.runsAlone() {
 		if n.status.isOnlyVoter() { // no other voter to wait for
 			loops.Go(func() { _ = n.transport.StandForElection(n.electionTimeout) })
 		}
-		loops.Go(func() { start.announceUntilKnown(ctx, r) })
+		loops.Go(func() { start.announceWhileUnknown(ctx, r) })
 		loops.Go(func() { n.newMembership(r).run(ctx) })
 		loops.Go(func() { n.failureDetector.run(ctx, r) })
 	}
@@ -96,13 +96,13 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 		return nil, errors.Join(err, n.transport.Close())
 	}
 	n.status.raft.Store(r)
-	n.cfg.AddressBook.SetRaftPeers(n.status.ConfiguredMembers)
+	n.cfg.AddressBook.SetRaftPeersFunc(n.status.ConfiguredMembers)
 	n.cfg.ConfigurationChanged()
 	n.metrics.observeElections(r)
-	if err := n.checkStarted(r, newest); err != nil {
+	if err := n.checkAllDataFound(r, newest); err != nil {
 		return nil, errors.Join(err, n.stopRaft(r))
 	}
-	if reason := n.disk.NewestUnusedReason(); reason != nil {
+	if reason := n.disk.NewestSnapshotUnusedReason(); reason != nil {
 		n.logger.Error("the newest snapshot cannot be used; the log, with an older snapshot if there is one, has everything",
 			"reason", reason)
 	}
@@ -111,7 +111,7 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 
 // handOverAndDrain takes no more entries, hands leadership over and waits for the pending entries.
 func (n *Node) handOverAndDrain() {
-	n.proposer.close()
+	n.proposer.rejectNew()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*n.electionTimeout)
 	defer cancel()
 	if err := n.transfer.ToAny(ctx); err != nil {
@@ -129,7 +129,7 @@ func (n *Node) stopRaft(r *raft.Raft) error {
 	go func() {
 		closed := n.transport.Close() // first, so that raft does not wait for requests under way
 		err := errors.Join(future.Error(), closed)
-		n.disk.FinishWrites() // raft's appended entries are written before the stores are closed
+		n.disk.AwaitQueuedWrites() // raft's appended entries are written before the stores are closed
 		done <- err
 	}()
 	timer := time.NewTimer(stopTimeout)
@@ -145,20 +145,20 @@ func (n *Node) stopRaft(r *raft.Raft) error {
 func (n *Node) newRaft(conf *raft.Config, log raft.LogStore) (r *raft.Raft, err error) {
 	defer func() {
 		if p := recover(); p != nil { // an unreadable entry
-			r, err = nil, n.disk.UnusableError(fmt.Errorf("%v", p))
+			r, err = nil, n.disk.ExplainStartError(fmt.Errorf("%v", p))
 		}
 	}()
 	r, err = raft.NewRaft(conf, n.fsm, log, n.disk.Stable(), n.disk.Snapshots(), n.transport)
 	if err != nil {
-		return nil, n.disk.UnusableError(err) // its configuration is ours, so the error is about the stored data
+		return nil, n.disk.ExplainStartError(err) // its configuration is ours, so the error is about the stored data
 	}
 	return r, nil
 }
 
-// checkStarted checks that raft has found all data, including the newest snapshot.
-func (n *Node) checkStarted(r *raft.Raft, newest uint64) error {
+// checkAllDataFound checks that raft has found all data, including the newest snapshot.
+func (n *Node) checkAllDataFound(r *raft.Raft, newest uint64) error {
 	if last := r.LastIndex(); last < newest {
-		return n.disk.UnusableError(fmt.Errorf("the snapshot of index %d cannot be read, and the readable data end at %d",
+		return n.disk.ExplainStartError(fmt.Errorf("the snapshot of index %d cannot be read, and the readable data end at %d",
 			newest, last))
 	}
 	return nil

@@ -67,7 +67,7 @@ func Seed(p SeedConfig) error {
 	return disk.Seed(disk.Config{
 		MemberID: p.MemberID, ServerList: wire.CanonicalLines(p.Peers), DataDir: p.DataDir, LogDir: p.LogDir,
 		Stores: p.Stores, LogKind: p.LogKind,
-		SegmentBytes: p.SegmentBytes, Logger: logger, RaftLog: newRaftLog(logger),
+		SegmentBytes: p.SegmentBytes, Logger: logger, RaftLogger: newRaftLogger(logger),
 	}, p.Command, p.writeStores)
 }
 
@@ -91,5 +91,5 @@ func (p *SeedConfig) writeStores(d *disk.Data) error {
 	if err := d.VerifyNewest(p.StateMachine.Verify); err != nil {
 		return fmt.Errorf("quorum: the state that was written: %w", err)
 	}
-	return writeEnsemble(d.Stable(), newEnsembleID())
+	return writeEnsembleID(d.Stable(), newEnsembleID())
 }

@@ -10,9 +10,9 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// checkNewestSnapshot checks the configuration in the newest snapshot. With one without voters raft would start
+// checkSnapshotConfiguration checks the configuration in the newest snapshot. With one without voters raft would start
 // and never elect a leader.
-func (n *Node) checkNewestSnapshot() error {
+func (n *Node) checkSnapshotConfiguration() error {
 	list, err := n.disk.Snapshots().List()
 	if err != nil || len(list) == 0 {
 		return err

@@ -60,7 +60,7 @@ func (s *Snapshotter) TakeSnapshot(ctx context.Context, maxBytes int64) (StoredS
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		stored, err := s.requestSnapshot(r, maxBytes)
+		stored, err := s.snapshotIfSpace(r, maxBytes)
 		s.fsm.snapshotRequested.Store(false) // before the caller can request the next one
 		done <- outcome{stored, err}
 	}()
@@ -76,9 +76,9 @@ func (s *Snapshotter) TakeSnapshot(ctx context.Context, maxBytes int64) (StoredS
 	}
 }
 
-// requestSnapshot makes raft take a snapshot of at most maxBytes bytes, and waits until it is on the disk or raft
+// snapshotIfSpace makes raft take a snapshot of at most maxBytes bytes, and waits until it is on the disk or raft
 // stops. It never returns if the write ends the member.
-func (s *Snapshotter) requestSnapshot(r *raft.Raft, maxBytes int64) (StoredSnapshot, error) {
+func (s *Snapshotter) snapshotIfSpace(r *raft.Raft, maxBytes int64) (StoredSnapshot, error) {
 	if err := s.checkSpace(maxBytes); err != nil {
 		return StoredSnapshot{}, err
 	}

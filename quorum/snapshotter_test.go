@@ -133,7 +133,7 @@ func TestSnapshotOnDemandAtTheEnd(t *testing.T) {
 		end  func(*testMember)
 		want error
 	}{
-		{"it fails", func(m *testMember) { m.node.failure.end(errKilled) }, errKilled},
+		{"it fails", func(m *testMember) { m.node.failure.endMember(errKilled) }, errKilled},
 		{"it is told to stop", func(m *testMember) { m.cancel() }, ErrNotRunning},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

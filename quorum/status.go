@@ -112,8 +112,8 @@ func (s *Status) configurationCommitted() bool {
 // VoterIDs returns the ids of the voters in raft's latest configuration, in order.
 func (s *Status) VoterIDs() []uint32 { return wire.VoterIDs(s.Servers()) }
 
-// HasMajorityOf reports whether most voters of a list vote in raft's latest configuration.
-func (s *Status) HasMajorityOf(list []wire.Peer) bool {
+// ConfigurationHasMajorityOf reports whether most voters of a list vote in raft's latest configuration.
+func (s *Status) ConfigurationHasMajorityOf(list []wire.Peer) bool {
 	voters := wire.VoterIDs(list)
 	voting := slices.DeleteFunc(s.VoterIDs(), func(id uint32) bool { return !slices.Contains(voters, id) })
 	return len(voting) > len(voters)/2

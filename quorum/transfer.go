@@ -48,8 +48,8 @@ type Transfer struct {
 	lastRejection atomic.Pointer[leadershipRejection]
 }
 
-// Decline makes this member reject a leadership transfer. It can still be elected if it has to.
-func (t *Transfer) Decline() { t.declining.Store(true) }
+// DeclineIncoming makes this member reject a leadership transfer. It can still be elected if it has to.
+func (t *Transfer) DeclineIncoming() { t.declining.Store(true) }
 
 // ToAny gives leadership to another member: the one with the longest log of those that reply to raft and have
 // caught up, and if it does not take over, the others in turn. It tries until this member has lost leadership or

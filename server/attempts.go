@@ -13,11 +13,11 @@ import (
 // not read meanwhile, so its session must not expire in this time.
 const slowedWaitDivisor = 4
 
-// checkCredential calls check when it is the turn of attempt a. That is at once unless credentials from the
+// checkInTurn calls check when it is the turn of attempt a. That is at once unless credentials from the
 // client's address failed too often; otherwise a reader of the connection waits, so that no loop does. If too
 // many attempts wait, the connection ends without a reply: clients give up on a rejected credential, and this
 // one may be right.
-func (r *request) checkCredential(a admission.Attempt, check func(a *admission.Attempt) (more bool)) bool {
+func (r *request) checkInTurn(a admission.Attempt, check func(a *admission.Attempt) (more bool)) bool {
 	c := r.c
 	if !a.IsSlowed() {
 		return check(&a)

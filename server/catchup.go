@@ -13,12 +13,12 @@ import (
 // still has time to try other members.
 const catchUpWaitDivisor = 2
 
-// catchUp serves a client that has seen a zxid which is not applied here, because it was just connected to
+// syncThenConnect serves a client that has seen a zxid which is not applied here, because it was just connected to
 // another member. The zxid belongs to a committed transaction, and a sync ends when everything committed
 // before it is applied here. A client that is still ahead after a sync has seen another history, so its
 // connection is dropped, as it is if the sync takes longer than half a tick. catchUp blocks the reader for
 // that time.
-func (h *handshake) catchUp(req *jute.ConnectRequest) (more bool) {
+func (h *handshake) syncThenConnect(req *jute.ConnectRequest) (more bool) {
 	c := h.c
 	if c.srv.readOnly.Load() { // no leader knows what is committed
 		c.stream.Drop(clientAhead)
@@ -27,15 +27,15 @@ func (h *handshake) catchUp(req *jute.ConnectRequest) (more bool) {
 	if c.stream.InLoop() {
 		kept := *req
 		kept.Passwd = bytes.Clone(req.Passwd) // a loop reuses its buffer
-		c.stream.LeaveToReader(func() bool { return h.connectAfterSync(&kept) })
+		c.stream.LeaveToReader(func() bool { return h.awaitSyncAndConnect(&kept) })
 		return true
 	}
-	return h.connectAfterSync(req)
+	return h.awaitSyncAndConnect(req)
 }
 
-func (h *handshake) connectAfterSync(req *jute.ConnectRequest) (more bool) {
+func (h *handshake) awaitSyncAndConnect(req *jute.ConnectRequest) (more bool) {
 	c := h.c
-	h.awaitSync(c.srv.cfg.Tick / catchUpWaitDivisor)
+	h.syncWithin(c.srv.cfg.Tick / catchUpWaitDivisor)
 	if _, _, zxid := lookupSession(c.srv.cfg.State, req.SessionID); req.LastZxidSeen > zxid {
 		c.stream.Drop(clientAhead)
 		return false
@@ -43,10 +43,10 @@ func (h *handshake) connectAfterSync(req *jute.ConnectRequest) (more bool) {
 	return h.connect(req)
 }
 
-// awaitSync waits for a sync, limit at most. The connection has no session yet.
-func (h *handshake) awaitSync(limit time.Duration) {
+// syncWithin waits for a sync, limit at most. The connection has no session yet.
+func (h *handshake) syncWithin(limit time.Duration) {
 	c := h.c
-	done := make(syncDone)
+	done := make(syncSignal)
 	c.srv.cfg.Member.Sync(c.uniqueNumber, done)
 	late := time.NewTimer(limit)
 	defer late.Stop()
@@ -59,8 +59,8 @@ func (h *handshake) awaitSync(limit time.Duration) {
 	}
 }
 
-// syncDone is the Waiter of a sync, and is closed when the sync ends.
-type syncDone chan struct{}
+// syncSignal is the Waiter of a sync, and is closed when the sync ends.
+type syncSignal chan struct{}
 
 // ReceiveResult implements znode.Waiter.
-func (s syncDone) ReceiveResult(*znode.Result) { close(s) }
+func (s syncSignal) ReceiveResult(*znode.Result) { close(s) }

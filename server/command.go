@@ -26,9 +26,9 @@ const (
 	maxCommandTime = time.Minute
 )
 
-// answerCommand runs a four-letter command and ends the connection. The reader itself writes the reply,
+// serveCommand runs a four-letter command and ends the connection. The reader itself writes the reply,
 // because nothing else is sent.
-func (c *conn) answerCommand(command string) {
+func (c *conn) serveCommand(command string) {
 	c.srv.stats.sent.Add(1)
 	if !c.stream.DropAfter(maxCommandTime, slowReader) {
 		return

@@ -100,7 +100,7 @@ func (c *conn) mayConfirmSession() bool {
 // AwaitPermit implements stream.Permit. It waits at most half a tick and as long as a search of the
 // connection's watches takes.
 func (c *conn) AwaitPermit(ctx context.Context) bool {
-	if !c.missedCheck.missedNothing() && !c.missedCheck.dropIfMissed() {
+	if !c.missedCheck.missedNothing() && !c.missedCheck.keepUnlessMissed() {
 		return false
 	}
 	if c.readOnly || c.srv.cfg.Member.Vouch(ctx, c.session.id) == nil {
@@ -134,7 +134,7 @@ func (c *conn) Resume() {
 func (c *conn) StreamEnded(why stream.Reason) {
 	defer c.listener.openConns.Done()
 	for more := true; more; {
-		more = c.missedCheck.dropWatchesPart()
+		more = c.missedCheck.removeWatchesPart()
 	}
 	c.stream.Lock()
 	session, unanswered, refused, readOnly := c.session.id, c.replies.queue.n, c.closeSessionOnEnd, c.readOnly
@@ -162,14 +162,14 @@ func (c *conn) noteCloseApplied() {
 	c.closeApplied = true
 }
 
-// replyToClose replies to the connection's own closeSession, if that is applied: the last node of the session
+// replyIfCloseApplied replies to the connection's own closeSession, if that is applied: the last node of the session
 // is gone.
-func (c *conn) replyToClose(zxid int64) {
+func (c *conn) replyIfCloseApplied(zxid int64) {
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	if c.closeApplied && !c.stream.IsClosing() {
 		closing := c.replies.queue.last // no request is taken after it
-		closing.noteApplied(&znode.Result{Zxid: zxid})
+		closing.completeApplied(&znode.Result{Zxid: zxid})
 	}
 }
 
@@ -187,7 +187,7 @@ func (c *conn) QueueEvent(t jute.EventType, path string, zxid int64) {
 // scheduleFlush has the flush after the current entry send the queued output. The caller holds the lock and
 // the tree's.
 func (c *conn) scheduleFlush(with int) {
-	if c.stream.NoteOutput() {
+	if c.stream.ClaimFlush() {
 		c.srv.unflushed.add(c, with)
 	}
 }

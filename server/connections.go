@@ -33,8 +33,8 @@ func newConnectionTable(cfg *Config) *connectionTable {
 	}
 }
 
-// add numbers a new connection and adds it, or returns the reason for rejecting it.
-func (t *connectionTable) add(c *conn) (why stream.Reason, ok bool) {
+// admitAndNumber numbers a new connection and adds it, or returns the reason for rejecting it.
+func (t *connectionTable) admitAndNumber(c *conn) (why stream.Reason, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.rejectingNew {

@@ -1,7 +1,7 @@
 package server
 
-// tryCreateSlot takes a slot if one is free and no client waits for it.
-func (h *handshake) tryCreateSlot() bool {
+// tryTakeCreateSlot takes a slot if one is free and no client waits for it.
+func (h *handshake) tryTakeCreateSlot() bool {
 	if !h.c.srv.createSlots.TryTake() {
 		return false
 	}
@@ -9,8 +9,8 @@ func (h *handshake) tryCreateSlot() bool {
 	return true
 }
 
-// awaitCreateSlot waits for a slot. It returns false if the connection ends first.
-func (h *handshake) awaitCreateSlot() bool {
+// takeCreateSlot waits for a slot. It returns false if the connection ends first.
+func (h *handshake) takeCreateSlot() bool {
 	if h.c.srv.createSlots.Take(h.c.stream.Life.Context()) != nil {
 		return false
 	}

@@ -29,15 +29,15 @@ const (
 // handshake is a connection's create or attach in the log. As the Waiter of that transaction, it replies to
 // the client only when the transaction is applied here.
 type handshake struct {
-	c           *conn
-	startedAt   time.Time
-	knownSince  uint64 // attach: the session's since when the client came, or 0 if it was unknown here
-	sessionID   jute.SessionID
-	isAttach    bool   // false: create
-	password    []byte // attach: the client's; create: the new session's
-	timeout     time.Duration
-	hasReadOnly bool // the reply has the byte too
-	retried     bool // the attach was rejected once for an old since
+	c               *conn
+	startedAt       time.Time
+	knownOwnerIndex uint64 // attach: the session's since when the client came, or 0 if it was unknown here
+	sessionID       jute.SessionID
+	isAttach        bool   // false: create
+	password        []byte // attach: the client's; create: the new session's
+	timeout         time.Duration
+	hasReadOnly     bool // the reply has the byte too
+	retried         bool // the attach was rejected once for an old since
 }
 
 // BeginInReader implements stream.Frames. It reads the client's first bytes, and returns true if the create
@@ -51,14 +51,14 @@ func (c *conn) BeginInReader() bool {
 	}
 	if commands := c.srv.cfg.Commands; commands != nil && commands.IsCommand(string(first[:])) {
 		c.srv.stats.received.Add(1)
-		c.answerCommand(string(first[:]))
+		c.serveCommand(string(first[:]))
 		return false
 	}
 	if c.dropIfNotServing() {
 		return false
 	}
 	frame, ok := c.stream.ReadFrame()
-	return ok && c.serveFirstFrame(frame)
+	return ok && c.serveConnectRequest(frame)
 }
 
 // dropIfNotServing drops the connection if this member serves no sessions, and reports whether it did.
@@ -70,7 +70,7 @@ func (c *conn) dropIfNotServing() bool {
 	return true
 }
 
-func (c *conn) serveFirstFrame(frame []byte) bool {
+func (c *conn) serveConnectRequest(frame []byte) bool {
 	c.gotFirstFrame = true
 	c.srv.stats.received.Add(1)
 	if c.dropIfNotServing() {
@@ -93,13 +93,13 @@ func (h *handshake) connect(req *jute.ConnectRequest) bool {
 	c := h.c
 	record, known, zxid := lookupSession(c.srv.cfg.State, req.SessionID)
 	if req.LastZxidSeen > zxid {
-		return h.catchUp(req)
+		return h.syncThenConnect(req)
 	}
 	if c.srv.readOnly.Load() {
 		return h.connectReadOnly(req, time.Now())
 	}
 	h.startedAt, h.sessionID, h.isAttach, h.hasReadOnly = time.Now(), req.SessionID, req.SessionID != 0, req.HasReadOnly
-	h.timeout, h.knownSince = c.srv.grantTimeout(req.TimeOut), record.OwnerIndex
+	h.timeout, h.knownOwnerIndex = c.srv.grantTimeout(req.TimeOut), record.OwnerIndex
 	h.password = bytes.Clone(req.Passwd[:min(len(req.Passwd), passwordSize+1)]) // enough to see that a longer one is wrong
 	if known && !passwordMatches(record, h.password) {
 		return h.rejectWrongPassword()
@@ -109,13 +109,13 @@ func (h *handshake) connect(req *jute.ConnectRequest) bool {
 		return false
 	}
 	h.limitHandshake(h.timeout / sessionWaitDivisor)
-	if known || h.tryCreateSlot() { // resuming a session that is known here needs no slot
+	if known || h.tryTakeCreateSlot() { // resuming a session that is known here needs no slot
 		if c.stream.InLoop() {
-			return h.requestSessionInLoop()
+			return h.createOrAttachInLoop()
 		}
-		return h.requestSession()
+		return h.createOrAttach()
 	}
-	h.requestSessionWithSlot()
+	h.createOrAttachWhenSlot()
 	return true
 }
 
@@ -131,32 +131,32 @@ func sessionRequestOf(session jute.SessionID, known bool) admission.SessionReque
 	return admission.ClaimedSession
 }
 
-// requestSession submits the create or attach. If the handshake has waited for its slot, the session may have
+// createOrAttach submits the create or attach. If the handshake has waited for its slot, the session may have
 // been applied meanwhile: then its password is checked. The attach keeps knownSince from when the client
 // came, so that it cannot take the session back if the client has resumed it elsewhere.
-func (h *handshake) requestSession() bool {
+func (h *handshake) createOrAttach() bool {
 	if !h.isAttach {
-		return h.createSession()
+		return h.drawIDAndSubmit()
 	}
 	if record, known, _ := lookupSession(h.c.srv.cfg.State, h.sessionID); known && !passwordMatches(record, h.password) {
 		return h.rejectWrongPassword()
 	}
-	return h.submitSession(h.knownSince) // 0 if it was unknown here: other members may know it
+	return h.submitSession(h.knownOwnerIndex) // 0 if it was unknown here: other members may know it
 }
 
-// requestSessionInLoop is requestSession in a loop, right after connect has checked the password. It leaves
+// createOrAttachInLoop is requestSession in a loop, right after connect has checked the password. It leaves
 // whatever would have to wait to the reader.
-func (h *handshake) requestSessionInLoop() bool {
+func (h *handshake) createOrAttachInLoop() bool {
 	c := h.c
 	if !h.isAttach {
 		id, ok := c.srv.cfg.Member.TryNewSession()
 		if !ok {
-			c.stream.LeaveToReader(h.createSession)
+			c.stream.LeaveToReader(h.drawIDAndSubmit)
 			return true
 		}
-		h.assignSession(id)
+		h.setIDAndPassword(id)
 	}
-	txn, ok := h.newTxn(h.knownSince)
+	txn, ok := h.bindAndBuildTxn(h.knownOwnerIndex)
 	if !ok {
 		return false
 	}
@@ -166,17 +166,17 @@ func (h *handshake) requestSessionInLoop() bool {
 	return true
 }
 
-// requestSessionWithSlot calls requestSession when it has a slot. It does not block, because the reader must
+// createOrAttachWhenSlot calls requestSession when it has a slot. It does not block, because the reader must
 // notice if the client gives up, so that the slot goes to another one.
-func (h *handshake) requestSessionWithSlot() {
+func (h *handshake) createOrAttachWhenSlot() {
 	h.c.stream.Lock()
 	defer h.c.stream.Unlock()
 	if h.c.stream.HasEnded() {
 		return
 	}
 	h.c.stream.Life.Go(func() {
-		if h.awaitCreateSlot() {
-			h.requestSession() // if it fails the connection has ended
+		if h.takeCreateSlot() {
+			h.createOrAttach() // if it fails the connection has ended
 		}
 	})
 }
@@ -217,18 +217,18 @@ func passwordMatches(s znode.Session, password []byte) bool {
 	return subtle.ConstantTimeCompare(s.Password[:], password) == 1
 }
 
-func (h *handshake) createSession() bool {
+func (h *handshake) drawIDAndSubmit() bool {
 	id, err := h.c.srv.cfg.Member.NewSession(h.c.stream.Life.Context())
 	if err != nil {
 		h.c.stream.Drop(internalError) // unless it has ended: then that was the error
 		return false
 	}
-	h.assignSession(id)
+	h.setIDAndPassword(id)
 	return h.submitSession(0)
 }
 
-// assignSession gives the client a new session's id and password.
-func (h *handshake) assignSession(id jute.SessionID) {
+// setIDAndPassword gives the client a new session's id and password.
+func (h *handshake) setIDAndPassword(id jute.SessionID) {
 	h.sessionID = id
 	h.password = make([]byte, passwordSize)
 	_, _ = rand.Read(h.password) // never fails: crypto/rand ends the program instead
@@ -237,13 +237,13 @@ func (h *handshake) assignSession(id jute.SessionID) {
 // submitSession submits the transaction. It blocks as Member.Submit does and returns false if the connection
 // has ended.
 func (h *handshake) submitSession(since uint64) bool {
-	txn, ok := h.newTxn(since)
+	txn, ok := h.bindAndBuildTxn(since)
 	return ok && h.c.submitTxn(txn, h)
 }
 
-// newTxn returns the create or attach. From here on the connection owes a Detach. It returns false if the
+// bindAndBuildTxn returns the create or attach. From here on the connection owes a Detach. It returns false if the
 // connection has ended.
-func (h *handshake) newTxn(since uint64) (txn *proto.Txn, ok bool) {
+func (h *handshake) bindAndBuildTxn(since uint64) (txn *proto.Txn, ok bool) {
 	c := h.c
 	txn = &proto.Txn{
 		Session: int64(h.sessionID), Conn: c.uniqueNumber, Op: int32(jute.OpCreateSession),
@@ -310,7 +310,7 @@ func (h *handshake) completeOpen(s *znode.Session) {
 	c := h.c
 	c.stream.Open(s.Timeout)
 	c.createdSession = !h.isAttach
-	c.replies.noteHandshake(h.startedAt)
+	c.replies.countHandshakeReply(h.startedAt)
 	c.srv.conns.setCarrier(s.ID, c)
 	h.queueResponse(jute.ConnectResponse{
 		TimeOut: int32(s.Timeout.Milliseconds()), SessionID: s.ID, Passwd: s.Password[:], HasReadOnly: h.hasReadOnly,

@@ -35,19 +35,19 @@ func (r *request) handleSASL() bool {
 	}
 	a := c.srv.cfg.CredentialLimiter.NewAttempt(c.identity.host)
 	if c.identity.saslExchange == nil { // the first token proves nothing yet
-		return r.stepSASL(&a)
+		return r.checkTokenAndReply(&a)
 	}
-	return r.checkCredential(a, func(a *admission.Attempt) bool { return r.stepSASL(a) })
+	return r.checkInTurn(a, func(a *admission.Attempt) bool { return r.checkTokenAndReply(a) })
 }
 
-// stepSASL checks a token that can be decoded, of an attempt whose turn it is.
-func (r *request) stepSASL(a *admission.Attempt) bool {
+// checkTokenAndReply checks a token that can be decoded, of an attempt whose turn it is.
+func (r *request) checkTokenAndReply(a *admission.Attempt) bool {
 	var token jute.SASLToken
 	d := jute.NewDecoder(r.body)
 	token.Decode(&d)
 	answer, code := r.checkSASLToken(token.Token, a)
 	r.body = answer
-	return r.finishIdentity(code)
+	return r.replyToAuth(code)
 }
 
 // checkSASLToken returns the reply to a token, or nil if there is no token for the client.
@@ -55,7 +55,7 @@ func (r *request) checkSASLToken(token []byte, a *admission.Attempt) (answer []b
 	c := r.c
 	who, how := &c.identity, &c.srv.cfg.Login
 	if how.Users == nil {
-		return nil, r.failLogin("SASL is not configured on this member: java.security.auth.login.config names no file")
+		return nil, r.logFailedLogin("SASL is not configured on this member: java.security.auth.login.config names no file")
 	}
 	if who.saslExchange == nil {
 		who.saslExchange = sasl.NewExchange(how.Users)
@@ -71,19 +71,19 @@ func (r *request) checkSASLToken(token []byte, a *admission.Attempt) (answer []b
 		r.auditFailedAuth(jute.AuthFailed)
 		return nil, jute.OK
 	case err != nil:
-		return nil, r.failLogin(err.Error())
+		return nil, r.logFailedLogin(err.Error())
 	case !done:
 		return answer, jute.OK
 	}
 	if who.addUser(who.saslExchange.UserName()) != jute.OK {
-		return nil, r.failLogin("the connection has too many identities")
+		return nil, r.logFailedLogin("the connection has too many identities")
 	}
 	return answer, jute.OK
 }
 
-// failLogin logs the reason of a failed SASL login, and returns the code for the client. The connection ends
+// logFailedLogin logs the reason of a failed SASL login, and returns the code for the client. The connection ends
 // after it.
-func (r *request) failLogin(reason string) jute.Code {
+func (r *request) logFailedLogin(reason string) jute.Code {
 	r.c.srv.authenticator.logRejection("SASL login failed", r.c.addr, r.c.session.id, reason)
 	return r.c.srv.authenticator.failedLoginCode()
 }

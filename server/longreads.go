@@ -45,9 +45,9 @@ type longRead struct {
 	heldEvents   []byte // frames of events after the copy
 }
 
-// isLong reports whether a read must be served without the tree's lock. The caller holds that lock.
-func (r *request) isLong() bool {
-	return r.code == jute.OK && r.longRead == nil && r.operation.isLong != nil && r.operation.isLong(&r.c.session, r)
+// needsFrozenCopy reports whether a read must be served without the tree's lock. The caller holds that lock.
+func (r *request) needsFrozenCopy() bool {
+	return r.code == jute.OK && r.longRead == nil && r.operation.needsFrozenCopy != nil && r.operation.needsFrozenCopy(&r.c.session, r)
 }
 
 // startLongRead serves r, the first of the queue, in a goroutine. Usually the client's later writes wait for
@@ -56,7 +56,7 @@ func (r *request) isLong() bool {
 func startLongRead(r *request) {
 	read := &longRead{c: r.c, r: r}
 	r.longRead, r.inProgress = read, true
-	if !r.isSlow {
+	if !r.tooSlowForApply {
 		read.copyState()
 	}
 	r.c.stream.Life.Go(read.serve)
@@ -72,7 +72,7 @@ func (l *longRead) serve() {
 		return
 	}
 	began := time.Now()
-	if l.ensureCopy() {
+	if l.copyIfFits() {
 		l.record, l.code = l.appendFrozen(nil)
 		l.r.completeInTurn(jute.OK)
 		time.Sleep(min(time.Since(began), maxTurnRest))
@@ -80,9 +80,9 @@ func (l *longRead) serve() {
 	<-c.srv.longRequestTurn
 }
 
-// ensureCopy takes the copy unless there is one. It returns false if the connection has ended, or if the
+// copyIfFits takes the copy unless there is one. It returns false if the connection has ended, or if the
 // reply does not fit the budget: then the read is started again later.
-func (l *longRead) ensureCopy() bool {
+func (l *longRead) copyIfFits() bool {
 	c := l.c
 	c.lockWithTree()
 	defer c.unlockWithTree()
@@ -91,7 +91,7 @@ func (l *longRead) ensureCopy() bool {
 		return false
 	case l.hasCopy:
 		return true
-	case !c.replies.fitsBudget(l.r):
+	case !c.replies.claimBudget(l.r):
 		l.r.longRead, l.r.inProgress = nil, false
 		return false
 	}
@@ -120,11 +120,11 @@ func (l *longRead) appendHeldEvents() {
 	}
 	out := l.c.stream.Output()
 	out.B = append(out.B, l.heldEvents...)
-	l.c.stream.CheckUnread()
+	l.c.stream.LimitUnread()
 }
 
-// countHeldEvent counts n bytes of an event that waits for the reply.
-func (l *longRead) countHeldEvent(n int) {
+// countOrDropHeld counts n bytes of an event that waits for the reply.
+func (l *longRead) countOrDropHeld(n int) {
 	l.r.heldBytes += n
 	l.c.replies.queue.heldBytes += n
 	if len(l.heldEvents) > l.c.srv.cfg.Limits.MaxUnread {
@@ -132,8 +132,8 @@ func (l *longRead) countHeldEvent(n int) {
 	}
 }
 
-// readHoldingEvents returns the read that events wait for, or nil.
-func (q *queue) readHoldingEvents() *longRead {
+// readBlockingEvents returns the read that events wait for, or nil.
+func (q *queue) readBlockingEvents() *longRead {
 	if q.first == nil || q.first.longRead == nil || !q.first.longRead.hasCopy {
 		return nil
 	}
@@ -141,7 +141,7 @@ func (q *queue) readHoldingEvents() *longRead {
 }
 
 func (s *session) longChildren(r *request) bool {
-	return s.weighChildren(r) > maxStepsUnderLock*assumedNameBytes
+	return s.estimateChildrenBytes(r) > maxStepsUnderLock*assumedNameBytes
 }
 
 func (s *session) longEphemerals(r *request) bool {

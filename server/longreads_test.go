@@ -137,7 +137,7 @@ func TestLongReadsShowOneState(t *testing.T) {
 		r.replyLocally()
 		synctest.Wait()
 		read := k.replies.queue.first.longRead
-		if !read.ensureCopy() {
+		if !read.copyIfFits() {
 			t.Fatal("not begun")
 		}
 		writer.must(jute.OpSetData, setData("/list", "x"))

@@ -27,9 +27,9 @@ func (m *missedCheck) missedNothing() bool {
 	return m.checkedPaths.Load() == m.session.tree.Watches().MissedPathCount() || !m.stream.Account.HasOwnerBytes()
 }
 
-// dropIfMissed drops the connection if the client has missed a change of what it watches, and reports whether
+// keepUnlessMissed drops the connection if the client has missed a change of what it watches, and reports whether
 // it has not. The caller holds no lock.
-func (m *missedCheck) dropIfMissed() bool {
+func (m *missedCheck) keepUnlessMissed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	paths := m.session.tree.Watches().MissedPathCount()
@@ -52,8 +52,8 @@ func (m *missedCheck) searchPart(again bool) (missed, more bool) {
 	return m.session.tree.Watches().SearchMissed(m.session.watchOwner, again)
 }
 
-// dropWatchesPart removes some watches of an ended connection, and reports whether there are more.
-func (m *missedCheck) dropWatchesPart() (more bool) {
+// removeWatchesPart removes some watches of an ended connection, and reports whether there are more.
+func (m *missedCheck) removeWatchesPart() (more bool) {
 	m.searchTurn.Lock()
 	defer m.searchTurn.Unlock()
 	m.session.tree.RLock()
@@ -73,8 +73,8 @@ type missedSweep struct {
 	running     bool
 }
 
-// startNeeded notes the latest Watches.MissedPaths, and reports whether the caller must start sweepMissed.
-func (m *missedSweep) startNeeded(paths uint64) bool {
+// claimSweep notes the latest Watches.MissedPaths, and reports whether the caller must start sweepMissed.
+func (m *missedSweep) claimSweep(paths uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.wantedPaths = paths; m.sweptPaths == paths || m.running {
@@ -93,12 +93,12 @@ func (m *missedSweep) nextRound() bool {
 	return m.running
 }
 
-// sweepMissed ends all connections that have missed a change. One runs at a time.
-func (s *Server) sweepMissed() {
+// dropAllMissed ends all connections that have missed a change. One runs at a time.
+func (s *Server) dropAllMissed() {
 	for s.missedSweep.nextRound() {
 		for _, c := range s.conns.all() {
 			if !c.missedCheck.missedNothing() {
-				_ = c.missedCheck.dropIfMissed()
+				_ = c.missedCheck.keepUnlessMissed()
 			}
 		}
 	}

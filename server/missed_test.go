@@ -71,16 +71,16 @@ func TestMissedChanges(t *testing.T) {
 // A search of all connections is repeated if a change was missed while it ran.
 func TestMissedChangeDuringASearch(t *testing.T) {
 	var m missedSweep
-	if m.startNeeded(0) {
+	if m.claimSweep(0) {
 		t.Error("a search begins although nothing was missed")
 	}
-	if !m.startNeeded(1) || m.startNeeded(1) || !m.nextRound() {
+	if !m.claimSweep(1) || m.claimSweep(1) || !m.nextRound() {
 		t.Error("want one search of the first path")
 	}
-	if m.startNeeded(2) || !m.nextRound() || m.nextRound() {
+	if m.claimSweep(2) || !m.nextRound() || m.nextRound() {
 		t.Error("want the search to go on once, for the second path")
 	}
-	if m.startNeeded(2) || !m.startNeeded(3) {
+	if m.claimSweep(2) || !m.claimSweep(3) {
 		t.Error("want another search of the third path alone")
 	}
 }

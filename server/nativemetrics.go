@@ -36,9 +36,9 @@ func (s *Server) Outstanding() int { return int(s.stats.outstanding.Load()) }
 // HeldBytes returns the bytes of waiting requests and of unread replies and events.
 func (s *Server) HeldBytes() int { return int(s.streamConfig.Budget.UsedBytes()) }
 
-// NotVouched returns the number of connections that were closed because the lease of their session could not be
+// DroppedNotVouched returns the number of connections that were closed because the lease of their session could not be
 // renewed.
-func (s *Server) NotVouched() uint64 { return s.stats.endedByReason[notVouched].Load() }
+func (s *Server) DroppedNotVouched() uint64 { return s.stats.endedByReason[notVouched].Load() }
 
 func (c *counters) requestTimes() map[string]metrics.Buckets {
 	all := make(map[string]metrics.Buckets, numClasses)

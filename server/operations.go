@@ -26,19 +26,19 @@ type operation struct {
 	// header.
 	appendErrorRecord func(b []byte) []byte
 
-	// weighReply estimates the bytes of the reply. It is nil if they are few. The caller holds the tree's
+	// estimateReplyBytes estimates the bytes of the reply. It is nil if they are few. The caller holds the tree's
 	// lock.
-	weighReply func(s *session, r *request) int64
+	estimateReplyBytes func(s *session, r *request) int64
 
-	// isSlow reports whether a read that waited for a write may take too long for apply to serve it. It is
+	// tooSlowForApply reports whether a read that waited for a write may take too long for apply to serve it. It is
 	// nil if that never happens. The caller holds the tree's lock.
-	isSlow func(s *session, r *request) bool
+	tooSlowForApply func(s *session, r *request) bool
 
-	// isLong reports whether a read takes too long for the tree's lock. freezeReply then copies the state in
+	// needsFrozenCopy reports whether a read takes too long for the tree's lock. freezeReply then copies the state in
 	// constant time and returns a function that appends the record. Both are nil if no such read takes long.
 	// The caller holds the lock and the tree's, and calls write without them.
-	isLong      func(s *session, r *request) bool
-	freezeReply func(s *session, r *request) (write func(b []byte) ([]byte, jute.Code))
+	needsFrozenCopy func(s *session, r *request) bool
+	freezeReply     func(s *session, r *request) (write func(b []byte) ([]byte, jute.Code))
 
 	// appendResult appends the record of a write that succeeded, alone or in a multi. It is nil if the reply
 	// is only a header.
@@ -64,44 +64,44 @@ func operations() map[jute.Op]operation {
 		jute.OpExists: {handle: (*request).handleRead, appendRecord: (*session).exists},
 		jute.OpGetData: {
 			handle: (*request).handleRead, appendRecord: (*session).getData,
-			weighReply: (*session).weighData,
+			estimateReplyBytes: (*session).estimateDataBytes,
 		},
 		jute.OpGetACL: {
 			handle: (*request).handleRead, appendRecord: (*session).getACL,
-			weighReply: (*session).weighUnknown, isSlow: alwaysSlow,
+			estimateReplyBytes: (*session).maxReplyBytes, tooSlowForApply: alwaysSlow,
 		},
 		jute.OpGetChildren: {
 			handle: (*request).handleRead, appendRecord: (*session).getChildren,
-			weighReply: (*session).weighChildren, isSlow: (*session).manyChildren, isLong: (*session).longChildren,
+			estimateReplyBytes: (*session).estimateChildrenBytes, tooSlowForApply: (*session).manyChildren, needsFrozenCopy: (*session).longChildren,
 			freezeReply: (*session).freezeChildren,
 		},
 		jute.OpGetChildren2: {
 			handle: (*request).handleRead, appendRecord: (*session).getChildren,
-			weighReply: (*session).weighChildren, isSlow: (*session).manyChildren, isLong: (*session).longChildren,
+			estimateReplyBytes: (*session).estimateChildrenBytes, tooSlowForApply: (*session).manyChildren, needsFrozenCopy: (*session).longChildren,
 			freezeReply: (*session).freezeChildren,
 		},
 		jute.OpMultiRead: {
 			handle: (*request).handleMultiRead, appendRecord: (*session).multiRead,
-			weighReply: (*session).weighUnknown, isSlow: alwaysSlow, isLong: (*session).longMultiRead,
+			estimateReplyBytes: (*session).maxReplyBytes, tooSlowForApply: alwaysSlow, needsFrozenCopy: (*session).longMultiRead,
 			freezeReply: (*session).freezeMultiRead,
 		},
 		jute.OpGetEphemerals: {
 			handle: (*request).handleRead, appendRecord: (*session).getEphemerals,
-			weighReply: (*session).weighUnknown, isSlow: alwaysSlow, isLong: (*session).longEphemerals,
+			estimateReplyBytes: (*session).maxReplyBytes, tooSlowForApply: alwaysSlow, needsFrozenCopy: (*session).longEphemerals,
 			freezeReply: (*session).freezeEphemerals,
 		},
 		jute.OpGetAllChildrenNumber: {
 			handle: (*request).handleRead, appendRecord: (*session).getAllChildrenNumber,
-			isSlow: alwaysSlow,
+			tooSlowForApply: alwaysSlow,
 		},
 
 		jute.OpSetWatches: {
 			handle: (*request).handleSetWatches, queueEventsBefore: (*request).setWatches,
-			weighReply: (*session).weighPaths, isSlow: (*session).manyPaths,
+			estimateReplyBytes: (*session).estimateEventBytes, tooSlowForApply: (*session).manyPaths,
 		},
 		jute.OpSetWatches2: {
 			handle: (*request).handleSetWatches, queueEventsBefore: (*request).setWatches,
-			weighReply: (*session).weighPaths, isSlow: (*session).manyPaths,
+			estimateReplyBytes: (*session).estimateEventBytes, tooSlowForApply: (*session).manyPaths,
 		},
 		jute.OpAddWatch:      {handle: (*request).replyLocally, appendRecord: (*session).addWatch},
 		jute.OpCheckWatches:  {handle: (*request).replyLocally, appendRecord: (*session).checkWatches},

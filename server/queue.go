@@ -23,20 +23,20 @@ type request struct {
 
 	listBytes uint32 // of a write, for Txn.lists
 	// a write or a sync: it gets its reply when applied, other requests when they are first in the queue
-	inLog         bool
-	needsProof    bool          // a sync or a linearizable read, which needs the leader's proof
-	awaitsMembers bool          // a reconfig, whose reply waits until the members have followed
-	isReady       bool          // applied or proved, and the reply waits for nothing else
-	earlyReply    []byte        // made before its turn
-	code          jute.Code     // of a request that is not served
-	noZxid        bool          // auth: the reply's zxid is 0
-	endReason     stream.Reason // if endsConn
-	endsConn      bool          // the reply is the connection's last
-	isSlow        bool          // apply does not serve it; see operation.isSlow
-	inParts       bool          // a long setWatches; see startParts
-	inProgress    bool          // its parts, or longRead, are under way
-	longRead      *longRead     // nil unless it is served without the tree's lock
-	minShared     int           // longer data is not copied into the reply
+	inLog           bool
+	needsProof      bool          // a sync or a linearizable read, which needs the leader's proof
+	awaitsMembers   bool          // a reconfig, whose reply waits until the members have followed
+	isReady         bool          // applied or proved, and the reply waits for nothing else
+	earlyReply      []byte        // made before its turn
+	code            jute.Code     // of a request that is not served
+	noZxid          bool          // auth: the reply's zxid is 0
+	endReason       stream.Reason // if endsConn
+	endsConn        bool          // the reply is the connection's last
+	tooSlowForApply bool          // apply does not serve it; see operation.isSlow
+	inParts         bool          // a long setWatches; see startParts
+	inProgress      bool          // its parts, or longRead, are under way
+	longRead        *longRead     // nil unless it is served without the tree's lock
+	minShared       int           // longer data is not copied into the reply
 
 	ownBody   []byte // memory for body
 	heldBytes int    // while the request waits
@@ -88,7 +88,7 @@ type queue struct {
 	heldBytes    int // heldBytes that the requests hold
 	numProofs    int // syncs, and reads that wait for a proof
 	numUnapplied int // writes that are not applied
-	numSlow      int // reads that apply does not serve
+	numTooSlow   int // reads that apply does not serve
 	numReconfigs int
 }
 
@@ -96,7 +96,7 @@ type queue struct {
 // Such a read follows a request that waits for a proof or for the members, is not served by apply, or waits
 // until the client has taken more.
 func (q *queue) hasLateReads() bool {
-	return q.numProofs > 0 || q.numReconfigs > 0 || q.numSlow > 0 || q.first != nil && q.first.canReply()
+	return q.numProofs > 0 || q.numReconfigs > 0 || q.numTooSlow > 0 || q.first != nil && q.first.canReply()
 }
 
 func (q *queue) push(r *request) {
@@ -108,8 +108,8 @@ func (q *queue) push(r *request) {
 	q.last = r
 	q.n++
 	q.heldBytes += r.heldBytes
-	if r.isSlow {
-		q.numSlow++
+	if r.tooSlowForApply {
+		q.numTooSlow++
 	}
 	if r.awaitsMembers {
 		q.numReconfigs++
@@ -140,8 +140,8 @@ func (q *queue) pop() *request {
 	if r.needsProof {
 		q.numProofs--
 	}
-	if r.isSlow {
-		q.numSlow--
+	if r.tooSlowForApply {
+		q.numTooSlow--
 	}
 	if r.awaitsMembers {
 		q.numReconfigs--

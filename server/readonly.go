@@ -14,10 +14,10 @@ import (
 // know it, and it ends with its connection or when its client is silent for its timeout. Nothing of it
 // reaches Config.Member, so its replies need no lease and confirm no session of the ensemble.
 
-// ServeReadOnly has new clients served in read-only mode, until EndReadOnly is called. Clients that do not
+// BeginReadOnly has new clients served in read-only mode, until EndReadOnly is called. Clients that do not
 // accept a read-only server, or that resume a session, are closed without a reply. Connections with sessions
 // of the ensemble stay as they are. ServeReadOnly may be called repeatedly, and never blocks.
-func (s *Server) ServeReadOnly() { s.readOnly.Store(true) }
+func (s *Server) BeginReadOnly() { s.readOnly.Store(true) }
 
 // EndReadOnly ends the read-only mode, and closes the connections of its clients, so that they open sessions
 // of the ensemble. It may be called repeatedly, and never blocks.
@@ -77,7 +77,7 @@ func (h *handshake) openReadOnly(req *jute.ConnectRequest, begun time.Time) bool
 	timeout := c.srv.grantTimeout(req.TimeOut)
 	c.stream.Open(timeout)
 	c.srv.stats.readOnly.Add(1)
-	c.replies.noteHandshake(begun)
+	c.replies.countHandshakeReply(begun)
 	h.queueResponse(jute.ConnectResponse{
 		TimeOut: int32(timeout.Milliseconds()), SessionID: c.session.id, Passwd: password, ReadOnly: true,
 		HasReadOnly: req.HasReadOnly,

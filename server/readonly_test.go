@@ -55,7 +55,7 @@ func TestReadOnlySession(t *testing.T) {
 		w := newWorld(t, false, nil)
 		writer := w.connect()
 		writer.must(jute.OpCreate, create("/n", "x", jute.Persistent))
-		w.srv.ServeReadOnly()
+		w.srv.BeginReadOnly()
 		w.silence(true, func(context.Context) error { return errors.New("there is no leader") })
 		check := w.untouched()
 		c := w.connectReadOnly()
@@ -106,7 +106,7 @@ func TestReadOnlyWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
 		writer := w.connect()
-		w.srv.ServeReadOnly()
+		w.srv.BeginReadOnly()
 		c := w.connectReadOnly()
 		c.must(jute.OpGetData, getData("/", true))
 		writer.must(jute.OpSetData, setData("/", "x"))
@@ -120,7 +120,7 @@ func TestReadOnlyRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
 		kept := w.connect()
-		w.srv.ServeReadOnly()
+		w.srv.BeginReadOnly()
 		tests := []struct {
 			name string
 			req  jute.ConnectRequest
@@ -157,7 +157,7 @@ func TestReadOnlyEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
 		kept := w.connect()
-		w.srv.ServeReadOnly()
+		w.srv.BeginReadOnly()
 		c := w.connectReadOnly()
 		w.srv.EndReadOnly()
 		c.expectClosed()
@@ -181,7 +181,7 @@ func TestReadOnlyEnds(t *testing.T) {
 func TestReadOnlyTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
-		w.srv.ServeReadOnly()
+		w.srv.BeginReadOnly()
 		c, begin := w.connectReadOnly(), time.Now()
 		if _, err := c.read(); err == nil {
 			t.Fatal("a byte for a silent client")
@@ -205,7 +205,7 @@ func TestReadOnlyLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, false, func(c *Config) { c.Limits = tt.limits })
-				w.srv.ServeReadOnly()
+				w.srv.BeginReadOnly()
 				for range 5 {
 					w.connectReadOnly()
 				}
@@ -253,7 +253,7 @@ func TestReadOnlyFlaps(t *testing.T) {
 	var flips sync.WaitGroup
 	flips.Go(func() {
 		for {
-			w.srv.ServeReadOnly()
+			w.srv.BeginReadOnly()
 			time.Sleep(time.Millisecond)
 			w.srv.EndReadOnly()
 			select {
@@ -280,7 +280,7 @@ func TestReadOnlyEndsBeforeTheAnswer(t *testing.T) {
 	admit := make(chan struct{})
 	w.srv.throttle.SetRandomForTest(func() float64 { <-admit; return 1 }) // the handshake waits for its token
 	for n := range uint64(20) {
-		w.srv.ServeReadOnly()
+		w.srv.BeginReadOnly()
 		c := w.open()
 		c.send(asksReadOnly)
 		waitFor(t, func() bool { return w.srv.stats.handshakes.Load() == n+1 })

@@ -73,7 +73,7 @@ func (p *replies) queueReply(r *request) {
 	if r.longRead != nil {
 		r.longRead.appendHeldEvents()
 	}
-	p.noteReplied(r)
+	p.finishReplied(r)
 }
 
 // replyZxid returns the zxid for a reply that is built now. The zxids of a connection never decrease, even if
@@ -91,8 +91,8 @@ func (p *replies) replyZxid(r *request) int64 {
 	return p.lastZxid
 }
 
-// noteReplied counts a queued reply and frees r. The caller holds the lock.
-func (p *replies) noteReplied(r *request) {
+// finishReplied counts a queued reply and frees r. The caller holds the lock.
+func (p *replies) finishReplied(r *request) {
 	now := time.Now()
 	took := now.Sub(r.receivedAt)
 	p.stats.countReply(took, r.operation.class)
@@ -193,15 +193,15 @@ func (p *replies) queueReadyReplies(applying bool) {
 	for r := p.queue.first; r != nil && r.canReply() && !p.stream.IsClosing() &&
 		p.stream.UnsentBytes() < most; r = p.queue.first {
 		if !r.inLog {
-			if applying && r.isSlow && !r.inParts {
+			if applying && r.tooSlowForApply && !r.inParts {
 				p.stream.ResumeLater()
 				break
 			}
-			if r.isLong() {
+			if r.needsFrozenCopy() {
 				startLongRead(r)
 				break
 			}
-			if !r.isReady && p.queue.numUnapplied == 0 && !p.fitsBudget(r) {
+			if !r.isReady && p.queue.numUnapplied == 0 && !p.claimBudget(r) {
 				break
 			}
 			if r.inParts && !r.isReady {
@@ -211,7 +211,7 @@ func (p *replies) queueReadyReplies(applying bool) {
 			p.queue.pop()
 			p.stats.outstanding.Add(-1)
 			r.minShared = minSharedBytesWaiting
-			long := r.isSlow // queueReply frees r
+			long := r.tooSlowForApply // queueReply frees r
 			if p.queueReply(r); long {
 				p.stream.ResumeLater()
 				break
@@ -220,31 +220,31 @@ func (p *replies) queueReadyReplies(applying bool) {
 		}
 		p.queue.pop()
 		p.appendEarlyReply(r.earlyReply)
-		p.completeLogged(r)
+		p.finishLogged(r)
 	}
-	p.stream.Life.NotifyChanged()
+	p.stream.Life.WakeWaiters()
 }
 
-// fitsBudget reports whether the budget has room for the reply to r, a read. If not, the connection waits for
+// claimBudget reports whether the budget has room for the reply to r, a read. If not, the connection waits for
 // it. The caller holds the lock and the tree's.
-func (p *replies) fitsBudget(r *request) bool {
+func (p *replies) claimBudget(r *request) bool {
 	if p.stream.Account.HasRoom(int64(p.session.limits.MaxBuffer)) {
 		return true // the usual case, without computing the weight
 	}
-	return r.operation.weighReply == nil || p.stream.ClaimBytes(r.operation.weighReply(p.session, r))
+	return r.operation.estimateReplyBytes == nil || p.stream.TryClaimBytes(r.operation.estimateReplyBytes(p.session, r))
 }
 
-// completeLogged is called when the reply to a request of the log is queued. The caller holds the lock.
-func (p *replies) completeLogged(r *request) {
+// finishLogged is called when the reply to a request of the log is queued. The caller holds the lock.
+func (p *replies) finishLogged(r *request) {
 	p.stats.outstanding.Add(-1)
-	p.noteReplied(r)
+	p.finishReplied(r)
 }
 
 // queueEvent queues a WatcherEvent. It drops the connection if the client leaves too much unread, because
 // events wait only for the reply to a long read. The caller holds the lock, and the stream has not ended.
 func (p *replies) queueEvent(t jute.EventType, path string, zxid int64) {
 	var to *[]byte
-	read := p.queue.readHoldingEvents()
+	read := p.queue.readBlockingEvents()
 	if read != nil {
 		to = &read.heldEvents
 	} else {
@@ -259,13 +259,13 @@ func (p *replies) queueEvent(t jute.EventType, path string, zxid int64) {
 	p.traffic.sent++
 	p.stats.countEvent(t, len(*to)-mark-lengthSize)
 	if read != nil {
-		read.countHeldEvent(len(*to) - mark)
+		read.countOrDropHeld(len(*to) - mark)
 	}
-	p.stream.CheckUnread()
+	p.stream.LimitUnread()
 }
 
-// noteHandshake counts the reply to a handshake that began at begun. The caller holds the lock.
-func (p *replies) noteHandshake(begun time.Time) {
+// countHandshakeReply counts the reply to a handshake that began at begun. The caller holds the lock.
+func (p *replies) countHandshakeReply(begun time.Time) {
 	now := time.Now()
 	p.traffic.received++
 	p.traffic.countReply(jute.OpCreateSession, 0, p.session.tree.Zxid(), now.Sub(p.stats.startedAt), now.Sub(begun))

@@ -18,7 +18,7 @@ const auditWaitDivisor = 4
 // connection takes.
 func (c *conn) ServeFrame(frame []byte) (more bool) {
 	if !c.gotFirstFrame {
-		return c.serveFirstFrame(frame)
+		return c.serveConnectRequest(frame)
 	}
 	var h jute.RequestHeader
 	d := jute.NewDecoder(frame)
@@ -52,7 +52,7 @@ func (r *request) handleWrite() bool {
 		r.code = jute.MarshallingError // takes no zxid
 		return r.replyLocally()
 	}
-	return r.submitBounded()
+	return r.submitWithinLimits()
 }
 
 // handleMulti sends a multi to the log, unless it is too long. Apply checks whether it can be decoded,
@@ -64,7 +64,7 @@ func (r *request) handleMulti() bool {
 		c.stream.Drop(multiTooLong)
 		return false
 	}
-	return r.submitBounded()
+	return r.submitWithinLimits()
 }
 
 // handleMultiRead serves a multiRead, unless it is too long: apply waits meanwhile.
@@ -77,9 +77,9 @@ func (r *request) handleMultiRead() bool {
 	return r.handleRead()
 }
 
-// submitBounded sends a write to the log unless it costs too much, or would add data while this member is
+// submitWithinLimits sends a write to the log unless it costs too much, or would add data while this member is
 // short of memory (jute.NoRoom). A rejected write takes no zxid. A multi gets the code in the header.
-func (r *request) submitBounded() bool {
+func (r *request) submitWithinLimits() bool {
 	c := r.c
 	if r.listBytes, r.code = c.srv.writeLimits.CheckCost(r.op, r.body, r.ids); r.code != jute.OK {
 		c.srv.cfg.Audit.AddRejected(c.session.id, r.ids, r.op, r.code)
@@ -91,15 +91,15 @@ func (r *request) submitBounded() bool {
 		return r.replyLocally()
 	}
 	if c.srv.cfg.Audit.Required() {
-		return r.submitAudited()
+		return r.auditThenSubmit()
 	}
 	return r.submitToLog()
 }
 
-// submitAudited sends a write to the log once its line is in the audit log. Without the line, the code is
+// auditThenSubmit sends a write to the log once its line is in the audit log. Without the line, the code is
 // jute.NoRoom, and the write takes no zxid. A reader of the connection waits for the disk, not the loop or
 // apply, and the wait ends before the session could expire.
-func (r *request) submitAudited() bool {
+func (r *request) auditThenSubmit() bool {
 	c := r.c
 	longest := c.stream.Life.Timeout() / auditWaitDivisor
 	write := func() (more bool) {
@@ -128,18 +128,18 @@ func (r *request) handleAuth() bool {
 	c := r.c
 	claims, right := c.srv.authenticator.checkSuperPassword(r.body)
 	if !claims {
-		return r.finishIdentity(c.identity.authenticate(r.body))
+		return r.replyToAuth(c.identity.authenticate(r.body))
 	}
-	return r.checkCredential(c.srv.cfg.CredentialLimiter.NewAttempt(c.identity.host), func(a *admission.Attempt) bool {
+	return r.checkInTurn(c.srv.cfg.CredentialLimiter.NewAttempt(c.identity.host), func(a *admission.Attempt) bool {
 		if !right {
 			r.recordWrongSuperPassword(a)
 		}
-		return r.finishIdentity(c.identity.authenticate(r.body))
+		return r.replyToAuth(c.identity.authenticate(r.body))
 	})
 }
 
-// finishIdentity replies to a request that proves an identity.
-func (r *request) finishIdentity(code jute.Code) bool {
+// replyToAuth replies to a request that proves an identity.
+func (r *request) replyToAuth(code jute.Code) bool {
 	c := r.c
 	if code == jute.MarshallingError { // drops the connection in this case only, as ZooKeeper does
 		c.stream.Drop(badFrame)
@@ -156,11 +156,11 @@ func (r *request) finishIdentity(code jute.Code) bool {
 	return r.replyLocally()
 }
 
-// newIdentifyTxn returns a transaction that adds newly proved identities to the session's record, by which
+// takeIdentifyTxn returns a transaction that adds newly proved identities to the session's record, by which
 // its writes are judged, or nil if there are none. It goes before the client's next write, so no write is
 // judged by identities that were proved after it. It names only new identities: with all of them, a client
 // that proves and writes by turns made the log twenty times as long as its input.
-func (c *conn) newIdentifyTxn() *proto.Txn {
+func (c *conn) takeIdentifyTxn() *proto.Txn {
 	added := c.identity.takeUnrecorded()
 	if added == nil {
 		return nil
@@ -187,7 +187,7 @@ func (r *request) handleUnknown() bool {
 func (r *request) submitToLog() bool {
 	c := r.c
 	looped := c.stream.InLoop()
-	if !looped && !c.awaitReads() {
+	if !looped && !c.awaitLateReads() {
 		return false
 	}
 	r.inLog = true
@@ -198,11 +198,11 @@ func (r *request) submitToLog() bool {
 	r.body = nil
 	var first *proto.Txn
 	if r.op != jute.OpCloseSession { // it needs no permission
-		first = c.newIdentifyTxn()
+		first = c.takeIdentifyTxn()
 	}
 	if looped && (first != nil || c.hasLateReads()) {
 		c.stream.LeaveToReader(func() bool {
-			if !c.awaitReads() || first != nil && !c.submitTxn(first, nil) {
+			if !c.awaitLateReads() || first != nil && !c.submitTxn(first, nil) {
 				return false
 			}
 			r.enqueue(len(txn.Body))
@@ -229,11 +229,11 @@ func (c *conn) hasLateReads() bool {
 	return c.replies.queue.hasLateReads()
 }
 
-// awaitReads waits until every earlier read will get its reply before a write that is submitted now;
+// awaitLateReads waits until every earlier read will get its reply before a write that is submitted now;
 // otherwise such a read would show a later state than requested. If reads wait only for writes, apply serves
 // them in order, and awaitReads returns at once. Otherwise the client is not read meanwhile, so awaitReads
 // waits no longer than a client may be silent. It returns false if the connection has ended.
-func (c *conn) awaitReads() bool {
+func (c *conn) awaitLateReads() bool {
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	return c.stream.WaitWhile(c.replies.queue.hasLateReads)
@@ -264,7 +264,7 @@ func (r *request) handleSync() bool {
 func (r *request) requestProof() bool {
 	c := r.c
 	r.needsProof, r.inLog = true, r.op == jute.OpSync
-	r.isSlow = r.operation.isSlow != nil
+	r.tooSlowForApply = r.operation.tooSlowForApply != nil
 	r.copyBody()
 	r.enqueue(len(r.body))
 	c.srv.cfg.Member.Sync(c.uniqueNumber, r)
@@ -298,10 +298,10 @@ func (r *request) replyLocally() bool {
 		return false
 	}
 	c.replies.traffic.received++
-	long := r.isLong()
-	if c.replies.queue.n > 0 || r.inParts || long || !c.replies.fitsBudget(r) {
+	long := r.needsFrozenCopy()
+	if c.replies.queue.n > 0 || r.inParts || long || !c.replies.claimBudget(r) {
 		r.copyBody()
-		r.heldBytes, r.isSlow = len(r.body), r.operation.isSlow != nil && r.operation.isSlow(&c.session, r)
+		r.heldBytes, r.tooSlowForApply = len(r.body), r.operation.tooSlowForApply != nil && r.operation.tooSlowForApply(&c.session, r)
 		c.replies.queue.push(r)
 		c.srv.stats.outstanding.Add(1)
 		c.stream.UpdateAccount()
@@ -309,7 +309,7 @@ func (r *request) replyLocally() bool {
 		case c.replies.queue.first != r:
 		case long:
 			startLongRead(r)
-		case r.inParts && c.replies.fitsBudget(r):
+		case r.inParts && c.replies.claimBudget(r):
 			r.startParts()
 		}
 		return !r.endsConn
@@ -344,10 +344,10 @@ func (r *request) ReceiveResult(res *znode.Result) {
 	c := r.c // r may belong to another connection once it has its reply
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	r.noteApplied(res)
+	r.completeApplied(res)
 }
 
-func (r *request) noteApplied(res *znode.Result) {
+func (r *request) completeApplied(res *znode.Result) {
 	c, proves := r.c, r.needsProof
 	switch {
 	case c.stream.IsClosing():
@@ -369,7 +369,7 @@ func (r *request) noteApplied(res *znode.Result) {
 	case c.replies.queue.first == r && c.stream.UnsentBytes() < stream.HighWater:
 		out := c.stream.Output()
 		out.B = c.replies.appendApplied(out.B, r, res)
-		c.replies.completeLogged(c.replies.queue.pop())
+		c.replies.finishLogged(c.replies.queue.pop())
 	default:
 		c.replies.queue.holdReply(r, c.replies.appendApplied(nil, r, res))
 	}

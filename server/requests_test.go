@@ -785,7 +785,7 @@ func TestWriteBehindPostponedReads(t *testing.T) {
 		w.release()
 		synctest.Wait()
 		var free atomic.Bool
-		go func() { free.Store(w.srv.conns.all()[0].awaitReads()) }()
+		go func() { free.Store(w.srv.conns.all()[0].awaitLateReads()) }()
 		synctest.Wait()
 		if free.Load() {
 			t.Error("a write may go to the log before the reads")

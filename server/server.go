@@ -191,7 +191,7 @@ func New(cfg Config) (*Server, error) {
 	s.stats.startedAt = time.Now()
 	s.writeLimits = WriteLimits{&s.cfg.Limits, cfg.Memory, cfg.State}
 	var err error
-	if s.tls, err = newSecure(cfg.TLS); err != nil {
+	if s.tls, err = newTLSAcceptor(cfg.TLS); err != nil {
 		return nil, err
 	}
 	s.streamConfig = stream.Config{
@@ -224,7 +224,7 @@ func (s *Server) ServeTLS(ctx context.Context, l net.Listener) error {
 }
 
 func (s *Server) serveListener(ctx context.Context, l *listener) error {
-	if !s.tls.mayServe(l) {
+	if !s.tls.mayServeTLS(l) {
 		var err error
 		if l.acceptor, err = stream.NewAcceptor(l.Listener); err != nil {
 			s.log.Info("connections begin with a goroutine each", "addr", l.Addr(), "err", err)
@@ -289,7 +289,7 @@ func (s *Server) acceptForLoop(l *listener) error {
 
 // admitConn reports whether a new connection is within the limits. If so, it counts until StreamEnded.
 func (s *Server) admitConn(c *conn) bool {
-	why, ok := s.conns.add(c)
+	why, ok := s.conns.admitAndNumber(c)
 	if !ok {
 		s.stats.endedByReason[why].Add(1)
 		return false
@@ -385,15 +385,15 @@ func (s *Server) SessionClosed(session znode.Session, end znode.SessionEnd) {
 // the client requested the end here, it gets its reply.
 func (s *Server) SessionSwept(id jute.SessionID) {
 	if c := s.conns.carrierOf(id); c != nil {
-		c.replyToClose(s.cfg.State.Zxid())
+		c.replyIfCloseApplied(s.cfg.State.Zxid())
 	}
 }
 
 // FlushApplied sends the output of an applied entry: replies before events, because many clients may watch
 // one node. Apply calls it after each entry, when it has released the tree's lock.
 func (s *Server) FlushApplied() {
-	if s.missedSweep.startNeeded(s.cfg.State.Watches().MissedPathCount()) {
-		go s.sweepMissed()
+	if s.missedSweep.claimSweep(s.cfg.State.Watches().MissedPathCount()) {
+		go s.dropAllMissed()
 	}
 	s.unflushed.flush()
 }

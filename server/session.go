@@ -94,7 +94,7 @@ func (s *session) multiReadFrom(b []byte, from *znode.TreeView, body []byte, ids
 			code = jute.MarshallingError
 			return false
 		}
-		b, code = readOne(b, from, op, ids)
+		b, code = appendReadResult(b, from, op, ids)
 		return code == jute.OK
 	})
 	if code == jute.OK && !whole {
@@ -106,8 +106,8 @@ func (s *session) multiReadFrom(b []byte, from *znode.TreeView, body []byte, ids
 	return jute.AppendMultiEnd(b), jute.OK
 }
 
-// readOne appends the result of one operation of a multiRead. A null path makes the whole multiRead fail.
-func readOne(b []byte, from *znode.TreeView, op *jute.MultiOp, ids []*proto.Identity) ([]byte, jute.Code) {
+// appendReadResult appends the result of one operation of a multiRead. A null path makes the whole multiRead fail.
+func appendReadResult(b []byte, from *znode.TreeView, op *jute.MultiOp, ids []*proto.Identity) ([]byte, jute.Code) {
 	mark := len(b)
 	b = jute.MultiHeader{Type: op.Op}.Append(b)
 	var code jute.Code

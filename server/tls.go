@@ -49,7 +49,7 @@ type tlsAcceptor struct {
 	failureLog       *admission.LogLimiter
 }
 
-func newSecure(cfg TLS) (*tlsAcceptor, error) {
+func newTLSAcceptor(cfg TLS) (*tlsAcceptor, error) {
 	if cfg.Config == nil {
 		return nil, nil
 	}
@@ -76,19 +76,19 @@ func newSecure(cfg TLS) (*tlsAcceptor, error) {
 	return s, nil
 }
 
-// mayServe reports whether connections of a listener may speak TLS. s may be nil.
-func (s *tlsAcceptor) mayServe(l *listener) bool {
+// mayServeTLS reports whether connections of a listener may speak TLS. s may be nil.
+func (s *tlsAcceptor) mayServeTLS(l *listener) bool {
 	return s != nil && (l.speaksTLS || s.cfg.Unified)
 }
 
 // startTLS makes the TLS handshake if the connection needs it, and reports whether the connection continues.
 func (s *tlsAcceptor) startTLS(c *conn, sock net.Conn) bool {
-	if !s.mayServe(c.listener) {
+	if !s.mayServeTLS(c.listener) {
 		return true
 	}
 	if !c.listener.speaksTLS {
 		c.stream.DropAfter(min(s.cfg.Detection, c.srv.cfg.Limits.Handshake), handshakeLate)
-		first, err := stream.FirstByte(sock)
+		first, err := stream.PeekFirstByte(sock)
 		if err != nil {
 			return c.stream.ReadFailed(err)
 		}
@@ -130,7 +130,7 @@ func (s *tlsAcceptor) performHandshake(at *admission.Handshake[*conn], c *conn, 
 	ctx := c.stream.Life.Context()
 	below := &handshakeSocket{Conn: sock, computeSlots: s.computeSlots, handshake: at, ctx: ctx}
 	own := tls.Server(below, s.tlsConfig)
-	if !c.stream.Wrap(own) {
+	if !c.stream.ReplaceSocket(own) {
 		return context.Canceled
 	}
 	err := own.HandshakeContext(ctx)

@@ -11,7 +11,7 @@ import (
 
 // A handshake whose place went to another client, or whose connection has ended, does not compute: its configuration is an error.
 func TestHandshakeWithoutTurn(t *testing.T) {
-	s, err := newSecure(TLS{Config: &tls.Config{}, Handshakes: 1})
+	s, err := newTLSAcceptor(TLS{Config: &tls.Config{}, Handshakes: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import "rollcall/zk/jute"
 // assumedNameBytes is the assumed length of a child's name.
 const assumedNameBytes = 32
 
-func (s *session) weighData(r *request) int64 {
+func (s *session) estimateDataBytes(r *request) int64 {
 	d := jute.NewDecoder(r.body)
 	var req jute.GetDataRequest
 	req.Decode(&d)
@@ -13,7 +13,7 @@ func (s *session) weighData(r *request) int64 {
 	return int64(data)
 }
 
-func (s *session) weighChildren(r *request) int64 {
+func (s *session) estimateChildrenBytes(r *request) int64 {
 	d := jute.NewDecoder(r.body)
 	var req jute.GetChildrenRequest
 	req.Decode(&d)
@@ -21,11 +21,11 @@ func (s *session) weighChildren(r *request) int64 {
 	return int64(children) * assumedNameBytes
 }
 
-// weighUnknown returns the longest frame, for a reply whose length does not follow from one node.
-func (s *session) weighUnknown(*request) int64 { return int64(s.limits.MaxBuffer) }
+// maxReplyBytes returns the longest frame, for a reply whose length does not follow from one node.
+func (s *session) maxReplyBytes(*request) int64 { return int64(s.limits.MaxBuffer) }
 
-// weighPaths estimates the events of all paths in the request.
-func (s *session) weighPaths(r *request) int64 { return int64(len(r.body)) }
+// estimateEventBytes estimates the events of all paths in the request.
+func (s *session) estimateEventBytes(r *request) int64 { return int64(len(r.body)) }
 
 const (
 	// maxApplyChildren is the most names that apply lists itself, in a few microseconds.
@@ -36,7 +36,7 @@ const (
 )
 
 func (s *session) manyChildren(r *request) bool {
-	return s.weighChildren(r) > maxApplyChildren*assumedNameBytes
+	return s.estimateChildrenBytes(r) > maxApplyChildren*assumedNameBytes
 }
 
 func (s *session) manyPaths(r *request) bool { return len(r.body) > maxApplyWatchBytes }

@@ -49,7 +49,7 @@ var named = []namedMutant{
 	},
 	{
 		"request for another member passed to raft", "quorum/wire/serve.go",
-		"err = rc.checkSpeaker(in.serverID, command)", "err = nil",
+		"err = rc.checkAndSetSender(in.serverID, command)", "err = nil",
 		"quorum/wire", "TestImpostorIsRefused",
 	},
 	{
@@ -204,12 +204,12 @@ var named = []namedMutant{
 	},
 	{
 		"term written before the entries of the last one", "quorum/disk/stores.go",
-		"\ts.drainQueue()\n", "",
+		"\ts.drainQueueOrExit()\n", "",
 		"quorum", "TestDeposedLeaderStoresItsQueueFirst",
 	},
 	{
 		"log shortened before its end is written", "quorum/disk/queue.go",
-		"\tq.drain()\n\treturn q.logStore.DeleteRange(first, last)", "	return q.logStore.DeleteRange(first, last)",
+		"\tq.drainOrExit()\n\treturn q.logStore.DeleteRange(first, last)", "	return q.logStore.DeleteRange(first, last)",
 		"quorum/disk", "TestQueueIsFirst",
 	},
 	{
@@ -239,7 +239,7 @@ var named = []namedMutant{
 	},
 	{
 		"snapshot received in raft's main loop", "quorum/wire/serve.go",
-		"rc.receiveSnapshot(r, install, io.LimitReader(in.r, install.Size))", "rc.passToRaft(raft.RPC{Command: install, Reader: io.LimitReader(in.r, install.Size)}, nil)",
+		"rc.receiveAndInstall(r, install, io.LimitReader(in.r, install.Size))", "rc.callRaft(raft.RPC{Command: install, Reader: io.LimitReader(in.r, install.Size)}, nil)",
 		"quorum", "TestSnapshotIsInstalled",
 	},
 	{
@@ -359,7 +359,7 @@ var named = []namedMutant{
 	},
 	{
 		"read overtakes the connection's writes", "server/request.go",
-		"\tif c.replies.queue.n > 0 || r.inParts || long || !c.replies.fitsBudget(r) {\n", "\tif r.inParts || long {\n",
+		"\tif c.replies.queue.n > 0 || r.inParts || long || !c.replies.claimBudget(r) {\n", "\tif r.inParts || long {\n",
 		"server", "TestOrder",
 	},
 	{
@@ -439,7 +439,7 @@ var named = []namedMutant{
 	},
 	{
 		"damaged leader speaks on", "quorum/node.go",
-		"n.mayLead, IsStableLeader:", "n.StallError, IsStableLeader:",
+		"n.mayLead, IsStableLeader:", "n.MayLead, IsStableLeader:",
 		"quorum", "TestDamagedMemberOnlyVotes",
 	},
 	{
@@ -589,7 +589,7 @@ var named = []namedMutant{
 	},
 	{
 		"apply lists long directories", "server/reply.go",
-		"if applying && r.isSlow && !r.inParts {", "if false {",
+		"if applying && r.tooSlowForApply && !r.inParts {", "if false {",
 		"server", "TestLongListsAreNotApplysWork",
 	},
 	{
@@ -599,7 +599,7 @@ var named = []namedMutant{
 	},
 	{
 		"write overtakes a list that apply has left", "server/queue.go",
-		"q.numReconfigs > 0 || q.numSlow > 0 ||", "q.numReconfigs > 0 ||",
+		"q.numReconfigs > 0 || q.numTooSlow > 0 ||", "q.numReconfigs > 0 ||",
 		"server", "TestLongListsAreNotApplysWork",
 	},
 	{
@@ -724,7 +724,7 @@ var named = []namedMutant{
 	},
 	{
 		"voter held against the voter's own configuration", "quorum/wire/serve.go",
-		"\tcase *raft.RequestVoteRequest:\n\t\tsubstituteVoter(r, &req.RPCHeader)\n", "\tcase *raft.RequestVoteRequest:\n",
+		"\tcase *raft.RequestVoteRequest:\n\t\treplaceCandidateByVoter(r, &req.RPCHeader)\n", "\tcase *raft.RequestVoteRequest:\n",
 		"quorum", "TestVoterUnknownToAnother",
 	},
 	{
@@ -754,7 +754,7 @@ var named = []namedMutant{
 	},
 	{
 		"term opened before most voters vote", "member/terms.go",
-		"!listed && !t.m.node.Status().HasMajorityOf(", "!listed && t.m.node.Status().HasMajorityOf(",
+		"!listed && !t.m.node.Status().ConfigurationHasMajorityOf(", "!listed && t.m.node.Status().ConfigurationHasMajorityOf(",
 		"member", "TestNoTermBeforeMostVote",
 	},
 	{
@@ -764,7 +764,7 @@ var named = []namedMutant{
 	},
 	{
 		"list followed before an entry of the term is applied", "quorum/membership.go",
-		"if !m.serverListIsCurrent(ctx, m.raft.CurrentTerm()) {", "if false {",
+		"if !m.ensureListIsCurrent(ctx, m.raft.CurrentTerm()) {", "if false {",
 		"quorum", "TestNewLeaderDoesNotFollowAnOldList",
 	},
 	{

@@ -110,7 +110,7 @@ func TestUpWithOtherMembers(t *testing.T) {
 	if err := checkServersUnchanged(settings); err != nil {
 		t.Errorf("a new directory: %v", err)
 	}
-	data, err := disk.Open(disk.Config{MemberID: 1, ServerList: member.ServerLines(three), DataDir: dir, RaftLog: hclog.NewNullLogger(), StallLimit: config.DefaultStallLimit})
+	data, err := disk.Open(disk.Config{MemberID: 1, ServerList: member.ServerLines(three), DataDir: dir, RaftLogger: hclog.NewNullLogger(), StallLimit: config.DefaultStallLimit})
 	if err != nil {
 		t.Fatal(err)
 	}

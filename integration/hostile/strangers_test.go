@@ -91,7 +91,7 @@ func ensembleIn(t *testing.T, dir string) wire.EnsembleID {
 	if err := process.CopyData(stolen, dir); err != nil {
 		t.Fatal(err)
 	}
-	data, err := disk.OpenStopped(disk.Config{DataDir: stolen, RaftLog: hclog.NewNullLogger()})
+	data, err := disk.OpenStopped(disk.Config{DataDir: stolen, RaftLogger: hclog.NewNullLogger()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ func (h *holding) step(step int) (write func(d *disk.Data) error) {
 		return func(d *disk.Data) error { return d.Log().DeleteRange(from, h.first-1) }
 	case "server lines":
 		h.servers = fmt.Sprintf("1 %d", h.term)
-		return func(d *disk.Data) error { return d.SetIdentity(1, strings.Fields(h.servers)) }
+		return func(d *disk.Data) error { return d.WriteIdentity(1, strings.Fields(h.servers)) }
 	default: // "last entries go"
 		to := h.last
 		h.last -= 2
@@ -132,7 +132,7 @@ func held(d *disk.Data) (h holding, err error) {
 func openKept(dir string) (*disk.Data, error) {
 	return disk.Open(disk.Config{
 		MemberID: 1, ServerList: []string{"1"}, DataDir: filepath.Join(dir, "data"), LogKind: disk.LogBolt,
-		RaftRunning: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(), StallLimit: config.DefaultStallLimit,
+		RaftRunning: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLogger: hclog.NewNullLogger(), StallLimit: config.DefaultStallLimit,
 	})
 }
 

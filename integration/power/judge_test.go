@@ -38,13 +38,13 @@ func read(dir string, member uint32, servers []string) (k kept, err error) {
 func readBoth(dir, logs string, member uint32, servers []string) (k kept, err error) {
 	d, err := disk.Open(disk.Config{
 		MemberID: member, ServerList: servers, DataDir: dir, LogDir: logs,
-		RaftRunning: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(), StallLimit: config.DefaultStallLimit,
+		RaftRunning: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLogger: hclog.NewNullLogger(), StallLimit: config.DefaultStallLimit,
 	})
 	if err != nil {
 		return k, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	if err := d.Repair(verify); err != nil {
+	if err := d.RepairLog(verify); err != nil {
 		return k, err
 	}
 	if k.term, err = d.Stable().Term(); err != nil {

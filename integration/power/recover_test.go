@@ -113,14 +113,14 @@ func (s *survivor) run(t *testing.T, at *place) (string, error) {
 func (s *survivor) read(dir string) (r recovery, err error) {
 	d, err := disk.Open(disk.Config{
 		MemberID: s.id, ServerList: []string{s.servers}, DataDir: filepath.Join(dir, "data"),
-		SegmentBytes: 128 << 10, RaftRunning: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(),
+		SegmentBytes: 128 << 10, RaftRunning: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLogger: hclog.NewNullLogger(),
 		StallLimit: config.DefaultStallLimit,
 	})
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	if err := d.Repair(verify); err != nil {
+	if err := d.RepairLog(verify); err != nil {
 		return r, err
 	}
 	var k kept

@@ -46,10 +46,10 @@ type boltMeta struct {
 	pageSize  int64 // in bytes
 }
 
-// checkMetas reads the meta pages of a BoltDB. If one of them is incomplete, the file is damaged: bbolt would
+// readNewestMeta reads the meta pages of a BoltDB. If one of them is incomplete, the file is damaged: bbolt would
 // continue with the other one, without the last transaction. A crash does not cause that, because a meta fits into
 // one sector.
-func checkMetas(f io.ReaderAt) (newest boltMeta, err error) {
+func readNewestMeta(f io.ReaderAt) (newest boltMeta, err error) {
 	page := int64(os.Getpagesize())
 	for i := range int64(2) {
 		b := make([]byte, boltMetaSize)
@@ -141,18 +141,18 @@ func (m boltMark) checkAgainst(now boltMark) error {
 // boltMarkName is the file with the mark, next to raft.db.
 const boltMarkName = "raft.durable"
 
-// openBolt opens a BoltDB, and maps its first mapped bytes.
-func openBolt(path string, mapped int) (store *boltFile, err error) {
-	err = recoverDamage(path, func() error {
-		if err := createBolt(path); err != nil {
+// openOrCreateBolt opens a BoltDB, and maps its first mapped bytes.
+func openOrCreateBolt(path string, mapped int) (store *boltFile, err error) {
+	err = openCatchingDamage(path, func() error {
+		if err := createBoltIfMissing(path); err != nil {
 			return err
 		}
 		store = &boltFile{path: path, values: map[string][]byte{}}
-		now, err := store.readState()
+		now, err := store.loadValuesAndMark()
 		if err != nil {
 			return err
 		}
-		if store.markFile, err = store.openMark(now); err != nil {
+		if store.markFile, err = store.openAndCheckMark(now); err != nil {
 			return err
 		}
 		if err = store.openStore(mapped); err != nil {
@@ -166,10 +166,10 @@ func openBolt(path string, mapped int) (store *boltFile, err error) {
 	return store, nil
 }
 
-// createBolt makes an empty BoltDB if there is no file. The file is renamed once it is complete, and the name is
+// createBoltIfMissing makes an empty BoltDB if there is no file. The file is renamed once it is complete, and the name is
 // durable before there is a mark. Otherwise a power loss during the first start could leave a partial file, or a
 // mark without a file, and both would count as damage.
-func createBolt(path string) error {
+func createBoltIfMissing(path string) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -190,9 +190,9 @@ func createBolt(path string) error {
 	return durable.SyncDirectory(filepath.Dir(path))
 }
 
-// readState reads the file before bbolt writes to it, and returns its present mark.
-func (f *boltFile) readState() (now boltMark, err error) {
-	err = viewBolt(f.path, func(tx *bbolt.Tx) error {
+// loadValuesAndMark reads the file before bbolt writes to it, and returns its present mark.
+func (f *boltFile) loadValuesAndMark() (now boltMark, err error) {
+	err = checkThenViewBolt(f.path, func(tx *bbolt.Tx) error {
 		now.txID = uint64(tx.ID())
 		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
 			switch string(name) {
@@ -240,8 +240,8 @@ func valuesChecksum(values map[string][]byte) uint32 {
 	return crc32.Checksum(b, castagnoliTable)
 }
 
-// openMark opens the mark, or makes one, and compares it with the file as it is now.
-func (f *boltFile) openMark(now boltMark) (*os.File, error) {
+// openAndCheckMark opens the mark, or makes one, and compares it with the file as it is now.
+func (f *boltFile) openAndCheckMark(now boltMark) (*os.File, error) {
 	path := filepath.Join(filepath.Dir(f.path), boltMarkName)
 	var was boltMark
 	file, err := openMarkFile(path, now.encode(), logName, func(b []byte) (err error) {
@@ -299,7 +299,7 @@ func (f *boltFile) writeAndMark(do func() error) error {
 		return err
 	}
 	now := boltMark{valuesChecksum: f.valuesChecksum}
-	meta, err := checkMetas(f.metaReader)
+	meta, err := readNewestMeta(f.metaReader)
 	if err != nil {
 		return err
 	}
@@ -368,9 +368,9 @@ func (f *boltFile) SetUint64(k []byte, v uint64) error {
 	return f.Set(k, binary.BigEndian.AppendUint64(nil, v))
 }
 
-// viewBolt opens a BoltDB for reading, if there is one and its pages are sound. do must read all of its buckets,
+// checkThenViewBolt opens a BoltDB for reading, if there is one and its pages are sound. do must read all of its buckets,
 // so that bbolt's own checks see them before it opens the file for writing.
-func viewBolt(path string, do func(tx *bbolt.Tx) error) error {
+func checkThenViewBolt(path string, do func(tx *bbolt.Tx) error) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it is still to be made
@@ -380,7 +380,7 @@ func viewBolt(path string, do func(tx *bbolt.Tx) error) error {
 	info, err := file.Stat()
 	if err == nil && info.Size() > 0 {
 		var meta boltMeta
-		if meta, err = checkMetas(file); err == nil {
+		if meta, err = readNewestMeta(file); err == nil {
 			err = checkPages(file, info.Size(), meta)
 		}
 	}
@@ -406,9 +406,9 @@ func viewBolt(path string, do func(tx *bbolt.Tx) error) error {
 // another log.
 var keyMember = []byte("RollcallMember")
 
-// bindToMember stores the id of the member that owns the stable store in the log's directory. It returns an error
+// checkOrBindMember stores the id of the member that owns the stable store in the log's directory. It returns an error
 // if another member owns it.
-func bindToMember(s raft.StableStore, logDir string, member uint32) error {
+func checkOrBindMember(s raft.StableStore, logDir string, member uint32) error {
 	owner, err := s.GetUint64(keyMember)
 	switch {
 	case err != nil && !isNotFound(err):

@@ -55,8 +55,8 @@ type boltPage struct {
 	firstPage    []byte // without overflow pages
 }
 
-// readPage reads a page that has not been visited yet.
-func (w *pageChecker) readPage(id uint64) (p boltPage, err error) {
+// readUnseenPage reads a page that has not been visited yet.
+func (w *pageChecker) readUnseenPage(id uint64) (p boltPage, err error) {
 	if id < firstBoltPage || id >= w.meta.pageCount {
 		return p, fmt.Errorf("%w: it refers to page %d, and has %d", ErrDamaged, id, w.meta.pageCount)
 	}
@@ -185,7 +185,7 @@ func (w *pageChecker) checkTree(id uint64, depth int, within keyRange) (last []b
 	if depth > maxBoltDepth {
 		return nil, fmt.Errorf("%w: page %d has more than %d above it", ErrDamaged, id, maxBoltDepth)
 	}
-	p, err := w.readPage(id)
+	p, err := w.readUnseenPage(id)
 	if err != nil {
 		return nil, err
 	}

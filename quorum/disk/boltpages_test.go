@@ -48,7 +48,7 @@ func TestBoltBranchBits(t *testing.T) {
 	for _, p := range at {
 		for bit := range 8 * (boltPageHeaderSize + 2*boltElementSize) { // of the first two elements
 			b[p+bit/8] ^= 1 << (bit % 8)
-			meta, err := checkMetas(bytes.NewReader(b))
+			meta, err := readNewestMeta(bytes.NewReader(b))
 			if err == nil {
 				err = checkPages(bytes.NewReader(b), int64(len(b)), meta)
 			}
@@ -120,7 +120,7 @@ func TestCheckPages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := bytes.Clone(whole)
 			spoil(b)
-			meta, err := checkMetas(bytes.NewReader(b))
+			meta, err := readNewestMeta(bytes.NewReader(b))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,7 +133,7 @@ func TestCheckPages(t *testing.T) {
 	if _, err := new(pageChecker).readKey(long, 0, bbolt.MaxKeySize+1); !errors.Is(err, ErrDamaged) {
 		t.Errorf("key that is longer than bbolt's: %v, want ErrDamaged", err)
 	}
-	meta, err := checkMetas(bytes.NewReader(whole))
+	meta, err := readNewestMeta(bytes.NewReader(whole))
 	if err := errors.Join(err, checkPages(bytes.NewReader(whole), int64(len(whole)), meta)); err != nil {
 		t.Errorf("whole: %v", err)
 	}
@@ -153,7 +153,7 @@ func TestBucketInsideValue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		meta, err := checkMetas(bytes.NewReader(whole))
+		meta, err := readNewestMeta(bytes.NewReader(whole))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +168,7 @@ func TestBucketInsideValue(t *testing.T) {
 			if err := os.WriteFile(path, b, fileMode); err != nil {
 				t.Fatal(err)
 			}
-			err := recoverDamage(path, func() error { return viewBolt(path, readAll) })
+			err := openCatchingDamage(path, func() error { return checkThenViewBolt(path, readAll) })
 			switch {
 			case err == nil:
 				sound++

@@ -56,7 +56,7 @@ type Config struct {
 	RaftLeads   func() bool  // reports to raft's main goroutine whether raft leads; see logQueue. Default: it never does
 	EndMember   func(error)  // ends the member; called only while raft runs
 	Logger      *slog.Logger // warnings
-	RaftLog     hclog.Logger // for the log messages of raft's libraries
+	RaftLogger  hclog.Logger // for the log messages of raft's libraries
 }
 
 // Data holds the open stores of one member, and the locks on its directories. Unless its comment says otherwise, a
@@ -90,12 +90,12 @@ func Open(cfg Config) (*Data, error) {
 	d := &Data{unguarded: cfg.Stores, operations: operations{stallLimit: cfg.StallLimit}, serverList: cfg.ServerList}
 	if cfg.DataDir != "" {
 		var err error
-		if d.directories, d.unguarded, d.storesCloser, err = openDirectories(cfg); err != nil {
+		if d.directories, d.unguarded, d.storesCloser, err = openDirectoriesAndStores(cfg); err != nil {
 			return nil, err
 		}
 		d.serverList = d.directories[0].identity.Servers
 		warnOfLooseModes(d.directories, cfg.Logger)
-		if err := bindToMember(d.unguarded.Stable, d.logDirectory().dir, cfg.MemberID); err != nil {
+		if err := checkOrBindMember(d.unguarded.Stable, d.logDirectory().dir, cfg.MemberID); err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
 	}
@@ -157,12 +157,12 @@ func (d *Data) guardStores(running, leads func() bool, fail func(error)) error {
 	d.guardedLog = &logStore{LogStore: d.unguarded.Log, storeGuard: g, metrics: &d.writeMetrics, deletesAtOnce: whole}
 	d.guardedLog.hasEntries.Store(data)
 	d.logQueue = newLogQueue(d.guardedLog, leads)
-	d.stableStore = &Stable{StableStore: d.unguarded.Stable, storeGuard: g, drainQueue: d.logQueue.drain}
-	d.snapshotStore = &snapshotStore{SnapshotStore: d.unguarded.Snapshots, storeGuard: g, onStored: d.snapshotStored}
+	d.stableStore = &Stable{StableStore: d.unguarded.Stable, storeGuard: g, drainQueueOrExit: d.logQueue.drainOrExit}
+	d.snapshotStore = &snapshotStore{SnapshotStore: d.unguarded.Snapshots, storeGuard: g, onStored: d.noteSnapshotStored}
 	return nil
 }
 
-func (d *Data) snapshotStored() {
+func (d *Data) noteSnapshotStored() {
 	d.hasSnapshot.Store(true)
 	d.bytesAtSnapshot.Store(d.guardedLog.appendedBytes.Load())
 }
@@ -192,9 +192,9 @@ func (d *Data) LimitToDurable(index uint64) uint64 { return d.logQueue.LimitToDu
 // disk has failed, which ends the member.
 func (d *Data) AwaitDurable(index uint64) bool { return d.logQueue.AwaitDurable(index) }
 
-// FinishWrites waits until the queued entries are written, or until the disk has failed. It is called after raft
+// AwaitQueuedWrites waits until the queued entries are written, or until the disk has failed. It is called after raft
 // has stopped, before Close.
-func (d *Data) FinishWrites() { d.logQueue.awaitWriteLoop() }
+func (d *Data) AwaitQueuedWrites() { d.logQueue.awaitWriteLoop() }
 
 func (d *Data) Stable() *Stable { return d.stableStore }
 
@@ -228,15 +228,17 @@ func (d *Data) ResetWriteDurations() {
 	d.writeMetrics.slowWrites.Store(0)
 }
 
-// RunTimed runs op, which may hang, and names it in StallError's error.
-func (d *Data) RunTimed(name string, op func() error) error { return d.guardedLog.runTimed(name, op) }
+// RunTracked runs op, which may hang, and names it in StallError's error.
+func (d *Data) RunTracked(name string, op func() error) error {
+	return d.guardedLog.runTracked(name, op)
+}
 
 // StallError returns an error that names the oldest operation of a store, or of RunTimed, if it has run for longer
 // than Config.StallLimit. Otherwise it returns nil. OpenStopped sets no limit.
 func (d *Data) StallError() error { return d.operations.stallError() }
 
-// BindTo makes member the owner of the stable store. Open returns an error for any other member.
-func (d *Data) BindTo(member uint32) error {
+// ReplaceOwner makes member the owner of the stable store. Open returns an error for any other member.
+func (d *Data) ReplaceOwner(member uint32) error {
 	if err := d.stableStore.SetUint64(keyMember, uint64(member)); err != nil {
 		return fmt.Errorf("quorum: write state: %w", err)
 	}
@@ -246,8 +248,8 @@ func (d *Data) BindTo(member uint32) error {
 // ServerList returns the server list for which the directory was created.
 func (d *Data) ServerList() []string { return d.serverList }
 
-// SetIdentity makes the directories belong to member in the given server list.
-func (d *Data) SetIdentity(member uint32, servers []string) error {
+// WriteIdentity makes the directories belong to member in the given server list.
+func (d *Data) WriteIdentity(member uint32, servers []string) error {
 	if len(d.directories) == 0 {
 		return nil
 	}
@@ -282,11 +284,11 @@ func openStores(locked []*directory, kind LogKind, cfg Config) (s Stores, closer
 	if err := removeIncompleteSnapshots(dir); err != nil {
 		return s, nil, fmt.Errorf("quorum: clean data directory: %w", err)
 	}
-	snaps, err := newSnapshotFiles(filepath.Join(dir, snapshotsDir), cfg.RaftLog)
+	snaps, err := newSnapshotFiles(filepath.Join(dir, snapshotsDir), cfg.RaftLogger)
 	if err != nil {
 		return s, nil, fmt.Errorf("quorum: open snapshots: %w", err)
 	}
-	log, err := openLog(kind, logDir, cmp.Or(cfg.SegmentBytes, walSegment), cfg.RaftLog)
+	log, err := openLog(kind, logDir, cmp.Or(cfg.SegmentBytes, walSegment), cfg.RaftLogger)
 	if err != nil {
 		return s, nil, err
 	}

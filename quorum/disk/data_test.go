@@ -18,7 +18,7 @@ var testServers = []string{"server.1=m1:3888", "server.2=m2:3888", "server.3=m3:
 func directoryConfig(dir string, member uint32) Config {
 	return Config{
 		MemberID: member, ServerList: testServers, DataDir: dir, RaftRunning: func() bool { return false },
-		Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(), SegmentBytes: testSegment, StallLimit: testStallLimit,
+		Logger: slog.New(slog.DiscardHandler), RaftLogger: hclog.NewNullLogger(), SegmentBytes: testSegment, StallLimit: testStallLimit,
 	}
 }
 

@@ -69,16 +69,16 @@ type directory struct {
 // It creates nothing. Other files in dir do not matter, with two exceptions: it rejects ZooKeeper's data, and
 // incomplete data of a member give ErrDamaged or, if they have a mark, ErrIncomplete.
 func MemberDirectory(dir string) (string, error) {
-	memberDir, err := memberDirectory(dir)
+	memberDir, err := memberOrLogDirectory(dir)
 	if err == nil {
 		err = checkComplete(memberDir)
 	}
 	return memberDir, err
 }
 
-// memberDirectory is MemberDirectory for a directory that may hold only a log: if a member has begun in it, its
+// memberOrLogDirectory is MemberDirectory for a directory that may hold only a log: if a member has begun in it, its
 // mark does not matter.
-func memberDirectory(dir string) (string, error) {
+func memberOrLogDirectory(dir string) (string, error) {
 	memberDir := filepath.Join(dir, memberDirName)
 	began, err := pathExists(filepath.Join(memberDir, identityName))
 	switch {
@@ -111,11 +111,11 @@ func checkForeignData(dir string) error {
 		return fmt.Errorf("quorum: data directory %s is %w: version-2 has ZooKeeper's data. The way out: take them over "+
 			"with rollcall import, or choose an empty directory for a new ensemble without data", dir, errForeignDirectory)
 	}
-	return checkLeftovers(dir)
+	return checkMisplacedFiles(dir)
 }
 
-// checkLeftovers returns an error if the files of a member are directly in an operator's directory.
-func checkLeftovers(dir string) error {
+// checkMisplacedFiles returns an error if the files of a member are directly in an operator's directory.
+func checkMisplacedFiles(dir string) error {
 	for _, pattern := range []string{
 		identityName, logName, filepath.Join(walName, walMetaName),
 		filepath.Join(snapshotsDir, "*", metaFile),
@@ -150,8 +150,8 @@ func pathExists(path string) (bool, error) {
 	return err == nil, err
 }
 
-// lockDirectory makes dir if it does not exist, and locks it for the life of the process.
-func lockDirectory(dir string) (*directory, error) {
+// makeAndLockDirectory makes dir if it does not exist, and locks it for the life of the process.
+func makeAndLockDirectory(dir string) (*directory, error) {
 	if err := durable.MakeDirectory(dir, dirMode); err != nil {
 		return nil, fmt.Errorf("quorum: create data directory: %w", err)
 	}
@@ -228,9 +228,9 @@ func (f *directory) writeIdentity(id identity) error {
 // readIdentity returns the identity of a directory, or the zero identity if the directory is empty.
 func readIdentity(dir string) (id identity, err error) {
 	path := filepath.Join(dir, identityName)
-	data, err := readUpTo(path, maxIdentity)
+	data, err := readUnlessLonger(path, maxIdentity)
 	if errors.Is(err, os.ErrNotExist) {
-		return id, checkEmpty(dir)
+		return id, checkUnused(dir)
 	} else if err != nil {
 		return id, fmt.Errorf("quorum: read identity: %w", err)
 	}
@@ -250,9 +250,9 @@ func readIdentity(dir string) (id identity, err error) {
 	return id, nil
 }
 
-// checkEmpty returns an error unless a member's own directory is empty, except for files that an interrupted start
+// checkUnused returns an error unless a member's own directory is empty, except for files that an interrupted start
 // leaves.
-func checkEmpty(memberDir string) error {
+func checkUnused(memberDir string) error {
 	name, err := unexpectedFile(memberDir)
 	if name != "" {
 		err = fmt.Errorf("quorum: data directory %s is %w: it has %s, but no %s", memberDir, ErrDamaged, name,
@@ -289,9 +289,9 @@ func ServerListOf(dir string) ([]string, error) {
 	return id.Servers, err
 }
 
-// openDirectories locks the data directory and the log directory, if that is separate. It checks that they belong
+// openDirectoriesAndStores locks the data directory and the log directory, if that is separate. It checks that they belong
 // to cfg's member and opens the stores in them. A new directory becomes that member's.
-func openDirectories(cfg Config) (locked []*directory, s Stores, closer io.Closer, err error) {
+func openDirectoriesAndStores(cfg Config) (locked []*directory, s Stores, closer io.Closer, err error) {
 	defer func() {
 		if err != nil {
 			locked, err = nil, unlock(locked, err)
@@ -341,9 +341,9 @@ func openDirectories(cfg Config) (locked []*directory, s Stores, closer io.Close
 	return locked, s, closer, nil
 }
 
-// memberDirectories returns the operator's directories of a member: the data directory, and the log directory if
+// operatorDirectories returns the operator's directories of a member: the data directory, and the log directory if
 // that is separate. Neither may be the subdirectory for the other one's files.
-func memberDirectories(dir, logDir string) ([]string, error) {
+func operatorDirectories(dir, logDir string) ([]string, error) {
 	if logDir == "" || filepath.Clean(logDir) == filepath.Clean(dir) {
 		return []string{dir}, nil
 	}
@@ -358,14 +358,14 @@ func memberDirectories(dir, logDir string) ([]string, error) {
 
 // lockDirectories locks the data directory, and the log directory if that is separate.
 func lockDirectories(dir, logDir string) (locked []*directory, err error) {
-	dirs, err := memberDirectories(dir, logDir)
+	dirs, err := operatorDirectories(dir, logDir)
 	for i := 0; err == nil && i < len(dirs); i++ {
 		var memberDir string
-		if memberDir, err = memberDirectory(dirs[i]); err != nil {
+		if memberDir, err = memberOrLogDirectory(dirs[i]); err != nil {
 			break
 		}
 		var f *directory
-		if f, err = lockDirectory(memberDir); err != nil {
+		if f, err = makeAndLockDirectory(memberDir); err != nil {
 			break
 		}
 		locked = append(locked, f)

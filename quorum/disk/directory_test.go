@@ -313,7 +313,7 @@ func TestRepair(t *testing.T) {
 				}
 				return cmp.Or(tt.holds, SnapshotContents{Index: tt.snapshot, Term: 2}), nil
 			}
-			if err := (&Data{unguarded: s}).Repair(verify); !errors.Is(err, tt.err) {
+			if err := (&Data{unguarded: s}).RepairLog(verify); !errors.Is(err, tt.err) {
 				t.Errorf("Mend: %v, want %v", err, tt.err)
 			}
 			if first, _ := s.Log.FirstIndex(); (tt.err == nil || tt.first > 0) && first != tt.first {

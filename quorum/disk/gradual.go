@@ -13,16 +13,16 @@ const flushSize = 256 << 10 // bytes
 type GradualFile struct {
 	*os.File
 	writtenBytes, flushedBytes int64 // flushed: on their way to the disk
-	writeBack                  func(f *os.File, from, size int64)
+	flushRange                 func(f *os.File, from, size int64)
 }
 
-func NewGradualFile(f *os.File) *GradualFile { return &GradualFile{File: f, writeBack: writeBack} }
+func NewGradualFile(f *os.File) *GradualFile { return &GradualFile{File: f, flushRange: flushRange} }
 
 // Write implements io.Writer.
 func (g *GradualFile) Write(p []byte) (int, error) {
 	n, err := g.File.Write(p)
 	if g.writtenBytes += int64(n); g.writtenBytes-g.flushedBytes >= flushSize {
-		g.writeBack(g.File, g.flushedBytes, g.writtenBytes-g.flushedBytes)
+		g.flushRange(g.File, g.flushedBytes, g.writtenBytes-g.flushedBytes)
 		g.flushedBytes = g.writtenBytes
 	}
 	return n, err

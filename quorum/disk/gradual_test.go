@@ -17,7 +17,7 @@ func TestGradual(t *testing.T) {
 	}
 	g := NewGradualFile(f)
 	var sent []int64 // where pieces end
-	g.writeBack = func(_ *os.File, from, size int64) {
+	g.flushRange = func(_ *os.File, from, size int64) {
 		if last := append([]int64{0}, sent...)[len(sent)]; from != last || size < flushSize {
 			t.Errorf("%d bytes from %d on are sent to the disk, after those up to %d", size, from, last)
 		}

@@ -126,7 +126,7 @@ func TestKilledBeforeDiskID(t *testing.T) { kinds(t, killedBeforeDiskID) }
 
 func killedBeforeDiskID(t *testing.T, kind LogKind) {
 	cfg := seedConfig(t, kind, true)
-	fs, _, closer, err := openDirectories(cfg)
+	fs, _, closer, err := openDirectoriesAndStores(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func isIncomplete(memberDir string) (bool, error) {
 
 // incompleteCommand returns the command that a mark names, or "" if the mark is not whole.
 func incompleteCommand(memberDir string) string {
-	data, err := readUpTo(filepath.Join(memberDir, incompleteName), maxIncompleteMark)
+	data, err := readUnlessLonger(filepath.Join(memberDir, incompleteName), maxIncompleteMark)
 	line, _, _ := strings.Cut(string(data), "\n")
 	if err != nil || line == "" || incompleteMarkText(line) != string(data) {
 		return ""

@@ -44,7 +44,7 @@ type logFiles interface {
 
 // openLog opens the log in dir. New segments of raft-wal have size bytes. A damaged file gives an error.
 func openLog(kind LogKind, dir string, size int, hl hclog.Logger) (logFiles, error) {
-	bolt, err := openBolt(filepath.Join(dir, logName), map[LogKind]int{LogBolt: boltMapSize}[kind])
+	bolt, err := openOrCreateBolt(filepath.Join(dir, logName), map[LogKind]int{LogBolt: boltMapSize}[kind])
 	if err != nil {
 		return nil, err
 	} else if kind == LogBolt {
@@ -92,9 +92,9 @@ func boltOptions(mapped int) *bbolt.Options {
 	}
 }
 
-// recoverDamage opens a log, and returns an error if bbolt panics or reads beyond its mapping because the file is
+// openCatchingDamage opens a log, and returns an error if bbolt panics or reads beyond its mapping because the file is
 // damaged.
-func recoverDamage(path string, open func() error) (err error) {
+func openCatchingDamage(path string, open func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {

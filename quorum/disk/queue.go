@@ -54,13 +54,13 @@ func (q *logQueue) StoreLog(l *raft.Log) error { return q.StoreLogs([]*raft.Log{
 
 func (q *logQueue) StoreLogs(logs []*raft.Log) error {
 	if !q.mayQueue(logs) {
-		q.drain()
+		q.drainOrExit()
 		return q.logStore.StoreLogs(logs)
 	}
 	if err := q.checkSizes(logs); err != nil {
 		return err
 	}
-	q.enqueue(logs)
+	q.awaitRoomAndEnqueue(logs)
 	return nil
 }
 
@@ -77,10 +77,10 @@ func (q *logQueue) mayQueue(logs []*raft.Log) bool {
 	return q.raftLeads != nil && q.raftLeads()
 }
 
-// enqueue waits until there is space, and queues the entries.
-func (q *logQueue) enqueue(logs []*raft.Log) {
+// awaitRoomAndEnqueue waits until there is space, and queues the entries.
+func (q *logQueue) awaitRoomAndEnqueue(logs []*raft.Log) {
 	call := queuedCall{logs[len(logs)-1].Index, q.operations.begin("writing the log")} // from now on it may stall
-	size := entriesBytes(logs)
+	size := approxEntriesBytes(logs)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for !q.failed && len(q.queuedEntries) > 0 && q.queuedBytes+size > maxQueuedBytes {
@@ -107,7 +107,7 @@ func (q *logQueue) writeLoop() {
 			q.stopAfterFailure()
 		}
 	}()
-	for batch := q.nextBatch(); batch != nil; batch = q.nextBatch() {
+	for batch := q.nextBatchOrStop(); batch != nil; batch = q.nextBatchOrStop() {
 		if q.logStore.StoreLogs(batch) != nil {
 			return
 		}
@@ -116,8 +116,8 @@ func (q *logQueue) writeLoop() {
 	stored = true
 }
 
-// nextBatch returns the entries to write next. If there are none, it returns nil, and writeLoop must end.
-func (q *logQueue) nextBatch() []*raft.Log {
+// nextBatchOrStop returns the entries to write next. If there are none, it returns nil, and writeLoop must end.
+func (q *logQueue) nextBatchOrStop() []*raft.Log {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.queuedEntries) == 0 {
@@ -126,9 +126,9 @@ func (q *logQueue) nextBatch() []*raft.Log {
 		return nil
 	}
 	most := min(len(q.queuedEntries), MaxAppendEntries)
-	n, size := 1, entryBytes(q.queuedEntries[0])
-	for n < most && size+entryBytes(q.queuedEntries[n]) <= maxWriteBytes {
-		size += entryBytes(q.queuedEntries[n])
+	n, size := 1, approxEntryBytes(q.queuedEntries[0])
+	for n < most && size+approxEntryBytes(q.queuedEntries[n]) <= maxWriteBytes {
+		size += approxEntryBytes(q.queuedEntries[n])
 		n++
 	}
 	return slices.Clone(q.queuedEntries[:n])
@@ -138,7 +138,7 @@ func (q *logQueue) removeWritten(batch []*raft.Log) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.queuedEntries = slices.Delete(q.queuedEntries, 0, len(batch))
-	q.queuedBytes -= entriesBytes(batch)
+	q.queuedBytes -= approxEntriesBytes(batch)
 	last := batch[len(batch)-1].Index
 	for len(q.queuedCalls) > 0 && q.queuedCalls[0].lastIndex <= last {
 		q.operations.finish(q.queuedCalls[0].operationID)
@@ -158,9 +158,9 @@ func (q *logQueue) stopAfterFailure() {
 	q.changed.Broadcast()
 }
 
-// drain waits until everything that is queued is durable. If the disk fails first, it ends the calling goroutine,
+// drainOrExit waits until everything that is queued is durable. If the disk fails first, it ends the calling goroutine,
 // as storeGuard does.
-func (q *logQueue) drain() {
+func (q *logQueue) drainOrExit() {
 	if !q.AwaitDurable(q.lastQueued()) {
 		runtime.Goexit()
 	}
@@ -213,7 +213,7 @@ func (q *logQueue) awaitWriteLoop() {
 
 // DeleteRange implements raft.LogStore, as the next methods do.
 func (q *logQueue) DeleteRange(first, last uint64) error {
-	q.drain()
+	q.drainOrExit()
 	return q.logStore.DeleteRange(first, last)
 }
 

@@ -190,7 +190,7 @@ func TestQueueBesides(t *testing.T) {
 		if !isOver(t, waits, true) {
 			t.Error("9 is durable, and somebody still waits for it")
 		}
-		ends := begin(q.FinishWrites)
+		ends := begin(q.AwaitQueuedWrites)
 		if isOver(t, ends, true) {
 			t.Error("finished while a write is under way")
 		}
@@ -221,7 +221,7 @@ func TestQueueWritesLittle(t *testing.T) {
 		for range 5 {
 			q.letGo(nil)
 		}
-		q.FinishWrites()
+		q.AwaitQueuedWrites()
 		q.wrote("1 to 1", "2 to 3", "4 to 4", "5 to 5", "6 to 7")
 	})
 }
@@ -309,7 +309,7 @@ func TestQueueFails(t *testing.T) {
 		if !isOver(t, awaits, true) || !isOver(t, term, false) {
 			t.Error("somebody still waits for the disk")
 		}
-		if !isOver(t, begin(func() { q.append(3, 3) }), false) || !isOver(t, begin(q.FinishWrites), true) {
+		if !isOver(t, begin(func() { q.append(3, 3) }), false) || !isOver(t, begin(q.AwaitQueuedWrites), true) {
 			t.Error("something waits for a disk that has failed")
 		}
 		q.wrote()

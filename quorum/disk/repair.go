@@ -29,11 +29,11 @@ func (c SnapshotContents) CheckMetadata(index, term uint64) error {
 	return nil
 }
 
-// Repair corrects the log after a crash during the installation of a snapshot: it may end before the snapshot, or
+// RepairLog corrects the log after a crash during the installation of a snapshot: it may end before the snapshot, or
 // contradict it. The snapshot replaces that log, so Repair deletes the whole log, after verify, which belongs to
 // the state machine, has read the whole snapshot. A gap between log and snapshot is damage. Repair must be called
 // before raft runs.
-func (d *Data) Repair(verify func(io.Reader) (SnapshotContents, error)) error {
+func (d *Data) RepairLog(verify func(io.Reader) (SnapshotContents, error)) error {
 	s := d.unguarded
 	newest, err := s.newestSnapshot()
 	if err != nil {
@@ -53,11 +53,11 @@ func (d *Data) Repair(verify func(io.Reader) (SnapshotContents, error)) error {
 		return nil
 	case first > snap.Index+1:
 		return withReason(fmt.Errorf("quorum: data is %w: %s begins at index %d, the newest readable snapshot ends at %d",
-			ErrDamaged, d.logLocation(), first, snap.Index), newestUnreadable(s))
+			ErrDamaged, d.logLocation(), first, snap.Index), newestSnapshotError(s))
 	case last < snap.Index:
 		drop = true
 	case first <= snap.Index:
-		at, err := s.entry(snap.Index)
+		at, err := s.readEntry(snap.Index)
 		if err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func (d *Data) Repair(verify func(io.Reader) (SnapshotContents, error)) error {
 	if !drop {
 		return nil
 	}
-	err = newestUnreadable(s)
+	err = newestSnapshotError(s)
 	if err == nil {
 		err = verifySnapshot(s, &snap, verify)
 	}
@@ -93,9 +93,9 @@ func (d *Data) logLocation() string {
 	return "the log in " + filepath.Join(d.logDirectory().dir, logName)
 }
 
-// newestUnreadable returns an error if the newest snapshot cannot be read. It returns nil for stores that are not
+// newestSnapshotError returns an error if the newest snapshot cannot be read. It returns nil for stores that are not
 // files. Older snapshots do not matter.
-func newestUnreadable(s Stores) error {
+func newestSnapshotError(s Stores) error {
 	files, ok := s.Snapshots.(*snapshotFiles)
 	if !ok {
 		return nil
@@ -159,26 +159,26 @@ func (d *Data) NewestReadableSnapshot() (index uint64, at time.Time, err error) 
 	return newest.Index, snapshotTime(newest.ID), nil
 }
 
-// SnapshotRejected records that the state machine has rejected the snapshot that was opened last. raft then tries
+// NoteRejectedSnapshot records that the state machine has rejected the snapshot that was opened last. raft then tries
 // an older one while it starts. It must not be called while raft runs.
-func (d *Data) SnapshotRejected(reason error) {
+func (d *Data) NoteRejectedSnapshot(reason error) {
 	d.rejectedSnapshot = withReason(fmt.Errorf("snapshot %s: %w", d.snapshotStore.lastOpened, reason), d.rejectedSnapshot)
 }
 
-// NewestUnusedReason returns the reason if raft has not started from the newest snapshot, or else nil.
-func (d *Data) NewestUnusedReason() error {
+// NewestSnapshotUnusedReason returns the reason if raft has not started from the newest snapshot, or else nil.
+func (d *Data) NewestSnapshotUnusedReason() error {
 	if reason := withReason(d.rejectedSnapshot, d.snapshotStore.openError); reason != nil {
 		return reason
 	}
-	return newestUnreadable(d.unguarded)
+	return newestSnapshotError(d.unguarded)
 }
 
-// UnusableError wraps err, the error with which raft could not start on the data.
-func (d *Data) UnusableError(err error) error {
+// ExplainStartError wraps err, the error with which raft could not start on the data.
+func (d *Data) ExplainStartError(err error) error {
 	if errors.Is(d.rejectedSnapshot, ErrNewerFormat) {
 		return newerVersionError(d.rejectedSnapshot)
 	}
-	return withReason(fmt.Errorf("quorum: start raft: data is %w: %w", ErrDamaged, err), d.NewestUnusedReason())
+	return withReason(fmt.Errorf("quorum: start raft: data is %w: %w", ErrDamaged, err), d.NewestSnapshotUnusedReason())
 }
 
 // CheckReadable returns an error if the newest snapshot cannot be read and the log does not reach as far. It reads
@@ -197,7 +197,7 @@ func (d *Data) CheckReadable(verify func(io.Reader) (SnapshotContents, error)) e
 	if err != nil {
 		return fmt.Errorf("quorum: list snapshots: %w", err)
 	}
-	reason := newestUnreadable(s)
+	reason := newestSnapshotError(s)
 	for _, meta := range list {
 		verr := verifySnapshot(s, meta, verify)
 		if verr == nil {

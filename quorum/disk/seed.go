@@ -59,7 +59,7 @@ func seedDirectories(locked []*directory, cfg Config, fill func(*Data) error) er
 		if d.unguarded, d.storesCloser, err = openStores(locked, id.LogKind, cfg); err != nil {
 			return err
 		}
-		if err := bindToMember(d.unguarded.Stable, locked[len(locked)-1].dir, cfg.MemberID); err != nil {
+		if err := checkOrBindMember(d.unguarded.Stable, locked[len(locked)-1].dir, cfg.MemberID); err != nil {
 			return err
 		}
 		return d.seedStores(fill)
@@ -83,7 +83,7 @@ func (d *Data) seedStores(fill func(*Data) error) (err error) {
 // lockForSeeding locks and marks the directories that Seed may fill, and makes them if they do not exist. The data
 // directory comes first. marked reports whether it has the mark.
 func lockForSeeding(dir, logDir, command string) (locked []*directory, marked bool, err error) {
-	dirs, err := memberDirectories(dir, logDir)
+	dirs, err := operatorDirectories(dir, logDir)
 	if err != nil {
 		return nil, false, err
 	}
@@ -133,7 +133,7 @@ const usedDirectoryAdvice = "if a member of this ensemble has ever started, do n
 // directory may have the mark, or files that an interrupted start leaves.
 func checkSeedable(dir string) error {
 	memberDir := filepath.Join(dir, memberDirName)
-	if err := checkLeftovers(dir); err != nil {
+	if err := checkMisplacedFiles(dir); err != nil {
 		return err
 	}
 	if again, err := isIncomplete(memberDir); again || err != nil {
@@ -203,7 +203,7 @@ func (d *Data) VerifyNewest(verify func(io.Reader) (SnapshotContents, error)) er
 		return err
 	}
 	if newest == nil {
-		return fmt.Errorf("quorum: the snapshot is %w: %w", ErrDamaged, newestUnreadable(d.unguarded))
+		return fmt.Errorf("quorum: the snapshot is %w: %w", ErrDamaged, newestSnapshotError(d.unguarded))
 	}
 	return verifySnapshot(d.unguarded, newest, verify)
 }

@@ -289,7 +289,7 @@ func TestSeedRefuses(t *testing.T) {
 		{"one directory in the other", func(_ *testing.T, cfg *Config) { cfg.LogDir = filepath.Join(cfg.DataDir, memberDirName) }, nil, "must not be its other directory"},
 		{"a file", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.DataDir, memberDirName), "x") }, nil, memberDirName},
 		{"in use", func(t *testing.T, cfg *Config) {
-			f, err := lockDirectory(filepath.Join(cfg.DataDir, memberDirName))
+			f, err := makeAndLockDirectory(filepath.Join(cfg.DataDir, memberDirName))
 			if err != nil {
 				t.Fatal(err)
 			}

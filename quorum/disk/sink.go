@@ -19,7 +19,7 @@ type Sink struct {
 func (k *Sink) Write(p []byte) (int, error) {
 	n, err := k.SnapshotSink.Write(p)
 	runtime.Gosched()
-	return n, k.store.checkError("write snapshot", err)
+	return n, k.store.endMemberOnError("write snapshot", err)
 }
 
 // Close implements raft.SnapshotSink. It returns once the snapshot is stored.
@@ -28,7 +28,7 @@ func (k *Sink) Close() error {
 		return nil // raft calls Close once more
 	}
 	k.closed = true
-	if err := k.store.checkError("store snapshot", k.SnapshotSink.Close()); err != nil {
+	if err := k.store.endMemberOnError("store snapshot", k.SnapshotSink.Close()); err != nil {
 		return err
 	}
 	k.store.onStored()

@@ -113,7 +113,7 @@ func (s *snapshotFiles) Create(v raft.SnapshotVersion, index, term uint64, c raf
 // List implements raft.SnapshotStore. It returns the newest snapshots, newest first, without those whose metadata
 // are damaged; see newestUnreadable.
 func (s *snapshotFiles) List() ([]*raft.SnapshotMeta, error) {
-	all, err := s.listAll()
+	all, err := s.listSound()
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +124,8 @@ func (s *snapshotFiles) List() ([]*raft.SnapshotMeta, error) {
 	return list, nil
 }
 
-// listAll returns all snapshots with sound metadata, newest first.
-func (s *snapshotFiles) listAll() ([]*snapshotMeta, error) {
+// listSound returns all snapshots with sound metadata, newest first.
+func (s *snapshotFiles) listSound() ([]*snapshotMeta, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (s *snapshotFiles) newestUnreadable() (index uint64, reason error, err erro
 // readMeta reads and checks the metadata of a snapshot. They must match the name of the directory.
 func (s *snapshotFiles) readMeta(name string) (*snapshotMeta, error) {
 	path := filepath.Join(s.dir, name, metaFile)
-	data, err := readUpTo(path, maxMeta)
+	data, err := readUnlessLonger(path, maxMeta)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (s *snapshotFiles) readMeta(name string) (*snapshotMeta, error) {
 // metaChecksumLine returns the second line of meta.json.
 func metaChecksumLine(line []byte) string { return fmt.Sprintf("sha256 %x\n", sha256.Sum256(line)) }
 
-func readUpTo(path string, limit int64) ([]byte, error) {
+func readUnlessLonger(path string, limit int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -258,7 +258,7 @@ func (r *stateReader) damagedError(reason string) error {
 }
 
 func (s *snapshotFiles) removeOld() error {
-	all, err := s.listAll()
+	all, err := s.listSound()
 	if err != nil {
 		return err
 	}

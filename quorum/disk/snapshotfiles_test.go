@@ -141,11 +141,11 @@ func TestOlderSnapshotIsDamaged(t *testing.T) {
 	}
 	s := Stores{Log: raft.NewInmemStore(), Snapshots: files}
 	write(t, filepath.Join(at[0], metaFile), "{")
-	if why := newestUnreadable(s); why != nil {
+	if why := newestSnapshotError(s); why != nil {
 		t.Errorf("the older one is damaged: %v", why)
 	}
 	write(t, filepath.Join(at[1], metaFile), "{")
-	if why := newestUnreadable(s); !errors.Is(why, ErrDamaged) || !strings.Contains(why.Error(), at[1]) {
+	if why := newestSnapshotError(s); !errors.Is(why, ErrDamaged) || !strings.Contains(why.Error(), at[1]) {
 		t.Errorf("both are damaged: %v", why)
 	}
 }

@@ -17,7 +17,7 @@ var ErrNoData = errors.New("quorum: no data to recover from")
 
 // checkMemberBegan returns ErrNoData if no member has used a data directory.
 func checkMemberBegan(dir string) error {
-	memberDir, err := memberDirectory(dir)
+	memberDir, err := memberOrLogDirectory(dir)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (e DataEnd) Before(other DataEnd) bool {
 // incomplete. It returns ErrNoData if there are no data. An error for the directory itself matches ErrUnusable.
 func ReadDataEnd(dir, logDir string) (e DataEnd, err error) {
 	defer func() { err = asUnusable(err) }()
-	d, err := OpenStopped(Config{DataDir: dir, LogDir: logDir, RaftLog: hclog.NewNullLogger()})
+	d, err := OpenStopped(Config{DataDir: dir, LogDir: logDir, RaftLogger: hclog.NewNullLogger()})
 	if err != nil {
 		return e, err
 	}
@@ -61,7 +61,7 @@ func ReadDataEnd(dir, logDir string) (e DataEnd, err error) {
 		return e, err
 	}
 	if last > e.Index {
-		l, err := s.entry(last)
+		l, err := s.readEntry(last)
 		if err != nil {
 			return e, err
 		}
@@ -81,7 +81,7 @@ func (d *Data) NewestConfiguration() (c raft.Configuration, err error) {
 		return c, err
 	}
 	for at := last; at >= first && at > 0; at-- {
-		l, err := d.unguarded.entry(at)
+		l, err := d.unguarded.readEntry(at)
 		if err != nil {
 			return c, err
 		}

@@ -48,8 +48,8 @@ func (s Stores) logRange() (first, last uint64, err error) {
 	return first, last, nil
 }
 
-// entry reads an entry of the log.
-func (s Stores) entry(index uint64) (l raft.Log, err error) {
+// readEntry reads an entry of the log.
+func (s Stores) readEntry(index uint64) (l raft.Log, err error) {
 	if err = s.Log.GetLog(index, &l); err != nil {
 		err = fmt.Errorf("quorum: read log: %w", err)
 	}
@@ -77,13 +77,13 @@ type storeGuard struct {
 	operations  *operations // keeps the operations under way
 }
 
-// runTimed runs op, which may hang.
-func (g storeGuard) runTimed(name string, op func() error) error {
+// runTracked runs op, which may hang.
+func (g storeGuard) runTracked(name string, op func() error) error {
 	defer g.operations.finish(g.operations.begin(name))
 	return op()
 }
 
-func (g storeGuard) checkError(op string, err error) error {
+func (g storeGuard) endMemberOnError(op string, err error) error {
 	if err == nil || !g.raftRunning() {
 		return err
 	}
@@ -109,16 +109,16 @@ func (s *logStore) IsMonotonic() bool { return true }
 
 func (s *logStore) FirstIndex() (uint64, error) {
 	i, err := s.LogStore.FirstIndex()
-	return i, s.checkError("read log", err)
+	return i, s.endMemberOnError("read log", err)
 }
 
 func (s *logStore) LastIndex() (uint64, error) {
 	i, err := s.LogStore.LastIndex()
-	return i, s.checkError("read log", err)
+	return i, s.endMemberOnError("read log", err)
 }
 
 func (s *logStore) GetLog(index uint64, l *raft.Log) error {
-	err := s.runTimed("reading the log", func() error { return s.LogStore.GetLog(index, l) })
+	err := s.runTracked("reading the log", func() error { return s.LogStore.GetLog(index, l) })
 	if errors.Is(err, raft.ErrLogNotFound) {
 		first, last := s.indexRange()
 		if first == 0 || index < first || index > last {
@@ -126,7 +126,7 @@ func (s *logStore) GetLog(index uint64, l *raft.Log) error {
 		}
 		err = fmt.Errorf("the log from %d to %d has a hole at %d", first, last, index)
 	}
-	return s.checkError("read log", err)
+	return s.endMemberOnError("read log", err)
 }
 
 func (s *logStore) indexRange() (first, last uint64) {
@@ -147,9 +147,9 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		return err
 	}
 	begun := time.Now()
-	err := s.runTimed("writing the log", func() error { return s.LogStore.StoreLogs(logs) })
+	err := s.runTracked("writing the log", func() error { return s.LogStore.StoreLogs(logs) })
 	s.metrics.addWrite(time.Since(begun))
-	if err := s.checkError("write log", err); err != nil {
+	if err := s.endMemberOnError("write log", err); err != nil {
 		return err
 	}
 	for _, l := range logs {
@@ -159,14 +159,14 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		s.hasEntries.Store(true)
 	}
 	s.appendedEntries.Add(int64(len(logs)))
-	s.appendedBytes.Add(entriesBytes(logs))
+	s.appendedBytes.Add(approxEntriesBytes(logs))
 	return nil
 }
 
 func (s *logStore) checkSizes(logs []*raft.Log) error {
 	for _, l := range logs {
 		if err := CheckEntrySize(l); err != nil {
-			return s.checkError("write log", err)
+			return s.endMemberOnError("write log", err)
 		}
 	}
 	return nil
@@ -206,8 +206,8 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 		if last >= end {
 			from, to = max(first, last-min(last, step-1)), last
 		}
-		err := s.runTimed("shortening the log", func() error { return s.LogStore.DeleteRange(from, to) })
-		if err := s.checkError("shorten log", err); err != nil {
+		err := s.runTracked("shortening the log", func() error { return s.LogStore.DeleteRange(from, to) })
+		if err := s.endMemberOnError("shorten log", err); err != nil {
 			return err
 		}
 		if from == first {
@@ -222,14 +222,14 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 // entryOverhead is the estimated size of an entry without its data, in bytes.
 const entryOverhead = 64
 
-func entriesBytes(logs []*raft.Log) (n int64) {
+func approxEntriesBytes(logs []*raft.Log) (n int64) {
 	for _, l := range logs {
-		n += entryBytes(l)
+		n += approxEntryBytes(l)
 	}
 	return n
 }
 
-func entryBytes(l *raft.Log) int64 { return int64(len(l.Data) + entryOverhead) }
+func approxEntryBytes(l *raft.Log) int64 { return int64(len(l.Data) + entryOverhead) }
 
 // Stable is a member's stable store, with raft's term and vote and other values that must not be forgotten, and
 // with the guard of its Data. A missing key is not an error for raft, which expects the text "not found" or a
@@ -237,7 +237,7 @@ func entryBytes(l *raft.Log) int64 { return int64(len(l.Data) + entryOverhead) }
 type Stable struct {
 	raft.StableStore
 	storeGuard
-	drainQueue func() // waits until the entries before a write are durable; see logQueue
+	drainQueueOrExit func() // waits until the entries before a write are durable; see logQueue
 }
 
 // Value returns the value of a key, or nil if there is none.
@@ -281,8 +281,8 @@ func (s *Stable) SetUint64(k []byte, v uint64) error {
 // others that it holds these entries, and votes accordingly. op names the write in an error, and name in
 // StallError's.
 func (s *Stable) writeAfterQueue(op, name string, do func() error) error {
-	s.drainQueue()
-	return s.checkError(op, s.runTimed(name, do))
+	s.drainQueueOrExit()
+	return s.endMemberOnError(op, s.runTracked(name, do))
 }
 
 func (s *Stable) Get(k []byte) ([]byte, error) {
@@ -290,7 +290,7 @@ func (s *Stable) Get(k []byte) ([]byte, error) {
 	if isNotFound(err) {
 		return nil, err
 	}
-	return v, s.checkError("read vote", err)
+	return v, s.endMemberOnError("read vote", err)
 }
 
 func (s *Stable) GetUint64(k []byte) (uint64, error) {
@@ -298,7 +298,7 @@ func (s *Stable) GetUint64(k []byte) (uint64, error) {
 	if isNotFound(err) {
 		return 0, nil
 	}
-	return v, s.checkError("read "+string(k), err)
+	return v, s.endMemberOnError("read "+string(k), err)
 }
 
 // isNotFound compares the text, as raft does: raft's stores have no common error.
@@ -320,7 +320,7 @@ func (s *snapshotStore) Create(v raft.SnapshotVersion, index, term uint64, c raf
 	t raft.Transport,
 ) (raft.SnapshotSink, error) {
 	sink, err := s.SnapshotStore.Create(v, index, term, c, ci, t)
-	if s.checkError("create snapshot", err) != nil {
+	if s.endMemberOnError("create snapshot", err) != nil {
 		return nil, err
 	}
 	return &Sink{SnapshotSink: sink, Index: index, Term: term, store: s}, nil
@@ -328,7 +328,7 @@ func (s *snapshotStore) Create(v raft.SnapshotVersion, index, term uint64, c raf
 
 func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
 	l, err := s.SnapshotStore.List()
-	return l, s.checkError("list snapshots", err)
+	return l, s.endMemberOnError("list snapshots", err)
 }
 
 func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
@@ -347,7 +347,7 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 			return nil, nil, err // a newer snapshot has replaced it since List
 		}
 	}
-	if err := s.checkError("open snapshot", err); err != nil {
+	if err := s.endMemberOnError("open snapshot", err); err != nil {
 		return nil, nil, err
 	}
 	return m, &guardedReader{r, s.storeGuard}, nil
@@ -364,5 +364,5 @@ func (r *guardedReader) Read(p []byte) (int, error) {
 	if err == io.EOF {
 		return n, io.EOF
 	}
-	return n, r.guard.checkError("read snapshot", err)
+	return n, r.guard.endMemberOnError("read snapshot", err)
 }

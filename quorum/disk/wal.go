@@ -49,7 +49,7 @@ func openWAL(dir string, size int, hl hclog.Logger) (w *walLog, err error) {
 		return nil, fmt.Errorf("quorum: open log: %w", err)
 	}
 	files := newRemover(walfs.New(), hl)
-	err = recoverDamage(dir, func() error {
+	err = openCatchingDamage(dir, func() error {
 		w, err = openSegments(dir, size, files, hl)
 		if errors.Is(err, fs.ErrNotExist) { // a listed segment is missing
 			err = fmt.Errorf("%w: %w", ErrDamaged, err)

@@ -585,7 +585,7 @@ func TestWALFullDisk(t *testing.T) {
 	dir, disk := filepath.Join(d.dir, walName), &fullDisk{VFS: walfs.New()}
 	d.store(1, 100)
 	open := func() (log *walLog, err error) {
-		err = recoverDamage(dir, func() error {
+		err = openCatchingDamage(dir, func() error {
 			log, err = openSegments(dir, testSegment, disk, hclog.NewNullLogger())
 			return err
 		})

@@ -54,12 +54,12 @@ type walMeta struct {
 
 // Load implements types.MetaStore. raft-wal calls it once, when it opens.
 func (m *walMeta) Load(dir string) (types.PersistentState, error) {
-	list, err := m.openList(dir)
+	list, err := m.openOrCreateList(dir)
 	if err != nil {
 		return list.PersistentState, fmt.Errorf("%s: %w", walMetaName, err)
 	}
 	state := list.PersistentState
-	if err := m.compareWithFiles(dir, state); err != nil || len(state.Segments) == 0 {
+	if err := m.checkListNotOutdated(dir, state); err != nil || len(state.Segments) == 0 {
 		return state, err
 	}
 	tail := &state.Segments[len(state.Segments)-1]
@@ -75,8 +75,8 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 	return state, m.CommitState(state)
 }
 
-// openList opens the list's file in dir, or creates it, and returns the list.
-func (m *walMeta) openList(dir string) (list walList, err error) {
+// openOrCreateList opens the list's file in dir, or creates it, and returns the list.
+func (m *walMeta) openOrCreateList(dir string) (list walList, err error) {
 	path := filepath.Join(dir, walMetaName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		if _, err := m.BoltMetaDB.Load(dir); err != nil {
@@ -88,7 +88,7 @@ func (m *walMeta) openList(dir string) (list walList, err error) {
 	} else if err != nil {
 		return list, err
 	}
-	if err := viewBolt(path, func(tx *bbolt.Tx) error {
+	if err := checkThenViewBolt(path, func(tx *bbolt.Tx) error {
 		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
 			return b.ForEach(func(_, _ []byte) error { return nil })
 		})
@@ -119,9 +119,9 @@ func (m *walMeta) openList(dir string) (list walList, err error) {
 	return list, nil
 }
 
-// compareWithFiles returns an error if the list is older than the files and the mark, because raft-wal would
+// checkListNotOutdated returns an error if the list is older than the files and the mark, because raft-wal would
 // delete the files that it does not name.
-func (m *walMeta) compareWithFiles(dir string, state types.PersistentState) error {
+func (m *walMeta) checkListNotOutdated(dir string, state types.PersistentState) error {
 	found, err := m.walSegments.List()
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func (m *walMeta) readTail(dir string, info types.SegmentInfo, durable uint64) (
 // deletes the old file when it opens, because it is not listed.
 func (m *walMeta) rewriteTail(state *types.PersistentState, entries []types.LogEntry) error {
 	tail := &state.Segments[len(state.Segments)-1]
-	tail.ID, tail.BaseIndex = nextSegmentID(state), tail.MinIndex
+	tail.ID, tail.BaseIndex = allocateSegmentID(state), tail.MinIndex
 	if err := m.walSegments.Delete(tail.BaseIndex, tail.ID); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err // left by a start that was killed right here
 	}
@@ -183,7 +183,7 @@ func (m *walMeta) rewriteTail(state *types.PersistentState, entries []types.LogE
 	}
 	tail.SealTime, tail.IndexStart, tail.MaxIndex = time.Now(), index, last
 	state.Segments = append(state.Segments, types.SegmentInfo{
-		ID: nextSegmentID(state), BaseIndex: last + 1, MinIndex: last + 1,
+		ID: allocateSegmentID(state), BaseIndex: last + 1, MinIndex: last + 1,
 		SizeLimit: tail.SizeLimit, Codec: tail.Codec, CreateTime: time.Now(),
 	})
 	return nil
@@ -198,8 +198,8 @@ func fillSegment(w types.SegmentWriter, entries []types.LogEntry) (full bool, in
 	return w.Sealed()
 }
 
-// nextSegmentID allocates the number of the next segment.
-func nextSegmentID(state *types.PersistentState) uint64 {
+// allocateSegmentID allocates the number of the next segment.
+func allocateSegmentID(state *types.PersistentState) uint64 {
 	state.NextSegmentID++
 	return state.NextSegmentID - 1
 }

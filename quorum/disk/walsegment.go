@@ -41,13 +41,13 @@ func (s *walSegments) newestCreateError() error {
 // Create implements types.SegmentFiler, like the next two methods.
 func (s *walSegments) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
 	w, err := s.SegmentFiler.Create(info)
-	return s.checkedWriter(info, w, s.noteCreateError(err))
+	return s.wrapWriter(info, w, s.noteCreateError(err))
 }
 
 // RecoverTail implements types.SegmentFiler. A file that ends in an incomplete batch is not damaged.
 func (s *walSegments) RecoverTail(info types.SegmentInfo) (types.SegmentWriter, error) {
 	w, err := s.SegmentFiler.RecoverTail(info)
-	return s.checkedWriter(info, w, err)
+	return s.wrapWriter(info, w, err)
 }
 
 func (s *walSegments) Open(info types.SegmentInfo) (types.SegmentReader, error) {
@@ -58,7 +58,7 @@ func (s *walSegments) Open(info types.SegmentInfo) (types.SegmentReader, error) 
 	return checkedReader{r, segment.FileName(info)}, nil
 }
 
-func (s *walSegments) checkedWriter(info types.SegmentInfo, w types.SegmentWriter, err error) (types.SegmentWriter,
+func (s *walSegments) wrapWriter(info types.SegmentInfo, w types.SegmentWriter, err error) (types.SegmentWriter,
 	error,
 ) {
 	if err != nil {
@@ -110,7 +110,7 @@ func (r checkedReader) GetLog(index uint64) (*types.PooledBuffer, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.fileName, err)
 	}
-	data, err := checkedData(index, b.Bs)
+	data, err := verifyAndStripChecksum(index, b.Bs)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", r.fileName, err), b.Close())
 	}
@@ -118,8 +118,8 @@ func (r checkedReader) GetLog(index uint64) (*types.PooledBuffer, error) {
 	return b, nil
 }
 
-// checkedData returns the data before the checksum, if the checksum is right.
-func checkedData(index uint64, sealed []byte) ([]byte, error) {
+// verifyAndStripChecksum returns the data before the checksum, if the checksum is right.
+func verifyAndStripChecksum(index uint64, sealed []byte) ([]byte, error) {
 	at := len(sealed) - checksumSize
 	if at < 0 || binary.BigEndian.Uint32(sealed[at:]) != entryChecksum(index, sealed[:at]) {
 		return nil, fmt.Errorf("%w: the checksum of entry %d is wrong", types.ErrCorrupt, index)
@@ -186,7 +186,7 @@ func readSegment(path string, info types.SegmentInfo, last uint64, used bool) ([
 			break
 		}
 		if kind == segment.FrameEntry {
-			data, err := checkedData(next, b[at+recordHeaderSize:min(at+recordLength(b[at:]), len(b))])
+			data, err := verifyAndStripChecksum(next, b[at+recordHeaderSize:min(at+recordLength(b[at:]), len(b))])
 			if err != nil {
 				return nil, err
 			}
@@ -198,7 +198,7 @@ func readSegment(path string, info types.SegmentInfo, last uint64, used bool) ([
 		at = min(at+size, len(b))
 	}
 	for ; at+recordHeaderSize <= len(b); at += recordHeaderSize {
-		if b[at] == segment.FrameCommit && wholeBatch(b[at+recordHeaderSize:]) {
+		if b[at] == segment.FrameCommit && beginsWithBatch(b[at+recordHeaderSize:]) {
 			return nil, fmt.Errorf("%w: a whole batch follows the end of the log, at byte %d", types.ErrCorrupt, at)
 		}
 	}
@@ -223,8 +223,8 @@ func readBounded(path string, most int64) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// wholeBatch reports whether b begins with a batch that has an entry and the right checksum.
-func wholeBatch(b []byte) bool {
+// beginsWithBatch reports whether b begins with a batch that has an entry and the right checksum.
+func beginsWithBatch(b []byte) bool {
 	entries := 0
 	for at := 0; at < len(b); {
 		kind, size, sum := parseRecord(b[at:])

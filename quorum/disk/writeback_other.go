@@ -4,5 +4,5 @@ package disk
 
 import "os"
 
-// writeBack does nothing: the kernel decides when a part of f is written to the disk.
-func writeBack(*os.File, int64, int64) {}
+// flushRange does nothing: the kernel decides when a part of f is written to the disk.
+func flushRange(*os.File, int64, int64) {}

@@ -23,9 +23,9 @@ func (cfg Config) Check() (faults []*secretfile.Fault) {
 	return faults
 }
 
-// MissingStore returns an error if certificates are used and the location of a store is not set, with the key that
+// CheckStoreLocations returns an error if certificates are used and the location of a store is not set, with the key that
 // requires the store. It reads no file.
-func (s Settings) MissingStore() (asks string, err error) {
+func (s Settings) CheckStoreLocations() (asks string, err error) {
 	const key, trust = "ssl.quorum.keyStore.location", "ssl.quorum.trustStore.location"
 	noKey, noTrust := s.Certificates.KeyStore.Location == "", s.Certificates.TrustStore.Location == ""
 	switch {

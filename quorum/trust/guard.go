@@ -76,7 +76,7 @@ func New(cfg Config) (*Guard, error) {
 	if cfg.IsPlain() {
 		return nil, nil
 	}
-	if _, err := cfg.MissingStore(); err != nil {
+	if _, err := cfg.CheckStoreLocations(); err != nil {
 		return nil, err
 	}
 	g := &Guard{
@@ -168,8 +168,8 @@ func (g *Guard) Run(ctx context.Context) error {
 	}
 }
 
-// Reload makes Run reload the files now. It does not wait.
-func (g *Guard) Reload() {
+// RequestReload makes Run reload the files now. It does not wait.
+func (g *Guard) RequestReload() {
 	if g != nil {
 		signalOnce(g.reloadRequests)
 	}
@@ -248,12 +248,12 @@ func (g *Guard) SecureAccepted(conn net.Conn, begin func() error) (*Conn, error)
 	switch peeked.firstByte[0] {
 	case helloByte:
 		if !g.acceptPlain {
-			return nil, reject(PlainHello, "a plain hello, but this member takes none: portUnification is not set")
+			return nil, newRejection(PlainHello, "a plain hello, but this member takes none: portUnification is not set")
 		}
 		return &Conn{Conn: peeked, rawConn: conn}, nil
 	case TLSHandshakeByte:
 	default:
-		return nil, reject(UnknownProtocol, "not a Rollcall member: it does not speak TLS")
+		return nil, newRejection(UnknownProtocol, "not a Rollcall member: it does not speak TLS")
 	}
 	admitted := func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		cfg, err := g.selectDialedTLSConfig(hello)
@@ -264,7 +264,7 @@ func (g *Guard) SecureAccepted(conn net.Conn, begin func() error) (*Conn, error)
 	}
 	t := tls.Server(peeked, &tls.Config{GetConfigForClient: admitted, MinVersion: tls.VersionTLS13})
 	if err := t.Handshake(); err != nil {
-		return nil, reject(BadHandshake, "TLS handshake: %w", err)
+		return nil, newRejection(BadHandshake, "TLS handshake: %w", err)
 	}
 	c := &Conn{Conn: t, rawConn: conn, guard: g}
 	if state := t.ConnectionState(); state.NegotiatedProtocol == certificateProtocol {

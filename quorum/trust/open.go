@@ -13,8 +13,8 @@ type shownCertificate struct {
 	host             string              // required host; "": one of the member's hosts
 }
 
-// checkProof returns an error if the proof of member on c is no longer valid.
-func (g *Guard) checkProof(c *Conn, member uint32) error {
+// checkStillProved returns an error if the proof of member on c is no longer valid.
+func (g *Guard) checkStillProved(c *Conn, member uint32) error {
 	switch {
 	case c.shownCertificate.certificateChain != nil:
 		return g.verifyCertificate(c.shownCertificate, member)
@@ -31,7 +31,7 @@ func (g *Guard) trackProved(c *Conn, member uint32) error {
 	g.mu.Lock()
 	g.provedConns[c] = member
 	g.mu.Unlock()
-	err := g.checkProof(c, member)
+	err := g.checkStillProved(c, member)
 	if err != nil {
 		g.untrack(c)
 	}
@@ -56,7 +56,7 @@ func (g *Guard) closeDisproved() {
 	}
 	ended := map[uint32]end{}
 	for c, member := range open {
-		if err := g.checkProof(c, member); err != nil {
+		if err := g.checkStillProved(c, member); err != nil {
 			g.untrack(c)
 			_ = c.rawConn.Close() // its user sees the error, and closes c
 			ended[member] = end{ended[member].connections + 1, err}

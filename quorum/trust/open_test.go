@@ -141,7 +141,7 @@ func TestAuthorityRemoved(t *testing.T) {
 		w.wantOpen("another authority is believed, too", true, true)
 		w.put(w.trusted, trusted(t, next))
 		begin := time.Now()
-		w.one.Reload()
+		w.one.RequestReload()
 		synctest.Wait()
 		if isOpen(w.from2) || isOpen(w.to2) || time.Since(begin) > time.Second {
 			t.Errorf("open after SIGHUP: from member 2 %t, to member 2 %t", isOpen(w.from2), isOpen(w.to2))

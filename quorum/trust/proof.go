@@ -72,7 +72,7 @@ func (e *proofExchange) computeProof(s secret, by role) (p proof) {
 	return p
 }
 
-func (e *proofExchange) dialerMessage(secrets []secret) []byte {
+func (e *proofExchange) encodeDialerMessage(secrets []secret) []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, dialerMessageSize), e.from)
 	b = binary.BigEndian.AppendUint32(b, e.to)
 	b = append(b, e.dialerNonce[:]...)
@@ -88,9 +88,9 @@ func (e *proofExchange) dialerMessage(secrets []secret) []byte {
 	return b
 }
 
-// readDialerMessage decodes the dialer's message, and returns the secret that the dialer has proved, or "" if
+// decodeDialerMessage decodes the dialer's message, and returns the secret that the dialer has proved, or "" if
 // none.
-func (e *proofExchange) readDialerMessage(msg *[dialerMessageSize]byte, secrets []secret) (proved secret) {
+func (e *proofExchange) decodeDialerMessage(msg *[dialerMessageSize]byte, secrets []secret) (proved secret) {
 	e.from, e.to = binary.BigEndian.Uint32(msg[:]), binary.BigEndian.Uint32(msg[4:])
 	e.dialerNonce = nonce(msg[8:])
 	for _, s := range secrets {
@@ -136,8 +136,8 @@ func (g *Guard) proveAsDialer(c *Conn, to uint32) (*Conn, error) {
 		return nil, fmt.Errorf("no nonce: %w", err)
 	}
 	_, _ = rand.Read(e.dialerNonce[:]) // it never fails
-	secrets := g.secrets.present()
-	if _, err := c.Write(e.dialerMessage(secrets)); err != nil {
+	secrets := g.secrets.currentSecrets()
+	if _, err := c.Write(e.encodeDialerMessage(secrets)); err != nil {
 		return nil, fmt.Errorf("send proof: %w", err)
 	}
 	var answer proof
@@ -166,16 +166,16 @@ func (g *Guard) proveAsDialed(c *Conn) (*Conn, error) {
 	}
 	var msg [dialerMessageSize]byte
 	if n, err := io.ReadFull(c, msg[:]); err != nil {
-		return nil, reject(NoProof, "proof cut short after %d bytes of %d: %w", n, dialerMessageSize, err)
+		return nil, newRejection(NoProof, "proof cut short after %d bytes of %d: %w", n, dialerMessageSize, err)
 	}
-	switch c.provedSecret = e.readDialerMessage(&msg, g.secrets.present()); {
+	switch c.provedSecret = e.decodeDialerMessage(&msg, g.secrets.currentSecrets()); {
 	case c.provedSecret == "":
-		return nil, reject(NoProof, "the proof is wrong: a process that says it is member %d has none of the secrets in %s",
+		return nil, newRejection(NoProof, "the proof is wrong: a process that says it is member %d has none of the secrets in %s",
 			e.from, g.secrets.path)
 	case e.to != g.memberID:
-		return nil, reject(OtherMember, "the proof is meant for member %d, this is member %d", e.to, g.memberID)
+		return nil, newRejection(OtherMember, "the proof is meant for member %d, this is member %d", e.to, g.memberID)
 	case e.from == g.memberID:
-		return nil, reject(OtherMember, "another process with the secret says it is member %d, which is this one", e.from)
+		return nil, newRejection(OtherMember, "another process with the secret says it is member %d, which is this one", e.from)
 	}
 	c.provedMember = e.from
 	if err := g.trackProved(c, c.provedMember); err != nil {

@@ -519,7 +519,7 @@ func TestDialerGoesBeforeTheReply(t *testing.T) {
 		if _, err := io.ReadFull(c, e.dialedNonce[:]); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Write(e.dialerMessage([]secret{old})); err != nil {
+		if _, err := c.Write(e.encodeDialerMessage([]secret{old})); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait() // the reply waits for a reader
@@ -646,7 +646,7 @@ func TestNoGuard(t *testing.T) {
 	if c, err := g.SecureAccepted(b, admits); err != nil || c.Conn != b || c.MaySpeakAs(5) != nil {
 		t.Error(c, err)
 	}
-	g.Reload()
+	g.RequestReload()
 	if err := g.Run(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -656,15 +656,15 @@ func TestNoGuard(t *testing.T) {
 func FuzzProof(f *testing.F) {
 	secrets := []secret{old, fresh}
 	e := proofExchange{from: 2, to: 1, keyingMaterial: make([]byte, 32)}
-	f.Add(e.dialerMessage(secrets))
-	f.Add(e.dialerMessage([]secret{other}))
+	f.Add(e.encodeDialerMessage(secrets))
+	f.Add(e.encodeDialerMessage([]secret{other}))
 	f.Add(make([]byte, dialerMessageSize))
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		if len(sent) != dialerMessageSize {
 			return
 		}
 		got := proofExchange{keyingMaterial: e.keyingMaterial}
-		s := got.readDialerMessage((*[dialerMessageSize]byte)(sent), secrets)
+		s := got.decodeDialerMessage((*[dialerMessageSize]byte)(sent), secrets)
 		if s == "" {
 			return
 		}

@@ -24,6 +24,6 @@ func (r *Rejection) Error() string { return r.err.Error() }
 
 func (r *Rejection) Unwrap() error { return r.err }
 
-func reject(reason Reason, format string, args ...any) *Rejection {
+func newRejection(reason Reason, format string, args ...any) *Rejection {
 	return &Rejection{reason, fmt.Errorf(format, args...)}
 }

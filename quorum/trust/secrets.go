@@ -67,15 +67,15 @@ func openSecrets(path string, log *slog.Logger) (*Secrets, error) {
 	return s, nil
 }
 
-func (s *Secrets) present() []secret { return *s.current.Load() }
+func (s *Secrets) currentSecrets() []secret { return *s.current.Load() }
 
-func (s *Secrets) contains(one secret) bool { return slices.Contains(s.present(), one) }
+func (s *Secrets) contains(one secret) bool { return slices.Contains(s.currentSecrets(), one) }
 
 // reload reads the file again and reports whether the secrets have changed. A file that cannot be used changes
 // nothing, and its error is logged once. Only one goroutine may call reload.
 func (s *Secrets) reload() bool {
 	list, exposed, err := readSecrets(s.path)
-	if err != nil || !slices.Equal(list, s.present()) {
+	if err != nil || !slices.Equal(list, s.currentSecrets()) {
 		time.Sleep(rereadDelay)
 		list, exposed, err = readSecrets(s.path)
 	}
@@ -87,7 +87,7 @@ func (s *Secrets) reload() bool {
 		return false
 	}
 	s.lastError = ""
-	if slices.Equal(list, s.present()) {
+	if slices.Equal(list, s.currentSecrets()) {
 		return false
 	}
 	s.current.Store(&list)

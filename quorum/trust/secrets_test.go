@@ -78,7 +78,7 @@ func TestOpenFile(t *testing.T) {
 			t.Errorf("mode %v: %v, logged %q", mode, err, logs.String())
 			continue
 		}
-		if text := fmt.Sprintf("%v %+v %#v %s %q", s.present(), s.present(), s.present(), s.present()[0], s.present()) + logs.String(); strings.Contains(text, old) {
+		if text := fmt.Sprintf("%v %+v %#v %s %q", s.currentSecrets(), s.currentSecrets(), s.currentSecrets(), s.currentSecrets()[0], s.currentSecrets()) + logs.String(); strings.Contains(text, old) {
 			t.Errorf("a secret is shown: %s", text)
 		}
 	}

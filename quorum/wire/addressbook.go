@@ -77,8 +77,8 @@ func (b *AddressBook) SetServerList(listed []Peer) {
 	changed(b.AllPeers())
 }
 
-// SetRaftPeers sets the function that returns raft's current configuration.
-func (b *AddressBook) SetRaftPeers(configured func() []Peer) {
+// SetRaftPeersFunc sets the function that returns raft's current configuration.
+func (b *AddressBook) SetRaftPeersFunc(configured func() []Peer) {
 	b.mu.Lock()
 	b.raftPeers = configured
 	changed := b.peersChanged

@@ -17,7 +17,7 @@ func TestHostsOfMembers(t *testing.T) {
 	}
 	check("at the start", 3, "::3")
 	check("at the start", 4)
-	b.SetRaftPeers(func() []Peer {
+	b.SetRaftPeersFunc(func() []Peer {
 		return []Peer{{ID: 2, Addr: "b2:1"}, {ID: 3, Addr: "member-3"}, {ID: 4, Addr: "d:1", Observer: true}}
 	})
 	check("with raft's configuration", 1, "a")

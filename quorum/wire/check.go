@@ -8,9 +8,9 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// checkRequest returns an error for a request that would make raft panic, or whose entries its log would
+// checkSafeForRaft returns an error for a request that would make raft panic, or whose entries its log would
 // reject.
-func checkRequest(command any) error {
+func checkSafeForRaft(command any) error {
 	switch req := command.(type) {
 	case *raft.AppendEntriesRequest:
 		for i, e := range req.Entries {
@@ -23,7 +23,7 @@ func checkRequest(command any) error {
 			return fmt.Errorf("%w: a snapshot of version %d, this member takes %d", errNotRaftRequest, req.SnapshotVersion,
 				raft.SnapshotVersionMax)
 		}
-		return checkConfiguration(req.Configuration)
+		return checkConfigurationDecodes(req.Configuration)
 	}
 	return nil
 }
@@ -34,8 +34,8 @@ func checkRequest(command any) error {
 // requests, each of which waits for a disk.
 const maxTermStep = 1 << 32
 
-// checkTerm returns an error for a term that no election can have reached. own is this member's term.
-func checkTerm(term, own uint64) error {
+// checkTermReachable returns an error for a term that no election can have reached. own is this member's term.
+func checkTermReachable(term, own uint64) error {
 	if term > own && term-own > maxTermStep {
 		return fmt.Errorf("%w: term %d, which is too far above this member's term, %d", errNotRaftRequest, term, own)
 	}
@@ -71,7 +71,7 @@ func checkEntry(e *raft.Log, index, term uint64) error {
 	switch e.Type {
 	case raft.LogCommand, raft.LogNoop, raft.LogBarrier:
 	case raft.LogConfiguration:
-		if err := checkConfiguration(e.Data); err != nil {
+		if err := checkConfigurationDecodes(e.Data); err != nil {
 			return err
 		}
 	default:
@@ -80,8 +80,8 @@ func checkEntry(e *raft.Log, index, term uint64) error {
 	return disk.CheckEntrySize(e)
 }
 
-// checkConfiguration checks that raft can decode a configuration.
-func checkConfiguration(b []byte) (err error) {
+// checkConfigurationDecodes checks that raft can decode a configuration.
+func checkConfigurationDecodes(b []byte) (err error) {
 	if err := checkBounds(b, configurationBounds); err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}

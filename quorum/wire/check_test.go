@@ -55,12 +55,12 @@ func TestCheckRequest(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := checkRequest(tt.request); (err == nil) != tt.right {
+			if err := checkSafeForRaft(tt.request); (err == nil) != tt.right {
 				t.Errorf("%v", err)
 			}
 		})
 	}
-	if err := checkRequest(tests[5].request); !errors.Is(err, errNotRaftRequest) {
+	if err := checkSafeForRaft(tests[5].request); !errors.Is(err, errNotRaftRequest) {
 		t.Errorf("%v", err)
 	}
 }
@@ -81,7 +81,7 @@ func TestImpossibleTerms(t *testing.T) {
 		{math.MaxUint64, 0, false},
 		{math.MaxUint64, math.MaxUint64 - 1, true},
 	} {
-		if err := checkTerm(tt.term, tt.own); (err == nil) != tt.right || err != nil && !errors.Is(err, errNotRaftRequest) {
+		if err := checkTermReachable(tt.term, tt.own); (err == nil) != tt.right || err != nil && !errors.Is(err, errNotRaftRequest) {
 			t.Errorf("term %d in term %d: %v", tt.term, tt.own, err)
 		}
 	}

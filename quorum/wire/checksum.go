@@ -176,7 +176,7 @@ func (c *Corruptions) recordAndLog(log *slog.Logger, peer uint32, remote string,
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.count++
-	if c.lastLogged.isDue(peer) {
+	if c.lastLogged.allowLine(peer) {
 		log.Warn("closed a connection between members", "peer", peer, "remote", remote, "err", err)
 	}
 }

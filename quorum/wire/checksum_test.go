@@ -84,7 +84,7 @@ func requestsOf(stream []byte) (all []any, reported int, err error) {
 	in := newInConn(c, newPeerConns(slog.New(slog.DiscardHandler)))
 	in.frameSender = headerOf(2, "m2:1")
 	for {
-		command, err := in.nextRequest()
+		command, err := in.readRequest()
 		if err != nil {
 			return all, *n, err
 		}
@@ -161,7 +161,7 @@ func TestFlippedBitsOfAHello(t *testing.T) {
 		}
 	}
 	flips(dialer.encodeHello(1), func(bit int, flipped []byte) {
-		_, err := dialed.readHello(bytes.NewReader(flipped), func(uint32) error { return nil })
+		_, err := dialed.readAndCheckHello(bytes.NewReader(flipped), func(uint32) error { return nil })
 		if r, ok := errors.AsType[*helloRejection](err); err == nil || ok && r.replyCode != helloBadVersion {
 			t.Errorf("bit %d of the hello: %v", bit, err)
 		}

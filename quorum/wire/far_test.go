@@ -63,7 +63,7 @@ func (p *pipes) connect(member uint32) net.Conn {
 // newTestTransport returns a Transport over p whose raft is not running yet.
 func newTestTransport(t testing.TB, p *pipes) *Transport {
 	tr := New(Config{
-		StreamLayer: p, ElectionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), StallError: noStall,
+		StreamLayer: p, ElectionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), MayLead: noStall,
 		Raft: func() *raft.Raft { return nil }, LimitToDurable: allDurable, IsStableLeader: func(uint64) bool { return false }, ConnectionLost: func(raft.ServerID) {},
 	})
 	tr.Start()

@@ -65,9 +65,9 @@ func appendNotice(b []byte, req *raft.AppendEntriesRequest) []byte {
 	return appendPosition(append(b, frameNotice), req)
 }
 
-// chooseForm returns framed, one of the two forms in frames, if the member takes frames, and otherwise
+// framedIfSupported returns framed, one of the two forms in frames, if the member takes frames, and otherwise
 // inMessagePack.
-func (c *outConn) chooseForm(framed requestForm) requestForm {
+func (c *outConn) framedIfSupported(framed requestForm) requestForm {
 	if c.takesFrames.Load() {
 		return framed
 	}

@@ -58,7 +58,7 @@ func received(t testing.TB, frame []byte) (*raft.AppendEntriesRequest, error) {
 		_, _ = far.Write(frame)
 		far.Close()
 	}()
-	command, err := in.nextRequest()
+	command, err := in.readRequest()
 	if err != nil {
 		return nil, err
 	}
@@ -307,7 +307,7 @@ func newFollower(t *testing.T) *follower {
 func (f *follower) serve(in *inConn) {
 	defer close(f.ended)
 	for {
-		command, err := in.nextRequest()
+		command, err := in.readRequest()
 		if err != nil {
 			return
 		}
@@ -427,7 +427,7 @@ func TestNoFramesUnasked(t *testing.T) {
 // A leader that stalls sends no notices, and ends the pipeline.
 func TestNoNoticeWhileStalled(t *testing.T) {
 	f := newFollower(t)
-	f.stallError = func() error { return errStarting }
+	f.mayLead = func() error { return errStarting }
 	f.commit.Store(1)
 	f.signalCommit()
 	select {
@@ -468,7 +468,7 @@ func deaf(t *testing.T) (*stream, net.Conn) {
 	s.pipeline = newPipeline(conn, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() },
 		(&Transport{cfg: Config{LimitToDurable: allDurable}}).clampCommit, noStall, anyEntries)
 	t.Cleanup(func() { s.Close(); member.Close() })
-	s.recordSent(&raft.AppendEntriesRequest{RPCHeader: headerOf(1, "m1:1"), Term: 5, Entries: []*raft.Log{{Index: 1, Term: 5}}})
+	s.updateCommitAndRecord(&raft.AppendEntriesRequest{RPCHeader: headerOf(1, "m1:1"), Term: 5, Entries: []*raft.Log{{Index: 1, Term: 5}}})
 	return s, member
 }
 

@@ -25,10 +25,10 @@ type pendingConn struct {
 	closedForRoom bool
 }
 
-// addPending returns nil if the listener is closed. If there are too many pending connections of the same
+// addPendingEvicting returns nil if the listener is closed. If there are too many pending connections of the same
 // kind, it closes the oldest silent one: members send their hello at once, so that is not a member's.
 // Strangers cannot push out members.
-func (l *Listener) addPending(conn net.Conn, addr netip.Addr) *pendingConn {
+func (l *Listener) addPendingEvicting(conn net.Conn, addr netip.Addr) *pendingConn {
 	limitUnacknowledged(conn, unacknowledgedTimeout)
 	g := &pendingConn{Conn: conn, remoteAddr: addr}
 	l.mu.Lock()
@@ -78,10 +78,10 @@ func (l *Listener) removePending(g *pendingConn) (crowded bool) {
 	return g.closedForRoom
 }
 
-// acceptPending does the handshake and hello of one connection and passes it to Accept. If either fails, it
+// handshakePending does the handshake and hello of one connection and passes it to Accept. If either fails, it
 // closes the connection and logs the reason.
-func (l *Listener) acceptPending(g *pendingConn) {
-	c, err := l.secureAccepted(g)
+func (l *Listener) handshakePending(g *pendingConn) {
+	c, err := l.secureAndExchangeHello(g)
 	if err == nil {
 		l.noteHello(g, c.PeerID)
 		select {

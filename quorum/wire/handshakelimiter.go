@@ -79,10 +79,10 @@ func (d *HandshakeLimiter) hostNames() []string {
 	return slices.Clone(d.memberAddresses.hostNames)
 }
 
-// Run looks up the names in the server list after rejections, at most once per lookupInterval, until ctx
+// RunLookups looks up the names in the server list after rejections, at most once per lookupInterval, until ctx
 // ends. This recognizes a member that returns with another address. After a failed lookup, the previous
 // result stays.
-func (d *HandshakeLimiter) Run(ctx context.Context, lookup LookupFunc) error {
+func (d *HandshakeLimiter) RunLookups(ctx context.Context, lookup LookupFunc) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -140,13 +140,15 @@ func (d *HandshakeLimiter) learnAddress(member uint32, addr netip.Addr) {
 }
 
 // checkAvailable returns nil if a handshake with addr could begin now, or a tooFastError.
-func (d *HandshakeLimiter) checkAvailable(addr netip.Addr) error { return d.checkLimits(addr, false) }
+func (d *HandshakeLimiter) checkAvailable(addr netip.Addr) error {
+	return d.checkOrTakeToken(addr, false)
+}
 
 // takeToken takes the token for a handshake with addr, or returns a tooFastError.
-func (d *HandshakeLimiter) takeToken(addr netip.Addr) error { return d.checkLimits(addr, true) }
+func (d *HandshakeLimiter) takeToken(addr netip.Addr) error { return d.checkOrTakeToken(addr, true) }
 
-// checkLimits always admits an in-memory connection, which has no address.
-func (d *HandshakeLimiter) checkLimits(addr netip.Addr, take bool) error {
+// checkOrTakeToken always admits an in-memory connection, which has no address.
+func (d *HandshakeLimiter) checkOrTakeToken(addr netip.Addr, take bool) error {
 	if !addr.IsValid() {
 		return nil
 	}
@@ -155,13 +157,13 @@ func (d *HandshakeLimiter) checkLimits(addr netip.Addr, take bool) error {
 	defer d.mu.Unlock()
 	switch known, source := d.memberAddresses.isMember(addr), sourceOf(addr); {
 	case known && !d.memberBuckets.hasToken(addr, now):
-		return d.reject(fromMember)
+		return d.countRejection(fromMember)
 	case known:
 		if take {
 			d.memberBuckets.takeToken(addr, now)
 		}
 	case !d.sourceBuckets.hasToken(source, now) || !d.strangersBucket.hasToken(strangersRate, now):
-		return d.reject(fromStranger)
+		return d.countRejection(fromStranger)
 	case take:
 		d.sourceBuckets.takeToken(source, now)
 		d.strangersBucket.takeToken(strangersRate, now)
@@ -173,8 +175,8 @@ type tooFastError struct{ origin origin }
 
 func (tooFastError) Error() string { return "connections come faster than this member takes them" }
 
-// reject counts a rejection. The caller holds the lock.
-func (d *HandshakeLimiter) reject(from origin) error {
+// countRejection counts a rejection. The caller holds the lock.
+func (d *HandshakeLimiter) countRejection(from origin) error {
 	d.rejectionCount[from]++
 	d.unloggedCount[from]++
 	if from == fromStranger { // it may be a member with a new address
@@ -189,7 +191,7 @@ func (d *HandshakeLimiter) reject(from origin) error {
 // logRejection logs at most one rejection per origin and refusalInterval.
 func (d *HandshakeLimiter) logRejection(log *slog.Logger, remote string, why tooFastError) {
 	d.mu.Lock()
-	n, isDue := d.unloggedCount[why.origin], d.lastLogged.isDue(why.origin)
+	n, isDue := d.unloggedCount[why.origin], d.lastLogged.allowLine(why.origin)
 	if isDue {
 		d.unloggedCount[why.origin] = 0
 	}

@@ -79,7 +79,7 @@ func TestStrangersEmptyNoMembersBucket(t *testing.T) {
 		defer cancel()
 		var asked atomic.Bool
 		go func() {
-			_ = d.Run(ctx, func(_ context.Context, host string) ([]netip.Addr, error) {
+			_ = d.RunLookups(ctx, func(_ context.Context, host string) ([]netip.Addr, error) {
 				if host == "m4" && !asked.Swap(true) { // the first time alone
 					return []netip.Addr{netip.MustParseAddr("::ffff:10.0.0.4")}, nil
 				}
@@ -118,7 +118,7 @@ func TestNamesAreLookedUpWhenNeeded(t *testing.T) {
 		defer cancel()
 		var asked []string
 		go func() {
-			_ = d.Run(ctx, func(ctx context.Context, host string) ([]netip.Addr, error) {
+			_ = d.RunLookups(ctx, func(ctx context.Context, host string) ([]netip.Addr, error) {
 				asked = append(asked, host)
 				if len(asked) == 2 {
 					<-ctx.Done() // a resolver that does not answer
@@ -157,7 +157,7 @@ func TestNamesAreLookedUpTogether(t *testing.T) {
 		asked := map[string]int{}
 		addr := netip.MustParseAddr("10.0.0.4")
 		go func() {
-			_ = d.Run(ctx, func(ctx context.Context, host string) ([]netip.Addr, error) {
+			_ = d.RunLookups(ctx, func(ctx context.Context, host string) ([]netip.Addr, error) {
 				mu.Lock()
 				asked[host]++
 				mu.Unlock()

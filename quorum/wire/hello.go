@@ -153,14 +153,16 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// RecordProcess records a request of a process on a connection that it opened before. If another process runs
+// RecordClosingTwins records a request of a process on a connection that it opened before. If another process runs
 // with the same disk, RecordProcess closes the connections of both and returns an error.
-func (h Hello) RecordProcess(of Process) error { return h.knownProcesses.recordHello(of, nil) }
+func (h Hello) RecordClosingTwins(of Process) error {
+	return h.knownProcesses.recordClosingTwins(of, nil)
+}
 
-// newConn returns the connection to a process, or an error if another process runs with the same disk. It
+// wrapAndRegister returns the connection to a process, or an error if another process runs with the same disk. It
 // never closes private. The rest of the hello itself is written to private: a plain connection has checksums
 // only after the hello.
-func (h Hello) newConn(private net.Conn, of Process) (*Conn, error) {
+func (h Hello) wrapAndRegister(private net.Conn, of Process) (*Conn, error) {
 	of.Addr = private.RemoteAddr().String()
 	if !trust.IsPrivate(private) {
 		private = newChecksumConn(private, func(err error) { h.corruptions.recordAndLog(h.logger, of.ID, of.Addr, err) })
@@ -169,7 +171,7 @@ func (h Hello) newConn(private net.Conn, of Process) (*Conn, error) {
 	if of.DiskID == 0 {
 		return conn, nil
 	}
-	return conn, h.knownProcesses.recordHello(of, conn)
+	return conn, h.knownProcesses.recordClosingTwins(of, conn)
 }
 
 // Dial opens a connection to member to, which listens at addr, within ctx, and runs HandshakeDialed. A member
@@ -202,7 +204,7 @@ func (h Hello) HandshakeDialed(conn net.Conn, to uint32) (net.Conn, error) {
 	of, err := h.exchangeHello(private, to)
 	if err == nil {
 		var c *Conn
-		if c, err = h.newConn(private, of); err == nil {
+		if c, err = h.wrapAndRegister(private, of); err == nil {
 			return c, nil
 		}
 	}
@@ -276,9 +278,9 @@ var errWrongMagic = errors.New("not a Rollcall member: wrong magic")
 var errUnexpectedTLS = errors.New("a TLS handshake, but this member takes plain connections only: neither " +
 	"ensembleSecretFile nor sslQuorum is set")
 
-// readHello reads and checks a dialer's hello. The error is a *helloRejection if it must be sent to the
+// readAndCheckHello reads and checks a dialer's hello. The error is a *helloRejection if it must be sent to the
 // dialer. speaks returns an error if the dialer has proved to be another member.
-func (h Hello) readHello(r io.Reader, speaks func(uint32) error) (of dialerHello, err error) {
+func (h Hello) readAndCheckHello(r io.Reader, speaks func(uint32) error) (of dialerHello, err error) {
 	var b [helloSize]byte
 	if _, err := io.ReadFull(r, b[:len(helloMagic)]); err != nil {
 		return of, fmt.Errorf("no hello: %w", err)
@@ -448,8 +450,8 @@ func (l *Listener) acceptLoop() {
 				l.logRejection(conn, why)
 				continue
 			}
-			if g := l.addPending(conn, addr); g != nil {
-				l.wg.Go(func() { l.acceptPending(g) })
+			if g := l.addPendingEvicting(conn, addr); g != nil {
+				l.wg.Go(func() { l.handshakePending(g) })
 				continue
 			}
 			conn.Close() // the listener was closed meanwhile
@@ -475,9 +477,9 @@ func isTemporary(err error) bool {
 	return !errors.Is(err, net.ErrClosed) && errors.As(err, &ne) && ne.Temporary()
 }
 
-// secureAccepted secures a new connection, reads its hello and replies. It returns the secured connection, or
+// secureAndExchangeHello secures a new connection, reads its hello and replies. It returns the secured connection, or
 // closes it and returns an error.
-func (l *Listener) secureAccepted(g *pendingConn) (*Conn, error) {
+func (l *Listener) secureAndExchangeHello(g *pendingConn) (*Conn, error) {
 	if err := g.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return nil, err
 	}
@@ -486,17 +488,17 @@ func (l *Listener) secureAccepted(g *pendingConn) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := l.replyToHello(private)
+	c, err := l.readHelloAndReply(private)
 	if err != nil {
 		_ = private.Close() // err says more
 	}
 	return c, err
 }
 
-func (l *Listener) replyToHello(conn *trust.Conn) (c *Conn, err error) {
-	of, err := l.hello.readHello(conn, conn.MaySpeakAs)
+func (l *Listener) readHelloAndReply(conn *trust.Conn) (c *Conn, err error) {
+	of, err := l.hello.readAndCheckHello(conn, conn.MaySpeakAs)
 	if err == nil {
-		c, err = l.hello.newConn(conn, of.Process)
+		c, err = l.hello.wrapAndRegister(conn, of.Process)
 		c.DialerEnsemble = of.ensembleID
 	}
 	switch {
@@ -548,7 +550,7 @@ func (l *Listener) logRejection(conn net.Conn, err error) {
 		kind = int(helloCodes) + int(r.Reason)
 	}
 	l.mu.Lock()
-	isDue := l.acceptErr == nil && l.lastLogged.isDue(kind)
+	isDue := l.acceptErr == nil && l.lastLogged.allowLine(kind)
 	l.mu.Unlock()
 	if isDue {
 		l.logger.Warn("refused connection", "remote", conn.RemoteAddr().String(), "err", err)

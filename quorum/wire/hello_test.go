@@ -697,7 +697,7 @@ func FuzzHello(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		for _, hello := range []Hello{settled, settled.AcceptingUnknown(), joining, joining.AcceptingUnknown()} {
 			r := bytes.NewReader(sent)
-			of, err := hello.readHello(r, func(uint32) error { return nil })
+			of, err := hello.readAndCheckHello(r, func(uint32) error { return nil })
 			if read := len(sent) - r.Len(); read > helloSize {
 				t.Fatalf("read %d bytes", read)
 			}

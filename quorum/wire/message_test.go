@@ -153,14 +153,14 @@ func TestEntriesOutliveTheNextRequest(t *testing.T) {
 		defer in.Close()
 		in.frameSender = request("a").RPCHeader
 		go func() { _, _ = far.Write(append(as(request("a")), as(request("b"))...)) }()
-		first, err := in.nextRequest()
+		first, err := in.readRequest()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !in.requestComplete {
 			t.Errorf("%s: a whole request is taken for one that is being received", name)
 		}
-		if _, err := in.nextRequest(); err != nil {
+		if _, err := in.readRequest(); err != nil {
 			t.Fatal(err)
 		}
 		req := first.(*raft.AppendEntriesRequest)
@@ -304,7 +304,7 @@ func TestRequestsTogether(t *testing.T) {
 		owner := newPeerConns(slog.New(slog.DiscardHandler))
 		in := func() (*inConn, net.Conn) {
 			ours, theirs := net.Pipe()
-			return owner.addConn(theirs), ours
+			return owner.addConnEvicting(theirs), ours
 		}
 		first, far1 := in()
 		second, far2 := in()
@@ -313,10 +313,10 @@ func TestRequestsTogether(t *testing.T) {
 		begin := func(c *inConn, n int) error {
 			time.Sleep(time.Millisecond)
 			owner.noteRequest(c, false)
-			return owner.countBytes(c, n)
+			return owner.reserveBytes(c, n)
 		}
 		const half = maxRequestMemory / 2
-		if err := errors.Join(begin(first, half), begin(second, 1), begin(third, 1), owner.countBytes(second, half-2)); err != nil {
+		if err := errors.Join(begin(first, half), begin(second, 1), begin(third, 1), owner.reserveBytes(second, half-2)); err != nil {
 			t.Fatal(err)
 		}
 		owner.noteRequest(first, true)
@@ -331,7 +331,7 @@ func TestRequestsTogether(t *testing.T) {
 		if _, err := far3.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the connection of an unfinished request that began later: %v, want it open", err)
 		}
-		if err := owner.countBytes(fourth, half); !errors.Is(err, errRequestMemory) {
+		if err := owner.reserveBytes(fourth, half); !errors.Is(err, errRequestMemory) {
 			t.Errorf("%v, although raft has what is there", err)
 		}
 		for _, c := range []*inConn{fourth, third, second, first} {

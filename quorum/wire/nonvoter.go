@@ -86,9 +86,9 @@ func isVoter(c raft.Configuration, id raft.ServerID) bool {
 	return false
 }
 
-// awaitCommit waits briefly until a server may receive the entries of a request. Then it removes the
+// awaitThenTrimUncommitted waits briefly until a server may receive the entries of a request. Then it removes the
 // uncommitted entries, which raft sends again.
-func (t *Transport) awaitCommit(id raft.ServerID, req *raft.AppendEntriesRequest) {
+func (t *Transport) awaitThenTrimUncommitted(id raft.ServerID, req *raft.AppendEntriesRequest) {
 	if t.mayReceive(id, req) {
 		return
 	}

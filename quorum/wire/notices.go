@@ -41,9 +41,9 @@ func (n *noticePacer) noteCommit(now time.Time) (wait, start bool) {
 	return flowing, start
 }
 
-// timerFired returns the time for which the timer must run again because of another commit meanwhile. The
+// remainingDelay returns the time for which the timer must run again because of another commit meanwhile. The
 // entries of that one reported those before it. If it returns 0, no entries came, and the wait is over.
-func (n *noticePacer) timerFired(now time.Time) time.Duration {
+func (n *noticePacer) remainingDelay(now time.Time) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	rest := max(0, noticeDelay-now.Sub(n.lastCommit))
@@ -70,7 +70,7 @@ func (t *Transport) NotifyCommitted(first []uint32) {
 
 // noticeTimerFired sends the notices that waited in vain.
 func (t *Transport) noticeTimerFired() {
-	if rest := t.noticePacer.timerFired(time.Now()); rest > 0 {
+	if rest := t.noticePacer.remainingDelay(time.Now()); rest > 0 {
 		time.AfterFunc(rest, t.noticeTimerFired)
 		return
 	}

@@ -34,7 +34,7 @@ type pipeline struct {
 	openPipelines   *sync.Map // contains this pipeline until Close
 	logPosition     logPositionFunc
 	clampCommit     clampFunc
-	stallError      func() error // the reason to send nothing, or nil
+	mayLead         func() error // the reason to send nothing, or nil
 	mayReceive      func(*raft.AppendEntriesRequest) bool
 	commitSignal    chan struct{}      // capacity 1: there may be a commit to send
 	awaitingReply   chan *appendFuture // requests in flight, in order
@@ -73,7 +73,7 @@ func newPipeline(conn *outConn, open *sync.Map, log logPositionFunc, clamp clamp
 	mayHave func(*raft.AppendEntriesRequest) bool,
 ) *pipeline {
 	p := &pipeline{
-		conn: conn, openPipelines: open, logPosition: log, clampCommit: clamp, stallError: stalls, mayReceive: mayHave,
+		conn: conn, openPipelines: open, logPosition: log, clampCommit: clamp, mayLead: stalls, mayReceive: mayHave,
 		commitSignal: make(chan struct{}, 1), sendSlot: make(chan struct{}, 1),
 		// One more request is in replyLoop, and one waits in writeRequest.
 		awaitingReply:   make(chan *appendFuture, maxInFlight-2),
@@ -112,17 +112,17 @@ func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.Appe
 func (p *pipeline) sendPart(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture,
 	error,
 ) {
-	if err := p.stallError(); err != nil {
+	if err := p.mayLead(); err != nil {
 		return nil, err
 	}
 	p.sendSlot <- struct{}{}
 	defer func() { <-p.sendSlot }()
-	a := &appendFuture{req: p.recordSent(req), resp: resp, form: p.conn.chooseForm(inFrames)}
+	a := &appendFuture{req: p.updateCommitAndRecord(req), resp: resp, form: p.conn.framedIfSupported(inFrames)}
 	return a, p.writeRequest(a)
 }
 
-// recordSent returns the request to send, which is req with the newest commit index, and records it as sent.
-func (p *pipeline) recordSent(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
+// updateCommitAndRecord returns the request to send, which is req with the newest commit index, and records it as sent.
+func (p *pipeline) updateCommitAndRecord(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	newest := *req
@@ -189,7 +189,7 @@ func (p *pipeline) noticeLoop() {
 	for {
 		select {
 		case <-p.commitSignal:
-			if p.sendNotice() != nil {
+			if p.sendNoticeIfDue() != nil {
 				_ = p.Close() // raft's next request fails
 				return
 			}
@@ -199,23 +199,23 @@ func (p *pipeline) noticeLoop() {
 	}
 }
 
-// sendNotice sends a notice, if there is an unreported commit and no reason against it.
-func (p *pipeline) sendNotice() error {
-	if err := p.stallError(); err != nil {
+// sendNoticeIfDue sends a notice, if there is an unreported commit and no reason against it.
+func (p *pipeline) sendNoticeIfDue() error {
+	if err := p.mayLead(); err != nil {
 		return err
 	}
 	p.sendSlot <- struct{}{}
 	defer func() { <-p.sendSlot }()
-	form := p.conn.chooseForm(withoutReply)
-	req := p.nextNotice(form)
+	form := p.conn.framedIfSupported(withoutReply)
+	req := p.takeNextNotice(form)
 	if req == nil {
 		return nil
 	}
 	return p.writeRequest(&appendFuture{req: req, resp: new(raft.AppendEntriesResponse), isNotice: true, form: form})
 }
 
-// nextNotice returns the notice to send in form as, or nil if there is none.
-func (p *pipeline) nextNotice(as requestForm) *raft.AppendEntriesRequest {
+// takeNextNotice returns the notice to send in form as, or nil if there is none.
+func (p *pipeline) takeNextNotice(as requestForm) *raft.AppendEntriesRequest {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	commit, last, term := p.logPosition()

@@ -35,7 +35,7 @@ func (t *Transport) HasConnectionFrom(server raft.ServerID) bool {
 type ProbeResult int
 
 const (
-	ProbeReplied ProbeResult = iota // the process replied, or the dial timed out
+	ProbeNotDead ProbeResult = iota // the process replied, or the dial timed out
 	ProbeRefused                    // nothing listens there
 	// ProbeClosed means that the port accepted the connection and closed it without a reply. A dying process
 	// may lose its connections before its port.
@@ -46,7 +46,7 @@ const (
 func (t *Transport) Probe(server raft.ServerID) ProbeResult {
 	addr, known := t.addressOf(server)
 	if !known {
-		return ProbeReplied
+		return ProbeNotDead
 	}
 	return t.probeAddress(addr)
 }
@@ -56,19 +56,19 @@ func (t *Transport) probeAddress(addr raft.ServerAddress) ProbeResult {
 	switch {
 	case err == nil:
 		_ = conn.Close() // nothing was sent
-		return ProbeReplied
+		return ProbeNotDead
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return ProbeRefused
 	case isClosedByPeer(err):
 		return ProbeClosed
 	}
-	return ProbeReplied
+	return ProbeNotDead
 }
 
 // AwaitMainLoop waits until raft's main loop has finished its current work, such as storing a vote. It
 // returns an error after within. Its request has term 0, which raft ignores.
 func (t *Transport) AwaitMainLoop(within time.Duration) error {
-	_, err := t.receiver.passToRaft(raft.RPC{Command: &raft.AppendEntriesRequest{
+	_, err := t.receiver.callRaft(raft.RPC{Command: &raft.AppendEntriesRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},
 	}}, time.After(within))
 	return err
@@ -78,7 +78,7 @@ func (t *Transport) AwaitMainLoop(within time.Duration) error {
 // it. It returns an error if raft does not take the request within the time, because it is busy with another
 // member's request.
 func (t *Transport) StandForElection(within time.Duration) error {
-	_, err := t.receiver.passToRaft(raft.RPC{Command: &raft.TimeoutNowRequest{
+	_, err := t.receiver.callRaft(raft.RPC{Command: &raft.TimeoutNowRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},
 	}}, time.After(within))
 	return err

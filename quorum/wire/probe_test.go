@@ -116,7 +116,7 @@ func TestProbe(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if tr := newTestTransport(t, newPipes(nil)); tr.Probe(named(2)) != ProbeReplied {
+	if tr := newTestTransport(t, newPipes(nil)); tr.Probe(named(2)) != ProbeNotDead {
 		t.Error("a member of which no address is known does not answer")
 	}
 }
@@ -136,7 +136,7 @@ func TestProbeIsLimited(t *testing.T) {
 			Logger: slog.New(slog.DiscardHandler), Raft: func() *raft.Raft { return nil },
 		})
 		begun := time.Now()
-		if k := tr.probeAddress(server(2, "b").ServerAddress()); k != ProbeReplied || time.Since(begun) != election {
+		if k := tr.probeAddress(server(2, "b").ServerAddress()); k != ProbeNotDead || time.Since(begun) != election {
 			t.Errorf("%d after %v, want an answer after %v", k, time.Since(begun), election)
 		}
 		if err := tr.Close(); err != nil {

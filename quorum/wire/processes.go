@@ -75,11 +75,11 @@ type seenProcess struct {
 
 func newProcessTable() *processTable { return &processTable{byMember: map[uint32][]*seenProcess{}} }
 
-// recordHello records a hello of a process on conn, which is nil for another request. If another process runs
+// recordClosingTwins records a hello of a process on conn, which is nil for another request. If another process runs
 // with the disk, it closes the connections of both and returns an error that wraps ErrTwins. It returns
 // errSuperseded if a later process of that disk has just come. Earlier processes of the disk lose their
 // connections: one that still runs dials again.
-func (p *processTable) recordHello(of Process, conn net.Conn) error {
+func (p *processTable) recordClosingTwins(of Process, conn net.Conn) error {
 	p.mu.Lock()
 	self, closing := p.findOrAdd(of)
 	self.Process, self.lastSeen = of, time.Now()

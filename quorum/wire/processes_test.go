@@ -27,7 +27,7 @@ func (p met) hello(start uint64) (*Conn, error) {
 	p.t.Cleanup(func() { theirs.Close() })
 	of := Process{ID: 3, DiskID: 0xd3, RunID: start, Addr: "m3:1"}
 	conn := &Conn{Conn: ours, PeerID: of.ID, PeerDisk: of.DiskID, knownProcesses: p.processTable, process: of}
-	return conn, p.processTable.recordHello(of, conn)
+	return conn, p.processTable.recordClosingTwins(of, conn)
 }
 
 // takes says hello as a process, whose connection must be taken.
@@ -144,7 +144,7 @@ func TestHeardOnOpenConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hello := testHello(1)
 		p := met{hello.knownProcesses, t}
-		say := func(start uint64) error { return hello.RecordProcess(Process{ID: 3, DiskID: 0xd3, RunID: start}) }
+		say := func(start uint64) error { return hello.RecordClosingTwins(Process{ID: 3, DiskID: 0xd3, RunID: start}) }
 		first := p.takes(1)
 		if err := say(1); err != nil || isClosed(first) {
 			t.Errorf("a process that runs alone: %v", err)
@@ -166,7 +166,7 @@ func TestOthersAreNoTwins(t *testing.T) {
 		mine := p.takes(1)
 		for _, of := range []Process{{ID: 3, DiskID: 0xe3, RunID: 2}, {ID: 4, DiskID: 0xd3, RunID: 2}} {
 			for range 3 {
-				if err := p.recordHello(of, mine); err != nil {
+				if err := p.recordClosingTwins(of, mine); err != nil {
 					t.Errorf("%+v: %v", of, err)
 				}
 				time.Sleep(time.Minute)
@@ -186,7 +186,7 @@ func TestProcessesAreBounded(t *testing.T) {
 		p := met{newProcessTable(), t}
 		p.takes(1)
 		other := &Conn{Conn: &net.TCPConn{}, knownProcesses: p.processTable, process: Process{ID: 4, DiskID: 0xd4, RunID: 1}}
-		if err := p.recordHello(other.process, other); err != nil {
+		if err := p.recordClosingTwins(other.process, other); err != nil {
 			t.Fatal(err)
 		}
 		for i := range uint64(1000) {
@@ -195,7 +195,7 @@ func TestProcessesAreBounded(t *testing.T) {
 			theirs.Close()
 			of := Process{ID: 3, DiskID: disk.ID(1000 + i/2), RunID: i}
 			conn := &Conn{Conn: ours, knownProcesses: p.processTable, process: of}
-			_ = p.recordHello(of, conn)
+			_ = p.recordClosingTwins(of, conn)
 			conn.Close()
 		}
 		if n := len(p.byMember[3]); n != maxProcessesPerMember {

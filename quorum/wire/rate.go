@@ -15,8 +15,8 @@ type tokenRate struct {
 // logTimes has the time of the last log line of each kind.
 type logTimes[K comparable] map[K]time.Time
 
-// isDue reports whether a line of a kind may be logged, at most one per refusalInterval, and counts it as logged.
-func (t logTimes[K]) isDue(kind K) bool {
+// allowLine reports whether a line of a kind may be logged, at most one per refusalInterval, and counts it as logged.
+func (t logTimes[K]) allowLine(kind K) bool {
 	if last := t[kind]; !last.IsZero() && time.Since(last) < refusalInterval {
 		return false
 	}

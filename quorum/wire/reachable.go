@@ -15,17 +15,17 @@ func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 	return req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0
 }
 
-// awaitReachable waits until a member replies to a heartbeat of the leader of term, and reports whether it
+// heartbeatUntilReachable waits until a member replies to a heartbeat of the leader of term, and reports whether it
 // did. It returns false when the term or this process ends, when the member has another address in raft's
 // configuration, or during a leadership transfer, because raft may then wait for its requests.
 //
 // raft sleeps between two requests to an unreachable member, eventually for 10.24 s, and nothing wakes it. So
 // a failed request waits here until the member replies to a heartbeat. Only then does it fail, and raft
 // immediately sends a new one with all entries added meanwhile.
-func (t *Transport) awaitReachable(id raft.ServerID, to raft.ServerAddress, header raft.RPCHeader, term uint64) bool {
+func (t *Transport) heartbeatUntilReachable(id raft.ServerID, to raft.ServerAddress, header raft.RPCHeader, term uint64) bool {
 	beat := &raft.AppendEntriesRequest{RPCHeader: header, Term: term}
 	for t.cfg.IsStableLeader(term) && t.isConfiguredAt(id, to) {
-		if t.cfg.StallError() == nil && t.dialer.call(to, requestAppend, beat, 0, new(raft.AppendEntriesResponse)) == nil {
+		if t.cfg.MayLead() == nil && t.dialer.call(to, requestAppend, beat, 0, new(raft.AppendEntriesResponse)) == nil {
 			return true
 		}
 		select {

@@ -21,10 +21,10 @@ var ErrRestart = errors.New("quorum: this member must start again")
 // garbage.
 const maxSnapshotBytes = 1 << 40
 
-// receiveSnapshot receives the body of a snapshot and passes the complete request to r. r is nil until raft
+// receiveAndInstall receives the body of a snapshot and passes the complete request to r. r is nil until raft
 // runs. It runs in its connection's goroutine, so this member continues to vote and reply however slow the
 // sender is. inConn ends a body that stalls.
-func (rc *receiver) receiveSnapshot(r *raft.Raft, req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
+func (rc *receiver) receiveAndInstall(r *raft.Raft, req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
 	if req.Size < 0 || req.Size > maxSnapshotBytes {
 		return nil, errSnapshotSize // the reply ends its connection
 	}
@@ -36,7 +36,7 @@ func (rc *receiver) receiveSnapshot(r *raft.Raft, req *raft.InstallSnapshotReque
 	if resp, done, err := rc.replyIfKnown(r, req); done {
 		return resp, err
 	}
-	mine := rc.snapshotReceipts.beginReceipt(req.Term)
+	mine := rc.snapshotReceipts.tryBeginReceipt(req.Term)
 	if mine == nil {
 		return nil, errSnapshotInProgress
 	}
@@ -57,13 +57,13 @@ func (rc *receiver) receiveSnapshot(r *raft.Raft, req *raft.InstallSnapshotReque
 	if err := rc.rewindSpool(s); err != nil {
 		return nil, err
 	}
-	if !rc.snapshotReceipts.completeReceipt(mine) {
+	if !rc.snapshotReceipts.completeUnlessReplaced(mine) {
 		return nil, errSnapshotReplaced
 	}
 	if resp, done, err := rc.replyIfKnown(r, req); done { // again, because time has passed
 		return resp, err
 	}
-	return rc.passSnapshot(r, req, s)
+	return rc.installInRaft(r, req, s)
 }
 
 // installChecksPerElection is the number of times per election timeout that a waiting heartbeat checks
@@ -85,8 +85,8 @@ type snapshotReceipt struct {
 	complete bool // raft has it, so it cannot be replaced
 }
 
-// beginReceipt returns nil if the current snapshot must not be replaced.
-func (s *snapshotReceipts) beginReceipt(term uint64) *snapshotReceipt {
+// tryBeginReceipt returns nil if the current snapshot must not be replaced.
+func (s *snapshotReceipts) tryBeginReceipt(term uint64) *snapshotReceipt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current != nil && (s.current.complete || term < s.current.term) {
@@ -96,8 +96,8 @@ func (s *snapshotReceipts) beginReceipt(term uint64) *snapshotReceipt {
 	return s.current
 }
 
-// completeReceipt records that a snapshot is complete, and reports whether it was not replaced.
-func (s *snapshotReceipts) completeReceipt(r *snapshotReceipt) bool {
+// completeUnlessReplaced records that a snapshot is complete, and reports whether it was not replaced.
+func (s *snapshotReceipts) completeUnlessReplaced(r *snapshotReceipt) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.complete = s.current == r
@@ -213,7 +213,7 @@ func (rc *receiver) isInstalling(r *raft.Raft, term uint64) bool {
 // a snapshot of the same leader, replyToHeartbeat replies itself.
 func (rc *receiver) replyToHeartbeat(r *raft.Raft, req *raft.AppendEntriesRequest) (any, error) {
 	for !rc.isInstalling(r, req.Term) {
-		resp, err := rc.passToRaft(raft.RPC{Command: req}, time.After(rc.cfg.ElectionTimeout/installChecksPerElection))
+		resp, err := rc.callRaft(raft.RPC{Command: req}, time.After(rc.cfg.ElectionTimeout/installChecksPerElection))
 		if !errors.Is(err, errInterrupted) {
 			return resp, err
 		}
@@ -221,12 +221,12 @@ func (rc *receiver) replyToHeartbeat(r *raft.Raft, req *raft.AppendEntriesReques
 	return &raft.AppendEntriesResponse{Term: req.Term, LastLog: r.LastIndex(), Success: true}, nil
 }
 
-// passSnapshot passes a complete snapshot to raft and waits for its reply.
-func (rc *receiver) passSnapshot(r *raft.Raft, req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
+// installInRaft passes a complete snapshot to raft and waits for its reply.
+func (rc *receiver) installInRaft(r *raft.Raft, req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
 	rc.lastInstalled.Store(req.LastLogIndex)
 	rc.installingTerm.Store(req.Term)
 	defer rc.installingTerm.Store(0)
-	answer, err := rc.passToRaft(raft.RPC{Command: req, Reader: body}, nil)
+	answer, err := rc.callRaft(raft.RPC{Command: req, Reader: body}, nil)
 	if resp, ok := answer.(*raft.InstallSnapshotResponse); ok && resp.Success {
 		rc.cfg.SnapshotInstalled(req.LastLogTerm)
 		// raft has emptied the log store but still remembers its end. If that is at or above the snapshot, raft

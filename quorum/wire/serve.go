@@ -55,9 +55,9 @@ func newPeerConns(log *slog.Logger) *peerConns {
 	return &peerConns{logger: log, openConns: map[*inConn]struct{}{}, lastLogged: logTimes[uint32]{}}
 }
 
-// addConn registers a new connection. If its member already has maxPeerConns, it closes the one idle for
+// addConnEvicting registers a new connection. If its member already has maxPeerConns, it closes the one idle for
 // longest.
-func (c *peerConns) addConn(conn net.Conn) *inConn {
+func (c *peerConns) addConnEvicting(conn net.Conn) *inConn {
 	in := newInConn(conn, c)
 	c.mu.Lock()
 	c.openConns[in] = struct{}{}
@@ -90,10 +90,10 @@ func (c *peerConns) surplusConn(peer uint32) (idle *inConn) {
 	return idle
 }
 
-// countBytes counts n more bytes of the request on in. If all requests together become too long, the oldest
+// reserveBytes counts n more bytes of the request on in. If all requests together become too long, the oldest
 // incomplete ones lose their connections. If there is no other incomplete request, countBytes returns an
 // error, and this connection is closed.
-func (c *peerConns) countBytes(in *inConn, n int) error {
+func (c *peerConns) reserveBytes(in *inConn, n int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requestBytes += n
@@ -139,7 +139,7 @@ func (c *peerConns) releaseBytes(in *inConn) {
 // logRejection logs a request that raft cannot have sent, at most one per member and refusalInterval.
 func (c *peerConns) logRejection(in *inConn, err error) {
 	c.mu.Lock()
-	isDue := !c.closed && c.lastLogged.isDue(in.peerID)
+	isDue := !c.closed && c.lastLogged.allowLine(in.peerID)
 	c.mu.Unlock()
 	if isDue {
 		c.logger.Warn("refused a request between members", "peer", in.peerID, "remote", in.RemoteAddr().String(), "err", err)
@@ -212,8 +212,8 @@ func (c *inConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// nextRequest reads a request, or returns the error that ends the connection.
-func (c *inConn) nextRequest() (command any, err error) {
+// readRequest reads a request, or returns the error that ends the connection.
+func (c *inConn) readRequest() (command any, err error) {
 	kind, err := c.r.ReadByte()
 	if err != nil {
 		return nil, err
@@ -225,7 +225,7 @@ func (c *inConn) nextRequest() (command any, err error) {
 	c.peerConns.noteRequest(c, false)
 	m := messageReader{
 		bounds: requestKinds[kind].bounds, from: c.r, buffer: c.keptBuffer[:0],
-		reserve: func(more int) error { return c.peerConns.countBytes(c, more) },
+		reserve: func(more int) error { return c.peerConns.reserveBytes(c, more) },
 	}
 	c.form = requestKinds[kind].requestForm
 	if c.form != inMessagePack {
@@ -320,7 +320,7 @@ func (rc *receiver) acceptLoop() {
 			}
 			return
 		}
-		in := rc.peerConns.addConn(conn)
+		in := rc.peerConns.addConnEvicting(conn)
 		rc.wg.Go(func() {
 			err := rc.serveConn(in)
 			if _ = in.Close(); isClosedByPeer(err) && in.serverID != "" && !rc.peerConns.hasConnFrom(in.serverID) {
@@ -336,19 +336,19 @@ func (rc *receiver) acceptLoop() {
 // further bytes may be the rest of its body.
 func (rc *receiver) serveConn(in *inConn) error {
 	for {
-		command, err := in.nextRequest()
+		command, err := in.readRequest()
 		if err == nil {
-			err = checkRequest(command)
+			err = checkSafeForRaft(command)
 		}
 		if err == nil {
-			err = rc.checkSpeaker(in.serverID, command)
+			err = rc.checkAndSetSender(in.serverID, command)
 		}
 		if req, ok := command.(*raft.AppendEntriesRequest); ok && err == nil {
 			in.frameSender = req.RPCHeader
 		}
 		r := rc.cfg.Raft() // read once: a request checked before raft runs must not reach it
 		if err == nil && r != nil {
-			err = checkTerm(termOf(command), r.CurrentTerm())
+			err = checkTermReachable(termOf(command), r.CurrentTerm())
 		}
 		impostor := errors.Is(err, errImpostor)
 		if impostor || errors.Is(err, errNotRaftRequest) || errors.Is(err, errRequestMemory) {
@@ -362,7 +362,7 @@ func (rc *receiver) serveConn(in *inConn) error {
 		switch {
 		case err != nil:
 		case isInstall:
-			resp, err = rc.receiveSnapshot(r, install, io.LimitReader(in.r, install.Size))
+			resp, err = rc.receiveAndInstall(r, install, io.LimitReader(in.r, install.Size))
 		default:
 			resp, err = rc.handleRequest(r, in.serverID, command)
 		}
@@ -387,23 +387,23 @@ func (rc *receiver) handleRequest(r *raft.Raft, from raft.ServerID, command any)
 			command = skipStored(req, rc.cfg.StoredTerm)
 		}
 	case *raft.RequestVoteRequest:
-		substituteVoter(r, &req.RPCHeader)
+		replaceCandidateByVoter(r, &req.RPCHeader)
 	case *raft.RequestPreVoteRequest:
-		substituteVoter(r, &req.RPCHeader)
+		replaceCandidateByVoter(r, &req.RPCHeader)
 	case *raft.TimeoutNowRequest:
-		if err := cmp.Or(checkHandOver(r, from), rc.cfg.MayStand(), rc.cfg.MayAcceptLeadership()); err != nil {
+		if err := cmp.Or(checkFromLeader(r, from), rc.cfg.MayStand(), rc.cfg.MayAcceptLeadership()); err != nil {
 			return nil, err
 		}
 	}
-	return rc.passToRaft(raft.RPC{Command: command}, nil)
+	return rc.callRaft(raft.RPC{Command: command}, nil)
 }
 
-// substituteVoter makes raft vote without regard to its own configuration, as in Ongaro's dissertation (4.1),
+// replaceCandidateByVoter makes raft vote without regard to its own configuration, as in Ongaro's dissertation (4.1),
 // by replacing the candidate's id with a voter's of that configuration. raft gives no vote to a candidate
 // without a vote in the latest configuration here. That may be an old one, and if the leader dies during a
 // change, such a candidate may be the only one with all committed entries. raft uses the id for nothing else;
 // it identifies the candidate by its address.
-func substituteVoter(r *raft.Raft, header *raft.RPCHeader) {
+func replaceCandidateByVoter(r *raft.Raft, header *raft.RPCHeader) {
 	for _, s := range r.GetConfiguration().Configuration().Servers { // does not wait
 		if s.Suffrage == raft.Voter {
 			header.ID = []byte(s.ID)
@@ -414,9 +414,9 @@ func substituteVoter(r *raft.Raft, header *raft.RPCHeader) {
 
 var errInterrupted = errors.New("quorum: interrupted")
 
-// passToRaft passes a request to raft's main loop and waits for the reply. If interrupt fires before the main
+// callRaft passes a request to raft's main loop and waits for the reply. If interrupt fires before the main
 // loop takes the request, it returns errInterrupted.
-func (rc *receiver) passToRaft(rpc raft.RPC, interrupt <-chan time.Time) (any, error) {
+func (rc *receiver) callRaft(rpc raft.RPC, interrupt <-chan time.Time) (any, error) {
 	answer := make(chan raft.RPCResponse, 1)
 	rpc.RespChan = answer
 	select {

@@ -17,12 +17,12 @@ var errImpostor = errors.New("quorum: a member may speak for itself only")
 // errNotLeader is wrapped by the error for a leadership transfer from a member that this one does not follow.
 var errNotLeader = errors.New("quorum: leadership is taken over from the leader only")
 
-// checkSpeaker returns an error unless a request names peer as its sender. raft sends its id and address with
+// checkAndSetSender returns an error unless a request names peer as its sender. raft sends its id and address with
 // every request. Some requests have a second address, which raft reads only if that one is empty.
 //
 // raft distinguishes candidates by the address alone, and stores it with its vote. Addresses may pass from
 // one server to another, so checkSpeaker replaces the address by the server's id.
-func (rc *receiver) checkSpeaker(peer raft.ServerID, command any) error {
+func (rc *receiver) checkAndSetSender(peer raft.ServerID, command any) error {
 	if peer == "" {
 		return fmt.Errorf("%w: the connection is not known to be a member's", errImpostor)
 	}
@@ -54,10 +54,10 @@ func senderOf(command any) *raft.RPCHeader {
 	return nil
 }
 
-// checkHandOver returns an error unless raft follows the member that transfers leadership. raft would stand
+// checkFromLeader returns an error unless raft follows the member that transfers leadership. raft would stand
 // for election on anyone's request, and the others would vote although they have a leader. The leader
 // transfers only to a member that has taken its entries in this term, so that member knows it.
-func checkHandOver(r *raft.Raft, peer raft.ServerID) error {
+func checkFromLeader(r *raft.Raft, peer raft.ServerID) error {
 	if _, leader := r.LeaderWithID(); leader != peer {
 		return fmt.Errorf("%w: member %q hands it over, and the leader is %.20q", errNotLeader, peer, leader)
 	}

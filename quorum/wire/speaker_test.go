@@ -37,28 +37,28 @@ func TestCheckSpeaker(t *testing.T) {
 	tr := New(Config{StreamLayer: newPipes(nil)})
 	defer tr.Close()
 	for name, request := range kinds {
-		if err := tr.receiver.checkSpeaker(named(2), request(own)); err != nil {
+		if err := tr.receiver.checkAndSetSender(named(2), request(own)); err != nil {
 			t.Errorf("%s of its own: %v", name, err)
 		}
 		for _, addr := range []raft.RPCHeader{own, others} { // raft must not see it
 			req := request(raft.RPCHeader{ID: own.ID, Addr: addr.Addr})
-			if err := tr.receiver.checkSpeaker(named(2), req); err != nil || string(senderOf(req).Addr) != string(named(2)) {
+			if err := tr.receiver.checkAndSetSender(named(2), req); err != nil || string(senderOf(req).Addr) != string(named(2)) {
 				t.Errorf("%s of member 2 at %s: %v, raft sees %q", name, addr.Addr, err, senderOf(req).Addr)
 			}
 		}
 		for _, h := range halves {
-			if err := tr.receiver.checkSpeaker(named(2), request(h)); !errors.Is(err, errImpostor) {
+			if err := tr.receiver.checkAndSetSender(named(2), request(h)); !errors.Is(err, errImpostor) {
 				t.Errorf("%s as member %q at %q: %v", name, h.ID, h.Addr, err)
 			}
 		}
 		for _, stranger := range []raft.ServerID{"", named(9), "2.00000000000000d3"} {
-			if err := tr.receiver.checkSpeaker(stranger, request(own)); !errors.Is(err, errImpostor) {
+			if err := tr.receiver.checkAndSetSender(stranger, request(own)); !errors.Is(err, errImpostor) {
 				t.Errorf("%s on a connection of %q: %v", name, stranger, err)
 			}
 		}
 	}
 	long := headerOf(3, strings.Repeat("\x00", maxSmallRequest))
-	if err := tr.receiver.checkSpeaker(named(2), kinds["vote"](long)); len(err.Error()) > 2000 {
+	if err := tr.receiver.checkAndSetSender(named(2), kinds["vote"](long)); len(err.Error()) > 2000 {
 		t.Errorf("the error has %d bytes", len(err.Error()))
 	}
 }
@@ -123,16 +123,16 @@ func TestImpostorIsRefused(t *testing.T) {
 func TestHandOverComesFromTheLeader(t *testing.T) {
 	r, heard := leaderless(t)
 	for _, peer := range []raft.ServerID{named(2), named(3)} {
-		if err := checkHandOver(r, peer); !errors.Is(err, errNotLeader) {
+		if err := checkFromLeader(r, peer); !errors.Is(err, errNotLeader) {
 			t.Errorf("nobody leads, and member %q hands over: %v", peer, err)
 		}
 	}
 	hear(t, heard, headerOf(2, "m2:1"))
-	if err := checkHandOver(r, named(2)); err != nil {
+	if err := checkFromLeader(r, named(2)); err != nil {
 		t.Errorf("from the leader: %v", err)
 	}
 	for _, other := range []raft.ServerID{named(3), "2.00000000000000d3", "2", ""} { // another member, another disk of the leader's
-		if err := checkHandOver(r, other); !errors.Is(err, errNotLeader) {
+		if err := checkFromLeader(r, other); !errors.Is(err, errNotLeader) {
 			t.Errorf("from %q: %v", other, err)
 		}
 	}
@@ -183,7 +183,7 @@ func TestVotesWithoutRegardToConfiguration(t *testing.T) {
 	for _, named := range []bool{false, true} {
 		header := stranger
 		if named {
-			substituteVoter(r, &header)
+			replaceCandidateByVoter(r, &header)
 		}
 		var pre raft.RequestPreVoteResponse
 		if err := far.RequestPreVote("1", "m1:1", &raft.RequestPreVoteRequest{RPCHeader: header, Term: 9, LastLogIndex: 9, LastLogTerm: 8}, &pre); err != nil || pre.Granted != named {
@@ -195,7 +195,7 @@ func TestVotesWithoutRegardToConfiguration(t *testing.T) {
 		}
 	}
 	other := raft.RPCHeader{ProtocolVersion: 3, ID: []byte(named(5)), Addr: []byte(named(5))}
-	substituteVoter(r, &other)
+	replaceCandidateByVoter(r, &other)
 	var vote raft.RequestVoteResponse
 	if err := far.RequestVote("1", "m1:1", &raft.RequestVoteRequest{RPCHeader: other, Term: 9, LastLogIndex: 9, LastLogTerm: 8}, &vote); err != nil || vote.Granted {
 		t.Errorf("a second vote in one term is granted: %t, %v", vote.Granted, err)
@@ -208,7 +208,7 @@ func TestVotesForStrangersOverTheNetwork(t *testing.T) {
 	p := newPipes(nil)
 	var running atomic.Pointer[raft.Raft]
 	tr := New(Config{
-		StreamLayer: p, LocalServer: server(2, "m2:1"), ElectionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), StallError: noStall,
+		StreamLayer: p, LocalServer: server(2, "m2:1"), ElectionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), MayLead: noStall,
 		Raft: running.Load, LimitToDurable: allDurable, IsStableLeader: func(uint64) bool { return false }, ConnectionLost: func(raft.ServerID) {},
 	})
 	store, snaps := raft.NewInmemStore(), raft.NewInmemSnapshotStore()

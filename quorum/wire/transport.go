@@ -64,7 +64,7 @@ type Config struct {
 	MayStand func() error
 	// returns nil if this member accepts a leadership transfer, or the reason against it
 	MayAcceptLeadership func() error
-	StallError          func() error                      // returns the reason to send nothing as a leader, or nil
+	MayLead             func() error                      // returns the reason to send nothing as a leader, or nil
 	LeadershipDeclined  func(by raft.ServerID, why error) // called when a member declined leadership or did not reply
 	// reports whether this member leads in term, without a transfer in progress
 	IsStableLeader func(term uint64) bool
@@ -119,9 +119,9 @@ func (t *Transport) Start() { t.receiver.wg.Go(t.receiver.acceptLoop) }
 // RaftRunning reports whether raft's goroutines run, or are about to start.
 func (t *Transport) RaftRunning() bool { return t.receiver.raftRunning.Load() }
 
-// ConfigurationChanged closes the connections to addresses that members have left, after a new configuration
+// CloseObsoleteConns closes the connections to addresses that members have left, after a new configuration
 // of raft's was committed. It does not wait, because with TLS closing may take time.
-func (t *Transport) ConfigurationChanged() { go t.dialer.closeObsolete() }
+func (t *Transport) CloseObsoleteConns() { go t.dialer.closeObsolete() }
 
 // addressOf implements addressFunc by raft's latest configuration.
 func (t *Transport) addressOf(server raft.ServerID) (raft.ServerAddress, bool) {
@@ -192,8 +192,8 @@ func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 	resp *raft.AppendEntriesResponse,
 ) error {
 	req.Entries = req.Entries[:fittingCount(req.Entries)]
-	t.awaitCommit(id, req)
-	err := t.cfg.StallError()
+	t.awaitThenTrimUncommitted(id, req)
+	err := t.cfg.MayLead()
 	if err == nil {
 		err = t.dialer.call(to, requestAppend, t.clampCommit(req), entriesBytes(req.Entries), resp)
 	}
@@ -201,7 +201,7 @@ func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 	case err == nil:
 		t.serverReplies.recordReply(id, resp.LastLog)
 	case !isHeartbeat(req):
-		t.awaitReachable(id, to, req.RPCHeader, req.Term)
+		t.heartbeatUntilReachable(id, to, req.RPCHeader, req.Term)
 	}
 	return err
 }
@@ -210,7 +210,7 @@ func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 func (t *Transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, req *raft.InstallSnapshotRequest,
 	resp *raft.InstallSnapshotResponse, data io.Reader,
 ) error {
-	if !t.awaitReachable(id, to, req.RPCHeader, req.Term) {
+	if !t.heartbeatUntilReachable(id, to, req.RPCHeader, req.Term) {
 		return errNotReached
 	}
 	return t.dialer.sendSnapshot(to, req, data, resp)
@@ -226,7 +226,7 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddres
 		return nil, err
 	}
 	mayHave := func(req *raft.AppendEntriesRequest) bool { return t.mayReceive(id, req) }
-	return newPipeline(c, &t.openPipelines, t.logPosition, t.clampCommit, t.cfg.StallError, mayHave), nil
+	return newPipeline(c, &t.openPipelines, t.logPosition, t.clampCommit, t.cfg.MayLead, mayHave), nil
 }
 
 // logPosition implements logPositionFunc. It reads the term last: if this member led in that term before, it
@@ -264,7 +264,7 @@ func (t *Transport) RequestVote(_ raft.ServerID, to raft.ServerAddress, req *raf
 	if err := t.sendCandidacy(to, requestVote, req, resp); err != nil {
 		return err
 	}
-	return checkTerm(resp.Term, req.Term) // raft adopts the term of a reply
+	return checkTermReachable(resp.Term, req.Term) // raft adopts the term of a reply
 }
 
 // RequestPreVote implements raft.WithPreVote.
@@ -274,7 +274,7 @@ func (t *Transport) RequestPreVote(_ raft.ServerID, to raft.ServerAddress, req *
 	if err := t.sendCandidacy(to, requestPreVote, req, resp); err != nil {
 		return err
 	}
-	return checkTerm(resp.Term, req.Term)
+	return checkTermReachable(resp.Term, req.Term)
 }
 
 // sendCandidacy sends a candidate's request, if this member may be one. raft sends it once per election. An

@@ -175,24 +175,24 @@ func TestNothingAfterASnapshot(t *testing.T) {
 // A snapshot replaces one of its own or an earlier term, unless that one is complete.
 func TestReceipts(t *testing.T) {
 	var s snapshotReceipts
-	first := s.beginReceipt(5)
-	if s.beginReceipt(4) != nil {
+	first := s.tryBeginReceipt(5)
+	if s.tryBeginReceipt(4) != nil {
 		t.Error("replaced by one of an earlier term")
 	}
-	second := s.beginReceipt(5)
-	if second == nil || s.completeReceipt(first) {
+	second := s.tryBeginReceipt(5)
+	if second == nil || s.completeUnlessReplaced(first) {
 		t.Error("not replaced by its own leader's next one")
 	}
 	s.removeReceipt(first)
-	third := s.beginReceipt(6)
-	if third == nil || s.completeReceipt(second) {
+	third := s.tryBeginReceipt(6)
+	if third == nil || s.completeUnlessReplaced(second) {
 		t.Error("not replaced by a later leader's")
 	}
-	if !s.completeReceipt(third) || s.beginReceipt(7) != nil {
+	if !s.completeUnlessReplaced(third) || s.tryBeginReceipt(7) != nil {
 		t.Error("replaced while raft is given it")
 	}
 	s.removeReceipt(third)
-	if s.beginReceipt(1) == nil {
+	if s.tryBeginReceipt(1) == nil {
 		t.Error("its place is not free")
 	}
 }

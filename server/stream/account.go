@@ -65,9 +65,9 @@ func (a *Account) noteProgress() { a.lastProgress.Store(int64(time.Since(a.life.
 // HasRoom reports whether the budget has room for n more bytes of this stream. The caller holds the lock.
 func (a *Account) HasRoom(n int64) bool { return a.budget.hasRoom(a.transientBytes(), n) }
 
-// ClaimBytes reports whether the stream may have n more bytes. If not, the budget calls grantClaim when it
+// TryClaimBytes reports whether the stream may have n more bytes. If not, the budget calls grantClaim when it
 // may, and so Resume. A small n is always allowed. The caller holds the lock.
-func (s *Stream) ClaimBytes(n int64) bool {
+func (s *Stream) TryClaimBytes(n int64) bool {
 	if n < MinAccountChange {
 		return true
 	}
@@ -88,14 +88,14 @@ func (s *Stream) grantClaim() {
 	s.ResumeLater()
 }
 
-// claimFrame counts the n bytes of a long frame before the reader reads the rest of it. It waits until the
+// awaitAndClaimFrame counts the n bytes of a long frame before the reader reads the rest of it. It waits until the
 // budget has room for them, and returns false if the stream has ended.
-func (f frameReader) claimFrame(n int) bool {
+func (f frameReader) awaitAndClaimFrame(n int) bool {
 	s := f.s
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()
-	if !s.ClaimBytes(int64(n)) {
-		s.WaitWhile(func() bool { return !s.ClaimBytes(int64(n)) })
+	if !s.TryClaimBytes(int64(n)) {
+		s.WaitWhile(func() bool { return !s.TryClaimBytes(int64(n)) })
 		if s.Life.isOpen() && !s.Life.hasEnded { // the client was not read meanwhile
 			f.setReadDeadline(time.Now())
 		}
@@ -133,7 +133,7 @@ func (g *frameGate) reset() { g.receivedBytes, g.counted = 0, false }
 // Read implements io.Reader for jute.ReadFrame.
 func (g *frameGate) Read(p []byte) (int, error) {
 	if g.receivedBytes >= gateStepBytes && !g.counted {
-		if reader := (frameReader{g.s}); !reader.claimFrame(int(binary.BigEndian.Uint32(g.length[:]))) {
+		if reader := (frameReader{g.s}); !reader.awaitAndClaimFrame(int(binary.BigEndian.Uint32(g.length[:]))) {
 			return 0, net.ErrClosed
 		}
 		g.counted = true

@@ -40,7 +40,7 @@ type Budget struct {
 
 	mu              sync.Mutex
 	waiters         []budgetWaiter // see sortedWaiters
-	isManaged       bool
+	managerRuns     bool
 	managers        sync.WaitGroup
 	unreportedDrops int // since lastReport
 	lastReport      time.Time
@@ -112,8 +112,8 @@ func (b *Budget) addWaiter(s *Stream, n int64) {
 
 // startManager starts manage unless it runs. The caller holds mu.
 func (b *Budget) startManager() {
-	if !b.isManaged {
-		b.isManaged = true
+	if !b.managerRuns {
+		b.managerRuns = true
 		b.managers.Go(b.manage)
 	}
 }
@@ -122,17 +122,17 @@ func (b *Budget) startManager() {
 func (b *Budget) manage() {
 	ticker := time.NewTicker(BudgetCheckInterval)
 	defer ticker.Stop()
-	for b.dropAndGrant(time.Now()); !b.mayStop(); b.dropAndGrant(time.Now()) {
+	for b.dropAndGrant(time.Now()); !b.stopIfIdle(); b.dropAndGrant(time.Now()) {
 		<-ticker.C
 	}
 }
 
-// mayStop reports whether manage may end, and if so notes that it has.
-func (b *Budget) mayStop() bool {
+// stopIfIdle reports whether manage may end, and if so notes that it has.
+func (b *Budget) stopIfIdle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.isManaged = len(b.waiters) > 0 || b.isExceeded()
-	return !b.isManaged
+	b.managerRuns = len(b.waiters) > 0 || b.isExceeded()
+	return !b.managerRuns
 }
 
 // dropAndGrant drops streams if the budget is exceeded, and grants room to waiting streams while there is
@@ -143,13 +143,13 @@ func (b *Budget) dropAndGrant(now time.Time) {
 		b.dropByOwnerBytes(over)
 	}
 	if over := b.usedBytes.Load() - b.limit; over > 0 {
-		b.dropHolders(over, 0, now, false)
+		b.dropLargestStreams(over, 0, now, false)
 	}
 	granted, helped := int64(0), false // granted bytes that are not counted yet
 	for _, p := range b.sortedWaiters() {
 		held := p.s.Account.transientBytes()
 		if lacks := granted + b.missingBytes(held, p.wantedBytes); lacks > 0 && !helped && now.Sub(p.since) > MaxBudgetWait {
-			b.dropHolders(lacks, held, now, true)
+			b.dropLargestStreams(lacks, held, now, true)
 			helped = true
 		}
 		if granted+b.missingBytes(held, p.wantedBytes) <= 0 || !p.s.Life.isAlive() {
@@ -158,7 +158,7 @@ func (b *Budget) dropAndGrant(now time.Time) {
 			p.s.grantClaim()
 		}
 	}
-	b.reportDrops(now)
+	b.logDrops(now)
 }
 
 // sortedWaiters returns the waiting streams: the one that holds least comes first, and of two that hold the
@@ -178,14 +178,14 @@ func (b *Budget) removeWaiter(s *Stream) {
 	b.waiters = slices.DeleteFunc(b.waiters, func(p budgetWaiter) bool { return p.s == s })
 }
 
-// dropHolders drops streams that hold more than above bytes until need bytes are free. Two groups are dropped
+// dropLargestStreams drops streams that hold more than above bytes until need bytes are free. Two groups are dropped
 // one after the other, the stream that holds most first:
 //
 //   - streams that hold more than an even share and have taken nothing for MaxBudgetWait;
 //   - the others, but if stalled is set only those that have taken nothing for so long.
 //
 // A stream that takes a little now and then therefore cannot get streams with little dropped.
-func (b *Budget) dropHolders(need, above int64, now time.Time, stalled bool) {
+func (b *Budget) dropLargestStreams(need, above int64, now time.Time, stalled bool) {
 	type holder struct {
 		s     *Stream
 		held  int64
@@ -246,8 +246,8 @@ func (b *Budget) countDrop() {
 	b.unreportedDrops++
 }
 
-// reportDrops logs the number of dropped streams, at most once per budgetReportInterval.
-func (b *Budget) reportDrops(now time.Time) {
+// logDrops logs the number of dropped streams, at most once per budgetReportInterval.
+func (b *Budget) logDrops(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.unreportedDrops == 0 || now.Sub(b.lastReport) < budgetReportInterval {

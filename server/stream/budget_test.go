@@ -18,7 +18,7 @@ func TestClaim(t *testing.T) {
 			o.group.Budget.AddBytes(others) // others take the room first
 			o.do(func() {
 				o.due = false
-				if !o.ClaimBytes(MinAccountChange) {
+				if !o.TryClaimBytes(MinAccountChange) {
 					t.Error("a stream that has waited gets no room")
 				}
 			})
@@ -28,7 +28,7 @@ func TestClaim(t *testing.T) {
 		o.group.Budget.AddBytes(others)
 		o.do(func() {
 			o.due = true
-			if !o.ClaimBytes(MinAccountChange-1) || o.Account.HasRoom(1) || o.ClaimBytes(MinAccountChange) {
+			if !o.TryClaimBytes(MinAccountChange-1) || o.Account.HasRoom(1) || o.TryClaimBytes(MinAccountChange) {
 				t.Error("a budget that is spent has room")
 			}
 		})
@@ -63,7 +63,7 @@ func TestCount(t *testing.T) {
 		used("little", 0)
 		o.do(func() { o.bytes = MinAccountChange; o.UpdateAccount() })
 		used("held", MinAccountChange)
-		o.do(func() { o.queue(make([]byte, MinAccountChange-LengthSize)); o.CheckUnread() })
+		o.do(func() { o.queue(make([]byte, MinAccountChange-LengthSize)); o.LimitUnread() })
 		used("queued", 2*MinAccountChange)
 		o.Flush()
 		used("under way", 2*MinAccountChange)

@@ -237,7 +237,7 @@ func TestSlowReader(t *testing.T) {
 					t.Errorf("dropped with %d frames unread", i)
 				}
 				o.queue([]byte(strings.Repeat("x", size)))
-				o.CheckUnread()
+				o.LimitUnread()
 			})
 		}
 		if why := o.whyEnded(t); why != SlowReader {

@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// FirstByte waits for the first byte that a client sends, and leaves it in the socket. A deadline of the
+// PeekFirstByte waits for the first byte that a client sends, and leaves it in the socket. A deadline of the
 // socket ends the wait. If sock is not a socket, FirstByte returns 0.
-func FirstByte(sock net.Conn) (first byte, err error) {
+func PeekFirstByte(sock net.Conn) (first byte, err error) {
 	s, ok := sock.(syscall.Conn)
 	if !ok {
 		return 0, nil

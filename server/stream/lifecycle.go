@@ -27,24 +27,24 @@ import (
 // However the end began, Stream.cleanUp completes it. It runs once, in the reader's goroutine. For a stream
 // in a loop, it runs in a goroutine of its own.
 type Lifecycle struct {
-	mu          sync.Mutex
-	changed     sync.Cond // a goroutine may wait for the change
-	context     lifetime  // ends with the stream
-	startedAt   time.Time
-	tick        time.Duration
-	timeout     time.Duration // longest silence of the client; 0: the stream has not been opened
-	expiresAt   time.Time     // when the stream ends if the client stays silent
-	limitTimer  *time.Timer   // of DropAfter
-	numHelpers  int           // besides the reader
-	endReason   Reason
-	limitReason Reason // the reason of limitTimer
-	lastQueued  bool   // nothing may follow
-	lastSent    bool
-	hasEnded    bool // the stream is over
+	mu            sync.Mutex
+	changed       sync.Cond // a goroutine may wait for the change
+	context       lifetime  // ends with the stream
+	startedAt     time.Time
+	idleSlackUnit time.Duration
+	timeout       time.Duration // longest silence of the client; 0: the stream has not been opened
+	expiresAt     time.Time     // when the stream ends if the client stays silent
+	limitTimer    *time.Timer   // of DropAfter
+	numHelpers    int           // besides the reader
+	endReason     Reason
+	limitReason   Reason // the reason of limitTimer
+	lastQueued    bool   // nothing may follow
+	lastSent      bool
+	hasEnded      bool // the stream is over
 }
 
 func (l *Lifecycle) init(tick time.Duration) {
-	l.startedAt, l.tick, l.context = time.Now(), tick, make(lifetime)
+	l.startedAt, l.idleSlackUnit, l.context = time.Now(), tick, make(lifetime)
 	l.changed.L = &l.mu
 }
 
@@ -61,8 +61,8 @@ func (l *Lifecycle) Timeout() time.Duration { return l.timeout }
 // ExpiresAt returns the time at which the stream ends if the client stays silent. The caller holds the lock.
 func (l *Lifecycle) ExpiresAt() time.Time { return l.expiresAt }
 
-// NotifyChanged wakes the goroutines in Stream.WaitWhile. The caller holds the lock.
-func (l *Lifecycle) NotifyChanged() { l.changed.Broadcast() }
+// WakeWaiters wakes the goroutines in Stream.WaitWhile. The caller holds the lock.
+func (l *Lifecycle) WakeWaiters() { l.changed.Broadcast() }
 
 // Go runs f in a goroutine that StreamEnded waits for. The caller holds the lock; the stream has not ended.
 func (l *Lifecycle) Go(f func()) {
@@ -98,7 +98,7 @@ func (l *Lifecycle) awaitHelpers() {
 func (l *Lifecycle) isOpen() bool { return l.timeout > 0 }
 
 // maxSilence returns the longest that the client may be silent.
-func (l *Lifecycle) maxSilence() time.Duration { return l.timeout + IdleSlack*l.tick }
+func (l *Lifecycle) maxSilence() time.Duration { return l.timeout + IdleSlack*l.idleSlackUnit }
 
 // isClosing reports whether the stream is over or its last reply is queued. The caller holds the lock.
 func (l *Lifecycle) isClosing() bool { return l.hasEnded || l.lastQueued }

@@ -141,7 +141,7 @@ func (l *loop) serveSocket(fd int, now time.Time) {
 	}
 	more := true
 	for more && s.readerTask == nil {
-		n := wholeFrame(rest, s.reader.maxNextFrame(s.group.Config))
+		n := wholeFrameSize(rest, s.reader.maxNextFrame(s.group.Config))
 		if n == 0 || !visit.mayServe() {
 			break
 		}
@@ -153,9 +153,9 @@ func (l *loop) serveSocket(fd int, now time.Time) {
 	visit.finishVisit(rest, more)
 }
 
-// wholeFrame returns the size of the frame at the head of b, including its length. It returns 0 if b has only
+// wholeFrameSize returns the size of the frame at the head of b, including its length. It returns 0 if b has only
 // a part of it, or if it has more than most bytes.
-func wholeFrame(b []byte, most int) int {
+func wholeFrameSize(b []byte, most int) int {
 	if n, ok := frameSize(b, most); ok && n <= len(b) {
 		return n
 	}

@@ -11,7 +11,7 @@ type output struct {
 	queued        *Buffer // frames in the order the client must see; nil when empty
 	sendingBytes  int
 	hasFlusher    bool      // a goroutine writes to the socket, or is about to
-	flushNoted    bool      // the owner has arranged a Flush
+	flushClaimed  bool      // the owner has arranged a Flush
 	deadlineSetAt time.Time // of the write deadline; only the flusher uses it
 }
 
@@ -49,22 +49,22 @@ func (s *Stream) Output() *Buffer {
 // flusher is the goroutine that sends the output of a stream. One runs at a time (output.hasFlusher).
 type flusher struct{ s *Stream }
 
-// CheckUnread drops a client that leaves too much unread, and counts its unread bytes. It is for frames that
+// LimitUnread drops a client that leaves too much unread, and counts its unread bytes. It is for frames that
 // never wait, such as events. The caller holds the lock.
-func (s *Stream) CheckUnread() {
+func (s *Stream) LimitUnread() {
 	if s.UnsentBytes() > s.group.MaxUnread {
 		s.DropLocked(SlowReader)
 	}
 	s.UpdateAccount()
 }
 
-// NoteOutput reports whether the owner has to arrange a Flush for the queued output: once between two
+// ClaimFlush reports whether the owner has to arrange a Flush for the queued output: once between two
 // flushes, and only if no flusher runs. The caller holds the lock.
-func (s *Stream) NoteOutput() bool {
-	if s.output.flushNoted || s.output.hasFlusher {
+func (s *Stream) ClaimFlush() bool {
+	if s.output.flushClaimed || s.output.hasFlusher {
 		return false
 	}
-	s.output.flushNoted = true
+	s.output.flushClaimed = true
 	return true
 }
 
@@ -93,9 +93,9 @@ func (f flusher) beginFlush() (batch *Buffer, now bool) {
 	s := f.s
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()
-	s.output.flushNoted = false
+	s.output.flushClaimed = false
 	if s.registration.loop != nil {
-		loopVisit{s}.sendQueued()
+		loopVisit{s}.sendOrDemote()
 		return nil, false
 	}
 	if s.Life.hasEnded || s.output.hasFlusher || s.output.queued == nil {
@@ -103,8 +103,8 @@ func (f flusher) beginFlush() (batch *Buffer, now bool) {
 	}
 	s.output.hasFlusher = true
 	s.Life.numHelpers++
-	batch = f.nextBatchLocked()
-	return batch, s.rawSocket != nil && batch.insertedBytes == 0 && f.hasPermit(time.Now())
+	batch = f.nextBatchOrStopLocked()
+	return batch, s.rawSocket != nil && batch.insertedBytes == 0 && f.armIfPermitted(time.Now())
 }
 
 // FlushLater starts a flusher if there is anything to send and no flusher runs. The caller holds the lock.
@@ -118,7 +118,7 @@ func (s *Stream) FlushLater() {
 		return
 	}
 	s.output.hasFlusher = true
-	go func() { flusher{s}.flush(flusher{s}.nextBatch(), 0) }()
+	go func() { flusher{s}.flush(flusher{s}.nextBatchOrStop(), 0) }()
 }
 
 // flushInHelper is Flush in a goroutine of its own.
@@ -138,7 +138,7 @@ func (f flusher) flush(batch *Buffer, n int) {
 		if why, ok := f.sendBatch(batch, n); !ok {
 			batch.free()
 			s.Drop(why)
-			batch = f.nextBatch()
+			batch = f.nextBatchOrStop()
 		} else {
 			batch = f.batchSent(batch)
 		}
@@ -165,19 +165,19 @@ func (f flusher) batchSent(batch *Buffer) (next *Buffer) {
 		s.owner.Resume()
 	}
 	f.finishIfSent()
-	return f.nextBatch()
+	return f.nextBatchOrStop()
 }
 
-// nextBatch returns the queued output. If there is none, it returns nil, and the caller is no longer the
+// nextBatchOrStop returns the queued output. If there is none, it returns nil, and the caller is no longer the
 // flusher.
-func (f flusher) nextBatch() *Buffer {
+func (f flusher) nextBatchOrStop() *Buffer {
 	s := f.s
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()
-	return f.nextBatchLocked()
+	return f.nextBatchOrStopLocked()
 }
 
-func (f flusher) nextBatchLocked() *Buffer {
+func (f flusher) nextBatchOrStopLocked() *Buffer {
 	s := f.s
 	s.output.sendingBytes = 0
 	s.UpdateAccount()
@@ -217,30 +217,30 @@ func (f flusher) awaitPermit(now time.Time) bool {
 	s := f.s
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()
-	if f.hasPermit(now) {
+	if f.armIfPermitted(now) {
 		return true
 	}
 	s.Life.mu.Unlock()
 	ok := s.owner.AwaitPermit(s.Life.context)
 	s.Life.mu.Lock()
-	f.setWriteDeadline(now)
+	f.armWriteDeadline(now)
 	return ok
 }
 
-// hasPermit reports whether the owner permits sending now, and if so sets the write deadline. The caller
+// armIfPermitted reports whether the owner permits sending now, and if so sets the write deadline. The caller
 // holds the lock, and is the goroutine that sends.
-func (f flusher) hasPermit(now time.Time) bool {
+func (f flusher) armIfPermitted(now time.Time) bool {
 	s := f.s
 	if !s.owner.MaySend() {
 		return false
 	}
-	f.setWriteDeadline(now)
+	f.armWriteDeadline(now)
 	return true
 }
 
-// setWriteDeadline sets the deadline by which the client must take the output, once per tick and not for
+// armWriteDeadline sets the deadline by which the client must take the output, once per tick and not for
 // every write. A stream that has ended keeps its deadline. The caller holds the lock.
-func (f flusher) setWriteDeadline(now time.Time) {
+func (f flusher) armWriteDeadline(now time.Time) {
 	s := f.s
 	patience := s.Life.timeout
 	if !s.Life.isOpen() {

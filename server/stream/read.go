@@ -12,7 +12,7 @@ import (
 func (s *Stream) Serve(more bool) {
 	reader := frameReader{s}
 	for more {
-		if more = reader.serveNext(); more && reader.promote() {
+		if more = reader.serveNext(); more && reader.promoteIfCalm() {
 			return
 		}
 	}
@@ -104,7 +104,7 @@ func (p plainConn) Read(b []byte) (int, error) { return p.s.reader.input.Read(b)
 
 func (p plainConn) Write(b []byte) (int, error) {
 	p.s.Life.mu.Lock()
-	flusher(p).setWriteDeadline(time.Now())
+	flusher(p).armWriteDeadline(time.Now())
 	p.s.Life.mu.Unlock()
 	return p.s.socket.Write(b)
 }

@@ -28,9 +28,9 @@ func (s *Stream) InLoop() bool { return s.registration.isServing }
 // is true.
 func (s *Stream) LeaveToReader(f func() (more bool)) { s.readerTask = f }
 
-// promote gives the stream to a loop if it is calm: nothing waits to be sent, and all input is served. Only
+// promoteIfCalm gives the stream to a loop if it is calm: nothing waits to be sent, and all input is served. Only
 // the reader calls it, and ends after that.
-func (f frameReader) promote() bool {
+func (f frameReader) promoteIfCalm() bool {
 	s := f.s
 	r := &s.reader
 	if s.rawSocket == nil || len(r.input.unread) > 0 || r.framesServed < r.promoteAfter {
@@ -88,7 +88,7 @@ func (v loopVisit) readInput(l *loop, fd int, now time.Time) []byte {
 	case errors.Is(err, errWouldBlock):
 		return nil // the event belongs to another stream that had this descriptor before
 	case s.registration.isDiscarding:
-		v.discardInput(n)
+		v.countDiscarded(n)
 		return nil
 	case n == 0:
 		v.endNow(ByClient)
@@ -103,10 +103,10 @@ func (v loopVisit) readInput(l *loop, fd int, now time.Time) []byte {
 	return l.readBuffer[:kept+n]
 }
 
-// discardInput drops n bytes after the client's last frame; n is 0 at end of stream. At end of stream the
+// countDiscarded drops n bytes after the client's last frame; n is 0 at end of stream. At end of stream the
 // connection ends if the last reply has been sent; otherwise it leaves the loop to wait for that. The caller
 // holds the lock.
-func (v loopVisit) discardInput(n int) {
+func (v loopVisit) countDiscarded(n int) {
 	s := v.s
 	s.registration.discardedBytes += n
 	switch {
@@ -150,7 +150,7 @@ func (v loopVisit) finishVisit(rest []byte, more bool) {
 		v.demote(rest, more)
 	default:
 		s.registration.isDiscarding = !more
-		v.sendQueued()
+		v.sendOrDemote()
 	}
 }
 
@@ -173,12 +173,12 @@ func (v loopVisit) keepPartial(rest []byte) bool {
 	return true
 }
 
-// sendQueued writes the output without waiting. It demotes the stream if the socket does not take all of it,
+// sendOrDemote writes the output without waiting. It demotes the stream if the socket does not take all of it,
 // if there are inserted bytes, or if the owner does not permit it now. The stream is in a loop. The caller
 // holds the lock, as for every use of fd.
-func (v loopVisit) sendQueued() {
+func (v loopVisit) sendOrDemote() {
 	s := v.s
-	s.output.flushNoted = false
+	s.output.flushClaimed = false
 	out := s.output.queued
 	if s.Life.hasEnded || out == nil {
 		return

@@ -181,9 +181,9 @@ func (s *Stream) HasEnded() bool { return s.Life.hasEnded }
 // added. The caller holds the lock.
 func (s *Stream) IsClosing() bool { return s.Life.isClosing() }
 
-// Wrap has the stream use sock, which is around its present socket. It returns false if the stream has ended.
+// ReplaceSocket has the stream use sock, which is around its present socket. It returns false if the stream has ended.
 // Only the reader calls it, before it reads anything.
-func (s *Stream) Wrap(sock net.Conn) bool {
+func (s *Stream) ReplaceSocket(sock net.Conn) bool {
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()
 	if s.Life.hasEnded {

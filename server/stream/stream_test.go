@@ -92,7 +92,7 @@ func TestFull(t *testing.T) {
 						t.Error("a full stream is read")
 					}
 					o.frames, o.bytes = 0, 0
-					o.Life.NotifyChanged()
+					o.Life.WakeWaiters()
 				})
 				c.expect("second")
 				o.do(func() { o.frames, o.bytes = 0, 0; o.UpdateAccount() })
@@ -223,7 +223,7 @@ func TestWait(t *testing.T) {
 		goes bool
 		took time.Duration
 	}{
-		{"come", func(o *owner) { o.do(func() { o.frames = 0; o.Life.NotifyChanged() }) }, true, 0},
+		{"come", func(o *owner) { o.do(func() { o.frames = 0; o.Life.WakeWaiters() }) }, true, 0},
 		{"dropped", func(o *owner) { o.Drop(NumReasons) }, false, 0},
 		{"last reply", func(o *owner) { o.do(func() { o.Life.Finish(NumReasons) }) }, false, 0},
 		{"silent", func(*owner) {}, false, silence},
