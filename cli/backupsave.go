@@ -166,7 +166,7 @@ func (s *backupSave) receiveBackup(body io.Reader, to destination, unconfirmed f
 	}
 	if err == nil {
 		row.Head = in.Head
-		row.Size, err = in.Verify(znode.ImageVisitor{})
+		row.Size, err = in.VerifyRest(znode.ImageVisitor{})
 	}
 	if err != nil {
 		return row, errors.Join(err, to.abort())

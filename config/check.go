@@ -59,7 +59,7 @@ func Check(file string, env []string, flags Flags) Report {
 	if err != nil {
 		return Report{Warnings: all.warnings, Errors: []error{err}} // a source cannot be read
 	}
-	r := Report{Errors: d.acceptSettings(all.list)}
+	r := Report{Errors: d.applySettings(all.list)}
 	if len(r.Errors) == 0 {
 		failed := d.finishAll()
 		r.FilesKnown = failed == nil

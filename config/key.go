@@ -80,10 +80,10 @@ func lookupKey(name string) *key {
 	return pattern
 }
 
-// acceptSetting checks s and stores its value in d, if the key's kind has a field for it. It returns a warning
+// applySetting checks s and stores its value in d, if the key's kind has a field for it. It returns a warning
 // for the operator, or "". Its error names the source of s and the valid values.
-func (k *key) acceptSetting(d *rawConfig, s setting) (warning string, err error) {
-	if err := k.parseSetting(d, s); err != nil {
+func (k *key) applySetting(d *rawConfig, s setting) (warning string, err error) {
+	if err := k.parseAndStore(d, s); err != nil {
 		return "", k.settingError(s, err.Error())
 	}
 	if k.status == served || k.harmlessValue == "*" || k.harmlessValue != "" &&
@@ -99,8 +99,8 @@ func (k *key) acceptSetting(d *rawConfig, s setting) (warning string, err error)
 	return "", k.settingError(s, fmt.Sprintf("refused: %s; leave it out", k.doc))
 }
 
-// parseSetting checks s by the key's kind. Its error names the valid values.
-func (k *key) parseSetting(d *rawConfig, s setting) error {
+// parseAndStore checks s by the key's kind. Its error names the valid values.
+func (k *key) parseAndStore(d *rawConfig, s setting) error {
 	if k.kind.parse == nil {
 		return nil
 	}

@@ -80,7 +80,7 @@ func TestKeysAreSound(t *testing.T) {
 		if strings.ContainsAny(k.def+k.unset+k.kind.allowed+k.doc, "|\n") {
 			t.Errorf("%s: its row would break the docs' table", k.name)
 		}
-		if err := k.parseSetting(newRawConfig("", environ{}, Flags{}, nil), setting{key: k.name, value: k.def}); k.def != "" && err != nil {
+		if err := k.parseAndStore(newRawConfig("", environ{}, Flags{}, nil), setting{key: k.name, value: k.def}); k.def != "" && err != nil {
 			t.Errorf("%s: the default %s: %v", k.name, k.def, err)
 		}
 		if k.flag.name != "" && flags[k.flag.name] {
@@ -103,7 +103,7 @@ func TestHarmlessValues(t *testing.T) {
 		if k.harmlessValue == "" || k.harmlessValue == "*" {
 			continue
 		}
-		if warning, err := k.acceptSetting(&rawConfig{}, setting{k.name, k.harmlessValue, "here"}); warning != "" || err != nil {
+		if warning, err := k.applySetting(&rawConfig{}, setting{k.name, k.harmlessValue, "here"}); warning != "" || err != nil {
 			t.Errorf("%s=%s: %q, %v", k.name, k.harmlessValue, warning, err)
 		}
 	}

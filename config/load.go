@@ -26,7 +26,7 @@ func readSources(file string, env []string, flags Flags) (*rawConfig, settings, 
 	}
 	all := settings{warnings: vars.warnings}
 	for _, layer := range [][]setting{vars.javaSettings(), base, flags.settings} {
-		if err := all.addLayer(layer); err != nil {
+		if err := all.overrideWith(layer); err != nil {
 			return nil, all, err
 		}
 	}
@@ -55,9 +55,9 @@ type settings struct {
 	warnings []Warning
 }
 
-// addLayer adds a source that wins over the previous ones. Within a source the last setting of a key wins, as in
+// overrideWith adds a source that wins over the previous ones. Within a source the last setting of a key wins, as in
 // Java. Two server lines with the same number are an error.
-func (all *settings) addLayer(layer []setting) error {
+func (all *settings) overrideWith(layer []setting) error {
 	at := make(map[string]int) // key → place in list
 	for i, s := range all.list {
 		at[s.key] = i

@@ -14,7 +14,7 @@ import (
 	"rollcall/internal/serverlist"
 )
 
-func (d *rawConfig) finishID() error {
+func (d *rawConfig) setMemberID() error {
 	most := uint32(serverlist.MaxID)
 	if d.Rules.TTLNodes {
 		most-- // as for ZooKeeper: TTL nodes take the topmost number for themselves
@@ -31,10 +31,10 @@ func (d *rawConfig) finishID() error {
 		return err
 	}
 	if d.idFromHost {
-		if err := d.idFromHostName(path, onDisk, most); err != nil {
+		if err := d.setIDFromHostName(path, onDisk, most); err != nil {
 			return err
 		}
-	} else if err := d.idFromEnviron(path, onDisk, most); err != nil {
+	} else if err := d.setIDFromEnviron(path, onDisk, most); err != nil {
 		return err
 	}
 	if d.flags.myID != "" {
@@ -61,8 +61,8 @@ func (d *rawConfig) finishID() error {
 	return nil
 }
 
-// idFromEnviron sets onDisk, which is the number in the file at path, or else the number in the environment.
-func (d *rawConfig) idFromEnviron(path string, onDisk, most uint32) error {
+// setIDFromEnviron sets onDisk, which is the number in the file at path, or else the number in the environment.
+func (d *rawConfig) setIDFromEnviron(path string, onDisk, most uint32) error {
 	fromEnv, err := d.environ.idFromVariable(most)
 	if err != nil {
 		return err
@@ -77,9 +77,9 @@ func (d *rawConfig) idFromEnviron(path string, onDisk, most uint32) error {
 	return nil
 }
 
-// idFromHostName sets the number in the name of this machine. A number in the file at path, onDisk, must agree,
+// setIDFromHostName sets the number in the name of this machine. A number in the file at path, onDisk, must agree,
 // because the directory of another member may be mounted here.
-func (d *rawConfig) idFromHostName(path string, onDisk, most uint32) error {
+func (d *rawConfig) setIDFromHostName(path string, onDisk, most uint32) error {
 	name, _ := d.environ.lookupVariable("HOSTNAME")
 	if name == "" {
 		var err error

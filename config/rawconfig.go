@@ -63,7 +63,7 @@ func newRawConfig(name string, vars environ, flags Flags, warnings []Warning) *r
 		if k.status != served || k.def == "" {
 			continue
 		}
-		if err := k.parseSetting(d, setting{key: k.name, value: k.def}); err != nil {
+		if err := k.parseAndStore(d, setting{key: k.name, value: k.def}); err != nil {
 			panic("config: the default of " + k.name + ": " + err.Error()) // the table is wrong
 		}
 	}
@@ -74,14 +74,14 @@ func (d *rawConfig) addWarning(where, format string, args ...any) {
 	d.warnings = append(d.warnings, Warning{Where: where, Text: fmt.Sprintf(format, args...)})
 }
 
-// acceptSettings checks and stores the settings. It returns an error for each that is wrong.
-func (d *rawConfig) acceptSettings(list []setting) (failed []error) {
+// applySettings checks and stores the settings. It returns an error for each that is wrong.
+func (d *rawConfig) applySettings(list []setting) (failed []error) {
 	for _, s := range list {
 		d.setIn[s.key] = s.where
 		o := keyOutcome{setting: s, key: lookupKey(s.key)}
 		if o.key == nil {
 			d.addWarning(s.where, "unknown key %s", ShortText(s.key))
-		} else if o.warning, o.err = o.key.acceptSetting(d, s); o.err != nil {
+		} else if o.warning, o.err = o.key.applySetting(d, s); o.err != nil {
 			failed = append(failed, o.err)
 		} else if o.warning != "" {
 			d.warnings = append(d.warnings, Warning{Where: s.where, Text: o.warning, NoEffect: ShortText(s.key)})
@@ -95,9 +95,9 @@ func (d *rawConfig) acceptSettings(list []setting) (failed []error) {
 // that for logins.
 func (d *rawConfig) finishAll() error {
 	for _, step := range []func() error{
-		d.finishSecrets, d.finishDigest, d.finishDirectories, d.finishTimes, d.readDynamic, d.finishServers, d.finishID,
-		d.finishPeerType, d.finishMembers, d.finishClient, d.finishSecure, d.finishTLS, d.finishAdmin, d.finishAudit,
-		d.finishReadOnly,
+		d.checkSecretSources, d.checkSuperDigest, d.setDirectories, d.setSessionTimeouts, d.readDynamic, d.setStandalone, d.setMemberID,
+		d.checkPeerType, d.checkMemberStore, d.setClientAddress, d.setSecureAddress, d.setTLSTerms, d.setOperatorAddresses, d.setAuditFile,
+		d.checkReadOnlyMode,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -109,7 +109,7 @@ func (d *rawConfig) finishAll() error {
 // whereSet returns the place where a key was set, or the name of the main source.
 func (d *rawConfig) whereSet(key string) string { return cmp.Or(d.setIn[key], d.sourceName) }
 
-func (d *rawConfig) finishDirectories() error {
+func (d *rawConfig) setDirectories() error {
 	if d.Dir == "" {
 		return fmt.Errorf("%s: dataDir is not set; set dataDir=PATH, or give --data PATH", d.sourceName)
 	}
@@ -124,7 +124,7 @@ func (d *rawConfig) finishDirectories() error {
 	return nil
 }
 
-func (d *rawConfig) finishTimes() error {
+func (d *rawConfig) setSessionTimeouts() error {
 	d.MinTimeout = cmp.Or(d.MinTimeout, server.DefaultMinTicks*d.Tick)
 	d.MaxTimeout = cmp.Or(d.MaxTimeout, server.DefaultMaxTicks*d.Tick)
 	if d.MinTimeout > d.MaxTimeout {
@@ -150,7 +150,7 @@ func (d *rawConfig) readDynamic() error {
 			withAdvice(err, "it must name a file that this user may read"))
 	}
 	var all settings
-	if err := all.addLayer(lines); err != nil {
+	if err := all.overrideWith(lines); err != nil {
 		return err
 	}
 	for _, s := range all.list {
@@ -158,7 +158,7 @@ func (d *rawConfig) readDynamic() error {
 			return fmt.Errorf("%s: %s: must be a server line", s.where, ShortText(s.key))
 		}
 	}
-	if failed := d.acceptSettings(all.list); len(failed) > 0 {
+	if failed := d.applySettings(all.list); len(failed) > 0 {
 		return failed[0]
 	}
 	if len(d.Servers) == 0 {
@@ -167,8 +167,8 @@ func (d *rawConfig) readDynamic() error {
 	return nil
 }
 
-// finishServers distinguishes a standalone server from a member of an ensemble, as ZooKeeper does.
-func (d *rawConfig) finishServers() error {
+// setStandalone distinguishes a standalone server from a member of an ensemble, as ZooKeeper does.
+func (d *rawConfig) setStandalone() error {
 	slices.SortFunc(d.Servers, func(a, b serverlist.Server) int { return cmp.Compare(a.ID, b.ID) })
 	voters := len(serverlist.List(d.Servers).Voters())
 	if err := d.checkObservers(voters); err != nil {
@@ -227,8 +227,8 @@ func (d *rawConfig) checkObservers(voters int) error {
 	return nil
 }
 
-// finishPeerType compares peerType with this member's server line. If they differ the line counts, as in ZooKeeper.
-func (d *rawConfig) finishPeerType() error {
+// checkPeerType compares peerType with this member's server line. If they differ the line counts, as in ZooKeeper.
+func (d *rawConfig) checkPeerType() error {
 	where := d.setIn["peerType"]
 	if where == "" {
 		return nil
@@ -247,9 +247,9 @@ func (d *rawConfig) finishPeerType() error {
 	return nil
 }
 
-// finishMembers returns an error if a store with members' certificates is needed but not set. It warns if the key
+// checkMemberStore returns an error if a store with members' certificates is needed but not set. It warns if the key
 // store is set but not needed.
-func (d *rawConfig) finishMembers() error {
+func (d *rawConfig) checkMemberStore() error {
 	if key, err := d.Trust.CheckStoreLocations(); err != nil {
 		return fmt.Errorf("%s: %w", d.whereSet(key), err)
 	}
@@ -260,7 +260,7 @@ func (d *rawConfig) finishMembers() error {
 	return nil
 }
 
-func (d *rawConfig) finishClient() error {
+func (d *rawConfig) setClientAddress() error {
 	if d.clientListener.port < 0 && d.setIn["clientPortAddress"] != "" {
 		return fmt.Errorf("%s: clientPortAddress without clientPort; set clientPort, too", d.whereSet("clientPortAddress"))
 	}
@@ -297,8 +297,8 @@ func (d *rawConfig) finishClient() error {
 	return nil
 }
 
-// finishAdmin sets the addresses where operators and collectors are served over HTTP.
-func (d *rawConfig) finishAdmin() error {
+// setOperatorAddresses sets the addresses where operators and collectors are served over HTTP.
+func (d *rawConfig) setOperatorAddresses() error {
 	if d.adminListener.enabled {
 		d.HTTP.Addr = joinHostPort(d.adminListener.host, d.adminListener.port)
 	}
@@ -325,8 +325,8 @@ func (d *rawConfig) finishAdmin() error {
 	return nil
 }
 
-// finishAudit checks that the audit log is enabled if it is required, and sets its file.
-func (d *rawConfig) finishAudit() error {
+// setAuditFile checks that the audit log is enabled if it is required, and sets its file.
+func (d *rawConfig) setAuditFile() error {
 	if d.Audit.Required && !d.Audit.Enable {
 		return fmt.Errorf("%s: audit.required=true needs audit.enable=true; set it, or leave audit.required out",
 			d.whereSet("audit.required"))

@@ -5,8 +5,8 @@ import "fmt"
 // readOnlyKey is ZooKeeper's name of the key.
 const readOnlyKey = "readonlymode.enabled"
 
-// finishReadOnly checks the read-only mode against other keys.
-func (d *rawConfig) finishReadOnly() error {
+// checkReadOnlyMode checks the read-only mode against other keys.
+func (d *rawConfig) checkReadOnlyMode() error {
 	switch {
 	case !d.ReadOnlyMode:
 	case d.LinearizableReads:

@@ -63,8 +63,8 @@ func (d *rawConfig) warnReadable(key, exposed string) {
 	d.addWarning(d.whereSet(key), "%s: %s", key, exposed)
 }
 
-// finishSecrets returns an error if a secret is set both by its key and by a file.
-func (d *rawConfig) finishSecrets() error {
+// checkSecretSources returns an error if a secret is set both by its key and by a file.
+func (d *rawConfig) checkSecretSources() error {
 	for i := range keys {
 		k := &keys[i]
 		if k.kind.secretKey == "" || d.setIn[k.name] == "" || d.setIn[k.kind.secretKey] == "" {
@@ -76,9 +76,9 @@ func (d *rawConfig) finishSecrets() error {
 	return nil
 }
 
-// finishDigest checks that the super user's digest fits the algorithm. Without the scheme digest there is no super
+// checkSuperDigest checks that the super user's digest fits the algorithm. Without the scheme digest there is no super
 // user with a password.
-func (d *rawConfig) finishDigest() error {
+func (d *rawConfig) checkSuperDigest() error {
 	const key = "DigestAuthenticationProvider.superDigest"
 	where := cmp.Or(d.setIn[key], d.setIn[key+"Path"])
 	switch {

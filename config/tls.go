@@ -105,8 +105,8 @@ func onlyWord(only string) kind {
 	}
 }
 
-// finishSecure sets the address where clients connect over TLS.
-func (d *rawConfig) finishSecure() error {
+// setSecureAddress sets the address where clients connect over TLS.
+func (d *rawConfig) setSecureAddress() error {
 	if d.secureListener.port < 0 {
 		if where := d.setIn["secureClientPortAddress"]; where != "" {
 			return fmt.Errorf("%s: secureClientPortAddress without secureClientPort; set secureClientPort, too", where)
@@ -121,9 +121,9 @@ func (d *rawConfig) finishSecure() error {
 	return nil
 }
 
-// finishTLS checks that the stores that clients over TLS need are set, and sets the versions of TLS and whether the
+// setTLSTerms checks that the stores that clients over TLS need are set, and sets the versions of TLS and whether the
 // scheme x509 is on.
-func (d *rawConfig) finishTLS() error {
+func (d *rawConfig) setTLSTerms() error {
 	t, opens := &d.ClientTLS, "secureClientPort"
 	if p := d.enabledProtocols; p.Min > 0 {
 		t.Terms.Min, t.Terms.Max = p.Min, p.Max

@@ -54,7 +54,7 @@ func parseZooCfg(name string, text []byte) ([]setting, error) {
 	lines := strings.Split(string(text), "\n")
 	for next := 0; next < len(lines); {
 		where := fmt.Sprintf("%s:%d", name, next+1)
-		line, used := logicalLine(lines[next:])
+		line, used := joinLogicalLine(lines[next:])
 		next += used
 		if line == "" {
 			continue
@@ -73,9 +73,9 @@ func parseZooCfg(name string, text []byte) ([]setting, error) {
 	return settings, nil
 }
 
-// logicalLine joins the first line with the lines that continue it, and returns their number. A comment is never
+// joinLogicalLine joins the first line with the lines that continue it, and returns their number. A comment is never
 // continued. For a comment or a blank line, line is "".
-func logicalLine(lines []string) (line string, used int) {
+func joinLogicalLine(lines []string) (line string, used int) {
 	first := strings.TrimLeft(lines[0], lineBlanks)
 	if first == "" || first[0] == '#' || first[0] == '!' {
 		return "", 1

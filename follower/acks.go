@@ -47,8 +47,8 @@ func newAckQueue(boot uint64) ackQueue {
 	return ackQueue{boot: boot, work: make(chan struct{}, 1)}
 }
 
-// addAck queues a ping's acknowledgement, unless it is for another boot.
-func (q *ackQueue) addAck(ping *proto.Ping) {
+// queueAckFrom queues a ping's acknowledgement, unless it is for another boot.
+func (q *ackQueue) queueAckFrom(ping *proto.Ping) {
 	if ping.Ack == nil || ping.Ack.Boot != q.boot {
 		return
 	}
@@ -66,8 +66,8 @@ func (q *ackQueue) addAck(ping *proto.Ping) {
 	signal(q.work)
 }
 
-// entryApplied signals work if an acknowledgement is due at index.
-func (q *ackQueue) entryApplied(index uint64) {
+// signalIfDue signals work if an acknowledgement is due at index.
+func (q *ackQueue) signalIfDue(index uint64) {
 	q.mu.Lock()
 	due := len(q.pending) > 0 && q.pending[0].commit <= index
 	q.mu.Unlock()
@@ -76,10 +76,10 @@ func (q *ackQueue) entryApplied(index uint64) {
 	}
 }
 
-// nextRefusals returns an acknowledgement of the term with this nonce whose refusals have not been taken
+// takeRefusals returns an acknowledgement of the term with this nonce whose refusals have not been taken
 // yet. Refusals do not wait for the commit. They may rest on entries that this member has not applied yet:
 // the session may have moved to another member, perhaps with a shorter timeout.
-func (q *ackQueue) nextRefusals(nonce uint64) (ack, bool) {
+func (q *ackQueue) takeRefusals(nonce uint64) (ack, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range q.pending {
@@ -92,8 +92,8 @@ func (q *ackQueue) nextRefusals(nonce uint64) (ack, bool) {
 	return ack{}, false
 }
 
-// nextDue removes and returns the first acknowledgement if its commit is at or below applied.
-func (q *ackQueue) nextDue(applied uint64) (ack, bool) {
+// takeDue removes and returns the first acknowledgement if its commit is at or below applied.
+func (q *ackQueue) takeDue(applied uint64) (ack, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.pending) == 0 || q.pending[0].through == 0 || q.pending[0].commit > applied {

@@ -29,34 +29,34 @@ func TestMergeLeavesWhatWasTaken(t *testing.T) {
 func TestAckQueue(t *testing.T) {
 	q := newAckQueue(ourBoot)
 	add := func(nonce, boot, through, commit uint64, refused ...int64) {
-		q.addAck(&proto.Ping{Nonce: nonce, Ack: &proto.Ack{Boot: boot, Through: through, Commit: commit, Refused: refused}})
+		q.queueAckFrom(&proto.Ping{Nonce: nonce, Ack: &proto.Ack{Boot: boot, Through: through, Commit: commit, Refused: refused}})
 	}
 	add(1, ourBoot+1, 9, 1)
 	add(1, ourBoot, 1, 10, 8)
 	add(2, ourBoot, 2, 20, 9)
-	if _, ok := q.nextRefusals(1); ok {
+	if _, ok := q.takeRefusals(1); ok {
 		t.Error("refusals of the leader before")
 	}
-	if a, ok := q.nextRefusals(2); !ok || !slices.Equal(a.refusedSessions, []int64{9}) {
+	if a, ok := q.takeRefusals(2); !ok || !slices.Equal(a.refusedSessions, []int64{9}) {
 		t.Errorf("refusals %v, want those of the present leader", a.refusedSessions)
 	}
-	if _, ok := q.nextRefusals(2); ok {
+	if _, ok := q.takeRefusals(2); ok {
 		t.Error("refusals are taken twice")
 	}
-	if a, ok := q.nextDue(19); ok {
+	if a, ok := q.takeDue(19); ok {
 		t.Errorf("due before its commit: %+v", a)
 	}
 	<-q.work
 	for index := uint64(19); index <= 20; index++ {
-		q.entryApplied(index)
+		q.signalIfDue(index)
 		if got, want := len(q.work) == 1, index == 20; got != want {
 			t.Errorf("signalled at index %d: %t", index, got)
 		}
 	}
-	if a, ok := q.nextDue(20); !ok || a.through != 2 || !a.refusalsCut {
+	if a, ok := q.takeDue(20); !ok || a.through != 2 || !a.refusalsCut {
 		t.Errorf("due at its commit: %+v, %t", a, ok)
 	}
-	if _, ok := q.nextDue(20); ok {
+	if _, ok := q.takeDue(20); ok {
 		t.Error("due twice")
 	}
 }

@@ -12,12 +12,12 @@ type capacity struct {
 	blockedSubmits            [2]list.List // of *place, in order of arrival: for light writes, for heavy ones
 }
 
-// place is a place in the list of Submits that wait for room.
-type place struct {
-	lane     *lane
-	cost     cost
-	turnCome chan struct{} // closed when freed is set
-	freed    bool
+// blockedSubmit is a place in the list of Submits that wait for room.
+type blockedSubmit struct {
+	lane       *lane
+	cost       cost
+	admitted   chan struct{} // closed when freed is set
+	isAdmitted bool
 }
 
 // isFull reports whether there is no room for a light or a heavy write. Heavy writes may take only
@@ -42,13 +42,13 @@ func (c *capacity) removeWrite(cost cost) {
 	}
 }
 
-// blockSubmit adds a place at the end of its list. The place is freed when there is room, or when lane l, unless it is
+// enqueueBlocked adds a place at the end of its list. The place is freed when there is room, or when lane l, unless it is
 // nil, has nothing unapplied.
-func (c *capacity) blockSubmit(cost cost, l *lane) *list.Element {
-	p := &place{cost: cost, lane: l, turnCome: make(chan struct{})}
+func (c *capacity) enqueueBlocked(cost cost, l *lane) *list.Element {
+	p := &blockedSubmit{cost: cost, lane: l, admitted: make(chan struct{})}
 	e := c.blockedList(cost).PushBack(p)
 	if l != nil {
-		l.blockedPlace = e
+		l.blockedSubmit = e
 	}
 	return e
 }
@@ -60,24 +60,24 @@ func (c *capacity) blockedList(cost cost) *list.List {
 	return &c.blockedSubmits[0]
 }
 
-// admitBlocked frees the oldest places while there is room, those of light writes first.
-func (c *capacity) admitBlocked() {
+// admitWhileRoom frees the oldest places while there is room, those of light writes first.
+func (c *capacity) admitWhileRoom() {
 	for i := range c.blockedSubmits {
 		b := &c.blockedSubmits[i]
 		for e := b.Front(); e != nil && !c.isFull(i == 1); e = b.Front() {
-			c.freePlace(e)
+			c.admitSubmit(e)
 		}
 	}
 }
 
-// freePlace removes a place from its list and lets its Submit continue, with its write counted.
-func (c *capacity) freePlace(e *list.Element) {
-	p := e.Value.(*place)
+// admitSubmit removes a place from its list and lets its Submit continue, with its write counted.
+func (c *capacity) admitSubmit(e *list.Element) {
+	p := e.Value.(*blockedSubmit)
 	c.blockedList(p.cost).Remove(e)
-	if p.lane != nil && p.lane.blockedPlace == e {
-		p.lane.blockedPlace = nil
+	if p.lane != nil && p.lane.blockedSubmit == e {
+		p.lane.blockedSubmit = nil
 	}
 	c.addWrite(p.cost)
-	p.freed = true
-	close(p.turnCome)
+	p.isAdmitted = true
+	close(p.admitted)
 }

@@ -50,10 +50,10 @@ func newDivergence(cfg *Config, log *slog.Logger) *divergence {
 	return &divergence{cfg: cfg, log: log, pendingReport: make(chan verdictReport, 1)}
 }
 
-// reportVerdict passes a ping's verdict, if it has one, on to checkLoop. A verdict does not count if it is about an
+// queueVerdict passes a ping's verdict, if it has one, on to checkLoop. A verdict does not count if it is about an
 // earlier process of this member, or about a state that a snapshot has replaced since. It never waits:
 // while a verdict is being checked, others are dropped.
-func (d *divergence) reportVerdict(ping *proto.Ping) {
+func (d *divergence) queueVerdict(ping *proto.Ping) {
 	v := ping.Verdict
 	if v == nil || v.Own == v.Theirs || !d.isCurrent(v) {
 		return
@@ -76,7 +76,7 @@ func (d *divergence) checkLoop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case r := <-d.pendingReport:
-			d.checkReport(ctx, r)
+			d.verifyVerdict(ctx, r)
 		}
 		select {
 		case <-ctx.Done():
@@ -86,10 +86,10 @@ func (d *divergence) checkLoop(ctx context.Context) error {
 	}
 }
 
-// checkReport compares a verdict with the marks of the other members.
-func (d *divergence) checkReport(ctx context.Context, r verdictReport) {
+// verifyVerdict compares a verdict with the marks of the other members.
+func (d *divergence) verifyVerdict(ctx context.Context, r verdictReport) {
 	voters := d.cfg.VoterIDs()
-	theirs, own := d.countDigests(ctx, r.Verdict, voters)
+	theirs, own := d.pollDigests(ctx, r.Verdict, voters)
 	if ctx.Err() != nil || !d.isCurrent(r.Verdict) || d.cfg.RaftTerm() != r.term {
 		return // the verdict may have become wrong meanwhile
 	}
@@ -110,10 +110,10 @@ func (d *divergence) checkReport(ctx context.Context, r verdictReport) {
 	}
 }
 
-// countDigests requests the marks of the voters. It returns the number of voters with a verdict's digest theirs,
+// pollDigests requests the marks of the voters. It returns the number of voters with a verdict's digest theirs,
 // and the number with its digest own, this member included. A voter that does not reply within a tick, or that
 // has no such mark, counts for neither.
-func (d *divergence) countDigests(ctx context.Context, v *proto.Verdict, voters []uint32) (theirs, own int) {
+func (d *divergence) pollDigests(ctx context.Context, v *proto.Verdict, voters []uint32) (theirs, own int) {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Tick)
 	defer cancel()
 	var requests sync.WaitGroup
@@ -124,7 +124,7 @@ func (d *divergence) countDigests(ctx context.Context, v *proto.Verdict, voters 
 			continue
 		}
 		requests.Go(func() {
-			if digest, ok := d.peerDigest(ctx, id, v.Index); ok {
+			if digest, ok := d.fetchDigest(ctx, id, v.Index); ok {
 				digests <- digest
 			}
 		})
@@ -142,9 +142,9 @@ func (d *divergence) countDigests(ctx context.Context, v *proto.Verdict, voters 
 	return theirs, own
 }
 
-// peerDigest returns the digest with which another member has marked an index, if it replies in time and in
+// fetchDigest returns the digest with which another member has marked an index, if it replies in time and in
 // the version of this member's digests.
-func (d *divergence) peerDigest(ctx context.Context, id uint32, index uint64) (digest uint64, ok bool) {
+func (d *divergence) fetchDigest(ctx context.Context, id uint32, index uint64) (digest uint64, ok bool) {
 	marks, err := d.cfg.FetchStateHashes(ctx, id)
 	if err != nil || marks.GetVersion() != znode.DigestVersion || len(marks.GetIndexes()) != len(marks.GetDigests()) {
 		return 0, false

@@ -281,8 +281,8 @@ func TestDivergence(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go func() { _ = d.checkLoop(ctx) }()
-		d.reportVerdict(&proto.Ping{Term: 2, Leader: 1, Verdict: &proto.Verdict{Index: 7, Own: 78, Theirs: 1}})
-		d.reportVerdict(&proto.Ping{Term: 2, Leader: 1, Verdict: &proto.Verdict{Index: 7, Own: 77, Theirs: 1}})
+		d.queueVerdict(&proto.Ping{Term: 2, Leader: 1, Verdict: &proto.Verdict{Index: 7, Own: 78, Theirs: 1}})
+		d.queueVerdict(&proto.Ping{Term: 2, Leader: 1, Verdict: &proto.Verdict{Index: 7, Own: 77, Theirs: 1}})
 		synctest.Wait()
 		if len(damages) != 1 {
 			t.Errorf("damaged %d times, want once: %q", len(damages), damages)

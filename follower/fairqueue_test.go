@@ -29,7 +29,7 @@ type lanes struct {
 
 func newLanes(t *testing.T, maxBytes int) *lanes {
 	o := newOutbox(Config{Self: 1, Boot: 1, Monotonic: monotonic.System{}, MaxInFlight: 1 << 20, MaxInFlightBytes: 1 << 30, MaxQueued: 1 << 20, MaxQueuedBytes: maxBytes})
-	o.open()
+	o.allowNumbering()
 	return &lanes{outbox: o, t: t}
 }
 
@@ -39,7 +39,7 @@ func (l *lanes) put(conn uint64, body string) bool {
 	if len(body) < 100 {
 		op = jute.OpSetData
 	}
-	return l.offer(&proto.Txn{Conn: conn, Op: int32(op), Body: []byte(body)}, nil)
+	return l.trySubmit(&proto.Txn{Conn: conn, Op: int32(op), Body: []byte(body)}, nil)
 }
 
 // sends returns the connections of the writes that are sent during a rest, if there has been a long write.
@@ -47,7 +47,7 @@ func (l *lanes) sends() []uint64 { return l.sendsAt(time.Time{}) }
 
 // sendsAt returns the connections of the writes that are sent at a time.
 func (l *lanes) sendsAt(now time.Time) (conns []uint64) {
-	for _, txn := range l.takeMessage(nil, now) {
+	for _, txn := range l.takeSendable(nil, now) {
 		conns = append(conns, txn.Conn)
 	}
 	return conns

@@ -204,7 +204,7 @@ func New(cfg Config) (*Follower, error) {
 func (f *Follower) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, run := range []func(context.Context) error{
-		f.forwarder.run, f.renewer.ackLoop, f.renewer.lapseLoop, f.syncs.requestLoop, f.syncs.completeLoop,
+		f.forwarder.run, f.renewer.ackLoop, f.renewer.closeConnsLoop, f.syncs.requestLoop, f.syncs.completeLoop,
 		f.divergence.checkLoop, f.incarnation.waitForEnd,
 	} {
 		g.Go(func() error { return run(ctx) })
@@ -212,22 +212,24 @@ func (f *Follower) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Leave ends the streams of pings without an error, which shows the leader that this member stops and is not
+// EndPings ends the streams of pings without an error, which shows the leader that this member stops and is not
 // out of reach. Leave may be called more than once, and never blocks.
-func (f *Follower) Leave() { f.leaveOnce.Do(func() { close(f.leaving) }) }
+func (f *Follower) EndPings() { f.leaveOnce.Do(func() { close(f.leaving) }) }
 
 // SetSessionTable sets the session table of the term that this member leads. It is nil when the member does
 // not lead.
 func (f *Follower) SetSessionTable(table *sessiontracker.GlobalTable) { f.sessionTable.Store(table) }
 
-// NewSession returns an id for a new session, different from all that this member ever returned. It
+// AwaitNewSessionID returns an id for a new session, different from all that this member ever returned. It
 // waits until this process is announced, and fails only if ctx ends first.
-func (f *Follower) NewSession(ctx context.Context) (jute.SessionID, error) {
-	return f.incarnation.newSession(ctx)
+func (f *Follower) AwaitNewSessionID(ctx context.Context) (jute.SessionID, error) {
+	return f.incarnation.awaitNewSessionID(ctx)
 }
 
-// TryNewSession is like NewSession, but never blocks. It returns false until this process is announced.
-func (f *Follower) TryNewSession() (id jute.SessionID, ok bool) { return f.incarnation.offerSession() }
+// TryNewSessionID is like NewSession, but never blocks. It returns false until this process is announced.
+func (f *Follower) TryNewSessionID() (id jute.SessionID, ok bool) {
+	return f.incarnation.tryNewSessionID()
+}
 
 // Touch renews a session held by a local connection that was granted timeout. It never blocks. It
 // is called for every request of every client.
@@ -277,12 +279,12 @@ func (f *Follower) TrySubmit(txn *proto.Txn, w znode.Waiter) bool {
 	if jute.Op(txn.Op) == jute.OpCloseSession {
 		f.leases.markClosing(jute.SessionID(txn.Session), txn.Conn)
 	}
-	return f.outbox.offer(txn, w)
+	return f.outbox.trySubmit(txn, w)
 }
 
-// Withdraw drops the transactions of a connection that have not been sent to a leader yet, and does not call their
+// WithdrawUnsent drops the transactions of a connection that have not been sent to a leader yet, and does not call their
 // waiters. It reports whether it dropped all that were not applied. It never blocks.
-func (f *Follower) Withdraw(conn uint64) bool { return f.outbox.withdrawUnsent(conn) }
+func (f *Follower) WithdrawUnsent(conn uint64) bool { return f.outbox.withdrawUnsent(conn) }
 
 // Sync passes code OK to w once everything committed before the call has been applied here. It does so under the
 // tree's read lock, and in no order with the connection's own writes. Sync never blocks; while there is no leader,
@@ -300,7 +302,7 @@ func (f *Follower) StateHashes() *proto.Marks { return stateHashes(f.cfg.State) 
 // become empty transactions, its syncs are forgotten, and its lease of session id ends. Its writes
 // still reach the log.
 func (f *Follower) Detach(id jute.SessionID, conn uint64) {
-	f.outbox.detachConn(conn)
+	f.outbox.markConnClosed(conn)
 	f.syncs.dropConn(conn)
 	f.leases.endIfHeldBy(id, conn)
 }

@@ -65,9 +65,9 @@ func (i *incarnation) observeBoot(boot uint64) (announced bool) {
 	return false
 }
 
-// observeList records the version of the list of servers. If this incarnation was announced, and the
+// endIfAddedAgain records the version of the list of servers. If this incarnation was announced, and the
 // member is listed but has no boot, it has been removed and added again: the incarnation is over.
-func (i *incarnation) observeList(version int64, listed bool) {
+func (i *incarnation) endIfAddedAgain(version int64, listed bool) {
 	i.mu.Lock()
 	i.listVersion = version
 	again := listed && i.wasOurs && i.currentBoot == 0
@@ -95,8 +95,8 @@ func (i *incarnation) waitForEnd(ctx context.Context) error {
 	}
 }
 
-// newSession waits until this incarnation is announced, and returns the id of a new session.
-func (i *incarnation) newSession(ctx context.Context) (jute.SessionID, error) {
+// awaitNewSessionID waits until this incarnation is announced, and returns the id of a new session.
+func (i *incarnation) awaitNewSessionID(ctx context.Context) (jute.SessionID, error) {
 	select {
 	case <-i.announced:
 		return i.ids.Next(), nil
@@ -105,8 +105,8 @@ func (i *incarnation) newSession(ctx context.Context) (jute.SessionID, error) {
 	}
 }
 
-// offerSession is newSession without waiting.
-func (i *incarnation) offerSession() (id jute.SessionID, ok bool) {
+// tryNewSessionID is newSession without waiting.
+func (i *incarnation) tryNewSessionID() (id jute.SessionID, ok bool) {
 	select {
 	case <-i.announced:
 		return i.ids.Next(), true
@@ -122,10 +122,10 @@ type announcement struct {
 	listVersion  int64 // an announcement from before this member was added again has no effect
 }
 
-// nextAnnouncement fills in a and returns true if an announcement must be sent. None is needed once this
+// refreshAnnouncement fills in a and returns true if an announcement must be sent. None is needed once this
 // boot has been the member's current one, or if a already replaces the present boot, under the present list
 // of servers.
-func (i *incarnation) nextAnnouncement(a *announcement) bool {
+func (i *incarnation) refreshAnnouncement(a *announcement) bool {
 	i.mu.Lock()
 	current, wasCurrent, list := i.currentBoot, i.wasOurs, i.listVersion
 	i.mu.Unlock()

@@ -14,7 +14,7 @@ func TestIncarnation(t *testing.T) {
 	var sent announcement
 	announces := func(what string, want bool) {
 		t.Helper()
-		if got := i.nextAnnouncement(&sent); got != want {
+		if got := i.refreshAnnouncement(&sent); got != want {
 			t.Errorf("announces itself %s: %t, want %t", what, got, want)
 		}
 	}
@@ -22,27 +22,27 @@ func TestIncarnation(t *testing.T) {
 	announces("again", false)
 	i.observeBoot(76)
 	announces("after the boot before", true)
-	i.observeList(2, true)
+	i.endIfAddedAgain(2, true)
 	announces("in another list", true)
-	if _, ok := i.offerSession(); ok {
+	if _, ok := i.tryNewSessionID(); ok {
 		t.Error("a session before the announcement")
 	}
 	if !i.observeBoot(ourBoot) || i.observeBoot(ourBoot) {
 		t.Error("announced not exactly once")
 	}
 	announces("as the current boot", false)
-	if _, ok := i.offerSession(); !ok {
+	if _, ok := i.tryNewSessionID(); !ok {
 		t.Error("no session after the announcement")
 	}
 	i.observeBoot(0)
-	i.observeList(3, false)
+	i.endIfAddedAgain(3, false)
 	announces("when removed", false)
 	select {
 	case <-i.over:
 		t.Fatal("over when it is removed")
 	default:
 	}
-	i.observeList(4, true)
+	i.endIfAddedAgain(4, true)
 	if err := i.waitForEnd(t.Context()); !errors.Is(err, ErrAddedAgain) {
 		t.Errorf("added again: %v", err)
 	}

@@ -54,8 +54,8 @@ func (f *inFlight) pushNumbered(r queuedWrite, now time.Time) {
 	f.writes.Push(r)
 }
 
-// nextUnsent returns the oldest write that this link has not sent, or nil, and counts it as sent.
-func (f *inFlight) nextUnsent() *queuedWrite {
+// takeUnsent returns the oldest write that this link has not sent, or nil, and counts it as sent.
+func (f *inFlight) takeUnsent() *queuedWrite {
 	first := f.oldestNumber()
 	f.nextToSend = max(f.nextToSend, first) // those before first have been applied meanwhile
 	if f.nextToSend > f.lastNumber {

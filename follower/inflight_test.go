@@ -16,11 +16,11 @@ func TestInFlight(t *testing.T) {
 	sends := func(what string, want ...uint64) {
 		t.Helper()
 		for _, seq := range want {
-			if r := f.nextUnsent(); r == nil || r.txn.Seq != seq {
+			if r := f.takeUnsent(); r == nil || r.txn.Seq != seq {
 				t.Fatalf("%s: sends %v, want number %d", what, r, seq)
 			}
 		}
-		if r := f.nextUnsent(); r != nil {
+		if r := f.takeUnsent(); r != nil {
 			t.Fatalf("%s: sends number %d, want none", what, r.txn.Seq)
 		}
 	}
@@ -62,24 +62,24 @@ func TestCapacity(t *testing.T) {
 	if !c.isFull(true) || c.isFull(false) {
 		t.Errorf("with half of the bytes heavy: full for heavy ones %t, for light ones %t", c.isFull(true), c.isFull(false))
 	}
-	first := c.blockSubmit(heavy, nil).Value.(*place)
+	first := c.enqueueBlocked(heavy, nil).Value.(*blockedSubmit)
 	for range 5 {
 		c.addWrite(light)
 	}
-	second := c.blockSubmit(light, nil).Value.(*place)
-	c.admitBlocked()
-	if first.freed || second.freed {
+	second := c.enqueueBlocked(light, nil).Value.(*blockedSubmit)
+	c.admitWhileRoom()
+	if first.isAdmitted || second.isAdmitted {
 		t.Error("admitted without room")
 	}
 	c.removeWrite(light)
-	c.admitBlocked()
-	if first.freed || !second.freed || c.queuedBytes != 100 {
-		t.Errorf("admitted: heavy %t, light %t; %d bytes", first.freed, second.freed, c.queuedBytes)
+	c.admitWhileRoom()
+	if first.isAdmitted || !second.isAdmitted || c.queuedBytes != 100 {
+		t.Errorf("admitted: heavy %t, light %t; %d bytes", first.isAdmitted, second.isAdmitted, c.queuedBytes)
 	}
 	c.removeWrite(heavy)
-	c.admitBlocked()
-	if !first.freed || c.queuedBytes != 100 || c.heavyBytes != 50 || c.queuedWrites != 6 {
-		t.Errorf("the heavy one admitted: %t; %+v", first.freed, c)
+	c.admitWhileRoom()
+	if !first.isAdmitted || c.queuedBytes != 100 || c.heavyBytes != 50 || c.queuedWrites != 6 {
+		t.Errorf("the heavy one admitted: %t; %+v", first.isAdmitted, c)
 	}
 }
 
@@ -87,12 +87,12 @@ func TestCapacity(t *testing.T) {
 func TestWriteStall(t *testing.T) {
 	var s writeStall
 	now := time.Now()
-	s.beginWait(now)
+	s.restartTimer(now)
 	s.leaderChanged = true
-	s.entryApplied(now.Add(time.Second)) // without a write
+	s.endIfWritesApplied(now.Add(time.Second)) // without a write
 	for range 2 {
 		s.writesApplied = true
-		s.entryApplied(now.Add(2 * time.Second))
+		s.endIfWritesApplied(now.Add(2 * time.Second))
 	}
 	wantSum(t, "one gap", s.gaps.Buckets(), 1, 2*time.Second)
 }

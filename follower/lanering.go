@@ -19,11 +19,11 @@ func (t *laneRing) addLane(l *lane) {
 	l.prevInRing.nextInRing, t.root.prevInRing = l, l
 }
 
-func (l *lane) isListed() bool { return l.nextInRing != nil }
+func (l *lane) isInRing() bool { return l.nextInRing != nil }
 
 // leaveRing removes a lane from its ring, if it is in one.
 func (l *lane) leaveRing() {
-	if l.isListed() {
+	if l.isInRing() {
 		l.prevInRing.nextInRing, l.nextInRing.prevInRing = l.nextInRing, l.prevInRing
 		l.prevInRing, l.nextInRing = nil, nil
 	}

@@ -53,7 +53,7 @@ func (r *leaderContact) markReached(now time.Time) {
 	r.lastReached = now
 }
 
-func (r *leaderContact) timeSince(now time.Time) time.Duration {
+func (r *leaderContact) sinceReached(now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return now.Sub(r.lastReached)
@@ -78,8 +78,8 @@ func (l *leadership) startTerm(t znode.Term) {
 	l.replaceTerm(t)
 }
 
-// restoreTerm makes t, of a snapshot, the current term if it is newer.
-func (l *leadership) restoreTerm(t znode.Term) {
+// startTermIfNewer makes t, of a snapshot, the current term if it is newer.
+func (l *leadership) startTermIfNewer(t znode.Term) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t.Index > l.term.Index {
@@ -96,9 +96,9 @@ func (l *leadership) replaceTerm(t znode.Term) {
 	l.term = newTerm(t, l.clock.Now())
 }
 
-// mayLead reports whether t's leader may still lead, as far as raft on this member knows. It may
+// mayStillLead reports whether t's leader may still lead, as far as raft on this member knows. It may
 // not while an old log is replayed, nor during elections.
-func (l *leadership) mayLead(t *term) bool {
+func (l *leadership) mayStillLead(t *term) bool {
 	return t.Index > 0 && t.Term.Term >= l.raftTerm()
 }
 
@@ -106,14 +106,14 @@ func (l *leadership) mayLead(t *term) bool {
 // no leader is known in raft's term, or this member leads.
 func (l *leadership) unreachedFor(now time.Time) time.Duration {
 	t := l.currentTerm()
-	if t.Leader == l.self || !l.mayLead(t) {
+	if t.Leader == l.self || !l.mayStillLead(t) {
 		return 0
 	}
-	return t.leaderContact.timeSince(now)
+	return t.leaderContact.sinceReached(now)
 }
 
-// excuseUnreached restarts the time of unreachedFor while raft has no contact with the leader either.
-func (l *leadership) excuseUnreached(now time.Time) {
+// resetUnreachedWithoutRaft restarts the time of unreachedFor while raft has no contact with the leader either.
+func (l *leadership) resetUnreachedWithoutRaft(now time.Time) {
 	if t := l.currentTerm(); l.raftLeader() != t.Leader {
 		t.markReached(now)
 	}
@@ -129,7 +129,7 @@ func (l *leadership) acceptPing(s *pingStream, ping *proto.Ping) error {
 	defer l.mu.Unlock()
 	switch {
 	case ping.Term == l.term.Term.Term && ping.Leader != l.term.Leader:
-		return notItsLeader(ping, l.term.Leader)
+		return wrongLeaderError(ping, l.term.Leader)
 	case ping.Term < l.term.Term.Term || ping.Term == l.term.Term.Term && ping.Nonce == l.retiredNonce:
 		return status.Errorf(codes.FailedPrecondition, "ping of term %d, which has ended", ping.Term)
 	case s.term == 0 && (l.leaderStream == nil || l.leaderStream.term <= ping.Term):
@@ -157,13 +157,13 @@ func (l *leadership) checkTerm(ping *proto.Ping) error {
 		return status.Errorf(codes.Unavailable, "ping of term %d, of which the log has not heard here: it is in term %d",
 			ping.Term, term)
 	case leader != 0 && leader != ping.Leader:
-		return notItsLeader(ping, leader)
+		return wrongLeaderError(ping, leader)
 	}
 	return nil
 }
 
-// notItsLeader returns the error for a ping of a member that does not lead its term.
-func notItsLeader(ping *proto.Ping, leader uint32) error {
+// wrongLeaderError returns the error for a ping of a member that does not lead its term.
+func wrongLeaderError(ping *proto.Ping, leader uint32) error {
 	return status.Errorf(codes.FailedPrecondition, "ping of member %d in term %d, which member %d leads", ping.Leader,
 		ping.Term, leader)
 }

@@ -73,7 +73,7 @@ func TestLeadershipKeepsTheNewest(t *testing.T) {
 		t.Errorf("ping of the retired nonce: %v, want FailedPrecondition", err)
 	}
 	for i, want := range []uint64{51, 52} {
-		l.restoreTerm(znode.Term{Term: 5, Nonce: 52, Leader: 1, Index: uint64(11 + i)})
+		l.startTermIfNewer(znode.Term{Term: 5, Nonce: 52, Leader: 1, Index: uint64(11 + i)})
 		if got := l.currentTerm().Nonce; got != want {
 			t.Errorf("nonce %d after a snapshot with the term of index %d, want %d", got, 11+i, want)
 		}

@@ -18,10 +18,10 @@ type leases struct {
 	clock    monotonic.Clock
 	timeBase time.Time // the durations of leases count from here, by clock
 
-	mu           sync.Mutex
-	bySession    map[jute.SessionID]lease
-	justGranted  []jute.SessionID                // leases made by the entry that is being applied
-	expectations map[jute.SessionID]*expectation // of the sessions for which a Vouch waits
+	mu          sync.Mutex
+	bySession   map[jute.SessionID]lease
+	justGranted []jute.SessionID              // leases made by the entry that is being applied
+	vouchWaits  map[jute.SessionID]*vouchWait // of the sessions for which a Vouch waits
 }
 
 // lease is one connection's lease of a session.
@@ -34,8 +34,8 @@ type lease struct {
 	closeRequested bool
 }
 
-// expectation is shared by all Vouch calls that wait for one session.
-type expectation struct {
+// vouchWait is shared by all Vouch calls that wait for one session.
+type vouchWait struct {
 	done    chan struct{} // closed when err is final
 	err     error
 	waiters int
@@ -43,10 +43,10 @@ type expectation struct {
 
 func newLeases(clock monotonic.Clock) *leases {
 	return &leases{
-		clock:        clock,
-		timeBase:     clock.Now().Add(-1), // so that appliedAt is never 0
-		bySession:    make(map[jute.SessionID]lease),
-		expectations: make(map[jute.SessionID]*expectation),
+		clock:      clock,
+		timeBase:   clock.Now().Add(-1), // so that appliedAt is never 0
+		bySession:  make(map[jute.SessionID]lease),
+		vouchWaits: make(map[jute.SessionID]*vouchWait),
 	}
 }
 
@@ -66,9 +66,9 @@ func (s *leases) grantLease(id jute.SessionID, conn uint64, timeout time.Duratio
 	s.justGranted = append(s.justGranted, id)
 }
 
-// entryApplied is called when an entry has been applied. Touches made from now on are flushed with
+// stampNewLeases is called when an entry has been applied. Touches made from now on are flushed with
 // an applied index that covers the new leases.
-func (s *leases) entryApplied(now time.Time) {
+func (s *leases) stampNewLeases(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range s.justGranted {
@@ -99,15 +99,15 @@ func (s *leases) markClosing(id jute.SessionID, conn uint64) {
 	}
 }
 
-// sessionClosed ends the lease of a session that no longer exists.
-func (s *leases) sessionClosed(id jute.SessionID) {
+// endClosedSession ends the lease of a session that no longer exists.
+func (s *leases) endClosedSession(id jute.SessionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endLease(id, ErrRefused)
 }
 
-// heldSessions returns the connection of each session.
-func (s *leases) heldSessions() map[jute.SessionID]uint64 {
+// connsBySession returns the connection of each session.
+func (s *leases) connsBySession() map[jute.SessionID]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := make(map[jute.SessionID]uint64, len(s.bySession))
@@ -128,12 +128,12 @@ func (s *leases) endAll() {
 
 func (s *leases) endLease(id jute.SessionID, err error) {
 	delete(s.bySession, id)
-	s.finishWaits(id, err)
+	s.finishVouchWaits(id, err)
 }
 
-func (s *leases) finishWaits(id jute.SessionID, err error) {
-	if e := s.expectations[id]; e != nil {
-		delete(s.expectations, id)
+func (s *leases) finishVouchWaits(id jute.SessionID, err error) {
+	if e := s.vouchWaits[id]; e != nil {
+		delete(s.vouchWaits, id)
 		e.err = err
 		close(e.done)
 	}
@@ -159,9 +159,9 @@ func (s *leases) endIfExpired(id jute.SessionID, now time.Time) (conn uint64, en
 	return l.conn, true
 }
 
-// expectRenewal returns the expectation that a Vouch of id must wait for. It returns nil if the lease is valid,
+// startVouchWait returns the expectation that a Vouch of id must wait for. It returns nil if the lease is valid,
 // and an error if no connection holds id.
-func (s *leases) expectRenewal(id jute.SessionID, now time.Time) (*expectation, error) {
+func (s *leases) startVouchWait(id jute.SessionID, now time.Time) (*vouchWait, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, ok := s.bySession[id]
@@ -171,18 +171,18 @@ func (s *leases) expectRenewal(id jute.SessionID, now time.Time) (*expectation, 
 	if now.Sub(s.timeBase) <= l.validUntil {
 		return nil, nil
 	}
-	e := s.expectations[id]
+	e := s.vouchWaits[id]
 	if e == nil {
-		e = &expectation{done: make(chan struct{})}
-		s.expectations[id] = e
+		e = &vouchWait{done: make(chan struct{})}
+		s.vouchWaits[id] = e
 	}
 	e.waiters++
 	return e, nil
 }
 
-// takeLate reports, only once, whether a session was created or attached so late that its lease had already
+// takeExpiredOnGrant reports, only once, whether a session was created or attached so late that its lease had already
 // expired. It also returns the timeout granted to it.
-func (s *leases) takeLate(id jute.SessionID) (timeout time.Duration, late bool) {
+func (s *leases) takeExpiredOnGrant(id jute.SessionID) (timeout time.Duration, late bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.bySession[id]
@@ -194,13 +194,13 @@ func (s *leases) takeLate(id jute.SessionID) (timeout time.Duration, late bool) 
 	return timeout, late
 }
 
-// stopWaiting ends one wait for e.
-func (s *leases) stopWaiting(id jute.SessionID, e *expectation) {
+// stopVouchWait ends one wait for e.
+func (s *leases) stopVouchWait(id jute.SessionID, e *vouchWait) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.waiters--
-	if e.waiters == 0 && s.expectations[id] == e {
-		delete(s.expectations, id)
+	if e.waiters == 0 && s.vouchWaits[id] == e {
+		delete(s.vouchWaits, id)
 	}
 }
 
@@ -227,8 +227,8 @@ func (s *leases) renewTouched(touched map[jute.SessionID]time.Duration, sent tim
 			l.validUntil = until
 			s.bySession[id] = l
 		}
-		if len(s.expectations) > 0 && s.clock.Now().Sub(s.timeBase) <= l.validUntil { // usually nothing waits
-			s.finishWaits(id, nil)
+		if len(s.vouchWaits) > 0 && s.clock.Now().Sub(s.timeBase) <= l.validUntil { // usually nothing waits
+			s.finishVouchWaits(id, nil)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func newForwarder(cfg *Config, log *slog.Logger, out *outbox, incarnation *incar
 func (f *forwarder) run(ctx context.Context) error {
 	for {
 		t := f.leadership.currentTerm()
-		if f.leadership.mayLead(t) {
+		if f.leadership.mayStillLead(t) {
 			began := time.Now()
 			f.linkReport.linkStarted(t, began)
 			err := f.runLink(ctx, t)
@@ -63,7 +63,7 @@ func (f *forwarder) run(ctx context.Context) error {
 			}
 			f.linkReport.linkEnded(lived, err)
 		}
-		if !f.backoff.wait(ctx, t) {
+		if !f.backoff.waitForRetry(ctx, t) {
 			return nil
 		}
 	}
@@ -130,7 +130,7 @@ func (f *forwarder) runLink(ctx context.Context, t *term) error {
 	}
 	defer partners.Wait()
 	defer cancel(nil)
-	f.out.rewind()
+	f.out.resendUnapplied()
 	return f.sendOutbox(ctx, stream, t)
 }
 
@@ -140,10 +140,10 @@ func (f *forwarder) sendOutbox(ctx context.Context, stream proto.Leader_ForwardC
 	var txns []*proto.Txn
 	for {
 		txns = txns[:0]
-		if f.incarnation.nextAnnouncement(&announced) {
+		if f.incarnation.refreshAnnouncement(&announced) {
 			txns = append(txns, announced.txn)
 		}
-		txns = f.out.takeMessage(txns, time.Now())
+		txns = f.out.takeSendable(txns, time.Now())
 		if len(txns) == 0 {
 			select {
 			case <-ctx.Done():
@@ -193,9 +193,9 @@ func newBackoff(tick time.Duration) *backoff {
 
 func (b *backoff) reset() { b.nextDelay = b.minDelay }
 
-// wait waits until the next attempt is due. If t ends meanwhile, it returns at once, and the delay of the next
+// waitForRetry waits until the next attempt is due. If t ends meanwhile, it returns at once, and the delay of the next
 // term starts anew. It returns false if ctx ended.
-func (b *backoff) wait(ctx context.Context, t *term) bool {
+func (b *backoff) waitForRetry(ctx context.Context, t *term) bool {
 	timer := time.NewTimer(b.nextDelay)
 	defer timer.Stop()
 	select {

@@ -302,7 +302,7 @@ func TestReplaced(t *testing.T) {
 			t.Error("the other process's write was taken for ours")
 		}
 		var told announcement
-		if r.f.incarnation.nextAnnouncement(&told) {
+		if r.f.incarnation.refreshAnnouncement(&told) {
 			t.Error("would announce itself again")
 		}
 		r.ran <- nil
@@ -315,12 +315,12 @@ func TestNewSession(t *testing.T) {
 		r.state.highest = ahead
 		ctx, cancel := context.WithTimeout(t.Context(), tick)
 		defer cancel()
-		if id, err := r.f.NewSession(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if id, err := r.f.AwaitNewSessionID(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("before the announcement: %s, %v", id, err)
 		}
 		drawn := make(chan jute.SessionID)
 		go func() {
-			id, err := r.f.NewSession(t.Context())
+			id, err := r.f.AwaitNewSessionID(t.Context())
 			if err != nil {
 				t.Error(err)
 			}
@@ -330,7 +330,7 @@ func TestNewSession(t *testing.T) {
 		if id := <-drawn; id != ahead+1 {
 			t.Errorf("drew %s, want %s", id, ahead+1)
 		}
-		if id, _ := r.f.NewSession(t.Context()); id != ahead+2 {
+		if id, _ := r.f.AwaitNewSessionID(t.Context()); id != ahead+2 {
 			t.Errorf("drew %s, want %s", id, ahead+2)
 		}
 	})
@@ -365,7 +365,7 @@ func TestInFlightBounds(t *testing.T) {
 func TestMessageBounds(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		out := newOutbox(r.f.cfg)
-		out.isOpen = true
+		out.mayNumber = true
 		for range maxMessageTxns + 10 {
 			if err := out.submit(t.Context(), &proto.Txn{Conn: 1, Op: 1}, nil); err != nil {
 				t.Fatal(err)
@@ -378,7 +378,7 @@ func TestMessageBounds(t *testing.T) {
 			}
 		}
 		for i, want := range []int{maxMessageTxns, 12, 2, 0} {
-			if got := len(out.takeMessage(nil, time.Now())); got != want {
+			if got := len(out.takeSendable(nil, time.Now())); got != want {
 				t.Errorf("message %d has %d transactions, want %d", i, got, want)
 			}
 		}
@@ -448,8 +448,8 @@ func TestForwarder(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- newForwarder(cfg, log, out, incarnation, leadership).run(ctx) }()
 		incarnation.observeBoot(ourBoot)
-		out.open()
-		if !out.offer(&proto.Txn{Conn: 1, Op: int32(jute.OpCreate), Body: []byte("a")}, nil) {
+		out.allowNumbering()
+		if !out.trySubmit(&proto.Txn{Conn: 1, Op: int32(jute.OpCreate), Body: []byte("a")}, nil) {
 			t.Fatal("no room")
 		}
 		for id := uint32(1); id <= 2; id++ {

@@ -26,8 +26,8 @@ func (r *longWritePause) inProgress(now time.Time) bool {
 	return r.inFlight > 0 || now.Before(r.pauseUntil)
 }
 
-// writeApplied begins the pause after a long write, and calls wake at its end.
-func (r *longWritePause) writeApplied(took time.Duration, wake func()) {
+// startPause begins the pause after a long write, and calls wake at its end.
+func (r *longWritePause) startPause(took time.Duration, wake func()) {
 	r.inFlight--
 	d := min(pauseShare*took, maxPause)
 	r.pauseUntil = time.Now().Add(d)

@@ -18,7 +18,7 @@ func TestLongWritesRest(t *testing.T) {
 			l := newLanes(t, 1<<30)
 			long, heavy := multiOf(longOps+1), multiOf(longOps)
 			now := func() (conns []uint64) {
-				for _, txn := range l.takeMessage(nil, time.Now()) {
+				for _, txn := range l.takeSendable(nil, time.Now()) {
 					conns = append(conns, txn.Conn)
 				}
 				return conns

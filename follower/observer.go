@@ -27,7 +27,7 @@ func (f *Follower) MemberAnnounced(member uint32, boot, _ uint64) {
 // to announce us.
 func (f *Follower) observeBoot(boot uint64) {
 	if f.incarnation.observeBoot(boot) {
-		f.outbox.open()
+		f.outbox.allowNumbering()
 	} else {
 		f.outbox.wakeLink()
 	}
@@ -38,7 +38,7 @@ func (f *Follower) ServerListChanged(r znode.ServerList) {
 	boot, _ := f.cfg.State.MemberIncarnation(f.cfg.Self)
 	_, listed := r.Servers.Find(f.cfg.Self)
 	f.observeBoot(boot)
-	f.incarnation.observeList(r.Version, listed)
+	f.incarnation.endIfAddedAgain(r.Version, listed)
 	f.outbox.wakeLink()
 }
 
@@ -55,7 +55,9 @@ func (f *Follower) SessionAttached(s znode.Session, old znode.SessionOwner) {
 
 // SessionClosed implements znode.Hooks. The lease of s ends, even if its connection has closed it: only the
 // reply to the close may still be sent.
-func (f *Follower) SessionClosed(s znode.Session, _ znode.SessionEnd) { f.leases.sessionClosed(s.ID) }
+func (f *Follower) SessionClosed(s znode.Session, _ znode.SessionEnd) {
+	f.leases.endClosedSession(s.ID)
+}
 
 // SessionSwept implements znode.Hooks. It does nothing.
 func (f *Follower) SessionSwept(jute.SessionID, bool) {}
@@ -110,10 +112,10 @@ func (f *Follower) TxnDropped(*proto.Txn) {}
 func (f *Follower) EntryFinished(index uint64) {
 	f.renewer.appliedIndex.Store(index)
 	now := f.cfg.Monotonic.Now() // after the index is stored: see leases.entryApplied
-	f.leases.entryApplied(now)
-	f.outbox.entryApplied(now)
-	f.renewer.acks.entryApplied(index)
-	f.syncs.entryApplied(index)
+	f.leases.stampNewLeases(now)
+	f.outbox.endStallIfApplied(now)
+	f.renewer.acks.signalIfDue(index)
+	f.syncs.advanceAppliedIndex(index)
 }
 
 // SnapshotRestored implements znode.Hooks: a snapshot has replaced the state. Requests that it may
@@ -125,6 +127,6 @@ func (f *Follower) SnapshotRestored() {
 		f.outbox.forgetThrough(cursor)
 	}
 	f.leases.endAll()
-	f.leadership.restoreTerm(f.cfg.State.Term())
+	f.leadership.startTermIfNewer(f.cfg.State.Term())
 	f.EntryFinished(f.cfg.State.Index())
 }

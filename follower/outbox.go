@@ -51,7 +51,7 @@ type outbox struct {
 	work   chan struct{}   // one place: there may be something to send
 
 	mu          sync.Mutex
-	isOpen      bool             // this boot is announced, so writes may be numbered
+	mayNumber   bool             // this boot is announced, so writes may be numbered
 	lanes       map[uint64]*lane // by connection; only those with something unapplied
 	spareLanes  []*lane
 	urgentLanes laneRing  // lanes whose first write isUrgent
@@ -67,7 +67,7 @@ type lane struct {
 	queue                  fifo.Queue[queuedWrite]
 	unapplied              int // in queue or inFlight
 	connClosed             bool
-	blockedPlace           *list.Element // the place of its Submit that waits, or nil
+	blockedSubmit          *list.Element // the place of its Submit that waits, or nil
 	prevInRing, nextInRing *lane         // see laneRing
 }
 
@@ -111,7 +111,7 @@ func (o *outbox) submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) err
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.hasRoomFor(txn, cost) { // so too while others wait
-		if err := o.awaitRoom(ctx, o.lanes[txn.Conn], cost, isUrgent(txn)); err != nil {
+		if err := o.awaitAndTakeRoom(ctx, o.lanes[txn.Conn], cost, isUrgent(txn)); err != nil {
 			return err
 		}
 	} else {
@@ -121,8 +121,8 @@ func (o *outbox) submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) err
 	return nil
 }
 
-// offer is like submit, but returns false where submit would wait or fail.
-func (o *outbox) offer(txn *proto.Txn, w znode.Waiter) bool {
+// trySubmit is like submit, but returns false where submit would wait or fail.
+func (o *outbox) trySubmit(txn *proto.Txn, w znode.Waiter) bool {
 	cost, err := costOf(txn)
 	if err != nil {
 		return false
@@ -153,13 +153,13 @@ func costOf(txn *proto.Txn) (cost, error) {
 func (o *outbox) enterLane(txn *proto.Txn, w znode.Waiter, cost cost) {
 	txn.Member, txn.Boot, txn.Seq = o.member, o.boot, 0
 	if len(o.lanes) == 0 {
-		o.stall.beginWait(o.clock.Now())
+		o.stall.restartTimer(o.clock.Now())
 	}
-	l := o.laneOf(txn.Conn)
+	l := o.ensureLane(txn.Conn)
 	l.queue.Push(queuedWrite{txn: txn, waiter: w, lane: l, cost: cost})
 	l.unapplied++
-	if !l.isListed() {
-		o.listLane(l)
+	if !l.isInRing() {
+		o.addToRing(l)
 	}
 	o.wakeLink()
 }
@@ -169,19 +169,19 @@ func (o *outbox) hasRoomFor(txn *proto.Txn, c cost) bool {
 	return !o.queued.isFull(c.isHeavy()) || o.lanes[txn.Conn] == nil && (c.size <= maxUnblocked || isUrgent(txn))
 }
 
-// awaitRoom waits until there is room for a write, and unlocks o.mu meanwhile. An urgent or small write may also be
+// awaitAndTakeRoom waits until there is room for a write, and unlocks o.mu meanwhile. An urgent or small write may also be
 // added when all writes of lane l have been applied. l may be nil, and may no longer exist when awaitRoom returns.
 // If awaitRoom returns no error, it has counted the write in queued.
-func (o *outbox) awaitRoom(ctx context.Context, l *lane, c cost, urgent bool) error {
+func (o *outbox) awaitAndTakeRoom(ctx context.Context, l *lane, c cost, urgent bool) error {
 	if !urgent && c.size > maxUnblocked {
 		l = nil
 	}
-	e := o.queued.blockSubmit(c, l)
-	p := e.Value.(*place)
+	e := o.queued.enqueueBlocked(c, l)
+	p := e.Value.(*blockedSubmit)
 	o.mu.Unlock()
 	var err error
 	select {
-	case <-p.turnCome:
+	case <-p.admitted:
 	case <-ctx.Done():
 		err = fmt.Errorf("follower: submit: %w", ctx.Err())
 	}
@@ -189,18 +189,18 @@ func (o *outbox) awaitRoom(ctx context.Context, l *lane, c cost, urgent bool) er
 	if err == nil {
 		return nil
 	}
-	if !p.freed {
-		o.queued.freePlace(e)
+	if !p.isAdmitted {
+		o.queued.admitSubmit(e)
 	}
 	o.queued.removeWrite(c)
-	o.queued.admitBlocked()
+	o.queued.admitWhileRoom()
 	return err
 }
 
 func (o *outbox) wakeLink() { signal(o.work) }
 
-// laneOf returns a connection's lane, which it makes if there is none.
-func (o *outbox) laneOf(conn uint64) *lane {
+// ensureLane returns a connection's lane, which it makes if there is none.
+func (o *outbox) ensureLane(conn uint64) *lane {
 	l := o.lanes[conn]
 	if l == nil {
 		if n := len(o.spareLanes); n > 0 {
@@ -214,8 +214,8 @@ func (o *outbox) laneOf(conn uint64) *lane {
 	return l
 }
 
-// listLane puts a lane into the ring that its first write belongs to.
-func (o *outbox) listLane(l *lane) {
+// addToRing puts a lane into the ring that its first write belongs to.
+func (o *outbox) addToRing(l *lane) {
 	if isUrgent(l.queue.At(0).txn) {
 		o.urgentLanes.addLane(l)
 	} else {
@@ -223,15 +223,15 @@ func (o *outbox) listLane(l *lane) {
 	}
 }
 
-// dropUnapplied removes one unapplied write from a lane's count. A lane without any is removed, and a
+// decrementUnapplied removes one unapplied write from a lane's count. A lane without any is removed, and a
 // Submit that waits for that continues.
-func (o *outbox) dropUnapplied(l *lane) {
+func (o *outbox) decrementUnapplied(l *lane) {
 	l.unapplied--
 	if l.unapplied > 0 {
 		return
 	}
-	if l.blockedPlace != nil {
-		o.queued.freePlace(l.blockedPlace)
+	if l.blockedSubmit != nil {
+		o.queued.admitSubmit(l.blockedSubmit)
 	}
 	delete(o.lanes, l.conn)
 	l.leaveRing()
@@ -241,9 +241,9 @@ func (o *outbox) dropUnapplied(l *lane) {
 	}
 }
 
-// detachConn marks a connection's lane as closed. It drops creates and attaches that have no number
+// markConnClosed marks a connection's lane as closed. It drops creates and attaches that have no number
 // yet, without calling their waiters.
-func (o *outbox) detachConn(conn uint64) {
+func (o *outbox) markConnClosed(conn uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if l := o.lanes[conn]; l != nil {
@@ -278,54 +278,54 @@ func (o *outbox) dropQueued(l *lane, which func(*proto.Txn) bool) {
 		}
 	}
 	if l.queue.Len() > 0 {
-		o.listLane(l)
+		o.addToRing(l)
 	}
 	for range dropped {
-		o.dropUnapplied(l)
+		o.decrementUnapplied(l)
 	}
-	o.queued.admitBlocked()
+	o.queued.admitWhileRoom()
 }
 
-// open allows numbers to be given, from 1 on.
-func (o *outbox) open() {
+// allowNumbering allows numbers to be given, from 1 on.
+func (o *outbox) allowNumbering() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.isOpen = true
+	o.mayNumber = true
 	o.wakeLink()
 }
 
-// rewind makes the link send all that is not applied again, starting with the oldest.
-func (o *outbox) rewind() {
+// resendUnapplied makes the link send all that is not applied again, starting with the oldest.
+func (o *outbox) resendUnapplied() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.inFlight.rewind()
 }
 
-// takeMessage appends to dst the transactions to send next: numbered ones that this link has not sent, then
+// takeSendable appends to dst the transactions to send next: numbered ones that this link has not sent, then
 // new ones, within the limits of a message. The caller must not change them.
-func (o *outbox) takeMessage(dst []*proto.Txn, now time.Time) []*proto.Txn {
+func (o *outbox) takeSendable(dst []*proto.Txn, now time.Time) []*proto.Txn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for size := 0; len(dst) < maxMessageTxns && size < maxMessageBytes; {
-		r := o.inFlight.nextUnsent()
+		r := o.inFlight.takeUnsent()
 		if r != nil {
 			o.inFlight.resentCount++
 		} else if o.numberNext(now) {
-			r = o.inFlight.nextUnsent()
+			r = o.inFlight.takeUnsent()
 		} else {
 			break
 		}
 		size += r.size
-		dst = append(dst, r.sentTxn())
+		dst = append(dst, r.txnToSend())
 	}
-	o.queued.admitBlocked()
+	o.queued.admitWhileRoom()
 	return dst
 }
 
 // numberNext moves the next write from its lane to inFlight. It returns false if there is none or no room
 // for it.
 func (o *outbox) numberNext(now time.Time) bool {
-	if !o.isOpen || o.inFlight.isFull() {
+	if !o.mayNumber || o.inFlight.isFull() {
 		return false
 	}
 	l := o.urgentLanes.firstLane()
@@ -342,16 +342,16 @@ func (o *outbox) numberNext(now time.Time) bool {
 		o.classes.chargeWeight(r.weight)
 	}
 	if l.queue.Len() > 0 {
-		o.listLane(l)
+		o.addToRing(l)
 	}
 	o.queued.removeWrite(r.cost)
 	o.inFlight.pushNumbered(r, o.clock.Now())
 	return true
 }
 
-// sentTxn returns the transaction to send for r. If the connection that requested a session has ended, it is an
+// txnToSend returns the transaction to send for r. If the connection that requested a session has ended, it is an
 // empty one with r's number.
-func (r *queuedWrite) sentTxn() *proto.Txn {
+func (r *queuedWrite) txnToSend() *proto.Txn {
 	if r.lane.connClosed && isHandshake(r.txn) {
 		return &proto.Txn{Member: r.txn.Member, Boot: r.txn.Boot, Seq: r.txn.Seq, Op: int32(jute.OpEmpty)}
 	}
@@ -366,10 +366,10 @@ func (o *outbox) takeApplied(seq uint64) (r queuedWrite, closed, ok bool) {
 	if !o.inFlight.isOldest(seq) {
 		return queuedWrite{}, false, false
 	}
-	r = o.popSent()
+	r = o.finishOldest()
 	o.stall.writesApplied = true
 	closed = r.lane.connClosed
-	o.dropUnapplied(r.lane)
+	o.decrementUnapplied(r.lane)
 	return r, closed, true
 }
 
@@ -388,14 +388,14 @@ func (o *outbox) forgetThrough(through uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for o.inFlight.writes.Len() > 0 && o.inFlight.oldestNumber() <= through {
-		o.dropUnapplied(o.popSent().lane)
+		o.decrementUnapplied(o.finishOldest().lane)
 	}
 }
 
-func (o *outbox) popSent() queuedWrite {
+func (o *outbox) finishOldest() queuedWrite {
 	r := o.inFlight.popOldest()
 	if r.isLong {
-		o.inFlight.longWrites.writeApplied(o.clock.Now().Sub(r.firstSent), o.wakeLink)
+		o.inFlight.longWrites.startPause(o.clock.Now().Sub(r.firstSent), o.wakeLink)
 	}
 	if o.queued.queuedWrites > 0 {
 		o.wakeLink() // the link may have stopped at a bound
@@ -408,14 +408,14 @@ func (o *outbox) popSent() queuedWrite {
 func (o *outbox) leaderChanged() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.stall.leaderChanged = o.stall.leaderChanged || o.isOpen
+	o.stall.leaderChanged = o.stall.leaderChanged || o.mayNumber
 }
 
-// entryApplied is called after each entry.
-func (o *outbox) entryApplied(now time.Time) {
+// endStallIfApplied is called after each entry.
+func (o *outbox) endStallIfApplied(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.stall.entryApplied(now)
+	o.stall.endIfWritesApplied(now)
 }
 
 // isHandshake reports whether the transaction gives a session to its connection.

@@ -54,9 +54,9 @@ func (f *Follower) receivePings(s *pingStream) error {
 		if err := f.leadership.acceptPing(s, ping); err != nil {
 			return err
 		}
-		s.recordPing(ping)
-		f.renewer.acks.addAck(ping)
-		f.divergence.reportVerdict(ping)
+		s.queueReplyTo(ping)
+		f.renewer.acks.queueAckFrom(ping)
+		f.divergence.queueVerdict(ping)
 	}
 }
 
@@ -75,7 +75,7 @@ type pingStream struct {
 	pendingProofs []uint64  // rounds without a reply
 }
 
-func (s *pingStream) recordPing(ping *proto.Ping) {
+func (s *pingStream) queueReplyTo(ping *proto.Ping) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pendingPing = max(s.pendingPing, ping.Number)
@@ -106,30 +106,30 @@ func (s *pingStream) replyLoop(ctx context.Context) {
 		case <-s.work:
 		case <-pause.C:
 		}
-		number, now, later := s.nextReply(time.Now())
+		number, now, later := s.takeDueReply(time.Now())
 		if later > 0 {
 			pause.Reset(later)
 		}
-		if err := s.sendProofs(false); err != nil {
+		if err := s.sendProofReplies(false); err != nil {
 			return // Recv fails as well
 		}
 		if !now {
 			continue
 		}
-		for pong := range s.renewer.pongs(number) {
+		for pong := range s.renewer.flushAsPongs(number) {
 			if err := s.stream.Send(pong); err != nil {
 				return
 			}
-			if err := s.sendProofs(pong.More); err != nil {
+			if err := s.sendProofReplies(pong.More); err != nil {
 				return
 			}
 		}
 	}
 }
 
-// nextReply reports whether to send touches now, and returns the number of their ping, or 0 for a flush without
+// takeDueReply reports whether to send touches now, and returns the number of their ping, or 0 for a flush without
 // one. Otherwise it returns the time until such a flush may be sent, or 0 if none is wanted.
-func (s *pingStream) nextReply(now time.Time) (number uint64, send bool, later time.Duration) {
+func (s *pingStream) takeDueReply(now time.Time) (number uint64, send bool, later time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pendingPing == 0 && !s.flushWanted {
@@ -145,9 +145,9 @@ func (s *pingStream) nextReply(now time.Time) (number uint64, send bool, later t
 	return number, true, 0
 }
 
-// sendProofs replies to the pending proof rounds, unless this member is joining or raft is in a newer
+// sendProofReplies replies to the pending proof rounds, unless this member is joining or raft is in a newer
 // term. more must be set between the parts of a reply to a ping, so that it does not look complete.
-func (s *pingStream) sendProofs(more bool) error {
+func (s *pingStream) sendProofReplies(more bool) error {
 	s.mu.Lock()
 	rounds := s.pendingProofs
 	s.pendingProofs = nil

@@ -542,8 +542,8 @@ func TestLeave(t *testing.T) {
 		first := r.pings(1, 1)
 		first.ping(&proto.Ping{Number: 1})
 		first.pong(tick)
-		r.f.Leave()
-		r.f.Leave()
+		r.f.EndPings()
+		r.f.EndPings()
 		if got := first.code(); got != codes.OK {
 			t.Errorf("the stream ended with %v", got)
 		}

@@ -44,12 +44,12 @@ func newRenewer(cfg *Config, log *slog.Logger, leases *leases, leadership *leade
 
 // vouch implements Follower.Vouch.
 func (r *renewer) vouch(ctx context.Context, id jute.SessionID) error {
-	e, err := r.leases.expectRenewal(id, r.cfg.Monotonic.Now())
+	e, err := r.leases.startVouchWait(id, r.cfg.Monotonic.Now())
 	if e == nil {
 		return err
 	}
-	defer r.leases.stopWaiting(id, e)
-	if timeout, late := r.leases.takeLate(id); late {
+	defer r.leases.stopVouchWait(id, e)
+	if timeout, late := r.leases.takeExpiredOnGrant(id); late {
 		r.touches.Touch(id, timeout)
 	}
 	if s := r.leadership.pingStream(); s != nil {
@@ -66,9 +66,9 @@ func (r *renewer) vouch(ctx context.Context, id jute.SessionID) error {
 	}
 }
 
-// pongs yields the reply to ping number, in parts if it is long. For number 0 it yields a flush without a
+// flushAsPongs yields the reply to ping number, in parts if it is long. For number 0 it yields a flush without a
 // ping, if there is anything to flush.
-func (r *renewer) pongs(number uint64) iter.Seq[*proto.Pong] {
+func (r *renewer) flushAsPongs(number uint64) iter.Seq[*proto.Pong] {
 	return func(yield func(*proto.Pong) bool) {
 		batches := r.touches.Flush(r.cfg.Monotonic.Now())
 		if number == 0 && len(batches) == 0 {
@@ -140,22 +140,22 @@ func (r *renewer) ackLoop(ctx context.Context) error {
 		case <-r.acks.work:
 		}
 		for {
-			a, ok := r.acks.nextRefusals(r.leadership.currentTerm().Nonce)
+			a, ok := r.acks.takeRefusals(r.leadership.currentTerm().Nonce)
 			if !ok {
 				break
 			}
-			r.cutRefused(r.touches.BatchesThrough(a.through), a.refusedSessions)
+			r.closeRefusedConns(r.touches.BatchesThrough(a.through), a.refusedSessions)
 		}
-		for a, ok := r.acks.nextDue(r.appliedIndex.Load()); ok; a, ok = r.acks.nextDue(r.appliedIndex.Load()) {
-			r.handleAck(a, r.leadership.currentTerm())
+		for a, ok := r.acks.takeDue(r.appliedIndex.Load()); ok; a, ok = r.acks.takeDue(r.appliedIndex.Load()) {
+			r.renewAcknowledged(a, r.leadership.currentTerm())
 		}
 	}
 }
 
-// handleAck renews the leases of the sessions in the acknowledged batches, except refused ones. An
+// renewAcknowledged renews the leases of the sessions in the acknowledged batches, except refused ones. An
 // acknowledgement of an earlier term than t does not count: its touches are kept and will be sent to the
 // present leader.
-func (r *renewer) handleAck(a ack, t *term) {
+func (r *renewer) renewAcknowledged(a ack, t *term) {
 	if a.nonce != t.Nonce {
 		return
 	}
@@ -174,13 +174,13 @@ func (r *renewer) handleAck(a ack, t *term) {
 		r.leases.renewTouched(b.Timeouts, sent, refused)
 	}
 	if !a.refusalsCut {
-		r.cutRefused(batches, a.refusedSessions)
+		r.closeRefusedConns(batches, a.refusedSessions)
 	}
 }
 
-// cutRefused closes the connections of refused sessions, if the refusal may concern their present leases: see
+// closeRefusedConns closes the connections of refused sessions, if the refusal may concern their present leases: see
 // leases.endRefused.
-func (r *renewer) cutRefused(batches []sessiontracker.TouchBatch, refused []int64) {
+func (r *renewer) closeRefusedConns(batches []sessiontracker.TouchBatch, refused []int64) {
 	cut := 0
 	for _, id := range refused {
 		id := jute.SessionID(id)
@@ -199,23 +199,23 @@ func (r *renewer) cutRefused(batches []sessiontracker.TouchBatch, refused []int6
 	}
 }
 
-// lapseLoop closes the connections of clients that were heard from, but have no valid lease any
+// closeConnsLoop closes the connections of clients that were heard from, but have no valid lease any
 // more because nothing was acknowledged. There may be no reply to such a client that would find this out.
 // The client still has a tenth of its timeout to find another member. The loop costs nothing while
 // acknowledgements come. Otherwise it costs time for each touch that waits for one.
-func (r *renewer) lapseLoop(ctx context.Context) error {
+func (r *renewer) closeConnsLoop(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case now := <-r.cfg.Monotonic.After(r.cfg.Tick / lapsesPerTick):
-			r.cutLapsed(now)
-			r.cutUnlinked(now)
+			r.closeLapsedConns(now)
+			r.closeUnlinkedConns(now)
 		}
 	}
 }
 
-func (r *renewer) cutLapsed(now time.Time) {
+func (r *renewer) closeLapsedConns(now time.Time) {
 	if r.touches.FlushedBefore(now.Add(-r.cfg.Tick)) {
 		// two pings are missing: flush, so that touches count from now, whichever leader learns of them later
 		r.touches.Flush(now)
@@ -239,16 +239,16 @@ func (r *renewer) cutLapsed(now time.Time) {
 	}
 }
 
-// cutUnlinked closes the connections of all clients if raft reaches the leader, but this member has
+// closeUnlinkedConns closes the connections of all clients if raft reaches the leader, but this member has
 // not reached the leader's service for the sync limit. While that lasts, writes wait here, even if
 // pings keep the sessions alive. Other members may reach the leader. If there is no leader, cutUnlinked
 // closes nothing, because no other member would be better.
-func (r *renewer) cutUnlinked(now time.Time) {
-	r.leadership.excuseUnreached(now)
+func (r *renewer) closeUnlinkedConns(now time.Time) {
+	r.leadership.resetUnreachedWithoutRaft(now)
 	if r.leadership.unreachedFor(now) < time.Duration(r.cfg.SyncLimit)*r.cfg.Tick {
 		return
 	}
-	held := r.leases.heldSessions()
+	held := r.leases.connsBySession()
 	for id, conn := range held {
 		r.cfg.Clients.DropConnection(id, conn, ErrNoLink)
 	}

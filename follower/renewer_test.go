@@ -46,7 +46,7 @@ func TestLeaderThatDoesNotAnswerProbes(t *testing.T) {
 		id := r.session(l, 9, 0)
 		unlinked := func() bool {
 			var last *proto.Pong
-			for pong := range r.f.renewer.pongs(1) {
+			for pong := range r.f.renewer.flushAsPongs(1) {
 				last = pong
 			}
 			return last.Unlinked
@@ -102,17 +102,17 @@ func TestRenewer(t *testing.T) {
 		leadership.startTerm(znode.Term{Term: 1, Nonce: 5, Leader: 1, Index: 1})
 		r := newRenewer(cfg, slog.New(slog.DiscardHandler), newLeases(cfg.Monotonic), leadership)
 		r.leases.grantLease(9, 1, timeout, time.Now())
-		r.leases.entryApplied(time.Now())
+		r.leases.stampNewLeases(time.Now())
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go func() { _ = r.ackLoop(ctx) }()
 		time.Sleep(tick)
 		r.touches.Touch(9, timeout)
-		for pong := range r.pongs(1) {
+		for pong := range r.flushAsPongs(1) {
 			if len(pong.Batches) != 1 || len(pong.Batches[0].Sessions) != 1 {
 				t.Fatalf("pong %v, want one touch", pong)
 			}
-			r.acks.addAck(&proto.Ping{Nonce: 5, Ack: &proto.Ack{Boot: ourBoot, Through: pong.Batches[0].Number, Commit: 2}})
+			r.acks.queueAckFrom(&proto.Ping{Nonce: 5, Ack: &proto.Ack{Boot: ourBoot, Through: pong.Batches[0].Number, Commit: 2}})
 		}
 		end := time.Now().Add(leaseSpan(timeout))
 		synctest.Wait()
@@ -120,7 +120,7 @@ func TestRenewer(t *testing.T) {
 			t.Error("renewed before the commit is applied")
 		}
 		r.appliedIndex.Store(2)
-		r.acks.entryApplied(2)
+		r.acks.signalIfDue(2)
 		synctest.Wait()
 		if !r.leases.isValid(9, end) || r.leases.isValid(9, end.Add(1)) || len(cut.cutSoFar()) != 0 {
 			t.Error("not renewed from the touch on")

@@ -15,11 +15,11 @@ type writeStall struct {
 	leaderChanged bool      // since lastApplied
 }
 
-// beginWait restarts the time for a write that comes while no other waits.
-func (s *writeStall) beginWait(now time.Time) { s.lastApplied, s.leaderChanged = now, false }
+// restartTimer restarts the time for a write that comes while no other waits.
+func (s *writeStall) restartTimer(now time.Time) { s.lastApplied, s.leaderChanged = now, false }
 
-// entryApplied ends the stall if the entry has applied writes.
-func (s *writeStall) entryApplied(now time.Time) {
+// endIfWritesApplied ends the stall if the entry has applied writes.
+func (s *writeStall) endIfWritesApplied(now time.Time) {
 	if !s.writesApplied {
 		return
 	}

@@ -196,7 +196,7 @@ func TestSubmitGivesUpItsTurn(t *testing.T) {
 			out.mu.Lock()
 			cancel()
 			out.queued.removeWrite(cost{size: txnOverhead}) // room for one
-			out.queued.admitBlocked()
+			out.queued.admitWhileRoom()
 			out.mu.Unlock()
 			synctest.Wait()
 			err := <-first
@@ -211,7 +211,7 @@ func TestSubmitGivesUpItsTurn(t *testing.T) {
 			}
 			out.mu.Lock() // it went ahead: its fate was drawn; let the second in and try again
 			out.queued.removeWrite(cost{size: txnOverhead})
-			out.queued.admitBlocked()
+			out.queued.admitWhileRoom()
 			out.mu.Unlock()
 			if !ended(t, second) {
 				t.Fatal("still waits although there is room")
@@ -315,7 +315,7 @@ func TestRestoredBoot(t *testing.T) {
 			r.f.SnapshotRestored()
 		}
 		restore(ourBoot)
-		if _, err := r.f.NewSession(t.Context()); err != nil {
+		if _, err := r.f.AwaitNewSessionID(t.Context()); err != nil {
 			t.Error(err)
 		}
 		restore(5)

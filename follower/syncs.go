@@ -65,8 +65,8 @@ func (s *syncs) dropConn(conn uint64) {
 	}
 }
 
-// beginRound assigns all waiting syncs to the caller's next call, and reports whether there are any.
-func (s *syncs) beginRound() bool {
+// claimWaitingSyncs assigns all waiting syncs to the caller's next call, and reports whether there are any.
+func (s *syncs) claimWaitingSyncs() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.requested == nil {
@@ -79,8 +79,8 @@ func (s *syncs) beginRound() bool {
 	return len(s.requested) > 0
 }
 
-// confirmIndex records the leader's index for the call of beginRound.
-func (s *syncs) confirmIndex(index uint64) {
+// assignIndex records the leader's index for the call of beginRound.
+func (s *syncs) assignIndex(index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.requested) > 0 {
@@ -90,8 +90,8 @@ func (s *syncs) confirmIndex(index uint64) {
 	signal(s.completionDue)
 }
 
-// entryApplied records that the log is applied up to index.
-func (s *syncs) entryApplied(index uint64) {
+// advanceAppliedIndex records that the log is applied up to index.
+func (s *syncs) advanceAppliedIndex(index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.appliedIndex = index
@@ -128,15 +128,15 @@ func (s *syncs) requestLoop(ctx context.Context) error {
 			return nil
 		case <-s.callWanted:
 		}
-		for s.beginRound() {
+		for s.claimWaitingSyncs() {
 			t := s.leadership.currentTerm()
 			index, err := s.requestIndex(ctx, t)
 			if err == nil {
 				retry.reset()
-				s.confirmIndex(index)
+				s.assignIndex(index)
 				continue
 			}
-			if !retry.wait(ctx, t) {
+			if !retry.waitForRetry(ctx, t) {
 				return nil
 			}
 		}
@@ -146,7 +146,7 @@ func (s *syncs) requestLoop(ctx context.Context) error {
 // awaitSync implements Follower.AwaitSync.
 func (s *syncs) awaitSync(ctx context.Context) error {
 	caller := s.callers.Add(1)
-	done := make(syncDone)
+	done := make(syncSignal)
 	s.addSync(caller, done)
 	defer s.dropConn(caller)
 	select {
@@ -157,14 +157,14 @@ func (s *syncs) awaitSync(ctx context.Context) error {
 	}
 }
 
-// syncDone is a znode.Waiter: it is closed when its sync is complete.
-type syncDone chan struct{}
+// syncSignal is a znode.Waiter: it is closed when its sync is complete.
+type syncSignal chan struct{}
 
-func (s syncDone) ReceiveResult(*znode.Result) { close(s) }
+func (s syncSignal) ReceiveResult(*znode.Result) { close(s) }
 
 // requestIndex returns the leader's index, which is at or above everything committed before the call.
 func (s *syncs) requestIndex(ctx context.Context, t *term) (uint64, error) {
-	if !s.leadership.mayLead(t) {
+	if !s.leadership.mayStillLead(t) {
 		return 0, errNoLeader
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Tick) // a proof takes one round trip

@@ -143,24 +143,24 @@ func TestSyncDetached(t *testing.T) {
 func TestSyncsInRounds(t *testing.T) {
 	s := newSyncs(&Config{Tick: tick}, nil)
 	s.addSync(1, &heard{})
-	if !s.beginRound() {
+	if !s.claimWaitingSyncs() {
 		t.Fatal("no call for the first")
 	}
 	s.addSync(2, &heard{})
-	s.confirmIndex(10)
-	s.entryApplied(9)
+	s.assignIndex(10)
+	s.advanceAppliedIndex(9)
 	if done := s.takeDone(9); len(done) != 0 {
 		t.Errorf("%d done before the index is applied", len(done))
 	}
-	s.entryApplied(10)
+	s.advanceAppliedIndex(10)
 	if done := s.takeDone(9); len(done) != 1 {
 		t.Errorf("%d done, want the one before the call", len(done))
 	}
-	if !s.beginRound() {
+	if !s.claimWaitingSyncs() {
 		t.Error("no call for the second")
 	}
 	s.dropConn(2)
-	s.confirmIndex(10)
+	s.assignIndex(10)
 	if done := s.takeDone(9); len(done) != 0 {
 		t.Errorf("%d done of a connection that has gone", len(done))
 	}

@@ -190,8 +190,8 @@ func TestVouch(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if time.Since(began) != 0 || len(r.f.leases.expectations) != 0 {
-			t.Errorf("took %v, %d still wait", time.Since(began), len(r.f.leases.expectations))
+		if time.Since(began) != 0 || len(r.f.leases.vouchWaits) != 0 {
+			t.Errorf("took %v, %d still wait", time.Since(began), len(r.f.leases.vouchWaits))
 		}
 	})
 }
@@ -266,7 +266,7 @@ func TestVouchEnds(t *testing.T) {
 				if err := <-result; !errors.Is(err, tt.err) || time.Since(began) != tt.after {
 					t.Errorf("%v after %v, want %v after %v", err, time.Since(began), tt.err, tt.after)
 				}
-				if n := len(r.f.leases.expectations); n != 0 {
+				if n := len(r.f.leases.vouchWaits); n != 0 {
 					t.Errorf("%d still wait", n)
 				}
 			})
@@ -310,7 +310,7 @@ func TestOneVouchGivesUp(t *testing.T) {
 				t.Errorf("another one: %v after %v", err, time.Since(began))
 			}
 		}
-		if n := len(r.f.leases.expectations); n != 0 {
+		if n := len(r.f.leases.vouchWaits); n != 0 {
 			t.Errorf("%d still wait", n)
 		}
 	})

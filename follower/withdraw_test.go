@@ -12,7 +12,7 @@ import (
 func TestWithdraw(t *testing.T) {
 	bubble(t, func(c *Config) { c.MaxInFlight = 1 }, func(t *testing.T, r *rig) {
 		r.submit(1, jute.OpCreate, "never sent")
-		if !r.f.Withdraw(1) {
+		if !r.f.WithdrawUnsent(1) {
 			t.Error("a write without a leader was not withdrawn")
 		}
 		l := r.announced()
@@ -23,7 +23,7 @@ func TestWithdraw(t *testing.T) {
 		if s := r.f.Stats(); s.WritesInFlight.Len != 1 || s.QueuedWrites.Len != 2 {
 			t.Fatalf("%d writes were sent, %d wait", s.WritesInFlight.Len, s.QueuedWrites.Len)
 		}
-		if r.f.Withdraw(2) {
+		if r.f.WithdrawUnsent(2) {
 			t.Error("a write that was sent is said to be withdrawn")
 		}
 		for range 2 {
@@ -36,7 +36,7 @@ func TestWithdraw(t *testing.T) {
 		if !slices.Equal(got, []string{"sent", "of another"}) {
 			t.Errorf("applied %q", got)
 		}
-		if r.f.Withdraw(2) {
+		if r.f.WithdrawUnsent(2) {
 			t.Error("a write that was applied is said to be withdrawn")
 		}
 		if s := r.f.Stats(); s.QueuedWrites != (Queue{}) || s.WritesInFlight != (Queue{}) {

@@ -101,7 +101,7 @@ func TestExamineBeforeRecovery(t *testing.T) {
 		}
 		e.Equal()
 		time.Sleep(5 * time.Second) // a member that was late for its first start has joined
-		if _, err := member.ExamineMembers(t.Context(), r); !errors.Is(err, disk.ErrInUse) {
+		if _, err := member.CollectDataExtents(t.Context(), r); !errors.Is(err, disk.ErrInUse) {
 			t.Errorf("Examine of a member that runs: %v, want disk.ErrInUse", err)
 		}
 		e.Kill(1)
@@ -110,7 +110,7 @@ func TestExamineBeforeRecovery(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.Kill(3)
-		findings, err := member.ExamineMembers(t.Context(), r)
+		findings, err := member.CollectDataExtents(t.Context(), r)
 		if err != nil || len(findings) != 3 {
 			t.Fatalf("%+v, %v", findings, err)
 		}

@@ -72,11 +72,11 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 			return fmt.Errorf("leader: propose in term %d: %w", l.cfg.Term, err)
 		}
 		l.counters.Committed.Add(batch.txnCount)
-		l.expired.reportApplied()
+		l.expiryReporter.reportApplied()
 		if batch.hasRemovals {
-			l.removals.pauseAfter(begun)
+			l.removals.startPause(begun)
 		}
-		l.intake.gatherMore(ctx)
+		l.intake.awaitMoreTxns(ctx)
 	}
 }
 
@@ -111,7 +111,7 @@ func (l *Leader) sealEntry(begun time.Time) (b batch, err error) {
 	l.expiry.touchWriters(writes, begun) // before the expiry is decided
 	sweeps, due := l.removals.takeRemovals(begun)
 	b.hasRemovals = sweeps || len(due) > 0
-	l.expired.sealedExpiries = due
+	l.expiryReporter.sealedExpiries = due
 	ends, err := expireTxns(due, l.cfg.Sessions.TableTime(begun))
 	if err != nil {
 		return batch{}, err
@@ -197,9 +197,9 @@ func newIntake(sizes *metrics.Sizes) *intake {
 	return q
 }
 
-// addForwarded appends the transactions that stream f has read, once there is room for them. It returns false,
+// enqueueForwardedWhenRoom appends the transactions that stream f has read, once there is room for them. It returns false,
 // and adds nothing, if f is no longer its member's stream.
-func (q *intake) addForwarded(f *forwarding, txns []*proto.Txn) bool {
+func (q *intake) enqueueForwardedWhenRoom(f *forwarding, txns []*proto.Txn) bool {
 	all := make([]waitingTxn, len(txns))
 	for i, txn := range txns {
 		all[i] = newWaitingTxn(txn)
@@ -220,9 +220,9 @@ func (q *intake) addForwarded(f *forwarding, txns []*proto.Txn) bool {
 	return true
 }
 
-// addReap appends a transaction of the reaper, once fewer than maxReaps wait. It returns false if the term is
+// enqueueReapWhenRoom appends a transaction of the reaper, once fewer than maxReaps wait. It returns false if the term is
 // over.
-func (q *intake) addReap(txn *proto.Txn) bool {
+func (q *intake) enqueueReapWhenRoom(txn *proto.Txn) bool {
 	w := newWaitingTxn(txn)
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -272,8 +272,8 @@ func (q *intake) takeTxns(maxOps, maxBytes int) []*proto.Txn {
 	return txns
 }
 
-// gatherMore waits until expectedTxns wait, or as many bytes as an entry takes. It waits at most gatherTime.
-func (q *intake) gatherMore(ctx context.Context) {
+// awaitMoreTxns waits until expectedTxns wait, or as many bytes as an entry takes. It waits at most gatherTime.
+func (q *intake) awaitMoreTxns(ctx context.Context) {
 	want := q.expectedTxns()
 	if want < gatherFrom*gatherShare/16 {
 		return
@@ -327,8 +327,8 @@ func (q *intake) replaceStream(f *forwarding) {
 	}
 }
 
-// dropStream ends the member's stream, if it has one.
-func (q *intake) dropStream(member uint32, why error) {
+// endStream ends the member's stream, if it has one.
+func (q *intake) endStream(member uint32, why error) {
 	q.mu.Lock()
 	f := q.streams[member]
 	delete(q.streams, member)

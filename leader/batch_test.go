@@ -140,7 +140,7 @@ func TestEntryNamesItsSenders(t *testing.T) {
 		two.in <- writes(2, 10, 3)
 		time.Sleep(11 * time.Millisecond) // so is the second
 		two.in <- writes(2, 10, 4)
-		e.intake.addReap(&proto.Txn{Op: int32(jute.OpReap)})
+		e.intake.enqueueReapWhenRoom(&proto.Txn{Op: int32(jute.OpReap)})
 		time.Sleep(20 * time.Millisecond)
 		want := [][]uint32{{2}, {2, 3}, nil}
 		e.log.mu.Lock()
@@ -398,7 +398,7 @@ func TestIntakeIsCompacted(t *testing.T) {
 	f := &forwarding{member: 2}
 	q.replaceStream(f)
 	for seq := uint64(1); seq < 10_000; seq++ {
-		q.addForwarded(f, writes(2, 1, 2*seq, 2*seq+1).Txns)
+		q.enqueueForwardedWhenRoom(f, writes(2, 1, 2*seq, 2*seq+1).Txns)
 		if seq > 1 && len(q.takeTxns(2, maxEntryBytes)) != 2 {
 			t.Fatal("take(2) has not two")
 		}
@@ -488,7 +488,7 @@ func TestWritersKeepTheirSessions(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			begun := time.Now()
 			e := &expiry{sessions: sessiontracker.NewGlobalTable(begun, time.Second, slices.Values([]sessiontracker.TrackedSession{{ID: 7, Timeout: timeout}}))}
-			e.watched.Store(tt.watched)
+			e.hasUndecided.Store(tt.watched)
 			now := begun.Add(timeout / 2)
 			e.touchWriters([]*proto.Txn{{Session: 7, Op: int32(tt.op)}}, now)
 			heard, _ := e.sessions.LastHeard(7, now)

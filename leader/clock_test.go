@@ -126,13 +126,13 @@ func TestReaperIsHeldByAJump(t *testing.T) {
 			if len(got) != 101 {
 				t.Errorf("%v: %d nodes in all, 101 before the jump", by, len(got))
 			}
-			if n := e.records.count(notTrusted); n != 1 || !e.Stats().ReaperHeld {
-				t.Errorf("%v: said %d times, held %t", by, n, e.Stats().ReaperHeld)
+			if n := e.records.count(notTrusted); n != 1 || !e.Stats().ReaperPaused {
+				t.Errorf("%v: said %d times, held %t", by, n, e.Stats().ReaperPaused)
 			}
 			wall.step(-by)
 			e.at(41*time.Second + 5*time.Millisecond)
-			if got, _ := e.log.reaped(t); len(got) != 202 || e.records.count(trusted) != 1 || e.Stats().ReaperHeld {
-				t.Errorf("%v: %d nodes, held %t", by, len(got), e.Stats().ReaperHeld)
+			if got, _ := e.log.reaped(t); len(got) != 202 || e.records.count(trusted) != 1 || e.Stats().ReaperPaused {
+				t.Errorf("%v: %d nodes, held %t", by, len(got), e.Stats().ReaperPaused)
 			}
 			e.at(60 * time.Second) // between two rounds
 			wall.step(by)
@@ -184,8 +184,8 @@ func TestReaperIsHeldByOthers(t *testing.T) {
 			e.run()
 			e.at(11 * time.Second)
 			got, _ := e.log.reaped(t)
-			if s := e.Stats(); (len(got) == 5) != tt.reaps || (len(got) == 0) == tt.reaps || (e.records.count(notTrusted) == 1) != tt.says || s.ReaperHeld != tt.says || s.MaxClockGap != tt.apart {
-				t.Errorf("%s: %d nodes, said %d times, held %t, %v apart", tt.name, len(got), e.records.count(notTrusted), s.ReaperHeld, s.MaxClockGap)
+			if s := e.Stats(); (len(got) == 5) != tt.reaps || (len(got) == 0) == tt.reaps || (e.records.count(notTrusted) == 1) != tt.says || s.ReaperPaused != tt.says || s.MaxClockGap != tt.apart {
+				t.Errorf("%s: %d nodes, said %d times, held %t, %v apart", tt.name, len(got), e.records.count(notTrusted), s.ReaperPaused, s.MaxClockGap)
 			}
 			e.end()
 		})

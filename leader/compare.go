@@ -17,8 +17,8 @@ const maxStateHashes = 64
 // members' states at the same indexes of the log, which should be equal, whichever member led. Observers and
 // members that are still joining are compared too, but a majority is one of the voters.
 type comparison struct {
-	self     uint32
-	patience time.Duration // longest wait for voters whose hashes could still decide a difference
+	self             uint32
+	undecidedTimeout time.Duration // longest wait for voters whose hashes could still decide a difference
 
 	mu             sync.Mutex
 	stateHashes    map[uint32]*proto.Marks // by member: the hashes in its last reply that had some
@@ -28,7 +28,7 @@ type comparison struct {
 
 func newComparison(cfg *Config) *comparison {
 	return &comparison{
-		self: cfg.Self, patience: time.Duration(cfg.SyncLimit) * cfg.Tick, stateHashes: make(map[uint32]*proto.Marks),
+		self: cfg.Self, undecidedTimeout: time.Duration(cfg.SyncLimit) * cfg.Tick, stateHashes: make(map[uint32]*proto.Marks),
 	}
 }
 
@@ -47,9 +47,9 @@ func (c *comparison) verdictFor(member uint32) *proto.Verdict {
 	return c.verdicts[member]
 }
 
-// recordHashes records a member's hashes, unless they are nil, and compares them with the others' hashes. It
+// updateVerdicts records a member's hashes, unless they are nil, and compares them with the others' hashes. It
 // returns the verdicts that are new.
-func (c *comparison) recordHashes(member uint32, marks *proto.Marks, voters []uint32,
+func (c *comparison) updateVerdicts(member uint32, marks *proto.Marks, voters []uint32,
 	now time.Time,
 ) (fresh map[uint32]*proto.Verdict, err error) {
 	if marks == nil {
@@ -62,10 +62,10 @@ func (c *comparison) recordHashes(member uint32, marks *proto.Marks, voters []ui
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stateHashes[member] = marks
-	late := !c.undecidedSince.IsZero() && now.Sub(c.undecidedSince) >= c.patience
+	late := !c.undecidedSince.IsZero() && now.Sub(c.undecidedSince) >= c.undecidedTimeout
 	verdicts, undecided := map[uint32]*proto.Verdict{}, false
 	for index, marked := range c.hashesByIndex() {
-		open := decideIndex(index, marked, c.self, voters, late, verdicts)
+		open := addVerdictsAt(index, marked, c.self, voters, late, verdicts)
 		undecided = undecided || open
 	}
 	switch {
@@ -105,14 +105,14 @@ func (c *comparison) hashesByIndex() map[uint64][]memberView {
 	return all
 }
 
-// decideIndex compares the members' views at one index, and adds verdicts. A majority of the voters that
+// addVerdictsAt compares the members' views at one index, and adds verdicts. A majority of the voters that
 // agrees is right. Without one, the leader (self) and the members that agree with it are right, because one
 // side must continue. If several indexes of a member differ, it gets the verdict with which most voters agree,
 // and the newest among equals: the others keep that hash for longest.
 //
 // While some voter has not reported, it could still make a majority. Then decideIndex reports undecided, and
 // adds verdicts only if late is set. Digests of different versions cannot be compared.
-func decideIndex(index uint64, all []memberView, self uint32, voters []uint32, late bool,
+func addVerdictsAt(index uint64, all []memberView, self uint32, voters []uint32, late bool,
 	verdicts map[uint32]*proto.Verdict,
 ) (undecided bool) {
 	agree, reported := map[view]uint32{}, 0
@@ -153,9 +153,9 @@ func decideIndex(index uint64, all []memberView, self uint32, voters []uint32, l
 	return undecided
 }
 
-// compareHashes records the hashes of a reply, and logs new verdicts.
-func (p *pinger) compareHashes(m *link, marks *proto.Marks, now time.Time) error {
-	fresh, err := p.compared.recordHashes(m.id, marks, p.membership.voterIDs(), now)
+// compareAndLogHashes records the hashes of a reply, and logs new verdicts.
+func (p *pinger) compareAndLogHashes(m *link, marks *proto.Marks, now time.Time) error {
+	fresh, err := p.compared.updateVerdicts(m.id, marks, p.membership.voterIDs(), now)
 	for id, v := range fresh {
 		p.log.Error("a member's state differs from that of the others", "peer", id, "index", v.Index,
 			"digest", fmt.Sprintf("%016x", v.Own), "others", fmt.Sprintf("%016x", v.Theirs), "agree", v.Agree)

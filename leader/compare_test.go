@@ -69,7 +69,7 @@ func TestDecide(t *testing.T) {
 				}
 			}
 			verdicts := map[uint32]*proto.Verdict{}
-			open := decideIndex(9, all, 1, voters(tt.members), tt.late, verdicts)
+			open := addVerdictsAt(9, all, 1, voters(tt.members), tt.late, verdicts)
 			if wrong := slices.Sorted(maps.Keys(verdicts)); !slices.Equal(wrong, tt.wrong) || open != tt.open {
 				t.Errorf("against %v, undecided %t; want %v, %t", wrong, open, tt.wrong, tt.open)
 			}
@@ -157,7 +157,7 @@ func TestVerdictIsTheBest(t *testing.T) {
 	for _, order := range [][]uint64{{10, 20, 30, 40}, {40, 30, 20, 10}, {30, 40, 10, 20}} {
 		verdicts := map[uint32]*proto.Verdict{}
 		for _, index := range order {
-			decideIndex(index, at[index], 1, []uint32{1, 2, 3, 4, 5}, false, verdicts)
+			addVerdictsAt(index, at[index], 1, []uint32{1, 2, 3, 4, 5}, false, verdicts)
 		}
 		if v := verdicts[5]; v == nil || v.Index != 30 || v.Theirs != 3 || v.Agree != 4 {
 			t.Errorf("in the order %v: told %v", order, v)
@@ -215,11 +215,11 @@ func TestMarksRefused(t *testing.T) {
 	c := newComparison(&Config{Self: 1, Tick: tick, SyncLimit: 5})
 	long := marksAt(0, make([]uint64, maxStateHashes+1)...)
 	for _, marks := range []*proto.Marks{{Indexes: []uint64{1}}, {Digests: []uint64{1}}, long} {
-		if _, err := c.recordHashes(2, marks, nil, time.Now()); err == nil || !strings.Contains(err.Error(), "member 2 sent") {
+		if _, err := c.updateVerdicts(2, marks, nil, time.Now()); err == nil || !strings.Contains(err.Error(), "member 2 sent") {
 			t.Errorf("%d and %d: %v", len(marks.Indexes), len(marks.Digests), err)
 		}
 	}
-	if _, err := c.recordHashes(2, marksAt(0, make([]uint64, maxStateHashes)...), nil, time.Now()); err != nil {
+	if _, err := c.updateVerdicts(2, marksAt(0, make([]uint64, maxStateHashes)...), nil, time.Now()); err != nil {
 		t.Error(err)
 	}
 }

@@ -18,10 +18,10 @@ import (
 type expiry struct {
 	sessions *sessiontracker.GlobalTable
 
-	mu       sync.Mutex  // held to move table time, and to decide
-	deciding atomic.Bool // changed under mu
-	// watched is set while sessions are due that are not decided yet. Only expireLoop sets it.
-	watched atomic.Bool
+	mu          sync.Mutex  // held to move table time, and to decide
+	dueReleased atomic.Bool // changed under mu
+	// hasUndecided is set while sessions are due that are not decided yet. Only expireLoop sets it.
+	hasUndecided atomic.Bool
 }
 
 // advanceTable moves table time on by half a tick. It reports whether that was late, and whether sessions are due
@@ -31,26 +31,26 @@ func (e *expiry) advanceTable(now time.Time) (late, due bool) {
 	defer e.mu.Unlock()
 	late = e.sessions.AdvanceIfDue(now)
 	overdue := e.sessions.HasDue()
-	e.watched.Store(overdue) // before the round begins
-	return late, overdue && !e.deciding.Load()
+	e.hasUndecided.Store(overdue) // before the round begins
+	return late, overdue && !e.dueReleased.Load()
 }
 
-// decideDue ends the round: sessions that are due may be taken.
-func (e *expiry) decideDue() {
+// releaseDue ends the round: sessions that are due may be taken.
+func (e *expiry) releaseDue() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.deciding.Store(true)
+	e.dueReleased.Store(true)
 }
 
 // takeDue takes up to limit sessions whose round is over, and marks them as closing.
 func (e *expiry) takeDue(limit int) []sessiontracker.OverdueSession {
-	if !e.deciding.Load() {
+	if !e.dueReleased.Load() {
 		return nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	due := e.sessions.TakeOverdue(nil, limit)
-	e.deciding.Store(e.sessions.HasDue()) // the next entry takes more
+	e.dueReleased.Store(e.sessions.HasDue()) // the next entry takes more
 	return due
 }
 
@@ -59,7 +59,7 @@ func (e *expiry) takeDue(limit int) []sessiontracker.OverdueSession {
 // touchWriters, a write could be applied, and its session expire all the same. An attach is no sign of the client:
 // only apply checks its password.
 func (e *expiry) touchWriters(txns []*proto.Txn, now time.Time) {
-	if !e.watched.Load() {
+	if !e.hasUndecided.Load() {
 		return
 	}
 	for _, txn := range txns {
@@ -100,32 +100,32 @@ func (l *Leader) expireLoop(ctx context.Context) error {
 		case <-l.cfg.Monotonic.After(wait):
 		case <-l.pinger.replyArrived:
 		}
-		wait = l.pollExpiry(&r, l.cfg.Monotonic.Now())
+		wait = l.stepExpiry(&r, l.cfg.Monotonic.Now())
 	}
 }
 
-// pollExpiry advances the table and the round. It returns the time until it must be called again unless a reply
+// stepExpiry advances the table and the round. It returns the time until it must be called again unless a reply
 // comes.
-func (l *Leader) pollExpiry(r *round, now time.Time) time.Duration {
+func (l *Leader) stepExpiry(r *round, now time.Time) time.Duration {
 	if l.cfg.Sessions.UntilAdvance(now) == 0 { // before advanceRound: a late step delays the round
-		l.advanceTable(r, now)
+		l.advanceTableAndPing(r, now)
 	}
 	l.advanceRound(r, now)
 	return min(l.cfg.Sessions.UntilAdvance(now), r.timeLeft(now))
 }
 
-// advanceTable moves table time on by half a tick and pings every member.
-func (l *Leader) advanceTable(r *round, now time.Time) {
+// advanceTableAndPing moves table time on by half a tick and pings every member.
+func (l *Leader) advanceTableAndPing(r *round, now time.Time) {
 	late, due := l.expiry.advanceTable(now)
 	if late {
 		l.counters.Pauses.Add(1)
 	}
 
 	ping := l.pinger.pingAll()
-	l.pinger.redialSilent(now, late)
-	l.pinger.cutSilent(now, late)
+	l.pinger.closeSilentConns(now, late)
+	l.pinger.endSilentStreams(now, late)
 	l.clocks.logFaults()
-	l.health.checkHealth(now, late)
+	l.health.handOverIfUnable(now, late)
 	switch {
 	case !due:
 		*r = round{}
@@ -148,7 +148,7 @@ func (l *Leader) advanceRound(r *round, now time.Time) {
 		return
 	}
 	*r = round{}
-	l.expiry.decideDue()
+	l.expiry.releaseDue()
 	signal(l.intake.work)
 }
 

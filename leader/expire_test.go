@@ -195,7 +195,7 @@ func due(t *testing.T) (*ensemble, *round, func(after time.Duration) time.Durati
 	now := e.start
 	wake := func(after time.Duration) (wait time.Duration) {
 		now = now.Add(after)
-		return e.pollExpiry(&r, now)
+		return e.stepExpiry(&r, now)
 	}
 	for range 7 {
 		wake(tick / 2)
@@ -220,17 +220,17 @@ func TestLateCheckPutsOffOnce(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			e, _, wake := due(t)
-			if e.expiry.deciding.Load() || e.table.HasDue() {
+			if e.expiry.dueReleased.Load() || e.table.HasDue() {
 				t.Fatal("due before its time")
 			}
 			for i, after := range tt.wake {
 				wake(after)
-				if got := e.expiry.deciding.Load(); got != tt.want[i] {
+				if got := e.expiry.dueReleased.Load(); got != tt.want[i] {
 					t.Errorf("wake %d: decided %t, want %t", i, got, tt.want[i])
 				}
 			}
-			if got := e.expiry.takeDue(10); len(got) != 1 || e.expiry.deciding.Load() {
-				t.Errorf("took %v, still deciding: %t", got, e.expiry.deciding.Load())
+			if got := e.expiry.takeDue(10); len(got) != 1 || e.expiry.dueReleased.Load() {
+				t.Errorf("took %v, still deciding: %t", got, e.expiry.dueReleased.Load())
 			}
 		})
 	}
@@ -242,10 +242,10 @@ func TestRoundHasItsOwnEnd(t *testing.T) {
 	if wait := wake(1400 * time.Millisecond); wait != 600*time.Millisecond {
 		t.Errorf("next look after %v, want the step after 600ms", wait)
 	}
-	if wait := wake(600 * time.Millisecond); wait != 400*time.Millisecond || e.expiry.deciding.Load() {
+	if wait := wake(600 * time.Millisecond); wait != 400*time.Millisecond || e.expiry.dueReleased.Load() {
 		t.Errorf("next look after %v, want the end of the round after 400ms", wait)
 	}
-	if wait := wake(400 * time.Millisecond); wait != 600*time.Millisecond || !e.expiry.deciding.Load() {
+	if wait := wake(400 * time.Millisecond); wait != 600*time.Millisecond || !e.expiry.dueReleased.Load() {
 		t.Errorf("next look after %v, want the step after 600ms", wait)
 	}
 }
@@ -259,11 +259,11 @@ func TestLateCheckAsksAnew(t *testing.T) {
 		m.markReplied(e.pinger.newestPing.Load())
 	}
 	wake(500 * time.Millisecond)
-	if e.expiry.deciding.Load() {
+	if e.expiry.dueReleased.Load() {
 		t.Error("decided within half a tick of a late step")
 	}
 	wake(500 * time.Millisecond)
-	if r.pingNumber != e.pinger.newestPing.Load() || e.expiry.deciding.Load() {
+	if r.pingNumber != e.pinger.newestPing.Load() || e.expiry.dueReleased.Load() {
 		t.Errorf("round asks with ping %d of %d", r.pingNumber, e.pinger.newestPing.Load())
 	}
 	e.table.Touch(1, e.start.Add(11*time.Second), timeout)
@@ -271,10 +271,10 @@ func TestLateCheckAsksAnew(t *testing.T) {
 		m.markReplied(r.pingNumber)
 	}
 	wake(0)
-	if !e.expiry.deciding.Load() {
+	if !e.expiry.dueReleased.Load() {
 		t.Error("not decided when all have answered")
 	}
-	if got := e.expiry.takeDue(10); len(got) != 0 || e.expiry.deciding.Load() {
+	if got := e.expiry.takeDue(10); len(got) != 0 || e.expiry.dueReleased.Load() {
 		t.Errorf("took %v, which was touched", got)
 	}
 }
@@ -288,17 +288,17 @@ func TestOnlyWhatWasAskedAboutIsTaken(t *testing.T) {
 	e.table.AttachSession(session(9, 2), e.start.Add(8500*time.Millisecond-timeout)) // at 10 s
 	wake(time.Second)
 	wake(time.Second)
-	if got := e.expiry.takeDue(2); len(got) != 2 || !e.expiry.deciding.Load() {
+	if got := e.expiry.takeDue(2); len(got) != 2 || !e.expiry.dueReleased.Load() {
 		t.Fatalf("took %v", got)
 	}
 	e.table.Touch(5, e.start.Add(9*time.Second), timeout)
 	wake(time.Second)
 	got := e.expiry.takeDue(100)
-	if slices.ContainsFunc(got, func(s sessiontracker.OverdueSession) bool { return s.ID == 5 || s.ID == 9 }) || len(got) != 3 || e.expiry.deciding.Load() {
+	if slices.ContainsFunc(got, func(s sessiontracker.OverdueSession) bool { return s.ID == 5 || s.ID == 9 }) || len(got) != 3 || e.expiry.dueReleased.Load() {
 		t.Errorf("took %v, want three of 1 to 6 without 5", got)
 	}
 	wake(time.Second) // 11 s: 9 is due by now, and is asked about
-	if e.expiry.deciding.Load() || !e.table.HasDue() {
+	if e.expiry.dueReleased.Load() || !e.table.HasDue() {
 		t.Error("9 is decided without a question, or not due")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// expired counts and logs the sessions that have expired, together for each entry.
-type expired struct {
+// expiryReporter counts and logs the sessions that have expired, together for each entry.
+type expiryReporter struct {
 	log      *slog.Logger
 	clock    monotonic.Clock
 	sessions *sessiontracker.GlobalTable
@@ -25,27 +25,27 @@ type expired struct {
 }
 
 // recordApplied records that an expiry has been applied. Apply calls it.
-func (e *expired) recordApplied(id jute.SessionID) {
+func (e *expiryReporter) recordApplied(id jute.SessionID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.appliedIDs = append(e.appliedIDs, id)
 }
 
 // reportApplied counts and logs the expiries that were applied since the last call.
-func (e *expired) reportApplied() {
+func (e *expiryReporter) reportApplied() {
 	e.mu.Lock()
 	ids := e.appliedIDs
 	e.appliedIDs = nil
 	e.mu.Unlock()
 	if len(ids) > 0 {
-		e.countLate(ids, e.clock.Now())
+		e.recordLateness(ids, e.clock.Now())
 		e.counters.Expired.Add(uint64(len(ids)))
 		e.log.Info("sessions expired", "count", len(ids), "first", ids[0])
 	}
 }
 
-// countLate counts the lateness of expiries by table time, which stands still while this process is paused.
-func (e *expired) countLate(ids []jute.SessionID, now time.Time) {
+// recordLateness counts the lateness of expiries by table time, which stands still while this process is paused.
+func (e *expiryReporter) recordLateness(ids []jute.SessionID, now time.Time) {
 	at := e.sessions.TableTime(now)
 	for _, s := range e.sealedExpiries {
 		if len(ids) > 0 && ids[0] == s.ID { // not so if its client came back meanwhile

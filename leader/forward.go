@@ -80,7 +80,7 @@ func (r *receiver) acceptMessage(f *forwarding, message *proto.Forwarded) error 
 	} else if err := r.checkMessage(f, message); err != nil {
 		return err
 	}
-	if !r.intake.addForwarded(f, message.Txns) {
+	if !r.intake.enqueueForwardedWhenRoom(f, message.Txns) {
 		return cmp.Or(r.tenure.checkNonce(message.Nonce), errStreamReplaced)
 	}
 	return nil

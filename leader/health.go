@@ -8,9 +8,9 @@ import (
 
 // Ensemble is raft's view of the other members. raft has connections of its own, apart from pings and writes.
 type Ensemble interface {
-	// Reached returns the other voting members that have replied to raft within d. It takes no lock
+	// ReachedVoters returns the other voting members that have replied to raft within d. It takes no lock
 	// that apply holds.
-	Reached(d time.Duration) []uint32
+	ReachedVoters(d time.Duration) []uint32
 	// TransferTarget returns the member among reached that is to lead next, or 0 if there is none. It returns
 	// no member that has led recently. It takes no lock that apply holds.
 	TransferTarget(reached []uint32) uint32
@@ -32,12 +32,12 @@ type health struct {
 	decisions    chan transferDecision
 }
 
-// checkHealth hands over, in the background, if this leader has been unable to lead for the sync
+// handOverIfUnable hands over, in the background, if this leader has been unable to lead for the sync
 // limit and another member may be able to. It is unable to lead if most of the members that raft
 // reaches, itself included, are deaf to it. It is also unable if no proof round completes while at
 // least one of them is deaf. A member is deaf if it does not reply to pings, or reports that it cannot
 // reach the leader. A pause of this process proves nothing: every member gets the full time again.
-func (h *health) checkHealth(now time.Time, late bool) {
+func (h *health) handOverIfUnable(now time.Time, late bool) {
 	limit := time.Duration(h.cfg.SyncLimit) * h.cfg.Tick
 	begun, done := h.proofs.newestRounds()
 	if late || begun == done || begun != h.provingRound {
@@ -45,17 +45,17 @@ func (h *health) checkHealth(now time.Time, late bool) {
 	}
 	if late {
 		for _, m := range h.membership.presentLinks() {
-			m.restartDeafness(now)
+			m.restartReachability(now)
 		}
 		return
 	}
 	if h.cfg.Ensemble == nil {
 		return
 	}
-	reached := h.cfg.Ensemble.Reached(h.cfg.Tick)
+	reached := h.cfg.Ensemble.ReachedVoters(h.cfg.Tick)
 	links, deaf := h.membership.presentLinks(), 0
 	for _, id := range reached {
-		if m := links[id]; m != nil && m.deafFor(now) >= limit {
+		if m := links[id]; m != nil && m.sinceReachable(now) >= limit {
 			deaf++
 		}
 	}

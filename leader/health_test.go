@@ -23,7 +23,7 @@ type fakeEnsemble struct {
 	start   time.Time
 }
 
-func (f *fakeEnsemble) Reached(time.Duration) []uint32 {
+func (f *fakeEnsemble) ReachedVoters(time.Duration) []uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.reached
@@ -78,12 +78,12 @@ func TestHandsOverWhenItCannotLead(t *testing.T) {
 		"one down, the other hears nothing, no proof": {[]uint32{2}, 2, func(e *ensemble) {
 			silent(e.members[3])
 			silent(e.members[2])
-			e.pinger.beginProof()
+			e.pinger.requestProofRound()
 		}, true},
 		"no proof, as one is down and one joins": {[]uint32{2}, 2, func(e *ensemble) {
 			silent(e.members[3])
 			proofless(e.members[2])
-			e.pinger.beginProof()
+			e.pinger.requestProofRound()
 		}, false},
 		"nobody is reached": {nil, 2, func(e *ensemble) { silent(e.members[2]); silent(e.members[3]) }, false},
 	} {
@@ -128,7 +128,7 @@ func TestHandOverIsPutOff(t *testing.T) {
 			unlink(true)
 			e.at(14 * tick)
 			now := time.Now()
-			e.health.checkHealth(now, true)
+			e.health.handOverIfUnable(now, true)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -112,20 +112,20 @@ type Leader struct {
 	counters  *Counters
 	termBegun time.Time
 
-	tenure     *tenure
-	membership *membership
-	receiver   *receiver
-	intake     *intake
-	pinger     *pinger
-	proofs     *proofs
-	clocks     *clocks
-	health     *health
-	expiry     *expiry
-	expired    *expired
-	removals   *removals
-	reaper     *reaper
+	tenure         *tenure
+	membership     *membership
+	receiver       *receiver
+	intake         *intake
+	pinger         *pinger
+	proofs         *proofs
+	clocks         *clocks
+	health         *health
+	expiry         *expiry
+	expiryReporter *expiryReporter
+	removals       *removals
+	reaper         *reaper
 
-	pendingSyncs atomic.Int64 // Sync calls that wait for their proof
+	syncsAwaitingProof atomic.Int64 // Sync calls that wait for their proof
 }
 
 // New returns a Leader that is ready to Run. Its handlers may be called at once.
@@ -169,7 +169,7 @@ func New(cfg Config) (*Leader, error) {
 		decisions: make(chan transferDecision),
 	}
 	l.expiry = &expiry{sessions: cfg.Sessions}
-	l.expired = &expired{log: log, clock: cfg.Monotonic, sessions: cfg.Sessions, counters: l.counters}
+	l.expiryReporter = &expiryReporter{log: log, clock: cfg.Monotonic, sessions: cfg.Sessions, counters: l.counters}
 	l.removals = &removals{cfg: &l.cfg, expiry: l.expiry}
 	l.reaper = &reaper{cfg: &l.cfg, log: log, clocks: l.clocks, intake: l.intake}
 	return l, nil
@@ -191,16 +191,16 @@ func (l *Leader) Run(ctx context.Context) error {
 	g.Go(func() error { return l.pinger.memberLoop(ctx) })
 	err := g.Wait()
 	<-l.tenure.over
-	l.expired.reportApplied()
+	l.expiryReporter.reportApplied()
 	return err
 }
 
 // RecordExpired records that an expiry has been applied, to log it together with the others of its entry. Apply calls
 // it; it does not block.
-func (l *Leader) RecordExpired(id jute.SessionID) { l.expired.recordApplied(id) }
+func (l *Leader) RecordExpired(id jute.SessionID) { l.expiryReporter.recordApplied(id) }
 
-// MembersChanged makes the leader read raft's configuration again. It does not block.
-func (l *Leader) MembersChanged() { signal(l.pinger.membersChanged) }
+// RereadMembers makes the leader read raft's configuration again. It does not block.
+func (l *Leader) RereadMembers() { signal(l.pinger.membersChanged) }
 
 // signal wakes the receiver of a channel with one place. Signals that it has not taken yet count as one.
 func signal(c chan<- struct{}) {

@@ -54,9 +54,9 @@ func (m *link) markUnreachable(must bool) bool {
 	return true
 }
 
-// streamOpened records that a stream is being opened. The member sends again the touches that were not acknowledged
+// resetForStream records that a stream is being opened. The member sends again the touches that were not acknowledged
 // on the old one.
-func (m *link) streamOpened(cut context.CancelFunc, now time.Time, commit uint64) {
+func (m *link) resetForStream(cut context.CancelFunc, now time.Time, commit uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closeStream, m.pendingAcks = cut, nil
@@ -133,8 +133,8 @@ func (m *link) hasLeft() bool {
 	return !m.leftAt.IsZero()
 }
 
-// redialNow reports whether to close the member's connection now.
-func (m *link) redialNow(now time.Time, tick time.Duration, syncLimit int, late bool) bool {
+// redialDue reports whether to close the member's connection now.
+func (m *link) redialDue(now time.Time, tick time.Duration, syncLimit int, late bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -149,14 +149,14 @@ func (m *link) redialNow(now time.Time, tick time.Duration, syncLimit int, late 
 	return true
 }
 
-// deafFor returns the time since the member last reported that it can reach this leader.
-func (m *link) deafFor(now time.Time) time.Duration {
+// sinceReachable returns the time since the member last reported that it can reach this leader.
+func (m *link) sinceReachable(now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return now.Sub(m.reachableAt)
 }
 
-func (m *link) restartDeafness(now time.Time) {
+func (m *link) restartReachability(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reachableAt = now

@@ -18,7 +18,7 @@ import (
 // reconfigure makes raft's configuration another one and tells the leader.
 func (e *ensemble) reconfigure(voters, observers []uint32) {
 	e.configure(voters, observers)
-	e.MembersChanged()
+	e.RereadMembers()
 	synctest.Wait()
 }
 
@@ -278,7 +278,7 @@ func TestNewDiskProvesNothing(t *testing.T) {
 		e := newEnsemble(t)
 		disks := func(of2 uint64) {
 			e.servers.Store(&[]Member{{ID: 1, Voter: true}, {ID: 2, Disk: of2, Voter: true}, {ID: 3, Voter: true}})
-			e.MembersChanged()
+			e.RereadMembers()
 		}
 		disks(former)
 		e.members[2].change = func(pong *proto.Pong) bool { pong.Disk = present; return true }

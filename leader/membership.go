@@ -89,9 +89,9 @@ func (m *membership) voterIDs() (ids []uint32) {
 	return ids
 }
 
-// configuration returns the members whose replies count, or none if raft is in a later term. It is called under
+// countedMembers returns the members whose replies count, or none if raft is in a later term. It is called under
 // the lock of proofs, so that the configuration is not older than the round.
-func (m *membership) configuration() []Member {
+func (m *membership) countedMembers() []Member {
 	members := m.cfg.Members()
 	if m.cfg.RaftTerm() != m.cfg.Term { // after the configuration was read: see proofs
 		return nil

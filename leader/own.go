@@ -19,11 +19,11 @@ type ownStream struct {
 	f                 *forwarding
 }
 
-// OwnStream opens the stream of the member that leads. It lives until ctx ends, the member has a
+// OpenOwnStream opens the stream of the member that leads. It lives until ctx ends, the member has a
 // newer stream or the term is over. It is Forward without a network: it rejects the same messages,
 // and a message counts as sent when it is queued. Send blocks while the queue is full. The caller
 // must end ctx when it is done with the stream, however the stream ended.
-func (l *Leader) OwnStream(ctx context.Context) proto.Leader_ForwardClient {
+func (l *Leader) OpenOwnStream(ctx context.Context) proto.Leader_ForwardClient {
 	ctx, end := context.WithCancelCause(ctx)
 	f := &forwarding{cancel: end}
 	context.AfterFunc(ctx, func() { l.intake.streamEnded(f) }) // this also ends a Send that waits for room

@@ -26,7 +26,7 @@ type ownLink struct {
 
 func (e *ensemble) own() *ownLink {
 	ctx, hangUp := context.WithCancelCause(context.Background())
-	o := &ownLink{Leader_ForwardClient: e.OwnStream(ctx), hangUp: hangUp, sent: make(chan error, 1), ended: make(chan error, 1)}
+	o := &ownLink{Leader_ForwardClient: e.OpenOwnStream(ctx), hangUp: hangUp, sent: make(chan error, 1), ended: make(chan error, 1)}
 	e.t.Cleanup(func() { hangUp(nil) })
 	e.streams.Go(func() {
 		err := o.RecvMsg(new(proto.ForwardEnd))
@@ -138,7 +138,7 @@ func TestOwnStreamEnds(t *testing.T) {
 		{"by the member", func(_ *ensemble, o *ownLink) { o.hangUp(hungUp) }, func(err error) bool { return errors.Is(err, hungUp) }},
 		{"with the term", func(e *ensemble, _ *ownLink) { e.stop() }, func(err error) bool { return status.Code(err) == codes.FailedPrecondition }},
 		{"by a newer one", func(e *ensemble, _ *ownLink) { e.intake.replaceStream(&forwarding{member: 1}) }, func(err error) bool { return status.Code(err) == codes.Aborted }},
-		{"by silence", func(e *ensemble, _ *ownLink) { e.intake.dropStream(1, errMemberSilent) }, func(err error) bool { return errors.Is(err, errMemberSilent) }},
+		{"by silence", func(e *ensemble, _ *ownLink) { e.intake.endStream(1, errMemberSilent) }, func(err error) bool { return errors.Is(err, errMemberSilent) }},
 	}
 	for _, idle := range []bool{false, true} {
 		for _, tt := range tests {
@@ -223,7 +223,7 @@ func TestOwnStreamEndsBefore(t *testing.T) {
 		e.run()
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := e.OwnStream(ctx).Send(writes(1, 10, 1)); !errors.Is(err, io.EOF) {
+		if err := e.OpenOwnStream(ctx).Send(writes(1, 10, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("Send: %v, want EOF", err)
 		}
 		e.at(time.Second)

@@ -55,7 +55,7 @@ func TestMembershipRenews(t *testing.T) {
 	if l := m.presentLinks()[2]; l == nil || l == old {
 		t.Error("the link of a member that comes back is the old one")
 	}
-	if m.configuration() != nil {
+	if m.countedMembers() != nil {
 		t.Error("the configuration of a later term counts")
 	}
 }
@@ -116,25 +116,25 @@ func TestRemovalsPause(t *testing.T) {
 			time.Sleep(tick / 2)
 			_, due = e.advanceTable(time.Now())
 		}
-		if got := e.takeDue(10); got != nil || !e.watched.Load() {
-			t.Errorf("took %v before the round was decided; watched %t", got, e.watched.Load())
+		if got := e.takeDue(10); got != nil || !e.hasUndecided.Load() {
+			t.Errorf("took %v before the round was decided; watched %t", got, e.hasUndecided.Load())
 		}
-		e.decideDue()
+		e.releaseDue()
 		if _, due := e.advanceTable(time.Now()); due {
 			t.Error("due again while the round is decided")
 		}
-		if got := e.takeDue(2); len(got) != 2 || !e.deciding.Load() {
-			t.Errorf("took %d of 3; still deciding: %t", len(got), e.deciding.Load())
+		if got := e.takeDue(2); len(got) != 2 || !e.dueReleased.Load() {
+			t.Errorf("took %d of 3; still deciding: %t", len(got), e.dueReleased.Load())
 		}
 		r.unswept.Store(true)
 		begun := time.Now()
 		time.Sleep(time.Second)
-		r.pauseAfter(begun)
+		r.startPause(begun)
 		if sweeps, due := r.takeRemovals(time.Now().Add(time.Second - 1)); sweeps || due != nil {
 			t.Errorf("in the pause: sweeps %t, %v", sweeps, due)
 		}
-		if sweeps, due := r.takeRemovals(time.Now().Add(time.Second)); !sweeps || len(due) != 1 || e.deciding.Load() {
-			t.Errorf("after the pause: sweeps %t, %d due, still deciding: %t", sweeps, len(due), e.deciding.Load())
+		if sweeps, due := r.takeRemovals(time.Now().Add(time.Second)); !sweeps || len(due) != 1 || e.dueReleased.Load() {
+			t.Errorf("after the pause: sweeps %t, %d due, still deciding: %t", sweeps, len(due), e.dueReleased.Load())
 		}
 	})
 }
@@ -143,7 +143,7 @@ func TestRemovalsPause(t *testing.T) {
 func TestExpiredReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := sessiontracker.NewGlobalTable(time.Now(), tick, func(func(sessiontracker.TrackedSession) bool) {})
-		e := &expired{log: quiet, clock: monotonic.System{}, sessions: table, counters: new(Counters)}
+		e := &expiryReporter{log: quiet, clock: monotonic.System{}, sessions: table, counters: new(Counters)}
 		e.sealedExpiries = []sessiontracker.OverdueSession{{TrackedSession: session(4, 1)}, {TrackedSession: session(5, 1)}}
 		e.recordApplied(jute.SessionID(5)) // the client of 4 has come back
 		for range 2 {
@@ -167,7 +167,7 @@ func TestHealthHandsOver(t *testing.T) {
 		for want, wait := range []time.Duration{5*tick - 1, 1} {
 			time.Sleep(wait)
 			synctest.Wait()
-			h.checkHealth(time.Now(), false)
+			h.handOverIfUnable(time.Now(), false)
 			synctest.Wait()
 			if got := len(raft.when()); got != want {
 				t.Errorf("%v: handed over %d times, want %d", time.Since(raft.start), got, want)

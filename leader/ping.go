@@ -25,7 +25,7 @@ const (
 func (p *pinger) pingLoop(ctx context.Context, m *link) {
 	for ctx.Err() == nil {
 		if err := p.runStream(ctx, m); ctx.Err() == nil {
-			p.markLost(m, err)
+			p.logUnreachable(m, err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(p.cfg.Tick / 4): // not sooner: the member may be down for hours
@@ -38,7 +38,7 @@ func (p *pinger) pingLoop(ctx context.Context, m *link) {
 func (p *pinger) runStream(ctx context.Context, m *link) error {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
-	m.streamOpened(cut, p.cfg.Monotonic.Now(), p.cfg.Log.CommitIndex())
+	m.resetForStream(cut, p.cfg.Monotonic.Now(), p.cfg.Log.CommitIndex())
 	p.compared.forgetMember(m.id)
 	p.clocks.forgetMember(m.id)
 	to, err := p.cfg.LinkTo(m.id)
@@ -113,14 +113,14 @@ func (p *pinger) receivePongs(m *link, stream proto.Follower_PingsClient) error 
 				return err
 			}
 		}
-		if err := p.enterTouches(m, &a, pong, now); err != nil {
+		if err := p.recordTouches(m, &a, pong, now); err != nil {
 			return err
 		}
 		if bare := pong.Number == 0 && len(pong.Batches) == 0; bare || pong.More {
 			continue // a pong with only a proof is no part of a reply, but may come between two parts
 		}
 		if a.through != 0 && !a.refusalsUnsure {
-			m.addAck(ack{proof: p.beginProof(), boot: pong.Boot, through: a.through, refusedSessions: a.refusedSessions})
+			m.addAck(ack{proof: p.requestProofRound(), boot: pong.Boot, through: a.through, refusedSessions: a.refusedSessions})
 			signal(m.workReady) // the round may be done by now
 		}
 		a = pongParts{}
@@ -137,19 +137,19 @@ func (p *pinger) recordReply(m *link, pong *proto.Pong, back bool, now time.Time
 	if back {
 		p.log.Info("member is back", "peer", m.id)
 	}
-	if pong.Proof != 0 && p.proofs.recordReply(m.id, proofReply{pong.Disk, pong.Proof}, p.membership.configuration) {
+	if pong.Proof != 0 && p.proofs.recordReply(m.id, proofReply{pong.Disk, pong.Proof}, p.membership.countedMembers) {
 		p.membership.wakeAll() // acknowledgements have their proof, and another round may have begun
 	}
 	if pong.Number != 0 {
 		p.clocks.recordClock(m.id, pong.ClockMs, p.cfg.WallClock.Now())
 	}
-	return p.compareHashes(m, pong.Marks, now)
+	return p.compareAndLogHashes(m, pong.Marks, now)
 }
 
-// enterTouches enters a pong's batches into the table, each at the time it was first sent. It rejects a session that
+// recordTouches enters a pong's batches into the table, each at the time it was first sent. It rejects a session that
 // the table does not have. There is one exception: if the member has applied more of the log than this one, it
 // may know better. Then the reply is neither acknowledged nor rejected, and comes again with the next ping.
-func (p *pinger) enterTouches(m *link, a *pongParts, pong *proto.Pong, now time.Time) error {
+func (p *pinger) recordTouches(m *link, a *pongParts, pong *proto.Pong, now time.Time) error {
 	behind := pong.Applied > p.cfg.AppliedIndex()
 	for _, batch := range pong.Batches {
 		if len(batch.Sessions) != len(batch.TimeoutsMs) {
@@ -170,10 +170,10 @@ func (p *pinger) enterTouches(m *link, a *pongParts, pong *proto.Pong, now time.
 	return nil
 }
 
-// markLost logs that a member is out of reach or has stopped, once until it is back. It logs nothing in
+// logUnreachable logs that a member is out of reach or has stopped, once until it is back. It logs nothing in
 // three cases. A member that rejects pings knows a newer term, and this one is about to end. A member
 // that was not heard in this term may be starting: it gets a tick. A member that has left may stop.
-func (p *pinger) markLost(m *link, err error) {
+func (p *pinger) logUnreachable(m *link, err error) {
 	if status.Code(err) == codes.FailedPrecondition || m.hasLeft() ||
 		!m.markUnreachable(p.cfg.Monotonic.Now().Sub(p.termBegun) > p.cfg.Tick) {
 		return

@@ -304,15 +304,15 @@ func TestPauseCutsNobodyOff(t *testing.T) {
 	e, r, _ := due(t)
 	cut := 0
 	for _, m := range e.membership.presentLinks() {
-		m.streamOpened(func() { cut++ }, e.start, 0)
+		m.resetForStream(func() { cut++ }, e.start, 0)
 	}
-	e.advanceTable(r, e.start.Add(100*tick))
-	e.advanceTable(r, e.start.Add(100*tick+tick/2))
+	e.advanceTableAndPing(r, e.start.Add(100*tick))
+	e.advanceTableAndPing(r, e.start.Add(100*tick+tick/2))
 	if cut != 0 {
 		t.Errorf("%d members cut off after a pause", cut)
 	}
 	for i := range time.Duration(11) {
-		e.advanceTable(r, e.start.Add(101*tick+i*tick/2))
+		e.advanceTableAndPing(r, e.start.Add(101*tick+i*tick/2))
 	}
 	if cut != 3 {
 		t.Errorf("%d members cut off after a time of silence, want 3", cut)
@@ -391,11 +391,11 @@ func TestSync(t *testing.T) {
 func TestProofRounds(t *testing.T) {
 	p := newProofs()
 	four := func() []Member { return []Member{{1, 1, true}, {2, 2, true}, {3, 3, true}, {4, 4, true}} } // a majority is 3
-	if round, now := p.beginRound(); round != 1 || !now {
+	if round, now := p.requestRound(); round != 1 || !now {
 		t.Fatalf("begin = %d, %t", round, now)
 	}
 	for range 2 {
-		if round, now := p.beginRound(); round != 2 || now {
+		if round, now := p.requestRound(); round != 2 || now {
 			t.Fatalf("begin while 1 is under way = %d, %t", round, now)
 		}
 	}
@@ -417,7 +417,7 @@ func TestProofRounds(t *testing.T) {
 	if begun, done := p.newestRounds(); begun != 2 || done != 2 {
 		t.Errorf("begun %d, done %d; want 2 and 2", begun, done)
 	}
-	if round, now := p.beginRound(); round != 3 || !now {
+	if round, now := p.requestRound(); round != 3 || !now {
 		t.Errorf("begin = %d, %t", round, now)
 	}
 }

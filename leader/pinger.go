@@ -40,8 +40,8 @@ func (p *pinger) memberLoop(ctx context.Context) error {
 		}
 	}()
 	for {
-		p.startAndEnd(ctx, running)
-		if p.proofs.recountReplies(p.membership.configuration) {
+		p.updatePingLoops(ctx, running)
+		if p.proofs.completeIfNowProved(p.membership.countedMembers) {
 			p.membership.wakeAll()
 		}
 		select {
@@ -66,10 +66,10 @@ func (p *pingTask) endAndWait() {
 	<-p.ended
 }
 
-// startAndEnd starts a pingLoop for each member that has none, and ends those of members that have
+// updatePingLoops starts a pingLoop for each member that has none, and ends those of members that have
 // gone. When a member has left, its stream of writes is closed at once. When its loop has ended, nothing of the
 // member is kept.
-func (p *pinger) startAndEnd(ctx context.Context, running map[*link]*pingTask) {
+func (p *pinger) updatePingLoops(ctx context.Context, running map[*link]*pingTask) {
 	links := p.membership.links.Load()
 	for m, loop := range running {
 		if links.members[m.id] == m {
@@ -77,7 +77,7 @@ func (p *pinger) startAndEnd(ctx context.Context, running map[*link]*pingTask) {
 		}
 		if !loop.parting {
 			loop.parting = true
-			p.intake.dropStream(m.id, errMemberLeft)
+			p.intake.endStream(m.id, errMemberLeft)
 			p.forgetReplies(m.id)
 		}
 		if links.parting[m.id] != m {
@@ -127,25 +127,25 @@ func (p *pinger) allReplied(number uint64, now time.Time) bool {
 	return true
 }
 
-// redialSilent closes the connections to members that have sent nothing for a tick, the time of two
+// closeSilentConns closes the connections to members that have sent nothing for a tick, the time of two
 // pings. The network may have dropped such a connection, and everything sent on it is then lost
 // without an error. If a member does not reply on the next connection either, its time doubles, up to the
 // sync limit. If this process itself was paused, every member gets another tick.
-func (p *pinger) redialSilent(now time.Time, late bool) {
+func (p *pinger) closeSilentConns(now time.Time, late bool) {
 	if p.cfg.CloseConnection == nil {
 		return
 	}
 	for _, m := range p.membership.presentLinks() {
-		if m.id != p.cfg.Self && m.redialNow(now, p.cfg.Tick, p.cfg.SyncLimit, late) {
+		if m.id != p.cfg.Self && m.redialDue(now, p.cfg.Tick, p.cfg.SyncLimit, late) {
 			p.cfg.CloseConnection(m.id)
 		}
 	}
 }
 
-// cutSilent ends the streams of members that have sent nothing for the sync limit, because their
+// endSilentStreams ends the streams of members that have sent nothing for the sync limit, because their
 // connection may be dead. They are opened again. If this process was paused, every member gets the
 // full time again.
-func (p *pinger) cutSilent(now time.Time, late bool) {
+func (p *pinger) endSilentStreams(now time.Time, late bool) {
 	limit := time.Duration(p.cfg.SyncLimit) * p.cfg.Tick
 	for _, m := range p.membership.presentLinks() {
 		m.mu.Lock()
@@ -158,8 +158,8 @@ func (p *pinger) cutSilent(now time.Time, late bool) {
 		if !silent {
 			continue
 		}
-		p.markLost(m, errMemberSilent)
+		p.logUnreachable(m, errMemberSilent)
 		cut()
-		p.intake.dropStream(m.id, errMemberSilent)
+		p.intake.endStream(m.id, errMemberSilent)
 	}
 }

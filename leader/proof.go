@@ -61,9 +61,9 @@ func newProofs() *proofs {
 	return &proofs{lastReplies: make(map[uint32]proofReply), doneChanged: make(chan struct{})}
 }
 
-// beginRound returns the number of a round that has not been sent yet. It reports whether to send it
+// requestRound returns the number of a round that has not been sent yet. It reports whether to send it
 // now; otherwise it is sent when the round under way is done.
-func (p *proofs) beginRound() (round uint64, now bool) {
+func (p *proofs) requestRound() (round uint64, now bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.begunRound == p.doneRound {
@@ -82,15 +82,15 @@ func (p *proofs) recordReply(member uint32, by proofReply, configuration func() 
 		return false
 	}
 	p.lastReplies[member] = by
-	return p.countReplies(configuration)
+	return p.completeIfProved(configuration)
 }
 
-// recountReplies completes the round if its replies are enough in a changed configuration, and reports whether it
+// completeIfNowProved completes the round if its replies are enough in a changed configuration, and reports whether it
 // did.
-func (p *proofs) recountReplies(configuration func() []Member) bool {
+func (p *proofs) completeIfNowProved(configuration func() []Member) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.countReplies(configuration)
+	return p.completeIfProved(configuration)
 }
 
 func (p *proofs) forgetMember(member uint32) {
@@ -99,8 +99,8 @@ func (p *proofs) forgetMember(member uint32) {
 	delete(p.lastReplies, member)
 }
 
-// countReplies completes the round if a majority has replied, and reports whether it did.
-func (p *proofs) countReplies(configuration func() []Member) bool {
+// completeIfProved completes the round if a majority has replied, and reports whether it did.
+func (p *proofs) completeIfProved(configuration func() []Member) bool {
 	if p.doneRound == p.begunRound || !p.isProved(configuration()) {
 		return false
 	}
@@ -141,9 +141,9 @@ func (p *proofs) isDone(round uint64) (done bool, changed <-chan struct{}) {
 	return p.doneRound >= round, p.doneChanged
 }
 
-// beginProof returns the number of a round that begins after the call: now, or when the round under way is done.
-func (p *pinger) beginProof() uint64 {
-	round, now := p.proofs.beginRound()
+// requestProofRound returns the number of a round that begins after the call: now, or when the round under way is done.
+func (p *pinger) requestProofRound() uint64 {
+	round, now := p.proofs.requestRound()
 	if now {
 		p.membership.wakeAll()
 	}
@@ -157,10 +157,10 @@ func (l *Leader) Sync(ctx context.Context, request *proto.SyncRequest) (*proto.S
 	if err := l.tenure.checkNonce(request.Nonce); err != nil {
 		return nil, err
 	}
-	l.pendingSyncs.Add(1)
-	defer l.pendingSyncs.Add(-1)
+	l.syncsAwaitingProof.Add(1)
+	defer l.syncsAwaitingProof.Add(-1)
 	index := l.cfg.Log.CommitIndex()
-	round := l.pinger.beginProof()
+	round := l.pinger.requestProofRound()
 	for {
 		done, changed := l.proofs.isDone(round)
 		if done {

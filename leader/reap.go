@@ -94,7 +94,7 @@ func (r *reaper) reapRound(ctx context.Context) (n int, err error) {
 			if err != nil {
 				return n, fmt.Errorf("leader: encode removal of a node: %w", err)
 			}
-			if !r.intake.addReap(&proto.Txn{Op: int32(jute.OpReap), Body: body}) {
+			if !r.intake.enqueueReapWhenRoom(&proto.Txn{Op: int32(jute.OpReap), Body: body}) {
 				return n, nil
 			}
 			n++

@@ -16,7 +16,7 @@ func TestPatienceBeginsWithEachDisagreement(t *testing.T) {
 		begun := time.Now()
 		at := func(when time.Duration, member uint32, digest, index uint64, want int) {
 			t.Helper()
-			fresh, err := c.recordHashes(member, marksAt(digest, index), voters, begun.Add(when))
+			fresh, err := c.updateVerdicts(member, marksAt(digest, index), voters, begun.Add(when))
 			if err != nil || len(fresh) != want {
 				t.Errorf("after %v: %d new verdicts, %v; want %d", when, len(fresh), err, want)
 			}

@@ -88,7 +88,7 @@ func TestSilenceIsTheLeaders(t *testing.T) {
 		e := newEnsemble(t, session(10, 6))
 		e.run()
 		e.at(3 * time.Second)
-		e.expiry.watched.Store(true) // the writers' sessions are touched
+		e.expiry.hasUndecided.Store(true) // the writers' sessions are touched
 		o := e.own()
 		own := kills(t, 1, 10, 1, 2)
 		own.Txns[1].Body = []byte{0xff}

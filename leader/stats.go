@@ -32,23 +32,23 @@ func (c *Counters) Reset() {
 
 // Stats describe the term as it is now.
 type Stats struct {
-	Learners        int           // other members that have sent something on their open stream
-	SyncedVoters    int           // voters among them that have applied all that was committed when it opened
-	Observers       int           // learners that do not vote: observers, and members that are still joining
-	SyncedObservers int           // observers that have applied as much
-	PendingSyncs    int           // calls of Sync that wait for their proof
-	Uptime          time.Duration // of the term
-	MaxClockGap     time.Duration // greatest difference between this member's clock and another's
-	ReaperHeld      bool          // this member's clock is at fault
-	QueuedTxns      int           // waiting for an entry
-	QueuedBytes     int           // of QueuedTxns
+	Learners           int           // other members that have sent something on their open stream
+	SyncedVoters       int           // voters among them that have applied all that was committed when it opened
+	Observers          int           // learners that do not vote: observers, and members that are still joining
+	SyncedObservers    int           // observers that have applied as much
+	SyncsAwaitingProof int           // calls of Sync that wait for their proof
+	Uptime             time.Duration // of the term
+	MaxClockGap        time.Duration // greatest difference between this member's clock and another's
+	ReaperPaused       bool          // this member's clock is at fault
+	QueuedTxns         int           // waiting for an entry
+	QueuedBytes        int           // of QueuedTxns
 }
 
 // Stats returns the present values.
 func (l *Leader) Stats() Stats {
-	s := Stats{PendingSyncs: int(l.pendingSyncs.Load()), Uptime: l.cfg.Monotonic.Now().Sub(l.termBegun)}
+	s := Stats{SyncsAwaitingProof: int(l.syncsAwaitingProof.Load()), Uptime: l.cfg.Monotonic.Now().Sub(l.termBegun)}
 	why, _ := l.clocks.clockFault()
-	s.ReaperHeld = why != ""
+	s.ReaperPaused = why != ""
 	_, _, s.MaxClockGap = l.clocks.compareClocks(nil)
 	s.QueuedTxns, s.QueuedBytes = l.intake.queueDepth()
 	voters := l.membership.voterIDs()

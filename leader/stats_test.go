@@ -96,7 +96,7 @@ func TestCounters(t *testing.T) {
 		}
 		go func() { _, _ = e.Sync(t.Context(), &proto.SyncRequest{Member: 2, Nonce: nonce}) }()
 		synctest.Wait()
-		if n := e.Stats().PendingSyncs; n != 1 {
+		if n := e.Stats().SyncsAwaitingProof; n != 1 {
 			t.Errorf("%d syncs wait for a proof that nobody gives", n)
 		}
 		hangUp()
@@ -123,8 +123,8 @@ func TestLatenessIsCounted(t *testing.T) {
 			t.Errorf("%d expiries were %v s late, want 3 and %v", got.Count, got.Sum, want.Seconds())
 		}
 		due := sessiontracker.OverdueSession{TrackedSession: session(4, 1)}
-		e.expired.sealedExpiries = []sessiontracker.OverdueSession{due, {TrackedSession: session(5, 1)}}
-		e.expired.countLate([]jute.SessionID{5}, time.Now())
+		e.expiryReporter.sealedExpiries = []sessiontracker.OverdueSession{due, {TrackedSession: session(5, 1)}}
+		e.expiryReporter.recordLateness([]jute.SessionID{5}, time.Now())
 		if n := e.counters.ExpiryLateness.Buckets().Count; n != 4 {
 			t.Errorf("%d expiries, want 4: one of the two sessions has come back", n)
 		}

@@ -47,8 +47,8 @@ func (r *removals) takeRemovals(now time.Time) (sweeps bool, due []sessiontracke
 	return sweeps, r.expiry.takeDue(maxExpiries)
 }
 
-// pauseAfter begins the pause after an entry with removals that was begun at begun.
-func (r *removals) pauseAfter(begun time.Time) {
+// startPause begins the pause after an entry with removals that was begun at begun.
+func (r *removals) startPause(begun time.Time) {
 	now := r.cfg.Monotonic.Now()
 	r.pausedUntil = now.Add(now.Sub(begun))
 }

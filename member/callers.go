@@ -8,35 +8,37 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// maxConnsPerCaller limits the gRPC connections of another member to this one. It needs one, but connections of its
+// maxConnsPerPeer limits the gRPC connections of another member to this one. It needs one, but connections of its
 // earlier runs, or ones that the network has lost, may not have ended. Each may have maxConcurrentCalls calls.
-const maxConnsPerCaller = 16
+const maxConnsPerPeer = 16
 
-// callerLimiter limits the gRPC connections of each member by closing the oldest. It is the credentials of a server. It
+// peerConnLimiter limits the gRPC connections of each member by closing the oldest. It is the credentials of a server. It
 // is safe for concurrent use.
-type callerLimiter struct {
+type peerConnLimiter struct {
 	peerCredentials
 
 	mu        sync.Mutex
-	openConns map[uint32][]*callerConn // by member, oldest first
+	openConns map[uint32][]*limitedPeerConn // by member, oldest first
 }
 
-func newCallerLimiter() *callerLimiter { return &callerLimiter{openConns: map[uint32][]*callerConn{}} }
+func newPeerConnLimiter() *peerConnLimiter {
+	return &peerConnLimiter{openConns: map[uint32][]*limitedPeerConn{}}
+}
 
-// callerConn is a connection that a member has opened.
-type callerConn struct {
+// limitedPeerConn is a connection that a member has opened.
+type limitedPeerConn struct {
 	net.Conn
-	limiter *callerLimiter
+	limiter *peerConnLimiter
 	member  uint32
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
-func (c *callerLimiter) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c *peerConnLimiter) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := c.peerCredentials.ServerHandshake(conn)
 	if err != nil {
 		return nil, nil, err
 	}
-	in := &callerConn{conn, c, info.(peerInfo).member}
+	in := &limitedPeerConn{conn, c, info.(peerInfo).member}
 	if oldest := c.addConn(in); oldest != nil {
 		_ = oldest.Close() // gRPC sees its end
 	}
@@ -44,14 +46,14 @@ func (c *callerLimiter) ServerHandshake(conn net.Conn) (net.Conn, credentials.Au
 }
 
 // Clone implements credentials.TransportCredentials. The clone counts the same connections.
-func (c *callerLimiter) Clone() credentials.TransportCredentials { return c }
+func (c *peerConnLimiter) Clone() credentials.TransportCredentials { return c }
 
 // addConn adds a connection, and returns the one that must be closed for it, or nil.
-func (c *callerLimiter) addConn(in *callerConn) (surplus *callerConn) {
+func (c *peerConnLimiter) addConn(in *limitedPeerConn) (surplus *limitedPeerConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := append(c.openConns[in.member], in)
-	if len(all) > maxConnsPerCaller {
+	if len(all) > maxConnsPerPeer {
 		surplus, all = all[0], all[1:]
 	}
 	c.openConns[in.member] = all
@@ -59,13 +61,13 @@ func (c *callerLimiter) addConn(in *callerConn) (surplus *callerConn) {
 }
 
 // Close implements net.Conn.
-func (in *callerConn) Close() error {
+func (in *limitedPeerConn) Close() error {
 	in.limiter.removeConn(in)
 	return in.Conn.Close()
 }
 
-func (c *callerLimiter) removeConn(in *callerConn) {
+func (c *peerConnLimiter) removeConn(in *limitedPeerConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.openConns[in.member] = slices.DeleteFunc(c.openConns[in.member], func(other *callerConn) bool { return other == in })
+	c.openConns[in.member] = slices.DeleteFunc(c.openConns[in.member], func(other *limitedPeerConn) bool { return other == in })
 }

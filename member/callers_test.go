@@ -16,7 +16,7 @@ import (
 // A member that opens more gRPC connections than it may loses the oldest ones. Those of other members stay,
 // and a connection that has ended takes no place.
 func TestConnectionsOfACaller(t *testing.T) {
-	c := newCallerLimiter()
+	c := newPeerConnLimiter()
 	var _ credentials.TransportCredentials = c
 	open := func(member uint32) (ours net.Conn, theirs net.Conn) {
 		t.Helper()
@@ -34,7 +34,7 @@ func TestConnectionsOfACaller(t *testing.T) {
 	}
 	_, others := open(3)
 	var near, far []net.Conn
-	for range maxConnsPerCaller {
+	for range maxConnsPerPeer {
 		ours, theirs := open(2)
 		near, far = append(near, ours), append(far, theirs)
 	}
@@ -52,8 +52,8 @@ func TestConnectionsOfACaller(t *testing.T) {
 	for range 100 {
 		open(2)
 	}
-	if n := len(c.openConns[2]); n != maxConnsPerCaller || len(c.openConns[3]) != 1 {
-		t.Errorf("%d connections of member 2, want %d; %d of member 3", n, maxConnsPerCaller, len(c.openConns[3]))
+	if n := len(c.openConns[2]); n != maxConnsPerPeer || len(c.openConns[3]) != 1 {
+		t.Errorf("%d connections of member 2, want %d; %d of member 3", n, maxConnsPerPeer, len(c.openConns[3]))
 	}
 }
 

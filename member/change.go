@@ -29,7 +29,7 @@ func (m *Member) checkCanSubmit() error {
 	switch {
 	case m.removalWatch.unlistedVersion() != 0:
 		return ErrNotListed
-	case m.node.Record().DamageReason() != "" || m.health.disputed() != "":
+	case m.node.Record().DamageReason() != "" || m.health.disputeReason() != "":
 		return ErrNotSound
 	}
 	return nil
@@ -56,7 +56,7 @@ func submitAndWait(ctx context.Context, f *follower.Follower, txn *proto.Txn) (z
 		return r, nil
 	case <-ctx.Done():
 	}
-	if f.Withdraw(txn.Conn) {
+	if f.WithdrawUnsent(txn.Conn) {
 		return znode.Result{}, fmt.Errorf("%w: %w", ErrNoLeader, ctx.Err())
 	}
 	select {

@@ -26,8 +26,8 @@ func (c *Config) digestAlgorithm() string {
 	return c.Digest.String()
 }
 
-// compareAlgorithm warns once if another member has another algorithm. "" means that the scheme is off there.
-func (w *digestWarnings) compareAlgorithm(other uint32, algorithm string) {
+// warnIfDifferent warns once if another member has another algorithm. "" means that the scheme is off there.
+func (w *digestWarnings) warnIfDifferent(other uint32, algorithm string) {
 	algorithm = algorithm[:min(len(algorithm), maxDigestName)]
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -31,7 +31,7 @@ func TestCompareDigests(t *testing.T) {
 		{2, "", ""},
 		{3, long + "y", long},
 	} {
-		w.compareAlgorithm(step.member, step.alg)
+		w.warnIfDifferent(step.member, step.alg)
 		got := log.Take()
 		if step.there == "" && got != "" || step.there != "" && !strings.HasSuffix(got, "here=SHA1 there="+step.there+"\n") {
 			t.Errorf("step %d: %q is logged of %q, want %q", i, got, step.alg, step.there)
@@ -39,7 +39,7 @@ func TestCompareDigests(t *testing.T) {
 	}
 	off := Config{Settings: config.Settings{NoDigest: true}}
 	w.ownAlgorithm = off.digestAlgorithm()
-	if w.compareAlgorithm(4, "SHA-256"); log.String() != "" {
+	if w.warnIfDifferent(4, "SHA-256"); log.String() != "" {
 		t.Errorf("without the scheme: %s", log.String())
 	}
 }

@@ -19,9 +19,9 @@ type dispute struct {
 	expires time.Time
 }
 
-// reportDispute implements follower.Config.OnDivergence. It suspends the server, and never blocks.
-func (h *health) reportDispute(why string) {
-	before := h.disputed()
+// suspendForDispute implements follower.Config.OnDivergence. It suspends the server, and never blocks.
+func (h *health) suspendForDispute(why string) {
+	before := h.disputeReason()
 	h.currentDispute.Store(&dispute{
 		"its state differs from the leader's, and no majority says who is right: " + why,
 		time.Now().Add(disputeTicks * h.cfg.Tick),
@@ -33,8 +33,8 @@ func (h *health) reportDispute(why string) {
 	}
 }
 
-// disputed returns the reason of the dispute, or "" if there is none. A leader keeps serving, because one side must.
-func (h *health) disputed() string {
+// disputeReason returns the reason of the dispute, or "" if there is none. A leader keeps serving, because one side must.
+func (h *health) disputeReason() string {
 	d := h.currentDispute.Load()
 	if d == nil || time.Now().After(d.expires) || h.terms.currentLeader.Load() != nil {
 		return ""
@@ -42,8 +42,8 @@ func (h *health) disputed() string {
 	return d.reason
 }
 
-// disputeLoop resumes serving when a dispute is over.
-func (h *health) disputeLoop(ctx context.Context) error {
+// resumeLoop resumes serving when a dispute is over.
+func (h *health) resumeLoop(ctx context.Context) error {
 	ticker := time.NewTicker(h.cfg.Tick / 2)
 	defer ticker.Stop()
 	for {
@@ -52,10 +52,10 @@ func (h *health) disputeLoop(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		if d := h.currentDispute.Load(); d != nil && h.disputed() == "" && h.currentDispute.CompareAndSwap(d, nil) {
+		if d := h.currentDispute.Load(); d != nil && h.disputeReason() == "" && h.currentDispute.CompareAndSwap(d, nil) {
 			h.log.Info("the leader no longer reports that this member's state differs")
 			h.server.Resume()
-			if h.disputed() != "" { // reported again meanwhile
+			if h.disputeReason() != "" { // reported again meanwhile
 				h.server.Suspend()
 			}
 		}

@@ -48,7 +48,7 @@ func (m *Member) Drain(ctx context.Context, over time.Duration) (closed int, lea
 }
 
 func (d *drain) yieldAndDrain(ctx context.Context, over time.Duration) (closed int, leads bool) {
-	err := d.yieldLeadership(ctx, max(over, api.MinHandOver))
+	err := d.startDrainAndYield(ctx, max(over, api.MinHandOver))
 	closed = d.server.Drain(ctx, over)
 	return closed, err != nil && d.node.Status().IsLeader()
 }
@@ -108,7 +108,7 @@ func (s services) Drain(ctx context.Context, r *proto.DrainRequest) (*proto.Drai
 // drainForStop drains a member that stops. It hands over for handOverTime only, because the others elect a
 // leader anyway.
 func (d *drain) drainForStop(ctx context.Context) {
-	_ = d.yieldLeadership(ctx, d.cfg.handOverTime()) // it is logged
+	_ = d.startDrainAndYield(ctx, d.cfg.handOverTime()) // it is logged
 	d.server.Drain(ctx, d.cfg.DrainTime)
 }
 
@@ -116,10 +116,10 @@ func (d *drain) drainForStop(ctx context.Context) {
 // member takes two of them.
 const minHandOverHeartbeats = 4
 
-// yieldLeadership fails /readyz, rejects new clients and hands leadership over. If that fails within the time,
+// startDrainAndYield fails /readyz, rejects new clients and hands leadership over. If that fails within the time,
 // yieldLoop tries again.
-func (d *drain) yieldLeadership(ctx context.Context, within time.Duration) error {
-	d.http.Stop()
+func (d *drain) startDrainAndYield(ctx context.Context, within time.Duration) error {
+	d.http.FailReadyz()
 	d.server.RejectNew() // a client that came now would be closed soon
 	d.node.Transfer().DeclineIncoming()
 	defer d.startOnce.Do(func() { close(d.started) })

@@ -101,8 +101,8 @@ type eventQueue struct {
 
 func newEventQueue() *eventQueue { return &eventQueue{queued: make(chan Event, maxEvents)} }
 
-// emit adds an event. Apply calls it, so it never waits.
-func (q *eventQueue) emit(e Event) {
+// enqueueOrDrop adds an event. Apply calls it, so it never waits.
+func (q *eventQueue) enqueueOrDrop(e Event) {
 	select {
 	case q.queued <- e:
 	default:

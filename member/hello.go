@@ -47,8 +47,8 @@ func (c *helloClient) sendHello(ctx context.Context, peer wire.Peer) (*proto.Hel
 	request := c.helloRequest()
 	request.Rival = c.node.Reachability().DescribeRivals(peer.ID)
 	reply, err := to.Hello(ctx, request)
-	if err = c.peers.explainError(peer.ID, err); err == nil {
-		c.digestWarnings.compareAlgorithm(peer.ID, reply.GetDigestAlg())
+	if err = c.peers.preferDialError(peer.ID, err); err == nil {
+		c.digestWarnings.warnIfDifferent(peer.ID, reply.GetDigestAlg())
 		c.serverLists.learnFromHello(reply)
 	}
 	return reply, err
@@ -64,10 +64,10 @@ func (c *helloClient) helloRequest() *proto.HelloRequest {
 	}
 }
 
-// contactAbsent sends Hello to the servers of a list that are not present, at the addresses in the list. They may be
+// sendHelloToAbsent sends Hello to the servers of a list that are not present, at the addresses in the list. They may be
 // unknown: with certificates, such a server cannot connect to this member before the state's list has its host. The
 // administrator's change names the host, so its certificate is accepted.
-func (c *helloClient) contactAbsent(ctx context.Context, list serverlist.List) {
+func (c *helloClient) sendHelloToAbsent(ctx context.Context, list serverlist.List) {
 	c.node.Reachability().ProbeUntilMajority(ctx, raftPeers(serversFromList(list)),
 		func(ctx context.Context, id uint32) (*proto.HelloReply, error) {
 			s, _ := list.Find(id)
@@ -86,17 +86,17 @@ func (c *helloClient) sendHelloTo(ctx context.Context, s serverlist.Server) (*pr
 		return nil, err
 	}
 	reply, err := to.Hello(ctx, c.helloRequest())
-	return reply, there.explainError(s.ID, err)
+	return reply, there.preferDialError(s.ID, err)
 }
 
 // newcomerReplyTimeout limits the wait of an operator's change for replies of added servers, which take a few
 // round trips.
 const newcomerReplyTimeout = 2 * time.Second
 
-// checkNewcomers returns an error if a server that is added to or moved in next has data of another ensemble.
+// checkNewcomerEnsembles returns an error if a server that is added to or moved in next has data of another ensemble.
 // Such a server would reject the members of this one forever, and only its own log would show it. An
 // unreachable server may be started later.
-func (c *helloClient) checkNewcomers(ctx context.Context, list, next serverlist.List) error {
+func (c *helloClient) checkNewcomerEnsembles(ctx context.Context, list, next serverlist.List) error {
 	ctx, cancel := context.WithTimeout(ctx, newcomerReplyTimeout)
 	defer cancel()
 	outcomes := make([]error, len(next))

@@ -121,18 +121,18 @@ func TestWhyAConnectionWasNotOpened(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = c.Hello(t.Context(), &proto.HelloRequest{})
-		if errors.Is(err, wire.ErrOtherEnsemble) || !errors.Is(p.explainError(2, err), wire.ErrOtherEnsemble) {
-			t.Errorf("%v, explained as %v", err, p.explainError(2, err))
+		if errors.Is(err, wire.ErrOtherEnsemble) || !errors.Is(p.preferDialError(2, err), wire.ErrOtherEnsemble) {
+			t.Errorf("%v, explained as %v", err, p.preferDialError(2, err))
 		}
-		if err := p.explainError(2, nil); err != nil {
+		if err := p.preferDialError(2, nil); err != nil {
 			t.Errorf("a call that has succeeded: %v", err)
 		}
 		fails = nil
 		if _, err := p.dialPeer(t.Context(), 2); err != nil {
 			t.Fatal(err)
 		}
-		if other := errors.New("other"); p.explainError(2, other) != other { //nolint:errorlint // the same one
-			t.Errorf("with a connection: %v", p.explainError(2, other))
+		if other := errors.New("other"); p.preferDialError(2, other) != other { //nolint:errorlint // the same one
+			t.Errorf("with a connection: %v", p.preferDialError(2, other))
 		}
 	})
 }

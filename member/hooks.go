@@ -14,8 +14,8 @@ type hooks struct{ m *Member }
 
 func (h hooks) TermStarted(t znode.Term) {
 	h.m.terms.termStarted(t)
-	h.m.applyProgress.quotaWarnings.termStarted()
-	h.m.terms.transferTargets.termStarted(t)
+	h.m.applyProgress.quotaWarnings.resetReported()
+	h.m.terms.transferTargets.recordLeader(t)
 	h.m.follower.TermStarted(t)
 	h.m.adminHTTP.LeaderChanged(t.Leader, t.Term, time.UnixMilli(h.m.state.TimeMs()))
 	h.m.cfg.Hooks.TermStarted(t)
@@ -34,7 +34,7 @@ func (h hooks) SessionOpened(s znode.Session) {
 	if t := h.m.terms.sessionTable; t != nil {
 		t.AddIfMissing(sessionSeed(s), h.m.cfg.Monotonic.Now())
 		h.m.applyProgress.sessionCounters.opened.Add(1)
-		h.m.eventQueue.emit(Event{
+		h.m.eventQueue.enqueueOrDrop(Event{
 			Kind: EventOpened, Member: s.Owner.Member, Session: s.ID, Timeout: s.Timeout,
 			Address: s.Address,
 		})
@@ -48,7 +48,7 @@ func (h hooks) SessionAttached(s znode.Session, old znode.SessionOwner) {
 	if t := h.m.terms.sessionTable; t != nil {
 		t.AttachSession(sessionSeed(s), h.m.cfg.Monotonic.Now())
 		h.m.applyProgress.sessionCounters.resumed.Add(1)
-		h.m.eventQueue.emit(Event{
+		h.m.eventQueue.enqueueOrDrop(Event{
 			Kind: EventMoved, Member: s.Owner.Member, FromMember: old.Member, Session: s.ID,
 			Timeout: s.Timeout, Address: s.Address,
 		})
@@ -71,7 +71,7 @@ func (h hooks) SessionClosed(s znode.Session, end znode.SessionEnd) {
 			}
 		}
 		h.m.applyProgress.sessionCounters.ended[end.Reason].Add(1)
-		h.m.eventQueue.emit(endEvent(end))
+		h.m.eventQueue.enqueueOrDrop(endEvent(end))
 	}
 	h.auditSessionEnd(end)
 	h.m.follower.SessionClosed(s, end)
@@ -94,8 +94,8 @@ func (h hooks) NodesRemoved(of znode.Removal, paths []string) {
 
 func (h hooks) ServerListChanged(r znode.ServerList) {
 	h.m.serverLists.appliedList.Store(&r)
-	h.m.serverLists.wakeLoop()
-	h.m.applyProgress.updateMembers(h.m.state, h.m.cfg.ID, h.m.incarnation.number)
+	h.m.serverLists.wakeListLoop()
+	h.m.applyProgress.updateFromAnnouncements(h.m.state, h.m.cfg.ID, h.m.incarnation.number)
 	h.m.follower.ServerListChanged(r)
 	h.m.cfg.Hooks.ServerListChanged(r)
 }
@@ -104,7 +104,7 @@ func (h hooks) TxnApplied(txn *proto.Txn, r *znode.Result) {
 	if txn.GetBoot() == h.m.incarnation.number { // otherwise this member replays its log
 		h.m.auditLog.AddApplied(h.m.state.TimeMs(), txn, h.m.follower.Identities(txn), r)
 	}
-	h.m.applyProgress.clientReconfig.recordApplied(txn, r)
+	h.m.applyProgress.clientReconfig.recordReachedServers(txn, r)
 	h.m.follower.TxnApplied(txn, r)
 	h.m.cfg.Hooks.TxnApplied(txn, r)
 }
@@ -116,17 +116,17 @@ func (h hooks) TxnDropped(txn *proto.Txn) {
 
 func (h hooks) QuotaExceeded(q znode.ExceededQuota) {
 	if h.m.terms.sessionTable != nil {
-		h.m.applyProgress.quotaWarnings.recordOveruse(q)
+		h.m.applyProgress.quotaWarnings.reportOveruse(q)
 	}
 	h.m.cfg.Hooks.QuotaExceeded(q)
 }
 
 func (h hooks) EntryFinished(index uint64) {
 	h.m.applyProgress.lastIndex.Store(index)
-	h.m.terms.removeClosed()
+	h.m.terms.removeClosedSessions()
 	h.m.follower.EntryFinished(index)
 	if h.m.terms.sessionTable != nil {
-		h.m.applyProgress.quotaWarnings.checkDataUsed(h.m.state.DataUsed(), int64(h.m.state.Term().DataQuota))
+		h.m.applyProgress.quotaWarnings.reportQuotaShare(h.m.state.DataUsed(), int64(h.m.state.Term().DataQuota))
 	}
 	h.m.cfg.Hooks.EntryFinished(index)
 }
@@ -135,7 +135,7 @@ func (h hooks) SnapshotRestored() {
 	h.m.serverLists.appliedList.Store(nil) // if there is a list, ServerListChanged follows
 	h.m.applyProgress.lastIndex.Store(h.m.state.Index())
 	// the announcement may be in the snapshot alone
-	h.m.applyProgress.updateMembers(h.m.state, h.m.cfg.ID, h.m.incarnation.number)
+	h.m.applyProgress.updateFromAnnouncements(h.m.state, h.m.cfg.ID, h.m.incarnation.number)
 	h.m.follower.SnapshotRestored()
 	h.m.server.StateRestored()
 	h.m.cfg.Hooks.SnapshotRestored()

@@ -75,7 +75,7 @@ func newUnstarted(t *testing.T, servers serverlist.List, before func(s disk.Stor
 	u.peerConns = newPeerConns(time.Second, nil)
 	peers := raftPeers(u.cfg.Servers)
 	u.ports.addressBook = wire.NewAddressBook(1, peers)
-	u.serverLists = newServerLists(&u.cfg, u.ports.addressBook, u.peerConns.memberMoved, u.Member.log)
+	u.serverLists = newServerLists(&u.cfg, u.ports.addressBook, u.peerConns.discardConns, u.Member.log)
 	own := peers[slices.IndexFunc(peers, func(p wire.Peer) bool { return p.ID == 1 })]
 	var err error
 	u.node, err = quorum.Open(quorum.Config{
@@ -236,7 +236,7 @@ func TestNoTermBeforeMostVote(t *testing.T) {
 		u := newUnstarted(t, lines(t, serverOne, serverTwo, serverThree), nil)
 		u.ports.addressBook.SetEnsembleID(own)
 		u.serverLists.appliedList.Store(tt.state)
-		if u.terms.isFounding() != tt.founding {
+		if u.terms.lacksFoundingMajority() != tt.founding {
 			t.Errorf("%s: founding is %t", tt.name, !tt.founding)
 		}
 		if !tt.founding {

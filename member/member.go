@@ -258,7 +258,7 @@ func (m *Member) assembleParts() (err error) {
 	m.terms = newTerms(m)
 	m.peerConns = newPeerConns(m.cfg.Tick, m.dialMember)
 	m.serverLists = newServerLists(&m.cfg, wire.NewAddressBook(m.cfg.ID, raftPeers(m.cfg.Servers)),
-		m.peerConns.memberMoved, m.log)
+		m.peerConns.discardConns, m.log)
 	m.viewer = newViewer(m)
 	m.state = znode.New(znode.Config{Self: m.cfg.ID, Hooks: hooks{m}, EnsembleText: m.cfg.EnsembleText})
 	if m.serverKeys, err = openServerKeys(&m.cfg, m.log); err != nil {
@@ -295,7 +295,7 @@ func (m *Member) openPortsAndLog() (err error) {
 		return err
 	}
 	m.ports.warnInsecurePorts(m.log)
-	m.ports.addressBook.OnEnsembleSet(m.peerConns.redialAll)
+	m.ports.addressBook.OnEnsembleSet(m.peerConns.discardAllConns)
 	if m.node, err = quorum.Open(m.quorumConfig()); err != nil {
 		return err
 	}
@@ -315,7 +315,7 @@ func (m *Member) assembleLogParts() {
 	m.removalWatch = &removalWatch{
 		self: m.cfg.ID, tick: m.cfg.Tick, serverLists: m.serverLists, helloClient: m.helloClient, node: m.node,
 		server:     m.server,
-		isDisputed: func() bool { return m.health.disputed() != "" }, log: m.log,
+		isDisputed: func() bool { return m.health.disputeReason() != "" }, log: m.log,
 	}
 	m.health = &health{
 		cfg: &m.cfg, node: m.node, server: m.server, terms: m.terms, removalWatch: m.removalWatch,
@@ -347,7 +347,7 @@ func (m *Member) followerConfig() follower.Config {
 		Monotonic:    m.cfg.Monotonic,
 		VoterIDs:     func() []uint32 { return raftVoters(m.node) }, FetchStateHashes: m.peerConns.fetchStateHashes,
 		OnDamage:     func(why string) { m.health.reportDamage(why) },
-		OnDivergence: func(why string) { m.health.reportDispute(why) },
+		OnDivergence: func(why string) { m.health.suspendForDispute(why) },
 		MaxInFlight:  m.cfg.MaxInFlight, Logger: m.log,
 	}
 }
@@ -424,23 +424,23 @@ func (m *Member) Run(ctx context.Context) error {
 	})
 	g.Go(func() error { return m.follower.Run(inner) })
 	g.Go(func() error { return m.terms.leadershipLoop(inner) })
-	g.Go(func() error { return m.terms.newcomers.contactLoop(inner, m.helloClient) })
+	g.Go(func() error { return m.terms.proposedLists.sendHelloLoop(inner, m.helloClient) })
 	if m.cfg.ClientListener != nil {
 		g.Go(func() error { return m.server.Serve(inner, m.cfg.ClientListener) })
 	}
 	if m.cfg.SecureListener != nil {
 		g.Go(func() error { return m.server.ServeTLS(inner, m.cfg.SecureListener) })
 	}
-	g.Go(func() error { return m.serverLists.spreadLoop(inner, m.node) })
+	g.Go(func() error { return m.serverLists.listChangeLoop(inner, m.node) })
 	g.Go(func() error { return m.serverKeys.watchFiles(inner) })
 	g.Go(func() error { return m.eventQueue.deliverLoop(inner, m.cfg.OnEvent, m.log) })
-	g.Go(func() error { return m.announceReady(inner) })
+	g.Go(func() error { return m.signalWhenServing(inner) })
 	g.Go(func() error { return m.health.stallLoop(inner) })
 	g.Go(func() error { return m.health.damageLoop(inner) })
-	g.Go(func() error { return m.health.disputeLoop(inner) })
+	g.Go(func() error { return m.health.resumeLoop(inner) })
 	g.Go(func() error { return m.drain.yieldLoop(inner) })
 	g.Go(func() error { return m.health.readOnlyLoop(inner) })
-	g.Go(func() error { return m.removalWatch.suspendLoop(inner) })
+	g.Go(func() error { return m.removalWatch.suspendUnlistedLoop(inner) })
 	g.Go(func() error { return m.backups.backupLoop(inner) })
 	g.Go(func() error { return m.rebalancer.autoRebalanceLoop(inner) })
 	g.Go(func() error { return m.ports.trustGuard.Run(inner) })
@@ -517,8 +517,8 @@ func CanRestart(err error) bool {
 	return errors.Is(err, wire.ErrRestart) || errors.Is(err, follower.ErrAddedAgain)
 }
 
-// announceReady closes ready when this member first serves clients.
-func (m *Member) announceReady(ctx context.Context) error {
+// signalWhenServing closes ready when this member first serves clients.
+func (m *Member) signalWhenServing(ctx context.Context) error {
 	ticker := time.NewTicker(m.cfg.Tick / 20)
 	defer ticker.Stop()
 	for m.Role() == "" {
@@ -551,7 +551,7 @@ func (m *Member) State() *znode.State { return m.state }
 // while its disk or apply hangs, while its state is damaged or disputed, or while there is no leader.
 func (m *Member) Role() string {
 	switch {
-	case m.node.StallError() != nil || m.node.Record().DamageReason() != "" || m.health.disputed() != "":
+	case m.node.StallError() != nil || m.node.Record().DamageReason() != "" || m.health.disputeReason() != "":
 		return ""
 	case m.terms.currentLeader.Load() != nil && m.cfg.isStandalone():
 		return "standalone"

@@ -131,7 +131,7 @@ func (o operations) checkServersChange(ctx context.Context, c admin.MembersChang
 	if err != nil {
 		return &admin.Failure{Status: http.StatusBadRequest, Text: err.Error()}
 	}
-	if err := o.m.helloClient.checkNewcomers(ctx, members.List, next); err != nil {
+	if err := o.m.helloClient.checkNewcomerEnsembles(ctx, members.List, next); err != nil {
 		return &admin.Failure{Status: http.StatusConflict, Text: err.Error()}
 	}
 	switch {
@@ -143,7 +143,7 @@ func (o operations) checkServersChange(ctx context.Context, c admin.MembersChang
 			Text:   "one voter would be left, and no other member could take over from it; force makes the change all the same",
 		}
 	}
-	if err := members.CheckMajority(next); err != nil {
+	if err := members.CheckLivingMajority(next); err != nil {
 		return &admin.Failure{
 			Status: http.StatusConflict,
 			Text: err.Error() + "; start these members, or remove them instead; force leaves it to the leader, which rejects " +

@@ -21,7 +21,7 @@ func (u *unstarted) onPort(s polite) string {
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	srv := memberServer(newSenderGuard(u.Member.log, u.ports.addressBook.IsKnown, u.isOutsideEnsemble))
+	srv := memberServer(newSenderGuard(u.Member.log, u.ports.addressBook.IsKnown, u.mayBeOutsideEnsemble))
 	proto.RegisterFollowerServer(srv, s)
 	proto.RegisterLeaderServer(srv, s)
 	u.ports.hello = wire.NewHello(u.ports.addressBook)
@@ -86,7 +86,7 @@ func TestCallsNeedTheEnsemble(t *testing.T) {
 		return wire.NewHello(book).Dial(ctx, wire.DialTCP, addr, id)
 	})
 	defer p.closeAll()
-	book.OnEnsembleSet(p.redialAll)
+	book.OnEnsembleSet(p.discardAllConns)
 	check := func(when string, rest codes.Code) {
 		t.Helper()
 		for name, code := range calls(t, p) {

@@ -114,8 +114,8 @@ func (p *peerConns) dialPeer(ctx context.Context, id uint32) (net.Conn, error) {
 	return conn, nil
 }
 
-// explainError returns the error of the last dial of a member in place of err, the error of a call, if both failed.
-func (p *peerConns) explainError(id uint32, err error) error {
+// preferDialError returns the error of the last dial of a member in place of err, the error of a call, if both failed.
+func (p *peerConns) preferDialError(id uint32, err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if why := p.dialErrors[id]; err != nil && why != nil {
@@ -145,26 +145,26 @@ func (p *peerConns) closeIfNewest(id uint32, conn net.Conn) {
 	}
 }
 
-// redialMember closes the newest connection to a member, so that the next call opens another.
-func (p *peerConns) redialMember(id uint32) { p.closeIfNewest(id, p.newestConn(id)) }
+// closeNewestConn closes the newest connection to a member, so that the next call opens another.
+func (p *peerConns) closeNewestConn(id uint32) { p.closeIfNewest(id, p.newestConn(id)) }
 
-// memberMoved closes the connection to a member and the ones being opened, because another process may have its
+// discardConns closes the connection to a member and the ones being opened, because another process may have its
 // id by now.
-func (p *peerConns) memberMoved(id uint32) {
+func (p *peerConns) discardConns(id uint32) {
 	p.mu.Lock()
 	p.moveCounts[id]++
 	p.mu.Unlock()
-	p.redialMember(id)
+	p.closeNewestConn(id)
 }
 
-// redialAll closes the connections to all members and the ones being opened. Their hellos have not named this member's
+// discardAllConns closes the connections to all members and the ones being opened. Their hellos have not named this member's
 // ensemble, so they can only be used for Hello.
-func (p *peerConns) redialAll() {
+func (p *peerConns) discardAllConns() {
 	p.mu.Lock()
 	ids := slices.Collect(maps.Keys(p.clientConns))
 	p.mu.Unlock()
 	for _, id := range ids {
-		p.memberMoved(id)
+		p.discardConns(id)
 	}
 }
 

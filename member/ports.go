@@ -94,7 +94,7 @@ func (m *Member) quorumConfig() quorum.Config {
 	cfg := quorum.Config{
 		MemberID: m.cfg.ID, Peers: raftPeers(m.cfg.Servers), AddressBook: m.ports.addressBook,
 		WantedServers: m.serverLists.wantedPeers, ConfigurationChanged: m.terms.configurationChanged,
-		LeaderDied: m.peerConns.redialMember, DataDir: m.cfg.Dir, LogDir: m.cfg.LogDir, LogKind: m.cfg.LogKind,
+		LeaderDied: m.peerConns.closeNewestConn, DataDir: m.cfg.Dir, LogDir: m.cfg.LogDir, LogKind: m.cfg.LogKind,
 		StreamLayer: m.ports.raftStream,
 		StateMachine: stateMachine{
 			m.state, func(err error) { m.health.reportDamage(err.Error()) }, m.server.FlushApplied,
@@ -153,7 +153,7 @@ const handshakeTimeout = 5 * time.Second
 // memberServer returns a gRPC server for members, which rejects the messages that they may not send.
 func memberServer(s *senderGuard) *grpc.Server {
 	return grpc.NewServer(
-		grpc.Creds(newCallerLimiter()), grpc.ConnectionTimeout(handshakeTimeout), grpc.UnaryInterceptor(s.interceptUnary),
+		grpc.Creds(newPeerConnLimiter()), grpc.ConnectionTimeout(handshakeTimeout), grpc.UnaryInterceptor(s.interceptUnary),
 		grpc.StreamInterceptor(s.interceptStream),
 		grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxSendMsgSize(maxMessageBytes),
 		grpc.MaxConcurrentStreams(maxConcurrentCalls),
@@ -161,18 +161,18 @@ func memberServer(s *senderGuard) *grpc.Server {
 	)
 }
 
-// isOutsideEnsemble reports whether the peer of a connection may be in no ensemble or in another one. A member
+// mayBeOutsideEnsemble reports whether the peer of a connection may be in no ensemble or in another one. A member
 // names its ensemble when it connects, and reconnects when it enters one (peerConns.redialAll). Before this
 // member has an ensemble, it has nothing that another one's process could read or change, and isOutsideEnsemble
 // returns false.
-func (m *Member) isOutsideEnsemble(from peerInfo) bool {
+func (m *Member) mayBeOutsideEnsemble(from peerInfo) bool {
 	own := m.ports.addressBook.EnsembleID()
 	return from.member != m.cfg.ID && own != wire.EnsembleID{} && from.ensemble != own
 }
 
 // serveMembers runs the gRPC services until ctx ends.
 func (m *Member) serveMembers(ctx context.Context, g *errgroup.Group) {
-	srv := memberServer(newSenderGuard(m.log, m.ports.addressBook.IsKnown, m.isOutsideEnsemble))
+	srv := memberServer(newSenderGuard(m.log, m.ports.addressBook.IsKnown, m.mayBeOutsideEnsemble))
 	s := services{terms: m.terms, viewer: m.viewer, m: m}
 	proto.RegisterFollowerServer(srv, s)
 	proto.RegisterLeaderServer(srv, s)
@@ -188,7 +188,7 @@ func (m *Member) serveMembers(ctx context.Context, g *errgroup.Group) {
 	}
 	g.Go(func() error {
 		<-ctx.Done()
-		m.follower.Leave()
+		m.follower.EndPings()
 		stop := time.AfterFunc(goodbyeTimeout, srv.Stop)
 		srv.GracefulStop() // notifies the leader that this member stops
 		stop.Stop()

@@ -20,10 +20,10 @@ func raftServerList(node *quorum.Node) (list serverlist.List) {
 	return list
 }
 
-// presentAfterChange implements leader.Config.ReachableServers. If raft's configuration could not follow the list
+// reachableAfterChange implements leader.Config.ReachableServers. If raft's configuration could not follow the list
 // after the change, it returns no members, so the change is rejected. It queues an operator's list, so that this
 // member contacts the new servers.
-func (t *terms) presentAfterChange(txn *proto.Txn) []uint32 {
+func (t *terms) reachableAfterChange(txn *proto.Txn) []uint32 {
 	change, err := znode.DecodeServerListChange(txn)
 	if err != nil {
 		return nil // apply rejects it
@@ -35,7 +35,7 @@ func (t *terms) presentAfterChange(txn *proto.Txn) []uint32 {
 		return nil
 	}
 	if jute.Op(txn.GetOp()) == jute.OpChangeServers && len(next) > 0 {
-		t.newcomers.enqueueList(next)
+		t.proposedLists.enqueueIfEmpty(next)
 	}
 	return t.m.node.Reachability().PresentMembers(raftPeers(serversFromList(next)))
 }

@@ -21,8 +21,8 @@ type applyProgress struct {
 	quotaWarnings  quotaWarnings // the tree's lock guards it
 }
 
-// updateMembers updates p from the announcements in the state. self is this member, and boot its process.
-func (p *applyProgress) updateMembers(state *znode.State, self uint32, boot uint64) {
+// updateFromAnnouncements updates p from the announcements in the state. self is this member, and boot its process.
+func (p *applyProgress) updateFromAnnouncements(state *znode.State, self uint32, boot uint64) {
 	current, _ := state.MemberIncarnation(self)
 	p.announced.Store(current == boot)
 	p.minFormat.Store(state.MinFormat())

@@ -28,26 +28,26 @@ type quotaWarnings struct {
 	sharesReached int       // of quotaShares
 }
 
-// recordOveruse reports a write that left a quota overused.
-func (w *quotaWarnings) recordOveruse(q znode.ExceededQuota) {
+// reportOveruse reports a write that left a quota overused.
+func (w *quotaWarnings) reportOveruse(q znode.ExceededQuota) {
 	if w.overuses++; time.Since(w.lastReport) < quotaPause {
 		return
 	}
-	w.events.emit(Event{Kind: EventQuotaOverused, Member: w.self, Quota: q, Overuses: w.overuses})
+	w.events.enqueueOrDrop(Event{Kind: EventQuotaOverused, Member: w.self, Quota: q, Overuses: w.overuses})
 	w.lastReport, w.overuses = time.Now(), 0
 }
 
-// termStarted makes a new leader report the data quota again.
-func (w *quotaWarnings) termStarted() { w.sharesReached = 0 }
+// resetReported makes a new leader report the data quota again.
+func (w *quotaWarnings) resetReported() { w.sharesReached = 0 }
 
-// checkDataUsed reports that the data have reached a share of their quota. There is no quota if it is not positive.
-func (w *quotaWarnings) checkDataUsed(used, quota int64) {
+// reportQuotaShare reports that the data have reached a share of their quota. There is no quota if it is not positive.
+func (w *quotaWarnings) reportQuotaShare(used, quota int64) {
 	if quota <= 0 {
 		return
 	}
 	reached := sharesReached(w.sharesReached, used, quota)
 	if reached > w.sharesReached {
-		w.events.emit(Event{
+		w.events.enqueueOrDrop(Event{
 			Kind: EventQuotaWarning, Member: w.self,
 			Quota: znode.ExceededQuota{Path: "/", CountLimit: -1, Bytes: used, BytesLimit: quota},
 		})

@@ -26,9 +26,9 @@ func TestDataQuotaWarnings(t *testing.T) {
 		{false, 1000, 0, 0}, {false, 1000, -1, 0}, {false, 799, 1000, 0}, {false, 800, 1000, 1}, {false, 960, 1000, 1}, {false, 970, 1000, 0}, {true, 970, 1000, 1},
 	} {
 		if step.newTerm {
-			w.termStarted()
+			w.resetReported()
 		}
-		w.checkDataUsed(step.used, step.quota)
+		w.reportQuotaShare(step.used, step.quota)
 		if got := len(w.events.queued); got != step.want {
 			t.Errorf("%+v: %d events", step, got)
 		}

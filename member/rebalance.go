@@ -118,8 +118,8 @@ type rebalanceRun struct {
 	result admin.RebalanceResult
 }
 
-// memberRow returns the row of a member, and adds it if there is none. The caller holds the lock.
-func (r *rebalanceRun) memberRow(member uint32) *admin.RebalancedMember {
+// ensureMemberRow returns the row of a member, and adds it if there is none. The caller holds the lock.
+func (r *rebalanceRun) ensureMemberRow(member uint32) *admin.RebalancedMember {
 	i, found := slices.BinarySearchFunc(r.result.Members, member,
 		func(m admin.RebalancedMember, id uint32) int { return cmp.Compare(m.Member, id) })
 	if !found {
@@ -138,7 +138,7 @@ func (r *rebalanceRun) recordLoads(a api.List[api.Member]) (over []memberLoad) {
 	r.result.Silent = a.Silent
 	r.result.Balanced = len(over) == 0 && len(a.Silent) == 0 && len(loads) >= 2
 	for _, l := range loads {
-		row := r.memberRow(l.member)
+		row := r.ensureMemberRow(l.member)
 		if row.ClientsAfter = l.clients; row.ClientsBefore < 0 {
 			row.ClientsBefore = l.clients
 		}
@@ -156,7 +156,7 @@ func (r *rebalanceRun) recordLoads(a api.List[api.Member]) (over []memberLoad) {
 func (r *rebalanceRun) recordClosed(member uint32, closed int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	row := r.memberRow(member)
+	row := r.ensureMemberRow(member)
 	r.result.ClosedConnections += closed
 	row.ClosedConnections += closed
 	if row.FailureReason = ""; err != nil {
@@ -252,7 +252,7 @@ func (b *rebalancer) closeConnections(ctx context.Context, n int, over time.Dura
 
 // Rebalance implements proto.FollowerServer.
 func (s services) Rebalance(ctx context.Context, r *proto.RebalanceRequest) (*proto.RebalanceReply, error) {
-	n, over := boundedRequest(r)
+	n, over := clampCloseRequest(r)
 	s.m.log.Info("closing client connections for a rebalance that another member directs", "peer", callerID(ctx), "by",
 		r.GetBy(), "connections", n, "over", over)
 	closed, err := s.m.rebalancer.closeConnections(ctx, n, over)
@@ -262,8 +262,8 @@ func (s services) Rebalance(ctx context.Context, r *proto.RebalanceRequest) (*pr
 	return &proto.RebalanceReply{Connections: uint64(closed)}, nil
 }
 
-// boundedRequest returns the number of connections and the time in a request, within the limits of this member.
-func boundedRequest(r *proto.RebalanceRequest) (n int, over time.Duration) {
+// clampCloseRequest returns the number of connections and the time in a request, within the limits of this member.
+func clampCloseRequest(r *proto.RebalanceRequest) (n int, over time.Duration) {
 	over = time.Duration(min(r.GetOverMs(), uint64(autoRebalanceInterval.Milliseconds()))) * time.Millisecond
 	most := uint64(over) * admin.MaxRebalanceRate / uint64(time.Second)
 	return int(min(r.GetConnections(), most)), over
@@ -309,7 +309,7 @@ func (b *rebalancer) autoRebalanceRound(ctx context.Context, perSecond int, p *r
 		return
 	}
 	over := excessLoads(loads, autoSlackPercent, minAutoSlackClients)
-	if len(over) == 0 || !p.roundDue(time.Now(), loads, totalClients(over)) {
+	if len(over) == 0 || !p.startRoundIfDue(time.Now(), loads, totalClients(over)) {
 		return
 	}
 	if p.vainRounds == maxVainRounds {
@@ -340,10 +340,10 @@ type rebalanceBackoff struct {
 	nextRound     time.Time     // its time
 }
 
-// roundDue reports whether a round is due, and schedules the next one. above is the excess of the loads, and
+// startRoundIfDue reports whether a round is due, and schedules the next one. above is the excess of the loads, and
 // not 0. If the members, the number of clients or the excess have changed significantly, a round is due at once
 // and the interval is reset.
-func (p *rebalanceBackoff) roundDue(now time.Time, loads []memberLoad, above int) bool {
+func (p *rebalanceBackoff) startRoundIfDue(now time.Time, loads []memberLoad, above int) bool {
 	var members []uint32
 	for _, l := range loads {
 		members = append(members, l.member)

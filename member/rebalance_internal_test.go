@@ -39,7 +39,7 @@ func TestRebalanceBounds(t *testing.T) {
 		n             int
 		over          time.Duration
 	}{{7, 5000, 7, 5 * time.Second}, {5001, 5000, 5000, 5 * time.Second}, {1 << 60, 1 << 60, 60_000, time.Minute}, {7, 0, 0, 0}} {
-		if n, over := boundedRequest(&proto.RebalanceRequest{Connections: tt.asked, OverMs: tt.overMs}); n != tt.n || over != tt.over {
+		if n, over := clampCloseRequest(&proto.RebalanceRequest{Connections: tt.asked, OverMs: tt.overMs}); n != tt.n || over != tt.over {
 			t.Errorf("%+v: %d over %v", tt, n, over)
 		}
 	}

@@ -29,10 +29,10 @@ func TestRoundsForAnotherExcess(t *testing.T) {
 	} {
 		var p rebalanceBackoff
 		now := time.Unix(1000, 0)
-		if !p.roundDue(now, loads, tt.was) {
+		if !p.startRoundIfDue(now, loads, tt.was) {
 			t.Errorf("the first round, with an excess of %d, is not due", tt.was)
 		}
-		if due := p.roundDue(now.Add(time.Second), loads, tt.above); due != tt.due {
+		if due := p.startRoundIfDue(now.Add(time.Second), loads, tt.above); due != tt.due {
 			t.Errorf("an excess of %d after %d: due %t, want %t", tt.above, tt.was, due, tt.due)
 		}
 	}

@@ -48,10 +48,10 @@ type Finding struct {
 	Err          error // the member did not reply
 }
 
-// ExamineMembers returns the extent of the data of this stopped member, and of the other members that reply
+// CollectDataExtents returns the extent of the data of this stopped member, and of the other members that reply
 // within a few seconds. Stopped members do not reply. ExamineMembers changes nothing. The first finding is
 // about this member.
-func ExamineMembers(ctx context.Context, r RecoverConfig) ([]Finding, error) {
+func CollectDataExtents(ctx context.Context, r RecoverConfig) ([]Finding, error) {
 	own, err := disk.ReadDataEnd(r.Dir, r.LogDir)
 	if err != nil {
 		return nil, err

@@ -39,8 +39,8 @@ type removalWatch struct {
 	reportedVersion atomic.Int64
 }
 
-// pollOthers sends Hello to all other members and records their replies. It takes at most a tick.
-func (w *removalWatch) pollOthers(ctx context.Context) {
+// pollForRemoval sends Hello to all other members and records their replies. It takes at most a tick.
+func (w *removalWatch) pollForRemoval(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, w.tick)
 	defer cancel()
 	var asking sync.WaitGroup
@@ -48,7 +48,7 @@ func (w *removalWatch) pollOthers(ctx context.Context) {
 		if p.ID != w.self {
 			asking.Go(func() {
 				if reply, err := w.helloClient.sendHello(ctx, p); err == nil {
-					w.recordReply(reply)
+					w.recordIfRemoved(reply)
 				}
 			})
 		}
@@ -56,11 +56,11 @@ func (w *removalWatch) pollOthers(ctx context.Context) {
 	asking.Wait()
 }
 
-// recordReply records the removal of this member if it is missing from the newest list and, in another member's
+// recordIfRemoved records the removal of this member if it is missing from the newest list and, in another member's
 // reply, from raft's configuration. (A member that has left the list may still be a voter until another one
 // replaces it.) It ignores a reply if raft does not run there yet, if the state there does not have the list,
 // or if that member was removed itself.
-func (w *removalWatch) recordReply(reply *proto.HelloReply) {
+func (w *removalWatch) recordIfRemoved(reply *proto.HelloReply) {
 	version, servers := w.serverLists.newestServers()
 	if version == 0 || reply.GetRoster().GetVersion() != version || reply.GetHearsay() || reply.GetRemoved() || slices.ContainsFunc(servers, w.isSelf) {
 		return
@@ -106,16 +106,16 @@ func (w *removalWatch) pollWithoutLeader(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		if w.node.Status().LeaderID() == 0 {
-			w.pollOthers(ctx)
+			w.pollForRemoval(ctx)
 		}
 	}
 }
 
-// suspendLoop closes the clients' connections of a member that has left the list, so the clients move to other
+// suspendUnlistedLoop closes the clients' connections of a member that has left the list, so the clients move to other
 // members while most of their sessions' timeouts is left. Otherwise the connections would end with their
 // leases, much later, and until then writes would get no reply: the state accepts no writes from a member that
 // is not in the list, even if that member still votes.
-func (w *removalWatch) suspendLoop(ctx context.Context) error {
+func (w *removalWatch) suspendUnlistedLoop(ctx context.Context) error {
 	ticker := time.NewTicker(w.tick / 4)
 	defer ticker.Stop()
 	removed := false
@@ -143,7 +143,7 @@ func (w *removalWatch) suspendLoop(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.serverLists.listSpread:
+		case <-w.serverLists.addressesUpdated:
 		case <-ticker.C:
 		}
 	}

@@ -76,7 +76,7 @@ func TestWhenAMemberWasRemoved(t *testing.T) {
 			if tt.said.Roster == nil {
 				tt.said.Roster = message(5, own, tt.list.CanonicalLines()...)
 			}
-			u.removalWatch.recordReply(tt.said)
+			u.removalWatch.recordIfRemoved(tt.said)
 		}
 		if got := u.removalWatch.removedVersion(); (got == 5) != tt.removed || got != 0 && got != 5 {
 			t.Errorf("%s: removed by version %d, want %t", tt.name, got, tt.removed)

@@ -89,9 +89,9 @@ func (r *RestoredState) WriteImage(w io.Writer) (digest uint64, err error) {
 	return iw.Close()
 }
 
-// CloseSessions returns the state of an image after the operator by has ended all of its sessions, and their
+// EndImageSessions returns the state of an image after the operator by has ended all of its sessions, and their
 // number. Their ephemeral nodes are gone, and quotas do not count them. It needs memory for the whole state.
-func CloseSessions(read ImageReader, by string) (closed int, without ImageReader, err error) {
+func EndImageSessions(read ImageReader, by string) (closed int, without ImageReader, err error) {
 	s := znode.New(znode.Config{})
 	if err := readIntoState(s, read); err != nil {
 		return 0, nil, err

@@ -125,7 +125,7 @@ func TestRestoreClosesSessions(t *testing.T) {
 		former := formerImage(t, ephemerals)
 		var digests []uint64
 		for range 2 {
-			closed, without, err := CloseSessions(imageIn(former), "a test")
+			closed, without, err := EndImageSessions(imageIn(former), "a test")
 			if err != nil || closed != 2 {
 				t.Fatalf("%d closed: %v", closed, err)
 			}
@@ -168,7 +168,7 @@ func TestRestoreRefuses(t *testing.T) {
 		if _, err := ReadForRestore(imageIn(b)); err == nil {
 			t.Errorf("an image of %d bytes is read", len(b))
 		}
-		if _, _, err := CloseSessions(imageIn(b), ""); err == nil {
+		if _, _, err := EndImageSessions(imageIn(b), ""); err == nil {
 			t.Errorf("an image of %d bytes is read", len(b))
 		}
 	}

@@ -29,15 +29,15 @@ type serverLists struct {
 	onMoved           func(member uint32) // called when another process may have the member's id
 	log               *slog.Logger
 
-	appliedList atomic.Pointer[znode.ServerList] // the list of the state; nil: none
-	listChanged chan struct{}                    // one place
-	listSpread  chan struct{}                    // spreadLoop has spread another list of the state; one place
+	appliedList      atomic.Pointer[znode.ServerList] // the list of the state; nil: none
+	listChanged      chan struct{}                    // one place
+	addressesUpdated chan struct{}                    // spreadLoop has spread another list of the state; one place
 
 	mu           sync.Mutex
 	receivedList *znode.ServerList // the list with the newest version; nil: none
 
-	spreadMu   sync.Mutex // one spread at a time
-	lastSpread []Server   // the servers of the last spread; spreadMu guards it
+	addressMu   sync.Mutex // one spread at a time
+	lastServers []Server   // the servers of the last spread; spreadMu guards it
 }
 
 // newServerLists returns the lists of a member that has only its configuration. moved closes the connection to
@@ -46,7 +46,7 @@ func newServerLists(cfg *Config, book *wire.AddressBook, moved func(member uint3
 	return &serverLists{
 		memberID: cfg.ID, configuredServers: cfg.Servers, configuredText: cfg.EnsembleText, addressBook: book, onMoved: moved,
 		log:         log,
-		listChanged: make(chan struct{}, 1), listSpread: make(chan struct{}, 1),
+		listChanged: make(chan struct{}, 1), addressesUpdated: make(chan struct{}, 1),
 	}
 }
 
@@ -133,27 +133,27 @@ func (l *serverLists) learnFromHello(reply *proto.HelloReply) {
 	if reply.GetRoster() == nil {
 		return
 	}
-	if err := l.receiveList(reply.GetRoster()); err != nil {
+	if err := l.acceptIfNewer(reply.GetRoster()); err != nil {
 		l.log.Warn("another member's server list cannot be read", "peer", reply.GetMember(), "err", err)
 	}
 }
 
-// receiveList accepts a server list if it may be this ensemble's and is newer than the known ones.
-func (l *serverLists) receiveList(message *proto.Roster) error {
+// acceptIfNewer accepts a server list if it may be this ensemble's and is newer than the known ones.
+func (l *serverLists) acceptIfNewer(message *proto.Roster) error {
 	r, err := znode.ServerListFromProto(message)
 	if err != nil {
 		return err
 	}
-	if version, _ := l.newestServers(); l.mayBeOurs(&r) && r.Version > version && l.replaceReceived(&r) {
-		l.spreadNewest()
-		l.wakeLoop()
+	if version, _ := l.newestServers(); l.mayBeOurs(&r) && r.Version > version && l.storeIfNewer(&r) {
+		l.updateAddressBook()
+		l.wakeListLoop()
 	}
 	return nil
 }
 
-// replaceReceived stores a received list, unless it is older than the stored one of the same ensemble. It
+// storeIfNewer stores a received list, unless it is older than the stored one of the same ensemble. It
 // reports whether it did.
-func (l *serverLists) replaceReceived(r *znode.ServerList) bool {
+func (l *serverLists) storeIfNewer(r *znode.ServerList) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.receivedList != nil && l.receivedList.EnsembleID == r.EnsembleID && r.Version <= l.receivedList.Version {
@@ -173,7 +173,7 @@ func (l *serverLists) loadStored(node *quorum.Node) error {
 	}
 	err := protobuf.Unmarshal(stored, &list)
 	if err == nil {
-		err = l.receiveList(&list)
+		err = l.acceptIfNewer(&list)
 	}
 	if err != nil {
 		standalone := l.configuredText == nil && len(l.configuredServers) == 1
@@ -182,19 +182,19 @@ func (l *serverLists) loadStored(node *quorum.Node) error {
 	return nil
 }
 
-// spreadNewest passes the servers of the newest list to the address book. It closes the connection to a server that was
+// updateAddressBook passes the servers of the newest list to the address book. It closes the connection to a server that was
 // added or has moved, because the process that had its id before may still run and reply. It keeps the connection to a
 // removed server, which may vote until raft's configuration follows.
-func (l *serverLists) spreadNewest() {
-	l.spreadMu.Lock()
-	defer l.spreadMu.Unlock()
-	last := l.lastSpread
+func (l *serverLists) updateAddressBook() {
+	l.addressMu.Lock()
+	defer l.addressMu.Unlock()
+	last := l.lastServers
 	if last == nil {
 		last = l.configuredServers
 	}
-	_, l.lastSpread = l.newestServers()
-	l.addressBook.SetServerList(raftPeers(l.lastSpread))
-	for _, s := range l.lastSpread {
+	_, l.lastServers = l.newestServers()
+	l.addressBook.SetServerList(raftPeers(l.lastServers))
+	for _, s := range l.lastServers {
 		same := func(o Server) bool { return o.ID == s.ID && o.GrpcAddr == s.GrpcAddr }
 		if s.ID != l.memberID && !slices.ContainsFunc(last, same) {
 			l.onMoved(s.ID)
@@ -212,16 +212,16 @@ func (l *serverLists) rosterMessage() (list *proto.Roster, hearsay bool) {
 	return r.ToProto(), r != l.appliedList.Load()
 }
 
-// wakeLoop makes spreadLoop check the lists. It does not block.
-func (l *serverLists) wakeLoop() {
+// wakeListLoop makes spreadLoop check the lists. It does not block.
+func (l *serverLists) wakeListLoop() {
 	select {
 	case l.listChanged <- struct{}{}:
 	default:
 	}
 }
 
-// spreadLoop spreads each new list of the state, and stores the newest list.
-func (l *serverLists) spreadLoop(ctx context.Context, node *quorum.Node) error {
+// listChangeLoop spreads each new list of the state, and stores the newest list.
+func (l *serverLists) listChangeLoop(ctx context.Context, node *quorum.Node) error {
 	differs := false
 	var stored *proto.Roster
 	for {
@@ -231,10 +231,10 @@ func (l *serverLists) spreadLoop(ctx context.Context, node *quorum.Node) error {
 		case <-l.listChanged:
 		}
 		if r := l.appliedList.Load(); r != nil {
-			l.spreadNewest()
+			l.updateAddressBook()
 			node.WantedServersChanged()
 			select {
-			case l.listSpread <- struct{}{}:
+			case l.addressesUpdated <- struct{}{}:
 			default:
 			}
 			differs = l.compareConfigured(r, differs)

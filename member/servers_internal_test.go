@@ -82,7 +82,7 @@ func TestAddressesInARing(t *testing.T) {
 		if got := raftServerList(u.node).CheckAddressCycles(next) != nil; got != tt.ring {
 			t.Errorf("%s: a ring: %t, want %t", tt.name, got, tt.ring)
 		}
-		if tt.ring && u.terms.presentAfterChange(&proto.Txn{Op: int32(jute.OpChangeServers), Body: body}) != nil {
+		if tt.ring && u.terms.reachableAfterChange(&proto.Txn{Op: int32(jute.OpChangeServers), Body: body}) != nil {
 			t.Errorf("%s: it is not refused", tt.name)
 		}
 	}
@@ -102,7 +102,7 @@ func TestConnectionsFollowTheList(t *testing.T) {
 		at := map[uint32]string{} // by member: the address to which the open connection leads
 		first := servers("server.1=a:2888:3888;2181", "server.2=b:2888:3888;2181", "server.3=c:2888:3888;2181", "server.4=d:2888:3888;2181")
 		var connections *peerConns
-		lists := newServerLists(&Config{ID: 1, Servers: first}, wire.NewAddressBook(1, raftPeers(first)), func(id uint32) { connections.memberMoved(id) }, nil)
+		lists := newServerLists(&Config{ID: 1, Servers: first}, wire.NewAddressBook(1, raftPeers(first)), func(id uint32) { connections.discardConns(id) }, nil)
 		var slow chan struct{} // dials wait for it
 		connections = newPeerConns(time.Second, func(_ context.Context, id uint32) (net.Conn, error) {
 			s, _ := lists.addressesOf(id)
@@ -148,7 +148,7 @@ func TestConnectionsFollowTheList(t *testing.T) {
 			open()
 			list, _ := serverlist.ParseLines(step.lines)
 			lists.appliedList.Store(&znode.ServerList{Version: int64(version + 1), Servers: list})
-			lists.spreadNewest()
+			lists.updateAddressBook()
 			if got := closed(); !slices.Equal(got, step.closes) {
 				t.Errorf("after list %d the connections to %v are closed, want %v", version+1, got, step.closes)
 			}
@@ -194,15 +194,15 @@ func TestStartingMemberDoesNotSayRemoved(t *testing.T) {
 	w := &removalWatch{self: 1, node: new(quorum.Node), serverLists: newServerLists(&cfg, wire.NewAddressBook(1, nil), nil, nil)}
 	w.serverLists.appliedList.Store(&znode.ServerList{Version: 5, Servers: list})
 	said := &proto.HelloReply{Roster: &proto.Roster{Version: 5}}
-	if w.recordReply(said); w.reportedVersion.Load() != 0 {
+	if w.recordIfRemoved(said); w.reportedVersion.Load() != 0 {
 		t.Error("removed, by the word of a member whose raft does not run")
 	}
 	said.Configuration = configurationOf(1, 2)
-	if w.recordReply(said); w.reportedVersion.Load() != 0 {
+	if w.recordIfRemoved(said); w.reportedVersion.Load() != 0 {
 		t.Error("removed, by the word of a member in whose configuration this one is")
 	}
 	said.Configuration = configurationOf(2, 3)
-	if w.recordReply(said); w.reportedVersion.Load() != 5 {
+	if w.recordIfRemoved(said); w.reportedVersion.Load() != 5 {
 		t.Error("not removed, though neither the list nor the configuration has this member")
 	}
 }

@@ -313,7 +313,7 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 	m.ports.loopback = newLoopback(cfg.ID)
 	defer func() { _ = m.ports.loopback.Close() }()
 	m.terms, m.peerConns = newTerms(m), newPeerConns(cfg.Tick, m.dialMember)
-	m.serverLists = newServerLists(&m.cfg, wire.NewAddressBook(cfg.ID, raftPeers(cfg.Servers)), m.peerConns.memberMoved, m.log)
+	m.serverLists = newServerLists(&m.cfg, wire.NewAddressBook(cfg.ID, raftPeers(cfg.Servers)), m.peerConns.discardConns, m.log)
 	m.ports.addressBook = m.serverLists.addressBook
 	defer m.peerConns.closeAll()
 	m.state = znode.New(znode.Config{Self: cfg.ID, EnsembleText: cfg.EnsembleText})

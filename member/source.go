@@ -44,9 +44,9 @@ func (s source) Stats() admin.Stats {
 	}
 	if l := m.terms.currentLeader.Load(); l != nil {
 		term := l.Stats()
-		figures.Learners, figures.SyncedFollowers, figures.PendingSyncs, figures.LeaderUptime = term.Learners,
-			term.SyncedVoters, term.PendingSyncs, term.Uptime
-		figures.ClockDifference, figures.ReaperHeld, figures.SyncedObservers = term.MaxClockGap, term.ReaperHeld,
+		figures.Learners, figures.SyncedFollowers, figures.SyncsAwaitingProof, figures.LeaderUptime = term.Learners,
+			term.SyncedVoters, term.SyncsAwaitingProof, term.Uptime
+		figures.ClockDifference, figures.ReaperPaused, figures.SyncedObservers = term.MaxClockGap, term.ReaperPaused,
 			term.SyncedObservers
 	}
 	tree := m.state
@@ -63,7 +63,7 @@ func (s source) Stats() admin.Stats {
 func (s source) Health() admin.Health {
 	n := s.m.node
 	health := admin.Health{
-		Role: s.m.Role(), Damage: n.Record().DamageReason(), Divergence: s.m.health.disputed(),
+		Role: s.m.Role(), Damage: n.Record().DamageReason(), Divergence: s.m.health.disputeReason(),
 		LeavingVersion: s.m.removalWatch.unlistedVersion(), RemovedVersion: s.m.removalWatch.removedVersion(),
 		Joining: n.IsJoining(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0,
 		InsecurePorts: s.m.ports.insecurity(), NoMemory: s.m.cfg.Memory.IsFull(),

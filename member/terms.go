@@ -35,7 +35,7 @@ type terms struct {
 	log *slog.Logger
 
 	transferTargets *transferTargets
-	newcomers       newcomerQueue
+	proposedLists   proposedLists
 
 	// sessionTable is the session table of the present term, or nil while this member does not lead. The tree's
 	// lock guards it.
@@ -63,7 +63,7 @@ type appliedStart struct {
 func newTerms(m *Member) *terms {
 	return &terms{
 		m: m, log: m.log.With("component", "terms"), transferTargets: newTransferTargets(m),
-		newcomers: make(newcomerQueue, 1),
+		proposedLists: make(proposedLists, 1),
 	}
 }
 
@@ -134,7 +134,7 @@ func (t *terms) leadLoop(ctx context.Context) {
 
 // runTerm starts a term with a TermStart and leads until its end.
 func (t *terms) runTerm(ctx context.Context) error {
-	if t.isFounding() {
+	if t.lacksFoundingMajority() {
 		return errNotFounded
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -170,7 +170,7 @@ func (t *terms) runTerm(ctx context.Context) error {
 	}
 	t.currentLeader.Store(l)
 	t.termsLed.Add(1)
-	t.m.eventQueue.emit(Event{Kind: EventLeader, Term: o.Term.Term, Member: t.m.cfg.ID})
+	t.m.eventQueue.enqueueOrDrop(Event{Kind: EventLeader, Term: o.Term.Term, Member: t.m.cfg.ID})
 	return l.Run(ctx)
 }
 
@@ -195,9 +195,9 @@ func (t *terms) termStartEntry(format uint32, nonce uint64, list *proto.Roster) 
 // most voters of its list vote. So no acknowledged write is on one disk alone.
 var errNotFounded = errors.New("the ensemble begins, and serves once most of its voters vote")
 
-// isFounding reports whether the applied state has no list of this ensemble, and most voters of the server
+// lacksFoundingMajority reports whether the applied state has no list of this ensemble, and most voters of the server
 // lines do not vote yet.
-func (t *terms) isFounding() bool {
+func (t *terms) lacksFoundingMajority() bool {
 	_, listed := t.m.serverLists.wantedPeers()
 	return !listed && !t.m.node.Status().ConfigurationHasMajorityOf(raftPeers(t.m.cfg.Servers))
 }
@@ -227,10 +227,10 @@ func (t *terms) leaderConfig(o appliedStart) leader.Config {
 		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit, PartingTime: RemovedGracePeriod + t.m.cfg.Tick,
 		WallClock: t.m.wallClock, Monotonic: t.m.cfg.Monotonic, Log: t.m.cfg.WrapLog(raftLog{t.m.node}),
 		Sessions: o.sessionTable, Counters: &t.counters,
-		Ensemble: t.m.terms.transferTargets, CloseConnection: t.m.peerConns.redialMember,
+		Ensemble: t.m.terms.transferTargets, CloseConnection: t.m.peerConns.closeNewestConn,
 		Members:  func() []leader.Member { return raftMembers(t.m.node) },
 		RaftTerm: func() uint64 { return t.m.node.Status().Term() }, LinkTo: t.linkTo,
-		ReachableServers: t.presentAfterChange, AppliedIndex: t.m.applyProgress.lastIndex.Load,
+		ReachableServers: t.reachableAfterChange, AppliedIndex: t.m.applyProgress.lastIndex.Load,
 		Nodes: reapableNodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
 	}
 }
@@ -281,9 +281,9 @@ func (t *terms) termStarted(start znode.Term) {
 	opened <- appliedStart{start, t.sessionTable}
 }
 
-// removeClosed removes all sessions that an entry has closed from the table, at its end: removing them together
+// removeClosedSessions removes all sessions that an entry has closed from the table, at its end: removing them together
 // is cheaper.
-func (t *terms) removeClosed() {
+func (t *terms) removeClosedSessions() {
 	if t.sessionTable != nil {
 		t.sessionTable.RemoveSessions(t.closedSessions)
 	}
@@ -350,9 +350,9 @@ func (t *terms) Sync(ctx context.Context, r *proto.SyncRequest) (*proto.SyncRepl
 
 // configurationChanged implements quorum.Config.ConfigurationChanged.
 func (t *terms) configurationChanged() {
-	t.m.serverLists.wakeLoop()
+	t.m.serverLists.wakeListLoop()
 	if l := t.currentLeader.Load(); l != nil {
-		l.MembersChanged()
+		l.RereadMembers()
 	}
 }
 
@@ -373,7 +373,7 @@ type localLeader struct{ *terms }
 // Forward opens a stream to the leader of the present term.
 func (o localLeader) Forward(ctx context.Context, _ ...grpc.CallOption) (proto.Leader_ForwardClient, error) {
 	if l := o.currentLeader.Load(); l != nil {
-		return l.OwnStream(ctx), nil
+		return l.OpenOwnStream(ctx), nil
 	}
 	return nil, errNotLeading
 }

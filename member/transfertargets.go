@@ -28,8 +28,8 @@ func newTransferTargets(m *Member) *transferTargets {
 	return &transferTargets{m: m, lastLed: make(map[uint32]time.Time)}
 }
 
-// termStarted is called for every TermStart, under the tree's lock. It ignores replayed ones.
-func (s *transferTargets) termStarted(t znode.Term) {
+// recordLeader is called for every TermStart, under the tree's lock. It ignores replayed ones.
+func (s *transferTargets) recordLeader(t znode.Term) {
 	if t.Term < s.m.node.Status().Term() {
 		return
 	}
@@ -41,8 +41,8 @@ func (s *transferTargets) termStarted(t znode.Term) {
 	s.currentLeader = t.Leader
 }
 
-// Reached implements leader.Ensemble. Members that raft reaches reply a few times in each HeartbeatTimeout.
-func (s *transferTargets) Reached(d time.Duration) []uint32 {
+// ReachedVoters implements leader.Ensemble. Members that raft reaches reply a few times in each HeartbeatTimeout.
+func (s *transferTargets) ReachedVoters(d time.Duration) []uint32 {
 	return s.m.node.Reachability().VotersRepliedWithin(max(d, s.m.cfg.HeartbeatTimeout))
 }
 

@@ -149,7 +149,7 @@ func (h *handshake) createOrAttach() bool {
 func (h *handshake) createOrAttachInLoop() bool {
 	c := h.c
 	if !h.isAttach {
-		id, ok := c.srv.cfg.Member.TryNewSession()
+		id, ok := c.srv.cfg.Member.TryNewSessionID()
 		if !ok {
 			c.stream.LeaveToReader(h.drawIDAndSubmit)
 			return true
@@ -218,7 +218,7 @@ func passwordMatches(s znode.Session, password []byte) bool {
 }
 
 func (h *handshake) drawIDAndSubmit() bool {
-	id, err := h.c.srv.cfg.Member.NewSession(h.c.stream.Life.Context())
+	id, err := h.c.srv.cfg.Member.AwaitNewSessionID(h.c.stream.Life.Context())
 	if err != nil {
 		h.c.stream.Drop(internalError) // unless it has ended: then that was the error
 		return false

@@ -12,12 +12,12 @@ import (
 // Member is the part of its member that a connection uses. It hides which member leads, and whether one does:
 // touches are remembered and writes wait.
 type Member interface {
-	// NewSession draws the id of a new session. It blocks until this member may draw one, and fails only if
+	// AwaitNewSessionID draws the id of a new session. It blocks until this member may draw one, and fails only if
 	// ctx ends.
-	NewSession(ctx context.Context) (jute.SessionID, error)
+	AwaitNewSessionID(ctx context.Context) (jute.SessionID, error)
 
-	// TryNewSession is NewSession without blocking. It returns false if NewSession might block.
-	TryNewSession() (id jute.SessionID, ok bool)
+	// TryNewSessionID is NewSession without blocking. It returns false if NewSession might block.
+	TryNewSessionID() (id jute.SessionID, ok bool)
 
 	// Touch renews a session by timeout, which was granted to its present connection. It never blocks: it
 	// runs for every request.

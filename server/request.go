@@ -90,7 +90,7 @@ func (r *request) submitWithinLimits() bool {
 		r.code = jute.NoRoom
 		return r.replyLocally()
 	}
-	if c.srv.cfg.Audit.Required() {
+	if c.srv.cfg.Audit.IsRequired() {
 		return r.auditThenSubmit()
 	}
 	return r.submitToLog()
@@ -103,7 +103,7 @@ func (r *request) auditThenSubmit() bool {
 	c := r.c
 	longest := c.stream.Life.Timeout() / auditWaitDivisor
 	write := func() (more bool) {
-		if c.srv.cfg.Audit.RequireChange(c.stream.Life.Context(), longest, c.session.id, r.ids, r.op, r.body) != nil {
+		if c.srv.cfg.Audit.WriteChangeIfRequired(c.stream.Life.Context(), longest, c.session.id, r.ids, r.op, r.body) != nil {
 			r.code = jute.NoRoom
 			more = r.replyLocally()
 		} else {

@@ -89,7 +89,7 @@ func (m *fakeMember) apply(txns ...*proto.Txn) {
 	}
 }
 
-func (m *fakeMember) NewSession(context.Context) (jute.SessionID, error) {
+func (m *fakeMember) AwaitNewSessionID(context.Context) (jute.SessionID, error) {
 	m.drawn.RLock()
 	defer m.drawn.RUnlock()
 	m.mu.Lock()
@@ -98,7 +98,7 @@ func (m *fakeMember) NewSession(context.Context) (jute.SessionID, error) {
 	return m.sessions, nil
 }
 
-func (m *fakeMember) TryNewSession() (jute.SessionID, bool) {
+func (m *fakeMember) TryNewSessionID() (jute.SessionID, bool) {
 	if !m.drawn.TryRLock() {
 		return 0, false
 	}

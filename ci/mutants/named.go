@@ -134,7 +134,7 @@ var named = []namedMutant{
 	},
 	{
 		"nothing sent again", "follower/link.go",
-		"	f.out.rewind()\n", "",
+		"\tf.out.resendUnapplied()\n", "",
 		"integration", "TestSchedules/seed=",
 	},
 	{
@@ -164,7 +164,7 @@ var named = []namedMutant{
 	},
 	{
 		"writes of a connection in any order", "follower/outbox.go",
-		"\tl := o.laneOf(txn.Conn)\n", "\tl := o.laneOf(uint64(len(txn.Body)))\n",
+		"\tl := o.ensureLane(txn.Conn)\n", "\tl := o.ensureLane(uint64(len(txn.Body)))\n",
 		"integration", "TestSchedules/seed=",
 	},
 	{
@@ -419,7 +419,7 @@ var named = []namedMutant{
 	},
 	{
 		"checks by the wall clock", "leader/expire.go",
-		"l.pollExpiry(&r, l.cfg.Monotonic.Now())", "l.pollExpiry(&r, l.cfg.WallClock.Now())",
+		"l.stepExpiry(&r, l.cfg.Monotonic.Now())", "l.stepExpiry(&r, l.cfg.WallClock.Now())",
 		"integration", "TestWallClocksJump",
 	},
 	{

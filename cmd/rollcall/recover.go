@@ -119,7 +119,7 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 func surveyMembers(ctx context.Context, r member.RecoverConfig, force bool, stdout io.Writer) ([]member.Finding,
 	error,
 ) {
-	findings, err := member.ExamineMembers(ctx, r)
+	findings, err := member.CollectDataExtents(ctx, r)
 	if err != nil {
 		return nil, err
 	}

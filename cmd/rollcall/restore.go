@@ -126,7 +126,7 @@ func (r *restorer) readState(ctx context.Context) (state *member.RestoredState, 
 	}
 	image := member.ImageReader(read)
 	if r.sessions == "close" {
-		if closed, image, err = member.CloseSessions(read, "rollcall backup restore"); err != nil {
+		if closed, image, err = member.EndImageSessions(read, "rollcall backup restore"); err != nil {
 			return nil, 0, err
 		}
 	}

@@ -16,9 +16,9 @@ type AuditLog interface {
 	// Add never blocks.
 	Add(act audit.Event)
 
-	// Require returns nil once a line about the event is on disk, or at once if the log needs none. On an error
+	// WriteIfRequired returns nil once a line about the event is on disk, or at once if the log needs none. On an error
 	// the event must not take place. It blocks for two seconds at most.
-	Require(ctx context.Context, act audit.Event) error
+	WriteIfRequired(ctx context.Context, act audit.Event) error
 }
 
 // maxRejectedLines limits the log lines per minute about rejected changes, which every user of this machine can
@@ -84,12 +84,12 @@ func eventOf(e *endpoint, r *http.Request, who string) audit.Event {
 	return act
 }
 
-// requireEntry returns a Failure if the audit log must have a line about the request first, and cannot write it.
-func (a *requestAuditor) requireEntry(e *endpoint, r *http.Request, who string) *Failure {
+// writeRequiredEntry returns a Failure if the audit log must have a line about the request first, and cannot write it.
+func (a *requestAuditor) writeRequiredEntry(e *endpoint, r *http.Request, who string) *Failure {
 	if a.auditLog == nil {
 		return nil
 	}
-	if err := a.auditLog.Require(r.Context(), eventOf(e, r, who)); err != nil {
+	if err := a.auditLog.WriteIfRequired(r.Context(), eventOf(e, r, who)); err != nil {
 		return &Failure{
 			Status: http.StatusServiceUnavailable,
 			Text:   err.Error() + "; nothing was done, because audit.required is set",

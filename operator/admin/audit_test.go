@@ -155,7 +155,7 @@ func (a *acts) Add(e audit.Event) {
 	a.events = append(a.events, e)
 }
 
-func (a *acts) Require(context.Context, audit.Event) error { return nil }
+func (a *acts) WriteIfRequired(context.Context, audit.Event) error { return nil }
 
 // fullLog is an audit log that cannot write a line.
 type fullLog struct {
@@ -163,7 +163,7 @@ type fullLog struct {
 	required []audit.Event
 }
 
-func (f *fullLog) Require(_ context.Context, e audit.Event) error {
+func (f *fullLog) WriteIfRequired(_ context.Context, e audit.Event) error {
 	f.required = append(f.required, e)
 	return errors.New("no space left on device")
 }

@@ -119,7 +119,7 @@ func (c *backupsAPI) sendBackup(w http.ResponseWriter, r *http.Request, rate int
 	}
 	if err := state.WriteBackup(r.Context(), w, rate); err != nil {
 		c.log.Warn("a backup was not finished", "index", state.Head.Index, "to", r.RemoteAddr, "err", err)
-		noteOutcome(w, &Failure{Status: http.StatusInternalServerError, Text: err.Error()})
+		recordFailure(w, &Failure{Status: http.StatusInternalServerError, Text: err.Error()})
 	}
 	return nil
 }

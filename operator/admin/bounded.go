@@ -292,8 +292,8 @@ func (b *boundedListener) takeSlot(c *boundedConn, kind slotKind, now time.Time)
 	return stuck, true
 }
 
-// hasRoom reports whether a quarter of the connections is free.
-func (b *boundedListener) hasRoom() bool {
+// quarterIsFree reports whether a quarter of the connections is free.
+func (b *boundedListener) quarterIsFree() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.conns) < b.maxConns*3/4
@@ -325,7 +325,7 @@ func (h *HTTP) takeRequestSlot(w http.ResponseWriter, r *http.Request) bool {
 		kind = authenticatedSlot
 	}
 	stuck, ok := c.listener.takeSlot(c, kind, time.Now())
-	if !ok && c.listener.hasRoom() {
+	if !ok && c.listener.quarterIsFree() {
 		sleepContext(r.Context(), slotWait)
 		stuck, ok = c.listener.takeSlot(c, kind, time.Now())
 	}

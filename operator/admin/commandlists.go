@@ -68,7 +68,7 @@ func (j *jsonWriter) connectionFields(c *clients.Connection, brief bool) {
 
 // writeDump writes the sessions by expiry time, in ms since 1970, and their ephemeral nodes.
 func (a *adminServer) writeDump(j *commandReply) {
-	a.fourLetter.runExclusively(func() {
+	a.fourLetter.withLongReplyTurn(func() {
 		j.objectField("expiry_time_to_session_ids", func() { a.writeExpiries(j.jsonWriter) })
 	})
 	j.objectField("session_id_to_ephemeral_paths", func() { a.writeEphemerals(j.jsonWriter) })
@@ -152,7 +152,7 @@ func (a *adminServer) writeWatches(j *commandReply) {
 }
 
 func (a *adminServer) writeWatchesByPath(j *commandReply) {
-	a.fourLetter.runExclusively(func() {
+	a.fourLetter.withLongReplyTurn(func() {
 		all := watchesByPath(j.paths.filterWatches(pacedPairs(j.out.pacing, a.source.Watches())))
 		j.objectField("path_to_session_ids", func() {
 			j.groupedLists(func(yield func(string, func()) bool) {

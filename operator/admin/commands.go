@@ -237,7 +237,7 @@ func (a *adminServer) serveUnknownCommand(w http.ResponseWriter, r *http.Request
 			status, name, why = http.StatusMethodNotAllowed, c.name, "this command changes the member: send it with POST"
 		}
 	}
-	writeCommand(w, status, name, commandProblem(why))
+	writeCommand(w, status, name, problemWriter(why))
 }
 
 // serveCommand serves one of ZooKeeper's commands. As in ZooKeeper, the status is 200 even for an error.
@@ -247,13 +247,13 @@ func (a *adminServer) serveCommand(w http.ResponseWriter, r *http.Request, c *co
 		stats = a.source.Stats()
 	}
 	if c.needsServing && stats.Role == "" {
-		writeCommand(w, http.StatusOK, c.name, commandProblem(strings.TrimSuffix(notServing, "\n")))
+		writeCommand(w, http.StatusOK, c.name, problemWriter(strings.TrimSuffix(notServing, "\n")))
 		return
 	}
 	writeCommand(w, http.StatusOK, c.name, func(j *commandReply) {
 		j.paths, j.stats, j.query = a.authorizer.pathFilterFor(r), stats, r.URL.Query()
 		if c.longReply {
-			j.out.pacing = a.fourLetter.pacer.begin()
+			j.out.pacing = a.fourLetter.pacer.beginAfterPause()
 			defer j.out.pacing.end()
 		}
 		c.writeFields(a, j)
@@ -272,14 +272,14 @@ func writeCommand(w http.ResponseWriter, status int, name string, writeFields fu
 		if j.problem == "" {
 			j.field("error", nil)
 		} else {
-			noteOutcome(w, &Failure{Status: http.StatusOK, Text: j.problem}) // a status as ZooKeeper's
+			recordFailure(w, &Failure{Status: http.StatusOK, Text: j.problem}) // a status as ZooKeeper's
 			j.field("error", j.problem)
 		}
 	})
 	_ = out.Flush() // a client that left needs no reply
 }
 
-func commandProblem(text string) func(*commandReply) {
+func problemWriter(text string) func(*commandReply) {
 	return func(j *commandReply) { j.problem = text }
 }
 

@@ -18,14 +18,14 @@ func (h *HTTP) limitGuesses(next http.Handler) http.Handler {
 			attempt := h.cfg.CredentialLimiter.NewAttempt(guesserKey(r))
 			if err := attempt.AwaitTurn(r.Context(), admission.MaxAttemptWait); err != nil {
 				ignoreBody(w)
-				limitWrite(w, rejectTimeout)
+				setWriteTimeout(w, rejectTimeout)
 				setHeaders(w.Header())
 				(&Failure{Status: http.StatusTooManyRequests, Text: err.Error()}).write(w, r)
 				return
 			}
 			if h.authorizer.headerRole(r) == roleNone {
 				attempt.RecordFailure(kind)
-				h.auditor.logWrongCredential(r, kind)
+				h.auditor.auditWrongCredential(r, kind)
 			}
 		}
 		next.ServeHTTP(w, r)
@@ -54,9 +54,9 @@ func (a *authorizer) credentialKind(r *http.Request) (kind admission.Credential,
 	return 0, false
 }
 
-// logWrongCredential adds a wrong credential to the audit log. The CredentialLimiter logs it in the process's
+// auditWrongCredential adds a wrong credential to the audit log. The CredentialLimiter logs it in the process's
 // log.
-func (a *requestAuditor) logWrongCredential(r *http.Request, kind admission.Credential) {
+func (a *requestAuditor) auditWrongCredential(r *http.Request, kind admission.Credential) {
 	if a.auditLog == nil {
 		return
 	}
@@ -69,9 +69,9 @@ func (a *requestAuditor) logWrongCredential(r *http.Request, kind admission.Cred
 // proofEndpoint stands for the endpoint in the audit line of a wrong token proof, which precedes any request.
 var proofEndpoint = &endpoint{action: "prove the token"}
 
-// rejectProof counts and audits a connection with a wrong token proof. It slows no address: deriving the key of
+// recordWrongProof counts and audits a connection with a wrong token proof. It slows no address: deriving the key of
 // a proof is slow enough.
-func (h *HTTP) rejectProof(c net.Conn) {
+func (h *HTTP) recordWrongProof(c net.Conn) {
 	r := &http.Request{RemoteAddr: c.RemoteAddr().String()}
 	h.cfg.CredentialLimiter.RecordWithoutSlowing(guesserKey(r), admission.AdminToken)
 	h.auditor.logRejected(proofEndpoint, r, "", "the proof of the token is wrong: the other side has another one")

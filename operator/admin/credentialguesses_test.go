@@ -43,7 +43,7 @@ func TestGuessesLeaveTraces(t *testing.T) {
 	offering("10.0.0.6:5", "Basic eDp5").to(h) // not checked by anything
 	visit{method: "GET", path: "/v1/sessions", from: "10.0.0.6:5"}.to(h)
 	offering("unix:1000", "Bearer wrong").to(h)
-	h.rejectProof(farPipe{})
+	h.recordWrongProof(farPipe{})
 	if counts := h.cfg.CredentialLimiter.FailureCounts(); counts["token"] != 4 || counts["password"] != 1 || counts["super"] != 0 {
 		t.Errorf("counts %v", counts)
 	}

@@ -42,7 +42,7 @@ func (s *diskSpaceReader) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (s *diskSpaceReader) Collect(out chan<- prometheus.Metric) {
-	space, ok := s.get()
+	space, ok := s.readWithTimeout()
 	if !ok {
 		return
 	}
@@ -55,9 +55,9 @@ func (s *diskSpaceReader) Collect(out chan<- prometheus.Metric) {
 	put(diskFree, "data", space.DataFree)
 }
 
-// get returns false if the disk does not reply in time. The goroutine that queries the disk ends when the disk
+// readWithTimeout returns false if the disk does not reply in time. The goroutine that queries the disk ends when the disk
 // replies, and there is at most one.
-func (s *diskSpaceReader) get() (space DiskSpace, ok bool) {
+func (s *diskSpaceReader) readWithTimeout() (space DiskSpace, ok bool) {
 	timer := time.NewTimer(diskTimeout)
 	defer timer.Stop()
 	select {

@@ -127,8 +127,8 @@ type pacedWriter struct {
 	failure  *Failure // nil: it was done
 }
 
-// noteOutcome keeps a failure for the audit log.
-func noteOutcome(w http.ResponseWriter, f *Failure) {
+// recordFailure keeps a failure for the audit log.
+func recordFailure(w http.ResponseWriter, f *Failure) {
 	if p, ok := w.(*pacedWriter); ok {
 		p.failure = f
 	}

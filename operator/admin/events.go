@@ -76,7 +76,7 @@ func (s *eventStreams) run(ctx context.Context) {
 	s.mu.Lock()
 	s.ctx = nil
 	for r := range s.readers {
-		s.dropReader(r)
+		s.removeReaderLocked(r)
 	}
 	s.mu.Unlock()
 	s.runningLoops.Wait()
@@ -98,7 +98,7 @@ func (s *eventStreams) addReader(by string) (*eventReader, *Failure) {
 				Text:   "this member serves as many streams of events as it can; close one, sign in, or use another member",
 			}
 		}
-		s.dropReader(oldest)
+		s.removeReaderLocked(oldest)
 	}
 	s.streamCount++
 	r := &eventReader{
@@ -129,12 +129,12 @@ func (s *eventStreams) removeReader(r *eventReader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.readers[r] {
-		s.dropReader(r)
+		s.removeReaderLocked(r)
 	}
 }
 
-// dropReader is removeReader for a caller that holds the lock.
-func (s *eventStreams) dropReader(r *eventReader) {
+// removeReaderLocked is removeReader for a caller that holds the lock.
+func (s *eventStreams) removeReaderLocked(r *eventReader) {
 	delete(s.readers, r)
 	close(r.endSignal)
 	if len(s.readers) == 0 {
@@ -153,7 +153,7 @@ func (s *eventStreams) startLoops() {
 	load := loadMeter{ops: s.ops}
 	for _, look := range []func(context.Context){
 		s.sendStatus, s.sendBuckets,
-		func(context.Context) { s.broadcast("load", load.read(time.Now())) },
+		func(context.Context) { s.broadcast("load", load.loadSinceLast(time.Now())) },
 	} {
 		s.runningLoops.Go(func() { runPeriodically(ctx, look) })
 	}
@@ -247,7 +247,7 @@ func (s *eventStreams) broadcast(name string, event any) {
 		select {
 		case r.frames <- sent:
 		default:
-			s.dropReader(r)
+			s.removeReaderLocked(r)
 		}
 	}
 }
@@ -255,24 +255,24 @@ func (s *eventStreams) broadcast(name string, event any) {
 // SessionOpened reports a new session. Apply calls it and the methods below. They never block, and do next to
 // nothing without readers.
 func (h *HTTP) SessionOpened(s znode.Session) {
-	h.streams.reportSession(s, api.SessionEvent{Kind: "created"})
+	h.streams.queueSessionEvent(s, api.SessionEvent{Kind: "created"})
 }
 
 // SessionMoved reports that a session was attached to another connection. from is the previous member.
 func (h *HTTP) SessionMoved(s znode.Session, from uint32) {
-	h.streams.reportSession(s, api.SessionEvent{Kind: "moved", FromMember: from})
+	h.streams.queueSessionEvent(s, api.SessionEvent{Kind: "moved", FromMember: from})
 }
 
 // SessionEnded reports the end of a session.
 func (h *HTTP) SessionEnded(s znode.Session, end znode.SessionEnd) {
-	h.streams.reportSession(s, api.SessionEvent{
+	h.streams.queueSessionEvent(s, api.SessionEvent{
 		Kind: "ended", Reason: end.Reason.String(), EndedBy: end.RequestedBy, SilentMs: end.SilentFor.Milliseconds(),
 		EphemeralCount: end.EphemeralCount,
 	})
 }
 
-// reportSession queues e with the fields of its session.
-func (s *eventStreams) reportSession(of znode.Session, e api.SessionEvent) {
+// queueSessionEvent queues e with the fields of its session.
+func (s *eventStreams) queueSessionEvent(of znode.Session, e api.SessionEvent) {
 	if !s.hasReaders.Load() {
 		return
 	}
@@ -322,8 +322,8 @@ type loadMeter struct {
 	lastRead time.Time // when last was read; zero: not yet
 }
 
-// read returns the load since the previous call. The first call returns no rates.
-func (m *loadMeter) read(now time.Time) api.Load {
+// loadSinceLast returns the load since the previous call. The first call returns no rates.
+func (m *loadMeter) loadSinceLast(now time.Time) api.Load {
 	load, last, since := m.ops.ReadLoad(), m.lastLoad, now.Sub(m.lastRead)
 	if m.lastRead.IsZero() {
 		last, since = load, 0

@@ -486,7 +486,7 @@ func TestMeter(t *testing.T) {
 	read := func(at time.Duration, reads, updates uint64, each time.Duration) api.Load {
 		of := func(n uint64) metrics.Summary { return metrics.Summary{Count: n, Sum: time.Duration(n) * each} }
 		ops.load = Load{Reads: of(reads), Updates: of(updates), OutstandingRequests: 3, Connections: 4}
-		return m.read(began.Add(at))
+		return m.loadSinceLast(began.Add(at))
 	}
 	if got, want := read(0, 1000, 500, time.Millisecond), (api.Load{At: began, QueuedRequests: 3, Connections: 4}); got != want {
 		t.Errorf("at first: %+v, want %+v", got, want)

@@ -47,9 +47,9 @@ type FourLetterCommands struct {
 	source          Source
 	anonymousAccess AnonymousAccess
 	traceMask       atomic.Int64 // stored, but nothing is traced
-	lifetime        lifetimeCounters
+	counterOffsets  counterOffsets
 	pacer           replyPacer    // of long replies, over HTTP too
-	exclusiveTurn   chan struct{} // capacity 1: the long reply that is held in memory
+	longReplyTurn   chan struct{} // capacity 1: the long reply that is held in memory
 }
 
 // defaultMask is ZooKeeper's initial trace mask.
@@ -99,7 +99,7 @@ func NewFourLetterCommands(cfg FourLetterConfig) (*FourLetterCommands, error) {
 	w := &FourLetterCommands{
 		whitelist: []string{"srvr"}, version: VersionText(cfg.Version, cfg.BuildDate),
 		source: cfg.Source, anonymousAccess: cfg.AnonymousAccess,
-		lifetime: lifetimeCounters{make(chan struct{}, 1), map[string]float64{}}, exclusiveTurn: make(chan struct{}, 1),
+		counterOffsets: counterOffsets{make(chan struct{}, 1), map[string]float64{}}, longReplyTurn: make(chan struct{}, 1),
 	}
 	w.traceMask.Store(defaultMask)
 	for _, word := range cfg.Whitelist {
@@ -142,7 +142,7 @@ func (w *FourLetterCommands) WriteReply(name string, argument io.Reader, out io.
 	case !word.needsServing:
 		word.write(w, p, nil, argument)
 	case word.longReply:
-		p.pacing = w.pacer.begin()
+		p.pacing = w.pacer.beginAfterPause()
 		defer p.pacing.end()
 		fallthrough
 	default:
@@ -167,7 +167,7 @@ func (p *textWriter) printf(format string, args ...any) {
 	if p.err == nil {
 		var n int
 		n, p.err = fmt.Fprintf(p.w, format, args...)
-		p.pacing.countBytes(n)
+		p.pacing.pauseAfterBytes(n)
 	}
 }
 

@@ -50,16 +50,16 @@ func connectionDetails(c *clients.Connection) string {
 	return b.String()
 }
 
-// runExclusively runs f alone, so that one long reply at a time is held in memory.
-func (w *FourLetterCommands) runExclusively(f func()) {
-	w.exclusiveTurn <- struct{}{}
-	defer func() { <-w.exclusiveTurn }()
+// withLongReplyTurn runs f alone, so that one long reply at a time is held in memory.
+func (w *FourLetterCommands) withLongReplyTurn(f func()) {
+	w.longReplyTurn <- struct{}{}
+	defer func() { <-w.longReplyTurn }()
 	f()
 }
 
 // dump lists the sessions by expiry time, their ephemeral nodes, and the connections.
 func (w *FourLetterCommands) dump(p *textWriter, _ *Stats, _ io.Reader) {
-	w.runExclusively(func() {
+	w.withLongReplyTurn(func() {
 		p.printf("SessionTracker dump:\n")
 		if expiries, leads := w.source.Expiries(); leads {
 			writeExpiryBuckets(p, "Session", pacedPairs(p.pacing, expiries),
@@ -190,7 +190,7 @@ func watchesByPath(all iter.Seq2[jute.SessionID, []string]) (list []pair[string,
 
 // wchp lists the sessions that watch each path.
 func (w *FourLetterCommands) wchp(p *textWriter, _ *Stats, _ io.Reader) {
-	w.runExclusively(func() {
+	w.withLongReplyTurn(func() {
 		all := watchesByPath(w.newPathFilter().filterWatches(pacedPairs(p.pacing, w.source.Watches())))
 		for i, o := range all {
 			if i == 0 || all[i-1].key != o.key {

@@ -68,9 +68,9 @@ func (p *healthProbes) writeProbe(w http.ResponseWriter, r *http.Request, status
 	_, _ = w.Write([]byte(text + "\n")) // a client that left needs no reply
 }
 
-// checkRemoved returns a Failure if this member was removed. Its requests to the ensemble would wait for a
+// failureIfRemoved returns a Failure if this member was removed. Its requests to the ensemble would wait for a
 // leader that does not know it.
-func (p *healthProbes) checkRemoved() *Failure {
+func (p *healthProbes) failureIfRemoved() *Failure {
 	health := p.source.Health()
 	if health.RemovedVersion == 0 {
 		return nil

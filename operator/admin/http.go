@@ -167,8 +167,8 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	return h, nil
 }
 
-// Stop makes /readyz report that this member is about to stop. Endpoints work until the context of Serve ends.
-func (h *HTTP) Stop() { h.health.stopping.Store(true) }
+// FailReadyz makes /readyz report that this member is about to stop. Endpoints work until the context of Serve ends.
+func (h *HTTP) FailReadyz() { h.health.stopping.Store(true) }
 
 // Serve serves l until ctx ends, and closes it. It then waits up to shutdownTimeout for replies under way.
 func (h *HTTP) Serve(ctx context.Context, l net.Listener) error {
@@ -197,7 +197,7 @@ func (h *HTTP) serveListener(ctx context.Context, l net.Listener, handler http.H
 		if err != nil {
 			return err
 		}
-		proofs.OnRejected = h.rejectProof
+		proofs.OnRejected = h.recordWrongProof
 		l = proofs
 	}
 	bounded := newBoundedListener(l, maxConns)

@@ -340,7 +340,7 @@ func TestProbes(t *testing.T) {
 		h, source := newTestHTTP(t, tt.role)
 		source.health = tt.health
 		if tt.stopping {
-			h.Stop()
+			h.FailReadyz()
 		}
 		if w := (visit{method: "GET", path: "/livez"}).to(h); w.Code != tt.live {
 			t.Errorf("%s: livez: %d %s, want %d", tt.name, w.Code, w.Body, tt.live)

@@ -137,7 +137,7 @@ var monitorMetrics = []metric{
 	{
 		name: "reaper_held", help: "1 if this member leads and does not remove containers and TTL nodes, because its " +
 			"clock has jumped or differs from most members'; not in ZooKeeper",
-		readValue: func(s *Stats) float64 { return flag(s.ReaperHeld) },
+		readValue: func(s *Stats) float64 { return boolValue(s.ReaperPaused) },
 	},
 
 	{
@@ -166,7 +166,7 @@ var monitorMetrics = []metric{
 	},
 	{
 		name: "pending_syncs", scope: leadersOnly, help: "sync requests that wait for proof that this member leads",
-		readValue: func(s *Stats) float64 { return float64(s.PendingSyncs) },
+		readValue: func(s *Stats) float64 { return float64(s.SyncsAwaitingProof) },
 	},
 	{
 		name: "leader_uptime", unit: "ms", scope: leadersOnly, help: "since this term opened",
@@ -272,7 +272,7 @@ var monitorMetrics = []metric{
 
 func alwaysZero(*Stats) float64 { return 0 }
 
-func flag(set bool) float64 {
+func boolValue(set bool) float64 {
 	if set {
 		return 1
 	}

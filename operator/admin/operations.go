@@ -90,7 +90,7 @@ func (f *Failure) write(w http.ResponseWriter, r *http.Request) {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", "1")
 	}
-	noteOutcome(w, f)
+	recordFailure(w, f)
 	if underV1(r) {
 		writeJSON(w, f.Status, api.Failure{Error: f.Text, Reason: f.Reason})
 		return

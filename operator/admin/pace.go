@@ -39,8 +39,8 @@ type pacedReply struct {
 	partBytes   int
 }
 
-// begin starts a reply, after a pause for each that is under way: many short replies cost as much as a long one.
-func (p *replyPacer) begin() *pacedReply {
+// beginAfterPause starts a reply, after a pause for each that is under way: many short replies cost as much as a long one.
+func (p *replyPacer) beginAfterPause() *pacedReply {
 	active := p.activeReplies.Add(1)
 	time.Sleep(min(time.Duration(active)*pagePause, maxStartDelay))
 	return &pacedReply{pacer: p, partStarted: time.Now()}
@@ -48,8 +48,8 @@ func (p *replyPacer) begin() *pacedReply {
 
 func (w *pacedReply) end() { w.pacer.activeReplies.Add(-1) }
 
-// countBytes adds n bytes, and pauses after each partSize.
-func (w *pacedReply) countBytes(n int) {
+// pauseAfterBytes adds n bytes, and pauses after each partSize.
+func (w *pacedReply) pauseAfterBytes(n int) {
 	if w == nil {
 		return
 	}
@@ -59,12 +59,12 @@ func (w *pacedReply) countBytes(n int) {
 }
 
 func (w *pacedReply) pause() {
-	time.Sleep(w.pacer.pauseAfter(time.Since(w.partStarted)))
+	time.Sleep(w.pacer.pauseLength(time.Since(w.partStarted)))
 	w.partStarted, w.partBytes = time.Now(), 0
 }
 
-// pauseAfter returns the pause after a part that took so long.
-func (p *replyPacer) pauseAfter(took time.Duration) time.Duration {
+// pauseLength returns the pause after a part that took so long.
+func (p *replyPacer) pauseLength(took time.Duration) time.Duration {
 	return min(max(pauseRatio*time.Duration(max(p.activeReplies.Load(), 1))*took, minPause), maxPause)
 }
 
@@ -116,15 +116,15 @@ func (h *HTTP) serveInTurn(e *endpoint, w http.ResponseWriter, r *http.Request) 
 		return
 	}
 	kept := bufferedReply{header: w.Header()}
-	h.runThenPause(func() { e.serve(&kept, r) })
+	h.runAndReleaseTurn(func() { e.serve(&kept, r) })
 	if kept.status != 0 {
 		w.WriteHeader(kept.status)
 	}
 	_, _ = w.Write(kept.body.Bytes()) // a client that left needs no reply
 }
 
-// runThenPause calls do for the holder of metricsTurn, and frees it after a pause.
-func (h *HTTP) runThenPause(do func()) {
+// runAndReleaseTurn calls do for the holder of metricsTurn, and frees it after a pause.
+func (h *HTTP) runAndReleaseTurn(do func()) {
 	begun := time.Now()
 	defer func() {
 		time.AfterFunc(min(max(pauseRatio*time.Since(begun), pagePause), maxPause), func() { <-h.metricsTurn })

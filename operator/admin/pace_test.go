@@ -71,7 +71,7 @@ func TestRests(t *testing.T) {
 		{0, 0, minPause}, {1, 0, minPause}, {1, 2 * time.Millisecond, 8 * time.Millisecond}, {3, 2 * time.Millisecond, 24 * time.Millisecond}, {1, time.Second, maxPause},
 	} {
 		p.activeReplies.Store(tt.active)
-		if got := p.pauseAfter(tt.took); got != tt.want {
+		if got := p.pauseLength(tt.took); got != tt.want {
 			t.Errorf("%d answers, a part of %v: %v, want %v", tt.active, tt.took, got, tt.want)
 		}
 	}

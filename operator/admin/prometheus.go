@@ -21,31 +21,31 @@ type metricsCollector struct {
 	descs      []*prometheus.Desc // of the rows of table
 }
 
-// lifetimeCounters keeps Prometheus's counters from falling when srst resets a member's counters.
-type lifetimeCounters struct {
-	exclusiveTurn chan struct{}      // capacity 1: the scrape or reset under way
-	beforeResets  map[string]float64 // by metric name
+// counterOffsets keeps Prometheus's counters from falling when srst resets a member's counters.
+type counterOffsets struct {
+	scrapeTurn   chan struct{}      // capacity 1: the scrape or reset under way
+	beforeResets map[string]float64 // by metric name
 }
 
-// runExclusively runs f while no other scrape or reset runs.
-func (t *lifetimeCounters) runExclusively(f func()) {
-	t.exclusiveTurn <- struct{}{}
-	defer func() { <-t.exclusiveTurn }()
+// withScrapeTurn runs f while no other scrape or reset runs.
+func (t *counterOffsets) withScrapeTurn(f func()) {
+	t.scrapeTurn <- struct{}{}
+	defer func() { <-t.scrapeTurn }()
 	f()
 }
 
 // resetCounters sets the member's counters to zero. Prometheus continues from their last values.
 func (w *FourLetterCommands) resetCounters() {
-	w.lifetime.runExclusively(func() {
+	w.counterOffsets.withScrapeTurn(func() {
 		s := w.source.Stats()
 		for i := range monitorMetrics {
 			switch m := &monitorMetrics[i]; {
 			case m.kind >= summary:
 				sum := m.readSummary(&s)
-				w.lifetime.beforeResets[m.name+"_count"] += float64(sum.Count)
-				w.lifetime.beforeResets[m.name+"_sum"] += milliseconds(sum.Sum)
+				w.counterOffsets.beforeResets[m.name+"_count"] += float64(sum.Count)
+				w.counterOffsets.beforeResets[m.name+"_sum"] += milliseconds(sum.Sum)
 			case m.kind == counter:
-				w.lifetime.beforeResets[m.name] += m.readValue(&s)
+				w.counterOffsets.beforeResets[m.name] += m.readValue(&s)
 			}
 		}
 		w.source.ResetStats()
@@ -94,12 +94,12 @@ func (c *metricsCollector) Collect(out chan<- prometheus.Metric) {
 	if c.source.Health().Stalled != "" {
 		return
 	}
-	c.fourLetter.lifetime.runExclusively(func() {
+	c.fourLetter.counterOffsets.withScrapeTurn(func() {
 		s := c.source.Stats()
 		s.OpenFiles, s.MaxFiles = fileDescriptors()
 		for i, d := range c.descs {
 			if m := &monitorMetrics[i]; m.isReported(&s) {
-				out <- m.promMetric(d, &s, c.fourLetter.lifetime.beforeResets)
+				out <- m.promMetric(d, &s, c.fourLetter.counterOffsets.beforeResets)
 			}
 		}
 	})

@@ -24,7 +24,7 @@ func (h *HTTP) guardedHandler(all []endpoint) http.Handler {
 		setHeaders(w.Header())
 		if _, pattern := mux.Handler(r); pattern == "" {
 			w.Header().Set("Connection", "close") // it takes no slot
-			limitWrite(w, rejectTimeout)
+			setWriteTimeout(w, rejectTimeout)
 			if underV1(r) {
 				w = &noEndpoint{ResponseWriter: w, r: r}
 			}
@@ -36,18 +36,18 @@ func (h *HTTP) guardedHandler(all []endpoint) http.Handler {
 // serveProbe serves a probe under any Host header, such as a load balancer's name.
 func (h *HTTP) serveProbe(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Connection", "close") // so that no later request waits for this reply
-	limitWrite(w, stuckTimeout)
+	setWriteTimeout(w, stuckTimeout)
 	e.serve(w, r)
 }
 
 // serveRequest serves a request if a slot is free and checkRequest allows it.
 func (h *HTTP) serveRequest(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	if !h.takeRequestSlot(w, r) {
-		limitWrite(w, rejectTimeout)
+		setWriteTimeout(w, rejectTimeout)
 		errNoSlot.write(w, r)
 		return
 	}
-	limitWrite(w, partTimeout) // for the reply that the request is rejected
+	setWriteTimeout(w, partTimeout) // for the reply that the request is rejected
 	failure := h.checkRequest(e, w, r)
 	if failure == nil {
 		h.serveEndpoint(e, w, r)
@@ -71,10 +71,10 @@ func (h *HTTP) checkRequest(e *endpoint, w http.ResponseWriter, r *http.Request)
 	}
 	failure := e.checkContentType(r)
 	if failure == nil && e.changesEnsemble {
-		failure = h.health.checkRemoved()
+		failure = h.health.failureIfRemoved()
 	}
 	if failure == nil && e.access == changeAccess {
-		failure = h.auditor.requireEntry(e, r, h.authorizer.administratorOf(r))
+		failure = h.auditor.writeRequiredEntry(e, r, h.authorizer.administratorOf(r))
 	}
 	if failure != nil {
 		ignoreBody(w)
@@ -91,8 +91,8 @@ func setHeaders(header http.Header) {
 	header.Set("Referrer-Policy", "no-referrer")
 }
 
-// limitWrite sets the time that the client has to read a reply.
-func limitWrite(w http.ResponseWriter, d time.Duration) {
+// setWriteTimeout sets the time that the client has to read a reply.
+func setWriteTimeout(w http.ResponseWriter, d time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d)) // a recorder of a test has none
 }
 

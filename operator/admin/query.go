@@ -71,8 +71,8 @@ func (q *query) addFault(format string, args ...any) {
 	}
 }
 
-// checkPath rejects the request if the caller may not see the node that it names.
-func (q *query) checkPath() {
+// rejectHiddenPath rejects the request if the caller may not see the node that it names.
+func (q *query) rejectHiddenPath() {
 	if q.fault == nil && q.values.Has("path") && !q.paths.isVisible(q.values.Get("path")) {
 		q.fault = &Failure{
 			Status: http.StatusUnauthorized,

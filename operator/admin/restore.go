@@ -38,7 +38,7 @@ type RestoreResult struct {
 func (c *backupsAPI) serveRestore(w http.ResponseWriter, r *http.Request) {
 	done, failed := c.runRestore(w, r)
 	if failed != nil {
-		writeCommand(w, failed.Status, "restore", commandProblem(failed.Text))
+		writeCommand(w, failed.Status, "restore", problemWriter(failed.Text))
 		return
 	}
 	writeCommand(w, http.StatusOK, "restore", func(j *commandReply) {

@@ -43,15 +43,15 @@ func (c *backupsAPI) serveSnapshot(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodHead: // without the bytes of a backup it does not count
 		failed = c.sendBackup(w, r, backup.DefaultRate)
 	default:
-		failed = c.takeSnapshot(w, r)
+		failed = c.sendOrStoreSnapshot(w, r)
 	}
 	if failed != nil {
-		writeCommand(w, failed.Status, "snapshot", commandProblem(failed.Text))
+		writeCommand(w, failed.Status, "snapshot", problemWriter(failed.Text))
 	}
 }
 
-// takeSnapshot sends a backup or writes a snapshot, unless another one was begun within the interval.
-func (c *backupsAPI) takeSnapshot(w http.ResponseWriter, r *http.Request) *Failure {
+// sendOrStoreSnapshot sends a backup or writes a snapshot, unless another one was begun within the interval.
+func (c *backupsAPI) sendOrStoreSnapshot(w http.ResponseWriter, r *http.Request) *Failure {
 	select {
 	case c.snapshotSlot <- struct{}{}:
 	default:

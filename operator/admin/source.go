@@ -98,14 +98,14 @@ type Stats struct {
 	ExpiredSessions              uint64        // sessions, as leader
 	ClockJump                    time.Duration // by how much the wall clock has jumped
 	// this leader removes no TTL nodes or containers, because its clock is wrong
-	ReaperHeld      bool
-	Proposals       metrics.Spread // bytes of transactions in this term
-	Learners        int            // the fields from here to ClockDifference are 0 unless this member leads
-	SyncedFollowers int            // voters among the learners that have applied what was committed when they connected
-	SyncedObservers int            // likewise, members without a vote
-	PendingSyncs    int            // calls of Sync by members that wait for a proof round
-	LeaderUptime    time.Duration
-	ClockDifference time.Duration // the greatest difference to another member's clock
+	ReaperPaused       bool
+	Proposals          metrics.Spread // bytes of transactions in this term
+	Learners           int            // the fields from here to ClockDifference are 0 unless this member leads
+	SyncedFollowers    int            // voters among the learners that have applied what was committed when they connected
+	SyncedObservers    int            // likewise, members without a vote
+	SyncsAwaitingProof int            // calls of Sync by members that wait for a proof round
+	LeaderUptime       time.Duration
+	ClockDifference    time.Duration // the greatest difference to another member's clock
 	// file descriptors of this process, which FourLetterCommands fills in; -1: unknown
 	OpenFiles, MaxFiles int64
 }

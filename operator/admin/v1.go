@@ -17,7 +17,7 @@ func underV1(r *http.Request) bool {
 func (h *HTTP) serveJSON(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	q := newQuery(e, r, h.authorizer.administratorOf(r))
 	q.paths = h.authorizer.pathFilterFor(r)
-	q.checkPath()
+	q.rejectHiddenPath()
 	var answer any
 	var err error
 	if q.fault == nil {
@@ -56,13 +56,13 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	}
 	e := json.NewEncoder(w) // it writes everything at once, from a buffer that it uses again
 	e.SetEscapeHTML(false)  // no browser takes it for HTML, and a page of paths could have six times the bytes
-	if err := e.Encode(v); unencodable(err) {
+	if err := e.Encode(v); isEncodingFault(err) {
 		panic("admin: the types of package api do not encode: " + err.Error())
 	}
 }
 
-// unencodable reports whether err is a fault of the value, and not of a client that left.
-func unencodable(err error) bool {
+// isEncodingFault reports whether err is a fault of the value, and not of a client that left.
+func isEncodingFault(err error) bool {
 	_, value := errors.AsType[*json.UnsupportedValueError](err)
 	_, typed := errors.AsType[*json.UnsupportedTypeError](err)
 	_, marshaler := errors.AsType[*json.MarshalerError](err)

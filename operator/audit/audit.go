@@ -193,7 +193,7 @@ func (l *Log) AddApplied(atMs int64, txn *proto.Txn, ids []*proto.Identity, r *z
 		return
 	}
 	how.completeEvent(&e, txn.GetBody(), r)
-	l.queueLimited(&e)
+	l.queueOrSuppress(&e)
 }
 
 // Add adds an event. If its time is 0, Add sets it to now.
@@ -206,7 +206,7 @@ func (l *Log) Add(e Event) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.queueLimited(&e)
+	l.queueOrSuppress(&e)
 }
 
 // AddRejected adds a client's operation that did not get into the ensemble's log.
@@ -216,8 +216,8 @@ func (l *Log) AddRejected(session jute.SessionID, ids []*proto.Identity, op jute
 	}
 }
 
-// queueLimited queues a line, or drops it. The caller holds the lock.
-func (l *Log) queueLimited(e *Event) {
+// queueOrSuppress queues a line, or drops it. The caller holds the lock.
+func (l *Log) queueOrSuppress(e *Event) {
 	if e.isAuthFailure() {
 		l.queueFailure(e)
 		return
@@ -267,16 +267,16 @@ func (l *Log) writeLoop() {
 	for open := true; open; {
 		select {
 		case <-sweep.C:
-			l.sweepFailures(false)
+			l.summarizeFailures(false)
 			continue // the lines that it has queued wake this loop
 		case <-l.queueFilled:
-			open = l.gatherLines()
+			open = l.awaitMoreLines()
 		case <-l.closeSignal:
 			open = false
 		}
 		l.writeQueue()
 	}
-	l.sweepFailures(true)
+	l.summarizeFailures(true)
 	l.Add(Event{Operation: "serverStop", User: l.processUser, Result: Invoked})
 	l.writeQueue()
 	if err := l.lineSink.close(); err != nil {
@@ -284,8 +284,8 @@ func (l *Log) writeLoop() {
 	}
 }
 
-// gatherLines waits for more lines, so that they are written together. It returns false if the log is being closed.
-func (l *Log) gatherLines() (open bool) {
+// awaitMoreLines waits for more lines, so that they are written together. It returns false if the log is being closed.
+func (l *Log) awaitMoreLines() (open bool) {
 	timer := time.NewTimer(gatherTime)
 	defer timer.Stop()
 	select {
@@ -328,7 +328,7 @@ func (l *Log) writeQueue() {
 	l.writeGapLine()
 	var failed error
 	for rest := lines; len(rest) > 0; {
-		n := wholeLines(rest)
+		n := nextWriteSize(rest)
 		failed = cmp.Or(failed, l.writeLines(rest[:n]))
 		rest = rest[n:]
 	}
@@ -345,8 +345,8 @@ func (l *Log) writeQueue() {
 	l.mu.Unlock()
 }
 
-// wholeLines returns the number of bytes for the next write: whole lines, and at least one.
-func wholeLines(lines []byte) int {
+// nextWriteSize returns the number of bytes for the next write: whole lines, and at least one.
+func nextWriteSize(lines []byte) int {
 	if len(lines) <= chunkSize {
 		return len(lines)
 	}

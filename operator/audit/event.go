@@ -214,19 +214,19 @@ func (f *formatter) appendZooKeeper(b []byte, e *Event) []byte {
 		b = strconv.AppendUint(append(b, "session=0x"...), uint64(e.Session), 16)
 	}
 	b = f.appendUsers(b, begin, e)
-	b = appendEntry(b, begin, "ip", e.clientHost(), maxName)
-	b = appendEntry(b, begin, "operation", e.Operation, maxName)
+	b = appendZooKeeperField(b, begin, "ip", e.clientHost(), maxName)
+	b = appendZooKeeperField(b, begin, "operation", e.Operation, maxName)
 	path := e.Path
 	if path == "" && e.Operation != operations[operationIndex(jute.OpMulti)].name {
 		path = e.Target
 	}
-	b = appendEntry(b, begin, "znode", path, e.maxFieldText())
-	b = appendEntry(b, begin, "znode_type", e.Type, maxName)
-	b = appendEntry(b, begin, "acl", e.ACL, maxText)
-	b = appendEntry(b, begin, "result", zooKeeperResults[e.Result], maxName)
-	b = appendEntry(b, begin, "fingerprint", strings.Join(slices.Collect(e.fingerprints()), ","), maxName)
+	b = appendZooKeeperField(b, begin, "znode", path, e.maxFieldText())
+	b = appendZooKeeperField(b, begin, "znode_type", e.Type, maxName)
+	b = appendZooKeeperField(b, begin, "acl", e.ACL, maxText)
+	b = appendZooKeeperField(b, begin, "result", zooKeeperResults[e.Result], maxName)
+	b = appendZooKeeperField(b, begin, "fingerprint", strings.Join(slices.Collect(e.fingerprints()), ","), maxName)
 	if e.Dropped != 0 {
-		b = appendEntry(b, begin, "dropped", strconv.FormatUint(e.Dropped, 10), maxName)
+		b = appendZooKeeperField(b, begin, "dropped", strconv.FormatUint(e.Dropped, 10), maxName)
 	}
 	return append(b, '\n')
 }
@@ -268,8 +268,8 @@ func (f *formatter) appendUsers(b []byte, begin int, e *Event) []byte {
 	return b
 }
 
-// appendEntry appends a field of ZooKeeper's format, unless it is empty.
-func appendEntry(b []byte, begin int, name, value string, most int) []byte {
+// appendZooKeeperField appends a field of ZooKeeper's format, unless it is empty.
+func appendZooKeeperField(b []byte, begin int, name, value string, most int) []byte {
 	if value == "" {
 		return b
 	}

@@ -64,8 +64,8 @@ func (f *failureBucket) takeToken(now time.Time) bool {
 	return true
 }
 
-// bucketOf returns the bucket of an address.
-func (fs *failureLimits) bucketOf(address string) *failureBucket {
+// ensureBucket returns the bucket of an address.
+func (fs *failureLimits) ensureBucket(address string) *failureBucket {
 	address = admission.IPv6NetworkOrHost(address)
 	f := fs.bucketByNetwork[address]
 	switch {
@@ -91,7 +91,7 @@ func (e *Event) isAuthFailure() bool {
 // suppressed ones. In the shared bucket, one line stands for all suppressed failures. The caller holds the lock.
 func (l *Log) queueFailure(e *Event) {
 	now := time.Now()
-	f := l.failureLimits.bucketOf(e.clientHost())
+	f := l.failureLimits.ensureBucket(e.clientHost())
 	switch {
 	case !f.takeToken(now):
 		f.suppressed++
@@ -115,9 +115,9 @@ func (l *Log) queueSuppressed(f *failureBucket, address string, now time.Time) {
 	f.suppressed = 0
 }
 
-// sweepFailures queues a summary line for each address that has suppressed failures and a token again. It forgets an
+// summarizeFailures queues a summary line for each address that has suppressed failures and a token again. It forgets an
 // address once all of its tokens are back. If end is set, it queues the summaries of all addresses.
-func (l *Log) sweepFailures(end bool) {
+func (l *Log) summarizeFailures(end bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()

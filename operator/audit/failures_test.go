@@ -117,7 +117,7 @@ func TestFailuresOfManyAddresses(t *testing.T) {
 // All addresses of a network of IPv6 have one measure, and those of IPv4 one each.
 func TestMeasured(t *testing.T) {
 	var fs failureLimits
-	if fs.bucketOf("2001:db8::1") != fs.bucketOf("2001:db8::2") || fs.bucketOf("10.0.0.1") == fs.bucketOf("10.0.0.2") {
+	if fs.ensureBucket("2001:db8::1") != fs.ensureBucket("2001:db8::2") || fs.ensureBucket("10.0.0.1") == fs.ensureBucket("10.0.0.2") {
 		t.Error("a network of IPv6 has two measures, or two addresses of IPv4 have one")
 	}
 }

@@ -77,7 +77,7 @@ func (w *fileSink) openForAppend() error {
 		err = fmt.Errorf("%s is not a file", w.path)
 	}
 	if err == nil {
-		w.size, err = recoverLines(f, info.Size())
+		w.size, err = removePartialLines(f, info.Size())
 	}
 	if err == nil && w.syncWrites {
 		err = durable.SyncDirectory(filepath.Dir(w.path)) // the file may be new
@@ -90,9 +90,9 @@ func (w *fileSink) openForAppend() error {
 	return nil
 }
 
-// recoverLines removes partial lines that a crash has left, and returns the new size. It returns an error for a file
+// removePartialLines removes partial lines that a crash has left, and returns the new size. It returns an error for a file
 // that is no audit log.
-func recoverLines(f *os.File, size int64) (int64, error) {
+func removePartialLines(f *os.File, size int64) (int64, error) {
 	lost, err := lostBeginning(f, size)
 	if err != nil {
 		return size, err
@@ -100,7 +100,7 @@ func recoverLines(f *os.File, size int64) (int64, error) {
 	if lost {
 		return 0, f.Truncate(0)
 	}
-	if err := checkLog(f); err != nil {
+	if err := checkIsAuditLog(f); err != nil {
 		return size, err
 	}
 	return trimPartialLine(f, size)
@@ -128,9 +128,9 @@ func lostBeginning(f *os.File, size int64) (bool, error) {
 	return text[0] == 0, nil
 }
 
-// checkLog returns an error unless a file is empty or begins as an audit log. A wrong path must not cost another file
+// checkIsAuditLog returns an error unless a file is empty or begins as an audit log. A wrong path must not cost another file
 // its last line, or its name when the log is rotated. A crash may leave a part of the first line.
-func checkLog(f *os.File) error {
+func checkIsAuditLog(f *os.File) error {
 	head := make([]byte, headSize)
 	n, err := f.ReadAt(head, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -186,7 +186,7 @@ func (w *fileSink) write(lines []byte) error {
 // prepareWrite makes sure that the file is open, still has its name, and has room for more bytes.
 func (w *fileSink) prepareWrite(more int64) error {
 	if w.f != nil && time.Since(w.lastNameCheck) >= nameCheckInterval {
-		w.checkName()
+		w.closeIfRenamed()
 	}
 	if w.f == nil {
 		if err := w.openForAppend(); err != nil {
@@ -199,9 +199,9 @@ func (w *fileSink) prepareWrite(more int64) error {
 	return nil
 }
 
-// checkName closes the file if it has lost its name. It also reads its size, because another process may have
+// closeIfRenamed closes the file if it has lost its name. It also reads its size, because another process may have
 // truncated it.
-func (w *fileSink) checkName() {
+func (w *fileSink) closeIfRenamed() {
 	w.lastNameCheck = time.Now()
 	here, err := w.f.Stat()
 	there, gone := os.Stat(w.path)
@@ -257,7 +257,7 @@ func checkOldFile(path string) error {
 		return err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	return checkLog(f)
+	return checkIsAuditLog(f)
 }
 
 // oldPath returns the path of the i-th old file, from 1. For 0 it returns the path of the file itself.

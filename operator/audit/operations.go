@@ -146,7 +146,7 @@ func (l *Log) queueMulti(e *Event, body []byte, r *znode.Result) {
 		if e.setMultiOp(op); op.Op.IsCreate() {
 			e.Path = r.Multi[i].Path
 		}
-		l.queueLimited(e)
+		l.queueOrSuppress(e)
 	}
 }
 
@@ -177,7 +177,7 @@ func (l *Log) queueFailedMulti(e *Event, r *znode.Result) {
 	if at := failedOp(r.Multi); at >= 0 && at < len(l.multiOps) {
 		e.Error, e.Target = r.Multi[at].Code.Error(), string(l.multiOps[at].Path())
 	}
-	l.queueLimited(e)
+	l.queueOrSuppress(e)
 }
 
 // failedOp returns the index of the operation that made a multi fail, or -1.

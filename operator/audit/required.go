@@ -22,35 +22,35 @@ type lineBatch struct {
 	err      error         // the reason of the loss; set before finished is closed
 }
 
-// Required reports whether each change needs a line.
-func (l *Log) Required() bool { return l != nil && l.cfg.Required }
+// IsRequired reports whether each change needs a line.
+func (l *Log) IsRequired() bool { return l != nil && l.cfg.Required }
 
-// RequireChange queues lines with the result invoked about a client's change and waits until they are on the disk. It
+// WriteChangeIfRequired queues lines with the result invoked about a client's change and waits until they are on the disk. It
 // returns an error if the change must be rejected, and nil at once if Required is false. It blocks for at most longest
 // and RequireTimeout, so the caller must hold no lock.
-func (l *Log) RequireChange(ctx context.Context, longest time.Duration, session jute.SessionID, ids []*proto.Identity,
+func (l *Log) WriteChangeIfRequired(ctx context.Context, longest time.Duration, session jute.SessionID, ids []*proto.Identity,
 	op jute.Op, body []byte,
 ) error {
-	if !l.Required() {
+	if !l.IsRequired() {
 		return nil
 	}
-	return l.writeAndWait(ctx, longest, func() {
+	return l.queueAndWait(ctx, longest, func() {
 		l.queueIntended(&Event{AtMs: time.Now().UnixMilli(), Session: session, Ids: ids, Result: Invoked}, op, body)
 	})
 }
 
-// Require is RequireChange for an administrator's act.
-func (l *Log) Require(ctx context.Context, e Event) error {
-	if !l.Required() {
+// WriteIfRequired is RequireChange for an administrator's act.
+func (l *Log) WriteIfRequired(ctx context.Context, e Event) error {
+	if !l.IsRequired() {
 		return nil
 	}
 	e.AtMs, e.Result = time.Now().UnixMilli(), Invoked
-	return l.writeAndWait(ctx, RequireTimeout, func() { l.queueLine(&e) })
+	return l.queueAndWait(ctx, RequireTimeout, func() { l.queueLine(&e) })
 }
 
-// writeAndWait calls add under the lock, and waits until the lines that it has queued are written.
-func (l *Log) writeAndWait(ctx context.Context, longest time.Duration, add func()) error {
-	b, err := l.queueForWait(add)
+// queueAndWait calls add under the lock, and waits until the lines that it has queued are written.
+func (l *Log) queueAndWait(ctx context.Context, longest time.Duration, add func()) error {
+	b, err := l.queueIntoBatch(add)
 	if err == nil {
 		err = l.awaitBatch(ctx, b, min(longest, RequireTimeout))
 	}
@@ -62,9 +62,9 @@ func (l *Log) writeAndWait(ctx context.Context, longest time.Duration, add func(
 	return nil
 }
 
-// queueForWait calls add and returns the batch of the lines that it has queued. It returns an error if the queue had no
+// queueIntoBatch calls add and returns the batch of the lines that it has queued. It returns an error if the queue had no
 // room for all of them.
-func (l *Log) queueForWait(add func()) (*lineBatch, error) {
+func (l *Log) queueIntoBatch(add func()) (*lineBatch, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.unreportedDrops

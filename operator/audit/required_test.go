@@ -21,7 +21,7 @@ var deleteA = jute.DeleteRequest{Path: []byte("/a")}.Append(nil)
 
 // intend says that a client is about to delete /a.
 func intend(l *Log) error {
-	return l.RequireChange(context.Background(), time.Hour, 5, bob, jute.OpDelete, deleteA)
+	return l.WriteChangeIfRequired(context.Background(), time.Hour, 5, bob, jute.OpDelete, deleteA)
 }
 
 // required returns a running Log that must have a line for each change.
@@ -62,7 +62,7 @@ func TestLinesBeforeMulti(t *testing.T) {
 		l, d, _ := required(t)
 		defer l.Close()
 		for _, body := range [][]byte{multiBody("/a"), []byte("no multi")} {
-			if err := l.RequireChange(t.Context(), time.Hour, 5, bob, jute.OpMulti, body); err != nil {
+			if err := l.WriteChangeIfRequired(t.Context(), time.Hour, 5, bob, jute.OpMulti, body); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -93,7 +93,7 @@ func TestFullDiskRejects(t *testing.T) {
 				t.Errorf("a change: %v", err)
 			}
 		}
-		if err := l.Require(t.Context(), Event{User: "super", Operation: "kill session"}); !errors.Is(err, full) {
+		if err := l.WriteIfRequired(t.Context(), Event{User: "super", Operation: "kill session"}); !errors.Is(err, full) {
 			t.Errorf("an act: %v", err)
 		}
 		if n := l.RejectedChanges(); n != 4 {
@@ -106,7 +106,7 @@ func TestFullDiskRejects(t *testing.T) {
 		if err := intend(l); err != nil {
 			t.Errorf("a change when there is room again: %v", err)
 		}
-		if err := l.Require(t.Context(), Event{User: "super", Operation: "kill session"}); err != nil {
+		if err := l.WriteIfRequired(t.Context(), Event{User: "super", Operation: "kill session"}); err != nil {
 			t.Errorf("an act: %v", err)
 		}
 		if lines := d.lines(); len(lines) != 3 || !strings.Contains(lines[0], `"dropped":4`) || !strings.Contains(lines[2], `"who":["user:super"],"operation":"kill session","result":"invoked"`) {
@@ -131,12 +131,12 @@ func TestHangingDiskRejects(t *testing.T) {
 		if d := took(func() error { return intend(l) }); d != RequireTimeout {
 			t.Errorf("a change waited for %v", d)
 		}
-		if d := took(func() error { return l.RequireChange(t.Context(), time.Second, 5, bob, jute.OpDelete, deleteA) }); d != time.Second {
+		if d := took(func() error { return l.WriteChangeIfRequired(t.Context(), time.Second, 5, bob, jute.OpDelete, deleteA) }); d != time.Second {
 			t.Errorf("a change of a client with a short timeout waited for %v", d)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if d := took(func() error { return l.RequireChange(ctx, time.Hour, 5, bob, jute.OpDelete, deleteA) }); d != 0 {
+		if d := took(func() error { return l.WriteChangeIfRequired(ctx, time.Hour, 5, bob, jute.OpDelete, deleteA) }); d != 0 {
 			t.Errorf("a change of a client that has gone waited for %v", d)
 		}
 		if waiting := took(func() error {
@@ -177,7 +177,7 @@ func TestHangingDiskRejects(t *testing.T) {
 func TestNotRequired(t *testing.T) {
 	l, d, _ := newLog(t, Settings{})
 	d.set(errors.New("no space left on device"), nil)
-	if err := errors.Join(intend(l), l.Require(t.Context(), Event{}), intend(nil), (*Log)(nil).Require(t.Context(), Event{})); err != nil || len(l.queue) > 0 {
+	if err := errors.Join(intend(l), l.WriteIfRequired(t.Context(), Event{}), intend(nil), (*Log)(nil).WriteIfRequired(t.Context(), Event{})); err != nil || len(l.queue) > 0 {
 		t.Errorf("%v, and %d bytes wait", err, len(l.queue))
 	}
 	if _, err := Open(Config{Settings: Settings{Required: true}}); err == nil || !strings.Contains(err.Error(), "audit.enable") {

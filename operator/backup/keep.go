@@ -81,7 +81,7 @@ func (k *Keeper) Save(ctx context.Context, h Head, size int64, write func(io.Wri
 	if err := k.removeParts(); err != nil {
 		return "", err
 	}
-	if err := k.checkRoom(size); err != nil {
+	if err := k.checkFreeSpace(size); err != nil {
 		return "", err
 	}
 	p, err := CreatePart(k.dir, strings.TrimSuffix(k.namePrefix, "-"))
@@ -122,8 +122,8 @@ func (k *Keeper) removeParts() error {
 	return err
 }
 
-// checkRoom returns an error if there is no room for size bytes.
-func (k *Keeper) checkRoom(size int64) error {
+// checkFreeSpace returns an error if there is no room for size bytes.
+func (k *Keeper) checkFreeSpace(size int64) error {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(k.dir, &fs); err != nil {
 		return fmt.Errorf("%s: %w", k.dir, err)

@@ -18,13 +18,13 @@ func Read(r io.Reader, v znode.ImageVisitor) (Head, int64, error) {
 	if err != nil {
 		return Head{}, 0, err
 	}
-	size, err := b.Verify(v)
+	size, err := b.VerifyRest(v)
 	return b.Head, size, err
 }
 
-// Verify reads the rest of a backup, as Read does, for a caller that has inspected the head. It returns the
+// VerifyRest reads the rest of a backup, as Read does, for a caller that has inspected the head. It returns the
 // length of the backup in bytes.
-func (b *Reader) Verify(v znode.ImageVisitor) (int64, error) {
+func (b *Reader) VerifyRest(v znode.ImageVisitor) (int64, error) {
 	found, digest, err := znode.ReadImage(b, v)
 	if b.err != nil && !errors.Is(b.err, io.EOF) {
 		err = b.err // it has the offset; ReadImage saw only the end

@@ -26,7 +26,7 @@ type Losses struct {
 // next epoch is a later one.
 func ToZooKeeper(image io.Reader, term uint64) (*datadir.State, Losses, error) {
 	b := exporter{state: datadir.NewState(), nativeSessions: map[jute.SessionID]bool{}, changedParents: map[string]bool{}}
-	h, _, err := znode.ReadImage(image, znode.ImageVisitor{Head: b.addHead, Session: b.addSession, Node: b.addNode})
+	h, _, err := znode.ReadImage(image, znode.ImageVisitor{Head: b.setZxid, Session: b.addSession, Node: b.addNode})
 	if err != nil {
 		return nil, Losses{}, fmt.Errorf("migrate: %w", err)
 	}
@@ -49,7 +49,7 @@ type exporter struct {
 	losses         Losses
 }
 
-func (b *exporter) addHead(h znode.ImageHead) error {
+func (b *exporter) setZxid(h znode.ImageHead) error {
 	b.state.Zxid = h.Zxid
 	return nil
 }

@@ -69,7 +69,7 @@ func (p *ImportPlan) imageNode(n *datadir.Node) znode.ImageNode {
 	case datadir.TTL:
 		to.TTLMs = n.TTL()
 	}
-	if n.Path == configPath && !setByClient(n) { // every member keeps its own text there
+	if n.Path == configPath && !isSetByClient(n) { // every member keeps its own text there
 		to.Data, to.Mzxid, to.Mtime, to.Version = nil, 0, 0, 0
 	}
 	return to

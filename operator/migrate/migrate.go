@@ -130,7 +130,7 @@ func (p *ImportPlan) examineNode(n *datadir.Node) error {
 	if strings.HasPrefix(n.Path, quotaPath+"/") && strings.HasSuffix(n.Path, "/zookeeper_limits") {
 		p.Quotas++
 	}
-	if n.Path == configPath && !setByClient(n) && len(n.Data) > 0 {
+	if n.Path == configPath && !isSetByClient(n) && len(n.Data) > 0 {
 		p.NotCarried = append(p.NotCarried,
 			"the text of "+configPath+", which is ZooKeeper's server list: members show their own")
 	}
@@ -160,8 +160,8 @@ func (p *ImportPlan) examineACL(n *datadir.Node) {
 	}
 }
 
-// setByClient reports whether a client has written the configuration node. ZooKeeper's own text has version -1.
-func setByClient(n *datadir.Node) bool { return n.Mzxid != 0 && n.Version >= 0 }
+// isSetByClient reports whether a client has written the configuration node. ZooKeeper's own text has version -1.
+func isSetByClient(n *datadir.Node) bool { return n.Mzxid != 0 && n.Version >= 0 }
 
 // highestSessionIDs returns the greatest session id of each upper byte. The member with that byte as its id makes no
 // session with an id up to it.

@@ -19,7 +19,7 @@ func (c *Collector) ExpiryBuckets(ctx context.Context) (b api.Buckets, err error
 		return b, nil
 	}
 	request := &proto.ViewRequest{About: &proto.ViewRequest_Buckets{Buckets: &proto.ViewBuckets{Limit: MaxRows}}}
-	b.Silent, err = c.queryAll(ctx, map[uint32]*proto.ViewRequest{b.LeaderID: request}, b.Silent,
+	b.Silent, err = c.runMemberQuery(ctx, map[uint32]*proto.ViewRequest{b.LeaderID: request}, b.Silent,
 		func(one memberReply) error {
 			return parseBuckets(&b, one.reply.GetBuckets())
 		})

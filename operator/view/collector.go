@@ -107,8 +107,8 @@ func (c *Collector) runQuery(ctx context.Context, collect func(ctx context.Conte
 	return cmp.Or(ctx.Err(), err)
 }
 
-// queryAll runs queryMembers as a query of its own, and adds the silent members to silent, sorted.
-func (c *Collector) queryAll(ctx context.Context, requests map[uint32]*proto.ViewRequest, silent []api.Silence,
+// runMemberQuery runs queryMembers as a query of its own, and adds the silent members to silent, sorted.
+func (c *Collector) runMemberQuery(ctx context.Context, requests map[uint32]*proto.ViewRequest, silent []api.Silence,
 	take func(memberReply) error,
 ) ([]api.Silence, error) {
 	err := c.runQuery(ctx, func(ctx context.Context) error {

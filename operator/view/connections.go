@@ -52,7 +52,7 @@ type memberPart[T any] struct {
 // gatherPage builds a page of the parts of all members, by member. It queries all members from the page's first
 // one on for a whole page each, so that it waits only once.
 func gatherPage[T any](ctx context.Context, c *Collector, p Page, s listSource[T]) (a api.List[T], err error) {
-	from, limit, err := p.position(s.listKind)
+	from, limit, err := p.startAndLimit(s.listKind)
 	if err != nil {
 		return a, err
 	}
@@ -69,7 +69,7 @@ func gatherPage[T any](ctx context.Context, c *Collector, p Page, s listSource[T
 		}
 	}
 	parts := map[uint32]memberPart[T]{}
-	a.Silent, err = c.queryAll(ctx, requests, a.Silent, func(one memberReply) error {
+	a.Silent, err = c.runMemberQuery(ctx, requests, a.Silent, func(one memberReply) error {
 		found, err := s.read(one.member, one.reply)
 		if err != nil {
 			return err
@@ -91,7 +91,7 @@ func gatherPage[T any](ctx context.Context, c *Collector, p Page, s listSource[T
 	if a.Items, end = joinParts(members, parts, limit, s.place); end.Member != 0 {
 		a.NextCursor = end.encodeCursor(s.listKind, a.Silent)
 	}
-	return completeList(a, nil)
+	return withNonNilSlices(a, nil)
 }
 
 // joinParts returns the first rows of all parts, by member, and the position of the rest, which is zero if there

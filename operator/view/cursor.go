@@ -77,8 +77,8 @@ func (p position) skippedMembers() []api.Silence {
 	return silent
 }
 
-// position returns the start and the most rows of the page of a list.
-func (p Page) position(of listKind) (position, int, error) {
+// startAndLimit returns the start and the most rows of the page of a list.
+func (p Page) startAndLimit(of listKind) (position, int, error) {
 	limit, err := p.rowLimit()
 	if err != nil {
 		return position{}, 0, err

@@ -82,12 +82,12 @@ func (c *Collector) joinMembers(e Ensemble, leader uint32, rows []memberStatus, 
 	for _, id := range e.memberIDs(c.cfg.Self) {
 		m.Servers = append(m.Servers, m.serverStatus(id, said))
 	}
-	m.findNeeded()
+	m.markNeededVoters()
 	return m
 }
 
-// findNeeded marks the voters without which the majority would be lost.
-func (m *Members) findNeeded() {
+// markNeededVoters marks the voters without which the majority would be lost.
+func (m *Members) markNeededVoters() {
 	voters, alive := 0, 0
 	for _, s := range m.Servers {
 		if s.IsVoter || s.LostDisk {
@@ -200,9 +200,9 @@ func (m *Members) IsSettled() bool {
 	return true
 }
 
-// CheckMajority returns an error if the list next would have no majority of living voters. A server that the
+// CheckLivingMajority returns an error if the list next would have no majority of living voters. A server that the
 // ensemble does not have yet counts as alive, because only the leader knows whether it is reachable.
-func (m *Members) CheckMajority(next serverlist.List) error {
+func (m *Members) CheckLivingMajority(next serverlist.List) error {
 	voters := next.Voters()
 	var silent []uint32
 	for _, id := range voters {

@@ -111,8 +111,8 @@ func TestLostDisk(t *testing.T) {
 		if m.Servers[0].NeededForMajority != tt.lost || m.Servers[1].NeededForMajority != tt.lost || s.NeededForMajority {
 			t.Errorf("with disk %d, these are needed: %+v", tt.disk, m.Servers)
 		}
-		if m.IsSettled() == tt.lost || (m.CheckMajority(listOf(1, 3)) != nil) != tt.lost {
-			t.Errorf("with disk %d: settled %t, without member 2: %v", tt.disk, m.IsSettled(), m.CheckMajority(listOf(1, 3)))
+		if m.IsSettled() == tt.lost || (m.CheckLivingMajority(listOf(1, 3)) != nil) != tt.lost {
+			t.Errorf("with disk %d: settled %t, without member 2: %v", tt.disk, m.IsSettled(), m.CheckLivingMajority(listOf(1, 3)))
 		}
 	}
 }
@@ -179,7 +179,7 @@ func TestOutage(t *testing.T) {
 			}
 		}
 		m := c.joinMembers(Ensemble{List: listOf(1, 2, 3, 4), RaftServers: inRaft(1, 2, 3, 4)}, 1, rows, nil)
-		if err := m.CheckMajority(tt.next); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		if err := m.CheckLivingMajority(tt.next); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
 		}
 	}

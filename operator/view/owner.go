@@ -35,7 +35,7 @@ func (c *Collector) NodeOwner(ctx context.Context, path string) (o api.Owner, er
 			return err
 		}
 		var one sessionPage
-		if err := c.fillSessions(ctx, SessionFilter{ID: owner}, uint64(owner), 1, &one); err != nil {
+		if err := c.queryPage(ctx, SessionFilter{ID: owner}, uint64(owner), 1, &one); err != nil {
 			return err
 		}
 		o.Silent = append([]api.Silence{}, one.silent...)
@@ -58,7 +58,7 @@ var nodeKindNames = map[proto.NodeKind]string{
 
 // Ephemerals returns a page of the paths of a session's ephemeral nodes, in order.
 func (c *Collector) Ephemerals(ctx context.Context, id jute.SessionID, p Page) (a api.List[api.Ephemeral], err error) {
-	from, limit, err := p.position(ephemeralList)
+	from, limit, err := p.startAndLimit(ephemeralList)
 	if err != nil {
 		return a, err
 	}
@@ -87,5 +87,5 @@ func (c *Collector) Ephemerals(ctx context.Context, id jute.SessionID, p Page) (
 			return nil
 		})
 	})
-	return completeList(a, err)
+	return withNonNilSlices(a, err)
 }

@@ -36,7 +36,7 @@ type removal struct {
 // from the leader. The query goes to all members, because one that has just started has none. If two members
 // contradict each other, the page has both rows.
 func (c *Collector) NodeRemovals(ctx context.Context, path string, p Page) (a api.List[api.Removal], err error) {
-	from, limit, err := p.position(removalList)
+	from, limit, err := p.startAndLimit(removalList)
 	if err != nil {
 		return a, err
 	}
@@ -51,7 +51,7 @@ func (c *Collector) NodeRemovals(ctx context.Context, path string, p Page) (a ap
 		}
 	}
 	var known removalPage
-	a.Silent, err = c.queryAll(ctx, requests, a.Silent, func(one memberReply) error {
+	a.Silent, err = c.runMemberQuery(ctx, requests, a.Silent, func(one memberReply) error {
 		return known.addReply(one.reply.GetRemovals(), request.GetRemovals())
 	})
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *Collector) NodeRemovals(ctx context.Context, path string, p Page) (a ap
 	if next.zxid != 0 {
 		a.NextCursor = position{Zxid: next.zxid, Part: next.removalNumber}.encodeCursor(removalList, a.Silent)
 	}
-	return completeList(a, nil)
+	return withNonNilSlices(a, nil)
 }
 
 // logPlace is the place of a removal in the log. It is the same on all members.

@@ -32,11 +32,11 @@ func (p *sessionPage) toList(err error) (api.List[api.Session], error) {
 	for i := range p.rows {
 		a.Items[i] = p.rows[i].Session
 	}
-	return completeList(a, err)
+	return withNonNilSlices(a, err)
 }
 
-// completeList returns a with slices that are not nil, or the error with an empty list.
-func completeList[T any](a api.List[T], err error) (api.List[T], error) {
+// withNonNilSlices returns a with slices that are not nil, or the error with an empty list.
+func withNonNilSlices[T any](a api.List[T], err error) (api.List[T], error) {
 	if err != nil {
 		return api.List[T]{}, err
 	}
@@ -52,7 +52,7 @@ func completeList[T any](a api.List[T], err error) (api.List[T], error) {
 // Sessions returns a page of the sessions that a filter selects, by id. A page that is not the last may be
 // shorter than its limit.
 func (c *Collector) Sessions(ctx context.Context, f SessionFilter, p Page) (a api.List[api.Session], err error) {
-	from, limit, err := p.position(sessionList)
+	from, limit, err := p.startAndLimit(sessionList)
 	if err != nil {
 		return a, err
 	}
@@ -61,7 +61,7 @@ func (c *Collector) Sessions(ctx context.Context, f SessionFilter, p Page) (a ap
 	}
 	page := sessionPage{silent: from.skippedMembers()}
 	return page.toList(c.runQuery(ctx,
-		func(ctx context.Context) error { return c.fillSessions(ctx, f, from.ID, limit, &page) }))
+		func(ctx context.Context) error { return c.queryPage(ctx, f, from.ID, limit, &page) }))
 }
 
 // SessionByID returns one session, or no row if there is none.
@@ -72,11 +72,11 @@ func (c *Collector) SessionByID(ctx context.Context, id jute.SessionID) (api.Lis
 	return c.Sessions(ctx, SessionFilter{ID: id}, Page{})
 }
 
-// fillSessions adds rows to a page until it is full, the state has no more, or half of the deadline has passed.
-func (c *Collector) fillSessions(ctx context.Context, f SessionFilter, first uint64, limit int, p *sessionPage) error {
+// queryPage adds rows to a page until it is full, the state has no more, or half of the deadline has passed.
+func (c *Collector) queryPage(ctx context.Context, f SessionFilter, first uint64, limit int, p *sessionPage) error {
 	half := time.Now().Add(c.cfg.Deadline / 2)
 	for round := 0; round < maxRounds && (round == 0 || time.Now().Before(half)); round++ {
-		rows, next, err := c.sessionRecords(ctx, f, first, limit)
+		rows, next, err := c.querySessionRecords(ctx, f, first, limit)
 		switch {
 		case err != nil && round > 0:
 			sortByMember(p.silent)
@@ -84,7 +84,7 @@ func (c *Collector) fillSessions(ctx context.Context, f SessionFilter, first uin
 		case err != nil:
 			return err
 		}
-		p.silent = append(p.silent, c.fillFacts(ctx, rows, allFacts, p.silent)...)
+		p.silent = append(p.silent, c.queryFacts(ctx, rows, allFacts, p.silent)...)
 		if rows = f.keepInState(rows); len(p.rows) == 0 {
 			p.rows = rows // in most cases, these are all
 		} else {
@@ -107,9 +107,9 @@ func (c *Collector) fillSessions(ctx context.Context, f SessionFilter, first uin
 	return nil
 }
 
-// sessionRecords returns sessions of this member's state with ids from first on, and the start of the rest, or
+// querySessionRecords returns sessions of this member's state with ids from first on, and the start of the rest, or
 // 0.
-func (c *Collector) sessionRecords(ctx context.Context, f SessionFilter, first uint64, limit int) (rows []session,
+func (c *Collector) querySessionRecords(ctx context.Context, f SessionFilter, first uint64, limit int) (rows []session,
 	next uint64, err error,
 ) {
 	request := &proto.ViewRequest{About: &proto.ViewRequest_Sessions{Sessions: &proto.ViewSessions{
@@ -133,10 +133,10 @@ type factSet struct {
 
 var allFacts = factSet{connections: true, times: true}
 
-// fillFacts fills in the facts of need from the members that serve the sessions and from the leader. It skips
+// queryFacts fills in the facts of need from the members that serve the sessions and from the leader. It skips
 // the members in silent, and returns further silent ones. Facts from earlier calls stay. The rows are sorted by
 // id.
-func (c *Collector) fillFacts(ctx context.Context, rows []session, need factSet, silent []api.Silence) []api.Silence {
+func (c *Collector) queryFacts(ctx context.Context, rows []session, need factSet, silent []api.Silence) []api.Silence {
 	requests := map[uint32]*proto.ViewRequest{}
 	want := func(member uint32, id uint64) {
 		if member == 0 || isSilent(silent, member) {

@@ -57,16 +57,16 @@ func (c *Collector) SessionsBy(ctx context.Context, f SessionFilter, by SessionO
 		return a, ErrBadCursor
 	}
 	var page sessionPage
-	return page.toList(c.runQuery(ctx, func(ctx context.Context) error { return c.fillSorted(ctx, f, by, limit, &page) },
+	return page.toList(c.runQuery(ctx, func(ctx context.Context) error { return c.querySortedPage(ctx, f, by, limit, &page) },
 		c.scanSlot))
 }
 
-func (c *Collector) fillSorted(ctx context.Context, f SessionFilter, by SessionOrder, limit int, p *sessionPage) error {
+func (c *Collector) querySortedPage(ctx context.Context, f SessionFilter, by SessionOrder, limit int, p *sessionPage) error {
 	if err := c.scanSessions(ctx, f, by, limit, p); err != nil {
 		return err
 	}
 	slices.SortFunc(p.rows, compareIDs) // as facts needs them
-	p.silent = sortByMember(append(p.silent, c.fillFacts(ctx, p.rows, allFacts, p.silent)...))
+	p.silent = sortByMember(append(p.silent, c.queryFacts(ctx, p.rows, allFacts, p.silent)...))
 	p.rows = firstInOrder(by, f.keepInState(p.rows), limit)
 	return nil
 }
@@ -84,11 +84,11 @@ func (c *Collector) scanSessions(ctx context.Context, f SessionFilter, by Sessio
 		return ErrBusy
 	}
 	for first := uint64(f.ID); ; {
-		rows, next, err := c.sessionRecords(ctx, f, first, MaxRows)
+		rows, next, err := c.querySessionRecords(ctx, f, first, MaxRows)
 		if err != nil {
 			return err
 		}
-		p.silent = append(p.silent, c.scanFacts(ctx, rows, need, p.silent)...)
+		p.silent = append(p.silent, c.queryFactsForScan(ctx, rows, need, p.silent)...)
 		looked += len(rows)
 		p.rows = firstInOrder(by, append(p.rows, f.keepInState(rows)...), limit)
 		if next == 0 || f.ID != 0 {
@@ -110,12 +110,12 @@ func (c *Collector) scanSessions(ctx context.Context, f SessionFilter, by Sessio
 	}
 }
 
-// scanFacts is fillFacts with the shorter timeout of a scan.
-func (c *Collector) scanFacts(ctx context.Context, rows []session, need factSet, silent []api.Silence) []api.Silence {
+// queryFactsForScan is fillFacts with the shorter timeout of a scan.
+func (c *Collector) queryFactsForScan(ctx context.Context, rows []session, need factSet, silent []api.Silence) []api.Silence {
 	wait := c.cfg.Deadline / scanWaitDivisor
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	more := c.fillFacts(ctx, rows, need, silent)
+	more := c.queryFacts(ctx, rows, need, silent)
 	for i, s := range more {
 		if s.Reason == ReasonLate {
 			more[i] = lateSilenceAfter(s.MemberID, wait)

@@ -35,7 +35,7 @@ func (c *Collector) MemberStatuses(ctx context.Context) (api.List[api.Member], e
 	for i := range rows {
 		a.Items[i] = rows[i].Member
 	}
-	return completeList(a, err)
+	return withNonNilSlices(a, err)
 }
 
 func (c *Collector) queryStatuses(ctx context.Context) (rows []memberStatus, silent []api.Silence, err error) {
@@ -44,7 +44,7 @@ func (c *Collector) queryStatuses(ctx context.Context) (rows []memberStatus, sil
 		requests[id] = &proto.ViewRequest{About: &proto.ViewRequest_Status{Status: &proto.ViewStatus{}}}
 	}
 	marks := map[uint32]*proto.Marks{}
-	silent, err = c.queryAll(ctx, requests, nil, func(one memberReply) error {
+	silent, err = c.runMemberQuery(ctx, requests, nil, func(one memberReply) error {
 		row, err := c.parseStatus(one)
 		if err != nil {
 			return err

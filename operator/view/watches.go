@@ -59,19 +59,19 @@ var errEmptyPath = errors.New("view: the path is empty")
 // SessionWatches returns a page of the watches of a session's connection, by path. It has no rows if the session
 // or its connection does not exist.
 func (c *Collector) SessionWatches(ctx context.Context, id jute.SessionID, p Page) (a api.List[api.Watch], err error) {
-	from, limit, err := p.position(sessionWatchList)
+	from, limit, err := p.startAndLimit(sessionWatchList)
 	if err != nil {
 		return a, err
 	}
 	err = c.runQuery(ctx, func(ctx context.Context) error {
-		records, _, err := c.sessionRecords(ctx, SessionFilter{ID: id}, uint64(id), 1)
+		records, _, err := c.querySessionRecords(ctx, SessionFilter{ID: id}, uint64(id), 1)
 		if err != nil || len(records) == 0 || records[0].MemberID == 0 {
 			return err
 		}
 		c.fillSessionWatches(ctx, id, records[0].MemberID, from, limit, &a)
 		return nil
 	})
-	return completeList(a, err)
+	return withNonNilSlices(a, err)
 }
 
 // fillSessionWatches queries the member that the session is attached to.
