@@ -28,7 +28,7 @@ func TestMissingWrites(t *testing.T) {
 		"the data are gone":               {5, 5, 5, "", 1},
 	} {
 		u := &failoverClient{ackedCount: c.acked, newestAcked: c.newest}
-		if lost := u.missingWrites([]byte(c.data), c.version); lost != c.lost {
+		if lost := u.lostWrites([]byte(c.data), c.version); lost != c.lost {
 			t.Errorf("%s: %d writes are lost, want %d", name, lost, c.lost)
 		}
 	}
@@ -57,9 +57,9 @@ func TestGaps(t *testing.T) {
 	} {
 		u := &failoverClient{failover: &failover{measureFrom: from, measureUntil: at(10)}, lastSuccess: from}
 		for _, s := range c.successes {
-			u.recordSuccess(at(s))
+			u.endGap(at(s))
 		}
-		u.recordSuccess(u.failover.measureUntil)
+		u.endGap(u.failover.measureUntil)
 		if u.longestGap != c.gap {
 			t.Errorf("%v: %v", c.successes, u.longestGap)
 		}
@@ -129,10 +129,10 @@ func TestAwaitExpiry(t *testing.T) {
 // awaited.
 func TestStorms(t *testing.T) {
 	base := time.Now()
-	at := func(s int, cpu time.Duration) reading {
-		return reading{at: base.Add(time.Duration(s) * time.Second), toolCPU: cpu / 2, serverUsage: usage{cpuByPID: map[int]time.Duration{7: cpu}}}
+	at := func(s int, cpu time.Duration) usageReading {
+		return usageReading{at: base.Add(time.Duration(s) * time.Second), toolCPU: cpu / 2, serverUsage: usage{cpuByPID: map[int]time.Duration{7: cpu}}}
 	}
-	e := &expiryResults{stormSpans: []time.Duration{2 * time.Second, 80 * time.Millisecond, 90 * time.Millisecond}}
+	e := &expiryResults{burstSpans: []time.Duration{2 * time.Second, 80 * time.Millisecond, 90 * time.Millisecond}}
 	for range 4 {
 		e.lateness.latencies.Add(time.Second)
 	}
@@ -170,7 +170,7 @@ func TestResume(t *testing.T) {
 
 // An observer reports the end of a group at the last deletion in it. It ignores all other events.
 func TestObserver(t *testing.T) {
-	o := &observer{groups: map[string]*nodeGroup{}}
+	o := &deletionObserver{groups: map[string]*nodeGroup{}}
 	one, two := o.expectDeletions("3-14", 2), o.expectDeletions("31-4", 1)
 	for _, e := range []struct {
 		kind jute.EventType

@@ -39,24 +39,24 @@ type CompareConfig struct {
 
 // Comparison is the result of a comparison.
 type Comparison struct {
-	A      string  `json:"a"`
-	B      string  `json:"b"`
-	Rounds int     `json:"rounds"`
-	Cases  []Match `json:"cases"`
+	A      string           `json:"a"`
+	B      string           `json:"b"`
+	Rounds int              `json:"rounds"`
+	Cases  []CaseComparison `json:"cases"`
 }
 
-// Match has the results of one case on both sides.
-type Match struct {
-	Case    string   `json:"case"`
-	Op      string   `json:"op"`
-	Figures []Pair   `json:"figures"`
-	Void    [2]int   `json:"void"`   // void rounds
-	Errors  [2]int64 `json:"errors"` // in all rounds
-	Runs    []Result `json:"runs"`
+// CaseComparison has the results of one case on both sides.
+type CaseComparison struct {
+	Case    string       `json:"case"`
+	Op      string       `json:"op"`
+	Figures []FigurePair `json:"figures"`
+	Void    [2]int       `json:"void"`   // void rounds
+	Errors  [2]int64     `json:"errors"` // in all rounds
+	Runs    []Result     `json:"runs"`
 }
 
-// Pair is one measured value of a case on both sides: medians, spread, and the ratio of B to A.
-type Pair struct {
+// FigurePair is one measured value of a case on both sides: medians, spread, and the ratio of B to A.
+type FigurePair struct {
 	Name   string   `json:"name"`
 	Unit   string   `json:"unit"`
 	A      Spread   `json:"a"`
@@ -73,7 +73,7 @@ type Spread struct {
 }
 
 // IsWorse reports whether B is worse than A.
-func (f *Pair) IsWorse() bool {
+func (f *FigurePair) IsWorse() bool {
 	switch {
 	case f.Ratio == nil:
 		return f.Better == lessIsBetter && f.Unit == unitCount && f.B.Median > 0
@@ -131,7 +131,7 @@ func (c *comparer) compareSides(ctx context.Context) (*Comparison, error) {
 	}
 	c.runs = make([][2][]Result, len(c.cfg.Cases))
 	for round := range c.cfg.Rounds {
-		for cases := range slices.Chunk(upTo(len(c.cfg.Cases)), perTurn) {
+		for cases := range slices.Chunk(intsBelow(len(c.cfg.Cases)), perTurn) {
 			for _, side := range [][]int{{0, 1}, {1, 0}}[round%2] {
 				if err := c.runTurn(ctx, round, side, cases); err != nil {
 					return nil, err
@@ -142,7 +142,7 @@ func (c *comparer) compareSides(ctx context.Context) (*Comparison, error) {
 	return c.combineRuns(), nil
 }
 
-func upTo(n int) []int {
+func intsBelow(n int) []int {
 	list := make([]int, n)
 	for i := range list {
 		list[i] = i
@@ -193,7 +193,7 @@ func (c *comparer) runTurn(ctx context.Context, round, side int, cases []int) (e
 func (c *comparer) combineRuns() *Comparison {
 	all := &Comparison{A: c.cfg.Sides[0].Name, B: c.cfg.Sides[1].Name, Rounds: c.cfg.Rounds}
 	for _, runs := range c.runs {
-		m := Match{Case: runs[0][0].Case, Op: runs[0][0].Op, Runs: slices.Concat(runs[0], runs[1])}
+		m := CaseComparison{Case: runs[0][0].Case, Op: runs[0][0].Op, Runs: slices.Concat(runs[0], runs[1])}
 		for side, list := range runs {
 			for i := range list {
 				if list[i].Void {
@@ -240,8 +240,8 @@ func figureReaders(first *Result) []figureReader {
 	return list
 }
 
-func (g figureReader) compareRuns(runs [2][]Result) Pair {
-	c := Pair{Name: g.name, Unit: g.unit, Better: g.betterDirection}
+func (g figureReader) compareRuns(runs [2][]Result) FigurePair {
+	c := FigurePair{Name: g.name, Unit: g.unit, Better: g.betterDirection}
 	for side, spread := range []*Spread{&c.A, &c.B} {
 		values := make([]float64, len(runs[side]))
 		for i := range runs[side] {

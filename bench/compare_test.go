@@ -36,7 +36,7 @@ func newScriptedSides(t *testing.T, cases ...string) *scriptedSides {
 			r.Errors = map[string]int64{"lost": 2}
 		}
 		if cfg.Params.Case == "sessions" {
-			r.Extra = []Figure{faultFigure("expired", int64(len(cfg.Target.PIDs))), millisFigure("tool late", 5e6).withoutBetter()}
+			r.Extra = []Figure{faultFigure("expired", int64(len(cfg.Target.PIDs))), millisFigure("tool late", 5e6).withoutDirection()}
 		}
 		return r, s.step(fmt.Sprint(cfg.Target.Name, " ", cfg.Params.Case, cfg.Target.PIDs))
 	}
@@ -126,17 +126,17 @@ func TestCompareHooks(t *testing.T) {
 func TestBehind(t *testing.T) {
 	ratio := func(v float64) *float64 { return &v }
 	for _, c := range []struct {
-		pair   Pair
+		pair   FigurePair
 		behind bool
 	}{
-		{Pair{Better: "more", Ratio: ratio(0.99)}, true},
-		{Pair{Better: "more", Ratio: ratio(1)}, false},
-		{Pair{Better: "less", Ratio: ratio(1.01)}, true},
-		{Pair{Better: "less", Ratio: ratio(0.5)}, false},
-		{Pair{Better: "", Ratio: ratio(9)}, false},
-		{Pair{Better: "less", B: Spread{Median: 1}}, true},
-		{Pair{Better: "less", Unit: unitMillis, B: Spread{Median: 1}}, false}, // nothing was measured for A
-		{Pair{Better: "more", B: Spread{Median: 1}}, false},
+		{FigurePair{Better: "more", Ratio: ratio(0.99)}, true},
+		{FigurePair{Better: "more", Ratio: ratio(1)}, false},
+		{FigurePair{Better: "less", Ratio: ratio(1.01)}, true},
+		{FigurePair{Better: "less", Ratio: ratio(0.5)}, false},
+		{FigurePair{Better: "", Ratio: ratio(9)}, false},
+		{FigurePair{Better: "less", B: Spread{Median: 1}}, true},
+		{FigurePair{Better: "less", Unit: unitMillis, B: Spread{Median: 1}}, false}, // nothing was measured for A
+		{FigurePair{Better: "more", B: Spread{Median: 1}}, false},
 	} {
 		if c.pair.IsWorse() != c.behind {
 			t.Errorf("%+v", c.pair)

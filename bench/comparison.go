@@ -17,7 +17,7 @@ func WriteComparison(w io.Writer, c *Comparison) error {
 		name := m.Case
 		for j := range m.Figures {
 			f := &m.Figures[j]
-			if f.isEmpty() {
+			if f.isUnmeasured() {
 				continue
 			}
 			fmt.Fprintf(&b, "%s\t%s\t%s\t(%s-%s)\t%s\t(%s-%s)\t%s\t\n", name, f.nameWithUnit(),
@@ -46,7 +46,7 @@ func WriteMarkdown(w io.Writer, c *Comparison) error {
 		name := m.Case
 		for j := range m.Figures {
 			f := &m.Figures[j]
-			if f.isEmpty() {
+			if f.isUnmeasured() {
 				continue
 			}
 			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, f.nameWithUnit(), f.A, f.B, f.ratioText())
@@ -73,7 +73,7 @@ func WriteMarkdown(w io.Writer, c *Comparison) error {
 }
 
 // remarksOn returns the reasons that make a case's values less reliable.
-func (c *Comparison) remarksOn(m *Match) []string {
+func (c *Comparison) remarksOn(m *CaseComparison) []string {
 	var list []string
 	for side, name := range []string{c.A, c.B} {
 		if n := m.Void[side]; n > 0 {
@@ -87,17 +87,17 @@ func (c *Comparison) remarksOn(m *Match) []string {
 	return list
 }
 
-// isEmpty reports whether the value is missing because no process was given.
-func (f *Pair) isEmpty() bool { return f.A.Max == 0 && f.B.Max == 0 && f.Unit != unitCount }
+// isUnmeasured reports whether the value is missing because no process was given.
+func (f *FigurePair) isUnmeasured() bool { return f.A.Max == 0 && f.B.Max == 0 && f.Unit != unitCount }
 
-func (f *Pair) nameWithUnit() string {
+func (f *FigurePair) nameWithUnit() string {
 	if f.Unit == unitCount || f.Unit == unitRate {
 		return f.Name
 	}
 	return f.Name + ", " + f.Unit
 }
 
-func (f *Pair) ratioText() string {
+func (f *FigurePair) ratioText() string {
 	if f.Ratio == nil {
 		return "-"
 	}

@@ -292,7 +292,7 @@ func (f *fakeEnsemble) runCase(t *testing.T, text string, base Params) (r Result
 	}
 	f.serving.Wait()
 	time.Sleep(2 * p.Timeout) // no timer of a session is left
-	if (len(f.nodes) > 0) != p.Keep {
+	if (len(f.nodes) > 0) != p.KeepNodes {
 		t.Errorf("%s: %d nodes are left", text, len(f.nodes))
 	}
 	return r, lines
@@ -382,7 +382,7 @@ func TestFailedRequestsPause(t *testing.T) {
 func TestKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := quickParams()
-		p.Keep = true
+		p.KeepNodes = true
 		(&fakeEnsemble{delay: time.Millisecond}).runCase(t, "set", p)
 	})
 }

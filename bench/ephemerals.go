@@ -12,9 +12,9 @@ import (
 	"rollcall/zk/jute"
 )
 
-// observer watches for the deletion of nodes whose names are a group and a number: "12-3-0000000004" belongs
+// deletionObserver watches for the deletion of nodes whose names are a group and a number: "12-3-0000000004" belongs
 // to the group "12-3".
-type observer struct {
+type deletionObserver struct {
 	client *client.Client
 	parent *parent
 
@@ -28,14 +28,14 @@ type nodeGroup struct {
 	lastDeleted chan time.Time // capacity 1; gets the time of the last deletion
 }
 
-// startObserver opens a session that watches a new parent node.
-func (r *caseRun) startObserver(name string) (*observer, error) {
-	o := &observer{groups: map[string]*nodeGroup{}}
+// startDeletionObserver opens a session that watches a new parent node.
+func (r *caseRun) startDeletionObserver(name string) (*deletionObserver, error) {
+	o := &deletionObserver{groups: map[string]*nodeGroup{}}
 	var err error
-	if o.parent, err = r.tree.addParent(r.ctx, r.controlClient, name); err != nil {
+	if o.parent, err = r.tree.createParent(r.ctx, r.controlClient, name); err != nil {
 		return nil, err
 	}
-	if o.client, err = r.openSession(r.ctx, client.Config{Servers: r.target.Servers, Watch: o.onEvent}); err != nil {
+	if o.client, err = r.openSession(r.ctx, client.Config{Servers: r.target.Servers, OnEvent: o.onEvent}); err != nil {
 		return nil, err
 	}
 	// ZooKeeper supports recursive watches since 3.6.
@@ -46,7 +46,7 @@ func (r *caseRun) startObserver(name string) (*observer, error) {
 	return o, nil
 }
 
-func (o *observer) onEvent(e jute.WatcherEvent, _ int64) {
+func (o *deletionObserver) onEvent(e jute.WatcherEvent, _ int64) {
 	if e.Type != jute.EventNodeDeleted {
 		return
 	}
@@ -67,7 +67,7 @@ func (o *observer) onEvent(e jute.WatcherEvent, _ int64) {
 }
 
 // expectDeletions returns a channel that gets the time when the last of a group's n nodes was deleted.
-func (o *observer) expectDeletions(name string, n int) <-chan time.Time {
+func (o *deletionObserver) expectDeletions(name string, n int) <-chan time.Time {
 	g := &nodeGroup{remaining: n, lastDeleted: make(chan time.Time, 1)}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -75,7 +75,7 @@ func (o *observer) expectDeletions(name string, n int) <-chan time.Time {
 	return g.lastDeleted
 }
 
-func (o *observer) forgetGroup(name string) {
+func (o *deletionObserver) forgetGroup(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.groups, name)
@@ -89,13 +89,13 @@ const deletionTimeout = 10 * time.Second
 // runEphemerals opens sessions that create ephemeral nodes and close. An op is a session. Its latency is the
 // time from the call of close until the observer has the events of all deletions.
 func (r *caseRun) runEphemerals() (Result, error) {
-	o, err := r.startObserver("ephemerals")
+	o, err := r.startDeletionObserver("ephemerals")
 	if err != nil {
 		return Result{}, err
 	}
 	defer o.client.Abandon()
 	gone := &tally{}
-	result, err := r.runLoops(r.params.Conns,
+	result, err := r.runTimedLoops(r.params.Conns,
 		func(ctx context.Context, i int, round int64, _ time.Time, note func(*tally, time.Duration)) error {
 			took, err := r.runEphemeralSession(ctx, o, i, round)
 			if err == nil {
@@ -112,16 +112,16 @@ func (r *caseRun) runEphemerals() (Result, error) {
 }
 
 // runEphemeralSession runs one session, and returns the time from close to the last deletion.
-func (r *caseRun) runEphemeralSession(ctx context.Context, o *observer, i int, round int64) (time.Duration, error) {
+func (r *caseRun) runEphemeralSession(ctx context.Context, o *deletionObserver, i int, round int64) (time.Duration, error) {
 	name := strconv.Itoa(i) + "-" + strconv.FormatInt(round, 10)
-	gone := o.expectDeletions(name, r.params.Each)
+	gone := o.expectDeletions(name, r.params.EphemeralsPerSession)
 	defer o.forgetGroup(name)
 	c, err := r.openSession(ctx, client.Config{Servers: r.serverFor(i)})
 	if err != nil {
 		return 0, err
 	}
 	defer c.Abandon()
-	err = sendEach(ctx, c, r.params.Each, func(k int) (jute.Op, client.Record) {
+	err = sendEach(ctx, c, r.params.EphemeralsPerSession, func(k int) (jute.Op, client.Record) {
 		path := appendPadded([]byte(o.parent.path+"/"+name+"-"), int64(k))
 		return jute.OpCreate, &jute.CreateRequest{Path: path, ACL: jute.OpenACL, Flags: jute.Ephemeral}
 	})

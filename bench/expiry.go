@@ -13,22 +13,22 @@ import (
 	"rollcall/zk/jute"
 )
 
-// storms is the number of bursts of silent sessions. Servers expire sessions in buckets one tick wide. If the
+// silentBursts is the number of bursts of silent sessions. Servers expire sessions in buckets one tick wide. If the
 // edge of a bucket falls into a burst of last requests, some of its sessions expire a tick later. The median
 // of three bursts is free of that unless it happens twice.
-const storms = 3
+const silentBursts = 3
 
 // runExpiry silences sessions in bursts. Each has an ephemeral node, and an observer sees its deletion. An op
 // is an expiry. Its latency is the delay of the deletion after the session's last request plus its timeout.
 func (r *caseRun) runExpiry() (Result, error) {
-	o, err := r.startObserver("silent")
+	o, err := r.startDeletionObserver("silent")
 	if err != nil {
 		return Result{}, err
 	}
 	defer o.client.Abandon()
 	e := &expiryResults{}
-	for n := range storms {
-		gone, due, err := r.runStorm(o, n)
+	for n := range silentBursts {
+		gone, due, err := r.silenceSessions(o, n)
 		if err != nil {
 			return Result{}, err
 		}
@@ -39,19 +39,19 @@ func (r *caseRun) runExpiry() (Result, error) {
 	return e.caseResult(r), nil
 }
 
-// runStorm opens sessions, lets all of them send their last request at once, and abandons them. It returns
+// silenceSessions opens sessions, lets all of them send their last request at once, and abandons them. It returns
 // channels that get the time of each deletion, and the earliest time at which each session may expire.
-func (r *caseRun) runStorm(o *observer, n int) (gone []<-chan time.Time, due []time.Time, err error) {
-	gone, due = make([]<-chan time.Time, r.params.Silent), make([]time.Time, r.params.Silent)
+func (r *caseRun) silenceSessions(o *deletionObserver, n int) (gone []<-chan time.Time, due []time.Time, err error) {
+	gone, due = make([]<-chan time.Time, r.params.SilentSessions), make([]time.Time, r.params.SilentSessions)
 	name := func(i int) string { return strconv.Itoa(n) + "-" + strconv.Itoa(i) }
-	clients, err := r.openAll(r.ctx, r.params.Silent, func(i int) client.Config {
+	clients, err := r.openManySessions(r.ctx, r.params.SilentSessions, func(i int) client.Config {
 		return client.Config{Servers: r.serverFor(i)}
 	}, func(i int, _ *client.Client) { gone[i] = o.expectDeletions(name(i), 1) })
-	defer func() { r.closeAll(clients) }() // unless abandoned below
+	defer func() { r.closeOrAbandon(clients) }() // unless abandoned below
 	if err != nil {
 		return nil, nil, err
 	}
-	err = inParallel(r.ctx, r.params.Silent, parallelOpens, func(_ context.Context, i int) error {
+	err = inParallel(r.ctx, r.params.SilentSessions, parallelOpens, func(_ context.Context, i int) error {
 		path := appendPadded([]byte(o.parent.path+"/"+name(i)+"-"), 0)
 		_, err := clients[i].Create(r.ctx, string(path), nil, jute.Ephemeral, nil)
 		return err
@@ -65,7 +65,7 @@ func (r *caseRun) runStorm(o *observer, n int) (gone []<-chan time.Time, due []t
 	if err := sleepUntil(r.ctx, time.Now().Add(rand.N(timeout/2))); err != nil {
 		return nil, nil, err
 	}
-	answers := make(chan error, r.params.Silent)
+	answers := make(chan error, r.params.SilentSessions)
 	last := &jute.ExistsRequest{Path: []byte(o.parent.path)}
 	for i, c := range clients {
 		_, timeout := c.Session()
@@ -93,7 +93,7 @@ type expiryResults struct {
 	lateness   tally
 	earlyCount int64
 	earliest   time.Duration
-	stormSpans []time.Duration // for each storm, from its first expiry to its last
+	burstSpans []time.Duration // for each storm, from its first expiry to its last
 	intervals
 }
 
@@ -102,7 +102,7 @@ const expiryGrace = 10 * time.Second
 
 // awaitExpiry waits for the expiries of one storm.
 func (r *caseRun) awaitExpiry(e *expiryResults, gone []<-chan time.Time, due []time.Time) error {
-	begin, err := r.takeReading(false)
+	begin, err := r.readUsage(false)
 	if err != nil {
 		return err
 	}
@@ -146,8 +146,8 @@ func (r *caseRun) awaitExpiry(e *expiryResults, gone []<-chan time.Time, due []t
 		e.lateness.latencies.Add(at.Sub(due[i]))
 	}
 	e.lateness.addFailures("did not expire in time", missing)
-	e.stormSpans = append(e.stormSpans, last.Sub(first))
-	end, err := r.takeReading(true)
+	e.burstSpans = append(e.burstSpans, last.Sub(first))
+	end, err := r.readUsage(true)
 	if err != nil {
 		return err
 	}
@@ -157,11 +157,11 @@ func (r *caseRun) awaitExpiry(e *expiryResults, gone []<-chan time.Time, due []t
 
 func (e *expiryResults) caseResult(r *caseRun) Result {
 	result := e.intervals.intervalResult(r, &e.lateness)
-	slices.Sort(e.stormSpans)
+	slices.Sort(e.burstSpans)
 	result.Extra = []Figure{
 		faultFigure("early", e.earlyCount), millisFigure("earliest by", e.earliest),
-		millisFigure("first to last", e.stormSpans[len(e.stormSpans)/2]),
-		millisFigure("first to last at most", e.stormSpans[len(e.stormSpans)-1]),
+		millisFigure("first to last", e.burstSpans[len(e.burstSpans)/2]),
+		millisFigure("first to last at most", e.burstSpans[len(e.burstSpans)-1]),
 	}
 	return result
 }

@@ -45,7 +45,7 @@ type failoverClient struct {
 func (r *caseRun) runFailover() (Result, error) {
 	f := &failover{run: r}
 	var err error
-	if f.parent, err = r.tree.addParent(r.ctx, r.controlClient, "failover"); err != nil {
+	if f.parent, err = r.tree.createParent(r.ctx, r.controlClient, "failover"); err != nil {
 		return Result{}, err
 	}
 	n := r.params.Conns * len(r.target.Servers)
@@ -64,7 +64,7 @@ func (r *caseRun) runFailover() (Result, error) {
 		})
 	}
 	hooked := make(chan error, 1)
-	go func() { hooked <- f.breakMembers() }() // f.hookOutput is set before the send
+	go func() { hooked <- f.runHookWhenDue() }() // f.hookOutput is set before the send
 	var wait sync.WaitGroup
 	for _, u := range f.clients {
 		wait.Go(u.sendRequests)
@@ -73,18 +73,18 @@ func (r *caseRun) runFailover() (Result, error) {
 		return fmt.Sprintf("%s, %.0f/s, %d sessions lost", r.phaseText(base),
 			float64(f.doneCount.Load())/time.Since(base).Seconds(), f.lostSessions.Load())
 	})
-	begin, end, err := r.measurePeriod(base, nil)
+	begin, end, err := r.sleepAndMeasure(base, nil)
 	stopReport()
 	wait.Wait()
 	stop()
 	if err := errors.Join(err, <-hooked); err != nil {
 		return Result{}, err
 	}
-	return f.caseResult(begin, end)
+	return f.verifiedResult(begin, end)
 }
 
-// breakMembers runs the hook after a quarter of the measured time.
-func (f *failover) breakMembers() (err error) {
+// runHookWhenDue runs the hook after a quarter of the measured time.
+func (f *failover) runHookWhenDue() (err error) {
 	if err = sleepUntil(f.ctx, f.measureFrom.Add(f.run.params.Duration/4)); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (u *failoverClient) sendRequests() {
 		_ = c.Close(ctx) // otherwise the session expires
 		stop()
 	}
-	u.recordSuccess(u.failover.measureUntil) // ends the last gap
+	u.endGap(u.failover.measureUntil) // ends the last gap
 }
 
 // sendRequest sends one request and waits for the reply.
@@ -145,17 +145,17 @@ func (u *failoverClient) recordResult(began time.Time, err error) {
 	switch {
 	case err == nil:
 		u.failover.doneCount.Add(1)
-		u.recordSuccess(now)
+		u.endGap(now)
 		if measured {
 			u.tally.latencies.Add(now.Sub(began))
 		}
 	case measured && u.failover.ctx.Err() == nil:
-		u.tally.addFailures(rootMessage(err), 1)
+		u.tally.addFailures(innermostMessage(err), 1)
 	}
 }
 
-// recordSuccess ends a gap within the measured time.
-func (u *failoverClient) recordSuccess(now time.Time) {
+// endGap ends a gap within the measured time.
+func (u *failoverClient) endGap(now time.Time) {
 	if now.Before(u.lastSuccess) || now.After(u.failover.measureUntil) {
 		return
 	}
@@ -163,14 +163,14 @@ func (u *failoverClient) recordSuccess(now time.Time) {
 	u.lastSuccess = now
 }
 
-// caseResult sums up all clients, and checks every acknowledged write.
-func (f *failover) caseResult(begin, end reading) (Result, error) {
+// verifiedResult sums up all clients, and checks every acknowledged write.
+func (f *failover) verifiedResult(begin, end usageReading) (Result, error) {
 	var all tally
 	for _, u := range f.clients {
 		all.merge(&u.tally)
 	}
-	result := f.run.newResult(&all, begin, end)
-	missing, err := f.missingWrites()
+	result := f.run.commonResult(&all, begin, end)
+	missing, err := f.countLostWrites()
 	if err != nil {
 		return result, fmt.Errorf("look for acknowledged writes: %w", err)
 	}
@@ -215,9 +215,9 @@ func (f *failover) longestGaps() []Figure {
 	return append(figures, each...)
 }
 
-// missingWrites returns the number of lost acknowledged writes. A node's version counts all writes, and its
+// countLostWrites returns the number of lost acknowledged writes. A node's version counts all writes, and its
 // data have the number of the newest. Only unacknowledged writes may follow the newest acknowledged one.
-func (f *failover) missingWrites() (int64, error) {
+func (f *failover) countLostWrites() (int64, error) {
 	ctx, stop := context.WithTimeout(f.run.ctx, 2*f.run.params.Timeout+drainTimeout)
 	defer stop()
 	var lost int64
@@ -232,13 +232,13 @@ func (f *failover) missingWrites() (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		lost += u.missingWrites(data, stat.Version)
+		lost += u.lostWrites(data, stat.Version)
 	}
 	return lost, nil
 }
 
-// missingWrites compares the acknowledgements of a writer with its node's data and version.
-func (u *failoverClient) missingWrites(data []byte, version int32) int64 {
+// lostWrites compares the acknowledgements of a writer with its node's data and version.
+func (u *failoverClient) lostWrites(data []byte, version int32) int64 {
 	n := max(u.ackedCount-int64(version), 0)
 	if u.ackedCount == 0 {
 		return 0

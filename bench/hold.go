@@ -17,7 +17,7 @@ type holder interface {
 	openSessions(ctx context.Context, p sessionShare) error
 	// setMeasuring switches the recording of pings.
 	setMeasuring(yes bool) error
-	currentCounts() (sessionCounts, error)
+	fetchCounts() (sessionCounts, error)
 	// closeSessions closes all sessions at once, and returns the number of sessions that closed in time.
 	closeSessions(ctx context.Context) (int, error)
 	// abandonSessions abandons the sessions that are still open, which then expire.
@@ -65,9 +65,9 @@ func newLocalHolder(r *caseRun) *localHolder {
 func (h *localHolder) openSessions(ctx context.Context, p sessionShare) error {
 	var err error
 	began := time.Now()
-	h.clients, err = h.run.openAll(ctx, p.Count, func(i int) client.Config {
+	h.clients, err = h.run.openManySessions(ctx, p.Count, func(i int) client.Config {
 		_ = sleepUntil(ctx, began.Add(time.Duration(i/p.Burst)*openEvery)) // openAll checks ctx
-		return client.Config{Servers: rotateServers(p.Servers, p.First+i), Pinged: h.recordPing, State: h.recordState}
+		return client.Config{Servers: rotateServers(p.Servers, p.First+i), OnPong: h.recordPing, OnState: h.recordState}
 	}, func(int, *client.Client) {})
 	return err
 }
@@ -99,7 +99,7 @@ func (h *localHolder) setMeasuring(yes bool) error {
 	return nil
 }
 
-func (h *localHolder) currentCounts() (sessionCounts, error) {
+func (h *localHolder) fetchCounts() (sessionCounts, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	sum := sessionCounts{Pings: &Histogram{}}
@@ -135,19 +135,19 @@ type holderGroup struct {
 // startHolders starts the holders: this process if it may open enough files, otherwise other processes.
 func (r *caseRun) startHolders() (*holderGroup, error) {
 	c := &holderGroup{run: r}
-	n := (r.params.Hold + r.maxConnections - 1) / r.maxConnections
+	n := (r.params.HeldSessions + r.maxConnections - 1) / r.maxConnections
 	switch {
 	case n == 1:
 		c.holders = []holder{newLocalHolder(r)}
 	case n > maxKeepers:
-		return nil, fmt.Errorf("%d sessions, but each of %d processes may have %d connections (ulimit -n)", r.params.Hold,
+		return nil, fmt.Errorf("%d sessions, but each of %d processes may have %d connections (ulimit -n)", r.params.HeldSessions,
 			maxKeepers, r.maxConnections)
-	case len(r.target.Keeper) == 0:
-		return nil, fmt.Errorf("%d sessions, but one process may have %d connections (ulimit -n)", r.params.Hold,
+	case len(r.target.KeeperCommand) == 0:
+		return nil, fmt.Errorf("%d sessions, but one process may have %d connections (ulimit -n)", r.params.HeldSessions,
 			r.maxConnections)
 	}
 	for len(c.holders) < n {
-		w, err := startKeeper(r.ctx, r.target.Keeper)
+		w, err := startKeeperProcess(r.ctx, r.target.KeeperCommand)
 		if err != nil {
 			c.abandonSessions()
 			return nil, err
@@ -156,7 +156,7 @@ func (r *caseRun) startHolders() (*holderGroup, error) {
 		r.keeperProcesses.pids = append(r.keeperProcesses.pids, w.pid())
 	}
 	for i, first := 0, 0; i < n; i++ {
-		count := (r.params.Hold - first) / (n - i)
+		count := (r.params.HeldSessions - first) / (n - i)
 		c.shares = append(c.shares, sessionShare{
 			Servers: r.target.Servers, First: first, Count: count, Timeout: r.params.Timeout,
 			Burst: max(1, int(openRate*openEvery/time.Second)/n),
@@ -185,10 +185,10 @@ func (c *holderGroup) setMeasuring(yes bool) error {
 	return c.forEachHolder(func(_ int, h holder) error { return h.setMeasuring(yes) })
 }
 
-func (c *holderGroup) currentCounts() (sessionCounts, error) {
+func (c *holderGroup) fetchCounts() (sessionCounts, error) {
 	sums := make([]sessionCounts, len(c.holders))
 	err := c.forEachHolder(func(i int, h holder) (err error) {
-		sums[i], err = h.currentCounts()
+		sums[i], err = h.fetchCounts()
 		return err
 	})
 	all := sessionCounts{Pings: &Histogram{}}
@@ -223,7 +223,7 @@ func (c *holderGroup) abandonSessions() {
 
 // runHold keeps sessions alive that only ping, and then closes them all at once.
 func (r *caseRun) runHold() (Result, error) {
-	before, err := r.takeReading(true)
+	before, err := r.readUsage(true)
 	if err != nil {
 		return Result{}, err
 	}
@@ -240,12 +240,12 @@ func (r *caseRun) runHold() (Result, error) {
 		return Result{}, err
 	}
 	took := time.Since(opening)
-	all, begin, end, err := c.observeSessions()
+	all, begin, end, err := c.measureSessions()
 	if err != nil {
 		_, _ = c.closeSessions() // the earlier error counts
 		return Result{}, err
 	}
-	closing, err := r.takeReading(false)
+	closing, err := r.readUsage(false)
 	if err != nil {
 		return Result{}, err
 	}
@@ -254,15 +254,15 @@ func (r *caseRun) runHold() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	over, err := r.takeReading(false)
+	over, err := r.readUsage(false)
 	if err != nil {
 		return Result{}, err
 	}
-	result := r.newResult(&tally{latencies: *all.Pings}, begin, end)
+	result := r.commonResult(&tally{latencies: *all.Pings}, begin, end)
 	result.Extra = []Figure{
 		faultFigure("expired", all.Expired), faultFigure("connections dropped", all.Dropped),
-		faultFigure("not closed", int64(r.params.Hold-closed)),
-		rateFigure("opened", r.params.Hold, took), rateFigure("closed", closed, over.at.Sub(closing.at)),
+		faultFigure("not closed", int64(r.params.HeldSessions-closed)),
+		rateFigure("opened", r.params.HeldSessions, took), rateFigure("closed", closed, over.at.Sub(closing.at)),
 	}
 	if len(r.serverProcesses.pids) > 0 {
 		result.Extra = append(result.Extra,
@@ -273,22 +273,22 @@ func (r *caseRun) runHold() (Result, error) {
 			Figure{Name: "tool CPU per close", Value: costPerOp(closing, over, int64(closed)).ToolCPU, Unit: unitMicros},
 			Figure{
 				Name:  "RSS growth per session",
-				Value: float64((end.serverUsage.rss - before.serverUsage.rss) / int64(r.params.Hold)), Unit: unitBytes,
+				Value: float64((end.serverUsage.rss - before.serverUsage.rss) / int64(r.params.HeldSessions)), Unit: unitBytes,
 				betterDirection: lessIsBetter,
 			})
 	}
 	return result, nil
 }
 
-// observeSessions counts during the warm-up and the measured time.
-func (c *holderGroup) observeSessions() (all sessionCounts, begin, end reading, err error) {
+// measureSessions counts during the warm-up and the measured time.
+func (c *holderGroup) measureSessions() (all sessionCounts, begin, end usageReading, err error) {
 	r, base := c.run, time.Now()
 	defer r.reportProgress(func() string {
-		now, _ := c.currentCounts() // a failed holder is noticed below
+		now, _ := c.fetchCounts() // a failed holder is noticed below
 		return fmt.Sprintf("%s, %d expired, %d connections dropped", r.phaseText(base), now.Expired, now.Dropped)
 	})()
-	if begin, end, err = r.measurePeriod(base, c.setMeasuring); err == nil {
-		all, err = c.currentCounts()
+	if begin, end, err = r.sleepAndMeasure(base, c.setMeasuring); err == nil {
+		all, err = c.fetchCounts()
 	}
 	return all, begin, end, err
 }

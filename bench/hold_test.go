@@ -46,7 +46,7 @@ func TestHolding(t *testing.T) {
 	for _, s := range []client.State{client.Connected, client.Disconnected, client.Connected, client.Disconnected, client.Expired, client.Closed} {
 		h.recordState(s, nil)
 	}
-	got, err := h.currentCounts()
+	got, err := h.fetchCounts()
 	if err != nil || got.Pings.Count() != 1 || got.Pings.Max() != 2*time.Millisecond || got.Seen != 3 || got.Expired != 1 || got.Dropped != 2 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -80,7 +80,7 @@ func TestHoldInProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := Run(t.Context(), Config{
-		Target: Target{Servers: []string{f.listen(t)}, PIDs: []int{os.Getpid()}, Keeper: []string{os.Args[0], keepArgument}}, Params: p, maxConnections: 10,
+		Target: Target{Servers: []string{f.listen(t)}, PIDs: []int{os.Getpid()}, KeeperCommand: []string{os.Args[0], keepArgument}}, Params: p, maxConnections: 10,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -130,9 +130,9 @@ func TestHoldRefused(t *testing.T) {
 	servers := []string{(&fakeServer{startedAt: time.Now()}).listen(t)}
 	for want, cfg := range map[string]Config{
 		"1000 sessions, but one process may have 100 connections":         {maxConnections: 100},
-		"1000 sessions, but each of 16 processes may have 10 connections": {maxConnections: 10, Target: Target{Keeper: []string{"x"}}},
-		"start a process for more sessions: exec: \"no-such-program\"":    {maxConnections: 500, Target: Target{Keeper: []string{"no-such-program"}}},
-		"for more sessions: open: ":                                       {maxConnections: 500, Target: Target{Keeper: []string{"true"}}},
+		"1000 sessions, but each of 16 processes may have 10 connections": {maxConnections: 10, Target: Target{KeeperCommand: []string{"x"}}},
+		"start a process for more sessions: exec: \"no-such-program\"":    {maxConnections: 500, Target: Target{KeeperCommand: []string{"no-such-program"}}},
+		"for more sessions: open: ":                                       {maxConnections: 500, Target: Target{KeeperCommand: []string{"true"}}},
 	} {
 		cfg.Target.Servers, cfg.Params = servers, p
 		if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), want) {
@@ -155,7 +155,7 @@ func TestCloseAtOnce(t *testing.T) {
 		f := &fakeServer{delay: time.Second, startedAt: time.Now(), stallFrom: 10 * time.Second, stallUntil: time.Hour}
 		r := &caseRun{ctx: t.Context(), params: Params{Timeout: time.Minute}, reportLine: func(string) {}, target: Target{Dial: f.dial}}
 		open := func() []*client.Client {
-			clients, err := r.openAll(t.Context(), 100, func(int) client.Config { return client.Config{Servers: []string{"a"}} }, func(int, *client.Client) {})
+			clients, err := r.openManySessions(t.Context(), 100, func(int) client.Config { return client.Config{Servers: []string{"a"}} }, func(int, *client.Client) {})
 			if err != nil {
 				t.Fatal(err)
 			}

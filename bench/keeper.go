@@ -25,8 +25,8 @@ type keeperReply struct {
 	Closed int
 }
 
-// keeper is a holder in another process, which ends at the end of its input.
-type keeper struct {
+// keeperProcess is a holder in another process, which ends at the end of its input.
+type keeperProcess struct {
 	cmd   *exec.Cmd
 	input io.WriteCloser
 
@@ -35,9 +35,9 @@ type keeper struct {
 	dec *json.Decoder
 }
 
-// startKeeper starts a process that calls ServeKeeper. The end of ctx kills it.
-func startKeeper(ctx context.Context, command []string) (*keeper, error) {
-	w := &keeper{cmd: exec.CommandContext(ctx, command[0], command[1:]...)}
+// startKeeperProcess starts a process that calls ServeKeeper. The end of ctx kills it.
+func startKeeperProcess(ctx context.Context, command []string) (*keeperProcess, error) {
+	w := &keeperProcess{cmd: exec.CommandContext(ctx, command[0], command[1:]...)}
 	w.cmd.Stderr = os.Stderr
 	in, err := w.cmd.StdinPipe()
 	if err != nil {
@@ -54,10 +54,10 @@ func startKeeper(ctx context.Context, command []string) (*keeper, error) {
 	return w, nil
 }
 
-func (w *keeper) pid() int { return w.cmd.Process.Pid }
+func (w *keeperProcess) pid() int { return w.cmd.Process.Pid }
 
 // sendRequest sends a request and waits for the reply.
-func (w *keeper) sendRequest(o keeperRequest) (keeperReply, error) {
+func (w *keeperProcess) sendRequest(o keeperRequest) (keeperReply, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var a keeperReply
@@ -74,27 +74,27 @@ func (w *keeper) sendRequest(o keeperRequest) (keeperReply, error) {
 	return a, nil
 }
 
-func (w *keeper) openSessions(_ context.Context, p sessionShare) error {
+func (w *keeperProcess) openSessions(_ context.Context, p sessionShare) error {
 	_, err := w.sendRequest(keeperRequest{Do: "open", Part: p})
 	return err
 }
 
-func (w *keeper) setMeasuring(yes bool) error {
+func (w *keeperProcess) setMeasuring(yes bool) error {
 	_, err := w.sendRequest(keeperRequest{Do: "measure", Yes: yes})
 	return err
 }
 
-func (w *keeper) currentCounts() (sessionCounts, error) {
+func (w *keeperProcess) fetchCounts() (sessionCounts, error) {
 	a, err := w.sendRequest(keeperRequest{Do: "count"})
 	return a.Held, err
 }
 
-func (w *keeper) closeSessions(context.Context) (int, error) {
+func (w *keeperProcess) closeSessions(context.Context) (int, error) {
 	a, err := w.sendRequest(keeperRequest{Do: "close"})
 	return a.Closed, err
 }
 
-func (w *keeper) abandonSessions() {
+func (w *keeperProcess) abandonSessions() {
 	_ = w.input.Close() // this makes the process end
 	_ = w.cmd.Wait()    // its exit status does not matter
 }
@@ -127,7 +127,7 @@ func (h *localHolder) carryOut(ctx context.Context, o keeperRequest) (a keeperRe
 	case "measure":
 		err = h.setMeasuring(o.Yes)
 	case "count":
-		a.Held, err = h.currentCounts()
+		a.Held, err = h.fetchCounts()
 	case "close":
 		ctx, stop := context.WithTimeout(ctx, closeTimeout)
 		defer stop()

@@ -21,7 +21,7 @@ type requestLoad struct {
 	schedule                  schedule
 	fixedRate                 bool
 	workers                   []*worker
-	activeSlots               atomic.Int64  // and the pacer
+	activeSenders             atomic.Int64  // and the pacer
 	drained                   chan struct{} // closed when none is active
 }
 
@@ -48,7 +48,7 @@ type slot struct {
 
 func (r *caseRun) runLoad() (Result, error) {
 	r.reportLine("making nodes")
-	makers, err := r.requestMakers()
+	makers, err := r.prepareLoad()
 	if err != nil {
 		return Result{}, err
 	}
@@ -58,12 +58,12 @@ func (r *caseRun) runLoad() (Result, error) {
 	}
 	l.schedule, l.fixedRate = schedule{rate: r.params.Rate, conns: int64(r.params.Conns)}, r.params.Rate > 0
 	l.workers = make([]*worker, r.params.Conns)
-	clients, err := r.openAll(r.ctx, r.params.Conns, func(i int) client.Config {
+	clients, err := r.openManySessions(r.ctx, r.params.Conns, func(i int) client.Config {
 		return client.Config{Servers: r.serverFor(i), MaxInFlight: r.params.Window}
 	}, func(i int, c *client.Client) {
 		l.workers[i] = &worker{load: l, index: int64(i), client: c, nextRequest: makers(i)}
 	})
-	defer func() { r.closeAll(clients) }()
+	defer func() { r.closeOrAbandon(clients) }()
 	if err != nil {
 		return Result{}, err
 	}
@@ -71,10 +71,10 @@ func (r *caseRun) runLoad() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	all, unsent := l.sumTallies(clients)
-	result := r.newResult(all, begin, end)
+	all, unsent := l.endAndSumTallies(clients)
+	result := r.commonResult(all, begin, end)
 	if l.fixedRate {
-		result.Extra = append(result.Extra, millisFigure("tool late p99", late.Quantile(0.99)).withoutBetter())
+		result.Extra = append(result.Extra, millisFigure("tool late p99", late.Quantile(0.99)).withoutDirection())
 	}
 	if unsent > 0 {
 		result.Notes = append(result.Notes,
@@ -86,7 +86,7 @@ func (r *caseRun) runLoad() (Result, error) {
 
 // sendUntilDone sends requests until the end of the measured time, and waits for replies, at most
 // drainTimeout.
-func (l *requestLoad) sendUntilDone(r *caseRun) (late *Histogram, begin, end reading, err error) {
+func (l *requestLoad) sendUntilDone(r *caseRun) (late *Histogram, begin, end usageReading, err error) {
 	stop := make(chan struct{})
 	var pacer sync.WaitGroup
 	defer pacer.Wait()
@@ -94,18 +94,18 @@ func (l *requestLoad) sendUntilDone(r *caseRun) (late *Histogram, begin, end rea
 	late = &Histogram{}
 	l.startTime = time.Now()
 	if l.fixedRate {
-		l.activeSlots.Store(1)
+		l.activeSenders.Store(1)
 		l.makeSlots(r.params.Window, func(s *slot) { s.worker.freeSlots = append(s.worker.freeSlots, s) })
 		pacer.Go(func() {
-			*late = *l.schedule.offerWhenDue(l.measureUntil, stop, l.elapsed, r.sleep, l.offerRequest)
-			l.slotDone()
+			*late = *l.schedule.offerWhenDue(l.measureUntil, stop, l.elapsed, r.sleep, l.addDueRequest)
+			l.senderDone()
 		})
 	} else {
-		l.activeSlots.Store(int64(r.params.Conns) * int64(r.params.Window))
+		l.activeSenders.Store(int64(r.params.Conns) * int64(r.params.Window))
 		l.makeSlots(r.params.Window, func(s *slot) { s.sendNext(l.elapsed()) })
 	}
 	defer r.reportProgress(func() string { return l.progressLine(r) })()
-	if begin, end, err = r.measurePeriod(l.startTime, nil); err != nil {
+	if begin, end, err = r.sleepAndMeasure(l.startTime, nil); err != nil {
 		return late, begin, end, err
 	}
 	select {
@@ -119,9 +119,9 @@ func (l *requestLoad) sendUntilDone(r *caseRun) (late *Histogram, begin, end rea
 
 func (l *requestLoad) elapsed() time.Duration { return time.Since(l.startTime) }
 
-// slotDone records the end of a slot or the pacer.
-func (l *requestLoad) slotDone() {
-	if l.activeSlots.Add(-1) == 0 {
+// senderDone records the end of a slot or the pacer.
+func (l *requestLoad) senderDone() {
+	if l.activeSenders.Add(-1) == 0 {
 		close(l.drained)
 	}
 }
@@ -136,9 +136,9 @@ func (l *requestLoad) progressLine(r *caseRun) string {
 	return fmt.Sprintf("%s, %.0f/s", r.phaseText(l.startTime), float64(seen)/l.elapsed().Seconds())
 }
 
-// sumTallies sums up all workers. It abandons the clients, so that requests in flight end.
-func (l *requestLoad) sumTallies(clients []*client.Client) (all *tally, unsent int64) {
-	if l.activeSlots.Load() > 0 {
+// endAndSumTallies sums up all workers. It abandons the clients, so that requests in flight end.
+func (l *requestLoad) endAndSumTallies(clients []*client.Client) (all *tally, unsent int64) {
+	if l.activeSenders.Load() > 0 {
 		abandonAll(clients) // each request in flight ends with an error
 	}
 	all = &tally{}
@@ -161,7 +161,7 @@ func (l *requestLoad) makeSlots(window int, use func(*slot)) {
 	for _, w := range l.workers {
 		for range window {
 			s := &slot{worker: w}
-			s.onReply = s.handleReply
+			s.onReply = s.recordAndSendNext
 			use(s)
 		}
 	}
@@ -170,7 +170,7 @@ func (l *requestLoad) makeSlots(window int, use func(*slot)) {
 // sendNext sends the slot's next request, unless the time is over.
 func (s *slot) sendNext(now time.Duration) {
 	if now >= s.worker.load.measureUntil || s.worker.load.ctx.Err() != nil {
-		s.worker.load.slotDone()
+		s.worker.load.senderDone()
 		return
 	}
 	s.sendRequest(now)
@@ -183,12 +183,12 @@ func (s *slot) sendRequest(start time.Duration) {
 	err := s.worker.client.Go(s.worker.load.ctx, op, rec, s.onReply)
 	s.worker.mu.Unlock()
 	if err != nil {
-		s.handleReply(client.Reply{}, err)
+		s.recordAndSendNext(client.Reply{}, err)
 	}
 }
 
-// handleReply records a request and sends the next one.
-func (s *slot) handleReply(r client.Reply, err error) {
+// recordAndSendNext records a request and sends the next one.
+func (s *slot) recordAndSendNext(r client.Reply, err error) {
 	w, l := s.worker, s.worker.load
 	now := l.elapsed()
 	why := failureReason(r, err)
@@ -210,7 +210,7 @@ func (s *slot) handleReply(r client.Reply, err error) {
 	switch {
 	case l.fixedRate:
 		w.sendDue()
-		l.slotDone()
+		l.senderDone()
 	case err != nil:
 		time.AfterFunc(retryPause, func() { s.sendNext(l.elapsed()) })
 	default:
@@ -218,8 +218,8 @@ func (s *slot) handleReply(r client.Reply, err error) {
 	}
 }
 
-// offerRequest lets a worker send one more request.
-func (l *requestLoad) offerRequest(conn int64) {
+// addDueRequest lets a worker send one more request.
+func (l *requestLoad) addDueRequest(conn int64) {
 	w := l.workers[conn]
 	w.mu.Lock()
 	w.dueCount++
@@ -240,7 +240,7 @@ func (w *worker) sendDue() {
 		w.freeSlots = w.freeSlots[:n-1]
 		start := w.load.schedule.dueTimeOf(w.index, w.sentCount)
 		w.sentCount++
-		w.load.activeSlots.Add(1)
+		w.load.activeSenders.Add(1)
 		w.mu.Unlock()
 		s.sendRequest(start)
 	}

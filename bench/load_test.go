@@ -115,11 +115,11 @@ func TestUnansweredRequests(t *testing.T) {
 
 // Connections are spread over the servers in turn, in the order in which the servers are named.
 func TestHomes(t *testing.T) {
-	r := &caseRun{connectTo: []string{"a", "b", "c"}}
+	r := &caseRun{chosenServers: []string{"a", "b", "c"}}
 	var homes, firsts []string
 	for i := range 4 {
 		homes = append(homes, r.serverFor(i)...)
-		firsts = append(firsts, strings.Join(rotateServers(r.connectTo, i), ""))
+		firsts = append(firsts, strings.Join(rotateServers(r.chosenServers, i), ""))
 	}
 	if strings.Join(homes, "") != "abca" || strings.Join(firsts, " ") != "abc bca cab abc" {
 		t.Errorf("%q, %q", homes, firsts)

@@ -15,31 +15,31 @@ const (
 	maxRoleReply = 64 << 10 // in bytes
 )
 
-// serversWithRole returns the servers of the role that the case requires. It queries each server.
-func (r *caseRun) serversWithRole() ([]string, error) {
-	if r.params.Member == "" {
+// findServersWithRole returns the servers of the role that the case requires. It queries each server.
+func (r *caseRun) findServersWithRole() ([]string, error) {
+	if r.params.MemberRole == "" {
 		return r.target.Servers, nil
 	}
 	var found, said []string
 	for _, addr := range r.target.Servers {
-		mode, err := r.serverRole(addr)
+		mode, err := r.queryServerRole(addr)
 		if err != nil {
 			return nil, fmt.Errorf("role of %s: %w", addr, err)
 		}
 		said = append(said, addr+" is "+mode)
-		if mode == r.params.Member {
+		if mode == r.params.MemberRole {
 			found = append(found, addr)
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("no %s: %s", r.params.Member, strings.Join(said, ", "))
+		return nil, fmt.Errorf("no %s: %s", r.params.MemberRole, strings.Join(said, ", "))
 	}
 	return found, nil
 }
 
-// serverRole queries a server's role with the four-letter command srvr: leader, follower, observer or
+// queryServerRole queries a server's role with the four-letter command srvr: leader, follower, observer or
 // standalone.
-func (r *caseRun) serverRole(addr string) (string, error) {
+func (r *caseRun) queryServerRole(addr string) (string, error) {
 	ctx, stop := context.WithTimeout(r.ctx, roleTimeout)
 	defer stop()
 	conn, err := r.dialServer(ctx, addr)

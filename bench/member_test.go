@@ -33,7 +33,7 @@ func TestMembers(t *testing.T) {
 		{"leader", []string{"b:1", "d:1"}, "role of d:1: unexpected reply to srvr: \"This ZooKeeper"},
 		{"leader", []string{"e:1"}, "role of e:1: refused"},
 	} {
-		r := &caseRun{ctx: t.Context(), params: Params{Member: c.member}, target: Target{Servers: c.among}}
+		r := &caseRun{ctx: t.Context(), params: Params{MemberRole: c.member}, target: Target{Servers: c.among}}
 		r.target.Dial = func(_ context.Context, addr string) (net.Conn, error) {
 			text, ok := says[addr]
 			if !ok {
@@ -49,7 +49,7 @@ func TestMembers(t *testing.T) {
 			}()
 			return ours, nil
 		}
-		got, err := r.serversWithRole()
+		got, err := r.findServersWithRole()
 		if err != nil && !strings.HasPrefix(err.Error(), c.want) || err == nil && !slices.Equal(got, strings.Fields(c.want)) {
 			t.Errorf("%q of %v: %v, %v", c.member, c.among, got, err)
 		}

@@ -12,26 +12,26 @@ import (
 
 // Params are the parameters of a case. Their flags have the units, ranges and cases.
 type Params struct {
-	Case     string
-	Conns    int           // 0: the default of the case
-	Window   int           // requests in flight on each connection
-	Rate     float64       // requests per second of all connections; 0: closed loop
-	Size     int           // bytes of a node's data
-	Nodes    int           // nodes of the requests
-	Reads    int           // percentage of reads in a mix
-	Children int           // of the node that is listed
-	Ops      int           // operations of a multi
-	Duration time.Duration // measured time
-	Warmup   time.Duration // before the measured time
-	Timeout  time.Duration // the session timeout to request
-	Hold     int           // sessions to keep alive; 0: open and close sessions
-	Each     int           // ephemeral nodes per session
-	Watchers int
-	Silent   int
-	Storms   int    // times that all sessions come back
-	Member   string // the role of the members to connect to; "": any
-	Hook     string // a shell command
-	Keep     bool   // do not delete the nodes
+	Case                 string
+	Conns                int           // 0: the default of the case
+	Window               int           // requests in flight on each connection
+	Rate                 float64       // requests per second of all connections; 0: closed loop
+	Size                 int           // bytes of a node's data
+	Nodes                int           // nodes of the requests
+	Reads                int           // percentage of reads in a mix
+	Children             int           // of the node that is listed
+	Ops                  int           // operations of a multi
+	Duration             time.Duration // measured time
+	Warmup               time.Duration // before the measured time
+	Timeout              time.Duration // the session timeout to request
+	HeldSessions         int           // sessions to keep alive; 0: open and close sessions
+	EphemeralsPerSession int           // ephemeral nodes per session
+	Watchers             int
+	SilentSessions       int
+	ResumeRounds         int    // times that all sessions come back
+	MemberRole           string // the role of the members to connect to; "": any
+	Hook                 string // a shell command
+	KeepNodes            bool   // do not delete the nodes
 }
 
 // Defaults returns the default parameters.
@@ -39,7 +39,7 @@ func Defaults() Params {
 	return Params{
 		Window: 64, Size: 100, Nodes: 1000, Reads: 90, Children: 100, Ops: 10,
 		Duration: 10 * time.Second, Warmup: 2 * time.Second, Timeout: 10 * time.Second,
-		Each: 10, Watchers: 1000, Silent: 100, Storms: 10,
+		EphemeralsPerSession: 10, Watchers: 1000, SilentSessions: 100, ResumeRounds: 10,
 	}
 }
 
@@ -96,8 +96,8 @@ func Cases() [][2]string {
 	return list
 }
 
-// Knob is a parameter as a flag (`--conns 8`) or as part of a case (`get:conns=8`).
-type Knob struct {
+// ParamFlag is a parameter as a flag (`--conns 8`) or as part of a case (`get:conns=8`).
+type ParamFlag struct {
 	Name, Usage string
 	cases       []string // the cases that take it
 	Set         func(p *Params, value string) error
@@ -128,83 +128,83 @@ var (
 		func(name string) bool { return name == "expiry" || name == "resume" })
 )
 
-// Knobs lists all parameters.
-func Knobs() []Knob {
-	return []Knob{
+// ParamFlags lists all parameters.
+func ParamFlags() []ParamFlag {
+	return []ParamFlag{
 		{
 			"conns", "`number` of connections (default 8; sessions 32, resume 1000, ephemerals 16, failover 4 of each kind " +
 				"on each member)", slices.Concat(loadCases, []string{"sessions", "resume", "ephemerals", "failover"}),
-			intParam("connections", 1, maxConns, func(p *Params) *int { return &p.Conns }),
+			intSetter("connections", 1, maxConns, func(p *Params) *int { return &p.Conns }),
 		},
 		{
 			"window", "`number` of requests that each connection keeps under way (default 64)", loadCases,
-			intParam("requests", 1, maxWindow, func(p *Params) *int { return &p.Window }),
+			intSetter("requests", 1, maxWindow, func(p *Params) *int { return &p.Window }),
 		},
 		{"rate", "`number` of requests per second, of all connections; latency counts from its due time (default: as fast " +
 			"as replies come)", loadCases, setRate},
 		{
 			"size", "`bytes` of a node's data (default 100)", slices.Concat(loadCases, []string{"failover"}),
-			intParam("bytes", 0, maxSize, func(p *Params) *int { return &p.Size }),
+			intSetter("bytes", 0, maxSize, func(p *Params) *int { return &p.Size }),
 		},
 		{
 			"nodes", "`number` of nodes that requests are spread over (default 1000)",
 			[]string{"get", "set", "mix", "multi"},
-			intParam("nodes", 1, maxNodes, func(p *Params) *int { return &p.Nodes }),
+			intSetter("nodes", 1, maxNodes, func(p *Params) *int { return &p.Nodes }),
 		},
 		{
 			"reads", "`percent` of requests in a mix that are get (default 90)",
 			[]string{"mix"},
-			intParam("percent", 0, 100, func(p *Params) *int { return &p.Reads }),
+			intSetter("percent", 0, 100, func(p *Params) *int { return &p.Reads }),
 		},
 		{
 			"children", "`number` of children to list (default 100)",
 			[]string{"children"},
-			intParam("children", 1, maxChildren, func(p *Params) *int { return &p.Children }),
+			intSetter("children", 1, maxChildren, func(p *Params) *int { return &p.Children }),
 		},
 		{
 			"ops", "`number` of operations of a multi (default 10)",
 			[]string{"multi"},
-			intParam("operations", 1, maxOps, func(p *Params) *int { return &p.Ops }),
+			intSetter("operations", 1, maxOps, func(p *Params) *int { return &p.Ops }),
 		},
 		{
 			"duration", "`time` that is measured (default 10s)", timedCases,
-			durationParam(10*time.Millisecond, maxDuration, func(p *Params) *time.Duration { return &p.Duration }),
+			durationSetter(10*time.Millisecond, maxDuration, func(p *Params) *time.Duration { return &p.Duration }),
 		},
 		{
 			"warmup", "`time` before it (default 2s)", timedCases,
-			durationParam(0, maxDuration, func(p *Params) *time.Duration { return &p.Warmup }),
+			durationSetter(0, maxDuration, func(p *Params) *time.Duration { return &p.Warmup }),
 		},
 		{
 			"timeout", "session timeout to request, a `time` (default 10s)", allCases,
-			durationParam(100*time.Millisecond, maxTimeout, func(p *Params) *time.Duration { return &p.Timeout }),
+			durationSetter(100*time.Millisecond, maxTimeout, func(p *Params) *time.Duration { return &p.Timeout }),
 		},
 		{
 			"hold", "`number` of sessions to keep alive for the duration",
 			[]string{"sessions"},
-			intParam("sessions", 1, maxConns, func(p *Params) *int { return &p.Hold }),
+			intSetter("sessions", 1, maxConns, func(p *Params) *int { return &p.HeldSessions }),
 		},
 		{
 			"each", "`number` of ephemeral nodes of each session (default 10)",
 			[]string{"ephemerals"},
-			intParam("nodes", 1, maxOps, func(p *Params) *int { return &p.Each }),
+			intSetter("nodes", 1, maxOps, func(p *Params) *int { return &p.EphemeralsPerSession }),
 		},
 		{
 			"watchers", "`number` of sessions that watch (default 1000)",
 			[]string{"watches"},
-			intParam("sessions", 1, maxConns, func(p *Params) *int { return &p.Watchers }),
+			intSetter("sessions", 1, maxConns, func(p *Params) *int { return &p.Watchers }),
 		},
 		{
 			"silent", "`number` of sessions that go silent (default 100)",
 			[]string{"expiry"},
-			intParam("sessions", 1, maxConns, func(p *Params) *int { return &p.Silent }),
+			intSetter("sessions", 1, maxConns, func(p *Params) *int { return &p.SilentSessions }),
 		},
 		{
 			"storms", "`number` of times that all sessions come back (default 10)",
 			[]string{"resume"},
-			intParam("storms", 1, maxStorms, func(p *Params) *int { return &p.Storms }),
+			intSetter("storms", 1, maxStorms, func(p *Params) *int { return &p.ResumeRounds }),
 		},
 		{"member", "the `role` leader, follower or observer: connect only to members of this role, which the reply to " +
-			"srvr has", slices.Concat(loadCases, []string{"expiry"}), setMember},
+			"srvr has", slices.Concat(loadCases, []string{"expiry"}), setMemberRole},
 		{
 			"hook", "shell `command` to run after a quarter of the duration",
 			[]string{"failover"},
@@ -213,8 +213,8 @@ func Knobs() []Knob {
 	}
 }
 
-// intParam parses a whole number within limits.
-func intParam(unit string, least, most int, field func(*Params) *int) func(*Params, string) error {
+// intSetter parses a whole number within limits.
+func intSetter(unit string, least, most int, field func(*Params) *int) func(*Params, string) error {
 	return func(p *Params, value string) error {
 		n, err := strconv.Atoi(value)
 		if err != nil {
@@ -228,7 +228,7 @@ func intParam(unit string, least, most int, field func(*Params) *int) func(*Para
 	}
 }
 
-func durationParam(least, most time.Duration, field func(*Params) *time.Duration) func(*Params, string) error {
+func durationSetter(least, most time.Duration, field func(*Params) *time.Duration) func(*Params, string) error {
 	return func(p *Params, value string) error {
 		d, err := time.ParseDuration(value)
 		if err != nil {
@@ -261,13 +261,13 @@ const (
 	memberObserver = "observer"
 )
 
-func setMember(p *Params, value string) error {
+func setMemberRole(p *Params, value string) error {
 	switch value {
 	case memberLeader, memberFollower, memberObserver:
 	default:
 		return fmt.Errorf("%q is no role; must be leader, follower or observer", value)
 	}
-	p.Member = value
+	p.MemberRole = value
 	return nil
 }
 
@@ -296,7 +296,7 @@ func ParseCase(text string, base Params) (Params, error) {
 }
 
 func (p *Params) setParam(key, value string) error {
-	for _, k := range Knobs() {
+	for _, k := range ParamFlags() {
 		if k.Name != key || key == "hook" { // a command may contain commas
 			continue
 		}
@@ -311,8 +311,8 @@ func (p *Params) setParam(key, value string) error {
 	return fmt.Errorf("%q cannot be set for one case", key)
 }
 
-// TakenBy reports whether a case has the parameter.
-func (k Knob) TakenBy(name string) bool { return slices.Contains(k.cases, name) }
+// AppliesTo reports whether a case has the parameter.
+func (k ParamFlag) AppliesTo(name string) bool { return slices.Contains(k.cases, name) }
 
 // checkLimits checks limits of several parameters together.
 func (p *Params) checkLimits() error {
@@ -339,13 +339,13 @@ const operationOverhead = 100
 func (p *Params) connectionCount(servers int) int {
 	switch p.Case {
 	case "sessions":
-		if p.Hold > 0 {
+		if p.HeldSessions > 0 {
 			return 0 // several processes share them
 		}
 	case "watches":
 		return p.Watchers
 	case "expiry":
-		return p.Silent
+		return p.SilentSessions
 	case "failover":
 		return 2 * p.Conns * servers
 	}
@@ -375,20 +375,20 @@ func (p *Params) String() string {
 	s := p.Case
 	switch p.Case {
 	case "sessions":
-		if p.Hold > 0 {
-			return fmt.Sprintf("sessions hold %d", p.Hold)
+		if p.HeldSessions > 0 {
+			return fmt.Sprintf("sessions hold %d", p.HeldSessions)
 		}
 		return fmt.Sprintf("sessions %d at once", p.Conns)
 	case "resume":
-		return fmt.Sprintf("resume %d at once, %d times", p.Conns, p.Storms)
+		return fmt.Sprintf("resume %d at once, %d times", p.Conns, p.ResumeRounds)
 	case "ephemerals":
-		return fmt.Sprintf("ephemerals %d at once, %d each", p.Conns, p.Each)
+		return fmt.Sprintf("ephemerals %d at once, %d each", p.Conns, p.EphemeralsPerSession)
 	case "watches":
 		return fmt.Sprintf("watches %d", p.Watchers)
 	case "expiry":
-		s = fmt.Sprintf("expiry %d", p.Silent)
-		if p.Member != "" {
-			s += " on " + p.Member
+		s = fmt.Sprintf("expiry %d", p.SilentSessions)
+		if p.MemberRole != "" {
+			s += " on " + p.MemberRole
 		}
 		return s
 	case "failover":
@@ -404,8 +404,8 @@ func (p *Params) String() string {
 	if p.Case != "children" {
 		s += fmt.Sprintf(" %d B", p.Size)
 	}
-	if p.Member != "" {
-		s += " on " + p.Member
+	if p.MemberRole != "" {
+		s += " on " + p.MemberRole
 	}
 	if p.Rate > 0 {
 		s += fmt.Sprintf(" at %v/s", p.Rate)

@@ -85,7 +85,7 @@ func TestParseCaseErrors(t *testing.T) {
 // case, and all of its cases exist.
 func TestKnobs(t *testing.T) {
 	names := map[string]bool{}
-	for _, k := range Knobs() {
+	for _, k := range ParamFlags() {
 		if k.Usage == "" || names[k.Name] || len(k.cases) == 0 {
 			t.Errorf("%+v", k)
 		}

@@ -74,8 +74,8 @@ func TestReports(t *testing.T) {
 // A result is void if the tool used more than a third of the servers' CPU time. It is never void if
 // no server is watched.
 func TestCost(t *testing.T) {
-	at := func(server, tool time.Duration) reading {
-		return reading{serverUsage: usage{cpuByPID: map[int]time.Duration{1: server, 2: server}}, toolCPU: tool}
+	at := func(server, tool time.Duration) usageReading {
+		return usageReading{serverUsage: usage{cpuByPID: map[int]time.Duration{1: server, 2: server}}, toolCPU: tool}
 	}
 	begin := at(time.Second, time.Second)
 	if c := costPerOp(begin, at(4*time.Second, 3*time.Second), 1e6); c.Void || c.ServerCPU != 6 || c.ToolCPU != 2 {
@@ -84,7 +84,7 @@ func TestCost(t *testing.T) {
 	if c := costPerOp(begin, at(4*time.Second, 3*time.Second+time.Millisecond), 1e6); !c.Void {
 		t.Errorf("%+v", c)
 	}
-	if c := costPerOp(reading{}, reading{toolCPU: time.Second}, 10); c.Void || c.ServerCPU != 0 || c.ToolCPU != 1e5 {
+	if c := costPerOp(usageReading{}, usageReading{toolCPU: time.Second}, 10); c.Void || c.ServerCPU != 0 || c.ToolCPU != 1e5 {
 		t.Errorf("%+v", c)
 	}
 	if c := costPerOp(begin, at(4*time.Second, 30*time.Second), 0); c.ToolCPU != 0 || c.Void {

@@ -8,16 +8,16 @@ import (
 	"rollcall/zk/jute"
 )
 
-// requestMakers creates the nodes of a load, and returns a function that returns the requestMaker of a
+// prepareLoad creates the nodes of a load, and returns a function that returns the requestMaker of a
 // connection.
-func (r *caseRun) requestMakers() (func(conn int) requestMaker, error) {
+func (r *caseRun) prepareLoad() (func(conn int) requestMaker, error) {
 	switch r.params.Case {
 	case "create":
-		return r.createMakers()
+		return r.prepareCreates()
 	case "children":
-		return r.listMakers()
+		return r.prepareLists()
 	}
-	p, err := r.tree.addParent(r.ctx, r.controlClient, "nodes")
+	p, err := r.tree.createParent(r.ctx, r.controlClient, "nodes")
 	if err != nil {
 		return nil, err
 	}
@@ -91,12 +91,12 @@ func (r *caseRun) multiMaker(pick func() []byte) requestMaker {
 	}
 }
 
-// createMakers lets each connection create nodes below a parent of its own.
-func (r *caseRun) createMakers() (func(conn int) requestMaker, error) {
+// prepareCreates lets each connection create nodes below a parent of its own.
+func (r *caseRun) prepareCreates() (func(conn int) requestMaker, error) {
 	directories := make([]*parent, r.params.Conns)
 	for i := range directories {
 		var err error
-		if directories[i], err = r.tree.addParent(r.ctx, r.controlClient, fmt.Sprint("creates-", i)); err != nil {
+		if directories[i], err = r.tree.createParent(r.ctx, r.controlClient, fmt.Sprint("creates-", i)); err != nil {
 			return nil, err
 		}
 	}
@@ -114,8 +114,8 @@ func (r *caseRun) createMakers() (func(conn int) requestMaker, error) {
 	}, nil
 }
 
-func (r *caseRun) listMakers() (func(conn int) requestMaker, error) {
-	p, err := r.tree.addParent(r.ctx, r.controlClient, "parent")
+func (r *caseRun) prepareLists() (func(conn int) requestMaker, error) {
+	p, err := r.tree.createParent(r.ctx, r.controlClient, "parent")
 	if err != nil {
 		return nil, err
 	}

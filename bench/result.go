@@ -55,7 +55,7 @@ type Cost struct {
 const toolShare = 1.0 / 3
 
 // costPerOp divides the usage between two readings by the number of ops.
-func costPerOp(begin, end reading, ops int64) Cost {
+func costPerOp(begin, end usageReading, ops int64) Cost {
 	c := Cost{ServerRSS: end.serverUsage.rss, ServerPSS: end.serverUsage.pss}
 	if ops == 0 {
 		return c
@@ -67,8 +67,8 @@ func costPerOp(begin, end reading, ops int64) Cost {
 	return c
 }
 
-// reading is the usage up to one moment.
-type reading struct {
+// usageReading is the usage up to one moment.
+type usageReading struct {
 	at          time.Time
 	serverUsage usage
 	toolCPU     time.Duration
@@ -110,8 +110,8 @@ func faultFigure(name string, n int64) Figure {
 	return Figure{Name: name, Value: float64(n), Unit: unitCount, betterDirection: lessIsBetter}
 }
 
-// withoutBetter marks a value that does not rate the servers.
-func (f Figure) withoutBetter() Figure {
+// withoutDirection marks a value that does not rate the servers.
+func (f Figure) withoutDirection() Figure {
 	f.betterDirection = ""
 	return f
 }

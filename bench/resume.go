@@ -13,17 +13,17 @@ import (
 // runResume lets all sessions lose their connections and come back at once, repeatedly. An op is a resumed
 // session. Its latency counts from the start of its storm.
 func (r *caseRun) runResume() (Result, error) {
-	clients, err := r.openAll(r.ctx, r.params.Conns, func(i int) client.Config {
+	clients, err := r.openManySessions(r.ctx, r.params.Conns, func(i int) client.Config {
 		return client.Config{Servers: r.serverFor(i)}
 	}, func(int, *client.Client) {})
-	defer func() { r.closeAll(clients) }()
+	defer func() { r.closeOrAbandon(clients) }()
 	if err != nil {
 		return Result{}, err
 	}
 	back := &resumeResults{}
 	var done atomic.Int64
-	defer r.reportProgress(func() string { return fmt.Sprintf("%d of %d storms", done.Load(), r.params.Storms) })()
-	for n := range r.params.Storms {
+	defer r.reportProgress(func() string { return fmt.Sprintf("%d of %d storms", done.Load(), r.params.ResumeRounds) })()
+	for n := range r.params.ResumeRounds {
 		if err := r.reconnectAll(back, clients, n+1); err != nil {
 			return Result{}, err
 		}
@@ -46,14 +46,14 @@ type resumeResults struct {
 // at another server, as after the loss of a member. places is the distance to that server in the list. A
 // client whose session is lost becomes nil.
 func (r *caseRun) reconnectAll(back *resumeResults, clients []*client.Client, places int) error {
-	sessions := make([]client.Resume, len(clients))
+	sessions := make([]client.ResumeToken, len(clients))
 	for i, c := range clients {
 		if c != nil {
-			sessions[i] = c.Resume()
+			sessions[i] = c.ResumeToken()
 		}
 	}
 	abandonAll(clients)
-	begin, err := r.takeReading(false)
+	begin, err := r.readUsage(false)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (r *caseRun) reconnectAll(back *resumeResults, clients []*client.Client, pl
 		})
 	}
 	wait.Wait()
-	end, err := r.takeReading(true)
+	end, err := r.readUsage(true)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (b *resumeResults) recordResume(after time.Duration, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
-		b.resumed.addFailures(rootMessage(err), 1)
+		b.resumed.addFailures(innermostMessage(err), 1)
 		b.lostSessions++
 		return
 	}

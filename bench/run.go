@@ -29,9 +29,9 @@ type Target struct {
 	Servers []string // host:port of each member; connections are spread over them in turn
 	PIDs    []int    // their processes on this machine, to measure their CPU time
 	Dial    Dial     // nil: TCP
-	// Keeper is a command that calls ServeKeeper with the same Dial. A run starts several of these if it holds
+	// KeeperCommand is a command that calls ServeKeeper with the same Dial. A run starts several of these if it holds
 	// more sessions than one process may open files. nil: none.
-	Keeper []string
+	KeeperCommand []string
 }
 
 // Dial opens a connection to a server, within ctx.
@@ -65,7 +65,7 @@ type caseRun struct {
 	keeperProcesses processes // their CPU time counts as the tool's
 	reportLine      func(string)
 	sleep           func(time.Duration)
-	connectTo       []string       // servers of the connections
+	chosenServers   []string       // servers of the connections
 	controlClient   *client.Client // creates and deletes nodes
 	tree            tree
 }
@@ -121,7 +121,7 @@ func (r *caseRun) setUp() error {
 		return err
 	}
 	var err error
-	if r.connectTo, err = r.serversWithRole(); err != nil {
+	if r.chosenServers, err = r.findServersWithRole(); err != nil {
 		return err
 	}
 	if r.controlClient, err = r.openSession(r.ctx, client.Config{Servers: r.target.Servers}); err != nil {
@@ -139,7 +139,7 @@ func (r *caseRun) cleanUp() error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(r.ctx), setupTimeout)
 	defer stop()
 	defer r.controlClient.Abandon()
-	if !r.params.Keep {
+	if !r.params.KeepNodes {
 		r.reportLine("removing the nodes")
 		if err := r.tree.removeNodes(ctx, r.controlClient); err != nil {
 			return fmt.Errorf("bench: could not delete all nodes below %s: %w", r.tree.root, err)
@@ -158,13 +158,13 @@ func (r *caseRun) openSession(ctx context.Context, cfg client.Config) (*client.C
 
 // serverFor returns a list of the server of connection i alone.
 func (r *caseRun) serverFor(i int) []string {
-	i %= len(r.connectTo)
-	return r.connectTo[i : i+1]
+	i %= len(r.chosenServers)
+	return r.chosenServers[i : i+1]
 }
 
-// openAll opens n sessions, several at a time, with config, and passes each client to use. It returns all open
+// openManySessions opens n sessions, several at a time, with config, and passes each client to use. It returns all open
 // clients, with the first error.
-func (r *caseRun) openAll(ctx context.Context, n int, config func(i int) client.Config,
+func (r *caseRun) openManySessions(ctx context.Context, n int, config func(i int) client.Config,
 	use func(i int, c *client.Client),
 ) ([]*client.Client, error) {
 	var opened atomic.Int64
@@ -185,9 +185,9 @@ func (r *caseRun) openAll(ctx context.Context, n int, config func(i int) client.
 	return clients, err
 }
 
-// closeAll closes the sessions of clients, which may be nil. Sessions that do not close within drainTimeout
+// closeOrAbandon closes the sessions of clients, which may be nil. Sessions that do not close within drainTimeout
 // expire.
-func (r *caseRun) closeAll(clients []*client.Client) {
+func (r *caseRun) closeOrAbandon(clients []*client.Client) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(r.ctx), drainTimeout)
 	defer stop()
 	closeAtOnce(ctx, clients)
@@ -279,9 +279,9 @@ func (r *caseRun) reportProgress(line func() string) (stop func()) {
 	}
 }
 
-// takeReading returns the usage so far. Reading the memory takes longer, so that is for the end.
-func (r *caseRun) takeReading(memory bool) (reading, error) {
-	at := reading{at: time.Now(), toolCPU: ownCPU()}
+// readUsage returns the usage so far. Reading the memory takes longer, so that is for the end.
+func (r *caseRun) readUsage(memory bool) (usageReading, error) {
+	at := usageReading{at: time.Now(), toolCPU: ownCPU()}
 	keepers, err := r.keeperProcesses.cpuTimes()
 	if err != nil {
 		return at, err
@@ -297,9 +297,9 @@ func (r *caseRun) takeReading(memory bool) (reading, error) {
 	return at, err
 }
 
-// measurePeriod sleeps through the warm-up and the measured time, which begin at base, and returns readings of
+// sleepAndMeasure sleeps through the warm-up and the measured time, which begin at base, and returns readings of
 // the begin and the end of the measured time. It calls measuring with true and false there, unless that is nil.
-func (r *caseRun) measurePeriod(base time.Time, measuring func(bool) error) (begin, end reading, err error) {
+func (r *caseRun) sleepAndMeasure(base time.Time, measuring func(bool) error) (begin, end usageReading, err error) {
 	if measuring == nil {
 		measuring = func(bool) error { return nil }
 	}
@@ -309,13 +309,13 @@ func (r *caseRun) measurePeriod(base time.Time, measuring func(bool) error) (beg
 	if err := measuring(true); err != nil {
 		return begin, end, err
 	}
-	if begin, err = r.takeReading(false); err != nil {
+	if begin, err = r.readUsage(false); err != nil {
 		return begin, end, err
 	}
 	if err := sleepUntil(r.ctx, base.Add(r.params.Warmup+r.params.Duration)); err != nil {
 		return begin, end, err
 	}
-	if end, err = r.takeReading(true); err != nil {
+	if end, err = r.readUsage(true); err != nil {
 		return begin, end, err
 	}
 	return begin, end, measuring(false)
@@ -329,8 +329,8 @@ func (r *caseRun) phaseText(base time.Time) string {
 	return fmt.Sprintf("%.0f of %.0f s", min(at, r.params.Duration).Seconds(), r.params.Duration.Seconds())
 }
 
-// newResult returns the result that all cases have.
-func (r *caseRun) newResult(all *tally, begin, end reading) Result {
+// commonResult returns the result that all cases have.
+func (r *caseRun) commonResult(all *tally, begin, end usageReading) Result {
 	ops := all.latencies.Count()
 	return Result{
 		Seconds: r.params.Duration.Seconds(), Ops: ops, PerSecond: roundToTenth(float64(ops) / r.params.Duration.Seconds()),

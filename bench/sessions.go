@@ -11,11 +11,11 @@ import (
 )
 
 func (r *caseRun) runSessions() (Result, error) {
-	if r.params.Hold > 0 {
+	if r.params.HeldSessions > 0 {
 		return r.runHold()
 	}
 	opens, closes := &tally{}, &tally{}
-	result, err := r.runLoops(r.params.Conns,
+	result, err := r.runTimedLoops(r.params.Conns,
 		func(ctx context.Context, i int, n int64, began time.Time, note func(*tally, time.Duration)) error {
 			c, err := r.openSession(ctx, client.Config{Servers: r.serverFor(i + int(n))})
 			if err != nil {
@@ -36,9 +36,9 @@ func (r *caseRun) runSessions() (Result, error) {
 	return result, err
 }
 
-// runLoops runs n loops during the warm-up and the measured time. Each calls do repeatedly, and records the
+// runTimedLoops runs n loops during the warm-up and the measured time. Each calls do repeatedly, and records the
 // duration of each success. do can record further durations with note.
-func (r *caseRun) runLoops(n int,
+func (r *caseRun) runTimedLoops(n int,
 	do func(ctx context.Context, i int, round int64, began time.Time, note func(*tally, time.Duration)) error) (Result,
 	error,
 ) {
@@ -73,7 +73,7 @@ func (r *caseRun) runLoops(n int,
 				case err == nil:
 					all.succeeded++
 				case measured:
-					all.addFailures(rootMessage(err), 1)
+					all.addFailures(innermostMessage(err), 1)
 				}
 				mu.Unlock()
 				if err != nil {
@@ -87,13 +87,13 @@ func (r *caseRun) runLoops(n int,
 		defer mu.Unlock()
 		return fmt.Sprintf("%s, %.0f/s", r.phaseText(base), float64(all.succeeded)/time.Since(base).Seconds())
 	})()
-	begin, end, err := r.measurePeriod(base, nil)
+	begin, end, err := r.sleepAndMeasure(base, nil)
 	wait.Wait()
-	return r.newResult(&all, begin, end), err
+	return r.commonResult(&all, begin, end), err
 }
 
-// rootMessage returns the text of the innermost error, which has no parts that differ each time.
-func rootMessage(err error) string {
+// innermostMessage returns the text of the innermost error, which has no parts that differ each time.
+func innermostMessage(err error) string {
 	for next := err; next != nil; next = errors.Unwrap(next) {
 		err = next
 	}

@@ -39,8 +39,8 @@ func (t *tree) createRoot(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// addParent creates a parent below the root.
-func (t *tree) addParent(ctx context.Context, c *client.Client, name string) (*parent, error) {
+// createParent creates a parent below the root.
+func (t *tree) createParent(ctx context.Context, c *client.Client, name string) (*parent, error) {
 	p := &parent{path: t.root + "/" + name}
 	if _, err := c.Create(ctx, p.path, nil, jute.Persistent, nil); err != nil {
 		return nil, err
@@ -93,13 +93,13 @@ func (p *parent) removeNodes(ctx context.Context, c *client.Client) error {
 		err = removeNode(ctx, c, p.path)
 	}
 	if errors.Is(err, jute.NotEmpty) { // ephemeral nodes of sessions that have not expired yet
-		err = removeAll(ctx, c, p.path)
+		err = removeWithChildren(ctx, c, p.path)
 	}
 	return err
 }
 
-// removeAll deletes a node and its children.
-func removeAll(ctx context.Context, c *client.Client, path string) error {
+// removeWithChildren deletes a node and its children.
+func removeWithChildren(ctx context.Context, c *client.Client, path string) error {
 	names, _, err := c.Children(ctx, path, false)
 	if err != nil {
 		return err

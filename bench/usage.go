@@ -38,7 +38,7 @@ func (p processes) cpuTimes() (map[int]time.Duration, error) {
 			continue
 		}
 		if err == nil {
-			times[pid], err = parseStat(text)
+			times[pid], err = parseCPUTime(text)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("bench: CPU time of process %d: %w", pid, err)
@@ -57,10 +57,10 @@ func (p processes) fullUsage() (usage, error) {
 	}
 	for pid := range u.cpuByPID {
 		if status, err := os.ReadFile(p.procFile(pid, "status")); err == nil {
-			u.rss += parseKilobytes(status, "VmRSS:")
+			u.rss += parseSizeLine(status, "VmRSS:")
 		}
 		if rollup, err := os.ReadFile(p.procFile(pid, "smaps_rollup")); err == nil {
-			u.pss += parseKilobytes(rollup, "Pss:")
+			u.pss += parseSizeLine(rollup, "Pss:")
 		}
 	}
 	return u, nil
@@ -95,9 +95,9 @@ func cpuSince(earlier, later map[int]time.Duration) time.Duration {
 	return sum
 }
 
-// parseStat returns user and system time from /proc/PID/stat: its fields 14 and 15. The second field is the
+// parseCPUTime returns user and system time from /proc/PID/stat: its fields 14 and 15. The second field is the
 // program's name in brackets, which may contain anything.
-func parseStat(text []byte) (time.Duration, error) {
+func parseCPUTime(text []byte) (time.Duration, error) {
 	_, rest, ok := bytes.Cut(text[max(bytes.LastIndexByte(text, ')'), 0):], []byte(") "))
 	fields := strings.Fields(string(rest))
 	if !ok || len(fields) < 13 {
@@ -114,8 +114,8 @@ func parseStat(text []byte) (time.Duration, error) {
 	return time.Duration(user+system) * (time.Second / ticksPerSecond), nil
 }
 
-// parseKilobytes returns the bytes in a line such as "VmRSS:   123 kB", or 0 if there is no such line.
-func parseKilobytes(text []byte, key string) int64 {
+// parseSizeLine returns the bytes in a line such as "VmRSS:   123 kB", or 0 if there is no such line.
+func parseSizeLine(text []byte, key string) int64 {
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		if len(fields) >= 2 && fields[0] == key {

@@ -20,31 +20,31 @@ type fanOut struct {
 	firstEvent, lastEvent      time.Duration
 	eventsReceived, watchesSet int
 	watchers                   int
-	ready                      chan struct{} // capacity 1; signals that all got the event and watch again
+	allWatching                chan struct{} // capacity 1; signals that all got the event and watch again
 	firstError                 error
 	events                     tally
 }
 
 // runWatches sends one write after another. Each of them notifies all sessions.
 func (r *caseRun) runWatches() (Result, error) {
-	f := &fanOut{ctx: r.ctx, watchers: r.params.Watchers, ready: make(chan struct{}, 1)}
-	home, err := r.tree.addParent(r.ctx, r.controlClient, "watched")
+	f := &fanOut{ctx: r.ctx, watchers: r.params.Watchers, allWatching: make(chan struct{}, 1)}
+	home, err := r.tree.createParent(r.ctx, r.controlClient, "watched")
 	if err != nil {
 		return Result{}, err
 	}
 	f.node = []byte(home.path)
 	sessions := make([]*client.Client, f.watchers)
-	clients, err := r.openAll(r.ctx, f.watchers, func(i int) client.Config {
-		return client.Config{Servers: r.serverFor(i), Watch: func(jute.WatcherEvent, int64) { f.onEvent(sessions[i]) }}
+	clients, err := r.openManySessions(r.ctx, f.watchers, func(i int) client.Config {
+		return client.Config{Servers: r.serverFor(i), OnEvent: func(jute.WatcherEvent, int64) { f.recordAndRewatch(sessions[i]) }}
 	}, func(i int, c *client.Client) { sessions[i] = c })
-	defer func() { r.closeAll(clients) }()
+	defer func() { r.closeOrAbandon(clients) }()
 	if err != nil {
 		return Result{}, err
 	}
 	for _, c := range sessions {
 		f.setWatch(c)
 	}
-	if err := f.awaitReady(r); err != nil {
+	if err := f.awaitAllWatching(r); err != nil {
 		return Result{}, err
 	}
 	return f.runRounds(r)
@@ -61,15 +61,15 @@ func (f *fanOut) setWatch(c *client.Client) {
 			f.firstError = err
 		}
 		f.watchesSet++
-		f.signalReady()
+		f.signalIfAllWatching()
 	}
 	if err := c.Go(f.ctx, jute.OpGetData, &jute.GetDataRequest{Path: f.node, Watch: true}, done); err != nil {
 		done(client.Reply{}, err)
 	}
 }
 
-// onEvent runs on the session's reader.
-func (f *fanOut) onEvent(c *client.Client) {
+// recordAndRewatch runs on the session's reader.
+func (f *fanOut) recordAndRewatch(c *client.Client) {
 	now := time.Now()
 	f.mu.Lock()
 	if at := now.Sub(f.writeTime); !f.writeTime.IsZero() {
@@ -84,21 +84,21 @@ func (f *fanOut) onEvent(c *client.Client) {
 	f.setWatch(c)
 }
 
-// signalReady signals ready when the next write may be sent. The lock is held.
-func (f *fanOut) signalReady() {
+// signalIfAllWatching signals ready when the next write may be sent. The lock is held.
+func (f *fanOut) signalIfAllWatching() {
 	if f.watchesSet >= f.watchers || f.firstError != nil { // a session that watches again got the event
 		select {
-		case f.ready <- struct{}{}:
+		case f.allWatching <- struct{}{}:
 		default:
 		}
 	}
 }
 
-func (f *fanOut) awaitReady(r *caseRun) error {
+func (f *fanOut) awaitAllWatching(r *caseRun) error {
 	timer := time.NewTimer(roundTimeout)
 	defer timer.Stop()
 	select {
-	case <-f.ready:
+	case <-f.allWatching:
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return f.firstError
@@ -119,14 +119,14 @@ const roundTimeout = 30 * time.Second
 func (f *fanOut) runRounds(r *caseRun) (Result, error) {
 	base := time.Now()
 	var all, first, last, write tally
-	var begin reading
+	var begin usageReading
 	var n int64
 	var err error
 	defer r.reportProgress(func() string { return r.phaseText(base) })()
 	for measured := false; time.Since(base) < r.params.Warmup+r.params.Duration || !measured; {
 		if !measured && time.Since(base) >= r.params.Warmup {
 			measured = true
-			if begin, err = r.takeReading(false); err != nil {
+			if begin, err = r.readUsage(false); err != nil {
 				return Result{}, err
 			}
 		}
@@ -138,7 +138,7 @@ func (f *fanOut) runRounds(r *caseRun) (Result, error) {
 			return Result{}, err
 		}
 		took := time.Since(began)
-		if err := f.awaitReady(r); err != nil {
+		if err := f.awaitAllWatching(r); err != nil {
 			return Result{}, err
 		}
 		if measured {
@@ -151,11 +151,11 @@ func (f *fanOut) runRounds(r *caseRun) (Result, error) {
 			f.mu.Unlock()
 		}
 	}
-	end, err := r.takeReading(true)
+	end, err := r.readUsage(true)
 	if err != nil {
 		return Result{}, err
 	}
-	result := r.newResult(&all, begin, end)
+	result := r.commonResult(&all, begin, end)
 	result.Seconds = roundToTenth(end.at.Sub(begin.at).Seconds())
 	result.PerSecond = roundToTenth(float64(result.Ops) / end.at.Sub(begin.at).Seconds())
 	result.Extra = []Figure{

@@ -19,17 +19,17 @@ import (
 // adminCommand is shared by the commands that query a member over HTTP.
 type adminCommand struct {
 	IOStreams
-	*Link
+	*EnsembleFlags
 	*Output
 	warnedSilent map[uint32]bool // the silent members that were reported, by id
 }
 
 func newAdminCommand(w IOStreams) *adminCommand {
-	return &adminCommand{w, NewLink(w), NewOutput(w), map[uint32]bool{}}
+	return &adminCommand{w, NewEnsembleFlags(w), NewOutput(w), map[uint32]bool{}}
 }
 
-func (a *adminCommand) register(cmd *cobra.Command) *cobra.Command {
-	a.Link.Register(cmd)
+func (a *adminCommand) registerFlags(cmd *cobra.Command) *cobra.Command {
+	a.EnsembleFlags.Register(cmd)
 	return a.Output.Register(cmd)
 }
 
@@ -54,8 +54,8 @@ func silenceReason(s api.Silence) string {
 	return s.Reason + " (" + s.Detail + ")"
 }
 
-// getOne gets a path below /v1/.
-func getOne[T any](ctx context.Context, a *adminCommand, path string, query url.Values) (T, error) {
+// getObject gets a path below /v1/.
+func getObject[T any](ctx context.Context, a *adminCommand, path string, query url.Values) (T, error) {
 	c, err := a.AdminClient(ctx)
 	if err != nil {
 		return *new(T), err
@@ -64,9 +64,9 @@ func getOne[T any](ctx context.Context, a *adminCommand, path string, query url.
 	return reply, WithAdvice(err)
 }
 
-// postLong posts a change that takes up to extra longer than other requests. If its outcome is unknown, the
+// postSlowChange posts a change that takes up to extra longer than other requests. If its outcome is unknown, the
 // error says so of what, with advice.
-func postLong[T any](ctx context.Context, admin *api.Client, path string, body any, extra time.Duration, what,
+func postSlowChange[T any](ctx context.Context, admin *api.Client, path string, body any, extra time.Duration, what,
 	advice string,
 ) (T, error) {
 	if t, ok := admin.HTTPClient.Transport.(*progressTransport); ok {
@@ -83,8 +83,8 @@ func postLong[T any](ctx context.Context, admin *api.Client, path string, body a
 	return done, nil
 }
 
-// countRows passes rows on and shows their number as progress.
-func countRows[T any](w IOStreams, what string, rows iter.Seq2[T, error]) iter.Seq2[T, error] {
+// withRowProgress passes rows on and shows their number as progress.
+func withRowProgress[T any](w IOStreams, what string, rows iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		progress := NewProgress(w, what, 0)
 		defer progress.Done()

@@ -82,10 +82,10 @@ var verifiedColumns = []Column[verifiedRow]{
 		Tint: func(r verifiedRow) Tint { return map[bool]Tint{true: Green, false: Red}[r.Sound] },
 	},
 	{
-		Name: "confirmed", Cell: func(r verifiedRow) string { return r.ifHeadKnown(yesOrNO(r.Confirmed)) },
+		Name: "confirmed", Cell: func(r verifiedRow) string { return r.textIfHeadRead(yesOrNO(r.Confirmed)) },
 		Tint: func(r verifiedRow) Tint { return map[bool]Tint{true: Plain, false: Yellow}[r.Confirmed] },
 	},
-	{Name: "as of", Cell: func(r verifiedRow) string { return r.ifHeadKnown(formatSecond(r.AsOf)) }},
+	{Name: "as of", Cell: func(r verifiedRow) string { return r.textIfHeadRead(formatSecond(r.AsOf)) }},
 	{Name: "index", AlignRight: true, Cell: func(r verifiedRow) string { return fmt.Sprint(r.Index) }},
 	{Name: "nodes", AlignRight: true, Cell: func(r verifiedRow) string { return fmt.Sprint(r.Nodes) }},
 	{Name: "size", AlignRight: true, Cell: func(r verifiedRow) string { return FormatSize(r.Size) }},
@@ -96,7 +96,7 @@ var verifiedColumns = []Column[verifiedRow]{
 
 func yesOrNO(ok bool) string { return map[bool]string{true: "yes", false: "NO"}[ok] }
 
-func (r verifiedRow) ifHeadKnown(text string) string {
+func (r verifiedRow) textIfHeadRead(text string) string {
 	if r.AsOf.IsZero() {
 		return unknownText
 	}
@@ -114,7 +114,7 @@ func newBackupVerify(w IOStreams) *cobra.Command {
 			"and the digest of the state. It asks no member, and needs little memory. It also prints whether a leader has " +
 			"confirmed the backup, and the time of its last entry in the log. If a backup is not sound, the exit status is 1.",
 		RunE: prefixErrors(func(cmd *cobra.Command, args []string) error {
-			files, err := backupFiles(w, args)
+			files, err := expandBackupPaths(w, args)
 			if err != nil {
 				return err
 			}
@@ -138,8 +138,8 @@ func newBackupVerify(w IOStreams) *cobra.Command {
 	})
 }
 
-// backupFiles expands directories, and warns of the files in them that are not backups.
-func backupFiles(w IOStreams, args []string) (files []string, err error) {
+// expandBackupPaths expands directories, and warns of the files in them that are not backups.
+func expandBackupPaths(w IOStreams, args []string) (files []string, err error) {
 	for _, arg := range args {
 		info, err := os.Stat(arg)
 		switch {

@@ -26,7 +26,7 @@ const maxBackupSilence = 30 * time.Second
 
 func newBackupSave(w IOStreams) *cobra.Command {
 	a, rate, unconfirmed := newAdminCommand(w), 0, false
-	cmd := a.register(&cobra.Command{
+	cmd := a.registerFlags(&cobra.Command{
 		Use: "save [flags] FILE|DIRECTORY|-", Short: "save the whole state of an ensemble to a file",
 		Args: RangeArgs(1, 1, "a file, a directory, or - for standard output"),
 		Long: "Asks the member of this machine for a backup: the state of the whole ensemble at one index of the log, " +
@@ -52,7 +52,7 @@ func newBackupSave(w IOStreams) *cobra.Command {
 			if rate != 0 {
 				s.query.Set("rate", strconv.Itoa(rate))
 			}
-			row, err := s.saveTo(cmd.Context(), a.Link, args[0])
+			row, err := s.saveTo(cmd.Context(), a.EnsembleFlags, args[0])
 			if err != nil {
 				return fmt.Errorf("backup save: %w", err)
 			}
@@ -66,7 +66,7 @@ func newBackupSave(w IOStreams) *cobra.Command {
 			return printRow(a.Output, backupColumns, row)
 		},
 	})
-	WithOut(cmd, "`file`, directory, or - for standard output, in place of the argument")
+	AddOutFlag(cmd, "`file`, directory, or - for standard output, in place of the argument")
 	addIntFlag(cmd, &rate, "rate", fmt.Sprintf("the most `MiB` in a second, 1 to %d (default 8)", backup.MaxRate), 1,
 		backup.MaxRate)
 	cmd.Flags().BoolVar(&unconfirmed, "unconfirmed", false, "also save a backup that no leader has confirmed")
@@ -87,7 +87,7 @@ type backupSave struct {
 
 // saveTo saves a backup to target. It skips members that were removed from the ensemble. If no other member
 // replies and --unconfirmed is given, it saves the backup of a removed one.
-func (s *backupSave) saveTo(ctx context.Context, link *Link, target string) (row backupRow, err error) {
+func (s *backupSave) saveTo(ctx context.Context, link *EnsembleFlags, target string) (row backupRow, err error) {
 	to, err := parseDestination(s.streams, target)
 	if err != nil {
 		return row, err
@@ -108,7 +108,7 @@ func (s *backupSave) saveFrom(ctx context.Context, admin *api.Client, to destina
 	defer quiet(nil)
 	err = admin.GetStream(ctx, "backup", s.query, func(body io.Reader) error {
 		row, err = s.receiveBackup(&idleTimeoutReader{body: body, cancel: quiet}, to,
-			func() error { return s.checkUnconfirmed(ctx, admin) })
+			func() error { return s.checkMaySaveUnconfirmed(ctx, admin) })
 		return err
 	})
 	var apiErr *api.Error
@@ -129,7 +129,7 @@ func (s *backupSave) saveFrom(ctx context.Context, admin *api.Client, to destina
 		WithAdvice(err))
 }
 
-func (s *backupSave) checkUnconfirmed(ctx context.Context, admin *api.Client) error {
+func (s *backupSave) checkMaySaveUnconfirmed(ctx context.Context, admin *api.Client) error {
 	if !s.allowRemoved {
 		if m, err := api.Get[api.Members](ctx, admin, "members", nil); err == nil && m.WasRemoved {
 			return errRemovedState

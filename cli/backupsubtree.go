@@ -26,7 +26,7 @@ type SubtreeRestore struct {
 
 // NewSubtreeRestore returns a SubtreeRestore that prints with out.
 func NewSubtreeRestore(w IOStreams, out *Output) *SubtreeRestore {
-	return &SubtreeRestore{nodeCommand: &nodeCommand{IOStreams: w, Link: NewLink(w), Output: out}}
+	return &SubtreeRestore{nodeCommand: &nodeCommand{IOStreams: w, EnsembleFlags: NewEnsembleFlags(w), Output: out}}
 }
 
 // Register adds the flags to cmd.
@@ -37,7 +37,7 @@ func (r *SubtreeRestore) Register(cmd *cobra.Command) {
 	fs.BoolVar(&r.deleteExtra, "delete", false, "with --subtree: also delete the nodes there that are not in the backup")
 	fs.BoolVar(&r.dryRun, "dry-run", false, "with --subtree: print what would be changed, and change nothing")
 	fs.BoolVar(&r.skipConfirm, "yes", false, "with --subtree: do it without asking")
-	r.registerHosts(cmd, "`host:port,.../root` where members take clients, with --subtree; root is the node that is / here")
+	r.registerSessionFlags(cmd, "`host:port,.../root` where members take clients, with --subtree; root is the node that is / here")
 	markShared(fs, "hosts")
 	markShared(fs, "auth")
 }
@@ -129,7 +129,7 @@ func (r *SubtreeRestore) showOrRestore(ctx context.Context, work *loadJob) error
 	case r.dryRun:
 		return work.printChanges(ctx)
 	case !r.skipConfirm:
-		would, err := work.planLoad(ctx, func(subtree.Change) {})
+		would, err := work.dryRunLoad(ctx, func(subtree.Change) {})
 		if err != nil {
 			return err
 		}

@@ -38,30 +38,30 @@ type bundlePart struct {
 // ensembleParts come from any one member, memberParts from each member.
 var (
 	ensembleParts = []bundlePart{
-		{"status.json", listPart[api.Member]("status")},
-		{"members.json", textPart("/v1/members")},
-		{"sessions.json", listPart[api.Session]("sessions")},
-		{"connections.json", listPart[api.Connection]("connections")},
-		{"ends.json", listPart[api.End]("ends")},
-		{"removals.json", listPart[api.Removal]("removals")},
-		{"buckets.json", textPart("/v1/buckets")},
+		{"status.json", listPartFetcher[api.Member]("status")},
+		{"members.json", textPartFetcher("/v1/members")},
+		{"sessions.json", listPartFetcher[api.Session]("sessions")},
+		{"connections.json", listPartFetcher[api.Connection]("connections")},
+		{"ends.json", listPartFetcher[api.End]("ends")},
+		{"removals.json", listPartFetcher[api.Removal]("removals")},
+		{"buckets.json", textPartFetcher("/v1/buckets")},
 	}
 	memberParts = []bundlePart{
-		{"config.json", listPart[api.Setting]("config")},
-		{"log.json", textPart("/v1/log")},
-		{"log-level.json", textPart("/v1/log-level")},
-		{"livez.txt", textPart("/livez")},
-		{"readyz.txt", textPart("/readyz")},
-		{"metrics.txt", textPart("/metrics")},
-		{"monitor.json", textPart("/commands/monitor")},
-		{"environment.json", textPart("/commands/environment")},
-		{"dirs.json", textPart("/commands/dirs")},
-		{"goroutines.txt", textPart("/debug/pprof/goroutine?debug=1")},
-		{"heap.pprof", textPart("/debug/pprof/heap")},
+		{"config.json", listPartFetcher[api.Setting]("config")},
+		{"log.json", textPartFetcher("/v1/log")},
+		{"log-level.json", textPartFetcher("/v1/log-level")},
+		{"livez.txt", textPartFetcher("/livez")},
+		{"readyz.txt", textPartFetcher("/readyz")},
+		{"metrics.txt", textPartFetcher("/metrics")},
+		{"monitor.json", textPartFetcher("/commands/monitor")},
+		{"environment.json", textPartFetcher("/commands/environment")},
+		{"dirs.json", textPartFetcher("/commands/dirs")},
+		{"goroutines.txt", textPartFetcher("/debug/pprof/goroutine?debug=1")},
+		{"heap.pprof", textPartFetcher("/debug/pprof/heap")},
 	}
 )
 
-func listPart[T any](of string) func(context.Context, *api.Client) ([]byte, error) {
+func listPartFetcher[T any](of string) func(context.Context, *api.Client) ([]byte, error) {
 	return func(ctx context.Context, member *api.Client) ([]byte, error) {
 		rows := []T{}
 		for row, err := range api.AllRows[T](ctx, member, of, url.Values{}, nil) {
@@ -76,14 +76,14 @@ func listPart[T any](of string) func(context.Context, *api.Client) ([]byte, erro
 	}
 }
 
-func textPart(at string) func(context.Context, *api.Client) ([]byte, error) {
+func textPartFetcher(at string) func(context.Context, *api.Client) ([]byte, error) {
 	return func(ctx context.Context, member *api.Client) ([]byte, error) { return member.GetText(ctx, at) }
 }
 
 func newBundle(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
 	var file string
-	cmd := a.register(&cobra.Command{
+	cmd := a.registerFlags(&cobra.Command{
 		Use: "support-bundle [flags]", Short: "put all that helps to find a fault into one archive", GroupID: InspectGroup,
 		Args: RangeArgs(0, 0, "flags only"),
 		Long: "Writes a tar.gz with the status, sessions, connections, ends and removals of the ensemble, and of each " +
@@ -176,7 +176,7 @@ func (b *bundleArchive) collectParts(ctx context.Context, members []*api.Client)
 	whole := false // a member has provided the ensemble parts
 	var reached []*api.Client
 	for _, member := range members {
-		if !b.identifyMember(ctx, member) {
+		if !b.fetchMemberID(ctx, member) {
 			b.progress.Add(len(memberParts))
 			continue
 		}
@@ -184,16 +184,16 @@ func (b *bundleArchive) collectParts(ctx context.Context, members []*api.Client)
 		directory := strings.NewReplacer("://", "-", ":", "-", "/", "-", "[", "", "]", "").Replace(member.BaseURL)
 		if !whole {
 			n := len(b.missingParts)
-			if err := b.addParts(ctx, "ensemble", member, ensembleParts); err != nil {
+			if err := b.fetchAndAddParts(ctx, "ensemble", member, ensembleParts); err != nil {
 				return err
 			}
 			whole = len(b.missingParts)-n < len(ensembleParts)
 		}
-		if err := b.addParts(ctx, directory, member, memberParts); err != nil {
+		if err := b.fetchAndAddParts(ctx, directory, member, memberParts); err != nil {
 			return err
 		}
 	}
-	b.noteSkippedServers(ctx, reached)
+	b.recordUnaskedServers(ctx, reached)
 	if ctx.Err() != nil {
 		return errBundleStopped
 	}
@@ -202,7 +202,7 @@ func (b *bundleArchive) collectParts(ctx context.Context, members []*api.Client)
 
 var errBundleStopped = errors.New("stopped before the archive was complete")
 
-func (b *bundleArchive) addParts(ctx context.Context, directory string, member *api.Client, parts []bundlePart) error {
+func (b *bundleArchive) fetchAndAddParts(ctx context.Context, directory string, member *api.Client, parts []bundlePart) error {
 	for _, p := range parts {
 		timed, stop := context.WithTimeout(ctx, bundlePartTimeout)
 		content, err := p.fetch(timed, member)
@@ -267,8 +267,8 @@ func (b *bundleArchive) noteUnfoundAddresses(err error) {
 	}
 }
 
-// identifyMember gets the member's id. It notes a member that does not reply and returns false.
-func (b *bundleArchive) identifyMember(ctx context.Context, member *api.Client) bool {
+// fetchMemberID gets the member's id. It notes a member that does not reply and returns false.
+func (b *bundleArchive) fetchMemberID(ctx context.Context, member *api.Client) bool {
 	timed, stop := context.WithTimeout(ctx, bundlePartTimeout)
 	defer stop()
 	who, err := api.Get[api.Caller](timed, member, "whoami", nil)
@@ -281,9 +281,9 @@ func (b *bundleArchive) identifyMember(ctx context.Context, member *api.Client) 
 	return true
 }
 
-// noteSkippedServers notes the servers of the ensemble's list that were skipped. The list comes from the
+// recordUnaskedServers notes the servers of the ensemble's list that were skipped. The list comes from the
 // first member that has it.
-func (b *bundleArchive) noteSkippedServers(ctx context.Context, members []*api.Client) {
+func (b *bundleArchive) recordUnaskedServers(ctx context.Context, members []*api.Client) {
 	failed := errors.New("no member was reached")
 	for _, member := range members {
 		timed, stop := context.WithTimeout(ctx, bundlePartTimeout)

@@ -47,5 +47,5 @@ var commandGroups = []*cobra.Group{
 var commandConstructors = []func(IOStreams) *cobra.Command{
 	newStatus, newSessions, newSession, newWhoOwns, newWhy, newConnections, newWatches, newFourLetter, newLogLevel,
 	newMembers, newDrain, newSnapshot, newBackup, newBundle, newShell,
-	newLs, newGet, newSet, newCreate, newRm, newStat, newACL, newSync, newTree, newDu, newWatch, newDump, newLoad, newHash,
+	newLs, newGet, newSet, newCreate, newRm, newStat, newACL, newSync, newTree, newDu, newNodeWatch, newDump, newLoad, newHash,
 }

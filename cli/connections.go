@@ -16,13 +16,13 @@ import (
 
 func newConnections(w IOStreams) *cobra.Command {
 	a, address, limit, of := newAdminCommand(w), "", 0, ""
-	cmd := a.register(&cobra.Command{
+	cmd := a.registerFlags(&cobra.Command{
 		Use: "connections [flags]", Short: "list the client connections of all members", GroupID: InspectGroup,
 		Args: RangeArgs(0, 0, "flags only"),
 		Long: "Lists the client connections of all members, by member.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows := listRows[api.Connection](cmd.Context(), a, "connections", queryOf("member", of, "address", address), limit)
-			return PrintRows(a.Output, connectionColumns(w.Now()), countRows(a.IOStreams, "connections", rows))
+			rows := listRows[api.Connection](cmd.Context(), a, "connections", queryWithoutEmpty("member", of, "address", address), limit)
+			return PrintRows(a.Output, connectionColumns(w.Now()), withRowProgress(a.IOStreams, "connections", rows))
 		},
 	})
 	cmd.Flags().StringVar(&of, "member", "", "only connections of the member with this `number`")
@@ -64,7 +64,7 @@ func formatLatency(us int64) string {
 
 func newWatches(w IOStreams) *cobra.Command {
 	a, session, limit := newAdminCommand(w), "", 0
-	cmd := a.register(&cobra.Command{
+	cmd := a.registerFlags(&cobra.Command{
 		Use: "watches [flags] [PATH]", Short: "list the watches that a change at a path would fire, or those of a session",
 		GroupID: InspectGroup, Args: RangeArgs(0, 1, "one path, or --session ID"),
 		Long: "Lists the watches that a change at a path would fire. Recursive watches on the nodes above it are among " +
@@ -76,7 +76,7 @@ func newWatches(w IOStreams) *cobra.Command {
 				return err
 			}
 			rows := listWatches(cmd.Context(), a, path, query, limit)
-			return PrintRows(a.Output, watchColumns(), countRows(a.IOStreams, "watches", rows))
+			return PrintRows(a.Output, watchColumns(), withRowProgress(a.IOStreams, "watches", rows))
 		},
 	})
 	cmd.Flags().StringVar(&session, "session", "", "list the watches of the session with this `id`")
@@ -87,7 +87,7 @@ func newWatches(w IOStreams) *cobra.Command {
 // listWatches lists watches with paths relative to the user's root.
 func listWatches(ctx context.Context, a *adminCommand, path string, query url.Values, limit int) iter.Seq2[api.Watch,
 	error] {
-	space, err := a.rootSpace()
+	space, err := a.rootOnlySpace()
 	if err != nil {
 		return failedRows[api.Watch](err)
 	}
@@ -97,8 +97,8 @@ func listWatches(ctx context.Context, a *adminCommand, path string, query url.Va
 	})
 }
 
-// queryOf returns pairs of names and values as parameters, without empty values.
-func queryOf(pairs ...string) url.Values {
+// queryWithoutEmpty returns pairs of names and values as parameters, without empty values.
+func queryWithoutEmpty(pairs ...string) url.Values {
 	query := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
@@ -113,7 +113,7 @@ func watchesQuery(a *adminCommand, args []string, session string) (path string, 
 	case (len(args) == 1) == (session != ""):
 		return "", nil, usageErrorf("watches: it takes one path, or --session ID")
 	case session != "":
-		return "sessions/" + url.PathEscape(session) + "/watches", url.Values{}, checkID(session)
+		return "sessions/" + url.PathEscape(session) + "/watches", url.Values{}, checkSessionID(session)
 	}
 	full, err := a.fullPath(args[0])
 	return "watches", url.Values{"path": {full}}, err

@@ -26,13 +26,13 @@ type createCommand struct {
 func newCreate(w IOStreams) *cobra.Command {
 	c := &createCommand{nodeCommand: newNodeCommand(w), data: dataSource{streams: w}, sessionEnded: make(chan error, 1)}
 	c.adjustConfig = func(cfg *client.Config) {
-		cfg.State = func(state client.State, why error) {
+		cfg.OnState = func(state client.State, why error) {
 			if state == client.Expired {
 				c.sessionEnded <- why // it comes once
 			}
 		}
 	}
-	cmd := c.registerCommand(&cobra.Command{
+	cmd := c.registerWithOutput(&cobra.Command{
 		Use: "create [flags] PATH [DATA]", Short: "create a node", Args: RangeArgs(1, 2, "a path and data"),
 		Long: "Creates a node and prints its path. Without DATA or --file the node has no data. If DATA is -, the command " +
 			"reads the data from stdin.\n\n" +
@@ -89,7 +89,7 @@ func (c *createCommand) createMode() jute.CreateMode {
 }
 
 func (c *createCommand) run(ctx context.Context, s subtree.Space, args []string) error {
-	data, err := c.data.readArgument(args[1:])
+	data, err := c.data.readData(args[1:])
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (c *createCommand) run(ctx context.Context, s subtree.Space, args []string)
 		}
 	}
 	made := ""
-	err = s.Write(ctx, func(ctx context.Context) error {
+	err = s.SendOnce(ctx, func(ctx context.Context) error {
 		if c.ttl != 0 {
 			made, err = s.Client.CreateTTL(ctx, s.FullPath(args[0]), data, c.createMode(), c.acl, c.ttl)
 		} else {
@@ -116,10 +116,10 @@ func (c *createCommand) run(ctx context.Context, s subtree.Space, args []string)
 	case err != nil:
 		return explainTooLong(err, data)
 	}
-	if err := c.printPath(pathRow{s.ShortPath(made)}); err != nil || !c.holdSession {
+	if err := c.printPath(pathRow{s.TrimRoot(made)}); err != nil || !c.holdSession {
 		return err
 	}
-	return c.waitForEnd(ctx)
+	return c.awaitSessionEnd(ctx)
 }
 
 func (c *createCommand) printPath(r pathRow) error {
@@ -134,8 +134,8 @@ type pathRow struct {
 	Path string `json:"path"`
 }
 
-// waitForEnd waits for Ctrl-C, which is no error, or for the end of the session.
-func (c *createCommand) waitForEnd(ctx context.Context) error {
+// awaitSessionEnd waits for Ctrl-C, which is no error, or for the end of the session.
+func (c *createCommand) awaitSessionEnd(ctx context.Context) error {
 	warnf(c.IOStreams, "the node is there until Ctrl-C")
 	select {
 	case <-ctx.Done():
@@ -158,7 +158,7 @@ func createParents(ctx context.Context, s subtree.Space, path string, acl []jute
 		}
 		_, err := all.Stat(ctx, path[:i])
 		if errors.Is(err, jute.NoNode) {
-			err = all.Write(ctx, func(ctx context.Context) error {
+			err = all.SendOnce(ctx, func(ctx context.Context) error {
 				_, err := all.Client.Create(ctx, path[:i], nil, jute.Persistent, acl)
 				return err
 			})

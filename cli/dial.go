@@ -27,7 +27,7 @@ type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 // newAdminClient returns a client of the member at base with the credentials auth, the value of a header. A
 // token is sent over HTTPS, and to a socket, because localsocket.Dial has checked the listener. Over plain
 // TCP it is proved and not sent. The super user's password cannot be proved, so only a socket gets it.
-func (l *Link) newAdminClient(base, auth string) (*api.Client, error) {
+func (l *EnsembleFlags) newAdminClient(base, auth string) (*api.Client, error) {
 	path, isSocket := strings.CutPrefix(base, socketScheme)
 	switch token, isToken := bearerToken(auth); {
 	case isSocket:
@@ -36,7 +36,7 @@ func (l *Link) newAdminClient(base, auth string) (*api.Client, error) {
 			HTTPClient: newHTTPClientOver(l.streams, l.annotateDial(base, l.socketDial(path))),
 		}, nil
 	case strings.HasPrefix(base, "https://"):
-		httpClient, err := l.newTLSClient()
+		httpClient, err := l.newAdminHTTPClient()
 		if err == nil {
 			transport := httpClient.Transport.(*progressTransport)
 			transport.DialContext = l.annotateDial(base, transport.DialContext)
@@ -60,10 +60,10 @@ type unreachableError struct {
 func (u *unreachableError) Unwrap() error { return u.error }
 
 // annotateDial adds the address, and the flag or variable that set it, to errors of dial.
-func (l *Link) annotateDial(base string, dial dialFunc) dialFunc {
+func (l *EnsembleFlags) annotateDial(base string, dial dialFunc) dialFunc {
 	place := base
 	if l.streams.flagOrEnv(l.adminURLs, "ROLLCALL_ADMIN") != "" {
-		place = l.describeAddress(base, l.adminOrigin())
+		place = l.describeAddress(base, l.adminSettingName())
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
@@ -80,7 +80,7 @@ func dialMember(ctx context.Context, network, addr string) (net.Conn, error) {
 
 func bearerToken(auth string) (token string, ok bool) { return strings.CutPrefix(auth, "Bearer ") }
 
-func (l *Link) socketDial(path string) dialFunc {
+func (l *EnsembleFlags) socketDial(path string) dialFunc {
 	return func(ctx context.Context, _, _ string) (net.Conn, error) {
 		conn, err := localsocket.Dial(ctx, path, l.tokenFileOwners...)
 		return conn, asDialError(err)
@@ -115,9 +115,9 @@ func asDialError(err error) error {
 	return &net.OpError{Op: "dial", Net: "operators", Err: err}
 }
 
-// localSocket returns the socket address of the member configured on this machine, or "" if it does not reply
+// findLocalSocket returns the socket address of the member configured on this machine, or "" if it does not reply
 // or cannot be one of hosts. Without --hosts, any member of this machine may be used.
-func (l *Link) localSocket(ctx context.Context, hosts []string) string {
+func (l *EnsembleFlags) findLocalSocket(ctx context.Context, hosts []string) string {
 	given := l.streams.flagOrEnv(l.hosts, "ROLLCALL_HOSTS") != ""
 	for _, file := range []string{"", packagedConfigPath} {
 		at, err := config.LocateMember(file, l.streams.Env)

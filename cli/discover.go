@@ -41,13 +41,13 @@ func isLocalHost(host string) bool {
 	return err == nil && addr.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
-// searchPorts returns the URL of a member on one of hosts. With credentials it probes the default address
+// findAdminURL returns the URL of a member on one of hosts. With credentials it probes the default address
 // only, and only if one of hosts is this machine: on a guessed port any user could listen, reply like a
 // member, and receive the credentials. It skips removed members.
-func (l *Link) searchPorts(ctx context.Context, hosts []string, credentials bool) (base string, err error) {
+func (l *EnsembleFlags) findAdminURL(ctx context.Context, hosts []string, credentials bool) (base string, err error) {
 	w := l.streams
 	if !credentials {
-		base, err = l.discoverPresent(ctx, candidateURLs(w, hosts))
+		base, err = l.discoverNotRemoved(ctx, candidateURLs(w, hosts))
 		if err != nil {
 			err = fmt.Errorf("%w; start the ensemble first, or name the URL of a member with --admin", err)
 		}
@@ -58,7 +58,7 @@ func (l *Link) searchPorts(ctx context.Context, hosts []string, credentials bool
 			"operators, such as --admin http://%s, or set ROLLCALL_ADMIN to it",
 			hostOf(hosts[0]), net.JoinHostPort(hostOf(hosts[0]), strconv.Itoa(defaultAdminPort)))
 	}
-	base, err = l.discoverPresent(ctx, []string{"http://" + net.JoinHostPort("127.0.0.1", w.defaultAdminPort())})
+	base, err = l.discoverNotRemoved(ctx, []string{"http://" + net.JoinHostPort("127.0.0.1", w.defaultAdminPort())})
 	if err != nil {
 		err = fmt.Errorf("%w; start the member first, or name another one with --admin or ROLLCALL_ADMIN, because "+
 			"credentials go to no other address by themselves (rollcall up prints the URLs of its members)", err)
@@ -66,7 +66,7 @@ func (l *Link) searchPorts(ctx context.Context, hosts []string, credentials bool
 	return base, err
 }
 
-func (l *Link) discoverPresent(ctx context.Context, urls []string) (string, error) {
+func (l *EnsembleFlags) discoverNotRemoved(ctx context.Context, urls []string) (string, error) {
 	if urls = l.withoutRemoved(urls); len(urls) == 0 {
 		return "", errAllRemoved
 	}
@@ -85,8 +85,8 @@ func hostOf(addr string) string {
 	return host
 }
 
-// baseURL normalizes an entry of --admin: a URL, with or without http://, or unix: and the path of a socket.
-func baseURL(text string) (string, error) {
+// normalizeAdminURL normalizes an entry of --admin: a URL, with or without http://, or unix: and the path of a socket.
+func normalizeAdminURL(text string) (string, error) {
 	if path, ok := strings.CutPrefix(text, socketScheme); ok {
 		if path == "" || strings.HasPrefix(path, "//") {
 			return "", errors.New("after unix: comes the path of a member's socket, such as unix:/var/lib/rollcall/admin.sock")

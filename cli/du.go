@@ -34,7 +34,7 @@ func compareUsage(a, b subtree.Usage) int {
 
 func newDu(w IOStreams) *cobra.Command {
 	n, depth, limit, sort := newNodeCommand(w), 1, 0, ""
-	cmd := n.registerCommand(&cobra.Command{
+	cmd := n.registerWithOutput(&cobra.Command{
 		Use: "du [flags] [PATH]", Short: "print which subtrees have how many nodes and bytes",
 		Args: RangeArgs(0, 1, "one path"),
 		Long: "Prints how many nodes a subtree has and how many bytes of data, and the same for each subtree in it, the " +
@@ -84,7 +84,7 @@ func (n *nodeCommand) sumUsage(ctx context.Context, s subtree.Space, top string,
 	})
 	for node, err := range s.Walk(ctx, top, subtree.WalkOptions{}) {
 		if err == nil {
-			err = seen.noteUnread(node)
+			err = seen.recordIfUnreadable(node)
 		}
 		if err != nil {
 			return total, err
@@ -108,23 +108,23 @@ type treeRow struct {
 
 func newTree(w IOStreams) *cobra.Command {
 	n, depth := newNodeCommand(w), 0
-	cmd := n.registerCommand(&cobra.Command{
+	cmd := n.registerWithOutput(&cobra.Command{
 		Use: "tree [flags] [PATH]", Short: "draw a subtree, with sizes", Args: RangeArgs(0, 1, "one path"),
 		Long: "Draws the subtree at a node, by default that at /, with the size of each node's data, and counts it. It " +
 			"reads the nodes one after another, so nodes that change meanwhile may be drawn " +
 			"as they were or as they are. -o json and yaml print a row for each node.",
 	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
 		seen := &unreadNodes{streams: n.IOStreams, space: s}
-		rows := visitedRows(seen, s.Walk(ctx, pathOr(args, "/"), subtree.WalkOptions{MaxDepth: depth}),
+		rows := readableRows(seen, s.Walk(ctx, pathOr(args, "/"), subtree.WalkOptions{MaxDepth: depth}),
 			func(node *subtree.Node) (treeRow, bool) {
 				stat := toAPIStat(node.Stat)
-				return treeRow{node.Path, node.Depth, stat.DataLength, stat.NumChildren, stat.Owner, node.Last}, true
+				return treeRow{node.Path, node.Depth, stat.DataLength, stat.NumChildren, stat.Owner, node.IsLastChild}, true
 			})
 		var err error
 		if n.IsText() {
-			err = n.drawTree(countRows(n.IOStreams, "nodes", rows), depth)
+			err = n.drawTree(withRowProgress(n.IOStreams, "nodes", rows), depth)
 		} else {
-			err = PrintRows(n.Output, nil, countRows(n.IOStreams, "nodes", rows))
+			err = PrintRows(n.Output, nil, withRowProgress(n.IOStreams, "nodes", rows))
 		}
 		return errors.Join(err, seen.reportUnread())
 	})

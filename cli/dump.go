@@ -23,7 +23,7 @@ type dumpCommand struct {
 
 func newDump(w IOStreams) *cobra.Command {
 	d := &dumpCommand{nodeCommand: newNodeCommand(w)}
-	cmd := d.registerSession(&cobra.Command{
+	cmd := d.registerSessionCommand(&cobra.Command{
 		Use: "dump [flags] PATH", Short: "write a subtree as JSON, for rollcall load", Args: RangeArgs(1, 1, "one path"),
 		Long: "Writes the subtree at a node as one JSON document: paths, data and access control lists. Its end has a " +
 			"checksum, without which rollcall load takes nothing. It leaves out ephemeral nodes, " +

@@ -63,9 +63,9 @@ func completeFlag(cmd *cobra.Command, name string, values ...string) {
 
 const outFlag = "out"
 
-// WithOut adds --out to a command whose last argument is a file or directory to write. Args and RunE of cmd
+// AddOutFlag adds --out to a command whose last argument is a file or directory to write. Args and RunE of cmd
 // get its value as the last argument.
-func WithOut(cmd *cobra.Command, usage string) {
+func AddOutFlag(cmd *cobra.Command, usage string) {
 	var out string
 	cmd.Flags().StringVar(&out, outFlag, "", usage)
 	check, run := cmd.Args, cmd.RunE

@@ -29,7 +29,7 @@ const (
 var fourLetterPattern = regexp.MustCompile(`^[a-z]{4}$`)
 
 func newFourLetter(w IOStreams) *cobra.Command {
-	link, out := NewLink(w), NewOutput(w)
+	link, out := NewEnsembleFlags(w), NewOutput(w)
 	cmd := out.Register(&cobra.Command{
 		Use: "word [flags] WORD", Short: "send a four-letter word such as mntr, and print the answer", GroupID: InspectGroup,
 		Args: RangeArgs(1, 1, "one word"),
@@ -64,7 +64,7 @@ func newFourLetter(w IOStreams) *cobra.Command {
 			return errors.Join(failed...)
 		},
 	})
-	link.registerAddresses(cmd, "`host:port,...` of the members to ask")
+	link.registerHostsFlags(cmd, "`host:port,...` of the members to ask")
 	return cmd
 }
 
@@ -76,7 +76,7 @@ type fourLetterReply struct {
 
 // printReplies prints a row for each server that replies, and nothing if none does. It queries a server after
 // the previous reply is printed.
-func (l *Link) printReplies(ctx context.Context, dial Dialer, out *Output, hosts []string, word string) error {
+func (l *EnsembleFlags) printReplies(ctx context.Context, dial Dialer, out *Output, hosts []string, word string) error {
 	var failed []error
 	answered := 0
 	err := PrintRows(out, nil, func(yield func(fourLetterReply, error) bool) {
@@ -103,15 +103,15 @@ func (l *Link) printReplies(ctx context.Context, dial Dialer, out *Output, hosts
 
 // fourLetterError adds the member's address, the flag or variable that set it, and advice. It returns nil for
 // nil.
-func (l *Link) fourLetterError(addr string, err error) error {
+func (l *EnsembleFlags) fourLetterError(addr string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("word: %s: %w; start it first, or name another one with --hosts",
-			l.describeAddress(addr, l.hostsOrigin()), err)
+			l.describeAddress(addr, l.hostsSettingName()), err)
 	}
-	return fmt.Errorf("word: %s: %w", l.describeAddress(addr, l.hostsOrigin()), err)
+	return fmt.Errorf("word: %s: %w", l.describeAddress(addr, l.hostsSettingName()), err)
 }
 
 func copyBounded(out io.Writer, in io.Reader) error {

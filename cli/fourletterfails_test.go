@@ -24,7 +24,7 @@ func TestWordCannotBeWritten(t *testing.T) {
 // A watch says once that its connection is lost, and once that it is there again, however often the client says so.
 func TestWatchTellsOfALossOnce(t *testing.T) {
 	var errs bytes.Buffer
-	c := &watchCommand{nodeCommand: newNodeCommand(IOStreams{Err: &errs, Now: time.Now})}
+	c := &nodeWatchCommand{nodeCommand: newNodeCommand(IOStreams{Err: &errs, Now: time.Now})}
 	lost, again := "rollcall: the connection is lost (no answer); looking for another member\n", "rollcall: connected again; events of changes meanwhile may be missing\n"
 	why := errors.New("no answer")
 	for _, tt := range []struct {

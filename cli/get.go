@@ -15,7 +15,7 @@ import (
 
 func newStat(w IOStreams) *cobra.Command {
 	n := newNodeCommand(w)
-	return n.registerCommand(&cobra.Command{
+	return n.registerWithOutput(&cobra.Command{
 		Use: "stat [flags] PATH", Short: "print versions, times and sizes of a node", Args: RangeArgs(1, 1, "one path"),
 		Long: "Prints the versions, times and sizes of a node.",
 	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
@@ -41,7 +41,7 @@ type nodeData struct {
 
 func newGet(w IOStreams) *cobra.Command {
 	n, raw := newNodeCommand(w), false
-	cmd := n.registerCommand(&cobra.Command{
+	cmd := n.registerWithOutput(&cobra.Command{
 		Use: "get [flags] PATH", Short: "print the data of a node", Args: RangeArgs(1, 1, "one path"),
 		Long: "Prints the data of a node, byte for byte. On a terminal it escapes bytes that are not printable, and ends " +
 			"the last line with a newline. -o wide, json and yaml " +
@@ -54,7 +54,7 @@ func newGet(w IOStreams) *cobra.Command {
 		case n.format != "table":
 			return printRow(n.Output, dataColumns(n.IOStreams), newNodeData(args[0], data, toAPIStat(stat)))
 		case n.OutTerminal && !raw:
-			data = []byte(visibleLines(string(data)))
+			data = []byte(escapeLines(string(data)))
 		}
 		_, err = n.Out.Write(data)
 		return err
@@ -86,7 +86,7 @@ func dataColumns(w IOStreams) []Column[nodeData] {
 	}})
 }
 
-func visibleLines(text string) string {
+func escapeLines(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		b.WriteString(EscapeUnprintable(strings.TrimSuffix(line, "\n")) + "\n")
@@ -96,7 +96,7 @@ func visibleLines(text string) string {
 
 func newSync(w IOStreams) *cobra.Command {
 	n := newNodeCommand(w)
-	return n.registerCommand(&cobra.Command{
+	return n.registerWithOutput(&cobra.Command{
 		Use: "sync [flags] [PATH]", Short: "wait until the member has everything that was written before",
 		Args: RangeArgs(0, 1, "one path"),
 		Long: "Waits until the member that the command is connected to has applied every write made before, on any " +
@@ -121,7 +121,7 @@ type synced struct {
 func newACL(w IOStreams) *cobra.Command {
 	n, version := newNodeCommand(w), int32(0)
 	var list []jute.ACL
-	cmd := n.registerCommand(&cobra.Command{
+	cmd := n.registerWithOutput(&cobra.Command{
 		Use: "acl [flags] PATH [LIST...]", Short: "print or set the access control list of a node",
 		Args: RangeArgs(1, -1, "a path and entries"),
 		Long: "Prints who may do what with a node, or sets that if a list is given. An entry is scheme:id:perms. The " +
@@ -138,7 +138,7 @@ func newACL(w IOStreams) *cobra.Command {
 			return PrintRows(n.Output, aclColumns, rowsOf(aclRows(list)))
 		}
 		var stat jute.Stat
-		err := s.Write(ctx, func(ctx context.Context) (err error) {
+		err := s.SendOnce(ctx, func(ctx context.Context) (err error) {
 			stat, err = s.Client.SetACL(ctx, s.FullPath(args[0]), list, version)
 			return err
 		})
@@ -147,7 +147,7 @@ func newACL(w IOStreams) *cobra.Command {
 		}
 		return n.printChanged(args[0], stat, "aversion", stat.Aversion)
 	})
-	versionFlag(cmd, &version, "aversion")
+	addVersionFlag(cmd, &version, "aversion")
 	cmd.PreRunE = func(_ *cobra.Command, args []string) (err error) {
 		if len(args) == 1 {
 			return nil

@@ -123,6 +123,6 @@ func newMan(w IOStreams, built time.Time) *cobra.Command {
 			return err
 		}),
 	}
-	WithOut(cmd, "`directory`, in place of the argument")
+	AddOutFlag(cmd, "`directory`, in place of the argument")
 	return cmd
 }

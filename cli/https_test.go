@@ -64,7 +64,7 @@ func TestAdminOverHTTPS(t *testing.T) {
 	}{
 		{TLS{ca: ca}, "", true}, {TLS{ca: ca, cert: own}, "shown", true}, {TLS{ca: otherCA}, "", false}, {TLS{}, "", false},
 	} {
-		l := NewLink(IOStreams{Err: io.Discard})
+		l := NewEnsembleFlags(IOStreams{Err: io.Discard})
 		l.adminURLs, l.tls = srv.URL, tt.tls
 		member, err := l.AdminClient(t.Context())
 		if err != nil {

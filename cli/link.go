@@ -27,8 +27,8 @@ const (
 	maxToken = 8 << 10
 )
 
-// Link has the flags, and their variables, that select an ensemble and the credentials.
-type Link struct {
+// EnsembleFlags has the flags, and their variables, that select an ensemble and the credentials.
+type EnsembleFlags struct {
 	streams   IOStreams
 	hosts     string
 	adminURLs string
@@ -42,13 +42,13 @@ type Link struct {
 	removedMembers []string
 }
 
-// NewLink returns a Link with the settings of the variables and defaults.
-func NewLink(w IOStreams) *Link { return &Link{streams: w} }
+// NewEnsembleFlags returns a Link with the settings of the variables and defaults.
+func NewEnsembleFlags(w IOStreams) *EnsembleFlags { return &EnsembleFlags{streams: w} }
 
 // Register adds all flags of the link to cmd.
-func (l *Link) Register(cmd *cobra.Command) {
+func (l *EnsembleFlags) Register(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	l.registerHosts(cmd, "`host:port,...` where members take clients")
+	l.registerSessionFlags(cmd, "`host:port,...` where members take clients")
 	fs.StringVar(&l.adminURLs, "admin", "",
 		"`URL,...` of members' ports for operators, or unix:PATH of a member's socket (ROLLCALL_ADMIN; default: the "+
 			"socket of this machine's member, or found on the machines of --hosts; with credentials, http://127.0.0.1:8080 "+
@@ -60,8 +60,8 @@ func (l *Link) Register(cmd *cobra.Command) {
 	completeFlag(cmd, "admin")
 }
 
-func (l *Link) registerHosts(cmd *cobra.Command, hosts string) {
-	l.registerAddresses(cmd, hosts)
+func (l *EnsembleFlags) registerSessionFlags(cmd *cobra.Command, hosts string) {
+	l.registerHostsFlags(cmd, hosts)
 	fs := cmd.Flags()
 	fs.StringArrayVar(&l.auth, "auth", nil,
 		"`scheme:identity` such as digest:user:password, as addauth takes them; may be repeated (ROLLCALL_AUTH)")
@@ -71,38 +71,38 @@ func (l *Link) registerHosts(cmd *cobra.Command, hosts string) {
 	markShared(fs, "jaas")
 }
 
-func (l *Link) registerAddresses(cmd *cobra.Command, hosts string) {
+func (l *EnsembleFlags) registerHostsFlags(cmd *cobra.Command, hosts string) {
 	cmd.Flags().StringVar(&l.hosts, "hosts", "", hosts+" (ROLLCALL_HOSTS; default "+defaultHosts+")")
 	completeFlag(cmd, "hosts")
 	l.tls.Register(cmd, "")
 }
 
-func (l *Link) hostsText() string {
+func (l *EnsembleFlags) hostsText() string {
 	if text := l.streams.flagOrEnv(l.hosts, "ROLLCALL_HOSTS"); text != "" {
 		return text
 	}
 	return defaultHosts
 }
 
-func (l *Link) hostsOrigin() string {
+func (l *EnsembleFlags) hostsSettingName() string {
 	return l.streams.flagOrEnvName(l.hosts, "hosts", "ROLLCALL_HOSTS")
 }
 
-func (l *Link) adminOrigin() string {
+func (l *EnsembleFlags) adminSettingName() string {
 	return l.streams.flagOrEnvName(l.adminURLs, "admin", "ROLLCALL_ADMIN")
 }
 
 // Hosts returns the client addresses of the members. There is at least one.
-func (l *Link) Hosts() ([]string, error) {
+func (l *EnsembleFlags) Hosts() ([]string, error) {
 	hosts, _, err := l.hostsAndRoot()
 	return hosts, err
 }
 
 // hostsAndRoot returns the client addresses, and the prefix of all node paths, or "".
-func (l *Link) hostsAndRoot() (hosts []string, root string, err error) {
+func (l *EnsembleFlags) hostsAndRoot() (hosts []string, root string, err error) {
 	hosts, root, err = parseHosts(l.hostsText())
 	if err != nil {
-		err = usageErrorf("%s: %w", l.hostsOrigin(), err)
+		err = usageErrorf("%s: %w", l.hostsSettingName(), err)
 	}
 	return hosts, root, err
 }
@@ -120,13 +120,13 @@ func parseHosts(text string) (hosts []string, root string, err error) {
 	return hosts, root, subtree.CheckPath(root)
 }
 
-// rootSpace returns the user's root without a session.
-func (l *Link) rootSpace() (subtree.Space, error) {
+// rootOnlySpace returns the user's root without a session.
+func (l *EnsembleFlags) rootOnlySpace() (subtree.Space, error) {
 	_, root, err := l.hostsAndRoot()
 	return subtree.Space{Root: root}, err
 }
 
-func (l *Link) authIdentities() ([]client.Auth, error) {
+func (l *EnsembleFlags) authIdentities() ([]client.Auth, error) {
 	texts, origin := l.auth, "--auth"
 	if v := l.streams.Getenv("ROLLCALL_AUTH"); len(texts) == 0 && v != "" {
 		texts, origin = []string{v}, "ROLLCALL_AUTH"
@@ -142,7 +142,7 @@ func (l *Link) authIdentities() ([]client.Auth, error) {
 	return list, nil
 }
 
-func (l *Link) authorizationHeader() (string, error) {
+func (l *EnsembleFlags) readAuthorization() (string, error) {
 	if name := l.streams.flagOrEnv(l.tokenFile, "ROLLCALL_TOKEN_FILE"); name != "" {
 		token, owner, err := readToken(name)
 		if err != nil {
@@ -185,7 +185,7 @@ func readToken(name string) (token string, owner int, err error) {
 }
 
 // SessionConfig returns the configuration of a session with the login of --jaas and the identities of --auth.
-func (l *Link) SessionConfig() (client.Config, error) {
+func (l *EnsembleFlags) SessionConfig() (client.Config, error) {
 	hosts, err := l.Hosts()
 	if err != nil {
 		return client.Config{}, err
@@ -196,11 +196,11 @@ func (l *Link) SessionConfig() (client.Config, error) {
 }
 
 // credentialsConfig is SessionConfig without servers.
-func (l *Link) credentialsConfig() (cfg client.Config, err error) {
+func (l *EnsembleFlags) credentialsConfig() (cfg client.Config, err error) {
 	if cfg.Auth, err = l.authIdentities(); err != nil {
 		return cfg, err
 	}
-	if cfg.Login, err = l.saslLogin(); err != nil {
+	if cfg.Login, err = l.readSASLLogin(); err != nil {
 		return cfg, err
 	}
 	cfg.Dial, err = l.tls.Dialer(l.streams)
@@ -209,7 +209,7 @@ func (l *Link) credentialsConfig() (cfg client.Config, err error) {
 
 const loginSection = "Client"
 
-func (l *Link) saslLogin() (*client.Login, error) {
+func (l *EnsembleFlags) readSASLLogin() (*client.Login, error) {
 	path := l.streams.flagOrEnv(l.jaas, "ROLLCALL_JAAS")
 	if path == "" {
 		return nil, nil
@@ -226,7 +226,7 @@ func (l *Link) saslLogin() (*client.Login, error) {
 }
 
 // openSession is client.Open with sessionOpenTimeout and advice.
-func (l *Link) openSession(ctx context.Context, cfg client.Config) (*client.Client, error) {
+func (l *EnsembleFlags) openSession(ctx context.Context, cfg client.Config) (*client.Client, error) {
 	defer startWaiting(l.streams, "a session at "+summarizeServers(cfg.Servers)).Done()
 	within, stop := context.WithTimeout(ctx, sessionOpenTimeout)
 	defer stop()
@@ -240,7 +240,7 @@ func (l *Link) openSession(ctx context.Context, cfg client.Config) (*client.Clie
 		return nil, ctx.Err()
 	}
 	text := fmt.Sprintf("no member takes a session at %s within %v: %s; %s",
-		l.describeAddress(strings.Join(cfg.Servers, ","), l.hostsOrigin()), sessionOpenTimeout, lastAttempt(err),
+		l.describeAddress(strings.Join(cfg.Servers, ","), l.hostsSettingName()), sessionOpenTimeout, lastAttempt(err),
 		l.tls.connectAdvice(l.streams, err))
 	return nil, WithStatus(Unavailable, explainedError{text, err})
 }

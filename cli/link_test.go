@@ -23,10 +23,10 @@ import (
 )
 
 // linkOf returns the link of a command line and an environment.
-func linkOf(t *testing.T, env []string, args ...string) *Link {
+func linkOf(t *testing.T, env []string, args ...string) *EnsembleFlags {
 	t.Helper()
 	w, _, _ := testWorld(env...)
-	l, cmd := NewLink(w), &cobra.Command{Use: "x"}
+	l, cmd := NewEnsembleFlags(w), &cobra.Command{Use: "x"}
 	l.Register(cmd)
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestCredentials(t *testing.T) {
 		{nil, []string{"--token-file", file("long", strings.Repeat("x", maxToken))}, "does not hold one token"},
 		{nil, []string{"--token-file", dir}, "--token-file"},
 	} {
-		got, err := linkOf(t, tt.env, tt.args...).authorizationHeader()
+		got, err := linkOf(t, tt.env, tt.args...).readAuthorization()
 		switch {
 		case err == nil && got != tt.want, err != nil && (tt.want == "" || !strings.Contains(err.Error(), tt.want)):
 			t.Errorf("%q %q: %q, %v, want %s", tt.env, tt.args, got, err, tt.want)

@@ -40,7 +40,7 @@ type loadCommand struct {
 
 func newLoad(w IOStreams) *cobra.Command {
 	l := &loadCommand{nodeCommand: newNodeCommand(w)}
-	cmd := l.registerCommand(&cobra.Command{
+	cmd := l.registerWithOutput(&cobra.Command{
 		Use: "load [flags] FILE", Short: "load a dump of rollcall dump", Args: RangeArgs(1, 1, "one file"),
 		Long: "Loads a dump made by rollcall dump. If FILE is -, it reads stdin. It checks the whole file first, and " +
 			"loads nothing from a truncated or changed one. Without --merge or --replace " +
@@ -173,7 +173,7 @@ func planSummary(from string, w subtree.LoadResult) string {
 // plannedChanges yields the changes of a dry run, and then sets would to their numbers.
 func (l *loadJob) plannedChanges(ctx context.Context, would *subtree.LoadResult) iter.Seq2[subtree.Change, error] {
 	return callbackRows(ctx, func(ctx context.Context, each func(subtree.Change)) (err error) {
-		*would, err = l.planLoad(ctx, func(c subtree.Change) {
+		*would, err = l.dryRunLoad(ctx, func(c subtree.Change) {
 			if c.Action != "same" {
 				each(c)
 			}
@@ -182,8 +182,8 @@ func (l *loadJob) plannedChanges(ctx context.Context, would *subtree.LoadResult)
 	})
 }
 
-// planLoad is a dry run.
-func (l *loadJob) planLoad(ctx context.Context, each func(subtree.Change)) (subtree.LoadResult, error) {
+// dryRunLoad is a dry run.
+func (l *loadJob) dryRunLoad(ctx context.Context, each func(subtree.Change)) (subtree.LoadResult, error) {
 	how := l.options
 	how.DryRun, how.OnBegin, how.OnChange = true, func(subtree.Summary) {}, each
 	done, err := l.runLoad(ctx, how)

@@ -19,7 +19,7 @@ import (
 
 func newLs(w IOStreams) *cobra.Command {
 	n, long := newNodeCommand(w), false
-	cmd := n.registerCommand(&cobra.Command{
+	cmd := n.registerWithOutput(&cobra.Command{
 		Use: "ls [flags] [PATH]", Short: "list the children of a node", Args: RangeArgs(0, 1, "one path"),
 		Long: "Lists the names of a node's children, one on each line; by default those of /. -l also shows some fields " +
 			"of each child's Stat. -o wide, json and yaml show all of them.",
@@ -30,7 +30,7 @@ func newLs(w IOStreams) *cobra.Command {
 		}
 		listed := &unreadNodes{streams: n.IOStreams, space: s}
 		err := PrintRows(n.Output, lsColumns(n.IOStreams),
-			visitedRows(listed, s.Walk(ctx, top, subtree.WalkOptions{MaxDepth: 1}), func(node *subtree.Node) (lsRow, bool) {
+			readableRows(listed, s.Walk(ctx, top, subtree.WalkOptions{MaxDepth: 1}), func(node *subtree.Node) (lsRow, bool) {
 				return lsRow{Name: baseName(node.Path), nodeStat: nodeStat{node.Path, toAPIStat(node.Stat)}}, node.Depth == 1
 			}))
 		return errors.Join(err, listed.reportUnread())
@@ -86,8 +86,8 @@ type unreadNodes struct {
 
 const maxUnreadShown = 20
 
-// noteUnread notes an unreadable node. It returns an error if that is the top of the walk.
-func (u *unreadNodes) noteUnread(node *subtree.Node) error {
+// recordIfUnreadable notes an unreadable node. It returns an error if that is the top of the walk.
+func (u *unreadNodes) recordIfUnreadable(node *subtree.Node) error {
 	switch {
 	case node.Err == nil:
 		return nil
@@ -111,14 +111,14 @@ func (u *unreadNodes) reportUnread() error {
 		jute.NoAuth)
 }
 
-// visitedRows yields the result of row for each readable node, unless row returns false.
-func visitedRows[T any](u *unreadNodes, walk iter.Seq2[*subtree.Node, error],
+// readableRows yields the result of row for each readable node, unless row returns false.
+func readableRows[T any](u *unreadNodes, walk iter.Seq2[*subtree.Node, error],
 	row func(*subtree.Node) (T, bool),
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for node, err := range walk {
 			if err == nil {
-				err = u.noteUnread(node)
+				err = u.recordIfUnreadable(node)
 			}
 			if err != nil {
 				yield(*new(T), err)

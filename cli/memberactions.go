@@ -21,7 +21,7 @@ type drainedRow struct {
 func newDrain(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
 	over := 5 * time.Second
-	cmd := a.register(&cobra.Command{
+	cmd := a.registerFlags(&cobra.Command{
 		Use: "drain [flags]", Short: "prepare a member for its stop", GroupID: ChangeGroup,
 		Args: RangeArgs(0, 0, "flags only"),
 		Long: "Prepares the member of this machine for its stop. It takes no new client, and /readyz fails. It hands " +
@@ -35,7 +35,7 @@ func newDrain(w IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			done, err := drainMember(cmd.Context(), admin, "drain", over, api.Drain{OverMs: over.Milliseconds()})
+			done, err := postDrain(cmd.Context(), admin, "drain", over, api.Drain{OverMs: over.Milliseconds()})
 			if err != nil {
 				return fmt.Errorf("drain: %w", err)
 			}
@@ -55,18 +55,18 @@ func newDrain(w IOStreams) *cobra.Command {
 	return cmd
 }
 
-func drainMember(ctx context.Context, admin *api.Client, path string, over time.Duration, body any) (api.Drained,
+func postDrain(ctx context.Context, admin *api.Client, path string, over time.Duration, body any) (api.Drained,
 	error,
 ) {
 	extra := max(over, api.MinHandOver) + over // to hand over and to close
-	return postLong[api.Drained](ctx, admin, path, body, extra, "how far it came", "repeat the command")
+	return postSlowChange[api.Drained](ctx, admin, path, body, extra, "how far it came", "repeat the command")
 }
 
 const snapshotTimeout = 2 * time.Hour
 
 func newSnapshot(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
-	return a.register(&cobra.Command{
+	return a.registerFlags(&cobra.Command{
 		Use: "snapshot [flags]", Short: "have a member write a snapshot to its disk", GroupID: ChangeGroup,
 		Args: RangeArgs(0, 0, "flags only"),
 		Long: "Makes the member of this machine write a snapshot of its state to its disk, and waits until it is there. A " +
@@ -82,7 +82,7 @@ func newSnapshot(w IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			done, err := postLong[api.Snapshot](cmd.Context(), admin, "snapshot", struct{}{}, snapshotTimeout,
+			done, err := postSlowChange[api.Snapshot](cmd.Context(), admin, "snapshot", struct{}{}, snapshotTimeout,
 				"whether it is done",
 				"rollcall status shows the newest one")
 			if err != nil {
@@ -109,7 +109,7 @@ var levelColumns = []Column[levelRow]{
 
 func newLogLevel(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
-	return a.register(&cobra.Command{
+	return a.registerFlags(&cobra.Command{
 		Use: "log-level [flags] [LEVEL]", Short: "show or set the least level that members log", GroupID: ChangeGroup,
 		Args: RangeArgs(0, 1, "one level: "+strings.Join(logLevels, ", ")),
 		Long: "Shows the level of the log of each member at --hosts, or of those that --admin names. A member logs " +
@@ -130,7 +130,7 @@ func newLogLevel(w IOStreams) *cobra.Command {
 			failed := []error{err}
 			var rows []levelRow
 			for _, c := range members {
-				row, err := memberLogLevel(cmd.Context(), c, args)
+				row, err := setOrGetLogLevel(cmd.Context(), c, args)
 				if err != nil {
 					failed = append(failed, err)
 					continue
@@ -145,8 +145,8 @@ func newLogLevel(w IOStreams) *cobra.Command {
 	})
 }
 
-// memberLogLevel sets a member's level if args has one, and returns the level.
-func memberLogLevel(ctx context.Context, c *api.Client, args []string) (levelRow, error) {
+// setOrGetLogLevel sets a member's level if args has one, and returns the level.
+func setOrGetLogLevel(ctx context.Context, c *api.Client, args []string) (levelRow, error) {
 	me, err := api.Get[api.Caller](ctx, c, "whoami", nil)
 	if err != nil {
 		return levelRow{}, WithAdvice(err)

@@ -19,7 +19,7 @@ import (
 
 func newMembers(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
-	cmd := a.register(&cobra.Command{
+	cmd := a.registerFlags(&cobra.Command{
 		Use: "members [flags]", Short: "list the servers of the ensemble, and add, change, remove or drain one",
 		GroupID: ChangeGroup,
 		Long:    "Without a subcommand it lists the servers, as rollcall members list does.",
@@ -49,7 +49,7 @@ type serverRow struct {
 
 func newMembersList(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
-	return a.register(&cobra.Command{
+	return a.registerFlags(&cobra.Command{
 		Use: "list [flags]", Short: "list the servers: addresses, roles, who votes, and how far each of them is",
 		Args: RangeArgs(0, 0, "flags only"),
 		Long: "Shows a row for each server of the ensemble's list and of raft's configuration. The list says which " +
@@ -61,7 +61,7 @@ func newMembersList(w IOStreams) *cobra.Command {
 }
 
 func printServers(ctx context.Context, a *adminCommand) error {
-	rows, members, err := serverRows(ctx, a)
+	rows, members, err := fetchServerRows(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -73,9 +73,9 @@ func printServers(ctx context.Context, a *adminCommand) error {
 	return PrintRows(a.Output, serverColumns, rowsOf(rows))
 }
 
-// serverRows returns the servers by id. It queries twice if one of them is catching up.
-func serverRows(ctx context.Context, a *adminCommand) (rows []serverRow, members api.Members, err error) {
-	if members, err = listServers(ctx, a); err != nil {
+// fetchServerRows returns the servers by id. It queries twice if one of them is catching up.
+func fetchServerRows(ctx context.Context, a *adminCommand) (rows []serverRow, members api.Members, err error) {
+	if members, err = fetchServerList(ctx, a); err != nil {
 		return nil, members, err
 	}
 	before, asked := map[uint32]uint64{}, time.Now()
@@ -88,7 +88,7 @@ func serverRows(ctx context.Context, a *adminCommand) (rows []serverRow, members
 		if err := sleepContext(ctx, rateSampleTime); err != nil {
 			return nil, members, err
 		}
-		if members, err = listServers(ctx, a); err != nil {
+		if members, err = fetchServerList(ctx, a); err != nil {
 			return nil, members, err
 		}
 	}
@@ -102,9 +102,9 @@ func serverRows(ctx context.Context, a *adminCommand) (rows []serverRow, members
 	return rows, members, nil
 }
 
-// listServers returns the members. It falls back to the old list of a removed member if no other member
+// fetchServerList returns the members. It falls back to the old list of a removed member if no other member
 // replies.
-func listServers(ctx context.Context, a *adminCommand) (m api.Members, err error) {
+func fetchServerList(ctx context.Context, a *adminCommand) (m api.Members, err error) {
 	err = a.callInEnsemble(ctx, func(c *api.Client) error {
 		reply, err := api.Get[api.Members](ctx, c, "members", nil)
 		if err != nil {
@@ -236,12 +236,12 @@ func newMembersCommand(w IOStreams) *membersCommand {
 	return &membersCommand{adminCommand: newAdminCommand(w)}
 }
 
-// register sets RunE of cmd to run, whose errors get the name of the command in front.
-func (k *membersCommand) register(cmd *cobra.Command,
+// registerRun sets RunE of cmd to run, whose errors get the name of the command in front.
+func (k *membersCommand) registerRun(cmd *cobra.Command,
 	run func(ctx context.Context, args []string) error,
 ) *cobra.Command {
 	cmd.RunE = prefixErrors(func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), args) })
-	return k.adminCommand.register(cmd)
+	return k.adminCommand.registerFlags(cmd)
 }
 
 func (k *membersCommand) registerForce(cmd *cobra.Command) *cobra.Command {
@@ -253,7 +253,7 @@ func (k *membersCommand) registerForce(cmd *cobra.Command) *cobra.Command {
 // fetchMembers returns the list. If only a removed member replies, it returns that member's list and an
 // error.
 func (k *membersCommand) fetchMembers(ctx context.Context) (api.Members, error) {
-	m, err := listServers(ctx, k.adminCommand)
+	m, err := fetchServerList(ctx, k.adminCommand)
 	if err == nil && m.WasRemoved {
 		err = WithStatus(Unavailable, errRemovedList)
 	}
@@ -278,7 +278,7 @@ func unlistedError(id uint32) error {
 // requestChange posts a change, provided that the list is still m.
 func (k *membersCommand) requestChange(ctx context.Context, m api.Members, c api.MembersChange) error {
 	c.Version, c.Force = m.Version, k.force
-	_, err := postInEnsemble[api.MembersChanged](ctx, k.Link, "members", c)
+	_, err := postInEnsemble[api.MembersChanged](ctx, k.EnsembleFlags, "members", c)
 	var apiErr *api.Error
 	switch {
 	case err == nil:

@@ -12,9 +12,9 @@ import (
 	"rollcall/operator/api"
 )
 
-// changesServer completes cmd, which changes one server of the list. Of the arguments in its Use, run gets the
+// completeServerCommand completes cmd, which changes one server of the list. Of the arguments in its Use, run gets the
 // one named LINE as a server, and the other one as an id.
-func (k *membersCommand) changesServer(cmd *cobra.Command,
+func (k *membersCommand) completeServerCommand(cmd *cobra.Command,
 	run func(ctx context.Context, id uint32, s serverlist.Server) error,
 ) *cobra.Command {
 	arguments := strings.Fields(cmd.Use)[2:] // after the name and [flags]
@@ -28,7 +28,7 @@ func (k *membersCommand) changesServer(cmd *cobra.Command,
 		"again: " +
 		"it goes on where it is."
 	cmd.Example = "  rollcall members " + cmd.Name() + " --token-file /etc/rollcall/token " + cmd.Example
-	return k.registerForce(k.register(cmd, func(ctx context.Context, args []string) (err error) {
+	return k.registerForce(k.registerRun(cmd, func(ctx context.Context, args []string) (err error) {
 		var id uint32
 		var s serverlist.Server
 		for i, text := range args {
@@ -47,7 +47,7 @@ func (k *membersCommand) changesServer(cmd *cobra.Command,
 
 func newMembersAdd(w IOStreams) *cobra.Command {
 	k := newMembersCommand(w)
-	return k.changesServer(&cobra.Command{
+	return k.completeServerCommand(&cobra.Command{
 		Use: "add [flags] LINE", Short: "add a server, and wait until it votes or observes",
 		Long: "Adds the server of a line server.N=host:quorumPort:electionPort[:role];clientPort, which may begin with " +
 			"N=, to the " +
@@ -55,7 +55,7 @@ func newMembersAdd(w IOStreams) *cobra.Command {
 			"Start the server before: its zoo.cfg has its own line and those of the others, and its data directory is empty.",
 		Example: "'server.4=zoo4:2888:3888;2181'",
 	}, func(ctx context.Context, _ uint32, s serverlist.Server) error {
-		m, err := k.addServer(ctx, s)
+		m, err := k.addServerAndWait(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -70,8 +70,8 @@ func roleOutcome(s serverlist.Server) string {
 	return "votes"
 }
 
-// addServer adds a server unless the list has it, and waits until it votes or observes.
-func (k *membersCommand) addServer(ctx context.Context, s serverlist.Server) (api.Members, error) {
+// addServerAndWait adds a server unless the list has it, and waits until it votes or observes.
+func (k *membersCommand) addServerAndWait(ctx context.Context, s serverlist.Server) (api.Members, error) {
 	m, err := k.fetchMembers(ctx)
 	if err != nil {
 		return m, err
@@ -91,7 +91,7 @@ func (k *membersCommand) addServer(ctx context.Context, s serverlist.Server) (ap
 }
 
 func (k *membersCommand) awaitJoined(ctx context.Context, s serverlist.Server) (api.Members, error) {
-	return k.waitUntil(ctx, s.ID, fmt.Sprintf("the ensemble goes on adding member %d", s.ID), func(m api.Members) bool {
+	return k.pollMembersUntil(ctx, s.ID, fmt.Sprintf("the ensemble goes on adding member %d", s.ID), func(m api.Members) bool {
 		now, listed := findServer(m, s.ID)
 		return listed && now.IsVoter != s.Observer && now.RaftAddress == s.ElectionAddr() && hasJoined(now)
 	})
@@ -108,7 +108,7 @@ func hasJoined(s api.Server) bool {
 
 func newMembersRemove(w IOStreams) *cobra.Command {
 	k, ifExists := newMembersCommand(w), false
-	cmd := k.changesServer(&cobra.Command{
+	cmd := k.completeServerCommand(&cobra.Command{
 		Use: "remove [flags] ID", Short: "remove a server",
 		Long: "Removes a server from the ensemble, and waits until raft's configuration does not have it any more. If it " +
 			"leads, it " +
@@ -117,7 +117,7 @@ func newMembersRemove(w IOStreams) *cobra.Command {
 			"--if-exists is given. " + minorityHelp,
 		Example: "4",
 	}, func(ctx context.Context, id uint32, _ serverlist.Server) error {
-		m, err := k.removeServer(ctx, id, ifExists)
+		m, err := k.removeServerAndWait(ctx, id, ifExists)
 		if err != nil {
 			return err
 		}
@@ -131,9 +131,9 @@ const minorityHelp = "The command fails if too few of the remaining voters would
 	"voter would " +
 	"be left, unless --force is given."
 
-// removeServer removes a server from the list, and waits until raft's configuration has dropped it. Unless
+// removeServerAndWait removes a server from the list, and waits until raft's configuration has dropped it. Unless
 // ifExists is set, it returns an error if neither has the server.
-func (k *membersCommand) removeServer(ctx context.Context, id uint32, ifExists bool) (api.Members, error) {
+func (k *membersCommand) removeServerAndWait(ctx context.Context, id uint32, ifExists bool) (api.Members, error) {
 	m, err := k.fetchMembers(ctx)
 	if err != nil {
 		return m, err
@@ -147,7 +147,7 @@ func (k *membersCommand) removeServer(ctx context.Context, id uint32, ifExists b
 		return m, WithStatus(NotFound, fmt.Errorf("the ensemble has no member %d; rollcall members list shows the servers, "+
 			"and --if-exists makes this a success", id))
 	}
-	return k.waitUntil(ctx, id, fmt.Sprintf("the ensemble goes on removing member %d", id), func(m api.Members) bool {
+	return k.pollMembersUntil(ctx, id, fmt.Sprintf("the ensemble goes on removing member %d", id), func(m api.Members) bool {
 		s, listed := findServer(m, id)
 		return !listed && (s.MemberID == 0 || s.State == api.StateRemoved)
 	})
@@ -155,7 +155,7 @@ func (k *membersCommand) removeServer(ctx context.Context, id uint32, ifExists b
 
 func newMembersReplace(w IOStreams) *cobra.Command {
 	k := newMembersCommand(w)
-	return k.changesServer(&cobra.Command{
+	return k.completeServerCommand(&cobra.Command{
 		Use: "replace [flags] OLD LINE", Short: "replace a server by another one with a new id",
 		Long: "Adds the server of the line, waits until it votes or observes, and then removes the server with the id " +
 			"OLD. Use it " +
@@ -179,13 +179,13 @@ func (k *membersCommand) replaceServer(ctx context.Context, old uint32, s server
 	if _, hasNew := findServer(m, s.ID); !hasOld && !hasNew {
 		return unlistedError(old)
 	}
-	if _, err := k.addServer(ctx, s); err != nil {
+	if _, err := k.addServerAndWait(ctx, s); err != nil {
 		if hasOld {
 			err = fmt.Errorf("%w; member %d is still in the ensemble", err, old)
 		}
 		return err
 	}
-	m, err = k.removeServer(ctx, old, true)
+	m, err = k.removeServerAndWait(ctx, old, true)
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (k *membersCommand) replaceServer(ctx context.Context, old uint32, s server
 
 func newMembersAddress(w IOStreams) *cobra.Command {
 	k := newMembersCommand(w)
-	return k.changesServer(&cobra.Command{
+	return k.completeServerCommand(&cobra.Command{
 		Use: "address [flags] ID LINE", Short: "give a server other addresses",
 		Long: "Gives the server other addresses or ports, and waits until raft's configuration has them and the server " +
 			"replies " +
@@ -235,7 +235,7 @@ func roleName(s serverlist.Server) string {
 
 func newMembersPromote(w IOStreams) *cobra.Command {
 	k := newMembersCommand(w)
-	return k.changesServer(&cobra.Command{
+	return k.completeServerCommand(&cobra.Command{
 		Use: "promote [flags] ID", Short: "make an observer a voter", Example: "4",
 		Long: "Makes an observer a participant, and waits until it votes.",
 	}, func(ctx context.Context, id uint32, _ serverlist.Server) error { return k.changeRole(ctx, id, false) })
@@ -243,7 +243,7 @@ func newMembersPromote(w IOStreams) *cobra.Command {
 
 func newMembersDemote(w IOStreams) *cobra.Command {
 	k := newMembersCommand(w)
-	return k.changesServer(&cobra.Command{
+	return k.completeServerCommand(&cobra.Command{
 		Use: "demote [flags] ID", Short: "make a voter an observer", Example: "4",
 		Long: "Makes a participant an observer, and waits until it votes no more. If it leads, it hands leadership over. " +
 			minorityHelp,

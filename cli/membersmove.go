@@ -14,7 +14,7 @@ import (
 
 func newMembersLead(w IOStreams) *cobra.Command {
 	k := newMembersCommand(w)
-	return k.register(&cobra.Command{
+	return k.registerRun(&cobra.Command{
 		Use: "lead [flags] ID", Short: "hand leadership over to a member", Args: RangeArgs(1, 1, "the id of a member"),
 		Long: "Hands leadership over to a member, and waits until it leads. Clients keep their sessions; writes wait " +
 			"meanwhile. The " +
@@ -30,7 +30,7 @@ func newMembersLead(w IOStreams) *cobra.Command {
 			return err
 		}
 		if m.LeaderID != id {
-			if _, err := postInEnsemble[api.MembersLed](ctx, k.Link, "members/lead", api.MembersLead{Member: id}); err != nil {
+			if _, err := postInEnsemble[api.MembersLed](ctx, k.EnsembleFlags, "members/lead", api.MembersLead{Member: id}); err != nil {
 				return WithAdvice(err)
 			}
 			k.changed, m.LeaderID = true, id
@@ -42,7 +42,7 @@ func newMembersLead(w IOStreams) *cobra.Command {
 
 func newMembersDrain(w IOStreams) *cobra.Command {
 	k, over := newMembersCommand(w), 5*time.Second
-	cmd := k.registerForce(k.register(&cobra.Command{
+	cmd := k.registerForce(k.registerRun(&cobra.Command{
 		Use: "drain [flags] ID", Short: "prepare a member for its stop, and say when it is safe",
 		Args: RangeArgs(1, 1, "the id of a member"),
 		Long: "Does what rollcall drain does, for the member with that id: it hands leadership over, takes no new " +
@@ -58,14 +58,14 @@ func newMembersDrain(w IOStreams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return k.drainServer(ctx, id, over)
+		return k.drainServerAndWait(ctx, id, over)
 	}))
 	cmd.Flags().DurationVar(&over, "over", over, "`time` over which the connections are closed, a minute at most")
 	return cmd
 }
 
-// drainServer drains a member, and waits until it is safe to stop.
-func (k *membersCommand) drainServer(ctx context.Context, id uint32, over time.Duration) error {
+// drainServerAndWait drains a member, and waits until it is safe to stop.
+func (k *membersCommand) drainServerAndWait(ctx context.Context, id uint32, over time.Duration) error {
 	_, s, err := k.fetchServer(ctx, id)
 	switch {
 	case err != nil:
@@ -77,14 +77,14 @@ func (k *membersCommand) drainServer(ctx context.Context, id uint32, over time.D
 	}
 	var done api.Drained
 	err = k.callInEnsemble(ctx, func(c *api.Client) (err error) {
-		done, err = drainMember(ctx, c, "members/drain", over, api.MembersDrain{Member: id, OverMs: over.Milliseconds()})
+		done, err = postDrain(ctx, c, "members/drain", over, api.MembersDrain{Member: id, OverMs: over.Milliseconds()})
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	k.changed = true
-	m, err := k.waitUntil(ctx, id, fmt.Sprintf("member %d stays drained until its next start", id),
+	m, err := k.pollMembersUntil(ctx, id, fmt.Sprintf("member %d stays drained until its next start", id),
 		func(m api.Members) bool {
 			s, _ := findServer(m, id)
 			return m.LeaderID != 0 && m.LeaderID != id && (!s.NeededForMajority || k.force) || len(m.Items) == 1
@@ -102,7 +102,7 @@ const rebalanceTimeout = 20 * time.Minute
 
 func newMembersRebalance(w IOStreams) *cobra.Command {
 	k, rate := newMembersCommand(w), 100
-	cmd := k.register(&cobra.Command{
+	cmd := k.registerRun(&cobra.Command{
 		Use: "rebalance [flags]", Short: "move clients, so that all members have about as many",
 		Args: RangeArgs(0, 0, "flags only"),
 		Long: "Moves clients from the members with more than their share to the others. These members close connections, " +
@@ -122,7 +122,7 @@ func newMembersRebalance(w IOStreams) *cobra.Command {
 	}, func(ctx context.Context, _ []string) error {
 		var done api.Rebalanced
 		err := k.callInEnsemble(ctx, func(admin *api.Client) (err error) {
-			done, err = postLong[api.Rebalanced](ctx, admin, "members/rebalance", api.MembersRebalance{PerSecond: rate},
+			done, err = postSlowChange[api.Rebalanced](ctx, admin, "members/rebalance", api.MembersRebalance{PerSecond: rate},
 				rebalanceTimeout,
 				"how far it came", "repeat the command")
 			return err

@@ -16,9 +16,9 @@ const (
 	membersPollPatience = 30 * time.Second
 )
 
-// waitUntil polls the members until ok returns true, and reports the progress of the server id. rest
+// pollMembersUntil polls the members until ok returns true, and reports the progress of the server id. rest
 // describes what continues without the command if it is stopped.
-func (k *membersCommand) waitUntil(ctx context.Context, id uint32, rest string,
+func (k *membersCommand) pollMembersUntil(ctx context.Context, id uint32, rest string,
 	ok func(m api.Members) bool,
 ) (api.Members, error) {
 	p := &serverProgress{membersCommand: k, id: id}
@@ -78,7 +78,7 @@ func (p *serverProgress) reportServer(m api.Members) {
 	}
 	if state != api.StateCatchingUp {
 		p.endProgress()
-		p.printState(s, state)
+		p.printIfChanged(s, state)
 		return
 	}
 	if p.progress == nil {
@@ -94,12 +94,12 @@ func (p *serverProgress) reportServer(m api.Members) {
 			row.EntriesPerSecond = entriesPerSecond(p.reportedApplied, s.AppliedIndex, since)
 		}
 		p.reportedApplied, p.reportedAt = s.AppliedIndex, time.Now()
-		p.printState(s, formatServerState(row))
+		p.printIfChanged(s, formatServerState(row))
 	}
 }
 
-// printState prints a line about the server, unless it repeats the last one.
-func (p *serverProgress) printState(s api.Server, state string) {
+// printIfChanged prints a line about the server, unless it repeats the last one.
+func (p *serverProgress) printIfChanged(s api.Server, state string) {
 	text := fmt.Sprintf("member %d: %s", p.id, state)
 	switch s.State {
 	case api.StateSilent:

@@ -21,25 +21,25 @@ const sessionCloseTimeout = 2 * time.Second
 // nodeCommand is shared by the commands on nodes.
 type nodeCommand struct {
 	IOStreams
-	*Link
+	*EnsembleFlags
 	*Output
 	adjustConfig func(*client.Config) // changes the configuration of the session; nil: nothing does
 }
 
 func newNodeCommand(w IOStreams) *nodeCommand {
-	return &nodeCommand{IOStreams: w, Link: NewLink(w), Output: NewOutput(w)}
+	return &nodeCommand{IOStreams: w, EnsembleFlags: NewEnsembleFlags(w), Output: NewOutput(w)}
 }
 
-// registerCommand does the same as the next function, and adds the flag -o.
-func (n *nodeCommand) registerCommand(cmd *cobra.Command, change bool, work nodeWork) *cobra.Command {
-	return n.Output.Register(n.registerSession(cmd, change, work))
+// registerWithOutput does the same as the next function, and adds the flag -o.
+func (n *nodeCommand) registerWithOutput(cmd *cobra.Command, change bool, work nodeWork) *cobra.Command {
+	return n.Output.Register(n.registerSessionCommand(cmd, change, work))
 }
 
 type nodeWork func(ctx context.Context, s subtree.Space, args []string) error
 
-// registerSession makes cmd a command on nodes that calls work with a session. Its first argument is a path.
+// registerSessionCommand makes cmd a command on nodes that calls work with a session. Its first argument is a path.
 // change is true if work changes anything.
-func (n *nodeCommand) registerSession(cmd *cobra.Command, change bool, work nodeWork) *cobra.Command {
+func (n *nodeCommand) registerSessionCommand(cmd *cobra.Command, change bool, work nodeWork) *cobra.Command {
 	cmd.GroupID = NodesGroup
 	cmd.ValidArgsFunction = n.completePath
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -55,7 +55,7 @@ func (n *nodeCommand) registerSession(cmd *cobra.Command, change bool, work node
 		defer closeSession(s.Client)
 		return explainNodeError(commandName(cmd), s, change, work(cmd.Context(), s, args))
 	}
-	n.registerHosts(cmd, "`host:port,.../root` where members take clients; root is the node that is / here")
+	n.registerSessionFlags(cmd, "`host:port,.../root` where members take clients; root is the node that is / here")
 	markShared(cmd.Flags(), "hosts")
 	markShared(cmd.Flags(), "auth")
 	return cmd
@@ -135,7 +135,7 @@ func explainNodeError(command string, s subtree.Space, change bool, err error) e
 		if failed.Op.IsCreate() || failed.Op == jute.OpDelete {
 			meaning = strings.Replace(meaning, "its access control list", "the access control list of its parent", 1)
 		}
-		text = strings.Replace(text, failed.Error(), s.ShortPath(failed.Path)+": "+meaning, 1)
+		text = strings.Replace(text, failed.Error(), s.TrimRoot(failed.Path)+": "+meaning, 1)
 	}
 	err = explainedError{EscapeUnprintable(command + ": " + text), err}
 	switch {

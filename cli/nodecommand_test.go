@@ -25,7 +25,7 @@ var roots atomic.Int64
 // session of another client there.
 func nodeWorld(t *testing.T) (IOStreams, subtree.Space) {
 	t.Helper()
-	c, err := NewLink(IOStreams{}).openSession(t.Context(), client.Config{Servers: []string{memberAddr}})
+	c, err := NewEnsembleFlags(IOStreams{}).openSession(t.Context(), client.Config{Servers: []string{memberAddr}})
 	if err != nil {
 		t.Fatal(err)
 	}

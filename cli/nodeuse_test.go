@@ -234,7 +234,7 @@ func TestWatchStoppedAtOnce(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	out := newLiveOutput()
-	c := &watchCommand{nodeCommand: newNodeCommand(w), eventRows: make(chan eventRow, 1), endReason: make(chan error, 1)}
+	c := &nodeWatchCommand{nodeCommand: newNodeCommand(w), eventRows: make(chan eventRow, 1), endReason: make(chan error, 1)}
 	c.Out, c.format = out, "json"
 	if err := c.run(ctx, s, []string{"/a"}); err != nil || strings.TrimSpace(out.String()) != "[]" {
 		t.Errorf("printed %q, %v", out, err)
@@ -243,7 +243,7 @@ func TestWatchStoppedAtOnce(t *testing.T) {
 
 // A watch ends with an error if its session ends, or if its output does not keep up.
 func TestWatchEnds(t *testing.T) {
-	c := &watchCommand{nodeCommand: newNodeCommand(IOStreams{Now: time.Now}), eventRows: make(chan eventRow, 1), endReason: make(chan error, 1)}
+	c := &nodeWatchCommand{nodeCommand: newNodeCommand(IOStreams{Now: time.Now}), eventRows: make(chan eventRow, 1), endReason: make(chan error, 1)}
 	c.onEvent(jute.WatcherEvent{Type: jute.EventNodeCreated, Path: []byte("/a")}, 7)
 	c.onEvent(jute.WatcherEvent{Type: jute.EventNodeDeleted, Path: []byte("/a")}, 8)
 	c.onState(client.Expired, client.ErrExpired) // the first error counts

@@ -15,7 +15,7 @@ import (
 var errAllRemoved = errors.New("every member that was asked was removed from the ensemble")
 
 // describeAddress adds the variable that set addr, if the user did not type it.
-func (l *Link) describeAddress(addr, origin string) string {
+func (l *EnsembleFlags) describeAddress(addr, origin string) string {
 	if origin == "" || strings.HasPrefix(origin, "--") {
 		return addr
 	}
@@ -24,45 +24,45 @@ func (l *Link) describeAddress(addr, origin string) string {
 
 // AdminClient returns a client of a member's admin port: the first that replies of --admin, or else one found
 // on the machines of --hosts. A single URL of --admin is used even if it does not reply.
-func (l *Link) AdminClient(ctx context.Context) (*api.Client, error) {
-	base, auth, err := l.chooseMember(ctx)
+func (l *EnsembleFlags) AdminClient(ctx context.Context) (*api.Client, error) {
+	base, auth, err := l.chooseMemberURL(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return l.newAdminClient(base, auth)
 }
 
-// chooseMember returns the address for AdminClient, and the credentials. It skips members that were removed
+// chooseMemberURL returns the address for AdminClient, and the credentials. It skips members that were removed
 // from the ensemble, and returns errAllRemoved if no others are left.
-func (l *Link) chooseMember(ctx context.Context) (base, auth string, err error) {
-	auth, bases, err := l.namedURLs()
+func (l *EnsembleFlags) chooseMemberURL(ctx context.Context) (base, auth string, err error) {
+	auth, bases, err := l.authAndAdminURLs()
 	switch {
 	case err != nil:
 		return "", "", err
 	case len(bases) == 0:
 		var hosts []string
 		if hosts, err = l.Hosts(); err == nil {
-			base, err = l.findMember(ctx, hosts, auth)
+			base, err = l.findMemberURL(ctx, hosts, auth)
 		}
 	default:
-		base, err = l.firstAnswering(ctx, bases)
+		base, err = l.firstReplyingURL(ctx, bases)
 	}
 	return base, auth, err
 }
 
-func (l *Link) withoutRemoved(bases []string) []string {
+func (l *EnsembleFlags) withoutRemoved(bases []string) []string {
 	return slices.DeleteFunc(slices.Clone(bases),
 		func(base string) bool { return slices.Contains(l.removedMembers, base) })
 }
 
 // callInEnsemble calls request with the client of AdminClient. If that member was removed from the ensemble,
 // it tries the next address. If no other member replies, it returns the error of the last removed one.
-func (l *Link) callInEnsemble(ctx context.Context, request func(c *api.Client) error) error {
+func (l *EnsembleFlags) callInEnsemble(ctx context.Context, request func(c *api.Client) error) error {
 	var removedErr error // of the last member that was removed
 	for {
 		base, err := l.callMember(ctx, request)
 		switch unreachable := new(unreachableError); {
-		case isRemoval(err):
+		case isRemovedError(err):
 			removedErr = err
 			l.removedMembers = append(l.removedMembers, base)
 		case removedErr == nil || base != "" && !errors.As(err, &unreachable):
@@ -78,8 +78,8 @@ func (l *Link) callInEnsemble(ctx context.Context, request func(c *api.Client) e
 }
 
 // callMember calls request once. It also returns the member's address, or "" if none replies.
-func (l *Link) callMember(ctx context.Context, request func(c *api.Client) error) (base string, err error) {
-	base, auth, err := l.chooseMember(ctx)
+func (l *EnsembleFlags) callMember(ctx context.Context, request func(c *api.Client) error) (base string, err error) {
+	base, auth, err := l.chooseMemberURL(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -97,13 +97,13 @@ var (
 		"--admin names a member that is in the ensemble")
 )
 
-func isRemoval(err error) bool {
+func isRemovedError(err error) bool {
 	var apiErr *api.Error
 	return errors.As(err, &apiErr) && apiErr.Reason == api.ReasonRemoved || errors.Is(err, errRemovedList) ||
 		errors.Is(err, errRemovedState)
 }
 
-func postInEnsemble[T any](ctx context.Context, l *Link, path string, body any) (reply T, err error) {
+func postInEnsemble[T any](ctx context.Context, l *EnsembleFlags, path string, body any) (reply T, err error) {
 	err = l.callInEnsemble(ctx, func(c *api.Client) (err error) {
 		reply, err = api.Post[T](ctx, c, path, body)
 		return err
@@ -113,8 +113,8 @@ func postInEnsemble[T any](ctx context.Context, l *Link, path string, body any) 
 
 // FirstAdminClient returns a client of the first URL of --admin, or else that of AdminClient. Commands on the
 // member itself use it, because they must not act on another one if this one is down.
-func (l *Link) FirstAdminClient(ctx context.Context) (*api.Client, error) {
-	auth, bases, err := l.namedURLs()
+func (l *EnsembleFlags) FirstAdminClient(ctx context.Context) (*api.Client, error) {
+	auth, bases, err := l.authAndAdminURLs()
 	if err != nil {
 		return nil, err
 	}
@@ -124,20 +124,20 @@ func (l *Link) FirstAdminClient(ctx context.Context) (*api.Client, error) {
 	return l.AdminClient(ctx)
 }
 
-// newTLSClient returns a client for the URLs of --admin. For https it uses --tls-cert and --tls-ca, or the
+// newAdminHTTPClient returns a client for the URLs of --admin. For https it uses --tls-cert and --tls-ca, or the
 // authorities of the system.
-func (l *Link) newTLSClient() (*http.Client, error) {
+func (l *EnsembleFlags) newAdminHTTPClient() (*http.Client, error) {
 	httpClient := newHTTPClient(l.streams)
-	config, err := l.tls.clientConfig(l.streams)
+	config, err := l.tls.loadClientConfig(l.streams)
 	if config != nil {
 		httpClient.Transport.(*progressTransport).TLSClientConfig = config
 	}
 	return httpClient, err
 }
 
-// firstAnswering returns the first of the URLs of --admin with a member, sockets before others. It does not
+// firstReplyingURL returns the first of the URLs of --admin with a member, sockets before others. It does not
 // probe a single one. No member gets the credentials before it has replied.
-func (l *Link) firstAnswering(ctx context.Context, named []string) (string, error) {
+func (l *EnsembleFlags) firstReplyingURL(ctx context.Context, named []string) (string, error) {
 	bases := l.withoutRemoved(named)
 	switch len(bases) {
 	case 0:
@@ -159,35 +159,35 @@ func (l *Link) firstAnswering(ctx context.Context, named []string) (string, erro
 		}
 		silent = append(silent, fmt.Sprintf("%s: %v", base, err))
 	}
-	httpClient, err := l.newTLSClient()
+	httpClient, err := l.newAdminHTTPClient()
 	if err != nil {
 		return "", err
 	}
 	base, err := discoverMember(ctx, httpClient, urls, silent...)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w; start one of them first, or name others with --admin", l.adminOrigin(), err)
+		return "", fmt.Errorf("%s: %w; start one of them first, or name others with --admin", l.adminSettingName(), err)
 	}
 	return base, nil
 }
 
-func (l *Link) findMember(ctx context.Context, hosts []string, auth string) (string, error) {
-	if socket := l.localSocket(ctx, hosts); socket != "" {
+func (l *EnsembleFlags) findMemberURL(ctx context.Context, hosts []string, auth string) (string, error) {
+	if socket := l.findLocalSocket(ctx, hosts); socket != "" {
 		return socket, nil
 	}
 	_, isToken := bearerToken(auth)
-	return l.searchPorts(ctx, hosts, isToken)
+	return l.findAdminURL(ctx, hosts, isToken)
 }
 
 // adminClients returns a client for each URL of --admin, or else for a member on each of --hosts. The error
 // lists those that were not found.
-func (l *Link) adminClients(ctx context.Context) (members []*api.Client, err error) {
-	auth, bases, err := l.namedURLs()
+func (l *EnsembleFlags) adminClients(ctx context.Context) (members []*api.Client, err error) {
+	auth, bases, err := l.authAndAdminURLs()
 	if err != nil {
 		return nil, err
 	}
 	var notFound error
 	if len(bases) == 0 {
-		bases, notFound = l.findMembers(ctx, auth)
+		bases, notFound = l.findMemberURLs(ctx, auth)
 	}
 	for _, base := range bases {
 		member, err := l.newAdminClient(base, auth)
@@ -199,9 +199,9 @@ func (l *Link) adminClients(ctx context.Context) (members []*api.Client, err err
 	return members, notFound
 }
 
-// namedURLs returns the credentials, and the URLs of --admin, if any.
-func (l *Link) namedURLs() (auth string, bases []string, err error) {
-	if auth, err = l.authorizationHeader(); err != nil {
+// authAndAdminURLs returns the credentials, and the URLs of --admin, if any.
+func (l *EnsembleFlags) authAndAdminURLs() (auth string, bases []string, err error) {
+	if auth, err = l.readAuthorization(); err != nil {
 		return "", nil, err
 	}
 	text := l.streams.flagOrEnv(l.adminURLs, "ROLLCALL_ADMIN")
@@ -209,24 +209,24 @@ func (l *Link) namedURLs() (auth string, bases []string, err error) {
 		return auth, nil, nil
 	}
 	for one := range strings.SplitSeq(text, ",") {
-		base, err := baseURL(strings.TrimSpace(one))
+		base, err := normalizeAdminURL(strings.TrimSpace(one))
 		if err != nil {
-			return "", nil, usageErrorf("%s: %w", l.adminOrigin(), err)
+			return "", nil, usageErrorf("%s: %w", l.adminSettingName(), err)
 		}
 		bases = append(bases, base)
 	}
 	if len(bases) > maxURLs {
-		return "", nil, usageErrorf("%s: %d URLs; at most %d are allowed", l.adminOrigin(), len(bases), maxURLs)
+		return "", nil, usageErrorf("%s: %d URLs; at most %d are allowed", l.adminSettingName(), len(bases), maxURLs)
 	}
 	return auth, bases, nil
 }
 
-// findMembers returns the address of each member found on --hosts, and an error for the others.
-func (l *Link) findMembers(ctx context.Context, auth string) (bases []string, err error) {
+// findMemberURLs returns the address of each member found on --hosts, and an error for the others.
+func (l *EnsembleFlags) findMemberURLs(ctx context.Context, auth string) (bases []string, err error) {
 	hosts, err := l.Hosts()
 	failed := []error{err}
 	for i := range hosts {
-		base, err := l.findMember(ctx, hosts[i:i+1], auth)
+		base, err := l.findMemberURL(ctx, hosts[i:i+1], auth)
 		switch {
 		case err != nil:
 			failed = append(failed, err)

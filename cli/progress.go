@@ -30,9 +30,9 @@ func WithProgress(w IOStreams) IOStreams {
 		return w
 	}
 	w.progressLine = &progressLine{out: w.Err, columns: w.ErrColumns}
-	w.Err = lineWriter{w.progressLine, w.Err}
+	w.Err = progressErasingWriter{w.progressLine, w.Err}
 	if w.OutTerminal {
-		w.Out = lineWriter{w.progressLine, w.Out}
+		w.Out = progressErasingWriter{w.progressLine, w.Out}
 	}
 	return w
 }
@@ -200,8 +200,8 @@ func (l *progressLine) eraseLine() {
 	l.drawn = false
 }
 
-// noteEntered notes that the user has ended the terminal's line.
-func (l *progressLine) noteEntered() {
+// userEndedLine notes that the user has ended the terminal's line.
+func (l *progressLine) userEndedLine() {
 	if l != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -209,12 +209,12 @@ func (l *progressLine) noteEntered() {
 	}
 }
 
-type lineWriter struct {
+type progressErasingWriter struct {
 	line *progressLine
 	out  io.Writer
 }
 
-func (b lineWriter) Write(text []byte) (int, error) {
+func (b progressErasingWriter) Write(text []byte) (int, error) {
 	b.line.mu.Lock()
 	defer b.line.mu.Unlock()
 	b.line.eraseLine()

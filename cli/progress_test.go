@@ -159,7 +159,7 @@ func TestProgressGoesAround(t *testing.T) {
 		after(time.Millisecond, clearLine+"   4 s  waiting for zoo1:2181")
 		_, _ = io.WriteString(w.Err, "Type yes: ")
 		after(time.Minute, clearLine+"Type yes: ")
-		w.progressLine.noteEntered()
+		w.progressLine.userEndedLine()
 		after(progressEvery, clearLine+"  64 s  waiting for zoo1:2181")
 		waits.Done()
 		after(maxLull, clearLine)

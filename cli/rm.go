@@ -20,7 +20,7 @@ type removeCommand struct {
 
 func newRm(w IOStreams) *cobra.Command {
 	r := &removeCommand{nodeCommand: newNodeCommand(w)}
-	cmd := r.registerCommand(&cobra.Command{
+	cmd := r.registerWithOutput(&cobra.Command{
 		Use: "rm [flags] PATH", Short: "delete a node, or all of a subtree", Args: RangeArgs(1, 1, "one path"),
 		Long: "Deletes a node, which must not have children. With -r it deletes all below it, too, ephemeral nodes " +
 			"included. On a terminal it asks before that; elsewhere -r needs --yes. " +
@@ -29,7 +29,7 @@ func newRm(w IOStreams) *cobra.Command {
 	cmd.Flags().BoolVarP(&r.recursive, "recursive", "r", false, "delete all nodes below it, too")
 	cmd.Flags().BoolVar(&r.dryRun, "dry-run", false, "with -r: print the paths of the nodes, and delete none")
 	cmd.Flags().BoolVar(&r.skipConfirm, "yes", false, "with -r: do it without asking")
-	versionFlag(cmd, &r.version, "version")
+	addVersionFlag(cmd, &r.version, "version")
 	cmd.PreRunE = func(_ *cobra.Command, args []string) error { return WithStatus(UsageError, r.validate(args[0])) }
 	return cmd
 }
@@ -52,7 +52,7 @@ func (r *removeCommand) run(ctx context.Context, s subtree.Space, args []string)
 	path := args[0]
 	switch {
 	case !r.recursive:
-		if err := s.Write(ctx, func(ctx context.Context) error {
+		if err := s.SendOnce(ctx, func(ctx context.Context) error {
 			return s.Client.Delete(ctx, s.FullPath(path),
 				r.version)
 		}); err != nil {

@@ -28,7 +28,7 @@ func newSession(w IOStreams) *cobra.Command {
 		"say show or kill: rollcall session show ID, rollcall session kill ID", newSessionShow(w), newSessionKill(w))
 }
 
-func checkID(text string) error {
+func checkSessionID(text string) error {
 	_, err := jute.ParseSessionID(text)
 	return WithStatus(UsageError, err)
 }
@@ -41,15 +41,15 @@ type sessionDetail struct {
 
 func newSessionShow(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
-	return a.register(&cobra.Command{
+	return a.registerFlags(&cobra.Command{
 		Use: "show [flags] ID", Short: "show a session with its ephemeral nodes and watches",
 		Args: RangeArgs(1, 1, "the id of one session"),
 		Long: fmt.Sprintf("Shows a session with its ephemeral nodes and watches, the first %d of each.", maxShownPaths),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkID(args[0]); err != nil {
+			if err := checkSessionID(args[0]); err != nil {
 				return err
 			}
-			detail, err := showSession(cmd.Context(), a, args[0])
+			detail, err := fetchSessionDetail(cmd.Context(), a, args[0])
 			if err != nil {
 				return err
 			}
@@ -58,15 +58,15 @@ func newSessionShow(w IOStreams) *cobra.Command {
 	})
 }
 
-func showSession(ctx context.Context, a *adminCommand, id string) (sessionDetail, error) {
-	space, err := a.rootSpace()
+func fetchSessionDetail(ctx context.Context, a *adminCommand, id string) (sessionDetail, error) {
+	space, err := a.rootOnlySpace()
 	if err != nil {
 		return sessionDetail{}, err
 	}
 	path := "sessions/" + url.PathEscape(id)
-	session, err := getOne[api.OneSession](ctx, a, path, nil)
+	session, err := getObject[api.OneSession](ctx, a, path, nil)
 	if err != nil {
-		return sessionDetail{}, explainEnd(ctx, a, id, err)
+		return sessionDetail{}, explainMissingSession(ctx, a, id, err)
 	}
 	for _, s := range session.Silent {
 		a.warnSilent(s)
@@ -83,12 +83,12 @@ func showSession(ctx context.Context, a *adminCommand, id string) (sessionDetail
 	return detail, err
 }
 
-// explainEnd adds the end of the session to err if err is NotFound.
-func explainEnd(ctx context.Context, a *adminCommand, id string, err error) error {
+// explainMissingSession adds the end of the session to err if err is NotFound.
+func explainMissingSession(ctx context.Context, a *adminCommand, id string, err error) error {
 	if StatusOf(err) != NotFound {
 		return err
 	}
-	ends, asked := getOne[api.List[api.End]](ctx, a, "ends", url.Values{"session": {id}})
+	ends, asked := getObject[api.List[api.End]](ctx, a, "ends", url.Values{"session": {id}})
 	if asked != nil || len(ends.Items) == 0 {
 		return WithStatus(NotFound, fmt.Errorf("there is no session %s, and the last 10,000 ends are not about it", id))
 	}
@@ -127,7 +127,7 @@ func detailColumns(now time.Time) (columns []Column[sessionDetail]) {
 
 func newSessionKill(w IOStreams) *cobra.Command {
 	a, yes := newAdminCommand(w), false
-	cmd := a.register(&cobra.Command{
+	cmd := a.registerFlags(&cobra.Command{
 		Use: "kill [flags] ID...", Short: "end sessions, with their ephemeral nodes",
 		Args: RangeArgs(1, maxKilledSessions, fmt.Sprintf("up to %d ids of sessions", maxKilledSessions)),
 		Long: "Ends sessions as if they had expired: their ephemeral nodes are removed, and their clients are told that " +
@@ -136,7 +136,7 @@ func newSessionKill(w IOStreams) *cobra.Command {
 		Example: "  rollcall session kill --admin http://127.0.0.1:8080 --token-file /etc/rollcall/token 0x1000012f99a0001",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, id := range args {
-				if err := checkID(id); err != nil {
+				if err := checkSessionID(id); err != nil {
 					return err
 				}
 			}
@@ -155,14 +155,14 @@ func newSessionKill(w IOStreams) *cobra.Command {
 // confirmKills shows the sessions, and returns an error unless the user confirms. Before that it checks the
 // permission, and that the sessions exist.
 func confirmKills(ctx context.Context, a *adminCommand, ids []string) error {
-	if err := checkMayChange(ctx, a); err != nil {
+	if err := checkChangePermission(ctx, a); err != nil {
 		return fmt.Errorf("session kill: %w", err)
 	}
 	var sessions []api.OneSession
 	for _, id := range ids[:min(len(ids), maxListedKills)] {
-		s, err := getOne[api.OneSession](ctx, a, "sessions/"+url.PathEscape(id), nil)
+		s, err := getObject[api.OneSession](ctx, a, "sessions/"+url.PathEscape(id), nil)
 		if err != nil {
-			return explainEnd(ctx, a, id, err)
+			return explainMissingSession(ctx, a, id, err)
 		}
 		sessions = append(sessions, s)
 	}
@@ -180,8 +180,8 @@ func confirmKills(ctx context.Context, a *adminCommand, ids []string) error {
 	return Confirm(a.IOStreams, "session kill", fmt.Sprintf("End %s?", formatCount(len(ids), "session", "sessions")))
 }
 
-func checkMayChange(ctx context.Context, a *adminCommand) error {
-	me, err := getOne[api.Caller](ctx, a, "whoami", nil)
+func checkChangePermission(ctx context.Context, a *adminCommand) error {
+	me, err := getObject[api.Caller](ctx, a, "whoami", nil)
 	switch {
 	case err != nil:
 		return err
@@ -197,7 +197,7 @@ func checkMayChange(ctx context.Context, a *adminCommand) error {
 func Confirm(w IOStreams, command, question string) error {
 	_, _ = fmt.Fprint(w.Err, strings.TrimSpace(question+" Type yes to go on:")+" ") // nothing can be done about an error
 	reply, err := bufio.NewReader(io.LimitReader(w.In, maxConfirmation)).ReadString('\n')
-	w.progressLine.noteEntered()
+	w.progressLine.userEndedLine()
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -240,7 +240,7 @@ func (k *sessionKill) killThrough(ctx context.Context, c *api.Client) error {
 	for len(k.remainingIDs) > 0 {
 		id := k.remainingIDs[0]
 		end, err := api.Post[api.End](ctx, c, "sessions/"+url.PathEscape(id)+"/kill", struct{}{})
-		if isRemoval(err) {
+		if isRemovedError(err) {
 			return fmt.Errorf("session kill %s: %w", id, err)
 		}
 		k.remainingIDs = k.remainingIDs[1:]
@@ -267,7 +267,7 @@ func explainKillError(ctx context.Context, a *adminCommand, id string, err error
 	var apiErr *api.Error
 	switch {
 	case errors.As(err, &apiErr) && apiErr.Status == http.StatusNotFound:
-		return explainEnd(ctx, a, id, WithAdvice(err))
+		return explainMissingSession(ctx, a, id, WithAdvice(err))
 	case !mayHaveArrived(err):
 		return fmt.Errorf("session kill %s: %w", id, WithAdvice(err))
 	}

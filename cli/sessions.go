@@ -30,13 +30,13 @@ type sessionsCommand struct {
 
 func newSessions(w IOStreams) *cobra.Command {
 	f := &sessionsCommand{adminCommand: newAdminCommand(w)}
-	cmd := f.register(&cobra.Command{
+	cmd := f.registerFlags(&cobra.Command{
 		Use: "sessions [flags]", Short: "list the sessions: where each is connected, when it was last heard",
 		GroupID: InspectGroup, Args: RangeArgs(0, 0, "flags only"),
 		Long: fmt.Sprintf("Lists the sessions of the ensemble, by id. It prints them as they arrive, in bounded memory. "+
 			"With --sort it reads all sessions before it prints the first. "+
 			"It then holds up to %d of them in memory, or few more than N with --limit N. It sorts by one of %s.", maxSorted,
-			strings.Join(sessionOrders(), ", ")),
+			strings.Join(sessionSortKeys(), ", ")),
 		Example: "  rollcall sessions --member 2 --sort -ephemerals --limit 10\n  rollcall sessions --state disconnected " +
 			"--watch\n  rollcall sessions -o json | jq -r '.[].address'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -55,7 +55,7 @@ func newSessions(w IOStreams) *cobra.Command {
 	addLimitFlag(cmd, &f.limit)
 	fs.BoolVar(&f.watch, "watch", false, "print the list again and again, until Ctrl-C")
 	fs.DurationVar(&f.every, "every", defaultWatchInterval, "with --watch: the `time` between two lists")
-	completeFlag(cmd, "sort", sessionOrders()...)
+	completeFlag(cmd, "sort", sessionSortKeys()...)
 	completeFlag(cmd, "state", "connected", "disconnected", "unknown")
 	return cmd
 }
@@ -64,7 +64,7 @@ func newSessions(w IOStreams) *cobra.Command {
 func (f *sessionsCommand) printOnce(ctx context.Context, w IOStreams, lines int) error {
 	out := *f.Output
 	out.streams = w
-	if out.format == "json" && f.byID() {
+	if out.format == "json" && f.isSortedByID() {
 		// not decoded, which would take most of the time
 		return PrintRows(&out, nil, rowsByID[json.RawMessage](ctx, f, lines))
 	}
@@ -72,13 +72,13 @@ func (f *sessionsCommand) printOnce(ctx context.Context, w IOStreams, lines int)
 	return PrintRows(&out, columns, f.orderedRows(ctx, columns, lines))
 }
 
-func (f *sessionsCommand) byID() bool { return f.sort == "" || f.sort == "id" }
+func (f *sessionsCommand) isSortedByID() bool { return f.sort == "" || f.sort == "id" }
 
 // orderedRows returns at most lines sessions; 0 means no limit.
 func (f *sessionsCommand) orderedRows(ctx context.Context, columns []Column[api.Session],
 	lines int,
 ) iter.Seq2[api.Session, error] {
-	if f.byID() {
+	if f.isSortedByID() {
 		return rowsByID[api.Session](ctx, f, lines)
 	}
 	by, err := parseOrder(columns, f.sort)
@@ -86,7 +86,7 @@ func (f *sessionsCommand) orderedRows(ctx context.Context, columns []Column[api.
 		return failedRows[api.Session](err)
 	}
 	rows := listRows[api.Session](ctx, f.adminCommand, "sessions", f.queryValues(), 0)
-	held, err := by.sortRows(countRows(f.IOStreams, "sessions", rows), f.rowLimit(lines))
+	held, err := by.sortRows(withRowProgress(f.IOStreams, "sessions", rows), f.rowLimit(lines))
 	if err != nil {
 		return failedRows[api.Session](err)
 	}
@@ -99,11 +99,11 @@ func rowsByID[T any](ctx context.Context, f *sessionsCommand, lines int) iter.Se
 	if f.OutTerminal {
 		return rows
 	}
-	return countRows(f.IOStreams, "sessions", rows)
+	return withRowProgress(f.IOStreams, "sessions", rows)
 }
 
 func (f *sessionsCommand) queryValues() url.Values {
-	return queryOf("state", f.state, "member", f.member, "address", f.address)
+	return queryWithoutEmpty("state", f.state, "member", f.member, "address", f.address)
 }
 
 func (f *sessionsCommand) rowLimit(lines int) int {
@@ -137,7 +137,7 @@ func sessionColumns(now time.Time) []Column[api.Session] {
 		},
 		{
 			Name: "left", AlignRight: true, Cell: func(s api.Session) string { return formatMillis(s.LeftMs) },
-			Compare: compareBy(func(s api.Session) int64 { return orMinusOne(s.LeftMs) }), Tint: leftTint,
+			Compare: compareBy(func(s api.Session) int64 { return orMinusOne(s.LeftMs) }), Tint: timeLeftTint,
 		},
 		{
 			Name: "heard", AlignRight: true, Cell: func(s api.Session) string { return formatMillis(s.HeardMs) },
@@ -208,12 +208,12 @@ func stateTint(s api.Session) Tint {
 	return Dim
 }
 
-// leftTint warns if less than a third of the timeout is left: the client should have pinged.
-func leftTint(s api.Session) Tint {
+// timeLeftTint warns if less than a third of the timeout is left: the client should have pinged.
+func timeLeftTint(s api.Session) Tint {
 	return tintIf(s.LeftMs != nil && *s.LeftMs < s.TimeoutMs/3, Yellow)
 }
 
-func sessionOrders() (names []string) {
+func sessionSortKeys() (names []string) {
 	for _, c := range sessionColumns(time.Time{}) {
 		names = append(names, c.Name)
 	}

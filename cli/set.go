@@ -26,9 +26,9 @@ func (d *dataSource) registerFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&d.file, "file", "", "take the data from a `file`")
 }
 
-// readArgument returns the data of an argument, of stdin if the argument is -, or of --file. It returns nil
+// readData returns the data of an argument, of stdin if the argument is -, or of --file. It returns nil
 // if there are none.
-func (d *dataSource) readArgument(args []string) ([]byte, error) {
+func (d *dataSource) readData(args []string) ([]byte, error) {
 	switch {
 	case len(args) > 0 && d.file != "":
 		return nil, usageErrorf("data are given twice: as an argument, and with --file")
@@ -73,12 +73,12 @@ func explainTooLong(err error, data []byte) error {
 
 func newSet(w IOStreams) *cobra.Command {
 	n, data, version := newNodeCommand(w), &dataSource{streams: w}, int32(0)
-	cmd := n.registerCommand(&cobra.Command{
+	cmd := n.registerWithOutput(&cobra.Command{
 		Use: "set [flags] PATH DATA", Short: "set the data of a node", Args: RangeArgs(1, 2, "a path and data"),
 		Long:    "Sets the data of a node. If DATA is -, the command reads the data from stdin.",
 		Example: "  rollcall set /config/db '{\"host\":\"db1\"}'\n  rollcall set --version 3 /config/db --file db.json",
 	}, true, func(ctx context.Context, s subtree.Space, args []string) error {
-		content, err := data.readArgument(args[1:])
+		content, err := data.readData(args[1:])
 		if err == nil && content == nil {
 			err = usageErrorf("data are missing: DATA, - for the input, or --file")
 		}
@@ -86,7 +86,7 @@ func newSet(w IOStreams) *cobra.Command {
 			return err
 		}
 		var stat jute.Stat
-		err = s.Write(ctx, func(ctx context.Context) error {
+		err = s.SendOnce(ctx, func(ctx context.Context) error {
 			stat, err = s.Client.Set(ctx, s.FullPath(args[0]), content, version)
 			return err
 		})
@@ -96,12 +96,12 @@ func newSet(w IOStreams) *cobra.Command {
 		return n.printChanged(args[0], stat, "version", stat.Version)
 	})
 	data.registerFlag(cmd)
-	versionFlag(cmd, &version, "version")
+	addVersionFlag(cmd, &version, "version")
 	return cmd
 }
 
-// versionFlag adds the flag --version; what names the version.
-func versionFlag(cmd *cobra.Command, version *int32, what string) {
+// addVersionFlag adds the flag --version; what names the version.
+func addVersionFlag(cmd *cobra.Command, version *int32, what string) {
 	cmd.Flags().Int32Var(version, "version", anyVersion, "do it only if the node has this `"+what+"`")
 	cmd.Flags().Lookup("version").DefValue = "0" // so that the help shows no default
 }

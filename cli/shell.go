@@ -12,7 +12,7 @@ import (
 const historyName = ".rollcall_history"
 
 func newShell(w IOStreams) *cobra.Command {
-	link := NewLink(w)
+	link := NewEnsembleFlags(w)
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "shell [flags] [VERB ...]", Short: "run the verbs of zkCli.sh, from a prompt, a pipe or the command line",
@@ -40,13 +40,13 @@ func newShell(w IOStreams) *cobra.Command {
 		},
 	}
 	cmd.Flags().SetInterspersed(false) // what follows a verb are its flags
-	link.registerHosts(cmd, "`host:port,.../root` where members take clients; root is the node that is / here")
+	link.registerSessionFlags(cmd, "`host:port,.../root` where members take clients; root is the node that is / here")
 	cmd.Flags().DurationVar(&timeout, "timeout", shell.DefaultTimeout, "the session timeout to ask for, a `time`")
 	return cmd
 }
 
 // shellConfig returns the configuration of a shell that runs words, if any, as one command.
-func (l *Link) shellConfig(words []string) (shell.Config, error) {
+func (l *EnsembleFlags) shellConfig(words []string) (shell.Config, error) {
 	session, err := l.credentialsConfig()
 	if err != nil {
 		return shell.Config{}, err
@@ -55,13 +55,13 @@ func (l *Link) shellConfig(words []string) (shell.Config, error) {
 	cfg := shell.Config{
 		Hosts: l.hostsText(), Login: session.Login, Auth: session.Auth, Dial: session.Dial, In: w.In, Out: w.Out, Err: w.Err,
 		InTerminal: w.InTerminal, OutTerminal: w.OutTerminal, ErrTerminal: w.ErrTerminal,
-		Colors: w.allowsColor(), Size: w.TerminalSize, Visible: EscapeUnprintable,
+		Colors: w.allowsColor(), Size: w.TerminalSize, EscapeText: EscapeUnprintable,
 	}
 	if len(words) > 0 {
 		cfg.Command = words
 	}
 	if home := w.Getenv("HOME"); home != "" {
-		cfg.History = filepath.Join(home, historyName)
+		cfg.HistoryFile = filepath.Join(home, historyName)
 	}
 	return cfg, nil
 }

@@ -17,13 +17,13 @@ import (
 
 func newStatus(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
-	return a.register(&cobra.Command{
+	return a.registerFlags(&cobra.Command{
 		Use: "status [flags]", Short: "show the members: roles, lag, sessions, disk, whether their states agree",
 		GroupID: InspectGroup, Args: RangeArgs(0, 0, "flags only"),
 		Long: "Shows a row for each member. A member that does not answer has a row with the reason, and the other " +
 			"members' rows are not delayed by it for longer than a tick.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			members, err := getOne[api.List[api.Member]](cmd.Context(), a, "status", nil)
+			members, err := getObject[api.List[api.Member]](cmd.Context(), a, "status", nil)
 			if err != nil {
 				return err
 			}

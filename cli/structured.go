@@ -14,7 +14,7 @@ import (
 // printJSON prints one array with a line for each row. After an error the array stays open, so that it does
 // not look complete.
 func printJSON[T any](out io.Writer, rows iter.Seq2[T, error]) error {
-	n, err := encodeRows(rows, surrogatePair, func(n int, line []byte) error {
+	n, err := encodeRows(rows, jsonSurrogateEscape, func(n int, line []byte) error {
 		before := ",\n"
 		if n == 0 {
 			before = "[\n"
@@ -25,16 +25,16 @@ func printJSON[T any](out io.Writer, rows iter.Seq2[T, error]) error {
 		}
 		return err
 	})
-	return endRows(out, n, err, "\n]\n")
+	return writeArrayEnd(out, n, err, "\n]\n")
 }
 
 func printYAML[T any](out io.Writer, rows iter.Seq2[T, error]) error {
-	n, err := encodeRows(rows, longEscape, func(_ int, line []byte) error {
+	n, err := encodeRows(rows, yamlWideEscape, func(_ int, line []byte) error {
 		// sequences one after another make one
-		_, err := out.Write(appendYAML(nil, append(append([]byte{'['}, line...), ']')))
+		_, err := out.Write(appendJSONAsYAML(nil, append(append([]byte{'['}, line...), ']')))
 		return err
 	})
-	return endRows(out, n, err, "")
+	return writeArrayEnd(out, n, err, "")
 }
 
 // encodeRows passes each row and its number, from 0 on, to write, and returns the number of rows.
@@ -59,7 +59,7 @@ func encodeRows[T any](rows iter.Seq2[T, error], escapeWide func(rune) string,
 	return n, nil
 }
 
-func endRows(out io.Writer, n int, err error, end string) error {
+func writeArrayEnd(out io.Writer, n int, err error, end string) error {
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (l *lineEncoder) encodeLine(v any) ([]byte, error) {
 }
 
 func indentedJSON(v any) ([]byte, error) {
-	text, err := newLineEncoder(surrogatePair).encodeLine(v)
+	text, err := newLineEncoder(jsonSurrogateEscape).encodeLine(v)
 	if err != nil {
 		return nil, err
 	}
@@ -112,11 +112,11 @@ func indentedJSON(v any) ([]byte, error) {
 }
 
 func encodeYAML(v any) ([]byte, error) {
-	text, err := newLineEncoder(longEscape).encodeLine(v)
+	text, err := newLineEncoder(yamlWideEscape).encodeLine(v)
 	if err != nil {
 		return nil, err
 	}
-	return appendYAML(nil, text), nil
+	return appendJSONAsYAML(nil, text), nil
 }
 
 // escapeEncoded escapes unprintable runes in JSON or YAML, where they occur only in quotes.
@@ -138,17 +138,17 @@ func escapeEncoded(text []byte, wide func(rune) string) []byte {
 	return []byte(b.String())
 }
 
-func surrogatePair(r rune) string {
+func jsonSurrogateEscape(r rune) string {
 	high, low := utf16.EncodeRune(r)
 	return fmt.Sprintf(`\u%04x\u%04x`, high, low)
 }
 
-func longEscape(r rune) string { return fmt.Sprintf(`\U%08x`, r) }
+func yamlWideEscape(r rune) string { return fmt.Sprintf(`\U%08x`, r) }
 
-// appendYAML appends a value in YAML's block style, with a line end. text is one line of encoding/json: YAML
+// appendJSONAsYAML appends a value in YAML's block style, with a line end. text is one line of encoding/json: YAML
 // libraries take forty times as long, which matters in a list of 100,000 sessions. Scalars and quoted texts of
 // JSON are valid YAML.
-func appendYAML(b, text []byte) []byte {
+func appendJSONAsYAML(b, text []byte) []byte {
 	b, _ = appendValue(b, text, 0)
 	return b
 }
@@ -161,7 +161,7 @@ func appendValue(b, text []byte, column int) (_, rest []byte) {
 	switch {
 	case first != '{' && first != '[':
 		scalar, rest := cutScalar(text)
-		return append(append(b, unquoteYAML(scalar)...), '\n'), rest
+		return append(append(b, unquoteIfPlain(scalar)...), '\n'), rest
 	case text[1] == '}' || text[1] == ']':
 		return append(append(b, text[:2]...), '\n'), text[2:]
 	}
@@ -185,7 +185,7 @@ func appendValue(b, text []byte, column int) (_, rest []byte) {
 // appendField appends a key and its value. A nested value starts on the next line.
 func appendField(b, text []byte, column int) (_, rest []byte) {
 	key, rest := cutScalar(text)
-	b = append(append(b, unquoteYAML(key)...), ':')
+	b = append(append(b, unquoteIfPlain(key)...), ':')
 	rest = rest[1:] // the colon
 	if nested := (rest[0] == '{' || rest[0] == '[') && rest[1] != '}' && rest[1] != ']'; nested {
 		b = append(append(b, '\n'), strings.Repeat(" ", column+yamlStep)...)
@@ -213,8 +213,8 @@ func cutScalar(text []byte) (scalar, rest []byte) {
 	return text[:end+1], text[end+1:]
 }
 
-// unquoteYAML removes the quotes of a string that every version of YAML reads as a string without them.
-func unquoteYAML(scalar []byte) []byte {
+// unquoteIfPlain removes the quotes of a string that every version of YAML reads as a string without them.
+func unquoteIfPlain(scalar []byte) []byte {
 	if scalar[0] != '"' {
 		return scalar
 	}

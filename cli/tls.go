@@ -51,9 +51,9 @@ func (s *TLS) CommandArgs() []string {
 	return args
 }
 
-// clientConfig reads the files and returns nil if there are no authorities. Its errors have the status
+// loadClientConfig reads the files and returns nil if there are no authorities. Its errors have the status
 // UsageError.
-func (s *TLS) clientConfig(w IOStreams) (*tls.Config, error) {
+func (s *TLS) loadClientConfig(w IOStreams) (*tls.Config, error) {
 	ca, cert := w.flagOrEnv(s.ca, "ROLLCALL_TLS_CA"), w.flagOrEnv(s.cert, "ROLLCALL_TLS_CERT")
 	key := w.flagOrEnv(s.key, "ROLLCALL_TLS_KEY")
 	name := "--" + s.prefix + "tls-" // how a flag begins
@@ -91,7 +91,7 @@ func (s *TLS) clientConfig(w IOStreams) (*tls.Config, error) {
 // Dialer reads the files and returns a TLS dialer, or a plain one if there are no authorities. Its errors
 // have the status UsageError.
 func (s *TLS) Dialer(w IOStreams) (Dialer, error) {
-	config, err := s.clientConfig(w)
+	config, err := s.loadClientConfig(w)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ type eventRow struct {
 	Zxid string    `json:"zxid"` // of the change; "": the server does not say
 }
 
-type watchCommand struct {
+type nodeWatchCommand struct {
 	*nodeCommand
 	recursive     bool
 	maxEventCount int
@@ -34,14 +34,14 @@ type watchCommand struct {
 	disconnected bool // the connection; it belongs to the client's reader
 }
 
-func newWatch(w IOStreams) *cobra.Command {
-	c := &watchCommand{nodeCommand: newNodeCommand(w)}
+func newNodeWatch(w IOStreams) *cobra.Command {
+	c := &nodeWatchCommand{nodeCommand: newNodeCommand(w)}
 	c.adjustConfig = func(cfg *client.Config) {
 		c.eventRows, c.endReason = make(chan eventRow, maxQueuedEvents), make(chan error, 1)
 		_, c.root, _ = c.hostsAndRoot() // checked before
-		cfg.Watch, cfg.State = c.onEvent, c.onState
+		cfg.OnEvent, cfg.OnState = c.onEvent, c.onState
 	}
-	cmd := c.registerCommand(&cobra.Command{
+	cmd := c.registerWithOutput(&cobra.Command{
 		Use: "watch [flags] PATH", Short: "print the events of a node, or of a subtree, as they come",
 		Args: RangeArgs(1, 1, "one path"),
 		Long: "Prints when a node is created, changed or deleted, and when its list of children changes, as it happens, " +
@@ -57,10 +57,10 @@ func newWatch(w IOStreams) *cobra.Command {
 }
 
 // onEvent is called by the client's reader.
-func (c *watchCommand) onEvent(e jute.WatcherEvent, zxid int64) {
+func (c *nodeWatchCommand) onEvent(e jute.WatcherEvent, zxid int64) {
 	row := eventRow{
 		Time: c.Now().UTC().Truncate(time.Millisecond), Type: e.Type.String(),
-		Path: subtree.Space{Root: c.root}.ShortPath(string(e.Path)),
+		Path: subtree.Space{Root: c.root}.TrimRoot(string(e.Path)),
 	}
 	if zxid > 0 {
 		row.Zxid = formatZxid(zxid)
@@ -74,7 +74,7 @@ func (c *watchCommand) onEvent(e jute.WatcherEvent, zxid int64) {
 }
 
 // onState is called by the client's reader.
-func (c *watchCommand) onState(state client.State, why error) {
+func (c *nodeWatchCommand) onState(state client.State, why error) {
 	switch {
 	case state == client.Disconnected:
 		c.disconnected = true
@@ -87,19 +87,19 @@ func (c *watchCommand) onState(state client.State, why error) {
 	}
 }
 
-func (c *watchCommand) endWith(err error) {
+func (c *nodeWatchCommand) endWith(err error) {
 	select {
 	case c.endReason <- err:
 	default:
 	}
 }
 
-func (c *watchCommand) run(ctx context.Context, s subtree.Space, args []string) error {
+func (c *nodeWatchCommand) run(ctx context.Context, s subtree.Space, args []string) error {
 	mode := jute.AddWatchPersistent
 	if c.recursive {
 		mode = jute.AddWatchPersistentRecursive
 	}
-	if err := s.Write(ctx, func(ctx context.Context) error {
+	if err := s.SendOnce(ctx, func(ctx context.Context) error {
 		return s.Client.AddWatch(ctx, s.FullPath(args[0]),
 			mode)
 	}); err != nil && ctx.Err() == nil {
@@ -115,7 +115,7 @@ func (c *watchCommand) run(ctx context.Context, s subtree.Space, args []string) 
 	}
 }
 
-func (c *watchCommand) incomingRows(ctx context.Context) iter.Seq2[eventRow, error] {
+func (c *nodeWatchCommand) incomingRows(ctx context.Context) iter.Seq2[eventRow, error] {
 	return func(yield func(eventRow, error) bool) {
 		for n := 1; ; n++ {
 			select {
@@ -134,7 +134,7 @@ func (c *watchCommand) incomingRows(ctx context.Context) iter.Seq2[eventRow, err
 }
 
 // printLines prints a line for each event without buffering.
-func (c *watchCommand) printLines(rows iter.Seq2[eventRow, error]) error {
+func (c *nodeWatchCommand) printLines(rows iter.Seq2[eventRow, error]) error {
 	for row, err := range rows {
 		if err != nil {
 			return err

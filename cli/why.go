@@ -23,7 +23,7 @@ type whyCommand struct {
 
 func newWhy(w IOStreams) *cobra.Command {
 	a := &whyCommand{adminCommand: newAdminCommand(w), limit: 20}
-	cmd := a.register(&cobra.Command{
+	cmd := a.registerFlags(&cobra.Command{
 		Use: "why [flags] [ID|PATH|ADDRESS]", Short: "say how sessions ended, and what removed nodes", GroupID: InspectGroup,
 		Args: RangeArgs(0, 1, "the id of a session, a path, or the address of a client"),
 		Long: "Says how a session ended, how the sessions of a client's address ended, or what removed the node at a " +
@@ -64,7 +64,7 @@ func (a *whyCommand) validate(about string) error {
 	case id && a.since != 0:
 		return usageErrorf("why: --since is for lists; a session ends once, so leave it out")
 	case id:
-		return checkID(about)
+		return checkSessionID(about)
 	case about == "" || strings.HasPrefix(about, "/") || isAddress(about):
 		return nil
 	}
@@ -95,7 +95,7 @@ func (a *whyCommand) listEnds(ctx context.Context, query url.Values) ([]api.End,
 
 // listRemovals lists removals with paths relative to the user's root.
 func (a *whyCommand) listRemovals(ctx context.Context, query url.Values) ([]api.Removal, error) {
-	space, err := a.rootSpace()
+	space, err := a.rootOnlySpace()
 	if err != nil {
 		return nil, err
 	}
@@ -151,15 +151,15 @@ func (a *whyCommand) printEnds(ctx context.Context, parameter, value string) err
 	case len(ends) > 0:
 		return PrintRows(a.Output, endColumns(a.Now()), rowsOf(ends))
 	case parameter == "session":
-		return explainNoEnd(ctx, a.adminCommand, value)
+		return noEndError(ctx, a.adminCommand, value)
 	}
 	return WithStatus(NotFound, fmt.Errorf("why: none of the last 10,000 sessions that ended%s had a client at %s",
 		a.withinText(), value))
 }
 
-// explainNoEnd returns the error for a session without an end.
-func explainNoEnd(ctx context.Context, a *adminCommand, id string) error {
-	s, err := getOne[api.OneSession](ctx, a, "sessions/"+url.PathEscape(id), nil)
+// noEndError returns the error for a session without an end.
+func noEndError(ctx context.Context, a *adminCommand, id string) error {
+	s, err := getObject[api.OneSession](ctx, a, "sessions/"+url.PathEscape(id), nil)
 	switch {
 	case err == nil:
 		return WithStatus(NotFound, fmt.Errorf("why: session %s has not ended: it is %s, of %s on member %s", id, s.State,
@@ -207,7 +207,7 @@ func (a *whyCommand) printPathHistory(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	node, err := getOne[api.Owner](ctx, a.adminCommand, "owner", url.Values{"path": {full}})
+	node, err := getObject[api.Owner](ctx, a.adminCommand, "owner", url.Values{"path": {full}})
 	if err != nil {
 		return err
 	}
@@ -263,7 +263,7 @@ const kindNone = "none"
 
 func newWhoOwns(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
-	return a.register(&cobra.Command{
+	return a.registerFlags(&cobra.Command{
 		Use: "who-owns [flags] PATH", Short: "name the session that an ephemeral node belongs to", GroupID: InspectGroup,
 		Args:    RangeArgs(1, 1, "one path"),
 		Long:    "Names the session that an ephemeral node belongs to, with its client. Other nodes have no owner.",
@@ -273,7 +273,7 @@ func newWhoOwns(w IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			node, err := getOne[api.Owner](cmd.Context(), a, "owner", url.Values{"path": {full}})
+			node, err := getObject[api.Owner](cmd.Context(), a, "owner", url.Values{"path": {full}})
 			if err != nil {
 				return err
 			}
@@ -295,7 +295,7 @@ func (a *adminCommand) fullPath(text string) (full string, err error) {
 	if !strings.HasPrefix(text, "/") {
 		return "", usageErrorf("%.100q is not a path: that begins with /", text)
 	}
-	space, err := a.rootSpace()
+	space, err := a.rootOnlySpace()
 	return space.FullPath(text), err
 }
 

@@ -15,12 +15,12 @@ import (
 // the server rejects it, the error is jute.AuthFailed, and the Client ends. If the connection breaks before
 // the reply, the error is ErrConnectionLost, and the identity is sent on the next connection.
 func (c *Client) AddAuth(ctx context.Context, a Auth) error {
-	l, answer, err := c.pushAuth(ctx, a)
+	l, answer, err := c.queueAuth(ctx, a)
 	if err != nil {
 		return err
 	}
 	if l != nil {
-		l.write(false)
+		l.writeOutput(false)
 	}
 	select {
 	case err := <-answer:
@@ -30,15 +30,15 @@ func (c *Client) AddAuth(ctx context.Context, a Auth) error {
 	}
 }
 
-// pushAuth waits for a connection and queues the identity on it. answer gets the server's reply. The caller
+// queueAuth waits for a connection and queues the identity on it. answer gets the server's reply. The caller
 // must call write of l, unless that is nil.
-func (c *Client) pushAuth(ctx context.Context, a Auth) (l *link, answer chan error, err error) {
+func (c *Client) queueAuth(ctx context.Context, a Auth) (l *link, answer chan error, err error) {
 	for {
-		if err := c.Ready(ctx); err != nil {
+		if err := c.AwaitReady(ctx); err != nil {
 			return nil, nil, err
 		}
 		c.mu.Lock()
-		err := c.sendError(false)
+		err := c.checkCanSend(false)
 		if err == nil {
 			break
 		}
@@ -56,7 +56,7 @@ func (c *Client) pushAuth(ctx context.Context, a Auth) (l *link, answer chan err
 	l.out = appendRequest(l.out, jute.XidAuth, jute.OpAuth, a.packet())
 	answer = make(chan error, 1)
 	l.pendingAuths = append(l.pendingAuths, answer)
-	if !l.startWrite() {
+	if !l.claimWrite() {
 		return nil, answer, nil
 	}
 	return l, answer, nil
@@ -66,14 +66,14 @@ func (a Auth) packet() jute.AuthPacket {
 	return jute.AuthPacket{Scheme: []byte(a.Scheme), Auth: a.Auth}
 }
 
-// authAnswered handles the reply to an identity: one that was sent before requests could pass, or
+// handleAuthReply handles the reply to an identity: one that was sent before requests could pass, or
 // the oldest one of AddAuth.
-func (l *link) authAnswered(code jute.Code) error {
+func (l *link) handleAuthReply(code jute.Code) error {
 	if code != jute.OK {
 		return fmt.Errorf("client: identity rejected: %w", jute.AuthFailed)
 	}
 	if l.repliesBeforeRequests > 0 {
-		return l.countOpened()
+		return l.countInitialReply()
 	}
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
@@ -85,8 +85,8 @@ func (l *link) authAnswered(code jute.Code) error {
 	return nil
 }
 
-// failAuths ends pending calls of AddAuth because a connection has ended with why. The lock is held.
-func (l *link) failAuths(why error) {
+// failPendingAuths ends pending calls of AddAuth because a connection has ended with why. The lock is held.
+func (l *link) failPendingAuths(why error) {
 	err := ErrConnectionLost
 	switch {
 	case errors.Is(why, jute.AuthFailed):

@@ -195,7 +195,7 @@ func BenchmarkIdle(b *testing.B) {
 			write := l.queuePing(0)
 			clients[i].mu.Unlock()
 			if write {
-				l.write(false)
+				l.writeOutput(false)
 			}
 		}
 		runtime.GC() // stacks shrink

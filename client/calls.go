@@ -29,13 +29,13 @@ type Reply struct {
 	Body []byte
 }
 
-// Into decodes the body into rec, which then refers to the body's memory. The error wraps
+// DecodeBody decodes the body into rec, which then refers to the body's memory. The error wraps
 // ErrProtocol.
-func (r Reply) Into(rec Readable) error {
-	return r.decode(new(jute.Decoder), rec)
+func (r Reply) DecodeBody(rec Readable) error {
+	return r.decodeBodyWith(new(jute.Decoder), rec)
 }
 
-func (r Reply) decode(d *jute.Decoder, rec Readable) error {
+func (r Reply) decodeBodyWith(d *jute.Decoder, rec Readable) error {
 	*d = jute.NewDecoder(r.Body)
 	rec.Decode(d)
 	if d.Err() != nil {
@@ -50,7 +50,7 @@ type call struct {
 	path      string // of the watch that it sets
 	xid       int32
 	op        jute.Op
-	watchKind watch // of the watch that it requests; 0: none
+	watchKind watchKinds // of the watch that it requests; 0: none
 }
 
 // These limits apply to output that waits to be sent.
@@ -78,20 +78,20 @@ func (c *Client) Go(ctx context.Context, op jute.Op, rec Record, done func(Reply
 func (c *Client) sendRequest(ctx context.Context, op jute.Op, rec Record, done func(Reply, error), last bool) error {
 	c.mu.Lock()
 	for {
-		if err := c.sendError(last); err != nil {
+		if err := c.checkCanSend(last); err != nil {
 			c.mu.Unlock()
 			return err
 		}
-		if c.hasRoom() {
+		if c.hasRequestRoom() {
 			break
 		}
-		if err := c.waitRoom(ctx); err != nil {
+		if err := c.awaitRequestRoom(ctx); err != nil {
 			return err
 		}
 	}
 	l, write, err := c.queueRequest(op, rec, done)
 	if write {
-		l.write(false)
+		l.writeOutput(false)
 	}
 	return err
 }
@@ -112,16 +112,16 @@ func (c *Client) queueRequest(op jute.Op, rec Record, done func(Reply, error)) (
 		return l, false, ErrTooLong
 	}
 	next := call{done: done, xid: xid, op: op}
-	next.path, next.watchKind = watchOf(op, out[body:])
+	next.path, next.watchKind = requestedWatch(op, out[body:])
 	l.out = jute.EndFrame(out, mark)
 	c.xid = xid
 	c.calls.Push(next)
-	return l, l.startWrite(), nil
+	return l, l.claimWrite(), nil
 }
 
-// sendError returns the reason that no request can be sent at the moment, or nil. last is set for Close, whose
+// checkCanSend returns the reason that no request can be sent at the moment, or nil. last is set for Close, whose
 // request is the last one.
-func (c *Client) sendError(last bool) error {
+func (c *Client) checkCanSend(last bool) error {
 	switch {
 	case c.endError != nil:
 		return c.endError
@@ -133,16 +133,16 @@ func (c *Client) sendError(last bool) error {
 	return nil
 }
 
-func (c *Client) hasRoom() bool {
-	if c.link.reading { // unsent requests wait for the reader, which may be the caller
+func (c *Client) hasRequestRoom() bool {
+	if c.link.readerWillWrite { // unsent requests wait for the reader, which may be the caller
 		return c.calls.Len() < 2*c.cfg.MaxInFlight
 	}
 	return c.calls.Len() < c.cfg.MaxInFlight && len(c.link.out) < maxUnsent
 }
 
-// waitRoom releases the lock until there may be room, and takes it again. If ctx ends first, it
+// awaitRequestRoom releases the lock until there may be room, and takes it again. If ctx ends first, it
 // returns ctx's error without the lock.
-func (c *Client) waitRoom(ctx context.Context) error {
+func (c *Client) awaitRequestRoom(ctx context.Context) error {
 	wake := make(chan struct{}, 1)
 	c.roomWaiters = append(c.roomWaiters, wake)
 	c.mu.Unlock()
@@ -156,14 +156,14 @@ func (c *Client) waitRoom(ctx context.Context) error {
 	if i := slices.Index(c.roomWaiters, wake); i >= 0 {
 		c.roomWaiters = slices.Delete(c.roomWaiters, i, i+1)
 	} else {
-		c.wakeOne() // the wake-up was meant for this caller
+		c.wakeRoomWaiter() // the wake-up was meant for this caller
 	}
 	c.mu.Unlock()
 	return ctx.Err()
 }
 
-// wakeOne wakes the first caller that waits for room. The lock is held.
-func (c *Client) wakeOne() {
+// wakeRoomWaiter wakes the first caller that waits for room. The lock is held.
+func (c *Client) wakeRoomWaiter() {
 	if len(c.roomWaiters) == 0 {
 		return
 	}
@@ -187,14 +187,14 @@ func (c *Client) doRequest(ctx context.Context, op jute.Op, rec Record, into Rea
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	w := c.takeWaiter()
+	w := c.waiterFromPool()
 	for {
 		err := c.sendRequest(ctx, op, rec, w.done, last)
 		if err == nil {
 			break
 		}
 		if errors.Is(err, ErrNotConnected) {
-			err = c.Ready(ctx)
+			err = c.AwaitReady(ctx)
 		}
 		if err != nil {
 			c.waiters.Put(w)
@@ -204,7 +204,7 @@ func (c *Client) doRequest(ctx context.Context, op jute.Op, rec Record, into Rea
 	select {
 	case <-w.answered:
 	case <-ctx.Done():
-		if w.abandoned.Swap(true) {
+		if w.firstSideDone.Swap(true) {
 			<-w.answered
 			c.waiters.Put(w)
 		}
@@ -215,8 +215,8 @@ func (c *Client) doRequest(ctx context.Context, op jute.Op, rec Record, into Rea
 		err = r.Err.Err()
 	}
 	if err == nil && into != nil {
-		err = r.decode(&w.decoder, into)
-		if !isFlat(into) {
+		err = r.decodeBodyWith(&w.decoder, into)
+		if !isSelfContained(into) {
 			w.body = nil // the memory is into's now
 		}
 	}
@@ -224,8 +224,8 @@ func (c *Client) doRequest(ctx context.Context, op jute.Op, rec Record, into Rea
 	return r.Zxid, err
 }
 
-// isFlat reports whether a decoded record refers to no other memory.
-func isFlat(into Readable) bool {
+// isSelfContained reports whether a decoded record refers to no other memory.
+func isSelfContained(into Readable) bool {
 	switch into.(type) {
 	case *jute.StatRecord, *jute.ErrorResponse:
 		return true
@@ -235,26 +235,26 @@ func isFlat(into Readable) bool {
 
 // waiter is a call of Do that waits for its reply.
 type waiter struct {
-	pool      *sync.Pool
-	done      func(Reply, error) // the method that stores the reply, bound once
-	answered  chan struct{}      // capacity 1
-	decoder   jute.Decoder       // kept here so that no reply allocates one
-	abandoned atomic.Bool        // set by the first: the reply, or a caller that gives up
-	reply     Reply              // its body is in body
-	body      []byte
-	err       error
+	pool          *sync.Pool
+	done          func(Reply, error) // the method that stores the reply, bound once
+	answered      chan struct{}      // capacity 1
+	decoder       jute.Decoder       // kept here so that no reply allocates one
+	firstSideDone atomic.Bool        // set by the first: the reply, or a caller that gives up
+	reply         Reply              // its body is in body
+	body          []byte
+	err           error
 }
 
 // maxBody limits the memory of a reply's body that a waiter keeps between calls.
 const maxBody = 4 << 10
 
-func (c *Client) takeWaiter() *waiter {
+func (c *Client) waiterFromPool() *waiter {
 	w, _ := c.waiters.Get().(*waiter)
 	if w == nil {
 		w = &waiter{pool: &c.waiters, answered: make(chan struct{}, 1)}
-		w.done = w.finish
+		w.done = w.deliverReply
 	}
-	w.abandoned.Store(false)
+	w.firstSideDone.Store(false)
 	w.reply, w.err = Reply{}, nil
 	if cap(w.body) > maxBody {
 		w.body = nil
@@ -262,10 +262,10 @@ func (c *Client) takeWaiter() *waiter {
 	return w
 }
 
-func (w *waiter) finish(r Reply, err error) {
+func (w *waiter) deliverReply(r Reply, err error) {
 	w.body = append(w.body[:0], r.Body...)
 	w.reply, w.err = Reply{ReplyHeader: r.ReplyHeader, Body: w.body}, err
-	if w.abandoned.Swap(true) {
+	if w.firstSideDone.Swap(true) {
 		w.pool.Put(w)
 		return
 	}

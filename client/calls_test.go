@@ -36,7 +36,7 @@ func TestPipelining(t *testing.T) {
 			if err := c.Go(ctx, jute.OpGetData, jute.GetDataRequest{Path: path}, func(r Reply, err error) {
 				var resp jute.GetDataResponse
 				if err == nil {
-					err = r.Into(&resp)
+					err = r.DecodeBody(&resp)
 				}
 				if i != next || err != nil || r.Zxid != int64(i) || !bytes.Equal(resp.Data, sent[i]) || resp.Stat.Version != int32(i) {
 					t.Errorf("reply %d, want %d: zxid %d, %d bytes of %d, %v", i, next, r.Zxid, len(resp.Data), len(sent[i]), err)
@@ -195,8 +195,8 @@ func TestSendFromWatchAndState(t *testing.T) {
 		again := false
 		c = f.open(Config{
 			MaxInFlight: 2,
-			Watch:       func(jute.WatcherEvent, int64) { send() },
-			State: func(s State, _ error) {
+			OnEvent:     func(jute.WatcherEvent, int64) { send() },
+			OnState: func(s State, _ error) {
 				if s == Connected && again { // at the first call, c may not be set yet
 					send()
 				}
@@ -241,7 +241,7 @@ func TestTurnPassedOn(t *testing.T) {
 		passed := make(chan struct{})
 		wait := func(ctx context.Context, then func()) {
 			c.mu.Lock()
-			if err := c.waitRoom(ctx); err == nil {
+			if err := c.awaitRequestRoom(ctx); err == nil {
 				c.mu.Unlock()
 			}
 			then()
@@ -252,7 +252,7 @@ func TestTurnPassedOn(t *testing.T) {
 		synctest.Wait()
 		c.mu.Lock()
 		cancel() // wakes the first caller, which then waits for the lock
-		c.wakeOne()
+		c.wakeRoomWaiter()
 		c.mu.Unlock()
 		start := time.Now()
 		<-passed
@@ -409,7 +409,7 @@ func TestHostileBytes(t *testing.T) {
 			within(t, func(t *testing.T, f *fake) {
 				var p *peer
 				var why []error
-				c := f.open(Config{State: func(_ State, err error) { why = append(why, err) }}, func() {
+				c := f.open(Config{OnState: func(_ State, err error) { why = append(why, err) }}, func() {
 					p = <-f.peers
 					p.accept()
 				})
@@ -464,7 +464,7 @@ func FuzzReplies(f *testing.F) {
 		}
 		within(t, func(t *testing.T, f *fake) {
 			var p *peer
-			c := f.open(Config{Watch: func(jute.WatcherEvent, int64) {}}, func() {
+			c := f.open(Config{OnEvent: func(jute.WatcherEvent, int64) {}}, func() {
 				p = <-f.peers
 				p.accept()
 			})
@@ -481,7 +481,7 @@ func FuzzReplies(f *testing.F) {
 			} {
 				if err := c.Go(ctx, rec.op, rec.rec, func(r Reply, err error) {
 					if ended[i]++; err == nil {
-						_ = r.Into(rec.into)
+						_ = r.DecodeBody(rec.into)
 					}
 				}); err != nil {
 					t.Fatal(err)

@@ -45,7 +45,7 @@ type Config struct {
 	Servers []string      // host:port, tried in this order
 	Shuffle bool          // try the servers in a random order, drawn once
 	Timeout time.Duration // the session timeout to request; 0: DefaultTimeout
-	Resume  *Resume       // resume this session instead of opening a new one
+	Resume  *ResumeToken  // resume this session instead of opening a new one
 	Login   *Login        // the user to log in by SASL, first on every connection; nil: none
 	Auth    []Auth        // identities to send first on every connection, after the login
 
@@ -56,23 +56,23 @@ type Config struct {
 	// TCP_NODELAY.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
-	// Watch is called with every event of a node, in the order in which the connection delivers
+	// OnEvent is called with every event of a node, in the order in which the connection delivers
 	// them. zxid is the server's for that event, or -1 if the server does not know it. The path is
 	// valid during the call.
-	Watch func(e jute.WatcherEvent, zxid int64)
+	OnEvent func(e jute.WatcherEvent, zxid int64)
 
-	// State is called with every change of the session's state. The error is the reason; it is nil
+	// OnState is called with every change of the session's state. The error is the reason; it is nil
 	// with Connected, and with Closed after Close and Abandon.
-	State func(s State, why error)
+	OnState func(s State, why error)
 
-	// Pinged is called with each ping's round-trip time.
-	Pinged func(time.Duration)
+	// OnPong is called with each ping's round-trip time.
+	OnPong func(time.Duration)
 
 	Logger *slog.Logger // nil: no log
 }
 
-// Resume identifies a session to resume.
-type Resume struct {
+// ResumeToken identifies a session to resume.
+type ResumeToken struct {
 	ID       jute.SessionID
 	Password []byte
 	LastZxid int64 // servers that have not applied it reject the connection
@@ -114,7 +114,7 @@ func (s State) String() string {
 type Client struct {
 	cfg         Config
 	log         *slog.Logger
-	base        time.Time // the start of all durations below
+	clockOrigin time.Time // the start of all durations below
 	ctx         context.Context
 	stop        context.CancelFunc
 	readerEnded chan struct{} // closed when the reader ends
@@ -122,14 +122,14 @@ type Client struct {
 	waiters     sync.Pool     // of *waiter
 
 	mu          sync.Mutex
-	session     Resume           // without its zxid
+	session     ResumeToken      // without its zxid
 	timeout     time.Duration    // the session's timeout: requested, later granted
 	link        *link            // nil while requests do not pass
 	timer       *time.Timer      // runs while connected; nil before that
 	calls       fifo.Queue[call] // sent and without a reply, in order
 	xid         int32
 	roomWaiters []chan struct{} // callers that wait for room; each has capacity 1
-	changed     chan struct{}   // closed when link or end changes
+	linkChanged chan struct{}   // closed when link or end changes
 	closing     bool            // only Close may still send
 	endError    error           // why no request will ever be sent again; nil: one may be
 	lastFailure error           // why the last attempt to connect failed
@@ -144,8 +144,8 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	go newReader(c).run()
-	if err := c.Ready(ctx); err != nil {
+	go newReader(c).keepConnected()
+	if err := c.AwaitReady(ctx); err != nil {
 		c.mu.Lock()
 		last := c.lastFailure
 		c.mu.Unlock()
@@ -182,11 +182,11 @@ func newClient(cfg Config) (*Client, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Client{
-		cfg: cfg, log: cfg.Logger, base: time.Now(),
-		readerEnded: make(chan struct{}), changed: make(chan struct{}), timeout: cfg.Timeout,
+		cfg: cfg, log: cfg.Logger, clockOrigin: time.Now(),
+		readerEnded: make(chan struct{}), linkChanged: make(chan struct{}), timeout: cfg.Timeout,
 	}
 	if r := cfg.Resume; r != nil {
-		c.session = Resume{ID: r.ID, Password: slices.Clone(r.Password)}
+		c.session = ResumeToken{ID: r.ID, Password: slices.Clone(r.Password)}
 		c.zxid.Store(r.LastZxid)
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
@@ -196,8 +196,8 @@ func newClient(cfg Config) (*Client, error) {
 // maxTimeout is the longest session timeout that can be requested.
 const maxTimeout = 1<<31*time.Millisecond - time.Millisecond // an int of milliseconds on the wire
 
-// sinceBase returns the time since the Client was made, by the monotonic clock.
-func (c *Client) sinceBase() time.Duration { return time.Since(c.base) }
+// monotonicNow returns the time since the Client was made, by the monotonic clock.
+func (c *Client) monotonicNow() time.Duration { return time.Since(c.clockOrigin) }
 
 // Session returns the session's id and its timeout as the servers granted it.
 func (c *Client) Session() (jute.SessionID, time.Duration) {
@@ -206,11 +206,11 @@ func (c *Client) Session() (jute.SessionID, time.Duration) {
 	return c.session.ID, c.timeout
 }
 
-// Resume returns the session for another Client to resume.
-func (c *Client) Resume() Resume {
+// ResumeToken returns the session for another Client to resume.
+func (c *Client) ResumeToken() ResumeToken {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Resume{ID: c.session.ID, Password: slices.Clone(c.session.Password), LastZxid: c.zxid.Load()}
+	return ResumeToken{ID: c.session.ID, Password: slices.Clone(c.session.Password), LastZxid: c.zxid.Load()}
 }
 
 // Server returns the address of the server that the Client is connected to, or "" while there is
@@ -224,12 +224,12 @@ func (c *Client) Server() string {
 	return c.link.addr
 }
 
-// Ready waits until requests can be sent. It returns ctx's error if ctx ends first, or the reason
+// AwaitReady waits until requests can be sent. It returns ctx's error if ctx ends first, or the reason
 // if requests can never be sent again.
-func (c *Client) Ready(ctx context.Context) error {
+func (c *Client) AwaitReady(ctx context.Context) error {
 	for {
 		c.mu.Lock()
-		link, end, changed := c.link, c.endError, c.changed
+		link, end, changed := c.link, c.endError, c.linkChanged
 		c.mu.Unlock()
 		if end != nil {
 			return end

@@ -29,7 +29,7 @@ func TestSession(t *testing.T) {
 	both(t, func(t *testing.T, f *fake) {
 		var p *peer
 		var h heard
-		c := f.open(Config{State: func(s State, why error) { h.add("%v %v", s, why) }}, func() {
+		c := f.open(Config{OnState: func(s State, why error) { h.add("%v %v", s, why) }}, func() {
 			p = <-f.peers
 			req := p.accept()
 			if req.SessionID != 0 || req.TimeOut != 30000 || len(req.Passwd) != 16 || req.ReadOnly || !req.HasReadOnly || req.LastZxidSeen != 0 {
@@ -75,7 +75,7 @@ func TestPing(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		var p *peer
 		pings := make(chan time.Duration, 8)
-		c := f.open(Config{Pinged: func(d time.Duration) { pings <- d }}, func() {
+		c := f.open(Config{OnPong: func(d time.Duration) { pings <- d }}, func() {
 			p = <-f.peers
 			p.accept()
 		})
@@ -134,7 +134,7 @@ func TestSilence(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		var h heard
 		var a, b *peer
-		c := f.open(Config{State: func(s State, why error) {
+		c := f.open(Config{OnState: func(s State, why error) {
 			h.add("%v %v", s, errors.Is(why, errSilent))
 		}}, func() {
 			a = <-f.peers
@@ -220,7 +220,7 @@ func TestExpired(t *testing.T) {
 	both(t, func(t *testing.T, f *fake) {
 		var h heard
 		var a *peer
-		c := f.open(Config{State: func(s State, why error) {
+		c := f.open(Config{OnState: func(s State, why error) {
 			h.add("%v %v", s, errors.Is(why, ErrExpired))
 		}}, func() {
 			a = <-f.peers
@@ -228,7 +228,7 @@ func TestExpired(t *testing.T) {
 		})
 		_ = a.Close()
 		(<-f.peers).refuse()
-		for _, err := range []error{c.Sync(ctx, "/"), c.Ready(ctx), c.Go(ctx, jute.OpSync, nil, nil)} {
+		for _, err := range []error{c.Sync(ctx, "/"), c.AwaitReady(ctx), c.Go(ctx, jute.OpSync, nil, nil)} {
 			if !errors.Is(err, ErrExpired) || !errors.Is(err, jute.SessionExpired) {
 				t.Errorf("after the expiry: %v", err)
 			}
@@ -241,7 +241,7 @@ func TestExpired(t *testing.T) {
 		}
 		// Open fails if the session to resume is gone.
 		go func() { (<-f.peers).refuse() }()
-		if _, err := Open(ctx, Config{Servers: []string{"a"}, Dial: f.dial, Resume: &Resume{ID: 5}}); !errors.Is(err, ErrExpired) {
+		if _, err := Open(ctx, Config{Servers: []string{"a"}, Dial: f.dial, Resume: &ResumeToken{ID: 5}}); !errors.Is(err, ErrExpired) {
 			t.Errorf("resume: %v", err)
 		}
 	})
@@ -312,7 +312,7 @@ func TestAuthRefused(t *testing.T) {
 		}()
 		_, err := Open(ctx, Config{
 			Servers: []string{"a"}, Dial: f.dial, Auth: []Auth{{Scheme: "none"}},
-			State: func(s State, why error) { h.add("%v %v", s, errors.Is(why, jute.AuthFailed)) },
+			OnState: func(s State, why error) { h.add("%v %v", s, errors.Is(why, jute.AuthFailed)) },
 		})
 		if !errors.Is(err, jute.AuthFailed) || len(f.dials) != 1 {
 			t.Errorf("open: %v, after dialling %q", err, f.dials)
@@ -402,7 +402,7 @@ func TestHandshakeNonsense(t *testing.T) {
 				}()
 				cfg := Config{Servers: []string{"a"}, Dial: f.dial}
 				if name == "another session" {
-					cfg.Resume = &Resume{ID: 1}
+					cfg.Resume = &ResumeToken{ID: 1}
 				}
 				limited, cancel := context.WithTimeout(ctx, 20*time.Millisecond) // one attempt
 				defer cancel()
@@ -450,7 +450,7 @@ func TestWriteEnds(t *testing.T) {
 			var conn *slow
 			var h heard
 			cfg := Config{
-				Servers: []string{"a"}, State: func(s State, _ error) { h.add("%v", s) },
+				Servers: []string{"a"}, OnState: func(s State, _ error) { h.add("%v", s) },
 				Dial: func(ctx context.Context, addr string) (net.Conn, error) {
 					c, err := f.dial(ctx, addr)
 					conn = &slow{Conn: c, fails: fails, closed: make(chan struct{})}
@@ -506,13 +506,13 @@ func TestAbandon(t *testing.T) {
 func TestResume(t *testing.T) {
 	both(t, func(t *testing.T, f *fake) {
 		var p *peer
-		c := f.open(Config{Resume: &Resume{ID: fakeSession, Password: []byte("secret"), LastZxid: 9}}, func() {
+		c := f.open(Config{Resume: &ResumeToken{ID: fakeSession, Password: []byte("secret"), LastZxid: 9}}, func() {
 			p = <-f.peers
 			if req := p.accept(); req.SessionID != fakeSession || string(req.Passwd) != "secret" || req.LastZxidSeen != 9 {
 				t.Errorf("handshake: %+v", req)
 			}
 		})
-		if r := c.Resume(); r.ID != fakeSession || string(r.Password) != "0123456789abcdef" || r.LastZxid != 9 {
+		if r := c.ResumeToken(); r.ID != fakeSession || string(r.Password) != "0123456789abcdef" || r.LastZxid != 9 {
 			t.Errorf("resume: %+v", r)
 		}
 	})
@@ -653,7 +653,7 @@ func TestEndBehindClose(t *testing.T) {
 	both(t, func(t *testing.T, f *fake) {
 		var h heard
 		var p *peer
-		c := f.open(Config{State: func(s State, why error) { h.add("%v %v", s, why) }}, func() {
+		c := f.open(Config{OnState: func(s State, why error) { h.add("%v %v", s, why) }}, func() {
 			p = <-f.peers
 			p.accept()
 		})
@@ -709,7 +709,7 @@ func TestAddAuth(t *testing.T) {
 			}
 			p.reply(jute.XidAuth, 0, jute.OK, nil)
 		}
-		if err := c.Ready(ctx); err != nil {
+		if err := c.AwaitReady(ctx); err != nil {
 			t.Fatal(err)
 		}
 		add("bad")

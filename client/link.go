@@ -27,7 +27,7 @@ const (
 type link struct {
 	c              *Client
 	watches        *watches // the reader's
-	conn           *wire
+	conn           *nonblockingConn
 	addr           string
 	stopCloseOnEnd func() bool  // stops the end of the Client from closing conn
 	lastReceived   atomic.Int64 // by the Client's clock
@@ -41,51 +41,51 @@ type link struct {
 	smallBuffer           [smallRead]byte
 
 	// The next fields are guarded by the Client's lock.
-	out          []byte // frames to be sent
-	batch        []byte // frames being written
-	unwritten    []byte // the part of batch that is not yet written
-	spareBatch   []byte // the memory of the last batch
-	writing      bool   // write is running
-	reading      bool   // replies are being handled; the reader writes after them
-	idle         *sync.Cond
-	lastSent     time.Duration
-	pingSent     time.Duration // 0: no ping is unanswered
-	closeReason  error         // why this side closed the connection
-	pendingAuths []chan error  // calls of AddAuth that wait for their reply, in order; each has room for one
+	out             []byte // frames to be sent
+	batch           []byte // frames being written
+	unwritten       []byte // the part of batch that is not yet written
+	spareBatch      []byte // the memory of the last batch
+	writeRunning    bool   // write is running
+	readerWillWrite bool   // replies are being handled; the reader writes after them
+	writeEnded      *sync.Cond
+	lastSent        time.Duration
+	pingSent        time.Duration // 0: no ping is unanswered
+	closeReason     error         // why this side closed the connection
+	pendingAuths    []chan error  // calls of AddAuth that wait for their reply, in order; each has room for one
 }
 
 var readBufferPool = sync.Pool{New: func() any { return new([readSize]byte) }}
 
 func newLink(r *reader, conn net.Conn, addr string) *link {
 	c := r.c
-	l := &link{c: c, watches: &r.watches, conn: newWire(conn), addr: addr}
-	l.idle = sync.NewCond(&c.mu)
+	l := &link{c: c, watches: &r.watches, conn: newNonblockingConn(conn), addr: addr}
+	l.writeEnded = sync.NewCond(&c.mu)
 	l.buf = l.smallBuffer[:]
 	l.stopCloseOnEnd = context.AfterFunc(c.ctx, func() { _ = conn.Close() })
-	l.lastReceived.Store(int64(c.sinceBase()))
+	l.lastReceived.Store(int64(c.monotonicNow()))
 	return l
 }
 
-// startWrite reports whether the caller has to call write, after it has released the lock, which is
+// claimWrite reports whether the caller has to call write, after it has released the lock, which is
 // held. If not, a write is running, or the reader will start one.
-func (l *link) startWrite() bool {
-	if l.writing || l.reading {
+func (l *link) claimWrite() bool {
+	if l.writeRunning || l.readerWillWrite {
 		return false
 	}
-	l.writing = true
+	l.writeRunning = true
 	return true
 }
 
-// write writes the output batch by batch. If it may not wait, it leaves what the connection does not
+// writeOutput writes the output batch by batch. If it may not wait, it leaves what the connection does not
 // take at once to a goroutine.
-func (l *link) write(wait bool) {
+func (l *link) writeOutput(wait bool) {
 	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for l.nextBatch() {
+	for l.prepareBatch() {
 		c.mu.Unlock()
 		n, err := l.conn.write(l.unwritten, wait)
-		now := c.sinceBase()
+		now := c.monotonicNow()
 		c.mu.Lock()
 		l.unwritten = l.unwritten[n:]
 		l.lastSent = now
@@ -94,17 +94,17 @@ func (l *link) write(wait bool) {
 			break
 		}
 		if len(l.unwritten) > 0 {
-			go l.write(true) // returns when there is no output left, or when the connection ends
+			go l.writeOutput(true) // returns when there is no output left, or when the connection ends
 			return
 		}
 	}
-	l.writing = false
-	l.idle.Broadcast()
+	l.writeRunning = false
+	l.writeEnded.Broadcast()
 }
 
-// nextBatch turns queued output into the next batch when the last one is written. It reports whether
+// prepareBatch turns queued output into the next batch when the last one is written. It reports whether
 // there is anything to write. The lock is held.
-func (l *link) nextBatch() bool {
+func (l *link) prepareBatch() bool {
 	if len(l.unwritten) > 0 {
 		return true
 	}
@@ -118,7 +118,7 @@ func (l *link) nextBatch() bool {
 	l.batch, l.unwritten, l.out = l.out, l.out, l.spareBatch[:0]
 	l.spareBatch = nil
 	if len(l.batch) >= maxUnsent {
-		l.c.wakeAll()
+		l.c.wakeRoomWaiters()
 	}
 	return true
 }
@@ -141,7 +141,7 @@ func (l *link) queuePing(now time.Duration) (write bool) {
 	if l.pingSent == 0 {
 		l.pingSent = now
 	}
-	return l.startWrite()
+	return l.claimWrite()
 }
 
 func appendRequest(b []byte, xid int32, op jute.Op, rec Record) []byte {
@@ -187,7 +187,7 @@ func (l *link) handshake() error {
 		return fmt.Errorf("%w: session %v instead of %v", ErrProtocol, resp.SessionID, session.ID)
 	}
 	c.mu.Lock()
-	c.session = Resume{ID: resp.SessionID, Password: append([]byte(nil), resp.Passwd...)}
+	c.session = ResumeToken{ID: resp.SessionID, Password: append([]byte(nil), resp.Passwd...)}
 	c.timeout = time.Duration(resp.TimeOut) * time.Millisecond
 	c.mu.Unlock()
 	if err := l.logIn(); err != nil {
@@ -199,12 +199,12 @@ func (l *link) handshake() error {
 		l.out = appendRequest(l.out, jute.XidAuth, jute.OpAuth, a.packet())
 		l.repliesBeforeRequests++
 	}
-	l.repliesBeforeRequests += l.watches.appendSet(&l.out, c.zxid.Load())
+	l.repliesBeforeRequests += l.watches.appendSetWatches(&l.out, c.zxid.Load())
 	return nil // the reader writes them when it waits for the replies
 }
 
-// awaitOpened reads until every reply that must precede requests has arrived.
-func (l *link) awaitOpened() error {
+// awaitInitialReplies reads until every reply that must precede requests has arrived.
+func (l *link) awaitInitialReplies() error {
 	for l.repliesBeforeRequests > 0 {
 		if err := l.handleNext(); err != nil {
 			return err
@@ -246,15 +246,15 @@ func (l *link) handleFrame(frame []byte) error {
 		l.handlePong()
 		return nil
 	case jute.XidAuth:
-		return l.authAnswered(r.Err)
+		return l.handleAuthReply(r.Err)
 	case jute.XidSetWatches:
-		return l.countOpened()
+		return l.countInitialReply()
 	}
 	return l.handleReply(r)
 }
 
-// countOpened counts one of the replies that must arrive before requests can be sent.
-func (l *link) countOpened() error {
+// countInitialReply counts one of the replies that must arrive before requests can be sent.
+func (l *link) countInitialReply() error {
 	if l.repliesBeforeRequests == 0 {
 		return fmt.Errorf("%w: a reply to nothing", ErrProtocol)
 	}
@@ -264,13 +264,13 @@ func (l *link) countOpened() error {
 
 func (l *link) handleEvent(r Reply) error {
 	var e jute.WatcherEvent
-	if err := r.Into(&e); err != nil {
+	if err := r.DecodeBody(&e); err != nil {
 		return err
 	}
-	l.watches.eventFired(e)
-	if l.c.cfg.Watch != nil {
-		l.c.notePendingWrites()
-		l.c.cfg.Watch(e, r.Zxid)
+	l.watches.removeFired(e)
+	if l.c.cfg.OnEvent != nil {
+		l.c.deferWritesToReader()
+		l.c.cfg.OnEvent(e, r.Zxid)
 	}
 	return nil
 }
@@ -281,9 +281,9 @@ func (l *link) handlePong() {
 	since := l.pingSent
 	l.pingSent = 0
 	c.mu.Unlock()
-	if since > 0 && c.cfg.Pinged != nil {
-		c.notePendingWrites()
-		c.cfg.Pinged(c.sinceBase() - since)
+	if since > 0 && c.cfg.OnPong != nil {
+		c.deferWritesToReader()
+		c.cfg.OnPong(c.monotonicNow() - since)
 	}
 }
 
@@ -296,13 +296,13 @@ func (l *link) handleReply(r Reply) error {
 		return fmt.Errorf("%w: a reply to no request, xid %d", ErrProtocol, r.Xid)
 	}
 	next := c.calls.Pop()
-	l.reading = true
+	l.readerWillWrite = true
 	c.mu.Unlock()
 	if r.Zxid > c.zxid.Load() {
 		c.zxid.Store(r.Zxid)
 	}
 	if next.watchKind != 0 {
-		l.watches.requestReplied(next, r.Err)
+		l.watches.updateAfterReply(next, r.Err)
 	}
 	if next.op == jute.OpCloseSession && r.Err == jute.OK {
 		c.stop() // the connection's end that follows is expected, not a loss
@@ -319,13 +319,13 @@ func (l *link) nextFrame(limit int) ([]byte, error) {
 		if need == 0 || err != nil {
 			return frame, err
 		}
-		l.batchEnds()
-		l.makeRoom(need)
+		l.beforeReaderWaits()
+		l.makeReadRoom(need)
 		n, err := l.conn.Read(l.buf[l.w:])
 		l.w += n
 		l.lastReadFilled = l.w == len(l.buf)
 		if n > 0 {
-			l.lastReceived.Store(int64(l.c.sinceBase()))
+			l.lastReceived.Store(int64(l.c.monotonicNow()))
 		} else if err != nil {
 			return nil, err
 		}
@@ -351,26 +351,26 @@ func (l *link) takeFrame(limit int) (frame []byte, need int, err error) {
 	return have[4:need], 0, nil
 }
 
-// batchEnds is called when the reader is about to wait. It writes what done functions have sent
+// beforeReaderWaits is called when the reader is about to wait. It writes what done functions have sent
 // meanwhile, and wakes callers that wait for the room that is now free.
-func (l *link) batchEnds() {
+func (l *link) beforeReaderWaits() {
 	c := l.c
 	c.mu.Lock()
-	l.reading = false
+	l.readerWillWrite = false
 	for n := c.cfg.MaxInFlight - c.calls.Len(); n > 0 && len(c.roomWaiters) > 0; n-- {
-		c.wakeOne()
+		c.wakeRoomWaiter()
 	}
-	write := len(l.out) > 0 && l.startWrite()
+	write := len(l.out) > 0 && l.claimWrite()
 	c.mu.Unlock()
 	if write {
-		l.write(false)
+		l.writeOutput(false)
 	}
 }
 
-// makeRoom makes room to read the rest of a frame of need bytes, which begins with buf[r:w]. A link
+// makeReadRoom makes room to read the rest of a frame of need bytes, which begins with buf[r:w]. A link
 // that reads little uses memory of its own; one that reads more is lent a buffer. Beyond that,
 // memory grows as bytes arrive.
-func (l *link) makeRoom(need int) {
+func (l *link) makeReadRoom(need int) {
 	have := l.buf[l.r:l.w]
 	to := l.buf
 	switch {
@@ -389,22 +389,22 @@ func (l *link) makeRoom(need int) {
 	l.r = 0
 	l.buf = to
 	if l.lentBuffer != nil && &to[0] != &l.lentBuffer[0] {
-		l.giveBack()
+		l.returnLentBuffer()
 	}
 }
 
-// giveBack returns a lent buffer, to which nothing refers any more.
-func (l *link) giveBack() {
+// returnLentBuffer returns a lent buffer, to which nothing refers any more.
+func (l *link) returnLentBuffer() {
 	if l.lentBuffer != nil {
 		readBufferPool.Put(l.lentBuffer)
 		l.lentBuffer = nil
 	}
 }
 
-// release closes the connection and returns a lent buffer. Nothing is read after that.
-func (l *link) release() {
+// closeAndRelease closes the connection and returns a lent buffer. Nothing is read after that.
+func (l *link) closeAndRelease() {
 	_ = l.conn.Close()
 	l.stopCloseOnEnd()
 	l.buf = nil
-	l.giveBack()
+	l.returnLentBuffer()
 }

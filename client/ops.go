@@ -7,10 +7,10 @@ import (
 	"rollcall/zk/jute"
 )
 
-// doTyped does a request about a path for the typed calls below. They all wait as Do does, and their
+// doWithPathError does a request about a path for the typed calls below. They all wait as Do does, and their
 // error is an *Error. Version -1 matches any version. The Client's Config has the function
 // that gets the events of a watch.
-func (c *Client) doTyped(ctx context.Context, op jute.Op, path string, rec Record, into Readable) error {
+func (c *Client) doWithPathError(ctx context.Context, op jute.Op, path string, rec Record, into Readable) error {
 	if _, err := c.Do(ctx, op, rec, into); err != nil {
 		return &Error{Op: op, Path: path, Err: err}
 	}
@@ -25,11 +25,11 @@ func (c *Client) Create(ctx context.Context, path string, data []byte, mode jute
 	rec := createRequest(path, data, mode, acl)
 	if mode.IsContainer() {
 		var resp jute.Create2Response
-		err := c.doTyped(ctx, jute.OpCreateContainer, path, rec, &resp)
+		err := c.doWithPathError(ctx, jute.OpCreateContainer, path, rec, &resp)
 		return string(resp.Path), err
 	}
 	var resp jute.CreateResponse
-	err := c.doTyped(ctx, jute.OpCreate, path, rec, &resp)
+	err := c.doWithPathError(ctx, jute.OpCreate, path, rec, &resp)
 	return string(resp.Path), err
 }
 
@@ -40,7 +40,7 @@ func (c *Client) CreateTTL(ctx context.Context, path string, data []byte, mode j
 ) (string, error) {
 	var resp jute.Create2Response
 	rec := jute.CreateTTLRequest{CreateRequest: createRequest(path, data, mode, acl), TTL: ttl.Milliseconds()}
-	err := c.doTyped(ctx, jute.OpCreateTTL, path, rec, &resp)
+	err := c.doWithPathError(ctx, jute.OpCreateTTL, path, rec, &resp)
 	return string(resp.Path), err
 }
 
@@ -54,7 +54,7 @@ func createRequest(path string, data []byte, mode jute.CreateMode, acl []jute.AC
 // Set sets a node's data.
 func (c *Client) Set(ctx context.Context, path string, data []byte, version int32) (jute.Stat, error) {
 	var resp jute.SetDataResponse
-	err := c.doTyped(ctx, jute.OpSetData, path, jute.SetDataRequest{Path: []byte(path), Data: data, Version: version},
+	err := c.doWithPathError(ctx, jute.OpSetData, path, jute.SetDataRequest{Path: []byte(path), Data: data, Version: version},
 		&resp)
 	return resp.Stat, err
 }
@@ -62,7 +62,7 @@ func (c *Client) Set(ctx context.Context, path string, data []byte, version int3
 // Get returns a node's data, nil if they are null, and its Stat.
 func (c *Client) Get(ctx context.Context, path string, watch bool) ([]byte, jute.Stat, error) {
 	var resp jute.GetDataResponse
-	err := c.doTyped(ctx, jute.OpGetData, path, jute.GetDataRequest{Path: []byte(path), Watch: watch}, &resp)
+	err := c.doWithPathError(ctx, jute.OpGetData, path, jute.GetDataRequest{Path: []byte(path), Watch: watch}, &resp)
 	return resp.Data, resp.Stat, err
 }
 
@@ -70,14 +70,14 @@ func (c *Client) Get(ctx context.Context, path string, watch bool) ([]byte, jute
 // cases.
 func (c *Client) Exists(ctx context.Context, path string, watch bool) (jute.Stat, error) {
 	var resp jute.ExistsResponse
-	err := c.doTyped(ctx, jute.OpExists, path, jute.ExistsRequest{Path: []byte(path), Watch: watch}, &resp)
+	err := c.doWithPathError(ctx, jute.OpExists, path, jute.ExistsRequest{Path: []byte(path), Watch: watch}, &resp)
 	return resp.Stat, err
 }
 
 // Children returns the names of a node's children, in no order, and its Stat.
 func (c *Client) Children(ctx context.Context, path string, watch bool) ([]string, jute.Stat, error) {
 	var resp jute.GetChildren2Response
-	err := c.doTyped(ctx, jute.OpGetChildren2, path, jute.GetChildrenRequest{Path: []byte(path), Watch: watch}, &resp)
+	err := c.doWithPathError(ctx, jute.OpGetChildren2, path, jute.GetChildrenRequest{Path: []byte(path), Watch: watch}, &resp)
 	if err != nil {
 		return nil, jute.Stat{}, err
 	}
@@ -90,35 +90,35 @@ func (c *Client) Children(ctx context.Context, path string, watch bool) ([]strin
 
 // Delete removes a node without children.
 func (c *Client) Delete(ctx context.Context, path string, version int32) error {
-	return c.doTyped(ctx, jute.OpDelete, path, jute.DeleteRequest{Path: []byte(path), Version: version}, nil)
+	return c.doWithPathError(ctx, jute.OpDelete, path, jute.DeleteRequest{Path: []byte(path), Version: version}, nil)
 }
 
 // Sync waits until the server has applied everything that was written anywhere before the call.
 func (c *Client) Sync(ctx context.Context, path string) error {
-	return c.doTyped(ctx, jute.OpSync, path, jute.SyncRequest{Path: []byte(path)}, nil)
+	return c.doWithPathError(ctx, jute.OpSync, path, jute.SyncRequest{Path: []byte(path)}, nil)
 }
 
 // GetACL returns a node's access control list and its Stat.
 func (c *Client) GetACL(ctx context.Context, path string) ([]jute.ACL, jute.Stat, error) {
 	var resp jute.GetACLResponse
-	err := c.doTyped(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(path)}, &resp)
+	err := c.doWithPathError(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(path)}, &resp)
 	return resp.ACL, resp.Stat, err
 }
 
 // SetACL sets a node's access control list. version is that of the list.
 func (c *Client) SetACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error) {
 	var resp jute.SetACLResponse
-	err := c.doTyped(ctx, jute.OpSetACL, path, jute.SetACLRequest{Path: []byte(path), ACL: acl, Version: version}, &resp)
+	err := c.doWithPathError(ctx, jute.OpSetACL, path, jute.SetACLRequest{Path: []byte(path), ACL: acl, Version: version}, &resp)
 	return resp.Stat, err
 }
 
 // AddWatch sets a persistent watch on a node, which need not exist.
 func (c *Client) AddWatch(ctx context.Context, path string, mode jute.AddWatchMode) error {
-	return c.doTyped(ctx, jute.OpAddWatch, path, jute.AddWatchRequest{Path: []byte(path), Mode: mode}, nil)
+	return c.doWithPathError(ctx, jute.OpAddWatch, path, jute.AddWatchRequest{Path: []byte(path), Mode: mode}, nil)
 }
 
 // RemoveWatches removes this session's watches on a node. The error is jute.NoWatcher if there are
 // none of this type.
 func (c *Client) RemoveWatches(ctx context.Context, path string, which jute.WatcherType) error {
-	return c.doTyped(ctx, jute.OpRemoveWatches, path, jute.RemoveWatchesRequest{Path: []byte(path), Type: which}, nil)
+	return c.doWithPathError(ctx, jute.OpRemoveWatches, path, jute.RemoveWatchesRequest{Path: []byte(path), Type: which}, nil)
 }

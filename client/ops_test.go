@@ -72,7 +72,7 @@ func TestRequestsOfCalls(t *testing.T) {
 	} {
 		within(t, func(t *testing.T, f *fake) {
 			var p *peer
-			c := f.open(Config{Watch: func(jute.WatcherEvent, int64) {}}, func() {
+			c := f.open(Config{OnEvent: func(jute.WatcherEvent, int64) {}}, func() {
 				p = <-f.peers
 				p.accept()
 			})

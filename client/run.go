@@ -45,9 +45,9 @@ func newReader(c *Client) *reader {
 	return r
 }
 
-// run keeps a connection until the session or the Client ends. While a connection
+// keepConnected keeps a connection until the session or the Client ends. While a connection
 // is idle, its stack has only this function, the loop over frames and a read, and therefore stays small.
-func (r *reader) run() {
+func (r *reader) keepConnected() {
 	for {
 		passed := false
 		l, err := r.openLink()
@@ -81,7 +81,7 @@ func (r *reader) endIfFinal(err error) bool {
 // waitToRetry waits before the next attempt; the wait grows with the number of failures. It does not wait
 // after a connection on which requests passed for a while.
 func (r *reader) waitToRetry(passed bool, err error) {
-	if passed && r.c.sinceBase()-r.attemptBegun > minLinkLife {
+	if passed && r.c.monotonicNow()-r.attemptBegun > minLinkLife {
 		r.failures = 0
 		return
 	}
@@ -105,8 +105,8 @@ func (r *reader) shutDown(s State, why, end error) {
 	r.c.mu.Lock()
 	r.c.endError = end
 	r.c.link = nil
-	close(r.c.changed)
-	r.c.wakeAll()
+	close(r.c.linkChanged)
+	r.c.wakeRoomWaiters()
 	r.c.mu.Unlock()
 	r.failCalls(end)
 	r.reportState(s, why)
@@ -118,18 +118,18 @@ func (r *reader) reportState(s State, why error) {
 		id, _ := r.c.Session()
 		r.c.log.Info("session "+s.String(), "session", id, "server", r.c.Server(), "reason", why)
 	}
-	if r.c.cfg.State != nil {
-		r.c.notePendingWrites()
-		r.c.cfg.State(s, why)
+	if r.c.cfg.OnState != nil {
+		r.c.deferWritesToReader()
+		r.c.cfg.OnState(s, why)
 	}
 }
 
-// notePendingWrites records that the reader is about to call a function of the caller, which may send
+// deferWritesToReader records that the reader is about to call a function of the caller, which may send
 // requests. What it sends on the connection is written when the reader is about to wait.
-func (c *Client) notePendingWrites() {
+func (c *Client) deferWritesToReader() {
 	c.mu.Lock()
 	if c.link != nil {
-		c.link.reading = true
+		c.link.readerWillWrite = true
 	}
 	c.mu.Unlock()
 }
@@ -140,7 +140,7 @@ func (c *Client) notePendingWrites() {
 func (r *reader) openLink() (*link, error) {
 	addr := r.servers[r.attempts%len(r.servers)]
 	r.attempts++
-	r.attemptBegun = r.c.sinceBase()
+	r.attemptBegun = r.c.monotonicNow()
 	_, timeout := r.c.Session()
 	by := time.Now().Add(max(timeout/time.Duration(len(r.servers)), time.Millisecond))
 	conn, err := r.dial(addr, by)
@@ -151,7 +151,7 @@ func (r *reader) openLink() (*link, error) {
 	l := newLink(r, conn, addr)
 	err = l.handshake()
 	if err == nil {
-		err = l.awaitOpened()
+		err = l.awaitInitialReplies()
 	}
 	if err != nil {
 		r.cleanUp(l, err)
@@ -172,11 +172,11 @@ func (r *reader) admitRequests(l *link) {
 	r.c.mu.Lock()
 	r.c.link = l
 	r.c.lastFailure = nil
-	close(r.c.changed)
-	r.c.changed = make(chan struct{})
-	l.lastSent = r.c.sinceBase()
+	close(r.c.linkChanged)
+	r.c.linkChanged = make(chan struct{})
+	l.lastSent = r.c.monotonicNow()
 	if r.c.timer == nil {
-		r.c.timer = time.AfterFunc(r.c.pingPause(), r.c.checkConnection)
+		r.c.timer = time.AfterFunc(r.c.pingPause(), r.c.onPingTimer)
 	} else {
 		r.c.timer.Reset(r.c.pingPause())
 	}
@@ -187,7 +187,7 @@ func (r *reader) admitRequests(l *link) {
 // cleanUp cleans up after a connection that has broken and ends the requests that were in flight on
 // it. It reports whether requests had passed.
 func (r *reader) cleanUp(l *link, why error) bool {
-	l.release()
+	l.closeAndRelease()
 	r.c.mu.Lock()
 	passed := r.c.link == l
 	if passed {
@@ -195,15 +195,15 @@ func (r *reader) cleanUp(l *link, why error) bool {
 		if r.c.timer != nil {
 			r.c.timer.Stop()
 		}
-		r.c.wakeAll()
+		r.c.wakeRoomWaiters()
 	}
-	for l.writing {
-		l.idle.Wait()
+	for l.writeRunning {
+		l.writeEnded.Wait()
 	}
 	if l.closeReason != nil {
 		why = l.closeReason
 	}
-	l.failAuths(why)
+	l.failPendingAuths(why)
 	r.c.mu.Unlock()
 	if !passed || r.c.ctx.Err() != nil || errors.Is(why, jute.AuthFailed) {
 		return passed
@@ -213,10 +213,10 @@ func (r *reader) cleanUp(l *link, why error) bool {
 	return passed
 }
 
-// wakeAll wakes all callers that wait for room. The lock is held.
-func (c *Client) wakeAll() {
+// wakeRoomWaiters wakes all callers that wait for room. The lock is held.
+func (c *Client) wakeRoomWaiters() {
 	for len(c.roomWaiters) > 0 {
-		c.wakeOne()
+		c.wakeRoomWaiter()
 	}
 }
 
@@ -234,15 +234,15 @@ func (r *reader) failCalls(err error) {
 	}
 }
 
-// checkConnection is called by the timer. It checks the connection, and sets the timer to the next check.
-func (c *Client) checkConnection() {
+// onPingTimer is called by the timer. It checks the connection, and sets the timer to the next check.
+func (c *Client) onPingTimer() {
 	c.mu.Lock()
 	l := c.link
 	if l == nil {
 		c.mu.Unlock()
 		return
 	}
-	next, write, end := c.sendPing(l, c.sinceBase())
+	next, write, end := c.pingOrGiveUp(l, c.monotonicNow())
 	if end != nil {
 		l.abort(end)
 	} else {
@@ -250,7 +250,7 @@ func (c *Client) checkConnection() {
 	}
 	c.mu.Unlock()
 	if write {
-		l.write(false)
+		l.writeOutput(false)
 	}
 }
 
@@ -261,17 +261,17 @@ const (
 	maxSilence   = 3 * maxPingPause
 )
 
-// sendPing sends a ping if nothing has been sent for a third of the timeout, or for maxPingPause. If nothing has been
+// pingOrGiveUp sends a ping if nothing has been sent for a third of the timeout, or for maxPingPause. If nothing has been
 // received for two thirds, or for maxSilence, it gives the connection up and returns the reason. It returns when it
 // has to be called next, and reports whether the caller has to call write. The lock is held.
-func (c *Client) sendPing(l *link, now time.Duration) (next time.Duration, write bool, end error) {
+func (c *Client) pingOrGiveUp(l *link, now time.Duration) (next time.Duration, write bool, end error) {
 	pause, limit := c.pingPause(), min(c.timeout*2/3, maxSilence)
 	silent := now - time.Duration(l.lastReceived.Load())
 	if silent >= limit {
 		return 0, false, fmt.Errorf("%w: nothing received for %v", errSilent, silent)
 	}
 	next = pause // a running write ends with a reply or a failure
-	if !l.writing && len(l.out) == 0 {
+	if !l.writeRunning && len(l.out) == 0 {
 		if now-l.lastSent >= pause {
 			write = l.queuePing(now)
 		}

@@ -20,7 +20,7 @@ func ParseServers(text string, port int) (servers []string, root string, err err
 		text, root = text[:i], text[i:]
 	}
 	for addr := range strings.SplitSeq(text, ",") {
-		addr, err := parseServer(strings.TrimSpace(addr), port)
+		addr, err := parseHostPort(strings.TrimSpace(addr), port)
 		if err != nil {
 			return nil, "", err
 		}
@@ -35,8 +35,8 @@ func ParseServers(text string, port int) (servers []string, root string, err err
 	return servers, root, nil
 }
 
-// parseServer returns an address with its port.
-func parseServer(addr string, port int) (string, error) {
+// parseHostPort returns an address with its port.
+func parseHostPort(addr string, port int) (string, error) {
 	if addr == "" {
 		return "", errors.New("an address is missing; must be host:port,host:port")
 	}

@@ -2,12 +2,12 @@ package client
 
 import "rollcall/zk/jute"
 
-// watch is a set of kinds of watches.
-type watch uint8
+// watchKinds is a set of kinds of watches.
+type watchKinds uint8
 
 // A request sets one of these kinds. exists sets watchExist, which becomes watchData if the node exists.
 const (
-	watchData watch = 1 << iota
+	watchData watchKinds = 1 << iota
 	watchExist
 	watchChild
 	watchPersistent
@@ -16,10 +16,10 @@ const (
 
 // watches holds the watches of a Client by path, as the servers know them, so that they can be set
 // again on another connection.
-type watches map[string]watch
+type watches map[string]watchKinds
 
-// watchOf returns the path that a request watches if it succeeds, and the kind of watch.
-func watchOf(op jute.Op, body []byte) (path string, kind watch) {
+// requestedWatch returns the path that a request watches if it succeeds, and the kind of watch.
+func requestedWatch(op jute.Op, body []byte) (path string, kind watchKinds) {
 	switch op {
 	case jute.OpGetData:
 		kind = watchData
@@ -28,7 +28,7 @@ func watchOf(op jute.Op, body []byte) (path string, kind watch) {
 	case jute.OpGetChildren, jute.OpGetChildren2:
 		kind = watchChild
 	case jute.OpAddWatch, jute.OpRemoveWatches:
-		return persistentWatchOf(op, body)
+		return requestedPersistentWatch(op, body)
 	default:
 		return "", 0
 	}
@@ -41,7 +41,7 @@ func watchOf(op jute.Op, body []byte) (path string, kind watch) {
 }
 
 // removedWatches are the kinds that each type of removeWatches removes.
-var removedWatches = map[jute.WatcherType]watch{
+var removedWatches = map[jute.WatcherType]watchKinds{
 	jute.WatcherChildren:            watchChild,
 	jute.WatcherData:                watchData | watchExist,
 	jute.WatcherAny:                 watchData | watchExist | watchChild | watchPersistent | watchRecursive,
@@ -49,8 +49,8 @@ var removedWatches = map[jute.WatcherType]watch{
 	jute.WatcherPersistentRecursive: watchRecursive,
 }
 
-// persistentWatchOf does the same for addWatch and removeWatches. For the latter, kind has the kinds to remove.
-func persistentWatchOf(op jute.Op, body []byte) (path string, kind watch) {
+// requestedPersistentWatch does the same for addWatch and removeWatches. For the latter, kind has the kinds to remove.
+func requestedPersistentWatch(op jute.Op, body []byte) (path string, kind watchKinds) {
 	d := jute.NewDecoder(body)
 	path = string(d.ReadBytes())
 	mode := d.ReadInt32()
@@ -63,8 +63,8 @@ func persistentWatchOf(op jute.Op, body []byte) (path string, kind watch) {
 	return path, watchPersistent
 }
 
-// requestReplied records the watches that a request has set or removed.
-func (w *watches) requestReplied(c call, code jute.Code) {
+// updateAfterReply records the watches that a request has set or removed.
+func (w *watches) updateAfterReply(c call, code jute.Code) {
 	kind := c.watchKind
 	switch {
 	case c.op == jute.OpExists && code == jute.NoNode: // it waits for the node's creation
@@ -82,9 +82,9 @@ func (w *watches) requestReplied(c call, code jute.Code) {
 	(*w)[c.path] |= kind
 }
 
-// eventFired removes the one-shot watches that an event has used up.
-func (w *watches) eventFired(e jute.WatcherEvent) {
-	var kind watch
+// removeFired removes the one-shot watches that an event has used up.
+func (w *watches) removeFired(e jute.WatcherEvent) {
+	var kind watchKinds
 	switch e.Type {
 	case jute.EventNodeCreated, jute.EventNodeDataChanged:
 		kind = watchData | watchExist
@@ -100,7 +100,7 @@ func (w *watches) eventFired(e jute.WatcherEvent) {
 	}
 }
 
-func (w *watches) removeKinds(path string, kind watch) {
+func (w *watches) removeKinds(path string, kind watchKinds) {
 	had, ok := (*w)[path]
 	if !ok {
 		return
@@ -112,13 +112,13 @@ func (w *watches) removeKinds(path string, kind watch) {
 	}
 }
 
-// appendSet appends the requests that set all watches again, and returns how many requests there
+// appendSetWatches appends the requests that set all watches again, and returns how many requests there
 // are. Servers send at once the events that a client has missed since zxid.
-func (w *watches) appendSet(out *[]byte, zxid int64) (n int) {
-	batch, size := newBatch(zxid), 0
+func (w *watches) appendSetWatches(out *[]byte, zxid int64) (n int) {
+	batch, size := newWatchBatch(zxid), 0
 	send := func() {
-		*out = batch.append(*out)
-		batch, size = newBatch(zxid), 0
+		*out = batch.appendTo(*out)
+		batch, size = newWatchBatch(zxid), 0
 		n++
 	}
 	for path, kinds := range *w {
@@ -131,7 +131,7 @@ func (w *watches) appendSet(out *[]byte, zxid int64) (n int) {
 				send()
 			}
 			size += len(p) + 4
-			batch.add(kind, p)
+			batch.addPath(kind, p)
 		}
 	}
 	if size > 0 {
@@ -143,8 +143,8 @@ func (w *watches) appendSet(out *[]byte, zxid int64) (n int) {
 // watchBatch is one request that sets watches again.
 type watchBatch struct{ jute.SetWatches2 }
 
-// newBatch returns a batch with empty lists, because servers reject null ones.
-func newBatch(zxid int64) watchBatch {
+// newWatchBatch returns a batch with empty lists, because servers reject null ones.
+func newWatchBatch(zxid int64) watchBatch {
 	none := [][]byte{}
 	return watchBatch{jute.SetWatches2{
 		RelativeZxid: zxid, Data: none, Exist: none, Child: none, Persistent: none,
@@ -152,7 +152,7 @@ func newBatch(zxid int64) watchBatch {
 	}}
 }
 
-func (b *watchBatch) add(kind watch, path []byte) {
+func (b *watchBatch) addPath(kind watchKinds, path []byte) {
 	switch kind {
 	case watchData:
 		b.Data = append(b.Data, path)
@@ -167,9 +167,9 @@ func (b *watchBatch) add(kind watch, path []byte) {
 	}
 }
 
-// append writes the request. It uses the older one if that can hold everything, for servers before
+// appendTo writes the request. It uses the older one if that can hold everything, for servers before
 // 3.6.
-func (b *watchBatch) append(out []byte) []byte {
+func (b *watchBatch) appendTo(out []byte) []byte {
 	if len(b.Persistent)+len(b.Recursive) > 0 {
 		return appendRequest(out, jute.XidSetWatches, jute.OpSetWatches2, b.SetWatches2)
 	}

@@ -68,7 +68,7 @@ func TestWatchesSetAgain(t *testing.T) {
 			within(t, func(t *testing.T, f *fake) {
 				var h heard
 				var p *peer
-				c := f.open(Config{Watch: func(e jute.WatcherEvent, zxid int64) { h.add("%d%s %d", e.Type, e.Path, zxid) }}, func() {
+				c := f.open(Config{OnEvent: func(e jute.WatcherEvent, zxid int64) { h.add("%d%s %d", e.Type, e.Path, zxid) }}, func() {
 					p = <-f.peers
 					p.accept()
 				})
@@ -136,11 +136,11 @@ func TestWatchesSetAgainInParts(t *testing.T) {
 	var w watches
 	long := strings.Repeat("x", 1000)
 	for i := range 1000 {
-		w.requestReplied(call{op: jute.OpGetData, path: fmt.Sprintf("/%s%d", long, i), watchKind: watchData}, jute.OK)
-		w.requestReplied(call{op: jute.OpAddWatch, path: fmt.Sprintf("/%s%d", long, i), watchKind: watchRecursive}, jute.OK)
+		w.updateAfterReply(call{op: jute.OpGetData, path: fmt.Sprintf("/%s%d", long, i), watchKind: watchData}, jute.OK)
+		w.updateAfterReply(call{op: jute.OpAddWatch, path: fmt.Sprintf("/%s%d", long, i), watchKind: watchRecursive}, jute.OK)
 	}
 	var out []byte
-	n := w.appendSet(&out, 5)
+	n := w.appendSetWatches(&out, 5)
 	if n < 2*1000*1000/maxBatch || n > 20 {
 		t.Errorf("%d requests", n)
 	}
@@ -180,10 +180,10 @@ func TestWatchesSetAgainFillRequests(t *testing.T) {
 	} {
 		var w watches
 		for i := range tt.paths {
-			w.requestReplied(call{op: jute.OpGetData, path: fmt.Sprintf("/%d", i) + strings.Repeat("x", tt.length-2), watchKind: watchData}, jute.OK)
+			w.updateAfterReply(call{op: jute.OpGetData, path: fmt.Sprintf("/%d", i) + strings.Repeat("x", tt.length-2), watchKind: watchData}, jute.OK)
 		}
 		var out []byte
-		if n := w.appendSet(&out, 5); n != tt.requests {
+		if n := w.appendSetWatches(&out, 5); n != tt.requests {
 			t.Errorf("%d paths of %d bytes were set again in %d requests, want %d", tt.paths, tt.length, n, tt.requests)
 		}
 	}

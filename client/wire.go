@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// wire is a connection that can also be written to without waiting.
+// nonblockingConn is a connection that can also be written to without waiting.
 //
 // A TCP socket is read and written with system calls that never wait. They bypass Go's scheduler:
 // notifying it costs more than the calls, and on a busy machine it would give the goroutine's
 // place to others. Only if there is nothing to read, the goroutine waits in Go's poller.
-type wire struct {
+type nonblockingConn struct {
 	net.Conn
 	raw syscall.RawConn // of Conn; nil if Conn is not a TCP socket
 	in  transfer        // belongs to the goroutine that reads
@@ -28,21 +28,21 @@ type transfer struct {
 	err    error
 }
 
-func newWire(conn net.Conn) *wire {
-	w := &wire{Conn: conn}
+func newNonblockingConn(conn net.Conn) *nonblockingConn {
+	w := &nonblockingConn{Conn: conn}
 	tcp, ok := conn.(*net.TCPConn) // not a type around one, which may change the bytes
 	if !ok {
 		return w
 	}
 	if raw, err := tcp.SyscallConn(); err == nil {
 		w.raw = raw
-		w.in.fdFunc, w.out.fdFunc = w.in.read, w.out.write
+		w.in.fdFunc, w.out.fdFunc = w.in.tryRead, w.out.tryWrite
 	}
 	return w
 }
 
 // Read reads what has arrived. It waits until there is something.
-func (w *wire) Read(b []byte) (int, error) {
+func (w *nonblockingConn) Read(b []byte) (int, error) {
 	if w.raw == nil {
 		return w.Conn.Read(b)
 	}
@@ -55,7 +55,7 @@ func (w *wire) Read(b []byte) (int, error) {
 
 // write writes b. If it may not wait, it writes only what the socket takes at once. It then returns no
 // error: the next write that may wait does.
-func (w *wire) write(b []byte, wait bool) (int, error) {
+func (w *nonblockingConn) write(b []byte, wait bool) (int, error) {
 	if wait {
 		return w.Conn.Write(b)
 	}
@@ -67,8 +67,8 @@ func (w *wire) write(b []byte, wait bool) (int, error) {
 	return w.out.n, nil
 }
 
-// read reports whether there was something to read, or the reason why there never will be.
-func (t *transfer) read(fd uintptr) bool {
+// tryRead reports whether there was something to read, or the reason why there never will be.
+func (t *transfer) tryRead(fd uintptr) bool {
 	var err error
 	t.n, err = readNow(int(fd), t.b)
 	if errors.Is(err, syscall.EAGAIN) {
@@ -81,8 +81,8 @@ func (t *transfer) read(fd uintptr) bool {
 	return true
 }
 
-// write always returns true, so that nothing waits for room.
-func (t *transfer) write(fd uintptr) bool {
+// tryWrite always returns true, so that nothing waits for room.
+func (t *transfer) tryWrite(fd uintptr) bool {
 	if n, err := writeNow(int(fd), t.b); err == nil {
 		t.n = n
 	}

@@ -47,7 +47,7 @@ func TestSocketPipelining(t *testing.T) {
 		if err := c.Go(ctx, jute.OpGetData, jute.GetDataRequest{Path: []byte("/")}, func(r Reply, err error) {
 			var resp jute.GetDataResponse
 			if err == nil {
-				err = r.Into(&resp)
+				err = r.DecodeBody(&resp)
 			}
 			if i != next || err != nil || r.Zxid != int64(i) || !bytes.Equal(resp.Data, sent[i]) {
 				t.Errorf("reply %d, want %d: zxid %d, %d bytes of %d, %v", i, next, r.Zxid, len(resp.Data), len(sent[i]), err)
@@ -95,8 +95,8 @@ func TestSenderWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.mu.Lock()
-		if l := c.link; l.writing || len(l.unwritten) > 0 || len(l.out) > 0 {
-			t.Errorf("writing: %v, with %d and %d bytes left", l.writing, len(l.unwritten), len(l.out))
+		if l := c.link; l.writeRunning || len(l.unwritten) > 0 || len(l.out) > 0 {
+			t.Errorf("writing: %v, with %d and %d bytes left", l.writeRunning, len(l.unwritten), len(l.out))
 		}
 		c.mu.Unlock()
 		p.want(jute.OpSync)
@@ -118,7 +118,7 @@ func TestFullSocket(t *testing.T) {
 		}
 		sent <- nil
 	}()
-	until(c, func() bool { return c.link.writing && len(c.roomWaiters) > 0 })
+	until(c, func() bool { return c.link.writeRunning && len(c.roomWaiters) > 0 })
 	for i := range requests {
 		var req jute.SetDataRequest
 		r := p.want(jute.OpSetData)
@@ -131,7 +131,7 @@ func TestFullSocket(t *testing.T) {
 	if err := <-sent; err != nil {
 		t.Error(err)
 	}
-	until(c, func() bool { return !c.link.writing && len(c.link.unwritten) == 0 })
+	until(c, func() bool { return !c.link.writeRunning && len(c.link.unwritten) == 0 })
 }
 
 // until waits until is returns true. It holds the Client's lock while it calls is.
@@ -154,7 +154,7 @@ func TestWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWire(ours)
+	w := newNonblockingConn(ours)
 	b := make([]byte, 10)
 	read := func(want string, reason error) {
 		t.Helper()

@@ -85,8 +85,8 @@ func openUser(t *testing.T, e *cluster.Ensemble, i int) *user {
 	cfg := client.Config{
 		Timeout: sessionTimeout,
 		Dial:    func(ctx context.Context, addr string) (net.Conn, error) { return e.Network.Dial(ctx, 0, addr) },
-		Watch:   func(_ jute.WatcherEvent, zxid int64) { u.last.Store(max(u.last.Load(), zxid)) },
-		State: func(s client.State, _ error) {
+		OnEvent: func(_ jute.WatcherEvent, zxid int64) { u.last.Store(max(u.last.Load(), zxid)) },
+		OnState: func(s client.State, _ error) {
 			if s == client.Disconnected {
 				u.drops.Add(1)
 			}
@@ -139,7 +139,7 @@ func (u *user) write(n int) {
 		if errors.Is(err, client.ErrNotConnected) {
 			<-under
 			i--
-			err = u.c.Ready(ctx)
+			err = u.c.AwaitReady(ctx)
 		}
 		if err != nil {
 			u.odd = append(u.odd, err)

@@ -99,8 +99,8 @@ func (i *internalClient) Children(ctx context.Context, path string, _ bool) (nam
 	return names, stat, err
 }
 
-// Ready implements subtree.NodeClient.
-func (i *internalClient) Ready(ctx context.Context) error { return i.m.follower.AwaitSync(ctx) }
+// AwaitReady implements subtree.NodeClient.
+func (i *internalClient) AwaitReady(ctx context.Context) error { return i.m.follower.AwaitSync(ctx) }
 
 // Go implements subtree.NodeClient. It is for writes.
 func (i *internalClient) Go(ctx context.Context, op jute.Op, rec client.Record, done func(client.Reply, error)) error {

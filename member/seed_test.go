@@ -65,13 +65,13 @@ func TestPlant(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	c, err := client.Open(ctx, client.Config{
-		Servers: []string{cfg.ClientListener.Addr().String()}, Resume: &client.Resume{ID: id, Password: password[:], LastZxid: zxid},
+		Servers: []string{cfg.ClientListener.Addr().String()}, Resume: &client.ResumeToken{ID: id, Password: password[:], LastZxid: zxid},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Abandon()
-	if err := c.Ready(ctx); err != nil {
+	if err := c.AwaitReady(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := c.Session(); got != id {

@@ -112,7 +112,7 @@ func (b *barPanel) newPlot(k *measurements) (*plot.Plot, error) {
 		return nil, nil
 	}
 	for i, side := range barSides {
-		if err := b.addSide(one, k, rows, i, side.name, side.colour); err != nil {
+		if err := b.drawSideBars(one, k, rows, i, side.name, side.colour); err != nil {
 			return nil, err
 		}
 	}
@@ -122,8 +122,8 @@ func (b *barPanel) newPlot(k *measurements) (*plot.Plot, error) {
 	return one, nil
 }
 
-// addSide draws the bars of one side with their values.
-func (b *barPanel) addSide(one *plot.Plot, k *measurements, rows []barRow, i int, side string,
+// drawSideBars draws the bars of one side with their values.
+func (b *barPanel) drawSideBars(one *plot.Plot, k *measurements, rows []barRow, i int, side string,
 	colour color.Color,
 ) error {
 	var medians plotter.Values

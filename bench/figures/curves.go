@@ -57,8 +57,8 @@ var liveCurves = []struct{ curve, unit, figure string }{
 // memberLoads are the loads of ensembles of several sizes.
 var memberLoads = []string{"set 64x1", "set 8x64", "get 64x1", "get 8x64"}
 
-// tracePoints returns the points of all curves.
-func (k *measurements) tracePoints() []point {
+// allCurvePoints returns the points of all curves.
+func (k *measurements) allCurvePoints() []point {
 	var list []point
 	add := func(curve, unit string, x float64, y spread) {
 		if y.runs > 0 {
@@ -87,8 +87,8 @@ func (k *measurements) tracePoints() []point {
 		}
 	}
 	for _, w := range observerCurves {
-		for _, size := range k.withObservers() {
-			add(curveOf(size.voters, w.load, w.figure), w.unit, float64(size.observers), size.loadSpread(k, w.load, w.figure))
+		for _, size := range k.observerEnsembles() {
+			add(observerCurveName(size.voters, w.load, w.figure), w.unit, float64(size.observers), size.loadSpread(k, w.load, w.figure))
 		}
 	}
 	for _, g := range benchCurves {
@@ -120,8 +120,8 @@ func (k *measurements) rowNames(part string) []string {
 	return list
 }
 
-// curvePoint returns a curve's point at a size, or at the greatest size below.
-func (k *measurements) curvePoint(curve string, x float64) (p point, ok bool) {
+// pointAtOrBelow returns a curve's point at a size, or at the greatest size below.
+func (k *measurements) pointAtOrBelow(curve string, x float64) (p point, ok bool) {
 	for _, q := range k.curves {
 		if q.curve == curve && q.x <= x && (!ok || q.x > p.x) {
 			p, ok = q, true

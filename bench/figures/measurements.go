@@ -145,7 +145,7 @@ func readMeasurements(data string) (*measurements, error) {
 			}
 		}
 	}
-	k.curves = k.tracePoints()
+	k.curves = k.allCurvePoints()
 	return k, nil
 }
 

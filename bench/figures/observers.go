@@ -35,7 +35,7 @@ var observerCurves = []struct{ load, figure, unit string }{
 	{setAt + clientRoles[2], "p99", "ms"},
 }
 
-func curveOf(voters int, load, figure string) string {
+func observerCurveName(voters int, load, figure string) string {
 	unit := "voters"
 	if voters == 1 {
 		unit = "voter"
@@ -43,26 +43,26 @@ func curveOf(voters int, load, figure string) string {
 	return fmt.Sprintf("observers: %s, %s: %d %s", load, figure, voters, unit)
 }
 
-// ofVoters returns a panel of a figure with a curve per number of voters.
-func ofVoters(title, load, figure string) curvePanel {
+// panelByVoters returns a panel of a figure with a curve per number of voters.
+func panelByVoters(title, load, figure string) curvePanel {
 	p := curvePanel{title: title, linearY: true}
 	for _, voters := range membersDrawn {
-		p.curves = append(p.curves, curveOf(int(voters), load, figure))
+		p.curves = append(p.curves, observerCurveName(int(voters), load, figure))
 	}
 	return p
 }
 
-// ofRoles returns a panel per role for the sets of one client.
-func ofRoles(figure string) []curvePanel {
+// panelsByRole returns a panel per role for the sets of one client.
+func panelsByRole(figure string) []curvePanel {
 	var list []curvePanel
 	for _, role := range clientRoles {
-		list = append(list, ofVoters(fmt.Sprintf("%s of sets, one client at %s, ms", figure, role), setAt+role, figure))
+		list = append(list, panelByVoters(fmt.Sprintf("%s of sets, one client at %s, ms", figure, role), setAt+role, figure))
 	}
 	return list
 }
 
-// withObservers returns the measured sizes with observers, in order.
-func (k *measurements) withObservers() []ensemble {
+// observerEnsembles returns the measured sizes with observers, in order.
+func (k *measurements) observerEnsembles() []ensemble {
 	seen := map[ensemble]bool{}
 	for _, row := range k.rowNames("observers") {
 		var size ensemble
@@ -82,8 +82,8 @@ func (size ensemble) loadSpread(k *measurements, load, figure string) spread {
 	return k.rowSpread("observers", fmt.Sprintf("%d+%d %s", size.voters, size.observers, load), "Rollcall", figure)
 }
 
-// observerSet describes the CPU time of a set per observer, or returns "" if it was not measured.
-func (k *measurements) observerSet() string {
+// observerSetText describes the CPU time of a set per observer, or returns "" if it was not measured.
+func (k *measurements) observerSetText() string {
 	const voters, observers = 3, 4
 	without, with := ensemble{voters, 0}.loadSpread(k, setAtAll, "server CPU per op"),
 		ensemble{voters, observers}.loadSpread(k, setAtAll, "server CPU per op")
@@ -111,7 +111,7 @@ func (k *measurements) Observers() string {
 		}
 		return formatNumber(s.median)
 	}
-	for _, size := range k.withObservers() {
+	for _, size := range k.observerEnsembles() {
 		fmt.Fprintf(&b, "| %d | %d |", size.voters, size.observers)
 		for _, load := range []string{setAtAll, getAtAll} {
 			fmt.Fprintf(&b, " %s | %s |", cell(size.loadSpread(k, load, "ops/s")),

@@ -89,12 +89,12 @@ func curvePictures() []curvePicture {
 			{"get, ms", false, []string{"members: get 64x1, p50", "members: get 64x1, p99", "members: get 8x64, p50", "members: get 8x64, p99"}},
 		}},
 		{"observers", "observers, all on one machine", observersDrawn, []curvePanel{
-			ofVoters("sets per second, 64 clients", setAtAll, "ops/s"),
-			ofVoters("CPU time of all members for a set, µs", setAtAll, "server CPU per op"),
-			ofVoters("gets per second, 64 clients", getAtAll, "ops/s"),
+			panelByVoters("sets per second, 64 clients", setAtAll, "ops/s"),
+			panelByVoters("CPU time of all members for a set, µs", setAtAll, "server CPU per op"),
+			panelByVoters("gets per second, 64 clients", getAtAll, "ops/s"),
 		}},
-		{"observers-p50", "observers, all on one machine", observersDrawn, ofRoles("p50")},
-		{"observers-p99", "observers, all on one machine", observersDrawn, ofRoles("p99")},
+		{"observers-p50", "observers, all on one machine", observersDrawn, panelsByRole("p50")},
+		{"observers-p99", "observers, all on one machine", observersDrawn, panelsByRole("p99")},
 	}
 }
 

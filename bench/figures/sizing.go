@@ -121,7 +121,7 @@ func (k *measurements) sizingNumbers() *sizing {
 		return nan
 	}
 	at := func(curve string, x float64) (figure, string) {
-		if p, ok := k.curvePoint(curve, x); ok {
+		if p, ok := k.pointAtOrBelow(curve, x); ok {
 			return figure(p.y.median), formatThousands(p.x)
 		}
 		return nan, "(not measured)"
@@ -141,7 +141,7 @@ func (k *measurements) sizingNumbers() *sizing {
 	}
 	z.Session, z.SessionAt = at("live: memory per session, all members", million)
 	z.mostSessions = figure(math.NaN())
-	if p, ok := k.curvePoint("live: memory per session, all members", million); ok {
+	if p, ok := k.pointAtOrBelow("live: memory per session, all members", million); ok {
 		z.mostSessions = figure(p.x)
 	}
 	z.CPUPing, _ = at("live: CPU time of all members for a ping", million)
@@ -157,7 +157,7 @@ func (k *measurements) sizingNumbers() *sizing {
 	z.Restore = ms / 1000
 	full := of("alone", "memory of one member with 1 M nodes of 100 B, just written", "RSS MiB")
 	z.NodeRSS = (full - z.Idle) * (1 << 20) / million
-	z.Members, z.ObserverSet, z.OpenFiles = k.membersSentence(), k.observerSet(), "(not measured)"
+	z.Members, z.ObserverSet, z.OpenFiles = k.membersSentence(), k.observerSetText(), "(not measured)"
 	for row := range strings.Lines(k.machineText) {
 		if n, ok := strings.CutPrefix(strings.TrimSpace(row), "open files of a process\t"); ok {
 			z.OpenFiles = n
@@ -191,7 +191,7 @@ func (z *sizing) Applied() string {
 		{30_000, 5_000, 1_000_000},
 		{57_000, 10_000, 3_000_000},
 	} {
-		memory := z.memberMemory(l.sessions) + l.nodes*z.NodeRSS/(1<<20) + l.sessions*z.Watch/memberCount/(1<<20)
+		memory := z.memberMemoryMiB(l.sessions) + l.nodes*z.NodeRSS/(1<<20) + l.sessions*z.Watch/memberCount/(1<<20)
 		cores := coreReserve * (l.writes*z.CPUSetHigh + 10*l.writes*z.CPUGetHigh + pingsPerSecond(l.sessions)*z.CPUPing) / million / memberCount
 		daily := l.writes * z.DiskSome * 86_400 / (1 << 30)
 		stays := (logBytesKept + 3*l.nodes*z.NodeSnap) / (1 << 30)
@@ -201,8 +201,8 @@ func (z *sizing) Applied() string {
 	return b.String()
 }
 
-// memberMemory returns a member's memory in MiB, without nodes and watches.
-func (z *sizing) memberMemory(sessions figure) figure {
+// memberMemoryMiB returns a member's memory in MiB, without nodes and watches.
+func (z *sizing) memberMemoryMiB(sessions figure) figure {
 	return z.Idle + sessions*z.Session/memberCount/(1<<20)
 }
 
@@ -221,7 +221,7 @@ func (z *sizing) SessionsEach() figure    { return z.mostSessions }
 func (z *sizing) Ensembles() figure       { return figure(math.Ceil(million / float64(z.mostSessions))) }
 func (z *sizing) EnsembleMembers() figure { return memberCount * z.Ensembles() }
 func (z *sizing) EachMemory() figure {
-	return figure(math.Ceil(float64(z.memberMemory(z.mostSessions))))
+	return figure(math.Ceil(float64(z.memberMemoryMiB(z.mostSessions))))
 }
 func (z *sizing) EachPings() figure { return pingsPerSecond(z.mostSessions) }
 func (z *sizing) EachCores() figure { return pingsPerSecond(z.mostSessions) * z.CPUPing / million }

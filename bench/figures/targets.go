@@ -75,25 +75,25 @@ func (t *target) parse(text string) error {
 // baselines are the other runs in the parts that measure Rollcall alone.
 var baselines = map[string]string{"alone": "no snapshots", "backup": "no backups"}
 
-// otherSide returns the side to compare a part's Rollcall with.
-func (k *measurements) otherSide(part string) string { return cmp.Or(baselines[part], "ZooKeeper") }
+// baselineSide returns the side to compare a part's Rollcall with.
+func (k *measurements) baselineSide(part string) string { return cmp.Or(baselines[part], "ZooKeeper") }
 
-// ratioToOther returns Rollcall's value divided by the other side's, as the ratio of medians. In the part
+// ratioToBaseline returns Rollcall's value divided by the other side's, as the ratio of medians. In the part
 // backup, the two runs of a round are a pair on one ensemble, and the ratio is the median of the pairs'
 // ratios. If there is no ratio, missing has the reason.
-func (k *measurements) ratioToOther(part, row, figure string) (ratio float64, missing string) {
-	a, b := k.rowSpread(part, row, k.otherSide(part), figure), k.rowSpread(part, row, "Rollcall", figure)
+func (k *measurements) ratioToBaseline(part, row, figure string) (ratio float64, missing string) {
+	a, b := k.rowSpread(part, row, k.baselineSide(part), figure), k.rowSpread(part, row, "Rollcall", figure)
 	switch {
 	case b.runs == 0:
 		return 0, "not measured"
 	case a.runs == 0:
-		return 0, "not measured on " + k.otherSide(part)
+		return 0, "not measured on " + k.baselineSide(part)
 	case a.median == 0:
 		return 0, "no ratio to 0"
 	case part != "backup":
 		return b.median / a.median, ""
 	}
-	first, second := k.valuesByRound(part, row, k.otherSide(part), figure), k.valuesByRound(part, row, "Rollcall", figure)
+	first, second := k.valuesByRound(part, row, k.baselineSide(part), figure), k.valuesByRound(part, row, "Rollcall", figure)
 	var ratios []float64
 	for round, v := range first {
 		if w, ok := second[round]; ok && v != 0 {
@@ -106,8 +106,8 @@ func (k *measurements) ratioToOther(part, row, figure string) (ratio float64, mi
 	return spreadOf(ratios).median, ""
 }
 
-func (k *measurements) otherCell(part, row, figure string) string {
-	s := k.rowSpread(part, row, k.otherSide(part), figure)
+func (k *measurements) baselineCell(part, row, figure string) string {
+	s := k.rowSpread(part, row, k.baselineSide(part), figure)
 	if baselines[part] != "" && s.runs > 0 {
 		return "without: " + s.String()
 	}
@@ -123,7 +123,7 @@ func (k *measurements) judgeTarget(t target) (reached, verdict string) {
 	value, unit := b.median, ""
 	if t.ratio {
 		var missing string
-		if value, missing = k.ratioToOther(t.part, t.row, t.figure); missing != "" {
+		if value, missing = k.ratioToBaseline(t.part, t.row, t.figure); missing != "" {
 			return "-", missing
 		}
 		unit = "x"
@@ -150,7 +150,7 @@ func (k *measurements) Targets() string {
 			verdict += ", void"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", t.row, figureTitle(t.figure),
-			k.otherCell(t.part, t.row, t.figure), k.rowSpread(t.part, t.row, "Rollcall", t.figure), reached, t.text, verdict)
+			k.baselineCell(t.part, t.row, t.figure), k.rowSpread(t.part, t.row, "Rollcall", t.figure), reached, t.text, verdict)
 	}
 	return b.String()
 }
@@ -201,10 +201,10 @@ func (k *measurements) All(parts ...string) string {
 		name := t.row
 		for _, figure := range k.figureNames(t.part, t.row) {
 			cell := "-"
-			if ratio, missing := k.ratioToOther(t.part, t.row, figure); missing == "" {
+			if ratio, missing := k.ratioToBaseline(t.part, t.row, figure); missing == "" {
 				cell = formatNumber(ratio) + "x"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, figureTitle(figure), k.otherCell(t.part, t.row, figure),
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, figureTitle(figure), k.baselineCell(t.part, t.row, figure),
 				k.rowSpread(t.part, t.row, "Rollcall", figure), cell)
 			name = ""
 		}
@@ -226,10 +226,10 @@ func (k *measurements) Tails(parts ...string) string {
 		fmt.Fprintf(&b, "| %s |", t.row)
 		for _, figure := range []string{"p99.9", "max"} {
 			cell := "-"
-			if ratio, missing := k.ratioToOther(t.part, t.row, figure); missing == "" {
+			if ratio, missing := k.ratioToBaseline(t.part, t.row, figure); missing == "" {
 				cell = formatNumber(ratio) + "x"
 			}
-			fmt.Fprintf(&b, " %s | %s | %s |", k.otherCell(t.part, t.row, figure),
+			fmt.Fprintf(&b, " %s | %s | %s |", k.baselineCell(t.part, t.row, figure),
 				k.rowSpread(t.part, t.row, "Rollcall", figure), cell)
 		}
 		b.WriteByte('\n')

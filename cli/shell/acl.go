@@ -45,7 +45,7 @@ func (s *Shell) getACL(ctx context.Context, a *arguments) error {
 	path := a.path()
 	var acl []jute.ACL
 	var stat jute.Stat
-	err := s.nodes.send(ctx, path, func(space subtree.Space) (err error) {
+	err := s.nodes.checkPathAndSend(ctx, path, func(space subtree.Space) (err error) {
 		acl, stat, err = space.ACLAndStat(ctx, path)
 		return err
 	})

@@ -49,7 +49,7 @@ func (p *commandLog) replaceCurrent(line string) {
 	}
 }
 
-func (p *commandLog) finishLine() { p.linesRun.Add(1) }
+func (p *commandLog) countLineRun() { p.linesRun.Add(1) }
 
 // earlierLine returns line n, and reports whether it is kept.
 func (p *commandLog) earlierLine(n int) (string, bool) {

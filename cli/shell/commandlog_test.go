@@ -14,7 +14,7 @@ func TestPast(t *testing.T) {
 		if i == maxLoggedLines+4 {
 			break // the present line
 		}
-		p.finishLine()
+		p.countLineRun()
 	}
 	for n, known := range map[int]bool{-1: false, 0: false, maxLoggedLines/2 - 1: false, maxLoggedLines / 2: true, maxLoggedLines + 3: true, maxLoggedLines + 4: false} {
 		if line, ok := p.earlierLine(n); ok != known || ok && line != fmt.Sprint("line ", n) {
@@ -48,7 +48,7 @@ func TestPastIsBounded(t *testing.T) {
 		if line, known := p.earlierLine(p.currentNumber() - 1); known != (p.currentNumber() > 0) || known && line != long {
 			t.Fatalf("the last line is known: %t", known)
 		}
-		p.finishLine()
+		p.countLineRun()
 	}
 	p.appendLine(strings.Repeat("x", maxLine)) // the longest fits
 	if _, known := p.earlierLine(p.currentNumber() - 1); !known && len(p.lines) != 1 {

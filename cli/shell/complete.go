@@ -15,7 +15,7 @@ import (
 func completeLastWord(text string, verbs map[string]*verb, children func(path string) []string) (completed string,
 	choices []string,
 ) {
-	start, quote := lastWord(text)
+	start, quote := lastWordStart(text)
 	before, word := text[:start], strings.TrimPrefix(text[start:], quote)
 	words := splitLine(strings.TrimSpace(before))
 	var all []string
@@ -47,9 +47,9 @@ func completeLastWord(text string, verbs map[string]*verb, children func(path st
 	return before + quote + common, choices
 }
 
-// lastWord returns the start of the last word of text, as splitLine reads it, and its opening quote, if any.
+// lastWordStart returns the start of the last word of text, as splitLine reads it, and its opening quote, if any.
 // The word may be empty.
-func lastWord(text string) (start int, quote string) {
+func lastWordStart(text string) (start int, quote string) {
 	i := 0
 	for i < len(text) {
 		for i < len(text) && isBlank(text[i]) {

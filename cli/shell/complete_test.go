@@ -55,7 +55,7 @@ func FuzzComplete(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		got, _ := completeLastWord(text, verbTable(), func(string) []string { return []string{"a b", "ab", "\u00e9"} })
-		start, quote := lastWord(text)
+		start, quote := lastWordStart(text)
 		word := strings.TrimPrefix(text[start:], quote)
 		if !strings.HasPrefix(got, text[:start]) || !strings.HasPrefix(strings.TrimLeft(got[start:], `"'`), strings.TrimLeft(word, `"'`)) {
 			t.Fatalf("%q became %q", text, got)
@@ -64,11 +64,11 @@ func FuzzComplete(f *testing.F) {
 }
 
 func TestListed(t *testing.T) {
-	if got := listChoices([]string{"/x/a", "b"}); got != "a  b\n" {
+	if got := formatChoices([]string{"/x/a", "b"}); got != "a  b\n" {
 		t.Errorf("%q", got)
 	}
 	names := strings.Fields(strings.Repeat("name ", maxListed+3))
-	if got := listChoices(names); !strings.HasSuffix(got, "  … and 3 more\n") || strings.Count(got, "name") != maxListed {
+	if got := formatChoices(names); !strings.HasSuffix(got, "  … and 3 more\n") || strings.Count(got, "name") != maxListed {
 		t.Errorf("%q", got)
 	}
 }

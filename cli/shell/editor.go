@@ -43,7 +43,7 @@ func (s *Shell) runInteractive(ctx context.Context) error {
 	if !ok {
 		return errors.New("shell: a terminal must be a file")
 	}
-	e := &editor{shell: s, ctx: ctx, keys: newKeyboard(), history: openHistory(s.cfg.History, s.screen.postHint)}
+	e := &editor{shell: s, ctx: ctx, keys: newKeyboard(), history: openHistory(s.cfg.HistoryFile, s.screen.postHint)}
 	defer e.history.close()
 	e.terminal = term.NewTerminal(terminalIO{e.keys, s.cfg.Out}, "")
 	e.terminal.History = e.history
@@ -60,7 +60,7 @@ func (s *Shell) runInteractive(ctx context.Context) error {
 		line, err := e.readLine()
 		if err != nil {
 			prompted = true
-			return e.readError(err)
+			return e.ignoreInputEnd(err)
 		}
 		if e.runTypedLine(line) {
 			return nil
@@ -68,8 +68,8 @@ func (s *Shell) runInteractive(ctx context.Context) error {
 	}
 }
 
-// readError returns the error of a failed read. The ends of the input and of ctx are no errors.
-func (e *editor) readError(err error) error {
+// ignoreInputEnd returns the error of a failed read. The ends of the input and of ctx are no errors.
+func (e *editor) ignoreInputEnd(err error) error {
 	if errors.Is(err, io.EOF) || e.ctx.Err() != nil {
 		return nil
 	}
@@ -102,8 +102,8 @@ func (e *editor) runTypedLine(line string) (done bool) {
 	}
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
-	e.keys.onInterrupt(cancel)
-	defer e.keys.onInterrupt(nil)
+	e.keys.setInterrupt(cancel)
+	defer e.keys.setInterrupt(nil)
 	return e.shell.executeLine(ctx, line)
 }
 
@@ -115,8 +115,8 @@ func (e *editor) completeOnTab(line string, pos int, key rune) (newLine string, 
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, completionWait)
 	defer cancel()
-	e.keys.onInterrupt(cancel)
-	defer e.keys.onInterrupt(nil)
+	e.keys.setInterrupt(cancel)
+	defer e.keys.setInterrupt(nil)
 	completed, choices := completeLastWord(line[:pos], e.shell.verbs, func(path string) []string {
 		names, _, err := e.shell.nodes.listChildren(ctx, path, false)
 		if err != nil {
@@ -125,14 +125,14 @@ func (e *editor) completeOnTab(line string, pos int, key rune) (newLine string, 
 		return names
 	})
 	if completed == line[:pos] && len(choices) > 1 {
-		e.shell.screen.print(listChoices(choices))
+		e.shell.screen.print(formatChoices(choices))
 		_ = e.shell.screen.flush() // the next line reports the failure
 	}
 	return completed + line[pos:], len(completed), true
 }
 
-// listChoices returns the choices as a paragraph. Of a path it shows the last name.
-func listChoices(choices []string) string {
+// formatChoices returns the choices as a paragraph. Of a path it shows the last name.
+func formatChoices(choices []string) string {
 	var names []string
 	for _, choice := range choices[:min(len(choices), maxListed)] {
 		names = append(names, choice[strings.LastIndexByte(choice, '/')+1:])

@@ -31,7 +31,7 @@ func (s *Shell) printConfig(ctx context.Context, a *arguments) error {
 	if err != nil {
 		return err
 	}
-	text := textOf(data)
+	text := textOrNull(data)
 	if a.hasFlag("c") {
 		text = clientAddresses(text)
 	}
@@ -96,26 +96,26 @@ func (s *Shell) reconfigure(ctx context.Context, a *arguments) error {
 		}
 	}
 	if a.hasFlag("file") {
-		members, err := readMembers(a.optionValues["file"])
+		members, err := readServerLines(a.optionValues["file"])
 		if err != nil {
 			return zkCliError(fmt.Sprintf("Error processing %s: %v", a.optionValues["file"], err))
 		}
 		rec.NewMembers = members
 	}
 	var got jute.GetDataResponse
-	err := s.session.send(ctx, "", func(space subtree.Space) error { return space.Do(ctx, jute.OpReconfig, rec, &got) })
+	err := s.session.sendWhenConnected(ctx, "", func(space subtree.Space) error { return space.Do(ctx, jute.OpReconfig, rec, &got) })
 	if err != nil {
 		return err
 	}
-	s.screen.print("Committed new configuration:\n" + textOf(got.Data) + "\n")
+	s.screen.print("Committed new configuration:\n" + textOrNull(got.Data) + "\n")
 	if a.hasFlag("s") {
 		s.screen.printStat(got.Stat)
 	}
 	return nil
 }
 
-// readMembers returns the server lines of a configuration file.
-func readMembers(name string) ([]byte, error) {
+// readServerLines returns the server lines of a configuration file.
+func readServerLines(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (s *Shell) printVersion(_ context.Context, a *arguments) error {
 
 func (s *Shell) whoAmI(ctx context.Context, _ *arguments) error {
 	var got jute.WhoAmIResponse
-	err := s.session.send(ctx, "", func(space subtree.Space) error { return space.Do(ctx, jute.OpWhoAmI, nil, &got) })
+	err := s.session.sendWhenConnected(ctx, "", func(space subtree.Space) error { return space.Do(ctx, jute.OpWhoAmI, nil, &got) })
 	if err != nil {
 		return err
 	}

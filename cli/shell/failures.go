@@ -135,7 +135,7 @@ func toRequestError(err error, path string) error {
 	return &requestError{code: jute.ConnectionLoss, path: path, reason: err}
 }
 
-func failedWith(err error, code jute.Code) bool {
+func hasCode(err error, code jute.Code) bool {
 	f, ok := errors.AsType[*requestError](err)
 	return ok && f.code == code
 }

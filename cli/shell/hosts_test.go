@@ -40,11 +40,11 @@ func TestRoot(t *testing.T) {
 		{"/app", "/a/b", "/app/a/b"},
 	} {
 		space := subtree.Space{Root: tt.root}
-		if real, seen := space.FullPath(tt.seen), space.ShortPath(tt.real); real != tt.real || seen != tt.seen {
+		if real, seen := space.FullPath(tt.seen), space.TrimRoot(tt.real); real != tt.real || seen != tt.seen {
 			t.Errorf("%+v: %s, %s", tt, real, seen)
 		}
 	}
-	if got := (subtree.Space{Root: "/app"}).ShortPath("/apple"); got != "/apple" {
+	if got := (subtree.Space{Root: "/app"}).TrimRoot("/apple"); got != "/apple" {
 		t.Errorf("a node beside the root is seen as %s", got)
 	}
 }

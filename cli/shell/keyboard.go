@@ -35,14 +35,14 @@ func (k *keyboard) readAhead(in io.Reader) {
 	buf := make([]byte, 4<<10)
 	for {
 		n, err := in.Read(buf)
-		if !k.appendTyped(buf[:n], err) {
+		if !k.appendAndWait(buf[:n], err) {
 			return
 		}
 	}
 }
 
-// appendTyped appends input, waits until there is room for more, and reports whether to go on reading.
-func (k *keyboard) appendTyped(read []byte, err error) bool {
+// appendAndWait appends input, waits until there is room for more, and reports whether to go on reading.
+func (k *keyboard) appendAndWait(read []byte, err error) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, b := range read {
@@ -92,8 +92,8 @@ func (k *keyboard) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// onInterrupt sets the action of Ctrl-C. If it is nil, Ctrl-C clears the line.
-func (k *keyboard) onInterrupt(interrupt func()) {
+// setInterrupt sets the action of Ctrl-C. If it is nil, Ctrl-C clears the line.
+func (k *keyboard) setInterrupt(interrupt func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.interrupt = interrupt

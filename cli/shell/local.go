@@ -28,7 +28,7 @@ func (s *Shell) connect(_ context.Context, words []string) (done bool, err error
 		s.target = target
 	}
 	s.session.close()
-	s.beginSession()
+	s.startNewSession()
 	return false, nil
 }
 

@@ -82,15 +82,15 @@ func (s *Shell) getNode(ctx context.Context, a *arguments) error {
 	if err != nil {
 		return err
 	}
-	s.screen.print(textOf(data) + "\n")
+	s.screen.print(textOrNull(data) + "\n")
 	if a.hasFlag("s") {
 		s.screen.printStat(stat)
 	}
 	return nil
 }
 
-// textOf returns data as text, or "null".
-func textOf(data []byte) string {
+// textOrNull returns data as text, or "null".
+func textOrNull(data []byte) string {
 	if data == nil {
 		return "null"
 	}
@@ -183,7 +183,7 @@ func (s *Shell) deleteInMulti(ctx context.Context, paths []string) error {
 			Delete: jute.DeleteRequest{Path: []byte(s.session.space.FullPath(path)), Version: -1},
 		}
 	}
-	err := s.session.send(ctx, paths[0], func(space subtree.Space) error { return space.Multi(ctx, ops) })
+	err := s.session.sendWhenConnected(ctx, paths[0], func(space subtree.Space) error { return space.Multi(ctx, ops) })
 	if err != nil && !errors.Is(err, errInterrupted) {
 		return errPartlyDeleted
 	}
@@ -192,7 +192,7 @@ func (s *Shell) deleteInMulti(ctx context.Context, paths []string) error {
 
 func (s *Shell) syncNode(ctx context.Context, a *arguments) error {
 	path := a.path()
-	err := s.nodes.send(ctx, path, func(space subtree.Space) error {
+	err := s.nodes.checkPathAndSend(ctx, path, func(space subtree.Space) error {
 		_, err := space.Sync(ctx, path)
 		return err
 	})
@@ -209,7 +209,7 @@ func (s *Shell) syncNode(ctx context.Context, a *arguments) error {
 func (s *Shell) getAllChildrenNumber(ctx context.Context, a *arguments) error {
 	path := a.path()
 	var got jute.GetAllChildrenNumberResponse
-	err := s.nodes.send(ctx, path, func(space subtree.Space) error {
+	err := s.nodes.checkPathAndSend(ctx, path, func(space subtree.Space) error {
 		return space.Do(ctx, jute.OpGetAllChildrenNumber,
 			jute.GetAllChildrenNumberRequest{Path: []byte(space.FullPath(path))}, &got)
 	})
@@ -228,7 +228,7 @@ func (s *Shell) getEphemerals(ctx context.Context, a *arguments) error {
 		path = a.path()
 	}
 	var got jute.GetEphemeralsResponse
-	err := s.nodes.send(ctx, path, func(space subtree.Space) error {
+	err := s.nodes.checkPathAndSend(ctx, path, func(space subtree.Space) error {
 		return space.Do(ctx, jute.OpGetEphemerals, jute.GetEphemeralsRequest{Path: []byte(space.FullPath(path))}, &got)
 	})
 	if err != nil {

@@ -72,7 +72,7 @@ func (o options) parse(words []string) (*arguments, error) {
 			p.args.words = append(p.args.words, words[i+1:]...)
 			break
 		}
-		if err := p.takeWord(w); err != nil {
+		if err := p.parseWord(w); err != nil {
 			return nil, err
 		}
 	}
@@ -112,7 +112,7 @@ func (o options) looksLikeOption(w string) bool {
 	return o.findOption(name) != nil || name != "" && o.findOption(name[:1]) != nil
 }
 
-func (p *optionParser) takeWord(w string) error {
+func (p *optionParser) parseWord(w string) error {
 	if p.awaitingValue != nil && !p.looksLikeOption(w) {
 		p.args.optionValues[p.awaitingValue.name] = w
 		p.awaitingValue = nil
@@ -129,12 +129,12 @@ func (p *optionParser) takeWord(w string) error {
 	if valued || w[1] == '-' {
 		return unrecognizedOption(w)
 	}
-	return p.takeLetters(w)
+	return p.parseLetters(w)
 }
 
-// takeLetters takes a word of several one-letter options. If an option takes a value, the rest of the word is
+// parseLetters takes a word of several one-letter options. If an option takes a value, the rest of the word is
 // its value.
-func (p *optionParser) takeLetters(w string) error {
+func (p *optionParser) parseLetters(w string) error {
 	for i := 1; i < len(w); i++ {
 		opt := p.findOption(w[i : i+1])
 		if opt == nil {

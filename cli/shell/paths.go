@@ -22,7 +22,7 @@ func checkPath(path string) error {
 	position := 0
 	for name := range strings.SplitSeq(path[1:], "/") {
 		position++ // the slash before the name
-		if reason, at := invalidName(name); reason != "" {
+		if reason, at := invalidNameReason(name); reason != "" {
 			return zkCliError(fmt.Sprintf("Invalid path string \"%s\" caused by %s @%d", path, reason, position+at))
 		}
 		position += len(utf16.Encode([]rune(name)))
@@ -30,8 +30,8 @@ func checkPath(path string) error {
 	return nil
 }
 
-// invalidName returns the reason why a name is invalid and the UTF-16 position, or "".
-func invalidName(name string) (reason string, at int) {
+// invalidNameReason returns the reason why a name is invalid and the UTF-16 position, or "".
+func invalidNameReason(name string) (reason string, at int) {
 	switch name {
 	case "":
 		return "empty node name specified", 0

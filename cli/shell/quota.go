@@ -92,7 +92,7 @@ type quotaCommands struct {
 	screen *screen
 }
 
-func runQuotaCommand(run func(q quotaCommands, ctx context.Context, a *arguments) error) func(*Shell, context.Context,
+func asVerb(run func(q quotaCommands, ctx context.Context, a *arguments) error) func(*Shell, context.Context,
 	*arguments) error {
 	return func(s *Shell, ctx context.Context, a *arguments) error {
 		return run(quotaCommands{s.nodes, s.screen}, ctx, a)
@@ -122,7 +122,7 @@ func (q quotaCommands) setQuota(ctx context.Context, a *arguments) error {
 		}
 		limits.byKey[f.key] = n
 	}
-	if _, err := q.nodes.statNode(ctx, path, false); failedWith(err, jute.NoNode) {
+	if _, err := q.nodes.statNode(ctx, path, false); hasCode(err, jute.NoNode) {
 		return zkCliError(path + " does not exist.")
 	} else if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (q quotaCommands) setQuota(ctx context.Context, a *arguments) error {
 	if err := q.checkOtherQuotas(ctx, path); err != nil {
 		return err
 	}
-	return q.storeLimits(ctx, path, limits)
+	return q.mergeLimits(ctx, path, limits)
 }
 
 // checkOtherQuotas returns an error if an ancestor or a descendant of path has a quota. ZooKeeper allows one
@@ -143,7 +143,7 @@ func (q quotaCommands) checkOtherQuotas(ctx context.Context, path string) error 
 		}
 		return err
 	})
-	if err != nil && !failedWith(err, jute.NoNode) {
+	if err != nil && !hasCode(err, jute.NoNode) {
 		return err
 	}
 	at := quotaRoot
@@ -163,14 +163,14 @@ func (q quotaCommands) checkOtherQuotas(ctx context.Context, path string) error 
 // hasLimits reports whether a node below quotaRoot holds a quota. A missing node does not.
 func (q quotaCommands) hasLimits(ctx context.Context, at string) (bool, error) {
 	names, _, err := q.nodes.listChildren(ctx, at, false)
-	if failedWith(err, jute.NoNode) {
+	if hasCode(err, jute.NoNode) {
 		return false, nil
 	}
 	return slices.Contains(names, limitsNode), err
 }
 
-// storeLimits writes limits and keeps those that they do not set. It warns if the usage already exceeds them.
-func (q quotaCommands) storeLimits(ctx context.Context, path string, limits quotaValues) error {
+// mergeLimits writes limits and keeps those that they do not set. It warns if the usage already exceeds them.
+func (q quotaCommands) mergeLimits(ctx context.Context, path string, limits quotaValues) error {
 	at := quotaRoot
 	nodes := []string{systemRoot, quotaRoot}
 	for name := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
@@ -184,7 +184,7 @@ func (q quotaCommands) storeLimits(ctx context.Context, path string, limits quot
 	}
 	before, _, err := q.nodes.getData(ctx, joinPath(at, limitsNode), false)
 	switch {
-	case failedWith(err, jute.NoNode):
+	case hasCode(err, jute.NoNode):
 		if err := q.nodes.ensureNode(ctx, joinPath(at, limitsNode), []byte(limits.String())); err != nil {
 			return err
 		}
@@ -234,7 +234,7 @@ func (q quotaCommands) listQuota(ctx context.Context, a *arguments) error {
 	if err == nil {
 		used, _, err = q.nodes.getData(ctx, quotaRoot+path+"/"+usageNode, false)
 	}
-	if failedWith(err, jute.NoNode) {
+	if hasCode(err, jute.NoNode) {
 		q.screen.printMessage(errorStyle, "quota for "+path+" does not exist.")
 		return nil
 	}
@@ -251,7 +251,7 @@ func (q quotaCommands) deleteQuota(ctx context.Context, a *arguments) error {
 	path := a.path()
 	at := quotaRoot + path
 	data, _, err := q.nodes.getData(ctx, at+"/"+limitsNode, false)
-	if failedWith(err, jute.NoNode) {
+	if hasCode(err, jute.NoNode) {
 		q.screen.print("Quota does not exist for " + path + "\n")
 		return nil
 	}

@@ -40,11 +40,11 @@ func TestRefusedIdentityEndsTheSession(t *testing.T) {
 			go rejectingServer(theirs)
 			return ours, nil
 		}
-		c, err := client.Open(t.Context(), client.Config{Servers: []string{"a:1"}, Dial: dial, State: func(state client.State, why error) {
+		c, err := client.Open(t.Context(), client.Config{Servers: []string{"a:1"}, Dial: dial, OnState: func(state client.State, why error) {
 			if errors.Is(why, jute.AuthFailed) {
 				<-report
 			}
-			s.stateChanged(state, why)
+			s.handleState(state, why)
 		}})
 		if err != nil {
 			t.Fatal(err)

@@ -13,21 +13,21 @@ import (
 // it sends a request.
 type nodeRequests struct{ session *session }
 
-// send checks the path and runs request once there is a connection. The error is one of failures.go.
-func (n *nodeRequests) send(ctx context.Context, path string, request func(subtree.Space) error) error {
+// checkPathAndSend checks the path and runs request once there is a connection. The error is one of failures.go.
+func (n *nodeRequests) checkPathAndSend(ctx context.Context, path string, request func(subtree.Space) error) error {
 	if err := checkPath(path); err != nil {
 		return err
 	}
-	return n.session.send(ctx, path, request)
+	return n.session.sendWhenConnected(ctx, path, request)
 }
 
 // sendWatching is send for a request that also sets a watch of a kind. If kind is 0, it sets none.
 func (n *nodeRequests) sendWatching(ctx context.Context, path string, kind watchKind,
 	request func(subtree.Space) error,
 ) error {
-	return n.send(ctx, path, func(space subtree.Space) error {
+	return n.checkPathAndSend(ctx, path, func(space subtree.Space) error {
 		space.Watch = kind != 0
-		return n.session.watches.set(path, kind, func() error { return request(space) })
+		return n.session.watches.setThroughRequest(path, kind, func() error { return request(space) })
 	})
 }
 
@@ -38,7 +38,7 @@ func (n *nodeRequests) createNode(ctx context.Context, path string, data []byte,
 	if len(acl) == 0 {
 		return "", &requestError{code: jute.InvalidACL}
 	}
-	err = n.session.send(ctx, path, func(space subtree.Space) error {
+	err = n.session.sendWhenConnected(ctx, path, func(space subtree.Space) error {
 		made, err = space.Create(ctx, path, data, mode, acl, ttl)
 		return err
 	})
@@ -77,7 +77,7 @@ func (n *nodeRequests) statNode(ctx context.Context, path string, watch bool) (s
 func (n *nodeRequests) setData(ctx context.Context, path string, data []byte, version int32) (stat jute.Stat,
 	err error,
 ) {
-	err = n.send(ctx, path, func(space subtree.Space) error {
+	err = n.checkPathAndSend(ctx, path, func(space subtree.Space) error {
 		stat, err = space.Set(ctx, path, data, version)
 		return err
 	})
@@ -93,7 +93,7 @@ func (n *nodeRequests) setACL(ctx context.Context, path string, acl []jute.ACL, 
 	if len(acl) == 0 {
 		return stat, &requestError{code: jute.InvalidACL}
 	}
-	err = n.session.send(ctx, path, func(space subtree.Space) error {
+	err = n.session.sendWhenConnected(ctx, path, func(space subtree.Space) error {
 		stat, err = space.SetACL(ctx, path, acl, version)
 		return err
 	})
@@ -101,7 +101,7 @@ func (n *nodeRequests) setACL(ctx context.Context, path string, acl []jute.ACL, 
 }
 
 func (n *nodeRequests) deleteNode(ctx context.Context, path string, version int32) error {
-	return n.send(ctx, path, func(space subtree.Space) error { return space.Delete(ctx, path, version) })
+	return n.checkPathAndSend(ctx, path, func(space subtree.Space) error { return space.Delete(ctx, path, version) })
 }
 
 // visitSubtree calls do with a node and its descendants. The children of a node come together, and their descendants
@@ -120,7 +120,7 @@ func (n *nodeRequests) visitDescendants(ctx context.Context, path string, watch 
 	do func(path string) error,
 ) error {
 	names, _, err := n.listChildren(ctx, path, watch)
-	if failedWith(err, jute.NoNode) {
+	if hasCode(err, jute.NoNode) {
 		return nil
 	}
 	for _, name := range names {
@@ -139,11 +139,11 @@ func (n *nodeRequests) visitDescendants(ctx context.Context, path string, watch 
 // ensureNode creates a node unless it exists.
 func (n *nodeRequests) ensureNode(ctx context.Context, path string, data []byte) error {
 	_, err := n.statNode(ctx, path, false)
-	if !failedWith(err, jute.NoNode) {
+	if !hasCode(err, jute.NoNode) {
 		return err
 	}
 	_, err = n.createNode(ctx, path, data, jute.OpenACL, jute.Persistent, 0)
-	if failedWith(err, jute.NodeExists) {
+	if hasCode(err, jute.NodeExists) {
 		return nil
 	}
 	return err

@@ -226,7 +226,7 @@ func (s *screen) visibleText(text string) string {
 			if i > 0 {
 				b.WriteByte('\t')
 			}
-			b.WriteString(s.cfg.Visible(cell))
+			b.WriteString(s.cfg.EscapeText(cell))
 		}
 		if end {
 			b.WriteByte('\n')

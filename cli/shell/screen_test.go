@@ -15,7 +15,7 @@ func TestHostileBytes(t *testing.T) {
 	const text = "a\x1b[31m\tb\rc\nd\n"
 	for _, terminal := range []bool{true, false} {
 		var out, errs strings.Builder
-		s := newScreen(&Config{Out: &out, Err: &errs, OutTerminal: terminal, ErrTerminal: terminal, Colors: true, Visible: visible})
+		s := newScreen(&Config{Out: &out, Err: &errs, OutTerminal: terminal, ErrTerminal: terminal, Colors: true, EscapeText: visible})
 		s.print(text)
 		s.printMessage(errorStyle, strings.TrimSuffix(text, "\n"))
 		s.postEvent(text)
@@ -36,7 +36,7 @@ func TestHostileBytes(t *testing.T) {
 // Events never wait for a terminal. Those that find no room are counted.
 func TestPostedIsBounded(t *testing.T) {
 	var out strings.Builder
-	s := newScreen(&Config{Out: &out, Visible: visible})
+	s := newScreen(&Config{Out: &out, EscapeText: visible})
 	for i := range maxPosted + 5 {
 		s.postEvent(fmt.Sprint("event ", i, "\n"))
 	}
@@ -54,7 +54,7 @@ func TestPostedIsBounded(t *testing.T) {
 func TestHints(t *testing.T) {
 	for _, terminal := range []bool{true, false} {
 		var errs strings.Builder
-		s := newScreen(&Config{Out: &strings.Builder{}, Err: &errs, ErrTerminal: terminal, Visible: visible})
+		s := newScreen(&Config{Out: &strings.Builder{}, Err: &errs, ErrTerminal: terminal, EscapeText: visible})
 		s.postHint("look")
 		_ = s.flush()
 		if want := map[bool]string{true: "look\n"}[terminal]; errs.String() != want {
@@ -69,7 +69,7 @@ func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("no space"
 
 // A shell ends when its output cannot be written.
 func TestOutputFails(t *testing.T) {
-	_, err := Run(t.Context(), Config{Hosts: addr, In: endlessReader{}, Out: brokenWriter{}, Err: brokenWriter{}, Visible: visible})
+	_, err := Run(t.Context(), Config{Hosts: addr, In: endlessReader{}, Out: brokenWriter{}, Err: brokenWriter{}, EscapeText: visible})
 	if err == nil || !strings.Contains(err.Error(), "shell: print: no space") {
 		t.Errorf("%v", err)
 	}
@@ -83,7 +83,7 @@ func (endlessReader) Read(p []byte) (int, error) { return copy(p, "version\n"), 
 // A prompt is computed and set under the screen's lock. Otherwise an event could come between the two, and the
 // prompt of before the event would stay.
 func TestPromptIsOfNow(t *testing.T) {
-	s := newScreen(&Config{Out: &strings.Builder{}, Visible: visible})
+	s := newScreen(&Config{Out: &strings.Builder{}, EscapeText: visible})
 	s.terminal = term.NewTerminal(&bytes.Buffer{}, "")
 	asked := 0
 	s.prompt = func() string {

@@ -50,8 +50,8 @@ type session struct {
 	changed     chan struct{} // closed at each change of these fields
 }
 
-// openSession starts to open a session. It does not wait for a connection.
-func openSession(cfg *Config, t *target, event func(jute.EventType, jute.KeeperState, string),
+// startSession starts to open a session. It does not wait for a connection.
+func startSession(cfg *Config, t *target, event func(jute.EventType, jute.KeeperState, string),
 	hint func(string),
 ) *session {
 	ctx, stop := context.WithCancel(context.Background())
@@ -64,7 +64,7 @@ func openSession(cfg *Config, t *target, event func(jute.EventType, jute.KeeperS
 		defer close(s.openingDone)
 		c, err := client.Open(ctx, client.Config{
 			Servers: slices.Clone(t.servers), Timeout: cfg.Timeout, Login: cfg.Login, Auth: slices.Clone(cfg.Auth),
-			Dial: s.dial, Watch: s.eventReceived, State: s.stateChanged,
+			Dial: s.dial, OnEvent: s.handleEvent, OnState: s.handleState,
 		})
 		s.updateState(func() {
 			if s.client = c; err != nil {
@@ -99,13 +99,13 @@ func (s *session) dial(ctx context.Context, addr string) (net.Conn, error) {
 	return conn, err
 }
 
-func (s *session) eventReceived(e jute.WatcherEvent, _ int64) {
-	path := s.space.ShortPath(string(e.Path))
-	s.watches.eventReceived(e.Type, path)
+func (s *session) handleEvent(e jute.WatcherEvent, _ int64) {
+	path := s.space.TrimRoot(string(e.Path))
+	s.watches.removeFired(e.Type, path)
 	s.onEvent(e.Type, e.State, path)
 }
 
-func (s *session) stateChanged(state client.State, why error) {
+func (s *session) handleState(state client.State, why error) {
 	shown, event := connected, jute.StateSyncConnected
 	switch {
 	case state == client.Disconnected:
@@ -197,8 +197,8 @@ func (u *unreachableError) Error() string {
 // Unwrap returns the code that zkCli.sh prints for this error.
 func (u *unreachableError) Unwrap() error { return jute.ConnectionLoss }
 
-// send runs request with the nodes of the session once it has a connection. The error is one of failures.go.
-func (s *session) send(ctx context.Context, path string, request func(subtree.Space) error) error {
+// sendWhenConnected runs request with the nodes of the session once it has a connection. The error is one of failures.go.
+func (s *session) sendWhenConnected(ctx context.Context, path string, request func(subtree.Space) error) error {
 	c, err := s.awaitConnection(ctx)
 	if err == nil {
 		space := s.space

@@ -49,11 +49,11 @@ type Config struct {
 	// edited there. If Out or Err is, Visible must be set.
 	InTerminal, OutTerminal, ErrTerminal bool
 
-	Colors  bool                        // a terminal may show colours
-	Size    func() (columns, lines int) // the size of the terminal that Out is; nil: not known
-	Visible func(text string) string    // replaces characters that are not printable; text has no line ends
-	History string                      // the file of the history; "": none
-	Version string                      // for the verb version
+	Colors      bool                        // a terminal may show colours
+	Size        func() (columns, lines int) // the size of the terminal that Out is; nil: not known
+	EscapeText  func(text string) string    // replaces characters that are not printable; text has no line ends
+	HistoryFile string                      // the file of the history; "": none
+	Version     string                      // for the verb version
 }
 
 // Check returns an error if the configuration is invalid.
@@ -99,7 +99,7 @@ func Run(ctx context.Context, cfg Config) (status int, err error) {
 		s.screen.printPostedUntil(done)
 	}()
 	s.screen.print("Connecting to " + target.givenText + "\n")
-	s.beginSession()
+	s.startNewSession()
 	err = s.runCommands(ctx)
 	s.printWatches.Store(false) // the end of the session is no news
 	s.session.close()
@@ -111,9 +111,9 @@ func Run(ctx context.Context, cfg Config) (status int, err error) {
 	return s.status, errors.Join(err, s.screen.flush())
 }
 
-// beginSession replaces the session.
-func (s *Shell) beginSession() {
-	s.session = openSession(s.cfg, s.target, s.postWatchEvent, s.screen.postHint)
+// startNewSession replaces the session.
+func (s *Shell) startNewSession() {
+	s.session = startSession(s.cfg, s.target, s.postWatchEvent, s.screen.postHint)
 	s.nodes = &nodeRequests{s.session}
 	s.sessions.Store(s.session)
 }
@@ -173,7 +173,7 @@ func (s *Shell) executeLine(ctx context.Context, line string) (done bool) {
 	}
 	s.commands.appendLine(line)
 	done = s.runCommand(ctx, words)
-	s.commands.finishLine()
+	s.commands.countLineRun()
 	return done
 }
 

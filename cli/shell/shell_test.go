@@ -151,7 +151,7 @@ func TestInterrupted(t *testing.T) {
 		}
 	}()
 	var errs outputBuffer
-	status, err := Run(ctx, Config{Hosts: silent.Addr().String(), Command: []string{"ls", "/"}, Out: io.Discard, Err: &errs, Visible: visible})
+	status, err := Run(ctx, Config{Hosts: silent.Addr().String(), Command: []string{"ls", "/"}, Out: io.Discard, Err: &errs, EscapeText: visible})
 	if status != statusInterrupted || err != nil || errs.String() != "interrupted\n" {
 		t.Errorf("status %d, %v, %q", status, err, &errs)
 	}
@@ -161,7 +161,7 @@ func TestInterrupted(t *testing.T) {
 func TestLongLine(t *testing.T) {
 	in := io.MultiReader(strings.NewReader("get /none\n"), strings.NewReader(strings.Repeat("x", maxLine+1)))
 	var errs outputBuffer
-	status, err := Run(t.Context(), Config{Hosts: addr, In: in, Out: io.Discard, Err: &errs, Visible: visible})
+	status, err := Run(t.Context(), Config{Hosts: addr, In: in, Out: io.Discard, Err: &errs, EscapeText: visible})
 	if status != 1 || err == nil || err.Error() != "a line is longer than 16777216 bytes" || !strings.HasPrefix(errs.String(), "Node does not exist: /none\n") {
 		t.Errorf("status %d, %v, %q", status, err, &errs)
 	}
@@ -227,7 +227,7 @@ func TestLostConnection(t *testing.T) {
 	var out, errs outputBuffer
 	ended := make(chan error, 1)
 	go func() {
-		_, err := Run(t.Context(), Config{Hosts: g.Addr().String(), Timeout: time.Second, In: in, Out: &out, Err: &errs, ErrTerminal: true, Visible: visible})
+		_, err := Run(t.Context(), Config{Hosts: g.Addr().String(), Timeout: time.Second, In: in, Out: &out, Err: &errs, ErrTerminal: true, EscapeText: visible})
 		ended <- err
 	}()
 	command := func(line string) { _, _ = io.WriteString(say, line+"\n") }

@@ -37,7 +37,7 @@ func openShellWithColumns(t *testing.T, dir string, columns int) *terminalUser {
 	go func() {
 		status, err := Run(ctx, Config{
 			Hosts: addr, In: screen, Out: screen, Err: screen, InTerminal: true, OutTerminal: true, ErrTerminal: true,
-			Size: func() (int, int) { return columns, 40 }, Visible: visible, History: filepath.Join(dir, "history"), Version: "the version",
+			Size: func() (int, int) { return columns, 40 }, EscapeText: visible, HistoryFile: filepath.Join(dir, "history"), Version: "the version",
 		})
 		if err != nil && ctx.Err() == nil {
 			t.Error(err)

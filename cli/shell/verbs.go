@@ -81,7 +81,7 @@ func verbTable() map[string]*verb {
 		},
 		"delquota": {
 			usage: "[-n|-b|-N|-B] path", minWords: 2, options: quotaOptions(false),
-			run: runQuotaCommand(quotaCommands.deleteQuota),
+			run: asVerb(quotaCommands.deleteQuota),
 		},
 		"get": {
 			usage: "[-s] [-w] path", minWords: 2, options: optionsOf(statFlag, watchFlag),
@@ -92,7 +92,7 @@ func verbTable() map[string]*verb {
 		"getEphemerals":        {usage: "path", run: (*Shell).getEphemerals},
 		"help":                 {runLocal: (*Shell).printHelp},
 		"history":              {runLocal: (*Shell).printHistory},
-		"listquota":            {usage: "path", minWords: 2, run: runQuotaCommand(quotaCommands.listQuota)},
+		"listquota":            {usage: "path", minWords: 2, run: asVerb(quotaCommands.listQuota)},
 		"ls": {
 			usage: "[-s] [-w] [-R] path", minWords: 2,
 			options: optionsOf(flagOption("?", "help"), statFlag, watchFlag, flagOption("R", "recurse")),
@@ -117,7 +117,7 @@ func verbTable() map[string]*verb {
 			usage: "[-s] [-v version] [-R] path acl", minWords: 3,
 			options: optionsOf(statFlag, versionFlag, flagOption("R", "recursive")), run: (*Shell).setACL,
 		},
-		"setquota": {usage: "-n|-b|-N|-B val path", minWords: 2, options: quotaOptions(true), run: runQuotaCommand(quotaCommands.setQuota)},
+		"setquota": {usage: "-n|-b|-N|-B val path", minWords: 2, options: quotaOptions(true), run: asVerb(quotaCommands.setQuota)},
 		"stat": {
 			usage: "[-w] path", minWords: 2, options: optionsOf(watchFlag), run: (*Shell).statNode,
 			rewriteOldForm: replaceWithWatchFlag("stat path [watch]", "stat [-w] path"),

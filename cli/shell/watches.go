@@ -35,10 +35,10 @@ func newWatchTable() watchTable {
 	return watchTable{mu: new(sync.Mutex), paths: map[string]watchKind{}}
 }
 
-// set records watches of a kind before request sets them, so that an event that arrives at once removes them.
+// setThroughRequest records watches of a kind before request sets them, so that an event that arrives at once removes them.
 // If request fails, set removes the watches that it added. If kind is watchExist and the node exists, the
 // watch is one for data.
-func (t watchTable) set(path string, kind watchKind, request func() error) error {
+func (t watchTable) setThroughRequest(path string, kind watchKind, request func() error) error {
 	added := t.add(path, kind)
 	err := request()
 	switch {
@@ -63,8 +63,8 @@ func (t watchTable) add(path string, kind watchKind) watchKind {
 	return added
 }
 
-// eventReceived removes the watches that an event ends.
-func (t watchTable) eventReceived(event jute.EventType, path string) {
+// removeFired removes the watches that an event ends.
+func (t watchTable) removeFired(event jute.EventType, path string) {
 	var kind watchKind
 	switch event {
 	case jute.EventNodeCreated, jute.EventNodeDataChanged:
@@ -136,7 +136,7 @@ func (s *Shell) removeWatches(ctx context.Context, a *arguments) error {
 			break
 		}
 	}
-	err := s.session.send(ctx, path, func(space subtree.Space) error {
+	err := s.session.sendWhenConnected(ctx, path, func(space subtree.Space) error {
 		return space.Do(ctx, jute.OpRemoveWatches,
 			jute.RemoveWatchesRequest{Path: []byte(space.FullPath(path)), Type: what.watcherType}, nil)
 	})

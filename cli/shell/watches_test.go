@@ -74,8 +74,8 @@ func TestWatchTableSet(t *testing.T) {
 		for _, before := range []watchKind{0, watchPersistent} {
 			table := newWatchTable()
 			table.add("/a", before)
-			err := table.set("/a", tt.kind, func() error {
-				table.eventReceived(tt.event, "/a")
+			err := table.setThroughRequest("/a", tt.kind, func() error {
+				table.removeFired(tt.event, "/a")
 				return tt.err
 			})
 			if got := table.paths["/a"]; got != before|tt.want || !errors.Is(err, tt.err) {

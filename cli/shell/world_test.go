@@ -65,7 +65,7 @@ func runShell(t *testing.T, cfg Config) shellResult {
 		cfg.Hosts = addr
 	}
 	var out, errs outputBuffer
-	cfg.Out, cfg.Err, cfg.Visible = &out, &errs, visible
+	cfg.Out, cfg.Err, cfg.EscapeText = &out, &errs, visible
 	if cfg.In == nil {
 		cfg.In = strings.NewReader("")
 	}

@@ -16,7 +16,7 @@ import (
 func (s Space) Create(ctx context.Context, path string, data []byte, mode jute.CreateMode, acl []jute.ACL,
 	ttl time.Duration,
 ) (made string, err error) {
-	err = s.Write(ctx, func(ctx context.Context) error {
+	err = s.SendOnce(ctx, func(ctx context.Context) error {
 		if mode.IsTTL() {
 			made, err = s.Client.CreateTTL(ctx, s.FullPath(path), data, mode, acl, ttl)
 		} else {
@@ -24,12 +24,12 @@ func (s Space) Create(ctx context.Context, path string, data []byte, mode jute.C
 		}
 		return err
 	})
-	return s.ShortPath(made), err
+	return s.TrimRoot(made), err
 }
 
 // Set sets the data of a node.
 func (s Space) Set(ctx context.Context, path string, data []byte, version int32) (stat jute.Stat, err error) {
-	err = s.Write(ctx, func(ctx context.Context) error {
+	err = s.SendOnce(ctx, func(ctx context.Context) error {
 		stat, err = s.Client.Set(ctx, s.FullPath(path), data, version)
 		return err
 	})
@@ -38,7 +38,7 @@ func (s Space) Set(ctx context.Context, path string, data []byte, version int32)
 
 // SetACL sets the access control list of a node. version is that of the list.
 func (s Space) SetACL(ctx context.Context, path string, acl []jute.ACL, version int32) (stat jute.Stat, err error) {
-	err = s.Write(ctx, func(ctx context.Context) error {
+	err = s.SendOnce(ctx, func(ctx context.Context) error {
 		stat, err = s.nodeClient().SetACL(ctx, s.FullPath(path), acl, version)
 		return err
 	})
@@ -47,12 +47,12 @@ func (s Space) SetACL(ctx context.Context, path string, acl []jute.ACL, version 
 
 // Delete deletes a node without children.
 func (s Space) Delete(ctx context.Context, path string, version int32) error {
-	return s.Write(ctx, func(ctx context.Context) error { return s.Client.Delete(ctx, s.FullPath(path), version) })
+	return s.SendOnce(ctx, func(ctx context.Context) error { return s.Client.Delete(ctx, s.FullPath(path), version) })
 }
 
 // Multi carries out all changes or none. Their paths are the servers'.
 func (s Space) Multi(ctx context.Context, ops []jute.MultiOp) error {
-	return s.Write(ctx, func(ctx context.Context) error {
+	return s.SendOnce(ctx, func(ctx context.Context) error {
 		_, err := s.nodeClient().Multi(ctx, ops)
 		return err
 	})
@@ -60,7 +60,7 @@ func (s Space) Multi(ctx context.Context, ops []jute.MultiOp) error {
 
 // Do sends a request that has no method of its own, and decodes the reply into into, unless that is nil.
 func (s Space) Do(ctx context.Context, op jute.Op, request client.Record, into client.Readable) error {
-	return s.Write(ctx, func(ctx context.Context) error {
+	return s.SendOnce(ctx, func(ctx context.Context) error {
 		_, err := s.Client.Do(ctx, op, request, into)
 		return err
 	})

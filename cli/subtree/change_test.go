@@ -61,7 +61,7 @@ func TestWatch(t *testing.T) {
 	s, ctx := newSpace(t), t.Context()
 	s.create(t, "/a x")
 	events := make(chan jute.EventType, 10)
-	watcher := subtree.Space{Root: s.Root, Client: openClient(t, client.Config{Watch: func(e jute.WatcherEvent, _ int64) { events <- e.Type }})}
+	watcher := subtree.Space{Root: s.Root, Client: openClient(t, client.Config{OnEvent: func(e jute.WatcherEvent, _ int64) { events <- e.Type }})}
 	for _, tt := range []struct {
 		watch bool
 		want  []jute.EventType

@@ -40,7 +40,7 @@ func checkBounded(in *boundedReader, edited bool, each func(*Record) error) (Sum
 		}
 		return c.found, err
 	}
-	return c.found, c.checkClaims(edited)
+	return c.found, c.checkClaimedSummary(edited)
 }
 
 // boundedReader returns an error after about limit bytes. Resetting readBytes starts over.
@@ -190,11 +190,11 @@ func (c *dumpChecker) checkOrder(r *Record) error {
 	switch {
 	case r.Path == c.previous.Path:
 		return fmt.Errorf("duplicate node %s", r.Path)
-	case r.Path == "/" || !IsBelow(r.Path, c.found.Path):
+	case r.Path == "/" || !IsAtOrBelow(r.Path, c.found.Path):
 		return fmt.Errorf("%s is not below %s, the first node", r.Path, c.found.Path)
 	case comparePaths(r.Path, c.previous.Path) < 0:
 		return fmt.Errorf("%s comes after %s; the order is parents first, then by name", r.Path, c.previous.Path)
-	case !IsBelow(c.previous.Path, parent):
+	case !IsAtOrBelow(c.previous.Path, parent):
 		return fmt.Errorf("the parent of %s is missing", r.Path)
 	case c.previous.Owner != "" && parent == c.previous.Path:
 		return fmt.Errorf("%s is below an ephemeral node", r.Path)
@@ -202,8 +202,8 @@ func (c *dumpChecker) checkOrder(r *Record) error {
 	return nil
 }
 
-// checkClaims compares the summary in the document with the nodes found.
-func (c *dumpChecker) checkClaims(edited bool) error {
+// checkClaimedSummary compares the summary in the document with the nodes found.
+func (c *dumpChecker) checkClaimedSummary(edited bool) error {
 	found, said := &c.found, &c.claimed
 	found.SHA256 = c.sum.String()
 	found.Format, found.Version, found.Created = said.Format, said.Version, said.Created

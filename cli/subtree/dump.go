@@ -41,7 +41,7 @@ func (s Space) Dump(ctx context.Context, w io.Writer, top string, how DumpOption
 	if d.beginZxid, err = s.Sync(ctx, top); err != nil {
 		return d.summary, fmt.Errorf("sync: %w", err)
 	}
-	skip := s.IsServersOwn
+	skip := s.IsServersNode
 	if top == ServersNode {
 		skip = nil
 	}
@@ -50,7 +50,7 @@ func (s Space) Dump(ctx context.Context, w io.Writer, top string, how DumpOption
 			err = ctx.Err() // Walk may still yield replies to earlier requests
 		}
 		if err == nil {
-			err = d.addNode(n)
+			err = d.writeOrSkipNode(n)
 		}
 		if err != nil {
 			return d.summary, errors.Join(err, d.out.Flush())
@@ -87,8 +87,8 @@ func (d *dumper) writeTail() error {
 	return errors.Join(err, d.out.Flush())
 }
 
-// addNode writes a node, or warns and leaves it out.
-func (d *dumper) addNode(n *Node) error {
+// writeOrSkipNode writes a node, or warns and leaves it out.
+func (d *dumper) writeOrSkipNode(n *Node) error {
 	s := &d.summary
 	r := Record{Path: n.Path, Data: n.Data, ACL: n.ACL}
 	if n.Err == nil && n.Stat.EphemeralOwner != 0 {

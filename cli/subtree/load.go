@@ -117,7 +117,7 @@ func (s Space) LoadFrom(ctx context.Context, from Source, how LoadOptions) (Load
 
 // loadAll makes the changes. read reads the dump from its start.
 func (l *loader) loadAll(read func(func(*Record) error) error) error {
-	if err := read(l.addRecord); err != nil {
+	if err := read(l.queueRecord); err != nil {
 		return err
 	}
 	if err := l.flushBatch(); err != nil {
@@ -159,7 +159,7 @@ func (l *loader) checkEmptyRoot() error {
 		return err
 	}
 	for _, name := range names {
-		if path := joinPath("/", name); !l.space.IsServersOwn(path) {
+		if path := joinPath("/", name); !l.space.IsServersNode(path) {
 			return fmt.Errorf("%s %w", path, ErrExists)
 		}
 	}
@@ -225,11 +225,11 @@ type subtreePicker struct {
 }
 
 func (p *subtreePicker) pickNode(n znode.ImageNode) error {
-	path := p.space.ShortPath(n.Path)
+	path := p.space.TrimRoot(n.Path)
 	switch {
-	case !IsBelow(n.Path, p.space.FullPath(p.top)), p.skippedTop != "" && IsBelow(path, p.skippedTop):
+	case !IsAtOrBelow(n.Path, p.space.FullPath(p.top)), p.skippedTop != "" && IsAtOrBelow(path, p.skippedTop):
 		return nil
-	case p.space.IsServersOwn(path) && !IsBelow(p.top, ServersNode):
+	case p.space.IsServersNode(path) && !IsAtOrBelow(p.top, ServersNode):
 		p.skippedTop = path
 		return nil
 	}

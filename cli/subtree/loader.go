@@ -36,7 +36,7 @@ type loader struct {
 	extraRemover *remover
 }
 
-func (l *loader) addRecord(r *Record) error {
+func (l *loader) queueRecord(r *Record) error {
 	if r.Owner != "" {
 		l.result.Skipped++
 		return nil
@@ -70,7 +70,7 @@ func (l *loader) flushBatch() error {
 		}
 		switch {
 		case err == nil:
-			l.countSteps(steps)
+			l.countAndReport(steps)
 			clear(l.batch) // the data are not needed any more
 			l.batch, l.batchBytes = l.batch[:0], 0
 		case try == maxTries && errors.Is(err, client.ErrConnectionLost):
@@ -174,8 +174,8 @@ func (r *Record) createOp(path []byte) jute.MultiOp {
 	return op
 }
 
-// countSteps counts and reports the finished steps.
-func (l *loader) countSteps(steps []loadStep) {
+// countAndReport counts and reports the finished steps.
+func (l *loader) countAndReport(steps []loadStep) {
 	for _, s := range steps {
 		l.result.Nodes++
 		l.result.Bytes += int64(len(s.record.Data))
@@ -215,7 +215,7 @@ func (l *loader) deleteExtras(read func(func(*Record) error) error) error {
 	defer stop()
 	wanted, more := next()
 	gone := "" // a node that is deleted with all below it
-	for n, err := range l.space.Walk(l.ctx, l.into, WalkOptions{Skip: l.space.IsServersOwn}) {
+	for n, err := range l.space.Walk(l.ctx, l.into, WalkOptions{Skip: l.space.IsServersNode}) {
 		if err != nil {
 			return l.ignoreMissingTop(err)
 		}
@@ -225,10 +225,10 @@ func (l *loader) deleteExtras(read func(func(*Record) error) error) error {
 		switch {
 		case readErr != nil:
 			return readErr
-		case more && wanted == n.Path || gone != "" && IsBelow(n.Path, gone):
+		case more && wanted == n.Path || gone != "" && IsAtOrBelow(n.Path, gone):
 		default:
 			gone = n.Path
-			if err := l.deleteExtra(n); err != nil {
+			if err := l.queueExtraDelete(n); err != nil {
 				return err
 			}
 		}
@@ -246,16 +246,16 @@ func (l *loader) ignoreMissingTop(err error) error {
 	return err
 }
 
-// deleteExtra deletes a node and its subtree, except for ephemeral nodes.
-func (l *loader) deleteExtra(n *Node) error {
+// queueExtraDelete deletes a node and its subtree, except for ephemeral nodes.
+func (l *loader) queueExtraDelete(n *Node) error {
 	switch {
 	case n.Stat.EphemeralOwner != 0:
-		l.extraRemover.noteLeft(n.Path)
+		l.extraRemover.countLeftAlone(n.Path)
 		return nil
 	case n.Err == nil && n.Stat.NumChildren == 0:
-		return l.extraRemover.addPath(n.Path)
+		return l.extraRemover.queuePath(n.Path)
 	}
-	err := l.extraRemover.addSubtree(n.Path)
+	err := l.extraRemover.queueSubtree(n.Path)
 	if errors.Is(err, jute.NoNode) {
 		return nil // others have deleted it
 	}

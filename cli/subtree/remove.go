@@ -32,18 +32,18 @@ type RemoveResult struct {
 // jute.NoNode if there is no top, jute.NoAuth if a node may not be read or deleted, or one of the client.
 func (s Space) Remove(ctx context.Context, top string, how RemoveOptions) (RemoveResult, error) {
 	r := &remover{space: s, ctx: ctx, options: how}
-	err := r.addSubtree(top)
+	err := r.queueSubtree(top)
 	if err == nil {
 		err = r.flushDeletes()
 	}
 	return r.result, err
 }
 
-func (r *remover) addSubtree(top string) error {
+func (r *remover) queueSubtree(top string) error {
 	var way []string // the nodes whose children are being visited
 	leave := func(next string) error {
-		for len(way) > 0 && !IsBelow(next, way[len(way)-1]) {
-			if err := r.addPath(way[len(way)-1]); err != nil {
+		for len(way) > 0 && !IsAtOrBelow(next, way[len(way)-1]) {
+			if err := r.queuePath(way[len(way)-1]); err != nil {
 				return err
 			}
 			way = way[:len(way)-1]
@@ -61,7 +61,7 @@ func (r *remover) addSubtree(top string) error {
 		case err != nil:
 			return err
 		case r.options.KeepEphemerals && n.Stat.EphemeralOwner != 0:
-			r.noteLeft(n.Path)
+			r.countLeftAlone(n.Path)
 		default:
 			way = append(way, n.Path)
 		}
@@ -77,14 +77,14 @@ type remover struct {
 	result       RemoveResult
 }
 
-func (r *remover) addPath(path string) error {
+func (r *remover) queuePath(path string) error {
 	if r.pendingPaths = append(r.pendingPaths, path); len(r.pendingPaths) < maxDeletes {
 		return nil
 	}
 	return r.flushDeletes()
 }
 
-func (r *remover) noteLeft(path string) {
+func (r *remover) countLeftAlone(path string) {
 	r.result.LeftAlone++
 	r.options.OnNode(path, false)
 }
@@ -105,7 +105,7 @@ func (r *remover) flushDeletes() error {
 			r.options.OnNode(paths[i], true)
 		case errors.Is(err, jute.NoNode):
 		case errors.Is(err, jute.NotEmpty):
-			r.noteLeft(paths[i])
+			r.countLeftAlone(paths[i])
 		default:
 			return &client.Error{Op: jute.OpDelete, Path: r.space.FullPath(paths[i]), Err: err}
 		}
@@ -122,7 +122,7 @@ func (s Space) deleteAll(ctx context.Context, paths []string, errs []error) erro
 	}
 	for range maxTries {
 		err := s.withTimeout(ctx, func(ctx context.Context) error {
-			if err := s.nodeClient().Ready(ctx); err != nil {
+			if err := s.nodeClient().AwaitReady(ctx); err != nil {
 				return err
 			}
 			return s.sendDeletes(ctx, paths, left, errs)

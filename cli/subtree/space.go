@@ -44,8 +44,8 @@ type NodeClient interface {
 	SetACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error)
 	Multi(ctx context.Context, ops []jute.MultiOp) ([]client.MultiResult, error) // the results are not used
 
-	// Ready waits until requests can be sent.
-	Ready(ctx context.Context) error
+	// AwaitReady waits until requests can be sent.
+	AwaitReady(ctx context.Context) error
 	// Go sends a request. Requests are processed in the order of the calls. Unless Go returns an error or the
 	// reply is lost, done is called once. It must not block.
 	Go(ctx context.Context, op jute.Op, rec client.Record, done func(client.Reply, error)) error
@@ -69,8 +69,8 @@ func (s Space) FullPath(path string) string {
 	return s.Root + path
 }
 
-// ShortPath removes Root from a path. It returns other paths unchanged.
-func (s Space) ShortPath(full string) string {
+// TrimRoot removes Root from a path. It returns other paths unchanged.
+func (s Space) TrimRoot(full string) string {
 	rest, below := strings.CutPrefix(full, s.Root)
 	switch {
 	case s.Root == "" || !below:
@@ -90,7 +90,7 @@ func (s Space) RelativePath(full string) string {
 		return full
 	}
 	up, above := "", s.Root
-	for above != "/" && !IsBelow(full, above) {
+	for above != "/" && !IsAtOrBelow(full, above) {
 		up, above = up+"/..", parentOf(above)
 	}
 	if rest := strings.Trim(strings.TrimPrefix(full, above), "/"); rest != "" || up == "" {
@@ -106,8 +106,8 @@ func joinPath(parent, name string) string {
 	return parent + "/" + name
 }
 
-// IsBelow reports whether path is top or a node below it.
-func IsBelow(path, top string) bool {
+// IsAtOrBelow reports whether path is top or a node below it.
+func IsAtOrBelow(path, top string) bool {
 	rest, below := strings.CutPrefix(path, top)
 	return below && (rest == "" || rest[0] == '/' || top == "/")
 }
@@ -231,7 +231,7 @@ func (s Space) Sync(ctx context.Context, path string) (zxid int64, err error) {
 	return zxid, err
 }
 
-// Write calls a function that sends a change, once. Its error wraps ErrNoReply if no server has replied.
-func (s Space) Write(ctx context.Context, change func(context.Context) error) error {
+// SendOnce calls a function that sends a change, once. Its error wraps ErrNoReply if no server has replied.
+func (s Space) SendOnce(ctx context.Context, change func(context.Context) error) error {
 	return s.withTimeout(ctx, change)
 }

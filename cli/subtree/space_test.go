@@ -15,16 +15,16 @@ func TestSpacePaths(t *testing.T) {
 		{"", "/", "/"}, {"", "/a", "/a"}, {"/r", "/", "/r"}, {"/r", "/a/b", "/r/a/b"},
 	} {
 		s := Space{Root: tt.root}
-		if full, short := s.FullPath(tt.path), s.ShortPath(tt.full); full != tt.full || short != tt.path {
+		if full, short := s.FullPath(tt.path), s.TrimRoot(tt.full); full != tt.full || short != tt.path {
 			t.Errorf("root %q: Full(%q) is %q, Short(%q) is %q", tt.root, tt.path, full, tt.full, short)
 		}
 	}
 	for _, other := range []string{"/rest", "/", "/other"} {
-		if short := (Space{Root: "/r"}).ShortPath(other); short != other {
+		if short := (Space{Root: "/r"}).TrimRoot(other); short != other {
 			t.Errorf("Short(%q) below /r is %q", other, short)
 		}
 	}
-	if !(Space{}).IsServersOwn("/zookeeper") || (Space{Root: "/r"}).IsServersOwn("/zookeeper") {
+	if !(Space{}).IsServersNode("/zookeeper") || (Space{Root: "/r"}).IsServersNode("/zookeeper") {
 		t.Error("Own does not tell the servers' node from one of that name below a root")
 	}
 }
@@ -51,7 +51,7 @@ func TestPatience(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		if err := (Space{}).Write(t.Context(), silent); !errors.Is(err, ErrNoReply) || time.Since(began) != requestTimeout {
+		if err := (Space{}).SendOnce(t.Context(), silent); !errors.Is(err, ErrNoReply) || time.Since(began) != requestTimeout {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		if err := (Space{}).retryBroken(t.Context(), silent); !errors.Is(err, ErrNoReply) || time.Since(began) != 2*requestTimeout {

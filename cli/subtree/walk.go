@@ -22,12 +22,12 @@ const (
 
 // Node is a node that a walk visits.
 type Node struct {
-	Path  string // in the space
-	Depth int    // below the top of the walk, which has 0
-	Last  bool   // no child of the same parent comes after it
-	Stat  jute.Stat
-	Data  []byte     // if the walk reads data
-	ACL   []jute.ACL // if the walk reads lists
+	Path        string // in the space
+	Depth       int    // below the top of the walk, which has 0
+	IsLastChild bool   // no child of the same parent comes after it
+	Stat        jute.Stat
+	Data        []byte     // if the walk reads data
+	ACL         []jute.ACL // if the walk reads lists
 	// Err is jute.NoAuth if the node is unreadable. Then its other fields are unset, and its subtree is not
 	// visited.
 	Err error
@@ -45,9 +45,9 @@ type WalkOptions struct {
 // ServersNode is the parent of the servers' own nodes. Commands on a whole tree leave it out.
 const ServersNode = "/zookeeper"
 
-// IsServersOwn reports whether path is the servers' node, which commands on a whole tree leave out unless
+// IsServersNode reports whether path is the servers' node, which commands on a whole tree leave out unless
 // they start there.
-func (s Space) IsServersOwn(path string) bool { return s.Root == "" && path == ServersNode }
+func (s Space) IsServersNode(path string) bool { return s.Root == "" && path == ServersNode }
 
 // Walk visits the subtree at top: parents before children, and children by the bytes of their names. A node
 // that vanishes meanwhile is left out. Reads are retried on a broken connection.
@@ -60,7 +60,7 @@ func (s Space) Walk(ctx context.Context, top string, how WalkOptions) iter.Seq2[
 		w := &walker{space: s, ctx: ctx, options: how, yield: yield, fetchSlots: make(chan struct{}, maxFetches)}
 		defer w.fetches.Wait()
 		defer cancel()
-		w.visitNode(&pendingNode{node: Node{Path: top, Last: true}})
+		w.visitNode(&pendingNode{node: Node{Path: top, IsLastChild: true}})
 	}
 }
 
@@ -105,7 +105,7 @@ func (s *pendingNode) childAt(i int) *pendingNode {
 		}
 		child := &pendingNode{node: Node{
 			Path: joinPath(s.node.Path, s.unopenedNames[0]), Depth: s.node.Depth + 1,
-			Last: len(s.unopenedNames) == 1,
+			IsLastChild: len(s.unopenedNames) == 1,
 		}}
 		s.unopenedNames = s.unopenedNames[1:]
 		s.openedChildren = append(s.openedChildren, child)

@@ -57,7 +57,7 @@ func TestWalkVisitsInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		shallow = append(shallow, fmt.Sprint(n.Depth, n.Path))
-		if n.Last {
+		if n.IsLastChild {
 			last = append(last, n.Path)
 		}
 	}

@@ -53,7 +53,7 @@ func freeMemory() int64 {
 // systemMemory returns the minimum of the machine's memory and the cgroup's limit in bytes, or 0 if neither is
 // known.
 func systemMemory() int64 {
-	return minLimit(machineMemory(os.DirFS("/")), cgroupMemory(os.DirFS("/")))
+	return minLimit(machineMemory(os.DirFS("/")), cgroupMemoryLimit(os.DirFS("/")))
 }
 
 // minLimit returns the smaller limit. 0 means no limit.
@@ -64,9 +64,9 @@ func minLimit(a, b int64) int64 {
 	return min(a, b)
 }
 
-// limitCollector sets the collector's memory limit, unless the environment does. Without it the collector
+// setCollectorLimit sets the collector's memory limit, unless the environment does. Without it the collector
 // would grow beyond the machine's memory or the cgroup, and the kernel would kill the process.
-func limitCollector(limit int64, env []string) {
+func setCollectorLimit(limit int64, env []string) {
 	if limit > 0 && !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") }) {
 		debug.SetMemoryLimit(limit / 100 * collectorShare)
 	}
@@ -94,9 +94,9 @@ func readMeminfo(root fs.FS, name string) int64 {
 	return 0
 }
 
-// cgroupMemory returns the memory limit of this process's cgroup (version 1 or 2) and its ancestors in bytes,
+// cgroupMemoryLimit returns the memory limit of this process's cgroup (version 1 or 2) and its ancestors in bytes,
 // or 0 without a limit. root is the machine's root directory.
-func cgroupMemory(root fs.FS) int64 {
+func cgroupMemoryLimit(root fs.FS) int64 {
 	file, err := root.Open("proc/self/cgroup")
 	if err != nil {
 		return 0
@@ -108,17 +108,17 @@ func cgroupMemory(root fs.FS) int64 {
 		controllers, group, _ := strings.Cut(rest, ":")
 		switch {
 		case controllers == "":
-			limit = minLimit(limit, groupMemory(root, "sys/fs/cgroup", group, "memory.max"))
+			limit = minLimit(limit, cgroupPathLimit(root, "sys/fs/cgroup", group, "memory.max"))
 		case slices.Contains(strings.Split(controllers, ","), "memory"):
-			limit = minLimit(limit, groupMemory(root, "sys/fs/cgroup/memory", group, "memory.limit_in_bytes"))
+			limit = minLimit(limit, cgroupPathLimit(root, "sys/fs/cgroup/memory", group, "memory.limit_in_bytes"))
 		}
 	}
 	return limit
 }
 
-// groupMemory returns the minimum limit of a cgroup and its ancestors. A container may see only the topmost
+// cgroupPathLimit returns the minimum limit of a cgroup and its ancestors. A container may see only the topmost
 // directory, which is its own.
-func groupMemory(root fs.FS, mount, group, name string) int64 {
+func cgroupPathLimit(root fs.FS, mount, group, name string) int64 {
 	limit := int64(0)
 	for group = path.Clean("/" + group); ; group = path.Dir(group) {
 		if text, err := fs.ReadFile(root, path.Join(mount, group, name)); err == nil {

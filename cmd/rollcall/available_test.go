@@ -54,7 +54,7 @@ func TestMemoryOfTheMachine(t *testing.T) {
 			if got := machineMemory(root); got != tt.machine {
 				t.Errorf("the machine has %d, want %d", got, tt.machine)
 			}
-			if got := cgroupMemory(root); got != tt.cgroups {
+			if got := cgroupMemoryLimit(root); got != tt.cgroups {
 				t.Errorf("cgroups allow %d, want %d", got, tt.cgroups)
 			}
 		})
@@ -82,12 +82,12 @@ func TestClientMemory(t *testing.T) {
 func TestKeepWithin(t *testing.T) {
 	before := debug.SetMemoryLimit(math.MaxInt64)
 	defer debug.SetMemoryLimit(before)
-	limitCollector(0, nil)
-	limitCollector(100<<20, []string{"GOMEMLIMIT=1GiB"})
+	setCollectorLimit(0, nil)
+	setCollectorLimit(100<<20, []string{"GOMEMLIMIT=1GiB"})
 	if got := debug.SetMemoryLimit(-1); got != math.MaxInt64 {
 		t.Errorf("the collector's limit is %d", got)
 	}
-	limitCollector(300<<20, []string{"GOGC=50"})
+	setCollectorLimit(300<<20, []string{"GOGC=50"})
 	if got := debug.SetMemoryLimit(-1); got != 270<<20 {
 		t.Errorf("the collector's limit is %d, want %d", got, 270<<20)
 	}

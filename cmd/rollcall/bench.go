@@ -30,7 +30,7 @@ Cases:
 type benchFlags struct {
 	streams      cli.IOStreams
 	params       bench.Params
-	givenKnobs   map[string]bool
+	givenParams  map[string]bool
 	output       string
 	rounds       int
 	cpus         int
@@ -59,8 +59,8 @@ func keeperCommand(tls *cli.TLS) []string {
 	return append([]string{program, "bench", keeperName}, tls.CommandArgs()...)
 }
 
-// newKeeper returns that subcommand.
-func newKeeper(w cli.IOStreams) *cobra.Command {
+// newKeepSessions returns that subcommand.
+func newKeepSessions(w cli.IOStreams) *cobra.Command {
 	var tls cli.TLS
 	cmd := &cobra.Command{
 		Use: keeperName, Short: "hold sessions for another process", Hidden: true, Args: cli.RangeArgs(0, 0, "no arguments"),
@@ -94,7 +94,7 @@ func newBench(w cli.IOStreams) *cobra.Command {
 		})
 	compare.Short = "measure two ensembles by turns"
 	compare.Long = fmt.Sprintf(benchHelp, "This measures two of them, a and b, by turns.") + caseList()
-	cmd.AddCommand(compare, newKeeper(w))
+	cmd.AddCommand(compare, newKeepSessions(w))
 	return cmd
 }
 
@@ -103,19 +103,19 @@ func newBenchCommand(
 	w cli.IOStreams, name string, run func(*benchFlags, context.Context, []bench.Params) error,
 	register func(*benchFlags, *cobra.Command, *flag.FlagSet),
 ) *cobra.Command {
-	f := &benchFlags{streams: w, params: bench.Defaults(), givenKnobs: map[string]bool{}}
+	f := &benchFlags{streams: w, params: bench.Defaults(), givenParams: map[string]bool{}}
 	cmd := &cobra.Command{
 		Use: name + " [flags] CASE...", Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			command := strings.TrimPrefix(cmd.CommandPath(), "rollcall ")
 			cases, err := f.parseCases(args)
 			if err == nil {
-				err = f.useCPUs(cases)
+				err = f.setGOMAXPROCS(cases)
 			}
 			if err != nil {
 				return cli.WithStatus(cli.UsageError, benchError{command, err})
 			}
-			f.progress, f.clearProgress = progressLine(w)
+			f.progress, f.clearProgress = newProgressLine(w)
 			if err := run(f, cmd.Context(), cases); err != nil {
 				return benchError{command, err}
 			}
@@ -126,10 +126,10 @@ func newBenchCommand(
 	register(f, cmd, fs)
 	fs.IntVar(&f.cpus, "cpus", 0, fmt.Sprintf("how many `processors` this tool may use at once, 1 to %d (default 1, "+
 		"with a rate 2: fewer wake-ups cost less CPU time)", maxCPUs))
-	fs.BoolVar(&f.params.Keep, "keep", false, "leave the nodes")
-	for _, k := range bench.Knobs() {
+	fs.BoolVar(&f.params.KeepNodes, "keep", false, "leave the nodes")
+	for _, k := range bench.ParamFlags() {
 		fs.Func(k.Name, k.Usage, func(value string) error {
-			f.givenKnobs[k.Name] = true
+			f.givenParams[k.Name] = true
 			return k.Set(&f.params, value)
 		})
 	}
@@ -185,10 +185,10 @@ func (f *benchFlags) parseCases(args []string) ([]bench.Params, error) {
 		}
 		list = append(list, p)
 	}
-	for _, k := range bench.Knobs() {
-		used := !f.givenKnobs[k.Name]
+	for _, k := range bench.ParamFlags() {
+		used := !f.givenParams[k.Name]
 		for _, p := range list {
-			used = used || k.TakenBy(p.Case)
+			used = used || k.AppliesTo(p.Case)
 		}
 		if !used {
 			return nil, fmt.Errorf("--%s: none of the cases takes it", k.Name)
@@ -200,10 +200,10 @@ func (f *benchFlags) parseCases(args []string) ([]bench.Params, error) {
 // maxCPUs is more than a load needs: a few threads suffice for the servers' replies.
 const maxCPUs = 64
 
-// useCPUs sets the number of threads that run Go code. One thread serves some 100,000 requests per second, and
+// setGOMAXPROCS sets the number of threads that run Go code. One thread serves some 100,000 requests per second, and
 // leaves the rest of a shared machine to the servers. A case with a fixed rate gets another thread, because
 // its pacer keeps one busy.
-func (f *benchFlags) useCPUs(cases []bench.Params) error {
+func (f *benchFlags) setGOMAXPROCS(cases []bench.Params) error {
 	n := f.cpus
 	if n == 0 {
 		n = 1
@@ -222,7 +222,7 @@ func (f *benchFlags) useCPUs(cases []bench.Params) error {
 
 // benchTarget returns the ensemble of the flags. flagName is the flag of its addresses, with its dashes.
 func (s *sideFlags) benchTarget(w cli.IOStreams, flagName string) (bench.Target, error) {
-	t := bench.Target{Name: s.name, Keeper: keeperCommand(&s.tls)}
+	t := bench.Target{Name: s.name, KeeperCommand: keeperCommand(&s.tls)}
 	if s.hosts == "" {
 		return t, fmt.Errorf("%s host:port,... names the servers", flagName)
 	}
@@ -302,9 +302,9 @@ func printJSON(w io.Writer, v any) error {
 // clearLine empties the current line of a terminal.
 const clearLine = "\r\x1b[K"
 
-// progressLine returns a function that updates one line of a terminal, and one that empties it. Without a
+// newProgressLine returns a function that updates one line of a terminal, and one that empties it. Without a
 // terminal, line is nil and clear does nothing.
-func progressLine(w cli.IOStreams) (line func(string), clear func()) {
+func newProgressLine(w cli.IOStreams) (line func(string), clear func()) {
 	if !w.ErrTerminal {
 		return nil, func() {}
 	}

@@ -40,9 +40,9 @@ func newCerts(w cli.IOStreams) *cobra.Command {
 			"is an authority in the directory, it signs certificates for further hosts. No file is overwritten. The " +
 			"directory must belong to you, and no other user may write in it or replace it.",
 		RunE: func(_ *cobra.Command, args []string) error {
-			files, err := c.makeFiles(args, time.Now())
+			files, err := c.newCertFiles(args, time.Now())
 			if err == nil {
-				err = writeFiles(files)
+				err = writeNewFiles(files)
 			}
 			if err != nil {
 				return fmt.Errorf("certs: %w", err)
@@ -77,9 +77,9 @@ type newFile struct {
 	mode fs.FileMode
 }
 
-// makeFiles returns the new files for hosts. A host is its names, separated by commas. The directory must be
+// newCertFiles returns the new files for hosts. A host is its names, separated by commas. The directory must be
 // safe from other users: whoever can replace the authority can issue any certificate.
-func (c *certMaker) makeFiles(hosts []string, now time.Time) ([]newFile, error) {
+func (c *certMaker) newCertFiles(hosts []string, now time.Time) ([]newFile, error) {
 	for flag, days := range map[string]int{"--days": c.hostDays, "--ca-days": c.authorityDays} {
 		if days < 1 || days > maxDays {
 			return nil, cli.WithStatus(cli.UsageError, fmt.Errorf("%s %d must be 1 to %d", flag, days, maxDays))
@@ -88,7 +88,7 @@ func (c *certMaker) makeFiles(hosts []string, now time.Time) ([]newFile, error) 
 	if _, err := secretfile.ResolveTrustedDirectory(c.directory); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	ca, files, err := c.loadAuthority(now)
+	ca, files, err := c.loadOrMakeAuthority(now)
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +106,8 @@ func (c *certMaker) makeFiles(hosts []string, now time.Time) ([]newFile, error) 
 	return files, nil
 }
 
-// loadAuthority returns the directory's authority, or a new one with its files to write.
-func (c *certMaker) loadAuthority(now time.Time) (*authority.Authority, []newFile, error) {
+// loadOrMakeAuthority returns the directory's authority, or a new one with its files to write.
+func (c *certMaker) loadOrMakeAuthority(now time.Time) (*authority.Authority, []newFile, error) {
 	certPath, keyPath := filepath.Join(c.directory, "ca.pem"), filepath.Join(c.directory, "ca.key")
 	cert, errCert := os.ReadFile(certPath)
 	key, errKey := os.ReadFile(keyPath)
@@ -130,8 +130,8 @@ func (c *certMaker) loadAuthority(now time.Time) (*authority.Authority, []newFil
 	return ca, []newFile{{certPath, cert, 0o644}, {keyPath, key, 0o600}}, err
 }
 
-// writeFiles writes files, unless one of them exists.
-func writeFiles(files []newFile) error {
+// writeNewFiles writes files, unless one of them exists.
+func writeNewFiles(files []newFile) error {
 	for i, f := range files {
 		if _, err := os.Lstat(f.path); !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%s exists, and nothing is overwritten; remove it first if its key is not needed any more", f.path)

@@ -30,7 +30,7 @@ func newConfiguration(w cli.IOStreams) *cobra.Command {
 
 // newConfigShow returns the command that queries a running member.
 func newConfigShow(w cli.IOStreams) *cobra.Command {
-	link, out := cli.NewLink(w), cli.NewOutput(w)
+	link, out := cli.NewEnsembleFlags(w), cli.NewOutput(w)
 	cmd := &cobra.Command{
 		Use: "show [flags]", Short: "what holds in a member that runs", Args: cli.RangeArgs(0, 0, "flags only"),
 		Long: "Shows every key of the configuration of the member at --admin: the value in force, the default, the origin " +
@@ -63,7 +63,7 @@ func newConfigCheck(w cli.IOStreams) *cobra.Command {
 			"expires within 30 days is a warning, and so are ports for members without authentication. The exit status is 1 " +
 			"if a member would not start with it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r := config.Check(configFileOf(args), w.Env, flags)
+			r := config.Check(configFileArg(args), w.Env, flags)
 			if r.FilesKnown {
 				r.AddFaults(member.CheckFiles(r.Config))
 			}

@@ -52,7 +52,7 @@ func newExport(w cli.IOStreams) *cobra.Command {
 			return cli.PrintText(e.out, exportText(done), done)
 		},
 	}
-	cli.WithOut(cmd, "`directory`, in place of the argument")
+	cli.AddOutFlag(cmd, "`directory`, in place of the argument")
 	e.flags.registerFlags(cmd)
 	cmd.Flags().StringVar(&e.configFile, "config", "", "`zoo.cfg` of the member")
 	cmd.Flags().StringVar(&e.backupFile, "backup", "", "write the state in this backup `file`, instead of a member's")
@@ -70,9 +70,9 @@ func (e *exporter) exportState(ctx context.Context, into string) (cli.ExportResu
 		return cli.ExportResult{}, cli.WithStatus(cli.UsageError,
 			errors.New("--config is for a member's data, and --backup for a backup: give one of them"))
 	case e.backupFile != "":
-		return e.fromBackup(ctx, into)
+		return e.exportBackup(ctx, into)
 	}
-	cfg, log, err := e.flags.loadConfig(e.streams, "export", []string{e.configFile})
+	cfg, log, err := e.flags.loadConfigAndLog(e.streams, "export", []string{e.configFile})
 	if err != nil {
 		return cli.ExportResult{}, err
 	}
@@ -85,8 +85,8 @@ func (e *exporter) exportState(ctx context.Context, into string) (cli.ExportResu
 	return e.writeState(snapshot, cli.ExportResult{Index: extent.Index, Term: extent.Term, Confirmed: true}, into)
 }
 
-// fromBackup writes the state of a backup. It reads the file twice: first to check all of it.
-func (e *exporter) fromBackup(ctx context.Context, into string) (done cli.ExportResult, err error) {
+// exportBackup writes the state of a backup. It reads the file twice: first to check all of it.
+func (e *exporter) exportBackup(ctx context.Context, into string) (done cli.ExportResult, err error) {
 	f, err := os.Open(e.backupFile)
 	if err != nil {
 		return done, cli.WithStatus(cli.UsageError, err)

@@ -39,11 +39,11 @@ func newHealth(w cli.IOStreams) *cobra.Command {
 			"or the member is short of memory. It exits with 0 then, too.",
 		Args: cli.RangeArgs(0, 1, oneFileArgument),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			at, err := locateMember(addr, configFileOf(args), w.Env)
+			at, err := locateMember(addr, configFileArg(args), w.Env)
 			if err != nil {
 				return explainedError{fmt.Errorf("health: %w", err)}
 			}
-			return checkHealth(cmd.Context(), at, out)
+			return printHealth(cmd.Context(), at, out)
 		},
 	}
 	cmd.Flags().StringVar(&addr, "addr", "",
@@ -52,9 +52,9 @@ func newHealth(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// checkHealth prints the member's role and problems. It returns an error if there is no reply within
+// printHealth prints the member's role and problems. It returns an error if there is no reply within
 // healthTimeout, or the member does not serve clients.
-func checkHealth(ctx context.Context, at memberEndpoints, out *cli.Output) error {
+func printHealth(ctx context.Context, at memberEndpoints, out *cli.Output) error {
 	addr := at.clientAddr
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return cli.WithStatus(cli.UsageError, fmt.Errorf("health: --addr %s must be host:port", config.ShortText(addr)))
@@ -80,7 +80,7 @@ type memberEndpoints struct {
 // locateMember returns the endpoints of the member at addr. If addr is "", file or env describes the member.
 func locateMember(addr, file string, env []string) (memberEndpoints, error) {
 	if addr == "" {
-		return configuredEndpoints(file, env)
+		return loadEndpoints(file, env)
 	}
 	at := memberEndpoints{clientAddr: addr}
 	host, port, _ := net.SplitHostPort(addr) // health checks it
@@ -92,8 +92,8 @@ func locateMember(addr, file string, env []string) (memberEndpoints, error) {
 	return at, nil
 }
 
-// configuredEndpoints returns the endpoints of the member that file or env describes.
-func configuredEndpoints(file string, env []string) (memberEndpoints, error) {
+// loadEndpoints returns the endpoints of the member that file or env describes.
+func loadEndpoints(file string, env []string) (memberEndpoints, error) {
 	cfg, _, err := config.Load(file, env, config.Flags{})
 	if err != nil {
 		return memberEndpoints{}, err
@@ -151,10 +151,10 @@ func probeHealth(ctx context.Context, at memberEndpoints) (h cli.Health, err err
 	if ctx.Err() != nil {
 		return h, fmt.Errorf("no reply in time: %w", os.ErrDeadlineExceeded)
 	}
-	switch h = parseHealth(string(answer)); h.Role {
+	switch h = parseSrvrReply(string(answer)); h.Role {
 	case "":
 	case api.RoleReadOnly:
-		if reason := at.notServingReason(ctx); reason != "" {
+		if reason := at.fetchNotServingReason(ctx); reason != "" {
 			return h, explainedError{errors.New(reason)}
 		}
 		return h, errors.New("read-only: the member knows no leader, and serves only clients that ask for a read-only " +
@@ -170,19 +170,19 @@ func probeHealth(ctx context.Context, at memberEndpoints) (h cli.Health, err err
 	if line == "" {
 		return h, errors.New("closed without a reply; is that the port where a member takes clients?")
 	}
-	if reason := at.notServingReason(ctx); reason != "" {
+	if reason := at.fetchNotServingReason(ctx); reason != "" {
 		return h, explainedError{fmt.Errorf("not serving: %s", reason)}
 	}
 	return h, fmt.Errorf("not serving: %s; a member serves when a majority of the members is up and has a leader; "+
 		"/readyz on its port for operators gives the reason, and so does its log", config.ShortText(line))
 }
 
-// notServingReason returns the reason that the member's /readyz gives, or "".
-func (p memberEndpoints) notServingReason(ctx context.Context) string {
+// fetchNotServingReason returns the reason that the member's /readyz gives, or "".
+func (p memberEndpoints) fetchNotServingReason(ctx context.Context) string {
 	if p.dataDir != "" {
 		socket := filepath.Join(p.dataDir, localsocket.SocketName)
 		dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return localsocket.Dial(ctx, socket) }
-		if text := notReadyReason(ctx, "http://localhost",
+		if text := fetchNotReadyReason(ctx, "http://localhost",
 			&http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}); text != "" {
 			return text
 		}
@@ -195,11 +195,11 @@ func (p memberEndpoints) notServingReason(ctx context.Context) string {
 	if err != nil || who.MemberID != p.memberID {
 		return ""
 	}
-	return notReadyReason(ctx, base, over)
+	return fetchNotReadyReason(ctx, base, over)
 }
 
-// notReadyReason returns the first line of a reply "service unavailable" of /readyz at base, or "".
-func notReadyReason(ctx context.Context, base string, over *http.Client) string {
+// fetchNotReadyReason returns the first line of a reply "service unavailable" of /readyz at base, or "".
+func fetchNotReadyReason(ctx context.Context, base string, over *http.Client) string {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
 	if err != nil {
 		return ""
@@ -217,8 +217,8 @@ func notReadyReason(ctx context.Context, base string, over *http.Client) string 
 	return line
 }
 
-// parseHealth parses a reply to srvr. Without a role, the member does not serve clients.
-func parseHealth(answer string) cli.Health {
+// parseSrvrReply parses a reply to srvr. Without a role, the member does not serve clients.
+func parseSrvrReply(answer string) cli.Health {
 	h := cli.Health{Problems: []string{}}
 	for line := range strings.Lines(answer) {
 		switch name, value, _ := strings.Cut(strings.TrimSpace(line), ": "); name {

@@ -60,7 +60,7 @@ func TestHealth(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			addr := answerWord(t, tt.answer)
 			var out bytes.Buffer
-			err := checkHealth(t.Context(), memberEndpoints{clientAddr: addr}, cli.NewOutput(cli.IOStreams{Out: &out}))
+			err := printHealth(t.Context(), memberEndpoints{clientAddr: addr}, cli.NewOutput(cli.IOStreams{Out: &out}))
 			text := ""
 			if err != nil {
 				text = err.Error()
@@ -109,7 +109,7 @@ func TestHealthRefused(t *testing.T) {
 	addr := l.Addr().String()
 	_ = l.Close()
 	var out bytes.Buffer
-	if err := checkHealth(t.Context(), memberEndpoints{clientAddr: addr}, cli.NewOutput(cli.IOStreams{Out: &out})); err == nil || out.Len() > 0 {
+	if err := printHealth(t.Context(), memberEndpoints{clientAddr: addr}, cli.NewOutput(cli.IOStreams{Out: &out})); err == nil || out.Len() > 0 {
 		t.Errorf("health: %v, printed %q", err, out.String())
 	}
 }
@@ -188,7 +188,7 @@ func TestHealthReason(t *testing.T) {
 	} {
 		tt.at.clientAddr = answerWord(t, tt.answer)
 		status.Store(tt.status)
-		err := checkHealth(t.Context(), tt.at, cli.NewOutput(cli.IOStreams{}))
+		err := printHealth(t.Context(), tt.at, cli.NewOutput(cli.IOStreams{}))
 		if want := "health: " + tt.at.clientAddr + ": " + tt.want; err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want %s", tt.name, err, want)
 		}

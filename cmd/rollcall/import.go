@@ -41,7 +41,7 @@ func newImport(w cli.IOStreams) *cobra.Command {
 			"docs/moving-in.md has the steps.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if i.configFile != "" {
-				cfg, log, err := i.flags.loadConfig(w, "import", []string{i.configFile})
+				cfg, log, err := i.flags.loadConfigAndLog(w, "import", []string{i.configFile})
 				if err != nil {
 					return err
 				}
@@ -94,16 +94,16 @@ func (i *importer) importData(ctx context.Context, sources []string) error {
 	if i.configFile == "" && !i.checkOnly {
 		return cli.WithStatus(cli.UsageError, errors.New("--config names no zoo.cfg of the member to fill"))
 	}
-	if err := checkDistinct(parseSources(sources)); err != nil {
+	if err := checkDirectoriesDistinct(parseSources(sources)); err != nil {
 		return cli.WithStatus(cli.UsageError, err)
 	}
 	if i.configFile != "" {
-		if err := i.checkSources(parseSources(sources)); err != nil {
+		if err := i.checkMajorityGiven(parseSources(sources)); err != nil {
 			return err
 		}
 	}
 	if !i.checkOnly && !i.allowRunning {
-		if signs := runningSigns(ctx, i.cfg, parseSources(sources), os.DirFS("/")); len(signs) > 0 {
+		if signs := zooKeeperRunningSigns(ctx, i.cfg, parseSources(sources), os.DirFS("/")); len(signs) > 0 {
 			return cli.WithStatus(cli.Conflict,
 				fmt.Errorf("ZooKeeper may still run, or members of the new ensemble do: %s; stop all of ZooKeeper's servers "+
 					"first, because what they acknowledge from here on is not imported; --check tries the import with copies "+
@@ -116,7 +116,7 @@ func (i *importer) importData(ctx context.Context, sources []string) error {
 	}
 	advice := i.configAdvice(plan)
 	i.recordPlan(plan, advice)
-	if err := i.printText(planText(plan, advice)); err != nil {
+	if err := i.printIfText(planText(plan, advice)); err != nil {
 		return err
 	}
 	if len(plan.Rejections) > 0 {
@@ -132,13 +132,13 @@ func (i *importer) importData(ctx context.Context, sources []string) error {
 			return cli.WithStatus(cli.Conflict, err)
 		}
 		i.result.Digest = backup.FormatDigest(digest)
-		return i.printText(fmt.Sprintf("The state has the digest %s. Nothing was written.\n", i.result.Digest))
+		return i.printIfText(fmt.Sprintf("The state has the digest %s. Nothing was written.\n", i.result.Digest))
 	}
 	return i.seedMember(plan)
 }
 
-// checkDistinct returns an error if two paths are the same directory, which would count as two servers.
-func checkDistinct(given []datadir.Directory) error {
+// checkDirectoriesDistinct returns an error if two paths are the same directory, which would count as two servers.
+func checkDirectoriesDistinct(given []datadir.Directory) error {
 	type place struct {
 		path string
 		info os.FileInfo
@@ -159,9 +159,9 @@ func checkDistinct(given []datadir.Directory) error {
 	return nil
 }
 
-// checkSources returns an error unless the directories of a majority are given. Acknowledged writes are in the
+// checkMajorityGiven returns an error unless the directories of a majority are given. Acknowledged writes are in the
 // logs of a majority of ZooKeeper's voters, so any majority has them.
-func (i *importer) checkSources(given []datadir.Directory) error {
+func (i *importer) checkMajorityGiven(given []datadir.Directory) error {
 	voters, directories := countVoters(ensembleServers(i.cfg), given)
 	if directories <= voters/2 && !i.allowMinority {
 		err := fmt.Errorf("the directories of %d of %d servers that vote are given, and the others may have later "+
@@ -225,7 +225,7 @@ func (i *importer) readSources(sources []string) (*migrate.ImportPlan, error) {
 		Transactions: report.Transactions, Digests: report.Digests, Notes: nonNilList(report.Notes),
 		Losses: nonNilList(report.Losses),
 	}
-	if err := i.printText(reportText(report)); err != nil {
+	if err := i.printIfText(reportText(report)); err != nil {
 		return nil, err
 	}
 	return migrate.ExamineImport(state)
@@ -259,7 +259,7 @@ func (i *importer) seedMember(plan *migrate.ImportPlan) error {
 		return err
 	}
 	i.result.Digest, i.result.Member, i.result.Data = backup.FormatDigest(digest), i.cfg.MyID, i.cfg.Dir
-	return i.printText(fmt.Sprintf("Member %d has the state with digest %016x. The others start with empty "+
+	return i.printIfText(fmt.Sprintf("Member %d has the state with digest %016x. The others start with empty "+
 		"directories, and copy it.\nStart it with: rollcall serve %s\n", i.cfg.MyID, digest, i.configFile))
 }
 
@@ -274,8 +274,8 @@ func (i *importer) recordPlan(p *migrate.ImportPlan, advice []string) {
 // nonNilList returns a list that JSON shows as a list even if it is empty.
 func nonNilList(texts []string) []string { return append([]string{}, texts...) }
 
-// printText prints a text for people. It prints nothing if the output is for programs.
-func (i *importer) printText(text string) error {
+// printIfText prints a text for people. It prints nothing if the output is for programs.
+func (i *importer) printIfText(text string) error {
 	if !i.out.IsText() {
 		return nil
 	}

@@ -8,9 +8,9 @@ import (
 	"rollcall/cli"
 )
 
-// isJournal reports whether standard error goes to systemd's journal, whose device and inode JOURNAL_STREAM
+// stderrIsJournal reports whether standard error goes to systemd's journal, whose device and inode JOURNAL_STREAM
 // has.
-func isJournal(w cli.IOStreams) bool {
+func stderrIsJournal(w cli.IOStreams) bool {
 	f, ok := w.Err.(*os.File)
 	if !ok {
 		return false

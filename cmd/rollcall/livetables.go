@@ -50,7 +50,7 @@ func keepLiveTables(ctx context.Context, w cli.IOStreams, members []*upMember, o
 	defer tick.Stop()
 	defer out.replaceBelow(nil)
 	for {
-		l := pollMembers(ctx, members)
+		l := pollAnyMember(ctx, members)
 		if ctx.Err() != nil {
 			return
 		}
@@ -72,8 +72,8 @@ type ensembleState struct {
 	err          error         // of polling the sessions
 }
 
-// pollMembers queries the members in turn until one replies.
-func pollMembers(ctx context.Context, members []*upMember) (e ensembleState) {
+// pollAnyMember queries the members in turn until one replies.
+func pollAnyMember(ctx context.Context, members []*upMember) (e ensembleState) {
 	for _, u := range members {
 		m := u.newest.Load()
 		status, err := m.View().MemberStatuses(ctx)

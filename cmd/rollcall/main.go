@@ -37,7 +37,7 @@ func runCommandLine(ctx context.Context, args []string, w cli.IOStreams) error {
 // newRoot returns the command line: the commands of package cli, and the commands that run or measure members.
 func newRoot(w cli.IOStreams) *cobra.Command {
 	w = cli.WithProgress(w)
-	root := cli.NewRoot(w, builtFrom().String(), builtFrom().buildTime())
+	root := cli.NewRoot(w, buildCommit().String(), buildCommit().buildTime())
 	root.AddCommand(newUp(w), newServe(w), newHealth(w), newRecover(w), newImport(w), newExport(w), newBench(w),
 		newVersion(w), newConfiguration(w), newCerts(w))
 	for _, cmd := range root.Commands() {

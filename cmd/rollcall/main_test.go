@@ -58,7 +58,7 @@ func TestNoCommand(t *testing.T) {
 func TestVersionCommand(t *testing.T) {
 	for _, arg := range []string{"version", "-version", "--version"} {
 		var stdout bytes.Buffer
-		if err := runCommand(t.Context(), []string{arg}, nil, &stdout, io.Discard); err != nil || stdout.String() != builtFrom().String()+"\n" {
+		if err := runCommand(t.Context(), []string{arg}, nil, &stdout, io.Discard); err != nil || stdout.String() != buildCommit().String()+"\n" {
 			t.Errorf("%s: %v, %q", arg, err, stdout.String())
 		}
 	}

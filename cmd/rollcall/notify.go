@@ -14,18 +14,18 @@ import (
 // notifyInterval is the longest delay of a change on its way to systemd.
 const notifyInterval = time.Second
 
-// notifier reports a member's state to systemd, as in sd_notify(3). It does nothing if the environment names
+// systemdNotifier reports a member's state to systemd, as in sd_notify(3). It does nothing if the environment names
 // no socket.
-type notifier struct {
+type systemdNotifier struct {
 	socket           net.Conn
 	watchdogInterval time.Duration // systemd restarts a member that is silent for so long; 0: never
 	lastStatus       string
 	lastWatchdog     time.Time
 }
 
-// newNotifier connects to systemd's socket.
-func newNotifier(w cli.IOStreams) *notifier {
-	n := &notifier{}
+// newSystemdNotifier connects to systemd's socket.
+func newSystemdNotifier(w cli.IOStreams) *systemdNotifier {
+	n := &systemdNotifier{}
 	name := w.Getenv("NOTIFY_SOCKET")
 	if name == "" {
 		return n
@@ -40,16 +40,16 @@ func newNotifier(w cli.IOStreams) *notifier {
 }
 
 // send sends assignments such as READY=1. Errors are ignored.
-func (n *notifier) send(assignments ...string) {
+func (n *systemdNotifier) send(assignments ...string) {
 	if n.socket != nil {
 		_, _ = n.socket.Write([]byte(strings.Join(assignments, "\n")))
 	}
 }
 
-// run reports that the member has started, then its state, and at the end of ctx that it stops. A member
+// reportUntilEnd reports that the member has started, then its state, and at the end of ctx that it stops. A member
 // without a quorum counts as started: it waits for the others, however long that takes. The watchdog is
 // satisfied as long as the disk and the state machine respond.
-func (n *notifier) run(ctx context.Context, health func() admin.Health) {
+func (n *systemdNotifier) reportUntilEnd(ctx context.Context, health func() admin.Health) {
 	if n.socket == nil {
 		return
 	}
@@ -58,7 +58,7 @@ func (n *notifier) run(ctx context.Context, health func() admin.Health) {
 	defer ticker.Stop()
 	n.send("READY=1")
 	for {
-		n.notifyChanges(health(), time.Now())
+		n.sendStatusAndWatchdog(health(), time.Now())
 		select {
 		case <-ctx.Done():
 			n.send("STOPPING=1", "STATUS=moving leadership and clients to other members")
@@ -68,7 +68,7 @@ func (n *notifier) run(ctx context.Context, health func() admin.Health) {
 	}
 }
 
-func (n *notifier) notifyChanges(health admin.Health, now time.Time) {
+func (n *systemdNotifier) sendStatusAndWatchdog(health admin.Health, now time.Time) {
 	if text, _ := health.StatusText(); text != n.lastStatus {
 		n.lastStatus = text
 		n.send("STATUS=" + strings.ReplaceAll(text, "\n", " "))

@@ -78,7 +78,7 @@ func TestServeNotifies(t *testing.T) {
 // A member without a quorum has started. The watchdog does not hear from one whose disk hangs.
 func TestNotifierLooks(t *testing.T) {
 	conn := systemdSocket(t, fmt.Sprintf("@rollcall-test-%d", os.Getpid()))
-	n := newNotifier(cli.IOStreams{Env: []string{"NOTIFY_SOCKET=" + conn.LocalAddr().String(), "WATCHDOG_USEC=8000000"}})
+	n := newSystemdNotifier(cli.IOStreams{Env: []string{"NOTIFY_SOCKET=" + conn.LocalAddr().String(), "WATCHDOG_USEC=8000000"}})
 	begun := time.Unix(1000, 0)
 	for i, step := range []struct {
 		after  time.Duration
@@ -92,7 +92,7 @@ func TestNotifierLooks(t *testing.T) {
 		{9 * time.Second, admin.Health{Stalled: "the disk\nhangs"}, nil},
 		{10 * time.Second, admin.Health{Damage: "entry 7"}, []string{"STATUS=the state of this member is damaged: entry 7", "WATCHDOG=1"}},
 	} {
-		n.notifyChanges(step.health, begun.Add(step.after))
+		n.sendStatusAndWatchdog(step.health, begun.Add(step.after))
 		n.send("END")
 		var got []string
 		for {
@@ -111,8 +111,8 @@ func TestNotifierLooks(t *testing.T) {
 // Without systemd nothing is sent, whatever the variable is.
 func TestNotifierWithoutSystemd(t *testing.T) {
 	for _, env := range []string{"", "NOTIFY_SOCKET=/nonexistent/socket"} {
-		n := newNotifier(cli.IOStreams{Env: []string{env}})
+		n := newSystemdNotifier(cli.IOStreams{Env: []string{env}})
 		n.send("READY=1")
-		n.run(t.Context(), func() admin.Health { panic("nobody asks") })
+		n.reportUntilEnd(t.Context(), func() admin.Health { panic("nobody asks") })
 	}
 }

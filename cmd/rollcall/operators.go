@@ -16,9 +16,9 @@ import (
 // machine, and the result is nil.
 func listenOperators(cfg config.Config, advice string, logger *slog.Logger) (net.Listener, error) {
 	if cfg.SuperDigest == "" && !cfg.HTTP.HasToken() {
-		return listenHTTP(cfg.HTTP.Addr, "HTTP for operators is not served; "+advice, logger), nil
+		return listenHTTPOrWarn(cfg.HTTP.Addr, "HTTP for operators is not served; "+advice, logger), nil
 	}
-	l, err := listenTCP(cfg.HTTP.Addr)
+	l, err := listenTCPIfSet(cfg.HTTP.Addr)
 	if err != nil {
 		return nil, explainedError{fmt.Errorf("HTTP for operators: %w; another program, perhaps of another user, may "+
 			"listen where administrators expect this member; %s", err, advice)}
@@ -26,9 +26,9 @@ func listenOperators(cfg config.Config, advice string, logger *slog.Logger) (net
 	return l, nil
 }
 
-// serveSocket serves operators on a socket in the member's data directory too. If other users could replace
+// serveOperatorSocket serves operators on a socket in the member's data directory too. If other users could replace
 // the socket, there is none.
-func serveSocket(m *member.Member, settings member.Config, logger *slog.Logger) {
+func serveOperatorSocket(m *member.Member, settings member.Config, logger *slog.Logger) {
 	if settings.OperatorListener == nil {
 		return
 	}

@@ -48,7 +48,7 @@ func newRecover(w cli.IOStreams) *cobra.Command {
 			"Run it on a member that is stopped. Before it changes anything, it prints the cost of the recovery and the " +
 			"member with the most data, and asks for confirmation.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, log, err := f.loadConfig(w, "recover", args)
+			cfg, log, err := f.loadConfigAndLog(w, "recover", args)
 			if err != nil {
 				return err
 			}
@@ -84,7 +84,7 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 		Logger: logger,
 	}
 	asking := cli.NewProgress(w, "asking the other members", 0)
-	findings, err := surveyMembers(ctx, recovery, force, stdout)
+	findings, err := surveyAndCheck(ctx, recovery, force, stdout)
 	asking.Done()
 	if err != nil {
 		return fmt.Errorf("recover: %w", err)
@@ -114,9 +114,9 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 	return cli.PrintText(out, fmt.Sprintf("Member %d can be started now.\n", cfg.MyID), recoveryReport(findings))
 }
 
-// surveyMembers prints the extent of the data of this member and of the others that reply. Unless force is
+// surveyAndCheck prints the extent of the data of this member and of the others that reply. Unless force is
 // set, it returns an error if another member has more.
-func surveyMembers(ctx context.Context, r member.RecoverConfig, force bool, stdout io.Writer) ([]member.Finding,
+func surveyAndCheck(ctx context.Context, r member.RecoverConfig, force bool, stdout io.Writer) ([]member.Finding,
 	error,
 ) {
 	findings, err := member.CollectDataExtents(ctx, r)
@@ -129,7 +129,7 @@ func surveyMembers(ctx context.Context, r member.RecoverConfig, force bool, stdo
 	if force {
 		return findings, nil
 	}
-	return findings, checkMostData(findings)
+	return findings, checkFirstHasMost(findings)
 }
 
 // recoveryReport returns the report for -o json. The first finding is the survivor's.
@@ -149,8 +149,8 @@ func recoveryReport(findings []member.Finding) cli.RecoverResult {
 	return r
 }
 
-// checkMostData returns an error if another member has more data than the first.
-func checkMostData(findings []member.Finding) error {
+// checkFirstHasMost returns an error if another member has more data than the first.
+func checkFirstHasMost(findings []member.Finding) error {
 	most := mostData(findings)
 	if !findings[0].Before(most.DataEnd) {
 		return nil

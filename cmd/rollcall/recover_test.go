@@ -51,7 +51,7 @@ func TestRecoverRefusesTheLesser(t *testing.T) {
 		{findingOf(2, 90, 2), ""},
 		{findingOf(2, 0, 0), ""},
 	} {
-		err := checkMostData([]member.Finding{findingOf(1, 40, 3), tt.other, silent})
+		err := checkFirstHasMost([]member.Finding{findingOf(1, 40, 3), tt.other, silent})
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("index %d of term %d: %v, want %q", tt.other.Index, tt.other.Term, err, tt.want)
 		}

@@ -40,7 +40,7 @@ func onHangup(do func()) (stop func()) {
 // keys differ from started; they take effect at the next start.
 func (f *memberFlags) reloadConfig(w cli.IOStreams, args []string, started config.Config, log *logs.Log) {
 	before := log.Level()
-	cfg, _, err := config.Load(configFileOf(args), w.Env, f.config)
+	cfg, _, err := config.Load(configFileArg(args), w.Env, f.config)
 	if err != nil {
 		log.UnfilteredLogger().Error("the configuration cannot be reloaded, so nothing has changed; correct it before the "+
 			"next start", "err", err)
@@ -59,10 +59,10 @@ func (f *memberFlags) reloadConfig(w cli.IOStreams, args []string, started confi
 	log.UnfilteredLogger().Info("configuration reloaded", line...)
 }
 
-// changedSince reloads the configuration, and returns the changed keys that need a new process. It returns
+// findChangedKeys reloads the configuration, and returns the changed keys that need a new process. It returns
 // none if the configuration is invalid, because no process would start with it.
-func (f *memberFlags) changedSince(w cli.IOStreams, args []string, started config.Config, log *logs.Log) []string {
-	cfg, _, err := config.Load(configFileOf(args), w.Env, f.config)
+func (f *memberFlags) findChangedKeys(w cli.IOStreams, args []string, started config.Config, log *logs.Log) []string {
+	cfg, _, err := config.Load(configFileArg(args), w.Env, f.config)
 	if err != nil {
 		log.Logger().Error("the configuration cannot be reloaded, so this member starts with the one before; correct it "+
 			"before the next start of the process", "err", err)

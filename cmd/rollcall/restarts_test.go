@@ -133,7 +133,7 @@ func TestStartsAgainWithTheSameConfiguration(t *testing.T) {
 		if err := os.WriteFile(file, []byte(at(base)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg, log, err := f.loadConfig(cli.IOStreams{Err: &out}, "serve", []string{file})
+		cfg, log, err := f.loadConfigAndLog(cli.IOStreams{Err: &out}, "serve", []string{file})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestStartsAgainWithTheSameConfiguration(t *testing.T) {
 				return nil
 			}
 			return added
-		}, func() []string { return f.changedSince(cli.IOStreams{}, []string{file}, cfg, log) })
+		}, func() []string { return f.findChangedKeys(cli.IOStreams{}, []string{file}, cfg, log) })
 		if runs != tt.runs || errors.Is(err, added) != (runs == 1) || !strings.Contains(out.String(), tt.log) {
 			t.Errorf("%q: %d runs, then %v; logged\n%s", tt.text, runs, err, out.String())
 		}
@@ -159,7 +159,7 @@ func TestServingStartHangs(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	settings := config.Settings{Dir: t.TempDir(), Tick: 100 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute}.WithDefaults()
-	p := &memberProcess{log: logs.New(io.Discard, logs.Settings{}, false), systemd: newNotifier(cli.IOStreams{}), firstMade: make(chan struct{})}
+	p := &memberProcess{log: logs.New(io.Discard, logs.Settings{}, false), systemd: newSystemdNotifier(cli.IOStreams{}), firstMade: make(chan struct{})}
 	p.settings = member.Config{
 		Settings: settings, ID: 1, Servers: []member.Server{{ID: 1, GrpcAddr: "127.0.0.1:1", RaftAddr: "127.0.0.1:2"}, {ID: 2, GrpcAddr: "127.0.0.1:3", RaftAddr: "127.0.0.1:4"}},
 		Network: member.Network{Listen: func(string) (net.Listener, error) {
@@ -177,7 +177,7 @@ func TestServingStartHangs(t *testing.T) {
 	if since == nil {
 		t.Fatal("it does not say since when it starts")
 	}
-	if text := p.startStall(since.Add(startLimit - 1)); text != "" {
+	if text := p.startStallText(since.Add(startLimit - 1)); text != "" {
 		t.Errorf("before the limit: %s", text)
 	}
 	long := since.Add(-startLimit)

@@ -210,7 +210,7 @@ func TestRestoreBeginsAnEnsemble(t *testing.T) {
 		defer cancel()
 		cfg := client.Config{Servers: clients}
 		if keep {
-			cfg.Resume = &client.Resume{ID: restoredSession, Password: append([]byte{1}, make([]byte, 15)...), LastZxid: 5<<32 + 9}
+			cfg.Resume = &client.ResumeToken{ID: restoredSession, Password: append([]byte{1}, make([]byte, 15)...), LastZxid: 5<<32 + 9}
 		}
 		c, err := client.Open(ctx, cfg)
 		if err != nil {

@@ -35,12 +35,12 @@ func newServe(w cli.IOStreams) *cobra.Command {
 			"ZOO_… of ZooKeeper's image. " +
 			"docs/configuration.md lists keys and variables.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, log, err := f.loadConfig(w, "serve", args)
+			cfg, log, err := f.loadConfigAndLog(w, "serve", args)
 			if err != nil {
 				return err
 			}
 			defer onHangup(func() { f.reloadConfig(w, args, cfg, log) })()
-			return serveMember(cmd.Context(), cfg, log, w, func() []string { return f.changedSince(w, args, cfg, log) })
+			return serveMember(cmd.Context(), cfg, log, w, func() []string { return f.findChangedKeys(w, args, cfg, log) })
 		},
 	}
 	f.registerFlags(cmd)
@@ -56,21 +56,21 @@ func serveMember(ctx context.Context, cfg config.Config, log *logs.Log, w cli.IO
 	if err := cfg.SaveMyID(); err != nil {
 		return explainedError{fmt.Errorf("serve: %w", err)}
 	}
-	memory := newMemory(cfg.Memory, availableMemory(), log.Logger())
-	limitCollector(systemMemory(), w.Env)
+	memory := newMemoryLimiter(cfg.Memory, availableMemory(), log.Logger())
+	setCollectorLimit(systemMemory(), w.Env)
 	p := &memberProcess{
-		cfg: cfg, log: log, streams: w, settings: memberConfig(cfg, log), systemd: newNotifier(w),
+		cfg: cfg, log: log, streams: w, settings: memberConfig(cfg, log), systemd: newSystemdNotifier(w),
 		firstMade: make(chan struct{}),
 	}
 	p.settings.Memory = memory
 	p.settings.OnEvent = func(e member.Event) { log.Logger().Log(ctx, eventLevel(e.Kind), string(e.Kind), "event", e) }
 	workCtx, stop := context.WithCancel(ctx)
 	var background sync.WaitGroup
-	background.Go(func() { watchMemory(workCtx, memory, log.Logger()) })
+	background.Go(func() { feedMemoryLimiter(workCtx, memory, log.Logger()) })
 	background.Go(func() {
 		select {
 		case <-p.firstMade:
-			p.systemd.run(workCtx, p.memberHealth)
+			p.systemd.reportUntilEnd(workCtx, p.memberHealth)
 		case <-workCtx.Done():
 		}
 	})
@@ -91,7 +91,7 @@ type memberProcess struct {
 	log           *logs.Log
 	streams       cli.IOStreams
 	settings      member.Config // without listeners
-	systemd       *notifier
+	systemd       *systemdNotifier
 	newest        atomic.Pointer[member.Member]
 	firstMade     chan struct{}             // closed when the first member is made
 	startingSince atomic.Pointer[time.Time] // nil: no member is being made
@@ -115,8 +115,8 @@ func (p *memberProcess) runMember(ctx context.Context) error {
 		}
 		return err
 	}
-	serveSocket(m, settings, logger)
-	logger.Info("member starts", "member", p.cfg.MyID, "version", builtFrom().fullVersion(), "clients",
+	serveOperatorSocket(m, settings, logger)
+	logger.Info("member starts", "member", p.cfg.MyID, "version", buildCommit().fullVersion(), "clients",
 		listenerAddr(settings.ClientListener), "tls", listenerAddr(settings.SecureListener),
 		"http", listenerAddr(settings.OperatorListener), "metrics", listenerAddr(settings.MetricsListener), "data", p.cfg.Dir,
 		"members", len(settings.Servers), "protection", m.Protection(), "tick", p.cfg.Tick)
@@ -145,14 +145,14 @@ const startLimit = 5 * time.Minute
 // memberHealth returns the newest member's health. If the next start hangs, it says so, because the former
 // member has ended and does not show a stalled disk.
 func (p *memberProcess) memberHealth() admin.Health {
-	if text := p.startStall(time.Now()); text != "" {
+	if text := p.startStallText(time.Now()); text != "" {
 		return admin.Health{Stalled: text}
 	}
 	return p.newest.Load().Health()
 }
 
-// startStall describes a start that has taken longer than startLimit, or returns "".
-func (p *memberProcess) startStall(now time.Time) string {
+// startStallText describes a start that has taken longer than startLimit, or returns "".
+func (p *memberProcess) startStallText(now time.Time) string {
 	if since := p.startingSince.Load(); since == nil || now.Sub(*since) < startLimit {
 		return ""
 	}
@@ -164,22 +164,22 @@ func (p *memberProcess) startStall(now time.Time) string {
 // member listens on the ports of the first one, even if the system chose them.
 func (p *memberProcess) openListeners() (settings member.Config, err error) {
 	settings = p.settings
-	if settings.ClientListener, err = listenTCP(p.cfg.ClientAddr); err != nil {
+	if settings.ClientListener, err = listenTCPIfSet(p.cfg.ClientAddr); err != nil {
 		return settings, fmt.Errorf("clients: %w", err)
 	}
-	if settings.SecureListener, err = listenTCP(p.cfg.SecureAddr); err != nil {
+	if settings.SecureListener, err = listenTCPIfSet(p.cfg.SecureAddr); err != nil {
 		return settings, fmt.Errorf("clients over TLS: %w", err)
 	}
 	if settings.OperatorListener, err = listenOperators(p.cfg, "set another admin.serverPort, or admin.enableServer=false",
 		p.log.Logger()); err != nil {
 		return settings, err
 	}
-	settings.MetricsListener = listenHTTP(p.cfg.HTTP.MetricsAddr,
+	settings.MetricsListener = listenHTTPOrWarn(p.cfg.HTTP.MetricsAddr,
 		"metrics are not served; set another metricsProvider.httpPort", p.log.Logger())
-	p.cfg.ClientAddr, p.cfg.SecureAddr = keepPort(p.cfg.ClientAddr, settings.ClientListener),
-		keepPort(p.cfg.SecureAddr, settings.SecureListener)
-	p.cfg.HTTP.Addr, p.cfg.HTTP.MetricsAddr = keepPort(p.cfg.HTTP.Addr, settings.OperatorListener),
-		keepPort(p.cfg.HTTP.MetricsAddr, settings.MetricsListener)
+	p.cfg.ClientAddr, p.cfg.SecureAddr = withChosenPort(p.cfg.ClientAddr, settings.ClientListener),
+		withChosenPort(p.cfg.SecureAddr, settings.SecureListener)
+	p.cfg.HTTP.Addr, p.cfg.HTTP.MetricsAddr = withChosenPort(p.cfg.HTTP.Addr, settings.OperatorListener),
+		withChosenPort(p.cfg.HTTP.MetricsAddr, settings.MetricsListener)
 	return settings, nil
 }
 
@@ -196,8 +196,8 @@ func eventLevel(kind member.EventKind) slog.Level {
 
 const oneFileArgument = "one zoo.cfg"
 
-// configFileOf returns the zoo.cfg among the arguments, or "".
-func configFileOf(args []string) string {
+// configFileArg returns the zoo.cfg among the arguments, or "".
+func configFileArg(args []string) string {
 	if len(args) == 0 {
 		return ""
 	}
@@ -217,10 +217,10 @@ func (f *memberFlags) registerFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "also log what matters only to developers")
 }
 
-// loadConfig loads the configuration of a member for a command, opens the log, and logs the warnings.
-func (f *memberFlags) loadConfig(w cli.IOStreams, command string, args []string) (config.Config, *logs.Log, error) {
-	cfg, warnings, err := config.Load(configFileOf(args), w.Env, f.config)
-	log := logs.New(w.Err, logs.Settings{JSON: cfg.Log.JSON, Level: f.logLevel(cfg)}, isJournal(w))
+// loadConfigAndLog loads the configuration of a member for a command, opens the log, and logs the warnings.
+func (f *memberFlags) loadConfigAndLog(w cli.IOStreams, command string, args []string) (config.Config, *logs.Log, error) {
+	cfg, warnings, err := config.Load(configFileArg(args), w.Env, f.config)
+	log := logs.New(w.Err, logs.Settings{JSON: cfg.Log.JSON, Level: f.logLevel(cfg)}, stderrIsJournal(w))
 	logWarnings(log.Logger(), warnings)
 	if err != nil {
 		return config.Config{}, nil, explainedError{fmt.Errorf("%s: %w", command, err)}
@@ -257,18 +257,18 @@ func logWarnings(log *slog.Logger, warnings []config.Warning) {
 	}
 }
 
-// listenTCP opens a port. It returns nil if addr is "".
-func listenTCP(addr string) (net.Listener, error) {
+// listenTCPIfSet opens a port. It returns nil if addr is "".
+func listenTCPIfSet(addr string) (net.Listener, error) {
 	if addr == "" {
 		return nil, nil
 	}
 	return net.Listen("tcp", addr)
 }
 
-// listenHTTP opens a port for HTTP. It returns nil if addr is "". An error is only a warning, because the port
+// listenHTTPOrWarn opens a port for HTTP. It returns nil if addr is "". An error is only a warning, because the port
 // is mostly in use by another member of this machine; the result is nil.
-func listenHTTP(addr, warning string, logger *slog.Logger) net.Listener {
-	l, err := listenTCP(addr)
+func listenHTTPOrWarn(addr, warning string, logger *slog.Logger) net.Listener {
+	l, err := listenTCPIfSet(addr)
 	if err != nil {
 		logger.Warn(warning, "err", err)
 		return nil
@@ -284,9 +284,9 @@ func listenerAddr(l net.Listener) string {
 	return l.Addr().String()
 }
 
-// keepPort returns the address to listen on after l is closed: addr, with l's port if addr leaves the port to
+// withChosenPort returns the address to listen on after l is closed: addr, with l's port if addr leaves the port to
 // the system. l may be nil.
-func keepPort(addr string, l net.Listener) string {
+func withChosenPort(addr string, l net.Listener) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || port != "0" || l == nil {
 		return addr
@@ -309,7 +309,7 @@ func memberConfig(cfg config.Config, log *logs.Log) member.Config {
 	return member.Config{
 		Settings: cfg.Settings, ID: cfg.MyID, Servers: ensembleServers(cfg), DrainTime: drainPace,
 		BindAddress: cfg.BindAddress, EnsembleText: cfg.EnsembleText(), ConfigKeys: cfg.Keys,
-		Version: builtFrom().fullVersion(), BuildTime: builtFrom().buildTime(), Log: log,
+		Version: buildCommit().fullVersion(), BuildTime: buildCommit().buildTime(), Log: log,
 	}
 }
 

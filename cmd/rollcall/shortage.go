@@ -31,8 +31,8 @@ func memoryLimit(configured config.MemoryLimit, available int64) int64 {
 	return configured.Bytes
 }
 
-// newMemory returns the memory limit of this process, or nil. It warns of a limit above the collector's.
-func newMemory(configured config.MemoryLimit, available int64, log *slog.Logger) *admission.MemoryLimiter {
+// newMemoryLimiter returns the memory limit of this process, or nil. It warns of a limit above the collector's.
+func newMemoryLimiter(configured config.MemoryLimit, available int64, log *slog.Logger) *admission.MemoryLimiter {
 	limit := memoryLimit(configured, available)
 	if most := available / 100 * collectorShare; available > 0 && limit > most {
 		log.Warn("memoryLimit is larger than the collector can keep to; the system may kill this process first",
@@ -41,9 +41,9 @@ func newMemory(configured config.MemoryLimit, available int64, log *slog.Logger)
 	return admission.NewMemoryLimiter(limit)
 }
 
-// watchMemory reports the memory in use to m until ctx ends, and logs when the limit is reached and when it is
+// feedMemoryLimiter reports the memory in use to m until ctx ends, and logs when the limit is reached and when it is
 // not any more. It measures the live heap of the last collection, so garbage does not count.
-func watchMemory(ctx context.Context, m *admission.MemoryLimiter, log *slog.Logger) {
+func feedMemoryLimiter(ctx context.Context, m *admission.MemoryLimiter, log *slog.Logger) {
 	if m == nil {
 		return
 	}

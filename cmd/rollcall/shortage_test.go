@@ -31,7 +31,7 @@ func TestMemoryLimit(t *testing.T) {
 		{config.MemoryLimit{Percent: 75}, 0, 0, false},
 	} {
 		var out bytes.Buffer
-		limit, _, _ := newMemory(tt.configured, tt.available, slog.New(slog.NewTextHandler(&out, nil))).Usage()
+		limit, _, _ := newMemoryLimiter(tt.configured, tt.available, slog.New(slog.NewTextHandler(&out, nil))).Usage()
 		if warns := strings.Contains(out.String(), "larger than the collector can keep to"); limit != tt.want || warns != tt.warns {
 			t.Errorf("%+v of %d: %d, want %d; warning: %q", tt.configured, tt.available, limit, tt.want, &out)
 		}
@@ -58,7 +58,7 @@ func TestWatchMemory(t *testing.T) {
 	m.SetUsed(limit + 1) // as a look would, after the collector has run
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		go watchMemory(ctx, m, log)
+		go feedMemoryLimiter(ctx, m, log)
 		defer cancel()
 		synctest.Wait()
 		if _, used, _ := m.Usage(); used < int64(len(held)) || !m.IsFull() {
@@ -68,7 +68,7 @@ func TestWatchMemory(t *testing.T) {
 	held = nil
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		go watchMemory(ctx, m, log)
+		go feedMemoryLimiter(ctx, m, log)
 		defer cancel()
 		synctest.Wait()
 		if m.IsFull() {
@@ -83,7 +83,7 @@ func TestWatchMemory(t *testing.T) {
 	if !strings.Contains(out.String(), "this member is short of memory") {
 		t.Errorf("log: %s", &out)
 	}
-	watchMemory(t.Context(), nil, log) // returns at once
+	feedMemoryLimiter(t.Context(), nil, log) // returns at once
 }
 
 // A client can write tens of megabytes in a second, so a fraction of one passes at most before writes are
@@ -93,7 +93,7 @@ func TestWatchMemorySoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go watchMemory(ctx, m, slog.New(slog.DiscardHandler))
+		go feedMemoryLimiter(ctx, m, slog.New(slog.DiscardHandler))
 		synctest.Wait()
 		if m.IsFull() {
 			t.Fatal("memory is short at the start")

@@ -48,13 +48,13 @@ func raiseTimerSlack() {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if threadSlack() != defaultSlack {
+	if threadTimerSlack() != defaultSlack {
 		return
 	}
-	setThreadSlack(timerSlack)
-	if threadSlack() == timerSlack {
+	setThreadTimerSlack(timerSlack)
+	if threadTimerSlack() == timerSlack {
 		executeAgain(program)
-		setThreadSlack(defaultSlack)
+		setThreadTimerSlack(defaultSlack)
 	}
 }
 
@@ -70,12 +70,12 @@ func executeAgain(program string) {
 	}
 }
 
-func threadSlack() time.Duration {
+func threadTimerSlack() time.Duration {
 	ns, _, _ := syscall.RawSyscall(syscall.SYS_PRCTL, prGetTimerslack, 0, 0)
 	return time.Duration(ns)
 }
 
-// setThreadSlack sets the timer slack of this thread if the kernel allows it.
-func setThreadSlack(d time.Duration) {
+// setThreadTimerSlack sets the timer slack of this thread if the kernel allows it.
+func setThreadTimerSlack(d time.Duration) {
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, prSetTimerslack, uintptr(d.Nanoseconds()), 0)
 }

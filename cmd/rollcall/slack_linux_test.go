@@ -42,7 +42,7 @@ func showSlack() {
 	for range 4 {
 		go func() {
 			runtime.LockOSThread() // the thread ends with this goroutine
-			slacks <- threadSlack()
+			slacks <- threadTimerSlack()
 		}()
 	}
 	for range 4 {
@@ -119,7 +119,7 @@ func startWith(cmd *exec.Cmd, from time.Duration) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // the thread ends with this goroutine, and its slack with it
-		setThreadSlack(from)
+		setThreadTimerSlack(from)
 		done <- cmd.Start()
 	}()
 	return <-done

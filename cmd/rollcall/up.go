@@ -76,7 +76,7 @@ func (f *upFlags) newCommand(w cli.IOStreams) *cobra.Command {
 			"administrators, and secret the secret that the members share. " +
 			"The directory must belong to you, and no other user may write in it or replace it.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.checkFlags(cmd.Flags().Changed); err != nil {
+			if err := f.checkAndSetPorts(cmd.Flags().Changed); err != nil {
 				return cli.WithStatus(cli.UsageError, err)
 			}
 			return f.runMembers(cmd.Context(), w)
@@ -93,8 +93,8 @@ func (f *upFlags) newCommand(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// checkFlags returns an error if a flag is invalid, and sets ports. given reports whether a flag was given.
-func (f *upFlags) checkFlags(given func(flag string) bool) error {
+// checkAndSetPorts returns an error if a flag is invalid, and sets ports. given reports whether a flag was given.
+func (f *upFlags) checkAndSetPorts(given func(flag string) bool) error {
 	switch {
 	case given("ports") && (given("port") || given("members")):
 		return errors.New("up: --ports has the port of each member: leave out --port and --members")
@@ -136,14 +136,14 @@ func (f *upFlags) runMembers(ctx context.Context, w cli.IOStreams) error {
 		return fmt.Errorf("up: %w", err)
 	}
 	defer func() { _ = f.files.Close() }() // every write was checked
-	if err := f.writeSecrets(); err != nil {
+	if err := f.writeMissingSecrets(); err != nil {
 		return fmt.Errorf("up: %w", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	logger := logs.New(out.writerAbove(w.Err), logs.Settings{Level: slog.LevelInfo}, false).Logger()
-	f.memory = newMemory(config.MemoryLimit{Percent: config.DefaultMemoryPercent}, availableMemory(), logger)
+	f.memory = newMemoryLimiter(config.MemoryLimit{Percent: config.DefaultMemoryPercent}, availableMemory(), logger)
 	g.Go(func() error {
-		watchMemory(ctx, f.memory, logger)
+		feedMemoryLimiter(ctx, f.memory, logger)
 		return nil
 	})
 	var members []*upMember
@@ -253,10 +253,10 @@ func (f *upFlags) sayReady(out *eventPrinter, urls []string) {
 
 func loopbackAddr(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// writeSecrets makes the administrators' token and the members' secret, unless they exist.
-func (f *upFlags) writeSecrets() error {
+// writeMissingSecrets makes the administrators' token and the members' secret, unless they exist.
+func (f *upFlags) writeMissingSecrets() error {
 	for _, name := range []string{upToken, upSecret} {
-		if err := f.files.writeOnce(name, rand.Text()+"\n"); err != nil {
+		if err := f.files.writeIfMissing(name, rand.Text()+"\n"); err != nil {
 			return err
 		}
 	}
@@ -284,8 +284,8 @@ func (f *upFlags) zooCfg(i int, dir string) string {
 // escapeBackslashes returns a path for zoo.cfg, where a backslash begins an escape.
 func escapeBackslashes(path string) string { return strings.ReplaceAll(path, `\`, `\\`) }
 
-// loadMemberConfig writes the zoo.cfg of member i+1, and reads it as rollcall serve does.
-func (f *upFlags) loadMemberConfig(i int, out *eventPrinter) (config.Config, error) {
+// writeAndLoadConfig writes the zoo.cfg of member i+1, and reads it as rollcall serve does.
+func (f *upFlags) writeAndLoadConfig(i int, out *eventPrinter) (config.Config, error) {
 	dir := filepath.Join(f.files.dir, strconv.Itoa(i+1))
 	if err := f.files.makeDirectory(strconv.Itoa(i + 1)); err != nil {
 		return config.Config{}, err
@@ -327,7 +327,7 @@ func checkServersUnchanged(settings member.Config) error {
 func (f *upFlags) newMember(i int, out *eventPrinter, stderr io.Writer) (m *member.Member, operators string,
 	err error,
 ) {
-	cfg, err := f.loadMemberConfig(i, out)
+	cfg, err := f.writeAndLoadConfig(i, out)
 	if err != nil {
 		return nil, "", err
 	}
@@ -358,6 +358,6 @@ func (f *upFlags) newMember(i int, out *eventPrinter, stderr io.Writer) (m *memb
 		closeListeners(settings) // New's error counts
 		return nil, "", err
 	}
-	serveSocket(m, settings, logger)
+	serveOperatorSocket(m, settings, logger)
 	return m, listenerAddr(settings.OperatorListener), nil
 }

@@ -156,7 +156,7 @@ func TestUpPorts(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got string
-		if err := f.checkFlags(cmd.Flags().Changed); err != nil {
+		if err := f.checkAndSetPorts(cmd.Flags().Changed); err != nil {
 			got = err.Error()
 		} else {
 			got = fmt.Sprint(f.ports)

@@ -55,7 +55,7 @@ func (u *upFiles) checkOwned(name string) error {
 func (u *upFiles) makeDirectory(name string) error {
 	err := u.Mkdir(name, 0o700)
 	if err == nil {
-		err = u.syncNames(filepath.Dir(name))
+		err = u.syncDirectory(filepath.Dir(name))
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -66,8 +66,8 @@ func (u *upFiles) makeDirectory(name string) error {
 	return u.Chmod(name, 0o700)
 }
 
-// writeOnce writes a file, unless it exists.
-func (u *upFiles) writeOnce(name, text string) error {
+// writeIfMissing writes a file, unless it exists.
+func (u *upFiles) writeIfMissing(name, text string) error {
 	switch err := u.checkOwned(name); {
 	case err == nil:
 		return u.Chmod(name, 0o600)
@@ -77,8 +77,8 @@ func (u *upFiles) writeOnce(name, text string) error {
 	return u.replaceFile(name, text)
 }
 
-// syncNames makes the names in a directory durable.
-func (u *upFiles) syncNames(directory string) error {
+// syncDirectory makes the names in a directory durable.
+func (u *upFiles) syncDirectory(directory string) error {
 	d, err := u.Open(directory)
 	if err != nil {
 		return err
@@ -103,5 +103,5 @@ func (u *upFiles) replaceFile(name, text string) error {
 	if err != nil {
 		return errors.Join(err, u.Remove(next))
 	}
-	return u.syncNames(filepath.Dir(name))
+	return u.syncDirectory(filepath.Dir(name))
 }

@@ -63,10 +63,10 @@ func TestUpWritesNewFiles(t *testing.T) {
 	var tokens []string
 	var out strings.Builder
 	for range 2 {
-		if err := f.writeSecrets(); err != nil {
+		if err := f.writeMissingSecrets(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.loadMemberConfig(0, &eventPrinter{out: &out}); err != nil {
+		if _, err := f.writeAndLoadConfig(0, &eventPrinter{out: &out}); err != nil {
 			t.Fatal(err)
 		}
 		token, err := os.ReadFile(filepath.Join(dir, "token"))

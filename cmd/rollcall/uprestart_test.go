@@ -58,7 +58,7 @@ func TestUpAwaitsReplacedMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.files.Close() }()
-	if err := f.writeSecrets(); err != nil {
+	if err := f.writeMissingSecrets(); err != nil {
 		t.Fatal(err)
 	}
 	var out, errs lockedBuffer

@@ -18,7 +18,7 @@ func newVersion(w cli.IOStreams) *cobra.Command {
 		Args: cli.RangeArgs(0, 0, "no arguments"),
 		Long: "Prints the version, and the commit with its date.",
 		RunE: func(*cobra.Command, []string) error {
-			return cli.PrintText(out, builtFrom().String()+"\n", builtFrom().versionRow())
+			return cli.PrintText(out, buildCommit().String()+"\n", buildCommit().versionRow())
 		},
 	}
 	out.Register(cmd)
@@ -40,7 +40,7 @@ type commit struct {
 	date     time.Time
 }
 
-func builtFrom() commit {
+func buildCommit() commit {
 	if c := parseStamp(stamp); c.id != "" {
 		return c
 	}

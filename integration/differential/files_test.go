@@ -45,7 +45,7 @@ func TestFiles(t *testing.T) {
 		addr, server := startFiles(t, dir)
 		for i, id := range sessions {
 			password := datadir.SessionPassword(id)
-			c := openFiles(t, addr, &zkclient.Resume{ID: id, Password: password[:]})
+			c := openFiles(t, addr, &zkclient.ResumeToken{ID: id, Password: password[:]})
 			if got, _ := c.Session(); got != id {
 				t.Errorf("session %v was not resumed: %v", id, got)
 			}
@@ -84,7 +84,7 @@ func startFiles(t *testing.T, dir string) (addr string, p *process.Process) {
 }
 
 // openFiles opens a session of the super user, or resumes one. It waits until the server serves.
-func openFiles(t *testing.T, addr string, resume *zkclient.Resume) *zkclient.Client {
+func openFiles(t *testing.T, addr string, resume *zkclient.ResumeToken) *zkclient.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), ready)
 	defer cancel()

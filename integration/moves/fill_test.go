@@ -153,7 +153,7 @@ func startLoad(t *testing.T, s *site, seed int) *load {
 			delete(l.acked, path) // after an error, this one is in doubt
 			if err == nil {
 				l.acked[path] = data
-			} else if c.Ready(ctx) != nil {
+			} else if c.AwaitReady(ctx) != nil {
 				return
 			}
 		}
