@@ -112,7 +112,9 @@ func (r *caseRun) runEphemerals() (Result, error) {
 }
 
 // runEphemeralSession runs one session, and returns the time from close to the last deletion.
-func (r *caseRun) runEphemeralSession(ctx context.Context, o *deletionObserver, i int, round int64) (time.Duration, error) {
+func (r *caseRun) runEphemeralSession(ctx context.Context, o *deletionObserver, i int, round int64) (time.Duration,
+	error,
+) {
 	name := strconv.Itoa(i) + "-" + strconv.FormatInt(round, 10)
 	gone := o.expectDeletions(name, r.params.EphemeralsPerSession)
 	defer o.forgetGroup(name)

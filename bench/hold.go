@@ -66,7 +66,7 @@ func (h *localHolder) openSessions(ctx context.Context, p sessionShare) error {
 	var err error
 	began := time.Now()
 	h.clients, err = h.run.openManySessions(ctx, p.Count, func(i int) client.Config {
-		_ = sleepUntil(ctx, began.Add(time.Duration(i/p.Burst)*openEvery)) // openAll checks ctx
+		_ = sleepUntil(ctx, began.Add(time.Duration(i/p.Burst)*openEvery)) // openManySessions checks ctx
 		return client.Config{Servers: rotateServers(p.Servers, p.First+i), OnPong: h.recordPing, OnState: h.recordState}
 	}, func(int, *client.Client) {})
 	return err
@@ -140,7 +140,8 @@ func (r *caseRun) startHolders() (*holderGroup, error) {
 	case n == 1:
 		c.holders = []holder{newLocalHolder(r)}
 	case n > maxKeepers:
-		return nil, fmt.Errorf("%d sessions, but each of %d processes may have %d connections (ulimit -n)", r.params.HeldSessions,
+		return nil, fmt.Errorf("%d sessions, but each of %d processes may have %d connections (ulimit -n)",
+			r.params.HeldSessions,
 			maxKeepers, r.maxConnections)
 	case len(r.target.KeeperCommand) == 0:
 		return nil, fmt.Errorf("%d sessions, but one process may have %d connections (ulimit -n)", r.params.HeldSessions,

@@ -35,7 +35,10 @@ func (r *caseRun) runWatches() (Result, error) {
 	f.node = []byte(home.path)
 	sessions := make([]*client.Client, f.watchers)
 	clients, err := r.openManySessions(r.ctx, f.watchers, func(i int) client.Config {
-		return client.Config{Servers: r.serverFor(i), OnEvent: func(jute.WatcherEvent, int64) { f.recordAndRewatch(sessions[i]) }}
+		return client.Config{
+			Servers: r.serverFor(i),
+			OnEvent: func(jute.WatcherEvent, int64) { f.recordAndRewatch(sessions[i]) },
+		}
 	}, func(i int, c *client.Client) { sessions[i] = c })
 	defer func() { r.closeOrAbandon(clients) }()
 	if err != nil {

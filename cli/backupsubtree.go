@@ -37,7 +37,8 @@ func (r *SubtreeRestore) Register(cmd *cobra.Command) {
 	fs.BoolVar(&r.deleteExtra, "delete", false, "with --subtree: also delete the nodes there that are not in the backup")
 	fs.BoolVar(&r.dryRun, "dry-run", false, "with --subtree: print what would be changed, and change nothing")
 	fs.BoolVar(&r.skipConfirm, "yes", false, "with --subtree: do it without asking")
-	r.registerSessionFlags(cmd, "`host:port,.../root` where members take clients, with --subtree; root is the node that is / here")
+	r.registerSessionFlags(cmd, "`host:port,.../root` where members take clients, with --subtree; root is the node "+
+		"that is / here")
 	markShared(fs, "hosts")
 	markShared(fs, "auth")
 }

@@ -202,7 +202,9 @@ func (b *bundleArchive) collectParts(ctx context.Context, members []*api.Client)
 
 var errBundleStopped = errors.New("stopped before the archive was complete")
 
-func (b *bundleArchive) fetchAndAddParts(ctx context.Context, directory string, member *api.Client, parts []bundlePart) error {
+func (b *bundleArchive) fetchAndAddParts(ctx context.Context, directory string, member *api.Client,
+	parts []bundlePart,
+) error {
 	for _, p := range parts {
 		timed, stop := context.WithTimeout(ctx, bundlePartTimeout)
 		content, err := p.fetch(timed, member)

@@ -18,7 +18,7 @@
 //			Use: "names [flags]", Short: "list the names of sessions", GroupID: InspectGroup,
 //			Args: RangeArgs(0, 0, "flags only"),
 //			RunE: func(cmd *cobra.Command, _ []string) error {
-//				… // query a member with getOne or listRows, and print its rows with PrintRows
+//				… // query a member with getObject or listRows, and print its rows with PrintRows
 //			},
 //		})
 //	}
@@ -47,5 +47,6 @@ var commandGroups = []*cobra.Group{
 var commandConstructors = []func(IOStreams) *cobra.Command{
 	newStatus, newSessions, newSession, newWhoOwns, newWhy, newConnections, newWatches, newFourLetter, newLogLevel,
 	newMembers, newDrain, newSnapshot, newBackup, newBundle, newShell,
-	newLs, newGet, newSet, newCreate, newRm, newStat, newACL, newSync, newTree, newDu, newNodeWatch, newDump, newLoad, newHash,
+	newLs, newGet, newSet, newCreate, newRm, newStat, newACL, newSync, newTree, newDu, newNodeWatch, newDump, newLoad,
+	newHash,
 }

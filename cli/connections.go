@@ -21,7 +21,8 @@ func newConnections(w IOStreams) *cobra.Command {
 		Args: RangeArgs(0, 0, "flags only"),
 		Long: "Lists the client connections of all members, by member.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows := listRows[api.Connection](cmd.Context(), a, "connections", queryWithoutEmpty("member", of, "address", address), limit)
+			rows := listRows[api.Connection](cmd.Context(), a, "connections",
+				queryWithoutEmpty("member", of, "address", address), limit)
 			return PrintRows(a.Output, connectionColumns(w.Now()), withRowProgress(a.IOStreams, "connections", rows))
 		},
 	})

@@ -30,7 +30,8 @@ func newMembersLead(w IOStreams) *cobra.Command {
 			return err
 		}
 		if m.LeaderID != id {
-			if _, err := postInEnsemble[api.MembersLed](ctx, k.EnsembleFlags, "members/lead", api.MembersLead{Member: id}); err != nil {
+			if _, err := postInEnsemble[api.MembersLed](ctx, k.EnsembleFlags, "members/lead",
+				api.MembersLead{Member: id}); err != nil {
 				return WithAdvice(err)
 			}
 			k.changed, m.LeaderID = true, id

@@ -54,7 +54,8 @@ func createRequest(path string, data []byte, mode jute.CreateMode, acl []jute.AC
 // Set sets a node's data.
 func (c *Client) Set(ctx context.Context, path string, data []byte, version int32) (jute.Stat, error) {
 	var resp jute.SetDataResponse
-	err := c.doWithPathError(ctx, jute.OpSetData, path, jute.SetDataRequest{Path: []byte(path), Data: data, Version: version},
+	err := c.doWithPathError(ctx, jute.OpSetData, path,
+		jute.SetDataRequest{Path: []byte(path), Data: data, Version: version},
 		&resp)
 	return resp.Stat, err
 }
@@ -77,7 +78,8 @@ func (c *Client) Exists(ctx context.Context, path string, watch bool) (jute.Stat
 // Children returns the names of a node's children, in no order, and its Stat.
 func (c *Client) Children(ctx context.Context, path string, watch bool) ([]string, jute.Stat, error) {
 	var resp jute.GetChildren2Response
-	err := c.doWithPathError(ctx, jute.OpGetChildren2, path, jute.GetChildrenRequest{Path: []byte(path), Watch: watch}, &resp)
+	err := c.doWithPathError(ctx, jute.OpGetChildren2, path, jute.GetChildrenRequest{Path: []byte(path), Watch: watch},
+		&resp)
 	if err != nil {
 		return nil, jute.Stat{}, err
 	}
@@ -108,7 +110,8 @@ func (c *Client) GetACL(ctx context.Context, path string) ([]jute.ACL, jute.Stat
 // SetACL sets a node's access control list. version is that of the list.
 func (c *Client) SetACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error) {
 	var resp jute.SetACLResponse
-	err := c.doWithPathError(ctx, jute.OpSetACL, path, jute.SetACLRequest{Path: []byte(path), ACL: acl, Version: version}, &resp)
+	err := c.doWithPathError(ctx, jute.OpSetACL, path, jute.SetACLRequest{Path: []byte(path), ACL: acl, Version: version},
+		&resp)
 	return resp.Stat, err
 }
 
@@ -120,5 +123,6 @@ func (c *Client) AddWatch(ctx context.Context, path string, mode jute.AddWatchMo
 // RemoveWatches removes this session's watches on a node. The error is jute.NoWatcher if there are
 // none of this type.
 func (c *Client) RemoveWatches(ctx context.Context, path string, which jute.WatcherType) error {
-	return c.doWithPathError(ctx, jute.OpRemoveWatches, path, jute.RemoveWatchesRequest{Path: []byte(path), Type: which}, nil)
+	return c.doWithPathError(ctx, jute.OpRemoveWatches, path, jute.RemoveWatchesRequest{Path: []byte(path), Type: which},
+		nil)
 }

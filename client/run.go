@@ -261,9 +261,10 @@ const (
 	maxSilence   = 3 * maxPingPause
 )
 
-// pingOrGiveUp sends a ping if nothing has been sent for a third of the timeout, or for maxPingPause. If nothing has been
-// received for two thirds, or for maxSilence, it gives the connection up and returns the reason. It returns when it
-// has to be called next, and reports whether the caller has to call write. The lock is held.
+// pingOrGiveUp sends a ping if nothing has been sent for a third of the timeout, or for maxPingPause. If
+// nothing has been received for two thirds, or for maxSilence, it gives the connection up and returns the
+// reason. It returns when it has to be called next, and reports whether the caller has to call write. The lock
+// is held.
 func (c *Client) pingOrGiveUp(l *link, now time.Duration) (next time.Duration, write bool, end error) {
 	pause, limit := c.pingPause(), min(c.timeout*2/3, maxSilence)
 	silent := now - time.Duration(l.lastReceived.Load())

@@ -95,8 +95,10 @@ func (d *rawConfig) applySettings(list []setting) (failed []error) {
 // that for logins.
 func (d *rawConfig) finishAll() error {
 	for _, step := range []func() error{
-		d.checkSecretSources, d.checkSuperDigest, d.setDirectories, d.setSessionTimeouts, d.readDynamic, d.setStandalone, d.setMemberID,
-		d.checkPeerType, d.checkMemberStore, d.setClientAddress, d.setSecureAddress, d.setTLSTerms, d.setOperatorAddresses, d.setAuditFile,
+		d.checkSecretSources, d.checkSuperDigest, d.setDirectories, d.setSessionTimeouts, d.readDynamic, d.setStandalone,
+		d.setMemberID,
+		d.checkPeerType, d.checkMemberStore, d.setClientAddress, d.setSecureAddress, d.setTLSTerms, d.setOperatorAddresses,
+		d.setAuditFile,
 		d.checkReadOnlyMode,
 	} {
 		if err := step(); err != nil {

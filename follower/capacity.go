@@ -42,8 +42,8 @@ func (c *capacity) removeWrite(cost cost) {
 	}
 }
 
-// enqueueBlocked adds a place at the end of its list. The place is freed when there is room, or when lane l, unless it is
-// nil, has nothing unapplied.
+// enqueueBlocked adds a place at the end of its list. The place is freed when there is room, or when lane l,
+// unless it is nil, has nothing unapplied.
 func (c *capacity) enqueueBlocked(cost cost, l *lane) *list.Element {
 	p := &blockedSubmit{cost: cost, lane: l, admitted: make(chan struct{})}
 	e := c.blockedList(cost).PushBack(p)

@@ -226,7 +226,7 @@ func (f *Follower) AwaitNewSessionID(ctx context.Context) (jute.SessionID, error
 	return f.incarnation.awaitNewSessionID(ctx)
 }
 
-// TryNewSessionID is like NewSession, but never blocks. It returns false until this process is announced.
+// TryNewSessionID is like AwaitNewSessionID, but never blocks. It returns false until this process is announced.
 func (f *Follower) TryNewSessionID() (id jute.SessionID, ok bool) {
 	return f.incarnation.tryNewSessionID()
 }
@@ -282,8 +282,8 @@ func (f *Follower) TrySubmit(txn *proto.Txn, w znode.Waiter) bool {
 	return f.outbox.trySubmit(txn, w)
 }
 
-// WithdrawUnsent drops the transactions of a connection that have not been sent to a leader yet, and does not call their
-// waiters. It reports whether it dropped all that were not applied. It never blocks.
+// WithdrawUnsent drops the transactions of a connection that have not been sent to a leader yet, and does not
+// call their waiters. It reports whether it dropped all that were not applied. It never blocks.
 func (f *Follower) WithdrawUnsent(conn uint64) bool { return f.outbox.withdrawUnsent(conn) }
 
 // Sync passes code OK to w once everything committed before the call has been applied here. It does so under the

@@ -105,7 +105,7 @@ func (i *incarnation) awaitNewSessionID(ctx context.Context) (jute.SessionID, er
 	}
 }
 
-// tryNewSessionID is newSession without waiting.
+// tryNewSessionID is awaitNewSessionID without waiting.
 func (i *incarnation) tryNewSessionID() (id jute.SessionID, ok bool) {
 	select {
 	case <-i.announced:

@@ -66,7 +66,7 @@ func (f *inFlight) takeUnsent() *queuedWrite {
 	return r
 }
 
-// rewind makes nextUnsent begin with the oldest write.
+// rewind makes takeUnsent begin with the oldest write.
 func (f *inFlight) rewind() { f.nextToSend = 0 }
 
 func (f *inFlight) popOldest() queuedWrite {

@@ -26,11 +26,12 @@ type leases struct {
 
 // lease is one connection's lease of a session.
 type lease struct {
-	conn           uint64
-	timeout        time.Duration // granted
-	validUntil     time.Duration // inclusive
-	appliedAt      time.Duration // end of the entry that made the lease; 0 while it is being applied
-	lateUnreported bool          // the lease had expired when it was made, and takeLate has not returned that yet
+	conn       uint64
+	timeout    time.Duration // granted
+	validUntil time.Duration // inclusive
+	appliedAt  time.Duration // end of the entry that made the lease; 0 while it is being applied
+	// the lease had expired when it was made, and takeExpiredOnGrant has not returned that yet
+	lateUnreported bool
 	closeRequested bool
 }
 

@@ -111,7 +111,7 @@ func (f *Follower) TxnDropped(*proto.Txn) {}
 // because the leader may name one of them in an acknowledgement or in the reply to a sync.
 func (f *Follower) EntryFinished(index uint64) {
 	f.renewer.appliedIndex.Store(index)
-	now := f.cfg.Monotonic.Now() // after the index is stored: see leases.entryApplied
+	now := f.cfg.Monotonic.Now() // after the index is stored: see leases.stampNewLeases
 	f.leases.stampNewLeases(now)
 	f.outbox.endStallIfApplied(now)
 	f.renewer.acks.signalIfDue(index)

@@ -169,9 +169,9 @@ func (o *outbox) hasRoomFor(txn *proto.Txn, c cost) bool {
 	return !o.queued.isFull(c.isHeavy()) || o.lanes[txn.Conn] == nil && (c.size <= maxUnblocked || isUrgent(txn))
 }
 
-// awaitAndTakeRoom waits until there is room for a write, and unlocks o.mu meanwhile. An urgent or small write may also be
-// added when all writes of lane l have been applied. l may be nil, and may no longer exist when awaitRoom returns.
-// If awaitRoom returns no error, it has counted the write in queued.
+// awaitAndTakeRoom waits until there is room for a write, and unlocks o.mu meanwhile. An urgent or small write
+// may also be added when all writes of lane l have been applied. l may be nil, and may no longer exist when
+// awaitAndTakeRoom returns. If awaitAndTakeRoom returns no error, it has counted the write in queued.
 func (o *outbox) awaitAndTakeRoom(ctx context.Context, l *lane, c cost, urgent bool) error {
 	if !urgent && c.size > maxUnblocked {
 		l = nil

@@ -241,7 +241,7 @@ func (r *renewer) closeLapsedConns(now time.Time) {
 
 // closeUnlinkedConns closes the connections of all clients if raft reaches the leader, but this member has
 // not reached the leader's service for the sync limit. While that lasts, writes wait here, even if
-// pings keep the sessions alive. Other members may reach the leader. If there is no leader, cutUnlinked
+// pings keep the sessions alive. Other members may reach the leader. If there is no leader, closeUnlinkedConns
 // closes nothing, because no other member would be better.
 func (r *renewer) closeUnlinkedConns(now time.Time) {
 	r.leadership.resetUnreachedWithoutRaft(now)

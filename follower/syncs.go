@@ -79,7 +79,7 @@ func (s *syncs) claimWaitingSyncs() bool {
 	return len(s.requested) > 0
 }
 
-// assignIndex records the leader's index for the call of beginRound.
+// assignIndex records the leader's index for the call of claimWaitingSyncs.
 func (s *syncs) assignIndex(index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -197,8 +197,8 @@ func newIntake(sizes *metrics.Sizes) *intake {
 	return q
 }
 
-// enqueueForwardedWhenRoom appends the transactions that stream f has read, once there is room for them. It returns false,
-// and adds nothing, if f is no longer its member's stream.
+// enqueueForwardedWhenRoom appends the transactions that stream f has read, once there is room for them. It
+// returns false, and adds nothing, if f is no longer its member's stream.
 func (q *intake) enqueueForwardedWhenRoom(f *forwarding, txns []*proto.Txn) bool {
 	all := make([]waitingTxn, len(txns))
 	for i, txn := range txns {
@@ -220,8 +220,8 @@ func (q *intake) enqueueForwardedWhenRoom(f *forwarding, txns []*proto.Txn) bool
 	return true
 }
 
-// enqueueReapWhenRoom appends a transaction of the reaper, once fewer than maxReaps wait. It returns false if the term is
-// over.
+// enqueueReapWhenRoom appends a transaction of the reaper, once fewer than maxReaps wait. It returns false if
+// the term is over.
 func (q *intake) enqueueReapWhenRoom(txn *proto.Txn) bool {
 	w := newWaitingTxn(txn)
 	q.mu.Lock()

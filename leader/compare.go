@@ -110,7 +110,7 @@ func (c *comparison) hashesByIndex() map[uint64][]memberView {
 // side must continue. If several indexes of a member differ, it gets the verdict with which most voters agree,
 // and the newest among equals: the others keep that hash for longest.
 //
-// While some voter has not reported, it could still make a majority. Then decideIndex reports undecided, and
+// While some voter has not reported, it could still make a majority. Then addVerdictsAt reports undecided, and
 // adds verdicts only if late is set. Digests of different versions cannot be compared.
 func addVerdictsAt(index uint64, all []memberView, self uint32, voters []uint32, late bool,
 	verdicts map[uint32]*proto.Verdict,

@@ -80,8 +80,8 @@ type transferDecision struct {
 	unproved                    bool
 }
 
-// handOverLoop hands over when checkHealth decides so. The term ends when raft's leadership does. If the target does
-// not take over, this leader continues.
+// handOverLoop hands over when handOverIfUnable decides so. The term ends when raft's leadership does. If the
+// target does not take over, this leader continues.
 func (h *health) handOverLoop(ctx context.Context) error {
 	for {
 		select {

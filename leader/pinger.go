@@ -29,7 +29,7 @@ type pinger struct {
 }
 
 // memberLoop keeps a pingLoop running for each member of raft's configuration, and for those that have
-// just left it. It reads the configuration after MembersChanged and every half tick.
+// just left it. It reads the configuration after RereadMembers and every half tick.
 func (p *pinger) memberLoop(ctx context.Context) error {
 	ticker := time.NewTicker(p.cfg.Tick / 2)
 	defer ticker.Stop()

@@ -12,8 +12,8 @@ import (
 // earlier runs, or ones that the network has lost, may not have ended. Each may have maxConcurrentCalls calls.
 const maxConnsPerPeer = 16
 
-// peerConnLimiter limits the gRPC connections of each member by closing the oldest. It is the credentials of a server. It
-// is safe for concurrent use.
+// peerConnLimiter limits the gRPC connections of each member by closing the oldest. It is the credentials of a
+// server. It is safe for concurrent use.
 type peerConnLimiter struct {
 	peerCredentials
 
@@ -69,5 +69,6 @@ func (in *limitedPeerConn) Close() error {
 func (c *peerConnLimiter) removeConn(in *limitedPeerConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.openConns[in.member] = slices.DeleteFunc(c.openConns[in.member], func(other *limitedPeerConn) bool { return other == in })
+	c.openConns[in.member] = slices.DeleteFunc(c.openConns[in.member],
+		func(other *limitedPeerConn) bool { return other == in })
 }

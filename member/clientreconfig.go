@@ -20,7 +20,8 @@ type clientReconfig struct {
 	reachedServers atomic.Pointer[[]uint32] // servers that replied to the leader; nil: there was no reconfig
 }
 
-// recordReachedServers records the servers that replied to the leader when it accepted a reconfig of this member's clients.
+// recordReachedServers records the servers that replied to the leader when it accepted a reconfig of this
+// member's clients.
 func (c *clientReconfig) recordReachedServers(txn *proto.Txn, r *znode.Result) {
 	if jute.Op(txn.GetOp()) == jute.OpReconfig && r.Code == jute.OK {
 		reached := txn.GetReached()

@@ -33,7 +33,8 @@ func (h *health) suspendForDispute(why string) {
 	}
 }
 
-// disputeReason returns the reason of the dispute, or "" if there is none. A leader keeps serving, because one side must.
+// disputeReason returns the reason of the dispute, or "" if there is none. A leader keeps serving, because one
+// side must.
 func (h *health) disputeReason() string {
 	d := h.currentDispute.Load()
 	if d == nil || time.Now().After(d.expires) || h.terms.currentLeader.Load() != nil {

@@ -64,9 +64,9 @@ func (c *helloClient) helloRequest() *proto.HelloRequest {
 	}
 }
 
-// sendHelloToAbsent sends Hello to the servers of a list that are not present, at the addresses in the list. They may be
-// unknown: with certificates, such a server cannot connect to this member before the state's list has its host. The
-// administrator's change names the host, so its certificate is accepted.
+// sendHelloToAbsent sends Hello to the servers of a list that are not present, at the addresses in the list.
+// They may be unknown: with certificates, such a server cannot connect to this member before the state's list
+// has its host. The administrator's change names the host, so its certificate is accepted.
 func (c *helloClient) sendHelloToAbsent(ctx context.Context, list serverlist.List) {
 	c.node.Reachability().ProbeUntilMajority(ctx, raftPeers(serversFromList(list)),
 		func(ctx context.Context, id uint32) (*proto.HelloReply, error) {

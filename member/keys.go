@@ -19,7 +19,10 @@ type serverKeys struct{ clients, operators *keystore.Keys }
 
 // clientKeyOptions returns the options of the keys for clients over TLS.
 func clientKeyOptions(t config.ClientTLS) keystore.Options {
-	return keystore.Options{Prefix: "ssl", Key: t.Key, Trust: t.Trust, CheckCRLs: t.CRL, CRLFile: t.CRLs, ReloadOnDemandOnly: !t.CertReload}
+	return keystore.Options{
+		Prefix: "ssl", Key: t.Key, Trust: t.Trust, CheckCRLs: t.CRL, CRLFile: t.CRLs,
+		ReloadOnDemandOnly: !t.CertReload,
+	}
 }
 
 // operatorKeyOptions returns the options of the keys for operators over HTTPS: the members' keys, as in ZooKeeper.

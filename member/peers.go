@@ -157,8 +157,8 @@ func (p *peerConns) discardConns(id uint32) {
 	p.closeNewestConn(id)
 }
 
-// discardAllConns closes the connections to all members and the ones being opened. Their hellos have not named this member's
-// ensemble, so they can only be used for Hello.
+// discardAllConns closes the connections to all members and the ones being opened. Their hellos have not named
+// this member's ensemble, so they can only be used for Hello.
 func (p *peerConns) discardAllConns() {
 	p.mu.Lock()
 	ids := slices.Collect(maps.Keys(p.clientConns))

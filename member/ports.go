@@ -162,8 +162,8 @@ func memberServer(s *senderGuard) *grpc.Server {
 }
 
 // mayBeOutsideEnsemble reports whether the peer of a connection may be in no ensemble or in another one. A member
-// names its ensemble when it connects, and reconnects when it enters one (peerConns.redialAll). Before this
-// member has an ensemble, it has nothing that another one's process could read or change, and isOutsideEnsemble
+// names its ensemble when it connects, and reconnects when it enters one (peerConns.discardAllConns). Before this
+// member has an ensemble, it has nothing that another one's process could read or change, and mayBeOutsideEnsemble
 // returns false.
 func (m *Member) mayBeOutsideEnsemble(from peerInfo) bool {
 	own := m.ports.addressBook.EnsembleID()

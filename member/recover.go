@@ -19,15 +19,15 @@ import (
 // examineTimeout limits the time for the other members' replies.
 const examineTimeout = 3 * time.Second
 
-// RecoverConfig holds the parameters of Recover and ExamineMembers.
+// RecoverConfig holds the parameters of Recover and CollectDataExtents.
 type RecoverConfig struct {
 	ID          uint32         // this member
 	Servers     []Server       // the server list from now on, this member included
 	Stores      *disk.Stores   // as in Config
 	Dir, LogDir string         // as in Config
-	Trust       trust.Settings // as in Config, for ExamineMembers
+	Trust       trust.Settings // as in Config, for CollectDataExtents
 	Logger      *slog.Logger
-	// Dial opens a connection to another member, for ExamineMembers; default: TCP.
+	// Dial opens a connection to another member, for CollectDataExtents; default: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
@@ -41,7 +41,7 @@ func Recover(r RecoverConfig) error {
 	})
 }
 
-// Finding is the result of ExamineMembers for a member.
+// Finding is the result of CollectDataExtents for a member.
 type Finding struct {
 	Server
 	disk.DataEnd       // zero: it has no data
@@ -49,7 +49,7 @@ type Finding struct {
 }
 
 // CollectDataExtents returns the extent of the data of this stopped member, and of the other members that reply
-// within a few seconds. Stopped members do not reply. ExamineMembers changes nothing. The first finding is
+// within a few seconds. Stopped members do not reply. CollectDataExtents changes nothing. The first finding is
 // about this member.
 func CollectDataExtents(ctx context.Context, r RecoverConfig) ([]Finding, error) {
 	own, err := disk.ReadDataEnd(r.Dir, r.LogDir)

@@ -31,13 +31,13 @@ type serverLists struct {
 
 	appliedList      atomic.Pointer[znode.ServerList] // the list of the state; nil: none
 	listChanged      chan struct{}                    // one place
-	addressesUpdated chan struct{}                    // spreadLoop has spread another list of the state; one place
+	addressesUpdated chan struct{}                    // listChangeLoop has spread another list of the state; one place
 
 	mu           sync.Mutex
 	receivedList *znode.ServerList // the list with the newest version; nil: none
 
 	addressMu   sync.Mutex // one spread at a time
-	lastServers []Server   // the servers of the last spread; spreadMu guards it
+	lastServers []Server   // the servers of the last spread; addressMu guards it
 }
 
 // newServerLists returns the lists of a member that has only its configuration. moved closes the connection to
@@ -182,9 +182,9 @@ func (l *serverLists) loadStored(node *quorum.Node) error {
 	return nil
 }
 
-// updateAddressBook passes the servers of the newest list to the address book. It closes the connection to a server that was
-// added or has moved, because the process that had its id before may still run and reply. It keeps the connection to a
-// removed server, which may vote until raft's configuration follows.
+// updateAddressBook passes the servers of the newest list to the address book. It closes the connection to a
+// server that was added or has moved, because the process that had its id before may still run and reply. It
+// keeps the connection to a removed server, which may vote until raft's configuration follows.
 func (l *serverLists) updateAddressBook() {
 	l.addressMu.Lock()
 	defer l.addressMu.Unlock()
@@ -212,7 +212,7 @@ func (l *serverLists) rosterMessage() (list *proto.Roster, hearsay bool) {
 	return r.ToProto(), r != l.appliedList.Load()
 }
 
-// wakeListLoop makes spreadLoop check the lists. It does not block.
+// wakeListLoop makes listChangeLoop check the lists. It does not block.
 func (l *serverLists) wakeListLoop() {
 	select {
 	case l.listChanged <- struct{}{}:

@@ -96,7 +96,7 @@ func (f *fsm) applyEntries(logs []*raft.Log) {
 	for _, l := range logs {
 		c := CommittedEntry{Index: l.Index, Term: l.Term}
 		if l.Type == raft.LogCommand && len(l.Data) > 0 {
-			// an empty one only shows that a term has begun: see membership.serverListIsCurrent
+			// an empty one only shows that a term has begun: see membership.ensureListIsCurrent
 			c.Data = l.Data
 		}
 		f.batch = append(f.batch, c)

@@ -5,8 +5,8 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// lostVotersBlockingElection returns the voters whose disks are known to be lost, if no leader can be elected without their
-// votes: one of two voters, two of three. Otherwise it returns none.
+// lostVotersBlockingElection returns the voters whose disks are known to be lost, if no leader can be elected
+// without their votes: one of two voters, two of three. Otherwise it returns none.
 func (b *bootstrap) lostVotersBlockingElection(r helloRound) (lost []wire.Peer) {
 	voters := 0
 	for _, s := range b.newestConfiguration(r) {

@@ -192,8 +192,9 @@ func (n *Node) StallError() error { return n.disk.StallError() }
 func (n *Node) newTransport() *wire.Transport {
 	return wire.New(wire.Config{
 		StreamLayer: n.cfg.StreamLayer, ElectionTimeout: n.electionTimeout, Logger: n.logger,
-		Raft: n.status.raft.Load, EndMember: n.failure.endMember, LimitToDurable: n.disk.LimitToDurable, StoredTerm: n.storedTerm,
-		NewSpool: n.disk.NewSpool, VerifySnapshot: n.verifyReceivedSnapshot,
+		Raft: n.status.raft.Load, EndMember: n.failure.endMember, LimitToDurable: n.disk.LimitToDurable,
+		StoredTerm: n.storedTerm,
+		NewSpool:   n.disk.NewSpool, VerifySnapshot: n.verifyReceivedSnapshot,
 		SnapshotRejected: func(req *raft.InstallSnapshotRequest, err error) {
 			n.logger.Error("a received snapshot is rejected; this member's state is unchanged", "from", string(req.ID), "index",
 				req.LastLogIndex, "reason", err)

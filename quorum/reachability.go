@@ -19,7 +19,7 @@ import (
 
 // A server list is accepted only if a majority of its voters could vote at once (PresentMembers). A server that
 // joins or moves must therefore run before the list names it. It proves that in one of two ways: it sends this
-// member a Hello with its address, or an operator names it, and it replies at its new address (AwaitMajority).
+// member a Hello with its address, or an operator names it, and it replies at its new address (ProbeUntilMajority).
 
 const (
 	// contactLifetime is the time for which a member counts as present after its last Hello. A waiting member
@@ -158,8 +158,8 @@ func (p *recentPeers) ensemblesWithData() map[wire.EnsembleID]bool {
 // Hello, and the second one has sent a Hello within rivalGracePeriod.
 const rivalGracePeriod = time.Second
 
-// DescribeRivals describes two processes that run with a member's number: raft hears one of them here, or this member has
-// no data and both have contacted it. It returns "" if there is no second process.
+// DescribeRivals describes two processes that run with a member's number: raft hears one of them here, or this
+// member has no data and both have contacted it. It returns "" if there is no second process.
 func (a *Reachability) DescribeRivals(id uint32) string {
 	contacts, servers := a.recentPeers.contactsOf(id), a.status.Servers()
 	for _, contact := range contacts {
@@ -216,7 +216,7 @@ func (a *Reachability) PresentMembers(list []wire.Peer) (ids []uint32) {
 }
 
 // ProbeUntilMajority contacts the absent voters of a list until most of its voters are present, or maxPresenceWait is
-// over. ask sends a Hello to a member of the list at its address there. If too few voters are found, AwaitMajority
+// over. ask sends a Hello to a member of the list at its address there. If too few voters are found, ProbeUntilMajority
 // logs the reason.
 func (a *Reachability) ProbeUntilMajority(ctx context.Context, list []wire.Peer,
 	ask func(ctx context.Context, id uint32) (*proto.HelloReply, error),
@@ -281,8 +281,8 @@ func (a *Reachability) probeVoters(ctx context.Context, absent []wire.Peer,
 	return slices.Contains(outcomes, nil), errors.Join(outcomes...)
 }
 
-// VotersRepliedWithin returns the ids of the other voters that have replied to this leader's raft within d, in order. It
-// returns none before raft runs.
+// VotersRepliedWithin returns the ids of the other voters that have replied to this leader's raft within d, in
+// order. It returns none before raft runs.
 func (a *Reachability) VotersRepliedWithin(d time.Duration) []uint32 {
 	r := a.status.raft.Load()
 	if r == nil {

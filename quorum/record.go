@@ -33,8 +33,8 @@ type Record struct {
 	disk             *disk.Data
 	addressBook      *wire.AddressBook      // has the ensemble
 	copying          atomic.Bool            // it began without data, and has not caught up yet
-	damageReason     atomic.Pointer[string] // see SetDamage; nil: none
-	storedServerList []byte                 // see StoredList
+	damageReason     atomic.Pointer[string] // see StoreDamage; nil: none
+	storedServerList []byte                 // see StoredServerList
 }
 
 // loadStored reads the record at the start. A member without data is copying, unless it runs alone.
@@ -131,8 +131,8 @@ func checkCaughtUp(data *disk.Data) error {
 }
 
 // StoreDamage records that this member's state differs from the ensemble's. From now on this member is no candidate
-// and sends nothing as a leader, so it stops leading. SetDamage stores the first reason, which stays valid over
-// restarts. The member's log is sound, so it still votes. The caller should hand over first. SetDamage waits for
+// and sends nothing as a leader, so it stops leading. StoreDamage stores the first reason, which stays valid over
+// restarts. The member's log is sound, so it still votes. The caller should hand over first. StoreDamage waits for
 // the disk.
 func (c *Record) StoreDamage(reason string) error {
 	if !c.damageReason.CompareAndSwap(nil, &reason) {
@@ -141,7 +141,7 @@ func (c *Record) StoreDamage(reason string) error {
 	return c.disk.Stable().SetValue(keyDamage, []byte(reason))
 }
 
-// DamageReason returns the reason given to SetDamage, or "" if no damage is known.
+// DamageReason returns the reason given to StoreDamage, or "" if no damage is known.
 func (c *Record) DamageReason() string {
 	if reason := c.damageReason.Load(); reason != nil {
 		return *reason
@@ -161,7 +161,7 @@ func (c *Record) loadDamage() error {
 	return nil
 }
 
-// StoreServerList stores the ensemble's server list for StoredList of the next process. It waits for the disk.
+// StoreServerList stores the ensemble's server list for StoredServerList of the next process. It waits for the disk.
 func (c *Record) StoreServerList(list []byte) error {
 	return c.disk.Stable().SetValue(keyServerList, list)
 }

@@ -56,7 +56,8 @@ func (n *Node) run(ctx context.Context) error {
 
 	var loops sync.WaitGroup
 	loops.Go(func() {
-		newSnapshotTuner(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes).run(ctx, r, n.disk, n.failure.endMember)
+		newSnapshotTuner(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes).run(ctx, r, n.disk,
+			n.failure.endMember)
 	})
 	if !n.runsAlone() {
 		if n.status.isOnlyVoter() { // no other voter to wait for

@@ -16,7 +16,7 @@ const catchUpWaitDivisor = 2
 // syncThenConnect serves a client that has seen a zxid which is not applied here, because it was just connected to
 // another member. The zxid belongs to a committed transaction, and a sync ends when everything committed
 // before it is applied here. A client that is still ahead after a sync has seen another history, so its
-// connection is dropped, as it is if the sync takes longer than half a tick. catchUp blocks the reader for
+// connection is dropped, as it is if the sync takes longer than half a tick. syncThenConnect blocks the reader for
 // that time.
 func (h *handshake) syncThenConnect(req *jute.ConnectRequest) (more bool) {
 	c := h.c

@@ -132,7 +132,7 @@ func sessionRequestOf(session jute.SessionID, known bool) admission.SessionReque
 }
 
 // createOrAttach submits the create or attach. If the handshake has waited for its slot, the session may have
-// been applied meanwhile: then its password is checked. The attach keeps knownSince from when the client
+// been applied meanwhile: then its password is checked. The attach keeps knownOwnerIndex from when the client
 // came, so that it cannot take the session back if the client has resumed it elsewhere.
 func (h *handshake) createOrAttach() bool {
 	if !h.isAttach {
@@ -144,7 +144,7 @@ func (h *handshake) createOrAttach() bool {
 	return h.submitSession(h.knownOwnerIndex) // 0 if it was unknown here: other members may know it
 }
 
-// createOrAttachInLoop is requestSession in a loop, right after connect has checked the password. It leaves
+// createOrAttachInLoop is createOrAttach in a loop, right after connect has checked the password. It leaves
 // whatever would have to wait to the reader.
 func (h *handshake) createOrAttachInLoop() bool {
 	c := h.c
@@ -166,7 +166,7 @@ func (h *handshake) createOrAttachInLoop() bool {
 	return true
 }
 
-// createOrAttachWhenSlot calls requestSession when it has a slot. It does not block, because the reader must
+// createOrAttachWhenSlot calls createOrAttach when it has a slot. It does not block, because the reader must
 // notice if the client gives up, so that the slot goes to another one.
 func (h *handshake) createOrAttachWhenSlot() {
 	h.c.stream.Lock()

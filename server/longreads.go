@@ -47,7 +47,8 @@ type longRead struct {
 
 // needsFrozenCopy reports whether a read must be served without the tree's lock. The caller holds that lock.
 func (r *request) needsFrozenCopy() bool {
-	return r.code == jute.OK && r.longRead == nil && r.operation.needsFrozenCopy != nil && r.operation.needsFrozenCopy(&r.c.session, r)
+	return r.code == jute.OK && r.longRead == nil && r.operation.needsFrozenCopy != nil &&
+		r.operation.needsFrozenCopy(&r.c.session, r)
 }
 
 // startLongRead serves r, the first of the queue, in a goroutine. Usually the client's later writes wait for

@@ -10,16 +10,16 @@ import (
 // If the changes of an entry have too many watchers, some of them miss changes: see znode/missed.go. Their
 // connections end here. Until these are known, no connection that watches anything is sent anything
 // (conn.MaySend). A connection with output checks itself (conn.AwaitPermit), so its client waits no longer
-// than a search of its own watches takes. sweepMissed checks the others.
+// than a search of its own watches takes. dropAllMissed checks the others.
 
-// missedCheck records up to which Watches.MissedPaths a connection's watches have been checked.
+// missedCheck records up to which Watches.MissedPathCount a connection's watches have been checked.
 type missedCheck struct {
 	session    *session
 	stream     *stream.Stream
 	searchTurn *sync.Mutex
 
 	mu           sync.Mutex    // held during a search
-	checkedPaths atomic.Uint64 // value of Watches.MissedPaths at the last check
+	checkedPaths atomic.Uint64 // value of Watches.MissedPathCount at the last check
 }
 
 // missedNothing reports whether the client was notified of every change that it watches. It takes no lock.
@@ -68,12 +68,12 @@ type missedSweep struct {
 	searchTurn sync.Mutex
 
 	mu          sync.Mutex
-	wantedPaths uint64 // the latest Watches.MissedPaths
+	wantedPaths uint64 // the latest Watches.MissedPathCount
 	sweptPaths  uint64 // its value at the last sweep
 	running     bool
 }
 
-// claimSweep notes the latest Watches.MissedPaths, and reports whether the caller must start sweepMissed.
+// claimSweep notes the latest Watches.MissedPathCount, and reports whether the caller must start dropAllMissed.
 func (m *missedSweep) claimSweep(paths uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,7 +84,7 @@ func (m *missedSweep) claimSweep(paths uint64) bool {
 	return true
 }
 
-// nextRound reports whether sweepMissed must check all connections once more. If not, it has ended.
+// nextRound reports whether dropAllMissed must check all connections once more. If not, it has ended.
 func (m *missedSweep) nextRound() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -72,13 +72,15 @@ func operations() map[jute.Op]operation {
 		},
 		jute.OpGetChildren: {
 			handle: (*request).handleRead, appendRecord: (*session).getChildren,
-			estimateReplyBytes: (*session).estimateChildrenBytes, tooSlowForApply: (*session).manyChildren, needsFrozenCopy: (*session).longChildren,
-			freezeReply: (*session).freezeChildren,
+			estimateReplyBytes: (*session).estimateChildrenBytes, tooSlowForApply: (*session).manyChildren,
+			needsFrozenCopy: (*session).longChildren,
+			freezeReply:     (*session).freezeChildren,
 		},
 		jute.OpGetChildren2: {
 			handle: (*request).handleRead, appendRecord: (*session).getChildren,
-			estimateReplyBytes: (*session).estimateChildrenBytes, tooSlowForApply: (*session).manyChildren, needsFrozenCopy: (*session).longChildren,
-			freezeReply: (*session).freezeChildren,
+			estimateReplyBytes: (*session).estimateChildrenBytes, tooSlowForApply: (*session).manyChildren,
+			needsFrozenCopy: (*session).longChildren,
+			freezeReply:     (*session).freezeChildren,
 		},
 		jute.OpMultiRead: {
 			handle: (*request).handleMultiRead, appendRecord: (*session).multiRead,
@@ -87,8 +89,9 @@ func operations() map[jute.Op]operation {
 		},
 		jute.OpGetEphemerals: {
 			handle: (*request).handleRead, appendRecord: (*session).getEphemerals,
-			estimateReplyBytes: (*session).maxReplyBytes, tooSlowForApply: alwaysSlow, needsFrozenCopy: (*session).longEphemerals,
-			freezeReply: (*session).freezeEphemerals,
+			estimateReplyBytes: (*session).maxReplyBytes, tooSlowForApply: alwaysSlow,
+			needsFrozenCopy: (*session).longEphemerals,
+			freezeReply:     (*session).freezeEphemerals,
 		},
 		jute.OpGetAllChildrenNumber: {
 			handle: (*request).handleRead, appendRecord: (*session).getAllChildrenNumber,

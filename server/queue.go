@@ -32,7 +32,7 @@ type request struct {
 	noZxid          bool          // auth: the reply's zxid is 0
 	endReason       stream.Reason // if endsConn
 	endsConn        bool          // the reply is the connection's last
-	tooSlowForApply bool          // apply does not serve it; see operation.isSlow
+	tooSlowForApply bool          // apply does not serve it; see operation.tooSlowForApply
 	inParts         bool          // a long setWatches; see startParts
 	inProgress      bool          // its parts, or longRead, are under way
 	longRead        *longRead     // nil unless it is served without the tree's lock

@@ -16,7 +16,7 @@ import (
 
 // BeginReadOnly has new clients served in read-only mode, until EndReadOnly is called. Clients that do not
 // accept a read-only server, or that resume a session, are closed without a reply. Connections with sessions
-// of the ensemble stay as they are. ServeReadOnly may be called repeatedly, and never blocks.
+// of the ensemble stay as they are. BeginReadOnly may be called repeatedly, and never blocks.
 func (s *Server) BeginReadOnly() { s.readOnly.Store(true) }
 
 // EndReadOnly ends the read-only mode, and closes the connections of its clients, so that they open sessions

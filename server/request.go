@@ -231,7 +231,7 @@ func (c *conn) hasLateReads() bool {
 
 // awaitLateReads waits until every earlier read will get its reply before a write that is submitted now;
 // otherwise such a read would show a later state than requested. If reads wait only for writes, apply serves
-// them in order, and awaitReads returns at once. Otherwise the client is not read meanwhile, so awaitReads
+// them in order, and awaitLateReads returns at once. Otherwise the client is not read meanwhile, so awaitLateReads
 // waits no longer than a client may be silent. It returns false if the connection has ended.
 func (c *conn) awaitLateReads() bool {
 	c.stream.Lock()
@@ -301,7 +301,8 @@ func (r *request) replyLocally() bool {
 	long := r.needsFrozenCopy()
 	if c.replies.queue.n > 0 || r.inParts || long || !c.replies.claimBudget(r) {
 		r.copyBody()
-		r.heldBytes, r.tooSlowForApply = len(r.body), r.operation.tooSlowForApply != nil && r.operation.tooSlowForApply(&c.session, r)
+		r.heldBytes, r.tooSlowForApply = len(r.body), r.operation.tooSlowForApply != nil &&
+			r.operation.tooSlowForApply(&c.session, r)
 		c.replies.queue.push(r)
 		c.srv.stats.outstanding.Add(1)
 		c.stream.UpdateAccount()

@@ -141,7 +141,7 @@ type Server struct {
 	unflushed unflushed
 	retired   atomic.Bool // see Retire
 	suspended atomic.Bool // see Suspend
-	readOnly  atomic.Bool // see ServeReadOnly
+	readOnly  atomic.Bool // see BeginReadOnly
 }
 
 // New checks cfg and returns an idle Server.

@@ -201,7 +201,8 @@ func (q *ExpiryQueue) SiftPolled(limit int) (more bool) {
 		if limit == 0 {
 			return true
 		}
-		found, next := q.gatherBucketSlots(buffer[:min(limit, len(buffer))], uint8(q.siftBucket%bucketRingSize), q.siftedSlots)
+		found, next := q.gatherBucketSlots(buffer[:min(limit, len(buffer))], uint8(q.siftBucket%bucketRingSize),
+			q.siftedSlots)
 		if len(found) == 0 {
 			q.siftBucket, q.siftedSlots = q.siftBucket+1, 0
 			continue

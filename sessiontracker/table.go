@@ -36,9 +36,9 @@ const (
 )
 
 // GlobalTable has the due time of each session of the ensemble. It lives on the leader, for one term. It is
-// safe for concurrent use, but only one caller at a time may be in AdvanceStep or TakeOverdue.
+// safe for concurrent use, but only one caller at a time may be in AdvanceIfDue or TakeOverdue.
 //
-// Table time starts at 0 and moves by half a tick with each AdvanceStep, however late that is. A leader that
+// Table time starts at 0 and moves by half a tick with each AdvanceIfDue, however late that is. A leader that
 // was paused for a minute has heard no client meanwhile, and must not count that minute against the sessions.
 // Between two steps table time runs with the clock.
 //
@@ -46,7 +46,7 @@ const (
 // for each other. No goroutine holds two of these locks at a time.
 type GlobalTable struct {
 	step   time.Duration
-	clock  atomic.Pointer[tableClock] // written by AdvanceStep
+	clock  atomic.Pointer[tableClock] // written by AdvanceIfDue
 	shards [shardCount]shard          // by the top bits of the ids' hashes
 }
 
@@ -57,7 +57,7 @@ type shard struct {
 }
 
 // tableClock relates table time to the clock. A goroutine that still uses the previous clock behaves as if it
-// had come before AdvanceStep.
+// had come before AdvanceIfDue.
 type tableClock struct {
 	lastStepAt time.Time     // the time at which the last step was due, or was taken if it was late
 	tableTime  time.Duration // at stepDue, a whole number of steps
@@ -138,8 +138,8 @@ func (t *GlobalTable) RemoveSessions(ids []jute.SessionID) {
 	}
 }
 
-// removeSameShardPrefix removes the first of ids and those of the same shard that follow it, at most touchesPerPass, and
-// returns their number.
+// removeSameShardPrefix removes the first of ids and those of the same shard that follow it, at most
+// touchesPerPass, and returns their number.
 func (t *GlobalTable) removeSameShardPrefix(ids []jute.SessionID) (n int) {
 	var hashes [touchesPerPass]uint32
 	for n < len(ids) {
@@ -213,7 +213,7 @@ func (t *GlobalTable) touchShard(p *shard, member uint32, at time.Time, touches 
 	return p.queue.touchAll(touches, member, heard, rejected)
 }
 
-// UntilAdvance returns the time until the next AdvanceStep is due, or 0 if it is late.
+// UntilAdvance returns the time until the next AdvanceIfDue is due, or 0 if it is late.
 func (t *GlobalTable) UntilAdvance(now time.Time) time.Duration {
 	return max(0, t.clock.Load().lastStepAt.Add(t.step).Sub(now))
 }
@@ -354,7 +354,7 @@ func (p *shard) sessionCount() int {
 	return p.queue.Len()
 }
 
-// TableTime converts a time of the clock. Before tableClock.stepDue, table time runs as fast as the clock, so
+// TableTime converts a time of the clock. Before tableClock.lastStepAt, table time runs as fast as the clock, so
 // that a touch that was on its way for a while counts from the time when it was made. When the next step is
 // late, table time stops.
 func (t *GlobalTable) TableTime(now time.Time) time.Duration {

@@ -110,7 +110,7 @@ func TestTouchMapJoinsTouches(t *testing.T) {
 	}
 }
 
-// UnackedBefore yields the sessions of the old unacknowledged batches.
+// UnackedSessionsBefore yields the sessions of the old unacknowledged batches.
 func TestTouchMapWaiting(t *testing.T) {
 	var m TouchMap
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }

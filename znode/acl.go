@@ -20,7 +20,7 @@ type acl struct {
 	worldPerms    jute.Perm
 	saslPerms     jute.Perm  // granted to every user of SASL
 	entries       []aclEntry // all entries, including those for anyone
-	hashIndex     []uint32   // see indexEntries; nil if the list is short
+	hashIndex     []uint32   // see buildHashIndex; nil if the list is short
 	prefixLengths []int      // distinct, of the ip entries: at most 129
 	nodeCount     int        // nodes of the tree with this list; only the tree changes it
 	sharedExtra   nodeExtra  // shared by nodes that need no extra of their own; see nodeExtra

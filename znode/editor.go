@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// treeEditor changes the nodes of a tree, and can undo its changes since startUndo.
+// treeEditor changes the nodes of a tree, and can undo its changes since reserveUndo.
 type treeEditor struct {
 	tree        *tree
 	gen         *atomic.Uint64
@@ -89,7 +89,7 @@ func (e *treeEditor) reserveUndo(operations int) {
 	e.undoSteps = slices.Grow(e.undoSteps[:0], operations)
 }
 
-// discardUndo drops the undo steps, and records none until the next startUndo.
+// discardUndo drops the undo steps, and records none until the next reserveUndo.
 func (e *treeEditor) discardUndo() {
 	e.recordsUndo = false
 	clear(e.undoSteps)

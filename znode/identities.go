@@ -79,7 +79,7 @@ func (c *txnClient) resetForTxn(txn *proto.Txn) {
 	}
 }
 
-// identities returns the identities to compare with ACLs. checkSession has set those of a session before.
+// identities returns the identities to compare with ACLs. checkOwnerLoadIdentities has set those of a session before.
 func (c *txnClient) identities() []*proto.Identity {
 	if c.sessionIdentities == (Identities{}) {
 		return c.txnIdentities

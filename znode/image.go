@@ -25,7 +25,7 @@ type ImageHead struct {
 // MemberProgress is the state's record of one member.
 type MemberProgress struct {
 	ID                   uint32 // 0 to 255; sessions may have 0 as their top byte, although no member has this id
-	Incarnation, LastSeq uint64 // see State.MemberBoot
+	Incarnation, LastSeq uint64 // see State.MemberIncarnation
 	Format               uint32 // highest Entry.format that it can apply; 0 if it never announced one
 	HighestSession       jute.SessionID
 }

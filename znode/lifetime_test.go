@@ -16,7 +16,7 @@ func (w *world) reap(path string, neverUsedMs int64) {
 	w.entry(&proto.Txn{Op: int32(jute.OpReap), Body: message(&proto.Reap{Path: path, NeverUsedMs: neverUsedMs})})
 }
 
-// due returns the paths that ReapCandidates lists, two at a time.
+// due returns the paths that DueReapCandidates lists, two at a time.
 func (w *world) due(now, neverUsedMs int64) []string {
 	paths := []string{}
 	var last ReapCandidate

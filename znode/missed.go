@@ -3,7 +3,7 @@ package znode
 // The cost of an entry is bounded, but a member's watches are not. When an entry has used up its steps
 // (maxFireSteps), the watchers of its further changes miss them:
 //
-//   - ApplyEntry takes a path with a missed change out of its table, in one step for all its watchers, and counts it (MissedPaths).
+//   - ApplyEntry takes a path with a missed change out of its table, in one step for all its watchers, and counts it (MissedPathCount).
 //   - After that a connection is sent nothing until its own watches are searched (SearchMissed), outside of apply. If one of them is
 //     on such a path, the connection is closed.
 //
@@ -26,7 +26,7 @@ func (w *Watches) MissedPathCount() uint64 { return w.missedPathCount.Load() }
 // SearchMissed checks up to watchesPerLock of a connection's watches, from the first one if again is set, and
 // otherwise from the end of the last search. It reports whether one of them has missed a change, and if not,
 // whether there are more to check. It needs the read lock. Watches set between two calls need no check,
-// unless MissedPaths has grown since.
+// unless MissedPathCount has grown since.
 func (w *Watches) SearchMissed(who Watcher, again bool) (missed, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

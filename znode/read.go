@@ -122,7 +122,7 @@ func (c TreeView) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, 
 }
 
 // GetEphemerals returns the sorted paths of a session's ephemeral nodes that begin with prefix. See
-// ephemeralsUnder.
+// ephemeralsWithPrefix.
 func (c TreeView) GetEphemerals(id jute.SessionID, prefix []byte) []string {
 	paths := []string{}
 	for path := range c.tree.ephemeralsWithPrefix(id, prefix).All() {

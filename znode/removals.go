@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxRemovals limits the kept removals, as maxEnds limits ends of sessions. Their records take at most
+	// maxRemovals limits the kept removals, as maxSessionEnds limits ends of sessions. Their records take at most
 	// 1.2 MiB without the paths and addresses.
 	maxRemovals = 10_000
 

@@ -211,7 +211,10 @@ func (t *transaction) endSession(session Session, end SessionEnd) (nodesLeft boo
 	end.Number = t.state.sessionEnds.addNext(t.gen.Load(), end, t.sessionEndLimit)
 	if t.budget.trySpend(t.state.ephemeralRemovalWeight(session.ID, end.EphemeralCount, t.budget.remaining)) {
 		t.removeEphemerals(session.ID, math.MaxInt)
-		t.keepAndReportRemovals(Removal{Cause: CauseSessionEnded, Member: end.Member, Session: session.ID, Address: session.Address})
+		t.keepAndReportRemovals(Removal{
+			Cause: CauseSessionEnded, Member: end.Member, Session: session.ID,
+			Address: session.Address,
+		})
 	} else {
 		t.state.unsweptSessions.put(t.gen.Load(), key, struct{}{})
 		nodesLeft = true

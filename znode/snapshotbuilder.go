@@ -58,7 +58,8 @@ func (f *snapshotBuilder) failUnlessEmpty(why string) {
 	}
 }
 
-// visitUnlessRejected fails the reading if the builder has rejected an item, and otherwise passes the item to a visitor's function.
+// visitUnlessRejected fails the reading if the builder has rejected an item, and otherwise passes the item to a
+// visitor's function.
 func visitUnlessRejected[T any](f *snapshotBuilder, why string, do func(T) error, item T) {
 	f.failUnlessEmpty(why)
 	if f.blocks.err == nil && do != nil {
@@ -117,7 +118,10 @@ func (f *snapshotBuilder) acceptHead(h ImageHead) (why string) {
 	}
 	last := -1
 	for _, p := range h.Members {
-		m := member{incarnation: p.Incarnation, lastSeq: p.LastSeq, format: p.Format, highestSession: uint64(p.HighestSession)}
+		m := member{
+			incarnation: p.Incarnation, lastSeq: p.LastSeq, format: p.Format,
+			highestSession: uint64(p.HighestSession),
+		}
 		if p.ID > maxMember || int(p.ID) <= last || m == (member{}) ||
 			m.highestSession != 0 && uint32(m.highestSession>>56) != p.ID {
 			return fmt.Sprintf("member %d does not follow %d", p.ID, last)

@@ -23,7 +23,7 @@ type transaction struct {
 	hooks    Hooks
 
 	budget          removalBudget
-	sessionEndLimit int // maxEnds outside tests
+	sessionEndLimit int // maxSessionEnds outside tests
 	multiOps        []jute.MultiOp
 	multiResults    []OpResult
 	createRequest   jute.CreateRequest // kept for its slice's memory, as are multiOps and multiResults

@@ -37,7 +37,7 @@ type node struct {
 
 // nodeExtra holds a node's access control list, and the fields that most nodes do not need. A node shares
 // acl.sharedExtra, which never changes, if it never had a child, ends only by a delete, and its list was
-// never replaced. Otherwise ownExtra makes one for it. Without this split a node would take 136 bytes and not
+// never replaced. Otherwise ensureOwnExtra makes one for it. Without this split a node would take 136 bytes and not
 // 80.
 type nodeExtra struct {
 	acl         *acl

@@ -115,15 +115,16 @@ func (f *watchNotifier) notifyAncestors(n *notification) {
 			above = rootPath
 		}
 		if p := data.byPath[above]; p != nil {
-			for e := p.first; e != nil && e.modes&recursive != 0 && !f.watches.markMissedIfExhausted(dataTable, p); e = e.samePath.next {
+			for e := p.first; e != nil && e.modes&recursive != 0 &&
+				!f.watches.markMissedIfExhausted(dataTable, p); e = e.samePath.next {
 				f.notifyOnce(e.watcherEntry, n.event, n.path, n.acl)
 			}
 		}
 	}
 }
 
-// markMissedIfExhausted takes a step to visit a watch of a path. If the running entry has none left, it marks the change
-// as missed and returns true.
+// markMissedIfExhausted takes a step to visit a watch of a path. If the running entry has none left, it marks
+// the change as missed and returns true.
 func (w *Watches) markMissedIfExhausted(k tableKind, p *watchedPath) bool {
 	if w.entrySteps++; w.entrySteps <= maxFireSteps {
 		return false
@@ -214,7 +215,7 @@ func watchKey(path []byte) string {
 	return borrowString(path)
 }
 
-// ownedPath returns watchPath in a form that may be kept: the node's own path, which is in memory already, or
+// ownedPath returns watchKey in a form that may be kept: the node's own path, which is in memory already, or
 // a copy if there is no node.
 func (t *tree) ownedPath(path []byte) string {
 	if n := t.nodeAt(borrowString(path)); n != nil {

@@ -8,7 +8,7 @@ import (
 // Watches holds this member's watches on nodes and on their children. The zero value is ready.
 //
 // Its methods need at least the tree's read lock. Readers set and drop watches under mu, which is taken
-// inside the tree's lock. Under mu only Watcher.AddWatchMemory is called. Watches fire without mu, because
+// inside the tree's lock. Under mu only Watcher.AdjustWatchMemory is called. Watches fire without mu, because
 // the holder of the tree's write lock is alone.
 type Watches struct {
 	mu              sync.Mutex
@@ -17,7 +17,7 @@ type Watches struct {
 	pending         []notification // of the running transaction
 	eventNumber     uint64         // incremented for each event that a watcher gets at most once
 	entrySteps      int            // see maxFireSteps
-	missedPathCount atomic.Uint64  // see MissedPaths
+	missedPathCount atomic.Uint64  // see MissedPathCount
 }
 
 // tableKind is the target of a table's watches.
@@ -55,7 +55,7 @@ type watchedPath struct {
 	first, last  *watch
 	byWatcher    map[*watcherEntry]*watch // nil if there are few watches
 	watchCount   int
-	changeMissed bool // the path is in no table: see markMissed
+	changeMissed bool // the path is in no table: see removeMissedPath
 }
 
 // maxLinearSearch is the number of watches on a path above which they have a map. For fewer, a map would take
@@ -163,7 +163,7 @@ func (w *Watches) DropWatches(who Watcher) (more bool) {
 func (w *Watches) WatchCount() int { return w.countIn(dataTable, childTable) }
 
 // DataWatchCount returns the number of watches on nodes, without those on their children. The four-letter commands
-// that list watches show no others, so PathCount and WatcherCount leave them out, too.
+// that list watches show no others, so DataPathCount and DataWatcherCount leave them out, too.
 func (w *Watches) DataWatchCount() int { return w.countIn(dataTable) }
 
 // DataPathCount returns the number of watched paths.

@@ -88,7 +88,8 @@ func (k *measurements) allCurvePoints() []point {
 	}
 	for _, w := range observerCurves {
 		for _, size := range k.observerEnsembles() {
-			add(observerCurveName(size.voters, w.load, w.figure), w.unit, float64(size.observers), size.loadSpread(k, w.load, w.figure))
+			add(observerCurveName(size.voters, w.load, w.figure), w.unit, float64(size.observers),
+				size.loadSpread(k, w.load, w.figure))
 		}
 	}
 	for _, g := range benchCurves {

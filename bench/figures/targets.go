@@ -93,7 +93,8 @@ func (k *measurements) ratioToBaseline(part, row, figure string) (ratio float64,
 	case part != "backup":
 		return b.median / a.median, ""
 	}
-	first, second := k.valuesByRound(part, row, k.baselineSide(part), figure), k.valuesByRound(part, row, "Rollcall", figure)
+	first, second := k.valuesByRound(part, row, k.baselineSide(part), figure),
+		k.valuesByRound(part, row, "Rollcall", figure)
 	var ratios []float64
 	for round, v := range first {
 		if w, ok := second[round]; ok && v != 0 {

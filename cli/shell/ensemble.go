@@ -103,7 +103,8 @@ func (s *Shell) reconfigure(ctx context.Context, a *arguments) error {
 		rec.NewMembers = members
 	}
 	var got jute.GetDataResponse
-	err := s.session.sendWhenConnected(ctx, "", func(space subtree.Space) error { return space.Do(ctx, jute.OpReconfig, rec, &got) })
+	err := s.session.sendWhenConnected(ctx, "",
+		func(space subtree.Space) error { return space.Do(ctx, jute.OpReconfig, rec, &got) })
 	if err != nil {
 		return err
 	}
@@ -144,7 +145,8 @@ func (s *Shell) printVersion(_ context.Context, a *arguments) error {
 
 func (s *Shell) whoAmI(ctx context.Context, _ *arguments) error {
 	var got jute.WhoAmIResponse
-	err := s.session.sendWhenConnected(ctx, "", func(space subtree.Space) error { return space.Do(ctx, jute.OpWhoAmI, nil, &got) })
+	err := s.session.sendWhenConnected(ctx, "",
+		func(space subtree.Space) error { return space.Do(ctx, jute.OpWhoAmI, nil, &got) })
 	if err != nil {
 		return err
 	}

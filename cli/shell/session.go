@@ -197,7 +197,8 @@ func (u *unreachableError) Error() string {
 // Unwrap returns the code that zkCli.sh prints for this error.
 func (u *unreachableError) Unwrap() error { return jute.ConnectionLoss }
 
-// sendWhenConnected runs request with the nodes of the session once it has a connection. The error is one of failures.go.
+// sendWhenConnected runs request with the nodes of the session once it has a connection. The error is one of
+// failures.go.
 func (s *session) sendWhenConnected(ctx context.Context, path string, request func(subtree.Space) error) error {
 	c, err := s.awaitConnection(ctx)
 	if err == nil {

@@ -35,9 +35,9 @@ func newWatchTable() watchTable {
 	return watchTable{mu: new(sync.Mutex), paths: map[string]watchKind{}}
 }
 
-// setThroughRequest records watches of a kind before request sets them, so that an event that arrives at once removes them.
-// If request fails, set removes the watches that it added. If kind is watchExist and the node exists, the
-// watch is one for data.
+// setThroughRequest records watches of a kind before request sets them, so that an event that arrives at once
+// removes them. If request fails, set removes the watches that it added. If kind is watchExist and the node
+// exists, the watch is one for data.
 func (t watchTable) setThroughRequest(path string, kind watchKind, request func() error) error {
 	added := t.add(path, kind)
 	err := request()

@@ -30,7 +30,9 @@ const (
 // zooKeeperRunningSigns returns the signs that ZooKeeper still runs: something takes connections at the ports of this
 // member's clients or of the server list, or a directory names a live process. root is the machine's root
 // directory.
-func zooKeeperRunningSigns(ctx context.Context, cfg config.Config, given []datadir.Directory, root fs.FS) (signs []string) {
+func zooKeeperRunningSigns(ctx context.Context, cfg config.Config, given []datadir.Directory,
+	root fs.FS,
+) (signs []string) {
 	addrs := [][2]string{{cfg.ClientAddr, "clientPort"}, {cfg.SecureAddr, "secureClientPort"}}
 	for _, s := range cfg.Servers {
 		if !cfg.Standalone {

@@ -218,7 +218,9 @@ func (f *memberFlags) registerFlags(cmd *cobra.Command) {
 }
 
 // loadConfigAndLog loads the configuration of a member for a command, opens the log, and logs the warnings.
-func (f *memberFlags) loadConfigAndLog(w cli.IOStreams, command string, args []string) (config.Config, *logs.Log, error) {
+func (f *memberFlags) loadConfigAndLog(w cli.IOStreams, command string, args []string) (config.Config, *logs.Log,
+	error,
+) {
 	cfg, warnings, err := config.Load(configFileArg(args), w.Env, f.config)
 	log := logs.New(w.Err, logs.Settings{JSON: cfg.Log.JSON, Level: f.logLevel(cfg)}, stderrIsJournal(w))
 	logWarnings(log.Logger(), warnings)

@@ -213,8 +213,8 @@ func (t *CredentialLimiter) findOrAddAddress(name string) *addressRecord {
 	return a
 }
 
-// allowLogLine reports whether a failure of a is logged now. If so, it uses up the line. A line that only the limit of all
-// addresses prevents is counted as skipped. The caller holds the lock.
+// allowLogLine reports whether a failure of a is logged now. If so, it uses up the line. A line that only the
+// limit of all addresses prevents is counted as skipped. The caller holds the lock.
 func (t *CredentialLimiter) allowLogLine(a *addressRecord) bool {
 	now := time.Now()
 	if !a.lastLogged.IsZero() && now.Sub(a.lastLogged) < addressLineInterval {

@@ -88,7 +88,7 @@ type SessionThrottle struct {
 
 	mu            sync.Mutex
 	lastFill      time.Time
-	tokenLimiter  *rate.Limiter // has whole numbers of tokens at lastFillTime; negative: a debt
+	tokenLimiter  *rate.Limiter // has whole numbers of tokens at advanceLastFill; negative: a debt
 	dropChance    float64       // of a new session
 	dropCheckedAt time.Time
 }

@@ -86,7 +86,8 @@ func (m *material) loadStore(key string, s Store) (h storeContents, exposed stri
 }
 
 // readRecoveringPanics calls read, and turns a panic of its library into an error.
-func readRecoveringPanics(read func([]byte, string) (storeContents, error), data []byte, password string) (h storeContents,
+func readRecoveringPanics(read func([]byte, string) (storeContents, error), data []byte,
+	password string) (h storeContents,
 	err error,
 ) {
 	defer func() {

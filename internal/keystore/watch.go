@@ -13,11 +13,11 @@ const WatchInterval = 10 * time.Second
 // written. A part of a trust store can be read, and would reject the certificates of the other authorities.
 const reloadDelay = 200 * time.Millisecond
 
-// Watch reloads the files whenever their content has changed, until ctx ends. It compares contents, so that
-// it notices any way of replacing a file, such as Kubernetes' symbolic links. If a file cannot be used, it
-// logs the reason, once for each change, and the former keys stay. A certificate that is not valid yet is
-// tried again when it is. Watch also warns when the own certificate expires soon. With Options.Fixed that is
-// all it does. One goroutine may call Watch.
+// Watch reloads the files whenever their content has changed, until ctx ends. It compares contents, so that it
+// notices any way of replacing a file, such as Kubernetes' symbolic links. If a file cannot be used, it logs
+// the reason, once for each change, and the former keys stay. A certificate that is not valid yet is tried
+// again when it is. Watch also warns when the own certificate expires soon. With Options.ReloadOnDemandOnly
+// that is all it does. One goroutine may call Watch.
 func (k *Keys) Watch(ctx context.Context) {
 	tick := time.NewTicker(WatchInterval)
 	defer tick.Stop()

@@ -77,7 +77,7 @@ func checkPart(part string, end bool, others []int) error {
 }
 
 // MakeTrustedDirectory durably makes a directory and missing ones above it, and returns the result of
-// TrustedDirectory. It makes nothing below a directory that other users could change.
+// ResolveTrustedDirectory. It makes nothing below a directory that other users could change.
 func MakeTrustedDirectory(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

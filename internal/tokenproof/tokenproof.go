@@ -126,7 +126,7 @@ func exchangeProofs(private *tls.Conn, key slowkey.Key) (right bool, err error) 
 // errProof is the member's error for a wrong proof.
 var errProof = errors.New("tokenproof: the proof of the token is wrong")
 
-// verifyAndProve is the member's side of Prove.
+// verifyAndProve is the member's side of ProveMutually.
 func verifyAndProve(private *tls.Conn, key slowkey.Key) error {
 	if err := private.Handshake(); err != nil {
 		return err

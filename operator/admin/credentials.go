@@ -63,7 +63,8 @@ func (a *authorizer) administratorOf(r *http.Request) string {
 	if hasProvedToken(r) {
 		return "token"
 	}
-	if a.superSubject != "" && hasVerifiedCertificate(r) && keystore.JavaSubject(r.TLS.PeerCertificates[0]) == a.superSubject {
+	if a.superSubject != "" && hasVerifiedCertificate(r) &&
+		keystore.JavaSubject(r.TLS.PeerCertificates[0]) == a.superSubject {
 		return "certificate"
 	}
 	if len(r.Header.Values("Authorization")) != 1 { // a proxy may have looked at another one

@@ -55,8 +55,8 @@ func (s *diskSpaceReader) Collect(out chan<- prometheus.Metric) {
 	put(diskFree, "data", space.DataFree)
 }
 
-// readWithTimeout returns false if the disk does not reply in time. The goroutine that queries the disk ends when the disk
-// replies, and there is at most one.
+// readWithTimeout returns false if the disk does not reply in time. The goroutine that queries the disk ends
+// when the disk replies, and there is at most one.
 func (s *diskSpaceReader) readWithTimeout() (space DiskSpace, ok bool) {
 	timer := time.NewTimer(diskTimeout)
 	defer timer.Stop()

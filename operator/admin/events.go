@@ -335,7 +335,8 @@ func (m *loadMeter) loadSinceLast(now time.Time) api.Load {
 	}
 	l.ReadsPerS, l.ReadAvgUs = ratePerSecond(load.Reads, last.Reads, since)
 	l.UpdatesPerS, l.UpdateAvgUs = ratePerSecond(load.Updates, last.Updates, since)
-	l.RequestsPerS, l.AvgUs = ratePerSecond(load.Reads.MergeWithoutPercentiles(load.Updates), last.Reads.MergeWithoutPercentiles(last.Updates), since)
+	l.RequestsPerS, l.AvgUs = ratePerSecond(load.Reads.MergeWithoutPercentiles(load.Updates),
+		last.Reads.MergeWithoutPercentiles(last.Updates), since)
 	return l
 }
 

@@ -39,7 +39,8 @@ type pacedReply struct {
 	partBytes   int
 }
 
-// beginAfterPause starts a reply, after a pause for each that is under way: many short replies cost as much as a long one.
+// beginAfterPause starts a reply, after a pause for each that is under way: many short replies cost as much as
+// a long one.
 func (p *replyPacer) beginAfterPause() *pacedReply {
 	active := p.activeReplies.Add(1)
 	time.Sleep(min(time.Duration(active)*pagePause, maxStartDelay))

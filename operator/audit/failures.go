@@ -115,8 +115,8 @@ func (l *Log) queueSuppressed(f *failureBucket, address string, now time.Time) {
 	f.suppressed = 0
 }
 
-// summarizeFailures queues a summary line for each address that has suppressed failures and a token again. It forgets an
-// address once all of its tokens are back. If end is set, it queues the summaries of all addresses.
+// summarizeFailures queues a summary line for each address that has suppressed failures and a token again. It
+// forgets an address once all of its tokens are back. If end is set, it queues the summaries of all addresses.
 func (l *Log) summarizeFailures(end bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

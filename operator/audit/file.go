@@ -90,8 +90,8 @@ func (w *fileSink) openForAppend() error {
 	return nil
 }
 
-// removePartialLines removes partial lines that a crash has left, and returns the new size. It returns an error for a file
-// that is no audit log.
+// removePartialLines removes partial lines that a crash has left, and returns the new size. It returns an error
+// for a file that is no audit log.
 func removePartialLines(f *os.File, size int64) (int64, error) {
 	lost, err := lostBeginning(f, size)
 	if err != nil {
@@ -128,8 +128,8 @@ func lostBeginning(f *os.File, size int64) (bool, error) {
 	return text[0] == 0, nil
 }
 
-// checkIsAuditLog returns an error unless a file is empty or begins as an audit log. A wrong path must not cost another file
-// its last line, or its name when the log is rotated. A crash may leave a part of the first line.
+// checkIsAuditLog returns an error unless a file is empty or begins as an audit log. A wrong path must not cost
+// another file its last line, or its name when the log is rotated. A crash may leave a part of the first line.
 func checkIsAuditLog(f *os.File) error {
 	head := make([]byte, headSize)
 	n, err := f.ReadAt(head, 0)

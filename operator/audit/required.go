@@ -25,10 +25,11 @@ type lineBatch struct {
 // IsRequired reports whether each change needs a line.
 func (l *Log) IsRequired() bool { return l != nil && l.cfg.Required }
 
-// WriteChangeIfRequired queues lines with the result invoked about a client's change and waits until they are on the disk. It
-// returns an error if the change must be rejected, and nil at once if Required is false. It blocks for at most longest
-// and RequireTimeout, so the caller must hold no lock.
-func (l *Log) WriteChangeIfRequired(ctx context.Context, longest time.Duration, session jute.SessionID, ids []*proto.Identity,
+// WriteChangeIfRequired queues lines with the result invoked about a client's change and waits until they are
+// on the disk. It returns an error if the change must be rejected, and nil at once if Required is false. It
+// blocks for at most longest and RequireTimeout, so the caller must hold no lock.
+func (l *Log) WriteChangeIfRequired(ctx context.Context, longest time.Duration, session jute.SessionID,
+	ids []*proto.Identity,
 	op jute.Op, body []byte,
 ) error {
 	if !l.IsRequired() {
@@ -39,7 +40,7 @@ func (l *Log) WriteChangeIfRequired(ctx context.Context, longest time.Duration, 
 	})
 }
 
-// WriteIfRequired is RequireChange for an administrator's act.
+// WriteIfRequired is WriteChangeIfRequired for an administrator's act.
 func (l *Log) WriteIfRequired(ctx context.Context, e Event) error {
 	if !l.IsRequired() {
 		return nil
@@ -62,8 +63,8 @@ func (l *Log) queueAndWait(ctx context.Context, longest time.Duration, add func(
 	return nil
 }
 
-// queueIntoBatch calls add and returns the batch of the lines that it has queued. It returns an error if the queue had no
-// room for all of them.
+// queueIntoBatch calls add and returns the batch of the lines that it has queued. It returns an error if the
+// queue had no room for all of them.
 func (l *Log) queueIntoBatch(add func()) (*lineBatch, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -57,11 +57,14 @@ func (c *Collector) SessionsBy(ctx context.Context, f SessionFilter, by SessionO
 		return a, ErrBadCursor
 	}
 	var page sessionPage
-	return page.toList(c.runQuery(ctx, func(ctx context.Context) error { return c.querySortedPage(ctx, f, by, limit, &page) },
+	return page.toList(c.runQuery(ctx,
+		func(ctx context.Context) error { return c.querySortedPage(ctx, f, by, limit, &page) },
 		c.scanSlot))
 }
 
-func (c *Collector) querySortedPage(ctx context.Context, f SessionFilter, by SessionOrder, limit int, p *sessionPage) error {
+func (c *Collector) querySortedPage(ctx context.Context, f SessionFilter, by SessionOrder, limit int,
+	p *sessionPage,
+) error {
 	if err := c.scanSessions(ctx, f, by, limit, p); err != nil {
 		return err
 	}
@@ -110,8 +113,10 @@ func (c *Collector) scanSessions(ctx context.Context, f SessionFilter, by Sessio
 	}
 }
 
-// queryFactsForScan is fillFacts with the shorter timeout of a scan.
-func (c *Collector) queryFactsForScan(ctx context.Context, rows []session, need factSet, silent []api.Silence) []api.Silence {
+// queryFactsForScan is queryFacts with the shorter timeout of a scan.
+func (c *Collector) queryFactsForScan(ctx context.Context, rows []session, need factSet,
+	silent []api.Silence,
+) []api.Silence {
 	wait := c.cfg.Deadline / scanWaitDivisor
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

@@ -166,9 +166,9 @@ func openOrCreateBolt(path string, mapped int) (store *boltFile, err error) {
 	return store, nil
 }
 
-// createBoltIfMissing makes an empty BoltDB if there is no file. The file is renamed once it is complete, and the name is
-// durable before there is a mark. Otherwise a power loss during the first start could leave a partial file, or a
-// mark without a file, and both would count as damage.
+// createBoltIfMissing makes an empty BoltDB if there is no file. The file is renamed once it is complete, and
+// the name is durable before there is a mark. Otherwise a power loss during the first start could leave a
+// partial file, or a mark without a file, and both would count as damage.
 func createBoltIfMissing(path string) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -368,8 +368,8 @@ func (f *boltFile) SetUint64(k []byte, v uint64) error {
 	return f.Set(k, binary.BigEndian.AppendUint64(nil, v))
 }
 
-// checkThenViewBolt opens a BoltDB for reading, if there is one and its pages are sound. do must read all of its buckets,
-// so that bbolt's own checks see them before it opens the file for writing.
+// checkThenViewBolt opens a BoltDB for reading, if there is one and its pages are sound. do must read all of
+// its buckets, so that bbolt's own checks see them before it opens the file for writing.
 func checkThenViewBolt(path string, do func(tx *bbolt.Tx) error) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

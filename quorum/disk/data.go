@@ -76,7 +76,7 @@ type Data struct {
 	writeMetrics     writeMetrics
 	hasSnapshot      atomic.Bool  // a snapshot has been stored, by this or an earlier process
 	bytesAtSnapshot  atomic.Int64 // appendedBytes when the last snapshot was stored
-	rejectedSnapshot error        // see SnapshotRejected
+	rejectedSnapshot error        // see NoteRejectedSnapshot
 	serverList       []string
 	diskID           ID
 }
@@ -111,7 +111,7 @@ func Open(cfg Config) (*Data, error) {
 }
 
 // OpenStopped locks the directories of a stopped member and opens the stores in them. It uses only DataDir, LogDir
-// or Stores, SegmentBytes and RaftLog of cfg. The error is ErrNoData if the directories have never been used.
+// or Stores, SegmentBytes and RaftLogger of cfg. The error is ErrNoData if the directories have never been used.
 func OpenStopped(cfg Config) (*Data, error) {
 	d := &Data{unguarded: cfg.Stores}
 	if cfg.DataDir != "" {
@@ -139,7 +139,7 @@ func (d *Data) openStoppedDirectories(cfg Config) (err error) {
 	if err := checkNothingMissing(d.directories); err != nil {
 		return err
 	}
-	if err := removeIncompleteMarks(d.directories); err != nil { // as in openDirectories
+	if err := removeIncompleteMarks(d.directories); err != nil { // as in openDirectoriesAndStores
 		return err
 	}
 	d.serverList = d.directories[0].identity.Servers
@@ -233,7 +233,7 @@ func (d *Data) RunTracked(name string, op func() error) error {
 	return d.guardedLog.runTracked(name, op)
 }
 
-// StallError returns an error that names the oldest operation of a store, or of RunTimed, if it has run for longer
+// StallError returns an error that names the oldest operation of a store, or of RunTracked, if it has run for longer
 // than Config.StallLimit. Otherwise it returns nil. OpenStopped sets no limit.
 func (d *Data) StallError() error { return d.operations.stallError() }
 
@@ -278,7 +278,7 @@ func (f *writeMetrics) addWrite(took time.Duration) {
 	}
 }
 
-// openStores opens the stores in a member's directories. It uses only SegmentBytes and RaftLog of cfg.
+// openStores opens the stores in a member's directories. It uses only SegmentBytes and RaftLogger of cfg.
 func openStores(locked []*directory, kind LogKind, cfg Config) (s Stores, closer io.Closer, err error) {
 	dir, logDir := locked[0].dir, locked[len(locked)-1].dir
 	if err := removeIncompleteSnapshots(dir); err != nil {

@@ -289,8 +289,8 @@ func ServerListOf(dir string) ([]string, error) {
 	return id.Servers, err
 }
 
-// openDirectoriesAndStores locks the data directory and the log directory, if that is separate. It checks that they belong
-// to cfg's member and opens the stores in them. A new directory becomes that member's.
+// openDirectoriesAndStores locks the data directory and the log directory, if that is separate. It checks that
+// they belong to cfg's member and opens the stores in them. A new directory becomes that member's.
 func openDirectoriesAndStores(cfg Config) (locked []*directory, s Stores, closer io.Closer, err error) {
 	defer func() {
 		if err != nil {

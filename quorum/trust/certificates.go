@@ -30,7 +30,8 @@ func (cfg Config) keyOptions(changed func()) keystore.Options {
 	c := cfg.Certificates
 	return keystore.Options{
 		Prefix: "ssl.quorum", Key: c.KeyStore, Trust: c.TrustStore, CheckCRLs: c.CheckRevocation,
-		CRLFile: c.RevocationFile, Log: cfg.Logger, Now: cfg.Now, CheckOwnCertificate: cfg.checkOwnCertificate, OnChange: changed,
+		CRLFile: c.RevocationFile, Log: cfg.Logger, Now: cfg.Now, CheckOwnCertificate: cfg.checkOwnCertificate,
+		OnChange: changed,
 	}
 }
 

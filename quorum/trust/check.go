@@ -23,8 +23,8 @@ func (cfg Config) Check() (faults []*secretfile.Fault) {
 	return faults
 }
 
-// CheckStoreLocations returns an error if certificates are used and the location of a store is not set, with the key that
-// requires the store. It reads no file.
+// CheckStoreLocations returns an error if certificates are used and the location of a store is not set, with
+// the key that requires the store. It reads no file.
 func (s Settings) CheckStoreLocations() (asks string, err error) {
 	const key, trust = "ssl.quorum.keyStore.location", "ssl.quorum.trustStore.location"
 	noKey, noTrust := s.Certificates.KeyStore.Location == "", s.Certificates.TrustStore.Location == ""

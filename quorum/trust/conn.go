@@ -21,11 +21,13 @@ func (c *Conn) MaySpeakAs(member uint32) error {
 		return nil
 	case c.shownCertificate.certificateChain != nil && c.provedMember == 0:
 		if err := c.guard.trackProved(c, member); err != nil {
-			return newRejection(OtherMember, "it says that it is member %d, but its certificate is not that member's: %w", member, err)
+			return newRejection(OtherMember, "it says that it is member %d, but its certificate is not that member's: %w",
+				member, err)
 		}
 		c.provedMember = member
 	case c.provedMember != member:
-		return newRejection(OtherMember, "member %d has proved itself, but it says that it is member %d", c.provedMember, member)
+		return newRejection(OtherMember, "member %d has proved itself, but it says that it is member %d", c.provedMember,
+			member)
 	}
 	return nil
 }

@@ -170,12 +170,14 @@ func (g *Guard) proveAsDialed(c *Conn) (*Conn, error) {
 	}
 	switch c.provedSecret = e.decodeDialerMessage(&msg, g.secrets.currentSecrets()); {
 	case c.provedSecret == "":
-		return nil, newRejection(NoProof, "the proof is wrong: a process that says it is member %d has none of the secrets in %s",
+		return nil, newRejection(NoProof,
+			"the proof is wrong: a process that says it is member %d has none of the secrets in %s",
 			e.from, g.secrets.path)
 	case e.to != g.memberID:
 		return nil, newRejection(OtherMember, "the proof is meant for member %d, this is member %d", e.to, g.memberID)
 	case e.from == g.memberID:
-		return nil, newRejection(OtherMember, "another process with the secret says it is member %d, which is this one", e.from)
+		return nil, newRejection(OtherMember, "another process with the secret says it is member %d, which is this one",
+			e.from)
 	}
 	c.provedMember = e.from
 	if err := g.trackProved(c, c.provedMember); err != nil {

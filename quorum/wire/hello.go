@@ -154,7 +154,7 @@ func (c *Conn) Close() error {
 }
 
 // RecordClosingTwins records a request of a process on a connection that it opened before. If another process runs
-// with the same disk, RecordProcess closes the connections of both and returns an error.
+// with the same disk, RecordClosingTwins closes the connections of both and returns an error.
 func (h Hello) RecordClosingTwins(of Process) error {
 	return h.knownProcesses.recordClosingTwins(of, nil)
 }
@@ -374,7 +374,7 @@ func (h Hello) checkDialer(of Process) error {
 const shownEnsembleBytes = 4
 
 // Listener returns only connections that began with a correct hello; they are *Conn. It closes silent ones
-// after 5 s, or earlier to make room (see addPending), and they never delay Accept. Close closes the inner
+// after 5 s, or earlier to make room (see addPendingEvicting), and they never delay Accept. Close closes the inner
 // listener and every pending connection.
 type Listener struct {
 	net.Listener

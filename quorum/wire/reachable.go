@@ -22,7 +22,9 @@ func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 // raft sleeps between two requests to an unreachable member, eventually for 10.24 s, and nothing wakes it. So
 // a failed request waits here until the member replies to a heartbeat. Only then does it fail, and raft
 // immediately sends a new one with all entries added meanwhile.
-func (t *Transport) heartbeatUntilReachable(id raft.ServerID, to raft.ServerAddress, header raft.RPCHeader, term uint64) bool {
+func (t *Transport) heartbeatUntilReachable(id raft.ServerID, to raft.ServerAddress, header raft.RPCHeader,
+	term uint64,
+) bool {
 	beat := &raft.AppendEntriesRequest{RPCHeader: header, Term: term}
 	for t.cfg.IsStableLeader(term) && t.isConfiguredAt(id, to) {
 		if t.cfg.MayLead() == nil && t.dialer.call(to, requestAppend, beat, 0, new(raft.AppendEntriesResponse)) == nil {

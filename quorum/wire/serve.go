@@ -91,7 +91,7 @@ func (c *peerConns) surplusConn(peer uint32) (idle *inConn) {
 }
 
 // reserveBytes counts n more bytes of the request on in. If all requests together become too long, the oldest
-// incomplete ones lose their connections. If there is no other incomplete request, countBytes returns an
+// incomplete ones lose their connections. If there is no other incomplete request, reserveBytes returns an
 // error, and this connection is closed.
 func (c *peerConns) reserveBytes(in *inConn, n int) error {
 	c.mu.Lock()
@@ -170,15 +170,15 @@ type inConn struct {
 	dec        *codec.Decoder
 	keptBuffer []byte      // reused for requests up to keptBufferSize
 	form       requestForm // of the current request
-	// frameSender is the sender of frames: that of the last AppendEntries accepted by checkSpeaker. It is
-	// short, because checkSpeaker has compared the id and replaced the address.
+	// frameSender is the sender of frames: that of the last AppendEntries accepted by checkAndSetSender. It is
+	// short, because checkAndSetSender has compared the id and replaced the address.
 	frameSender raft.RPCHeader
 
 	requestBegun time.Time // of the current request; zero between requests
 	requestBytes int       // read since then
 
 	// Guarded by peerConns.mu.
-	countedBytes    int       // see peerConns.countBytes
+	countedBytes    int       // see peerConns.reserveBytes
 	requestComplete bool      // raft has it
 	lastUsed        time.Time // first or last byte of a request, or its reply
 }

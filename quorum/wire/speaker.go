@@ -21,7 +21,7 @@ var errNotLeader = errors.New("quorum: leadership is taken over from the leader 
 // every request. Some requests have a second address, which raft reads only if that one is empty.
 //
 // raft distinguishes candidates by the address alone, and stores it with its vote. Addresses may pass from
-// one server to another, so checkSpeaker replaces the address by the server's id.
+// one server to another, so checkAndSetSender replaces the address by the server's id.
 func (rc *receiver) checkAndSetSender(peer raft.ServerID, command any) error {
 	if peer == "" {
 		return fmt.Errorf("%w: the connection is not known to be a member's", errImpostor)

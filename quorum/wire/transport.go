@@ -85,7 +85,7 @@ type Config struct {
 //     snapshot replaced: see skipStored.
 //   - A request that would make raft panic is rejected.
 //   - A request that names another sender than its connection's member is rejected.
-//   - raft votes without regard to its own configuration: see substituteVoter.
+//   - raft votes without regard to its own configuration: see replaceCandidateByVoter.
 //   - A server without a vote never stands for election.
 //   - A leader sends nothing while its stores or state machine hang, or if its state is damaged.
 type Transport struct {
@@ -187,7 +187,7 @@ func (t *Transport) Close() error {
 
 // AppendEntries implements raft.Transport. If it shortens a request, it shortens req too, so that raft
 // continues after the entries that were sent. A failed request that is not a heartbeat returns only when the
-// member is reachable again: see awaitReachable.
+// member is reachable again: see heartbeatUntilReachable.
 func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse,
 ) error {

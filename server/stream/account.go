@@ -15,7 +15,7 @@ type Account struct {
 	heldBytes         atomic.Int64 // bytes counted in the budget; changed under the stream's lock
 	lastProgress      atomic.Int64 // when the client last sent or took bytes, in nanoseconds since Init
 	frameBytes        int          // of the frame that is being read, if it is long; else 0
-	hasGrant          bool         // the budget has granted the bytes of ClaimBytes
+	hasGrant          bool         // the budget has granted the bytes of TryClaimBytes
 	ownerBytes        atomic.Int64 // see AddOwnerBytes
 	countedOwnerBytes atomic.Int64 // the part of heldBytes that the owner keeps; changed under the stream's lock
 }
@@ -105,7 +105,7 @@ func (f frameReader) awaitAndClaimFrame(n int) bool {
 	return !s.Life.hasEnded
 }
 
-// releaseFrame undoes claimFrame: the memory of the frame is free again.
+// releaseFrame undoes awaitAndClaimFrame: the memory of the frame is free again.
 func (f frameReader) releaseFrame() {
 	s := f.s
 	s.Life.mu.Lock()

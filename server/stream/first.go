@@ -7,7 +7,7 @@ import (
 )
 
 // PeekFirstByte waits for the first byte that a client sends, and leaves it in the socket. A deadline of the
-// socket ends the wait. If sock is not a socket, FirstByte returns 0.
+// socket ends the wait. If sock is not a socket, PeekFirstByte returns 0.
 func PeekFirstByte(sock net.Conn) (first byte, err error) {
 	s, ok := sock.(syscall.Conn)
 	if !ok {

@@ -157,7 +157,7 @@ func (f flusher) sendBatch(batch *Buffer, n int) (why Reason, ok bool) {
 	return 0, true
 }
 
-// batchSent is called after a batch has been sent. It returns the next one, as nextBatch does.
+// batchSent is called after a batch has been sent. It returns the next one, as nextBatchOrStop does.
 func (f flusher) batchSent(batch *Buffer) (next *Buffer) {
 	s := f.s
 	batch.free()

@@ -113,7 +113,7 @@ type Config struct {
 	MaxFirstFrame    int            // bytes, without the length
 	MaxFrame         int            // bytes, of each other frame
 	MaxInFlight      int            // waiting frames of one client, above which no more are read
-	MaxUnread        int            // bytes that a client may leave unread, in CheckUnread
+	MaxUnread        int            // bytes that a client may leave unread, in LimitUnread
 	Budget           *Budget        // of the bytes that all streams hold
 	BytesIn          *atomic.Uint64 // counts the bytes of frames read, with their lengths
 	Logger           *slog.Logger

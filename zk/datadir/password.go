@@ -9,7 +9,8 @@ import (
 // passwordKey is combined with a session's id to the seed of its password.
 const passwordKey = 0xB3415C00
 
-// SessionPassword returns ZooKeeper's password of a session. Java's random number generator computes it from the id alone.
+// SessionPassword returns ZooKeeper's password of a session. Java's random number generator computes it from
+// the id alone.
 func SessionPassword(id jute.SessionID) [16]byte {
 	const multiplier, mask = 0x5DEECE66D, 1<<48 - 1
 	state := (uint64(id) ^ passwordKey ^ multiplier) & mask

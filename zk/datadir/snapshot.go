@@ -67,7 +67,10 @@ type snapshotReader struct {
 }
 
 func (r *snapshotReader) readParts() error {
-	for _, part := range []func() error{r.readHead, r.readSessions, r.readACLs, r.readNodes, r.readAndCheckSeal, r.readTail} {
+	for _, part := range []func() error{
+		r.readHead, r.readSessions, r.readACLs, r.readNodes, r.readAndCheckSeal,
+		r.readTail,
+	} {
 		err := part()
 		if r.err != nil {
 			return r.err

@@ -49,7 +49,8 @@ func (s *State) Write(dir string) error {
 	if err := os.Mkdir(partial, 0o700); err != nil { // fails if there is a link, for example
 		return err
 	}
-	if err := writeSyncedFile(filepath.Join(partial, "snapshot."+strconv.FormatInt(s.Zxid, 16)), s.writeSnapshot); err != nil {
+	if err := writeSyncedFile(filepath.Join(partial, "snapshot."+strconv.FormatInt(s.Zxid, 16)),
+		s.writeSnapshot); err != nil {
 		return err
 	}
 	err = writeSyncedFile(filepath.Join(partial, "log."+strconv.FormatInt(s.Zxid+1, 16)), func(w io.Writer) error {
