@@ -3,8 +3,9 @@
 //
 //   - IOStreams: the terminal, environment and clock of a command. Tests supply their own.
 //   - NewRoot, Execute: the frame of all commands: groups, help, completion, flags with one dash.
-//   - Link: the flags that select an ensemble and the credentials. Link.AdminClient returns a client of the HTTP
-//     endpoints under /v1/, and Link.SessionConfig the settings of a session over ZooKeeper's protocol.
+//   - EnsembleFlags: the flags that select an ensemble and the credentials. EnsembleFlags.AdminClient returns a
+//     client of the HTTP endpoints under /v1/, and EnsembleFlags.SessionConfig the settings of a session over
+//     ZooKeeper's protocol.
 //   - Output: the flag -o. PrintRows and printRow write rows as a table, JSON or YAML.
 //   - Status: the exit statuses. An error carries its own; see WithStatus.
 //

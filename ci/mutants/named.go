@@ -439,7 +439,7 @@ var named = []namedMutant{
 	},
 	{
 		"damaged leader speaks on", "quorum/node.go",
-		"n.mayLead, IsStableLeader:", "n.MayLead, IsStableLeader:",
+		"n.mayLead, IsStableLeader:", "n.StallError, IsStableLeader:",
 		"quorum", "TestDamagedMemberOnlyVotes",
 	},
 	{

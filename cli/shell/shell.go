@@ -46,7 +46,7 @@ type Config struct {
 	Out, Err io.Writer
 
 	// Whether In, Out and Err are terminals. If In and Out are, In must be an *os.File, and the line is
-	// edited there. If Out or Err is, Visible must be set.
+	// edited there. If Out or Err is, EscapeText must be set.
 	InTerminal, OutTerminal, ErrTerminal bool
 
 	Colors      bool                        // a terminal may show colours

@@ -42,7 +42,7 @@ type EnsembleFlags struct {
 	removedMembers []string
 }
 
-// NewEnsembleFlags returns a Link with the settings of the variables and defaults.
+// NewEnsembleFlags returns EnsembleFlags with the settings of the variables and defaults.
 func NewEnsembleFlags(w IOStreams) *EnsembleFlags { return &EnsembleFlags{streams: w} }
 
 // Register adds all flags of the link to cmd.
