@@ -111,8 +111,8 @@ var reaches = map[string]string{
 	"ClientTLS.Trust.Location": "keys.Trust.Location",
 	"ClientTLS.Trust.Password": "keys.Trust.Password",
 	"ClientTLS.Trust.Type":     "keys.Trust.Type",
-	"ClientTLS.CRL":            "keys.CRL",
-	"ClientTLS.CRLs":           "keys.CRLs",
+	"ClientTLS.CRL":            "keys.CheckCRLs",
+	"ClientTLS.CRLs":           "keys.CRLFile",
 	"ClientTLS.Terms.Auth":     "terms.Auth",
 	"ClientTLS.Terms.Min":      "terms.Min",
 	"ClientTLS.Terms.Max":      "terms.Max",
@@ -120,7 +120,7 @@ var reaches = map[string]string{
 	"ClientTLS.UnifiedPort":    "server.TLS.Unified",
 	"ClientTLS.DetectTimeout":  "server.TLS.Detection",
 	"ClientTLS.MaxHandshakes":  "server.TLS.Handshakes",
-	"ClientTLS.CertReload":     "keys.Fixed",
+	"ClientTLS.CertReload":     "keys.ReloadOnDemandOnly",
 
 	"Limits.Throttle.Tokens":       "server.Limits.Throttle.Tokens",
 	"Limits.Throttle.FillTime":     "server.Limits.Throttle.FillTime",
@@ -150,8 +150,8 @@ var reaches = map[string]string{
 // from others.
 var judges = []string{"ClientListener", "SecureListener", "OperatorListener", "MetricsListener", "Network", "Memory", "BindAddress", "Stores", "Now", "Monotonic", "OnEvent", "AuditOutput", "Log", "Logger", "Hooks", "WrapMember", "WrapLog"}
 
-// defaults are the fields of rooms that no setting changes, and keys.Fixed, which a setting switches off.
-var defaults = strings.Fields("conf.peerType follower.MaxInFlightBytes follower.MaxQueued follower.MaxQueuedBytes quorum.SegmentBytes quorum.SnapshotBytes quorum.TrailingBytes keys.Fixed")
+// defaults are the fields of rooms that no setting changes, and keys.ReloadOnDemandOnly, which a setting switches off.
+var defaults = strings.Fields("conf.peerType follower.MaxInFlightBytes follower.MaxQueued follower.MaxQueuedBytes quorum.SegmentBytes quorum.SnapshotBytes quorum.TrailingBytes keys.ReloadOnDemandOnly")
 
 // Every setting reaches the packages that need it, and no other field of theirs. Each is changed
 // alone.

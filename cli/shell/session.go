@@ -203,7 +203,7 @@ func (s *session) sendWhenConnected(ctx context.Context, path string, request fu
 	c, err := s.awaitConnection(ctx)
 	if err == nil {
 		space := s.space
-		space.Client = c
+		space.Client, space.NoRetry = c, true // the next command waits for a connection, for connectWait
 		err = request(space)
 	}
 	return toRequestError(err, path)

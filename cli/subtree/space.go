@@ -30,6 +30,8 @@ type Space struct {
 	Nodes  NodeClient // where the nodes are read and changed; nil: by Client
 	Root   string     // "": paths are as the servers have them
 	Watch  bool       // Stat, Get and Children set watches, whose events the Client gets
+	// NoRetry makes a read fail with client.ErrConnectionLost when its connection breaks. Otherwise it is sent again.
+	NoRetry bool
 	// OnWait, unless it is nil, is called when a request is sent, and over when its reply has arrived.
 	OnWait func() (over func())
 }
@@ -172,7 +174,7 @@ func (s Space) withTimeout(ctx context.Context, call func(context.Context) error
 func (s Space) retryBroken(ctx context.Context, call func(context.Context) error) error {
 	var err error
 	for range maxTries {
-		if err = s.withTimeout(ctx, call); !errors.Is(err, client.ErrConnectionLost) {
+		if err = s.withTimeout(ctx, call); s.NoRetry || !errors.Is(err, client.ErrConnectionLost) {
 			return err
 		}
 	}
