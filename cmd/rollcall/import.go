@@ -17,8 +17,8 @@ import (
 	"rollcall/config"
 	"rollcall/member"
 	"rollcall/operator/backup"
+	"rollcall/operator/datadir"
 	"rollcall/operator/migrate"
-	"rollcall/zk/datadir"
 )
 
 // maxSources limits the servers of one import: ZooKeeper has no more in an ensemble.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/zk/datadir"
+	"rollcall/operator/datadir"
 	"rollcall/zk/jute"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/zk/datadir"
+	"rollcall/operator/datadir"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"rollcall/config"
-	"rollcall/zk/datadir"
+	"rollcall/operator/datadir"
 )
 
 const (

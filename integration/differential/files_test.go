@@ -18,7 +18,7 @@ import (
 
 	zkclient "rollcall/client"
 	"rollcall/integration/process"
-	"rollcall/zk/datadir"
+	"rollcall/operator/datadir"
 	"rollcall/zk/jute"
 )
 

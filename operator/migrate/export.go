@@ -5,7 +5,7 @@ import (
 	"io"
 	"path"
 
-	"rollcall/zk/datadir"
+	"rollcall/operator/datadir"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )

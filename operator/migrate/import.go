@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/zk/datadir"
+	"rollcall/operator/datadir"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )

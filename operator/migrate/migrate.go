@@ -16,7 +16,7 @@ import (
 	"slices"
 	"strings"
 
-	"rollcall/zk/datadir"
+	"rollcall/operator/datadir"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )

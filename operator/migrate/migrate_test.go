@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"rollcall/internal/serverlist"
-	"rollcall/zk/datadir"
+	"rollcall/operator/datadir"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )
