@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/zk/jute"
 )
 

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 )
 
 // failover runs writers and readers on each member while a hook breaks something. Clients reconnect to other

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 )
 
 // holder keeps a share of the sessions alive, in this process or in another one.

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 )
 
 // keepArgument is the argument that makes the test binary a keeper.

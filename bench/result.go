@@ -3,7 +3,7 @@ package bench
 import (
 	"time"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 )
 
 // Result is one row of a report: the measurement of one case on one target.

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 )
 
 // runResume lets all sessions lose their connections and come back at once, repeatedly. An op is a resumed

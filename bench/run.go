@@ -19,7 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/zk/jute"
 )
 

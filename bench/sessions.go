@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 )
 
 func (r *caseRun) runSessions() (Result, error) {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"sync"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/zk/jute"
 )
 

@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/operator/api"
 	"rollcall/zk/jute"
 )

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"slices"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/operator/api"
 	"rollcall/zk/jute"
 )

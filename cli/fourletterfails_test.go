@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 )
 
 // The answer to a word that cannot be written is an error, in each format.

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/operator/api"
 	"rollcall/zk/jute"
 )

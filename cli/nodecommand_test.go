@@ -15,7 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"rollcall/cli/subtree"
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/zk/jute"
 )
 

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"rollcall/cli/subtree"
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/operator/logs/logtest"
 	"rollcall/zk/jute"
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/zk/jute"
 )
 

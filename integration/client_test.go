@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/integration/cluster"
 	"rollcall/zk/jute"
 )

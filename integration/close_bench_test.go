@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/quorum/disk"
 	"rollcall/zk/jute"
 )

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"rollcall/bench"
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/quorum/disk"
 )
 

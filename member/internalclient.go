@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rollcall/cli/subtree"
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/operator/admin"
 	"rollcall/proto"
 	"rollcall/zk/jute"

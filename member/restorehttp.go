@@ -10,7 +10,7 @@ import (
 	"os"
 
 	"rollcall/cli/subtree"
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/operator/admin"
 	"rollcall/operator/backup"
 	"rollcall/zk/jute"

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/zk/jute"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"rollcall/cli/subtree"
-	"rollcall/client"
+	client "rollcall/client/before"
 )
 
 // defaultPort is for an address without a port.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/zk/jute"
 )
 

@@ -22,7 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 )
 
 // maxLine limits a line of a file or pipe. It is far more than servers accept.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/zk/jute"
 )
 

@@ -8,7 +8,7 @@ import (
 	"io"
 	"time"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/zk/jute"
 )
 

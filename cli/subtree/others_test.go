@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"rollcall/cli/subtree"
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/zk/jute"
 )
 

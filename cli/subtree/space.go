@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/zk/jute"
 )
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"rollcall/cli/subtree"
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/integration/alone"
 	"rollcall/member"
 	"rollcall/zk/jute"

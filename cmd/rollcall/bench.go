@@ -16,7 +16,7 @@ import (
 
 	"rollcall/bench"
 	"rollcall/cli"
-	"rollcall/client"
+	client "rollcall/client/before"
 )
 
 const benchHelp = `Puts load on an ensemble that speaks ZooKeeper's protocol and measures it. %s

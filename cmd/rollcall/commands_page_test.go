@@ -21,7 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli"
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/zk/jute"
 )
 

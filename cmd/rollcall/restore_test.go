@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/operator/backup"
 	"rollcall/operator/logs/logtest"
 	"rollcall/quorum/disk"

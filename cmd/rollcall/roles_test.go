@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"rollcall/cli"
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/operator/logs/logtest"
 	"rollcall/zk/jute"
 )

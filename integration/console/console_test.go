@@ -9,7 +9,7 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/integration/process"
 	"rollcall/zk/jute"
 )

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/integration/process"
 	"rollcall/zk/jute"
 )

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"rollcall/cli/subtree"
-	goclient "rollcall/client"
+	goclient "rollcall/client/before"
 	"rollcall/zk/jute"
 )
 

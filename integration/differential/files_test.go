@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	zkclient "rollcall/client"
+	zkclient "rollcall/client/before"
 	"rollcall/integration/process"
 	"rollcall/operator/datadir"
 	"rollcall/zk/jute"

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/zk/jute"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/zk/jute"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/client"
+	client "rollcall/client/before"
 	"rollcall/zk/jute"
 )
 

@@ -1,4 +1,4 @@
-// Package client keeps a session with servers that speak ZooKeeper's protocol, and sends requests
+// Package before keeps a session with servers that speak ZooKeeper's protocol, and sends requests
 // over it.
 //
 // A Client has one goroutine for as long as it lives, the reader. It connects, does the handshake,
@@ -16,7 +16,7 @@
 //
 // The caller's functions run on the reader: they must not block, and must not call Close, Abandon,
 // Do or anything that waits like Do. They may call Go.
-package client
+package before
 
 import (
 	"context"
