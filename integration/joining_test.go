@@ -12,6 +12,7 @@ import (
 	"rollcall/integration/cluster"
 	"rollcall/integration/history"
 	"rollcall/member"
+	"rollcall/rollcalltest/simulated"
 )
 
 // These are the sizes of one schedule in which members join while others are lost. Members copy a long log, so it is longer
@@ -153,17 +154,17 @@ func joiningSchedule(t *testing.T, seed uint64, sum *joiningTotals, about *strin
 }
 
 // disks returns the disks with which an ensemble begins so. Another one has left them.
-func (b begin) disks(t *testing.T, length uint64) map[uint32]*cluster.Disk {
+func (b begin) disks(t *testing.T, length uint64) map[uint32]*simulated.Disk {
 	switch b {
 	case beginEmpty:
 		return nil
 	case beginPlanted:
 		_, state := cluster.Former(t, b.size(), 0)
-		return map[uint32]*cluster.Disk{1: cluster.Planted(t, 1, state)}
+		return map[uint32]*simulated.Disk{1: cluster.Planted(t, 1, state)}
 	case beginRecovered:
 		disks, _ := cluster.Former(t, b.size(), length)
 		cluster.Recovered(t, 1, disks[1])
-		return map[uint32]*cluster.Disk{1: disks[1]}
+		return map[uint32]*simulated.Disk{1: disks[1]}
 	}
 	disks, _ := cluster.Former(t, b.size(), length)
 	return disks

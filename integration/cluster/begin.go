@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"rollcall/member"
+	"rollcall/rollcalltest/simulated"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )
@@ -19,7 +20,7 @@ const former = "former"
 
 // Former returns the disks and the state of an ensemble of n members that has ended. It has some nodes, and its log has
 // so many committed entries without content at its end.
-func Former(t *testing.T, n int, entries uint64) (map[uint32]*Disk, *znode.State) {
+func Former(t *testing.T, n int, entries uint64) (map[uint32]*simulated.Disk, *znode.State) {
 	t.Helper()
 	e := Start(t, n, Options{Reconfig: true})
 	e.Ready()
@@ -35,7 +36,7 @@ func Former(t *testing.T, n int, entries uint64) (map[uint32]*Disk, *znode.State
 	c.Abandon()
 	e.Equal()
 	state := e.Member(1).State()
-	disks := map[uint32]*Disk{}
+	disks := map[uint32]*simulated.Disk{}
 	for _, id := range e.IDs() {
 		e.crash(id, nil)
 		disks[id] = e.Disk(id)
@@ -45,31 +46,35 @@ func Former(t *testing.T, n int, entries uint64) (map[uint32]*Disk, *znode.State
 }
 
 // lengthen appends n entries to the longest logs. A majority of disks has that log, because all members were equal.
-func lengthen(disks map[uint32]*Disk, n uint64) {
+func lengthen(disks map[uint32]*simulated.Disk, n uint64) {
 	last := uint64(0)
 	for _, d := range disks {
 		last = max(last, d.Last())
 	}
 	for _, d := range disks {
-		newest := d.data.logs[last]
-		for i := range n * min(newest.Index, 1) {
-			d.data.append([]raft.Log{{Index: last + 1 + i, Term: newest.Term, Type: raft.LogCommand, AppendedAt: newest.AppendedAt}})
+		if d.Last() < last {
+			continue
+		}
+		log := d.Log()
+		newest := log[len(log)-1]
+		for i := range n {
+			d.Append(raft.Log{Index: last + 1 + i, Term: newest.Term, Type: raft.LogCommand, AppendedAt: newest.AppendedAt})
 		}
 	}
 }
 
 // Recovered does to a disk whose member is down what the operator of three members does after the loss of the two others.
-func Recovered(t *testing.T, id uint32, d *Disk) {
+func Recovered(t *testing.T, id uint32, d *simulated.Disk) {
 	t.Helper()
-	stores := d.mount()
+	stores := d.Mount()
 	if err := member.Recover(member.RecoverConfig{ID: id, Servers: lines(3), Stores: &stores}); err != nil {
 		t.Fatal(err)
 	}
-	d.crash(nil)
+	d.Crash(nil)
 }
 
 // Planted returns a disk with a state, with which a member begins an ensemble of three.
-func Planted(t *testing.T, id uint32, s *znode.State) *Disk {
+func Planted(t *testing.T, id uint32, s *znode.State) *simulated.Disk {
 	t.Helper()
 	s.RLock()
 	image := s.Snapshot()
@@ -83,7 +88,7 @@ func Planted(t *testing.T, id uint32, s *znode.State) *Disk {
 }
 
 // Restored does the same with the state that a new ensemble gets from a backup.
-func Restored(t *testing.T, id uint32, from *member.RestoredState) *Disk {
+func Restored(t *testing.T, id uint32, from *member.RestoredState) *simulated.Disk {
 	t.Helper()
 	return planted(t, member.SeedConfig{ID: id, Index: from.ImageHead().Index, Term: from.RaftTerm(), WriteImage: func(w io.Writer) error {
 		_, err := from.WriteImage(w)
@@ -91,15 +96,15 @@ func Restored(t *testing.T, id uint32, from *member.RestoredState) *Disk {
 	}})
 }
 
-func planted(t *testing.T, p member.SeedConfig) *Disk {
+func planted(t *testing.T, p member.SeedConfig) *simulated.Disk {
 	t.Helper()
-	d := newDisk()
-	stores := d.mount()
+	d := simulated.NewDisk()
+	stores := d.Mount()
 	p.Servers, p.Stores = lines(3), &stores
 	if err := member.SeedMember(p); err != nil {
 		t.Fatal(err)
 	}
-	d.crash(nil)
+	d.Crash(nil)
 	return d
 }
 

@@ -1,10 +1,9 @@
 // Package cluster runs whole ensembles in one process, for tests. Raft, gRPC and the members (made
-// by member.New) are real; only the network and the disks are simulated in memory. In a
+// by member.New) are real; only the network, the disks and the clocks are those of package simulated. In a
 // testing/synctest bubble, a minute with an election in it takes a fraction of a second.
 //
 //   - Ensemble: runs members, does to them what a test asks for, and connects clients. It can add and remove members.
-//   - Network: the connections and their faults. Disk: the stores and their faults. Clock: wall
-//     clocks. Monotonic: the clocks by which members count.
+//   - Clock: wall clocks.
 //   - Gate: a leader's entries on their way to the log.
 //   - Plan: a list of faults with times, which can be printed and replayed from the printed text.
 //   - Client: a session, kept as a ZooKeeper client keeps it.
@@ -34,6 +33,7 @@ import (
 	"rollcall/operator/api"
 	"rollcall/quorum/disk"
 	quorumwire "rollcall/quorum/wire"
+	"rollcall/rollcalltest/simulated"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )
@@ -44,19 +44,19 @@ type Options struct {
 	Tick     time.Duration                    // a leader may be silent for a quarter of it
 	Logger   func(member uint32) *slog.Logger // default: discard
 	Events   func(e member.Event)
-	Adjust   func(cfg *member.Config) // changes each member's configuration after all other options
-	Write    time.Duration            // how long a write takes on each disk; default: no time
-	Speeds   *rand.Rand               // draws for each disk how long a write takes on it, up to Write; default: all take as long
-	Record   bool                     // record a history; see Ensemble.History
-	Linear   bool                     // every read is linearizable
-	Reconfig bool                     // clients may change the list of members
-	HTTP     bool                     // each member serves HTTP for operators; see Ensemble.Operator
-	Disks    map[uint32]*Disk         // with which members begin; default: empty ones
+	Adjust   func(cfg *member.Config)   // changes each member's configuration after all other options
+	Write    time.Duration              // how long a write takes on each disk; default: no time
+	Speeds   *rand.Rand                 // draws for each disk how long a write takes on it, up to Write; default: all take as long
+	Record   bool                       // record a history; see Ensemble.History
+	Linear   bool                       // every read is linearizable
+	Reconfig bool                       // clients may change the list of members
+	HTTP     bool                       // each member serves HTTP for operators; see Ensemble.Operator
+	Disks    map[uint32]*simulated.Disk // with which members begin; default: empty ones
 }
 
 // Ensemble is some members and their network. Use it from one goroutine, in a bubble.
 type Ensemble struct {
-	Network *Network
+	Network *simulated.Network
 
 	t       *testing.T
 	ctx     context.Context
@@ -77,9 +77,9 @@ type running struct {
 	self      member.Server   // its addresses
 	moves     int             // how often they have changed
 	list      []member.Server // the server list with which it starts
-	disk      *Disk
+	disk      *simulated.Disk
 	clock     *Clock
-	monotonic *Monotonic
+	monotonic *simulated.Monotonic
 	gate      *Gate
 	stores    disk.Stores // disk, as the current run sees it
 	member    *member.Member
@@ -109,7 +109,7 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 		opts.Tick = time.Second
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	e := &Ensemble{Network: newNetwork(), t: t, ctx: ctx, opts: opts, members: make(map[uint32]*running)}
+	e := &Ensemble{Network: simulated.NewNetwork(), t: t, ctx: ctx, opts: opts, members: make(map[uint32]*running)}
 	list := lines(uint32(n))
 	for _, s := range list {
 		e.members[s.ID] = e.newMember(s, list)
@@ -148,7 +148,7 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 }
 
 func (e *Ensemble) newMember(self member.Server, list []member.Server) *running {
-	r := &running{self: self, list: list, disk: newDisk(), clock: newClock(), monotonic: newMonotonic(), gate: new(Gate)}
+	r := &running{self: self, list: list, disk: simulated.NewDisk(), clock: newClock(), monotonic: simulated.NewMonotonic(), gate: new(Gate)}
 	if latency := e.opts.Write; e.opts.Speeds == nil {
 		r.disk.SetLatency(latency)
 	} else {
@@ -187,7 +187,7 @@ func (e *Ensemble) retry(id uint32) {
 	e.members[id].again = err != nil
 	switch {
 	case err == nil:
-	case errors.Is(err, errDisk), errors.Is(err, errFull):
+	case errors.Is(err, simulated.ErrIO), errors.Is(err, simulated.ErrFull):
 		e.exits = append(e.exits, err.Error())
 		e.crash(id, nil)
 	default:
@@ -203,13 +203,13 @@ func (e *Ensemble) boot(id uint32) error {
 		e.t.Fatalf("cluster: member %d runs already, or has ended and Restart was not called", id)
 	}
 	r.boots.Add(1)
-	host := e.Network.revive(id)
+	host := e.Network.Revive(id)
 	clients, err := host.Listen(clientAddr(id))
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	r.stores = r.disk.mount()
-	r.monotonic.resume() // a pause was another process's
+	r.stores = r.disk.Mount()
+	r.monotonic.Resume() // a pause was another process's
 	cfg := e.config(id, host, clients)
 	witness := e.record.observe(&cfg)
 	m, err := member.New(cfg)
@@ -234,7 +234,7 @@ func (e *Ensemble) boot(id uint32) error {
 	return nil
 }
 
-func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Config {
+func (e *Ensemble) config(id uint32, host *simulated.Host, clients net.Listener) member.Config {
 	cfg := member.Config{
 		EnsembleText: e.text(id),
 		Settings: config.Settings{
@@ -243,7 +243,7 @@ func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Co
 			LinearizableReads: e.opts.Linear, Rules: znode.Rules{TTLNodes: true, Reconfig: e.opts.Reconfig},
 		}.WithDefaults(),
 		ID: id, Servers: e.members[id].list, Stores: &e.members[id].stores, ClientListener: clients,
-		Network: member.Network{Listen: host.Listen, Dial: host.Dial, Lookup: nowhere},
+		Network: member.Network{Listen: host.Listen, Dial: host.Dial, Lookup: simulated.NoAddress},
 		Now:     e.members[id].clock.Now, Monotonic: e.members[id].monotonic, OnEvent: e.opts.Events,
 		WrapLog: func(l leader.Log) leader.Log { return gated{l, e.members[id].gate} },
 	}
@@ -315,7 +315,7 @@ func (e *Ensemble) crash(id uint32, rng *rand.Rand) {
 	e.Network.Kill(id)
 	r := e.members[id]
 	r.gate.Release()
-	r.disk.crash(rng)
+	r.disk.Crash(rng)
 	if r.done == nil {
 		return
 	}
@@ -378,7 +378,7 @@ func (e *Ensemble) stopMember(id uint32) error {
 	r.stop()
 	<-r.done
 	e.count(r)
-	r.disk.crash(nil) // writes that still hang there have no effect any more
+	r.disk.Crash(nil) // writes that still hang there have no effect any more
 	r.done, r.member = nil, nil
 	return r.run.err
 }
@@ -420,7 +420,7 @@ func (e *Ensemble) Drained() uint64 { return e.drained.Load() }
 func (e *Ensemble) Exits() []string { return e.exits }
 
 // Disk returns a member's disk.
-func (e *Ensemble) Disk(id uint32) *Disk { return e.members[id].disk }
+func (e *Ensemble) Disk(id uint32) *simulated.Disk { return e.members[id].disk }
 
 // Clock returns a member's wall clock.
 func (e *Ensemble) Clock(id uint32) *Clock { return e.members[id].clock }
@@ -433,7 +433,7 @@ func (e *Ensemble) Gate(id uint32) *Gate { return e.members[id].gate }
 // its clock do not fire (see Monotonic). Those of raft and of its connections do, because a goroutine
 // in a bubble cannot be stopped.
 func (e *Ensemble) Pause(id uint32) {
-	e.members[id].monotonic.pause()
+	e.members[id].monotonic.Pause()
 	e.Disk(id).Stall()
 	e.members[id].hung = append(e.IDs(), 0)
 	e.links(id, e.Network.Hang)
@@ -443,7 +443,7 @@ func (e *Ensemble) Pause(id uint32) {
 func (e *Ensemble) Resume(id uint32) {
 	e.links(id, e.Network.Flow)
 	e.Disk(id).Release()
-	e.members[id].monotonic.resume()
+	e.members[id].monotonic.Resume()
 }
 
 // links calls do for each direction between a host and all others when it was paused, including the clients' host.
@@ -484,7 +484,7 @@ func (e *Ensemble) Forwards(follower, leader uint32) bool {
 // OrphanForwarding takes that connection away from the follower only. The leader goes on reading,
 // late, what was sent on it, while the follower has a newer connection or is dead.
 func (e *Ensemble) OrphanForwarding(follower, leader uint32, late time.Duration) {
-	e.Network.orphan(follower, e.addr(leader, GRPCPort), late)
+	e.Network.Orphan(follower, e.addr(leader, GRPCPort), late)
 }
 
 // Port is one of the two ports that a member has for the others.
@@ -508,12 +508,12 @@ const (
 
 // Shut separates a member from the others on one port, until Unshut.
 func (e *Ensemble) Shut(id uint32, port Port, ways Ways) {
-	e.ways(id, port, ways, e.Network.block, e.Network.drop)
+	e.ways(id, port, ways, e.Network.Block, e.Network.Drop)
 }
 
 // Unshut ends a Shut of the same port and ways.
 func (e *Ensemble) Unshut(id uint32, port Port, ways Ways) {
-	e.ways(id, port, ways, e.Network.unblock, e.Network.undrop)
+	e.ways(id, port, ways, e.Network.Unblock, e.Network.Undrop)
 }
 
 func (e *Ensemble) ways(id uint32, port Port, ways Ways, loud, silent func(from uint32, addr string)) {
@@ -535,7 +535,7 @@ func (e *Ensemble) ways(id uint32, port Port, ways Ways, loud, silent func(from 
 func (e *Ensemble) ForgetFlows(from, to uint32, ports Port) {
 	for _, port := range []Port{GRPCPort, RaftPort} {
 		if ports&port != 0 {
-			e.Network.forget(from, e.addr(to, port))
+			e.Network.Forget(from, e.addr(to, port))
 		}
 	}
 }
@@ -549,12 +549,12 @@ func (e *Ensemble) addr(id uint32, port Port) string {
 
 // BlockLog keeps a leader's log from reaching a follower. Everything else goes on.
 func (e *Ensemble) BlockLog(leader, follower uint32) {
-	e.Network.block(leader, e.addr(follower, RaftPort))
+	e.Network.Block(leader, e.addr(follower, RaftPort))
 }
 
 // UnblockLog ends BlockLog.
 func (e *Ensemble) UnblockLog(leader, follower uint32) {
-	e.Network.unblock(leader, e.addr(follower, RaftPort))
+	e.Network.Unblock(leader, e.addr(follower, RaftPort))
 }
 
 // Wipe gives empty disks to a member that is down.

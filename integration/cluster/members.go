@@ -202,7 +202,7 @@ func (e *Ensemble) spares(id uint32) bool {
 	found := false
 	for _, other := range e.IDs() {
 		leads := e.mayLead(other)
-		have := e.Disk(other).configuration()
+		have := e.Disk(other).Configuration()
 		if len(have) == 0 || other == id && !leads {
 			continue
 		}
@@ -232,7 +232,7 @@ func (e *Ensemble) survives(configuration []quorumwire.Peer, lost uint32) bool {
 			continue
 		}
 		voters++
-		if m := e.members[p.ID]; p.ID != lost && m != nil && e.Disk(p.ID).id() == p.DiskID {
+		if m := e.members[p.ID]; p.ID != lost && m != nil && e.Disk(p.ID).ID() == p.DiskID {
 			left++
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"rollcall/internal/serverlist"
 	"rollcall/member"
+	"rollcall/rollcalltest/simulated"
 )
 
 // Played is a fault that has begun, with the members that it hit.
@@ -63,8 +64,8 @@ func (e *Ensemble) Play(p Plan, began func(Played), done func() bool) {
 	}
 	for _, id := range e.IDs() {
 		e.Disk(id).FailAt(0)
-		e.Disk(id).FailReadAt(0, OfLog)
-		e.Disk(id).FailReadAt(0, OfSnapshot)
+		e.Disk(id).FailReadAt(0, simulated.OfLog)
+		e.Disk(id).FailReadAt(0, simulated.OfSnapshot)
 	}
 	e.Restart()
 }
@@ -253,7 +254,7 @@ func (pl *player) operated(p Played) (end func()) {
 		e.Disk(id).Fill()
 		return func() { e.Disk(id).Free() }
 	case Rot:
-		e.Disk(id).FailReadAt(p.N, Reads(p.Seed%2))
+		e.Disk(id).FailReadAt(p.N, simulated.Reads(p.Seed%2))
 	case Flip:
 		e.Network.Flip(id, p.Far, p.N)
 	case Drain:

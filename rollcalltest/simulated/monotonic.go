@@ -1,8 +1,7 @@
-package cluster
+package simulated
 
 import (
 	"math"
-	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -19,7 +18,8 @@ type Monotonic struct {
 	held   []chan<- time.Time // timers that ran out while the member was paused
 }
 
-func newMonotonic() *Monotonic {
+// NewMonotonic returns a clock that runs at the rate of real time.
+func NewMonotonic() *Monotonic {
 	now := time.Now()
 	return &Monotonic{since: now, shown: now, rate: 1}
 }
@@ -54,21 +54,22 @@ func (c *Monotonic) fire(timer chan<- time.Time) {
 	timer <- c.now()
 }
 
-// setRate makes it run at another rate from now on. Timers that are set already run out when they would have.
-func (c *Monotonic) setRate(rate float64) {
+// SetRate makes it run at another rate from now on. Timers that are set already run out when they would have.
+func (c *Monotonic) SetRate(rate float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.shown, c.since, c.rate = c.now(), time.Now(), rate
 }
 
-func (c *Monotonic) pause() {
+// Pause holds the timers that run out until Resume.
+func (c *Monotonic) Pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.paused = true
 }
 
-// resume fires the timers that ran out in the pause.
-func (c *Monotonic) resume() {
+// Resume ends Pause and fires the timers that ran out in the pause.
+func (c *Monotonic) Resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, timer := range c.held {
@@ -77,38 +78,9 @@ func (c *Monotonic) resume() {
 	c.paused, c.held = false, nil
 }
 
-// SetRate makes the clock by which a member counts run at a rate from now on, through all its restarts:
-// 2 is twice as fast as real time. A history has one rate for each member, so set it before sessions are opened.
-func (e *Ensemble) SetRate(id uint32, rate float64) { e.members[id].monotonic.setRate(rate) }
-
-// farApart is by how much the clocks of two members may differ in speed.
-const farApart = 1.1
-
-// DrawRates draws rates for the clocks of the members that there are, and sets them. No clock is more than
-// a tenth faster than another one, or than real time, by which the clients and later members count. Half of
-// the clocks are as slow or as fast as that allows.
-func (e *Ensemble) DrawRates(rng *rand.Rand) {
-	slowest := 1 - rng.Float64()*(1-1/farApart)
-	for _, id := range e.IDs() {
-		rate := slowest
-		switch rng.IntN(4) {
-		case 0:
-		case 1:
-			rate *= farApart
-		default:
-			rate *= 1 + rng.Float64()*(farApart-1)
-		}
-		e.SetRate(id, rate)
-	}
-}
-
-// rates returns the rates of all members.
-func (e *Ensemble) rates() map[uint32]float64 {
-	rates := make(map[uint32]float64, len(e.members))
-	for id, r := range e.members {
-		r.monotonic.mu.Lock()
-		rates[id] = r.monotonic.rate
-		r.monotonic.mu.Unlock()
-	}
-	return rates
+// Rate returns the number of its seconds in a real one.
+func (c *Monotonic) Rate() float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rate
 }

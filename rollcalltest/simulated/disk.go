@@ -1,7 +1,8 @@
-package cluster
+package simulated
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -20,21 +21,23 @@ import (
 	quorumwire "rollcall/quorum/wire"
 )
 
+// These are the errors of writes and reads that fail.
 var (
-	errDisk     = errors.New("cluster: input/output error")
-	errFull     = fmt.Errorf("cluster: %w", syscall.ENOSPC)
-	errNotFound = errors.New("not found") // raft compares this text
+	ErrIO   = errors.New("simulated: input/output error")
+	ErrFull = fmt.Errorf("simulated: %w", syscall.ENOSPC)
 )
 
-// keepSnapshots is how many snapshots a disk keeps, as the store on real disks does.
+var errNotFound = errors.New("not found") // raft compares this text
+
+// keepSnapshots is the number of snapshots that a disk keeps, as the store on real disks does.
 const keepSnapshots = 2
 
 // Disk is one member's stores in memory, with the faults of disks. It outlives the member's runs.
 //
 // A write is in the store after the disk's latency, and is durable from then on, like a synced
 // transaction. If the member crashes, writes in progress may or may not be there; of a batch of log
-// entries, a prefix may be there. Reads take no time, because a hanging disk still has its cache, and fail only if FailReadAt says
-// so. It is safe for concurrent use.
+// entries, a prefix may be there. Reads take no time, because a hanging disk still has its cache, and fail only
+// if FailReadAt says so. It is safe for concurrent use.
 type Disk struct {
 	mu       sync.Mutex
 	data     *content
@@ -48,7 +51,7 @@ type Disk struct {
 	installs int
 }
 
-// content is what is durable.
+// content is the durable part.
 type content struct {
 	logs        map[uint64]raft.Log
 	first, last uint64 // 0: the log is empty
@@ -61,16 +64,16 @@ type snapshotFile struct {
 	body []byte
 }
 
-// newDisk returns an empty disk.
-func newDisk() *Disk { return &Disk{data: newContent()} }
+// NewDisk returns an empty disk.
+func NewDisk() *Disk { return &Disk{data: newContent()} }
 
 func newContent() *content {
 	return &content{logs: make(map[uint64]raft.Log), stable: make(map[string][]byte)}
 }
 
-// mount returns the stores for one run of a process. Those of an earlier run have no effect any
+// Mount returns the stores for one run of a process. Those of an earlier run have no effect any
 // more.
-func (d *Disk) mount() disk.Stores {
+func (d *Disk) Mount() disk.Stores {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r := &diskRun{disk: d, data: d.data, crashed: make(chan struct{})}
@@ -78,9 +81,9 @@ func (d *Disk) mount() disk.Stores {
 	return disk.Stores{Log: r, Stable: r, Snapshots: r}
 }
 
-// crash takes the disk away from its process. Later writes of that process have no effect. rng
+// Crash takes the disk away from its process. Later writes of that process have no effect. rng
 // decides what is left of each write in progress; if rng is nil, nothing is.
-func (d *Disk) crash(rng *rand.Rand) {
+func (d *Disk) Crash(rng *rand.Rand) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.run == nil {
@@ -99,14 +102,14 @@ func (d *Disk) crash(rng *rand.Rand) {
 
 // Wipe empties the disk.
 func (d *Disk) Wipe() {
-	d.crash(nil)
+	d.Crash(nil)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.data = newContent()
 }
 
-// id returns the id by which raft knows the disk, or 0 if it has none yet.
-func (d *Disk) id() disk.ID {
+// ID returns the id by which raft knows the disk, or 0 if it has none yet.
+func (d *Disk) ID() disk.ID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if b := d.data.stable["RollcallDisk"]; len(b) >= 8 {
@@ -115,8 +118,8 @@ func (d *Disk) id() disk.ID {
 	return 0
 }
 
-// configuration returns the servers in the newest configuration of raft's that the disk has, or is about to have.
-func (d *Disk) configuration() []quorumwire.Peer {
+// Configuration returns the servers in the newest configuration of raft's that the disk has, or is about to have.
+func (d *Disk) Configuration() []quorumwire.Peer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	data := d.data
@@ -144,7 +147,7 @@ func (d *Disk) SetLatency(by time.Duration) {
 	d.latency = by
 }
 
-// Latency returns how long a write takes.
+// Latency returns the time of a write.
 func (d *Disk) Latency() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -224,14 +227,14 @@ func (d *Disk) KeepLog(n uint64) {
 	d.keep = n
 }
 
-// Installs returns how many snapshots have come from a leader.
+// Installs returns the number of snapshots that have come from a leader.
 func (d *Disk) Installs() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.installs
 }
 
-// Snapshots returns how many snapshots are on the disk.
+// Snapshots returns the number of snapshots on the disk.
 func (d *Disk) Snapshots() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -249,6 +252,13 @@ func (d *Disk) Log() []raft.Log {
 	return logs
 }
 
+// Append puts entries at the end of the log, as if a member had written them. The disk's member must be down.
+func (d *Disk) Append(logs ...raft.Log) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.data.append(logs)
+}
+
 // Last returns the index of the last entry of the log, or 0.
 func (d *Disk) Last() uint64 {
 	d.mu.Lock()
@@ -261,7 +271,8 @@ func (d *Disk) Last() uint64 {
 func (d *Disk) Votes(id uint32) (term uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	voted := string(d.data.stable["LastVoteCand"]) // by the address for itself, and by the name for others; both begin with the name
+	// It is the address if the member voted for itself, and the name otherwise. Both begin with the name.
+	voted := string(d.data.stable["LastVoteCand"])
 	if !strings.HasPrefix(voted, fmt.Sprintf("%d.", id)) || len(d.data.stable["LastVoteTerm"]) != 8 {
 		return 0
 	}
@@ -299,11 +310,11 @@ func (r *diskRun) do(w *diskWrite) error {
 	if d.run == r {
 		r.pending = append(r.pending, w)
 		if d.full {
-			fails = errFull
+			fails = ErrFull
 		}
 		if d.failAt > 0 {
 			if d.failAt--; d.failAt == 0 {
-				fails = errDisk
+				fails = ErrIO
 			}
 		}
 	} else {
@@ -347,7 +358,7 @@ func (r *diskRun) read(what Reads) error {
 	if *at--; *at > 0 {
 		return nil
 	}
-	return errDisk
+	return ErrIO
 }
 
 // FirstIndex implements raft.LogStore, as the next methods do.
@@ -426,7 +437,9 @@ func (r *diskRun) GetUint64(k []byte) (uint64, error) {
 }
 
 // Create implements raft.SnapshotStore: the snapshot exists once it is closed.
-func (r *diskRun) Create(version raft.SnapshotVersion, index, term uint64, servers raft.Configuration, serversIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
+func (r *diskRun) Create(version raft.SnapshotVersion, index, term uint64, servers raft.Configuration,
+	serversIndex uint64, _ raft.Transport,
+) (raft.SnapshotSink, error) {
 	meta := raft.SnapshotMeta{
 		Version: version, Index: index, Term: term, Configuration: servers, ConfigurationIndex: serversIndex,
 		ID: fmt.Sprintf("%d-%d-%d", term, index, time.Now().UnixMilli()),
@@ -445,7 +458,7 @@ func (r *diskRun) List() (list []*raft.SnapshotMeta, err error) {
 }
 
 func (r *diskRun) Open(id string) (meta *raft.SnapshotMeta, body io.ReadCloser, err error) {
-	err = fmt.Errorf("cluster: no snapshot %s", id)
+	err = fmt.Errorf("simulated: no snapshot %s", id)
 	r.look(func(c *content) {
 		for _, s := range c.snapshots {
 			if s.meta.ID == id {
@@ -502,7 +515,7 @@ func (s *sink) Close() error {
 			d.installs++
 		}
 		c.snapshots = slices.Insert(c.snapshots, 0, s.file)
-		slices.SortStableFunc(c.snapshots, func(a, b *snapshotFile) int { return int(min(1, max(-1, int64(b.meta.Index)-int64(a.meta.Index)))) })
+		slices.SortStableFunc(c.snapshots, func(a, b *snapshotFile) int { return cmp.Compare(b.meta.Index, a.meta.Index) })
 		c.snapshots = c.snapshots[:min(len(c.snapshots), keepSnapshots)]
 		if d.keep > 0 && s.file.meta.Index > d.keep && c.first > 0 {
 			c.remove(c.first, min(s.file.meta.Index-d.keep, c.last))

@@ -1,4 +1,4 @@
-package cluster
+package simulated
 
 import (
 	"context"
@@ -43,7 +43,7 @@ func readWithin(c net.Conn, d time.Duration) (string, error) {
 // gone by then.
 func TestCloseWhileTheLinkHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
+		n := NewNetwork()
 		ours, theirs := dialed(t, n)
 		n.Hang(1, 2)
 		if _, err := ours.Write([]byte("last")); err != nil {
@@ -67,7 +67,7 @@ func TestCloseWhileTheLinkHangs(t *testing.T) {
 // flows.
 func TestHangAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
+		n := NewNetwork()
 		ours, theirs := dialed(t, n)
 		n.Slow(1, 2, time.Second)
 		_ = ours.Close()
@@ -85,7 +85,7 @@ func TestHangAfterClose(t *testing.T) {
 // A write to a closed end does not fail before a read would see the close.
 func TestWriteToClosedBeforeTheEndHasCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
+		n := NewNetwork()
 		ours, theirs := dialed(t, n)
 		n.Slow(1, 2, time.Second)
 		n.Slow(2, 1, time.Second)
@@ -109,7 +109,7 @@ func TestWriteToClosedBeforeTheEndHasCome(t *testing.T) {
 // A writer does not learn that the other end has closed while the link to it hangs.
 func TestWriteToClosedWhileTheWayHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
+		n := NewNetwork()
 		ours, theirs := dialed(t, n)
 		n.Hang(1, 2)
 		_ = theirs.Close()
@@ -127,7 +127,7 @@ func TestWriteToClosedWhileTheWayHangs(t *testing.T) {
 // off does not answer, and one that is back takes them.
 func TestDeadHostRefusesAndOneCutOffDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
+		n := NewNetwork()
 		dial := func(addr string) error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -155,7 +155,7 @@ func TestDeadHostRefusesAndOneCutOffDoesNotAnswer(t *testing.T) {
 		if err := dial("two"); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("a host that was killed: %v", err)
 		}
-		n.revive(2)
+		n.Revive(2)
 		ours, _ = dialed(t, n)
 		n.Kill(2)
 		if _, err := readWithin(ours, time.Second); !errors.Is(err, syscall.ECONNRESET) {

@@ -1,4 +1,4 @@
-package cluster
+package simulated
 
 import (
 	"bytes"
@@ -15,19 +15,19 @@ import (
 )
 
 // errGone is for hosts that have been killed: nothing that they do has any effect.
-var errGone = errors.New("cluster: this host was killed")
+var errGone = errors.New("simulated: this host was killed")
 
-// nowhere finds no address of a host, because these hosts have none. The system's resolver must not be asked in a bubble: the
-// channel that it makes in one cannot be used in the next.
-func nowhere(_ context.Context, host string) ([]netip.Addr, error) {
-	return nil, fmt.Errorf("cluster: host %s has no IP address", host)
+// NoAddress finds no address of a host, because these hosts have none. The system's resolver must not be used in a
+// bubble: the channel that it makes in one cannot be used in the next.
+func NoAddress(_ context.Context, host string) ([]netip.Addr, error) {
+	return nil, fmt.Errorf("simulated: host %s has no IP address", host)
 }
 
 // Network is the network of one ensemble, in memory. Every connection is between two hosts: members
 // by their ids, and host 0 for clients. Where nothing listens, connections are refused. These are its faults:
 //
-//   - Cut, Block, Reset, Kill: connections are reset, and bytes in flight are lost. New ones wait until they are given up
-//     (Cut), are refused (Block, Kill), or are accepted (Reset).
+//   - Cut, Block, Reset, Kill: connections are reset, and bytes in flight are lost. New ones wait until they are
+//     given up (Cut), are refused (Block, Kill), or are accepted (Reset).
 //   - Hang: nothing arrives, and neither side is told, until Flow. Then everything arrives in
 //     order, as TCP resends what was lost.
 //   - Slow: everything takes longer.
@@ -64,8 +64,8 @@ type route struct {
 	addr string
 }
 
-// newNetwork returns a network on which every host reaches every other.
-func newNetwork() *Network {
+// NewNetwork returns a network on which every host reaches every other.
+func NewNetwork() *Network {
 	return &Network{
 		listeners: make(map[string]*listener),
 		hosts:     make(map[string]uint32),
@@ -88,9 +88,12 @@ func (n *Network) Listen(host uint32, addr string) (net.Listener, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.listening(addr) != nil {
-		return nil, fmt.Errorf("cluster: address %s is in use", addr)
+		return nil, fmt.Errorf("simulated: address %s is in use", addr)
 	}
-	l := &listener{network: n, host: host, life: n.lives[host], addr: addr, incoming: make(chan net.Conn), done: make(chan struct{})}
+	l := &listener{
+		network: n, host: host, life: n.lives[host], addr: addr,
+		incoming: make(chan net.Conn), done: make(chan struct{}),
+	}
 	n.listeners[addr], n.hosts[addr] = l, host
 	return l, nil
 }
@@ -141,7 +144,8 @@ func (n *Network) pair(host uint32, addr string) (ours, theirs *conn, l *listene
 	there, back := newPipe(), newPipe()
 	n.ports++
 	ours = &conn{network: n, from: host, to: l.host, remote: addr, in: back, out: there}
-	theirs = &conn{network: n, from: l.host, to: host, remote: fmt.Sprintf("127.0.0.1:%d", 1024+n.ports%60000), in: there, out: back}
+	remote := fmt.Sprintf("127.0.0.1:%d", 1024+n.ports%60000)
+	theirs = &conn{network: n, from: l.host, to: host, remote: remote, in: there, out: back}
 	for _, c := range []*conn{ours, theirs} {
 		n.conns[c] = struct{}{}
 		c.out.slow(n.slow[[2]uint32{c.from, c.to}])
@@ -171,11 +175,11 @@ func (n *Network) Reset(from uint32, addr string) {
 	}
 }
 
-// orphan breaks the connections of one host to an address for that host only. The other side learns
+// Orphan breaks the connections of one host to an address for that host only. The other side learns
 // of it after late, and receives nothing until then; then it reads what had been sent, and the end.
 // The host may connect again at once. The other side then has two connections, and the older one
 // delivers last, even if the host has been killed.
-func (n *Network) orphan(from uint32, addr string, late time.Duration) {
+func (n *Network) Orphan(from uint32, addr string, late time.Duration) {
 	for _, c := range n.find(func(c *conn) bool { return c.remote == addr && c.from == from }) {
 		c.orphan(late)
 		for _, end := range n.find(func(end *conn) bool { return end.in == c.out }) {
@@ -189,44 +193,44 @@ func (n *Network) Connected(from uint32, addr string) bool {
 	return len(n.find(func(c *conn) bool { return c.remote == addr && c.from == from })) > 0
 }
 
-// forget makes the connections of one host to an address dead, as a firewall does that has
+// Forget makes the connections of one host to an address dead, as a firewall does that has
 // forgotten them. Bytes in flight and bytes that are sent from now on are lost, and so is the end
 // of a connection. Neither side gets an error. New connections can be made.
-func (n *Network) forget(from uint32, addr string) {
+func (n *Network) Forget(from uint32, addr string) {
 	for _, c := range n.find(func(c *conn) bool { return c.remote == addr && c.from == from }) {
 		c.in.lose()
 		c.out.lose()
 	}
 }
 
-// drop forgets the connections of one host to an address, and makes attempts to open new ones wait
+// Drop forgets the connections of one host to an address, and makes attempts to open new ones wait
 // until Undrop. Drops are counted.
-func (n *Network) drop(from uint32, addr string) {
+func (n *Network) Drop(from uint32, addr string) {
 	n.mu.Lock()
 	n.dropped[route{from, addr}]++
 	n.mu.Unlock()
-	n.forget(from, addr)
+	n.Forget(from, addr)
 }
 
-// undrop ends one Drop. The connections stay dead.
-func (n *Network) undrop(from uint32, addr string) {
+// Undrop ends one Drop. The connections stay dead.
+func (n *Network) Undrop(from uint32, addr string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dropped[route{from, addr}]--
 	n.flows()
 }
 
-// block resets the connections of one host to an address and refuses new ones until Unblock. Blocks
+// Block resets the connections of one host to an address and refuses new ones until Unblock. Blocks
 // are counted.
-func (n *Network) block(from uint32, addr string) {
+func (n *Network) Block(from uint32, addr string) {
 	n.mu.Lock()
 	n.blocked[route{from, addr}]++
 	n.mu.Unlock()
 	n.Reset(from, addr)
 }
 
-// unblock ends one Block.
-func (n *Network) unblock(from uint32, addr string) {
+// Unblock ends one Block.
+func (n *Network) Unblock(from uint32, addr string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.blocked[route{from, addr}]--
@@ -291,8 +295,8 @@ func (n *Network) Flip(from, to uint32, at int) {
 	n.flips[[2]uint32{from, to}] = at
 }
 
-// Flipped returns how many bits were flipped, how many of the connections that carried them are still open where they arrived, and on how
-// many of these the other end cannot know it yet.
+// Flipped returns the number of flipped bits, the number of connections that carried them and are still open where
+// they arrived, and the number of those whose other end cannot know it yet.
 func (n *Network) Flipped() (bits, open, early int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -309,7 +313,7 @@ func (n *Network) Flipped() (bits, open, early int) {
 	return len(n.spoilt), open, early
 }
 
-// spoil returns what arrives of b, which an end sends.
+// spoil returns the bytes that arrive of b, which an end sends.
 func (n *Network) spoil(c *conn, b []byte) []byte {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -343,9 +347,9 @@ func (n *Network) Kill(host uint32) {
 	n.resetSevered()
 }
 
-// revive lets a host come back, and returns its new Host. A Host of an earlier life, whose
+// Revive lets a host come back, and returns its new Host. A Host of an earlier life, whose
 // goroutines may not all have ended, can reach nothing any more.
-func (n *Network) revive(host uint32) *Host {
+func (n *Network) Revive(host uint32) *Host {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.dead, host)
@@ -462,11 +466,11 @@ type conn struct {
 	since    int         // bytes that it has sent since then; guarded by network.mu
 }
 
-// longestRecord is the length of the longest record of TLS 1.3, with its header (RFC 8446, 5.2). If the flipped bit is in the length
-// of a record, the other end cannot know it before that many bytes have arrived.
+// longestRecord is the length of the longest record of TLS 1.3, with its header (RFC 8446, 5.2). If the flipped bit is
+// in the length of a record, the other end cannot know it before that many bytes have arrived.
 const longestRecord = 5 + 1<<14 + 256
 
-// Read returns what has arrived.
+// Read returns the bytes that have arrived.
 func (c *conn) Read(b []byte) (int, error) { return c.in.read(b) }
 
 // Write fails on a connection that the other end has closed, from the moment when Read could have

@@ -1,4 +1,4 @@
-package cluster
+package simulated
 
 import (
 	"fmt"
@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// maxPipe is how many bytes one direction of a connection holds before a write waits, like the
+// maxPipe limits the bytes that one direction of a connection holds before a write waits, like the
 // buffers of two sockets.
 const maxPipe = 256 << 10
 
-var errReset = fmt.Errorf("cluster: %w", syscall.ECONNRESET)
+var errReset = fmt.Errorf("simulated: %w", syscall.ECONNRESET)
 
 // pipe is one direction of a connection: bytes in order, in pieces, each with the time from which
 // it may be read. It is safe for one reader and one writer; faults may come from any goroutine.
@@ -200,7 +200,8 @@ func (p *pipe) orphan(late time.Duration) {
 		for i := range p.pieces {
 			p.pieces[i].due = then
 		}
-		p.gone, p.ended = true, then.Add(time.Millisecond) // separately, because gRPC might drop what arrives together with the end
+		// The end comes separately, because gRPC might drop what arrives together with it.
+		p.gone, p.ended = true, then.Add(time.Millisecond)
 		p.writeBy.stop()
 	})
 }
