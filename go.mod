@@ -2,6 +2,12 @@ module rollcall
 
 go 1.26.0
 
+// The modules of this tree.
+replace (
+	rollcall/client => ./client
+	rollcall/zk => ./zk
+)
+
 require (
 	github.com/anishathalye/porcupine v1.3.1 // tests only: judges histories of clients
 	github.com/cespare/xxhash/v2 v2.3.0
@@ -32,6 +38,8 @@ require (
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
 	pgregory.net/rapid v1.3.0 // tests only: random logs and their shrinking
+	rollcall/client v0.0.0
+	rollcall/zk v0.0.0
 	software.sslmate.com/src/go-pkcs12 v0.7.4
 )
 

@@ -1,0 +1,3 @@
+module rollcall/zk
+
+go 1.26.0
