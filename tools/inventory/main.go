@@ -62,7 +62,7 @@ type part struct {
 	ids           []string // SPDX identifiers
 }
 
-// partsOf returns what the binary consists of besides the main module, by path.
+// partsOf returns what the binary consists of besides our own modules, by path.
 func partsOf(info *buildinfo.BuildInfo, source string) ([]part, error) {
 	goroot, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -73,11 +73,12 @@ func partsOf(info *buildinfo.BuildInfo, source string) ([]part, error) {
 		return nil, err
 	}
 	parts := []part{std}
-	dirs, err := moduleDirs(source, info.Deps)
+	foreign := slices.DeleteFunc(slices.Clone(info.Deps), func(m *debug.Module) bool { return isOwn(m, info.Main.Path) })
+	dirs, err := moduleDirs(source, foreign)
 	if err != nil {
 		return nil, err
 	}
-	for i, m := range info.Deps {
+	for i, m := range foreign {
 		p, err := newPart(m.Path, m.Version, dirs[i])
 		if err != nil {
 			return nil, err
@@ -86,6 +87,11 @@ func partsOf(info *buildinfo.BuildInfo, source string) ([]part, error) {
 	}
 	slices.SortFunc(parts, func(a, b part) int { return strings.Compare(a.path, b.path) })
 	return parts, nil
+}
+
+// isOwn says that a module is in a directory of the main module's repository, and so under its licence.
+func isOwn(m *debug.Module, main string) bool {
+	return strings.HasPrefix(m.Path, main+"/") && m.Replace != nil && strings.HasPrefix(m.Replace.Path, "./")
 }
 
 // moduleDirs returns where Go's module cache has the modules.
