@@ -340,6 +340,14 @@ func (t *GlobalTable) LastHeard(id jute.SessionID, now time.Time) (LastHeard, bo
 	return LastHeard{Ago: max(0, at-(deadline-timeout)), TimeLeft: max(0, deadline-at)}, true
 }
 
+// Has reports whether the session is known, even if it is being closed.
+func (t *GlobalTable) Has(id jute.SessionID) bool {
+	p := t.shardOf(id)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queue.Has(id)
+}
+
 // Len returns the number of sessions, including those that are being closed.
 func (t *GlobalTable) Len() (n int) {
 	for i := range t.shards {
