@@ -59,10 +59,10 @@ func (n *Node) run(ctx context.Context) error {
 		newSnapshotTuner(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes).run(ctx, r, n.disk,
 			n.failure.endMember)
 	})
+	if n.status.isOnlyVoter() { // no other voter to wait for
+		loops.Go(func() { _ = n.transport.StandForElection(n.electionTimeout) })
+	}
 	if !n.runsAlone() {
-		if n.status.isOnlyVoter() { // no other voter to wait for
-			loops.Go(func() { _ = n.transport.StandForElection(n.electionTimeout) })
-		}
 		loops.Go(func() { start.announceWhileUnknown(ctx, r) })
 		loops.Go(func() { n.newMembership(r).run(ctx) })
 		loops.Go(func() { n.failureDetector.run(ctx, r) })

@@ -20,6 +20,13 @@ type Status struct {
 	configuredPeers []wire.Peer
 	disk            *disk.Data
 	fsm             *fsm
+	lastServers     atomic.Pointer[configuredServers] // see Servers
+}
+
+// configuredServers are the servers of a configuration, which raft never changes.
+type configuredServers struct {
+	configuration []raft.Server
+	servers       []wire.Peer
 }
 
 func (s *Status) Term() uint64 { return s.raftValue((*raft.Raft).CurrentTerm) }
@@ -80,7 +87,16 @@ func (s *Status) Servers() []wire.Peer {
 	if r == nil {
 		return nil
 	}
-	return wire.PeersIn(r.GetConfiguration().Configuration()) // does not wait
+	c := r.GetConfiguration().Configuration() // does not wait
+	if len(c.Servers) == 0 {
+		return nil
+	}
+	last := s.lastServers.Load()
+	if last == nil || &last.configuration[0] != &c.Servers[0] { // raft has another one
+		last = &configuredServers{c.Servers, wire.PeersIn(c)}
+		s.lastServers.Store(last)
+	}
+	return slices.Clone(last.servers)
 }
 
 // ConfiguredMembers returns the members in raft's latest configuration, by id, each once: with the disk that

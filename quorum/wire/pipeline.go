@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"net"
 	"sync"
 	"time"
 
@@ -164,15 +165,27 @@ func (p *pipeline) writeRequest(a *appendFuture) error {
 // Consumer implements raft.AppendPipeline.
 func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.repliedRequests }
 
-// Close implements raft.AppendPipeline.
+// Close implements raft.AppendPipeline. It passes one failure to raft, which ends raft's reader of replies. raft ends the
+// reader itself, except if its sender was ended in the middle, because a store has failed.
 func (p *pipeline) Close() error {
 	var err error
 	p.closeOnce.Do(func() {
 		close(p.closed)
 		p.openPipelines.Delete(p)
 		err = p.conn.Close()
+		select {
+		case p.repliedRequests <- closedPipeline():
+		default: // the reader does not wait
+		}
 	})
 	return err
+}
+
+// closedPipeline returns the failure that a closed pipeline passes to raft.
+func closedPipeline() *appendFuture {
+	return &appendFuture{
+		req: new(raft.AppendEntriesRequest), resp: new(raft.AppendEntriesResponse), sentAt: time.Now(), err: net.ErrClosed,
+	}
 }
 
 // signalCommit signals that there may be a commit to send. It never waits.

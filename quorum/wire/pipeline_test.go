@@ -96,6 +96,17 @@ func isTo(f raft.AppendFuture, req *raft.AppendEntriesRequest) bool {
 	return f != nil && f.Request().PrevLogEntry == req.PrevLogEntry && len(f.Request().Entries) == len(req.Entries)
 }
 
+// Close passes a failure on, which ends raft's reader if its sender has ended without a word to it.
+func TestClosedPipelineEndsItsReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStream(t)
+		_ = s.Close()
+		if f := <-s.Consumer(); f.Response().Success || f.Error() == nil || len(f.Request().Entries) > 0 {
+			t.Errorf("the reader gets %+v", f)
+		}
+	})
+}
+
 // A pipeline passes its first bad answer on as no success, and closes, which frees its sender.
 func TestPipelineEndsAtFirstFailure(t *testing.T) {
 	for name, fail := range map[string]func(s *stream){

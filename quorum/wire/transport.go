@@ -33,7 +33,7 @@ var (
 	errAddressChanged     = errors.New("quorum: the member has another address by now")
 )
 
-// Config is what a Transport is built from: the network, and the functions that connect it to its member.
+// Config configures a Transport: the network, and the functions that connect it to its member.
 // Every field is required. The functions may be called by any goroutine, and must not block unless the field
 // allows it.
 type Config struct {
