@@ -19,7 +19,7 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// String returns what was written since the last Take.
+// String returns the text that was written since the last Take.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
