@@ -58,8 +58,8 @@ type Settings struct {
 	LogKind           disk.LogKind // how the log is stored; default: as the directory is
 	// HeartbeatTimeout is the time without a heartbeat after which a member stands for election; required.
 	HeartbeatTimeout time.Duration
-	// StoreStallLimit is how long an operation of the log store or apply may take before this
-	// member stops leading and closes its clients' connections; required.
+	// If an operation of the log store, or apply, takes longer than StoreStallLimit, this member stops leading and
+	// closes its clients' connections; required.
 	StoreStallLimit time.Duration
 	// when containers and nodes with a time to live are removed; default: as in ZooKeeper
 	Reaping      leader.Reaping
