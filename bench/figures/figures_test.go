@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -19,8 +20,9 @@ func TestTargets(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]target{
-		"ops/s >= 2.5x":                  {figure: "ops/s", atLeast: true, limit: 2.5, ratio: true},
-		"p99 <= 1/4x":                    {figure: "p99", limit: 0.25, ratio: true},
+		"ops/s >= 2.5x":                  {figure: "ops/s", atLeast: true, limit: 2.5, unit: byBaseline},
+		"p99 <= 1/4x":                    {figure: "p99", limit: 0.25, unit: byBaseline},
+		"p50 <= 1.25f":                   {figure: "p50", limit: 1.25, unit: byFloor},
 		"RSS growth per session <= 6000": {figure: "RSS growth per session", limit: 6000},
 		"":                               {},
 	} {
@@ -32,7 +34,7 @@ func TestTargets(t *testing.T) {
 			t.Errorf("%q: %+v, want %+v", text, got, want)
 		}
 	}
-	for _, text := range []string{"p99", "p99 <= fast", "p99 <= 1/x"} {
+	for _, text := range []string{"p99", "p99 <= fast", "p99 <= 1/x", "p99 <= f"} {
 		var got target
 		if err := got.parse(text); err == nil {
 			t.Errorf("%q: %+v, want an error", text, got)
@@ -44,6 +46,7 @@ const runs = `{"row":"set","side":"ZooKeeper","round":1,"results":[{"per_second"
 {"row":"set","side":"ZooKeeper","round":2,"results":[{"per_second":140,"latency":{"p99_us":9000},"void":true}]}
 {"row":"set","side":"ZooKeeper","round":3,"results":[{"per_second":120,"latency":{"p99_us":9000}}]}
 {"row":"set","side":"Rollcall","round":1,"results":[{"per_second":360,"latency":{"p99_us":3001},"extra":[{"name":"early","value":0}]}]}
+{"row":"set","side":"Floor","round":1,"results":[{"per_second":480,"server_cpu_us_per_op":8,"latency":{"p99_us":2000},"void":true}]}
 {"row":"start","side":"Rollcall","round":1,"figures":{"seconds":0.6}}
 `
 
@@ -58,6 +61,11 @@ func TestJudge(t *testing.T) {
 		{"three", "set", "ops/s >= 3x", "3x", "met"},
 		{"three", "set", "ops/s >= 3.1x", "3x", "**missed**"},
 		{"three", "set", "p99 <= 1/3x", "0.333x", "**missed**"},
+		{"three", "set", "ops/s >= 0.75f", "0.750f", "met"},
+		{"three", "set", "ops/s >= 0.76f", "0.750f", "**missed**"},
+		{"three", "set", "p99 <= 1.5f", "1.50f", "**missed**"},
+		{"three", "set", "p99 <= 1.51f", "1.50f", "met"},
+		{"three", "set", "early <= 1f", "-", "not measured on the floor"},
 		{"three", "set", "early <= 0", "0", "met"},
 		{"three", "set", "early <= 1/3x", "0x", "met"},
 		{"three", "set", "closed >= 3x", "-", "not measured"},
@@ -74,12 +82,23 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s, %s: %s, %s; want %s, %s", c.row, c.target, reached, verdict, c.reached, c.verdict)
 		}
 	}
-	if k.targets = []target{{part: "three", row: "set", figure: "ops/s", limit: 3, ratio: true, text: "≤ 3x"}}; !strings.Contains(k.Targets(), "| 120 (100-140) | 360 | 3x | ≤ 3x | met, void |") {
+	if k.targets = []target{{part: "three", row: "set", figure: "ops/s", limit: 3, unit: byBaseline, text: "≤ 3x"}}; !strings.Contains(k.Targets(), "| 120 (100-140) | 360 | 3x | 480 | 0.750f | ≤ 3x | met, void |") {
 		t.Errorf("targets:\n%s", k.Targets())
 	}
 	k.targets = []target{{part: "alone", row: "start"}, {part: "alone", row: "set", figure: "ops/s"}, {part: "alone", row: "set", figure: "p99"}}
 	if got := k.All("alone"); !strings.Contains(got, "| start | seconds | - | 0.600 | - |\n| set | ops/s |") || strings.Count(got, "| set |") != 1 {
 		t.Errorf("all:\n%s", got)
+	}
+	k.targets = []target{{part: "three", row: "set"}, {part: "three", row: "start"}}
+	if got := k.All("three"); !strings.Contains(got, "| set | ops/s | 120 (100-140) | 360 | 3x | 480 | 0.750f |\n") ||
+		!strings.Contains(got, "|  | server CPU per op, µs | - | - | - | 8 | - |\n") ||
+		!strings.Contains(got, "| start | seconds | - | 0.600 | - | - | - |\n") {
+		t.Errorf("all:\n%s", got)
+	}
+	floorAlone := &measurements{runsByPart: map[string][]recordedRun{"three": slices.DeleteFunc(slices.Clone(lines),
+		func(l recordedRun) bool { return l.Side != floorSide })}}
+	if !k.isVoid("three", "set") || floorAlone.isVoid("three", "set") {
+		t.Error("a row is void because of the floor, or is not void because of ZooKeeper")
 	}
 	if got := k.remarkLines([]string{"three"}); !strings.Contains(got, "set on ZooKeeper: void, 1 of 3 runs") {
 		t.Errorf("remarks: %q", got)

@@ -5,19 +5,39 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: figures DATA DOCS")
+	var err error
+	switch {
+	case len(os.Args) > 3 && os.Args[1] == "budget":
+		err = writeBudget(os.Stdout, os.Args[2], os.Args[3:])
+	case len(os.Args) == 2:
+		err = printComparison(os.Stdout, os.Args[1])
+	case len(os.Args) == 3:
+		err = writeReports(os.Args[1], os.Args[2])
+	default:
+		fmt.Fprintln(os.Stderr, "usage: figures DATA DOCS writes the reports; figures DATA prints the tables of one and three members; "+
+			"figures budget REQUESTS-PER-SECOND PROFILE... prints the processor time of a request by stage")
 		os.Exit(2)
 	}
-	if err := writeReports(os.Args[1], os.Args[2]); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "figures:", err)
 		os.Exit(1)
 	}
+}
+
+// printComparison prints the tables of the parts that are measured on several sides by turns, from the directory data.
+func printComparison(w io.Writer, data string) error {
+	k, err := readMeasurements(data)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, k.All(floorParts...))
+	return err
 }
 
 // writeReports reads the directory data, and writes performance.md, sizing.md, performance/ and the table in

@@ -16,8 +16,14 @@ type target struct {
 	atLeast   bool // otherwise: at most
 	limit     float64
 	text      string // as in compare.txt
-	ratio     bool   // of Rollcall's value to the other side's; otherwise Rollcall's value itself
+	unit      string // byBaseline or byFloor: the limit is one of Rollcall's value divided by that of the other side; "": of Rollcall's value itself
 }
+
+// Units of targets that are ratios.
+const (
+	byBaseline = "x"
+	byFloor    = "f"
+)
 
 func readTargets(file string) ([]target, error) {
 	text, err := os.ReadFile(file)
@@ -44,7 +50,7 @@ func readTargets(file string) ([]target, error) {
 	return list, nil
 }
 
-// parse parses "ops/s >= 3x" or "RSS MiB <= 30". An empty text is no target.
+// parse parses "ops/s >= 3x", "p50 <= 1.25f" or "RSS MiB <= 30". An empty text is no target.
 func (t *target) parse(text string) error {
 	if text == "" {
 		return nil
@@ -59,7 +65,11 @@ func (t *target) parse(text string) error {
 	}
 	value := text[i+4:]
 	t.figure, t.text = text[:i], strings.NewReplacer(">= ", "≥ ", "<= ", "≤ ").Replace(text[i+1:])
-	value, t.ratio = strings.CutSuffix(value, "x")
+	for _, unit := range []string{byBaseline, byFloor} {
+		if number, ok := strings.CutSuffix(value, unit); ok {
+			value, t.unit = number, unit
+		}
+	}
 	over, under, fraction := strings.Cut(value, "/")
 	limit, err := strconv.ParseFloat(over, 64)
 	if err == nil && fraction {
@@ -78,20 +88,38 @@ var baselines = map[string]string{"alone": "no snapshots", "backup": "no backups
 // baselineSide returns the side to compare a part's Rollcall with.
 func (k *measurements) baselineSide(part string) string { return cmp.Or(baselines[part], "ZooKeeper") }
 
-// ratioToBaseline returns Rollcall's value divided by the other side's, as the ratio of medians. In the part
-// backup, the two runs of a round are a pair on one ensemble, and the ratio is the median of the pairs'
-// ratios. If there is no ratio, missing has the reason.
-func (k *measurements) ratioToBaseline(part, row, figure string) (ratio float64, missing string) {
-	a, b := k.rowSpread(part, row, k.baselineSide(part), figure), k.rowSpread(part, row, "Rollcall", figure)
+// floorSide is the name of the simplest server that answers a row: bench/floor.
+const floorSide = "Floor"
+
+// floorParts are the parts that are also measured on the floor.
+var floorParts = []string{"three", "one"}
+
+// ratioToFloor returns Rollcall's median divided by the floor's. If there is no ratio, missing has the reason.
+func (k *measurements) ratioToFloor(part, row, figure string) (ratio float64, missing string) {
+	return ratioOf(k.rowSpread(part, row, floorSide, figure), k.rowSpread(part, row, "Rollcall", figure), "the floor")
+}
+
+// ratioOf returns b's median divided by a's. name is that of a.
+func ratioOf(a, b spread, name string) (ratio float64, missing string) {
 	switch {
 	case b.runs == 0:
 		return 0, "not measured"
 	case a.runs == 0:
-		return 0, "not measured on " + k.baselineSide(part)
+		return 0, "not measured on " + name
 	case a.median == 0:
 		return 0, "no ratio to 0"
-	case part != "backup":
-		return b.median / a.median, ""
+	}
+	return b.median / a.median, ""
+}
+
+// ratioToBaseline returns Rollcall's value divided by the other side's, as the ratio of medians. In the part
+// backup, the two runs of a round are a pair on one ensemble, and the ratio is the median of the pairs'
+// ratios. If there is no ratio, missing has the reason.
+func (k *measurements) ratioToBaseline(part, row, figure string) (ratio float64, missing string) {
+	ratio, missing = ratioOf(k.rowSpread(part, row, k.baselineSide(part), figure), k.rowSpread(part, row, "Rollcall", figure),
+		k.baselineSide(part))
+	if missing != "" || part != "backup" {
+		return ratio, missing
 	}
 	first, second := k.valuesByRound(part, row, k.baselineSide(part), figure),
 		k.valuesByRound(part, row, "Rollcall", figure)
@@ -121,45 +149,70 @@ func (k *measurements) judgeTarget(t target) (reached, verdict string) {
 	if b.runs == 0 {
 		return "-", "not measured"
 	}
-	value, unit := b.median, ""
-	if t.ratio {
-		var missing string
-		if value, missing = k.ratioToBaseline(t.part, t.row, t.figure); missing != "" {
-			return "-", missing
-		}
-		unit = "x"
+	value, missing := b.median, ""
+	switch t.unit {
+	case byBaseline:
+		value, missing = k.ratioToBaseline(t.part, t.row, t.figure)
+	case byFloor:
+		value, missing = k.ratioToFloor(t.part, t.row, t.figure)
+	}
+	if missing != "" {
+		return "-", missing
 	}
 	if t.atLeast && value >= t.limit || !t.atLeast && value <= t.limit {
-		return formatNumber(value) + unit, "met"
+		return formatNumber(value) + t.unit, "met"
 	}
-	return formatNumber(value) + unit, "**missed**"
+	return formatNumber(value) + t.unit, "**missed**"
+}
+
+// ratioCell returns a ratio with its unit, or "-" if the reason why there is none is not empty.
+func ratioCell(ratio float64, missing, unit string) string {
+	if missing != "" {
+		return "-"
+	}
+	return formatNumber(ratio) + unit
+}
+
+// baselineRatioCell returns the cell of Rollcall's value divided by the other side's.
+func (k *measurements) baselineRatioCell(part, row, figure string) string {
+	ratio, missing := k.ratioToBaseline(part, row, figure)
+	return ratioCell(ratio, missing, byBaseline)
+}
+
+// floorCells returns the two cells about the floor: its value, and Rollcall's divided by it.
+func (k *measurements) floorCells(part, row, figure string) string {
+	ratio, missing := k.ratioToFloor(part, row, figure)
+	return fmt.Sprintf(" %s | %s |", k.rowSpread(part, row, floorSide, figure), ratioCell(ratio, missing, byFloor))
 }
 
 // Targets returns the table of all targets.
 func (k *measurements) Targets() string {
 	var b strings.Builder
-	b.WriteString("| case | figure | ZooKeeper | Rollcall | ratio | target | |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| case | figure | ZooKeeper | Rollcall | ratio | floor | of the floor | target | |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, t := range k.targets {
 		if t.figure == "" {
 			continue
 		}
-		reached, verdict := k.judgeTarget(t)
-		if !t.ratio {
-			reached = ""
+		_, verdict := k.judgeTarget(t)
+		ratio := ""
+		if t.unit != "" {
+			ratio = k.baselineRatioCell(t.part, t.row, t.figure)
 		}
 		if k.isVoid(t.part, t.row) {
 			verdict += ", void"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", t.row, figureTitle(t.figure),
-			k.baselineCell(t.part, t.row, t.figure), k.rowSpread(t.part, t.row, "Rollcall", t.figure), reached, t.text, verdict)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |%s %s | %s |\n", t.row, figureTitle(t.figure),
+			k.baselineCell(t.part, t.row, t.figure), k.rowSpread(t.part, t.row, "Rollcall", t.figure), ratio,
+			k.floorCells(t.part, t.row, t.figure), t.text, verdict)
 	}
 	return b.String()
 }
 
-// isVoid reports whether the load generator took too much CPU time in any run of a row.
+// isVoid reports whether the load generator took too much CPU time in any run of a row, except those on the floor, which
+// needs little itself.
 func (k *measurements) isVoid(part, row string) bool {
 	return slices.ContainsFunc(k.runsByPart[part], func(l recordedRun) bool {
-		return l.Row == row && slices.ContainsFunc(l.Results, func(r benchResult) bool { return r.Void })
+		return l.Row == row && l.Side != floorSide && slices.ContainsFunc(l.Results, func(r benchResult) bool { return r.Void })
 	})
 }
 
@@ -189,10 +242,15 @@ func (k *measurements) Missed() string {
 		all-count["met"]-count["**missed**"], b.String())
 }
 
-// All returns the long table of some parts: every value on both sides.
+// All returns the long table of some parts: every value on all sides.
 func (k *measurements) All(parts ...string) string {
 	var b strings.Builder
-	b.WriteString("| case | figure | ZooKeeper | Rollcall | ratio |\n|---|---|---|---|---|\n")
+	floor := slices.ContainsFunc(parts, func(part string) bool { return slices.Contains(floorParts, part) })
+	if floor {
+		b.WriteString("| case | figure | ZooKeeper | Rollcall | ratio | floor | of the floor |\n|---|---|---|---|---|---|---|\n")
+	} else {
+		b.WriteString("| case | figure | ZooKeeper | Rollcall | ratio |\n|---|---|---|---|---|\n")
+	}
 	var seen []string
 	for _, t := range k.targets {
 		if !slices.Contains(parts, t.part) || slices.Contains(seen, t.part+"|"+t.row) {
@@ -201,12 +259,12 @@ func (k *measurements) All(parts ...string) string {
 		seen = append(seen, t.part+"|"+t.row)
 		name := t.row
 		for _, figure := range k.figureNames(t.part, t.row) {
-			cell := "-"
-			if ratio, missing := k.ratioToBaseline(t.part, t.row, figure); missing == "" {
-				cell = formatNumber(ratio) + "x"
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |", name, figureTitle(figure), k.baselineCell(t.part, t.row, figure),
+				k.rowSpread(t.part, t.row, "Rollcall", figure), k.baselineRatioCell(t.part, t.row, figure))
+			if floor {
+				b.WriteString(k.floorCells(t.part, t.row, figure))
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, figureTitle(figure), k.baselineCell(t.part, t.row, figure),
-				k.rowSpread(t.part, t.row, "Rollcall", figure), cell)
+			b.WriteByte('\n')
 			name = ""
 		}
 	}
@@ -226,12 +284,8 @@ func (k *measurements) Tails(parts ...string) string {
 		seen = append(seen, t.row)
 		fmt.Fprintf(&b, "| %s |", t.row)
 		for _, figure := range []string{"p99.9", "max"} {
-			cell := "-"
-			if ratio, missing := k.ratioToBaseline(t.part, t.row, figure); missing == "" {
-				cell = formatNumber(ratio) + "x"
-			}
 			fmt.Fprintf(&b, " %s | %s | %s |", k.baselineCell(t.part, t.row, figure),
-				k.rowSpread(t.part, t.row, "Rollcall", figure), cell)
+				k.rowSpread(t.part, t.row, "Rollcall", figure), k.baselineRatioCell(t.part, t.row, figure))
 		}
 		b.WriteByte('\n')
 	}
