@@ -64,7 +64,7 @@ const (
 	DefaultKeptFiles   = 10       // likewise
 )
 
-// Settings are what keys set.
+// Settings are set by keys of the configuration.
 type Settings struct {
 	Enable          bool
 	Required        bool   // a change waits until its line is on the disk, and is rejected if the line cannot be written
@@ -75,7 +75,7 @@ type Settings struct {
 	KeptFiles       int    // old files that are kept; default DefaultKeptFiles
 }
 
-// Config is what a Log is built from. A field without a default is required.
+// Config configures a Log. A field without a default is required.
 type Config struct {
 	Settings
 	Member uint32       // this member's id

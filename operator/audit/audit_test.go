@@ -417,6 +417,33 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
+// The audit log keeps nothing of a multi, which is a part of an entry of the ensemble's log.
+func TestMultiIsNotKept(t *testing.T) {
+	body := jute.AppendMulti(nil, []jute.MultiOp{
+		{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte("/a")}}, {Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte("/b")}},
+	})
+	l, _, _ := newLog(t, Settings{})
+	defer l.Close()
+	for name, add := range map[string]func(){
+		"applied": func() {
+			l.AddApplied(1, &proto.Txn{Op: int32(jute.OpMulti), Body: body}, bob, &znode.Result{Multi: make([]znode.OpResult, 2)})
+		},
+		"failed": func() {
+			l.AddApplied(1, &proto.Txn{Op: int32(jute.OpMulti), Body: body}, bob, &znode.Result{Code: jute.NoNode})
+		},
+		"intended": func() { l.queueIntended(&Event{}, jute.OpMulti, body) },
+	} {
+		if add(); cap(l.multiOps) < 2 {
+			t.Errorf("%s: no memory is kept", name)
+		}
+		for _, op := range l.multiOps[:cap(l.multiOps)] {
+			if op.Path() != nil || op.Delete.Path != nil {
+				t.Errorf("%s: the operation on %s is kept", name, op.Delete.Path)
+			}
+		}
+	}
+}
+
 // A disk that hangs holds up nobody: further lines are lost, and Close gives up after a while.
 func TestHangingDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
