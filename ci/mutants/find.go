@@ -93,8 +93,11 @@ func (f *finder) visit(n ast.Node) bool {
 }
 
 // leftOut reports whether faults in n would not matter, or could not be switched: types and constants, the texts of
-// logs, errors and metrics, and functions with directives for the compiler.
+// logs, errors and metrics, capacities, and functions with directives for the compiler.
 func (f *finder) leftOut(n ast.Node) bool {
+	if f.isCapacity(n) {
+		return true
+	}
 	switch n := n.(type) {
 	case *ast.GenDecl:
 		return n.Tok != token.VAR
@@ -108,6 +111,20 @@ func (f *finder) leftOut(n ast.Node) bool {
 		return ok && named.Obj().Pkg() != nil && strings.HasPrefix(named.Obj().Pkg().Path(), "github.com/prometheus/")
 	}
 	return false
+}
+
+// isCapacity reports whether n is the capacity of a slice in a call of make. It shows in costs alone.
+func (f *finder) isCapacity(n ast.Node) bool {
+	if len(f.stack) == 0 {
+		return false
+	}
+	call, ok := f.stack[len(f.stack)-1].(*ast.CallExpr)
+	return ok && len(call.Args) == 3 && call.Args[2] == n && f.isMake(call)
+}
+
+func (f *finder) isMake(call *ast.CallExpr) bool {
+	b, ok := f.callee(call).(*types.Builtin)
+	return ok && b.Name() == "make"
 }
 
 // onlyText reports whether a call makes or writes texts for people.
@@ -360,7 +377,7 @@ func (f *finder) constant(e ast.Expr) {
 	case *ast.ArrayType:
 		return // a length is part of a type
 	case *ast.CallExpr:
-		if b, ok := f.callee(p).(*types.Builtin); ok && b.Name() == "make" {
+		if f.isMake(p) {
 			return // a capacity shows in costs alone
 		}
 	}

@@ -143,12 +143,13 @@ func TestFaultsInsideOneAnother(t *testing.T) {
 	}
 }
 
-// The tests of a fault's package come first, then those of the packages that import it.
+// The tests of a fault's package come first, then those of the packages that import it, and those of integration if they
+// can come by it.
 func TestTesters(t *testing.T) {
 	p := sampleProgram(t)
 	for path, want := range map[string][3][]string{
 		"program/shop": {{"program/shop"}, {"program/till"}, {"program/integration"}},
-		"program/till": {{"program/till"}, nil, {"program/integration"}},
+		"program/till": {{"program/till"}, nil, nil},
 	} {
 		if got := p.testers(path); !slices.EqualFunc(got[:], want[:], slices.Equal) {
 			t.Errorf("%s: tests of %v, want %v", path, got, want)
@@ -156,5 +157,29 @@ func TestTesters(t *testing.T) {
 	}
 	if _, err := p.production([]string{"nothing"}); err == nil || !strings.Contains(err.Error(), "such as quorum/trust") {
 		t.Errorf("a package that does not exist: %v", err)
+	}
+}
+
+// The tests of recipes on a server are unit tests of the recipes.
+func TestTestersOfRecipes(t *testing.T) {
+	p := &tree{module: "m", packages: map[string]*listed{}}
+	add := func(path string, imports ...string) {
+		p.packages[path] = &listed{ImportPath: path, Imports: imports, TestGoFiles: []string{"x_test.go"}}
+		p.order = append(p.order, path)
+	}
+	add("m/client")
+	add("m/client/lock", "m/client")
+	add("m/cmd/program", "m/client")
+	add("m/integration")
+	add("m/integration/kills", "m/client/lock")
+	add("m/integration/recipes", "m/client/lock")
+	for path, want := range map[string][3][]string{
+		"m/client":      {{"m/client", "m/integration/recipes"}, {"m/client/lock", "m/cmd/program"}, {"m/integration"}},
+		"m/client/lock": {{"m/client/lock", "m/integration/recipes"}, nil, nil},
+		"m/cmd/program": {{"m/cmd/program"}, nil, {"m/integration"}},
+	} {
+		if got := p.testers(path); !slices.EqualFunc(got[:], want[:], slices.Equal) {
+			t.Errorf("%s: tests of %v, want %v", path, got, want)
+		}
 	}
 }

@@ -1,7 +1,7 @@
 // Mutants measures what the tests notice. It draws faults of one line from the production code, by seed, and runs the
 // tests that come by each of them. It prints the faults that no test notices.
 //
-// With -named, it plays the faults of the table in named.go instead, each of which names the test that must notice it.
+// With -named, it plays faults of the table in named.go instead, each of which names the test that must notice it.
 //
 // All faults are built into the test binaries at once, each behind a switch, which an environment variable turns on. So
 // a package is built once, and not once for each fault. The code with the faults is written to a temporary directory, and
@@ -9,6 +9,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"io"
@@ -20,13 +21,13 @@ import (
 )
 
 func main() {
-	n := flag.Int("n", 200, "the `number` of faults")
+	n := flag.Int("n", 0, "the `number` of faults that are drawn (0: 200, or with -named all)")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano())%1e9, "which faults are drawn")
 	atLeast := flag.Float64("least", 0, "fail if the tests notice fewer `percent`")
 	workers := flag.Int("workers", runtime.NumCPU(), "faults that are judged at a time")
 	list := flag.Bool("list", false, "only print the faults")
-	playNamed := flag.Bool("named", false, "play the faults of named.go whose names contain an argument; without arguments: all of them")
-	own := flag.Bool("own", false, "run the tests of a fault's own package only")
+	playNamed := flag.Bool("named", false, "draw from the faults of named.go whose names contain an argument; without arguments: from all of them")
+	own := flag.Bool("own", false, "run the unit tests of a fault's own package only")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run ./ci/mutants [flags] [package …], such as quorum/trust; without packages: all of them\n       go run ./ci/mutants -named [text …]")
 		flag.PrintDefaults()
@@ -34,10 +35,10 @@ func main() {
 	flag.Parse()
 	var err error
 	if *playNamed {
-		p := playing{named: someNamed(named, flag.Args()), workers: *workers, limit: playLimit, out: os.Stdout}
+		p := playing{named: drawNamed(someNamed(named, flag.Args()), *n, *seed), workers: *workers, limit: playLimit, out: os.Stdout}
 		err = p.play(".")
 	} else {
-		s := sample{n: *n, seed: *seed, workers: *workers, packages: flag.Args(), limits: usual(), list: *list, own: *own, out: os.Stdout}
+		s := sample{n: cmp.Or(*n, 200), seed: *seed, workers: *workers, packages: flag.Args(), limits: usual(), list: *list, own: *own, out: os.Stdout}
 		var caught float64
 		if caught, err = s.take("."); err == nil && caught < *atLeast {
 			err = fmt.Errorf("the tests notice %.1f %% of the faults, want at least %.1f %%", caught, *atLeast)
@@ -57,7 +58,7 @@ type sample struct {
 	packages []string // relative to the root; none: all
 	limits   limits
 	list     bool // do not judge
-	own      bool // judge by the tests of a fault's own package only
+	own      bool // judge by the unit tests of a fault's own package only
 	crowded  bool // draw several faults in one line, if there are places for them
 	out      io.Writer
 }
@@ -97,7 +98,7 @@ func (s *sample) take(dir string) (percent float64, err error) {
 		return 0, err
 	}
 	verdicts := make([]verdict, len(drawn))
-	for stage, by := range []string{"tests of their own packages", "tests of the packages that import these", "tests of integration"} {
+	for stage, by := range []string{"unit tests of their own packages", "tests of the packages that import these", "tests of integration"} {
 		fmt.Fprintf(s.out, "%v: %s\n", time.Since(start).Round(time.Second), by)
 		if s.own && stage > 0 {
 			break

@@ -149,7 +149,7 @@ var named = []namedMutant{
 	},
 	{
 		"sync answered with what is applied anyway", "follower/syncs.go",
-		"syncRound{commitIndex: index, waiters: s.requested}", "syncRound{commitIndex: 0, waiters: s.requested}",
+		"syncRound{commitIndex: reply.Index, conns", "syncRound{commitIndex: 0, conns",
 		"integration", "TestSyncOnALaggingMember",
 	},
 	{
@@ -929,5 +929,70 @@ var named = []namedMutant{
 		"end of an audit log not synced", "operator/audit/file.go",
 		"errors.Join(w.f.Sync(), w.f.Close())", "w.f.Close()",
 		"integration/power", "TestAuditLosesPower",
+	},
+	{
+		"contender that is not the first gets the right", "client/internal/contender/turn.go",
+		"if !ahead.waits() {", "if !ahead.waits() || ahead.count < 2 {",
+		"integration/recipes/schedules", "TestRandomFaults/seed=",
+	},
+	{
+		"all contenders wait for the first", "client/internal/contender/turn.go",
+		"compare(name, a.last) > 0", "compare(name, a.last) < 0",
+		"integration/recipes/schedules", "TestOneWakePerRelease",
+	},
+	{
+		"contender that gives up leaves its node", "client/internal/contender/contender.go",
+		"{ go func() { _ = x.deleteAll() }() }", "{ _ = x.deleteAll }",
+		"integration/recipes/schedules", "TestRandomFaults/seed=",
+	},
+	{
+		"guarded write not checked", "client/right.go",
+		"CheckOp(r.path, AnyVersion)}", "CheckOp(\"/\", AnyVersion)}",
+		"integration/recipes/schedules", "TestLostAndLate/mutex",
+	},
+	{
+		"right held for longer than the session lives", "client/session/right.go",
+		"end := sent + timeout - margin", "end := sent + 2*timeout + margin",
+		"integration/recipes/schedules", "TestRandomFaults/seed=",
+	},
+	{
+		"all rights with one token", "client/right.go",
+		"token: token", "token: 1 + 0*token",
+		"integration/recipes/schedules", "TestRandomFaults/seed=",
+	},
+	{
+		"release not repeated", "client/right.go",
+		"case errors.Is(err, ErrConnectionLost), errors.Is(err, ErrSuspended):\n\t\t\tcontinue\n\t\tcase errors.Is(err, ErrReadOnly):", "case errors.Is(err, ErrConnectionLost), errors.Is(err, ErrSuspended):\n\t\t\treturn nil\n\t\tcase errors.Is(err, ErrReadOnly):",
+		"integration/recipes/schedules", "TestRandomFaults/seed=",
+	},
+	{
+		"counted twice after a lost reply", "client/internal/receipt/receipt.go",
+		"if stat.Version == s.version {", "if s.version = stat.Version; true {",
+		"integration/recipes/schedules", "TestLostAndLate/counter",
+	},
+	{
+		"double barrier left without the others", "client/barrier/double.go",
+		"return b.awaitEnd(ctx, m.round)", "return nil",
+		"integration/recipes/schedules", "TestRandomFaults/seed=",
+	},
+	{
+		"barrier that lets everyone through", "client/barrier/barrier.go",
+		"if err == nil && watch == nil {", "if err == nil {",
+		"integration/recipes/schedules", "TestRandomFaults/seed=",
+	},
+	{
+		"more holders than permits", "client/lock/semaphore.go",
+		"if ahead < permits {", "if ahead <= permits {",
+		"integration/recipes/schedules", "TestRandomFaults/seed=",
+	},
+	{
+		"member that does not come back", "client/group/presence.go",
+		"\t\t\terr = p.create(ctx)\n", "\t\t\terr = client.ErrClosed\n",
+		"integration/recipes/schedules", "TestLostAndLate",
+	},
+	{
+		"right held after its release", "client/right.go",
+		"return r.over.Err() == nil && r.c.Held()", "return r.c.Held()",
+		"integration/recipes/schedules", "TestRandomFaults/seed=",
 	},
 }

@@ -20,9 +20,12 @@ import (
 
 // listed holds what go list prints of a package.
 type listed struct {
-	ImportPath, Dir, Export            string
-	Standard, DepOnly                  bool
-	Module                             *struct{ Path, Dir string }
+	ImportPath, Dir, Export string
+	Standard, DepOnly       bool
+	Module                  *struct {
+		Path, Dir string
+		Main      bool
+	}
 	GoFiles, TestGoFiles, XTestGoFiles []string
 	Imports, TestImports, XTestImports []string
 }
@@ -58,7 +61,7 @@ type file struct {
 // readTree lists the packages of the module in dir, and compiles what they import.
 func readTree(dir string) (*tree, error) {
 	cmd := exec.Command("go", "list", "-deps", "-export",
-		"-json=ImportPath,Dir,Export,Standard,DepOnly,Module,GoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports", "./...")
+		"-json=ImportPath,Dir,Export,Standard,DepOnly,Module,GoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports", "./...", "rollcall/client/...", "rollcall/zk/...")
 	cmd.Dir = dir
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -79,7 +82,9 @@ func readTree(dir string) (*tree, error) {
 		if p.DepOnly || p.Module == nil {
 			continue
 		}
-		t.dir, t.module = p.Module.Dir, p.Module.Path
+		if p.Module.Main {
+			t.dir, t.module = p.Module.Dir, p.Module.Path
+		}
 		t.packages[p.ImportPath] = p
 		t.order = append(t.order, p.ImportPath)
 	}
@@ -94,7 +99,16 @@ func readTree(dir string) (*tree, error) {
 }
 
 // notProduction are the parts of the tree that run in tests only, or are generated.
-var notProduction = []string{"integration", "ci", "proto", "operator/logs/logtest"}
+var notProduction = []string{"integration", "ci", "proto", "operator/logs/logtest", "client/internal/fakezk", "client/examples"}
+
+// unitTests are the packages of integration whose tests are the unit tests of others, by the directory of these. The client
+// is a module of its own and must not need a server, so the tests of its recipes on a server are here.
+var unitTests = map[string][]string{"client": {"integration/recipes", "integration/recipes/schedules"}}
+
+// inside reports whether a package is in a directory, or in one of its directories. Both are relative to the root.
+func inside(name, directory string) bool {
+	return name == directory || strings.HasPrefix(name, directory+"/")
+}
 
 // production returns the import paths of the packages whose code gets faults. Only names packages, relative to the root;
 // if it is empty, these are all packages with production code.
@@ -106,7 +120,7 @@ func (t *tree) production(only []string) (paths []string, err error) {
 	}
 	for _, path := range t.order {
 		name := t.short(path)
-		test := func(part string) bool { return name == part || strings.HasPrefix(name, part+"/") }
+		test := func(part string) bool { return inside(name, part) }
 		switch {
 		case len(only) > 0 && !slices.ContainsFunc(only, func(o string) bool { return t.path(o) == path }):
 		case len(only) == 0 && slices.ContainsFunc(notProduction, test):
@@ -135,22 +149,66 @@ func (t *tree) short(path string) string {
 }
 
 // testers returns the packages whose tests may notice a fault in the package, in the order in which they look for it:
-// itself, then those that import it, and integration at last.
+// itself and its unit tests in integration, then those that import it, and integration at last.
 func (t *tree) testers(path string) (stages [3][]string) {
 	last := t.path("integration")
 	for _, p := range t.order {
 		l := t.packages[p]
 		switch {
 		case len(l.TestGoFiles)+len(l.XTestGoFiles) == 0:
-		case p == path:
+		case p == path || t.isUnitTest(p, path):
 			stages[0] = append(stages[0], p)
 		case p == last:
-			stages[2] = append(stages[2], p)
-		case !strings.HasPrefix(p, last+"/") && slices.Contains(slices.Concat(l.Imports, l.TestImports, l.XTestImports), path):
+			if t.isPlayed(path) {
+				stages[2] = append(stages[2], p)
+			}
+		case !inside(p, last) && slices.Contains(l.allImports(), path):
 			stages[1] = append(stages[1], p)
 		}
 	}
 	return stages
+}
+
+// isUnitTest reports whether the tests of a package in integration are the unit tests of the package in path.
+func (t *tree) isUnitTest(tests, path string) bool {
+	for directory, in := range unitTests {
+		if inside(t.short(path), directory) && slices.Contains(in, t.short(tests)) {
+			return true
+		}
+	}
+	return false
+}
+
+// isPlayed reports whether the tests of integration can come by the package in path: they import it, also through other
+// packages, or it is in a program that they run.
+func (t *tree) isPlayed(path string) bool {
+	last, seen := t.path("integration"), map[string]bool{}
+	var visit func(p string)
+	visit = func(p string) {
+		l := t.packages[p]
+		if l == nil || seen[p] {
+			return
+		}
+		seen[p] = true
+		imports := l.Imports
+		if p == last {
+			imports = l.allImports()
+		}
+		for _, i := range imports {
+			visit(i)
+		}
+	}
+	for _, p := range t.order {
+		if p == last || inside(t.short(p), "cmd") {
+			visit(p)
+		}
+	}
+	return seen[path]
+}
+
+// allImports returns what the package and its tests import.
+func (l *listed) allImports() []string {
+	return slices.Concat(l.Imports, l.TestImports, l.XTestImports)
 }
 
 // source parses the package and finds the types of its expressions.

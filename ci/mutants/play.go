@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"go/token"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path"
 	"slices"
@@ -269,4 +270,18 @@ func someNamed(named []namedMutant, texts []string) []namedMutant {
 	return slices.DeleteFunc(slices.Clone(named), func(n namedMutant) bool {
 		return len(texts) > 0 && !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(n.name, text) })
 	})
+}
+
+// drawNamed returns n of the mutants, drawn by seed, or all if n is 0 or there are no more. They keep their order.
+func drawNamed(named []namedMutant, n int, seed uint64) []namedMutant {
+	if n == 0 || n >= len(named) {
+		return named
+	}
+	drawn := rand.New(rand.NewPCG(seed, 0)).Perm(len(named))[:n]
+	slices.Sort(drawn)
+	some := make([]namedMutant, n)
+	for i, at := range drawn {
+		some[i] = named[at]
+	}
+	return some
 }

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -176,6 +177,37 @@ func TestNoticed(t *testing.T) {
 		n := namedMutant{pkg: "integration", test: tt.test}
 		if got := n.noticed(tt.out); got != tt.want {
 			t.Errorf("%s: %q is noticed by %q, want %q", tt.test, tt.out, got, tt.want)
+		}
+	}
+}
+
+// A draw has as many mutants as were wanted, each once and in the order of the table. Another seed draws others.
+func TestDrawNamed(t *testing.T) {
+	names := func(drawn []namedMutant) (names []string) {
+		for _, n := range drawn {
+			names = append(names, n.name)
+		}
+		return names
+	}
+	all := names(named)
+	first, second := names(drawNamed(named, 60, 1)), names(drawNamed(named, 60, 2))
+	for _, drawn := range [][]string{first, second} {
+		next := 0
+		for _, name := range all {
+			if next < len(drawn) && drawn[next] == name {
+				next++
+			}
+		}
+		if len(drawn) != 60 || next != 60 {
+			t.Errorf("%d are drawn, and %d of them in order: %q", len(drawn), next, drawn)
+		}
+	}
+	if slices.Equal(first, second) || !slices.Equal(first, names(drawNamed(named, 60, 1))) {
+		t.Errorf("seed 1 draws %q, and seed 2 %q", first, second)
+	}
+	for _, n := range []int{0, len(named), len(named) + 1} {
+		if got := names(drawNamed(named, n, 1)); !slices.Equal(got, all) {
+			t.Errorf("a draw of %d has %d of %d", n, len(got), len(all))
 		}
 	}
 }

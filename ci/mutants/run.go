@@ -22,7 +22,7 @@ import (
 // limits bound what the tests may take.
 type limits struct {
 	longest time.Duration // A longer test does not hunt faults: it would cost more than it finds.
-	others  time.Duration // what tests of other packages may take for one fault; those of its own package all run
+	others  time.Duration // what tests of other packages may take for one fault; unit tests of its own package all run
 	// With a fault, tests may take slower times as long as without one, and least on top, because the machine may be busy.
 	slower, least time.Duration
 	quick         time.Duration // shorter tests run first
