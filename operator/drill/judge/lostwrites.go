@@ -1,0 +1,118 @@
+package judge
+
+import (
+	"fmt"
+	"strings"
+)
+
+var lostWrites = rule{
+	name:    "lost-writes",
+	promise: "A write that was acknowledged is there, on every member.",
+	page:    "README.md#what-it-guarantees",
+	judge:   judgeLost,
+}
+
+// judgeLost judges acknowledged writes: by what each member shows at the end after a sync, and by the versions in the
+// replies of one key, which must grow. No fault excuses a lost write, so there is no slack.
+func judgeLost(e *Evidence, _ Limits, f *finding) {
+	f.none, f.kinds = "no write was acknowledged", []string{KindWrites, KindCreates}
+	for i := range e.Keys {
+		k := &e.Keys[i]
+		f.judged += k.Acked
+		lostInReplies(e, k, f)
+		lostAtEnd(e, k, f)
+	}
+	for _, l := range e.Listings {
+		names := l.ids()
+		for _, c := range e.Creates {
+			if c.Outcome == Acked && names[c.ID] == 0 {
+				f.broken(c.At, fmt.Sprintf("%s was created, and member %s does not have it", c.Name, l.Member),
+					append(e.around(c.Sent, l.At), c.line(), at(l.At, "member %s lists the folder after a sync, without %s", l.Member,
+						c.Name))...)
+			}
+		}
+	}
+	for _, c := range e.Creates {
+		if c.Outcome == Acked {
+			f.judged++
+		}
+	}
+	f.judgedAtEnd(e)
+}
+
+// judgedAtEnd says which members could not be read at the end. If none could, the rule has judged nothing, but what
+// the replies show counts all the same.
+func (f *finding) judgedAtEnd(e *Evidence) {
+	if len(e.Unread) == 0 {
+		return
+	}
+	unread := "not read at the end: " + strings.Join(e.Unread, ", ")
+	if len(e.Listings) > 0 {
+		f.reason = unread
+		return
+	}
+	f.none, f.judged = unread, 0
+}
+
+// lostInReplies finds writes whose version is not above that of an earlier one.
+func lostInReplies(e *Evidence, k *Key, f *finding) {
+	var last Put
+	for _, p := range k.Puts {
+		if p.Outcome != Acked {
+			continue
+		}
+		if last.At > 0 && p.Version <= last.Version {
+			f.broken(p.At, fmt.Sprintf("%s got version %d after version %d: the earlier write is lost", k.Path, p.Version,
+				last.Version),
+				append(e.around(last.Sent, p.At), last.line(), p.line())...)
+		}
+		last = p
+	}
+}
+
+// lostAtEnd finds members that do not have the last acknowledged write of a key.
+func lostAtEnd(e *Evidence, k *Key, f *finding) {
+	for _, final := range k.Finals {
+		if k.Acked == 0 || !final.Missing && final.Value >= k.Last.Value && final.Version >= k.Last.Version {
+			continue
+		}
+		shows := fmt.Sprintf("%d, version %d", final.Value, final.Version)
+		if final.Missing {
+			shows = "no node"
+		}
+		f.broken(k.Last.At, fmt.Sprintf("%s: the write of %d was acknowledged, and member %s shows %s at the end",
+			k.Path, k.Last.Value, final.Member, shows),
+			append(e.around(k.Last.Sent, final.At), k.Last.line(), at(final.At, "member %s shows after a sync: %s",
+				final.Member, shows))...)
+	}
+}
+
+func (p Put) line() line {
+	if p.Outcome != Acked {
+		return at(p.At, "session %s: write of %d, sent at %s: %s", p.Session, p.Value, clock(p.Sent), p.Outcome)
+	}
+	return at(p.At, "session %s: write of %d, sent at %s, is acknowledged with version %d", p.Session, p.Value,
+		clock(p.Sent), p.Version)
+}
+
+func (c Create) line() line {
+	if c.Outcome != Acked {
+		return at(c.At, "session %s: create of %s, sent at %s: %s", c.Session, c.ID, clock(c.Sent), c.Outcome)
+	}
+	return at(c.At, "session %s: create of %s, sent at %s, is acknowledged as %s", c.Session, c.ID, clock(c.Sent), c.Name)
+}
+
+// idOf returns the Create.ID that a name begins with.
+func idOf(name string) string { return name[:max(0, len(name)-sequenceDigits)] }
+
+// sequenceDigits is the length of the number that servers append to the name of a sequential node.
+const sequenceDigits = 10
+
+// ids counts the nodes of each Create.
+func (l Listing) ids() map[string]int {
+	ids := make(map[string]int, len(l.Names))
+	for _, name := range l.Names {
+		ids[idOf(name)]++
+	}
+	return ids
+}

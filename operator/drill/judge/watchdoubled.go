@@ -1,0 +1,21 @@
+package judge
+
+import "fmt"
+
+var watchDoubled = rule{
+	name:    "watch-doubled",
+	promise: "A watch that fires once sends one event.",
+	page:    "docs/recipes/watch.md#watches-that-fire-once",
+	judge:   judgeWatchDoubled,
+}
+
+// judgeWatchDoubled judges all events: each must have a watch that was set before, and that has sent none yet.
+// A lost connection excuses nothing, because a client sets only those watches again whose event has not come.
+func judgeWatchDoubled(e *Evidence, _ Limits, f *finding) {
+	f.none, f.kinds = "no event came", []string{KindWatches}
+	f.judged = e.walk(watchPart{seen: ignoreStep, zxid: ignoreZxids, event: func(w *watch, s Step) {
+		if !w.armed {
+			f.broken(s.At, fmt.Sprintf("session %s got an event of %s without a watch", s.Session, s.Path), w.lines(e)...)
+		}
+	}})
+}

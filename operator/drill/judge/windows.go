@@ -1,0 +1,77 @@
+package judge
+
+import "fmt"
+
+var staysConnected = rule{
+	name:    "stays-connected",
+	promise: "While a secret or certificates are rotated, clients stay connected.",
+	page:    "docs/security.md#rotate-the-secret",
+	judge:   judgeConnected,
+	applies: func(e *Evidence) bool { return e.windows(Calm) != nil },
+}
+
+var sessionsMoved = rule{
+	name:    "sessions-moved",
+	promise: "No client loses its session in the move, if it comes back within its timeout.",
+	page:    "docs/moving-in.md#the-move",
+	judge:   judgeMoved,
+	applies: func(e *Evidence) bool { return e.windows(Moved) != nil },
+}
+
+func (e *Evidence) windows(kind WindowKind) (all []Window) {
+	for _, w := range e.Windows {
+		if w.Kind == kind {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// judgeConnected judges the connections that were open when a window began. A client that leaves members by itself is
+// left out.
+func judgeConnected(e *Evidence, _ Limits, f *finding) {
+	f.none, f.kinds = "no client was connected", []string{KindSessions}
+	for _, w := range e.windows(Calm) {
+		for i := range e.Sessions {
+			s := &e.Sessions[i]
+			if s.Moves || !s.isOpenAt(w) {
+				continue
+			}
+			f.judged++
+			for _, state := range s.States {
+				if state.Name == suspended && state.At > w.From && state.At <= w.To {
+					f.broken(state.At, fmt.Sprintf("session %s of %s lost its connection", s.ID, s.Client),
+						at(w.From, "%s, until %s", w.Text, clock(w.To)), at(state.At, "the client shows %s", state.Name))
+				}
+			}
+		}
+	}
+}
+
+// suspended is the state of a client without a connection that has neither closed nor abandoned its session.
+const suspended = "suspended"
+
+// isOpenAt reports whether a session was open when a window began, and had a client.
+func (s *Session) isOpenAt(w Window) bool {
+	return s.Opened < w.From && (s.Ended == Lives || s.EndedAt > w.From)
+}
+
+// judgeMoved judges the sessions that were open when a window began. The members led again at its end, and from then on
+// each session has its whole timeout. A session that ends later may have a client that did not come back in time.
+func judgeMoved(e *Evidence, _ Limits, f *finding) {
+	f.none, f.kinds = "no session was open", []string{KindSessions}
+	for _, w := range e.windows(Moved) {
+		for i := range e.Sessions {
+			s := &e.Sessions[i]
+			if !s.isOpenAt(w) || s.Ended == Abandoned {
+				continue
+			}
+			f.judged++
+			f.slack = max(f.slack, e.endedSlack(s.Timeout))
+			if s.Ended == Expired && s.EndedAt < w.To+s.Timeout-e.endedSlack(s.Timeout) {
+				f.broken(s.EndedAt, fmt.Sprintf("session %s of %s ended in the move", s.ID, s.Client),
+					at(w.From, "%s, until %s", w.Text, clock(w.To)), at(s.EndedAt, "the client is told that its session has expired"))
+			}
+		}
+	}
+}
