@@ -3,7 +3,7 @@
 // Follower, and only the member that leads replies to calls of Leader.
 //
 // rollcall.proto is the contract, with units and meanings. `make proto` generates the rest of the
-// directory from it. The package has no logic.
+// directory from it. The package has no logic, except for a second codec of the two messages that have every write.
 //
 // # Compatibility
 //

@@ -2051,9 +2051,11 @@ func (*ForwardEnd) Descriptor() ([]byte, []int) {
 }
 
 type SyncRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
-	Nonce         uint64                 `protobuf:"fixed64,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Member uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
+	Nonce  uint64                 `protobuf:"fixed64,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	// The sessions whose clients wait for the sync, at most one for each connection. The leader touches them.
+	Sessions      []uint64 `protobuf:"fixed64,3,rep,packed,name=sessions,proto3" json:"sessions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2102,9 +2104,18 @@ func (x *SyncRequest) GetNonce() uint64 {
 	return 0
 }
 
+func (x *SyncRequest) GetSessions() []uint64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
 type SyncReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Index uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// Those of the request's sessions that the leader is closing.
+	Ending        []uint64 `protobuf:"fixed64,2,rep,packed,name=ending,proto3" json:"ending,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2144,6 +2155,13 @@ func (x *SyncReply) GetIndex() uint64 {
 		return x.Index
 	}
 	return 0
+}
+
+func (x *SyncReply) GetEnding() []uint64 {
+	if x != nil {
+		return x.Ending
+	}
+	return nil
 }
 
 // HandOverRequest names the transfer's target.
@@ -4879,12 +4897,14 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\x12$\n" +
 	"\x04txns\x18\x04 \x03(\v2\x10.rollcall.v1.TxnR\x04txns\"\f\n" +
 	"\n" +
-	"ForwardEnd\";\n" +
+	"ForwardEnd\"W\n" +
 	"\vSyncRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"!\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x1a\n" +
+	"\bsessions\x18\x03 \x03(\x06R\bsessions\"9\n" +
 	"\tSyncReply\x12\x14\n" +
-	"\x05index\x18\x01 \x01(\x04R\x05index\"!\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
+	"\x06ending\x18\x02 \x03(\x06R\x06ending\"!\n" +
 	"\x0fHandOverRequest\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\rR\x02to\"\x0f\n" +
 	"\rHandOverReply\"7\n" +
