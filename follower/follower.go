@@ -95,7 +95,7 @@ type Clients interface {
 	DropConnection(id jute.SessionID, conn uint64, why error)
 }
 
-// Config is what a Follower is built from. A field without a default is required.
+// Config configures a Follower. A field without a default is required.
 type Config struct {
 	Self uint32        // this member's id, 1 to 255
 	Boot uint64        // random, drawn by this process; not 0
@@ -289,7 +289,9 @@ func (f *Follower) WithdrawUnsent(conn uint64) bool { return f.outbox.withdrawUn
 // Sync passes code OK to w once everything committed before the call has been applied here. It does so under the
 // tree's read lock, and in no order with the connection's own writes. Sync never blocks; while there is no leader,
 // w waits. Detach forgets the connection's syncs, except those that are just being completed.
-func (f *Follower) Sync(conn uint64, w znode.Waiter) { f.syncs.addSync(conn, w) }
+func (f *Follower) Sync(conn uint64, session jute.SessionID, w znode.Waiter) {
+	f.syncs.addSync(conn, session, w)
+}
 
 // AwaitSync waits until everything that was committed before the call has been applied here. It fails
 // only if ctx ends first.

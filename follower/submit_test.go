@@ -274,7 +274,7 @@ func TestRestored(t *testing.T) {
 		}
 		w := &heard{}
 		l.sync = func(context.Context) (uint64, error) { return 90, nil }
-		r.f.Sync(1, w)
+		r.f.Sync(1, 0, w)
 		synctest.Wait()
 		r.state.Lock()
 		r.state.index, r.state.cursor = 100, 3 // the session and w0, w1

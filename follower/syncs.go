@@ -3,10 +3,12 @@ package follower
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"rollcall/proto"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 
@@ -25,9 +27,9 @@ type syncs struct {
 
 	mu           sync.Mutex
 	appliedIndex uint64
-	waiting      map[uint64][]znode.Waiter // by connection, for the next call to the leader
-	requested    map[uint64][]znode.Waiter // by connection, for the call under way
-	rounds       []syncRound               // in order of their indices
+	waiting      map[uint64]connSyncs // by connection, for the next call to the leader
+	requested    map[uint64]connSyncs // by connection, for the call under way
+	rounds       []syncRound          // in order of their indices
 }
 
 func newSyncs(cfg *Config, leadership *leadership) *syncs {
@@ -40,16 +42,23 @@ func newSyncs(cfg *Config, leadership *leadership) *syncs {
 // syncRound is the set of syncs that wait for the same index.
 type syncRound struct {
 	commitIndex uint64
-	waiters     map[uint64][]znode.Waiter // by connection
+	conns       map[uint64]connSyncs
+	ending      []uint64 // the sessions that the leader is closing, sorted
 }
 
-func (s *syncs) addSync(conn uint64, w znode.Waiter) {
+// connSyncs are the syncs of one connection.
+type connSyncs struct {
+	session jute.SessionID // whose client waits; 0: none
+	waiters []znode.Waiter
+}
+
+func (s *syncs) addSync(conn uint64, session jute.SessionID, w znode.Waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting == nil {
-		s.waiting = make(map[uint64][]znode.Waiter)
+		s.waiting = make(map[uint64]connSyncs)
 	}
-	s.waiting[conn] = append(s.waiting[conn], w)
+	s.waiting[conn] = connSyncs{session, append(s.waiting[conn].waiters, w)}
 	if len(s.waiting) == 1 {
 		signal(s.callWanted)
 	}
@@ -61,7 +70,7 @@ func (s *syncs) dropConn(conn uint64) {
 	delete(s.waiting, conn)
 	delete(s.requested, conn)
 	for _, r := range s.rounds {
-		delete(r.waiters, conn)
+		delete(r.conns, conn)
 	}
 }
 
@@ -72,19 +81,32 @@ func (s *syncs) claimWaitingSyncs() bool {
 	if s.requested == nil {
 		s.requested, s.waiting = s.waiting, nil
 	}
-	for conn, waiters := range s.waiting {
-		s.requested[conn] = append(s.requested[conn], waiters...)
+	for conn, syncs := range s.waiting {
+		s.requested[conn] = connSyncs{syncs.session, append(s.requested[conn].waiters, syncs.waiters...)}
 	}
 	s.waiting = nil
 	return len(s.requested) > 0
 }
 
-// assignIndex records the leader's index for the call of claimWaitingSyncs.
-func (s *syncs) assignIndex(index uint64) {
+// requestedSessions returns the sessions of the syncs that claimWaitingSyncs has assigned.
+func (s *syncs) requestedSessions() (sessions []uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, syncs := range s.requested {
+		if syncs.session != 0 {
+			sessions = append(sessions, uint64(syncs.session))
+		}
+	}
+	return sessions
+}
+
+// assignReply records the leader's reply to the call of claimWaitingSyncs.
+func (s *syncs) assignReply(reply *proto.SyncReply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.requested) > 0 {
-		s.rounds = append(s.rounds, syncRound{commitIndex: index, waiters: s.requested})
+		slices.Sort(reply.Ending)
+		s.rounds = append(s.rounds, syncRound{commitIndex: reply.Index, conns: s.requested, ending: reply.Ending})
 	}
 	s.requested = nil
 	signal(s.completionDue)
@@ -102,21 +124,32 @@ func (s *syncs) advanceAppliedIndex(index uint64) {
 
 // takeDone removes and returns syncs whose index has been applied, about limit of them at most. The indices of
 // leaders never decrease.
-func (s *syncs) takeDone(limit int) []znode.Waiter {
+func (s *syncs) takeDone(limit int) (done []doneSync) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var done []znode.Waiter
 	for len(s.rounds) > 0 && s.rounds[0].commitIndex <= s.appliedIndex {
-		for conn, waiters := range s.rounds[0].waiters {
+		for conn, syncs := range s.rounds[0].conns {
 			if len(done) >= limit {
 				return done
 			}
-			done = append(done, waiters...)
-			delete(s.rounds[0].waiters, conn)
+			code := jute.OK
+			if _, ending := slices.BinarySearch(s.rounds[0].ending, uint64(syncs.session)); ending {
+				code = jute.SessionExpired
+			}
+			for _, w := range syncs.waiters {
+				done = append(done, doneSync{w, code})
+			}
+			delete(s.rounds[0].conns, conn)
 		}
 		s.rounds = s.rounds[1:]
 	}
 	return done
+}
+
+// doneSync is a sync that is complete, with its result.
+type doneSync struct {
+	waiter znode.Waiter
+	code   jute.Code
 }
 
 // requestLoop requests an index of the leader for all syncs that wait, one call at a time.
@@ -130,10 +163,10 @@ func (s *syncs) requestLoop(ctx context.Context) error {
 		}
 		for s.claimWaitingSyncs() {
 			t := s.leadership.currentTerm()
-			index, err := s.requestIndex(ctx, t)
+			reply, err := s.requestIndex(ctx, t)
 			if err == nil {
 				retry.reset()
-				s.assignIndex(index)
+				s.assignReply(reply)
 				continue
 			}
 			if !retry.waitForRetry(ctx, t) {
@@ -147,7 +180,7 @@ func (s *syncs) requestLoop(ctx context.Context) error {
 func (s *syncs) awaitSync(ctx context.Context) error {
 	caller := s.callers.Add(1)
 	done := make(syncSignal)
-	s.addSync(caller, done)
+	s.addSync(caller, 0, done)
 	defer s.dropConn(caller)
 	select {
 	case <-done:
@@ -162,23 +195,24 @@ type syncSignal chan struct{}
 
 func (s syncSignal) ReceiveResult(*znode.Result) { close(s) }
 
-// requestIndex returns the leader's index, which is at or above everything committed before the call.
-func (s *syncs) requestIndex(ctx context.Context, t *term) (uint64, error) {
+// requestIndex returns the leader's reply. Its index is at or above everything committed before the call.
+func (s *syncs) requestIndex(ctx context.Context, t *term) (*proto.SyncReply, error) {
 	if !s.leadership.mayStillLead(t) {
-		return 0, errNoLeader
+		return nil, errNoLeader
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Tick) // a proof takes one round trip
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
 	leader, err := s.cfg.LeaderClient(ctx, t.Leader)
 	if err != nil {
-		return 0, fmt.Errorf("follower: reach leader %d: %w", t.Leader, err)
+		return nil, fmt.Errorf("follower: reach leader %d: %w", t.Leader, err)
 	}
-	reply, err := leader.Sync(ctx, &proto.SyncRequest{Member: s.cfg.Self, Nonce: t.Nonce})
+	request := &proto.SyncRequest{Member: s.cfg.Self, Nonce: t.Nonce, Sessions: s.requestedSessions()}
+	reply, err := leader.Sync(ctx, request)
 	if err != nil {
-		return 0, fmt.Errorf("follower: sync: %w", err)
+		return nil, fmt.Errorf("follower: sync: %w", err)
 	}
-	return reply.Index, nil
+	return reply, nil
 }
 
 // completeLoop completes syncs whose index has been applied, under the tree's read lock.
@@ -199,10 +233,10 @@ func (s *syncs) completeLoop(ctx context.Context) error {
 	}
 }
 
-func (s *syncs) completeSyncs(done []znode.Waiter) {
+func (s *syncs) completeSyncs(done []doneSync) {
 	s.cfg.State.RLock()
 	defer s.cfg.State.RUnlock()
-	for _, w := range done {
-		w.ReceiveResult(&znode.Result{})
+	for _, d := range done {
+		d.waiter.ReceiveResult(&znode.Result{Code: d.code})
 	}
 }

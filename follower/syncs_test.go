@@ -3,9 +3,14 @@ package follower
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"rollcall/proto"
+	"rollcall/zk/jute"
+	"rollcall/znode"
 )
 
 // All waiting syncs share one call to the leader, which begins after they came, and complete once
@@ -22,10 +27,10 @@ func TestSync(t *testing.T) {
 			return index, nil
 		}
 		first, second, third := &heard{}, &heard{}, &heard{}
-		r.f.Sync(1, first)
+		r.f.Sync(1, 0, first)
 		synctest.Wait()
-		r.f.Sync(1, second) // too late for the call under way
-		r.f.Sync(2, third)
+		r.f.Sync(1, 0, second) // too late for the call under way
+		r.f.Sync(2, 0, third)
 		synctest.Wait()
 		release <- struct{}{}
 		synctest.Wait()
@@ -59,8 +64,8 @@ func TestSyncSurvivesItsLeader(t *testing.T) {
 			return 1, ctx.Err()
 		}
 		w, gone := &heard{}, &heard{}
-		r.f.Sync(1, w)
-		r.f.Sync(2, gone)
+		r.f.Sync(1, 0, w)
+		r.f.Sync(2, 0, gone)
 		time.Sleep(tick / 4) // a second try is under way
 		r.f.Detach(0, 2)
 		began := time.Now()
@@ -88,7 +93,7 @@ func TestSyncWaits(t *testing.T) {
 			return 1, ctx.Err()
 		}
 		began := time.Now()
-		r.f.Sync(1, &heard{})
+		r.f.Sync(1, 0, &heard{})
 		time.Sleep(tick + tick/200 + 1)
 		synctest.Wait()
 		if len(asked) != 2 || asked[1].Sub(began) != tick+tick/200 {
@@ -110,15 +115,15 @@ func TestSyncDetached(t *testing.T) {
 		index := r.state.index + 1
 		l.sync = func(context.Context) (uint64, error) { return index, nil }
 		answered, asked, waiting := &heard{}, &heard{}, &heard{}
-		r.f.Sync(1, answered)
+		r.f.Sync(1, 0, answered)
 		synctest.Wait()
 		l.sync = func(ctx context.Context) (uint64, error) {
 			<-ctx.Done()
 			return 0, ctx.Err()
 		}
-		r.f.Sync(2, asked)
+		r.f.Sync(2, 0, asked)
 		synctest.Wait()
-		r.f.Sync(3, waiting)
+		r.f.Sync(3, 0, waiting)
 		r.f.Detach(0, 1)
 		r.f.Detach(0, 2)
 		r.f.Detach(0, 3)
@@ -139,15 +144,42 @@ func TestSyncDetached(t *testing.T) {
 	})
 }
 
+// A call names the sessions whose clients wait, once each. A sync of a session that the leader is closing gets
+// SessionExpired: its reply must not prove that the session lives.
+func TestSyncsOfSessions(t *testing.T) {
+	s := newSyncs(&Config{Tick: tick}, nil)
+	live, ending, other := &heard{}, &heard{}, &heard{}
+	s.addSync(1, 21, live)
+	s.addSync(1, 21, live)
+	s.addSync(2, 22, ending)
+	s.addSync(3, 0, other)
+	s.claimWaitingSyncs()
+	sessions := s.requestedSessions()
+	slices.Sort(sessions)
+	if !slices.Equal(sessions, []uint64{21, 22}) {
+		t.Errorf("the call names %v", sessions)
+	}
+	s.assignReply(&proto.SyncReply{Index: 10, Ending: []uint64{30, 22}})
+	s.advanceAppliedIndex(10)
+	codes := map[znode.Waiter][]jute.Code{}
+	for _, d := range s.takeDone(9) {
+		codes[d.waiter] = append(codes[d.waiter], d.code)
+	}
+	if !slices.Equal(codes[live], []jute.Code{jute.OK, jute.OK}) || !slices.Equal(codes[other], []jute.Code{jute.OK}) ||
+		!slices.Equal(codes[ending], []jute.Code{jute.SessionExpired}) {
+		t.Errorf("live %v, ending %v, other %v", codes[live], codes[ending], codes[other])
+	}
+}
+
 // A sync is for the call that begins after it, and is done once the index of that call is applied.
 func TestSyncsInRounds(t *testing.T) {
 	s := newSyncs(&Config{Tick: tick}, nil)
-	s.addSync(1, &heard{})
+	s.addSync(1, 0, &heard{})
 	if !s.claimWaitingSyncs() {
 		t.Fatal("no call for the first")
 	}
-	s.addSync(2, &heard{})
-	s.assignIndex(10)
+	s.addSync(2, 0, &heard{})
+	s.assignReply(&proto.SyncReply{Index: 10})
 	s.advanceAppliedIndex(9)
 	if done := s.takeDone(9); len(done) != 0 {
 		t.Errorf("%d done before the index is applied", len(done))
@@ -160,7 +192,7 @@ func TestSyncsInRounds(t *testing.T) {
 		t.Error("no call for the second")
 	}
 	s.dropConn(2)
-	s.assignIndex(10)
+	s.assignReply(&proto.SyncReply{Index: 10})
 	if done := s.takeDone(9); len(done) != 0 {
 		t.Errorf("%d done of a connection that has gone", len(done))
 	}

@@ -47,7 +47,7 @@ func (h *handshake) awaitSyncAndConnect(req *jute.ConnectRequest) (more bool) {
 func (h *handshake) syncWithin(limit time.Duration) {
 	c := h.c
 	done := make(syncSignal)
-	c.srv.cfg.Member.Sync(c.uniqueNumber, done)
+	c.srv.cfg.Member.Sync(c.uniqueNumber, 0, done)
 	late := time.NewTimer(limit)
 	defer late.Stop()
 	select {

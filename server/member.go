@@ -42,9 +42,10 @@ type Member interface {
 	// fail.
 	TrySubmit(txn *proto.Txn, w znode.Waiter) bool
 
-	// Sync gives w the code OK when all that was committed before the call is applied here. It does so
-	// under the tree's lock; the read lock is enough. Sync never blocks.
-	Sync(conn uint64, w znode.Waiter)
+	// Sync gives w the code OK when all that was committed before the call is applied here, and the leader has heard of
+	// session since the call, unless that is 0. If the leader is closing the session, the code is SessionExpired. It
+	// does so under the tree's lock; the read lock is enough. Sync never blocks.
+	Sync(conn uint64, session jute.SessionID, w znode.Waiter)
 
 	// Detach reports that the connection is gone: its creates and attaches that are not
 	// applied are no longer wanted, its syncs are forgotten, and nothing touches its session any more.

@@ -267,7 +267,7 @@ func (r *request) requestProof() bool {
 	r.tooSlowForApply = r.operation.tooSlowForApply != nil
 	r.copyBody()
 	r.enqueue(len(r.body))
-	c.srv.cfg.Member.Sync(c.uniqueNumber, r)
+	c.srv.cfg.Member.Sync(c.uniqueNumber, c.session.id, r)
 	return true
 }
 

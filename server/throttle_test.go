@@ -31,6 +31,7 @@ func TestResumedFirst(t *testing.T) {
 		}
 		w.resume(one)
 		w.resume(two)
+		synctest.Wait() // the server counts a connection after it has closed it
 		s := w.srv.Stats()
 		if s.EndedByReason["throttled"] != 2 || s.RejectedConns != 2 || s.TokenDeficit != 4 || s.DropChance != 0 {
 			t.Errorf("stats %+v, want 2 throttled and 4 tokens missing", s)

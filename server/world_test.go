@@ -250,7 +250,7 @@ func (m *fakeMember) submitted() int {
 	return len(m.pending)
 }
 
-func (m *fakeMember) Sync(_ uint64, w znode.Waiter) {
+func (m *fakeMember) Sync(_ uint64, _ jute.SessionID, w znode.Waiter) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.syncs = append(m.syncs, w)
