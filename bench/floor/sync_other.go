@@ -1,0 +1,8 @@
+//go:build !linux
+
+package floor
+
+import "os"
+
+// syncData waits until a file is on the disk.
+func syncData(f *os.File) error { return f.Sync() }
