@@ -6,8 +6,6 @@ import (
 	"io"
 	"time"
 
-	protobuf "google.golang.org/protobuf/proto"
-
 	"rollcall/internal/metrics"
 	"rollcall/proto"
 	"rollcall/quorum"
@@ -38,8 +36,8 @@ func (a stateMachine) Apply(batch []quorum.CommittedEntry) error {
 	for _, c := range batch {
 		var entry *proto.Entry // nil: raft's own
 		if c.Data != nil {
-			entry = new(proto.Entry)
-			if err := protobuf.Unmarshal(c.Data, entry); err != nil {
+			var err error
+			if entry, err = proto.UnmarshalEntry(c.Data); err != nil {
 				return fmt.Errorf("member: log entry %d cannot be read: %w", c.Index, err)
 			}
 		}

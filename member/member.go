@@ -69,7 +69,7 @@ type Network struct {
 	Lookup wire.LookupFunc
 }
 
-// Config is what a Member is built from. A field without a default is required.
+// Config configures a Member. A field without a default is required.
 type Config struct {
 	config.Settings // Dir is not needed with Stores
 

@@ -187,10 +187,16 @@ func (p *provoked) guesses() {
 	}
 }
 
-// corrupted has a bit change of what the leader sends to a follower.
+// corrupted has a bit change of what the leader sends to a follower. If that bit is one of a hello, or if nobody reads
+// it any more, no connection counts as corrupted. Then another bit changes.
 func (p *provoked) corrupted() {
-	p.Network.Flip(p.leader, p.a, 400) // a new connection has had its hello by then
-	time.Sleep(2 * ownTick)
+	for range 10 {
+		p.Network.Flip(p.leader, p.a, 400)
+		time.Sleep(2 * ownTick)
+		if p.look(); p.left[`rollcall_member_connections_corrupted_total`] {
+			return
+		}
+	}
 }
 
 // closed, killed and expired have a session end in one of these ways.

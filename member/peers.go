@@ -66,7 +66,7 @@ func (p *peerConns) clientConn(id uint32) (*grpc.ClientConn, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes),
 			// gRPC must not reopen a stream by itself. Its holder does that, and must see its end
 			// at once, instead of waiting in Send until the member is back.
-			grpc.MaxRetryRPCBufferSize(0)),
+			grpc.MaxRetryRPCBufferSize(0), grpc.ForceCodecV2(proto.Codec())),
 		grpc.WithStreamInterceptor(tieToConnection),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			// A member that comes back must be found within half a tick.
