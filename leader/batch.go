@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	pb "google.golang.org/protobuf/proto"
-
 	"rollcall/internal/metrics"
 	"rollcall/proto"
 	"rollcall/znode"
@@ -129,7 +127,7 @@ func (l *Leader) sealEntry(begun time.Time) (b batch, err error) {
 	txns = append(txns, ends...)
 	stampChanges(txns, &l.cfg, begun)
 	for _, txn := range own {
-		l.counters.TxnSizes.Add(pb.Size(txn))
+		l.counters.TxnSizes.Add(txn.EncodedSize())
 	}
 	if len(txns) == 0 {
 		return batch{}, nil
@@ -138,7 +136,7 @@ func (l *Leader) sealEntry(begun time.Time) (b batch, err error) {
 	if len(own) == 0 {
 		b.senders = sendersOf(writes)
 	}
-	b.data, err = pb.Marshal(&proto.Entry{
+	b.data, err = proto.MarshalEntry(&proto.Entry{
 		Format: l.cfg.EntryFormat(), Term: l.cfg.Term, Nonce: l.cfg.Nonce,
 		TimeMs: l.cfg.WallClock.Now().UnixMilli(), Txns: txns,
 	})
@@ -185,7 +183,7 @@ type waitingTxn struct {
 }
 
 func newWaitingTxn(txn *proto.Txn) waitingTxn {
-	return waitingTxn{txn: txn, size: pb.Size(txn), ops: znode.TxnWeight(txn)}
+	return waitingTxn{txn: txn, size: txn.EncodedSize(), ops: znode.TxnWeight(txn)}
 }
 
 func newIntake(sizes *metrics.Sizes) *intake {

@@ -70,6 +70,22 @@ func (e *expiry) touchWriters(txns []*proto.Txn, now time.Time) {
 	}
 }
 
+// touchSyncers touches the sessions whose clients wait for a sync. It returns those that are being closed, which a touch
+// cannot save any more. A session that is unknown here has not been applied yet, or has ended in an entry that the sync
+// waits for.
+func (e *expiry) touchSyncers(sessions []uint64, now time.Time) (ending []uint64) {
+	for _, number := range sessions {
+		id := jute.SessionID(number)
+		if e.sessions.Touch(id, now, math.MaxUint32*time.Millisecond) { // the session's own timeout counts
+			continue
+		}
+		if e.sessions.Has(id) {
+			ending = append(ending, number)
+		}
+	}
+	return ending
+}
+
 // round is a last ping to all members before the sessions expire that have fallen due.
 type round struct {
 	isOpen      bool      // sessions are due, and nothing is decided

@@ -69,6 +69,44 @@ func TestSilentSessionOfFollowerExpires(t *testing.T) {
 	}
 }
 
+// A sync keeps the session of its client, even if no member passes on that it was heard. When the session is being
+// closed, a sync is too late, and the reply says so.
+func TestSyncTouchesItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, session(1, 2), session(2, 2))
+		e.run()
+		for now := time.Duration(0); now < 3*timeout; now += timeout / 2 {
+			e.at(now)
+			reply, err := e.Sync(t.Context(), &proto.SyncRequest{Member: 2, Nonce: nonce, Sessions: []uint64{1, 99}})
+			if err != nil || len(reply.Ending) > 0 {
+				t.Fatalf("Sync = %v, %v", reply, err)
+			}
+		}
+		if _, closed := e.log.when(1); closed {
+			t.Error("the session of the syncs was closed")
+		}
+		if _, closed := e.log.when(2); !closed {
+			t.Error("the other session lives")
+		}
+		e.end()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, session(1, 2))
+		now := e.start
+		for !e.table.HasDue() {
+			now = now.Add(tick / 2)
+			e.table.AdvanceIfDue(now)
+		}
+		e.expiry.releaseDue()
+		if taken := e.expiry.takeDue(10); len(taken) != 1 {
+			t.Fatalf("%d sessions are being closed", len(taken))
+		}
+		if ending := e.expiry.touchSyncers([]uint64{1, 99}, now); !slices.Equal(ending, []uint64{1}) {
+			t.Errorf("ending: %v, want 1: session 99 is unknown", ending)
+		}
+	})
+}
+
 // A lost pong loses no touch, and lengthens no lease: batches are sent again, with their age since
 // they were first sent.
 func TestLostPongLosesNoTouch(t *testing.T) {

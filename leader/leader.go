@@ -66,7 +66,7 @@ type Link interface {
 	Pings(ctx context.Context, opts ...grpc.CallOption) (proto.Follower_PingsClient, error)
 }
 
-// Config is what a Leader is built from. A field without a default is required.
+// Config configures a Leader. A field without a default is required.
 type Config struct {
 	Self        uint32        // this member's id
 	Term, Nonce uint64        // of our TermStart, which has been applied

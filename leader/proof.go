@@ -153,18 +153,23 @@ func (p *pinger) requestProofRound() uint64 {
 // Sync implements proto.LeaderServer. It returns an index that is at or above everything committed
 // before the call. It returns after a proof round begun since the call, which proves that this leader knew of
 // all that. It blocks as long as no majority replies.
+//
+// The leader has touched the request's sessions before the round, except those that it is closing. So the reply proves
+// to a client that its session lives for a whole timeout from when it sent the sync, by the leader's clock: this leader
+// led after the touch, and a later one gives each session a full timeout anew.
 func (l *Leader) Sync(ctx context.Context, request *proto.SyncRequest) (*proto.SyncReply, error) {
 	if err := l.tenure.checkNonce(request.Nonce); err != nil {
 		return nil, err
 	}
 	l.syncsAwaitingProof.Add(1)
 	defer l.syncsAwaitingProof.Add(-1)
+	ending := l.expiry.touchSyncers(request.Sessions, l.cfg.Monotonic.Now())
 	index := l.cfg.Log.CommitIndex()
 	round := l.pinger.requestProofRound()
 	for {
 		done, changed := l.proofs.isDone(round)
 		if done {
-			return &proto.SyncReply{Index: index}, nil
+			return &proto.SyncReply{Index: index, Ending: ending}, nil
 		}
 		select {
 		case <-changed:
