@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"rollcall/internal/screentext"
 )
 
 const (
@@ -190,7 +192,7 @@ func (l *progressLine) fitToTerminal(text string) string {
 	if l.columns != nil {
 		columns = l.columns()
 	}
-	return truncateColumns(EscapeUnprintable(text), columns-1)
+	return screentext.Truncate(EscapeUnprintable(text), columns-1)
 }
 
 func (l *progressLine) eraseLine() {

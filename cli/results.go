@@ -97,3 +97,18 @@ type ImportSource struct {
 	Notes        []string `json:"notes"`        // tolerated faults; nothing is lost
 	Losses       []string `json:"losses"`       // tolerated because of --as-zookeeper
 }
+
+// DrillRow is a drill that `rollcall drill list` prints.
+type DrillRow struct {
+	Name         string   `json:"name"`
+	Part         string   `json:"part"`  // of "all", or only of "full"
+	Needs        []string `json:"needs"` // kinds of faults
+	TakesSeconds int      `json:"takes_seconds"`
+	Does         string   `json:"does"`
+}
+
+// HealResult lists the repairs of `rollcall drill heal`.
+type HealResult struct {
+	Repaired []string `json:"repaired"`
+	Removed  []string `json:"removed"` // paths of nodes
+}

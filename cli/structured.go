@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf16"
+
+	"rollcall/internal/screentext"
 )
 
 // printJSON prints one array with a line for each row. After an error the array stays open, so that it does
@@ -88,7 +90,7 @@ func newLineEncoder(wide func(rune) string) *lineEncoder {
 // encodeLine returns v as JSON, valid until the next call. It passes printable ASCII of a json.RawMessage
 // through.
 func (l *lineEncoder) encodeLine(v any) ([]byte, error) {
-	if raw, ok := v.(*json.RawMessage); ok && isPrintableASCII(*raw) {
+	if raw, ok := v.(*json.RawMessage); ok && screentext.IsPrintableASCII(*raw) {
 		return *raw, nil
 	}
 	l.text.Reset()
@@ -121,7 +123,7 @@ func encodeYAML(v any) ([]byte, error) {
 
 // escapeEncoded escapes unprintable runes in JSON or YAML, where they occur only in quotes.
 func escapeEncoded(text []byte, wide func(rune) string) []byte {
-	if isPrintableASCII(text) {
+	if screentext.IsPrintableASCII(text) {
 		return text
 	}
 	var b strings.Builder
