@@ -30,13 +30,16 @@ var adviceTable = []advice{
 		"another process listens there: stop it, or choose another port (clientPort or secureClientPort for clients; for " +
 			"members the server line, which is the same on all members)",
 	},
-	{forCommands("up"), matchesError(syscall.EADDRINUSE), "--port takes others"},
+	{forCommands("up", "test-server"), matchesError(syscall.EADDRINUSE), "--port takes others"},
 	{
 		forCommands("serve"), matchesError(syscall.EADDRNOTAVAIL),
 		"this machine has no such address: correct clientPortAddress or this member's server line " +
 			"(quorumListenOnAllIPs=true listens for members on all addresses)",
 	},
-	{forCommands("serve", "up"), matchesListenError(syscall.EACCES), "this user may not use that port: choose one above 1023"},
+	{
+		forCommands("serve", "up", "test-server"), matchesListenError(syscall.EACCES),
+		"this user may not use that port: choose one above 1023",
+	},
 	{
 		forCommands("serve"), isUnknownHost,
 		"this machine cannot resolve that host: correct clientPortAddress or this member's server line, or write an IP " +

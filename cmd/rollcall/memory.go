@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"slices"
@@ -9,12 +10,16 @@ import (
 	"time"
 )
 
-// The collector runs when garbage reaches a limit. Up to roomyHeap in use, the limit is the memory in use,
-// which is Go's default. Above that it is roomyHeap, or half of the memory in use if that is more.
+// The collector runs when garbage reaches a limit: roomyHeap, or half of the memory in use if that is more. If the
+// machine has less than plentyOfMemory to take, the limit is the memory in use while that is less than roomyHeap, which
+// is Go's default.
 const (
-	roomyHeap    = 64 << 20 // bytes
-	roomyPercent = 100
-	tightPercent = 50
+	roomyHeap      = 64 << 20       // bytes
+	plentyOfMemory = 16 * roomyHeap // so three members on one machine take a fifth of it
+	roomyPercent   = 100
+	tightPercent   = 50
+	// A heap of a few MiB has no use for more than mostPercent.
+	mostPercent = 800
 	// percentStep avoids frequent changes: each stops the process for some ten microseconds.
 	percentStep       = 10
 	heapCheckInterval = 2 * time.Second
@@ -75,18 +80,39 @@ func (c *heapReleaser) shouldRelease(h heapUse) bool {
 	return true
 }
 
-// gcPercent returns Go's GC percentage for a heap of live bytes.
-func gcPercent(live uint64) int {
-	if live <= roomyHeap {
-		return roomyPercent
+// gcPercent returns Go's GC percentage for a heap of live bytes, on a machine with so many free bytes (0: unknown).
+func gcPercent(live uint64, free int64) int {
+	most := mostPercent
+	if free < plentyOfMemory {
+		most = roomyPercent
 	}
-	return max(tightPercent, int(roomyPercent*roomyHeap/live)/percentStep*percentStep)
+	percent := roomyPercent * roomyHeap / max(live, 1)
+	if percent >= uint64(most) {
+		return most
+	}
+	return max(tightPercent, int(percent)/percentStep*percentStep)
+}
+
+// watchCollector signals on collected, which has one place, after each run of the collector until ctx ends. An object
+// that nothing refers to is cleaned up by each run.
+func watchCollector(ctx context.Context, collected chan<- struct{}) {
+	var watch func(struct{})
+	watch = func(struct{}) {
+		select {
+		case collected <- struct{}{}:
+		default:
+		}
+		if ctx.Err() == nil {
+			// The object is a pointer: one without pointers may share its memory with others, and live as long as they.
+			runtime.AddCleanup(new(*byte), watch, struct{}{})
+		}
+	}
+	watch(struct{}{})
 }
 
 // tuneCollector sets the collector for a member until ctx ends. During the start the setting is tight, because
 // a snapshot may fill the heap in a second. When ready is closed, memory of the start is released, and
-// gcPercent counts. After that, memory is released whenever the member is quiet. If the environment sets the
-// collector, tuneCollector does nothing.
+// keepTuned begins. If the environment sets the collector, tuneCollector does nothing.
 func tuneCollector(ctx context.Context, env []string, ready <-chan struct{}) {
 	if slices.ContainsFunc(env, func(v string) bool {
 		return strings.HasPrefix(v, "GOGC=") || strings.HasPrefix(v,
@@ -94,31 +120,52 @@ func tuneCollector(ctx context.Context, env []string, ready <-chan struct{}) {
 	}) {
 		return
 	}
-	percent := tightPercent
-	debug.SetGCPercent(percent)
+	heapControl{readHeap, func(percent int) { debug.SetGCPercent(percent) }, debug.FreeOSMemory}.tune(ctx, ready)
+}
+
+// heapControl has the functions of Go's runtime that tune calls. Tests have their own.
+type heapControl struct {
+	read       func() heapUse
+	setPercent func(int)
+	release    func() // memory to the system
+}
+
+func (c heapControl) tune(ctx context.Context, ready <-chan struct{}) {
+	c.setPercent(tightPercent)
 	select {
 	case <-ctx.Done():
 		return
 	case <-ready:
 	}
-	debug.FreeOSMemory()
-	h := readHeap()
-	c := heapReleaser{lastAllocated: h.allocated, allocatedAtRelease: h.allocated}
+	c.release()
 	ticker := time.NewTicker(heapCheckInterval)
 	defer ticker.Stop()
-	for {
-		if p := gcPercent(h.live); p != percent {
+	c.keepTuned(ctx, ticker.C)
+}
+
+// keepTuned sets gcPercent after each run of the collector, and at each check. Otherwise a heap that grows fast would
+// have several times as much garbage before the next check: the percentage of a small heap is large. At each check it also
+// releases memory if the member is quiet.
+func (c heapControl) keepTuned(ctx context.Context, checks <-chan time.Time) {
+	h := c.read()
+	releaser := heapReleaser{lastAllocated: h.allocated, allocatedAtRelease: h.allocated}
+	collected := make(chan struct{}, 1)
+	watchCollector(ctx, collected)
+	for percent := tightPercent; ; {
+		if p := gcPercent(h.live, freeMemory()); p != percent {
 			percent = p
-			debug.SetGCPercent(p)
+			c.setPercent(p)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
-		}
-		if h = readHeap(); c.shouldRelease(h) {
-			debug.FreeOSMemory()
-			h = readHeap()
+		case <-collected:
+			h = c.read()
+		case <-checks:
+			if h = c.read(); releaser.shouldRelease(h) {
+				c.release()
+				h = c.read()
+			}
 		}
 	}
 }

@@ -2,26 +2,39 @@ package main
 
 import (
 	"context"
+	"os"
 	"runtime"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func TestGCPercent(t *testing.T) {
 	tests := []struct {
 		live uint64
+		free int64
 		want int
 	}{
-		{0, 100},
-		{roomyHeap, 100},
-		{roomyHeap + roomyHeap/4, 80},
-		{roomyHeap + roomyHeap/2, 60}, // 66, rounded down to a step
-		{2 * roomyHeap, 50},
-		{1 << 40, 50},
+		{0, 0, 100},
+		{0, plentyOfMemory - 1, 100},
+		{roomyHeap / 2, 0, 100},
+		{0, plentyOfMemory, 800},
+		{roomyHeap / 8, plentyOfMemory, 800},
+		{roomyHeap / 4, plentyOfMemory, 400},
+		{roomyHeap / 3, plentyOfMemory, 300},
+		{roomyHeap, plentyOfMemory, 100},
+		{roomyHeap, 0, 100},
+		{roomyHeap + roomyHeap/4, plentyOfMemory, 80},
+		{roomyHeap + roomyHeap/4, 0, 80},
+		{roomyHeap + roomyHeap/2, 0, 60}, // 66, rounded down to a step
+		{2 * roomyHeap, plentyOfMemory, 50},
+		{1 << 40, plentyOfMemory, 50},
 	}
 	for _, tt := range tests {
-		if got := gcPercent(tt.live); got != tt.want {
-			t.Errorf("%d bytes: %d %%, want %d %%", tt.live, got, tt.want)
+		if got := gcPercent(tt.live, tt.free); got != tt.want {
+			t.Errorf("%d bytes in use, %d free: %d %%, want %d %%", tt.live, tt.free, got, tt.want)
 		}
 	}
 }
@@ -74,6 +87,137 @@ func TestReadHeap(t *testing.T) {
 		t.Errorf("before %+v, after 8 MiB %+v", before, after)
 	}
 	runtime.KeepAlive(kept)
+}
+
+// A heap that grows between two checks gets its percentage after each run of the collector. Here there are no checks.
+func TestPercentFollowsCollector(t *testing.T) {
+	var live atomic.Uint64 // bytes, instead of this process's own heap, which other tests have filled
+	live.Store(roomyHeap)  // for which the percentage is the same on all machines
+	read := func() heapUse { return heapUse{live: live.Load()} }
+	ctx, cancel := context.WithCancel(t.Context())
+	set := make(chan int)
+	var tuning sync.WaitGroup
+	defer tuning.Wait()
+	defer cancel()
+	tuning.Go(func() {
+		heapControl{read: read, setPercent: func(percent int) {
+			select {
+			case set <- percent:
+			case <-ctx.Done():
+			}
+		}}.keepTuned(ctx, nil)
+	})
+	if first := <-set; first != roomyPercent {
+		t.Fatalf("with %d bytes in use: %d %%, want %d", roomyHeap, first, roomyPercent)
+	}
+	for _, c := range []struct {
+		live    uint64
+		percent int
+	}{{roomyHeap * 10 / 7, 70}, {4 * roomyHeap, tightPercent}} {
+		live.Store(c.live)
+		runtime.GC()
+		select {
+		case percent := <-set:
+			if percent != c.percent {
+				t.Errorf("with %d bytes in use: %d %%, want %d", c.live, percent, c.percent)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("with %d bytes in use no percentage was set", c.live)
+		}
+	}
+}
+
+// Runs of the collector are not watched any more when the context has ended.
+func TestWatchCollectorEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	collected := make(chan struct{}, 1)
+	watchCollector(ctx, collected)
+	<-collected // the one at once
+	runtime.GC()
+	<-collected
+	cancel()
+	begun := time.Now()
+	for quiet := 0; quiet < 10; quiet++ {
+		runtime.GC()
+		select {
+		case <-collected:
+			quiet = 0
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Since(begun) > 10*time.Second {
+			t.Fatal("the collector is still watched")
+		}
+	}
+}
+
+// A member has a tight heap during its start, whose memory it then releases.
+func TestTuneAfterStart(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, released, percents := make(chan struct{}), make(chan struct{}), make(chan int)
+	var tuning sync.WaitGroup
+	tuning.Go(func() {
+		heapControl{
+			read: func() heapUse { return heapUse{live: roomyHeap} }, release: func() { close(released) },
+			setPercent: func(percent int) { percents <- percent },
+		}.tune(ctx, ready)
+	})
+	if percent := <-percents; percent != tightPercent {
+		t.Errorf("during the start: %d %%, want %d", percent, tightPercent)
+	}
+	select {
+	case <-released:
+		t.Error("memory is released during the start")
+	default:
+	}
+	close(ready)
+	<-released
+	if percent := <-percents; percent != roomyPercent {
+		t.Errorf("after the start: %d %%, want %d", percent, roomyPercent)
+	}
+	cancel()
+	tuning.Wait()
+}
+
+// A member releases memory that it does not need, once, when its checks have found it quiet.
+func TestReleasesWhileQuiet(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var allocated, releases atomic.Uint64
+	checks := make(chan time.Time)
+	var tuning sync.WaitGroup
+	tuning.Go(func() {
+		heapControl{
+			read: func() heapUse {
+				return heapUse{live: roomyHeap, objects: roomyHeap, free: 2 * spareHeap, allocated: allocated.Load()}
+			},
+			release: func() { releases.Add(1) }, setPercent: func(int) {},
+		}.keepTuned(ctx, checks)
+	})
+	checks <- time.Time{} // it may find the member busy already
+	allocated.Store(2 * spareHeap)
+	for range quietChecksNeeded - 1 {
+		checks <- time.Time{}
+	}
+	if n := releases.Load(); n != 0 {
+		t.Errorf("memory was released %d times before the member was quiet", n)
+	}
+	for range 2 * quietChecksNeeded { // when the last one begins, the others are done
+		checks <- time.Time{}
+	}
+	if n := releases.Load(); n != 1 {
+		t.Errorf("memory was released %d times, want once", n)
+	}
+	cancel()
+	tuning.Wait()
+}
+
+// freeMemory is not the whole memory of the machine.
+func TestFreeMemory(t *testing.T) {
+	before := readMeminfo(os.DirFS("/"), "MemAvailable:")
+	free := freeMemory()
+	available := max(before, readMeminfo(os.DirFS("/"), "MemAvailable:")) // another process may free some meanwhile
+	if available > 0 && free > available+available/100 {
+		t.Errorf("%d bytes are free, and Linux has %d available", free, available)
+	}
 }
 
 // tuneCollector does not override settings of the collector in the environment.

@@ -17,8 +17,13 @@ import (
 var withoutOutput = map[string]string{
 	"up":            "prints events until Ctrl-C; the members are asked by other commands",
 	"serve":         "prints the log, whose format logFormat chooses",
+	"test-server":   "prints the connect string, and one line for each line that it reads",
+	"proxy":         "has reports of its own: a table, a page and JSON",
+	"drill":         "has reports of its own: a table, a page, JSON and JUnit XML",
+	"drill hooks":   "prints a file, which --hooks reads",
 	"bench":         "has reports of its own, as a table or as JSON",
 	"bench compare": "has reports of its own, as a table, JSON or Markdown",
+	"bench floor":   "prints nothing: it is a server for measuring",
 	"dump":          "its output is one JSON document, which load reads",
 	"shell":         "prints what zkCli.sh prints",
 	"man":           "prints nothing, but writes files",
