@@ -113,7 +113,7 @@ func (c *aclTable) resolveList(list []jute.ACL, who []*proto.Identity) (*acl, ju
 	if code != jute.OK {
 		return nil, code
 	}
-	c.scratchList = c.scratchList[:0]
+	c.forgetScratchList()
 	size := 0
 	for _, entry := range entries {
 		before := len(c.scratchList)
@@ -131,14 +131,21 @@ func (c *aclTable) resolveList(list []jute.ACL, who []*proto.Identity) (*acl, ju
 	if !ok {
 		return nil, jute.InvalidACL
 	}
-	c.lastRequested, c.lastResolved = append(c.lastRequested[:0], list...), a
+	c.forgetResolved()
+	c.lastRequested, c.lastResolved = append(c.lastRequested, list...), a
 	return a, jute.OK
 }
 
-// forgetResolved drops the last request, whose lists are parts of a transaction's record.
+// forgetResolved drops the last request, whose lists are parts of a transaction's record, so that they keep no entry alive.
 func (c *aclTable) forgetResolved() {
 	clear(c.lastRequested)
 	c.lastRequested, c.lastResolved = c.lastRequested[:0], nil
+	c.forgetScratchList()
+}
+
+func (c *aclTable) forgetScratchList() {
+	clear(c.scratchList)
+	c.scratchList = c.scratchList[:0]
 }
 
 // distinctEntries removes duplicates. If comparing two entries meets a null scheme or id (their earlier

@@ -39,6 +39,7 @@ func (t *transaction) runTxn(txn *proto.Txn) {
 	t.watches.firePending(t.state.zxid, &t.state.term.Rules)
 	t.keepClientDeletes()
 	t.quotas.reportExceeded(t.hooks)
+	t.txn = nil // it would keep its whole entry alive
 }
 
 // dispatch is the only place where transactions change state. The method of each operation decodes the body
