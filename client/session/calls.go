@@ -1,0 +1,289 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"rollcall/zk/jute"
+)
+
+// Record is the body of a request. Append is called under the Session's lock, so it must only
+// encode.
+type Record interface {
+	Append(b []byte) []byte
+}
+
+// Readable is the body of a reply.
+type Readable interface {
+	Decode(d *jute.Decoder)
+}
+
+// Reply is a server's reply. Err is the server's code as an error, or nil for OK. Body follows the header; it
+// is valid until the function that receives the Reply returns.
+type Reply struct {
+	jute.ReplyHeader
+	Body []byte
+}
+
+// DecodeBody decodes the body into rec, which then refers to the body's memory. The error wraps
+// ErrProtocol.
+func (r Reply) DecodeBody(rec Readable) error {
+	return r.DecodeBodyWith(new(jute.Decoder), rec)
+}
+
+// DecodeBodyWith is DecodeBody with the caller's Decoder, so that it need not allocate one.
+func (r Reply) DecodeBodyWith(d *jute.Decoder, rec Readable) error {
+	*d = jute.NewDecoder(r.Body)
+	rec.Decode(d)
+	if d.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrProtocol, d.Err())
+	}
+	return nil
+}
+
+// call is a request in flight.
+type call struct {
+	done      func(Reply, error)
+	path      string // of the watch that it sets
+	xid       int32
+	op        jute.Op
+	watchKind watchKinds // of the watch that it requests; 0: none
+}
+
+// These limits apply to output that waits to be sent.
+const (
+	maxUnsent  = 4 << 20  // unsent bytes above which Go waits
+	maxRequest = 64 << 20 // the longest request in bytes; servers accept 1 MiB by default
+)
+
+// Go sends a request: op with the record rec, or without one if rec is nil. It encodes rec before
+// it returns.
+//
+// done is called once, in the order of requests. It gets the reply, whose Err is the server's code,
+// or an error: ErrConnectionLost, ErrExpired or ErrClosed. It runs on the reader and must not
+// block; it may call Go.
+//
+// Go waits, until ctx ends, while MaxInFlight requests are in flight or 4 MiB of them are unsent.
+// While done or another function of the caller runs on the reader, Go allows twice as many
+// requests. A function that sends the next request then does not wait for itself. Go does not wait
+// for a connection: without one it returns ErrNotConnected. (Ready waits for one.) If Go returns an
+// error, nothing was sent and done will not be called.
+func (c *Session) Go(ctx context.Context, op jute.Op, rec Record, done func(Reply, error)) error {
+	return c.sendRequest(ctx, op, rec, done, false)
+}
+
+func (c *Session) sendRequest(ctx context.Context, op jute.Op, rec Record, done func(Reply, error), last bool) error {
+	if op == jute.OpCloseSession {
+		c.right.end() // before the request can be sent, and also without a connection
+	}
+	c.mu.Lock()
+	for {
+		if err := c.checkCanSend(last); err != nil {
+			c.mu.Unlock()
+			return err
+		}
+		if c.hasRequestRoom() {
+			break
+		}
+		if err := c.awaitRequestRoom(ctx); err != nil {
+			return err
+		}
+	}
+	l, write, err := c.queueRequest(op, rec, done)
+	if write {
+		l.writeOutput(false)
+	}
+	return err
+}
+
+// queueRequest queues a request on the connection. It reports whether the caller has to call write. It
+// releases the lock.
+func (c *Session) queueRequest(op jute.Op, rec Record, done func(Reply, error)) (l *link, write bool, err error) {
+	defer c.mu.Unlock()
+	l = c.link
+	xid := nextXid(c.xid)
+	out, mark := jute.BeginFrame(l.output())
+	out = jute.RequestHeader{Xid: xid, Op: op}.Append(out)
+	body := len(out)
+	if rec != nil {
+		out = rec.Append(out)
+	}
+	if len(out)-mark > maxRequest {
+		return l, false, ErrTooLong
+	}
+	next := call{done: done, xid: xid, op: op}
+	next.path, next.watchKind = requestedWatch(op, out[body:])
+	l.out = jute.EndFrame(out, mark)
+	l.trips.proof.begin(xid, op, c)
+	c.xid = xid
+	c.calls.push(next)
+	write = l.claimWrite()
+	if write && c.calls.count() >= gatherFrom {
+		go l.gatherAndWrite()
+		write = false
+	}
+	return l, write, nil
+}
+
+// nextXid returns the number of the request after one. Numbers are positive.
+func nextXid(xid int32) int32 { return xid%(1<<31-1) + 1 }
+
+// checkCanSend returns the reason that no request can be sent at the moment, or nil. last is set for Close, whose
+// request is the last one.
+func (c *Session) checkCanSend(last bool) error {
+	switch {
+	case c.endError != nil:
+		return c.endError
+	case c.closing && !last:
+		return ErrClosed
+	case c.link == nil:
+		return ErrNotConnected
+	}
+	return nil
+}
+
+func (c *Session) hasRequestRoom() bool {
+	if c.link.readerWillWrite { // unsent requests wait for the reader, which may be the caller
+		return c.calls.count() < 2*c.cfg.MaxInFlight
+	}
+	return c.calls.count() < c.cfg.MaxInFlight && len(c.link.out) < maxUnsent
+}
+
+// awaitRequestRoom releases the lock until there may be room, and takes it again. If ctx ends first, it
+// returns ctx's error without the lock.
+func (c *Session) awaitRequestRoom(ctx context.Context) error {
+	wake := make(chan struct{}, 1)
+	c.roomWaiters = append(c.roomWaiters, wake)
+	c.mu.Unlock()
+	select {
+	case <-wake:
+		c.mu.Lock()
+		return nil
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	if i := slices.Index(c.roomWaiters, wake); i >= 0 {
+		c.roomWaiters = slices.Delete(c.roomWaiters, i, i+1)
+	} else {
+		c.wakeRoomWaiter() // the wake-up was meant for this caller
+	}
+	c.mu.Unlock()
+	return ctx.Err()
+}
+
+// wakeRoomWaiter wakes the first caller that waits for room. The lock is held.
+func (c *Session) wakeRoomWaiter() {
+	if len(c.roomWaiters) == 0 {
+		return
+	}
+	c.roomWaiters[0] <- struct{}{}
+	c.roomWaiters = slices.Delete(c.roomWaiters, 0, 1)
+}
+
+// Do sends a request and waits for the reply, which it decodes into into, unless that is nil. It
+// waits for a connection and for room as long as ctx allows. Memory that into refers to belongs to
+// the caller. zxid is the reply's.
+//
+// The error is the server's code, ErrConnectionLost, ErrExpired, ErrClosed, ErrProtocol or ctx's.
+// An error that ended a request after it was sent is an *UnansweredError: the request may have been carried
+// out, or may still be.
+func (c *Session) Do(ctx context.Context, op jute.Op, rec Record, into Readable) (zxid int64, err error) {
+	return c.doRequest(ctx, op, rec, into, false)
+}
+
+func (c *Session) doRequest(ctx context.Context, op jute.Op, rec Record, into Readable, last bool) (zxid int64,
+	err error,
+) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	w := c.waiterFromPool()
+	for {
+		err := c.sendRequest(ctx, op, rec, w.done, last)
+		if err == nil {
+			break
+		}
+		if errors.Is(err, ErrNotConnected) && (last || !c.cfg.FailWithoutConnection) {
+			err = c.AwaitReady(ctx)
+		}
+		if err != nil {
+			c.waiters.Put(w)
+			return 0, err
+		}
+	}
+	select {
+	case <-w.answered:
+	case <-ctx.Done():
+		if w.firstSideDone.Swap(true) {
+			<-w.answered
+			c.waiters.Put(w)
+		}
+		return 0, &UnansweredError{ctx.Err()}
+	}
+	r, err := w.reply, w.err
+	if err != nil {
+		err = &UnansweredError{err}
+	} else {
+		err = r.Err.Err()
+	}
+	if err == nil && into != nil {
+		err = r.DecodeBodyWith(&w.decoder, into)
+		if !isSelfContained(into) {
+			w.body = nil // the memory is into's now
+		}
+	}
+	c.waiters.Put(w)
+	return r.Zxid, err
+}
+
+// isSelfContained reports whether a decoded record refers to no other memory.
+func isSelfContained(into Readable) bool {
+	switch into.(type) {
+	case *jute.StatRecord, *jute.ErrorResponse:
+		return true
+	}
+	return false
+}
+
+// waiter is a call of Do that waits for its reply.
+type waiter struct {
+	pool          *sync.Pool
+	done          func(Reply, error) // the method that stores the reply, bound once
+	answered      chan struct{}      // capacity 1
+	decoder       jute.Decoder       // kept here so that no reply allocates one
+	firstSideDone atomic.Bool        // set by the first: the reply, or a caller that gives up
+	reply         Reply              // its body is in body
+	body          []byte
+	err           error
+}
+
+// maxBody limits the memory of a reply's body that a waiter keeps between calls.
+const maxBody = 4 << 10
+
+func (c *Session) waiterFromPool() *waiter {
+	w, _ := c.waiters.Get().(*waiter)
+	if w == nil {
+		w = &waiter{pool: &c.waiters, answered: make(chan struct{}, 1)}
+		w.done = w.deliverReply
+	}
+	w.firstSideDone.Store(false)
+	w.reply, w.err = Reply{}, nil
+	if cap(w.body) > maxBody {
+		w.body = nil
+	}
+	return w
+}
+
+func (w *waiter) deliverReply(r Reply, err error) {
+	w.body = append(w.body[:0], r.Body...)
+	w.reply, w.err = Reply{ReplyHeader: r.ReplyHeader, Body: w.body}, err
+	if w.firstSideDone.Swap(true) {
+		w.pool.Put(w)
+		return
+	}
+	w.answered <- struct{}{}
+}
