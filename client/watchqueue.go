@@ -1,0 +1,67 @@
+package client
+
+// MaxWatchEvents is the number of events that wait for the reader of a Watch. Above it, events are joined to Gaps. A
+// reader that reads a node at each event is seldom so far behind, and the events take less than 200 kB.
+const MaxWatchEvents = 1024
+
+// eventQueue has the events that wait for the reader of a Watch, at most MaxWatchEvents. The zero value is empty.
+type eventQueue struct {
+	events []Event
+	first  int // events before it have been popped
+}
+
+// push adds an event. If the queue is full, it joins the event to those that wait; root is the path of the Watch.
+func (q *eventQueue) push(e Event, root string) {
+	if len(q.events)-q.first < MaxWatchEvents {
+		if q.first > 0 && len(q.events) == cap(q.events) {
+			n := copy(q.events, q.events[q.first:])
+			clear(q.events[n:])
+			q.events, q.first = q.events[:n], 0
+		}
+		q.events = append(q.events, e)
+		return
+	}
+	waiting := q.events[q.first:]
+	for i := len(waiting) - 1; i >= 0; i-- {
+		if waiting[i].Path == e.Path {
+			waiting[i] = gapOver(waiting[i], e, e.Path, waiting[i].Below || e.Below)
+			return
+		}
+	}
+	all := waiting[0]
+	for _, next := range append(waiting[1:], e) {
+		all = gapOver(all, next, root, true)
+	}
+	q.events, q.first = append([]Event(nil), all), 0
+}
+
+// gapOver returns the Gap that stands for two events, of which second is the later one.
+func gapOver(first, second Event, path string, below bool) Event {
+	return Event{
+		Type: Gap, Path: path, Below: below,
+		From: min(before(first), before(second)), Zxid: max(first.Zxid, second.Zxid),
+	}
+}
+
+// before returns a transaction before all changes of an event, or NoZxid, which is less than all others.
+func before(e Event) Zxid {
+	if e.Type == Gap || e.Zxid == NoZxid {
+		return e.From
+	}
+	return e.Zxid - 1
+}
+
+func (q *eventQueue) isEmpty() bool { return q.first == len(q.events) }
+
+// pop removes the oldest event. ok is false if there is none.
+func (q *eventQueue) pop() (e Event, ok bool) {
+	if q.isEmpty() {
+		return Event{}, false
+	}
+	e = q.events[q.first]
+	q.events[q.first] = Event{}
+	if q.first++; q.first == len(q.events) {
+		q.events, q.first = q.events[:0], 0
+	}
+	return e, true
+}
