@@ -1,0 +1,50 @@
+package client
+
+import (
+	"slices"
+	"testing"
+)
+
+// A node that is deleted before a comparison has come to it takes those with it that were known below it. When it has
+// been read, its children have events of their own.
+func TestLostBelow(t *testing.T) {
+	nodes := newWatchedNodes(treeWatch)
+	nodes.round = 1
+	root, folder := &watchedNode{round: 1}, &watchedNode{round: 1}
+	nodes.setRoot(root)
+	nodes.add(root, "folder", folder)
+	nodes.add(folder, "b", &watchedNode{round: 1})
+	nodes.add(folder, "a", &watchedNode{round: 1})
+	nodes.add(folder.children["a"], "x", &watchedNode{round: 1})
+	lost := func(typ EventType, path string, want ...string) {
+		t.Helper()
+		if got := nodes.lostBelow(Event{Type: typ}, path); !slices.Equal(got, want) {
+			t.Errorf("%v of %s: lost %q, want %q", typ, path, got, want)
+		}
+	}
+	nodes.round = 2
+	lost(NodeDeleted, "folder") // the root is still to be read
+	root.round = 2
+	lost(NodeDeleted, "folder", "folder/a/x", "folder/a", "folder/b")
+	lost(NodeCreated, "folder", "folder/a/x", "folder/a", "folder/b")
+	lost(DataChanged, "folder")
+	lost(NodeDeleted, "folder/a") // the comparison finds that
+	lost(NodeDeleted, "other")
+	folder.round = 2
+	lost(NodeDeleted, "folder")
+}
+
+// A node whose deletion was not reported has nothing below it when it is created again.
+func TestCreatedAgain(t *testing.T) {
+	nodes := newWatchedNodes(treeWatch)
+	nodes.setRoot(&watchedNode{})
+	nodes.add(nodes.root, "folder", &watchedNode{})
+	before := nodes.bytes
+	nodes.add(nodes.root.children["folder"], "a", &watchedNode{})
+	if !nodes.apply(Event{Type: NodeCreated, Zxid: 9}, "folder", false) {
+		t.Error("the event is held back")
+	}
+	if n := nodes.find("folder"); n == nil || n.created != 9 || len(n.children) > 0 || nodes.bytes != before {
+		t.Errorf("%+v, %d bytes, want %d", n, nodes.bytes, before)
+	}
+}
