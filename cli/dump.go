@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
+	"rollcall/client"
 	"rollcall/internal/durable"
-	"rollcall/zk/jute"
 )
 
 type dumpCommand struct {
@@ -93,7 +93,7 @@ func (d *dumpCommand) writeDump(ctx context.Context, s subtree.Space, path strin
 	warnf(d.IOStreams, "%s", summary)
 	if sum.Unread+sum.Hidden > 0 {
 		return incompleteDumpError{fmt.Errorf("%s: the dump lacks parts of %s: %w; --auth shows another identity", path,
-			formatCount(sum.Unread+sum.Hidden, "node", "nodes"), jute.NoAuth)}
+			formatCount(sum.Unread+sum.Hidden, "node", "nodes"), client.ErrNoAuth)}
 	}
 	return nil
 }

@@ -7,9 +7,8 @@ import (
 	"net/http"
 	"slices"
 
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/operator/api"
-	"rollcall/zk/jute"
 )
 
 // Status is an exit status. docs/commands.md lists them.
@@ -73,11 +72,11 @@ var errorStatuses = []struct {
 	status Status
 	errs   []error
 }{
-	{OutcomeUnknown, []error{client.ErrConnectionLost, jute.OperationTimeout}},
-	{NotFound, []error{jute.NoNode, jute.NoWatcher}},
-	{Denied, []error{jute.NoAuth, jute.AuthFailed, jute.SessionClosedRequireSaslAuth}},
-	{Conflict, []error{jute.NodeExists, jute.BadVersion, jute.NotEmpty, jute.NoChildrenForEphemerals}},
-	{Unavailable, []error{client.ErrNotConnected}},
+	{OutcomeUnknown, []error{client.ErrConnectionLost, client.ErrTimedOut}},
+	{NotFound, []error{client.ErrNoNode, client.ErrNoWatch}},
+	{Denied, []error{client.ErrNoAuth, client.ErrAuthFailed, client.ErrLoginRequired}},
+	{Conflict, []error{client.ErrNodeExists, client.ErrBadVersion, client.ErrNotEmpty, client.ErrNoChildrenForEphemerals}},
+	{Unavailable, []error{client.ErrSuspended}},
 }
 
 var httpStatuses = map[int]Status{

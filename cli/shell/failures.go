@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/zk/jute"
 )
 
