@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# compare.sh measures Debian's ZooKeeper and this Rollcall on this machine, by turns, each as one server
-# and as three. Then it measures Rollcall alone. bench/compare.txt lists the cases. It takes 50 minutes,
+# compare.sh measures Debian's ZooKeeper, the floor (rollcall bench floor) and this Rollcall on this machine, by
+# turns, each as one server and as three. Then it measures Rollcall alone. bench/compare.txt lists the cases. It takes an hour,
 # during which nothing else should run. It needs Debian's package zookeeper and a Java runtime.
 #
 #   compare.sh                  runs all parts and writes the report
 #   compare.sh run PART...      runs these parts of three, one, idle15, idle, failover, alone and backup
+#   compare.sh run floor        runs the rows of three and one that the floor has, on the floor and on Rollcall alone
+#   compare.sh print            prints the tables of one and three from what is kept
 #   compare.sh report           writes docs/performance.md and docs/sizing.md from what is kept
 #
 # Each run of a case is kept as a line of DATA/PART.jsonl, and is not measured again while the line is
@@ -13,8 +15,10 @@
 #
 #   DURATION (4s), WARMUP (1500ms)  of each case, unless compare.txt says otherwise
 #   ROUNDS (3), IDLE_ROUNDS (1)     how often each case runs on each
+#   SIDES ("ZooKeeper Floor Rollcall")  the sides of the parts three and one; over TLS there is no Floor
+#   ROWS                            a pattern: of the parts three, one and floor only rows that match it
 #   KILLS (5)                       how often each fault of the part failover is made in a turn
-#   JVM_WARMUP (20s)                load before each turn, on both, so that Java has compiled its hot code
+#   JVM_WARMUP (20s)                load before each turn, on each side, so that Java has compiled its hot code
 #   NODES (1000000), SESSIONS (1000000)  the numbers for "1 M" in the parts alone and backup; smaller ones are for a trial
 #   BACKUP_DURATION (20s)           of each run of the part backup
 #   DATA (docs/performance/data)
@@ -26,24 +30,30 @@ shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
 
 duration=${DURATION:-4s} warmup=${WARMUP:-1500ms} rounds=${ROUNDS:-3} idle_rounds=${IDLE_ROUNDS:-1}
+sides=${SIDES:-ZooKeeper $([ -n "${TLS:-}" ] || echo Floor) Rollcall} # the floor has no TLS
 jvm_warmup=${JVM_WARMUP:-20s} kills=${KILLS:-5} nodes=${NODES:-1000000} sessions=${SESSIONS:-1000000}
 backup_nodes=20000 backup_duration=${BACKUP_DURATION:-20s} # longer than a backup of 1 M nodes takes at its usual rate
 PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
 . bench/ensemble.sh
 
-# rows PART SIDE prints the part's rows for that side: name, tab, case.
+# rows PART SIDE [Floor] prints the part's rows for that side, of the rows that the floor has: name, tab, case. The floor
+# has no watches and no ephemerals, and sessions do not expire there. Only its leader takes clients, so the cases for
+# followers are measured there, too.
 rows() {
-  awk -F ' *[|] *' -v part="$1" -v side="$2" '
-    /^#/ || $1 != part { next }
-    { n = split($3, c, / *; */); print $2 "\t" (n > 1 && side == "Rollcall" ? c[2] : c[1]) }' bench/compare.txt
+  awk -F ' *[|] *' -v part="$1" -v side="$2" -v of="${3:-$2}" -v wanted="${ROWS:-.}" '
+    /^#/ || $1 != part || $2 !~ wanted { next }
+    of == "Floor" && $3 !~ /^(set|get|mix|children|multi|create|sessions):conns=/ { next }
+    { n = split($3, c, / *; */); chosen = n > 1 && side == "Rollcall" ? c[2] : c[1] }
+    side == "Floor" { sub(/,member=[a-z]+/, "", chosen) }
+    { print $2 "\t" chosen }' bench/compare.txt
 }
 
-# turn PART N SIDE ROUND starts N members and runs all rows of the part that are not kept yet.
+# turn PART N SIDE ROUND [Floor] starts N members and runs the rows of the part that are not kept yet.
 turn() {
   local part=$1 n=$2 side=$3 round=$4 row case list=()
   while IFS=$'\t' read -r row case; do
     kept "$part" "$row" "$side" "$round" || list+=("$row"$'\t'"$case")
-  done < <(rows "$part" "$side")
+  done < <(rows "$part" "$side" ${5:+"$5"})
   [ ${#list[@]} -gt 0 ] || return 0
   say "$part, round $round, $side: ${#list[@]} cases"
   start "$side" "$n" || { missed "$part: all of round $round on $side"; return 0; }
@@ -54,15 +64,19 @@ turn() {
   stop
 }
 
-# turns PART N ROUNDS runs the turns of all rounds. ZooKeeper comes first in odd rounds, Rollcall in even ones.
+# turns PART N ROUNDS SIDES [Floor] runs the turns of all rounds. The sides come in the given order in odd rounds, and in
+# the opposite one in even rounds.
 turns() {
   local round side
   for ((round = 1; round <= $3; round++)); do
-    for side in $([ $((round % 2)) = 1 ] && echo ZooKeeper Rollcall || echo Rollcall ZooKeeper); do
-      turn "$1" "$2" "$side" "$round"
+    for side in $([ $((round % 2)) = 1 ] && echo "$4" || reversed $4); do
+      turn "$1" "$2" "$side" "$round" ${5:+"$5"}
     done
   done
 }
+
+# reversed WORD... prints the words, the last one first.
+reversed() { printf '%s\n' "$@" | tac; }
 
 # figure ROW ROUND NAME VALUE keeps one figure of Rollcall alone, unless it is kept already.
 figure() { kept alone "$1" Rollcall "$2" || keep alone "$1" Rollcall "$2" figures "{\"$3\":$4}"; }
@@ -306,17 +320,18 @@ promote() {
 
 part() {
   case $1 in
-    three) turns three 3 "$rounds" ;;
-    one) turns one 1 "$rounds" ;;
-    idle15 | idle) turns "$1" 3 "$idle_rounds" ;;
+    three) turns three 3 "$rounds" "$sides" ;;
+    one) turns one 1 "$rounds" "$sides" ;;
+    floor) turns three 3 "$rounds" "Floor Rollcall" Floor && turns one 1 "$rounds" "Floor Rollcall" Floor ;;
+    idle15 | idle) turns "$1" 3 "$idle_rounds" "ZooKeeper Rollcall" ;;
     failover | alone | backup) "$1" ;;
   esac
 }
 
 # needs PART... fails if something is missing that these parts need.
 needs() {
-  [[ " $* " =~ " "(three|one|idle15|idle|failover)" " ]] || return 0
+  [[ " $* " =~ " "(idle15|idle|failover)" " || " $* " =~ " "(three|one)" " && $sides = *ZooKeeper* ]] || return 0
   command -v java >/dev/null && [ -f /usr/share/java/zookeeper.jar ] || { echo "ZooKeeper is not installed: apt-get install zookeeper" >&2; return 1; }
 }
 
-measuring "three one idle15 idle failover alone backup" "" "$@"
+measuring "three one idle15 idle failover alone backup" floor "$@"

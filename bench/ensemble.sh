@@ -1,5 +1,5 @@
-# The scripts that measure source this file. It starts and stops ensembles of ZooKeeper or of Rollcall
-# on 127.0.0.1, one at a time, and keeps one line for each measured run.
+# The scripts that measure source this file. It starts and stops ensembles of ZooKeeper, of Rollcall or of the
+# floor (rollcall bench floor) on 127.0.0.1, one at a time, and keeps one line for each measured run.
 #
 #   PORT  the first of 420 ports
 #   WORK  directory for the members' data, new for each start
@@ -14,11 +14,16 @@ netty=$(printf ':/usr/share/java/netty-%s.jar' buffer codec common handler resol
 limit=60 # seconds until all members must serve
 started=0 # ensembles so far
 first=0   # port before that of the first member's clients
+kind=""   # of the members that were launched last
+
+# serving N prints how many of N members take clients. The floor's followers take none.
+serving() { [ "$kind" = Floor ] && echo 1 || echo "$1"; }
 
 # servers N prints the clients' addresses of N members.
 servers() {
-  local i list=""
-  for ((i = 1; i <= $1; i++)); do list+=",127.0.0.1:$((first + i${TLS:+ + 200}))"; done
+  local i list="" n
+  n=$(serving "$1")
+  for ((i = 1; i <= n; i++)); do list+=",127.0.0.1:$((first + i${TLS:+ + 200}))"; done
   echo "${list#,}"
 }
 
@@ -56,11 +61,19 @@ config() {
   done
 }
 
+# peers N prints the addresses of N members for each other.
+peers() {
+  local i list=""
+  for ((i = 1; i <= $1; i++)); do list+=",127.0.0.1:$((PORT + i))"; done
+  echo "${list#,}"
+}
+
 # launch KIND I N begins one member in the background and notes its process.
 launch() {
-  local kind=$1 i=$2 n=$3 cfg=$WORK/cfg.$2 heap=1g
+  local i=$2 n=$3 cfg=$WORK/cfg.$2 heap=1g
+  kind=$1
   certificates || return
-  [ -z "${ADMIN:-}" ] || (umask 077 && echo "a-token-for-measuring-only" >"$WORK/token")
+  [ -z "${ADMIN:-}" ] || [ -s "$WORK/token" ] || (umask 077 && echo "a-token-for-measuring-only" >"$WORK/token")
   mkdir -p "$WORK/$i"
   echo "$i" >"$WORK/$i/myid"
   config "$i" "$n" >"$cfg"
@@ -70,16 +83,20 @@ launch() {
     ZooKeeper) set -- java "-Xms$heap" "-Xmx$heap" -Dzookeeper.forceSync=yes -Dzookeeper.admin.enableServer=false \
       -cp "/usr/share/java/slf4j-simple.jar:/usr/share/java/zookeeper.jar$netty" -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
       org.apache.zookeeper.server.quorum.QuorumPeerMain "$cfg" ;;
+    Floor)
+      set -- "$rollcall" bench floor --member "$i" --peers "$(peers "$n")" --data "$WORK/$i"
+      [ "$i" != 1 ] || set -- "$@" --client "127.0.0.1:$((first + 1))" ;;
   esac
   setsid "$@" >"$WORK/log.$i" 2>&1 </dev/null &
   echo $! >>"$WORK/pids"
   disown $! # the shell does not report its end
 }
 
-# await N returns when all N members serve.
+# await N returns when all N members serve that take clients.
 await() {
-  local i began=$SECONDS
-  for ((i = 1; i <= $1; i++)); do
+  local i began=$SECONDS n
+  n=$(serving "$1")
+  for ((i = 1; i <= n; i++)); do
     until "$rollcall" health -addr "127.0.0.1:$((first + i))" >/dev/null 2>&1; do
       if [ $((SECONDS - began)) -ge "$limit" ]; then
         echo "member $i does not serve after $limit s:" >&2
@@ -109,7 +126,7 @@ kill_all() {
   local pid
   [ -f "$WORK/pids" ] || return 0
   while read -r pid; do
-    grep -qF "$WORK/cfg." "/proc/$pid/cmdline" 2>/dev/null || continue # the process has ended by itself
+    grep -qF "$WORK/" "/proc/$pid/cmdline" 2>/dev/null || continue # the process has ended by itself
     kill -9 "$pid" 2>/dev/null || true
     while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
   done <"$WORK/pids"
@@ -231,6 +248,7 @@ measuring() {
     "") run $usual; report; finish ;;
     run) [ $# -gt 1 ] || usage; run "${@:2}"; finish ;;
     report) [ $# -eq 1 ] || usage; report ;;
+    print) [ $# -eq 1 ] || usage; go -C bench/figures run . "$(realpath "$DATA")" ;;
     *) usage ;;
   esac
 }

@@ -234,7 +234,7 @@ func (f *fakeEnsemble) write(c *fakeConn, op *jute.MultiOp, counted bool) ([]byt
 	}
 	f.nodes[path] = n
 	f.notify(jute.EventNodeCreated, path)
-	return jute.CreateResponse{Path: op.Create.Path}.Append(nil), jute.OK
+	return jute.Create2Response{Path: op.Create.Path}.Append(nil), jute.OK
 }
 
 func (f *fakeEnsemble) remove(path string) jute.Code {
@@ -284,7 +284,7 @@ func (f *fakeEnsemble) runCase(t *testing.T, text string, base Params) (r Result
 		t.Fatal(err)
 	}
 	r, err = Run(t.Context(), Config{
-		Target: Target{Name: "fake", Servers: []string{"fake"}, Dial: f.dial}, Params: p, sleep: time.Sleep,
+		Target: Target{Name: "fake", Servers: []string{"fake:1"}, Dial: f.dial}, Params: p, sleep: time.Sleep,
 		Progress: func(line string) { lines = append(lines, line) },
 	})
 	if err != nil {
@@ -320,17 +320,17 @@ func TestCases(t *testing.T) {
 	}{
 		{"get", 2000, ms, map[jute.Op]int64{jute.OpGetData: 2200}, -1, nil},
 		{"set:size=7", 2000, ms, map[jute.Op]int64{jute.OpSetData: 2200}, 7, nil},
-		{"create:size=7", 2000, ms, map[jute.Op]int64{jute.OpCreate: 2200}, 7, nil},
+		{"create:size=7", 2000, ms, map[jute.Op]int64{jute.OpCreate2: 2200}, 7, nil},
 		{"mix:reads=75", 2000, ms, map[jute.Op]int64{jute.OpGetData: 1650, jute.OpSetData: 550}, 100, nil},
-		{"children:children=5", 2000, ms, map[jute.Op]int64{jute.OpGetChildren: 2200}, -1, nil},
+		{"children:children=5", 2000, ms, map[jute.Op]int64{jute.OpGetChildren2: 2200}, -1, nil},
 		{"multi:ops=3,size=9", 2000, ms, map[jute.Op]int64{jute.OpMulti: 2200}, 9, nil},
 		{"sessions", 1000, 2 * ms, map[jute.Op]int64{jute.OpCloseSession: 1100}, -1, figures("open p50", 1.0, "open p99", 1.0, "close p50", 1.0, "close p99", 1.0)},
 		// A session is opened, creates three nodes and closes.
-		{"ephemerals:each=3", 400, ms, map[jute.Op]int64{jute.OpCloseSession: 440, jute.OpCreate: 1320}, 0, figures("whole session p50", 5.0, "whole session p99", 5.0)},
+		{"ephemerals:each=3", 400, ms, map[jute.Op]int64{jute.OpCloseSession: 440, jute.OpCreate2: 1320}, 0, figures("whole session p50", 5.0, "whole session p99", 5.0)},
 		// A write takes a millisecond, in which its events arrive. Then each session sets its watch again.
 		{"watches:watchers=5", 2500, ms, map[jute.Op]int64{jute.OpGetData: 2750}, -1, figures("writes", 500.0, "write p50", 1.0, "first event p50", 1.0, "last event p50", 1.0, "last event max", 1.0)},
-		{"expiry:silent=5", 15, 100 * ms, map[jute.Op]int64{jute.OpCreate: 15, jute.OpExists: 15}, 0, figures("early", 0.0, "earliest by", 0.0, "first to last", 0.0, "first to last at most", 0.0)},
-		{"failover", 4000, ms, map[jute.Op]int64{jute.OpGetData: 2200, jute.OpSetData: 2200}, 100, figures("sessions lost", 0.0, "acknowledged writes lost", 0.0, "longest gap of writes", 1.0, "longest gap of reads, fake", 1.0)},
+		{"expiry:silent=5", 15, 100 * ms, map[jute.Op]int64{jute.OpCreate2: 15, jute.OpExists: 15}, 0, figures("early", 0.0, "earliest by", 0.0, "first to last", 0.0, "first to last at most", 0.0)},
+		{"failover", 4000, ms, map[jute.Op]int64{jute.OpGetData: 2200, jute.OpSetData: 2200}, 100, figures("sessions lost", 0.0, "acknowledged writes lost", 0.0, "longest gap of writes", 1.0, "longest gap of reads, fake:1", 1.0)},
 	} {
 		t.Run(tt.text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -369,7 +369,7 @@ func TestCases(t *testing.T) {
 // A client whose request fails pauses before it tries again, so that it does not flood servers that reject it.
 func TestFailedRequestsPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeEnsemble{delay: time.Millisecond, rejectedOp: jute.OpCreate, rejectFor: time.Minute}
+		f := &fakeEnsemble{delay: time.Millisecond, rejectedOp: jute.OpCreate2, rejectFor: time.Minute}
 		r, _ := f.runCase(t, "ephemerals:each=1", quickParams())
 		failed, most := r.Errors[jute.NoAuth.Error()], 2*int64(time.Second/retryPause)
 		if r.Ops != 0 || failed < most/2 || failed > most || len(r.Errors) > 1 {
@@ -389,7 +389,7 @@ func TestKeep(t *testing.T) {
 
 // What fails in the warm-up is no error of the measured time, and what the end of the run breaks off is none, either.
 func TestErrorsOfWarmUpDoNotCount(t *testing.T) {
-	for text, op := range map[string]jute.Op{"get": jute.OpGetData, "ephemerals:each=1": jute.OpCreate, "failover": jute.OpSetData} {
+	for text, op := range map[string]jute.Op{"get": jute.OpGetData, "ephemerals:each=1": jute.OpCreate2, "failover": jute.OpSetData} {
 		synctest.Test(t, func(t *testing.T) {
 			base := quickParams()
 			base.Hook = "true"

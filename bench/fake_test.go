@@ -92,15 +92,18 @@ func (f *fakeServer) handleRequest(frame []byte, zxid int64) []byte {
 		}
 	case jute.OpSetData:
 		return jute.SetDataResponse{}.Append(reply.Append(nil))
-	case jute.OpCreate:
-		return jute.CreateResponse{Path: []byte("/x")}.Append(reply.Append(nil))
+	case jute.OpCreate2:
+		return jute.Create2Response{Path: []byte("/x")}.Append(reply.Append(nil))
 	case jute.OpMulti:
 		ops, _ := jute.DecodeMulti(&d, nil)
 		b := reply.Append(nil)
 		for _, op := range ops {
 			b = jute.MultiHeader{Type: op.Op}.Append(b)
-			if op.Op == jute.OpCreate {
-				b = jute.CreateResponse{Path: []byte("/x")}.Append(b)
+			switch op.Op {
+			case jute.OpCreate2:
+				b = jute.Create2Response{Path: []byte("/x")}.Append(b)
+			case jute.OpSetData:
+				b = jute.SetDataResponse{}.Append(b)
 			}
 		}
 		return jute.AppendMultiEnd(b)
@@ -118,7 +121,7 @@ func (f *fakeServer) runCase(t *testing.T, text string, base Params) Result {
 	}
 	f.startedAt = time.Now()
 	r, err := Run(t.Context(), Config{
-		Target: Target{Servers: []string{"fake"}, Dial: f.dial}, Params: p, sleep: time.Sleep,
+		Target: Target{Servers: []string{"fake:1"}, Dial: f.dial}, Params: p, sleep: time.Sleep,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ func (t *transaction) runMulti() {
 	d := jute.NewDecoder(t.txn.GetBody())
 	var err error
 	t.multiOps, err = jute.DecodeMulti(&d, t.multiOps)
+	defer func() { t.multiOps = jute.ForgetMulti(t.multiOps) }()
 	for i := range t.multiOps {
 		op := &t.multiOps[i]
 		if op.Op.IsCreate() && op.Op != jute.OpCreateTTL && op.Create.ACL == nil {

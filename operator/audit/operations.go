@@ -133,6 +133,7 @@ func createModeName(mode jute.CreateMode) string {
 // queueMulti queues a line for each operation of a multi, or a single one if the multi failed. e has the fields that
 // all lines share. The caller holds the lock.
 func (l *Log) queueMulti(e *Event, body []byte, r *znode.Result) {
+	defer l.forgetMultiOps()
 	if err := l.decodeMultiOps(body); err != nil || r.Code != jute.OK || len(r.Multi) != len(l.multiOps) ||
 		failedOp(r.Multi) >= 0 {
 		l.queueFailedMulti(e, r)
@@ -150,7 +151,7 @@ func (l *Log) queueMulti(e *Event, body []byte, r *znode.Result) {
 	}
 }
 
-// decodeMultiOps reads the operations of a multi into l.ops. The caller holds the lock.
+// decodeMultiOps reads the operations of a multi into l.multiOps, until forgetMultiOps. The caller holds the lock.
 func (l *Log) decodeMultiOps(body []byte) (err error) {
 	if cap(l.multiOps) > maxKeptOps {
 		l.multiOps = nil
@@ -159,6 +160,9 @@ func (l *Log) decodeMultiOps(body []byte) (err error) {
 	l.multiOps, err = jute.DecodeMulti(&d, l.multiOps)
 	return err
 }
+
+// forgetMultiOps drops the operations, which are parts of an entry of the ensemble's log. The caller holds the lock.
+func (l *Log) forgetMultiOps() { l.multiOps = jute.ForgetMulti(l.multiOps) }
 
 // setMultiOp sets the fields for an operation of a multi.
 func (e *Event) setMultiOp(op *jute.MultiOp) {

@@ -5,8 +5,8 @@ import "encoding/binary"
 // The Append functions write one value at the end of b and return the longer slice, as append does.
 // They cannot write lengths beyond 2^31-1: callers must limit what they send.
 
-// appendBool appends one byte, 0 or 1.
-func appendBool(b []byte, v bool) []byte {
+// AppendBool appends one byte, 0 or 1.
+func AppendBool(b []byte, v bool) []byte {
 	if v {
 		return append(b, 1)
 	}

@@ -68,5 +68,5 @@ func appendTrailingBool(b []byte, v, present bool) []byte {
 	if !present {
 		return b
 	}
-	return appendBool(b, v)
+	return AppendBool(b, v)
 }

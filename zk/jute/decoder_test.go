@@ -72,8 +72,8 @@ func TestDecoderReadCount(t *testing.T) {
 }
 
 func TestDecoderNumbers(t *testing.T) {
-	b := appendBool(nil, true)
-	b = appendBool(b, false)
+	b := AppendBool(nil, true)
+	b = AppendBool(b, false)
 	b = append(b, 0x80) // every byte except 0 is true
 	for _, v := range []int32{0, -1, math.MaxInt32, math.MinInt32} {
 		b = AppendInt32(b, v)
@@ -113,7 +113,7 @@ func TestDecoderShort(t *testing.T) {
 		{"long", 8, func(d *Decoder) bool { return d.ReadInt64() == 0 }},
 		{"string", 4, func(d *Decoder) bool { return d.ReadBytes() == nil }},
 		{"count", 4, func(d *Decoder) bool { n, null := d.ReadCount(1); return n == 0 && null }},
-		{"stat", statSize, func(d *Decoder) bool { s := Stat{Version: 1}; s.Decode(d); return s == Stat{} }},
+		{"stat", StatSize, func(d *Decoder) bool { s := Stat{Version: 1}; s.Decode(d); return s == Stat{} }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

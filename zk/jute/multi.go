@@ -25,15 +25,20 @@ type MultiOp struct {
 // OpMultiRead), and check paths, modes and nulls.
 //
 // The error is errMulti (wrapped) or the Decoder's; then no operations are returned. The memory
-// needed is bounded by the frame, but may be 25 times as large.
-func DecodeMulti(d *Decoder, dst []MultiOp) ([]MultiOp, error) {
+// needed is bounded by the frame, but may be 25 times as large. The operations refer to the frame: see ForgetMulti.
+func DecodeMulti(d *Decoder, dst []MultiOp) (ops []MultiOp, err error) {
 	dst = dst[:0]
+	defer func() {
+		if err != nil {
+			ops = ForgetMulti(dst)
+		}
+	}()
 	writes := false // whether the first operation writes
 	for {
 		var h MultiHeader
 		h.Decode(d)
 		if d.Err() != nil {
-			return dst[:0], d.Err()
+			return nil, d.Err()
 		}
 		if h.Done {
 			return dst, nil
@@ -45,15 +50,26 @@ func DecodeMulti(d *Decoder, dst []MultiOp) ([]MultiOp, error) {
 		}
 		op := &dst[len(dst)-1]
 		if !op.decodeBody(h.Type, d) {
-			return dst[:0], fmt.Errorf("%w: %v", errMulti, h.Type)
+			return nil, fmt.Errorf("%w: %v", errMulti, h.Type)
 		}
 		switch w := h.Type.IsWrite(); {
 		case len(dst) == 1:
 			writes = w
 		case w != writes:
-			return dst[:0], fmt.Errorf("%w: %v together with %v", errMulti, h.Type, dst[0].Op)
+			return nil, fmt.Errorf("%w: %v together with %v", errMulti, h.Type, dst[0].Op)
 		}
 	}
+}
+
+// ForgetMulti drops the operations, so that they keep no frame alive, and returns their memory for DecodeMulti. The memory of
+// their ACLs is part of it.
+func ForgetMulti(ops []MultiOp) []MultiOp {
+	for i := range ops {
+		create := ops[i].Create
+		create.Forget()
+		ops[i] = MultiOp{Create: create}
+	}
+	return ops[:0]
 }
 
 // CountMultiOps returns the number of operations in body, up to the end mark or the first byte that cannot be
@@ -130,26 +146,31 @@ func (op *MultiOp) Path() []byte {
 // must not have.
 func AppendMulti(b []byte, ops []MultiOp) []byte {
 	for i := range ops {
-		op := &ops[i]
-		b = MultiHeader{Type: op.Op, Err: unusedMultiErr}.Append(b)
-		switch op.Op {
-		case OpCreate, OpCreate2, OpCreateContainer:
-			b = op.Create.Append(b)
-		case OpCreateTTL:
-			b = AppendInt64(op.Create.Append(b), op.TTL)
-		case OpDelete:
-			b = op.Delete.Append(b)
-		case OpSetData:
-			b = op.SetData.Append(b)
-		case OpCheck:
-			b = op.Check.Append(b)
-		case OpGetData:
-			b = op.GetData.Append(b)
-		case OpGetChildren:
-			b = op.GetChildren.Append(b)
-		}
+		b = AppendMultiOp(b, &ops[i])
 	}
 	return AppendMultiEnd(b)
+}
+
+// AppendMultiOp appends one operation of a multi.
+func AppendMultiOp(b []byte, op *MultiOp) []byte {
+	b = MultiHeader{Type: op.Op, Err: unusedMultiErr}.Append(b)
+	switch op.Op {
+	case OpCreate, OpCreate2, OpCreateContainer:
+		return op.Create.Append(b)
+	case OpCreateTTL:
+		return AppendInt64(op.Create.Append(b), op.TTL)
+	case OpDelete:
+		return op.Delete.Append(b)
+	case OpSetData:
+		return op.SetData.Append(b)
+	case OpCheck:
+		return op.Check.Append(b)
+	case OpGetData:
+		return op.GetData.Append(b)
+	case OpGetChildren:
+		return op.GetChildren.Append(b)
+	}
+	return b
 }
 
 // AppendMultiEnd appends the mark after the last operation or result of a multi.
@@ -176,6 +197,6 @@ func (h *MultiHeader) Decode(d *Decoder) {
 
 func (h MultiHeader) Append(b []byte) []byte {
 	b = AppendInt32(b, int32(h.Type))
-	b = appendBool(b, h.Done)
+	b = AppendBool(b, h.Done)
 	return AppendInt32(b, int32(h.Err))
 }

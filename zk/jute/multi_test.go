@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -89,6 +90,45 @@ func TestDecodeMulti(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The operations of a multi that is forgotten, or that is malformed, keep nothing of the frame. The memory for them and for
+// their ACLs is kept.
+func TestForgetMulti(t *testing.T) {
+	create := MultiOp{Op: OpCreate, Create: CreateRequest{Path: []byte("/a"), Data: []byte("data"), ACL: OpenACL}}
+	frame := AppendMulti(nil, []MultiOp{create, create, create})
+	malformed := AppendMulti(nil, []MultiOp{create, create, create, {Op: OpSetACL}})
+	d := NewDecoder(frame)
+	ops, err := DecodeMulti(&d, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	acl := &ops[2].Create.ACL[0]
+	check := func(what string) {
+		t.Helper()
+		for _, op := range ops[:cap(ops)] {
+			list := op.Create.ACL[:cap(op.Create.ACL)]
+			hasEntry := slices.ContainsFunc(list, func(e ACL) bool { return !reflect.DeepEqual(e, ACL{}) })
+			if op.Create.ACL = nil; hasEntry || !reflect.DeepEqual(op, MultiOp{}) {
+				t.Errorf("%s: %+v with %+v is kept", what, op, list)
+			}
+		}
+		if list := ops[:3][2].Create.ACL; len(ops) != 0 || cap(list) == 0 || &list[:1][0] != acl {
+			t.Errorf("%s: the memory is not kept", what)
+		}
+	}
+	ops = ForgetMulti(ops)
+	check("forgotten")
+	d = NewDecoder(malformed)
+	if ops, err = DecodeMulti(&d, ops); err == nil {
+		t.Fatal("setACL was decoded")
+	}
+	check("malformed")
+	d = NewDecoder(frame[:len(frame)-1])
+	if ops, err = DecodeMulti(&d, ops); err == nil {
+		t.Fatal("a frame without its last byte was decoded")
+	}
+	check("cut short")
 }
 
 // No input may make DecodeMulti panic or read past the frame. Operations that it has decoded are

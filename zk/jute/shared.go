@@ -42,7 +42,7 @@ func (r *WatchedPath) Decode(d *Decoder) {
 
 func (r WatchedPath) Append(b []byte) []byte {
 	b = AppendBytes(b, r.Path)
-	return appendBool(b, r.Watch)
+	return AppendBool(b, r.Watch)
 }
 
 // VersionedPath is a path, and the version that the node must have.

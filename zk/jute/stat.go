@@ -17,15 +17,16 @@ type Stat struct {
 	Pzxid          int64 // of the last create or delete of a child
 }
 
-const statSize = 68
+// StatSize is the length of an encoded Stat in bytes.
+const StatSize = 68
 
 func (s *Stat) Decode(d *Decoder) {
-	b := d.takeBytes(statSize)
+	b := d.takeBytes(StatSize)
 	if b == nil {
 		*s = Stat{}
 		return
 	}
-	b = b[:statSize]
+	b = b[:StatSize]
 	s.Czxid = int64(binary.BigEndian.Uint64(b[0:]))
 	s.Mzxid = int64(binary.BigEndian.Uint64(b[8:]))
 	s.Ctime = int64(binary.BigEndian.Uint64(b[16:]))
@@ -41,8 +42,8 @@ func (s *Stat) Decode(d *Decoder) {
 
 func (s Stat) Append(b []byte) []byte {
 	n := len(b)
-	b = append(b, make([]byte, statSize)...) // grows b and allocates nothing else
-	p := b[n : n+statSize]
+	b = append(b, make([]byte, StatSize)...) // grows b and allocates nothing else
+	p := b[n : n+StatSize]
 	binary.BigEndian.PutUint64(p[0:], uint64(s.Czxid))
 	binary.BigEndian.PutUint64(p[8:], uint64(s.Mzxid))
 	binary.BigEndian.PutUint64(p[16:], uint64(s.Ctime))

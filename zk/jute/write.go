@@ -15,6 +15,12 @@ func (r *CreateRequest) Decode(d *Decoder) {
 	r.Flags = CreateMode(d.ReadInt32())
 }
 
+// Forget drops the request, so that it keeps no frame alive. It keeps the memory of the ACL for the next Decode.
+func (r *CreateRequest) Forget() {
+	clear(r.ACL)
+	*r = CreateRequest{ACL: r.ACL[:0]}
+}
+
 func (r CreateRequest) Append(b []byte) []byte {
 	b = AppendBytes(b, r.Path)
 	b = AppendBytes(b, r.Data)
