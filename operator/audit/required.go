@@ -132,6 +132,7 @@ func (l *Log) queueIntended(e *Event, op jute.Op, body []byte) {
 		l.queueLine(e)
 		return
 	}
+	defer l.forgetMultiOps()
 	if l.decodeMultiOps(body) != nil {
 		l.queueLine(e) // apply rejects it
 		return
