@@ -198,7 +198,7 @@ func TestDigestTellsStatesApart(t *testing.T) {
 				continue
 			}
 			s := restored(t, whole)
-			x := s.beginEdit(s.gen.Load(), path)
+			x := s.beginEdit(s.gen.Load(), s.nodeAt(path))
 			x.ensureOwnExtra()
 			v := open(reflect.ValueOf(x).Elem().FieldByIndex(field.Index))
 			values := changed(t, name, v)

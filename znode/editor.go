@@ -20,10 +20,7 @@ type undoStep struct {
 	nodeBefore   node // without its children, which other steps restore
 }
 
-func (e *treeEditor) recordUndoIfEnabled(step undoStep) {
-	if !e.recordsUndo {
-		return
-	}
+func (e *treeEditor) recordUndo(step undoStep) {
 	if !step.nodeBefore.sharesExtra() {
 		f := *step.nodeBefore.nodeExtra
 		step.nodeBefore.nodeExtra = &f
@@ -32,9 +29,11 @@ func (e *treeEditor) recordUndoIfEnabled(step undoStep) {
 }
 
 // beginEdit is tree.beginEdit with an undo step.
-func (e *treeEditor) beginEdit(path string) *node {
-	n := e.tree.beginEdit(e.gen.Load(), path)
-	e.recordUndoIfEnabled(undoStep{nodeBefore: *n})
+func (e *treeEditor) beginEdit(n *node) *node {
+	n = e.tree.beginEdit(e.gen.Load(), n)
+	if e.recordsUndo {
+		e.recordUndo(undoStep{nodeBefore: *n})
+	}
 	return n
 }
 
@@ -42,8 +41,10 @@ func (e *treeEditor) beginEdit(path string) *node {
 // the parent and then call addHash.
 func (e *treeEditor) linkAndEditParent(n *node) (parent *node) {
 	parent = e.tree.linkNode(n.gen, n)
-	e.recordUndoIfEnabled(undoStep{linkedNode: n})
-	e.recordUndoIfEnabled(undoStep{nodeBefore: *parent})
+	if e.recordsUndo {
+		e.recordUndo(undoStep{linkedNode: n})
+		e.recordUndo(undoStep{nodeBefore: *parent})
+	}
 	e.tree.subtractHash(parent)
 	return parent
 }
@@ -51,8 +52,10 @@ func (e *treeEditor) linkAndEditParent(n *node) (parent *node) {
 // unlinkAndEditParent is tree.unlinkNode with an undo step. The parent's hash is subtracted, as in linkNode.
 func (e *treeEditor) unlinkAndEditParent(n *node) (parent *node) {
 	parent = e.tree.unlinkNode(e.gen.Load(), n)
-	e.recordUndoIfEnabled(undoStep{unlinkedNode: n})
-	e.recordUndoIfEnabled(undoStep{nodeBefore: *parent})
+	if e.recordsUndo {
+		e.recordUndo(undoStep{unlinkedNode: n})
+		e.recordUndo(undoStep{nodeBefore: *parent})
+	}
 	e.tree.subtractHash(parent)
 	return parent
 }
@@ -66,7 +69,7 @@ func (e *treeEditor) rollBack() {
 		case step.unlinkedNode != nil:
 			e.tree.linkNode(gen, step.unlinkedNode)
 		default:
-			n := e.tree.beginEdit(gen, step.nodeBefore.path)
+			n := e.tree.beginEdit(gen, e.tree.nodeAt(step.nodeBefore.path))
 			e.tree.addToDataSize(n, step.nodeBefore.data.len()-n.data.len())
 			e.tree.changeAndReindex(gen, n, func() {
 				step.nodeBefore.gen = n.gen

@@ -21,7 +21,7 @@ func TestEditorRollsBack(t *testing.T) {
 		nodes.addHash(parent)
 	}
 	set := func(path, data string) {
-		n := e.beginEdit(path)
+		n := e.beginEdit(nodes.nodeAt(path))
 		nodes.setData(n, []byte(data))
 		nodes.addHash(n)
 	}

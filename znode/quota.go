@@ -186,7 +186,7 @@ func (u *quotaTracker) restoreIfUsageNode(n *node, had packedData) {
 
 // writeUsageNode changes only the data of a usage node, and notifies no watcher.
 func (u *quotaTracker) writeUsageNode(root string, used quotaValues) {
-	n := u.editor.beginEdit(quotaPath + root + usageSuffix)
+	n := u.editor.beginEdit(u.editor.tree.nodeAt(quotaPath + root + usageSuffix))
 	u.editor.tree.setData(n, fmt.Appendf(nil, "count=%d,bytes=%d", used.count, used.bytes))
 	u.editor.tree.addHash(n)
 }

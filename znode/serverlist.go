@@ -116,7 +116,7 @@ func (r *ServerList) allowsMember(id uint32) bool {
 // writeConfigNode writes the list's text to /zookeeper/config. The data count in no quota, and their version
 // stays -1, as in ZooKeeper.
 func (t *transaction) writeConfigNode() {
-	n := t.editor.beginEdit(ConfigPath)
+	n := t.editor.beginEdit(t.state.nodeAt(ConfigPath))
 	t.state.setData(n, []byte(t.state.serverList.ConfigText()))
 	n.data.version, n.mzxid, n.mtime = -1, t.state.zxid, t.state.timeMs
 	t.state.addHash(n)

@@ -119,7 +119,7 @@ func TestSnapshotIsFixed(t *testing.T) {
 		k.must(k.create(fmt.Sprintf("/a/x%d", i), 1))
 	}
 	k.must(k.setData("/a", "again", -1))
-	w.s().beginEdit(w.s().gen.Load(), "/a").ensureOwnExtra().createCount++
+	w.s().beginEdit(w.s().gen.Load(), w.s().nodeAt("/a")).ensureOwnExtra().createCount++
 	k.must(k.close())
 	w.connect()
 	if !bytes.Equal(encode(t, sn), before) {
@@ -487,9 +487,9 @@ func TestDiff(t *testing.T) {
 			s.runningTxn.removeNode(s.nodeAt("/a/b/c"))
 			s.runningTxn.removeNode(s.nodeAt("/a/b"))
 		},
-		`"/null"`: func(_ *world, s *State) { s.beginEdit(s.gen.Add(1), "/null").data = packData([]byte{}) },
-		`"/a!"`:   func(_ *world, s *State) { s.beginEdit(s.gen.Add(1), "/a!").setACL(s.acls.worldList(64), 0) },
-		`"/e"`:    func(_ *world, s *State) { s.beginEdit(s.gen.Add(1), "/e").ensureOwnExtra().createCount += 1 },
+		`"/null"`: func(_ *world, s *State) { s.beginEdit(s.gen.Add(1), s.nodeAt("/null")).data = packData([]byte{}) },
+		`"/a!"`:   func(_ *world, s *State) { s.beginEdit(s.gen.Add(1), s.nodeAt("/a!")).setACL(s.acls.worldList(64), 0) },
+		`"/e"`:    func(_ *world, s *State) { s.beginEdit(s.gen.Add(1), s.nodeAt("/e")).ensureOwnExtra().createCount += 1 },
 		"ends: ":  func(_ *world, s *State) { s.sessionEnds.addNext(s.gen.Add(1), SessionEnd{}, maxSessionEnds) },
 		"end 1: ": func(_ *world, s *State) {
 			e, _ := s.sessionEnds.byNumber.get(1)

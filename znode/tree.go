@@ -152,17 +152,18 @@ func (t *tree) findFromRoot(path string) *node {
 	return n
 }
 
-// beginEdit returns the existing node at path and subtracts its hash. The caller changes the node and then
-// calls addHash.
-func (t *tree) beginEdit(gen uint64, path string) *node {
-	n := t.writableNode(gen, path)
+// beginEdit returns n, which is in the tree, or its copy of the present generation, and subtracts its hash. The caller changes
+// the node and then calls addHash.
+func (t *tree) beginEdit(gen uint64, n *node) *node {
+	n = t.writable(gen, n)
 	t.subtractHash(n)
 	return n
 }
 
-// writableNode is beginEdit for changes that the digest does not cover.
-func (t *tree) writableNode(gen uint64, path string) *node {
-	n := t.nodeAt(path)
+func (t *tree) writableNode(gen uint64, path string) *node { return t.writable(gen, t.nodeAt(path)) }
+
+// writable is beginEdit for changes that the digest does not cover.
+func (t *tree) writable(gen uint64, n *node) *node {
 	if n.gen == gen {
 		return n
 	}

@@ -17,6 +17,7 @@ const anyVersion = -1
 func (t *transaction) runCreate() {
 	d := jute.NewDecoder(t.txn.GetBody())
 	op, req, ttl := jute.Op(t.txn.GetOp()), &t.createRequest, int64(0)
+	defer req.Forget()
 	if req.Decode(&d); op == jute.OpCreateTTL {
 		ttl = d.ReadInt64()
 	}
@@ -205,7 +206,7 @@ func (t *transaction) setData(req *jute.SetDataRequest) (*node, jute.Code) {
 	case path != ConfigPath && t.state.wouldExceedDataQuota(len(req.Data)-n.data.len()):
 		return nil, jute.NoRoom
 	}
-	n = t.editor.beginEdit(path)
+	n = t.editor.beginEdit(n)
 	more, had := len(req.Data)-n.data.len(), n.data
 	t.state.setPackedData(n, packCopy(req.Data))
 	n.data.version++
@@ -248,7 +249,7 @@ func (t *transaction) runSetACL() {
 	case list != n.acl && t.state.wouldExceedDataQuota(addedACLBytes(list, n.acl)):
 		t.result.Code = jute.NoRoom
 	default:
-		n = t.editor.beginEdit(path)
+		n = t.editor.beginEdit(n)
 		t.state.releaseACL(n.acl)
 		t.state.retainACL(list)
 		n.setACL(list, n.aversion+1)

@@ -382,7 +382,7 @@ func TestSequenceEnds(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
 	k.must(k.create("/q", 0))
-	w.s().beginEdit(w.s().gen.Load(), "/q").ensureOwnExtra().createCount = math.MaxInt32
+	w.s().beginEdit(w.s().gen.Load(), w.s().nodeAt("/q")).ensureOwnExtra().createCount = math.MaxInt32
 	if r := k.create("/q/n-", 2); r.Path != "/q/n-2147483647" {
 		t.Errorf("created %q, %v", r.Path, r.Code)
 	}
