@@ -1,0 +1,60 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// canMoveIn returns an error if ZooKeeper does not run any more.
+func (t operators) canMoveIn(Fault) error {
+	if t.program.rollcall {
+		return errors.New("the members run Rollcall already")
+	}
+	return nil
+}
+
+// planMoveIn has Rollcall take the place of ZooKeeper, as docs/moving-in.md says: all servers stop, the first member
+// imports their data, and all members start at the same addresses. ZooKeeper's own files stay.
+func (t operators) planMoveIn(Fault, int) (plan, error) {
+	return plan{make: func(ctx context.Context) error {
+		p, err := rollcall(t.cfg.Binary)
+		if err != nil {
+			return err
+		}
+		var directories []string
+		for _, m := range t.members {
+			if err := t.end(ctx, m, syscall.SIGTERM); err != nil {
+				return err
+			}
+			directories = append(directories, m.data)
+		}
+		t.program = p
+		for _, m := range t.members {
+			m.data = filepath.Join(filepath.Dir(m.data), "rollcall")
+			if err := os.Mkdir(m.data, 0o700); err != nil {
+				return err
+			}
+		}
+		if err := (prover{t}).prove(ctx); err != nil {
+			return err
+		}
+		for _, m := range t.members {
+			if err := t.configure(m); err != nil {
+				return err
+			}
+		}
+		first := t.members[0]
+		if err := t.command(ctx, first, append([]string{"import", "--config", first.config}, directories...)...); err != nil {
+			return err
+		}
+		for _, m := range t.members {
+			if err := t.start(m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}, nil
+}

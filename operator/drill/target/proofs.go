@@ -1,0 +1,208 @@
+package target
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// proofs holds the secret or the certificates of Rollcall's members, and the state of their rotation.
+type proofs struct {
+	secret, next string // next is "" unless a rotation is under way
+	authorities  int    // how many have been made; the last one issued the newest certificates
+}
+
+// prover gives members what they prove themselves with, and rotates it.
+type prover struct{ operators }
+
+// The files of a member in its directory.
+const (
+	secretFile = "secret"
+	keyFile    = "tls.pem" // its certificate and key
+	trustFile  = "ca.pem"  // the authorities that it believes
+)
+
+// clientName is the name in the certificate of the drill's clients, and of its file.
+const clientName = "drill"
+
+// prove makes the token of administrators, and what members prove themselves with.
+func (t prover) prove(ctx context.Context) error {
+	if !t.program.rollcall || t.token != "" {
+		return nil
+	}
+	t.token = filepath.Join(t.dir, "token")
+	token := rand.Text()
+	if err := os.WriteFile(t.token, []byte(token+"\n"), 0o600); err != nil {
+		return err
+	}
+	for _, m := range t.members {
+		m.Token = token
+	}
+	t.proofs.secret = rand.Text()
+	if !t.cfg.Certificates {
+		return nil
+	}
+	if err := os.Mkdir(filepath.Dir(t.client().config), 0o700); err != nil {
+		return err
+	}
+	if err := t.newAuthority(ctx); err != nil {
+		return err
+	}
+	return errors.Join(t.installKey(t.client(), clientName), t.installTrust(t.client(), t.proofs.authorities))
+}
+
+// client stands for the drill's clients, which have files as a member has.
+func (t prover) client() *member {
+	return &member{config: filepath.Join(t.dir, clientName, "zoo.cfg")}
+}
+
+// proofLines writes the files by which a member proves itself, and returns the lines of zoo.cfg that name them.
+func (t prover) proofLines(m *member) (string, error) {
+	switch {
+	case len(t.members) == 1:
+		return "", nil
+	case !t.cfg.Certificates:
+		return "ensembleSecretFile=" + m.file(secretFile) + "\n", m.write(secretFile, t.proofs.secret+"\n")
+	}
+	m.Secure = net.JoinHostPort(m.ip.String(), strconv.Itoa(m.ports.secure))
+	lines := fmt.Sprintf("sslQuorum=true\nsecureClientPort=%d\nsecureClientPortAddress=%s\n", m.ports.secure, m.ip)
+	for _, prefix := range []string{"ssl.", "ssl.quorum."} {
+		lines += fmt.Sprintf("%skeyStore.location=%s\n%strustStore.location=%s\n", prefix, m.file(keyFile), prefix, m.file(trustFile))
+	}
+	return lines, errors.Join(t.installKey(m, m.ip.String()), t.installTrust(m, t.proofs.authorities))
+}
+
+// file returns the path of a file in a member's directory.
+func (m *member) file(name string) string { return filepath.Join(filepath.Dir(m.config), name) }
+
+// write replaces a file in a member's directory at once, as operators should: the member may read it at any time.
+func (m *member) write(name, text string) error {
+	next := m.file(name + ".next")
+	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, m.file(name))
+}
+
+// planSecret puts secrets into a member's file, and has it read them.
+func (t prover) planSecret(f Fault, _ int) (plan, error) {
+	m, p := t.member(f.Member), &t.proofs
+	return plan{make: func(ctx context.Context) error {
+		if p.next == "" {
+			p.next = rand.Text()
+		}
+		text := p.next + "\n"
+		if f.Mode == Both {
+			text = p.secret + "\n" + text
+		}
+		err := t.reloads(ctx, m, func() error { return m.write(secretFile, text) }, "the ensemble's secrets were reloaded")
+		if err == nil && f.Mode == New && m == t.members[len(t.members)-1] {
+			p.secret, p.next = p.next, ""
+		}
+		return err
+	}}, nil
+}
+
+// planKeys replaces certificates of a member, and has it read them. Those of the clients are replaced with those of the
+// first member.
+func (t prover) planKeys(f Fault, _ int) (plan, error) {
+	m := t.member(f.Member)
+	return plan{make: func(ctx context.Context) error {
+		if m == t.members[0] {
+			if f.Mode == Both {
+				if err := t.newAuthority(ctx); err != nil {
+					return err
+				}
+			}
+			if err := t.install(t.client(), clientName, f.Mode); err != nil {
+				return err
+			}
+		}
+		return t.reloads(ctx, m, func() error { return t.install(m, m.ip.String(), f.Mode) }, "keys reloaded")
+	}}, nil
+}
+
+// install replaces what a step of a rotation replaces. name is that in the certificate.
+func (t prover) install(m *member, name, mode string) error {
+	newest := t.proofs.authorities
+	switch mode {
+	case Both:
+		return t.installTrust(m, newest-1, newest)
+	case Own:
+		return t.installKey(m, name)
+	default:
+		return t.installTrust(m, newest)
+	}
+}
+
+// newAuthority makes an authority, and certificates for all members and for the drill's clients.
+func (t prover) newAuthority(ctx context.Context) error {
+	t.proofs.authorities++
+	args := []string{"certs", "--out", t.issued(t.proofs.authorities, "")}
+	for _, m := range t.members {
+		args = append(args, m.ip.String())
+	}
+	return t.command(ctx, t.members[0], append(args, clientName)...)
+}
+
+// issued returns the path of a file of an authority.
+func (t prover) issued(authority int, name string) string {
+	return filepath.Join(t.dir, "certs-"+strconv.Itoa(authority), name)
+}
+
+// installKey gives a member the newest certificate with a name.
+func (t prover) installKey(m *member, name string) error {
+	text, err := os.ReadFile(t.issued(t.proofs.authorities, name+".pem"))
+	if err != nil {
+		return err
+	}
+	return m.write(keyFile, string(text))
+}
+
+// installTrust lets a member believe authorities.
+func (t prover) installTrust(m *member, authorities ...int) error {
+	var all strings.Builder
+	for _, authority := range authorities {
+		text, err := os.ReadFile(t.issued(authority, trustFile))
+		if err != nil {
+			return err
+		}
+		all.Write(text)
+	}
+	return m.write(trustFile, all.String())
+}
+
+// ClientTLS returns the settings with which the drill's clients connect to Member.Secure: with the certificate and the authorities that are
+// in their files at the time of each handshake. It is nil if the members have no certificates.
+func (t *Processes) ClientTLS() *tls.Config {
+	if !t.cfg.Certificates {
+		return nil
+	}
+	client := (prover{operators{t}}).client()
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(client.file(keyFile), client.file(keyFile))
+			return &pair, err
+		},
+		InsecureSkipVerify: true, // VerifyConnection verifies, with authorities that change
+		VerifyConnection: func(state tls.ConnectionState) error {
+			text, err := os.ReadFile(client.file(trustFile))
+			if err != nil {
+				return err
+			}
+			trusted := x509.NewCertPool()
+			trusted.AppendCertsFromPEM(text)
+			_, err = state.PeerCertificates[0].Verify(x509.VerifyOptions{DNSName: state.ServerName, Roots: trusted})
+			return err
+		},
+	}
+}

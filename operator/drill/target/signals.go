@@ -1,0 +1,121 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+)
+
+// lacksOfProcesses has the reasons for which processes on one loopback cannot have the other faults.
+var lacksOfProcesses = map[Kind]string{
+	Cut:    "the members share one loopback interface, which cannot be cut" + wantsNetwork,
+	Slow:   "the members share one loopback interface, which cannot be slowed down" + wantsNetwork,
+	Forget: "the members share one loopback interface, whose connections cannot be lost" + wantsNetwork,
+	Disk:   "the members' data are on a disk of this machine, which must not be broken" + wantsDisks,
+	Fill:   "the members' data are on a disk of this machine, which must not be filled" + wantsDisks,
+	Clock: "processes of one machine share its clock, and it must not be set: drill an ensemble on machines of their " +
+		"own, with a hook for clock",
+}
+
+// lacksOfZooKeeper has the reasons for which ZooKeeper's members cannot have the acts of Rollcall's operators.
+var lacksOfZooKeeper = map[Kind]string{
+	Upgrade: ofRollcall, Add: ofRollcall, Replace: ofRollcall, Secret: ofRollcall, Keys: ofRollcall, Backup: ofRollcall,
+}
+
+const (
+	ofRollcall   = "it is about commands of Rollcall, and the members run ZooKeeper"
+	wantsNetwork = ": run as root on Linux, with ip, tc, ss and nft, so that each member gets a network namespace of its own"
+	wantsDisks   = ": run as root on Linux, with mkfs.ext4 and loop devices, so that each member gets a small disk of its own"
+)
+
+// canEnd returns an error if a member cannot be killed or stopped now.
+func (t *Processes) canEnd(f Fault) error {
+	m := t.member(f.Member)
+	switch {
+	case m.process == nil:
+		return fmt.Errorf("member %s is down already", m.Name)
+	case slices.ContainsFunc(t.has(f.Member, Disk), func(d Fault) bool { return d.Mode == Stall }):
+		return fmt.Errorf("the disk of member %s is stalled, so its process cannot end: repair that first", m.Name)
+	case f.Kind == Shut && len(t.has(f.Member, Stop)) > 0:
+		return fmt.Errorf("member %s is stopped, so it cannot shut down: repair that first, or kill it", m.Name)
+	}
+	return nil
+}
+
+// planEnd is for Kill and Shut. After the drill's own end no member is started again, so nothing is left to undo.
+func (t *Processes) planEnd(sig syscall.Signal) func(Fault, int) (plan, error) {
+	return func(f Fault, _ int) (plan, error) {
+		m := t.member(f.Member)
+		return plan{
+			make:  func(ctx context.Context) error { return t.end(ctx, m, sig) },
+			after: func(ctx context.Context) error { return restart(ctx, t, m) },
+		}, nil
+	}
+}
+
+func (t *Processes) planWipe(f Fault, _ int) (plan, error) {
+	m := t.member(f.Member)
+	return plan{
+		make: func(ctx context.Context) error {
+			if err := t.end(ctx, m, syscall.SIGKILL); err != nil {
+				return err
+			}
+			return m.empty()
+		},
+		after: func(ctx context.Context) error { return restart(ctx, t, m) },
+	}, nil
+}
+
+// empty removes everything but the id from the data directory.
+func (m *member) empty() error {
+	entries, err := os.ReadDir(m.data)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, e := range entries {
+		failed = append(failed, os.RemoveAll(filepath.Join(m.data, e.Name())))
+	}
+	return errors.Join(append(failed, m.identify())...)
+}
+
+func (t *Processes) planStop(f Fault, _ int) (plan, error) {
+	m := t.member(f.Member)
+	if m.process == nil {
+		return plan{}, fmt.Errorf("member %s is down", m.Name)
+	}
+	pid := m.process.cmd.Process.Pid
+	started, err := startOf(pid)
+	switch {
+	case err != nil:
+		return plan{}, err
+	case started == "":
+		return plan{}, fmt.Errorf("member %s has ended by itself; the end of %s: %s", m.Name, m.log, tail(m.log))
+	}
+	return plan{
+		undo: []Step{{Signal: syscall.SIGCONT, Pid: pid, Started: started}},
+		make: func(context.Context) error {
+			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+				return err
+			}
+			return awaitStopped(pid)
+		},
+	}, nil
+}
+
+// revive starts a member again that has ended by itself, as an init system would.
+func (t *Processes) revive(ctx context.Context, m *member) error {
+	if m.process == nil {
+		return nil // a drill has killed it
+	}
+	select {
+	case <-m.process.done:
+		return restart(ctx, t, m)
+	default:
+		return nil
+	}
+}
