@@ -1,0 +1,74 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// deaf gives a member a process that ends at SIGKILL alone, and returns the signals that it gets.
+func deaf(m *member) *[]os.Signal {
+	var got []os.Signal
+	p := &process{cmd: &exec.Cmd{Process: &os.Process{Pid: 99999999}}, done: make(chan struct{})}
+	p.signal = func(sig os.Signal) error {
+		got = append(got, sig)
+		if sig == syscall.SIGKILL {
+			close(p.done)
+		}
+		return nil
+	}
+	m.process = p
+	return &got
+}
+
+// A member that does not shut down is killed at the limit, which is an error, and can be started again.
+func TestMemberDoesNotShutDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &member{Member: Member{Name: "2"}, log: "log of member 2"}
+		got, began := deaf(m), time.Now()
+		err := new(Processes).end(t.Context(), m, syscall.SIGTERM)
+		if err == nil || !strings.Contains(err.Error(), "member 2: process 99999999 does not end after terminated: the limit is 1m0s; so it was killed") {
+			t.Errorf("%v", err)
+		}
+		if took := time.Since(began); took != endLimit {
+			t.Errorf("it took %v", took)
+		}
+		if !slices.Equal(*got, []os.Signal{syscall.SIGTERM, syscall.SIGKILL}) || m.process != nil {
+			t.Errorf("it got %v; its process: %v", *got, m.process)
+		}
+	})
+}
+
+// A shutdown that is interrupted can be repaired: the process ends, and another one starts.
+func TestInterruptedEndIsRepaired(t *testing.T) {
+	dir := t.TempDir()
+	m := &member{Member: Member{Name: "2"}, config: filepath.Join(dir, "zoo.cfg"), log: filepath.Join(dir, "log")}
+	p := &Processes{members: []*member{m}, program: program{argv: func(string, string) []string { return []string{"sleep", "600"} }}}
+	p.journal, p.names = openJournal(t, t.TempDir()), []string{"2"}
+	p.ways = map[Kind]way{Shut: {p.canEnd, p.planEnd(syscall.SIGTERM)}, Wipe: {p.canEnd, p.planWipe}}
+	interrupted, interrupt := context.WithCancelCause(t.Context())
+	interrupt(errors.New("it was interrupted"))
+	for _, kind := range []Kind{Shut, Wipe} {
+		deaf(m)
+		m.process.signal = func(sig os.Signal) error { return nil } // it ends later
+		if err := p.Break(interrupted, Fault{Kind: kind, Member: "2"}); err == nil || !strings.Contains(err.Error(), "it was interrupted") {
+			t.Errorf("%s: %v", kind, err)
+		}
+		first := m.process
+		first.signal = func(os.Signal) error { close(first.done); return nil }
+		if err := p.Heal(t.Context()); err != nil || m.process == nil || m.process == first {
+			t.Fatalf("Heal of %s: %v", kind, err)
+		}
+		if err := p.end(t.Context(), m, syscall.SIGKILL); err != nil || len(p.journal.Entries()) > 0 {
+			t.Errorf("%v; left in the journal: %v", err, p.journal.Entries())
+		}
+	}
+}
