@@ -1,0 +1,101 @@
+package client
+
+import (
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"slices"
+	"unsafe"
+
+	"rollcall/zk/jute"
+)
+
+// childNames is the reply to a read of children, with the names as strings that share one piece of memory.
+type childNames struct {
+	names   []string
+	stat    jute.Stat
+	inReply bool // the names lie in the reply, whose memory nobody changes: session.Do gives it away
+}
+
+// Decode implements session.Readable. It appends to names.
+func (c *childNames) Decode(d *jute.Decoder) {
+	n, _ := d.ReadCount(lengthSize)
+	rest := d.Rest()
+	text := c.textOf(rest)
+	c.names = slices.Grow(c.names, n)
+	for range n {
+		name := d.ReadBytes()
+		if d.Err() != nil {
+			return
+		}
+		end := len(rest) - len(d.Rest())
+		c.names = append(c.names, text[end-len(name):end])
+	}
+	c.stat.Decode(d)
+}
+
+func (c *childNames) textOf(reply []byte) string {
+	if c.inReply {
+		return unsafe.String(unsafe.SliceData(reply), len(reply))
+	}
+	return string(reply)
+}
+
+// lengthSize is the number of bytes of the length before a name.
+const lengthSize = 4
+
+// encodedNames is the reply to a read of children, with the names as they are in the reply.
+type encodedNames struct {
+	names []byte
+	count int
+	each  iter.Seq2[[]byte, error] // the method eachName, bound once
+}
+
+func newEncodedNames() *encodedNames {
+	e := &encodedNames{}
+	e.each = e.eachName
+	return e
+}
+
+// read takes the names of a reply without looking at them, and returns the Stat after them. The Decoder keeps the error.
+func (e *encodedNames) read(d *jute.Decoder) Stat {
+	e.count, _ = d.ReadCount(lengthSize)
+	rest := d.Rest()
+	end := max(len(rest)-jute.StatSize, 0)
+	e.names = rest[:end]
+	if d.Err() == nil {
+		*d = jute.NewDecoder(rest[end:])
+	}
+	return readStat(d)
+}
+
+// eachName yields all names, and an error after the last one that makes sense.
+func (e *encodedNames) eachName(yield func(name []byte, err error) bool) {
+	rest := e.names
+	for range e.count {
+		size := nameSize(rest)
+		if size == 0 {
+			yield(nil, fmt.Errorf("%w: a name without an end", ErrProtocol))
+			return
+		}
+		if !yield(rest[lengthSize:size:size], nil) {
+			return
+		}
+		rest = rest[size:]
+	}
+	if len(rest) > 0 {
+		yield(nil, fmt.Errorf("%w: %d bytes after the last name", ErrProtocol, len(rest)))
+	}
+}
+
+// nameSize returns the size of the name at the begin of b, with its length, or 0 if it does not end in b.
+func nameSize(b []byte) int {
+	if len(b) < lengthSize {
+		return 0
+	}
+	size := uint64(binary.BigEndian.Uint32(b)) + lengthSize
+	if size > uint64(len(b)) {
+		return 0
+	}
+	return int(size)
+}
