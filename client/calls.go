@@ -1,0 +1,192 @@
+package client
+
+import (
+	"context"
+	"errors"
+
+	"rollcall/client/session"
+	"rollcall/zk/jute"
+)
+
+// do sends a request about a path and waits for the reply. A read is sent again if its connection breaks, unless
+// calls are to fail while the session is suspended.
+func (c *Client) do(ctx context.Context, op jute.Op, path string, rec session.Record, into session.Readable) error {
+	var observed func(error)
+	if c.observer != nil {
+		ctx, observed = c.observer.Begin(ctx, op.String(), path)
+	}
+	var err error
+	for {
+		_, err = c.session.Do(ctx, op, rec, into)
+		if !errors.Is(err, ErrConnectionLost) || op.IsWrite() || c.policy == Fail {
+			break
+		}
+	}
+	err = callError(op, path, err)
+	if observed != nil {
+		observed(err)
+	}
+	return err
+}
+
+// carryOut sends an operation as a request, and waits for the reply.
+func (c *Client) carryOut(ctx context.Context, o Operation, into session.Readable) error {
+	return c.do(ctx, o.op, o.path, &request{Operation: o, root: c.chroot}, into)
+}
+
+// Create creates a node and returns its path and its Stat. The path is the one given, and for a sequential mode a
+// number after it. The parent must exist.
+func (c *Client) Create(ctx context.Context, path string, data []byte, mode Mode) (string, Stat, error) {
+	var resp jute.Create2Response
+	if err := c.carryOut(ctx, CreateOp(path, data, mode), &resp); err != nil {
+		return "", Stat{}, err
+	}
+	return c.chroot.local(string(resp.Path)), statOf(resp.Stat), nil
+}
+
+// maxContainerTries limits the times that CreateAll creates the parent of a node. The servers delete an empty container at
+// most once in a check of all containers, so a second try nearly always succeeds.
+const maxContainerTries = 10
+
+// CreateAll creates the nodes on the way to path that do not exist, and then the node itself, all as containers. A
+// node that exists is no error.
+func (c *Client) CreateAll(ctx context.Context, path string) error {
+	_, _, err := c.Create(ctx, path, nil, Container)
+	for tries := 0; errors.Is(err, ErrNoNode) && tries < maxContainerTries; tries++ {
+		parent := parentOf(path)
+		if parent == "/" {
+			return err // the chroot does not exist
+		}
+		if err := c.CreateAll(ctx, parent); err != nil {
+			return err
+		}
+		_, _, err = c.Create(ctx, path, nil, Container)
+	}
+	if errors.Is(err, ErrNodeExists) {
+		return nil
+	}
+	return err
+}
+
+// Get returns a node's data and its Stat. The data are nil if they are null.
+func (c *Client) Get(ctx context.Context, path string) ([]byte, Stat, error) {
+	var resp jute.GetDataResponse
+	if err := c.carryOut(ctx, GetOp(path), &resp); err != nil {
+		return nil, Stat{}, err
+	}
+	return resp.Data, statOf(resp.Stat), nil
+}
+
+// Set sets a node's data. version must be that of the node, or AnyVersion.
+func (c *Client) Set(ctx context.Context, path string, data []byte, version int32) (Stat, error) {
+	var resp jute.SetDataResponse
+	if err := c.carryOut(ctx, SetOp(path, data, version), &resp); err != nil {
+		return Stat{}, err
+	}
+	return statOf(resp.Stat), nil
+}
+
+// Delete deletes a node without children. version must be that of the node, or AnyVersion.
+func (c *Client) Delete(ctx context.Context, path string, version int32) error {
+	return c.carryOut(ctx, DeleteOp(path, version), nil)
+}
+
+// Exists reports whether there is a node, and returns its Stat.
+func (c *Client) Exists(ctx context.Context, path string) (Stat, bool, error) {
+	var resp jute.ExistsResponse
+	err := c.carryOut(ctx, Operation{op: jute.OpExists, path: path}, &resp)
+	if errors.Is(err, ErrNoNode) {
+		return Stat{}, false, nil
+	}
+	return statOf(resp.Stat), err == nil, err
+}
+
+// Children returns the names of a node's children, in no order, and the node's Stat. The names share memory: one that is
+// kept keeps all.
+func (c *Client) Children(ctx context.Context, path string) ([]string, Stat, error) {
+	resp := childNames{inReply: true}
+	if err := c.carryOut(ctx, Operation{op: jute.OpGetChildren2, path: path}, &resp); err != nil {
+		return nil, Stat{}, err
+	}
+	return resp.names, statOf(resp.stat), nil
+}
+
+func namesOf(children [][]byte) []string {
+	names := make([]string, len(children))
+	for i, name := range children {
+		names[i] = string(name)
+	}
+	return names
+}
+
+// Sync waits until the server that the Client is connected to has applied everything that was written anywhere
+// before the call. A read after it sees all that.
+func (c *Client) Sync(ctx context.Context) error {
+	return c.do(ctx, jute.OpSync, "", jute.SyncRequest{Path: []byte(c.chroot.full("/"))}, nil)
+}
+
+// GetACL returns a node's access control list and its Stat.
+func (c *Client) GetACL(ctx context.Context, path string) ([]ACL, Stat, error) {
+	var resp jute.GetACLResponse
+	if err := c.do(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(c.chroot.full(path))}, &resp); err != nil {
+		return nil, Stat{}, err
+	}
+	return aclsOf(resp.ACL), statOf(resp.Stat), nil
+}
+
+// SetACL sets a node's access control list. version must be that of the list (Stat.ACLVersion), or AnyVersion.
+func (c *Client) SetACL(ctx context.Context, path string, acl []ACL, version int32) (Stat, error) {
+	var resp jute.SetACLResponse
+	rec := jute.SetACLRequest{Path: []byte(c.chroot.full(path)), ACL: aclRecords(acl), Version: version}
+	if err := c.do(ctx, jute.OpSetACL, path, rec, &resp); err != nil {
+		return Stat{}, err
+	}
+	return statOf(resp.Stat), nil
+}
+
+// Ephemerals returns the paths of the session's ephemeral nodes at prefix and below it, in no order.
+func (c *Client) Ephemerals(ctx context.Context, prefix string) ([]string, error) {
+	var resp jute.GetEphemeralsResponse
+	rec := jute.GetEphemeralsRequest{Path: []byte(c.chroot.full(prefix))}
+	if err := c.do(ctx, jute.OpGetEphemerals, prefix, rec, &resp); err != nil {
+		return nil, err
+	}
+	paths := namesOf(resp.Ephemerals)
+	for i, path := range paths {
+		paths[i] = c.chroot.local(path)
+	}
+	return paths, nil
+}
+
+// CountBelow returns the number of nodes below a node, at any depth.
+func (c *Client) CountBelow(ctx context.Context, path string) (int, error) {
+	var resp jute.GetAllChildrenNumberResponse
+	rec := jute.GetAllChildrenNumberRequest{Path: []byte(c.chroot.full(path))}
+	err := c.do(ctx, jute.OpGetAllChildrenNumber, path, rec, &resp)
+	return int(resp.TotalNumber), err
+}
+
+// AddAuth proves an identity, from now on and on every later connection, and waits for the reply. If the server
+// rejects it, the error is ErrAuthFailed, and the Client ends. A session has at most session.MaxIdentities: above that
+// the error is ErrTooManyIdentities, and the Client goes on.
+func (c *Client) AddAuth(ctx context.Context, a Auth) error {
+	return callError(jute.OpAuth, "", c.session.AddAuth(ctx, a.forSession()))
+}
+
+// WhoAmI returns the identities of the connection, as the server knows them. The IDs of the scheme digest are users
+// without their hash.
+func (c *Client) WhoAmI(ctx context.Context) ([]Identity, error) {
+	var resp jute.WhoAmIResponse
+	if err := c.do(ctx, jute.OpWhoAmI, "", nil, &resp); err != nil {
+		return nil, err
+	}
+	identities := make([]Identity, len(resp.ClientInfo))
+	for i, info := range resp.ClientInfo {
+		identities[i] = Identity{Scheme: string(info.AuthScheme), ID: string(info.User)}
+	}
+	return identities, nil
+}
+
+// AwaitConnected waits until requests can be sent, or until ctx ends. If requests can never be sent again, it
+// returns the reason.
+func (c *Client) AwaitConnected(ctx context.Context) error { return c.session.AwaitReady(ctx) }

@@ -1,0 +1,248 @@
+// Package client is a client of Rollcall and of ZooKeeper.
+//
+// Dial opens a session. The Client keeps it over as many connections as it takes. A session has a timeout: if the
+// ensemble does not hear from the client for that long, it ends the session and deletes its ephemeral nodes.
+//
+//	c, err := client.Dial(ctx, "h1:2181,h2:2181,h3:2181/app", client.Config{})
+//	if err != nil {
+//		return err
+//	}
+//	defer c.Close(ctx)
+//	data, stat, err := c.Get(ctx, "/settings")
+//
+// # Calls
+//
+// Each call has a context and returns when that ends; a reply that comes later is dropped. Its error is an *Error
+// with the operation and the path. errors.Is finds the reason, such as ErrNoNode, and MayHaveHappened reports
+// whether a write may have been carried out although it failed. The Client sends a read again if the connection
+// breaks. It never sends a write twice.
+//
+// While there is no connection, the session is suspended. Calls then wait for a connection until their context
+// ends, or fail at once: see Config.WhileSuspended.
+//
+// # Rights
+//
+// A session is a right: to hold a lock, to be the leader. Nobody can tell a client at once that its session has
+// ended if the network does not carry it. So a client decides that by itself: it may act on its session until the
+// time at which its last answered request was sent, plus the timeout, less a margin. Held reports whether it may, at
+// the moment of the call. The clock goes on while the machine is suspended.
+//
+// # Concurrency
+//
+// A Client is safe for concurrent use. Functions that a Config or a call gets run on the Client's own goroutine
+// unless their comment says otherwise. They must not block, and they must not call the Client.
+package client
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"rollcall/client/session"
+	"rollcall/zk/jute"
+)
+
+// DefaultTimeout is the session timeout that a client requests if its Config has none. Servers may grant another.
+const DefaultTimeout = session.DefaultTimeout
+
+// DefaultPort is the port of servers whose entry has none, ZooKeeper's.
+const DefaultPort = 2181
+
+// NeverGiveUp is a value of Config.GiveUpAfter.
+const NeverGiveUp = session.NeverGiveUp
+
+// Config configures a Client. The zero value connects over TCP, with DefaultTimeout and no identity. From
+// Dial on, its slices and maps belong to the Client.
+type Config struct {
+	// Timeout is the session timeout to request; 0: DefaultTimeout. Servers raise or lower it to their limits. A session
+	// that Resume goes on with keeps its own timeout.
+	Timeout time.Duration
+
+	TLS   *tls.Config // nil: no TLS. An empty ServerName becomes the server's host
+	Login *Login      // the user to log in by SASL, first on every connection; nil: none
+	Auth  []Auth      // identities to send first on every connection, after the login
+
+	// WhileSuspended decides over calls while there is no connection.
+	WhileSuspended SuspendedPolicy
+
+	// AllowReadOnly admits servers that have no leader: see session.Config.
+	AllowReadOnly bool
+
+	// InOrder tries the servers in the order of the list. Otherwise the Client draws an order, so that the clients
+	// of an ensemble spread over its servers.
+	InOrder bool
+
+	// Margin is the time from the end of the Client's right to its session to the end of the timeout; 0: a tenth of the timeout,
+	// which makes up for clocks whose speeds differ by 10 %.
+	Margin time.Duration
+
+	// GiveUpAfter bounds the attempts to resume the session after the last request that was answered had been
+	// sent; 0: 4/3 of the timeout. Then it declares the session expired. If it is negative, it tries until a server says
+	// that the session has expired: sessions outlive an outage of the whole ensemble.
+	GiveUpAfter time.Duration
+
+	// Clock tells the time by which rights are counted; nil: session.BootTime. Tests set it.
+	Clock session.Clock
+
+	// Resume goes on with the session of another process instead of opening a new one: see Client.HandOver.
+	Resume *Handover
+
+	// MaxInFlight limits the requests without a reply; 0: session.DefaultMaxInFlight. Calls above it wait.
+	MaxInFlight int
+
+	Resolver session.Resolver // looks up entries such as srv:_zookeeper._tcp.example.com; nil: net.DefaultResolver
+
+	// DialConn opens a connection. network is "tcp" or "unix". It must return when ctx ends. nil: a net.Dialer.
+	DialConn func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// OnState is called with every change of the session's state, in order.
+	OnState func(StateChange)
+
+	// OnEvent is called with every event that the servers send for a watch of the session, in order, and before the
+	// watch gets it. nil: nothing is.
+	OnEvent func(Event)
+
+	// OnPong is called with the round-trip time of each ping. nil: nothing is.
+	OnPong func(time.Duration)
+
+	// Observer sees every call; nil: none does. See Observer for metrics and traces.
+	Observer Observer
+
+	Logger *slog.Logger // nil: no log
+}
+
+// Login is a user who logs in by SASL with the mechanism DIGEST-MD5.
+type Login = session.Login
+
+// SuspendedPolicy decides over calls while there is no connection.
+type SuspendedPolicy int
+
+const (
+	Wait SuspendedPolicy = iota // for a connection, until the call's context ends
+	Fail                        // at once, with ErrSuspended
+)
+
+// Client holds one session. Dial makes one.
+type Client struct {
+	session  *session.Session
+	chroot   chroot
+	observer Observer
+	policy   SuspendedPolicy
+	states   states
+	watches  watchTable
+
+	inheritedUntil Zxid // the last one that the predecessor has seen, if the session was handed over
+
+	background sync.WaitGroup // goroutines that end with the session
+}
+
+// Dial connects to one of servers, and returns when the session exists and its identities are accepted. It tries
+// the servers in turn until ctx ends, so give ctx a deadline.
+//
+// servers is a list such as "h1:2181,h2:2181/app". The path after it is the chroot: the node that all paths of the
+// Client begin at. Dial does not create it. An address without a port has DefaultPort. See ParseServers for the other forms.
+//
+// If ctx ends first, the error is ctx's, with the last failure. It is ErrExpired if the session to resume is gone,
+// and ErrAuthFailed if the login or an identity is rejected.
+func Dial(ctx context.Context, servers string, cfg Config) (*Client, error) {
+	list, path, err := ParseServers(servers, DefaultPort)
+	if err != nil {
+		return nil, fmt.Errorf("client: servers %.200q: %w", servers, err)
+	}
+	if path != "" && !jute.ValidPath(path) {
+		return nil, fmt.Errorf("client: servers %.200q: the chroot %.200q is not a path of a node", servers, path)
+	}
+	if cfg.Resume != nil && cfg.Resume.Password == nil {
+		return nil, fmt.Errorf("client: dial %.200s: resume session %v: %w", servers, cfg.Resume.Session, ErrHandoverGiven)
+	}
+	root := chroot(path)
+	c := &Client{chroot: root, observer: cfg.Observer, policy: cfg.WhileSuspended}
+	c.states = states{changed: make(chan struct{}), onChange: cfg.OnState, watches: &c.watches}
+	c.watches = watchTable{c: c, paths: map[string]*pathWatches{}}
+	if cfg.Resume != nil {
+		c.inheritedUntil = cfg.Resume.LastZxid
+	}
+	settings := cfg.forSession(list)
+	settings.OnState, settings.OnEvent = c.states.handle, c.watches.handleEvent
+	c.watches.onEvent = cfg.OnEvent
+	if c.session, err = session.Open(ctx, settings); err != nil {
+		return nil, fmt.Errorf("client: dial %.200s: %w", servers, err)
+	}
+	return c, nil
+}
+
+// ParseServers reads a list of servers as Dial gets it: addresses with commas, such as h1:2181,h2:2181, and a chroot
+// after the last one, which is "" for the root. port is for addresses without one; with 0 each must have its own. It
+// checks the form of the addresses, and neither looks them up nor checks the chroot.
+func ParseServers(text string, port int) (servers []string, chroot string, err error) {
+	return session.ParseServers(text, port)
+}
+
+// ParseHostPorts is ParseServers for programs that need addresses of the form host:port. Other entries are errors.
+func ParseHostPorts(text string, port int) (servers []string, chroot string, err error) {
+	return session.ParseHostPorts(text, port)
+}
+
+// forSession translates a Config for the package session.
+func (cfg *Config) forSession(list []string) session.Config {
+	s := session.Config{
+		Servers: list, Shuffle: !cfg.InOrder, Timeout: cfg.Timeout, Login: cfg.Login, MaxInFlight: cfg.MaxInFlight,
+		FailWithoutConnection: cfg.WhileSuspended == Fail, Logger: cfg.Logger, OnPong: cfg.OnPong,
+		TLS: cfg.TLS, Resolver: cfg.Resolver,
+		AllowReadOnly: cfg.AllowReadOnly, Margin: cfg.Margin, GiveUpAfter: cfg.GiveUpAfter, Clock: cfg.Clock,
+	}
+	for _, a := range cfg.Auth {
+		s.Auth = append(s.Auth, a.forSession())
+	}
+	if cfg.Resume != nil {
+		s.Resume = cfg.Resume.token()
+		// The time that the predecessor has promised to its rights, and that the next successor counts on.
+		s.Timeout = cmp.Or(cfg.Resume.Timeout, s.Timeout)
+	}
+	if dial := cfg.DialConn; dial != nil {
+		s.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+				return dial(ctx, "unix", path)
+			}
+			return dial(ctx, "tcp", addr)
+		}
+	}
+	return s
+}
+
+// Close ends the session: the ensemble deletes its ephemeral nodes. It waits for the reply, and without a
+// connection for one, until ctx ends. Then the session ends when its timeout has passed. Whatever Close returns, the
+// Client has ended: no goroutine is left.
+func (c *Client) Close(ctx context.Context) error {
+	err := c.session.Close(ctx)
+	c.background.Wait()
+	return err
+}
+
+// Abandon ends the Client without a word to the ensemble: the session lives until its timeout has passed, or until
+// another Client resumes it. When Abandon returns, no goroutine is left.
+func (c *Client) Abandon() {
+	c.session.Abandon()
+	c.background.Wait()
+}
+
+// Session returns the session's id and its timeout as the servers granted it.
+func (c *Client) Session() (SessionID, time.Duration) {
+	id, timeout := c.session.Identity()
+	return SessionID(id), timeout
+}
+
+// LastZxid returns the greatest zxid in a reply so far. The servers had carried out that transaction when they sent it.
+func (c *Client) LastZxid() Zxid { return Zxid(c.session.LastZxid()) }
+
+// Server returns the address of the server that the Client is connected to, or "" while there is none.
+func (c *Client) Server() string { return c.session.Server() }
+
+// Chroot returns the path of the node that all paths of the Client begin at, or "" if that is the root.
+func (c *Client) Chroot() string { return string(c.chroot) }

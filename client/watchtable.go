@@ -1,0 +1,306 @@
+package client
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"rollcall/zk/jute"
+)
+
+// watchKind is the kind of a watch that fires once.
+type watchKind int
+
+const (
+	watchData     watchKind = iota // set by a get, or an exists of a node that is there
+	watchExist                     // set by an exists of a node that is not there
+	watchChildren                  // set by a read of children
+	watchKinds
+)
+
+// firedBy lists the watches that each type of event uses up.
+var firedBy = map[EventType][]watchKind{
+	NodeCreated:     {watchData, watchExist},
+	DataChanged:     {watchData, watchExist},
+	NodeDeleted:     {watchData, watchExist, watchChildren},
+	ChildrenChanged: {watchChildren},
+}
+
+// serverKind is the kind of a watch as servers tell them apart. Each can be set once on a path.
+type serverKind int
+
+const (
+	dataAtServer       serverKind = iota // of watchData and of watchExist
+	childrenAtServer                     // of watchChildren
+	persistentAtServer                   // of Node
+	recursiveAtServer                    // of Tree and TreeWithoutState
+	serverKinds
+	onceKinds = persistentAtServer // those before it fire once
+)
+
+// atServer returns the kind of watch that servers keep for a kind of ours.
+func (k watchKind) atServer() serverKind {
+	if k == watchChildren {
+		return childrenAtServer
+	}
+	return dataAtServer
+}
+
+// pathWatches has what is watched on one path.
+type pathWatches struct {
+	once   [watchKinds][]*onceWaiter
+	shared [sharedKinds]*sharedWatch
+
+	set      [serverKinds]bool // the servers have a watch of that kind
+	reading  [onceKinds]int    // reads in flight that may set a watch
+	removing chan struct{}     // closed when the removal that is about to be sent has been sent; nil: none is
+	removals int               // sent and without a reply
+}
+
+// isEmpty reports whether nothing is known of the path.
+func (p *pathWatches) isEmpty() bool {
+	for _, waiters := range p.once {
+		if len(waiters) > 0 {
+			return false
+		}
+	}
+	return p.shared == [sharedKinds]*sharedWatch{} && p.set == [serverKinds]bool{} && p.reading == [onceKinds]int{} &&
+		p.removing == nil && p.removals == 0
+}
+
+// hasOnce reports whether somebody waits for a watch of the kind.
+func (p *pathWatches) hasOnce(kind serverKind) bool {
+	if kind == childrenAtServer {
+		return len(p.once[watchChildren]) > 0
+	}
+	return len(p.once[watchData])+len(p.once[watchExist]) > 0
+}
+
+// onceWaiter waits for a watch that fires once.
+type onceWaiter struct {
+	fired  chan Event // has room for one event
+	path   string     // as the servers know it
+	kind   watchKind
+	added  bool // it is in the table
+	gaveUp bool // its caller has left before the reply
+}
+
+// watchTable has the watches of a Client by path, as the servers know it, and hands events to them. A watch is added
+// when the reply to its request is read, in the order of the connection: so it gets the first event after that reply,
+// and no earlier one.
+type watchTable struct {
+	c       *Client
+	onEvent func(Event) // the caller's; nil: none
+
+	mu       sync.Mutex
+	paths    map[string]*pathWatches
+	trees    int    // paths with a recursive watch that is wanted
+	ended    *Event // no event will come any more
+	versions serverVersion
+	unwanted unwantedWatches
+}
+
+// at returns the watches on a path, to be changed. release must follow. The lock is held.
+func (t *watchTable) at(path string) *pathWatches {
+	p := t.paths[path]
+	if p == nil {
+		p = &pathWatches{}
+		t.paths[path] = p
+	}
+	return p
+}
+
+// release forgets the path if nothing is known of it, and has watches removed that nobody wants any more. The lock is
+// held.
+func (t *watchTable) release(path string, p *pathWatches) {
+	if p.isEmpty() {
+		delete(t.paths, path)
+	} else if _, _, unwanted := t.nextRemoval(p); unwanted && t.ended == nil {
+		t.removeLater(path)
+	}
+}
+
+// handleEvent is called by the session with each event of a node.
+func (t *watchTable) handleEvent(e jute.WatcherEvent, zxid int64) {
+	path := string(e.Path)
+	event := Event{Type: EventType(e.Type), Path: t.c.chroot.local(path), Zxid: Zxid(zxid)}
+	if event.Zxid == NoZxid {
+		event.From = NoZxid
+	}
+	if t.onEvent != nil {
+		t.onEvent(event)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.paths[path]
+	if p != nil {
+		for _, kind := range firedBy[event.Type] {
+			for _, w := range p.once[kind] {
+				w.fire(event)
+			}
+			p.once[kind] = nil
+			p.set[kind.atServer()] = false
+		}
+		if w := p.shared[nodeWatch]; w != nil {
+			w.deliver(event, path)
+		}
+		t.release(path, p)
+	}
+	if t.trees > 0 && event.Type != ChildrenChanged {
+		t.deliverToTrees(event, path)
+	}
+}
+
+// deliverToTrees hands an event to the recursive watches on the path and above it. The lock is held.
+func (t *watchTable) deliverToTrees(event Event, path string) {
+	for above := path; ; above = parentOf(above) {
+		if p := t.paths[above]; p != nil && p.shared[treeWatch] != nil {
+			p.shared[treeWatch].deliver(event, path)
+		}
+		if above == "/" {
+			return
+		}
+	}
+}
+
+// fire passes the only event on. The lock is held.
+func (w *onceWaiter) fire(event Event) {
+	w.added = false
+	w.fired <- event
+}
+
+// beginRead is called before a read that may set a watch is sent. endRead or abandonRead must follow. It waits while a
+// removal on the path is about to be sent, so that the servers carry out the read after the removal.
+func (t *watchTable) beginRead(ctx context.Context, path string, kind serverKind) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.awaitRemovalSent(ctx, path); err != nil {
+		return err
+	}
+	t.at(path).reading[kind]++
+	return nil
+}
+
+// awaitRemovalSent waits until no removal on the path is about to be sent. The lock is held, but not while it waits.
+func (t *watchTable) awaitRemovalSent(ctx context.Context, path string) error {
+	for t.paths[path] != nil && t.paths[path].removing != nil {
+		sent := t.paths[path].removing
+		t.mu.Unlock()
+		select {
+		case <-sent:
+		case <-ctx.Done():
+		}
+		t.mu.Lock()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// abandonRead is called if a read was not sent, or got no reply.
+func (t *watchTable) abandonRead(path string, kind serverKind) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.at(path)
+	p.reading[kind]--
+	t.release(path, p)
+}
+
+// endRead is called with the reply to a read that has set a watch of the kind w.kind.
+func (t *watchTable) endRead(w *onceWaiter) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.at(w.path)
+	kind := w.kind.atServer()
+	p.reading[kind]--
+	p.set[kind] = true
+	if t.versions != addsKinds {
+		p.replaced(kind)
+	}
+	switch {
+	case w.gaveUp:
+	case t.ended != nil:
+		w.fire(*t.ended)
+	default:
+		w.added = true
+		p.once[w.kind] = append(p.once[w.kind], w)
+	}
+	t.release(w.path, p)
+}
+
+// giveUp is called when nobody waits for w any more. It may precede the reply.
+func (t *watchTable) giveUp(w *onceWaiter) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w.gaveUp = true
+	if !w.added {
+		return
+	}
+	w.added = false
+	p := t.at(w.path)
+	rest := slices.DeleteFunc(p.once[w.kind], func(other *onceWaiter) bool { return other == w })
+	if len(rest) == 0 {
+		rest = nil
+	}
+	p.once[w.kind] = rest
+	t.release(w.path, p)
+}
+
+// disconnected is called when the connection has ended, before any event of the next one.
+func (t *watchTable) disconnected() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.versions = unknownVersion
+	for w := range t.sharedWatches() {
+		w.disconnected()
+	}
+}
+
+// reconnected is called when requests pass again on the same session. The session has set all watches again.
+func (t *watchTable) reconnected() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for w := range t.sharedWatches() {
+		w.reconnected()
+	}
+}
+
+// sharedWatches returns all shared watches. The lock is held.
+func (t *watchTable) sharedWatches() func(yield func(*sharedWatch) bool) {
+	return func(yield func(*sharedWatch) bool) {
+		for _, p := range t.paths {
+			for _, w := range p.shared {
+				if w != nil && !yield(w) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// end ends all watches: the session has ended because of why.
+func (t *watchTable) end(why error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = &Event{Type: SessionEnded, Zxid: NoZxid, Err: why}
+	for w := range t.sharedWatches() {
+		w.end(t.endError())
+	}
+	for _, p := range t.paths {
+		for kind, waiters := range p.once {
+			for _, w := range waiters {
+				w.fire(*t.ended)
+			}
+			p.once[kind] = nil
+		}
+	}
+}
+
+// endError returns the reason for which no event will come any more. The lock is held.
+func (t *watchTable) endError() error {
+	if t.ended.Err == nil {
+		return ErrClosed
+	}
+	return t.ended.Err
+}
