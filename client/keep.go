@@ -1,0 +1,83 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// closePatience limits the time that Keep waits for the ensemble to end the session: long enough for a round trip,
+// and short enough for a program that is about to end.
+const closePatience = 2 * time.Second
+
+// keepPauseDivisor makes the longest pause before the next session an eighth of the timeout of the last one. The pause
+// is random, so that many clients whose sessions ended together do not come back together.
+const keepPauseDivisor = 8
+
+// Keep runs f with a Client, and runs it again with a new Client each time the session has ended without Close. So
+// what f does outlives sessions: f makes its ephemeral nodes, watches and rights anew with each Client.
+//
+// Keep dials as Dial does, until ctx ends. The context that f gets ends with ctx, and when the session has ended; then
+// its cause is the reason, such as ErrExpired. f must return soon after that: Keep does not run f again before.
+//
+// If f returns while its session lives, Keep closes the session and returns f's error. If f has ended the Client
+// itself, with Close, Abandon or HandOver, Keep returns f's error too. If f returns because its session has expired,
+// its error is dropped. Keep returns ErrAuthFailed if the login or an identity is rejected.
+//
+// If cfg resumes a session that is gone, Keep begins with a new one.
+func Keep(ctx context.Context, servers string, cfg Config, f func(ctx context.Context, c *Client) error) error {
+	for {
+		timeout, again, err := keepOnce(ctx, servers, cfg, f)
+		if !again {
+			return err
+		}
+		cfg.Resume = nil
+		select {
+		case <-time.After(rand.N(timeout/keepPauseDivisor + 1)):
+		case <-ctx.Done():
+			return fmt.Errorf("client: keep: %w; the last session ended: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+// keepOnce runs f with one session. again reports whether that has expired; err is then the reason.
+func keepOnce(ctx context.Context, servers string, cfg Config, f func(context.Context, *Client) error) (
+	timeout time.Duration, again bool, err error,
+) {
+	sessionCtx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	onState := cfg.OnState
+	cfg.OnState = func(change StateChange) {
+		if onState != nil {
+			onState(change)
+		}
+		switch {
+		case change.State == Closed:
+			cancel(ErrClosed)
+		case change.State.IsFinal():
+			cancel(change.Err)
+		}
+	}
+	c, err := Dial(ctx, servers, cfg)
+	if err != nil {
+		return 0, cfg.Resume != nil && errors.Is(err, ErrExpired), err
+	}
+	err = f(sessionCtx, c)
+	_, timeout = c.Session()
+	switch last := c.State(); last.State {
+	case Expired:
+		return timeout, true, last.Err
+	case AuthFailed:
+		return 0, false, last.Err
+	case Closed:
+		return 0, false, err
+	}
+	closeCtx, stop := context.WithTimeout(context.WithoutCancel(ctx), closePatience)
+	defer stop()
+	if closeErr := c.Close(closeCtx); err == nil && ctx.Err() == nil {
+		err = closeErr
+	}
+	return 0, false, err
+}
