@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
+	"rollcall/client"
 )
 
 // defaultPort is for an address without a port.
@@ -20,7 +20,7 @@ type target struct {
 // parseTarget parses "host:port,host:port/root", as -server of zkCli.sh. The ports and the root may be
 // missing.
 func parseTarget(text string) (*target, error) {
-	servers, root, err := client.ParseServers(text, defaultPort)
+	servers, root, err := client.ParseHostPorts(text, defaultPort)
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", text, err)
 	}
