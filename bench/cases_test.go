@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // A writer's acknowledged writes must be there. Further writes may be there, too, and a write that
@@ -173,19 +173,19 @@ func TestObserver(t *testing.T) {
 	o := &deletionObserver{groups: map[string]*nodeGroup{}}
 	one, two := o.expectDeletions("3-14", 2), o.expectDeletions("31-4", 1)
 	for _, e := range []struct {
-		kind jute.EventType
+		kind client.EventType
 		path string
 		ends <-chan time.Time
 	}{
-		{jute.EventNodeCreated, "/r/e/3-14-0000000000", nil},
-		{jute.EventNodeDeleted, "/r/e/3-14-0000000000", nil},
-		{jute.EventNodeDeleted, "/r/e/3-1-0000000000", nil},
-		{jute.EventNodeDeleted, "/r/e", nil},
-		{jute.EventNodeDeleted, "/r/e/3-14-0000000001", one},
-		{jute.EventNodeDeleted, "/r/e/3-14-0000000001", nil},
-		{jute.EventNodeDeleted, "/r/e/31-4-0000000000", two},
+		{client.NodeCreated, "/r/e/3-14-0000000000", nil},
+		{client.NodeDeleted, "/r/e/3-14-0000000000", nil},
+		{client.NodeDeleted, "/r/e/3-1-0000000000", nil},
+		{client.NodeDeleted, "/r/e", nil},
+		{client.NodeDeleted, "/r/e/3-14-0000000001", one},
+		{client.NodeDeleted, "/r/e/3-14-0000000001", nil},
+		{client.NodeDeleted, "/r/e/31-4-0000000000", two},
 	} {
-		o.onEvent(jute.WatcherEvent{Type: e.kind, Path: []byte(e.path)}, 0)
+		o.onEvent(client.Event{Type: e.kind, Path: e.path})
 		if len(one)+len(two) != 0 != (e.ends != nil) || e.ends != nil && (<-e.ends).IsZero() {
 			t.Errorf("after %v %s: %d, %d", e.kind, e.path, len(one), len(two))
 		}

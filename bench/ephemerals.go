@@ -8,8 +8,7 @@ import (
 	"sync"
 	"time"
 
-	client "rollcall/client/before"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // deletionObserver watches for the deletion of nodes whose names are a group and a number: "12-3-0000000004" belongs
@@ -35,24 +34,23 @@ func (r *caseRun) startDeletionObserver(name string) (*deletionObserver, error) 
 	if o.parent, err = r.tree.createParent(r.ctx, r.controlClient, name); err != nil {
 		return nil, err
 	}
-	if o.client, err = r.openSession(r.ctx, client.Config{Servers: r.target.Servers, OnEvent: o.onEvent}); err != nil {
+	if o.client, err = r.openSession(r.ctx, sessionConfig{servers: r.target.Servers, Config: client.Config{OnEvent: o.onEvent}}); err != nil {
 		return nil, err
 	}
 	// ZooKeeper supports recursive watches since 3.6.
-	if err = o.client.AddWatch(r.ctx, o.parent.path, jute.AddWatchPersistentRecursive); err != nil {
+	if err = o.client.AddWatch(r.ctx, o.parent.path, true); err != nil {
 		o.client.Abandon()
 		return nil, err
 	}
 	return o, nil
 }
 
-func (o *deletionObserver) onEvent(e jute.WatcherEvent, _ int64) {
-	if e.Type != jute.EventNodeDeleted {
+func (o *deletionObserver) onEvent(e client.Event) {
+	if e.Type != client.NodeDeleted {
 		return
 	}
 	now := time.Now()
-	path := string(e.Path)
-	name := path[strings.LastIndexByte(path, '/')+1:]
+	name := e.Path[strings.LastIndexByte(e.Path, '/')+1:]
 	end := max(strings.LastIndexByte(name, '-'), 0)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -118,14 +116,15 @@ func (r *caseRun) runEphemeralSession(ctx context.Context, o *deletionObserver, 
 	name := strconv.Itoa(i) + "-" + strconv.FormatInt(round, 10)
 	gone := o.expectDeletions(name, r.params.EphemeralsPerSession)
 	defer o.forgetGroup(name)
-	c, err := r.openSession(ctx, client.Config{Servers: r.serverFor(i)})
+	c, err := r.openSession(ctx, sessionConfig{servers: r.serverFor(i)})
 	if err != nil {
 		return 0, err
 	}
 	defer c.Abandon()
-	err = sendEach(ctx, c, r.params.EphemeralsPerSession, func(k int) (jute.Op, client.Record) {
+	err = sendEach(r.params.EphemeralsPerSession, func(k int, done func(error)) error {
 		path := appendPadded([]byte(o.parent.path+"/"+name+"-"), int64(k))
-		return jute.OpCreate, &jute.CreateRequest{Path: path, ACL: jute.OpenACL, Flags: jute.Ephemeral}
+		return c.Pipeline().Create(ctx, string(path), nil, client.Ephemeral,
+			func(_ string, _ client.Stat, err error) { done(err) })
 	})
 	if err != nil {
 		return 0, err

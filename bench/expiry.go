@@ -9,8 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	client "rollcall/client/before"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // silentBursts is the number of bursts of silent sessions. Servers expire sessions in buckets one tick wide. If the
@@ -44,8 +43,8 @@ func (r *caseRun) runExpiry() (Result, error) {
 func (r *caseRun) silenceSessions(o *deletionObserver, n int) (gone []<-chan time.Time, due []time.Time, err error) {
 	gone, due = make([]<-chan time.Time, r.params.SilentSessions), make([]time.Time, r.params.SilentSessions)
 	name := func(i int) string { return strconv.Itoa(n) + "-" + strconv.Itoa(i) }
-	clients, err := r.openManySessions(r.ctx, r.params.SilentSessions, func(i int) client.Config {
-		return client.Config{Servers: r.serverFor(i)}
+	clients, err := r.openManySessions(r.ctx, r.params.SilentSessions, func(i int) sessionConfig {
+		return sessionConfig{servers: r.serverFor(i)}
 	}, func(i int, _ *client.Client) { gone[i] = o.expectDeletions(name(i), 1) })
 	defer func() { r.closeOrAbandon(clients) }() // unless abandoned below
 	if err != nil {
@@ -53,7 +52,7 @@ func (r *caseRun) silenceSessions(o *deletionObserver, n int) (gone []<-chan tim
 	}
 	err = inParallel(r.ctx, r.params.SilentSessions, parallelOpens, func(_ context.Context, i int) error {
 		path := appendPadded([]byte(o.parent.path+"/"+name(i)+"-"), 0)
-		_, err := clients[i].Create(r.ctx, string(path), nil, jute.Ephemeral, nil)
+		_, _, err := clients[i].Create(r.ctx, string(path), nil, client.Ephemeral)
 		return err
 	})
 	if err != nil {
@@ -66,11 +65,11 @@ func (r *caseRun) silenceSessions(o *deletionObserver, n int) (gone []<-chan tim
 		return nil, nil, err
 	}
 	answers := make(chan error, r.params.SilentSessions)
-	last := &jute.ExistsRequest{Path: []byte(o.parent.path)}
+	done := func(_ client.Stat, _ bool, err error) { answers <- err }
 	for i, c := range clients {
 		_, timeout := c.Session()
 		due[i] = time.Now().Add(timeout)
-		if err := c.Go(r.ctx, jute.OpExists, last, func(_ client.Reply, err error) { answers <- err }); err != nil {
+		if err := c.Pipeline().Exists(r.ctx, o.parent.path, done); err != nil {
 			return nil, nil, err
 		}
 	}

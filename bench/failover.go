@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	client "rollcall/client/before"
+	"rollcall/client"
 )
 
 // failover runs writers and readers on each member while a hook breaks something. Clients reconnect to other
@@ -96,7 +96,10 @@ func (f *failover) runHookWhenDue() (err error) {
 func (u *failoverClient) sendRequests() {
 	for u.failover.ctx.Err() == nil {
 		c, err := u.failover.run.openSession(u.failover.ctx,
-			client.Config{Servers: rotateServers(u.failover.run.target.Servers, u.firstServer)})
+			sessionConfig{
+				servers: rotateServers(u.failover.run.target.Servers, u.firstServer),
+				Config:  client.Config{WhileSuspended: client.Fail}, // so that no read is sent twice
+			})
 		if err != nil {
 			continue // Open has tried for a while
 		}
@@ -115,14 +118,25 @@ func (u *failoverClient) sendRequests() {
 	u.endGap(u.failover.measureUntil) // ends the last gap
 }
 
-// sendRequest sends one request and waits for the reply.
+// sendRequest sends one request, when there is a connection, and waits for the reply.
 func (u *failoverClient) sendRequest(c *client.Client) error {
+	err := client.ErrSuspended
+	for errors.Is(err, client.ErrSuspended) { // the connection may break before the request is sent
+		if err = c.AwaitConnected(u.failover.ctx); err == nil {
+			err = u.trySending(c)
+		}
+	}
+	return err
+}
+
+func (u *failoverClient) trySending(c *client.Client) error {
 	if !u.isWriter {
-		_, _, err := c.Get(u.failover.ctx, u.node, false)
+		_, _, err := c.Get(u.failover.ctx, u.node)
 		return err
 	}
 	u.lastSent++
-	if _, err := c.Set(u.failover.ctx, u.node, numberedData(u.lastSent, u.failover.run.params.Size), -1); err != nil {
+	data := numberedData(u.lastSent, u.failover.run.params.Size)
+	if _, err := c.Set(u.failover.ctx, u.node, data, client.AnyVersion); err != nil {
 		return err
 	}
 	u.ackedCount++
@@ -225,10 +239,10 @@ func (f *failover) countLostWrites() (int64, error) {
 		if !u.isWriter {
 			continue
 		}
-		if err := f.run.controlClient.Sync(ctx, u.node); err != nil {
+		if err := f.run.controlClient.Sync(ctx); err != nil {
 			return 0, err
 		}
-		data, stat, err := f.run.controlClient.Get(ctx, u.node, false)
+		data, stat, err := f.run.controlClient.Get(ctx, u.node)
 		if err != nil {
 			return 0, err
 		}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	client "rollcall/client/before"
+	"rollcall/client"
 )
 
 // holder keeps a share of the sessions alive, in this process or in another one.
@@ -65,9 +65,12 @@ func newLocalHolder(r *caseRun) *localHolder {
 func (h *localHolder) openSessions(ctx context.Context, p sessionShare) error {
 	var err error
 	began := time.Now()
-	h.clients, err = h.run.openManySessions(ctx, p.Count, func(i int) client.Config {
+	h.clients, err = h.run.openManySessions(ctx, p.Count, func(i int) sessionConfig {
 		_ = sleepUntil(ctx, began.Add(time.Duration(i/p.Burst)*openEvery)) // openManySessions checks ctx
-		return client.Config{Servers: rotateServers(p.Servers, p.First+i), OnPong: h.recordPing, OnState: h.recordState}
+		return sessionConfig{
+			servers: rotateServers(p.Servers, p.First+i),
+			Config:  client.Config{OnPong: h.recordPing, OnState: h.recordState},
+		}
 	}, func(int, *client.Client) {})
 	return err
 }
@@ -81,13 +84,13 @@ func (h *localHolder) recordPing(d time.Duration) {
 	}
 }
 
-func (h *localHolder) recordState(s client.State, _ error) {
+func (h *localHolder) recordState(change client.StateChange) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch s {
+	switch change.State {
 	case client.Expired:
 		h.counts.Expired++
-	case client.Disconnected:
+	case client.Suspended:
 		h.counts.Dropped++
 	}
 }

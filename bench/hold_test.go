@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	client "rollcall/client/before"
+	"rollcall/client"
 )
 
 // keepArgument is the argument that makes the test binary a keeper.
@@ -43,8 +43,8 @@ func TestHolding(t *testing.T) {
 	ping(false, time.Second)
 	ping(true, 2*time.Millisecond)
 	ping(false, time.Second)
-	for _, s := range []client.State{client.Connected, client.Disconnected, client.Connected, client.Disconnected, client.Expired, client.Closed} {
-		h.recordState(s, nil)
+	for _, s := range []client.State{client.Connected, client.Suspended, client.Reconnected, client.Suspended, client.Expired, client.Closed} {
+		h.recordState(client.StateChange{State: s})
 	}
 	got, err := h.fetchCounts()
 	if err != nil || got.Pings.Count() != 1 || got.Pings.Max() != 2*time.Millisecond || got.Seen != 3 || got.Expired != 1 || got.Dropped != 2 {
@@ -155,7 +155,7 @@ func TestCloseAtOnce(t *testing.T) {
 		f := &fakeServer{delay: time.Second, startedAt: time.Now(), stallFrom: 10 * time.Second, stallUntil: time.Hour}
 		r := &caseRun{ctx: t.Context(), params: Params{Timeout: time.Minute}, reportLine: func(string) {}, target: Target{Dial: f.dial}}
 		open := func() []*client.Client {
-			clients, err := r.openManySessions(t.Context(), 100, func(int) client.Config { return client.Config{Servers: []string{"a"}} }, func(int, *client.Client) {})
+			clients, err := r.openManySessions(t.Context(), 100, func(int) sessionConfig { return sessionConfig{servers: []string{"a:1"}} }, func(int, *client.Client) {})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,12 +3,12 @@ package bench
 import (
 	"context"
 	"fmt"
+	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	client "rollcall/client/before"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // requestLoad sends requests of one kind over several connections. In a closed loop, each connection keeps
@@ -31,24 +31,45 @@ type worker struct {
 	index  int64
 	client *client.Client
 
-	mu          sync.Mutex
-	nextRequest requestMaker
-	tally       tally
-	freeSlots   []*slot // at a fixed rate
-	dueCount    int64   // requests that the pacer has offered
-	sentCount   int64
+	mu              sync.Mutex
+	sendNextRequest requestSender
+	tally           tally
+	freeSlots       []*slot // at a fixed rate
+	dueCount        int64   // requests that the pacer has offered
+	sentCount       int64
 }
 
 // slot is the place of one request in flight.
 type slot struct {
-	worker  *worker
-	start   time.Duration // since startTime of the load; at a fixed rate, the due time
-	onReply func(client.Reply, error)
+	worker *worker
+	start  time.Duration // since startTime of the load; at a fixed rate, the due time
+	onReply
+}
+
+// onReply has the functions that take the replies to the requests of a slot, and the memory of their operations, so
+// that a request needs neither a function nor memory of its own.
+type onReply struct {
+	onData     func([]byte, client.Stat, error)
+	onStat     func(client.Stat, error)
+	onCreated  func(string, client.Stat, error)
+	onChildren func(iter.Seq2[[]byte, error], client.Stat, error)
+	onResults  func([]client.Result, error)
+	ops        []client.Operation // of the request in flight, if that is a multi
+}
+
+func newOnReply(record func(error)) onReply {
+	return onReply{
+		onData:     func(_ []byte, _ client.Stat, err error) { record(err) },
+		onStat:     func(_ client.Stat, err error) { record(err) },
+		onCreated:  func(_ string, _ client.Stat, err error) { record(err) },
+		onChildren: func(_ iter.Seq2[[]byte, error], _ client.Stat, err error) { record(err) },
+		onResults:  func(_ []client.Result, err error) { record(err) },
+	}
 }
 
 func (r *caseRun) runLoad() (Result, error) {
 	r.reportLine("making nodes")
-	makers, err := r.prepareLoad()
+	senders, err := r.prepareLoad()
 	if err != nil {
 		return Result{}, err
 	}
@@ -58,10 +79,10 @@ func (r *caseRun) runLoad() (Result, error) {
 	}
 	l.schedule, l.fixedRate = schedule{rate: r.params.Rate, conns: int64(r.params.Conns)}, r.params.Rate > 0
 	l.workers = make([]*worker, r.params.Conns)
-	clients, err := r.openManySessions(r.ctx, r.params.Conns, func(i int) client.Config {
-		return client.Config{Servers: r.serverFor(i), MaxInFlight: r.params.Window}
+	clients, err := r.openManySessions(r.ctx, r.params.Conns, func(i int) sessionConfig {
+		return sessionConfig{servers: r.serverFor(i), Config: client.Config{MaxInFlight: r.params.Window}}
 	}, func(i int, c *client.Client) {
-		l.workers[i] = &worker{load: l, index: int64(i), client: c, nextRequest: makers(i)}
+		l.workers[i] = &worker{load: l, index: int64(i), client: c, sendNextRequest: senders(i)}
 	})
 	defer func() { r.closeOrAbandon(clients) }()
 	if err != nil {
@@ -161,7 +182,7 @@ func (l *requestLoad) makeSlots(window int, use func(*slot)) {
 	for _, w := range l.workers {
 		for range window {
 			s := &slot{worker: w}
-			s.onReply = s.recordAndSendNext
+			s.onReply = newOnReply(s.recordAndSendNext)
 			use(s)
 		}
 	}
@@ -177,44 +198,61 @@ func (s *slot) sendNext(now time.Duration) {
 }
 
 func (s *slot) sendRequest(start time.Duration) {
-	s.start = start
 	s.worker.mu.Lock()
-	op, rec := s.worker.nextRequest()
-	err := s.worker.client.Go(s.worker.load.ctx, op, rec, s.onReply)
+	err := s.sendLocked(start)
 	s.worker.mu.Unlock()
 	if err != nil {
-		s.recordAndSendNext(client.Reply{}, err)
+		s.recordAndSendNext(err)
 	}
 }
 
+// sendLocked sends the slot's next request. The worker's lock is held.
+func (s *slot) sendLocked(start time.Duration) error {
+	s.start = start
+	return s.worker.sendNextRequest(s.worker.load.ctx, s.worker.client.Pipeline(), &s.onReply)
+}
+
 // recordAndSendNext records a request and sends the next one.
-func (s *slot) recordAndSendNext(r client.Reply, err error) {
+func (s *slot) recordAndSendNext(err error) {
 	w, l := s.worker, s.worker.load
 	now := l.elapsed()
-	why := failureReason(r, err)
 	w.mu.Lock()
-	if why == "" {
-		w.tally.succeeded++
-	}
-	if s.start >= l.measureFrom && s.start < l.measureUntil {
-		if why == "" {
-			w.tally.latencies.Add(now - s.start)
-		} else {
-			w.tally.addFailures(why, 1)
+	s.recordLocked(now, err)
+	if err == nil && !l.fixedRate && now < l.measureUntil && l.ctx.Err() == nil {
+		err = s.sendLocked(now) // under the same lock: the next request of most slots costs one lock
+		w.mu.Unlock()
+		if err != nil {
+			s.recordAndSendNext(err)
 		}
-	}
-	if l.fixedRate {
-		w.freeSlots = append(w.freeSlots, s)
+		return
 	}
 	w.mu.Unlock()
 	switch {
 	case l.fixedRate:
 		w.sendDue()
 		l.senderDone()
-	case err != nil:
+	case hasNoReply(err):
 		time.AfterFunc(retryPause, func() { s.sendNext(l.elapsed()) })
 	default:
 		s.sendNext(now)
+	}
+}
+
+// recordLocked records a request that has ended. The worker's lock is held.
+func (s *slot) recordLocked(now time.Duration, err error) {
+	w, l := s.worker, s.worker.load
+	if err == nil {
+		w.tally.succeeded++
+	}
+	if s.start >= l.measureFrom && s.start < l.measureUntil {
+		if err == nil {
+			w.tally.latencies.Add(now - s.start)
+		} else {
+			w.tally.addFailures(failureReason(err), 1)
+		}
+	}
+	if l.fixedRate {
+		w.freeSlots = append(w.freeSlots, s)
 	}
 }
 
@@ -246,5 +284,6 @@ func (w *worker) sendDue() {
 	}
 }
 
-// requestMaker returns the next request of one connection, valid until the next call.
-type requestMaker func() (jute.Op, client.Record)
+// requestSender sends the next request of one connection. It passes the reply to a function of to. The calls for one
+// connection come one after another.
+type requestSender func(ctx context.Context, p client.Pipeline, to *onReply) error

@@ -1,16 +1,16 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 
-	client "rollcall/client/before"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
-// prepareLoad creates the nodes of a load, and returns a function that returns the requestMaker of a
+// prepareLoad creates the nodes of a load, and returns a function that returns the requestSender of a
 // connection.
-func (r *caseRun) prepareLoad() (func(conn int) requestMaker, error) {
+func (r *caseRun) prepareLoad() (func(conn int) requestSender, error) {
 	switch r.params.Case {
 	case "create":
 		return r.prepareCreates()
@@ -24,28 +24,28 @@ func (r *caseRun) prepareLoad() (func(conn int) requestMaker, error) {
 	if err := p.createNodes(r.ctx, r.controlClient, int64(r.params.Nodes), randomData(r.params.Size)); err != nil {
 		return nil, fmt.Errorf("create %d nodes: %w", r.params.Nodes, err)
 	}
-	paths := make([][]byte, r.params.Nodes)
+	paths := make([]string, r.params.Nodes)
 	for i := range paths {
-		paths[i] = p.appendNodePath(nil, int64(i))
+		paths[i] = string(p.appendNodePath(nil, int64(i)))
 	}
-	return func(conn int) requestMaker {
+	return func(conn int) requestSender {
 		// Each connection has a random order of its own, the same in every run.
 		rng := rand.New(rand.NewPCG(uint64(conn), 1))
-		pick := func() []byte { return paths[rng.IntN(len(paths))] }
-		get, set := r.getMaker(pick), r.setMaker(pick)
+		pick := func() string { return paths[rng.IntN(len(paths))] }
+		get, set := getSender(pick), r.setSender(pick)
 		switch r.params.Case {
 		case "get":
 			return get
 		case "set":
 			return set
 		case "multi":
-			return r.multiMaker(pick)
+			return r.multiSender(pick)
 		}
-		return func() (jute.Op, client.Record) {
+		return func(ctx context.Context, p client.Pipeline, to *onReply) error {
 			if rng.IntN(100) < r.params.Reads {
-				return get()
+				return get(ctx, p, to)
 			}
-			return set()
+			return set(ctx, p, to)
 		}
 	}, nil
 }
@@ -60,39 +60,31 @@ func randomData(size int) []byte {
 	return b
 }
 
-func (r *caseRun) getMaker(pick func() []byte) requestMaker {
-	rec := &jute.GetDataRequest{}
-	return func() (jute.Op, client.Record) {
-		rec.Path = pick()
-		return jute.OpGetData, rec
+func getSender(pick func() string) requestSender {
+	return func(ctx context.Context, p client.Pipeline, to *onReply) error { return p.Get(ctx, pick(), to.onData) }
+}
+
+func (r *caseRun) setSender(pick func() string) requestSender {
+	data := randomData(r.params.Size)
+	return func(ctx context.Context, p client.Pipeline, to *onReply) error {
+		return p.Set(ctx, pick(), data, client.AnyVersion, to.onStat)
 	}
 }
 
-func (r *caseRun) setMaker(pick func() []byte) requestMaker {
-	rec := &jute.SetDataRequest{Data: randomData(r.params.Size), Version: -1}
-	return func() (jute.Op, client.Record) {
-		rec.Path = pick()
-		return jute.OpSetData, rec
-	}
-}
-
-// multiMaker returns transactions that set Ops nodes. They cannot fail: the nodes exist, and any version
-// matches.
-func (r *caseRun) multiMaker(pick func() []byte) requestMaker {
-	rec := make(client.MultiRequest, r.params.Ops)
-	for i := range rec {
-		rec[i] = jute.MultiOp{Op: jute.OpSetData, SetData: jute.SetDataRequest{Data: randomData(r.params.Size), Version: -1}}
-	}
-	return func() (jute.Op, client.Record) {
-		for i := range rec {
-			rec[i].SetData.Path = pick()
+// multiSender sends transactions that set Ops nodes. They cannot fail: the nodes exist, and any version matches.
+func (r *caseRun) multiSender(pick func() string) requestSender {
+	data := randomData(r.params.Size)
+	return func(ctx context.Context, p client.Pipeline, to *onReply) error {
+		to.ops = to.ops[:0] // the slot's last request has been answered
+		for range r.params.Ops {
+			to.ops = append(to.ops, client.SetOp(pick(), data, client.AnyVersion))
 		}
-		return jute.OpMulti, rec
+		return p.Multi(ctx, to.ops, to.onResults)
 	}
 }
 
 // prepareCreates lets each connection create nodes below a parent of its own.
-func (r *caseRun) prepareCreates() (func(conn int) requestMaker, error) {
+func (r *caseRun) prepareCreates() (func(conn int) requestSender, error) {
 	directories := make([]*parent, r.params.Conns)
 	for i := range directories {
 		var err error
@@ -101,20 +93,18 @@ func (r *caseRun) prepareCreates() (func(conn int) requestMaker, error) {
 		}
 	}
 	data := randomData(r.params.Size)
-	return func(conn int) requestMaker {
-		p := directories[conn]
-		rec := &jute.CreateRequest{Data: data, ACL: jute.OpenACL}
+	return func(conn int) requestSender {
+		parent := directories[conn]
 		var path []byte
-		return func() (jute.Op, client.Record) {
-			path = p.appendNodePath(path[:0], p.nodeCount)
-			p.nodeCount++
-			rec.Path = path
-			return jute.OpCreate, rec
+		return func(ctx context.Context, p client.Pipeline, to *onReply) error {
+			path = parent.appendNodePath(path[:0], parent.nodeCount)
+			parent.nodeCount++
+			return p.Create(ctx, string(path), data, client.Persistent, to.onCreated)
 		}
 	}, nil
 }
 
-func (r *caseRun) prepareLists() (func(conn int) requestMaker, error) {
+func (r *caseRun) prepareLists() (func(conn int) requestSender, error) {
 	p, err := r.tree.createParent(r.ctx, r.controlClient, "parent")
 	if err != nil {
 		return nil, err
@@ -122,8 +112,10 @@ func (r *caseRun) prepareLists() (func(conn int) requestMaker, error) {
 	if err := p.createNodes(r.ctx, r.controlClient, int64(r.params.Children), nil); err != nil {
 		return nil, fmt.Errorf("create %d children: %w", r.params.Children, err)
 	}
-	return func(int) requestMaker {
-		rec := &jute.GetChildrenRequest{Path: []byte(p.path)}
-		return func() (jute.Op, client.Record) { return jute.OpGetChildren, rec }
+	return func(int) requestSender {
+		path := p.path
+		return func(ctx context.Context, p client.Pipeline, to *onReply) error {
+			return p.EachChild(ctx, path, to.onChildren)
+		}
 	}, nil
 }

@@ -1,9 +1,10 @@
 package bench
 
 import (
+	"errors"
 	"time"
 
-	client "rollcall/client/before"
+	"rollcall/client"
 )
 
 // Result is one row of a report: the measurement of one case on one target.
@@ -141,13 +142,22 @@ func (t *tally) merge(o *tally) {
 	}
 }
 
-// failureReason returns the reason of a failed request, or "".
-func failureReason(r client.Reply, err error) string {
-	switch {
-	case err != nil:
-		return err.Error()
-	case r.Err != 0:
-		return r.Err.Error()
+// hasNoReply reports whether err is not the reply of a server, so that the next request would fail at once, too.
+func hasNoReply(err error) bool {
+	return client.MayHaveHappened(err) || errors.Is(err, client.ErrSuspended) || errors.Is(err, client.ErrExpired) ||
+		errors.Is(err, client.ErrClosed)
+}
+
+// failureReason returns the reason of a failed request, or "". It is the same for all paths.
+func failureReason(err error) string {
+	if failed, ok := errors.AsType[*client.Error](err); ok {
+		err = failed.Err
 	}
-	return ""
+	if failed, ok := errors.AsType[*client.MultiError](err); ok {
+		err = failed.Err
+	}
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }

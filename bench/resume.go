@@ -7,14 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	client "rollcall/client/before"
+	"rollcall/client"
 )
 
 // runResume lets all sessions lose their connections and come back at once, repeatedly. An op is a resumed
 // session. Its latency counts from the start of its storm.
 func (r *caseRun) runResume() (Result, error) {
-	clients, err := r.openManySessions(r.ctx, r.params.Conns, func(i int) client.Config {
-		return client.Config{Servers: r.serverFor(i)}
+	clients, err := r.openManySessions(r.ctx, r.params.Conns, func(i int) sessionConfig {
+		return sessionConfig{servers: r.serverFor(i)}
 	}, func(int, *client.Client) {})
 	defer func() { r.closeOrAbandon(clients) }()
 	if err != nil {
@@ -46,13 +46,15 @@ type resumeResults struct {
 // at another server, as after the loss of a member. places is the distance to that server in the list. A
 // client whose session is lost becomes nil.
 func (r *caseRun) reconnectAll(back *resumeResults, clients []*client.Client, places int) error {
-	sessions := make([]client.ResumeToken, len(clients))
+	sessions := make([]client.Handover, len(clients))
 	for i, c := range clients {
 		if c != nil {
-			sessions[i] = c.ResumeToken()
+			var err error
+			if sessions[i], err = c.HandOver(r.ctx); err != nil {
+				return err
+			}
 		}
 	}
-	abandonAll(clients)
 	begin, err := r.readUsage(false)
 	if err != nil {
 		return err
@@ -63,7 +65,9 @@ func (r *caseRun) reconnectAll(back *resumeResults, clients []*client.Client, pl
 			continue
 		}
 		wait.Go(func() {
-			c, err := r.openSession(r.ctx, client.Config{Servers: r.serverFor(i + places), Resume: &sessions[i]})
+			c, err := r.openSession(r.ctx, sessionConfig{
+				servers: r.serverFor(i + places), Config: client.Config{Resume: &sessions[i]},
+			})
 			clients[i] = c // nil after an error
 			back.recordResume(time.Since(begin.at), err)
 		})

@@ -15,12 +15,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	client "rollcall/client/before"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // Target is the ensemble under test.
@@ -124,7 +124,7 @@ func (r *caseRun) setUp() error {
 	if r.chosenServers, err = r.findServersWithRole(); err != nil {
 		return err
 	}
-	if r.controlClient, err = r.openSession(r.ctx, client.Config{Servers: r.target.Servers}); err != nil {
+	if r.controlClient, err = r.openSession(r.ctx, sessionConfig{servers: r.target.Servers}); err != nil {
 		return err
 	}
 	if err := r.tree.createRoot(r.ctx, r.controlClient); err != nil {
@@ -148,12 +148,22 @@ func (r *caseRun) cleanUp() error {
 	return r.controlClient.Close(ctx)
 }
 
+// sessionConfig is the configuration of one session. openSession adds what all sessions of a run have.
+type sessionConfig struct {
+	servers []string
+	client.Config
+}
+
 // openSession opens a session with the common settings of the run.
-func (r *caseRun) openSession(ctx context.Context, cfg client.Config) (*client.Client, error) {
+func (r *caseRun) openSession(ctx context.Context, cfg sessionConfig) (*client.Client, error) {
 	ctx, stop := context.WithTimeout(ctx, 2*r.params.Timeout+drainTimeout)
 	defer stop()
-	cfg.Timeout, cfg.Dial = r.params.Timeout, r.target.Dial
-	return client.Open(ctx, cfg)
+	cfg.Timeout, cfg.InOrder = r.params.Timeout, true
+	cfg.GiveUpAfter = client.NeverGiveUp // the servers alone decide which sessions expire
+	if dial := r.target.Dial; dial != nil {
+		cfg.DialConn = func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) }
+	}
+	return client.Dial(ctx, strings.Join(cfg.servers, ","), cfg.Config)
 }
 
 // serverFor returns a list of the server of connection i alone.
@@ -164,7 +174,7 @@ func (r *caseRun) serverFor(i int) []string {
 
 // openManySessions opens n sessions, several at a time, with config, and passes each client to use. It returns all open
 // clients, with the first error.
-func (r *caseRun) openManySessions(ctx context.Context, n int, config func(i int) client.Config,
+func (r *caseRun) openManySessions(ctx context.Context, n int, config func(i int) sessionConfig,
 	use func(i int, c *client.Client),
 ) ([]*client.Client, error) {
 	var opened atomic.Int64
@@ -204,8 +214,8 @@ func closeAtOnce(ctx context.Context, clients []*client.Client) int {
 		if c == nil {
 			continue
 		}
-		err := c.Go(ctx, jute.OpCloseSession, nil, func(r client.Reply, err error) {
-			if err == nil && r.Err == jute.OK {
+		err := c.Pipeline().EndSession(ctx, func(err error) {
+			if err == nil {
 				closed.Add(1)
 			}
 			answered <- struct{}{}

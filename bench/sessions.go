@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	client "rollcall/client/before"
 )
 
 func (r *caseRun) runSessions() (Result, error) {
@@ -17,7 +15,7 @@ func (r *caseRun) runSessions() (Result, error) {
 	opens, closes := &tally{}, &tally{}
 	result, err := r.runTimedLoops(r.params.Conns,
 		func(ctx context.Context, i int, n int64, began time.Time, note func(*tally, time.Duration)) error {
-			c, err := r.openSession(ctx, client.Config{Servers: r.serverFor(i + int(n))})
+			c, err := r.openSession(ctx, sessionConfig{servers: r.serverFor(i + int(n))})
 			if err != nil {
 				return err
 			}

@@ -4,11 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
+	"strconv"
 	"sync"
 
-	client "rollcall/client/before"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 const (
@@ -32,7 +31,7 @@ type parent struct {
 
 func (t *tree) createRoot(ctx context.Context, c *client.Client) error {
 	root := "/rollcall-bench-" + rand.Text()[:10]
-	if _, err := c.Create(ctx, root, nil, jute.Persistent, nil); err != nil {
+	if _, _, err := c.Create(ctx, root, nil, client.Persistent); err != nil {
 		return err
 	}
 	t.root = root
@@ -42,7 +41,7 @@ func (t *tree) createRoot(ctx context.Context, c *client.Client) error {
 // createParent creates a parent below the root.
 func (t *tree) createParent(ctx context.Context, c *client.Client, name string) (*parent, error) {
 	p := &parent{path: t.root + "/" + name}
-	if _, err := c.Create(ctx, p.path, nil, jute.Persistent, nil); err != nil {
+	if _, _, err := c.Create(ctx, p.path, nil, client.Persistent); err != nil {
 		return nil, err
 	}
 	t.parents = append(t.parents, p)
@@ -56,18 +55,18 @@ func (p *parent) appendNodePath(b []byte, n int64) []byte {
 
 // appendPadded appends a number with the digits of a sequential node.
 func appendPadded(b []byte, n int64) []byte {
-	return fmt.Appendf(b, "%010d", n)
+	const zeros = "0000000000"
+	var digits [20]byte
+	text := strconv.AppendInt(digits[:0], n, 10)
+	return append(append(b, zeros[min(len(text), len(zeros)):]...), text...)
 }
 
 // createNodes creates the first n children.
 func (p *parent) createNodes(ctx context.Context, c *client.Client, n int64, data []byte) error {
 	p.nodeCount = n
 	per := int64(max(1, min(perMulti, multiBytes/(len(data)+operationOverhead))))
-	return p.sendBatches(ctx, c, per, func(i int64) jute.MultiOp {
-		return jute.MultiOp{
-			Op:     jute.OpCreate,
-			Create: jute.CreateRequest{Path: p.appendNodePath(nil, i), Data: data, ACL: jute.OpenACL},
-		}
+	return p.sendBatches(ctx, c, per, func(i int64) client.Operation {
+		return client.CreateOp(string(p.appendNodePath(nil, i)), data, client.Persistent)
 	}, nil)
 }
 
@@ -82,8 +81,8 @@ func (t *tree) removeNodes(ctx context.Context, c *client.Client) error {
 }
 
 func (p *parent) removeNodes(ctx context.Context, c *client.Client) error {
-	err := p.sendBatches(ctx, c, perMulti, func(i int64) jute.MultiOp {
-		return jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: p.appendNodePath(nil, i), Version: -1}}
+	err := p.sendBatches(ctx, c, perMulti, func(i int64) client.Operation {
+		return client.DeleteOp(string(p.appendNodePath(nil, i)), client.AnyVersion)
 	}, func(first, next int64) error { // some of these may not exist
 		return inParallel(ctx, int(next-first), parallelOpens, func(ctx context.Context, i int) error {
 			return removeNode(ctx, c, string(p.appendNodePath(nil, first+int64(i))))
@@ -92,7 +91,7 @@ func (p *parent) removeNodes(ctx context.Context, c *client.Client) error {
 	if err == nil {
 		err = removeNode(ctx, c, p.path)
 	}
-	if errors.Is(err, jute.NotEmpty) { // ephemeral nodes of sessions that have not expired yet
+	if errors.Is(err, client.ErrNotEmpty) { // ephemeral nodes of sessions that have not expired yet
 		err = removeWithChildren(ctx, c, p.path)
 	}
 	return err
@@ -100,7 +99,7 @@ func (p *parent) removeNodes(ctx context.Context, c *client.Client) error {
 
 // removeWithChildren deletes a node and its children.
 func removeWithChildren(ctx context.Context, c *client.Client, path string) error {
-	names, _, err := c.Children(ctx, path, false)
+	names, _, err := c.Children(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -114,8 +113,8 @@ func removeWithChildren(ctx context.Context, c *client.Client, path string) erro
 }
 
 func removeNode(ctx context.Context, c *client.Client, path string) error {
-	err := c.Delete(ctx, path, -1)
-	if errors.Is(err, jute.NoNode) {
+	err := c.Delete(ctx, path, client.AnyVersion)
+	if errors.Is(err, client.ErrNoNode) {
 		return nil
 	}
 	return err
@@ -123,18 +122,18 @@ func removeNode(ctx context.Context, c *client.Client, path string) error {
 
 // sendBatches sends one operation per child, in multis of size per. If a multi fails, it calls instead with
 // the numbers of its children. If instead is nil, it returns the error.
-func (p *parent) sendBatches(ctx context.Context, c *client.Client, per int64, op func(int64) jute.MultiOp,
+func (p *parent) sendBatches(ctx context.Context, c *client.Client, per int64, op func(int64) client.Operation,
 	instead func(first, next int64) error,
 ) error {
 	n := int((p.nodeCount + per - 1) / per)
 	return inParallel(ctx, n, maxMultis, func(ctx context.Context, i int) error {
 		first := int64(i) * per
 		next := min(first+per, p.nodeCount)
-		ops := make([]jute.MultiOp, 0, next-first)
+		ops := make([]client.Operation, 0, next-first)
 		for n := first; n < next; n++ {
 			ops = append(ops, op(n))
 		}
-		_, err := c.Multi(ctx, ops)
+		_, err := c.Multi(ctx, ops...)
 		if err != nil && instead != nil && ctx.Err() == nil {
 			return instead(first, next)
 		}
@@ -142,32 +141,23 @@ func (p *parent) sendBatches(ctx context.Context, c *client.Client, per int64, o
 	})
 }
 
-// sendEach sends n requests over one connection, as many at a time as the client allows, and returns the first
-// error.
-func sendEach(ctx context.Context, c *client.Client, n int, request func(i int) (jute.Op, client.Record)) error {
+// sendEach calls send n times, which sends a request each, and waits for all replies. It returns the first error.
+func sendEach(n int, send func(i int, done func(error)) error) error {
 	var mu sync.Mutex
 	var first error
 	var wait sync.WaitGroup
-	note := func(err error) {
+	done := func(err error) {
 		mu.Lock()
-		defer mu.Unlock()
 		if first == nil {
 			first = err
 		}
+		mu.Unlock()
+		wait.Done()
 	}
 	for i := range n {
-		op, rec := request(i)
 		wait.Add(1)
-		err := c.Go(ctx, op, rec, func(r client.Reply, err error) {
-			if err == nil {
-				err = r.Err.Err()
-			}
-			note(err)
-			wait.Done()
-		})
-		if err != nil {
-			note(err)
-			wait.Done()
+		if err := send(i, done); err != nil {
+			done(err)
 			break
 		}
 	}

@@ -6,14 +6,13 @@ import (
 	"sync"
 	"time"
 
-	client "rollcall/client/before"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // fanOut is a set of sessions that watch one node. Each sets its watch again after an event.
 type fanOut struct {
 	ctx  context.Context
-	node []byte
+	node string
 
 	mu                         sync.Mutex
 	writeTime                  time.Time // zero between two rounds
@@ -32,12 +31,12 @@ func (r *caseRun) runWatches() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	f.node = []byte(home.path)
+	f.node = home.path
 	sessions := make([]*client.Client, f.watchers)
-	clients, err := r.openManySessions(r.ctx, f.watchers, func(i int) client.Config {
-		return client.Config{
-			Servers: r.serverFor(i),
-			OnEvent: func(jute.WatcherEvent, int64) { f.recordAndRewatch(sessions[i]) },
+	clients, err := r.openManySessions(r.ctx, f.watchers, func(i int) sessionConfig {
+		return sessionConfig{
+			servers: r.serverFor(i),
+			Config:  client.Config{OnEvent: func(client.Event) { f.recordAndRewatch(sessions[i]) }},
 		}
 	}, func(i int, c *client.Client) { sessions[i] = c })
 	defer func() { r.closeOrAbandon(clients) }()
@@ -54,10 +53,7 @@ func (r *caseRun) runWatches() (Result, error) {
 }
 
 func (f *fanOut) setWatch(c *client.Client) {
-	done := func(r client.Reply, err error) {
-		if err == nil {
-			err = r.Err.Err()
-		}
+	done := func(_ []byte, _ client.Stat, err error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if err != nil && f.firstError == nil {
@@ -66,8 +62,8 @@ func (f *fanOut) setWatch(c *client.Client) {
 		f.watchesSet++
 		f.signalIfAllWatching()
 	}
-	if err := c.Go(f.ctx, jute.OpGetData, &jute.GetDataRequest{Path: f.node, Watch: true}, done); err != nil {
-		done(client.Reply{}, err)
+	if err := c.Pipeline().GetAndWatch(f.ctx, f.node, done); err != nil {
+		done(nil, client.Stat{}, err)
 	}
 }
 
@@ -137,7 +133,7 @@ func (f *fanOut) runRounds(r *caseRun) (Result, error) {
 		f.writeTime, f.eventsReceived, f.watchesSet, f.events = time.Now(), 0, 0, tally{}
 		f.mu.Unlock()
 		began := time.Now()
-		if _, err := r.controlClient.Set(r.ctx, string(f.node), nil, -1); err != nil {
+		if _, err := r.controlClient.Set(r.ctx, f.node, nil, client.AnyVersion); err != nil {
 			return Result{}, err
 		}
 		took := time.Since(began)
