@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/config"
 	"rollcall/quorum/disk"
 	"rollcall/zk/jute"
@@ -64,31 +64,31 @@ func TestPlant(t *testing.T) {
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c, err := client.Open(ctx, client.Config{
-		Servers: []string{cfg.ClientListener.Addr().String()}, Resume: &client.ResumeToken{ID: id, Password: password[:], LastZxid: zxid},
+	c, err := client.Dial(ctx, cfg.ClientListener.Addr().String(), client.Config{
+		Resume: &client.Handover{Session: id, Password: password[:], LastZxid: zxid},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Abandon()
-	if err := c.AwaitReady(ctx); err != nil {
+	if err := c.AwaitConnected(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := c.Session(); got != id {
-		t.Errorf("session %v, want %v", got, jute.SessionID(id))
+		t.Errorf("session %v, want %v", got, client.SessionID(id))
 	}
-	data, _, err := c.Get(ctx, "/app", false)
+	data, _, err := c.Get(ctx, "/app")
 	if err != nil || !bytes.Equal(data, []byte("of before")) {
 		t.Errorf("%q, %v", data, err)
 	}
-	if st, err := c.Exists(ctx, "/app/lock", false); err != nil || st.EphemeralOwner != id {
+	if st, _, err := c.Exists(ctx, "/app/lock"); err != nil || st.Owner != id {
 		t.Errorf("%+v, %v", st, err)
 	}
-	path, err := c.Create(ctx, "/app/n-", nil, jute.PersistentSequential, jute.OpenACL)
+	path, _, err := c.Create(ctx, "/app/n-", nil, client.PersistentSequential)
 	if err != nil || path != "/app/n-0000000004" {
 		t.Errorf("%q, %v", path, err)
 	}
-	if st, err := c.Exists(ctx, path, false); err != nil || st.Czxid < (term+1)<<32 {
-		t.Errorf("the first zxid is %#x, %v", st.Czxid, err)
+	if st, _, err := c.Exists(ctx, path); err != nil || st.Created < (term+1)<<32 {
+		t.Errorf("the first zxid is %#x, %v", st.Created, err)
 	}
 }
