@@ -1,0 +1,316 @@
+// Package cache keeps a copy of a node and of all nodes below it in memory.
+//
+// # What holds
+//
+//   - The copy of a node never goes back: Get returns no older data of a node than it has returned before, and no node
+//     that it has returned as missing unless the node was created again. That holds over lost connections and sessions.
+//   - The copy follows the ensemble as fast as events come. AsOf returns the transaction up to which it has all
+//     changes, and whether it is complete now. Await waits for a transaction, such as that of a write: so a program
+//     reads its own writes, and those of others of which it knows.
+//   - Different nodes can be as of different transactions while changes come in. When AsOf reports complete, all nodes
+//     are as of its transaction.
+//   - Changes reports each change of the copy, in the order in which the copy changed. Several changes of a node can
+//     become one: the copy skips what it does not see.
+//
+// # When it ends
+//
+// While there is no connection, reads go on from memory, AsOf does not grow, and the State is Stale. After a reconnect
+// the Cache reads the Stats of all nodes again, and the data of those that changed. When the session ends, the Cache
+// stays Stale: Attach goes on with another Client. When there are more bytes than Config.MaxBytes, the Cache stays
+// Stale as well, and Err explains it.
+//
+// A Cache is for trees of which a program needs most nodes. It costs one recursive watch at the servers, for which they
+// must be ZooKeeper 3.6 or newer.
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"rollcall/client"
+)
+
+// These are the defaults of Config.
+const (
+	// DefaultMaxBytes holds 200,000 nodes with 1 KiB each.
+	DefaultMaxBytes = 256 << 20
+	// DefaultMaxInFlight keeps a server busy without filling the Client's window, which others share.
+	DefaultMaxInFlight = 128
+)
+
+// Config limits a Cache. The zero value has the defaults.
+type Config struct {
+	// MaxBytes limits the memory of the copy: for each node the length of its data and its name, and nodeBytes for the
+	// rest. 0: DefaultMaxBytes.
+	MaxBytes int
+
+	// MaxInFlight limits the reads without a reply. 0: DefaultMaxInFlight.
+	MaxInFlight int
+}
+
+// These are reasons for which a Cache is Stale, or a call fails.
+var (
+	ErrTooLarge = errors.New("the tree is larger than Config.MaxBytes: raise it, or cache a smaller tree")
+	ErrClosed   = errors.New("the cache has been closed")
+)
+
+// State is the state of a Cache.
+type State int
+
+// These are all states.
+const (
+	Loading State = iota // it has never been complete
+	Live                 // it follows the ensemble
+	Stale                // it has a copy, and does not have all changes: it reads the nodes again, or Err is not nil
+	Closed               // by Close
+)
+
+// String returns the state's name.
+func (s State) String() string { return [...]string{"loading", "live", "stale", "closed"}[s] }
+
+// Node is the copy of a node.
+type Node struct {
+	Data []byte // not to be changed; nil if they are null
+
+	// Stat is the node's. NumChildren is that of the copy. ChildrenChanged and ChildrenVersion are as of the last read of
+	// the node, and do not follow its children.
+	Stat client.Stat
+}
+
+// Cache is a copy of a node and of all nodes below it. Open makes one. It is safe for concurrent use. Calls that read
+// the copy do not wait for the ensemble.
+type Cache struct {
+	root        string
+	maxBytes    int
+	maxInFlight int
+
+	mu        sync.Mutex
+	tree      tree
+	follower  *follower // nil after Close
+	listeners map[*listener]bool
+	changed   chan struct{} // closed when anything below changes
+	asOf      client.Zxid   // the last transaction at which the copy was complete
+	complete  bool          // it has been complete
+	err       error         // why it stays Stale
+	closed    bool
+}
+
+// Open makes a copy of root and of all nodes below it, and returns when it is complete. root need not exist. Close must
+// be called.
+//
+// If ctx ends first, the error is ctx's. It is ErrTooLarge if the copy needs more than Config.MaxBytes,
+// client.ErrNoAuth if the Client may not read root, and client.ErrUnimplemented if the servers are older than ZooKeeper
+// 3.6. Nodes that the Client may not read are missing in the copy, with all nodes below them.
+func Open(ctx context.Context, c *client.Client, root string, cfg Config) (*Cache, error) {
+	if cfg.MaxBytes == 0 {
+		cfg.MaxBytes = DefaultMaxBytes
+	}
+	if cfg.MaxInFlight == 0 {
+		cfg.MaxInFlight = DefaultMaxInFlight
+	}
+	if cfg.MaxBytes < 0 || cfg.MaxInFlight < 0 {
+		return nil, fmt.Errorf("cache: MaxBytes %d and MaxInFlight %d must not be negative", cfg.MaxBytes, cfg.MaxInFlight)
+	}
+	k := &Cache{
+		root: root, maxBytes: cfg.MaxBytes, maxInFlight: cfg.MaxInFlight,
+		listeners: map[*listener]bool{}, changed: make(chan struct{}),
+	}
+	if err := k.Attach(ctx, c); err != nil {
+		k.Close()
+		return nil, err
+	}
+	return k, nil
+}
+
+// Attach goes on with another Client, after the session of the last one has ended, and returns when the copy is
+// complete again. The copy stays monotone: c's server must have applied what the copy has, so Attach waits for that. If
+// there is an error, the Cache stays Stale, and Attach can be called again. Close must not be called meanwhile.
+func (k *Cache) Attach(ctx context.Context, c *client.Client) error {
+	k.stopFollowing()
+	if err := k.awaitServer(ctx, c); err != nil {
+		return fmt.Errorf("cache: attach %s: %w", k.root, err)
+	}
+	f, err := newFollower(k, c)
+	if err != nil {
+		return fmt.Errorf("cache: attach %s: %w", k.root, err)
+	}
+	k.mu.Lock()
+	if k.closed {
+		k.mu.Unlock()
+		f.watcher.Close()
+		return fmt.Errorf("cache: attach %s: %w", k.root, ErrClosed)
+	}
+	k.err, k.follower = nil, f
+	k.mu.Unlock()
+	go f.run()
+	err = k.await(ctx, func() bool { _, complete := k.asOfNow(); return complete })
+	if err != nil {
+		return fmt.Errorf("cache: load %s: %w", k.root, err)
+	}
+	return nil
+}
+
+// awaitServer waits until c's server has applied all transactions of the copy.
+func (k *Cache) awaitServer(ctx context.Context, c *client.Client) error {
+	if err := syncAgain(ctx, c); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	newest := k.tree.newest
+	k.mu.Unlock()
+	if c.LastZxid() < newest {
+		return fmt.Errorf("the servers have applied transaction %d, and the copy is of %d: it is another ensemble",
+			c.LastZxid(), newest)
+	}
+	return nil
+}
+
+// syncAgain is Client.Sync, again when the connection breaks.
+func syncAgain(ctx context.Context, c *client.Client) error {
+	for {
+		err := c.Sync(ctx)
+		if !errors.Is(err, client.ErrConnectionLost) && !errors.Is(err, client.ErrSuspended) {
+			return err
+		}
+		if err := c.AwaitConnected(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// stopFollowing ends the follower and waits for it.
+func (k *Cache) stopFollowing() {
+	k.mu.Lock()
+	f := k.follower
+	k.follower = nil
+	k.mu.Unlock()
+	if f != nil {
+		f.stop()
+		<-f.done
+	}
+}
+
+// Close ends the Cache. The copy can still be read. No goroutine is left when it returns.
+func (k *Cache) Close() {
+	k.mu.Lock()
+	k.closed = true
+	if k.err == nil {
+		k.err = ErrClosed
+	}
+	k.notify()
+	k.mu.Unlock()
+	k.stopFollowing()
+}
+
+// notify wakes all that wait for a change. The lock is held.
+func (k *Cache) notify() {
+	close(k.changed)
+	k.changed = make(chan struct{})
+	for l := range k.listeners {
+		l.wake()
+	}
+}
+
+// fail makes the Cache Stale for good. The lock is held.
+func (k *Cache) fail(err error) {
+	if k.err == nil {
+		k.err = err
+	}
+	k.notify()
+}
+
+// State returns the state, and Err the reason for which the Cache stays Stale or Closed, or nil.
+func (k *Cache) State() State {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, _ = k.asOfNow()
+	switch {
+	case k.closed:
+		return Closed
+	case !k.complete:
+		return Loading
+	case k.err != nil || k.follower == nil || k.follower.isBehind():
+		return Stale
+	}
+	return Live
+}
+
+// Err returns the reason for which the Cache stays Stale: the end of the session, ErrTooLarge or ErrClosed. It is nil
+// as long as the Cache follows the ensemble, or tries to.
+func (k *Cache) Err() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.err
+}
+
+// AsOf returns a transaction: the copy has all changes up to it. complete reports whether it has all changes of which
+// the Client has heard by now, and zxid is then the last transaction that the Client has heard of. It is false while
+// changes are being read, and while the State is not Live; zxid is then that of the last time at which it was complete.
+func (k *Cache) AsOf() (zxid client.Zxid, complete bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.asOfNow()
+}
+
+// asOfNow is AsOf with the lock held.
+func (k *Cache) asOfNow() (zxid client.Zxid, complete bool) {
+	if k.err != nil || k.follower == nil || k.follower.pending() > 0 {
+		return k.asOf, false
+	}
+	zxid, complete = k.follower.watcher.AsOf()
+	if complete {
+		k.asOf, k.complete = max(k.asOf, zxid), true
+	}
+	return k.asOf, complete
+}
+
+// Await waits until the copy has all changes up to a transaction that the ensemble has carried out, such as
+// Stat.Changed after a write. It asks the ensemble for nothing if the copy has them. Otherwise it uses Client.Sync. Its
+// error is ctx's, or that of Err.
+func (k *Cache) Await(ctx context.Context, zxid client.Zxid) error {
+	reached := func() bool { asOf, _ := k.asOfNow(); return asOf >= zxid }
+	k.mu.Lock()
+	isReached, f := reached(), k.follower
+	k.mu.Unlock()
+	if isReached {
+		return nil
+	}
+	if f != nil {
+		if err := syncAgain(ctx, f.c); err != nil {
+			return fmt.Errorf("cache: await transaction %d: %w", zxid, err)
+		}
+	}
+	return k.await(ctx, reached)
+}
+
+// AwaitCondition waits until condition returns true. It calls it at once and after changes of the copy, one at a time;
+// condition may call Get, Children and Range. The error is ctx's, or that of Err.
+func (k *Cache) AwaitCondition(ctx context.Context, condition func() bool) error {
+	for {
+		k.mu.Lock()
+		changed, err := k.changed, k.err
+		k.mu.Unlock()
+		if condition() {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// await waits until condition, which is called with the lock, returns true.
+func (k *Cache) await(ctx context.Context, condition func() bool) error {
+	return k.AwaitCondition(ctx, func() bool {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return condition()
+	})
+}

@@ -1,0 +1,211 @@
+package cache
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"rollcall/client"
+)
+
+// nodeBytes is the memory of a node without its data and its name, with its place in its parent's map. It was measured
+// by BenchmarkLoad.
+const nodeBytes = 350
+
+// node is the copy of one node.
+type node struct {
+	Node
+	children map[string]*node // nil: none
+}
+
+// tree has the nodes of a Cache. Its paths are relative to the root, whose path is "".
+type tree struct {
+	root   *node // nil: it does not exist
+	bytes  int
+	count  int
+	newest client.Zxid // the last transaction of which the tree has a change
+}
+
+// find returns the node at a path, or nil.
+func (t *tree) find(path string) *node {
+	n := t.root
+	for n != nil && path != "" {
+		var name string
+		name, path, _ = strings.Cut(path, "/")
+		n = n.children[name]
+	}
+	return n
+}
+
+// splitLast splits a path into that of its parent and its last name.
+func splitLast(path string) (parent, name string) {
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		return path[:i], path[i+1:]
+	}
+	return "", path
+}
+
+// isOlder reports whether a node as of stat is older than the copy.
+func (n *node) isOlder(stat client.Stat) bool {
+	return stat.Created < n.Stat.Created || stat.Created == n.Stat.Created && stat.Changed < n.Stat.Changed
+}
+
+// set makes a node as it was read, unless the copy is newer, or its parent is missing. It returns the copy, and whether
+// that is new or has other data now.
+func (t *tree) set(path string, data []byte, stat client.Stat) (n *node, existed, changed bool) {
+	n = t.find(path)
+	if existed = n != nil; existed {
+		if n.isOlder(stat) {
+			return n, true, false
+		}
+		changed = n.Stat.Changed != stat.Changed // a node that was created again has a later change
+		t.bytes += len(data) - len(n.Data)
+		n.Data, n.Stat = data, stat
+		t.newest = max(t.newest, stat.Created, stat.Changed)
+		return n, true, changed
+	}
+	n = &node{Node: Node{Data: data, Stat: stat}}
+	if path == "" {
+		t.root = n
+	} else {
+		parentPath, name := splitLast(path)
+		parent := t.find(parentPath)
+		if parent == nil {
+			return nil, false, false
+		}
+		if parent.children == nil {
+			parent.children = map[string]*node{}
+		}
+		name = strings.Clone(name)
+		parent.children[name] = n
+		t.bytes += len(name)
+	}
+	t.bytes += nodeBytes + len(data)
+	t.count++
+	t.newest = max(t.newest, stat.Created, stat.Changed)
+	return n, false, true
+}
+
+// remove removes a node and all nodes below it, and calls removed with the path of each, the lowest first.
+func (t *tree) remove(path string, removed func(path string, n *node)) {
+	n := t.find(path)
+	if n == nil {
+		return
+	}
+	t.removeChildren(path, n, removed)
+	if path == "" {
+		t.root = nil
+	} else {
+		parentPath, name := splitLast(path)
+		parent := t.find(parentPath)
+		delete(parent.children, name)
+		t.bytes -= len(name)
+	}
+	t.bytes -= nodeBytes + len(n.Data)
+	t.count--
+	removed(path, n)
+}
+
+func (t *tree) removeChildren(path string, n *node, removed func(string, *node)) {
+	for _, name := range n.names() {
+		t.remove(join(path, name), removed)
+	}
+}
+
+// names returns the names of a node's children, sorted.
+func (n *node) names() []string { return slices.Sorted(maps.Keys(n.children)) }
+
+// join returns the path of a child.
+func join(path, name string) string {
+	switch path {
+	case "":
+		return name
+	case "/":
+		return "/" + name
+	}
+	return path + "/" + name
+}
+
+// below returns a path relative to the root. ok is false if it is not the root and not below it.
+func (k *Cache) below(path string) (relative string, ok bool) {
+	if path == k.root {
+		return "", true
+	}
+	return strings.CutPrefix(path, strings.TrimSuffix(k.root, "/")+"/")
+}
+
+// full returns a relative path as the Client knows it.
+func (k *Cache) full(relative string) string {
+	if relative == "" {
+		return k.root
+	}
+	return join(k.root, relative)
+}
+
+// copyOf returns a node for the caller.
+func (n *node) copyOf() Node {
+	c := n.Node
+	c.Stat.NumChildren = len(n.children)
+	return c
+}
+
+// Get returns the copy of a node. ok is false if the node is missing in the copy.
+func (k *Cache) Get(path string) (n Node, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	relative, ok := k.below(path)
+	if !ok {
+		return Node{}, false
+	}
+	found := k.tree.find(relative)
+	if found == nil {
+		return Node{}, false
+	}
+	return found.copyOf(), true
+}
+
+// Children returns the names of a node's children, sorted. ok is false if the node is missing in the copy.
+func (k *Cache) Children(path string) (names []string, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	relative, ok := k.below(path)
+	if !ok {
+		return nil, false
+	}
+	found := k.tree.find(relative)
+	if found == nil {
+		return nil, false
+	}
+	return found.names(), true
+}
+
+// Range returns a node and all nodes below it with their paths, each parent before its children, and children sorted.
+// Each node is as of the moment when it is passed on. Nodes that are deleted meanwhile can be left out.
+func (k *Cache) Range(path string) iter.Seq2[string, Node] {
+	return func(yield func(string, Node) bool) { k.rangeBelow(path, yield) }
+}
+
+func (k *Cache) rangeBelow(path string, yield func(string, Node) bool) bool {
+	n, ok := k.Get(path)
+	if !ok {
+		return true
+	}
+	if !yield(path, n) {
+		return false
+	}
+	names, _ := k.Children(path)
+	for _, name := range names {
+		if !k.rangeBelow(join(path, name), yield) {
+			return false
+		}
+	}
+	return true
+}
+
+// Size returns the number of nodes in the copy, and the bytes that count for Config.MaxBytes.
+func (k *Cache) Size() (nodes, bytes int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.tree.count, k.tree.bytes
+}
