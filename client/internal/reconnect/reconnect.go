@@ -1,0 +1,153 @@
+// Package reconnect has the two things that recipes do when a connection breaks: they repeat what is harmless, and they
+// find out whether a write was carried out.
+package reconnect
+
+import (
+	"context"
+	"errors"
+
+	"rollcall/client"
+)
+
+// Retry calls do again while it fails because there is no connection, whatever the Client does while it is suspended.
+// do must be harmless when repeated. The end of ctx or of the session limits the tries; each one waits for a
+// connection.
+func Retry(ctx context.Context, c *client.Client, do func() error) error {
+	return retry(do, func() error { return c.AwaitConnected(ctx) })
+}
+
+// RetrySettled is Retry, but before it calls do again it waits as Settle does. So do may begin with a read that shows
+// whether its last write was carried out.
+func RetrySettled(ctx context.Context, c *client.Client, do func() error) error {
+	return retry(do, func() error { return Settle(ctx, c) })
+}
+
+func retry(do, await func() error) error {
+	for {
+		err := do()
+		if !errors.Is(err, client.ErrConnectionLost) && !errors.Is(err, client.ErrSuspended) {
+			return err
+		}
+		if err := await(); err != nil {
+			return err
+		}
+	}
+}
+
+// ExistsWatch is Client.ExistsWatch, repeated.
+func ExistsWatch(ctx context.Context, c *client.Client, path string) (
+	stat client.Stat, exists bool, watch *client.OnceWatch, err error,
+) {
+	err = Retry(ctx, c, func() (err error) {
+		stat, exists, watch, err = c.ExistsWatch(ctx, path)
+		return err
+	})
+	return stat, exists, watch, err
+}
+
+// Settle waits until the fate of every write that the Client has sent before is decided: a read then sees it, or it
+// will never be carried out. The servers reject the writes of a session that come from an earlier connection, and the
+// sync lets the server of the present one apply those that were accepted.
+func Settle(ctx context.Context, c *client.Client) error {
+	return Retry(ctx, c, func() error {
+		if err := c.AwaitConnected(ctx); err != nil {
+			return err
+		}
+		return c.Sync(ctx)
+	})
+}
+
+// maxFolderTries limits the times that a folder is created for one node. The servers delete an empty container at most
+// once in a check of all containers, so a second try nearly always succeeds.
+const maxFolderTries = 10
+
+// InFolder calls create, which creates a node in folder, as Retry does. If there is no folder, it creates it as a
+// container, with those on the way to it, and calls create again.
+func InFolder(ctx context.Context, c *client.Client, folder string, create func() error) error {
+	for tries := 0; ; tries++ {
+		err := Retry(ctx, c, create)
+		if !errors.Is(err, client.ErrNoNode) || tries == maxFolderTries || folder == "" {
+			return err
+		}
+		err = Retry(ctx, c, func() error { return c.CreateAll(ctx, folder) })
+		if err != nil && !errors.Is(err, client.ErrNoNode) { // a container on the way was deleted: begin again
+			return err
+		}
+	}
+}
+
+// CreateOwn creates a node whose name no other node can have, and returns its Stat. If it returns an error, no node is
+// left; it may be deleted in the background. If another client has deleted the node already, the error is
+// client.ErrNoNode.
+func CreateOwn(ctx context.Context, c *client.Client, folder, name string, data []byte, mode client.Mode) (
+	client.Stat, error,
+) {
+	path := folder + "/" + name
+	var stat client.Stat
+	err := InFolder(ctx, c, folder, func() (err error) {
+		_, stat, err = c.Create(ctx, path, data, mode)
+		return err
+	})
+	if errors.Is(err, client.ErrNodeExists) { // an earlier try created it
+		exists := false
+		err = Retry(ctx, c, func() (err error) {
+			stat, exists, err = c.Exists(ctx, path)
+			return err
+		})
+		if err == nil && !exists {
+			err = client.ErrNoNode
+		}
+	}
+	if err != nil {
+		DeleteInBackground(c, path)
+		return client.Stat{}, err
+	}
+	return stat, nil
+}
+
+// DeleteInBackground deletes a node of the session. Its goroutine ends when the node is gone or the session has ended.
+func DeleteInBackground(c *client.Client, path string) {
+	go func() {
+		_ = Delete(context.Background(), c, path) // the session's end ends all calls, and deletes the node
+	}()
+}
+
+// Delete deletes a node at a path that no other node can have. Unlike Retry, it also waits for a server that can write:
+// others may wait for the end of the node.
+func Delete(ctx context.Context, c *client.Client, path string) error {
+	for {
+		err := Retry(ctx, c, func() error { return c.Delete(ctx, path, client.AnyVersion) })
+		if !errors.Is(err, client.ErrReadOnly) {
+			return err
+		}
+		if err := client.AwaitWritable(ctx, c); err != nil {
+			return err
+		}
+	}
+}
+
+// EventError returns nil for an event of a node, and the reason for one that says that the session has ended.
+func EventError(event client.Event) error {
+	switch {
+	case event.Type != client.SessionEnded:
+		return nil
+	case event.Err == nil:
+		return client.ErrClosed
+	}
+	return event.Err
+}
+
+// AwaitEvent waits until a watch fires, and returns the reason if that was the end of the session. If ctx ends first,
+// it stops the watch and returns ctx's error. If watch is nil, it returns nil at once.
+func AwaitEvent(ctx context.Context, watch *client.OnceWatch) error {
+	if watch == nil {
+		return nil
+	}
+	select {
+	case event := <-watch.Fired:
+		return EventError(event)
+	case <-ctx.Done():
+		watch.Stop()
+		return ctx.Err()
+	}
+}
