@@ -1,0 +1,202 @@
+package shared
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"strconv"
+
+	"rollcall/client"
+)
+
+// Encoding is the form of a counter's number in the data of its node. All clients of a counter must use the same.
+type Encoding int
+
+const (
+	// Int32 is a number of 4 bytes, big endian: Curator's SharedCount and DistributedAtomicInteger, and kazoo's Counter
+	// with support_curator.
+	Int32 Encoding = iota
+	// Int64 is a number of 8 bytes, big endian: Curator's DistributedAtomicLong.
+	Int64
+	// Decimal is a whole number in decimal digits: kazoo's Counter with a whole number.
+	Decimal
+)
+
+var (
+	// ErrOverflow says that the sum has no place in the counter's encoding. The counter is unchanged.
+	ErrOverflow = errors.New("the number is too large for the counter's encoding")
+	// ErrNoNumber says that the node's data are no number of the counter's encoding.
+	ErrNoNumber = errors.New("the data are no number of the counter's encoding")
+)
+
+// CounterConfig has the settings of a Counter. The zero value is ready for use.
+type CounterConfig struct {
+	Encoding Encoding // default: Int32
+	Initial  int64    // the number while there is no node
+
+	// See Config.
+	Receipts   string
+	NoReceipts bool
+	ACL        []client.ACL
+}
+
+// Counter is a whole number that clients share. It is safe for concurrent use.
+type Counter struct {
+	value    *Value
+	encoding Encoding
+	invalid  error // of the configuration
+}
+
+// NewCounter returns the Counter in the node with this path. It does not use the network. If the initial number has no
+// place in the encoding, all methods fail with ErrOverflow.
+func NewCounter(c *client.Client, path string, cfg CounterConfig) *Counter {
+	initial, err := cfg.Encoding.encode(cfg.Initial)
+	if err != nil {
+		err = fmt.Errorf("shared: counter %s: the initial number: %w", path, err)
+	}
+	value := NewValue(c, path, Config{
+		Initial: initial, Receipts: cfg.Receipts, NoReceipts: cfg.NoReceipts, ACL: cfg.ACL,
+	})
+	return &Counter{value: value, encoding: cfg.Encoding, invalid: err}
+}
+
+// Get returns the number.
+func (k *Counter) Get(ctx context.Context) (int64, error) {
+	if k.invalid != nil {
+		return 0, k.invalid
+	}
+	r, err := k.value.Get(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return k.decode(r)
+}
+
+// Set sets the number, whatever it is.
+func (k *Counter) Set(ctx context.Context, n int64) error {
+	data, err := k.encode(n)
+	if err == nil {
+		_, err = k.value.Set(ctx, data)
+	}
+	return err
+}
+
+// Add adds delta, which may be negative, and returns the sum. It adds once or not at all; if client.MayHaveHappened is
+// true for its error, it does not know. It fails with ErrOverflow if the sum has no place in the encoding, and with
+// ErrContended as Value.Update does.
+func (k *Counter) Add(ctx context.Context, delta int64) (int64, error) {
+	if k.invalid != nil {
+		return 0, k.invalid
+	}
+	var sum int64
+	_, err := k.value.Update(ctx, func(r Revision) ([]byte, error) {
+		n, err := k.decode(r)
+		if err != nil {
+			return nil, err
+		}
+		if sum = n + delta; (sum > n) != (delta > 0) {
+			return nil, k.failed(fmt.Errorf("%w: %d and %d", ErrOverflow, n, delta))
+		}
+		return k.encode(sum)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return sum, nil
+}
+
+// CompareAndSet sets the number to n if it is old. It reports whether it did so.
+func (k *Counter) CompareAndSet(ctx context.Context, old, n int64) (bool, error) {
+	if k.invalid != nil {
+		return false, k.invalid
+	}
+	_, err := k.value.Update(ctx, func(r Revision) ([]byte, error) {
+		now, err := k.decode(r)
+		switch {
+		case err != nil:
+			return nil, err
+		case now != old:
+			return nil, errOther
+		}
+		return k.encode(n)
+	})
+	if errors.Is(err, errOther) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// errOther says that CompareAndSet has found another number.
+var errOther = errors.New("the counter has another number")
+
+// Watch returns the number, and then each later one, as Value.Watch does.
+func (k *Counter) Watch(ctx context.Context) iter.Seq2[int64, error] {
+	return func(yield func(int64, error) bool) {
+		if k.invalid != nil {
+			yield(0, k.invalid)
+			return
+		}
+		for r, err := range k.value.Watch(ctx) {
+			var n int64
+			if err == nil {
+				n, err = k.decode(r)
+			}
+			if !yield(n, err) {
+				return
+			}
+		}
+	}
+}
+
+func (k *Counter) encode(n int64) ([]byte, error) {
+	if k.invalid != nil {
+		return nil, k.invalid
+	}
+	data, err := k.encoding.encode(n)
+	return data, k.failed(err)
+}
+
+func (k *Counter) decode(r Revision) (int64, error) {
+	n, err := k.encoding.decode(r.Data)
+	return n, k.failed(err)
+}
+
+func (k *Counter) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("shared: counter %s: %w", k.value.path, err)
+}
+
+func (e Encoding) encode(n int64) ([]byte, error) {
+	switch e {
+	case Int64:
+		return binary.BigEndian.AppendUint64(nil, uint64(n)), nil
+	case Decimal:
+		return strconv.AppendInt(nil, n, 10), nil
+	}
+	if n < math.MinInt32 || n > math.MaxInt32 {
+		return nil, fmt.Errorf("%w: %d; it must be %d to %d, or use Int64", ErrOverflow, n, math.MinInt32, math.MaxInt32)
+	}
+	return binary.BigEndian.AppendUint32(nil, uint32(n)), nil
+}
+
+// decode returns the number in data. As for Curator and kazoo, no data are 0.
+func (e Encoding) decode(data []byte) (int64, error) {
+	switch {
+	case len(data) == 0:
+		return 0, nil
+	case e == Decimal:
+		if n, err := strconv.ParseInt(string(data), 10, 64); err == nil {
+			return n, nil
+		}
+	case e == Int64 && len(data) == 8:
+		return int64(binary.BigEndian.Uint64(data)), nil
+	case e == Int32 && len(data) == 4:
+		return int64(int32(binary.BigEndian.Uint32(data))), nil
+	}
+	return 0, fmt.Errorf("%w: %d bytes, %.20q; another encoding may fit", ErrNoNumber, len(data), data)
+}

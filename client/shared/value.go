@@ -1,0 +1,211 @@
+package shared
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"rollcall/client"
+	"rollcall/client/internal/receipt"
+	"rollcall/client/internal/reconnect"
+)
+
+// ErrContended says that other clients have set the value each time before Update or Add could. It was not carried out.
+var ErrContended = errors.New("other clients set the value each time before")
+
+// maxAttempts limits the times that Update and Add compute a new value. With the pauses between them it takes a minute
+// or more, in which others have set the value at least as often.
+const maxAttempts = 1000
+
+// These are the pauses after attempts that others were faster than: the first ones have none, and each later one is
+// drawn from 0 to maxPause. So many writers get in each other's way less.
+const (
+	attemptsAtOnce = 3
+	maxPause       = 100 * time.Millisecond
+)
+
+// Config has the settings of a Value. The zero value is ready for use.
+type Config struct {
+	// Initial is the value while there is no node.
+	Initial []byte
+
+	// Receipts is the path of the folder for receipts, which no other recipe may use. "": the path of the value, and
+	// "-receipts" after it.
+	Receipts string
+
+	// NoReceipts makes a write one request of one operation. Its outcome is then mostly unknown if its reply is lost.
+	NoReceipts bool
+
+	// ACL is that of the node, if the Value creates it; nil: everyone has every permission.
+	ACL []client.ACL
+}
+
+// Value is a value that clients share: the data of a node. It is safe for concurrent use.
+type Value struct {
+	c    *client.Client
+	path string
+	cfg  Config
+	book *receipt.Book // nil: writes have no receipts
+}
+
+// NewValue returns the Value in the node with this path. It does not use the network.
+func NewValue(c *client.Client, path string, cfg Config) *Value {
+	v := &Value{c: c, path: path, cfg: cfg}
+	if !cfg.NoReceipts {
+		v.book = receipt.NewBook(c, cmp.Or(cfg.Receipts, path+"-receipts"))
+	}
+	return v
+}
+
+// Revision is one state of a Value.
+type Revision struct {
+	Data   []byte
+	Exists bool        // false: there is no node yet, and Data are Config.Initial
+	Stat   client.Stat // of the node
+}
+
+// isSame reports whether r and other are the same revision of the same node.
+func (r Revision) isSame(other Revision) bool {
+	return r.Exists == other.Exists && r.Stat.Created == other.Stat.Created && r.Stat.Version == other.Stat.Version
+}
+
+// Get returns the present revision.
+func (v *Value) Get(ctx context.Context) (Revision, error) {
+	var r Revision
+	err := reconnect.Retry(ctx, v.c, func() (err error) {
+		r.Data, r.Stat, err = v.c.Get(ctx, v.path)
+		return err
+	})
+	switch {
+	case errors.Is(err, client.ErrNoNode):
+		return v.initial(), nil
+	case err != nil:
+		return Revision{}, v.failed("get", err)
+	}
+	r.Exists = true
+	return r, nil
+}
+
+func (v *Value) initial() Revision { return Revision{Data: bytes.Clone(v.cfg.Initial)} }
+
+// Set sets the value, whatever it is, and returns the new revision.
+func (v *Value) Set(ctx context.Context, data []byte) (Revision, error) {
+	return v.Update(ctx, func(Revision) ([]byte, error) { return data, nil })
+}
+
+// TrySet sets the value if seen is the present revision. It returns the new revision, or set false and the present
+// revision if another client has set the value since.
+func (v *Value) TrySet(ctx context.Context, seen Revision, data []byte) (now Revision, set bool, err error) {
+	now, err = v.write(ctx, seen, data)
+	if !errors.Is(err, errChanged) {
+		return now, err == nil, v.failed("set", err)
+	}
+	now, err = v.Get(ctx)
+	return now, false, err
+}
+
+// Update sets the value to what change makes of the present revision, and returns the new one. change is called again
+// if another client has set the value meanwhile. If it returns an error, nothing is set, and Update returns that
+// error. Update fails with ErrContended after 1,000 attempts.
+func (v *Value) Update(ctx context.Context, change func(Revision) ([]byte, error)) (Revision, error) {
+	for attempt := range maxAttempts {
+		if err := pauseAfter(ctx, attempt); err != nil {
+			return Revision{}, v.failed("set", err)
+		}
+		seen, err := v.Get(ctx)
+		if err != nil {
+			return Revision{}, err
+		}
+		data, err := change(seen)
+		if err != nil {
+			return Revision{}, err
+		}
+		now, err := v.write(ctx, seen, data)
+		if !errors.Is(err, errChanged) {
+			return now, v.failed("set", err)
+		}
+	}
+	return Revision{}, v.failed("set", ErrContended)
+}
+
+// pauseAfter waits before the next attempt, after so many that have failed.
+func pauseAfter(ctx context.Context, attempts int) error {
+	if attempts < attemptsAtOnce {
+		return nil
+	}
+	timer := time.NewTimer(rand.N(maxPause))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Watch returns the present revision, and then each later one, until ctx ends. A reader that is slower than the changes
+// misses those in between: it always gets the latest one. If the session ends or a read fails, it returns an error and
+// stops.
+func (v *Value) Watch(ctx context.Context) iter.Seq2[Revision, error] {
+	return func(yield func(Revision, error) bool) {
+		var last *Revision
+		for {
+			r, watch, err := v.getWatch(ctx)
+			if err == nil && (last == nil || !last.isSame(r)) {
+				if last = &r; !yield(r, nil) {
+					watch.Stop()
+					return
+				}
+			}
+			if err == nil {
+				err = reconnect.AwaitEvent(ctx, watch)
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				yield(Revision{}, v.failed("watch", err))
+				return
+			}
+		}
+	}
+}
+
+// getWatch is Get, and watches the node.
+func (v *Value) getWatch(ctx context.Context) (r Revision, watch *client.OnceWatch, err error) {
+	for {
+		err = reconnect.Retry(ctx, v.c, func() (err error) {
+			r.Data, r.Stat, watch, err = v.c.GetWatch(ctx, v.path)
+			return err
+		})
+		if !errors.Is(err, client.ErrNoNode) {
+			r.Exists = true
+			return r, watch, err
+		}
+		err = reconnect.Retry(ctx, v.c, func() (err error) {
+			_, r.Exists, watch, err = v.c.ExistsWatch(ctx, v.path)
+			return err
+		})
+		if err != nil || !r.Exists {
+			return v.initial(), watch, err
+		}
+		watch.Stop() // the node was created between the two reads
+	}
+}
+
+// failed returns the error of a method, or nil if err is.
+func (v *Value) failed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("shared: %s %s: %w", what, v.path, err)
+}
+
+// parentOf returns the path of a node's parent, or "" for the root.
+func parentOf(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }
