@@ -1,0 +1,161 @@
+package contender
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"rollcall/client"
+	"rollcall/client/internal/reconnect"
+)
+
+// maxFolderTries limits the times that the folder is created for one contender. The servers delete an empty container
+// at most once in a check of all containers, so a second try nearly always succeeds.
+const maxFolderTries = 10
+
+// Enter creates the node of a contender. If it returns an error, no node is left; it may be deleted in the background.
+// It waits for a connection if there is none, whatever the Client does while it is suspended.
+func Enter(ctx context.Context, c *client.Client, cfg Config) (*Contender, error) {
+	x := &Contender{c: c, cfg: cfg, id: cfg.Layout.newID()}
+	path, mode := cfg.PathOf(cfg.Layout.prefix(x.id, cfg.Kind)), cfg.mode(client.EphemeralSequential)
+	err := x.create(ctx, func() (string, client.Stat, error) { return c.Create(ctx, path, cfg.Data, mode) })
+	if err != nil {
+		return nil, err
+	}
+	x.token = x.stat.Created
+	if x.name.isUsedUp() {
+		x.Abandon()
+		return nil, usedUp(cfg.Folder)
+	}
+	return x, nil
+}
+
+// EnterBeside creates the node of a contender of another kind with the number of holder, and so with its place and its
+// token. It does so only while right, which is holder's, is held: otherwise the error is client.ErrNotHeld.
+func EnterBeside(ctx context.Context, holder *Contender, right *client.Right, cfg Config) (*Contender, error) {
+	x := &Contender{c: holder.c, cfg: cfg, id: cfg.Layout.newID(), token: holder.token}
+	number := holder.name.Text[len(holder.name.Text)-numberLength:]
+	path := cfg.PathOf(cfg.Layout.prefix(x.id, cfg.Kind) + number)
+	op := client.CreateOp(path, cfg.Data, cfg.mode(client.Ephemeral))
+	err := x.create(ctx, func() (string, client.Stat, error) {
+		results, err := right.Guard(ctx, op)
+		if err != nil {
+			return "", client.Stat{}, err
+		}
+		return results[0].Path, results[0].Stat, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+func (cfg *Config) mode(m client.Mode) client.Mode {
+	if cfg.ACL != nil {
+		return m.WithACL(cfg.ACL...)
+	}
+	return m
+}
+
+// create creates the contender's node by request, once, or leaves no node.
+func (x *Contender) create(ctx context.Context, request func() (string, client.Stat, error)) error {
+	err := x.tryCreate(ctx, request)
+	if err != nil && x.unsure {
+		x.Abandon()
+	}
+	return err
+}
+
+func (x *Contender) tryCreate(ctx context.Context, request func() (string, client.Stat, error)) error {
+	for tries := 0; ; {
+		path, stat, err := request()
+		switch {
+		case err == nil:
+			return x.adopt(nameOf(path), stat)
+		case client.MayHaveHappened(err):
+			x.unsure = true
+			if found, err := x.findAgain(ctx); found || err != nil {
+				return err
+			}
+		case errors.Is(err, client.ErrSuspended):
+			if err := x.c.AwaitConnected(ctx); err != nil {
+				return err
+			}
+		case errors.Is(err, client.ErrNoNode) && tries < maxFolderTries:
+			tries++
+			if err := x.createFolder(ctx); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+// createFolder creates the folder. It is no error if the servers delete a container on the way to it meanwhile. It looks
+// first: many contenders may find that a folder is missing, and one of them has to create it.
+func (x *Contender) createFolder(ctx context.Context) error {
+	err := reconnect.Retry(ctx, x.c, func() error {
+		_, exists, err := x.c.Exists(ctx, x.cfg.Folder)
+		if err != nil || exists {
+			return err
+		}
+		return x.c.CreateAll(ctx, x.cfg.Folder)
+	})
+	if errors.Is(err, client.ErrNoNode) {
+		return nil
+	}
+	return err
+}
+
+// adopt makes a node the contender's.
+func (x *Contender) adopt(text string, stat client.Stat) error {
+	name, ok := x.cfg.Layout.Parse(text)
+	if !ok {
+		return fmt.Errorf("%s: the server named the node %q, which is no name of %v", x.cfg.Folder, text, x.cfg.Layout)
+	}
+	x.name, x.stat = name, stat
+	return nil
+}
+
+// findAgain looks for the node of a create without a reply, and adopts it. found is false if the create was not carried
+// out, or another client has deleted the node since.
+func (x *Contender) findAgain(ctx context.Context) (found bool, err error) {
+	names, err := x.findByID(ctx)
+	if err != nil || len(names) == 0 {
+		return false, err
+	}
+	var stat client.Stat
+	err = reconnect.Retry(ctx, x.c, func() (err error) {
+		stat, found, err = x.c.Exists(ctx, x.cfg.PathOf(names[0].Text))
+		return err
+	})
+	if err != nil || !found {
+		return false, err
+	}
+	if err := x.adopt(names[0].Text, stat); err != nil {
+		return false, err
+	}
+	return true, x.deleteEach(ctx, names[1:])
+}
+
+// findByID returns the names with the contender's id, in order, as of now: a create that was sent before is either
+// carried out and seen, or will never be carried out.
+func (x *Contender) findByID(ctx context.Context) ([]Name, error) {
+	if err := x.c.AwaitConnected(ctx); err != nil {
+		return nil, err
+	}
+	var children []string
+	err := reconnect.Retry(ctx, x.c, func() (err error) {
+		if err = x.c.Sync(ctx); err == nil {
+			children, _, err = x.c.Children(ctx, x.cfg.Folder)
+		}
+		return err
+	})
+	if errors.Is(err, client.ErrNoNode) {
+		return nil, nil // no folder, no node
+	}
+	names, _ := x.cfg.Layout.sorted(children)
+	return slices.DeleteFunc(names, func(n Name) bool { return n.ID != x.id }), err
+}

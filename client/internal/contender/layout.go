@@ -1,0 +1,204 @@
+package contender
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Layout describes the names of the contenders in a folder. Two programs exclude each other only if they use the same
+// layout in the same folder.
+type Layout struct {
+	title  string   // for errors
+	before string   // the text before the protection id
+	after  string   // the text between the protection id and the kind
+	dashed bool     // protection ids are made in the form 8-4-4-4-12; both forms are known
+	kinds  []string // the text between the protection id and the number, for each Kind
+}
+
+// Kind distinguishes the contenders of a folder, such as readers and writers. It is an index in the layout's kinds.
+type Kind int
+
+// Reader and Writer are the kinds of CuratorReadWrite and KazooReadWrite. All other layouts have one kind, 0.
+const (
+	Reader Kind = iota
+	Writer
+)
+
+// These are the layouts. An id is a random UUID, with or without its dashes; <n> is the server's number of ten digits.
+var (
+	// CuratorLock has the names _c_<id>-lock-<n>: Curator's InterProcessMutex and LeaderSelector, go-zookeeper/zk's Lock.
+	CuratorLock = curator("Curator's mutex", "lock-")
+	// CuratorReadWrite has the names _c_<id>-__READ__<n> and _c_<id>-__WRIT__<n>: Curator's InterProcessReadWriteLock.
+	CuratorReadWrite = curator("Curator's read-write lock", "__READ__", "__WRIT__")
+	// CuratorLatch has the names _c_<id>-latch-<n>: Curator's LeaderLatch.
+	CuratorLatch = curator("Curator's LeaderLatch", "latch-")
+	// CuratorLease has the names _c_<id>-lease-<n>: the leases of Curator's InterProcessSemaphoreV2.
+	CuratorLease = curator("Curator's semaphore", "lease-")
+	// KazooLock has the names <id>__lock__<n>: kazoo's Lock and Election.
+	KazooLock = kazoo("kazoo's Lock", "__lock__")
+	// KazooReadWrite has the names <id>__rlock__<n> and <id>__lock__<n>: kazoo's ReadLock and WriteLock.
+	KazooReadWrite = kazoo("kazoo's ReadLock and WriteLock", "__rlock__", "__lock__")
+)
+
+func curator(title string, kinds ...string) Layout {
+	return Layout{title: title, before: "_c_", after: "-", dashed: true, kinds: kinds}
+}
+
+func kazoo(title string, kinds ...string) Layout { return Layout{title: title, kinds: kinds} }
+
+// String returns the layout's title and the names that it knows.
+func (l Layout) String() string {
+	names := make([]string, len(l.kinds))
+	for i, kind := range l.kinds {
+		names[i] = l.before + "<id>" + l.after + kind + "<number>"
+	}
+	return l.title + ", with the names " + strings.Join(names, " and ")
+}
+
+// Name is the name of a contender.
+type Name struct {
+	Text   string // the whole name
+	ID     string // the protection id
+	Kind   Kind
+	Number int32 // the server's
+}
+
+// numberLength is the number of digits of a server's number.
+const numberLength = 10
+
+// Parse returns the parts of the name of a contender. ok is false if the layout does not know the name.
+func (l Layout) Parse(text string) (name Name, ok bool) {
+	rest, ok := strings.CutPrefix(text, l.before)
+	if !ok {
+		return Name{}, false
+	}
+	id := rest[:idLength(rest)]
+	rest, ok = strings.CutPrefix(rest[len(id):], l.after)
+	if !ok || id == "" {
+		return Name{}, false
+	}
+	for kind, label := range l.kinds {
+		digits, found := strings.CutPrefix(rest, label)
+		if !found || len(strings.TrimPrefix(digits, "-")) != numberLength {
+			continue
+		}
+		number, ok := parseNumber(digits)
+		return Name{Text: text, ID: id, Kind: Kind(kind), Number: number}, ok
+	}
+	return Name{}, false
+}
+
+// parseNumber returns the number of decimal digits, which a minus may precede. ok is false if they are none, or the
+// number has more than 32 bits. It takes a third of the time of strconv.ParseInt.
+func parseNumber(text string) (number int32, ok bool) {
+	digits := strings.TrimPrefix(text, "-")
+	sum := int64(0)
+	for i := range len(digits) {
+		digit := digits[i] - '0'
+		if digit > 9 {
+			return 0, false
+		}
+		sum = 10*sum + int64(digit)
+	}
+	if len(digits) < len(text) {
+		sum = -sum
+	}
+	return int32(sum), sum == int64(int32(sum))
+}
+
+// The lengths of a protection id without its dashes, and with them.
+const (
+	plainID  = 32
+	dashedID = 36
+)
+
+// idLength returns the length of the protection id at the beginning of text, or 0 if there is none. It runs for each
+// name of a list, so it makes no copies.
+func idLength(text string) int {
+	if len(text) > 8 && text[8] == '-' {
+		return dashedLength(text)
+	}
+	if len(text) < plainID {
+		return 0
+	}
+	for i := range plainID {
+		if !isHex[text[i]] {
+			return 0
+		}
+	}
+	return plainID
+}
+
+// dashedLength returns dashedID if text begins with a protection id that has dashes, or 0.
+func dashedLength(text string) int {
+	if len(text) < dashedID {
+		return 0
+	}
+	dashes := 0
+	for i := range dashedID {
+		if text[i] == '-' {
+			dashes++
+		} else if !isHex[text[i]] {
+			return 0
+		}
+	}
+	if dashes != 4 || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
+		return 0
+	}
+	return dashedID
+}
+
+// isHex is true for the digits of hexadecimal numbers.
+var isHex = func() (is [256]bool) {
+	for _, c := range "0123456789abcdefABCDEF" {
+		is[c] = true
+	}
+	return is
+}()
+
+// prefix returns the name of a contender without its number.
+func (l Layout) prefix(id string, kind Kind) string { return l.before + id + l.after + l.kinds[kind] }
+
+// newID returns a random protection id.
+func (l Layout) newID() string {
+	var random [plainID / 2]byte
+	_, _ = rand.Read(random[:]) // never fails
+	random[6] = random[6]&0x0f | 0x40
+	random[8] = random[8]&0x3f | 0x80
+	id := hex.EncodeToString(random[:])
+	if l.dashed {
+		return id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:]
+	}
+	return id
+}
+
+// sorted returns the contenders among the children of a folder in their order, and the other children.
+func (l Layout) sorted(children []string) (contenders []Name, foreign []string) {
+	contenders = make([]Name, 0, len(children))
+	for _, child := range children {
+		if name, ok := l.Parse(child); ok {
+			contenders = append(contenders, name)
+		} else {
+			foreign = append(foreign, child)
+		}
+	}
+	slices.Sort(foreign)
+	slices.SortFunc(contenders, compare)
+	return contenders, foreign
+}
+
+// compare orders contenders by their numbers. Two have the same number if a writer became a reader as well, and keeps
+// its place.
+func compare(a, b Name) int {
+	if a.Number != b.Number {
+		return cmp.Compare(a.Number, b.Number)
+	}
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Text, b.Text))
+}
+
+// isUsedUp reports whether the servers may give the number, or a smaller one, to a later contender of the folder.
+func (n Name) isUsedUp() bool { return n.Number < 0 || n.Number == math.MaxInt32 }

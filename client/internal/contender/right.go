@@ -1,0 +1,40 @@
+package contender
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"rollcall/client"
+	"rollcall/client/internal/reconnect"
+)
+
+// Right returns the right that the contender's node gives, once it has its turn. The contender must not be used any
+// more: Right.Release deletes the node. If the Client may not act on its session at the moment, the contender leaves,
+// and the error is client.ErrNotHeld. It sends a sync if the last proof that the session lives is too old.
+func (x *Contender) Right(ctx context.Context) (*client.Right, error) {
+	if err := reconnect.Retry(ctx, x.c, func() error { return client.Prove(ctx, x.c) }); err != nil {
+		x.Abandon()
+		return nil, err
+	}
+	right := client.NewRightWithToken(x.c, x.Path(), x.stat, client.Token(x.token))
+	if x.unsure {
+		right.OnLost(func() { _ = x.deleteDuplicates() })
+	}
+	if !right.Held() {
+		go func() { _ = right.Release(context.Background()) }() // waits for the session at most
+		return nil, fmt.Errorf("%s: %w", x.Path(), client.ErrNotHeld)
+	}
+	return right, nil
+}
+
+// deleteDuplicates deletes the other nodes with the contender's id. Its own is left to Release, or to a request that gives
+// its place away.
+func (x *Contender) deleteDuplicates() error {
+	ctx := context.Background() // the session's end ends all calls
+	names, err := x.findByID(ctx)
+	if err != nil {
+		return err
+	}
+	return x.deleteEach(ctx, slices.DeleteFunc(names, func(n Name) bool { return n == x.name }))
+}
