@@ -1,0 +1,94 @@
+package contender
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The contenders of the tests of turns have the kinds of their names' letters, and the numbers 1, 2 and so on.
+func contendersOf(kinds string) []string {
+	names := make([]string, len(kinds))
+	for i, letter := range kinds {
+		kind := Reader
+		if letter == 'w' {
+			kind = Writer
+		}
+		id := fmt.Sprintf("%08x%s", i, uuid[8:])
+		names[i] = CuratorReadWrite.prefix(id, kind) + fmt.Sprintf("%010d", i+1)
+	}
+	return names
+}
+
+// contenderNamed returns the contender whose node has the name.
+func contenderNamed(t *testing.T, text string) *Contender {
+	t.Helper()
+	name, ok := CuratorReadWrite.Parse(text)
+	if !ok {
+		t.Fatalf("%q is no name", text)
+	}
+	return &Contender{cfg: Config{Folder: "/f", Layout: CuratorReadWrite}, name: name, id: name.ID}
+}
+
+// A contender waits for the last one before it that its Turn names, whatever the order of the list, and not for those
+// after it.
+func TestAheadOf(t *testing.T) {
+	afterWriters := Turn(func(before Kind) bool { return before == Writer })
+	for _, tt := range []struct {
+		kinds string // the last but one is the contender's
+		turn  Turn
+		want  int // the index of the one that it waits for, or -1
+	}{
+		{"rw", Exclusive, -1},
+		{"rrw", Exclusive, 0},
+		{"wrwrrw", Exclusive, 3},
+		{"rw", afterWriters, -1},
+		{"rrrw", afterWriters, -1},
+		{"wrw", afterWriters, 0},
+		{"wrwrrw", afterWriters, 2},
+	} {
+		list := contendersOf(tt.kinds)
+		own := len(list) - 2
+		x := contenderNamed(t, list[own])
+		want := ""
+		if tt.want >= 0 {
+			want = list[tt.want]
+		}
+		for range list { // all rotations, and both directions
+			list = append(list[1:len(list):len(list)], list[0])
+			for range 2 {
+				slices.Reverse(list)
+				got, err := x.aheadOf(t.Context(), list, tt.turn)
+				if err != nil || got.last.Text != want || got.waits() != (want != "") || got.count != own {
+					t.Errorf("%s, listed as %q: waits for %q, %d are ahead, %v; want %q, %d", tt.kinds, list, got.last.Text,
+						got.count, err, want, own)
+				}
+			}
+		}
+	}
+}
+
+// A contender does not get its turn in a folder with foreign nodes, with used up numbers, or without its own node.
+func TestAheadOfErrors(t *testing.T) {
+	list := contendersOf("www")
+	x := contenderNamed(t, list[1])
+	last := CuratorReadWrite.prefix(uuid, Writer) + "2147483647"
+	for _, tt := range []struct {
+		list []string
+		want error
+	}{
+		{[]string{list[2], list[0]}, ErrRemoved},
+		{append([]string{last}, list...), ErrNumbersUsedUp},
+		{append([]string{"zeta", last, "alpha"}, list...), ErrForeignContenders},
+	} {
+		_, err := x.aheadOf(t.Context(), tt.list, Exclusive)
+		if !errors.Is(err, tt.want) {
+			t.Errorf("%q: %v, want %v", tt.list, err, tt.want)
+		}
+		if errors.Is(tt.want, ErrForeignContenders) && !strings.Contains(err.Error(), ": alpha, zeta.") {
+			t.Errorf("the foreign nodes are not sorted: %v", err)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"rollcall/client"
+	"rollcall/client/internal/contender"
+)
+
+// ErrBusy says that a lock was not free.
+var ErrBusy = errors.New("another client holds the lock, or waits for it")
+
+// These are reasons of errors, for errors.Is.
+var (
+	ErrForeignContenders = contender.ErrForeignContenders // the folder has nodes of another recipe or library
+	ErrNumbersUsedUp     = contender.ErrNumbersUsedUp     // 2^31 contenders have been in the folder
+	ErrRemoved           = contender.ErrRemoved           // another client deleted the node of a client that waits
+)
+
+// ForeignError says that a folder has nodes that are no contenders of the lock's layout.
+type ForeignError = contender.ForeignError
+
+// Layout selects the names of a lock's nodes. Clients exclude each other only if they use the same layout.
+type Layout int
+
+const (
+	// Curator is the layout of Curator's locks. go-zookeeper/zk's Lock respects a Mutex with it, and is respected.
+	Curator Layout = iota
+	// Kazoo is the layout of kazoo's Lock, ReadLock and WriteLock. A Semaphore does not have it.
+	Kazoo
+)
+
+// Config has the settings of a lock. The zero value is ready for use.
+type Config struct {
+	Layout Layout
+	Data   []byte // of the clients' nodes, for people who look at them; such as the address of the holder
+
+	// ACL is that of the clients' nodes. All clients of the lock must be able to read them. nil: everyone has every
+	// permission.
+	ACL []client.ACL
+}
+
+// mutexLayout returns the layout of a mutex.
+func (cfg *Config) mutexLayout() contender.Layout {
+	if cfg.Layout == Kazoo {
+		return contender.KazooLock
+	}
+	return contender.CuratorLock
+}
+
+// readWriteLayout returns the layout of a read-write lock.
+func (cfg *Config) readWriteLayout() contender.Layout {
+	if cfg.Layout == Kazoo {
+		return contender.KazooReadWrite
+	}
+	return contender.CuratorReadWrite
+}
+
+func (cfg *Config) contender(folder string, layout contender.Layout, kind contender.Kind) contender.Config {
+	return contender.Config{Folder: folder, Layout: layout, Kind: kind, Data: cfg.Data, ACL: cfg.ACL}
+}
+
+// acquire enters a contender and waits for its turn.
+func acquire(
+	ctx context.Context, c *client.Client, cfg contender.Config, turn contender.Turn,
+) (*contender.Contender, error) {
+	x, err := contender.Enter(ctx, c, cfg)
+	if err == nil {
+		err = x.AwaitTurn(ctx, turn)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock: %s: %w", cfg.Folder, err)
+	}
+	return x, nil
+}
+
+// tryAcquire enters a contender. If it does not have its turn at once, it leaves, and the error is ErrBusy.
+func tryAcquire(
+	ctx context.Context, c *client.Client, cfg contender.Config, turn contender.Turn,
+) (*contender.Contender, error) {
+	x, err := contender.Enter(ctx, c, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("lock: %s: %w", cfg.Folder, err)
+	}
+	ok, err := x.HasTurn(ctx, turn)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("lock: %s: %w", cfg.Folder, err)
+	case !ok:
+		return nil, fmt.Errorf("lock: %s: %w", cfg.Folder, errors.Join(ErrBusy, x.Leave(ctx)))
+	}
+	return x, nil
+}
+
+// rightOf returns the right of a contender that has its turn. err is of the wait for the turn.
+func rightOf(ctx context.Context, x *contender.Contender, err error) (*client.Right, error) {
+	if err != nil {
+		return nil, err
+	}
+	right, err := x.Right(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	return right, nil
+}

@@ -1,0 +1,33 @@
+package lock
+
+import (
+	"context"
+
+	"rollcall/client"
+	"rollcall/client/internal/contender"
+)
+
+// Mutex is a lock that one client holds at a time. It is not re-entrant. It has no state of its own, so two Mutexes
+// with the same folder are the same lock. It is safe for concurrent use.
+type Mutex struct {
+	c   *client.Client
+	cfg contender.Config
+}
+
+// NewMutex returns the mutex of a folder. It sends no request.
+func NewMutex(c *client.Client, folder string, cfg Config) *Mutex {
+	return &Mutex{c: c, cfg: cfg.contender(folder, cfg.mutexLayout(), 0)}
+}
+
+// Lock waits for the lock, until ctx ends, and returns the right to it. Clients get it in the order of their calls.
+func (m *Mutex) Lock(ctx context.Context) (*client.Right, error) {
+	x, err := acquire(ctx, m.c, m.cfg, contender.Exclusive)
+	return rightOf(ctx, x, err)
+}
+
+// TryLock returns the right to the lock if it is free. Otherwise the error is ErrBusy. It waits for the replies of the
+// servers, until ctx ends.
+func (m *Mutex) TryLock(ctx context.Context) (*client.Right, error) {
+	x, err := tryAcquire(ctx, m.c, m.cfg, contender.Exclusive)
+	return rightOf(ctx, x, err)
+}

@@ -1,0 +1,108 @@
+package lock
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"rollcall/client"
+	"rollcall/client/internal/contender"
+)
+
+// revokeRequest is the data that other clients set on a holder's node. It is Curator's.
+var revokeRequest = []byte("__REVOKE__")
+
+// Revocable is a Mutex whose holder learns that another client wants the lock. It excludes Mutexes with the same
+// folder, and Curator's. It is safe for concurrent use.
+type Revocable struct {
+	mutex  *Mutex
+	layout contender.Layout
+}
+
+// NewRevocable returns the revocable mutex of a folder. It sends no request.
+func NewRevocable(c *client.Client, folder string, cfg Config) *Revocable {
+	return &Revocable{mutex: NewMutex(c, folder, cfg), layout: cfg.mutexLayout()}
+}
+
+// RevocableRight is a right whose holder is asked to release it.
+type RevocableRight struct {
+	*client.Right
+	revoked chan struct{}
+}
+
+// Revoked returns a channel that is closed when another client requests the lock by Revoke. The right is still held
+// then: the holder decides when it releases it. The channel stays open if the right ends without a request.
+func (r *RevocableRight) Revoked() <-chan struct{} { return r.revoked }
+
+// Lock waits for the lock as Mutex.Lock does.
+func (r *Revocable) Lock(ctx context.Context) (*RevocableRight, error) {
+	right, err := r.mutex.Lock(ctx)
+	return r.revocableRight(right, err)
+}
+
+// TryLock returns the right to the lock if it is free, as Mutex.TryLock does.
+func (r *Revocable) TryLock(ctx context.Context) (*RevocableRight, error) {
+	right, err := r.mutex.TryLock(ctx)
+	return r.revocableRight(right, err)
+}
+
+func (r *Revocable) revocableRight(right *client.Right, err error) (*RevocableRight, error) {
+	if err != nil {
+		return nil, err
+	}
+	revocable := &RevocableRight{Right: right, revoked: make(chan struct{})}
+	ctx, cancel := right.Context(context.Background())
+	go func() { // ends with the right
+		defer cancel()
+		revocable.awaitRequest(ctx, r.mutex.c)
+	}()
+	return revocable, nil
+}
+
+// awaitRequest closes the channel revoked when the node has a request. It returns then, or with ctx.
+func (r *RevocableRight) awaitRequest(ctx context.Context, c *client.Client) {
+	for {
+		data, _, watch, err := c.GetWatch(ctx, r.Path())
+		switch {
+		case errors.Is(err, client.ErrConnectionLost), errors.Is(err, client.ErrSuspended):
+			if c.AwaitConnected(ctx) != nil {
+				return
+			}
+			continue
+		case err != nil:
+			return
+		case bytes.Equal(data, revokeRequest):
+			watch.Stop()
+			close(r.revoked)
+			return
+		}
+		select {
+		case <-watch.Fired:
+		case <-ctx.Done():
+			watch.Stop()
+			return
+		}
+	}
+}
+
+// Revoke requests that the present holder releases the lock. It replaces the data of the holder's node. It does not
+// wait for the release: a caller that wants the lock calls Lock. If no client holds the lock, it does nothing.
+func (r *Revocable) Revoke(ctx context.Context) error {
+	folder := r.mutex.cfg.Folder
+	for {
+		names, err := contender.List(ctx, r.mutex.c, folder, r.layout)
+		if err == nil && len(names) > 0 {
+			_, err = r.mutex.c.Set(ctx, r.mutex.cfg.PathOf(names[0].Text), revokeRequest, client.AnyVersion)
+		}
+		switch {
+		case err == nil, errors.Is(err, client.ErrNoNode): // the holder has released the lock meanwhile
+			return nil
+		case errors.Is(err, client.ErrConnectionLost), errors.Is(err, client.ErrSuspended):
+			err = r.mutex.c.AwaitConnected(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("lock: revoke %s: %w", folder, err)
+		}
+	}
+}

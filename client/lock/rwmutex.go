@@ -1,0 +1,88 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+
+	"rollcall/client"
+	"rollcall/client/internal/contender"
+)
+
+// RWMutex is a lock that either one writer holds, or any number of readers. It is not re-entrant. Readers and writers
+// get it in the order of their calls: a reader waits for the writers that came before it, so neither starves the other.
+// It has no state of its own, and is safe for concurrent use.
+type RWMutex struct {
+	c             *client.Client
+	read, written contender.Config
+}
+
+// NewRWMutex returns the read-write lock of a folder. It sends no request.
+func NewRWMutex(c *client.Client, folder string, cfg Config) *RWMutex {
+	layout := cfg.readWriteLayout()
+	return &RWMutex{
+		c:       c,
+		read:    cfg.contender(folder, layout, contender.Reader),
+		written: cfg.contender(folder, layout, contender.Writer),
+	}
+}
+
+// WriteRight is the right of a writer.
+type WriteRight struct {
+	*client.Right
+	writer *contender.Contender
+	read   contender.Config
+}
+
+// Lock waits, until ctx ends, for the lock as a writer, and returns the right to it.
+func (m *RWMutex) Lock(ctx context.Context) (*WriteRight, error) {
+	x, err := acquire(ctx, m.c, m.written, contender.Exclusive)
+	return m.writeRight(ctx, x, err)
+}
+
+// TryLock returns the right of a writer if the lock is free. Otherwise the error is ErrBusy.
+func (m *RWMutex) TryLock(ctx context.Context) (*WriteRight, error) {
+	x, err := tryAcquire(ctx, m.c, m.written, contender.Exclusive)
+	return m.writeRight(ctx, x, err)
+}
+
+func (m *RWMutex) writeRight(ctx context.Context, x *contender.Contender, err error) (*WriteRight, error) {
+	right, err := rightOf(ctx, x, err)
+	if err != nil {
+		return nil, err
+	}
+	return &WriteRight{Right: right, writer: x, read: m.read}, nil
+}
+
+// RLock waits, until ctx ends, for the lock as a reader, and returns the right to it. A store must not check the tokens
+// of readers against each other, because they hold the lock at the same time.
+func (m *RWMutex) RLock(ctx context.Context) (*client.Right, error) {
+	x, err := acquire(ctx, m.c, m.read, afterWriters)
+	return rightOf(ctx, x, err)
+}
+
+// TryRLock returns the right of a reader if no writer holds the lock or waits for it. Otherwise the error is ErrBusy.
+func (m *RWMutex) TryRLock(ctx context.Context) (*client.Right, error) {
+	x, err := tryAcquire(ctx, m.c, m.read, afterWriters)
+	return rightOf(ctx, x, err)
+}
+
+// afterWriters is the Turn of a reader: it waits for the last writer before it.
+func afterWriters(before contender.Kind) bool { return before == contender.Writer }
+
+// Downgrade makes the writer a reader. No other writer gets the lock in between. The reader has the writer's place in
+// the order and its token, so tokens of writers that wait are greater. If Downgrade returns an error, the writer's
+// right is as before. If the right has ended, the error is client.ErrNotHeld.
+//
+// Curator's writers respect the reader. kazoo's may not: its node has the writer's number.
+func (w *WriteRight) Downgrade(ctx context.Context) (*client.Right, error) {
+	x, err := contender.EnterBeside(ctx, w.writer, w.Right, w.read)
+	if err != nil {
+		return nil, fmt.Errorf("lock: downgrade: %w", err)
+	}
+	right, err := rightOf(ctx, x, nil)
+	if err != nil {
+		return nil, err
+	}
+	_ = w.Release(ctx) // at the latest the session's end deletes the node
+	return right, nil
+}
