@@ -1,0 +1,140 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"rollcall/client"
+	"rollcall/client/internal/contender"
+	"rollcall/client/internal/reconnect"
+)
+
+// ErrForeignContenders says that the folder has nodes of another layout. Their creators do not respect the candidates,
+// so there could be two leaders. The text of the error names the nodes.
+var ErrForeignContenders = contender.ErrForeignContenders
+
+// Layout is the form of the candidates' names.
+type Layout int
+
+// Programs elect one leader only if they use the same folder with the same layout.
+const (
+	Latch    Layout = iota // Curator's LeaderLatch
+	Selector               // Curator's LeaderSelector, which is that of its InterProcessMutex too
+	Kazoo                  // kazoo's Election, which is that of its Lock too
+)
+
+// ofContenders returns the layout of the candidates' nodes. It is that of Latch for a Layout that does not exist.
+func (l Layout) ofContenders() contender.Layout {
+	switch l {
+	case Selector:
+		return contender.CuratorLock
+	case Kazoo:
+		return contender.KazooLock
+	default:
+		return contender.CuratorLatch
+	}
+}
+
+// Election is an election in one folder. It is safe for concurrent use; each call of Campaign or Run is a candidate of
+// its own.
+type Election struct {
+	c      *client.Client
+	folder string
+	cfg    Config
+	layout contender.Layout
+}
+
+// New returns the Election in a folder. It does not use the network.
+func New(c *client.Client, folder string, cfg Config) *Election {
+	return &Election{c: c, folder: folder, cfg: cfg, layout: cfg.Layout.ofContenders()}
+}
+
+// Campaign waits until this client leads, or until ctx ends. If it returns an error, the client is no candidate any
+// more.
+//
+// If another client deletes the candidate's node, as a hand-over does, Campaign enters again.
+func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
+	for {
+		right, err := e.tryCampaign(ctx)
+		switch {
+		case err == nil:
+			return &Leadership{Right: right, election: e}, nil
+		case !errors.Is(err, contender.ErrRemoved): // which another client must have caused: no limit is needed
+			return nil, fmt.Errorf("election: campaign: %w", err)
+		}
+	}
+}
+
+func (e *Election) tryCampaign(ctx context.Context) (*client.Right, error) {
+	candidate, err := contender.Enter(ctx, e.c, contender.Config{
+		Folder: e.folder, Layout: e.layout, Data: e.cfg.Data, ACL: e.cfg.ACL,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := candidate.AwaitTurn(ctx, contender.Exclusive); err != nil {
+		return nil, err
+	}
+	return candidate.Right(ctx)
+}
+
+// Candidate is a client that campaigns or leads.
+type Candidate struct {
+	Path  string       // of its node
+	Token client.Token // its fencing token if it leads
+	Data  []byte       // its Config.Data
+}
+
+// readsAtOnce is the number of candidates whose data are read by one request.
+const readsAtOnce = 100
+
+// Candidates returns all candidates, in order: the first one leads. It is as of the time at which the server that the
+// Client is connected to has replied.
+func (e *Election) Candidates(ctx context.Context) ([]Candidate, error) {
+	names, err := contender.List(ctx, e.c, e.folder, e.layout)
+	if err != nil {
+		return nil, fmt.Errorf("election: list candidates: %w", err)
+	}
+	candidates := make([]Candidate, 0, len(names))
+	for begin := 0; begin < len(names); begin += readsAtOnce {
+		part, err := e.read(ctx, names[begin:min(begin+readsAtOnce, len(names))])
+		if err != nil {
+			return nil, fmt.Errorf("election: read candidates: %w", err)
+		}
+		candidates = append(candidates, part...)
+	}
+	return candidates, nil
+}
+
+// read returns those of the named candidates that are still there.
+func (e *Election) read(ctx context.Context, names []contender.Name) ([]Candidate, error) {
+	ops := make([]client.Operation, len(names))
+	for i, name := range names {
+		ops[i] = client.GetOp(e.pathOf(name))
+	}
+	var results []client.Result
+	err := reconnect.Retry(ctx, e.c, func() (err error) {
+		results, err = e.c.Multi(ctx, ops...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var candidates []Candidate
+	for i, result := range results {
+		switch {
+		case result.Err == nil:
+			candidates = append(candidates, candidateOf(ops[i].Path(), result.Data, result.Stat))
+		case !errors.Is(result.Err, client.ErrNoNode):
+			return nil, fmt.Errorf("%s: %w", ops[i].Path(), result.Err)
+		}
+	}
+	return candidates, nil
+}
+
+func candidateOf(path string, data []byte, stat client.Stat) Candidate {
+	return Candidate{Path: path, Token: client.Token(stat.Created), Data: data}
+}
+
+func (e *Election) pathOf(name contender.Name) string { return e.folder + "/" + name.Text }

@@ -1,0 +1,168 @@
+package election
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"rollcall/client"
+	"rollcall/client/internal/contender"
+	"rollcall/client/internal/reconnect"
+)
+
+// Leadership is the right to lead. It is safe for concurrent use.
+type Leadership struct {
+	*client.Right
+	election *Election
+	givenUp  atomic.Bool // by Resign or HandOver
+}
+
+// Resign gives the leadership up. Right.Release does too, but Run then takes the leadership for lost.
+func (l *Leadership) Resign(ctx context.Context) error {
+	l.givenUp.Store(true)
+	return l.Release(ctx)
+}
+
+var (
+	// ErrNoCandidate says that no candidate has the data that HandOver names, or that it has left.
+	ErrNoCandidate = errors.New("there is no such candidate")
+	// ErrTooMany says that there are more candidates before the named one than HandOver can pass over.
+	ErrTooMany = errors.New("too many candidates come first")
+)
+
+// maxPassedOver limits the candidates that a hand-over passes over. Their nodes are deleted in one transaction, and
+// all of them enter again at once.
+const maxPassedOver = 1000
+
+// HandOver gives the leadership to the first candidate whose data are to. The candidates before it lose their places,
+// and enter again: see Hand-over in the package's comment.
+//
+// Stop leading before the call: HandOver ends the leadership before it sends its request. If that fails, because the
+// candidate leaves at that moment or ctx ends, it resigns, and the next candidate leads. If there is no such candidate
+// when HandOver looks for it, this client goes on leading: Held tells.
+func (l *Leadership) HandOver(ctx context.Context, to []byte) error {
+	ctx, cancel := l.Outlast(ctx)
+	defer cancel()
+	successor, err := l.find(ctx, to)
+	if err == nil {
+		_, err = l.passedOver(ctx, successor)
+	}
+	if err == nil && !l.Held() {
+		err = client.ErrNotHeld
+	}
+	if err != nil {
+		return fmt.Errorf("election: hand over %s: %w", l.Path(), err)
+	}
+	l.givenUp.Store(true)
+	l.End()
+	if err := l.handOver(ctx, successor); err != nil {
+		_ = l.Release(ctx) // goes on in the background until the node is gone
+		return fmt.Errorf("election: hand over %s to %s: %w", l.Path(), successor, err)
+	}
+	return nil
+}
+
+// find returns the path of the first candidate with these data, apart from the leader.
+func (l *Leadership) find(ctx context.Context, data []byte) (string, error) {
+	candidates, err := l.election.Candidates(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, candidate := range candidates {
+		if candidate.Path != l.Path() && bytes.Equal(candidate.Data, data) {
+			return candidate.Path, nil
+		}
+	}
+	return "", fmt.Errorf("%w: %.100q", ErrNoCandidate, data)
+}
+
+// passedOver returns the paths of the candidates before the successor, without the leader.
+func (l *Leadership) passedOver(ctx context.Context, successor string) ([]string, error) {
+	e := l.election
+	names, err := contender.List(ctx, e.c, e.folder, e.layout)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, name := range names {
+		paths = append(paths, e.pathOf(name))
+	}
+	return between(paths, l.Path(), successor)
+}
+
+// between returns the candidates before the successor, without the leader.
+func between(candidates []string, leader, successor string) ([]string, error) {
+	i := slices.Index(candidates, successor)
+	if i < 0 {
+		return nil, ErrNoCandidate
+	}
+	passed := slices.DeleteFunc(candidates[:i], func(path string) bool { return path == leader })
+	if len(passed) > maxPassedOver {
+		return nil, fmt.Errorf("%w: %d, at most %d are allowed; resign instead", ErrTooMany, len(passed), maxPassedOver)
+	}
+	return passed, nil
+}
+
+// handOver makes the successor the first candidate, in one transaction. It tries again when one of the candidates to
+// pass over has left, of which there are fewer each time.
+func (l *Leadership) handOver(ctx context.Context, successor string) error {
+	for {
+		passed, err := l.passedOver(ctx, successor)
+		if err != nil {
+			return err
+		}
+		ops := []client.Operation{client.CheckOp(successor, client.AnyVersion)}
+		for _, path := range passed {
+			ops = append(ops, client.DeleteOp(path, client.AnyVersion))
+		}
+		ops = append(ops, client.DeleteOp(l.Path(), client.AnyVersion))
+		_, err = l.election.c.Multi(ctx, ops...)
+		failed, isMulti := errors.AsType[*client.MultiError](err)
+		switch {
+		case err == nil:
+			return nil
+		case isMulti && failed.Index == len(ops)-1 && errors.Is(err, client.ErrNoNode):
+			return client.ErrNotHeld // another client has deleted the leader's node
+		case isMulti && errors.Is(err, client.ErrNoNode):
+			continue
+		case !errors.Is(err, client.ErrConnectionLost) && !errors.Is(err, client.ErrSuspended):
+			return err
+		}
+		if deleted, err := l.isDeleted(ctx); deleted || err != nil {
+			if err == nil {
+				err = l.checkHandedOver(ctx, successor)
+			}
+			return err
+		}
+	}
+}
+
+// isDeleted reports whether a request without a reply has deleted the leader's node.
+func (l *Leadership) isDeleted(ctx context.Context) (bool, error) {
+	c := l.election.c
+	if err := reconnect.Settle(ctx, c); err != nil {
+		return false, err
+	}
+	var exists bool
+	err := reconnect.Retry(ctx, c, func() (err error) {
+		_, exists, err = c.Exists(ctx, l.Path())
+		return err
+	})
+	return err == nil && !exists, err
+}
+
+// checkHandedOver returns client.ErrNotHeld if candidates are still before the successor: then another client has
+// deleted the leader's node.
+func (l *Leadership) checkHandedOver(ctx context.Context, successor string) error {
+	passed, err := l.passedOver(ctx, successor)
+	switch {
+	case errors.Is(err, ErrNoCandidate): // it has left since
+		return nil
+	case len(passed) > 0:
+		return client.ErrNotHeld
+	}
+	return err
+}

@@ -1,0 +1,96 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"rollcall/client"
+)
+
+// Config has the settings of an Election. The zero value is ready for use.
+type Config struct {
+	Layout Layout       // of the nodes; default: Latch
+	Data   []byte       // of this client's candidates, for observers: such as an id or an address
+	ACL    []client.ACL // of the nodes; nil: everyone has every permission
+
+	// OnHang is called if the function of Run has not returned Grace after the leadership ended. It should end the
+	// process, because a function that goes on may do harm. nil: Run waits for the function.
+	OnHang func()
+
+	// Grace is the time that Run's function has to return in after the leadership has ended. Default: a twentieth of the
+	// session timeout.
+	Grace time.Duration
+}
+
+// graceDivisor makes the default grace half of the margin between the end of a right and the earliest time at which the
+// servers can give it to another client.
+const graceDivisor = 20
+
+// resignPatience limits the time that Run waits for the servers after its function has returned. After that, the node
+// is deleted in the background.
+const resignPatience = 2 * time.Second
+
+// Run campaigns, and calls lead when this client leads. Run returns when lead has returned, and resigns then. It leads
+// once: call it in a loop to campaign again.
+//
+// The context of lead ends with ctx and when the leadership ends; lead must return then, because another client may
+// lead soon. See Config.OnHang.
+//
+// The error is that of lead. errors.Is also finds client.ErrNotHeld if the leadership ended before lead returned,
+// unless lead resigned itself. If the campaign fails, lead is not called.
+func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, l *Leadership) error) (err error) {
+	l, err := e.Campaign(ctx)
+	if err != nil {
+		return err
+	}
+	leading, cancel := l.Context(ctx)
+	defer cancel()
+	returned := make(chan struct{})
+	l.OnLost(func() { e.awaitReturn(returned) })
+	defer func() { // also if lead panics
+		close(returned)
+		if lost := l.finish(ctx); lost != nil {
+			err = errors.Join(err, lost)
+		}
+	}()
+	return lead(leading, l)
+}
+
+// Run is Election.Run with the default Config.
+func Run(ctx context.Context, c *client.Client, folder string,
+	lead func(ctx context.Context, l *Leadership) error,
+) error {
+	return New(c, folder, Config{}).Run(ctx, lead)
+}
+
+// awaitReturn calls OnHang if lead has not returned in time after the end of the leadership.
+func (e *Election) awaitReturn(returned <-chan struct{}) {
+	if e.cfg.OnHang == nil {
+		return
+	}
+	grace := e.cfg.Grace
+	if grace == 0 {
+		_, timeout := e.c.Session()
+		grace = timeout / graceDivisor
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-returned:
+	case <-timer.C:
+		e.cfg.OnHang()
+	}
+}
+
+// finish resigns. It returns an error if the leadership had ended already.
+func (l *Leadership) finish(ctx context.Context) (lost error) {
+	if !l.Held() && !l.givenUp.Load() {
+		lost = fmt.Errorf("election: %s: %w", l.Path(), client.ErrNotHeld)
+	}
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignPatience)
+	defer cancel()
+	_ = l.Release(patience) // goes on in the background until the node is gone or the session has ended
+	return lost
+}
