@@ -1,0 +1,96 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"rollcall/client"
+	"rollcall/client/internal/reconnect"
+)
+
+// ErrNoPriorities says that an element has a priority, and the Queue has none: see Config.Priorities.
+var ErrNoPriorities = errors.New("the queue has no priorities")
+
+// Put puts an element with the priority 0, and returns its path. The path is "" if the reply was lost and the element
+// has been taken and done since.
+func (q *Queue) Put(ctx context.Context, data []byte) (path string, err error) {
+	return q.PutWithPriority(ctx, data, 0)
+}
+
+// PutWithPriority is Put with a priority. Elements with a smaller one are given first.
+func (q *Queue) PutWithPriority(ctx context.Context, data []byte, priority int32) (path string, err error) {
+	if priority != 0 && !q.cfg.Priorities {
+		return "", failed("put into", q.folder, fmt.Errorf("%w: %d", ErrNoPriorities, priority))
+	}
+	mode := client.PersistentSequential
+	if q.cfg.ACL != nil {
+		mode = mode.WithACL(q.cfg.ACL...)
+	}
+	create := client.CreateOp(q.pathOf(nameOf(priority, q.cfg.Priorities)), encodeItem(data), mode)
+	err = reconnect.InFolder(ctx, q.c, q.folder, func() error {
+		outcome, err := q.book.Do(ctx, create)
+		switch {
+		case err != nil:
+			return err
+		case outcome.Results != nil:
+			path = outcome.Results[0].Path
+			return nil
+		}
+		path, _ = q.find(ctx, outcome.Zxid) // the element is put, whether it is found or not
+		return nil
+	})
+	return path, failed("put into", q.folder, err)
+}
+
+// numbered is the name of an element and the number that the server has given it.
+type numbered struct {
+	name   string
+	number int64
+}
+
+// numberLength is the number of digits that a server appends to a name.
+const numberLength = 10
+
+// find returns the path of the element that was created at zxid, or "" if there is none any more. The servers' numbers
+// grow with the zxid, so it reads about 20 of a million elements.
+func (q *Queue) find(ctx context.Context, zxid client.Zxid) (path string, err error) {
+	names, err := q.childrenOf(ctx, q.folder)
+	if err != nil {
+		return "", err
+	}
+	elements := make([]numbered, 0, len(names))
+	for _, name := range names {
+		digits := name[max(0, len(name)-numberLength):]
+		if number, err := strconv.ParseInt(digits, 10, 64); err == nil {
+			elements = append(elements, numbered{name, number})
+		}
+	}
+	slices.SortFunc(elements, func(a, b numbered) int { return cmp.Compare(a.number, b.number) })
+	for len(elements) > 0 {
+		middle := len(elements) / 2
+		path := q.pathOf(elements[middle].name)
+		var stat client.Stat
+		var exists bool
+		err := reconnect.Retry(ctx, q.c, func() (err error) {
+			stat, exists, err = q.c.Exists(ctx, path)
+			return err
+		})
+		switch {
+		case err != nil:
+			return "", err
+		case !exists:
+			elements = slices.Delete(elements, middle, middle+1)
+		case stat.Created == zxid:
+			return path, nil
+		case stat.Created < zxid:
+			elements = elements[middle+1:]
+		default:
+			elements = elements[:middle]
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,241 @@
+package queue
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+
+	"rollcall/client"
+	"rollcall/client/internal/contender"
+	"rollcall/client/internal/reconnect"
+)
+
+// ErrEmpty says that a queue has no element that is not taken.
+var ErrEmpty = errors.New("the queue has no element that is not taken")
+
+// Take takes the first element that is not taken. If there is none, it waits, until ctx or the session ends.
+func (q *Queue) Take(ctx context.Context) (*Element, error) {
+	for {
+		e, err := q.take(ctx)
+		if e == nil && err == nil {
+			e, err = q.takeInLine(ctx)
+		}
+		if !errors.Is(err, contender.ErrRemoved) { // which another client must have caused: no limit is needed
+			return e, failed("take from", q.folder, err)
+		}
+	}
+}
+
+// TryTake is Take, but fails with ErrEmpty instead of waiting.
+func (q *Queue) TryTake(ctx context.Context) (*Element, error) {
+	e, err := q.take(ctx)
+	if e == nil && err == nil {
+		err = ErrEmpty
+	}
+	return e, failed("take from", q.folder, err)
+}
+
+// take takes the first element that is not taken. It returns nil if there is none.
+func (q *Queue) take(ctx context.Context) (*Element, error) {
+	for {
+		name, err := q.nextName(ctx)
+		if err != nil || name == "" {
+			return nil, err
+		}
+		if e, err := q.lock(ctx, name); e != nil || err != nil {
+			return e, err
+		}
+	}
+}
+
+// errGone says that another taker has an element, or that it is done.
+var errGone = errors.New("the element is taken or done")
+
+// lock takes an element: one transaction creates its lock and sets its data to what they are. The version of the
+// element then belongs to this attempt. It returns nil if the element is taken or done.
+func (q *Queue) lock(ctx context.Context, name string) (*Element, error) {
+	id := rand.Text()
+	var data []byte
+	var stat client.Stat
+	err := reconnect.Retry(ctx, q.c, func() (err error) {
+		data, stat, err = q.c.Get(ctx, q.pathOf(name))
+		return err
+	})
+	if errors.Is(err, client.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var lock client.Stat
+	err = reconnect.InFolder(ctx, q.c, q.locks, func() (err error) {
+		lock, err = q.tryLock(ctx, name, id, data, stat.Version)
+		return err
+	})
+	if errors.Is(err, errGone) {
+		return nil, nil
+	}
+	if err != nil {
+		q.unlockInBackground(name, id)
+		return nil, err
+	}
+	if err := reconnect.Retry(ctx, q.c, func() error { return client.Prove(ctx, q.c) }); err != nil {
+		q.unlockInBackground(name, id)
+		return nil, err
+	}
+	e := &Element{Right: client.NewRight(q.c, q.lockOf(name), lock), queue: q, name: name, lockID: id}
+	e.version = stat.Version + 1
+	e.Attempt, e.Raw = int(e.version), data
+	e.Items, e.Malformed = decodeItems(data)
+	if len(e.Items) > 0 {
+		e.Data = e.Items[0]
+	}
+	return e, nil
+}
+
+// tryLock sends the transaction of lock. It returns client.ErrNoNode if there is no folder for locks.
+func (q *Queue) tryLock(ctx context.Context, name, id string, data []byte, version int32) (client.Stat, error) {
+	results, err := q.c.Multi(ctx, client.CreateOp(q.lockOf(name), []byte(id), client.Ephemeral),
+		client.SetOp(q.pathOf(name), data, version))
+	failed, isMulti := errors.AsType[*client.MultiError](err)
+	switch {
+	case err == nil:
+		return results[0].Stat, nil
+	case isMulti && (failed.Index == 1 || errors.Is(err, client.ErrNodeExists)):
+		lock, ours, err := q.ownLock(ctx, name, id)
+		switch {
+		case err != nil:
+			return client.Stat{}, err
+		case ours: // by an earlier try whose reply was lost
+			return lock, nil
+		}
+		return client.Stat{}, errGone
+	}
+	return client.Stat{}, err
+}
+
+// ownLock reports whether the lock of an element has this id, and returns its Stat. It does not if there is no lock.
+func (q *Queue) ownLock(ctx context.Context, name, id string) (lock client.Stat, ours bool, err error) {
+	err = reconnect.Retry(ctx, q.c, func() (err error) {
+		var data []byte
+		data, lock, err = q.c.Get(ctx, q.lockOf(name))
+		ours = err == nil && string(data) == id
+		return err
+	})
+	if errors.Is(err, client.ErrNoNode) {
+		err = nil
+	}
+	return lock, ours, err
+}
+
+// unlock deletes the lock with this id, if there is one. It tries until that is done or the session has ended, which
+// deletes the lock too.
+func (q *Queue) unlock(name, id string) error {
+	ctx := context.Background() // the session's end ends all calls
+	for {
+		err := q.tryUnlock(ctx, name, id)
+		switch {
+		case errors.Is(err, client.ErrReadOnly):
+			err = client.AwaitWritable(ctx, q.c)
+		case errors.Is(err, client.ErrBadVersion), errors.Is(err, client.ErrNoNode):
+			err = nil // the element or the lock is another one since they were read
+		case errors.Is(err, client.ErrConnectionLost), errors.Is(err, client.ErrSuspended):
+			err = nil // the next try waits for a connection
+		case err == nil, errors.Is(err, client.ErrExpired):
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// unlockInBackground deletes the lock with this id, if there is one, after a take that has failed.
+func (q *Queue) unlockInBackground(name, id string) { go func() { _ = q.unlock(name, id) }() }
+
+// tryUnlock reads the element and then its lock, and deletes the lock if it has this id. Each taker sets the element
+// once more, so the deletion is rejected with client.ErrBadVersion if another one has taken the element since.
+func (q *Queue) tryUnlock(ctx context.Context, name, id string) error {
+	if err := reconnect.Settle(ctx, q.c); err != nil {
+		return err
+	}
+	element, exists, err := q.c.Exists(ctx, q.pathOf(name))
+	if err != nil {
+		return err
+	}
+	if _, ours, err := q.ownLock(ctx, name, id); err != nil || !ours {
+		return err
+	}
+	if !exists { // nobody can take it
+		return q.c.Delete(ctx, q.lockOf(name), client.AnyVersion)
+	}
+	_, err = q.c.Multi(ctx, client.CheckOp(q.pathOf(name), element.Version),
+		client.DeleteOp(q.lockOf(name), client.AnyVersion))
+	return err
+}
+
+// takeInLine waits in the line until it comes first, and takes the first element that is not taken then or later. It
+// keeps its place until it has the lock, so that the next one in the line does not try to take the same element.
+func (q *Queue) takeInLine(ctx context.Context) (*Element, error) {
+	place, err := contender.Enter(ctx, q.c, contender.Config{Folder: q.locks + "/line", Layout: contender.CuratorLock})
+	if err != nil {
+		return nil, err
+	}
+	if err := place.AwaitTurn(ctx, contender.Exclusive); err != nil {
+		return nil, err
+	}
+	defer place.Abandon()
+	for {
+		elements, changed, err := q.childrenWatch(ctx, q.folder)
+		if err != nil {
+			return nil, err
+		}
+		taken, unlocked, err := q.childrenWatch(ctx, q.locks)
+		if err != nil {
+			changed.Stop()
+			return nil, err
+		}
+		e, err := q.takeOneOf(ctx, q.first(elements, taken))
+		if e != nil || err != nil {
+			changed.Stop()
+			unlocked.Stop()
+			return e, err
+		}
+		if err := awaitEither(ctx, changed, unlocked); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// takeOneOf takes the first of these elements that it can get. It returns nil if it gets none.
+func (q *Queue) takeOneOf(ctx context.Context, names []string) (*Element, error) {
+	for _, name := range names {
+		if e, err := q.lock(ctx, name); e != nil || err != nil {
+			return e, err
+		}
+	}
+	return nil, nil
+}
+
+// childrenWatch returns the names in a folder, which it creates if necessary, and a watch of them.
+func (q *Queue) childrenWatch(ctx context.Context, folder string) (names []string, watch *client.OnceWatch, err error) {
+	err = reconnect.InFolder(ctx, q.c, folder, func() (err error) {
+		names, _, watch, err = q.c.ChildrenWatch(ctx, folder)
+		return err
+	})
+	return names, watch, err
+}
+
+// awaitEither waits until one of two watches fires, and stops the other one.
+func awaitEither(ctx context.Context, a, b *client.OnceWatch) error {
+	defer a.Stop()
+	defer b.Stop()
+	select {
+	case event := <-a.Fired:
+		return reconnect.EventError(event)
+	case event := <-b.Fired:
+		return reconnect.EventError(event)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
