@@ -1,0 +1,203 @@
+package roster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+
+	"rollcall/client"
+	"rollcall/client/internal/reconnect"
+)
+
+// Follow returns the children of a folder, sorted by name, and again after each change until ctx ends. A folder that
+// does not exist has none, until it is created. A caller that is slower than the changes misses those in between, and
+// always gets the last one. If the data have more than MaxBytes, some are left out until there is room for them.
+//
+// When ctx or the session ends, or the folder cannot be read, the last pair has the error. After that, and after a
+// break out of the loop, no goroutine and no watch is left.
+func Follow(ctx context.Context, c *client.Client, folder string) iter.Seq2[[]Child, error] {
+	return follow(ctx, c, folder, MaxBytes)
+}
+
+func follow(ctx context.Context, c *client.Client, folder string, space room) iter.Seq2[[]Child, error] {
+	return func(yield func([]Child, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		f := follower{c: c, folder: folder, children: map[string]*followed{}, space: space, fired: make(chan *followed)}
+		defer f.end(cancel)
+		changed := true
+		err := f.refresh(ctx)
+		for err == nil {
+			if changed && !yield(f.list(), nil) {
+				return
+			}
+			changed, err = f.await(ctx)
+		}
+		yield(nil, fmt.Errorf("follow %s: %w", folder, err))
+	}
+}
+
+// follower is one loop of Follow. Only the goroutine of that uses it.
+type follower struct {
+	c        *client.Client
+	folder   string
+	watch    *client.OnceWatch // on the list of children, or on the folder if that does not exist
+	children map[string]*followed
+	space    room           // for the data of more children
+	fired    chan *followed // children whose watch has fired
+	waiting  sync.WaitGroup // a goroutine for each child
+}
+
+// followed is a child with a watch.
+type followed struct {
+	Child
+	watch *client.OnceWatch
+	stop  context.CancelFunc // ends the goroutine that waits for the watch
+}
+
+// end ends all watches and goroutines.
+func (f *follower) end(cancel context.CancelFunc) {
+	cancel()
+	if f.watch != nil {
+		f.watch.Stop()
+	}
+	f.waiting.Wait()
+}
+
+func (f *follower) list() []Child {
+	children := make(map[string]Child, len(f.children))
+	for name, child := range f.children {
+		children[name] = child.Child
+	}
+	return sorted(children)
+}
+
+// await waits for a change and reads what has changed. changed reports whether the caller would see it.
+func (f *follower) await(ctx context.Context) (changed bool, err error) {
+	select {
+	case event := <-f.watch.Fired:
+		if err := reconnect.EventError(event); err != nil {
+			return false, err
+		}
+		return true, f.refresh(ctx)
+	case child := <-f.fired:
+		if f.children[child.Name] != child {
+			return false, nil // it has been replaced
+		}
+		f.forget(child.Name)
+		if err = f.add(ctx, []string{child.Name}); err == nil {
+			err = f.readOmitted(ctx)
+		}
+		return true, err
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// refresh reads the list of children, with a watch, and the children that are new.
+func (f *follower) refresh(ctx context.Context) error {
+	names, err := f.names(ctx)
+	if err != nil {
+		return err
+	}
+	if len(names) > MaxChildren {
+		return ErrTooMany
+	}
+	present := make(map[string]bool, len(names))
+	var added []string
+	for _, name := range names {
+		present[name] = true
+		if f.children[name] == nil {
+			added = append(added, name)
+		}
+	}
+	for name := range f.children {
+		if !present[name] {
+			f.forget(name)
+		}
+	}
+	if err := f.add(ctx, added); err != nil {
+		return err
+	}
+	return f.readOmitted(ctx)
+}
+
+// readOmitted reads those children again whose data were left out and have room now, the first by name first.
+func (f *follower) readOmitted(ctx context.Context) error {
+	var again []string
+	space := f.space
+	for _, child := range f.list() {
+		if length := room(child.Stat.DataLength); child.Omitted && length <= space {
+			space -= length
+			again = append(again, child.Name)
+			f.forget(child.Name)
+		}
+	}
+	return f.add(ctx, again)
+}
+
+// names reads the list of children and sets a watch on it. If there is no folder, the watch is on that.
+func (f *follower) names(ctx context.Context) (names []string, err error) {
+	f.watch = nil
+	for f.watch == nil {
+		err = reconnect.Retry(ctx, f.c, func() (err error) {
+			names, _, f.watch, err = f.c.ChildrenWatch(ctx, f.folder)
+			return err
+		})
+		if !errors.Is(err, client.ErrNoNode) {
+			return names, err
+		}
+		_, exists, watch, err := reconnect.ExistsWatch(ctx, f.c, f.folder)
+		if err != nil {
+			return nil, err
+		}
+		if exists { // it has been created meanwhile
+			watch.Stop()
+			continue
+		}
+		f.watch = watch
+	}
+	return nil, nil
+}
+
+// add reads children with a watch on each. Children that are gone are left out: the watch on the list has fired.
+func (f *follower) add(ctx context.Context, names []string) error {
+	return each(names, func(name string) (*followed, error) {
+		child := &followed{Child: Child{Name: name}}
+		err := reconnect.Retry(ctx, f.c, func() (err error) {
+			child.Data, child.Stat, child.watch, err = f.c.GetWatch(ctx, PathOf(f.folder, name))
+			return err
+		})
+		return child, err
+	}, func(child *followed) {
+		f.space.take(&child.Child)
+		f.children[child.Name] = child
+		waitCtx, stop := context.WithCancel(ctx)
+		child.stop = stop
+		f.waiting.Go(func() { child.wait(waitCtx, f.fired) })
+	})
+}
+
+// forget ends the watch on a child.
+func (f *follower) forget(name string) {
+	f.children[name].stop()
+	f.space.giveBack(f.children[name].Child)
+	delete(f.children, name)
+}
+
+// wait reports the child on fired when its watch has fired. It ends with ctx, or when the session has ended.
+func (child *followed) wait(ctx context.Context, fired chan<- *followed) {
+	select {
+	case event := <-child.watch.Fired:
+		if event.Type == client.SessionEnded {
+			return // the watch on the list says it too
+		}
+		select {
+		case fired <- child:
+		case <-ctx.Done():
+		}
+	case <-ctx.Done():
+		child.watch.Stop()
+	}
+}
