@@ -1,0 +1,274 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"rollcall/client"
+	"rollcall/client/internal/contender"
+	"rollcall/client/internal/roster"
+)
+
+// MaxPartitions limits the partitions of a group. A member that is alone has a goroutine and two watches for each.
+const MaxPartitions = 4096
+
+// DefaultSettle is the time for which the list of members must stay the same before partitions move. Members that start
+// together then move each partition once.
+const DefaultSettle = time.Second
+
+// maxSettles limits how often changes of the list put the move of partitions off. A member that joins and leaves all
+// the time does not keep the others from their shares.
+const maxSettles = 10
+
+// retryPause is the time until a member tries again to get a partition. After a suspend it takes a hundredth of the session's
+// timeout until the right to the session is renewed. Without a pause, the member would send requests all that time.
+const retryPause = 100 * time.Millisecond
+
+// releasePatience limits the time that SharePartitions waits for the deletion of a node when it ends. After that the
+// deletion goes on in the background.
+const releasePatience = 2 * time.Second
+
+// PartitionsConfig describes a group that shares out partitions.
+type PartitionsConfig struct {
+	Folder     string // of the group; the nodes are in its children members and partitions
+	ID         string // of this member
+	Partitions int    // 1 to MaxPartitions, the same at all members
+	Data       []byte // of the member's node
+
+	ACL []client.ACL // of all nodes; nil: everyone has every permission
+
+	// Settle is the time for which the list of members must stay the same before partitions move. 0: DefaultSettle.
+	// A negative time is none.
+	Settle time.Duration
+
+	// Shares returns the member that each partition shall belong to. members is sorted. All members must use the same
+	// function, and its result must depend on its arguments alone. nil: the function Shares.
+	Shares func(members []string, partitions int) []string
+}
+
+func (cfg *PartitionsConfig) check() error {
+	if cfg.Partitions < 1 || cfg.Partitions > MaxPartitions {
+		return fmt.Errorf("group: %d partitions; there must be 1 to %d", cfg.Partitions, MaxPartitions)
+	}
+	if cfg.Settle == 0 {
+		cfg.Settle = DefaultSettle
+	}
+	if cfg.Shares == nil {
+		cfg.Shares = Shares
+	}
+	return nil
+}
+
+// Partition is a partition that this member owns. Its right ends when its node is deleted, or when the Client may no
+// longer act on its session.
+type Partition struct {
+	*client.Right
+	Number int // from 0
+}
+
+// SharePartitions joins a group, and calls work for each partition while this member owns it, in a goroutine of its
+// own. It goes on until ctx or the session ends, or work returns an error.
+//
+// The context of work ends when the partition shall go to another member, or its right has ended. work must return soon
+// after that, because the partition is not released before. If it returns nil earlier, the member keeps the partition
+// and does nothing with it. work may be called again with the same number after it has returned, with another Right.
+//
+// When SharePartitions returns, no work runs, and the member has left. The error is that of work, of ctx, or the reason
+// why the session has ended.
+func SharePartitions(ctx context.Context, c *client.Client, cfg PartitionsConfig,
+	work func(ctx context.Context, p Partition) error,
+) error {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	members := roster.PathOf(cfg.Folder, "members")
+	own, err := join(ctx, c, members, cfg.ID, PresenceConfig{Data: cfg.Data, ACL: cfg.ACL})
+	if err != nil {
+		return err
+	}
+	lists := make(chan []Member)
+	s := &sharer{c: c, cfg: cfg, work: work, running: map[int]*tenure{}, ended: make(chan *tenure)}
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		for list, err := range Watch(ctx, c, members) {
+			if err != nil {
+				cancel(err)
+				return
+			}
+			select {
+			case lists <- list:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	err = s.run(ctx, lists)
+	cancel(err)
+	s.endAll()
+	<-watching
+	leaveCtx, stop := context.WithTimeout(context.WithoutCancel(ctx), releasePatience)
+	defer stop()
+	_ = own.Leave(leaveCtx) // if it fails, it goes on, or the session has ended
+	return err
+}
+
+// sharer owns the partitions of one member. Only the goroutine of SharePartitions uses it.
+type sharer struct {
+	c       *client.Client
+	cfg     PartitionsConfig
+	work    func(context.Context, Partition) error
+	wanted  []bool          // by partition: it shall be this member's
+	running map[int]*tenure // by partition
+	ended   chan *tenure
+}
+
+// tenure is the time in which a member waits for a partition, owns it and releases it.
+type tenure struct {
+	number int
+	cancel context.CancelFunc
+	err    error // why it ended; read after it was sent on ended
+}
+
+// run follows the lists of members until ctx ends or a tenure fails.
+func (s *sharer) run(ctx context.Context, lists <-chan []Member) error {
+	settled := time.NewTimer(0)
+	settled.Stop()
+	var ids []string
+	changes := 0 // since partitions were last shared
+	for {
+		select {
+		case list := <-lists:
+			latest := idsOf(list)
+			if !slices.Equal(ids, latest) && changes < maxSettles {
+				settled.Reset(max(s.cfg.Settle, 0))
+				changes++
+			}
+			ids = latest
+		case <-settled.C:
+			changes = 0
+			if err := s.share(ctx, ids); err != nil {
+				return err
+			}
+		case t := <-s.ended:
+			delete(s.running, t.number)
+			if t.err != nil {
+				return t.err
+			}
+			if s.wanted[t.number] {
+				s.begin(ctx, t.number)
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// share begins and ends tenures so that the member has its share.
+func (s *sharer) share(ctx context.Context, ids []string) error {
+	owners := s.cfg.Shares(ids, s.cfg.Partitions)
+	if len(ids) > 0 && len(owners) != s.cfg.Partitions {
+		return fmt.Errorf("group: Shares returned %d owners of %d partitions", len(owners), s.cfg.Partitions)
+	}
+	s.wanted = make([]bool, s.cfg.Partitions)
+	for number := range s.wanted {
+		s.wanted[number] = len(owners) > 0 && owners[number] == s.cfg.ID
+		t := s.running[number]
+		switch {
+		case s.wanted[number] && t == nil:
+			s.begin(ctx, number)
+		case !s.wanted[number] && t != nil:
+			t.cancel()
+		}
+	}
+	return nil
+}
+
+func idsOf(members []Member) []string {
+	ids := make([]string, len(members))
+	for i, m := range members {
+		ids[i] = m.ID
+	}
+	return ids
+}
+
+func (s *sharer) begin(ctx context.Context, number int) {
+	ctx, cancel := context.WithCancel(ctx)
+	t := &tenure{number: number, cancel: cancel}
+	s.running[number] = t
+	go func() {
+		defer cancel()
+		t.err = s.own(ctx, number)
+		s.ended <- t
+	}()
+}
+
+// endAll ends all tenures and waits for them.
+func (s *sharer) endAll() {
+	for _, t := range s.running {
+		t.cancel()
+	}
+	for len(s.running) > 0 {
+		delete(s.running, (<-s.ended).number)
+	}
+}
+
+// own waits for a partition, works on it, and releases it. It ends when the right has ended or ctx ends. The error is
+// that of work, or of the servers.
+func (s *sharer) own(ctx context.Context, number int) error {
+	right, err := s.acquire(ctx, number)
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case errors.Is(err, contender.ErrRemoved), errors.Is(err, client.ErrNotHeld):
+		// Another client has deleted the node, or the process was stopped for long: it is tried again.
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("group: partition %d: %w", number, err)
+	}
+	workCtx, stop := right.Context(ctx)
+	err = s.work(workCtx, Partition{Right: right, Number: number})
+	if err == nil {
+		<-workCtx.Done()
+	} else if workCtx.Err() != nil && (errors.Is(err, workCtx.Err()) || errors.Is(err, context.Cause(workCtx))) {
+		err = nil // it ended because it should
+	}
+	stop()
+	s.release(ctx, right)
+	return err
+}
+
+// acquire waits until the partition is this member's. If ctx ends meanwhile, it gives it back.
+func (s *sharer) acquire(ctx context.Context, number int) (*client.Right, error) {
+	x, err := contender.Enter(ctx, s.c, contender.Config{
+		Folder: fmt.Sprintf("%s/%04d", roster.PathOf(s.cfg.Folder, "partitions"), number),
+		Layout: contender.CuratorLock, Data: []byte(s.cfg.ID), ACL: s.cfg.ACL,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := x.AwaitTurn(ctx, contender.Exclusive); err != nil {
+		return nil, err
+	}
+	right, err := x.Right(ctx)
+	if err == nil && ctx.Err() != nil {
+		s.release(ctx, right)
+	}
+	return right, err
+}
+
+// release releases a right, whether or not ctx has ended. If it takes long, it goes on in the background.
+func (s *sharer) release(ctx context.Context, right *client.Right) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), releasePatience)
+	defer stop()
+	_ = right.Release(ctx) // it goes on, or the session has ended
+}
