@@ -1,0 +1,121 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"rollcall/client"
+	"rollcall/client/internal/roster"
+)
+
+// memberPrefix begins the names of the members of a serverset. Other nodes in the folder, such as Finagle's vector_
+// nodes with weights, are no members.
+const memberPrefix = "member_"
+
+// Endpoint is an address of a server.
+type Endpoint struct {
+	Host string `json:"host"`
+	Port int    `json:"port"`
+}
+
+// Server is a member of a serverset.
+type Server struct {
+	Service    Endpoint            // where clients connect
+	Additional map[string]Endpoint // by name, such as admin
+	Status     Status              // "" is Alive
+	Shard      *int                // nil: none
+}
+
+// Status is the state of a server.
+type Status string
+
+// These are the statuses of Twitter's commons. Readers of today use servers that are Alive.
+const (
+	Dead     Status = "DEAD"
+	Starting Status = "STARTING"
+	Alive    Status = "ALIVE"
+	Stopping Status = "STOPPING"
+	Stopped  Status = "STOPPED"
+	Warning  Status = "WARNING"
+)
+
+// serverRecord has the keys of a serverset's JSON.
+type serverRecord struct {
+	Service    *Endpoint           `json:"serviceEndpoint"`
+	Additional map[string]Endpoint `json:"additionalEndpoints"`
+	Status     Status              `json:"status"`
+	Shard      *int                `json:"shard,omitempty"`
+}
+
+// check returns an error unless the endpoint can be connected to.
+func (e Endpoint) check() error {
+	if e.Host == "" || e.Port < 1 || e.Port > maxPort {
+		return fmt.Errorf("the endpoint %.200q, port %d, must have a host and a port of 1 to %d", e.Host, e.Port,
+			maxPort)
+	}
+	return nil
+}
+
+func encodeServer(s Server) ([]byte, error) {
+	err := s.Service.check()
+	for _, e := range s.Additional {
+		err = errors.Join(err, e.check())
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := serverRecord{Service: &s.Service, Additional: s.Additional, Status: s.Status, Shard: s.Shard}
+	if r.Additional == nil {
+		r.Additional = map[string]Endpoint{} // readers want an object
+	}
+	if r.Status == "" {
+		r.Status = Alive
+	}
+	return encodeJSON(r)
+}
+
+// errNoEndpoint says that an entry is not one of a serverset.
+var errNoEndpoint = errors.New("it has no serviceEndpoint")
+
+func decodeServer(data []byte) (Server, error) {
+	var r serverRecord
+	if err := json.Unmarshal(data, &r); err != nil {
+		return Server{}, err
+	}
+	if r.Service == nil {
+		return Server{}, errNoEndpoint
+	}
+	s := Server{Service: *r.Service, Additional: r.Additional, Status: r.Status, Shard: r.Shard}
+	if s.Status == "" {
+		s.Status = Alive
+	}
+	return s, s.Service.check()
+}
+
+// RegisterServer registers a server in the serverset in folder until Unregister or until the session ends. Its node
+// gets another number when it comes back. Register each server once in a session: a second one that is the same in all
+// fields is the same node.
+//
+// The servers must know the request getEphemerals, as ZooKeeper does since 3.6.
+func RegisterServer(ctx context.Context, c *client.Client, folder string, s Server) (*Registration[Server], error) {
+	return register(ctx, c, roster.PathOf(folder, memberPrefix), true, s, encodeServer)
+}
+
+// notMember selects the nodes of a serverset's folder that are no members.
+func notMember(name string) bool { return !strings.HasPrefix(name, memberPrefix) }
+
+// Servers returns the members of the serverset in folder, whatever their Status. What the Client's server has not
+// applied yet is missing.
+func Servers(ctx context.Context, c *client.Client, folder string) (Listing[Server], error) {
+	return read(ctx, c, folder, notMember, decodeServer)
+}
+
+// WatchServers returns the members of the serverset in folder, and again after each change until ctx ends, as
+// group.Watch does.
+func WatchServers(ctx context.Context, c *client.Client, folder string) iter.Seq2[Listing[Server], error] {
+	return follow(ctx, c, folder, notMember, decodeServer)
+}
