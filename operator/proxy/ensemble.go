@@ -1,0 +1,229 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"rollcall/client"
+)
+
+// Ensemble provides what one run of the program talks to.
+type Ensemble interface {
+	// Fresh returns servers on which the program finds an empty tree. Runs may be at the same time, and see nothing of
+	// each other. It blocks until the servers serve or ctx ends.
+	Fresh(ctx context.Context) (Servers, error)
+	// Describe names the ensemble in reports.
+	Describe() string
+}
+
+// Servers are the servers of one run.
+type Servers struct {
+	Addresses []string // host:port of each; at least one
+	Chroot    string   // the program works below this path; "": it has the whole tree
+	// Dial connects to an address. If it is nil, that is by TCP.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Close ends what Fresh has begun. It is called once, after the program has ended.
+	Close func(ctx context.Context) error
+	// Outlive means that the servers go on after Close, so sessions that the program leaves must be ended.
+	Outlive bool
+}
+
+func (s Servers) dial(ctx context.Context, address string) (net.Conn, error) {
+	if s.Dial != nil {
+		return s.Dial(ctx, address)
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", address)
+}
+
+// Existing is an ensemble that runs already. Each run of the program works below a node of its own, which is removed
+// afterwards.
+type Existing struct {
+	Addresses []string
+	Base      string // the nodes are made below this path; "": below the root
+	// WholeTree means that the program cannot take a chroot. Then runs see what earlier ones have left, unless the
+	// program itself removes it.
+	WholeTree bool
+	// Dial connects to an address. If it is nil, that is by TCP.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
+}
+
+// chrootPrefix begins the names of the nodes below which programs work.
+const chrootPrefix = "/rollcall-proxy-"
+
+// chrootForm matches the names that Fresh makes. Strangers may make others, and a user may run what RemoveLine returns.
+var chrootForm = regexp.MustCompile("^" + chrootPrefix + "[a-z2-7]{26}$")
+
+const (
+	// manageTimeout is the session timeout of the client that makes and removes chroots. It also limits each wait for
+	// replies. There is one for each node with children, and for each maxDeletes others, so removal takes the longer the
+	// more nodes there are.
+	manageTimeout = 10 * time.Second
+	// maxDeletes limits the deletes that wait for their replies together. It hides the way to a server, and leaves room
+	// for others.
+	maxDeletes = 200
+)
+
+// Describe implements Ensemble.
+func (e Existing) Describe() string { return strings.Join(e.Addresses, ",") + e.Base }
+
+// Fresh implements Ensemble.
+func (e Existing) Fresh(ctx context.Context) (Servers, error) {
+	servers := Servers{Addresses: e.Addresses, Chroot: e.Base, Dial: e.Dial, Outlive: true, Close: func(context.Context) error { return nil }}
+	if e.WholeTree {
+		return servers, nil
+	}
+	servers.Chroot = e.Base + chrootPrefix + strings.ToLower(rand.Text())
+	servers.Close = func(ctx context.Context) error { return e.remove(ctx, servers.Chroot) }
+	err := e.manage(ctx, func(ctx context.Context, c *client.Client) error {
+		return limited(ctx, func(ctx context.Context) error {
+			_, _, err := c.Create(ctx, servers.Chroot, nil, client.Persistent)
+			return err
+		})
+	})
+	if err == nil {
+		return servers, nil
+	}
+	if client.MayHaveHappened(err) {
+		err = errors.Join(err, closeServers(ctx, servers))
+	}
+	return Servers{}, fmt.Errorf("make %s on %s: %w", servers.Chroot, e.Describe(), err)
+}
+
+// remove removes the node of a run, and all below it.
+func (e Existing) remove(ctx context.Context, path string) error {
+	err := e.manage(ctx, func(ctx context.Context, c *client.Client) error { return removeAll(ctx, c, path) })
+	if err != nil {
+		return fmt.Errorf("remove %s: %w; %s removes it", path, err, e.RemoveLine(path))
+	}
+	return nil
+}
+
+// RemoveLine returns the command line that removes the node of a survey.
+func (e Existing) RemoveLine(path string) string {
+	return "rollcall rm -r --hosts=" + strings.Join(e.Addresses, ",") + " " + path
+}
+
+// Leftovers returns the nodes of other surveys, in order. They run now, or were killed. It returns none if this process
+// may not list the nodes.
+func (e Existing) Leftovers(ctx context.Context) (paths []string, err error) {
+	if e.WholeTree {
+		return nil, nil
+	}
+	err = e.manage(ctx, func(ctx context.Context, c *client.Client) error {
+		names, err := childrenOf(ctx, c, cmp.Or(e.Base, "/"))
+		for _, name := range names {
+			if path := "/" + name; chrootForm.MatchString(path) {
+				paths = append(paths, e.Base+path)
+			}
+		}
+		if errors.Is(err, client.ErrNoAuth) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the nodes on %s: %w", e.Describe(), err)
+	}
+	slices.Sort(paths)
+	return paths, nil
+}
+
+// manage calls do with a client of the ensemble.
+func (e Existing) manage(ctx context.Context, do func(context.Context, *client.Client) error) error {
+	cfg := client.Config{Timeout: manageTimeout}
+	if e.Dial != nil {
+		cfg.DialConn = func(ctx context.Context, _, address string) (net.Conn, error) { return e.Dial(ctx, address) }
+	}
+	var c *client.Client
+	err := limited(ctx, func(ctx context.Context) (err error) {
+		c, err = client.Dial(ctx, strings.Join(e.Addresses, ","), cfg)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = limited(context.WithoutCancel(ctx), c.Close) }() // if it fails, the session expires
+	return do(ctx, c)
+}
+
+// limited calls do, which waits for manageTimeout at most.
+func limited(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, manageTimeout)
+	defer cancel()
+	return do(ctx)
+}
+
+// removeAll removes a node and everything below it. A node that is gone already is no error.
+func removeAll(ctx context.Context, c *client.Client, path string) error {
+	names, err := childrenOf(ctx, c, path)
+	if errors.Is(err, client.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(names, maxDeletes) {
+		left, err := deleteTogether(ctx, c, path, some)
+		if err != nil {
+			return err
+		}
+		for _, child := range left {
+			if err := removeAll(ctx, c, child); err != nil {
+				return err
+			}
+		}
+	}
+	err = limited(ctx, func(ctx context.Context) error { return c.Delete(ctx, path, client.AnyVersion) })
+	if errors.Is(err, client.ErrNoNode) {
+		return nil
+	}
+	return err
+}
+
+// childrenOf returns the names of a node's children.
+func childrenOf(ctx context.Context, c *client.Client, path string) (names []string, err error) {
+	err = limited(ctx, func(ctx context.Context) (err error) {
+		names, _, err = c.Children(ctx, path)
+		return err
+	})
+	return names, err
+}
+
+// deleteTogether sends the deletes of some children of a node, and then waits for the replies. It returns the paths of
+// the children that are left, such as those with children of their own.
+func deleteTogether(ctx context.Context, c *client.Client, parent string, names []string) (left []string, err error) {
+	type reply struct {
+		path string
+		err  error
+	}
+	replies := make(chan reply, len(names)) // late ones find room, too
+	err = limited(ctx, func(ctx context.Context) error {
+		for _, name := range names {
+			path := parent + "/" + name
+			done := func(err error) { replies <- reply{path, err} }
+			if err := c.Pipeline().Delete(ctx, path, client.AnyVersion, done); err != nil {
+				done(err) // it was not sent
+			}
+		}
+		for range names {
+			select {
+			case r := <-replies:
+				if r.err != nil && !errors.Is(r.err, client.ErrNoNode) {
+					left = append(left, r.path)
+				}
+			case <-ctx.Done():
+				return fmt.Errorf("delete below %s: %w", parent, ctx.Err())
+			}
+		}
+		return nil
+	})
+	return left, err
+}
