@@ -16,7 +16,7 @@ import (
 
 	"rollcall/bench"
 	"rollcall/cli"
-	client "rollcall/client/before"
+	"rollcall/client"
 )
 
 const benchHelp = `Puts load on an ensemble that speaks ZooKeeper's protocol and measures it. %s
@@ -94,7 +94,7 @@ func newBench(w cli.IOStreams) *cobra.Command {
 		})
 	compare.Short = "measure two ensembles by turns"
 	compare.Long = fmt.Sprintf(benchHelp, "This measures two of them, a and b, by turns.") + caseList()
-	cmd.AddCommand(compare, newKeepSessions(w))
+	cmd.AddCommand(compare, newFloor(w), newKeepSessions(w))
 	return cmd
 }
 
@@ -226,7 +226,7 @@ func (s *sideFlags) benchTarget(w cli.IOStreams, flagName string) (bench.Target,
 	if s.hosts == "" {
 		return t, fmt.Errorf("%s host:port,... names the servers", flagName)
 	}
-	servers, root, err := client.ParseServers(s.hosts, 0)
+	servers, root, err := client.ParseHostPorts(s.hosts, 0)
 	if err == nil && root != "" {
 		err = fmt.Errorf("the path %.200q: loads begin at the root of the tree, so give addresses alone", root)
 	}

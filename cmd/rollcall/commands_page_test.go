@@ -21,8 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli"
-	client "rollcall/client/before"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // commandsPage lists the groups of commands in the order in which their examples are run. The pages of the
@@ -66,7 +65,7 @@ func readIndex(t *testing.T) string {
 
 // notShared are the commands whose examples on the page are not run, because they run or stop members, read a
 // terminal or a password, or take long. Other tests run them.
-var notShared = []string{"up", "serve", "health", "recover", "import", "export", "backup restore", "bench", "bench compare", "drain", "members add", "members remove", "members replace", "members address", "members promote", "members demote", "members drain", "members rebalance", "watch", "certs", "completion", "help", "man", "hash"}
+var notShared = []string{"up", "serve", "test-server", "health", "recover", "import", "export", "backup restore", "bench", "bench compare", "bench floor", "drill", "drill list", "drill heal", "drill hooks", "drain", "members add", "members remove", "members replace", "members address", "members promote", "members demote", "members drain", "members rebalance", "watch", "certs", "completion", "help", "man", "hash", "proxy"}
 
 // pageSession is the id of the session that holds /locks/backup on the page.
 const pageSession = "0x1000012f99a0001"
@@ -116,7 +115,7 @@ func (p *groupPage) help(t *testing.T, name string) {
 // everyCommand appends cmd's runnable descendants to list.
 func everyCommand(cmd *cobra.Command, list []*cobra.Command) []*cobra.Command {
 	for _, sub := range cmd.Commands() {
-		if !sub.Hidden && !sub.HasSubCommands() || sub.Name() == "bench" {
+		if !sub.Hidden && !sub.HasSubCommands() || sub.Name() == "bench" || sub.Name() == "drill" {
 			list = append(list, sub)
 		}
 		list = everyCommand(sub, list)
@@ -354,20 +353,20 @@ func (e threeMembers) holdSession(t *testing.T) string {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	c, err := client.Open(ctx, client.Config{Servers: e.hosts[:1], Timeout: 30 * time.Second})
+	c, err := client.Dial(ctx, e.hosts[0], client.Config{Timeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Abandon)
 	for _, node := range []struct {
 		path string
-		mode jute.CreateMode
-	}{{"/locks", jute.Persistent}, {"/config", jute.Persistent}, {"/locks/backup", jute.Ephemeral}} {
-		if _, err := c.Create(ctx, node.path, []byte("retries=3"), node.mode, nil); err != nil {
+		mode client.Mode
+	}{{"/locks", client.Persistent}, {"/config", client.Persistent}, {"/locks/backup", client.Ephemeral}} {
+		if _, _, err := c.Create(ctx, node.path, []byte("retries=3"), node.mode); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := c.Get(ctx, "/config", true); err != nil {
+	if _, _, _, err := c.GetWatch(ctx, "/config"); err != nil {
 		t.Fatal(err)
 	}
 	id, _ := c.Session()

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/operator/backup"
 	"rollcall/operator/logs/logtest"
 	"rollcall/quorum/disk"
@@ -208,11 +208,11 @@ func TestRestoreBeginsAnEnsemble(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		cfg := client.Config{Servers: clients}
+		var cfg client.Config
 		if keep {
-			cfg.Resume = &client.ResumeToken{ID: restoredSession, Password: append([]byte{1}, make([]byte, 15)...), LastZxid: 5<<32 + 9}
+			cfg.Resume = &client.Handover{Session: restoredSession, Password: append([]byte{1}, make([]byte, 15)...), LastZxid: 5<<32 + 9}
 		}
-		c, err := client.Open(ctx, cfg)
+		c, err := client.Dial(ctx, strings.Join(clients, ","), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,18 +220,18 @@ func TestRestoreBeginsAnEnsemble(t *testing.T) {
 		if id, _ := c.Session(); (id == restoredSession) != keep {
 			t.Errorf("session %v", id)
 		}
-		data, st, err := c.Get(ctx, "/app", false)
-		if err != nil || string(data) != "of before" || st.Version != 3 || st.Mzxid != 5<<32+6 {
+		data, st, err := c.Get(ctx, "/app")
+		if err != nil || string(data) != "of before" || st.Version != 3 || st.Changed != 5<<32+6 {
 			t.Errorf("%q, %+v, %v", data, st, err)
 		}
-		if st, err := c.Exists(ctx, "/lock", false); keep && (err != nil || st.EphemeralOwner != restoredSession) || !keep && err == nil {
+		if st, exists, err := c.Exists(ctx, "/lock"); err != nil || exists != keep || keep && st.Owner != restoredSession {
 			t.Errorf("/lock: %+v, %v", st, err)
 		}
-		path, err := c.Create(ctx, "/app/n-", nil, jute.PersistentSequential, jute.OpenACL)
+		path, _, err := c.Create(ctx, "/app/n-", nil, client.PersistentSequential)
 		if err != nil || path != "/app/n-0000000002" {
 			t.Errorf("%q, %v", path, err)
 		}
-		if st, err := c.Exists(ctx, path, false); err != nil || st.Czxid < (5+1<<16)<<32 {
+		if st, _, err := c.Exists(ctx, path); err != nil || st.Created < (5+1<<16)<<32 {
 			t.Errorf("%+v, %v", st, err)
 		}
 		restoreIntoEnsemble(t, c, clients)
@@ -245,10 +245,10 @@ func restoreIntoEnsemble(t *testing.T, c *client.Client, clients []string) {
 		t.Fatal(err)
 	}
 	out, err := restoreCommand(t, "--subtree", "/app", "--yes", "--hosts", strings.Join(clients, ","), writeBackup(t, t.TempDir()))
-	if err := c.Sync(t.Context(), "/app"); err != nil { // the member of c may not have applied it yet
+	if err := c.Sync(t.Context()); err != nil { // the member of c may not have applied it yet
 		t.Fatal(err)
 	}
-	if data, st, gerr := c.Get(t.Context(), "/app", false); err != nil || gerr != nil || string(data) != "of before" || st.Version != 5 {
+	if data, st, gerr := c.Get(t.Context(), "/app"); err != nil || gerr != nil || string(data) != "of before" || st.Version != 5 {
 		t.Errorf("%s, %v: the node has %q, %+v, %v", out, err, data, st, gerr)
 	}
 }

@@ -13,9 +13,8 @@ import (
 	"time"
 
 	"rollcall/cli"
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/operator/logs/logtest"
-	"rollcall/zk/jute"
 )
 
 // makeMembers writes the zoo.cfg of each of three voters and an observer into dir, with ports from base on.
@@ -113,18 +112,18 @@ func wantRoles(t *testing.T, lines []string, node string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, observer, _ := strings.Cut(lines[3], ";")
-	c, err := client.Open(ctx, client.Config{Servers: []string{observer}})
+	c, err := client.Dial(ctx, observer, client.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Abandon)
-	if _, err := c.Create(ctx, "/written", nil, jute.Persistent, jute.OpenACL); err != nil {
+	if _, _, err := c.Create(ctx, "/written", nil, client.Persistent); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.Exists(ctx, node, false); err != nil {
-		t.Errorf("%s: %v", node, err)
+	if _, exists, err := c.Exists(ctx, node); err != nil || !exists {
+		t.Errorf("%s: there: %t, %v", node, exists, err)
 	}
-	list, _, err := c.Get(ctx, "/zookeeper/config", false)
+	list, _, err := c.Get(ctx, "/zookeeper/config")
 	if want := strings.Join(lines, "\n") + "\nversion="; err != nil || !strings.HasPrefix(string(list), want) {
 		t.Errorf("the list is %q, %v; want %q", list, err, want)
 	}
@@ -165,12 +164,12 @@ func recoverObserver(t *testing.T, file, line string) {
 	_, address, _ := strings.Cut(line, ";")
 	wait, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	c, err := client.Open(wait, client.Config{Servers: []string{address}})
+	c, err := client.Dial(wait, address, client.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Exists(wait, "/written", false); err != nil {
-		t.Errorf("/written on the recovered member: %v", err)
+	if _, exists, err := c.Exists(wait, "/written"); err != nil || !exists {
+		t.Errorf("/written on the recovered member: there: %t, %v", exists, err)
 	}
 	c.Abandon()
 	stop()
