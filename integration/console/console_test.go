@@ -9,9 +9,8 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/integration/process"
-	"rollcall/zk/jute"
 )
 
 const sessionTimeout = 10 * time.Second
@@ -117,7 +116,7 @@ func testSessions(t *testing.T, e *ensemble) {
 	var all []*client.Client
 	for i, m := range e.Members {
 		c := e.session(t, m, sessionTimeout)
-		create(t, c, fmt.Sprintf("/lock-%d", i+1), "", jute.Ephemeral)
+		create(t, c, fmt.Sprintf("/lock-%d", i+1), "", client.Ephemeral)
 		all = append(all, c)
 	}
 	p := newTab(t, e.console(e.Members[0]), "#/sessions")
@@ -132,7 +131,7 @@ func testSessions(t *testing.T, e *ensemble) {
 	p.wait("!" + row("#sessions", idOf(all[0])) + "&& " + row("#sessions", idOf(all[1])))
 	p.click("#filter button", "Clear")
 	p.wait(row("#sessions", idOf(all[0])))
-	create(t, all[1], "/lock-more", "", jute.Ephemeral)
+	create(t, all[1], "/lock-more", "", client.Ephemeral)
 	p.click("#sessions th button", "Ephemerals")
 	p.wait(fmt.Sprintf(`document.querySelector('#sessions tbody tr').innerText.includes(%q)`, idOf(all[1]))) // the member sorts
 	p.click("#filter button", "Clear")
@@ -175,7 +174,7 @@ func (p *tab) signIn() {
 // The credentials are gone after the user has signed out.
 func testKill(t *testing.T, e *ensemble) {
 	c := e.session(t, e.Members[2], sessionTimeout)
-	create(t, c, "/killed", "", jute.Ephemeral)
+	create(t, c, "/killed", "", client.Ephemeral)
 	id := idOf(c)
 	p := newTab(t, e.console(e.Members[1]), "#/sessions")
 	p.excused = []string{refused(404)} // the window asks for a session that is gone
@@ -186,15 +185,15 @@ func testKill(t *testing.T, e *ensemble) {
 	p.shows("dialog", "1 ephemeral node will be removed.")
 	p.click("dialog button", "Cancel")
 	p.wait(`document.querySelectorAll('dialog').length === 1`)
-	if _, err := c.Exists(t.Context(), "/killed", false); err != nil {
-		t.Fatalf("the session after a kill that was given up: %v", err)
+	if _, exists, err := c.Exists(t.Context(), "/killed"); err != nil || !exists {
+		t.Fatalf("the session after a kill that was given up: its node is there: %t, %v", exists, err)
 	}
 	p.click("dialog button", "Kill…")
 	p.shows("dialog", "Kill session "+id)
 	p.press(kb.Tab, kb.Enter) // the button that gives up has the focus
 	p.wait(`!document.querySelector('dialog')`)
 	err := process.Until(t.Context(), "the session is over for its client", func() bool {
-		_, err := c.Exists(t.Context(), "/killed", false)
+		_, _, err := c.Exists(t.Context(), "/killed")
 		return errors.Is(err, client.ErrExpired)
 	})
 	if err != nil {
@@ -221,8 +220,8 @@ func testKill(t *testing.T, e *ensemble) {
 // The tab of ends says what removed a node, and how a session of an address ended.
 func testRemovals(t *testing.T, e *ensemble) {
 	before, c := e.session(t, e.Members[0], sessionTimeout), e.session(t, e.Members[0], sessionTimeout)
-	create(t, c, "/gone", "", jute.Ephemeral)
-	create(t, c, "/gone-too", "", jute.Ephemeral)
+	create(t, c, "/gone", "", client.Ephemeral)
+	create(t, c, "/gone-too", "", client.Ephemeral)
 	id := idOf(c)
 	p := newTab(t, e.console(e.Members[0]), "")
 	p.excused = []string{refused(400)}

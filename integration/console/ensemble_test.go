@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/integration/process"
-	"rollcall/zk/jute"
 )
 
 // ensemble is three members as processes, with a few sessions.
@@ -42,7 +41,7 @@ func (e *ensemble) session(t *testing.T, m *process.Member, timeout time.Duratio
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
-	c, err := client.Open(ctx, client.Config{Servers: []string{m.Clients}, Timeout: timeout})
+	c, err := client.Dial(ctx, m.Clients, client.Config{Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,9 +54,9 @@ func (e *ensemble) session(t *testing.T, m *process.Member, timeout time.Duratio
 }
 
 // create creates a node.
-func create(t *testing.T, c *client.Client, path, data string, mode jute.CreateMode) {
+func create(t *testing.T, c *client.Client, path, data string, mode client.Mode) {
 	t.Helper()
-	if _, err := c.Create(t.Context(), path, []byte(data), mode, nil); err != nil {
+	if _, _, err := c.Create(t.Context(), path, []byte(data), mode); err != nil {
 		t.Fatalf("create %q: %v", path, err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // tabs are the addresses of the page's tabs.
@@ -78,7 +78,7 @@ func testKeyboard(t *testing.T, e *ensemble) {
 // On a phone no tab and no dialog is wider than the screen, and what is touched is large enough.
 func testPhone(t *testing.T, e *ensemble) {
 	c := e.session(t, e.Members[0], sessionTimeout)
-	create(t, c, "/"+strings.Repeat("long", 60), strings.Repeat("data", 100), jute.Ephemeral)
+	create(t, c, "/"+strings.Repeat("long", 60), strings.Repeat("data", 100), client.Ephemeral)
 	p := newTab(t, e.console(e.Members[0]), "")
 	p.size(phoneWidth, phoneHeight)
 	fits := func(what string) {
@@ -232,8 +232,8 @@ func testMemberStops(t *testing.T, e *ensemble) {
 // and the sessions; and the axis says why it is empty.
 func testNoLeader(t *testing.T, e *ensemble) {
 	c := e.session(t, e.Members[2], 30*time.Second)
-	create(t, c, "/lonely", "", jute.Ephemeral)
-	if err := c.Sync(t.Context(), "/"); err != nil {
+	create(t, c, "/lonely", "", client.Ephemeral)
+	if err := c.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	p := newTab(t, e.console(e.Members[2]), "")

@@ -9,8 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	client "rollcall/client/before"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // dump is what the super user sees of every node, as text, by path.
@@ -24,7 +23,7 @@ func open(t *testing.T, servers ...string) *client.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	c, err := client.Open(ctx, client.Config{Servers: servers, Auth: []client.Auth{{Scheme: "digest", Auth: []byte(super)}}})
+	c, err := client.Dial(ctx, strings.Join(servers, ","), client.Config{Auth: []client.Auth{{Scheme: "digest", Proof: []byte(super)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,13 +37,13 @@ func dumpOf(t *testing.T, server string) dump {
 	c := open(t, server)
 	defer closed(t, c)
 	d := dump{}
-	if err := c.Sync(t.Context(), "/"); err != nil {
+	if err := c.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for unread := []string{"/"}; len(unread) > 0; unread = unread[1:] {
 		path := unread[0]
 		children, text, err := look(t.Context(), c, path)
-		if errors.Is(err, jute.NoNode) {
+		if errors.Is(err, client.ErrNoNode) {
 			continue // it has ended meanwhile
 		}
 		if err != nil {
@@ -60,7 +59,7 @@ func dumpOf(t *testing.T, server string) dump {
 
 // look returns a node's children, and everything else about it as text.
 func look(ctx context.Context, c *client.Client, path string) (children []string, text string, err error) {
-	data, stat, err := c.Get(ctx, path, false)
+	data, stat, err := c.Get(ctx, path)
 	if err != nil {
 		return nil, "", err
 	}
@@ -68,9 +67,9 @@ func look(ctx context.Context, c *client.Client, path string) (children []string
 	if err != nil {
 		return nil, "", err
 	}
-	children, _, err = c.Children(ctx, path, false)
+	children, _, err = c.Children(ctx, path)
 	if path == configNode {
-		data, stat.Mzxid, stat.Mtime, stat.Version, stat.DataLength = nil, 0, 0, 0, 0
+		data, stat.Changed, stat.ChangedMs, stat.Version, stat.DataLength = nil, 0, 0, 0, 0
 	}
 	null := ""
 	if data == nil {
@@ -79,10 +78,10 @@ func look(ctx context.Context, c *client.Client, path string) (children []string
 	return children, fmt.Sprintf("%q%s %+v %s", data, null, stat, aclText(acl)), err
 }
 
-func aclText(acl []jute.ACL) string {
+func aclText(acl []client.ACL) string {
 	var b strings.Builder
 	for _, e := range acl {
-		fmt.Fprintf(&b, "%s:%s:%v ", e.ID.Scheme, e.ID.ID, e.Perms)
+		fmt.Fprintf(&b, "%s:%s:%v ", e.Identity.Scheme, e.Identity.ID, e.Permissions)
 	}
 	return b.String()
 }

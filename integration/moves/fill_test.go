@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	client "rollcall/client/before"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // fill creates one of each kind of node, with each field changed at least once.
@@ -15,30 +14,26 @@ func fill(t *testing.T, c *client.Client) {
 	t.Helper()
 	ctx := t.Context()
 	f := filler{t, ctx, c}
-	f.create("/plain", []byte("data"), jute.Persistent, nil)
-	f.create("/null", nil, jute.Persistent, nil)
-	f.create("/empty", []byte{}, jute.Persistent, nil)
-	f.create("/ünïcode 日本", []byte{0, 255}, jute.Persistent, nil)
-	f.create("/large", make([]byte, 1<<19), jute.Persistent, nil)
+	f.create("/plain", []byte("data"), client.Persistent)
+	f.create("/null", nil, client.Persistent)
+	f.create("/empty", []byte{}, client.Persistent)
+	f.create("/ünïcode 日本", []byte{0, 255}, client.Persistent)
+	f.create("/large", make([]byte, 1<<19), client.Persistent)
 	for i := range 7 {
 		f.set("/plain", fmt.Appendf(nil, "version %d", i))
 	}
 	f.family()
 	f.lists()
 	f.quotas()
-	f.create("/container", nil, jute.Container, nil)
-	f.create("/container/child", nil, jute.Persistent, nil)
-	if _, err := c.CreateTTL(ctx, "/ttl", []byte("an hour"), jute.PersistentWithTTL, nil, time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.CreateTTL(ctx, "/ttl/sequence-", nil, jute.PersistentSequentialWithTTL, nil, 2*time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	_, err := c.Multi(ctx, []jute.MultiOp{
-		{Op: jute.OpCreate, Create: jute.CreateRequest{Path: []byte("/multi"), Data: []byte("m"), ACL: jute.OpenACL}},
-		{Op: jute.OpCreate, Create: jute.CreateRequest{Path: []byte("/multi/child"), ACL: jute.OpenACL}},
-		{Op: jute.OpSetData, SetData: jute.SetDataRequest{Path: []byte("/multi"), Data: []byte("n"), Version: 0}},
-	})
+	f.create("/container", nil, client.Container)
+	f.create("/container/child", nil, client.Persistent)
+	f.create("/ttl", []byte("an hour"), client.Persistent.WithTTL(time.Hour))
+	f.create("/ttl/sequence-", nil, client.PersistentSequential.WithTTL(2*time.Hour))
+	_, err := c.Multi(ctx,
+		client.CreateOp("/multi", []byte("m"), client.Persistent),
+		client.CreateOp("/multi/child", nil, client.Persistent),
+		client.SetOp("/multi", []byte("n"), 0),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,9 +46,9 @@ type filler struct {
 	c   *client.Client
 }
 
-func (f filler) create(path string, data []byte, mode jute.CreateMode, acl []jute.ACL) {
+func (f filler) create(path string, data []byte, mode client.Mode) {
 	f.t.Helper()
-	if _, err := f.c.Create(f.ctx, path, data, mode, acl); err != nil {
+	if _, _, err := f.c.Create(f.ctx, path, data, mode); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -68,9 +63,9 @@ func (f filler) set(path string, data []byte) {
 // family makes a parent whose count of creates is far from the count of its children.
 func (f filler) family() {
 	f.t.Helper()
-	f.create("/family", nil, jute.Persistent, nil)
+	f.create("/family", nil, client.Persistent)
 	for range 12 {
-		f.create("/family/n-", nil, jute.PersistentSequential, nil)
+		f.create("/family/n-", nil, client.PersistentSequential)
 	}
 	for i := range 9 {
 		if err := f.c.Delete(f.ctx, fmt.Sprintf("/family/n-%010d", i+2), -1); err != nil {
@@ -82,28 +77,28 @@ func (f filler) family() {
 // lists makes nodes with access control lists.
 func (f filler) lists() {
 	f.t.Helper()
-	id := func(scheme, id string) jute.ID { return jute.ID{Scheme: []byte(scheme), ID: []byte(id)} }
-	f.create("/lists", nil, jute.Persistent, []jute.ACL{
-		{Perms: jute.PermRead | jute.PermAdmin, ID: id("digest", digestOf("somebody:secret"))},
-		{Perms: jute.PermAll, ID: id("ip", "127.0.0.0/8")},
-		{Perms: jute.PermRead, ID: id("world", "anyone")},
-	})
+	id := func(scheme, id string) client.Identity { return client.Identity{Scheme: scheme, ID: id} }
+	f.create("/lists", nil, client.Persistent.WithACL(
+		client.ACL{Permissions: client.PermRead | client.PermAdmin, Identity: id("digest", digestOf("somebody:secret"))},
+		client.ACL{Permissions: client.PermAll, Identity: id("ip", "127.0.0.0/8")},
+		client.ACL{Permissions: client.PermRead, Identity: id("world", "anyone")},
+	))
 	for range 3 {
-		if _, err := f.c.SetACL(f.ctx, "/lists", []jute.ACL{{Perms: jute.PermAll, ID: id("digest", digestOf("other:one"))}}, -1); err != nil {
+		if _, err := f.c.SetACL(f.ctx, "/lists", []client.ACL{{Permissions: client.PermAll, Identity: id("digest", digestOf("other:one"))}}, -1); err != nil {
 			f.t.Fatal(err)
 		}
 	}
-	f.create("/lists/below", []byte("x"), jute.Persistent, []jute.ACL{{Perms: jute.PermRead, ID: id("world", "anyone")}})
+	f.create("/lists/below", []byte("x"), client.Persistent.WithACL(client.ACL{Permissions: client.PermRead, Identity: id("world", "anyone")}))
 }
 
 // quotas gives a subtree a quota, as zkCli.sh does.
 func (f filler) quotas() {
 	f.t.Helper()
-	f.create("/bounded", []byte("12345"), jute.Persistent, nil)
-	f.create("/zookeeper/quota/bounded", nil, jute.Persistent, nil)
-	f.create("/zookeeper/quota/bounded/zookeeper_limits", []byte("count=5,bytes=100"), jute.Persistent, nil)
-	f.create("/zookeeper/quota/bounded/zookeeper_stats", []byte("count=0,bytes=0"), jute.Persistent, nil)
-	f.create("/bounded/child", []byte("67"), jute.Persistent, nil)
+	f.create("/bounded", []byte("12345"), client.Persistent)
+	f.create("/zookeeper/quota/bounded", nil, client.Persistent)
+	f.create("/zookeeper/quota/bounded/zookeeper_limits", []byte("count=5,bytes=100"), client.Persistent)
+	f.create("/zookeeper/quota/bounded/zookeeper_stats", []byte("count=0,bytes=0"), client.Persistent)
+	f.create("/bounded/child", []byte("67"), client.Persistent)
 }
 
 // load writes until it is stopped. It knows what was acknowledged.
@@ -128,7 +123,7 @@ func startLoad(t *testing.T, s *site, seed int) *load {
 	}
 	c := open(t, servers...)
 	root := fmt.Sprintf("/load-%d", seed)
-	if _, err := c.Create(ctx, root, nil, jute.Persistent, nil); err != nil {
+	if _, _, err := c.Create(ctx, root, nil, client.Persistent); err != nil {
 		t.Fatal(err)
 	}
 	go func() { // ends with ctx
@@ -141,11 +136,11 @@ func startLoad(t *testing.T, s *site, seed int) *load {
 			var err error
 			switch {
 			case i < nodes:
-				_, err = c.Create(ctx, path, []byte(data), jute.Persistent, nil)
+				_, _, err = c.Create(ctx, path, []byte(data), client.Persistent)
 			case i%11 == 0:
 				data = ""
 				if err = c.Delete(ctx, path, -1); err == nil {
-					_, err = c.Create(ctx, path, []byte(data), jute.Persistent, nil)
+					_, _, err = c.Create(ctx, path, []byte(data), client.Persistent)
 				}
 			default:
 				_, err = c.Set(ctx, path, []byte(data), -1)
@@ -153,7 +148,7 @@ func startLoad(t *testing.T, s *site, seed int) *load {
 			delete(l.acked, path) // after an error, this one is in doubt
 			if err == nil {
 				l.acked[path] = data
-			} else if c.AwaitReady(ctx) != nil {
+			} else if c.AwaitConnected(ctx) != nil {
 				return
 			}
 		}

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/client"
 	"rollcall/integration/process"
-	"rollcall/zk/jute"
 )
 
 // One of three ZooKeeper servers is behind, and its directory is given with its logs. The logs of the others, which have all later writes, are
@@ -21,7 +21,7 @@ func TestForgottenLogs(t *testing.T) {
 	}
 	s.startZooKeeper()
 	behind := slices.IndexFunc(s.servers, func(m *server) bool { return m.Mode() == "follower" })
-	if _, err := open(t, s.servers[behind].Clients).Create(t.Context(), "/before", nil, jute.Persistent, nil); err != nil { // so that it has a log
+	if _, _, err := open(t, s.servers[behind].Clients).Create(t.Context(), "/before", nil, client.Persistent); err != nil { // so that it has a log
 		t.Fatal(err)
 	}
 	process.KillAll([]*process.Member{&s.servers[behind].Member})
@@ -33,11 +33,11 @@ func TestForgottenLogs(t *testing.T) {
 	}
 	c := open(t, ahead...)
 	for n := range later {
-		if _, err := c.Create(t.Context(), fmt.Sprintf("/later-%d", n), nil, jute.Persistent, nil); err != nil {
+		if _, _, err := c.Create(t.Context(), fmt.Sprintf("/later-%d", n), nil, client.Persistent); err != nil {
 			t.Fatal(err)
 		}
 	}
-	stat, err := c.Exists(t.Context(), fmt.Sprintf("/later-%d", later-1), false)
+	stat, _, err := c.Exists(t.Context(), fmt.Sprintf("/later-%d", later-1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,8 +61,8 @@ func TestForgottenLogs(t *testing.T) {
 	if out, ok := check(without, given); ok || !strings.Contains(out, "there is a snapshot, but no log beside it") {
 		t.Errorf("without a dataLogDir in zoo.cfg, the import is not refused:\n%s", out)
 	}
-	if out, ok := check(m.Config, s.directories()); !ok || !strings.Contains(out, fmt.Sprintf("Carries over, up to zxid %#x:", stat.Czxid)) {
-		t.Errorf("with all directories, the import is not up to zxid %#x:\n%s", stat.Czxid, out)
+	if out, ok := check(m.Config, s.directories()); !ok || !strings.Contains(out, fmt.Sprintf("Carries over, up to zxid %#x:", stat.Created)) {
+		t.Errorf("with all directories, the import is not up to zxid %#x:\n%s", stat.Created, out)
 	}
 }
 

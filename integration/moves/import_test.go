@@ -8,8 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	client "rollcall/client/before"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // clients is how many clients ride over each move.
@@ -104,7 +103,7 @@ func kept(t *testing.T, s *site, acked map[string]string) {
 		t.Errorf("only %d nodes were written", len(acked))
 	}
 	for path, want := range acked {
-		if data, _, err := c.Get(t.Context(), path, false); err != nil || string(data) != want {
+		if data, _, err := c.Get(t.Context(), path); err != nil || string(data) != want {
 			t.Errorf("%s: %q, %v; %q was acknowledged", path, data, err, want)
 		}
 	}
@@ -115,22 +114,22 @@ func goesOn(t *testing.T, s *site) {
 	t.Helper()
 	c := open(t, s.servers[0].Clients)
 	defer closed(t, c)
-	family, err := c.Exists(t.Context(), "/family", false)
+	family, _, err := c.Exists(t.Context(), "/family")
 	if err != nil {
 		t.Fatal(err)
 	}
-	path, err := c.Create(t.Context(), "/family/n-", nil, jute.PersistentSequential, nil)
-	if want := fmt.Sprintf("/family/n-%010d", (family.Cversion+family.NumChildren)/2); err != nil || path != want {
+	path, _, err := c.Create(t.Context(), "/family/n-", nil, client.PersistentSequential)
+	if want := fmt.Sprintf("/family/n-%010d", (int(family.ChildrenVersion)+family.NumChildren)/2); err != nil || path != want {
 		t.Errorf("the next sequential node is %s, %v; want %s", path, err, want)
 	}
-	stat, err := c.Exists(t.Context(), path, false)
-	if err != nil || stat.Czxid <= highest(t, c) {
-		t.Errorf("zxid %#x, %v; an earlier one is %#x", stat.Czxid, err, highest(t, c))
+	stat, _, err := c.Exists(t.Context(), path)
+	if err != nil || stat.Created <= highest(t, c) {
+		t.Errorf("zxid %#x, %v; an earlier one is %#x", stat.Created, err, highest(t, c))
 	}
 	if _, err := c.Set(t.Context(), "/bounded/child", []byte("678"), -1); err != nil {
 		t.Fatal(err)
 	}
-	if usage, _, err := c.Get(t.Context(), "/zookeeper/quota/bounded/zookeeper_stats", false); err != nil || !strings.HasPrefix(string(usage), "count=2,bytes=8") {
+	if usage, _, err := c.Get(t.Context(), "/zookeeper/quota/bounded/zookeeper_stats"); err != nil || !strings.HasPrefix(string(usage), "count=2,bytes=8") {
 		t.Errorf("the quota's usage is %q, %v", usage, err)
 	}
 	if _, err := c.Set(t.Context(), "/bounded/child", []byte("67"), -1); err != nil {
@@ -139,19 +138,19 @@ func goesOn(t *testing.T, s *site) {
 }
 
 // highest returns the greatest zxid among the first nodes of the tree, those of /family left out.
-func highest(t *testing.T, c *client.Client) (zxid int64) {
+func highest(t *testing.T, c *client.Client) (zxid client.Zxid) {
 	t.Helper()
-	children, stat, err := c.Children(t.Context(), "/", false)
+	children, stat, err := c.Children(t.Context(), "/")
 	if err != nil {
 		t.Fatal(err)
 	}
-	zxid = stat.Pzxid
+	zxid = stat.ChildrenChanged
 	for _, name := range slices.DeleteFunc(children, func(name string) bool { return name == "family" }) {
-		stat, err := c.Exists(t.Context(), "/"+name, false)
+		stat, _, err := c.Exists(t.Context(), "/"+name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		zxid = max(zxid, stat.Czxid, stat.Mzxid, stat.Pzxid)
+		zxid = max(zxid, stat.Created, stat.Changed, stat.ChildrenChanged)
 	}
 	return zxid
 }
