@@ -7,14 +7,14 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/integration/cluster"
-	"rollcall/zk/jute"
 )
 
 // clientKills is how many leaders are killed under package client. ROLLCALL_SCHEDULES sets another
@@ -69,7 +69,7 @@ func killUnderClients(t *testing.T, seed uint64) {
 // user is a session that sets its node's data to 1, 2, 3 and so on, with several writes in flight.
 type user struct {
 	c     *client.Client
-	id    jute.SessionID
+	id    client.SessionID
 	dir   string
 	done  chan struct{}
 	acked atomic.Int64 // the greatest number acknowledged
@@ -83,26 +83,28 @@ func openUser(t *testing.T, e *cluster.Ensemble, i int) *user {
 	t.Helper()
 	u := &user{dir: fmt.Sprintf("/u%d", i), done: make(chan struct{})}
 	cfg := client.Config{
-		Timeout: sessionTimeout,
-		Dial:    func(ctx context.Context, addr string) (net.Conn, error) { return e.Network.Dial(ctx, 0, addr) },
-		OnEvent: func(_ jute.WatcherEvent, zxid int64) { u.last.Store(max(u.last.Load(), zxid)) },
-		OnState: func(s client.State, _ error) {
-			if s == client.Disconnected {
+		Timeout: sessionTimeout, InOrder: true,
+		GiveUpAfter: client.NeverGiveUp, // the servers alone decide which sessions expire
+		DialConn:    func(ctx context.Context, _, addr string) (net.Conn, error) { return e.Network.Dial(ctx, 0, addr) },
+		OnEvent:     func(e client.Event) { u.last.Store(max(u.last.Load(), int64(e.Zxid))) },
+		OnState: func(change client.StateChange) {
+			if change.State == client.Suspended {
 				u.drops.Add(1)
 			}
 		},
 	}
+	var servers []string
 	for j := range 3 {
-		cfg.Servers = append(cfg.Servers, fmt.Sprintf("m%d:2181", (i+j)%3+1))
+		servers = append(servers, fmt.Sprintf("m%d:2181", (i+j)%3+1))
 	}
 	var err error
-	if u.c, err = client.Open(context.Background(), cfg); err != nil {
+	if u.c, err = client.Dial(context.Background(), strings.Join(servers, ","), cfg); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(u.c.Abandon)
 	u.id, _ = u.c.Session()
-	if _, err = u.c.Create(context.Background(), u.dir, []byte("0"), jute.Persistent, nil); err == nil {
-		_, err = u.c.Create(context.Background(), u.dir+"-alive", nil, jute.Ephemeral, nil)
+	if _, _, err = u.c.Create(context.Background(), u.dir, []byte("0"), client.Persistent); err == nil {
+		_, _, err = u.c.Create(context.Background(), u.dir+"-alive", nil, client.Ephemeral)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +114,7 @@ func openUser(t *testing.T, e *cluster.Ensemble, i int) *user {
 
 func (u *user) watch(t *testing.T, path string) {
 	t.Helper()
-	if err := u.c.AddWatch(context.Background(), path, jute.AddWatchPersistent); err != nil {
+	if err := u.c.AddWatch(context.Background(), path, false); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -124,22 +126,22 @@ func (u *user) write(n int) {
 	under := make(chan struct{}, window)
 	for i := 1; i <= n; i++ {
 		under <- struct{}{}
-		rec := jute.SetDataRequest{Path: []byte(u.dir), Data: strconv.AppendInt(nil, int64(i), 10), Version: -1}
-		err := u.c.Go(ctx, jute.OpSetData, rec, func(r client.Reply, err error) {
+		data := strconv.AppendInt(nil, int64(i), 10)
+		err := u.c.Pipeline().Set(ctx, u.dir, data, client.AnyVersion, func(_ client.Stat, err error) {
 			switch {
 			case errors.Is(err, client.ErrConnectionLost):
 				u.lost++
-			case err != nil || r.Err != jute.OK:
-				u.odd = append(u.odd, fmt.Errorf("write %d: %w, %w", i, err, r.Err))
+			case err != nil:
+				u.odd = append(u.odd, fmt.Errorf("write %d: %w", i, err))
 			default:
 				u.acked.Store(int64(i))
 			}
 			<-under
 		})
-		if errors.Is(err, client.ErrNotConnected) {
+		if errors.Is(err, client.ErrSuspended) {
 			<-under
 			i--
-			err = u.c.AwaitReady(ctx)
+			err = u.c.AwaitConnected(ctx)
 		}
 		if err != nil {
 			u.odd = append(u.odd, err)
@@ -165,7 +167,7 @@ func (u *user) check(t *testing.T, watcher *user, home bool) {
 	if home != (u.drops.Load() > 0) || !home && u.lost > 0 {
 		t.Errorf("%s: at the leader's member: %v, but %d drops and %d writes lost", u.dir, home, u.drops.Load(), u.lost)
 	}
-	data, stat, err := u.c.Get(ctx, u.dir, false)
+	data, stat, err := u.c.Get(ctx, u.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,13 +175,13 @@ func (u *user) check(t *testing.T, watcher *user, home bool) {
 	if err != nil || int64(value) < u.acked.Load() || int(stat.Version) > 200 || int(stat.Version)+u.lost < 200 {
 		t.Errorf("%s: %q, version %d, with %d acknowledged last and %d lost", u.dir, data, stat.Version, u.acked.Load(), u.lost)
 	}
-	if alive, err := u.c.Exists(ctx, u.dir+"-alive", false); err != nil || alive.EphemeralOwner != u.id {
+	if alive, _, err := u.c.Exists(ctx, u.dir+"-alive"); err != nil || alive.Owner != u.id {
 		t.Errorf("%s: its ephemeral: %+v, %v", u.dir, alive, err)
 	}
-	if err := watcher.c.Sync(ctx, "/"); err != nil {
+	if err := watcher.c.Sync(ctx); err != nil {
 		t.Error(err)
 	}
-	if got := watcher.last.Load(); got != stat.Mzxid && watcher.drops.Load() == 0 {
-		t.Errorf("%s: the last event is of %#x, the last write of %#x", u.dir, got, stat.Mzxid)
+	if got := watcher.last.Load(); got != int64(stat.Changed) && watcher.drops.Load() == 0 {
+		t.Errorf("%s: the last event is of %#x, the last write of %#x", u.dir, got, int64(stat.Changed))
 	}
 }

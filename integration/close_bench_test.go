@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/quorum/disk"
-	"rollcall/zk/jute"
 )
 
 const (
@@ -87,28 +86,26 @@ func pause(ctx context.Context, d time.Duration) {
 // owning opens a session with n ephemeral nodes.
 func owning(ctx context.Context, b *testing.B, servers []string, n int) *client.Client {
 	b.Helper()
-	c, err := client.Open(ctx, client.Config{Servers: servers, Timeout: aSession})
+	c, err := client.Dial(ctx, strings.Join(servers, ","), client.Config{Timeout: aSession})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(c.Abandon)
-	directory, err := c.Create(ctx, "/close-", nil, jute.PersistentSequential, nil)
+	directory, _, err := c.Create(ctx, "/close-", nil, client.PersistentSequential)
 	if err != nil {
 		b.Fatal(err)
 	}
 	room := make(chan struct{}, creates)
 	var made sync.WaitGroup
 	for from := 0; from < n; from += perCreate {
-		var ops []jute.MultiOp
+		var ops []client.Operation
 		for i := from; i < min(from+perCreate, n); i++ {
-			ops = append(ops, jute.MultiOp{Op: jute.OpCreate, Create: jute.CreateRequest{
-				Path: fmt.Appendf(nil, "%s/%07d", directory, i), ACL: jute.OpenACL, Flags: jute.Ephemeral,
-			}})
+			ops = append(ops, client.CreateOp(fmt.Sprintf("%s/%07d", directory, i), nil, client.Ephemeral))
 		}
 		room <- struct{}{}
 		made.Go(func() {
 			defer func() { <-room }()
-			if _, err := c.Multi(ctx, ops); err != nil {
+			if _, err := c.Multi(ctx, ops...); err != nil {
 				b.Error(err)
 			}
 		})
@@ -135,22 +132,23 @@ type steady struct {
 
 func writeSteadily(ctx context.Context, b *testing.B, server string) *steady {
 	b.Helper()
-	c, err := client.Open(ctx, client.Config{Servers: []string{server}, Timeout: aSession, MaxInFlight: closeRate * 60})
+	c, err := client.Dial(ctx, server, client.Config{Timeout: aSession, MaxInFlight: closeRate * 60})
 	if err != nil {
 		b.Fatal(err)
 	}
-	path, err := c.Create(ctx, "/beside-", nil, jute.PersistentSequential, nil)
+	path, _, err := c.Create(ctx, "/beside-", nil, client.PersistentSequential)
 	if err != nil {
 		b.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	w := &steady{b: b, c: c, stop: stop, over: make(chan struct{})}
-	go w.run(ctx, &jute.SetDataRequest{Path: []byte(path), Data: make([]byte, 100), Version: -1})
+	go w.run(ctx, path)
 	return w
 }
 
-func (w *steady) run(ctx context.Context, set *jute.SetDataRequest) {
+func (w *steady) run(ctx context.Context, path string) {
 	defer close(w.over)
+	data := make([]byte, 100)
 	ticker := time.NewTicker(time.Second / closeRate)
 	defer ticker.Stop()
 	for due := time.Now(); ; due = due.Add(time.Second / closeRate) {
@@ -162,10 +160,11 @@ func (w *steady) run(ctx context.Context, set *jute.SetDataRequest) {
 			}
 		}
 		w.sent.Add(1)
-		err := w.c.Go(context.WithoutCancel(ctx), jute.OpSetData, set, func(r client.Reply, err error) {
+		always := context.WithoutCancel(ctx)
+		err := w.c.Pipeline().Set(always, path, data, client.AnyVersion, func(_ client.Stat, err error) {
 			defer w.sent.Done()
-			if err != nil || r.Err != jute.OK {
-				w.b.Errorf("a write beside the close: %v, %v", err, r.Err)
+			if err != nil {
+				w.b.Errorf("a write beside the close: %v", err)
 			}
 			w.mu.Lock()
 			defer w.mu.Unlock()

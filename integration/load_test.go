@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"rollcall/bench"
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/quorum/disk"
 )
 
@@ -73,15 +73,15 @@ func checkCase(t *testing.T, text string, r *bench.Result) {
 // checkEmpty checks that no nodes of a benchmark are left.
 func (e *benchEnsemble) checkEmpty(t *testing.T) {
 	t.Helper()
-	c, err := client.Open(t.Context(), client.Config{Servers: e.clients})
+	c, err := client.Dial(t.Context(), strings.Join(e.clients, ","), client.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Abandon()
-	if err := c.Sync(t.Context(), "/"); err != nil {
+	if err := c.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	names, _, err := c.Children(t.Context(), "/", false)
+	names, _, err := c.Children(t.Context(), "/")
 	if err != nil || len(names) != 1 {
 		t.Errorf("the root has children %q, %v", names, err)
 	}

@@ -509,7 +509,7 @@ func living(t *testing.T, s *znode.State, writers []*writer) {
 		if _, ok := sessions[id]; !ok {
 			t.Errorf("session %v, of %s, is gone", id, path)
 		}
-		paths := s.TreeView().GetEphemerals(id, nil)
+		paths := slices.Collect(s.TreeView().Ephemerals(id, nil).All())
 		n += len(paths)
 		if len(paths) != 1 || paths[0] != path {
 			t.Errorf("session %v has ephemerals %q, want %q", id, paths, path)

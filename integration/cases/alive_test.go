@@ -2,6 +2,7 @@ package cases
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -366,7 +367,7 @@ func noTrace(s *stage) {
 		}
 		state := s.Member(m).State()
 		state.RLock()
-		if list := state.TreeView().GetEphemerals(k.id(), nil); len(list) > 0 {
+		if list := slices.Collect(state.TreeView().Ephemerals(k.id(), nil).All()); len(list) > 0 {
 			s.Errorf("member %d: ephemerals %q", m, list)
 		}
 		state.RUnlock()
