@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
+	"rollcall/client"
 	"rollcall/operator/backup"
 	"rollcall/zk/jute"
 	"rollcall/znode"
@@ -116,7 +117,7 @@ func TestSubtreeRestore(t *testing.T) {
 	mustRun(t, w, "create /app now")
 	mustRun(t, w, "create /app/a")
 	mustRun(t, w, "create -p /app/new/below 12")
-	if _, err := s.Client.Create(t.Context(), s.FullPath("/app/mine"), nil, jute.Ephemeral, nil); err != nil {
+	if _, _, err := s.Client.Create(t.Context(), s.FullPath("/app/mine"), nil, client.Ephemeral); err != nil {
 		t.Fatal(err)
 	}
 	const changes = "ACTION  BYTES  PATH\nset       9 B  /app\nset       0 B  /app/a\nacl       0 B  /app/a\ncreate    0 B  /app/box\ncreate    0 B  /app/old\ncreate    5 B  /app/old/below\n"

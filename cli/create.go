@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/zk/jute"
 )
 
@@ -26,9 +26,9 @@ type createCommand struct {
 func newCreate(w IOStreams) *cobra.Command {
 	c := &createCommand{nodeCommand: newNodeCommand(w), data: dataSource{streams: w}, sessionEnded: make(chan error, 1)}
 	c.adjustConfig = func(cfg *client.Config) {
-		cfg.OnState = func(state client.State, why error) {
-			if state == client.Expired {
-				c.sessionEnded <- why // it comes once
+		cfg.OnState = func(change client.StateChange) {
+			if change.State == client.Expired {
+				c.sessionEnded <- change.Err // it comes once
 			}
 		}
 	}
@@ -72,15 +72,15 @@ func (c *createCommand) validate() error {
 	return nil
 }
 
-func (c *createCommand) createMode() jute.CreateMode {
-	plain, sequential := jute.Persistent, jute.PersistentSequential
+func (c *createCommand) createMode() client.Mode {
+	plain, sequential := client.Persistent, client.PersistentSequential
 	switch {
 	case c.ephemeral:
-		plain, sequential = jute.Ephemeral, jute.EphemeralSequential
+		plain, sequential = client.Ephemeral, client.EphemeralSequential
 	case c.container:
-		plain = jute.Container
+		plain = client.Container
 	case c.ttl != 0:
-		plain, sequential = jute.PersistentWithTTL, jute.PersistentSequentialWithTTL
+		plain, sequential = plain.WithTTL(c.ttl), sequential.WithTTL(c.ttl)
 	}
 	if c.sequence {
 		return sequential
@@ -100,19 +100,15 @@ func (c *createCommand) run(ctx context.Context, s subtree.Space, args []string)
 	}
 	made := ""
 	err = s.SendOnce(ctx, func(ctx context.Context) error {
-		if c.ttl != 0 {
-			made, err = s.Client.CreateTTL(ctx, s.FullPath(args[0]), data, c.createMode(), c.acl, c.ttl)
-		} else {
-			made, err = s.Client.Create(ctx, s.FullPath(args[0]), data, c.createMode(), c.acl)
-		}
+		made, _, err = s.Client.Create(ctx, s.FullPath(args[0]), data, c.createMode().WithACL(c.acl...))
 		return err
 	})
 	switch {
-	case errors.Is(err, jute.Unimplemented):
+	case errors.Is(err, client.ErrUnimplemented):
 		return fmt.Errorf("%s: the servers take no nodes of this kind; a time to live needs extendedTypesEnabled=true in "+
-			"their configuration: %w", args[0], jute.Unimplemented)
-	case errors.Is(err, jute.NoNode):
-		return fmt.Errorf("%s: there is no parent for it; -p creates what is missing: %w", args[0], jute.NoNode)
+			"their configuration: %w", args[0], client.ErrUnimplemented)
+	case errors.Is(err, client.ErrNoNode):
+		return fmt.Errorf("%s: there is no parent for it; -p creates what is missing: %w", args[0], client.ErrNoNode)
 	case err != nil:
 		return explainTooLong(err, data)
 	}
@@ -148,7 +144,7 @@ func (c *createCommand) awaitSessionEnd(ctx context.Context) error {
 // createParents creates the missing ancestors of path, including those of the root in --hosts. It checks that
 // a node is missing before it creates it, because servers reject a create without permission even if the node
 // exists.
-func createParents(ctx context.Context, s subtree.Space, path string, acl []jute.ACL) error {
+func createParents(ctx context.Context, s subtree.Space, path string, acl []client.ACL) error {
 	all := s
 	all.Root = ""
 	path = s.FullPath(path)
@@ -157,13 +153,13 @@ func createParents(ctx context.Context, s subtree.Space, path string, acl []jute
 			continue
 		}
 		_, err := all.Stat(ctx, path[:i])
-		if errors.Is(err, jute.NoNode) {
+		if errors.Is(err, client.ErrNoNode) {
 			err = all.SendOnce(ctx, func(ctx context.Context) error {
-				_, err := all.Client.Create(ctx, path[:i], nil, jute.Persistent, acl)
+				_, _, err := all.Client.Create(ctx, path[:i], nil, client.Persistent.WithACL(acl...))
 				return err
 			})
 		}
-		if err != nil && !errors.Is(err, jute.NodeExists) && !errors.Is(err, jute.NoAuth) {
+		if err != nil && !errors.Is(err, client.ErrNodeExists) && !errors.Is(err, client.ErrNoAuth) {
 			// without permission the create of path says so
 			return err
 		}

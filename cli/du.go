@@ -151,7 +151,7 @@ func (n *nodeCommand) drawTree(rows iter.Seq2[treeRow, error], depth int) error 
 			name = row.Path
 		}
 		// a bufio.Writer keeps its error for Flush
-		_, _ = fmt.Fprintln(out, head+EscapeUnprintable(name)+tintText(n.allowsColor(), Dim, nodeDetails(row, depth)))
+		_, _ = fmt.Fprintln(out, head+EscapeUnprintable(name)+tintText(n.AllowsColor(), Dim, nodeDetails(row, depth)))
 		if nodes, bytes = nodes+1, bytes+int64(row.Bytes); row.Owner != "" {
 			ephemerals++
 		}

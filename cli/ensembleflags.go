@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -12,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/internal/secretfile"
 	"rollcall/zk/sasl"
 )
@@ -21,7 +22,7 @@ const (
 	defaultHosts = "127.0.0.1:2181"
 	// sessionOpenTimeout is longer than an election takes.
 	sessionOpenTimeout = 10 * time.Second
-	// maxURLs bounds --admin, as client.ParseServers bounds --hosts.
+	// maxURLs bounds --admin, as client.ParseHostPorts bounds --hosts.
 	maxURLs = 32
 	// maxToken bounds a token file, in bytes. A token has at most 4,096 characters.
 	maxToken = 8 << 10
@@ -110,7 +111,7 @@ func (l *EnsembleFlags) hostsAndRoot() (hosts []string, root string, err error) 
 // parseHosts parses addresses with ports, such as a:2181,b:2181/app. root is the prefix of all node paths, or
 // "".
 func parseHosts(text string) (hosts []string, root string, err error) {
-	hosts, root, err = client.ParseServers(text, 0)
+	hosts, root, err = client.ParseHostPorts(text, 0)
 	if err != nil || root == "" {
 		return hosts, "", err
 	}
@@ -137,7 +138,7 @@ func (l *EnsembleFlags) authIdentities() ([]client.Auth, error) {
 		if scheme == "" || identity == "" { // the text is not shown: it may be a password
 			return nil, usageErrorf("%s: must be scheme:identity, such as digest:user:password", origin)
 		}
-		list = append(list, client.Auth{Scheme: scheme, Auth: []byte(identity)})
+		list = append(list, client.Auth{Scheme: scheme, Proof: []byte(identity)})
 	}
 	return list, nil
 }
@@ -153,8 +154,8 @@ func (l *EnsembleFlags) readAuthorization() (string, error) {
 	}
 	list, err := l.authIdentities()
 	for _, a := range list {
-		if a.Scheme == "digest" && strings.HasPrefix(string(a.Auth), "super:") {
-			return "digest " + string(a.Auth), nil
+		if a.Scheme == "digest" && strings.HasPrefix(string(a.Proof), "super:") {
+			return "digest " + string(a.Proof), nil
 		}
 	}
 	return "", err
@@ -184,26 +185,30 @@ func readToken(name string) (token string, owner int, err error) {
 	return token, secretfile.OwnerOf(info), nil
 }
 
-// SessionConfig returns the configuration of a session with the login of --jaas and the identities of --auth.
-func (l *EnsembleFlags) SessionConfig() (client.Config, error) {
-	hosts, err := l.Hosts()
-	if err != nil {
-		return client.Config{}, err
+// SessionConfig returns the servers and the configuration of a session with the login of --jaas and the identities of
+// --auth. Its calls fail while there is no connection.
+func (l *EnsembleFlags) SessionConfig() (servers []string, cfg client.Config, err error) {
+	if servers, err = l.Hosts(); err != nil {
+		return nil, cfg, err
 	}
-	cfg, err := l.credentialsConfig()
-	cfg.Servers = hosts
-	return cfg, err
+	cfg, err = l.credentialsConfig()
+	return servers, cfg, err
 }
 
 // credentialsConfig is SessionConfig without servers.
 func (l *EnsembleFlags) credentialsConfig() (cfg client.Config, err error) {
+	cfg.GiveUpAfter = client.NeverGiveUp // sessions survive an outage of the ensemble
 	if cfg.Auth, err = l.authIdentities(); err != nil {
 		return cfg, err
 	}
 	if cfg.Login, err = l.readSASLLogin(); err != nil {
 		return cfg, err
 	}
-	cfg.Dial, err = l.tls.Dialer(l.streams)
+	cfg.InOrder, cfg.WhileSuspended = true, client.Fail
+	dial, err := l.tls.Dialer(l.streams)
+	if dial != nil {
+		cfg.DialConn = func(ctx context.Context, _, address string) (net.Conn, error) { return dial(ctx, address) }
+	}
 	return cfg, err
 }
 
@@ -225,12 +230,12 @@ func (l *EnsembleFlags) readSASLLogin() (*client.Login, error) {
 	return &who, nil
 }
 
-// openSession is client.Open with sessionOpenTimeout and advice.
-func (l *EnsembleFlags) openSession(ctx context.Context, cfg client.Config) (*client.Client, error) {
-	defer startWaiting(l.streams, "a session at "+summarizeServers(cfg.Servers)).Done()
+// openSession is client.Dial with sessionOpenTimeout and advice.
+func (l *EnsembleFlags) openSession(ctx context.Context, servers []string, cfg client.Config) (*client.Client, error) {
+	defer startWaiting(l.streams, "a session at "+summarizeServers(servers)).Done()
 	within, stop := context.WithTimeout(ctx, sessionOpenTimeout)
 	defer stop()
-	c, err := client.Open(within, cfg)
+	c, err := client.Dial(within, strings.Join(servers, ","), cfg)
 	switch {
 	case err == nil:
 		return c, nil
@@ -240,12 +245,12 @@ func (l *EnsembleFlags) openSession(ctx context.Context, cfg client.Config) (*cl
 		return nil, ctx.Err()
 	}
 	text := fmt.Sprintf("no member takes a session at %s within %v: %s; %s",
-		l.describeAddress(strings.Join(cfg.Servers, ","), l.hostsSettingName()), sessionOpenTimeout, lastAttempt(err),
+		l.describeAddress(strings.Join(servers, ","), l.hostsSettingName()), sessionOpenTimeout, lastAttempt(err),
 		l.tls.connectAdvice(l.streams, err))
 	return nil, WithStatus(Unavailable, explainedError{text, err})
 }
 
-// lastAttempt returns the text of the last failed attempt from a timeout error of client.Open.
+// lastAttempt returns the text of the last failed attempt from a timeout error of client.Dial.
 func lastAttempt(err error) string {
 	var both interface{ Unwrap() []error } // that the time is over, and the last failure
 	if errors.As(err, &both) {

@@ -17,9 +17,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/operator/api"
-	"rollcall/zk/jute"
 )
 
 // linkOf returns the link of a command line and an environment.
@@ -195,11 +194,11 @@ func TestStatusOf(t *testing.T) {
 		{WithStatus(NotFound, errors.New("x")), NotFound},
 		{WithStatus(NotFound, nil), OK},
 		{errors.Join(errors.New("y"), WithStatus(UsageError, errors.New("x"))), UsageError},
-		{&client.Error{Path: "/a", Err: jute.NoNode}, NotFound},
-		{&client.Error{Path: "/a", Err: jute.NoAuth}, Denied},
-		{&client.Error{Path: "/a", Err: jute.BadVersion}, Conflict},
+		{&client.Error{Path: "/a", Err: client.ErrNoNode}, NotFound},
+		{&client.Error{Path: "/a", Err: client.ErrNoAuth}, Denied},
+		{&client.Error{Path: "/a", Err: client.ErrBadVersion}, Conflict},
 		{&client.Error{Path: "/a", Err: client.ErrConnectionLost}, OutcomeUnknown},
-		{&client.Error{Path: "/a", Err: client.ErrNotConnected}, Unavailable},
+		{&client.Error{Path: "/a", Err: client.ErrSuspended}, Unavailable},
 		{&api.Error{Status: 400}, UsageError},
 		{&api.Error{Status: 404}, NotFound},
 		{&api.Error{Status: 409}, Conflict},
@@ -262,7 +261,7 @@ func TestLogin(t *testing.T) {
 		{nil, []string{"--jaas", file("Server" + module)}, "", `no section "Client"`},
 		{nil, []string{"--jaas", file("Client" + module + "x")}, "", "line 1: "},
 	} {
-		cfg, err := linkOf(t, tt.env, tt.args...).SessionConfig()
+		_, cfg, err := linkOf(t, tt.env, tt.args...).SessionConfig()
 		switch {
 		case tt.want != "" && (err == nil || StatusOf(err) != UsageError || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret")):
 			t.Errorf("%q: %v, want %s", tt.args, err, tt.want)

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // boundedInt is an integer flag whose bounds are checked while flags are parsed.
@@ -44,7 +44,7 @@ func addLimitFlag(cmd *cobra.Command, limit *int) {
 	addIntFlag(cmd, limit, "limit", "print the first `N` only", 0, noMaximum)
 }
 
-type aclFlag []jute.ACL
+type aclFlag []client.ACL
 
 func (f *aclFlag) Set(text string) error {
 	list, err := subtree.ParseACL(text)

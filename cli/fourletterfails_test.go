@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	client "rollcall/client/before"
+	"rollcall/client"
 )
 
 // The answer to a word that cannot be written is an error, in each format.
@@ -21,7 +21,7 @@ func TestWordCannotBeWritten(t *testing.T) {
 	}
 }
 
-// A watch says once that its connection is lost, and once that it is there again, however often the client says so.
+// A watch says that its connection is lost, and that it is there again.
 func TestWatchTellsOfALossOnce(t *testing.T) {
 	var errs bytes.Buffer
 	c := &nodeWatchCommand{nodeCommand: newNodeCommand(IOStreams{Err: &errs, Now: time.Now})}
@@ -31,10 +31,10 @@ func TestWatchTellsOfALossOnce(t *testing.T) {
 		state client.State
 		want  string
 	}{
-		{client.Connected, ""}, {client.Disconnected, lost}, {client.Connected, again}, {client.Connected, ""}, {client.Disconnected, lost}, {client.Connected, again},
+		{client.Connecting, ""}, {client.Connected, ""}, {client.Suspended, lost}, {client.Reconnected, again}, {client.Suspended, lost}, {client.Reconnected, again},
 	} {
 		errs.Reset()
-		c.onState(tt.state, why)
+		c.onState(client.StateChange{State: tt.state, Err: why})
 		if errs.String() != tt.want {
 			t.Errorf("%v: %q, want %q", tt.state, errs.String(), tt.want)
 		}

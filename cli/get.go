@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
+	"rollcall/client"
 	"rollcall/operator/api"
-	"rollcall/zk/jute"
 )
 
 func newStat(w IOStreams) *cobra.Command {
@@ -120,7 +120,7 @@ type synced struct {
 
 func newACL(w IOStreams) *cobra.Command {
 	n, version := newNodeCommand(w), int32(0)
-	var list []jute.ACL
+	var list []client.ACL
 	cmd := n.registerWithOutput(&cobra.Command{
 		Use: "acl [flags] PATH [LIST...]", Short: "print or set the access control list of a node",
 		Args: RangeArgs(1, -1, "a path and entries"),
@@ -137,7 +137,7 @@ func newACL(w IOStreams) *cobra.Command {
 			}
 			return PrintRows(n.Output, aclColumns, rowsOf(aclRows(list)))
 		}
-		var stat jute.Stat
+		var stat client.Stat
 		err := s.SendOnce(ctx, func(ctx context.Context) (err error) {
 			stat, err = s.Client.SetACL(ctx, s.FullPath(args[0]), list, version)
 			return err
@@ -145,7 +145,7 @@ func newACL(w IOStreams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return n.printChanged(args[0], stat, "aversion", stat.Aversion)
+		return n.printChanged(args[0], stat, "aversion", stat.ACLVersion)
 	})
 	addVersionFlag(cmd, &version, "aversion")
 	cmd.PreRunE = func(_ *cobra.Command, args []string) (err error) {
@@ -160,10 +160,10 @@ func newACL(w IOStreams) *cobra.Command {
 	return cmd
 }
 
-func aclRows(list []jute.ACL) []api.ACL {
+func aclRows(list []client.ACL) []api.ACL {
 	rows := make([]api.ACL, 0, len(list))
 	for _, a := range list {
-		rows = append(rows, api.ACL{Scheme: string(a.ID.Scheme), ID: string(a.ID.ID), Perms: a.Perms.String()})
+		rows = append(rows, api.ACL{Scheme: a.Identity.Scheme, ID: a.Identity.ID, Perms: a.Permissions.String()})
 	}
 	return rows
 }

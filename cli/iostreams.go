@@ -104,7 +104,7 @@ func (w IOStreams) flagOrEnvName(flag, name, variable string) string {
 	return "--" + name
 }
 
-// allowsColor honours NO_COLOR and TERM=dumb.
-func (w IOStreams) allowsColor() bool {
+// AllowsColor honours NO_COLOR and TERM=dumb.
+func (w IOStreams) AllowsColor() bool {
 	return w.OutTerminal && w.Getenv("NO_COLOR") == "" && w.Getenv("TERM") != "dumb"
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 var loadedColumns = []Column[subtree.LoadResult]{
@@ -224,9 +224,9 @@ var loadAdvice = []struct {
 	{subtree.ErrIncomplete, "--merge deletes nothing"},
 	{subtree.ErrHiddenDigests, "dump again with --auth of an administrator of these nodes, or give all nodes another list with --acl"},
 	{subtree.ErrChecksum, "after an edit on purpose, --edited takes it"},
-	{jute.NoNode, "rollcall create -p makes what is missing"},
-	{jute.NoAuth, "a list that is loaded may keep you from making children: use --auth digest:super:PASSWORD"},
-	{jute.Unimplemented, "nodes with a time to live need extendedTypesEnabled=true in the configuration of the servers"},
+	{client.ErrNoNode, "rollcall create -p makes what is missing"},
+	{client.ErrNoAuth, "a list that is loaded may keep you from making children: use --auth digest:super:PASSWORD"},
+	{client.ErrUnimplemented, "nodes with a time to live need extendedTypesEnabled=true in the configuration of the servers"},
 }
 
 // explainFailure adds advice, and the number of nodes that were loaded.
@@ -236,7 +236,7 @@ func (l *loadJob) explainFailure(done subtree.LoadResult, total int, err error) 
 			err = fmt.Errorf("%w; %s", err, a.text)
 		}
 	}
-	if errors.Is(err, jute.NoAuth) {
+	if errors.Is(err, client.ErrNoAuth) {
 		err = fmt.Errorf("%w%s", err, l.noAuthAdvice)
 	}
 	if errors.Is(err, subtree.ErrExists) {

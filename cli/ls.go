@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/operator/api"
 	"rollcall/zk/jute"
 )
@@ -92,7 +92,7 @@ func (u *unreadNodes) recordIfUnreadable(node *subtree.Node) error {
 	case node.Err == nil:
 		return nil
 	case node.Depth == 0:
-		return &client.Error{Op: jute.OpGetChildren2, Path: u.space.FullPath(node.Path), Err: node.Err}
+		return &client.Error{Op: jute.OpGetChildren2.String(), Path: u.space.FullPath(node.Path), Err: node.Err}
 	}
 	if u.count++; len(u.firstPaths) < maxUnreadShown {
 		u.firstPaths = append(u.firstPaths, node.Path)
@@ -108,7 +108,7 @@ func (u *unreadNodes) reportUnread() error {
 		return nil
 	}
 	return fmt.Errorf("%s may not be read: %w; what is there and below is missing", formatCount(u.count, "node", "nodes"),
-		jute.NoAuth)
+		client.ErrNoAuth)
 }
 
 // readableRows yields the result of row for each readable node, unless row returns false.

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
+	"rollcall/client"
+	"rollcall/internal/screentext"
 	"rollcall/operator/api"
-	"rollcall/zk/jute"
 )
 
 const sessionCloseTimeout = 2 * time.Second
@@ -62,7 +62,7 @@ func (n *nodeCommand) registerSessionCommand(cmd *cobra.Command, change bool, wo
 }
 
 func (n *nodeCommand) openSpace(ctx context.Context) (subtree.Space, error) {
-	cfg, err := n.SessionConfig()
+	servers, cfg, err := n.SessionConfig()
 	if err != nil {
 		return subtree.Space{}, err
 	}
@@ -73,9 +73,9 @@ func (n *nodeCommand) openSpace(ctx context.Context) (subtree.Space, error) {
 	if n.adjustConfig != nil {
 		n.adjustConfig(&cfg)
 	}
-	c, err := n.openSession(ctx, cfg)
+	c, err := n.openSession(ctx, servers, cfg)
 	return subtree.Space{Client: c, Root: root, OnWait: func() (over func()) {
-		return startWaiting(n.IOStreams, summarizeServers(cfg.Servers)).Done
+		return startWaiting(n.IOStreams, summarizeServers(servers)).Done
 	}}, err
 }
 
@@ -88,25 +88,25 @@ func closeSession(c *client.Client) {
 
 // codeMeanings explain a server's error code for the node that the error names.
 var codeMeanings = []struct {
-	code jute.Code
+	err  error
 	text string
 }{
-	{jute.NoNode, "there is no such node"},
-	{jute.NoAuth, "its access control list does not allow it; --auth scheme:identity shows another identity"},
+	{client.ErrNoNode, "there is no such node"},
+	{client.ErrNoAuth, "its access control list does not allow it; --auth scheme:identity shows another identity"},
 	{
-		jute.SessionClosedRequireSaslAuth,
+		client.ErrLoginRequired,
 		"the servers serve only clients that have logged in; --jaas FILE logs in by SASL, --auth scheme:identity shows " +
 			"another identity",
 	},
-	{jute.NodeExists, "there is such a node already"},
-	{jute.NotEmpty, "the node has children; rm -r deletes them, too"},
-	{jute.BadVersion, "the node has another version; rollcall stat shows it"},
-	{jute.NoChildrenForEphemerals, "the parent is an ephemeral node, which cannot have children"},
-	{jute.InvalidACL, "the servers do not accept this access control list: an entry has a scheme or id that they do " +
+	{client.ErrNodeExists, "there is such a node already"},
+	{client.ErrNotEmpty, "the node has children; rm -r deletes them, too"},
+	{client.ErrBadVersion, "the node has another version; rollcall stat shows it"},
+	{client.ErrNoChildrenForEphemerals, "the parent is an ephemeral node, which cannot have children"},
+	{client.ErrInvalidACL, "the servers do not accept this access control list: an entry has a scheme or id that they do " +
 		"not know, or it is auth and no identity was shown"},
-	{jute.QuotaExceeded, "a quota does not allow it"},
-	{jute.NoRoom, "there is no room for more data: dataQuota or the member's memoryLimit is reached; rollcall status says which"},
-	{jute.NotReadOnly, "the server is read-only at present"},
+	{client.ErrQuotaExceeded, "a quota does not allow it"},
+	{client.ErrNoRoom, "there is no room for more data: dataQuota or the member's memoryLimit is reached; rollcall status says which"},
+	{client.ErrReadOnly, "the server is read-only at present"},
 }
 
 type explainedError struct {
@@ -128,11 +128,11 @@ func explainNodeError(command string, s subtree.Space, change bool, err error) e
 	if errors.As(err, &failed) {
 		meaning := failed.Err.Error()
 		for _, c := range codeMeanings {
-			if errors.Is(failed.Err, c.code) {
+			if errors.Is(failed.Err, c.err) {
 				meaning = c.text
 			}
 		}
-		if failed.Op.IsCreate() || failed.Op == jute.OpDelete {
+		if strings.HasPrefix(failed.Op, "create") || failed.Op == "delete" {
 			meaning = strings.Replace(meaning, "its access control list", "the access control list of its parent", 1)
 		}
 		text = strings.Replace(text, failed.Error(), s.TrimRoot(failed.Path)+": "+meaning, 1)
@@ -154,19 +154,20 @@ func formatCount(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-func toAPIStat(s jute.Stat) api.Stat {
+func toAPIStat(s client.Stat) api.Stat {
 	stat := api.Stat{
-		Czxid: formatZxid(s.Czxid), Mzxid: formatZxid(s.Mzxid), Pzxid: formatZxid(s.Pzxid),
-		Ctime: time.UnixMilli(s.Ctime).UTC(), Mtime: time.UnixMilli(s.Mtime).UTC(),
-		Version: s.Version, Cversion: s.Cversion, Aversion: s.Aversion, DataLength: s.DataLength, NumChildren: s.NumChildren,
+		Czxid: formatZxid(s.Created), Mzxid: formatZxid(s.Changed), Pzxid: formatZxid(s.ChildrenChanged),
+		Ctime: s.CreatedAt().UTC(), Mtime: s.ChangedAt().UTC(),
+		Version: s.Version, Cversion: s.ChildrenVersion, Aversion: s.ACLVersion,
+		DataLength: int32(s.DataLength), NumChildren: int32(s.NumChildren),
 	}
-	if s.EphemeralOwner != 0 {
-		stat.Owner = s.EphemeralOwner.String()
+	if s.Owner != 0 {
+		stat.Owner = s.Owner.String()
 	}
 	return stat
 }
 
-func formatZxid(zxid int64) string { return fmt.Sprintf("0x%x", uint64(zxid)) }
+func formatZxid(zxid client.Zxid) string { return fmt.Sprintf("0x%x", uint64(zxid)) }
 
 type nodeStat struct {
 	Path string `json:"path"`
@@ -244,7 +245,7 @@ func (n *nodeCommand) completePath(cmd *cobra.Command, args []string, begun stri
 		return nil, nothingElse
 	}
 	names = slices.DeleteFunc(names,
-		func(found string) bool { return !strings.HasPrefix(found, name) || !isPrintableASCII(found) })
+		func(found string) bool { return !strings.HasPrefix(found, name) || !screentext.IsPrintableASCII(found) })
 	slices.Sort(names)
 	names = names[:min(len(names), maxCompletions)]
 	for i := range names {

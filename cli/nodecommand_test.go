@@ -15,8 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 var roots atomic.Int64
@@ -25,13 +24,13 @@ var roots atomic.Int64
 // session of another client there.
 func nodeWorld(t *testing.T) (IOStreams, subtree.Space) {
 	t.Helper()
-	c, err := NewEnsembleFlags(IOStreams{}).openSession(t.Context(), client.Config{Servers: []string{memberAddr}})
+	c, err := NewEnsembleFlags(IOStreams{}).openSession(t.Context(), []string{memberAddr}, client.Config{WhileSuspended: client.Fail})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeSession(c) })
 	s := subtree.Space{Client: c, Root: fmt.Sprintf("/%s-%d", t.Name(), roots.Add(1))}
-	if _, err := c.Create(t.Context(), s.Root, nil, jute.Persistent, nil); err != nil {
+	if _, _, err := c.Create(t.Context(), s.Root, nil, client.Persistent); err != nil {
 		t.Fatal(err)
 	}
 	w, _, _ := testWorld("ROLLCALL_HOSTS=" + memberAddr + s.Root)

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/operator/logs/logtest"
 	"rollcall/zk/jute"
 )
@@ -124,7 +124,7 @@ func TestWatch(t *testing.T) {
 	awaitWatch(t, s, "/a")
 	create := func(path string) {
 		t.Helper()
-		if _, err := s.Client.Create(t.Context(), s.FullPath(path), nil, jute.Persistent, nil); err != nil {
+		if _, _, err := s.Client.Create(t.Context(), s.FullPath(path), nil, client.Persistent); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -210,7 +210,7 @@ func TestWatchJSON(t *testing.T) {
 		ended := start(t, w, "watch", "-r", "-o", "json", "/a")
 		awaitWatch(t, s, "/a")
 		for _, path := range paths {
-			if _, err := s.Client.Create(t.Context(), s.FullPath(path), nil, jute.Persistent, nil); err != nil {
+			if _, _, err := s.Client.Create(t.Context(), s.FullPath(path), nil, client.Persistent); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -244,13 +244,13 @@ func TestWatchStoppedAtOnce(t *testing.T) {
 // A watch ends with an error if its session ends, or if its output does not keep up.
 func TestWatchEnds(t *testing.T) {
 	c := &nodeWatchCommand{nodeCommand: newNodeCommand(IOStreams{Now: time.Now}), eventRows: make(chan eventRow, 1), endReason: make(chan error, 1)}
-	c.onEvent(jute.WatcherEvent{Type: jute.EventNodeCreated, Path: []byte("/a")}, 7)
-	c.onEvent(jute.WatcherEvent{Type: jute.EventNodeDeleted, Path: []byte("/a")}, 8)
-	c.onState(client.Expired, client.ErrExpired) // the first error counts
+	c.onEvent(client.Event{Type: client.NodeCreated, Path: "/a", Zxid: 7})
+	c.onEvent(client.Event{Type: client.NodeDeleted, Path: "/a", Zxid: 8})
+	c.onState(client.StateChange{State: client.Expired, Err: client.ErrExpired}) // the first error counts
 	if err := <-c.endReason; !strings.Contains(err.Error(), "wait to be printed") {
 		t.Error(err)
 	}
-	c.onState(client.Expired, client.ErrExpired)
+	c.onState(client.StateChange{State: client.Expired, Err: client.ErrExpired})
 	if err := <-c.endReason; !errors.Is(err, jute.SessionExpired) {
 		t.Error(err)
 	}
@@ -264,13 +264,13 @@ func TestCreateHold(t *testing.T) {
 	w.Out, w.Err = out, errs
 	ended := start(t, w, "create", "-e", "-s", "--hold", "/lock-", "me")
 	errs.wait(t, 1)
-	if _, stat, err := s.Get(t.Context(), "/lock-0000000000"); err != nil || stat.EphemeralOwner == 0 || out.String() != "/lock-0000000000\n" {
+	if _, stat, err := s.Get(t.Context(), "/lock-0000000000"); err != nil || stat.Owner == 0 || out.String() != "/lock-0000000000\n" {
 		t.Errorf("held: %+v, %v, printed %q", stat, err, out)
 	}
 	if err := ended(); err != nil {
 		t.Errorf("after Ctrl-C: %v", err)
 	}
-	if _, err := s.Stat(t.Context(), "/lock-0000000000"); !errors.Is(err, jute.NoNode) {
+	if _, err := s.Stat(t.Context(), "/lock-0000000000"); !errors.Is(err, client.ErrNoNode) {
 		t.Errorf("after Ctrl-C the node is there: %v", err)
 	}
 
@@ -281,7 +281,7 @@ func TestCreateHold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := oneMember.KillSession(t.Context(), stat.EphemeralOwner, "test"); err != nil {
+	if err := oneMember.KillSession(t.Context(), jute.SessionID(stat.Owner), "test"); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-failed; err == nil || !strings.Contains(err.Error(), "the session has ended, and the node with it") {
@@ -338,7 +338,7 @@ func TestHostileNames(t *testing.T) {
 	w, s := nodeWorld(t)
 	name := "/\u202eevil\u00a0\u061c"
 	for _, path := range []string{name, name + name} {
-		if _, err := s.Client.Create(t.Context(), s.FullPath(path), []byte("\x1b]0;x\a"), jute.Persistent, nil); err != nil {
+		if _, _, err := s.Client.Create(t.Context(), s.FullPath(path), []byte("\x1b]0;x\a"), client.Persistent); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -377,7 +377,7 @@ func TestHostileNames(t *testing.T) {
 func TestRmAsks(t *testing.T) {
 	w, s := nodeWorld(t)
 	mustRun(t, w, "create -p /a/b/c 12345")
-	if _, err := s.Client.Create(t.Context(), s.FullPath("/a/lock"), nil, jute.Ephemeral, nil); err != nil {
+	if _, _, err := s.Client.Create(t.Context(), s.FullPath("/a/lock"), nil, client.Ephemeral); err != nil {
 		t.Fatal(err)
 	}
 	w.InTerminal = true
@@ -388,7 +388,7 @@ func TestRmAsks(t *testing.T) {
 		errs := new(bytes.Buffer)
 		w.In, w.Err = strings.NewReader(tt.answer), errs
 		err := runLine(t, w, "rm -r /a")
-		if _, gone := s.Stat(t.Context(), "/a"); (err == nil) != tt.done || errors.Is(gone, jute.NoNode) != tt.done || !strings.Contains(errs.String(), "Delete /a with 4 nodes, 1 of them ephemeral, and 5 B of data? Type yes") {
+		if _, gone := s.Stat(t.Context(), "/a"); (err == nil) != tt.done || errors.Is(gone, client.ErrNoNode) != tt.done || !strings.Contains(errs.String(), "Delete /a with 4 nodes, 1 of them ephemeral, and 5 B of data? Type yes") {
 			t.Errorf("answer %q: %v, %v, asked %q", tt.answer, err, gone, errs)
 		}
 	}
@@ -409,7 +409,7 @@ func TestDumpFile(t *testing.T) {
 		t.Errorf("after a failure the file is %q, %v", text, err)
 	}
 	mustRun(t, w, "create --acl digest:x:y:cdrwa /a/b")
-	if _, err := s.Client.Create(t.Context(), s.FullPath("/a/lock"), nil, jute.Ephemeral, nil); err != nil {
+	if _, _, err := s.Client.Create(t.Context(), s.FullPath("/a/lock"), nil, client.Ephemeral); err != nil {
 		t.Fatal(err)
 	}
 	errs := new(bytes.Buffer)
@@ -466,7 +466,7 @@ func TestUnread(t *testing.T) {
 
 // A command that has not logged in where it must says which flag does that.
 func TestLoginRequired(t *testing.T) {
-	answer := &client.Error{Op: jute.OpGetChildren, Path: "/a", Err: jute.SessionClosedRequireSaslAuth}
+	answer := &client.Error{Op: "getChildren", Path: "/a", Err: client.ErrLoginRequired}
 	err := explainNodeError("ls", subtree.Space{}, false, answer)
 	if StatusOf(err) != Denied || !strings.HasPrefix(err.Error(), "ls: /a: ") || !strings.Contains(err.Error(), "--jaas FILE") {
 		t.Errorf("status %d, %v", StatusOf(err), err)
@@ -547,7 +547,7 @@ func TestLoadFromInput(t *testing.T) {
 func TestCompletePath(t *testing.T) {
 	w, s := nodeWorld(t)
 	for _, path := range []string{"/app", "/app/one", "/app/other", "/app/\u202eo", "/app/two", "/b"} {
-		if _, err := s.Client.Create(t.Context(), s.FullPath(path), nil, jute.Persistent, nil); err != nil {
+		if _, _, err := s.Client.Create(t.Context(), s.FullPath(path), nil, client.Persistent); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -575,7 +575,7 @@ func TestCompletePath(t *testing.T) {
 // A change to which nobody answers may have been made. A read to which nobody answers has not been.
 func TestSilentServers(t *testing.T) {
 	for change, want := range map[bool]Status{true: OutcomeUnknown, false: Unavailable} {
-		err := explainNodeError("get", subtree.Space{}, change, &client.Error{Op: jute.OpGetData, Path: "/a", Err: subtree.ErrNoReply})
+		err := explainNodeError("get", subtree.Space{}, change, &client.Error{Op: "getData", Path: "/a", Err: subtree.ErrNoReply})
 		if StatusOf(err) != want || err.Error() != "get: /a: no answer for 45s" {
 			t.Errorf("change %v: %v (status %d), want %d", change, err, StatusOf(err), want)
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"rollcall/internal/screentext"
 )
 
 // Column is a column of a table of rows of type T. JSON and YAML use the tags of T instead.
@@ -141,11 +143,11 @@ type tableWriter[T any] struct {
 }
 
 func printTable[T any](o *Output, out io.Writer, columns []Column[T], rows iter.Seq2[T, error]) error {
-	t := &tableWriter[T]{out: out, colours: o.streams.allowsColor()}
+	t := &tableWriter[T]{out: out, colours: o.streams.AllowsColor()}
 	for _, c := range columns {
 		if !c.WideOnly || o.format == "wide" {
 			t.columns = append(t.columns, c)
-			t.widths = append(t.widths, displayColumns(c.Name))
+			t.widths = append(t.widths, screentext.Columns(c.Name))
 		}
 	}
 	begun := false
@@ -177,7 +179,7 @@ func (t *tableWriter[T]) printHead(done bool) error {
 	}
 	for i, c := range t.columns {
 		for _, row := range t.heldRows {
-			t.widths[i] = max(t.widths[i], min(displayColumns(EscapeUnprintable(c.Cell(row))), alignColumns))
+			t.widths[i] = max(t.widths[i], min(screentext.Columns(EscapeUnprintable(c.Cell(row))), alignColumns))
 		}
 	}
 	err := t.printLine(func(c Column[T]) (string, Tint) { return strings.ToUpper(c.Name), Bold })
@@ -199,7 +201,7 @@ func (t *tableWriter[T]) printLine(cell func(Column[T]) (string, Tint)) error {
 	var b bytes.Buffer
 	for i, c := range t.columns {
 		text, tint := cell(c)
-		pad := strings.Repeat(" ", max(0, t.widths[i]-displayColumns(text)))
+		pad := strings.Repeat(" ", max(0, t.widths[i]-screentext.Columns(text)))
 		if i > 0 {
 			b.WriteString("  ")
 		}
@@ -235,13 +237,13 @@ func formatLines[T any](o *Output, columns []Column[T], row T) []byte {
 	var b bytes.Buffer
 	longest := 0
 	for _, c := range columns {
-		longest = max(longest, displayColumns(c.Name))
+		longest = max(longest, screentext.Columns(c.Name))
 	}
 	for _, c := range columns {
 		text, tint := renderCell(c, row)
-		pad := strings.Repeat(" ", longest-displayColumns(c.Name))
-		b.WriteString(strings.TrimRight(tintText(o.streams.allowsColor(), Bold, c.Name)+pad+"  "+
-			tintText(o.streams.allowsColor(), tint, text), " ") + "\n")
+		pad := strings.Repeat(" ", longest-screentext.Columns(c.Name))
+		b.WriteString(strings.TrimRight(tintText(o.streams.AllowsColor(), Bold, c.Name)+pad+"  "+
+			tintText(o.streams.AllowsColor(), tint, text), " ") + "\n")
 	}
 	return b.Bytes()
 }

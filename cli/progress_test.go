@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/client"
 	"rollcall/operator/logs/logtest"
-	"rollcall/zk/jute"
 )
 
 // A command that takes longer than two seconds shows its progress on a terminal, and removes the line when it is done.
@@ -224,10 +224,10 @@ func listenSilently(t *testing.T, shown chan struct{}) (addr string) {
 // Each command whose members take long says on a terminal what it waits for, and nothing of it is left at the end.
 func TestProgressOfCommands(t *testing.T) {
 	_, s := nodeWorld(t)
-	if _, err := s.Client.Create(t.Context(), s.FullPath("/a"), nil, jute.Persistent, nil); err != nil {
+	if _, _, err := s.Client.Create(t.Context(), s.FullPath("/a"), nil, client.Persistent); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Client.Create(t.Context(), s.FullPath("/b"), nil, jute.Persistent, nil); err != nil {
+	if _, _, err := s.Client.Create(t.Context(), s.FullPath("/b"), nil, client.Persistent); err != nil {
 		t.Fatal(err)
 	}
 	f := newFakeMember(t)

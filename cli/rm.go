@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 type removeCommand struct {
@@ -80,7 +80,7 @@ func (r *removeCommand) run(ctx context.Context, s subtree.Space, args []string)
 		return err
 	case done.LeftAlone > 0:
 		return fmt.Errorf("%s deleted, and %s left, because others created children there meanwhile: %w; the same command "+
-			"tries again", formatNodesWere(done.Nodes), formatNodesWere(done.LeftAlone), jute.NotEmpty)
+			"tries again", formatNodesWere(done.Nodes), formatNodesWere(done.LeftAlone), client.ErrNotEmpty)
 	}
 	return PrintText(r.Output, formatNodesWere(done.Nodes)+" deleted.\n", removedRow{path, done.Nodes})
 }

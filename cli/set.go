@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // maxData bounds the data read from a file or stdin, in bytes. Servers accept far less.
@@ -64,7 +64,7 @@ const defaultMaxBuffer = 1 << 20
 // explainTooLong adds advice if the data are probably too long. Servers then close the connection without a
 // reply.
 func explainTooLong(err error, data []byte) error {
-	if errors.Is(err, jute.ConnectionLoss) && len(data) >= defaultMaxBuffer-1024 {
+	if errors.Is(err, client.ErrConnectionLost) && len(data) >= defaultMaxBuffer-1024 {
 		return WithStatus(Failed, fmt.Errorf("%w: the servers probably reject %d bytes of data (jute.maxbuffer); rollcall "+
 			"stat shows whether they took them", err, len(data)))
 	}
@@ -85,7 +85,7 @@ func newSet(w IOStreams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var stat jute.Stat
+		var stat client.Stat
 		err = s.SendOnce(ctx, func(ctx context.Context) error {
 			stat, err = s.Client.Set(ctx, s.FullPath(args[0]), content, version)
 			return err
@@ -109,7 +109,7 @@ func addVersionFlag(cmd *cobra.Command, version *int32, what string) {
 const anyVersion = -1
 
 // printChanged prints the Stat of a changed node, or in a table only its new version.
-func (n *nodeCommand) printChanged(path string, stat jute.Stat, what string, version int32) error {
+func (n *nodeCommand) printChanged(path string, stat client.Stat, what string, version int32) error {
 	if n.format == "table" {
 		_, err := fmt.Fprintf(n.Out, "%s has %s %d.\n", EscapeUnprintable(path), what, version)
 		return err

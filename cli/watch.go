@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/zk/jute"
 )
 
@@ -28,10 +28,9 @@ type nodeWatchCommand struct {
 	recursive     bool
 	maxEventCount int
 
-	eventRows    chan eventRow
-	endReason    chan error // gets why the session ended, or that events were dropped
-	root         string
-	disconnected bool // the connection; it belongs to the client's reader
+	eventRows chan eventRow
+	endReason chan error // gets why the session ended, or that events were dropped
+	root      string
 }
 
 func newNodeWatch(w IOStreams) *cobra.Command {
@@ -57,13 +56,13 @@ func newNodeWatch(w IOStreams) *cobra.Command {
 }
 
 // onEvent is called by the client's reader.
-func (c *nodeWatchCommand) onEvent(e jute.WatcherEvent, zxid int64) {
+func (c *nodeWatchCommand) onEvent(e client.Event) {
 	row := eventRow{
-		Time: c.Now().UTC().Truncate(time.Millisecond), Type: e.Type.String(),
-		Path: subtree.Space{Root: c.root}.TrimRoot(string(e.Path)),
+		Time: c.Now().UTC().Truncate(time.Millisecond), Type: jute.EventType(e.Type).String(),
+		Path: subtree.Space{Root: c.root}.TrimRoot(e.Path),
 	}
-	if zxid > 0 {
-		row.Zxid = formatZxid(zxid)
+	if e.Zxid > 0 {
+		row.Zxid = formatZxid(e.Zxid)
 	}
 	select {
 	case c.eventRows <- row:
@@ -74,16 +73,14 @@ func (c *nodeWatchCommand) onEvent(e jute.WatcherEvent, zxid int64) {
 }
 
 // onState is called by the client's reader.
-func (c *nodeWatchCommand) onState(state client.State, why error) {
-	switch {
-	case state == client.Disconnected:
-		c.disconnected = true
-		warnf(c.IOStreams, "the connection is lost (%v); looking for another member", why)
-	case state == client.Connected && c.disconnected:
-		c.disconnected = false
+func (c *nodeWatchCommand) onState(change client.StateChange) {
+	switch change.State {
+	case client.Suspended:
+		warnf(c.IOStreams, "the connection is lost (%v); looking for another member", change.Err)
+	case client.Reconnected:
 		warnf(c.IOStreams, "connected again; events of changes meanwhile may be missing")
-	case state == client.Expired:
-		c.endWith(fmt.Errorf("the session has ended, and the watch with it: %w", why))
+	case client.Expired:
+		c.endWith(fmt.Errorf("the session has ended, and the watch with it: %w", change.Err))
 	}
 }
 
@@ -95,13 +92,8 @@ func (c *nodeWatchCommand) endWith(err error) {
 }
 
 func (c *nodeWatchCommand) run(ctx context.Context, s subtree.Space, args []string) error {
-	mode := jute.AddWatchPersistent
-	if c.recursive {
-		mode = jute.AddWatchPersistentRecursive
-	}
 	if err := s.SendOnce(ctx, func(ctx context.Context) error {
-		return s.Client.AddWatch(ctx, s.FullPath(args[0]),
-			mode)
+		return s.Client.AddWatch(ctx, s.FullPath(args[0]), c.recursive)
 	}); err != nil && ctx.Err() == nil {
 		return err // after Ctrl-C there are no events, and JSON and YAML say that, too
 	}

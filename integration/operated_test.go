@@ -186,7 +186,7 @@ func (w *writer) restored(t *testing.T, s *znode.State, told int64) {
 	defer s.RUnlock()
 	children, _, _ := s.Children([]byte(w.dir), nil, nil)
 	present := map[int]int{}
-	for _, child := range children {
+	for child := range children.All() {
 		data, _, _ := s.GetData([]byte(w.dir+"/"+child), nil, nil)
 		i, err := strconv.Atoi(string(data))
 		if err != nil {

@@ -4,10 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/operator/admin"
 	"rollcall/proto"
 	"rollcall/zk/jute"
@@ -16,7 +17,7 @@ import (
 
 // internalClient is a client of the super user inside a member. It reads the member's state, and submits writes as the
 // member's clients do, in one order. It has no session, and needs no password. Limits of clients do not apply. It
-// implements subtree.NodeClient without watches.
+// implements subtree.NodeClient.
 type internalClient struct {
 	m          *Member
 	connID     uint64 // a number that no connection has
@@ -45,6 +46,14 @@ func (i *internalClient) awaitServing(ctx context.Context) error {
 	return nil
 }
 
+// codeError returns the error of a request, as a client has it, or nil if code is OK.
+func codeError(op jute.Op, path string, code jute.Code) error {
+	if code == jute.OK {
+		return nil
+	}
+	return &client.Error{Op: op.String(), Path: path, Err: code}
+}
+
 // readTree reads the state under the tree's lock.
 func (i *internalClient) readTree(ctx context.Context, op jute.Op, path string,
 	read func(tree *znode.State, path []byte) jute.Code,
@@ -56,70 +65,77 @@ func (i *internalClient) readTree(ctx context.Context, op jute.Op, path string,
 	tree.RLock()
 	defer tree.RUnlock()
 	if code := read(tree, []byte(path)); code != jute.OK {
-		return &client.Error{Op: op, Path: path, Err: code}
+		return codeError(op, path, code)
 	}
 	return nil
 }
 
-// Exists implements subtree.NodeClient.
-func (i *internalClient) Exists(ctx context.Context, path string, _ bool) (stat jute.Stat, err error) {
-	err = i.readTree(ctx, jute.OpExists, path, func(tree *znode.State, path []byte) (code jute.Code) {
+// Stat implements subtree.NodeClient.
+func (i *internalClient) Stat(ctx context.Context, path string) (client.Stat, error) {
+	var stat jute.Stat
+	err := i.readTree(ctx, jute.OpExists, path, func(tree *znode.State, path []byte) (code jute.Code) {
 		stat, code = tree.Exists(path, i.identities, nil)
 		return code
 	})
-	return stat, err
+	return subtree.StatOf(stat), err
 }
 
 // Get implements subtree.NodeClient.
-func (i *internalClient) Get(ctx context.Context, path string, _ bool) (data []byte, stat jute.Stat, err error) {
+func (i *internalClient) Get(ctx context.Context, path string) (data []byte, _ client.Stat, err error) {
+	var stat jute.Stat
 	err = i.readTree(ctx, jute.OpGetData, path, func(tree *znode.State, path []byte) (code jute.Code) {
 		data, stat, code = tree.GetData(path, i.identities, nil)
 		return code
 	})
-	return data, stat, err
+	return data, subtree.StatOf(stat), err
 }
 
-// GetACL implements subtree.NodeClient.
-func (i *internalClient) GetACL(ctx context.Context, path string) (list []jute.ACL, stat jute.Stat, err error) {
-	err = i.readTree(ctx, jute.OpGetACL, path, func(tree *znode.State, path []byte) (code jute.Code) {
+// ACL implements subtree.NodeClient.
+func (i *internalClient) ACL(ctx context.Context, path string) ([]client.ACL, client.Stat, error) {
+	var list []jute.ACL
+	var stat jute.Stat
+	err := i.readTree(ctx, jute.OpGetACL, path, func(tree *znode.State, path []byte) (code jute.Code) {
 		list, stat, code = tree.GetACL(path, i.identities)
 		return code
 	})
-	return list, stat, err
+	return subtree.ACLOf(list), subtree.StatOf(stat), err
 }
 
 // Children implements subtree.NodeClient.
-func (i *internalClient) Children(ctx context.Context, path string, _ bool) (names []string, stat jute.Stat,
-	err error,
-) {
+func (i *internalClient) Children(ctx context.Context, path string) (names []string, _ client.Stat, err error) {
+	var stat jute.Stat
 	err = i.readTree(ctx, jute.OpGetChildren2, path, func(tree *znode.State, path []byte) (code jute.Code) {
-		names, stat, code = tree.Children(path, i.identities, nil)
+		var children znode.ChildNames
+		children, stat, code = tree.Children(path, i.identities, nil)
+		names = slices.AppendSeq(make([]string, 0, children.Count()), children.All())
 		return code
 	})
-	return names, stat, err
+	return names, subtree.StatOf(stat), err
 }
 
-// AwaitReady implements subtree.NodeClient.
-func (i *internalClient) AwaitReady(ctx context.Context) error { return i.m.follower.AwaitSync(ctx) }
-
-// Go implements subtree.NodeClient. It is for writes.
-func (i *internalClient) Go(ctx context.Context, op jute.Op, rec client.Record, done func(client.Reply, error)) error {
-	return i.submitWrite(ctx, op, rec, replyCallback(done))
+// AwaitConnected implements subtree.NodeClient.
+func (i *internalClient) AwaitConnected(ctx context.Context) error {
+	return i.m.follower.AwaitSync(ctx)
 }
 
-// replyCallback is a znode.Waiter that calls a function with a client's reply, without its body.
-type replyCallback func(client.Reply, error)
+// SendDelete implements subtree.NodeClient.
+func (i *internalClient) SendDelete(ctx context.Context, path string, done func(error)) error {
+	body := jute.DeleteRequest{Path: []byte(path), Version: client.AnyVersion}.Append(nil)
+	return i.submitWrite(ctx, jute.OpDelete, body, codeCallback(func(code jute.Code) {
+		done(codeError(jute.OpDelete, path, code))
+	}))
+}
+
+// codeCallback is a znode.Waiter that calls a function with the result's code.
+type codeCallback func(jute.Code)
 
 // ReceiveResult implements znode.Waiter.
-func (a replyCallback) ReceiveResult(r *znode.Result) {
-	a(client.Reply{ReplyHeader: jute.ReplyHeader{Zxid: r.Zxid, Err: r.Code}}, nil)
-}
+func (c codeCallback) ReceiveResult(r *znode.Result) { c(r.Code) }
 
-func (i *internalClient) submitWrite(ctx context.Context, op jute.Op, rec client.Record, w znode.Waiter) error {
+func (i *internalClient) submitWrite(ctx context.Context, op jute.Op, body []byte, w znode.Waiter) error {
 	if err := i.awaitServing(ctx); err != nil {
 		return err
 	}
-	body := rec.Append(nil)
 	// A transaction of many small nodes must pass, however low jute.maxbuffer is.
 	switch most := max(i.m.server.Limits().MaxBuffer, jute.DefaultMaxBuffer); {
 	case i.m.server.WriteLimits().RejectForMemory(op, body, i.identities):
@@ -135,9 +151,9 @@ func (i *internalClient) submitWrite(ctx context.Context, op jute.Op, rec client
 }
 
 // writeAndWait makes a change, and returns its result when this member has applied it.
-func (i *internalClient) writeAndWait(ctx context.Context, op jute.Op, rec client.Record) (znode.Result, error) {
+func (i *internalClient) writeAndWait(ctx context.Context, op jute.Op, body []byte) (znode.Result, error) {
 	applied := make(resultWaiter, 1)
-	if err := i.submitWrite(ctx, op, rec, applied); err != nil {
+	if err := i.submitWrite(ctx, op, body, applied); err != nil {
 		return znode.Result{}, err
 	}
 	select {
@@ -149,27 +165,27 @@ func (i *internalClient) writeAndWait(ctx context.Context, op jute.Op, rec clien
 }
 
 // SetACL implements subtree.NodeClient.
-func (i *internalClient) SetACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error) {
-	r, err := i.writeAndWait(ctx, jute.OpSetACL, jute.SetACLRequest{Path: []byte(path), ACL: acl, Version: version})
-	if err == nil && r.Code != jute.OK {
-		err = &client.Error{Op: jute.OpSetACL, Path: path, Err: r.Code}
+func (i *internalClient) SetACL(ctx context.Context, path string, acl []client.ACL, version int32) (client.Stat, error) {
+	body := jute.SetACLRequest{Path: []byte(path), ACL: subtree.ACLRecords(acl), Version: version}.Append(nil)
+	r, err := i.writeAndWait(ctx, jute.OpSetACL, body)
+	if err == nil {
+		err = codeError(jute.OpSetACL, path, r.Code)
 	}
-	return r.Stat, err
+	return subtree.StatOf(r.Stat), err
 }
 
-// Multi implements subtree.NodeClient. It is for writes. If it succeeds, it returns no results.
-func (i *internalClient) Multi(ctx context.Context, ops []jute.MultiOp) ([]client.MultiResult, error) {
-	r, err := i.writeAndWait(ctx, jute.OpMulti, client.MultiRequest(ops))
-	switch {
-	case err != nil:
-		return nil, err
-	case r.Code != jute.OK:
-		return nil, &client.Error{Op: jute.OpMulti, Err: r.Code}
+// Write implements subtree.NodeClient.
+func (i *internalClient) Write(ctx context.Context, writes []subtree.NodeWrite) error {
+	ops := make([]jute.MultiOp, len(writes))
+	for at := range writes {
+		ops[at] = writes[at].MultiOp()
 	}
-	for at := range r.Multi {
-		if code := r.Multi[at].Code; code != jute.OK {
-			return nil, &client.Error{Op: ops[at].Op, Path: string(ops[at].Path()), Err: code}
-		}
+	r, err := i.writeAndWait(ctx, jute.OpMulti, jute.AppendMulti(nil, ops))
+	if err == nil {
+		err = codeError(jute.OpMulti, "", r.Code)
 	}
-	return nil, nil
+	for at := 0; err == nil && at < len(r.Multi); at++ {
+		err = codeError(ops[at].Op, writes[at].Path, r.Multi[at].Code)
+	}
+	return err
 }

@@ -359,10 +359,10 @@ func TestRestoreRefuses(t *testing.T) {
 		within, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		inside := e.Member(cut).Inside()
-		if _, err := inside.Exists(within, "/a", false); err == nil || !strings.Contains(err.Error(), "serves no clients") {
+		if _, err := inside.Stat(within, "/a"); err == nil || !strings.Contains(err.Error(), "serves no clients") {
 			t.Errorf("a node of a member that serves nobody: %v", err)
 		}
-		if _, err := inside.SetACL(within, "/a", jute.OpenACL, -1); err == nil || !strings.Contains(err.Error(), "serves no clients") {
+		if _, err := inside.SetACL(within, "/a", nil, -1); err == nil || !strings.Contains(err.Error(), "serves no clients") {
 			t.Errorf("a change on a member that serves nobody: %v", err)
 		}
 	})

@@ -68,7 +68,7 @@ func (s *session) getChildren(out *stream.Buffer, r *request) jute.Code {
 		return jute.MarshallingError
 	}
 	names, stat, code := s.tree.Children(req.Path, r.ids, s.watcherIf(req.Watch))
-	out.B = appendNames(out.B, names)
+	out.B = appendChildNames(out.B, names)
 	if r.op == jute.OpGetChildren2 {
 		out.B = stat.Append(out.B)
 	}
@@ -135,7 +135,7 @@ func (s *session) getEphemerals(out *stream.Buffer, r *request) jute.Code {
 	if req.Decode(&d); d.Err() != nil {
 		return jute.MarshallingError
 	}
-	out.B = appendNames(out.B, s.tree.TreeView().GetEphemerals(s.id, req.Path))
+	out.B = appendCounted(out.B, s.tree.TreeView().Ephemerals(s.id, req.Path).All())
 	return jute.OK
 }
 
@@ -196,14 +196,6 @@ func (s *session) watcherIf(wanted bool) znode.Watcher {
 		return nil
 	}
 	return s.watchOwner
-}
-
-func appendNames(b []byte, names []string) []byte {
-	b = jute.AppendCount(b, len(names))
-	for _, name := range names {
-		b = jute.AppendString(b, name)
-	}
-	return b
 }
 
 // decodeSetWatches decodes either form of the request.

@@ -51,20 +51,16 @@ func (s *State) GetData(path []byte, who []*proto.Identity, w Watcher) ([]byte, 
 }
 
 // Children returns the sorted names of a node's children, and its Stat. It sets a watch on the children if
-// the code is OK.
-func (s *State) Children(path []byte, who []*proto.Identity, w Watcher) ([]string, jute.Stat, jute.Code) {
+// the code is OK. The names must not be used after the lock is released: see FreezeChildren.
+func (s *State) Children(path []byte, who []*proto.Identity, w Watcher) (ChildNames, jute.Stat, jute.Code) {
 	n, code := s.permittedNode(path, jute.PermRead, who)
 	if code != jute.OK {
-		return nil, jute.Stat{}, code
+		return ChildNames{}, jute.Stat{}, code
 	}
 	if w != nil {
 		s.watches.addChildWatch(n.path, w)
 	}
-	names := make([]string, 0, n.numChildren())
-	for name := range n.names().All() {
-		names = append(names, name)
-	}
-	return names, n.stat(), jute.OK
+	return n.names(), n.stat(), jute.OK
 }
 
 // ChildrenAfter returns the sorted names of a node's children after a name: up to limit of them, until they
@@ -119,16 +115,6 @@ func (c TreeView) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, 
 		count++
 	}
 	return int32(count), jute.OK
-}
-
-// GetEphemerals returns the sorted paths of a session's ephemeral nodes that begin with prefix. See
-// ephemeralsWithPrefix.
-func (c TreeView) GetEphemerals(id jute.SessionID, prefix []byte) []string {
-	paths := []string{}
-	for path := range c.tree.ephemeralsWithPrefix(id, prefix).All() {
-		paths = append(paths, path)
-	}
-	return paths
 }
 
 // SetWatches sets the watches that a client had on another connection when it had seen all changes up to the

@@ -247,7 +247,7 @@ func TestClose(t *testing.T) {
 	_ = other.watchChildren("/p/3")
 	_ = other.watchChildren("/p")
 	_ = k.watchData("/p/1")
-	if got := w.s().TreeView().GetEphemerals(k.id, nil); !slices.Equal(got, []string{"/p/1", "/p/2", "/p/3", "/p/4", "/p/5"}) {
+	if got := slices.Collect(w.s().TreeView().Ephemerals(k.id, nil).All()); !slices.Equal(got, []string{"/p/1", "/p/2", "/p/3", "/p/4", "/p/5"}) {
 		t.Errorf("%q", got)
 	}
 	before := k.stat("/p")
@@ -305,7 +305,7 @@ func TestEphemerals(t *testing.T) {
 		"/a": "/a/1 /a/2", "/": "/a/1 /a/2 /b/1 /eph1", "": "/a/1 /a/2 /b/1 /eph1", "  ": "/a/1 /a/2 /b/1 /eph1", "/zzz": "", "/e": "/eph1",
 		"\t/\x00": "/a/1 /a/2 /b/1 /eph1", "\x1f": "/a/1 /a/2 /b/1 /eph1", " /e": "", "\u00a0": "", "\u2003": "", // as Java trims
 	} {
-		if got := strings.Join(w.s().TreeView().GetEphemerals(k.id, []byte(prefix)), " "); got != want {
+		if got := strings.Join(slices.Collect(w.s().TreeView().Ephemerals(k.id, []byte(prefix)).All()), " "); got != want {
 			t.Errorf("prefix %q: %q, want %q", prefix, got, want)
 		}
 	}

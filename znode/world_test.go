@@ -3,9 +3,11 @@ package znode
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"weak"
 
 	"rollcall/proto"
 	"rollcall/zk/jute"
@@ -28,6 +30,7 @@ type world struct {
 	log    []logged
 	heard  *recorder
 	conns  uint64
+	read   []weak.Pointer[byte] // the memory of each entry that a state has applied
 }
 
 type logged struct {
@@ -65,13 +68,47 @@ func (w *world) append(term uint64, e *proto.Entry) {
 	w.index++
 	w.log = append(w.log, logged{e, w.index, term})
 	for _, s := range w.states {
+		decoded, data := decodedCopy(w.t, e)
 		s.Lock()
-		err := s.ApplyEntry(w.index, term, e)
+		err := s.ApplyEntry(w.index, term, decoded)
 		s.Unlock()
 		if err != nil {
 			w.t.Fatal(err)
 		}
+		for i := range data {
+			data[i] = 0xfe // if the state kept a part of the entry, that is wrong now
+		}
+		if data != nil {
+			w.read = append(w.read, weak.Make(&data[0]))
+		}
 	}
+}
+
+// kept returns the number of applied entries whose memory the states keep alive.
+func (w *world) kept() (n int) {
+	runtime.GC()
+	for _, data := range w.read {
+		if data.Value() != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// decodedCopy returns an entry as a member reads it from the log, and the bytes whose memory it shares.
+func decodedCopy(t testing.TB, e *proto.Entry) (decoded *proto.Entry, data []byte) {
+	t.Helper()
+	if e == nil {
+		return nil, nil // raft's own
+	}
+	data, err := proto.MarshalEntry(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if decoded, err = proto.UnmarshalEntry(data); err != nil {
+		t.Fatal(err)
+	}
+	return decoded, data
 }
 
 func (w *world) startTerm(term, nonce uint64) {
@@ -400,7 +437,7 @@ func (c *client) children(path string) []string {
 	c.w.s().RLock()
 	defer c.w.s().RUnlock()
 	list, _, _ := c.w.s().Children([]byte(path), c.ids, nil)
-	return list
+	return slices.Collect(list.All())
 }
 
 // encode returns a snapshot's bytes.

@@ -6,12 +6,16 @@ import (
 	"strings"
 
 	"rollcall/cli/subtree"
+	"rollcall/client"
 	"rollcall/zk/jute"
 )
 
+// anyoneAll is the list of a node that everyone may do everything with.
+var anyoneAll = []client.ACL{{Permissions: client.PermAll, Identity: client.Anyone}}
+
 // parseACL parses "scheme:id:perms,…". An id may contain colons. Like zkCli.sh, it reports a malformed entry
 // and skips it.
-func (s *Shell) parseACL(text string) (acl []jute.ACL) {
+func (s *Shell) parseACL(text string) (acl []client.ACL) {
 	entries := strings.TrimRight(text, ",")
 	if entries == "" && text != "" {
 		return nil
@@ -22,29 +26,29 @@ func (s *Shell) parseACL(text string) (acl []jute.ACL) {
 			s.screen.printMessage(errorStyle, entry+" does not have the form scheme:id:perm")
 			continue
 		}
-		acl = append(acl, jute.ACL{
-			ID:    jute.ID{Scheme: []byte(entry[:first]), ID: []byte(entry[first+1 : last])},
-			Perms: s.parsePermissions(entry[last+1:]),
+		acl = append(acl, client.ACL{
+			Identity:    client.Identity{Scheme: entry[:first], ID: entry[first+1 : last]},
+			Permissions: s.parsePermissions(entry[last+1:]),
 		})
 	}
 	return acl
 }
 
-func (s *Shell) parsePermissions(letters string) (perms jute.Perm) {
+func (s *Shell) parsePermissions(letters string) (perms client.Permission) {
 	for _, letter := range letters {
 		perm, err := jute.ParsePerms(string(letter))
 		if err != nil {
 			s.screen.printMessage(errorStyle, "Unknown perm type: "+string(letter))
 		}
-		perms |= perm
+		perms |= client.Permission(perm)
 	}
 	return perms
 }
 
 func (s *Shell) getACL(ctx context.Context, a *arguments) error {
 	path := a.path()
-	var acl []jute.ACL
-	var stat jute.Stat
+	var acl []client.ACL
+	var stat client.Stat
 	err := s.nodes.checkPathAndSend(ctx, path, func(space subtree.Space) (err error) {
 		acl, stat, err = space.ACLAndStat(ctx, path)
 		return err
@@ -53,7 +57,7 @@ func (s *Shell) getACL(ctx context.Context, a *arguments) error {
 		return err
 	}
 	for _, entry := range acl {
-		s.screen.printf("'%s,'%s\n: %s", entry.ID.Scheme, entry.ID.ID, entry.Perms.Letters())
+		s.screen.printf("'%s,'%s\n: %s", entry.Identity.Scheme, entry.Identity.ID, jute.Perm(entry.Permissions).Letters())
 	}
 	if a.hasFlag("s") {
 		s.screen.printStat(stat)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/zk/jute"
 )
 
@@ -25,7 +25,7 @@ func TestReadWhoseConnectionBreaks(t *testing.T) {
 			state: connecting, changed: make(chan struct{}),
 		}
 		dials := 0
-		s.dialServer = func(context.Context, string) (net.Conn, error) {
+		s.dialServer = func(context.Context, string, string) (net.Conn, error) {
 			if dials++; dials > 1 {
 				return nil, errors.New("connection refused")
 			}
@@ -42,7 +42,7 @@ func TestReadWhoseConnectionBreaks(t *testing.T) {
 			}()
 			return ours, nil
 		}
-		c, err := client.Open(t.Context(), client.Config{Servers: s.servers, Timeout: 100 * time.Second, Dial: s.dial, OnState: s.handleState})
+		c, err := client.Dial(t.Context(), s.servers[0], s.clientConfig(&Config{Timeout: 100 * time.Second}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,5 +60,31 @@ func TestReadWhoseConnectionBreaks(t *testing.T) {
 				t.Errorf("after %v: %+v, want an error within %v whose reason has %q", took, failure, connectWait, want)
 			}
 		}
+		// The state of the shell follows that of the connection. A command in between is sent to nobody, and waits for it.
+		s.updateState(func() { s.state = connected })
+		begun, failed := time.Now(), make(chan error)
+		go func() {
+			failed <- s.sendWhenConnected(t.Context(), "/", func(sp subtree.Space) error {
+				_, _, err := sp.Get(t.Context(), "/")
+				return err
+			})
+		}()
+		synctest.Wait()
+		s.updateState(func() { s.state = connecting })
+		failure, _ := errors.AsType[*requestError](<-failed)
+		if took := time.Since(begun); failure == nil || !strings.Contains(fmt.Sprint(failure.reason), "refused") || took > connectWait {
+			t.Errorf("after %v: %+v, want an error within %v for a refused connection", took, failure, connectWait)
+		}
 	})
+}
+
+// The prompt below an event has the state after it. Commands go by that state once the event is printed.
+func TestPromptBelowEvent(t *testing.T) {
+	s := &session{state: connecting, promptState: connecting, changed: make(chan struct{})}
+	var shown, state string
+	s.onEvent = func(jute.EventType, jute.KeeperState, string) { shown, state = s.shownState(), s.currentState() }
+	s.handleState(client.StateChange{State: client.Connected})
+	if shown != connected || state != connecting || s.currentState() != connected {
+		t.Errorf("at the event the prompt has %s, and commands go by %s; afterwards by %s", shown, state, s.currentState())
+	}
 }

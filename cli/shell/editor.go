@@ -146,7 +146,7 @@ func formatChoices(choices []string) string {
 // promptText returns the prompt in the form of zkCli.sh. It may be called by any goroutine.
 func (s *Shell) promptText() string {
 	session := s.sessions.Load()
-	state := session.currentState()
+	state := session.shownState()
 	text := fmt.Sprintf("[zk: %s(%s) %d] ", session.givenText, state, s.commands.currentNumber())
 	if !s.cfg.Colors {
 		return text

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"rollcall/cli/subtree"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 
 func (s *Shell) printConfig(ctx context.Context, a *arguments) error {
 	var data []byte
-	var stat jute.Stat
+	var stat client.Stat
 	err := s.nodes.sendWatching(ctx, configPath, watchKindIf(a.hasFlag("w"), watchData),
 		func(space subtree.Space) (err error) {
 			space.Root = ""
@@ -68,7 +68,7 @@ func clientAddresses(config string) string {
 
 // reconfigure requests another server list. Rollcall rejects that; ZooKeeper may allow it.
 func (s *Shell) reconfigure(ctx context.Context, a *arguments) error {
-	rec := jute.ReconfigRequest{CurConfigID: -1}
+	rec := client.Reconfiguration{Version: -1}
 	whole := a.hasFlag("file") || a.hasFlag("members")
 	switch {
 	case !whole && !a.hasFlag("add") && !a.hasFlag("remove"):
@@ -78,7 +78,7 @@ func (s *Shell) reconfigure(ctx context.Context, a *arguments) error {
 		if err != nil {
 			return zkCliError("-v must be followed by a long (configuration version)")
 		}
-		rec.CurConfigID = n
+		rec.Version = n
 	}
 	switch {
 	case whole && (a.hasFlag("add") || a.hasFlag("remove")):
@@ -87,12 +87,9 @@ func (s *Shell) reconfigure(ctx context.Context, a *arguments) error {
 	case a.hasFlag("file") && a.hasFlag("members"):
 		return zkCliError("Can't use -file and -members together (conflicting non-incremental modes)")
 	}
-	for flag, into := range map[string]*[]byte{
-		"add": &rec.JoiningServers, "remove": &rec.LeavingServers,
-		"members": &rec.NewMembers,
-	} {
+	for flag, into := range map[string]*[]string{"add": &rec.Joining, "remove": &rec.Leaving, "members": &rec.Members} {
 		if a.hasFlag(flag) {
-			*into = []byte(strings.ToLower(a.optionValues[flag]))
+			*into = []string{strings.ToLower(a.optionValues[flag])}
 		}
 	}
 	if a.hasFlag("file") {
@@ -100,31 +97,36 @@ func (s *Shell) reconfigure(ctx context.Context, a *arguments) error {
 		if err != nil {
 			return zkCliError(fmt.Sprintf("Error processing %s: %v", a.optionValues["file"], err))
 		}
-		rec.NewMembers = members
+		rec.Members = []string{members}
 	}
-	var got jute.GetDataResponse
-	err := s.session.sendWhenConnected(ctx, "",
-		func(space subtree.Space) error { return space.Do(ctx, jute.OpReconfig, rec, &got) })
+	var list []byte
+	var stat client.Stat
+	err := s.session.sendWhenConnected(ctx, "", func(space subtree.Space) error {
+		return space.SendOnce(ctx, func(ctx context.Context) (err error) {
+			list, stat, err = space.Client.Ensemble().Reconfigure(ctx, rec)
+			return err
+		})
+	})
 	if err != nil {
 		return err
 	}
-	s.screen.print("Committed new configuration:\n" + textOrNull(got.Data) + "\n")
+	s.screen.print("Committed new configuration:\n" + textOrNull(list) + "\n")
 	if a.hasFlag("s") {
-		s.screen.printStat(got.Stat)
+		s.screen.printStat(stat)
 	}
 	return nil
 }
 
 // readServerLines returns the server lines of a configuration file.
-func readServerLines(name string) ([]byte, error) {
+func readServerLines(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	text, err := io.ReadAll(io.LimitReader(f, maxConfigFile))
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	var lines []string
 	for line := range strings.Lines(string(text)) {
@@ -132,7 +134,7 @@ func readServerLines(name string) ([]byte, error) {
 			lines = append(lines, line)
 		}
 	}
-	return []byte(strings.Join(lines, "\n")), nil
+	return strings.Join(lines, "\n"), nil
 }
 
 func (s *Shell) printVersion(_ context.Context, a *arguments) error {
@@ -144,15 +146,19 @@ func (s *Shell) printVersion(_ context.Context, a *arguments) error {
 }
 
 func (s *Shell) whoAmI(ctx context.Context, _ *arguments) error {
-	var got jute.WhoAmIResponse
-	err := s.session.sendWhenConnected(ctx, "",
-		func(space subtree.Space) error { return space.Do(ctx, jute.OpWhoAmI, nil, &got) })
+	var identities []client.Identity
+	err := s.session.sendWhenConnected(ctx, "", func(space subtree.Space) error {
+		return space.SendOnce(ctx, func(ctx context.Context) (err error) {
+			identities, err = space.Client.WhoAmI(ctx)
+			return err
+		})
+	})
 	if err != nil {
 		return err
 	}
 	s.screen.print("Auth scheme: User\n")
-	for _, who := range got.ClientInfo {
-		s.screen.printf("%s: %s", who.AuthScheme, who.User)
+	for _, who := range identities {
+		s.screen.printf("%s: %s", who.Scheme, who.ID)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rollcall/cli/subtree"
+	"rollcall/client"
 	"rollcall/zk/jute"
 )
 
@@ -16,11 +17,11 @@ import (
 const deleteBatch = 1000
 
 func (s *Shell) createNode(ctx context.Context, a *arguments) error {
-	mode, ttl, err := createMode(a)
+	mode, err := createMode(a)
 	if err != nil {
 		return err
 	}
-	path, acl := a.path(), jute.OpenACL
+	path, acl := a.path(), anyoneAll
 	var data []byte
 	if len(a.words) > 2 {
 		data = []byte(a.words[2])
@@ -35,7 +36,7 @@ func (s *Shell) createNode(ctx context.Context, a *arguments) error {
 	if err := checkPath(checked); err != nil {
 		return err
 	}
-	made, err := s.nodes.createNode(ctx, path, data, acl, mode, time.Duration(ttl)*time.Millisecond)
+	made, err := s.nodes.createNode(ctx, path, data, acl, mode)
 	if f, ok := errors.AsType[*requestError](err); ok && f.code == jute.InvalidACL {
 		s.screen.printMessage(errorStyle, f.javaMessage())
 	}
@@ -45,36 +46,38 @@ func (s *Shell) createNode(ctx context.Context, a *arguments) error {
 	return err
 }
 
-// createMode returns the mode for the flags of create, and the time to live in ms.
-func createMode(a *arguments) (mode jute.CreateMode, ttl int64, err error) {
+// createMode returns the mode for the flags of create.
+func createMode(a *arguments) (client.Mode, error) {
 	ephemeral, sequential, container, limited := a.hasFlag("e"), a.hasFlag("s"), a.hasFlag("c"), a.hasFlag("t")
 	if container && (ephemeral || sequential) {
-		return 0, 0, zkCliError("-c cannot be combined with -s or -e. Containers cannot be ephemeral or sequential.")
+		return client.Mode{}, zkCliError("-c cannot be combined with -s or -e. Containers cannot be ephemeral or sequential.")
 	}
-	if ttl, err = a.intFlag("t", 64, 0); err != nil {
-		return 0, 0, err
+	ttl, err := a.intFlag("t", 64, 0)
+	if err != nil {
+		return client.Mode{}, err
 	}
+	life := time.Duration(ttl) * time.Millisecond
 	switch {
 	case limited && ephemeral:
-		return 0, 0, zkCliError("TTLs cannot be used with Ephemeral znodes")
+		return client.Mode{}, zkCliError("TTLs cannot be used with Ephemeral znodes")
 	case limited && container:
-		return 0, 0, zkCliError("TTLs cannot be used with Container znodes")
+		return client.Mode{}, zkCliError("TTLs cannot be used with Container znodes")
 	case limited && (ttl <= 0 || ttl > jute.MaxTTL):
-		return 0, 0, zkCliError(fmt.Sprintf("ttl must be positive and cannot be larger than: %d", int64(jute.MaxTTL)))
+		return client.Mode{}, zkCliError(fmt.Sprintf("ttl must be positive and cannot be larger than: %d", int64(jute.MaxTTL)))
 	case container:
-		return jute.Container, 0, nil
+		return client.Container, nil
 	case limited && sequential:
-		return jute.PersistentSequentialWithTTL, ttl, nil
+		return client.PersistentSequential.WithTTL(life), nil
 	case limited:
-		return jute.PersistentWithTTL, ttl, nil
+		return client.Persistent.WithTTL(life), nil
 	case ephemeral && sequential:
-		return jute.EphemeralSequential, 0, nil
+		return client.EphemeralSequential, nil
 	case ephemeral:
-		return jute.Ephemeral, 0, nil
+		return client.Ephemeral, nil
 	case sequential:
-		return jute.PersistentSequential, 0, nil
+		return client.PersistentSequential, nil
 	}
-	return jute.Persistent, 0, nil
+	return client.Persistent, nil
 }
 
 func (s *Shell) getNode(ctx context.Context, a *arguments) error {
@@ -176,12 +179,9 @@ func (s *Shell) deleteAll(ctx context.Context, a *arguments) error {
 }
 
 func (s *Shell) deleteInMulti(ctx context.Context, paths []string) error {
-	ops := make([]jute.MultiOp, len(paths))
+	ops := make([]client.Operation, len(paths))
 	for i, path := range paths {
-		ops[i] = jute.MultiOp{
-			Op:     jute.OpDelete,
-			Delete: jute.DeleteRequest{Path: []byte(s.session.space.FullPath(path)), Version: -1},
-		}
+		ops[i] = client.DeleteOp(s.session.space.FullPath(path), client.AnyVersion)
 	}
 	err := s.session.sendWhenConnected(ctx, paths[0], func(space subtree.Space) error { return space.Multi(ctx, ops) })
 	if err != nil && !errors.Is(err, errInterrupted) {
@@ -208,15 +208,17 @@ func (s *Shell) syncNode(ctx context.Context, a *arguments) error {
 
 func (s *Shell) getAllChildrenNumber(ctx context.Context, a *arguments) error {
 	path := a.path()
-	var got jute.GetAllChildrenNumberResponse
+	var count int
 	err := s.nodes.checkPathAndSend(ctx, path, func(space subtree.Space) error {
-		return space.Do(ctx, jute.OpGetAllChildrenNumber,
-			jute.GetAllChildrenNumberRequest{Path: []byte(space.FullPath(path))}, &got)
+		return space.SendOnce(ctx, func(ctx context.Context) (err error) {
+			count, err = space.Client.CountBelow(ctx, space.FullPath(path))
+			return err
+		})
 	})
 	if err != nil {
 		return err
 	}
-	s.screen.printf("%d", got.TotalNumber)
+	s.screen.printf("%d", count)
 	return nil
 }
 
@@ -227,16 +229,15 @@ func (s *Shell) getEphemerals(ctx context.Context, a *arguments) error {
 	if len(a.words) > 1 {
 		path = a.path()
 	}
-	var got jute.GetEphemeralsResponse
+	var paths []string
 	err := s.nodes.checkPathAndSend(ctx, path, func(space subtree.Space) error {
-		return space.Do(ctx, jute.OpGetEphemerals, jute.GetEphemeralsRequest{Path: []byte(space.FullPath(path))}, &got)
+		return space.SendOnce(ctx, func(ctx context.Context) (err error) {
+			paths, err = space.Client.Ephemerals(ctx, space.FullPath(path))
+			return err
+		})
 	})
 	if err != nil {
 		return err
-	}
-	paths := make([]string, len(got.Ephemerals))
-	for i, p := range got.Ephemerals {
-		paths[i] = string(p)
 	}
 	s.screen.print("[" + strings.Join(paths, ", ") + "]\n")
 	return nil
@@ -245,11 +246,11 @@ func (s *Shell) getEphemerals(ctx context.Context, a *arguments) error {
 // javaTimeLayout is for times in this machine's time zone.
 const javaTimeLayout = "Mon Jan 02 15:04:05 MST 2006"
 
-func (s *screen) printStat(stat jute.Stat) {
-	at := func(ms int64) string { return time.UnixMilli(ms).Format(javaTimeLayout) }
+func (s *screen) printStat(stat client.Stat) {
+	at := func(t time.Time) string { return t.Local().Format(javaTimeLayout) }
 	s.print(fmt.Sprintf("cZxid = 0x%x\nctime = %s\nmZxid = 0x%x\nmtime = %s\npZxid = 0x%x\n",
-		uint64(stat.Czxid), at(stat.Ctime), uint64(stat.Mzxid), at(stat.Mtime), uint64(stat.Pzxid)) +
+		uint64(stat.Created), at(stat.CreatedAt()), uint64(stat.Changed), at(stat.ChangedAt()), uint64(stat.ChildrenChanged)) +
 		fmt.Sprintf("cversion = %d\ndataVersion = %d\naclVersion = %d\nephemeralOwner = 0x%x\ndataLength = "+
 			"%d\nnumChildren = %d\n",
-			stat.Cversion, stat.Version, stat.Aversion, uint64(stat.EphemeralOwner), stat.DataLength, stat.NumChildren))
+			stat.ChildrenVersion, stat.Version, stat.ACLVersion, uint64(stat.Owner), stat.DataLength, stat.NumChildren))
 }

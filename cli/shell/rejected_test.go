@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/zk/jute"
 )
 
@@ -35,23 +35,23 @@ func TestRefusedIdentityEndsTheSession(t *testing.T) {
 			state: connected, changed: make(chan struct{}),
 		}
 		report := make(chan struct{})
-		dial := func(context.Context, string) (net.Conn, error) {
+		dial := func(context.Context, string, string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
 			go rejectingServer(theirs)
 			return ours, nil
 		}
-		c, err := client.Open(t.Context(), client.Config{Servers: []string{"a:1"}, Dial: dial, OnState: func(state client.State, why error) {
-			if errors.Is(why, jute.AuthFailed) {
+		c, err := client.Dial(t.Context(), "a:1", client.Config{DialConn: dial, OnState: func(change client.StateChange) {
+			if errors.Is(change.Err, client.ErrAuthFailed) {
 				<-report
 			}
-			s.handleState(state, why)
+			s.handleState(change)
 		}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.client = c
 		returned := make(chan error, 1)
-		go func() { returned <- s.addAuth(t.Context(), client.Auth{Scheme: "nonsense", Auth: []byte("z")}) }()
+		go func() { returned <- s.addAuth(t.Context(), client.Auth{Scheme: "nonsense", Proof: []byte("z")}) }()
 		synctest.Wait()
 		if len(returned) > 0 {
 			t.Error("addauth returns before the end of the session is known")

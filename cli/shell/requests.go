@@ -3,9 +3,9 @@ package shell
 import (
 	"context"
 	"slices"
-	"time"
 
 	"rollcall/cli/subtree"
+	"rollcall/client"
 	"rollcall/zk/jute"
 )
 
@@ -32,21 +32,21 @@ func (n *nodeRequests) sendWatching(ctx context.Context, path string, kind watch
 }
 
 // createNode creates a node, and returns its path in the shell.
-func (n *nodeRequests) createNode(ctx context.Context, path string, data []byte, acl []jute.ACL, mode jute.CreateMode,
-	ttl time.Duration,
+func (n *nodeRequests) createNode(ctx context.Context, path string, data []byte, acl []client.ACL,
+	mode client.Mode,
 ) (made string, err error) {
 	if len(acl) == 0 {
 		return "", &requestError{code: jute.InvalidACL}
 	}
 	err = n.session.sendWhenConnected(ctx, path, func(space subtree.Space) error {
-		made, err = space.Create(ctx, path, data, mode, acl, ttl)
+		made, err = space.Create(ctx, path, data, mode.WithACL(acl...))
 		return err
 	})
 	return made, err
 }
 
 // getData returns a node's data and Stat.
-func (n *nodeRequests) getData(ctx context.Context, path string, watch bool) (data []byte, stat jute.Stat, err error) {
+func (n *nodeRequests) getData(ctx context.Context, path string, watch bool) (data []byte, stat client.Stat, err error) {
 	err = n.sendWatching(ctx, path, watchKindIf(watch, watchData), func(space subtree.Space) error {
 		data, stat, err = space.Get(ctx, path)
 		return err
@@ -55,7 +55,7 @@ func (n *nodeRequests) getData(ctx context.Context, path string, watch bool) (da
 }
 
 // listChildren returns the names of a node's children, sorted, and its Stat.
-func (n *nodeRequests) listChildren(ctx context.Context, path string, watch bool) (names []string, stat jute.Stat,
+func (n *nodeRequests) listChildren(ctx context.Context, path string, watch bool) (names []string, stat client.Stat,
 	err error,
 ) {
 	err = n.sendWatching(ctx, path, watchKindIf(watch, watchChild), func(space subtree.Space) error {
@@ -66,7 +66,7 @@ func (n *nodeRequests) listChildren(ctx context.Context, path string, watch bool
 	return names, stat, err
 }
 
-func (n *nodeRequests) statNode(ctx context.Context, path string, watch bool) (stat jute.Stat, err error) {
+func (n *nodeRequests) statNode(ctx context.Context, path string, watch bool) (stat client.Stat, err error) {
 	err = n.sendWatching(ctx, path, watchKindIf(watch, watchExist), func(space subtree.Space) error {
 		stat, err = space.Stat(ctx, path)
 		return err
@@ -74,7 +74,7 @@ func (n *nodeRequests) statNode(ctx context.Context, path string, watch bool) (s
 	return stat, err
 }
 
-func (n *nodeRequests) setData(ctx context.Context, path string, data []byte, version int32) (stat jute.Stat,
+func (n *nodeRequests) setData(ctx context.Context, path string, data []byte, version int32) (stat client.Stat,
 	err error,
 ) {
 	err = n.checkPathAndSend(ctx, path, func(space subtree.Space) error {
@@ -84,7 +84,7 @@ func (n *nodeRequests) setData(ctx context.Context, path string, data []byte, ve
 	return stat, err
 }
 
-func (n *nodeRequests) setACL(ctx context.Context, path string, acl []jute.ACL, version int32) (stat jute.Stat,
+func (n *nodeRequests) setACL(ctx context.Context, path string, acl []client.ACL, version int32) (stat client.Stat,
 	err error,
 ) {
 	if err := checkPath(path); err != nil {
@@ -142,7 +142,7 @@ func (n *nodeRequests) ensureNode(ctx context.Context, path string, data []byte)
 	if !hasCode(err, jute.NoNode) {
 		return err
 	}
-	_, err = n.createNode(ctx, path, data, jute.OpenACL, jute.Persistent, 0)
+	_, err = n.createNode(ctx, path, data, anyoneAll, client.Persistent)
 	if hasCode(err, jute.NodeExists) {
 		return nil
 	}

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/zk/jute"
 )
 
@@ -35,7 +36,7 @@ const (
 // session is a session with an ensemble, and its watches. It is safe for concurrent use.
 type session struct {
 	*target
-	dialServer  func(ctx context.Context, addr string) (net.Conn, error)
+	dialServer  func(ctx context.Context, network, address string) (net.Conn, error) // nil: a net.Dialer
 	watches     watchTable
 	onEvent     func(jute.EventType, jute.KeeperState, string) // gets each event; must not block
 	onHint      func(text string)                              // gets hints for a person; must not block
@@ -44,7 +45,8 @@ type session struct {
 
 	mu          sync.Mutex
 	client      *client.Client // nil until the session is open
-	state       string
+	state       string         // commands go by it
+	promptState string         // the same, but it changes before the event of the change is printed, with a prompt below
 	failedDials int
 	lastFailure error
 	changed     chan struct{} // closed at each change of these fields
@@ -56,16 +58,13 @@ func startSession(cfg *Config, t *target, event func(jute.EventType, jute.Keeper
 ) *session {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &session{
-		target: t, dialServer: cfg.Dial, watches: newWatchTable(), onEvent: event, onHint: hint, stopOpening: stop,
+		target: t, dialServer: cfg.DialConn, watches: newWatchTable(), onEvent: event, onHint: hint, stopOpening: stop,
 		openingDone: make(chan struct{}),
-		state:       connecting, changed: make(chan struct{}),
+		state:       connecting, promptState: connecting, changed: make(chan struct{}),
 	}
 	go func() {
 		defer close(s.openingDone)
-		c, err := client.Open(ctx, client.Config{
-			Servers: slices.Clone(t.servers), Timeout: cfg.Timeout, Login: cfg.Login, Auth: slices.Clone(cfg.Auth),
-			Dial: s.dial, OnEvent: s.handleEvent, OnState: s.handleState,
-		})
+		c, err := client.Dial(ctx, strings.Join(t.servers, ","), s.clientConfig(cfg))
 		s.updateState(func() {
 			if s.client = c; err != nil {
 				s.lastFailure = err
@@ -73,6 +72,15 @@ func startSession(cfg *Config, t *target, event func(jute.EventType, jute.Keeper
 		})
 	}()
 	return s
+}
+
+// clientConfig returns the configuration of the session. A call fails while there is no connection.
+func (s *session) clientConfig(cfg *Config) client.Config {
+	return client.Config{
+		Timeout: cfg.Timeout, Login: cfg.Login, Auth: slices.Clone(cfg.Auth), InOrder: true, WhileSuspended: client.Fail,
+		DialConn: s.dial, OnEvent: s.handleEvent, OnState: s.handleState,
+		GiveUpAfter: client.NeverGiveUp, // sessions survive an outage of the ensemble
+	}
 }
 
 // updateState changes the fields that mu guards, and wakes all waiters.
@@ -85,53 +93,63 @@ func (s *session) updateState(do func()) {
 }
 
 // dial connects to a server, and counts failures.
-func (s *session) dial(ctx context.Context, addr string) (net.Conn, error) {
+func (s *session) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	connect := s.dialServer
 	if connect == nil {
-		connect = func(ctx context.Context, addr string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", addr)
-		}
+		connect = new(net.Dialer).DialContext
 	}
-	conn, err := connect(ctx, addr)
+	conn, err := connect(ctx, network, address)
 	if err != nil {
 		s.updateState(func() { s.failedDials, s.lastFailure = s.failedDials+1, err })
 	}
 	return conn, err
 }
 
-func (s *session) handleEvent(e jute.WatcherEvent, _ int64) {
-	path := s.space.TrimRoot(string(e.Path))
-	s.watches.removeFired(e.Type, path)
-	s.onEvent(e.Type, e.State, path)
+func (s *session) handleEvent(e client.Event) {
+	path := s.space.TrimRoot(e.Path)
+	s.watches.removeFired(jute.EventType(e.Type), path)
+	s.onEvent(jute.EventType(e.Type), jute.StateSyncConnected, path)
 }
 
-func (s *session) handleState(state client.State, why error) {
+func (s *session) handleState(change client.StateChange) {
 	shown, event := connected, jute.StateSyncConnected
-	switch {
-	case state == client.Disconnected:
+	switch change.State {
+	case client.Connecting:
+		return // the session begins in this state
+	case client.Suspended:
 		shown, event = connecting, jute.StateDisconnected
-	case state == client.Expired:
+	case client.Expired:
 		shown, event = closed, jute.StateExpired
-	case errors.Is(why, jute.AuthFailed):
+	case client.AuthFailed:
 		shown, event = authFailed, jute.StateAuthFailed
-	case state == client.Closed:
+	case client.Closed:
 		shown, event = closed, jute.StateClosed
 	}
-	s.updateState(func() {
-		if s.state = shown; shown == connected {
-			s.lastFailure = nil
-		}
-	})
-	s.onEvent(jute.EventNone, event, "")
+	s.mu.Lock()
+	s.promptState = shown
+	s.mu.Unlock()
+	s.onEvent(jute.EventNone, event, "") // before a command can end because of the new state
 	switch event {
 	case jute.StateDisconnected:
-		s.onHint(fmt.Sprintf("The connection broke: %v. The shell tries to resume the session.", why))
+		s.onHint(fmt.Sprintf("The connection broke: %v. The shell tries to resume the session.", change.Err))
 	case jute.StateExpired:
 		s.onHint("The servers have expired the session. Its ephemeral nodes and watches are gone. The verb connect opens " +
 			"another one.")
 	case jute.StateAuthFailed:
 		s.onHint("A server rejected the login or an identity, and ended the session. The verb connect opens another one.")
 	}
+	s.updateState(func() {
+		if s.state = shown; shown == connected {
+			s.lastFailure = nil
+		}
+	})
+}
+
+// shownState returns the state for the prompt.
+func (s *session) shownState() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.promptState
 }
 
 func (s *session) currentState() string {
@@ -146,8 +164,8 @@ func (s *session) isAlive() bool {
 	return state == connected || state == connecting
 }
 
-// awaitConnection waits for a connection, at most connectWait.
-func (s *session) awaitConnection(ctx context.Context) (*client.Client, error) {
+// awaitConnection waits for a connection, at most connectWait. changed is closed when the state changes again.
+func (s *session) awaitConnection(ctx context.Context) (c *client.Client, changed <-chan struct{}, err error) {
 	s.mu.Lock()
 	limit := s.failedDials + len(s.servers)
 	s.mu.Unlock()
@@ -159,20 +177,20 @@ func (s *session) awaitConnection(ctx context.Context) (*client.Client, error) {
 		s.mu.Unlock()
 		switch {
 		case c != nil && state == connected:
-			return c, nil
+			return c, changed, nil
 		case state == authFailed:
-			return nil, jute.AuthFailed
+			return nil, nil, client.ErrAuthFailed
 		case state == closed:
-			return nil, client.ErrExpired
+			return nil, nil, client.ErrExpired
 		case fails >= limit:
-			return nil, &unreachableError{reason: reason}
+			return nil, nil, &unreachableError{reason: reason}
 		}
 		select {
 		case <-changed:
 		case <-late.C:
-			return nil, &unreachableError{timedOut: true, reason: reason}
+			return nil, nil, &unreachableError{timedOut: true, reason: reason}
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, nil, ctx.Err()
 		}
 	}
 }
@@ -200,22 +218,31 @@ func (u *unreachableError) Unwrap() error { return jute.ConnectionLoss }
 // sendWhenConnected runs request with the nodes of the session once it has a connection. The error is one of
 // failures.go.
 func (s *session) sendWhenConnected(ctx context.Context, path string, request func(subtree.Space) error) error {
-	c, err := s.awaitConnection(ctx)
-	if err == nil {
-		space := s.space
-		space.Client, space.NoRetry = c, true // the next command waits for a connection, for connectWait
-		err = request(space)
+	for {
+		c, changed, err := s.awaitConnection(ctx)
+		if err == nil {
+			space := s.space
+			space.Client, space.NoRetry = c, true // the next command waits for a connection, for connectWait
+			err = request(space)
+		}
+		if changed == nil || !errors.Is(err, client.ErrSuspended) {
+			return toRequestError(err, path)
+		}
+		select { // the connection broke before the request was sent, and the state follows
+		case <-changed:
+		case <-ctx.Done():
+			return toRequestError(ctx.Err(), path)
+		}
 	}
-	return toRequestError(err, path)
 }
 
 // addAuth adds an identity to the session.
 func (s *session) addAuth(ctx context.Context, a client.Auth) error {
-	c, err := s.awaitConnection(ctx)
+	c, _, err := s.awaitConnection(ctx)
 	if err == nil {
 		err = c.AddAuth(ctx, a)
 	}
-	if errors.Is(err, jute.AuthFailed) {
+	if errors.Is(err, client.ErrAuthFailed) {
 		s.awaitEnd(ctx)
 	}
 	return toRequestError(err, "")

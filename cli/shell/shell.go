@@ -22,7 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	client "rollcall/client/before"
+	"rollcall/client"
 )
 
 // maxLine limits a line of a file or pipe. It is far more than servers accept.
@@ -37,8 +37,8 @@ type Config struct {
 	Timeout time.Duration // the session timeout to request; 0: DefaultTimeout
 	Login   *client.Login // logs each session in by SASL; nil: no login
 	Auth    []client.Auth // identities of each session
-	// Dial opens a connection to a server; nil: TCP.
-	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	// DialConn opens a connection to a server, as client.Config has it; nil: a net.Dialer.
+	DialConn func(ctx context.Context, network, address string) (net.Conn, error)
 
 	Command []string // the words of the only command; nil: lines are read from In
 

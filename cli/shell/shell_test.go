@@ -2,7 +2,6 @@ package shell
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"strings"
@@ -10,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	client "rollcall/client/before"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // The exit status is that of the last command, or of the only one.
@@ -99,7 +97,7 @@ func TestConnect(t *testing.T) {
 // Identities of the configuration and of addauth are shown to the server. A rejected one ends the
 // session.
 func TestIdentities(t *testing.T) {
-	got := runLines(t, Config{Auth: []client.Auth{{Scheme: "digest", Auth: []byte("a:x")}}}, "addauth digest b:y", "whoami", "addauth nonsense z", "ls /")
+	got := runLines(t, Config{Auth: []client.Auth{{Scheme: "digest", Proof: []byte("a:x")}}}, "addauth digest b:y", "whoami", "addauth nonsense z", "ls /")
 	for _, want := range []string{"digest: a\n", "digest: b\n", "WatchedEvent state:AuthFailed type:None path:null\nNot connected\n"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("%+v\nwant %s", got, want)
@@ -246,14 +244,14 @@ func TestLostConnection(t *testing.T) {
 	out.awaitText(t, "\ny\n")
 
 	g.setShut(true)
-	other, err := client.Open(t.Context(), client.Config{Servers: []string{addr}})
+	other, err := client.Dial(t.Context(), addr, client.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer other.Abandon()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		_, err := other.Exists(t.Context(), "/lost", false)
-		if jute.NoNode == codeOf(err) {
+		_, exists, err := other.Exists(t.Context(), "/lost")
+		if err == nil && !exists {
 			break
 		}
 		if time.Now().After(end) {
@@ -272,12 +270,4 @@ func TestLostConnection(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-}
-
-func codeOf(err error) jute.Code {
-	f, ok := errors.AsType[*requestError](toRequestError(err, ""))
-	if !ok {
-		return jute.OK
-	}
-	return f.code
 }

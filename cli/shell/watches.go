@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/zk/jute"
 )
 
@@ -95,31 +95,33 @@ func (t watchTable) hasWatch(path string, kind watchKind) bool {
 }
 
 func (s *Shell) addWatch(ctx context.Context, a *arguments) error {
-	mode, kind := jute.AddWatchPersistentRecursive, watchRecursive
+	kind := watchRecursive
 	switch name, given := a.optionValues["m"]; {
 	case given && strings.EqualFold(name, "PERSISTENT"):
-		mode, kind = jute.AddWatchPersistent, watchPersistent
+		kind = watchPersistent
 	case given && !strings.EqualFold(name, "PERSISTENT_RECURSIVE"):
 		return errUsage
 	}
 	path := a.path()
 	return s.nodes.sendWatching(ctx, path, kind, func(space subtree.Space) error {
-		return space.Do(ctx, jute.OpAddWatch, jute.AddWatchRequest{Path: []byte(space.FullPath(path)), Mode: mode}, nil)
+		return space.SendOnce(ctx, func(ctx context.Context) error {
+			return space.Client.AddWatch(ctx, space.FullPath(path), kind == watchRecursive)
+		})
 	})
 }
 
 // watchRemoval is the effect of a flag of removewatches.
 type watchRemoval struct {
 	flag        string
-	watcherType jute.WatcherType
+	watcherType client.WatchType
 	kinds       watchKind
 }
 
 // watchRemovals are the flags of removewatches by precedence. The last is the default.
 var watchRemovals = []watchRemoval{
-	{"c", jute.WatcherChildren, watchChild},
-	{"d", jute.WatcherData, watchData | watchExist},
-	{"a", jute.WatcherAny, watchData | watchExist | watchChild | watchLasting},
+	{"c", client.ChildrenWatches, watchChild},
+	{"d", client.DataWatches, watchData | watchExist},
+	{"a", client.AllWatches, watchData | watchExist | watchChild | watchLasting},
 }
 
 // removeWatches removes this session's watches on a node. Like the Java client, it prints an event for each
@@ -137,8 +139,9 @@ func (s *Shell) removeWatches(ctx context.Context, a *arguments) error {
 		}
 	}
 	err := s.session.sendWhenConnected(ctx, path, func(space subtree.Space) error {
-		return space.Do(ctx, jute.OpRemoveWatches,
-			jute.RemoveWatchesRequest{Path: []byte(space.FullPath(path)), Type: what.watcherType}, nil)
+		return space.SendOnce(ctx, func(ctx context.Context) error {
+			return space.Client.RemoveWatches(ctx, space.FullPath(path), what.watcherType)
+		})
 	})
 	switch {
 	case errors.Is(err, errInterrupted):
@@ -183,7 +186,7 @@ func (s *Shell) postWatchEvent(event jute.EventType, state jute.KeeperState, pat
 func (s *Shell) addAuth(ctx context.Context, a *arguments) error {
 	identity := client.Auth{Scheme: a.words[1]}
 	if len(a.words) > 2 {
-		identity.Auth = []byte(a.words[2])
+		identity.Proof = []byte(a.words[2])
 	}
 	return s.session.addAuth(ctx, identity)
 }

@@ -2,56 +2,52 @@ package subtree_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // The changes of a space are made below its root, and their errors are the servers'.
 func TestChanges(t *testing.T) {
 	s, ctx := newSpace(t), t.Context()
-	made, err := s.Create(ctx, "/a-", []byte("x"), jute.PersistentSequential, jute.OpenACL, 0)
+	made, err := s.Create(ctx, "/a-", []byte("x"), client.PersistentSequential)
 	if err != nil || made != "/a-0000000000" {
 		t.Fatalf("created %s, %v", made, err)
 	}
-	if made, err = s.Create(ctx, "/ttl", nil, jute.PersistentWithTTL, jute.OpenACL, time.Hour); err != nil && !errors.Is(err, jute.Unimplemented) {
+	if made, err = s.Create(ctx, "/ttl", nil, client.Persistent.WithTTL(time.Hour)); err != nil && !errors.Is(err, client.ErrUnimplemented) {
 		t.Errorf("created %s, %v", made, err)
 	}
-	if _, err := s.Create(ctx, "/none/a", nil, jute.Persistent, jute.OpenACL, 0); !errors.Is(err, jute.NoNode) {
+	if _, err := s.Create(ctx, "/none/a", nil, client.Persistent); !errors.Is(err, client.ErrNoNode) {
 		t.Errorf("without a parent: %v", err)
 	}
 	stat, err := s.Set(ctx, "/a-0000000000", []byte("y"), 0)
 	if err != nil || stat.Version != 1 {
 		t.Errorf("set: %+v, %v", stat, err)
 	}
-	if _, err := s.Set(ctx, "/a-0000000000", []byte("z"), 0); !errors.Is(err, jute.BadVersion) {
+	if _, err := s.Set(ctx, "/a-0000000000", []byte("z"), 0); !errors.Is(err, client.ErrBadVersion) {
 		t.Errorf("set at an old version: %v", err)
 	}
-	readOnly := []jute.ACL{{ID: jute.ID{Scheme: []byte("world"), ID: []byte("anyone")}, Perms: jute.PermRead | jute.PermAdmin}}
-	if stat, err = s.SetACL(ctx, "/a-0000000000", readOnly, 0); err != nil || stat.Aversion != 1 {
+	readOnly := []client.ACL{{Identity: client.Identity{Scheme: "world", ID: "anyone"}, Permissions: client.PermRead | client.PermAdmin}}
+	if stat, err = s.SetACL(ctx, "/a-0000000000", readOnly, 0); err != nil || stat.ACLVersion != 1 {
 		t.Errorf("set the list: %+v, %v", stat, err)
 	}
-	if acl, stat, err := s.ACLAndStat(ctx, "/a-0000000000"); err != nil || !subtree.SameACL(acl, readOnly) || stat.Aversion != 1 {
+	if acl, stat, err := s.ACLAndStat(ctx, "/a-0000000000"); err != nil || !slices.Equal(acl, readOnly) || stat.ACLVersion != 1 {
 		t.Errorf("the list is %v, %+v, %v", acl, stat, err)
 	}
-	ops := []jute.MultiOp{
-		{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte(s.FullPath("/a-0000000000")), Version: -1}},
-		{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte(s.FullPath("/none")), Version: -1}},
+	ops := []client.Operation{
+		client.DeleteOp(s.FullPath("/a-0000000000"), client.AnyVersion), client.DeleteOp(s.FullPath("/none"), client.AnyVersion),
 	}
-	if err := s.Multi(ctx, ops); !errors.Is(err, jute.NoNode) {
+	var failed *client.Error
+	if err := s.Multi(ctx, ops); !errors.Is(err, client.ErrNoNode) || !errors.As(err, &failed) || failed.Path != s.FullPath("/none") || failed.Op != "delete" {
 		t.Errorf("a multi with a failure: %v", err)
-	}
-	var count jute.GetAllChildrenNumberResponse
-	if err := s.Do(ctx, jute.OpGetAllChildrenNumber, jute.GetAllChildrenNumberRequest{Path: []byte(s.FullPath("/"))}, &count); err != nil || count.TotalNumber < 1 {
-		t.Errorf("%d nodes, %v", count.TotalNumber, err)
 	}
 	if err := s.Delete(ctx, "/a-0000000000", -1); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Stat(ctx, "/a-0000000000"); !errors.Is(err, jute.NoNode) {
+	if _, err := s.Stat(ctx, "/a-0000000000"); !errors.Is(err, client.ErrNoNode) {
 		t.Errorf("after the delete: %v", err)
 	}
 }
@@ -60,14 +56,14 @@ func TestChanges(t *testing.T) {
 func TestWatch(t *testing.T) {
 	s, ctx := newSpace(t), t.Context()
 	s.create(t, "/a x")
-	events := make(chan jute.EventType, 10)
-	watcher := subtree.Space{Root: s.Root, Client: openClient(t, client.Config{OnEvent: func(e jute.WatcherEvent, _ int64) { events <- e.Type }})}
+	events := make(chan client.EventType, 10)
+	watcher := subtree.Space{Root: s.Root, Client: openClient(t, client.Config{OnEvent: func(e client.Event) { events <- e.Type }})}
 	for _, tt := range []struct {
 		watch bool
-		want  []jute.EventType
+		want  []client.EventType
 	}{
 		{false, nil},
-		{true, []jute.EventType{jute.EventNodeChildrenChanged, jute.EventNodeDataChanged}},
+		{true, []client.EventType{client.ChildrenChanged, client.DataChanged}},
 	} {
 		watcher.Watch = tt.watch
 		if _, _, err := watcher.Get(ctx, "/a"); err != nil {
@@ -76,7 +72,7 @@ func TestWatch(t *testing.T) {
 		if _, _, err := watcher.Children(ctx, "/a"); err != nil {
 			t.Fatal(err)
 		}
-		made, err := s.Create(ctx, "/a/b-", nil, jute.EphemeralSequential, jute.OpenACL, 0)
+		made, err := s.Create(ctx, "/a/b-", nil, client.EphemeralSequential)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,8 +8,7 @@ import (
 	"io"
 	"time"
 
-	client "rollcall/client/before"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // DumpOptions select the content of a dump.
@@ -64,7 +63,7 @@ type dumper struct {
 	out       *bufio.Writer
 	sum       *checksum
 	options   DumpOptions
-	beginZxid int64
+	beginZxid client.Zxid
 	summary   Summary
 }
 
@@ -91,7 +90,7 @@ func (d *dumper) writeTail() error {
 func (d *dumper) writeOrSkipNode(n *Node) error {
 	s := &d.summary
 	r := Record{Path: n.Path, Data: n.Data, ACL: n.ACL}
-	if n.Err == nil && n.Stat.EphemeralOwner != 0 {
+	if n.Err == nil && n.Stat.Owner != 0 {
 		if !d.options.IncludeEphemerals {
 			if n.Depth == 0 {
 				return fmt.Errorf("%s %w", n.Path, ErrEphemeral)
@@ -100,11 +99,11 @@ func (d *dumper) writeOrSkipNode(n *Node) error {
 			return nil
 		}
 		s.Ephemerals++
-		r.Owner = n.Stat.EphemeralOwner.String()
+		r.Owner = n.Stat.Owner.String()
 	}
 	if n.Err != nil {
 		if n.Depth == 0 {
-			return &client.Error{Op: jute.OpGetData, Path: d.space.FullPath(n.Path), Err: n.Err}
+			return &client.Error{Op: opNames.getData, Path: d.space.FullPath(n.Path), Err: n.Err}
 		}
 		s.Unread++
 		d.options.OnWarning(n.Path, reasonUnreadable)
@@ -118,7 +117,7 @@ func (d *dumper) writeOrSkipNode(n *Node) error {
 		s.Hidden++
 		d.options.OnWarning(n.Path, reasonHiddenDigests)
 	}
-	if max(n.Stat.Czxid, n.Stat.Mzxid, n.Stat.Pzxid) > d.beginZxid {
+	if max(n.Stat.Created, n.Stat.Changed, n.Stat.ChildrenChanged) > d.beginZxid {
 		s.Newer++
 	}
 	if s.Count == 0 {

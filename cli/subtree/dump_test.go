@@ -13,8 +13,7 @@ import (
 	"time"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // dump returns the dump of a subtree, its summary and its warnings.
@@ -44,13 +43,13 @@ var checksumKey = regexp.MustCompile(`"sha256":"[0-9a-f]{64}"`)
 func TestDump(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/app", "/app/empty ", "/app/text <&>ü\n", "/app/bytes \xff\x00", "/app/escape \x1b[2J\u009b\u202e\U000e0041")
-	if _, err := s.Client.SetACL(t.Context(), s.FullPath("/app/text"), []jute.ACL{
-		{Perms: jute.PermRead, ID: jute.ID{Scheme: []byte("world"), ID: []byte("anyone")}},
-		{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("ip"), ID: []byte("127.0.0.1")}},
+	if _, err := s.Client.SetACL(t.Context(), s.FullPath("/app/text"), []client.ACL{
+		{Permissions: client.PermRead, Identity: client.Identity{Scheme: "world", ID: "anyone"}},
+		{Permissions: client.PermAll, Identity: client.Identity{Scheme: "ip", ID: "127.0.0.1"}},
 	}, -1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Client.Create(t.Context(), s.FullPath("/app/lock"), []byte("me"), jute.Ephemeral, nil); err != nil {
+	if _, _, err := s.Client.Create(t.Context(), s.FullPath("/app/lock"), []byte("me"), client.Ephemeral); err != nil {
 		t.Fatal(err)
 	}
 	session, _ := s.Client.Session()
@@ -87,11 +86,11 @@ func TestDump(t *testing.T) {
 // A dump says what is missing from it, and what changed meanwhile.
 func TestDumpWarns(t *testing.T) {
 	owner := newSpace(t)
-	owner.Client = openClient(t, client.Config{Auth: []client.Auth{{Scheme: "digest", Auth: []byte("owner:secret")}}})
+	owner.Client = openClient(t, client.Config{Auth: []client.Auth{{Scheme: "digest", Proof: []byte("owner:secret")}}})
 	owner.create(t, "/app", "/app/a", "/app/b", "/app/b/c", "/app/d")
-	mine := jute.ACL{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("auth")}}
-	for path, list := range map[string][]jute.ACL{
-		"/app/a": {mine, {Perms: jute.PermRead, ID: jute.ID{Scheme: []byte("world"), ID: []byte("anyone")}}},
+	mine := client.ACL{Permissions: client.PermAll, Identity: client.Identity{Scheme: "auth"}}
+	for path, list := range map[string][]client.ACL{
+		"/app/a": {mine, {Permissions: client.PermRead, Identity: client.Identity{Scheme: "world", ID: "anyone"}}},
 		"/app/b": {mine},
 	} {
 		if _, err := owner.Client.SetACL(t.Context(), owner.FullPath(path), list, -1); err != nil {
@@ -111,7 +110,7 @@ func TestDumpWarns(t *testing.T) {
 	if !strings.Contains(text, `"digest:owner:x:cdrwa"`) {
 		t.Errorf("the digest is not hidden, so the case is void:\n%s", text)
 	}
-	if _, err := stranger.Dump(t.Context(), io.Discard, "/app/b", subtree.DumpOptions{}); !errors.Is(err, jute.NoAuth) {
+	if _, err := stranger.Dump(t.Context(), io.Discard, "/app/b", subtree.DumpOptions{}); !errors.Is(err, client.ErrNoAuth) {
 		t.Errorf("dump of a node that may not be read: %v", err)
 	}
 
@@ -158,7 +157,7 @@ func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 // others.
 func TestDumpTops(t *testing.T) {
 	s := newSpace(t)
-	if _, err := s.Client.Create(t.Context(), s.FullPath("/lock"), nil, jute.Ephemeral, nil); err != nil {
+	if _, _, err := s.Client.Create(t.Context(), s.FullPath("/lock"), nil, client.Ephemeral); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Dump(t.Context(), io.Discard, "/lock", subtree.DumpOptions{}); !errors.Is(err, subtree.ErrEphemeral) {

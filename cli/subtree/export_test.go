@@ -19,7 +19,6 @@ var (
 	FormatACL    = formatACL
 	Join         = joinPath
 	PlainNode    = plainNode
-	SameACL      = sameACL
 )
 
 func (s Space) DeleteAll(ctx context.Context, paths []string, errs []error) error {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/zk/jute"
 )
 
@@ -46,7 +46,7 @@ func newDump(t *testing.T) (testSpace, string) {
 	t.Helper()
 	s := newSpace(t)
 	s.create(t, "/app", "/app/a ", "/app/a/b \xff\x00", "/app/c text")
-	readOnly := []jute.ACL{{Perms: jute.PermRead | jute.PermAdmin, ID: jute.OpenACL[0].ID}}
+	readOnly := []client.ACL{{Permissions: client.PermRead | client.PermAdmin, Identity: client.Anyone}}
 	if _, err := s.Client.SetACL(t.Context(), s.FullPath("/app/c"), readOnly, -1); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestLoad(t *testing.T) {
 	wantLines(t, s.tree(t, "/app"), "/app", `/app/a ""`, `/app/a/b "\xff\x00"`, `/app/c "text" world:anyone:ra`)
 
 	// the lists of the dump can be replaced
-	_, _ = s.mustLoad(t, text, subtree.LoadOptions{Into: "/to/open", ACL: jute.OpenACL})
+	_, _ = s.mustLoad(t, text, subtree.LoadOptions{Into: "/to/open", ACL: openACL})
 	wantLines(t, s.tree(t, "/to/open"), "/to/open", `/to/open/a ""`, `/to/open/a/b "\xff\x00"`, `/to/open/c "text"`)
 }
 
@@ -134,14 +134,14 @@ func TestLoadRefuses(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %v %q", tt.name, done, err, tt.want, tt.part)
 		}
 	}
-	if _, err := s.Client.Create(t.Context(), s.FullPath("/lock"), nil, jute.Ephemeral, nil); err != nil {
+	if _, _, err := s.Client.Create(t.Context(), s.FullPath("/lock"), nil, client.Ephemeral); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := s.load(t, text, subtree.LoadOptions{Into: "/lock", Mode: subtree.Merge}); err == nil || !strings.Contains(err.Error(), "ephemeral node, which cannot have children") {
 		t.Errorf("into an ephemeral node: %v", err)
 	}
 	wantLines(t, s.tree(t, "/"), append(before, "/lock *")...)
-	if _, done := s.mustLoad(t, hiding, subtree.LoadOptions{ACL: jute.OpenACL}); done.Created != 1 {
+	if _, done := s.mustLoad(t, hiding, subtree.LoadOptions{ACL: openACL}); done.Created != 1 {
 		t.Errorf("hidden digests, with other lists: %+v", done)
 	}
 }
@@ -161,17 +161,17 @@ func TestLoadMergeAndReplace(t *testing.T) {
 		if err := s.Client.Delete(t.Context(), s.FullPath("/app/c"), -1); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Client.SetACL(t.Context(), s.FullPath("/app/a"), []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("auth")}}, jute.OpenACL[0]}[1:], -1); err != nil {
+		if _, err := s.Client.SetACL(t.Context(), s.FullPath("/app/a"), []client.ACL{{Permissions: client.PermAll, Identity: client.Identity{Scheme: "auth"}}, openACL[0]}[1:], -1); err != nil {
 			t.Fatal(err)
 		}
-		noWrite := []jute.ACL{{Perms: jute.PermAll &^ jute.PermWrite, ID: jute.OpenACL[0].ID}}
+		noWrite := []client.ACL{{Permissions: client.PermAll &^ client.PermWrite, Identity: client.Anyone}}
 		if _, err := s.Client.SetACL(t.Context(), s.FullPath("/app/a"), noWrite, -1); err != nil {
 			t.Fatal(err)
 		}
 	}
 	change()
 	for _, path := range []string{"/app/lock", "/app/z/w/lock"} {
-		if _, err := s.Client.Create(t.Context(), s.FullPath(path), []byte("me"), jute.Ephemeral, nil); err != nil {
+		if _, _, err := s.Client.Create(t.Context(), s.FullPath(path), []byte("me"), client.Ephemeral); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -212,7 +212,7 @@ func TestLoadMergeAndReplace(t *testing.T) {
 func TestLoadEphemerals(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/app", "/app/b")
-	if _, err := s.Client.Create(t.Context(), s.FullPath("/app/a"), []byte("me"), jute.Ephemeral, nil); err != nil {
+	if _, _, err := s.Client.Create(t.Context(), s.FullPath("/app/a"), []byte("me"), client.Ephemeral); err != nil {
 		t.Fatal(err)
 	}
 	text, _, _ := s.dump(t, "/app", true)
@@ -252,7 +252,7 @@ func TestLoadOutlivesConnections(t *testing.T) {
 			text = largeDump(50, bytes)
 		}
 		w := new(cuttableDialer)
-		broken := testSpace{subtree.Space{Client: openClient(t, client.Config{Dial: w.dial, Timeout: 2 * time.Second}), Root: s.Root}}
+		broken := testSpace{subtree.Space{Client: openClient(t, client.Config{DialConn: w.dial, Timeout: 2 * time.Second}), Root: s.Root}}
 		w.mu.Lock()
 		w.after, w.only = 3, 3
 		w.mu.Unlock()
@@ -284,9 +284,9 @@ func nodesOfDocument(text string) string {
 // and after it nothing is left to do.
 func TestLoadFrom(t *testing.T) {
 	s := newSpace(t)
-	records := []subtree.Record{{Path: "/app", ACL: jute.OpenACL}}
+	records := []subtree.Record{{Path: "/app", ACL: openACL}}
 	for i := range 2 * subtree.MaxBatch {
-		records = append(records, subtree.Record{Path: fmt.Sprintf("/app/n%05d", i), ACL: jute.OpenACL, Container: i%2 == 0, TTL: int64(i % 2)})
+		records = append(records, subtree.Record{Path: fmt.Sprintf("/app/n%05d", i), ACL: openACL, Container: i%2 == 0, TTL: int64(i % 2)})
 	}
 	source := subtree.Source{Summary: subtree.Summary{Path: "/app", Count: len(records)}, Read: func(each func(*subtree.Record) error) error {
 		for _, r := range records {

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
-	client "rollcall/client/before"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 const (
@@ -20,8 +20,6 @@ const (
 	maxBatchBytes = 512 << 10
 	// nodeOverhead estimates the bytes of a node in a request besides its path, data and list.
 	nodeOverhead = 64
-
-	anyVersion = -1
 )
 
 type loader struct {
@@ -48,7 +46,7 @@ func (l *loader) queueRecord(r *Record) error {
 	}
 	size := nodeOverhead + len(own.Path) + len(own.Data)
 	for _, a := range own.ACL {
-		size += nodeOverhead + len(a.ID.ID)
+		size += nodeOverhead + len(a.Identity.ID)
 	}
 	if len(l.batch) == maxBatchNodes || len(l.batch) > 0 && l.batchBytes+size > maxBatchBytes {
 		if err := l.flushBatch(); err != nil {
@@ -86,7 +84,7 @@ func (l *loader) flushBatch() error {
 
 // changedMeanwhile reports whether others changed the nodes after the comparison, so that another one helps.
 func (l *loader) changedMeanwhile(unseen bool, err error) bool {
-	return !unseen && (errors.Is(err, jute.NodeExists) || errors.Is(err, jute.NoNode))
+	return !unseen && (errors.Is(err, client.ErrNodeExists) || errors.Is(err, client.ErrNoNode))
 }
 
 type loadStep struct {
@@ -115,12 +113,12 @@ func (l *loader) planSteps(unseen bool) ([]loadStep, error) {
 func (l *loader) compareNode(ctx context.Context, s *loadStep) error {
 	data, stat, err := l.space.Get(ctx, s.record.Path)
 	switch {
-	case errors.Is(err, jute.NoNode):
+	case errors.Is(err, client.ErrNoNode):
 		s.createNode = true
 		return nil
 	case err != nil:
 		return err
-	case stat.EphemeralOwner != 0:
+	case stat.Owner != 0:
 		s.leaveAlone = true
 		return nil
 	}
@@ -129,49 +127,33 @@ func (l *loader) compareNode(ctx context.Context, s *loadStep) error {
 		return err
 	}
 	s.setData = !bytes.Equal(data, s.record.Data) || (data == nil) != (s.record.Data == nil)
-	s.setACL = !sameACL(list, s.record.ACL)
+	s.setACL = !slices.Equal(list, s.record.ACL)
 	return nil
 }
 
 // applySteps creates and sets nodes in one multi. Lists cannot be part of it, and follow.
 func (l *loader) applySteps(steps []loadStep) error {
-	var ops []jute.MultiOp
+	var writes []NodeWrite
 	for _, s := range steps {
-		path := []byte(l.space.FullPath(s.record.Path))
-		switch {
-		case s.createNode:
-			ops = append(ops, s.record.createOp(path))
-		case s.setData:
-			ops = append(ops, jute.MultiOp{
-				Op:      jute.OpSetData,
-				SetData: jute.SetDataRequest{Path: path, Data: s.record.Data, Version: anyVersion},
-			})
+		if s.createNode || s.setData {
+			own := *s.record
+			own.Path = l.space.FullPath(own.Path)
+			writes = append(writes, NodeWrite{Record: own, NodeExists: s.setData})
 		}
 	}
-	if len(ops) > 0 {
-		if err := l.space.Multi(l.ctx, ops); err != nil {
+	if len(writes) > 0 {
+		if err := l.space.writeAll(l.ctx, writes); err != nil {
 			return err
 		}
 	}
 	for _, s := range steps {
 		if s.setACL {
-			if _, err := l.space.SetACL(l.ctx, s.record.Path, s.record.ACL, anyVersion); err != nil {
+			if _, err := l.space.SetACL(l.ctx, s.record.Path, s.record.ACL, client.AnyVersion); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-func (r *Record) createOp(path []byte) jute.MultiOp {
-	op := jute.MultiOp{Op: jute.OpCreate, Create: jute.CreateRequest{Path: path, Data: r.Data, ACL: r.ACL}}
-	switch {
-	case r.Container:
-		op.Op, op.Create.Flags = jute.OpCreateContainer, jute.Container
-	case r.TTL != 0:
-		op.Op, op.Create.Flags, op.TTL = jute.OpCreateTTL, jute.PersistentWithTTL, r.TTL
-	}
-	return op
 }
 
 // countAndReport counts and reports the finished steps.
@@ -240,7 +222,7 @@ var errStopped = errors.New("stopped")
 
 // ignoreMissingTop ignores NoNode in a dry run that would have created the top.
 func (l *loader) ignoreMissingTop(err error) error {
-	if l.options.DryRun && l.isNewTop && errors.Is(err, jute.NoNode) {
+	if l.options.DryRun && l.isNewTop && errors.Is(err, client.ErrNoNode) {
 		return nil
 	}
 	return err
@@ -249,14 +231,14 @@ func (l *loader) ignoreMissingTop(err error) error {
 // queueExtraDelete deletes a node and its subtree, except for ephemeral nodes.
 func (l *loader) queueExtraDelete(n *Node) error {
 	switch {
-	case n.Stat.EphemeralOwner != 0:
+	case n.Stat.Owner != 0:
 		l.extraRemover.countLeftAlone(n.Path)
 		return nil
 	case n.Err == nil && n.Stat.NumChildren == 0:
 		return l.extraRemover.queuePath(n.Path)
 	}
 	err := l.extraRemover.queueSubtree(n.Path)
-	if errors.Is(err, jute.NoNode) {
+	if errors.Is(err, client.ErrNoNode) {
 		return nil // others have deleted it
 	}
 	return err

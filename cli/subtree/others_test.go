@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/zk/jute"
 )
 
@@ -58,11 +58,11 @@ func TestLoadBesideOthers(t *testing.T) {
 			}
 			there = !there
 		}
-		dial := func(ctx context.Context, addr string) (net.Conn, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 			return crossed{conn, cross}, err
 		}
-		loader := testSpace{subtree.Space{Client: openClient(t, client.Config{Dial: dial}), Root: s.Root}}
+		loader := testSpace{subtree.Space{Client: openClient(t, client.Config{DialConn: dial}), Root: s.Root}}
 		_, _, err := loader.load(t, subtree.Document(subtree.PlainNode("/app"), `{"path":"/app/a","text":"mine","acl":["world:anyone:cdrwa"]}`), subtree.LoadOptions{Mode: subtree.Merge})
 		if !errors.Is(err, tt.want) || tries != tt.tries {
 			t.Errorf("%s: %d tries, %v; want %d, %v", tt.name, tries, err, tt.tries, tt.want)

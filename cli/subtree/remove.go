@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	client "rollcall/client/before"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // maxDeletes bounds the deletes in flight. Servers process them in order, so children go first.
@@ -29,7 +28,7 @@ type RemoveResult struct {
 }
 
 // Remove deletes the subtree at top, children first. It can be repeated after an error. The error is
-// jute.NoNode if there is no top, jute.NoAuth if a node may not be read or deleted, or one of the client.
+// client.ErrNoNode if there is no top, client.ErrNoAuth if a node may not be read or deleted, or one of the client.
 func (s Space) Remove(ctx context.Context, top string, how RemoveOptions) (RemoveResult, error) {
 	r := &remover{space: s, ctx: ctx, options: how}
 	err := r.queueSubtree(top)
@@ -52,7 +51,7 @@ func (r *remover) queueSubtree(top string) error {
 	}
 	for n, err := range r.space.Walk(r.ctx, top, WalkOptions{}) {
 		if err == nil && n.Err != nil {
-			err = &client.Error{Op: jute.OpGetChildren2, Path: r.space.FullPath(n.Path), Err: n.Err}
+			err = &client.Error{Op: opNames.getChildren, Path: r.space.FullPath(n.Path), Err: n.Err}
 		}
 		if err == nil {
 			err = leave(n.Path)
@@ -60,7 +59,7 @@ func (r *remover) queueSubtree(top string) error {
 		switch {
 		case err != nil:
 			return err
-		case r.options.KeepEphemerals && n.Stat.EphemeralOwner != 0:
+		case r.options.KeepEphemerals && n.Stat.Owner != 0:
 			r.countLeftAlone(n.Path)
 		default:
 			way = append(way, n.Path)
@@ -103,11 +102,11 @@ func (r *remover) flushDeletes() error {
 		case err == nil:
 			r.result.Nodes++
 			r.options.OnNode(paths[i], true)
-		case errors.Is(err, jute.NoNode):
-		case errors.Is(err, jute.NotEmpty):
+		case errors.Is(err, client.ErrNoNode):
+		case errors.Is(err, client.ErrNotEmpty):
 			r.countLeftAlone(paths[i])
 		default:
-			return &client.Error{Op: jute.OpDelete, Path: r.space.FullPath(paths[i]), Err: err}
+			return err
 		}
 	}
 	return nil
@@ -122,7 +121,7 @@ func (s Space) deleteAll(ctx context.Context, paths []string, errs []error) erro
 	}
 	for range maxTries {
 		err := s.withTimeout(ctx, func(ctx context.Context) error {
-			if err := s.nodeClient().AwaitReady(ctx); err != nil {
+			if err := s.nodeClient().AwaitConnected(ctx); err != nil {
 				return err
 			}
 			return s.sendDeletes(ctx, paths, left, errs)
@@ -132,7 +131,7 @@ func (s Space) deleteAll(ctx context.Context, paths []string, errs []error) erro
 		}
 		var again []int
 		for _, i := range left {
-			if errors.Is(errs[i], client.ErrConnectionLost) || errors.Is(errs[i], client.ErrNotConnected) {
+			if errors.Is(errs[i], client.ErrConnectionLost) || errors.Is(errs[i], client.ErrSuspended) {
 				again = append(again, i)
 			}
 		}
@@ -150,11 +149,7 @@ func (s Space) sendDeletes(ctx context.Context, paths []string, indexes []int, e
 	var pending sync.WaitGroup
 	for _, i := range indexes {
 		pending.Add(1)
-		request := jute.DeleteRequest{Path: []byte(s.FullPath(paths[i])), Version: anyVersion}
-		err := s.nodeClient().Go(ctx, jute.OpDelete, request, func(r client.Reply, err error) {
-			if err == nil {
-				err = r.Err.Err()
-			}
+		err := s.nodeClient().SendDelete(ctx, s.FullPath(paths[i]), func(err error) {
 			answers[i] = err
 			pending.Done()
 		})

@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // remove removes a subtree and returns what it told, a deleted node with - and one that was left with =.
@@ -29,7 +28,7 @@ func (s testSpace) remove(t *testing.T, top string, how subtree.RemoveOptions) (
 func TestRemove(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/a", "/a/b", "/a/b/c", "/a/d", "/ab")
-	if _, err := s.Client.Create(t.Context(), s.FullPath("/a/b/e"), nil, jute.Ephemeral, nil); err != nil {
+	if _, _, err := s.Client.Create(t.Context(), s.FullPath("/a/b/e"), nil, client.Ephemeral); err != nil {
 		t.Fatal(err)
 	}
 	told, done := s.remove(t, "/a", subtree.RemoveOptions{DryRun: true})
@@ -50,7 +49,7 @@ func TestRemove(t *testing.T) {
 		t.Errorf("told %q", told)
 	}
 	wantLines(t, s.tree(t, "/"), "/", "/ab")
-	if _, err := s.Remove(t.Context(), "/a", subtree.RemoveOptions{}); !errors.Is(err, jute.NoNode) {
+	if _, err := s.Remove(t.Context(), "/a", subtree.RemoveOptions{}); !errors.Is(err, client.ErrNoNode) {
 		t.Errorf("nothing to remove: %v", err)
 	}
 }
@@ -65,7 +64,7 @@ func TestDeletesOutliveConnections(t *testing.T) {
 		s.create(t, paths[i])
 	}
 	w := new(cuttableDialer)
-	broken := testSpace{subtree.Space{Client: openClient(t, client.Config{Dial: w.dial, Timeout: 2 * time.Second}), Root: s.Root}}
+	broken := testSpace{subtree.Space{Client: openClient(t, client.Config{DialConn: w.dial, Timeout: 2 * time.Second}), Root: s.Root}}
 	w.mu.Lock()
 	w.deaf = 1
 	w.mu.Unlock()
@@ -75,7 +74,7 @@ func TestDeletesOutliveConnections(t *testing.T) {
 	}
 	for i, err := range errs {
 		switch {
-		case errors.Is(err, jute.NoNode):
+		case errors.Is(err, client.ErrNoNode):
 			lost++
 		case err != nil:
 			t.Errorf("%s: %v", paths[i], err)
@@ -122,20 +121,20 @@ func TestRemoveBesideOthers(t *testing.T) {
 func TestRemoveRefused(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/a", "/a/b", "/a/b/c")
-	noDelete := []jute.ACL{{Perms: jute.PermAll &^ jute.PermDelete, ID: jute.OpenACL[0].ID}}
+	noDelete := []client.ACL{{Permissions: client.PermAll &^ client.PermDelete, Identity: client.Anyone}}
 	if _, err := s.Client.SetACL(t.Context(), s.FullPath("/a/b"), noDelete, -1); err != nil {
 		t.Fatal(err)
 	}
 	_, err := s.Remove(t.Context(), "/a", subtree.RemoveOptions{OnNode: func(string, bool) {}})
 	var named *client.Error
-	if !errors.Is(err, jute.NoAuth) || !errors.As(err, &named) || named.Path != s.FullPath("/a/b/c") {
+	if !errors.Is(err, client.ErrNoAuth) || !errors.As(err, &named) || named.Path != s.FullPath("/a/b/c") {
 		t.Errorf("a node that may not be deleted: %v", err)
 	}
-	noRead := []jute.ACL{{Perms: jute.PermAll &^ jute.PermRead, ID: jute.OpenACL[0].ID}}
+	noRead := []client.ACL{{Permissions: client.PermAll &^ client.PermRead, Identity: client.Anyone}}
 	if _, err := s.Client.SetACL(t.Context(), s.FullPath("/a/b"), noRead, -1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = s.Remove(t.Context(), "/a", subtree.RemoveOptions{}); !errors.Is(err, jute.NoAuth) || !errors.As(err, &named) || named.Path != s.FullPath("/a/b") {
+	if _, err = s.Remove(t.Context(), "/a", subtree.RemoveOptions{}); !errors.Is(err, client.ErrNoAuth) || !errors.As(err, &named) || named.Path != s.FullPath("/a/b") {
 		t.Errorf("a node that may not be read: %v", err)
 	}
 }

@@ -19,45 +19,29 @@ import (
 	"strings"
 	"time"
 
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/zk/jute"
 )
 
 // Space is a session whose paths are below Root, like a ZooKeeper client with a chroot. It is safe for
 // concurrent use.
 type Space struct {
-	Client *client.Client
-	Nodes  NodeClient // where the nodes are read and changed; nil: by Client
-	Root   string     // "": paths are as the servers have them
-	Watch  bool       // Stat, Get and Children set watches, whose events the Client gets
-	// NoRetry makes a read fail with client.ErrConnectionLost when its connection breaks. Otherwise it is sent again.
+	Client *client.Client // it must fail while it is suspended; the Space waits
+	Nodes  NodeClient     // where the nodes are read and changed; nil: by Client
+	Root   string         // "": paths are as the servers have them
+	Watch  bool           // Stat, Get and Children set watches, whose events the Client's Config.OnEvent gets
+	// NoRetry makes a read fail with client.ErrConnectionLost when its connection breaks, and a request with
+	// client.ErrSuspended without a connection. Otherwise a read is sent again, and a request waits for a connection.
 	NoRetry bool
 	// OnWait, unless it is nil, is called when a request is sent, and over when its reply has arrived.
 	OnWait func() (over func())
-}
-
-// NodeClient accesses the nodes of an ensemble without a session, inside a member. client.Client implements
-// it. Sync and Dump need a Client.
-type NodeClient interface {
-	Exists(ctx context.Context, path string, watch bool) (jute.Stat, error)
-	Get(ctx context.Context, path string, watch bool) ([]byte, jute.Stat, error)
-	GetACL(ctx context.Context, path string) ([]jute.ACL, jute.Stat, error)
-	Children(ctx context.Context, path string, watch bool) ([]string, jute.Stat, error)
-	SetACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error)
-	Multi(ctx context.Context, ops []jute.MultiOp) ([]client.MultiResult, error) // the results are not used
-
-	// AwaitReady waits until requests can be sent.
-	AwaitReady(ctx context.Context) error
-	// Go sends a request. Requests are processed in the order of the calls. Unless Go returns an error or the
-	// reply is lost, done is called once. It must not block.
-	Go(ctx context.Context, op jute.Op, rec client.Record, done func(client.Reply, error)) error
 }
 
 func (s Space) nodeClient() NodeClient {
 	if s.Nodes != nil {
 		return s.Nodes
 	}
-	return s.Client
+	return sessionNodes{s.Client, s.Watch}
 }
 
 // FullPath adds Root to a path.
@@ -162,11 +146,26 @@ func (s Space) withTimeout(ctx context.Context, call func(context.Context) error
 	}
 	limited, stop := context.WithTimeout(ctx, requestTimeout)
 	defer stop()
-	err := call(limited)
+	err := s.callWhenConnected(limited, call)
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return ErrNoReply
 	}
 	return err
+}
+
+// callWhenConnected calls a function that sends a request. While there is no connection it waits for one, unless
+// NoRetry is set.
+func (s Space) callWhenConnected(ctx context.Context, call func(context.Context) error) error {
+	for {
+		err := call(ctx)
+		failed, ok := errors.AsType[*client.Error](err)
+		if !ok || s.NoRetry || !errors.Is(err, client.ErrSuspended) {
+			return err
+		}
+		if err := s.nodeClient().AwaitConnected(ctx); err != nil {
+			return &client.Error{Op: failed.Op, Path: failed.Path, Err: err}
+		}
+	}
 }
 
 // retryBroken repeats call while the connection breaks, at most maxTries times. The request must be
@@ -181,56 +180,56 @@ func (s Space) retryBroken(ctx context.Context, call func(context.Context) error
 	return fmt.Errorf("the connection broke at each of %d tries: %w", maxTries, err)
 }
 
-// Stat returns the Stat of a node, or jute.NoNode. Like the other reads of a Space, it retries if the
+// Stat returns the Stat of a node, or client.ErrNoNode. Like the other reads of a Space, it retries if the
 // connection breaks.
-func (s Space) Stat(ctx context.Context, path string) (stat jute.Stat, err error) {
+func (s Space) Stat(ctx context.Context, path string) (stat client.Stat, err error) {
 	err = s.retryBroken(ctx, func(ctx context.Context) error {
-		stat, err = s.nodeClient().Exists(ctx, s.FullPath(path), s.Watch)
+		stat, err = s.nodeClient().Stat(ctx, s.FullPath(path))
 		return err
 	})
 	return stat, err
 }
 
 // Get returns the data of a node, nil if they are null, and its Stat.
-func (s Space) Get(ctx context.Context, path string) (data []byte, stat jute.Stat, err error) {
+func (s Space) Get(ctx context.Context, path string) (data []byte, stat client.Stat, err error) {
 	err = s.retryBroken(ctx, func(ctx context.Context) error {
-		data, stat, err = s.nodeClient().Get(ctx, s.FullPath(path), s.Watch)
+		data, stat, err = s.nodeClient().Get(ctx, s.FullPath(path))
 		return err
 	})
 	return data, stat, err
 }
 
 // ACL returns the access control list of a node.
-func (s Space) ACL(ctx context.Context, path string) ([]jute.ACL, error) {
+func (s Space) ACL(ctx context.Context, path string) ([]client.ACL, error) {
 	acl, _, err := s.ACLAndStat(ctx, path)
 	return acl, err
 }
 
 // ACLAndStat returns the access control list of a node and its Stat.
-func (s Space) ACLAndStat(ctx context.Context, path string) (acl []jute.ACL, stat jute.Stat, err error) {
+func (s Space) ACLAndStat(ctx context.Context, path string) (acl []client.ACL, stat client.Stat, err error) {
 	err = s.retryBroken(ctx, func(ctx context.Context) error {
-		acl, stat, err = s.nodeClient().GetACL(ctx, s.FullPath(path))
+		acl, stat, err = s.nodeClient().ACL(ctx, s.FullPath(path))
 		return err
 	})
 	return acl, stat, err
 }
 
 // Children returns the names of a node's children, unsorted, and its Stat.
-func (s Space) Children(ctx context.Context, path string) (names []string, stat jute.Stat, err error) {
+func (s Space) Children(ctx context.Context, path string) (names []string, stat client.Stat, err error) {
 	err = s.retryBroken(ctx, func(ctx context.Context) error {
-		names, stat, err = s.nodeClient().Children(ctx, s.FullPath(path), s.Watch)
+		names, stat, err = s.nodeClient().Children(ctx, s.FullPath(path))
 		return err
 	})
 	return names, stat, err
 }
 
 // Sync waits until the server has applied everything written before the call, and returns the zxid of that.
-func (s Space) Sync(ctx context.Context, path string) (zxid int64, err error) {
-	err = s.retryBroken(ctx, func(ctx context.Context) error {
-		zxid, err = s.Client.Do(ctx, jute.OpSync, jute.SyncRequest{Path: []byte(s.FullPath(path))}, nil)
-		return err
-	})
-	return zxid, err
+func (s Space) Sync(ctx context.Context, path string) (client.Zxid, error) {
+	err := s.retryBroken(ctx, s.Client.Sync)
+	if failed, ok := errors.AsType[*client.Error](err); ok {
+		failed.Path = s.FullPath(path)
+	}
+	return s.Client.LastZxid(), err
 }
 
 // SendOnce calls a function that sends a change, once. Its error wraps ErrNoReply if no server has replied.

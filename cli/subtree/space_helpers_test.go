@@ -14,10 +14,9 @@ import (
 	"time"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/integration/alone"
 	"rollcall/member"
-	"rollcall/zk/jute"
 )
 
 // addr is where the member that all tests share takes clients. Each test works below a node of its own.
@@ -30,10 +29,10 @@ func TestMain(m *testing.M) {
 // openClient opens a session, which the end of the test closes.
 func openClient(t *testing.T, cfg client.Config) *client.Client {
 	t.Helper()
-	cfg.Servers = []string{addr}
+	cfg.InOrder, cfg.WhileSuspended = true, client.Fail // as the commands do
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	c, err := client.Open(ctx, cfg)
+	c, err := client.Dial(ctx, addr, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,6 +42,9 @@ func openClient(t *testing.T, cfg client.Config) *client.Client {
 
 var spaceCount atomic.Int64
 
+// openACL is the list of a node that everyone may do everything with.
+var openACL = []client.ACL{{Permissions: client.PermAll, Identity: client.Anyone}}
+
 // testSpace is a space, with what tests do in it.
 type testSpace struct{ subtree.Space }
 
@@ -50,7 +52,7 @@ type testSpace struct{ subtree.Space }
 func newSpace(t *testing.T) testSpace {
 	t.Helper()
 	s := testSpace{subtree.Space{Client: openClient(t, client.Config{}), Root: fmt.Sprintf("/%s-%d", t.Name(), spaceCount.Add(1))}}
-	if _, err := s.Client.Create(t.Context(), s.Root, nil, jute.Persistent, nil); err != nil {
+	if _, _, err := s.Client.Create(t.Context(), s.Root, nil, client.Persistent); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -65,7 +67,7 @@ func (s testSpace) create(t *testing.T, nodes ...string) {
 		if hasData {
 			content = []byte(data)
 		}
-		if _, err := s.Client.Create(t.Context(), s.FullPath(path), content, jute.Persistent, nil); err != nil {
+		if _, _, err := s.Client.Create(t.Context(), s.FullPath(path), content, client.Persistent); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
 	}
@@ -82,10 +84,10 @@ func (s testSpace) tree(t *testing.T, top string) (lines []string) {
 		if n.Data != nil {
 			line += fmt.Sprintf(" %q", n.Data)
 		}
-		if !subtree.SameACL(n.ACL, jute.OpenACL) {
+		if !slices.Equal(n.ACL, openACL) {
 			line += " " + strings.Join(subtree.FormatACL(n.ACL), ",")
 		}
-		if n.Stat.EphemeralOwner != 0 {
+		if n.Stat.Owner != 0 {
 			line += " *"
 		}
 		lines = append(lines, line)
@@ -139,8 +141,8 @@ func (c *cuttable) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (w *cuttableDialer) dial(ctx context.Context, addr string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+func (w *cuttableDialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}

@@ -5,17 +5,17 @@ import (
 	"testing"
 
 	"rollcall/cli/subtree"
-	"rollcall/zk/jute"
+	"rollcall/client"
 )
 
 // A Sum tells each node, after all below it, with what the whole subtree takes.
 func TestSum(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/a 12345", "/a/b 123", "/a/b/c 1", "/a/d", "/e 12")
-	if _, err := s.Client.Create(t.Context(), s.FullPath("/a/b/f"), []byte("1234"), jute.Ephemeral, nil); err != nil {
+	if _, _, err := s.Client.Create(t.Context(), s.FullPath("/a/b/f"), []byte("1234"), client.Ephemeral); err != nil {
 		t.Fatal(err)
 	}
-	nobody := []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("digest"), ID: []byte("x:y")}}}
+	nobody := []client.ACL{{Permissions: client.PermAll, Identity: client.Identity{Scheme: "digest", ID: "x:y"}}}
 	if _, err := s.Client.SetACL(t.Context(), s.FullPath("/a/d"), nobody, -1); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/zk/jute"
 )
 
@@ -90,7 +90,7 @@ func TestWalkEnds(t *testing.T) {
 		t.Errorf("a walk whose context has ended ended with %v", last)
 	}
 	for _, err := range s.Walk(t.Context(), "/none", subtree.WalkOptions{}) {
-		if !errors.Is(err, jute.NoNode) {
+		if !errors.Is(err, client.ErrNoNode) {
 			t.Errorf("a walk at a node that does not exist: %v", err)
 		}
 	}
@@ -125,7 +125,7 @@ func TestWalkLeavesOutVanished(t *testing.T) {
 func TestWalkOfUnreadable(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/a", "/b", "/b/c", "/d")
-	nobody := []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("digest"), ID: []byte("x:y")}}}
+	nobody := []client.ACL{{Permissions: client.PermAll, Identity: client.Identity{Scheme: "digest", ID: "x:y"}}}
 	if _, err := s.Client.SetACL(t.Context(), s.FullPath("/b"), nobody, -1); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestWalkOutlivesConnections(t *testing.T) {
 		s.create(t, want[i+1])
 	}
 	w := new(cuttableDialer)
-	s.Client = openClient(t, client.Config{Dial: w.dial, Timeout: 2 * time.Second}) // pauses grow with the timeout
+	s.Client = openClient(t, client.Config{DialConn: w.dial, Timeout: 2 * time.Second}) // pauses grow with the timeout
 	w.mu.Lock()
 	w.after, w.only = 3, 4
 	w.mu.Unlock()

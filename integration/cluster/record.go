@@ -412,7 +412,7 @@ func snapshotOf(id uint32, s *znode.State) history.Snapshot {
 	for paths := []string{"/"}; len(paths) > 0; paths = paths[1:] {
 		path := paths[0]
 		children, _, _ := s.Children([]byte(path), nil, nil)
-		for _, c := range children {
+		for c := range children.All() {
 			if child := path + "/" + c; path != "/" {
 				paths = append(paths, child)
 			} else if c != "zookeeper" && c != former {

@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"rollcall/cli/subtree"
-	goclient "rollcall/client/before"
-	"rollcall/zk/jute"
+	goclient "rollcall/client"
 )
 
 // A dump of ZooKeeper loads into Rollcall, and back: the trees are equal. So rollcall's commands on nodes
@@ -52,7 +51,7 @@ func dumpSpace(t *testing.T, z *target) subtree.Space {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), ready)
 	defer stop()
-	c, err := goclient.Open(ctx, goclient.Config{Servers: z.addrs[:1], Auth: []goclient.Auth{{Scheme: "digest", Auth: []byte("super:secret")}}})
+	c, err := goclient.Dial(ctx, z.addrs[0], goclient.Config{WhileSuspended: goclient.Fail, Auth: []goclient.Auth{{Scheme: "digest", Proof: []byte("super:secret")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +61,7 @@ func dumpSpace(t *testing.T, z *target) subtree.Space {
 
 // plant makes a tree with all that a dump keeps, and an ephemeral node, which it does not.
 func plant(ctx context.Context, s subtree.Space) error {
-	acl := func(text string) []jute.ACL {
+	acl := func(text string) []goclient.ACL {
 		list, _ := subtree.ParseACL(text) // the texts are good
 		return list
 	}
@@ -84,11 +83,11 @@ func plant(ctx context.Context, s subtree.Space) error {
 		nodes = append(nodes, node{fmt.Sprintf("/tree/null/n%d", i*7), nil, "world:anyone:cdrwa"})
 	}
 	for _, n := range nodes {
-		if _, err := s.Client.Create(ctx, n.path, n.data, jute.Persistent, acl(n.acl)); err != nil {
+		if _, _, err := s.Client.Create(ctx, n.path, n.data, goclient.Persistent.WithACL(acl(n.acl)...)); err != nil {
 			return err
 		}
 	}
-	_, err := s.Client.Create(ctx, "/tree/lock", nil, jute.Ephemeral, nil)
+	_, _, err := s.Client.Create(ctx, "/tree/lock", nil, goclient.Ephemeral)
 	return err
 }
 
@@ -104,7 +103,7 @@ func move(t *testing.T, from subtree.Space, top string, to subtree.Space, into s
 		t.Fatal(err)
 	}
 	if parent := into[:strings.LastIndexByte(into, '/')]; parent != "" {
-		if _, err := to.Client.Create(t.Context(), parent, nil, jute.Persistent, nil); err != nil {
+		if _, _, err := to.Client.Create(t.Context(), parent, nil, goclient.Persistent); err != nil {
 			t.Fatal(err)
 		}
 	}

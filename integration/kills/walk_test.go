@@ -168,7 +168,8 @@ func treeOf(s *znode.State) tree {
 		p := []byte(paths[0])
 		data, stat, _ := s.GetData(p, nil, nil)
 		acl, _, _ := s.GetACL(p, nil)
-		children, _, _ := s.Children(p, nil, nil)
+		names, _, _ := s.Children(p, nil, nil)
+		children := slices.AppendSeq(make([]string, 0, names.Count()), names.All())
 		found[paths[0]] = node{data: data, stat: stat, acl: aclText(acl), children: children}
 		paths = append(paths, descend(paths[0], children)...)
 	}

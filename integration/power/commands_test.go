@@ -155,8 +155,8 @@ func restored(dir string, done bool) error {
 	}
 	k.state.RLock()
 	defer k.state.RUnlock()
-	if names, _, _ := k.state.Children([]byte("/"), nil, nil); len(names) < 100 {
-		return fmt.Errorf("%d nodes are left of at least 100", len(names))
+	if names, _, _ := k.state.Children([]byte("/"), nil, nil); names.Count() < 100 {
+		return fmt.Errorf("%d nodes are left of at least 100", names.Count())
 	}
 	return nil
 }
