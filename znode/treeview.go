@@ -96,15 +96,11 @@ func (s *State) FreezeTree() TreeView {
 // FreezeChildren is Children for a list that is read without the lock, at the same cost for any number of
 // names. The next change of a node copies it, as after FreezeTree.
 func (s *State) FreezeChildren(path []byte, who []*proto.Identity, w Watcher) (ChildNames, jute.Stat, jute.Code) {
-	n, code := s.permittedNode(path, jute.PermRead, who)
-	if code != jute.OK {
-		return ChildNames{}, jute.Stat{}, code
+	names, stat, code := s.Children(path, who, w)
+	if code == jute.OK {
+		s.gen.Add(1)
 	}
-	if w != nil {
-		s.watches.addChildWatch(n.path, w)
-	}
-	s.gen.Add(1)
-	return n.names(), n.stat(), jute.OK
+	return names, stat, code
 }
 
 // GetData is State.GetData.
@@ -125,7 +121,8 @@ func (c TreeView) Children(path []byte, who []*proto.Identity) (ChildNames, jute
 	return n.names(), jute.OK
 }
 
-// Ephemerals lists the paths that TreeView.GetEphemerals returns.
+// Ephemerals lists the paths of a session's ephemeral nodes that begin with prefix, in order. See
+// ephemeralsWithPrefix.
 func (c TreeView) Ephemerals(id jute.SessionID, prefix []byte) EphemeralPaths {
 	return c.tree.ephemeralsWithPrefix(id, prefix)
 }
