@@ -10,7 +10,7 @@ import (
 	"os"
 
 	"rollcall/cli/subtree"
-	client "rollcall/client/before"
+	"rollcall/client"
 	"rollcall/operator/admin"
 	"rollcall/operator/backup"
 	"rollcall/zk/jute"
