@@ -3,12 +3,9 @@ package cli
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
-	"golang.org/x/text/width"
+	"rollcall/internal/screentext"
 )
 
 // FormatDuration returns a duration in its two largest units, such as 350ms, 12s, 3m5s, 2h10m or 5d3h.
@@ -87,60 +84,4 @@ func formatMember(id uint32) string {
 // EscapeUnprintable replaces control characters, escape sequences, bidirectional controls and invalid UTF-8
 // with escapes such as \x1b and \u202e. Clients choose paths, addresses and identities, so commands print
 // them through this function.
-func EscapeUnprintable(text string) string {
-	if isPrintableASCII(text) {
-		return text
-	}
-	var b strings.Builder
-	for i, r := range text {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(text[i:], string(utf8.RuneError)):
-			fmt.Fprintf(&b, `\x%02x`, text[i])
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		case r < utf8.RuneSelf:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case r < 1<<16:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		}
-	}
-	return b.String()
-}
-
-func isPrintableASCII[T ~string | ~[]byte](text T) bool {
-	for i := range len(text) {
-		if text[i] < ' ' || text[i] > '~' {
-			return false
-		}
-	}
-	return true
-}
-
-func truncateColumns(text string, columns int) string {
-	for i, r := range text {
-		if columns -= displayColumns(string(r)); columns < 0 {
-			return text[:i]
-		}
-	}
-	return text
-}
-
-// displayColumns returns the width of escaped text in terminal columns.
-func displayColumns(text string) int {
-	if isPrintableASCII(text) {
-		return len(text)
-	}
-	n := 0
-	for _, r := range text {
-		switch kind := width.LookupRune(r).Kind(); {
-		case unicode.In(r, unicode.Mn, unicode.Me): // drawn over the one before
-		case kind == width.EastAsianWide || kind == width.EastAsianFullwidth:
-			n += 2
-		default:
-			n++
-		}
-	}
-	return n
-}
+func EscapeUnprintable(text string) string { return screentext.Escape(text) }
