@@ -16,7 +16,8 @@ import (
 	"testing"
 	"time"
 
-	zkclient "rollcall/client/before"
+	"rollcall/cli/subtree"
+	goclient "rollcall/client"
 	"rollcall/integration/process"
 	"rollcall/operator/datadir"
 	"rollcall/zk/jute"
@@ -45,8 +46,8 @@ func TestFiles(t *testing.T) {
 		addr, server := startFiles(t, dir)
 		for i, id := range sessions {
 			password := datadir.SessionPassword(id)
-			c := openFiles(t, addr, &zkclient.ResumeToken{ID: id, Password: password[:]})
-			if got, _ := c.Session(); got != id {
+			c := openFiles(t, addr, &goclient.Handover{Session: goclient.SessionID(id), Password: password[:]})
+			if got, _ := c.Session(); got != goclient.SessionID(id) {
 				t.Errorf("session %v was not resumed: %v", id, got)
 			}
 			if i == 0 {
@@ -84,13 +85,12 @@ func startFiles(t *testing.T, dir string) (addr string, p *process.Process) {
 }
 
 // openFiles opens a session of the super user, or resumes one. It waits until the server serves.
-func openFiles(t *testing.T, addr string, resume *zkclient.ResumeToken) *zkclient.Client {
+func openFiles(t *testing.T, addr string, resume *goclient.Handover) *goclient.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), ready)
 	defer cancel()
-	c, err := zkclient.Open(ctx, zkclient.Config{
-		Servers: []string{addr}, Timeout: 10 * time.Minute, Resume: resume,
-		Auth: []zkclient.Auth{{Scheme: "digest", Auth: []byte("super:secret")}},
+	c, err := goclient.Dial(ctx, addr, goclient.Config{
+		Timeout: 10 * time.Minute, Resume: resume, Auth: []goclient.Auth{goclient.DigestAuth("super", "secret")},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func loadFiles(t *testing.T, addr string, server *process.Process) (sessions []j
 	for i := range filesClients {
 		c := openFiles(t, addr, nil)
 		id, _ := c.Session()
-		sessions = append(sessions, id)
+		sessions = append(sessions, jute.SessionID(id))
 		running.Go(func() {
 			chance := rand.New(rand.NewPCG(uint64(i), 1))
 			for {
@@ -149,38 +149,35 @@ func answered(err error) bool {
 }
 
 // changeFiles does one operation, which may well be impossible.
-func changeFiles(ctx context.Context, c *zkclient.Client, chance *rand.Rand) (err error) {
+func changeFiles(ctx context.Context, c *goclient.Client, chance *rand.Rand) (err error) {
 	path := fmt.Sprintf("/n%d", chance.IntN(20))
 	if chance.IntN(3) != 0 {
 		path += fmt.Sprintf("/é%d", chance.IntN(10))
 	}
 	switch chance.IntN(10) {
 	case 0, 1, 2:
-		_, err = c.Create(ctx, path, make([]byte, chance.IntN(2000)), jute.Persistent, nil)
+		_, _, err = c.Create(ctx, path, make([]byte, chance.IntN(2000)), goclient.Persistent)
 	case 3:
-		_, err = c.Create(ctx, path+"-", nil, jute.EphemeralSequential, nil)
+		_, _, err = c.Create(ctx, path+"-", nil, goclient.EphemeralSequential)
 	case 4:
-		_, err = c.Create(ctx, path+"c", nil, jute.Container, nil)
+		_, _, err = c.Create(ctx, path+"c", nil, goclient.Container)
 	case 5:
-		_, err = c.CreateTTL(ctx, path+"t", nil, jute.PersistentWithTTL, nil, time.Hour)
+		_, _, err = c.Create(ctx, path+"t", nil, goclient.Persistent.WithTTL(time.Hour))
 	case 6:
 		_, err = c.Set(ctx, path, make([]byte, chance.IntN(2000)), -1)
 	case 7:
 		err = c.Delete(ctx, path, -1)
 	case 8:
-		_, err = c.SetACL(ctx, path, []jute.ACL{{Perms: jute.Perm(chance.IntN(31)), ID: jute.OpenACL[0].ID}}, -1)
+		_, err = c.SetACL(ctx, path, []goclient.ACL{{Permissions: goclient.Permission(chance.IntN(31)), Identity: goclient.Anyone}}, -1)
 	case 9:
-		_, err = c.Multi(ctx, []jute.MultiOp{
-			{Op: jute.OpCreate, Create: jute.CreateRequest{Path: []byte(path + "m"), ACL: jute.OpenACL}},
-			{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte(path + "m"), Version: -1}},
-			{Op: jute.OpSetData, SetData: jute.SetDataRequest{Path: []byte(path), Version: -1}},
-		})
+		_, err = c.Multi(ctx, goclient.CreateOp(path+"m", nil, goclient.Persistent),
+			goclient.DeleteOp(path+"m", goclient.AnyVersion), goclient.SetOp(path, nil, goclient.AnyVersion))
 	}
 	return err
 }
 
 // compareFiles compares what a server says of each node with the state.
-func compareFiles(t *testing.T, c *zkclient.Client, s *datadir.State) {
+func compareFiles(t *testing.T, c *goclient.Client, s *datadir.State) {
 	t.Helper()
 	nodes := map[string]string{}
 	children := map[string]int32{}
@@ -201,7 +198,7 @@ func compareFiles(t *testing.T, c *zkclient.Client, s *datadir.State) {
 		if s.Kind(n) == datadir.Ephemeral {
 			stat.EphemeralOwner = jute.SessionID(n.Owner)
 		}
-		nodes[n.Path] = fmt.Sprintf("%q %+v %q", n.Data, stat, n.ACL)
+		nodes[n.Path] = fmt.Sprintf("%q %+v %q", n.Data, subtree.StatOf(stat), subtree.ACLOf(n.ACL))
 		return nil
 	})
 	if err != nil {
@@ -209,7 +206,7 @@ func compareFiles(t *testing.T, c *zkclient.Client, s *datadir.State) {
 	}
 	for unread := []string{"/"}; len(unread) > 0; unread = unread[1:] {
 		path := unread[0]
-		data, stat, err := c.Get(t.Context(), path, false)
+		data, stat, err := c.Get(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +218,7 @@ func compareFiles(t *testing.T, c *zkclient.Client, s *datadir.State) {
 			t.Errorf("%s: ZooKeeper has\n%s\nread was\n%s", path, got, nodes[path])
 		}
 		delete(nodes, path)
-		names, _, err := c.Children(t.Context(), path, false)
+		names, _, err := c.Children(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
 		}
