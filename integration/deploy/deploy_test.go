@@ -14,7 +14,8 @@ import (
 
 // The ensemble that `make up` starts survives four faults: the death of its leader, the loss of the
 // next leader's network, the loss of a follower's network, and a restart of all members. Sessions
-// that were opened before the first fault live through the others.
+// that were opened before the first fault live through the others. Before the restart, `rollcall drill`
+// drills it with the hooks for containers.
 func TestEnsemble(t *testing.T) {
 	requireEngine(t)
 	s := newStack(t)
@@ -33,6 +34,7 @@ func TestEnsemble(t *testing.T) {
 	for _, c := range faults.clients {
 		c.Close()
 	}
+	t.Run("drill", s.drill)
 
 	if _, _, err := s.run(t.Context(), patience, "make", "down"); err != nil {
 		t.Fatal(err)

@@ -258,8 +258,8 @@ type outage struct {
 	size                  int64
 }
 
-// Of so many seeds in a row, the first fixed ones have outages of a kind of their own, and the others random ones.
-const kinds, fixed = 8, 5
+// kinds is how many seeds in a row have outages of different kinds: five of a kind of their own, and the others random ones.
+const kinds = 8
 
 // newOutage returns the outage of a seed after n changes.
 func newOutage(seed uint64, n int) *outage {
