@@ -67,8 +67,8 @@ func (c *checkout) run(env []string, args ...string) (out string, ok bool) {
 // everySuite stands in for make: each goal prints that its suites have run.
 const everySuite = `
 case $1 in
-  test) for s in unit cases schedules clients few-kills; do echo "suite $s: 1 s"; done ;;
-  proof) for s in race benches model race-drills changes more-clients kills wipes moves trials power hostile console packages deploy differential sequences builds lint mutants fuzz; do echo "suite $s: 1 s"; done ;;
+  test) for s in unit cases clients few-kills schedules; do echo "suite $s: 1 s"; done ;;
+  proof) for s in served-race recipes-real more-clients kills wipes breaks moves trials power console deploy packages differential builds model race-schedules ensembles changes recipes lint some-fuzz chart hostile; do echo "suite $s: 1 s"; done ;;
 esac
 `
 
@@ -162,7 +162,7 @@ func TestCIShowsWhatWasLeftOut(t *testing.T) {
 // If CI hangs, it is ended after at most 55 minutes, and it still prints the table.
 func TestCIEndsAtItsLimit(t *testing.T) {
 	c := newCheckout(t, map[string]string{
-		"make": strings.Replace(everySuite, " fuzz;", ";", 1) + `[ "$1" != proof ] || { touch stuck; sleep 60; }`,
+		"make": strings.Replace(everySuite, " hostile;", ";", 1) + `[ "$1" != proof ] || { touch stuck; sleep 60; }`,
 		"go":   "",
 		// The real timeout signals the process first, and then its whole group.
 		"timeout": `echo "limit $3"; setsid "${@:4}" & until [ -e stuck ]; do sleep 0.01; done; kill $!; for i in {1..9}; do kill -- -$!; sleep 0.01; done; wait $!; exit 124`,
@@ -175,7 +175,7 @@ func TestCIEndsAtItsLimit(t *testing.T) {
 	if seconds, err := strconv.Atoi(limit[1]); err != nil || seconds > 55*60-20 {
 		t.Errorf("ended after %s s, want at most 55 minutes, less the 20 s in which it must end", limit[1])
 	}
-	if ok || !strings.Contains(out, "fuzz         LEFT OUT\n") || !regexp.MustCompile(`\nmake test +\d+ s\n`).MatchString(out) || !strings.Contains(out, "s of at most "+limit[1]) {
+	if ok || !strings.Contains(out, "hostile      LEFT OUT\n") || !regexp.MustCompile(`\nmake test +\d+ s\n`).MatchString(out) || !strings.Contains(out, "s of at most "+limit[1]) {
 		t.Errorf("succeeds %t, want false and the table:\n%s", ok, out)
 	}
 }
@@ -191,19 +191,25 @@ func TestCIKnowsEverySuite(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := regexp.MustCompile(`(?s)\nsuites=\((.*?)\)\n`).FindSubmatch(run)
-	usual := regexp.MustCompile(`\n\[ \$# -gt 0 \] \|\| set -- (.*)\n`).FindSubmatch(test)
-	proof := regexp.MustCompile(`\n\[ "\$\*" != proof \] \|\| set -- (.*)\n`).FindSubmatch(test)
-	if table == nil || usual == nil || proof == nil {
+	lists := regexp.MustCompile(`\n    background=\((.*)\) begins=(.*)\n    set -- (.*)\n`).FindAllStringSubmatch(string(test), -1)
+	if table == nil || len(lists) != 2 {
 		t.Fatal("the lists of suites were not found in .ci/run and ci/test.sh")
 	}
-	want := slices.Concat(strings.Fields(string(usual[1])), []string{`"make`, `test"`}, strings.Fields(string(proof[1])), []string{`"make`, `proof"`})
+	var want []string
+	for i, goal := range []string{"test", "proof"} {
+		suites := strings.Fields(strings.Replace(lists[i][3], `"${background[@]}"`, lists[i][1], 1))
+		if !slices.Contains(suites, lists[i][2]) {
+			t.Errorf("make %s begins those in the background with the suite %s, which it does not run", goal, lists[i][2])
+		}
+		for _, suite := range suites {
+			if !regexp.MustCompile(`(?m)^` + suite + `\(\)`).Match(test) {
+				t.Errorf("ci/test.sh has no suite %s", suite)
+			}
+		}
+		want = slices.Concat(want, suites, []string{`"make`, goal + `"`})
+	}
 	if got := strings.Fields(string(table[1])); !slices.Equal(got, want) {
 		t.Errorf("the table of .ci/run has %q, and ci/test.sh runs %q", got, want)
-	}
-	for _, suite := range slices.Concat(strings.Fields(string(usual[1])), strings.Fields(string(proof[1]))) {
-		if !regexp.MustCompile(`(?m)^` + suite + `\(\)`).Match(test) {
-			t.Errorf("ci/test.sh has no suite %s", suite)
-		}
 	}
 }
 
@@ -251,8 +257,8 @@ func TestClientScenariosByName(t *testing.T) {
 func TestSuiteLeftOut(t *testing.T) {
 	c := newCheckout(t, map[string]string{"go": `echo "go $*"; printf -- '--- PASS: TestX (0s)\nok  \trollcall/d\t1s\n'`})
 	out, ok := c.run([]string{"ROLLCALL_NO_DOCKER=1"}, "ci/test.sh", "packages", "deploy")
-	if !ok || !strings.Contains(out, "suite deploy: LEFT OUT\n") || !regexp.MustCompile(`suite packages: \d+ s\n`).MatchString(out) || strings.Count(out, "go test") != 1 || strings.Count(out, "go -C ci/chart test") != 1 {
-		t.Errorf("succeeds %t, want true, packages and the chart run and deploy left out:\n%s", ok, out)
+	if !ok || !strings.Contains(out, "suite deploy: LEFT OUT\n") || !regexp.MustCompile(`suite packages: \d+ s\n`).MatchString(out) || strings.Count(out, "go test") != 1 {
+		t.Errorf("succeeds %t, want true, packages run and deploy left out:\n%s", ok, out)
 	}
 	all, ok := c.run([]string{"ROLLCALL_NO_DOCKER="}, "ci/test.sh", "packages", "deploy")
 	ran := regexp.MustCompile(`go test .*-run (\S+) \./integration/deploy\n`).FindStringSubmatch(all)
@@ -285,14 +291,22 @@ func TestMissingPackages(t *testing.T) {
 	}
 }
 
-// make test runs the unit tests with -short, and make proof runs them in full.
+// make test runs the unit tests with -short, and make proof runs them in full: those of packages that start goroutines or
+// have locks under the race detector, and the others without it.
 func TestUnitTestsRunInFull(t *testing.T) {
 	c := newCheckout(t, map[string]string{"go": `
-[ "$1" != list ] || { echo rollcall/a; exit; }
-[ "$1" = test ] || exit 0
-echo "$*" >>runs
-printf -- '--- PASS: TestA (0s)\nok \trollcall/a\t1s\n'
+case "$1 $2" in
+  "list -f") for package in a b c; do echo rollcall/$package $package; done ;;
+  list*) for package in a b c; do echo rollcall/$package; done ;;
+  test*)
+    echo "$*" >>runs
+    for package in a b c; do case "$*" in *rollcall/$package*) printf -- '--- PASS: TestA (0s)\nok \trollcall/%s\t1s\n' $package ;; esac; done ;;
+esac
 `})
+	c.write("a/a.go", "package a\n\nfunc A() {\n\tgo A()\n}\n")
+	c.write("b/b.go", "package b\n")
+	c.write("b/b_test.go", "package b\n\nimport \"sync\"\n")
+	c.write("c/c.go", "package c\n\nimport (\n\t\"sync\"\n)\n")
 	if out, ok := c.run(nil, "ci/test.sh", "unit", "race"); !ok {
 		t.Fatal(out)
 	}
@@ -300,13 +314,47 @@ printf -- '--- PASS: TestA (0s)\nok \trollcall/a\t1s\n'
 	if err != nil {
 		t.Fatal(err)
 	}
+	var runs []string
 	for run := range strings.Lines(string(text)) {
-		if short, race := strings.Contains(run, " -short "), strings.Contains(run, " -race "); short == race {
-			t.Errorf("go %swith -short: %t", run, short)
+		kind := "full"
+		switch {
+		case strings.Contains(run, " -short "):
+			kind = "short"
+		case strings.Contains(run, " -race "):
+			kind = "race"
 		}
+		runs = append(runs, kind+strings.TrimRight(run[strings.Index(run, " rollcall/"):], "\n"))
 	}
-	if n := strings.Count(string(text), "rollcall/a\n"); n != 2 {
-		t.Errorf("%d runs of the package, want one for each suite:\n%s", n, text)
+	if want := []string{"short rollcall/a rollcall/b rollcall/c", "race rollcall/a rollcall/c", "full rollcall/b"}; !slices.Equal(runs[:min(3, len(runs))], want) {
+		t.Errorf("runs %q, want %q", runs, want)
+	}
+}
+
+// A suite beside others ends with its own status, and its output is printed when it is joined. So it is if it ends early, late, or
+// by a signal, and if it never ran.
+func TestSuitesBeside(t *testing.T) {
+	for _, tt := range []struct {
+		name, lint, fuzz string
+		want             string
+	}{
+		{"both run", "echo linted", "sleep 0.2; echo fuzzed", "first\nlinted\nlint 0\nfuzzed\nfuzz 0\n"},
+		{"one fails", "echo bad; exit 3", "echo fuzzed", "first\nbad\nlint 1\nfuzzed\nfuzz 0\n"},
+		{"one is killed", "kill -9 $PPID", "echo fuzzed", "first\nlint 137\nfuzzed\nfuzz 0\n"},
+		{"all are killed", "kill -9 $(cat beside)", "echo fuzzed", "first\nlint 1\nfuzz 1\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCheckout(t, map[string]string{"go": "exit 1"})
+			c.write("ci/lint.sh", "#!/usr/bin/env bash\nuntil [ -e beside ]; do sleep 0.01; done\n"+tt.lint+"\n")
+			c.write("ci/fuzz.sh", "#!/usr/bin/env bash\n"+tt.fuzz+"\n")
+			out, _ := c.run(nil, "-c", `source ci/suite.sh; source <(sed '/^\[ \$# -gt 0/,$d' ci/test.sh | sed 's,^cd .*,,'); beside lint fuzz
+echo $runs_beside >beside.new; mv beside.new beside
+echo first
+for name in lint fuzz; do status=0; joined $name || status=$?; echo $name $status; done`)
+			own := regexp.MustCompile(`(?m)^(first|linted|fuzzed|bad|(lint|fuzz) \d+)\n`) // bash names what is killed
+			if strings.Join(own.FindAllString(out, -1), "") != tt.want {
+				t.Errorf("printed:\n%swant:\n%s", out, tt.want)
+			}
+		})
 	}
 }
 

@@ -56,14 +56,19 @@ func filesOfTree(t *testing.T) map[string]bool {
 }
 
 var (
-	codeLine = regexp.MustCompile("(?m)^(    |\t).*$") // a command or its output
-	link     = regexp.MustCompile(`\]\(([^()\s]+)\)`)
-	heading  = regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`)
+	codeBlock = regexp.MustCompile("(?ms)^```.*?^```$")
+	codeLine  = regexp.MustCompile("(?m)^(    |\t).*$") // a command or its output
+	link      = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	heading   = regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`)
 )
+
+func withoutCode(text string) string {
+	return codeLine.ReplaceAllString(codeBlock.ReplaceAllString(text, ""), "")
+}
 
 // links returns the targets of the links on a page.
 func links(text string) (targets []string) {
-	for _, m := range link.FindAllStringSubmatch(codeLine.ReplaceAllString(text, ""), -1) {
+	for _, m := range link.FindAllStringSubmatch(withoutCode(text), -1) {
 		targets = append(targets, m[1])
 	}
 	return targets
@@ -72,7 +77,7 @@ func links(text string) (targets []string) {
 // anchors returns the names that links use for the headings of a page: in lower case, with a hyphen
 // for each space and without punctuation.
 func anchors(text string) (names []string) {
-	for _, m := range heading.FindAllStringSubmatch(codeLine.ReplaceAllString(text, ""), -1) {
+	for _, m := range heading.FindAllStringSubmatch(withoutCode(text), -1) {
 		names = append(names, strings.Map(func(r rune) rune {
 			switch {
 			case r == ' ':

@@ -19,19 +19,20 @@ import (
 var floors = [][]string{
 	{"internal", "proto"},
 	{"zk"},
-	{"sessiontracker", "znode"},
+	{"sessiontracker", "znode", "client"},
 	{"quorum"},
-	{"leader", "follower", "client", "operator"},
+	{"leader", "follower", "operator"},
 	{"server", "bench"},
 	{"config"},
 	{"cli"},
 	{"member"},
+	{"rollcalltest"},
 	{"cmd"},
 	{"ci", "integration"},
 }
 
 // modules are Go modules of their own below the root.
-var modules = []string{"tools", "bench/figures", "ci/chart", "ci/structures"}
+var modules = []string{"tools", "bench/figures", "ci/chart", "ci/structures", "integration/observing"}
 
 // goFiles calls visit with each Go file below the directories of floors, except testdata and modules of their own.
 func goFiles(t *testing.T, visit func(path string, file *ast.File)) {
