@@ -118,6 +118,7 @@ func TestJavaCases(t *testing.T) {
 // 364: the holder of a latch and of a lock is cut off. A waiting client gets both when the holder's
 // session has expired. That takes T and a tick and a half, and longer on a busy machine.
 func TestCuratorHolderExpires(t *testing.T) {
+	t.Parallel()
 	classPath := compileJava(t)
 	l := startLone(t)
 	ms := func(d time.Duration) string { return strconv.Itoa(int(d.Milliseconds())) }

@@ -196,6 +196,7 @@ func TestZkCLIReconfig(t *testing.T) {
 
 // Curator connects to the servers that the list has, once it has changed.
 func TestCuratorTracksTheList(t *testing.T) {
+	t.Parallel()
 	classPath := compileJava(t)
 	ctx, e := changeable(t)
 	asks(ctx, t, "curator-tracker", java(classPath, "CuratorTracker", e.Members[0].Clients, absent))
@@ -203,6 +204,7 @@ func TestCuratorTracksTheList(t *testing.T) {
 
 // kazoo knows one server at first. It watches the list, and keeps its session while all three servers are replaced.
 func TestKazooFollowsTheList(t *testing.T) {
+	t.Parallel()
 	requireClient(t, "/usr/lib/python3/dist-packages/kazoo/client.py", "python3-kazoo")
 	ctx, e := changeable(t)
 	coming := newMembers(e)
@@ -213,6 +215,7 @@ func TestKazooFollowsTheList(t *testing.T) {
 // Curator knows one server at first. It follows the list by itself, and keeps its session while all three servers are
 // replaced.
 func TestCuratorFollowsTheList(t *testing.T) {
+	t.Parallel()
 	classPath := compileJava(t)
 	ctx, e := changeable(t)
 	coming := newMembers(e)

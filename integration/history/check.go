@@ -38,6 +38,7 @@ const (
 	vouchedDead     fault = "vouched after expiry"                 // f
 	notLinear       fault = "not linearizable"                     // g
 	undecided       fault = "linearizability not decided in time"  // g
+	twoLeaders      fault = "two leaders in one term"              // h
 )
 
 // maxPerRule limits how many violations of one rule are reported, because one fault often causes
@@ -86,6 +87,7 @@ func Check(h History) []Violation {
 		{"e", checkImage},
 		{"f", checkVouches},
 		{"g", checkLinear},
+		{"h", checkLeaders},
 	}
 	var all []Violation
 	for _, r := range rules {

@@ -130,6 +130,12 @@ var plants = map[fault]func(h *History) bool{
 		}
 		return true
 	},
+	twoLeaders: func(h *History) bool {
+		rival := h.Terms[len(h.Terms)-1]
+		rival.Leader++
+		h.Terms = append(h.Terms, rival)
+		return true
+	},
 	silentKept: func(h *History) bool {
 		dead := closed(h).Session
 		h.Lives = slices.DeleteFunc(h.Lives, func(l Life) bool { return l.Kind == lifeClosed && l.Session == dead })
@@ -378,5 +384,23 @@ func TestRecorderIsSafeForConcurrentUse(t *testing.T) {
 			t.Fatalf("call %+v", c)
 		}
 		seen[c.Invoked.Seq], seen[c.Returned.Seq] = true, true
+	}
+}
+
+// The recorder keeps both leaders of a term, and each of them once.
+func TestTwoLeadersAreRecorded(t *testing.T) {
+	r, err := NewRecorder(Config{Tick: time.Second, Members: []uint32{1, 2, 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, leader := range []uint32{1, 1, 2, 1} {
+		r.Leads(time.Second, 7, leader)
+	}
+	h, err := r.History(2 * time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := faults(Check(h)); len(h.Terms) != 2 || !slices.Equal(found, []fault{twoLeaders}) {
+		t.Errorf("%d terms, found %q; want 2 and %q", len(h.Terms), found, twoLeaders)
 	}
 }

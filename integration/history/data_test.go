@@ -30,7 +30,7 @@ func TestEphemerals(t *testing.T) {
 		p.expired(5*sec, s, 1, 1, 2, 3)
 	}
 	const late = 1<<32 + 110
-	judge(t, []rule{
+	judgeTapes(t, []rule{
 		{"before and after the expiry", func(p *tape) {
 			begin(p)
 			for m := uint32(1); m <= 3; m++ {
@@ -143,7 +143,7 @@ func TestWrites(t *testing.T) {
 		p.did(80, 90, sequential("/q-", "x"), made(5, "/q-0000000000"))
 	}
 	a, q := node("/a", "1", 1, 2, 1), node("/q-0000000000", "x", 5, 5, 0)
-	judge(t, []rule{
+	judgeTapes(t, []rule{
 		{"all there", func(p *tape) {
 			begin(p)
 			p.snap(100, 1, 9, 5, true, a, q)
@@ -279,7 +279,7 @@ func TestImage(t *testing.T) {
 		p.did(80, 90, by(2, create("/b/c", "0")), ok(5))
 		p.snap(95, 1, 9, 5, true, node("/a", "2", 1, 4, 2), node("/b", "0", 3, 3, 0), node("/b/c", "0", 5, 5, 0))
 	}
-	judge(t, []rule{
+	judgeTapes(t, []rule{
 		{"behind, but forward", func(p *tape) {
 			begin(p)
 			p.did(100, 110, get("/a"), shows(1, 1, 0, "0"))
@@ -369,7 +369,7 @@ func TestLinear(t *testing.T) {
 		p.did(20, 30, by(2, set("/a", "1")), Reply{Zxid: 2, Mzxid: 2, Version: 1})
 		p.snap(95, 1, 9, 2, true, node("/a", "1", 1, 2, 1))
 	}
-	judge(t, []rule{
+	judgeTapes(t, []rule{
 		{"read what was written", func(p *tape) {
 			begin(p)
 			p.did(100, 110, sync, ok(2))

@@ -12,6 +12,7 @@
 //	(e) image.go      a session never goes back in time, and events come before their data
 //	(f) vouch.go      no member vouches for a session that another member has expired
 //	(g) linear.go     writes, and reads after a sync, are linearizable
+//	(h) leaders.go    one member leads in a term
 //
 // # Time and order
 //

@@ -151,10 +151,11 @@ func (r *Recorder) Vouched(at time.Duration, member uint32, session jute.Session
 }
 
 // Leads records that leader has applied the TermStart of its own term; call it from
-// znode.Hooks.TermStarted on that member. Recording it again, as a replay does, changes nothing.
+// znode.Hooks.TermStarted on that member. Recording it again, as a replay does, changes nothing. A term of two leaders
+// is recorded twice, which (h) finds.
 func (r *Recorder) Leads(at time.Duration, term uint64, leader uint32) {
 	r.add(at, 1, func(Moment) {
-		if !slices.ContainsFunc(r.h.Terms, func(t Term) bool { return t.Term == term }) {
+		if !slices.ContainsFunc(r.h.Terms, func(t Term) bool { return t.Term == term && t.Leader == leader }) {
 			r.h.Terms = append(r.h.Terms, Term{Term: term, Leader: leader, From: at, To: forever})
 		}
 	})

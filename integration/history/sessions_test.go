@@ -19,7 +19,7 @@ func every(from, step, to time.Duration) []time.Duration {
 
 // (a). Sessions have a timeout of 4 s, and a tick is 1 s.
 func TestLive(t *testing.T) {
-	judge(t, []rule{
+	judgeTapes(t, []rule{
 		{"silent, expired", func(p *tape) {
 			s := p.opened(0, 1, 2)
 			p.touches(2, s, 1*sec)
@@ -199,7 +199,7 @@ func TestLive(t *testing.T) {
 
 // (b)
 func TestSilent(t *testing.T) {
-	judge(t, []rule{
+	judgeTapes(t, []rule{
 		{"at the last moment", func(p *tape) {
 			s := p.opened(0, 1, 1)
 			p.touches(1, s, 1*sec)
@@ -336,7 +336,7 @@ func TestVouches(t *testing.T) {
 		p.expired(5*sec, s, 1, 1, 3)
 		return s
 	}
-	judge(t, []rule{
+	judgeTapes(t, []rule{
 		{"before the expiry", func(p *tape) {
 			dead(p)
 			p.Vouched(4999*ms, 2, 1, 20, true)

@@ -173,7 +173,7 @@ type rule struct {
 	want fault // "": no fault
 }
 
-func judge(t *testing.T, tests []rule) {
+func judgeTapes(t *testing.T, tests []rule) {
 	t.Helper()
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
