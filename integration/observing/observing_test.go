@@ -1,0 +1,72 @@
+package observing_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"rollcall/client"
+	"rollcall/integration/observing"
+)
+
+var (
+	_ client.Observer = observing.Traces{}
+	_ client.Observer = (*observing.Metrics)(nil)
+)
+
+// failures are the errors of three calls: one succeeds, one fails, and one gets no reply.
+var failures = []error{
+	nil, &client.Error{Err: client.ErrNoNode}, &client.Error{Err: client.ErrConnectionLost, Unanswered: true},
+}
+
+func observe(o client.Observer) {
+	for _, err := range failures {
+		_, end := o.Begin(context.Background(), "setData", "/node")
+		end(err)
+	}
+}
+
+// Each call is a span with its operation and path, and a status if it failed.
+func TestTraces(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	observe(observing.Traces{Tracer: trace.NewTracerProvider(trace.WithSpanProcessor(spans)).Tracer("test")})
+	ended := spans.Ended()
+	if len(ended) != len(failures) {
+		t.Fatalf("%d spans, want %d", len(ended), len(failures))
+	}
+	for i, span := range ended {
+		if failed := span.Status().Code == codes.Error; failed != (failures[i] != nil) {
+			t.Errorf("a span has the status %v after %v", span.Status(), failures[i])
+		}
+		if a := span.Attributes(); span.Name() != "zookeeper setData" || len(a) != 2 || a[1].Value.AsString() != "/node" {
+			t.Errorf("span %q has %v", span.Name(), a)
+		}
+	}
+}
+
+// Each call is counted once, with its outcome.
+func TestMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := observing.NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	observe(m)
+	families, err := registry.Gather()
+	if err != nil || len(families) != 1 {
+		t.Fatal(families, err)
+	}
+	got := map[string]uint64{}
+	for _, metric := range families[0].GetMetric() {
+		got[metric.GetLabel()[1].GetValue()] = metric.GetHistogram().GetSampleCount()
+	}
+	for _, outcome := range []string{"ok", "failed", "unknown"} {
+		if got[outcome] != 1 {
+			t.Errorf("the outcomes are %v, want one each of ok, failed and unknown", got)
+		}
+	}
+}
