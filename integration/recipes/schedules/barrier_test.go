@@ -1,0 +1,144 @@
+package schedules
+
+import (
+	"time"
+
+	"rollcall/client/barrier"
+	"rollcall/integration/recipes/checker"
+)
+
+// meetingTime is the longest time that a client waits for others, which may have gone.
+const meetingTime = 4 * time.Second
+
+// doubleRecipe has clients that enter a double barrier and leave it.
+func doubleRecipe() recipe {
+	path := folder("double", 1)
+	return recipe{
+		name: "double-barrier", subjects: []string{path}, rounds: 2,
+		prepare: func(w *world) error {
+			w.history.Parties = map[string]int{path: doubleCount}
+			return nil
+		},
+		play: func(a *actor, final bool) {
+			switch {
+			case !final:
+				a.meet(path, meetingTime)
+			case a.number <= doubleCount:
+				a.meetAll(path)
+			}
+		},
+	}
+}
+
+// meetAll meets others until each of the first clients has met others. One of them can meet what a client has left that gave
+// up before, so all of them go on.
+func (a *actor) meetAll(path string) {
+	for began := time.Now(); !a.met.isFull(); {
+		if a.meet(path, meetingTime) {
+			a.met.add(a.number)
+		}
+		if time.Since(began) > checker.Bound || a.ctx.Err() != nil {
+			a.surprise("final round", errNoRight)
+			return
+		}
+	}
+}
+
+// meet enters a double barrier and leaves it. It gives up after the time most. It reports whether it met others.
+func (a *actor) meet(path string, most time.Duration) bool {
+	a.step()
+	c := a.client()
+	if c == nil {
+		return false
+	}
+	ctx, cancel := a.waitContext(most)
+	defer cancel()
+	a.record(event{Client: a.number, Kind: checker.Want, Subject: path})
+	m, err := barrier.NewDouble(c, path, barrier.DoubleConfig{Count: doubleCount}).Enter(ctx)
+	if err != nil {
+		a.failed(ctx, []string{path}, err)
+		return false
+	}
+	got, _ := one(path, false, m.Right, nil)
+	session, _ := c.Session()
+	g := a.hold(got, session)[0]
+	a.work(workPause)
+	a.record(event{Client: a.number, Kind: checker.Release, Subject: path, Token: g.Token}) // it holds the right until others leave
+	if err := m.Leave(ctx); err != nil {
+		if !a.expects(ctx, err) {
+			a.surprise("leave", err)
+		}
+		return false
+	}
+	a.record(event{Client: a.number, Kind: checker.Pass, Subject: path, Token: g.Token, Holders: a.holders(path)})
+	return true
+}
+
+// barrierRecipe has one client that removes a barrier and sets it again, and others that wait for it.
+func barrierRecipe() recipe {
+	path := folder("barrier", 1)
+	return recipe{
+		name: "barrier", subjects: []string{path}, rounds: 3, keeps: true,
+		prepare: func(w *world) error { return barrier.New(w.operator, path).Set(w.ctx) },
+		play: func(a *actor, final bool) {
+			if a.number == 1 {
+				a.openBarrier(path, final)
+			} else {
+				a.awaitBarrier(path)
+			}
+		},
+	}
+}
+
+// openBarrier removes a barrier, and sets it again unless the round is the final one.
+func (a *actor) openBarrier(path string, final bool) {
+	a.work(workPause)
+	for a.ctx.Err() == nil {
+		c := a.client()
+		if c == nil {
+			return
+		}
+		b := barrier.New(c, path)
+		a.record(event{Client: a.number, Kind: checker.Lift, Subject: path})
+		err := b.Remove(a.ctx)
+		if err == nil && final {
+			return
+		}
+		if err == nil {
+			a.work(workPause)
+			if err = b.Set(a.ctx); err == nil {
+				a.record(event{Client: a.number, Kind: checker.Lower, Subject: path})
+				return
+			}
+		}
+		if !a.expects(a.ctx, err) {
+			a.surprise("remove or set", err)
+			return
+		}
+	}
+}
+
+// awaitBarrier waits for a barrier until it is let through.
+func (a *actor) awaitBarrier(path string) {
+	for a.ctx.Err() == nil {
+		a.step()
+		c := a.client()
+		if c == nil {
+			return
+		}
+		ctx, cancel := a.waitContext(patience)
+		a.record(event{Client: a.number, Kind: checker.Arrive, Subject: path})
+		err := barrier.New(c, path).Wait(ctx)
+		cancel()
+		if err == nil {
+			a.record(event{Client: a.number, Kind: checker.Through, Subject: path})
+			return
+		}
+		if !a.expects(ctx, err) {
+			a.surprise("wait", err)
+		}
+		if a.number%2 == 0 && ctx.Err() != nil {
+			return // it gave up
+		}
+	}
+}
