@@ -36,7 +36,7 @@ func TestClickHouse(t *testing.T) {
 	byTurns(t, func(t *testing.T, s system) {
 		before := load(t)
 		e := s.start(t)
-		replicas := startReplicas(t, e)
+		replicas := startReplicas(t, addresses(e))
 		inserters := startInserters(t, replicas)
 		goOn(t, inserters)
 
@@ -132,11 +132,11 @@ const createTable = `CREATE TABLE inserts (inserter UInt8, n UInt32)
 ENGINE = ReplicatedMergeTree('/clickhouse/inserts', '{replica}') ORDER BY (inserter, n)
 SETTINGS parts_to_delay_insert = 10000, parts_to_throw_insert = 10000`
 
-// startReplicas runs two servers until the test ends, and makes the table on both.
-func startReplicas(t *testing.T, e *process.Ensemble) (replicas []replica) {
+// startReplicas runs two servers on an ensemble until the test ends, and makes the table on both.
+func startReplicas(t *testing.T, servers []string) (replicas []replica) {
 	t.Helper()
 	for _, name := range []string{"replica1", "replica2"} {
-		replicas = append(replicas, startReplica(t, e, name))
+		replicas = append(replicas, startReplica(t, servers, name))
 	}
 	for _, r := range replicas {
 		await(t, r.name+" serves", recovery, func() bool {
@@ -152,12 +152,12 @@ func startReplicas(t *testing.T, e *process.Ensemble) (replicas []replica) {
 
 // startReplica runs one server until the test ends. Its settings are the defaults but for
 // addresses and directories.
-func startReplica(t *testing.T, e *process.Ensemble, name string) replica {
+func startReplica(t *testing.T, servers []string, name string) replica {
 	t.Helper()
 	dir := t.TempDir()
 	var nodes strings.Builder
-	for _, m := range e.Members {
-		host, port, _ := net.SplitHostPort(m.Clients) // process joined them
+	for _, address := range servers {
+		host, port, _ := net.SplitHostPort(address) // it was joined
 		fmt.Fprintf(&nodes, "<node><host>%s</host><port>%s</port></node>", host, port)
 	}
 	web, tcp, between := process.FreePort(t), process.FreePort(t), process.FreePort(t)

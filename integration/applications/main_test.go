@@ -49,6 +49,14 @@ func (s system) start(t *testing.T) *process.Ensemble {
 	return process.StartEnsemble(t, process.Config{Binary: s.binary, Size: members, Tick: tick, Patience: patience})
 }
 
+// addresses returns those of the members, for clients.
+func addresses(e *process.Ensemble) (all []string) {
+	for _, m := range e.Members {
+		all = append(all, m.Clients)
+	}
+	return all
+}
+
 // bothSystems returns ZooKeeper and Rollcall.
 func bothSystems(t *testing.T) []system {
 	t.Helper()

@@ -37,13 +37,13 @@ func TestPatroni(t *testing.T) {
 		e := s.start(t)
 		var primaries []*cluster
 		for n := range clusters {
-			primaries = append(primaries, startCluster(t, e, fmt.Sprintf("cluster%d", n+1)))
+			primaries = append(primaries, startServer(t, addresses(e), fmt.Sprintf("cluster%d", n+1), 1))
 		}
 		for _, c := range primaries {
 			c.awaitPrimary(t)
 		}
 		time.Sleep(calm)
-		var watches []func() []patroniStatus
+		var watches []func() []sighting
 		for _, c := range primaries {
 			watches = append(watches, c.watch(t))
 		}
@@ -61,7 +61,7 @@ func TestPatroni(t *testing.T) {
 		demoted := 0
 		for i, c := range primaries {
 			c.awaitPrimary(t)
-			if wasDemoted(watches[i]()) {
+			if wasDemoted(statuses(watches[i]())) {
 				demoted++
 			}
 		}
@@ -72,15 +72,15 @@ func TestPatroni(t *testing.T) {
 	})
 }
 
-// cluster is a Patroni cluster of one server: its primary.
+// cluster is a server of a Patroni cluster. If the cluster has no other, it is the primary.
 type cluster struct {
 	name string
 	api  string // URL of Patroni's REST API
 }
 
-// startCluster runs Patroni, which runs PostgreSQL, until the test ends. Its settings are the
+// startServer runs Patroni for a server of a cluster until the test ends. Patroni runs PostgreSQL. Its settings are the
 // defaults but for addresses and directories, and memory.
-func startCluster(t *testing.T, e *process.Ensemble, name string) *cluster {
+func startServer(t *testing.T, servers []string, scope string, number int) *cluster {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "rollcall-patroni-") // a short path, which another user may enter
 	if err != nil {
@@ -89,11 +89,12 @@ func startCluster(t *testing.T, e *process.Ensemble, name string) *cluster {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	api, sql := process.FreePort(t), process.FreePort(t)
 	var hosts []string
-	for _, m := range e.Members {
-		hosts = append(hosts, strconv.Quote(m.Clients))
+	for _, address := range servers {
+		hosts = append(hosts, strconv.Quote(address))
 	}
+	name := fmt.Sprintf("%s-%d", scope, number)
 	config := filepath.Join(dir, "patroni.yml")
-	write(t, config, fmt.Sprintf(patroniConfig, name, api, sql, dir, postgres, strings.Join(hosts, ", ")))
+	write(t, config, fmt.Sprintf(patroniConfig, scope, name, api, sql, dir, postgres, strings.Join(hosts, ", ")))
 	printed, err := os.Create(filepath.Join(dir, "printed"))
 	if err != nil {
 		t.Fatal(err)
@@ -134,18 +135,18 @@ func isolated(t *testing.T, dir string) []string {
 }
 
 const patroniConfig = `scope: %[1]s
-name: %[1]s-1
-restapi: {listen: "%[2]v", connect_address: "%[2]v"}
-zookeeper: {hosts: [%[6]s]}
+name: %[2]s
+restapi: {listen: "%[3]v", connect_address: "%[3]v"}
+zookeeper: {hosts: [%[7]s]}
 bootstrap:
   dcs: {ttl: 30, loop_wait: 10, retry_timeout: 10}
   initdb: [{encoding: UTF8}, {locale: C}]
 postgresql:
-  listen: "%[3]v"
-  connect_address: "%[3]v"
-  data_dir: %[4]s/data
-  bin_dir: %[5]s
-  pgpass: %[4]s/pgpass
+  listen: "%[4]v"
+  connect_address: "%[4]v"
+  data_dir: %[5]s/data
+  bin_dir: %[6]s
+  pgpass: %[5]s/pgpass
   authentication:
     superuser: {username: postgres, password: test}
     replication: {username: replicator, password: test}
@@ -158,6 +159,20 @@ type patroniStatus struct {
 	State    string `json:"state"`
 	Role     string `json:"role"`
 	Timeline int    `json:"timeline"`
+}
+
+// sighting is an answer of Patroni, and when it was asked for.
+type sighting struct {
+	patroniStatus
+	asked time.Time
+}
+
+// statuses returns the answers of a history.
+func statuses(history []sighting) (all []patroniStatus) {
+	for _, s := range history {
+		all = append(all, s.patroniStatus)
+	}
+	return all
 }
 
 // status asks Patroni. The result is zero if there is no answer.
@@ -190,21 +205,26 @@ func (c *cluster) awaitPrimary(t *testing.T) {
 
 // watch asks for the server's status every glance until the function that it returns is called, or the
 // test ends. That function asks once more, and returns all answers in order.
-func (c *cluster) watch(t *testing.T) (stop func() []patroniStatus) {
+func (c *cluster) watch(t *testing.T) (stop func() []sighting) {
 	t.Helper()
-	var history []patroniStatus
+	var history []sighting
+	see := func(ctx context.Context) {
+		asked := time.Now()
+		history = append(history, sighting{c.status(ctx), asked})
+	}
 	ctx, end := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for ; ctx.Err() == nil; time.Sleep(glance) {
-			history = append(history, c.status(ctx))
+			see(ctx)
 		}
 	}()
-	return func() []patroniStatus {
+	return func() []sighting {
 		end()
 		<-done
-		return append(history, c.status(t.Context()))
+		see(t.Context())
+		return history
 	}
 }
 
