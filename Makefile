@@ -29,8 +29,8 @@ mutants: ## N errors in one line of the code, drawn by SEED from PACKAGES or fro
 fuzz: ## every fuzz target for FUZZTIME each
 	FUZZTIME=$(FUZZTIME) ci/fuzz.sh
 bench: ## the benchmarks of all packages, with up to a million sessions, nodes and watches
-	go test -run '^$$' -bench . -benchmem -timeout 1h ./...
-compare: build ## writes docs/performance.md and docs/sizing.md: this Rollcall and ZooKeeper 3.8, by turns; 50 minutes on a quiet machine
+	go test -run '^$$' -bench . -benchmem -timeout 1h ./... rollcall/client/... rollcall/zk/...
+compare: build ## writes docs/performance.md and docs/sizing.md: this Rollcall, ZooKeeper 3.8 and the floor, by turns; an hour on a quiet machine
 	bench/compare.sh
 growth: build ## writes the curves in docs/performance.md, and docs/sizing.md; 40 minutes on a quiet machine
 	bench/growth.sh
@@ -44,8 +44,8 @@ up: image ## starts three members in containers, with clients at 127.0.0.1:2181 
 	deploy/ensemble.sh up
 down: ## stops them; VOLUMES=1 also deletes their data
 	VOLUMES=$(VOLUMES) deploy/ensemble.sh down
-soak: ## the model with larger bounds; the random suites from seed FIRST on, or with new seeds: SCHEDULES of faults, TRIALS of damaged files, OUTAGES of power, SEQUENCES beside ZooKeeper, kills and wipes of processes for WIPES; then real applications
+soak: ## the model with larger bounds; the random suites from seed FIRST on, or with new seeds: SCHEDULES of faults, TRIALS of damaged files, OUTAGES of power, SEQUENCES beside ZooKeeper, kills and wipes of processes for WIPES; all named mutants; drills on a binary that is tampered with; then real applications
 	@first=$${FIRST:-$$(shuf -i 1000000-999999999 -n 1)}; echo "to repeat all of this: make soak FIRST=$$first"; \
-	TIMEOUT=0 ROLLCALL_MODEL=deep ROLLCALL_FIRST=$$first ROLLCALL_SCHEDULES=$(SCHEDULES) ROLLCALL_TRIALS=$(TRIALS) ROLLCALL_OUTAGES=$(OUTAGES) ROLLCALL_SEQUENCES=$(SEQUENCES) ROLLCALL_WIPES=$(WIPES) ci/test.sh model cases drills race-drills trials power differential wipes applications
+	TIMEOUT=0 ROLLCALL_MODEL=deep ROLLCALL_FIRST=$$first ROLLCALL_SCHEDULES=$(SCHEDULES) ROLLCALL_TRIALS=$(TRIALS) ROLLCALL_OUTAGES=$(OUTAGES) ROLLCALL_SEQUENCES=$(SEQUENCES) ROLLCALL_WIPES=$(WIPES) ROLLCALL_MUTANTS=1000 ci/test.sh benches model race cases drills race-drills recipes trials power differential wipes kills mutants fuzz tampered applications
 help: ## this list
 	@sed -nE 's/^([a-z]+):[a-z ]* ## /\1\t/p' Makefile | expand -t 8

@@ -23,6 +23,11 @@ if [ "${1:-}" = proof ]; then
   program openssl openssl
   program javac default-jdk-headless
   program chromium chromium
+  if [ "$(id -u)" -eq 0 ]; then # other users may make no network namespaces and disks
+    program ip iproute2
+    program nft nftables
+    program mkfs.ext4 e2fsprogs
+  fi
   [ "${ROLLCALL_NO_DOCKER:-}" = 1 ] || docker compose version >/dev/null 2>&1 || program docker-compose docker-compose
 fi
 [ ${#missing[@]} -gt 0 ] || exit 0

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the format, runs go vet and the linters, checks that the modules are tidy, and compares the generated
+# Checks the format, runs the linters, of which go vet is one, checks that the modules are tidy, and compares the generated
 # code with what proto/rollcall.proto generates. With the argument "tools" it only builds the tools that it needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,13 +13,15 @@ failed=0
 unformatted=$(gofumpt -l .)
 [ -z "$unformatted" ] || { printf 'gofumpt would change:\n%s\n' "$unformatted"; failed=1; }
 
-go vet ./... || failed=1
 golangci-lint run ./... || failed=1
-(cd bench/figures && go vet ./... && golangci-lint run ./...) || failed=1
-(cd tools && go vet ./... && golangci-lint run ./...) || failed=1
-(cd ci/chart && go vet ./... && golangci-lint run ./...) || failed=1
+(cd zk && golangci-lint run ./...) || failed=1
+(cd client && golangci-lint run ./...) || failed=1
+(cd bench/figures && golangci-lint run ./...) || failed=1
+(cd integration/observing && golangci-lint run ./...) || failed=1
+(cd tools && golangci-lint run ./...) || failed=1
+(cd ci/chart && golangci-lint run ./...) || failed=1
 ci/structures.sh vet || failed=1
-for module in . bench/figures ci/chart ci/structures tools; do
+for module in . zk client bench/figures ci/chart ci/structures integration/observing tools; do
   go -C "$module" mod tidy -diff || { echo "$module/go.mod is not tidy: go -C $module mod tidy"; failed=1; }
 done
 

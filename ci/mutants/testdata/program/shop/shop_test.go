@@ -35,5 +35,11 @@ func TestCount(t *testing.T) {
 	}
 }
 
+func TestNone(t *testing.T) {
+	if n := None(4); len(n) != 0 {
+		t.Errorf("%d are none", n)
+	}
+}
+
 // The sampler leaves this test out.
 func TestAlwaysFails(t *testing.T) { t.Error("fails") }
