@@ -210,6 +210,11 @@ func TestCounterEncodings(t *testing.T) {
 		s.check(err)
 		_, err = k.Add(ctx, 1)
 		s.want(err, shared.ErrNoNumber)
+		_, err = k.CompareAndSet(ctx, 0, 1)
+		s.want(err, shared.ErrNoNumber)
+		if data, _, err := c.Get(ctx, "/counter"); string(data) != "3.5" || err != nil {
+			s.t.Errorf("data that are no number became %q, %v", data, err)
+		}
 	})
 }
 
