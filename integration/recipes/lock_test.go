@@ -545,3 +545,22 @@ func TestReleaseGoesOn(t *testing.T) {
 		}
 	})
 }
+
+// A TryLock whose context ends before its node is gone says so, too: others may still wait behind the node.
+func TestTryLockCannotLeaveInTime(t *testing.T) {
+	inScene(t, func(s *scene) {
+		_, err := lock.NewMutex(s.client(), "/app/lock", lock.Config{}).Lock(s.ctx)
+		s.check(err)
+		c, release := s.client(), make(chan struct{})
+		s.srv.OnRequest(breakAndHold(c, lostRequest, release, func(r rollcalltest.Request) bool { return r.Op == "delete" }))
+		ctx, cancel := context.WithTimeout(s.ctx, time.Second)
+		defer cancel()
+		_, err = lock.NewMutex(c, "/app/lock", lock.Config{}).TryLock(ctx)
+		s.want(err, lock.ErrBusy)
+		s.want(err, context.DeadlineExceeded)
+		close(release)
+		for len(s.children("/app/lock")) > 1 {
+			time.Sleep(time.Second)
+		}
+	})
+}
