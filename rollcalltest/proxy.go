@@ -90,7 +90,7 @@ func (p *proxy) find(session int64) (found []*link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.open {
-		if session == 0 || l.sessionID() == session {
+		if session == 0 || l.session.Load() == session {
 			found = append(found, l)
 		}
 	}
@@ -101,7 +101,7 @@ func (p *proxy) find(session int64) (found []*link) {
 func (p *proxy) drop(session int64) int {
 	found := p.find(session)
 	for _, l := range found {
-		l.end()
+		l.End()
 	}
 	return len(found)
 }
@@ -114,8 +114,8 @@ func (p *proxy) close() {
 	p.cancel()
 	_ = p.listener.Close()
 	for _, l := range p.find(0) {
-		_ = l.client.Close()
-		l.end()
+		_ = l.Client.Close()
+		l.End()
 	}
 	p.links.Wait()
 }

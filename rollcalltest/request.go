@@ -1,10 +1,6 @@
 package rollcalltest
 
-import (
-	"time"
-
-	"rollcall/zk/jute"
-)
+import "time"
 
 // Request is one request of a client on its way to a server.
 type Request struct {
@@ -51,25 +47,4 @@ func (v Verdict) combine(other Verdict) Verdict {
 		LoseReply:   v.LoseReply || other.LoseReply,
 		Delay:       max(v.Delay, other.Delay),
 	}
-}
-
-// parseRequest reads the header and the path of a request that is not the first of its connection.
-func parseRequest(frame []byte) (header jute.RequestHeader, path string) {
-	d := jute.NewDecoder(frame)
-	header.Decode(&d)
-	if d.Err() != nil {
-		return header, ""
-	}
-	switch header.Op {
-	case jute.OpPing, jute.OpCloseSession, jute.OpWhoAmI, jute.OpAuth, jute.OpSASL, jute.OpSetWatches,
-		jute.OpSetWatches2, jute.OpReconfig:
-		return header, ""
-	case jute.OpMulti, jute.OpMultiRead:
-		jute.EachMultiOp(d.Rest(), func(op *jute.MultiOp) bool {
-			path = string(op.Path())
-			return false
-		})
-		return header, path
-	}
-	return header, string(d.ReadBytes()) // every other request begins with its path
 }

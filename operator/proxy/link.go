@@ -2,127 +2,61 @@ package proxy
 
 import (
 	"bufio"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
+	"rollcall/internal/tap"
 	"rollcall/zk/jute"
 )
 
-const (
-	lengthSize = 4 // of the length before a frame
+// maxFrame limits a frame in either direction. ZooKeeper's servers take 1 MiB by default, and its clients 4 MiB.
+const maxFrame = 64 << 20
 
-	// maxFrame limits a frame in either direction. ZooKeeper's servers take 1 MiB by default, and its clients 4 MiB.
-	maxFrame = 64 << 20
-	// maxLength is above the length of every frame, and below a four-letter command that is read as a length.
-	maxLength = 1 << 30
-	// lingerTime limits the wait for the program to close its side after the server's has been closed. Closing a socket
-	// with unread input would reset the connection, and the program might lose replies that it has not read.
-	lingerTime = time.Second
-)
-
-// link is one connection of the program, and its connection to a server. One goroutine forwards the requests, and
-// another one the replies.
+// link is one connection of the program, and its connection to a server.
 type link struct {
+	*tap.Link[sent]
 	relay   *relay
-	client  net.Conn
 	number  int
-	address string        // of the server
-	ended   chan struct{} // closed by end
-
-	mu       sync.Mutex
-	changed  sync.Cond
-	member   net.Conn // nil until it is connected
-	hasEnded bool
-	expiring bool     // the program must not notice yet that the connection to the server is closed
-	raw      bool     // the program sends no frames: bytes pass as they are
-	opened   bool     // the reply to the connect has arrived
-	session  *session // nil before the connect
-	waiting  []sent   // for their replies, in the order in which they were sent; the server's limits bound them
+	address string                  // of the server
+	session atomic.Pointer[session] // nil before the connect
+	expiry  chan struct{}           // full while the program must not notice that the connection to the server is closed
 }
 
-// sent is a request that waits for its reply.
+// sent is what is kept of a request that waits for its reply.
 type sent struct {
-	xid    int32
 	fault  Fault // After, Move, Late, or "" if the reply passes
 	closes bool  // a closeSession
 }
 
 func newLink(r *relay, client net.Conn, number int, address string) *link {
-	l := &link{relay: r, client: client, number: number, address: address, ended: make(chan struct{})}
-	l.changed.L = &l.mu
-	return l
+	return &link{
+		Link: tap.New[sent](client), relay: r, number: number, address: address, expiry: make(chan struct{}, 1),
+	}
 }
 
 // run forwards requests and replies until one side closes its connection or a fault breaks it.
 func (l *link) run() {
-	defer func() { _ = l.client.Close() }()
-	member, err := l.relay.dial(l.address)
+	defer func() { _ = l.Client.Close() }()
+	server, err := l.relay.dial(l.address)
 	if err != nil {
 		return // as from a server that is down: the program goes on to connect
 	}
-	if !l.connected(member) {
-		return
-	}
-	var requests sync.WaitGroup
-	requests.Go(func() {
-		if l.forwardRequests(member) {
-			l.end()
-		}
+	l.Run(server, func() bool { return l.forwardRequests(server) }, func() {
+		l.forwardReplies(server)
+		l.expiry <- struct{}{} // when the session has been ended, if that is under way
+		<-l.expiry
 	})
-	l.forwardReplies(member)
-	l.awaitExpired()
-	l.end()
-	half, ok := l.client.(interface{ CloseWrite() error })
-	if !ok || half.CloseWrite() != nil {
-		_ = l.client.Close()
-	}
-	_ = l.client.SetReadDeadline(time.Now().Add(lingerTime)) // if it fails, so will the read
-	requests.Wait()
-	_, _ = io.Copy(io.Discard, l.client) // until the program has closed its side
-}
-
-// connected notes the connection to the server. It returns false if the link has ended meanwhile.
-func (l *link) connected(member net.Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.hasEnded {
-		_ = member.Close()
-		return false
-	}
-	l.member = member
-	return true
-}
-
-// end closes the connection to the server. The goroutine of the replies then closes the program's. It may be called
-// more than once.
-func (l *link) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.hasEnded {
-		return
-	}
-	l.hasEnded = true
-	close(l.ended)
-	l.changed.Broadcast()
-	if l.member != nil {
-		_ = l.member.Close()
-	}
 }
 
 // forwardRequests reads the program's requests until it closes the connection, or the link ends. It reports whether the
 // link must end now.
-func (l *link) forwardRequests(member net.Conn) (end bool) {
-	in := bufio.NewReader(l.client)
-	if sendsCommand(in) {
-		l.setRaw()
-		_, err := io.Copy(member, in)
-		return err != nil // a program that has sent its last byte may still wait for a reply
+func (l *link) forwardRequests(server net.Conn) (end bool) {
+	in := bufio.NewReader(l.Client)
+	if isCommand, end := l.ForwardCommand(in, server); isCommand {
+		return end
 	}
 	for first := true; ; first = false {
 		frame, err := jute.ReadFrame(in, nil, maxFrame)
@@ -130,97 +64,85 @@ func (l *link) forwardRequests(member net.Conn) (end bool) {
 			l.checkLength("the program", err)
 			return true
 		}
-		request, fault := l.read(frame, first)
-		if l.fails(request, frame, fault, member) {
+		if l.fails(l.read(frame, first), frame, server) {
 			return true
 		}
-		if first && !l.awaitOpened() {
+		if first && !l.AwaitOpened() {
 			return true
 		}
 	}
 }
 
-// read notes a request, and returns the fault that happens at it.
-func (l *link) read(frame []byte, first bool) (sent, Fault) {
+// request is a request of the program and the fault that happens at it.
+type request struct {
+	xid    int32
+	fault  Fault
+	closes bool
+}
+
+// read notes a request.
+func (l *link) read(frame []byte, first bool) request {
 	if first {
 		var connect jute.ConnectRequest
 		d := jute.NewDecoder(frame)
 		connect.Decode(&d) // a broken one is the server's to reject
 		s, fault := l.relay.noteConnect(l, connect)
-		l.setSession(s)
-		return sent{}, fault
+		l.session.Store(s)
+		return request{fault: fault}
 	}
-	header, path := parseRequest(frame)
-	request := sent{xid: header.Xid, closes: header.Op == jute.OpCloseSession}
-	if header.Op == jute.OpPing {
-		return request, ""
+	header, path := tap.ParseRequest(frame)
+	r := request{xid: header.Xid, closes: header.Op == jute.OpCloseSession}
+	if header.Op != jute.OpPing {
+		r.fault = l.relay.noteRequest(l, l.session.Load(), header, path)
 	}
-	return request, l.relay.noteRequest(l, l.sessionOf(), header, path)
+	return r
 }
 
-// fails forwards a request, or lets a fault happen. It reports whether no other request of the connection may follow.
-func (l *link) fails(request sent, frame []byte, fault Fault, member net.Conn) (last bool) {
-	switch fault {
+// fails forwards a request, or lets its fault happen. It reports whether no other request of the connection may follow.
+func (l *link) fails(r request, frame []byte, server net.Conn) (last bool) {
+	switch r.fault {
 	case Before:
-		l.awaitReplies()
+		l.AwaitReplies()
 		return true
 	case Expire:
-		l.awaitReplies()
-		l.expire(member)
+		l.AwaitReplies()
+		l.expire(server)
 		return true
 	case Pause:
-		return l.pauseProgram(request, frame, member)
-	case After, Move, Late:
-		request.fault = fault
+		return l.pauseProgram(r, frame, server)
 	}
-	l.expectReply(request)
-	if jute.WriteFrame(member, frame) != nil {
+	l.Expect(r.xid, sent{r.fault, r.closes})
+	if jute.WriteFrame(server, frame) != nil {
 		return true
 	}
-	if fault == After || fault == Move {
-		<-l.ended // no later request may be carried out
+	if r.fault == After || r.fault == Move {
+		<-l.Ended() // no later request may be carried out
 		return true
 	}
 	return false
 }
 
 // expire ends the session. The program's connection stays open meanwhile, so that it cannot come back before that.
-func (l *link) expire(member net.Conn) {
-	l.setExpiring(true)
-	_ = member.Close() // two connections of one session would fight for it
-	if err := l.relay.expire(l.sessionOf(), l.address); err != nil {
+func (l *link) expire(server net.Conn) {
+	l.expiry <- struct{}{}
+	defer func() { <-l.expiry }()
+	_ = server.Close() // two connections of one session would fight for it
+	if err := l.relay.expire(l.session.Load(), l.address); err != nil {
 		l.relay.fail(err)
-	}
-	l.setExpiring(false)
-}
-
-func (l *link) setExpiring(expiring bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.expiring = expiring
-	l.changed.Broadcast()
-}
-
-// awaitExpired waits until the session has been ended, if that is under way.
-func (l *link) awaitExpired() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for l.expiring {
-		l.changed.Wait()
 	}
 }
 
 // pauseProgram stops the program, carries out its request, and lets the program continue when the server has ended the
 // session. It reports whether the connection must end.
-func (l *link) pauseProgram(request sent, frame []byte, member net.Conn) (last bool) {
+func (l *link) pauseProgram(r request, frame []byte, server net.Conn) (last bool) {
 	if err := l.relay.program.Stop(); err != nil {
 		l.relay.fail(err)
 		return true
 	}
-	l.expectReply(request)
-	limit := pauseLimit(l.relay.timeoutOf(l.sessionOf()))
-	err := jute.WriteFrame(member, frame)
-	if err == nil && l.hold(limit) {
+	l.Expect(r.xid, sent{closes: r.closes})
+	limit := pauseLimit(l.relay.timeoutOf(l.session.Load()))
+	err := jute.WriteFrame(server, frame)
+	if err == nil && l.Hold(limit) {
 		err = fmt.Errorf("the server did not end the session of the program, which was stopped for %v", limit)
 	}
 	if err != nil {
@@ -246,69 +168,10 @@ func (l *link) checkLength(sender string, err error) {
 	}
 }
 
-// sendsCommand reports whether the program's first bytes are no frame, but a four-letter command.
-func sendsCommand(in *bufio.Reader) bool {
-	b, err := in.Peek(lengthSize)
-	return err == nil && binary.BigEndian.Uint32(b) > maxLength
-}
-
-func (l *link) setRaw() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.raw = true
-}
-
-func (l *link) isRaw() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.raw
-}
-
-func (l *link) setSession(s *session) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.session = s
-}
-
-func (l *link) sessionOf() *session {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.session
-}
-
-func (l *link) expectReply(r sent) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiting = append(l.waiting, r)
-}
-
-// awaitReplies waits until every request has got its reply, or the link has ended.
-func (l *link) awaitReplies() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for !l.hasEnded && len(l.waiting) > 0 {
-		l.changed.Wait()
-	}
-}
-
-// awaitOpened waits for the reply to the connect. It returns false if the link ends first.
-func (l *link) awaitOpened() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for !l.hasEnded && !l.opened {
-		l.changed.Wait()
-	}
-	return l.opened
-}
-
 // forwardReplies reads what the server sends until it closes the connection, or a fault breaks it.
-func (l *link) forwardReplies(member net.Conn) {
-	in := bufio.NewReader(member)
-	if _, err := in.Peek(1); err != nil {
-		return
-	}
-	if l.isRaw() {
-		_, _ = io.Copy(l.client, in)
+func (l *link) forwardReplies(server net.Conn) {
+	in := bufio.NewReader(server)
+	if l.ForwardAnswer(in) {
 		return
 	}
 	var buffer []byte
@@ -319,7 +182,7 @@ func (l *link) forwardReplies(member net.Conn) {
 			return
 		}
 		buffer = frame
-		request, isReply := l.requestOf(frame, first)
+		request, isReply := l.RequestOf(frame, first)
 		if first {
 			l.noteOpened(frame)
 		}
@@ -327,61 +190,22 @@ func (l *link) forwardReplies(member net.Conn) {
 		case After:
 			return
 		case Late:
-			if !l.hold(l.relay.timeoutOf(l.sessionOf())) {
+			if !l.Hold(l.relay.timeoutOf(l.session.Load())) {
 				return
 			}
 		case Move:
 			l.relay.move()
 		}
 		if request.closes {
-			l.relay.noteClosed(l.sessionOf())
+			l.relay.noteClosed(l.session.Load())
 		}
-		if jute.WriteFrame(l.client, frame) != nil || request.fault == Move {
+		if jute.WriteFrame(l.Client, frame) != nil || request.fault == Move {
 			return
 		}
 		if isReply {
-			l.replied(request.xid, first)
+			l.Replied(frame, first)
 		}
 	}
-}
-
-// hold waits for d, or returns false if the link ends first.
-func (l *link) hold(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-l.ended:
-		return false
-	}
-}
-
-// requestOf returns the request that a frame of the server replies to, or false if it is none's.
-func (l *link) requestOf(frame []byte, first bool) (sent, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if first {
-		if len(l.waiting) == 0 {
-			return sent{}, false
-		}
-		return l.waiting[0], true
-	}
-	var header jute.ReplyHeader
-	d := jute.NewDecoder(frame)
-	header.Decode(&d)
-	if d.Err() != nil || header.Xid == jute.XidNotification {
-		return sent{}, false
-	}
-	if i := l.indexOf(header.Xid); i >= 0 {
-		return l.waiting[i], true
-	}
-	return sent{}, false
-}
-
-// indexOf returns the index of the first waiting request with an xid, or -1. The lock is held.
-func (l *link) indexOf(xid int32) int {
-	return slices.IndexFunc(l.waiting, func(r sent) bool { return r.xid == xid })
 }
 
 // noteOpened notes the reply to the connect, which has the session's id, password and timeout.
@@ -389,20 +213,7 @@ func (l *link) noteOpened(frame []byte) {
 	var connect jute.ConnectResponse
 	d := jute.NewDecoder(frame)
 	connect.Decode(&d)
-	if s := l.sessionOf(); s != nil && d.Err() == nil {
+	if s := l.session.Load(); s != nil && d.Err() == nil {
 		l.relay.noteOpened(s, connect)
 	}
-}
-
-// replied notes that a request has got its reply.
-func (l *link) replied(xid int32, first bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if i := l.indexOf(xid); i >= 0 {
-		l.waiting = slices.Delete(l.waiting, i, i+1)
-	}
-	if first {
-		l.opened = true
-	}
-	l.changed.Broadcast()
 }

@@ -155,7 +155,7 @@ func (r *relay) start(client net.Conn) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		delete(r.open, l)
-		r.unlink(l.sessionOf())
+		r.unlink(l.session.Load())
 	})
 }
 
@@ -169,8 +169,8 @@ func (r *relay) close() record {
 	r.cancel()
 	_ = r.listener.Close()
 	for l := range open {
-		_ = l.client.Close()
-		l.end()
+		_ = l.Client.Close()
+		l.End()
 	}
 	r.links.Wait()
 	return r.record

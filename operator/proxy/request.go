@@ -94,28 +94,3 @@ var varying = regexp.MustCompile(`[A-Z2-7]{26}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4})
 
 // pattern returns the path with a star for each part that differs from run to run.
 func pattern(path string) string { return varying.ReplaceAllString(path, "*") }
-
-// parseRequest reads the header and the path of a request that is not the first of its connection. Requests about
-// identities have no path.
-func parseRequest(frame []byte) (header jute.RequestHeader, path string) {
-	d := jute.NewDecoder(frame)
-	header.Decode(&d)
-	if d.Err() != nil {
-		return header, ""
-	}
-	switch header.Op {
-	case jute.OpPing, jute.OpCloseSession, jute.OpWhoAmI, jute.OpAuth, jute.OpSASL, jute.OpSetWatches,
-		jute.OpSetWatches2, jute.OpReconfig:
-		return header, ""
-	case jute.OpMulti, jute.OpMultiRead:
-		jute.EachMultiOp(d.Rest(), func(op *jute.MultiOp) bool {
-			path = string(op.Path())
-			return false
-		})
-		return header, path
-	}
-	if header.Op.NewRequest() == nil {
-		return header, "" // unknown: it may begin with anything
-	}
-	return header, string(d.ReadBytes()) // every other request begins with its path
-}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/internal/tap"
 	"rollcall/zk/jute"
 )
 
@@ -80,35 +81,12 @@ func TestWithoutChroot(t *testing.T) {
 	}
 }
 
-// Requests are read whatever they are, and what proves an identity is not part of what is read.
-func TestParseRequest(t *testing.T) {
-	secret := jute.AuthPacket{Scheme: []byte("digest"), Auth: []byte("/user:secret")}
-	for _, tt := range []struct {
-		op   jute.Op
-		body []byte
-		path string
-	}{
-		{jute.OpCreate2, jute.CreateRequest{Path: []byte("/a"), ACL: jute.OpenACL}.Append(nil), "/a"},
-		{jute.OpGetData, jute.WatchedPath{Path: []byte("/b")}.Append(nil), "/b"},
-		{jute.OpAuth, secret.Append(nil), ""},
-		{jute.OpSASL, jute.SASLToken{Token: []byte("/token")}.Append(nil), ""},
-		{jute.OpCloseSession, nil, ""},
-		{jute.OpMulti, nil, ""},
-		{99, jute.PathRecord{Path: []byte("/c")}.Append(nil), ""},
-	} {
-		frame := append(jute.RequestHeader{Xid: 7, Op: tt.op}.Append(nil), tt.body...)
-		if header, path := parseRequest(frame); header.Xid != 7 || header.Op != tt.op || path != tt.path {
-			t.Errorf("%v was read as %+v, %q", tt.op, header, path)
-		}
-	}
-}
-
 // No request, however broken, stops the proxy, and each key can be written and read.
-func FuzzParseRequest(f *testing.F) {
+func FuzzKey(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2, '/', 'a'})
 	f.Add(jute.RequestHeader{Op: jute.OpMulti}.Append(nil))
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		header, path := parseRequest(frame)
+		header, path := tap.ParseRequest(frame)
 		key := Request{Session: 1, Op: header.Op.String(), Path: path, Occurrence: 1}.Key()
 		if !strings.HasPrefix(path, "/") {
 			return // the server rejects it
