@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"bytes"
 	"io"
 	"sync"
 )
@@ -20,6 +21,7 @@ type keyboard struct {
 	mu        sync.Mutex
 	changed   *sync.Cond // uses mu; signals changes of the next fields
 	typed     []byte
+	clearEnd  int // the end in typed of the last clearLine that Ctrl-C has left there; 0: none
 	err       error
 	interrupt func() // interrupts the running command; nil: none runs
 }
@@ -50,10 +52,10 @@ func (k *keyboard) appendAndWait(read []byte, err error) bool {
 		case b != ctrlC:
 			k.typed = append(k.typed, b)
 		case k.interrupt != nil:
-			k.typed = k.typed[:0]
-			k.interrupt()
+			k.interruptNow()
 		default:
 			k.typed = append(k.typed, clearLine...)
+			k.clearEnd = len(k.typed)
 		}
 	}
 	if err != nil && k.err == nil {
@@ -66,6 +68,13 @@ func (k *keyboard) appendAndWait(read []byte, err error) bool {
 	return k.err == nil
 }
 
+// interruptNow interrupts the running command, and drops what was typed ahead. The lock is held.
+func (k *keyboard) interruptNow() {
+	k.typed, k.clearEnd = k.typed[:0], 0
+	k.changed.Broadcast()
+	k.interrupt()
+}
+
 // endWith makes Read fail with err once all input is read.
 func (k *keyboard) endWith(err error) {
 	k.mu.Lock()
@@ -76,7 +85,8 @@ func (k *keyboard) endWith(err error) {
 	k.changed.Broadcast()
 }
 
-// Read implements io.Reader. It blocks until there is input.
+// Read implements io.Reader. It blocks until there is input. It returns one line at most, so that what comes after a
+// line is still here when the line's command begins.
 func (k *keyboard) Read(p []byte) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -86,15 +96,24 @@ func (k *keyboard) Read(p []byte) (int, error) {
 	if len(k.typed) == 0 {
 		return 0, k.err
 	}
-	n := copy(p, k.typed)
+	line := k.typed
+	if i := bytes.IndexByte(line, '\r'); i >= 0 {
+		line = line[:i+1]
+	}
+	n := copy(p, line)
 	k.typed = append(k.typed[:0], k.typed[n:]...)
+	k.clearEnd = max(0, k.clearEnd-n)
 	k.changed.Broadcast()
 	return n, nil
 }
 
-// setInterrupt sets the action of Ctrl-C. If it is nil, Ctrl-C clears the line.
+// setInterrupt sets the action of Ctrl-C. If it is nil, Ctrl-C clears the line. A Ctrl-C that was typed after the line of
+// the command, and before this call, is meant for the command.
 func (k *keyboard) setInterrupt(interrupt func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.interrupt = interrupt
+	if interrupt != nil && k.clearEnd > 0 {
+		k.interruptNow()
+	}
 }
