@@ -76,7 +76,7 @@ func startAdminRollcall(t *testing.T, size int) adminTarget {
 	t.Helper()
 	e := process.StartEnsemble(t, process.Config{
 		Binary: rollcall, Size: size, Tick: time.Second,
-		Lines: process.AnyHTTP + "DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=\n",
+		Lines: noElections + process.AnyHTTP + "DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=\n",
 	})
 	var z adminTarget
 	for _, m := range e.Members {

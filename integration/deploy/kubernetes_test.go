@@ -144,6 +144,9 @@ func TestPods(t *testing.T) {
 	}
 }
 
+// longFailover is added to zoo.cfg, so that a busy machine is not taken for a dead one: no member may log a warning.
+const longFailover = "\nfailover=4000\n"
+
 // pods are containers that stand for the pods of the StatefulSet.
 type pods struct {
 	*stack
@@ -193,7 +196,7 @@ func (p *pods) start(t *testing.T, i int) {
 	p.docker(t, append(append(args, p.project), p.pod.Args...)...)
 	// As Kubernetes has them: the group 1000 of the pod owns the volume and may read the token.
 	p.put(t, i, "/data", tar.Header{Name: "./", Typeflag: tar.TypeDir, Mode: 0o2775, Gid: 1000}, "")
-	p.put(t, i, "/conf", tar.Header{Name: "zoo.cfg", Mode: 0o644}, p.zooCfg)
+	p.put(t, i, "/conf", tar.Header{Name: "zoo.cfg", Mode: 0o644}, p.zooCfg+longFailover)
 	p.put(t, i, "/token", tar.Header{Name: "token", Mode: 0o440, Gid: 1000}, strings.Repeat("x", 20)+"\n")
 	p.put(t, i, "/secret", tar.Header{Name: "secret", Mode: 0o440, Gid: 1000}, strings.Repeat("y", 44)+"\n")
 	p.docker(t, "start", p.names[i])

@@ -28,7 +28,13 @@ type command struct {
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
-	done chan struct{} // closed when stderr has ended
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(text)
 }
 
 func (l *lines) String() string {
@@ -42,19 +48,8 @@ func start(t *testing.T, state string, args ...string) *command {
 	t.Helper()
 	cmd := exec.Command(rollcall, append([]string{"drill"}, args...)...)
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+state)
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &lines{done: make(chan struct{})}
-	go func() {
-		defer close(l.done)
-		for in := bufio.NewScanner(stderr); in.Scan(); {
-			l.mu.Lock()
-			l.text.WriteString(in.Text() + "\n")
-			l.mu.Unlock()
-		}
-	}()
+	l := &lines{}
+	cmd.Stderr = l // the command has ended when this has everything
 	p := process.Start(t, "drill", cmd, l.String)
 	p.Forgive() // some end with an error on purpose
 	return &command{p, t, l}
@@ -73,7 +68,6 @@ func (c *command) says(text string) {
 func (c *command) ends(want int) {
 	c.t.Helper()
 	status, err := c.Status(c.t.Context())
-	<-c.printed.done
 	if err != nil || status != want {
 		c.t.Fatalf("exit status %d, %v, want %d:\n%s", status, err, want, c.printed)
 	}
@@ -177,7 +171,9 @@ func TestCommandCrashes(t *testing.T) {
 // its tree.
 func TestCommandOnForeignEnsemble(t *testing.T) {
 	t.Parallel()
-	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 3, Tick: 500 * time.Millisecond})
+	e := process.StartEnsemble(t, process.Config{ // a leader that waits for a processor is not replaced: a drill begins only if all are well
+		Binary: rollcall, Size: 3, Tick: 500 * time.Millisecond, Lines: "failover=4000\n",
+	})
 	e.Settle()
 	hosts := strings.Join(e.Addresses(e.Members[0]), ",")
 	unasked := start(t, t.TempDir(), "--hosts="+hosts, "silent-clients")

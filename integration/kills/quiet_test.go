@@ -13,7 +13,8 @@ import (
 )
 
 // Three healthy members that prove themselves to each other start, stop and start again without a warning or
-// an error. Nor do they log one if the leader is drained before they stop. The tick is long, so that a busy machine is not taken for a dead one.
+// an error. Nor do they log one if the leader is drained before they stop. The tick and the time until an election are
+// long, so that a busy machine is not taken for a dead one.
 func TestHealthyLogs(t *testing.T) {
 	dir := t.TempDir()
 	token, secret := filepath.Join(dir, "token"), filepath.Join(dir, "secret")
@@ -22,7 +23,7 @@ func TestHealthyLogs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lines := process.AnyHTTP + "admin.tokenFile=" + token + "\nensembleSecretFile=" + secret + "\n"
+	lines := process.AnyHTTP + "admin.tokenFile=" + token + "\nensembleSecretFile=" + secret + "\nfailover=4000\n"
 	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 3, Tick: 4 * time.Second, Lines: lines})
 	serves(t, e, 1)
 	drain(t, e, token)
