@@ -133,8 +133,8 @@ func TestGoServerReplaced(t *testing.T) {
 // 359: on a slow line no session expires as long as pings get through.
 func TestGoSlowServer(t *testing.T) {
 	l := startLone(t)
-	slow := startProxy(t, l.Members[0].Clients, caseTimeout/20)
-	c, err := dialGoThrough(l.ctx, seat{name: "test", hosts: []string{slow.addr}}, caseTimeout, net.DialTimeout)
+	slow := startProxy(t, l.Members[0].Clients, 200*time.Millisecond)
+	c, err := dialGoThrough(l.ctx, seat{name: "test", hosts: []string{slow.addr}}, sessionTimeout, net.DialTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestGoSlowServer(t *testing.T) {
 	if _, err := c.Create("/mine", nil, zk.FlagEphemeral, world); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(3 * caseTimeout); time.Now().Before(end); {
+	for end := time.Now().Add(3 * sessionTimeout / 2); time.Now().Before(end); {
 		if _, _, err := c.Get("/mine"); err != nil {
 			t.Fatal(err)
 		}

@@ -170,13 +170,13 @@ func linkThroughProxies(t *testing.T, e *process.Ensemble, m *process.Member) (l
 	return links
 }
 
-// A member whose disk hangs closes its clients' connections after storeStallLimit, and serves again
-// when the disk goes on.
+// A member whose disk hangs closes its clients' connections after storeStallLimit, here longer than by default, and serves
+// again when the disk goes on.
 func TestStoreStallLimit(t *testing.T) {
 	t.Parallel()
-	const byDefault = 3 * time.Second
+	const byDefault, limit = 3 * time.Second, 7 * time.Second
 	disk := process.NewDisk(t, rollcall)
-	m := process.StartEnsemble(t, process.Config{Binary: disk.Binary, Env: disk.Env, Size: 1, Tick: tick, Lines: "storeStallLimit=500\n"}).Members[0]
+	m := process.StartEnsemble(t, process.Config{Binary: disk.Binary, Env: disk.Env, Size: 1, Tick: tick, Lines: fmt.Sprintf("storeStallLimit=%d\n", limit.Milliseconds())}).Members[0]
 	c, session := openFrom(t, m, "", longTimeout)
 	disk.Hang()
 	begun := time.Now()
@@ -186,8 +186,8 @@ func TestStoreStallLimit(t *testing.T) {
 	if err := c.Closed(process.Patience); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(begun); took >= byDefault {
-		t.Errorf("the connection is closed %v after the disk began to hang, want 500 ms", took)
+	if took := time.Since(begun); took <= byDefault { // a busy machine makes it only longer
+		t.Errorf("the connection is closed %v after the disk began to hang, want %v", took, limit)
 	}
 	disk.Release()
 	var again *wire.Conn

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -358,7 +359,7 @@ func (s *secured) goClient(t *testing.T) {
 		}
 	}
 	openFrom(t, s.Member, "", longTimeout) // without TLS
-	c, err := dial("tcp", s.addr, time.Second)
+	c, err := dial("tcp", s.addr, process.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,7 +368,7 @@ func (s *secured) goClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer := make([]byte, len("Zookeeper version"))
-	if _, err := c.Read(answer); err != nil || string(answer) != "Zookeeper version" {
+	if _, err := io.ReadFull(c, answer); err != nil || string(answer) != "Zookeeper version" {
 		t.Fatalf("srvr: %q, %v", answer, err)
 	}
 }

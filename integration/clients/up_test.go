@@ -15,8 +15,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// upReady is the limit from the start of `rollcall up` until it prints that it is ready.
-const upReady = 5 * time.Second
+// upReady is the limit from the start of `rollcall up` until it prints that it is ready. It takes about a second, and
+// longer on a busy machine.
+const upReady = 15 * time.Second
 
 // rollcall up makes an ensemble that reports what happens to it. It exits with status 0 after
 // Ctrl-C, and finds its data and an open session again when it runs next.

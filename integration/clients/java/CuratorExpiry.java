@@ -35,8 +35,8 @@ public final class CuratorExpiry {
         second.start();
         held.acquire();
         ClientCases.check(!wanted.acquire(100, TimeUnit.MILLISECONDS), "two have the lock");
-        c.pause("block");
         long began = System.nanoTime();
+        c.pause("block");
         ClientCases.check(wanted.acquire(ClientCases.PATIENCE, TimeUnit.MILLISECONDS), "never got the lock");
         ClientCases.check(second.await(ClientCases.PATIENCE, TimeUnit.MILLISECONDS), "never elected");
         long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
