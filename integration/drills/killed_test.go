@@ -84,18 +84,22 @@ func TestDrillOfOthersIsKilled(t *testing.T) {
 	}
 	journal := filepath.Join(dir, "state")
 	killDrill(t, journal, hooks)
-	if got := state(pids[1]); !strings.HasPrefix(got, "T") {
-		t.Fatalf("after the drill's end member 2 is in state %q, want T: it is stopped", got)
+	inState := func(wanted, when string) { // a process changes its state when it gets a processor
+		t.Helper()
+		if err := process.Until(t.Context(), "member 2 is in state "+wanted+" "+when, func() bool {
+			return strings.HasPrefix(state(pids[1]), wanted)
+		}); err != nil {
+			t.Fatalf("%v; it is in state %q", err, state(pids[1]))
+		}
 	}
+	inState("T", "after the drill's end: it is stopped")
 	if _, err := os.Stat(filepath.Join(dir, "cut")); err != nil {
 		t.Fatal(err)
 	}
 	if healed := heal(t, journal); !slices.Equal(healed, []string{"cut of member 1", "stop of member 2"}) {
 		t.Errorf("healed %q, want the cut and then the stop", healed)
 	}
-	if got := state(pids[1]); !strings.HasPrefix(got, "S") {
-		t.Errorf("after Heal member 2 is in state %q, want S: it goes on", got)
-	}
+	inState("S", "after Heal: it goes on")
 	if _, err := os.Stat(filepath.Join(dir, "cut")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("after Heal member 1 is still cut: %v", err)
 	}
