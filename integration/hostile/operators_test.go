@@ -116,18 +116,19 @@ func TestProbesBesideUnreadAnswers(t *testing.T) {
 	defer readers.Wait()
 	defer stop()
 	come(fewUnread)
-	probe(t, at.String(), fmt.Sprintf("beside %d connections", fewUnread))
+	retry(t, func() verdict { return probe(at.String(), fmt.Sprintf("beside %d connections", fewUnread)) })
 	come(unreadConns - fewUnread)
-	probe(t, at.String(), fmt.Sprintf("beside %d connections", unreadConns))
+	retry(t, func() verdict { return probe(at.String(), fmt.Sprintf("beside %d connections", unreadConns)) })
 	e.KillAll()
 	e.Start(e.Members[0])
 	e.Settle()
-	probe(t, at.String(), fmt.Sprintf("beside %d connections after a restart", unreadConns))
+	retry(t, func() verdict {
+		return probe(at.String(), fmt.Sprintf("beside %d connections after a restart", unreadConns))
+	})
 }
 
 // probe sends probes to a member. None may fail.
-func probe(t *testing.T, addr, when string) {
-	t.Helper()
+func probe(addr, when string) (v verdict) {
 	failed := map[string]int{}
 	for i := range probes {
 		time.Sleep(probeEvery)
@@ -144,8 +145,9 @@ func probe(t *testing.T, addr, when string) {
 		}
 	}
 	if len(failed) > 0 {
-		t.Errorf("%s: of %d probes failed %v", when, probes, failed)
+		v.wrong = fmt.Sprintf("%s: of %d probes failed %v", when, probes, failed)
 	}
+	return v
 }
 
 // askInVain sends requests over one connection and reads nothing, until the member closes it or ctx ends.

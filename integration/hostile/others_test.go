@@ -20,7 +20,7 @@ const (
 	tick          = time.Second           // of the members
 	othersEach    = 4                     // other clients' sessions on each member
 	othersEvery   = 20 * time.Millisecond // how often each of them writes its node and reads it
-	othersTimeout = 10 * time.Second      // of their sessions
+	othersTimeout = 20 * time.Second      // of their sessions, which are silent while an attack is prepared; the longest that members grant
 	othersSize    = 100                   // bytes of their nodes
 	// calmTime is how long others are measured before an attack and again after it. Both are
 	// needed, because the machine may be slower at one time than at another. attackTime is how long
