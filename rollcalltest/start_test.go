@@ -163,8 +163,11 @@ func TestFaultsOverTCP(t *testing.T) {
 	if !there {
 		t.Error("the create was not carried out")
 	}
-	killed, err := e.KillLeader()
-	must(t, err)
+	var killed *rollcalltest.Server
+	await(t, "a leader", func() bool { // one that waits for a processor too long loses its office
+		killed, err = e.KillLeader()
+		return err == nil
+	})
 	await(t, "a write without the leader", func() bool { return create("/c") == nil })
 	must(t, killed.Restart())
 	awaitReady(t, e)

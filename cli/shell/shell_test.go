@@ -225,7 +225,7 @@ func TestLostConnection(t *testing.T) {
 	var out, errs outputBuffer
 	ended := make(chan error, 1)
 	go func() {
-		_, err := Run(t.Context(), Config{Hosts: g.Addr().String(), Timeout: time.Second, In: in, Out: &out, Err: &errs, ErrTerminal: true, EscapeText: visible})
+		_, err := Run(t.Context(), Config{Hosts: g.Addr().String(), Timeout: 4 * time.Second, In: in, Out: &out, Err: &errs, ErrTerminal: true, EscapeText: visible})
 		ended <- err
 	}()
 	command := func(line string) { _, _ = io.WriteString(say, line+"\n") }

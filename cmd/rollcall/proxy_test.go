@@ -26,6 +26,9 @@ import (
 // surveyedProgram is the environment variable that makes this test binary a program under `rollcall proxy`.
 const surveyedProgram = "ROLLCALL_TEST_SURVEYED"
 
+// surveyedTimeout is long enough for a program that waits for a processor: no test here waits until a session expires.
+const surveyedTimeout = 10 * time.Second
+
 // TestSurveyedProgram is that program: it adds to a counter twice, and takes a lost reply for a lost write unless it is
 // careful.
 func TestSurveyedProgram(t *testing.T) {
@@ -35,7 +38,7 @@ func TestSurveyedProgram(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	c, err := client.Dial(ctx, os.Getenv("ROLLCALL_CONNECT"), client.Config{Timeout: time.Second})
+	c, err := client.Dial(ctx, os.Getenv("ROLLCALL_CONNECT"), client.Config{Timeout: surveyedTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +73,7 @@ func surveyProgram(t *testing.T, kind string, flags ...string) (out, errs string
 	t.Helper()
 	t.Setenv(surveyedProgram, kind)
 	var stdout, stderr bytes.Buffer
-	args := slices.Concat([]string{"proxy"}, flags, []string{"--", os.Args[0], "-test.run=^TestSurveyedProgram$"})
+	args := slices.Concat([]string{"proxy", "--session-timeout=" + surveyedTimeout.String()}, flags, []string{"--", os.Args[0], "-test.run=^TestSurveyedProgram$"})
 	err = runCommandLine(t.Context(), args, cli.IOStreams{In: strings.NewReader(""), Out: &stdout, Err: &stderr, Now: time.Now})
 	return stdout.String(), stderr.String(), err
 }
@@ -99,7 +102,7 @@ func TestProxyFindsAProgram(t *testing.T) {
 	if text, err := os.ReadFile(data); err != nil || json.Unmarshal(text, &result) != nil || len(result.Command) != 2 {
 		t.Errorf("the JSON: %v, %v", result, err)
 	}
-	again := regexp.MustCompile(`to repeat it: rollcall proxy --faults=after (--seed=\d+) '--repeat-at=(.*?)' -- `).FindStringSubmatch(out)
+	again := regexp.MustCompile(`to repeat it: rollcall proxy --faults=after --session-timeout=10s (--seed=\d+) '--repeat-at=(.*?)' -- `).FindStringSubmatch(out)
 	if again == nil {
 		t.Fatalf("there is no command line in\n%s", out)
 	}

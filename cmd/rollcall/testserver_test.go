@@ -150,16 +150,13 @@ func TestTestServerServerFaults(t *testing.T) {
 		t.Errorf("the servers are at %s, want %s", s.connect, want)
 	}
 	c := s.open(s.connect)
-	killed, _ := strings.CutPrefix(s.do("leader"), "ok ")
-	if got := s.do("kill-leader"); got != "ok "+killed {
-		t.Errorf("kill-leader: %s, and server %s has led", got, killed)
-	}
+	killed := s.leader("kill-leader")
 	s.must("wait-ready")
 	if err := insist(c, "/a"); err != nil && !errors.Is(err, client.ErrNodeExists) {
 		t.Error(err)
 	}
-	if got := s.do("leader"); got == "ok "+killed || !strings.HasPrefix(got, "ok ") {
-		t.Errorf("leader: %s, and server %s was killed", got, killed)
+	if got := s.leader("leader"); got == killed {
+		t.Errorf("server %s leads, which was killed", got)
 	}
 	s.must("restart "+killed, "wait-ready", "partition 1 2", "heal 1 2", "slow-disk 1 1ms", "slow-disk 1 0s", "wait-ready")
 	s.must("pause "+killed, "resume "+killed, "kill "+killed, "restart "+killed, "wait-ready")
@@ -170,6 +167,18 @@ func TestTestServerServerFaults(t *testing.T) {
 	if err := <-s.ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// leader sends a command that needs a leader until there is one, and returns its number.
+func (s *testServer) leader(command string) string {
+	s.t.Helper()
+	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(10 * time.Millisecond) {
+		if number, ok := strings.CutPrefix(s.do(command), "ok "); ok {
+			return number
+		}
+	}
+	s.t.Fatalf("%s: %s", command, s.do(command))
+	return ""
 }
 
 // insist creates a node, again and again while connections break, and returns the outcome. It may be client.ErrNodeExists.
