@@ -6,7 +6,7 @@ import (
 	"net"
 	"sync/atomic"
 
-	"rollcall/internal/tap"
+	"rollcall/operator/proxy/tap"
 	"rollcall/zk/jute"
 )
 

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/internal/tap"
+	"rollcall/operator/proxy/tap"
 	"rollcall/zk/jute"
 )
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/internal/tap"
+	"rollcall/operator/proxy/tap"
 	"rollcall/zk/jute"
 )
 
