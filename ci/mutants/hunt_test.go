@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -16,6 +17,9 @@ func script(t *testing.T, lines string) (*bench, *binary) {
 	t.Helper()
 	dir := t.TempDir()
 	bin := &binary{path: filepath.Join(dir, "x.test"), dir: dir}
+	// A process that another test starts meanwhile would hold the file open for writing, and it could not be run.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(bin.path, []byte("#!/bin/sh\n"+lines), 0o700); err != nil {
 		t.Fatal(err)
 	}
