@@ -145,13 +145,12 @@ func openDescriptors(t *testing.T) int {
 }
 
 // awaitNoMore waits until count returns no more than limit.
-func awaitNoMore(t *testing.T, what string, limit int, count func() int) {
+func awaitNoMore(t *testing.T, counted string, limit int, count func() int) {
 	t.Helper()
-	for range 1_000_000 { // some may be about to end
-		if count() <= limit {
+	for began := time.Now(); count() > limit; time.Sleep(time.Millisecond) { // some may be about to end
+		if time.Since(began) > time.Minute {
+			t.Errorf("%d %s, at first there were %d", count(), counted, limit)
 			return
 		}
-		runtime.Gosched()
 	}
-	t.Errorf("%d %s, at first there were %d", count(), what, limit)
 }

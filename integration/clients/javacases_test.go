@@ -127,4 +127,4 @@ func TestCuratorHolderExpires(t *testing.T) {
 }
 
 // slack is how long starting threads and processing events may take on a busy machine.
-const slack = 6 * time.Second
+const slack = 3 * time.Second

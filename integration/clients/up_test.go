@@ -15,9 +15,12 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// upReady is the limit from the start of `rollcall up` until it prints that it is ready. It takes about a second, and
-// longer on a busy machine.
-const upReady = 15 * time.Second
+// upReady is the limit from the start of `rollcall up` until it prints that it is ready. A machine that is busy for a
+// moment can make one start later, so up to upStarts more are timed, in new directories.
+const (
+	upReady  = 5 * time.Second
+	upStarts = 2
+)
 
 // rollcall up makes an ensemble that reports what happens to it. It exits with status 0 after
 // Ctrl-C, and finds its data and an open session again when it runs next.
@@ -95,7 +98,11 @@ func startUp(ctx context.Context, t *testing.T, dir, ports string) (up *dialogue
 	if err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took > upReady {
+	took := time.Since(began)
+	for more := 0; took > upReady && more < upStarts; more++ {
+		took = min(took, timeUp(ctx, t))
+	}
+	if took > upReady {
 		t.Errorf("ready after %v, want at most %v", took, upReady)
 	}
 	if _, err := up.expect(ctx, "console: http://127.0.0.1:"); err != nil {
@@ -107,6 +114,21 @@ func startUp(ctx context.Context, t *testing.T, dir, ports string) (up *dialogue
 	_, connect, _ := strings.Cut(line, "ready: connect to ")
 	connect, _, _ = strings.Cut(connect, " ")
 	return up, strings.Split(connect, ",")
+}
+
+// timeUp returns the time until a new ensemble is ready.
+func timeUp(ctx context.Context, t *testing.T) time.Duration {
+	t.Helper()
+	began := time.Now()
+	up, err := talk("rollcall up, once more", exec.Command(rollcall, "up", "--data", t.TempDir(), fmt.Sprintf("--port=%d", freeBase(t))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer up.stop()
+	if _, err := up.expect(ctx, "ready: connect to "); err != nil {
+		t.Fatal(err)
+	}
+	return time.Since(began)
 }
 
 func interrupt(ctx context.Context, t *testing.T, up *dialogue) {
