@@ -109,9 +109,9 @@ func addVersionFlag(cmd *cobra.Command, version *int32, what string) {
 const anyVersion = -1
 
 // printChanged prints the Stat of a changed node, or in a table only its new version.
-func (n *nodeCommand) printChanged(path string, stat client.Stat, what string, version int32) error {
+func (n *nodeCommand) printChanged(path string, stat client.Stat, versionName string, version int32) error {
 	if n.format == "table" {
-		_, err := fmt.Fprintf(n.Out, "%s has %s %d.\n", EscapeUnprintable(path), what, version)
+		_, err := fmt.Fprintf(n.Out, "%s has %s %d.\n", EscapeUnprintable(path), versionName, version)
 		return err
 	}
 	return printRow(n.Output, pathColumns(n.IOStreams), nodeStat{path, toAPIStat(stat)})

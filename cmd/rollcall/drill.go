@@ -34,7 +34,7 @@ type drillFiles struct{ html, json, junit, compare string }
 
 const drillHelp = `Breaks an ensemble on purpose while clients use it, and judges whether it kept its promises. Without --hosts it starts three processes of its own in a temporary directory, drills them, and removes them.
 
-DRILL is a name that "rollcall drill list" shows, "all" (what fits, about ten minutes), or "full" (heavy ones too). docs/drills.md explains each drill, what is judged, and the hooks that break an ensemble of yours.
+DRILL is a name from "rollcall drill list", "all" (those that fit the ensemble, in about ten minutes), or "full" (the heavy ones too). docs/drills.md explains each drill, the rules of the judge, and the hooks that break an ensemble of yours.
 
 The exit status is 0 if every promise was kept that could be judged, and 1 if one was broken or nothing ran.`
 
