@@ -393,3 +393,36 @@ func TestSessionsAreLimited(t *testing.T) {
 		}
 	})
 }
+
+// A session can be ended after its server has closed the connection by itself: the request for which that happens may
+// still arrive.
+func TestExpireAfterServerHasClosed(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	go func() {
+		if c, err := server.Accept(); err == nil {
+			_ = c.Close()
+		}
+	}()
+	r := startRelay(t, Servers{Addresses: []string{server.Addr().String()}})
+	client, program := net.Pipe()
+	defer program.Close()
+	l := newLink(r, client, 1, server.Addr().String())
+	s, _ := r.noteConnect(l, jute.ConnectRequest{})
+	l.session.Store(s)
+	l.run()
+	r.cancel() // so that nothing waits for an ensemble
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.expire(program)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("it waits for ever")
+	}
+}
