@@ -66,10 +66,8 @@ func (d *dialer) getConn(to raft.ServerAddress) (*outConn, error) {
 }
 
 func (d *dialer) getConnWithin(limit time.Duration, to raft.ServerAddress) (*outConn, error) {
-	select {
-	case c := <-d.idlePool(to):
+	if c := d.takeIdle(to); c != nil {
 		return c, nil
-	default:
 	}
 	conn, err := d.streamLayer.Dial(to, limit)
 	if err != nil {
@@ -85,6 +83,22 @@ func (d *dialer) getConnWithin(limit time.Duration, to raft.ServerAddress) (*out
 		return nil, errAddressChanged
 	}
 	return c, nil
+}
+
+// takeIdle returns an idle connection to a member, or nil. Some may have been closed here while they were idle: those
+// to an ended process are, when the next process of its disk says hello (processTable).
+func (d *dialer) takeIdle(to raft.ServerAddress) *outConn {
+	for {
+		select {
+		case c := <-d.idlePool(to):
+			if c.SetDeadline(time.Time{}) == nil {
+				return c
+			}
+			_ = c.Close() // again, so that it leaves openConns
+		default:
+			return nil
+		}
+	}
 }
 
 func newOutConn(d *dialer, to raft.ServerAddress, conn net.Conn) *outConn {

@@ -305,6 +305,41 @@ func TestFormerAddressesAreLeft(t *testing.T) {
 	})
 }
 
+// An idle connection that was closed here, because another process of its disk has said hello, is not used again. A
+// request for a vote that fails is not repeated before the next timeout.
+func TestClosedIdleConnsAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fars []*far
+		d := &dialer{streamLayer: newPipes(func(c net.Conn) { fars = append(fars, newFar(t, c)) }), callTimeout: time.Minute, addressOf: nowhere}
+		defer d.close()
+		var idle []*outConn
+		for range maxIdleConns {
+			c, err := d.getConn("m2:1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			idle = append(idle, c)
+		}
+		for i, c := range idle {
+			if d.putIdle("m2:1", c); i < maxIdleConns-1 {
+				_ = c.Conn.Close() // as processTable does
+			}
+		}
+		if c, err := d.getConn("m2:1"); err != nil || c != idle[maxIdleConns-1] {
+			t.Errorf("%v, %v, want the connection that is open", c, err)
+		}
+		c, err := d.getConn("m2:1")
+		if err != nil || len(fars) != maxIdleConns+1 || c.SetDeadline(time.Time{}) != nil {
+			t.Errorf("%d connections were opened, %v, want a new one", len(fars), err)
+		}
+		left := 0
+		d.openConns.Range(func(any, any) bool { left++; return true })
+		if left != 2 {
+			t.Errorf("%d connections are remembered, want 2", left)
+		}
+	})
+}
+
 // A request that is meant for the disk a of member 3 goes out on no connection to its disk b, which has come to its address:
 // raft on b would take it for its own. It goes out if it is meant for b.
 func TestRequestsAreMeantForDisks(t *testing.T) {
