@@ -30,8 +30,8 @@ const (
 	// loses its connections first, and its port a moment later.
 	maxDials = 5
 	// standDelayPerRank is the delay before each further voter stands: in that time a vote reaches the others and
-	// is stored. If the voter before has a shorter log, it is not elected, and the next one follows after this
-	// delay.
+	// is stored. If the voter before has a shorter log, it is not elected, and the next one follows at once if the
+	// voter before cannot be elected without it, or after this delay.
 	standDelayPerRank = 20 * time.Millisecond
 	// standJitter is the maximum random delay of each of them, so that two voters that count the terms differently
 	// do not collide.
@@ -62,6 +62,7 @@ type failureDetector struct {
 	leaderDied          func(member uint32) // see Config.LeaderDied
 	logger              *slog.Logger
 	connectionLosses    chan connectionLoss // one place
+	shorterCandidate    chan struct{}       // one place; see noteShorterCandidate
 }
 
 // queueLossIfLeader implements wire.Config.ConnectionLost.
@@ -79,6 +80,14 @@ func (d *failureDetector) queueLossIfLeader(server raft.ServerID) {
 	}
 }
 
+// noteShorterCandidate implements wire.Config.ShorterCandidate.
+func (d *failureDetector) noteShorterCandidate() {
+	select {
+	case d.shorterCandidate <- struct{}{}:
+	default:
+	}
+}
+
 func (d *failureDetector) run(ctx context.Context, r *raft.Raft) {
 	var stood time.Time // when this member last stood after a detection
 	for {
@@ -86,6 +95,10 @@ func (d *failureDetector) run(ctx context.Context, r *raft.Raft) {
 		case <-ctx.Done():
 			return
 		case l := <-d.connectionLosses:
+			select { // a candidate after another loss does not count
+			case <-d.shorterCandidate:
+			default:
+			}
 			died := d.hasLeaderDied(ctx, r, l)
 			d.logger.Debug("the leader's connections have ended", "leader", wire.MemberID(l.leader), "died", died)
 			if !died {
@@ -145,13 +158,30 @@ func (d *failureDetector) awaitTurnToStand(ctx context.Context, r *raft.Raft, l 
 	if !d.serverList.wantsVote(d.status.selfPeer().ID) {
 		rank += len(all) // a leader that is to leave would hand over, and writes would wait once more
 	}
-	if !ok || !sleepContext(ctx, time.Duration(rank)*standDelayPerRank+rand.N(standJitter)) {
+	if !ok || !d.sleepUntilNeeded(ctx, time.Duration(rank)*standDelayPerRank+rand.N(standJitter), len(all)) {
 		return false
 	}
 	if err := d.transport.AwaitMainLoop(d.electionTimeout); err != nil { // a vote that is being stored counts
 		return false
 	}
 	return d.mayStand() == nil && d.mayAcceptLeadership() == nil && d.stillLeaderless(r, l)
+}
+
+// sleepUntilNeeded waits for delay, or until this member has rejected a candidate with a shorter log that cannot be elected
+// without its vote. It reports whether ctx has not ended before.
+func (d *failureDetector) sleepUntilNeeded(ctx context.Context, delay time.Duration, voters int) bool {
+	var rejected <-chan struct{}
+	if withoutThisVote := voters - 2; withoutThisVote <= voters/2 { // the leader has died
+		rejected = d.shorterCandidate
+	}
+	select {
+	case <-time.After(delay):
+		return true
+	case <-rejected:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // standRank returns the number of voters that stand before member self once leader has died: they take turns, by

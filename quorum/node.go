@@ -158,6 +158,7 @@ func (n *Node) openData() (err error) {
 		status: n.status, serverList: n.serverList, electionTimeout: n.electionTimeout, mayStand: n.mayStand,
 		mayAcceptLeadership: n.transfer.mayAcceptLeadership,
 		leaderDied:          n.cfg.LeaderDied, logger: n.logger, connectionLosses: make(chan connectionLoss, 1),
+		shorterCandidate: make(chan struct{}, 1),
 	}
 	n.transport = n.newTransport() // Run starts and closes it
 	n.transfer.transport, n.failureDetector.transport = n.transport, n.transport
@@ -207,6 +208,7 @@ func (n *Node) newTransport() *wire.Transport {
 		MayStand:            n.mayStand,
 		MayAcceptLeadership: n.transfer.mayAcceptLeadership,
 		ConnectionLost:      n.failureDetector.queueLossIfLeader,
+		ShorterCandidate:    n.failureDetector.noteShorterCandidate,
 		LeadershipDeclined:  n.transfer.noteRejection,
 		MayLead:             n.mayLead, IsStableLeader: n.transfer.isStableLeaderIn,
 	})

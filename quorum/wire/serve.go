@@ -388,6 +388,7 @@ func (rc *receiver) handleRequest(r *raft.Raft, from raft.ServerID, command any)
 		}
 	case *raft.RequestVoteRequest:
 		replaceCandidateByVoter(r, &req.RPCHeader)
+		defer rc.reportShorter(r.LastIndex(), req)
 	case *raft.RequestPreVoteRequest:
 		replaceCandidateByVoter(r, &req.RPCHeader)
 	case *raft.TimeoutNowRequest:
@@ -409,6 +410,15 @@ func replaceCandidateByVoter(r *raft.Raft, header *raft.RPCHeader) {
 			header.ID = []byte(s.ID)
 			return
 		}
+	}
+}
+
+// reportShorter calls ShorterCandidate if this member's log, whose last entry is at index last, is longer than the
+// candidate's, so that raft has given it no vote. The log whose last entry is of a later term is longer; if the terms
+// are equal, that with the higher index.
+func (rc *receiver) reportShorter(last uint64, req *raft.RequestVoteRequest) {
+	if term, ok := rc.cfg.StoredTerm(last); ok && (term > req.LastLogTerm || term == req.LastLogTerm && last > req.LastLogIndex) {
+		rc.cfg.ShorterCandidate()
 	}
 }
 

@@ -207,11 +207,18 @@ func TestVotesWithoutRegardToConfiguration(t *testing.T) {
 func TestVotesForStrangersOverTheNetwork(t *testing.T) {
 	p := newPipes(nil)
 	var running atomic.Pointer[raft.Raft]
+	store, snaps := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
+	shorter := make(chan struct{}, 10)
 	tr := New(Config{
 		StreamLayer: p, LocalServer: server(2, "m2:1"), ElectionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), MayLead: noStall,
 		Raft: running.Load, LimitToDurable: allDurable, IsStableLeader: func(uint64) bool { return false }, ConnectionLost: func(raft.ServerID) {},
+		StoredTerm: func(index uint64) (uint64, bool) {
+			var entry raft.Log
+			err := store.GetLog(index, &entry)
+			return entry.Term, err == nil
+		},
+		ShorterCandidate: func() { shorter <- struct{}{} },
 	})
-	store, snaps := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
 	cfg := raft.DefaultConfig()
 	cfg.LocalID, cfg.LogOutput = named(2), io.Discard
 	cfg.HeartbeatTimeout, cfg.ElectionTimeout = time.Hour, time.Hour
@@ -257,5 +264,14 @@ func TestVotesForStrangersOverTheNetwork(t *testing.T) {
 		if second.Granted {
 			t.Errorf("a second vote in term %d is granted", term)
 		}
+	}
+	if len(shorter) > 0 {
+		t.Errorf("%d candidates were reported, whose logs are longer", len(shorter))
+	}
+	var vote raft.RequestVoteResponse // this member's log ends at index 1 of term 1
+	ask(4, requestVote, &raft.RequestVoteRequest{RPCHeader: headerOf(4, "m4:1"), Term: 30, LastLogIndex: 0, LastLogTerm: 1}, &vote)
+	ask(4, requestVote, &raft.RequestVoteRequest{RPCHeader: headerOf(4, "m4:1"), Term: 31, LastLogIndex: 9, LastLogTerm: 0}, &vote)
+	if vote.Granted || len(shorter) != 2 {
+		t.Errorf("%d candidates were reported, want the two whose logs are shorter; the last one has got %+v", len(shorter), vote)
 	}
 }

@@ -70,6 +70,8 @@ type Config struct {
 	IsStableLeader func(term uint64) bool
 	// called when a server closed or reset its last connection to this member's port
 	ConnectionLost func(server raft.ServerID)
+	// called when raft has given a candidate no vote, because its log is shorter than this member's
+	ShorterCandidate func()
 }
 
 // Transport carries raft's requests. It prevents or works around these problems of raft:
