@@ -37,6 +37,7 @@ import (
 	"rollcall/config"
 	"rollcall/follower"
 	"rollcall/internal/admission"
+	"rollcall/internal/earlyclose"
 	"rollcall/internal/keystore"
 	"rollcall/internal/monotonic"
 	"rollcall/leader"
@@ -134,7 +135,7 @@ func (c *Config) checkAndComplete() error {
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Network.Listen == nil {
-		c.Network.Listen = func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }
+		c.Network.Listen = earlyclose.Listen
 	}
 	if c.Network.Dial == nil {
 		c.Network.Dial = wire.DialTCP

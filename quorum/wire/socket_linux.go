@@ -15,11 +15,11 @@ func limitUnacknowledged(conn net.Conn, d time.Duration) {
 	if wrapper, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		conn = wrapper.NetConn()
 	}
-	tcp, ok := conn.(*net.TCPConn)
+	socket, ok := conn.(syscall.Conn)
 	if !ok {
 		return
 	}
-	raw, err := tcp.SyscallConn()
+	raw, err := socket.SyscallConn()
 	if err != nil {
 		return // it has ended
 	}

@@ -12,7 +12,7 @@ import (
 // userTimeout reads a socket's TCP_USER_TIMEOUT, in milliseconds.
 func userTimeout(t *testing.T, conn net.Conn) (ms int) {
 	t.Helper()
-	raw, err := conn.(*net.TCPConn).SyscallConn()
+	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"rollcall/internal/earlyclose"
 )
 
 // Stream is raft's StreamLayer between members. Its connections begin with the hello. Its Addr is this
@@ -20,11 +22,9 @@ type Stream struct {
 // DialFunc opens a connection to addr (host:port) within ctx.
 type DialFunc func(ctx context.Context, addr string) (net.Conn, error)
 
-// DialTCP is the DialFunc for plain TCP.
-func DialTCP(ctx context.Context, addr string) (net.Conn, error) {
-	var d net.Dialer
-	return d.DialContext(ctx, "tcp", addr)
-}
+// DialTCP is the DialFunc for plain TCP. If this process dies, the kernel ends its connections before those of
+// clients, so that the others notice at once.
+func DialTCP(ctx context.Context, addr string) (net.Conn, error) { return earlyclose.Dial(ctx, addr) }
 
 // NewStream returns the stream layer of a member over l, which it owns.
 func NewStream(l *Listener, hello Hello, dial DialFunc) *Stream {
