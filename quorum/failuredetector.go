@@ -36,6 +36,9 @@ const (
 	// standJitter is the maximum random delay of each of them, so that two voters that count the terms differently
 	// do not collide.
 	standJitter = 5 * time.Millisecond
+	// standAgainWithin is the time after which a candidate leaves it to raft's timeout to stand again. Another leader's death is
+	// not looked into meanwhile.
+	standAgainWithin = 5 * standDelayPerRank
 	// standTimeout limits the time until raft begins to stand. If it takes longer, it is busy with another
 	// candidate's request.
 	standTimeout = 2 * time.Millisecond
@@ -105,14 +108,12 @@ func (d *failureDetector) run(ctx context.Context, r *raft.Raft) {
 				continue
 			}
 			go d.leaderDied(wire.MemberID(l.leader)) // with TLS it may take time to close a connection
-			if !stood.IsZero() && time.Since(stood) < standCooldown*d.electionTimeout || !d.awaitTurnToStand(ctx, r, l) {
+			if !stood.IsZero() && time.Since(stood) < standCooldown*d.electionTimeout {
 				continue
 			}
-			stood = time.Now()
-			d.logger.Info("the leader's process has died; this member stands for election", "leader", wire.MemberID(l.leader),
-				"after", time.Since(l.lostAt).Round(time.Millisecond))
-			if err := d.transport.StandForElection(standTimeout); err != nil {
-				d.logger.Debug("this member does not stand for election", "err", err)
+			if turn, necessary := d.awaitTurnToStand(ctx, r, l); necessary {
+				stood = time.Now()
+				d.standInTurn(ctx, r, l, turn)
 			}
 		}
 	}
@@ -150,28 +151,41 @@ func (d *failureDetector) stillLeaderless(r *raft.Raft, l connectionLoss) bool {
 	return r.State() == raft.Follower && !heard && (leader == "" || leader == l.leader)
 }
 
-// awaitTurnToStand waits for this member's turn to stand after a loss, and reports whether an election is still
-// necessary.
-func (d *failureDetector) awaitTurnToStand(ctx context.Context, r *raft.Raft, l connectionLoss) bool {
+// awaitTurnToStand waits for this member's turn to stand after a loss. It returns the turn, from 0 on, and whether an
+// election is still necessary.
+func (d *failureDetector) awaitTurnToStand(ctx context.Context, r *raft.Raft, l connectionLoss) (turn int, necessary bool) {
 	all := memberIDs(voterServers(r))
-	rank, ok := standRank(d.status.selfPeer().ID, wire.MemberID(l.leader), all, l.term)
+	turn, ok := standRank(d.status.selfPeer().ID, wire.MemberID(l.leader), all, l.term)
 	if !d.serverList.wantsVote(d.status.selfPeer().ID) {
-		rank += len(all) // a leader that is to leave would hand over, and writes would wait once more
+		turn += len(all) // a leader that is to leave would hand over, and writes would wait once more
 	}
-	if !ok || !d.sleepUntilNeeded(ctx, time.Duration(rank)*standDelayPerRank+rand.N(standJitter), len(all)) {
-		return false
+	if !ok || !d.sleepUntilNeeded(ctx, time.Duration(turn)*standDelayPerRank+rand.N(standJitter), len(all)) {
+		return turn, false
 	}
-	if err := d.transport.AwaitMainLoop(d.electionTimeout); err != nil { // a vote that is being stored counts
+	return turn, d.isStillNecessary(r, l)
+}
+
+// isStillNecessary reports whether this member may stand, and should. It waits until raft has stored the vote that it may
+// be giving.
+func (d *failureDetector) isStillNecessary(r *raft.Raft, l connectionLoss) bool {
+	if err := d.transport.AwaitMainLoop(d.electionTimeout); err != nil {
 		return false
 	}
 	return d.mayStand() == nil && d.mayAcceptLeadership() == nil && d.stillLeaderless(r, l)
 }
 
-// sleepUntilNeeded waits for delay, or until this member has rejected a candidate with a shorter log that cannot be elected
-// without its vote. It reports whether ctx has not ended before.
+// needsEveryVote reports whether no candidate can be elected without one of the voters that are left after the leader's
+// death.
+func needsEveryVote(voters int) bool {
+	majority, left := voters/2+1, voters-1
+	return left-1 < majority
+}
+
+// sleepUntilNeeded waits for delay, or until this member has rejected a candidate that cannot be elected without its vote,
+// because the candidate's log is shorter. It reports whether ctx has not ended before.
 func (d *failureDetector) sleepUntilNeeded(ctx context.Context, delay time.Duration, voters int) bool {
 	var rejected <-chan struct{}
-	if withoutThisVote := voters - 2; withoutThisVote <= voters/2 { // the leader has died
+	if needsEveryVote(voters) {
 		rejected = d.shorterCandidate
 	}
 	select {
@@ -181,6 +195,38 @@ func (d *failureDetector) sleepUntilNeeded(ctx context.Context, delay time.Durat
 		return true
 	case <-ctx.Done():
 		return false
+	}
+}
+
+// standInTurn stands for election.
+//
+// Two voters that stand at once vote for themselves, and if every vote is needed, neither is elected before a timeout.
+// They do so when a request for a vote takes longer than a turn, as it does while thousands of clients of the dead
+// leader connect to the others. So if every vote is needed, each turn has a term of its own: the later term's candidate
+// gets the vote of the earlier one, or rejects its request and is rejected itself, because its log is shorter. Then the
+// earlier one stands again, in a term after both, and gets the vote of the later one.
+func (d *failureDetector) standInTurn(ctx context.Context, r *raft.Raft, l connectionLoss, turn int) {
+	if !needsEveryVote(len(voterServers(r))) {
+		d.stand(l, 0)
+		return
+	}
+	d.stand(l, max(0, int(l.term)+turn-int(r.CurrentTerm())))
+	select {
+	case <-d.shorterCandidate:
+		if d.isStillNecessary(r, l) {
+			d.stand(l, 0)
+		}
+	case <-time.After(standAgainWithin):
+	case <-ctx.Done():
+	}
+}
+
+// stand makes this member's raft stand, in the term after the skipped ones.
+func (d *failureDetector) stand(l connectionLoss, skippedTerms int) {
+	d.logger.Info("the leader's process has died; this member stands for election", "leader", wire.MemberID(l.leader),
+		"after", time.Since(l.lostAt).Round(time.Millisecond))
+	if err := d.transport.StandForElection(standTimeout, skippedTerms); err != nil {
+		d.logger.Debug("this member does not stand for election", "err", err)
 	}
 }
 

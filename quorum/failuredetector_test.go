@@ -274,23 +274,84 @@ func TestShorterLogStandsFirst(t *testing.T) {
 				}
 				disks[next].takes.Store(int64(slow))
 				begin := time.Now()
-				ends := make(chan time.Time, 1) // when the next one leads
-				go func() {
-					for !e.members[next].node.status.IsLeader() {
-						time.Sleep(time.Millisecond)
-					}
-					ends <- time.Now()
-				}()
+				led := e.whenLed(next)
 				e.kill(old)
-				if got := e.leader(short, next); got != next {
-					t.Errorf("member %d leads, want %d", got, next)
-				}
-				end, detected := <-ends, time.Unix(0, died.Load())
+				end, detected := <-led, time.Unix(0, died.Load())
 				if took, most := end.Sub(begin), 2*soon+3*slow; took > most { // it stores another term, and its vote in two parts
 					t.Errorf("another leader after %v, want at most %v", took, most)
 				}
 				if took := end.Sub(detected); slow == 0 && took >= standDelayPerRank {
 					t.Errorf("the next one leads %v after it has detected the death: it has waited for its turn", took)
+				}
+			})
+		})
+	}
+}
+
+// whenLed sends the time at which a member first leads, or that after which it should have.
+func (e *ensemble) whenLed(id uint32) <-chan time.Time {
+	led := make(chan time.Time, 1)
+	go func() {
+		for end := time.Now().Add(time.Minute); !e.members[id].node.status.IsLeader() && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		led <- time.Now()
+	}()
+	return led
+}
+
+// slowTerm is a stable store that takes a time to store a term, and not to store a vote.
+type slowTerm struct {
+	raft.StableStore
+	takes atomic.Int64
+}
+
+func (s *slowTerm) SetUint64(key []byte, val uint64) error {
+	if string(key) == "CurrentTerm" {
+		time.Sleep(time.Duration(s.takes.Load()))
+	}
+	return s.StableStore.SetUint64(key, val)
+}
+
+// The first voter's request for a vote takes longer than a turn, so the second one stands meanwhile. No vote is split: the second one
+// is elected, or the first one if the second one's log is shorter.
+func TestRequestTakesLongerThanATurn(t *testing.T) {
+	t.Parallel()
+	for name, isShort := range map[string]bool{"equal logs": false, "the second one's log is shorter": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnsemble(t, 3)
+				disks := map[uint32]*slowTerm{}
+				var died atomic.Int64
+				for id, m := range e.members {
+					m.adjust = func(cfg *Config) { cfg.LeaderDied = func(uint32) { died.Store(time.Now().UnixNano()) } }
+					disks[id] = &slowTerm{StableStore: m.stores.Stable}
+					m.stores.Stable = disks[id]
+				}
+				e.begin()
+				old := e.leader(1, 2, 3)
+				time.Sleep(time.Second)
+				first, second := others(old)[0], others(old)[1]
+				if turn, _ := standRank(first, old, []uint32{1, 2, 3}, e.term(old)); turn > 0 {
+					first, second = second, first
+				}
+				wanted := second
+				if isShort {
+					wanted = first
+					e.net.narrow(old, second, 256<<10)
+					e.propose(strings.Repeat("b", 1<<20), old, first)
+				}
+				const slow = standDelayPerRank * 3 / 2
+				disks[first].takes.Store(int64(slow))
+				led := e.whenLed(wanted)
+				e.kill(old)
+				took := (<-led).Sub(time.Unix(0, died.Load()))
+				if most := 4*slow + standDelayPerRank; took > most {
+					t.Errorf("member %d leads after %v, want at most %v: a vote was split", wanted, took, most)
+				}
+				if got := e.leader(first, second); got != wanted {
+					t.Errorf("member %d leads, want %d", got, wanted)
 				}
 			})
 		})

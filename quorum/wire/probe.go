@@ -74,12 +74,36 @@ func (t *Transport) AwaitMainLoop(within time.Duration) error {
 	return err
 }
 
-// StandForElection makes this member's raft stand for election at once, as if the leader had handed over to
-// it. It returns an error if raft does not take the request within the time, because it is busy with another
-// member's request.
-func (t *Transport) StandForElection(within time.Duration) error {
+// StandForElection makes this member's raft stand for election at once, as if the leader had handed over to it, in the
+// term after the skipped ones. It returns an error if raft does not take a request within the time, because it is
+// busy with another member's request.
+func (t *Transport) StandForElection(within time.Duration, skippedTerms int) error {
+	if skippedTerms > 0 {
+		if err := t.skipTerms(within, skippedTerms); err != nil {
+			return err
+		}
+	}
 	_, err := t.receiver.callRaft(raft.RPC{Command: &raft.TimeoutNowRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},
+	}}, time.After(within))
+	return err
+}
+
+// skipTerms makes this member's raft enter a later term, as a request of that term does. raft has no call for it. The
+// request is for a vote, in this member's own name, and with an empty log, so raft grants no vote; if its own log is
+// empty too, the vote is its own.
+func (t *Transport) skipTerms(within time.Duration, terms int) error {
+	r := t.cfg.Raft()
+	if r == nil {
+		return errStarting
+	}
+	self := t.cfg.LocalServer
+	_, err := t.receiver.callRaft(raft.RPC{Command: &raft.RequestVoteRequest{
+		RPCHeader: raft.RPCHeader{
+			ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self.ServerID()), Addr: []byte(self.ServerAddress()),
+		},
+		Term:               r.CurrentTerm() + uint64(terms),
+		LeadershipTransfer: true, // raft may still know the leader
 	}}, time.After(within))
 	return err
 }

@@ -154,7 +154,10 @@ func TestStand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTestTransport(t, newPipes(nil))
 		begin := time.Now()
-		for i, ask := range []func(time.Duration) error{tr.AwaitMainLoop, tr.StandForElection} {
+		for i, ask := range []func(time.Duration) error{
+			tr.AwaitMainLoop,
+			func(within time.Duration) error { return tr.StandForElection(within, 0) },
+		} {
 			if err := ask(time.Second); !errors.Is(err, errInterrupted) || time.Since(begin) != time.Duration(i+1)*time.Second {
 				t.Errorf("a busy raft: %v after %v", err, time.Since(begin))
 			}
@@ -165,7 +168,7 @@ func TestStand(t *testing.T) {
 			asked <- rpc.Command
 			rpc.Respond(&raft.TimeoutNowResponse{}, nil)
 		}()
-		if err := tr.StandForElection(time.Second); err != nil {
+		if err := tr.StandForElection(time.Second, 0); err != nil {
 			t.Error(err)
 		}
 		if _, ok := (<-asked).(*raft.TimeoutNowRequest); !ok {
