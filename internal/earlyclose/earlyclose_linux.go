@@ -95,9 +95,10 @@ func (c *conn) Write(p []byte) (int, error) {
 }
 
 func (c *conn) Close() error {
-	err := c.netError("close", c.file.Close())
-	c.closed.Store(true)
-	return err
+	if c.closed.Swap(true) {
+		return c.netError("close", net.ErrClosed)
+	}
+	return c.netError("close", c.file.Close())
 }
 
 // SyscallConn implements syscall.Conn.
@@ -138,20 +139,26 @@ type listener struct {
 
 // Accept waits for the next connection.
 func (l *listener) Accept() (net.Conn, error) {
-	number, err := l.acceptNumber()
-	if err != nil {
-		if l.closed.Load() {
-			err = net.ErrClosed
+	for {
+		number, err := l.acceptNumber()
+		if err != nil {
+			if l.closed.Load() {
+				err = net.ErrClosed
+			}
+			return nil, &net.OpError{Op: "accept", Net: "tcp", Addr: l.addr, Err: err}
 		}
-		return nil, &net.OpError{Op: "accept", Net: "tcp", Addr: l.addr, Err: err}
+		file := os.NewFile(uintptr(number), "tcp")
+		c, err := net.FileConn(file) // sets the same options as net.Listener does
+		_ = file.Close()             // FileConn has a descriptor of its own
+		switch {
+		case err != nil:
+			return nil, err
+		case c.RemoteAddr() == nil: // the peer has reset it already
+			_ = c.Close()
+		default:
+			return moveConn(c.(*net.TCPConn)), nil
+		}
 	}
-	file := os.NewFile(uintptr(number), "tcp")
-	c, err := net.FileConn(file) // sets the same options as net.Listener does
-	_ = file.Close()             // FileConn has a descriptor of its own
-	if err != nil {
-		return nil, err
-	}
-	return moveConn(c.(*net.TCPConn)), nil
 }
 
 // acceptNumber waits for the next connection, and returns its descriptor.

@@ -160,6 +160,38 @@ func TestCloseListener(t *testing.T) {
 	}
 }
 
+// A connection that its client has reset before it was accepted is passed over: it has no address, which the callers of Accept
+// rely on.
+func TestResetBeforeAccept(t *testing.T) {
+	l, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for range 3 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err == nil {
+			err = errors.Join(c.(*net.TCPConn).SetLinger(0), c.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	dialed, err := Dial(t.Context(), l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dialed.Close()
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
+	if accepted.RemoteAddr() == nil || accepted.RemoteAddr().String() != dialed.LocalAddr().String() {
+		t.Errorf("accepted from %v, want %v", accepted.RemoteAddr(), dialed.LocalAddr())
+	}
+}
+
 // victim is the variable that makes this test's program the process that dies: it has the number of other connections.
 const victim = "EARLYCLOSE_CONNECTIONS"
 
@@ -251,12 +283,27 @@ func openAtEnd(t *testing.T, connections int) (open int) {
 		_ = c.Close()
 	}
 	for _, c := range others {
-		_ = c.SetReadDeadline(time.Now().Add(time.Microsecond))
-		if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+		if isOpen(t, c) {
 			open++
 		}
 	}
 	return open
+}
+
+// isOpen reports whether the other end of a connection, on which nothing is sent, has not closed it.
+func isOpen(t *testing.T, c net.Conn) bool {
+	t.Helper()
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	var failed error
+	if err == nil {
+		err = raw.Control(func(fd uintptr) {
+			_, _, failed = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return errors.Is(failed, syscall.EAGAIN)
 }
 
 // dialPlain returns a connection to the process that dies, which has taken it.
