@@ -182,10 +182,11 @@ func needsEveryVote(voters int) bool {
 }
 
 // sleepUntilNeeded waits for delay, or until this member has rejected a candidate that cannot be elected without its vote,
-// because the candidate's log is shorter. It reports whether ctx has not ended before.
+// because the candidate's log is shorter. A voter that is to leave waits for its turn. sleepUntilNeeded reports whether ctx
+// has not ended before.
 func (d *failureDetector) sleepUntilNeeded(ctx context.Context, delay time.Duration, voters int) bool {
 	var rejected <-chan struct{}
-	if needsEveryVote(voters) {
+	if needsEveryVote(voters) && d.serverList.wantsVote(d.status.selfPeer().ID) {
 		rejected = d.shorterCandidate
 	}
 	select {
@@ -202,30 +203,63 @@ func (d *failureDetector) sleepUntilNeeded(ctx context.Context, delay time.Durat
 //
 // Two voters that stand at once vote for themselves, and if every vote is needed, neither is elected before a timeout.
 // They do so when a request for a vote takes longer than a turn, as it does while thousands of clients of the dead
-// leader connect to the others. So if every vote is needed, each turn has a term of its own: the later term's candidate
-// gets the vote of the earlier one, or rejects its request and is rejected itself, because its log is shorter. Then the
-// earlier one stands again, in a term after both, and gets the vote of the later one.
+// leader connect to the others. So if every vote is needed, no two turns have a term in common. The candidate of the later
+// term gets the vote of the earlier one, or is rejected because its log is shorter. Then the earlier one stands again,
+// in a term after both, and gets the vote of the later one.
 func (d *failureDetector) standInTurn(ctx context.Context, r *raft.Raft, l connectionLoss, turn int) {
-	if !needsEveryVote(len(voterServers(r))) {
-		d.stand(l, 0)
+	voters := len(voterServers(r))
+	if !needsEveryVote(voters) {
+		d.stand(l)
 		return
 	}
-	d.stand(l, max(0, int(l.term)+turn-int(r.CurrentTerm())))
-	select {
-	case <-d.shorterCandidate:
-		if d.isStillNecessary(r, l) {
-			d.stand(l, 0)
+	if !d.standInOwnTerm(r, l, turn, voters) {
+		return
+	}
+	for end := time.After(standAgainWithin); ; {
+		select {
+		case <-d.shorterCandidate:
+			if d.isStillNecessary(r, l) {
+				d.standInOwnTerm(r, l, turn, voters)
+				return
+			}
+		case <-end:
+			return
+		case <-ctx.Done():
+			return
 		}
-	case <-time.After(standAgainWithin):
-	case <-ctx.Done():
 	}
 }
 
-// stand makes this member's raft stand, in the term after the skipped ones.
-func (d *failureDetector) stand(l connectionLoss, skippedTerms int) {
+// standInOwnTerm stands in the next term that belongs to a turn, and reports whether an election was still necessary when
+// the term before it had been entered.
+func (d *failureDetector) standInOwnTerm(r *raft.Raft, l connectionLoss, turn, voters int) bool {
+	before := ownTerm(l.term, r.CurrentTerm(), turn, voters) - 1
+	if before > r.CurrentTerm() {
+		err := d.transport.EnterTerm(before, d.electionTimeout)
+		if err != nil || !d.isStillNecessary(r, l) { // a vote for another candidate was given meanwhile
+			d.logger.Debug("this member does not stand for election", "err", err)
+			return false
+		}
+	}
+	d.stand(l)
+	return true
+}
+
+// ownTerm returns the first term after current that belongs to a turn. A voter that is to leave has a turn after all
+// others, so there are twice as many turns as voters.
+func ownTerm(lost, current uint64, turn, voters int) uint64 {
+	turns, term := uint64(2*voters), lost+1+uint64(turn)
+	if term <= current {
+		term += ((current-term)/turns + 1) * turns
+	}
+	return term
+}
+
+// stand makes this member's raft stand in its next term.
+func (d *failureDetector) stand(l connectionLoss) {
 	d.logger.Info("the leader's process has died; this member stands for election", "leader", wire.MemberID(l.leader),
 		"after", time.Since(l.lostAt).Round(time.Millisecond))
-	if err := d.transport.StandForElection(standTimeout, skippedTerms); err != nil {
+	if err := d.transport.StandForElection(standTimeout); err != nil {
 		d.logger.Debug("this member does not stand for election", "err", err)
 	}
 }

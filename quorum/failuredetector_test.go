@@ -313,15 +313,39 @@ func (s *slowTerm) SetUint64(key []byte, val uint64) error {
 	return s.StableStore.SetUint64(key, val)
 }
 
+// The terms in which two turns stand are never the same, whenever they stand and how often, and are always later than the
+// present one.
+func TestOwnTerms(t *testing.T) {
+	for voters := 3; voters <= 4; voters++ {
+		owner := map[uint64]int{}
+		for turn := range 2 * voters {
+			for current := uint64(10); current < 40; current++ {
+				term := ownTerm(10, current, turn, voters)
+				if of, taken := owner[term]; taken && of != turn || term <= current {
+					t.Fatalf("%d voters: turn %d stands in term %d after term %d, which belongs to turn %d", voters, turn, term, current, of)
+				}
+				owner[term] = turn
+			}
+		}
+		if first := ownTerm(10, 10, 0, voters); first != 11 {
+			t.Errorf("the first turn stands in term %d, want 11", first)
+		}
+	}
+}
+
 // The first voter's request for a vote takes longer than a turn, so the second one stands meanwhile. No vote is split: the second one
 // is elected, or the first one if the second one's log is shorter.
 func TestRequestTakesLongerThanATurn(t *testing.T) {
 	t.Parallel()
-	for name, isShort := range map[string]bool{"equal logs": false, "the second one's log is shorter": true} {
-		t.Run(name, func(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		members int
+		isShort bool
+	}{{"equal logs", 3, false}, {"the second one's log is shorter", 3, true}, {"equal logs of four", 4, false}} {
+		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				e := newEnsemble(t, 3)
+				e := newEnsemble(t, tt.members)
 				disks := map[uint32]*slowTerm{}
 				var died atomic.Int64
 				for id, m := range e.members {
@@ -330,27 +354,30 @@ func TestRequestTakesLongerThanATurn(t *testing.T) {
 					m.stores.Stable = disks[id]
 				}
 				e.begin()
-				old := e.leader(1, 2, 3)
+				all := e.rest()
+				old := e.leader(all...)
 				time.Sleep(time.Second)
-				first, second := others(old)[0], others(old)[1]
-				if turn, _ := standRank(first, old, []uint32{1, 2, 3}, e.term(old)); turn > 0 {
-					first, second = second, first
+				byTurn := e.rest(old)
+				turnOf := func(id uint32) int {
+					turn, _ := standRank(id, old, all, e.term(old))
+					return turn
 				}
-				wanted := second
-				if isShort {
+				slices.SortFunc(byTurn, func(a, b uint32) int { return turnOf(a) - turnOf(b) })
+				first, wanted := byTurn[0], byTurn[1]
+				if tt.isShort {
 					wanted = first
-					e.net.narrow(old, second, 256<<10)
-					e.propose(strings.Repeat("b", 1<<20), old, first)
+					e.net.narrow(old, byTurn[1], 256<<10)
+					e.propose(strings.Repeat("b", 1<<20), e.rest(byTurn[1])...)
 				}
 				const slow = standDelayPerRank * 3 / 2
 				disks[first].takes.Store(int64(slow))
 				led := e.whenLed(wanted)
 				e.kill(old)
 				took := (<-led).Sub(time.Unix(0, died.Load()))
-				if most := 4*slow + standDelayPerRank; took > most {
+				if most := 5*slow + standDelayPerRank; took > most {
 					t.Errorf("member %d leads after %v, want at most %v: a vote was split", wanted, took, most)
 				}
-				if got := e.leader(first, second); got != wanted {
+				if got := e.leader(byTurn...); got != wanted {
 					t.Errorf("member %d leads, want %d", got, wanted)
 				}
 			})

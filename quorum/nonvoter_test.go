@@ -28,7 +28,7 @@ func TestNonvoterGetsNothingOfADeposedLeader(t *testing.T) {
 		}
 		lost := e.members[1].node.Propose([]byte("lost"), nil)
 		second := e.members[2].node
-		if err := second.transport.StandForElection(time.Second, 0); err != nil {
+		if err := second.transport.StandForElection(time.Second); err != nil {
 			t.Fatal(err)
 		}
 		e.wait("member 2 to lead", second.status.IsLeader)

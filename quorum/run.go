@@ -60,7 +60,7 @@ func (n *Node) run(ctx context.Context) error {
 			n.failure.endMember)
 	})
 	if n.status.isOnlyVoter() { // no other voter to wait for
-		loops.Go(func() { _ = n.transport.StandForElection(n.electionTimeout, 0) })
+		loops.Go(func() { _ = n.transport.StandForElection(n.electionTimeout) })
 	}
 	if !n.runsAlone() {
 		loops.Go(func() { start.announceWhileUnknown(ctx, r) })

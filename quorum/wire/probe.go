@@ -74,36 +74,43 @@ func (t *Transport) AwaitMainLoop(within time.Duration) error {
 	return err
 }
 
-// StandForElection makes this member's raft stand for election at once, as if the leader had handed over to it, in the
-// term after the skipped ones. It returns an error if raft does not take a request within the time, because it is
-// busy with another member's request.
-func (t *Transport) StandForElection(within time.Duration, skippedTerms int) error {
-	if skippedTerms > 0 {
-		if err := t.skipTerms(within, skippedTerms); err != nil {
-			return err
-		}
-	}
+// StandForElection makes this member's raft stand for election at once, as if the leader had handed over to it. It
+// returns an error if raft does not take the request within the time, because it is busy with another member's
+// request.
+func (t *Transport) StandForElection(within time.Duration) error {
 	_, err := t.receiver.callRaft(raft.RPC{Command: &raft.TimeoutNowRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},
 	}}, time.After(within))
 	return err
 }
 
-// skipTerms makes this member's raft enter a later term, as a request of that term does. raft has no call for it. The
-// request is for a vote, in this member's own name, and with an empty log, so raft grants no vote; if its own log is
-// empty too, the vote is its own.
-func (t *Transport) skipTerms(within time.Duration, terms int) error {
+// EnterTerm makes this member's raft enter a term, unless it has a later one, as a request of that term does. raft
+// has no call for it. The request is for a vote, in this member's own name and with an empty log, so raft grants no
+// vote; if its own log is empty too, the vote is its own. EnterTerm returns an error if the term is not stored within
+// the time. It may be stored later all the same.
+func (t *Transport) EnterTerm(term uint64, within time.Duration) error {
 	r := t.cfg.Raft()
 	if r == nil {
 		return errStarting
 	}
-	self := t.cfg.LocalServer
-	_, err := t.receiver.callRaft(raft.RPC{Command: &raft.RequestVoteRequest{
+	if r.CurrentTerm() >= term {
+		return nil
+	}
+	self, limit := t.cfg.LocalServer, time.After(within)
+	answer, err := t.receiver.submitToRaft(raft.RPC{Command: &raft.RequestVoteRequest{
 		RPCHeader: raft.RPCHeader{
 			ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self.ServerID()), Addr: []byte(self.ServerAddress()),
 		},
-		Term:               r.CurrentTerm() + uint64(terms),
+		Term:               term,
 		LeadershipTransfer: true, // raft may still know the leader
-	}}, time.After(within))
-	return err
+	}}, limit)
+	if err != nil {
+		return err
+	}
+	select {
+	case got := <-answer:
+		return got.Error
+	case <-limit:
+		return errInterrupted
+	}
 }

@@ -154,10 +154,7 @@ func TestStand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTestTransport(t, newPipes(nil))
 		begin := time.Now()
-		for i, ask := range []func(time.Duration) error{
-			tr.AwaitMainLoop,
-			func(within time.Duration) error { return tr.StandForElection(within, 0) },
-		} {
+		for i, ask := range []func(time.Duration) error{tr.AwaitMainLoop, tr.StandForElection} {
 			if err := ask(time.Second); !errors.Is(err, errInterrupted) || time.Since(begin) != time.Duration(i+1)*time.Second {
 				t.Errorf("a busy raft: %v after %v", err, time.Since(begin))
 			}
@@ -168,7 +165,7 @@ func TestStand(t *testing.T) {
 			asked <- rpc.Command
 			rpc.Respond(&raft.TimeoutNowResponse{}, nil)
 		}()
-		if err := tr.StandForElection(time.Second, 0); err != nil {
+		if err := tr.StandForElection(time.Second); err != nil {
 			t.Error(err)
 		}
 		if _, ok := (<-asked).(*raft.TimeoutNowRequest); !ok {

@@ -427,18 +427,28 @@ var errInterrupted = errors.New("quorum: interrupted")
 // callRaft passes a request to raft's main loop and waits for the reply. If interrupt fires before the main
 // loop takes the request, it returns errInterrupted.
 func (rc *receiver) callRaft(rpc raft.RPC, interrupt <-chan time.Time) (any, error) {
-	answer := make(chan raft.RPCResponse, 1)
-	rpc.RespChan = answer
-	select {
-	case rc.raftRequests <- rpc:
-	case <-interrupt:
-		return nil, errInterrupted
-	case <-rc.closed:
-		return nil, raft.ErrTransportShutdown
+	answer, err := rc.submitToRaft(rpc, interrupt)
+	if err != nil {
+		return nil, err
 	}
 	select {
 	case got := <-answer:
 		return got.Response, got.Error
+	case <-rc.closed:
+		return nil, raft.ErrTransportShutdown
+	}
+}
+
+// submitToRaft passes a request to raft's main loop, and returns the channel for the reply, which has a place for it. If
+// interrupt fires before the main loop takes the request, it returns errInterrupted.
+func (rc *receiver) submitToRaft(rpc raft.RPC, interrupt <-chan time.Time) (<-chan raft.RPCResponse, error) {
+	answer := make(chan raft.RPCResponse, 1)
+	rpc.RespChan = answer
+	select {
+	case rc.raftRequests <- rpc:
+		return answer, nil
+	case <-interrupt:
+		return nil, errInterrupted
 	case <-rc.closed:
 		return nil, raft.ErrTransportShutdown
 	}
