@@ -18,6 +18,9 @@
 #   SIDES ("ZooKeeper Floor Rollcall")  the sides of the parts three and one; over TLS there is no Floor
 #   ROWS                            a pattern: of the parts three, one and floor only rows that match it
 #   KILLS (5)                       how often each fault of the part failover is made in a turn
+#   FAULTS ("KILL TERM STOP")       the faults of the part failover, by their signals
+#   FAILOVER_SIDES ("ZooKeeper Rollcall")  the sides of the part failover
+#   HELD (1000)                     the sessions that are connected in the part failover. For others than these defaults, choose another DATA
 #   JVM_WARMUP (20s)                load before each turn, on each side, so that Java has compiled its hot code
 #   NODES (1000000), SESSIONS (1000000)  the numbers for "1 M" in the parts alone and backup; smaller ones are for a trial
 #   BACKUP_DURATION (20s)           of each run of the part backup
@@ -31,7 +34,7 @@ cd "$(dirname "$0")/.."
 
 duration=${DURATION:-4s} warmup=${WARMUP:-1500ms} rounds=${ROUNDS:-3} idle_rounds=${IDLE_ROUNDS:-1}
 sides=${SIDES:-ZooKeeper $([ -n "${TLS:-}" ] || echo Floor) Rollcall} # the floor has no TLS
-jvm_warmup=${JVM_WARMUP:-20s} kills=${KILLS:-5} nodes=${NODES:-1000000} sessions=${SESSIONS:-1000000}
+jvm_warmup=${JVM_WARMUP:-20s} kills=${KILLS:-5} faults=${FAULTS:-KILL TERM STOP} failover_sides=${FAILOVER_SIDES:-ZooKeeper Rollcall} held=${HELD:-1000} nodes=${NODES:-1000000} sessions=${SESSIONS:-1000000}
 backup_nodes=20000 backup_duration=${BACKUP_DURATION:-20s} # longer than a backup of 1 M nodes takes at its usual rate
 PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
 . bench/ensemble.sh
@@ -165,12 +168,12 @@ beside() {
   figure "snapshots in that time" "$round" count "$written"
 }
 
-# failover measures how long clients wait while the leader of three members is killed, stopped or paused. A thousand other
+# failover measures how long clients wait while the leader of three members is killed, stopped or paused. HELD other
 # sessions are connected.
 failover() {
   local round side
   for ((round = 1; round <= rounds; round++)); do
-    for side in $([ $((round % 2)) = 1 ] && echo ZooKeeper Rollcall || echo Rollcall ZooKeeper); do
+    for side in $([ $((round % 2)) = 1 ] && echo "$failover_sides" || tr ' ' '\n' <<<"$failover_sides" | tac); do
       say "failover, round $round, $side"
       failover_turn "$round" "$side" || missed "failover: round $round on $side"
       stop
@@ -184,10 +187,11 @@ failover_turn() {
   local round=$1 side=$2 holder fault row n status=0
   start "$side" 3 || return
   load 3 -warmup 0s -duration "$jvm_warmup" mix:reads=50 >/dev/null || true # if something is wrong, the cases fail
-  hold_sessions 1000 &
+  hold_sessions "$held" &
   holder=$!
   for fault in "KILL: the leader's process is killed" "TERM: the leader is stopped" "STOP: the leader's process is paused for 5 s"; do
-    row="${fault#*: }, 1,000 sessions connected"
+    [[ " $faults " == *" ${fault%%:*} "* ]] || continue
+    row="${fault#*: }, $(sed ':a; s/\B[0-9]\{3\}\>/,&/; ta' <<<"$held") sessions connected"
     for ((n = (round - 1) * kills + 1; n <= round * kills; n++)); do
       kept failover "$row" "$side" "$n" || break_leader "$row" "$side" "$n" "${fault%%:*}" || status=1
     done
