@@ -18,22 +18,38 @@ import (
 	"golang.org/x/net/nettest"
 )
 
-// connect returns the two ends of a connection.
-func connect(t *testing.T) (dialed, accepted net.Conn, stop func(), err error) {
+// connect returns the two ends of a connection. The test closes what it leaves open.
+func connect(t *testing.T, l net.Listener) (dialed, accepted net.Conn) {
+	t.Helper()
+	dialed, err := Dial(t.Context(), l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dialed.Close() })
+	if accepted, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { accepted.Close() })
+	return dialed, accepted
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
 	l, err := Listen("127.0.0.1:0")
 	if err != nil {
-		return nil, nil, nil, err
+		t.Fatal(err)
 	}
-	if dialed, err = Dial(t.Context(), l.Addr().String()); err != nil {
-		return nil, nil, nil, err
-	}
-	accepted, err = l.Accept()
-	return dialed, accepted, func() { l.Close(); dialed.Close(); accepted.Close() }, err
+	t.Cleanup(func() { l.Close() })
+	return l
 }
 
 // A connection does what package net promises.
 func TestConn(t *testing.T) {
-	nettest.TestConn(t, func() (dialed, accepted net.Conn, stop func(), err error) { return connect(t) })
+	l := listen(t)
+	nettest.TestConn(t, func() (dialed, accepted net.Conn, stop func(), err error) {
+		dialed, accepted = connect(t, l)
+		return dialed, accepted, func() { dialed.Close(); accepted.Close() }, nil
+	})
 }
 
 // number returns the descriptor of a socket.
@@ -51,11 +67,7 @@ func number(t *testing.T, socket any) (number int) {
 
 // Both ends have high numbers, the addresses of their sockets, and the options that package net sets.
 func TestSockets(t *testing.T) {
-	dialed, accepted, stop, err := connect(t)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
+	dialed, accepted := connect(t, listen(t))
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
@@ -83,11 +95,7 @@ func TestSockets(t *testing.T) {
 
 // Errors are those of package net.
 func TestErrors(t *testing.T) {
-	dialed, accepted, stop, err := connect(t)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
+	dialed, accepted := connect(t, listen(t))
 	if _, err := Dial(t.Context(), "127.0.0.1:1"); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a port that nobody has: %v", err)
 	}
@@ -109,6 +117,7 @@ func TestErrors(t *testing.T) {
 	if n, err := accepted.Read(make([]byte, 1)); n != 0 || err != io.EOF { //nolint:errorlint // as io.Reader returns it
 		t.Errorf("a read after the other end has closed: %d, %v", n, err)
 	}
+	var err error
 	for range 100 { // the first writes fill the kernel's buffer until the reset has come
 		if _, err = accepted.Write(make([]byte, 1<<16)); err != nil {
 			break
@@ -121,20 +130,8 @@ func TestErrors(t *testing.T) {
 
 // Close ends Accept, and the port refuses connections afterwards. Those that were accepted stay.
 func TestCloseListener(t *testing.T) {
-	l, err := Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dialed, err := Dial(t.Context(), l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dialed.Close()
-	accepted, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer accepted.Close()
+	l := listen(t)
+	dialed, accepted := connect(t, l)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := l.Accept()
@@ -163,11 +160,7 @@ func TestCloseListener(t *testing.T) {
 // A connection that its client has reset before it was accepted is passed over: it has no address, which the callers of Accept
 // rely on.
 func TestResetBeforeAccept(t *testing.T) {
-	l, err := Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	l := listen(t)
 	for range 3 {
 		c, err := net.Dial("tcp", l.Addr().String())
 		if err == nil {
@@ -177,23 +170,14 @@ func TestResetBeforeAccept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dialed, err := Dial(t.Context(), l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dialed.Close()
-	accepted, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer accepted.Close()
+	dialed, accepted := connect(t, l)
 	if accepted.RemoteAddr() == nil || accepted.RemoteAddr().String() != dialed.LocalAddr().String() {
 		t.Errorf("accepted from %v, want %v", accepted.RemoteAddr(), dialed.LocalAddr())
 	}
 }
 
-// victim is the variable that makes this test's program the process that dies: it has the number of other connections.
-const victim = "EARLYCLOSE_CONNECTIONS"
+// victim is the variable that makes this test's program the process that dies.
+const victim = "EARLYCLOSE_VICTIM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(victim) != "" {
@@ -201,12 +185,13 @@ func TestMain(m *testing.M) {
 			fmt.Println(err)
 			os.Exit(1)
 		}
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
 
-// waitForDeath takes connections at two ports, of which one is early. It prints their addresses, and never returns
-// unless it fails.
+// waitForDeath takes connections at two ports, of which one is early. It prints their addresses, and returns when the test
+// has ended without killing this process.
 func waitForDeath() error {
 	early, err := Listen("127.0.0.1:0")
 	if err != nil {
@@ -230,7 +215,8 @@ func waitForDeath() error {
 			}
 		}()
 	}
-	select {}
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
 }
 
 // When a process dies, its early connection and its early port end before its other connections, although they were opened
@@ -249,8 +235,11 @@ func TestEndsFirst(t *testing.T) {
 // have ended.
 func openAtEnd(t *testing.T, connections int) (open int) {
 	program := exec.CommandContext(t.Context(), os.Args[0])
-	program.Env = append(os.Environ(), fmt.Sprintf("%s=%d", victim, connections))
+	program.Env = append(os.Environ(), victim+"=yes")
 	out, err := program.StdoutPipe()
+	if err == nil {
+		_, err = program.StdinPipe() // it ends with this process
+	}
 	if err == nil {
 		err = program.Start()
 	}

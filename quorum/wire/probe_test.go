@@ -149,6 +149,27 @@ func TestProbeIsLimited(t *testing.T) {
 	})
 }
 
+// A term that raft does not store in time is not waited for: the disk may hang. A term that raft has is not asked for.
+func TestEnterTermIsLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := new(raft.Raft)
+		tr := newTestTransport(t, newPipes(nil))
+		tr.cfg.Raft = func() *raft.Raft { return r }
+		taken := make(chan any, 1)
+		go func() { taken <- (<-tr.Consumer()).Command }() // and never answers
+		begun := time.Now()
+		if err := tr.EnterTerm(5, time.Second); !errors.Is(err, errInterrupted) || time.Since(begun) != time.Second {
+			t.Errorf("%v after %v, want an error after a second", err, time.Since(begun))
+		}
+		if req, ok := (<-taken).(*raft.RequestVoteRequest); !ok || req.Term != 5 || req.LastLogIndex != 0 || req.LastLogTerm != 0 {
+			t.Errorf("raft is asked %+v, want a vote for an empty log in term 5", req)
+		}
+		if err := tr.EnterTerm(0, time.Second); err != nil {
+			t.Errorf("the present term: %v", err)
+		}
+	})
+}
+
 // raft stands for election at once, or is not asked any more.
 func TestStand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
