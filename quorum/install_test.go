@@ -236,8 +236,8 @@ func TestNamesOfCandidates(t *testing.T) {
 				t.Errorf("member %d: leader %d is at %q", id, lead, addr)
 			}
 		}
-		vote, err := e.members[lead].stores.Stable.Get([]byte("LastVoteCand"))
-		if err != nil || string(vote) != string(e.members[lead].server.ServerAddress()) {
+		vote, err := e.members[lead].stores.Stable.Get([]byte("RollcallVote"))
+		if err != nil || string(vote[8:]) != string(e.members[lead].server.ServerAddress()) { // the vote's term comes first
 			t.Errorf("the leader voted for %q, %v", vote, err)
 		}
 	})

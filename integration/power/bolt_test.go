@@ -1,6 +1,7 @@
 package power
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -32,7 +33,7 @@ const (
 )
 
 // stepKinds are the writes of a keeper, in the order of a round. Each is durable when it returns.
-var stepKinds = [...]string{"term", "vote's term", "vote's candidate", "entries", "list", "first entries go", "server lines", "last entries go"}
+var stepKinds = [...]string{"term", "vote", "entries", "list", "first entries go", "server lines", "last entries go"}
 
 // These are keys of raft and of package quorum in the stable store.
 var (
@@ -65,12 +66,11 @@ func (h *holding) step(step int) (write func(d *disk.Data) error) {
 	case "term":
 		h.term++
 		return func(d *disk.Data) error { return d.Stable().SetTerm(h.term) }
-	case "vote's term":
-		h.voteTerm = h.term
-		return func(d *disk.Data) error { return d.Stable().SetUint64(voteTermKey, h.voteTerm) }
-	case "vote's candidate":
-		h.candidate = fmt.Sprintf("member %d", h.term)
-		return func(d *disk.Data) error { return d.Stable().Set(candidateKey, []byte(h.candidate)) }
+	case "vote":
+		h.voteTerm, h.candidate = h.term, fmt.Sprintf("member %d", h.term)
+		return func(d *disk.Data) error {
+			return errors.Join(d.Stable().SetUint64(voteTermKey, h.voteTerm), d.Stable().Set(candidateKey, []byte(h.candidate)))
+		}
 	case "entries":
 		var logs []*raft.Log
 		for range 6 {
@@ -200,7 +200,7 @@ func (k told) judge(dir string) error {
 	case h != holdingAfter(k.done) && h != holdingAfter(k.begun):
 		err = fmt.Errorf("there is %+v, want %+v or %+v", h, holdingAfter(k.done), holdingAfter(k.begun))
 	default:
-		err = d.Stable().SetUint64(voteTermKey, h.term+1)
+		err = d.Stable().SetTerm(h.term + 1)
 	}
 	if cerr := d.Close(); err == nil {
 		err = cerr

@@ -253,7 +253,7 @@ func TestQueueIsFirst(t *testing.T) {
 			return q.Log().StoreLogs(logs)
 		}, true, "3 to 3"},
 		{"a term", func(q *queued) error { return q.Stable().SetTerm(9) }, false, string(keyTerm)},
-		{"a vote", func(q *queued) error { return q.Stable().Set([]byte("LastVoteCand"), nil) }, false, "LastVoteCand"},
+		{"a vote", func(q *queued) error { return setVote(q.Stable(), 9, "2.m2:1") }, false, string(keyVote)},
 		{"a deletion", func(q *queued) error { return q.Log().DeleteRange(1, 1) }, false, "delete 1 to 1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 )
 
 const (
@@ -26,9 +25,6 @@ const (
 	// follower's heartbeats wait for that write.
 	MaxAppendEntries = 8
 )
-
-// keyTerm is raft's key of its current term. Its other two are LastVoteTerm and LastVoteCand.
-var keyTerm = []byte("CurrentTerm")
 
 // Stores are the stores of raft's state, without the guards of a Data.
 type Stores struct {
@@ -230,81 +226,6 @@ func approxEntriesBytes(logs []*raft.Log) (n int64) {
 }
 
 func approxEntryBytes(l *raft.Log) int64 { return int64(len(l.Data) + entryOverhead) }
-
-// Stable is a member's stable store, with raft's term and vote and other values that must not be forgotten, and
-// with the guard of its Data. A missing key is not an error for raft, which expects the text "not found" or a
-// zero.
-type Stable struct {
-	raft.StableStore
-	storeGuard
-	drainQueueOrExit func() // waits until the entries before a write are durable; see logQueue
-}
-
-// Value returns the value of a key, or nil if there is none.
-func (s *Stable) Value(k []byte) ([]byte, error) {
-	switch v, err := s.Get(k); {
-	case isNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("quorum: read state: %w", err)
-	default:
-		return v, nil
-	}
-}
-
-// SetValue stores a value, and names the failed operation in its error.
-func (s *Stable) SetValue(k, v []byte) error {
-	if err := s.Set(k, v); err != nil {
-		return fmt.Errorf("quorum: write state: %w", err)
-	}
-	return nil
-}
-
-// Term returns raft's current term, or 0 if there is none.
-func (s *Stable) Term() (uint64, error) { return s.GetUint64(keyTerm) }
-
-// SetTerm stores raft's current term. raft must not be running.
-func (s *Stable) SetTerm(term uint64) error { return s.SetUint64(keyTerm, term) }
-
-// Set implements raft.StableStore, as do the next three methods.
-
-func (s *Stable) Set(k, v []byte) error {
-	return s.writeAfterQueue("write vote", "writing a vote", func() error { return s.StableStore.Set(k, v) })
-}
-
-func (s *Stable) SetUint64(k []byte, v uint64) error {
-	return s.writeAfterQueue("write "+string(k), "writing a term or a vote",
-		func() error { return s.StableStore.SetUint64(k, v) })
-}
-
-// writeAfterQueue performs a write once the queued entries are durable. In a later term this member reports to the
-// others that it holds these entries, and votes accordingly. op names the write in an error, and name in
-// StallError's.
-func (s *Stable) writeAfterQueue(op, name string, do func() error) error {
-	s.drainQueueOrExit()
-	return s.endMemberOnError(op, s.runTracked(name, do))
-}
-
-func (s *Stable) Get(k []byte) ([]byte, error) {
-	v, err := s.StableStore.Get(k)
-	if isNotFound(err) {
-		return nil, err
-	}
-	return v, s.endMemberOnError("read vote", err)
-}
-
-func (s *Stable) GetUint64(k []byte) (uint64, error) {
-	v, err := s.StableStore.GetUint64(k)
-	if isNotFound(err) {
-		return 0, nil
-	}
-	return v, s.endMemberOnError("read "+string(k), err)
-}
-
-// isNotFound compares the text, as raft does: raft's stores have no common error.
-func isNotFound(err error) bool {
-	return err != nil && (errors.Is(err, raftboltdb.ErrKeyNotFound) || err.Error() == "not found")
-}
 
 // snapshotStore is the snapshot store with its guard.
 type snapshotStore struct {

@@ -271,12 +271,12 @@ func (d *Disk) Last() uint64 {
 func (d *Disk) Votes(id uint32) (term uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// It is the address if the member voted for itself, and the name otherwise. Both begin with the name.
-	voted := string(d.data.stable["LastVoteCand"])
-	if !strings.HasPrefix(voted, fmt.Sprintf("%d.", id)) || len(d.data.stable["LastVoteTerm"]) != 8 {
+	// The term is followed by the candidate: its address if the member voted for itself, and its name otherwise. Both begin with the name.
+	vote := d.data.stable["RollcallVote"]
+	if len(vote) < 8 || !strings.HasPrefix(string(vote[8:]), fmt.Sprintf("%d.", id)) {
 		return 0
 	}
-	return binary.BigEndian.Uint64(d.data.stable["LastVoteTerm"])
+	return binary.BigEndian.Uint64(vote)
 }
 
 // diskRun is a disk as one process sees it: raft's three stores.
