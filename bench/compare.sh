@@ -21,6 +21,8 @@
 #   FAULTS ("KILL TERM STOP")       the faults of the part failover, by their signals
 #   FAILOVER_SIDES ("ZooKeeper Rollcall")  the sides of the part failover
 #   HELD (1000)                     the sessions that are connected in the part failover. For others than these defaults, choose another DATA
+#   LOGS                            a directory that keeps the members' logs of each fault, in FAULT.ROUND: with CFG=logLevel=debug they
+#                                   show what an election waited for
 #   JVM_WARMUP (20s)                load before each turn, on each side, so that Java has compiled its hot code
 #   NODES (1000000), SESSIONS (1000000)  the numbers for "1 M" in the parts alone and backup; smaller ones are for a trial
 #   BACKUP_DURATION (20s)           of each run of the part backup
@@ -218,7 +220,14 @@ break_leader() {
     launch "$2" "$i" 3
   fi
   await 3 && sleep 3 || return # the followers have the whole log again
+  [ -z "${LOGS:-}" ] || keep_logs "$4.$3"
   [ -n "$result" ] && keep failover "$1" "$2" "$3" results "$result"
+}
+
+# keep_logs NAME keeps the members' logs in LOGS.
+keep_logs() {
+  mkdir -p "$LOGS/$1"
+  cp "$WORK"/log.* "$LOGS/$1"
 }
 
 # pid_of I prints the process of member I.
