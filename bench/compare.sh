@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# compare.sh measures Debian's ZooKeeper, the floor (rollcall bench floor) and this Rollcall on this machine, by
-# turns, each as one server and as three. Then it measures Rollcall alone. bench/compare.txt lists the cases. It takes an hour,
+# compare.sh measures Debian's ZooKeeper, the floor (rollcall bench floor) and this Rollcall on this machine, row by row
+# by turns, each as one server and as three. Then it measures Rollcall alone. bench/compare.txt lists the cases. It takes an hour,
 # during which nothing else should run. It needs Debian's package zookeeper and a Java runtime.
 #
 #   compare.sh                  runs all parts and writes the report
@@ -23,11 +23,11 @@
 #   HELD (1000)                     the sessions that are connected in the part failover. For others than these defaults, choose another DATA
 #   LOGS                            a directory that keeps the members' logs of each fault, in FAULT.ROUND: with CFG=logLevel=debug they
 #                                   show what an election waited for
-#   JVM_WARMUP (20s)                load before each turn, on each side, so that Java has compiled its hot code
+#   JVM_WARMUP (20s)                load on each new ensemble, so that Java has compiled its hot code
 #   NODES (1000000), SESSIONS (1000000)  the numbers for "1 M" in the parts alone and backup; smaller ones are for a trial
 #   BACKUP_DURATION (20s)           of each run of the part backup
 #   DATA (docs/performance/data)
-#   PORT (24600)                    the first of 420 ports of 127.0.0.1
+#   PORT (24600)                    the first of 1,260 ports of 127.0.0.1
 #   TLS                             not empty: clients of both connect over TLS. Choose another DATA
 #   WORK                            directory for data, on the disk to be measured (default: a new one in TMPDIR)
 set -euo pipefail
@@ -53,35 +53,76 @@ rows() {
     { print $2 "\t" chosen }' bench/compare.txt
 }
 
-# turn PART N SIDE ROUND [Floor] starts N members and runs the rows of the part that are not kept yet.
-turn() {
-  local part=$1 n=$2 side=$3 round=$4 row case list=()
-  while IFS=$'\t' read -r row case; do
-    kept "$part" "$row" "$side" "$round" || list+=("$row"$'\t'"$case")
-  done < <(rows "$part" "$side" ${5:+"$5"})
-  [ ${#list[@]} -gt 0 ] || return 0
-  say "$part, round $round, $side: ${#list[@]} cases"
-  start "$side" "$n" || { missed "$part: all of round $round on $side"; return 0; }
-  load "$n" -warmup 0s -duration "$jvm_warmup" mix:reads=50 >/dev/null || true # if something is wrong, the cases fail
-  for row in "${list[@]}"; do
-    measure "$part" "${row%%$'\t'*}" "$side" "$round" "$n" "${row#*$'\t'}"
-  done
-  stop
-}
-
-# turns PART N ROUNDS SIDES [Floor] runs the turns of all rounds. The sides come in the given order in odd rounds, and in
-# the opposite one in even rounds.
+# turns PART N ROUNDS SIDES [Floor] measures the rows of a part. Each round has an ensemble of N members for each side. They
+# run beside each other, and all but the measured one are idle: a row is measured on one side right after the other, because
+# the speed of a shared machine changes within minutes.
 turns() {
-  local round side
+  local round
   for ((round = 1; round <= $3; round++)); do
-    for side in $([ $((round % 2)) = 1 ] && echo "$4" || reversed $4); do
-      turn "$1" "$2" "$side" "$round" ${5:+"$5"}
-    done
+    turn "$1" "$2" "$round" "$4" "${5:-}"
+    stop_sides
   done
 }
 
-# reversed WORD... prints the words, the last one first.
-reversed() { printf '%s\n' "$@" | tac; }
+# turn PART N ROUND SIDES OF measures the rows of a round that are not kept yet. The order of the sides changes with each row.
+turn() {
+  local part=$1 n=$2 round=$3 side row case wanted i=$3
+  local -A cases=()
+  local serve=()
+  for side in $4; do
+    wanted=0
+    while IFS=$'\t' read -r row case; do
+      kept "$part" "$row" "$side" "$round" || { cases[$side $row]=$case; wanted=1; }
+    done < <(rows "$part" "$side" "$5")
+    [ "$wanted" = 1 ] || continue
+    say "$part, round $round, $side starts"
+    start_side "$side" "$n" || { missed "$part: all of round $round on $side"; continue; }
+    serve+=("$side")
+    load "$n" -warmup 0s -duration "$jvm_warmup" mix:reads=50 >/dev/null || true # if something is wrong, the cases fail
+  done
+  while IFS=$'\t' read -r row case; do
+    i=$((i + 1))
+    for side in $(rotated "$i" "${serve[@]}"); do
+      [ -n "${cases[$side $row]:-}" ] || continue
+      at_side "$side"
+      measure "$part" "$row" "$side" "$round" "$n" "${cases[$side $row]}"
+    done
+  done < <(rows "$part" Rollcall "$5")
+}
+
+# rotated I WORD... prints the words, from the one after I words on.
+rotated() {
+  local i=$1
+  shift
+  [ $# -eq 0 ] || printf '%s\n' "${@:i % $# + 1}" "${@:1:i % $#}"
+}
+
+# at_side SIDE makes the ensemble of a side the present one. Each has a directory and 420 ports of its own.
+at_side() {
+  [ -n "$all_sides" ] || all_sides=$WORK
+  kind=$1 WORK=$all_sides/$1 first=${first_of[$1]:-0}
+  case $1 in ZooKeeper) PORT=$first_port ;; Floor) PORT=$((first_port + 420)) ;; *) PORT=$((first_port + 840)) ;; esac
+  mkdir -p "$WORK"
+}
+declare -A first_of=()
+all_sides="" first_port=$PORT
+
+# start_side SIDE N starts the ensemble of a side.
+start_side() {
+  at_side "$1"
+  start "$1" "$2" || return
+  first_of[$1]=$first
+}
+
+# stop_sides stops the ensembles of all sides.
+stop_sides() {
+  local side
+  for side in "${!first_of[@]}"; do
+    at_side "$side"
+    stop
+  done
+  WORK=${all_sides:-$WORK} PORT=$first_port all_sides=""
+}
 
 # figure ROW ROUND NAME VALUE keeps one figure of Rollcall alone, unless it is kept already.
 figure() { kept alone "$1" Rollcall "$2" || keep alone "$1" Rollcall "$2" figures "{\"$3\":$4}"; }
@@ -175,7 +216,7 @@ beside() {
 failover() {
   local round side
   for ((round = 1; round <= rounds; round++)); do
-    for side in $([ $((round % 2)) = 1 ] && echo "$failover_sides" || tr ' ' '\n' <<<"$failover_sides" | tac); do
+    for side in $(rotated "$round" $failover_sides); do
       say "failover, round $round, $side"
       failover_turn "$round" "$side" || missed "failover: round $round on $side"
       stop

@@ -139,6 +139,14 @@ stop() {
   rm -rf "$WORK"/[0-9]* "$WORK"/cfg.* "$WORK"/log.*
 }
 
+# stop_everywhere stops the members of the directory that was given, and of those below it that a script made its WORK.
+stop_everywhere() {
+  for WORK in "$root" "$root"/*/; do
+    WORK=${WORK%/}
+    stop
+  done
+}
+
 # pids prints the process ids of the members with commas between them.
 pids() { paste -sd, "$WORK/pids"; }
 
@@ -219,7 +227,8 @@ begin_measuring() {
   mkdir -p "$DATA"
   made=""
   [ -n "${WORK:-}" ] || { WORK=$(mktemp -d); made=$WORK; }
-  trap 'stop; [ -z "$made" ] || rm -rf "$made"' EXIT
+  trap 'stop_everywhere; [ -z "$made" ] || rm -rf "$made"' EXIT
+  root=$WORK
 }
 finish() {
   [ ${#missing[@]} -eq 0 ] || { printf 'not measured: %s\n' "${missing[@]}" >&2; return 1; }
