@@ -43,10 +43,14 @@ func TestTargets(t *testing.T) {
 }
 
 const runs = `{"row":"set","side":"ZooKeeper","round":1,"results":[{"per_second":100,"latency":{"p99_us":9000},"extra":[{"name":"early","value":2}]}]}
-{"row":"set","side":"ZooKeeper","round":2,"results":[{"per_second":140,"latency":{"p99_us":9000},"void":true}]}
+{"row":"set","side":"ZooKeeper","round":2,"results":[{"per_second":140,"latency":{"p99_us":9000}}]}
 {"row":"set","side":"ZooKeeper","round":3,"results":[{"per_second":120,"latency":{"p99_us":9000}}]}
 {"row":"set","side":"Rollcall","round":1,"results":[{"per_second":360,"latency":{"p99_us":3001},"extra":[{"name":"early","value":0}]}]}
 {"row":"set","side":"Floor","round":1,"results":[{"per_second":480,"server_cpu_us_per_op":8,"latency":{"p99_us":2000},"void":true}]}
+{"row":"get","side":"ZooKeeper","round":1,"results":[{"per_second":100,"server_cpu_us_per_op":40,"latency":{"p99_us":9000}}]}
+{"row":"get","side":"ZooKeeper","round":2,"results":[{"per_second":100,"server_cpu_us_per_op":40,"latency":{"p99_us":9000},"void":true}]}
+{"row":"get","side":"Rollcall","round":1,"results":[{"per_second":110,"server_cpu_us_per_op":10,"latency":{"p99_us":9},"server_rss_bytes":1048576}]}
+{"row":"get","side":"Floor","round":1,"results":[{"per_second":111,"server_cpu_us_per_op":8,"latency":{"p99_us":9}}]}
 {"row":"start","side":"Rollcall","round":1,"figures":{"seconds":0.6}}
 `
 
@@ -73,6 +77,14 @@ func TestJudge(t *testing.T) {
 		{"alone", "start", "seconds <= 0.5", "0.600", "**missed**"},
 		{"alone", "start", "seconds <= 0.6", "0.600", "met"},
 		{"one", "set", "ops/s >= 1x", "-", "not measured"},
+		{"three", "get", "ops/s >= 4x", "0.250x of the servers' CPU time", "met"},
+		{"three", "get", "ops/s >= 4.1x", "0.250x of the servers' CPU time", "**missed**"},
+		{"three", "get", "ops/s >= 0.8f", "1.25f of the servers' CPU time", "met"},
+		{"three", "get", "ops/s >= 0.81f", "1.25f of the servers' CPU time", "**missed**"},
+		{"three", "get", "ops/s >= 100", "-", "void"},
+		{"three", "get", "p99 <= 1/3x", "-", "void"},
+		{"three", "get", "server CPU per op <= 1/4x", "0.250x", "met"},
+		{"three", "get", "RSS of the servers <= 1", "1", "met"},
 	} {
 		x := target{part: c.part, row: c.row}
 		if err := x.parse(c.target); err != nil {
@@ -82,7 +94,7 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s, %s: %s, %s; want %s, %s", c.row, c.target, reached, verdict, c.reached, c.verdict)
 		}
 	}
-	if k.targets = []target{{part: "three", row: "set", figure: "ops/s", limit: 3, unit: byBaseline, text: "≤ 3x"}}; !strings.Contains(k.Targets(), "| 120 (100-140) | 360 | 3x | 480 | 0.750f | ≤ 3x | met, void |") {
+	if k.targets = []target{{part: "three", row: "set", figure: "ops/s", limit: 3, unit: byBaseline, text: "≤ 3x"}}; !strings.Contains(k.Targets(), "| 120 (100-140) | 360 | 3x | 480 | 0.750f | ≤ 3x | met |") {
 		t.Errorf("targets:\n%s", k.Targets())
 	}
 	k.targets = []target{{part: "alone", row: "start"}, {part: "alone", row: "set", figure: "ops/s"}, {part: "alone", row: "set", figure: "p99"}}
@@ -97,10 +109,14 @@ func TestJudge(t *testing.T) {
 	}
 	floorAlone := &measurements{runsByPart: map[string][]recordedRun{"three": slices.DeleteFunc(slices.Clone(lines),
 		func(l recordedRun) bool { return l.Side != floorSide })}}
-	if !k.isVoid("three", "set") || floorAlone.isVoid("three", "set") {
-		t.Error("a row is void because of the floor, or is not void because of ZooKeeper")
+	k.targets = []target{{part: "three", row: "get", figure: "ops/s", limit: 3, atLeast: true, unit: byBaseline, text: "≥ 3x"}}
+	if got := k.Targets(); !strings.Contains(got, "| ≥ 3x | met: 0.250x of the servers' CPU time |") {
+		t.Errorf("targets:\n%s", got)
 	}
-	if got := k.remarkLines([]string{"three"}); !strings.Contains(got, "set on ZooKeeper: void, 1 of 3 runs") {
+	if !k.isVoid("three", "get") || k.isVoid("three", "set") || floorAlone.isVoid("three", "set") {
+		t.Error("a row is void because of the floor, or is not void because of one run on ZooKeeper")
+	}
+	if got := k.remarkLines([]string{"three"}); !strings.Contains(got, "get on ZooKeeper: void, 1 of 2 runs") {
 		t.Errorf("remarks: %q", got)
 	}
 }

@@ -143,8 +143,23 @@ func (k *measurements) baselineCell(part, row, figure string) string {
 	return s.String()
 }
 
-// judgeTarget returns the reached value and the verdict.
+// serverCPU is the figure of the servers' processor time for a request.
+const serverCPU = "server CPU per op"
+
+// serverFigures do not depend on how much processor time the load generator takes.
+var serverFigures = []string{serverCPU, "RSS of the servers", "RSS growth per session", "expired", "early"}
+
+// judgeTarget returns the reached value and the verdict. In a void row, a ratio of rates is judged by the servers' processor time
+// for a request, and other figures that the load generator has a share in are not judged.
 func (k *measurements) judgeTarget(t target) (reached, verdict string) {
+	if k.isVoid(t.part, t.row) && !slices.Contains(serverFigures, t.figure) {
+		if t.figure != "ops/s" || t.unit == "" {
+			return "-", "void"
+		}
+		t.figure, t.limit, t.atLeast = serverCPU, 1/t.limit, false
+		reached, verdict = k.judgeTarget(t)
+		return reached + " of the servers' CPU time", verdict
+	}
 	b := k.rowSpread(t.part, t.row, "Rollcall", t.figure)
 	if b.runs == 0 {
 		return "-", "not measured"
@@ -193,13 +208,13 @@ func (k *measurements) Targets() string {
 		if t.figure == "" {
 			continue
 		}
-		_, verdict := k.judgeTarget(t)
+		reached, verdict := k.judgeTarget(t)
 		ratio := ""
 		if t.unit != "" {
 			ratio = k.baselineRatioCell(t.part, t.row, t.figure)
 		}
-		if k.isVoid(t.part, t.row) {
-			verdict += ", void"
+		if _, instead, _ := strings.Cut(reached, " "); instead != "" {
+			verdict += ": " + reached
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |%s %s | %s |\n", t.row, figureTitle(t.figure),
 			k.baselineCell(t.part, t.row, t.figure), k.rowSpread(t.part, t.row, "Rollcall", t.figure), ratio,
@@ -237,7 +252,7 @@ func (k *measurements) Missed() string {
 	for _, n := range count {
 		all += n
 	}
-	return fmt.Sprintf("Of %d targets %d are met and %d missed; %d could not be judged.\n\n%s", all, count["met"],
+	return fmt.Sprintf("Of %d targets %d are met and %d missed; %d are void or were not measured.\n\n%s", all, count["met"],
 		count["**missed**"],
 		all-count["met"]-count["**missed**"], b.String())
 }
