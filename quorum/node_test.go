@@ -438,43 +438,57 @@ func TestStoreErrorStops(t *testing.T) {
 	}
 }
 
-// failingStable fails when the term is written.
+// failingStable fails when the term, or a vote, is written.
 type failingStable struct {
 	raft.StableStore
-	full atomic.Bool
+	termFails, voteFails atomic.Bool
 }
 
 func (f *failingStable) SetUint64(k []byte, v uint64) error {
-	if f.full.Load() {
+	if f.termFails.Load() {
 		return errFull
 	}
 	return f.StableStore.SetUint64(k, v)
 }
 
-// raft panics when it cannot store its term; the member returns an error instead.
+func (f *failingStable) Set(k, v []byte) error {
+	if f.voteFails.Load() {
+		return errFull
+	}
+	return f.StableStore.Set(k, v)
+}
+
+// raft panics when it cannot store its term, and goes on when it cannot store its vote; the member returns an error instead.
 func TestTermErrorStops(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newEnsemble(t, 3)
-		stable := &failingStable{StableStore: e.members[1].stores.Stable}
-		e.members[1].stores.Stable = stable
-		e.begin()
-		stable.full.Store(true)
-		e.wait("an election that reaches member 1", func() bool {
-			if lead := e.leaderNow(); lead != 0 {
-				e.handOver(lead)
-			}
-			select {
-			case <-e.members[1].done:
-				return true
-			default:
-				return false
-			}
+	for name, fail := range map[string]func(f *failingStable){
+		"term": func(f *failingStable) { f.termFails.Store(true) },
+		"vote": func(f *failingStable) { f.voteFails.Store(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnsemble(t, 3)
+				stable := &failingStable{StableStore: e.members[1].stores.Stable}
+				e.members[1].stores.Stable = stable
+				e.begin()
+				fail(stable)
+				e.wait("an election that reaches member 1", func() bool {
+					if lead := e.leaderNow(); lead != 0 {
+						e.handOver(lead)
+					}
+					select {
+					case <-e.members[1].done:
+						return true
+					default:
+						return false
+					}
+				})
+				if err := e.ended(1); !errors.Is(err, errFull) {
+					t.Errorf("Run: %v, want the disk's error", err)
+				}
+			})
 		})
-		if err := e.ended(1); !errors.Is(err, errFull) {
-			t.Errorf("Run: %v, want the disk's error", err)
-		}
-	})
+	}
 }
 
 func (e *ensemble) leaderNow() uint32 {

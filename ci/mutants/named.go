@@ -203,9 +203,14 @@ var named = []namedMutant{
 		"quorum/disk", "TestQueueIsFirst",
 	},
 	{
-		"term written before the entries of the last one", "quorum/disk/stores.go",
+		"term written before the entries of the last one", "quorum/disk/stable.go",
 		"\ts.drainQueueOrExit()\n", "",
 		"quorum", "TestDeposedLeaderStoresItsQueueFirst",
+	},
+	{
+		"vote in the term of an earlier one", "quorum/disk/stable.go",
+		"\t\ts.voteTerm = nil\n", "",
+		"quorum/disk", "TestVoteWithoutTerm",
 	},
 	{
 		"log shortened before its end is written", "quorum/disk/queue.go",

@@ -200,7 +200,7 @@ func (k told) judge(dir string) error {
 	case h != holdingAfter(k.done) && h != holdingAfter(k.begun):
 		err = fmt.Errorf("there is %+v, want %+v or %+v", h, holdingAfter(k.done), holdingAfter(k.begun))
 	default:
-		err = d.Stable().SetTerm(h.term + 1)
+		err = errors.Join(d.Stable().SetUint64(voteTermKey, h.term+1), d.Stable().Set(candidateKey, []byte("member 1")))
 	}
 	if cerr := d.Close(); err == nil {
 		err = cerr

@@ -18,8 +18,8 @@ var (
 )
 
 // keyVote is the key of the vote in the store: its term, of voteTermSize bytes, and the candidate. raft writes the
-// term and then the candidate. As one value they are one write with its two syncs, for which an election waits, and a
-// crash cannot leave the term of one vote with the candidate of another.
+// term and then the candidate. As one value they are one write, and an election waits for its two syncs only. A crash
+// cannot leave the term of one vote with the candidate of another.
 var keyVote = []byte("RollcallVote")
 
 const voteTermSize = 8
@@ -31,7 +31,7 @@ type Stable struct {
 	raft.StableStore
 	storeGuard
 	drainQueueOrExit func() // waits until the entries before a write are durable; see logQueue
-	votingIn         uint64 // term of the vote whose candidate is not set yet; 0: none. Only raft's main loop votes
+	voteTerm         []byte // term of the vote whose candidate is not set yet; nil: none. Only raft's main loop votes
 }
 
 // Value returns the value of a key, or nil if there is none.
@@ -60,15 +60,15 @@ func (s *Stable) Term() (uint64, error) { return s.GetUint64(keyTerm) }
 // SetTerm stores raft's current term. raft must not be running.
 func (s *Stable) SetTerm(term uint64) error { return s.SetUint64(keyTerm, term) }
 
-// Set implements raft.StableStore, as do the next three methods. It stores a vote's candidate together with its term, which
-// must have been set just before.
+// Set implements raft.StableStore, as do SetUint64, Get and GetUint64. It stores a vote's candidate together with its
+// term, which must have been set just before.
 func (s *Stable) Set(k, v []byte) error {
 	if bytes.Equal(k, keyVoteCandidate) {
-		if s.votingIn == 0 {
+		if s.voteTerm == nil {
 			return s.endMemberOnError("write vote", errors.New("its term is not set"))
 		}
-		k, v = keyVote, append(binary.BigEndian.AppendUint64(nil, s.votingIn), v...)
-		s.votingIn = 0
+		k, v = keyVote, append(s.voteTerm, v...)
+		s.voteTerm = nil
 	}
 	return s.writeAfterQueue("write vote", "writing a vote", func() error { return s.StableStore.Set(k, v) })
 }
@@ -76,7 +76,7 @@ func (s *Stable) Set(k, v []byte) error {
 // SetUint64 stores a number. It keeps a vote's term in memory until its candidate is set.
 func (s *Stable) SetUint64(k []byte, v uint64) error {
 	if bytes.Equal(k, keyVoteTerm) {
-		s.votingIn = v
+		s.voteTerm = binary.BigEndian.AppendUint64(nil, v)
 		return nil
 	}
 	return s.writeAfterQueue("write "+string(k), "writing a term or a vote",
@@ -91,12 +91,12 @@ func (s *Stable) writeAfterQueue(op, name string, do func() error) error {
 	return s.endMemberOnError(op, s.runTracked(name, do))
 }
 
-func (s *Stable) Get(k []byte) ([]byte, error) {
+func (s *Stable) Get(k []byte) (v []byte, err error) {
 	if bytes.Equal(k, keyVoteCandidate) {
-		_, candidate, err := s.vote()
-		return candidate, err
+		_, v, err = s.vote()
+	} else {
+		v, err = s.StableStore.Get(k)
 	}
-	v, err := s.StableStore.Get(k)
 	if isNotFound(err) {
 		return nil, err
 	}
@@ -115,14 +115,20 @@ func (s *Stable) GetUint64(k []byte) (v uint64, err error) {
 	return v, s.endMemberOnError("read "+string(k), err)
 }
 
-// vote returns the vote that is stored.
+// vote returns the vote that is stored. Earlier builds have stored its two parts as raft does. Without them, a member
+// that is upgraded during an election could vote twice in a term.
 func (s *Stable) vote() (term uint64, candidate []byte, err error) {
-	b, err := s.Get(keyVote)
-	if err != nil {
+	b, err := s.StableStore.Get(keyVote)
+	switch {
+	case isNotFound(err):
+		if term, err = s.StableStore.GetUint64(keyVoteTerm); err == nil {
+			candidate, err = s.StableStore.Get(keyVoteCandidate)
+		}
+		return term, candidate, err
+	case err != nil:
 		return 0, nil, err
-	}
-	if len(b) < voteTermSize {
-		return 0, nil, s.endMemberOnError("read vote", fmt.Errorf("%w: a vote of %d bytes", ErrDamaged, len(b)))
+	case len(b) < voteTermSize:
+		return 0, nil, fmt.Errorf("%w: a vote of %d bytes", ErrDamaged, len(b))
 	}
 	return binary.BigEndian.Uint64(b), b[voteTermSize:], nil
 }

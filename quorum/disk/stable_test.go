@@ -24,13 +24,13 @@ func vote(t *testing.T, s *Stable) (term uint64, candidate string) {
 	return term, string(b)
 }
 
-// A vote is one write, and what a process has not written is not a vote.
+// A vote is one write, and a term without a candidate is not a vote.
 func TestVotes(t *testing.T) {
 	q := newQueued(t)
 	if term, candidate := vote(t, q.Stable()); term != 0 || candidate != "" {
 		t.Errorf("a new store has voted for %q in term %d", candidate, term)
 	}
-	for term := uint64(7); term < 9; term++ {
+	for _, term := range []uint64{0, 7, 8} {
 		if err := setVote(q.Stable(), term, "2.m2:1"); err != nil {
 			t.Fatal(err)
 		}
@@ -46,6 +46,27 @@ func TestVotes(t *testing.T) {
 	}
 	if term, _ := vote(t, q.Stable()); term != 8 {
 		t.Errorf("the vote is in term %d before its candidate is set, want 8", term)
+	}
+	next := &Stable{StableStore: q.store, storeGuard: q.Stable().storeGuard} // of the next process
+	if term, candidate := vote(t, next); term != 8 || candidate != "2.m2:1" {
+		t.Errorf("the next process finds a vote for %q in term %d, want term 8", candidate, term)
+	}
+}
+
+// A vote of an earlier build counts, until there is a later one.
+func TestVoteOfEarlierBuild(t *testing.T) {
+	q := newQueued(t)
+	if err := errors.Join(q.store.SetUint64(keyVoteTerm, 5), q.store.Set(keyVoteCandidate, []byte("3.m3:1"))); err != nil {
+		t.Fatal(err)
+	}
+	if term, candidate := vote(t, q.Stable()); term != 5 || candidate != "3.m3:1" {
+		t.Errorf("the vote is for %q in term %d, want term 5", candidate, term)
+	}
+	if err := setVote(q.Stable(), 6, "2.m2:1"); err != nil {
+		t.Fatal(err)
+	}
+	if term, candidate := vote(t, q.Stable()); term != 6 || candidate != "2.m2:1" {
+		t.Errorf("the vote is for %q in term %d, want term 6", candidate, term)
 	}
 }
 
