@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# compare.sh measures Debian's ZooKeeper, the floor (rollcall bench floor) and this Rollcall on this machine, row by row
-# by turns, each as one server and as three. Then it measures Rollcall alone. bench/compare.txt lists the cases. It takes an hour,
+# compare.sh measures Debian's ZooKeeper, the floor (rollcall bench floor) and this Rollcall on this machine, by turns within
+# each row, each as one server and as three. Then it measures Rollcall alone. bench/compare.txt lists the cases. It takes an hour,
 # during which nothing else should run. It needs Debian's package zookeeper and a Java runtime.
 #
 #   compare.sh                  runs all parts and writes the report
@@ -21,9 +21,9 @@
 #   FAULTS ("KILL TERM STOP")       the faults of the part failover, by their signals
 #   FAILOVER_SIDES ("ZooKeeper Rollcall")  the sides of the part failover
 #   HELD (1000)                     the sessions that are connected in the part failover. For others than these defaults, choose another DATA
-#   LOGS                            a directory that keeps the members' logs of each fault, in FAULT.ROUND: with CFG=logLevel=debug they
-#                                   show what an election waited for
-#   JVM_WARMUP (20s)                load on each new ensemble, so that Java has compiled its hot code
+#   LOGS                            a directory that keeps the members' logs of each fault, in SIDE.FAULT.ROUND: with CFG=logLevel=debug
+#                                   they show what an election waited for
+#   JVM_WARMUP (8s)                 of each load that a new ensemble of ZooKeeper has first (see warm_up)
 #   NODES (1000000), SESSIONS (1000000)  the numbers for "1 M" in the parts alone and backup; smaller ones are for a trial
 #   BACKUP_DURATION (20s)           of each run of the part backup
 #   DATA (docs/performance/data)
@@ -36,7 +36,7 @@ cd "$(dirname "$0")/.."
 
 duration=${DURATION:-4s} warmup=${WARMUP:-1500ms} rounds=${ROUNDS:-3} idle_rounds=${IDLE_ROUNDS:-1}
 sides=${SIDES:-ZooKeeper $([ -n "${TLS:-}" ] || echo Floor) Rollcall} # the floor has no TLS
-jvm_warmup=${JVM_WARMUP:-20s} kills=${KILLS:-5} faults=${FAULTS:-KILL TERM STOP} failover_sides=${FAILOVER_SIDES:-ZooKeeper Rollcall} held=${HELD:-1000} nodes=${NODES:-1000000} sessions=${SESSIONS:-1000000}
+jvm_warmup=${JVM_WARMUP:-8s} kills=${KILLS:-5} faults=${FAULTS:-KILL TERM STOP} failover_sides=${FAILOVER_SIDES:-ZooKeeper Rollcall} held=${HELD:-1000} nodes=${NODES:-1000000} sessions=${SESSIONS:-1000000}
 backup_nodes=20000 backup_duration=${BACKUP_DURATION:-20s} # longer than a backup of 1 M nodes takes at its usual rate
 PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
 . bench/ensemble.sh
@@ -53,9 +53,9 @@ rows() {
     { print $2 "\t" chosen }' bench/compare.txt
 }
 
-# turns PART N ROUNDS SIDES [Floor] measures the rows of a part. Each round has an ensemble of N members for each side. They
-# run beside each other, and all but the measured one are idle: a row is measured on one side right after the other, because
-# the speed of a shared machine changes within minutes.
+# turns PART N ROUNDS SIDES [Floor] measures the rows of a part. Each round has an ensemble of N members for each side, and they
+# run beside each other. A row is measured on all sides, one after the other, because the speed of a shared machine changes
+# within minutes. Meanwhile the other ensembles are idle.
 turns() {
   local round
   for ((round = 1; round <= $3; round++)); do
@@ -64,7 +64,8 @@ turns() {
   done
 }
 
-# turn PART N ROUND SIDES OF measures the rows of a round that are not kept yet. The order of the sides changes with each row.
+# turn PART N ROUND SIDES OF measures the rows of a round that are not kept yet. The first side changes with each row, and the
+# order is reversed in every second round.
 turn() {
   local part=$1 n=$2 round=$3 side row case wanted i=$3
   local -A cases=()
@@ -78,16 +79,26 @@ turn() {
     say "$part, round $round, $side starts"
     start_side "$side" "$n" || { missed "$part: all of round $round on $side"; continue; }
     serve+=("$side")
-    load "$n" -warmup 0s -duration "$jvm_warmup" mix:reads=50 >/dev/null || true # if something is wrong, the cases fail
+    warm_up "$side" "$n"
   done
   while IFS=$'\t' read -r row case; do
     i=$((i + 1))
-    for side in $(rotated "$i" "${serve[@]}"); do
+    for side in $(rotated "$i" "${serve[@]}" | if [ $((round % 2)) = 1 ]; then cat; else tac; fi); do
       [ -n "${cases[$side $row]:-}" ] || continue
       at_side "$side"
       measure "$part" "$row" "$side" "$round" "$n" "${cases[$side $row]}"
     done
   done < <(rows "$part" Rollcall "$5")
+}
+
+# warm_up SIDE N loads a new ensemble. Java compiles code that has run often: without these loads, ZooKeeper did 1,500 sets of
+# 64 clients per second at first, and 4,500 after 20 seconds. If something is wrong, the cases fail, too.
+warm_up() {
+  local case cases=(mix:reads=50)
+  [ "$1" != ZooKeeper ] || cases+=(set:conns=64,window=1 get:conns=64,window=1 create:conns=8,window=64 sessions:conns=32 mix:reads=50)
+  for case in "${cases[@]}"; do
+    load "$2" -warmup 0s -duration "$([ "$1" = ZooKeeper ] && echo "$jvm_warmup" || echo 2s)" "$case" >/dev/null || true
+  done
 }
 
 # rotated I WORD... prints the words, from the one after I words on.
@@ -110,6 +121,7 @@ all_sides="" first_port=$PORT
 # start_side SIDE N starts the ensemble of a side.
 start_side() {
   at_side "$1"
+  first_of[$1]=0 # stop_sides stops what has started
   start "$1" "$2" || return
   first_of[$1]=$first
 }
@@ -121,7 +133,7 @@ stop_sides() {
     at_side "$side"
     stop
   done
-  WORK=${all_sides:-$WORK} PORT=$first_port all_sides=""
+  WORK=${all_sides:-$WORK} PORT=$first_port all_sides="" first_of=()
 }
 
 # figure ROW ROUND NAME VALUE keeps one figure of Rollcall alone, unless it is kept already.
@@ -229,7 +241,7 @@ failover() {
 failover_turn() {
   local round=$1 side=$2 holder fault row n status=0
   start "$side" 3 || return
-  load 3 -warmup 0s -duration "$jvm_warmup" mix:reads=50 >/dev/null || true # if something is wrong, the cases fail
+  warm_up "$side" 3
   hold_sessions "$held" &
   holder=$!
   for fault in "KILL: the leader's process is killed" "TERM: the leader is stopped" "STOP: the leader's process is paused for 5 s"; do
@@ -256,12 +268,10 @@ break_leader() {
   hook="echo 127.0.0.1:$((first + i)); kill -s $4 $pid"
   [ "$4" != STOP ] || hook+="; sleep 5; kill -s CONT $pid"
   result=$(timeout -k 20 120 "$rollcall" bench --hosts "$(servers 3)" -o json -warmup 1s -duration 10s --hook "$hook" failover:conns=2) || result=""
-  if [ "$4" != STOP ]; then
-    while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
-    launch "$2" "$i" 3
-  fi
+  [ "$4" = STOP ] || while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
+  [ -z "${LOGS:-}" ] || keep_logs "$2.$4.$3"
+  [ "$4" = STOP ] || launch "$2" "$i" 3
   await 3 && sleep 3 || return # the followers have the whole log again
-  [ -z "${LOGS:-}" ] || keep_logs "$4.$3"
   [ -n "$result" ] && keep failover "$1" "$2" "$3" results "$result"
 }
 

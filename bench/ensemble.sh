@@ -1,5 +1,5 @@
 # The scripts that measure source this file. It starts and stops ensembles of ZooKeeper, of Rollcall or of the
-# floor (rollcall bench floor) on 127.0.0.1, one at a time, and keeps one line for each measured run.
+# floor (rollcall bench floor) on 127.0.0.1, and keeps one line for each measured run. WORK and PORT say which ensemble is meant.
 #
 #   PORT  the first of 420 ports
 #   WORK  directory for the members' data, new for each start
@@ -28,7 +28,7 @@ servers() {
 }
 
 # certificates makes those for TLS in WORK/tls, unless they are there.
-certificates() { [ -d "$WORK/tls" ] || "$rollcall" certs --out "$WORK/tls" 127.0.0.1 >/dev/null; }
+certificates() { [ -f "$WORK/tls/127.0.0.1.pem" ] || "$rollcall" certs --out "$WORK/tls" 127.0.0.1 >/dev/null; }
 
 # secured I prints the lines that give member I a port for clients over TLS. ZooKeeper needs Netty for it.
 secured() {
@@ -139,10 +139,9 @@ stop() {
   rm -rf "$WORK"/[0-9]* "$WORK"/cfg.* "$WORK"/log.*
 }
 
-# stop_everywhere stops the members of the directory that was given, and of those below it that a script made its WORK.
+# stop_everywhere stops the members in the first WORK, and in those directories of the sides below it that compare.sh makes.
 stop_everywhere() {
-  for WORK in "$root" "$root"/*/; do
-    WORK=${WORK%/}
+  for WORK in "$root" "$root"/ZooKeeper "$root"/Floor "$root"/Rollcall; do
     stop
   done
 }
@@ -227,8 +226,8 @@ begin_measuring() {
   mkdir -p "$DATA"
   made=""
   [ -n "${WORK:-}" ] || { WORK=$(mktemp -d); made=$WORK; }
-  trap 'stop_everywhere; [ -z "$made" ] || rm -rf "$made"' EXIT
   root=$WORK
+  trap 'stop_everywhere; [ -z "$made" ] || rm -rf "$made"' EXIT
 }
 finish() {
   [ ${#missing[@]} -eq 0 ] || { printf 'not measured: %s\n' "${missing[@]}" >&2; return 1; }
