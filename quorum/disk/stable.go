@@ -115,22 +115,24 @@ func (s *Stable) GetUint64(k []byte) (v uint64, err error) {
 	return v, s.endMemberOnError("read "+string(k), err)
 }
 
-// vote returns the vote that is stored. Earlier builds have stored its two parts as raft does. Without them, a member
-// that is upgraded during an election could vote twice in a term.
+// vote returns the vote that is stored. Earlier builds have stored its two parts under raft's keys. The later vote
+// counts, because builds may change more than once, and a forgotten vote could be given twice in a term.
 func (s *Stable) vote() (term uint64, candidate []byte, err error) {
+	earlier, err := s.StableStore.GetUint64(keyVoteTerm)
+	if err != nil && !isNotFound(err) {
+		return 0, nil, err
+	}
 	b, err := s.StableStore.Get(keyVote)
 	switch {
-	case isNotFound(err):
-		if term, err = s.StableStore.GetUint64(keyVoteTerm); err == nil {
-			candidate, err = s.StableStore.Get(keyVoteCandidate)
-		}
-		return term, candidate, err
-	case err != nil:
+	case err != nil && !isNotFound(err):
 		return 0, nil, err
-	case len(b) < voteTermSize:
+	case err == nil && len(b) < voteTermSize:
 		return 0, nil, fmt.Errorf("%w: a vote of %d bytes", ErrDamaged, len(b))
+	case err == nil && binary.BigEndian.Uint64(b) >= earlier:
+		return binary.BigEndian.Uint64(b), b[voteTermSize:], nil
 	}
-	return binary.BigEndian.Uint64(b), b[voteTermSize:], nil
+	candidate, err = s.StableStore.Get(keyVoteCandidate)
+	return earlier, candidate, err
 }
 
 // isNotFound compares the text, as raft does: raft's stores have no common error.

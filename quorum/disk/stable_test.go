@@ -53,7 +53,7 @@ func TestVotes(t *testing.T) {
 	}
 }
 
-// A vote of an earlier build counts, until there is a later one.
+// Of a vote under raft's own keys, where earlier builds store it, and one of this build, the later one counts.
 func TestVoteOfEarlierBuild(t *testing.T) {
 	q := newQueued(t)
 	if err := errors.Join(q.store.SetUint64(keyVoteTerm, 5), q.store.Set(keyVoteCandidate, []byte("3.m3:1"))); err != nil {
@@ -67,6 +67,12 @@ func TestVoteOfEarlierBuild(t *testing.T) {
 	}
 	if term, candidate := vote(t, q.Stable()); term != 6 || candidate != "2.m2:1" {
 		t.Errorf("the vote is for %q in term %d, want term 6", candidate, term)
+	}
+	if err := errors.Join(q.store.SetUint64(keyVoteTerm, 7), q.store.Set(keyVoteCandidate, []byte("1.m1:1"))); err != nil { // by the earlier build again
+		t.Fatal(err)
+	}
+	if term, candidate := vote(t, q.Stable()); term != 7 || candidate != "1.m1:1" {
+		t.Errorf("the vote is for %q in term %d, want term 7", candidate, term)
 	}
 }
 
