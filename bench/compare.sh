@@ -36,7 +36,7 @@ cd "$(dirname "$0")/.."
 
 duration=${DURATION:-4s} warmup=${WARMUP:-1500ms} rounds=${ROUNDS:-3} idle_rounds=${IDLE_ROUNDS:-1}
 sides=${SIDES:-ZooKeeper $([ -n "${TLS:-}" ] || echo Floor) Rollcall} # the floor has no TLS
-jvm_warmup=${JVM_WARMUP:-8s} kills=${KILLS:-5} faults=${FAULTS:-KILL TERM STOP} failover_sides=${FAILOVER_SIDES:-ZooKeeper Rollcall} held=${HELD:-1000} nodes=${NODES:-1000000} sessions=${SESSIONS:-1000000}
+kills=${KILLS:-5} faults=${FAULTS:-KILL TERM STOP} failover_sides=${FAILOVER_SIDES:-ZooKeeper Rollcall} held=${HELD:-1000} nodes=${NODES:-1000000} sessions=${SESSIONS:-1000000}
 backup_nodes=20000 backup_duration=${BACKUP_DURATION:-20s} # longer than a backup of 1 M nodes takes at its usual rate
 PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
 . bench/ensemble.sh
@@ -91,16 +91,6 @@ turn() {
   done < <(rows "$part" Rollcall "$5")
 }
 
-# warm_up SIDE N loads a new ensemble. Java compiles code that has run often: without these loads, ZooKeeper did 1,500 sets of
-# 64 clients per second at first, and 4,500 after 20 seconds. If something is wrong, the cases fail, too.
-warm_up() {
-  local case cases=(mix:reads=50)
-  [ "$1" != ZooKeeper ] || cases+=(set:conns=64,window=1 get:conns=64,window=1 create:conns=8,window=64 sessions:conns=32 mix:reads=50)
-  for case in "${cases[@]}"; do
-    load "$2" -warmup 0s -duration "$([ "$1" = ZooKeeper ] && echo "$jvm_warmup" || echo 2s)" "$case" >/dev/null || true
-  done
-}
-
 # rotated I WORD... prints the words, from the one after I words on.
 rotated() {
   local i=$1
@@ -110,13 +100,12 @@ rotated() {
 
 # at_side SIDE makes the ensemble of a side the present one. Each has a directory and 420 ports of its own.
 at_side() {
-  [ -n "$all_sides" ] || all_sides=$WORK
-  kind=$1 WORK=$all_sides/$1 first=${first_of[$1]:-0}
+  kind=$1 WORK=$root/$1 first=${first_of[$1]:-0}
   case $1 in ZooKeeper) PORT=$first_port ;; Floor) PORT=$((first_port + 420)) ;; *) PORT=$((first_port + 840)) ;; esac
   mkdir -p "$WORK"
 }
 declare -A first_of=()
-all_sides="" first_port=$PORT
+first_port=$PORT
 
 # start_side SIDE N starts the ensemble of a side.
 start_side() {
@@ -133,7 +122,7 @@ stop_sides() {
     at_side "$side"
     stop
   done
-  WORK=${all_sides:-$WORK} PORT=$first_port all_sides="" first_of=()
+  WORK=$root PORT=$first_port first_of=()
 }
 
 # figure ROW ROUND NAME VALUE keeps one figure of Rollcall alone, unless it is kept already.

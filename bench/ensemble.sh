@@ -1,10 +1,11 @@
 # The scripts that measure source this file. It starts and stops ensembles of ZooKeeper, of Rollcall or of the
 # floor (rollcall bench floor) on 127.0.0.1, and keeps one line for each measured run. WORK and PORT say which ensemble is meant.
 #
-#   PORT  the first of 420 ports
+#   PORT  the first of 420 ports of 127.0.0.1
 #   WORK  directory for the members' data, new for each start
 #   DATA  directory for the measurements
 #   TLS   not empty: clients connect over TLS. Both sides show a certificate, as is ZooKeeper's default
+#   JVM_WARMUP (8s)  of each load that a new ensemble of ZooKeeper has first (see warm_up)
 #   CFG   words to add to each zoo.cfg, a line for each
 #   OBSERVERS  how many of the members, the last ones, have no vote
 #   ADMIN not empty: operators are served at port PORT + 400 + I, and WORK/token has their token. Rollcall alone
@@ -155,6 +156,17 @@ load() {
   shift
   [ -z "${TLS:-}" ] || over=(-tls-ca "$WORK/tls/ca.pem" -tls-cert "$WORK/tls/127.0.0.1.pem")
   timeout -k 20 "${CASE_LIMIT:-240}" "$rollcall" bench "${over[@]}" --hosts "$(servers "$n")" -pids "$(pids)" -o json "$@"
+}
+
+# warm_up KIND N loads a new ensemble. Java compiles code that has run often: without these loads, ZooKeeper did 1,500 sets of
+# 64 clients per second at first, and 4,500 after 20 seconds. If something is wrong, the cases fail, too.
+warm_up() {
+  local case long=2s cases=(mix:reads=50)
+  if [ "$1" = ZooKeeper ]; then
+    long=${JVM_WARMUP:-8s}
+    cases+=(set:conns=64,window=1 get:conns=64,window=1 create:conns=8,window=64 sessions:conns=32 mix:reads=50)
+  fi
+  for case in "${cases[@]}"; do load "$2" -warmup 0s -duration "$long" "$case" >/dev/null || true; done
 }
 
 # kept PART ROW SIDE ROUND succeeds if that was measured already.

@@ -12,22 +12,15 @@
 #   audit     sets on three members, with and without the audit log
 #   throttle  sessions opened and closed on one member, with and without the connection throttle
 #
-#   ROUNDS (3), DURATION (4s), WARMUP (1500ms), JVM_WARMUP (12s), PORT (24600), WORK  as in compare.sh
+#   ROUNDS (3), DURATION (4s), WARMUP (1500ms), JVM_WARMUP (8s), PORT (24600), WORK  as in compare.sh
 #   DATA  (a new directory in TMPDIR) keeps a line for each run. What is there is not measured again
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
 
-duration=${DURATION:-4s} warmup=${WARMUP:-1500ms} rounds=${ROUNDS:-3} jvm_warmup=${JVM_WARMUP:-12s}
+duration=${DURATION:-4s} warmup=${WARMUP:-1500ms} rounds=${ROUNDS:-3}
 PORT=${PORT:-24600} DATA=${DATA:-$(mktemp -d)} TLS=""
 . bench/ensemble.sh
-
-# warm loads a server, so that Java has compiled its hot code.
-warm() {
-  local long=$jvm_warmup
-  [ "$1" = ZooKeeper ] || long=2s
-  load "$2" -warmup 0s -duration "$long" mix:reads=50,conns=64,window=1 >/dev/null
-}
 
 # served SIDE lists the variants of one server: its name, "TLS" if clients connect over TLS, and a line for zoo.cfg.
 served() {
@@ -59,7 +52,8 @@ variants() {
       ! kept "$part" "$case" "$name" "$round" || continue
       if [ -z "$started_here" ]; then
         say "$part, round $round: $name"
-        start "$kind" "$n" && warm "$kind" "$n" || { missed "$part: $name, round $round"; break; }
+        start "$kind" "$n" || { missed "$part: $name, round $round"; break; }
+        warm_up "$kind" "$n"
         started_here=yes
       fi
       measure "$part" "$case" "$name" "$round" "$n" "$case"
