@@ -28,7 +28,8 @@ type Config struct {
 	// ConfigurationChanged is called when raft has started, when a change of its configuration was committed, and
 	// when a snapshot was installed, which may have another one. It must not block. Default: nothing.
 	ConfigurationChanged func()
-	// LeaderDied is called in its own goroutine when the leader's process has died. Default: nothing.
+	// LeaderDied is called in its own goroutine when the leader's process has died and this member knows no successor.
+	// Default: nothing.
 	LeaderDied func(member uint32)
 
 	DataDir string

@@ -16,9 +16,9 @@ import (
 // and its port refuses new ones. A voter that sees both stands for election without a pre-vote, which the
 // others would reject because they still know a leader.
 //
-// raft guarantees safety. A false detection costs a leader, and with it the writes of a moment: a firewall that sends
-// resets can cause one. So a member stands after a detection once in standCooldown election timeouts, and not after the
-// leader was heard again. Signs of slowness do not count: a dial that times out, a connection that was reset without a
+// raft guarantees safety. A false detection costs the ensemble its leader, and writes wait until there is another: a firewall
+// that sends resets can cause one. So a member acts on at most one detection in standCooldown election timeouts (it may
+// then stand twice, see repeat), and on none after it has heard from a leader again. Signs of slowness do not count: a dial that times out, a connection that was reset without a
 // refused dial, and a refused dial while the leader still has a connection.
 
 const (
@@ -29,20 +29,17 @@ const (
 	// maxDials limits the dials of a port that accepts connections and closes them at once. A process that dies
 	// loses its connections first, and its port a moment later.
 	maxDials = 5
-	// standDelayPerRank is the delay before each further voter stands: in that time a vote reaches the others and
-	// is stored. If the voter before has a shorter log, it is not elected, and the next one follows at once if the
-	// voter before cannot be elected without it, or after this delay.
+	// standDelayPerRank is the delay between the turns of two voters. In that time a request for a vote reaches the
+	// others, and the vote is stored. If the earlier voter's log is shorter, it is not elected. Then the later one
+	// stands after this delay, or at once if the earlier one needs its vote.
 	standDelayPerRank = 20 * time.Millisecond
 	// standJitter is the maximum random delay of each of them, so that two voters that count the terms differently
 	// do not collide.
 	standJitter = 5 * time.Millisecond
-	// standAgainWithin is the time after which a candidate leaves it to raft's timeout to stand again. Another leader's death is
-	// not looked into meanwhile.
-	standAgainWithin = 5 * standDelayPerRank
 	// standTimeout limits the time until raft begins to stand. If it takes longer, it is busy with another
 	// candidate's request.
 	standTimeout = 2 * time.Millisecond
-	// standCooldown is the number of election timeouts before a member may stand after a detection again. So
+	// standCooldown is the number of election timeouts for which a member that has stood ignores further detections. So
 	// false detections take an ensemble's leader away for a small part of the time only.
 	standCooldown = 10
 )
@@ -50,7 +47,7 @@ const (
 // connectionLoss is the end of the last connection of the leader.
 type connectionLoss struct {
 	leader raft.ServerID
-	term   uint64 // raft's at that time
+	term   uint64 // the leader's
 	lostAt time.Time
 }
 
@@ -70,7 +67,8 @@ type failureDetector struct {
 
 // queueLossIfLeader implements wire.Config.ConnectionLost.
 func (d *failureDetector) queueLossIfLeader(server raft.ServerID) {
-	if server != d.status.leaderServer() {
+	leader, term := d.transport.LastLeader()
+	if server != leader {
 		return
 	}
 	select { // only the newest loss counts
@@ -78,7 +76,7 @@ func (d *failureDetector) queueLossIfLeader(server raft.ServerID) {
 	default:
 	}
 	select {
-	case d.connectionLosses <- connectionLoss{server, d.status.Term(), time.Now()}:
+	case d.connectionLosses <- connectionLoss{server, term, time.Now()}:
 	default: // another goroutine has put one there
 	}
 }
@@ -91,35 +89,67 @@ func (d *failureDetector) noteShorterCandidate() {
 	}
 }
 
+// candidacy is a stand for election after a loss.
+type candidacy struct {
+	loss         connectionLoss
+	turn, voters int
+	at           time.Time // when it began
+	mayRepeat    bool      // see repeat
+}
+
 func (d *failureDetector) run(ctx context.Context, r *raft.Raft) {
-	var stood time.Time // when this member last stood after a detection
+	var last candidacy
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case l := <-d.connectionLosses:
-			select { // a candidate after another loss does not count
-			case <-d.shorterCandidate:
-			default:
+			if c, stood := d.standAfterLoss(ctx, r, l, last.at); stood {
+				last = c
 			}
-			died := d.hasLeaderDied(ctx, r, l)
-			d.logger.Debug("the leader's connections have ended", "leader", wire.MemberID(l.leader), "died", died)
-			if !died {
-				continue
-			}
-			go d.leaderDied(wire.MemberID(l.leader)) // with TLS it may take time to close a connection
-			if !stood.IsZero() && time.Since(stood) < standCooldown*d.electionTimeout {
-				continue
-			}
-			if turn, necessary := d.awaitTurnToStand(ctx, r, l); necessary {
-				stood = time.Now()
-				d.standInTurn(ctx, r, l, turn)
-			}
+		case <-d.shorterCandidate:
+			d.repeat(r, &last)
 		}
 	}
 }
 
-// hasLeaderDied dials a leader whose connections have ended, and reports whether its process has died.
+// standAfterLoss stands for election if the leader has died, unless this member has stood a short time before. It reports
+// whether this member stood.
+func (d *failureDetector) standAfterLoss(ctx context.Context, r *raft.Raft, l connectionLoss, lastStood time.Time) (c candidacy, stood bool) {
+	select { // a candidate after another loss does not count
+	case <-d.shorterCandidate:
+	default:
+	}
+	died := d.hasLeaderDied(ctx, r, l)
+	d.logger.Debug("the leader's connections have ended", "leader", wire.MemberID(l.leader), "died", died)
+	if !died {
+		return c, false
+	}
+	go d.leaderDied(wire.MemberID(l.leader)) // with TLS it may take time to close a connection
+	if !lastStood.IsZero() && time.Since(lastStood) < standCooldown*d.electionTimeout {
+		return c, false
+	}
+	turn, necessary := d.awaitTurnToStand(ctx, r, l)
+	if !necessary {
+		return c, false
+	}
+	c = candidacy{loss: l, turn: turn, voters: len(voterServers(r)), at: time.Now()}
+	c.mayRepeat = needsEveryVote(c.voters)
+	d.standInTurn(r, c)
+	return c, true
+}
+
+// repeat stands once more after this member has rejected a candidate whose log is shorter, if that candidate cannot be
+// elected without this member's vote, and there is still no leader.
+func (d *failureDetector) repeat(r *raft.Raft, c *candidacy) {
+	if c.mayRepeat && d.isStillNecessary(r, c.loss) {
+		c.mayRepeat = false
+		d.standInTurn(r, *c)
+	}
+}
+
+// hasLeaderDied dials a leader whose connections have ended, and reports whether its process has died and has no successor
+// that this member knows or has voted for.
 func (d *failureDetector) hasLeaderDied(ctx context.Context, r *raft.Raft, l connectionLoss) bool {
 	refused := 0
 	for dials := range maxDials {
@@ -182,8 +212,8 @@ func needsEveryVote(voters int) bool {
 }
 
 // sleepUntilNeeded waits for delay, or until this member has rejected a candidate that cannot be elected without its vote,
-// because the candidate's log is shorter. A voter that is to leave waits for its turn. sleepUntilNeeded reports whether ctx
-// has not ended before.
+// because the candidate's log is shorter. A voter that is to leave waits for its turn. sleepUntilNeeded returns false if ctx
+// ends first.
 func (d *failureDetector) sleepUntilNeeded(ctx context.Context, delay time.Duration, voters int) bool {
 	var rejected <-chan struct{}
 	if needsEveryVote(voters) && d.serverList.wantsVote(d.status.selfPeer().ID) {
@@ -203,45 +233,28 @@ func (d *failureDetector) sleepUntilNeeded(ctx context.Context, delay time.Durat
 //
 // Two voters that stand at once vote for themselves, and if every vote is needed, neither is elected before a timeout.
 // They do so when a request for a vote takes longer than a turn, as it does while thousands of clients of the dead
-// leader connect to the others. So if every vote is needed, no two turns have a term in common. The candidate of the later
-// term gets the vote of the earlier one, or is rejected because its log is shorter. Then the earlier one stands again,
-// in a term after both, and gets the vote of the later one.
-func (d *failureDetector) standInTurn(ctx context.Context, r *raft.Raft, l connectionLoss, turn int) {
-	voters := len(voterServers(r))
-	if !needsEveryVote(voters) {
-		d.stand(l)
+// leader connect to the others. So if every vote is needed, no two turns have a term in common, as long as both voters
+// followed the leader in the same term. The candidate of the later term gets the vote of the earlier one, or is rejected
+// because its log is shorter. Then the earlier one stands again, in a term after both, and gets the vote of the later one.
+func (d *failureDetector) standInTurn(r *raft.Raft, c candidacy) {
+	if needsEveryVote(c.voters) && !d.enterTermBeforeOwn(r, c) {
 		return
 	}
-	if !d.standInOwnTerm(r, l, turn, voters) {
-		return
-	}
-	for end := time.After(standAgainWithin); ; {
-		select {
-		case <-d.shorterCandidate:
-			if d.isStillNecessary(r, l) {
-				d.standInOwnTerm(r, l, turn, voters)
-				return
-			}
-		case <-end:
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
+	d.stand(c.loss)
 }
 
-// standInOwnTerm stands in the next term that belongs to a turn, and reports whether an election was still necessary when
-// the term before it had been entered.
-func (d *failureDetector) standInOwnTerm(r *raft.Raft, l connectionLoss, turn, voters int) bool {
-	before := ownTerm(l.term, r.CurrentTerm(), turn, voters) - 1
-	if before > r.CurrentTerm() {
-		err := d.transport.EnterTerm(before, d.electionTimeout)
-		if err != nil || !d.isStillNecessary(r, l) { // a vote for another candidate was given meanwhile
-			d.logger.Debug("this member does not stand for election", "err", err)
-			return false
-		}
+// enterTermBeforeOwn enters the term before the next one that belongs to this member's turn, and reports whether an
+// election is still necessary then.
+func (d *failureDetector) enterTermBeforeOwn(r *raft.Raft, c candidacy) bool {
+	before := ownTerm(c.loss.term, r.CurrentTerm(), c.turn, c.voters) - 1
+	if before <= r.CurrentTerm() {
+		return true
 	}
-	d.stand(l)
+	err := d.transport.EnterTerm(before, d.electionTimeout)
+	if err != nil || !d.isStillNecessary(r, c.loss) { // a vote for another candidate was given meanwhile
+		d.logger.Debug("this member does not stand for election", "err", err)
+		return false
+	}
 	return true
 }
 
@@ -277,7 +290,7 @@ func standRank(self, leader uint32, voters []uint32, term uint64) (rank int, ok 
 	return int((uint64(i) + term) % uint64(len(rest))), true
 }
 
-// sleepContext waits for d, and reports whether ctx has not ended before.
+// sleepContext waits for d. It returns false if ctx ends first.
 func sleepContext(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):

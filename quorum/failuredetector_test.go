@@ -334,14 +334,20 @@ func TestOwnTerms(t *testing.T) {
 }
 
 // The first voter's request for a vote takes longer than a turn, so the second one stands meanwhile. No vote is split: the second one
-// is elected, or the first one if the second one's log is shorter.
+// is elected, or the first one in its next term if the second one's log is shorter. It does not matter how late the first
+// one rejects the second one.
 func TestRequestTakesLongerThanATurn(t *testing.T) {
 	t.Parallel()
+	const slow, slower = standDelayPerRank * 3 / 2, standDelayPerRank * 9 / 2
 	for _, tt := range []struct {
 		name    string
 		members int
 		isShort bool
-	}{{"equal logs", 3, false}, {"the second one's log is shorter", 3, true}, {"equal logs of four", 4, false}} {
+		takes   time.Duration // to store a term
+	}{
+		{"equal logs", 3, false, slow}, {"the second one's log is shorter", 3, true, slow},
+		{"the second one's log is shorter, and the disk slower", 3, true, slower}, {"equal logs of four", 4, false, slow},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -369,20 +375,57 @@ func TestRequestTakesLongerThanATurn(t *testing.T) {
 					e.net.narrow(old, byTurn[1], 256<<10)
 					e.propose(strings.Repeat("b", 1<<20), e.rest(byTurn[1])...)
 				}
-				const slow = standDelayPerRank * 3 / 2
-				disks[first].takes.Store(int64(slow))
+				disks[first].takes.Store(int64(tt.takes))
+				lost := e.term(old)
+				want := ownTerm(lost, lost, 1, tt.members)
+				if tt.isShort {
+					want = ownTerm(lost, want, 0, tt.members)
+				}
 				led := e.whenLed(wanted)
 				e.kill(old)
 				took := (<-led).Sub(time.Unix(0, died.Load()))
-				if most := 5*slow + standDelayPerRank; took > most {
+				if most := 5*tt.takes + standDelayPerRank; took > most {
 					t.Errorf("member %d leads after %v, want at most %v: a vote was split", wanted, took, most)
 				}
-				if got := e.leader(byTurn...); got != wanted {
-					t.Errorf("member %d leads, want %d", got, wanted)
+				if got, term := e.leader(byTurn...), e.term(byTurn...); got != wanted || term != want {
+					t.Errorf("member %d leads in term %d, want %d in term %d", got, term, wanted, want)
 				}
 			})
 		})
 	}
+}
+
+// A member whose connections from the dead leader end only after another candidate's request, at which raft forgets the
+// leader, stands all the same.
+func TestLossIsNoticedAfterACandidate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		old := e.leader(1, 2, 3)
+		time.Sleep(time.Second)
+		short, next := others(old)[0], others(old)[1]
+		e.net.narrow(old, short, 256<<10)
+		e.propose(strings.Repeat("b", 1<<20), old, next) // takes four seconds to get to the other one
+		lost := e.term(1, 2, 3)
+		for _, id := range others(old) {
+			e.net.set(e.net.refused, id, old, true)
+			e.net.set(e.net.refused, old, id, true)
+		}
+		e.net.set(e.net.mute, old, next, true)
+		e.net.reset(old, short)
+		e.wait("a candidate's term to be known", func() bool { return e.members[next].node.status.Term() > lost })
+		time.Sleep(time.Millisecond)
+		if e.members[next].node.status.LeaderID() != 0 {
+			t.Fatal("the leader is not forgotten: this shows nothing")
+		}
+		begin := time.Now()
+		e.net.set(e.net.mute, old, next, false)
+		e.net.reset(old, next)
+		if took := (<-e.whenLed(next)).Sub(begin); took > soon {
+			t.Errorf("member %d leads after %v, want at most %v", next, took, soon)
+		}
+	})
 }
 
 // A member that must not stand, or need not, leaves a dead leader to the others, and to the timeouts.

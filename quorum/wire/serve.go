@@ -302,6 +302,7 @@ type receiver struct {
 	peerConns        *peerConns
 	raftRequests     chan raft.RPC
 	raftRunning      atomic.Bool // or about to start
+	lastLeader       lastLeader
 	snapshotReceipts snapshotReceipts
 	installingTerm   atomic.Uint64 // of the leader whose snapshot raft is installing; 0: none
 	lastInstalled    atomic.Uint64 // index of the last snapshot passed to raft
@@ -365,6 +366,7 @@ func (rc *receiver) serveConn(in *inConn) error {
 			resp, err = rc.receiveAndInstall(r, install, io.LimitReader(in.r, install.Size))
 		default:
 			resp, err = rc.handleRequest(r, in.serverID, command)
+			rc.lastLeader.note(in.serverID, command, resp)
 		}
 		if broken := in.sendReply(resp, err); broken != nil || isInstall || impostor {
 			return broken
