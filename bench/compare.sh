@@ -23,7 +23,7 @@
 #   HELD (1000)                     the sessions that are connected in the part failover. For others than these defaults, choose another DATA
 #   LOGS                            a directory that keeps the members' logs of each fault, in SIDE.FAULT.ROUND: with CFG=logLevel=debug
 #                                   they show what an election waited for
-#   JVM_WARMUP (8s)                 of each load that a new ensemble of ZooKeeper has first (see warm_up)
+#   JVM_WARMUP (8s)                 of each of the six loads that warm a new ensemble of ZooKeeper (see warm_up)
 #   NODES (1000000), SESSIONS (1000000)  the numbers for "1 M" in the parts alone and backup; smaller ones are for a trial
 #   BACKUP_DURATION (20s)           of each run of the part backup
 #   DATA (docs/performance/data)
@@ -41,8 +41,8 @@ backup_nodes=20000 backup_duration=${BACKUP_DURATION:-20s} # longer than a backu
 PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
 . bench/ensemble.sh
 
-# rows PART SIDE [Floor] prints the part's rows for that side, of the rows that the floor has: name, tab, case. The floor
-# has no watches and no ephemerals, and sessions do not expire there. Only its leader takes clients, so the cases for
+# rows PART SIDE [OF] prints the part's rows for that side: name, tab, case. If OF is Floor, it prints only those that the
+# floor has. The floor has no watches and no ephemerals, and sessions do not expire there. Only its leader takes clients, so the cases for
 # followers are measured there, too.
 rows() {
   awk -F ' *[|] *' -v part="$1" -v side="$2" -v of="${3:-$2}" -v wanted="${ROWS:-.}" '
@@ -53,7 +53,7 @@ rows() {
     { print $2 "\t" chosen }' bench/compare.txt
 }
 
-# turns PART N ROUNDS SIDES [Floor] measures the rows of a part. Each round has an ensemble of N members for each side, and they
+# turns PART N ROUNDS SIDES [OF] measures the rows of a part. OF is that of rows. Each round has an ensemble of N members for each side, and they
 # run beside each other. A row is measured on all sides, one after the other, because the speed of a shared machine changes
 # within minutes. Meanwhile the other ensembles are idle.
 turns() {
@@ -64,8 +64,8 @@ turns() {
   done
 }
 
-# turn PART N ROUND SIDES OF measures the rows of a round that are not kept yet. The first side changes with each row, and the
-# order is reversed in every second round.
+# turn PART N ROUND SIDES OF measures the rows of a round that are not kept yet. The order of the sides moves on by one with
+# each row and with each round. OF is that of rows.
 turn() {
   local part=$1 n=$2 round=$3 side row case wanted i=$3
   local -A cases=()
@@ -83,7 +83,7 @@ turn() {
   done
   while IFS=$'\t' read -r row case; do
     i=$((i + 1))
-    for side in $(rotated "$i" "${serve[@]}" | if [ $((round % 2)) = 1 ]; then cat; else tac; fi); do
+    for side in $(rotated "$i" "${serve[@]}"); do
       [ -n "${cases[$side $row]:-}" ] || continue
       at_side "$side"
       measure "$part" "$row" "$side" "$round" "$n" "${cases[$side $row]}"
@@ -110,8 +110,10 @@ first_port=$PORT
 # start_side SIDE N starts the ensemble of a side.
 start_side() {
   at_side "$1"
-  first_of[$1]=0 # stop_sides stops what has started
-  start "$1" "$2" || return
+  if ! start "$1" "$2"; then
+    stop # a member that runs would disturb the other sides
+    return 1
+  fi
   first_of[$1]=$first
 }
 

@@ -5,7 +5,7 @@
 #   WORK  directory for the members' data, new for each start
 #   DATA  directory for the measurements
 #   TLS   not empty: clients connect over TLS. Both sides show a certificate, as is ZooKeeper's default
-#   JVM_WARMUP (8s)  of each load that a new ensemble of ZooKeeper has first (see warm_up)
+#   JVM_WARMUP (8s)  of each of the six loads that warm a new ensemble of ZooKeeper (see warm_up)
 #   CFG   words to add to each zoo.cfg, a line for each
 #   OBSERVERS  how many of the members, the last ones, have no vote
 #   ADMIN not empty: operators are served at port PORT + 400 + I, and WORK/token has their token. Rollcall alone
