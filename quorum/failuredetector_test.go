@@ -277,7 +277,7 @@ func TestShorterLogStandsFirst(t *testing.T) {
 				led := e.whenLed(next)
 				e.kill(old)
 				end, detected := <-led, time.Unix(0, died.Load())
-				if took, most := end.Sub(begin), 2*soon+2*slow; took > most { // it stores another term, and its vote
+				if took, most := end.Sub(begin), 2*soon+2*slow; took > most {
 					t.Errorf("another leader after %v, want at most %v", took, most)
 				}
 				if took := end.Sub(detected); slow == 0 && took >= standDelayPerRank {

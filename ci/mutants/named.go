@@ -209,7 +209,7 @@ var named = []namedMutant{
 	},
 	{
 		"vote in the term of an earlier one", "quorum/disk/stable.go",
-		"\t\ts.voteTerm = nil\n", "",
+		"\t\ts.pendingVoteTerm = nil\n", "",
 		"quorum/disk", "TestVoteWithoutTerm",
 	},
 	{

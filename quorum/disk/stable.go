@@ -17,9 +17,9 @@ var (
 	keyVoteCandidate = []byte("LastVoteCand")
 )
 
-// keyVote is the key of the vote in the store: its term, of voteTermSize bytes, and the candidate. raft writes the
-// term and then the candidate. As one value they are one write, and an election waits for its two syncs only. A crash
-// cannot leave the term of one vote with the candidate of another.
+// keyVote is the key of the vote in the store: its term, of voteTermSize bytes, and the candidate. raft writes one after
+// the other. As one value they need one transaction, with two syncs, and a crash cannot leave the term of one vote with
+// the candidate of another.
 var keyVote = []byte("RollcallVote")
 
 const voteTermSize = 8
@@ -31,7 +31,7 @@ type Stable struct {
 	raft.StableStore
 	storeGuard
 	drainQueueOrExit func() // waits until the entries before a write are durable; see logQueue
-	voteTerm         []byte // term of the vote whose candidate is not set yet; nil: none. Only raft's main loop votes
+	pendingVoteTerm  []byte // term of a vote whose candidate is not set yet; nil: none. Only raft's main loop uses it
 }
 
 // Value returns the value of a key, or nil if there is none.
@@ -64,33 +64,43 @@ func (s *Stable) SetTerm(term uint64) error { return s.SetUint64(keyTerm, term) 
 // term, which must have been set just before.
 func (s *Stable) Set(k, v []byte) error {
 	if bytes.Equal(k, keyVoteCandidate) {
-		if s.voteTerm == nil {
-			return s.endMemberOnError("write vote", errors.New("its term is not set"))
+		if s.pendingVoteTerm == nil {
+			return s.endMemberOnError("write a vote", errors.New("its term is not set"))
 		}
-		k, v = keyVote, append(s.voteTerm, v...)
-		s.voteTerm = nil
+		k, v = keyVote, append(s.pendingVoteTerm, v...)
+		s.pendingVoteTerm = nil
 	}
-	return s.writeAfterQueue("write vote", "writing a vote", func() error { return s.StableStore.Set(k, v) })
+	return s.writeAfterQueue(k, func() error { return s.StableStore.Set(k, v) })
 }
 
 // SetUint64 stores a number. It keeps a vote's term in memory until its candidate is set.
 func (s *Stable) SetUint64(k []byte, v uint64) error {
 	if bytes.Equal(k, keyVoteTerm) {
-		s.voteTerm = binary.BigEndian.AppendUint64(nil, v)
+		s.pendingVoteTerm = binary.BigEndian.AppendUint64(nil, v)
 		return nil
 	}
-	return s.writeAfterQueue("write "+string(k), "writing a term or a vote",
-		func() error { return s.StableStore.SetUint64(k, v) })
+	return s.writeAfterQueue(k, func() error { return s.StableStore.SetUint64(k, v) })
 }
 
-// writeAfterQueue performs a write once the queued entries are durable. In a later term this member reports to the
-// others that it holds these entries, and votes accordingly. op names the write in an error, and name in
-// StallError's.
-func (s *Stable) writeAfterQueue(op, name string, do func() error) error {
+// writeAfterQueue performs the write of a key once the queued entries are durable. In a later term this member reports to
+// the others that it holds these entries, and votes accordingly.
+func (s *Stable) writeAfterQueue(k []byte, do func() error) error {
 	s.drainQueueOrExit()
-	return s.endMemberOnError(op, s.runTracked(name, do))
+	return s.endMemberOnError("write "+nameOf(k), s.runTracked("writing "+nameOf(k), do))
 }
 
+// nameOf returns what is stored under a key, for operators.
+func nameOf(k []byte) string {
+	switch string(k) {
+	case string(keyTerm):
+		return "a term"
+	case string(keyVote), string(keyVoteTerm), string(keyVoteCandidate):
+		return "a vote"
+	}
+	return string(k)
+}
+
+// Get returns a value; for raft's key of a vote's candidate, that of the stored vote.
 func (s *Stable) Get(k []byte) (v []byte, err error) {
 	if bytes.Equal(k, keyVoteCandidate) {
 		_, v, err = s.vote()
@@ -100,9 +110,10 @@ func (s *Stable) Get(k []byte) (v []byte, err error) {
 	if isNotFound(err) {
 		return nil, err
 	}
-	return v, s.endMemberOnError("read vote", err)
+	return v, s.endMemberOnError("read "+nameOf(k), err)
 }
 
+// GetUint64 returns a number; for raft's key of a vote's term, that of the stored vote.
 func (s *Stable) GetUint64(k []byte) (v uint64, err error) {
 	if bytes.Equal(k, keyVoteTerm) {
 		v, _, err = s.vote()
@@ -112,11 +123,12 @@ func (s *Stable) GetUint64(k []byte) (v uint64, err error) {
 	if isNotFound(err) {
 		return 0, nil
 	}
-	return v, s.endMemberOnError("read "+string(k), err)
+	return v, s.endMemberOnError("read "+nameOf(k), err)
 }
 
-// vote returns the vote that is stored. Earlier builds have stored its two parts under raft's keys. The later vote
-// counts, because builds may change more than once, and a forgotten vote could be given twice in a term.
+// vote returns the vote that is stored. Earlier builds stored its two parts under raft's keys, and may have done so after
+// this build did, so the vote of the later term counts. An earlier build does not see keyVote: a member that goes back to one
+// can vote a second time in its present term.
 func (s *Stable) vote() (term uint64, candidate []byte, err error) {
 	earlier, err := s.StableStore.GetUint64(keyVoteTerm)
 	if err != nil && !isNotFound(err) {

@@ -30,12 +30,15 @@ func TestVotes(t *testing.T) {
 	if term, candidate := vote(t, q.Stable()); term != 0 || candidate != "" {
 		t.Errorf("a new store has voted for %q in term %d", candidate, term)
 	}
-	for _, term := range []uint64{0, 7, 8} {
-		if err := setVote(q.Stable(), term, "2.m2:1"); err != nil {
+	for _, want := range []struct {
+		term      uint64
+		candidate string
+	}{{0, "1.m1:1"}, {7, "3.m3:1"}, {8, "2.m2:1"}} {
+		if err := setVote(q.Stable(), want.term, want.candidate); err != nil {
 			t.Fatal(err)
 		}
-		if got, candidate := vote(t, q.Stable()); got != term || candidate != "2.m2:1" {
-			t.Errorf("the vote is for %q in term %d, want term %d", candidate, got, term)
+		if got, candidate := vote(t, q.Stable()); got != want.term || candidate != want.candidate {
+			t.Errorf("the vote is for %q in term %d, want %q in term %d", candidate, got, want.candidate, want.term)
 		}
 		if wrote := strings.Join(q.store.written(), ", "); wrote != string(keyVote) {
 			t.Errorf("a vote wrote %s, want one value", wrote)
@@ -53,26 +56,27 @@ func TestVotes(t *testing.T) {
 	}
 }
 
-// Of a vote under raft's own keys, where earlier builds store it, and one of this build, the later one counts.
+// Of a vote under raft's own keys, where earlier builds store it, and one of this build, the later one counts. In the same
+// term it is the one of this build, which has seen the other one.
 func TestVoteOfEarlierBuild(t *testing.T) {
 	q := newQueued(t)
-	if err := errors.Join(q.store.SetUint64(keyVoteTerm, 5), q.store.Set(keyVoteCandidate, []byte("3.m3:1"))); err != nil {
-		t.Fatal(err)
+	store := map[string]func(term uint64, candidate string) error{
+		"this build": func(term uint64, candidate string) error { return setVote(q.Stable(), term, candidate) },
+		"an earlier build": func(term uint64, candidate string) error {
+			return errors.Join(q.store.SetUint64(keyVoteTerm, term), q.store.Set(keyVoteCandidate, []byte(candidate)))
+		},
 	}
-	if term, candidate := vote(t, q.Stable()); term != 5 || candidate != "3.m3:1" {
-		t.Errorf("the vote is for %q in term %d, want term 5", candidate, term)
-	}
-	if err := setVote(q.Stable(), 6, "2.m2:1"); err != nil {
-		t.Fatal(err)
-	}
-	if term, candidate := vote(t, q.Stable()); term != 6 || candidate != "2.m2:1" {
-		t.Errorf("the vote is for %q in term %d, want term 6", candidate, term)
-	}
-	if err := errors.Join(q.store.SetUint64(keyVoteTerm, 7), q.store.Set(keyVoteCandidate, []byte("1.m1:1"))); err != nil { // by the earlier build again
-		t.Fatal(err)
-	}
-	if term, candidate := vote(t, q.Stable()); term != 7 || candidate != "1.m1:1" {
-		t.Errorf("the vote is for %q in term %d, want term 7", candidate, term)
+	for _, step := range []struct {
+		build     string
+		term      uint64
+		candidate string
+	}{{"an earlier build", 5, "3.m3:1"}, {"this build", 6, "2.m2:1"}, {"an earlier build", 7, "1.m1:1"}, {"this build", 7, "2.m2:1"}} {
+		if err := store[step.build](step.term, step.candidate); err != nil {
+			t.Fatal(err)
+		}
+		if term, candidate := vote(t, q.Stable()); term != step.term || candidate != step.candidate {
+			t.Errorf("after a vote of %s, the vote is for %q in term %d, want %q in term %d", step.build, candidate, term, step.candidate, step.term)
+		}
 	}
 }
 
