@@ -1,5 +1,6 @@
 # The scripts that measure source this file. It starts and stops ensembles of ZooKeeper, of Rollcall or of the
-# floor (rollcall bench floor) on 127.0.0.1, and keeps one line for each measured run. WORK and PORT say which ensemble is meant.
+# floor (rollcall bench floor) on 127.0.0.1, and keeps one line for each measured run. WORK, PORT,
+# first and kind are those of the ensemble that the functions act on.
 #
 #   PORT  the first of 420 ports of 127.0.0.1
 #   WORK  directory for the members' data, new for each start
@@ -158,8 +159,8 @@ load() {
   timeout -k 20 "${CASE_LIMIT:-240}" "$rollcall" bench "${over[@]}" --hosts "$(servers "$n")" -pids "$(pids)" -o json "$@"
 }
 
-# warm_up KIND N loads a new ensemble. Java compiles code that has run often: without these loads, ZooKeeper did 1,500 sets of
-# 64 clients per second at first, and 4,500 after 20 seconds. If something is wrong, the cases fail, too.
+# warm_up KIND N loads a new ensemble. Java compiles code that has run often: after 12 s of mix:reads=50 ZooKeeper still did only
+# 1,500 sets of 64 clients per second, and 4,500 a few runs later. If something is wrong, the cases fail, too.
 warm_up() {
   local case long=2s cases=(mix:reads=50)
   if [ "$1" = ZooKeeper ]; then

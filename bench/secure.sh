@@ -12,7 +12,7 @@
 #   audit     sets on three members, with and without the audit log
 #   throttle  sessions opened and closed on one member, with and without the connection throttle
 #
-#   ROUNDS (3), DURATION (4s), WARMUP (1500ms), JVM_WARMUP (8s), PORT (24600), WORK  as in compare.sh
+#   ROUNDS (3), DURATION (4s), WARMUP (1500ms), JVM_WARMUP (8s), PORT (24600; 420 ports from there on), WORK  as in compare.sh
 #   DATA  (a new directory in TMPDIR) keeps a line for each run. What is there is not measured again
 set -euo pipefail
 shopt -s inherit_errexit
