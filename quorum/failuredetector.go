@@ -49,6 +49,7 @@ type connectionLoss struct {
 	leader raft.ServerID
 	term   uint64 // the leader's
 	lostAt time.Time
+	isLate bool // another member had become a candidate before
 }
 
 // failureDetector detects the death of the leader's process, and then stands for election.
@@ -68,7 +69,7 @@ type failureDetector struct {
 // queueLossIfLeader implements wire.Config.ConnectionLost.
 func (d *failureDetector) queueLossIfLeader(server raft.ServerID) {
 	leader, term := d.transport.LastLeader()
-	if server != leader {
+	if known := d.status.leaderServer(); server != leader || known != leader && known != "" {
 		return
 	}
 	select { // only the newest loss counts
@@ -76,7 +77,7 @@ func (d *failureDetector) queueLossIfLeader(server raft.ServerID) {
 	default:
 	}
 	select {
-	case d.connectionLosses <- connectionLoss{server, term, time.Now()}:
+	case d.connectionLosses <- connectionLoss{server, term, time.Now(), d.status.Term() > term}:
 	default: // another goroutine has put one there
 	}
 }
@@ -114,9 +115,12 @@ func (d *failureDetector) run(ctx context.Context, r *raft.Raft) {
 }
 
 // standAfterLoss stands for election if the leader has died, unless this member has stood a short time before. It reports
-// whether this member stood.
+// whether this member tried to.
+//
+// After a late loss it stands only if every vote is needed. With more voters, the candidate that came before may have been
+// elected without this member's vote, and a later term would depose it.
 func (d *failureDetector) standAfterLoss(ctx context.Context, r *raft.Raft, l connectionLoss, lastStood time.Time) (c candidacy, stood bool) {
-	select { // a candidate after another loss does not count
+	select { // a candidate before this loss does not count
 	case <-d.shorterCandidate:
 	default:
 	}
@@ -126,7 +130,7 @@ func (d *failureDetector) standAfterLoss(ctx context.Context, r *raft.Raft, l co
 		return c, false
 	}
 	go d.leaderDied(wire.MemberID(l.leader)) // with TLS it may take time to close a connection
-	if !lastStood.IsZero() && time.Since(lastStood) < standCooldown*d.electionTimeout {
+	if !lastStood.IsZero() && time.Since(lastStood) < standCooldown*d.electionTimeout || l.isLate && !needsEveryVote(len(voterServers(r))) {
 		return c, false
 	}
 	turn, necessary := d.awaitTurnToStand(ctx, r, l)
@@ -139,11 +143,14 @@ func (d *failureDetector) standAfterLoss(ctx context.Context, r *raft.Raft, l co
 	return c, true
 }
 
-// repeat stands once more after this member has rejected a candidate whose log is shorter, if that candidate cannot be
-// elected without this member's vote, and there is still no leader.
+// repeat stands once more after this member has rejected a candidate whose log is shorter, if every vote is needed and there
+// is still no leader.
 func (d *failureDetector) repeat(r *raft.Raft, c *candidacy) {
-	if c.mayRepeat && d.isStillNecessary(r, c.loss) {
-		c.mayRepeat = false
+	if !c.mayRepeat || r.State() == raft.Candidate {
+		return
+	}
+	c.mayRepeat = false
+	if d.isStillNecessary(r, c.loss) {
 		d.standInTurn(r, *c)
 	}
 }
@@ -178,7 +185,8 @@ func (d *failureDetector) stillLeaderless(r *raft.Raft, l connectionLoss) bool {
 	// a vote that is granted counts as contact
 	heard := r.LastContact().After(l.lostAt) || d.transport.HasConnectionFrom(l.leader)
 	leader := d.status.leaderServer()
-	return r.State() == raft.Follower && !heard && (leader == "" || leader == l.leader)
+	last, term := d.transport.LastLeader() // a vote may have been granted just before the loss
+	return r.State() == raft.Follower && !heard && (leader == "" || leader == l.leader) && last == l.leader && term == l.term
 }
 
 // awaitTurnToStand waits for this member's turn to stand after a loss. It returns the turn, from 0 on, and whether an

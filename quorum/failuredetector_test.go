@@ -333,6 +333,17 @@ func TestOwnTerms(t *testing.T) {
 	}
 }
 
+// byTurn returns the members without a leader, in the order in which they stand after its death.
+func (e *ensemble) byTurn(leader uint32) []uint32 {
+	turnOf := func(id uint32) int {
+		turn, _ := standRank(id, leader, e.rest(), e.term(leader))
+		return turn
+	}
+	byTurn := e.rest(leader)
+	slices.SortFunc(byTurn, func(a, b uint32) int { return turnOf(a) - turnOf(b) })
+	return byTurn
+}
+
 // The first voter's request for a vote takes longer than a turn, so the second one stands meanwhile. No vote is split: the second one
 // is elected, or the first one in its next term if the second one's log is shorter. It does not matter how late the first
 // one rejects the second one.
@@ -363,12 +374,7 @@ func TestRequestTakesLongerThanATurn(t *testing.T) {
 				all := e.rest()
 				old := e.leader(all...)
 				time.Sleep(time.Second)
-				byTurn := e.rest(old)
-				turnOf := func(id uint32) int {
-					turn, _ := standRank(id, old, all, e.term(old))
-					return turn
-				}
-				slices.SortFunc(byTurn, func(a, b uint32) int { return turnOf(a) - turnOf(b) })
+				byTurn := e.byTurn(old)
 				first, wanted := byTurn[0], byTurn[1]
 				if tt.isShort {
 					wanted = first
@@ -425,6 +431,49 @@ func TestLossIsNoticedAfterACandidate(t *testing.T) {
 		if took := (<-e.whenLed(next)).Sub(begin); took > soon {
 			t.Errorf("member %d leads after %v, want at most %v", next, took, soon)
 		}
+	})
+}
+
+// Of five voters, one that notices the loss after another candidate's request does not stand: the candidate may have been
+// elected without it, and is not deposed.
+func TestLateLossDeposesNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 5)
+		disks := map[uint32]*slowStable{}
+		for id, m := range e.members {
+			disks[id] = &slowStable{StableStore: m.stores.Stable}
+			m.stores.Stable = disks[id]
+		}
+		e.begin()
+		old := e.leader(e.rest()...)
+		time.Sleep(time.Second)
+		byTurn := e.byTurn(old)
+		late, short := byTurn[1], e.rest(old, byTurn[1])
+		for _, id := range short {
+			e.net.narrow(old, id, 256<<10)
+		}
+		lost, last := e.term(old), e.members[old].node.status.LastIndex()
+		e.members[old].node.Propose([]byte(strings.Repeat("b", 1<<20)), nil) // takes four seconds to get to the other ones
+		e.wait("one longer log", func() bool { return e.members[late].node.status.LastIndex() > last })
+		for _, id := range byTurn[2:] { // the first one waits for their terms and votes, and the late one would stand meanwhile
+			disks[id].takes.Store(int64(3 * standDelayPerRank))
+		}
+		for _, id := range e.rest(old) {
+			e.net.set(e.net.refused, id, old, true)
+			e.net.set(e.net.refused, old, id, true)
+			if id != late {
+				e.net.reset(old, id)
+			}
+		}
+		e.net.set(e.net.mute, old, late, true)
+		e.wait("a candidate's term to be known", func() bool { return e.members[late].node.status.Term() > lost })
+		e.net.set(e.net.mute, old, late, false)
+		e.net.reset(old, late)
+		if lead, term := e.leader(short...), e.term(e.rest(old)...); term != lost+1 {
+			t.Errorf("member %d leads in term %d after %d: the first candidate was deposed", lead, term, lost)
+		}
+		e.alive(e.rest()...)
 	})
 }
 

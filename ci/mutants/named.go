@@ -74,7 +74,7 @@ var named = []namedMutant{
 	},
 	{
 		"stands after every detection", "quorum/failuredetector.go",
-		"time.Since(stood) < standCooldown*d.electionTimeout", "time.Since(stood) < 0",
+		"time.Since(lastStood) < standCooldown*d.electionTimeout", "time.Since(lastStood) < 0",
 		"quorum", "TestFalseDetectionsAreBounded",
 	},
 	{

@@ -57,7 +57,7 @@ func TestVotes(t *testing.T) {
 }
 
 // Of a vote under raft's own keys, where earlier builds store it, and one of this build, the later one counts. In the same
-// term it is the one of this build, which has seen the other one.
+// term it is the one of this build.
 func TestVoteOfEarlierBuild(t *testing.T) {
 	q := newQueued(t)
 	store := map[string]func(term uint64, candidate string) error{

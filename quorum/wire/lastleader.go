@@ -6,15 +6,15 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// lastLeader is the leader that this member has followed last. raft forgets it at a candidate's request, which may come
-// before the end of the dead leader's connections.
+// lastLeader is the leader that this member has followed last, whether or not it led itself since. raft forgets it at a
+// candidate's request, which may come before the end of the dead leader's connections.
 type lastLeader struct {
 	mu     sync.Mutex
 	server raft.ServerID // "" after a vote for another candidate
 	term   uint64        // of the server, or of the vote
 }
 
-// note updates the leader after a request and raft's response: entries and heartbeats that raft has accepted name it, and a
+// note updates the leader after a request and raft's response: entries and heartbeats of raft's present term name it, and a
 // granted vote ends it. The responses may be noted in another order than raft gave them, so a request of an earlier term
 // changes nothing.
 func (l *lastLeader) note(from raft.ServerID, request, response any) {

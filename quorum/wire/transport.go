@@ -70,7 +70,7 @@ type Config struct {
 	IsStableLeader func(term uint64) bool
 	// called when a server closed or reset its last connection to this member's port
 	ConnectionLost func(server raft.ServerID)
-	// called when raft has given a candidate no vote, because its log is shorter than this member's
+	// called when raft has replied to a candidate whose log is shorter than this member's, and which gets no vote
 	ShorterCandidate func()
 }
 
