@@ -356,8 +356,10 @@ func TestRequestTakesLongerThanATurn(t *testing.T) {
 		isShort bool
 		takes   time.Duration // to store a term
 	}{
-		{"equal logs", 3, false, slow}, {"the second one's log is shorter", 3, true, slow},
-		{"the second one's log is shorter, and the disk slower", 3, true, slower}, {"equal logs of four", 4, false, slow},
+		{"equal logs", 3, false, slow},
+		{"the second one's log is shorter", 3, true, slow},
+		{"the second one's log is shorter, and the disk slower", 3, true, slower},
+		{"equal logs of four", 4, false, slow},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
