@@ -149,11 +149,35 @@ var serverFigures = []string{"server CPU per op", "RSS of the servers", "RSS gro
 // voidVerdict is the verdict of a target that a void row cannot decide.
 const voidVerdict = "void"
 
-// isConclusive reports whether a ratio decides its target although its row is void. What the load generator costs is the
-// same on both sides and brings the ratio nearer to 1: without it the ratio would be further from 1, on the same side.
-func (t *target) isConclusive(ratio float64, met bool) bool {
-	better := (ratio >= 1) == t.atLeast // a ratio further from 1 is better
-	return t.unit != "" && met == better
+// comparedWith returns the side that a target compares Rollcall with, or "" if its limit is a value.
+func (k *measurements) comparedWith(t target) string {
+	switch t.unit {
+	case byBaseline:
+		return k.baselineSide(t.part)
+	case byFloor:
+		return floorSide
+	}
+	return ""
+}
+
+// isConclusive reports whether a ratio decides its target although its row is void. If the load generator takes a larger
+// share of the faster side's time, it brings the ratio nearer to 1: without it the ratio would be further from 1, on the
+// same side.
+func (k *measurements) isConclusive(t target, ratio float64, met bool) bool {
+	faster, slower := "Rollcall", k.comparedWith(t)
+	if isFaster := (ratio >= 1) == t.atLeast; isFaster != met || slower == "" {
+		return false
+	} else if !isFaster {
+		faster, slower = slower, faster
+	}
+	onFaster, onSlower := k.toolShare(t.part, t.row, faster), k.toolShare(t.part, t.row, slower)
+	return onSlower > 0 && onFaster >= onSlower
+}
+
+// toolShare returns the load generator's CPU time divided by the servers', or 0 if it was not measured.
+func (k *measurements) toolShare(part, row, side string) float64 {
+	ratio, _ := ratioOf(k.rowSpread(part, row, side, "server CPU per op"), k.rowSpread(part, row, side, "tool CPU per op"), side)
+	return ratio
 }
 
 // judgeTarget returns the reached value and the verdict.
@@ -175,7 +199,7 @@ func (k *measurements) judgeTarget(t target) (reached, verdict string) {
 	met := t.atLeast && value >= t.limit || !t.atLeast && value <= t.limit
 	reached = formatNumber(value) + t.unit
 	switch {
-	case !slices.Contains(serverFigures, t.figure) && k.isVoid(t.part, t.row) && !t.isConclusive(value, met):
+	case !slices.Contains(serverFigures, t.figure) && k.isVoid(t.part, t.row, "Rollcall", k.comparedWith(t)) && !k.isConclusive(t, value, met):
 		return reached, voidVerdict
 	case met:
 		return reached, "met"
@@ -223,11 +247,10 @@ func (k *measurements) Targets() string {
 	return b.String()
 }
 
-// isVoid reports whether the load generator took too much CPU time in any run of a row, except those on the floor, which
-// needs little itself.
-func (k *measurements) isVoid(part, row string) bool {
+// isVoid reports whether the load generator took too much CPU time in any run of a row on these sides.
+func (k *measurements) isVoid(part, row string, sides ...string) bool {
 	return slices.ContainsFunc(k.runsByPart[part], func(l recordedRun) bool {
-		return l.Row == row && l.Side != floorSide && slices.ContainsFunc(l.Results, func(r benchResult) bool { return r.Void })
+		return l.Row == row && slices.Contains(sides, l.Side) && slices.ContainsFunc(l.Results, func(r benchResult) bool { return r.Void })
 	})
 }
 
@@ -254,9 +277,8 @@ func (k *measurements) Missed() string {
 	for _, n := range count {
 		all += n
 	}
-	return fmt.Sprintf("Of %d targets %d are met and %d missed; %d are void or were not measured.\n\n%s", all, count["met"],
-		count["**missed**"],
-		all-count["met"]-count["**missed**"], b.String())
+	return fmt.Sprintf("Of %d targets %d are met, %d missed, %d void, and %d not measured.\n\n%s", all, count["met"],
+		count["**missed**"], count[voidVerdict], all-count["met"]-count["**missed**"]-count[voidVerdict], b.String())
 }
 
 // All returns the long table of some parts: every value on all sides.
