@@ -42,8 +42,8 @@ PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
 . bench/ensemble.sh
 
 # rows PART SIDE [OF] prints the part's rows for that side: name, tab, case. If OF is Floor, it prints only those that the
-# floor has. The floor has no watches and no ephemerals, and sessions do not expire there. Only its leader takes clients, so the cases for
-# followers are measured there, too.
+# floor has. The floor has no watches and no ephemerals, and sessions do not expire there. Only its leader takes clients, so
+# the cases for followers are measured there, too.
 rows() {
   awk -F ' *[|] *' -v part="$1" -v side="$2" -v of="${3:-$2}" -v wanted="${ROWS:-.}" '
     /^#/ || $1 != part || $2 !~ wanted { next }

@@ -130,15 +130,16 @@ func (d *failureDetector) standAfterLoss(ctx context.Context, r *raft.Raft, l co
 		return c, false
 	}
 	go d.leaderDied(wire.MemberID(l.leader)) // with TLS it may take time to close a connection
-	if !lastStood.IsZero() && time.Since(lastStood) < standCooldown*d.electionTimeout || l.isLate && !needsEveryVote(len(voterServers(r))) {
+	voters := len(voterServers(r))
+	hasJustStood := !lastStood.IsZero() && time.Since(lastStood) < standCooldown*d.electionTimeout
+	if hasJustStood || l.isLate && !needsEveryVote(voters) {
 		return c, false
 	}
 	turn, necessary := d.awaitTurnToStand(ctx, r, l)
 	if !necessary {
 		return c, false
 	}
-	c = candidacy{loss: l, turn: turn, voters: len(voterServers(r)), at: time.Now()}
-	c.mayRepeat = needsEveryVote(c.voters)
+	c = candidacy{loss: l, turn: turn, voters: voters, at: time.Now(), mayRepeat: needsEveryVote(voters)}
 	d.standInTurn(r, c)
 	return c, true
 }
