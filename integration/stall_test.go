@@ -293,6 +293,7 @@ func TestFollowerStalledInApply(t *testing.T) {
 	e := cluster.Start(t, 3, cluster.Options{Tick: tick, Adjust: func(cfg *member.Config) {
 		cfg.Hooks = observers[cfg.ID]
 		cfg.StoreStallLimit = limit
+		cfg.HeartbeatTimeout = limit // the leader is to stay even if the machine gives the process no time for a moment
 	}})
 	leader := e.Ready()
 	e.Joined()
