@@ -48,9 +48,8 @@ rows() {
   awk -F ' *[|] *' -v part="$1" -v side="$2" -v of="${3:-$2}" -v wanted="${ROWS:-.}" '
     /^#/ || $1 != part || $2 !~ wanted { next }
     of == "Floor" && $3 !~ /^(set|get|mix|children|multi|create|sessions):conns=/ { next }
-    { n = split($3, c, / *; */); chosen = n > 1 && side == "Rollcall" ? c[2] : c[1] }
-    side == "Floor" { sub(/,member=[a-z]+/, "", chosen) }
-    { print $2 "\t" chosen }' bench/compare.txt
+    side == "Floor" { sub(/,member=[a-z]+/, "", $3) }
+    { print $2 "\t" $3 }' bench/compare.txt
 }
 
 # turns PART N ROUNDS SIDES [OF] measures the rows of a part. OF is that of rows. Each round has an ensemble of N members for each side, and they
