@@ -25,7 +25,8 @@
 #                                   they show what an election waited for
 #   JVM_WARMUP (8s)                 of each of the six loads that warm a new ensemble of ZooKeeper (see warm_up)
 #   NODES (1000000), SESSIONS (1000000)  the numbers for "1 M" in the parts alone and backup; smaller ones are for a trial
-#   BACKUP_DURATION (20s)           of each run of the part backup
+#   BACKUP_DURATION (15s)           of each run of the part backup
+#   PAIRS (3)                       of runs of the part backup, for each role in a round
 #   DATA (docs/performance/data)
 #   PORT (24600)                    the first of 1,260 ports of 127.0.0.1
 #   TLS                             not empty: clients of both connect over TLS. Choose another DATA
@@ -37,7 +38,7 @@ cd "$(dirname "$0")/.."
 duration=${DURATION:-4s} warmup=${WARMUP:-1500ms} rounds=${ROUNDS:-3} idle_rounds=${IDLE_ROUNDS:-1}
 sides=${SIDES:-ZooKeeper $([ -n "${TLS:-}" ] || echo Floor) Rollcall} # the floor has no TLS
 kills=${KILLS:-5} faults=${FAULTS:-KILL TERM STOP} failover_sides=${FAILOVER_SIDES:-ZooKeeper Rollcall} held=${HELD:-1000} nodes=${NODES:-1000000} sessions=${SESSIONS:-1000000}
-backup_nodes=20000 backup_duration=${BACKUP_DURATION:-20s} # longer than a backup of 1 M nodes takes at its usual rate
+backup_nodes=20000 backup_duration=${BACKUP_DURATION:-15s} pairs=${PAIRS:-3} # with its warm-up, a run is longer than a backup of 1 M nodes at the usual rate
 PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
 . bench/ensemble.sh
 
@@ -282,36 +283,44 @@ pid_of() {
 }
 
 # backup measures sets at a fixed rate on three members, in pairs: while backups of one member are saved to the same
-# disk one after the other, and while none is. The two of a pair last equally long, on one ensemble, and in every
-# second round they come in the other order. Each round begins with empty directories.
+# disk one after the other, and while none is. The two of a pair last equally long, one after the other on one ensemble, and
+# every second pair has the other order. A disk that others share changes its speed within minutes, so there are several pairs.
+# Each round begins with empty directories.
 backup() {
-  local round role side sides row ADMIN=yes CFG=snapCount=100000000
+  local round pair role
   for ((round = 1; round <= rounds; round++)); do
     stop
-    sides=("no backups" Rollcall)
-    [ $((round % 2)) = 1 ] || sides=(Rollcall "no backups")
-    for role in "the leader" "a follower"; do
-      row="2,000 sets per second while backups of 1 M nodes are saved at $role, against none"
-      for side in "${sides[@]}"; do
-        ! kept backup "$row" "$side" "$round" || continue
-        if [ ! -f "$WORK/pids" ]; then
-          say "backup, round $round"
-          # The first writes after so many nodes were made are slower, and belong to neither side.
-          start Rollcall 3 && grow 3 && load 3 "$(backup_load 8s)" >/dev/null || { missed "backup: round $round"; break 2; }
-        fi
-        backup_turn "$row" "$side" "$round" "${role#* }" || missed "backup: $row, $side, round $round"
+    for ((pair = (round - 1) * pairs + 1; pair <= round * pairs; pair++)); do
+      for role in "the leader" "a follower"; do
+        backup_pair "$pair" "$role" || missed "backup: pair $pair, $role"
       done
     done
+  done
+}
+
+# backup_pair PAIR ROLE measures what is not kept of a pair, on an ensemble that it starts if none runs.
+backup_pair() {
+  local pair=$1 role=$2 side sides=("no backups" Rollcall) row ADMIN=yes CFG=snapCount=100000000
+  row="2,000 sets per second while backups of 1 M nodes are saved at $role, against none"
+  [ $((pair % 2)) = 1 ] || sides=(Rollcall "no backups")
+  for side in "${sides[@]}"; do
+    ! kept backup "$row" "$side" "$pair" || continue
+    if [ ! -f "$WORK/pids" ]; then
+      say "backup, from pair $pair on"
+      # The first writes after so many nodes were made are slower, and belong to neither side.
+      start Rollcall 3 && grow 3 && load 3 "$(backup_load 8s)" >/dev/null || return
+    fi
+    backup_run "$row" "$side" "$pair" "${role#* }" || return
   done
 }
 
 # backup_load DURATION prints the case that is measured.
 backup_load() { echo "set:conns=8,window=64,rate=2000,nodes=$backup_nodes,warmup=5s,duration=$1"; }
 
-# backup_turn ROW SIDE ROUND ROLE measures one of the two.
-backup_turn() {
-  local row=$1 side=$2 round=$3 role=$4 member result saver=""
-  rm -rf "$WORK/backups" "$WORK/over"
+# backup_run ROW SIDE PAIR ROLE measures one of the two.
+backup_run() {
+  local row=$1 side=$2 pair=$3 role=$4 member result saver=""
+  rm -rf "$WORK/backups"
   mkdir "$WORK/backups"
   member=$(member_that_is "$role") || return
   await_nodes "$member" -lt "$((nodes + backup_nodes))" || return # a follower may still remove those of the last run
@@ -320,19 +329,22 @@ backup_turn() {
     saver=$!
   fi
   result=$(load 3 "$(backup_load "$backup_duration")") || result=""
-  touch "$WORK/over"
-  [ -z "$saver" ] || wait "$saver" || return
+  [ -z "$saver" ] || { kill "$saver" && wait "$saver"; } || { echo "backups were not saved all the time" >&2; return 1; }
   [ -n "$result" ] || return
   [ "$(snapshots)" -eq 0 ] || { echo "a snapshot was written beside the load" >&2; return 1; }
-  keep backup "$row" "$side" "$round" results "$result"
+  keep backup "$row" "$side" "$pair" results "$result"
 }
 
-# saving I saves backups of member I until the file WORK/over is there. The first one begins when the nodes that are
-# written exist, so writing them copies them.
+# saving I saves backups of member I until it is killed. The first one begins when the nodes that are written exist, so
+# writing them copies them.
 saving() {
+  local saver
   await_nodes "$1" -ge "$((nodes + backup_nodes))" || return
-  while [ ! -e "$WORK/over" ]; do
-    "$rollcall" backup save --admin "http://127.0.0.1:$((PORT + 400 + $1))" --token-file "$WORK/token" "$WORK/backups" >/dev/null || return
+  trap 'kill "$saver"; wait "$saver"; exit 0' TERM
+  while :; do
+    "$rollcall" backup save --admin "http://127.0.0.1:$((PORT + 400 + $1))" --token-file "$WORK/token" "$WORK/backups" >/dev/null &
+    saver=$!
+    wait "$saver" || return
   done
 }
 
