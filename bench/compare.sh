@@ -25,8 +25,8 @@
 #                                   they show what an election waited for
 #   JVM_WARMUP (8s)                 of each of the six loads that warm a new ensemble of ZooKeeper (see warm_up)
 #   NODES (1000000), SESSIONS (1000000)  the numbers for "1 M" in the parts alone and backup; smaller ones are for a trial
-#   BACKUP_DURATION (15s)           of each run of the part backup
-#   PAIRS (3)                       of runs of the part backup, for each role in a round
+#   BACKUP_SECONDS (15)             how long a run of the part backup is measured, after a warm-up of 5 s
+#   PAIRS (3)                       how many pairs of runs the part backup has for each role in a round. For fewer, choose another DATA
 #   DATA (docs/performance/data)
 #   PORT (24600)                    the first of 1,260 ports of 127.0.0.1
 #   TLS                             not empty: clients of both connect over TLS. Choose another DATA
@@ -38,7 +38,8 @@ cd "$(dirname "$0")/.."
 duration=${DURATION:-4s} warmup=${WARMUP:-1500ms} rounds=${ROUNDS:-3} idle_rounds=${IDLE_ROUNDS:-1}
 sides=${SIDES:-ZooKeeper $([ -n "${TLS:-}" ] || echo Floor) Rollcall} # the floor has no TLS
 kills=${KILLS:-5} faults=${FAULTS:-KILL TERM STOP} failover_sides=${FAILOVER_SIDES:-ZooKeeper Rollcall} held=${HELD:-1000} nodes=${NODES:-1000000} sessions=${SESSIONS:-1000000}
-backup_nodes=20000 backup_duration=${BACKUP_DURATION:-15s} pairs=${PAIRS:-3} # with its warm-up, a run is longer than a backup of 1 M nodes at the usual rate
+backup_nodes=20000 backup_seconds=${BACKUP_SECONDS:-15} pairs=${PAIRS:-3}
+slowest_backup=$((2 << 20)) # bytes in a second, half of the usual rate; less beside a load would hardly be a backup
 PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
 . bench/ensemble.sh
 
@@ -145,15 +146,15 @@ restart() {
 # grow N creates the nodes in N members and leaves them there.
 grow() { load "$1" -keep -duration 100ms -warmup 0s "get:nodes=$nodes,size=100" >/dev/null; }
 
-# snapshots prints how many snapshots the member has written since it started.
-snapshots() { word 1 mntr | awk '$1 == "zk_cnt_snapshottime" { n = $2 } END { print n + 0 }'; }
+# snapshots I prints how many snapshots member I has written since it started.
+snapshots() { word "$1" mntr | awk '$1 == "zk_cnt_snapshottime" { n = $2 } END { print n + 0 }'; }
 
 # snapshot writes to the member until it has made a snapshot. The member checks every 10 to 20 seconds
 # whether its log is long enough for one.
 snapshot() {
   local i
   for ((i = 0; i < 60; i++)); do
-    [ "$(snapshots)" -eq 0 ] || return 0
+    [ "$(snapshots 1)" -eq 0 ] || return 0
     load 1 -duration 900ms -warmup 0s "set:conns=8,window=8" >/dev/null || return
   done
   echo "no snapshot was written within a minute" >&2
@@ -207,7 +208,7 @@ beside() {
   CFG=snapCount=100000000 restart && quiet=$(load 1 "$case") || return
   kill_all
   CFG=snapCount=100 restart || return
-  busy=$(load 1 "$case") && written=$(snapshots) || return
+  busy=$(load 1 "$case") && written=$(snapshots 1) || return
   [ "$written" -gt 0 ] || { echo "no snapshot was written beside the load" >&2; return 1; }
   keep alone "$row" "no snapshots" "$round" results "$quiet"
   keep alone "$row" Rollcall "$round" results "$busy"
@@ -285,41 +286,45 @@ pid_of() {
 # backup measures sets at a fixed rate on three members, in pairs: while backups of one member are saved to the same
 # disk one after the other, and while none is. The two of a pair last equally long, one after the other on one ensemble, and
 # every second pair has the other order. A disk that others share changes its speed within minutes, so there are several pairs.
-# Each round begins with empty directories.
+# Each round begins with empty directories. The "round" in DATA is the number of the pair.
 backup() {
   local round pair role
   for ((round = 1; round <= rounds; round++)); do
     stop
     for ((pair = (round - 1) * pairs + 1; pair <= round * pairs; pair++)); do
       for role in "the leader" "a follower"; do
-        backup_pair "$pair" "$role" || missed "backup: pair $pair, $role"
+        backup_pair "$pair" "$role" || { missed "backup: pair $pair, $role"; stop; }
       done
     done
   done
 }
 
-# backup_pair PAIR ROLE measures what is not kept of a pair, on an ensemble that it starts if none runs.
+# backup_pair PAIR ROLE measures a pair, on an ensemble that it starts if none runs.
 backup_pair() {
   local pair=$1 role=$2 side sides=("no backups" Rollcall) row ADMIN=yes CFG=snapCount=100000000
+  local -A results=()
   row="2,000 sets per second while backups of 1 M nodes are saved at $role, against none"
+  ! kept backup "$row" Rollcall "$pair" || return 0
+  if [ ! -f "$WORK/pids" ]; then
+    say "backup, from pair $pair on"
+    # The first writes after so many nodes were made are slower, and belong to neither side.
+    start Rollcall 3 && grow 3 && load 3 "$(backup_load 8)" >/dev/null || return
+  fi
   [ $((pair % 2)) = 1 ] || sides=(Rollcall "no backups")
   for side in "${sides[@]}"; do
-    ! kept backup "$row" "$side" "$pair" || continue
-    if [ ! -f "$WORK/pids" ]; then
-      say "backup, from pair $pair on"
-      # The first writes after so many nodes were made are slower, and belong to neither side.
-      start Rollcall 3 && grow 3 && load 3 "$(backup_load 8s)" >/dev/null || return
-    fi
-    backup_run "$row" "$side" "$pair" "${role#* }" || return
+    results[$side]=$(backup_run "$side" "${role#* }") || return
+  done
+  for side in "no backups" Rollcall; do
+    keep backup "$row" "$side" "$pair" results "${results[$side]}"
   done
 }
 
-# backup_load DURATION prints the case that is measured.
-backup_load() { echo "set:conns=8,window=64,rate=2000,nodes=$backup_nodes,warmup=5s,duration=$1"; }
+# backup_load SECONDS prints the case that is measured.
+backup_load() { echo "set:conns=8,window=64,rate=2000,nodes=$backup_nodes,warmup=5s,duration=$1s"; }
 
-# backup_run ROW SIDE PAIR ROLE measures one of the two.
+# backup_run SIDE ROLE measures one of the two, and prints the result.
 backup_run() {
-  local row=$1 side=$2 pair=$3 role=$4 member result saver=""
+  local side=$1 role=$2 member i result saved saver=""
   rm -rf "$WORK/backups"
   mkdir "$WORK/backups"
   member=$(member_that_is "$role") || return
@@ -328,21 +333,27 @@ backup_run() {
     saving "$member" &
     saver=$!
   fi
-  result=$(load 3 "$(backup_load "$backup_duration")") || result=""
-  [ -z "$saver" ] || { kill "$saver" && wait "$saver"; } || { echo "backups were not saved all the time" >&2; return 1; }
-  [ -n "$result" ] || return
-  [ "$(snapshots)" -eq 0 ] || { echo "a snapshot was written beside the load" >&2; return 1; }
-  keep backup "$row" "$side" "$pair" results "$result"
+  result=$(load 3 "$(backup_load "$backup_seconds")") || result=""
+  if [ -n "$saver" ]; then
+    saved=$(du -sb "$WORK/backups" | cut -f1) # with the file that is being written
+    { kill "$saver" && wait "$saver"; } || { echo "a backup failed beside the load" >&2; return 1; }
+    [ "$saved" -ge $((backup_seconds * slowest_backup)) ] || { echo "only $saved bytes were saved beside the load" >&2; return 1; }
+  fi
+  [ -n "$result" ] || { echo "the load failed" >&2; return 1; }
+  for i in 1 2 3; do
+    [ "$(snapshots "$i")" -eq 0 ] || { echo "member $i wrote a snapshot beside the load" >&2; return 1; }
+  done
+  echo "$result"
 }
 
 # saving I saves backups of member I until it is killed. The first one begins when the nodes that are written exist, so
 # writing them copies them.
 saving() {
-  local saver
+  local saver=""
   await_nodes "$1" -ge "$((nodes + backup_nodes))" || return
-  trap 'kill "$saver"; wait "$saver"; exit 0' TERM
+  trap 'kill "$saver" || true; wait "$saver" || true; exit 0' TERM
   while :; do
-    "$rollcall" backup save --admin "http://127.0.0.1:$((PORT + 400 + $1))" --token-file "$WORK/token" "$WORK/backups" >/dev/null &
+    "$rollcall" backup save --admin "http://127.0.0.1:$((PORT + 400 + $1))" --token-file "$WORK/token" "$WORK/backups" >/dev/null 2>&1 &
     saver=$!
     wait "$saver" || return
   done

@@ -125,7 +125,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// The ratio of a load with backups to the same without is the median of the rounds' ratios. A round without one of the
+// The ratio of a load with backups to the same without is the median of the pairs' ratios. A pair without one of the
 // two does not count.
 func TestPairs(t *testing.T) {
 	const pairs = `{"row":"set","side":"no backups","round":1,"results":[{"latency":{"p99_us":1000}}]}

@@ -113,8 +113,8 @@ func ratioOf(a, b spread, name string) (ratio float64, missing string) {
 }
 
 // ratioToBaseline returns Rollcall's value divided by the other side's, as the ratio of medians. In the part
-// backup, the two runs of a round are a pair on one ensemble, and the ratio is the median of the pairs'
-// ratios. If there is no ratio, missing has the reason.
+// backup, a round is a pair of runs on one ensemble, and the ratio is the median of the pairs' ratios. If there
+// is no ratio, missing has the reason.
 func (k *measurements) ratioToBaseline(part, row, figure string) (ratio float64, missing string) {
 	ratio, missing = ratioOf(k.rowSpread(part, row, k.baselineSide(part), figure), k.rowSpread(part, row, "Rollcall", figure),
 		k.baselineSide(part))
