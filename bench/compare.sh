@@ -39,7 +39,7 @@ duration=${DURATION:-4s} warmup=${WARMUP:-1500ms} rounds=${ROUNDS:-3} idle_round
 sides=${SIDES:-ZooKeeper $([ -n "${TLS:-}" ] || echo Floor) Rollcall} # the floor has no TLS
 kills=${KILLS:-5} faults=${FAULTS:-KILL TERM STOP} failover_sides=${FAILOVER_SIDES:-ZooKeeper Rollcall} held=${HELD:-1000} nodes=${NODES:-1000000} sessions=${SESSIONS:-1000000}
 backup_nodes=20000 backup_seconds=${BACKUP_SECONDS:-15} pairs=${PAIRS:-3}
-slowest_backup=$((2 << 20)) # bytes in a second, half of the usual rate; less beside a load would hardly be a backup
+slowest_backup=$((4 << 20)) # bytes in a second, half of the usual rate; less beside a load would hardly be a backup
 PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
 . bench/ensemble.sh
 

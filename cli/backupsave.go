@@ -67,7 +67,7 @@ func newBackupSave(w IOStreams) *cobra.Command {
 		},
 	})
 	AddOutFlag(cmd, "`file`, directory, or - for standard output, in place of the argument")
-	addIntFlag(cmd, &rate, "rate", fmt.Sprintf("the most `MiB` in a second, 1 to %d (default %d)", backup.MaxRate, backup.DefaultRate>>20), 1,
+	addIntFlag(cmd, &rate, "rate", fmt.Sprintf("the most `MiB` in a second, 1 to %d (default 8)", backup.MaxRate), 1,
 		backup.MaxRate)
 	cmd.Flags().BoolVar(&unconfirmed, "unconfirmed", false, "also save a backup that no leader has confirmed")
 	return cmd

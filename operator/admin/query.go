@@ -156,7 +156,7 @@ var parameters = map[string]parameter{
 	"limit":   {help: "the most rows of the page; default 1000", maxValue: view.MaxRows},
 	"member":  {help: "only those of this member", maxValue: maxMemberID},
 	"path":    {help: "path of a node", check: pathFault},
-	"rate":    {help: "the most MiB in a second; default 4", maxValue: backup.MaxRate},
+	"rate":    {help: "the most MiB in a second; default 8", maxValue: backup.MaxRate},
 	"session": {help: "only those of the session with this id", pattern: sessionIDPattern, check: sessionIDFault},
 	"sort": {help: "the order: the least time left, the most watches, or the most ephemeral nodes first; there is " +
 		"one page", values: []string{view.ByTimeLeft.String(), view.ByWatches.String(), view.ByEphemerals.String()}},

@@ -28,7 +28,7 @@ const (
 
 // DefaultRate is the default rate of a backup, in bytes per second: it takes little of the processor, the disk and the
 // network from the clients.
-const DefaultRate = 4 << 20
+const DefaultRate = 8 << 20
 
 // RestoreRate is the rate at which a serving member reads a backup to restore, in bytes per second. An operator waits
 // for it, so it is faster than DefaultRate.
