@@ -336,7 +336,7 @@ backup_run() {
   result=$(load 3 "$(backup_load "$backup_seconds")") || result=""
   if [ -n "$saver" ]; then
     saved=$(du -sb "$WORK/backups" | cut -f1) # with the file that is being written
-    { kill "$saver" && wait "$saver"; } || { echo "a backup failed beside the load" >&2; return 1; }
+    { kill "$saver" && wait "$saver"; } || { echo "a backup failed beside the load: $(tail -n 5 "$WORK/saving.log")" >&2; return 1; }
     [ "$saved" -ge $((backup_seconds * slowest_backup)) ] || { echo "only $saved bytes were saved beside the load" >&2; return 1; }
   fi
   [ -n "$result" ] || { echo "the load failed" >&2; return 1; }
@@ -353,7 +353,7 @@ saving() {
   await_nodes "$1" -ge "$((nodes + backup_nodes))" || return
   trap 'kill "$saver" || true; wait "$saver" || true; exit 0' TERM
   while :; do
-    "$rollcall" backup save --admin "http://127.0.0.1:$((PORT + 400 + $1))" --token-file "$WORK/token" "$WORK/backups" >/dev/null 2>&1 &
+    "$rollcall" backup save --admin "http://127.0.0.1:$((PORT + 400 + $1))" --token-file "$WORK/token" "$WORK/backups" >/dev/null 2>"$WORK/saving.log" &
     saver=$!
     wait "$saver" || return
   done
