@@ -15,7 +15,7 @@
 //
 //	func newNames(w IOStreams) *cobra.Command {
 //		a := newAdminCommand(w)
-//		return a.register(&cobra.Command{
+//		return a.registerFlags(&cobra.Command{
 //			Use: "names [flags]", Short: "list the names of sessions", GroupID: InspectGroup,
 //			Args: RangeArgs(0, 0, "flags only"),
 //			RunE: func(cmd *cobra.Command, _ []string) error {

@@ -72,7 +72,7 @@ func (c *nodeWatchCommand) onEvent(e client.Event) {
 	}
 }
 
-// onState is called by the client's reader.
+// onState is called by a goroutine of the client, in the order of the changes.
 func (c *nodeWatchCommand) onState(change client.StateChange) {
 	switch change.State {
 	case client.Suspended:

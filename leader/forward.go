@@ -32,7 +32,7 @@ type receiver struct {
 	intake     *intake
 }
 
-// Forward implements proto.LeaderServer. It takes one member's writes, in order, until the member
+// Forward serves the call of a member that writes. It takes one member's writes, in order, until the member
 // has a newer stream or the term is over. The reply to a write is its entry in the log: the end of a
 // stream means nothing for the writes sent on it.
 func (l *Leader) Forward(stream proto.Leader_ForwardServer) error {

@@ -18,7 +18,7 @@ type Counters struct {
 
 	// Reset leaves the fields below as they are.
 
-	ExpiryLateness metrics.Durations // from the end of a session's timeout to its expiry; see expired.recordLateness
+	ExpiryLateness metrics.Durations // from the end of a session's timeout to its expiry; see expiryReporter.recordLateness
 	Pauses         atomic.Uint64     // steps so late that this process must have been paused
 }
 

@@ -40,7 +40,7 @@ type backups struct {
 	writtenBackups, failedBackups atomic.Uint64 // scheduled backups
 }
 
-// backupLoop makes backups as Config.Backup requires.
+// backupLoop makes backups as the field Backup of config.Config requires.
 func (b *backups) backupLoop(ctx context.Context) error {
 	s := b.cfg.Backup
 	if s.Dir == "" {

@@ -68,7 +68,7 @@ func namesLastLeader(args []any) bool {
 }
 
 // raftLogger passes raft's log messages to slog. Its errors become warnings: this package logs itself if an operator
-// must act. The embedded logger implements the methods that raft and raft-wal do not call.
+// must act. The embedded logger implements the methods that raft does not call.
 type raftLogger struct {
 	hclog.Logger
 	logger *slog.Logger

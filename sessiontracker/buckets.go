@@ -10,7 +10,7 @@ type Bucket struct {
 
 // BucketCounts returns the buckets of the next most ticks that hold sessions, in order, and the number of sessions
 // that fall due later. A session is in the bucket of its last touch, or in the next one if it is due.
-// Sessions that are being closed are left out. Buckets visits all sessions, as Expiries does, so a session
+// Sessions that are being closed are left out. BucketCounts visits all sessions, as Expiries does, so a session
 // that changes meanwhile may be missed or counted twice.
 func (t *GlobalTable) BucketCounts(now time.Time, most int) (buckets []Bucket, later int) {
 	tick, at := 2*t.step, t.TableTime(now)

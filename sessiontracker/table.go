@@ -60,7 +60,7 @@ type shard struct {
 // had come before AdvanceIfDue.
 type tableClock struct {
 	lastStepAt time.Time     // the time at which the last step was due, or was taken if it was late
-	tableTime  time.Duration // at stepDue, a whole number of steps
+	tableTime  time.Duration // at lastStepAt, a whole number of steps
 }
 
 // TrackedSession is the table's part of a session's record.
