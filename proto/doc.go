@@ -9,5 +9,5 @@
 //
 // From 0.1.0 on, every log must stay readable. A field keeps its number and its meaning for ever, and a number
 // that is given up is reserved. A change that an older member would apply differently raises
-// Entry.format, and is used once all members have announced that format.
+// Entry.Format, and is used once all members have announced that format.
 package proto

@@ -1082,6 +1082,7 @@ type HelloRequest struct {
 	Ensemble      []byte                 `protobuf:"bytes,6,opt,name=ensemble,proto3" json:"ensemble,omitempty"`                       // 32 bytes; empty: unknown
 	HasData       bool                   `protobuf:"varint,7,opt,name=has_data,json=hasData,proto3" json:"has_data,omitempty"`         // a snapshot or a log entry
 	Rival         string                 `protobuf:"bytes,8,opt,name=rival,proto3" json:"rival,omitempty"`                             // another process running with the called member's id; "": none known
+	Serves        bool                   `protobuf:"varint,9,opt,name=serves,proto3" json:"serves,omitempty"`                          // the caller serves clients
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1172,6 +1173,13 @@ func (x *HelloRequest) GetRival() string {
 	return ""
 }
 
+func (x *HelloRequest) GetServes() bool {
+	if x != nil {
+		return x.Serves
+	}
+	return false
+}
+
 type HelloReply struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Member     uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
@@ -1184,14 +1192,15 @@ type HelloReply struct {
 	Disk       uint64                 `protobuf:"fixed64,8,opt,name=disk,proto3" json:"disk,omitempty"` // of the member
 	Rival      string                 `protobuf:"bytes,9,opt,name=rival,proto3" json:"rival,omitempty"` // another process running with the caller's id; "": none known
 	// The end of the member's data, for a recovery; 0: raft does not run yet.
-	LastIndex     uint64         `protobuf:"varint,10,opt,name=last_index,json=lastIndex,proto3" json:"last_index,omitempty"` // of the last entry of its log or snapshot
-	LastTerm      uint64         `protobuf:"varint,11,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"`    // of that entry
-	DigestAlg     string         `protobuf:"bytes,12,opt,name=digest_alg,json=digestAlg,proto3" json:"digest_alg,omitempty"`  // hash of passwords in the scheme digest; "": the scheme is off
-	Ensemble      []byte         `protobuf:"bytes,13,opt,name=ensemble,proto3" json:"ensemble,omitempty"`                     // 32 bytes; empty: none yet
-	Roster        *Roster        `protobuf:"bytes,14,opt,name=roster,proto3" json:"roster,omitempty"`                         // newest known server list; absent: none
-	Configuration *Configuration `protobuf:"bytes,15,opt,name=configuration,proto3" json:"configuration,omitempty"`           // raft's latest; absent: none yet
-	Hearsay       bool           `protobuf:"varint,16,opt,name=hearsay,proto3" json:"hearsay,omitempty"`                      // roster is not from the member's state, but from other members or an earlier process
-	Removed       bool           `protobuf:"varint,17,opt,name=removed,proto3" json:"removed,omitempty"`                      // the member was removed from the ensemble: its data and configuration are old
+	LastIndex     uint64         `protobuf:"varint,10,opt,name=last_index,json=lastIndex,proto3" json:"last_index,omitempty"`             // of the last entry of its log or snapshot
+	LastTerm      uint64         `protobuf:"varint,11,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"`                // of that entry
+	DigestAlg     string         `protobuf:"bytes,12,opt,name=digest_alg,json=digestAlg,proto3" json:"digest_alg,omitempty"`              // hash of passwords in the scheme digest; "": the scheme is off
+	Ensemble      []byte         `protobuf:"bytes,13,opt,name=ensemble,proto3" json:"ensemble,omitempty"`                                 // 32 bytes; empty: none yet
+	Roster        *Roster        `protobuf:"bytes,14,opt,name=roster,proto3" json:"roster,omitempty"`                                     // newest known server list; absent: none
+	Configuration *Configuration `protobuf:"bytes,15,opt,name=configuration,proto3" json:"configuration,omitempty"`                       // raft's latest; absent: none yet
+	Hearsay       bool           `protobuf:"varint,16,opt,name=hearsay,proto3" json:"hearsay,omitempty"`                                  // roster is not from the member's state, but from other members or an earlier process
+	Removed       bool           `protobuf:"varint,17,opt,name=removed,proto3" json:"removed,omitempty"`                                  // the member was removed from the ensemble: its data and configuration are old
+	OnlyBeginning bool           `protobuf:"varint,18,opt,name=only_beginning,json=onlyBeginning,proto3" json:"only_beginning,omitempty"` // the member has data, but no transaction of the state: its ensemble is only beginning
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1341,6 +1350,13 @@ func (x *HelloReply) GetHearsay() bool {
 func (x *HelloReply) GetRemoved() bool {
 	if x != nil {
 		return x.Removed
+	}
+	return false
+}
+
+func (x *HelloReply) GetOnlyBeginning() bool {
+	if x != nil {
+		return x.OnlyBeginning
 	}
 	return false
 }
@@ -2906,14 +2922,21 @@ type MemberStatus struct {
 	StartedMs     int64                  `protobuf:"varint,18,opt,name=started_ms,json=startedMs,proto3" json:"started_ms,omitempty"` // when this process started, since 1970
 	ClockMs       int64                  `protobuf:"varint,19,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`       // its wall clock, since 1970
 	Joining       bool                   `protobuf:"varint,20,opt,name=joining,proto3" json:"joining,omitempty"`
-	Stalled       string                 `protobuf:"bytes,21,opt,name=stalled,proto3" json:"stalled,omitempty"`                    // reason for suspecting that its disk or apply hangs; then zxid, watches and data on disk are unknown
-	Damaged       string                 `protobuf:"bytes,22,opt,name=damaged,proto3" json:"damaged,omitempty"`                    // reason for suspecting damage of its state
-	Drained       bool                   `protobuf:"varint,23,opt,name=drained,proto3" json:"drained,omitempty"`                   // it accepts no more clients, and is about to stop
-	Exposed       string                 `protobuf:"bytes,24,opt,name=exposed,proto3" json:"exposed,omitempty"`                    // warning about ports for members that are open to other processes
-	NoMemory      bool                   `protobuf:"varint,25,opt,name=no_memory,json=noMemory,proto3" json:"no_memory,omitempty"` // it is short of memory, and rejects its clients' writes that add data
-	Removed       bool                   `protobuf:"varint,26,opt,name=removed,proto3" json:"removed,omitempty"`                   // it was removed from the ensemble
-	Disk          uint64                 `protobuf:"fixed64,27,opt,name=disk,proto3" json:"disk,omitempty"`                        // of the member
-	Operators     string                 `protobuf:"bytes,28,opt,name=operators,proto3" json:"operators,omitempty"`                // URL of its port for operators, with http or https; "": none
+	Stalled       string                 `protobuf:"bytes,21,opt,name=stalled,proto3" json:"stalled,omitempty"`                             // reason for suspecting that its disk or apply hangs; then zxid, watches and data on disk are unknown
+	Damaged       string                 `protobuf:"bytes,22,opt,name=damaged,proto3" json:"damaged,omitempty"`                             // reason for suspecting damage of its state
+	Drained       bool                   `protobuf:"varint,23,opt,name=drained,proto3" json:"drained,omitempty"`                            // it accepts no more clients, and is about to stop
+	Exposed       string                 `protobuf:"bytes,24,opt,name=exposed,proto3" json:"exposed,omitempty"`                             // warning about ports for members that are open to other processes
+	NoMemory      bool                   `protobuf:"varint,25,opt,name=no_memory,json=noMemory,proto3" json:"no_memory,omitempty"`          // it is short of memory, and rejects its clients' writes that add data
+	Removed       bool                   `protobuf:"varint,26,opt,name=removed,proto3" json:"removed,omitempty"`                            // it was removed from the ensemble
+	Disk          uint64                 `protobuf:"fixed64,27,opt,name=disk,proto3" json:"disk,omitempty"`                                 // of the member
+	Operators     string                 `protobuf:"bytes,28,opt,name=operators,proto3" json:"operators,omitempty"`                         // URL of its port for operators, with http or https; "": none
+	NotServing    string                 `protobuf:"bytes,29,opt,name=not_serving,json=notServing,proto3" json:"not_serving,omitempty"`     // the reason why it serves no client, as /readyz says it; "": it serves
+	DataFree      int64                  `protobuf:"varint,30,opt,name=data_free,json=dataFree,proto3" json:"data_free,omitempty"`          // bytes that it can still write where its files other than those of the log are; 0: unknown
+	LogFree       int64                  `protobuf:"varint,31,opt,name=log_free,json=logFree,proto3" json:"log_free,omitempty"`             // likewise where the log is
+	DataQuota     int64                  `protobuf:"varint,32,opt,name=data_quota,json=dataQuota,proto3" json:"data_quota,omitempty"`       // bytes that the tree may have; 0: there is no limit
+	DataUsed      int64                  `protobuf:"varint,33,opt,name=data_used,json=dataUsed,proto3" json:"data_used,omitempty"`          // bytes that count against it
+	MemoryLimit   int64                  `protobuf:"varint,34,opt,name=memory_limit,json=memoryLimit,proto3" json:"memory_limit,omitempty"` // bytes; 0: there is no limit
+	MemoryUsed    int64                  `protobuf:"varint,35,opt,name=memory_used,json=memoryUsed,proto3" json:"memory_used,omitempty"`    // bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3142,6 +3165,55 @@ func (x *MemberStatus) GetOperators() string {
 		return x.Operators
 	}
 	return ""
+}
+
+func (x *MemberStatus) GetNotServing() string {
+	if x != nil {
+		return x.NotServing
+	}
+	return ""
+}
+
+func (x *MemberStatus) GetDataFree() int64 {
+	if x != nil {
+		return x.DataFree
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetLogFree() int64 {
+	if x != nil {
+		return x.LogFree
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetDataQuota() int64 {
+	if x != nil {
+		return x.DataQuota
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetDataUsed() int64 {
+	if x != nil {
+		return x.DataUsed
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetMemoryLimit() int64 {
+	if x != nil {
+		return x.MemoryLimit
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetMemoryUsed() int64 {
+	if x != nil {
+		return x.MemoryUsed
+	}
+	return 0
 }
 
 // ViewSessions requests the sessions in the member's state, from an id on.
@@ -4160,8 +4232,11 @@ func (x *ViewOwner) GetPath() []byte {
 type OwnerRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          NodeKind               `protobuf:"varint,1,opt,name=kind,proto3,enum=rollcall.v1.NodeKind" json:"kind,omitempty"`
-	Session       uint64                 `protobuf:"fixed64,2,opt,name=session,proto3" json:"session,omitempty"` // of an ephemeral node
-	Ended         bool                   `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`      // the session has ended: the node is about to be removed
+	Session       uint64                 `protobuf:"fixed64,2,opt,name=session,proto3" json:"session,omitempty"`      // of an ephemeral node
+	Ended         bool                   `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`           // the session has ended: the node is about to be removed
+	Children      []*ChildRow            `protobuf:"bytes,4,rep,name=children,proto3" json:"children,omitempty"`      // the node's ephemeral children: the first in the order of the numbers in their names
+	Ephemerals    uint32                 `protobuf:"varint,5,opt,name=ephemerals,proto3" json:"ephemerals,omitempty"` // the number of its ephemeral children that were counted
+	Partial       bool                   `protobuf:"varint,6,opt,name=partial,proto3" json:"partial,omitempty"`       // it has more children than a reply visits: others may be missing and come before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4217,6 +4292,104 @@ func (x *OwnerRow) GetEnded() bool {
 	return false
 }
 
+func (x *OwnerRow) GetChildren() []*ChildRow {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
+func (x *OwnerRow) GetEphemerals() uint32 {
+	if x != nil {
+		return x.Ephemerals
+	}
+	return 0
+}
+
+func (x *OwnerRow) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
+}
+
+// ChildRow is an ephemeral child and its session.
+type ChildRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          []byte                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Session       uint64                 `protobuf:"fixed64,2,opt,name=session,proto3" json:"session,omitempty"`
+	Member        uint32                 `protobuf:"varint,3,opt,name=member,proto3" json:"member,omitempty"`  // that serves the session
+	Address       []byte                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"` // of the session's client, when it last opened or resumed the session
+	Ended         bool                   `protobuf:"varint,5,opt,name=ended,proto3" json:"ended,omitempty"`    // the session has ended: the child is about to be removed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChildRow) Reset() {
+	*x = ChildRow{}
+	mi := &file_rollcall_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChildRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChildRow) ProtoMessage() {}
+
+func (x *ChildRow) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChildRow.ProtoReflect.Descriptor instead.
+func (*ChildRow) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *ChildRow) GetName() []byte {
+	if x != nil {
+		return x.Name
+	}
+	return nil
+}
+
+func (x *ChildRow) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *ChildRow) GetMember() uint32 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *ChildRow) GetAddress() []byte {
+	if x != nil {
+		return x.Address
+	}
+	return nil
+}
+
+func (x *ChildRow) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
 // ViewEphemerals requests the ephemeral nodes of a session, from a path on.
 type ViewEphemerals struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4229,7 +4402,7 @@ type ViewEphemerals struct {
 
 func (x *ViewEphemerals) Reset() {
 	*x = ViewEphemerals{}
-	mi := &file_rollcall_proto_msgTypes[51]
+	mi := &file_rollcall_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4241,7 +4414,7 @@ func (x *ViewEphemerals) String() string {
 func (*ViewEphemerals) ProtoMessage() {}
 
 func (x *ViewEphemerals) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[51]
+	mi := &file_rollcall_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4254,7 +4427,7 @@ func (x *ViewEphemerals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEphemerals.ProtoReflect.Descriptor instead.
 func (*ViewEphemerals) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{51}
+	return file_rollcall_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ViewEphemerals) GetSession() uint64 {
@@ -4288,7 +4461,7 @@ type EphemeralRows struct {
 
 func (x *EphemeralRows) Reset() {
 	*x = EphemeralRows{}
-	mi := &file_rollcall_proto_msgTypes[52]
+	mi := &file_rollcall_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4300,7 +4473,7 @@ func (x *EphemeralRows) String() string {
 func (*EphemeralRows) ProtoMessage() {}
 
 func (x *EphemeralRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[52]
+	mi := &file_rollcall_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4313,7 +4486,7 @@ func (x *EphemeralRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EphemeralRows.ProtoReflect.Descriptor instead.
 func (*EphemeralRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{52}
+	return file_rollcall_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *EphemeralRows) GetPaths() [][]byte {
@@ -4343,7 +4516,7 @@ type ViewRemovals struct {
 
 func (x *ViewRemovals) Reset() {
 	*x = ViewRemovals{}
-	mi := &file_rollcall_proto_msgTypes[53]
+	mi := &file_rollcall_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4355,7 +4528,7 @@ func (x *ViewRemovals) String() string {
 func (*ViewRemovals) ProtoMessage() {}
 
 func (x *ViewRemovals) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[53]
+	mi := &file_rollcall_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4368,7 +4541,7 @@ func (x *ViewRemovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRemovals.ProtoReflect.Descriptor instead.
 func (*ViewRemovals) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{53}
+	return file_rollcall_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ViewRemovals) GetPath() []byte {
@@ -4410,7 +4583,7 @@ type RemovalRows struct {
 
 func (x *RemovalRows) Reset() {
 	*x = RemovalRows{}
-	mi := &file_rollcall_proto_msgTypes[54]
+	mi := &file_rollcall_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4422,7 +4595,7 @@ func (x *RemovalRows) String() string {
 func (*RemovalRows) ProtoMessage() {}
 
 func (x *RemovalRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[54]
+	mi := &file_rollcall_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4435,7 +4608,7 @@ func (x *RemovalRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovalRows.ProtoReflect.Descriptor instead.
 func (*RemovalRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{54}
+	return file_rollcall_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RemovalRows) GetRows() []*RemovalRow {
@@ -4475,7 +4648,7 @@ type RemovalRow struct {
 
 func (x *RemovalRow) Reset() {
 	*x = RemovalRow{}
-	mi := &file_rollcall_proto_msgTypes[55]
+	mi := &file_rollcall_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4487,7 +4660,7 @@ func (x *RemovalRow) String() string {
 func (*RemovalRow) ProtoMessage() {}
 
 func (x *RemovalRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[55]
+	mi := &file_rollcall_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4500,7 +4673,7 @@ func (x *RemovalRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovalRow.ProtoReflect.Descriptor instead.
 func (*RemovalRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{55}
+	return file_rollcall_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RemovalRow) GetPath() []byte {
@@ -4569,7 +4742,7 @@ type ViewBuckets struct {
 
 func (x *ViewBuckets) Reset() {
 	*x = ViewBuckets{}
-	mi := &file_rollcall_proto_msgTypes[56]
+	mi := &file_rollcall_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4581,7 +4754,7 @@ func (x *ViewBuckets) String() string {
 func (*ViewBuckets) ProtoMessage() {}
 
 func (x *ViewBuckets) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[56]
+	mi := &file_rollcall_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4594,7 +4767,7 @@ func (x *ViewBuckets) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewBuckets.ProtoReflect.Descriptor instead.
 func (*ViewBuckets) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{56}
+	return file_rollcall_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ViewBuckets) GetLimit() uint32 {
@@ -4617,7 +4790,7 @@ type BucketRows struct {
 
 func (x *BucketRows) Reset() {
 	*x = BucketRows{}
-	mi := &file_rollcall_proto_msgTypes[57]
+	mi := &file_rollcall_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4629,7 +4802,7 @@ func (x *BucketRows) String() string {
 func (*BucketRows) ProtoMessage() {}
 
 func (x *BucketRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[57]
+	mi := &file_rollcall_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4642,7 +4815,7 @@ func (x *BucketRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketRows.ProtoReflect.Descriptor instead.
 func (*BucketRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{57}
+	return file_rollcall_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *BucketRows) GetLeads() bool {
@@ -4690,7 +4863,7 @@ type BucketRow struct {
 
 func (x *BucketRow) Reset() {
 	*x = BucketRow{}
-	mi := &file_rollcall_proto_msgTypes[58]
+	mi := &file_rollcall_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4702,7 +4875,7 @@ func (x *BucketRow) String() string {
 func (*BucketRow) ProtoMessage() {}
 
 func (x *BucketRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[58]
+	mi := &file_rollcall_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4715,7 +4888,7 @@ func (x *BucketRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketRow.ProtoReflect.Descriptor instead.
 func (*BucketRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{58}
+	return file_rollcall_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *BucketRow) GetDueMs() int64 {
@@ -4809,7 +4982,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\"\n" +
 	"\rnever_used_ms\x18\x02 \x01(\x03R\vneverUsedMs\"\x1d\n" +
 	"\x05Sweep\x12\x14\n" +
-	"\x05nodes\x18\x01 \x01(\rR\x05nodes\"\xda\x01\n" +
+	"\x05nodes\x18\x01 \x01(\rR\x05nodes\"\xf2\x01\n" +
 	"\fHelloRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
 	"\vconfig_hash\x18\x02 \x01(\fR\n" +
@@ -4819,7 +4992,8 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x05start\x18\x05 \x01(\x06R\x05start\x12\x1a\n" +
 	"\bensemble\x18\x06 \x01(\fR\bensemble\x12\x19\n" +
 	"\bhas_data\x18\a \x01(\bR\ahasData\x12\x14\n" +
-	"\x05rival\x18\b \x01(\tR\x05rival\"\x84\x04\n" +
+	"\x05rival\x18\b \x01(\tR\x05rival\x12\x16\n" +
+	"\x06serves\x18\t \x01(\bR\x06serves\"\xab\x04\n" +
 	"\n" +
 	"HelloReply\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
@@ -4842,7 +5016,8 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x06roster\x18\x0e \x01(\v2\x13.rollcall.v1.RosterR\x06roster\x12@\n" +
 	"\rconfiguration\x18\x0f \x01(\v2\x1a.rollcall.v1.ConfigurationR\rconfiguration\x12\x18\n" +
 	"\ahearsay\x18\x10 \x01(\bR\ahearsay\x12\x18\n" +
-	"\aremoved\x18\x11 \x01(\bR\aremoved\"H\n" +
+	"\aremoved\x18\x11 \x01(\bR\aremoved\x12%\n" +
+	"\x0eonly_beginning\x18\x12 \x01(\bR\ronlyBeginning\"H\n" +
 	"\rConfiguration\x127\n" +
 	"\aservers\x18\x01 \x03(\v2\x1d.rollcall.v1.ConfiguredServerR\aservers\"n\n" +
 	"\x10ConfiguredServer\x12\x16\n" +
@@ -4948,7 +5123,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\abuckets\x18\t \x01(\v2\x17.rollcall.v1.BucketRowsH\x00R\abucketsB\a\n" +
 	"\x05about\"\f\n" +
 	"\n" +
-	"ViewStatus\"\x9e\x06\n" +
+	"ViewStatus\"\xf7\a\n" +
 	"\fMemberStatus\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12%\n" +
@@ -4981,7 +5156,17 @@ const file_rollcall_proto_rawDesc = "" +
 	"\tno_memory\x18\x19 \x01(\bR\bnoMemory\x12\x18\n" +
 	"\aremoved\x18\x1a \x01(\bR\aremoved\x12\x12\n" +
 	"\x04disk\x18\x1b \x01(\x06R\x04disk\x12\x1c\n" +
-	"\toperators\x18\x1c \x01(\tR\toperators\"l\n" +
+	"\toperators\x18\x1c \x01(\tR\toperators\x12\x1f\n" +
+	"\vnot_serving\x18\x1d \x01(\tR\n" +
+	"notServing\x12\x1b\n" +
+	"\tdata_free\x18\x1e \x01(\x03R\bdataFree\x12\x19\n" +
+	"\blog_free\x18\x1f \x01(\x03R\alogFree\x12\x1d\n" +
+	"\n" +
+	"data_quota\x18  \x01(\x03R\tdataQuota\x12\x1b\n" +
+	"\tdata_used\x18! \x01(\x03R\bdataUsed\x12!\n" +
+	"\fmemory_limit\x18\" \x01(\x03R\vmemoryLimit\x12\x1f\n" +
+	"\vmemory_used\x18# \x01(\x03R\n" +
+	"memoryUsed\"l\n" +
 	"\fViewSessions\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x06R\x05first\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x16\n" +
@@ -5077,11 +5262,22 @@ const file_rollcall_proto_rawDesc = "" +
 	"persistent\x12\x1c\n" +
 	"\trecursive\x18\a \x01(\bR\trecursive\"\x1f\n" +
 	"\tViewOwner\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\fR\x04path\"e\n" +
+	"\x04path\x18\x01 \x01(\fR\x04path\"\xd2\x01\n" +
 	"\bOwnerRow\x12)\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x15.rollcall.v1.NodeKindR\x04kind\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x06R\asession\x12\x14\n" +
-	"\x05ended\x18\x03 \x01(\bR\x05ended\"V\n" +
+	"\x05ended\x18\x03 \x01(\bR\x05ended\x121\n" +
+	"\bchildren\x18\x04 \x03(\v2\x15.rollcall.v1.ChildRowR\bchildren\x12\x1e\n" +
+	"\n" +
+	"ephemerals\x18\x05 \x01(\rR\n" +
+	"ephemerals\x12\x18\n" +
+	"\apartial\x18\x06 \x01(\bR\apartial\"\x80\x01\n" +
+	"\bChildRow\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\fR\x04name\x12\x18\n" +
+	"\asession\x18\x02 \x01(\x06R\asession\x12\x16\n" +
+	"\x06member\x18\x03 \x01(\rR\x06member\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\fR\aaddress\x12\x14\n" +
+	"\x05ended\x18\x05 \x01(\bR\x05ended\"V\n" +
 	"\x0eViewEphemerals\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x06R\asession\x12\x14\n" +
 	"\x05first\x18\x02 \x01(\fR\x05first\x12\x14\n" +
@@ -5157,7 +5353,7 @@ func file_rollcall_proto_rawDescGZIP() []byte {
 }
 
 var file_rollcall_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_rollcall_proto_goTypes = []any{
 	(NodeKind)(0),            // 0: rollcall.v1.NodeKind
 	(RemovalCause)(0),        // 1: rollcall.v1.RemovalCause
@@ -5212,14 +5408,15 @@ var file_rollcall_proto_goTypes = []any{
 	(*WatchRow)(nil),         // 50: rollcall.v1.WatchRow
 	(*ViewOwner)(nil),        // 51: rollcall.v1.ViewOwner
 	(*OwnerRow)(nil),         // 52: rollcall.v1.OwnerRow
-	(*ViewEphemerals)(nil),   // 53: rollcall.v1.ViewEphemerals
-	(*EphemeralRows)(nil),    // 54: rollcall.v1.EphemeralRows
-	(*ViewRemovals)(nil),     // 55: rollcall.v1.ViewRemovals
-	(*RemovalRows)(nil),      // 56: rollcall.v1.RemovalRows
-	(*RemovalRow)(nil),       // 57: rollcall.v1.RemovalRow
-	(*ViewBuckets)(nil),      // 58: rollcall.v1.ViewBuckets
-	(*BucketRows)(nil),       // 59: rollcall.v1.BucketRows
-	(*BucketRow)(nil),        // 60: rollcall.v1.BucketRow
+	(*ChildRow)(nil),         // 53: rollcall.v1.ChildRow
+	(*ViewEphemerals)(nil),   // 54: rollcall.v1.ViewEphemerals
+	(*EphemeralRows)(nil),    // 55: rollcall.v1.EphemeralRows
+	(*ViewRemovals)(nil),     // 56: rollcall.v1.ViewRemovals
+	(*RemovalRows)(nil),      // 57: rollcall.v1.RemovalRows
+	(*RemovalRow)(nil),       // 58: rollcall.v1.RemovalRow
+	(*ViewBuckets)(nil),      // 59: rollcall.v1.ViewBuckets
+	(*BucketRows)(nil),       // 60: rollcall.v1.BucketRows
+	(*BucketRow)(nil),        // 61: rollcall.v1.BucketRow
 }
 var file_rollcall_proto_depIdxs = []int32{
 	3,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
@@ -5239,18 +5436,18 @@ var file_rollcall_proto_depIdxs = []int32{
 	45, // 14: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
 	48, // 15: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
 	51, // 16: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
-	53, // 17: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
-	55, // 18: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
-	58, // 19: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
+	54, // 17: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
+	56, // 18: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
+	59, // 19: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
 	38, // 20: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
 	40, // 21: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
 	43, // 22: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
 	46, // 23: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
 	49, // 24: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
 	52, // 25: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
-	54, // 26: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
-	56, // 27: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
-	59, // 28: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
+	55, // 26: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
+	57, // 27: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
+	60, // 28: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
 	23, // 29: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
 	41, // 30: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
 	44, // 31: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
@@ -5258,30 +5455,31 @@ var file_rollcall_proto_depIdxs = []int32{
 	47, // 33: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
 	50, // 34: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
 	0,  // 35: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
-	57, // 36: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
-	1,  // 37: rollcall.v1.RemovalRow.cause:type_name -> rollcall.v1.RemovalCause
-	60, // 38: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
-	15, // 39: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
-	19, // 40: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
-	35, // 41: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
-	31, // 42: rollcall.v1.Follower.Drain:input_type -> rollcall.v1.DrainRequest
-	33, // 43: rollcall.v1.Follower.Rebalance:input_type -> rollcall.v1.RebalanceRequest
-	25, // 44: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
-	27, // 45: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
-	29, // 46: rollcall.v1.Leader.HandOver:input_type -> rollcall.v1.HandOverRequest
-	16, // 47: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
-	22, // 48: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
-	36, // 49: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
-	32, // 50: rollcall.v1.Follower.Drain:output_type -> rollcall.v1.DrainReply
-	34, // 51: rollcall.v1.Follower.Rebalance:output_type -> rollcall.v1.RebalanceReply
-	26, // 52: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
-	28, // 53: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
-	30, // 54: rollcall.v1.Leader.HandOver:output_type -> rollcall.v1.HandOverReply
-	47, // [47:55] is the sub-list for method output_type
-	39, // [39:47] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	53, // 36: rollcall.v1.OwnerRow.children:type_name -> rollcall.v1.ChildRow
+	58, // 37: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
+	1,  // 38: rollcall.v1.RemovalRow.cause:type_name -> rollcall.v1.RemovalCause
+	61, // 39: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
+	15, // 40: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
+	19, // 41: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
+	35, // 42: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
+	31, // 43: rollcall.v1.Follower.Drain:input_type -> rollcall.v1.DrainRequest
+	33, // 44: rollcall.v1.Follower.Rebalance:input_type -> rollcall.v1.RebalanceRequest
+	25, // 45: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
+	27, // 46: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
+	29, // 47: rollcall.v1.Leader.HandOver:input_type -> rollcall.v1.HandOverRequest
+	16, // 48: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
+	22, // 49: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
+	36, // 50: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
+	32, // 51: rollcall.v1.Follower.Drain:output_type -> rollcall.v1.DrainReply
+	34, // 52: rollcall.v1.Follower.Rebalance:output_type -> rollcall.v1.RebalanceReply
+	26, // 53: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
+	28, // 54: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
+	30, // 55: rollcall.v1.Leader.HandOver:output_type -> rollcall.v1.HandOverReply
+	48, // [48:56] is the sub-list for method output_type
+	40, // [40:48] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_rollcall_proto_init() }
@@ -5317,7 +5515,7 @@ func file_rollcall_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rollcall_proto_rawDesc), len(file_rollcall_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   59,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
