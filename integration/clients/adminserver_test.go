@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -37,10 +38,10 @@ type adminTarget struct{ clients, http []string }
 // startAdminZooKeeper runs servers of Debian's ZooKeeper with their AdminServers.
 func startAdminZooKeeper(t *testing.T, size int) adminTarget {
 	t.Helper()
+	needs.Check(t, needs.ZooKeeper)
 	var classPath []string
 	for _, jar := range adminJars {
 		path := filepath.Join("/usr/share/java", jar+".jar")
-		requireClient(t, path, "zookeeper")
 		classPath = append(classPath, path)
 	}
 	var z adminTarget
@@ -235,6 +236,7 @@ var aliases = strings.Fields("conf config crst cons env envi gtmk icfg isro lead
 // Cases 344 to 346. Each command of the AdminServer answers with the fields of ZooKeeper 3.8.0, key by key and type by
 // type, on a standalone server, a leader and a follower.
 func TestAdminServer(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*scenarioLimit)
 	defer cancel()
 	for _, size := range []int{1, 2} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/zk/jute"
 )
@@ -49,6 +50,7 @@ func auditLines(t *testing.T, m *process.Member) (lines []auditLine) {
 // The audit logs of three members say what clients did: each change and each attempt once, in the order in which they
 // were made, in the log of the member that served the client. What no client asked for is in the leader's.
 func TestAuditLogs(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 3, Tick: tick, Audited: true, Lines: noElections})
 	leader := e.Settle()

@@ -8,11 +8,13 @@ import (
 	"testing"
 
 	"rollcall/bench"
+	"rollcall/integration/needs"
 )
 
 // rollcall bench measures over TLS, also in the processes that it starts for more sessions than one may hold, and
 // in the question for a member's role. It says why a member does not take it.
 func TestBenchTLS(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	s, ctx := startSecured(t, "own.pem", "ca.pem"), limited(t)
 	run := func(ca, cert string, args ...string) (string, error) {

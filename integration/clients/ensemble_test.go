@@ -20,6 +20,10 @@ const (
 // is not taken for a dead one.
 const noElections = "failover=4000\n"
 
+// fewElections is a line for ensembles whose leader is killed, which the others notice at once. A member that waits for a
+// processor for a second is not taken for a dead one. A longer time would make each start take longer.
+const fewElections = "failover=2000\n"
+
 // startEnsemble starts size members and waits until they serve.
 func startEnsemble(t *testing.T, size int) *process.Ensemble {
 	t.Helper()

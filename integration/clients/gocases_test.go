@@ -11,12 +11,14 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
 // Cases of kazoo, each a function of python/kazoo_cases.py.
 func TestKazooCases(t *testing.T) {
-	requireClient(t, "/usr/lib/python3/dist-packages/kazoo/client.py", "python3-kazoo")
+	needs.Check(t, needs.Usual)
+	needs.Check(t, needs.Kazoo)
 	for _, tt := range []struct {
 		number int
 		name   string
@@ -36,7 +38,8 @@ func TestKazooCases(t *testing.T) {
 
 // A client of kazoo lives on when there is no room for its data. It breaks on codes that it does not know.
 func TestKazooNoRoom(t *testing.T) {
-	requireClient(t, "/usr/lib/python3/dist-packages/kazoo/client.py", "python3-kazoo")
+	needs.Check(t, needs.Usual)
+	needs.Check(t, needs.Kazoo)
 	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 1, Tick: tick, Lines: "dataQuota=1M\n"})
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 	defer cancel()
@@ -50,7 +53,8 @@ func TestKazooNoRoom(t *testing.T) {
 // A client of kazoo that asks for a read-only server reads from the last of three members, and its writes are refused. When the others
 // are back, it writes again.
 func TestKazooReadOnly(t *testing.T) {
-	requireClient(t, "/usr/lib/python3/dist-packages/kazoo/client.py", "python3-kazoo")
+	needs.Check(t, needs.Usual)
+	needs.Check(t, needs.Kazoo)
 	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 3, Tick: tick, Lines: "readonlymode.enabled=true\n"})
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 	defer cancel()
@@ -76,6 +80,7 @@ func TestKazooReadOnly(t *testing.T) {
 
 // 356: what go-zookeeper reports about a connection, from the beginning.
 func TestGoStates(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	l := startLone(t)
 	c, err := dialGo(l.ctx, seat{name: "test", hosts: []string{l.addr}}, caseTimeout)
 	if err != nil {
@@ -91,6 +96,7 @@ func TestGoStates(t *testing.T) {
 
 // 357: the server is replaced by another one: the session and its watches go on.
 func TestGoServerReplaced(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	e := startEnsemble(t, 3)
 	leader := e.Settle()
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
@@ -132,6 +138,7 @@ func TestGoServerReplaced(t *testing.T) {
 
 // 359: on a slow line no session expires as long as pings get through.
 func TestGoSlowServer(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	l := startLone(t)
 	slow := startProxy(t, l.Members[0].Clients, 200*time.Millisecond)
 	c, err := dialGoThrough(l.ctx, seat{name: "test", hosts: []string{slow.addr}}, sessionTimeout, net.DialTimeout)

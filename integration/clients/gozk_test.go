@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"rollcall/integration/needs"
 )
 
 // gozkTests are the files of go-zookeeper/zk's own tests that are about its programming interface. The others are about
@@ -51,6 +53,7 @@ const gozkPatience = 5 * time.Minute
 // go-zookeeper/zk's own tests pass on rollcall/client/zk and Rollcall: the tests and the package are built together in
 // a module of their own.
 func TestZooKeeperLibrarysTests(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	t.Parallel()
 	dir, root := t.TempDir(), moduleRoot(t)
 	copyGo(t, filepath.Join(root, "client", "zk"), dir, func(name string) bool { return !strings.HasSuffix(name, "_test.go") })

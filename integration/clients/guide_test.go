@@ -14,6 +14,7 @@ import (
 	ours "rollcall/client"
 	"rollcall/client/fence"
 	"rollcall/client/lock"
+	"rollcall/integration/needs"
 	"rollcall/rollcalltest"
 )
 
@@ -65,16 +66,23 @@ func shapeOf(lines []string) []string {
 	return slices.Compact(shaped)
 }
 
-// checkPage checks that a block of a page shows what a program has printed, apart from the numbers.
+// statesFirst moves the lines of states before the others, both in their order: a goroutine of its own prints them.
+func statesFirst(lines []string) []string {
+	isState := func(line string) bool { return strings.HasPrefix(line, "state: ") }
+	states := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !isState(line) })
+	return append(states, slices.DeleteFunc(slices.Clone(lines), isState)...)
+}
+
+// checkPage checks that a block of a page shows what a program has printed, apart from the numbers and from the places of states.
 func checkPage(t *testing.T, page string, d *dialogue) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(guide, page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	printed := shapeOf(strings.Split(strings.TrimSpace(d.out.text()), "\n"))
+	printed := shapeOf(statesFirst(strings.Split(strings.TrimSpace(d.out.text()), "\n")))
 	for _, block := range regexp.MustCompile("(?ms)^```text\n(.*?)\n```$").FindAllStringSubmatch(string(text), -1) {
-		if slices.Equal(shapeOf(strings.Split(block[1], "\n")), printed) {
+		if slices.Equal(shapeOf(statesFirst(strings.Split(block[1], "\n"))), printed) {
 			return
 		}
 	}
@@ -84,6 +92,7 @@ func checkPage(t *testing.T, page string, d *dialogue) {
 // The leader's process is stopped for longer than its session's timeout, and then goes on. Meanwhile another process leads
 // and writes. The first one notices before it writes again, and ends.
 func TestGuideLeader(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	e := startEnsemble(t, 3)
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
@@ -120,6 +129,7 @@ func TestGuideLeader(t *testing.T) {
 // The holder of a lock stores its result. If its process was stopped for so long that another client got the lock, the
 // ensemble and the file reject what it stores.
 func TestGuideLock(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	e := startEnsemble(t, 3)
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
@@ -177,6 +187,7 @@ func storeAsNext(ctx context.Context, t *testing.T, servers, file string) {
 
 // The tour through package client goes to its end. The reply to one of its creates is lost.
 func TestGuideTour(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 	defer cancel()
 	server := rollcalltest.Start(t)
@@ -191,25 +202,74 @@ func TestGuideTour(t *testing.T) {
 	fmt.Println("client scenario: go-guide-tour ok")
 }
 
-// The commands at the beginning of the guide make a module in which a program of the guide builds, without the network.
+// The commands of the guide make a module in an empty directory beside a clone, and run both programs, as a reader types them
+// and without the network. The clients of the members are those of a server of this test.
 func TestGuideModule(t *testing.T) {
-	root := moduleRoot(t)
+	needs.Check(t, needs.Usual)
+	root, server := moduleRoot(t), rollcalltest.Start(t)
 	page := readFile(t, filepath.Join(guide, "lock.md"))
-	commands := regexp.MustCompile(`(?m)^    \$ (go mod (?:init|edit|tidy).*)$`).FindAllStringSubmatch(page, -1)
-	const least = 3
-	if len(commands) < least {
-		t.Fatalf("docs/guide/lock.md has %d commands of go mod, want at least %d", len(commands), least)
-	}
-	dir := filepath.Join(t.TempDir(), "app")
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	commands := regexp.MustCompile(`(?m)^    \$ (.*)$`).FindAllStringSubmatch(page, -1)
+	dir := t.TempDir()
+	if err := os.Symlink(root, filepath.Join(dir, "rollcall")); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(dir, "main.go"), readFile(t, filepath.Join(root, "client/examples/leader/main.go")))
 	t.Setenv("GOPROXY", "off")
 	t.Setenv("GOWORK", "off")
+	ran := map[string]bool{}
+	script := "set -e\n"
 	for _, command := range commands {
-		output(t, dir, strings.Fields(strings.ReplaceAll(command[1], "=../rollcall/", "="+root+"/"))...)
+		line := strings.ReplaceAll(command[1], "127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183", server.ConnectString())
+		switch name, _, _ := strings.Cut(line, " 127."); {
+		case strings.HasSuffix(line, " result"): // Enter ends the work
+			line = "echo | " + line
+			ran["mutex"] = true
+		case strings.HasSuffix(line, " state"): // it leads until it is stopped
+			line = "go build -o leader . && { " + strings.Replace(line, name, "./leader", 1) + " & } && until grep -s 'write 2' state; do sleep 0.1; done; kill $!"
+			ran["leader"] = true
+		}
+		script += line + "\n"
 	}
-	output(t, dir, "go", "build", "-o", filepath.Join(t.TempDir(), "app"), ".")
+	if len(commands) < 8 || !ran["mutex"] || !ran["leader"] {
+		t.Fatalf("docs/guide/lock.md has %d commands, which run %v; want 8, and both programs", len(commands), ran)
+	}
+	out := output(t, dir, "sh", "-c", script)
+	for _, want := range []string{"holds the lock with token", "stored the result", "leads with token"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the commands print no %q:\n%s", want, out)
+		}
+	}
 	fmt.Println("client scenario: go-guide-module ok")
+}
+
+// The commands of docs/testing.md let a module of its own, in a directory beside a clone, find rollcalltest. The test has no
+// network, so the sums that go mod tidy would fetch are the clone's.
+func TestTestingModule(t *testing.T) {
+	needs.Check(t, needs.Usual)
+	const tidy = "go mod tidy"
+	block := regexp.MustCompile(`(?m)^    for m in rollcall(?:.*\n    )+.*$`).FindString(readFile(t, "../../docs/testing.md"))
+	if !strings.HasSuffix(block, tidy) {
+		t.Fatalf("docs/testing.md has no block that makes a module: %q", block)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(moduleRoot(t), filepath.Join(dir, "rollcall")); err != nil {
+		t.Fatal(err)
+	}
+	app := filepath.Join(dir, "app")
+	if err := os.Mkdir(app, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(app, "worker_test.go"), []byte("package app\n\nimport _ \"rollcall/rollcalltest\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{"GOPROXY": "off", "GOSUMDB": "off", "GOWORK": "off", "GOFLAGS": "-mod=mod"} {
+		t.Setenv(name, value)
+	}
+	block = strings.TrimSuffix(block, tidy) + "cp ../rollcall/go.sum ."
+	// To list the packages takes a second, and to build them a minute.
+	out := output(t, app, "sh", "-ec", "go mod init example.com/app\n"+block+"\ngo list -test -deps .")
+	for _, want := range []string{"example.com/app.test", "rollcall/rollcalltest", "rollcall/client"} {
+		if !strings.Contains(out, "\n"+want+"\n") {
+			t.Errorf("the module's test has no package %s:\n%s", want, out)
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	ours "rollcall/client"
 	"rollcall/client/lock"
+	"rollcall/integration/needs"
 )
 
 // restartExample is the program of client/examples/restart, which holds a lock over its restarts.
@@ -48,6 +49,7 @@ func (r restartExample) end(t *testing.T, p *dialogue, sig os.Signal) {
 // A program that is restarted four times keeps its lock: its node, its token, and its place before another client that
 // waits for the lock all the time. That gets the lock when the program releases it.
 func TestHandOver(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	e := startEnsemble(t, 3)
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 	defer cancel()

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"rollcall/integration/needs"
 )
 
 // javaPath names Debian's Curator, whose manifest names the rest.
@@ -13,7 +15,7 @@ const javaPath = "/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-simp
 // compileJava compiles the programs in java/ and returns their class path.
 func compileJava(t *testing.T) string {
 	t.Helper()
-	requireClient(t, "/usr/share/java/curator-recipes.jar", "libcurator-recipes-java")
+	needs.Check(t, needs.Curator)
 	sources, err := filepath.Glob("java/*.java")
 	if err != nil || len(sources) == 0 {
 		t.Fatalf("java/*.java: %v, %v", sources, err)
@@ -37,6 +39,7 @@ func java(classPath, program string, args ...string) *exec.Cmd {
 
 // Scenarios of Curator's recipes, each a function of java/CuratorClient.java.
 func TestCurator(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	classPath := compileJava(t)
 	for _, name := range []string{"latch", "mutex", "semaphore", "persistent-node", "cache", "group", "transaction"} {
 		t.Run(name, func(t *testing.T) {

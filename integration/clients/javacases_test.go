@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -93,6 +94,7 @@ func (l *lone) play(scenario string, cmd *exec.Cmd) {
 
 // Cases of ZooKeeper's own Java client, each a function of java/ClientCases.java.
 func TestJavaCases(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	classPath := compileJava(t)
 	for _, tt := range []struct {
 		number  int
@@ -118,6 +120,7 @@ func TestJavaCases(t *testing.T) {
 // 364: the holder of a latch and of a lock is cut off. A waiting client gets both when the holder's
 // session has expired. That takes T and a tick and a half, and longer on a busy machine.
 func TestCuratorHolderExpires(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	classPath := compileJava(t)
 	l := startLone(t)

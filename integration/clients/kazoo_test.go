@@ -6,13 +6,15 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"rollcall/integration/needs"
 )
 
 const python = "/usr/bin/python3" // Debian's Python, which has Debian's kazoo
 
 // Scenarios of kazoo, each a function of that name in python/kazoo_client.py.
 func TestKazoo(t *testing.T) {
-	requireClient(t, "/usr/lib/python3/dist-packages/kazoo/client.py", "python3-kazoo")
+	needs.Check(t, needs.Kazoo)
 	for _, name := range []string{"session", "lock", "election", "counter", "data-watch", "children-watch", "transaction", "words"} {
 		t.Run(name, func(t *testing.T) {
 			play(t, "kazoo-"+name, nil, func(ctx context.Context, s *stage, at seat) error {

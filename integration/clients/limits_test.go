@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
 	"rollcall/zk/jute"
@@ -19,6 +20,7 @@ import (
 // Each limit of zoo.cfg is enforced by a process that was started with it: a client runs into it on
 // the wire. The exact bounds are tested in the packages that implement them.
 func TestLimitsOfConnections(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	const (
 		maxBuffer     = 4096
 		maxOperations = 100
@@ -123,6 +125,7 @@ znode.container.checkIntervalMs=100
 
 // The limits on all clients of a member together are enforced by a process.
 func TestLimitsOfAllClients(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	m := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 1, Tick: tick, Lines: `globalOutstandingLimit=1
 clientMemoryLimit=4194304
 `}).Members[0]

@@ -5,12 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 
 	"rollcall/integration/process"
 )
@@ -182,13 +180,5 @@ func (s *stream) Write(p []byte) (int, error) {
 		}
 		s.to.add(string(line))
 		s.part = rest
-	}
-}
-
-// requireClient fails the test, and never skips it, if a client is not installed.
-func requireClient(t *testing.T, program, debianPackage string) {
-	t.Helper()
-	if _, err := os.Stat(program); err != nil {
-		t.Fatalf("%v: sudo apt-get install -y --no-install-recommends %s", err, debianPackage)
 	}
 }

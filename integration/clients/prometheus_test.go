@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -47,6 +48,7 @@ type prometheus struct {
 // Rollcall's own metrics. All panels of the dashboard have data, and no alert fires. When a member is
 // killed, one does.
 func TestPrometheus(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 	defer cancel()
 	promtool(t, nil, "check", "rules", "../../deploy/alerts.yml")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -44,7 +45,8 @@ func asks(ctx context.Context, t *testing.T, scenario string, cmd *exec.Cmd) {
 
 // kazoo changes the list of servers, as its own tests do.
 func TestKazooReconfig(t *testing.T) {
-	requireClient(t, "/usr/lib/python3/dist-packages/kazoo/client.py", "python3-kazoo")
+	needs.Check(t, needs.Usual)
+	needs.Check(t, needs.Kazoo)
 	ctx, e := changeable(t)
 	asks(ctx, t, "kazoo-reconfig", exec.Command(python, "-B", "python/kazoo_cases.py", "reconfig", e.Members[0].Clients))
 }
@@ -53,6 +55,7 @@ func TestKazooReconfig(t *testing.T) {
 // it to the list again. That one serves again, in the same process, and has a node and an ephemeral that were made while it was out. It watches
 // the list meanwhile.
 func TestGoReconfig(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	ctx, e := changeable(t)
 	leader := e.Settle()
 	var follower *process.Member
@@ -166,7 +169,8 @@ func listOf(t *testing.T, c *goClient) string {
 
 // zkCli.sh changes and shows the list.
 func TestZkCLIReconfig(t *testing.T) {
-	requireClient(t, zkCLI, "zookeeper")
+	needs.Check(t, needs.Usual)
+	needs.Check(t, needs.ZooKeeper)
 	ctx, e := changeable(t)
 	d, err := zkcli(seat{hosts: []string{e.Members[0].Clients}})
 	if err != nil {
@@ -196,6 +200,7 @@ func TestZkCLIReconfig(t *testing.T) {
 
 // Curator connects to the servers that the list has, once it has changed.
 func TestCuratorTracksTheList(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	classPath := compileJava(t)
 	ctx, e := changeable(t)
@@ -204,8 +209,9 @@ func TestCuratorTracksTheList(t *testing.T) {
 
 // kazoo knows one server at first. It watches the list, and keeps its session while all three servers are replaced.
 func TestKazooFollowsTheList(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
-	requireClient(t, "/usr/lib/python3/dist-packages/kazoo/client.py", "python3-kazoo")
+	needs.Check(t, needs.Kazoo)
 	ctx, e := changeable(t)
 	coming := newMembers(e)
 	cmd := exec.Command(python, append([]string{"-B", "python/kazoo_cases.py", "follows", e.Members[0].Clients}, clientsOf(coming)...)...)
@@ -215,6 +221,7 @@ func TestKazooFollowsTheList(t *testing.T) {
 // Curator knows one server at first. It follows the list by itself, and keeps its session while all three servers are
 // replaced.
 func TestCuratorFollowsTheList(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	classPath := compileJava(t)
 	ctx, e := changeable(t)
@@ -298,6 +305,7 @@ func reconfigure(ctx context.Context, m *process.Member, joining, leaving []stri
 // An observer serves clients: it forwards their writes, keeps their sessions while the leader changes, and counts in
 // no majority.
 func TestGoObserver(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 4, Observers: 1, Tick: tick})
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 	defer cancel()

@@ -13,12 +13,14 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
 // However all members end, by turns or at once, their sessions and nodes are there when they run
 // again.
 func TestRestart(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	for _, members := range []int{1, 3} {
 		for _, end := range []struct {
 			name string
@@ -65,6 +67,7 @@ func TestRestart(t *testing.T) {
 // start again with the same zoo.cfg. The client keeps its session. Before that, recover refuses a
 // member that was stopped while the others went on.
 func TestRecover(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	e := startEnsemble(t, 3)
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 	defer cancel()
@@ -200,7 +203,8 @@ func stillThere(ctx context.Context, c *goClient, before []planted) error {
 // A client that knows only one member, the leader, keeps its session when that member is killed and
 // comes back. zkCli.sh reports the same in its output.
 func TestLeaderReturns(t *testing.T) {
-	requireClient(t, zkCLI, "zookeeper")
+	needs.Check(t, needs.Usual)
+	needs.Check(t, needs.ZooKeeper)
 	e := startEnsemble(t, 3)
 	leader := e.Settle()
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
@@ -262,6 +266,7 @@ func TestLeaderReturns(t *testing.T) {
 
 // rollcall health shows by its exit status whether the member of a zoo.cfg serves.
 func TestHealth(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	e := startEnsemble(t, 1)
 	m := e.Members[0]
 	health := func() int {

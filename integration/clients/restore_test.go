@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/operator/backup"
 	"rollcall/znode"
@@ -56,7 +57,8 @@ func restorable(file []byte) (map[string]string, error) {
 // The AdminServer's commands snapshot and restore bring the nodes of an ensemble back, on all members, while a client of kazoo
 // keeps its session, its ephemeral node and its watch.
 func TestKazooRestored(t *testing.T) {
-	requireClient(t, "/usr/lib/python3/dist-packages/kazoo/client.py", "python3-kazoo")
+	needs.Check(t, needs.Usual)
+	needs.Check(t, needs.Kazoo)
 	e := process.StartEnsemble(t, process.Config{
 		Binary: rollcall, Size: 3, Tick: tick,
 		Lines: process.AnyHTTP + "DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=\n",

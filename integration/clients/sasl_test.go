@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"rollcall/cli"
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -81,8 +82,8 @@ func (h saslHosts) javaSASL(ctx context.Context, classPath string) error {
 
 func requireKazooSASL(t *testing.T) {
 	t.Helper()
-	requireClient(t, "/usr/lib/python3/dist-packages/kazoo/client.py", "python3-kazoo")
-	requireClient(t, "/usr/lib/python3/dist-packages/puresasl/client.py", "python3-pure-sasl")
+	needs.Check(t, needs.Kazoo)
+	needs.Check(t, needs.PureSASL)
 }
 
 // commandsSASL runs commands of Rollcall on the server where clients must log in.
@@ -140,6 +141,7 @@ func (h saslHosts) commandsSASL(ctx context.Context, t *testing.T) {
 
 // Commands of Rollcall log in by SASL to Rollcall and to Debian's ZooKeeper.
 func TestCommandsSASL(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 	defer cancel()
@@ -150,6 +152,7 @@ func TestCommandsSASL(t *testing.T) {
 
 // kazoo logs in by SASL: users, ACLs, the super user, wrong passwords.
 func TestKazooSASL(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	requireKazooSASL(t)
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
@@ -162,6 +165,7 @@ func TestKazooSASL(t *testing.T) {
 
 // The Java client logs in by SASL to Rollcall. It and kazoo log in to Debian's ZooKeeper in the same way.
 func TestSASLBesideZooKeeper(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	t.Parallel()
 	requireKazooSASL(t)
 	classPath := compileJava(t)

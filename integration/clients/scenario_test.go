@@ -79,6 +79,9 @@ type act func(ctx context.Context, s *stage, at seat) error
 // play plays a scenario on every setting. filter selects seats; nil keeps all.
 func play(t *testing.T, name string, filter func(seat) bool, act act) {
 	for _, setting := range settings {
+		if testing.Short() && !setting.killLeader {
+			continue
+		}
 		t.Run(setting.name, func(t *testing.T) {
 			var err error
 			for range stagings {
@@ -96,7 +99,7 @@ func play(t *testing.T, name string, filter func(seat) bool, act act) {
 }
 
 func playOnce(t *testing.T, name string, members int, killLeader bool, filter func(seat) bool, act act) error {
-	e := startEnsemble(t, members)
+	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: members, Tick: tick, Lines: fewElections})
 	defer e.KillAll() // another staging needs the machine
 	leader := e.Settle()
 	s := &stage{root: "/" + name, fault: func() error { return nil }}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
 	"rollcall/zk/jute"
@@ -16,6 +17,7 @@ import (
 
 // The settings for nodes and snapshots take effect in a process that was started with them.
 func TestSettingsOfNodes(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	const snapCount = 16
 	m := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 1, Tick: tick, Lines: fmt.Sprintf(`skipACL=yes
@@ -90,6 +92,7 @@ func children(t *testing.T, c *wire.Conn, path string) [][]byte {
 // A member that cannot reach the leader's port for writes, while it still gets the log, closes its
 // clients' connections after syncLimit. Until then it answers no read if reads are linearizable.
 func TestSettingsOfLinks(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	// A client's connection is closed after 3 s. With the default syncLimit of 5 ticks it would be
 	// closed after 13 s at the earliest. In between, handshakeTimeout closes a connection that
@@ -173,6 +176,7 @@ func linkThroughProxies(t *testing.T, e *process.Ensemble, m *process.Member) (l
 // A member whose disk hangs closes its clients' connections after storeStallLimit, here longer than by default, and serves
 // again when the disk goes on.
 func TestStoreStallLimit(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	const byDefault, limit = 3 * time.Second, 7 * time.Second
 	disk := process.NewDisk(t, rollcall)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -118,7 +119,8 @@ func normal(text string) string {
 // stderr, line by line. zkCli.sh prints events at any time, and from a thread for each session, so these
 // are compared as a whole.
 func TestShell(t *testing.T) {
-	requireClient(t, zkCLI, "zookeeper")
+	needs.Check(t, needs.Usual)
+	needs.Check(t, needs.ZooKeeper)
 	commands := shellCommands(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*scenarioLimit)
 	defer cancel()

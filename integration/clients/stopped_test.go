@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"golang.org/x/sync/errgroup"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
 	"rollcall/zk/jute"
@@ -22,6 +23,7 @@ import (
 // notice only a pause. No session is lost, and every acknowledged write is there. If a session has
 // moved, nothing that the old leader was doing for it, or reads for it later, is applied.
 func TestLeaderStopped(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	e := startEnsemble(t, 3)
 	leader := e.Settle()
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)

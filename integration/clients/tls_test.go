@@ -21,6 +21,7 @@ import (
 	jks "github.com/pavlo-v-chernykh/keystore-go/v4"
 	"software.sslmate.com/src/go-pkcs12"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/internal/keystore/authority"
 )
@@ -236,6 +237,7 @@ func limited(t *testing.T) context.Context {
 // not believe, or whose certificate is not for the member's name. Its session outlives a change of the
 // member's certificate.
 func TestJavaTLS(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	classPath := compileJava(t)
 	startSecured(t, "own.jks", "ca.p12").java(t, classPath)
@@ -279,6 +281,7 @@ func (s *secured) java(t *testing.T, classPath string) {
 
 // zkCli.sh connects with the properties of a file.
 func TestZkCLITLS(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	startSecured(t, "own.p12", "ca.jks").zkcli(t)
 	fmt.Println("client scenario: zkcli-tls ok")
@@ -286,7 +289,7 @@ func TestZkCLITLS(t *testing.T) {
 
 func (s *secured) zkcli(t *testing.T) {
 	t.Helper()
-	requireClient(t, zkCLI, "zookeeper")
+	needs.Check(t, needs.ZooKeeper)
 	s.write(t, "client.properties", fmt.Appendf(nil, `zookeeper.client.secure=true
 zookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketNetty
 zookeeper.ssl.keyStore.location=%[1]s/app.pem
@@ -306,6 +309,7 @@ zookeeper.ssl.trustStore.location=%[1]s/ca.pem
 
 // kazoo connects over TLS and is refused, as python/kazoo_tls.py says.
 func TestKazooTLS(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	startSecured(t, "own.pem", "ca.pem").kazoo(t)
 	fmt.Println("client scenario: kazoo-tls ok")
@@ -313,7 +317,7 @@ func TestKazooTLS(t *testing.T) {
 
 func (s *secured) kazoo(t *testing.T) {
 	t.Helper()
-	requireClient(t, "/usr/lib/python3/dist-packages/kazoo/client.py", "python3-kazoo")
+	needs.Check(t, needs.Kazoo)
 	d, err := talk("kazoo", exec.Command(python, "-B", "python/kazoo_tls.py", s.addr, s.file("ca.pem"), s.file("other-ca.pem"), s.file("app.pem")))
 	if err != nil {
 		t.Fatal(err)
@@ -327,6 +331,7 @@ func (s *secured) kazoo(t *testing.T) {
 // go-zookeeper connects through a dialer that speaks TLS. A session over TLS and one without it live beside each
 // other on the port that takes both, and a four-letter word is answered over TLS.
 func TestGoTLS(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	startSecured(t, "own.pem", "ca.pem").goClient(t)
 	fmt.Println("client scenario: go-tls ok")
@@ -375,6 +380,7 @@ func (s *secured) goClient(t *testing.T) {
 
 // The same clients connect over TLS to Debian's ZooKeeper, and are refused by it in the same cases.
 func TestTLSBesideZooKeeper(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	t.Parallel()
 	classPath := compileJava(t)
 	s := startZooKeeperSecured(t, "own.jks", "ca.p12")

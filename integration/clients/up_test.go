@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"rollcall/integration/needs"
 )
 
 // upReady is the limit from the start of `rollcall up` until it prints that it is ready. A machine that is busy for a
@@ -25,6 +27,7 @@ const (
 // rollcall up makes an ensemble that reports what happens to it. It exits with status 0 after
 // Ctrl-C, and finds its data and an open session again when it runs next.
 func TestUp(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 	defer cancel()
 	dir, port := t.TempDir(), freeBase(t)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"rollcall/integration/needs"
 )
 
 const zkCLI = "/usr/share/zookeeper/bin/zkCli.sh"
@@ -63,7 +65,8 @@ func quit(ctx context.Context, d *dialogue, nodes int) error {
 
 // A session that gets its commands through a pipe does not notice the leader's death.
 func TestZkCLISession(t *testing.T) {
-	requireClient(t, zkCLI, "zookeeper")
+	needs.Check(t, needs.Usual)
+	needs.Check(t, needs.ZooKeeper)
 	play(t, "zkcli-session", stays, func(ctx context.Context, s *stage, at seat) error {
 		d, err := zkcli(at)
 		if err != nil {
@@ -156,7 +159,8 @@ func emptied(ctx context.Context, at seat, node string) error {
 
 // Watches set by zkCli.sh fire; those set before the fault fire after it.
 func TestZkCLIWatch(t *testing.T) {
-	requireClient(t, zkCLI, "zookeeper")
+	needs.Check(t, needs.Usual)
+	needs.Check(t, needs.ZooKeeper)
 	play(t, "zkcli-watch", stays, func(ctx context.Context, s *stage, at seat) error {
 		d, err := zkcli(at)
 		if err != nil {
@@ -194,7 +198,8 @@ func TestZkCLIWatch(t *testing.T) {
 
 // Single commands show by their exit status whether they succeeded.
 func TestZkCLICommands(t *testing.T) {
-	requireClient(t, zkCLI, "zookeeper")
+	needs.Check(t, needs.Usual)
+	needs.Check(t, needs.ZooKeeper)
 	play(t, "zkcli-commands", stays, func(ctx context.Context, s *stage, at seat) error {
 		node := s.path(at.name)
 		for _, c := range []struct {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -16,7 +17,7 @@ const zookeeperJar = "/usr/share/java/zookeeper.jar"
 // end, and more flags for Java. It does not wait until the server serves.
 func startZooKeeper(t *testing.T, lines string, flags ...string) *process.Member {
 	t.Helper()
-	requireClient(t, zookeeperJar, "zookeeper")
+	needs.Check(t, needs.ZooKeeper)
 	dir, port := t.TempDir(), process.FreePort(t)
 	m := &process.Member{Clients: port.String(), Config: filepath.Join(dir, "zoo.cfg"), Data: dir}
 	text := fmt.Sprintf(`tickTime=%d
