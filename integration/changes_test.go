@@ -12,6 +12,7 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/integration/history"
+	"rollcall/integration/needs"
 	"rollcall/member"
 )
 
@@ -48,7 +49,7 @@ type changingTotals struct {
 // The environment selects schedules as for TestSchedules.
 func TestChangingSchedules(t *testing.T) {
 	var sum changingTotals
-	seeds := seedsToRun(t, changingSchedules, knownSeeds...)
+	seeds := seedsToRun(t, needs.Amount(30, 50, changingSchedules), knownSeeds...)
 	start := time.Now()
 	t.Run("all", func(t *testing.T) {
 		for _, seed := range seeds {

@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
+	"rollcall/integration/needs"
 )
-
-// comebacks is how many times the old leader comes back. ROLLCALL_SCHEDULES sets another number.
-const comebacks = 120
 
 // The leader and a have the acknowledged writes, b does not. The leader goes down, a loses its
 // disk, and b and a come back without the leader: neither can lead, since neither has the writes.
@@ -21,7 +19,7 @@ const comebacks = 120
 func TestOldLeaderComesBackToTheWiped(t *testing.T) {
 	t.Parallel()
 	var leads, serve []time.Duration
-	for _, seed := range seedsToRun(t, comebacks) {
+	for _, seed := range seedsToRun(t, needs.Amount(10, 15, 120)) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				led, served := comeback(t, rand.New(rand.NewPCG(seed, 23)))

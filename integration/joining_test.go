@@ -11,6 +11,7 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/integration/history"
+	"rollcall/integration/needs"
 	"rollcall/member"
 	"rollcall/rollcalltest/simulated"
 )
@@ -75,7 +76,7 @@ type joiningTotals struct {
 // The environment selects schedules as for TestSchedules.
 func TestJoiningSchedules(t *testing.T) {
 	var sum joiningTotals
-	seeds := seedsToRun(t, joiningSchedules, knownJoining...)
+	seeds := seedsToRun(t, needs.Amount(20, joiningSchedules/2, joiningSchedules), knownJoining...)
 	start := time.Now()
 	t.Run("all", func(t *testing.T) {
 		for _, seed := range seeds {

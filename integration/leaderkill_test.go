@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
+	"rollcall/integration/needs"
 )
 
 // killed counts what happened in the schedules of TestLeaderKilledWithWritesInFlight.
@@ -16,15 +17,12 @@ type killed struct {
 	leaders, resent, dropped, acknowledged, unknown atomic.Uint64
 }
 
-// leaderKills is how many leaders are killed. ROLLCALL_SCHEDULES sets another number.
-const leaderKills = 200
-
 // In each schedule the leader of three members is killed while writes of four sessions are in
 // flight. Every acknowledged write is there once, in its session's order. Clients of the surviving
 // members see no disconnect and no error.
 func TestLeaderKilledWithWritesInFlight(t *testing.T) {
 	var sum killed
-	seeds := seedsToRun(t, leaderKills)
+	seeds := seedsToRun(t, needs.Amount(20, 25, 200))
 	for _, seed := range seeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { killLeader(t, seed, &sum) })

@@ -14,6 +14,7 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/integration/history"
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/member"
 	"rollcall/zk/jute"
@@ -83,7 +84,7 @@ type totals struct {
 // standard error.
 func TestSchedules(t *testing.T) {
 	var sum totals
-	seeds := seedsToRun(t, schedules)
+	seeds := seedsToRun(t, needs.Amount(30, 100, 700))
 	start := time.Now()
 	for _, seed := range seeds {
 		playSeed(t, seed, usual, &sum)

@@ -10,6 +10,7 @@ import (
 
 	"rollcall/config"
 	"rollcall/integration/cluster"
+	"rollcall/integration/needs"
 	"rollcall/integration/wire"
 	"rollcall/member"
 	"rollcall/proto"
@@ -244,8 +245,10 @@ func (*hanging) NodesRemoved(znode.Removal, []string)              {}
 func (*hanging) SnapshotRestored()                                 {}
 
 // The same happens with a leader that hangs in apply. This test runs in real time, because a
-// goroutine that waits for the tree's lock would stop a bubble's clock.
+// goroutine that waits for the tree's lock would stop a bubble's clock. A busy machine looks like a stalled member, so only the nightly
+// form has it.
 func TestLeaderStalledInApply(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	const tick, limit = 400 * time.Millisecond, time.Second
 	observers := map[uint32]*hanging{1: {}, 2: {}, 3: {}}
 	e := cluster.Start(t, 3, cluster.Options{Tick: tick, Adjust: func(cfg *member.Config) {
@@ -288,6 +291,7 @@ func TestLeaderStalledInApply(t *testing.T) {
 // The same happens with a follower: its clients move elsewhere with their sessions, those of the
 // others notice nothing, and the leader stays.
 func TestFollowerStalledInApply(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	const tick, limit = 400 * time.Millisecond, 2 * time.Second
 	observers := map[uint32]*hanging{1: {}, 2: {}, 3: {}}
 	e := cluster.Start(t, 3, cluster.Options{Tick: tick, Adjust: func(cfg *member.Config) {

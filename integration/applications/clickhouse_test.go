@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -32,7 +33,8 @@ const (
 // killed five times, and then each member is restarted in turn, the leader last. No acknowledged
 // insert is lost, and both replicas are active again.
 func TestClickHouse(t *testing.T) {
-	needs(t, "java", "/usr/share/java/zookeeper.jar", "clickhouse-server")
+	needs.Check(t, needs.Nightly)
+	require(t, "java", "/usr/share/java/zookeeper.jar", "clickhouse-server")
 	byTurns(t, func(t *testing.T, s system) {
 		before := load(t)
 		e := s.start(t)

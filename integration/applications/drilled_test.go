@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/operator/drill"
 	"rollcall/operator/drill/report"
 	"rollcall/operator/drill/result"
@@ -38,7 +39,8 @@ type drilled struct {
 // promises are kept. On both, no acknowledged insert is lost, there are never two primaries, and there is one at the
 // end.
 func TestDrilled(t *testing.T) {
-	needs(t, "java", "/usr/share/java/zookeeper.jar", "clickhouse-server", "patroni", postgres+"/postgres", "unshare", "setpriv")
+	needs.Check(t, needs.Nightly)
+	require(t, "java", "/usr/share/java/zookeeper.jar", "clickhouse-server", "patroni", postgres+"/postgres", "unshare", "setpriv")
 	var all []drilled
 	for _, software := range []string{"Rollcall", "ZooKeeper"} {
 		t.Run(software, func(t *testing.T) { all = append(all, drillApplications(t, software)...) })

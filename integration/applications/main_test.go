@@ -86,9 +86,9 @@ func byTurns(t *testing.T, play func(t *testing.T, s system)) {
 	}
 }
 
-// needs fails the test if a file of a Debian package is missing. It names the command that
+// require fails the test if a file of a Debian package is missing. It names the command that
 // installs all packages that the tests here need.
-func needs(t *testing.T, files ...string) {
+func require(t *testing.T, files ...string) {
 	t.Helper()
 	for _, file := range files {
 		if _, err := exec.LookPath(file); err == nil {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -31,7 +32,8 @@ const (
 // Five Patroni clusters keep their leader keys in one ensemble, whose leader is stopped for
 // 45 s. With Rollcall no primary is demoted.
 func TestPatroni(t *testing.T) {
-	needs(t, "java", "/usr/share/java/zookeeper.jar", "patroni", postgres+"/postgres", "unshare", "setpriv")
+	needs.Check(t, needs.Nightly)
+	require(t, "java", "/usr/share/java/zookeeper.jar", "patroni", postgres+"/postgres", "unshare", "setpriv")
 	byTurns(t, func(t *testing.T, s system) {
 		before := load(t)
 		e := s.start(t)

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -19,13 +19,9 @@ var rollcall string
 var browser context.Context
 
 func TestMain(m *testing.M) {
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "the tests of the console need a browser: apt-get install -y --no-install-recommends chromium")
-		os.Exit(1)
-	}
+	needs.Main(needs.Nightly, needs.Chromium)
 	// The browser runs without its sandbox, because root has none. It sees the pages of this test alone.
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox)
 	ctx, free := chromedp.NewExecAllocator(context.Background(), options...)
 	var end context.CancelFunc
 	browser, end = chromedp.NewContext(ctx)

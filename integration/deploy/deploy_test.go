@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"golang.org/x/sync/errgroup"
+
+	"rollcall/integration/needs"
 )
 
 // The ensemble that `make up` starts survives four faults: the death of its leader, the loss of the
@@ -17,7 +18,7 @@ import (
 // that were opened before the first fault live through the others. Before the restart, `rollcall drill`
 // drills it with the hooks for containers.
 func TestEnsemble(t *testing.T) {
-	requireEngine(t)
+	needs.Check(t, needs.Nightly, needs.Containers)
 	s := newStack(t)
 	s.up(t, "make", "up")
 	s.checkSettings(t)
@@ -48,18 +49,6 @@ func TestEnsemble(t *testing.T) {
 	}
 	if left := s.remaining(t, "ps", "--all") + s.remaining(t, "volume", "ls") + s.remaining(t, "network", "ls"); left != "" {
 		t.Errorf("make down VOLUMES=1 left %q", left)
-	}
-}
-
-// requireEngine fails the test if no container engine answers. It skips the test only if
-// ROLLCALL_NO_DOCKER is set, which does not happen by accident.
-func requireEngine(t *testing.T) {
-	t.Helper()
-	if os.Getenv("ROLLCALL_NO_DOCKER") == "1" {
-		t.Skip("******** NOT TESTED: the container image is left out, since ROLLCALL_NO_DOCKER=1 ********")
-	}
-	if _, _, err := new(stack).run(t.Context(), patience, "docker", "version"); err != nil {
-		t.Fatalf("no container engine answers (ROLLCALL_NO_DOCKER=1 leaves these tests out): %v", err)
 	}
 }
 

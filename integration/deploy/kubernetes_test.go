@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"rollcall/integration/needs"
 )
 
 // pod has the fields of the pods' manifest that the tests need.
@@ -53,6 +55,7 @@ func manifests(t *testing.T) (container pod, zooCfg string) {
 // The manifests are what Kubernetes takes, and fit together. A manifest with an unknown field is found, and
 // so is a port that nobody has.
 func TestManifests(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	check := func(directory string) error {
 		_, _, err := new(stack).run(t.Context(), buildLimit, "go", "-C", "tools", "run", "./manifests", directory)
 		return err
@@ -86,7 +89,7 @@ func TestManifests(t *testing.T) {
 // cannot be written. The members find their numbers, the probes are answered to the kubelet, and the leader
 // is drained before it stops.
 func TestPods(t *testing.T) {
-	requireEngine(t)
+	needs.Check(t, needs.Nightly, needs.Containers)
 	p := newPods(t)
 	for i := range p.names {
 		p.start(t, i)

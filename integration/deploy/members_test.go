@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -19,6 +20,7 @@ var outsideMembers = map[string]string{
 // The commands of docs/members.md make five members of one and three of five. Then they add a member, replace one,
 // move one, and take one out. A client writes all the time, and another one follows its session.
 func TestMembersPage(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("abcdefghijklmnop\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -23,6 +24,7 @@ import (
 // directory, keeps a configuration that was changed, and its program runs; the data outlive it. The tarball and
 // the SBOM are complete.
 func TestPackages(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	first, second := build(t), build(t)
 	if a, b := text(t, filepath.Join(first, "SHA256SUMS")), text(t, filepath.Join(second, "SHA256SUMS")); a != b || strings.Count(a, "\n") != 3 {
 		t.Errorf("the packages differ:\n%s\n%s", a, b)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -36,6 +37,7 @@ var outsideSecurity = map[string]string{
 // run: a secret and its rotation, certificates, TLS for clients, renewal, revocation, users and passwords. A
 // session goes on meanwhile.
 func TestSecurityPage(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	p := newPage(t, "security.md", outsideSecurity)
 	session := connect(t, p.Addresses(p.Members[1]), "/kept")
 

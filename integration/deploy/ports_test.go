@@ -18,6 +18,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -37,6 +38,7 @@ type scanned struct {
 // The member's ports are those that docs/security.md lists, in each configuration that we ship, and each is
 // open where it says so.
 func TestPortsAreListed(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	binary, err := process.Build(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/internal/keystore/authority"
 )
@@ -23,6 +24,7 @@ var outsideRunbooks = map[string]string{
 // disk, or the time of a certificate. What members and commands print then is as the page says. What
 // clients had written is there each time, and a session goes on.
 func TestRunbooks(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	p := newPage(t, "runbooks.md", outsideRunbooks)
 	first, second, third := p.Members[0], p.Members[1], p.Members[2]
 	session := connect(t, p.Addresses(first), "/kept")

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -33,6 +34,7 @@ var outsideScaling = map[string]string{
 // The commands of docs/deploy.md make five pods of three and three of five, with the zoo.cfg of the manifests. A client writes all
 // the time. Then the pods come back, one with its old volume and one with an empty one.
 func TestScalingPods(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	p := newScaledPods(t)
 	three := p.zooCfg
 	for i := range 3 {

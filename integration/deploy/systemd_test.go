@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
+
+	"rollcall/integration/needs"
 )
 
 // maxExposure is what `systemd-analyze security` may give the unit: it goes from 0, which is best, to 10.
@@ -13,6 +15,7 @@ const maxExposure = 1.3
 
 // systemd understands every line of the unit, and rates it as well protected.
 func TestSystemdUnit(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	root := t.TempDir()
 	for path, from := range map[string]string{
 		"/lib/systemd/system/rollcall.service": "../../deploy/systemd/rollcall.service",

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/zk/jute"
 )
@@ -17,8 +18,7 @@ import (
 // These are the number of sequences, unless ROLLCALL_SEQUENCES says otherwise, and the percentage
 // of all steps that may be masked.
 const (
-	defaultSequences = 1000
-	maxMasked        = 1.0
+	maxMasked = 1.0
 )
 
 // duel is a ZooKeeper server and an ensemble of Rollcall that get the same requests.
@@ -51,7 +51,7 @@ func TestDifferential(t *testing.T) {
 		}
 		return
 	}
-	first, count := uint64(process.Setting(t, "ROLLCALL_FIRST", 1, 1)), uint64(process.Setting(t, "ROLLCALL_SEQUENCES", 1, defaultSequences))
+	first, count := uint64(process.Setting(t, "ROLLCALL_FIRST", 1, 1)), uint64(process.Setting(t, "ROLLCALL_SEQUENCES", 1, needs.Amount(30, 100, 1000)))
 	each := false
 	if seed := process.Setting(t, "ROLLCALL_SEED", 1, 0); seed != 0 {
 		first, count, each = uint64(seed), 1, true

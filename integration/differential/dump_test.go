@@ -12,11 +12,13 @@ import (
 
 	"rollcall/cli/subtree"
 	goclient "rollcall/client"
+	"rollcall/integration/needs"
 )
 
 // A dump of ZooKeeper loads into Rollcall, and back: the trees are equal. So rollcall's commands on nodes
 // work with both, whose lists of children are in different orders.
 func TestDumpsMove(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	dir := scratch(t)
 	own := dir + "/0"
 	if err := os.MkdirAll(own, 0o755); err != nil {

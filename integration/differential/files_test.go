@@ -18,6 +18,7 @@ import (
 
 	"rollcall/cli/subtree"
 	goclient "rollcall/client"
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/operator/datadir"
 	"rollcall/zk/jute"
@@ -27,6 +28,7 @@ import (
 // by field. ZooKeeper starts from the files that datadir writes, and has the same state; its clients
 // resume their sessions with the passwords that datadir computes.
 func TestFiles(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	killed := t.TempDir()
 	addr, server := startFiles(t, killed)
 	sessions := loadFiles(t, addr, server)

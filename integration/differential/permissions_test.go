@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/wire"
 	"rollcall/zk/jute"
 )
@@ -253,6 +254,7 @@ var openIn380 = []string{"exists"}
 
 // ZooKeeper permits what znode's table of permissions says, and Rollcall permits the same.
 func TestPermissions(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	dir, rows := scratch(t), permissionTable(t)
 	targets := []*target{startZooKeeper(t, dir), startRollcall(t, dir, 1)}
 	var both sync.WaitGroup

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rollcall/config"
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
 	"rollcall/leader"
@@ -27,7 +28,7 @@ const (
 	tick  = time.Second
 	super = "super:lK75jTNcA+U9vtVEw5vB51mj/w4=" // super:secret
 	// ready is how long servers may take to start: a Java machine on a busy computer.
-	ready = 60 * time.Second
+	ready = process.Patience
 	// lastWords is how many bytes of ZooKeeper's output a failure shows.
 	lastWords = 4 << 10
 )
@@ -48,12 +49,10 @@ var jars = []string{
 // startZooKeeper runs a standalone server of Debian's ZooKeeper until the test ends.
 func startZooKeeper(t *testing.T, dir string) *target {
 	t.Helper()
+	needs.Check(t, needs.ZooKeeper)
 	var classPath []string
 	for _, jar := range jars {
 		path := filepath.Join("/usr/share/java", jar+".jar")
-		if _, err := os.Stat(path); err != nil && strings.HasPrefix(jar, "zookeeper") {
-			t.Fatalf("%v: sudo apt-get install -y --no-install-recommends zookeeper", err)
-		}
 		classPath = append(classPath, path)
 	}
 	addr := freeAddr(t)

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"rollcall/integration/needs"
 )
 
 const (
@@ -187,9 +189,7 @@ ls /
 // The output of zkCli.sh is the same on both sides, command by command, except for times, zxids and
 // ids. It prints watch events at any time, so these are compared as a whole.
 func TestZkCLI(t *testing.T) {
-	if _, err := os.Stat(zkCLI); err != nil {
-		t.Fatalf("%v: sudo apt-get install -y --no-install-recommends zookeeper", err)
-	}
+	needs.Check(t, needs.Usual)
 	dir := scratch(t)
 	sides := []*target{startZooKeeper(t, dir), startRollcall(t, dir, 1)}
 	said, events := make([][]string, 2), make([][]string, 2)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rollcall/client"
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/operator/drill/report"
 	"rollcall/operator/drill/result"
@@ -75,6 +76,7 @@ func (c *command) ends(want int) {
 
 // A drill on members of its own keeps all promises, and writes its reports. Nothing stays.
 func TestCommandReports(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	dir := t.TempDir()
 	json, junit, page := filepath.Join(dir, "run.json"), filepath.Join(dir, "run.xml"), filepath.Join(dir, "run.html")
@@ -105,6 +107,7 @@ func TestCommandReports(t *testing.T) {
 
 // Ctrl-C heals what is broken, and ends the members.
 func TestCommandInterrupted(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	state := t.TempDir()
 	c := start(t, state, "follower-long-pause")
@@ -123,6 +126,7 @@ func TestCommandInterrupted(t *testing.T) {
 
 // A drill outlives the program that reads what it prints, such as head. It heals, and writes its report.
 func TestCommandLosesReader(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "run.json")
@@ -151,6 +155,7 @@ func TestCommandLosesReader(t *testing.T) {
 
 // After a crash no drill begins until heal has repaired what was broken.
 func TestCommandCrashes(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	state := t.TempDir()
 	c := start(t, state, "follower-long-pause")
@@ -170,6 +175,7 @@ func TestCommandCrashes(t *testing.T) {
 // An ensemble of the user is drilled only if that was agreed to, and if it has no sessions of others. Nothing stays in
 // its tree.
 func TestCommandOnForeignEnsemble(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	e := process.StartEnsemble(t, process.Config{ // a leader that waits for a processor is not replaced: a drill begins only if all are well
 		Binary: rollcall, Size: 3, Tick: 500 * time.Millisecond, Lines: "failover=4000\n",

@@ -8,11 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
 // A drill is killed while a hook runs. The hook ends with it, so that it breaks nothing after heal.
 func TestDrillIsKilledInHook(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	dir := t.TempDir()
 	begun := filepath.Join(dir, "begun")
 	text := "hooks: {stop: 'echo $$ >$BEGUN; while :; do sleep 1; done', cont: 'true'}\nmembers:\n"

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/operator/drill/target"
 )
@@ -69,6 +70,7 @@ func state(pid string) string {
 
 // A drill is killed while members of the user are stopped, which outlive it. Heal lets them go on.
 func TestDrillOfOthersIsKilled(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	dir := t.TempDir()
 	text := "hooks: {stop: kill -STOP $PID, cont: kill -CONT $PID, cut: touch $FLAG, heal: rm -f $FLAG}\nmembers:\n"
 	var pids []string
@@ -108,6 +110,7 @@ func TestDrillOfOthersIsKilled(t *testing.T) {
 // A drill is killed that has started its own ensemble, and has stopped a member, cut one, and stalled the disk of one, as far
 // as this user may. Heal leaves nothing of it behind.
 func TestDrillIsKilled(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Setenv("TMPDIR", t.TempDir())
 	journal := filepath.Join(t.TempDir(), "state")
 	killDrill(t, journal, "")

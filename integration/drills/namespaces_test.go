@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/operator/drill/target"
 )
@@ -31,6 +32,7 @@ func mayNot(t *testing.T) bool {
 
 // Cuts, as members and clients see them.
 func TestCuts(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	if mayNot(t) {
 		return
 	}
@@ -73,6 +75,7 @@ func TestCuts(t *testing.T) {
 
 // Two members that are cut from each other alone both reach the third one, so there is one leader.
 func TestBridge(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	if mayNot(t) {
 		return
 	}
@@ -94,6 +97,7 @@ func TestBridge(t *testing.T) {
 
 // The connections of a member are forgotten; new ones are made while the fault is there.
 func TestForget(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	if mayNot(t) {
 		return
 	}
@@ -112,6 +116,7 @@ func TestForget(t *testing.T) {
 
 // A narrow link takes longer, and one that loses packets still works. A delay needs netem.
 func TestSlow(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	if mayNot(t) {
 		return
 	}
@@ -158,6 +163,7 @@ func TestSlow(t *testing.T) {
 
 // Disks of the members' own stall, fail and are full, and work again.
 func TestDisks(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	if mayNot(t) {
 		return
 	}
@@ -208,6 +214,7 @@ func TestDisks(t *testing.T) {
 
 // A failed disk that another mount namespace holds stays failed. The repair says so, and works once that has ended.
 func TestDiskInAnotherNamespace(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	if mayNot(t) {
 		return
 	}

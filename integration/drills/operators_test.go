@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/operator/drill"
 	"rollcall/operator/drill/report"
@@ -98,6 +99,7 @@ const patient = 5 * time.Second
 
 // Rollcall keeps its promises while operators work.
 func TestOperatorsWork(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	for i, half := range operators {
 		t.Run(fmt.Sprintf("half %d", i+1), func(t *testing.T) {
 			t.Parallel()
@@ -142,6 +144,8 @@ esac
 
 // The drills fail if the commands do not do what they say.
 func TestOperatorsAreTampered(t *testing.T) {
+	needs.Check(t, needs.Nightly)
+	needs.Check(t, needs.Usual)
 	dir := t.TempDir()
 	binary, other := filepath.Join(dir, "rollcall"), filepath.Join(dir, "other")
 	for path, text := range map[string]string{binary: strings.ReplaceAll(tampered, "ROLLCALL", rollcall), other: "#!/bin/sh\necho 'no such format'\nexit 1\n"} {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/operator/drill/target"
 )
@@ -90,6 +91,7 @@ func breakAndRepair(t *testing.T, p *target.Processes, f target.Fault) {
 
 // The faults that need no rights.
 func TestProcesses(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	p := open(t, target.NewProcesses, target.ProcessConfig{})
 	if got := target.Software(t.Context(), p.Members()); !strings.HasPrefix(got, "Rollcall 0.") {
 		t.Errorf("Software: %q, want Rollcall", got)
@@ -112,6 +114,7 @@ func TestProcesses(t *testing.T) {
 
 // A wiped member has lost its data, and one that was killed has not.
 func TestWipe(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	p := open(t, target.NewProcesses, target.ProcessConfig{})
 	own := filepath.Join(p.Dir("2"), "data", "own")
 	if err := os.WriteFile(own, nil, 0o600); err != nil {
@@ -129,6 +132,7 @@ func TestWipe(t *testing.T) {
 
 // Several faults at once are healed, whatever their order. A member that is down or stopped cannot be killed twice.
 func TestHeal(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	p := open(t, target.NewProcesses, target.ProcessConfig{})
 	stop, kill := target.Fault{Kind: target.Stop, Member: "1"}, target.Fault{Kind: target.Kill, Member: "1"}
 	for _, f := range []target.Fault{stop, {Kind: target.Wipe, Member: "3"}} {
@@ -152,6 +156,7 @@ func TestHeal(t *testing.T) {
 
 // A member that ends by itself when the ensemble starts is named at once, with the end of its log.
 func TestMemberEndsAtStart(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	j, err := target.OpenJournal(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -172,6 +177,7 @@ func TestMemberEndsAtStart(t *testing.T) {
 
 // Members run another program after their next start, as in an upgrade.
 func TestOtherBinary(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	p := open(t, target.NewProcesses, target.ProcessConfig{})
 	note := filepath.Join(t.TempDir(), "note")
 	script := filepath.Join(t.TempDir(), "rollcall-next")
@@ -193,6 +199,8 @@ func TestOtherBinary(t *testing.T) {
 
 // ZooKeeper is drilled in the same way.
 func TestZooKeeper(t *testing.T) {
+	needs.Check(t, needs.ZooKeeper)
+	needs.Check(t, needs.Usual)
 	p := open(t, target.NewProcesses, target.ProcessConfig{ZooKeeper: true})
 	if got := target.Software(t.Context(), p.Members()); got != "ZooKeeper 3.8.0" {
 		t.Errorf("Software: %q, want ZooKeeper 3.8.0", got)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/internal/keystore/authority"
 )
@@ -87,6 +88,7 @@ func (c certified) issue(t *testing.T, by *authority.Authority, member int, from
 // authority, with one of yesterday, and with the right one of another member. Each is refused on both
 // ports, told nothing, and named in the log.
 func TestStrangersWithCertificates(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	now := time.Now()
 	other, err := authority.New("members", now, time.Hour) // its name is the same
 	if err != nil {

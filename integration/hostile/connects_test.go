@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
 )
@@ -27,6 +28,7 @@ const (
 // Many clients open sessions ten times as fast as the throttle allows. The throttle refuses most of them, others wait little
 // longer than before, and a client that comes back for its session gets in each time.
 func TestStormOfConnects(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	e, o := startMembers(t, "", connectThrottle)
 	victim := e.Members[0]
 	var opened, refused, resumed atomic.Int64

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
 	"rollcall/zk/jute"
@@ -80,6 +81,7 @@ func longSets() raw {
 
 // The attack of two requests: a node with 20,000 entries, and a multi that checks them 10,000 times. Its parts are refused.
 func TestListsAreBounded(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	_, o := startMembers(t, expenseCollect, "")
 	m := o.sessions[0].member
 	c := &other{Conn: dial(t, m, ""), member: m, path: []byte("/attack")}
@@ -109,6 +111,7 @@ func TestListsAreBounded(t *testing.T) {
 
 // Attackers do what costs most of all that the bounds allow: see expense.
 func TestExpensiveRequests(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	for _, a := range []expense{
 		{name: "sets and gets of nodes with long lists", begin: long, run: longRequests, least: 1000},
 		{name: "multis below recursive watches", begin: long, run: watchedMultis, least: 1, free: freeEventsTime},

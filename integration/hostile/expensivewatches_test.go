@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/wire"
 	"rollcall/zk/jute"
 )
@@ -18,6 +19,7 @@ const (
 
 // Watches are memory of a member. TestWatchesAgain sets many of them at once.
 func TestExpensiveWatches(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	besiege(t, expense{name: "watches on long paths", run: watchLong, least: 500, free: freeBytesTime})
 }
 

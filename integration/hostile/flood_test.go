@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
 	"rollcall/zk/jute"
@@ -27,6 +28,7 @@ const (
 // Nineteen connections write 1 MB each, as fast as they are answered. Before writes were charged by
 // their bytes, others waited 6.3 s at p99.
 func TestFloodOfLargeWrites(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	e, o := startMembers(t, "", "")
 	for i := range floodConns {
 		o.sessions[0].call(t, jute.OpCreate, jute.CreateRequest{Path: floodPath(i), Data: []byte{}, ACL: jute.OpenACL})

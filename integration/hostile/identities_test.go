@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"testing"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/zk/jute"
 )
@@ -21,6 +22,7 @@ const (
 
 // A client with as many identities as it may have writes small data. The log must not grow by the identities with each write.
 func TestManyIdentities(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	e, _ := startMembers(t, "", process.AnyHTTP)
 	c := &other{Conn: dial(t, e.Members[0], ""), member: e.Members[0], path: []byte("/many")}
 	if _, err := c.Open(process.Patience); err != nil {

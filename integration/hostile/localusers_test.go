@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -207,6 +208,7 @@ func (s *squatter) leave() {
 // All members are killed, and another user of the machine takes a port of theirs for operators before they start again. They do not
 // start beside him, and he reads no token. After he has left they start, and commands reach each of them.
 func TestPortIsTakenAtRestart(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	h := newUpHome(t)
 	members := h.start()
 	h.reaches()
@@ -236,6 +238,7 @@ func TestPortIsTakenAtRestart(t *testing.T) {
 // All members are killed, and before they start again another user has prepared their directory, or owns a file with a secret.
 // They do not start with it, and write through no link.
 func TestDirectoryIsPreparedAtRestart(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	h := newUpHome(t)
 	h.start().Kill()
 	for _, tt := range []struct {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
 	"rollcall/zk/jute"
@@ -27,6 +28,7 @@ var longAnswers = []string{"/commands/connections", "/commands/dump", "/metrics"
 // Long answers about thousands of sessions, to callers without credentials, give way to clients, also after all members have started
 // again.
 func TestLongAnswers(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	besiege(t, expense{name: "long answers", begin: manySessions, run: readLong, least: 10, again: true})
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -38,6 +39,7 @@ var markedPaths = []string{
 // Whatever the source of a secret is, no word, no endpoint, no line of the log and no report shows it. Of a flag the
 // arguments of the process do, and docs/security.md says so.
 func TestSecretsAreNotShown(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	dir := t.TempDir()
 	token := filepath.Join(dir, "token")
 	if err := os.WriteFile(token, []byte(secretMarker+secretMarker), 0o600); err != nil {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
 	"rollcall/zk/jute"
@@ -40,6 +41,7 @@ const (
 // Fifty-eight connections from one address read the largest nodes and the longest lists, after
 // writes of their own, and receive no answers. Each may leave 16 MiB unread.
 func TestSilentReaders(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	e, o := startMembers(t, memoryLimit, "")
 	victim := e.Members[0]
 	prepare(t, victim)

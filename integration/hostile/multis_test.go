@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
 	"rollcall/zk/jute"
@@ -25,6 +26,7 @@ const (
 // Thirty-two connections send the largest multis that a member accepts, as fast as it answers.
 // Before writes were charged by their operations, that stopped all clients for 41 s.
 func TestLargestMultis(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	e, o := startMembers(t, "", "")
 	victim := e.Members[0]
 	admin := o.sessions[0]

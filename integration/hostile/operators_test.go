@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -35,6 +36,7 @@ const (
 // meanwhile, new ones are served, and the member has few descriptors more than before. A probe is
 // answered beside them.
 func TestConnectionsForOperators(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	e, o := startMembers(t, "", process.AnyHTTP)
 	victim := e.Members[0]
 	addr, err := victim.HTTP()
@@ -96,6 +98,7 @@ func openFiles(t *testing.T, m *process.Member) int {
 // Hundreds of connections of this machine that send requests without credentials and do not read the answers, and come back when
 // they are cut off, fail no probe. They also come to a member that starts again.
 func TestProbesBesideUnreadAnswers(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	at := process.FreePort(t)
 	e := process.StartEnsemble(t, process.Config{
 		Binary: rollcall, Size: 1, Tick: tick, Lines: process.AnyHTTP,

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
 	"rollcall/zk/jute"
@@ -101,6 +102,7 @@ func (o *operated) logged() []byte {
 // name, from another machine or by a request that is written otherwise than it is read. The session that
 // all of them want to end lives, and the log has no more lines of it than it may have.
 func TestOperatorsAreRefused(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	e := process.StartEnsemble(t, process.Config{
 		Binary: rollcall, Size: 1, Tick: tick,
 		Lines: process.AnyHTTP + "admin.serverAddress=0.0.0.0\nDigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=\n",

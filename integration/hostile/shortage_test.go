@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/zk/jute"
 )
@@ -26,6 +27,7 @@ const (
 // A client fills the memory of the members with nodes. Past their limit its creates are refused, and the
 // others go on writing and reading nodes of the same size. When the nodes are deleted, creates are taken again.
 func TestShortOfMemory(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	e, o := startMembers(t, "", fmt.Sprintf("memoryLimit=%dM\n", shortLimit>>20))
 	filler := &other{Conn: dial(t, e.Members[0], ""), member: e.Members[0], path: []byte("/fill")}
 	if _, err := filler.Open(process.Patience); err != nil {

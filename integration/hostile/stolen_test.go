@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/proto"
 	"rollcall/quorum/trust"
@@ -102,6 +103,7 @@ func (s stolen) view(t *testing.T, c *grpc.ClientConn) *proto.MemberStatus {
 // member that says it leads a later term. But as a leader it retires nobody: its verdicts are refuted by
 // the members themselves. Once it is gone the ensemble works as before.
 func TestStolenIdentity(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	secret := secretFile(t)
 	e, o := startMembers(t, "", "ensembleSecretFile="+secret+"\n")
 	o.measure(t, 2*time.Second) // the members have marks by then

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
 	"rollcall/zk/jute"
@@ -30,6 +31,7 @@ const (
 // enough if the calmest of several storms stays within the limits, because other programs may keep
 // the machine busy in the others.
 func TestStormOfExpiries(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	e, o := startMembers(t, "", "maxClientCnxns=0\n")
 	directory := &other{Conn: dial(t, e.Members[0], ""), member: e.Members[0], path: []byte("/storm")}
 	if _, err := directory.Open(process.Patience); err != nil {

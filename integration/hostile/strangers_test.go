@@ -30,6 +30,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/crypto/argon2"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
@@ -431,6 +432,7 @@ func (c *crowd) check(t *testing.T) {
 // the thousands that follow. Members do few handshakes with them, their clients notice nothing, and a
 // member that restarts meanwhile comes back.
 func TestStrangersOnMembersPorts(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	e, o := startMembers(t, "", "ensembleSecretFile="+secretFile(t)+"\n")
 	members := known(t, e.Members[0])
 	victim, restarted := e.Members[0], e.Members[2]

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+
+	"rollcall/integration/needs"
 )
 
 const (
@@ -71,6 +73,7 @@ func (f *tally) judge(status int) int {
 }
 
 func TestFirstTriesAreJudged(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	for _, tt := range []struct{ all, failed, status, want int }{
 		{fewAttacks, fewAttacks / 2, 0, 0},
 		{fewAttacks, fewAttacks/2 + 1, 0, 1},

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
 	"rollcall/zk/jute"
@@ -25,6 +26,7 @@ const (
 // Twenty connections set 75,000 watches again in each request, as fast as they are answered. Other clients of the member write
 // and read meanwhile.
 func TestWatchesAgain(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	e, o := startMembers(t, "", "")
 	victim := e.Members[0]
 	paths := make([][]byte, againPaths)

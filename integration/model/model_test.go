@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"rollcall/integration/needs"
 )
 
 // searches are the bounds within which the protocol loses nothing. With ROLLCALL_MODEL=deep, those of deep are searched, too.
@@ -35,6 +37,7 @@ var deep = map[string]Model{
 
 // The protocol loses nothing that was shown, never has two leaders in a term, and always gets on.
 func TestProtocol(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	for title, m := range searches {
 		t.Run(title, func(t *testing.T) { holds(t, m) })
@@ -198,6 +201,7 @@ var mutants = map[string]struct {
 // Without one of its rules, the protocol loses something. With the rule, it loses nothing within the same bounds. The trace is as
 // short without symmetry, so states that count as the same are.
 func TestMutants(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	for title, x := range mutants {
 		t.Run(title, func(t *testing.T) {
@@ -227,6 +231,7 @@ func TestMutants(t *testing.T) {
 // A majority of the committed configuration may not be enough, as in every raft: one of its members may have the next
 // configuration, which needs more of those that are left.
 func TestMajorityOfCommittedIsNotEnough(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Parallel()
 	m := Model{Disks: 4, Voters: 3, Terms: 3, Log: 4, Writes: 1, Changes: 1, Live: true, Fewer: true}
 	r := m.Run()

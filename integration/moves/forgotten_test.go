@@ -8,12 +8,15 @@ import (
 	"testing"
 
 	"rollcall/client"
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
 // One of three ZooKeeper servers is behind, and its directory is given with its logs. The logs of the others, which have all later writes, are
 // forgotten. The import is refused, whether or not zoo.cfg has a dataLogDir. With all directories, it has every write.
 func TestForgottenLogs(t *testing.T) {
+	needs.Check(t, needs.Kazoo)
+	needs.Check(t, needs.Usual)
 	const later = 300
 	s := newSite(t, 3, true)
 	for _, m := range s.servers { // no snapshot shows which server is ahead

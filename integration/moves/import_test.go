@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"rollcall/client"
+	"rollcall/integration/needs"
 )
 
 // clients is how many clients ride over each move.
@@ -18,6 +19,8 @@ const clients = 20
 // itself makes of its files, node by node and field by field, and all that was acknowledged. Twenty clients with
 // ephemeral nodes and locks lose no session on the way there, and none on the way back.
 func TestStandaloneMoves(t *testing.T) {
+	needs.Check(t, needs.Kazoo)
+	needs.Check(t, needs.Usual)
 	s := newSite(t, 1, true)
 	s.startZooKeeper()
 	fill(t, open(t, s.servers[0].Clients))

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -176,6 +177,8 @@ func (s *site) export(st step) {
 // members have what the servers had, node by node and field by field, and so has ZooKeeper on the way back. Twenty
 // clients with ephemeral nodes and locks lose no session on either way.
 func TestMovingInPage(t *testing.T) {
+	needs.Check(t, needs.Kazoo)
+	needs.Check(t, needs.Usual)
 	all := steps(t)
 	s := newSite(t, 3, false)
 	s.install()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/zk/digest"
 )
@@ -168,9 +169,7 @@ func (s *site) startZooKeeper() {
 
 func (s *site) zooKeeperAt(m *server) {
 	s.t.Helper()
-	if _, err := os.Stat(zookeeperJar); err != nil {
-		s.t.Fatalf("%v: sudo apt-get install -y --no-install-recommends zookeeper", err)
-	}
+	needs.Check(s.t, needs.ZooKeeper)
 	s.start(m, exec.Command("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Xshare:auto",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", javaPath(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", m.Config))
 }

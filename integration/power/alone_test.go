@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -59,6 +60,7 @@ func segmentRemovals(changes []change) (places []int) {
 // Nobody has a copy of what a member alone acknowledges. A loss of power at any place, also while it takes snapshots and removes segments of
 // the log, leaves all of it, and the member starts.
 func TestMemberAloneLosesPower(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	l := startLoner(t)
 	load := startLoad(t, l.d.recorder, l.Members, 1)
 	l.awaitSnapshots(t)
@@ -82,7 +84,7 @@ func TestMemberAloneLosesPower(t *testing.T) {
 	syncs, removals := syncsOf(changes), segmentRemovals(changes)
 	rng := rand.New(rand.NewPCG(uint64(process.Setting(t, "ROLLCALL_FIRST", 0, 0)), 1))
 	tried := map[int]int{} // the number of outages at a place
-	for range process.Setting(t, "ROLLCALL_OUTAGES", 1, 60) {
+	for range outages(t, 30) {
 		switch rng.IntN(3) {
 		case 0:
 			tried[1+rng.IntN(len(changes))]++
@@ -172,6 +174,7 @@ const maxRounds = 60
 // A member alone is killed, or finds no space, at any of its calls: it ends, has all that it has acknowledged, and serves it again once
 // there is space.
 func TestMemberAloneIsInterrupted(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	l := startLoner(t)
 	m := l.Members[0]
 	rng := rand.New(rand.NewPCG(uint64(process.Setting(t, "ROLLCALL_FIRST", 0, 0)), 1))

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/operator/audit"
 )
@@ -16,6 +17,7 @@ import (
 // With audit.required, a change that was acknowledged has a line on the disk, also while files are rotated. Without it, a member
 // that was stopped has left all its lines there. What a loss of power leaves is taken for an audit log by the next start.
 func TestAuditLosesPower(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Run("required", func(t *testing.T) {
 		r, dir, e := startAudited(t, "audit.required=true\naudit.fileSize=65536\n")
 		l := startLoad(t, r, e.Members, 1)
@@ -26,7 +28,7 @@ func TestAuditLosesPower(t *testing.T) {
 		if files := filesBelow(t, dir); len(files) < 2 {
 			t.Fatalf("the audit log was not rotated: %v", sizes(files))
 		}
-		for seed := range process.Setting(t, "ROLLCALL_OUTAGES", 1, 60) {
+		for seed := range outages(t, 30) {
 			place := 1 + rng.IntN(len(changes))
 			dirs, o := cut(t, changes, place, 1, uint64(seed))
 			err := hasLines(linesOf(t, dirs[0]), before(acked, place))
@@ -50,7 +52,7 @@ func TestAuditLosesPower(t *testing.T) {
 			t.Errorf("power was lost after the member had stopped, and the disk %v: there is %v, want %v", o, sizes(left), sizes(complete))
 		}
 		rng := rand.New(rand.NewPCG(1, 2))
-		for seed := range process.Setting(t, "ROLLCALL_OUTAGES", 1, 60) {
+		for seed := range outages(t, 30) {
 			place := 1 + rng.IntN(len(changes))
 			dirs, o := cut(t, changes, place, 1, uint64(seed))
 			if err := openAudit(dirs[0]); err != nil {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -31,6 +32,7 @@ func TestBundleLosesPower(t *testing.T) { bundle.loses(t, saved(t)) }
 // A command that makes a bundle, and is killed or finds no space, leaves no part of one under its name. The command can be
 // repeated.
 func TestBundleIsInterrupted(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	s, dir := saved(t), t.TempDir()
 	d := (&recorder{}).record(t, rollcall, dir, 1)
 	makeBundle := func(at *place) (string, error) {
@@ -55,7 +57,7 @@ func TestBundleIsInterrupted(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(uint64(process.Setting(t, "ROLLCALL_FIRST", 0, 0)), 1))
 	for _, kind := range faults {
-		failures, places := 0, sample(rng, all.calls, process.Setting(t, "ROLLCALL_OUTAGES", 1, 8))
+		failures, places := 0, sample(rng, all.calls, outages(t, 8))
 		for _, n := range places {
 			at := &place{recorded: d, fault: kind, n: n}
 			out, failed := makeBundle(at)

@@ -10,12 +10,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
 // A process gets each file that the recorder opens for it, whatever signals interrupt the recorder meanwhile. Go's runtime sends such
 // signals to its own threads.
 func TestSignalsLoseNoFile(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	var thread atomic.Int64
 	calls := process.NewCalls(t, "/bin/sh", process.Uninterrupted, []int{unix.SYS_OPENAT}, func(c *process.Call) {
 		if thread.Load() == 0 {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"testing"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/quorum/disk"
 )
@@ -75,6 +76,7 @@ var commands = []command{
 // A command that has succeeded has done what it says, if the power is lost then. If it is lost before, nothing is left that looks complete and is
 // not.
 func TestCommandsLosePower(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	s := saved(t)
 	for _, c := range commands {
 		t.Run(c.name, func(t *testing.T) { c.loses(t, s) })
@@ -112,7 +114,7 @@ func (c command) loses(t *testing.T, s source) {
 	complete := filesBelow(t, filepath.Join(dir, c.target))
 	changes := r.all()
 	rng := rand.New(rand.NewPCG(1, 2))
-	for seed := range process.Setting(t, "ROLLCALL_OUTAGES", 1, 40) {
+	for seed := range outages(t, 20) {
 		for _, place := range []int{len(changes), 1 + rng.IntN(len(changes))} {
 			dirs, o := cut(t, changes, place, 1, uint64(seed))
 			var err error

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/quorum/disk"
 )
@@ -64,6 +65,7 @@ const (
 // A restore or an import that is killed, or whose disk is full, leaves directories in which no member starts, or complete ones. The same
 // command, run again, completes them. They are as before only if the command has not begun to fill them, and an error says so then.
 func TestFillingIsInterrupted(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	s := saved(t)
 	s.server = exported(t, s.backup)
 	for _, f := range fillings {
@@ -131,7 +133,7 @@ func (i *interruption) dirs() []string {
 // play runs the command with a fault at some of its calls.
 func (i *interruption) play(t *testing.T, kind fault) {
 	rng := rand.New(rand.NewPCG(uint64(process.Setting(t, "ROLLCALL_FIRST", 0, 0)), 1))
-	places, found := sample(rng, i.calls, process.Setting(t, "ROLLCALL_OUTAGES", 1, 12)), map[outcome]int{}
+	places, found := sample(rng, i.calls, outages(t, 6)), map[outcome]int{}
 	for _, n := range places {
 		at := &place{recorded: i.d, fault: kind, n: n}
 		out, failed := i.fill(t, at)

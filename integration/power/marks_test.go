@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"rollcall/integration/needs"
 )
 
 const markName = "incomplete"
@@ -15,6 +17,7 @@ const markName = "incomplete"
 // A restore or an import makes nothing in a directory before its mark there is durable, and names the command. It removes the mark of the data
 // when everything else is durable, and succeeds when no loss of power brings it back.
 func TestMarksAreDurable(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	s := saved(t)
 	s.server = exported(t, s.backup)
 	for _, f := range fillings {

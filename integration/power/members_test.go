@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
 	"rollcall/zk/jute"
@@ -156,10 +157,11 @@ func forgets(t *testing.T, dirs []string) {
 // All members lose their power at the same moment. None refuses to start, and most of them have everything that was
 // acknowledged. The same story without one kind of sync ends badly.
 func TestAllLosePower(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	first := process.Setting(t, "ROLLCALL_FIRST", 0, 0) // seeds from here on
 	s := tell(t, uint64(first))
 	rng := rand.New(rand.NewPCG(uint64(first), 2))
-	for seed := first; seed < first+process.Setting(t, "ROLLCALL_OUTAGES", 1, 60); seed++ {
+	for seed := first; seed < first+outages(t, 30); seed++ {
 		for _, forget := range []bool{false, seed%4 == 0}[:1+(4-seed%4)/4] {
 			if err := s.survives(t, s.changes, s.place(rng), uint64(seed), forget); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)

@@ -12,12 +12,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
 // A member makes its data directory, and those above it. Once it has acknowledged something, a loss of power takes neither the
 // directory nor its number.
 func TestNewDirectoryLosesPower(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	t.Run("serve", func(t *testing.T) {
 		conf, address := t.TempDir(), process.FreePort(t)
 		losesNewDirectory(t, address, filepath.Join("new", "data"), []string{"new/data/myid"}, func(dir string) *exec.Cmd {
@@ -56,7 +58,7 @@ func losesNewDirectory(t *testing.T, address *net.TCPAddr, data string, files []
 	acked := l.stop()
 	p.Kill()
 	changes, rng := r.all(), rand.New(rand.NewPCG(1, 2))
-	for seed := range process.Setting(t, "ROLLCALL_OUTAGES", 1, 40) {
+	for seed := range outages(t, 20) {
 		place := 1 + rng.IntN(len(changes))
 		dirs, o := cut(t, changes, place, 1, uint64(seed))
 		err := keepsNew(filepath.Join(dirs[0], data), before(acked, place))

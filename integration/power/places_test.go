@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -40,6 +41,12 @@ func losesPowerEverywhere(t *testing.T, changes []change, times int, survives su
 		return !t.Failed()
 	})
 	return tried
+}
+
+// outages returns how many outages a test plays: ROLLCALL_OUTAGES, or usual ones, or twice as many in the nightly form.
+func outages(t *testing.T, usual int) int {
+	t.Helper()
+	return process.Setting(t, "ROLLCALL_OUTAGES", 1, needs.Amount(usual, usual, 2*usual))
 }
 
 // onDisk writes what an outage leaves to a directory, judges that, and removes it.

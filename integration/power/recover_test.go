@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"rollcall/config"
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/member"
 	"rollcall/quorum/disk"
@@ -250,6 +251,7 @@ const repeatEvery = 7
 // A survivor that loses its power during a recovery has lost nothing, and is alone only in a new ensemble. The recovery can be
 // repeated. One that has succeeded stays.
 func TestRecoverLosesPower(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	for _, s := range survivors(t) {
 		t.Run(fmt.Sprintf("member %d", s.id), func(t *testing.T) {
 			if out, err := s.run(t, &place{recorded: s.d}); err != nil {
@@ -291,6 +293,7 @@ func lastFormat(changes []change) int {
 
 // A recovery that is killed, or finds no space, leaves a survivor with all that it had, and can be repeated.
 func TestRecoverIsInterrupted(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	for _, s := range survivors(t) {
 		t.Run(fmt.Sprintf("member %d", s.id), func(t *testing.T) {
 			all := &place{recorded: s.d}

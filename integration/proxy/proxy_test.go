@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -56,6 +57,7 @@ const python = "/usr/bin/python3" // the one that has kazoo
 // kazoo's Counter adds twice if the reply to a write is lost: it retries a write whose outcome it does not know. The
 // survey finds that at each write, and nothing at the same program with a counter that looks first.
 func TestKazooCounter(t *testing.T) {
+	needs.Check(t, needs.Usual, needs.Kazoo)
 	t.Parallel()
 	status, runs := survey(t, "before,after", python, "python/recipes.py", "counter")
 	want := []string{"after at s1 setData /counter #1", "after at s1 setData /counter #2", "after at s1 setData /counter #3"}
@@ -70,6 +72,7 @@ func TestKazooCounter(t *testing.T) {
 
 // The recipes of package client survive each fault at each request.
 func TestOwnRecipes(t *testing.T) {
+	needs.Check(t, needs.Usual, needs.Kazoo)
 	t.Parallel()
 	for recipe, least := range map[string]int{"counter": 30, "lock": 40, "election": 40, "queue": 40} {
 		status, runs := survey(t, "before,after,expire", ours, recipe)

@@ -16,6 +16,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/client/lock"
+	"rollcall/integration/needs"
 	"rollcall/rollcalltest"
 )
 
@@ -170,6 +171,7 @@ func awaitContenders(t *testing.T, c *client.Client, folder string, n int) {
 
 // Our locks and those of other libraries exclude each other, whichever comes first.
 func TestLocksOfOthers(t *testing.T) {
+	needs.Check(t, needs.Usual, needs.Curator, needs.Kazoo)
 	srv := rollcalltest.Start(t)
 	c, err := client.Dial(t.Context(), srv.ConnectString(), client.Config{})
 	if err != nil {
@@ -242,6 +244,7 @@ func TestLocksOfOthers(t *testing.T) {
 // A lock in a folder with nodes of another layout is refused. Curator's holder learns that we want its lock, and
 // go-zookeeper's Lock and our mutex exclude each other.
 func TestLocksOfOthersInOneFolder(t *testing.T) {
+	needs.Check(t, needs.Usual, needs.Curator, needs.Kazoo)
 	srv := rollcalltest.Start(t)
 	c, err := client.Dial(t.Context(), srv.ConnectString(), client.Config{})
 	if err != nil {

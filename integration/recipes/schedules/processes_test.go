@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"rollcall/client"
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
@@ -138,19 +139,17 @@ func zooKeeper(t *testing.T) *processes {
 	}}
 }
 
-// realSchedules is the number of schedules on processes of each kind. ROLLCALL_REAL sets another number.
-const realSchedules = 8
-
 // Random faults in real time, on processes of Rollcall, one or three, and on Debian's ZooKeeper. The wires between them
-// and the clients make the faults.
+// and the clients make the faults. ROLLCALL_REAL sets the number of schedules on processes of each kind.
 func TestProcesses(t *testing.T) {
+	needs.Check(t, needs.Nightly, needs.ZooKeeper)
 	binary, err := process.Build(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := recipes()
 	first := uint64(process.Setting(t, "ROLLCALL_FIRST", 0, 0))
-	for i := range uint64(process.Setting(t, "ROLLCALL_REAL", 1, realSchedules)) {
+	for i := range uint64(process.Setting(t, "ROLLCALL_REAL", 1, 8)) {
 		seed := first + i
 		rng := rand.New(rand.NewPCG(seed, 2))
 		clients, r := 2+rng.IntN(3), all[rng.IntN(len(all))]

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/integration/recipes/checker"
 	"rollcall/rollcalltest"
@@ -25,7 +26,7 @@ func recipes() []recipe {
 }
 
 // schedules is the number of random schedules, and of schedules with one fault. ROLLCALL_SCHEDULES sets another number.
-const schedules = 300
+func schedules() int { return needs.Amount(30, 60, 500) }
 
 // Random faults at random requests of several clients. A failed schedule prints its faults and how to repeat it.
 // ROLLCALL_SEED runs one seed only, and ROLLCALL_FIRST names the first of ROLLCALL_SCHEDULES seeds.
@@ -103,7 +104,7 @@ func (c single) play(t *testing.T, environment string) {
 // schedules, and ROLLCALL_FIRST chooses others then.
 func TestSingleFaults(t *testing.T) {
 	cases := singles(t, faultKinds...)
-	n := min(process.Setting(t, "ROLLCALL_SCHEDULES", 1, schedules), len(cases))
+	n := min(process.Setting(t, "ROLLCALL_SCHEDULES", 1, schedules()), len(cases))
 	first := process.Setting(t, "ROLLCALL_FIRST", 0, 0)
 	for i := range n {
 		cases[(i*len(cases)/n+first)%len(cases)].play(t, fmt.Sprintf("ROLLCALL_SCHEDULES=%d", len(cases)))
@@ -164,7 +165,7 @@ func seedsToRun(t *testing.T) []uint64 {
 		return []uint64{uint64(seed)}
 	}
 	first := uint64(process.Setting(t, "ROLLCALL_FIRST", 0, 0))
-	seeds := make([]uint64, process.Setting(t, "ROLLCALL_SCHEDULES", 1, schedules))
+	seeds := make([]uint64, process.Setting(t, "ROLLCALL_SCHEDULES", 1, schedules()))
 	for i := range seeds {
 		seeds[i] = first + uint64(i)
 	}
