@@ -38,8 +38,10 @@ lint: ## gofumpt, go vet, golangci-lint, and whether generated code is up to dat
 	ci/lint.sh
 proto: ## writes proto/*.pb.go from proto/rollcall.proto
 	PATH="$$(ci/tools.sh buf protoc-gen-go protoc-gen-go-grpc):$$PATH" && cd proto && buf generate
-packages: ## tar.gz and .deb with manual pages, SBOM and checksums, into dist: for all systems, or TARGETS="linux/amd64 …"
+packages: ## tar.gz, .deb, .rpm and image archive with SBOM and checksums, into dist: for all systems, or TARGETS="linux/amd64 …"
 	deploy/packages/build.sh
+release: ## the packages of VERSION, built twice with the same bytes, and its tag; refuses a dirty tree, pushes nothing
+	deploy/packages/release.sh $(VERSION)
 up: image ## starts three members in containers, with clients at 127.0.0.1:2181 to 2183
 	deploy/ensemble.sh up
 down: ## stops them; VOLUMES=1 also deletes their data

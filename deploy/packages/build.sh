@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Builds all packages of the present commit into the directory OUT (default dist):
 #
-#   rollcall-VERSION-OS-ARCH.tar.gz   the static binary, manual pages, the licences of all that is in it
+#   rollcall-VERSION-OS-ARCH.tar.gz   the static binary, manual pages, documentation, alerts, the licences of all that is in it
 #   rollcall_VERSION_ARCH.deb         the same for Debian and Ubuntu, with a unit for systemd
+#   rollcall-VERSION-1.ARCH.rpm       the same for systems with rpm
+#   rollcall-VERSION-OS-ARCH.image.tar.gz  the container image, for docker load; neither needs Docker to be made
 #   *.cdx.json                        SBOMs of the binaries, in the format of CycloneDX
 #   SHA256SUMS
 #
@@ -54,18 +56,35 @@ tarball() {
   tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "$1" | gzip -9n >"$out/$1.tar.gz"
 }
 
-# debian ARCH DIRECTORY makes a Debian package of a directory.
-debian() {
-  local stage=$work/deb-$1 page
+# image ARCH DIRECTORY makes the archive of the container image of deploy/Dockerfile: one layer with the binary and an empty /data.
+image() {
+  local stage=$work/image-$1 name=${2##*/} config layer
+  mkdir -p "$stage/root/data" "$stage/$name.image"
+  cp "$2/rollcall" "$stage/root/rollcall"
+  layer=$stage/$name.image/layer.tar
+  tar -C "$stage/root" --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf "$layer" rollcall
+  tar -C "$stage/root" --mtime="@$SOURCE_DATE_EPOCH" --owner=1000 --group=1000 --numeric-owner -rf "$layer" data
+  go -C tools run ./imageconfig -arch "$1" -version "$version" -created "$SOURCE_DATE_EPOCH" -layer "$layer" ../deploy/Dockerfile >"$stage/config.json"
+  config=$(sha256sum "$stage/config.json" | cut -d ' ' -f 1).json
+  mv "$stage/config.json" "$stage/$name.image/$config"
+  printf '[{"Config":"%s","RepoTags":["rollcall:%s"],"Layers":["layer.tar"]}]\n' "$config" "$version" >"$stage/$name.image/manifest.json"
+  tar -C "$stage/$name.image" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "$config" layer.tar manifest.json | gzip -9n >"$out/$name.image.tar.gz"
+}
+
+# linux ARCH DIRECTORY makes the packages of a directory for Debian and for rpm.
+linux() {
+  local stage=$work/linux-$1 page packager
   mkdir -p "$stage/man"
   for page in "$2"/man/*; do gzip -9nc "$page" >"$stage/man/${page##*/}.gz"; done
   { cat deploy/packages/copyright; cat "$2/LICENSES.txt"; } >"$stage/copyright"
   # ~ sorts before the end of a version: 0.1.0~dev is older than 0.1.0
-  DEB_ARCH=$1 DEB_VERSION=${version/-/\~} STAGE=$stage DIRECTORY=$2 \
-    nfpm package --packager deb --config deploy/packages/nfpm.yaml --target "$out/" >"$work/nfpm" || { cat "$work/nfpm" >&2; return 1; }
+  for packager in deb rpm; do
+    PACKAGE_ARCH=$1 PACKAGE_VERSION=${version/-/\~} STAGE=$stage DIRECTORY=$2 \
+      nfpm package --packager "$packager" --config deploy/packages/nfpm.yaml --target "$out/" >"$work/nfpm" || { cat "$work/nfpm" >&2; return 1; }
+  done
 }
 
-rm -f -- "$out"/rollcall[-_]*.{tar.gz,deb,cdx.json} "$out/SHA256SUMS"
+rm -f -- "$out"/rollcall[-_]*.{tar.gz,deb,rpm,cdx.json} "$out/SHA256SUMS"
 docs "$work/docs"
 for target in $targets; do
   os=${target%/*} arch=${target#*/}
@@ -75,11 +94,13 @@ for target in $targets; do
   binary "$target" "$directory/rollcall"
   go -C tools run ./inventory -version "$version" -sbom "$out/$name.cdx.json" -licences "$directory/LICENSES.txt" "$directory/rollcall"
   cp -r "$work/docs/." deploy/packages/zoo.cfg LICENSE CHANGELOG.md "$directory/"
+  cp --parents README.md docs/*.md docs/{commands,guide,recipes}/*.md deploy/alerts.yml deploy/grafana/rollcall.json "$directory/"
   [ "$os" != linux ] || cp deploy/systemd/rollcall.service deploy/systemd/rollcall.sysusers "$directory/"
   tarball "$name"
-  [ "$os" != linux ] || debian "$arch" "$directory"
+  [ "$os" != linux ] || { linux "$arch" "$directory"; image "$arch" "$directory"; }
   echo "$target"
 done
 cd "$out"
-sha256sum -- *.tar.gz *.deb *.cdx.json >SHA256SUMS
+shopt -s nullglob # macOS and FreeBSD have neither deb nor rpm
+sha256sum -- *.tar.gz *.deb *.rpm *.cdx.json >SHA256SUMS
 cat SHA256SUMS

@@ -3,6 +3,7 @@ package deploy
 import (
 	"archive/tar"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,11 +27,13 @@ import (
 func TestPackages(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	first, second := build(t), build(t)
-	if a, b := text(t, filepath.Join(first, "SHA256SUMS")), text(t, filepath.Join(second, "SHA256SUMS")); a != b || strings.Count(a, "\n") != 3 {
+	if a, b := text(t, filepath.Join(first, "SHA256SUMS")), text(t, filepath.Join(second, "SHA256SUMS")); a != b || strings.Count(a, "\n") != 5 {
 		t.Errorf("the packages differ:\n%s\n%s", a, b)
 	}
 	t.Run("debian", func(t *testing.T) { tryDebian(t, one(t, first, "*.deb")) })
-	t.Run("tar", func(t *testing.T) { tryTarball(t, one(t, first, "*.tar.gz")) })
+	t.Run("rpm", func(t *testing.T) { one(t, first, "*.rpm") }) // no system of the tests can install it
+	t.Run("image", func(t *testing.T) { tryImage(t, one(t, first, "*.image.tar.gz")) })
+	t.Run("tar", func(t *testing.T) { tryTarball(t, one(t, first, "*"+runtime.GOARCH+".tar.gz")) })
 	t.Run("sbom", func(t *testing.T) { trySBOM(t, one(t, first, "*.cdx.json")) })
 }
 
@@ -68,6 +71,12 @@ func text(t *testing.T, path string) string {
 func tryDebian(t *testing.T, deb string) {
 	if os.Geteuid() != 0 {
 		t.Fatal("only root can install the Debian package: run this suite as root")
+	}
+	listing, _, err := new(stack).run(t.Context(), patience, "dpkg-deb", "--contents", deb)
+	for _, want := range []string{"docs/configuration.md", "docs/commands/see.md", "deploy/alerts.yml"} {
+		if !strings.Contains(listing, " ./usr/share/doc/rollcall/"+want+"\n") || err != nil {
+			t.Errorf("the package lacks %s, %v:\n%s", want, err, listing)
+		}
 	}
 	root := t.TempDir()
 	in := func(path string) string { return filepath.Join(root, path) }
@@ -151,6 +160,33 @@ func runPackaged(t *testing.T, program, data, cfg string) {
 	}
 }
 
+// tryImage loads the archive into the container engine. The configuration of its image is that of deploy/Dockerfile, and its program
+// runs.
+func tryImage(t *testing.T, archive string) {
+	docker := func(args ...string) string {
+		t.Helper()
+		out, _, err := new(stack).run(t.Context(), patience, "docker", args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(out)
+	}
+	loaded := docker("load", "--quiet", "--input", archive)
+	name := strings.TrimPrefix(loaded, "Loaded image: ")
+	t.Cleanup(func() {
+		if _, _, err := new(stack).run(context.Background(), patience, "docker", "image", "rm", name); err != nil {
+			t.Error(err)
+		}
+	})
+	if out := docker("run", "--rm", name, "version"); !strings.HasPrefix(out, "rollcall ") {
+		t.Errorf("the image's program printed %s", out)
+	}
+	const settings = "{{.Config.User}} {{.Config.Healthcheck.Test}} {{.Config.Healthcheck.Interval}} {{.Config.Cmd}} {{len .Config.Env}} {{len .Config.ExposedPorts}} {{.Config.Volumes}}"
+	if got, want := docker("image", "inspect", "--format", settings, name), "1000:1000 [CMD /rollcall health] 3s [serve] 7 4 map[/data:{}]"; got != want {
+		t.Errorf("the image has %s, want %s", got, want)
+	}
+}
+
 // tryTarball looks for the files in a tarball.
 func tryTarball(t *testing.T, path string) {
 	f, err := os.Open(path)
@@ -177,7 +213,7 @@ func tryTarball(t *testing.T, path string) {
 		}
 		names = append(names, strings.TrimPrefix(h.Name, directory+"/"))
 	}
-	for _, want := range []string{"rollcall", "LICENSE", "LICENSES.txt", "zoo.cfg", "rollcall.service", "man/rollcall-serve.1", "completions/rollcall.bash"} {
+	for _, want := range []string{"rollcall", "LICENSE", "LICENSES.txt", "zoo.cfg", "rollcall.service", "man/rollcall-serve.1", "completions/rollcall.bash", "docs/configuration.md", "deploy/alerts.yml"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("%s is not among %v", want, names)
 		}
