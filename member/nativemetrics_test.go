@@ -361,36 +361,6 @@ func (p *provoked) damaged() {
 	synctest.Wait()
 }
 
-// docs/metrics.md has every value of every label, except versions and bounds.
-func TestLabelsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	label := regexp.MustCompile(`^rollcall_\w+\{(\w+)="(\w+)"`)
-	seen := 0
-	synctest.Test(t, func(t *testing.T) {
-		all := operators{}
-		e := cluster.Start(t, 1, cluster.Options{Adjust: func(cfg *member.Config) {
-			all.listen(cfg)
-			cfg.OperatorListener, cfg.MetricsListener = nil, cfg.OperatorListener
-		}})
-		samples, _ := all.samples(t, e.Ready())
-		for name := range samples {
-			m := label.FindStringSubmatch(name)
-			if m == nil || m[1] == "version" || m[1] == "le" {
-				continue
-			}
-			if seen++; !strings.Contains(string(text), "`"+m[2]+"`") {
-				t.Errorf("docs/metrics.md does not have %s of %s", m[2], name)
-			}
-		}
-	})
-	if seen < 40 {
-		t.Errorf("only %d labels", seen)
-	}
-}
-
 // docs/metrics.md has each native metric, with its kind, unit, label and help. Names follow Prometheus's conventions: a counter ends in
 // _total, a histogram in its unit, and nothing else does.
 func TestDocsHaveNativeMetrics(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"net/http"
-	"os"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -187,43 +186,6 @@ func TestCountersNeverFall(t *testing.T) {
 	h.cfg.FourLetter.resetCounters()
 	h.cfg.FourLetter.resetCounters()
 	look("after two resets", false)
-}
-
-// Every name that a member serves is documented: those of mntr with their units in docs/words.md, and
-// Rollcall's own in docs/metrics.md.
-func TestMetricsAreDocumented(t *testing.T) {
-	words, err := os.ReadFile("../../docs/words.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, _ := newTestHTTP(t, "leader")
-	got := scraped(t, h)
-	unit := regexp.MustCompile(`\((\w+)\)$`)
-	runtime := 0
-	for name, help := range got.help {
-		of := ""
-		if m := unit.FindStringSubmatch(help); m != nil {
-			of = m[1]
-		}
-		row := regexp.MustCompile("(?m)^\\| `zk_(?:\\*_)?" + name + "` \\| [^|]+ \\| " + of + " \\|")
-		switch {
-		case strings.HasPrefix(name, "go_"), strings.HasPrefix(name, "process_"):
-			runtime++
-		case strings.HasPrefix(name, "rollcall_"):
-			if !strings.Contains(string(page), "| `"+name+"` |") {
-				t.Errorf("docs/metrics.md does not have %s", name)
-			}
-		case !row.Match(words):
-			t.Errorf("docs/words.md has no row for %s with the unit %q", name, of)
-		}
-	}
-	if runtime < 10 {
-		t.Errorf("%d metrics of the runtime and the process", runtime)
-	}
 }
 
 // The port for metrics serves them to everybody, and nothing else.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -267,35 +266,6 @@ func variablesOf(script string) (names []string) {
 		}
 	}
 	return names
-}
-
-// docs/drills.md has each hook, ability, key and variable.
-func TestDocsExplainHooks(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/drills.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(text), "\n## Hooks for an ensemble of yours\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	words := slices.Concat(hookAbilities, Examples())
-	for kind, end := range endsWith {
-		words = append(words, string(kind), string(end))
-	}
-	for _, kind := range []reflect.Type{reflect.TypeFor[HookConfig](), reflect.TypeFor[HookMember]()} {
-		for i := range kind.NumField() {
-			words = append(words, kind.Field(i).Tag.Get("yaml"))
-		}
-	}
-	for _, variable := range (&Hooks{cfg: fakeHooks("")}).environment(Fault{Kind: Cut, Member: "1"}) {
-		if name, _, _ := strings.Cut(variable, "="); name != "NOTE" {
-			words = append(words, name)
-		}
-	}
-	for _, word := range words {
-		if !strings.Contains(section, "`"+word+"`") {
-			t.Errorf("docs/drills.md does not explain %s of hooks", word)
-		}
-	}
 }
 
 func TestLoadHooks(t *testing.T) {

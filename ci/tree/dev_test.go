@@ -1,4 +1,4 @@
-package rollcall_test
+package tree
 
 import (
 	"go/ast"
@@ -50,6 +50,7 @@ func named(text string) (names []string) {
 // The files that docs/dev/changes.md names for a kind of change exist. So do the tests that, as it
 // says, ask for the change.
 func TestChangesLeadToFiles(t *testing.T) {
+	t.Chdir("../..")
 	const leastRows = 15
 	rows := tableOf(t, "docs/dev/changes.md", "| To add or change |")
 	if len(rows) < leastRows {
@@ -57,7 +58,7 @@ func TestChangesLeadToFiles(t *testing.T) {
 	}
 	files, tests := filesOfTree(t), testsByPackage(t)
 	files[".ci/run"] = true // its directory is hidden
-	path := regexp.MustCompile(`^\.?[a-z_]+[\w./-]*(/|\.(go|md|proto|sh)|client-scenarios|/run)$`)
+	path := regexp.MustCompile(`^\.?[a-z_]+[\w./-]*(/|\.(go|md|proto|sh)|/run)$`)
 	test := regexp.MustCompile(`^([a-z/]+)\.(Test\w+)$`)
 	for _, cells := range rows {
 		if len(cells) != 3 {
@@ -92,30 +93,6 @@ func TestChangesLeadToFiles(t *testing.T) {
 			t.Errorf("%q names no test", cells[0])
 		}
 	}
-}
-
-// ARCHITECTURE.md names every directory of floors, and has a row for every package except those below integration and ci.
-func TestEveryPackageIsDescribed(t *testing.T) {
-	text, err := os.ReadFile("ARCHITECTURE.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range slices.Concat(floors...) {
-		if !strings.Contains(string(text), name) {
-			t.Errorf("ARCHITECTURE.md does not name %s", name)
-		}
-	}
-	var rows []string
-	for _, cells := range tableOf(t, "ARCHITECTURE.md", "| Package |") {
-		rows = append(rows, cells[0])
-	}
-	goFiles(t, func(path string, _ *ast.File) {
-		pkg := "`" + filepath.Dir(path) + "`"
-		if name := room(path); name != "integration" && name != "ci" && !slices.Contains(rows, pkg) {
-			t.Errorf("ARCHITECTURE.md has no row for %s", pkg)
-			rows = append(rows, pkg)
-		}
-	})
 }
 
 // testsByPackage returns the names of the tests of each package, by the package's directory, and by the last part of its path.
@@ -153,11 +130,9 @@ func testsByPackage(t *testing.T) map[string]map[string]bool {
 type code struct {
 	names   map[string]map[string]bool            // of a package: functions, methods, types, constants, variables and fields
 	members map[string]map[string]map[string]bool // of a package and a type: fields and methods
-	locks   []string                              // "package.Type.field" of each lock in a struct
 }
 
-// parseCode reads the code of all packages except those below ci and tools. It does not collect the
-// locks of packages below integration.
+// parseCode reads the code of all packages except those below ci and tools.
 func parseCode(t *testing.T) *code {
 	t.Helper()
 	c := &code{names: map[string]map[string]bool{}, members: map[string]map[string]map[string]bool{}}
@@ -174,14 +149,13 @@ func parseCode(t *testing.T) *code {
 			c.names[pkg], c.members[pkg] = map[string]bool{}, map[string]map[string]bool{}
 		}
 		for _, decl := range file.Decls {
-			c.declare(pkg, decl, !strings.HasPrefix(path, "integration/"))
+			c.declare(pkg, decl)
 		}
 	}
-	slices.Sort(c.locks)
 	return c
 }
 
-func (c *code) declare(pkg string, decl ast.Decl, locks bool) {
+func (c *code) declare(pkg string, decl ast.Decl) {
 	switch d := decl.(type) {
 	case *ast.FuncDecl:
 		c.names[pkg][d.Name.Name] = true
@@ -197,14 +171,14 @@ func (c *code) declare(pkg string, decl ast.Decl, locks bool) {
 				}
 			case *ast.TypeSpec:
 				c.names[pkg][s.Name.Name] = true
-				c.fields(pkg, s.Name.Name, s.Type, locks)
+				c.fields(pkg, s.Name.Name, s.Type)
 			}
 		}
 	}
 }
 
 // fields declares the members of a type: the fields of a struct, or the methods of an interface.
-func (c *code) fields(pkg, typ string, of ast.Expr, locks bool) {
+func (c *code) fields(pkg, typ string, of ast.Expr) {
 	var list *ast.FieldList
 	switch of := of.(type) {
 	case *ast.StructType:
@@ -218,9 +192,6 @@ func (c *code) fields(pkg, typ string, of ast.Expr, locks bool) {
 		for _, name := range field.Names {
 			c.names[pkg][name.Name] = true
 			c.member(pkg, typ, name.Name)
-			if sel, ok := field.Type.(*ast.SelectorExpr); locks && ok && strings.HasSuffix(sel.Sel.Name, "Mutex") {
-				c.locks = append(c.locks, pkg+"."+typ+"."+name.Name)
-			}
 		}
 	}
 }
@@ -269,7 +240,7 @@ var (
 	fileName = regexp.MustCompile(`^[\w.-]+(/[\w.-]+)*\.(go|md|sh|proto)$|^[a-z]\w*(/\w+)+$`) // znode/apply.go, or the directory quorum/disk
 	dataName = regexp.MustCompile(`\.(db|cfg)$`)                                              // of a member, or of its operator
 	dotted   = regexp.MustCompile(`^[A-Za-z]\w*(\.[A-Za-z]\w*){1,2}$`)                        // Leader.ask, leader.Leader.ask
-	plain    = regexp.MustCompile(`^[A-Za-z]\w*$`)                                            // joinLoop, syncLimit
+	plain    = regexp.MustCompile(`^[A-Za-z]\w*$`)                                            // closeConnsLoop, syncLimit
 )
 
 // goFile matches a file of code in any text, such as (leader/ping.go).
@@ -347,9 +318,10 @@ func (c *code) declares(name string) bool {
 	return false
 }
 
-// What the pages for developers name exists: code such as Leader.ask and joinLoop, keys, tests, files
+// What the pages for developers name exists: code such as Leader.ask and closeConnsLoop, keys, tests, files
 // and directories.
 func TestDevPagesNameCode(t *testing.T) {
+	t.Chdir("../..")
 	r, found := parseTree(t), 0
 	for path, text := range pages(t) {
 		if path != "ARCHITECTURE.md" && !strings.HasPrefix(path, "docs/dev/") {
@@ -377,6 +349,7 @@ var splitText = regexp.MustCompile(`" ?\+\n\s*"`)
 
 // Each line that docs/logs.md explains is a message in the code. Raft's are in its own.
 func TestLogLinesExist(t *testing.T) {
+	t.Chdir("../..")
 	var code strings.Builder
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
@@ -402,27 +375,10 @@ func TestLogLinesExist(t *testing.T) {
 	}
 }
 
-// Every lock in a struct has its row in docs/dev/concurrency.md.
-func TestEveryLockIsListed(t *testing.T) {
-	listed := ""
-	for _, cells := range tableOf(t, "docs/dev/concurrency.md", "| Lock |") {
-		listed += cells[0] + " "
-	}
-	locks := parseCode(t).locks
-	for _, lock := range locks {
-		_, short, _ := strings.Cut(lock, ".")
-		if !strings.Contains(listed, "`"+lock+"`") && !strings.Contains(listed, "`"+short+"`") {
-			t.Errorf("docs/dev/concurrency.md has no row for %s", lock)
-		}
-	}
-	if len(locks) < 30 {
-		t.Errorf("%d locks in the code; parseCode no longer finds them", len(locks))
-	}
-}
-
 // The constants that docs/dev/limits.md names exist in the code, each in the package that is named
 // before it.
 func TestLimitsExist(t *testing.T) {
+	t.Chdir("../..")
 	c, found := parseCode(t), 0
 	for _, cells := range tableOf(t, "docs/dev/limits.md", "| Name |") {
 		pkg := ""

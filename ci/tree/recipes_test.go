@@ -1,4 +1,4 @@
-package rollcall_test
+package tree
 
 import (
 	"errors"
@@ -55,6 +55,7 @@ func apply(client.Event) {}`,
 
 // Each block of Go on a page of the recipes compiles: as a whole program, or within a function that returns an error.
 func TestRecipesCompile(t *testing.T) {
+	t.Chdir("../..")
 	files, err := filepath.Glob("docs/recipes/*.md")
 	if err != nil {
 		t.Fatal(err)
@@ -82,6 +83,7 @@ func TestRecipesCompile(t *testing.T) {
 
 // A block with a name that does not exist, or a call with other arguments, does not compile. An unused variable does.
 func TestRecipesThatDoNotCompile(t *testing.T) {
+	t.Chdir("../..")
 	fset := token.NewFileSet()
 	packages := importer.ForCompiler(fset, "gc", exportsOf(t, importsOfRecipes))
 	for block, good := range map[string]bool{

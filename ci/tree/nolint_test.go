@@ -1,4 +1,4 @@
-package rollcall_test
+package tree
 
 import (
 	"io/fs"
@@ -13,6 +13,7 @@ import (
 // A comment that silences a linter names one that .golangci.yml enables, and says why. What names another linter silences
 // nothing.
 func TestSilencedLintersAreEnabled(t *testing.T) {
+	t.Chdir("../..")
 	settings, err := os.ReadFile(".golangci.yml")
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package rollcall_test
+package tree
 
 import (
 	"fmt"
@@ -28,6 +28,7 @@ func (a *alert) page() string {
 // docs/alerts.md has every alert, with what it means and what to do, and deploy/alerts_test.yml has a
 // test of each.
 func TestAlertsAreDocumented(t *testing.T) {
+	t.Chdir("../..")
 	var rules struct{ Groups []struct{ Rules []alert } }
 	text, err := os.ReadFile("deploy/alerts.yml")
 	if err != nil {
@@ -54,7 +55,7 @@ func TestAlertsAreDocumented(t *testing.T) {
 			if a.Annotations.Summary == "" || a.Annotations.Description == "" || a.Annotations.Action == "" || a.Labels.Severity == "" {
 				t.Errorf("%s is not complete", a.Alert)
 			}
-			if link := "docs/alerts.md#" + strings.ToLower(a.Alert); a.Annotations.Runbook != link {
+			if link := packagedPages + "docs/alerts.md#" + strings.ToLower(a.Alert); a.Annotations.Runbook != link {
 				t.Errorf("%s: runbook %q, want %s", a.Alert, a.Annotations.Runbook, link)
 			}
 			if !strings.Contains(string(tests), `{alertname="`+a.Alert+`", alertstate="firing"`) {

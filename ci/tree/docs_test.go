@@ -1,9 +1,7 @@
-package rollcall_test
+package tree
 
 import (
-	"fmt"
 	"io/fs"
-	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -12,9 +10,6 @@ import (
 	"strings"
 	"testing"
 	"unicode"
-
-	"rollcall/operator/backup"
-	"rollcall/znode"
 )
 
 // pages returns the text of every Markdown page of the tree by its path.
@@ -94,6 +89,7 @@ func anchors(text string) (names []string) {
 // Every relative link on a page leads to a file that exists. If it names a heading, the file has
 // that heading.
 func TestLinksLeadSomewhere(t *testing.T) {
+	t.Chdir("../..")
 	all := pages(t)
 	checked := 0
 	for path, text := range all {
@@ -127,6 +123,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 
 // The index links to every page below docs, and README.md links to the index.
 func TestDocsIndex(t *testing.T) {
+	t.Chdir("../..")
 	const index = "docs/README.md"
 	all := pages(t)
 	listed := links(all[index])
@@ -143,6 +140,7 @@ func TestDocsIndex(t *testing.T) {
 
 // Every test that a page below docs names exists, in the package that the page names.
 func TestDocsNameTests(t *testing.T) {
+	t.Chdir("../..")
 	names := regexp.MustCompile("`(?:[a-z]+/)*([a-z]+)\\.(Test\\w+)`")
 	sources := map[string]string{} // by the last part of the package's path; the root's is rollcall
 	for path := range filesOfTree(t) {
@@ -166,107 +164,6 @@ func TestDocsNameTests(t *testing.T) {
 			if !strings.Contains(sources[m[1]], "func "+m[2]+"(t *testing.T)") {
 				t.Errorf("%s names %s.%s, which does not exist", path, m[1], m[2])
 			}
-		}
-	}
-}
-
-// Every row that a page cites from docs/performance.md is there, with the same figures.
-func TestCitedFigures(t *testing.T) {
-	const measured = "docs/performance.md"
-	all := pages(t)
-	rows := comparisons(all[measured])
-	cited := 0
-	for _, path := range slices.Sorted(maps.Keys(all)) {
-		if path == measured {
-			continue
-		}
-		for _, row := range comparisons(all[path]) {
-			cited++
-			if !slices.Contains(rows, row) {
-				t.Errorf("%s has a row that is not in %s:\n%s", path, measured, row)
-			}
-		}
-	}
-	if cited == 0 {
-		t.Error("no page cites a figure")
-	}
-}
-
-// comparisons returns the rows of all tables whose first columns are case, figure, ZooKeeper,
-// Rollcall and ratio. It drops all further columns, and replaces an empty case by the one above it.
-func comparisons(text string) (rows []string) {
-	const columns = 5
-	inside, last := false, ""
-	for line := range strings.Lines(text) {
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		for i := range cells {
-			cells[i] = strings.TrimSpace(cells[i])
-		}
-		switch {
-		case !strings.HasPrefix(line, "|") || len(cells) < columns:
-			inside = false
-		case strings.Join(cells[:columns], "|") == "case|figure|ZooKeeper|Rollcall|ratio":
-			inside = true
-		case inside && !strings.HasPrefix(cells[0], "---"):
-			if cells[0] != "" {
-				last = cells[0]
-			}
-			cells[0] = last
-			rows = append(rows, strings.Join(cells[:columns], " | "))
-		}
-	}
-	return rows
-}
-
-// README.md has one table of figures before its tour. The pages to which it links have the others.
-func TestReadmeHasOneTableBeforeTheTour(t *testing.T) {
-	before, _, found := strings.Cut(pages(t)["README.md"], "\n## A tour\n")
-	if tables := strings.Count(before, "\n|---|"); !found || tables != 1 || len(comparisons(before)) == 0 {
-		t.Errorf("README.md has a tour: %t, %d tables before it, and %d rows of figures there; want one table of figures", found, tables, len(comparisons(before)))
-	}
-}
-
-// The commands of docs/getting-started.md leave its clone before anything but make writes a file, and run the interpreter that
-// has Debian's kazoo.
-func TestGettingStartedLeavesTheClone(t *testing.T) {
-	commands := strings.Join(codeLine.FindAllString(pages(t)["docs/getting-started.md"], -1), "\n")
-	inside, outside, left := strings.Cut(commands, " && cd ../rollcall-trial\n")
-	if !left || strings.ContainsAny(inside, ">") || strings.Contains(inside, " serve ") || strings.Contains(inside, " up\n") || strings.Contains(outside, "bin/rollcall") {
-		t.Errorf("the page works in its clone, or leaves it by no cd ../rollcall-trial:\n%s", commands)
-	}
-	if !strings.HasSuffix(commands, "$ cd .. && rm -r rollcall-trial") {
-		t.Error("the last command of the page does not remove what it has made")
-	}
-	for line := range strings.Lines(commands) {
-		if at := strings.Index(line, "python3 "); at >= 0 && !strings.HasSuffix(line[:at], "$ /usr/bin/") {
-			t.Errorf("another interpreter than Debian's may have no kazoo: %s", line)
-		}
-	}
-}
-
-// docs/upgrade.md has a row for each format of the log that this version knows, and for no other, and the version of backups.
-func TestUpgradePage(t *testing.T) {
-	page, err := os.ReadFile("docs/upgrade.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var formats []string
-	for _, m := range regexp.MustCompile(`(?m)^\| (\d+) \| .*\| version \d+ \|$`).FindAllStringSubmatch(string(page), -1) {
-		formats = append(formats, m[1])
-	}
-	var want []string
-	for n := range znode.FormatLevel {
-		want = append(want, fmt.Sprint(n+1))
-	}
-	if !slices.Equal(formats, want) {
-		t.Errorf("docs/upgrade.md has the formats %q, and this version knows %q", formats, want)
-	}
-	for _, row := range []string{
-		fmt.Sprintf("| An entry of the log | its format; the newest is %d |", znode.FormatLevel),
-		fmt.Sprintf("| A backup | %d, around a snapshot |", backup.Version),
-	} {
-		if !strings.Contains(string(page), row) {
-			t.Errorf("docs/upgrade.md lacks %q", row)
 		}
 	}
 }

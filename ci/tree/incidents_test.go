@@ -1,16 +1,12 @@
-package rollcall_test
+package tree
 
 import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 )
-
-// The number of incidents on docs/incidents.md.
-const incidents = 42
 
 var (
 	incidentRow  = regexp.MustCompile(`(?m)^\| (\d+) \| .* \| (.*) \|$`)
@@ -20,25 +16,15 @@ var (
 	linkToReason = regexp.MustCompile(`\]\((?:[\w/.-]+\.md)?(?:#[\w-]+)?\)`)
 )
 
-// Each incident has one row, which names a test or links to the place that argues why it cannot happen here. Each test
-// is in the directory that the page names, each case has its number and name, and each drill is in the catalogue.
+// Each incident names a test, or links to the place that argues why it cannot happen here. Each test is in the directory
+// that the page names, and each case has its number and name.
 func TestIncidents(t *testing.T) {
+	t.Chdir("../..")
 	page := readFile(t, "docs/incidents.md")
-	rows := map[int]int{}
 	for _, m := range incidentRow.FindAllStringSubmatch(page, -1) {
-		number, _ := strconv.Atoi(m[1])
-		rows[number]++
 		if !namedTest.MatchString(m[2]) && !linkToReason.MatchString(m[2]) {
-			t.Errorf("incident %d names no test, and links to no reason", number)
+			t.Errorf("incident %s names no test, and links to no reason", m[1])
 		}
-	}
-	for number := 1; number <= incidents; number++ {
-		if rows[number] != 1 {
-			t.Errorf("incident %d has %d rows, want 1", number, rows[number])
-		}
-	}
-	if len(rows) != incidents {
-		t.Errorf("%d incidents, want %d", len(rows), incidents)
 	}
 	for _, m := range namedTest.FindAllStringSubmatch(page, -1) {
 		if !strings.Contains(testsIn(t, m[1]), "func "+m[2]+"(t *testing.T)") {
@@ -54,6 +40,7 @@ func TestIncidents(t *testing.T) {
 
 // Every drill that docs/incidents.md names is one of rollcall drill.
 func TestIncidentsNameDrills(t *testing.T) {
+	t.Chdir("../..")
 	catalogue, err := os.ReadFile("operator/drill/catalogue.go")
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package rollcall_test
+package tree
 
 import (
 	"os"
@@ -16,6 +16,7 @@ var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
 // Each block of Go on a page of the guide is a part of a program that is compiled.
 func TestGuideQuotesPrograms(t *testing.T) {
+	t.Chdir("../..")
 	var programs []string
 	for _, pattern := range programsOfGuide {
 		files, err := filepath.Glob(pattern)
@@ -48,6 +49,26 @@ func TestGuideQuotesPrograms(t *testing.T) {
 	}
 }
 
+// Each row of the guide's table of servers is a case of the test that dials them.
+func TestGuideServersAreDialed(t *testing.T) {
+	t.Chdir("../..")
+	example, err := os.ReadFile("client/example_dial_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := tableOf(t, "docs/guide/client.md", "| Servers | Config |")
+	if len(rows) < 8 {
+		t.Errorf("%d rows, want 8 or more", len(rows))
+	}
+	cases := regexp.MustCompile(`:\s+\{`).ReplaceAllString(string(example), ": {")
+	for _, cells := range rows {
+		want := `"` + named(cells[0])[0] + `": ` + strings.TrimPrefix(named(cells[1])[0], "client.Config") + ","
+		if !strings.Contains(cases, want) {
+			t.Errorf("client/example_dial_test.go does not have %s", want)
+		}
+	}
+}
+
 var beginOfLine = regexp.MustCompile(`(?m)^(.)`)
 
 // isQuoted reports whether block is a run of whole lines of one of programs. In the program they may be indented by a
@@ -57,17 +78,4 @@ func isQuoted(programs []string, block string) bool {
 	return slices.ContainsFunc(programs, func(program string) bool {
 		return strings.Contains("\n"+program, "\n"+block) || strings.Contains("\n"+program, "\n"+indented)
 	})
-}
-
-// The leader of the guide has at most 30 lines, as the guide says.
-func TestGuideLeaderIsShort(t *testing.T) {
-	text, err := os.ReadFile("client/examples/leader/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, main, found := strings.Cut(string(text), "\nfunc main() {\n")
-	const most = 30
-	if lines := strings.Count(main, "\n") + 1; !found || lines > most {
-		t.Errorf("main has %d lines, want at most %d", lines, most)
-	}
 }
