@@ -9,21 +9,22 @@ N ?= 200
 ROLLCALL_IMAGE ?= rollcall
 export ROLLCALL_IMAGE
 
-.PHONY: build builds image test proof race drill mutants fuzz bench compare growth lint proto packages up down soak help
+.PHONY: build builds image modules test rest nightly mutants fuzz bench compare growth lint proto packages release up down soak help
 build: ## static binary bin/rollcall
 	CGO_ENABLED=0 go build -trimpath -ldflags "$$(ci/stamp.sh)" -o bin/rollcall ./cmd/rollcall
 builds: ## the binary for Linux, macOS and FreeBSD, on amd64 or arm64, to see that all build
 	ci/builds.sh
 image: build ## container image rollcall of that binary; needs Docker, and no network
 	docker build --file deploy/Dockerfile $$(deploy/labels.sh) --tag $(ROLLCALL_IMAGE) .
-test: ## unit tests, and shorter runs of the main suites, in less than 5 minutes; if root, installs the Debian packages that they need
+modules: ## go test ./... in each module, which needs Go alone: the usual form; SHORT=-short for the short one
+	@failed=0; for file in $$(find . -name go.mod -not -path '*/testdata/*'); do \
+		echo "=== $$(dirname $$file)"; go test -C $$(dirname $$file) $(SHORT) ./... || failed=1; done; exit $$failed
+test: ## the short form of the tests, in a few minutes, and in seconds if nothing changed; if root, installs the Debian packages that they need
 	ci/deps.sh && ci/test.sh
-proof: ## everything else that CI runs, in half an hour; if root, installs the Debian packages that it needs
-	ci/deps.sh proof && ci/test.sh proof
-race: ## the tests of all packages outside integration, with the race detector
-	ci/test.sh race
-drill: ## whole ensembles with faults, in one process, also with the race detector
-	ci/test.sh cases drills race-drills
+rest: ## what CI runs beside it: the usual form, the race detector, linters, types on other systems; if root, installs packages, too
+	ci/deps.sh rest && ci/test.sh rest
+nightly: ## what is too long for each change, in hours: the nightly form, the browser, containers, hostile clients, wipes, builds for other systems, fuzzing, named mutants
+	ci/deps.sh nightly && ci/test.sh nightly
 mutants: ## N errors in one line of the code, drawn by SEED from PACKAGES or from all, and which of them no test notices
 	go run ./ci/mutants -n $(N) $(if $(SEED),-seed $(SEED)) $(PACKAGES)
 fuzz: ## every fuzz target for FUZZTIME each
@@ -46,8 +47,8 @@ up: image ## starts three members in containers, with clients at 127.0.0.1:2181 
 	deploy/ensemble.sh up
 down: ## stops them; VOLUMES=1 also deletes their data
 	VOLUMES=$(VOLUMES) deploy/ensemble.sh down
-soak: ## the model with larger bounds; the random suites from seed FIRST on, or with new seeds: SCHEDULES of faults, TRIALS of damaged files, OUTAGES of power, SEQUENCES beside ZooKeeper, kills and wipes of processes for WIPES; all named mutants; drills on a binary that is tampered with; then real applications
+soak: ## what make nightly runs, with the model's larger bounds and from seed FIRST on, or with new seeds: SCHEDULES of faults, TRIALS of damaged files, OUTAGES of power, SEQUENCES beside ZooKeeper, kills and wipes of processes for WIPES; then real applications
 	@first=$${FIRST:-$$(shuf -i 1000000-999999999 -n 1)}; echo "to repeat all of this: make soak FIRST=$$first"; \
-	TIMEOUT=0 ROLLCALL_MODEL=deep ROLLCALL_FIRST=$$first ROLLCALL_SCHEDULES=$(SCHEDULES) ROLLCALL_TRIALS=$(TRIALS) ROLLCALL_OUTAGES=$(OUTAGES) ROLLCALL_SEQUENCES=$(SEQUENCES) ROLLCALL_WIPES=$(WIPES) ROLLCALL_MUTANTS=1000 ci/test.sh benches model race cases drills race-drills recipes trials power differential wipes kills mutants fuzz tampered applications
+	ROLLCALL_MODEL=deep ROLLCALL_FIRST=$$first ROLLCALL_SCHEDULES=$(SCHEDULES) ROLLCALL_TRIALS=$(TRIALS) ROLLCALL_OUTAGES=$(OUTAGES) ROLLCALL_SEQUENCES=$(SEQUENCES) ROLLCALL_WIPES=$(WIPES) ci/test.sh soak
 help: ## this list
 	@sed -nE 's/^([a-z]+):[a-z ]* ## /\1\t/p' Makefile | expand -t 8

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks for the Debian packages that make test needs: ZooKeeper, its clients and gcc. If this is root,
-# it installs those that are missing; otherwise it prints the command that does, and fails. With the
-# argument proof it also checks for those of make proof: Curator, systemd, Chromium, Prometheus, openssl, a JDK, docker-compose. A container
+# Checks for the Debian packages that make test needs: kazoo. With the argument rest it also checks for those of the rest of CI:
+# ZooKeeper, its other clients, gcc, Curator, a JDK, systemd, Prometheus, openssl. With nightly it also checks for Chromium
+# and docker-compose. If this is root, it installs those that are missing; otherwise it prints the command that does, and fails. A container
 # engine must run already: none is installed or started.
 set -euo pipefail
 
@@ -11,24 +11,26 @@ missing=()
 package() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ] || missing+=("$1"); }
 program() { command -v "$1" >/dev/null || missing+=("${@:2}"); }
 
-package zookeeper
 package python3-kazoo
-package python3-pure-sasl # for logins of kazoo
-package libzookeeper-mt-dev
-program gcc gcc libc6-dev
-if [ "${1:-}" = proof ]; then
+if [ "${1:-}" = rest ] || [ "${1:-}" = nightly ]; then
+  package zookeeper
+  package python3-pure-sasl # for logins of kazoo
+  package libzookeeper-mt-dev
+  program gcc gcc libc6-dev
   package libcurator-recipes-java
   package systemd # only to check the unit
   package prometheus
   program openssl openssl
   program javac default-jdk-headless
-  program chromium chromium
   if [ "$(id -u)" -eq 0 ]; then # other users may make no network namespaces and disks
     program ip iproute2
     program nft nftables
     program mkfs.ext4 e2fsprogs
   fi
-  [ "${ROLLCALL_NO_DOCKER:-}" = 1 ] || docker compose version >/dev/null 2>&1 || program docker-compose docker-compose
+fi
+if [ "${1:-}" = nightly ]; then
+  program chromium chromium
+  docker compose version >/dev/null 2>&1 || program docker-compose docker-compose
 fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 

@@ -1,10 +1,12 @@
 package process
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -21,11 +23,61 @@ func Main(m *testing.M, binary *string, build func(dir string) (string, error)) 
 		defer os.RemoveAll(dir)
 		*binary, err = build(dir)
 	}
+	if err == nil {
+		defer noteSources()
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
+}
+
+// noteSources tells go test's cache that these tests depend on the files that the binary is built from: they are not files of
+// the tests' own package. go test reads from the log which files a test has opened, and this adds them, since the log ends with the
+// tests. If it cannot, the log is removed, and nothing is cached.
+func noteSources() {
+	log := flag.Lookup("test.testlogfile")
+	if log == nil || log.Value.String() == "" {
+		return // this result is not for the cache
+	}
+	files, err := sources()
+	if err == nil {
+		err = addToLog(log.Value.String(), files)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "not cached: %v\n", err)
+		_ = os.Remove(log.Value.String())
+	}
+}
+
+// sources returns the files of this tree that the binary is built from, and the directories that they are in.
+func sources() ([]string, error) {
+	list := exec.Command("go", "list", "-deps", "-f", `{{if .Module}}{{if or .Module.Main .Module.Replace}}{{.Dir}}{{range .GoFiles}}
+{{$.Dir}}/{{.}}{{end}}{{range .EmbedFiles}}
+{{$.Dir}}/{{.}}{{end}}{{end}}{{end}}`, "rollcall/cmd/rollcall")
+	out, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", list, err)
+	}
+	root, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return nil, err
+	}
+	mod := strings.TrimSpace(string(root))
+	return append(strings.Fields(string(out)), mod, strings.TrimSuffix(mod, "mod")+"sum"), nil
+}
+
+// addToLog adds files to a log of go test, as it notes an open itself.
+func addToLog(path string, files []string) error {
+	log, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		fmt.Fprintf(log, "open %s\n", file)
+	}
+	return log.Close()
 }
 
 // Build builds the binary under test into dir and returns its path. flags are for go build.

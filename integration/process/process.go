@@ -19,7 +19,7 @@ import (
 
 const (
 	// Patience is the limit for anything that must happen. It is far longer than anything takes.
-	Patience = time.Minute
+	Patience = 2 * time.Minute
 	// look is the interval at which a condition outside this process is checked.
 	look = 20 * time.Millisecond
 	// lastWords is how many bytes of a log are printed when its test fails.

@@ -1,0 +1,3 @@
+module rollcall/program
+
+go 1.26
