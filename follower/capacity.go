@@ -9,14 +9,14 @@ type capacity struct {
 
 	queuedWrites, queuedBytes int
 	heavyBytes                int          // of the heavy writes among them
-	blockedSubmits            [2]list.List // of *place, in order of arrival: for light writes, for heavy ones
+	blockedSubmits            [2]list.List // of *blockedSubmit, in order of arrival: for light writes, for heavy ones
 }
 
 // blockedSubmit is a place in the list of Submits that wait for room.
 type blockedSubmit struct {
 	lane       *lane
 	cost       cost
-	admitted   chan struct{} // closed when freed is set
+	admitted   chan struct{} // closed when isAdmitted is set
 	isAdmitted bool
 }
 

@@ -231,6 +231,9 @@ func TestKillNotConfirmed(t *testing.T) {
 			t.Errorf("the kill: %v", err)
 		}
 		e.Gate(leader).Release()
+		if n := e.Gate(leader).Landed(); n != 1 {
+			t.Errorf("%d entries came into the log, want that of the kill", n)
+		}
 		e.Rejoin(b)
 		e.Healed()
 		e.Equal()

@@ -274,6 +274,32 @@ func TestLateCheckPutsOffOnce(t *testing.T) {
 	}
 }
 
+// A leader is paused again and again, each time before it reads any reply. A pause counts as one step of table time, so three pauses end
+// no session with the shortest timeout whose client sends a ping every third of it: the last touch that was read is at most a third of
+// the timeout and a step old when the first pause begins.
+func TestThreePausesEndNoLiveSession(t *testing.T) {
+	for _, steps := range []int{7, 8} { // the table's buckets are two steps wide
+		alive := session(1, 2)
+		alive.Timeout = 2 * tick
+		e := newEnsemble(t, alive)
+		var r round
+		now := e.start
+		for range steps {
+			now = now.Add(tick / 2)
+			e.table.Touch(alive.ID, now.Add(-tick/2-alive.Timeout/3), alive.Timeout)
+			e.stepExpiry(&r, now)
+		}
+		pauses := 0
+		for ; len(e.expiry.takeDue(1)) == 0; pauses++ {
+			now = now.Add(10 * alive.Timeout)
+			e.stepExpiry(&r, now)
+		}
+		if pauses <= 3 {
+			t.Errorf("after %d steps in time, %d pauses end the session of a living client", steps, pauses)
+		}
+	}
+}
+
 // A round is over half a tick after its ping, not at the next step.
 func TestRoundHasItsOwnEnd(t *testing.T) {
 	e, _, wake := due(t)

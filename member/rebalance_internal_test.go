@@ -209,6 +209,26 @@ func TestAutoRebalanceInVain(t *testing.T) {
 	})
 }
 
+// A member that does not serve clients yet is about to get its own back. With autoRebalance nobody moves meanwhile.
+func TestAutoRebalanceAwaitsMembers(t *testing.T) {
+	a := counted(60, 0, 0, 0)
+	a.Items[3].IsJoining = true
+	closed := 0
+	b, _ := scripted(func() (api.List[api.Member], error) { return a, nil }, func(r closeRequest) (int, error) {
+		closed += r.connections
+		return r.connections, nil
+	})
+	b.autoRebalanceRound(t.Context(), 1, new(rebalanceBackoff))
+	if closed > 0 {
+		t.Errorf("%d connections are closed while a member joins", closed)
+	}
+	a.Items[3].IsJoining = false
+	b.autoRebalanceRound(t.Context(), 1, new(rebalanceBackoff))
+	if closed == 0 {
+		t.Error("no connection is closed when it has joined")
+	}
+}
+
 // With autoRebalance, the log says why a member closed no connections and why nobody was counted, and of moved clients only if there are any.
 func TestAutoRebalanceFails(t *testing.T) {
 	var busy error

@@ -136,3 +136,38 @@ func TestAutoRebalance(t *testing.T) {
 		}
 	})
 }
+
+// A leader leaves clients alone in the first interval of its term, in which those that an election has moved come back, and
+// a member that led does not go on with it.
+func TestAutoRebalanceAfterAnElection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) { cfg.AutoRebalance = 1 }})
+		e.Ready()
+		e.Joined()
+		until := func(intervals float64) {
+			time.Sleep(time.Until(begun.Add(time.Duration(intervals * float64(time.Minute)))))
+		}
+		until(1.5)
+		next := e.Followers()[0]
+		if err := e.Member(e.Leader()).HandOverTo(t.Context(), next); err != nil {
+			t.Fatal(err)
+		}
+		e.Wait("another leader", time.Minute, func() bool { return e.Leader() == next })
+		sessions := crowd(e, next, 21)
+		moves := func() (n int) {
+			for c := range sessions {
+				n += c.Disconnects()
+			}
+			return n
+		}
+		until(2.5)
+		if n := moves(); n != 0 {
+			t.Errorf("%d clients are moved in the first interval of a term", n)
+		}
+		until(3.5)
+		if moves() == 0 {
+			t.Error("no client is moved in the second interval of a term")
+		}
+	})
+}

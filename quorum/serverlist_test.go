@@ -1,7 +1,9 @@
 package quorum
 
 import (
+	"slices"
 	"testing"
+	"testing/synctest"
 
 	"rollcall/quorum/wire"
 )
@@ -28,4 +30,36 @@ func TestServerList(t *testing.T) {
 	if len(l.changed) != 1 {
 		t.Error("a change was lost")
 	}
+}
+
+// A leader hands over to a voter that keeps its vote by the server list. If none does, it hands over to one that leaves.
+func TestTransferTargetsStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		lead := e.leader(1, 2, 3)
+		rest := others(lead)
+		for _, tt := range []struct{ list, want []uint32 }{
+			{[]uint32{1, 2, 3}, rest},
+			{[]uint32{lead, rest[1]}, rest[1:]},
+			{[]uint32{lead}, rest},
+		} {
+			var list []wire.Peer
+			for _, id := range tt.list {
+				list = append(list, e.peers[id-1])
+			}
+			n := e.members[lead].node
+			transfer := &Transfer{status: n.status, serverList: newServerList(&Config{
+				WantedServers: func() ([]wire.Peer, bool) { return list, true },
+			})}
+			var got []uint32
+			for _, p := range transfer.possibleTargets() {
+				got = append(got, p.ID)
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("with the list %d, member %d may hand over to %d, want %d", tt.list, lead, got, tt.want)
+			}
+		}
+	})
 }

@@ -209,3 +209,25 @@ func TestConfigIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// A server that is killed loses what its disk has not stored yet: a write under way is gone when it restarts.
+func TestKillLosesUnsyncedData(t *testing.T) {
+	inBubble(t, 1, rollcalltest.Config{}, func(t *testing.T, e *rollcalltest.Ensemble) {
+		c, srv := connect(t, e), e.Servers[0]
+		must(t, c.create("/stored"))
+		srv.SlowDisk(time.Second)
+		created := make(chan error, 1)
+		go func() { created <- c.create("/under-way") }()
+		time.Sleep(100 * time.Millisecond)
+		must(t, srv.Kill())
+		time.Sleep(3 * time.Second) // the write would have ended
+		srv.SlowDisk(0)
+		must(t, srv.Restart())
+		if err := <-created; err == nil {
+			t.Error("a write that was not stored was acknowledged")
+		}
+		if !c.exists("/stored") || c.exists("/under-way") {
+			t.Errorf("stored: %t, under way: %t; want only the first", c.exists("/stored"), c.exists("/under-way"))
+		}
+	})
+}

@@ -294,3 +294,27 @@ func TestRemovalBudget(t *testing.T) {
 		}
 	}
 }
+
+// The removal of a node at a deep path costs more, so a sweep removes fewer. It begins one more node while anything of its limit is
+// left, so that it goes on whatever the limit is.
+func TestSweepOfDeepNodes(t *testing.T) {
+	w := newWorld(t)
+	w.s().allow(5)
+	k, other := w.connect(), w.connect()
+	folder := ""
+	for range 2 * levelsPerRemoval {
+		folder += "/d"
+		other.must(other.create(folder, 0))
+	}
+	for _, name := range []string{"/a", "/b", "/c", "/e"} {
+		k.must(k.create(folder+name, jute.Ephemeral))
+	}
+	k.must(k.close())
+	for _, tt := range []struct{ limit, left int }{{5, 2}, {2, 1}, {1, 0}} {
+		w.sweep(tt.limit) // each node counts three
+		if n := w.s().EphemeralCount(); n != tt.left {
+			t.Errorf("a sweep of %d leaves %d nodes, want %d", tt.limit, n, tt.left)
+		}
+	}
+	checkInvariants(t, w.s())
+}

@@ -434,3 +434,32 @@ func TestConfigNode(t *testing.T) {
 		t.Errorf("%q version %d", got, v)
 	}
 }
+
+// A term that lasts for more than 2^32 transactions goes on: zxids grow by one beyond the lower 32 bits, survive a snapshot, and the next
+// term, whose first zxid is below, begins after them.
+func TestZxidsBeyondTheLower32Bits(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect()
+	k.must(k.create("/a", 0))
+	const last = int64(1)<<32 | 0xffffffff
+	w.s().zxid = last - 1
+	for i := range int64(4) {
+		k.must(k.setData("/a", "x", -1))
+		if got := w.s().Zxid(); got != last+i {
+			t.Fatalf("zxid %#x, want %#x", got, last+i)
+		}
+	}
+	if s := restored(t, encode(t, w.s().Snapshot())); s.Zxid() != last+3 || s.nodeAt("/a").mzxid != last+3 {
+		t.Errorf("restored: zxid %#x, mzxid %#x", s.Zxid(), s.nodeAt("/a").mzxid)
+	}
+	w.startTerm(2, 8)
+	k.must(k.setData("/a", "y", -1))
+	if got := w.s().Zxid(); got != last+4 {
+		t.Errorf("in the next term: zxid %#x, want %#x", got, last+4)
+	}
+	w.startTerm(9, 9)
+	k.must(k.setData("/a", "z", -1))
+	if got := w.s().Zxid(); got != 9<<32 {
+		t.Errorf("in a later term: zxid %#x, want %#x", got, int64(9)<<32)
+	}
+}

@@ -95,6 +95,46 @@ func TestProof(t *testing.T) {
 	}
 }
 
+// A program that answers with a proof of another token, with the command's own proof or with anything else is not believed.
+func TestWrongProof(t *testing.T) {
+	config, err := newBlankTLSConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, answer := range map[string]func(e proofExchange, proof []byte) []byte{
+		"of another token": func(e proofExchange, _ []byte) []byte {
+			p := e.computeProof(DeriveTokenKey("another"), byMember)
+			return p[:]
+		},
+		"the command's own":  func(_ proofExchange, proof []byte) []byte { return proof },
+		"nothing but zeroes": func(_ proofExchange, proof []byte) []byte { return make([]byte, len(proof)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			here, there := net.Pipe()
+			defer func() { _, _ = here.Close(), there.Close() }()
+			go func() {
+				private := tls.Server(there, config)
+				if private.Handshake() != nil {
+					return
+				}
+				e, err := newExchange(private)
+				message := make([]byte, nonceSize+sha256.Size)
+				if _, failed := private.Write(e.memberNonce[:]); err != nil || failed != nil {
+					return
+				}
+				if _, err := io.ReadFull(private, message); err != nil {
+					return
+				}
+				copy(e.commandNonce[:], message)
+				_, _ = private.Write(answer(e, message[nonceSize:]))
+			}()
+			if c, err := ProveMutually(here, DeriveTokenKey(token)); !errors.Is(err, ErrNotProved) || c != nil {
+				t.Errorf("believed: %t, %v", c != nil, err)
+			}
+		})
+	}
+}
+
 // recorded keeps what is written to a connection.
 type recorded struct {
 	net.Conn

@@ -426,3 +426,35 @@ func TestExpireAfterServerHasClosed(t *testing.T) {
 		t.Fatal("it waits for ever")
 	}
 }
+
+// After a request whose reply is lost, no later request of the connection is forwarded: the link waits for its end and says that
+// the request was the last. After others it is not.
+func TestNothingFollowsALostReply(t *testing.T) {
+	for fault, want := range map[Fault]bool{After: true, Move: true, Late: false, "": false} {
+		server, peer := net.Pipe()
+		client, program := net.Pipe()
+		l := newLink(&relay{}, client, 1, "")
+		go func() {
+			_, _ = jute.ReadFrame(peer, nil, maxFrame)
+			l.End()
+		}()
+		if last := l.fails(request{xid: 1, fault: fault}, []byte("request"), server); last != want {
+			t.Errorf("%q: the last request: %t, want %t", fault, last, want)
+		}
+		for _, c := range []net.Conn{server, peer, client, program} {
+			_ = c.Close()
+		}
+	}
+}
+
+// A session that the server no longer knows is over: it is not ended again after the run.
+func TestUnknownSessionIsOver(t *testing.T) {
+	for id, left := range map[jute.SessionID]int{7: 1, 0: 0} {
+		r := startRelay(t, Servers{Addresses: []string{"nobody:1"}})
+		s, _ := r.noteConnect(&link{relay: r, number: 1}, jute.ConnectRequest{SessionID: 7})
+		r.noteOpened(s, jute.ConnectResponse{SessionID: id})
+		if got := r.left(); len(got) != left {
+			t.Errorf("a reply with the session %d: %d sessions are left, want %d", id, len(got), left)
+		}
+	}
+}

@@ -388,3 +388,18 @@ func TestLimitDraws(t *testing.T) {
 		t.Errorf("seeds 1 and 2 both drew %q", first)
 	}
 }
+
+// A run with a fault may take three times as long as the longest run without one, and five session timeouts, or 5 s if these are
+// shorter.
+func TestLimitOfARun(t *testing.T) {
+	for _, tt := range []struct{ run, timeout, want time.Duration }{
+		{2 * time.Second, 10 * time.Second, 56 * time.Second},
+		{2 * time.Second, 100 * time.Millisecond, 11 * time.Second},
+		{0, 0, 5 * time.Second},
+	} {
+		s := &survey{timeout: tt.timeout, result: Result{RunMS: tt.run.Milliseconds()}}
+		if got := s.limit(); got != tt.want {
+			t.Errorf("a run of %v with a timeout of %v: limit %v, want %v", tt.run, tt.timeout, got, tt.want)
+		}
+	}
+}
