@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 
+	"rollcall/internal/admission"
 	"rollcall/proto"
 	"rollcall/server/stream"
 	"rollcall/zk/jute"
@@ -68,6 +69,9 @@ func hostOf(a net.Addr) string {
 	}
 	return a.String() // not TCP: a pipe
 }
+
+// networkOrHost returns the address that turns are shared by.
+func (c *conn) networkOrHost() string { return admission.IPv6NetworkOrHost(c.identity.host) }
 
 // runReader serves the connection until it ends, or until its stream needs no reader.
 func (c *conn) runReader(sock net.Conn) {

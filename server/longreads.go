@@ -2,7 +2,6 @@ package server
 
 import (
 	"iter"
-	"runtime"
 	"slices"
 	"time"
 
@@ -12,22 +11,27 @@ import (
 )
 
 // Apply waits while a read holds the tree's lock. A read that may take long holds it only for a copy of the
-// requested state, which takes constant time, and builds its reply from the copy. As with parts of
-// setWatches, one is served at a time on the whole server: otherwise many clients could together take all
-// processors and hold many copies. Later requests wait until it has its reply. So do events after the copy,
-// because a client does not know of a watch before the reply that sets it.
+// requested state, which takes constant time, and builds its reply from the copy. One is served at a time on
+// the whole server, in slices (Server.longReadTurn): otherwise many clients could together take all processors
+// and hold many copies. Between two slices it gives way to a shorter one. Later requests of its client wait
+// until it has its reply, except pings. So do events after the copy, because a client does not know of a watch
+// before the reply that sets it.
 
 const (
 	// maxStepsUnderLock limits the steps of a read under the tree's lock to a tenth of a millisecond. A step
 	// is as long as listing a name.
 	maxStepsUnderLock = 1024
+	// minNameBytes is the least length of a name in a reply.
+	minNameBytes = lengthSize + 1
 	// stepsPerOp is the number of steps of an operation in a multiRead: a lookup, and a check of its ACL.
 	stepsPerOp = 8
 	// bytesPerStep is the number of bytes of data that are copied in a step.
 	bytesPerStep = 512
-	// namesPerYield is the number of names that are appended before other goroutines get their turn.
-	namesPerYield = 4096
-	// maxTurnRest limits the time for which the turn is kept after a read. A read takes longer if the
+	// stepsPerSlice is the number of steps after which a long read rests and gives way: half a millisecond.
+	stepsPerSlice = 4096
+	// opsPerLock is the number of operations of a multiRead that are estimated under one hold of the tree's lock.
+	opsPerLock = maxStepsUnderLock / stepsPerOp
+	// maxTurnRest limits the time for which the turn is kept after a slice. A slice takes longer if the
 	// processors are busy, and a rest would not free them.
 	maxTurnRest = 50 * time.Millisecond
 )
@@ -39,7 +43,7 @@ type longRead struct {
 	r            *request
 	hasCopy      bool // or the error
 	zxid         int64
-	appendFrozen func(b []byte) ([]byte, jute.Code) // appends the record
+	appendFrozen frozenReply
 	record       []byte
 	code         jute.Code
 	heldEvents   []byte // frames of events after the copy
@@ -63,22 +67,28 @@ func startLongRead(r *request) {
 	r.c.stream.Life.Go(read.serve)
 }
 
-// serve serves the read in its turn. Afterwards it keeps the turn for as long as the read took, at most
-// maxTurnRest, so that others have half of the time.
+// serve serves the read in its turn, unless its estimate shows that the reply would be too long.
 func (l *longRead) serve() {
 	c := l.c
-	select {
-	case c.srv.longRequestTurn <- struct{}{}:
-	case <-c.stream.Life.Context().Done():
+	steps, code := l.r.operation.estimateSteps(&c.session, l.r)
+	if code != jute.OK {
+		l.code = code
+		l.r.completeInTurn(jute.OK)
 		return
 	}
-	began := time.Now()
-	if l.copyIfFits() {
-		l.record, l.code = l.appendFrozen(nil)
-		l.r.completeInTurn(jute.OK)
-		time.Sleep(min(time.Since(began), maxTurnRest))
+	turn, err := c.srv.longReadTurn.Take(c.stream.Life.Context(), c.networkOrHost(), steps)
+	if err != nil {
+		return
 	}
-	<-c.srv.longRequestTurn
+	defer turn.End()
+	if !l.copyIfFits() {
+		return
+	}
+	p := newPacer(c.stream.Life.Context(), turn, steps)
+	if l.record, l.code = l.appendFrozen(nil, p); p.err == nil {
+		l.r.completeInTurn(jute.OK)
+		p.rest()
+	}
 }
 
 // copyIfFits takes the copy unless there is one. It returns false if the connection has ended, or if the
@@ -170,13 +180,60 @@ func (s *session) longMultiRead(r *request) bool {
 	return steps > maxStepsUnderLock
 }
 
-func (s *session) freezeChildren(r *request) func(b []byte) ([]byte, jute.Code) {
+// stepsOfChildren and the like estimate the steps of a long read, before its turn. The code is not OK if the read
+// must be rejected. The caller holds no lock.
+func (s *session) stepsOfChildren(r *request) (int, jute.Code) {
+	s.tree.RLock()
+	defer s.tree.RUnlock()
+	return int(s.estimateChildrenBytes(r) / assumedNameBytes), jute.OK
+}
+
+func (s *session) stepsOfEphemerals(*request) (int, jute.Code) {
+	s.tree.RLock()
+	frozen := s.tree.FreezeTree()
+	s.tree.RUnlock()
+	return frozen.EphemeralCountOf(s.id), jute.OK
+}
+
+// stepsOfMultiRead rejects a multiRead whose reply has more than Limits.MaxUnread bytes even if each name has only
+// minNameBytes: a few operations can name a node with many children again and again. multiReadFrom rejects others,
+// once it has as many bytes.
+func (s *session) stepsOfMultiRead(r *request) (steps int, _ jute.Code) {
+	size, n := 0, 0
+	s.tree.RLock()
+	defer s.tree.RUnlock()
+	jute.EachMultiOp(r.body, func(op *jute.MultiOp) (more bool) {
+		if n++; n%opsPerLock == 0 {
+			s.tree.RUnlock()
+			s.tree.RLock()
+		}
+		now := s.tree.TreeView()
+		names, data := 0, 0
+		switch op.Op {
+		case jute.OpGetData:
+			text, _, _ := now.GetData(op.GetData.Path, r.ids)
+			data = len(text)
+		case jute.OpGetChildren:
+			list, _ := now.Children(op.GetChildren.Path, r.ids)
+			names = list.Count()
+		}
+		steps += stepsPerOp + names + data/bytesPerStep
+		size += names*minNameBytes + data
+		return size <= s.limits.MaxUnread
+	})
+	if size > s.limits.MaxUnread {
+		return 0, jute.MarshallingError
+	}
+	return steps, jute.OK
+}
+
+func (s *session) freezeChildren(r *request) frozenReply {
 	var req jute.GetChildrenRequest
 	d := jute.NewDecoder(r.body)
 	req.Decode(&d) // it decodes: longChildren has found its node
 	names, stat, code := s.tree.FreezeChildren(req.Path, r.ids, s.watcherIf(req.Watch))
-	return func(b []byte) ([]byte, jute.Code) {
-		b = appendChildNames(b, names)
+	return func(b []byte, p *pacer) ([]byte, jute.Code) {
+		b = appendChildNames(b, names, p)
 		if r.op == jute.OpGetChildren2 {
 			b = stat.Append(b)
 		}
@@ -184,46 +241,53 @@ func (s *session) freezeChildren(r *request) func(b []byte) ([]byte, jute.Code) 
 	}
 }
 
-func (s *session) freezeEphemerals(r *request) func(b []byte) ([]byte, jute.Code) {
+func (s *session) freezeEphemerals(r *request) frozenReply {
 	var req jute.GetEphemeralsRequest
 	d := jute.NewDecoder(r.body)
 	req.Decode(&d)
 	if d.Err() != nil {
-		return func(b []byte) ([]byte, jute.Code) { return b, jute.MarshallingError }
+		return func(b []byte, _ *pacer) ([]byte, jute.Code) { return b, jute.MarshallingError }
 	}
 	frozen := s.tree.FreezeTree()
 	paths := frozen.Ephemerals(s.id, req.Path)
-	return func(b []byte) ([]byte, jute.Code) {
-		return appendCounted(b, paths.All()), jute.OK
+	return func(b []byte, p *pacer) ([]byte, jute.Code) {
+		return appendCounted(b, 0, paths.All(), p), jute.OK
 	}
 }
 
-func (s *session) freezeMultiRead(r *request) func(b []byte) ([]byte, jute.Code) {
+func (s *session) freezeMultiRead(r *request) frozenReply {
 	frozen, body, ids := s.tree.FreezeTree(), r.body, r.ids
-	return func(b []byte) ([]byte, jute.Code) { return s.multiReadFrom(b, &frozen, body, ids) }
+	return func(b []byte, p *pacer) ([]byte, jute.Code) { return s.multiReadFrom(b, &frozen, body, ids, p) }
 }
 
-// appendChildNames appends the names of a node's children.
-func appendChildNames(b []byte, names znode.ChildNames) []byte {
+// appendChildNames appends the names of a node's children. p is nil under the tree's lock.
+func appendChildNames(b []byte, names znode.ChildNames, p *pacer) []byte {
 	if names.Count() == 0 {
 		return jute.AppendCount(b, 0)
 	}
-	for first := range names.All() { // the others are about as long
-		b = slices.Grow(b, (lengthSize+len(first)+2)*names.Count())
+	for first := range names.All() { // the others are about as long; a client may have made this one very long
+		b = slices.Grow(b, (lengthSize+min(len(first)+2, assumedNameBytes))*names.Count())
 		break
 	}
-	return appendCounted(b, names.All())
+	return appendCounted(b, names.Count(), names.All(), p)
 }
 
-// appendCounted appends the number of texts and the texts, and lets other goroutines run in between.
-func appendCounted(b []byte, texts iter.Seq[string]) []byte {
+// appendCounted appends the number of texts and the texts. expected is their number, or 0 if it is not known. p is nil
+// under the tree's lock. Memory that is too short grows by what the rest will take if it is like the texts so far, and
+// at most to twice the length: clients choose the lengths.
+func appendCounted(b []byte, expected int, texts iter.Seq[string], p *pacer) []byte {
 	at, n := len(b), 0
 	b = jute.AppendCount(b, 0)
 	for text := range texts {
-		if b = jute.AppendString(b, text); n%namesPerYield == namesPerYield-1 {
-			runtime.Gosched()
+		if needed := lengthSize + len(text); cap(b)-len(b) < needed {
+			appended := len(b) - at
+			b = slices.Grow(b, max(needed, min(appended, (expected-n)*appended/max(n, 1))))
 		}
+		b = jute.AppendString(b, text)
 		n++
+		if !p.step(1 + len(text)/bytesPerStep) {
+			break
+		}
 	}
 	jute.AppendCount(b[:at], n)
 	return b

@@ -60,7 +60,7 @@ func TestLongReadsLeaveTheLock(t *testing.T) {
 				c, writer := w.connect(), w.connect()
 				c.must(jute.OpCreate, create("/list", "", 0))
 				c.grow("/list", "n", maxStepsUnderLock+1)
-				w.srv.longRequestTurn <- struct{}{} // as if another one were served
+				others := w.takeTurn(w.srv.longReadTurn) // as if another one were served
 				xid := c.xid
 				c.request(read.op, read.rec)
 				synctest.Wait()
@@ -74,7 +74,7 @@ func TestLongReadsLeaveTheLock(t *testing.T) {
 					t.Fatalf("%d requests wait, served apart: %t", unanswered, working)
 				}
 				writer.must(jute.OpCreate, create("/list/other", "", 0))
-				<-w.srv.longRequestTurn
+				others.End()
 				h, _ := c.reply()
 				if h.Xid != xid+1 || h.Err != jute.OK || h.Zxid != w.zxid() {
 					t.Errorf("xid %d, %v with zxid %x, want the present one, %x", h.Xid, h.Err, h.Zxid, w.zxid())
@@ -98,11 +98,11 @@ func TestLongReadsAwaitRoom(t *testing.T) {
 		synctest.Wait()
 		k := w.srv.conns.carrierOf(c.id)
 		k.stream.Lock()
-		unanswered, turns := k.replies.queue.n, len(w.srv.longRequestTurn)
+		unanswered, taken := k.replies.queue.n, w.srv.longReadTurn.IsTaken()
 		k.stream.Unlock()
 		w.srv.streamConfig.Budget.AddBytes(-full)
-		if unanswered != 1 || turns != 0 {
-			t.Errorf("%d reads wait, %d have the turn; want 1 and 0", unanswered, turns)
+		if unanswered != 1 || taken {
+			t.Errorf("%d reads wait, want 1; the turn is taken: %t", unanswered, taken)
 		}
 		c.expect(xid+1, jute.OK)
 	})
@@ -114,8 +114,7 @@ func TestShortReadsTakeNoTurn(t *testing.T) {
 	c := w.connect()
 	c.must(jute.OpCreate, create("/list", "", 0))
 	c.grow("/list", "n", maxStepsUnderLock)
-	w.srv.longRequestTurn <- struct{}{}
-	defer func() { <-w.srv.longRequestTurn }()
+	defer w.takeTurn(w.srv.longReadTurn).End()
 	c.must(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/list")})
 	c.must(jute.OpGetEphemerals, jute.GetEphemeralsRequest{})
 	c.must(jute.OpMultiRead, raw(jute.AppendMulti(nil, []jute.MultiOp{{Op: jute.OpGetData, GetData: jute.GetDataRequest{Path: []byte("/list")}}})))
@@ -133,7 +132,7 @@ func TestLongReadsShowOneState(t *testing.T) {
 		c.must(jute.OpGetData, getData("/list", true))
 		k := w.srv.conns.carrierOf(c.id)
 		r := k.newRequest(jute.RequestHeader{Xid: 77, Op: jute.OpGetChildren}, jute.GetChildrenRequest{Path: []byte("/list"), Watch: true}.Append(nil))
-		w.srv.longRequestTurn <- struct{}{}
+		others := w.takeTurn(w.srv.longReadTurn)
 		r.replyLocally()
 		synctest.Wait()
 		read := k.replies.queue.first.longRead
@@ -143,7 +142,7 @@ func TestLongReadsShowOneState(t *testing.T) {
 		writer.must(jute.OpSetData, setData("/list", "x"))
 		writer.must(jute.OpDelete, jute.DeleteRequest{Path: []byte("/list/n00000"), Version: -1})
 		writer.must(jute.OpCreate, create("/list/n00000x", "", 0))
-		<-w.srv.longRequestTurn
+		others.End()
 		h, body := c.reply()
 		if h.Xid != 77 || h.Err != jute.OK || h.Zxid != zxid || !bytes.Equal(body, want) {
 			t.Errorf("xid %d, %v, zxid %x, want %x; the names are those of that zxid: %t", h.Xid, h.Err, h.Zxid, zxid, bytes.Equal(body, want))

@@ -35,15 +35,20 @@ type operation struct {
 	tooSlowForApply func(s *session, r *request) bool
 
 	// needsFrozenCopy reports whether a read takes too long for the tree's lock. freezeReply then copies the state in
-	// constant time and returns a function that appends the record. Both are nil if no such read takes long.
-	// The caller holds the lock and the tree's, and calls write without them.
+	// constant time. The caller holds the lock and the tree's. Before that, estimateSteps estimates the steps of such
+	// a read, and rejects it if its reply would be too long. The caller holds no lock. All three are nil if no such
+	// read takes long.
 	needsFrozenCopy func(s *session, r *request) bool
-	freezeReply     func(s *session, r *request) (write func(b []byte) ([]byte, jute.Code))
+	estimateSteps   func(s *session, r *request) (int, jute.Code)
+	freezeReply     func(s *session, r *request) frozenReply
 
 	// appendResult appends the record of a write that succeeded, alone or in a multi. It is nil if the reply
 	// is only a header.
 	appendResult func(b []byte, path string, stat *jute.Stat) []byte
 }
+
+// frozenReply appends the record of a reply from a copy of the state. The caller holds no lock.
+type frozenReply func(b []byte, p *pacer) ([]byte, jute.Code)
 
 // operations returns the table of the served opcodes. It is no variable, because the functions in the table
 // refer to it.
@@ -74,23 +79,26 @@ func operations() map[jute.Op]operation {
 			handle: (*request).handleRead, appendRecord: (*session).getChildren,
 			estimateReplyBytes: (*session).estimateChildrenBytes, tooSlowForApply: (*session).manyChildren,
 			needsFrozenCopy: (*session).longChildren,
+			estimateSteps:   (*session).stepsOfChildren,
 			freezeReply:     (*session).freezeChildren,
 		},
 		jute.OpGetChildren2: {
 			handle: (*request).handleRead, appendRecord: (*session).getChildren,
 			estimateReplyBytes: (*session).estimateChildrenBytes, tooSlowForApply: (*session).manyChildren,
 			needsFrozenCopy: (*session).longChildren,
+			estimateSteps:   (*session).stepsOfChildren,
 			freezeReply:     (*session).freezeChildren,
 		},
 		jute.OpMultiRead: {
 			handle: (*request).handleMultiRead, appendRecord: (*session).multiRead,
 			estimateReplyBytes: (*session).maxReplyBytes, tooSlowForApply: alwaysSlow, needsFrozenCopy: (*session).longMultiRead,
-			freezeReply: (*session).freezeMultiRead,
+			estimateSteps: (*session).stepsOfMultiRead, freezeReply: (*session).freezeMultiRead,
 		},
 		jute.OpGetEphemerals: {
 			handle: (*request).handleRead, appendRecord: (*session).getEphemerals,
 			estimateReplyBytes: (*session).maxReplyBytes, tooSlowForApply: alwaysSlow,
 			needsFrozenCopy: (*session).longEphemerals,
+			estimateSteps:   (*session).stepsOfEphemerals,
 			freezeReply:     (*session).freezeEphemerals,
 		},
 		jute.OpGetAllChildrenNumber: {

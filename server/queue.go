@@ -29,7 +29,7 @@ type request struct {
 	isReady         bool          // applied or proved, and the reply waits for nothing else
 	earlyReply      []byte        // made before its turn
 	code            jute.Code     // of a request that is not served
-	noZxid          bool          // auth: the reply's zxid is 0
+	noZxid          bool          // auth, and a ping that overtakes: the reply's zxid is 0
 	endReason       stream.Reason // if endsConn
 	endsConn        bool          // the reply is the connection's last
 	tooSlowForApply bool          // apply does not serve it; see operation.tooSlowForApply

@@ -84,11 +84,21 @@ func (p *replies) replyZxid(r *request) int64 {
 		return 0
 	case r.endsConn && r.endReason == unknownOp:
 		return noReplyZxid
-	case r.longRead != nil && !r.inProgress:
+	case r.longRead != nil && r.longRead.hasCopy && !r.inProgress:
 		return r.longRead.zxid
 	}
 	p.lastZxid = max(p.lastZxid, p.session.tree.Zxid())
 	return p.lastZxid
+}
+
+// mayPingOvertake reports whether a ping gets its reply before the first request of the queue does, because that
+// waits for this server alone, such as for the turn of long reads. Otherwise others with long requests could make the
+// client believe that the server is dead. The reply has no zxid: one that is later than the changes which the client
+// has been notified of would make it miss the others when it sets its watches again elsewhere. The caller holds the
+// lock.
+func (p *replies) mayPingOvertake() bool {
+	first := p.queue.first
+	return first != nil && !first.inLog && !first.needsProof && p.stream.UnsentBytes() < stream.HighWater
 }
 
 // finishReplied counts a queued reply and frees r. The caller holds the lock.

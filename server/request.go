@@ -292,12 +292,20 @@ func (r *request) enqueue(held int) {
 // It returns false if the connection has ended.
 func (r *request) replyLocally() bool {
 	c := r.c
+	if r.inParts {
+		r.copyBody() // long, so not under the tree's lock
+	}
 	c.lockWithTree() // apply must wait: no write finishes between the check and the push
 	defer c.unlockWithTree()
 	if c.stream.IsClosing() {
 		return false
 	}
 	c.replies.traffic.received++
+	if r.op == jute.OpPing && c.replies.mayPingOvertake() {
+		r.noZxid = true
+		c.replies.queueReply(r)
+		return !c.stream.HasEnded()
+	}
 	long := r.needsFrozenCopy()
 	if c.replies.queue.n > 0 || r.inParts || long || !c.replies.claimBudget(r) {
 		r.copyBody()

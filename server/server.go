@@ -122,13 +122,14 @@ type Config struct {
 
 // Server serves clients. Safe for concurrent use.
 type Server struct {
-	cfg             Config
-	log             *slog.Logger
-	stats           counters
-	streamConfig    stream.Config // shared by all streams
-	longRequestTurn chan struct{} // full while a part of a setWatches, or a long read, is served
-	missedSweep     missedSweep
-	throttle        *admission.SessionThrottle
+	cfg            Config
+	log            *slog.Logger
+	stats          counters
+	streamConfig   stream.Config       // shared by all streams
+	longReadTurn   *admission.FairTurn // of a long read
+	setWatchesTurn *admission.FairTurn // of a part of a long setWatches
+	missedSweep    missedSweep
+	throttle       *admission.SessionThrottle
 
 	createSlots      *admission.Slots
 	tls              *tlsAcceptor // nil: no TLS
@@ -180,7 +181,8 @@ func New(cfg Config) (*Server, error) {
 		cfg:              cfg,
 		log:              cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "server"),
 		conns:            newConnectionTable(&cfg),
-		longRequestTurn:  make(chan struct{}, 1),
+		longReadTurn:     admission.NewFairTurn(),
+		setWatchesTurn:   admission.NewFairTurn(),
 		throttle:         admission.NewSessionThrottle(l.Throttle, time.Now()),
 		createSlots:      admission.NewCreateSlots(),
 		acceptFailureLog: admission.NewLogLimiter(),

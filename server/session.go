@@ -68,7 +68,7 @@ func (s *session) getChildren(out *stream.Buffer, r *request) jute.Code {
 		return jute.MarshallingError
 	}
 	names, stat, code := s.tree.Children(req.Path, r.ids, s.watcherIf(req.Watch))
-	out.B = appendChildNames(out.B, names)
+	out.B = appendChildNames(out.B, names, nil)
 	if r.op == jute.OpGetChildren2 {
 		out.B = stat.Append(out.B)
 	}
@@ -80,12 +80,12 @@ func (s *session) getChildren(out *stream.Buffer, r *request) jute.Code {
 func (s *session) multiRead(out *stream.Buffer, r *request) jute.Code {
 	now := s.tree.TreeView()
 	var code jute.Code
-	out.B, code = s.multiReadFrom(out.B, &now, r.body, r.ids)
+	out.B, code = s.multiReadFrom(out.B, &now, r.body, r.ids, nil)
 	return code
 }
 
 // multiReadFrom is multiRead from one copy of the tree.
-func (s *session) multiReadFrom(b []byte, from *znode.TreeView, body []byte, ids []*proto.Identity) ([]byte,
+func (s *session) multiReadFrom(b []byte, from *znode.TreeView, body []byte, ids []*proto.Identity, p *pacer) ([]byte,
 	jute.Code,
 ) {
 	begin, code := len(b), jute.OK
@@ -94,8 +94,9 @@ func (s *session) multiReadFrom(b []byte, from *znode.TreeView, body []byte, ids
 			code = jute.MarshallingError
 			return false
 		}
-		b, code = appendReadResult(b, from, op, ids)
-		return code == jute.OK
+		before := len(b)
+		b, code = appendReadResult(b, from, op, ids, p)
+		return p.step(stepsPerOp+(len(b)-before)/bytesPerStep) && code == jute.OK
 	})
 	if code == jute.OK && !whole {
 		code = jute.MarshallingError
@@ -107,7 +108,9 @@ func (s *session) multiReadFrom(b []byte, from *znode.TreeView, body []byte, ids
 }
 
 // appendReadResult appends the result of one operation of a multiRead. A null path makes the whole multiRead fail.
-func appendReadResult(b []byte, from *znode.TreeView, op *jute.MultiOp, ids []*proto.Identity) ([]byte, jute.Code) {
+func appendReadResult(b []byte, from *znode.TreeView, op *jute.MultiOp, ids []*proto.Identity, p *pacer) ([]byte,
+	jute.Code,
+) {
 	mark := len(b)
 	b = jute.MultiHeader{Type: op.Op}.Append(b)
 	var code jute.Code
@@ -118,7 +121,7 @@ func appendReadResult(b []byte, from *znode.TreeView, op *jute.MultiOp, ids []*p
 	} else { // getChildren: no other reads are in a multi
 		var names znode.ChildNames
 		names, code = from.Children(op.GetChildren.Path, ids)
-		b = appendChildNames(b, names)
+		b = appendChildNames(b, names, p)
 	}
 	if code != jute.OK && code != jute.MarshallingError {
 		return appendError(b[:mark], code), jute.OK
@@ -135,7 +138,7 @@ func (s *session) getEphemerals(out *stream.Buffer, r *request) jute.Code {
 	if req.Decode(&d); d.Err() != nil {
 		return jute.MarshallingError
 	}
-	out.B = appendCounted(out.B, s.tree.TreeView().Ephemerals(s.id, req.Path).All())
+	out.B = appendCounted(out.B, 0, s.tree.TreeView().Ephemerals(s.id, req.Path).All(), nil)
 	return jute.OK
 }
 
@@ -215,10 +218,17 @@ func (s *session) decodeSetWatches(r *request) (*jute.SetWatches2, jute.Code) {
 	if d.Err() != nil {
 		return nil, jute.MarshallingError
 	}
-	for _, list := range [][][]byte{req.Data, req.Exist, req.Child, req.Persistent, req.Recursive} {
-		if slices.ContainsFunc(list, s.isPathTooLong) {
-			return nil, jute.BadArguments
-		}
+	if s.hasLongPath(&req) {
+		return nil, jute.BadArguments
 	}
 	return &req, jute.OK
+}
+
+func (s *session) hasLongPath(req *jute.SetWatches2) bool {
+	for _, list := range [][][]byte{req.Data, req.Exist, req.Child, req.Persistent, req.Recursive} {
+		if slices.ContainsFunc(list, s.isPathTooLong) {
+			return true
+		}
+	}
+	return false
 }

@@ -9,11 +9,17 @@ import (
 
 // A setWatches has as many paths as fit into a frame, and sets all of them under the tree's lock. A long one
 // is therefore served in parts, with the lock released between them, and one part at a time on the whole
-// server. Each path is looked up and watched in one step, so a change is either missed, and the client gets
-// its event, or meets the watch. Later requests wait until all are set.
+// server (Server.setWatchesTurn). Each path is looked up and watched in one step, so a change is either
+// missed, and the client gets its event, or meets the watch. Later requests of the client wait until all are
+// set, except pings.
 
-// pathsPerPart is the number of paths in a part: less than a millisecond under the lock.
-const pathsPerPart = 512
+const (
+	// pathsPerPart is the number of paths after which a long setWatches rests and gives way: half a millisecond.
+	pathsPerPart = 512
+	// pathsPerLock is the number of paths that are set under one hold of the tree's lock: a tenth of a millisecond, as
+	// for reads. Apply waits meanwhile.
+	pathsPerLock = 128
+)
 
 func (r *request) handleSetWatches() bool {
 	r.inParts = len(r.body) > maxApplyWatchBytes
@@ -29,36 +35,62 @@ func (r *request) startParts() {
 
 // setWatchesInParts sets the watches of r part by part. Between two parts it rests for as long as the first
 // took, so that others get at least half of the time. After a change of leader, many clients have a few
-// hundred watches each, which are one part.
+// hundred watches each, which are one part. The request is read and checked in its turns, too: otherwise many
+// clients that come at the same time could together take all processors.
 func (r *request) setWatchesInParts() jute.Code {
 	c := r.c
-	req, code := c.session.decodeSetWatches(r)
-	switch {
-	case code != jute.OK:
-		return code
-	case !znode.ValidSetWatches(req):
-		return jute.MarshallingError
-	}
-	for part := cutPart(req, pathsPerPart); part != nil; {
-		next := cutPart(req, pathsPerPart)
-		select {
-		case c.srv.longRequestTurn <- struct{}{}:
-		case <-c.stream.Life.Context().Done():
+	paths := newSetWatchesReader(r.op, r.body)
+	cost := min(pathsPerPart, len(r.body)/assumedNameBytes)
+	for code, first := jute.OK, true; ; first = false {
+		turn, err := c.srv.setWatchesTurn.Take(c.stream.Life.Context(), c.networkOrHost(), cost)
+		if err != nil {
 			return jute.OK // no reply can be sent
 		}
 		began := time.Now()
-		c.setWatchesPart(part)
-		if next != nil {
-			time.Sleep(time.Since(began))
+		if first {
+			code = c.session.checkSetWatches(newSetWatchesReader(r.op, r.body))
 		}
-		<-c.srv.longRequestTurn
-		part = next
+		if code == jute.OK {
+			c.setWatchesPart(paths)
+		}
+		more := code == jute.OK && paths.hasMore()
+		if more {
+			time.Sleep(min(time.Since(began), maxTurnRest))
+		}
+		turn.End()
+		if !more {
+			return code
+		}
+	}
+}
+
+// checkSetWatches reads all paths of a long setWatches. If the code is not OK, none of them may be set.
+func (s *session) checkSetWatches(paths *setWatchesReader) jute.Code {
+	tooLong, valid := false, true
+	for paths.hasMore() {
+		part := paths.next(pathsPerPart)
+		tooLong = tooLong || s.hasLongPath(part)
+		valid = valid && znode.ValidSetWatches(part)
+	}
+	switch {
+	case paths.err() != nil:
+		return jute.MarshallingError
+	case tooLong:
+		return jute.BadArguments
+	case !valid:
+		return jute.MarshallingError
 	}
 	return jute.OK
 }
 
-// setWatchesPart sets the watches of a part, and queues the missed events.
-func (c *conn) setWatchesPart(part *jute.SetWatches2) {
+// setWatchesPart sets the next watches, and queues the missed events.
+func (c *conn) setWatchesPart(paths *setWatchesReader) {
+	for step := range paths.steps(pathsPerPart, pathsPerLock) {
+		c.setWatchesUnderLock(step)
+	}
+}
+
+func (c *conn) setWatchesUnderLock(part *jute.SetWatches2) {
 	c.lockWithTree()
 	defer c.unlockWithTree()
 	if !c.stream.IsClosing() {
@@ -66,23 +98,6 @@ func (c *conn) setWatchesPart(part *jute.SetWatches2) {
 		c.stream.UpdateAccount()
 		c.stream.FlushLater()
 	}
-}
-
-// cutPart moves the first paths of a sound request, at most most, to a part. It returns nil if there are
-// none.
-func cutPart(req *jute.SetWatches2, most int) *jute.SetWatches2 {
-	part := &jute.SetWatches2{RelativeZxid: req.RelativeZxid}
-	left := most
-	from := [...]*[][]byte{&req.Data, &req.Exist, &req.Child, &req.Persistent, &req.Recursive}
-	for i, to := range [...]*[][]byte{&part.Data, &part.Exist, &part.Child, &part.Persistent, &part.Recursive} {
-		n := min(left, len(*from[i]))
-		*to, *from[i] = (*from[i])[:n], (*from[i])[n:]
-		left -= n
-	}
-	if left == most {
-		return nil
-	}
-	return part
 }
 
 // setWatches serves both forms of a short request.

@@ -2,7 +2,9 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"testing/synctest"
 
 	"rollcall/zk/jute"
 )
@@ -91,8 +93,7 @@ func TestLongSetWatchesGivesWay(t *testing.T) {
 	for i := range paths {
 		watched = append(watched, fmt.Sprint("/gone", i))
 	}
-	turn := w.srv.longRequestTurn
-	turn <- struct{}{} // as while another client's part is served
+	turn := w.takeTurn(w.srv.setWatchesTurn) // as while another client's part is served
 	c.request(jute.OpSetWatches2, jute.SetWatches2{
 		RelativeZxid: w.zxid(), Data: pathList(watched), Exist: [][]byte{}, Child: [][]byte{}, Persistent: [][]byte{}, Recursive: [][]byte{},
 	})
@@ -100,18 +101,41 @@ func TestLongSetWatchesGivesWay(t *testing.T) {
 	first, last := watched[1], watched[paths]
 	other.must(jute.OpCreate, create(first, "", 0))
 	waitFor(t, func() bool { // the first part, which watches /kept, is served, and the second one waits for its turn
-		<-turn
-		turn <- struct{}{}
+		turn.End()
+		turn = w.takeTurn(w.srv.setWatchesTurn)
 		w.state.RLock()
 		defer w.state.RUnlock()
 		return w.state.Watches().WatchCount() == 1
 	})
 	other.must(jute.OpCreate, create(last, "", 0))
-	<-turn
+	turn.End()
 	c.expectEvent(jute.EventNodeDataChanged, first)
 	for _, path := range watched[2:paths] {
 		c.expectEvent(jute.EventNodeDeleted, path)
 	}
 	c.expectEvent(jute.EventNodeDataChanged, last)
 	c.expect(1, jute.OK)
+}
+
+// A long setWatches is read and checked in its turn, so that many that come at the same time take one processor together.
+func TestLongSetWatchesIsReadInItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		c := w.connect()
+		turn := w.takeTurn(w.srv.setWatchesTurn)
+		none, many := [][]byte{}, pathList(slices.Repeat([]string{"/none"}, maxApplyWatchBytes))
+		body := jute.SetWatches2{Data: none, Exist: many, Child: nil, Persistent: none, Recursive: none} // refused as soon as it is read
+		c.request(jute.OpSetWatches2, body)
+		synctest.Wait()
+		answered := make(chan struct{})
+		go func() { c.expect(1, jute.MarshallingError); close(answered) }()
+		synctest.Wait()
+		select {
+		case <-answered:
+			t.Error("it was read while others had the turn")
+		default:
+		}
+		turn.End()
+		<-answered
+	})
 }

@@ -14,6 +14,7 @@ import (
 
 	protobuf "google.golang.org/protobuf/proto"
 
+	"rollcall/internal/admission"
 	"rollcall/proto"
 	"rollcall/zk/jute"
 	"rollcall/znode"
@@ -390,6 +391,16 @@ func newWorld(tb testing.TB, tcp bool, change func(*Config)) *world {
 		}
 	})
 	return w
+}
+
+// takeTurn takes a turn for work of somebody else.
+func (w *world) takeTurn(of *admission.FairTurn) *admission.Turn {
+	w.tb.Helper()
+	turn, err := of.Take(w.tb.Context(), "somebody else", 1)
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	return turn
 }
 
 // pipeListener accepts connections in memory.
