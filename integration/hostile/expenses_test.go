@@ -161,7 +161,7 @@ func watchedMultis(ctx context.Context, b *besieged) {
 	})
 }
 
-// amplify: multis of creates and setACLs, in which lists of the client's identities stand for as much as is allowed, until the quota
+// amplify: multis of create and setACL, in which lists of the client's identities stand for as much as is allowed, until the quota
 // of data refuses them, and after that.
 func amplify(ctx context.Context, b *besieged) {
 	b.attackers(ctx, 1, func(ctx context.Context, i int, c *wire.Conn) error {
@@ -205,7 +205,7 @@ func fill(t *testing.T, b *besieged) {
 	t.Fatal("the members are not short of memory")
 }
 
-// lengthen: setACLs with the longest lists, each another one, of the nodes that fill the memory.
+// lengthen: requests of setACL with the longest lists, each another one, of the nodes that fill the memory.
 func lengthen(ctx context.Context, b *besieged) {
 	b.attackers(ctx, 4, func(ctx context.Context, i int, c *wire.Conn) error {
 		return b.bursts(ctx, c, listAhead/4, func(n int) []byte {

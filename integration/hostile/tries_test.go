@@ -9,10 +9,11 @@ import (
 )
 
 const (
-	// mostTries is how often an attack is tried: something else may keep the machine busy for a moment.
-	mostTries = 3
+	// mostTries is how often an attack is tried if its first try finds something wrong: something else may keep the machine busy for
+	// a moment. mostWrong of them may find something.
+	mostTries, mostWrong = 3, 1
 	// fewAttacks is how many attacks must have been tried before mostFirstFailures, a share of them, counts.
-	fewAttacks, mostFirstFailures = 6, 0.5
+	fewAttacks, mostFirstFailures = 6, 1.0 / 3
 )
 
 // verdict is what a try of an attack found.
@@ -30,7 +31,8 @@ type tally struct {
 // firstTries are those of this process.
 var firstTries tally
 
-// retry tries an attack until others are served well. The test fails if they are not in the last try.
+// retry tries an attack once if others are served well, and otherwise mostTries times. The test fails if they are not in more than
+// mostWrong of the tries: an attack that succeeds more often than not must not pass because it fails now and then.
 func retry(t *testing.T, try func() verdict) {
 	t.Helper()
 	var wrong []string
@@ -39,15 +41,17 @@ func retry(t *testing.T, try func() verdict) {
 		if n == 1 {
 			firstTries.count(v.wrong != "")
 		}
-		if t.Failed() || v.wrong == "" {
+		if v.wrong != "" {
+			wrong = append(wrong, v.wrong)
+		}
+		if t.Failed() || len(wrong) == 0 || v.final || len(wrong) > mostWrong || n == mostTries {
+			t.Logf("%d tries, %d of them found something: %q", n, len(wrong), wrong)
+			if v.final || len(wrong) > mostWrong {
+				t.Error("others are not served well")
+			}
 			return
 		}
-		wrong = append(wrong, v.wrong)
-		if v.final {
-			break
-		}
 	}
-	t.Errorf("in each of %d tries: %q", len(wrong), wrong)
 }
 
 func (f *tally) count(failed bool) {
@@ -75,8 +79,8 @@ func (f *tally) judge(status int) int {
 func TestFirstTriesAreJudged(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	for _, tt := range []struct{ all, failed, status, want int }{
-		{fewAttacks, fewAttacks / 2, 0, 0},
-		{fewAttacks, fewAttacks/2 + 1, 0, 1},
+		{fewAttacks, fewAttacks / 3, 0, 0},
+		{fewAttacks, fewAttacks/3 + 1, 0, 1},
 		{fewAttacks, 0, 2, 2},
 		{fewAttacks - 1, fewAttacks - 1, 0, 0}, // too few to tell
 	} {

@@ -23,18 +23,13 @@ const (
 	leastAgain = 50 * time.Millisecond
 )
 
-// Twenty connections set 75,000 watches again in each request, as fast as they are answered. Other clients of the member write
+// Twenty connections set 75,000 watches of all five kinds again in each request, as fast as they are answered. Other clients of the member write
 // and read meanwhile.
 func TestWatchesAgain(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	e, o := startMembers(t, "", "")
 	victim := e.Members[0]
-	paths := make([][]byte, againPaths)
-	for i := range paths {
-		paths[i] = fmt.Appendf(nil, "/%06d", i)
-	}
-	none := [][]byte{}
-	var again raw = jute.SetWatches2{Data: none, Exist: paths, Child: none, Persistent: none, Recursive: none}.Append(nil)
+	again := watchesOfAllKinds(againPaths)
 	t.Logf("%d bytes", len(again))
 	retry(t, func() verdict {
 		calm := o.write(t, calmTime).p99(t, "while calm")
@@ -42,7 +37,7 @@ func TestWatchesAgain(t *testing.T) {
 		var attackers sync.WaitGroup
 		var answered atomic.Int64
 		for range againConns {
-			attackers.Go(func() { answered.Add(int64(sendAgain(ctx, victim, again))) })
+			attackers.Go(func() { answered.Add(sendAgain(ctx, victim, again)) })
 		}
 		attack := o.write(t, attackTime).p99(t, "beside setWatches")
 		cancel()
@@ -55,7 +50,7 @@ func TestWatchesAgain(t *testing.T) {
 	})
 }
 
-func sendAgain(ctx context.Context, m *process.Member, again raw) (answered int) {
+func sendAgain(ctx context.Context, m *process.Member, again raw) (answered int64) {
 	sock, err := dialFrom(ctx, m, againFrom)
 	if err != nil {
 		return 0
@@ -66,13 +61,5 @@ func sendAgain(ctx context.Context, m *process.Member, again raw) (answered int)
 	if _, err := c.Open(othersTimeout); err != nil {
 		return 0
 	}
-	for {
-		if err := c.Send(jute.XidSetWatches, jute.OpSetWatches2, again); err != nil {
-			return answered
-		}
-		if reply, err := c.Recv(); err != nil || reply.Err != jute.OK {
-			return answered
-		}
-		answered++
-	}
+	return repeatRequest(c, jute.OpSetWatches2, again) // it also reads the events of what was missed
 }

@@ -1,0 +1,294 @@
+package hostile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"rollcall/integration/process"
+	"rollcall/integration/wire"
+	"rollcall/zk/jute"
+)
+
+const (
+	turnConns   = 20 // attacking connections, all on one member
+	turnFrom    = "127.66.66.71"
+	turnNames   = 200_000         // children of the node that they list
+	turnReaders = 3               // honest clients that read a list of turnShort names
+	turnReturns = 2               // honest clients that come back and set turnWatches watches again
+	turnShort   = 2_000           // longer than a read without a turn
+	turnWatches = 500             // longer than a setWatches without a turn
+	turnTimeout = 4 * time.Second // of the honest sessions
+	turnEvery   = 50 * time.Millisecond
+	turnSilence = turnTimeout * 2 / 3 // after so long without a byte, a client gives its connection up
+	// mostTurnWait is how many times as long as in a calm ensemble they may wait at p50, if that is more than freeTurnWait.
+	mostTurnWait = 3
+	freeTurnWait = 50 * time.Millisecond
+)
+
+// Twenty anonymous connections send the requests that take turns: multiReads that are too long and as long as they may be, long lists,
+// and setWatches. Honest clients of the same member, and of the attackers' address, read their own lists and come back meanwhile. None of
+// them is cut off, and their requests take little longer than before.
+func TestTurnsAreFair(t *testing.T) {
+	e, o := startMembers(t, "", "")
+	victim := e.Members[0]
+	growList(t, o.sessions[0], "/many", turnNames)
+	growList(t, o.sessions[0], "/short", turnShort)
+	h := &honest{member: victim, watched: jute.SetWatches2{Data: [][]byte{}, Child: [][]byte{}, Persistent: [][]byte{}, Recursive: [][]byte{}}}
+	for i := range turnWatches {
+		h.watched.Exist = append(h.watched.Exist, fmt.Appendf(nil, "/honest/client/watch%d", i))
+	}
+	for _, from := range []string{"127.0.0.1", turnFrom} {
+		retry(t, func() verdict {
+			calm := h.measure(t, from, calmTime)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var attackers sync.WaitGroup
+			var answered atomic.Int64
+			for i := range turnConns {
+				attackers.Go(func() { answered.Add(takeTurns(ctx, victim, i)) })
+			}
+			beside := h.measure(t, from, attackTime)
+			cancel()
+			attackers.Wait()
+			t.Logf("honest clients of %s: p50 %v while calm, %v beside %d long requests (ratio %.1f); %d and %d requests, cut %d and %d", from,
+				calm.p50(), beside.p50(), answered.Load(), float64(beside.p50())/float64(calm.p50()), len(calm.took), len(beside.took), calm.cut, beside.cut)
+			most := max(mostTurnWait*calm.p50(), freeTurnWait)
+			if answered.Load() < turnConns {
+				return verdict{wrong: fmt.Sprintf("the attackers got %d replies", answered.Load()), final: true}
+			}
+			if beside.p50() <= most && calm.cut+beside.cut == 0 {
+				return verdict{}
+			}
+			return verdict{wrong: fmt.Sprintf("honest clients of %s wait %v at p50, want at most %v; %d are cut off", from, beside.p50(), most, beside.cut)}
+		})
+	}
+}
+
+// growList creates a node with so many children.
+func growList(t *testing.T, c *other, path string, names int) {
+	t.Helper()
+	c.call(t, jute.OpCreate, jute.CreateRequest{Path: []byte(path), ACL: jute.OpenACL})
+	const batch = 5_000
+	for first := 0; first < names; first += batch {
+		var ops []jute.MultiOp
+		for i := range min(batch, names-first) {
+			child := jute.CreateRequest{Path: fmt.Appendf(nil, "%s/child-%06d", path, first+i), ACL: jute.OpenACL}
+			ops = append(ops, jute.MultiOp{Op: jute.OpCreate, Create: child})
+		}
+		c.call(t, jute.OpMulti, raw(jute.AppendMulti(nil, ops)))
+	}
+}
+
+// takeTurns sends one kind of long request again and again until ctx ends. It returns the number of replies.
+func takeTurns(ctx context.Context, m *process.Member, i int) (answered int64) {
+	many := jute.GetChildrenRequest{Path: []byte("/many")}
+	list := func(times int) wire.Record {
+		ops := slices.Repeat([]jute.MultiOp{{Op: jute.OpGetChildren, GetChildren: many}}, times)
+		return raw(jute.AppendMulti(nil, ops))
+	}
+	op, rec := jute.OpMultiRead, list(8)
+	switch i % 4 {
+	case 1:
+		rec = list(2)
+	case 2:
+		op, rec = jute.OpGetChildren, many
+	case 3:
+		op, rec = jute.OpSetWatches2, watchesOfAllKinds(againPaths)
+	}
+	for ctx.Err() == nil {
+		sock, err := dialFrom(ctx, m, turnFrom)
+		if err != nil {
+			pause(ctx, unreadPause)
+			continue
+		}
+		stop := context.AfterFunc(ctx, func() { _ = sock.Close() })
+		c := wire.New(sock)
+		if _, err = c.Open(othersTimeout); err == nil {
+			answered += repeatRequest(c, op, rec)
+		}
+		stop()
+		_ = sock.Close()
+	}
+	return answered
+}
+
+// repeatRequest sends a request again and again, and reads what comes, until the connection ends. It returns the number of replies.
+func repeatRequest(c *wire.Conn, op jute.Op, rec wire.Record) (answered int64) {
+	for {
+		sent := make(chan error, 1)
+		go func() { sent <- c.Send(1, op, rec) }()
+		for {
+			reply, err := c.Recv()
+			if err != nil {
+				_ = c.Close()
+				return answered
+			}
+			if reply.Xid == 1 {
+				break
+			}
+		}
+		if <-sent != nil {
+			return answered
+		}
+		answered++
+	}
+}
+
+// watchesOfAllKinds is a setWatches of so many paths in all, on which there is no node.
+func watchesOfAllKinds(paths int) raw {
+	var lists [5][][]byte
+	for i := range paths {
+		lists[i%len(lists)] = append(lists[i%len(lists)], fmt.Appendf(nil, "/%06d", i))
+	}
+	return jute.SetWatches2{Data: lists[0], Exist: lists[1], Child: lists[2], Persistent: lists[3], Recursive: lists[4]}.Append(nil)
+}
+
+// honest are clients of one member.
+type honest struct {
+	member  *process.Member
+	watched jute.SetWatches2
+}
+
+// waits is how long requests took, and the number of connections whose client has heard nothing for turnSilence.
+type waits struct {
+	took []time.Duration
+	cut  int
+}
+
+func (w *waits) p50() time.Duration { return w.took[len(w.took)/2] }
+
+// measure lets the honest clients work for the time d, from an address.
+func (h *honest) measure(t *testing.T, from string, d time.Duration) *waits {
+	t.Helper()
+	var (
+		mu      sync.Mutex
+		all     waits
+		working sync.WaitGroup
+	)
+	end := time.Now().Add(d)
+	for i := range turnReaders + turnReturns {
+		working.Go(func() {
+			for time.Now().Before(end) {
+				work := h.read
+				if i >= turnReaders {
+					work = h.comeBack
+				}
+				each, err := work(t.Context(), from, end)
+				mu.Lock()
+				if all.took = append(all.took, each...); err != nil {
+					all.cut++
+					t.Log(err)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	working.Wait()
+	if len(all.took) == 0 {
+		t.Fatalf("no honest client of %s got a reply", from)
+	}
+	slices.Sort(all.took)
+	return &all
+}
+
+// read reads the short list again and again on one connection.
+func (h *honest) read(ctx context.Context, from string, end time.Time) (took []time.Duration, err error) {
+	c, _, err := h.open(ctx, from, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	for time.Now().Before(end) {
+		began := time.Now()
+		if err := answer(c, jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/short")}); err != nil {
+			return took, fmt.Errorf("reader: %w", err)
+		}
+		took = append(took, time.Since(began))
+		pause(ctx, turnEvery)
+	}
+	return took, nil
+}
+
+// comeBack takes its session to another connection again and again, and sets its watches again.
+func (h *honest) comeBack(ctx context.Context, from string, end time.Time) (took []time.Duration, err error) {
+	var session *jute.ConnectResponse
+	for time.Now().Before(end) {
+		began := time.Now()
+		c, granted, err := h.open(ctx, from, session)
+		if err != nil {
+			return took, err
+		}
+		session = &granted
+		err = answer(c, jute.OpSetWatches2, h.watched)
+		_ = c.Close()
+		if err != nil {
+			return took, fmt.Errorf("client that comes back: %w", err)
+		}
+		took = append(took, time.Since(began))
+		pause(ctx, turnEvery)
+	}
+	return took, nil
+}
+
+func (h *honest) open(ctx context.Context, from string, session *jute.ConnectResponse) (c *wire.Conn, granted jute.ConnectResponse, err error) {
+	sock, err := dialFrom(ctx, h.member, from)
+	if err != nil {
+		return nil, granted, err
+	}
+	c = wire.New(sock)
+	_ = c.SetDeadline(time.Now().Add(turnSilence)) // if it fails, so will the handshake
+	if session == nil {
+		granted, err = c.Open(turnTimeout)
+	} else {
+		granted, err = c.Resume(*session, 0)
+	}
+	if err == nil && granted.SessionID == 0 {
+		err = errors.New("the session has ended")
+	}
+	if err != nil {
+		_ = sock.Close()
+		return nil, granted, fmt.Errorf("open a session: %w", err)
+	}
+	_ = sock.SetDeadline(time.Time{}) // answer sets one for each frame
+	return c, granted, nil
+}
+
+// answer sends a request, and pings as clients do. It returns an error if nothing comes for turnSilence.
+func answer(c *wire.Conn, op jute.Op, rec wire.Record) error {
+	done := make(chan struct{})
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	defer close(done)
+	if err := c.Send(1, op, rec); err != nil {
+		return err
+	}
+	sending.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(turnTimeout / 3):
+				_ = c.Send(jute.XidPing, jute.OpPing, nil) // if it fails, so will the read
+			}
+		}
+	})
+	for {
+		_ = c.SetReadDeadline(time.Now().Add(turnSilence))
+		reply, err := c.Recv()
+		if err != nil {
+			return err
+		}
+		if reply.Xid == 1 {
+			if reply.Err != jute.OK {
+				return reply.Err
+			}
+			return nil
+		}
+	}
+}
