@@ -55,7 +55,8 @@ type watchedPath struct {
 	first, last  *watch
 	byWatcher    map[*watcherEntry]*watch // nil if there are few watches
 	watchCount   int
-	changeMissed bool // the path is in no table: see removeMissedPath
+	changeMissed bool  // the path is in no table: see removeMissedPath
+	own          watch // memory for one of the watches, free while its watcherEntry is nil: most paths have one watch
 }
 
 // maxLinearSearch is the number of watches on a path above which they have a map. For fewer, a map would take
@@ -214,7 +215,7 @@ func (w *Watches) addMode(k tableKind, path string, who Watcher, m watchModes) {
 	e := p.findWatch(r)
 	switch {
 	case e == nil:
-		e = &watch{path: p, watcherEntry: r, modes: m}
+		e = p.newWatch(r, m)
 		p.addWatch(e)
 		t.watchCount++
 		if r.linkWatch(k, e); e.sameWatcher.next == nil {
@@ -254,12 +255,15 @@ func (w *Watches) removeModes(k tableKind, e *watch, m watchModes) bool {
 		delete(t.byPath, e.path.path)
 	}
 	t.watchCount--
-	if e.watcherEntry.unlinkWatch(k, e); e.watcherEntry.first[k] != nil {
+	r := e.watcherEntry
+	r.unlinkWatch(k, e)
+	e.watcherEntry = nil
+	if r.first[k] != nil {
 		return true
 	}
 	t.watcherCount--
-	if e.watcherEntry.first == [tableKinds]*watch{} {
-		delete(w.watchers, e.watcherEntry.watcher)
+	if r.first == [tableKinds]*watch{} {
+		delete(w.watchers, r.watcher)
 	}
 	return true
 }
@@ -283,6 +287,15 @@ func (p *watchedPath) findWatch(r *watcherEntry) *watch {
 		}
 	}
 	return nil
+}
+
+func (p *watchedPath) newWatch(r *watcherEntry, m watchModes) *watch {
+	e := &p.own
+	if e.watcherEntry != nil {
+		e = &watch{}
+	}
+	*e = watch{path: p, watcherEntry: r, modes: m}
+	return e
 }
 
 func (p *watchedPath) addWatch(e *watch) {

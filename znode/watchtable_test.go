@@ -2,6 +2,7 @@ package znode
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -545,5 +546,44 @@ func TestPendingChanges(t *testing.T) {
 	w.firePending(8, &Rules{})
 	if want := []string{"NodeDataChanged(/a/2) 7", "NodeDataChanged(/a/1) 7"}; !slices.Equal(k.events, want) {
 		t.Errorf("events %q, want %q", k.events, want)
+	}
+}
+
+// silentWatcher hears nothing.
+type silentWatcher struct{ Watcher }
+
+func (silentWatcher) AdjustWatchMemory(int) {}
+
+// The only watch on a path takes one piece of memory with the record of the path, also after another watch there has gone.
+// The collector visits each piece, and a connection may have a million watches.
+func TestWatchesTakeOnePiece(t *testing.T) {
+	const paths = 10_000
+	names := make([]string, paths)
+	for i := range names {
+		names[i] = fmt.Sprint("/watched", i)
+	}
+	var w Watches
+	first, second := &silentWatcher{}, &silentWatcher{}
+	set := func(who Watcher, most float64) {
+		t.Helper()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for _, name := range names {
+			w.addDataWatch(name, who)
+		}
+		runtime.ReadMemStats(&after)
+		if pieces := float64(after.Mallocs-before.Mallocs) / paths; pieces > most {
+			t.Errorf("%v pieces of memory for a watch, want at most %v", pieces, most)
+		}
+	}
+	set(first, 1.2) // some for the map
+	set(second, 1.01)
+	for w.DropWatches(first) {
+	}
+	set(first, 0.01)
+	for _, who := range []Watcher{first, second} {
+		if n := w.CountOf(who); n != paths {
+			t.Errorf("%d watches, want %d", n, paths)
+		}
 	}
 }
