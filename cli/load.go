@@ -46,7 +46,8 @@ func newLoad(w IOStreams) *cobra.Command {
 			"loads nothing from a truncated or changed one. Without --merge or --replace " +
 			"the subtree must not exist yet.\n\nNodes are created in transactions. If the command is interrupted, it says " +
 			"how far it came, and --merge does the rest. It never changes or deletes " +
-			"ephemeral nodes, because they belong to living sessions.",
+			"ephemeral nodes, because they belong to living sessions. The numbers of sequential names, versions and times " +
+			"of created nodes start over.",
 		Example: "  rollcall load --dry-run app.json\n  rollcall load --into /copy/app app.json",
 	}, true, nil)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return l.run(cmd.Context(), args[0]) }
@@ -213,8 +214,14 @@ func (l *loadJob) loadAndPrint(ctx context.Context) error {
 	if err != nil {
 		return l.explainFailure(done, total, err)
 	}
+	if done.Created > 0 {
+		warnf(l.IOStreams, "%s", startsOver)
+	}
 	return printRow(l.Output, loadedColumns, done)
 }
+
+// startsOver is what no dump and no subtree of a backup brings back, because clients cannot set it.
+const startsOver = "in the created nodes, the numbers of sequential names, versions and times start over: a new name may be one that a client had before"
 
 var loadAdvice = []struct {
 	reason error

@@ -22,6 +22,8 @@ const (
 	EventKilled        EventKind = "session killed"
 	EventQuotaOverused EventKind = "quota overused"
 	EventQuotaWarning  EventKind = "data quota nearly used up"
+	EventNamesWarning  EventKind = "sequential names nearly used up"
+	EventNamesEnded    EventKind = "sequential names used up"
 )
 
 // Event is an event in the ensemble.
@@ -30,7 +32,7 @@ type Event struct {
 	Term       uint64         // EventLeader: raft's term
 	Member     uint32         // the leader; the member that the session is attached to; 0 if to none
 	FromMember uint32         // EventMoved: the member it was attached to before
-	Session    jute.SessionID // all but EventLeader, EventQuotaOverused and EventQuotaWarning
+	Session    jute.SessionID // all but EventLeader and those of quotas and names
 	Timeout    time.Duration  // EventOpened, EventMoved: granted
 	Address    string         // the client's
 	Ephemerals int            // EventExpired, EventClosed, EventKilled: number of nodes removed with the session
@@ -40,6 +42,7 @@ type Event struct {
 	Quota znode.ExceededQuota
 	// EventQuotaOverused: writes that left any quota overused since the last EventQuotaOverused
 	Overuses int
+	Names    znode.ChildCount // EventNamesWarning, EventNamesEnded: the parent
 }
 
 func endEvent(end znode.SessionEnd) Event {
@@ -66,8 +69,11 @@ func (e Event) LogValue() slog.Value {
 			slog.Int64("count", e.Quota.Count), slog.Int64("countLimit", e.Quota.CountLimit),
 			slog.Int64("bytes", e.Quota.Bytes), slog.Int64("bytesLimit", e.Quota.BytesLimit), slog.Int("times", e.Overuses))
 	}
-	if e.Kind == EventQuotaWarning {
+	switch e.Kind {
+	case EventQuotaWarning:
 		return slog.GroupValue(slog.Int64("bytes", e.Quota.Bytes), slog.Int64("bytesLimit", e.Quota.BytesLimit))
+	case EventNamesWarning, EventNamesEnded:
+		return slog.GroupValue(slog.String("path", e.Names.Path), slog.Int64("created", int64(e.Names.Created)), slog.Int64("most", znode.MaxCreated))
 	}
 	attrs := []slog.Attr{
 		slog.Any("session", e.Session), slog.Uint64("member", uint64(e.Member)),

@@ -78,7 +78,7 @@ func TestEventsAreLogged(t *testing.T) {
 			continue // the message of the line
 		}
 		seen := false
-		for _, kind := range []EventKind{EventLeader, EventOpened, EventMoved, EventExpired, EventClosed, EventKilled, EventQuotaOverused, EventQuotaWarning} {
+		for _, kind := range []EventKind{EventLeader, EventOpened, EventMoved, EventExpired, EventClosed, EventKilled, EventQuotaOverused, EventQuotaWarning, EventNamesWarning, EventNamesEnded} {
 			e.Kind = kind
 			before := e.LogValue().String()
 			undo := f.change()

@@ -18,7 +18,7 @@ const (
 	quotaPause = 10 * time.Second
 )
 
-// quotaWarnings reports, on the leader, quotas that are overused or nearly used up. The tree's lock guards it.
+// quotaWarnings reports, on the leader, quotas and sequential names that are overused or nearly used up. The tree's lock guards it.
 type quotaWarnings struct {
 	events *eventQueue
 	self   uint32
@@ -26,6 +26,8 @@ type quotaWarnings struct {
 	lastReport    time.Time // of the last EventQuotaOverused
 	overuses      int       // since then
 	sharesReached int       // of quotaShares
+	namesReached  int       // of quotaShares, of the numbers in sequential names
+	namesEnded    bool      // was reported
 }
 
 // reportOveruse reports a write that left a quota overused.
@@ -37,8 +39,21 @@ func (w *quotaWarnings) reportOveruse(q znode.ExceededQuota) {
 	w.lastReport, w.overuses = time.Now(), 0
 }
 
-// resetReported makes a new leader report the data quota again.
-func (w *quotaWarnings) resetReported() { w.sharesReached = 0 }
+// resetReported makes a new leader report the data quota and the names again.
+func (w *quotaWarnings) resetReported() { w.sharesReached, w.namesReached, w.namesEnded = 0, 0, false }
+
+// reportNames reports that a parent has used up a share of the numbers of its sequential names, and when it has used up all.
+func (w *quotaWarnings) reportNames(parent znode.ChildCount) {
+	ended := parent.Created == znode.MaxCreated
+	reached := sharesReached(w.namesReached, int64(parent.Created), znode.MaxCreated)
+	switch {
+	case ended && !w.namesEnded:
+		w.events.enqueueOrDrop(Event{Kind: EventNamesEnded, Member: w.self, Names: parent})
+	case !ended && reached > w.namesReached:
+		w.events.enqueueOrDrop(Event{Kind: EventNamesWarning, Member: w.self, Names: parent})
+	}
+	w.namesReached, w.namesEnded = reached, ended
+}
 
 // reportQuotaShare reports that the data have reached a share of their quota. There is no quota if it is not positive.
 func (w *quotaWarnings) reportQuotaShare(used, quota int64) {

@@ -1,6 +1,10 @@
 package member
 
-import "testing"
+import (
+	"testing"
+
+	"rollcall/znode"
+)
 
 func TestSharesReached(t *testing.T) {
 	before := 0
@@ -36,6 +40,42 @@ func TestDataQuotaWarnings(t *testing.T) {
 			if e := <-w.events.queued; e.Kind != EventQuotaWarning || e.Member != 1 || e.Quota.Bytes != step.used {
 				t.Errorf("%+v: %+v", step, e)
 			}
+		}
+	}
+}
+
+// The numbers of sequential names are reported at 80 and 95 %, and when the last one was given, each once in a term.
+func TestNamesWarnings(t *testing.T) {
+	w := quotaWarnings{events: newEventQueue(), self: 1}
+	for _, step := range []struct {
+		newTerm bool
+		created int32
+		want    EventKind
+	}{
+		{false, 1, ""},
+		{false, 1717986917, ""},
+		{false, 1717986918, EventNamesWarning},
+		{false, 1717986919, ""},
+		{false, 2040109465, EventNamesWarning},
+		{false, znode.MaxCreated - 1, ""},
+		{false, znode.MaxCreated, EventNamesEnded},
+		{false, znode.MaxCreated, ""},
+		{true, znode.MaxCreated, EventNamesEnded},
+		{false, 3, ""}, // the parent was deleted
+	} {
+		if step.newTerm {
+			w.resetReported()
+		}
+		w.reportNames(znode.ChildCount{Path: "/q", Created: step.created})
+		var got EventKind
+		for len(w.events.queued) > 0 {
+			e := <-w.events.queued
+			if got += e.Kind; e.Names.Path != "/q" || e.Names.Created != step.created {
+				t.Errorf("%+v: %+v", step, e)
+			}
+		}
+		if got != step.want {
+			t.Errorf("%+v: %q", step, got)
 		}
 	}
 }

@@ -20,6 +20,26 @@ type tree struct {
 	aclBytes       int64  // of the access control lists that nodes have, each once
 	nodeHashSum    uint64 // of the hashes of all nodes; see DigestVersion
 	hashedBytes    int    // by the running entry; see maxHashedBytes
+	mostCreated    ChildCount
+}
+
+// MaxCreated is the number of children of one parent that get a number of their own in a sequential name. See countCreate.
+const MaxCreated = math.MaxInt32
+
+// ChildCount is a parent with the number of children that were ever created in it.
+type ChildCount struct {
+	Path    string
+	Created int32
+}
+
+// MostCreated returns the parent in which the most children were ever created. After that parent was deleted, it is the next one in
+// which a child is created.
+func (t *tree) MostCreated() ChildCount { return t.mostCreated }
+
+func (t *tree) noteCreated(parent *node) {
+	if n := parent.numCreated(); n > t.mostCreated.Created {
+		t.mostCreated = ChildCount{parent.path, n}
+	}
 }
 
 // node is one znode. A node of an older generation is never written. The ancestors of a node of the present
@@ -186,6 +206,7 @@ func (t *tree) linkNode(gen uint64, n *node) (parent *node) {
 	t.nodeCount++
 	t.addHash(n)
 	t.dataSize += int64(len(n.path) + n.data.len())
+	t.noteCreated(n)
 	t.retainACL(n.acl)
 	if n.path == rootPath {
 		t.root = n
@@ -213,6 +234,9 @@ func (t *tree) unlinkNode(gen uint64, n *node) (parent *node) {
 	t.nodeCount--
 	t.subtractHash(n)
 	t.dataSize -= int64(len(n.path) + n.data.len())
+	if t.mostCreated.Path == n.path {
+		t.mostCreated = ChildCount{}
+	}
 	t.releaseACL(n.acl)
 	above, last := splitPath(n.path)
 	parent = t.writableNode(gen, above)
@@ -409,7 +433,7 @@ func (n *node) lastChildZxid() int64 {
 // countCreate stops at the largest number, as in ZooKeeper. Sequential creates after that find their name
 // taken.
 func (n *node) countCreate() {
-	if n.createCount < math.MaxInt32 {
+	if n.createCount < MaxCreated {
 		n.createCount++
 	}
 }

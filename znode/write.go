@@ -105,6 +105,7 @@ func (t *transaction) createNode(req *jute.CreateRequest, l lifetime) (*node, ju
 	n.setLifetime(l)
 	parent = t.editor.linkAndEditParent(n)
 	parent.countCreate()
+	t.state.noteCreated(parent)
 	parent.pzxid = t.state.zxid
 	t.state.addHash(parent)
 	t.watches.addPending(notification{

@@ -392,6 +392,34 @@ func TestSequenceEnds(t *testing.T) {
 	if r := k.create("/q/m-", 2); r.Path != "/q/m-2147483647" {
 		t.Errorf("created %q, %v", r.Path, r.Code)
 	}
+	if got, want := w.s().MostCreated(), (ChildCount{"/q", MaxCreated}); got != want {
+		t.Errorf("most created: %+v, want %+v", got, want)
+	}
+}
+
+// MostCreated is the parent with the most creates, after a restore, too, and after that parent was deleted another one.
+func TestMostCreated(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect()
+	k.must(k.create("/p", 0))
+	k.must(k.create("/q", 0))
+	for range 5 {
+		k.must(k.create("/q/n-", 2))
+	}
+	check := func(s *State, want ChildCount) {
+		t.Helper()
+		if got := s.MostCreated(); got != want {
+			t.Errorf("most created: %+v, want %+v", got, want)
+		}
+	}
+	check(w.s(), ChildCount{"/q", 5})
+	check(restored(t, encode(t, w.s().Snapshot())), ChildCount{"/q", 5})
+	for i := range 5 {
+		k.must(k.delete(fmt.Sprintf("/q/n-%010d", i), -1))
+	}
+	k.must(k.delete("/q", -1))
+	k.must(k.create("/p/a", 0))
+	check(w.s(), ChildCount{"/p", 1})
 }
 
 // Case 296: in an ensemble, /zookeeper/config holds the ensemble's text. A client that may write

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rollcall/member"
+	"rollcall/znode"
 )
 
 // eventPrinter prints one line per event, with the seconds since the start. Safe for
@@ -75,6 +76,8 @@ func (t *eventPrinter) printEvent(e member.Event) {
 			e.Quota.Bytes, e.Quota.BytesLimit)
 	case member.EventQuotaWarning:
 		t.printLine("%s: %d bytes of %d", e.Kind, e.Quota.Bytes, e.Quota.BytesLimit)
+	case member.EventNamesWarning, member.EventNamesEnded:
+		t.printLine("%s: %d numbers of %d below %s", e.Kind, e.Names.Created, znode.MaxCreated, e.Names.Path)
 	}
 }
 

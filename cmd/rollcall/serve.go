@@ -186,7 +186,9 @@ func (p *memberProcess) openListeners() (settings member.Config, err error) {
 // eventLevel returns the log level of an event. Events of clients' normal work are logged at the debug level.
 func eventLevel(kind member.EventKind) slog.Level {
 	switch kind {
-	case member.EventQuotaOverused, member.EventQuotaWarning:
+	case member.EventNamesEnded:
+		return slog.LevelError
+	case member.EventQuotaOverused, member.EventQuotaWarning, member.EventNamesWarning:
 		return slog.LevelWarn
 	case member.EventLeader, member.EventExpired, member.EventKilled:
 		return slog.LevelInfo

@@ -34,7 +34,7 @@ var untold = []string{"Silent", "Overuses"}
 func TestUpTellsEveryEvent(t *testing.T) {
 	e := member.Event{
 		Term: 7001, Member: 7002, FromMember: 7003, Session: 0x7004, Timeout: 7005 * time.Second, Address: "a:7006", Ephemerals: 7007, Silent: 7008, By: "carol", Overuses: 7009,
-		Quota: znode.ExceededQuota{Path: "/7010", Count: 7011, CountLimit: 7012, Bytes: 7013, BytesLimit: 7014},
+		Quota: znode.ExceededQuota{Path: "/7010", Count: 7011, CountLimit: 7012, Bytes: 7013, BytesLimit: 7014}, Names: znode.ChildCount{Path: "/7015", Created: 7016},
 	}
 	var told string
 	for _, e.Kind = range kindsOfEvents(t) {

@@ -95,6 +95,12 @@ var monitorMetrics = []metric{
 		readValue: func(s *Stats) float64 { return float64(s.DataUsed) },
 	},
 	{
+		name: "most_children_created",
+		help: "children that were ever created in one parent, of all parents the most; the numbers of sequential names end at 2147483647; " +
+			"not in ZooKeeper",
+		readValue: func(s *Stats) float64 { return float64(s.MostCreated) },
+	},
+	{
 		name: "open_file_descriptor_count", help: "of this process, where the system reports it",
 		readValue: func(s *Stats) float64 { return float64(s.OpenFiles) },
 	},
