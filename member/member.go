@@ -392,6 +392,10 @@ func (m *Member) httpConfig(words *admin.FourLetterCommands) admin.HTTPConfig {
 		CredentialLimiter: m.credentialLimiter, TLS: m.serverKeys.operatorTLS(&m.cfg), SuperSubject: m.cfg.SuperSubject,
 		Logger: m.log,
 	}
+	if cfg.TLS != nil {
+		limiter := wire.NewSourceLimiter()
+		cfg.AdmitHandshake = func(remote net.Addr) error { return limiter.Admit(m.log, remote) }
+	}
 	if m.cfg.Log != nil {
 		cfg.Log, cfg.AuditLogger = m.cfg.Log, m.cfg.Log.UnfilteredLogger().With("member", m.cfg.ID)
 	}

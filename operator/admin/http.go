@@ -88,7 +88,9 @@ type HTTPConfig struct {
 	AuditLog        AuditLog        // records it, too; nil: there is none
 	AnonymousAccess AnonymousAccess // what callers without credentials may read
 	TLS             *tls.Config     // for HTTPS; nil: there is none
-	SuperSubject    string          // subject of the super user's certificate; "": there is none
+	// AdmitHandshake returns an error if a TLS handshake with an address must not begin now; nil: all may
+	AdmitHandshake func(remote net.Addr) error
+	SuperSubject   string // subject of the super user's certificate; "": there is none
 	// host names by which clients may call this member, besides addresses and localhost
 	HostNames         []string
 	CredentialLimiter *admission.CredentialLimiter // slows addresses that send wrong credentials; nil: none is slowed
@@ -142,6 +144,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 		}, metricsTurn: make(chan struct{}, 1),
 	}
 	h.auditor.processLog, h.auditor.auditLog = cmp.Or(cfg.AuditLogger, h.log), cfg.AuditLog
+	h.cfg.TLS = limitHandshakes(cfg.TLS, cfg.AdmitHandshake)
 	var err error
 	if h.authorizer, err = newAuthorizer(&cfg, h.log); err != nil {
 		return nil, err

@@ -2,12 +2,16 @@ package admin
 
 import (
 	"context"
+	"crypto"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -242,4 +246,81 @@ func TestNobodyIsSuperByCertificate(t *testing.T) {
 	if who := h.authorizer.administratorOf(r); who != "" {
 		t.Errorf("it is the administrator's: %q", who)
 	}
+}
+
+// A TLS handshake that comes too fast ends before the member signs anything.
+func TestHandshakesAreLimited(t *testing.T) {
+	signed := false
+	config := limitHandshakes(&tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		signed = true
+		return nil, os.ErrNotExist
+	}}, func(remote net.Addr) error {
+		if remote.Network() != "pipe" {
+			t.Errorf("asked about %v", remote)
+		}
+		return os.ErrDeadlineExceeded
+	})
+	ours, theirs := net.Pipe()
+	go func() { _ = tls.Client(theirs, &tls.Config{ServerName: "localhost"}).Handshake() }()
+	if err := tls.Server(ours, config).Handshake(); !errors.Is(err, os.ErrDeadlineExceeded) || signed {
+		t.Errorf("%v; a certificate was chosen: %t", err, signed)
+	}
+	_, _ = ours.Close(), theirs.Close()
+}
+
+// countingSigner counts the signatures that are made at the same time.
+type countingSigner struct {
+	crypto.Signer
+	now, most, total atomic.Int32
+}
+
+func (s *countingSigner) Sign(random io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
+	n := s.now.Add(1)
+	defer s.now.Add(-1)
+	for most := s.most.Load(); n > most && !s.most.CompareAndSwap(most, n); most = s.most.Load() {
+	}
+	s.total.Add(1)
+	time.Sleep(time.Millisecond) // virtual: all others get here
+	return s.Signer.Sign(random, digest, opts)
+}
+
+// Of many handshakes, one at a time signs, and all of them succeed.
+func TestSignaturesAreLimited(t *testing.T) {
+	w := newSecureWorld(t)
+	cert, err := tls.LoadX509KeyPair(w.keyFile, w.keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := &countingSigner{Signer: cert.PrivateKey.(crypto.Signer)}
+	cert.PrivateKey = key
+	synctest.Test(t, func(t *testing.T) {
+		chosen := &tls.Config{Certificates: []tls.Certificate{cert}}
+		config := limitHandshakes(&tls.Config{
+			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return chosen, nil },
+		}, func(net.Addr) error { return nil })
+		const clients = 20
+		var all sync.WaitGroup
+		for range clients {
+			all.Go(func() {
+				ours, theirs := net.Pipe()
+				defer ours.Close()
+				defer theirs.Close()
+				ended := make(chan error, 1)
+				go func() { ended <- tls.Server(ours, config).Handshake() }()
+				client := tls.Client(theirs, &tls.Config{InsecureSkipVerify: true})
+				if err := client.Handshake(); err != nil {
+					t.Error(err)
+					return
+				}
+				go func() { _, _ = client.Read(make([]byte, 1)) }() // session tickets
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if key.most.Load() != maxSignatures || key.total.Load() != clients {
+			t.Errorf("%d signed at a time, %d in all; want %d and %d", key.most.Load(), key.total.Load(), maxSignatures, clients)
+		}
+	})
 }
