@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -139,5 +140,21 @@ func TestCheckReportsAll(t *testing.T) {
 	audited, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\naudit.required=true\n"})
 	if r := Check(filepath.Join(audited, "zoo.cfg"), nil, Flags{}); len(r.Errors) != 1 || !strings.Contains(r.Errors[0].Error(), "audit.required=true needs audit.enable=true") {
 		t.Errorf("audit.required without audit.enable: %v", r.Errors)
+	}
+}
+
+// HTTP that is meant for other machines is no reason to trust every request over loopback: a warning says so, until somebody decides.
+func TestLoopbackTrustWarning(t *testing.T) {
+	for lines, want := range map[string]bool{
+		"": false, "admin.serverAddress=0.0.0.0": true, "admin.serverAddress=localhost": false,
+		"admin.serverAddress=0.0.0.0\nadmin.loopbackTrust=true": false, "admin.serverAddress=0.0.0.0\nadmin.loopbackTrust=false": false,
+		"admin.serverAddress=0.0.0.0\nadmin.enableServer=false": false,
+	} {
+		dir, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\nclientPort=2181\n" + lines + "\n"})
+		r := Check(filepath.Join(dir, "zoo.cfg"), nil, Flags{})
+		warned := slices.ContainsFunc(r.Warnings, func(w Warning) bool { return strings.Contains(w.Text, "admin.loopbackTrust=false") })
+		if len(r.Errors) > 0 || warned != want {
+			t.Errorf("%q: warned: %t, want %t; %v", lines, warned, want, r.Errors)
+		}
 	}
 }

@@ -398,6 +398,12 @@ var keys = []key{
 			"besides addresses, localhost, the name of the machine, that of its server line and admin.serverAddress; `*`: any",
 	},
 	{
+		name: loopbackTrustKey, kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.HTTP.DistrustLoopback }),
+		def: "true",
+		doc: "Rollcall's own: false: over HTTP, only a request at the socket in dataDir is from the member's machine, and not " +
+			"one over a loopback address, which a proxy may have passed on ([admin.md](admin.md#proxies-on-the-members-machine))",
+	},
+	{
 		name: "metricsProvider.className",
 		kind: metricsProvider(func(d *rawConfig) *bool { return &d.metricsListener.enabled }), unset: "none",
 		riskOf: riskOfMetrics,

@@ -299,6 +299,17 @@ func (d *rawConfig) setClientAddress() error {
 	return nil
 }
 
+const loopbackTrustKey = "admin.loopbackTrust"
+
+// warnLoopbackTrust warns if HTTP is meant for other machines and nobody has decided about loopback addresses.
+func (d *rawConfig) warnLoopbackTrust() {
+	if !d.adminListener.enabled || d.setIn[loopbackTrustKey] != "" || isLoopback(d.adminListener.host) && !d.HTTP.ForceHTTPS {
+		return
+	}
+	d.addWarning(d.sourceName, "HTTP for operators is meant for other machines, and every request over a loopback address counts as "+
+		"one from this machine; if a proxy on it passes requests on, set %s=false, and otherwise %[1]s=true", loopbackTrustKey)
+}
+
 // setOperatorAddresses sets the addresses where operators and collectors are served over HTTP.
 func (d *rawConfig) setOperatorAddresses() error {
 	if d.adminListener.enabled {
@@ -307,6 +318,7 @@ func (d *rawConfig) setOperatorAddresses() error {
 	if d.metricsListener.enabled {
 		d.HTTP.MetricsAddr = joinHostPort(d.metricsListener.host, d.metricsListener.port)
 	}
+	d.warnLoopbackTrust()
 	asks := "admin.forceHttps"
 	if !d.HTTP.ForceHTTPS {
 		asks = "admin.portUnification"

@@ -60,6 +60,7 @@ var reaches = map[string]string{
 	"HTTP.BareMetrics":      "http.HTTPSettings.BareMetrics",
 	"HTTP.TokenFile":        "http.HTTPSettings.TokenFile",
 	"HTTP.ForceHTTPS":       "http.HTTPSettings.ForceHTTPS",
+	"HTTP.DistrustLoopback": "http.HTTPSettings.DistrustLoopback",
 	"HTTP.UnifyPorts":       "http.HTTPSettings.UnifyPorts",
 	"HTTP.NeedClientAuth":   "http.HTTPSettings.NeedClientAuth",
 	"HTTP.ReadTokenFile":    "http.HTTPSettings.ReadTokenFile",

@@ -35,6 +35,9 @@ func serveOperatorSocket(m *member.Member, settings member.Config, logger *slog.
 	l, err := localsocket.Listen(settings.Dir)
 	if err != nil {
 		logger.Info("commands reach this member over TCP alone: there is no socket in its data directory", "reason", err)
+		if settings.HTTP.DistrustLoopback {
+			logger.Warn("this member takes no changes over HTTP: admin.loopbackTrust=false, and there is no socket", "reason", err)
+		}
 		return
 	}
 	m.ServeOnSocket(l)

@@ -119,6 +119,7 @@ var settingCases = []settingCase{
 	{key: "admin.metricsTokenFile", value: "DIR/token", want: "HTTP.MetricsTokenFile DIR/token"},
 	{key: "admin.localReads", value: "none", want: "HTTP.LocalReads 1"},
 	{key: "admin.localReads", value: "Data", want: "HTTP.LocalReads 2"},
+	{key: "admin.loopbackTrust", value: "false", want: "HTTP.DistrustLoopback true"},
 	{key: "admin.hosts", value: "zoo.example, zoo2.example", want: "HTTP.Hosts [zoo.example zoo2.example]"},
 	{key: "metricsProvider.className", value: "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider", want: "HTTP.MetricsAddr 0.0.0.0:7000"},
 	{key: "metricsProvider.httpHost", value: "::1", base: prometheusCfg, want: "HTTP.MetricsAddr [::1]:7000"},

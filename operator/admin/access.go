@@ -42,17 +42,19 @@ const (
 
 // authorizer checks requests by their credentials, address and host headers. It is immutable.
 type authorizer struct {
-	credentials     credentials
-	superSubject    string          // subject of the super user's certificate; "": there is none
-	hostNames       []string        // this member's names in the Host header, in lower case
-	anonymousAccess AnonymousAccess // what callers without credentials may read
-	source          Source
+	credentials      credentials
+	superSubject     string          // subject of the super user's certificate; "": there is none
+	hostNames        []string        // this member's names in the Host header, in lower case
+	anonymousAccess  AnonymousAccess // what callers without credentials may read
+	distrustLoopback bool            // see HTTPSettings
+	source           Source
 }
 
 func newAuthorizer(cfg *HTTPConfig, log *slog.Logger) (*authorizer, error) {
 	a := &authorizer{
 		credentials:  credentials{superDigest: cfg.SuperDigest, digestAlg: cfg.DigestAlg},
 		superSubject: cfg.SuperSubject, anonymousAccess: cfg.AnonymousAccess, source: cfg.Source,
+		distrustLoopback: cfg.DistrustLoopback,
 	}
 	for _, name := range slices.Concat([]string{"localhost"}, cfg.HostNames, cfg.Hosts) {
 		a.hostNames = append(a.hostNames, strings.ToLower(name))
@@ -85,9 +87,15 @@ func (a *authorizer) checkAccess(c accessClass, r *http.Request) *Failure {
 		return nil
 	}
 	switch {
-	case !isLocal(r.RemoteAddr) && c != changeAccess:
-		return &Failure{Status: http.StatusUnauthorized, Text: "from another machine " + needs}
-	case !isLocal(r.RemoteAddr):
+	case !a.isLocal(r.RemoteAddr) && c != changeAccess:
+		return &Failure{Status: http.StatusUnauthorized, Text: a.describeOrigin(r.RemoteAddr) + needs}
+	case !a.isLocal(r.RemoteAddr) && a.distrustLoopback:
+		return &Failure{
+			Status: http.StatusForbidden,
+			Text: "this is served at the socket admin.sock in the member's dataDir alone (admin.loopbackTrust=false): run " +
+				"the command as the member's user",
+		}
+	case !a.isLocal(r.RemoteAddr):
 		return &Failure{
 			Status: http.StatusForbidden,
 			Text:   "this is served on the member's own machine alone: connect to a loopback address",
@@ -141,13 +149,26 @@ func (a *authorizer) credentialsFault(r *http.Request) string {
 	return "this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"
 }
 
-// isLocal reports whether addr is a host:port of the loopback interface or a user at a local socket.
-func isLocal(addr string) bool {
+// isLocal reports whether addr is a user at a local socket or, if loopback is trusted, a host:port of the loopback
+// interface.
+func (a *authorizer) isLocal(addr string) bool {
 	if strings.HasPrefix(addr, localsocket.PeerPrefix) {
 		return true
 	}
-	a, err := netip.ParseAddrPort(addr)
-	return err == nil && a.Addr().Unmap().IsLoopback()
+	return isLoopback(addr) && !a.distrustLoopback
+}
+
+func isLoopback(addr string) bool {
+	from, err := netip.ParseAddrPort(addr)
+	return err == nil && from.Addr().Unmap().IsLoopback()
+}
+
+// describeOrigin begins the text for a caller who is not local, before what that needs.
+func (a *authorizer) describeOrigin(addr string) string {
+	if isLoopback(addr) {
+		return "over TCP, from this machine too (admin.loopbackTrust=false), "
+	}
+	return "from another machine "
 }
 
 // sameOrigin reports whether origin names host.

@@ -67,8 +67,11 @@ type HTTPSettings struct {
 	NeedClientAuth bool       // clients over TLS must show a certificate
 	LocalReads     LocalReads // what callers without credentials may read
 	Hosts          []string   // names for this member in the Host header, besides its own; "*": any
-	NoSnapshots    bool       // ZooKeeper's command snapshot is rejected
-	NoRestores     bool       // ZooKeeper's command restore is rejected
+	// DistrustLoopback takes requests over loopback addresses for requests from another machine: a proxy on this
+	// machine may have passed them on.
+	DistrustLoopback bool
+	NoSnapshots      bool // ZooKeeper's command snapshot is rejected
+	NoRestores       bool // ZooKeeper's command restore is rejected
 	// SnapshotInterval is the least time between two snapshots that the member sends, and between two restores.
 	// The default is DefaultSnapshotInterval.
 	SnapshotInterval time.Duration

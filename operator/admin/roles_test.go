@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 )
@@ -100,4 +101,39 @@ func TestForeignHosts(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// With admin.loopbackTrust=false a request over a loopback address is from another machine, because a proxy may have passed it on, and
+// one at the socket is not.
+func TestDistrustedLoopback(t *testing.T) {
+	h, _ := newTestHTTP(t, "leader")
+	h.authorizer.distrustLoopback = true
+	for _, tt := range []struct {
+		from, token string
+		access      accessClass
+		status      int
+	}{
+		{"127.0.0.1:1", "", openAccess, 0},
+		{"127.0.0.1:1", "", readAccess, http.StatusUnauthorized},
+		{"[::1]:1", "", metricsAccess, http.StatusUnauthorized},
+		{"127.0.0.1:1", testToken, readAccess, 0},
+		{"127.0.0.1:1", testToken, changeAccess, http.StatusForbidden},
+		{"unix:0", "", readAccess, 0},
+		{"unix:0", testToken, changeAccess, 0},
+	} {
+		r := &http.Request{RemoteAddr: tt.from, Host: "localhost", Header: http.Header{}}
+		if tt.token != "" {
+			r.Header.Set("Authorization", "Bearer "+tt.token)
+		}
+		status := 0
+		if f := h.authorizer.checkAccess(tt.access, r); f != nil {
+			status = f.Status
+		}
+		if status != tt.status {
+			t.Errorf("%s with %q, %v: status %d, want %d", tt.from, tt.token, tt.access, status, tt.status)
+		}
+		if f := h.authorizer.checkAccess(tt.access, r); f != nil && !strings.Contains(f.Text, "admin.loopbackTrust=false") {
+			t.Errorf("%s, %v: %q does not name the key that distrusts this machine", tt.from, tt.access, f.Text)
+		}
+	}
 }
