@@ -133,14 +133,14 @@ func (e *Ensemble) ConnectString() string {
 	return strings.Join(addresses, ",")
 }
 
-// Dial connects a client to the server with address addr, one of those in ConnectString. It blocks until ctx ends at
-// the latest. It is needed with Config.Pipes, and works without it, too.
-func (e *Ensemble) Dial(ctx context.Context, addr string) (net.Conn, error) {
+// Dial connects a client to the server with address addr, one of those in ConnectString. network is "tcp". It blocks
+// until ctx ends at the latest. It is needed with Config.Pipes, and works without it, too. It fits client.Config.DialConn.
+func (e *Ensemble) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	if e.cfg.Pipes {
 		return e.network.Dial(ctx, clientsHost, addr)
 	}
 	var dialer net.Dialer
-	return dialer.DialContext(ctx, "tcp", addr)
+	return dialer.DialContext(ctx, network, addr)
 }
 
 // Leader returns the server that leads, or nil if none does now. A server that is alone leads. Until other servers

@@ -46,10 +46,11 @@ func (s *Server) Number() int { return s.number }
 // server is killed and restarted. With Config.Pipes, only Dial reaches it.
 func (s *Server) ConnectString() string { return s.address }
 
-// Dial connects a client to the server with address addr: this one, or another one of its ensemble. It blocks until
-// ctx ends at the latest. It is needed with Config.Pipes, and works without it, too.
-func (s *Server) Dial(ctx context.Context, addr string) (net.Conn, error) {
-	return s.ensemble.Dial(ctx, addr)
+// Dial connects a client to the server with address addr: this one, or another one of its ensemble. network is "tcp". It
+// blocks until ctx ends at the latest. It is needed with Config.Pipes, and works without it, too. It fits
+// client.Config.DialConn.
+func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	return s.ensemble.Dial(ctx, network, addr)
 }
 
 // AwaitReady waits until the server serves clients. It returns ctx's error if ctx ends first.

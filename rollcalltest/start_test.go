@@ -179,7 +179,7 @@ func TestFaultsOverTCP(t *testing.T) {
 func TestFourLetterCommands(t *testing.T) {
 	srv := rollcalltest.Start(t)
 	for sent, want := range map[string]string{"ruok": "imok", "srvr": "Mode: standalone", "\x00\x00\x00\x04abcd": ""} {
-		conn, err := srv.Dial(t.Context(), srv.ConnectString())
+		conn, err := srv.Dial(t.Context(), "tcp", srv.ConnectString())
 		must(t, err)
 		if _, err := io.WriteString(conn, sent); err != nil {
 			t.Fatal(err)

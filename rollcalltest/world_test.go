@@ -57,7 +57,7 @@ type client struct {
 // dialer is a Server or an Ensemble.
 type dialer interface {
 	ConnectString() string
-	Dial(ctx context.Context, addr string) (net.Conn, error)
+	Dial(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // connect opens a session with a timeout of 4 s, and closes it when the test ends.
@@ -68,7 +68,7 @@ func connect(t *testing.T, to dialer) *client {
 	defer cancel()
 	var err error
 	c.Client, err = rollcall.Dial(ctx, to.ConnectString(), rollcall.Config{
-		DialConn: func(ctx context.Context, _, addr string) (net.Conn, error) { return to.Dial(ctx, addr) },
+		DialConn: to.Dial,
 		InOrder:  true, Timeout: 4 * time.Second, OnState: c.add, GiveUpAfter: rollcall.NeverGiveUp,
 		WhileSuspended: rollcall.Fail,
 	})

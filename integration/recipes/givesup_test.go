@@ -22,7 +22,7 @@ import (
 // watchCount returns the number of watches at the server.
 func (s *scene) watchCount() string {
 	s.t.Helper()
-	conn, err := s.srv.Dial(s.ctx, s.srv.ConnectString())
+	conn, err := s.srv.Dial(s.ctx, "tcp", s.srv.ConnectString())
 	s.check(err)
 	defer func() { _ = conn.Close() }()
 	_, err = io.WriteString(conn, "mntr")

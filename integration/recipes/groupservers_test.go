@@ -3,7 +3,6 @@ package recipes
 import (
 	"context"
 	"errors"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,7 +42,7 @@ func (g *groupServers) config() client.Config {
 	return client.Config{
 		Timeout:  groupTimeout,
 		Clock:    func() time.Duration { return time.Since(g.start) + 1 },
-		DialConn: func(ctx context.Context, _, addr string) (net.Conn, error) { return g.Ensemble.Dial(ctx, addr) },
+		DialConn: g.Dial,
 	}
 }
 

@@ -58,7 +58,7 @@ func (s *lockServers) clientWith(cfg client.Config) *lockClient {
 		if c.cutOff.Load() {
 			return nil, errors.New("cut off")
 		}
-		return s.Ensemble.Dial(ctx, address)
+		return s.Ensemble.Dial(ctx, "tcp", address)
 	}
 	var err error
 	c.Client, err = client.Dial(s.ctx, s.ConnectString(), cfg)

@@ -706,7 +706,7 @@ func TestQueueReleaseLeavesOtherLock(t *testing.T) {
 		inScene(t, func(s *scene) {
 			h := &hold{waits: make(chan struct{}), release: make(chan struct{})}
 			a := s.clientWith(client.Config{DialConn: func(ctx context.Context, _, address string) (net.Conn, error) {
-				conn, err := s.srv.Dial(ctx, address)
+				conn, err := s.srv.Dial(ctx, "tcp", address)
 				return heldWrites{conn, h}, err
 			}})
 			b := s.client()
@@ -801,5 +801,71 @@ func TestQueueReleaseWhileSessionEnds(t *testing.T) {
 			}
 			s.check(errorOf(s.jobs(s.client()).Take(s.ctx)))
 		})
+	}
+}
+
+// A take that is given up looks for its lock in the background. It leaves the lock that another taker has made since at the same
+// path, at whatever request of the take and of the look it is late.
+func TestQueueTakeGivenUpLeavesOtherLock(t *testing.T) {
+	met := 0 // looks that were late with a request
+	for take := 1; take <= 6; take++ {
+		for look := 1; look <= 4; look++ {
+			inScene(t, func(s *scene) {
+				taking := &hold{waits: make(chan struct{}), release: make(chan struct{})}
+				looking := &hold{waits: make(chan struct{}), release: make(chan struct{})}
+				a := s.clientWith(client.Config{DialConn: func(ctx context.Context, _, address string) (net.Conn, error) {
+					conn, err := s.srv.Dial(ctx, "tcp", address)
+					return heldWrites{heldWrites{conn, looking}, taking}, err
+				}})
+				b := s.client()
+				_, err := s.jobs(b).Put(s.ctx, []byte("x"))
+				s.check(err)
+				e, err := s.jobs(b).Take(s.ctx)
+				s.check(err)
+				path := e.Right.Path()
+				s.check(e.Release(s.ctx))
+				synctest.Wait()
+				taking.after(take)
+				ctx, giveUp := context.WithCancel(s.ctx)
+				defer giveUp()
+				taken := make(chan error, 1)
+				go func() {
+					_, err := s.jobs(a).Take(ctx)
+					taken <- err
+				}()
+				synctest.Wait()
+				select {
+				case <-taking.waits:
+				default:
+					return // the take has fewer requests
+				}
+				looking.after(look + 1) // the first one is that of the take
+				giveUp()
+				if err := <-taken; err != nil && !errors.Is(err, context.Canceled) { // it may have taken the element by then
+					t.Errorf("the take that is given up: %v", err)
+				}
+				close(taking.release)
+				synctest.Wait()
+				select {
+				case <-looking.waits:
+				default:
+					return // the look has fewer requests
+				}
+				met++
+				if err = b.Delete(s.ctx, path, client.AnyVersion); !errors.Is(err, client.ErrNoNode) {
+					s.check(err)
+				}
+				other, err := s.jobs(b).Take(s.ctx)
+				s.check(err)
+				close(looking.release)
+				synctest.Wait()
+				if _, exists, err := b.Exists(s.ctx, other.Right.Path()); err != nil || !exists || !other.Held() {
+					t.Errorf("late at request %d of the take and %d of the look: the other taker's lock exists: %t, %v", take, look, exists, err)
+				}
+			})
+		}
+	}
+	if met < 3 {
+		t.Errorf("%d looks were late, want 3 at least", met)
 	}
 }

@@ -149,7 +149,7 @@ func (s *scene) clientThat(replace func(frame []byte) []byte) *client.Client {
 // dialReplacing returns a function that opens connections some of whose requests are replaced.
 func (s *scene) dialReplacing(replace func(frame []byte) []byte) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, _, address string) (net.Conn, error) {
-		conn, err := s.srv.Dial(ctx, address)
+		conn, err := s.srv.Dial(ctx, "tcp", address)
 		if err != nil {
 			return nil, err
 		}

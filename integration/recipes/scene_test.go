@@ -3,7 +3,6 @@ package recipes
 import (
 	"context"
 	"errors"
-	"net"
 	"strconv"
 	"sync"
 	"testing"
@@ -56,7 +55,7 @@ func (s *scene) clientWith(cfg client.Config) *client.Client {
 		cfg.Clock = func() time.Duration { return time.Since(s.began) }
 	}
 	if cfg.DialConn == nil {
-		cfg.DialConn = func(ctx context.Context, _, address string) (net.Conn, error) { return s.srv.Dial(ctx, address) }
+		cfg.DialConn = s.srv.Dial
 	}
 	c, err := client.Dial(s.ctx, s.srv.ConnectString(), cfg)
 	if err != nil {

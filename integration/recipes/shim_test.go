@@ -23,7 +23,7 @@ func TestShimLockThatFails(t *testing.T) {
 	inScene(t, func(s *scene) {
 		conn, _, err := zk.Connect([]string{s.srv.ConnectString()}, sessionTimeout,
 			zk.WithHostProvider(oneServer(s.srv.ConnectString())), zk.WithLogInfo(false),
-			zk.WithDialer(func(_, address string, _ time.Duration) (net.Conn, error) { return s.srv.Dial(s.ctx, address) }))
+			zk.WithDialer(func(_, address string, _ time.Duration) (net.Conn, error) { return s.srv.Dial(s.ctx, "tcp", address) }))
 		s.check(err)
 		defer conn.Close()
 		_, err = conn.Create("/lock", nil, 0, zk.WorldACL(zk.PermAll))

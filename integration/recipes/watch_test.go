@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -25,11 +24,7 @@ func dialForWatch(t testing.TB, e *rollcalltest.Ensemble) *client.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	c, err := client.Dial(ctx, e.ConnectString(), client.Config{Timeout: watchTimeout, DialConn: func(ctx context.Context,
-		_, address string,
-	) (net.Conn, error) {
-		return e.Dial(ctx, address)
-	}})
+	c, err := client.Dial(ctx, e.ConnectString(), client.Config{Timeout: watchTimeout, DialConn: e.Dial})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +246,7 @@ func TestStoppedWatchesAtServer(t *testing.T) {
 // fourLetters sends a four-letter command to the first server.
 func fourLetters(t *testing.T, e *rollcalltest.Ensemble, command string) string {
 	t.Helper()
-	conn, err := e.Servers[0].Dial(t.Context(), e.Servers[0].ConnectString())
+	conn, err := e.Servers[0].Dial(t.Context(), "tcp", e.Servers[0].ConnectString())
 	if err != nil {
 		t.Fatal(err)
 	}

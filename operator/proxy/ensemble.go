@@ -28,8 +28,8 @@ type Ensemble interface {
 type Servers struct {
 	Addresses []string // host:port of each; at least one
 	Chroot    string   // the program works below this path; "": it has the whole tree
-	// Dial connects to an address. If it is nil, that is by TCP.
-	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Dial connects to an address of the network "tcp". If it is nil, that is by a net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Close ends what Fresh has begun. It is called once, after the program has ended.
 	Close func(ctx context.Context) error
 	// Outlive means that the servers go on after Close, so sessions that the program leaves must be ended.
@@ -38,7 +38,7 @@ type Servers struct {
 
 func (s Servers) dial(ctx context.Context, address string) (net.Conn, error) {
 	if s.Dial != nil {
-		return s.Dial(ctx, address)
+		return s.Dial(ctx, "tcp", address)
 	}
 	return new(net.Dialer).DialContext(ctx, "tcp", address)
 }
@@ -51,8 +51,8 @@ type Existing struct {
 	// WholeTree means that the program cannot take a chroot. Then runs see what earlier ones have left, unless the
 	// program itself removes it.
 	WholeTree bool
-	// Dial connects to an address. If it is nil, that is by TCP.
-	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Dial connects to an address of the network "tcp". If it is nil, that is by a net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // chrootPrefix begins the names of the nodes below which programs work.
@@ -140,7 +140,7 @@ func (e Existing) Leftovers(ctx context.Context) (paths []string, err error) {
 func (e Existing) manage(ctx context.Context, do func(context.Context, *client.Client) error) error {
 	cfg := client.Config{Timeout: manageTimeout}
 	if e.Dial != nil {
-		cfg.DialConn = func(ctx context.Context, _, address string) (net.Conn, error) { return e.Dial(ctx, address) }
+		cfg.DialConn = e.Dial
 	}
 	var c *client.Client
 	err := limited(ctx, func(ctx context.Context) (err error) {

@@ -27,7 +27,7 @@ func existingInMemory(t *testing.T, onRequest func(rollcalltest.Request) rollcal
 	t.Cleanup(func() { _ = e.Close() })
 	existing := Existing{Addresses: strings.Split(e.ConnectString(), ","), Dial: e.Dial}
 	c, err := client.Dial(t.Context(), e.ConnectString(), client.Config{
-		Timeout: time.Minute, DialConn: func(ctx context.Context, _, address string) (net.Conn, error) { return e.Dial(ctx, address) },
+		Timeout: time.Minute, DialConn: e.Dial,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestSessionsAreEndedAnywhere(t *testing.T) {
 		var left []*session
 		for range 3 {
 			own, err := client.Dial(t.Context(), existing.Addresses[0], client.Config{
-				Timeout: time.Hour, DialConn: func(ctx context.Context, _, address string) (net.Conn, error) { return existing.Dial(ctx, address) },
+				Timeout: time.Hour, DialConn: existing.Dial,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -153,12 +153,12 @@ func TestSessionsAreEndedAnywhere(t *testing.T) {
 		}
 		servers := Servers{
 			Addresses: []string{"silent:1", existing.Addresses[0]},
-			Dial: func(ctx context.Context, address string) (net.Conn, error) {
+			Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 				if address == "silent:1" {
 					<-ctx.Done()
 					return nil, ctx.Err()
 				}
-				return existing.Dial(ctx, address)
+				return existing.Dial(ctx, network, address)
 			},
 		}
 		if failed := endAll(t.Context(), servers, left); failed.sessions != 0 {
@@ -184,11 +184,11 @@ func (l *lastingEnsemble) Fresh(ctx context.Context) (Servers, error) {
 	servers, err := l.memoryEnsemble.Fresh(ctx)
 	dial := servers.Dial
 	servers.Outlive = true
-	servers.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+	servers.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if l.programEnded.Load() {
 			return nil, errors.New("refused")
 		}
-		return dial(ctx, address)
+		return dial(ctx, network, address)
 	}
 	return servers, err
 }

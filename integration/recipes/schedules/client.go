@@ -81,7 +81,7 @@ func (a *actor) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	if !a.paused.pass(ctx, nil) {
 		return nil, ctx.Err()
 	}
-	conn, err := a.servers.Dial(ctx, address)
+	conn, err := a.servers.Dial(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ func (p *processes) ConnectString() string {
 }
 
 // Dial implements servers.
-func (p *processes) Dial(ctx context.Context, address string) (net.Conn, error) {
+func (p *processes) Dial(ctx context.Context, _, address string) (net.Conn, error) {
 	var dialer net.Dialer
 	return dialer.DialContext(ctx, "tcp", address)
 }

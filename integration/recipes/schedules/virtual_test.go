@@ -13,8 +13,8 @@ import (
 type virtual struct{ *rollcalltest.Ensemble }
 
 // Dial implements servers.
-func (v virtual) Dial(ctx context.Context, address string) (net.Conn, error) {
-	return v.Ensemble.Dial(ctx, address)
+func (v virtual) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return v.Ensemble.Dial(ctx, network, address)
 }
 
 // Expire implements servers.

@@ -18,7 +18,7 @@ import (
 // servers are one server or an ensemble. Its methods are safe for concurrent use.
 type servers interface {
 	ConnectString() string
-	Dial(ctx context.Context, address string) (net.Conn, error)
+	Dial(ctx context.Context, network, address string) (net.Conn, error)
 	Expire(session int64, password []byte) error // ends a session
 	Crash() (restart func() error, _ error)      // kills the server that leads
 	Pause() (resume func() error, _ error)       // pauses a server
@@ -202,7 +202,7 @@ func (w *world) run(r recipe) error {
 	var err error
 	w.operator, err = client.Dial(ctx, w.servers.ConnectString(), client.Config{
 		Timeout: operatorTimeout, GiveUpAfter: -1,
-		DialConn: func(ctx context.Context, _, address string) (net.Conn, error) { return w.servers.Dial(ctx, address) },
+		DialConn: w.servers.Dial,
 	})
 	if err != nil {
 		return err

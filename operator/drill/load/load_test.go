@@ -63,7 +63,7 @@ func testConfig(e *rollcalltest.Ensemble) Config {
 	began := time.Now()
 	cfg := Config{
 		Chroot: "/drills/one", Timeout: testTimeout, Tick: testTick, Seed: 7, Sessions: 6, Interval: 40 * time.Millisecond,
-		DialConn: func(ctx context.Context, _, address string) (net.Conn, error) { return e.Dial(ctx, address) },
+		DialConn: e.Dial,
 		Clock:    func() time.Duration { return time.Since(began) + 1 },
 	}
 	for _, s := range e.Servers {

@@ -45,7 +45,7 @@ const injected = 1 << 30
 // dialer returns what dials the ensemble through the tamper.
 func (m tamper) dialer(e *rollcalltest.Ensemble) dialer {
 	return func(ctx context.Context, _, address string) (net.Conn, error) {
-		server, err := e.Dial(ctx, address)
+		server, err := e.Dial(ctx, "tcp", address)
 		if err != nil {
 			return nil, err
 		}
