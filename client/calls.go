@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"rollcall/client/session"
 	"rollcall/zk/jute"
@@ -48,19 +49,24 @@ func (c *Client) Create(ctx context.Context, path string, data []byte, mode Mode
 // most once in a check of all containers, so a second try nearly always succeeds.
 const maxContainerTries = 10
 
-// CreateAll creates the nodes on the way to path that do not exist, and then the node itself, all as containers. A
-// node that exists is no error.
-func (c *Client) CreateAll(ctx context.Context, path string) error {
-	_, _, err := c.Create(ctx, path, nil, Container)
+// CreateAll creates the nodes on the way to path that do not exist, and then the node itself, without data and all with
+// the same mode: Persistent, or Container for nodes that the servers delete some time after their last child. Both may have
+// an ACL or, if Persistent, a TTL; the error of another mode is ErrBadArguments. A node that exists is no error, and stays as
+// it is.
+func (c *Client) CreateAll(ctx context.Context, path string, mode Mode) error {
+	if mode.IsEphemeral() || mode.IsSequential() {
+		return callError(mode.op(), path, fmt.Errorf("%w: nodes on the way must be persistent or containers", ErrBadArguments))
+	}
+	_, _, err := c.Create(ctx, path, nil, mode)
 	for tries := 0; errors.Is(err, ErrNoNode) && tries < maxContainerTries; tries++ {
 		parent := parentOf(path)
 		if parent == "/" {
 			return err // the chroot does not exist
 		}
-		if err := c.CreateAll(ctx, parent); err != nil {
+		if err := c.CreateAll(ctx, parent, mode); err != nil {
 			return err
 		}
-		_, _, err = c.Create(ctx, path, nil, Container)
+		_, _, err = c.Create(ctx, path, nil, mode)
 	}
 	if errors.Is(err, ErrNodeExists) {
 		return nil

@@ -48,7 +48,7 @@ func TestCreateAllGivesUp(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			creates := map[string]int{}
 			c := dialServed(t, func(conn net.Conn) { serveVanishing(conn, creates) })
-			wantError(t, c.CreateAll(t.Context(), path), ErrNoNode)
+			wantError(t, c.CreateAll(t.Context(), path, Persistent), ErrNoNode)
 			for created, n := range want {
 				if creates[created] != n {
 					t.Errorf("%s was created %d times, want %d", created, creates[created], n)
@@ -56,6 +56,20 @@ func TestCreateAllGivesUp(t *testing.T) {
 			}
 		})
 	}
+}
+
+// CreateAll rejects modes that nodes on the way cannot have, before it sends anything.
+func TestCreateAllRejectsModes(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
+		for _, mode := range []Mode{Ephemeral, EphemeralSequential, PersistentSequential, PersistentSequential.WithTTL(time.Second)} {
+			wantError(t, c.CreateAll(t.Context(), "/a/b", mode), ErrBadArguments)
+		}
+		for _, op := range []jute.Op{jute.OpCreate2, jute.OpCreateTTL} {
+			if n := s.Count(op); n > 0 {
+				t.Errorf("%d requests %v were sent", n, op)
+			}
+		}
+	})
 }
 
 // serveVanishing lets /a be created, and says that no other node has a parent. It counts the creates.

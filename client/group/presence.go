@@ -166,7 +166,7 @@ func (p *Presence) create(ctx context.Context) error {
 			}
 			return nil
 		case errors.Is(err, client.ErrNoNode):
-			err = reconnect.RetrySettled(ctx, p.c, func() error { return p.c.CreateAll(ctx, parentOf(p.prefix)) })
+			err = reconnect.RetrySettled(ctx, p.c, func() error { return p.c.CreateAll(ctx, parentOf(p.prefix), client.Container) })
 		case errors.Is(err, client.ErrNodeExists):
 			err = p.awaitFree(ctx)
 		}

@@ -225,7 +225,7 @@ func TestProxyNamesLeftovers(t *testing.T) {
 	defer c.Abandon()
 	const first, second = "/app/rollcall-proxy-a2aaaaaaaaaaaaaaaaaaaaaaaa", "/app/rollcall-proxy-bbbbbbbbbbbbbbbbbbbbbbbb7b"
 	for _, path := range []string{second, first, "/app/rollcall-proxy-;true", "/app/other"} {
-		if err := c.CreateAll(t.Context(), path); err != nil {
+		if err := c.CreateAll(t.Context(), path, client.Persistent); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -46,7 +46,7 @@ func endWithContext(t *testing.T, calls []recipeCall) {
 // cutOff plays a call whose connection is cut after n requests. It reports whether the call needs no more requests.
 func (s *scene) cutOff(r recipeCall, n int) (done bool) {
 	c, other := s.clientWith(client.Config{WhileSuspended: client.Fail}), s.client()
-	s.check(other.CreateAll(s.ctx, "/base"))
+	s.check(other.CreateAll(s.ctx, "/base", client.Persistent))
 	var requests atomic.Int32
 	var back atomic.Bool
 	s.srv.OnRequest(func(q rollcalltest.Request) rollcalltest.Verdict {

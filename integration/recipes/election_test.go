@@ -235,7 +235,7 @@ func TestElectionHandOverAfterLostReply(t *testing.T) {
 		}()
 		s.ctx = ctx
 		c := s.client()
-		s.check(c.CreateAll(ctx, electionFolder))
+		s.check(c.CreateAll(ctx, electionFolder, client.Persistent))
 		s.breakAt(1, lostReply, func(r rollcalltest.Request) bool { return r.Op == "create2" })
 		l, err := s.candidate(c, "a").Campaign(ctx)
 		s.check(err)
@@ -525,7 +525,7 @@ func TestElectionUnreadableCandidate(t *testing.T) {
 func TestElectionObserveFails(t *testing.T) {
 	inScene(t, func(s *scene) {
 		c := s.client()
-		s.check(c.CreateAll(s.ctx, electionFolder))
+		s.check(c.CreateAll(s.ctx, electionFolder, client.Persistent))
 		time.AfterFunc(time.Second, func() { s.check(s.srv.ExpireSession(sessionOf(c))) })
 		var last error
 		for _, err := range s.candidate(c, "").Observe(s.ctx) {
@@ -567,7 +567,7 @@ func TestElectionLayouts(t *testing.T) {
 func TestElectionManyCandidates(t *testing.T) {
 	inScene(t, func(s *scene) {
 		c := s.client()
-		s.check(c.CreateAll(s.ctx, electionFolder))
+		s.check(c.CreateAll(s.ctx, electionFolder, client.Persistent))
 		var want, got []string
 		for i := range 250 {
 			path := fmt.Sprintf("%s/_c_%08d-0000-4000-8000-000000000000-latch-", electionFolder, i)

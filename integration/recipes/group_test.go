@@ -445,7 +445,7 @@ func TestMembersLeave(t *testing.T) {
 func TestGroupTooLarge(t *testing.T) {
 	withServers(t, 1, func(g *groupServers) {
 		c := g.client()
-		g.must(c.CreateAll(g.ctx, "/large"))
+		g.must(c.CreateAll(g.ctx, "/large", client.Persistent))
 		ops := make([]client.Operation, 0, 500)
 		for n := 0; n < 10_000; n += len(ops) {
 			ops = ops[:0]

@@ -396,7 +396,7 @@ func TestHandOverRemovesReceipts(t *testing.T) {
 	withServers(t, 1, func(g *groupServers) {
 		const handovers, writers, folder = 4, 5, "/receipts"
 		c := g.client()
-		g.must(c.CreateAll(g.ctx, folder))
+		g.must(c.CreateAll(g.ctx, folder, client.Persistent))
 		right := g.right(c, folder+"/right-")
 		for range handovers {
 			value := shared.NewValue(c, "/value", shared.Config{Receipts: folder})

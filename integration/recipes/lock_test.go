@@ -133,7 +133,7 @@ func waiterOutlivesFaults(t *testing.T, servers int, cfg client.Config) {
 func TestMutexLostCreateFindsItsNode(t *testing.T) {
 	withLockServers(t, 3, func(s *lockServers) {
 		c := s.client()
-		s.must(c.CreateAll(s.ctx, folder))
+		s.must(c.CreateAll(s.ctx, folder, client.Persistent))
 		var ops []string
 		s.OnRequest(func(r rollcalltest.Request) rollcalltest.Verdict {
 			if r.InSession == 0 {
@@ -164,7 +164,7 @@ func TestMutexLostCreateFindsItsNode(t *testing.T) {
 func TestMutexLostCreateAndExpiry(t *testing.T) {
 	withLockServers(t, 3, func(s *lockServers) {
 		c, other := s.client(), s.client()
-		s.must(c.CreateAll(s.ctx, folder))
+		s.must(c.CreateAll(s.ctx, folder, client.Persistent))
 		s.must(s.LoseReply(c.id(), 1))
 		c.cutOff.Store(true)
 		done := async(func() error {
@@ -188,7 +188,7 @@ func TestMutexCallerGivesUp(t *testing.T) {
 		for _, lose := range []bool{false, true} {
 			withLockServers(t, 1, func(s *lockServers) {
 				c, other := s.client(), s.client()
-				s.must(c.CreateAll(s.ctx, folder))
+				s.must(c.CreateAll(s.ctx, folder, client.Persistent))
 				right, err := lock.NewMutex(other.Client, folder, lock.Config{}).Lock(s.ctx)
 				s.must(err)
 				s.must(s.DelayReply(c.id(), 1, 2*time.Second))
@@ -336,7 +336,7 @@ func TestMutexLeaderDies(t *testing.T) {
 func TestMutexFolderVanishes(t *testing.T) {
 	withLockServers(t, 1, func(s *lockServers) {
 		c, other := s.client(), s.client()
-		s.must(c.CreateAll(s.ctx, "/app/locks"))
+		s.must(c.CreateAll(s.ctx, "/app/locks", client.Persistent))
 		s.must(s.DelayReply(c.id(), 3, time.Second)) // of the create of the folder, after a create and a look
 		done := async(func() error { return s.lockGuardRelease(c) })
 		time.Sleep(time.Second / 2)
@@ -383,7 +383,7 @@ func TestMutexForeignNodes(t *testing.T) {
 	} {
 		withLockServers(t, 1, func(s *lockServers) {
 			subject := s.client()
-			s.must(subject.CreateAll(s.ctx, folder))
+			s.must(subject.CreateAll(s.ctx, folder, client.Persistent))
 			_, _, err := subject.Create(s.ctx, folder+"/"+c.node, nil, client.Persistent)
 			s.must(err)
 			right, err := lock.NewMutex(subject.Client, folder, lock.Config{Layout: c.layout}).TryLock(s.ctx)
@@ -424,7 +424,7 @@ func TestMutexKazooLayout(t *testing.T) {
 func TestMutexWhileSuspended(t *testing.T) {
 	withLockServers(t, 1, func(s *lockServers) {
 		c := s.clientWith(client.Config{WhileSuspended: client.Fail})
-		s.must(c.CreateAll(s.ctx, folder))
+		s.must(c.CreateAll(s.ctx, folder, client.Persistent))
 		s.cut(c)
 		settle() // the client knows
 		done := async(func() error { return s.lockGuardRelease(c) })
@@ -469,7 +469,7 @@ func idPrefix(path string) string { return path[:len(path)-len("0000000000")] }
 func TestMutexLateCreateIsDeleted(t *testing.T) {
 	withLockServers(t, 1, func(s *lockServers) {
 		c := s.client()
-		s.must(c.CreateAll(s.ctx, folder))
+		s.must(c.CreateAll(s.ctx, folder, client.Persistent))
 		s.must(s.LoseReply(c.id(), 1))
 		right, err := lock.NewMutex(c.Client, folder, lock.Config{}).Lock(s.ctx)
 		s.must(err)

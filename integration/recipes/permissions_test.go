@@ -258,7 +258,7 @@ func (s *scene) folderWith(perm client.Permission) (owner *client.Client, folder
 	if perm != 0 {
 		acl = append(acl, client.ACL{Permissions: perm, Identity: client.Anyone})
 	}
-	s.check(owner.CreateAll(s.ctx, "/base"))
+	s.check(owner.CreateAll(s.ctx, "/base", client.Persistent))
 	_, _, err := owner.Create(s.ctx, folder, nil, client.Persistent.WithACL(acl...))
 	s.check(err)
 	return owner, folder

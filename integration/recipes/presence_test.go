@@ -236,7 +236,7 @@ func TestPresenceGivenUp(t *testing.T) {
 		t.Run(fmt.Sprintf("sequential=%v", sequential), func(t *testing.T) {
 			withServers(t, 1, func(g *groupServers) {
 				c := g.client()
-				g.must(c.CreateAll(g.ctx, "/f"))
+				g.must(c.CreateAll(g.ctx, "/f", client.Persistent))
 				ctx, cancel := context.WithCancel(g.ctx)
 				g.OnRequest(func(r rollcalltest.Request) rollcalltest.Verdict {
 					if r.Op != "create2" {
@@ -396,7 +396,7 @@ func TestPresenceACL(t *testing.T) {
 func TestPresenceBesideOtherName(t *testing.T) {
 	inScene(t, func(s *scene) {
 		c := s.client()
-		s.check(c.CreateAll(s.ctx, "/app"))
+		s.check(c.CreateAll(s.ctx, "/app", client.Persistent))
 		other, _, err := c.Create(s.ctx, "/app/other-", []byte("x"), client.EphemeralSequential)
 		s.check(err)
 		p, err := group.Announce(s.ctx, c, "/app/me-", group.PresenceConfig{Sequential: true, Data: []byte("x")})

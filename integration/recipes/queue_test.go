@@ -50,7 +50,7 @@ func TestQueue(t *testing.T) {
 	atEachRequest(t, func(s *scene, c *client.Client) {
 		q := s.jobs(c)
 		witness := s.client()
-		s.check(witness.CreateAll(s.ctx, "/results"))
+		s.check(witness.CreateAll(s.ctx, "/results", client.Persistent))
 		for i := range 3 {
 			path, err := q.Put(s.ctx, fmt.Append(nil, i))
 			s.check(err)
@@ -90,7 +90,7 @@ func TestQueuePutFindsElement(t *testing.T) {
 					s.check(err)
 				}
 			}
-			s.check(c.CreateAll(s.ctx, queueFolder))
+			s.check(c.CreateAll(s.ctx, queueFolder, client.Persistent))
 			if !isDone {
 				fill(20)
 			}

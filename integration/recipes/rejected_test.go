@@ -239,7 +239,7 @@ func (r rejection) play(s *scene, j *rejecter) (happened bool) {
 	const folder = "/base/folder"
 	other := s.client()
 	s.createSecret(other)
-	s.check(other.CreateAll(s.ctx, "/base"))
+	s.check(other.CreateAll(s.ctx, "/base", client.Persistent))
 	if r.blocked {
 		s.block(r.name, other, folder)
 		time.AfterFunc(time.Second, func() { _ = other.Close(s.ctx) })

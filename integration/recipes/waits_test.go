@@ -73,7 +73,7 @@ func (s *scene) block(name string, other *client.Client, folder string) {
 	case "reader", "writer":
 		_, err = lock.NewRWMutex(other, folder, lock.Config{}).Lock(ctx)
 	case "semaphore", "semaphore with a node":
-		s.check(other.CreateAll(ctx, folder))
+		s.check(other.CreateAll(ctx, folder, client.Persistent))
 		_, _, err = other.Create(ctx, folder+"/permits", []byte{0, 0, 0, 1}, client.Persistent)
 		s.check(err)
 		var semaphore *lock.Semaphore

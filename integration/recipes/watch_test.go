@@ -86,7 +86,7 @@ func watchAndCache(t *testing.T, seed uint64) {
 	e := rollcalltest.StartEnsembleWith(t, 3, rollcalltest.Config{Pipes: true})
 	writer, reader := dialForWatch(t, e), dialForWatch(t, e)
 	session, _ := reader.Session()
-	if err := writer.CreateAll(t.Context(), "/a"); err != nil {
+	if err := writer.CreateAll(t.Context(), "/a", client.Persistent); err != nil {
 		t.Fatal(err)
 	}
 	copied, err := cache.Open(t.Context(), reader, "/a", cache.Config{})

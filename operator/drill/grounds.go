@@ -67,7 +67,7 @@ func connectError(ctx context.Context, servers string, err error) error {
 
 // lock creates the lock's node.
 func (g *grounds) lock(ctx context.Context) error {
-	if err := g.keeper.CreateAll(ctx, home); err != nil && !errors.Is(err, client.ErrNodeExists) {
+	if err := g.keeper.CreateAll(ctx, home, client.Container); err != nil && !errors.Is(err, client.ErrNodeExists) {
 		return err
 	}
 	host, _ := os.Hostname() // a name that is unknown is left out
@@ -95,7 +95,7 @@ func (g *grounds) isHeld() error {
 // newChroot makes a chroot for a drill.
 func (g *grounds) newChroot(ctx context.Context, name string) (string, error) {
 	root := groundsPrefix + name
-	if err := g.keeper.CreateAll(ctx, root); err != nil {
+	if err := g.keeper.CreateAll(ctx, root, client.Container); err != nil {
 		return "", err
 	}
 	g.chroots = append(g.chroots, root)

@@ -30,7 +30,7 @@ func TestGrounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/a/b/c", "/a/d", "/e"} {
-		if err := user.CreateAll(ctx, path); err != nil {
+		if err := user.CreateAll(ctx, path, client.Persistent); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -106,7 +106,7 @@ func TestLeftoversStay(t *testing.T) {
 	}
 	defer c.Abandon()
 	for _, path := range []string{groundsPrefix + "goes/a", groundsPrefix + "stays/a"} {
-		if err := c.CreateAll(ctx, path); err != nil {
+		if err := c.CreateAll(ctx, path, client.Persistent); err != nil {
 			t.Fatal(err)
 		}
 	}

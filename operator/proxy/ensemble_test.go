@@ -68,7 +68,7 @@ func TestRemovalTakesItsTime(t *testing.T) {
 		const parents, children = 9, 9
 		for parent := range parents {
 			for child := range children {
-				if err := c.CreateAll(t.Context(), fmt.Sprintf("%s/%d/%d", servers.Chroot, parent, child)); err != nil {
+				if err := c.CreateAll(t.Context(), fmt.Sprintf("%s/%d/%d", servers.Chroot, parent, child), client.Persistent); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -145,7 +145,7 @@ func TestExistingEnsembleIsLeftAsItWas(t *testing.T) {
 			}
 			_, chroot, _ := strings.Cut(connect, "/")
 			seen = append(seen, chroot)
-			err = own.CreateAll(t.Context(), "/x/y")
+			err = own.CreateAll(t.Context(), "/x/y", client.Persistent)
 			if err == nil {
 				_, _, err = own.Create(t.Context(), "/x/here", nil, client.Ephemeral)
 			}

@@ -34,7 +34,7 @@ func run(servers, file string) error {
 		return err
 	}
 	defer func() { _ = c.Close(ctx) }()
-	if err := c.CreateAll(ctx, "/example/result"); err != nil {
+	if err := c.CreateAll(ctx, "/example/result", client.Persistent); err != nil {
 		return err
 	}
 	right, err := lock.NewMutex(c, "/example/lock", lock.Config{}).Lock(ctx)

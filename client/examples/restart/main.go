@@ -102,7 +102,7 @@ func start(ctx context.Context, o options) (*client.Client, *client.Right, error
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := c.CreateAll(ctx, o.work); err != nil {
+	if err := c.CreateAll(ctx, o.work, client.Persistent); err != nil {
 		return nil, nil, err
 	}
 	right, err = lock.NewMutex(c, o.folder, lock.Config{}).Lock(ctx)

@@ -43,7 +43,7 @@ func run(servers string) error {
 }
 
 func nodes(ctx context.Context, c *client.Client) error {
-	if err := c.CreateAll(ctx, "/tour/settings"); err != nil {
+	if err := c.CreateAll(ctx, "/tour/settings", client.Persistent); err != nil {
 		return err
 	}
 	data, stat, err := c.Get(ctx, "/tour/settings")

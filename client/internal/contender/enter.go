@@ -101,7 +101,7 @@ func (x *Contender) createFolder(ctx context.Context) error {
 		if err != nil || exists {
 			return err
 		}
-		return x.c.CreateAll(ctx, x.cfg.Folder)
+		return x.c.CreateAll(ctx, x.cfg.Folder, client.Container)
 	})
 	if errors.Is(err, client.ErrNoNode) {
 		return nil

@@ -69,7 +69,7 @@ func InFolder(ctx context.Context, c *client.Client, folder string, create func(
 		if !errors.Is(err, client.ErrNoNode) || tries == maxFolderTries || folder == "" {
 			return err
 		}
-		err = Retry(ctx, c, func() error { return c.CreateAll(ctx, folder) })
+		err = Retry(ctx, c, func() error { return c.CreateAll(ctx, folder, client.Container) })
 		if err != nil && !errors.Is(err, client.ErrNoNode) { // a container on the way was deleted: begin again
 			return err
 		}

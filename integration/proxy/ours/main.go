@@ -91,7 +91,7 @@ func (w *workers) run(ctx context.Context, turn func(ctx context.Context, c *cli
 				if _, done := w.turns.Load(i); done {
 					return nil
 				}
-				if err := c.CreateAll(ctx, logFolder); err != nil && !errors.Is(err, client.ErrNodeExists) {
+				if err := c.CreateAll(ctx, logFolder, client.Persistent); err != nil && !errors.Is(err, client.ErrNodeExists) {
 					return err
 				}
 				return turn(ctx, c, func(r *client.Right) error { return w.work(ctx, i, r) })
