@@ -74,13 +74,41 @@ func aclRecords(acl []ACL) []jute.ACL {
 	return records
 }
 
-func aclsOf(records []jute.ACL) []ACL {
-	acl := make([]ACL, len(records))
-	for i, r := range records {
-		acl[i] = ACL{
-			Permissions: Permission(r.Perms),
-			Identity:    Identity{Scheme: string(r.ID.Scheme), ID: string(r.ID.ID)},
-		}
+// aclReply is the reply to getACL. Its texts lie in the reply, so that it takes memory in proportion to the reply's bytes,
+// also if all texts are empty.
+type aclReply struct {
+	acl  []ACL
+	stat jute.Stat
+}
+
+// Decode implements session.Readable.
+func (r *aclReply) Decode(d *jute.Decoder) {
+	n, _ := d.ReadCount(permissionsSize + 2*lengthSize)
+	r.acl = make([]ACL, n)
+	for i := range r.acl {
+		r.acl[i].Permissions = Permission(d.ReadInt32())
+		r.acl[i].Identity = readIdentity(d)
 	}
-	return acl
+	r.stat.Decode(d)
+}
+
+// permissionsSize is the number of bytes of an ACL's permissions.
+const permissionsSize = 4
+
+// identitiesReply is the reply to whoAmI. Its texts lie in the reply.
+type identitiesReply struct{ identities []Identity }
+
+// Decode implements session.Readable.
+func (r *identitiesReply) Decode(d *jute.Decoder) {
+	n, _ := d.ReadCount(2 * lengthSize)
+	r.identities = make([]Identity, n)
+	for i := range r.identities {
+		r.identities[i] = readIdentity(d)
+	}
+}
+
+// readIdentity reads a scheme and a text after it, which share the reply's memory.
+func readIdentity(d *jute.Decoder) Identity {
+	scheme := textInReply(d.ReadBytes())
+	return Identity{Scheme: scheme, ID: textInReply(d.ReadBytes())}
 }

@@ -9,8 +9,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// do sends a request about a path and waits for the reply. A read is sent again if its connection breaks, unless
-// calls are to fail while the session is suspended.
+// do sends a request about a path and waits for the reply.
 func (c *Client) do(ctx context.Context, op jute.Op, path string, rec session.Record, into session.Readable) error {
 	var observed func(error)
 	if c.observer != nil {
@@ -133,11 +132,11 @@ func (c *Client) Sync(ctx context.Context) error {
 
 // GetACL returns a node's access control list and its Stat.
 func (c *Client) GetACL(ctx context.Context, path string) ([]ACL, Stat, error) {
-	var resp jute.GetACLResponse
+	var resp aclReply
 	if err := c.do(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(c.chroot.full(path))}, &resp); err != nil {
 		return nil, Stat{}, err
 	}
-	return aclsOf(resp.ACL), statOf(resp.Stat), nil
+	return resp.acl, statOf(resp.stat), nil
 }
 
 // SetACL sets a node's access control list. version must be that of the list (Stat.ACLVersion), or AnyVersion.

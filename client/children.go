@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
-	"slices"
 	"unsafe"
 
 	"rollcall/zk/jute"
@@ -19,26 +18,52 @@ type childNames struct {
 
 // Decode implements session.Readable. It appends to names.
 func (c *childNames) Decode(d *jute.Decoder) {
+	c.decodeNames(d)
+	c.stat.Decode(d)
+}
+
+// decodeNames reads the names without the Stat after them. Whatever the names are, it takes 16 bytes for each of them
+// and their text once, so at most five times their bytes in the reply, and nothing if they do not make sense.
+func (c *childNames) decodeNames(d *jute.Decoder) {
 	n, _ := d.ReadCount(lengthSize)
+	after := *d
+	for range n {
+		after.ReadBytes()
+	}
+	if after.Err() != nil {
+		*d = after
+		return
+	}
 	rest := d.Rest()
-	text := c.textOf(rest)
-	c.names = slices.Grow(c.names, n)
+	text := c.textOf(rest[:len(rest)-len(after.Rest())])
+	if have := len(c.names); cap(c.names)-have < n {
+		c.names = append(make([]string, 0, have+n), c.names...)
+	}
 	for range n {
 		name := d.ReadBytes()
-		if d.Err() != nil {
-			return
-		}
 		end := len(rest) - len(d.Rest())
 		c.names = append(c.names, text[end-len(name):end])
 	}
-	c.stat.Decode(d)
 }
 
 func (c *childNames) textOf(reply []byte) string {
 	if c.inReply {
-		return unsafe.String(unsafe.SliceData(reply), len(reply))
+		return textInReply(reply)
 	}
 	return string(reply)
+}
+
+// textInReply returns bytes of a reply as a string without a copy. Nobody changes the memory of a reply that session.Do has
+// given away.
+func textInReply(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// ephemeralPaths is the reply to getEphemerals, which has no Stat.
+type ephemeralPaths struct{ childNames }
+
+// Decode implements session.Readable.
+func (e *ephemeralPaths) Decode(d *jute.Decoder) {
+	e.inReply = true
+	e.decodeNames(d)
 }
 
 // lengthSize is the number of bytes of the length before a name.

@@ -40,7 +40,7 @@ func (c *Client) Multi(ctx context.Context, ops ...Operation) ([]Result, error) 
 		return nil, nil
 	}
 	op := opOfMulti(ops)
-	reply := multiReply{root: c.chroot, results: make([]Result, 0, len(ops))}
+	reply := multiReply{root: c.chroot, results: make([]Result, 0, len(ops)), most: len(ops) + 1}
 	if err := c.do(ctx, op, "", &multiRecord{root: c.chroot, ops: ops}, &reply); err != nil {
 		return nil, err
 	}

@@ -40,6 +40,7 @@ const unusedCode jute.Code = -1
 type multiReply struct {
 	root    chroot
 	results []Result
+	most    int // results that are read: one more than the operations, so that too many are noticed
 }
 
 // Decode implements session.Readable. It appends to results, which refer to the reply.
@@ -47,7 +48,7 @@ func (m *multiReply) Decode(d *jute.Decoder) {
 	for {
 		var header jute.MultiHeader
 		header.Decode(d)
-		if d.Err() != nil || header.Done {
+		if d.Err() != nil || header.Done || len(m.results) == m.most {
 			return
 		}
 		m.results = append(m.results, Result{})
@@ -72,9 +73,9 @@ func (r *Result) decode(d *jute.Decoder, op jute.Op, root chroot) {
 		r.Data = d.ReadBytes()
 		r.Stat = readStat(d)
 	case jute.OpGetChildren:
-		var list jute.GetChildrenResponse
-		list.Decode(d)
-		r.Children = namesOf(list.Children)
+		var list childNames
+		list.decodeNames(d)
+		r.Children = list.names
 	}
 }
 

@@ -210,7 +210,7 @@ func finishMulti(q *pipelined, body []byte, err error) {
 	}
 	reply := multiReplyPool.Get().(*multiReply)
 	defer reply.release()
-	reply.root = q.c.chroot
+	reply.root, reply.most = q.c.chroot, len(q.ops)+1
 	d := jute.NewDecoder(body)
 	if reply.Decode(&d); d.Err() != nil {
 		done(nil, q.malformed(&d))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	"rollcall/zk/jute"
 )
@@ -141,7 +142,7 @@ func (c *comparison) compareNames(n *watchedNode, path string, s Stat, names []s
 		present[name] = true
 		if n.children[name] == nil {
 			created++
-			c.nodes.add(n, name, &watchedNode{})
+			c.nodes.add(n, strings.Clone(name), &watchedNode{}) // name shares the memory of its list
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.children)) {

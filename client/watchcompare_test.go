@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"rollcall/zk/jute"
 )
@@ -83,6 +84,22 @@ func TestCompareRoot(t *testing.T) {
 			n.version != learned.version || n.childrenVersion != learned.childrenVersion || n.round != 2 || n.hidden || c.nodes.rootRound != 2 {
 			t.Errorf("%s: learned %+v, want %+v", tt.name, n, learned)
 		}
+	}
+}
+
+// The name of a child does not keep the memory of the list that it comes from.
+func TestNamesKeepNoList(t *testing.T) {
+	c, _ := secondRound(treeWatch, knownNode())
+	list := "a name of a list, and another one"
+	c.read("", nil, Stat{Created: 10, ChildrenVersion: 6}, []string{list[:6], list[22:]})
+	begin := uintptr(unsafe.Pointer(unsafe.StringData(list)))
+	for name := range c.nodes.root.children {
+		if at := uintptr(unsafe.Pointer(unsafe.StringData(name))); at >= begin && at < begin+uintptr(len(list)) {
+			t.Errorf("%s shares the memory of the list", name)
+		}
+	}
+	if n := len(c.nodes.root.children); n != 2 {
+		t.Errorf("%d children are known", n)
 	}
 }
 

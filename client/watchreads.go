@@ -63,7 +63,7 @@ func (w *sharedWatch) nodeNotRead(path string, round uint32) {
 
 // nodeRead handles the reply to a read, on the reader.
 func (w *sharedWatch) nodeRead(path string, round uint32, r session.Reply, err error) {
-	var resp jute.GetChildren2Response
+	var resp childNames
 	if err == nil && r.Err == jute.OK {
 		err = r.DecodeBody(&resp)
 	}
@@ -84,7 +84,7 @@ func (w *sharedWatch) nodeRead(path string, round uint32, r session.Reply, err e
 		silent: w.phase == learning, emit: func(e Event) { w.push(e, false) },
 	}
 	below := w.below(path)
-	for _, name := range c.read(below, r.Err.Err(), statOf(resp.Stat), namesOf(resp.Children)) {
+	for _, name := range c.read(below, r.Err.Err(), statOf(resp.stat), resp.names) {
 		w.toRead = append(w.toRead, pathBelow(path, name))
 	}
 	w.checkSize()

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"rollcall/client"
 )
@@ -67,6 +69,26 @@ func TestFirst(t *testing.T) {
 	}
 	if got := New(new(client.Client), "/q", Config{}).first(elements, taken); len(got) != 98 {
 		t.Errorf("first has %d names, want 98", len(got))
+	}
+}
+
+// A batch of names does not keep the memory of the list that they come from.
+func TestFirstKeepsNoList(t *testing.T) {
+	const length = 40
+	var list strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&list, "queue-%034d", i)
+	}
+	text := list.String()
+	var elements []string
+	for at := 0; at < len(text); at += length {
+		elements = append(elements, text[at:at+length])
+	}
+	begin := uintptr(unsafe.Pointer(unsafe.StringData(text)))
+	for _, name := range New(new(client.Client), "/q", Config{Batch: 5}).first(elements, nil) {
+		if at := uintptr(unsafe.Pointer(unsafe.StringData(name))); at >= begin && at < begin+uintptr(len(text)) {
+			t.Errorf("%s shares the memory of the list", name)
+		}
 	}
 }
 

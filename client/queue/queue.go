@@ -106,7 +106,7 @@ func (q *Queue) childrenOf(ctx context.Context, folder string) (names []string, 
 }
 
 // first returns the first names of the elements that are not taken, in order: as many as a batch has. It sorts no more
-// than two batches at a time.
+// than two batches at a time, and returns copies, which do not keep the memory of the whole list.
 func (q *Queue) first(elements, taken []string) []string {
 	locked := make(map[string]struct{}, len(taken))
 	for _, name := range taken {
@@ -124,7 +124,11 @@ func (q *Queue) first(elements, taken []string) []string {
 		first = append(first, name)
 	}
 	slices.Sort(first)
-	return slices.Clone(first[:min(len(first), q.cfg.Batch)])
+	kept := make([]string, 0, min(len(first), q.cfg.Batch))
+	for _, name := range first[:cap(kept)] {
+		kept = append(kept, strings.Clone(name))
+	}
+	return kept
 }
 
 func (q *Queue) pathOf(name string) string { return q.folder + "/" + name }

@@ -164,7 +164,7 @@ func (f *follower) names(ctx context.Context) (names []string, err error) {
 // add reads children with a watch on each. Children that are gone are left out: the watch on the list has fired.
 func (f *follower) add(ctx context.Context, names []string) error {
 	return each(names, func(name string) (*followed, error) {
-		child := &followed{Child: Child{Name: name}}
+		child := &followed{Child: newChild(name)}
 		err := reconnect.Retry(ctx, f.c, func() (err error) {
 			child.Data, child.Stat, child.watch, err = f.c.GetWatch(ctx, PathOf(f.folder, name))
 			return err

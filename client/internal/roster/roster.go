@@ -57,6 +57,9 @@ func (r *room) take(child *Child) {
 // giveBack makes the room of a child free.
 func (r *room) giveBack(child Child) { *r += room(len(child.Data)) }
 
+// newChild returns a child without its data. A name of a list shares memory with all others, so the child has a copy.
+func newChild(name string) Child { return Child{Name: strings.Clone(name)} }
+
 // Read returns the children of a folder, sorted by name. A folder that does not exist has none. Each child is read by
 // itself, so the children need not all have been there at one time. If their data have more than MaxBytes, some are
 // left out, in no order.
@@ -81,7 +84,7 @@ func read(ctx context.Context, c *client.Client, folder string, space room) ([]C
 	}
 	children := make(map[string]Child, len(names))
 	err = each(names, func(name string) (*Child, error) {
-		child := Child{Name: name}
+		child := newChild(name)
 		err := reconnect.Retry(ctx, c, func() (err error) {
 			child.Data, child.Stat, err = c.Get(ctx, PathOf(folder, name))
 			return err

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"unsafe"
 
 	"rollcall/client"
 	"rollcall/client/internal/fakezk"
@@ -60,6 +61,37 @@ func bytesOf(children []Child) (bytes, omitted int) {
 		}
 	}
 	return bytes, omitted
+}
+
+// The children do not keep the memory of the list that their names come from, in which each is right after the length of its name.
+func TestChildrenKeepNoList(t *testing.T) {
+	withServer(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
+		for i := range 20 {
+			put(s, fmt.Sprintf("%040d", i), 1)
+		}
+		read, err := Read(t.Context(), c, "/f")
+		if err != nil || len(read) != 20 {
+			t.Fatalf("%q, %v", shown(read), err)
+		}
+		var followed []Child
+		for followed, err = range Follow(t.Context(), c, "/f") {
+			break
+		}
+		if err != nil || len(followed) != 20 {
+			t.Fatalf("%q, %v", shown(followed), err)
+		}
+		for _, children := range [][]Child{read, followed} {
+			begins := map[uintptr]bool{}
+			for _, child := range children {
+				begins[uintptr(unsafe.Pointer(unsafe.StringData(child.Name)))] = true
+			}
+			for begin := range begins {
+				if begins[begin+40+4] {
+					t.Error("two names are in the memory of one list")
+				}
+			}
+		}
+	})
 }
 
 // Read keeps as many bytes as there is room for, and marks the children whose data it leaves out.
