@@ -175,7 +175,11 @@ func (c *Client) CountBelow(ctx context.Context, path string) (int, error) {
 // rejects it, the error is ErrAuthFailed, and the Client ends. A session has at most session.MaxIdentities: above that
 // the error is ErrTooManyIdentities, and the Client goes on.
 func (c *Client) AddAuth(ctx context.Context, a Auth) error {
-	return callError(jute.OpAuth, "", c.session.AddAuth(ctx, a.forSession()))
+	err := c.callbacks.check()
+	if err == nil {
+		err = c.session.AddAuth(ctx, a.forSession())
+	}
+	return callError(jute.OpAuth, "", err)
 }
 
 // WhoAmI returns the identities of the connection, as the server knows them. The IDs of the scheme digest are users
@@ -194,4 +198,9 @@ func (c *Client) WhoAmI(ctx context.Context) ([]Identity, error) {
 
 // AwaitConnected waits until requests can be sent, or until ctx ends. If requests can never be sent again, it
 // returns the reason.
-func (c *Client) AwaitConnected(ctx context.Context) error { return c.session.AwaitReady(ctx) }
+func (c *Client) AwaitConnected(ctx context.Context) error {
+	if err := c.callbacks.check(); err != nil {
+		return err
+	}
+	return c.session.AwaitReady(ctx)
+}

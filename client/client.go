@@ -29,8 +29,11 @@
 //
 // # Concurrency
 //
-// A Client is safe for concurrent use. Functions that a Config or a call gets run on the Client's own goroutine
-// unless their comment says otherwise. They must not block, and they must not call the Client.
+// A Client is safe for concurrent use. Config.OnState runs on a goroutine of its own, and may call the Client. All other
+// functions that a Config or a call gets run on the Client's reader unless their comment says otherwise. They must not
+// block, and of the Client they may only use a Pipeline and what needs no server. A call inside OnEvent or OnPong fails at
+// once with ErrInCallback. A call inside another one of them, such as a function of a Pipeline or DialConn, waits for
+// itself until its context ends.
 package client
 
 import (
@@ -101,14 +104,17 @@ type Config struct {
 	// DialConn opens a connection. network is "tcp" or "unix". It must return when ctx ends. nil: a net.Dialer.
 	DialConn func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// OnState is called with every change of the session's state, in order.
+	// OnState is called with the changes of the session's state, in order, on a goroutine of its own. It may block and
+	// may call the Client; the state may then be a later one. If it is 64 changes behind, it misses the oldest ones; it
+	// never misses the last one. nil: nothing is.
 	OnState func(StateChange)
 
-	// OnEvent is called with every event that the servers send for a watch of the session, in order, and before the
-	// watch gets it. nil: nothing is.
+	// OnEvent is called with every event that the servers send for a watch of the session, in order, before the watch
+	// gets it, and before later replies. It must not block. A call of the Client inside it fails with ErrInCallback, but
+	// a Pipeline may send. nil: nothing is.
 	OnEvent func(Event)
 
-	// OnPong is called with the round-trip time of each ping. nil: nothing is.
+	// OnPong is called with the round-trip time of each ping, under the rules of OnEvent. nil: nothing is.
 	OnPong func(time.Duration)
 
 	// Observer sees every call; nil: none does. See Observer for metrics and traces.
@@ -130,12 +136,13 @@ const (
 
 // Client holds one session. Dial makes one.
 type Client struct {
-	session  *session.Session
-	chroot   chroot
-	observer Observer
-	policy   SuspendedPolicy
-	states   states
-	watches  watchTable
+	session   *session.Session
+	chroot    chroot
+	observer  Observer
+	policy    SuspendedPolicy
+	states    states
+	callbacks callbacks
+	watches   watchTable
 
 	inheritedUntil Zxid // the last one that the predecessor has seen, if the session was handed over
 
@@ -151,6 +158,11 @@ type Client struct {
 // If ctx ends first, the error is ctx's, with the last failure. It is ErrExpired if the session to resume is gone,
 // and ErrAuthFailed if the login or an identity is rejected.
 func Dial(ctx context.Context, servers string, cfg Config) (*Client, error) {
+	return dial(ctx, servers, cfg, func(StateChange) {})
+}
+
+// dial is Dial. The reader calls onEnd with the final state.
+func dial(ctx context.Context, servers string, cfg Config, onEnd func(StateChange)) (*Client, error) {
 	list, path, err := ParseServers(servers, DefaultPort)
 	if err != nil {
 		return nil, fmt.Errorf("client: servers %.200q: %w", servers, err)
@@ -163,14 +175,17 @@ func Dial(ctx context.Context, servers string, cfg Config) (*Client, error) {
 	}
 	root := chroot(path)
 	c := &Client{chroot: root, observer: cfg.Observer, policy: cfg.WhileSuspended}
-	c.states = states{changed: make(chan struct{}), onChange: cfg.OnState, watches: &c.watches}
+	c.callbacks.onState, c.callbacks.onEvent, c.callbacks.onPong = cfg.OnState, cfg.OnEvent, cfg.OnPong
+	c.states = states{changed: make(chan struct{}), onEnd: onEnd, callbacks: &c.callbacks, watches: &c.watches}
 	c.watches = watchTable{c: c, paths: map[string]*pathWatches{}}
 	if cfg.Resume != nil {
 		c.inheritedUntil = cfg.Resume.LastZxid
 	}
 	settings := cfg.forSession(list)
 	settings.OnState, settings.OnEvent = c.states.handle, c.watches.handleEvent
-	c.watches.onEvent = cfg.OnEvent
+	if cfg.OnPong != nil {
+		settings.OnPong = c.callbacks.pong
+	}
 	if c.session, err = session.Open(ctx, settings); err != nil {
 		return nil, fmt.Errorf("client: dial %.200s: %w", servers, err)
 	}
@@ -217,17 +232,39 @@ func (cfg *Config) forSession(list []string) session.Config {
 }
 
 // Close ends the session: the ensemble deletes its ephemeral nodes. It waits for the reply, and without a
-// connection for one, until ctx ends. Then the session ends when its timeout has passed. Whatever Close returns, the
-// Client has ended: no goroutine is left.
+// connection for one, until ctx ends. Then the session ends when its timeout has passed. Close also waits until ctx ends
+// for OnState to return; OnState itself may call Close, which then does not wait for it. Whatever Close returns, the
+// Client has ended: no goroutine is left, except one that a function of the caller blocks.
 func (c *Client) Close(ctx context.Context) error {
+	if err := c.callbacks.check(); err != nil {
+		return err
+	}
 	err := c.session.Close(ctx)
-	c.background.Wait()
+	awaitBackground(ctx, c)
+	if late := c.callbacks.await(ctx); err == nil {
+		err = late
+	}
 	return err
 }
 
+// awaitBackground waits for the goroutines that end with the session, as session.Close waits for its reader.
+func awaitBackground(ctx context.Context, c *Client) {
+	ended := make(chan struct{})
+	go func() {
+		c.background.Wait()
+		close(ended)
+	}()
+	session.AwaitEnd(ctx, ended)
+}
+
 // Abandon ends the Client without a word to the ensemble: the session lives until its timeout has passed, or until
-// another Client resumes it. When Abandon returns, no goroutine is left.
+// another Client resumes it. When Abandon returns, no goroutine is left, except that of OnState, which Abandon does not
+// wait for. Inside OnEvent and OnPong it returns at once, and the Client ends after them.
 func (c *Client) Abandon() {
+	if c.callbacks.check() != nil {
+		go c.session.Abandon()
+		return
+	}
 	c.session.Abandon()
 	c.background.Wait()
 }

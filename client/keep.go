@@ -48,24 +48,22 @@ func keepOnce(ctx context.Context, servers string, cfg Config, f func(context.Co
 ) {
 	sessionCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	onState := cfg.OnState
-	cfg.OnState = func(change StateChange) {
-		if onState != nil {
-			onState(change)
+	c, err := dial(ctx, servers, cfg, func(last StateChange) {
+		if last.State == Closed {
+			last.Err = ErrClosed
 		}
-		switch {
-		case change.State == Closed:
-			cancel(ErrClosed)
-		case change.State.IsFinal():
-			cancel(change.Err)
-		}
-	}
-	c, err := Dial(ctx, servers, cfg)
+		cancel(last.Err)
+	})
 	if err != nil {
 		return 0, cfg.Resume != nil && errors.Is(err, ErrExpired), err
 	}
 	err = f(sessionCtx, c)
 	_, timeout = c.Session()
+	ended, stopNow := context.WithCancel(ctx)
+	stopNow()
+	if errors.Is(c.AwaitConnected(ended), ErrExpired) { // calls may say so before the state does
+		c.Abandon() // returns when the state is final
+	}
 	switch last := c.State(); last.State {
 	case Expired:
 		return timeout, true, last.Err

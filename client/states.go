@@ -29,8 +29,9 @@ type StateChange = session.Change
 
 // states has the last state of a session.
 type states struct {
-	onChange func(StateChange) // the caller's; nil: none
-	watches  *watchTable       // hears of the end of a connection, of the next one, and of the end of the session
+	onEnd     func(StateChange) // called with the final state
+	callbacks *callbacks
+	watches   *watchTable // hears of the end of a connection, of the next one, and of the end of the session
 
 	mu      sync.Mutex
 	last    StateChange
@@ -50,7 +51,7 @@ func (s *states) get() (last StateChange, changed <-chan struct{}) {
 }
 
 // States returns the present state, and then each change until ctx ends or after a final state. A reader that is
-// slower than the changes misses those in between: it always gets the latest one. Config.OnState misses none.
+// slower than the changes misses those in between: it always gets the latest one.
 func (c *Client) States(ctx context.Context) iter.Seq[StateChange] {
 	return func(yield func(StateChange) bool) {
 		for {
@@ -101,7 +102,8 @@ func (s *states) handle(change StateChange) {
 	case change.State.IsConnected():
 		s.watches.reconnected()
 	}
-	if s.onChange != nil {
-		s.onChange(change)
+	if change.State.IsFinal() {
+		s.onEnd(change)
 	}
+	s.callbacks.state(change)
 }

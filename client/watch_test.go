@@ -268,7 +268,7 @@ func TestWatchComparesAfterReconnect(t *testing.T) {
 // dialFake opens a Client with a server.
 func dialFake(t *testing.T, s *fakezk.Server, cfg Config) *Client {
 	t.Helper()
-	cfg.DialConn = func(context.Context, string, string) (net.Conn, error) { return s.Accept() }
+	cfg.DialConn = fakeDial(s)
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 30 * time.Second
 	}
@@ -281,6 +281,10 @@ func dialFake(t *testing.T, s *fakezk.Server, cfg Config) *Client {
 		s.Wait()
 	})
 	return c
+}
+
+func fakeDial(s *fakezk.Server) func(context.Context, string, string) (net.Conn, error) {
+	return func(context.Context, string, string) (net.Conn, error) { return s.Accept() }
 }
 
 func awaitConnected(t *testing.T, c *Client) {

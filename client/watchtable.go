@@ -89,8 +89,7 @@ type onceWaiter struct {
 // when the reply to its request is read, in the order of the connection: so it gets the first event after that reply,
 // and no earlier one.
 type watchTable struct {
-	c       *Client
-	onEvent func(Event) // the caller's; nil: none
+	c *Client
 
 	mu       sync.Mutex
 	paths    map[string]*pathWatches
@@ -127,9 +126,7 @@ func (t *watchTable) handleEvent(e jute.WatcherEvent, zxid int64) {
 	if event.Zxid == NoZxid {
 		event.From = NoZxid
 	}
-	if t.onEvent != nil {
-		t.onEvent(event)
-	}
+	t.c.callbacks.event(event)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.paths[path]

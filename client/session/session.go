@@ -279,9 +279,29 @@ func (c *Session) AwaitReady(ctx context.Context) error {
 	}
 }
 
+// closeGrace is the time after the end of Close's context in which the reader may end. It needs no more than a
+// moment, unless a function of the caller blocks it.
+const closeGrace = time.Second
+
+// AwaitEnd waits until ended is closed, but not longer than a second after the end of ctx: as Close does for the reader.
+func AwaitEnd(ctx context.Context, ended <-chan struct{}) {
+	select {
+	case <-ended:
+		return
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(closeGrace)
+	defer grace.Stop()
+	select {
+	case <-ended:
+	case <-grace.C:
+	}
+}
+
 // Close closes the session and waits for the reply. Without a connection it waits for one. Calls
 // that begin after Close end with ErrClosed, and the right ends at once. Whatever Close returns, the
-// Session has then ended as with Abandon. The error is ctx's, in which case the session ends when it
+// Session has then ended as with Abandon, unless a function of the caller blocks the reader for a second after the end
+// of ctx. The error is ctx's, in which case the session ends when it
 // expires, or ErrClosed if the Session had ended before. It is nil if the session had expired.
 func (c *Session) Close(ctx context.Context) error {
 	c.mu.Lock()
@@ -289,14 +309,15 @@ func (c *Session) Close(ctx context.Context) error {
 	c.closing = true
 	c.mu.Unlock()
 	if again {
-		<-c.readerEnded
+		AwaitEnd(ctx, c.readerEnded)
 		return ErrClosed
 	}
 	err := ErrConnectionLost
 	for errors.Is(err, ErrConnectionLost) {
 		_, err = c.doRequest(ctx, jute.OpCloseSession, nil, nil, true)
 	}
-	c.Abandon()
+	c.stop()
+	AwaitEnd(ctx, c.readerEnded)
 	if errors.Is(err, jute.SessionExpired) {
 		return nil
 	}
