@@ -11,12 +11,23 @@ import (
 
 // do sends a request about a path and waits for the reply.
 func (c *Client) do(ctx context.Context, op jute.Op, path string, rec session.Record, into session.Readable) error {
+	return send(ctx, c, op, path, CheckPath(path), rec, into)
+}
+
+// send sends a request and waits for the reply, unless invalid says that it may not be sent. A read is sent again if its
+// connection breaks, unless calls are to fail while the session is suspended.
+func send(ctx context.Context, c *Client, op jute.Op, path string, invalid error, rec session.Record,
+	into session.Readable,
+) error {
 	var observed func(error)
 	if c.observer != nil {
 		ctx, observed = c.observer.Begin(ctx, op.String(), path)
 	}
-	var err error
-	for {
+	if invalid == nil {
+		invalid = c.callbacks.check()
+	}
+	err := invalid
+	for invalid == nil {
 		_, err = c.session.Do(ctx, op, rec, into)
 		if !errors.Is(err, ErrConnectionLost) || op.IsWrite() || c.policy == Fail {
 			break
@@ -31,7 +42,7 @@ func (c *Client) do(ctx context.Context, op jute.Op, path string, rec session.Re
 
 // carryOut sends an operation as a request, and waits for the reply.
 func (c *Client) carryOut(ctx context.Context, o Operation, into session.Readable) error {
-	return c.do(ctx, o.op, o.path, &request{Operation: o, root: c.chroot}, into)
+	return send(ctx, c, o.op, o.path, o.checkPath(), &request{Operation: o, root: c.chroot}, into)
 }
 
 // Create creates a node and returns its path and its Stat. The path is the one given, and for a sequential mode a
@@ -116,18 +127,10 @@ func (c *Client) Children(ctx context.Context, path string) ([]string, Stat, err
 	return resp.names, statOf(resp.stat), nil
 }
 
-func namesOf(children [][]byte) []string {
-	names := make([]string, len(children))
-	for i, name := range children {
-		names[i] = string(name)
-	}
-	return names
-}
-
 // Sync waits until the server that the Client is connected to has applied everything that was written anywhere
 // before the call. A read after it sees all that.
 func (c *Client) Sync(ctx context.Context) error {
-	return c.do(ctx, jute.OpSync, "", jute.SyncRequest{Path: []byte(c.chroot.full("/"))}, nil)
+	return send(ctx, c, jute.OpSync, "", nil, jute.SyncRequest{Path: []byte(c.chroot.full("/"))}, nil)
 }
 
 // GetACL returns a node's access control list and its Stat.
@@ -151,14 +154,16 @@ func (c *Client) SetACL(ctx context.Context, path string, acl []ACL, version int
 
 // Ephemerals returns the paths of the session's ephemeral nodes at prefix and below it, in no order.
 func (c *Client) Ephemerals(ctx context.Context, prefix string) ([]string, error) {
-	var resp jute.GetEphemeralsResponse
+	var resp ephemeralPaths
 	rec := jute.GetEphemeralsRequest{Path: []byte(c.chroot.full(prefix))}
 	if err := c.do(ctx, jute.OpGetEphemerals, prefix, rec, &resp); err != nil {
 		return nil, err
 	}
-	paths := namesOf(resp.Ephemerals)
-	for i, path := range paths {
-		paths[i] = c.chroot.local(path)
+	paths := resp.names[:0]
+	for _, path := range resp.names { // servers list those whose paths begin with the text of prefix
+		if local, ok := c.chroot.localBelow(path, prefix); ok {
+			paths = append(paths, local)
+		}
 	}
 	return paths, nil
 }
@@ -185,15 +190,11 @@ func (c *Client) AddAuth(ctx context.Context, a Auth) error {
 // WhoAmI returns the identities of the connection, as the server knows them. The IDs of the scheme digest are users
 // without their hash.
 func (c *Client) WhoAmI(ctx context.Context) ([]Identity, error) {
-	var resp jute.WhoAmIResponse
-	if err := c.do(ctx, jute.OpWhoAmI, "", nil, &resp); err != nil {
+	var resp identitiesReply
+	if err := send(ctx, c, jute.OpWhoAmI, "", nil, nil, &resp); err != nil {
 		return nil, err
 	}
-	identities := make([]Identity, len(resp.ClientInfo))
-	for i, info := range resp.ClientInfo {
-		identities[i] = Identity{Scheme: string(info.AuthScheme), ID: string(info.User)}
-	}
-	return identities, nil
+	return resp.identities, nil
 }
 
 // AwaitConnected waits until requests can be sent, or until ctx ends. If requests can never be sent again, it

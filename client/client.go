@@ -12,6 +12,8 @@
 //
 // # Calls
 //
+// Each call checks its paths before it sends anything: the error of a path that no node may have is ErrBadArguments.
+//
 // Each call has a context and returns when that ends; a reply that comes later is dropped. Its error is an *Error
 // with the operation and the path. errors.Is finds the reason, such as ErrNoNode, and MayHaveHappened reports
 // whether a write may have been carried out although it failed. The Client sends a read again if the connection

@@ -16,6 +16,20 @@ func opOfMulti(ops []Operation) jute.Op {
 	return jute.OpMultiRead
 }
 
+// checkOperations returns an ErrBadArguments unless all operations are of one kind and have valid paths.
+func checkOperations(op jute.Op, ops []Operation) error {
+	for i := range ops {
+		err := ops[i].checkPath()
+		if err == nil && op == jute.OpMulti && !ops[i].op.IsWrite() {
+			err = fmt.Errorf("%w: a multi that writes cannot read: read in a call of its own", ErrBadArguments)
+		}
+		if err != nil {
+			return &MultiError{Index: i, Op: ops[i].op.String(), Path: ops[i].path, Err: err}
+		}
+	}
+	return nil
+}
+
 // multiRecord is the record of a multi.
 type multiRecord struct {
 	root chroot

@@ -60,8 +60,12 @@ func (c *Client) readAndWatch(ctx context.Context, op jute.Op, path string, into
 		ctx, observed = c.observer.Begin(ctx, op.String(), path)
 	}
 	var watch *OnceWatch
-	var err error
-	for {
+	invalid := CheckPath(path)
+	if invalid == nil {
+		invalid = c.callbacks.check()
+	}
+	err := invalid
+	for invalid == nil {
 		watch, err = c.watches.read(ctx, op, c.chroot.full(path), into)
 		if c.policy == Fail {
 			break

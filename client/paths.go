@@ -1,6 +1,7 @@
 package client
 
 import (
+	"fmt"
 	"strings"
 
 	"rollcall/zk/jute"
@@ -9,6 +10,25 @@ import (
 // chroot is the path of the node that all paths of a Client begin at. It is "" for the root; otherwise it begins with a
 // slash and does not end with one.
 type chroot string
+
+// CheckPath returns an ErrBadArguments unless a node may have the path. Every call does so before it sends anything: a
+// chroot goes before a path as it is, so that with /app a path such as 2 would be that of another node, /app2.
+func CheckPath(path string) error {
+	if jute.ValidPath(path) {
+		return nil
+	}
+	return fmt.Errorf("%w: %.200q is not a path: it must begin with a slash, must not end with one, and must have no empty "+
+		"part, no . or .. and no control characters", ErrBadArguments, path)
+}
+
+// checkPath returns an ErrBadArguments unless the path of the operation is valid. A create with a sequential mode may
+// have one that ends with a slash, because a number follows it.
+func (o *Operation) checkPath() error {
+	if o.mode.IsSequential() && strings.HasSuffix(o.path, "/") && len(o.path) > 1 {
+		return CheckPath(strings.TrimSuffix(o.path, "/"))
+	}
+	return CheckPath(o.path)
+}
 
 // full returns a path as the servers know it.
 func (r chroot) full(path string) string {
@@ -36,6 +56,16 @@ func (r chroot) local(path string) string {
 		return "/"
 	}
 	return strings.TrimPrefix(path, string(r))
+}
+
+// localBelow returns a path as the caller knows it. ok is false if it is neither that of the node at prefix, which the
+// caller knows, nor of one below.
+func (r chroot) localBelow(path, prefix string) (local string, ok bool) {
+	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(r.full(prefix), "/"))
+	if !ok || rest != "" && rest[0] != '/' {
+		return "", false
+	}
+	return r.local(path), true
 }
 
 // parentOf returns the path of a node's parent.

@@ -48,12 +48,26 @@ func (q *pipelined) send(ctx context.Context) error {
 	if q.op == jute.OpCloseSession {
 		rec = nil // it has no record
 	}
-	err := q.c.session.Go(ctx, q.op, rec, q.onReply)
+	err := q.check()
+	if err == nil {
+		err = q.c.session.Go(ctx, q.op, rec, q.onReply)
+	}
 	if err != nil {
 		err = callError(q.op, q.path, err)
 		q.release()
 	}
 	return err
+}
+
+// check returns the reason for which the request may not be sent.
+func (q *pipelined) check() error {
+	switch q.op {
+	case jute.OpCloseSession:
+		return nil
+	case jute.OpMulti, jute.OpMultiRead:
+		return checkOperations(q.op, q.ops)
+	}
+	return q.checkPath()
 }
 
 func (q *pipelined) handleReply(r session.Reply, err error) {

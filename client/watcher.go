@@ -50,10 +50,13 @@ func (l *Watcher) fail(err error) {
 }
 
 // NewWatcher begins a Watch: see Client.Watch. It does not block. Close must be called. The error says that mode is
-// none.
+// none, or that no node may have the path.
 func (c *Client) NewWatcher(path string, mode WatchMode) (*Watcher, error) {
 	if mode < Node || mode > TreeWithoutState {
 		return nil, fmt.Errorf("client: watch %s: mode %d must be Node, Tree or TreeWithoutState", path, mode)
+	}
+	if err := CheckPath(path); err != nil {
+		return nil, fmt.Errorf("client: watch: %w", err)
 	}
 	return c.watches.listen(path, mode), nil
 }

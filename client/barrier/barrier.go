@@ -45,7 +45,10 @@ func (b *Barrier) Remove(ctx context.Context) error {
 // Wait waits until the barrier is not up, until ctx ends, or until the session has ended. It returns at once if the
 // barrier is not up.
 func (b *Barrier) Wait(ctx context.Context) error {
-	err := reconnect.Settle(ctx, b.c) // a server that lags may not know the barrier yet
+	err := client.CheckPath(b.path)
+	if err == nil {
+		err = reconnect.Settle(ctx, b.c) // a server that lags may not know the barrier yet
+	}
 	for err == nil {
 		var watch *client.OnceWatch
 		watch, err = watchNode(ctx, b.c, b.path)

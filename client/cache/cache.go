@@ -113,6 +113,9 @@ func Open(ctx context.Context, c *client.Client, root string, cfg Config) (*Cach
 	if cfg.MaxBytes < 0 || cfg.MaxInFlight < 0 {
 		return nil, fmt.Errorf("cache: MaxBytes %d and MaxInFlight %d must not be negative", cfg.MaxBytes, cfg.MaxInFlight)
 	}
+	if err := client.CheckPath(root); err != nil {
+		return nil, fmt.Errorf("cache: %w", err)
+	}
 	k := &Cache{
 		root: root, maxBytes: cfg.MaxBytes, maxInFlight: cfg.MaxInFlight,
 		listeners: map[*listener]bool{}, changed: make(chan struct{}),

@@ -26,6 +26,9 @@ func (q *Queue) PutWithPriority(ctx context.Context, data []byte, priority int32
 	if priority != 0 && !q.cfg.Priorities {
 		return "", failed("put into", q.folder, fmt.Errorf("%w: %d", ErrNoPriorities, priority))
 	}
+	if err := client.CheckPath(q.folder); err != nil { // the first request is about the receipts
+		return "", failed("put into", q.folder, err)
+	}
 	mode := client.PersistentSequential
 	if q.cfg.ACL != nil {
 		mode = mode.WithACL(q.cfg.ACL...)

@@ -97,10 +97,7 @@ func decodeServer(data []byte) (Server, error) {
 }
 
 // RegisterServer registers a server in the serverset in folder until Unregister or until the session ends. Its node
-// gets another number when it comes back. Register each server once in a session: a second one that is the same in all
-// fields is the same node.
-//
-// The servers must know the request getEphemerals, as ZooKeeper does since 3.6.
+// gets another number when it comes back.
 func RegisterServer(ctx context.Context, c *client.Client, folder string, s Server) (*Registration[Server], error) {
 	return register(ctx, c, roster.PathOf(folder, memberPrefix), true, s, encodeServer)
 }

@@ -14,6 +14,9 @@ var errChanged = errors.New("another client has set the value")
 
 // write sets the value if seen is the present revision. The error is errChanged if it is not.
 func (v *Value) write(ctx context.Context, seen Revision, data []byte) (Revision, error) {
+	if err := client.CheckPath(v.path); err != nil { // the first request may be about the receipts
+		return Revision{}, err
+	}
 	if !seen.Exists {
 		var err error
 		if seen, err = v.create(ctx); err != nil {
