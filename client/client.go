@@ -29,6 +29,12 @@
 // time at which its last answered request was sent, plus the timeout, less a margin. Held reports whether it may, at
 // the moment of the call. The clock goes on while the machine is suspended.
 //
+// # Functions and iterators that end
+//
+// One rule holds for a function that outlives what it works with (Keep, election.Keep, group.SharePartitions): if it
+// returns before its context has ended, the call ends with its error, which may be nil. One rule holds for iterators with
+// an error: when ctx or the session ends, the last pair has the error. States has no errors, and just ends.
+//
 // # Concurrency
 //
 // A Client is safe for concurrent use. Config.OnState runs on a goroutine of its own, and may call the Client. All other
@@ -147,6 +153,8 @@ type Client struct {
 	watches   watchTable
 
 	inheritedUntil Zxid // the last one that the predecessor has seen, if the session was handed over
+
+	recipes recipeState
 
 	background sync.WaitGroup // goroutines that end with the session
 }

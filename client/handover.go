@@ -74,7 +74,7 @@ func (c *Client) HandOver(ctx context.Context, rights ...*Right) (Handover, erro
 	}
 	c.Abandon() // before OnLost is called, so that its calls cannot delete a node
 	for _, r := range rights {
-		r.End()
+		r.leaveNode()
 	}
 	t := c.session.ResumeToken()
 	h.Password, h.LastZxid = t.Password, Zxid(t.LastZxid)
@@ -96,7 +96,7 @@ func heldRight(ctx context.Context, c *Client, r *Right) (HeldRight, error) {
 		return HeldRight{}, err
 	}
 	if !exists || !standsFor(c, stat, r.created) {
-		r.End()
+		r.leaveNode()
 		return HeldRight{}, ErrNotHeld
 	}
 	return HeldRight{Path: r.path, Token: r.token, Created: r.created, ACLVersion: stat.ACLVersion}, nil
@@ -106,17 +106,6 @@ func heldRight(ctx context.Context, c *Client, r *Right) (HeldRight, error) {
 func standsFor(c *Client, stat Stat, created Zxid) bool {
 	id, _ := c.Session()
 	return stat.Created == created && stat.Owner == id
-}
-
-// IsSuccessor reports whether the Client has the session of a process that handed it over, and so may find ephemeral
-// nodes that are Inherited.
-func IsSuccessor(c *Client) bool { return c.inheritedUntil > 0 }
-
-// Inherited reports whether an ephemeral node with this Stat is of the Client's session, and was created by a process
-// that has handed the session over. Recipes remove such nodes if only that process could use them.
-func Inherited(c *Client, stat Stat) bool {
-	id, _ := c.Session()
-	return stat.Owner == id && stat.Created <= c.inheritedUntil
 }
 
 // CheckFresh returns ErrHandoverStale if the session has ended before now, and nil if it may still live.
@@ -160,7 +149,7 @@ func (h *Handover) Rights(ctx context.Context, c *Client) ([]*Right, error) {
 		right, err := h.claim(ctx, c, held)
 		if err != nil {
 			for _, r := range rights {
-				r.End()
+				r.leaveNode()
 			}
 			return nil, fmt.Errorf("client: rights of session %v: %s: %w", h.Session, held.Path, err)
 		}
@@ -173,7 +162,7 @@ func (h *Handover) Rights(ctx context.Context, c *Client) ([]*Right, error) {
 func (h *Handover) claim(ctx context.Context, c *Client, held HeldRight) (*Right, error) {
 	tried := false // a write of ours may have been carried out
 	for {
-		err := Prove(ctx, c)
+		err := prove(ctx, c)
 		var acl []ACL
 		var stat Stat
 		if err == nil {
@@ -183,7 +172,7 @@ func (h *Handover) claim(ctx context.Context, c *Client, held HeldRight) (*Right
 		case errors.Is(err, ErrNoNode), err == nil && !standsFor(c, stat, held.Created):
 			return endedRight(c, held), nil
 		case err == nil && tried && h.received && stat.ACLVersion == held.ACLVersion+1:
-			return NewRightWithToken(c, held.Path, stat, held.Token), nil
+			return newProvenRight(c, held.Path, stat, held.Token), nil
 		case err == nil && stat.ACLVersion != held.ACLVersion:
 			c.Abandon()
 			return nil, ErrHandoverTaken
@@ -193,7 +182,7 @@ func (h *Handover) claim(ctx context.Context, c *Client, held HeldRight) (*Right
 		}
 		switch {
 		case err == nil:
-			return NewRightWithToken(c, held.Path, stat, held.Token), nil
+			return newProvenRight(c, held.Path, stat, held.Token), nil
 		case errors.Is(err, ErrConnectionLost), errors.Is(err, ErrSuspended):
 			if err = c.AwaitConnected(ctx); err == nil {
 				err = c.Sync(ctx)
@@ -211,7 +200,7 @@ func (h *Handover) claim(ctx context.Context, c *Client, held HeldRight) (*Right
 // endedRight returns a right that somebody else has ended.
 func endedRight(c *Client, held HeldRight) *Right {
 	r := newRight(c, held.Path, held.Created, held.Token)
-	r.End()
+	r.leaveNode()
 	return r
 }
 

@@ -150,7 +150,7 @@ func TestClaim(t *testing.T) {
 					t.Errorf("%d syncs after %d writes without a reply", s.syncs, losses)
 				}
 				for _, r := range rights {
-					r.End()
+					r.leaveNode()
 				}
 			})
 		})
@@ -178,7 +178,7 @@ func TestRightsAreProven(t *testing.T) {
 		if len(ops) == 0 || ops[0] != jute.OpSync {
 			t.Errorf("the requests are %v", ops)
 		}
-		rights[0].End()
+		rights[0].leaveNode()
 		synctest.Wait() // the watch of the right has ended
 	})
 }
@@ -234,13 +234,13 @@ func TestHandOverUnreadable(t *testing.T) {
 				return reply.Append(nil)
 			})
 		})
-		right := NewRight(c, "/lock", Stat{Created: claimedAt, Owner: 7})
+		right := newProvenRight(c, "/lock", Stat{Created: claimedAt, Owner: 7}, Token(claimedAt))
 		h, err := c.HandOver(t.Context(), right)
 		wantError(t, err, ErrNoAuth)
 		if h.Password != nil || !right.Held() || c.State().State != Connected {
 			t.Errorf("password %q, held %t, state %v", h.Password, right.Held(), c.State().State)
 		}
-		right.End()
+		right.leaveNode()
 		synctest.Wait() // its watch has ended
 	})
 }
@@ -258,7 +258,7 @@ func TestHandOverReplacedNode(t *testing.T) {
 					return now.Append(out)
 				})
 			})
-			right := NewRight(c, "/lock", Stat{Created: claimedAt, Owner: 7})
+			right := newProvenRight(c, "/lock", Stat{Created: claimedAt, Owner: 7}, Token(claimedAt))
 			h, err := c.HandOver(t.Context(), right)
 			wantError(t, err, ErrNotHeld)
 			if h.Password != nil || right.Held() || c.State().State != Connected {
@@ -288,11 +288,11 @@ func TestRightsOfAnotherClient(t *testing.T) {
 func TestInherited(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, _ *fakezk.Server, c *Client) {
 		id, _ := c.Session()
-		if IsSuccessor(c) || Inherited(c, Stat{Owner: id, Created: 1}) {
+		if (authorTools{}).IsSuccessor(c) || (authorTools{}).Inherited(c, Stat{Owner: id, Created: 1}) {
 			t.Error("a Client without a predecessor has inherited something")
 		}
 		c.inheritedUntil = 1
-		if !IsSuccessor(c) {
+		if !(authorTools{}).IsSuccessor(c) {
 			t.Error("a Client with a predecessor is no successor")
 		}
 		c.inheritedUntil = 8
@@ -300,7 +300,7 @@ func TestInherited(t *testing.T) {
 			{Owner: id, Created: 7}: true, {Owner: id, Created: 8}: true, {Owner: id, Created: 9}: false,
 			{Owner: id + 1, Created: 7}: false, {Created: 7}: false,
 		} {
-			if Inherited(c, stat) != want {
+			if (authorTools{}).Inherited(c, stat) != want {
 				t.Errorf("%+v is inherited: %t", stat, !want)
 			}
 		}

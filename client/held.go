@@ -12,9 +12,8 @@ func (c *Client) Held() bool { return c.Remaining() > 0 }
 // ensemble. It is at most the timeout, and 0 if it may not.
 func (c *Client) Remaining() time.Duration { return c.session.Right().Remaining() }
 
-// Prove returns when the Client's right is proven: at once if a sync or a connect has proved it and that still counts, and
-// else after a sync. Recipes call it before NewRight. The error is that of Sync.
-func Prove(ctx context.Context, c *Client) error {
+// prove is recipe.Prove.
+func prove(ctx context.Context, c *Client) error {
 	if c.session.Right().IsProven() {
 		return nil
 	}

@@ -36,24 +36,10 @@ type Right struct {
 	stopWatch context.CancelFunc
 }
 
-// NewRight returns the right that stands for an ephemeral node of the Client's session. stat is the node's. Recipes
-// call it once their node gives them the right, after Prove; it starts a goroutine that ends with the Right. If the
-// Client's right to its session is not proven at that moment, because the process was stopped since, the Right has
-// ended.
-//
-// The Right is worth no more than what its node proves. Give the node a path that no other node ever has, such as that
-// of an EphemeralSequential node. A fixed path can be made again: if somebody deletes the node and another session
-// creates one there, Guard passes and Release can delete the other node, until this Client has heard of the deletion.
-// With a fixed path, let each owner also set a persistent node, and add a check of its version to the operations of
-// Guard: the package queue does that.
-func NewRight(c *Client, path string, stat Stat) *Right {
-	return NewRightWithToken(c, path, stat, Token(stat.Created))
-}
-
-// NewRightWithToken is NewRight for a node that has taken the place of another one, whose token the right keeps.
-func NewRightWithToken(c *Client, path string, stat Stat, token Token) *Right {
+// newProvenRight returns the right that stands for an ephemeral node, for recipe.NewRightWithToken.
+func newProvenRight(c *Client, path string, stat Stat, token Token) *Right {
 	r := newRight(c, path, stat.Created, token)
-	stop := c.session.Right().AfterProvenEnd(r.End) // at once: Held must not be true after it
+	stop := c.session.Right().AfterProvenEnd(r.leaveNode) // at once: Held must not be true after it
 	go func() {
 		defer stop()
 		r.watchNode()
@@ -132,7 +118,7 @@ func (r *Right) Context(parent context.Context) (ctx context.Context, cancel con
 
 // Guard carries out ops as one multi, but only if the right is still held: the ensemble checks that its node exists, in
 // the same transaction. If the right has ended, the error is ErrNotHeld, and nothing was carried out. The results are
-// those of ops. At a path that another session can create again, that node passes the check too: see NewRight.
+// those of ops. At a path that another session can create again, that node passes the check too: see recipe.NewRight.
 func (r *Right) Guard(ctx context.Context, ops ...Operation) ([]Result, error) {
 	if !r.Held() {
 		return nil, fmt.Errorf("client: guard of %s: %w", r.path, ErrNotHeld)
@@ -144,7 +130,7 @@ func (r *Right) Guard(ctx context.Context, ops ...Operation) ([]Result, error) {
 		case failed.Index > 0:
 			failed.Index--
 		case errors.Is(failed.Err, ErrNoNode):
-			r.End()
+			r.leaveNode()
 			return nil, fmt.Errorf("client: guard of %s: %w", r.path, ErrNotHeld)
 		default: // such as ErrNoAuth: no operation of the caller's has failed
 			return nil, fmt.Errorf("client: guard: check of %s: %w", r.path, failed.Err)
@@ -153,13 +139,14 @@ func (r *Right) Guard(ctx context.Context, ops ...Operation) ([]Result, error) {
 	if len(results) > 0 {
 		results = results[1:]
 	}
+	if err != nil {
+		err = fmt.Errorf("client: guard of %s: %w", r.path, err)
+	}
 	return results, err
 }
 
-// Outlast returns a context that ends with ctx, unless ctx is of Context and ends because the Right does. Requests
-// that give the right up need it. It keeps ctx's deadline; the end of ctx's parent after that of the Right is not
-// seen.
-func (r *Right) Outlast(ctx context.Context) (context.Context, context.CancelFunc) {
+// outlast is recipe.Outlast.
+func (r *Right) outlast(ctx context.Context) (context.Context, context.CancelFunc) {
 	apart, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		if !errors.Is(context.Cause(ctx), ErrNotHeld) && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -175,9 +162,8 @@ func (r *Right) Outlast(ctx context.Context) (context.Context, context.CancelFun
 	return apart, func() { cancelTimer(); end() }
 }
 
-// End ends the Right and leaves its node. Recipes call it before a request of their own that deletes the node, so that
-// the right is not held any more when the servers carry that out. If the request fails, Release must follow.
-func (r *Right) End() {
+// leaveNode is recipe.End: it ends the Right and leaves its node.
+func (r *Right) leaveNode() {
 	r.end()
 	r.stopWatch()
 }
@@ -185,7 +171,7 @@ func (r *Right) End() {
 // Release gives the right up and waits until the ensemble has done so. If ctx ends first, the Client goes on trying, as
 // long as the session lives. The right has ended in any case.
 func (r *Right) Release(ctx context.Context) error {
-	ctx, cancel := r.Outlast(ctx)
+	ctx, cancel := r.outlast(ctx)
 	defer cancel()
 	mayBeGone := r.over.Err() != nil
 	r.end()
@@ -222,7 +208,7 @@ func (r *Right) deleteNode(mayBeGone bool) error {
 		case errors.Is(err, ErrConnectionLost), errors.Is(err, ErrSuspended):
 			continue
 		case errors.Is(err, ErrReadOnly):
-			if err = AwaitWritable(ctx, r.c); err == nil {
+			if err = awaitWritable(ctx, r.c); err == nil {
 				continue
 			}
 		}

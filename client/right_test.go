@@ -18,7 +18,7 @@ func TestReleaseAndTheWatch(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, server := dialScripted(t, "a:1", Config{})
 			id, _ := c.Session()
-			right := NewRight(c, "/a", Stat{Created: 3})
+			right := newProvenRight(c, "/a", Stat{Created: 3}, Token(3))
 			for range 2 { // a sync, to prove that the session lives, and the read that sets the watch
 				r := server.next()
 				var reply rawRecord
@@ -82,20 +82,20 @@ func TestOutlast(t *testing.T) {
 		parent, cancelParent := context.WithCancel(t.Context())
 		ctx, cancel := r.Context(parent)
 		defer cancel()
-		apart, end := r.Outlast(ctx)
+		apart, end := r.outlast(ctx)
 		defer end()
-		canceled, endCanceled := r.Outlast(parent)
+		canceled, endCanceled := r.outlast(parent)
 		defer endCanceled()
 		soon, stop := context.WithTimeout(ctx, time.Second)
 		defer stop()
-		late, endLate := r.Outlast(soon)
+		late, endLate := r.outlast(soon)
 		defer endLate()
-		short, endShort := r.Outlast(ctx)
+		short, endShort := r.outlast(ctx)
 		endShort()
 		if !errors.Is(short.Err(), context.Canceled) {
 			t.Errorf("a context that is not needed any more: %v", short.Err())
 		}
-		r.End()
+		r.leaveNode()
 		synctest.Wait()
 		if !errors.Is(context.Cause(ctx), ErrNotHeld) || apart.Err() != nil || late.Err() != nil {
 			t.Errorf("after the right: %v, %v, %v", context.Cause(ctx), apart.Err(), late.Err())

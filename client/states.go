@@ -68,13 +68,12 @@ func (c *Client) States(ctx context.Context) iter.Seq[StateChange] {
 	}
 }
 
-// readOnlyPause is the time that AwaitWritable waits at least. A server that could write when the connection began, and
+// readOnlyPause is the time that awaitWritable waits at least. A server that could write when the connection began, and
 // now replies ErrReadOnly, gets few requests.
 const readOnlyPause = 100 * time.Millisecond
 
-// AwaitWritable waits, after ErrReadOnly, until c is connected to a server that can write, or until ctx ends. If it never
-// will be, it returns the reason. Recipes need it to give up what they hold.
-func AwaitWritable(ctx context.Context, c *Client) error {
+// awaitWritable is recipe.AwaitWritable.
+func awaitWritable(ctx context.Context, c *Client) error {
 	select {
 	case <-time.After(readOnlyPause):
 	case <-ctx.Done():

@@ -9,6 +9,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/client/internal/reconnect"
+	"rollcall/client/recipe"
 )
 
 // readyName is the name of the node that exists during a round.
@@ -71,11 +72,11 @@ func (b *DoubleBarrier) tryEnter(ctx context.Context) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := reconnect.Retry(ctx, b.c, func() error { return client.Prove(ctx, b.c) }); err != nil {
+	if err := reconnect.Retry(ctx, b.c, func() error { return recipe.Prove(ctx, b.c) }); err != nil {
 		reconnect.DeleteInBackground(b.c, b.pathOf(m.name))
 		return nil, err
 	}
-	m.Right = client.NewRight(b.c, b.pathOf(m.name), stat)
+	m.Right = recipe.NewRight(b.c, b.pathOf(m.name), stat)
 	held, cancel := m.Context(ctx)
 	defer cancel()
 	m.round, err = b.awaitRound(held, stat.Created)
@@ -99,7 +100,7 @@ func (b *DoubleBarrier) mode(m client.Mode) client.Mode {
 	return m
 }
 
-func (b *DoubleBarrier) pathOf(name string) string { return b.folder + "/" + name }
+func (b *DoubleBarrier) pathOf(name string) string { return recipe.PathOf(b.folder, name) }
 
 // newName returns a random UUID, as Curator's names are.
 func newName() string {

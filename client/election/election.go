@@ -8,6 +8,7 @@ import (
 	"rollcall/client"
 	"rollcall/client/internal/contender"
 	"rollcall/client/internal/reconnect"
+	"rollcall/client/recipe"
 )
 
 // ErrForeignContenders says that the folder has nodes of another layout. Their creators do not respect the candidates,
@@ -137,4 +138,4 @@ func candidateOf(path string, data []byte, stat client.Stat) Candidate {
 	return Candidate{Path: path, Token: client.Token(stat.Created), Data: data}
 }
 
-func (e *Election) pathOf(name contender.Name) string { return e.folder + "/" + name.Text }
+func (e *Election) pathOf(name contender.Name) string { return recipe.PathOf(e.folder, name.Text) }

@@ -11,6 +11,7 @@ import (
 	"rollcall/client"
 	"rollcall/client/internal/contender"
 	"rollcall/client/internal/reconnect"
+	"rollcall/client/recipe"
 )
 
 // Leadership is the right to lead. It is safe for concurrent use.
@@ -44,7 +45,7 @@ const maxPassedOver = 1000
 // candidate leaves at that moment or ctx ends, it resigns, and the next candidate leads. If there is no such candidate
 // when HandOver looks for it, this client goes on leading: Held tells.
 func (l *Leadership) HandOver(ctx context.Context, to []byte) error {
-	ctx, cancel := l.Outlast(ctx)
+	ctx, cancel := recipe.Outlast(ctx, l.Right)
 	defer cancel()
 	successor, err := l.find(ctx, to)
 	if err == nil {
@@ -57,7 +58,7 @@ func (l *Leadership) HandOver(ctx context.Context, to []byte) error {
 		return fmt.Errorf("election: hand over %s: %w", l.Path(), err)
 	}
 	l.givenUp.Store(true)
-	l.End()
+	recipe.End(l.Right)
 	if err := l.handOver(ctx, successor); err != nil {
 		_ = l.Release(ctx) // goes on in the background until the node is gone
 		return fmt.Errorf("election: hand over %s to %s: %w", l.Path(), successor, err)

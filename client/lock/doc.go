@@ -41,7 +41,7 @@
 //
 // A call that returns an error leaves no node. If ctx ends or the connection is lost, the node is deleted in the
 // background: at the latest the end of the session deletes it. While there is no connection, the calls wait for one
-// until ctx ends, whatever Config.WhileSuspended of the Client is.
+// until ctx ends, whatever WhileSuspended of client.Config is.
 //
 // A folder belongs to one lock. A call that finds other nodes there returns a *ForeignError: their creators may not
 // respect the lock. It cannot see nodes that are created after it has returned.

@@ -5,11 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
 
 	"rollcall/client"
 	"rollcall/client/internal/contender"
 	"rollcall/client/internal/reconnect"
+	"rollcall/client/recipe"
 )
 
 // SemaphoreConfig has the settings of a Semaphore.
@@ -46,12 +46,11 @@ func NewSemaphore(c *client.Client, folder string, cfg SemaphoreConfig) (*Semaph
 	if cfg.PermitsPath == "" && cfg.Permits <= 0 {
 		return nil, fmt.Errorf("lock: semaphore %s: Permits %d must be positive, or PermitsPath set", folder, cfg.Permits)
 	}
-	folder = strings.TrimSuffix(folder, "/")
 	leases := contender.Config{
-		Folder: folder + "/leases", Layout: contender.CuratorLease, Data: cfg.Data, ACL: cfg.ACL,
+		Folder: recipe.PathOf(folder, "leases"), Layout: contender.CuratorLease, Data: cfg.Data, ACL: cfg.ACL,
 	}
 	return &Semaphore{
-		c: c, queue: NewMutex(c, folder+"/locks", Config{ACL: cfg.ACL}),
+		c: c, queue: NewMutex(c, recipe.PathOf(folder, "locks"), Config{ACL: cfg.ACL}),
 		leases: leases, permits: cfg.Permits, path: cfg.PermitsPath,
 	}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"rollcall/client"
+	"rollcall/client/recipe"
 )
 
 // Element is an element that this client has taken. The Right is that to the element, and its node is the lock.
@@ -39,9 +40,9 @@ func (e *Element) Path() string { return e.queue.pathOf(e.name) }
 // another Queue has made there since stays. Curator's takers leave no trace in the element, so theirs can be deleted
 // if it is made in the moment between a read of the lock and its deletion.
 func (e *Element) Release(ctx context.Context) error {
-	ctx, cancel := e.Outlast(ctx)
+	ctx, cancel := recipe.Outlast(ctx, e.Right)
 	defer cancel()
-	e.End()
+	recipe.End(e.Right)
 	done := make(chan error, 1)
 	go func() { done <- e.queue.unlock(e.name, e.lockID) }()
 	select {
@@ -63,7 +64,7 @@ func (e *Element) Guard(ctx context.Context, ops ...client.Operation) ([]client.
 		case operation.Index > 0:
 			operation.Index--
 		case errors.Is(operation.Err, client.ErrBadVersion), errors.Is(operation.Err, client.ErrNoNode):
-			e.End()
+			recipe.End(e.Right)
 			return nil, failed("guard", e.Path(), client.ErrNotHeld)
 		default:
 			return nil, failed("guard", e.Path(), operation.Err)
@@ -87,12 +88,12 @@ func (e *Element) Done(ctx context.Context, ops ...client.Operation) ([]client.R
 	if err != nil {
 		operation, isMulti := errors.AsType[*client.MultiError](err)
 		if isMulti && operation.Index >= len(ops) && operation.Index < len(all) {
-			e.End()
+			recipe.End(e.Right)
 			err = fmt.Errorf("%w: %w", client.ErrNotHeld, err)
 		}
 		return nil, failed("end", e.Path(), err)
 	}
-	e.End()
+	recipe.End(e.Right)
 	if outcome.Results == nil {
 		return nil, nil
 	}

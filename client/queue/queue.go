@@ -12,6 +12,7 @@ import (
 	"rollcall/client"
 	"rollcall/client/internal/receipt"
 	"rollcall/client/internal/reconnect"
+	"rollcall/client/recipe"
 )
 
 // DefaultBatch is the number of names that a Queue keeps of a list. They are 50 kB, and a list of a million elements is
@@ -131,8 +132,8 @@ func (q *Queue) first(elements, taken []string) []string {
 	return kept
 }
 
-func (q *Queue) pathOf(name string) string { return q.folder + "/" + name }
-func (q *Queue) lockOf(name string) string { return q.locks + "/" + name }
+func (q *Queue) pathOf(name string) string { return recipe.PathOf(q.folder, name) }
+func (q *Queue) lockOf(name string) string { return recipe.PathOf(q.locks, name) }
 
 // failed returns the error of a method, or nil if err is.
 func failed(what, path string, err error) error {

@@ -8,6 +8,7 @@ import (
 	"rollcall/client"
 	"rollcall/client/internal/contender"
 	"rollcall/client/internal/reconnect"
+	"rollcall/client/recipe"
 )
 
 // ErrEmpty says that a queue has no element that is not taken.
@@ -79,11 +80,11 @@ func (q *Queue) lock(ctx context.Context, name string) (*Element, error) {
 		q.unlockInBackground(name, id)
 		return nil, err
 	}
-	if err := reconnect.Retry(ctx, q.c, func() error { return client.Prove(ctx, q.c) }); err != nil {
+	if err := reconnect.Retry(ctx, q.c, func() error { return recipe.Prove(ctx, q.c) }); err != nil {
 		q.unlockInBackground(name, id)
 		return nil, err
 	}
-	e := &Element{Right: client.NewRight(q.c, q.lockOf(name), lock), queue: q, name: name, lockID: id}
+	e := &Element{Right: recipe.NewRight(q.c, q.lockOf(name), lock), queue: q, name: name, lockID: id}
 	e.version = stat.Version + 1
 	e.Attempt, e.Raw = int(e.version), data
 	e.Items, e.Malformed = decodeItems(data)
@@ -136,7 +137,7 @@ func (q *Queue) unlock(name, id string) error {
 		err := q.tryUnlock(ctx, name, id)
 		switch {
 		case errors.Is(err, client.ErrReadOnly):
-			err = client.AwaitWritable(ctx, q.c)
+			err = recipe.AwaitWritable(ctx, q.c)
 		case errors.Is(err, client.ErrBadVersion), errors.Is(err, client.ErrNoNode):
 			err = nil // the element or the lock is another one since they were read
 		case errors.Is(err, client.ErrConnectionLost), errors.Is(err, client.ErrSuspended):

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rollcall/client"
+	"rollcall/client/recipe"
 	"rollcall/rollcalltest"
 )
 
@@ -98,5 +99,5 @@ func (g *groupServers) right(c *client.Client, path string) *client.Right {
 	g.Helper()
 	path, stat, err := c.Create(g.ctx, path, nil, client.EphemeralSequential)
 	g.must(err)
-	return client.NewRight(c, path, stat)
+	return recipe.NewRight(c, path, stat)
 }

@@ -10,6 +10,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/client/lock"
+	"rollcall/client/recipe"
 	"rollcall/rollcalltest"
 )
 
@@ -512,7 +513,7 @@ func TestGuardAfterEnd(t *testing.T) {
 		if results, err := right.Guard(s.ctx); err != nil || len(results) != 0 {
 			s.Errorf("the results are %v, %v", results, err)
 		}
-		right.End()
+		recipe.End(right)
 		_, err = right.Guard(s.ctx, client.CreateOp("/a", nil, client.Persistent))
 		s.wantError(err, client.ErrNotHeld)
 		_, exists, err := s.client().Exists(s.ctx, "/a")

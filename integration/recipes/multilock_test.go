@@ -9,6 +9,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/client/lock"
+	"rollcall/client/recipe"
 	"rollcall/zk/jute"
 )
 
@@ -218,7 +219,7 @@ func TestRevokedLeavesNoWatch(t *testing.T) {
 		s.check(err)
 		s.check(revocable.Revoke(s.ctx))
 		<-right.Revoked()
-		right.End()
+		recipe.End(right.Right)
 		s.settle()
 		if now := s.watchCount(); now != before {
 			s.t.Errorf("%s watches are left, want %s", now, before)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rollcall/client"
+	"rollcall/client/recipe"
 	"rollcall/rollcalltest"
 )
 
@@ -15,7 +16,7 @@ func TestRightOfReplacedNode(t *testing.T) {
 		a, b := s.client(), s.client()
 		_, stat, err := a.Create(s.ctx, "/leader", nil, client.Ephemeral)
 		s.check(err)
-		right := client.NewRight(a, "/leader", stat)
+		right := recipe.NewRight(a, "/leader", stat)
 		release := make(chan struct{})
 		s.srv.OnRequest(breakAndHold(a, lostRequest, release, func(r rollcalltest.Request) bool { return r.Op == "sync" }))
 		go func() { _ = a.Sync(s.ctx) }()
@@ -47,11 +48,11 @@ func TestRightNeedsProof(t *testing.T) {
 		s.check(err)
 		time.Sleep(2 * sessionTimeout)
 		defer c.AfterRight(func() {})() // the right lasts on until the sync for it has its reply
-		if !c.Held() || client.NewRight(c, "/leader", stat).Held() {
+		if !c.Held() || recipe.NewRight(c, "/leader", stat).Held() {
 			s.t.Errorf("the Client holds its right: %t; the Right is held without a proof", c.Held())
 		}
-		s.check(client.Prove(s.ctx, c))
-		right := client.NewRight(c, "/leader", stat)
+		s.check(recipe.Prove(s.ctx, c))
+		right := recipe.NewRight(c, "/leader", stat)
 		if !right.Held() {
 			s.t.Error("the Right is not held after a proof")
 		}

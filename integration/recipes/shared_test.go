@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -388,10 +389,11 @@ func TestValueWatchEnds(t *testing.T) {
 			s.check(err)
 			break
 		}
-		for _, err := range v.Watch(ctx) {
-			s.check(err)
+		var last error
+		for _, last = range v.Watch(ctx) {
 			cancel()
 		}
+		s.want(last, context.Canceled)
 	})
 }
 
@@ -675,4 +677,98 @@ func TestValueDeleted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Counters that are made anew for each Add share their receipt, and a client keeps at most 64 of them in all folders: those
+// that were used last.
+func TestReceiptsStayFew(t *testing.T) {
+	const most = 64
+	inScene(t, func(s *scene) {
+		c := s.client()
+		add := func(path string) {
+			_, err := shared.NewCounter(c, path, shared.CounterConfig{}).Add(s.ctx, 1)
+			s.check(err)
+		}
+		for range 10 {
+			add("/n")
+		}
+		if n := len(s.receiptsOf(c)); n != 1 {
+			t.Errorf("ten counters of one node leave %d receipts, want 1", n)
+		}
+		for i := range 2 * most {
+			add(fmt.Sprintf("/many/%d", i))
+		}
+		kept := s.receiptsOf(c)
+		if len(kept) != most {
+			t.Errorf("many counters leave %d receipts, want %d", len(kept), most)
+		}
+		for i := most; i < 2*most; i++ {
+			add(fmt.Sprintf("/many/%d", i))
+		}
+		if again := s.receiptsOf(c); !slices.Equal(again, kept) {
+			t.Errorf("the counters that were used last have other receipts than before")
+		}
+		add("/n") // whose receipt was deleted
+		s.wantCount("/n", 11)
+	})
+}
+
+// receiptsOf returns the paths of a client's ephemeral nodes, when those that it deletes in the background are gone.
+func (s *scene) receiptsOf(c *client.Client) []string {
+	s.t.Helper()
+	synctest.Wait()
+	own, err := c.Ephemerals(s.ctx, "/")
+	s.check(err)
+	slices.Sort(own)
+	return own
+}
+
+// Receipts that another client deletes, and those that cannot be created, take no place for ever.
+func TestLostReceiptsLeaveTheirPlaces(t *testing.T) {
+	const more = 70 // than a client has
+	inScene(t, func(s *scene) {
+		c, operator := s.client(), s.client()
+		readOnly := client.Persistent.WithACL(client.ACL{Permissions: client.PermRead, Identity: client.Anyone})
+		s.check(operator.CreateAll(s.ctx, "/closed-receipts", readOnly))
+		for range more {
+			_, err := shared.NewCounter(c, "/n", shared.CounterConfig{}).Add(s.ctx, 1)
+			s.check(err)
+			for _, path := range s.receiptsOf(c) {
+				s.check(operator.Delete(s.ctx, path, client.AnyVersion))
+			}
+		}
+		for range more {
+			_, err := shared.NewCounter(c, "/closed", shared.CounterConfig{}).Add(s.ctx, 1)
+			s.want(err, client.ErrNoAuth)
+		}
+		s.wantCount("/n", more)
+	})
+}
+
+// A client has 64 writes with receipts under way, whatever counters they are for. The others wait.
+func TestReceiptsOfWritesAtOnce(t *testing.T) {
+	const writes, most = 150, 64
+	inScene(t, func(s *scene) {
+		c := s.client()
+		s.srv.OnRequest(func(r rollcalltest.Request) rollcalltest.Verdict {
+			if r.Op == "multi" {
+				return rollcalltest.Verdict{Delay: time.Second}
+			}
+			return rollcalltest.Verdict{}
+		})
+		var all sync.WaitGroup
+		for i := range writes {
+			all.Go(func() {
+				_, err := shared.NewCounter(c, fmt.Sprintf("/many/%d", i), shared.CounterConfig{}).Add(s.ctx, 1)
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		s.srv.OnRequest(nil)
+		if n := len(s.receiptsOf(c)); n != most {
+			t.Errorf("%d receipts at the end, want %d", n, most)
+		}
+	})
 }

@@ -33,6 +33,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/client/internal/reconnect"
+	"rollcall/client/recipe"
 )
 
 // Config describes a contender.
@@ -46,7 +47,7 @@ type Config struct {
 
 // PathOf returns the path of a node of the folder.
 func (cfg *Config) PathOf(name string) string {
-	return strings.TrimSuffix(cfg.Folder, "/") + "/" + name
+	return recipe.PathOf(cfg.Folder, name)
 }
 
 // Contender is a node in a folder. Its methods must not be called concurrently.

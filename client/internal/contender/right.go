@@ -7,17 +7,18 @@ import (
 
 	"rollcall/client"
 	"rollcall/client/internal/reconnect"
+	"rollcall/client/recipe"
 )
 
 // Right returns the right that the contender's node gives, once it has its turn. The contender must not be used any
 // more: Right.Release deletes the node. If the Client may not act on its session at the moment, the contender leaves,
 // and the error is client.ErrNotHeld. It sends a sync if the last proof that the session lives is too old.
 func (x *Contender) Right(ctx context.Context) (*client.Right, error) {
-	if err := reconnect.Retry(ctx, x.c, func() error { return client.Prove(ctx, x.c) }); err != nil {
+	if err := reconnect.Retry(ctx, x.c, func() error { return recipe.Prove(ctx, x.c) }); err != nil {
 		x.Abandon()
 		return nil, err
 	}
-	right := client.NewRightWithToken(x.c, x.Path(), x.stat, client.Token(x.token))
+	right := recipe.NewRightWithToken(x.c, x.Path(), x.stat, client.Token(x.token))
 	if x.unsure {
 		right.OnLost(func() { _ = x.deleteDuplicates() })
 	}

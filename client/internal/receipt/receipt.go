@@ -7,30 +7,45 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
 	"rollcall/client"
 	"rollcall/client/internal/reconnect"
+	"rollcall/client/recipe"
 )
 
-// maxSlips limits the nodes that a Book has, and so the writes that it has under way at a time. More writers wait. A
-// session's end deletes all its nodes in one transaction, which should stay small.
+// maxSlips limits the nodes that a Client has for its Books, and so the writes that they have under way at a time. More
+// writers wait. A session's end deletes all its nodes in one transaction, which should stay small.
 const maxSlips = 64
 
 // maxTries limits the slips that are tried for one write. A second one is needed only if an operator has deleted the first.
 const maxTries = 3
 
-// Book makes receipts for the writes of one Client. It is safe for concurrent use.
+// Book makes receipts for writes of a Client. It holds nothing of its own: all Books of a Client with the same folder have
+// the same nodes. It is safe for concurrent use.
 type Book struct {
 	c      *client.Client
 	folder string
+	desk   *desk
+}
+
+// desk has the slips of all Books of a Client.
+type desk struct {
 	places chan struct{} // one for each write under way
 
-	removing sync.Once // removeInherited has begun
+	mu      sync.Mutex
+	free    []*slip             // nodes that no write uses; that of the latest write is the last one
+	held    int                 // free slips, and those of writes under way: at most maxSlips
+	cleared map[string]struct{} // folders whose inherited slips somebody removes; only if the session was handed over
+}
 
-	mu   sync.Mutex
-	free []*slip // nodes that no write uses
+// deskKey is the key of a desk in recipe.Shared.
+type deskKey struct{}
+
+func newDesk() *desk {
+	return &desk{places: make(chan struct{}, maxSlips), cleared: map[string]struct{}{}}
 }
 
 // slipPrefix begins the names of slips. The folder may have other nodes of the session.
@@ -38,16 +53,18 @@ const slipPrefix = "receipt-"
 
 // slip is an ephemeral node whose version counts the writes that were carried out with it.
 type slip struct {
+	folder  string
 	path    string
 	version int32
 	unsure  bool // the outcome of a write with it is unknown, so the version is too
 }
 
 // NewBook returns a Book that has its nodes in folder. The folder is created as a container when it is needed. The
-// nodes are ephemeral; there are as many as there were writes at the same time. If the session was handed over, the
-// first write also begins to delete the nodes that the predecessor has left.
+// nodes are ephemeral and stay for later writes. If the Client has maxSlips of them, a write in a folder without a free one
+// deletes that which was not used for longest. If the session was handed over, the first write in a folder also begins to
+// delete the nodes that the predecessor has left there.
 func NewBook(c *client.Client, folder string) *Book {
-	return &Book{c: c, folder: folder, places: make(chan struct{}, maxSlips)}
+	return &Book{c: c, folder: folder, desk: recipe.Shared(c, deskKey{}, newDesk)}
 }
 
 // Outcome is the outcome of a write that was carried out.
@@ -61,11 +78,11 @@ type Outcome struct {
 // or the session has ended before the outcome was known.
 func (b *Book) Do(ctx context.Context, ops ...client.Operation) (Outcome, error) {
 	select {
-	case b.places <- struct{}{}:
+	case b.desk.places <- struct{}{}:
 	case <-ctx.Done():
 		return Outcome{}, ctx.Err()
 	}
-	defer func() { <-b.places }()
+	defer func() { <-b.desk.places }()
 	for tries := 1; ; tries++ {
 		s, err := b.take(ctx)
 		if err != nil {
@@ -73,11 +90,10 @@ func (b *Book) Do(ctx context.Context, ops ...client.Operation) (Outcome, error)
 		}
 		outcome, err := b.try(ctx, s, ops)
 		if !errors.Is(err, errNoSlip) {
-			b.mu.Lock()
-			b.free = append(b.free, s)
-			b.mu.Unlock()
+			b.desk.put(s)
 			return outcome, err
 		}
+		b.desk.forget()
 		if client.MayHaveHappened(err) || tries == maxTries {
 			return Outcome{}, err
 		}
@@ -89,27 +105,72 @@ var errNoSlip = errors.New("another client has deleted the node with the receipt
 
 // take returns a slip that no write uses.
 func (b *Book) take(ctx context.Context) (*slip, error) {
-	b.mu.Lock()
-	var s *slip
-	if last := len(b.free) - 1; last >= 0 {
-		s, b.free = b.free[last], b.free[:last]
+	s, surplus := b.desk.take(b.folder)
+	if surplus != nil {
+		reconnect.DeleteInBackground(b.c, surplus.path)
 	}
-	b.mu.Unlock()
-	if s == nil {
-		return b.create(ctx)
+	if s != nil {
+		return s, nil
 	}
-	return s, nil
+	s, err := b.create(ctx)
+	if err != nil {
+		b.desk.forget()
+	}
+	return s, err
+}
+
+// take returns a free slip of a folder. If there is none, s is nil, and the desk counts the one that the caller creates;
+// surplus is then the slip to delete for it, or nil. The caller has a place.
+func (d *desk) take(folder string) (s, surplus *slip) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, free := range slices.Backward(d.free) {
+		if free.folder == folder {
+			d.free = slices.Delete(d.free, i, i+1)
+			return free, nil
+		}
+	}
+	if d.held == maxSlips { // fewer are in use, because the caller has a place
+		surplus = d.free[0]
+		d.free = slices.Delete(d.free, 0, 1)
+		return nil, surplus
+	}
+	d.held++
+	return nil, nil
+}
+
+// put makes a slip free.
+func (d *desk) put(s *slip) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.free = append(d.free, s)
+}
+
+// forget forgets a slip in use: there is no node.
+func (d *desk) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.held--
+}
+
+// isFirst reports whether the inherited slips of a folder are the caller's to remove.
+func (d *desk) isFirst(folder string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, cleared := d.cleared[folder]
+	d.cleared[folder] = struct{}{}
+	return !cleared
 }
 
 func (b *Book) create(ctx context.Context) (*slip, error) {
-	if client.IsSuccessor(b.c) {
-		b.removing.Do(func() { go b.removeInherited() })
+	if recipe.IsSuccessor(b.c) && b.desk.isFirst(b.folder) {
+		go b.removeInherited()
 	}
 	name := slipPrefix + rand.Text()
 	if _, err := reconnect.CreateOwn(ctx, b.c, b.folder, name, nil, client.Ephemeral); err != nil {
 		return nil, fmt.Errorf("receipt in %s: %w", b.folder, err)
 	}
-	return &slip{path: b.folder + "/" + name}, nil
+	return &slip{folder: b.folder, path: recipe.PathOf(b.folder, name)}, nil
 }
 
 // removeInherited deletes the slips that a predecessor has left in the session: it does not use them any more, and each
@@ -131,7 +192,7 @@ func (b *Book) removeInherited() {
 			stat, exists, err = b.c.Exists(ctx, path)
 			return err
 		})
-		if err == nil && exists && client.Inherited(b.c, stat) {
+		if err == nil && exists && recipe.Inherited(b.c, stat) {
 			_ = reconnect.Delete(ctx, b.c, path)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"rollcall/client"
+	"rollcall/client/recipe"
 )
 
 // Retry calls do again while it fails because there is no connection, whatever the Client does while it is suspended.
@@ -82,7 +83,7 @@ func InFolder(ctx context.Context, c *client.Client, folder string, create func(
 func CreateOwn(ctx context.Context, c *client.Client, folder, name string, data []byte, mode client.Mode) (
 	client.Stat, error,
 ) {
-	path := folder + "/" + name
+	path := recipe.PathOf(folder, name)
 	var stat client.Stat
 	err := InFolder(ctx, c, folder, func() (err error) {
 		_, stat, err = c.Create(ctx, path, data, mode)
@@ -120,7 +121,7 @@ func Delete(ctx context.Context, c *client.Client, path string) error {
 		if !errors.Is(err, client.ErrReadOnly) {
 			return err
 		}
-		if err := client.AwaitWritable(ctx, c); err != nil {
+		if err := recipe.AwaitWritable(ctx, c); err != nil {
 			return err
 		}
 	}

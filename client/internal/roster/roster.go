@@ -15,6 +15,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/client/internal/reconnect"
+	"rollcall/client/recipe"
 )
 
 // MaxChildren limits the children of a folder. Each costs a watch and a goroutine while it is followed, some 5 KiB.
@@ -101,7 +102,7 @@ func read(ctx context.Context, c *client.Client, folder string, space room) ([]C
 }
 
 // PathOf returns the path of a child.
-func PathOf(folder, name string) string { return strings.TrimSuffix(folder, "/") + "/" + name }
+func PathOf(folder, name string) string { return recipe.PathOf(folder, name) }
 
 func sorted(children map[string]Child) []Child {
 	return slices.SortedFunc(maps.Values(children), func(a, b Child) int { return strings.Compare(a.Name, b.Name) })

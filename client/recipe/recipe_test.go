@@ -1,0 +1,60 @@
+package recipe
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"rollcall/client"
+)
+
+// exported returns the names of the functions and methods that the files of a directory export.
+func exported(t *testing.T, directory string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(directory, "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, path := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range file.Decls {
+			f, ok := decl.(*ast.FuncDecl)
+			if ok && f.Name.IsExported() && !strings.HasSuffix(path, "_test.go") && filepath.Base(path) != "authors.go" {
+				names = append(names, f.Name.Name)
+			}
+		}
+	}
+	return names
+}
+
+// What only authors of recipes need is in this package, and not in package client.
+func TestToolsAreApart(t *testing.T) {
+	ofPrograms := exported(t, "..")
+	for _, name := range exported(t, ".") {
+		if slices.Contains(ofPrograms, name) {
+			t.Errorf("package client shows %s to every program", name)
+		}
+	}
+}
+
+// A recipe's value is made once for each Client and key.
+func TestShared(t *testing.T) {
+	type key string
+	a, b := new(client.Client), new(client.Client)
+	made := 0
+	create := func() *int { made++; return new(int) }
+	first := Shared(a, key("x"), create)
+	if Shared(a, key("x"), create) != first || made != 1 {
+		t.Errorf("one Client has %d values for a key", made)
+	}
+	if Shared(a, key("y"), create) == first || Shared(b, key("x"), create) == first || made != 3 {
+		t.Errorf("%d values for three pairs of a Client and a key", made)
+	}
+}
