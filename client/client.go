@@ -48,6 +48,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -163,7 +164,8 @@ type Client struct {
 // the servers in turn until ctx ends, so give ctx a deadline.
 //
 // servers is a list such as "h1:2181,h2:2181/app". The path after it is the chroot: the node that all paths of the
-// Client begin at. Dial does not create it. An address without a port has DefaultPort. See ParseServers for the other forms.
+// Client begin at. Dial does not create it, and fails with ErrNoNode if it is missing. To learn that, it sends an exists.
+// An address without a port has DefaultPort. See ParseServers for the other forms.
 //
 // If ctx ends first, the error is ctx's, with the last failure. It is ErrExpired if the session to resume is gone,
 // and ErrAuthFailed if the login or an identity is rejected.
@@ -199,7 +201,38 @@ func dial(ctx context.Context, servers string, cfg Config, onEnd func(StateChang
 	if c.session, err = session.Open(ctx, settings); err != nil {
 		return nil, fmt.Errorf("client: dial %.200s: %w", servers, err)
 	}
+	if path != "" && cfg.Resume == nil && lacksChroot(ctx, c) {
+		_ = c.Close(ctx) // the session has no nodes, so its end can wait for its timeout
+		return nil, fmt.Errorf("client: dial %.200s: the chroot %.200s: %w; create it first, with a client without a chroot",
+			servers, path, ErrNoNode)
+	}
 	return c, nil
+}
+
+// lacksChroot reports whether the servers say that there is no node at the chroot. A server may be behind, so it is asked
+// again after a sync. Any other failure leaves the question open: the first call of the Client meets it, too.
+func lacksChroot(ctx context.Context, c *Client) bool {
+	for {
+		err := askForChroot(ctx, c)
+		if !errors.Is(err, ErrConnectionLost) {
+			return errors.Is(err, ErrNoNode)
+		}
+	}
+}
+
+// askForChroot returns ErrNoNode if there is no node at the chroot, and any failure. No Observer sees its requests: they
+// are no calls.
+func askForChroot(ctx context.Context, c *Client) error {
+	exists := jute.ExistsRequest{Path: []byte(c.chroot)}
+	_, err := c.session.Do(ctx, jute.OpExists, exists, nil)
+	if !errors.Is(err, ErrNoNode) {
+		return err
+	}
+	if _, err = c.session.Do(ctx, jute.OpSync, jute.SyncRequest{Path: exists.Path}, nil); err != nil {
+		return err
+	}
+	_, err = c.session.Do(ctx, jute.OpExists, exists, nil)
+	return err
 }
 
 // ParseServers reads a list of servers as Dial gets it: addresses with commas, such as h1:2181,h2:2181, and a chroot

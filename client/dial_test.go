@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -74,6 +75,67 @@ func TestDialTLS(t *testing.T) {
 			t.Error("there was no handshake")
 		}
 	})
+}
+
+// Dial fails if the chroot is missing. A server may be behind, so it is asked again after a sync, and after a broken
+// connection. Any other failure is left to the calls.
+func TestDialChroot(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		policy  SuspendedPolicy
+		replies []string // "OP code"; with the code "breaks", the connection ends
+		want    error
+	}{
+		{name: "there", replies: []string{"exists ok"}},
+		{name: "missing", replies: []string{"exists no node", "sync ok", "exists no node", "closeSession ok"}, want: ErrNoNode},
+		{name: "new", replies: []string{"exists no node", "sync ok", "exists ok"}},
+		{name: "hidden", replies: []string{"exists no permission"}},
+		{name: "no sync", replies: []string{"exists no node", "sync unimplemented"}},
+		{name: "breaks", replies: []string{"exists breaks", "exists no node", "sync breaks", "exists ok"}},
+		{name: "breaks, and calls fail at once", policy: Fail, replies: []string{"exists breaks"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				replies := tt.replies
+				serve := func(conn net.Conn) {
+					s := &scriptedServer{t: t, conn: conn, in: bufio.NewReader(conn)}
+					if _, err := jute.ReadFrame(s.in, nil, 1<<20); err != nil {
+						return
+					}
+					s.write(jute.ConnectResponse{TimeOut: 30_000, SessionID: 7, Passwd: make([]byte, 16)}.Append(nil))
+					for len(replies) > 0 {
+						r := s.next()
+						op, code, _ := strings.Cut(replies[0], " ")
+						replies = replies[1:]
+						if r.Op.String() != op {
+							t.Errorf("%v was sent, want %s", r.Op, op)
+						}
+						if code == "breaks" {
+							_ = conn.Close()
+							return
+						}
+						s.reply(r, map[string]jute.Code{
+							"no node": jute.NoNode, "no permission": jute.NoAuth, "unimplemented": jute.Unimplemented,
+						}[code], nil)
+					}
+				}
+				c, err := Dial(t.Context(), "a:1/app/", Config{
+					WhileSuspended: tt.policy,
+					DialConn: func(context.Context, string, string) (net.Conn, error) {
+						ours, theirs := net.Pipe()
+						go serve(theirs)
+						return ours, nil
+					},
+				})
+				if !errors.Is(err, tt.want) || (c == nil) != (err != nil) || len(replies) > 0 {
+					t.Errorf("%v, want %v; %q was not asked", err, tt.want, replies)
+				}
+				if c != nil {
+					c.Abandon()
+				}
+			})
+		})
+	}
 }
 
 // The calls about the list of servers use a node outside of the chroot.

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"net"
+	"sync/atomic"
 	"testing"
 
+	"rollcall/client/session"
 	"rollcall/zk/jute"
 )
 
@@ -26,6 +28,8 @@ type sentRequest struct {
 func dialScripted(t *testing.T, servers string, cfg Config) (*Client, *scriptedServer) {
 	t.Helper()
 	accepted := make(chan *scriptedServer, 1)
+	_, chroot, _ := session.ParseServers(servers, DefaultPort)
+	var dialed atomic.Bool
 	cfg.DialConn = func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		s := &scriptedServer{t: t, conn: theirs, in: bufio.NewReader(theirs)}
@@ -35,6 +39,9 @@ func dialScripted(t *testing.T, servers string, cfg Config) (*Client, *scriptedS
 			}
 			if err := jute.WriteFrame(theirs, jute.ConnectResponse{TimeOut: 30_000, SessionID: 7, Passwd: make([]byte, 16)}.Append(nil)); err != nil {
 				return // the client is closed before its next connection stands
+			}
+			if !dialed.Swap(true) && chroot != "" {
+				s.reply(s.next(), jute.OK, jute.Stat{}) // Dial asks whether it exists
 			}
 			accepted <- s
 		}()

@@ -18,7 +18,8 @@ func TestTarget(t *testing.T) {
 		{"::1", "[[::1]:2181] "},
 		{"a:1,", `"a:1,": an address is missing; must be host:port,host:port`},
 		{"a:1//x", `"a:1//x": Invalid path string "//x" caused by empty node name specified @1; must be host:port,host:port/root`},
-		{"a:1/x/", `"a:1/x/": Path must not end with / character; must be host:port,host:port/root`},
+		{"a:1/x/", "[a:1] /x"},
+		{"a:1/x//", `"a:1/x//": Path must not end with / character; must be host:port,host:port/root`},
 	} {
 		target, err := parseTarget(tt.text)
 		got := fmt.Sprint(err)

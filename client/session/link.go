@@ -453,13 +453,26 @@ func (l *link) takeFrame(limit int) (frame []byte, need int, err error) {
 	}
 	n := int(int32(binary.BigEndian.Uint32(have)))
 	if n < 0 || n > limit {
-		return nil, need, fmt.Errorf("%w: a frame of %d bytes", ErrProtocol, n)
+		return nil, need, fmt.Errorf("%w: %s", ErrProtocol, describeLength(have[:need], l.c.cfg.TLS != nil))
 	}
 	if need += n; len(have) < need {
 		return nil, need, nil
 	}
 	l.r += need
 	return have[4:need], 0, nil
+}
+
+// describeLength describes the length of a frame that is too long. It says so if these bytes begin what a port of another
+// kind sends: HTTP, or a record of TLS.
+func describeLength(b []byte, overTLS bool) string {
+	const alert, handshake, majorVersion = 21, 22, 3
+	switch {
+	case string(b) == "HTTP":
+		return "the server speaks HTTP: this port is not for clients"
+	case !overTLS && (b[0] == alert || b[0] == handshake) && b[1] == majorVersion:
+		return "the server speaks TLS: set Config.TLS, or use a port without TLS"
+	}
+	return fmt.Sprintf("a frame of %d bytes", int32(binary.BigEndian.Uint32(b)))
 }
 
 // beforeReaderWaits is called when the reader is about to wait. It writes what done functions have sent

@@ -38,7 +38,7 @@ func isUnix(entry string) bool { return strings.HasPrefix(entry, unixPrefix+"/")
 //   - unix:/run/rollcall.sock, a socket. Its path ends at a comma or at ":/". The path of the node follows the colon,
 //     as in unix:/run/rollcall.sock:/app.
 //
-// The root is "" if all paths begin at /, and is not checked otherwise.
+// The root is "" if all paths begin at /. It may have one slash at its end, which is left out, and is not checked otherwise.
 func ParseServers(text string, port int) (servers []string, root string, err error) {
 	for more := true; more; {
 		var entry string
@@ -51,8 +51,9 @@ func ParseServers(text string, port int) (servers []string, root string, err err
 	if len(servers) > maxServers {
 		return nil, "", fmt.Errorf("%d addresses; at most %d are allowed", len(servers), maxServers)
 	}
-	if root = text; root == "/" {
-		root = ""
+	root = text
+	if trimmed := strings.TrimSuffix(text, "/"); !strings.HasSuffix(trimmed, "/") {
+		root = trimmed
 	}
 	return servers, root, nil
 }

@@ -415,6 +415,30 @@ func TestHandshakeNonsense(t *testing.T) {
 	}
 }
 
+// The error of Open names a server that speaks HTTP, or TLS to a client that does not.
+func TestOtherProtocol(t *testing.T) {
+	for reply, want := range map[string]string{
+		"HTTP/1.1 400 Bad Request\r\n\r\n": "the server speaks HTTP: this port is not for clients",
+		"\x15\x03\x01\x00\x02\x02\x0a":     "the server speaks TLS: set Config.TLS, or use a port without TLS",
+		"\x16\x03\x03\x00\x02\x02\x0a":     "the server speaks TLS",
+		"\x15\x04\x01\x00":                 "a frame of 352583936 bytes",
+	} {
+		within(t, func(t *testing.T, f *fake) {
+			go func() {
+				p := <-f.peers
+				p.connectRequest()
+				_, _ = p.Write([]byte(reply)) // the client hangs up early
+				p.ended()
+			}()
+			limited, cancel := context.WithTimeout(ctx, 20*time.Millisecond) // one attempt
+			defer cancel()
+			if _, err := Open(limited, Config{Servers: []string{"a"}, Dial: f.dial}); !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v, want %s", reply, err, want)
+			}
+		})
+	}
+}
+
 // slow is a connection on which writes block. They fail one second after it is closed. If fails is
 // set, they fail at once. The handshake is written normally.
 type slow struct {

@@ -159,8 +159,11 @@ func TestExistingEnsembleIsLeftAsItWas(t *testing.T) {
 	if err != nil || len(result.Broken()) > 0 || result.Counts[Survived] == 0 {
 		t.Fatalf("%v, %v", err, result.Counts)
 	}
-	if first := result.Recorded[1]; first.Op != "getChildren2" || first.Path != "/" {
-		t.Errorf("the first request was recorded as %v", first)
+	// Dial asks for the chroot before the program asks for anything.
+	for i, op := range []string{OpConnect, "exists", "getChildren2"} {
+		if req := result.Recorded[i]; req.Op != op || i > 0 && req.Path != "/" {
+			t.Errorf("request %d was recorded as %v, want %s of /", i, req, op)
+		}
 	}
 	slices.Sort(seen)
 	for i, chroot := range seen {
