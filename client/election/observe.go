@@ -14,8 +14,8 @@ import (
 
 // Observe returns the candidate that leads, and then each change, until ctx ends: of the leader, or of its data. A
 // Candidate without a Path says that there is no leader. An observer that is slower than the changes misses those in
-// between: it always gets the latest one. Other candidates do not wake observers. If the session ends or a read fails,
-// Observe returns an error and stops.
+// between: it always gets the latest one. Other candidates do not wake observers. When ctx or the session ends, or a read
+// fails, the last pair has the error.
 //
 // A candidate has led since its predecessor left, and its Token is greater than all before. It may have stopped leading
 // before the observer sees another one.
@@ -32,9 +32,6 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Candidate, error] {
 			}
 			if err == nil {
 				err = reconnect.AwaitEvent(ctx, watch)
-			}
-			if ctx.Err() != nil {
-				return
 			}
 			if err != nil {
 				yield(Candidate{}, fmt.Errorf("election: observe %s: %w", e.folder, err))

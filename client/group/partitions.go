@@ -70,14 +70,15 @@ type Partition struct {
 }
 
 // SharePartitions joins a group, and calls work for each partition while this member owns it, in a goroutine of its
-// own. It goes on until ctx or the session ends, or work returns an error.
+// own. It goes on until ctx or the session ends, or work returns before its context has ended.
 //
 // The context of work ends when the partition shall go to another member, or its right has ended. work must return soon
-// after that, because the partition is not released before. If it returns nil earlier, the member keeps the partition
-// and does nothing with it. work may be called again with the same number after it has returned, with another Right.
+// after that, because the partition is not released before. If it returns earlier, the member ends, as with client.Keep,
+// and the others get its partitions. work may be called again with the same number after it has returned, with another
+// Right.
 //
-// When SharePartitions returns, no work runs, and the member has left. The error is that of work, of ctx, or the reason
-// why the session has ended.
+// When SharePartitions returns, no work runs, and the member has left. The error is that of work, which
+// may be nil, of ctx, or the reason why the session has ended.
 func SharePartitions(ctx context.Context, c *client.Client, cfg PartitionsConfig,
 	work func(ctx context.Context, p Partition) error,
 ) error {
@@ -115,8 +116,14 @@ func SharePartitions(ctx context.Context, c *client.Client, cfg PartitionsConfig
 	leaveCtx, stop := context.WithTimeout(context.WithoutCancel(ctx), releasePatience)
 	defer stop()
 	_ = own.Leave(leaveCtx) // if it fails, it goes on, or the session has ended
+	if errors.Is(err, errWorkReturned) {
+		return nil
+	}
 	return err
 }
+
+// errWorkReturned says that work has returned without an error before its context had ended.
+var errWorkReturned = errors.New("group: work has returned")
 
 // sharer owns the partitions of one member. Only the goroutine of SharePartitions uses it.
 type sharer struct {
@@ -237,8 +244,8 @@ func (s *sharer) own(ctx context.Context, number int) error {
 	}
 	workCtx, stop := right.Context(ctx)
 	err = s.work(workCtx, Partition{Right: right, Number: number})
-	if err == nil {
-		<-workCtx.Done()
+	if err == nil && workCtx.Err() == nil && right.Held() {
+		err = errWorkReturned
 	} else if workCtx.Err() != nil && (errors.Is(err, workCtx.Err()) || errors.Is(err, context.Cause(workCtx))) {
 		err = nil // it ended because it should
 	}

@@ -10,6 +10,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/client/internal/reconnect"
+	"rollcall/client/internal/roster"
 )
 
 // ErrNotEphemeral says that there is a node at the path of a Presence that belongs to no session.
@@ -19,13 +20,15 @@ var ErrNotEphemeral = errors.New("the node is not ephemeral")
 type PresenceConfig struct {
 	Data       []byte
 	ACL        []client.ACL // nil: everyone has every permission
-	Sequential bool         // the servers append a number to the path
+	Sequential bool         // a random id of 20 digits and the servers' number of 10 are appended to the path
 }
 
 // Presence is an ephemeral node that comes back. See the package's comment. It is safe for concurrent use.
 type Presence struct {
 	c      *client.Client
-	prefix string // the path, or for a sequential node what the number is appended to
+	prefix string // the path, or for a sequential node what the id and the number are appended to
+	id     string // of a sequential node
+	unsure bool   // a create may have been carried out: look for its node. Only one goroutine uses it at a time
 	mode   client.Mode
 
 	cancel context.CancelFunc
@@ -42,7 +45,9 @@ type Presence struct {
 //
 // If another session has a node at the path, Announce waits until that is gone: it is often the former session of the
 // same program, which ends by its timeout. If it belongs to no session, the error is ErrNotEphemeral. If the node is
-// the Client's own, such as one of a session that was handed over, it is taken as it is.
+// the Client's own, such as one of a session that was handed over, it is taken as it is. A sequential node that a
+// session was handed over with is taken if its path and its data are those of the Presence; servers before ZooKeeper
+// 3.6 do not list such nodes, and then it stays beside the new one until the session ends.
 //
 // If ctx ends first, no node is left; if that needs a connection, the deletion goes on in the background.
 func Announce(ctx context.Context, c *client.Client, path string, cfg PresenceConfig) (*Presence, error) {
@@ -54,8 +59,12 @@ func Announce(ctx context.Context, c *client.Client, path string, cfg PresenceCo
 		mode = mode.WithACL(cfg.ACL...)
 	}
 	p := &Presence{c: c, prefix: path, mode: mode, data: cfg.Data, done: make(chan struct{})}
-	if err := p.create(ctx); err != nil {
-		go func() { _ = p.removeAll() }() // a create without a reply may have been carried out
+	err := p.begin(ctx)
+	if err == nil {
+		err = p.create(ctx)
+	}
+	if err != nil {
+		go func() { _ = p.remove() }() // a create without a reply may have been carried out
 		return nil, fmt.Errorf("group: announce %s: %w", path, err)
 	}
 	keepCtx, cancel := context.WithCancel(context.Background())
@@ -65,7 +74,7 @@ func Announce(ctx context.Context, c *client.Client, path string, cfg PresenceCo
 }
 
 // Path returns the path of the node, or "" while it has been deleted and is not back. A sequential node comes back with
-// another number.
+// the same id and another number.
 func (p *Presence) Path() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +117,7 @@ func (p *Presence) Leave(ctx context.Context) error {
 	p.cancel()
 	<-p.done
 	left := make(chan error, 1)
-	go func() { left <- p.removeAll() }()
+	go func() { left <- p.remove() }()
 	select {
 	case err := <-left:
 		return err
@@ -161,6 +170,7 @@ func (p *Presence) create(ctx context.Context) error {
 		path, data, err := p.findOrCreate(ctx)
 		switch {
 		case err == nil:
+			p.unsure = false
 			if wanted := p.setPath(path); !bytes.Equal(data, wanted) {
 				return p.update(ctx, path)
 			}
@@ -184,54 +194,56 @@ func (p *Presence) findOrCreate(ctx context.Context) (path string, data []byte, 
 		if err != nil || path != "" {
 			return err
 		}
-		data = p.wantedData()
-		path, _, err = p.c.Create(ctx, p.prefix, data, p.mode)
+		data, p.unsure = p.wantedData(), true
+		path, _, err = p.c.Create(ctx, p.prefix+p.id, data, p.mode)
+		p.unsure = client.MayHaveHappened(err)
 		return err
 	})
 	return path, data, err
 }
 
-// find returns the path and the data of the Client's node, or "" if there is none. A sequential node whose path is not
-// known is one with the right data: the Client may have others with the same prefix.
+// find returns the path and the data of the Client's node, or "" if there is none.
 func (p *Presence) find(ctx context.Context) (path string, data []byte, err error) {
 	path = p.Path()
+	if p.unsure {
+		if err := reconnect.Settle(ctx, p.c); err != nil {
+			return "", nil, err
+		}
+		if p.mode.IsSequential() {
+			if path, err = p.findByID(ctx); err != nil {
+				return "", nil, err
+			}
+		}
+	}
 	if !p.mode.IsSequential() {
 		path = p.prefix
 	}
-	if path != "" {
-		data, stat, err := p.c.Get(ctx, path)
-		if err == nil && owns(p.c, stat) {
-			return path, data, nil
-		}
-		if err != nil && !errors.Is(err, client.ErrNoNode) {
-			return "", nil, err
-		}
-	}
-	if !p.mode.IsSequential() {
+	if path == "" {
 		return "", nil, nil
 	}
-	return p.findByData(ctx)
-}
-
-// findByData looks for the Client's sequential node.
-func (p *Presence) findByData(ctx context.Context) (path string, data []byte, err error) {
-	own, err := p.c.Ephemerals(ctx, parentOf(p.prefix))
-	if err != nil {
+	data, stat, err := p.c.Get(ctx, path)
+	switch {
+	case errors.Is(err, client.ErrNoNode), err == nil && !owns(p.c, stat):
+		return "", nil, nil
+	case err != nil:
 		return "", nil, err
 	}
-	for _, path := range own {
-		if !strings.HasPrefix(path, p.prefix) {
-			continue
-		}
-		data, _, err := p.c.Get(ctx, path)
-		if err == nil && bytes.Equal(data, p.wantedData()) {
-			return path, data, nil
-		}
-		if err != nil && !errors.Is(err, client.ErrNoNode) {
-			return "", nil, err
+	return path, data, nil
+}
+
+// findByID returns the path of the sequential node with the id of the Presence, or "" if there is none.
+func (p *Presence) findByID(ctx context.Context) (path string, err error) {
+	names, _, err := p.c.Children(ctx, parentOf(p.prefix))
+	if err != nil && !errors.Is(err, client.ErrNoNode) {
+		return "", err
+	}
+	for _, name := range names {
+		path := roster.PathOf(parentOf(p.prefix), name)
+		if id, ok := p.idIn(path); ok && id == p.id {
+			return path, nil
 		}
 	}
-	return "", nil, nil
+	return "", nil
 }
 
 // awaitFree waits until the node of another session is gone.
@@ -273,20 +285,19 @@ func (p *Presence) update(ctx context.Context, path string) error {
 	return err
 }
 
-// removeAll deletes the Client's node, and tries until the session has ended. A node of another session stays, unless
+// remove deletes the Client's node, and tries until the session has ended. A node of another session stays, unless
 // that creates it between the look at the node and its deletion.
-func (p *Presence) removeAll() error {
+func (p *Presence) remove() error {
 	ctx := context.Background() // the session's end ends all calls
 	err := reconnect.RetrySettled(ctx, p.c, func() error {
-		for {
-			path, _, err := p.find(ctx)
-			if err != nil || path == "" {
-				return err
-			}
-			if err = p.c.Delete(ctx, path, client.AnyVersion); err != nil && !errors.Is(err, client.ErrNoNode) {
-				return err
-			}
+		path, _, err := p.find(ctx)
+		if err != nil || path == "" {
+			return err
 		}
+		if err = p.c.Delete(ctx, path, client.AnyVersion); errors.Is(err, client.ErrNoNode) {
+			return nil
+		}
+		return err
 	})
 	if errors.Is(err, client.ErrExpired) {
 		return nil

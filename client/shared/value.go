@@ -150,8 +150,8 @@ func pauseAfter(ctx context.Context, attempts int) error {
 }
 
 // Watch returns the present revision, and then each later one, until ctx ends. A reader that is slower than the changes
-// misses those in between: it always gets the latest one. If the session ends or a read fails, it returns an error and
-// stops.
+// misses those in between: it always gets the latest one. When ctx or the session ends, or a read fails, the last pair has
+// the error.
 func (v *Value) Watch(ctx context.Context) iter.Seq2[Revision, error] {
 	return func(yield func(Revision, error) bool) {
 		var last *Revision
@@ -165,9 +165,6 @@ func (v *Value) Watch(ctx context.Context) iter.Seq2[Revision, error] {
 			}
 			if err == nil {
 				err = reconnect.AwaitEvent(ctx, watch)
-			}
-			if ctx.Err() != nil {
-				return
 			}
 			if err != nil {
 				yield(Revision{}, v.failed("watch", err))

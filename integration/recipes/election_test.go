@@ -363,6 +363,10 @@ func TestElectionObserve(t *testing.T) {
 		go func() {
 			defer close(seen)
 			for leader, err := range s.candidate(observer, "").Observe(ctx) {
+				if ctx.Err() != nil {
+					s.want(err, context.Canceled)
+					return
+				}
 				s.check(err)
 				if leader.Path != "" && leader.Token == 0 {
 					s.t.Error("a leader has no token")

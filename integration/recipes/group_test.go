@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"rollcall/client/group"
 	"rollcall/client/lock"
 	"rollcall/rollcalltest"
+	"rollcall/zk/jute"
 )
 
 // memberText returns members as "a=data b=data".
@@ -490,6 +492,49 @@ func TestPartitionsWaiterDeleted(t *testing.T) {
 		}
 		g.must(busy.Release(g.ctx))
 		w.awaitShares("a")
+	})
+}
+
+// A member that is stopped while it gets a partition, so that its right to the session is not proven any more, tries again.
+func TestPartitionsWithoutProof(t *testing.T) {
+	inScene(t, func(s *scene) {
+		var stopped atomic.Int64 // the time for which the client has been stopped
+		entered, syncs := false, 0
+		replace := func(frame []byte) []byte {
+			switch h := headerOf(frame); {
+			case !entered && bytes.Contains(frame, []byte("/crew/partitions/0000/")):
+				entered = true
+				stopped.Add(int64(sessionTimeout))
+			case entered && syncs == 0 && h.Op == jute.OpSync: // it is to prove the right
+				syncs++
+				stopped.Add(int64(sessionTimeout))
+			}
+			return frame
+		}
+		c := s.clientWith(client.Config{
+			Clock:    func() time.Duration { return time.Since(s.began) + time.Duration(stopped.Load()) },
+			DialConn: s.dialReplacing(replace),
+		})
+		began := make(chan bool)
+		ended := make(chan error, 1)
+		ctx, end := context.WithCancel(s.ctx)
+		go func() {
+			ended <- group.SharePartitions(ctx, c, group.PartitionsConfig{Folder: "/crew", ID: "a", Partitions: 1}, func(ctx context.Context, p group.Partition) error {
+				began <- p.Held()
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		}()
+		select {
+		case held := <-began:
+			if !held || syncs != 1 {
+				s.t.Errorf("work begins with held %t after %d syncs", held, syncs)
+			}
+		case err := <-ended:
+			s.t.Fatalf("the member has ended: %v", err)
+		}
+		end()
+		s.want(<-ended, context.Canceled)
 	})
 }
 

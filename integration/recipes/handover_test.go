@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rollcall/client"
+	"rollcall/client/group"
 	"rollcall/client/shared"
 	"rollcall/rollcalltest"
 )
@@ -120,45 +121,76 @@ func TestHandOverFileIsTakenOnce(t *testing.T) {
 	})
 }
 
-// Two processes that have copied one Handover fight for the connection. One gets the rights, and the other one's Client
-// ends.
+// claimed is what a process has got that resumed a session with a copy of a Handover.
+type claimed struct {
+	rights []*client.Right
+	err    error
+}
+
+// claim resumes the session with a copy of h and takes the rights. A process that does not get them has no Client either.
+func (g *groupServers) claim(h client.Handover) claimed {
+	cfg := g.config()
+	cfg.Resume = &h
+	c, err := client.Dial(g.ctx, g.ConnectString(), cfg)
+	if err != nil {
+		return claimed{err: err}
+	}
+	g.Cleanup(c.Abandon)
+	rights, err := h.Rights(g.ctx, c)
+	if err != nil && c.State().State != client.Closed {
+		g.Errorf("the loser's client is %v", c.State().State)
+	}
+	return claimed{rights, err}
+}
+
+// A process that comes with a copy of the Handover after another one has taken the rights gets none, and takes none away.
 func TestHandOverCopies(t *testing.T) {
 	withServers(t, 3, func(g *groupServers) {
 		first := g.client()
 		right := g.right(first, "/lock-")
 		h, err := first.HandOver(g.ctx, right)
 		g.must(err)
-		type result struct {
-			rights []*client.Right
-			err    error
-		}
-		results := make(chan result)
-		for range 2 {
-			go func() {
-				own, cfg := h, g.config()
-				cfg.Resume = &own
-				c, err := client.Dial(g.ctx, g.ConnectString(), cfg)
-				if err != nil {
-					results <- result{err: err}
-					return
-				}
-				g.Cleanup(c.Abandon)
-				rights, err := own.Rights(g.ctx, c)
-				if err != nil && c.State().State != client.Closed {
-					t.Errorf("the loser's client is %v", c.State().State)
-				}
-				results <- result{rights, err}
-			}()
-		}
-		a, b := <-results, <-results
-		if a.err != nil {
-			a, b = b, a
-		}
-		g.must(a.err)
-		g.wantError(b.err, client.ErrHandoverTaken)
+		winner, loser := g.claim(h), g.claim(h)
+		g.must(winner.err)
+		g.wantError(loser.err, client.ErrHandoverTaken)
 		time.Sleep(3 * groupTimeout)
-		if !a.rights[0].Held() || a.rights[0].Token() != right.Token() {
+		if !winner.rights[0].Held() || winner.rights[0].Token() != right.Token() {
 			t.Error("the winner does not hold the right")
+		}
+	})
+}
+
+// Two processes with one Handover fight for the connection. At most one gets the rights. If none does, one of them has
+// raised the version of the ACL and lost the reply, so it cannot know that it has won.
+func TestHandOverCopiesFight(t *testing.T) {
+	withServers(t, 3, func(g *groupServers) {
+		first, other := g.client(), g.client()
+		right := g.right(first, "/lock-")
+		h, err := first.HandOver(g.ctx, right)
+		g.must(err)
+		results := make(chan claimed)
+		for range 2 {
+			go func() { results <- g.claim(h) }()
+		}
+		var winners []*client.Right
+		for range 2 {
+			got := <-results
+			if got.err != nil {
+				g.wantError(got.err, client.ErrHandoverTaken)
+				continue
+			}
+			winners = append(winners, got.rights...)
+		}
+		g.must(other.Sync(g.ctx))
+		_, stat, err := other.GetACL(g.ctx, right.Path())
+		g.must(err)
+		if len(winners) > 1 || stat.ACLVersion != h.Held[0].ACLVersion+1 {
+			t.Errorf("%d winners, and the version of the ACL went from %d to %d", len(winners), h.Held[0].ACLVersion, stat.ACLVersion)
+		}
+		for _, r := range winners {
+			if !r.Held() || r.Token() != right.Token() {
+				t.Error("the winner does not hold the right")
+			}
 		}
 	})
 }
@@ -389,6 +421,32 @@ func socketPair(g *groupServers) (a, b *net.UnixConn) {
 	b, err = l.AcceptUnix()
 	g.must(err)
 	return a, b
+}
+
+// The successor takes the sequential nodes of its predecessor, each once, and no other node that is alike.
+func TestHandOverKeepsSequentialPresences(t *testing.T) {
+	withServers(t, 1, func(g *groupServers) {
+		c := g.client()
+		announce := func(c *client.Client) string {
+			p, err := group.Announce(g.ctx, c, "/set/member_", group.PresenceConfig{Sequential: true, Data: []byte("x")})
+			g.must(err)
+			return p.Path()
+		}
+		before := []string{announce(c), announce(c)}
+		_, _, err := c.Create(g.ctx, "/set/member_", []byte("x"), client.EphemeralSequential)
+		g.must(err)
+		h, err := c.HandOver(g.ctx)
+		g.must(err)
+		cfg := g.config()
+		cfg.Resume = &h
+		c = g.clientWith(cfg)
+		after := []string{announce(c), announce(c)}
+		slices.Sort(before)
+		slices.Sort(after)
+		if !slices.Equal(before, after) || g.children(c, "/set") != 3 {
+			t.Errorf("%q were handed over, and the successor has %q", before, after)
+		}
+	})
 }
 
 // The receipts of each predecessor are removed, also if the replies to that are lost. Other nodes of the session stay.

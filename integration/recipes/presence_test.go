@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"rollcall/client"
 	"rollcall/client/group"
+	"rollcall/client/lock"
 	"rollcall/rollcalltest"
 )
 
@@ -123,6 +125,31 @@ func TestPresenceTaken(t *testing.T) {
 	})
 }
 
+// A Presence does not set the node of another session that has taken its place and that it has not noticed yet.
+func TestPresenceTakenUnnoticed(t *testing.T) {
+	inScene(t, func(s *scene) {
+		c, thief := s.client(), s.client()
+		p, err := group.Announce(s.ctx, c, "/node", group.PresenceConfig{Data: []byte("mine")})
+		s.check(err)
+		s.settle()
+		late := s.breakAt(1, fault{"late", rollcalltest.Verdict{Delay: time.Second}}, func(r rollcalltest.Request) bool {
+			return r.Session == sessionOf(c) && r.Op == "exists"
+		})
+		_, err = thief.Multi(s.ctx, client.DeleteOp("/node", client.AnyVersion), client.CreateOp("/node", []byte("other"), client.Ephemeral))
+		s.check(err)
+		synctest.Wait()
+		if path := p.Path(); path != "/node" || !late() {
+			s.t.Fatalf("the path is %q, late: %t: this shows nothing", path, late())
+		}
+		s.check(p.Set(s.ctx, []byte("new")))
+		data, _, err := thief.Get(s.ctx, "/node")
+		s.check(err)
+		if string(data) != "other" {
+			s.t.Errorf("the node of another session has the data %q", data)
+		}
+	})
+}
+
 // A node of the own session that the Client may not read is an error.
 func TestPresenceUnreadable(t *testing.T) {
 	withServers(t, 1, func(g *groupServers) {
@@ -130,10 +157,6 @@ func TestPresenceUnreadable(t *testing.T) {
 		_, _, err := c.Create(g.ctx, "/node", nil, client.Ephemeral.WithACL(ownersACL...))
 		g.must(err)
 		_, err = group.Announce(g.ctx, c, "/node", group.PresenceConfig{})
-		g.wantError(err, client.ErrNoAuth)
-		_, _, err = c.Create(g.ctx, "/member_", nil, client.EphemeralSequential.WithACL(ownersACL...))
-		g.must(err)
-		_, err = group.Announce(g.ctx, c, "/member_", group.PresenceConfig{Sequential: true})
 		g.wantError(err, client.ErrNoAuth)
 	})
 }
@@ -333,39 +356,49 @@ func TestPresenceLeavesNoWatch(t *testing.T) {
 	})
 }
 
-// Leave deletes each node of the session that may be the Presence's: one of a create whose reply was lost is like it.
-func TestPresenceLeavesTwice(t *testing.T) {
+// A Presence takes no other node of its session for its own, although the name of that begins alike, its data are the
+// same, and it is deeper: a held lock of the same Client survives Leave.
+func TestPresenceLeavesOthers(t *testing.T) {
 	inScene(t, func(s *scene) {
 		c := s.client()
-		p, err := group.Announce(s.ctx, c, "/app/me-", group.PresenceConfig{Sequential: true, Data: []byte("x")})
+		held, err := lock.NewMutex(c, "/app/locks/x", lock.Config{}).Lock(s.ctx)
 		s.check(err)
-		for _, data := range []string{"x", "x", "other"} {
-			_, _, err := c.Create(s.ctx, "/app/me-", []byte(data), client.EphemeralSequential)
-			s.check(err)
+		sibling, _, err := c.Create(s.ctx, "/app/l", nil, client.EphemeralSequential)
+		s.check(err)
+		p, err := group.Announce(s.ctx, c, "/app/l", group.PresenceConfig{Sequential: true})
+		s.check(err)
+		second, err := group.Announce(s.ctx, c, "/app/l", group.PresenceConfig{Sequential: true})
+		s.check(err)
+		if path := p.Path(); path == sibling || path == held.Path() || path == second.Path() {
+			s.t.Errorf("it has taken %s", path)
 		}
-		_, _, err = s.client().Create(s.ctx, "/app/me-", []byte("x"), client.EphemeralSequential)
-		s.check(err)
 		s.check(p.Leave(s.ctx))
-		if names := s.children("/app"); len(names) != 2 {
-			s.t.Errorf("%q are left, want the other node and that of another session", names)
+		s.settle()
+		for _, path := range []string{held.Path(), sibling, second.Path()} {
+			if _, exists, err := c.Exists(s.ctx, path); !exists {
+				s.t.Errorf("Leave has deleted %s: %v", path, err)
+			}
+		}
+		if !held.Held() {
+			s.t.Error("the lock is not held any more")
 		}
 	})
 }
 
-// Leave deletes a node that is like the Presence's, although another such node goes after it was listed.
-func TestPresenceLeavesWhileOneGoes(t *testing.T) {
+// A create whose reply is lost leaves one node, however the Presence goes on.
+func TestPresenceFindsLostCreate(t *testing.T) {
 	inScene(t, func(s *scene) {
-		c, operator := s.client(), s.client()
-		p, err := group.Announce(s.ctx, c, "/app/me-", group.PresenceConfig{Sequential: true, Data: []byte("x")})
+		c := s.client()
+		_, _, err := c.Create(s.ctx, "/app", nil, client.Persistent)
 		s.check(err)
-		first, _, err := c.Create(s.ctx, "/app/me-", []byte("x"), client.EphemeralSequential)
-		s.check(err)
-		_, _, err = c.Create(s.ctx, "/app/me-", []byte("x"), client.EphemeralSequential)
-		s.check(err)
-		s.breakAt(1, fault{"late", rollcalltest.Verdict{Delay: 2 * time.Second}}, func(r rollcalltest.Request) bool {
-			return r.Session == sessionOf(c) && r.Op == "getEphemerals"
+		s.breakAt(1, lostReply, func(r rollcalltest.Request) bool {
+			return r.Session == sessionOf(c) && strings.HasPrefix(r.Path, "/app/me-")
 		})
-		time.AfterFunc(time.Second, func() { s.check(operator.Delete(s.ctx, first, client.AnyVersion)) })
+		p, err := group.Announce(s.ctx, c, "/app/me-", group.PresenceConfig{Sequential: true})
+		s.check(err)
+		if names := s.children("/app"); len(names) != 1 || "/app/"+names[0] != p.Path() {
+			s.t.Errorf("%q are there, want %s", names, p.Path())
+		}
 		s.check(p.Leave(s.ctx))
 		if names := s.children("/app"); len(names) != 0 {
 			s.t.Errorf("%q are left", names)

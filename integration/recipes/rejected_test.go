@@ -165,7 +165,7 @@ func headerOf(frame []byte) (h jute.RequestHeader) {
 }
 
 // ownNode matches the name of a node that a call creates for itself.
-var ownNode = regexp.MustCompile(`^(_c_.*|[0-9a-f-]{36}|queue-.*|a|a[0-9]{10})$`)
+var ownNode = regexp.MustCompile(`^(_c_.*|[0-9a-f-]{36}|queue-.*|a|a[0-9]{30})$`)
 
 // isBackground reports whether a recipe may go on although a request is rejected: it deletes something, ends a watch, or
 // sets the watch of a right's node. The right ends then.

@@ -1,0 +1,97 @@
+package group
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"rollcall/client"
+	"rollcall/client/internal/reconnect"
+	"rollcall/client/recipe"
+)
+
+// The names of sequential nodes end with the id of their Presence and the servers' number. Both are digits, because the
+// readers of serversets in Twitter's commons know a member by a name of digits after member_. The id tells a node from
+// all others of the session: a name that begins alike may be that of a lock.
+const (
+	idLength     = 20 // a random number of 64 bits
+	numberLength = 10
+)
+
+// newID returns a random id.
+func newID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return fmt.Sprintf("%0*d", idLength, binary.BigEndian.Uint64(b[:]))
+}
+
+// idIn returns the id in the path of a sequential node with the Presence's prefix. ok is false if it is no such path.
+func (p *Presence) idIn(path string) (id string, ok bool) {
+	digits, ok := strings.CutPrefix(path, p.prefix)
+	isDigit := func(r rune) bool { return r >= '0' && r <= '9' }
+	if !ok || len(digits) != idLength+numberLength || strings.TrimLeftFunc(digits, isDigit) != "" {
+		return "", false
+	}
+	return digits[:idLength], true
+}
+
+// begin chooses the id of a sequential node: that of a node that a predecessor has left in the session, or a new one.
+func (p *Presence) begin(ctx context.Context) error {
+	if !p.mode.IsSequential() {
+		return nil
+	}
+	p.id = newID()
+	if !recipe.IsSuccessor(p.c) {
+		return nil
+	}
+	return p.takeInherited(ctx)
+}
+
+// taken has the inherited nodes of a Client that a Presence has taken, by path. Each is taken once.
+type taken struct{}
+
+// takeInherited looks for a node that a predecessor's Presence with the same prefix and data has left in the session.
+func (p *Presence) takeInherited(ctx context.Context) error {
+	var own []string
+	err := reconnect.Retry(ctx, p.c, func() (err error) {
+		own, err = p.c.Ephemerals(ctx, parentOf(p.prefix))
+		return err
+	})
+	switch {
+	case errors.Is(err, client.ErrUnimplemented):
+		return nil
+	case err != nil:
+		return err
+	}
+	for _, path := range own {
+		id, ok := p.idIn(path)
+		if !ok {
+			continue
+		}
+		var data []byte
+		var stat client.Stat
+		err := reconnect.Retry(ctx, p.c, func() (err error) {
+			data, stat, err = p.c.Get(ctx, path)
+			return err
+		})
+		switch {
+		case errors.Is(err, client.ErrNoNode):
+			continue
+		case err != nil:
+			return err
+		case !recipe.Inherited(p.c, stat) || !bytes.Equal(data, p.data):
+			continue
+		}
+		if _, known := recipe.Shared(p.c, taken{}, func() *sync.Map { return new(sync.Map) }).LoadOrStore(path, true); !known {
+			p.id = id
+			p.setPath(path)
+			return nil
+		}
+	}
+	return nil
+}
