@@ -99,7 +99,8 @@ type Config struct {
 	// that the session has expired: sessions outlive an outage of the whole ensemble.
 	GiveUpAfter time.Duration
 
-	// Clock tells the time by which rights are counted; nil: session.BootTime. Tests set it.
+	// Clock tells the time by which rights are counted; nil: one like session.BootTime, which is the bubble's in a bubble of
+	// testing/synctest.
 	Clock session.Clock
 
 	// Resume goes on with the session of another process instead of opening a new one: see Client.HandOver.

@@ -18,6 +18,9 @@ type Clock func() time.Duration
 // to 10 ms between two calls is not added.
 func BootTime() time.Duration { return bootTime() }
 
+// A Session without Config.Clock has a clock of its own, of newClock: Go's monotonic clock, and all time for which the
+// machine was suspended since. In a bubble of testing/synctest, Go's clock is the bubble's, and so is the Session's.
+
 // minClockJump is the least difference between the two clocks that is taken for a suspend: more than the wall clock is
 // slewed between two calls.
 const minClockJump = 10 * time.Millisecond

@@ -77,7 +77,8 @@ type Config struct {
 	// when ctx ends, and several goroutines may call it. nil: TCP with TCP_NODELAY, or a Unix socket.
 	Dial dialFunc
 
-	// Clock is the clock by which the session's right ends and by which the Session gives up. nil: BootTime.
+	// Clock is the clock by which the session's right ends and by which the Session gives up. nil: one like BootTime, which
+	// is the bubble's in a bubble of testing/synctest.
 	Clock Clock
 
 	// Margin is the time by which the session's right ends before the timeout is over. 0: a tenth of the timeout, which
@@ -200,7 +201,7 @@ func newSession(cfg Config) (*Session, error) {
 		return nil, fmt.Errorf("client: margin %v is not between 0 and the timeout, %v", cfg.Margin, cfg.Timeout)
 	}
 	if cfg.Clock == nil {
-		cfg.Clock = BootTime
+		cfg.Clock = newClock()
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
