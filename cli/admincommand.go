@@ -76,9 +76,9 @@ func postSlowChange[T any](ctx context.Context, admin *api.Client, path string, 
 	switch {
 	case err != nil && mayHaveArrived(err):
 		return done, WithStatus(OutcomeUnknown,
-			fmt.Errorf("%s: it is not known %s: %w; %s", admin.BaseURL, what, err, advice))
+			fmt.Errorf("%s: it is not known %s: %w; %s", admin.Name(), what, err, advice))
 	case err != nil:
-		return done, withAdviceAt(admin.BaseURL, err)
+		return done, withAdviceAt(admin.Name(), err)
 	}
 	return done, nil
 }

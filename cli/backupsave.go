@@ -119,13 +119,13 @@ func (s *backupSave) saveFrom(ctx context.Context, admin *api.Client, to destina
 	case s.writeErr != nil:
 		return row, s.writeErr
 	case context.Cause(ctx) != nil:
-		return row, fmt.Errorf("%s: nothing was saved: %w", admin.BaseURL, context.Cause(ctx))
+		return row, fmt.Errorf("%s: nothing was saved: %w", admin.Name(), context.Cause(ctx))
 	case errors.Is(err, errUnconfirmed), errors.Is(err, errRemovedState):
-		return row, WithStatus(Unavailable, fmt.Errorf("%s: nothing was saved: %w", admin.BaseURL, err))
+		return row, WithStatus(Unavailable, fmt.Errorf("%s: nothing was saved: %w", admin.Name(), err))
 	case errors.As(err, &apiErr), errors.As(err, &unreachable):
-		return row, withAdviceAt(admin.BaseURL, err)
+		return row, withAdviceAt(admin.Name(), err)
 	}
-	return row, fmt.Errorf("%s: nothing was saved: %w; if the member has stopped, ask another one", admin.BaseURL,
+	return row, fmt.Errorf("%s: nothing was saved: %w; if the member has stopped, ask another one", admin.Name(),
 		WithAdvice(err))
 }
 

@@ -276,7 +276,7 @@ func (b *bundleArchive) fetchMemberID(ctx context.Context, member *api.Client) b
 	who, err := api.Get[api.Caller](timed, member, "whoami", nil)
 	var apiErr *api.Error
 	if err != nil && !errors.As(err, &apiErr) {
-		b.noteSkipped(skippedServer{Address: member.BaseURL, Reason: err.Error()})
+		b.noteSkipped(skippedServer{Address: member.Name(), Reason: err.Error()})
 		return false
 	}
 	b.askedMembers[who.MemberID] = true

@@ -28,11 +28,20 @@ type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 // token is sent over HTTPS, and to a socket, because localsocket.Dial has checked the listener. Over plain
 // TCP it is proved and not sent. The super user's password cannot be proved, so only a socket gets it.
 func (l *EnsembleFlags) newAdminClient(base, auth string) (*api.Client, error) {
+	c, err := l.newUncheckedAdminClient(base, auth)
+	if err == nil && !strings.HasPrefix(base, socketScheme) {
+		c.HTTPClient.Transport.(*progressTransport).ports = &l.ports
+	}
+	return c, err
+}
+
+// newUncheckedAdminClient is newAdminClient with errors that do not say what listens at the port.
+func (l *EnsembleFlags) newUncheckedAdminClient(base, auth string) (*api.Client, error) {
 	path, isSocket := strings.CutPrefix(base, socketScheme)
 	switch token, isToken := bearerToken(auth); {
 	case isSocket:
 		return &api.Client{
-			BaseURL: "http://localhost", Authorization: auth,
+			BaseURL: "http://localhost", Address: base, Authorization: auth,
 			HTTPClient: newHTTPClientOver(l.streams, l.annotateDial(base, l.socketDial(path))),
 		}, nil
 	case strings.HasPrefix(base, "https://"):
@@ -148,8 +157,7 @@ func (l *EnsembleFlags) findLocalSocket(ctx context.Context, hosts []string) str
 func newHTTPClientOver(w IOStreams, dial dialFunc) *http.Client {
 	return &http.Client{
 		Transport: &progressTransport{
-			w,
-			&http.Transport{DialContext: dial, ResponseHeaderTimeout: responseHeaderTimeout},
+			streams: w, Transport: &http.Transport{DialContext: dial, ResponseHeaderTimeout: responseHeaderTimeout},
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

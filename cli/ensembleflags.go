@@ -31,6 +31,7 @@ const (
 // EnsembleFlags has the flags, and their variables, that select an ensemble and the credentials.
 type EnsembleFlags struct {
 	streams   IOStreams
+	ports     portCheck
 	hosts     string
 	adminURLs string
 	tokenFile string
@@ -44,7 +45,9 @@ type EnsembleFlags struct {
 }
 
 // NewEnsembleFlags returns EnsembleFlags with the settings of the variables and defaults.
-func NewEnsembleFlags(w IOStreams) *EnsembleFlags { return &EnsembleFlags{streams: w} }
+func NewEnsembleFlags(w IOStreams) *EnsembleFlags {
+	return &EnsembleFlags{streams: w, ports: newPortCheck(w)}
+}
 
 // Register adds all flags of the link to cmd.
 func (l *EnsembleFlags) Register(cmd *cobra.Command) {
@@ -230,12 +233,17 @@ func (l *EnsembleFlags) readSASLLogin() (*client.Login, error) {
 	return &who, nil
 }
 
-// openSession is client.Dial with sessionOpenTimeout and advice.
+// openSession is client.Dial with sessionOpenTimeout and advice. It gives up earlier if no session can ever be opened at any
+// of servers, because other ports are there, or the certificates do not fit.
 func (l *EnsembleFlags) openSession(ctx context.Context, servers []string, cfg client.Config) (*client.Client, error) {
 	defer startWaiting(l.streams, "a session at "+summarizeServers(servers)).Done()
 	within, stop := context.WithTimeout(ctx, sessionOpenTimeout)
 	defer stop()
-	c, err := client.Dial(within, strings.Join(servers, ","), cfg)
+	var c *client.Client
+	err := l.giveUpAtWrongPorts(within, servers, func(ctx context.Context) (err error) {
+		c, err = client.Dial(ctx, strings.Join(servers, ","), cfg)
+		return err
+	})
 	switch {
 	case err == nil:
 		return c, nil
@@ -244,9 +252,12 @@ func (l *EnsembleFlags) openSession(ctx context.Context, servers []string, cfg c
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	text := fmt.Sprintf("no member takes a session at %s within %v: %s; %s",
-		l.describeAddress(strings.Join(servers, ","), l.hostsSettingName()), sessionOpenTimeout, lastAttempt(err),
+	where := l.describeAddress(strings.Join(servers, ","), l.hostsSettingName())
+	text := fmt.Sprintf("no member takes a session at %s within %v: %s; %s", where, sessionOpenTimeout, lastAttempt(err),
 		l.tls.connectAdvice(l.streams, err))
+	if wrong := new(wrongPortError); errors.As(err, &wrong) {
+		text = fmt.Sprintf("no member takes a session at %s: %v", where, wrong)
+	}
 	return nil, WithStatus(Unavailable, explainedError{text, err})
 }
 

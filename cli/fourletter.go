@@ -19,6 +19,8 @@ import (
 const (
 	// fourLetterTimeout bounds the silence of a member during its reply.
 	fourLetterTimeout = 10 * time.Second
+	// fourLetterMaxTime bounds the whole reply. The longest known, of all watches, takes seconds.
+	fourLetterMaxTime = 10 * time.Minute
 	// maxLine is the buffer for a line in bytes. Longer lines are printed in parts.
 	maxLine = 64 << 10
 	// maxStructuredReply bounds a reply printed as JSON or YAML, in bytes. Only lists of all sessions or
@@ -57,7 +59,7 @@ func newFourLetter(w IOStreams) *cobra.Command {
 				if len(hosts) > 1 {
 					_, _ = fmt.Fprintln(w.Out, map[bool]string{true: "\n"}[i > 0]+addr) // the error of the reply counts
 				}
-				err := sendFourLetter(cmd.Context(), w, dial, addr, args[0],
+				err := sendFourLetter(cmd.Context(), link, dial, addr, args[0],
 					func(reply *bufio.Reader) error { return copyVisible(w.Out, reply) })
 				failed = append(failed, link.fourLetterError(addr, err))
 			}
@@ -82,7 +84,7 @@ func (l *EnsembleFlags) printReplies(ctx context.Context, dial Dialer, out *Outp
 	err := PrintRows(out, nil, func(yield func(fourLetterReply, error) bool) {
 		for _, addr := range hosts {
 			text := new(strings.Builder)
-			if err := sendFourLetter(ctx, l.streams, dial, addr, word,
+			if err := sendFourLetter(ctx, l, dial, addr, word,
 				func(reply *bufio.Reader) error { return copyBounded(text, reply) }); err != nil {
 				failed = append(failed, l.fourLetterError(addr, err))
 				continue
@@ -125,11 +127,31 @@ func copyBounded(out io.Writer, in io.Reader) error {
 	return nil
 }
 
-func sendFourLetter(ctx context.Context, w IOStreams, dial Dialer, addr, word string,
+// sendFourLetter is sendToClientPort. If there is no reply, because the port is for something else, it gives up early and
+// says so.
+func sendFourLetter(ctx context.Context, l *EnsembleFlags, dial Dialer, addr, word string,
+	take func(reply *bufio.Reader) error,
+) error {
+	err := l.giveUpAtWrongPorts(ctx, []string{addr}, func(ctx context.Context) error {
+		return sendToClientPort(ctx, l.streams, dial, addr, word, take)
+	})
+	var wrong *wrongPortError
+	if StatusOf(err) == Unavailable && ctx.Err() == nil && !errors.Is(err, syscall.ECONNREFUSED) {
+		_ = errors.As(l.ports.findWrongPorts(ctx, l.streams, &l.tls, []string{addr}), &wrong)
+	}
+	if wrong != nil || errors.As(err, &wrong) {
+		return WithStatus(Unavailable, wrong)
+	}
+	return err
+}
+
+var errEndlessWord = fmt.Errorf("it has not ended after %v", fourLetterMaxTime)
+
+func sendToClientPort(ctx context.Context, w IOStreams, dial Dialer, addr, word string,
 	take func(reply *bufio.Reader) error,
 ) error {
 	defer startWaiting(w, addr).Done()
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := context.WithTimeoutCause(ctx, fourLetterMaxTime, errEndlessWord)
 	defer stop()
 	within, cancel := context.WithTimeout(ctx, fourLetterTimeout)
 	defer cancel()
@@ -154,7 +176,11 @@ func sendFourLetter(ctx context.Context, w IOStreams, dial Dialer, addr, word st
 			fmt.Errorf("the connection ended without an answer (%w); is that a port where a member takes clients, and does "+
 				"it know the word?", err))
 	}
-	return take(reply)
+	err = take(reply)
+	if err != nil && errors.Is(context.Cause(ctx), errEndlessWord) {
+		return WithStatus(Unavailable, fmt.Errorf("the answer is not complete: %w", errEndlessWord))
+	}
+	return err
 }
 
 // notListedText follows the command in the reply of a member that does not whitelist it.

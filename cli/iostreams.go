@@ -34,6 +34,7 @@ type IOStreams struct {
 	progressLine        *progressLine // for progress; nil: there is none. See WithProgress
 	membersPollInterval time.Duration // 0: membersPollEvery. Tests set it
 	adminPort           string        // "": the constant defaultAdminPort. Tests set it
+	portReplyTimeout    time.Duration // of a check of a port; 0: the default
 }
 
 // ProcessStreams returns the streams of this process.

@@ -39,9 +39,9 @@ func newDrain(w IOStreams) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("drain: %w", err)
 			}
-			text := fmt.Sprintf("%s: drained, %d connections closed in %v\n", admin.BaseURL, done.ClosedConnections,
+			text := fmt.Sprintf("%s: drained, %d connections closed in %v\n", admin.Name(), done.ClosedConnections,
 				time.Duration(done.TookMs)*time.Millisecond)
-			if err := PrintText(a.Output, text, drainedRow{admin.BaseURL, done}); err != nil {
+			if err := PrintText(a.Output, text, drainedRow{admin.Name(), done}); err != nil {
 				return err
 			}
 			if done.StillLeads {

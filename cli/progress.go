@@ -227,16 +227,21 @@ func (b progressErasingWriter) Write(text []byte) (int, error) {
 	return b.out.Write(text)
 }
 
-// progressTransport shows each HTTP request as work until its reply has been read.
+// progressTransport shows each HTTP request as work until its reply has been read. If a request fails because another
+// kind of port is there, the error says so.
 type progressTransport struct {
 	streams IOStreams
 	*http.Transport
+	ports *portCheck // nil: the errors stay as they are
 }
 
 func (s *progressTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	work := startWaiting(s.streams, r.URL.Host)
 	reply, err := s.Transport.RoundTrip(r)
 	if err != nil {
+		if s.ports != nil {
+			err = s.ports.explainAdminError(r.Context(), r.URL.Scheme, r.URL.Host, err)
+		}
 		work.Done()
 		return nil, err
 	}

@@ -160,7 +160,7 @@ func listRows[T any](ctx context.Context, a *adminCommand, path string, query ur
 				a.warnSilent(s)
 			}
 			if page.NextCursor != "" && page.NextCursor == query.Get("from") {
-				yield(*new(T), fmt.Errorf("%s: the list does not go on after %.100q", c.BaseURL, page.NextCursor))
+				yield(*new(T), fmt.Errorf("%s: the list does not go on after %.100q", c.Name(), page.NextCursor))
 				return
 			}
 			if more := limit == 0 || n+len(page.Items) < limit; page.NextCursor != "" && more {

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"fmt"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/shell"
+	"rollcall/client"
 )
 
 const historyName = ".rollcall_history"
@@ -31,6 +33,11 @@ func newShell(w IOStreams) *cobra.Command {
 			cfg.Timeout, cfg.Version = timeout, cmd.Root().Version
 			if err := cfg.Check(); err != nil {
 				return usageErrorf("shell: %w", err)
+			}
+			if servers, _, err := client.ParseHostPorts(cfg.Hosts, client.DefaultPort); err == nil {
+				if err := CheckClientPorts(cmd.Context(), w, &link.tls, servers); err != nil {
+					return fmt.Errorf("shell: %w", err)
+				}
 			}
 			status, err := shell.Run(cmd.Context(), cfg)
 			if err != nil {

@@ -250,6 +250,9 @@ func (f *benchFlags) measureTarget(ctx context.Context, cases []bench.Params) er
 	if err != nil {
 		return err
 	}
+	if err := cli.CheckClientPorts(ctx, f.streams, &f.sideA.tls, target.Servers); err != nil {
+		return err
+	}
 	var results []bench.Result
 	for _, p := range cases {
 		result, failed := bench.Run(ctx, bench.Config{Target: target, Params: p, Progress: f.progress})

@@ -117,7 +117,7 @@ func (e *drillEnsemble) open(ctx context.Context) (*openedEnsemble, error) {
 	var opened target.Target
 	if err = journal.CheckClean(); err == nil {
 		if e.isForeign() {
-			opened, err = e.openForeign(journal)
+			opened, err = e.openForeign(ctx, journal)
 		} else {
 			opened, err = e.start(ctx, journal)
 		}
@@ -135,9 +135,16 @@ func (e *drillEnsemble) open(ctx context.Context) (*openedEnsemble, error) {
 	return o, nil
 }
 
-func (e *drillEnsemble) openForeign(journal *target.Journal) (target.Target, error) {
+func (e *drillEnsemble) openForeign(ctx context.Context, journal *target.Journal) (target.Target, error) {
 	cfg, err := target.LoadHooks(e.hooks, e.hosts)
 	if err != nil {
+		return nil, err
+	}
+	var servers []string
+	for _, m := range cfg.Members {
+		servers = append(servers, m.Clients)
+	}
+	if err := cli.CheckClientPorts(ctx, cli.IOStreams{}, nil, servers); err != nil {
 		return nil, err
 	}
 	return target.NewHooks(journal, cfg)

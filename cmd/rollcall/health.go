@@ -43,7 +43,7 @@ func newHealth(w cli.IOStreams) *cobra.Command {
 			if err != nil {
 				return explainedError{fmt.Errorf("health: %w", err)}
 			}
-			return printHealth(cmd.Context(), at, out)
+			return printHealth(cmd.Context(), w, at, out)
 		},
 	}
 	cmd.Flags().StringVar(&addr, "addr", "",
@@ -52,16 +52,20 @@ func newHealth(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// printHealth prints the member's role and problems. It returns an error if there is no reply within
-// healthTimeout, or the member does not serve clients.
-func printHealth(ctx context.Context, at memberEndpoints, out *cli.Output) error {
+// printHealth prints the member's role and problems. It returns an error if there is no reply within healthTimeout, the
+// member does not serve clients, or another kind of port is there.
+func printHealth(ctx context.Context, w cli.IOStreams, at memberEndpoints, out *cli.Output) error {
 	addr := at.clientAddr
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return cli.WithStatus(cli.UsageError, fmt.Errorf("health: --addr %s must be host:port", config.ShortText(addr)))
 	}
 	ctx, stop := context.WithTimeout(ctx, healthTimeout)
 	defer stop()
-	answer, err := probeHealth(ctx, at)
+	var answer cli.Health
+	err := cli.ProbeClientPort(ctx, w, addr, func(ctx context.Context) (err error) {
+		answer, err = probeHealth(ctx, at)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("health: %s: %w", addr, err)
 	}

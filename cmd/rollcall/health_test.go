@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"io"
 	"net"
@@ -60,7 +61,7 @@ func TestHealth(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			addr := answerWord(t, tt.answer)
 			var out bytes.Buffer
-			err := printHealth(t.Context(), memberEndpoints{clientAddr: addr}, cli.NewOutput(cli.IOStreams{Out: &out}))
+			err := printHealth(t.Context(), cli.IOStreams{}, memberEndpoints{clientAddr: addr}, cli.NewOutput(cli.IOStreams{Out: &out}))
 			text := ""
 			if err != nil {
 				text = err.Error()
@@ -109,7 +110,7 @@ func TestHealthRefused(t *testing.T) {
 	addr := l.Addr().String()
 	_ = l.Close()
 	var out bytes.Buffer
-	if err := printHealth(t.Context(), memberEndpoints{clientAddr: addr}, cli.NewOutput(cli.IOStreams{Out: &out})); err == nil || out.Len() > 0 {
+	if err := printHealth(t.Context(), cli.IOStreams{}, memberEndpoints{clientAddr: addr}, cli.NewOutput(cli.IOStreams{Out: &out})); err == nil || out.Len() > 0 {
 		t.Errorf("health: %v, printed %q", err, out.String())
 	}
 }
@@ -188,7 +189,7 @@ func TestHealthReason(t *testing.T) {
 	} {
 		tt.at.clientAddr = answerWord(t, tt.answer)
 		status.Store(tt.status)
-		err := printHealth(t.Context(), tt.at, cli.NewOutput(cli.IOStreams{}))
+		err := printHealth(t.Context(), cli.IOStreams{}, tt.at, cli.NewOutput(cli.IOStreams{}))
 		if want := "health: " + tt.at.clientAddr + ": " + tt.want; err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want %s", tt.name, err, want)
 		}
@@ -199,6 +200,42 @@ func TestHealthReason(t *testing.T) {
 	for addr, want := range map[string]string{"": dir, "127.0.0.1:2181": dir, "localhost:2181": dir, "127.0.0.1:2182": "", "10.0.0.1:2181": ""} {
 		if at, err := locateMember(addr, dir+"/zoo.cfg", nil); err != nil || at.dataDir != want {
 			t.Errorf("%q: %+v, %v, want the data directory %q", addr, at, err, want)
+		}
+	}
+}
+
+// At another kind of port, health says what is there, and does not guess from a reply that it cannot read.
+func TestHealthAtOtherPorts(t *testing.T) {
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	defer secure.Close()
+	silent, err := tls.Listen("tcp", "127.0.0.1:0", secure.TLS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	go func() {
+		for {
+			conn, err := silent.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = conn.Read(make([]byte, 1)) // the handshake
+				_ = conn.Close()
+			}()
+		}
+	}()
+	for addr, want := range map[string]string{
+		web.Listener.Addr().String():    "is a port for HTTP: --addr takes a port for clients",
+		secure.Listener.Addr().String(): "is a port for HTTPS: --addr takes a port for clients",
+		silent.Addr().String():          "is a port for TLS, such as secureClientPort, and health speaks no TLS",
+	} {
+		var out bytes.Buffer
+		err := printHealth(t.Context(), cli.IOStreams{}, memberEndpoints{clientAddr: addr}, cli.NewOutput(cli.IOStreams{Out: &out}))
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "health: ") || out.Len() > 0 {
+			t.Errorf("%v, printed %q; want %q", err, &out, want)
 		}
 	}
 }

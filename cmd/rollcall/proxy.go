@@ -89,6 +89,11 @@ func (f *proxyFlags) run(ctx context.Context, cmd *cobra.Command, w cli.IOStream
 	ctx, stop := endOnHangup(ctx)
 	defer stop()
 	defer outliveReaders()()
+	if existing, ok := cfg.Ensemble.(proxy.Existing); ok {
+		if err := cli.CheckClientPorts(ctx, w, nil, existing.Addresses); err != nil {
+			return fmt.Errorf("proxy: %w", err)
+		}
+	}
 	result, err := survey(ctx, w.Err, cfg)
 	result.Command = args
 	if err != nil && len(result.Runs) == 0 {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,9 +29,13 @@ const (
 // credentials are for one member. It is safe for concurrent use.
 type Client struct {
 	BaseURL       string       // such as http://127.0.0.1:8080
+	Address       string       // what users call the member, such as unix:/var/lib/rollcall/admin.sock; "": BaseURL
 	Authorization string       // value of the header Authorization; "": none
 	HTTPClient    *http.Client // nil: http.DefaultClient
 }
+
+// Name returns what users call the member.
+func (c *Client) Name() string { return cmp.Or(c.Address, c.BaseURL) }
 
 // Error is a reply with a status other than 200.
 type Error struct {
@@ -94,7 +99,7 @@ func AllRows[T any](ctx context.Context, c *Client, path string, query url.Value
 			case "":
 				return
 			case params.Get("from"):
-				yield(*new(T), fmt.Errorf("api: %s: the list does not continue after %.100q", c.BaseURL, page.NextCursor))
+				yield(*new(T), fmt.Errorf("api: %s: the list does not continue after %.100q", c.Name(), page.NextCursor))
 				return
 			}
 			params.Set("from", page.NextCursor)
@@ -122,7 +127,7 @@ func (c *Client) requestJSON(ctx context.Context, method, path string, body []by
 		return err
 	}
 	if err := json.Unmarshal(b.Bytes(), into); err != nil { // it copies what it keeps
-		return fmt.Errorf("api: %s does not reply as a member of Rollcall: %w", c.BaseURL, err)
+		return fmt.Errorf("api: %s does not reply as a member of Rollcall: %w", c.Name(), err)
 	}
 	return nil
 }
@@ -143,7 +148,7 @@ func (c *Client) GetStream(ctx context.Context, path string, query url.Values, r
 	}
 	text, err := io.ReadAll(io.LimitReader(reply.Body, maxFailureBytes))
 	if err != nil {
-		return fmt.Errorf("api: %s: %w", c.BaseURL, err)
+		return fmt.Errorf("api: %s: %w", c.Name(), err)
 	}
 	return failureError(reply.StatusCode, text)
 }
@@ -158,9 +163,9 @@ func (c *Client) readReply(ctx context.Context, method, path string, body []byte
 	_, err = into.ReadFrom(io.LimitReader(reply.Body, maxReplyBytes+1))
 	switch {
 	case err != nil:
-		return fmt.Errorf("api: %s: %w", c.BaseURL, err)
+		return fmt.Errorf("api: %s: %w", c.Name(), err)
 	case into.Len() > maxReplyBytes:
-		return fmt.Errorf("api: %s: the reply has more than %d bytes", c.BaseURL, maxReplyBytes)
+		return fmt.Errorf("api: %s: the reply has more than %d bytes", c.Name(), maxReplyBytes)
 	case reply.StatusCode != http.StatusOK:
 		return failureError(reply.StatusCode, into.Bytes())
 	}
