@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,18 +27,21 @@ const (
 	maxURLs = 32
 	// maxToken bounds a token file, in bytes. A token has at most 4,096 characters.
 	maxToken = 8 << 10
+	// minMaxRequest is the least value of jute.maxbuffer.
+	minMaxRequest = 1 << 10
 )
 
 // EnsembleFlags has the flags, and their variables, that select an ensemble and the credentials.
 type EnsembleFlags struct {
-	streams   IOStreams
-	ports     portCheck
-	hosts     string
-	adminURLs string
-	tokenFile string
-	auth      []string
-	jaas      string
-	tls       TLS
+	streams    IOStreams
+	hosts      string
+	adminURLs  string
+	tokenFile  string
+	auth       []string
+	jaas       string
+	maxRequest string
+	tls        TLS
+	ports      portCheck
 
 	tokenFileOwners []int // the owner of the token file, once it was read; this user may listen on a socket, too
 	// addresses of members that have said that they were removed from the ensemble; they are passed over
@@ -72,7 +76,12 @@ func (l *EnsembleFlags) registerSessionFlags(cmd *cobra.Command, hosts string) {
 	completeFlag(cmd, "auth")
 	fs.StringVar(&l.jaas, "jaas", "",
 		"JAAS `file` whose section Client has the user and password of a login by SASL, as zkCli.sh reads it (ROLLCALL_JAAS)")
+	fs.StringVar(&l.maxRequest, "max-request", "",
+		"longest request to send, in `bytes`: jute.maxbuffer of the members, if it was raised (ROLLCALL_MAX_REQUEST; default "+
+			strconv.Itoa(client.DefaultMaxRequest)+")")
+	completeFlag(cmd, "max-request")
 	markShared(fs, "jaas")
+	markShared(fs, "max-request")
 }
 
 func (l *EnsembleFlags) registerHostsFlags(cmd *cobra.Command, hosts string) {
@@ -207,12 +216,29 @@ func (l *EnsembleFlags) credentialsConfig() (cfg client.Config, err error) {
 	if cfg.Login, err = l.readSASLLogin(); err != nil {
 		return cfg, err
 	}
+	if cfg.MaxRequest, err = l.longestRequest(); err != nil {
+		return cfg, err
+	}
 	cfg.InOrder, cfg.WhileSuspended = true, client.Fail
 	dial, err := l.tls.Dialer(l.streams)
 	if dial != nil {
 		cfg.DialConn = func(ctx context.Context, _, address string) (net.Conn, error) { return dial(ctx, address) }
 	}
 	return cfg, err
+}
+
+// longestRequest returns the value of --max-request, or 0 for the default.
+func (l *EnsembleFlags) longestRequest() (int, error) {
+	text := l.streams.flagOrEnv(l.maxRequest, "ROLLCALL_MAX_REQUEST")
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < minMaxRequest || n > client.MaxRequest {
+		name := l.streams.flagOrEnvName(l.maxRequest, "max-request", "ROLLCALL_MAX_REQUEST")
+		return 0, usageErrorf("%s %.40q: must be a number of bytes from %d to %d", name, text, minMaxRequest, client.MaxRequest)
+	}
+	return n, nil
 }
 
 const loginSection = "Client"

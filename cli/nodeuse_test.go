@@ -317,8 +317,17 @@ func TestGetBytes(t *testing.T) {
 		t.Errorf("an input that is too long: %v", err)
 	}
 	w.In = io.LimitReader(zeros{}, 2<<20)
-	if err := runLine(t, w, "set /a -"); StatusOf(err) != Failed || !strings.Contains(err.Error(), "probably reject 2097152 bytes") {
+	if err := runLine(t, w, "set /a -"); StatusOf(err) != UsageError || !strings.Contains(err.Error(), "nothing was sent. If jute.maxbuffer") {
 		t.Errorf("data that are too long: %v", err)
+	}
+	w.In = io.LimitReader(zeros{}, 2<<20)
+	if err := runLine(t, w, "set --max-request 3000000 /a -"); StatusOf(err) != Failed || !strings.Contains(err.Error(), "probably reject 2097152 bytes") {
+		t.Errorf("data that are too long for the servers: %v", err)
+	}
+	for _, bytes := range []string{"1023", "67108865", "1m"} {
+		if err := runLine(t, w, "set --max-request "+bytes+" /a x"); StatusOf(err) != UsageError || !strings.Contains(err.Error(), "from 1024 to 67108864") {
+			t.Errorf("--max-request %s: %v", bytes, err)
+		}
 	}
 }
 

@@ -61,9 +61,12 @@ func readBounded(r io.Reader, from string) ([]byte, error) {
 // defaultMaxBuffer is the usual jute.maxbuffer of servers.
 const defaultMaxBuffer = 1 << 20
 
-// explainTooLong adds advice if the data are probably too long. Servers then close the connection without a
-// reply.
+// explainTooLong adds advice if the data are too long, or probably are: servers close the connection without a reply.
 func explainTooLong(err error, data []byte) error {
+	if errors.Is(err, client.ErrTooLong) {
+		return WithStatus(UsageError, fmt.Errorf("%w; nothing was sent. If jute.maxbuffer of all members is higher, use "+
+			"--max-request", err))
+	}
 	if errors.Is(err, client.ErrConnectionLost) && len(data) >= defaultMaxBuffer-1024 {
 		return WithStatus(Failed, fmt.Errorf("%w: the servers probably reject %d bytes of data (jute.maxbuffer); rollcall "+
 			"stat shows whether they took them", err, len(data)))

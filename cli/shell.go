@@ -60,7 +60,7 @@ func (l *EnsembleFlags) shellConfig(words []string) (shell.Config, error) {
 	}
 	w := l.streams
 	cfg := shell.Config{
-		Hosts: l.hostsText(), Login: session.Login, Auth: session.Auth, DialConn: session.DialConn, In: w.In, Out: w.Out, Err: w.Err,
+		Hosts: l.hostsText(), Login: session.Login, Auth: session.Auth, MaxRequest: session.MaxRequest, DialConn: session.DialConn, In: w.In, Out: w.Out, Err: w.Err,
 		InTerminal: w.InTerminal, OutTerminal: w.OutTerminal, ErrTerminal: w.ErrTerminal,
 		Colors: w.AllowsColor(), Size: w.TerminalSize, EscapeText: EscapeUnprintable,
 	}

@@ -15,6 +15,30 @@ import (
 	"rollcall/zk/jute"
 )
 
+// A request that is longer than the servers accept fails before it is sent, and the connection that others use stays. The
+// limit is that of the whole request, as the servers count it.
+func TestRequestLongerThanTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := dialScripted(t, "fake:1", Config{MaxRequest: 1000})
+		const rest = 8 + 4 + 2 + 4 + 4 // header, path, length of the data and version
+		for _, bytes := range []int{2 << 20, 1001 - rest} {
+			_, err := c.Set(t.Context(), "/a", make([]byte, bytes), AnyVersion)
+			wantError(t, err, ErrTooLong)
+			if MayHaveHappened(err) {
+				t.Errorf("it may have happened: %v", err)
+			}
+			wantError(t, c.Pipeline().Set(t.Context(), "/a", make([]byte, bytes), AnyVersion, nil), ErrTooLong)
+		}
+		go func() { s.reply(s.next(), jute.OK, jute.Stat{Version: 1}) }()
+		if stat, err := c.Set(t.Context(), "/a", make([]byte, 1000-rest), AnyVersion); err != nil || stat.Version != 1 {
+			t.Errorf("a request of the longest length: %+v, %v", stat, err)
+		}
+		if c.State().State != Connected {
+			t.Errorf("the state is %v", c.State())
+		}
+	})
+}
+
 var testACL = []ACL{{Permissions: PermRead, Identity: Anyone}}
 
 // requestCase is a call, with the request that it sends.

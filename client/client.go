@@ -66,6 +66,12 @@ const DefaultTimeout = session.DefaultTimeout
 // DefaultPort is the port of servers whose entry has none, ZooKeeper's.
 const DefaultPort = 2181
 
+// These are the default and the greatest value of Config.MaxRequest.
+const (
+	DefaultMaxRequest = session.DefaultMaxRequest
+	MaxRequest        = session.MaxRequest
+)
+
 // NeverGiveUp is a value of Config.GiveUpAfter.
 const NeverGiveUp = session.NeverGiveUp
 
@@ -108,6 +114,11 @@ type Config struct {
 
 	// MaxInFlight limits the requests without a reply; 0: session.DefaultMaxInFlight. Calls above it wait.
 	MaxInFlight int
+
+	// MaxRequest limits a request, in bytes; 0: DefaultMaxRequest, ZooKeeper's 1,048,575. A call with a longer one fails
+	// with ErrTooLong before anything is sent. A server would close the connection, and all other calls on it would fail,
+	// too. If the servers accept more, set it to their jute.maxbuffer.
+	MaxRequest int
 
 	Resolver session.Resolver // looks up entries such as srv:_zookeeper._tcp.example.com; nil: net.DefaultResolver
 
@@ -251,8 +262,8 @@ func ParseHostPorts(text string, port int) (servers []string, chroot string, err
 // forSession translates a Config for the package session.
 func (cfg *Config) forSession(list []string) session.Config {
 	s := session.Config{
-		Servers: list, Shuffle: !cfg.InOrder, Timeout: cfg.Timeout, Login: cfg.Login, MaxInFlight: cfg.MaxInFlight,
-		FailWithoutConnection: cfg.WhileSuspended == Fail, Logger: cfg.Logger, OnPong: cfg.OnPong,
+		Servers: list, Shuffle: !cfg.InOrder, Timeout: cfg.Timeout, Login: cfg.Login, MaxInFlight: cfg.MaxInFlight, MaxRequest: cfg.MaxRequest,
+		FailWithoutConnection: cfg.WhileSuspended == Fail, Logger: cfg.Logger,
 		TLS: cfg.TLS, Resolver: cfg.Resolver,
 		AllowReadOnly: cfg.AllowReadOnly, Margin: cfg.Margin, GiveUpAfter: cfg.GiveUpAfter, Clock: cfg.Clock,
 	}

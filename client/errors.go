@@ -37,7 +37,7 @@ var (
 	ErrSuspended         = session.ErrNotConnected      // there is no connection; the request was not sent
 	ErrExpired           = session.ErrExpired           // the session has ended without Close
 	ErrClosed            = session.ErrClosed            // the Client has been closed
-	ErrTooLong           = session.ErrTooLong           // no server accepts a request of that length; it was not sent
+	ErrTooLong           = session.ErrTooLong           // the request is longer than Config.MaxRequest; it was not sent
 	ErrTooManyIdentities = session.ErrTooManyIdentities // the session has the most that are allowed; nothing was sent
 	ErrProtocol          = session.ErrProtocol          // the server sent bytes that make no sense
 )

@@ -20,7 +20,7 @@ const (
 var (
 	errInterrupted = errors.New("interrupted")
 	errUsage       = errors.New("usage") // the verb's usage is to be printed
-	errTooLong     = errors.New("the request is longer than any server accepts; nothing was sent")
+	errTooLong     = errors.New("the request is longer than --max-request; nothing was sent")
 )
 
 // zkCliError is an error with a text of zkCli.sh, which is printed unchanged.

@@ -78,7 +78,8 @@ func startSession(cfg *Config, t *target, event func(jute.EventType, jute.Keeper
 func (s *session) clientConfig(cfg *Config) client.Config {
 	return client.Config{
 		Timeout: cfg.Timeout, Login: cfg.Login, Auth: slices.Clone(cfg.Auth), InOrder: true, WhileSuspended: client.Fail,
-		DialConn: s.dial, OnEvent: s.handleEvent, OnState: s.handleState,
+		MaxRequest: cfg.MaxRequest,
+		DialConn:   s.dial, OnEvent: s.handleEvent, OnState: s.handleState,
 		GiveUpAfter: client.NeverGiveUp, // sessions survive an outage of the ensemble
 	}
 }

@@ -37,6 +37,9 @@ type Config struct {
 	Timeout time.Duration // the session timeout to request; 0: DefaultTimeout
 	Login   *client.Login // logs each session in by SASL; nil: no login
 	Auth    []client.Auth // identities of each session
+
+	MaxRequest int // the longest request, as client.Config has it
+
 	// DialConn opens a connection to a server, as client.Config has it; nil: a net.Dialer.
 	DialConn func(ctx context.Context, network, address string) (net.Conn, error)
 

@@ -267,9 +267,15 @@ func TestLoadOutlivesConnections(t *testing.T) {
 		w.mu.Unlock()
 		s.remove(t, "/app", subtree.RemoveOptions{})
 	}
-	_, done, err := s.load(t, largeDump(1, 2<<20), subtree.LoadOptions{})
+	_, _, err := s.load(t, largeDump(1, 2<<20), subtree.LoadOptions{})
+	if !errors.Is(err, client.ErrTooLong) {
+		t.Errorf("a node that is too large: %v", err)
+	}
+	s.remove(t, "/app", subtree.RemoveOptions{})
+	patient := testSpace{subtree.Space{Client: openClient(t, client.Config{Timeout: 2 * time.Second, MaxRequest: client.MaxRequest}), Root: s.Root}}
+	_, done, err := patient.load(t, largeDump(1, 2<<20), subtree.LoadOptions{})
 	if !errors.Is(err, client.ErrConnectionLost) || !strings.Contains(err.Error(), "jute.maxbuffer") || done.Nodes != 1 {
-		t.Errorf("a node that is too large: %+v, %v", done, err)
+		t.Errorf("a node that is too large for the servers: %+v, %v", done, err)
 	}
 }
 

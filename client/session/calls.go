@@ -56,8 +56,10 @@ type call struct {
 
 // These limits apply to output that waits to be sent.
 const (
-	maxUnsent  = 4 << 20  // unsent bytes above which Go waits
-	maxRequest = 64 << 20 // the longest request in bytes; servers accept 1 MiB by default
+	maxUnsent = 4 << 20 // unsent bytes above which Go waits
+
+	// MaxRequest is the greatest value of Config.MaxRequest, in bytes.
+	MaxRequest = 64 << 20
 )
 
 // Go sends a request: op with the record rec, or without one if rec is nil. It encodes rec before
@@ -112,8 +114,8 @@ func (c *Session) queueRequest(op jute.Op, rec Record, done func(Reply, error)) 
 	if rec != nil {
 		out = rec.Append(out)
 	}
-	if len(out)-mark > maxRequest {
-		return l, false, ErrTooLong
+	if size := len(jute.EndFrame(out, mark)[mark:]) - 4; size > c.cfg.MaxRequest {
+		return l, false, fmt.Errorf("%w: it has %d bytes, and MaxRequest is %d", ErrTooLong, size, c.cfg.MaxRequest)
 	}
 	next := call{done: done, xid: xid, op: op}
 	next.path, next.watchKind = requestedWatch(op, out[body:])

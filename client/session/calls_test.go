@@ -264,7 +264,7 @@ func TestTurnPassedOn(t *testing.T) {
 // in progress does not hide that the server is silent.
 func TestUnsentBound(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
-		c := f.open(Config{}, func() { (<-f.peers).accept() })
+		c := f.open(Config{MaxRequest: MaxRequest}, func() { (<-f.peers).accept() })
 		data := make([]byte, 1<<20)
 		var taken atomic.Int64
 		var refused error
@@ -303,7 +303,7 @@ func TestUnsentBound(t *testing.T) {
 func TestUnsentBoundEnds(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		var p *peer
-		c := f.open(Config{}, func() {
+		c := f.open(Config{MaxRequest: MaxRequest}, func() {
 			p = <-f.peers
 			p.accept()
 		})

@@ -23,7 +23,7 @@ var (
 	// ErrClosed says that the Session has been closed. The outcome of a request that was in flight
 	// is not known.
 	ErrClosed = errors.New("client: closed")
-	// ErrTooLong says that a request is longer than any server accepts. It was not sent.
+	// ErrTooLong says that a request is longer than Config.MaxRequest. It was not sent.
 	ErrTooLong = errors.New("client: request too long")
 	// ErrProtocol says that the server sent bytes that make no sense.
 	ErrProtocol = errors.New("client: bad bytes from server")

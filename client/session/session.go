@@ -37,6 +37,7 @@ import (
 const (
 	DefaultTimeout     = 10 * time.Second
 	DefaultMaxInFlight = 1024
+	DefaultMaxRequest  = jute.DefaultMaxBuffer // the default of servers
 )
 
 // NeverGiveUp is a value of Config.GiveUpAfter.
@@ -64,6 +65,11 @@ type Config struct {
 
 	// MaxInFlight limits the requests in flight; 0: DefaultMaxInFlight.
 	MaxInFlight int
+
+	// MaxRequest limits a request, in bytes; 0: DefaultMaxRequest. A longer one fails with ErrTooLong before it is sent:
+	// a server closes the connection of a request that is longer than its jute.maxbuffer, and all requests in flight end.
+	// If the servers accept more, set it to their value, up to the constant MaxRequest.
+	MaxRequest int
 
 	// FailWithoutConnection makes Do return ErrNotConnected at once while there is no connection, instead of
 	// waiting for one. Close waits all the same.
@@ -187,6 +193,12 @@ func newSession(cfg Config) (*Session, error) {
 	}
 	if cfg.MaxInFlight < 0 {
 		return nil, fmt.Errorf("client: MaxInFlight %d is negative", cfg.MaxInFlight)
+	}
+	if cfg.MaxRequest == 0 {
+		cfg.MaxRequest = DefaultMaxRequest
+	}
+	if cfg.MaxRequest < 0 || cfg.MaxRequest > MaxRequest {
+		return nil, fmt.Errorf("client: MaxRequest %d is not between 0 and %d", cfg.MaxRequest, MaxRequest)
 	}
 	if len(cfg.Auth) > MaxIdentities {
 		return nil, fmt.Errorf("%w: Config.Auth has %d", ErrTooManyIdentities, len(cfg.Auth))

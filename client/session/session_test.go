@@ -665,6 +665,8 @@ func TestConfigRefused(t *testing.T) {
 		{Servers: []string{"a"}, Timeout: -1},
 		{Servers: []string{"a"}, Timeout: 1 << 60},
 		{Servers: []string{"a"}, MaxInFlight: -1},
+		{Servers: []string{"a"}, MaxRequest: -1},
+		{Servers: []string{"a"}, MaxRequest: MaxRequest + 1},
 	} {
 		if _, err := Open(ctx, cfg); err == nil {
 			t.Errorf("%+v was accepted", cfg)

@@ -159,7 +159,8 @@ func (c *Conn) runSession() error {
 	var auth []client.Auth
 	c.update(func() { auth = slices.Clone(c.auth) })
 	cl, err := client.Dial(c.ctx, placesOfServers(c.hostProvider.Len()), client.Config{
-		Timeout: c.timeout, WhileSuspended: client.Fail, GiveUpAfter: client.NeverGiveUp, Auth: auth,
+		MaxRequest: client.MaxRequest, // the servers decide, as for go-zookeeper
+		Timeout:    c.timeout, WhileSuspended: client.Fail, GiveUpAfter: client.NeverGiveUp, Auth: auth,
 		DialConn: c.dialNext, OnEvent: c.handleEvent, OnState: func(change client.StateChange) {
 			c.handleState(change)
 			if change.State.IsFinal() {
