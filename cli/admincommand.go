@@ -54,7 +54,7 @@ func silenceReason(s api.Silence) string {
 	return s.Reason + " (" + s.Detail + ")"
 }
 
-// getObject gets a path below /v1/.
+// getObject gets a path below /v1/, of a member that is in the ensemble if there is one.
 func getObject[T any](ctx context.Context, a *adminCommand, path string, query url.Values) (T, error) {
 	c, err := a.AdminClient(ctx)
 	if err != nil {

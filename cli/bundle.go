@@ -84,8 +84,8 @@ func newBundle(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
 	var file string
 	cmd := a.registerFlags(&cobra.Command{
-		Use: "support-bundle [flags]", Short: "put all that helps to find a fault into one archive", GroupID: InspectGroup,
-		Args: RangeArgs(0, 0, "flags only"),
+		Use: "support-bundle [flags] [FILE]", Short: "put all that helps to find a fault into one archive", GroupID: InspectGroup,
+		Args: RangeArgs(0, 1, "at most one file, for the archive"),
 		Long: "Writes a tar.gz with the status, sessions, connections, ends and removals of the ensemble, and of each " +
 			"member at --hosts the configuration, the last lines of the log, " +
 			"metrics, the environment of the process, goroutines and a profile of the memory. The file MISSING names what " +
@@ -93,7 +93,11 @@ func newBundle(w IOStreams) *cobra.Command {
 			"no passwords, digests, tokens or data of " +
 			fmt.Sprintf("nodes. It does have paths, addresses and session ids. A list has at most %d rows. Logs and profiles "+
 				"need the credentials of an administrator on the member's own machine.", maxBundleRows),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && file != "" {
+				return usageErrorf("support-bundle: FILE and --out both name the archive; leave one out")
+			}
+			file = strings.Join(append(args, file), "")
 			members, err := a.adminClients(cmd.Context())
 			if len(members) == 0 {
 				return err
@@ -104,7 +108,7 @@ func newBundle(w IOStreams) *cobra.Command {
 			return writeBundle(cmd.Context(), w, a.Output, file, members, err)
 		},
 	})
-	registerOutFlag(cmd, &file, "`file` for the archive, which must not exist (default rollcall-support-TIME.tar.gz)")
+	registerOutFlag(cmd, &file, "`file` for the archive, in place of the argument; it must not exist (default rollcall-support-TIME.tar.gz)")
 	return cmd
 }
 

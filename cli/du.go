@@ -40,7 +40,7 @@ func newDu(w IOStreams) *cobra.Command {
 		Long: "Prints how many nodes a subtree has and how many bytes of data, and the same for each subtree in it, the " +
 			"largest first. It reads all of it, whatever --depth says. " +
 			"Paths and the servers' own records take memory, too, and are not counted.",
-	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
+	}, false, withinWalkTime(func(ctx context.Context, s subtree.Space, args []string) error {
 		order, err := parseOrder(usageColumns, sort)
 		if err != nil {
 			return err
@@ -51,7 +51,7 @@ func newDu(w IOStreams) *cobra.Command {
 			return err
 		}
 		return errors.Join(PrintRows(n.Output, usageColumns, rowsOf(all)), seen.reportUnread())
-	})
+	}))
 	addIntFlag(cmd, &depth, "depth", "print subtrees up to so many `levels` below the node", 0, noMaximum)
 	addIntFlag(cmd, &limit, "limit", "print the first so many `rows` only (0: all)", 0, noMaximum)
 	cmd.Flags().StringVar(&sort, "sort", "-bytes", "`column` to sort by; a minus in front: the greatest first")
@@ -113,7 +113,7 @@ func newTree(w IOStreams) *cobra.Command {
 		Long: "Draws the subtree at a node, by default that at /, with the size of each node's data, and counts it. It " +
 			"reads the nodes one after another, so nodes that change meanwhile may be drawn " +
 			"as they were or as they are. -o json and yaml print a row for each node.",
-	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
+	}, false, withinWalkTime(func(ctx context.Context, s subtree.Space, args []string) error {
 		seen := &unreadNodes{streams: n.IOStreams, space: s}
 		rows := readableRows(seen, s.Walk(ctx, pathOr(args, "/"), subtree.WalkOptions{MaxDepth: depth}),
 			func(node *subtree.Node) (treeRow, bool) {
@@ -127,7 +127,7 @@ func newTree(w IOStreams) *cobra.Command {
 			err = PrintRows(n.Output, nil, withRowProgress(n.IOStreams, "nodes", rows))
 		}
 		return errors.Join(err, seen.reportUnread())
-	})
+	}))
 	addIntFlag(cmd, &depth, "depth", "draw so many `levels` below the node only (0: all)", 0, noMaximum)
 	return cmd
 }

@@ -23,7 +23,7 @@ func newLs(w IOStreams) *cobra.Command {
 		Use: "ls [flags] [PATH]", Short: "list the children of a node", Args: RangeArgs(0, 1, "one path"),
 		Long: "Lists the names of a node's children, one on each line; by default those of /. -l also shows some fields " +
 			"of each child's Stat. -o wide, json and yaml show all of them.",
-	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
+	}, false, withinWalkTime(func(ctx context.Context, s subtree.Space, args []string) error {
 		top := pathOr(args, "/")
 		if n.format == "table" && !long {
 			return n.printNames(ctx, s, top)
@@ -34,7 +34,7 @@ func newLs(w IOStreams) *cobra.Command {
 				return lsRow{Name: baseName(node.Path), nodeStat: nodeStat{node.Path, toAPIStat(node.Stat)}}, node.Depth == 1
 			}))
 		return errors.Join(err, listed.reportUnread())
-	})
+	}))
 	cmd.Flags().BoolVarP(&long, "long", "l", false, "with size, number of children, owner and age")
 	return cmd
 }

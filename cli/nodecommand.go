@@ -61,6 +61,25 @@ func (n *nodeCommand) registerSessionCommand(cmd *cobra.Command, change bool, wo
 	return cmd
 }
 
+// maxWalkTime limits the commands that show a subtree. Millions of nodes take minutes. A server that answers each
+// request may go on for ever, with one more child below each node.
+const maxWalkTime = time.Hour
+
+var errEndlessWalk = fmt.Errorf("the subtree has not ended after %v; show less of it, or see what answers there", maxWalkTime)
+
+// withinWalkTime returns work that ends with errEndlessWalk after maxWalkTime.
+func withinWalkTime(work nodeWork) nodeWork {
+	return func(ctx context.Context, s subtree.Space, args []string) error {
+		limited, stop := context.WithTimeoutCause(ctx, maxWalkTime, errEndlessWalk)
+		defer stop()
+		err := work(limited, s, args)
+		if err != nil && errors.Is(context.Cause(limited), errEndlessWalk) {
+			return WithStatus(Unavailable, errEndlessWalk)
+		}
+		return err
+	}
+}
+
 func (n *nodeCommand) openSpace(ctx context.Context) (subtree.Space, error) {
 	servers, cfg, err := n.SessionConfig()
 	if err != nil {

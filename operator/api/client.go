@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -12,6 +13,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 )
 
 const (
@@ -20,12 +22,24 @@ const (
 	maxReplyBytes = 32 << 20
 	// maxFailureBytes limits the text of a rejected stream: a sentence.
 	maxFailureBytes = 64 << 10
+	// maxBodyTime limits how long the body of a reply may take, which starts after its header: the longest, at half
+	// a megabyte in a second. A member that sends byte by byte would go on for days.
+	maxBodyTime = time.Minute
+	// maxListTime limits all pages of a list. A million sessions take seconds, and a member whose pages never end
+	// would go on for ever.
+	maxListTime = time.Hour
 	// PageRows limits the rows of a page, and is the default.
 	PageRows = 1000
 )
 
+var (
+	errSlowBody = fmt.Errorf("the reply has not ended %v after its beginning", maxBodyTime)
+	errLongList = fmt.Errorf("the list has not ended after %v", maxListTime)
+)
+
 // Client sends requests to one member. Its methods return within the member's deadline of a few seconds, or when
-// ctx ends. A hanging member never replies, so give ctx a deadline. A Client follows no redirects, because its
+// ctx ends. A hanging member never replies, so give ctx a deadline. A reply that has begun has maxBodyTime, except
+// that of GetStream. A Client follows no redirects, because its
 // credentials are for one member. It is safe for concurrent use.
 type Client struct {
 	BaseURL       string       // such as http://127.0.0.1:8080
@@ -73,6 +87,8 @@ func Post[T any](ctx context.Context, c *Client, path string, body any) (reply T
 func AllRows[T any](ctx context.Context, c *Client, path string, query url.Values, silent func(Silence)) iter.Seq2[T,
 	error] {
 	return func(yield func(T, error) bool) {
+		ctx, stop := context.WithTimeoutCause(ctx, maxListTime, errLongList)
+		defer stop()
 		params := url.Values{}
 		for name, values := range query {
 			params[name] = values
@@ -80,6 +96,9 @@ func AllRows[T any](ctx context.Context, c *Client, path string, query url.Value
 		reported := map[uint32]bool{}
 		for {
 			page, err := Get[List[T]](ctx, c, path, params)
+			if err != nil && errors.Is(context.Cause(ctx), errLongList) {
+				err = fmt.Errorf("api: %s: %w", c.Name(), errLongList)
+			}
 			if err != nil {
 				yield(*new(T), err)
 				return
@@ -155,13 +174,18 @@ func (c *Client) GetStream(ctx context.Context, path string, query url.Values, r
 
 // readReply sends a request and appends the body of the reply to into.
 func (c *Client) readReply(ctx context.Context, method, path string, body []byte, into *bytes.Buffer) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	reply, err := c.sendRequest(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = reply.Body.Close() }() // it was only read from
+	defer time.AfterFunc(maxBodyTime, func() { stop(errSlowBody) }).Stop()
 	_, err = into.ReadFrom(io.LimitReader(reply.Body, maxReplyBytes+1))
 	switch {
+	case err != nil && errors.Is(context.Cause(ctx), errSlowBody):
+		return fmt.Errorf("api: %s: %w", c.Name(), errSlowBody)
 	case err != nil:
 		return fmt.Errorf("api: %s: %w", c.Name(), err)
 	case into.Len() > maxReplyBytes:
