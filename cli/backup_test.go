@@ -269,6 +269,15 @@ func TestBackupVerify(t *testing.T) {
 	if len(lines) != 4 || !strings.HasPrefix(lines[1], "yes") || !strings.HasPrefix(lines[2], "NO") || !strings.Contains(lines[2], "the backup is damaged: it is cut short at byte 900") || !strings.HasPrefix(lines[3], "yes") {
 		t.Errorf("it prints\n%s", out)
 	}
+	damaged := bytes.Clone(whole)
+	damaged[len(whole)/2] ^= 1
+	if err := os.WriteFile(filepath.Join(dir, "b.backup"), damaged, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _, _ = f.execute(t, nil, "backup", "verify", filepath.Join(dir, "b.backup"))
+	if size := FormatSize(int64(len(whole))); !strings.Contains(out.String(), "NO ") || !strings.Contains(out.String(), " "+size+" ") {
+		t.Errorf("the size of a damaged file of %s is missing in\n%s", size, out)
+	}
 	if asked := f.requests(); len(asked) > 0 {
 		t.Errorf("it asked a member: %q", asked)
 	}

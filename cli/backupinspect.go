@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -84,9 +85,20 @@ func readBackup(w IOStreams, file string, v znode.ImageVisitor) (row backupRow, 
 	defer work.Done()
 	row.Head, row.Size, err = backup.Read(in, v)
 	if err != nil {
+		row.Size = max(row.Size, fileSize(in)) // it was not read to its end
 		err = fmt.Errorf("%s: %w", file, err)
 	}
 	return row, err
+}
+
+// fileSize returns the size of an open file, or 0 for a reader that is not a file.
+func fileSize(r io.Reader) int64 {
+	if f, ok := r.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			return info.Size()
+		}
+	}
+	return 0
 }
 
 func printInspected(w IOStreams, out *Output, row inspectedRow) error {

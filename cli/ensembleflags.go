@@ -43,6 +43,7 @@ type EnsembleFlags struct {
 	tls        TLS
 	ports      portCheck
 
+	warnedOfToken   bool  // that others may read the token file
 	tokenFileOwners []int // the owner of the token file, once it was read; this user may listen on a socket, too
 	// addresses of members that have said that they were removed from the ensemble; they are passed over
 	removedMembers []string
@@ -157,9 +158,14 @@ func (l *EnsembleFlags) authIdentities() ([]client.Auth, error) {
 
 func (l *EnsembleFlags) readAuthorization() (string, error) {
 	if name := l.streams.flagOrEnv(l.tokenFile, "ROLLCALL_TOKEN_FILE"); name != "" {
-		token, owner, err := readToken(name)
+		setting := l.streams.flagOrEnvName(l.tokenFile, "token-file", "ROLLCALL_TOKEN_FILE")
+		token, owner, exposed, err := readToken(name)
 		if err != nil {
-			return "", usageErrorf("%s: %w", l.streams.flagOrEnvName(l.tokenFile, "token-file", "ROLLCALL_TOKEN_FILE"), err)
+			return "", usageErrorf("%s: %w", setting, err)
+		}
+		if exposed != "" && !l.warnedOfToken {
+			l.warnedOfToken = true
+			warnf(l.streams, "%s: %s: %s", setting, name, exposed)
 		}
 		l.tokenFileOwners = []int{owner}
 		return "Bearer " + token, nil
@@ -173,28 +179,28 @@ func (l *EnsembleFlags) readAuthorization() (string, error) {
 	return "", err
 }
 
-// readToken also returns the owner of the file.
-func readToken(name string) (token string, owner int, err error) {
+// readToken also returns the owner of the file, and a warning if other users may read or change it.
+func readToken(name string) (token string, owner int, exposed string, err error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return "", 0, err
+		return "", 0, "", err
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	info, err := f.Stat()
 	if err != nil {
-		return "", 0, err
+		return "", 0, "", err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxToken))
 	token = strings.TrimSpace(string(text))
 	switch {
 	case err != nil:
-		return "", 0, err
+		return "", 0, "", err
 	case token == "":
-		return "", 0, fmt.Errorf("%s is empty", name)
+		return "", 0, "", fmt.Errorf("%s is empty", name)
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) || len(text) == maxToken:
-		return "", 0, fmt.Errorf("%s does not hold one token of visible characters", name)
+		return "", 0, "", fmt.Errorf("%s does not hold one token of visible characters", name)
 	}
-	return token, secretfile.OwnerOf(info), nil
+	return token, secretfile.OwnerOf(info), secretfile.File{Mode: info.Mode()}.ExposedWarning(), nil
 }
 
 // SessionConfig returns the servers and the configuration of a session with the login of --jaas and the identities of

@@ -24,7 +24,7 @@ func runHash(in string, typed []string, args ...string) (string, error) {
 		}
 	}
 	cmd := newHash(w)
-	cmd.SetArgs(args)
+	cmd.SetArgs(append([]string{}, args...)) // with nil it would take those of the test binary
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetOut(io.Discard)
 	err := cmd.ExecuteContext(context.Background())

@@ -31,7 +31,7 @@ func newMembers(w IOStreams) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return printServers(cmd.Context(), a) },
 	})
-	cmd.AddCommand(newMembersList(w), newMembersAdd(w), newMembersRemove(w), newMembersReplace(w), newMembersAddress(w),
+	OnlySubcommands(cmd).AddCommand(newMembersList(w), newMembersAdd(w), newMembersRemove(w), newMembersReplace(w), newMembersAddress(w),
 		newMembersPromote(w), newMembersDemote(w), newMembersLead(w), newMembersDrain(w), newMembersRebalance(w))
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,7 +101,7 @@ func newParentCommand(name, short, group, hint string, subcommands ...*cobra.Com
 		RunE: func(*cobra.Command, []string) error { return nil }, // Args has failed before
 	}
 	cmd.AddCommand(subcommands...)
-	return cmd
+	return OnlySubcommands(cmd)
 }
 
 // prefixErrors returns run with the name of the command in front of its errors.
@@ -123,8 +124,11 @@ func suggestFlags(cmd *cobra.Command, err error) string {
 	if letters := unknown.GetSpecifiedShortnames(); letters != "" { // one dash stands for two
 		typed, _, _ = strings.Cut(letters, "=")
 	}
-	if len(typed) < 2 {
+	switch {
+	case len(typed) < 2:
 		return ""
+	case slices.Contains(outputFormats, typed) && cmd.Flags().Lookup("output") != nil:
+		return "did you mean -o " + typed + "? "
 	}
 	flags := &cobra.Command{SuggestionsMinimumDistance: min(2, len(typed)/2)} // cobra finds near commands only
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -157,9 +161,43 @@ func RangeArgs(least, most int, what string) cobra.PositionalArgs {
 // dash or two, whatever the length of its name.
 func Execute(ctx context.Context, root *cobra.Command, args []string) (*cobra.Command, error) {
 	describeBuiltins(root)
-	root.SetArgs(normalizeDashes(root, args))
+	args = normalizeDashes(root, args)
+	if err := checkCommand(root, args); err != nil {
+		return root, err
+	}
+	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	return cmd, ignoreCanceled(ctx, err)
+}
+
+// checkCommand returns an error if args begin with a command that does not exist. Otherwise the errors of the flags, which
+// belong to the unknown command, would come first.
+func checkCommand(root *cobra.Command, args []string) error {
+	for _, arg := range args {
+		if strings.HasPrefix(arg, "-") || strings.HasPrefix(arg, "__") {
+			return nil
+		}
+		sub := findSubcommand(root, arg)
+		switch {
+		case sub == nil && !root.HasParent():
+			return WithStatus(UsageError, unknownCommand(root, arg))
+		case sub == nil && root.Annotations[onlySubcommands] != "":
+			return usageErrorf("%s: %w", commandName(root), unknownCommand(root, arg))
+		case sub == nil || !sub.HasSubCommands():
+			return nil
+		}
+		root = sub
+	}
+	return nil
+}
+
+// onlySubcommands is the annotation of commands whose first argument can only be a subcommand.
+const onlySubcommands = "rollcall_only_subcommands"
+
+// OnlySubcommands returns cmd, whose first argument can only be a subcommand. Execute rejects any other one.
+func OnlySubcommands(cmd *cobra.Command) *cobra.Command {
+	cmd.Annotations = map[string]string{onlySubcommands: "true"}
+	return cmd
 }
 
 func describeBuiltins(root *cobra.Command) {

@@ -16,6 +16,7 @@ const historyName = ".rollcall_history"
 func newShell(w IOStreams) *cobra.Command {
 	link := NewEnsembleFlags(w)
 	var timeout time.Duration
+	var escape bool
 	cmd := &cobra.Command{
 		Use: "shell [flags] [VERB ...]", Short: "run the verbs of zkCli.sh, from a prompt, a pipe or the command line",
 		GroupID: NodesGroup,
@@ -30,7 +31,7 @@ func newShell(w IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cfg.Timeout, cfg.Version = timeout, cmd.Root().Version
+			cfg.Timeout, cfg.Escape, cfg.Version = timeout, escape, cmd.Root().Version
 			if err := cfg.Check(); err != nil {
 				return usageErrorf("shell: %w", err)
 			}
@@ -49,6 +50,7 @@ func newShell(w IOStreams) *cobra.Command {
 	cmd.Flags().SetInterspersed(false) // what follows a verb are its flags
 	link.registerSessionFlags(cmd, "`host:port,.../root` where members take clients; root is the node that is / here")
 	cmd.Flags().DurationVar(&timeout, "timeout", shell.DefaultTimeout, "the session timeout to ask for, a `time`")
+	cmd.Flags().BoolVarP(&escape, "escape", "e", false, "escape what is not printable in a pipe, too, and line ends everywhere")
 	return cmd
 }
 

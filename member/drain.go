@@ -64,7 +64,7 @@ func (o operations) DrainMember(ctx context.Context, member uint32, over time.Du
 	if _, known := o.m.serverLists.addressesOf(member); !known {
 		return 0, false, &admin.Failure{
 			Status: http.StatusNotFound,
-			Text:   fmt.Sprintf("the ensemble has no member %d; /v1/members lists them", member),
+			Text:   fmt.Sprintf("the ensemble has no member %d; rollcall members lists them", member),
 		}
 	}
 	c, err := o.m.peerConns.followerClient(member)

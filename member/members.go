@@ -242,7 +242,7 @@ func (o operations) checkCanLead(ctx context.Context, to uint32) error {
 	}
 	return &admin.Failure{
 		Status: http.StatusNotFound,
-		Text:   fmt.Sprintf("the ensemble has no member %d; /v1/members lists them", to),
+		Text:   fmt.Sprintf("the ensemble has no member %d; rollcall members lists them", to),
 	}
 }
 

@@ -252,7 +252,7 @@ func TestLead(t *testing.T) {
 			}
 		}
 		ops := e.Member(asked).Operations()
-		failed(t, ops.TransferLeadership(ctx, 9), http.StatusNotFound, "the ensemble has no member 9")
+		failed(t, ops.TransferLeadership(ctx, 9), http.StatusNotFound, "the ensemble has no member 9; rollcall members lists them")
 		e.Kill(leader)
 		e.Wait("the member to be silent", time.Minute, func() bool {
 			m, err := ops.Members(t.Context())

@@ -57,7 +57,7 @@ func (s *Shell) getACL(ctx context.Context, a *arguments) error {
 		return err
 	}
 	for _, entry := range acl {
-		s.screen.printf("'%s,'%s\n: %s", entry.Identity.Scheme, entry.Identity.ID, jute.Perm(entry.Permissions).Letters())
+		s.screen.printf("'%s,'%s\n: %s", s.screen.name(entry.Identity.Scheme), s.screen.name(entry.Identity.ID), jute.Perm(entry.Permissions).Letters())
 	}
 	if a.hasFlag("s") {
 		s.screen.printStat(stat)

@@ -158,7 +158,7 @@ func (s *Shell) whoAmI(ctx context.Context, _ *arguments) error {
 	}
 	s.screen.print("Auth scheme: User\n")
 	for _, who := range identities {
-		s.screen.printf("%s: %s", who.Scheme, who.ID)
+		s.screen.printf("%s: %s", s.screen.name(who.Scheme), s.screen.name(who.ID))
 	}
 	return nil
 }

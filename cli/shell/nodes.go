@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	pathpkg "path"
 	"slices"
 	"strings"
 	"time"
@@ -41,7 +42,7 @@ func (s *Shell) createNode(ctx context.Context, a *arguments) error {
 		s.screen.printMessage(errorStyle, f.javaMessage())
 	}
 	if err == nil {
-		s.screen.printMessage(plainStyle, "Created "+made)
+		s.screen.printMessage(plainStyle, "Created "+s.screen.name(made))
 	}
 	return err
 }
@@ -85,7 +86,7 @@ func (s *Shell) getNode(ctx context.Context, a *arguments) error {
 	if err != nil {
 		return err
 	}
-	s.screen.print(textOrNull(data) + "\n")
+	s.screen.print(s.screen.data(textOrNull(data)) + "\n")
 	if a.hasFlag("s") {
 		s.screen.printStat(stat)
 	}
@@ -132,7 +133,7 @@ func (s *Shell) listNode(ctx context.Context, a *arguments) error {
 	path, watch := a.path(), a.hasFlag("w")
 	if a.hasFlag("R") {
 		return s.nodes.visitSubtree(ctx, path, watch, func(path string) error {
-			s.screen.print(path + "\n")
+			s.screen.print(s.screen.name(path) + "\n")
 			return nil
 		})
 	}
@@ -140,7 +141,7 @@ func (s *Shell) listNode(ctx context.Context, a *arguments) error {
 	if err != nil {
 		return err
 	}
-	s.screen.print("[" + strings.Join(names, ", ") + "]\n")
+	s.screen.print(s.screen.names(names))
 	if a.hasFlag("s") {
 		s.screen.printStat(stat)
 	}
@@ -222,8 +223,8 @@ func (s *Shell) getAllChildrenNumber(ctx context.Context, a *arguments) error {
 	return nil
 }
 
-// getEphemerals prints this session's ephemeral nodes. Like zkCli.sh, it prints full paths even if the shell
-// has a root.
+// getEphemerals prints this session's ephemeral nodes whose paths begin with the text that was given. Like zkCli.sh, it prints
+// full paths even if the shell has a root.
 func (s *Shell) getEphemerals(ctx context.Context, a *arguments) error {
 	path := "/"
 	if len(a.words) > 1 {
@@ -232,14 +233,16 @@ func (s *Shell) getEphemerals(ctx context.Context, a *arguments) error {
 	var paths []string
 	err := s.nodes.checkPathAndSend(ctx, path, func(space subtree.Space) error {
 		return space.SendOnce(ctx, func(ctx context.Context) (err error) {
-			paths, err = space.Client.Ephemerals(ctx, space.FullPath(path))
+			full := space.FullPath(path)
+			paths, err = space.Client.Ephemerals(ctx, pathpkg.Dir(full)) // at nodes and below them
+			paths = slices.DeleteFunc(paths, func(path string) bool { return !strings.HasPrefix(path, full) })
 			return err
 		})
 	})
 	if err != nil {
 		return err
 	}
-	s.screen.print("[" + strings.Join(paths, ", ") + "]\n")
+	s.screen.print(s.screen.names(paths))
 	return nil
 }
 

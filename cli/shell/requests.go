@@ -21,7 +21,7 @@ func (n *nodeRequests) checkPathAndSend(ctx context.Context, path string, reques
 	return n.session.sendWhenConnected(ctx, path, request)
 }
 
-// sendWatching is send for a request that also sets a watch of a kind. If kind is 0, it sets none.
+// sendWatching is checkPathAndSend for a request that also sets a watch of a kind. If kind is 0, it sets none.
 func (n *nodeRequests) sendWatching(ctx context.Context, path string, kind watchKind,
 	request func(subtree.Space) error,
 ) error {

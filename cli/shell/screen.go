@@ -181,14 +181,43 @@ func (s *screen) printPosted() {
 	}
 }
 
-// writeStyled writes a text in a style. On a terminal it replaces characters that are not printable. mu is
-// held.
+// name returns a text that a client has chosen and that has one line, such as a path, as part of a text to print to
+// Out. On a terminal, and with Escape, its line ends are replaced, too: a node could otherwise forge lines.
+func (s *screen) name(text string) string {
+	if !s.cfg.OutTerminal && !s.cfg.Escape {
+		return text
+	}
+	return s.cfg.EscapeText(text)
+}
+
+// names returns a list of names.
+func (s *screen) names(texts []string) string {
+	shown := make([]string, len(texts))
+	for i, text := range texts {
+		shown[i] = s.name(text)
+	}
+	return "[" + strings.Join(shown, ", ") + "]\n"
+}
+
+// data returns the data of a node as part of a text to print to Out. With Escape it has one line.
+func (s *screen) data(text string) string {
+	if !s.cfg.Escape {
+		return text
+	}
+	return s.cfg.EscapeText(text)
+}
+
+// writeStyled writes a text in a style. On a terminal, and with Escape, it replaces characters that are not
+// printable. mu is held.
 func (s *screen) writeStyled(to io.Writer, terminal bool, how style, text string) {
-	if !terminal {
+	if !terminal && !s.cfg.Escape {
 		s.writeText(to, text)
 		return
 	}
-	text = s.visibleText(text)
+	if text = s.visibleText(text); !terminal {
+		s.writeText(to, text)
+		return
+	}
 	if how != plainStyle && s.cfg.Colors {
 		line, end := strings.CutSuffix(text, "\n")
 		text = string(how) + line + resetStyle

@@ -99,3 +99,25 @@ func TestPromptIsOfNow(t *testing.T) {
 		t.Errorf("asked %d times, %v", asked, err)
 	}
 }
+
+// A name cannot forge lines on a terminal. With Escape nothing can in a pipe, data included; without it a pipe gets what is there.
+func TestNamesKeepTheirLine(t *testing.T) {
+	const text = "a\nb\x1b"
+	escape := func(text string) string { return strings.NewReplacer("\n", `\n`, "\x1b", `\x1b`).Replace(text) }
+	for _, tt := range []struct {
+		terminal, escape bool
+		names, data      string
+	}{
+		{false, false, "[a\nb\x1b, c]\n", "a\nb\x1b"},
+		{true, false, `[a\nb\x1b, c]` + "\n", "a\nb" + `\x1b`},
+		{false, true, `[a\nb\x1b, c]` + "\n", `a\nb\x1b`},
+	} {
+		var out strings.Builder
+		s := newScreen(&Config{Out: &out, OutTerminal: tt.terminal, Escape: tt.escape, EscapeText: escape})
+		s.print(s.names([]string{text, "c"}))
+		s.print(s.data(text))
+		if err := s.flush(); err != nil || out.String() != tt.names+tt.data {
+			t.Errorf("%+v: %q, %v", tt, out.String(), err)
+		}
+	}
+}

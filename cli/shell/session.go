@@ -274,13 +274,15 @@ func (s *session) close() {
 	c := s.client
 	s.mu.Unlock()
 	if c == nil {
+		s.updateState(func() { s.state = closed }) // handleState hears of it later
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 	defer cancel()
-	if s.currentState() != connected {
+	if c.State().State.IsConnected() {
+		_ = c.Close(ctx) // if it fails, the session expires
+	} else {
 		c.Abandon() // without a connection, no close can be sent
-		return
 	}
-	_ = c.Close(ctx) // if it fails, the session expires
+	s.awaitEnd(ctx) // of which handleState hears later than the client
 }

@@ -54,6 +54,7 @@ type Config struct {
 
 	Colors      bool                        // a terminal may show colours
 	Size        func() (columns, lines int) // the size of the terminal that Out is; nil: not known
+	Escape      bool                        // escapes as on a terminal wherever the output goes, and line ends of data
 	EscapeText  func(text string) string    // replaces characters that are not printable; text has no line ends
 	HistoryFile string                      // the file of the history; "": none
 	Version     string                      // for the verb version

@@ -180,7 +180,7 @@ func (s *Shell) postWatchEvent(event jute.EventType, state jute.KeeperState, pat
 		path = "null"
 	}
 	s.screen.postEvent("\nWATCHER::\n\nWatchedEvent state:" + state.String() + " type:" + event.String() + " path:" +
-		path + "\n")
+		s.screen.name(path) + "\n")
 }
 
 func (s *Shell) addAuth(ctx context.Context, a *arguments) error {

@@ -25,7 +25,7 @@ func newConfiguration(w cli.IOStreams) *cobra.Command {
 		},
 	}
 	cmd.AddCommand(newConfigShow(w), newConfigCheck(w))
-	return cmd
+	return cli.OnlySubcommands(cmd)
 }
 
 // newConfigShow returns the command that queries a running member.

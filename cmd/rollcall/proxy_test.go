@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -164,6 +165,9 @@ func TestProxyProcess(t *testing.T) {
 // A survey ends as after Ctrl-C when its terminal is lost, and goes on when the reader of its output is. Neither leaves a
 // node behind.
 func TestProxyLosesItsTerminal(t *testing.T) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // the command goes on at a signal that this process ignores, as under nohup
+	defer signal.Stop(hangups)
 	for kind, wantReport := range map[string]bool{"hangup": false, "careful": true} {
 		t.Run(kind, func(t *testing.T) {
 			srv := rollcalltest.Start(t)

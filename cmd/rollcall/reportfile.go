@@ -117,8 +117,9 @@ func writeSpecial(path string, write func(io.Writer) error) error {
 	return errors.Join(write(out), out.Close())
 }
 
-// createPart creates a file beside path. Its name is random, since another user may write in the directory too, such as in /tmp.
+// createPart creates a file beside path that its owner alone may read, because a report names nodes and shows what a program prints.
+// Its name is random, since another user may write in the directory too, such as in /tmp.
 func createPart(path string) (*os.File, error) {
 	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text())
-	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }

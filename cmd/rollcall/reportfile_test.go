@@ -172,3 +172,14 @@ func TestReportFileIsChecked(t *testing.T) {
 	}
 	checkOnly(t, dir)
 }
+
+// A report names nodes and shows what a program prints, so its owner alone may read it.
+func TestReportsArePrivate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report")
+	if err := writeReport(path, func(w io.Writer) error { _, err := io.WriteString(w, "x"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}

@@ -191,6 +191,10 @@ func testKill(t *testing.T, e *ensemble) {
 	p.click("dialog button", "Kill…")
 	p.shows("dialog", "Kill session "+id)
 	p.press(kb.Tab, kb.Enter) // the button that gives up has the focus
+	p.wait(`document.querySelectorAll('dialog').length === 1`)
+	p.wait(fact("State") + ` === 'ended'`) // the session's window says what became of it
+	p.shows("dialog .facts", "an operator ended it")
+	p.press(kb.Escape)
 	p.wait(`!document.querySelector('dialog')`)
 	err := process.Until(t.Context(), "the session is over for its client", func() bool {
 		_, _, err := c.Exists(t.Context(), "/killed")

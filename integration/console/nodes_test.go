@@ -24,6 +24,7 @@ func testNodes(t *testing.T, e *ensemble) {
 	create(t, c, "/tree/empty", "", client.Persistent)
 	create(t, c, "/tree/b", "\x00\x01\xffbytes", client.Ephemeral)
 	p := newTab(t, e.console(e.Members[0]), "#/nodes")
+	p.wait(fact("Created") + `?.startsWith('with the ensemble, zxid ')`) // the root has the time 0
 	p.excused = []string{refused(404), refused(409)}
 	p.wait(item("/tree"))
 	eval[bool](p, `document.querySelector('#tree [tabindex="0"]').focus() || true`)

@@ -7,8 +7,8 @@ import { asOf, withFullStop } from './format.js';
 // refreshInterval is the time between a reply and the next request, in milliseconds.
 const refreshInterval = 1000;
 
-// openRefreshingDialog opens a dialog and returns it. read(signal) resolves to its value. fill(value, body,
-// close) shows the value in the dialog's body, and updates what is there already. If a later reply is missing,
+// openRefreshingDialog opens a dialog and returns it. read(signal) resolves to its value. fill(value, body)
+// shows the value in the dialog's body, and updates what is there already. If a later reply is missing,
 // the dialog shows the time of the last one.
 export function openRefreshingDialog({ title, read, fill }) {
   const question = new AbortController();
@@ -16,7 +16,6 @@ export function openRefreshingDialog({ title, read, fill }) {
   const body = h('div', {}, h('p', { class: 'sub' }, 'Reading…'));
   let timer = 0;
   let heard = 0; // when the last answer came
-  let shut;
   const look = async () => {
     try {
       if (!document.hidden) {
@@ -28,7 +27,7 @@ export function openRefreshingDialog({ title, read, fill }) {
           body.replaceChildren();
         }
         heard = Date.now();
-        fill(value, body, shut);
+        fill(value, body);
         note.hidden = true;
       }
     } catch (err) {
@@ -50,10 +49,7 @@ export function openRefreshingDialog({ title, read, fill }) {
   };
   const dialog = openDialog({
     title,
-    build: (close) => {
-      shut = close;
-      return [note, body];
-    },
+    build: () => [note, body],
     ended: () => {
       clearTimeout(timer);
       question.abort();

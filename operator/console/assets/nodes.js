@@ -259,13 +259,16 @@ function dataElements(node) {
     h('pre', { tabindex: '0', 'aria-label': 'Data' }, read === null ? hexDump(all, maxShownBytes) : visibleLines(read))];
 }
 
+// timeOfNode returns a time of a node. The root and the nodes that ZooKeeper has from the beginning have the time 0.
+const timeOfNode = (at) => (Date.parse(at) === 0 ? 'with the ensemble' : `${formatTime(at)} (${timeSince(at)})`);
+
 function statFacts(s) {
   return [
     ['Owner', s.owner ? h('button', { type: 'button', class: 'name', onclick: () => visitWindow('session', s.owner) }, s.owner) : 'none'],
     ['Children', formatCount(s.children)],
     ['Versions', `data ${s.version}, children ${s.cversion}, access ${s.aversion}`],
-    ['Created', `${formatTime(s.ctime)} (${timeSince(s.ctime)}), zxid ${s.czxid}`],
-    ['Changed', `${formatTime(s.mtime)} (${timeSince(s.mtime)}), zxid ${s.mzxid}`],
+    ['Created', `${timeOfNode(s.ctime)}, zxid ${s.czxid}`],
+    ['Changed', `${timeOfNode(s.mtime)}, zxid ${s.mzxid}`],
     ['Children changed', `zxid ${s.pzxid}`],
   ];
 }

@@ -42,10 +42,10 @@ function openSession(id) {
         return { end };
       }
     },
-    fill: (value, body, close) => {
+    fill: (value, body) => {
       if (body.childElementCount === 0) {
         body.append(factList([]),
-          h('div', { class: 'buttons' }, h('button', { type: 'button', class: 'danger', onclick: () => killSession(id, close) }, 'Kill…')),
+          h('div', { class: 'buttons' }, h('button', { type: 'button', class: 'danger', onclick: () => killSession(id) }, 'Kill…')),
           h('div', { class: 'paths' })); // comes last, because it comes late: no button moves
       }
       const { end, session, paths } = value;
@@ -96,8 +96,8 @@ function sessionFacts(s) {
   ];
 }
 
-// killSession kills the session if the user confirms it. It calls done afterwards.
-async function killSession(id, done) {
+// killSession kills the session if the user confirms it. The session's window stays, and shows the end.
+async function killSession(id) {
   if (!await signIn('To kill a session, sign in.')) {
     return;
   }
@@ -112,7 +112,6 @@ async function killSession(id, done) {
     act: () => changeAsAdministrator(`${sessionPath(id)}/kill`, {}),
   });
   if (killed) {
-    done();
     announce(`Session ${id} was killed.`);
     document.dispatchEvent(new Event('acted'));
   }

@@ -269,7 +269,7 @@ func askVoters(ctx context.Context, c *api.Client) (wrong []string) {
 	case err != nil:
 		return []string{fmt.Sprintf("/v1/members of %s: %v", c.BaseURL, err)}
 	case !members.IsSettled:
-		return []string{"not all members of the server list vote yet; /v1/members lists them"}
+		return []string{"not all members of the server list vote yet; rollcall members lists them"}
 	}
 	return nil
 }
