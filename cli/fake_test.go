@@ -124,6 +124,9 @@ func (f *fakeMember) mux() http.Handler {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			f.note(r)
 			v := answer(r)
+			if f.removed && r.Method == http.MethodGet && !ofMemberItself(r.URL.Path) {
+				v = goneRefusal
+			}
 			status := http.StatusOK
 			if e, refused := v.(*api.Error); refused {
 				v, status = api.Failure{Error: e.Text, Reason: e.Reason}, e.Status

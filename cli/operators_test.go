@@ -45,6 +45,27 @@ func TestRemovedMemberIsPassedOver(t *testing.T) {
 	}
 }
 
+// What a removed member knows is not shown: the next address is asked. If there is none, the command fails.
+func TestRemovedMemberShowsNothing(t *testing.T) {
+	for _, line := range []string{"status", "sessions", "session show 0x1000012f99a0001", "who-owns /config", "connections", "why /config", "why 0x1000012f99a0001"} {
+		gone, present := newFakeMember(t), newFakeMember(t)
+		gone.removed = true
+		run := func(addresses string) (out, errs string, err error) {
+			w, o, e := testWorld("ROLLCALL_ADMIN="+addresses, "ROLLCALL_TOKEN_FILE="+tokenFile(t))
+			_, err = Execute(t.Context(), NewRoot(w, "1", time.Time{}), strings.Fields(line))
+			return o.String(), e.String(), err
+		}
+		want, _, wantErr := run(present.URL)
+		got, errs, err := run(gone.URL + "," + present.URL)
+		if got != want || StatusOf(err) != StatusOf(wantErr) || strings.Contains(errs, "was removed") {
+			t.Errorf("%s: %v: %s%s\nwant %v: %s", line, err, got, errs, wantErr, want)
+		}
+		if got, _, err = run(gone.URL); err == nil || got != "" || !strings.Contains(err.Error(), "this member was removed from the ensemble") {
+			t.Errorf("%s, alone: %v (status %d): %s", line, err, StatusOf(err), got)
+		}
+	}
+}
+
 // Without another member, the list of a removed one is shown with a warning, and changes nothing. A member that is asked to remove itself
 // says when it is gone.
 func TestRemovedMemberAlone(t *testing.T) {

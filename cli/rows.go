@@ -138,17 +138,24 @@ func listRows[T any](ctx context.Context, a *adminCommand, path string, query ur
 		query.Set("limit", fmt.Sprint(limit))
 	}
 	return func(yield func(T, error) bool) {
-		c, err := a.AdminClient(ctx)
+		ctx, stop := context.WithCancel(ctx)
+		var c *api.Client
+		var coming *pendingPage[T]
+		err := a.callInEnsemble(ctx, func(admin *api.Client) error {
+			c, coming = admin, fetchPage[T](ctx, admin, path, query)
+			<-coming.fetched
+			return WithAdvice(coming.err)
+		})
+		defer func() {
+			stop()
+			if coming != nil {
+				<-coming.fetched
+			}
+		}()
 		if err != nil {
 			yield(*new(T), err)
 			return
 		}
-		ctx, stop := context.WithCancel(ctx)
-		coming := fetchPage[T](ctx, c, path, query)
-		defer func() {
-			stop()
-			<-coming.fetched
-		}()
 		for n := 0; ; {
 			<-coming.fetched
 			page, err := coming.page, coming.err

@@ -24,6 +24,7 @@ type endpoint struct {
 	longReply       bool          // the reply can be long or slow: at most maxLongReplies are made at once
 	timeout         time.Duration // default replyTimeout
 	changesEnsemble bool          // a removed member rejects it
+	readsEnsemble   bool          // likewise: its state only gets older
 	isAlias         bool          // another path of the previous row
 	help            string
 	serve           http.HandlerFunc

@@ -25,13 +25,13 @@ type ensembleAPI struct{ ops Operations }
 func (e *ensembleAPI) routes() []endpoint {
 	return []endpoint{
 		{
-			method: "GET", path: "/v1/status", access: readAccess, content: showsState, responseBody: api.List[api.Member]{},
+			method: "GET", path: "/v1/status", access: readAccess, readsEnsemble: true, content: showsState, responseBody: api.List[api.Member]{},
 			failureStatuses: []int{503},
 			help:            "the members: roles, terms, lag, their sizes, whether their states agree",
 			replyJSON:       e.getStatus,
 		},
 		{
-			method: "GET", path: "/v1/sessions", access: readAccess, content: showsState, longReply: true,
+			method: "GET", path: "/v1/sessions", access: readAccess, readsEnsemble: true, content: showsState, longReply: true,
 			responseBody: api.List[api.Session]{},
 			parameters:   []string{"limit", "from", "id", "member", "state", "address", "sort"},
 			help: "the sessions in the order of their ids, or the first ones in another order; each with the member that it " +
@@ -39,7 +39,7 @@ func (e *ensembleAPI) routes() []endpoint {
 			replyJSON: e.listSessions,
 		},
 		{
-			method: "GET", path: "/v1/sessions/{id}", access: readAccess, content: showsState, responseBody: api.OneSession{},
+			method: "GET", path: "/v1/sessions/{id}", access: readAccess, readsEnsemble: true, content: showsState, responseBody: api.OneSession{},
 			failureStatuses: []int{404, 503},
 			help:            "one session", replyJSON: e.getSession,
 		},
@@ -50,43 +50,43 @@ func (e *ensembleAPI) routes() []endpoint {
 			help: "ends a session with its ephemeral nodes, and answers with its end", replyJSON: e.killSession,
 		},
 		{
-			method: "GET", path: "/v1/sessions/{id}/ephemerals", access: readAccess, content: showsPaths, longReply: true,
+			method: "GET", path: "/v1/sessions/{id}/ephemerals", access: readAccess, readsEnsemble: true, content: showsPaths, longReply: true,
 			responseBody: api.List[api.Ephemeral]{}, parameters: []string{"limit", "from"},
 			help: "the ephemeral nodes of a session, by path", replyJSON: e.listEphemerals,
 		},
 		{
-			method: "GET", path: "/v1/sessions/{id}/watches", access: readAccess, content: showsPaths, longReply: true,
+			method: "GET", path: "/v1/sessions/{id}/watches", access: readAccess, readsEnsemble: true, content: showsPaths, longReply: true,
 			responseBody: api.List[api.Watch]{}, parameters: []string{"limit", "from"},
 			help: "the watches of a session's connection, by path", replyJSON: e.listSessionWatches,
 		},
 		{
-			method: "GET", path: "/v1/connections", access: readAccess, content: showsState, longReply: true,
+			method: "GET", path: "/v1/connections", access: readAccess, readsEnsemble: true, content: showsState, longReply: true,
 			responseBody: api.List[api.Connection]{}, parameters: []string{"limit", "from", "member", "address"},
 			help: "the client connections of all members, by member", replyJSON: e.listConnections,
 		},
 		{
-			method: "GET", path: "/v1/watches", access: readAccess, content: showsPaths, longReply: true,
+			method: "GET", path: "/v1/watches", access: readAccess, readsEnsemble: true, content: showsPaths, longReply: true,
 			responseBody: api.List[api.Watch]{}, parameters: []string{"path", "limit", "from"},
 			requiredParameters: []string{"path"},
 			help:               "the watches on a path, with the recursive ones above it, by member", replyJSON: e.listWatches,
 		},
 		{
-			method: "GET", path: "/v1/owner", access: readAccess, content: showsPaths, responseBody: api.Owner{},
+			method: "GET", path: "/v1/owner", access: readAccess, readsEnsemble: true, content: showsPaths, responseBody: api.Owner{},
 			parameters: []string{"path"}, requiredParameters: []string{"path"}, failureStatuses: []int{503},
 			help: "the kind of the node at a path, and the session that owns it", replyJSON: e.getOwner,
 		},
 		{
-			method: "GET", path: "/v1/ends", access: readAccess, content: showsState, longReply: true,
+			method: "GET", path: "/v1/ends", access: readAccess, readsEnsemble: true, content: showsState, longReply: true,
 			responseBody: api.List[api.End]{}, parameters: []string{"session", "address", "limit", "from"},
 			help: "how sessions ended, newest first", replyJSON: e.listEnds,
 		},
 		{
-			method: "GET", path: "/v1/buckets", access: readAccess, content: showsState, longReply: true,
+			method: "GET", path: "/v1/buckets", access: readAccess, readsEnsemble: true, content: showsState, longReply: true,
 			responseBody: api.Buckets{},
 			help:         "the time axis of the leader: how many sessions fall due at which time", replyJSON: e.getBuckets,
 		},
 		{
-			method: "GET", path: "/v1/removals", access: readAccess, content: showsPaths, longReply: true,
+			method: "GET", path: "/v1/removals", access: readAccess, readsEnsemble: true, content: showsPaths, longReply: true,
 			responseBody: api.List[api.Removal]{}, parameters: []string{"path", "limit", "from"},
 			help: "what removed a node, or any node, newest first", replyJSON: e.listRemovals,
 		},

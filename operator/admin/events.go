@@ -38,6 +38,7 @@ const (
 type eventStreams struct {
 	ops              Operations
 	authorizer       *authorizer
+	memberRemoved    func() bool                       // from the ensemble: what is sent would be old
 	hasReaders       atomic.Bool                       // there are readers
 	sessionEvents    chan api.SessionEvent             // what apply has reported, and is not sent yet
 	leaderEvents     chan api.LeaderEvent              // likewise
@@ -60,9 +61,9 @@ type eventReader struct {
 	number        uint64        // in the order in which streams began
 }
 
-func newEventStreams(ops Operations, a *authorizer) *eventStreams {
+func newEventStreams(ops Operations, a *authorizer, memberRemoved func() bool) *eventStreams {
 	return &eventStreams{
-		ops: ops, authorizer: a, sessionEvents: make(chan api.SessionEvent, maxPendingEvents),
+		ops: ops, authorizer: a, memberRemoved: memberRemoved, sessionEvents: make(chan api.SessionEvent, maxPendingEvents),
 		leaderEvents: make(chan api.LeaderEvent, maxLeaderEvents), readers: map[*eventReader]bool{},
 	}
 }
@@ -366,7 +367,7 @@ const (
 func (s *eventStreams) routes() []endpoint {
 	return []endpoint{
 		{
-			method: "GET", path: "/v1/events", access: readAccess, content: showsState, timeout: maxStreamTime,
+			method: "GET", path: "/v1/events", access: readAccess, readsEnsemble: true, content: showsState, timeout: maxStreamTime,
 			responseBody: api.Events{}, failureStatuses: []int{http.StatusServiceUnavailable},
 			help:  "a stream of events: the status of all members, the time axis, sessions that come and go, and the load",
 			serve: s.serveEvents,
@@ -400,6 +401,9 @@ func (s *eventStreams) serveEvents(w http.ResponseWriter, r *http.Request) {
 	defer over.Stop()
 	frame := []byte("retry: 1000\n\n")
 	for {
+		if s.memberRemoved() {
+			return // the next request is rejected with the reason
+		}
 		if _, err := w.Write(frame); err != nil {
 			return
 		}

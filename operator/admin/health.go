@@ -69,7 +69,7 @@ func (p *healthProbes) writeProbe(w http.ResponseWriter, r *http.Request, status
 }
 
 // failureIfRemoved returns a Failure if this member was removed. Its requests to the ensemble would wait for a
-// leader that does not know it.
+// leader that does not know it, and what it knows itself only gets older.
 func (p *healthProbes) failureIfRemoved() *Failure {
 	health := p.source.Health()
 	if health.RemovedVersion == 0 {
@@ -78,6 +78,6 @@ func (p *healthProbes) failureIfRemoved() *Failure {
 	text, _ := health.StatusText()
 	return &Failure{
 		Status: http.StatusServiceUnavailable,
-		Text:   text + "; nothing was done: use a member that is in the ensemble", Reason: api.ReasonRemoved,
+		Text:   text + "; the request was not carried out: send it to a member that is in the ensemble", Reason: api.ReasonRemoved,
 	}
 }

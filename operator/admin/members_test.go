@@ -78,9 +78,9 @@ func TestMembersAreAudited(t *testing.T) {
 	}
 }
 
-// A member that was removed refuses what changes the ensemble, with a reason for programs, before the member is asked. What is about
-// the member itself it does.
-func TestRemovedMemberRefusesChanges(t *testing.T) {
+// A member that was removed refuses what changes the ensemble, and what shows it, with a reason for programs, before the member is
+// asked. What is about the member itself it does.
+func TestRemovedMemberRefuses(t *testing.T) {
 	refused := 0
 	all := testRoutes(t)
 	for i := range all {
@@ -106,6 +106,24 @@ func TestRemovedMemberRefusesChanges(t *testing.T) {
 	}
 	if refused != 8 {
 		t.Errorf("%d endpoints refuse, want 8", refused)
+	}
+	read := 0
+	for i := range all {
+		e := &all[i]
+		if e.method != http.MethodGet || !strings.HasPrefix(e.path, "/v1/") || e.access != readAccess {
+			continue
+		}
+		h, source := newTestHTTP(t, "")
+		source.health.RemovedVersion = 0x400000007
+		w := visit{method: e.method, path: concrete(e.path), header: signedIn}.to(h)
+		ofMember := e.path == "/v1/members" || e.path == "/v1/whoami" || e.path == "/v1/config" || e.path == "/v1/log-level"
+		if isRefused := w.Code == http.StatusServiceUnavailable && strings.Contains(w.Body.String(), `"reason":"removed"`); isRefused == ofMember {
+			t.Errorf("%s: %d %s", e.path, w.Code, w.Body)
+		}
+		read++
+	}
+	if read < 15 {
+		t.Errorf("%d endpoints with data of the ensemble: this shows nothing", read)
 	}
 	for removed, want := range map[int64]string{0: `"removed":false`, 7: `"removed":true`} {
 		h, source := newTestHTTP(t, "follower")

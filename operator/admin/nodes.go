@@ -26,7 +26,7 @@ type nodesAPI struct{ ops Operations }
 func (n *nodesAPI) routes() []endpoint {
 	return []endpoint{
 		{
-			method: "GET", path: "/v1/nodes", access: readAccess, content: showsPaths, longReply: true, responseBody: api.Node{},
+			method: "GET", path: "/v1/nodes", access: readAccess, readsEnsemble: true, content: showsPaths, longReply: true, responseBody: api.Node{},
 			parameters: []string{"path", "limit", "from"}, requiredParameters: []string{"path"},
 			failureStatuses: []int{http.StatusNotFound, http.StatusServiceUnavailable},
 			help:            "a node as the caller may see it: its data, its ACL, and its children by name",

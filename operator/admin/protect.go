@@ -70,7 +70,7 @@ func (h *HTTP) checkRequest(e *endpoint, w http.ResponseWriter, r *http.Request)
 		return failure
 	}
 	failure := e.checkContentType(r)
-	if failure == nil && e.changesEnsemble {
+	if failure == nil && (e.changesEnsemble || e.readsEnsemble) {
 		failure = h.health.failureIfRemoved()
 	}
 	if failure == nil && e.access == changeAccess {
