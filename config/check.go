@@ -196,8 +196,12 @@ func riskOfBuffer(d *rawConfig) string {
 	if d.Limits.MaxBuffer <= maxSafeBuffer {
 		return ""
 	}
-	return "a large request holds up the others, and clients read replies of this length only if they have the same " +
+	danger := "a large request holds up the others, and clients read replies of this length only if they have the same " +
 		"setting"
+	if d.requestLimitAsked > int64(d.Limits.MaxBuffer) {
+		danger = fmt.Sprintf("it counts as %d: %s; %s", d.Limits.MaxBuffer, boundOfRequests, danger)
+	}
+	return danger
 }
 
 func riskOfConnections(d *rawConfig) string {

@@ -74,6 +74,9 @@ func readEnviron(env []string) environ {
 			e.values[name] = value
 		}
 	}
+	if id := e.values["ZOO_SERVER_ID"]; id != "" && e.values["ZOO_MY_ID"] == "" {
+		e.values["ZOO_MY_ID"] = id // as Bitnami's image calls it
+	}
 	return e
 }
 
@@ -105,11 +108,24 @@ func (e *environ) mainSettings(file string) (list []setting, name string, err er
 
 // variableSettings returns the settings that the image would write into its zoo.cfg.
 func (e *environ) variableSettings() ([]setting, error) {
-	var list []setting
+	list, err := e.bitnamiSettings()
+	if err != nil {
+		return nil, err
+	}
 	for _, v := range allVariables() {
 		value, set := e.lookupVariable(v.name)
 		if !set {
 			value = v.def
+		}
+		if v.name == "ZOO_SERVERS" {
+			servers, isBitnamis, err := bitnamiServers(value)
+			if err != nil {
+				return nil, err
+			}
+			if isBitnamis {
+				list = append(list, servers...)
+				continue
+			}
 		}
 		switch {
 		case value == "":
@@ -136,7 +152,7 @@ func (e *environ) variableSettings() ([]setting, error) {
 func (e *environ) warnUnknown() {
 	all := allVariables()
 	for _, name := range slices.Sorted(maps.Keys(e.values)) {
-		known := slices.ContainsFunc(all, func(v variableMeaning) bool { return v.name == name })
+		known := isBitnamiVariable(name) || slices.ContainsFunc(all, func(v variableMeaning) bool { return v.name == name })
 		if strings.HasPrefix(name, "ZOO_") && !known && !strings.Contains(name, "_PORT") &&
 			!strings.Contains(name, "_SERVICE_") {
 			e.warnings = append(e.warnings, Warning{Where: ShortText(name), Text: "unknown variable"})

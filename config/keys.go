@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"rollcall/follower"
@@ -83,7 +84,10 @@ const (
 
 // keys is every key that Rollcall knows. The order is that of docs/configuration.md. `go test
 // ./config -run TestConfigurationDocs -update` writes its tables.
-var keys = []key{
+var keys = slices.Concat(mainKeys, javaKeys())
+
+// mainKeys are the keys that are served, and those whose values need a reason of their own.
+var mainKeys = []key{
 	{
 		name: "dataDir", env: variable{1, "ZOO_DATA_DIR", "/data"},
 		flag: flagOption{"data", "`directory` of this member's data (dataDir)"},
@@ -128,7 +132,9 @@ var keys = []key{
 		name: "failover", kind: failoverTime(func(d *rawConfig) *time.Duration { return &d.HeartbeatTimeout }), def: "normal",
 		riskOf: riskOfFailover,
 		doc: "Rollcall's own: how many ms the leader may be silent before another member stands for election; fast: " +
-			"150, normal: 300, wan: 1000. All members should have the same ([sessions.md](sessions.md#a-leader-that-is-silent))",
+			"150, normal: 300, wan: 1000. All members should have the same ([sessions.md](sessions.md#a-leader-that-is-silent)). " +
+			"With links of up to 50 ms each way, no timeout needs to be longer than its default: a leader with `normal` kept its term there " +
+			"(in virtual time). Above, take `wan`",
 	},
 	{
 		name: "minSessionTimeout", kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.MinTimeout }),
@@ -212,7 +218,7 @@ var keys = []key{
 		doc:  "tokens that resuming a session takes, with weights",
 	},
 	{
-		name: "jute.maxbuffer", kind: bytesOrHex(minMaxBuffer, maxMaxBuffer,
+		name: "jute.maxbuffer", kind: requestLimit(minMaxBuffer, maxMaxBuffer,
 			func(d *rawConfig) *int { return &d.Limits.MaxBuffer }), def: valueText(jute.DefaultMaxBuffer),
 		riskOf: riskOfBuffer,
 		doc:    "longest request, in bytes; decimal, or hexadecimal with 0x",

@@ -214,23 +214,32 @@ func sessionTimeout(field func(*rawConfig) *time.Duration) kind {
 	}
 }
 
-// bytesOrHex takes a number between least and most, decimal or, after 0x, hexadecimal.
-func bytesOrHex(least, most int64, field func(*rawConfig) *int) kind {
+// requestLimit takes the jute.maxbuffer that an operator of ZooKeeper has, decimal or, after 0x, hexadecimal. Above most it stores
+// most, with a warning: a value that is far above every request in use, as people set it to be safe, keeps no member from starting.
+func requestLimit(least, most int64, field func(*rawConfig) *int) kind {
 	return kind{
-		allowed: fmt.Sprintf("%d to %d (bytes)", least, most),
+		allowed: fmt.Sprintf("%d to %d (bytes); above %d it counts as %[3]d", least, maxCount, most),
 		parse: func(d *rawConfig, s setting) error {
 			digits, base := s.value, 10
 			if len(digits) > 2 && strings.EqualFold(digits[:2], "0x") {
 				digits, base = digits[2:], 16
 			}
 			n, err := strconv.ParseInt(digits, base, 64)
-			if err != nil || n < least || n > most {
+			if err != nil || n < least || n > maxCount {
 				return errAllowed
 			}
-			return storeValue(d, field, int(n))
+			if n > most {
+				d.requestLimitAsked = n
+				d.addWarning(s.where, "%s=%d counts as %d: %s", s.key, n, most, boundOfRequests)
+			}
+			return storeValue(d, field, int(min(n, most)))
 		},
 	}
 }
+
+// boundOfRequests is the reason why jute.maxbuffer has a ceiling.
+const boundOfRequests = "a request is one entry of the log, which all members copy as a whole. A longer request is closed with its " +
+	"connection. Replies, such as long lists of children, are not bounded by it"
 
 // filePath takes the path of a file or directory.
 func filePath(field func(*rawConfig) *string) kind {

@@ -256,7 +256,7 @@ func TestLoadOtherKeys(t *testing.T) {
 		{name: "weight", line: "weight.1=0", err: "must be 1"},
 		{name: "weight of one", line: "weight.1=1"},
 		{name: "tick that is none", line: "tickTime=2s", err: "zoo.cfg:3: tickTime=2s: must be 1 to 3600000 (ms)"},
-		{name: "maxbuffer too large", line: "jute.maxbuffer=8388609", err: "zoo.cfg:3: jute.maxbuffer=8388609: must be 1024 to 8388608 (bytes)"},
+		{name: "maxbuffer too large", line: "jute.maxbuffer=2147483648", err: "zoo.cfg:3: jute.maxbuffer=2147483648: must be 1024 to 2147483647 (bytes)"},
 		{name: "share above 1", line: "connection_throttle_decrease_ratio=1.1", err: "zoo.cfg:3: connection_throttle_decrease_ratio=1.1: must be 0 to 1, with decimals"},
 		{name: "share that is no number", line: "connection_throttle_drop_increase=NaN", err: "must be 1e-06 to 1, with decimals"},
 		{name: "data quota without its unit", line: "dataQuota=10", err: "zoo.cfg:3: dataQuota=10: must be 0, or 1M to 1024T; bytes, or with K, M, G or T after the number"},

@@ -33,6 +33,7 @@ type rawConfig struct {
 	isObserver                     bool // peerType=observer
 	idFromHost                     bool
 	dynamicFile                    string
+	requestLimitAsked              int64 // jute.maxbuffer as set, if it is above what is served
 }
 
 // listener holds the keys of one port. Client ports have no key that enables them.

@@ -1,0 +1,102 @@
+package config
+
+import "slices"
+
+// The reasons why groups of keys of ZooKeeper's own parts have no effect.
+const (
+	ownThreads   = "it tunes threads, buffers or queues of ZooKeeper's own; Rollcall needs no such setting"
+	ownElection  = "it tunes ZooKeeper's election or the copying from its leader; see failover and syncLimit"
+	ownWatches   = "it tunes a table of watches that Rollcall does not have"
+	ownLog       = "it tunes ZooKeeper's log and snapshot files; an entry is on disk before it is acknowledged"
+	ownThrottle  = "requests are bounded by connectionOutstandingLimit, globalOutstandingLimit and clientMemoryLimit"
+	ownTracing   = "it is about statistics of ZooKeeper's own; metrics and commands show what members do"
+	ownChecks    = "members always compare their states, and a member that lost its disk does not vote until it has the data again"
+	ofClients    = "it is read by ZooKeeper's Java client, not by a server"
+	noKerberos   = "Kerberos is not served; users log in with a name and a password (java.security.auth.login.config)"
+	onlyInDocs   = "ZooKeeper's reference has this name, and no version of ZooKeeper reads it; see connection_throttle_tokens and its like"
+	onePerServer = "a server line takes one address, so none has to be chosen"
+)
+
+// javaKeys returns the rows of the keys that ZooKeeper 3.8 and 3.9 read, and that tune what Rollcall does not have. Their defaults do not
+// matter here.
+func javaKeys() []key {
+	group := func(doc string, names ...string) (rows []key) {
+		for _, name := range names {
+			rows = append(rows, key{name: name, unset: "ZooKeeper's", status: noEffect, doc: doc})
+		}
+		return rows
+	}
+	return slices.Concat(
+		group(ownThreads,
+			"nio.numSelectorThreads", "nio.numWorkerThreads", "nio.sessionlessCnxnTimeout", "nio.directBufferBytes", "nio.shutdownTimeout",
+			"netty.advancedFlowControl.enabled", "netty.server.earlyDropSecureConnectionHandshakes",
+			"commitProcessor.numWorkerThreads", "commitProcessor.maxReadBatchSize", "commitProcessor.maxCommitBatchSize",
+			"commitProcessor.shutdownTimeout", "intBufferStartingSizeBytes", "quorum.cnxn.threads.size",
+			"learner.asyncSending", "learner.closeSocketAsync", "leader.closeSocketAsync", "leader.ackLoggingFrequency",
+			"skipLearnerRequestToNextProcessor", "follower.skipLearnerRequestToNextProcessor",
+			"forward_learner_requests_to_commit_processor_disabled", "follower.nodelay", "leader.nodelay", "admin.httpVersion",
+			"jute.maxbuffer.extrasize"),
+		group(ownElection,
+			"leader.maxTimeToWaitForEpoch", "leader.maxConcurrentSnapSyncs", "leader.maxConcurrentDiffSyncs",
+			"leaderConnectDelayDuringRetryMs", "fastleader.minNotificationInterval", "fastleader.maxNotificationInterval",
+			"quorumCnxnTimeoutMs", "electionPortBindRetry", "observer.reconnectDelayMs", "observer.election.DelayMs",
+			"observerMaster.sizeLimit", "forceSnapshotSync", "snapshotSizeFactor", "commitLogCount"),
+		group(ownWatches,
+			"watchManagerName", "watcherCleanThreadsNum", "watcherCleanThreshold", "watcherCleanIntervalInSeconds",
+			"maxInProcessingDeadWatchers", "bitHashCacheSize"),
+		group(ownLog,
+			"flushDelay", "maxWriteQueuePollTime", "maxBatchSize", "txnLogSizeLimitInKb", "snapshot.compression.method",
+			"serializeLastProcessedZxid.enabled", "closeSessionTxn.enabled"),
+		group(ownThrottle,
+			"request_throttle_max_requests", "request_throttle_stall_time", "request_throttle_drop_stale",
+			"request_stale_latency_check", "request_stale_connection_check", "request_throttler.shutdownTimeout",
+			"throttled_op_wait_time", "largeRequestMaxBytes", "largeRequestThreshold"),
+		group(ownTracing,
+			"pathStats.enabled", "pathStats.delay", "pathStats.initialDelay", "pathStats.maxDepth", "pathStats.sampleRate",
+			"pathStats.slotCapacity", "pathStats.slotDuration", "pathStats.topPathMax", "messageTracker.Enabled",
+			"messageTracker.BufferSize", "jvm.pause.monitor", "jvm.pause.warn-threshold.ms", "jvm.pause.info-threshold.ms",
+			"jvm.pause.sleep.time.ms", "jmx.log4j.disable", "jmx.log4j.mbean"),
+		group(ownChecks, "digest.enabled", "snapshot.trust.empty", "datadir.autocreate", "db.autocreate"),
+		group(onePerServer, "multiAddress.reachabilityCheckEnabled", "multiAddress.reachabilityCheckTimeoutMs"),
+		group(noKerberos, "requireKerberosConfig", "security.auth_to_local", "kinit", "letAnySaslUserDoX"),
+		group(ofClients,
+			"sasl.client", "sasl.client.username", "sasl.client.canonicalize.hostname", "sasl.clientconfig", "server.principal",
+			"server.realm", "client.secure", "clientCnxnSocket", "disableAutoWatchReset", "request.timeout",
+			"shuffleDnsResponse"),
+		group(onlyInDocs,
+			"connectionMaxTokens", "connectionTokenFillTime", "connectionTokenFillCount", "connectionFreezeTime",
+			"connectionDropIncrease", "connectionDropDecrease", "connectionDecreaseRatio", "requestThrottleLimit",
+			"requestThrottleStallTime", "requestThrottleDropStale", "requestStaleLatencyCheck", "requestStaleConnectionCheck",
+			"throttledOpWaitTime", "advancedFlowControlEnabled"),
+		[]key{
+			{
+				name: "enableEagerACLCheck", def: "false", status: noEffect, harmlessValue: "false", kind: boolean(nil),
+				doc: "the leader checks ACLs, in the order of the log",
+			},
+			{
+				name: "ensembleAuthName", unset: "none", status: refused,
+				doc: "the scheme ensemble is not served, so a client of another ensemble would not be turned away",
+			},
+			{
+				name: "emulate353TTLNodes", def: "false", status: refused, harmlessValue: "false", kind: boolean(nil),
+				doc: "nodes with a TTL are those of ZooKeeper 3.5.4 and later",
+			},
+			{
+				name: "testingonly.initialZxid", unset: "none", status: refused,
+				doc: "it is for ZooKeeper's own tests: the zxids of an ensemble go on from its log",
+			},
+			{
+				name: "observer.syncEnabled", def: "true", status: noEffect, harmlessValue: "true", kind: boolean(nil),
+				doc: "observers keep the log and snapshots on disk, as all members do",
+			},
+			{
+				name: "controllerPort", unset: "none", status: noEffect,
+				doc: "it is for ZooKeeper's own tests",
+			},
+			{
+				name: "fips-mode", def: "true", status: noEffect, harmlessValue: "true", kind: boolean(nil),
+				doc: "it is about Java's TLS. Go's own setting is the variable GODEBUG=fips140=on",
+			},
+		},
+	)
+}
