@@ -61,7 +61,7 @@ func newDrill(w cli.IOStreams) *cobra.Command {
 	fs.Uint64Var(&f.config.Seed, "seed", 0, "`number` that draws members and load (default: a random one, which is printed)")
 	fs.IntVar(&f.config.Repeat, "repeat", 1, fmt.Sprintf("`times` that each drill runs, 1 to %d", drill.MaxRepeat))
 	fs.DurationVar(&f.config.MaxPause, "max-pause", 0,
-		"`duration` without an answer that fails a drill, for clients that may use any member (default: any)")
+		"`duration` without an answer that fails a drill, for clients that may use any member (default: a session timeout and two ticks)")
 	fs.BoolVar(&f.config.AmongOthers, "among-others", false, "drill although the ensemble has sessions of others, which suffer")
 	fs.BoolVarP(&f.yes, "yes", "y", false, "do not ask before an ensemble of yours is broken")
 	fs.StringVar(&f.files.html, "report", "", "`file` for a report as one HTML page")

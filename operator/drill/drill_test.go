@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/operator/drill/judge"
 	"rollcall/operator/drill/report"
 	"rollcall/operator/drill/result"
 	"rollcall/operator/drill/target"
@@ -152,6 +153,32 @@ func TestFaultsEnd(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The judge knows when a drill stops a majority, so that the pause of that time does not count. Other drills have no such time.
+func TestMajorityIsStopped(t *testing.T) {
+	const timeout = 4 * time.Second
+	for name, want := range map[string]time.Duration{
+		"majority-kill": 3 * timeout / 2, "all-kill": timeout / 4, "member-wiped-majority-lost": 5 * timeout / 2,
+		"leader-kill": 0, "leader-long-pause": 0, "member-wiped": 0, "leader-cut": 0,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t, &fakeTarget{})
+			if err := find(name).run(s); err != nil {
+				t.Fatal(err)
+			}
+			var took result.Millis
+			for _, w := range s.windows {
+				if w.Kind != judge.Stopped || w.To != s.faults[len(s.faults)-1].To {
+					t.Errorf("%s: %+v, want the time until the last fault is repaired: %+v", name, w, s.faults)
+				}
+				took += w.To - w.From
+			}
+			if took != result.Since(want) {
+				t.Errorf("%s stops a majority for %v ms, want %v", name, took, want)
+			}
+		})
+	}
 }
 
 // The judge knows both sides of a bridge, and nothing that only clients do.

@@ -21,7 +21,8 @@ type Config struct {
 	Target  target.Target
 	Timeout time.Duration // of the sessions of the drills' clients; servers raise or lower it to their limits
 	Tick    time.Duration // of the ensemble; 0: unknown
-	// MaxPause is the longest time without an answer that is allowed for clients that may use any member; 0: any.
+	// MaxPause is the longest time without an answer that is allowed for clients that may use any member; 0: a session timeout
+	// and two ticks.
 	MaxPause time.Duration
 	Seed     uint64 // draws the members and the load: the same seed makes the same choices
 	Repeat   int    // how many times each drill runs, from 1

@@ -198,6 +198,14 @@ func (s *stage) during(n float64, faults ...textFault) error {
 	return s.repairs()
 }
 
+// stopsMajority runs steps that keep a majority from working until they end, and notes that time for the judge.
+func (s *stage) stopsMajority(steps func() error) error {
+	from := s.now()
+	err := steps()
+	s.windows = append(s.windows, judge.Window{Kind: judge.Stopped, From: from, To: s.now(), Text: "the drill stops a majority"})
+	return err
+}
+
 // textFault is a fault and what it does, for people.
 type textFault struct {
 	target.Fault

@@ -37,11 +37,11 @@ func killMajority(s *stage) error {
 		return err
 	}
 	down := append([]string{leader}, others[:len(s.target.Members())/2]...)
-	return s.during(1.5, killsOf(down)...)
+	return s.stopsMajority(func() error { return s.during(1.5, killsOf(down)...) })
 }
 
 func killAll(s *stage) error {
-	return s.during(0.25, killsOf(memberNames(s.target))...)
+	return s.stopsMajority(func() error { return s.during(0.25, killsOf(memberNames(s.target))...) })
 }
 
 func killsOf(names []string) (faults []textFault) {
@@ -110,11 +110,34 @@ func wipeMajority(s *stage) error {
 		return err
 	}
 	behind, empty := others[0], others[1]
-	for _, f := range []textFault{
-		{target.Fault{Kind: target.Kill, Member: behind}, "member " + behind + " is killed, and falls behind"},
-		{target.Fault{Kind: target.Wipe, Member: empty}, "the data of member " + empty + " is gone"},
-		{target.Fault{Kind: target.Kill, Member: leader}, "kill -9 of member " + leader + ", the leader"},
-	} {
+	err = s.breakEach(textFault{target.Fault{Kind: target.Kill, Member: behind}, "member " + behind + " is killed, and falls behind"})
+	if err != nil {
+		return err
+	}
+	err = s.stopsMajority(func() error {
+		if err := s.breakEach(
+			textFault{target.Fault{Kind: target.Wipe, Member: empty}, "the data of member " + empty + " is gone"},
+			textFault{target.Fault{Kind: target.Kill, Member: leader}, "kill -9 of member " + leader + ", the leader"},
+		); err != nil {
+			return err
+		}
+		if err := errors.Join(s.repair(behind), s.repair(empty)); err != nil {
+			return err
+		}
+		if err := s.timeouts(1.5); err != nil {
+			return err
+		}
+		return s.repairs()
+	})
+	if err != nil {
+		return err
+	}
+	return s.awaitWell(wellLimit)
+}
+
+// breakEach makes the faults, and waits for half of a session timeout after each.
+func (s *stage) breakEach(faults ...textFault) error {
+	for _, f := range faults {
 		if err := s.breaks(f.Fault, f.text); err != nil {
 			return err
 		}
@@ -122,16 +145,7 @@ func wipeMajority(s *stage) error {
 			return err
 		}
 	}
-	if err := errors.Join(s.repair(behind), s.repair(empty)); err != nil {
-		return err
-	}
-	if err := s.timeouts(1.5); err != nil {
-		return err
-	}
-	if err := s.repairs(); err != nil {
-		return err
-	}
-	return s.awaitWell(wellLimit)
+	return nil
 }
 
 // cutsOff returns steps that cut a member off, as f says, for two session timeouts.

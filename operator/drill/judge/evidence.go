@@ -261,7 +261,7 @@ type CopiedKey struct {
 	Final
 }
 
-// Window is a time for which the docs promise more than at other times.
+// Window is a time for which the docs promise more, or less, than at other times.
 type Window struct {
 	Kind WindowKind    `json:"kind"`
 	From result.Millis `json:"fromMs"`
@@ -275,6 +275,8 @@ type WindowKind string
 const (
 	Calm  WindowKind = "calm"  // no client loses its connection
 	Moved WindowKind = "moved" // no session ends, although nothing is served
+	// Stopped is a time in which the drill keeps a majority from working: nothing can be answered.
+	Stopped WindowKind = "stopped"
 )
 
 // tick returns the ensemble's tick, or if it is unknown half of the timeout, because servers accept no timeout below

@@ -10,7 +10,7 @@ import (
 
 // Limits are the user's demands on the ensemble beyond its promises.
 type Limits struct {
-	Gap result.Millis // the longest time without an answer for clients that may use any member; 0: not judged
+	Gap result.Millis // the longest time without an answer for clients that may use any member; 0: the usual one, of the rule gaps
 }
 
 // rule judges one promise.

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,7 +42,7 @@ type history struct {
 
 func (h history) check(t *testing.T, r rule) {
 	t.Run(h.name, func(t *testing.T) {
-		h.e.Tick = tick
+		h.e.Tick = cmp.Or(h.e.Tick, tick)
 		if h.e.End == 0 {
 			h.e.End = 100_000
 		}
@@ -424,8 +425,32 @@ func TestGaps(t *testing.T) {
 		{Kind: "write", Answered: 10, Longest: result.Interval{From: 1000, To: 2000}},
 		{Kind: "write", Member: "1", Answered: 10, Longest: result.Interval{From: 1000, To: 9000}},
 	}}
+	// usual has a pause of a length, in sessions of 4 s with a tick of 500 ms.
+	usual := func(pause result.Millis) Evidence {
+		return Evidence{
+			Sessions: []Session{{ID: "0x1", Timeout: 4000}}, Tick: 500,
+			Gaps: []result.Gap{{Kind: "write", Answered: 2, Longest: result.Interval{From: 10_000, To: 10_000 + pause}}},
+		}
+	}
+	// stopped has a time within it in which a majority was stopped, and moved one of a move.
+	stopped := func(pause, length result.Millis) Evidence {
+		e := usual(pause)
+		e.Windows = []Window{{Kind: Calm, To: 99_000}, {Kind: Stopped, From: 11_000, To: 11_000 + length, Text: "the drill stops a majority"}}
+		return e
+	}
+	moved := func(pause, length result.Millis) Evidence {
+		e := stopped(pause, length)
+		e.Windows[1].Kind = Moved
+		return e
+	}
 	for _, h := range []history{
-		{name: "no limit", e: gap, want: result.NotRun, text: "no limit"},
+		{name: "none", want: result.NotRun, text: "had an answer"},
+		{name: "no outage", e: usual(4900), want: result.Pass, text: "at most 5.000 s, a session timeout and two ticks, are allowed"},
+		{name: "an outage", e: usual(7400), want: result.Fail, text: "no write was answered for 7.400 s, and 5.000 s, a session timeout and two ticks, are allowed"},
+		{name: "a majority is stopped", e: stopped(12_500, 7500), want: result.Pass, text: "7.500 s from 11.000 s on are not counted: the drill stops a majority"},
+		{name: "in a move", e: moved(12_500, 7500), want: result.Pass},
+		{name: "after a majority was stopped", e: stopped(12_500, 7499), want: result.Fail, text: "no write was answered for 5.001 s"},
+		{name: "long after a majority was stopped", e: stopped(7400, 500), want: result.Fail, text: "no write was answered for 6.900 s"},
 		{name: "none", limits: Limits{Gap: 1000}, want: result.NotRun, text: "had an answer"},
 		{name: "at the edge", e: gap, limits: Limits{Gap: 1000}, want: result.Pass},
 		{name: "above", e: gap, limits: Limits{Gap: 999}, want: result.Fail, text: "no write was answered for 1.000 s"},

@@ -8,7 +8,7 @@ import (
 var lostWrites = rule{
 	name:    "lost-writes",
 	promise: "A write that was acknowledged is there, on every member.",
-	page:    "README.md#what-it-guarantees",
+	page:    "docs/sessions.md#what-it-guarantees",
 	judge:   judgeLost,
 }
 

@@ -44,7 +44,7 @@ type Config struct {
 
 	TLS      *tls.Config                                                          // nil: no TLS
 	DialConn func(ctx context.Context, network, address string) (net.Conn, error) // nil: a net.Dialer
-	Clock    session.Clock                                                        // nil: session.BootTime. Tests set it
+	Clock    session.Clock                                                        // nil: that of client.Config. Tests set it
 }
 
 // These are the defaults of Config.

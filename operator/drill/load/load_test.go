@@ -48,6 +48,7 @@ func inDrill(
 		evidence.Faults = faults
 		verdicts = judge.Judge(evidence, judge.Limits{})
 		checkLoad(t, evidence)
+		checkRecords(t, evidence)
 		checkSessions(t, evidence)
 		if err := Remove(ctx, cfg); err != nil {
 			t.Error(err)
@@ -83,6 +84,28 @@ func checkLoad(t *testing.T, e *judge.Evidence) {
 	}
 	if len(e.Unread) > 0 || len(e.Dropped) > 0 {
 		t.Errorf("unread: %q, dropped: %v", e.Unread, e.Dropped)
+	}
+}
+
+// checkRecords checks that each key has its last acknowledged write, and that a lock is held until the last call of Held
+// that returned true.
+func checkRecords(t *testing.T, e *judge.Evidence) {
+	t.Helper()
+	for _, k := range e.Keys {
+		var last judge.Put
+		for _, p := range k.Puts {
+			if p.Outcome == judge.Acked {
+				last = p
+			}
+		}
+		if k.Last != last {
+			t.Errorf("%s: the last acknowledged write is %+v, want %+v", k.Path, k.Last, last)
+		}
+	}
+	for _, h := range e.Holds {
+		if h.Checks > 1 && h.To <= h.From {
+			t.Errorf("%s was held from %v to %v, after %d checks", h.Lock, h.From, h.To, h.Checks)
+		}
 	}
 }
 
@@ -196,4 +219,18 @@ func TestReadCopy(t *testing.T) {
 			t.Errorf("joined-complete is not %s: %+v", tt.want, verdicts)
 		})
 	}
+}
+
+// A member whose state is from before the load began has no chroot. It is read all the same, and lacks everything.
+func TestReadCopyWithoutChroot(t *testing.T) {
+	verdicts := inDrill(t, nil, func(t *testing.T, d *drill) []judge.Fault {
+		time.Sleep(time.Second)
+		empty := &Load{cfg: d.cfg, rec: d.rec, probed: d.probed, shared: d.shared}
+		empty.cfg.DialConn = rollcalltest.StartEnsembleWith(t, 3, rollcalltest.Config{Pipes: true, Tick: testTick}).Dial
+		if err := empty.ReadCopy(t.Context(), d.cfg.Servers[0], judge.Copy{Kind: judge.Joined, From: d.rec.now()}); err != nil {
+			t.Error(err)
+		}
+		return nil
+	})
+	want(t, verdicts, "joined-complete")
 }

@@ -58,9 +58,9 @@ func keep[T any](r *recorder, list *[]T, limit int, kind string, record T) {
 func (r *recorder) stateChanged(v *life, change client.StateChange, dialed result.Millis) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.now()
+	at := r.now() - result.Since(time.Since(change.At)) // the function of the client's Config may run later
 	s := judge.State{
-		At: now, Name: change.State.String(), On: change.State.IsConnected(),
+		At: at, Name: change.State.String(), On: change.State.IsConnected(),
 		Member: r.member(change.Server),
 	}
 	if len(v.rec.States) == judge.MaxStates {
@@ -69,13 +69,13 @@ func (r *recorder) stateChanged(v *life, change client.StateChange, dialed resul
 	v.rec.States = append(v.rec.States, s)
 	v.state = s
 	switch {
-	case s.On:
-		r.addAnswer(v, judge.Answer{Sent: dialed, At: now, Ask: judge.Connect, Member: s.Member})
+	case s.On && dialed <= at: // else it is of a later connection
+		r.addAnswer(v, judge.Answer{Sent: dialed, At: at, Ask: judge.Connect, Member: s.Member})
 	case change.State == client.Expired && v.rec.Ended == judge.Lives:
-		v.rec.Ended, v.rec.EndedAt = judge.Expired, now
+		v.rec.Ended, v.rec.EndedAt = judge.Expired, at
 		r.expired++
 	case change.State == client.AuthFailed && v.rec.Ended == judge.Lives:
-		v.rec.Ended, v.rec.EndedAt = judge.Abandoned, now
+		v.rec.Ended, v.rec.EndedAt = judge.Abandoned, at
 	}
 }
 

@@ -56,7 +56,7 @@ type shown struct {
 
 // read reads all keys from a member, and lists all created nodes, after a sync.
 func (l *Load) read(ctx context.Context, m result.Member) (s shown, err error) {
-	c, err := client.Dial(ctx, m.Clients+l.cfg.Chroot, client.Config{
+	c, err := client.Dial(ctx, m.Clients, client.Config{ // without the chroot, which an earlier state may lack
 		Timeout: l.cfg.Timeout, TLS: l.cfg.TLS, DialConn: l.cfg.DialConn, Clock: l.cfg.Clock,
 	})
 	if err != nil {
@@ -68,7 +68,7 @@ func (l *Load) read(ctx context.Context, m result.Member) (s shown, err error) {
 		return s, err
 	}
 	s = shown{judge.Listing{Member: m.Name, At: l.rec.now()}, map[*judge.Key]judge.Final{}, nil, sent}
-	s.ephemerals, _, err = c.Children(ctx, holdFolder)
+	s.ephemerals, _, err = c.Children(ctx, l.cfg.Chroot+holdFolder)
 	if err != nil && !isNoNode(err) {
 		return s, err
 	}
@@ -76,14 +76,14 @@ func (l *Load) read(ctx context.Context, m result.Member) (s shown, err error) {
 	folders := l.folders
 	l.mu.Unlock()
 	for _, folder := range folders {
-		names, _, err := c.Children(ctx, folder)
+		names, _, err := c.Children(ctx, l.cfg.Chroot+folder)
 		if err != nil && !isNoNode(err) { // an earlier state may lack a folder
 			return s, err
 		}
 		s.listing.Names = append(s.listing.Names, names...)
 	}
 	for _, k := range slices.Concat(l.probed, l.shared) {
-		data, stat, err := c.Get(ctx, k.Path)
+		data, stat, err := c.Get(ctx, l.cfg.Chroot+k.Path)
 		if err != nil && !isNoNode(err) {
 			return s, err
 		}

@@ -89,7 +89,8 @@ func tallyOfVerdicts(drills []result.Drill) (t tally) {
 	return t
 }
 
-// headline returns the sentence that a manager reads first.
+// headline returns the sentences that a manager reads first. Drills that did not run come before everything else, because
+// nothing is known of what they try.
 func headline(r result.Run) string {
 	t := tallyOfVerdicts(r.Drills)
 	text := fmt.Sprintf("Of %s judged, %s kept.", count(t.judged(), "promise", "promises"), countOf(t.passed))
@@ -97,7 +98,7 @@ func headline(r result.Run) string {
 		text = "No promise was judged."
 	}
 	if runs := tallyOfRuns(r.Drills); runs.notRun > 0 {
-		text += fmt.Sprintf(" Of %s, %s did not run.", count(len(r.Drills), "drill", "drills"), number(runs.notRun))
+		text = fmt.Sprintf("Of %s, %s did not run. ", count(len(r.Drills), "drill", "drills"), number(runs.notRun)) + text
 	}
 	return text
 }

@@ -25,9 +25,10 @@ const (
 	tintReset  = "\x1b[0m"
 )
 
-// WriteText writes a table of the drills, the violations of broken promises, and how repeated drills varied.
+// WriteText writes the outcome as a whole, a table of the drills, the violations of broken promises, and how repeated drills varied.
 func WriteText(w io.Writer, r result.Run, o TextOptions) error {
 	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n", headline(r))
 	groups := grouped(r.Drills)
 	drillTable(groups).write(&b, o)
 	writeNotRun(&b, groups)
@@ -40,7 +41,6 @@ func WriteText(w io.Writer, r result.Run, o TextOptions) error {
 			fmt.Fprintf(&b, "%s: %s\n", screentext.Escape(g.name), note)
 		}
 	}
-	fmt.Fprintf(&b, "\n%s\n", headline(r))
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -68,6 +68,8 @@ func (t *faults) check(f Fault) error {
 		return fmt.Errorf("a member cannot be cut from itself (%s)", f.Member)
 	case f.Kind == Slow && f.Delay == 0 && f.Loss == 0 && f.Rate == 0:
 		return errors.New("slow needs a delay, a loss or a rate")
+	case f.Kind == Slow && f.From != nil && (len(f.From) == 0 || f.Delay != 0 || f.Rate != 0):
+		return errors.New("slow from some members needs their names, and a loss alone")
 	case f.Delay < 0 && f.Kind != Clock:
 		return fmt.Errorf("the delay is %v; it must be positive", f.Delay)
 	case f.Loss < 0 || f.Loss >= 1:

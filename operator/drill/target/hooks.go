@@ -46,7 +46,7 @@ type HookConfig struct {
 	Timeout     time.Duration     `yaml:"timeout"`     // of each command; 0: DefaultHookTimeout
 	Environment []string          `yaml:"environment"` // the variables of this process that the commands depend on
 	Begin       string            `yaml:"begin"`       // goes before each command, such as one that finds a container
-	Hooks       map[string]string `yaml:"hooks"`       // by name: see hookNames
+	Hooks       map[string]string `yaml:"hooks"`       // by name: a kind of fault, start, cont, heal or rollback
 	Can         []string          `yaml:"can"`         // what cut, slow and disk can do besides the plain cut: see hookAbilities
 }
 
@@ -339,7 +339,7 @@ func (c HookConfig) lookAround() (around Step, err error) {
 // canDo returns an error if the hook of a kind cannot do all of a fault.
 func (t *Hooks) canDo(f Fault) error {
 	wants := map[string]bool{
-		"from":    f.Kind == Cut && f.From != nil,
+		"from":    f.From != nil,
 		"one-way": f.OneWay, "client": f.Client, "port": f.Port != "",
 		"delay": f.Kind == Slow && f.Delay > 0, "loss": f.Loss > 0, "rate": f.Rate > 0,
 		"stall": f.Kind == Disk && f.Mode == Stall, "fail": f.Kind == Disk && f.Mode == Fail,

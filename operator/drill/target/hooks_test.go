@@ -198,6 +198,7 @@ func TestHooksCannot(t *testing.T) {
 		{Fault{Kind: Start, Member: "1"}, "ends a fault"},
 		{Fault{Kind: Slow, Member: "1"}, "needs a delay"},
 		{Fault{Kind: Slow, Member: "1", Loss: 1}, "below 1"},
+		{Fault{Kind: Slow, Member: "1", From: []string{"2"}, Loss: 0.1, Rate: 1}, "a loss alone"},
 		{Fault{Kind: Slow, Member: "1", Delay: -1}, "must be positive"},
 		{Fault{Kind: Slow, Member: "1", Rate: -1}, "must be positive"},
 		{Fault{Kind: Disk, Member: "1", Mode: "melt"}, "mode of disk"},

@@ -280,6 +280,9 @@ func (t *Processes) planSlow(f Fault, id int) (plan, error) {
 		undo: append(n.unqueue(f.Member), n.untable(f.Member, id)),
 		make: func(ctx context.Context) error {
 			discipline, rules := slowness(f, n.netem)
+			if f.From != nil {
+				discipline, rules = nil, lossFrom(f.Loss, t.peers(f))
+			}
 			for _, end := range n.ends(f.Member) {
 				if discipline == nil {
 					break
@@ -320,11 +323,20 @@ func slowness(f Fault, netem bool) (discipline, rules []string) {
 		discipline = []string{"tbf", "rate", rate, "burst", "64kb", "latency", "1s"}
 	}
 	if f.Loss > 0 {
-		const of = 1_000_000
-		lose := fmt.Sprintf("ip saddr 198.18.0.0/15 numgen random mod %d < %d drop", of, int(f.Loss*of))
-		rules = []string{"add rule TABLE in " + lose, "add rule TABLE out " + lose}
+		rules = []string{"add rule TABLE in " + lose("198.18.0.0/15", f.Loss), "add rule TABLE out " + lose("198.18.0.0/15", f.Loss)}
 	}
 	return discipline, rules
+}
+
+// lossFrom returns the rules by which a member loses a share of the packets of peers.
+func lossFrom(share float64, peers []string) []string {
+	return []string{"add rule TABLE in " + lose("{ "+strings.Join(peers, ", ")+" }", share)}
+}
+
+// lose returns the rule that loses a share of the packets of some addresses.
+func lose(from string, share float64) string {
+	const of = 1_000_000
+	return fmt.Sprintf("ip saddr %s numgen random mod %d < %d drop", from, of, int(share*of))
 }
 
 func (t *Processes) planForget(f Fault, id int) (plan, error) {

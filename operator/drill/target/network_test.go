@@ -62,6 +62,10 @@ func TestSlowness(t *testing.T) {
 	if !slices.Equal(discipline, want) || !slices.Equal(rules, []string{"add rule TABLE in " + lose, "add rule TABLE out " + lose}) {
 		t.Errorf("without netem: %q, %q", discipline, rules)
 	}
+	from := []string{"add rule TABLE in ip saddr { 198.18.7.2, 198.18.7.3 } numgen random mod 1000000 < 300000 drop"}
+	if got := lossFrom(0.3, []string{"198.18.7.2", "198.18.7.3"}); !slices.Equal(got, from) {
+		t.Errorf("from two members: %q, want %q", got, from)
+	}
 }
 
 func TestFlowsTo(t *testing.T) {

@@ -28,8 +28,8 @@ var lacksOfZooKeeper = map[Kind]string{
 
 const (
 	ofRollcall   = "it is about commands of Rollcall, and the members run ZooKeeper"
-	wantsNetwork = ": run as root on Linux, with ip, tc, ss and nft, so that each member gets a network namespace of its own"
-	wantsDisks   = ": run as root on Linux, with mkfs.ext4 and loop devices, so that each member gets a small disk of its own"
+	wantsNetwork = ": with --in namespaces, as root on Linux with ip, tc, ss and nft, each member gets a network namespace of its own"
+	wantsDisks   = ": with --in namespaces, as root on Linux with mkfs.ext4 and loop devices, each member gets a small disk of its own"
 )
 
 // canEnd returns an error if a member cannot be killed or stopped now.

@@ -69,7 +69,7 @@ const (
 type Fault struct {
 	Kind   Kind          `json:"kind"`
 	Member string        `json:"member"`
-	From   []string      `json:"from,omitempty"`   // Cut: from these members; nil: from all others
+	From   []string      `json:"from,omitempty"`   // Cut: from these members; nil: from all others. Slow: Loss of their packets alone
 	OneWay bool          `json:"oneWay,omitempty"` // Cut: only what the member sends is lost
 	Client bool          `json:"client,omitempty"` // Cut, Forget: from clients too
 	Port   string        `json:"port,omitempty"`   // Cut: only ClientPort or PeerPorts; "": all
