@@ -189,10 +189,25 @@ func (c *memConn) Write(p []byte) (int, error) {
 	return written, nil
 }
 
-// The kernel sets a deadline whatever the other side has done.
-func (c *memConn) SetDeadline(t time.Time) error      { _ = c.Conn.SetDeadline(t); return nil }
-func (c *memConn) SetReadDeadline(t time.Time) error  { _ = c.Conn.SetReadDeadline(t); return nil }
-func (c *memConn) SetWriteDeadline(t time.Time) error { _ = c.Conn.SetWriteDeadline(t); return nil }
+// The kernel sets a deadline whatever the other side has done. It sets none once this side has closed the connection.
+func (c *memConn) SetDeadline(t time.Time) error { return c.unlessClosed(c.Conn.SetDeadline(t)) }
+
+func (c *memConn) SetReadDeadline(t time.Time) error {
+	return c.unlessClosed(c.Conn.SetReadDeadline(t))
+}
+
+func (c *memConn) SetWriteDeadline(t time.Time) error {
+	return c.unlessClosed(c.Conn.SetWriteDeadline(t))
+}
+
+func (c *memConn) unlessClosed(error) error {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	if !c.net.open[c] {
+		return net.ErrClosed
+	}
+	return nil
+}
 
 // explain turns the error of a write to an end that the other side has closed into the kernel's.
 func (c *memConn) explain(err error) error {

@@ -29,7 +29,7 @@ type pendingConn struct {
 // kind, it closes the oldest silent one: members send their hello at once, so that is not a member's.
 // Strangers cannot push out members.
 func (l *Listener) addPendingEvicting(conn net.Conn, addr netip.Addr) *pendingConn {
-	limitUnacknowledged(conn, unacknowledgedTimeout)
+	setSocketOptions(conn, unacknowledgedTimeout)
 	g := &pendingConn{Conn: conn, remoteAddr: addr}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,6 +22,7 @@ import (
 //
 //	dialer → magic (8), version (2), from (4), to (4), disk of from (8), run id (8), disk of to (8), ensemble (32), checksum (4)
 //	dialed → code (1), length of the rest (1), the rest, checksum (4)
+//	dialer → confirmsRejection (1), and only after the code helloSuperseded
 //
 // The rest is disk (8) and run id (8) if the code is 0, and otherwise a text. A checksum is the CRC-32C of all bytes
 // before it. Integers are big-endian. A member that does not know its ensemble yet sends zeros for it. Raft's port
@@ -38,6 +39,8 @@ const (
 	welcomeSize  = 8 + 8 // the rest of the reply with code 0
 	hashSize     = 32
 	checksumSize = 4
+	// confirmsRejection shows that the dialer runs: see recordDialer.
+	confirmsRejection = 1
 
 	// helloTimeout limits a handshake on both sides. It allows for several round trips of a bad network, and
 	// frees a silent stranger's place soon.
@@ -159,10 +162,10 @@ func (h Hello) RecordClosingTwins(of Process) error {
 	return h.knownProcesses.recordClosingTwins(of, nil)
 }
 
-// wrapAndRegister returns the connection to a process, or an error if another process runs with the same disk. It
-// never closes private. The rest of the hello itself is written to private: a plain connection has checksums
+// wrapAndRegister returns the connection to a process, which record has recorded, or an error if another process runs with
+// the same disk. It never closes private. The rest of the hello itself is written to private: a plain connection has checksums
 // only after the hello.
-func (h Hello) wrapAndRegister(private net.Conn, of Process) (*Conn, error) {
+func (h Hello) wrapAndRegister(private net.Conn, of Process, record func(Process, net.Conn) error) (*Conn, error) {
 	of.Addr = private.RemoteAddr().String()
 	if !trust.IsPrivate(private) {
 		private = newChecksumConn(private, func(err error) { h.corruptions.recordAndLog(h.logger, of.ID, of.Addr, err) })
@@ -171,17 +174,24 @@ func (h Hello) wrapAndRegister(private net.Conn, of Process) (*Conn, error) {
 	if of.DiskID == 0 {
 		return conn, nil
 	}
-	return conn, h.knownProcesses.recordClosingTwins(of, conn)
+	return conn, record(of, conn)
 }
 
-// Dial opens a connection to member to, which listens at addr, within ctx, and runs HandshakeDialed. A member
-// that supports only plain connections gets one, if this member may open one.
+// Dial opens a connection to member to, which listens at addr, within ctx, and runs HandshakeDialed. If that takes
+// long, it tries again beside it, and the first connection counts (dialOverlapping). A member that supports only plain
+// connections gets one, if this member may open one.
 func (h Hello) Dial(ctx context.Context, dial DialFunc, addr string, to uint32) (net.Conn, error) {
-	private, err := h.dialOnce(ctx, dial, addr, to)
-	if errors.Is(err, trust.ErrPeerIsPlain) {
-		private, err = h.WithGuard(nil).dialOnce(ctx, dial, addr, to)
+	conn, err := dialOverlapping(ctx, func(ctx context.Context) (net.Conn, error) {
+		private, err := h.dialOnce(ctx, dial, addr, to)
+		if errors.Is(err, trust.ErrPeerIsPlain) {
+			private, err = h.WithGuard(nil).dialOnce(ctx, dial, addr, to)
+		}
+		return private, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("quorum: connect to member %d at %s: %w", to, addr, err)
 	}
-	return private, err
+	return conn, nil
 }
 
 func (h Hello) dialOnce(ctx context.Context, dial DialFunc, addr string, to uint32) (net.Conn, error) {
@@ -189,27 +199,28 @@ func (h Hello) dialOnce(ctx context.Context, dial DialFunc, addr string, to uint
 	if err != nil {
 		return nil, err
 	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // ends the handshake
 	return h.HandshakeDialed(conn, to)
 }
 
 // HandshakeDialed secures a new connection, sends the hello to member to and waits for the reply, all within
 // 5 s. If it returns an error, it has closed conn.
 func (h Hello) HandshakeDialed(conn net.Conn, to uint32) (net.Conn, error) {
-	limitUnacknowledged(conn, unacknowledgedTimeout)
+	setSocketOptions(conn, unacknowledgedTimeout)
 	private, err := h.secureDialed(conn, to)
 	if err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("quorum: connect to member %d: %w", to, err)
+		return nil, fmt.Errorf("handshake: %w", err)
 	}
 	of, err := h.exchangeHello(private, to)
 	if err == nil {
 		var c *Conn
-		if c, err = h.wrapAndRegister(private, of); err == nil {
+		if c, err = h.wrapAndRegister(private, of, h.knownProcesses.recordClosingTwins); err == nil {
 			return c, nil
 		}
 	}
 	_ = private.Close() // err says more
-	return nil, fmt.Errorf("quorum: hello to member %d: %w", to, err)
+	return nil, fmt.Errorf("hello: %w", err)
 }
 
 // secureDialed sets the deadline for the handshake and the hello, and secures the connection.
@@ -233,6 +244,9 @@ func (h Hello) exchangeHello(conn net.Conn, to uint32) (of Process, err error) {
 		return of, fmt.Errorf("%w: %w: %q", errHelloRejected, ErrOtherEnsemble, rest)
 	case code == helloTwins:
 		return of, fmt.Errorf("%w: %w: %q", errHelloRejected, ErrTwins, rest)
+	case code == helloSuperseded:
+		_, _ = conn.Write([]byte{confirmsRejection}) // the other side may have gone
+		return of, fmt.Errorf("%w: %q", errHelloRejected, rest)
 	case code != helloOK:
 		return of, fmt.Errorf("%w: %q", errHelloRejected, rest)
 	case len(rest) != welcomeSize:
@@ -498,14 +512,14 @@ func (l *Listener) secureAndExchangeHello(g *pendingConn) (*Conn, error) {
 func (l *Listener) readHelloAndReply(conn *trust.Conn) (c *Conn, err error) {
 	of, err := l.hello.readAndCheckHello(conn, conn.MaySpeakAs)
 	if err == nil {
-		c, err = l.hello.wrapAndRegister(conn, of.Process)
+		c, err = l.hello.wrapAndRegister(conn, of.Process, l.hello.knownProcesses.recordDialer)
 		c.DialerEnsemble = of.ensembleID
 	}
 	switch {
 	case errors.Is(err, ErrTwins):
 		err = &helloRejection{helloTwins, err.Error()}
 	case errors.Is(err, errSuperseded):
-		err = &helloRejection{helloSuperseded, err.Error()}
+		return nil, l.rejectSuperseded(conn, of.Process)
 	}
 	if err != nil {
 		if r, ok := errors.AsType[*helloRejection](err); ok {
@@ -526,6 +540,27 @@ func (l *Listener) readHelloAndReply(conn *trust.Conn) (c *Conn, err error) {
 		return nil, fmt.Errorf("reply to hello: %w", err)
 	}
 	return c, nil
+}
+
+// rejectSuperseded rejects the hello of a process after a later one has come, and returns the reason. If the process confirms
+// the rejection, it still runs.
+func (l *Listener) rejectSuperseded(conn *trust.Conn, of Process) error {
+	superseded := &helloRejection{helloSuperseded, errSuperseded.Error()}
+	if _, err := conn.Write(encodeHelloReply(superseded.replyCode, []byte(superseded.text))); err != nil {
+		return err
+	}
+	var confirmation [1]byte
+	if _, err := io.ReadFull(conn, confirmation[:]); err != nil || confirmation[0] != confirmsRejection {
+		return superseded // the process has ended
+	}
+	if l.hello.checkDialer(of) == nil {
+		l.hello.handshakeLimiter.learnAddress(of.ID, remoteIP(conn)) // it dials often
+	}
+	of.Addr = conn.RemoteAddr().String()
+	if err := l.hello.knownProcesses.recordClosingTwins(of, nil); errors.Is(err, ErrTwins) {
+		return &helloRejection{helloTwins, err.Error()} // for the log: the dialer reads no more
+	}
+	return superseded
 }
 
 // encodeWelcome returns the reply that accepts a hello.

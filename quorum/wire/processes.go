@@ -15,12 +15,13 @@ import (
 // locks its directory, but not a copy of the directory on another machine. So the hello carries a random number of
 // each process, and a member that gets hellos of two processes with one disk closes the connections of both.
 //
-// An ended process never sends a hello again. So if a second process has come and the first one sends another hello,
-// both are running. A plain restart never looks like that.
+// An ended process never replies again. So if a second process has come, and the first one replies to what it was sent after
+// that, both are running. A plain restart never looks like that. A hello is no such reply: it may have been under way since
+// before the first process ended. So a listener rejects it, and counts it once the dialer has confirmed the rejection.
 
 const (
 	// twinGrace is the minimum time from the second process's hello to one of the first process that proves
-	// that both run. The first one's last hello may have waited that long to be read.
+	// that both run. The first one's last reply may have waited that long to be read.
 	twinGrace = time.Second
 	// twinTimeout is the time after its last hello, or after the end of its last connection, for which a
 	// process counts as running. A rejected process dials several times in that time.
@@ -55,8 +56,8 @@ func (t twinsError) Error() string {
 		t.one.ID, t.one.DiskID, t.one, t.other)
 }
 
-// errSuperseded is the error of a connection to or from a process right after the first hello of a later one
-// with the same disk. It has usually ended by then. If not, it dials again and then has a twin.
+// errSuperseded is the error of a connection from a process after the first hello of a later one with the same disk, and of a
+// connection to it right after that hello. It has usually ended by then. If not, it confirms that it runs, and then has a twin.
 var errSuperseded = errors.New("a later process of the same disk has just come")
 
 // processTable has the processes that have recently sent a hello or replied to one. It is safe for concurrent use.
@@ -75,7 +76,32 @@ type seenProcess struct {
 
 func newProcessTable() *processTable { return &processTable{byMember: map[uint32][]*seenProcess{}} }
 
-// recordClosingTwins records a hello of a process on conn, which is nil for another request. If another process runs
+// recordDialer records a hello of a process on conn. If a later process of the disk is known, it returns errSuperseded and
+// records nothing: an ended process may have sent this hello. Otherwise it is recordClosingTwins.
+func (p *processTable) recordDialer(of Process, conn net.Conn) error {
+	if p.maySupersede(of) {
+		return errSuperseded
+	}
+	return p.recordClosingTwins(of, conn)
+}
+
+// maySupersede reports whether a later process of the disk counts as running, and is not known to be a twin.
+func (p *processTable) maySupersede(of Process) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.byMember[of.ID]
+	first := slices.IndexFunc(all, func(s *seenProcess) bool { return s.DiskID == of.DiskID && s.RunID == of.RunID })
+	if first < 0 {
+		return false
+	}
+	now := time.Now()
+	return slices.ContainsFunc(all[first+1:], func(later *seenProcess) bool {
+		return later.DiskID == of.DiskID && now.Sub(later.lastRunning()) <= twinTimeout &&
+			all[first].lastRunning().Sub(later.firstSeen) <= twinGrace
+	})
+}
+
+// recordClosingTwins records that a process runs, and its connection conn, which is nil for a request. If another process runs
 // with the disk, it closes the connections of both and returns an error that wraps ErrTwins. It returns
 // errSuperseded if a later process of that disk has just come. Earlier processes of the disk lose their
 // connections: one that still runs dials again.

@@ -251,9 +251,15 @@ func TestCopiedDirectory(t *testing.T) {
 			t.Errorf("logged for a restart: %s", logs.String())
 		}
 		time.Sleep(twinGrace + 1)
-		_, err = first.HandshakeDialed(come.from("10.0.0.3:3"), 1)
-		if !errors.Is(err, ErrTwins) || !ended(after) {
+		if _, err = first.HandshakeDialed(come.from("10.0.0.3:3"), 1); !errors.Is(err, errHelloRejected) {
 			t.Errorf("the first process, later: %v", err)
+		}
+		synctest.Wait() // its confirmation has been read
+		if !ended(after) {
+			t.Error("the connection of the second process is open, and both run")
+		}
+		if _, err = first.HandshakeDialed(come.from("10.0.0.3:3"), 1); !errors.Is(err, ErrTwins) {
+			t.Errorf("the first process, again: %v", err)
 		}
 		_, again := second.HandshakeDialed(come.from("10.0.0.4:2"), 1)
 		synctest.Wait()
@@ -263,7 +269,7 @@ func TestCopiedDirectory(t *testing.T) {
 				t.Errorf("said %q", said)
 			}
 		}
-		if strings.Count(logs.String(), "\n") != 1 {
+		if n := strings.Count(logs.String(), "\n"); n != 1 {
 			t.Errorf("logged: %s", logs.String())
 		}
 
@@ -303,6 +309,52 @@ func TestUnansweredHelloLeavesNothing(t *testing.T) {
 		synctest.Wait()
 		if all := hello.knownProcesses.byMember[3]; len(all) != 1 || len(all[0].openConns) > 0 {
 			t.Errorf("left: %+v", all)
+		}
+	})
+}
+
+// A hello that an ended process has sent may be read minutes after the next process has come. It changes nothing: only a process
+// that runs confirms the rejection.
+func TestLateHelloIsNoTwin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		come := make(arrivals)
+		hello := testHello(1)
+		l := NewListener(come, hello, nil)
+		defer l.Close()
+		go func() {
+			for {
+				if _, err := l.Accept(); err != nil {
+					return
+				}
+			}
+		}()
+		first, second := testHello(3), testHello(3)
+		first.addressBook.runID, second.addressBook.runID = 0xf1, 0xf2
+		if _, err := first.HandshakeDialed(come.from("10.0.0.3:1"), 1); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // its reply has been sent
+		running, err := second.HandshakeDialed(come.from("10.0.0.3:2"), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, late := range []time.Duration{time.Millisecond, twinGrace + 1, time.Minute} {
+			time.Sleep(late)
+			conn := come.from("10.0.0.3:3")
+			if _, err := conn.Write(first.encodeHello(1)); err != nil {
+				t.Fatal(err)
+			}
+			if code, _, err := readHelloReply(conn); err != nil || code != helloSuperseded {
+				t.Errorf("after %v: code %d, %v", late, code, err)
+			}
+			conn.Close()
+			synctest.Wait()
+			if ended(running) {
+				t.Fatalf("after %v: the connection of the process that runs has ended", late)
+			}
+			if _, err := second.HandshakeDialed(come.from("10.0.0.3:4"), 1); err != nil {
+				t.Errorf("after %v: the process that runs: %v", late, err)
+			}
 		}
 	})
 }

@@ -28,9 +28,9 @@ const (
 	// maxRequestMemory limits the bytes of all requests that are being received or that raft has, beyond
 	// keptBufferSize each: the longest one, plus more than leaders send at a time.
 	maxRequestMemory = maxAppendRequest + 16<<20
-	// maxPeerConns limits another member's connections here. raft uses at most six, and connections of an
-	// earlier run may still be open.
-	maxPeerConns = 16
+	// maxPeerConns limits another member's connections here. raft uses at most six. Each is the first of up to
+	// maxAttempts to be open, so that those that come at the same time as it take no place of another.
+	maxPeerConns = 6 * maxAttempts
 	// receiveBufferSize bounds a read from a connection, and keptBufferSize the buffer that is reused for the
 	// next request. All but large entries fit into both.
 	receiveBufferSize = 16 << 10

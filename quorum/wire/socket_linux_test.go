@@ -9,24 +9,24 @@ import (
 	"rollcall/quorum/trust"
 )
 
-// userTimeout reads a socket's TCP_USER_TIMEOUT, in milliseconds.
-func userTimeout(t *testing.T, conn net.Conn) (ms int) {
+// socketOption reads an option of TCP.
+func socketOption(t *testing.T, conn net.Conn, option int) (value int) {
 	t.Helper()
 	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if cerr := raw.Control(func(fd uintptr) {
-		ms, err = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout)
+		value, err = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, option)
 	}); cerr != nil || err != nil {
 		t.Fatal(cerr, err)
 	}
-	return ms
+	return value
 }
 
 // The kernel ends both sides of a connection between members if nothing is acknowledged, also over
-// TLS.
-func TestUserTimeout(t *testing.T) {
+// TLS, and does not wait longer and longer before it sends lost packets again.
+func TestSocketOptions(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -47,19 +47,21 @@ func TestUserTimeout(t *testing.T) {
 	}
 	defer in.Close()
 	want := int(unacknowledgedTimeout.Milliseconds())
-	if got := userTimeout(t, conn); got != want {
-		t.Errorf("the dialer's end has %d ms, want %d", got, want)
-	}
-	if got := userTimeout(t, in.(*Conn).Conn.(*checksumConn).Conn.(*trust.Conn).NetConn()); got != want {
-		t.Errorf("the listener's end has %d ms, want %d", got, want)
-	}
 	plain, err := net.Dial("tcp", inner.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer plain.Close()
-	limitUnacknowledged(tls.Client(plain, nil), unacknowledgedTimeout)
-	if got := userTimeout(t, plain); got != want {
-		t.Errorf("under TLS it has %d ms, want %d", got, want)
+	setSocketOptions(tls.Client(plain, nil), unacknowledgedTimeout)
+	for end, socket := range map[string]net.Conn{
+		"the dialer's end": conn, "the listener's end": in.(*Conn).Conn.(*checksumConn).Conn.(*trust.Conn).NetConn(),
+		"an end under TLS": plain,
+	} {
+		if got := socketOption(t, socket, tcpUserTimeout); got != want {
+			t.Errorf("%s has a limit of %d ms, want %d", end, got, want)
+		}
+		if socketOption(t, socket, tcpThinLinearTimeouts) != 1 {
+			t.Errorf("%s waits longer and longer before it sends again", end)
+		}
 	}
 }

@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// limitUnacknowledged does nothing here: the other deadlines must do.
-func limitUnacknowledged(net.Conn, time.Duration) {}
+// setSocketOptions does nothing here: the other deadlines must do.
+func setSocketOptions(net.Conn, time.Duration) {}
