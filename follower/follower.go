@@ -60,6 +60,9 @@ var (
 	// ErrNotVouched means that a session's lease was not renewed in time.
 	ErrNotVouched = errors.New("follower: lease of the session not renewed in time")
 
+	// ErrStalled means that a member replies over a new connection, and not over the one that was used.
+	ErrStalled = errors.New("follower: the connection has stalled, and another one works")
+
 	// ErrNoLink means that this member cannot forward its clients' writes to the leader.
 	ErrNoLink = errors.New("follower: no link to the leader")
 
@@ -108,9 +111,9 @@ type Config struct {
 
 	// LeaderClient returns the Leader service of a member, which may be this one.
 	LeaderClient func(ctx context.Context, id uint32) (proto.LeaderClient, error)
-	// ProbeMember waits for a reply of a member, over the connection on which its Leader service is called. If
-	// ctx ends before, ProbeMember closes that connection with every call on it, and the next call opens
-	// another.
+	// ProbeMember waits for a reply of a member, for at most a tick, over the connection on which its Leader service is called. It
+	// returns ErrStalled if the member replies over another connection and not over that one. Then LeaderClient uses the
+	// other one from now on. A connection without a reply for a tick is closed, with every call on it.
 	ProbeMember func(ctx context.Context, id uint32) error
 	DiskID      func() uint64    // the id of this member's disk, which names its vote
 	RaftTerm    func() uint64    // raft's current term; must not block
@@ -213,7 +216,7 @@ func (f *Follower) Run(ctx context.Context) error {
 }
 
 // EndPings ends the streams of pings without an error, which shows the leader that this member stops and is not
-// out of reach. Leave may be called more than once, and never blocks.
+// out of reach. EndPings may be called more than once, and never blocks.
 func (f *Follower) EndPings() { f.leaveOnce.Do(func() { close(f.leaving) }) }
 
 // SetSessionTable sets the session table of the term that this member leads. It is nil when the member does

@@ -2,6 +2,7 @@ package follower
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 	"rollcall/znode"
 )
 
-// leadership is the present term and its leader, by the log here, and the stream of that leader's pings.
+// leadership is the present term and its leader, by the log here, and the streams of that leader's pings.
 // Make one with newLeadership. It is safe for concurrent use, and nothing blocks.
 type leadership struct {
 	self       uint32
@@ -21,11 +22,15 @@ type leadership struct {
 	raftLeader func() uint32 // Config.RaftLeader
 	clock      monotonic.Clock
 
-	mu           sync.Mutex
-	term         *term       // the newest TermStart applied; of term 0 before the first
-	retiredNonce uint64      // of the TermStart before it, if raft's term was the same
-	leaderStream *pingStream // the present leader's, or nil
+	mu            sync.Mutex
+	term          *term         // the newest TermStart applied; of term 0 before the first
+	retiredNonce  uint64        // of the TermStart before it, if raft's term was the same
+	leaderStreams []*pingStream // the present leader's, all of one term; the oldest first; at most maxLeaderStreams
 }
+
+// maxLeaderStreams is more than the streams of a leader, which may open one again before the end of the last is known
+// here.
+const maxLeaderStreams = 4
 
 // term is a TermStart that has been applied. Its ctx ends when a newer one has been applied.
 type term struct {
@@ -119,7 +124,7 @@ func (l *leadership) resetUnreachedWithoutRaft(now time.Time) {
 	}
 }
 
-// acceptPing makes s the stream of the present leader, or rejects it. A leader may ping before its
+// acceptPing makes s a stream of the present leader, or rejects it. A leader may ping before its
 // TermStart has been applied here. Then only its term can be checked.
 func (l *leadership) acceptPing(s *pingStream, ping *proto.Ping) error {
 	if err := l.checkTerm(ping); err != nil {
@@ -132,15 +137,29 @@ func (l *leadership) acceptPing(s *pingStream, ping *proto.Ping) error {
 		return wrongLeaderError(ping, l.term.Leader)
 	case ping.Term < l.term.Term.Term || ping.Term == l.term.Term.Term && ping.Nonce == l.retiredNonce:
 		return status.Errorf(codes.FailedPrecondition, "ping of term %d, which has ended", ping.Term)
-	case s.term == 0 && (l.leaderStream == nil || l.leaderStream.term <= ping.Term):
+	case s.term == 0 && (len(l.leaderStreams) == 0 || l.leaderStreams[0].term <= ping.Term):
 		s.term = ping.Term
-		l.leaderStream = s
-	case l.leaderStream != s:
-		return status.Error(codes.Aborted, "a newer stream of pings has taken over")
+		l.addStream(s)
+	case !slices.Contains(l.leaderStreams, s):
+		return status.Error(codes.Aborted, "newer streams of pings have taken over")
 	case s.term != ping.Term:
 		return status.Errorf(codes.InvalidArgument, "pings of terms %d and %d on one stream", s.term, ping.Term)
 	}
 	return nil
+}
+
+// addStream adds a stream, and drops those of earlier terms.
+func (l *leadership) addStream(s *pingStream) {
+	kept := l.leaderStreams[:0:0]
+	for _, other := range l.leaderStreams {
+		if other.term == s.term {
+			kept = append(kept, other)
+		}
+	}
+	if len(kept) == maxLeaderStreams {
+		kept = kept[1:]
+	}
+	l.leaderStreams = append(kept, s)
 }
 
 // checkTerm returns an error unless raft is in the term of a ping and knows no other leader of it. raft
@@ -168,18 +187,16 @@ func wrongLeaderError(ping *proto.Ping, leader uint32) error {
 		ping.Term, leader)
 }
 
-// dropStream forgets s if it is the present leader's stream.
+// dropStream forgets s if it is a stream of the present leader.
 func (l *leadership) dropStream(s *pingStream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.leaderStream == s {
-		l.leaderStream = nil
-	}
+	l.leaderStreams = slices.DeleteFunc(slices.Clone(l.leaderStreams), func(other *pingStream) bool { return other == s })
 }
 
-// pingStream returns the present leader's stream of pings, or nil if none is open.
-func (l *leadership) pingStream() *pingStream {
+// pingStreams returns the present leader's streams of pings that are open. The caller must not change the result.
+func (l *leadership) pingStreams() []*pingStream {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.leaderStream
+	return l.leaderStreams
 }

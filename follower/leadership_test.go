@@ -1,6 +1,7 @@
 package follower
 
 import (
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ func TestUnlinkedFromNobody(t *testing.T) {
 	})
 }
 
-// A newer stream of the same term replaces the one before. A TermStart retires the one before it in raft's
+// A leader may have some streams, and one more replaces the oldest. A TermStart retires the one before it in raft's
 // same term, and ends its context. A snapshot's term counts only if it is newer.
 func TestLeadershipKeepsTheNewest(t *testing.T) {
 	var raftTerm atomic.Uint64
@@ -49,20 +50,20 @@ func TestLeadershipKeepsTheNewest(t *testing.T) {
 	l.startTerm(znode.Term{Term: 5, Nonce: 50, Leader: 1, Index: 10})
 	ping := &proto.Ping{Term: 5, Nonce: 50, Leader: 1}
 	first, second := &pingStream{}, &pingStream{}
-	for _, s := range []*pingStream{first, second, second} {
+	for _, s := range []*pingStream{first, second, first, second, {}, {}, {}, second} {
 		if err := l.acceptPing(s, ping); err != nil {
 			t.Fatal(err)
 		}
-		if l.pingStream() != s {
-			t.Error("a stream that was accepted is not the present one")
+		if !slices.Contains(l.pingStreams(), s) {
+			t.Error("a stream that was accepted is not kept")
 		}
 	}
 	if err := l.acceptPing(first, ping); status.Code(err) != codes.Aborted {
 		t.Errorf("the replaced stream: %v, want Aborted", err)
 	}
 	l.dropStream(first)
-	if l.pingStream() != second {
-		t.Error("the end of the replaced stream ended the present one")
+	if n := len(l.pingStreams()); n != maxLeaderStreams {
+		t.Errorf("%d streams after the end of the replaced one, want %d", n, maxLeaderStreams)
 	}
 	old := l.currentTerm()
 	l.startTerm(znode.Term{Term: 5, Nonce: 51, Leader: 1, Index: 11})

@@ -160,7 +160,7 @@ func (s *leases) endIfExpired(id jute.SessionID, now time.Time) (conn uint64, en
 	return l.conn, true
 }
 
-// startVouchWait returns the expectation that a Vouch of id must wait for. It returns nil if the lease is valid,
+// startVouchWait returns the vouchWait that a Vouch of id must wait for. It returns nil if the lease is valid,
 // and an error if no connection holds id.
 func (s *leases) startVouchWait(id jute.SessionID, now time.Time) (*vouchWait, error) {
 	s.mu.Lock()

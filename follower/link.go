@@ -126,7 +126,7 @@ func (f *forwarder) runLink(ctx context.Context, t *term) error {
 		cancel(cmp.Or(err, errStreamEnded))
 	})
 	if t.Leader != f.cfg.Self {
-		partners.Go(func() { f.probeLoop(ctx, t) })
+		partners.Go(func() { cancel(f.probeLoop(ctx, t)) })
 	}
 	defer partners.Wait()
 	defer cancel(nil)
@@ -163,21 +163,24 @@ func (f *forwarder) sendOutbox(ctx context.Context, stream proto.Leader_ForwardC
 	}
 }
 
-// probeLoop probes the leader of t while a link to it is open, until ctx ends. A probe may take a
-// tick. If it fails, Config.ProbeMember has closed the connection, and the link ends with it.
-func (f *forwarder) probeLoop(ctx context.Context, t *term) {
+// probeLoop probes the leader of t while a link to it is open, until ctx ends or the link's connection stalls. A
+// probe without a reply takes a tick, and the next one begins at once, over a connection that was replaced.
+func (f *forwarder) probeLoop(ctx context.Context, t *term) error {
 	for ctx.Err() == nil {
-		probe, cancel := context.WithTimeout(ctx, f.cfg.Tick)
-		err := f.cfg.ProbeMember(probe, t.Leader)
-		cancel()
-		if err == nil {
+		next := time.After(f.cfg.Tick / probesPerTick)
+		err := f.cfg.ProbeMember(ctx, t.Leader)
+		if stalled := errors.Is(err, ErrStalled); err == nil || stalled {
 			t.markReached(f.cfg.Monotonic.Now())
+			if stalled {
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(f.cfg.Tick / probesPerTick):
+		case <-next:
 		}
 	}
+	return nil
 }
 
 // backoff doubles the delay between attempts. The first delay is short, because a leader becomes ready a

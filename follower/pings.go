@@ -20,9 +20,9 @@ const (
 // acknowledged, each with its age, so a lost reply loses no touch and lengthens no lease.
 //
 // Pings rejects a ping of an older term with FailedPrecondition and keeps the batches, because that
-// leader's table no longer decides which sessions live. A stream of the same or a newer term
-// replaces the one before, which ends with Aborted. A stream that ends without an error shows the
-// leader that this member stops. Pings takes no lock that apply holds for long.
+// leader's table no longer decides which sessions live. A leader has several streams, on connections of their own, which
+// carry the same pings. A stream of a newer term replaces those before, and one more than maxLeaderStreams the oldest;
+// they end with Aborted. A stream that ends without an error shows the leader that this member stops. Pings takes no lock that apply holds for long.
 //
 // When it returns, its two goroutines may still be in Recv and in Send, where one waits for a leader
 // that does not read. Both return once the stream has ended, which is when this method has returned.

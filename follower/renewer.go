@@ -52,7 +52,7 @@ func (r *renewer) vouch(ctx context.Context, id jute.SessionID) error {
 	if timeout, late := r.leases.takeExpiredOnGrant(id); late {
 		r.touches.Touch(id, timeout)
 	}
-	if s := r.leadership.pingStream(); s != nil {
+	for _, s := range r.leadership.pingStreams() {
 		s.wantFlush()
 	}
 	defer r.counters.vouchWaits.AddSince(time.Now())
@@ -223,7 +223,7 @@ func (r *renewer) closeLapsedConns(now time.Time) {
 	// A touch that waits for longer than one and a half ping intervals has missed a ping. Without a
 	// stream it cannot be acknowledged at all.
 	since := now.Add(-r.cfg.Tick * 3 / 4)
-	if r.leadership.pingStream() == nil {
+	if len(r.leadership.pingStreams()) == 0 {
 		since = now
 	}
 	cut := 0
@@ -242,7 +242,7 @@ func (r *renewer) closeLapsedConns(now time.Time) {
 // closeUnlinkedConns closes the connections of all clients if raft reaches the leader, but this member has
 // not reached the leader's service for the sync limit. While that lasts, writes wait here, even if
 // pings keep the sessions alive. Other members may reach the leader. If there is no leader, closeUnlinkedConns
-// closes nothing, because no other member would be better.
+// closes nothing, because no other member would be better. A connection whose lease has ended is not closed again.
 func (r *renewer) closeUnlinkedConns(now time.Time) {
 	r.leadership.resetUnreachedWithoutRaft(now)
 	if r.leadership.unreachedFor(now) < time.Duration(r.cfg.SyncLimit)*r.cfg.Tick {

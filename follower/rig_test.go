@@ -105,6 +105,8 @@ func (r *rig) probe(ctx context.Context, id uint32) error {
 		return errors.New("unreachable")
 	}
 	if l.mute.Load() {
+		ctx, cancel := context.WithTimeout(ctx, tick)
+		defer cancel()
 		<-ctx.Done()
 		r.probed.Add(1)
 		return ctx.Err()

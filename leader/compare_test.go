@@ -199,12 +199,42 @@ func TestMarksOfAnOldStreamAreForgotten(t *testing.T) {
 		if e.members[3].told() == nil {
 			t.Fatal("not told")
 		}
-		e.membership.presentLinks()[3].closeStream()
+		e.membership.presentLinks()[3].closeStreams()
 		e.members[3].marks(nil)
 		e.members[3].set(func() { e.members[3].verdict = nil })
 		e.at(4 * tick)
 		if v := e.members[3].told(); v != nil {
 			t.Errorf("told %v of what its former self had", v)
+		}
+		e.end()
+	})
+}
+
+// One route to a member breaks and is opened again all the time. What the other one has brought is kept: a difference that no
+// majority decides is decided in time, and the member's clock is known.
+func TestFlappingRouteForgetsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		flapping := &fakeMember{id: 2, silent: true}
+		e.addRoute(0, flapping)
+		e.members[1].marks(marksAt(0, 10))
+		e.members[2].marks(marksAt(5, 10))
+		e.members[2].delay = time.Millisecond // member 1 is compared without what was forgotten
+		e.members[3].silent = true
+		e.run()
+		m := e.membership.presentLinks()[2]
+		for now := tick / 8; now < 7*tick; now += tick / 2 { // pings come each tick/2, and a route opens tick/4 after its end
+			e.at(now)
+			m.mu.Lock()
+			m.routes[0].closeStream()
+			m.mu.Unlock()
+			e.at(now + tick/4)
+			if agree, _, _ := e.clocks.compareClocks([]uint32{1, 2, 3}); agree != 2 {
+				t.Fatalf("%d clocks are known after %v, want 2", agree, now)
+			}
+		}
+		if v := e.members[2].told(); v == nil || flapping.dials() < 10 {
+			t.Errorf("told %v, after %d dials of the other route", v, flapping.dials())
 		}
 		e.end()
 	})

@@ -356,7 +356,20 @@ func (e *ensemble) configure(voters, observers []uint32) {
 }
 
 // link returns the fake member.
-func (e *ensemble) link(id uint32) (Link, error) { return e.all[id], nil }
+func (e *ensemble) link(id uint32, _ int) (Link, error) { return e.all[id], nil }
+
+// addRoute gives the leader two routes to each member. Number n to member m.id leads to m, and the others to the fake members.
+func (e *ensemble) addRoute(n int, m *fakeMember) {
+	e.cfg.Routes = 2
+	e.membership.links.Store(nil)
+	e.membership.renewLinks(e.start)
+	e.cfg.LinkTo = func(id uint32, number int) (Link, error) {
+		if id == m.id && number == n {
+			return m, nil
+		}
+		return e.all[id], nil
+	}
+}
 
 // newEnsemble returns an ensemble of three whose leader does not run yet.
 func newEnsemble(t *testing.T, sessions ...sessiontracker.TrackedSession) *ensemble {

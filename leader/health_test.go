@@ -164,7 +164,7 @@ func TestRedial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
 		redials := map[uint32][]time.Duration{}
-		e.cfg.CloseConnection = func(id uint32) { redials[id] = append(redials[id], time.Since(e.start)/(tick/2)) } // one goroutine
+		e.cfg.CloseConnection = func(id uint32, _ int) { redials[id] = append(redials[id], time.Since(e.start)/(tick/2)) } // one goroutine
 		e.run()
 		e.at(10*tick + tick/4)
 		silent := e.members[3]

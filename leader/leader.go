@@ -87,24 +87,26 @@ type Config struct {
 	// because a lock is held. The caller does not change the result.
 	Members  func() []Member
 	RaftTerm func() uint64 // raft's current term; must not block
-	// LinkTo returns a link to a member of that configuration. The address may have changed since the last call.
-	LinkTo func(id uint32) (Link, error)
+	// LinkTo returns a link to a member of that configuration. The address may have changed since the last call. Links
+	// with different routes, from 0 to Routes-1, have connections of their own.
+	LinkTo func(id uint32, route int) (Link, error)
+	Routes int // to each other member; all carry the same pings; default 1
 	// ReachableServers returns the ids of the servers that were reached at their addresses in the list after a
 	// change of it. The voters among them count as able to vote. It does not wait, and takes no lock that apply
 	// holds.
 	ReachableServers func(change *proto.Txn) []uint32
 	AppliedIndex     func() uint64 // the log index that Sessions stands for; takes no lock that apply holds
 	Ensemble         Ensemble      // default: none, and this leader never hands over on its own
-	// CloseConnection closes the connection of the member's Link. The next use opens another. It must not block.
-	// Default: nothing.
-	CloseConnection func(id uint32)
+	// CloseConnection closes the connection of the member's Link. The next use opens another. It may keep a connection that
+	// is the only one of a member. It must not block. Default: nothing.
+	CloseConnection func(id uint32, route int)
 	Counters        *Counters    // default: new ones for this term
 	Logger          *slog.Logger // default: discard
 	Nodes           Nodes
 	Reaping         Reaping
 }
 
-// Leader is one term of leading. It implements proto.LeaderServer for that term.
+// Leader is one term of leading. It serves the calls of other members in that term.
 type Leader struct {
 	proto.UnimplementedLeaderServer
 
@@ -144,6 +146,7 @@ func New(cfg Config) (*Leader, error) {
 	case cfg.Reaping.Interval < 0 || cfg.Reaping.PerMinute < 0 || cfg.Reaping.NeverUsed < 0:
 		return nil, errors.New("leader: a limit of the reaper is negative")
 	}
+	cfg.Routes = max(cfg.Routes, 1)
 	cfg.Reaping.Interval = cmp.Or(cfg.Reaping.Interval, DefaultReapInterval)
 	cfg.Reaping.PerMinute = cmp.Or(cfg.Reaping.PerMinute, DefaultReapPerMinute)
 	if cfg.Monotonic == nil {

@@ -15,23 +15,54 @@ const maxRefused = 100_000
 
 // link is the leader's side of one member's pings.
 type link struct {
-	id        uint32
-	workReady chan struct{} // a ping may be due; capacity 1
+	id     uint32
+	routes []*route // not empty; does not change
 
 	mu            sync.Mutex
 	repliedPing   uint64    // newest ping with a complete reply
 	lastHeard     time.Time // when the member last sent anything, or got a new deadline
 	outOfReach    bool      // or stopped; it has been logged
 	heardInTerm   bool      // the member has sent something in this term
-	heardOnStream bool      // the member has sent something on the open stream
-	commitAtOpen  uint64    // the commit index when the stream was opened
+	heardOnStream bool      // the member has sent something on an open stream
+	commitAtOpen  uint64    // the commit index when the first of the open streams was opened
 	caughtUp      bool      // the member has applied commitAtOpen
-	pendingAcks   []ack     // oldest first; at most one for each of three rounds: done, under way, next
-	closeStream   context.CancelFunc
-	reachableAt   time.Time     // when the member last reported that it can reach this leader, or got a new deadline
-	redialAt      time.Time     // when the connection is closed unless the member sends something
-	redialAfter   time.Duration // the next such time
-	leftAt        time.Time     // when the member was first missing from raft's configuration, or zero
+	reachableAt   time.Time // when the member last reported that it can reach this leader, or got a new deadline
+	leftAt        time.Time // when the member was first missing from raft's configuration, or zero
+}
+
+// route is one of the streams to a member, on a connection of its own. All of them carry the same pings, and
+// whatever arrives first counts. A connection on which a packet is lost delivers nothing until it was sent again, which
+// may take seconds.
+type route struct {
+	number    int
+	workReady chan struct{} // a ping may be due; capacity 1
+
+	// Guarded by link.mu.
+	closeStream context.CancelFunc // nil: no stream is open
+	pendingAcks []ack              // oldest first; at most maxPendingAcks
+	redialAt    time.Time          // when the connection is closed unless the member sends something
+	redialAfter time.Duration      // the next such time
+}
+
+// maxPendingAcks is the number of rounds for which acknowledgements wait: done, under way, next. Above it the oldest
+// is dropped, as on a stream that stalls: the member has sent its touches again since.
+const maxPendingAcks = 3
+
+func newLink(id uint32, routes int, now time.Time, tick time.Duration) *link {
+	m := &link{id: id, reachableAt: now}
+	for number := range routes {
+		m.routes = append(m.routes, &route{
+			number: number, workReady: make(chan struct{}, 1), redialAfter: tick, redialAt: now.Add(tick),
+		})
+	}
+	return m
+}
+
+// wake wakes the senders of all routes.
+func (m *link) wake() {
+	for _, r := range m.routes {
+		signal(r.workReady)
+	}
 }
 
 // ack is an acknowledgement that waits for its proof.
@@ -54,24 +85,56 @@ func (m *link) markUnreachable(must bool) bool {
 	return true
 }
 
-// resetForStream records that a stream is being opened. The member sends again the touches that were not acknowledged
-// on the old one.
-func (m *link) resetForStream(cut context.CancelFunc, now time.Time, commit uint64) {
+// openStream records that a stream is being opened, and reports whether it is the member's only one: then the member may be
+// another process. The member sends again the touches that were not acknowledged.
+func (m *link) openStream(r *route, cut context.CancelFunc, now time.Time, commit uint64) (only bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.closeStream, m.pendingAcks = cut, nil
-	m.heardOnStream, m.caughtUp, m.commitAtOpen = false, false, commit
+	if only = !m.hasStream(); only {
+		m.heardOnStream, m.caughtUp, m.commitAtOpen = false, false, commit
+	}
+	r.closeStream, r.pendingAcks = cut, nil
 	if m.lastHeard.IsZero() {
 		m.lastHeard = now
+	}
+	return only
+}
+
+func (m *link) hasStream() bool {
+	return slices.ContainsFunc(m.routes, func(r *route) bool { return r.closeStream != nil })
+}
+
+// isHeard reports whether the member has a stream, and has sent something within d.
+func (m *link) isHeard(now time.Time, d time.Duration) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.hasStream() && now.Sub(m.lastHeard) <= d
+}
+
+// endStream records that a route's stream has ended.
+func (m *link) endStream(r *route) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.closeStream, r.pendingAcks = nil, nil
+}
+
+// closeStreams ends all streams, which are opened again.
+func (m *link) closeStreams() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.routes {
+		if r.closeStream != nil {
+			r.closeStream()
+		}
 	}
 }
 
 // heardFrom records a pong, and reports whether the member had been out of reach.
-func (m *link) heardFrom(now time.Time, pong *proto.Pong, tick time.Duration) (back bool) {
+func (m *link) heardFrom(r *route, now time.Time, pong *proto.Pong, tick time.Duration) (back bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.heardInTerm, m.heardOnStream, m.caughtUp = true, true, m.caughtUp || pong.Applied >= m.commitAtOpen
-	m.redialAfter, m.redialAt = tick, now.Add(tick)
+	r.redialAfter, r.redialAt = tick, now.Add(tick)
 	if pong.Number != 0 && !pong.Unlinked {
 		m.reachableAt = now
 	}
@@ -86,34 +149,41 @@ func (m *link) markReplied(number uint64) {
 	m.repliedPing = max(m.repliedPing, number)
 }
 
-// addAck queues an acknowledgement. Each reply has all touches that are not acknowledged, so a later acknowledgement
-// for the same proof replaces the earlier one.
+// addAck queues an acknowledgement on every open stream. Each reply has all touches that are not acknowledged, so a later
+// acknowledgement for the same proof replaces the earlier one.
 func (m *link) addAck(a ack) {
 	slices.Sort(a.refusedSessions)
 	a.refusedSessions = slices.Compact(a.refusedSessions)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if n := len(m.pendingAcks); n > 0 && m.pendingAcks[n-1].proof == a.proof {
-		m.pendingAcks = m.pendingAcks[:n-1]
+	for _, r := range m.routes {
+		if r.closeStream == nil {
+			continue
+		}
+		if n := len(r.pendingAcks); n > 0 && r.pendingAcks[n-1].proof == a.proof {
+			r.pendingAcks = r.pendingAcks[:n-1]
+		} else if n == maxPendingAcks {
+			r.pendingAcks = r.pendingAcks[1:]
+		}
+		r.pendingAcks = append(r.pendingAcks, a)
 	}
-	m.pendingAcks = append(m.pendingAcks, a)
 }
 
 // takeAck removes and returns the next acknowledgement whose proof is done, or nil.
-func (m *link) takeAck(done uint64) *proto.Ack {
+func (m *link) takeAck(r *route, done uint64) *proto.Ack {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.pendingAcks) == 0 || m.pendingAcks[0].proof > done {
+	if len(r.pendingAcks) == 0 || r.pendingAcks[0].proof > done {
 		return nil
 	}
-	a := &m.pendingAcks[0]
+	a := &r.pendingAcks[0]
 	if len(a.refusedSessions) > maxRefused {
 		part := &proto.Ack{Boot: a.boot, Refused: a.refusedSessions[:maxRefused]}
 		a.refusedSessions = a.refusedSessions[maxRefused:]
 		return part
 	}
 	whole := &proto.Ack{Boot: a.boot, Through: a.through, Refused: a.refusedSessions}
-	m.pendingAcks = slices.Delete(m.pendingAcks, 0, 1)
+	r.pendingAcks = slices.Delete(r.pendingAcks, 0, 1)
 	return whole
 }
 
@@ -133,19 +203,19 @@ func (m *link) hasLeft() bool {
 	return !m.leftAt.IsZero()
 }
 
-// redialDue reports whether to close the member's connection now.
-func (m *link) redialDue(now time.Time, tick time.Duration, syncLimit int, late bool) bool {
+// redialDue reports whether to close a route's connection now.
+func (m *link) redialDue(r *route, now time.Time, tick time.Duration, syncLimit int, late bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
 	case late:
-		m.redialAt = now.Add(tick)
+		r.redialAt = now.Add(tick)
 		return false
-	case now.Before(m.redialAt):
+	case now.Before(r.redialAt):
 		return false
 	}
-	m.redialAfter = min(2*m.redialAfter, time.Duration(syncLimit)*tick)
-	m.redialAt = now.Add(m.redialAfter)
+	r.redialAfter = min(2*r.redialAfter, time.Duration(syncLimit)*tick)
+	r.redialAt = now.Add(r.redialAfter)
 	return true
 }
 

@@ -441,13 +441,13 @@ func TestLinkFails(t *testing.T) {
 		e := newEnsemble(t, session(1, 2))
 		var tries atomic.Int64
 		var healed atomic.Bool
-		e.cfg.LinkTo = func(id uint32) (Link, error) {
+		e.cfg.LinkTo = func(id uint32, _ int) (Link, error) {
 			if id == 3 {
 				if tries.Add(1); !healed.Load() {
 					return nil, errors.New("no address")
 				}
 			}
-			return e.link(id)
+			return e.link(id, 0)
 		}
 		e.run()
 		e.at(4 * tick)

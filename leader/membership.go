@@ -45,10 +45,10 @@ func (s *links) all() iter.Seq[*link] {
 // the map.
 func (m *membership) presentLinks() map[uint32]*link { return m.links.Load().members }
 
-// wakeAll wakes the sender of every link.
+// wakeAll wakes the senders of every link.
 func (m *membership) wakeAll() {
 	for l := range m.links.Load().all() {
-		signal(l.workReady)
+		l.wake()
 	}
 }
 
@@ -62,10 +62,11 @@ func (m *membership) renewLinks(now time.Time) {
 	next := &links{members: map[uint32]*link{}, parting: map[uint32]*link{}}
 	for _, s := range m.cfg.Members() {
 		if next.members[s.ID] = old.members[s.ID]; next.members[s.ID] == nil {
-			next.members[s.ID] = &link{
-				id: s.ID, workReady: make(chan struct{}, 1),
-				reachableAt: now, redialAfter: m.cfg.Tick, redialAt: now.Add(m.cfg.Tick),
+			routes := m.cfg.Routes
+			if s.ID == m.cfg.Self {
+				routes = 1 // in memory
 			}
+			next.members[s.ID] = newLink(s.ID, routes, now, m.cfg.Tick)
 		}
 	}
 	for l := range old.all() {

@@ -184,7 +184,7 @@ func TestPingerAcknowledges(t *testing.T) {
 		cfg := &Config{
 			Self: 1, Term: term, Nonce: nonce, Tick: tick, PartingTime: parting, WallClock: NewClock(time.Now), Monotonic: monotonic.System{},
 			Log: &fakeLog{commit: 100}, Sessions: table, AppliedIndex: func() uint64 { return 0 }, RaftTerm: func() uint64 { return term },
-			LinkTo: func(uint32) (Link, error) { return member, nil },
+			LinkTo: func(uint32, int) (Link, error) { return member, nil }, Routes: 1,
 		}
 		membership := testMembership(cfg, 2)
 		p := &pinger{

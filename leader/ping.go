@@ -22,10 +22,12 @@ const (
 )
 
 // pingLoop keeps a stream to one member open until ctx ends.
-func (p *pinger) pingLoop(ctx context.Context, m *link) {
+func (p *pinger) pingLoop(ctx context.Context, m *link, r *route) {
 	for ctx.Err() == nil {
-		if err := p.runStream(ctx, m); ctx.Err() == nil {
-			p.logUnreachable(m, err)
+		if err := p.runStream(ctx, m, r); ctx.Err() == nil {
+			if !m.isHeard(p.cfg.Monotonic.Now(), p.cfg.Tick) { // on another route
+				p.logUnreachable(m, err)
+			}
 			select {
 			case <-ctx.Done():
 			case <-time.After(p.cfg.Tick / 4): // not sooner: the member may be down for hours
@@ -35,13 +37,15 @@ func (p *pinger) pingLoop(ctx context.Context, m *link) {
 }
 
 // runStream opens a stream, pings, and listens until it breaks.
-func (p *pinger) runStream(ctx context.Context, m *link) error {
+func (p *pinger) runStream(ctx context.Context, m *link, r *route) error {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
-	m.resetForStream(cut, p.cfg.Monotonic.Now(), p.cfg.Log.CommitIndex())
-	p.compared.forgetMember(m.id)
-	p.clocks.forgetMember(m.id)
-	to, err := p.cfg.LinkTo(m.id)
+	if only := m.openStream(r, cut, p.cfg.Monotonic.Now(), p.cfg.Log.CommitIndex()); only {
+		p.compared.forgetMember(m.id)
+		p.clocks.forgetMember(m.id)
+	}
+	defer m.endStream(r)
+	to, err := p.cfg.LinkTo(m.id, r.number)
 	if err != nil {
 		return err
 	}
@@ -52,9 +56,9 @@ func (p *pinger) runStream(ctx context.Context, m *link) error {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		p.sendPings(ctx, m, stream)
+		p.sendPings(ctx, m, r, stream)
 	}()
-	err = p.receivePongs(m, stream)
+	err = p.receivePongs(m, r, stream)
 	cut()
 	<-sent
 	return err
@@ -62,7 +66,7 @@ func (p *pinger) runStream(ctx context.Context, m *link) error {
 
 // sendPings sends the newest ping, the newest proof round, and acknowledgements. A slow member does not get older
 // pings and rounds that it missed. If the stream breaks, receivePongs returns the error.
-func (p *pinger) sendPings(ctx context.Context, m *link, stream proto.Follower_PingsClient) {
+func (p *pinger) sendPings(ctx context.Context, m *link, r *route, stream proto.Follower_PingsClient) {
 	var number, proof uint64 // newest sent on this stream
 	for {
 		begun, done := p.proofs.newestRounds()
@@ -74,7 +78,7 @@ func (p *pinger) sendPings(ctx context.Context, m *link, stream proto.Follower_P
 		if begun > done && (begun > proof || ping.Number != 0) { // with each ping: a joining member does not reply yet
 			ping.Proof, proof = begun, begun
 		}
-		if ping.Ack = m.takeAck(done); ping.Ack != nil {
+		if ping.Ack = m.takeAck(r, done); ping.Ack != nil {
 			ping.Ack.Commit = p.cfg.Log.CommitIndex()
 		}
 		if ping.Number != 0 || ping.Proof != 0 || ping.Ack != nil {
@@ -86,7 +90,7 @@ func (p *pinger) sendPings(ctx context.Context, m *link, stream proto.Follower_P
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.workReady:
+		case <-r.workReady:
 		}
 	}
 }
@@ -100,7 +104,7 @@ type pongParts struct {
 
 // receivePongs reads one member's pongs. When it records the reply to a ping, the touches of that reply are in
 // the table.
-func (p *pinger) receivePongs(m *link, stream proto.Follower_PingsClient) error {
+func (p *pinger) receivePongs(m *link, r *route, stream proto.Follower_PingsClient) error {
 	var a pongParts
 	for {
 		pong, err := stream.Recv()
@@ -108,7 +112,7 @@ func (p *pinger) receivePongs(m *link, stream proto.Follower_PingsClient) error 
 			return err
 		}
 		now := p.cfg.Monotonic.Now()
-		if back := m.heardFrom(now, pong, p.cfg.Tick); !m.hasLeft() {
+		if back := m.heardFrom(r, now, pong, p.cfg.Tick); !m.hasLeft() {
 			if err := p.recordReply(m, pong, back, now); err != nil {
 				return err
 			}
@@ -121,7 +125,7 @@ func (p *pinger) receivePongs(m *link, stream proto.Follower_PingsClient) error 
 		}
 		if a.through != 0 && !a.refusalsUnsure {
 			m.addAck(ack{proof: p.requestProofRound(), boot: pong.Boot, through: a.through, refusedSessions: a.refusedSessions})
-			signal(m.workReady) // the round may be done by now
+			m.wake() // the round may be done by now
 		}
 		a = pongParts{}
 		if pong.Number != 0 {

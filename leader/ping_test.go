@@ -304,7 +304,7 @@ func TestPauseCutsNobodyOff(t *testing.T) {
 	e, r, _ := due(t)
 	cut := 0
 	for _, m := range e.membership.presentLinks() {
-		m.resetForStream(func() { cut++ }, e.start, 0)
+		m.openStream(m.routes[0], func() { cut++ }, e.start, 0)
 	}
 	e.advanceTableAndPing(r, e.start.Add(100*tick))
 	e.advanceTableAndPing(r, e.start.Add(100*tick+tick/2))
@@ -419,5 +419,50 @@ func TestProofRounds(t *testing.T) {
 	}
 	if round, now := p.requestRound(); round != 3 || !now {
 		t.Errorf("begin = %d, %t", round, now)
+	}
+}
+
+// One of two routes to a member carries nothing. Touches, proofs and acknowledgements take the other one, so the
+// session lives, and only the silent route's connection is replaced.
+func TestOneOfTwoRoutesStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, session(1, 2))
+		e.addRoute(0, &fakeMember{id: 2, silent: true})
+		replaced := map[[2]int]int{}
+		e.cfg.CloseConnection = func(id uint32, route int) { replaced[[2]int{int(id), route}]++ } // one goroutine
+		e.members[3].set(func() { e.members[3].silent = true })                                   // proofs need member 2
+		e.run()
+		for now := time.Duration(0); now < 3*timeout; now += 500 * time.Millisecond {
+			e.at(now)
+			e.members[2].touched.Touch(1, timeout)
+		}
+		if at, closed := e.log.when(1); closed || len(e.members[2].acked()) == 0 {
+			t.Errorf("closed: %t, after %v; %d acknowledgements", closed, at, len(e.members[2].acked()))
+		}
+		if replaced[[2]int{2, 0}] == 0 || replaced[[2]int{2, 1}] > 0 {
+			t.Errorf("replaced %v, want the silent route of member 2", replaced)
+		}
+		e.end()
+	})
+}
+
+// A member ends a stream with Aborted when a leader has opened too many. The route is opened again, whichever it is.
+func TestRouteIsOpenedAgainAfterAborted(t *testing.T) {
+	for number := range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnsemble(t)
+			m := &fakeMember{id: 2, refuse: status.Error(codes.Aborted, "newer streams of pings have taken over")}
+			e.addRoute(number, m)
+			e.run()
+			e.at(tick)
+			m.set(func() { m.refuse = nil })
+			e.at(3 * tick)
+			m.set(func() {
+				if len(m.pings) == 0 {
+					t.Errorf("route %d got no ping after %d dials", number, m.dialled)
+				}
+			})
+			e.end()
+		})
 	}
 }

@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,7 +29,7 @@ type pinger struct {
 	replyArrived   chan struct{} // capacity 1
 }
 
-// memberLoop keeps a pingLoop running for each member of raft's configuration, and for those that have
+// memberLoop keeps a pingLoop running for each route of each member of raft's configuration, and for those that have
 // just left it. It reads the configuration after RereadMembers and every half tick.
 func (p *pinger) memberLoop(ctx context.Context) error {
 	ticker := time.NewTicker(p.cfg.Tick / 2)
@@ -54,7 +55,7 @@ func (p *pinger) memberLoop(ctx context.Context) error {
 	}
 }
 
-// pingTask is a pingLoop that runs.
+// pingTask is a member's loops (pingLoop), which run.
 type pingTask struct {
 	cancel  context.CancelFunc
 	ended   chan struct{}
@@ -66,7 +67,7 @@ func (p *pingTask) endAndWait() {
 	<-p.ended
 }
 
-// updatePingLoops starts a pingLoop for each member that has none, and ends those of members that have
+// updatePingLoops starts a pingLoop for each route of each member that has none, and ends those of members that have
 // gone. When a member has left, its stream of writes is closed at once. When its loop has ended, nothing of the
 // member is kept.
 func (p *pinger) updatePingLoops(ctx context.Context, running map[*link]*pingTask) {
@@ -95,7 +96,11 @@ func (p *pinger) updatePingLoops(ctx context.Context, running map[*link]*pingTas
 		running[m] = loop
 		go func() {
 			defer close(loop.ended)
-			p.pingLoop(ctx, m)
+			var routes sync.WaitGroup
+			for _, r := range m.routes {
+				routes.Go(func() { p.pingLoop(ctx, m, r) })
+			}
+			routes.Wait()
 		}()
 	}
 }
@@ -136,8 +141,13 @@ func (p *pinger) closeSilentConns(now time.Time, late bool) {
 		return
 	}
 	for _, m := range p.membership.presentLinks() {
-		if m.id != p.cfg.Self && m.redialDue(now, p.cfg.Tick, p.cfg.SyncLimit, late) {
-			p.cfg.CloseConnection(m.id)
+		if m.id == p.cfg.Self {
+			continue
+		}
+		for _, r := range m.routes {
+			if m.redialDue(r, now, p.cfg.Tick, p.cfg.SyncLimit, late) {
+				p.cfg.CloseConnection(m.id, r.number)
+			}
 		}
 	}
 }
@@ -150,7 +160,6 @@ func (p *pinger) endSilentStreams(now time.Time, late bool) {
 	for _, m := range p.membership.presentLinks() {
 		m.mu.Lock()
 		silent := !m.lastHeard.IsZero() && now.Sub(m.lastHeard) >= limit && !late
-		cut := m.closeStream
 		if silent || late {
 			m.lastHeard = now
 		}
@@ -159,7 +168,7 @@ func (p *pinger) endSilentStreams(now time.Time, late bool) {
 			continue
 		}
 		p.logUnreachable(m, errMemberSilent)
-		cut()
+		m.closeStreams()
 		p.intake.endStream(m.id, errMemberSilent)
 	}
 }

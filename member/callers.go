@@ -8,8 +8,9 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// maxConnsPerPeer limits the gRPC connections of another member to this one. It needs one, but connections of its
-// earlier runs, or ones that the network has lost, may not have ended. Each may have maxConcurrentCalls calls.
+// maxConnsPerPeer limits the gRPC connections of another member to this one. It needs two, and may dial each a few
+// times at once (wire.Hello.Dial). Connections of its earlier runs, or ones that the network has lost, may not have ended.
+// Each may have maxConcurrentCalls calls.
 const maxConnsPerPeer = 16
 
 // peerConnLimiter limits the gRPC connections of each member by closing the oldest. It is the credentials of a

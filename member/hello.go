@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"rollcall/follower"
 	"rollcall/internal/serverlist"
 	"rollcall/proto"
 	"rollcall/quorum"
@@ -26,29 +27,99 @@ type helloClient struct {
 	serverLists    *serverLists
 	node           *quorum.Node
 	digestWarnings *digestWarnings
+
+	mu     sync.Mutex
+	probes map[peerRoute]*probe // under way
 }
+
+// probe is a Hello under way over one route.
+type probe struct {
+	done chan struct{} // closed when err is final
+	err  error
+}
+
+// spareLead divides a tick into the time by which the reply over the other route must be earlier for calls to change
+// over to it.
+const spareLead = 8
 
 // probeMember implements follower.Config.ProbeMember.
 func (c *helloClient) probeMember(ctx context.Context, id uint32) error {
-	conn := c.peers.newestConn(id)
-	_, err := c.sendHello(ctx, wire.Peer{ID: id})
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		c.peers.closeIfNewest(id, conn)
+	preferred := c.peers.preferredRoute(id)
+	ours, spare := c.startProbe(preferred), c.startProbe(preferred.other())
+	oursDone, spareDone, late := ours.done, spare.done, (<-chan time.Time)(nil)
+	for oursDone != nil || spareDone != nil {
+		select {
+		case <-oursDone:
+			if ours.err == nil {
+				return nil
+			}
+			oursDone = nil
+		case <-spareDone:
+			if spareDone = nil; spare.err == nil {
+				late = time.After(c.cfg.Tick / spareLead)
+			}
+		case <-late:
+			return c.changeRoute(preferred.other())
+		case <-ctx.Done():
+			return fmt.Errorf("member: probe member %d: %w", id, ctx.Err())
+		}
 	}
-	return err
+	if spare.err == nil {
+		return c.changeRoute(preferred.other())
+	}
+	return ours.err
+}
+
+func (c *helloClient) changeRoute(to peerRoute) error {
+	c.peers.prefer(to)
+	return follower.ErrStalled
+}
+
+// startProbe sends Hello over a route, unless one is under way. If no reply comes within a tick, the connection is
+// replaced.
+func (c *helloClient) startProbe(route peerRoute) *probe {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.probes[route]; p != nil {
+		return p
+	}
+	p := &probe{done: make(chan struct{})}
+	c.probes[route] = p
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Tick)
+		defer cancel()
+		_, err := c.sendHelloOver(ctx, route)
+		if status.Code(err) == codes.Unavailable { // the connection may have ended just then. A second Hello opens another
+			_, err = c.sendHelloOver(ctx, route)
+		}
+		if err != nil && ctx.Err() != nil {
+			c.peers.replaceConn(route)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.probes, route)
+		p.err = err
+		close(p.done)
+	}()
+	return p
 }
 
 // sendHello implements quorum.Config.SendHello.
 func (c *helloClient) sendHello(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) {
-	to, err := c.peers.followerClient(peer.ID)
+	return c.sendHelloOver(ctx, c.peers.preferredRoute(peer.ID))
+}
+
+// sendHelloOver sends Hello to the member of a route.
+func (c *helloClient) sendHelloOver(ctx context.Context, route peerRoute) (*proto.HelloReply, error) {
+	to, err := c.peers.routeFollower(route)
 	if err != nil {
 		return nil, err
 	}
 	request := c.helloRequest()
-	request.Rival = c.node.Reachability().DescribeRivals(peer.ID)
+	request.Rival = c.node.Reachability().DescribeRivals(route.member)
 	reply, err := to.Hello(ctx, request)
-	if err = c.peers.preferDialError(peer.ID, err); err == nil {
-		c.digestWarnings.warnIfDifferent(peer.ID, reply.GetDigestAlg())
+	if err = c.peers.preferDialError(route.member, err); err == nil {
+		c.digestWarnings.warnIfDifferent(route.member, reply.GetDigestAlg())
 		c.serverLists.learnFromHello(reply)
 	}
 	return reply, err

@@ -128,7 +128,7 @@ func TestWhyAConnectionWasNotOpened(t *testing.T) {
 			t.Errorf("a call that has succeeded: %v", err)
 		}
 		fails = nil
-		if _, err := p.dialPeer(t.Context(), 2); err != nil {
+		if _, err := p.dialPeer(t.Context(), peerRoute{2, 0}); err != nil {
 			t.Fatal(err)
 		}
 		if other := errors.New("other"); p.preferDialError(2, other) != other { //nolint:errorlint // the same one

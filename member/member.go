@@ -310,7 +310,8 @@ func (m *Member) openPortsAndLog() (err error) {
 // assembleLogParts makes the parts that need the log.
 func (m *Member) assembleLogParts() {
 	m.helloClient = &helloClient{
-		cfg: &m.cfg, ports: &m.ports, peers: m.peerConns, serverLists: m.serverLists, node: m.node,
+		probes: make(map[peerRoute]*probe),
+		cfg:    &m.cfg, ports: &m.ports, peers: m.peerConns, serverLists: m.serverLists, node: m.node,
 		digestWarnings: &digestWarnings{ownAlgorithm: m.cfg.digestAlgorithm(), log: m.log},
 	}
 	m.removalWatch = &removalWatch{

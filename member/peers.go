@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -30,39 +28,70 @@ const (
 	keepaliveTime = 10 * time.Second
 )
 
-// peerConns holds one gRPC connection to each member, opened when first used. The connection to this
-// member itself runs in memory and carries its pings; its writes go directly to the leader
-// (localLeader). It is safe for concurrent use.
+// peerRoutes is the number of gRPC connections to each other member. If packets are lost, a connection delivers nothing
+// until they were sent again, and each time TCP waits for longer. Meanwhile the other connection works.
+const peerRoutes = 2
+
+// connectTicks is the time that a connection may take to open, in ticks. If packets are lost, it takes some of the
+// kernel's timeouts of 0.2 to 1 s.
+const connectTicks = 4
+
+// peerRoute names one of the connections to a member.
+type peerRoute struct {
+	member uint32
+	number int // below peerRoutes
+}
+
+// other returns the member's other route.
+func (r peerRoute) other() peerRoute { return peerRoute{r.member, (r.number + 1) % peerRoutes} }
+
+// peerConns holds two gRPC connections to each member, opened when first used. All calls use the one that is preferred,
+// except those that choose one. The connection to this member itself runs in memory and carries its pings; its writes go
+// directly to the leader (localLeader). It is safe for concurrent use.
 type peerConns struct {
 	dialMember func(ctx context.Context, id uint32) (net.Conn, error)
 	tick       time.Duration
 
 	mu          sync.Mutex
-	clientConns map[uint32]*grpc.ClientConn
-	newestConns map[uint32]net.Conn // by member; may have ended
-	moveCounts  map[uint32]int      // by member: changes of its address and of this member's ensemble
-	dialErrors  map[uint32]error    // by member: of the last dial. gRPC passes on only its text
+	clientConns map[peerRoute]*grpc.ClientConn
+	newestConns map[peerRoute]net.Conn  // may have ended
+	closedAt    map[peerRoute]time.Time // when its newest connection was closed here
+	preferred   map[uint32]int          // by member: the number of a route
+	moveCounts  map[uint32]int          // by member: changes of its address and of this member's ensemble
+	dialErrors  map[uint32]error        // by member: of the last dial. gRPC passes on only its text
+	closed      bool                    // no connection is made any more
 }
 
 var errPeerMoved = errors.New("member: the member has moved while it was dialed, or this one has entered an ensemble")
 
+var errPeersClosed = errors.New("member: the connections to other members are closed")
+
 func newPeerConns(tick time.Duration, dial func(ctx context.Context, id uint32) (net.Conn, error)) *peerConns {
 	return &peerConns{
-		dialMember: dial, tick: tick, clientConns: make(map[uint32]*grpc.ClientConn),
-		newestConns: make(map[uint32]net.Conn), moveCounts: make(map[uint32]int), dialErrors: make(map[uint32]error),
+		dialMember: dial, tick: tick, clientConns: make(map[peerRoute]*grpc.ClientConn),
+		newestConns: make(map[peerRoute]net.Conn), closedAt: make(map[peerRoute]time.Time),
+		preferred: make(map[uint32]int), moveCounts: make(map[uint32]int), dialErrors: make(map[uint32]error),
 	}
 }
 
-// clientConn returns the connection to a member, which may not be up.
+// clientConn returns the preferred connection to a member, which may not be up.
 func (p *peerConns) clientConn(id uint32) (*grpc.ClientConn, error) {
+	return p.routeConn(p.preferredRoute(id))
+}
+
+// routeConn returns the connection of a route, which may not be up.
+func (p *peerConns) routeConn(route peerRoute) (*grpc.ClientConn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c := p.clientConns[id]; c != nil {
+	if p.closed {
+		return nil, errPeersClosed
+	}
+	if c := p.clientConns[route]; c != nil {
 		return c, nil
 	}
-	c, err := grpc.NewClient(fmt.Sprintf("passthrough:///member-%d", id),
-		grpc.WithTransportCredentials(peerCredentials{dialedMember: id}),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.dialPeer(ctx, id) }),
+	c, err := grpc.NewClient(fmt.Sprintf("passthrough:///member-%d", route.member),
+		grpc.WithTransportCredentials(peerCredentials{dialedMember: route.member}),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.dialPeer(ctx, route) }),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes),
 			// gRPC must not reopen a stream by itself. Its holder does that, and must see its end
 			// at once, instead of waiting in Send until the member is back.
@@ -71,16 +100,29 @@ func (p *peerConns) clientConn(id uint32) (*grpc.ClientConn, error) {
 		grpc.WithConnectParams(grpc.ConnectParams{
 			// A member that comes back must be found within half a tick.
 			Backoff:           backoff.Config{BaseDelay: p.tick / 20, Multiplier: 1.6, Jitter: 0.2, MaxDelay: p.tick / 2},
-			MinConnectTimeout: p.tick,
+			MinConnectTimeout: connectTicks * p.tick,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTime / 2}),
 		grpc.WithDisableServiceConfig(),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("member: connection to member %d: %w", id, err)
+		return nil, fmt.Errorf("member: connection to member %d: %w", route.member, err)
 	}
-	p.clientConns[id] = c
+	p.clientConns[route] = c
 	return c, nil
+}
+
+func (p *peerConns) preferredRoute(id uint32) peerRoute {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return peerRoute{id, p.preferred[id]}
+}
+
+// prefer makes new calls to the route's member use this route.
+func (p *peerConns) prefer(route peerRoute) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.preferred[route.member] = route.number
 }
 
 // tieToConnection opens a stream and ties it to its connection. Otherwise a Recv before the first Send reopens
@@ -97,7 +139,8 @@ func tieToConnection(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Client
 	return s, nil
 }
 
-func (p *peerConns) dialPeer(ctx context.Context, id uint32) (net.Conn, error) {
+func (p *peerConns) dialPeer(ctx context.Context, route peerRoute) (net.Conn, error) {
+	id := route.member
 	p.mu.Lock()
 	moves := p.moveCounts[id]
 	p.mu.Unlock()
@@ -110,7 +153,7 @@ func (p *peerConns) dialPeer(ctx context.Context, id uint32) (net.Conn, error) {
 	if p.moveCounts[id] != moves {
 		return nil, errors.Join(errPeerMoved, conn.Close())
 	}
-	p.newestConns[id] = conn
+	p.newestConns[route] = conn
 	return conn, nil
 }
 
@@ -124,53 +167,76 @@ func (p *peerConns) preferDialError(id uint32, err error) error {
 	return err
 }
 
-// newestConn returns the newest connection to a member, or nil if there was none.
-func (p *peerConns) newestConn(id uint32) net.Conn {
+// replaceConn closes a silent connection, with all streams and calls on it. The next call opens another. It does
+// nothing while the member's other connection is being opened, because a connection that has stalled may deliver before
+// that one does.
+func (p *peerConns) replaceConn(route peerRoute) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.newestConns[id]
-}
-
-// closeIfNewest closes a connection to a member, with all streams and calls on it, unless there is a newer
-// one. The next call opens another.
-func (p *peerConns) closeIfNewest(id uint32, conn net.Conn) {
-	p.mu.Lock()
-	newest := conn != nil && p.newestConns[id] == conn
-	if newest {
-		delete(p.newestConns, id)
+	if other := route.other(); p.newestConns[other] == nil && time.Since(p.closedAt[other]) < connectTicks*p.tick {
+		p.mu.Unlock()
+		return
 	}
+	conn := p.takeConn(route)
 	p.mu.Unlock()
-	if newest {
+	if conn != nil {
 		_ = conn.Close() // it may have ended already
 	}
 }
 
-// closeNewestConn closes the newest connection to a member, so that the next call opens another.
-func (p *peerConns) closeNewestConn(id uint32) { p.closeIfNewest(id, p.newestConn(id)) }
+// takeConn removes and returns a route's newest connection, which is about to be closed, or nil if there is none. The
+// caller holds the lock.
+func (p *peerConns) takeConn(route peerRoute) net.Conn {
+	conn := p.newestConns[route]
+	if conn != nil {
+		delete(p.newestConns, route)
+		p.closedAt[route] = time.Now()
+	}
+	return conn
+}
 
-// discardConns closes the connection to a member and the ones being opened, because another process may have its
+// closeConns closes the connections to a member, so that the next call opens another.
+func (p *peerConns) closeConns(id uint32) {
+	for number := range peerRoutes {
+		p.mu.Lock()
+		conn := p.takeConn(peerRoute{id, number})
+		p.mu.Unlock()
+		if conn != nil {
+			_ = conn.Close() // it may have ended already
+		}
+	}
+}
+
+// discardConns closes the connections to a member and the ones being opened, because another process may have its
 // id by now.
 func (p *peerConns) discardConns(id uint32) {
 	p.mu.Lock()
 	p.moveCounts[id]++
 	p.mu.Unlock()
-	p.closeNewestConn(id)
+	p.closeConns(id)
 }
 
 // discardAllConns closes the connections to all members and the ones being opened. Their hellos have not named
 // this member's ensemble, so they can only be used for Hello.
 func (p *peerConns) discardAllConns() {
 	p.mu.Lock()
-	ids := slices.Collect(maps.Keys(p.clientConns))
+	ids := map[uint32]bool{}
+	for route := range p.clientConns {
+		ids[route.member] = true
+	}
 	p.mu.Unlock()
-	for _, id := range ids {
+	for id := range ids {
 		p.discardConns(id)
 	}
 }
 
 // followerClient returns a client of a member's Follower service.
 func (p *peerConns) followerClient(id uint32) (proto.FollowerClient, error) {
-	c, err := p.clientConn(id)
+	return p.routeFollower(p.preferredRoute(id))
+}
+
+// routeFollower returns a client of a member's Follower service, over a route.
+func (p *peerConns) routeFollower(route peerRoute) (proto.FollowerClient, error) {
+	c, err := p.routeConn(route)
 	if err != nil {
 		return nil, err
 	}
@@ -186,11 +252,12 @@ func (p *peerConns) leaderClient(id uint32) (proto.LeaderClient, error) {
 	return proto.NewLeaderClient(c), nil
 }
 
-// closeAll closes all connections. It may block for some seconds, without the lock, if one of them accepts no bytes.
+// closeAll closes all connections, and no other one is made. It may block for some seconds, without the lock, if one of them
+// accepts no bytes.
 func (p *peerConns) closeAll() {
 	p.mu.Lock()
 	conns := p.clientConns
-	p.clientConns = make(map[uint32]*grpc.ClientConn)
+	p.clientConns, p.closed = nil, true
 	p.mu.Unlock()
 	for _, c := range conns {
 		_ = c.Close() // fails only if it is closed already

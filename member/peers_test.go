@@ -121,3 +121,52 @@ func goAway(conn net.Conn) {
 		}
 	}
 }
+
+// A silent connection is replaced only while the other one is not being opened, or for too long. So one connection to a
+// member, which may have stalled, is left.
+func TestOneConnectionStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeerConns(time.Second, func(context.Context, uint32) (net.Conn, error) {
+			ours, _ := net.Pipe()
+			return ours, nil
+		})
+		first, second := peerRoute{2, 0}, peerRoute{2, 1}
+		dial := func(route peerRoute) {
+			if _, err := p.dialPeer(t.Context(), route); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check := func(when string, wantFirst, wantSecond bool) {
+			t.Helper()
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if gotFirst, gotSecond := p.newestConns[first] != nil, p.newestConns[second] != nil; gotFirst != wantFirst || gotSecond != wantSecond {
+				t.Errorf("%s: %t and %t, want %t and %t", when, gotFirst, gotSecond, wantFirst, wantSecond)
+			}
+		}
+		dial(first)
+		dial(second)
+		p.replaceConn(second)
+		p.replaceConn(first)
+		check("both are silent", true, false)
+		dial(second)
+		p.replaceConn(first)
+		check("the other one has been opened", false, true)
+		time.Sleep(connectTicks * time.Second)
+		p.replaceConn(second)
+		check("the other one was not opened", false, false)
+		dial(first)
+		dial(second)
+		p.closeConns(2)
+		check("closed", false, false)
+	})
+}
+
+// A call after the end of the member opens no connection, which nobody would close.
+func TestNoConnectionAfterClose(t *testing.T) {
+	p := newPeerConns(time.Second, func(context.Context, uint32) (net.Conn, error) { return nil, errors.New("dialed") })
+	p.closeAll()
+	if c, err := p.followerClient(2); !errors.Is(err, errPeersClosed) {
+		t.Errorf("%v, %v, want %v", c, err, errPeersClosed)
+	}
+}

@@ -120,7 +120,7 @@ func TestConnectionsFollowTheList(t *testing.T) {
 				if conns[id] != nil && !ended(conns[id]) {
 					continue
 				}
-				conn, err := connections.dialPeer(t.Context(), id)
+				conn, err := connections.dialPeer(t.Context(), peerRoute{id, 0})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -161,7 +161,7 @@ func TestConnectionsFollowTheList(t *testing.T) {
 		slow = make(chan struct{})
 		late := make(chan error, 1)
 		go func() {
-			_, err := connections.dialPeer(t.Context(), 2)
+			_, err := connections.dialPeer(t.Context(), peerRoute{2, 0})
 			late <- err
 		}()
 		synctest.Wait()

@@ -227,15 +227,17 @@ func (t *terms) leaderConfig(o appliedStart) leader.Config {
 		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit, PartingTime: RemovedGracePeriod + t.m.cfg.Tick,
 		WallClock: t.m.wallClock, Monotonic: t.m.cfg.Monotonic, Log: t.m.cfg.WrapLog(raftLog{t.m.node}),
 		Sessions: o.sessionTable, Counters: &t.counters,
-		Ensemble: t.m.terms.transferTargets, CloseConnection: t.m.peerConns.closeNewestConn,
+		Ensemble: t.m.terms.transferTargets, CloseConnection: func(id uint32, route int) { t.m.peerConns.replaceConn(peerRoute{id, route}) },
 		Members:  func() []leader.Member { return raftMembers(t.m.node) },
-		RaftTerm: func() uint64 { return t.m.node.Status().Term() }, LinkTo: t.linkTo,
+		RaftTerm: func() uint64 { return t.m.node.Status().Term() }, LinkTo: t.linkTo, Routes: peerRoutes,
 		ReachableServers: t.reachableAfterChange, AppliedIndex: t.m.applyProgress.lastIndex.Load,
 		Nodes: reapableNodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
 	}
 }
 
-func (t *terms) linkTo(id uint32) (leader.Link, error) { return t.m.peerConns.followerClient(id) }
+func (t *terms) linkTo(id uint32, route int) (leader.Link, error) {
+	return t.m.peerConns.routeFollower(peerRoute{id, route})
+}
 
 // abandonTerm ends the present term without waiting for it, because it may hang in the log. It does not end a
 // later term that starts meanwhile.
@@ -262,7 +264,7 @@ func (t *terms) resetTerm() {
 	t.m.follower.SetSessionTable(nil)
 }
 
-// termStarted is called for every TermStart, under the tree's lock. Ours creates the table. Any other ends this
+// termStarted is called for every TermStart, under the tree's lock. That of this member creates the table. Any other ends this
 // member's term.
 func (t *terms) termStarted(start znode.Term) {
 	t.mu.Lock()

@@ -31,6 +31,7 @@ func NoAddress(_ context.Context, host string) ([]netip.Addr, error) {
 //   - Hang: nothing arrives, and neither side is told, until Flow. Then everything arrives in
 //     order, as TCP resends what was lost.
 //   - Slow: everything takes longer.
+//   - Lose: packets are lost, and TCP sends them again after longer and longer timeouts.
 //   - Narrow: only so many bytes arrive per second, on all connections together.
 //   - Orphan: one side has lost its connections and knows it; the other side still reads what was
 //     sent on them.
@@ -53,6 +54,7 @@ type Network struct {
 	hung      map[[2]uint32]int           // from, to: how many hangs are in force
 	slow      map[[2]uint32]time.Duration // from, to
 	narrow    map[[2]uint32]*strait       // from, to
+	losses    map[[2]uint32]Loss          // from, to
 	flips     map[[2]uint32]int           // from, to: after how many bytes a bit is flipped; none: never
 	spoilt    []*conn                     // the ends that have sent a flipped bit
 	changed   chan struct{}               // closed and replaced when a Cut, a hang or a Drop ends
@@ -78,6 +80,7 @@ func NewNetwork() *Network {
 		hung:      make(map[[2]uint32]int),
 		slow:      make(map[[2]uint32]time.Duration),
 		narrow:    make(map[[2]uint32]*strait),
+		losses:    make(map[[2]uint32]Loss),
 		flips:     make(map[[2]uint32]int),
 		changed:   make(chan struct{}),
 	}
@@ -115,6 +118,11 @@ func (n *Network) Dial(ctx context.Context, host uint32, addr string) (net.Conn,
 			return nil, fmt.Errorf("dial %s: %w", addr, syscall.ECONNREFUSED)
 		}
 		why := error(syscall.ECONNREFUSED)
+		if err := n.awaitConnected(ctx, host, l.host, addr); err != nil {
+			_ = ours.Close()
+			_ = theirs.Close()
+			return nil, fmt.Errorf("dial %s: %w", addr, err)
+		}
 		select {
 		case l.incoming <- theirs:
 			return ours, nil
@@ -143,13 +151,14 @@ func (n *Network) pair(host uint32, addr string) (ours, theirs *conn, l *listene
 	}
 	there, back := newPipe(), newPipe()
 	n.ports++
-	ours = &conn{network: n, from: host, to: l.host, remote: addr, in: back, out: there}
+	ours = &conn{network: n, from: host, to: l.host, remote: addr, listens: addr, in: back, out: there, number: n.ports}
 	remote := fmt.Sprintf("127.0.0.1:%d", 1024+n.ports%60000)
-	theirs = &conn{network: n, from: l.host, to: host, remote: remote, in: there, out: back}
+	theirs = &conn{network: n, from: l.host, to: host, remote: remote, listens: addr, in: there, out: back, number: n.ports}
 	for _, c := range []*conn{ours, theirs} {
 		n.conns[c] = struct{}{}
 		c.out.slow(n.slow[[2]uint32{c.from, c.to}])
 		c.out.narrow(n.narrow[[2]uint32{c.from, c.to}])
+		c.out.lossy(newLossy(n.losses[[2]uint32{c.from, c.to}], c.from, c.to, c))
 	}
 	return ours, theirs, l, nil
 }
@@ -460,6 +469,8 @@ type conn struct {
 	network  *Network
 	from, to uint32
 	remote   string
+	listens  string // the address of the end that was dialed
+	number   int    // of the connection
 	in, out  *pipe
 	orphaned atomic.Bool // the other end is gone, and what it had sent still arrives
 	spoilt   bool        // this end has sent a flipped bit; guarded by network.mu

@@ -163,3 +163,42 @@ func TestDeadHostRefusesAndOneCutOffDoesNotAnswer(t *testing.T) {
 		}
 	})
 }
+
+// What is lost comes after retransmission timeouts, in order, and the same with the same seed. What is written meanwhile
+// comes with it or later.
+func TestLose(t *testing.T) {
+	arrivals := func(seed uint64) (at [40]time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			n := NewNetwork()
+			ours, theirs := dialed(t, n)
+			n.Lose(1, 2, Loss{Share: 0.3, Seed: seed})
+			began := time.Now()
+			go func() {
+				for i := range at {
+					_, _ = ours.Write([]byte{byte(i)})
+					time.Sleep(10 * time.Millisecond)
+				}
+			}()
+			for i := range at {
+				var b [1]byte
+				if _, err := io.ReadFull(theirs, b[:]); err != nil || b[0] != byte(i) {
+					t.Fatalf("byte %d: %v, %v", i, b, err)
+				}
+				at[i] = time.Since(began)
+			}
+		})
+		return at
+	}
+	if first := arrivals(1); first != arrivals(1) || first == arrivals(2) || first[len(first)-1] < 39*10*time.Millisecond+1 {
+		t.Errorf("bytes arrived after %v", first)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		n := NewNetwork()
+		ours, theirs := dialed(t, n)
+		n.Lose(1, 2, Loss{Share: 1 - 1e-9, Seed: 1, Port: ":1"}) // another port
+		_, _ = ours.Write([]byte("x"))
+		if got, err := readWithin(theirs, time.Millisecond); got != "x" || err != nil {
+			t.Errorf("read %q, %v on a connection that loses nothing", got, err)
+		}
+	})
+}

@@ -24,6 +24,7 @@ type pipe struct {
 	pieces  []piece
 	size    int           // bytes in all pieces
 	delay   time.Duration // for what is written from now on
+	loss    *lossy        // nil: nothing is lost
 	strait  *strait       // the strait that it passes; nil: none
 	held    bool          // nothing is delivered
 	ended   time.Time     // from then on the reader sees the end after the pieces; zero: no end yet
@@ -159,7 +160,7 @@ func (p *pipe) write(b []byte) (n int, err error) {
 
 // put appends a piece. It is never due before those in front of it.
 func (p *pipe) put(b []byte, now time.Time) {
-	due := p.strait.through(len(b), now).Add(p.delay)
+	due := p.strait.through(len(b), p.loss.arrival(now)).Add(p.delay)
 	if n := len(p.pieces); n > 0 && p.pieces[n-1].due.After(due) {
 		due = p.pieces[n-1].due
 	}
@@ -172,7 +173,7 @@ func (p *pipe) put(b []byte, now time.Time) {
 func (p *pipe) closeWriter() {
 	p.change(func() {
 		if p.ended.IsZero() {
-			p.ended = time.Now().Add(p.delay)
+			p.ended = p.loss.arrival(time.Now()).Add(p.delay)
 		}
 		p.writeBy.stop()
 	})
@@ -227,6 +228,7 @@ func (p *pipe) narrow(s *strait) {
 // swallow makes writes succeed and vanish.
 func (p *pipe) swallow()                      { p.change(func() { p.mute = true }) }
 func (p *pipe) hold(held bool)                { p.change(func() { p.held = held }) }
+func (p *pipe) lossy(by *lossy)               { p.change(func() { p.loss = by }) }
 func (p *pipe) slow(by time.Duration)         { p.change(func() { p.delay = by }) }
 func (p *pipe) setReadDeadline(t time.Time)   { p.change(func() { p.readBy.set(t, &p.changed) }) }
 func (p *pipe) setWriteDeadline(t time.Time)  { p.change(func() { p.writeBy.set(t, &p.changed) }) }

@@ -1,0 +1,72 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/integration/cluster"
+	"rollcall/member"
+	"rollcall/rollcalltest/simulated"
+)
+
+const (
+	// losses is how many runs lose packets. ROLLCALL_SCHEDULES sets another number.
+	losses = 3
+	// mostExpired is the number of sessions, of 50 in each run, that may expire in a run on average. Elections and clients
+	// follow chance, too: of 60 runs, one lost 2 sessions. With one connection to each member, a run lost 5 to 13 on average.
+	mostExpired = 2
+)
+
+// The connections on which members ping and forward writes lose 30 % of their packets, and those of the log lose none, so there is
+// one leader for all the time that decides which sessions live. Hardly a session expires whose client is alive. Only two
+// connections to each member, and attempts to connect that overlap, make that so: with one connection, which was
+// replaced when it was silent for a tick, sessions expired in six of ten runs.
+func TestSessionsWhilePacketsAreLost(t *testing.T) {
+	t.Parallel()
+	expired, seeds := 0, seedsToRun(t, losses)
+	for _, seed := range seeds {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				expired += loseForAMinute(t, simulated.Loss{Share: 0.3, Seed: seed, Steady: 6, Port: ":2888"})
+			})
+		})
+	}
+	if most := mostExpired * len(seeds); expired > most {
+		t.Errorf("%d sessions expired in %d runs, want %d at most", expired, len(seeds), most)
+	}
+}
+
+// loseForAMinute returns how many sessions of 50 clients expire while members lose packets of each other.
+func loseForAMinute(t *testing.T, loss simulated.Loss) (expired int) {
+	const sessions, tick, timeout = 50, 500 * time.Millisecond, 3 * time.Second
+	e := cluster.Start(t, 3, cluster.Options{Tick: tick, Write: time.Millisecond, Adjust: func(cfg *member.Config) {
+		cfg.HeartbeatTimeout = 300 * time.Millisecond
+	}})
+	e.Ready()
+	e.Joined()
+	var clients []*cluster.Client
+	for i := range sessions {
+		clients = append(clients, e.Connect(timeout, orders[i%len(orders)]...))
+		time.Sleep(timeout / 3 / sessions) // between their pings
+	}
+	for _, from := range e.IDs() {
+		for _, to := range e.IDs() {
+			if from != to {
+				e.Network.Lose(from, to, loss)
+			}
+		}
+	}
+	time.Sleep(time.Minute)
+	for _, c := range clients {
+		if err := c.Err(); err != nil {
+			expired++
+			t.Logf("session %v: %v", c.Session(), err)
+		}
+	}
+	return expired
+}
+
+// orders are the orders in which clients try three members.
+var orders = [][]uint32{{1, 2, 3}, {2, 3, 1}, {3, 1, 2}, {1, 3, 2}, {2, 1, 3}, {3, 2, 1}}
