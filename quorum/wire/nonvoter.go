@@ -8,11 +8,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A server without a vote gets committed entries only. If it had others and the leader died, it could block the
-// ensemble for ever: it does not stand for election, because its configuration gives it no vote, and as a voter of a
-// newer one it would deny its vote to all candidates with shorter logs. So raft gets no pipeline to such a server, and
-// each request to it waits until its entries are committed, and reports that commit. This causes no delay, because a
-// server applies only committed entries.
+// A server without a vote in the latest configuration of the leader's log gets committed entries only. If it had others
+// and the leader died, it could block the ensemble for ever: it does not stand for election, because its configuration
+// gives it no vote, and as a voter of a newer one it would deny its vote to all candidates with shorter logs. So raft
+// gets no pipeline to such a server, and each request to it waits until its entries are committed, and reports that
+// commit. This causes no delay, because a server applies only committed entries.
+//
+// A server with a vote there gets everything, also the configurations in which it had none. They are committed, because
+// raft begins a change only when the one before is committed; a leader that was restarted does not know that.
 
 // commitWaitsPerElection is the number of requests per election timeout to a server without a vote that are
 // sent without their uncommitted entries, so that raft sees that the server is reachable.
@@ -61,20 +64,24 @@ func (t *Transport) committedIndex(term uint64) uint64 {
 	return index
 }
 
-// mayReceive reports whether a server may receive the entries of a request: it votes, also by the
-// configurations among them, or they are committed.
+// mayReceive reports whether a server may receive the entries of a request: it votes in the latest configuration of this
+// leader's log, or they are committed. raft takes over a configuration that it proposes only after the entry can be sent,
+// so an uncommitted one of this term is the latest. Other configurations are not later than raft's.
 func (t *Transport) mayReceive(id raft.ServerID, req *raft.AppendEntriesRequest) bool {
 	r := t.cfg.Raft()
 	if r == nil || len(req.Entries) == 0 {
 		return true
 	}
 	votes, commit := isVoter(r.GetConfiguration().Configuration(), id), t.committedIndex(req.Term)
+	if r.CurrentTerm() != req.Term { // read last: the configuration may be another leader's
+		return false
+	}
 	for _, e := range req.Entries {
-		if e.Index > commit && (!votes || e.Type == raft.LogConfiguration && !isVoter(raft.DecodeConfiguration(e.Data), id)) {
-			return false
+		if e.Type == raft.LogConfiguration && e.Term == req.Term && e.Index > commit {
+			votes = isVoter(raft.DecodeConfiguration(e.Data), id)
 		}
 	}
-	return true
+	return votes || req.Entries[len(req.Entries)-1].Index <= commit
 }
 
 func isVoter(c raft.Configuration, id raft.ServerID) bool {

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -12,8 +13,8 @@ import (
 )
 
 // A request to a server without a vote has the entries that are committed and on this disk, reports that they are
-// committed, and waits for others no longer than an election timeout divided by commitWaitsPerElection. A server whose
-// vote ends with the entries counts as one without a vote.
+// committed, and waits for others no longer than an election timeout divided by commitWaitsPerElection. A configuration of
+// this term that is not committed decides who votes. One of an earlier term does not: raft has that one or a later one.
 func TestUncommittedEntriesAreLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := leaderless(t) // 1, 2 and 3 vote
@@ -25,22 +26,37 @@ func TestUncommittedEntriesAreLeftOut(t *testing.T) {
 			name          string
 			to            raft.ServerID
 			commit, later uint64
-			demoted       bool // by the last entry
+			lists         []uint32 // the voters of the configuration in the last entry; nil: that is no configuration
+			earlier       bool     // the entries are of an earlier term
 			entries       int
 			says          uint64
 			waits         time.Duration
 		}{
-			{"a voter", named(2), 5, 5, false, 3, 3, 0},
-			{"no voter", named(4), 5, 5, false, 2, 5, limit},
-			{"no voter, and nothing is committed", named(4), 3, 3, false, 0, 3, limit},
-			{"no voter, and all is committed", named(4), 6, 6, false, 3, 3, 0},
-			{"no voter, and all is committed meanwhile", named(4), 5, 6, false, 3, 6, time.Millisecond},
-			{"a voter that loses its vote", named(2), 5, 5, true, 2, 5, limit},
-			{"a voter that has lost its vote", named(2), 6, 6, true, 3, 3, 0},
+			{"a voter", named(2), 5, 5, nil, false, 3, 3, 0},
+			{"no voter", named(4), 5, 5, nil, false, 2, 5, limit},
+			{"no voter, and nothing is committed", named(4), 3, 3, nil, false, 0, 3, limit},
+			{"no voter, and all is committed", named(4), 6, 6, nil, false, 3, 3, 0},
+			{"no voter, and all is committed meanwhile", named(4), 5, 6, nil, false, 3, 6, time.Millisecond},
+			{"a voter that loses its vote", named(2), 5, 5, []uint32{1, 3}, false, 2, 5, limit},
+			{"a voter that has lost its vote", named(2), 6, 6, []uint32{1, 3}, false, 3, 3, 0},
+			{"a voter that had none before", named(2), 3, 3, []uint32{1, 3}, true, 3, 3, 0},
+			{"no voter, which had a vote before", named(4), 3, 3, []uint32{1, 4}, true, 0, 3, limit},
+			{"one that gets its vote", named(4), 3, 3, []uint32{1, 2, 3, 4}, false, 3, 3, 0},
 		} {
-			req := &raft.AppendEntriesRequest{Term: r.CurrentTerm(), PrevLogEntry: 3, LeaderCommitIndex: 3, Entries: []*raft.Log{{Index: 4}, {Index: 5}, {Index: 6}}}
-			if tt.demoted {
-				req.Entries[2].Type, req.Entries[2].Data = raft.LogConfiguration, raft.EncodeConfiguration(RaftConfiguration([]Peer{server(1, "m1:1"), server(3, "m3:1")}))
+			term := r.CurrentTerm()
+			if tt.earlier {
+				term--
+			}
+			req := &raft.AppendEntriesRequest{Term: r.CurrentTerm(), PrevLogEntry: 3, LeaderCommitIndex: 3}
+			for index := range uint64(3) {
+				req.Entries = append(req.Entries, &raft.Log{Index: 4 + index, Term: term})
+			}
+			if tt.lists != nil {
+				var peers []Peer
+				for _, member := range tt.lists {
+					peers = append(peers, server(member, fmt.Sprintf("m%d:1", member)))
+				}
+				req.Entries[2].Type, req.Entries[2].Data = raft.LogConfiguration, raft.EncodeConfiguration(RaftConfiguration(peers))
 			}
 			commit.Store(tt.commit)
 			if tt.later > tt.commit {
@@ -81,12 +97,12 @@ func TestNoPipelineWithoutAVote(t *testing.T) {
 		}
 		defer p.Close()
 		write := &raft.Log{Index: 4}
-		if _, err := p.AppendEntries(&raft.AppendEntriesRequest{PrevLogEntry: 3, Entries: []*raft.Log{write}}, new(raft.AppendEntriesResponse)); err != nil {
+		if _, err := p.AppendEntries(&raft.AppendEntriesRequest{Term: r.CurrentTerm(), PrevLogEntry: 3, Entries: []*raft.Log{write}}, new(raft.AppendEntriesResponse)); err != nil {
 			t.Fatal(err)
 		}
 		<-sent
-		demotion := &raft.Log{Index: 5, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(RaftConfiguration([]Peer{server(1, "m1:1"), server(3, "m3:1")}))}
-		_, err = p.AppendEntries(&raft.AppendEntriesRequest{PrevLogEntry: 4, Entries: []*raft.Log{demotion}}, new(raft.AppendEntriesResponse))
+		demotion := &raft.Log{Index: 5, Term: r.CurrentTerm(), Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(RaftConfiguration([]Peer{server(1, "m1:1"), server(3, "m3:1")}))}
+		_, err = p.AppendEntries(&raft.AppendEntriesRequest{Term: r.CurrentTerm(), PrevLogEntry: 4, Entries: []*raft.Log{demotion}}, new(raft.AppendEntriesResponse))
 		synctest.Wait()
 		if !errors.Is(err, errNotVoter) || len(sent) != 0 {
 			t.Errorf("the entry that ends the vote: %v, sent %t", err, len(sent) != 0)
