@@ -3,6 +3,7 @@ package quorum
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -51,11 +52,11 @@ func (e *ensemble) compact() {
 	}
 }
 
-// outdate kills a member after the command a, and lets the other two continue until only a snapshot
+// outdate kills a member after the command a, and lets the rest continue until only a snapshot
 // can bring it up to date. It returns all commands.
 func (e *ensemble) outdate(id uint32, size int) []string {
 	e.t.Helper()
-	rest := others(id)
+	rest := e.rest(id)
 	e.kill(id)
 	all := []string{"a"}
 	for i := range 3 * minTrailing {
@@ -179,6 +180,44 @@ func TestConflictingLogRestarts(t *testing.T) {
 	})
 }
 
+// The entry directly after an installed snapshot is of a leader that dies before others have it. The next leader replaces it,
+// although the log has no entry before it.
+func TestConflictRightAfterASnapshot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 5)
+		e.compact()
+		e.begin()
+		lead := e.leader(e.ids()...)
+		late := e.rest(lead)[0]
+		rest := e.rest(lead, late)
+		all := e.outdate(late, 10)
+		if now := e.leader(append(rest, lead)...); now != lead {
+			t.Fatalf("member %d leads, not %d", now, lead)
+		}
+		if _, err := e.members[lead].node.Snapshots().TakeSnapshot(t.Context(), 1<<20); err != nil {
+			t.Fatal(err)
+		}
+		e.start(late)
+		e.applied(all, late)
+		if last, err := e.members[late].stores.Log.LastIndex(); err != nil || last != 0 {
+			t.Fatalf("the log goes to %d after the snapshot, %v: this shows nothing", last, err)
+		}
+		for _, id := range rest {
+			e.net.partition(id, lead)
+			e.net.partition(id, late)
+		}
+		e.members[lead].node.Propose([]byte("lost"), nil)
+		e.wait("its entry to be stored", func() bool { last, _ := e.members[late].stores.Log.LastIndex(); return last > 0 })
+		e.kill(lead)
+		e.leader(rest...)
+		e.propose("z", rest...)
+		e.net.heal()
+		e.applied(append(all, "z"), append(rest, late)...)
+		e.alive(late)
+	})
+}
+
 // A snapshot that holds nothing new is answered without raft, which would drop the entries after
 // it. If it comes a second time, the member restarts.
 func TestSecondInstallRestarts(t *testing.T) {
@@ -219,6 +258,48 @@ func TestSecondInstallRestarts(t *testing.T) {
 		if err := e.ended(late); !errors.Is(err, wire.ErrRestart) {
 			t.Errorf("Run: %v", err)
 		}
+	})
+}
+
+// A member applies entries beyond a snapshot while it receives that. The snapshot is answered without raft, which would drop the
+// entries after it.
+func TestSnapshotIsOvertaken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 2)
+		e.begin()
+		e.applied([]string{"a"}, 1, 2)
+		lead := e.leader(1, 2)
+		late := 3 - lead
+		n := e.members[late].node
+		req, body := snapshotRequest(e, n.status.LastIndex()+1)
+		req.ID, req.Addr = []byte(e.members[lead].server.ServerID()), []byte(e.peers[lead-1].Addr)
+		req.Term, req.LastLogTerm = n.status.Term(), n.status.Term()
+		rest, more := io.Pipe()
+		var resp raft.InstallSnapshotResponse
+		sent := make(chan error, 1)
+		go func() {
+			to := e.members[late].server
+			sent <- e.members[lead].node.transport.InstallSnapshot(to.ServerID(), to.ServerAddress(), req, &resp, io.MultiReader(strings.NewReader(body[:9]), rest))
+		}()
+		synctest.Wait() // the member has received a part
+		e.propose("b", 1, 2)
+		e.propose("c", 1, 2)
+		e.applied([]string{"a", "b", "c"}, 1, 2)
+		last := n.status.LastIndex()
+		if _, err := io.WriteString(more, body[9:]); err != nil {
+			t.Fatal(err)
+		}
+		_ = more.Close()
+		if err := <-sent; err != nil || !resp.Success {
+			t.Errorf("the snapshot: %+v, %v", resp, err)
+		}
+		if n.status.LastIndex() != last || e.members[late].machine.restored != 0 {
+			t.Errorf("raft went back from %d to %d, and installed %d snapshots", last, n.status.LastIndex(), e.members[late].machine.restored)
+		}
+		e.propose("d", 1, 2)
+		e.applied([]string{"a", "b", "c", "d"}, 1, 2)
+		e.alive(late)
 	})
 }
 

@@ -194,8 +194,8 @@ func (n *Node) newTransport() *wire.Transport {
 	return wire.New(wire.Config{
 		StreamLayer: n.cfg.StreamLayer, ElectionTimeout: n.electionTimeout, Logger: n.logger,
 		Raft: n.status.raft.Load, EndMember: n.failure.endMember, LimitToDurable: n.disk.LimitToDurable,
-		StoredTerm: n.storedTerm,
-		NewSpool:   n.disk.NewSpool, VerifySnapshot: n.verifyReceivedSnapshot,
+		ConfigurationCommitted: n.status.configurationCommitted, StoredEntry: n.storedEntry,
+		NewSpool: n.disk.NewSpool, VerifySnapshot: n.verifyReceivedSnapshot,
 		SnapshotRejected: func(req *raft.InstallSnapshotRequest, err error) {
 			n.logger.Error("a received snapshot is rejected; this member's state is unchanged", "from", string(req.ID), "index",
 				req.LastLogIndex, "reason", err)
@@ -214,13 +214,13 @@ func (n *Node) newTransport() *wire.Transport {
 	})
 }
 
-// storedTerm returns the term of an entry of this member's log, if the log has it.
-func (n *Node) storedTerm(index uint64) (term uint64, ok bool) {
-	var entry raft.Log
-	if n.disk.Log().GetLog(index, &entry) != nil {
-		return 0, false
+// storedEntry returns an entry of this member's log, or nil if the log does not have it.
+func (n *Node) storedEntry(index uint64) *raft.Log {
+	entry := new(raft.Log)
+	if n.disk.Log().GetLog(index, entry) != nil {
+		return nil
 	}
-	return entry.Term, true
+	return entry
 }
 
 // mayStand returns nil if this member may be a candidate, or the reason.

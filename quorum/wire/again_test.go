@@ -6,42 +6,43 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Entries that come again after a snapshot whose last entry the log does not have are skipped as far as they are the same. raft gets what
-// is new, after an entry that it finds.
-func TestEntriesComeAgainAfterASnapshot(t *testing.T) {
-	log := map[uint64]uint64{18: 2, 19: 2, 20: 3} // index → term; the snapshot ends at 17
-	stored := func(index uint64) (term uint64, ok bool) {
-		term, ok = log[index]
-		return term, ok
-	}
-	entries := func(from uint64, terms ...uint64) (all []*raft.Log) {
-		for i, term := range terms {
-			all = append(all, &raft.Log{Index: from + uint64(i), Term: term})
-		}
-		return all
-	}
+// Of a request that begins within a snapshot, the applied entries are left out, and raft looks for no entry before the others. All other
+// requests stay as they are.
+func TestRequestsThatBeginWithinASnapshot(t *testing.T) {
+	const applied = 19
+	log := map[uint64]*raft.Log{18: {Index: 18, Term: 2}, 19: {Index: 19, Term: 2}, 20: {Index: 20, Term: 3}} // the snapshot ends at 17
+	stored := func(index uint64) *raft.Log { return log[index] }
 	for _, tt := range []struct {
-		name           string
-		prev, prevTerm uint64
-		entries        []*raft.Log
-		want, wantTerm uint64
-		left           int
+		name  string
+		prev  uint64
+		count int // of entries
+		want  uint64
+		first uint64 // index of the first entry that is left; 0: none is
 	}{
-		{"all are here", 17, 2, entries(18, 2, 2, 3), 20, 3, 0},
-		{"some are new", 17, 2, entries(18, 2, 2, 3, 3, 3), 20, 3, 2},
-		{"the last is another one", 17, 2, entries(18, 2, 2, 4), 19, 2, 1},
-		{"the first is another one", 17, 2, entries(18, 4, 4), 17, 2, 2},
-		{"raft finds the entry before", 18, 2, entries(19, 2, 3), 18, 2, 2},
-		{"from the beginning", 0, 0, entries(1, 1, 1), 0, 0, 2},
-		{"from the beginning, before which raft looks for none", 0, 0, entries(18, 2, 2), 0, 0, 2},
-		{"none", 17, 2, nil, 17, 2, 0},
+		{"right after the snapshot, all are applied", 17, 2, 0, 0},
+		{"right after the snapshot", 17, 4, 0, 20},
+		{"within the snapshot, all are in it", 10, 3, 0, 0},
+		{"within the snapshot, up to the last applied one", 10, 9, 0, 0},
+		{"within the snapshot", 10, 12, 0, 20},
+		{"raft finds the entry before", 18, 2, 18, 19},
+		{"from the beginning, and all are in the snapshot", 0, 2, 0, 0},
+		{"from the beginning to what is not applied", 0, 21, 0, 20},
+		{"after what is applied", 20, 2, 20, 21},
+		{"none", 17, 0, 0, 0},
 	} {
-		req := &raft.AppendEntriesRequest{Term: 5, PrevLogEntry: tt.prev, PrevLogTerm: tt.prevTerm, Entries: tt.entries, LeaderCommitIndex: 19}
-		got := skipStored(req, stored)
-		if got.PrevLogEntry != tt.want || got.PrevLogTerm != tt.wantTerm || len(got.Entries) != tt.left || got.Term != 5 || got.LeaderCommitIndex != 19 {
-			t.Errorf("%s: %+v, want %d entries after %d of term %d", tt.name, got, tt.left, tt.want, tt.wantTerm)
+		req := &raft.AppendEntriesRequest{Term: 5, PrevLogEntry: tt.prev, PrevLogTerm: 2, LeaderCommitIndex: 19}
+		for i := range tt.count {
+			req.Entries = append(req.Entries, &raft.Log{Index: tt.prev + 1 + uint64(i)})
 		}
-		if req.PrevLogEntry != tt.prev || len(req.Entries) != len(tt.entries) {
+		got := skipApplied(req, applied, stored)
+		first := uint64(0)
+		if len(got.Entries) > 0 {
+			first = got.Entries[0].Index
+		}
+		if got.PrevLogEntry != tt.want || first != tt.first || got.Term != 5 || got.LeaderCommitIndex != 19 || tt.want == 0 && tt.prev > 0 && got.PrevLogTerm != 0 {
+			t.Errorf("%s: %+v, want entries from %d on after %d", tt.name, got, tt.first, tt.want)
+		}
+		if req.PrevLogEntry != tt.prev || len(req.Entries) != tt.count {
 			t.Errorf("%s: the request of the sender has changed", tt.name)
 		}
 	}

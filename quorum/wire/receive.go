@@ -60,6 +60,10 @@ func (rc *receiver) receiveAndInstall(r *raft.Raft, req *raft.InstallSnapshotReq
 	if !rc.snapshotReceipts.completeUnlessReplaced(mine) {
 		return nil, errSnapshotReplaced
 	}
+	if !rc.awaitLogTurn() {
+		return nil, raft.ErrTransportShutdown
+	}
+	defer rc.endLogTurn()
 	if resp, done, err := rc.replyIfKnown(r, req); done { // again, because time has passed
 		return resp, err
 	}
@@ -175,29 +179,46 @@ func (rc *receiver) replyIfKnown(r *raft.Raft, req *raft.InstallSnapshotRequest)
 	return &raft.InstallSnapshotResponse{Term: term, Success: true}, true, nil
 }
 
-// skipStored removes the leading entries of a request that are stored here, if the entry before them is not
-// because a snapshot replaced it. raft would look for that entry and reject the request; the leader would
-// send the snapshot and then the same request, without end. By raft's log matching, an entry with the index
-// and term of a stored one is the same, and so are all before it.
-func skipStored(req *raft.AppendEntriesRequest,
-	stored func(index uint64) (term uint64, ok bool),
+// appendAfterApplied passes entries to raft whose predecessor is not the end of the log here. No snapshot is installed
+// between skipApplied and raft's reply: it would begin the log anew, after the entries.
+func (rc *receiver) appendAfterApplied(r *raft.Raft, req *raft.AppendEntriesRequest) (any, error) {
+	if !rc.awaitLogTurn() {
+		return nil, raft.ErrTransportShutdown
+	}
+	defer rc.endLogTurn()
+	return rc.callRaft(raft.RPC{Command: skipApplied(req, r.AppliedIndex(), rc.cfg.StoredEntry)}, nil)
+}
+
+// awaitLogTurn waits until no other goroutine is between awaitLogTurn and endLogTurn. It returns false if the Transport is
+// closed first.
+func (rc *receiver) awaitLogTurn() bool {
+	select {
+	case rc.logTurn <- struct{}{}:
+		return true
+	case <-rc.closed:
+		return false
+	}
+}
+
+func (rc *receiver) endLogTurn() { <-rc.logTurn }
+
+// skipApplied makes raft take a request although the entry before its entries is in a snapshot only. raft would look for
+// that entry in the log and reject the request; the leader would send the snapshot and then the same request, without end.
+//
+// What is applied here is committed, so every leader that raft still listens to has it. Of such a request, the applied
+// entries are left out, and the entries after them fit: with a predecessor of 0, raft looks for none.
+func skipApplied(req *raft.AppendEntriesRequest, applied uint64,
+	stored func(index uint64) *raft.Log,
 ) *raft.AppendEntriesRequest {
-	if _, ok := stored(req.PrevLogEntry); ok || req.PrevLogEntry == 0 {
+	if req.PrevLogEntry > applied {
 		return req
 	}
-	same := 0
-	for _, entry := range req.Entries {
-		if term, ok := stored(entry.Index); !ok || term != entry.Term {
-			break
-		}
-		same++
-	}
-	if same == 0 {
+	if stored(max(req.PrevLogEntry, 1)) != nil { // entry 1 has no predecessor
 		return req
 	}
 	rest := *req
-	last := req.Entries[same-1]
-	rest.PrevLogEntry, rest.PrevLogTerm, rest.Entries = last.Index, last.Term, req.Entries[same:]
+	rest.PrevLogEntry, rest.PrevLogTerm = 0, 0
+	rest.Entries = req.Entries[min(uint64(len(req.Entries)), applied-req.PrevLogEntry):]
 	return &rest
 }
 

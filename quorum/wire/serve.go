@@ -306,6 +306,7 @@ type receiver struct {
 	snapshotReceipts snapshotReceipts
 	installingTerm   atomic.Uint64 // of the leader whose snapshot raft is installing; 0: none
 	lastInstalled    atomic.Uint64 // index of the last snapshot passed to raft
+	logTurn          chan struct{} // with one place: see awaitLogTurn
 	closed           chan struct{} // by Transport.Close
 	wg               sync.WaitGroup
 }
@@ -385,8 +386,8 @@ func (rc *receiver) handleRequest(r *raft.Raft, from raft.ServerID, command any)
 		if isHeartbeat(req) {
 			return rc.replyToHeartbeat(r, req)
 		}
-		if req.PrevLogEntry < r.LastIndex() { // some entries are already stored
-			command = skipStored(req, rc.cfg.StoredTerm)
+		if req.PrevLogEntry < r.LastIndex() || req.PrevLogEntry == 0 {
+			return rc.appendAfterApplied(r, req)
 		}
 	case *raft.RequestVoteRequest:
 		replaceCandidateByVoter(r, &req.RPCHeader)
@@ -419,7 +420,7 @@ func replaceCandidateByVoter(r *raft.Raft, header *raft.RPCHeader) {
 // candidate's, so that raft has given it no vote. The log whose last entry is of a later term is longer; if the terms
 // are equal, that with the higher index.
 func (rc *receiver) reportShorter(last uint64, req *raft.RequestVoteRequest) {
-	if term, ok := rc.cfg.StoredTerm(last); ok && (term > req.LastLogTerm || term == req.LastLogTerm && last > req.LastLogIndex) {
+	if e := rc.cfg.StoredEntry(last); e != nil && (e.Term > req.LastLogTerm || e.Term == req.LastLogTerm && last > req.LastLogIndex) {
 		rc.cfg.ShorterCandidate()
 	}
 }

@@ -212,10 +212,12 @@ func TestVotesForStrangersOverTheNetwork(t *testing.T) {
 	tr := New(Config{
 		StreamLayer: p, LocalServer: server(2, "m2:1"), ElectionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), MayLead: noStall,
 		Raft: running.Load, LimitToDurable: allDurable, IsStableLeader: func(uint64) bool { return false }, ConnectionLost: func(raft.ServerID) {},
-		StoredTerm: func(index uint64) (uint64, bool) {
-			var entry raft.Log
-			err := store.GetLog(index, &entry)
-			return entry.Term, err == nil
+		StoredEntry: func(index uint64) *raft.Log {
+			entry := new(raft.Log)
+			if store.GetLog(index, entry) != nil {
+				return nil
+			}
+			return entry
 		},
 		ShorterCandidate: func() { shorter <- struct{}{} },
 	})

@@ -49,9 +49,11 @@ type Config struct {
 	// LimitToDurable returns index or, if lower, the index up to which this member's log is on its disk.
 	LimitToDurable func(index uint64) uint64
 
-	// StoredTerm returns the term of an entry of this member's log; ok reports whether the log has it. It may
-	// read the disk, because a request has few entries that were stored before.
-	StoredTerm func(index uint64) (term uint64, ok bool)
+	// ConfigurationCommitted reports whether the last configuration in this member's log is committed.
+	ConfigurationCommitted func() bool
+
+	// StoredEntry returns an entry of this member's log, or nil if the log does not have it. It may read the disk.
+	StoredEntry func(index uint64) *raft.Log
 
 	// VerifySnapshot reads all of a received snapshot, which may take long, and compares it with its request.
 	// If it returns an error, the snapshot is rejected.
@@ -83,8 +85,7 @@ type Config struct {
 //   - A pipeline ends at its first failure.
 //   - A snapshot is received and verified outside the main loop, and the leader's heartbeats get replies
 //     while raft installs it.
-//   - Entries that are sent again from before a local snapshot are not compared with the entries that the
-//     snapshot replaced: see skipStored.
+//   - raft does not look for an entry that is in a snapshot only: see skipApplied.
 //   - A request that would make raft panic is rejected.
 //   - A request that names another sender than its connection's member is rejected.
 //   - raft votes without regard to its own configuration: see replaceCandidateByVoter.
@@ -109,7 +110,7 @@ func New(cfg Config) *Transport {
 	t := &Transport{cfg: cfg, closed: make(chan struct{})}
 	t.receiver = &receiver{
 		cfg: &t.cfg, peerConns: newPeerConns(cfg.Logger), raftRequests: make(chan raft.RPC),
-		closed: t.closed,
+		logTurn: make(chan struct{}, 1), closed: t.closed,
 	}
 	t.dialer = &dialer{streamLayer: cfg.StreamLayer, callTimeout: rpcTimeout(cfg.ElectionTimeout), addressOf: t.addressOf}
 	return t
