@@ -21,9 +21,16 @@ func (s *requestLog) StoreLogs(logs []*raft.Log) error {
 	return s.InmemStore.StoreLogs(logs)
 }
 
-// A follower that is far behind gets at most eight entries in a request: a heartbeat waits in its
-// main loop for only those to be stored.
-func TestFewEntriesPerRequest(t *testing.T) {
+// A follower that is far behind receives many short entries per request, so it catches up in few round trips. Long entries come in
+// several requests, because a heartbeat waits in raft's main loop until a request is stored.
+func TestEntriesPerRequest(t *testing.T) {
+	for _, tt := range []struct{ size, want int }{{1, 50}, {40_000, 14}, {600_000, 1}} {
+		t.Run(fmt.Sprint(tt.size), func(t *testing.T) { entriesPerRequest(t, tt.size, int64(tt.want)) })
+	}
+}
+
+// entriesPerRequest checks the largest number of entries of size bytes in a request to a follower that is far behind.
+func entriesPerRequest(t *testing.T, size int, want int64) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -39,13 +46,13 @@ func TestFewEntriesPerRequest(t *testing.T) {
 		e.net.partition(late, others(lead)[1])
 		logs[late].most.Store(0)
 		for i := range 50 {
-			all = append(all, fmt.Sprint(i))
+			all = append(all, fmt.Sprintf("%0*d", size, i))
 			e.propose(all[len(all)-1], lead)
 		}
 		e.net.heal()
 		e.applied(all, 1, 2, 3)
-		if most := logs[late].most.Load(); most != 8 {
-			t.Errorf("%d entries came with one request, want 8", most)
+		if most := logs[late].most.Load(); most != want {
+			t.Errorf("%d entries came with one request, want %d", most, want)
 		}
 	})
 }

@@ -123,7 +123,7 @@ func TestFramesRefused(t *testing.T) {
 	head := strings.Repeat("\x00", entryHeaderSize-8)
 	most := binary.BigEndian.AppendUint32(nil, maxAppendRequest-positionSize-1-entryHeaderSize)
 	for name, frame := range map[string]string{
-		"an entry too many": "\x05" + position + string(rune(maxElements+1)),
+		"an entry too many": "\x05" + position + string([]byte{maxElements + 1}),
 		"a long entry":      "\x05" + position + "\x01" + head + "\x7f\xff\xff\xff\x00\x00\x00\x00",
 		"a byte too long":   "\x05" + position + "\x01" + head + string(most) + "\x00\x00\x00\x01",
 		"long extensions":   "\x05" + position + "\x01" + head + "\x00\x00\x00\x00\xff\xff\xff\xff",

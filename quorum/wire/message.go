@@ -29,8 +29,9 @@ const (
 const (
 	// maxFields bounds the fields of a request or an entry: twice the number of raft's.
 	maxFields = 24
-	// maxElements bounds the entries of a request: eight times the number that members send.
-	maxElements = 64
+	// maxElements bounds the entries of a request: members send no more (addLaterEntries). A frame has their number in one
+	// byte.
+	maxElements = 250
 	// maxDepth is the nesting of a request: itself, the list of entries, an entry.
 	maxDepth = 3
 	// maxSmallRequest limits every request but AppendEntries, in bytes, without a snapshot's body. The

@@ -194,6 +194,7 @@ func (t *Transport) Close() error {
 func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse,
 ) error {
+	t.addLaterEntries(req)
 	req.Entries = req.Entries[:fittingCount(req.Entries)]
 	t.awaitThenTrimUncommitted(id, req)
 	err := t.cfg.MayLead()
