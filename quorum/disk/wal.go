@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
 	"github.com/hashicorp/raft-wal/metadb"
-	"github.com/hashicorp/raft-wal/segment"
+	walsegment "github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
 
 	walfs "github.com/hashicorp/raft-wal/fs"
@@ -70,7 +70,7 @@ func openSegments(dir string, size int, vfs types.VFS, hl hclog.Logger) (*walLog
 	if err != nil {
 		return nil, err
 	}
-	files := &walSegments{SegmentFiler: segment.NewFiler(dir, walFS{vfs}), mark: mark}
+	files := &walSegments{SegmentFiler: walsegment.NewFiler(dir, walFS{vfs}), mark: mark}
 	meta := &walMeta{walSegments: files}
 	w, err := wal.Open(dir, wal.WithSegmentSize(size), wal.WithSegmentFiler(files), wal.WithMetaStore(meta),
 		wal.WithLogger(hl))

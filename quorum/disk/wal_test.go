@@ -488,7 +488,7 @@ func TestWALZeroedAfterStart(t *testing.T) {
 // zero returns the contents of a file with one record's header zeroed.
 func (d *walDir) zero(path string, at int) []byte {
 	b := d.read(path)
-	clear(b[at : at+recordHeaderSize])
+	clear(b[at : at+walRecordHeaderSize])
 	return b
 }
 

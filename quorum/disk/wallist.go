@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft-wal/metadb"
-	"github.com/hashicorp/raft-wal/segment"
+	walsegment "github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
 	"go.etcd.io/bbolt"
 )
@@ -67,7 +67,7 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return state, nil // listed, but a crash came before it was made: raft-wal makes it
 	} else if err != nil {
-		return state, fmt.Errorf("the last segment, %s: %w", segment.FileName(*tail), err)
+		return state, fmt.Errorf("the last segment, %s: %w", walsegment.FileName(*tail), err)
 	}
 	if err := m.rewriteTail(&state, entries); err != nil {
 		return state, fmt.Errorf("write the last segment anew: %w", err)
@@ -130,7 +130,7 @@ func (m *walMeta) checkListNotOutdated(dir string, state types.PersistentState) 
 	for id, base := range found {
 		if id > state.NextSegmentID || len(state.Segments) == 0 {
 			known = fmt.Errorf("%w: %s does not know of %s", ErrDamaged, filepath.Join(dir, walMetaName),
-				segment.FileName(types.SegmentInfo{ID: id, BaseIndex: base}))
+				walsegment.FileName(types.SegmentInfo{ID: id, BaseIndex: base}))
 		}
 	}
 	if known == nil && !m.walSegments.mark.isBelow(state.NextSegmentID) {
@@ -153,7 +153,7 @@ func (m *walMeta) readTail(dir string, info types.SegmentInfo, durable uint64) (
 		return nil, err
 	}
 	last := old.LastIndex()
-	entries, err := readSegment(filepath.Join(dir, segment.FileName(info)), info, last, durable > 0)
+	entries, err := readSegment(filepath.Join(dir, walsegment.FileName(info)), info, last, durable > 0)
 	if err == nil && last < durable {
 		err = fmt.Errorf("%w: it ends with entry %d, and was durable up to entry %d", ErrDamaged, last, durable)
 	}

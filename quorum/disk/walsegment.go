@@ -9,7 +9,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/hashicorp/raft-wal/segment"
+	walsegment "github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
 )
 
@@ -53,16 +53,16 @@ func (s *walSegments) RecoverTail(info types.SegmentInfo) (types.SegmentWriter, 
 func (s *walSegments) Open(info types.SegmentInfo) (types.SegmentReader, error) {
 	r, err := s.SegmentFiler.Open(info)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", segment.FileName(info), err)
+		return nil, fmt.Errorf("%s: %w", walsegment.FileName(info), err)
 	}
-	return checkedReader{r, segment.FileName(info)}, nil
+	return checkedReader{r, walsegment.FileName(info)}, nil
 }
 
 func (s *walSegments) wrapWriter(info types.SegmentInfo, w types.SegmentWriter, err error) (types.SegmentWriter,
 	error,
 ) {
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", segment.FileName(info), err)
+		return nil, fmt.Errorf("%s: %w", walsegment.FileName(info), err)
 	}
 	return &checkedWriter{w, info, s.mark}, nil
 }
@@ -78,7 +78,7 @@ func (w *checkedWriter) Append(entries []types.LogEntry) error {
 		return nil
 	}
 	if err := w.SegmentWriter.Append(withChecksums(entries)); err != nil {
-		return fmt.Errorf("%s: %w", segment.FileName(w.info), err)
+		return fmt.Errorf("%s: %w", walsegment.FileName(w.info), err)
 	}
 	return w.mark.record(w.info.ID, entries[len(entries)-1].Index)
 }
@@ -95,7 +95,7 @@ func withChecksums(entries []types.LogEntry) []types.LogEntry {
 }
 
 func (w *checkedWriter) GetLog(index uint64) (*types.PooledBuffer, error) {
-	return checkedReader{w.SegmentWriter, segment.FileName(w.info)}.GetLog(index)
+	return checkedReader{w.SegmentWriter, walsegment.FileName(w.info)}.GetLog(index)
 }
 
 type checkedReader struct {
@@ -127,10 +127,6 @@ func verifyAndStripChecksum(index uint64, sealed []byte) ([]byte, error) {
 	return sealed[:at], nil
 }
 
-const checksumSize = 4
-
-var castagnoliTable = crc32.MakeTable(crc32.Castagnoli)
-
 // entryChecksum returns a checksum that covers the index too, so that it is wrong for an entry in another entry's
 // place.
 func entryChecksum(index uint64, data []byte) uint32 {
@@ -143,23 +139,23 @@ func entryChecksum(index uint64, data []byte) uint32 {
 // to a multiple of that header's size. A record holds an entry, or the end of a batch with the
 // checksum of everything since the previous one, and so on. Zeros follow the last record.
 const (
-	segmentHeaderSize = 32
-	recordHeaderSize  = 8
+	walSegmentHeaderSize = 32
+	walRecordHeaderSize  = 8
 )
 
 // recordLength returns the length of an entry's record, with its header and without the padding.
-func recordLength(b []byte) int { return recordHeaderSize + int(binary.LittleEndian.Uint32(b[4:])) }
+func recordLength(b []byte) int { return walRecordHeaderSize + int(binary.LittleEndian.Uint32(b[4:])) }
 
-// parseRecord reads a record's header. size includes the header; sum is the checksum of a batch at its end.
-func parseRecord(b []byte) (kind byte, size int, sum uint32) {
-	if len(b) < recordHeaderSize {
-		return segment.FrameInvalid, recordHeaderSize, 0
+// parseWALRecord reads a record's header. size includes the header; sum is the checksum of a batch at its end.
+func parseWALRecord(b []byte) (kind byte, size int, sum uint32) {
+	if len(b) < walRecordHeaderSize {
+		return walsegment.FrameInvalid, walRecordHeaderSize, 0
 	}
 	word := binary.LittleEndian.Uint32(b[4:])
-	if b[0] == segment.FrameCommit {
-		return b[0], recordHeaderSize, word
+	if b[0] == walsegment.FrameCommit {
+		return b[0], walRecordHeaderSize, word
 	}
-	return b[0], (recordLength(b) + recordHeaderSize - 1) / recordHeaderSize * recordHeaderSize, 0
+	return b[0], (recordLength(b) + walRecordHeaderSize - 1) / walRecordHeaderSize * walRecordHeaderSize, 0
 }
 
 // readSegment returns the entries of a segment, from the first one that counts up to last, the last entry that
@@ -174,19 +170,19 @@ func readSegment(path string, info types.SegmentInfo, last uint64, used bool) ([
 	if err != nil {
 		return nil, err
 	}
-	head := b[:min(segmentHeaderSize, len(b))]
+	head := b[:min(walSegmentHeaderSize, len(b))]
 	if used = used || len(bytes.Trim(head, "\x00")) > 0; used && len(b) < int(info.SizeLimit) {
 		return nil, fmt.Errorf("%w: it is %d bytes long, and was made with %d", ErrDamaged, len(b), info.SizeLimit)
 	}
 	var entries []types.LogEntry
-	at := min(segmentHeaderSize, len(b))
+	at := min(walSegmentHeaderSize, len(b))
 	for next := info.BaseIndex; at < len(b); {
-		kind, size, _ := parseRecord(b[at:])
-		if kind == segment.FrameInvalid || kind > segment.FrameCommit || kind == segment.FrameEntry && next > last {
+		kind, size, _ := parseWALRecord(b[at:])
+		if kind == walsegment.FrameInvalid || kind > walsegment.FrameCommit || kind == walsegment.FrameEntry && next > last {
 			break
 		}
-		if kind == segment.FrameEntry {
-			data, err := verifyAndStripChecksum(next, b[at+recordHeaderSize:min(at+recordLength(b[at:]), len(b))])
+		if kind == walsegment.FrameEntry {
+			data, err := verifyAndStripChecksum(next, b[at+walRecordHeaderSize:min(at+recordLength(b[at:]), len(b))])
 			if err != nil {
 				return nil, err
 			}
@@ -197,8 +193,8 @@ func readSegment(path string, info types.SegmentInfo, last uint64, used bool) ([
 		}
 		at = min(at+size, len(b))
 	}
-	for ; at+recordHeaderSize <= len(b); at += recordHeaderSize {
-		if b[at] == segment.FrameCommit && beginsWithBatch(b[at+recordHeaderSize:]) {
+	for ; at+walRecordHeaderSize <= len(b); at += walRecordHeaderSize {
+		if b[at] == walsegment.FrameCommit && beginsWithBatch(b[at+walRecordHeaderSize:]) {
 			return nil, fmt.Errorf("%w: a whole batch follows the end of the log, at byte %d", types.ErrCorrupt, at)
 		}
 	}
@@ -227,13 +223,13 @@ func readBounded(path string, most int64) ([]byte, error) {
 func beginsWithBatch(b []byte) bool {
 	entries := 0
 	for at := 0; at < len(b); {
-		kind, size, sum := parseRecord(b[at:])
+		kind, size, sum := parseWALRecord(b[at:])
 		switch kind {
-		case segment.FrameCommit:
+		case walsegment.FrameCommit:
 			return entries > 0 && crc32.Checksum(b[:at], castagnoliTable) == sum
-		case segment.FrameEntry:
+		case walsegment.FrameEntry:
 			entries++
-		case segment.FrameIndex:
+		case walsegment.FrameIndex:
 		default:
 			return false
 		}
