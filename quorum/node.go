@@ -122,7 +122,7 @@ func (n *Node) openData() (err error) {
 	running := func() bool { return n.transport != nil && n.transport.RaftRunning() } // not while the data are opened
 	n.disk, err = disk.Open(disk.Config{
 		MemberID: n.cfg.MemberID, ServerList: wire.CanonicalLines(n.cfg.Peers),
-		DataDir: n.cfg.DataDir, LogDir: n.cfg.LogDir, LogKind: n.cfg.LogKind, SegmentBytes: n.cfg.SegmentBytes,
+		DataDir: n.cfg.DataDir, LogDir: n.cfg.LogDir, SegmentBytes: n.cfg.SegmentBytes,
 		Stores:     n.cfg.Stores,
 		StallLimit: n.cfg.StallLimit, RaftRunning: running, RaftLeads: n.status.IsLeader, EndMember: n.failure.endMember,
 		Logger: n.logger, RaftLogger: newRaftLogger(n.logger),

@@ -16,12 +16,14 @@ type Changed struct{ File, Old, New string }
 // hurried lists the constants that a hurried binary changes. Its members check every 300 to 600 ms
 // whether to take a snapshot, instead of every 10 to 20 s. They keep so little log before a
 // snapshot that it does not reach back to the previous one, so a member that was down for a second
-// is sent a snapshot. Segments of raft-wal fill up quickly.
+// is sent a snapshot. Segments of the log fill up quickly, and are removed in
+// several pieces.
 var hurried = []Changed{
 	{"quorum/node.go", "snapshotInterval = 10 * time.Second", "snapshotInterval = 300 * time.Millisecond"},
 	{"quorum/snapshottuner.go", "DefaultTrailingBytes = 64 << 20", "DefaultTrailingBytes = 4 << 10"},
 	{"quorum/snapshottuner.go", "minTrailing = 128", "minTrailing = 32"},
-	{"quorum/disk/wal.go", "walSegment = 16 << 20", "walSegment = 128 << 10"},
+	{"quorum/disk/segment.go", "maxSegmentBytes   = 16 << 20", "maxSegmentBytes   = 128 << 10"},
+	{"quorum/disk/remover.go", "removePiece = 1 << 20", "removePiece = 32 << 10"},
 }
 
 // BuildHurried does what Build does, with constants that make snapshots frequent and the log before

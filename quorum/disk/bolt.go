@@ -18,7 +18,6 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 
 	"rollcall/internal/durable"
 )
@@ -73,8 +72,7 @@ func readNewestMeta(f io.ReaderAt) (newest boltMeta, err error) {
 	return newest, nil
 }
 
-// boltFile is a BoltDB with terms and votes, and with the log if that is in BoltDB. It adds the checksums that
-// bbolt lacks: every entry has one in its Extensions, and all other values share one in a boltMark.
+// boltFile is a BoltDB with terms and votes. It adds the checksum that bbolt lacks: all values share one in a boltMark.
 type boltFile struct {
 	*raftboltdb.BoltStore
 	path string
@@ -90,20 +88,18 @@ type boltFile struct {
 // transaction and not synced: it may lag behind the BoltDB, and is never ahead of it.
 type boltMark struct {
 	txID           uint64 // number of the transaction
-	lastIndex      uint64 // index of the last log entry; 0: none
-	valuesChecksum uint32 // of all other values
+	valuesChecksum uint32
 }
 
 const (
-	boltMarkMagic = "RCBOLT1\n"
-	boltMarkSize  = len(boltMarkMagic) + 8 + 8 + 4 + checksumSize
+	boltMarkMagic = "RCBOLT2\n"
+	boltMarkSize  = len(boltMarkMagic) + 8 + 4 + checksumSize
 )
 
 func (m boltMark) encode() []byte {
 	b := binary.BigEndian.AppendUint64([]byte(boltMarkMagic), m.txID)
-	b = binary.BigEndian.AppendUint64(b, m.lastIndex)
 	b = binary.BigEndian.AppendUint32(b, m.valuesChecksum)
-	return binary.BigEndian.AppendUint32(b, entryChecksum(m.txID, b))
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoliTable))
 }
 
 func decodeBoltMark(b []byte) (m boltMark, err error) {
@@ -112,11 +108,8 @@ func decodeBoltMark(b []byte) (m boltMark, err error) {
 		return m, fmt.Errorf("%w: not a mark of %d bytes", ErrDamaged, boltMarkSize)
 	}
 	fields := b[len(boltMarkMagic):]
-	m = boltMark{
-		binary.BigEndian.Uint64(fields), binary.BigEndian.Uint64(fields[8:]),
-		binary.BigEndian.Uint32(fields[16:]),
-	}
-	if binary.BigEndian.Uint32(b[at:]) != entryChecksum(m.txID, b[:at]) {
+	m = boltMark{binary.BigEndian.Uint64(fields), binary.BigEndian.Uint32(fields[8:])}
+	if binary.BigEndian.Uint32(b[at:]) != crc32.Checksum(b[:at], castagnoliTable) {
 		return m, fmt.Errorf("%w: the checksum is wrong", ErrDamaged)
 	}
 	return m, nil
@@ -129,9 +122,6 @@ func (m boltMark) checkAgainst(now boltMark) error {
 		return fmt.Errorf("%w: its last transaction is %d, and %d was durable", ErrDamaged, now.txID, m.txID)
 	case now.txID > m.txID:
 		return nil
-	case now.lastIndex != m.lastIndex:
-		return fmt.Errorf("%w: its log ends with entry %d, and was durable up to entry %d", ErrDamaged, now.lastIndex,
-			m.lastIndex)
 	case now.valuesChecksum != m.valuesChecksum:
 		return fmt.Errorf("%w: the term, a vote or another of its values has changed", ErrDamaged)
 	}
@@ -141,8 +131,8 @@ func (m boltMark) checkAgainst(now boltMark) error {
 // boltMarkName is the file with the mark, next to raft.db.
 const boltMarkName = "raft.durable"
 
-// openOrCreateBolt opens a BoltDB, and maps its first mapped bytes.
-func openOrCreateBolt(path string, mapped int) (store *boltFile, err error) {
+// openOrCreateBolt opens a BoltDB, or makes it.
+func openOrCreateBolt(path string) (store *boltFile, err error) {
 	err = openCatchingDamage(path, func() error {
 		if err := createBoltIfMissing(path); err != nil {
 			return err
@@ -155,7 +145,7 @@ func openOrCreateBolt(path string, mapped int) (store *boltFile, err error) {
 		if store.markFile, err = store.openAndCheckMark(now); err != nil {
 			return err
 		}
-		if err = store.openStore(mapped); err != nil {
+		if err = store.openStore(); err != nil {
 			return errors.Join(err, store.Close())
 		}
 		return nil
@@ -177,7 +167,7 @@ func createBoltIfMissing(path string) error {
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) { // what a crash has left
 		return err
 	}
-	store, err := raftboltdb.New(raftboltdb.Options{Path: tmp, BoltOptions: boltOptions(0)})
+	store, err := raftboltdb.New(raftboltdb.Options{Path: tmp, BoltOptions: boltOptions()})
 	if err != nil {
 		return err
 	}
@@ -197,9 +187,10 @@ func (f *boltFile) loadValuesAndMark() (now boltMark, err error) {
 		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
 			switch string(name) {
 			case boltLogs:
-				var err error
-				now.lastIndex, err = lastContiguousIndex(b)
-				return err
+				if k, _ := b.Cursor().First(); k != nil {
+					return fmt.Errorf("%w: it has entries of a log", ErrDamaged)
+				}
+				return nil
 			case boltConf:
 				return b.ForEach(func(k, v []byte) error {
 					f.values[string(k)] = bytes.Clone(v)
@@ -220,18 +211,6 @@ const (
 	boltConf = "conf"
 )
 
-// lastContiguousIndex returns the last index of a log, or an error if the log has a hole.
-func lastContiguousIndex(b *bbolt.Bucket) (last uint64, err error) {
-	err = b.ForEach(func(k, _ []byte) error {
-		if len(k) != 8 || last != 0 && binary.BigEndian.Uint64(k) != last+1 {
-			return fmt.Errorf("%w: %x follows entry %d of the log", ErrDamaged, k, last)
-		}
-		last = binary.BigEndian.Uint64(k)
-		return nil
-	})
-	return last, err
-}
-
 func valuesChecksum(values map[string][]byte) uint32 {
 	var b []byte
 	for _, k := range slices.Sorted(maps.Keys(values)) {
@@ -244,12 +223,18 @@ func valuesChecksum(values map[string][]byte) uint32 {
 func (f *boltFile) openAndCheckMark(now boltMark) (*os.File, error) {
 	path := filepath.Join(filepath.Dir(f.path), boltMarkName)
 	var was boltMark
-	file, err := openMarkFile(path, now.encode(), logName, func(b []byte) (err error) {
+	file, err := openMark(path, boltMarkSize, logName, func(b []byte) (err error) {
 		was, err = decodeBoltMark(b)
 		return err
 	})
 	if err != nil {
 		return nil, err
+	}
+	if file == nil {
+		if err := replaceFile(path, now.encode()); err != nil {
+			return nil, err
+		}
+		return os.OpenFile(path, os.O_RDWR, 0)
 	}
 	if err := was.checkAgainst(now); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w (%s says so)", err, path), file.Close())
@@ -257,8 +242,8 @@ func (f *boltFile) openAndCheckMark(now boltMark) (*os.File, error) {
 	return file, nil
 }
 
-func (f *boltFile) openStore(mapped int) (err error) {
-	f.BoltStore, err = raftboltdb.New(raftboltdb.Options{Path: f.path, BoltOptions: boltOptions(mapped)})
+func (f *boltFile) openStore() (err error) {
+	f.BoltStore, err = raftboltdb.New(raftboltdb.Options{Path: f.path, BoltOptions: boltOptions()})
 	if err != nil {
 		return err
 	}
@@ -268,10 +253,7 @@ func (f *boltFile) openStore(mapped int) (err error) {
 	if err := f.writeAndMark(func() error { return nil }); err != nil { // New has made a transaction
 		return err
 	}
-	if err = readBothEnds(f); err == nil {
-		_, err = f.GetUint64(keyTerm)
-	}
-	if err != nil && !isNotFound(err) {
+	if _, err := f.GetUint64(keyTerm); err != nil && !isNotFound(err) {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return nil
@@ -304,52 +286,8 @@ func (f *boltFile) writeAndMark(do func() error) error {
 		return err
 	}
 	now.txID = meta.txID
-	if now.lastIndex, err = f.LastIndex(); err != nil {
-		return err
-	}
 	_, err = f.markFile.WriteAt(now.encode(), 0)
 	return err
-}
-
-// StoreLog implements raft.LogStore, like the next methods.
-func (f *boltFile) StoreLog(l *raft.Log) error { return f.StoreLogs([]*raft.Log{l}) }
-
-func (f *boltFile) StoreLogs(logs []*raft.Log) error {
-	summed := make([]*raft.Log, len(logs))
-	for i, l := range logs {
-		own := *l
-		own.Extensions = binary.BigEndian.AppendUint32(nil, logChecksum(l))
-		summed[i] = &own
-	}
-	return f.writeAndMark(func() error { return f.BoltStore.StoreLogs(summed) })
-}
-
-func (f *boltFile) DeleteRange(first, last uint64) error {
-	return f.writeAndMark(func() error { return f.BoltStore.DeleteRange(first, last) })
-}
-
-// GetLog returns an entry after checking its checksum.
-func (f *boltFile) GetLog(index uint64, l *raft.Log) error {
-	switch err := f.BoltStore.GetLog(index, l); {
-	case err == nil:
-	case errors.Is(err, raft.ErrLogNotFound), errors.Is(err, bolterrors.ErrDatabaseNotOpen):
-		return err
-	default: // any other error comes from the decoder, and does not name the file
-		return fmt.Errorf("log %s is %w: entry %d cannot be decoded: %w", f.path, ErrDamaged, index, err)
-	}
-	sum := l.Extensions
-	l.Extensions = nil
-	if l.Index != index || len(sum) != checksumSize || binary.BigEndian.Uint32(sum) != logChecksum(l) {
-		return fmt.Errorf("log %s is %w: the checksum of entry %d is wrong", f.path, ErrDamaged, index)
-	}
-	return nil
-}
-
-// logChecksum returns the checksum of an entry. It is stored in Extensions, which neither raft nor this package
-// uses.
-func logChecksum(l *raft.Log) uint32 {
-	head := binary.BigEndian.AppendUint64(nil, l.Term)
-	return entryChecksum(l.Index, append(append(head, byte(l.Type)), l.Data...))
 }
 
 // Set implements raft.StableStore, like the next method.
@@ -387,7 +325,7 @@ func checkThenViewBolt(path string, do func(tx *bbolt.Tx) error) error {
 	if err := errors.Join(err, file.Close()); err != nil || info.Size() == 0 {
 		return err
 	}
-	options := boltOptions(0)
+	options := boltOptions()
 	options.ReadOnly = true
 	db, err := bbolt.Open(path, 0, options)
 	if err != nil {

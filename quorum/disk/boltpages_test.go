@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
 )
 
@@ -18,11 +18,12 @@ import (
 func branches(t *testing.T, d *boltDir) (b []byte, at []int) {
 	t.Helper()
 	log := d.open()
-	logs := make([]*raft.Log, 400)
-	for i := range logs {
-		logs[i] = &raft.Log{Index: uint64(i + 1), Term: 7, Data: boltData(uint64(i + 1))}
+	for i := range 40 {
+		if err := log.Set(fmt.Appendf(nil, "key %d", i), make([]byte, 300)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := errors.Join(log.StoreLogs(logs), log.Close()); err != nil {
+	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
 	b = d.read(logName)
@@ -56,7 +57,7 @@ func TestBoltBranchBits(t *testing.T) {
 				refused++
 			} else {
 				remake(t, d, b)
-				log, err := openLog(LogBolt, d.dir, 0, hclog.NewNullLogger())
+				log, err := openLog(d.dir, testSegment, hclog.NewNullLogger())
 				if err == nil {
 					opened++
 					log.Close()
@@ -146,9 +147,9 @@ func TestCheckPages(t *testing.T) {
 // for the first key without end if such a page is no leaf.
 func TestBucketInsideValue(t *testing.T) {
 	t.Parallel()
-	d := &walDir{t: t, dir: t.TempDir()}
-	d.store(3, 100)
-	for _, path := range []string{filepath.Join(d.dir, logName), filepath.Join(d.dir, walName, walMetaName)} {
+	d := &boltDir{t: t, dir: t.TempDir()}
+	d.store()
+	for _, path := range []string{filepath.Join(d.dir, logName)} {
 		whole, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

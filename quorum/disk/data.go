@@ -21,7 +21,6 @@
 package disk
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -44,11 +43,10 @@ type Config struct {
 	ServerList []string // canonical
 
 	DataDir string
-	LogDir  string  // default: DataDir
-	LogKind LogKind // default: that of the directory, or DefaultLogKind
-	Stores  Stores  // in place of the directories; default: on disk
+	LogDir  string // default: DataDir
+	Stores  Stores // in place of the directories; default: on disk
 
-	SegmentBytes int // size of a file of the log, if the log is in raft-wal; default 16 MiB
+	SegmentBytes int // the limit of the size of a file of the log; default 16 MiB
 
 	StallLimit time.Duration // limit of one operation, required; see Data.StallError
 
@@ -143,7 +141,7 @@ func (d *Data) openStoppedDirectories(cfg Config) (err error) {
 		return err
 	}
 	d.serverList = d.directories[0].identity.Servers
-	d.unguarded, d.storesCloser, err = openStores(d.directories, logKindOf(d.directories), cfg)
+	d.unguarded, d.storesCloser, err = openStores(d.directories, cfg)
 	return err
 }
 
@@ -153,8 +151,7 @@ func (d *Data) guardStores(running, leads func() bool, fail func(error)) error {
 		return err
 	}
 	g := storeGuard{endMember: fail, raftRunning: running, operations: &d.operations}
-	_, whole := d.unguarded.Log.(*walFiles)
-	d.guardedLog = &logStore{LogStore: d.unguarded.Log, storeGuard: g, metrics: &d.writeMetrics, deletesAtOnce: whole}
+	d.guardedLog = &logStore{LogStore: d.unguarded.Log, storeGuard: g, metrics: &d.writeMetrics}
 	d.guardedLog.hasEntries.Store(data)
 	d.logQueue = newLogQueue(d.guardedLog, leads)
 	d.stableStore = &Stable{StableStore: d.unguarded.Stable, storeGuard: g, drainQueueOrExit: d.logQueue.drainOrExit}
@@ -253,10 +250,7 @@ func (d *Data) WriteIdentity(member uint32, servers []string) error {
 	if len(d.directories) == 0 {
 		return nil
 	}
-	id := identity{
-		Member: member, Servers: servers, SeparateLog: len(d.directories) > 1, LogCreated: true,
-		LogKind: logKindOf(d.directories),
-	}
+	id := identity{Member: member, Servers: servers, SeparateLog: len(d.directories) > 1, LogCreated: true}
 	return writeIdentities(d.directories, id)
 }
 
@@ -279,7 +273,7 @@ func (f *writeMetrics) addWrite(took time.Duration) {
 }
 
 // openStores opens the stores in a member's directories. It uses only SegmentBytes and RaftLogger of cfg.
-func openStores(locked []*directory, kind LogKind, cfg Config) (s Stores, closer io.Closer, err error) {
+func openStores(locked []*directory, cfg Config) (s Stores, closer io.Closer, err error) {
 	dir, logDir := locked[0].dir, locked[len(locked)-1].dir
 	if err := removeIncompleteSnapshots(dir); err != nil {
 		return s, nil, fmt.Errorf("quorum: clean data directory: %w", err)
@@ -288,7 +282,7 @@ func openStores(locked []*directory, kind LogKind, cfg Config) (s Stores, closer
 	if err != nil {
 		return s, nil, fmt.Errorf("quorum: open snapshots: %w", err)
 	}
-	log, err := openLog(kind, logDir, cmp.Or(cfg.SegmentBytes, walSegment), cfg.RaftLogger)
+	log, err := openLog(logDir, cfg.SegmentBytes, cfg.RaftLogger)
 	if err != nil {
 		return s, nil, err
 	}

@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,7 +22,7 @@ var (
 	ErrOtherMember      = errors.New("belongs to another member")
 	ErrServersChanged   = errors.New("was created for another server list")
 	ErrNewerFormat      = errors.New("written by a newer version")
-	errOtherLogKind     = errors.New("was made with another log store")
+	errEarlierFormat    = errors.New("was made by an earlier build")
 )
 
 const (
@@ -36,8 +35,9 @@ const (
 	spoolPrefix  = "receiving-"
 	tmpSuffix    = ".tmp"
 
-	// directoryFormat is the only format of directories that this version knows.
-	directoryFormat = 1
+	// directoryFormat is the only format of directories that this version knows. In format 1 the log was in raft.db, or in
+	// the directory wal.
+	directoryFormat = 2
 	// maxIdentity limits the identity file, in bytes: 255 servers with names of 253 bytes fit.
 	maxIdentity = 128 << 10
 
@@ -55,7 +55,6 @@ type identity struct {
 	Servers     []string `json:"servers"`
 	SeparateLog bool     `json:"log_apart"`
 	LogCreated  bool     `json:"log"` // from then on a missing log is damage
-	LogKind     LogKind  `json:"log_store"`
 }
 
 // directory is a locked data directory.
@@ -117,8 +116,7 @@ func checkForeignData(dir string) error {
 // checkMisplacedFiles returns an error if the files of a member are directly in an operator's directory.
 func checkMisplacedFiles(dir string) error {
 	for _, pattern := range []string{
-		identityName, logName, filepath.Join(walName, walMetaName),
-		filepath.Join(snapshotsDir, "*", metaFile),
+		identityName, logName, filepath.Join(logDirName, "*"+segmentSuffix), filepath.Join(snapshotsDir, "*", metaFile),
 	} {
 		found, err := globIn(dir, pattern)
 		if err != nil {
@@ -203,10 +201,6 @@ func (f *directory) checkIdentity(want identity) error {
 		}
 		return explainedError{fmt.Errorf("quorum: data directory %s is %w: its log was kept %s (%s). The way out: %s", f.dir,
 			ErrDamaged, log, f.identityPath(), way)}
-	case want.LogKind != "" && f.identity.LogKind != want.LogKind:
-		return fmt.Errorf("quorum: data directory %s %w: %s has %s, configured (logStore) is %s. The way out: configure "+
-			"logStore=%s",
-			f.dir, errOtherLogKind, f.identityPath(), f.identity.LogKind, want.LogKind, f.identity.LogKind)
 	}
 	return nil
 }
@@ -244,7 +238,11 @@ func readIdentity(dir string) (id identity, err error) {
 	case id.Format > directoryFormat:
 		return identity{}, newerVersionError(fmt.Errorf("%s: %w: format %d, this version knows up to %d", path,
 			ErrNewerFormat, id.Format, directoryFormat))
-	case id.Format < 1 || id.Member == 0 || len(id.Servers) == 0 || !id.LogKind.IsKnown():
+	case id.Format == 1:
+		return identity{}, explainedError{fmt.Errorf("quorum: data directory %s %w (%s has format 1), and this version cannot read "+
+			"its log. The way out: have the earlier build write a backup (rollcall backup save), move the data directory and the "+
+			"log directory away, and restore the backup into empty ones (rollcall backup restore)", dir, errEarlierFormat, path)}
+	case id.Format < 1 || id.Member == 0 || len(id.Servers) == 0:
 		return identity{}, damaged("incomplete")
 	}
 	return id, nil
@@ -301,13 +299,12 @@ func openDirectoriesAndStores(cfg Config) (locked []*directory, s Stores, closer
 	if err != nil {
 		return locked, s, nil, err
 	}
-	id := identity{Member: cfg.MemberID, Servers: cfg.ServerList, LogKind: cfg.LogKind, SeparateLog: len(locked) > 1}
+	id := identity{Member: cfg.MemberID, Servers: cfg.ServerList, SeparateLog: len(locked) > 1}
 	for _, f := range locked {
 		if err := f.checkIdentity(id); err != nil {
 			return locked, s, nil, err
 		}
 	}
-	id.LogKind = cmp.Or(logKindOf(locked), id.LogKind, DefaultLogKind)
 	if err := checkNothingMissing(locked); err != nil {
 		return locked, s, nil, err
 	}
@@ -329,7 +326,7 @@ func openDirectoriesAndStores(cfg Config) (locked []*directory, s Stores, closer
 			return locked, s, nil, err
 		}
 	}
-	s, closer, err = openStores(locked, id.LogKind, cfg)
+	s, closer, err = openStores(locked, cfg)
 	if err != nil {
 		return locked, s, nil, err
 	}
@@ -401,7 +398,7 @@ func writeIdentities(locked []*directory, id identity) error {
 // forgotten its votes, even if it has its snapshots.
 func checkNothingMissing(locked []*directory) error {
 	data, log := locked[0], locked[len(locked)-1]
-	gone, err := firstMissingFile(log.dir, logKindOf(locked).requiredFiles())
+	gone, err := missingLogFile(log.dir)
 	if err != nil {
 		return fmt.Errorf("quorum: open log: %w", err)
 	}
@@ -411,9 +408,6 @@ func checkNothingMissing(locked []*directory) error {
 	case log.identity.LogCreated && data.isNew():
 		return fmt.Errorf("quorum: data directory %s is %w: it is empty, but its log's, %s, is not", data.dir, ErrDamaged,
 			log.dir)
-	case !data.isNew() && !log.isNew() && data.identity.LogKind != log.identity.LogKind:
-		return fmt.Errorf("quorum: data directory %s is %w: its log is in %s, that of %s in %s", data.dir, ErrDamaged,
-			data.identity.LogKind, log.dir, log.identity.LogKind)
 	case data.identity.LogCreated && log.isNew():
 		return fmt.Errorf("quorum: log directory %s is %w: it is empty, but its data directory %s is not", log.dir,
 			ErrDamaged, data.dir)
@@ -421,25 +415,21 @@ func checkNothingMissing(locked []*directory) error {
 	return nil
 }
 
-// logKindOf returns the log kind of existing directories, or "" for new ones.
-func logKindOf(locked []*directory) LogKind {
-	return cmp.Or(locked[0].identity.LogKind, locked[len(locked)-1].identity.LogKind)
-}
-
-// firstMissingFile returns the first of the files that does not exist in dir or is empty, or "".
-func firstMissingFile(dir string, files []string) (string, error) {
-	for _, name := range files {
-		path := filepath.Join(dir, name)
-		info, err := os.Stat(path)
-		switch {
-		case err == nil && info.Size() > 0:
-		case err == nil || errors.Is(err, os.ErrNotExist):
-			return path, nil
-		default:
-			return "", err
-		}
+// missingLogFile returns a file without which the log in dir counts as missing, or "". The names of segments are not known.
+func missingLogFile(dir string) (string, error) {
+	path := filepath.Join(dir, logName)
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0:
+		return path, nil
+	case err != nil:
+		return "", err
 	}
-	return "", nil
+	segments, err := globIn(dir, filepath.Join(logDirName, "*"+segmentSuffix))
+	if err != nil || len(segments) > 0 {
+		return "", err
+	}
+	return filepath.Join(dir, logDirName), nil
 }
 
 // replaceFile writes data to path, atomically and durably.

@@ -60,10 +60,7 @@ func TestDirectoryIdentity(t *testing.T) {
 			write(t, dir+"/identity.json", ``)
 		}},
 		{name: "identity without member", want: ErrDamaged, spoil: func(t *testing.T, dir, _ string, _ *Config) {
-			write(t, dir+"/identity.json", `{"format": 1}`)
-		}},
-		{name: "identity without a kind of log", want: ErrDamaged, say: []string{"identity.json", "incomplete"}, spoil: func(t *testing.T, dir, _ string, _ *Config) {
-			write(t, dir+"/identity.json", `{"format": 1, "member": 1, "servers": ["1 m1:3888"], "log": true}`)
+			write(t, dir+"/identity.json", `{"format": 2}`)
 		}},
 		{name: "a log beside its subdirectory", fresh: true, want: ErrDamaged, say: []string{"raft.db", "subdirectory rollcall"}, spoil: func(t *testing.T, _, top string, _ *Config) {
 			write(t, top+"/raft.db", "")
@@ -81,8 +78,8 @@ func TestDirectoryIdentity(t *testing.T) {
 			}
 			write(t, dir+"/identity.json", strings.Repeat(" ", maxIdentity)+string(identity))
 		}},
-		{name: "newer", want: ErrNewerFormat, say: []string{"identity.json", "format 2", "start the newer version"}, spoil: func(t *testing.T, dir, _ string, _ *Config) {
-			write(t, dir+"/identity.json", `{"format": 2, "something": "else"}`)
+		{name: "newer", want: ErrNewerFormat, say: []string{"identity.json", "format 3", "start the newer version"}, spoil: func(t *testing.T, dir, _ string, _ *Config) {
+			write(t, dir+"/identity.json", `{"format": 3, "something": "else"}`)
 		}},
 		{name: "other member", want: ErrOtherMember, say: []string{"identity.json", "member 1", "member 2", "The way out"}, spoil: func(_ *testing.T, _, top string, c *Config) {
 			*c = directoryConfig(top, 2)
@@ -92,6 +89,12 @@ func TestDirectoryIdentity(t *testing.T) {
 		}},
 		{name: "log emptied", want: ErrDamaged, say: []string{"raft.db", "gone"}, spoil: func(t *testing.T, dir, _ string, _ *Config) {
 			write(t, dir+"/raft.db", "")
+		}},
+		{name: "segments gone", want: ErrDamaged, say: []string{"log", "gone"}, spoil: func(t *testing.T, dir, _ string, _ *Config) {
+			os.RemoveAll(dir + "/log")
+		}},
+		{name: "earlier build", want: errEarlierFormat, say: []string{"identity.json", "rollcall backup save", "rollcall backup restore"}, spoil: func(t *testing.T, dir, _ string, _ *Config) {
+			write(t, dir+"/identity.json", `{"format": 1, "member": 1, "servers": ["1"], "log": true, "log_store": "wal"}`)
 		}},
 		{name: "log moved apart", want: ErrDamaged, say: []string{"dataLogDir"}, spoil: func(t *testing.T, _, _ string, c *Config) {
 			c.LogDir = t.TempDir()
@@ -123,9 +126,7 @@ func TestDirectoryIdentity(t *testing.T) {
 }
 
 // If the log has a directory of its own, losing either of the two is noticed.
-func TestLogDirectoryApart(t *testing.T) { kinds(t, logDirectoryApart) }
-
-func logDirectoryApart(t *testing.T, kind LogKind) {
+func TestLogDirectoryApart(t *testing.T) {
 	for name, lose := range map[string]func(data, log string) string{
 		"nothing": func(string, string) string { return "" },
 		"log":     func(_, log string) string { return log },
@@ -133,7 +134,7 @@ func logDirectoryApart(t *testing.T, kind LogKind) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := directoryConfig(t.TempDir(), 1)
-			cfg.LogDir, cfg.LogKind = t.TempDir(), kind
+			cfg.LogDir = t.TempDir()
 			openAndClose(t, cfg)
 			if _, err := os.Stat(filepath.Join(own(cfg.LogDir), logName)); err != nil {
 				t.Error(err)
@@ -146,7 +147,6 @@ func logDirectoryApart(t *testing.T, kind LogKind) {
 					t.Errorf("Open without the log's directory: %v", err)
 				}
 				cfg = directoryConfig(t.TempDir(), 1)
-				cfg.LogKind = kind
 				openAndClose(t, cfg)
 				cfg.LogDir = t.TempDir()
 				if _, err := Open(cfg); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "The way out: leave dataLogDir out") {
@@ -238,7 +238,6 @@ func TestDamagedLog(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			cfg := directoryConfig(t.TempDir(), 1)
-			cfg.LogKind = LogBolt
 			d, err := Open(cfg)
 			if err != nil {
 				t.Fatal(err)
@@ -320,73 +319,6 @@ func TestRepair(t *testing.T) {
 				t.Errorf("log begins at %d, want %d", first, tt.first)
 			}
 		})
-	}
-}
-
-// countingLog records deletions, and crashes after a number of them.
-type countingLog struct {
-	*raft.InmemStore
-	most    uint64
-	crashIn int
-}
-
-var errCrash = errors.New("crash")
-
-func (c *countingLog) DeleteRange(first, last uint64) error {
-	if c.crashIn--; c.crashIn < 0 {
-		return errCrash
-	}
-	c.most = max(c.most, last-first+1)
-	return c.InmemStore.DeleteRange(first, last)
-}
-
-// A log is shortened in steps, from the end at which no hole arises.
-func TestDeleteInSteps(t *testing.T) {
-	t.Parallel()
-	const size = 3*deleteChunk + 10
-	tests := []struct {
-		name                string
-		first, last         uint64 // to delete of 1 to size
-		crashIn             int
-		leftFirst, leftLast uint64
-	}{
-		{"beginning", 1, size - 5, 9, size - 4, size},
-		{"end", 6, size, 9, 1, 5},
-		{"all", 1, size, 9, 0, 0},
-		{"one", size, size, 9, 1, size - 1},
-		{"nothing", 5, 4, 9, 1, size},
-		{"beginning, crash", 1, size - 5, 2, 2*deleteChunk + 1, size},
-		{"end, crash", 6, size, 2, 1, size - 2*deleteChunk},
-		{"all, crash", 1, size, 2, 1, size - 2*deleteChunk},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			c := &countingLog{InmemStore: raft.NewInmemStore(), crashIn: tt.crashIn}
-			s := &logStore{LogStore: c, metrics: new(writeMetrics), storeGuard: unguarded()}
-			for i := uint64(1); i <= size; i++ {
-				if err := s.StoreLog(&raft.Log{Index: i}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := s.DeleteRange(tt.first, tt.last); err != nil && !errors.Is(err, errCrash) {
-				t.Fatal(err)
-			}
-			first, _ := s.FirstIndex()
-			last, _ := s.LastIndex()
-			if first != tt.leftFirst || last != tt.leftLast || c.most > deleteChunk {
-				t.Errorf("left %d to %d, want %d to %d; at most %d at once", first, last, tt.leftFirst, tt.leftLast, c.most)
-			}
-		})
-	}
-	c := &countingLog{InmemStore: raft.NewInmemStore(), crashIn: 1}
-	s := &logStore{LogStore: c, metrics: new(writeMetrics), deletesAtOnce: true, storeGuard: unguarded()}
-	for i := uint64(1); i <= size; i++ {
-		if err := s.StoreLog(&raft.Log{Index: i}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.DeleteRange(1, size-1); err != nil || c.most != size-1 {
-		t.Errorf("files: %d at once, %v", c.most, err)
 	}
 }
 

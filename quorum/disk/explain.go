@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-
-	"github.com/hashicorp/raft-wal/types"
 )
 
 // ErrFull is wrapped by the error of a member that ended because its disk is full.
@@ -65,7 +63,7 @@ func WithAdvice(err error, others bool) error {
 	case isDiskFull(err):
 		return fmt.Errorf("%w (%w). Free space there, at least %d MiB, and start this member again: nothing that was "+
 			"acknowledged is lost", ErrFull, err, (minFreeToStart+1<<20-1)>>20)
-	case !errors.Is(err, ErrDamaged) && !errors.Is(err, types.ErrCorrupt):
+	case !errors.Is(err, ErrDamaged):
 		return asUnusable(err)
 	case others:
 		return explainedError{fmt.Errorf("%w. The way out: if the other members have their data, move this member's data "+
@@ -77,9 +75,9 @@ func WithAdvice(err error, others bool) error {
 		"their place", err)}
 }
 
-// minFreeToStart is the maximum space, in bytes, that a start needs before it frees any, because it rewrites the
-// last segment of the log.
-const minFreeToStart = 2 * walSegment
+// minFreeToStart is the space, in bytes, with which a start never lacks any: it may need one segment of the log for itself,
+// and one for the first entries.
+const minFreeToStart = 2 * maxSegmentBytes
 
 // errExplained is matched by errors that already contain advice.
 var errExplained = errors.New("explained")

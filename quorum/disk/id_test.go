@@ -87,11 +87,9 @@ func idOf(t *testing.T, cfg Config) ID {
 
 // A new directory has an id on the disk as soon as Open returns, and keeps it. So what is copied at that moment has it.
 // An emptied directory has another one. The id is with the votes, in the directory of the log if that is apart.
-func TestDiskIDIsDurable(t *testing.T) { kinds(t, diskIDIsDurable) }
-
-func diskIDIsDurable(t *testing.T, kind LogKind) {
+func TestDiskIDIsDurable(t *testing.T) {
 	for _, apart := range []bool{false, true} {
-		cfg := seedConfig(t, kind, apart)
+		cfg := seedConfig(t, apart)
 		d, err := Open(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -122,10 +120,8 @@ func diskIDIsDurable(t *testing.T, kind LogKind) {
 
 // A start that was killed after it had made the log, and before it drew the id, is repeated. Nothing can be recovered from such
 // directories, and nothing in them is damaged.
-func TestKilledBeforeDiskID(t *testing.T) { kinds(t, killedBeforeDiskID) }
-
-func killedBeforeDiskID(t *testing.T, kind LogKind) {
-	cfg := seedConfig(t, kind, true)
+func TestKilledBeforeDiskID(t *testing.T) {
+	cfg := seedConfig(t, true)
 	fs, _, closer, err := openDirectoriesAndStores(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -149,9 +145,7 @@ func killedBeforeDiskID(t *testing.T, kind LogKind) {
 
 // Directories with votes or entries whose id is lost or damaged are refused, whether the member is to run or not. The files stay
 // as they are: a second start is refused, too.
-func TestDamagedDiskID(t *testing.T) { kinds(t, damagedDiskID) }
-
-func damagedDiskID(t *testing.T, kind LogKind) {
+func TestDamagedDiskID(t *testing.T) {
 	lose := func(d *Data) error { return d.unguarded.Stable.Set(keyDisk, nil) }
 	for name, harm := range map[string]func(d *Data) error{
 		"one bit": func(d *Data) error {
@@ -171,7 +165,7 @@ func damagedDiskID(t *testing.T, kind LogKind) {
 		},
 	} {
 		for _, apart := range []bool{false, true} {
-			cfg := seedConfig(t, kind, apart)
+			cfg := seedConfig(t, apart)
 			d, err := Open(cfg)
 			if err != nil {
 				t.Fatal(err)
@@ -192,12 +186,10 @@ func damagedDiskID(t *testing.T, kind LogKind) {
 }
 
 // Seeded directories have an id before they are filled, and keep it. Two of them have two.
-func TestSeededDiskID(t *testing.T) { kinds(t, seededDiskID) }
-
-func seededDiskID(t *testing.T, kind LogKind) {
+func TestSeededDiskID(t *testing.T) {
 	seen := map[ID]bool{}
 	for _, apart := range []bool{false, true} {
-		cfg := seedConfig(t, kind, apart)
+		cfg := seedConfig(t, apart)
 		var filled ID
 		err := Seed(cfg, again, func(d *Data) error {
 			filled = d.ID()

@@ -18,21 +18,21 @@ type benchLog struct {
 	*logStore
 	b     *testing.B
 	dir   string
-	files logFiles
+	files *logFiles
 	last  uint64
 }
 
-func openBenchLog(b *testing.B, kind LogKind) *benchLog {
+func openBenchLog(b *testing.B) *benchLog {
 	b.Helper()
 	dir := b.TempDir()
-	files, err := openLog(kind, dir, walSegment, hclog.NewNullLogger())
+	files, err := openLog(dir, 0, hclog.NewNullLogger())
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = files.Close() }) // nothing is asked of it any more
 	return &benchLog{
 		b: b, dir: dir, files: files,
-		logStore: &logStore{LogStore: files, metrics: new(writeMetrics), deletesAtOnce: kind == LogWAL, storeGuard: unguarded()},
+		logStore: &logStore{LogStore: files, metrics: new(writeMetrics), storeGuard: unguarded()},
 	}
 }
 
@@ -51,38 +51,32 @@ func (l *benchLog) append(batch int) {
 // BenchmarkLogStore appends batches of entries, each until it is on disk.
 func BenchmarkLogStore(b *testing.B) {
 	for _, batch := range []int{1, 16, 64, 512} {
-		for _, kind := range []LogKind{LogBolt, LogWAL} {
-			b.Run(fmt.Sprintf("batch=%d/store=%s", batch, kind), func(b *testing.B) {
-				l := openBenchLog(b, kind)
-				b.ReportAllocs()
-				for b.Loop() {
-					l.append(batch)
-				}
-				b.ReportMetric(float64(batch)*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
-			})
-		}
+		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
+			l := openBenchLog(b)
+			b.ReportAllocs()
+			for b.Loop() {
+				l.append(batch)
+			}
+			b.ReportMetric(float64(batch)*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
+		})
 	}
 }
 
 // BenchmarkAfterShortening appends batches of 16 entries to a log that has lost 90,000, and counts
 // the bytes written for each.
 func BenchmarkAfterShortening(b *testing.B) {
-	for _, kind := range []LogKind{LogBolt, LogWAL} {
-		b.Run("store="+string(kind), func(b *testing.B) {
-			l := openBenchLog(b, kind)
-			for l.last < 100_000 {
-				l.append(500)
-			}
-			if err := l.DeleteRange(1, 90_000); err != nil {
-				b.Fatal(err)
-			}
-			before := bytesWritten(b)
-			for b.Loop() {
-				l.append(16)
-			}
-			b.ReportMetric(float64(bytesWritten(b)-before)/float64(b.N), "written-B/op")
-		})
+	l := openBenchLog(b)
+	for l.last < 100_000 {
+		l.append(500)
 	}
+	if err := l.DeleteRange(1, 90_000); err != nil {
+		b.Fatal(err)
+	}
+	before := bytesWritten(b)
+	for b.Loop() {
+		l.append(16)
+	}
+	b.ReportMetric(float64(bytesWritten(b)-before)/float64(b.N), "written-B/op")
 }
 
 // bytesWritten returns how many bytes this process has asked the system to write.
@@ -100,37 +94,31 @@ func bytesWritten(b *testing.B) (n int64) {
 }
 
 // BenchmarkWriteBeside measures the writes of 16 entries, one after the other: while nothing else
-// happens, while 50,000 entries are deleted, and while a snapshot of 128 MiB is written. "at once"
-// deletes in one transaction.
+// happens, while 50,000 entries are deleted, and while a snapshot of 128 MiB is written.
 func BenchmarkWriteBeside(b *testing.B) {
-	for _, kind := range []string{"boltdb", "boltdb at once", "wal"} {
-		b.Run("store="+kind, func(b *testing.B) {
-			var quiet, shortening, snapshot []time.Duration
-			var deleting time.Duration
-			for b.Loop() {
-				l := openBenchLog(b, LogKind(kind[:min(len(kind), len("boltdb"))]))
-				l.deletesAtOnce = kind != "boltdb"
-				for l.last < 60_000 {
-					l.append(500)
-				}
-				quiet = append(quiet, l.beside(func() { time.Sleep(500 * time.Millisecond) })...)
-				shortening = append(shortening, l.beside(func() {
-					begun := time.Now()
-					if err := l.DeleteRange(1, 50_000); err != nil {
-						b.Error(err)
-					}
-					deleting += time.Since(begun)
-				})...)
-				snapshot = append(snapshot, l.beside(func() { writeSnapshot(b) })...)
+	var quiet, shortening, snapshot []time.Duration
+	var deleting time.Duration
+	for b.Loop() {
+		l := openBenchLog(b)
+		for l.last < 60_000 {
+			l.append(500)
+		}
+		quiet = append(quiet, l.beside(func() { time.Sleep(500 * time.Millisecond) })...)
+		shortening = append(shortening, l.beside(func() {
+			begun := time.Now()
+			if err := l.DeleteRange(1, 50_000); err != nil {
+				b.Error(err)
 			}
-			b.ReportMetric(float64(deleting.Milliseconds())/float64(b.N), "deletion-ms")
-			for what, took := range map[string][]time.Duration{"quiet": quiet, "deleting": shortening, "snapshot": snapshot} {
-				slices.Sort(took)
-				for name, at := range map[string]int{"p50": len(took) / 2, "p99": len(took) * 99 / 100, "max": len(took) - 1} {
-					b.ReportMetric(float64(took[at].Microseconds()), what+"-"+name+"-µs")
-				}
-			}
-		})
+			deleting += time.Since(begun)
+		})...)
+		snapshot = append(snapshot, l.beside(func() { writeSnapshot(b) })...)
+	}
+	b.ReportMetric(float64(deleting.Milliseconds())/float64(b.N), "deletion-ms")
+	for what, took := range map[string][]time.Duration{"quiet": quiet, "deleting": shortening, "snapshot": snapshot} {
+		slices.Sort(took)
+		for name, at := range map[string]int{"p50": len(took) / 2, "p99": len(took) * 99 / 100, "max": len(took) - 1} {
+			b.ReportMetric(float64(took[at].Microseconds()), what+"-"+name+"-µs")
+		}
 	}
 }
 
@@ -175,43 +163,35 @@ func writeSnapshot(b *testing.B) {
 // BenchmarkReadLog reads an entry of 150 bytes, as a start does with all entries after the
 // snapshot.
 func BenchmarkReadLog(b *testing.B) {
-	for _, kind := range []LogKind{LogBolt, LogWAL} {
-		b.Run("store="+string(kind), func(b *testing.B) {
-			l := openBenchLog(b, kind)
-			for l.last < 20_000 {
-				l.append(500)
-			}
-			b.ReportAllocs()
-			var entry raft.Log
-			for i := uint64(0); b.Loop(); i++ {
-				if err := l.GetLog(i%l.last+1, &entry); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+	l := openBenchLog(b)
+	for l.last < 20_000 {
+		l.append(500)
+	}
+	b.ReportAllocs()
+	var entry raft.Log
+	for i := uint64(0); b.Loop(); i++ {
+		if err := l.GetLog(i%l.last+1, &entry); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 
 // BenchmarkOpenLog opens a log of 200,000 entries of 150 bytes in all.
 func BenchmarkOpenLog(b *testing.B) {
-	for _, kind := range []LogKind{LogBolt, LogWAL} {
-		b.Run("store="+string(kind), func(b *testing.B) {
-			l := openBenchLog(b, kind)
-			for l.last < 200_000 {
-				l.append(500)
-			}
-			if err := l.files.Close(); err != nil {
-				b.Fatal(err)
-			}
-			for b.Loop() {
-				files, err := openLog(kind, l.dir, walSegment, hclog.NewNullLogger())
-				if err == nil {
-					err = files.Close()
-				}
-				if err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+	l := openBenchLog(b)
+	for l.last < 200_000 {
+		l.append(500)
+	}
+	if err := l.files.Close(); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		files, err := openLog(l.dir, 0, hclog.NewNullLogger())
+		if err == nil {
+			err = files.Close()
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -13,8 +13,7 @@ import (
 // the longest entry while it is written, and another one. Above it raft waits, as it does for the disk.
 const maxQueuedBytes = 2 * MaxEntryBytes
 
-// maxWriteBytes limits a write of several entries. raft-wal copies them into one buffer, which it keeps as long as
-// the segment. A sync costs as much as writing a few hundred kilobytes, so a longer write gains little.
+// maxWriteBytes limits a write of several entries. The log copies them into one buffer. A sync costs as much as writing a few hundred kilobytes, so a longer write gains little.
 const maxWriteBytes = 2 << 20
 
 // logQueue is the log for raft. While raft leads, StoreLogs only queues an entry, which is then written in the

@@ -1,16 +1,13 @@
 package disk
 
 import (
-	"errors"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/raft-wal/types"
 
+	"rollcall/internal/durable"
 	"rollcall/internal/fifo"
 )
 
@@ -27,16 +24,12 @@ const (
 	removeWithin = 5 * time.Second
 )
 
-// remover is raft-wal's file system. It removes files in a goroutine, piece by piece, with pauses in which the log
-// can be written. After a snapshot raft-wal removes all segments that are no longer needed, and the log waits
-// meanwhile: 150 to 840 ms for every write after a burst of long entries. Errors are logged, as raft-wal does. If
-// the process ends before a file is removed, the next start removes it, because raft-wal's list does not name it.
-//
-// A file may be removed late only if no file of the same name is made meanwhile. While the log is being opened, a
-// segment may get the name of a leftover file. So Delete removes files at once until startBackground is called.
-// After that every segment gets a new number. At most one name per segment waits.
+// remover removes the segments that a log no longer needs, in a goroutine, piece by piece, with pauses in which the log
+// can be written. After a snapshot all segments before it go, and the log waited meanwhile: 150 to 840 ms for every write
+// after a burst of long entries. Errors are logged. If the process ends before a file is removed, the next start removes
+// it.
 type remover struct {
-	types.VFS
+	dir       string
 	logger    hclog.Logger
 	closeOnce sync.Once // of closed
 	closed    chan struct{}
@@ -44,55 +37,39 @@ type remover struct {
 
 	mu           sync.Mutex
 	idle         sync.Cond // running has become false
-	started      bool
 	running      bool
+	renamed      bool               // a file has been renamed since the directory was last synced
 	skipPauses   bool               // waitUntilEmpty waits
-	pendingPaths fifo.Queue[string] // paths
+	pendingPaths fifo.Queue[string] // at most one for each segment of the log
 }
 
-func newRemover(vfs types.VFS, logger hclog.Logger) *remover {
-	r := &remover{VFS: vfs, logger: logger, closed: make(chan struct{})}
+func newRemover(dir string, logger hclog.Logger) *remover {
+	r := &remover{dir: dir, logger: logger, closed: make(chan struct{})}
 	r.idle.L = &r.mu
 	return r
 }
 
-// startBackground makes Delete remove files in the background from now on.
-func (r *remover) startBackground() {
+// remove takes a segment's name away and lets its file be removed. It does not wait, and after Close it leaves the file.
+func (r *remover) remove(path string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.started = true
-}
-
-// Delete implements types.VFS. In the background mode it does not wait, and after Close it leaves the file.
-func (r *remover) Delete(dir, name string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.started {
-		return r.VFS.Delete(dir, name)
-	}
 	if r.isClosed() {
-		return nil
+		return
 	}
-	r.pendingPaths.Push(filepath.Join(dir, name))
+	if err := os.Rename(path, path+removedSuffix); err != nil {
+		r.logError(path, err)
+		return
+	}
+	r.renamed = true
+	r.pendingPaths.Push(path + removedSuffix)
 	if !r.running {
 		r.running = true
 		r.wg.Go(r.removeLoop)
 	}
-	return nil
 }
 
-// Create implements types.VFS. If the disk is full, it retries once the pending files are removed. Otherwise a
-// member could end for lack of space that it is about to free.
-func (r *remover) Create(dir, name string, size uint64) (types.WritableFile, error) {
-	file, err := r.VFS.Create(dir, name, size)
-	if !isDiskFull(err) || !r.waitUntilEmpty() {
-		return file, err
-	}
-	if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		// it has not got its size
-		return nil, err
-	}
-	return r.VFS.Create(dir, name, size)
+func (r *remover) logError(path string, err error) {
+	r.logger.Error("a segment of the log that is not needed any more could not be removed", "path", path, "err", err)
 }
 
 // waitUntilEmpty waits until no file is pending, or the log is closed. The files are removed without pauses
@@ -112,28 +89,43 @@ func (r *remover) waitUntilEmpty() bool {
 // removeLoop removes the pending files, and ends when there are none.
 func (r *remover) removeLoop() {
 	for {
-		path, within := r.nextFile()
+		path, renamed, within := r.nextFile()
 		if path == "" {
 			return
 		}
+		if renamed {
+			if err := durable.SyncDirectory(r.dir); err != nil {
+				r.noteUnsynced()
+				r.logError(path, err)
+				continue // a loss of power may bring the old name back, and then the file must have its size
+			}
+		}
 		if err := r.removeInPieces(path, within); err != nil {
-			r.logger.Error("a segment of the log that is not needed any more could not be removed", "path", path, "err", err)
+			r.logError(path, err)
 		}
 	}
 }
 
-// nextFile returns the file to remove next, and the limit of its pauses. It returns "" if removeLoop must end.
-func (r *remover) nextFile() (path string, within time.Duration) {
+func (r *remover) noteUnsynced() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.renamed = true
+}
+
+// nextFile returns the file to remove next, whether the directory must be synced before, and the limit of its pauses. It
+// returns "" if removeLoop must end.
+func (r *remover) nextFile() (path string, renamed bool, within time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.running = r.pendingPaths.Len() > 0 && !r.isClosed(); !r.running {
 		r.idle.Broadcast()
-		return "", 0
+		return "", false, 0
 	}
-	if path = r.pendingPaths.Pop(); r.skipPauses {
-		return path, 0
+	path, renamed, r.renamed = r.pendingPaths.Pop(), r.renamed, false
+	if r.skipPauses {
+		return path, renamed, 0
 	}
-	return path, removeWithin / time.Duration(1+r.pendingPaths.Len())
+	return path, renamed, removeWithin / time.Duration(1+r.pendingPaths.Len())
 }
 
 // removeInPieces removes a file, with pauses of at most within in total. If the remover is closed meanwhile, it
@@ -180,7 +172,7 @@ func (r *remover) isClosed() bool {
 // Close ends the removal, and leaves the pending files. A second call does nothing.
 func (r *remover) Close() {
 	r.closeOnce.Do(func() {
-		r.mu.Lock() // no Delete begins a removal while Close waits
+		r.mu.Lock() // no remove begins a removal while Close waits
 		defer r.mu.Unlock()
 		close(r.closed)
 	})

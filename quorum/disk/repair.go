@@ -30,8 +30,8 @@ func (c SnapshotContents) CheckMetadata(index, term uint64) error {
 }
 
 // RepairLog corrects the log after a crash during the installation of a snapshot: it may end before the snapshot, or
-// contradict it. The snapshot replaces that log, so Repair deletes the whole log, after verify, which belongs to
-// the state machine, has read the whole snapshot. A gap between log and snapshot is damage. Repair must be called
+// contradict it. The snapshot replaces that log, so RepairLog deletes the whole log, after verify, which belongs to
+// the state machine, has read the whole snapshot. A gap between log and snapshot is damage. RepairLog must be called
 // before raft runs.
 func (d *Data) RepairLog(verify func(io.Reader) (SnapshotContents, error)) error {
 	s := d.unguarded
@@ -84,13 +84,10 @@ func (d *Data) RepairLog(verify func(io.Reader) (SnapshotContents, error)) error
 
 // logLocation describes the log, with its path if it is in files.
 func (d *Data) logLocation() string {
-	switch {
-	case len(d.directories) == 0:
+	if len(d.directories) == 0 {
 		return "the log"
-	case logKindOf(d.directories) == LogWAL:
-		return "the log in " + filepath.Join(d.logDirectory().dir, walName)
 	}
-	return "the log in " + filepath.Join(d.logDirectory().dir, logName)
+	return "the log in " + filepath.Join(d.logDirectory().dir, logDirName)
 }
 
 // newestSnapshotError returns an error if the newest snapshot cannot be read. It returns nil for stores that are not

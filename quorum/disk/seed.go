@@ -52,11 +52,10 @@ func Seed(cfg Config, command string, fill func(*Data) error) (err error) {
 func seedDirectories(locked []*directory, cfg Config, fill func(*Data) error) error {
 	id := identity{
 		Member: cfg.MemberID, Servers: cfg.ServerList, SeparateLog: len(locked) > 1, LogCreated: true,
-		LogKind: cmp.Or(cfg.LogKind, DefaultLogKind),
 	}
 	d := &Data{}
 	err := func() (err error) {
-		if d.unguarded, d.storesCloser, err = openStores(locked, id.LogKind, cfg); err != nil {
+		if d.unguarded, d.storesCloser, err = openStores(locked, cfg); err != nil {
 			return err
 		}
 		if err := checkOrBindMember(d.unguarded.Stable, locked[len(locked)-1].dir, cfg.MemberID); err != nil {

@@ -15,9 +15,8 @@ import (
 )
 
 // seedConfig is that of a member with its log apart, or not.
-func seedConfig(t *testing.T, kind LogKind, apart bool) Config {
+func seedConfig(t *testing.T, apart bool) Config {
 	cfg := directoryConfig(filepath.Join(t.TempDir(), "data"), 1)
-	cfg.LogKind = kind
 	if apart {
 		cfg.LogDir = filepath.Join(t.TempDir(), "log")
 	}
@@ -73,11 +72,9 @@ func checkFilled(t *testing.T, cfg Config) {
 }
 
 // A directory that Seed has filled starts, beside ZooKeeper's data too.
-func TestSeed(t *testing.T) { kinds(t, seedAllDirectories) }
-
-func seedAllDirectories(t *testing.T, kind LogKind) {
+func TestSeed(t *testing.T) {
 	for _, apart := range []bool{false, true} {
-		cfg := seedConfig(t, kind, apart)
+		cfg := seedConfig(t, apart)
 		write(t, filepath.Join(cfg.DataDir, "version-2", "snapshot.0"), "ZooKeeper's")
 		write(t, filepath.Join(cfg.DataDir, "myid"), "1")
 		if err := Seed(cfg, again, fillIn(func() {})); err != nil {
@@ -92,11 +89,9 @@ func seedAllDirectories(t *testing.T, kind LogKind) {
 
 // After a kill at any step no member starts in the directories, and Seed can be repeated; or the directories are
 // complete. After an error it is so, too.
-func TestSeedInterrupted(t *testing.T) { kinds(t, seedInterrupted) }
-
-func seedInterrupted(t *testing.T, kind LogKind) {
+func TestSeedInterrupted(t *testing.T) {
 	for _, apart := range []bool{false, true} {
-		cfg := seedConfig(t, kind, apart)
+		cfg := seedConfig(t, apart)
 		var killed []Config // a copy of the directories at each step
 		if err := Seed(cfg, again, fillIn(func() { killed = append(killed, copied(t, cfg)) })); err != nil {
 			t.Fatal(err)
@@ -124,7 +119,7 @@ func seedInterrupted(t *testing.T, kind LogKind) {
 			write(t, filepath.Join(own, incompleteName), "")
 		}
 		broken := errors.New("broken")
-		failed := seedConfig(t, kind, apart)
+		failed := seedConfig(t, apart)
 		if err := Seed(failed, again, func(d *Data) error { return errors.Join(fillIn(func() {})(d), broken) }); !errors.Is(err, broken) {
 			t.Errorf("%v", err)
 		}
@@ -134,7 +129,7 @@ func seedInterrupted(t *testing.T, kind LogKind) {
 			}
 		}
 		for i, c := range append(killed, whole, failed) {
-			checkRefused(t, c, fmt.Sprintf("%s, apart %t, end %d", kind, apart, i))
+			checkRefused(t, c, fmt.Sprintf("apart %t, end %d", apart, i))
 		}
 		checkFilled(t, cfg)
 	}
@@ -165,7 +160,7 @@ func checkRefused(t *testing.T, c Config, when string) {
 
 // Once the mark of the data is removed the directories are complete, although the log's still has its own. The next start removes it.
 func TestSeedEndsWithTheMarkOfTheData(t *testing.T) {
-	cfg := seedConfig(t, LogWAL, true)
+	cfg := seedConfig(t, true)
 	if err := Seed(cfg, again, fillIn(func() {})); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +175,7 @@ func TestSeedEndsWithTheMarkOfTheData(t *testing.T) {
 // Once the mark of the data is removed, Seed has succeeded, also if that of the log cannot be removed: an error would make its caller run the command
 // again, which the complete directory of the log would refuse.
 func TestSeedEndsWithoutTheMarkOfTheData(t *testing.T) {
-	cfg := seedConfig(t, LogBolt, true)
+	cfg := seedConfig(t, true)
 	left := filepath.Join(cfg.LogDir, memberDirName, incompleteName)
 	if err := Seed(cfg, again, func(d *Data) error {
 		remove(t, left)
@@ -206,7 +201,7 @@ func TestMarkNamesTheCommand(t *testing.T) {
 		{incompleteMarkText(strings.Repeat("x", maxIncompleteMark)), defaultSeedCommand},
 		{strings.Repeat("x", 2*maxIncompleteMark), defaultSeedCommand},
 	} {
-		cfg := seedConfig(t, LogWAL, false)
+		cfg := seedConfig(t, false)
 		write(t, filepath.Join(cfg.DataDir, memberDirName, incompleteName), tt.text)
 		if _, err := Open(cfg); !errors.Is(err, ErrIncomplete) || !strings.Contains(err.Error(), "run the command that fills it again: "+tt.want+". ") {
 			t.Errorf("mark %.80q: %v, want %q", tt.text, err, tt.want)
@@ -297,7 +292,7 @@ func TestSeedRefuses(t *testing.T) {
 		}, ErrInUse, ""},
 	}
 	for _, tt := range tests {
-		cfg := seedConfig(t, LogWAL, true)
+		cfg := seedConfig(t, true)
 		tt.spoil(t, &cfg)
 		before := listed(t, cfg.DataDir)
 		err := Seed(cfg, again, func(*Data) error { t.Errorf("%s: filled", tt.name); return nil })

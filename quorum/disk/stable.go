@@ -126,25 +126,16 @@ func (s *Stable) GetUint64(k []byte) (v uint64, err error) {
 	return v, s.endMemberOnError("read "+nameOf(k), err)
 }
 
-// vote returns the vote that is stored. Earlier builds stored its two parts under raft's keys, and may have done so after
-// this build did, so the vote of the later term counts. An earlier build does not see keyVote: a member that goes back to one
-// can vote a second time in its present term.
+// vote returns the vote that is stored, or zeros.
 func (s *Stable) vote() (term uint64, candidate []byte, err error) {
-	earlier, err := s.StableStore.GetUint64(keyVoteTerm)
-	if err != nil && !isNotFound(err) {
+	switch b, err := s.StableStore.Get(keyVote); {
+	case err != nil:
 		return 0, nil, err
-	}
-	b, err := s.StableStore.Get(keyVote)
-	switch {
-	case err != nil && !isNotFound(err):
-		return 0, nil, err
-	case err == nil && len(b) < voteTermSize:
+	case len(b) < voteTermSize:
 		return 0, nil, fmt.Errorf("%w: a vote of %d bytes", ErrDamaged, len(b))
-	case err == nil && binary.BigEndian.Uint64(b) >= earlier:
+	default:
 		return binary.BigEndian.Uint64(b), b[voteTermSize:], nil
 	}
-	candidate, err = s.StableStore.Get(keyVoteCandidate)
-	return earlier, candidate, err
 }
 
 // isNotFound compares the text, as raft does: raft's stores have no common error.

@@ -56,30 +56,6 @@ func TestVotes(t *testing.T) {
 	}
 }
 
-// Of a vote under raft's own keys, where earlier builds store it, and one of this build, the later one counts. In the same
-// term it is the one of this build.
-func TestVoteOfEarlierBuild(t *testing.T) {
-	q := newQueued(t)
-	store := map[string]func(term uint64, candidate string) error{
-		"this build": func(term uint64, candidate string) error { return setVote(q.Stable(), term, candidate) },
-		"an earlier build": func(term uint64, candidate string) error {
-			return errors.Join(q.store.SetUint64(keyVoteTerm, term), q.store.Set(keyVoteCandidate, []byte(candidate)))
-		},
-	}
-	for _, step := range []struct {
-		build     string
-		term      uint64
-		candidate string
-	}{{"an earlier build", 5, "3.m3:1"}, {"this build", 6, "2.m2:1"}, {"an earlier build", 7, "1.m1:1"}, {"this build", 7, "2.m2:1"}} {
-		if err := store[step.build](step.term, step.candidate); err != nil {
-			t.Fatal(err)
-		}
-		if term, candidate := vote(t, q.Stable()); term != step.term || candidate != step.candidate {
-			t.Errorf("after a vote of %s, the vote is for %q in term %d, want %q in term %d", step.build, candidate, term, step.candidate, step.term)
-		}
-	}
-}
-
 // A candidate without a term, and a value that is too short for a term, are errors.
 func TestVoteWithoutTerm(t *testing.T) {
 	store := raft.NewInmemStore()

@@ -21,8 +21,8 @@ const (
 	boltLockTimeout = time.Second
 	// BootstrapIndex is the index of the first entry of a log, the first configuration.
 	BootstrapIndex = 1
-	// MaxAppendEntries limits the entries of one write. A leader sends no more in one AppendEntries, and a
-	// follower's heartbeats wait for that write.
+	// MaxAppendEntries limits the entries of one write of a leader, and those that raft reads for one AppendEntries, because
+	// they may be long: package wire adds more if they are short.
 	MaxAppendEntries = 8
 )
 
@@ -93,7 +93,6 @@ type logStore struct {
 	raft.LogStore
 	storeGuard
 	metrics         *writeMetrics
-	deletesAtOnce   bool         // it removes files
 	hasEntries      atomic.Bool  // holds, or held, an entry
 	appendedEntries atomic.Int64 // number appended by this process
 	appendedBytes   atomic.Int64
@@ -168,8 +167,7 @@ func (s *logStore) checkSizes(logs []*raft.Log) error {
 	return nil
 }
 
-// MaxEntryBytes limits an entry's data: four times the longest entry of a leader. raft-wal writes entries that are
-// longer than the 64 MiB that it reads, and a member with such a log cannot start.
+// MaxEntryBytes limits an entry's data: four times the longest entry of a leader.
 const MaxEntryBytes = 32 << 20
 
 // ErrEntryTooLong is the error for an entry that is longer than MaxEntryBytes.
@@ -182,37 +180,10 @@ func CheckEntrySize(l *raft.Log) error {
 	return nil
 }
 
-// deleteChunk limits the entries that one transaction deletes. BoltDB has one writer: while it deletes a hundred
-// thousand entries, raft's main loop can neither store entries nor reply to a heartbeat.
-const deleteChunk = 1024
-
-// DeleteRange deletes in steps. It deletes the beginning of a log from its front, and the end of a log from its
-// back. So after a crash there is no hole in the rest, and none between it and the snapshot.
+// DeleteRange implements raft.LogStore.
 func (s *logStore) DeleteRange(first, last uint64) error {
-	end, err := s.LastIndex()
-	if err != nil {
-		return err
-	}
-	step := uint64(deleteChunk)
-	if s.deletesAtOnce && last >= first {
-		step = last - first + 1
-	}
-	for first <= last {
-		from, to := first, min(last, first+step-1)
-		if last >= end {
-			from, to = max(first, last-min(last, step-1)), last
-		}
-		err := s.runTracked("shortening the log", func() error { return s.LogStore.DeleteRange(from, to) })
-		if err := s.endMemberOnError("shorten log", err); err != nil {
-			return err
-		}
-		if from == first {
-			first = to + 1
-		} else {
-			last, end = from-1, from-1
-		}
-	}
-	return nil
+	err := s.runTracked("shortening the log", func() error { return s.LogStore.DeleteRange(first, last) })
+	return s.endMemberOnError("shorten log", err)
 }
 
 // entryOverhead is the estimated size of an entry without its data, in bytes.

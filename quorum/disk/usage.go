@@ -10,7 +10,7 @@ import (
 // 0 if the stores are not files. It reads the directories, which hold only a few files.
 func (d *Data) UsedSpace() (data, log int64, err error) {
 	for _, f := range d.directories {
-		segments := filepath.Join(f.dir, walName)
+		segments := filepath.Join(f.dir, logDirName)
 		err := filepath.WalkDir(f.dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return ignoreMissing(err)

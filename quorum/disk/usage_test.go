@@ -20,7 +20,7 @@ func TestDiskUsage(t *testing.T) {
 				d.directories = append(d.directories, &directory{dir: logDir})
 			}
 			for path, size := range map[string]int{
-				filepath.Join(logDir, logName): 300, filepath.Join(logDir, walName, "1.wal"): 700, filepath.Join(dir, identityName): 10,
+				filepath.Join(logDir, logName): 300, filepath.Join(logDir, logDirName, "1.log"): 700, filepath.Join(dir, identityName): 10,
 				filepath.Join(dir, snapshotsDir, "1-2-3", "state.bin"): 500,
 			} {
 				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rollcall/config"
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/quorum/disk"
 )
@@ -24,6 +25,8 @@ import (
 const (
 	// keeperDir is the variable that makes the test binary a keeper, in the directory that it names.
 	keeperDir = "ROLLCALL_KEEPER"
+	// keeperAppends is the variable that makes a keeper open its stores as they are, and append so many entries.
+	keeperAppends = "ROLLCALL_KEEPER_APPENDS"
 	// journalName is the file in which a keeper says what it begins and what it has done.
 	journalName = "journal"
 	// keeperSteps is how many writes a keeper makes: rounds of all kinds of step.
@@ -131,7 +134,7 @@ func held(d *disk.Data) (h holding, err error) {
 // openKept opens the stores in a keeper's directory.
 func openKept(dir string) (*disk.Data, error) {
 	return disk.Open(disk.Config{
-		MemberID: 1, ServerList: []string{"1"}, DataDir: filepath.Join(dir, "data"), LogKind: disk.LogBolt,
+		MemberID: 1, ServerList: []string{"1"}, DataDir: filepath.Join(dir, "data"), SegmentBytes: 16 << 10,
 		RaftRunning: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLogger: hclog.NewNullLogger(), StallLimit: config.DefaultStallLimit,
 	})
 }
@@ -139,6 +142,9 @@ func openKept(dir string) (*disk.Data, error) {
 // keep is the process of a keeper. It begins in an empty directory, and makes all steps. The journal has a line for each start
 // with the id of the disk, one before each step, and one after it.
 func keep(dir string) error {
+	if entries := os.Getenv(keeperAppends); entries != "" {
+		return appendTo(dir, entries == "1")
+	}
 	journal, err := os.OpenFile(filepath.Join(dir, journalName), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -169,6 +175,19 @@ func keep(dir string) error {
 		}
 	}
 	return nil
+}
+
+// appendTo opens the stores in a keeper's directory, and may append an entry.
+func appendTo(dir string, one bool) error {
+	d, err := openKept(dir)
+	if err != nil {
+		return err
+	}
+	last, err := d.Log().LastIndex()
+	if err == nil && one {
+		err = d.Log().StoreLog(&raft.Log{Index: last + 1})
+	}
+	return errors.Join(err, d.Close())
 }
 
 // told is what a keeper has said up to a place.
@@ -251,9 +270,10 @@ func (k *keeping) run(t *testing.T, at *place) (said told, out string, err error
 	return said, out, err
 }
 
-// A BoltDB keeps terms, votes, the id of the disk, entries and the server lines, whatever a loss of power leaves of the writes since the
+// The stores keep terms, votes, the id of the disk, entries and the server lines, whatever a loss of power leaves of the writes since the
 // last sync: what was acknowledged is there, and what was under way is there as a whole or not at all.
-func TestBoltLosesPower(t *testing.T) {
+func TestStoresLosePower(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	k := newKeeping(t)
 	all, out, err := k.run(t, &place{recorded: k.d})
 	if err != nil || all.done != keeperSteps {
@@ -294,6 +314,10 @@ var keeperClasses = []string{
 	"data",
 	"data/rollcall",
 	"data/rollcall/identity.json.tmp",
+	"data/rollcall/log",
+	"data/rollcall/log/#-#.log",
+	"data/rollcall/log/#-#.log.tmp",
+	"data/rollcall/log/durable.tmp",
 	"data/rollcall/raft.db, a meta page",
 	"data/rollcall/raft.db, other pages",
 	"data/rollcall/raft.db.tmp",
@@ -310,7 +334,10 @@ func keeperSyncs(changes []change) map[string][]int {
 		case write, resize, grow:
 			last[c.on] = c
 		case sync:
-			class := c.name
+			class := figures.ReplaceAllString(c.name, "#")
+			if path.Base(class) == "durable" {
+				continue // it matters only if the disk has lost what it called durable
+			}
 			if path.Base(c.name) == "raft.db" {
 				switch last := last[c.on]; {
 				case last.kind == resize:
@@ -327,9 +354,10 @@ func keeperSyncs(changes []change) map[string][]int {
 	return syncs
 }
 
-// A process that is killed, or finds no space, at any of its calls leaves a BoltDB with what it has acknowledged, and with the step that it had begun or
+// A process that is killed, or finds no space, at any of its calls leaves stores with what it has acknowledged, and with the step that it had begun or
 // without it. The next start takes votes.
-func TestBoltIsInterrupted(t *testing.T) {
+func TestStoresAreInterrupted(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	k := newKeeping(t)
 	whole := &place{recorded: k.d}
 	if _, out, err := k.run(t, whole); err != nil {
@@ -337,7 +365,7 @@ func TestBoltIsInterrupted(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(uint64(process.Setting(t, "ROLLCALL_FIRST", 0, 0)), 1))
 	for _, kind := range faults {
-		places, failed := sample(rng, whole.calls, process.Setting(t, "ROLLCALL_OUTAGES", 1, 8)), 0
+		places, failed := sample(rng, whole.calls, outages(t, 8)), 0
 		for _, n := range places {
 			at := &place{recorded: k.d, fault: kind, n: n}
 			said, out, err := k.run(t, at)
@@ -353,4 +381,68 @@ func TestBoltIsInterrupted(t *testing.T) {
 			t.Errorf("%s: no process ended", kind.name)
 		}
 	}
+}
+
+// A process is killed before it has synced what it has written, and the next one reads that and goes on. From then on a loss of power
+// keeps it.
+func TestStartSyncsWhatItFinds(t *testing.T) {
+	needs.Check(t, needs.Usual)
+	k := newKeeping(t)
+	for _, c := range []struct {
+		name, unsynced, appends string // an entry's own sync would make the batch before it durable
+	}{{"batch", "data/rollcall/log/#-#.log", "0"}, {"name of a segment", "data/rollcall/log", "1"}} {
+		for n := range 4 {
+			seen := 0
+			for _, name := range []string{"data", journalName} {
+				if err := os.RemoveAll(filepath.Join(k.dir, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			k.d.format(t)
+			k.d.refuse(func(call *process.Call) syscall.Errno {
+				syncs := call.Number == unix.SYS_FDATASYNC || call.Number == unix.SYS_FSYNC
+				if syncs && figures.ReplaceAllString(k.d.nameOf(call.Thread, call.Args[0]), "#") == c.unsynced {
+					if seen++; seen == 3+n {
+						_ = unix.Kill(call.Thread, unix.SIGKILL)
+						return unix.EIO
+					}
+				}
+				return 0
+			})
+			if out, err := output(t, k.d.Binary, k.d.Env); err == nil {
+				t.Fatalf("%s %d: the process was not killed\n%s", c.name, n, out)
+			}
+			k.d.refuse(nil)
+			if out, err := output(t, k.d.Binary, append(k.d.Env, keeperAppends+"="+c.appends)); err != nil {
+				t.Fatalf("%s %d: the next start: %v\n%s", c.name, n, err, out)
+			}
+			changes := k.d.recorder.all()
+			changes = changes[lastFormat(changes):]
+			want, err := heldIn(k.dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const nothingKept = 0
+			err = onDisk(t, after(changes, len(changes), 1), newOutage(nothingKept, len(changes)), func(dir string) error {
+				got, err := heldIn(dir)
+				if err == nil && got != want {
+					err = fmt.Errorf("there is %+v, and was %+v", got, want)
+				}
+				return err
+			})
+			if err != nil {
+				t.Errorf("killed before the sync of a %s, %d: %v", c.name, n, err)
+			}
+		}
+	}
+}
+
+// heldIn returns what the stores in a keeper's directory hold.
+func heldIn(dir string) (h holding, err error) {
+	d, err := openKept(dir)
+	if err != nil {
+		return h, err
+	}
+	h, err = held(d)
+	return h, errors.Join(err, d.Close())
 }
