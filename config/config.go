@@ -22,7 +22,6 @@ import (
 	"rollcall/operator/audit"
 	"rollcall/operator/backup"
 	"rollcall/operator/logs"
-	"rollcall/quorum/disk"
 	"rollcall/quorum/trust"
 	"rollcall/server"
 	"rollcall/zk/digest"
@@ -51,11 +50,10 @@ type Settings struct {
 	// LinearizableReads makes every read wait for a proof that the leader still leads, and until this member has
 	// applied all entries committed by then. By default reads may be stale.
 	LinearizableReads bool
-	ReadOnlyMode      bool         // clients that request it are served without a leader, in sessions that only read
-	Rules             znode.Rules  // for the terms that this member leads
-	CommandWhitelist  []string     // four-letter words served, "*" for all; srvr always is
-	SnapCount         uint64       // log entries between snapshots; default 100,000
-	LogKind           disk.LogKind // how the log is stored; default: as the directory is
+	ReadOnlyMode      bool        // clients that request it are served without a leader, in sessions that only read
+	Rules             znode.Rules // for the terms that this member leads
+	CommandWhitelist  []string    // four-letter words served, "*" for all; srvr always is
+	SnapCount         uint64      // log entries between snapshots; default 100,000
 	// HeartbeatTimeout is the time without a heartbeat after which a member stands for election; required.
 	HeartbeatTimeout time.Duration
 	// If an operation of the log store, or apply, takes longer than StoreStallLimit, this member stops leading and

@@ -15,7 +15,6 @@ import (
 	"rollcall/operator/audit"
 	"rollcall/operator/backup"
 	"rollcall/quorum"
-	"rollcall/quorum/disk"
 	"rollcall/server"
 	"rollcall/zk/digest"
 	"rollcall/zk/jute"
@@ -301,12 +300,7 @@ var mainKeys = []key{
 		def: valueText(quorum.DefaultSnapshotEvery),
 		doc: "log entries between two snapshots",
 	},
-	{
-		name: "logStore", kind: logKind(func(d *rawConfig) *disk.LogKind { return &d.LogKind }),
-		unset: fmt.Sprintf("that of the directory; %s for a new one", disk.DefaultLogKind),
-		doc: "Rollcall's own: format of the log store. A directory keeps its format, and a member configured with another " +
-			"one does not start ([storage.md](storage.md))",
-	},
+	{name: "logStore", unset: "none", status: refused, doc: "the log has one format"},
 	{
 		name: "storeStallLimit", kind: millis(minStall, maxStall,
 			func(d *rawConfig) *time.Duration { return &d.StoreStallLimit }), def: valueText(DefaultStallLimit),

@@ -11,7 +11,6 @@ import (
 	"rollcall/internal/serverlist"
 	"rollcall/operator/admin"
 	"rollcall/operator/logs"
-	"rollcall/quorum/disk"
 	"rollcall/zk/digest"
 )
 
@@ -365,19 +364,6 @@ func metricsProvider(field func(*rawConfig) *bool) kind {
 				return errAllowed
 			}
 			return storeValue(d, field, opens)
-		},
-	}
-}
-
-func logKind(field func(*rawConfig) *disk.LogKind) kind {
-	return kind{
-		allowed: fmt.Sprintf("%s or %s", disk.LogBolt, disk.LogWAL),
-		parse: func(d *rawConfig, s setting) error {
-			kind := disk.LogKind(strings.ToLower(s.value))
-			if !kind.IsKnown() {
-				return errAllowed
-			}
-			return storeValue(d, field, kind)
 		},
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"rollcall/internal/serverlist"
 	"rollcall/leader"
-	"rollcall/quorum/disk"
 	"rollcall/znode"
 )
 
@@ -182,7 +181,6 @@ clientMemoryLimit=50000000
 handshakeTimeout=700
 storeStallLimit=900
 failover=Fast
-logStore=WAL
 zookeeper.4lw.commands.whitelist=ruok, mntr,\
     ,srvr
 zookeeper.DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=
@@ -209,7 +207,7 @@ znode.container.maxNeverUsedIntervalMs=2500
 	l.MaxClientConns, l.MaxConns, l.MaxBuffer, l.MaxInFlight, l.MaxUnread, l.MaxMultiOps = -1, 7, 0x1FFFFF, 9, 65536, 321
 	l.MaxPath, l.MaxACL, l.MaxIdentities = 2048, 12, 3
 	l.Budget, l.Handshake = 50_000_000, 700*time.Millisecond
-	want.MaxInFlight, want.SnapCount, want.StoreStallLimit, want.HeartbeatTimeout, want.LogKind = 200, 5000, 900*time.Millisecond, 150*time.Millisecond, disk.LogWAL
+	want.MaxInFlight, want.SnapCount, want.StoreStallLimit, want.HeartbeatTimeout = 200, 5000, 900*time.Millisecond, 150*time.Millisecond
 	want.CommandWhitelist, want.SuperDigest = []string{"ruok", "mntr", "srvr"}, "super:lK75jTNcA+U9vtVEw5vB51mj/w4="
 	want.Rules = znode.Rules{SkipACL: true, TTLNodes: true, EnforceQuota: true, Reconfig: true}
 	want.Reaping = leader.Reaping{Interval: time.Second, PerMinute: 77, NeverUsed: 2500 * time.Millisecond}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"rollcall/client"
-	"rollcall/quorum/disk"
 )
 
 const (
@@ -35,7 +34,7 @@ func BenchmarkClose(b *testing.B) {
 	}
 	servers := strings.FieldsFunc(os.Getenv("ROLLCALL_SERVERS"), func(r rune) bool { return r == ',' })
 	if len(servers) == 0 {
-		servers = startBench(b, 2*time.Second, disk.LogWAL).clients
+		servers = startBench(b, 2*time.Second).clients
 	}
 	for _, n := range sizes {
 		b.Run(fmt.Sprintf("ephemerals=%d", n), func(b *testing.B) {

@@ -19,21 +19,19 @@ import (
 // and losing a leader does no harm any more.
 func TestRecoverLostMajority(t *testing.T) {
 	for _, survivor := range []uint32{1, 3} {
-		for _, kind := range []disk.LogKind{disk.LogBolt, disk.LogWAL} {
-			t.Run(fmt.Sprintf("member %d survives with %s", survivor, kind), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { recoverLostMajority(t, survivor, kind) })
-			})
-		}
+		t.Run(fmt.Sprintf("member %d survives", survivor), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { recoverLostMajority(t, survivor) })
+		})
 	}
 }
 
-func recoverLostMajority(t *testing.T, survivor uint32, kind disk.LogKind) {
+func recoverLostMajority(t *testing.T, survivor uint32) {
 	dir := filepath.Join(t.TempDir(), "data")
 	var servers []member.Server
 	e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) {
 		servers = cfg.Servers
 		if cfg.ID == survivor {
-			cfg.Stores, cfg.Dir, cfg.LogKind = nil, dir, kind
+			cfg.Stores, cfg.Dir = nil, dir
 		}
 	}})
 	e.Ready()

@@ -12,7 +12,6 @@ import (
 
 	"rollcall/integration/wire"
 	"rollcall/operator/view"
-	"rollcall/quorum/disk"
 )
 
 const (
@@ -31,7 +30,7 @@ func BenchmarkViewSessions(b *testing.B) {
 	if testing.Short() {
 		sizes = []int{1000}
 	}
-	e := startBench(b, viewTick, disk.LogWAL)
+	e := startBench(b, viewTick)
 	opened := 0
 	for _, n := range sizes {
 		e.openSessions(b, n-opened)

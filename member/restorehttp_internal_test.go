@@ -9,7 +9,6 @@ import (
 
 	"rollcall/config"
 	"rollcall/operator/admin"
-	"rollcall/quorum/disk"
 )
 
 // A backup that is restored is kept on the disk of the data, in a file that has no name there, and may take a share of
@@ -18,7 +17,7 @@ func TestSpool(t *testing.T) {
 	dir := t.TempDir()
 	m, stop := runAlone(t, Config{
 		ID: 1, Servers: []Server{{ID: 1, GrpcAddr: "127.0.0.1:1", RaftAddr: "127.0.0.1:2"}}, ClientListener: listen(t),
-		Settings: config.Settings{Dir: dir, LogKind: disk.LogWAL, Tick: 100 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute}.WithDefaults(),
+		Settings: config.Settings{Dir: dir, Tick: 100 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute}.WithDefaults(),
 	})
 	defer stop()
 	o := operations{m: m}

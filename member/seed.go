@@ -15,7 +15,6 @@ type SeedConfig struct {
 	Servers     []Server     // the server list of the new ensemble, this member included
 	Stores      *disk.Stores // as in Config
 	Dir, LogDir string       // as in Config
-	LogKind     disk.LogKind // as in Config
 	Logger      *slog.Logger
 
 	Index uint64 // of the image
@@ -33,7 +32,7 @@ type SeedConfig struct {
 // error or a crash no member starts there, and SeedMember can be repeated.
 func SeedMember(p SeedConfig) error {
 	return quorum.Seed(quorum.SeedConfig{
-		DataDir: p.Dir, LogDir: p.LogDir, Stores: storesOf(p.Stores), LogKind: p.LogKind, MemberID: p.ID,
+		DataDir: p.Dir, LogDir: p.LogDir, Stores: storesOf(p.Stores), MemberID: p.ID,
 		Peers: raftPeers(p.Servers), Logger: p.Logger,
 		StateMachine: offlineMachine(znode.New(znode.Config{})),
 		Index:        p.Index, Term: p.Term, WriteState: p.WriteImage, Command: p.RetryCommand,

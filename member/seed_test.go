@@ -10,7 +10,6 @@ import (
 
 	"rollcall/client"
 	"rollcall/config"
-	"rollcall/quorum/disk"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )
@@ -58,7 +57,7 @@ func TestPlant(t *testing.T) {
 	}
 	cfg := Config{
 		ID: 1, Servers: servers, ClientListener: listen(t),
-		Settings: config.Settings{Dir: p.Dir, LogKind: disk.LogWAL, Tick: 100 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute}.WithDefaults(),
+		Settings: config.Settings{Dir: p.Dir, Tick: 100 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute}.WithDefaults(),
 	}
 	_, stop := runAlone(t, cfg)
 	defer stop()

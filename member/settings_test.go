@@ -81,7 +81,6 @@ var reaches = map[string]string{
 	"Rules.Reconfig":        "start.Reconfig",
 	"CommandWhitelist":      "words.Whitelist",
 	"SnapCount":             "quorum.SnapshotEvery",
-	"LogKind":               "quorum.LogKind",
 	"StoreStallLimit":       "quorum.StallLimit",
 	"Reaping.Interval":      "leader.Reaping.Interval",
 	"Reaping.PerMinute":     "leader.Reaping.PerMinute",

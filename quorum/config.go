@@ -35,9 +35,7 @@ type Config struct {
 	DataDir string
 	LogDir  string      // default: DataDir
 	Stores  disk.Stores // in place of the directories, for tests; default: on disk
-	// LogKind defaults to that of the directory, or disk.DefaultLogKind.
-	LogKind disk.LogKind
-	// SegmentBytes is the size of a file of the log, if LogKind is disk.LogWAL; default 16 MiB.
+	// SegmentBytes limits the size of a file of the log; default 16 MiB.
 	SegmentBytes int
 
 	StreamLayer  raft.StreamLayer // Addr is this member's address in Peers
@@ -83,8 +81,6 @@ func (cfg *Config) check() error {
 		return errors.New("quorum: either DataDir or Stores is required")
 	case !onDisk && (cfg.Stores.Log == nil || cfg.Stores.Stable == nil || cfg.Stores.Snapshots == nil):
 		return errors.New("quorum: Stores must be complete")
-	case cfg.LogKind != "" && !cfg.LogKind.IsKnown():
-		return fmt.Errorf("quorum: log store %q is neither %s nor %s", cfg.LogKind, disk.LogBolt, disk.LogWAL)
 	case cfg.SegmentBytes < 0 || cfg.SnapshotBytes < 0 || cfg.TrailingBytes < 0:
 		return errors.New("quorum: SegmentBytes, SnapshotBytes and TrailingBytes must not be negative")
 	}

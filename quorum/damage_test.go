@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-
-	"rollcall/quorum/disk"
 )
 
 // A leader with a damaged state is replaced even if it does not hand over. It is never a candidate
@@ -76,7 +74,7 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 func TestRecoverDamagedMember(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e, all := lost(t, disk.DefaultLogKind, 3, 3)
+		e, all := lost(t, 3, 3)
 		e.start(1)
 		if err := e.members[1].node.record.StoreDamage("a bit"); err != nil {
 			t.Fatal(err)

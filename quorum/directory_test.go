@@ -51,18 +51,6 @@ const (
 	receiving    = "receiving-" // begins the name of a snapshot that is being received
 )
 
-// kinds runs a test on each kind of log, beside other tests.
-func kinds(t *testing.T, test func(t *testing.T, kind disk.LogKind)) {
-	t.Helper()
-	t.Parallel()
-	for _, kind := range []disk.LogKind{disk.LogBolt, disk.LogWAL} {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			test(t, kind)
-		})
-	}
-}
-
 // own returns the member's own directory in dir.
 func own(dir string) string { return filepath.Join(dir, ownName) }
 
@@ -131,12 +119,12 @@ func emptyLog(t *testing.T, dir string) {
 }
 
 // filledDirectory returns the directory of a single member that has applied some commands.
-func filledDirectory(t *testing.T, kind disk.LogKind) (dir string, cfg Config) {
+func filledDirectory(t *testing.T) (dir string, cfg Config) {
 	t.Helper()
 	dir = t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)
-		e.kind, e.members[1].dir = kind, dir
+		e.members[1].dir = dir
 		e.start(1)
 		for _, c := range []string{"a", "b", "c"} {
 			e.propose(c, 1)
@@ -149,14 +137,13 @@ func filledDirectory(t *testing.T, kind disk.LogKind) (dir string, cfg Config) {
 }
 
 // On real files: after a stop, everything that was applied is restored from log and snapshot.
-func TestFilesSurvive(t *testing.T) { kinds(t, filesSurvive) }
-
-func filesSurvive(t *testing.T, kind disk.LogKind) {
+func TestFilesSurvive(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)
 		e.compact()
-		e.kind, e.members[1].dir = kind, dir
+		e.members[1].dir = dir
 		e.start(1)
 		all := e.fill(3*minTrailing, 1)
 		n := e.members[1].node
@@ -206,16 +193,15 @@ func filesSurvive(t *testing.T, kind disk.LogKind) {
 
 // The newest snapshot was installed, so there is no older log, and it is damaged. There is an older
 // snapshot, but a start from it would forget entries that others count on.
-func TestDamagedSnapshotIsNotSkipped(t *testing.T) { kinds(t, damagedSnapshotIsNotSkipped) }
-
-func damagedSnapshotIsNotSkipped(t *testing.T, kind disk.LogKind) {
+func TestDamagedSnapshotIsNotSkipped(t *testing.T) {
+	t.Parallel()
 	for _, part := range []string{"state.bin", "meta.json"} {
 		t.Run(part, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := newEnsemble(t, 1)
 				e.compact()
 				dir := t.TempDir()
-				e.kind, e.members[1].dir = kind, dir
+				e.members[1].dir = dir
 				e.start(1)
 				snapshots := func() []string {
 					all, _ := filepath.Glob(filepath.Join(own(dir), snapshotsDir, "*-*-*[0-9]"))

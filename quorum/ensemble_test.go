@@ -388,8 +388,7 @@ type ensemble struct {
 	net     *memNetwork
 	peers   []wire.Peer
 	members map[uint32]*testMember
-	kind    disk.LogKind // of the logs in directories
-	mu      sync.Mutex   // guards members' node for Ask
+	mu      sync.Mutex // guards members' node for Ask
 }
 
 type testMember struct {
@@ -447,7 +446,7 @@ func (e *ensemble) tryStart(id uint32) error {
 		StateMachine: m.machine, SendHello: e.ask(id), HeartbeatTimeout: testHeartbeat, StallLimit: testStallLimit, Logger: testLogger(id), SegmentBytes: testSegment,
 	}
 	if m.dir != "" {
-		cfg.Stores, cfg.DataDir, cfg.LogKind = disk.Stores{}, m.dir, e.kind
+		cfg.Stores, cfg.DataDir = disk.Stores{}, m.dir
 	}
 	if m.adjust != nil {
 		m.adjust(&cfg)

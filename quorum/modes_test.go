@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/synctest"
-
-	"rollcall/quorum/disk"
 )
 
 // modes returns which permissions users other than the owner have for the files below dir.
@@ -29,9 +27,8 @@ func modes(t *testing.T, dir string) (open []string) {
 
 // Everything that a member makes can be read only by its owner, even in a directory that everyone may
 // read. Other files stay as they are.
-func TestModes(t *testing.T) { kinds(t, filesAreTheOwners) }
-
-func filesAreTheOwners(t *testing.T, kind disk.LogKind) {
+func TestModes(t *testing.T) {
+	t.Parallel()
 	top := t.TempDir()
 	made, shared, log := filepath.Join(top, "made", "here"), filepath.Join(top, "shared"), filepath.Join(top, "log")
 	write(t, filepath.Join(shared, "zoo.cfg"), "tickTime=2000")
@@ -46,7 +43,7 @@ func filesAreTheOwners(t *testing.T, kind disk.LogKind) {
 		synctest.Test(t, func(t *testing.T) {
 			e := newEnsemble(t, 1)
 			e.compact()
-			e.kind, e.members[1].dir = kind, dir
+			e.members[1].dir = dir
 			compact := e.members[1].adjust
 			e.members[1].adjust = func(c *Config) { compact(c); c.LogDir = log }
 			e.start(1)

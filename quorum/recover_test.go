@@ -20,12 +20,11 @@ import (
 
 // Two of three members are lost. The survivor continues alone; or, under the same server list, it
 // admits the two others, which start with empty directories.
-func TestRecover(t *testing.T) { kinds(t, recoverOne) }
-
-func recoverOne(t *testing.T, kind disk.LogKind) {
+func TestRecover(t *testing.T) {
+	t.Parallel()
 	for _, compacted := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			e, all := lost(t, kind, 3, map[bool]int{false: 3, true: 3 * minTrailing}[compacted])
+			e, all := lost(t, 3, map[bool]int{false: 3, true: 3 * minTrailing}[compacted])
 
 			alone := filepath.Join(t.TempDir(), "alone")
 			copyDir(t, e.members[1].dir, alone)
@@ -33,7 +32,7 @@ func recoverOne(t *testing.T, kind disk.LogKind) {
 				t.Fatal(err)
 			}
 			one := newEnsemble(t, 1)
-			one.members[1].dir = alone // its kind is the directory's
+			one.members[1].dir = alone
 			one.start(1)
 			one.applied(all, 1)
 			one.propose("on", 1)
@@ -69,13 +68,13 @@ func recoverOne(t *testing.T, kind disk.LogKind) {
 }
 
 // lost makes an ensemble with data of which only member 1's are left. No member runs.
-func lost(t *testing.T, kind disk.LogKind, members, writes int) (e *ensemble, all []string) {
+func lost(t *testing.T, members, writes int) (e *ensemble, all []string) {
 	t.Helper()
 	e = newEnsemble(t, members)
 	if writes > minTrailing {
 		e.compact()
 	}
-	e.kind, e.members[1].dir = kind, filepath.Join(t.TempDir(), "1")
+	e.members[1].dir = filepath.Join(t.TempDir(), "1")
 	e.begin()
 	all = e.fill(writes, e.running()...)
 	if writes > minTrailing {
@@ -160,8 +159,7 @@ func TestRecoverWithKills(t *testing.T) {
 
 func recoverWithKills(t *testing.T, members int, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 7))
-	kind := []disk.LogKind{disk.LogWAL, disk.LogBolt}[seed%2]
-	e, all := lost(t, kind, members, 20)
+	e, all := lost(t, members, 20)
 	e.recover(1)
 	for id := uint32(2); id <= uint32(members); id++ {
 		mem := raft.NewInmemStore()
@@ -224,7 +222,7 @@ func (e *ensemble) ids() []uint32 { return slices.Sorted(maps.Keys(e.members)) }
 func TestRecoverFiveByAndBy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e, all := lost(t, disk.DefaultLogKind, 5, 5)
+		e, all := lost(t, 5, 5)
 		for _, m := range e.members {
 			m.adjust = func(c *Config) { c.WantedServers = func() ([]wire.Peer, bool) { return nil, false } } // no list of the new ensemble
 		}
@@ -296,13 +294,12 @@ func copyDir(t *testing.T, from, to string) {
 }
 
 // A recovery that was killed before the identity was written is noticed, and repeated.
-func TestRecoverInterrupted(t *testing.T) { kinds(t, recoverInterrupted) }
-
-func recoverInterrupted(t *testing.T, kind disk.LogKind) {
+func TestRecoverInterrupted(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		dir := t.TempDir()
-		e.kind, e.members[1].dir = kind, dir
+		e.members[1].dir = dir
 		e.begin()
 		e.stop(1)
 		before, err := os.ReadFile(filepath.Join(own(dir), identityName))
@@ -322,9 +319,8 @@ func recoverInterrupted(t *testing.T, kind disk.LogKind) {
 	})
 }
 
-func TestRecoverRefuses(t *testing.T) { kinds(t, recoverRefuses) }
-
-func recoverRefuses(t *testing.T, kind disk.LogKind) {
+func TestRecoverRefuses(t *testing.T) {
+	t.Parallel()
 	peers := []wire.Peer{{ID: 1, Addr: "m1:3888"}}
 	empty := t.TempDir()
 	if err := Recover(RecoverConfig{DataDir: empty, MemberID: 1, Peers: peers, StateMachine: &machine{}}); !errors.Is(err, disk.ErrNoData) {
@@ -334,18 +330,17 @@ func recoverRefuses(t *testing.T, kind disk.LogKind) {
 		t.Errorf("it left %v in an empty directory", left)
 	}
 	cfg := directoryConfig(t.TempDir(), 1)
-	cfg.LogKind = kind
 	openAndClose(t, cfg)
 	if err := Recover(RecoverConfig{DataDir: cfg.DataDir, MemberID: 1, Peers: peers, StateMachine: &machine{}}); !errors.Is(err, disk.ErrNoData) {
 		t.Errorf("no data: %v, want ErrNoData", err)
 	}
 
-	dir, cfg := filledDirectory(t, kind)
+	dir, cfg := filledDirectory(t)
 	refusing := &machine{refuse: "b"}
 	if err := Recover(RecoverConfig{DataDir: dir, MemberID: 1, Peers: peers, StateMachine: refusing}); err == nil {
 		t.Error("recovered past an entry that the machine refuses")
 	}
-	dir, cfg = filledDirectory(t, kind)
+	dir, cfg = filledDirectory(t)
 	alone := []wire.Peer{{ID: 1, Addr: "m1:3888", Observer: true}, {ID: 2, Addr: "m2:3888"}}
 	if err := Recover(RecoverConfig{DataDir: dir, MemberID: 1, Peers: alone, StateMachine: &machine{}}); err == nil {
 		t.Error("recovered a member that would be an observer alone")

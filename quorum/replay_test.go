@@ -12,12 +12,11 @@ import (
 
 // The data of a member that was stopped have all entries, in order, whether its log was compacted or not, and however
 // often they are read.
-func TestReplay(t *testing.T) { kinds(t, replayStopped) }
-
-func replayStopped(t *testing.T, kind disk.LogKind) {
+func TestReplay(t *testing.T) {
+	t.Parallel()
 	for _, compacted := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			e, all := lost(t, kind, 3, map[bool]int{false: 3, true: 3 * minTrailing}[compacted])
+			e, all := lost(t, 3, map[bool]int{false: 3, true: 3 * minTrailing}[compacted])
 			var first disk.DataEnd
 			for i := range 2 {
 				m := &machine{}
@@ -41,13 +40,12 @@ func replayStopped(t *testing.T, kind disk.LogKind) {
 }
 
 // A directory whose state no member could serve is refused, with the reason.
-func TestReplayRefuses(t *testing.T) { kinds(t, replayRefuses) }
-
-func replayRefuses(t *testing.T, kind disk.LogKind) {
+func TestReplayRefuses(t *testing.T) {
+	t.Parallel()
 	if _, err := Replay(ReplayConfig{DataDir: t.TempDir(), StateMachine: &machine{}}); !errors.Is(err, disk.ErrNoData) {
 		t.Errorf("no directory of ours: %v, want ErrNoData", err)
 	}
-	dir, cfg := filledDirectory(t, kind)
+	dir, cfg := filledDirectory(t)
 	refused := func(m *machine, want string) {
 		t.Helper()
 		if _, err := Replay(ReplayConfig{DataDir: dir, StateMachine: m}); err == nil || !strings.Contains(err.Error(), want) {

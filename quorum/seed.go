@@ -15,7 +15,6 @@ import (
 type SeedConfig struct {
 	DataDir, LogDir string       // as in Config
 	Stores          disk.Stores  // as in Config; they are empty
-	LogKind         disk.LogKind // as in Config
 	MemberID        uint32       // the id that the member will have
 	Peers           []wire.Peer  // all members of the new ensemble, MemberID included
 	StateMachine    StateMachine // an empty one; only Verify is used
@@ -51,8 +50,6 @@ func (p *SeedConfig) check() error {
 		return fmt.Errorf("quorum: index %d of a seed is not above %d", p.Index, disk.BootstrapIndex)
 	case p.Term < 1 || p.Term > MaxSeedTerm:
 		return fmt.Errorf("quorum: term %d of a seed is not between 1 and %d", p.Term, uint64(MaxSeedTerm))
-	case p.LogKind != "" && !p.LogKind.IsKnown():
-		return fmt.Errorf("quorum: log store %q is neither %s nor %s", p.LogKind, disk.LogBolt, disk.LogWAL)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (e *ensemble) seed(id uint32, command string) {
 
 func (e *ensemble) seedConfig(id uint32, command string) SeedConfig {
 	return SeedConfig{
-		DataDir: e.members[id].dir, LogKind: e.kind, MemberID: id, Peers: e.peers, StateMachine: &machine{}, SegmentBytes: testSegment,
+		DataDir: e.members[id].dir, MemberID: id, Peers: e.peers, StateMachine: &machine{}, SegmentBytes: testSegment,
 		Index: seededIndex, Term: seededTerm, WriteState: stateOf(&machine{Index: seededIndex, Commands: []string{command}}),
 	}
 }
@@ -41,12 +41,10 @@ func stateOf(m *machine) func(io.Writer) error {
 
 // A seeded disk is the only voter of a new ensemble, whatever its number. The others start empty and copy its state. They go on
 // in a later term.
-func TestSeed(t *testing.T) { kinds(t, seedOne) }
-
-func seedOne(t *testing.T, kind disk.LogKind) {
+func TestSeed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
-		e.kind = kind
 		e.seed(2, "old")
 		e.start(1, 2, 3)
 		e.wait("all to vote", func() bool { return len(e.members[2].node.status.VoterIDs()) == 3 })
@@ -92,7 +90,6 @@ func TestSeedRefuses(t *testing.T) {
 		{"last term", func(p *SeedConfig) { p.Term = MaxSeedTerm }, ""},
 		{"stranger", func(p *SeedConfig) { p.MemberID = 9 }, "this member, 9"},
 		{"observer", func(p *SeedConfig) { p.Peers = slices.Clone(p.Peers); p.Peers[0].Observer = true }, "member 1 has no vote"},
-		{"log store", func(p *SeedConfig) { p.LogKind = "paper" }, `"paper"`},
 		{"other index", func(p *SeedConfig) { p.WriteState = stateOf(&machine{Index: seededIndex - 1}) }, "it goes to index 99"},
 		{"earlier term", func(p *SeedConfig) { p.WriteState = stateOf(&machine{Index: seededIndex}); p.Term = 1 }, ""},
 		{"no state", func(p *SeedConfig) { p.WriteState = func(io.Writer) error { return nil } }, "the state that was written"},

@@ -84,9 +84,8 @@ func greaterDigit(d byte) bool { return d != '7' && d != '9' }
 
 // A wrong bit in a snapshot's metadata never costs an entry of the log: the member continues
 // without that snapshot, or reports what is wrong.
-func TestFlippedSnapshotDeletesNothing(t *testing.T) { kinds(t, flippedSnapshot) }
-
-func flippedSnapshot(t *testing.T, kind disk.LogKind) {
+func TestFlippedSnapshotDeletesNothing(t *testing.T) {
+	t.Parallel()
 	for _, field := range []string{"Index", "Term"} {
 		t.Run(field, func(t *testing.T) {
 			dir := t.TempDir()
@@ -94,7 +93,7 @@ func flippedSnapshot(t *testing.T, kind disk.LogKind) {
 			synctest.Test(t, func(t *testing.T) {
 				e := newEnsemble(t, 1)
 				e.compact()
-				e.kind, e.members[1].dir = kind, dir
+				e.members[1].dir = dir
 				e.start(1)
 				all = e.fill(30, 1)
 				e.wait("a snapshot", func() bool { return e.snapshot(1) })
@@ -141,7 +140,7 @@ func TestSnapshotOfOtherServers(t *testing.T) {
 		"observers": {wire.RaftConfiguration([]wire.Peer{{ID: 1, DiskID: 1, Addr: "m1:3888", Observer: true}}), disk.ErrDamaged},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, cfg := filledDirectory(t, disk.DefaultLogKind)
+			dir, cfg := filledDirectory(t)
 			m := &machine{Index: 4, Commands: []string{"a", "b", "c"}}
 			body, err := json.Marshal(m)
 			if err != nil {
@@ -176,7 +175,7 @@ func TestSnapshotOfNewerVersion(t *testing.T) {
 	}
 	for _, log := range []string{"follows", "ends before", "is gone"} {
 		t.Run("log "+log, func(t *testing.T) {
-			dir, cfg := filledDirectory(t, disk.DefaultLogKind)
+			dir, cfg := filledDirectory(t)
 			index := map[string]uint64{"follows": 3, "ends before": 900, "is gone": 900}[log]
 			d := openStopped(t, dir)
 			storeSnapshot(t, d.Snapshots(), index, strings.Replace(string(body), "900", fmt.Sprint(index), 1), wire.RaftConfiguration([]wire.Peer{{ID: 1, DiskID: d.ID(), Addr: "m1:3888"}}))

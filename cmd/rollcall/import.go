@@ -246,7 +246,7 @@ func (i *importer) seedMember(plan *migrate.ImportPlan) error {
 	writing := cli.NewProgress(i.streams, "writing the member's files", 0)
 	digest := uint64(0)
 	err := member.SeedMember(member.SeedConfig{
-		ID: i.cfg.MyID, Servers: ensembleServers(i.cfg), Dir: i.cfg.Dir, LogDir: i.cfg.LogDir, LogKind: i.cfg.LogKind,
+		ID: i.cfg.MyID, Servers: ensembleServers(i.cfg), Dir: i.cfg.Dir, LogDir: i.cfg.LogDir,
 		Logger: i.logger,
 		Index:  plan.ImageHead().Index, Term: plan.Term, RetryCommand: i.commandText,
 		WriteImage: func(to io.Writer) (err error) {

@@ -151,7 +151,7 @@ func (u contextReader) Read(p []byte) (int, error) {
 // line to repeat it.
 func seedFromBackup(cfg config.Config, state *member.RestoredState, again string) (digest string, err error) {
 	err = member.SeedMember(member.SeedConfig{
-		ID: cfg.MyID, Servers: ensembleServers(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir, LogKind: cfg.LogKind,
+		ID: cfg.MyID, Servers: ensembleServers(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir,
 		Index: state.ImageHead().Index, Term: state.RaftTerm(), RetryCommand: again,
 		WriteImage: func(w io.Writer) error {
 			sum, err := state.WriteImage(w)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
 	"rollcall/zk/jute"
@@ -25,6 +26,7 @@ const (
 // has left a part of one. Each acknowledged create is there once and in order, except the last ones before the kill:
 // those that the file had not shown yet. If the client rests before the kill, nothing is missing.
 func TestAuditLogSurvivesKills(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 1, Tick: time.Second, Audited: true, Lines: "audit.fileSize=1000000000\n"}) // one file: a fast machine writes more than the default
 	m := e.Members[0]
 	for round := range auditRounds {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/operator/api"
 	"rollcall/zk/jute"
@@ -32,8 +33,10 @@ const (
 // A member begins alone, has a long log, and grows to three as docs/members.md says. Two of the three acknowledge nodes. Then
 // the first one loses its disk and is started again, and while it copies the log, the leader is killed. The disks of the
 // leader and of the third one are whole, so all nodes must be there afterwards. In one case the third one was
-// paused while the nodes were written, and in the other one it is killed together with the leader.
+// paused while the nodes were written, and in the other one it is killed together with the leader. It copies long logs between
+// processes; integration.TestJoiningSchedules plays the same in virtual time in each run of CI.
 func TestWipedFirstMember(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	binary, err := process.Build(t.TempDir()) // with the product's own constants
 	if err != nil {
 		t.Fatal(err)

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
-	"rollcall/quorum/disk"
 	"rollcall/zk/jute"
 )
 
@@ -25,8 +25,9 @@ const leaderKills = 3
 // ensemble grows to five, and shrinks to three again. All this is under load, and from three members on a leader is
 // killed while each change is made. No session is lost, and nothing acknowledged is.
 func TestMembersReplaced(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	began := time.Now()
-	r := &run{t: t, sum: &totals{kills: map[role]int{}, kinds: map[disk.LogKind]int{}}, rng: rand.New(rand.NewPCG(1, 11)), left: map[string]bool{}}
+	r := &run{t: t, sum: &totals{kills: map[role]int{}}, rng: rand.New(rand.NewPCG(1, 11)), left: map[string]bool{}}
 	r.Ensemble = process.StartEnsemble(t, process.Config{
 		Binary: rollcall, Flags: []string{"-v"}, Size: 1, Grows: true, Tick: tick,
 		Lines: "snapCount=2000\nmaxClientCnxns=0\nreconfigEnabled=true\nDigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=\n",

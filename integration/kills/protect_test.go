@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/internal/keystore/authority"
-	"rollcall/quorum/disk"
 	"rollcall/zk/jute"
 )
 
@@ -25,8 +25,9 @@ import (
 // session is lost, nothing acknowledged is lost, and only clients of a member that is restarted or
 // killed lose their connection, once.
 func TestProtect(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	began := time.Now()
-	p := &protected{run: &run{t: t, sum: &totals{kills: map[role]int{}, kinds: map[disk.LogKind]int{}}, rng: mathrand.New(mathrand.NewPCG(1, 10)), left: map[string]bool{}}}
+	p := &protected{run: &run{t: t, sum: &totals{kills: map[role]int{}}, rng: mathrand.New(mathrand.NewPCG(1, 10)), left: map[string]bool{}}}
 	p.Ensemble = process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 3, Tick: tick, Lines: "snapCount=2000\nmaxClientCnxns=0\n"})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"rollcall/quorum/disk"
 )
 
 // totals counts what happened in all runs.
@@ -15,20 +13,19 @@ type totals struct {
 	runs, restarts, again                  int // again: members that asked to be restarted
 	processes                              int // killed
 	kills                                  map[role]int
-	kinds                                  map[disk.LogKind]int // runs with a log of each kind
-	writing, compacting                    int                  // kills while a snapshot was written, or while the log was shortened after it
-	receiving                              int                  // kills while a snapshot was received
-	installed                              int                  // snapshots that were installed
+	writing, compacting                    int // kills while a snapshot was written, or while the log was shortened after it
+	receiving                              int // kills while a snapshot was received
+	installed                              int // snapshots that were installed
 	acked, unknown, comparisons, shortened int
 	nodes                                  int
 }
 
 func (s *totals) print(took time.Duration) {
-	fmt.Printf("kill -9: %d runs (boltdb %d, wal %d), %d kills (leader %d, follower %d, all at once %d, starting %d), %d processes killed; "+
+	fmt.Printf("kill -9: %d runs, %d kills (leader %d, follower %d, all at once %d, starting %d), %d processes killed; "+
 		"%d kills during a snapshot (%d while it was written, %d while the log was shortened), %d while one was received, %d installed; "+
 		"%d restarts, %d of them asked for by members; %d writes acknowledged, %d of unknown outcome; "+
 		"%d comparisons of three members, %d nodes, %d shortened logs; %v\n",
-		s.runs, s.kinds[disk.LogBolt], s.kinds[disk.LogWAL], s.count(), s.kills[leader], s.kills[follower], s.kills[all], s.kills[starting], s.processes,
+		s.runs, s.count(), s.kills[leader], s.kills[follower], s.kills[all], s.kills[starting], s.processes,
 		s.writing+s.compacting, s.writing, s.compacting, s.receiving, s.installed,
 		s.restarts, s.again, s.acked, s.unknown, s.comparisons, s.nodes, s.shortened, took.Round(time.Second))
 }
@@ -37,14 +34,8 @@ func (s *totals) count() int {
 	return s.kills[leader] + s.kills[follower] + s.kills[all] + s.kills[starting]
 }
 
-// floors checks that enough happened in the runs, with each kind of log in turn. The numbers are
-// those for 20 runs. Other numbers of runs need a share of them.
-func (s *totals) floors(t *testing.T, runs int, kinds []disk.LogKind) {
-	for _, kind := range kinds {
-		if got, least := s.kinds[kind], runs/len(kinds); got < least {
-			t.Errorf("runs with the log in %s: %d, want %d at least", kind, got, least)
-		}
-	}
+// floors checks that enough happened in the runs. The numbers are those for 20 runs. Other numbers of runs need a share of them.
+func (s *totals) floors(t *testing.T, runs int) {
 	for what, f := range map[string]struct{ got, twenty int }{
 		"runs":                           {s.runs, 20},
 		"kills":                          {s.count(), 100},

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
-	"rollcall/quorum/disk"
 	"rollcall/znode"
 )
 
@@ -38,9 +38,10 @@ const nextFormat = znode.FormatLevel + 1
 // versions catch up members of the other version by snapshots. No acknowledged write is lost, and
 // members are equal throughout. Once all have been upgraded, this version refuses the data.
 func TestUpgrade(t *testing.T) {
+	needs.Check(t, needs.Usual)
 	began := time.Now()
 	next := buildNext(t)
-	r := &run{t: t, sum: &totals{kills: map[role]int{}, kinds: map[disk.LogKind]int{}}, rng: rand.New(rand.NewPCG(1, 9)), left: map[string]bool{}}
+	r := &run{t: t, sum: &totals{kills: map[role]int{}}, rng: rand.New(rand.NewPCG(1, 9)), left: map[string]bool{}}
 	r.Ensemble = process.StartEnsemble(t, process.Config{
 		Binary: rollcall, Flags: []string{"-v"}, Size: 3, Tick: tick, Lines: "snapCount=100\nmaxClientCnxns=0\n",
 	})

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
 	"rollcall/zk/jute"
@@ -37,6 +38,7 @@ const (
 // no session was lost, and all members are equal. ROLLCALL_WIPES is how long new plays begin, such as 20m, and ROLLCALL_FIRST
 // the seed of the first one. A seed stands for a plan.
 func TestWipes(t *testing.T) {
+	needs.Check(t, needs.Nightly)
 	limit, first := wipesTime, process.Setting(t, "ROLLCALL_FIRST", 1, 1)
 	if text := os.Getenv("ROLLCALL_WIPES"); text != "" {
 		var err error

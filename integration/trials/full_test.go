@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 	"rollcall/quorum/disk"
 	"rollcall/zk/jute"
@@ -92,13 +93,13 @@ func (zeros) Read(p []byte) (int, error) {
 }
 
 // newMember returns a member alone, with its directory on the disk.
-func (d *smallDisk) newMember(store disk.LogKind) *process.Member {
+func (d *smallDisk) newMember() *process.Member {
 	d.t.Helper()
 	m := &process.Member{ID: 1, Data: filepath.Join(d.root, "data"), Config: filepath.Join(d.t.TempDir(), "zoo.cfg")}
 	clients := process.FreePort(d.t)
 	m.Clients = clients.String()
-	text := fmt.Sprintf("tickTime=%d\ndataDir=%s\nclientPortAddress=%s\nclientPort=%d\nadmin.enableServer=false\n4lw.commands.whitelist=*\nlogStore=%s\n",
-		tick.Milliseconds(), m.Data, clients.IP, clients.Port, store)
+	text := fmt.Sprintf("tickTime=%d\ndataDir=%s\nclientPortAddress=%s\nclientPort=%d\nadmin.enableServer=false\n4lw.commands.whitelist=*\n",
+		tick.Milliseconds(), m.Data, clients.IP, clients.Port)
 	if err := os.WriteFile(m.Config, []byte(text), 0o600); err != nil {
 		d.t.Fatal(err)
 	}
@@ -141,37 +142,33 @@ const nodeSize = 1000 // bytes
 // started, with the message that the disk is full. Once there is space, it starts and has
 // everything that was acknowledged.
 func TestFullDisk(t *testing.T) {
-	for _, store := range []disk.LogKind{disk.LogBolt, disk.LogWAL} {
-		t.Run(string(store), func(t *testing.T) {
-			t.Parallel()
-			d := newSmallDisk(t)
-			m, want := d.newMember(store), map[string]string{}
-			r := start(t, m)
-			if !until(r.serves) {
-				t.Fatal("the member does not serve")
-			}
-			d.fill(256 << 10)
-			path, data := wears(t, r, want)
-			if len(want) == 0 {
-				t.Error("nothing was written before the disk was full")
-			}
-			d.free()
-			d.fill(0)
-			again, other := wears(t, start(t, m), want)
-			d.free()
-			if r = start(t, m); !until(r.serves) {
-				t.Fatal("the member does not serve although there is space")
-			}
-			err := read(m, want)
-			for _, maybe := range []map[string]string{{path: data}, {again: other}} {
-				if err != nil { // the node of a write that was not acknowledged may be there, too
-					maps.Copy(maybe, want)
-					err = read(m, maybe)
-				}
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
+	needs.Check(t, needs.Usual)
+	d := newSmallDisk(t)
+	m, want := d.newMember(), map[string]string{}
+	r := start(t, m)
+	if !until(r.serves) {
+		t.Fatal("the member does not serve")
+	}
+	d.fill(256 << 10)
+	path, data := wears(t, r, want)
+	if len(want) == 0 {
+		t.Error("nothing was written before the disk was full")
+	}
+	d.free()
+	d.fill(0)
+	again, other := wears(t, start(t, m), want)
+	d.free()
+	if r = start(t, m); !until(r.serves) {
+		t.Fatal("the member does not serve although there is space")
+	}
+	err := read(m, want)
+	for _, maybe := range []map[string]string{{path: data}, {again: other}} {
+		if err != nil { // the node of a write that was not acknowledged may be there, too
+			maps.Copy(maybe, want)
+			err = read(m, maybe)
+		}
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }

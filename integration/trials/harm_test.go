@@ -11,10 +11,9 @@ import (
 // kinds are the kinds of files in a data directory. A trial damages one file of its kind, which it draws
 // at random.
 var kinds = []struct {
-	name  string
-	is    func(path string) bool
-	store string // the kind exists with this log store only; "": with any
-	last  bool   // only the last file of that kind is damaged
+	name string
+	is   func(path string) bool
+	last bool // only the last file of that kind is damaged
 	// part is the path of what the file belongs to, relative to the file's directory. A refusal may name
 	// that path instead of the file. "" means that there is none.
 	part string
@@ -24,18 +23,16 @@ var kinds = []struct {
 	// several. A dash means that the end depends on which bytes or which file were drawn.
 	certain string
 }{
-	{"identity", base("identity.json"), "", false, "", both, "fffffbf"},
-	{"lock", base("lock"), "", false, "", []end{right}, "rrrrrrr"}, // its content does not matter
-	{"number of the member", base("myid"), "", false, "", both, "fff-rbb"},
-	{"term and votes", base("raft.db"), "wal", false, "", both, "----r-f"},
-	{"log, term and votes", base("raft.db"), "boltdb", false, "", both, "----rff"},
-	{"mark of raft.db", base("raft.durable"), "", false, "raft.db", both, "fffff-r"},
-	{"list of segments", base("wal-meta.db"), "wal", false, ".", both, "----rff"},
-	{"mark of the segments", base("durable"), "wal", false, ".", both, "fffff-r"},
-	{"segment", suffix(".wal"), "wal", false, ".", both, "----r-f"},
-	{"last segment", suffix(".wal"), "wal", true, ".", both, "---fr-f"},
-	{"snapshot", base("state.bin"), "", false, ".", both, "-------"}, // the older one is not needed
-	{"metadata of a snapshot", base("meta.json"), "", false, ".", both, "-------"},
+	{"identity", base("identity.json"), false, "", both, "fffffbf"},
+	{"lock", base("lock"), false, "", []end{right}, "rrrrrrr"}, // its content does not matter
+	{"number of the member", base("myid"), false, "", both, "fff-rbb"},
+	{"term and votes", base("raft.db"), false, "", both, "----r-f"},
+	{"mark of raft.db", base("raft.durable"), false, "raft.db", both, "fffff-r"},
+	{"mark of the segments", base("durable"), false, ".", both, "fffff-r"},
+	{"segment", suffix(".log"), false, ".", both, "---ffff"},
+	{"last segment", suffix(".log"), true, ".", both, "---ffff"},
+	{"snapshot", base("state.bin"), false, ".", both, "-------"}, // the older one is not needed
+	{"metadata of a snapshot", base("meta.json"), false, ".", both, "-------"},
 }
 
 // end is the end that a trial may come to.
@@ -141,7 +138,7 @@ func (i image) like(rng *rand.Rand, path string) file {
 	}
 	var alike []string
 	for _, name := range i.names() {
-		if filepath.Ext(name) == filepath.Ext(path) && (filepath.Base(name) == filepath.Base(path) || filepath.Ext(path) == ".wal") {
+		if filepath.Ext(name) == filepath.Ext(path) && (filepath.Base(name) == filepath.Base(path) || filepath.Ext(path) == ".log") {
 			alike = append(alike, name)
 		}
 	}

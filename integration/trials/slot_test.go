@@ -41,7 +41,6 @@ const (
 // slot is one single member and three members, all stopped, with the contents of their directories and
 // the data that were acknowledged to clients. Its trials run one after another.
 type slot struct {
-	store string
 	alone cast
 	three cast
 }
@@ -55,31 +54,31 @@ type cast struct {
 	want    map[string]string // data by path
 }
 
-func newSlot(t *testing.T, store string, rng *rand.Rand) *slot {
+func newSlot(t *testing.T, rng *rand.Rand) *slot {
 	t.Helper()
-	return &slot{store: store, alone: castOfOne(t, store, rng), three: castOfThree(t, store, rng)}
+	return &slot{alone: castOfOne(t, rng), three: castOfThree(t, rng)}
 }
 
 // config returns the settings of members. The stall limit is as long as patience, because a disk
 // that all trials share may hang for seconds. If members closed their clients' connections then,
 // that would say nothing about the damage.
-func config(size int, store string) process.Config {
+func config(size int) process.Config {
 	apart := apartOfThree
 	if size == 1 {
 		apart = apartAlone
 	}
 	return process.Config{
 		Binary: rollcall, Size: size, Tick: tick,
-		Lines: fmt.Sprintf("snapCount=%d\nlogStore=%s\nmaxClientCnxns=0\nstoreStallLimit=%d\n", apart, store, patience.Milliseconds()),
+		Lines: fmt.Sprintf("snapCount=%d\nmaxClientCnxns=0\nstoreStallLimit=%d\n", apart, patience.Milliseconds()),
 	}
 }
 
 // castOfOne makes a single member with snapshots, a log that goes on after them, and full segments.
-func castOfOne(t *testing.T, store string, rng *rand.Rand) cast {
+func castOfOne(t *testing.T, rng *rand.Rand) cast {
 	t.Helper()
-	other := process.StartEnsemble(t, config(1, store))
+	other := process.StartEnsemble(t, config(1))
 	create(t, other.Members[0], rng, map[string]string{}, 150)
-	e := process.StartEnsemble(t, config(1, store))
+	e := process.StartEnsemble(t, config(1))
 	c := cast{members: e.Members, want: map[string]string{}}
 	m := e.Members[0]
 	for n := range snapshots {
@@ -94,9 +93,9 @@ func castOfOne(t *testing.T, store string, rng *rand.Rand) cast {
 	return c
 }
 
-func castOfThree(t *testing.T, store string, rng *rand.Rand) cast {
+func castOfThree(t *testing.T, rng *rand.Rand) cast {
 	t.Helper()
-	e := process.StartEnsemble(t, config(3, store))
+	e := process.StartEnsemble(t, config(3))
 	leader := e.Settle()
 	c := cast{want: map[string]string{}}
 	for n := range snapshots {

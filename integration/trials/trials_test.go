@@ -13,22 +13,21 @@ import (
 	"sync"
 	"testing"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
-	"rollcall/quorum/disk"
 )
 
 const (
-	// defaultTrials is how many trials there are: each combination of store, ensemble, kind of file
-	// and kind of damage once, and some of them twice.
-	defaultTrials = 320
-	// slots is how many trials run in parallel for each log store. They mostly wait.
-	slots = 3
+	// defaultTrials is how many trials there are: each combination of ensemble, kind of file
+	// and kind of damage once, and most of them twice.
+	defaultTrials = 240
+	// slots is how many trials run in parallel. They mostly wait.
+	slots = 6
 )
 
 // trial is one line of the table.
 type trial struct {
 	seed  int
-	store disk.LogKind
 	three bool
 	kind  int // index in kinds
 	harm  int // index in harms
@@ -36,14 +35,10 @@ type trial struct {
 
 // table returns every combination once.
 func table() (all []trial) {
-	for _, store := range []disk.LogKind{disk.LogBolt, disk.LogWAL} {
-		for _, three := range []bool{false, true} {
-			for k := range kinds {
-				for h := range harms {
-					if kinds[k].store == "" || kinds[k].store == string(store) {
-						all = append(all, trial{store: store, three: three, kind: k, harm: h})
-					}
-				}
+	for _, three := range []bool{false, true} {
+		for k := range kinds {
+			for h := range harms {
+				all = append(all, trial{three: three, kind: k, harm: h})
 			}
 		}
 	}
@@ -136,31 +131,32 @@ func (c *counts) floors(t *testing.T, played []trial) {
 // However a file is damaged, a member has everything that was acknowledged, or refuses to start and
 // says why.
 func TestTrials(t *testing.T) {
-	n, first := process.Setting(t, "ROLLCALL_TRIALS", 1, defaultTrials), process.Setting(t, "ROLLCALL_FIRST", 0, 0)
+	needs.Check(t, needs.Usual)
+	n, first := process.Setting(t, "ROLLCALL_TRIALS", 1, needs.Amount(1, defaultTrials/3+1, defaultTrials)), process.Setting(t, "ROLLCALL_FIRST", 0, 0)
 	if one := process.Setting(t, "ROLLCALL_TRIAL", 0, -1); one >= 0 {
 		n, first = 1, one
 	}
 	var played []trial
-	all, queues := table(), map[disk.LogKind]chan trial{disk.LogBolt: make(chan trial, n), disk.LogWAL: make(chan trial, n)}
-	for seed := first; seed < first+n; seed++ {
+	all, queue := table(), make(chan trial, n)
+	step := (defaultTrials + n - 1) / n // fewer trials are spread over the table
+	for i := range n {
+		seed := first + i*step
 		tr := all[seed%len(all)]
 		tr.seed = seed
 		played = append(played, tr)
-		queues[tr.store] <- tr
+		queue <- tr
 	}
 	sum := &counts{all: map[harm]map[end]int{}}
 	t.Run("slot", func(t *testing.T) {
-		for store, queue := range queues {
-			close(queue)
-			for i := range min(slots, len(queue)) {
-				t.Run(fmt.Sprintf("%s%d", store, i), func(t *testing.T) {
-					t.Parallel()
-					s := newSlot(t, string(store), rand.New(rand.NewPCG(uint64(i), 1)))
-					for tr := range queue {
-						t.Run(strconv.Itoa(tr.seed), func(t *testing.T) { tr.play(t, s, sum) })
-					}
-				})
-			}
+		close(queue)
+		for i := range min(slots, len(queue)) {
+			t.Run(strconv.Itoa(i), func(t *testing.T) {
+				t.Parallel()
+				s := newSlot(t, rand.New(rand.NewPCG(uint64(i), 1)))
+				for tr := range queue {
+					t.Run(strconv.Itoa(tr.seed), func(t *testing.T) { tr.play(t, s, sum) })
+				}
+			})
 		}
 	})
 	sum.print()
@@ -187,7 +183,7 @@ func (tr trial) play(t *testing.T, s *slot, sum *counts) {
 	h := tr.damage(rng, i, other)
 	t.Cleanup(func() {
 		if t.Failed() || os.Getenv("ROLLCALL_TRIAL") != "" {
-			t.Logf("one of %d members, log in %s: %v; again: ROLLCALL_TRIAL=%d", len(c.members), tr.store, h, tr.seed)
+			t.Logf("one of %d members: %v; again: ROLLCALL_TRIAL=%d", len(c.members), h, tr.seed)
 		}
 	})
 	if h.path == "" {
@@ -287,7 +283,7 @@ var (
 	traces = regexp.MustCompile(`(?m)^(panic:|fatal error:|goroutine \d+|SIG[A-Z]+:|unexpected fault)`)
 	// ways match the instructions of a member that ends without finding its data damaged.
 	ways = regexp.MustCompile(`start each member with its own number and its own directory|configure the list that the directory has|` +
-		`configure logStore=\w+|start the newer version|correct one of the two|must be a number from 1 to \d+|it must hold the number of this member`)
+		`start the newer version|correct one of the two|must be a number from 1 to \d+|it must hold the number of this member`)
 )
 
 // These are the instructions of a member with damaged data, if it is alone and if there are others.

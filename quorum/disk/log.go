@@ -14,18 +14,6 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// LogKind was the format of a member's log, of which there is one now. Callers that name it are about to leave it out.
-type LogKind string
-
-const (
-	LogBolt LogKind = "boltdb"
-	LogWAL  LogKind = "wal"
-
-	DefaultLogKind = LogWAL
-)
-
-func (k LogKind) IsKnown() bool { return k == LogBolt || k == LogWAL }
-
 // logFiles are the open files of a log, and of the term and the votes.
 type logFiles struct {
 	raft.LogStore
