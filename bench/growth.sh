@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # growth.sh measures how Rollcall's costs grow with the number of sessions, nodes, watches, ephemeral
-# nodes and members, on this machine. It takes 40 minutes, during which nothing else should run. The parts
-# storage and bench, which run only if they are named, take another half hour.
+# nodes and members, on this machine. It takes 40 minutes, during which nothing else should run. The part
+# bench, which runs only if it is named, takes another quarter of an hour.
 #
 #   growth.sh                 runs the parts live to ephemerals and writes the report
 #   growth.sh run PART...     runs these parts
-#   growth.sh report          writes docs/performance.md, docs/sizing.md and the table of docs/storage.md from what is kept
+#   growth.sh report          writes docs/performance.md and docs/sizing.md from what is kept
 #
 #   live        idle sessions of three members, in real connections   (DATA/live.jsonl)
 #   members     reads and writes of one to seven members              (DATA/members.jsonl)
@@ -15,7 +15,6 @@
 #   znodes      nodes in one process                                  (DATA/znodes.txt)
 #   watches     watches in one process                                (DATA/watches.txt)
 #   ephemerals  the end of a session with many, in three members      (DATA/ephemerals.txt)
-#   storage     the log stores, for docs/storage.md                   (DATA/storage-*.txt)
 #   bench       make bench                                            (DATA/bench.txt)
 #
 # A part whose file is there is not measured again. Of live, members and disk, the lines that are there
@@ -27,7 +26,7 @@
 #   OBSERVERS_DURATION (2s), OBSERVERS_WARMUP (500ms)  of its loads
 #   DURATION (4s), WARMUP (1500ms)      of each load; DISK_DURATION (10s) of those of disk
 #   ROUNDS (3)                          how often each benchmark runs, and each load of members and disk
-#   BENCHTIME (500ms; bench and storage 1s)  of each benchmark
+#   BENCHTIME (500ms; bench 1s)  of each benchmark
 #   SHORT=1                             the smallest size of each benchmark, once, for a trial
 #   DATA (docs/performance/data), PORT (24600), WORK  as in compare.sh
 set -euo pipefail
@@ -162,18 +161,9 @@ ephemerals() {
   ROLLCALL_SERVERS=$(servers 3) BENCHTIME=1x grown ephemerals 'BenchmarkClose$' ./integration
 }
 
-# storage measures everything that docs/storage.md quotes. Appends are short, and run more often.
-storage() {
-  local short=${SHORT:+-short} often=$((rounds + 2))
-  tests storage-log $short -benchtime "${BENCHTIME:-1s}" -count "$often" -bench 'LogStore' ./quorum/disk
-  tests storage-beside $short -benchtime 3x -count "$rounds" -bench 'WriteBeside' ./quorum/disk
-  tests storage-files $short -benchtime "${BENCHTIME:-1s}" -count "$rounds" -bench 'AfterShortening|OpenLog|ReadLog' ./quorum/disk
-  tests storage-write $short -benchtime "${BENCHTIME:-1s}" -count "$rounds" -bench 'BenchmarkWrite$' ./integration
-}
-
 part() {
   case $1 in
-    live | members | observers | disk | ephemerals | storage) "$1" ;;
+    live | members | observers | disk | ephemerals) "$1" ;;
     sessions) grown sessions 'BenchmarkGrowth$' ./sessiontracker ./follower ;;
     znodes) grown znodes 'BenchmarkGrowth$' ./znode ;;
     watches) grown watches 'BenchmarkWatchGrowth$' ./znode ;;
@@ -183,4 +173,4 @@ part() {
 
 needs() { return 0; }
 
-measuring "live members observers disk sessions znodes watches ephemerals" "storage bench" "$@"
+measuring "live members observers disk sessions znodes watches ephemerals" "bench" "$@"

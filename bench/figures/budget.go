@@ -32,7 +32,7 @@ var stages = []struct {
 	{"forward: encode, gRPC", regexp.MustCompile(`follower\.\(\*forwarder\)|transport\.\(\*loopyWriter\)`)},
 	{"leader: gRPC, decode", regexp.MustCompile(`leader\.\(\*receiver\)|google\.golang\.org/grpc`)},
 	{"leader: batch, encode", regexp.MustCompile(`leader\.\(\*Leader\)\.batchLoop`)},
-	{"log: write and fsync", regexp.MustCompile(`rollcall/quorum/disk|raft-wal`)},
+	{"log: write and fsync", regexp.MustCompile(`rollcall/quorum/disk`)},
 	{"replication: frames, sockets", regexp.MustCompile(`rollcall/quorum/wire`)},
 	{"raft", regexp.MustCompile(`hashicorp/raft\.`)},
 	{"threads and goroutines", regexp.MustCompile(`^runtime\.`)},

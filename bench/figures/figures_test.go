@@ -180,21 +180,17 @@ BenchmarkGrowth/get/nodes=1000-2         	 1000	       200 ns/op	       0 B/op
 BenchmarkGrowth/get/nodes=1000-2         	 1000	       300 ns/op	       0 B/op
 BenchmarkGrowth/get/nodes=1000000-2      	 1000	       800 ns/op
 BenchmarkGrowth/snapshot/nodes=1000      	  100	   2000000 ns/op	   180.5 B/node
-BenchmarkLogStore/batch=1/store=boltdb-2 	  100	   3000000 ns/op
-BenchmarkLogStore/batch=1/store=wal-2    	  100	   1500000 ns/op
 PASS
 ok  	rollcall/znode	1.2s
 `
 
-// write turns the output of go test into curves, the pages, and the table in storage.md.
+// write turns the output of go test into curves and the pages.
 func TestWrite(t *testing.T) {
 	data, docs := t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{
 		filepath.Join(data, "znodes.txt"):      benchText,
-		filepath.Join(data, "storage-log.txt"): benchText,
 		filepath.Join(data, "three.jsonl"):     runs,
 		filepath.Join(data, "observers.jsonl"): observed,
-		filepath.Join(docs, "storage.md"):      "before\n" + measuredFrom + "old\n" + measuredTo + "after\n",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -216,16 +212,11 @@ func TestWrite(t *testing.T) {
 		{"performance.md", "| 1,000,000 | 800 | - |"},
 		{"sizing.md", "(not measured)"},
 		{"sizing.md", "| a node of 100 B in a snapshot | 180 B |"},
-		{"storage.md", "| append 1 entry, until it is on disk | 3 ms | 1.50 ms | 2 | 1 |"},
 	} {
 		text, err := os.ReadFile(filepath.Join(docs, c[0]))
 		if err != nil || !strings.Contains(string(text), c[1]) {
 			t.Errorf("%s: %v, want %q in:\n%s", c[0], err, c[1], text)
 		}
-	}
-	text, err := os.ReadFile(filepath.Join(docs, "storage.md"))
-	if s := string(text); err != nil || !strings.HasPrefix(s, "before\n") || !strings.HasSuffix(s, "after\n") || strings.Contains(s, "old") {
-		t.Errorf("storage.md: %v\n%s", err, s)
 	}
 }
 
@@ -233,17 +224,10 @@ func TestWrite(t *testing.T) {
 func TestPagesAreCurrent(t *testing.T) {
 	const docs = "../../docs"
 	written := t.TempDir()
-	storage, err := os.ReadFile(filepath.Join(docs, "storage.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(written, "storage.md"), storage, 0o644); err != nil {
-		t.Fatal(err)
-	}
 	if err := writeReports(filepath.Join(docs, "performance", "data"), written); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"performance.md", "sizing.md", "storage.md"} {
+	for _, name := range []string{"performance.md", "sizing.md"} {
 		is, err := os.ReadFile(filepath.Join(docs, name))
 		if err != nil {
 			t.Fatal(err)

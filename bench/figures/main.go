@@ -40,8 +40,7 @@ func printComparison(w io.Writer, data string) error {
 	return err
 }
 
-// writeReports reads the directory data, and writes performance.md, sizing.md, performance/ and the table in
-// storage.md into docs.
+// writeReports reads the directory data, and writes performance.md, sizing.md and performance/ into docs.
 func writeReports(data, docs string) error {
 	k, err := readMeasurements(data)
 	if err != nil {
@@ -73,5 +72,5 @@ func writeReports(data, docs string) error {
 			return err
 		}
 	}
-	return k.refreshStorage(filepath.Join(docs, "storage.md"))
+	return nil
 }
