@@ -3,8 +3,8 @@ package power
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
-	"path"
 	"path/filepath"
 	"strings"
 	gosync "sync"
@@ -50,11 +50,36 @@ func (l *loner) awaitSnapshots(t *testing.T) {
 // segmentRemovals returns the places at which segments of the log were removed.
 func segmentRemovals(changes []change) (places []int) {
 	for place, c := range changes {
-		if c.kind == remove && path.Ext(c.name) == ".wal" {
+		if c.kind == remove && strings.HasSuffix(c.name, ".log.removed") {
 			places = append(places, place)
 		}
 	}
 	return places
+}
+
+// shortenedTooEarly returns how often a segment was shortened while a loss of power could bring its old name back, or -1 if none was shortened
+// at all.
+func shortenedTooEarly(changes []change) (n int) {
+	unsynced, removed, shortened := map[int]int{}, map[int]bool{}, false // unsynced has the directories of segments that have lost their names
+	for _, c := range changes {
+		switch c.kind {
+		case rename:
+			if strings.HasSuffix(c.name, ".removed") {
+				unsynced[c.node], removed[c.node] = c.on, true
+			}
+		case sync:
+			maps.DeleteFunc(unsynced, func(_, directory int) bool { return directory == c.on })
+		case resize:
+			if _, early := unsynced[c.on]; early {
+				n++
+			}
+			shortened = shortened || removed[c.on]
+		}
+	}
+	if !shortened {
+		return -1
+	}
+	return n
 }
 
 // Nobody has a copy of what a member alone acknowledges. A loss of power at any place, also while it takes snapshots and removes segments of
@@ -80,6 +105,9 @@ func TestMemberAloneLosesPower(t *testing.T) {
 			}
 			return err
 		})
+	}
+	if n := shortenedTooEarly(changes); n != 0 {
+		t.Errorf("%d segments were shortened before the loss of their names was durable, or none was shortened (-1)", n)
 	}
 	syncs, removals := syncsOf(changes), segmentRemovals(changes)
 	rng := rand.New(rand.NewPCG(uint64(process.Setting(t, "ROLLCALL_FIRST", 0, 0)), 1))
@@ -135,7 +163,7 @@ func (c *cutShort) refuses(call *process.Call) syscall.Errno {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	what, _ := c.change(call)
-	ofLog := strings.HasSuffix(what, ".wal") || strings.HasSuffix(what, "wal/durable")
+	ofLog := strings.Contains(what, "rollcall/log/")
 	if !c.armed || c.sparesLog && c.calls < c.n && ofLog {
 		return 0
 	}

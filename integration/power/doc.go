@@ -4,7 +4,7 @@
 // kill -9 leaves the page cache of the system, so a missing fsync is not seen there. Here the processes of the real binary, and
 // its commands, run under a recorder. Before the kernel does a system call that changes a file or a directory, the recorder
 // notes it (process.Calls). All calls of all members are in one order. What a disk may hold after a loss of power at any place of
-// that order is computed afterwards, by volume. The product's own code is not changed, and bbolt and raft-wal are recorded with it.
+// that order is computed afterwards, by volume. The product's own code is not changed, and bbolt is recorded with it.
 //
 // # What a disk keeps
 //

@@ -33,7 +33,7 @@ var fillings = []filling{
 		args: func(s source) []string { return []string{"backup", "restore", s.backup, s.config} },
 	},
 	{
-		name: "restore with the log apart", keys: "logStore=boltdb\n", apart: true,
+		name: "restore with the log apart", apart: true,
 		args: func(s source) []string {
 			return []string{"backup", "restore", "--sessions=close", s.backup, s.config}
 		},

@@ -132,12 +132,12 @@ func (s *story) survives(t *testing.T, changes []change, place int, seed uint64,
 	return nil
 }
 
-// forgets zeroes the last segment of each member's log, as a disk does that says that bytes are stored and loses them. The members
+// forgets zeroes the entries in the last segment of each member's log, as a disk does that says that bytes are stored and loses them. The members
 // must refuse to start, unless nothing that was acknowledged was in these segments.
 func forgets(t *testing.T, dirs []string) {
 	t.Helper()
 	for _, dir := range dirs {
-		segments, err := filepath.Glob(filepath.Join(dir, "rollcall", "wal", "*.wal"))
+		segments, err := filepath.Glob(filepath.Join(dir, "rollcall", "log", "*.log"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,8 +146,9 @@ func forgets(t *testing.T, dirs []string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(strings.Trim(string(text), "\x00")) > 0 {
-				writeFile(t, path, string(make([]byte, len(text))))
+			const header = 56 // bytes, of a segment
+			if len(strings.Trim(string(text[header:]), "\x00")) > 0 {
+				writeFile(t, path, string(text[:header])+string(make([]byte, len(text)-header)))
 				break
 			}
 		}

@@ -27,7 +27,6 @@ const raisedTerms = 1 << 16
 // survivor is a member of three, of which the two others are lost, and what rollcall recover needs.
 type survivor struct {
 	id      uint32
-	wal     bool // its log is in raft-wal, not in a BoltDB
 	member  member.Server
 	data    string // its directory, as it was when it was killed
 	dir     string // has its directory while the command runs
@@ -46,23 +45,11 @@ type recovery struct {
 	servers  string // for which the directory was made
 }
 
-// boltMember is the member whose log is in a BoltDB.
-const boltMember = 2
-
-// survivors returns two of three members that were killed. The first has its log in raft-wal, the second one in a BoltDB.
+// survivors returns two of three members that were killed.
 func survivors(t *testing.T) (all []*survivor) {
 	t.Helper()
 	e := process.StartEnsemble(t, process.Config{
 		Size: 3, Tick: tick, Binary: rollcall, Lines: "maxClientCnxns=0\nsnapCount=40\n",
-		Prepare: func(m *process.Member) {
-			if m.ID == boltMember {
-				text, err := os.ReadFile(m.Config)
-				if err != nil {
-					t.Fatal(err)
-				}
-				writeFile(t, m.Config, string(text)+"logStore=boltdb\n")
-			}
-		},
 	})
 	l := startLoad(t, &recorder{}, e.Members, 1)
 	l.await(t, 70)
@@ -76,7 +63,7 @@ func survivors(t *testing.T) (all []*survivor) {
 		parts := strings.Split(line, ":")
 		self := member.Server{ID: uint32(m.ID), GrpcAddr: parts[0] + ":" + parts[1], RaftAddr: parts[0] + ":" + parts[2]}
 		s := &survivor{
-			id: self.ID, wal: m.ID != boltMember, member: self, data: m.Data, dir: t.TempDir(), config: filepath.Join(t.TempDir(), "zoo.cfg"),
+			id: self.ID, member: self, data: m.Data, dir: t.TempDir(), config: filepath.Join(t.TempDir(), "zoo.cfg"),
 			servers: strings.Join(member.ServerLines([]member.Server{self}), " "),
 		}
 		writeFile(t, s.config, fmt.Sprintf("tickTime=1000\ninitLimit=10\nsyncLimit=5\ndataDir=%s\nclientPort=1\nadmin.enableServer=false\nstandaloneEnabled=false\n%s\n", filepath.Join(s.dir, "data"), m.Line))
@@ -94,11 +81,11 @@ func survivors(t *testing.T) (all []*survivor) {
 	return all
 }
 
-// endsInEntries reports whether the last segment of a log in raft-wal has an entry. It has none if the segment before it has just
+// endsInEntries reports whether the last segment of a log has an entry. It has none if the segment before it has just
 // become full.
 func endsInEntries(t *testing.T, data string) bool {
 	t.Helper()
-	segments, err := filepath.Glob(filepath.Join(data, "rollcall", "wal", "*.wal"))
+	segments, err := filepath.Glob(filepath.Join(data, "rollcall", "log", "*.log"))
 	if err != nil || len(segments) == 0 {
 		t.Fatalf("%s has the segments %v: %v", data, segments, err)
 	}
@@ -106,7 +93,7 @@ func endsInEntries(t *testing.T, data string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const header = 32 // bytes, of raft-wal's segments
+	const header = 56 // bytes, of a segment
 	return slices.ContainsFunc(content[min(header, len(content)):], func(b byte) bool { return b != 0 })
 }
 
@@ -219,10 +206,12 @@ func (s *survivor) repeat(dir string) error {
 	return nil
 }
 
-// recoveryClasses are the syncs of a recovery that a loss of power needs. A member with its log in raft-wal has more.
+// recoveryClasses are the syncs of a recovery that a loss of power needs.
 var recoveryClasses = []string{
 	"data/rollcall",
 	"data/rollcall/identity.json.tmp",
+	"data/rollcall/log",
+	"data/rollcall/log/segment, before it has its name",
 	"data/rollcall/raft.db, before it does",
 	"data/rollcall/snapshots",
 	"data/rollcall/snapshots/#-#-#.tmp",
@@ -230,18 +219,12 @@ var recoveryClasses = []string{
 	"data/rollcall/snapshots/#-#-#.tmp/state.bin",
 }
 
-var recoveryClassesWAL = slices.Concat(recoveryClasses, []string{
-	"data/rollcall/raft.db, while raft runs",
-	"data/rollcall/wal",
-	"data/rollcall/wal/segment, first batch",
-	"data/rollcall/wal/wal-meta.db",
-})
-
-// needed are the syncs of a recovery by their classes. Those of new segments of the log are left out: no entry follows that would
-// need them.
+// needed are the syncs of a recovery by their classes. Those of what the log had before are left out: it was on the disk.
 func needed(changes []change) map[string][]int {
 	syncs := syncsOf(changes)
-	delete(syncs, "data/rollcall/wal/segment, before it is written")
+	delete(syncs, "data/rollcall/log/segment, later")
+	delete(syncs, "data/rollcall/log/durable")
+	delete(syncs, "data/rollcall/log, "+shortened) // the command has ended before
 	return syncs
 }
 
@@ -274,9 +257,6 @@ func TestRecoverLosesPower(t *testing.T) {
 			tried := losesPowerEverywhere(t, changes, 1, repeats)
 			fmt.Printf("power: %s: %d outages at %d places\n", t.Name(), tried, len(changes))
 			classes := slices.Sorted(slices.Values(recoveryClasses))
-			if s.wal {
-				classes = slices.Sorted(slices.Values(recoveryClassesWAL))
-			}
 			t.Run("syncs", func(t *testing.T) { needsSyncs(t, changes, needed(changes), classes, survives) })
 		})
 	}

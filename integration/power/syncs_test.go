@@ -8,6 +8,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -19,6 +20,13 @@ var classes = []string{
 	".", // the data directory
 	"rollcall",
 	"rollcall/identity.json.tmp",
+	"rollcall/log",
+	"rollcall/log, before a segment is shortened",
+	"rollcall/log/durable",
+	"rollcall/log/durable.tmp",
+	"rollcall/log/segment, before it has its name",
+	"rollcall/log/segment, first batch",
+	"rollcall/log/segment, later",
 	"rollcall/raft.db, before it does",
 	"rollcall/raft.db, while raft runs", // terms and votes
 	"rollcall/raft.db.tmp",
@@ -27,18 +35,13 @@ var classes = []string{
 	"rollcall/snapshots/#-#-#.tmp",
 	"rollcall/snapshots/#-#-#.tmp/meta.json.tmp",
 	"rollcall/snapshots/#-#-#.tmp/state.bin",
-	"rollcall/wal",
-	"rollcall/wal/durable",
-	"rollcall/wal/durable.tmp",
-	"rollcall/wal/segment, before it is written",
-	"rollcall/wal/segment, first batch",
-	"rollcall/wal/segment, later",
-	"rollcall/wal/wal-meta.db",
-	"rollcall/wal/wal-meta.db.tmp",
 }
 
 // figures are the numbers in paths, which differ from one sync of a class to the next.
 var figures = regexp.MustCompile(`[0-9a-f]{8,}|[0-9]+`)
+
+// shortened says that a sync of a directory comes after a segment has lost its name, and before its size changes.
+const shortened = "before a segment is shortened"
 
 // syncsOf returns the places of all syncs, by their classes. A class is the path of what is synced, relative to the data directory,
 // without its numbers. Those of a segment of the log, and of terms and votes, have a class for each time.
@@ -50,17 +53,21 @@ func syncsOf(changes []change) map[string][]int {
 		case format:
 			runs[c.disk] = false
 		case makes:
-			written[[2]int{c.disk, c.node}] = "before it is written"
-		case write:
-			if written[id] != "later" {
-				written[id] = "first batch"
+			written[[2]int{c.disk, c.node}] = "before it has its name"
+		case rename:
+			written[[2]int{c.disk, c.node}] = "first batch"
+			if strings.HasSuffix(c.name, ".removed") {
+				written[id] = shortened
 			}
 		case sync:
 			class := figures.ReplaceAllString(c.name, "#")
 			switch {
-			case path.Ext(c.name) == ".wal":
+			case strings.HasSuffix(c.name, ".log"), strings.HasSuffix(c.name, ".log.tmp"):
 				class = path.Join(path.Dir(c.name), "segment, "+cmp.Or(written[id], "later"))
 				runs[c.disk] = runs[c.disk] || written[id] == "first batch"
+			case written[id] == shortened:
+				class += ", " + shortened
+				delete(written, id)
 			case path.Base(c.name) == "raft.db" && runs[c.disk]:
 				class += ", while raft runs"
 			case path.Base(c.name) == "raft.db":
