@@ -93,7 +93,7 @@ func hostsByMember(servers []Server) map[uint32]string {
 func (m *Member) quorumConfig() quorum.Config {
 	cfg := quorum.Config{
 		MemberID: m.cfg.ID, Peers: raftPeers(m.cfg.Servers), AddressBook: m.ports.addressBook,
-		WantedServers: m.serverLists.wantedPeers, ConfigurationChanged: m.terms.configurationChanged,
+		WantedServers: m.serverLists.followWantedPeers, ConfigurationChanged: m.terms.configurationChanged,
 		LeaderDied: m.peerConns.closeConns, DataDir: m.cfg.Dir, LogDir: m.cfg.LogDir,
 		StreamLayer: m.ports.raftStream,
 		StateMachine: stateMachine{

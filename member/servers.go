@@ -36,8 +36,8 @@ type serverLists struct {
 	mu           sync.Mutex
 	receivedList *znode.ServerList // the list with the newest version; nil: none
 
-	addressMu   sync.Mutex // one spread at a time
-	lastServers []Server   // the servers of the last spread; addressMu guards it
+	addressMu sync.Mutex        // one update of the address book at a time
+	lastList  *znode.ServerList // of the last update; nil: none; addressMu guards it
 }
 
 // newServerLists returns the lists of a member that has only its configuration. moved closes the connection to
@@ -105,7 +105,17 @@ func (l *serverLists) currentText() string {
 	return string(l.configuredText)
 }
 
-// wantedPeers implements quorum.Config.WantedServers. It ignores a list of another ensemble, from before a
+// followWantedPeers implements quorum.Config.WantedServers. It updates the address book before it returns a list, so a later
+// Hello is not answered from an address of a list before. It may wait for another update.
+func (l *serverLists) followWantedPeers() ([]wire.Peer, bool) {
+	peers, listed := l.wantedPeers()
+	if listed {
+		l.updateAddressBook()
+	}
+	return peers, listed
+}
+
+// wantedPeers returns the voters and observers of the state's list. It ignores a list of another ensemble, from before a
 // recovery of the data.
 func (l *serverLists) wantedPeers() ([]wire.Peer, bool) {
 	r := l.appliedList.Load()
@@ -188,13 +198,18 @@ func (l *serverLists) loadStored(node *quorum.Node) error {
 func (l *serverLists) updateAddressBook() {
 	l.addressMu.Lock()
 	defer l.addressMu.Unlock()
-	last := l.lastServers
-	if last == nil {
-		last = l.configuredServers
+	newest := l.newestList()
+	if newest == nil || newest == l.lastList {
+		return
 	}
-	_, l.lastServers = l.newestServers()
-	l.addressBook.SetServerList(raftPeers(l.lastServers))
-	for _, s := range l.lastServers {
+	last := l.configuredServers
+	if l.lastList != nil {
+		last = serversFromList(l.lastList.Servers)
+	}
+	servers := serversFromList(newest.Servers)
+	l.lastList = newest
+	l.addressBook.SetServerList(raftPeers(servers))
+	for _, s := range servers {
 		same := func(o Server) bool { return o.ID == s.ID && o.GrpcAddr == s.GrpcAddr }
 		if s.ID != l.memberID && !slices.ContainsFunc(last, same) {
 			l.onMoved(s.ID)

@@ -148,7 +148,9 @@ func TestConnectionsFollowTheList(t *testing.T) {
 			open()
 			list, _ := serverlist.ParseLines(step.lines)
 			lists.appliedList.Store(&znode.ServerList{Version: int64(version + 1), Servers: list})
-			lists.updateAddressBook()
+			if _, listed := lists.followWantedPeers(); !listed {
+				t.Fatalf("list %d is not that of the ensemble", version+1)
+			}
 			if got := closed(); !slices.Equal(got, step.closes) {
 				t.Errorf("after list %d the connections to %v are closed, want %v", version+1, got, step.closes)
 			}

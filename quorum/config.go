@@ -22,7 +22,8 @@ type Config struct {
 	Peers       []wire.Peer
 	AddressBook *wire.AddressBook // made with Peers; default: a new one
 	// WantedServers returns the server list in the replicated state, which raft's configuration follows while this
-	// member leads. It returns false if the state has none, and Peers counts. See Node.WantedServersChanged.
+	// member leads. It returns false if the state has none, and Peers counts. Once it has returned a list, SendHello asks
+	// members at the addresses of that list or of a newer one. See Node.WantedServersChanged.
 	// Default: none.
 	WantedServers func() ([]wire.Peer, bool)
 	// ConfigurationChanged is called when raft has started, when a change of its configuration was committed, and

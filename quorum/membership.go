@@ -99,6 +99,9 @@ func (m *membership) tryNextChange(ctx context.Context) bool {
 		replies: m.hellos.sendAll(ctx).replies, caughtUp: m.sampleCaughtUpServers(),
 		reachedServers: m.reachability.reachedServers(),
 	}
+	if !slices.Equal(want, m.serverList.wantedServers()) {
+		return false // a reply may be from an address of the new list, and m.serverList.changed wakes run
+	}
 	m.logRivals(want)
 	m.newVoterCatchingUp = s.hasNewVoterCatchingUp()
 	next := m.nextChange(s)
@@ -165,7 +168,8 @@ func (s *leaderView) isReached(p wire.Peer) bool {
 	return slices.Contains(s.reachedServers, p.ServerID())
 }
 
-// repliedDisk returns the disk in a member's reply, or 0 without reply.
+// repliedDisk returns the disk in a member's reply, or 0 without reply. The reply came from the member's address in wanted: Hellos go
+// to that list's addresses from when it is read (Config.WantedServers), and it was still the list after the round.
 func (s *leaderView) repliedDisk(id uint32) disk.ID {
 	if id == s.self.ID {
 		return s.self.DiskID

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"rollcall/proto"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
 )
@@ -269,6 +271,47 @@ func TestPromotionUnderLoad(t *testing.T) {
 			if time.Now().After(end) {
 				t.Fatalf("after 20 s of writes the configuration is %q", shown(e.members[1].node.status.ConfiguredMembers()))
 			}
+		}
+	})
+}
+
+// A member moves once more while the leader waits for its reply, which comes from the last address then. It proves nothing about the
+// address before, so no configuration has that.
+func TestReplyFromALaterAddress(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		var list atomic.Pointer[[]wire.Peer]
+		moveTo := func(addr string) { list.Store(&[]wire.Peer{e.peers[0], e.peers[1], {ID: 3, Addr: addr}}) }
+		moveTo(e.peers[2].Addr)
+		for _, m := range e.members {
+			m.adjust = func(c *Config) {
+				ask := c.SendHello
+				c.WantedServers = func() ([]wire.Peer, bool) { return *list.Load(), true }
+				c.SendHello = func(ctx context.Context, p wire.Peer) (*proto.HelloReply, error) {
+					if p.ID == 3 && (*list.Load())[2].Addr == "between:3888" {
+						moveTo("last:3888")
+					}
+					return ask(ctx, p)
+				}
+			}
+		}
+		e.begin()
+		moveTo("between:3888")
+		lead := e.members[e.leader(1, 2, 3)]
+		e.wait("the last address", func() bool {
+			p, _ := findPeer(lead.node.status.Servers(), 3)
+			return p.Addr == "last:3888"
+		})
+		last, err := lead.stores.Log.LastIndex()
+		for i := uint64(1); i <= last && err == nil; i++ {
+			var entry raft.Log
+			if err = lead.stores.Log.GetLog(i, &entry); err == nil && entry.Type == raft.LogConfiguration && bytes.Contains(entry.Data, []byte("between")) {
+				t.Errorf("entry %d has the address from which there was no reply", i)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 	})
 }
