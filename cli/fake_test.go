@@ -236,6 +236,11 @@ func (f *fakeMember) status() api.List[api.Member] {
 				MemberID: 1, Role: "leader", LeaderID: 1, Term: 4, ClientAddress: "10.0.1.1:2181", QuorumAddress: "a:2888", ElectionAddress: "a:3888", Zxid: "0x4000000a1", AppliedIndex: 91, CommittedIndex: 91, Lag: ptr(uint64(0)),
 				Sessions: 1, Connections: 2, Watches: 3, DataBytes: 64 << 20, LogBytes: 300 << 10, SnapshotIndex: 50, SnapshotAt: ptr(ago(2 * time.Hour)), DigestVerdict: "agrees", DigestIndex: 64,
 				Version: "0.1.0", Started: ago(200 * time.Hour),
+				DataFree: 9 << 30, LogFree: 1 << 30, DataQuota: 900 << 20, DataUsed: 800 << 20, MemoryLimit: 2 << 30, MemoryUsed: 1 << 30,
+			},
+			{
+				MemberID: 4, Term: 2<<16 + 6, QuorumAddress: "d:2888", ElectionAddress: "d:3888", Zxid: "0x0", DigestVerdict: "unknown", Version: "0.1.0", Started: ago(time.Minute),
+				DataFree: 9 << 30, LogFree: 9 << 30, IsJoining: true, NotServing: "no leader is known: this member waits for members 2 and 3: connection refused",
 			},
 		},
 		Silent: []api.Silence{{MemberID: 3, Reason: "down", Detail: "connection refused\x1b[31m"}},

@@ -21,7 +21,9 @@ func newStatus(w IOStreams) *cobra.Command {
 		Use: "status [flags]", Short: "show the members: roles, lag, sessions, disk, whether their states agree",
 		GroupID: InspectGroup, Args: RangeArgs(0, 0, "flags only"),
 		Long: "Shows a row for each member. A member that does not answer has a row with the reason, and the other " +
-			"members' rows are not delayed by it for longer than a tick.",
+			"members' rows are not delayed by it for longer than a tick. FREE is the space that is left for files, or for " +
+			"data/log if these are on different disks. Each rollcall recover adds 65,536 to the term, which is shown apart: " +
+			"6+recovery. The reason for which a member does not serve is the one that rollcall health and /readyz give.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			members, err := getObject[api.List[api.Member]](cmd.Context(), a, "status", nil)
 			if err != nil {
@@ -79,7 +81,7 @@ func statusColumns(now time.Time) []Column[memberRow] {
 		{Name: "role", Cell: func(m memberRow) string { return orDash(m.Role) }, Tint: roleTint},
 		dashIfSilent(Column[memberRow]{
 			Name: "term", AlignRight: true,
-			Cell: func(m memberRow) string { return strconv.FormatUint(m.Term, 10) },
+			Cell: func(m memberRow) string { return formatTerm(m.Term) },
 		}),
 		dashIfSilent(Column[memberRow]{
 			Name: "lag", AlignRight: true,
@@ -101,6 +103,20 @@ func statusColumns(now time.Time) []Column[memberRow] {
 		dashIfSilent(Column[memberRow]{
 			Name: "disk", AlignRight: true,
 			Cell: func(m memberRow) string { return FormatSize(m.DataBytes + m.LogBytes) },
+		}),
+		dashIfSilent(Column[memberRow]{
+			Name: "free", AlignRight: true,
+			Cell: func(m memberRow) string { return freeText(m.Member) },
+		}),
+		dashIfSilent(Column[memberRow]{
+			Name: "quota", AlignRight: true, WideOnly: true,
+			Cell: func(m memberRow) string { return shareText(m.DataUsed, m.DataQuota) },
+			Tint: func(m memberRow) Tint { return tintIf(shareReached(m.DataUsed, m.DataQuota), Yellow) },
+		}),
+		dashIfSilent(Column[memberRow]{
+			Name: "memory", AlignRight: true, WideOnly: true,
+			Cell: func(m memberRow) string { return shareText(m.MemoryUsed, m.MemoryLimit) },
+			Tint: func(m memberRow) Tint { return tintIf(shareReached(m.MemoryUsed, m.MemoryLimit), Yellow) },
 		}),
 		dashIfSilent(Column[memberRow]{
 			Name: "snapshot", AlignRight: true,
@@ -133,6 +149,45 @@ func statusColumns(now time.Time) []Column[memberRow] {
 		dashIfSilent(Column[memberRow]{Name: "version", Cell: func(m memberRow) string { return m.Version }}),
 		{Name: "problem", Cell: problemText, Tint: func(memberRow) Tint { return Red }},
 	}
+}
+
+// recoveryTerms is what `rollcall recover` adds to the term (quorum). No ensemble holds as many elections.
+const recoveryTerms = 1 << 16
+
+// formatTerm shows the terms that elections began, and apart from them the recoveries.
+func formatTerm(term uint64) string {
+	switch recoveries := term / recoveryTerms; recoveries {
+	case 0:
+		return strconv.FormatUint(term, 10)
+	case 1:
+		return fmt.Sprintf("%d+recovery", term%recoveryTerms)
+	default:
+		return fmt.Sprintf("%d+%d recoveries", term%recoveryTerms, recoveries)
+	}
+}
+
+// freeText returns the free space of the disk, or of both disks: that of the data, and that of the log.
+func freeText(m api.Member) string {
+	switch {
+	case m.DataFree == 0 && m.LogFree == 0:
+		return unknownText
+	case FormatSize(m.DataFree) == FormatSize(m.LogFree):
+		return FormatSize(m.DataFree)
+	}
+	return FormatSize(m.DataFree) + "/" + FormatSize(m.LogFree)
+}
+
+// fullShare is the share of a limit, in percent, from which it is shown as a problem: the first at which the leader
+// warns of its data quota.
+const fullShare = 80
+
+func shareReached(used, limit int64) bool { return limit > 0 && used >= limit/100*fullShare }
+
+func shareText(used, limit int64) string {
+	if limit <= 0 {
+		return unknownText
+	}
+	return FormatSize(used) + " of " + FormatSize(limit)
 }
 
 // manyEntriesBehind is the lag that is coloured. A busy member applies a few thousand entries at a time.
@@ -193,14 +248,16 @@ func problemText(m memberRow) string {
 			problems = append(problems, p.what+": "+p.why)
 		}
 	}
-	if m.Role == api.RoleReadOnly {
+	if m.Role == api.RoleReadOnly && m.NotServing == "" {
 		problems = append(problems, "read-only: it knows no leader")
 	}
 	switch {
 	case m.WasRemoved: // its joining means nothing then
 		problems = append(problems, "removed from the ensemble: stop it, or add it again")
-	case m.IsJoining:
-		problems = append(problems, "joining: it copies the data")
+	case m.NotServing != "" && m.StallReason == "" && m.DamageReason == "":
+		problems = append(problems, m.NotServing)
+	case m.IsJoining && m.NotServing == "" && m.silentReason == "":
+		problems = append(problems, "joining: it has no vote yet")
 	}
 	if m.InsecurePorts != "" {
 		problems = append(problems, m.InsecurePorts)
@@ -208,7 +265,13 @@ func problemText(m memberRow) string {
 	if m.NoMemory {
 		problems = append(problems, "short of memory: it rejects writes that add data")
 	}
-	if m.IsDrained {
+	if shareReached(m.DataUsed, m.DataQuota) {
+		problems = append(problems, "the data quota is nearly used up")
+	}
+	if shareReached(m.MemoryUsed, m.MemoryLimit) && !m.NoMemory {
+		problems = append(problems, "the memory limit is nearly reached")
+	}
+	if m.IsDrained && m.NotServing == "" {
 		problems = append(problems, "drained: it takes no clients")
 	}
 	return strings.Join(problems, "; ")

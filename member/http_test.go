@@ -2,6 +2,7 @@ package member_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -68,6 +69,16 @@ func TestProbesFollowTheMember(t *testing.T) {
 		e.Isolate(one)
 		e.Wait("the member that is cut off knows no leader", time.Minute, func() bool { return e.Member(one).Role() == "" })
 		expect(one, 200, 503, "no leader is known")
+		time.Sleep(10 * time.Second) // several rounds of Hellos
+		_, text := all.get(t, one, "/readyz")
+		text = strings.TrimSpace(text)
+		if want := fmt.Sprintf("no leader is known: this member waits for members %d and %d: ", min(leader, other), max(leader, other)); !strings.HasPrefix(text, want) {
+			t.Errorf("readyz of a member that is cut off: %q, want %q with a reason", text, want)
+		}
+		own, err := e.Member(one).View().MemberStatuses(t.Context())
+		if err != nil || len(own.Items) != 1 || own.Items[0].NotServing != text || own.Items[0].IsJoining {
+			t.Errorf("status of a member that is cut off: %+v, %v, want %q", own.Items, err, text)
+		}
 		e.Rejoin(one)
 		e.Ready()
 

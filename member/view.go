@@ -103,16 +103,23 @@ func (v viewer) memberStatus() *proto.MemberStatus {
 		Exposed: m.ports.insecurity(), NoMemory: m.cfg.Memory.IsFull(), Removed: m.removalWatch.removedVersion() != 0,
 		Operators: m.cfg.operatorsURL(),
 	}
+	if text, serves := m.Health().StatusText(); !serves {
+		s.NotServing = text
+	}
+	s.MemoryLimit, s.MemoryUsed, _ = m.cfg.Memory.Usage()
 	if err := m.node.StallError(); err != nil {
 		s.Stalled = err.Error()
 		return s
 	}
 	m.state.RLock()
 	s.Zxid, s.Watches = m.state.Zxid(), uint32(m.state.Watches().WatchCount())
+	s.DataQuota, s.DataUsed = int64(m.state.Term().DataQuota), m.state.DataUsed()
 	m.state.RUnlock()
 	data, log, err := m.node.DiskUsage()
 	index, at, serr := m.node.Snapshots().NewestSnapshot()
-	if err := errors.Join(err, serr); err != nil {
+	var ferr error
+	s.DataFree, s.LogFree, ferr = m.node.DiskFree()
+	if err := errors.Join(err, serr, ferr); err != nil {
 		m.log.Warn("the data directory cannot be read", "err", err)
 	}
 	if s.DataBytes, s.LogBytes, s.SnapshotIndex = data, log, index; !at.IsZero() {

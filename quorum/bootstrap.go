@@ -72,11 +72,13 @@ func (b *bootstrap) joinOrFound(ctx context.Context) error {
 		case next.waitingFor == "" && next.joinEnsemble != wire.EnsembleID{}:
 			b.logger.Info("this member joins the ensemble; it votes once it has the log", "ensemble",
 				fmt.Sprintf("%x", next.joinEnsemble[:4]), "disk", b.status.selfPeer().DiskID)
+			b.status.setWaitingFor("")
 			return b.record.storeJoinedEnsemble(next.joinEnsemble)
 		case next.waitingFor == "":
 			return b.foundEnsemble()
 		case next.waitingFor != logged && ctx.Err() == nil:
 			logged = next.waitingFor
+			b.status.setWaitingFor(logged)
 			b.logger.Info("this member has no data and waits", "for", logged)
 		}
 		if !sleepContext(ctx, pause) {
@@ -190,6 +192,7 @@ func (b *bootstrap) foundEnsemble() error {
 		return fmt.Errorf("quorum: begin an ensemble: %w", err)
 	}
 	b.addressBook.SetEnsembleID(id)
+	b.status.setWaitingFor("")
 	b.logger.Info("a new ensemble begins; this member is its first voter", "ensemble", fmt.Sprintf("%x", id[:4]), "disk",
 		b.status.selfPeer().DiskID)
 	return nil
@@ -221,6 +224,7 @@ func (b *bootstrap) announceWhileUnknown(ctx context.Context, r *raft.Raft) {
 		}
 		if b.status.isConfigured() && b.status.LeaderID() != 0 {
 			lost = nil
+			b.status.setWaitingFor("")
 			continue
 		}
 		replies := b.hellos.sendAll(ctx)

@@ -96,6 +96,8 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 	if err != nil {
 		return nil, errors.Join(err, n.transport.Close())
 	}
+	n.status.lastAtStart.Store(r.LastIndex())
+	n.status.appliedAtStart.Store(min(newest, r.LastIndex()))
 	n.status.raft.Store(r)
 	n.cfg.AddressBook.SetRaftPeersFunc(n.status.ConfiguredMembers)
 	n.cfg.ConfigurationChanged()

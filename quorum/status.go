@@ -21,6 +21,9 @@ type Status struct {
 	disk            *disk.Data
 	fsm             *fsm
 	lastServers     atomic.Pointer[configuredServers] // see Servers
+	waitingFor      atomic.Pointer[string]            // see WaitingFor; nil: nothing
+	lastAtStart     atomic.Uint64                     // index at the end of the log when raft began to run
+	appliedAtStart  atomic.Uint64                     // index up to which a snapshot was restored then
 }
 
 // configuredServers are the servers of a configuration, which raft never changes.
@@ -30,6 +33,17 @@ type configuredServers struct {
 }
 
 func (s *Status) Term() uint64 { return s.raftValue((*raft.Raft).CurrentTerm) }
+
+// WaitingFor returns the condition without which this member can neither join an ensemble nor get a leader, as far as it
+// knows, or "". It changes with each round of Hellos.
+func (s *Status) WaitingFor() string {
+	if condition := s.waitingFor.Load(); condition != nil {
+		return *condition
+	}
+	return ""
+}
+
+func (s *Status) setWaitingFor(condition string) { s.waitingFor.Store(&condition) }
 
 // CommitIndex returns the last index that is known to be committed. On a leader raft may know a higher one, for
 // which it has counted a copy that is not on this disk yet.

@@ -122,11 +122,14 @@ type Health struct {
 	LeavingVersion int64
 	// as LeavingVersion, if raft's configuration does not have this member either; 0: one of them has
 	RemovedVersion int64
-	Joining        bool   // it catches up and takes part in no election
-	Drained        bool   // it takes no more clients, because an operator has drained it or it is stopping
-	HasLeader      bool   // this member knows a leader
-	InsecurePorts  string // how the ports for members are open to processes that are no members; "": they are not
-	NoMemory       bool   // it is short of memory, and rejects writes that add data
+	// the condition without which it can neither join an ensemble nor get a leader; "": none is known
+	WaitingFor    string
+	Progress      string // what it still has to do before it takes part, such as "applies its log, 40 %"; "": nothing
+	Joining       bool   // it catches up and takes part in no election
+	Drained       bool   // it takes no more clients, because an operator has drained it or it is stopping
+	HasLeader     bool   // this member knows a leader
+	InsecurePorts string // how the ports for members are open to processes that are no members; "": they are not
+	NoMemory      bool   // it is short of memory, and rejects writes that add data
 }
 
 // serves reports whether the member serves all clients, including those that do not accept a read-only server.
@@ -160,14 +163,20 @@ func (h Health) StatusText() (text string, serves bool) {
 	case h.LeavingVersion != 0:
 		return fmt.Sprintf("this member is not in the list of servers any more (since version 0x%x), and votes until "+
 			"another one can take its place: do not stop it before", uint64(h.LeavingVersion)), false
+	case h.WaitingFor != "" && !h.HasLeader:
+		return "no leader is known: this member waits for " + h.WaitingFor, false
+	case h.Joining && h.Progress != "":
+		return "this member is joining the ensemble: it " + h.Progress, false
 	case h.Joining:
 		return "this member is joining the ensemble and has not caught up yet", false
+	case h.Progress != "":
+		return "this member has started: it " + h.Progress, false
 	case h.Role == api.RoleReadOnly:
 		return "read-only: " + noLeader + "; clients that ask for a read-only server are served", false
 	case !h.HasLeader:
 		return noLeader, false
 	}
-	return "this member is starting, and its leader has not announced it yet", false
+	return "this member has caught up, and its leader has not announced it yet", false
 }
 
 // Ensemble is the server list, as the member sees it.

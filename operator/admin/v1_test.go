@@ -27,10 +27,11 @@ func TestV1Answers(t *testing.T) {
 	for _, tt := range []struct{ path, want string }{
 		{"status", `{"items":[{"member":1,"role":"leader","leader":1,"term":4,"clients":"10.0.1.1:2181","quorum":"a:2888","election":"a:3888","console":"http://10.0.1.1:8080","zxid":"0x4000000a1",
 			"applied":90,"committed":91,"lag":1,"sessions":1,"connections":2,"watches":3,"data_bytes":510,"log_bytes":1000,"snapshot":50,"snapshot_at":"2026-11-20T02:43:20Z",
-			"digest":"agrees","digest_index":64,"version":"1","started":"2026-11-20T02:43:20Z","clock_ahead_ms":-20,"joining":false,"drained":false,"exposed":"","removed":false,"no_memory":false,"stalled":"","damaged":""},{"member":2,`},
+			"digest":"agrees","digest_index":64,"version":"1","started":"2026-11-20T02:43:20Z","clock_ahead_ms":-20,"joining":false,"drained":false,"exposed":"","removed":false,"no_memory":false,
+			"not_serving":"","data_free":0,"log_free":0,"data_quota":0,"data_used":0,"memory_limit":0,"memory_used":0,"stalled":"","damaged":""},{"member":2,`},
 		{"status", `"lag":null,`},
 		{"status", `"snapshot_at":null,"digest":"unknown","digest_index":0,`},
-		{"status", `"joining":true,"drained":true,"exposed":"","removed":true,"no_memory":true,"stalled":"the disk hangs","damaged":"entry 7"}],"next":"","silent":[{"member":3,"reason":"down","detail":"connection refused"}]}`},
+		{"status", `"joining":true,"drained":true,"exposed":"","removed":true,"no_memory":true,"not_serving":"","data_free":0,"log_free":0,"data_quota":0,"data_used":0,"memory_limit":0,"memory_used":0,"stalled":"the disk hangs","damaged":"entry 7"}],"next":"","silent":[{"member":3,"reason":"down","detail":"connection refused"}]}`},
 		{"sessions", `{"items":[{` + session + `"member":1,"number":7,"address":"10.0.0.1:46396","tls":"","cipher":"","session":"0x1000012f99a0001","timeout_ms":15000,"established":"2026-11-20T02:43:20Z",
 			"received":8,"sent":9,"queued":2,"last_op":"getChildren2","last_zxid":"0x20000000a","last_us":2000,"min_us":900,"avg_us":1000,"max_us":4000}},
 			{"id":"0x8000000000000001","state":"unknown","member":3,"address":"","timeout_ms":1000,"left_ms":null,"heard_ms":null,"created":"0001-01-01T00:00:00Z","ephemerals":0,"watches":0,"connection":null}`},

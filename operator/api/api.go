@@ -80,10 +80,17 @@ type Member struct {
 	IsDrained bool `json:"drained"`
 	// the weakness of its ports for members, which processes that are no members can use; "": none
 	InsecurePorts string `json:"exposed"`
-	WasRemoved    bool   `json:"removed"`   // it was removed from the ensemble: stop it, or add it again
-	NoMemory      bool   `json:"no_memory"` // it is short of memory, and rejects writes that add data
-	StallReason   string `json:"stalled"`   // the reason if its disk or apply is taken to hang
-	DamageReason  string `json:"damaged"`   // the reason if its state is taken to be damaged
+	WasRemoved    bool   `json:"removed"`      // it was removed from the ensemble: stop it, or add it again
+	NoMemory      bool   `json:"no_memory"`    // it is short of memory, and rejects writes that add data
+	NotServing    string `json:"not_serving"`  // the reason why it serves no client, as /readyz says it; "": it serves
+	DataFree      int64  `json:"data_free"`    // bytes that it can still write where its files are; 0: unknown
+	LogFree       int64  `json:"log_free"`     // likewise where the log is
+	DataQuota     int64  `json:"data_quota"`   // bytes that the tree may have; 0: there is no limit
+	DataUsed      int64  `json:"data_used"`    // bytes that count against the quota
+	MemoryLimit   int64  `json:"memory_limit"` // bytes; 0: there is no limit
+	MemoryUsed    int64  `json:"memory_used"`  // bytes
+	StallReason   string `json:"stalled"`      // the reason if its disk or apply is taken to hang
+	DamageReason  string `json:"damaged"`      // the reason if its state is taken to be damaged
 }
 
 // These are the states of a server.

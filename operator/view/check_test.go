@@ -28,6 +28,7 @@ func TestRowsKeepTheirFields(t *testing.T) {
 		Member: 1, Role: "r", ClientAddress: "c", Term: 2, Leader: 3, Applied: 4, Committed: 5, Zxid: 6, Sessions: 7, Connections: 8, Watches: 9, DataBytes: 10, LogBytes: 11,
 		SnapshotIndex: 12, SnapshotMs: 13, Version: "v", StartedMs: 14, ClockMs: 1015, Joining: true, Drained: true, NoMemory: true, Removed: true, Stalled: "s", Damaged: "d",
 		Exposed: "x", Operators: "http://127.0.0.1:8080", Disk: 16,
+		NotServing: "n", DataFree: 17, LogFree: 18, DataQuota: 19, DataUsed: 20, MemoryLimit: 21, MemoryUsed: 22,
 	}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -38,6 +39,7 @@ func TestRowsKeepTheirFields(t *testing.T) {
 		{status, memberStatus{diskID: 16, Member: api.Member{
 			MemberID: 1, Role: "r", ClientAddress: "c", QuorumAddress: "q", ElectionAddress: "e", ConsoleURL: "http://127.0.0.1:8080", Term: 2, LeaderID: 3, AppliedIndex: 4, CommittedIndex: 5, Zxid: "0x6", Sessions: 7, Connections: 8, Watches: 9, DataBytes: 10, LogBytes: 11,
 			SnapshotIndex: 12, SnapshotAt: &written, Version: "v", Started: timeOf(14), ClockMs: 15, IsJoining: true, IsDrained: true, NoMemory: true, WasRemoved: true, InsecurePorts: "x", StallReason: "s", DamageReason: "d",
+			NotServing: "n", DataFree: 17, LogFree: 18, DataQuota: 19, DataUsed: 20, MemoryLimit: 21, MemoryUsed: 22,
 		}}},
 		{
 			apiConnection(20, &proto.ConnectionRow{

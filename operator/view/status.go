@@ -73,7 +73,7 @@ func (c *Collector) parseStatus(a memberReply) (s memberStatus, err error) {
 		return s, fmt.Errorf("%d marks with %d digests, want as many, and at most %d", len(r.GetMarks().GetIndexes()),
 			len(r.GetMarks().GetDigests()), maxMarks)
 	}
-	for _, text := range []string{r.Role, r.ClientAddress, r.Version, r.Stalled, r.Damaged, r.Exposed, r.Operators} {
+	for _, text := range []string{r.Role, r.ClientAddress, r.Version, r.Stalled, r.Damaged, r.Exposed, r.Operators, r.NotServing} {
 		if len(text) > maxTextBytes {
 			return s, fmt.Errorf("a text of %d bytes, at most %d are allowed", len(text), maxTextBytes)
 		}
@@ -91,7 +91,9 @@ func (c *Collector) parseStatus(a memberReply) (s memberStatus, err error) {
 		DataBytes: r.DataBytes, LogBytes: r.LogBytes, SnapshotIndex: r.SnapshotIndex,
 		Version: r.Version, Started: timeOf(r.StartedMs),
 		IsJoining: r.Joining, IsDrained: r.Drained, InsecurePorts: r.Exposed, WasRemoved: r.Removed, NoMemory: r.NoMemory,
-		StallReason: r.Stalled, DamageReason: r.Damaged,
+		StallReason: r.Stalled, DamageReason: r.Damaged, NotServing: r.NotServing,
+		DataFree: r.DataFree, LogFree: r.LogFree, DataQuota: r.DataQuota, DataUsed: r.DataUsed,
+		MemoryLimit: r.MemoryLimit, MemoryUsed: r.MemoryUsed,
 	}}
 	if r.SnapshotIndex != 0 {
 		written := timeOf(r.SnapshotMs)

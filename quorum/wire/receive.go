@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -36,7 +37,7 @@ func (rc *receiver) receiveAndInstall(r *raft.Raft, req *raft.InstallSnapshotReq
 	if resp, done, err := rc.replyIfKnown(r, req); done {
 		return resp, err
 	}
-	mine := rc.snapshotReceipts.tryBeginReceipt(req.Term)
+	mine := rc.snapshotReceipts.tryBeginReceipt(req.Term, req.Size)
 	if mine == nil {
 		return nil, errSnapshotInProgress
 	}
@@ -47,7 +48,7 @@ func (rc *receiver) receiveAndInstall(r *raft.Raft, req *raft.InstallSnapshotReq
 		return nil, err
 	}
 	defer s.Close()
-	if err := rc.copyToSpool(s, body, req.Size); err != nil {
+	if err := rc.copyToSpool(s, body, req.Size, &mine.received); err != nil {
 		return nil, err
 	}
 	if err := rc.cfg.VerifySnapshot(s, req); err != nil {
@@ -87,16 +88,29 @@ type snapshotReceipts struct {
 type snapshotReceipt struct {
 	term     uint64
 	complete bool // raft has it, so it cannot be replaced
+
+	size     int64        // bytes
+	received atomic.Int64 // bytes; needs no lock
+}
+
+// beingReceived returns the bytes that have come of the current snapshot, and its size. ok is false if there is none.
+func (s *snapshotReceipts) beingReceived() (received, size int64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil {
+		return 0, 0, false
+	}
+	return s.current.received.Load(), s.current.size, true
 }
 
 // tryBeginReceipt returns nil if the current snapshot must not be replaced.
-func (s *snapshotReceipts) tryBeginReceipt(term uint64) *snapshotReceipt {
+func (s *snapshotReceipts) tryBeginReceipt(term uint64, size int64) *snapshotReceipt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current != nil && (s.current.complete || term < s.current.term) {
 		return nil
 	}
-	s.current = &snapshotReceipt{term: term}
+	s.current = &snapshotReceipt{term: term, size: size}
 	return s.current
 }
 
@@ -116,9 +130,9 @@ func (s *snapshotReceipts) removeReceipt(r *snapshotReceipt) {
 	}
 }
 
-// copyToSpool copies size bytes from the network into s.
-func (rc *receiver) copyToSpool(s disk.Spool, from io.Reader, size int64) error {
-	src := &networkReader{r: from}
+// copyToSpool copies size bytes from the network into s, and counts them in received.
+func (rc *receiver) copyToSpool(s disk.Spool, from io.Reader, size int64, received *atomic.Int64) error {
+	src := &networkReader{r: from, received: received}
 	n, err := io.Copy(s, src)
 	switch {
 	case src.readErr != nil:
@@ -144,12 +158,14 @@ func (rc *receiver) rewindSpool(s disk.Spool) error {
 
 // networkReader keeps the reader's own error, to distinguish it from the writer's.
 type networkReader struct {
-	r       io.Reader
-	readErr error
+	r        io.Reader
+	received *atomic.Int64 // bytes
+	readErr  error
 }
 
 func (s *networkReader) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
+	s.received.Add(int64(n))
 	if err != nil && err != io.EOF {
 		s.readErr = err
 	}

@@ -122,6 +122,12 @@ func (t *Transport) Start() { t.receiver.wg.Go(t.receiver.acceptLoop) }
 // RaftRunning reports whether raft's goroutines run, or are about to start.
 func (t *Transport) RaftRunning() bool { return t.receiver.raftRunning.Load() }
 
+// SnapshotBeingReceived returns the bytes that have come of the snapshot that a leader sends, and its size. ok is false
+// if none does.
+func (t *Transport) SnapshotBeingReceived() (received, size int64, ok bool) {
+	return t.receiver.snapshotReceipts.beingReceived()
+}
+
 // CloseObsoleteConns closes the connections to addresses that members have left, after a new configuration
 // of raft's was committed. It does not wait, because with TLS closing may take time.
 func (t *Transport) CloseObsoleteConns() { go t.dialer.closeObsolete() }

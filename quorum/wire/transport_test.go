@@ -175,24 +175,31 @@ func TestNothingAfterASnapshot(t *testing.T) {
 // A snapshot replaces one of its own or an earlier term, unless that one is complete.
 func TestReceipts(t *testing.T) {
 	var s snapshotReceipts
-	first := s.tryBeginReceipt(5)
-	if s.tryBeginReceipt(4) != nil {
+	if _, _, ok := s.beingReceived(); ok {
+		t.Error("nothing is received yet")
+	}
+	first := s.tryBeginReceipt(5, 100)
+	first.received.Add(40)
+	if received, size, ok := s.beingReceived(); received != 40 || size != 100 || !ok {
+		t.Errorf("%d of %d bytes, %t, want 40 of 100", received, size, ok)
+	}
+	if s.tryBeginReceipt(4, 0) != nil {
 		t.Error("replaced by one of an earlier term")
 	}
-	second := s.tryBeginReceipt(5)
+	second := s.tryBeginReceipt(5, 0)
 	if second == nil || s.completeUnlessReplaced(first) {
 		t.Error("not replaced by its own leader's next one")
 	}
 	s.removeReceipt(first)
-	third := s.tryBeginReceipt(6)
+	third := s.tryBeginReceipt(6, 0)
 	if third == nil || s.completeUnlessReplaced(second) {
 		t.Error("not replaced by a later leader's")
 	}
-	if !s.completeUnlessReplaced(third) || s.tryBeginReceipt(7) != nil {
+	if !s.completeUnlessReplaced(third) || s.tryBeginReceipt(7, 0) != nil {
 		t.Error("replaced while raft is given it")
 	}
 	s.removeReceipt(third)
-	if s.tryBeginReceipt(1) == nil {
+	if s.tryBeginReceipt(1, 0) == nil {
 		t.Error("its place is not free")
 	}
 }

@@ -1,0 +1,85 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/quorum/wire"
+)
+
+// Members that do not reply are named with the reason, as short as an operator needs it, and together if it is one.
+func TestDescribeSilent(t *testing.T) {
+	refused := errors.New(`rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:2888: connect: connection refused"`)
+	for _, tt := range []struct {
+		silent   []uint32
+		failures map[uint32]error
+		want     string
+	}{
+		{[]uint32{3, 2}, map[uint32]error{2: refused, 3: refused}, "members 2 and 3: connection refused"},
+		{[]uint32{4, 2, 3}, map[uint32]error{2: refused, 3: refused, 4: refused}, "members 2, 3 and 4: connection refused"},
+		{[]uint32{2}, map[uint32]error{2: errors.New("dial tcp: lookup zoo2: no such host")}, "member 2: no such host"},
+		{[]uint32{2}, map[uint32]error{2: errors.New("quorum: connect to member 2 at 10.0.0.2:2888: dial tcp 10.0.0.2:2888: i/o timeout")}, "member 2: i/o timeout"},
+		{[]uint32{2}, map[uint32]error{2: errors.New("quorum: connect to member 2 at 10.0.0.2:2888: it is member 4: wrong line")}, "member 2: it is member 4: wrong line"},
+		{[]uint32{2, 3}, map[uint32]error{2: refused, 3: context.DeadlineExceeded}, "member 2: connection refused; member 3: no reply within 2s"},
+		{[]uint32{2, 3}, map[uint32]error{2: wire.ErrOtherEnsemble}, "member 2: " + wire.ErrOtherEnsemble.Error() + "; member 3: no Hello was sent to it yet"},
+	} {
+		if got := describeSilent(tt.silent, tt.failures); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+}
+
+func TestMebibytes(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 MiB", 1: "1 MiB", 1 << 20: "1 MiB", 1<<20 + 1: "2 MiB", 900 << 20: "900 MiB"} {
+		if got := mebibytes(n); got != want {
+			t.Errorf("%d bytes: %s, want %s", n, got, want)
+		}
+	}
+}
+
+// slowMachine takes a time for each entry.
+type slowMachine struct{ StateMachine }
+
+func (s slowMachine) Apply(batch []CommittedEntry) error {
+	time.Sleep(time.Duration(len(batch)) * 10 * time.Millisecond)
+	return s.StateMachine.Apply(batch)
+}
+
+// A member that starts again with a long log says how much of it is applied, and says nothing once it takes part.
+func TestProgressOfAStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		lead := e.leader(1, 2, 3)
+		late := others(lead)[0]
+		for i := range 300 {
+			e.propose(fmt.Sprint(i), lead)
+		}
+		e.wait("all to have the log", func() bool { return e.members[late].node.status.LastIndex() == e.members[lead].node.status.LastIndex() })
+		e.stop(late)
+		e.members[late].adjust = func(c *Config) { c.StateMachine = slowMachine{c.StateMachine} }
+		e.start(late)
+		begun, last, seen := time.Now(), -1, map[int]bool{}
+		for e.members[late].node.Progress() != "" || e.members[late].node.status.LeaderID() == 0 {
+			var percent int
+			if _, err := fmt.Sscanf(e.members[late].node.Progress(), "applies its log, %d %%", &percent); err == nil {
+				if percent < last || percent > 100 {
+					t.Errorf("%d %% after %d %%", percent, last)
+				}
+				last, seen[percent] = percent, true
+			}
+			if time.Since(begun) > time.Minute {
+				t.Fatalf("still %q", e.members[late].node.Progress())
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		if took := time.Since(begun); took < 3*time.Second || len(seen) < 3 || last < 50 {
+			t.Errorf("applied in %v, told %v", took, seen)
+		}
+	})
+}
