@@ -27,6 +27,7 @@ var goldenLines = []goldenLine{
 	{"session-kill", "session kill --yes --token-file TOKEN 0x1000012f99a0001 0x200004f0a2b0000"},
 	{"who-owns", "who-owns /locks/a"},
 	{"who-owns-nobody", "who-owns /plain"},
+	{"who-owns-line", "who-owns /locks/b"},
 	{"who-owns-ended", "who-owns /swept"},
 	{"who-owns-hostile", "who-owns " + hostile},
 	{"why", "why"},

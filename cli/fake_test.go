@@ -78,10 +78,18 @@ func newFakeMember(t *testing.T) *fakeMember {
 			{Path: hostile, RemovedAt: ago(28 * time.Hour), Zxid: "0x2000000fe", Cause: "container"},
 		},
 		owners: map[string]api.Owner{
-			"/locks/a": {Path: "/locks/a", Kind: "ephemeral", SessionID: first.ID, Session: &first, Silent: []api.Silence{}},
-			"/plain":   {Path: "/plain", Kind: "persistent", Silent: []api.Silence{}},
-			"/swept":   {Path: "/swept", Kind: "ephemeral", SessionID: "0x9", SessionEnded: true, Silent: []api.Silence{}},
-			hostile:    {Path: hostile, Kind: "ephemeral", SessionID: "0x300004f0a2b0007", Silent: []api.Silence{{MemberID: 3, Reason: "down", Detail: "\x1b[31mrefused"}}},
+			"/locks/a": {Path: "/locks/a", Kind: "ephemeral", SessionID: first.ID, Session: &first, Children: []api.OwnedChild{}, Silent: []api.Silence{}},
+			"/plain":   {Path: "/plain", Kind: "persistent", Children: []api.OwnedChild{}, Silent: []api.Silence{}},
+			"/locks/b": {
+				Path: "/locks/b", Kind: "container", Silent: []api.Silence{}, EphemeralCount: 5, ChildrenCut: true,
+				Children: []api.OwnedChild{
+					{Name: "lock-0000000001", Turn: "holds", SessionID: first.ID, MemberID: 1, Address: "10.0.0.7:5"},
+					{Name: "lock-0000000002", Turn: "waits", SessionID: "0x9", SessionEnded: true},
+					{Name: "lock-0000000003\x1b[31m", Turn: "waits", SessionID: "0xa", MemberID: 2},
+				},
+			},
+			"/swept": {Path: "/swept", Kind: "ephemeral", SessionID: "0x9", SessionEnded: true, Children: []api.OwnedChild{}, Silent: []api.Silence{}},
+			hostile:  {Path: hostile, Kind: "ephemeral", SessionID: "0x300004f0a2b0007", Children: []api.OwnedChild{}, Silent: []api.Silence{{MemberID: 3, Reason: "down", Detail: "\x1b[31mrefused"}}},
 		},
 	}
 	f.Server = newServer(t, f.mux())

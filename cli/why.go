@@ -264,10 +264,15 @@ const kindNone = "none"
 func newWhoOwns(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
 	return a.registerFlags(&cobra.Command{
-		Use: "who-owns [flags] PATH", Short: "name the session that an ephemeral node belongs to", GroupID: InspectGroup,
-		Args:    RangeArgs(1, 1, "one path"),
-		Long:    "Names the session that an ephemeral node belongs to, with its client. Other nodes have no owner.",
-		Example: "  rollcall who-owns /locks/backup\n  rollcall who-owns -o json /locks/backup | jq -r .session.address",
+		Use: "who-owns [flags] PATH", Short: "name the session that an ephemeral node belongs to, or who waits for a lock",
+		GroupID: InspectGroup, Args: RangeArgs(1, 1, "one path"),
+		Long: "Names the session that an ephemeral node belongs to, with its client. Other nodes have no owner. For them it " +
+			"lists the sessions of their ephemeral children, in the order of the numbers in their names, at most 100. If all " +
+			"of them have names of a lock or an election of package client, Curator, kazoo or go-zookeeper/zk, it says which " +
+			"sessions hold it and which wait. A semaphore does not tell the servers how many may hold it, so its holders are " +
+			"only listed.",
+		Example: "  rollcall who-owns /leader/_c_6b4fb4ad-latch-0000000003\n  rollcall who-owns /locks/backup\n  rollcall " +
+			"who-owns -o json /locks/backup | jq -r '.children[] | select(.turn == \"holds\") | .id'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			full, err := a.fullPath(args[0])
 			if err != nil {
@@ -306,6 +311,7 @@ func ownerColumns(session []Column[api.Session], node api.Owner) []Column[api.Ow
 		{Name: "kind", Cell: func(o api.Owner) string { return o.Kind }},
 		{Name: "owner", Cell: func(o api.Owner) string { return formatOwner(o) }},
 	}
+	columns = append(columns, childColumns(node)...)
 	if node.Session == nil {
 		return columns
 	}
@@ -318,6 +324,44 @@ func ownerColumns(session []Column[api.Session], node api.Owner) []Column[api.Ow
 		}
 	}
 	return columns
+}
+
+// turnNames are the names of the lines of a node's ephemeral children, by their turns.
+var turnNames = map[string]string{"holds": "held by", "waits": "then waiting", "": "ephemerals"}
+
+// childColumns returns a line for each ephemeral child. Of lines with one name, the first has it.
+func childColumns(node api.Owner) []Column[api.Owner] {
+	var columns []Column[api.Owner]
+	named := ""
+	add := func(name, text string) {
+		shown := name
+		if shown == named {
+			shown = ""
+		}
+		named = name
+		columns = append(columns, Column[api.Owner]{Name: shown, Cell: func(api.Owner) string { return text }})
+	}
+	for _, child := range node.Children {
+		add(turnNames[child.Turn], formatChild(child))
+	}
+	if more := node.EphemeralCount - len(node.Children); more > 0 {
+		add("and", fmt.Sprintf("%d more", more))
+	}
+	if node.ChildrenCut {
+		add("but", "the node has too many children to look at all of them: others may come before these")
+	}
+	return columns
+}
+
+func formatChild(child api.OwnedChild) string {
+	switch {
+	case child.SessionEnded:
+		return fmt.Sprintf("session %s, which has ended; %s is about to be removed", child.SessionID, child.Name)
+	case child.MemberID == 0:
+		return fmt.Sprintf("session %s, by %s", child.SessionID, child.Name)
+	}
+	return fmt.Sprintf("session %s of %s on member %s, by %s", child.SessionID, orDash(child.Address),
+		formatMember(child.MemberID), child.Name)
 }
 
 func formatOwner(o api.Owner) string {

@@ -172,6 +172,17 @@ func (v *viewed) showsOwner(at uint32) {
 			v.t.Errorf("member %d: owner of %s: %+v, %v", at, path, o, err)
 		}
 	}
+	o, err := m.NodeOwner(v.t.Context(), "/")
+	var names []string
+	for _, child := range o.Children {
+		names = append(names, child.Name)
+		if child.SessionID != v.owner.Session().String() || child.MemberID != v.owner.Member() || child.SessionEnded {
+			v.t.Errorf("member %d: a child of /: %+v", at, child)
+		}
+	}
+	if want := []string{"lock-0", "lock-1", "lock-2"}; err != nil || o.EphemeralCount != 3 || o.ChildrenCut || !slices.Equal(names, want) {
+		v.t.Errorf("member %d: children of /: %+v, %v, want %q", at, o, err, want)
+	}
 	for size := 1; size <= 4; size++ {
 		var paths []string
 		for p := (view.Page{Limit: size}); ; {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,7 +71,7 @@ func (v viewer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewRepl
 	case *proto.ViewRequest_Watches:
 		reply.About = &proto.ViewReply_Watches{Watches: v.watchRows(ctx, about.Watches)}
 	case *proto.ViewRequest_Owner:
-		reply.About = &proto.ViewReply_Owner{Owner: v.ownerRow(about.Owner)}
+		reply.About = &proto.ViewReply_Owner{Owner: v.ownerRow(ctx, about.Owner)}
 	case *proto.ViewRequest_Ephemerals:
 		reply.About = &proto.ViewReply_Ephemerals{Ephemerals: v.ephemeralRows(about.Ephemerals)}
 	case *proto.ViewRequest_Buckets:
@@ -313,18 +314,58 @@ func (v viewer) watchRows(ctx context.Context, q *proto.ViewWatches) *proto.Watc
 	return r
 }
 
-// ownerRow returns the kind of a node and its session.
-func (v viewer) ownerRow(q *proto.ViewOwner) *proto.OwnerRow {
+// ownerRow returns the kind of a node and its session, or the sessions of its ephemeral children.
+func (v viewer) ownerRow(ctx context.Context, q *proto.ViewOwner) *proto.OwnerRow {
+	r := v.kindRow(string(q.Path))
+	if r.Session == 0 { // an ephemeral node has no children
+		v.addChildren(ctx, string(q.Path), r)
+	}
+	return r
+}
+
+func (v viewer) kindRow(path string) *proto.OwnerRow {
 	tree := v.m.state
 	tree.RLock()
 	defer tree.RUnlock()
-	kind, session := tree.TreeView().KindOf(string(q.Path))
+	kind, session := tree.TreeView().KindOf(path)
 	r := &proto.OwnerRow{Kind: nodeKinds[kind], Session: uint64(session)}
 	if session != 0 {
 		_, lives := tree.Session(session)
 		r.Ended = !lives
 	}
 	return r
+}
+
+// addChildren adds the ephemeral children of a node and their sessions. The tree's lock is released between parts, so
+// a child that comes or goes meanwhile may be missing.
+func (v viewer) addChildren(ctx context.Context, path string, r *proto.OwnerRow) {
+	type ownedChild struct {
+		name  string
+		owner jute.SessionID
+	}
+	var children []ownedChild
+	tree, after := v.m.state, ""
+	for range scannedPerView / listedPerLock {
+		tree.RLock()
+		after = tree.TreeView().EphemeralChildren(path, after, listedPerLock, func(name string, owner jute.SessionID) {
+			children = append(children, ownedChild{name, owner})
+		})
+		tree.RUnlock()
+		if after == "" || ctx.Err() != nil {
+			break
+		}
+	}
+	r.Ephemerals, r.Partial = uint32(len(children)), after != ""
+	slices.SortFunc(children, func(a, b ownedChild) int { return view.CompareInLine(a.name, b.name) })
+	tree.RLock()
+	defer tree.RUnlock()
+	for _, child := range children[:min(len(children), view.MaxOwnedChildren)] {
+		session, lives := tree.Session(child.owner)
+		r.Children = append(r.Children, &proto.ChildRow{
+			Name: []byte(child.name), Session: uint64(child.owner), Ended: !lives,
+			Member: session.Owner.Member, Address: []byte(session.Address),
+		})
+	}
 }
 
 var nodeKinds = map[znode.NodeKind]proto.NodeKind{

@@ -75,3 +75,28 @@ func (c TreeView) KindOf(path string) (kind NodeKind, owner jute.SessionID) {
 	}
 	return PlainNode, 0
 }
+
+// EphemeralChildren calls take with the name and the session of each ephemeral child of the node at path, in the order
+// of their names. It visits at most limit children whose names are after a name, and returns the last name that it
+// visited, or "" if there are no more.
+func (c TreeView) EphemeralChildren(path, after string, limit int, take func(name string, owner jute.SessionID)) string {
+	n := c.tree.nodeAt(path)
+	if n == nil || n.sharesExtra() {
+		return ""
+	}
+	last := ""
+	for name, child := range n.children.from(nodeName(after)) {
+		switch {
+		case string(name) == after:
+			continue
+		case limit == 0:
+			return last
+		}
+		limit--
+		last = string(name)
+		if owner := child.lifetime().owner; owner != 0 {
+			take(last, owner)
+		}
+	}
+	return ""
+}

@@ -188,6 +188,7 @@ func (f *fakeOps) PathWatches(_ context.Context, path string, p view.Page) (api.
 func (f *fakeOps) NodeOwner(_ context.Context, path string) (api.Owner, error) {
 	f.asked, f.path = "owner", path
 	o := f.owner
+	o.Children = []api.OwnedChild{} // as a member replies if there are none
 	o.Path, o.Silent = path, append([]api.Silence{}, o.Silent...)
 	return o, f.err
 }

@@ -275,11 +275,26 @@ type Watch struct {
 type Owner struct {
 	Path string `json:"path"` // of the node
 	// of the node: "none" (there is no such node), "persistent", "ephemeral", "container" or "ttl"
-	Kind         string    `json:"kind"`
-	SessionID    string    `json:"id"`      // of the session; "": none
-	SessionEnded bool      `json:"ended"`   // the session has ended, and the node is about to be removed
-	Session      *Session  `json:"session"` // the session; null: there is none, or it has ended
-	Silent       []Silence `json:"silent"`  // the members that did not reply
+	Kind         string   `json:"kind"`
+	SessionID    string   `json:"id"`      // of the session; "": none
+	SessionEnded bool     `json:"ended"`   // the session has ended, and the node is about to be removed
+	Session      *Session `json:"session"` // the session; null: there is none, or it has ended
+	// the node's ephemeral children in the order of the numbers in their names, the first 100
+	Children       []OwnedChild `json:"children"`
+	EphemeralCount int          `json:"ephemeral_children"` // the number of ephemeral children
+	ChildrenCut    bool         `json:"children_cut"`       // there are more children than a member looks at: others may come before
+	Silent         []Silence    `json:"silent"`             // the members that did not reply
+}
+
+// OwnedChild is an ephemeral child of a node, such as a contender for a lock.
+type OwnedChild struct {
+	Name string `json:"name"` // of the node, without the path of its parent
+	// "holds" or "waits", if all children have names of one kind of lock or election that Rollcall knows; otherwise ""
+	Turn         string `json:"turn"`
+	SessionID    string `json:"id"`      // of the session that it belongs to
+	SessionEnded bool   `json:"ended"`   // the session has ended, and the node is about to be removed
+	MemberID     uint32 `json:"member"`  // that serves the session; 0: none
+	Address      string `json:"address"` // of the session's client; "": not known
 }
 
 // End is the end of a session.

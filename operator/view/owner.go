@@ -14,11 +14,11 @@ func (c *Collector) NodeOwner(ctx context.Context, path string) (o api.Owner, er
 	if path == "" {
 		return o, errEmptyPath
 	}
-	o.Path, o.Silent = path, []api.Silence{}
+	o.Path, o.Children, o.Silent = path, []api.OwnedChild{}, []api.Silence{}
 	var owner jute.SessionID
 	request := &proto.ViewRequest{About: &proto.ViewRequest_Owner{Owner: &proto.ViewOwner{Path: []byte(path)}}}
 	err = c.runQuery(ctx, func(ctx context.Context) error {
-		err := c.querySelf(ctx, request, func(a memberReply) error {
+		err := c.querySelf(ctx, request, func(a memberReply) (err error) {
 			r := a.reply.GetOwner()
 			if r == nil {
 				return errUnrelatedReply
@@ -29,7 +29,9 @@ func (c *Collector) NodeOwner(ctx context.Context, path string) (o api.Owner, er
 			}
 			owner = jute.SessionID(r.Session)
 			o.Kind, o.SessionID, o.SessionEnded = kind, SessionText(owner), r.Ended
-			return nil
+			o.EphemeralCount, o.ChildrenCut = int(r.Ephemerals), r.Partial
+			o.Children, err = ownedChildren(r)
+			return err
 		})
 		if err != nil || owner == 0 || o.SessionEnded {
 			return err

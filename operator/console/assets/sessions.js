@@ -131,6 +131,20 @@ const ownerlessKinds = {
   none: 'There is no such node.', persistent: 'Nobody: the node is persistent.', container: 'Nobody: the node is a container.', ttl: 'Nobody: the node has a time to live.',
 };
 
+// inLine returns the sessions of a node's ephemeral children: who holds the lock and who waits, if it is a lock's node.
+function inLine(owner) {
+  const headings = { holds: 'Held by ', waits: 'then waiting: ', '': 'Its ephemeral children belong to ' };
+  let turn = null;
+  const parts = owner.children.flatMap((child) => {
+    const before = child.turn === turn ? ', ' : (turn === null ? '' : ', ') + headings[child.turn];
+    turn = child.turn;
+    return [before, h('button', { type: 'button', class: 'name', onclick: () => visitWindow('session', child.id) }, child.id),
+      child.address ? ` of ${child.address}` : ''];
+  });
+  const more = owner.ephemeral_children - owner.children.length;
+  return [...parts, more > 0 ? ` and ${more} more` : '', owner.children_cut ? ', maybe after others: the node has too many children to look at all' : '', '.'];
+}
+
 // showOwner shows the owner of a node and the time of the reply.
 async function showOwner(path) {
   const answer = $('#owner-answer');
@@ -145,7 +159,7 @@ async function showOwner(path) {
   }
   const then = ` (${asOf(Date.now())})`;
   if (owner.id === '') {
-    say(ownerlessKinds[owner.kind] ?? owner.kind, then);
+    say(ownerlessKinds[owner.kind] ?? owner.kind, ...owner.children.length ? [' ', ...inLine(owner)] : [], then);
   } else if (owner.ended) {
     say(`Session ${owner.id}, which has ended: the node is about to be removed.`, then);
   } else {
