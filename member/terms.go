@@ -119,7 +119,7 @@ func (t *terms) leadLoop(ctx context.Context) {
 			case errors.Is(err, errNotFounded) && logged:
 			case errors.Is(err, errNotFounded):
 				logged = true
-				t.log.Info("clients are not served yet: most voters of the server lines must vote first", "lines",
+				t.log.Info("clients are not served yet: more voters of the server lines must vote first", "lines",
 					ServerLines(t.m.cfg.Servers))
 			default:
 				t.log.Warn("term ended", "err", err)
@@ -192,14 +192,22 @@ func (t *terms) termStartEntry(format uint32, nonce uint64, list *proto.Roster) 
 }
 
 // errNotFounded is the error of a leader that may not start a term yet: an ensemble serves no clients before
-// most voters of its list vote. So no acknowledged write is on one disk alone.
-var errNotFounded = errors.New("the ensemble begins, and serves once most of its voters vote")
+// most voters of its list vote. So no acknowledged write is on one disk alone, and of two founders only one serves.
+var errNotFounded = errors.New("the ensemble begins, and serves once more of its voters vote")
 
-// lacksFoundingMajority reports whether the applied state has no list of this ensemble, and most voters of the server
-// lines do not vote yet.
+// lacksFoundingMajority reports whether the applied state has no list of this ensemble, and too few voters of the server
+// lines vote yet.
 func (t *terms) lacksFoundingMajority() bool {
 	_, listed := t.m.serverLists.wantedPeers()
-	return !listed && !t.m.node.Status().ConfigurationHasMajorityOf(raftPeers(t.m.cfg.Servers))
+	return !listed && !t.m.node.Status().HasFoundingMajority(raftPeers(t.m.cfg.Servers), t.wasFoundedByAll())
+}
+
+// wasFoundedByAll reports whether the ensemble began without a state, and this member does not run with --new-ensemble. A state
+// that was imported, restored or recovered has had a transaction.
+func (t *terms) wasFoundedByAll() bool {
+	t.m.state.RLock()
+	defer t.m.state.RUnlock()
+	return t.m.state.Zxid() == 0 && !t.m.cfg.NewEnsemble
 }
 
 // firstServerList returns the configured server list if the state has none of this ensemble, because the

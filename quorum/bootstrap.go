@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -38,6 +37,10 @@ const (
 	// helloInterval is the maximum pause between two rounds of Hellos, and helloTimeout the limit of one round.
 	helloInterval = 500 * time.Millisecond
 	helloTimeout  = 2 * time.Second
+	// firstListening is the time for which a member that knows no other one listens before it begins an ensemble. The
+	// leader of an ensemble that has it in its list sends it a Hello in that time: a round with another silent member
+	// takes helloTimeout, and a pause and a dial come before the next one.
+	firstListening = helloTimeout + 2*helloInterval
 )
 
 // bootstrap begins a new ensemble, or joins this disk to an existing one.
@@ -54,6 +57,7 @@ type bootstrap struct {
 	reachability    *Reachability
 	endMember       func(error)
 	logger          *slog.Logger
+	startTime       time.Time // of joinOrFound
 }
 
 // joinOrFound makes this member ready for raft, and waits for other members if necessary. It returns ctx's error
@@ -65,6 +69,7 @@ func (b *bootstrap) joinOrFound(ctx context.Context) error {
 	case b.runsAlone:
 		return b.foundEnsemble()
 	}
+	b.startTime = time.Now()
 	var logged string
 	for pause := firstHelloPause; ; pause = min(2*pause, helloInterval) {
 		next := b.nextStep(b.hellos.sendAll(ctx))
@@ -124,22 +129,34 @@ func (b *bootstrap) nextStep(r helloRound) (next bootstrapStep) {
 //     the same list.
 //   - Two processes with that id do not found one either: every other member reports the first process to the second one
 //     (Rival).
+//   - A member that knows no other one listens for firstListening: its server lines may be older than an ensemble that it
+//     has lost.
 //   - Members that are only known from a reply must reply, too, because all members in the server lines may have left an
 //     ensemble.
 func (b *bootstrap) foundingBlocker(r helloRound) string {
 	voters := slices.DeleteFunc(wire.SortedByID(b.configuredPeers), func(p wire.Peer) bool { return p.Observer })
 	if first := voters[0]; first.ID != b.status.selfPeer().ID {
-		return fmt.Sprintf("member %d (%s), which begins the ensemble because no voter has a lower id", first.ID, first.Addr)
+		condition := fmt.Sprintf("member %d (%s), which begins the ensemble because no voter has a lower id", first.ID,
+			first.Addr)
+		if err := r.failures[first.ID]; err != nil {
+			condition += ": " + silenceReason(err)
+		}
+		return condition
+	}
+	known := b.addressBook.OnePerMember()
+	if len(known) == 1 && !b.foundByMajority && time.Since(b.startTime) < firstListening {
+		return fmt.Sprintf("%v, in which an ensemble may send it a Hello: its directory is empty, and it knows no other member",
+			firstListening)
 	}
 	var silent []string
 	replied := 1
-	for _, p := range b.addressBook.OnePerMember() {
+	for _, p := range known {
 		a, ok := r.replies[p.ID]
 		_, voter := findPeer(voters, p.ID)
 		switch {
 		case p.ID == b.status.selfPeer().ID:
 		case !ok:
-			silent = append(silent, fmt.Sprintf("member %d (%s): %v", p.ID, p.Addr, cmp.Or(r.failures[p.ID], errHelloPending)))
+			silent = append(silent, fmt.Sprintf("member %d (%s): %s", p.ID, p.Addr, silenceReason(r.failures[p.ID])))
 		case a.GetRival() != "":
 			return "the end of one of two processes with its number: " + a.GetRival()
 		case !bytes.Equal(a.GetConfigHash(), serverListHash(b.addressBook)):

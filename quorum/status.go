@@ -142,11 +142,23 @@ func (s *Status) configurationCommitted() bool {
 // VoterIDs returns the ids of the voters in raft's latest configuration, in order.
 func (s *Status) VoterIDs() []uint32 { return wire.VoterIDs(s.Servers()) }
 
-// ConfigurationHasMajorityOf reports whether most voters of a list vote in raft's latest configuration.
-func (s *Status) ConfigurationHasMajorityOf(list []wire.Peer) bool {
-	voters := wire.VoterIDs(list)
-	voting := slices.DeleteFunc(s.VoterIDs(), func(id uint32) bool { return !slices.Contains(voters, id) })
-	return len(voting) > len(voters)/2
+// HasFoundingMajority reports whether an ensemble whose state has no list may serve, by its server lines and raft's latest
+// configuration: see hasFoundingMajority.
+func (s *Status) HasFoundingMajority(lines []wire.Peer, foundedByAll bool) bool {
+	return hasFoundingMajority(wire.VoterIDs(wire.SortedByID(lines)), s.VoterIDs(), foundedByAll)
+}
+
+// hasFoundingMajority reports whether most of the listed voters vote, and, if all members had to reply before the ensemble was
+// founded, also most of those other than the founder, which has the lowest id. Two processes may have that id, and found two
+// ensembles. Two majorities of the others share a member, and its disk is in one ensemble only, so only one of the two serves.
+func hasFoundingMajority(listed, voting []uint32, foundedByAll bool) bool {
+	return hasMajorityOf(listed, voting) && (!foundedByAll || len(listed) == 1 || hasMajorityOf(listed[1:], voting))
+}
+
+// hasMajorityOf reports whether most of the ids are in another list.
+func hasMajorityOf(ids, in []uint32) bool {
+	present := slices.DeleteFunc(slices.Clone(ids), func(id uint32) bool { return !slices.Contains(in, id) })
+	return len(present) > len(ids)/2
 }
 
 // selfPeer returns this server. Its disk is known once the data directory has been read.
