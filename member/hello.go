@@ -213,7 +213,7 @@ func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.Hell
 		Rival:    n.Reachability().DescribeRivals(from.member),
 		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removalWatch.removedVersion() != 0,
 		Configuration: configurationMessage(n.Status().Servers()),
-		HasData:       n.HasData(), Joining: n.IsJoining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
+		HasData:       n.HasData(), OnlyBeginning: n.IsOnlyBeginning(), Joining: n.IsJoining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
 		LastIndex: n.Status().LastIndex(), LastTerm: n.Status().LastTerm(), DigestAlg: s.m.cfg.digestAlgorithm(),
 	}, nil
 }

@@ -194,6 +194,9 @@ func (b *bootstrap) foundEnsemble() error {
 	id := newEnsembleID()
 	err := b.record.storeCopying(false) // it has no data of an ensemble that it may have begun to join
 	if err == nil {
+		err = b.record.storeFoundedAlone(id, len(b.addressBook.OnePerMember()) == 1)
+	}
+	if err == nil {
 		err = writeEnsembleID(b.disk.Stable(), id)
 	}
 	if err == nil {
@@ -247,31 +250,13 @@ func (b *bootstrap) announceWhileUnknown(ctx context.Context, r *raft.Raft) {
 		replies := b.hellos.sendAll(ctx)
 		before := lost
 		lost = b.lostVotersBlockingElection(replies)
-		b.logNewLostMajority(lost, before)
-		if err := b.checkNotFoundedAgain(replies); err != nil {
+		missing, err := b.beginAgain(replies, lost)
+		if err != nil {
 			b.endMember(err)
 			return
 		}
+		b.reportLostMajority(replies, lost, before, missing)
 	}
-}
-
-// checkNotFoundedAgain returns an error if this member has no data yet, and the ensemble that it joins was
-// founded again: the founder has lost its disk before another disk had an entry.
-func (b *bootstrap) checkNotFoundedAgain(r helloRound) error {
-	if b.disk.HasData() {
-		return nil
-	}
-	other := false
-	for _, err := range r.failures {
-		other = other || errors.Is(err, wire.ErrOtherEnsemble)
-	}
-	for _, a := range r.replies {
-		other = other && !a.GetHasData()
-	}
-	if other {
-		return fmt.Errorf("%w: the ensemble began once more before this member had any data of it", wire.ErrRestart)
-	}
-	return nil
 }
 
 func newEnsembleID() (id wire.EnsembleID) {

@@ -498,24 +498,35 @@ func (e *ensemble) ask(from uint32) func(context.Context, wire.Peer) (*proto.Hel
 		e.net.mu.Unlock()
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		m := e.members[p.ID]
-		if cut || m.node == nil {
+		if cut {
 			return nil, errors.New("unavailable")
 		}
-		ensemble, _ := m.node.record.EnsembleID()
-		if asks := e.members[from].node; asks != nil {
-			theirs, _ := asks.record.EnsembleID()
-			if theirs != ensemble && theirs != (wire.EnsembleID{}) && ensemble != (wire.EnsembleID{}) {
-				return nil, wire.ErrOtherEnsemble // as the hello of a connection has it
-			}
-			m.node.reachability.RecordContact(PeerContact{Peer: asks.status.selfPeer(), EnsembleID: theirs, HasData: asks.HasData()})
-		}
-		return &proto.HelloReply{
-			Member: p.ID, Disk: uint64(m.node.DiskID()), Ensemble: ensemble[:], Configuration: message(m.node.status.Servers()),
-			ConfigHash: serverListHash(m.node.cfg.AddressBook), HasData: m.node.HasData(), Joining: m.node.IsJoining(),
-			LastIndex: m.node.status.LastIndex(), LastTerm: m.node.status.LastTerm(),
-		}, nil
+		return hello(e.members[from].node, e.members[p.ID].node)
 	}
+}
+
+// hello is a Hello from one node, or from nil as long as it is opened, to another one, or to nil if that does not run.
+func hello(from, to *Node) (*proto.HelloReply, error) {
+	if to == nil {
+		return nil, errors.New("unavailable")
+	}
+	ensemble, _ := to.record.EnsembleID()
+	if from != nil {
+		theirs, _ := from.record.EnsembleID()
+		if theirs != ensemble && theirs != (wire.EnsembleID{}) && ensemble != (wire.EnsembleID{}) {
+			return nil, wire.ErrOtherEnsemble // as the hello of a connection has it
+		}
+		to.reachability.RecordContact(PeerContact{Peer: from.status.selfPeer(), EnsembleID: theirs, HasData: from.HasData()})
+	}
+	rival := ""
+	if from != nil {
+		rival = to.reachability.DescribeRivals(from.status.selfPeer().ID)
+	}
+	return &proto.HelloReply{
+		Rival: rival, Member: to.status.selfPeer().ID, Disk: uint64(to.DiskID()), Ensemble: ensemble[:], Configuration: message(to.status.Servers()),
+		ConfigHash: serverListHash(to.cfg.AddressBook), HasData: to.HasData(), OnlyBeginning: to.IsOnlyBeginning(), Joining: to.IsJoining(),
+		LastIndex: to.status.LastIndex(), LastTerm: to.status.LastTerm(),
+	}, nil
 }
 
 // message returns servers as a reply has them.

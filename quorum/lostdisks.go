@@ -1,6 +1,8 @@
 package quorum
 
 import (
+	"strings"
+
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
 )
@@ -50,10 +52,27 @@ func (b *bootstrap) newestConfiguration(r helloRound) (servers []wire.Peer) {
 	return servers
 }
 
-func (b *bootstrap) logNewLostMajority(lost, before []wire.Peer) {
-	if len(lost) > 0 && len(before) == 0 {
-		b.logger.Error("too many voters have lost their disks, and no leader can be elected without their votes; stop all "+
-			"members, and run rollcall recover on the one with the most data",
-			"lost", wire.CanonicalLines(lost))
+// lostMajority describes voters whose loss only an operator can mend.
+const lostMajority = "too many voters have lost their disks, and no leader can be elected without their votes; stop all " +
+	"members, and run rollcall recover on the one with the most data"
+
+// founderLost describes the loss of the founder's disk before anybody was served.
+const founderLost = "the ensemble's founder has lost its disk, and no client was served; the members begin again once all reply"
+
+// reportLostMajority reports in Status.WaitingFor, and logs once, why no leader can be elected after the
+// round r. lost are the voters that are lost now, and before those of the last round. missing is the result of
+// beginAgain.
+func (b *bootstrap) reportLostMajority(r helloRound, lost, before []wire.Peer, missing []string) {
+	message, condition := lostMajority, "an operator: "+lostMajority
+	switch {
+	case len(lost) == 0:
+		b.status.setWaitingFor(b.silentVoters(r))
+		return
+	case len(missing) > 0:
+		message, condition = founderLost, strings.Join(missing, "; ")+"; "+founderLost
+	}
+	b.status.setWaitingFor(condition)
+	if len(before) == 0 {
+		b.logger.Error(message, "lost", wire.CanonicalLines(lost), "missing", missing)
 	}
 }

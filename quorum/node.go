@@ -292,6 +292,9 @@ func (n *Node) LeadershipChanges() <-chan bool { return n.leadershipChanges }
 // HasData reports whether this member has a snapshot or a log entry.
 func (n *Node) HasData() bool { return n.disk.HasData() }
 
+// IsOnlyBeginning reports whether this member has data, but no transaction of the state.
+func (n *Node) IsOnlyBeginning() bool { return n.HasData() && !n.disk.HasTransaction() }
+
 func (n *Node) DiskID() disk.ID { return n.disk.ID() }
 
 // IsJoining reports whether this member is joining an ensemble. There are three cases:

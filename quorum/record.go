@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,6 +22,9 @@ var (
 	// keyDamage has the reason for which this member's state cannot be trusted. Only emptying the directory or a
 	// recovery removes it.
 	keyDamage = []byte("RollcallDamage")
+	// keyFoundedAlone has the id of the ensemble that this disk has founded without data and without another member. It
+	// says nothing once this member is of another ensemble, or has had another member: see FoundedAlone.
+	keyFoundedAlone = []byte("RollcallFoundedAlone")
 	// keyServerList has the ensemble's newest server list that the caller has stored.
 	keyServerList = []byte("RollcallList")
 )
@@ -33,13 +37,15 @@ type Record struct {
 	disk             *disk.Data
 	addressBook      *wire.AddressBook      // has the ensemble
 	copying          atomic.Bool            // it began without data, and has not caught up yet
+	foundedAlone     atomic.Bool            // see FoundedAlone
 	damageReason     atomic.Pointer[string] // see StoreDamage; nil: none
 	storedServerList []byte                 // see StoredServerList
 }
 
 // loadStored reads the record at the start. A member without data is copying, unless it runs alone.
 func (c *Record) loadStored(alone bool) error {
-	return errors.Join(c.loadDamage(), c.loadEnsembleID(), c.loadCopying(alone), c.loadServerList())
+	return errors.Join(c.loadDamage(), c.loadEnsembleID(), c.loadCopying(alone), c.loadFoundedAlone(),
+		c.loadServerList())
 }
 
 // EnsembleID returns the id of this member's ensemble. It is known once there are data, or when this member joins
@@ -106,6 +112,37 @@ func readCopyingMark(stable *disk.Stable) (bool, error) {
 		return false, fmt.Errorf("quorum: read state: %w", err)
 	}
 	return v != 0, nil
+}
+
+// FoundedAlone reports whether this disk has founded this member's ensemble without data, and no other member was ever in
+// it. So everything in it was written since. A recovered or imported ensemble is none that a disk has founded.
+func (c *Record) FoundedAlone() bool { return c.foundedAlone.Load() }
+
+// EndFoundedAlone records that another member is in the ensemble. It waits for the disk, but only the first time.
+func (c *Record) EndFoundedAlone() error {
+	if !c.foundedAlone.Load() {
+		return nil
+	}
+	return c.storeFoundedAlone(wire.EnsembleID{}, false)
+}
+
+// storeFoundedAlone records whether this disk founds an ensemble alone.
+func (c *Record) storeFoundedAlone(id wire.EnsembleID, alone bool) error {
+	if !alone {
+		id = wire.EnsembleID{}
+	}
+	if err := c.disk.Stable().SetValue(keyFoundedAlone, id[:]); err != nil {
+		return fmt.Errorf("quorum: write state: %w", err)
+	}
+	c.foundedAlone.Store(alone)
+	return nil
+}
+
+func (c *Record) loadFoundedAlone() error {
+	stored, err := c.disk.Stable().Value(keyFoundedAlone)
+	id, known := c.EnsembleID()
+	c.foundedAlone.Store(known && bytes.Equal(stored, id[:]))
+	return err
 }
 
 // errNotCaughtUp is the error for using the state of a disk outside of its ensemble that has not copied all of it.

@@ -22,7 +22,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	err := disk.WithAdvice(n.run(ctx), !n.runsAlone())
 	if !errors.Is(err, ErrNotEnded) { // otherwise raft still uses the stores
-		err = errors.Join(err, n.Close())
+		err = errors.Join(err, renewDiskIfSpent(n.disk, err), n.Close())
 		close(n.leadershipChanges)
 	}
 	close(n.runEnded)

@@ -97,6 +97,9 @@ func Open(cfg Config) (*Data, error) {
 			return nil, errors.Join(err, d.Close())
 		}
 	}
+	if err := d.unguarded.finishRenewing(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
 	if err := d.guardStores(cfg.RaftRunning, cfg.RaftLeads, cfg.EndMember); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
@@ -153,6 +156,8 @@ func (d *Data) guardStores(running, leads func() bool, fail func(error)) error {
 	g := storeGuard{endMember: fail, raftRunning: running, operations: &d.operations}
 	d.guardedLog = &logStore{LogStore: d.unguarded.Log, storeGuard: g, metrics: &d.writeMetrics}
 	d.guardedLog.hasEntries.Store(data)
+	has, err := d.unguarded.hasTransaction()
+	d.guardedLog.hadTransaction.Store(has || err != nil)
 	d.logQueue = newLogQueue(d.guardedLog, leads)
 	d.stableStore = &Stable{StableStore: d.unguarded.Stable, storeGuard: g, drainQueueOrExit: d.logQueue.drainOrExit}
 	d.snapshotStore = &snapshotStore{SnapshotStore: d.unguarded.Snapshots, storeGuard: g, onStored: d.noteSnapshotStored}

@@ -9,7 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// ID identifies one data directory for ever. It is drawn at random when the stable store is made. raft's servers
+// ID identifies one data directory. It is drawn at random when the stable store is made, and again only when the directory
+// is emptied (Data.Renew). raft's servers
 // are disks, because raft's proof has no step in which a server forgets its votes and its log and keeps its name.
 // The id is in the file that holds the votes, so a member that loses its votes also loses its name. No disk has
 // the id zero.
@@ -29,6 +30,11 @@ func ensureDiskID(s Stores) (ID, error) {
 	if err != nil || id != 0 {
 		return id, err
 	}
+	return drawDiskID(s)
+}
+
+// drawDiskID draws an ID and stores it.
+func drawDiskID(s Stores) (id ID, err error) {
 	var b [idSize]byte
 	for id == 0 {
 		_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the program instead

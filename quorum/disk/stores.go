@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -94,6 +95,7 @@ type logStore struct {
 	storeGuard
 	metrics         *writeMetrics
 	hasEntries      atomic.Bool  // holds, or held, an entry
+	hadTransaction  atomic.Bool  // see Data.HasTransaction
 	appendedEntries atomic.Int64 // number appended by this process
 	appendedBytes   atomic.Int64
 }
@@ -140,6 +142,9 @@ func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{
 func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	if err := s.checkSizes(logs); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(logs, mayBeTransaction) {
+		s.hadTransaction.Store(true)
 	}
 	begun := time.Now()
 	err := s.runTracked("writing the log", func() error { return s.LogStore.StoreLogs(logs) })
