@@ -2,7 +2,11 @@ package member
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"time"
+
+	"rollcall/quorum/wire"
 )
 
 // A dispute is a divergence from the leader's state without a majority for either side: one of two members
@@ -15,8 +19,9 @@ import (
 const disputeTicks = 3
 
 type dispute struct {
-	reason  string
-	expires time.Time
+	reason       string
+	expires      time.Time
+	leaderServes bool // a leader serves in spite of it
 }
 
 // suspendForDispute implements follower.Config.OnDivergence. It suspends the server, and never blocks.
@@ -24,7 +29,7 @@ func (h *health) suspendForDispute(why string) {
 	before := h.disputeReason()
 	h.currentDispute.Store(&dispute{
 		"its state differs from the leader's, and no majority says who is right: " + why,
-		time.Now().Add(disputeTicks * h.cfg.Tick),
+		time.Now().Add(disputeTicks * h.cfg.Tick), true,
 	})
 	h.server.Suspend()
 	if before == "" {
@@ -33,11 +38,56 @@ func (h *health) suspendForDispute(why string) {
 	}
 }
 
-// disputeReason returns the reason of the dispute, or "" if there is none. A leader keeps serving, because one
-// side must.
+// claimLifetime is the time for which a claim counts. A leader dials a member of its list more often.
+const claimLifetime = 5 * time.Second
+
+// claim is a Hello of a member of another ensemble, which serves, and has this member's number and address in its list.
+type claim struct {
+	peer    wire.Peer // with the address of its raft
+	expires time.Time
+}
+
+// recordClaim records a Hello of a member of another ensemble. It counts only if that ensemble serves: then there are two
+// states that clients see.
+func (h *health) recordClaim(from wire.Peer, serves bool) {
+	if _, _, err := net.SplitHostPort(from.Addr); !serves || err != nil || len(from.Addr) > maxClaimAddress {
+		return
+	}
+	h.lastClaim.Store(&claim{from, time.Now().Add(claimLifetime)})
+}
+
+// maxClaimAddress limits the address in a claim: a name of 253 bytes, a port, and two brackets.
+const maxClaimAddress = 264
+
+// suspendIfClaimed suspends the server while another ensemble serves that has this member's number and address in its list,
+// and this member has begun its own one alone and without data. Its directory was probably emptied, and its server lines name no
+// other member. One of the two must stop, and the other one has the older state. An ensemble that was recovered, imported
+// or reduced to this member keeps serving, because an operator has decided that.
+func (h *health) suspendIfClaimed() {
+	if len(h.node.Status().Servers()) > 1 {
+		_ = h.node.Record().EndFoundedAlone() // an error of the disk ends the member
+	}
+	c := h.lastClaim.Load()
+	if c == nil || time.Now().After(c.expires) || !h.node.Record().FoundedAlone() {
+		return
+	}
+	before := h.disputeReason()
+	reason := fmt.Sprintf("member %d (%q) is of another ensemble, which serves, and has this member's number and address in its "+
+		"list. If this member should be in that one, stop it, copy its data directory if clients may have written to it, then "+
+		"empty that directory, and start it with the server lines of the other members; if not, stop that one, or remove this "+
+		"member from its list", c.peer.ID, c.peer.Addr)
+	h.currentDispute.Store(&dispute{reason, c.expires, false})
+	h.server.Suspend()
+	if before == "" {
+		h.log.Error("this member does not serve for now: another ensemble has its number and address", "reason", reason)
+	}
+}
+
+// disputeReason returns the reason of the dispute, or "" if there is none. If members of one ensemble differ, the leader
+// keeps serving, because one side must.
 func (h *health) disputeReason() string {
 	d := h.currentDispute.Load()
-	if d == nil || time.Now().After(d.expires) || h.terms.currentLeader.Load() != nil {
+	if d == nil || time.Now().After(d.expires) || d.leaderServes && h.terms.currentLeader.Load() != nil {
 		return ""
 	}
 	return d.reason
@@ -53,8 +103,9 @@ func (h *health) resumeLoop(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
+		h.suspendIfClaimed()
 		if d := h.currentDispute.Load(); d != nil && h.disputeReason() == "" && h.currentDispute.CompareAndSwap(d, nil) {
-			h.log.Info("the leader no longer reports that this member's state differs")
+			h.log.Info("this member serves again: what kept it from that is not reported any more", "was", d.reason)
 			h.server.Resume()
 			if h.disputeReason() != "" { // reported again meanwhile
 				h.server.Suspend()

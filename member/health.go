@@ -21,4 +21,5 @@ type health struct {
 
 	damageReports  chan string // the reason; one place
 	currentDispute atomic.Pointer[dispute]
+	lastClaim      atomic.Pointer[claim]
 }

@@ -160,6 +160,24 @@ func (c *helloClient) sendHelloTo(ctx context.Context, s serverlist.Server) (*pr
 	return reply, there.preferDialError(s.ID, err)
 }
 
+// claimMember tells a member of another ensemble that this ensemble, which has its number and address in its list, serves
+// clients: see health.suspendIfClaimed. It waits for the reply for at most a tick. The next dial repeats what fails here.
+func (c *helloClient) claimMember(ctx context.Context, s Server) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Tick)
+	defer cancel()
+	there := newPeerConns(c.cfg.Tick, func(ctx context.Context, id uint32) (net.Conn, error) {
+		return c.ports.hello.OutsideEnsemble().Dial(ctx, c.cfg.Network.Dial, s.GrpcAddr, id)
+	})
+	defer there.closeAll()
+	to, err := there.followerClient(s.ID)
+	if err != nil {
+		return
+	}
+	request := c.helloRequest()
+	request.Serves = true
+	_, _ = to.Hello(ctx, request)
+}
+
 // newcomerReplyTimeout limits the wait of an operator's change for replies of added servers, which take a few
 // round trips.
 const newcomerReplyTimeout = 2 * time.Second
@@ -200,10 +218,11 @@ func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.Hell
 		}); err != nil {
 			return nil, status.Error(codes.Aborted, err.Error())
 		}
-		n.Reachability().RecordContact(quorum.PeerContact{
-			Peer: peer, EnsembleID: ensembleInHello(r),
-			HasData: r.GetHasData(),
-		})
+		if theirs := ensembleInHello(r); isOtherEnsemble(theirs, s.m.ports.addressBook.EnsembleID()) {
+			s.m.health.recordClaim(peer, r.GetServes())
+		} else {
+			n.Reachability().RecordContact(quorum.PeerContact{Peer: peer, EnsembleID: theirs, HasData: r.GetHasData()})
+		}
 	}
 	n.LogReportedRival(from.member, r.GetRival())
 	hash, ensemble := s.m.ports.addressBook.ConfigHash(), s.m.ports.addressBook.EnsembleID()
@@ -216,6 +235,12 @@ func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.Hell
 		HasData:       n.HasData(), OnlyBeginning: n.IsOnlyBeginning(), Joining: n.IsJoining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
 		LastIndex: n.Status().LastIndex(), LastTerm: n.Status().LastTerm(), DigestAlg: s.m.cfg.digestAlgorithm(),
 	}, nil
+}
+
+// isOtherEnsemble reports whether both ensembles are known, and differ.
+func isOtherEnsemble(theirs, own wire.EnsembleID) bool {
+	unknown := wire.EnsembleID{}
+	return theirs != unknown && own != unknown && theirs != own
 }
 
 // ensembleInHello returns the ensemble in a Hello, or zero if there is none.

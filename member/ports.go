@@ -128,7 +128,11 @@ func (m *Member) dialMember(ctx context.Context, id uint32) (net.Conn, error) {
 	if !known {
 		return nil, fmt.Errorf("member: no address of member %d is known", id)
 	}
-	return m.ports.hello.Dial(ctx, m.cfg.Network.Dial, s.GrpcAddr, id)
+	conn, err := m.ports.hello.Dial(ctx, m.cfg.Network.Dial, s.GrpcAddr, id)
+	if errors.Is(err, wire.ErrOtherEnsemble) && m.servesAllClients() {
+		m.helloClient.claimMember(ctx, s)
+	}
+	return conn, err
 }
 
 // services are the gRPC services that members call on this one, itself included.

@@ -88,6 +88,7 @@ type Hello struct {
 	knownProcesses   *processTable     // shared by the Listeners and dialers with this hello
 	logger           *slog.Logger      // for corruptions
 	corruptions      *Corruptions
+	outside          bool // see OutsideEnsemble
 	// handshakeTimeout limits the handshake and the hello with a dialed member; 0: helloTimeout.
 	handshakeTimeout time.Duration
 }
@@ -114,6 +115,13 @@ func (h Hello) Corruptions() *Corruptions { return h.corruptions }
 // it, and commands, which have no disk.
 func (h Hello) AcceptingUnknown() Hello {
 	h.acceptsUnknown = true
+	return h
+}
+
+// OutsideEnsemble returns the hello for dialing a member of another ensemble: it names none, so that member admits it on
+// the port for gRPC, but for Hello only.
+func (h Hello) OutsideEnsemble() Hello {
+	h.outside = true
 	return h
 }
 
@@ -261,6 +269,9 @@ func (h Hello) exchangeHello(conn net.Conn, to uint32) (of Process, err error) {
 
 func (h Hello) encodeHello(to uint32) []byte {
 	ensemble := h.addressBook.EnsembleID()
+	if h.outside {
+		ensemble = EnsembleID{}
+	}
 	b := append(make([]byte, 0, helloSize), helloMagic...)
 	b = binary.BigEndian.AppendUint16(b, helloVersion)
 	b = binary.BigEndian.AppendUint32(b, h.memberID)
