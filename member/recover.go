@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	protobuf "google.golang.org/protobuf/proto"
+
+	"rollcall/internal/serverlist"
 	"rollcall/proto"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
@@ -39,6 +42,27 @@ func Recover(r RecoverConfig) error {
 		DataDir: r.Dir, LogDir: r.LogDir, Stores: storesOf(r.Stores), MemberID: r.ID, Peers: raftPeers(r.Servers),
 		StateMachine: offlineMachine(znode.New(znode.Config{})), Logger: r.Logger,
 	})
+}
+
+// DataServers returns the list of servers that this stopped member's data have for its ensemble, or nil if they have none:
+// no client was served yet, or the data were recovered. It changes nothing.
+func DataServers(r RecoverConfig) (serverlist.List, error) {
+	stored, ensemble, err := quorum.ReadServerList(r.Dir, r.LogDir)
+	if err != nil || len(stored) == 0 {
+		return nil, err
+	}
+	var message proto.Roster
+	if err := protobuf.Unmarshal(stored, &message); err != nil {
+		return nil, fmt.Errorf("member: the stored server list is %w: %w", disk.ErrDamaged, err)
+	}
+	list, err := znode.ServerListFromProto(&message)
+	if err != nil {
+		return nil, fmt.Errorf("member: the stored server list is %w: %w", disk.ErrDamaged, err)
+	}
+	if list.EnsembleID != ensemble {
+		return nil, nil
+	}
+	return list.Servers, nil
 }
 
 // Finding is the result of CollectDataExtents for a member.

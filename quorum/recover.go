@@ -56,6 +56,24 @@ func Recover(rec RecoverConfig) (err error) {
 	return data.WriteIdentity(rec.MemberID, wire.CanonicalLines(rec.Peers))
 }
 
+// ReadServerList returns the list that Record.StoreServerList has stored last in the directories of a stopped member, and
+// the id of its ensemble. The list is nil if there is none. It changes nothing.
+func ReadServerList(dir, logDir string) (list []byte, ensemble wire.EnsembleID, err error) {
+	data, err := disk.OpenStopped(disk.Config{
+		DataDir: dir, LogDir: logDir, RaftLogger: newRaftLogger(slog.New(slog.DiscardHandler)),
+	})
+	if err != nil {
+		return nil, ensemble, err
+	}
+	defer func() { err = errors.Join(err, data.Close()) }()
+	if list, err = data.Stable().Value(keyServerList); err != nil {
+		return nil, ensemble, err
+	}
+	id, err := data.Stable().Value(keyEnsemble)
+	copy(ensemble[:], id)
+	return list, ensemble, err
+}
+
 func rewriteForRecovery(rec RecoverConfig, data *disk.Data, logger hclog.Logger) error {
 	if !data.HasData() {
 		return disk.ErrNoData

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,12 +14,13 @@ import (
 
 	"rollcall/cli"
 	"rollcall/config"
+	"rollcall/internal/serverlist"
 	"rollcall/member"
 )
 
 const recoverWarning = `This is the way out when half of the voters or more have lost their data for good: one of two, or two of three.
 Member %d begins a new ensemble with what it has, and with these servers: %s.
-They are the server lines of its zoo.cfg. If members have come in or gone since, correct the lines first.
+They are the server lines of its zoo.cfg.
 Writes that only the lost members had are gone, even acknowledged ones.
 Recover one member only, the one with the most data.
 `
@@ -39,7 +41,8 @@ A stopped member cannot reply. Run this command on each one that has data, answe
 
 func newRecover(w cli.IOStreams) *cobra.Command {
 	var f memberFlags
-	yes, force, out := false, false, cli.NewOutput(w)
+	var consent recoverConsent
+	out := cli.NewOutput(w)
 	cmd := &cobra.Command{
 		Use: "recover [flags] [zoo.cfg]", Short: "let the survivor of a lost majority begin a new ensemble",
 		GroupID: cli.RunGroup, Args: cli.RangeArgs(0, 1, oneFileArgument),
@@ -52,21 +55,26 @@ func newRecover(w cli.IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return recoverMember(cmd.Context(), cfg, log.Logger(), yes, force, w, out)
+			return recoverMember(cmd.Context(), cfg, log.Logger(), consent, w, out)
 		},
 	}
 	f.registerFlags(cmd)
 	out.Register(cmd)
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")
-	cmd.Flags().BoolVar(&force, "force", false,
+	cmd.Flags().BoolVar(&consent.yes, "yes", false, "do it without asking")
+	cmd.Flags().BoolVar(&consent.loseMore, "force", false,
 		"do it even if another member is known to have more data, which is lost then")
+	cmd.Flags().BoolVar(&consent.otherServers, "other-servers", false,
+		"do it even if the server lines of zoo.cfg are not the servers that this member's data have")
 	return cmd
 }
 
+// recoverConsent says what an operator has agreed to on the command line.
+type recoverConsent struct{ yes, loseMore, otherServers bool }
+
 // recoverMember begins a new ensemble with the data of the survivor of a lost majority, and with the server
 // list in its zoo.cfg.
-func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, yes, force bool, w cli.IOStreams,
-	out *cli.Output,
+func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, consent recoverConsent,
+	w cli.IOStreams, out *cli.Output,
 ) error {
 	stdout := w.Out
 	if !out.IsText() {
@@ -83,8 +91,13 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 		ID: cfg.MyID, Servers: servers, Dir: cfg.Dir, LogDir: cfg.LogDir, Trust: cfg.Trust,
 		Logger: logger,
 	}
+	if !consent.otherServers && !cfg.Standalone {
+		if err := checkSameServers(cfg, recovery, w.Err); err != nil {
+			return err
+		}
+	}
 	asking := cli.NewProgress(w, "asking the other members", 0)
-	findings, err := surveyAndCheck(ctx, recovery, force, stdout)
+	findings, err := surveyAndCheck(ctx, recovery, consent.loseMore, stdout)
 	asking.Done()
 	if err != nil {
 		return fmt.Errorf("recover: %w", err)
@@ -100,7 +113,7 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 	if _, err := fmt.Fprintf(stdout, recoverWarning+next, cfg.MyID, strings.Join(names, ", ")); err != nil {
 		return err
 	}
-	if !yes {
+	if !consent.yes {
 		if err := cli.Confirm(w, "recover", ""); err != nil {
 			return err
 		}
@@ -112,6 +125,51 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 		return fmt.Errorf("recover: %w", err)
 	}
 	return cli.PrintText(out, fmt.Sprintf("Member %d can be started now.\n", cfg.MyID), recoveryReport(findings))
+}
+
+// checkSameServers returns an error if the server lines of zoo.cfg are not the servers of the member's data. It writes the
+// differences and the lines of the data to stderr.
+func checkSameServers(cfg config.Config, r member.RecoverConfig, stderr io.Writer) error {
+	stored, err := member.DataServers(r)
+	if err != nil {
+		return fmt.Errorf("recover: %w", err)
+	}
+	differences := serverDifferences(cfg.MyID, cfg.Servers, stored)
+	if stored == nil || len(differences) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintf(stderr, "%s\n\nThe server lines of the data:\n\n%s\n\n", strings.Join(differences, "\n"),
+		strings.Join(stored.CanonicalLines(), "\n")); err != nil {
+		return err
+	}
+	return cli.WithStatus(cli.Conflict, errors.New("recover: the server lines of this member's zoo.cfg are not the servers that "+
+		"its data have, so members have come in, moved or gone since they were written; nothing was changed. Write the lines of the "+
+		"data into zoo.cfg, and run this again. If the new ensemble must have the servers of zoo.cfg, for example because machines "+
+		"have other addresses now, give --other-servers"))
+}
+
+// serverDifferences returns a line for each server in which two lists differ. Addresses for clients do not count, nor does
+// the role of self, the member that is recovered: it must be a voter in any case.
+func serverDifferences(self uint32, written, stored serverlist.List) (lines []string) {
+	essential := func(s serverlist.Server) serverlist.Server {
+		s.ClientHost, s.ClientPort = "", 0
+		s.Observer = s.Observer && s.ID != self
+		return s
+	}
+	for _, s := range written {
+		if had, known := stored.Find(s.ID); !known {
+			lines = append(lines, fmt.Sprintf("zoo.cfg has member %d (%s), and the data do not", s.ID, s.QuorumAddr()))
+		} else if essential(s) != essential(had) {
+			lines = append(lines, fmt.Sprintf("zoo.cfg has %s, and the data have %s", serverlist.List{s}.CanonicalText(),
+				serverlist.List{had}.CanonicalText()))
+		}
+	}
+	for _, s := range stored {
+		if _, known := written.Find(s.ID); !known {
+			lines = append(lines, fmt.Sprintf("the data have member %d (%s), and zoo.cfg does not", s.ID, s.QuorumAddr()))
+		}
+	}
+	return lines
 }
 
 // surveyAndCheck prints the extent of the data of this member and of the others that reply. Unless force is

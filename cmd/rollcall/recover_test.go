@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/internal/serverlist"
 	"rollcall/member"
 	"rollcall/quorum/disk"
 )
@@ -72,5 +73,34 @@ func TestRecoverWithoutData(t *testing.T) {
 	}
 	if _, err := os.Stat(data); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the data directory was created: %v", err)
+	}
+}
+
+// The server lines of zoo.cfg and the servers of the data are compared by number, ports for members and role. Addresses for clients,
+// and the role of the member that is recovered, do not count.
+func TestRecoverComparesServers(t *testing.T) {
+	line := func(id uint32, text string) serverlist.Server {
+		s, err := serverlist.ParseServer(id, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	stored := serverlist.List{line(1, "a:2888:3888;2181"), line(2, "b:2888:3888"), line(3, "c:2888:3888:observer")}
+	for name, tt := range map[string]struct {
+		written serverlist.List
+		want    string
+	}{
+		"the same":           {stored, ""},
+		"other client ports": {serverlist.List{line(1, "a:2888:3888"), stored[1], stored[2]}, ""},
+		"its own role":       {serverlist.List{line(1, "a:2888:3888:observer"), stored[1], stored[2]}, ""},
+		"another one's role": {serverlist.List{stored[0], stored[1], line(3, "c:2888:3888")}, "zoo.cfg has server.3=c:2888:3888:participant, and the data have server.3=c:2888:3888:observer"},
+		"another address":    {serverlist.List{stored[0], line(2, "z:2888:3888"), stored[2]}, "zoo.cfg has server.2=z:2888:3888:participant, and the data have server.2=b:2888:3888:participant"},
+		"one is missing":     {stored[:2], "the data have member 3 (c:2888), and zoo.cfg does not"},
+		"one was replaced":   {serverlist.List{stored[0], stored[1], line(4, "d:2888:3888:observer")}, "zoo.cfg has member 4 (d:2888), and the data do not\nthe data have member 3 (c:2888), and zoo.cfg does not"},
+	} {
+		if got := strings.Join(serverDifferences(1, tt.written, stored), "\n"); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
 	}
 }

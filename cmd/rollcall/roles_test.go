@@ -155,6 +155,10 @@ func recoverObserver(t *testing.T, file, line string) {
 	}
 	write(regexp.MustCompile(`(?m)^server\.[123]=.*\n`).ReplaceAllString(string(text), "") + "standaloneEnabled=false\n")
 	out, err = command(t, "recover", "--yes", file)
+	if cli.StatusOf(err) != cli.Conflict || !strings.Contains(out, "the data have member 1 (") || !strings.Contains(out, "\nserver.1=") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("recovery with one of four servers: %v\n%s", err, out)
+	}
+	out, err = command(t, "recover", "--yes", "--other-servers", file)
 	if err != nil || !strings.Contains(out, "Member 4 can be started now.") || !strings.Contains(out, "It serves clients at once.") || strings.Contains(out, "the others") {
 		t.Errorf("recovery of a former observer: %v\n%s", err, out)
 	}

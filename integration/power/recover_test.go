@@ -113,7 +113,7 @@ func (s *survivor) run(t *testing.T, at *place) (string, error) {
 	s.reset(t)
 	s.d.refuse(at.refuses)
 	defer s.d.refuse(nil)
-	return output(t, s.d.Binary, s.d.Env, "recover", "--yes", s.config)
+	return output(t, s.d.Binary, s.d.Env, "recover", "--yes", "--other-servers", s.config)
 }
 
 // read opens a survivor's directory in dir as a start does.
