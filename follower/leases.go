@@ -107,24 +107,17 @@ func (s *leases) endClosedSession(id jute.SessionID) {
 	s.endLease(id, ErrRefused)
 }
 
-// connsBySession returns the connection of each session.
-func (s *leases) connsBySession() map[jute.SessionID]uint64 {
+// endAll ends all leases, and returns the connections that held them, by session.
+func (s *leases) endAll(err error) map[jute.SessionID]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := make(map[jute.SessionID]uint64, len(s.bySession))
 	for id, l := range s.bySession {
 		held[id] = l.conn
-	}
-	return held
-}
-
-func (s *leases) endAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id := range s.bySession {
-		s.endLease(id, errNotHeld)
+		s.endLease(id, err)
 	}
 	s.justGranted = nil
+	return held
 }
 
 func (s *leases) endLease(id jute.SessionID, err error) {

@@ -126,7 +126,7 @@ func (f *Follower) SnapshotRestored() {
 	if boot == f.cfg.Boot {
 		f.outbox.forgetThrough(cursor)
 	}
-	f.leases.endAll()
+	f.leases.endAll(errNotHeld)
 	f.leadership.startTermIfNewer(f.cfg.State.Term())
 	f.EntryFinished(f.cfg.State.Index())
 }

@@ -248,7 +248,7 @@ func (r *renewer) closeUnlinkedConns(now time.Time) {
 	if r.leadership.unreachedFor(now) < time.Duration(r.cfg.SyncLimit)*r.cfg.Tick {
 		return
 	}
-	held := r.leases.connsBySession()
+	held := r.leases.endAll(ErrNoLink)
 	for id, conn := range held {
 		r.cfg.Clients.DropConnection(id, conn, ErrNoLink)
 	}

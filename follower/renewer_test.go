@@ -88,6 +88,33 @@ func TestLeaderThatDoesNotAnswerProbes(t *testing.T) {
 	})
 }
 
+// A member without a link to the leader closes and counts each connection once, however long its link is missing. A client
+// that connects meanwhile is closed and counted, too.
+func TestUnlinkedConnsAreCountedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var raftTerm atomic.Uint64
+		raftTerm.Store(1)
+		cut := &rig{}
+		cfg := &Config{
+			Self: self, Boot: ourBoot, Tick: tick, SyncLimit: testSyncLimit, Clients: cut, Monotonic: monotonic.System{},
+		}
+		leadership := testLeadership(&raftTerm)
+		leadership.startTerm(znode.Term{Term: 1, Nonce: 5, Leader: 1, Index: 1})
+		r := newRenewer(cfg, slog.New(slog.DiscardHandler), newLeases(cfg.Monotonic), leadership)
+		r.leases.grantLease(8, 1, timeout, time.Now())
+		r.leases.grantLease(9, 2, timeout, time.Now())
+		for i := range 4 {
+			if i == 2 {
+				r.leases.grantLease(10, 3, timeout, time.Now())
+			}
+			r.closeUnlinkedConns(time.Now().Add(testSyncLimit * tick))
+		}
+		if got := cut.cutSoFar(); len(got) != 3 || r.counters.unlinkedConns.Load() != 3 {
+			t.Errorf("closed %v, counted %d; want each of the three sessions once", got, r.counters.unlinkedConns.Load())
+		}
+	})
+}
+
 // A touch renews its session's lease once the leader has acknowledged it and the commit is applied here.
 func TestRenewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
