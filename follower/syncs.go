@@ -15,8 +15,8 @@ import (
 // syncsPerLock is the number of syncs that are completed while apply has to wait: a few hundred microseconds.
 const syncsPerLock = 256
 
-// syncs are the syncs that wait until everything committed before them has been applied here. They wait first
-// for the leader to name an index, then for this member to apply it. Their number is limited by the connections'
+// syncs are the syncs that wait until everything acknowledged before them has been applied here. They wait first
+// for the leader to name an index, then for this member to apply it, or the TermStart of another leader. Their number is limited by the connections'
 // own limits on requests in flight. Make one with newSyncs. It is safe for concurrent use.
 type syncs struct {
 	cfg           *Config
@@ -29,7 +29,7 @@ type syncs struct {
 	appliedIndex uint64
 	waiting      map[uint64]connSyncs // by connection, for the next call to the leader
 	requested    map[uint64]connSyncs // by connection, for the call under way
-	rounds       []syncRound          // in order of their indices
+	rounds       []syncRound          // in order of their calls: of earlier terms first, and of a term in order of their indices
 }
 
 func newSyncs(cfg *Config, leadership *leadership) *syncs {
@@ -39,11 +39,19 @@ func newSyncs(cfg *Config, leadership *leadership) *syncs {
 	}
 }
 
-// syncRound is the set of syncs that wait for the same index.
+// syncRound is the set of syncs that wait for the same index, or for the end of the term whose leader has named it. That
+// leader may have been the only one to have entries up to the index, and they may be lost with it. But everything
+// acknowledged before the syncs precedes the next TermStart in the log: the leader has proved that it still led.
 type syncRound struct {
-	commitIndex uint64
-	conns       map[uint64]connSyncs
-	ending      []uint64 // the sessions that the leader is closing, sorted
+	term   *term
+	index  uint64
+	conns  map[uint64]connSyncs
+	ending []uint64 // the sessions that the leader is closing, sorted
+}
+
+// isDone reports whether everything that was acknowledged before the round has been applied here.
+func (r *syncRound) isDone(appliedIndex uint64) bool {
+	return r.index <= appliedIndex || r.term.ctx.Err() != nil
 }
 
 // connSyncs are the syncs of one connection.
@@ -100,34 +108,35 @@ func (s *syncs) requestedSessions() (sessions []uint64) {
 	return sessions
 }
 
-// assignReply records the leader's reply to the call of claimWaitingSyncs.
-func (s *syncs) assignReply(reply *proto.SyncReply) {
+// assignReply records the reply of t's leader to the call of claimWaitingSyncs.
+func (s *syncs) assignReply(t *term, reply *proto.SyncReply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.requested) > 0 {
 		slices.Sort(reply.Ending)
-		s.rounds = append(s.rounds, syncRound{commitIndex: reply.Index, conns: s.requested, ending: reply.Ending})
+		s.rounds = append(s.rounds, syncRound{term: t, index: reply.Index, conns: s.requested, ending: reply.Ending})
 	}
 	s.requested = nil
 	signal(s.completionDue)
 }
 
-// advanceAppliedIndex records that the log is applied up to index.
+// advanceAppliedIndex records that the log is applied up to index. If a TermStart is among that, leadership knows its
+// term.
 func (s *syncs) advanceAppliedIndex(index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.appliedIndex = index
-	if len(s.rounds) > 0 && s.rounds[0].commitIndex <= index {
+	if len(s.rounds) > 0 && s.rounds[0].isDone(index) {
 		signal(s.completionDue)
 	}
 }
 
-// takeDone removes and returns syncs whose index has been applied, about limit of them at most. The indices of
-// leaders never decrease.
+// takeDone removes and returns syncs whose round is done, about limit of them at most. No round is done before the ones
+// ahead of it: a later index of a term is not lower, and a call to the leader of a later term follows its TermStart.
 func (s *syncs) takeDone(limit int) (done []doneSync) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.rounds) > 0 && s.rounds[0].commitIndex <= s.appliedIndex {
+	for len(s.rounds) > 0 && s.rounds[0].isDone(s.appliedIndex) {
 		for conn, syncs := range s.rounds[0].conns {
 			if len(done) >= limit {
 				return done
@@ -166,7 +175,7 @@ func (s *syncs) requestLoop(ctx context.Context) error {
 			reply, err := s.requestIndex(ctx, t)
 			if err == nil {
 				retry.reset()
-				s.assignReply(reply)
+				s.assignReply(t, reply)
 				continue
 			}
 			if !retry.waitForRetry(ctx, t) {
@@ -195,7 +204,8 @@ type syncSignal chan struct{}
 
 func (s syncSignal) ReceiveResult(*znode.Result) { close(s) }
 
-// requestIndex returns the leader's reply. Its index is at or above everything committed before the call.
+// requestIndex returns the leader's reply. Its index is at or above everything acknowledged before the call. The leader may
+// rely on the fact that this member was in the leader's term after the syncs had begun, and had voted for no later one.
 func (s *syncs) requestIndex(ctx context.Context, t *term) (*proto.SyncReply, error) {
 	if !s.leadership.mayStillLead(t) {
 		return nil, errNoLeader
@@ -215,7 +225,7 @@ func (s *syncs) requestIndex(ctx context.Context, t *term) (*proto.SyncReply, er
 	return reply, nil
 }
 
-// completeLoop completes syncs whose index has been applied, under the tree's read lock.
+// completeLoop completes syncs whose round is done, under the tree's read lock.
 func (s *syncs) completeLoop(ctx context.Context) error {
 	for {
 		select {

@@ -81,6 +81,40 @@ func TestSyncSurvivesItsLeader(t *testing.T) {
 	})
 }
 
+// A leader names the last index on its disk, and ends. The log of the next one is shorter, and nobody writes. The sync is
+// complete once the next TermStart is applied here, also if the reply comes after it. It is not complete before.
+func TestSyncIndexIsLost(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		l, release := r.announced(), make(chan struct{})
+		lost := r.state.index + 10
+		l.sync = func(context.Context) (uint64, error) {
+			<-release
+			return lost, nil
+		}
+		named, late := &heard{}, &heard{}
+		r.f.Sync(1, 0, named)
+		release <- struct{}{}
+		synctest.Wait()
+		r.f.Sync(2, 0, late)
+		synctest.Wait()
+		r.apply()
+		synctest.Wait()
+		if named.times() != 0 {
+			t.Error("complete before its index is applied, in its term")
+		}
+		r.start(2, 2, 1002)
+		synctest.Wait()
+		if named.times() != 1 || late.times() != 0 {
+			t.Errorf("in the next term: complete %d times, and %d times without a reply", named.times(), late.times())
+		}
+		release <- struct{}{}
+		synctest.Wait()
+		if late.times() != 1 {
+			t.Errorf("a sync whose index was named after its term: complete %d times", late.times())
+		}
+	})
+}
+
 // A leader that does not answer is asked again. While raft is ahead of the leader that the member
 // knows, no leader is asked.
 func TestSyncWaits(t *testing.T) {
@@ -147,7 +181,7 @@ func TestSyncDetached(t *testing.T) {
 // A call names the sessions whose clients wait, once each. A sync of a session that the leader is closing gets
 // SessionExpired: its reply must not prove that the session lives.
 func TestSyncsOfSessions(t *testing.T) {
-	s := newSyncs(&Config{Tick: tick}, nil)
+	s, present := newSyncs(&Config{Tick: tick}, nil), newTerm(znode.Term{}, time.Now())
 	live, ending, other := &heard{}, &heard{}, &heard{}
 	s.addSync(1, 21, live)
 	s.addSync(1, 21, live)
@@ -159,7 +193,7 @@ func TestSyncsOfSessions(t *testing.T) {
 	if !slices.Equal(sessions, []uint64{21, 22}) {
 		t.Errorf("the call names %v", sessions)
 	}
-	s.assignReply(&proto.SyncReply{Index: 10, Ending: []uint64{30, 22}})
+	s.assignReply(present, &proto.SyncReply{Index: 10, Ending: []uint64{30, 22}})
 	s.advanceAppliedIndex(10)
 	codes := map[znode.Waiter][]jute.Code{}
 	for _, d := range s.takeDone(9) {
@@ -173,13 +207,13 @@ func TestSyncsOfSessions(t *testing.T) {
 
 // A sync is for the call that begins after it, and is done once the index of that call is applied.
 func TestSyncsInRounds(t *testing.T) {
-	s := newSyncs(&Config{Tick: tick}, nil)
+	s, present := newSyncs(&Config{Tick: tick}, nil), newTerm(znode.Term{}, time.Now())
 	s.addSync(1, 0, &heard{})
 	if !s.claimWaitingSyncs() {
 		t.Fatal("no call for the first")
 	}
 	s.addSync(2, 0, &heard{})
-	s.assignReply(&proto.SyncReply{Index: 10})
+	s.assignReply(present, &proto.SyncReply{Index: 10})
 	s.advanceAppliedIndex(9)
 	if done := s.takeDone(9); len(done) != 0 {
 		t.Errorf("%d done before the index is applied", len(done))
@@ -192,7 +226,7 @@ func TestSyncsInRounds(t *testing.T) {
 		t.Error("no call for the second")
 	}
 	s.dropConn(2)
-	s.assignReply(&proto.SyncReply{Index: 10})
+	s.assignReply(present, &proto.SyncReply{Index: 10})
 	if done := s.takeDone(9); len(done) != 0 {
 		t.Errorf("%d done of a connection that has gone", len(done))
 	}

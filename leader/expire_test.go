@@ -77,7 +77,7 @@ func TestSyncTouchesItsSession(t *testing.T) {
 		e.run()
 		for now := time.Duration(0); now < 3*timeout; now += timeout / 2 {
 			e.at(now)
-			reply, err := e.Sync(t.Context(), &proto.SyncRequest{Member: 2, Nonce: nonce, Sessions: []uint64{1, 99}})
+			reply, err := e.Sync(t.Context(), &proto.SyncRequest{Member: 2, Nonce: nonce, Sessions: []uint64{1, 99}}, 0)
 			if err != nil || len(reply.Ending) > 0 {
 				t.Fatalf("Sync = %v, %v", reply, err)
 			}

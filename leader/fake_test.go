@@ -47,8 +47,10 @@ type fakeLog struct {
 	applied  []*proto.Txn
 	closed   map[jute.SessionID]time.Duration // since start, when decided: when it was proposed
 	commit   uint64
+	stored   uint64 // the last index that was proposed
 	flight   []flying
-	most     int // entries on their way at a time
+	most     int  // entries on their way at a time
+	slowDisk bool // entries are on the leader's disk when they are applied, and otherwise at once
 }
 
 type flying struct {
@@ -80,6 +82,7 @@ func (f *fakeLog) Propose(data []byte, from []uint32) Future {
 		panic(err)
 	}
 	f.proposed = append(f.proposed, entry)
+	f.stored = max(f.stored, f.commit) + 1
 	f.begun = append(f.begun, time.Now())
 	f.sizes = append(f.sizes, len(data))
 	f.from = append(f.from, from)
@@ -131,10 +134,13 @@ func (f *fakeLog) applyOldest() {
 	close(future.done)
 }
 
-func (f *fakeLog) CommitIndex() uint64 {
+func (f *fakeLog) DurableIndex() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.commit
+	if f.slowDisk {
+		return f.commit
+	}
+	return max(f.stored, f.commit)
 }
 
 // when returns the time after the start at which the session's expiry was proposed.
@@ -393,7 +399,7 @@ func newEnsembleOf(t *testing.T, voters, observers []uint32, sessions ...session
 	e.answering.Store(&[]uint32{1, 2, 3})
 	var err error
 	e.Leader, err = New(Config{
-		Self: 1, Term: term, Nonce: nonce, EntryFormat: func() uint32 { return testFormat }, Tick: tick, SyncLimit: 5, PartingTime: parting, WallClock: NewClock(time.Now), Log: e.log,
+		Self: 1, DiskID: func() uint64 { return 1 }, Term: term, Nonce: nonce, EntryFormat: func() uint32 { return testFormat }, Tick: tick, SyncLimit: 5, PartingTime: parting, WallClock: NewClock(time.Now), Log: e.log,
 		Sessions: e.table, Members: func() []Member { return *e.servers.Load() }, RaftTerm: e.raft.Load, LinkTo: e.link, ReachableServers: func(*proto.Txn) []uint32 { return *e.answering.Load() }, AppliedIndex: e.applied.Load, Nodes: &e.nodes, Logger: slog.New(e.records),
 	})
 	if err != nil {

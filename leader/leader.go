@@ -49,9 +49,9 @@ type Log interface {
 	// entry. They should be notified of its commit first, or all members if from is nil.
 	Propose(data []byte, from []uint32) Future
 
-	// CommitIndex returns the greatest index known to be committed. No member has ever replied with anything
-	// above it.
-	CommitIndex() uint64
+	// DurableIndex returns the last index on this member's disk. No member has applied or acknowledged anything above
+	// it. It may be ahead of what this member has counted as committed, and so may be what a follower has acknowledged.
+	DurableIndex() uint64
 }
 
 // Future is an entry that is under way.
@@ -69,6 +69,7 @@ type Link interface {
 // Config configures a Leader. A field without a default is required.
 type Config struct {
 	Self        uint32        // this member's id
+	DiskID      func() uint64 // the id of this member's disk, which names its vote
 	Term, Nonce uint64        // of our TermStart, which has been applied
 	EntryFormat func() uint32 // the highest format of entries that all members know; takes no lock that apply holds
 	Tick        time.Duration // ZooKeeper's tickTime; a ping goes out every Tick/2
@@ -108,8 +109,6 @@ type Config struct {
 
 // Leader is one term of leading. It serves the calls of other members in that term.
 type Leader struct {
-	proto.UnimplementedLeaderServer
-
 	cfg       Config
 	counters  *Counters
 	termBegun time.Time
@@ -139,7 +138,7 @@ func New(cfg Config) (*Leader, error) {
 		return nil, fmt.Errorf("leader: sync limit of %d ticks is not positive", cfg.SyncLimit)
 	case cfg.PartingTime <= 0:
 		return nil, fmt.Errorf("leader: the time %v for members that leave is not positive", cfg.PartingTime)
-	case cfg.EntryFormat == nil || cfg.WallClock == nil || cfg.Log == nil || cfg.Sessions == nil ||
+	case cfg.DiskID == nil || cfg.EntryFormat == nil || cfg.WallClock == nil || cfg.Log == nil || cfg.Sessions == nil ||
 		cfg.AppliedIndex == nil ||
 		cfg.Nodes == nil || cfg.Members == nil || cfg.RaftTerm == nil || cfg.LinkTo == nil || cfg.ReachableServers == nil:
 		return nil, errors.New("leader: every field of Config without a default is required")

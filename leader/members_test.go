@@ -34,7 +34,7 @@ func (e *ensemble) silence(ids ...uint32) {
 func (e *ensemble) sync(ctx context.Context) <-chan error {
 	outcome := make(chan error, 1)
 	e.streams.Go(func() {
-		_, err := e.Sync(ctx, &proto.SyncRequest{Nonce: nonce})
+		_, err := e.Sync(ctx, &proto.SyncRequest{Nonce: nonce}, 0)
 		outcome <- err
 	})
 	synctest.Wait()

@@ -90,6 +90,22 @@ func (m *membership) voterIDs() (ids []uint32) {
 	return ids
 }
 
+// isMajorityWith reports whether this member and another one, whose vote is a disk's, are a majority of the voters, and
+// raft is in our term. Otherwise only a proof round tells.
+func (m *membership) isMajorityWith(other Member) bool {
+	voters, both := 0, 0
+	for _, s := range m.countedMembers() {
+		if !s.Voter {
+			continue
+		}
+		voters++
+		if s.ID == m.cfg.Self && s.Disk == m.cfg.DiskID() || s.ID == other.ID && s.Disk == other.Disk {
+			both++
+		}
+	}
+	return both > voters/2
+}
+
 // countedMembers returns the members whose replies count, or none if raft is in a later term. It is called under
 // the lock of proofs, so that the configuration is not older than the round.
 func (m *membership) countedMembers() []Member {

@@ -324,11 +324,11 @@ func TestSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
 		e.run()
-		reply, err := e.Sync(t.Context(), &proto.SyncRequest{Nonce: nonce})
+		reply, err := e.Sync(t.Context(), &proto.SyncRequest{Nonce: nonce}, 0)
 		if err != nil || reply.Index != 100 {
 			t.Fatalf("Sync = %v, %v", reply, err)
 		}
-		if _, err := e.Sync(t.Context(), &proto.SyncRequest{Nonce: 1}); status.Code(err) != codes.FailedPrecondition {
+		if _, err := e.Sync(t.Context(), &proto.SyncRequest{Nonce: 1}, 0); status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("Sync of another term: %v", err)
 		}
 
@@ -343,7 +343,7 @@ func TestSync(t *testing.T) {
 		results := make(chan result, 3)
 		ask := func() {
 			began := time.Now()
-			reply, err := e.Sync(t.Context(), &proto.SyncRequest{Nonce: nonce})
+			reply, err := e.Sync(t.Context(), &proto.SyncRequest{Nonce: nonce}, 0)
 			if err != nil {
 				t.Errorf("Sync: %v", err)
 			}
@@ -374,18 +374,66 @@ func TestSync(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := e.Sync(ctx, &proto.SyncRequest{Nonce: nonce}); status.Code(err) != codes.DeadlineExceeded {
+		if _, err := e.Sync(ctx, &proto.SyncRequest{Nonce: nonce}, 0); status.Code(err) != codes.DeadlineExceeded {
 			t.Errorf("Sync without a majority: %v", err)
 		}
 		go func() {
 			time.Sleep(time.Second)
 			e.stop()
 		}()
-		if _, err := e.Sync(t.Context(), &proto.SyncRequest{Nonce: nonce}); status.Code(err) != codes.FailedPrecondition {
+		if _, err := e.Sync(t.Context(), &proto.SyncRequest{Nonce: nonce}, 0); status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("Sync when the term ends: %v", err)
 		}
 		e.end()
 	})
+}
+
+// The sync of a member that is a majority with this one is answered at once, without a round. Every other sync waits for a round,
+// which nobody answers here.
+func TestSyncOfASecondVoter(t *testing.T) {
+	const disk, own = 20, 10 // of members 2 and 1
+	voters := func(ids ...uint32) (members []Member) {
+		for _, id := range ids {
+			members = append(members, Member{id, 10 * uint64(id), true})
+		}
+		return members
+	}
+	for name, tt := range map[string]struct {
+		members   []Member
+		own, disk uint64
+		raftTerm  uint64
+		atOnce    bool
+	}{
+		"three voters":                  {voters(1, 2, 3), own, disk, term, true},
+		"two voters":                    {voters(1, 2), own, disk, term, true},
+		"three voters, one observer":    {append(voters(1, 2, 3), Member{4, 40, false}), own, disk, term, true},
+		"four voters":                   {voters(1, 2, 3, 4), own, disk, term, false},
+		"another disk":                  {voters(1, 2, 3), own, disk + 1, term, false},
+		"a disk that is not known":      {voters(1, 2, 3), own, 0, term, false},
+		"an observer":                   {append(voters(1, 3, 4), Member{2, disk, false}), own, disk, term, false},
+		"a member that has left":        {voters(1, 3), own, disk, term, false},
+		"a leader that has left":        {voters(2, 3), own, disk, term, false},
+		"a leader's disk that has left": {voters(1, 2, 3), own + 1, disk, term, false},
+		"a later term":                  {voters(1, 2, 3), own, disk, term + 1, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnsemble(t)
+			for _, m := range e.members[1:] {
+				m.set(func() { m.silent = true })
+			}
+			e.cfg.DiskID = func() uint64 { return tt.own }
+			e.servers.Store(&tt.members)
+			e.raft.Store(tt.raftTerm)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			reply, err := e.Sync(ctx, &proto.SyncRequest{Member: 2, Nonce: nonce}, tt.disk)
+			if begun, _ := e.proofs.newestRounds(); tt.atOnce && (err != nil || reply.Index != 100 || begun != 0) {
+				t.Errorf("%s: %v, %v, after %d rounds", name, reply, err, begun)
+			} else if !tt.atOnce && (status.Code(err) != codes.DeadlineExceeded || begun != 1) {
+				t.Errorf("%s: %v, %v, after %d rounds; want an end to the wait for round 1", name, reply, err, begun)
+			}
+		})
+	}
 }
 
 func TestProofRounds(t *testing.T) {

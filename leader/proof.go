@@ -150,21 +150,31 @@ func (p *pinger) requestProofRound() uint64 {
 	return round
 }
 
-// Sync implements proto.LeaderServer. It returns an index that is at or above everything committed
-// before the call. It returns after a proof round begun since the call, which proves that this leader knew of
+// Sync serves the call of a member whose clients wait for a sync. It returns an index that is at or above everything that any member had
+// acknowledged before the call: the last one on this member's disk. A follower may have committed by its own copy and this
+// member's, of which this member has not heard yet. The caller waits until it has applied that index, and what has no
+// majority yet is committed meanwhile. It returns after a proof round begun since the call, which proves that this leader knew of
 // all that. It blocks as long as no majority replies.
 //
-// The leader has touched the request's sessions before the round, except those that it is closing. So the reply proves
-// to a client that its session lives for a whole timeout from when it sent the sync, by the leader's clock: this leader
-// led after the touch, and a later one gives each session a full timeout anew.
-func (l *Leader) Sync(ctx context.Context, request *proto.SyncRequest) (*proto.SyncReply, error) {
+// If this member and the caller are a majority of the voters, it returns at once, for the call is itself the reply to a
+// round that began with it: see proofs. The caller was in this leader's term after its syncs had begun
+// (follower.requestIndex), so it had voted for no later leader. This member is in that term now, when the index is known,
+// so it has not voted for one either. disk is the caller's, by its connection, or 0.
+//
+// The leader has touched the request's sessions, except those that it is closing. So the reply proves to a client that
+// its session lives for a whole timeout from when it sent the sync, by the leader's clock: a later leader than this one
+// was elected after that, and gives each session a full timeout anew.
+func (l *Leader) Sync(ctx context.Context, request *proto.SyncRequest, disk uint64) (*proto.SyncReply, error) {
 	if err := l.tenure.checkNonce(request.Nonce); err != nil {
 		return nil, err
 	}
 	l.syncsAwaitingProof.Add(1)
 	defer l.syncsAwaitingProof.Add(-1)
 	ending := l.expiry.touchSyncers(request.Sessions, l.cfg.Monotonic.Now())
-	index := l.cfg.Log.CommitIndex()
+	index := l.cfg.Log.DurableIndex()
+	if l.membership.isMajorityWith(Member{ID: request.Member, Disk: disk}) { // read after the index
+		return &proto.SyncReply{Index: index, Ending: ending}, nil
+	}
 	round := l.pinger.requestProofRound()
 	for {
 		done, changed := l.proofs.isDone(round)

@@ -94,7 +94,7 @@ func TestCounters(t *testing.T) {
 		for _, m := range e.members[1:] {
 			m.set(func() { m.silent = true })
 		}
-		go func() { _, _ = e.Sync(t.Context(), &proto.SyncRequest{Member: 2, Nonce: nonce}) }()
+		go func() { _, _ = e.Sync(t.Context(), &proto.SyncRequest{Member: 2, Nonce: nonce}, 22) }()
 		synctest.Wait()
 		if n := e.Stats().SyncsAwaitingProof; n != 1 {
 			t.Errorf("%d syncs wait for a proof that nobody gives", n)

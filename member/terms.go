@@ -231,7 +231,7 @@ func (t *terms) entryFormat() uint32 {
 
 func (t *terms) leaderConfig(o appliedStart) leader.Config {
 	return leader.Config{
-		Self: t.m.cfg.ID, Term: o.Term.Term, Nonce: o.Nonce, EntryFormat: t.entryFormat,
+		Self: t.m.cfg.ID, DiskID: func() uint64 { return uint64(t.m.node.DiskID()) }, Term: o.Term.Term, Nonce: o.Nonce, EntryFormat: t.entryFormat,
 		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit, PartingTime: RemovedGracePeriod + t.m.cfg.Tick,
 		WallClock: t.m.wallClock, Monotonic: t.m.cfg.Monotonic, Log: t.m.cfg.WrapLog(raftLog{t.m.node}),
 		Sessions: o.sessionTable, Counters: &t.counters,
@@ -340,7 +340,7 @@ type raftLog struct{ node *quorum.Node }
 
 func (l raftLog) Propose(data []byte, from []uint32) leader.Future { return l.node.Propose(data, from) }
 
-func (l raftLog) CommitIndex() uint64 { return l.node.Status().CommitIndex() }
+func (l raftLog) DurableIndex() uint64 { return l.node.Status().DurableIndex() }
 
 // Forward implements proto.LeaderServer: it passes the stream to the present term's leader, or rejects it.
 func (t *terms) Forward(stream proto.Leader_ForwardServer) error {
@@ -353,7 +353,7 @@ func (t *terms) Forward(stream proto.Leader_ForwardServer) error {
 // Sync implements proto.LeaderServer.
 func (t *terms) Sync(ctx context.Context, r *proto.SyncRequest) (*proto.SyncReply, error) {
 	if l := t.currentLeader.Load(); l != nil {
-		return l.Sync(ctx, r)
+		return l.Sync(ctx, r, uint64(callerInfo(ctx).disk))
 	}
 	return nil, errNotLeading
 }

@@ -47,6 +47,9 @@ func TestLeaderStoresBesides(t *testing.T) {
 				t.Errorf("member %d knows of commit %d and has applied %v, before entry %d is on the leader's disk", id, got, m.machine.commands(), index)
 			}
 		}
+		if got := n.status.DurableIndex(); got != index-1 {
+			t.Errorf("the leader says that %d is on its disk, before entry %d is", got, index)
+		}
 		if err := p.Error(); err != nil || time.Since(begun) != slow {
 			t.Errorf("after %v: %v; want it when the leader's disk has the entry", time.Since(begun), err)
 		}

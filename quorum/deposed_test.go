@@ -137,7 +137,7 @@ func TestBatchWaitsForItsLastEntry(t *testing.T) {
 		shown := 0
 		m := &machine{}
 		f := &fsm{
-			stateMachine: m, onConfiguration: func() {}, onCommit: func() { shown++ },
+			stateMachine: m, onConfiguration: func() {}, onCommit: func(uint64) { shown++ },
 			runTracked: func(_ string, op func() error) error { return op() },
 			awaitDurable: func(index uint64) bool {
 				if shown > 0 {

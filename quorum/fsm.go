@@ -52,7 +52,8 @@ type fsm struct {
 	// awaitDurable waits until this member's own copies of all entries up to index are durable, and reports
 	// whether they are. They never are if its disk has failed.
 	awaitDurable func(index uint64) bool
-	onCommit     func() // called after entries are committed and durable here, before they are applied
+	// onCommit is called after the entries up to index are committed and durable here, before they are applied.
+	onCommit func(index uint64)
 	// onConfiguration is called after a configuration was committed, which is raft's latest one by then.
 	onConfiguration func()
 	// runTracked runs an operation that may hang, with a name for an error.
@@ -80,7 +81,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 	responses := make([]any, len(logs))
 	f.failed = f.failed || !f.awaitDurable(logs[len(logs)-1].Index)
 	if !f.failed {
-		f.onCommit()
+		f.onCommit(logs[len(logs)-1].Index)
 		f.applyEntries(logs)
 	}
 	if f.failed {

@@ -8,77 +8,49 @@ import (
 	"time"
 )
 
-// A follower applies an entry at the same instant as its leader, even if no entry follows, and if no client of the
-// follower waits for it. This holds from the first pipelined entry of a leader on, also after a change of leader.
+// Every follower applies an entry at the same instant as its leader, even if no entry follows, and if no client of the
+// follower waits for it. This holds from a leader's first entry on, however far apart entries are.
 func TestFollowersApplyAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.begin()
-		for round := range 3 {
+		pauses := []time.Duration{0, 300 * time.Microsecond, 900 * time.Microsecond, 2 * time.Millisecond, 70 * time.Millisecond, time.Second}
+		for round := range 6 {
 			lead := e.leader(1, 2, 3)
-			e.propose(fmt.Sprint("first ", round), 1, 2, 3)
-			time.Sleep(time.Second)
-			for i := range 50 {
+			e.wait("a term's first entry", func() bool {
+				return e.members[lead].node.Propose(fmt.Append(nil, "term ", round), nil).Error() == nil
+			})
+			e.appliedWith(lead, fmt.Sprint("term ", round))
+			for i := range 60 {
 				w := fmt.Sprintf("%d.%d", round, i)
-				if err := e.members[lead].node.Propose([]byte(w), []uint32{lead}).Error(); err != nil {
+				if err := e.members[lead].node.Propose([]byte(w), [][]uint32{nil, {1}, {2}, {3}, {1, 2}}[i%5]).Error(); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(time.Second)
-				for _, id := range others(lead) {
-					if lag := e.members[id].machine.appliedAt(w).Sub(e.members[lead].machine.appliedAt(w)); lag >= time.Millisecond {
-						t.Errorf("member %d applied %s %v after the leader", id, w, lag)
-					}
-				}
+				e.appliedWith(lead, w)
+				time.Sleep(pauses[(i+round)%len(pauses)])
 			}
-			e.handOver(lead)
+			if round < 3 {
+				e.handOver(lead)
+				continue
+			}
+			back := others(lead)[round%2]
+			e.kill(back)
+			e.start(back)
+			e.applied(e.members[lead].machine.commands(), back) // it is reached
 		}
 	})
 }
 
-// While entries come fast, a follower applies one at the same instant as its leader if its clients wait for it, and
-// otherwise up to a millisecond later.
-func TestOriginAppliesFirst(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newEnsemble(t, 3)
-		e.begin()
-		lead := e.leader(1, 2, 3)
-		time.Sleep(time.Second) // both followers have a pipeline
-		const pause, before = 800 * time.Microsecond, 256
-		for i := range before { // after two commits at once in the beginning, that many do not wait
-			if err := e.members[lead].node.Propose(fmt.Append(nil, "before ", i), nil).Error(); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(2 * time.Millisecond)
+// appliedWith fails the test unless all members apply a command at the instant at which the leader did.
+func (e *ensemble) appliedWith(lead uint32, command string) {
+	e.t.Helper()
+	synctest.Wait()
+	for _, id := range others(lead) {
+		if at := e.members[id].machine.appliedAt(command); !at.Equal(e.members[lead].machine.appliedAt(command)) {
+			e.t.Errorf("member %d did not apply %s when its leader did", id, command)
 		}
-		late := 0
-		for i := range 100 {
-			origin, other := others(lead)[i%2], others(lead)[1-i%2]
-			w := fmt.Sprint(i)
-			if err := e.members[lead].node.Propose([]byte(w), []uint32{origin}).Error(); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(pause)
-			begun := e.members[lead].machine.appliedAt(w)
-			if lag := e.members[origin].machine.appliedAt(w).Sub(begun); lag != 0 {
-				t.Errorf("member %d applied %s %v after the leader, and its clients wait for it", origin, w, lag)
-			}
-			if e.members[other].machine.appliedAt(w).IsZero() {
-				late++
-			}
-		}
-		if late < 30 {
-			t.Errorf("%d of 100 entries were late: this test shows nothing", late)
-		}
-		time.Sleep(time.Millisecond - pause)
-		synctest.Wait()
-		for id, m := range e.members {
-			if got := len(m.machine.commands()); got != before+101 {
-				t.Errorf("member %d has applied %d entries a millisecond after the last commit, want %d", id, got, before+101)
-			}
-		}
-	})
+	}
 }
 
 func (m *machine) appliedAt(command string) time.Time {

@@ -125,7 +125,8 @@ func (n *Node) openData() (err error) {
 		DataDir: n.cfg.DataDir, LogDir: n.cfg.LogDir, SegmentBytes: n.cfg.SegmentBytes,
 		Stores:     n.cfg.Stores,
 		StallLimit: n.cfg.StallLimit, RaftRunning: running, RaftLeads: n.status.IsLeader, EndMember: n.failure.endMember,
-		Logger: n.logger, RaftLogger: newRaftLogger(n.logger),
+		QueuedWritten: func() { n.transport.NotifyDurable(n.proposer.membersAwaitingCommit()) },
+		Logger:        n.logger, RaftLogger: newRaftLogger(n.logger),
 	})
 	if err != nil {
 		return err
@@ -135,7 +136,7 @@ func (n *Node) openData() (err error) {
 		stateMachine: n.cfg.StateMachine, endMember: n.failure.endMember, raftRunning: running, runTracked: n.disk.RunTracked,
 		onSnapshotRejected: n.disk.NoteRejectedSnapshot, metrics: n.metrics,
 		awaitDurable: n.disk.AwaitDurable,
-		onCommit:     func() { n.transport.NotifyCommitted(n.proposer.membersAwaitingCommit()) },
+		onCommit:     func(index uint64) { n.transport.NotifyCommitted(index, n.proposer.membersAwaitingCommit()) },
 		onConfiguration: func() {
 			n.transport.CloseObsoleteConns()
 			n.cfg.ConfigurationChanged()

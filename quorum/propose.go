@@ -40,8 +40,8 @@ func (p *Proposal) Index() uint64 { return p.index }
 // calls. Propose blocks while raft's main loop is busy. The main loop waits for the disk when it stores a
 // configuration, a term or a vote, and when the queue of entries is full. data must not be changed afterwards.
 //
-// from are the members whose clients wait for the entry. They receive its commit at once, and other members up to
-// a millisecond later. If from is nil, all receive it at once.
+// from are the members whose clients wait for the entry. They are told of its commit first, and the other members
+// right after them.
 func (n *Node) Propose(data []byte, from []uint32) *Proposal { return n.proposer.propose(data, from) }
 
 // proposer holds the proposed entries without an outcome. It is safe for concurrent use.
@@ -104,8 +104,7 @@ func (q *proposer) removePending(p *Proposal) bool {
 	return true
 }
 
-// membersAwaitingCommit returns the members whose clients wait for pending entries, or nil if all members must
-// receive commits at once.
+// membersAwaitingCommit returns the members whose clients wait for pending entries, or nil if no member comes first.
 func (q *proposer) membersAwaitingCommit() []uint32 {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -51,6 +51,10 @@ func (s *Status) CommitIndex() uint64 {
 	return s.disk.LimitToDurable(s.raftValue((*raft.Raft).CommitIndex))
 }
 
+// DurableIndex returns the last index that is on this disk. On a leader no member has committed more in its term: a
+// follower may commit by its own copy and the leader's (wire.Transport), before the leader has counted both.
+func (s *Status) DurableIndex() uint64 { return s.disk.LimitToDurable(s.LastIndex()) }
+
 // LastIndex returns the last index of log or snapshot.
 func (s *Status) LastIndex() uint64 { return s.raftValue((*raft.Raft).LastIndex) }
 

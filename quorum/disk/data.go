@@ -50,11 +50,15 @@ type Config struct {
 
 	StallLimit time.Duration // limit of one operation, required; see Data.StallError
 
-	RaftRunning func() bool  // reports whether raft's goroutines run; before that, errors are simply returned
-	RaftLeads   func() bool  // reports to raft's main goroutine whether raft leads; see logQueue. Default: it never does
-	EndMember   func(error)  // ends the member; called only while raft runs
-	Logger      *slog.Logger // warnings
-	RaftLogger  hclog.Logger // for the log messages of raft's libraries
+	RaftRunning func() bool // reports whether raft's goroutines run; before that, errors are simply returned
+	RaftLeads   func() bool // reports to raft's main goroutine whether raft leads; see logQueue. Default: it never does
+	EndMember   func(error) // ends the member; called only while raft runs
+
+	// QueuedWritten is called when LimitToDurable has risen, while a leader's disk writes. It must not wait. Default: nothing.
+	QueuedWritten func()
+
+	Logger     *slog.Logger // warnings
+	RaftLogger hclog.Logger // for the log messages of raft's libraries
 }
 
 // Data holds the open stores of one member, and the locks on its directories. Unless its comment says otherwise, a
@@ -100,7 +104,7 @@ func Open(cfg Config) (*Data, error) {
 	if err := d.unguarded.finishRenewing(); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	if err := d.guardStores(cfg.RaftRunning, cfg.RaftLeads, cfg.EndMember); err != nil {
+	if err := d.guardStores(cfg.RaftRunning, cfg.RaftLeads, cfg.QueuedWritten, cfg.EndMember); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	var err error
@@ -124,7 +128,7 @@ func OpenStopped(cfg Config) (*Data, error) {
 	if d.diskID, err = existingDiskID(d.unguarded); err == nil && d.diskID == 0 {
 		err = fmt.Errorf("%w: its first start was interrupted", ErrNoData)
 	}
-	if err = errors.Join(err, d.guardStores(func() bool { return false }, nil, nil)); err != nil {
+	if err = errors.Join(err, d.guardStores(func() bool { return false }, nil, nil, nil)); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -148,7 +152,7 @@ func (d *Data) openStoppedDirectories(cfg Config) (err error) {
 	return err
 }
 
-func (d *Data) guardStores(running, leads func() bool, fail func(error)) error {
+func (d *Data) guardStores(running, leads func() bool, onWritten func(), fail func(error)) error {
 	data, err := hasData(d.unguarded)
 	if err != nil {
 		return err
@@ -158,7 +162,7 @@ func (d *Data) guardStores(running, leads func() bool, fail func(error)) error {
 	d.guardedLog.hasEntries.Store(data)
 	has, err := d.unguarded.hasTransaction()
 	d.guardedLog.hadTransaction.Store(has || err != nil)
-	d.logQueue = newLogQueue(d.guardedLog, leads)
+	d.logQueue = newLogQueue(d.guardedLog, leads, onWritten)
 	d.stableStore = &Stable{StableStore: d.unguarded.Stable, storeGuard: g, drainQueueOrExit: d.logQueue.drainOrExit}
 	d.snapshotStore = &snapshotStore{SnapshotStore: d.unguarded.Snapshots, storeGuard: g, onStored: d.noteSnapshotStored}
 	return nil

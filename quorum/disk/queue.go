@@ -26,6 +26,7 @@ const maxWriteBytes = 2 << 20
 type logQueue struct {
 	*logStore
 	raftLeads func() bool // reports whether raft leads, and the caller is its main goroutine; nil: it never leads
+	onWritten func()      // Config.QueuedWritten; called without mu
 
 	mu            sync.Mutex
 	changed       sync.Cond    // entries have become durable, or writeLoop has ended
@@ -42,8 +43,11 @@ type queuedCall struct {
 	operationID uint64 // its number in operations
 }
 
-func newLogQueue(s *logStore, leads func() bool) *logQueue {
-	q := &logQueue{logStore: s, raftLeads: leads}
+func newLogQueue(s *logStore, leads func() bool, onWritten func()) *logQueue {
+	if onWritten == nil {
+		onWritten = func() {}
+	}
+	q := &logQueue{logStore: s, raftLeads: leads, onWritten: onWritten}
 	q.changed.L = &q.mu
 	return q
 }
@@ -111,6 +115,7 @@ func (q *logQueue) writeLoop() {
 			return
 		}
 		q.removeWritten(batch)
+		q.onWritten()
 	}
 	stored = true
 }

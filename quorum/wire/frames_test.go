@@ -273,6 +273,7 @@ type follower struct {
 	*pipeline
 	commit, last atomic.Uint64
 	notices      atomic.Int64 // in frames
+	stalls       atomic.Bool
 	got          chan *raft.AppendEntriesRequest
 	ended        chan struct{}
 }
@@ -297,11 +298,19 @@ func newFollower(t *testing.T) *follower {
 	go f.serve(in)
 	d := &dialer{streamLayer: newPipes(nil), callTimeout: 10 * time.Second, addressOf: nowhere}
 	c := newOutConn(d, "m2:1", near)
-	f.pipeline = newPipeline(c, new(sync.Map), func() (uint64, uint64, uint64) { return f.commit.Load(), f.last.Load(), 5 },
-		(&Transport{cfg: Config{LimitToDurable: allDurable}}).clampCommit, noStall, anyEntries)
+	f.pipeline = newPipeline(c, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return f.commit.Load(), f.last.Load(), 5 },
+		(&Transport{cfg: Config{LimitToDurable: allDurable}}).clampCommit, noWord, f.stall, anyEntries)
 	t.Cleanup(func() { f.Close(); in.Close(); <-f.ended })
 	f.send(t, 1)
 	return f
+}
+
+// stall is the pipeline's mayLead.
+func (f *follower) stall() error {
+	if f.stalls.Load() {
+		return errStarting
+	}
+	return nil
 }
 
 func (f *follower) serve(in *inConn) {
@@ -427,7 +436,7 @@ func TestNoFramesUnasked(t *testing.T) {
 // A leader that stalls sends no notices, and ends the pipeline.
 func TestNoNoticeWhileStalled(t *testing.T) {
 	f := newFollower(t)
-	f.mayLead = func() error { return errStarting }
+	f.stalls.Store(true)
 	f.commit.Store(1)
 	f.signalCommit()
 	select {
@@ -465,8 +474,8 @@ func deaf(t *testing.T) (*stream, net.Conn) {
 	s := &stream{t: t}
 	s.last.Store(1)
 	s.term.Store(5)
-	s.pipeline = newPipeline(conn, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() },
-		(&Transport{cfg: Config{LimitToDurable: allDurable}}).clampCommit, noStall, anyEntries)
+	s.pipeline = newPipeline(conn, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() },
+		(&Transport{cfg: Config{LimitToDurable: allDurable}}).clampCommit, noWord, noStall, anyEntries)
 	t.Cleanup(func() { s.Close(); member.Close() })
 	s.updateCommitAndRecord(&raft.AppendEntriesRequest{RPCHeader: headerOf(1, "m1:1"), Term: 5, Entries: []*raft.Log{{Index: 1, Term: 5}}})
 	return s, member

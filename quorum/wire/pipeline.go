@@ -3,13 +3,19 @@ package wire
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
 )
 
-// maxInFlight bounds the requests in flight to a follower, without those that have no reply.
-const maxInFlight = 4
+// maxInFlight and maxInFlightBytes bound the requests in flight to a follower, without those that have no reply, and the bytes of their
+// entries. They are those of the entries that a leader has under way (maxUnderWay of package leader). With fewer, a follower would
+// get only so many entries in the time that a request and its reply take.
+const (
+	maxInFlight      = 16
+	maxInFlightBytes = 8 << 20
+)
 
 // logPositionFunc returns the commit index, the last index, and the current term. A follower must not learn
 // of commits that this member learned from a leader of another term.
@@ -18,13 +24,18 @@ type logPositionFunc func() (commit, last, term uint64)
 // clampFunc lowers the commit index of a request to a safe one: see Transport.clampCommit.
 type clampFunc func(*raft.AppendEntriesRequest) *raft.AppendEntriesRequest
 
+// wordFunc returns the index up to which the follower commits once it has accepted a request, because its copies
+// and this member's are a majority, or 0: see Transport.wordTo.
+type wordFunc func(*raft.AppendEntriesRequest) uint64
+
 // pipeline sends AppendEntries to one follower without waiting for the previous reply.
 //
 // It closes at the first failure or rejection. raft then stops reading replies, and its sender would wait for
 // ever for a free slot, so that the follower would never catch up again.
 //
-// It also sends commit notices. raft reports a commit with the next entries, or after CommitTimeout, and
-// clients of the follower would have to wait for that. A notice is a request without entries that continues
+// It also sends commit notices, after a commit and after a write of this member's disk (see Transport.wordTo). raft
+// reports a commit with the next entries, or after CommitTimeout, and clients of the follower would have to wait for
+// that. A notice is a request without entries that continues
 // the last one sent on this pipeline, in its term.
 //
 // A notice in a frame has no reply. If the follower rejects it, it closes the connection. A follower of an
@@ -35,10 +46,13 @@ type pipeline struct {
 	openPipelines   *sync.Map // contains this pipeline until Close
 	logPosition     logPositionFunc
 	clampCommit     clampFunc
+	word            wordFunc
 	mayLead         func() error // the reason to send nothing, or nil
 	mayReceive      func(*raft.AppendEntriesRequest) bool
 	commitSignal    chan struct{}      // capacity 1: there may be a commit to send
 	awaitingReply   chan *appendFuture // requests in flight, in order
+	bytesInFlight   atomic.Int64       // of their entries
+	replyRead       chan struct{}      // capacity 1: bytesInFlight has become smaller
 	repliedRequests chan raft.AppendFuture
 	closed          chan struct{}
 	closeOnce       sync.Once
@@ -70,17 +84,21 @@ func (a *appendFuture) Start() time.Time                      { return a.sentAt 
 func (a *appendFuture) Request() *raft.AppendEntriesRequest   { return a.req }
 func (a *appendFuture) Response() *raft.AppendEntriesResponse { return a.resp }
 
-func newPipeline(conn *outConn, open *sync.Map, log logPositionFunc, clamp clampFunc, stalls func() error,
+// newPipeline returns a pipeline that continues after accepted, the last request that the follower has accepted. It
+// reports what was committed since then. If accepted is the zero request, it reports commits from its first entries on.
+func newPipeline(conn *outConn, accepted raft.AppendEntriesRequest, open *sync.Map, log logPositionFunc, clamp clampFunc, word wordFunc, stalls func() error,
 	mayHave func(*raft.AppendEntriesRequest) bool,
 ) *pipeline {
 	p := &pipeline{
-		conn: conn, openPipelines: open, logPosition: log, clampCommit: clamp, mayLead: stalls, mayReceive: mayHave,
-		commitSignal: make(chan struct{}, 1), sendSlot: make(chan struct{}, 1),
+		conn: conn, openPipelines: open, logPosition: log, clampCommit: clamp, word: word, mayLead: stalls, mayReceive: mayHave,
+		commitSignal: make(chan struct{}, 1), replyRead: make(chan struct{}, 1), sendSlot: make(chan struct{}, 1),
 		// One more request is in replyLoop, and one waits in writeRequest.
 		awaitingReply:   make(chan *appendFuture, maxInFlight-2),
 		repliedRequests: make(chan raft.AppendFuture, maxInFlight), closed: make(chan struct{}),
+		lastSent: accepted, sentCommit: accepted.LeaderCommitIndex,
 	}
 	open.Store(p, nil)
+	p.signalCommit() // for a commit that came before this pipeline was open
 	go p.replyLoop()
 	go p.noticeLoop()
 	return p
@@ -128,23 +146,30 @@ func (p *pipeline) updateCommitAndRecord(req *raft.AppendEntriesRequest) *raft.A
 	defer p.mu.Unlock()
 	newest := *req
 	if commit, _, term := p.logPosition(); term == req.Term {
-		newest.LeaderCommitIndex = max(commit, req.LeaderCommitIndex)
+		newest.LeaderCommitIndex = max(commit, req.LeaderCommitIndex, p.word(req))
 	}
 	newest = *p.clampCommit(&newest)
 	p.sentCommit = max(p.sentCommit, newest.LeaderCommitIndex)
-	p.lastSent = newest
-	p.lastSent.Entries = nil
-	if n := len(req.Entries); n > 0 {
-		p.lastSent.PrevLogEntry, p.lastSent.PrevLogTerm = req.Entries[n-1].Index, req.Entries[n-1].Term
-	}
+	p.lastSent = continueAfter(&newest)
 	return &newest
 }
 
-// writeRequest sends a request. If it has a reply, writeRequest then waits for a free place in flight. The
+// continueAfter returns the request without entries that follows req: its previous entry is the last one of req.
+func continueAfter(req *raft.AppendEntriesRequest) raft.AppendEntriesRequest {
+	next := *req
+	next.Entries = nil // also if it is empty: it may be the beginning of a whole batch
+	if n := len(req.Entries); n > 0 {
+		next.PrevLogEntry, next.PrevLogTerm = req.Entries[n-1].Index, req.Entries[n-1].Term
+	}
+	return next
+}
+
+// writeRequest sends a request. If it has a reply, writeRequest then waits for room in flight. The
 // caller holds sendSlot. After a failed write conn.w always fails, so nothing follows part of a request.
 func (p *pipeline) writeRequest(a *appendFuture) error {
 	a.sentAt = time.Now()
-	limit := p.conn.dialer.callTimeout + transferTime(entriesBytes(a.req.Entries))
+	bytes := entriesBytes(a.req.Entries)
+	limit := p.conn.dialer.callTimeout + transferTime(bytes)
 	if err := p.conn.SetWriteDeadline(a.sentAt.Add(limit)); err != nil {
 		return err
 	}
@@ -154,12 +179,20 @@ func (p *pipeline) writeRequest(a *appendFuture) error {
 	if a.form == withoutReply {
 		return nil
 	}
+	p.bytesInFlight.Add(int64(bytes))
 	select {
 	case p.awaitingReply <- a:
-		return nil
 	case <-p.closed:
 		return raft.ErrPipelineShutdown
 	}
+	for p.bytesInFlight.Load() >= maxInFlightBytes {
+		select {
+		case <-p.replyRead:
+		case <-p.closed:
+			return raft.ErrPipelineShutdown
+		}
+	}
+	return nil
 }
 
 // Consumer implements raft.AppendPipeline.
@@ -186,6 +219,13 @@ func closedPipeline() *appendFuture {
 	return &appendFuture{
 		req: new(raft.AppendEntriesRequest), resp: new(raft.AppendEntriesResponse), sentAt: time.Now(), err: net.ErrClosed,
 	}
+}
+
+// hasSent reports whether the follower was told that index is committed.
+func (p *pipeline) hasSent(index uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sentCommit >= index
 }
 
 // signalCommit signals that there may be a commit to send. It never waits.
@@ -238,7 +278,7 @@ func (p *pipeline) takeNextNotice(as requestForm) *raft.AppendEntriesRequest {
 		return nil
 	}
 	req := p.lastSent
-	req.LeaderCommitIndex = commit
+	req.LeaderCommitIndex = max(commit, p.word(&req))
 	req = *p.clampCommit(&req)
 	if req.LeaderCommitIndex <= p.sentCommit {
 		return nil
@@ -282,12 +322,18 @@ func (p *pipeline) replyLoop() {
 }
 
 func (p *pipeline) readReply(a *appendFuture) {
-	limit := p.conn.dialer.callTimeout + transferTime(entriesBytes(a.req.Entries))
+	bytes := entriesBytes(a.req.Entries)
+	limit := p.conn.dialer.callTimeout + transferTime(bytes)
 	if a.err = p.conn.SetReadDeadline(time.Now().Add(limit)); a.err == nil {
 		a.err = p.conn.awaitAppendReply(a)
 	}
 	if a.err != nil {
 		a.resp.Success = false // raft does not look at the error
+	}
+	p.bytesInFlight.Add(int64(-bytes))
+	select {
+	case p.replyRead <- struct{}{}:
+	default:
 	}
 }
 

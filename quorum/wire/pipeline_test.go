@@ -19,6 +19,7 @@ type stream struct {
 	t                  *testing.T
 	far                *far
 	commit, last, term atomic.Uint64
+	given              atomic.Uint64 // the word that is given of each request; 0: none
 	queued             atomic.Uint64 // the first entry that is not on the leader's disk; 0: all are
 }
 
@@ -38,7 +39,7 @@ func newStream(t *testing.T) *stream {
 		t.Fatal(err)
 	}
 	clamp := (&Transport{cfg: Config{LimitToDurable: s.durable}}).clampCommit
-	s.pipeline = newPipeline(conn, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, clamp, noStall, anyEntries)
+	s.pipeline = newPipeline(conn, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, clamp, func(*raft.AppendEntriesRequest) uint64 { return s.given.Load() }, noStall, anyEntries)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -184,6 +185,37 @@ func TestCommitNotice(t *testing.T) {
 	})
 }
 
+// A pipeline reports a commit that came before it was open, of entries that the follower has accepted outside of it.
+func TestPipelineContinuesAfterAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := newStream(t)
+		first.term.Store(5)
+		accepted := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ID: []byte("1"), Addr: []byte("m1:1"), ProtocolVersion: 3}, Term: 5, PrevLogEntry: 11, PrevLogTerm: 4, LeaderCommitIndex: 9, Entries: []*raft.Log{{Index: 12, Term: 5}}}
+		var replies serverReplies
+		replies.recordReply("2", 12)
+		replies.recordAccepted("2", &accepted)
+		replies.recordReply("2", 12) // to a heartbeat
+		first.last.Store(12)
+		first.commit.Store(12)
+		p := newPipeline(first.conn, replies.lastAccepted("2"), new(sync.Map), first.logPosition, first.clampCommit, noWord, noStall, anyEntries)
+		defer p.Close()
+		if got := first.sentNext(); got == nil || got.LeaderCommitIndex != 12 || got.PrevLogEntry != 12 || got.PrevLogTerm != 5 || got.Term != 5 {
+			t.Errorf("told %+v, want commit 12", got)
+		}
+	})
+}
+
+// The request after one whose entries were all left out (awaitThenTrimUncommitted) does not keep their memory.
+func TestContinueAfterKeepsNoEntries(t *testing.T) {
+	batch := []*raft.Log{{Index: 12, Term: 5}}
+	for n := range 2 {
+		next := continueAfter(&raft.AppendEntriesRequest{PrevLogEntry: 11, PrevLogTerm: 4, Entries: batch[:n]})
+		if next.Entries != nil || next.PrevLogEntry != 11+uint64(n) || next.PrevLogTerm != 4+uint64(n) {
+			t.Errorf("after %d entries: %+v", n, next)
+		}
+	}
+}
+
 // When no notice is sent, and what is sent instead.
 func TestNoCommitNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -312,6 +344,41 @@ func TestNoticeInAFullPipeline(t *testing.T) {
 	})
 }
 
+// The bytes in flight are limited, too. A reply makes room for further ones, also one to another long request.
+func TestBytesInAFullPipeline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStream(t)
+		s.term.Store(5)
+		const size, fit = 1 << 20, maxInFlightBytes >> 20
+		var sent atomic.Int64
+		go func() {
+			for i := uint64(1); ; i++ {
+				req := &raft.AppendEntriesRequest{Term: 5, PrevLogEntry: i - 1, Entries: []*raft.Log{{Index: i, Term: 5, Data: make([]byte, size)}}}
+				if _, err := s.AppendEntries(req, new(raft.AppendEntriesResponse)); err != nil {
+					return
+				}
+				sent.Add(1)
+			}
+		}()
+		for i := range int64(fit) {
+			if req := <-s.far.sent; len(req.Entries) != 1 {
+				t.Fatalf("request %d has %d entries", i, len(req.Entries))
+			}
+		}
+		for round := range int64(3) {
+			if req := s.sentNext(); req != nil || sent.Load() != fit-1+round {
+				t.Fatalf("%d MiB are in flight, and %d more requests were taken", fit, sent.Load()-fit)
+			}
+			if f := s.answer(true, ""); f == nil || len(f.Request().Entries) != 1 {
+				t.Fatalf("raft is told %+v", f)
+			}
+			if req := s.sentNext(); req == nil {
+				t.Fatal("a reply made no room")
+			}
+		}
+	})
+}
+
 // A bad answer to a notice ends the pipeline, like a bad answer to entries.
 func TestBadNoticeEndsPipeline(t *testing.T) {
 	for name, text := range map[string]string{"refused": "", "failed": "broken disk"} {
@@ -406,6 +473,9 @@ func TestNoticesBesideEntries(t *testing.T) {
 		}
 	})
 }
+
+// noWord is the word of a leader that gives none.
+func noWord(*raft.AppendEntriesRequest) uint64 { return 0 }
 
 // anyEntries lets a server have all entries.
 func anyEntries(*raft.AppendEntriesRequest) bool { return true }

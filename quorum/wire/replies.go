@@ -21,6 +21,9 @@ type serverReplies struct {
 type serverReply struct {
 	receivedAt time.Time
 	lastIndex  uint64 // of its log
+	// accepted is the last request with its entries that the server has accepted outside a pipeline, as continueAfter
+	// returns it.
+	accepted raft.AppendEntriesRequest
 }
 
 // maxRepliedServers allows two disks of each member, because each wiped disk leaves an entry.
@@ -32,12 +35,30 @@ func (c *serverReplies) recordReply(id raft.ServerID, last uint64) {
 	if c.lastReplies == nil {
 		c.lastReplies = make(map[raft.ServerID]serverReply)
 	}
-	if _, known := c.lastReplies[id]; !known && len(c.lastReplies) >= maxRepliedServers {
+	reply, known := c.lastReplies[id]
+	if !known && len(c.lastReplies) >= maxRepliedServers {
 		oldest := slices.MinFunc(slices.Collect(maps.Keys(c.lastReplies)),
 			func(a, b raft.ServerID) int { return c.lastReplies[a].receivedAt.Compare(c.lastReplies[b].receivedAt) })
 		delete(c.lastReplies, oldest)
 	}
-	c.lastReplies[id] = serverReply{time.Now(), last}
+	reply.receivedAt, reply.lastIndex = time.Now(), last
+	c.lastReplies[id] = reply
+}
+
+// recordAccepted records a request that a server has accepted, after recordReply.
+func (c *serverReplies) recordAccepted(id raft.ServerID, req *raft.AppendEntriesRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	reply := c.lastReplies[id]
+	reply.accepted = continueAfter(req)
+	c.lastReplies[id] = reply
+}
+
+// lastAccepted returns what recordAccepted has recorded last, or the zero request.
+func (c *serverReplies) lastAccepted(id raft.ServerID) raft.AppendEntriesRequest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lastReplies[id].accepted
 }
 
 // lastReplyAt returns the time of a server's last reply, or the zero time.

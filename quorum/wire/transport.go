@@ -98,7 +98,6 @@ type Transport struct {
 
 	serverReplies   serverReplies
 	openPipelines   sync.Map // *pipeline → nil
-	noticePacer     noticePacer
 	commitBroadcast broadcast
 	closed          chan struct{}
 	closeOnce       sync.Once
@@ -194,8 +193,8 @@ func (t *Transport) Close() error {
 	return err
 }
 
-// AppendEntries implements raft.Transport. If it shortens a request, it shortens req too, so that raft
-// continues after the entries that were sent. A failed request that is not a heartbeat returns only when the
+// AppendEntries implements raft.Transport. If it sends more or fewer entries than raft's request has, req has them too, so that
+// raft continues after the entries that were sent. A failed request that is not a heartbeat returns only when the
 // member is reachable again: see heartbeatUntilReachable.
 func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse,
@@ -203,13 +202,17 @@ func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 	t.addLaterEntries(req)
 	req.Entries = req.Entries[:fittingCount(req.Entries)]
 	t.awaitThenTrimUncommitted(id, req)
-	err := t.cfg.MayLead()
+	err, sent := t.cfg.MayLead(), req
 	if err == nil {
-		err = t.dialer.call(to, requestAppend, t.clampCommit(req), entriesBytes(req.Entries), resp)
+		sent = t.clampCommit(req)
+		err = t.dialer.call(to, requestAppend, sent, entriesBytes(req.Entries), resp)
 	}
 	switch {
 	case err == nil:
 		t.serverReplies.recordReply(id, resp.LastLog)
+		if resp.Success && !isHeartbeat(req) {
+			t.serverReplies.recordAccepted(id, sent)
+		}
 	case !isHeartbeat(req):
 		t.heartbeatUntilReachable(id, to, req.RPCHeader, req.Term)
 	}
@@ -236,7 +239,8 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddres
 		return nil, err
 	}
 	mayHave := func(req *raft.AppendEntriesRequest) bool { return t.mayReceive(id, req) }
-	return newPipeline(c, &t.openPipelines, t.logPosition, t.clampCommit, t.cfg.MayLead, mayHave), nil
+	word := func(req *raft.AppendEntriesRequest) uint64 { return t.wordTo(id, req) }
+	return newPipeline(c, t.serverReplies.lastAccepted(id), &t.openPipelines, t.logPosition, t.clampCommit, word, t.cfg.MayLead, mayHave), nil
 }
 
 // logPosition implements logPositionFunc. It reads the term last: if this member led in that term before, it

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,11 +45,11 @@ func TestCommitIsClamped(t *testing.T) {
 				}
 			}()
 		}))
-		var durable uint64
-		tr.cfg.LimitToDurable = func(index uint64) uint64 { return min(index, cmp.Or(durable, index)) }
+		var durable atomic.Uint64
+		tr.cfg.LimitToDurable = func(index uint64) uint64 { return min(index, cmp.Or(durable.Load(), index)) }
 		send := func(send func(*raft.AppendEntriesRequest) error) (got []uint64) {
 			for _, tt := range tests {
-				durable = tt.durable
+				durable.Store(tt.durable)
 				req := &raft.AppendEntriesRequest{PrevLogEntry: tt.prev, LeaderCommitIndex: tt.commit}
 				for i := range tt.entries {
 					req.Entries = append(req.Entries, &raft.Log{Index: tt.prev + 1 + i})

@@ -1,0 +1,143 @@
+package wire
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/hashicorp/raft"
+)
+
+// The leader gives its word up to the last entry of a request, or the last one on its disk, under all of its conditions.
+func TestWord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := leaderless(t) // 1, 2 and 3 vote
+		term := r.CurrentTerm()
+		durable, committed := uint64(100), true
+		tr := newTestTransport(t, newPipes(nil))
+		tr.cfg.LocalServer = server(1, "m1:1")
+		tr.cfg.LimitToDurable = func(index uint64) uint64 { return min(index, durable) }
+		tr.cfg.ConfigurationCommitted = func() bool { return committed }
+		request := func(prevTerm uint64, entries ...*raft.Log) *raft.AppendEntriesRequest {
+			return &raft.AppendEntriesRequest{Term: term, PrevLogEntry: 9, PrevLogTerm: prevTerm, Entries: entries}
+		}
+		two := []*raft.Log{{Index: 10, Term: term}, {Index: 11, Term: term}}
+		if got := tr.wordTo(named(2), request(term)); got != 0 {
+			t.Errorf("a word of %d before raft runs", got)
+		}
+		tr.cfg.Raft = func() *raft.Raft { return r }
+		for _, tt := range []struct {
+			name      string
+			to        raft.ServerID
+			req       *raft.AppendEntriesRequest
+			durable   uint64
+			committed bool
+			want      uint64
+		}{
+			{"a notice", named(2), request(term), 100, true, 9},
+			{"entries", named(3), request(term-1, two...), 100, true, 11},
+			{"entries that the disk does not have", named(2), request(term, two...), 10, true, 10},
+			{"an entry of an earlier term", named(2), request(term - 1), 100, true, 0},
+			{"a configuration that is not committed", named(2), request(term), 100, false, 0},
+			{"a server without a vote", named(4), request(term), 100, true, 0},
+			{"this member", named(1), request(term), 100, true, 0},
+		} {
+			durable, committed = tt.durable, tt.committed
+			if got := tr.wordTo(tt.to, tt.req); got != tt.want {
+				t.Errorf("%s: a word of %d, want %d", tt.name, got, tt.want)
+			}
+		}
+		durable, committed = 100, true
+		later := request(term - 1)
+		later.Term = term - 1
+		if got := tr.wordTo(named(2), later); got != 0 {
+			t.Errorf("a word of %d of a term that is over", got)
+		}
+		tr.cfg.LocalServer = server(4, "m4:1")
+		if got := tr.wordTo(named(2), request(term)); got != 0 {
+			t.Errorf("a word of %d of a leader without a vote", got)
+		}
+	})
+}
+
+// Two servers are a majority if they are two of at most three voters.
+func TestTwoAreMajority(t *testing.T) {
+	for name, tt := range map[string]struct {
+		voters, others []uint32
+		want           bool
+	}{
+		"two voters":                  {[]uint32{1, 2}, nil, true},
+		"three voters":                {[]uint32{1, 2, 3}, nil, true},
+		"three voters, two observers": {[]uint32{1, 2, 3}, []uint32{4, 5}, true},
+		"four voters":                 {[]uint32{1, 2, 3, 4}, nil, false},
+		"five voters":                 {[]uint32{1, 2, 3, 4, 5}, nil, false},
+		"one votes alone":             {[]uint32{1}, []uint32{2}, false},
+		"the leader has no vote":      {[]uint32{2, 3}, []uint32{1}, false},
+		"the follower has no vote":    {[]uint32{1, 3}, []uint32{2}, false},
+		"the leader has left":         {[]uint32{2, 3, 4}, nil, false},
+	} {
+		var c raft.Configuration
+		for _, id := range tt.voters {
+			c.Servers = append(c.Servers, raft.Server{ID: named(id), Suffrage: raft.Voter})
+		}
+		for _, id := range tt.others {
+			c.Servers = append(c.Servers, raft.Server{ID: named(id), Suffrage: raft.Nonvoter})
+		}
+		if got := areMajority(c, named(1), named(2)); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// The word goes with entries and in notices. A commit that it has told is not told again, and one beyond it is.
+func TestWordIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStream(t)
+		s.term.Store(5)
+		s.given.Store(11)
+		if req := s.send(10, 12, 9); req.LeaderCommitIndex != 11 {
+			t.Errorf("entries report commit %d, want the word of 11", req.LeaderCommitIndex)
+		}
+		s.answer(true, "")
+		s.given.Store(12)
+		if got := s.told(9); got == nil || got.LeaderCommitIndex != 12 || got.PrevLogEntry != 12 {
+			t.Errorf("told %+v, want the word of 12", got)
+		}
+		s.answer(true, "")
+		if !s.hasSent(12) || s.hasSent(13) {
+			t.Error("the pipeline does not know what it has told")
+		}
+		if got := s.told(12); got != nil {
+			t.Errorf("told twice: %+v", got)
+		}
+		s.term.Store(6)
+		s.given.Store(12)
+		if late := s.send(13, 13, 9); late.LeaderCommitIndex != 9 {
+			t.Errorf("entries of a term that is over report commit %d", late.LeaderCommitIndex)
+		}
+	})
+}
+
+// Members that were told of a commit by the leader's word are not woken for it once more.
+func TestCommitWakesNobodyTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, two, three := leads(t)
+		two.given.Store(7)
+		two.signalCommit()
+		if got := two.sentNext(); got == nil || got.LeaderCommitIndex != 7 {
+			t.Fatalf("told %+v, want the word of 7", got)
+		}
+		two.answer(true, "")
+		for _, s := range []*stream{two, three} { // their loops hold a signal and wait, so the next one stays
+			s.sendSlot <- struct{}{}
+			s.signalCommit()
+		}
+		synctest.Wait()
+		tr.NotifyCommitted(7, []uint32{2})
+		if len(two.commitSignal) != 0 || len(three.commitSignal) != 1 {
+			t.Errorf("of the commit are woken: %d for member 2, which was told, and %d for member 3", len(two.commitSignal), len(three.commitSignal))
+		}
+		for _, s := range []*stream{two, three} {
+			<-s.sendSlot
+		}
+	})
+}
