@@ -41,63 +41,86 @@ const (
 	gatherFrom = 8
 )
 
-// batchLoop puts waiting transactions into entries, one after the other. An entry takes those that arrived while
-// the one before was under way, and shortly after. With two entries under way at a time, entries were smaller.
-// That costs more, because each entry makes every member write to its disk and exchange a round of messages.
+// batchLoop puts waiting transactions into entries. An entry takes those that arrived while the one before was under way, and
+// shortly after. If that one takes long, as it does on links with a delay, the next one does not wait for all of it (underWay.nextAt).
 // Any error ends the term, because a later entry might not follow the one before.
 func (l *Leader) batchLoop(ctx context.Context) error {
 	l.removals.unswept.Store(true) // an earlier term may have left nodes
+	var entries underWay
 	for {
 		begun := l.cfg.Monotonic.Now()
 		batch, err := l.sealEntry(begun)
 		if err != nil {
 			return err
 		}
-		if batch.data == nil {
-			if !l.awaitWork(ctx) {
-				return nil
-			}
-			continue
+		if batch.data != nil {
+			l.counters.Proposed.Add(batch.txnCount)
+			durable := l.cfg.Log.DurableIndex()
+			entries.add(proposedEntry{batch, l.cfg.Log.Propose(batch.data, batch.senders), begun, durable})
 		}
-		l.counters.Proposed.Add(batch.txnCount)
-		entry := l.cfg.Log.Propose(batch.data, batch.senders)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-entry.Done():
+		if isOver, err := l.awaitNextEntry(ctx, &entries, batch.data != nil); isOver || err != nil {
+			return err
 		}
-		if err := entry.Error(); err != nil {
-			return fmt.Errorf("leader: propose in term %d: %w", l.cfg.Term, err)
-		}
-		l.counters.Committed.Add(batch.txnCount)
-		l.expiryReporter.reportApplied()
-		if batch.hasRemovals {
-			l.removals.startPause(begun)
-		}
-		l.intake.awaitMoreTxns(ctx)
 	}
 }
 
-// awaitWork waits until an entry may be due: a transaction has come, or the pause after removals is over. It
-// returns false when the term ends, which is not a failure.
-func (l *Leader) awaitWork(ctx context.Context) bool {
-	var rested <-chan time.Time // nil, which never fires, unless there is a pause
-	if d := l.removals.pausedUntil.Sub(l.cfg.Monotonic.Now()); d > 0 {
-		rested = l.cfg.Monotonic.After(d)
+// awaitNextEntry waits until an entry may be due: the entries under way allow another one, and if the last one was empty, a transaction
+// has come or the pause after removals is over. It completes the entries that are done meanwhile. isOver is true when the term ends,
+// which is not a failure.
+func (l *Leader) awaitNextEntry(ctx context.Context, entries *underWay, hasWork bool) (isOver bool, err error) {
+	for {
+		now := l.cfg.Monotonic.Now()
+		at, ok := entries.nextAt(now, l.cfg.Log.DurableIndex())
+		mayPropose := ok && !at.After(now)
+		if mayPropose && hasWork {
+			return false, nil
+		}
+		var work <-chan struct{}
+		var timer <-chan time.Time // both are nil, which is never ready, unless they are waited for
+		switch {
+		case mayPropose:
+			work = l.intake.work
+			if d := l.removals.pausedUntil.Sub(now); d > 0 {
+				timer = l.cfg.Monotonic.After(d)
+			}
+		case ok:
+			timer = l.cfg.Monotonic.After(at.Sub(now))
+		}
+		select {
+		case <-ctx.Done():
+			return true, nil
+		case <-work:
+			hasWork = true
+		case <-timer:
+			hasWork = hasWork || mayPropose
+		case <-entries.oldestDone():
+			if err := l.complete(ctx, entries.removeOldest(l.cfg.Monotonic.Now())); err != nil {
+				return false, err
+			}
+			hasWork = true // its writers may have more, and a pause may have begun
+		}
 	}
-	select {
-	case <-ctx.Done():
-		return false
-	case <-l.intake.work:
-	case <-rested:
+}
+
+// complete counts an entry that is done, and waits a while for its writers.
+func (l *Leader) complete(ctx context.Context, e proposedEntry) error {
+	if err := e.Error(); err != nil {
+		return fmt.Errorf("leader: propose in term %d: %w", l.cfg.Term, err)
 	}
-	return true
+	l.counters.Committed.Add(e.txnCount)
+	if e.hasRemovals {
+		l.expiryReporter.reportApplied()
+		l.removals.startPause(e.begun)
+	}
+	l.intake.awaitMoreTxns(ctx, e.writeCount)
+	return nil
 }
 
 // batch is an encoded entry.
 type batch struct {
 	data        []byte // nil if the entry is empty
 	txnCount    uint64
+	writeCount  int      // the transactions that waited in the intake
 	senders     []uint32 // the members whose writes it has, or nil if it has the leader's own transactions
 	hasRemovals bool     // of sessions, or of nodes that sessions have left
 }
@@ -108,8 +131,9 @@ func (l *Leader) sealEntry(begun time.Time) (b batch, err error) {
 	writes := l.intake.takeTxns(maxTaken, maxEntryBytes)
 	l.expiry.touchWriters(writes, begun) // before the expiry is decided
 	sweeps, due := l.removals.takeRemovals(begun)
-	b.hasRemovals = sweeps || len(due) > 0
-	l.expiryReporter.sealedExpiries = due
+	if b.hasRemovals = sweeps || len(due) > 0; b.hasRemovals {
+		l.expiryReporter.sealedExpiries = due // at most one entry under way has any
+	}
 	ends, err := expireTxns(due, l.cfg.Sessions.TableTime(begun))
 	if err != nil {
 		return batch{}, err
@@ -132,7 +156,7 @@ func (l *Leader) sealEntry(begun time.Time) (b batch, err error) {
 	if len(txns) == 0 {
 		return batch{}, nil
 	}
-	b.txnCount = uint64(len(txns))
+	b.txnCount, b.writeCount = uint64(len(txns)), len(writes)
 	if len(own) == 0 {
 		b.senders = sendersOf(writes)
 	}
@@ -170,7 +194,6 @@ type intake struct {
 	streams      map[uint32]*forwarding // by member: the stream that is read
 	waiting      []waitingTxn           // from head on
 	head         int
-	lastTaken    int            // number of transactions of the last takeTxns
 	waitingBytes map[uint32]int // by member
 	waitingReaps int
 	closed       bool
@@ -264,15 +287,16 @@ func (q *intake) takeTxns(maxOps, maxBytes int) []*proto.Txn {
 		clear(q.waiting[n:])
 		q.waiting, q.head = q.waiting[:n], 0
 	}
-	if q.lastTaken = len(txns); q.lastTaken > 0 {
+	if len(txns) > 0 {
 		q.roomFreed.Broadcast()
 	}
 	return txns
 }
 
-// awaitMoreTxns waits until expectedTxns wait, or as many bytes as an entry takes. It waits at most gatherTime.
-func (q *intake) awaitMoreTxns(ctx context.Context) {
-	want := q.expectedTxns()
+// awaitMoreTxns waits until expectedTxns wait, or as many bytes as an entry takes. It waits at most gatherTime. done is the number of
+// transactions of the entry that is done.
+func (q *intake) awaitMoreTxns(ctx context.Context, done int) {
+	want := q.expectedTxns(done)
 	if want < gatherFrom*gatherShare/16 {
 		return
 	}
@@ -289,11 +313,11 @@ func (q *intake) awaitMoreTxns(ctx context.Context) {
 	}
 }
 
-// expectedTxns returns nearly as many transactions as the last entry took and have come since.
-func (q *intake) expectedTxns() int {
+// expectedTxns returns nearly as many transactions as the entry had that is done and have come since.
+func (q *intake) expectedTxns(done int) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return min(q.lastTaken+len(q.waiting)-q.head, maxTaken) * gatherShare / 16
+	return min(done+len(q.waiting)-q.head, maxTaken) * gatherShare / 16
 }
 
 func (q *intake) hasEnough(txns int) bool {

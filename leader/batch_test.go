@@ -44,8 +44,9 @@ func counted(t *testing.T, seqs []uint64, n int) {
 func TestEntriesGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
-		e.log.delay = 10 * time.Millisecond
 		e.run()
+		e.commitIn(time.Millisecond)
+		e.log.delay = 10 * time.Millisecond
 		two, _, hangUp2 := e.forward(0)
 		three, _, hangUp3 := e.forward(0)
 		for seq := uint64(1); seq <= 20; seq++ {
@@ -98,8 +99,9 @@ func TestEntriesWaitForWriters(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := newEnsemble(t)
-				e.log.delay = round
 				e.run()
+				e.commitIn(time.Millisecond)
+				e.log.delay = round
 				stream, _, hangUp := e.forward(0)
 				stream.in <- writes(2, 1, seqs(c.first, 1)...)
 				time.Sleep(round)
@@ -138,8 +140,9 @@ func TestEntryNamesItsSenders(t *testing.T) {
 		three.in <- writes(3, 10, 1)
 		synctest.Wait()
 		two.in <- writes(2, 10, 3)
-		time.Sleep(11 * time.Millisecond) // so is the second
+		time.Sleep(e.log.delay + minOverlapDelay/2) // so is the second
 		two.in <- writes(2, 10, 4)
+		synctest.Wait() // the third waits for the second, and takes both
 		e.intake.enqueueReapWhenRoom(&proto.Txn{Op: int32(jute.OpReap)})
 		time.Sleep(20 * time.Millisecond)
 		want := [][]uint32{{2}, {2, 3}, nil}

@@ -93,7 +93,7 @@ type clocks struct {
 	faultLogged bool // only for logFaults
 
 	mu      sync.Mutex
-	aheadBy map[uint32]time.Duration // difference to the leader's clock at the member's last reply on the open stream
+	aheadBy map[uint32]time.Duration // difference to the leader's clock at the member's last reply, since it has had an open stream
 }
 
 func newClocks(cfg *Config, log *slog.Logger, membership *membership) *clocks {

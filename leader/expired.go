@@ -17,7 +17,7 @@ type expiryReporter struct {
 	sessions *sessiontracker.GlobalTable
 	counters *Counters
 
-	// sealedExpiries are in the entry that is under way. Only batchLoop, and Run when that has ended, use them.
+	// sealedExpiries are in the entry with removals that is under way. Only batchLoop, and Run when that has ended, use them.
 	sealedExpiries []sessiontracker.OverdueSession
 
 	mu         sync.Mutex

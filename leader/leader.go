@@ -7,7 +7,7 @@
 //   - compares the members' states, and sends verdicts to those that differ (comparison),
 //   - proves that it still leads before it acknowledges touches or replies to a sync (proofs),
 //   - hands over if it cannot lead and another member may be able to (health),
-//   - closes the sessions whose clients no member has heard from (expiry, expired), at a pace that
+//   - closes the sessions whose clients no member has heard from (expiry, expiryReporter), at a pace that
 //     leaves room for others, and removes the nodes that ended sessions have left (removals),
 //   - sets the fields of operators' changes that only it knows (stamp.go),
 //   - removes containers and nodes with a time to live that are due (reaper), by a clock that
@@ -44,7 +44,7 @@ import (
 
 // Log takes entries, in order.
 type Log interface {
-	// Propose hands over an entry. At most two are under way at a time. It may block while the log is busy, but
+	// Propose hands over an entry. At most maxUnderWay are under way at a time. It may block while the log is busy, but
 	// not until the entry is committed. One goroutine calls it. from are the members whose clients wait for the
 	// entry. They should be notified of its commit first, or all members if from is nil.
 	Propose(data []byte, from []uint32) Future

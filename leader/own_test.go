@@ -109,7 +109,7 @@ func TestOwnStreamWaits(t *testing.T) {
 			if err := o.Send(writes(1, size, seq)); err != nil {
 				t.Fatal(err)
 			}
-			if most := e.log.tally() + (maxWaitingBytes+2*maxEntryBytes)/size + 2; int(seq) > most {
+			if most := e.log.tally() + (maxWaitingBytes+maxUnderWayBytes+2*maxEntryBytes)/size + 2; int(seq) > most {
 				t.Fatalf("%d messages of %d bytes were queued, want %d at most", seq, size, most)
 			}
 		}

@@ -29,26 +29,32 @@ type removals struct {
 	cfg    *Config
 	expiry *expiry
 
-	unswept     atomic.Bool // an ended session may have left nodes
-	pausedUntil time.Time   // only batchLoop uses it
+	unswept atomic.Bool // an ended session may have left nodes
+
+	// Only batchLoop uses these.
+	pausedUntil time.Time
+	isUnderWay  bool // an entry with removals
 }
 
-// takeRemovals returns the removals of an entry, if the pause is over: whether it sweeps, and the sessions that
+// takeRemovals returns the removals of an entry, if no other entry with removals is under way and the pause is over: whether it sweeps, and the sessions that
 // expire. The sweep comes first in the entry and the sessions last. So writes come before the sessions, and
 // clients that close theirs wait for at most one sweep.
 func (r *removals) takeRemovals(now time.Time) (sweeps bool, due []sessiontracker.OverdueSession) {
-	if now.Before(r.pausedUntil) {
+	if r.isUnderWay || now.Before(r.pausedUntil) {
 		return false, nil
 	}
 	if r.unswept.Swap(false) && r.cfg.Nodes.HasUnswept() {
 		r.unswept.Store(true) // the next entry checks again
 		sweeps = true
 	}
-	return sweeps, r.expiry.takeDue(maxExpiries)
+	due = r.expiry.takeDue(maxExpiries)
+	r.isUnderWay = sweeps || len(due) > 0
+	return sweeps, due
 }
 
-// startPause begins the pause after an entry with removals that was begun at begun.
+// startPause begins the pause after an entry with removals that was begun at begun and is done.
 func (r *removals) startPause(begun time.Time) {
+	r.isUnderWay = false
 	now := r.cfg.Monotonic.Now()
 	r.pausedUntil = now.Add(now.Sub(begun))
 }

@@ -107,8 +107,9 @@ func TestRemovalsGoAroundWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const took = 5 * time.Millisecond
 		e := newEnsemble(t, session(10, 3), session(11, 3))
-		e.log.delay = took
 		e.run()
+		e.commitIn(time.Millisecond)
+		e.log.delay = took
 		stream, _, hangUp := e.forward(0)
 		e.at(8*time.Second - time.Millisecond)
 		e.nodes.leave(2)
