@@ -10,6 +10,7 @@
 //   - renewer: reports touches to the leader and renews the leases of the sessions attached here.
 //   - pingStream: replies to the leader's pings with the touches that are not acknowledged.
 //   - syncs: the syncs that wait until all that was committed is applied here.
+//   - unapplied: the paths that entries write which are stored here and not applied yet. Reads wait for them.
 //   - divergence: checks a leader's verdict that this member's state is wrong.
 //
 // # Vouching
@@ -154,6 +155,7 @@ type Follower struct {
 	forwarder   *forwarder
 	renewer     *renewer
 	syncs       *syncs
+	unapplied   *unapplied
 	divergence  *divergence
 
 	leaving   chan struct{} // closed once this member stops
@@ -198,6 +200,7 @@ func New(cfg Config) (*Follower, error) {
 	f.forwarder = newForwarder(&f.cfg, log, f.outbox, f.incarnation, f.leadership)
 	f.renewer = newRenewer(&f.cfg, log, f.leases, f.leadership)
 	f.syncs = newSyncs(&f.cfg, f.leadership)
+	f.unapplied = newUnapplied(cfg.Monotonic, cfg.Tick)
 	f.divergence = newDivergence(&f.cfg, log)
 	return f, nil
 }
@@ -299,6 +302,17 @@ func (f *Follower) Sync(conn uint64, session jute.SessionID, w znode.Waiter) {
 // AwaitSync waits until everything that was committed before the call has been applied here. It fails
 // only if ctx ends first.
 func (f *Follower) AwaitSync(ctx context.Context) error { return f.syncs.awaitSync(ctx) }
+
+// EntryStored notes which paths an entry writes. raft's main goroutine calls it before this member stores the entry in its log.
+// The entry need not be committed, and another one may replace it.
+func (f *Follower) EntryStored(index uint64, data []byte) { f.unapplied.entryStored(index, data) }
+
+// IndexToAwait returns the index of an entry that is stored here, not applied, and may write path. A read of path
+// should wait for it with AwaitIndex. It returns 0 if there is none, or if the wait would be too long. It never blocks.
+func (f *Follower) IndexToAwait(path []byte) (index uint64) { return f.unapplied.indexToAwait(path) }
+
+// AwaitIndex waits until the log is applied here up to index, for a two-hundredth of a tick at most, and while ctx lasts.
+func (f *Follower) AwaitIndex(ctx context.Context, index uint64) { f.unapplied.await(ctx, index) }
 
 // StateHashes returns the digests by which this member is compared with the others. It takes no lock.
 func (f *Follower) StateHashes() *proto.Marks { return stateHashes(f.cfg.State) }

@@ -116,6 +116,7 @@ func (f *Follower) EntryFinished(index uint64) {
 	f.outbox.endStallIfApplied(now)
 	f.renewer.acks.signalIfDue(index)
 	f.syncs.advanceAppliedIndex(index)
+	f.unapplied.entryFinished(index)
 }
 
 // SnapshotRestored implements znode.Hooks: a snapshot has replaced the state. Requests that it may

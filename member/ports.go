@@ -94,7 +94,8 @@ func (m *Member) quorumConfig() quorum.Config {
 	cfg := quorum.Config{
 		MemberID: m.cfg.ID, Peers: raftPeers(m.cfg.Servers), AddressBook: m.ports.addressBook,
 		WantedServers: m.serverLists.followWantedPeers, ConfigurationChanged: m.terms.configurationChanged,
-		LeaderDied: m.peerConns.closeConns, DataDir: m.cfg.Dir, LogDir: m.cfg.LogDir,
+		EntryStored: m.follower.EntryStored,
+		LeaderDied:  m.peerConns.closeConns, DataDir: m.cfg.Dir, LogDir: m.cfg.LogDir,
 		StreamLayer: m.ports.raftStream,
 		StateMachine: stateMachine{
 			m.state, func(err error) { m.health.reportDamage(err.Error()) }, m.server.FlushApplied,

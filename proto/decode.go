@@ -116,6 +116,30 @@ func (i *Identity) decode(data []byte) bool {
 	return true
 }
 
+// EachTxn calls do with the opcode and the body of each transaction of an encoded entry, up to the first one that has
+// anything which UnmarshalEntry leaves to protobuf. It allocates nothing. The bodies are parts of data.
+func EachTxn(data []byte, do func(op int32, body []byte)) {
+	for f := (fieldReader{rest: data}); f.next(); {
+		if f.key != key(entryTxns, protowire.BytesType) {
+			continue
+		}
+		op, body := int32(0), []byte(nil)
+		t := fieldReader{rest: f.bytes}
+		for t.next() {
+			switch t.key {
+			case key(txnOp, protowire.VarintType):
+				op = int32(protowire.DecodeZigZag(t.number & math.MaxUint32))
+			case key(txnBody, protowire.BytesType):
+				body = t.bytes
+			}
+		}
+		if len(t.rest) > 0 {
+			return
+		}
+		do(op, body)
+	}
+}
+
 // txnSlab holds the transactions of a message in one piece of memory.
 type txnSlab struct {
 	free     []Txn

@@ -29,6 +29,9 @@ type Config struct {
 	// ConfigurationChanged is called when raft has started, when a change of its configuration was committed, and
 	// when a snapshot was installed, which may have another one. It must not block. Default: nothing.
 	ConfigurationChanged func()
+	// EntryStored is called before this member stores a command in its log, committed or not. raft waits for it. Default:
+	// nothing.
+	EntryStored func(index uint64, data []byte)
 	// LeaderDied is called in its own goroutine when the leader's process has died and this member knows no successor.
 	// Default: nothing.
 	LeaderDied func(member uint32)

@@ -9,8 +9,8 @@ import (
 )
 
 // maxCachedBytes limits the log's last entries in memory. A leader sends them to its followers from there. 4 MiB
-// are enough for a follower that keeps up: an entry of small writes has at most 1 MiB, and at most four requests
-// to a follower are in flight (wire.maxInFlight). The leader reads older entries from the log's files, which are
+// are enough for a follower that keeps up: an entry of small writes has at most 1 MiB, and one at a time is under way, or some more on
+// links with a delay. The leader reads older entries from the log's files, which are
 // mostly in the page cache.
 const maxCachedBytes = 4 << 20
 
@@ -19,6 +19,7 @@ const maxCachedBytes = 4 << 20
 // snapshot goroutine deletes the beginning.
 type logCache struct {
 	raft.LogStore
+	entryStored func(index uint64, data []byte) // see Config.EntryStored
 
 	mu                 sync.RWMutex
 	cachedEntries      fifo.Queue[*raft.Log] // the last entries, without gaps
@@ -82,10 +83,15 @@ func (c *logCache) StoreLog(l *raft.Log) error { return c.StoreLogs([]*raft.Log{
 
 func (c *logCache) StoreLogs(logs []*raft.Log) error {
 	end, err := c.LastIndex()
-	if err == nil {
-		err = c.LogStore.StoreLogs(logs)
-	}
 	if err != nil {
+		return err
+	}
+	for _, l := range logs {
+		if l.Type == raft.LogCommand {
+			c.entryStored(l.Index, l.Data)
+		}
+	}
+	if err := c.LogStore.StoreLogs(logs); err != nil {
 		return err
 	}
 	c.mu.Lock()

@@ -36,7 +36,7 @@ func (c *countingLog) StoreLogs(logs []*raft.Log) error {
 // maxCachedBytes of data. All others are read from the store, and every entry is the one that was stored last.
 func TestLogCache(t *testing.T) {
 	store := &countingLog{InmemStore: raft.NewInmemStore()}
-	c := &logCache{LogStore: store}
+	c := &logCache{LogStore: store, entryStored: func(uint64, []byte) {}}
 	last := uint64(0)
 	add := func(n, size int, term uint64) {
 		var logs []*raft.Log
@@ -121,7 +121,7 @@ func TestLogCache(t *testing.T) {
 
 // Entries are stored, deleted at the beginning and read at the same time, as raft does with its log.
 func TestLogCacheInUse(t *testing.T) {
-	c := &logCache{LogStore: raft.NewInmemStore()}
+	c := &logCache{LogStore: raft.NewInmemStore(), entryStored: func(uint64, []byte) {}}
 	const entries = 20 * maxCachedEntries
 	var stored atomic.Uint64
 	var wg sync.WaitGroup
@@ -172,7 +172,7 @@ func (s *slowRead) GetLog(index uint64, l *raft.Log) error {
 // that replaces the log, do not bring an old one back: raft would refuse every later change.
 func TestLastChange(t *testing.T) {
 	store := &slowRead{InmemStore: raft.NewInmemStore(), reads: make(chan struct{}), ends: make(chan struct{})}
-	c := &logCache{LogStore: store}
+	c := &logCache{LogStore: store, entryStored: func(uint64, []byte) {}}
 	put := func(index uint64, kind raft.LogType) {
 		t.Helper()
 		if err := c.StoreLog(&raft.Log{Index: index, Type: kind}); err != nil {
@@ -209,7 +209,7 @@ func TestLastChange(t *testing.T) {
 	put(100, raft.LogCommand)
 	holds("after a snapshot", 0)
 
-	started := &logCache{LogStore: store.InmemStore}
+	started := &logCache{LogStore: store.InmemStore, entryStored: func(uint64, []byte) {}}
 	if err := started.GetLog(2, new(raft.Log)); err != nil {
 		t.Fatal(err)
 	}

@@ -93,6 +93,9 @@ func Open(cfg Config) (*Node, error) {
 	if cfg.ConfigurationChanged == nil {
 		cfg.ConfigurationChanged = func() {}
 	}
+	if cfg.EntryStored == nil {
+		cfg.EntryStored = func(uint64, []byte) {}
+	}
 	if cfg.LeaderDied == nil {
 		cfg.LeaderDied = func(uint32) {}
 	}

@@ -91,7 +91,7 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 	if err != nil {
 		return nil, errors.Join(err, n.transport.Close())
 	}
-	n.status.logCache = &logCache{LogStore: n.disk.Log()}
+	n.status.logCache = &logCache{LogStore: n.disk.Log(), entryStored: n.cfg.EntryStored}
 	r, err := n.newRaft(conf, n.status.logCache)
 	if err != nil {
 		return nil, errors.Join(err, n.transport.Close())

@@ -47,6 +47,13 @@ type Member interface {
 	// does so under the tree's lock; the read lock is enough. Sync never blocks.
 	Sync(conn uint64, session jute.SessionID, w znode.Waiter)
 
+	// IndexToAwait returns the index of an entry for which a read of path should wait with AwaitIndex, so that it is not
+	// stale, or 0. It never blocks.
+	IndexToAwait(path []byte) (index uint64)
+
+	// AwaitIndex waits until the log is applied here up to index. It waits for a short time only, and while ctx lasts.
+	AwaitIndex(ctx context.Context, index uint64)
+
 	// Detach reports that the connection is gone: its creates and attaches that are not
 	// applied are no longer wanted, its syncs are forgotten, and nothing touches its session any more.
 	// A connection without a session detaches session 0.

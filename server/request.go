@@ -173,7 +173,39 @@ func (r *request) handleRead() bool {
 	if c.srv.cfg.LinearizableReads {
 		return r.requestProof()
 	}
+	if index := indexToAwait(r); index > 0 {
+		return r.runInReader(func() (more bool) {
+			c.srv.cfg.Member.AwaitIndex(c.stream.Life.Context(), index)
+			more = r.replyLocally()
+			c.flushLater()
+			return more
+		})
+	}
 	return r.replyLocally()
+}
+
+// indexToAwait returns the index of the entry for which the read r waits, or 0. A read behind other requests of its
+// connection gets its reply in turn. In a multiRead the wait is for the last entry that any of its paths needs.
+func indexToAwait(r *request) (index uint64) {
+	c := r.c
+	if r.op == jute.OpMultiRead {
+		jute.EachMultiOp(r.body, func(step *jute.MultiOp) bool {
+			index = max(index, c.srv.cfg.Member.IndexToAwait(step.Path()))
+			return true
+		})
+	} else {
+		d := jute.NewDecoder(r.body)
+		index = c.srv.cfg.Member.IndexToAwait(d.ReadBytes())
+	}
+	if index == 0 {
+		return 0
+	}
+	c.stream.Lock()
+	defer c.stream.Unlock()
+	if c.replies.queue.n > 0 {
+		return 0
+	}
+	return index
 }
 
 // handleUnknown rejects an unknown opcode, and ends the connection.

@@ -51,6 +51,10 @@ type fakeMember struct {
 	stall    chan struct{} // if not nil, Submit waits until it is closed
 	entryEnd func()        // called under the tree's lock when an entry is applied; may be nil
 
+	stored  map[string]uint64 // by path, for IndexToAwait
+	awaited chan uint64       // gets the index of each AwaitIndex, which then waits until applied has a value
+	applied chan struct{}
+
 	reconfigured *znode.Result // of every reconfig, instead of what the state makes of it; may be nil
 }
 
@@ -163,6 +167,13 @@ func (m *fakeMember) TrySubmit(txn *proto.Txn, w znode.Waiter) bool {
 		m.flush(len(m.pending))
 	}
 	return true
+}
+
+func (m *fakeMember) IndexToAwait(path []byte) uint64 { return m.stored[string(path)] }
+
+func (m *fakeMember) AwaitIndex(_ context.Context, index uint64) {
+	m.awaited <- index
+	<-m.applied
 }
 
 // setStall lets Submit block until stall is closed.
