@@ -34,6 +34,7 @@ var knownSeeds = []uint64{502802, 504462, 504345, 2202423, 2200861, 2200127}
 // changingTotals counts what happened in all schedules.
 type changingTotals struct {
 	changed, changes, faults, acknowledged, removed, leaders, wiped, observers atomic.Uint64
+	dark                                                                       darkTotals
 	grown                                                                      [6]atomic.Uint64 // schedules in which the list changed, by the number of members in the beginning
 }
 
@@ -70,10 +71,10 @@ func TestChangingSchedules(t *testing.T) {
 		}
 	})
 	fmt.Printf("%d schedules with members that come and go from seed %d on in %v: the list changed in %d of them, %d times; "+
-		"it began with 1, 2, 3 and 5 members in %d, %d, %d and %d; %d disks wiped, %d faults beside, %d voters asked to become observers, %d members removed, %d leader changes, %d writes acknowledged\n",
+		"it began with 1, 2, 3 and 5 members in %d, %d, %d and %d; %d disks wiped, %d faults beside, %d voters asked to become observers, %d members removed, %d leader changes, %v, %d writes acknowledged\n",
 		len(seeds), seeds[0], time.Since(start).Round(time.Second), sum.changed.Load(), sum.changes.Load(),
 		sum.grown[1].Load(), sum.grown[2].Load(), sum.grown[3].Load(), sum.grown[5].Load(),
-		sum.wiped.Load(), sum.faults.Load(), sum.observers.Load(), sum.removed.Load(), sum.leaders.Load(), sum.acknowledged.Load())
+		sum.wiped.Load(), sum.faults.Load(), sum.observers.Load(), sum.removed.Load(), sum.leaders.Load(), &sum.dark, sum.acknowledged.Load())
 	if len(seeds) >= 50 {
 		sum.floors(t, uint64(len(seeds)))
 	}
@@ -99,7 +100,7 @@ func (s *changingTotals) floors(t *testing.T, n uint64) {
 func changingSchedule(t *testing.T, seed uint64, sum *changingTotals, about *string) history.History {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	members := sizes[rand.New(rand.NewPCG(seed, 8)).IntN(len(sizes))]
-	plan := planFromFile(t, cluster.ChangingPlan(rng, members, changingSpan))
+	plan := planFromFile(t, cluster.Darkened(cluster.ChangingPlan(rng, members, changingSpan), darkEvery, members, changingSpan))
 	*about = fmt.Sprintf("%d members; faults:\n%v", members, plan)
 	secret := ""
 	if seed%secretEvery == 0 {
@@ -107,10 +108,12 @@ func changingSchedule(t *testing.T, seed uint64, sum *changingTotals, about *str
 	}
 	e := cluster.Start(t, members, cluster.Options{
 		Write: maxDiskWrite, Speeds: rand.New(rand.NewPCG(seed, 2)), Logger: logger(), Record: true, Reconfig: true, Linear: seed%linearEvery == 0,
-		Events: sum.event(),
+		Events: sum.event(), HTTP: includes(plan, cluster.Snap, cluster.Stray),
 		Adjust: func(cfg *member.Config) { cfg.Trust.SecretFile = secret },
 	})
 	e.DrawRates(rand.New(rand.NewPCG(seed, 3)))
+	e.DrawLinks(rand.New(rand.NewPCG(seed, 4)))
+	*about = fmt.Sprintf("links of up to %v, %s", e.LinkDelay(), *about)
 	e.Ready()
 	e.Joined()
 	writers := startWriters(t, e, rng, changingSessions, changingWrites, sessionTimeout, changingPace, cluster.NewIDs(members)...)
@@ -178,6 +181,7 @@ func judgeChanged(t *testing.T, e *cluster.Ensemble, writers []*writer, sum *cha
 	}
 	e.Healed()
 	e.Joined()
+	sum.dark.add(e)
 	for _, w := range writers {
 		w.check(t)
 		sum.acknowledged.Add(uint64(len(w.acked)))

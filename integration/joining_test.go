@@ -23,6 +23,7 @@ const (
 	joiningWrites    = 20
 	joiningSpan      = 3 * time.Second // in which faults begin, while writes go on
 	firstSpan        = 2 * time.Second // in which those begin that hit members before anybody serves
+	joiningDarkEvery = 3               // see darkEvery
 	serveLimit       = 30 * time.Second
 )
 
@@ -100,8 +101,8 @@ func TestJoiningSchedules(t *testing.T) {
 	for b := range begins {
 		fmt.Printf("%d began %v, ", sum.begun[b].Load(), b)
 	}
-	fmt.Printf("%d with long logs; %d disks wiped, %d snapshots copied, %d faults beside, the list changed %d times, %d leader changes, %d writes acknowledged\n",
-		sum.long.Load(), sum.wiped.Load(), sum.installs.Load(), sum.faults.Load(), sum.changes.Load(), sum.leaders.Load(), sum.acknowledged.Load())
+	fmt.Printf("%d with long logs; %d disks wiped, %d snapshots copied, %d faults beside, the list changed %d times, %d leader changes, %v, %d writes acknowledged\n",
+		sum.long.Load(), sum.wiped.Load(), sum.installs.Load(), sum.faults.Load(), sum.changes.Load(), sum.leaders.Load(), &sum.dark, sum.acknowledged.Load())
 	if n := uint64(len(seeds)); n >= 50 && (sum.wiped.Load() < n || sum.installs.Load() < n/10 || sum.long.Load() < n/10) {
 		t.Errorf("the schedules are too tame: want %d disks wiped, %d snapshots copied, %d with long logs at least", n, n/10, n/10)
 	}
@@ -117,7 +118,7 @@ func joiningSchedule(t *testing.T, seed uint64, sum *joiningTotals, about *strin
 	if rng.IntN(2) == 0 || how == beginAlone {
 		first = nil
 	}
-	plan := planFromFile(t, cluster.JoiningPlan(rng, how.size(), joiningSpan))
+	plan := planFromFile(t, cluster.Darkened(cluster.JoiningPlan(rng, how.size(), joiningSpan), joiningDarkEvery, how.size(), joiningSpan))
 	*about = fmt.Sprintf("begins %v with %d entries, snapCount %d; faults before it serves:\n%v\nfaults:\n%v", how, length, snapCount, first, plan)
 	sum.begun[how].Add(1)
 	if length >= 10_000 && how != beginEmpty && how != beginPlanted {
@@ -125,6 +126,7 @@ func joiningSchedule(t *testing.T, seed uint64, sum *joiningTotals, about *strin
 	}
 	e := cluster.Start(t, how.size(), cluster.Options{
 		Write: maxDiskWrite, Speeds: rand.New(rand.NewPCG(seed, 2)), Logger: logger(), Record: true, Reconfig: true,
+		HTTP:   includes(plan, cluster.Snap, cluster.Stray),
 		Events: sum.event(), Disks: how.disks(t, length),
 		Adjust: func(cfg *member.Config) { cfg.SnapCount = snapCount },
 	})
@@ -133,6 +135,8 @@ func joiningSchedule(t *testing.T, seed uint64, sum *joiningTotals, about *strin
 			e.Disk(id).KeepLog(16)
 		}
 	}
+	e.DrawLinks(rand.New(rand.NewPCG(seed, 4)))
+	*about = fmt.Sprintf("links of up to %v, %s", e.LinkDelay(), *about)
 	e.Play(first, sum.began, func() bool { return true })
 	e.Wait("the ensemble to serve after the first faults", serveLimit, func() bool {
 		e.Restart()

@@ -47,8 +47,8 @@ func newOperators() *operators {
 }
 
 // includes reports whether a plan has faults of a kind.
-func includes(p cluster.Plan, kind cluster.Kind) bool {
-	return slices.ContainsFunc(p, func(f cluster.Fault) bool { return f.Kind == kind })
+func includes(p cluster.Plan, kinds ...cluster.Kind) bool {
+	return slices.ContainsFunc(p, func(f cluster.Fault) bool { return slices.Contains(kinds, f.Kind) })
 }
 
 // greet opens the session that is to be killed, if the plan kills one.

@@ -23,6 +23,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rollcall/config"
@@ -58,18 +59,21 @@ type Options struct {
 type Ensemble struct {
 	Network *simulated.Network
 
-	t       *testing.T
-	ctx     context.Context
-	opts    Options
-	members map[uint32]*running // all that there have been
-	first   serverlist.List     // with which it begins
-	clients []*Client
-	record  *record         // nil: no history is recorded
-	exits   []string        // members that ended by themselves, with the reasons
-	ended   member.Stats    // Resent and Dropped of runs that have ended
-	outruns int             // see Outruns
-	drained atomic.Uint64   // connections of clients that drained members have closed
-	ghosts  []chan struct{} // done of members that were killed and whose goroutines have not all ended
+	t         *testing.T
+	ctx       context.Context
+	opts      Options
+	members   map[uint32]*running // all that there have been
+	first     serverlist.List     // with which it begins
+	clients   []*Client
+	delays    delays
+	record    *record         // nil: no history is recorded
+	exits     []string        // members that ended by themselves, with the reasons
+	ended     member.Stats    // Resent and Dropped of runs that have ended
+	outruns   int             // see Outruns
+	blackouts int             // see Blackouts
+	strays    int             // see Strays
+	drained   atomic.Uint64   // connections of clients that drained members have closed
+	ghosts    []chan struct{} // done of members that were killed and whose goroutines have not all ended
 }
 
 // running is one member. Its stores outlive each run of it, as disks do.
@@ -90,6 +94,7 @@ type running struct {
 	booted    time.Time
 	boots     atomic.Int64 // how often it was started
 	again     bool         // its disk kept it from starting, and Restart tries again
+	away      bool         // its machine stays away after a blackout
 	leaves    bool         // it was asked to stop, and nothing has waited for that yet
 	hung      []uint32     // the hosts to which its links hang while it is paused
 }
@@ -110,6 +115,7 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Ensemble{Network: simulated.NewNetwork(), t: t, ctx: ctx, opts: opts, members: make(map[uint32]*running)}
+	e.delays.drawn, e.delays.slowed = map[[2]uint32]time.Duration{}, map[[2]uint32]time.Duration{}
 	list := lines(uint32(n))
 	for _, s := range list {
 		e.members[s.ID] = e.newMember(s, list)
@@ -407,7 +413,7 @@ func (e *Ensemble) Restart() {
 			e.exits = append(e.exits, fmt.Sprintf("member %d: %v", id, err))
 			e.crash(id, nil)
 			e.retry(id)
-		case e.members[id].again && e.members[id].done == nil:
+		case e.members[id].again && e.members[id].done == nil && !e.members[id].away:
 			e.retry(id)
 		}
 	}
@@ -674,9 +680,11 @@ func (e *Ensemble) Followers() []uint32 {
 }
 
 // Equal waits until all running members have applied the same log, and compares their states:
-// nodes, sessions and cursors.
+// nodes, sessions and cursors. What can happen without time passing has happened before, such as the proposal of an
+// entry that a Gate has released.
 func (e *Ensemble) Equal() {
 	e.t.Helper()
+	synctest.Wait()
 	var diff string
 	e.Wait("all members to catch up", 60*e.opts.Tick, func() (settled bool) {
 		var states []*znode.State

@@ -29,6 +29,7 @@ const (
 	Lag     Kind = "lag"     // the log does not reach Who, and what Who forwards is sent again
 	Stall   Kind = "stall"   // Who's disk hangs
 	Outrun  Kind = "outrun"  // Who and those crash whose disks have an entry that Who's lacks, and Who comes back first; see Ensemble.Outruns
+	Snap    Kind = "snap"    // once: Who takes a snapshot, and keeps N entries of the log before it. The ensemble needs Options.HTTP
 	Fail    Kind = "fail"    // once: the N-th write of Who's disk from now on fails; Who is restarted
 	Step    Kind = "step"    // Who's wall clock is set forward or back by By; once, or set right again after For
 	Drift   Kind = "drift"   // once: Who's wall clock gains By each second from now on
@@ -45,6 +46,10 @@ const (
 	Forsake Kind = "forsake" // Who is cut off from the other members for so long that it serves readers alone
 	Expel   Kind = "expel"   // once: an operator kills a session through Who; the caller of Play does that
 	Backup  Kind = "backup"  // once: an operator makes a backup through Who; the caller of Play does that
+
+	// Darkened adds these to plans.
+	Blackout Kind = "blackout" // all members crash, and Who and Far come back when the others have a leader; N and By: see player.blackout
+	Stray    Kind = "stray"    // Who, a follower, gets a snapshot and then an entry that only it stores, and all crash; see player.stray
 
 	// These change the list of members; see Ensemble.Insist. By is how long an operator insists.
 	Add     Kind = "add"     // Who comes in; a member that was there before has its old disk, or an empty one if Seed is odd
@@ -146,7 +151,7 @@ func parseFault(words []string) (f Fault, err error) {
 		return f, err
 	}
 	f.Kind, f.Who = Kind(words[1]), Target(words[2])
-	if !slices.Contains(slices.Concat(kinds, operated, changing, []Kind{Narrow, Outrun, Flip}), f.Kind) {
+	if !slices.Contains(slices.Concat(kinds, operated, changing, []Kind{Narrow, Outrun, Flip, Snap, Blackout, Stray}), f.Kind) {
 		return f, fmt.Errorf("no such kind")
 	}
 	for _, w := range words[3:] {
@@ -249,6 +254,42 @@ func Operated(p Plan, members int, span time.Duration) Plan {
 	return sorted(append(p, randomFault(rng, kind, who, members, span)))
 }
 
+// Darkened adds a power failure of all members to one plan in every, a stray entry after a snapshot to as many others, and a snapshot at
+// any moment to half of them. It draws its random numbers as narrowed does.
+//
+// A member that moves needs all others to be told of its address, so the power does not fail then. A snapshot that a failed read or
+// write ends never returns, which a bubble does not allow, so disks that fail take no snapshots on demand.
+func Darkened(p Plan, every, members int, span time.Duration) Plan {
+	if len(p) == 0 {
+		return p
+	}
+	rng := rand.New(rand.NewPCG(uint64(p[0].At), 3000+uint64(len(p))))
+	members = max(2, members) // one that is alone gets others
+	who := Leader
+	if rng.IntN(2) == 0 {
+		who = Follower(1 + rng.IntN(members-1))
+	}
+	moves, fails := p.has(Move), p.has(Fail, Full, Rot)
+	switch rng.IntN(every) {
+	case 0:
+		if !moves {
+			p = append(p, randomFault(rng, Blackout, who, members, span))
+		}
+	case 1:
+		if !moves && !fails {
+			p = append(p, randomFault(rng, Stray, Follower(1), members, span/4))
+		}
+	}
+	if rng.IntN(2) == 0 && !fails {
+		p = append(p, randomFault(rng, Snap, who, members, span))
+	}
+	return sorted(p)
+}
+
+func (p Plan) has(kinds ...Kind) bool {
+	return slices.ContainsFunc(p, func(f Fault) bool { return slices.Contains(kinds, f.Kind) })
+}
+
 // sorted sorts a plan by time.
 func sorted(p Plan) Plan {
 	slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
@@ -322,6 +363,13 @@ func randomFault(rng *rand.Rand, kind Kind, who Target, members int, span time.D
 		}
 	case Strand:
 		f.For = draw(10*time.Millisecond, 2*time.Second)
+	case Snap:
+		f.N = 1 + rng.IntN(4)
+	case Blackout:
+		f.Far, f.For, f.By, f.N = far, draw(10*time.Millisecond, 2*time.Second), draw(0, 20*time.Millisecond), rng.IntN(4)
+		f.Seed = 1 + rng.Uint64N(1000)
+	case Stray:
+		f.For, f.N, f.Seed = draw(10*time.Millisecond, 2*time.Second), 3, 1+rng.Uint64N(1000)
 	default:
 		operatedFault(&f, rng, far, draw)
 	}

@@ -56,6 +56,33 @@ func TestOperatedPlanReplays(t *testing.T) {
 	}
 }
 
+// Darkened leaves the faults of a plan as they are and adds to it, always the same, what can be printed and parsed.
+func TestDarkenedPlanReplays(t *testing.T) {
+	drawn := map[Kind]int{}
+	for seed := range uint64(400) {
+		members := sizes[seed%uint64(len(sizes))]
+		p := ChangingPlan(rand.New(rand.NewPCG(seed, 5)), members, time.Second)
+		more := Darkened(slices.Clone(p), 8, members, time.Second)
+		if again := Darkened(slices.Clone(p), 8, members, time.Second); !slices.Equal(again, more) {
+			t.Fatalf("%v\nbecame\n%v\nand then\n%v", p, more, again)
+		}
+		got, err := ParsePlan(more.String())
+		if err != nil || !slices.Equal(got, more) {
+			t.Fatalf("%v\nbecame\n%v, %v", more, got, err)
+		}
+		added := slices.DeleteFunc(slices.Clone(more), func(f Fault) bool { return slices.Contains(p, f) })
+		if len(p)+len(added) != len(more) {
+			t.Errorf("%v\nbecame\n%v", p, more)
+		}
+		for _, f := range added {
+			drawn[f.Kind]++
+		}
+	}
+	if drawn[Blackout] < 25 || drawn[Stray] < 15 || drawn[Snap] < 100 {
+		t.Errorf("%v were added to 400 plans, want at least 25 blackouts, 15 strays and 100 snaps", drawn)
+	}
+}
+
 func TestParsePlanRefuses(t *testing.T) {
 	for _, text := range []string{"1s kill", "soon kill leader", "1s melt leader", "1s kill leader for=ever", "1s kill leader why=not", "1s fail leader n=some"} {
 		if p, err := ParsePlan(text); err == nil {

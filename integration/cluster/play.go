@@ -55,6 +55,7 @@ func (e *Ensemble) Play(p Plan, began func(Played), done func() bool) {
 		}
 		time.Sleep(wait)
 		e.Restart()
+		e.changeLinks()
 		pl.look()
 		for len(pl.due) > 0 && !time.Now().Before(pl.due[0].at) {
 			next := pl.due[0]
@@ -147,6 +148,16 @@ func (pl *player) can(p Played) bool {
 	return p.Kind != Wipe || pl.e.spares(p.Hit)
 }
 
+// comeBack starts a member that has crashed. An empty disk gets an id first. If the disk hangs, that has to wait, because the player ends
+// the stall.
+func (pl *player) comeBack(id uint32, empty bool) {
+	if empty && pl.e.Disk(id).Stalled() {
+		pl.at(time.Now().Add(pl.e.opts.Tick/20), func() { pl.comeBack(id, empty) })
+		return
+	}
+	pl.e.start(id)
+}
+
 // do does a fault, and returns the function that ends it.
 func (pl *player) do(p Played) (end func()) {
 	e, n, id := pl.e, pl.e.Network, p.Hit
@@ -160,7 +171,7 @@ func (pl *player) do(p Played) (end func()) {
 			}
 			pl.joins(id, e.record.now(), time.Now().Add(p.For+joinPatience))
 		}
-		return func() { e.start(id) }
+		return func() { pl.comeBack(id, p.Kind == Wipe) }
 	case Stop:
 		if e.Disk(id).Stalled() { // a member with a stalled disk would not stop, and Stop would give up
 			e.crash(id, nil)
@@ -184,12 +195,8 @@ func (pl *player) do(p Played) (end func()) {
 		n.Hang(id, p.Far)
 		return func() { n.Flow(id, p.Far) }
 	case Slow:
-		n.Slow(id, p.Far, p.By)
-		n.Slow(p.Far, id, p.By)
-		return func() {
-			n.Slow(id, p.Far, 0)
-			n.Slow(p.Far, id, 0)
-		}
+		e.slowLink(id, p.Far, p.By)
+		return func() { e.slowLink(id, p.Far, -p.By) }
 	case Narrow:
 		n.Narrow(id, p.Far, p.N<<10)
 		n.Narrow(p.Far, id, p.N<<10)
@@ -214,6 +221,13 @@ func (pl *player) do(p Played) (end func()) {
 		return func() { e.Disk(id).Release() }
 	case Outrun:
 		pl.outrun(p)
+	case Blackout:
+		pl.blackout(p)
+	case Stray:
+		pl.stray(p)
+	case Snap:
+		e.Disk(id).KeepLog(uint64(p.N))
+		go func() { _ = e.snap(id) }() // the member may end meanwhile
 	case Fail:
 		e.Disk(id).FailAt(p.N)
 	case Full, Rot, Flip, Drain, Expel, Backup:
@@ -370,9 +384,9 @@ func (e *Ensemble) stopped(id uint32) {
 	}
 }
 
-// start boots a member unless another fault has done so. If its disk keeps it from starting, Restart tries again.
+// start boots a member unless another fault has done so, or its machine is away. If its disk keeps it from starting, Restart tries again.
 func (e *Ensemble) start(id uint32) {
-	if e.members[id].done == nil {
+	if e.members[id].done == nil && !e.members[id].away {
 		e.retry(id)
 	}
 }

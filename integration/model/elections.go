@@ -5,7 +5,7 @@ package model
 func (m *Model) leave(s *state, i int) {
 	d := &s.disks[i]
 	if d.role == leader && m.Late {
-		s.sent[d.term] = d.log
+		s.sent[d.term], s.said[d.term] = d.log, word{1 << i, d.durable}
 	}
 	if d.log != 0 {
 		for j := range m.Disks {

@@ -1,7 +1,8 @@
 package model
 
 // A majority gets on if some steps without faults lead to a leader that commits an entry. It is enough to look for steps of one kind:
-// a disk stands in a new term, gets all votes that it can get, and sends its log to all.
+// a disk stands in a new term, gets all votes that it can get, and sends its log to all. It does so as if all processes had just been
+// restarted: in each state, the power may have failed everywhere, and some disks are back.
 
 // stuck reports whether some disks are enough to get on, but cannot, and returns them.
 func (m *Model) stuck(s *state) (up set, stuck bool) {
@@ -84,7 +85,7 @@ func (m *Model) elects(s state, up set, i int) bool {
 			term = max(term, s.disks[j].term)
 		}
 	}
-	s.sent = [maxTerms]logID{}
+	s.sent, s.said, s.restarted = [maxTerms]logID{}, [maxTerms]word{}, true
 	if s.disks[i].term < term { // it hears of that term with the refusal of a vote
 		m.leave(&s, i)
 		s.disks[i].term = term

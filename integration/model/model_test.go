@@ -20,6 +20,7 @@ var searches = map[string]Model{
 	"five voters":                  {Disks: 5, Voters: 5, Terms: 3, Log: 4, Writes: 2, Wipes: 2, Late: true, Live: true},
 	"five voters become four":      {Disks: 5, Voters: 5, Terms: 3, Log: 4, Writes: 1, Changes: 1, Wipes: 1, Late: true, Live: true},
 	"one voter grows to four":      {Disks: 4, Voters: 1, Terms: 3, Log: 6, Writes: 1, Changes: 3, Wipes: 1, Late: true, Live: true},
+	"two voters grow to four":      {Disks: 4, Voters: 2, Terms: 3, Log: 4, Writes: 1, Changes: 2, Wipes: 1, Late: true, Live: true},
 	"a list of three begins":       {Disks: 5, List: 3, Terms: 3, Log: 5, Writes: 1, Changes: 2, Wipes: 2},
 }
 
@@ -30,6 +31,7 @@ var deep = map[string]Model{
 	"three voters and one more, long queues": {
 		Disks: 4, Voters: 3, Terms: 4, Log: 5, Writes: 2, Changes: 2, Wipes: 1, Late: true, Live: true,
 	},
+	"five voters become three":              {Disks: 5, Voters: 5, Terms: 3, Log: 4, Writes: 1, Changes: 2, Late: true, Live: true},
 	"five voters, one is replaced":          {Disks: 6, Voters: 5, Terms: 3, Log: 4, Writes: 1, Changes: 2, Wipes: 1, Live: true},
 	"five voters, three elections":          {Disks: 5, Voters: 5, Terms: 4, Log: 4, Writes: 1, Wipes: 2, Live: true},
 	"a list of three begins, late messages": {Disks: 5, List: 3, Terms: 3, Log: 5, Writes: 1, Changes: 2, Wipes: 2, Late: true},
@@ -168,6 +170,13 @@ var mutants = map[string]struct {
 		},
 		want: noProgress,
 	},
+	"j: a voter does not get a configuration in which it had no vote": {
+		Model: Model{
+			Disks: 4, Voters: 3, Terms: 3, Log: 4, Writes: 1, Changes: 2, Live: true,
+			Rules: Rules{WithholdsVoteless: true},
+		},
+		want: noProgress,
+	},
 	"k: a leader removes itself": {
 		Model: Model{
 			Disks: 4, Voters: 4, Terms: 3, Log: 4, Writes: 1, Changes: 1, Live: true,
@@ -181,6 +190,43 @@ var mutants = map[string]struct {
 			Rules: Rules{BeginsByMajority: true},
 		},
 		want: twoHistories,
+	},
+	"m: the leader's word counts a copy in its memory": {
+		Model: Model{
+			Disks: 3, Voters: 3, Terms: 3, Log: 4, Writes: 2, Late: true,
+			Rules: Rules{SaysUndurable: true},
+		},
+		want: lacksShown,
+	},
+	"m: the leader's word is about an entry of an earlier term": {
+		Model: Model{
+			Disks: 3, Voters: 3, Terms: 5, Log: 4, Writes: 1,
+			Rules: Rules{SaysOlder: true},
+		},
+		want: lacksShown,
+	},
+	"m: the leader's word among five voters": {
+		Model: Model{
+			Disks: 5, Voters: 5, Terms: 3, Log: 3, Writes: 1,
+			Rules: Rules{SaysAmongMany: true},
+		},
+		want: lacksShown,
+	},
+	"m: the leader's word to a server without a vote": {
+		Model: Model{
+			Disks: 4, Voters: 3, Terms: 3, Log: 3, Writes: 1,
+			Rules: Rules{SendsAhead: true, SaysToOthers: true},
+		},
+		without: func(r *Rules) { r.SaysToOthers = false },
+		want:    lacksShown,
+	},
+	"m: the word of a leader that has no vote": {
+		Model: Model{
+			Disks: 4, Voters: 4, Terms: 3, Log: 4, Writes: 2, Changes: 1,
+			Rules: Rules{RemovesItself: true, SaysLeaving: true},
+		},
+		without: func(r *Rules) { r.SaysLeaving = false },
+		want:    lacksShown,
 	},
 	"a restart forgets the vote": {
 		Model: Model{

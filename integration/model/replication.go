@@ -92,28 +92,38 @@ func (m *Model) counted(s *state, i int) uint8 {
 }
 
 // show shows what leader i may show as committed, to clients and in its messages. It does so at once: what is lost later would also be
-// lost if it had been shown later.
+// lost if it had been shown later. It also shows what the disks in its term commit by its word.
 func (m *Model) show(s *state, i int) {
 	d := &s.disks[i]
 	index := m.counted(s, i)
 	if !m.ShowsUndurable {
 		index = min(index, d.durable)
 	}
-	if !m.founded(d.log) {
+	for f := range m.Disks {
+		if other := &s.disks[f]; other.live() && other.term == d.term {
+			index = max(index, m.committedByWord(word{1 << i, d.durable}, d.log, d.term, f, m.logs.common(other.log, d.log)))
+		}
+	}
+	m.showUpTo(s, d.log, d.term, index)
+}
+
+// showUpTo shows the first entries of the log of a term's leader as committed.
+func (m *Model) showUpTo(s *state, log logID, term, index uint8) {
+	if !m.founded(log) {
 		return
 	}
 	old := m.logs.all[s.shown].length
-	if m.logs.common(d.log, s.shown) < min(index, old) {
+	if m.logs.common(log, s.shown) < min(index, old) {
 		s.broken = twoHistories
 		return
 	}
 	if index > old {
-		s.shown = m.logs.prefix(d.log, index)
+		s.shown = m.logs.prefix(log, index)
 		for at := old + 1; at <= index; at++ {
-			s.by |= uint32(d.term) << (3 * (at - 1))
+			s.by |= uint32(term) << (3 * (at - 1))
 		}
 	}
-	if !m.laterComplete(s, d.term) {
+	if !m.laterComplete(s, term) {
 		s.broken = lacksShown
 	}
 }
@@ -165,7 +175,7 @@ func (m *Model) deliver(s *state, log logID, term uint8, from, f, as int, to fun
 	if m.ReplacesByOlder {
 		m.replace(s, log, term, from, f, to)
 	}
-	if index > l.length || !m.SendsAhead && !m.maySend(s, log, index, as) {
+	if index > l.length || !m.SendsAhead && !m.maySend(s, log, term, index, from, as) {
 		return
 	}
 	n := *s
@@ -183,6 +193,8 @@ func (m *Model) deliver(s *state, log logID, term uint8, from, f, as int, to fun
 			n.disks[from].setAck(as, max(index, n.disks[from].ack(as)))
 		}
 		m.show(&n, from)
+	} else if committed := m.committedByWord(s.said[term], log, term, as, index); committed != 0 {
+		m.showUpTo(&n, log, term, committed)
 	}
 	to(&n, step{kind: deliver, a: from, b: f, n: index})
 }
@@ -199,11 +211,29 @@ func (m *Model) replace(s *state, log logID, term uint8, from, f int, to func(*s
 	to(&n, step{kind: snapshot, a: from, b: f, n: same - 1})
 }
 
-// maySend reports whether the leader with a log has sent an entry to disk f. A disk gets entries that are not committed only if
-// it has a vote now, or had one in the configuration that was the latest when the entry was appended, with that entry itself.
-func (m *Model) maySend(s *state, log logID, index uint8, f int) bool {
-	voted := m.logs.all[m.logs.prefix(log, index)].voters.has(f)
-	return voted || !m.founded(log) || m.logs.all[log].voters.has(f) || m.logs.common(log, s.shown) >= index
+// maySend reports whether the leader with a log has sent an entry to disk f: when f had a vote in the latest configuration of that
+// log, or because the entry is committed. A leader changes the configuration only when the one before is committed, so it is enough
+// to look at the first one that it had as the leader, together with the entry, and at the last one.
+func (m *Model) maySend(s *state, log logID, term, index uint8, from, f int) bool {
+	l := m.logs.all[log]
+	first := l.first(term)
+	if first == 0 {
+		first = l.length
+	}
+	votes := !m.founded(log) || l.voters.has(f) || m.logs.all[m.logs.prefix(log, max(index, first))].voters.has(f)
+	if e := l.entries[index-1]; m.WithholdsVoteless && e.voters() != 0 && !e.voters().has(f) {
+		votes = false
+	}
+	return votes || m.knowsCommitted(s, log, index, from)
+}
+
+// knowsCommitted reports whether the leader with a log may know that an entry is committed. After all have been restarted, it knows what it
+// has counted itself.
+func (m *Model) knowsCommitted(s *state, log logID, index uint8, from int) bool {
+	if s.restarted {
+		return m.counted(s, from) >= index
+	}
+	return m.logs.common(log, s.shown) >= index
 }
 
 // flush writes the next entry of leader i to its disk.

@@ -14,12 +14,18 @@ type Rules struct {
 	ChangesEarly        bool // a leader changes the configuration before an entry of its own term is committed
 	ChecksCandidate     bool // a voter refuses candidates that do not vote in its own configuration
 	SendsAhead          bool // disks without a vote are sent entries that are not committed
+	WithholdsVoteless   bool // a voter is sent a configuration in which it had no vote only when the leader knows that it is committed
 	RemovesItself       bool // a leader proposes a configuration in which it does not vote
 	BeginsByMajority    bool // an ensemble begins although not all members of its list have said that they have no data
 	TakesEntries        bool // the last disk takes entries meant for the disk before it, and its answers count as that one's
 	TakesVotes          bool // the last disk takes requests for the vote of the disk before it, and answers for that one
 	ForgetsVotes        bool // a restart forgets the vote
 	ReplacesByOlder     bool // a snapshot replaces a log that has all of it and more
+	SaysUndurable       bool // a disk commits by its own copy and the leader's, although that is not on the leader's disk yet
+	SaysOlder           bool // and this although the entry is of an earlier term
+	SaysAmongMany       bool // and this with more than three voters
+	SaysToOthers        bool // and this without a vote
+	SaysLeaving         bool // and this although the leader has no vote
 }
 
 // Word is the rule by which an emptied disk came in when it kept the identity of the lost one.

@@ -83,7 +83,7 @@ func (m *Model) tidy(s *state) {
 			used = used || d.role != gone && int(d.term) <= t && m.logs.common(d.log, log) < m.logs.all[log].length
 		}
 		if !used {
-			s.sent[t] = 0
+			s.sent[t], s.said[t] = 0, word{}
 		}
 	}
 }

@@ -46,11 +46,14 @@ const maxTerms = 6
 type state struct {
 	disks  [maxDisks]disk
 	sent   [maxTerms]logID // by term: what its leader has sent, if it leads no more
+	said   [maxTerms]word  // by term: what it may have told others of its disk
 	shown  logID           // what was shown as committed to anybody
 	by     uint32          // by index, three bits each: the term of the leader that has shown it first
 	led    uint8           // the terms that had a leader
 	wipes  uint8           // how many disks were lost
 	broken loss            // what this state has lost
+
+	restarted bool // while looking for progress: all processes have been restarted, so none knows what is committed
 }
 
 // shownIn returns the term in which the entry at an index was shown.
@@ -93,6 +96,7 @@ func (m *Model) encode(s *state, b []byte) []byte {
 	if m.Late {
 		for t := 2; t <= int(m.Terms); t++ {
 			three(uint32(s.sent[t]))
+			b = append(b, byte(s.said[t].leader), s.said[t].durable)
 		}
 	}
 	return b
@@ -120,7 +124,8 @@ func (m *Model) decode(b []byte) (s state) {
 	b = b[2:]
 	if m.Late {
 		for t := 2; t <= int(m.Terms); t++ {
-			s.sent[t] = logID(three())
+			s.sent[t], s.said[t] = logID(three()), word{set(b[0]), b[1]}
+			b = b[2:]
 		}
 	}
 	return s

@@ -95,7 +95,7 @@ func (m *Model) crash(s *state, i int, to func(*state, step)) {
 	for length := d.durable; length <= m.logs.all[d.log].length; length++ {
 		n := *s
 		if m.Late {
-			n.sent[d.term] = d.log
+			n.sent[d.term], n.said[d.term] = d.log, word{1 << i, d.durable}
 		}
 		n.disks[i] = disk{log: m.logs.prefix(d.log, length), term: d.term, voted: d.voted && !m.ForgetsVotes}
 		to(&n, step{kind: crash, a: i, n: length})

@@ -49,7 +49,7 @@ func (m *Model) sign(s *state, signs *[maxDisks]uint64) {
 		}
 		h = mix(h, uint64(l.member[i])<<8|uint64(shown.member[i]))
 		for t := 2; m.Late && t <= int(m.Terms); t++ {
-			h = mix(h, uint64(m.logs.all[s.sent[t]].member[i]))
+			h = mix(h, uint64(m.logs.all[s.sent[t]].member[i])<<1|uint64(s.said[t].leader>>i)&1)
 		}
 		own[i] = h
 	}
@@ -114,7 +114,7 @@ func (m *Model) rename(s *state, r *renaming) {
 	}
 	s.shown = m.renamed(s.shown, r)
 	for t := range s.sent {
-		s.sent[t] = m.renamed(s.sent[t], r)
+		s.sent[t], s.said[t].leader = m.renamed(s.sent[t], r), r.sets[s.said[t].leader]
 	}
 }
 

@@ -266,6 +266,27 @@ func (d *Disk) Last() uint64 {
 	return d.data.last
 }
 
+// Longer reports whether the log is longer than another disk's, in the order by which votes are given: by the term of the last
+// entry, and then by its index. The entries in a snapshot count.
+func (d *Disk) Longer(than *Disk) bool {
+	term, index := d.end()
+	otherTerm, otherIndex := than.end()
+	return term > otherTerm || term == otherTerm && index > otherIndex
+}
+
+// end returns the term and the index of the last entry, zeros if there is none.
+func (d *Disk) end() (term, index uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.data.last > 0 {
+		term, index = d.data.logs[d.data.last].Term, d.data.last
+	}
+	if len(d.data.snapshots) > 0 && d.data.snapshots[0].meta.Index > index {
+		term, index = d.data.snapshots[0].meta.Term, d.data.snapshots[0].meta.Index
+	}
+	return term, index
+}
+
 // Votes returns the newest raft term in which this disk's member voted for member id. It is 0 if
 // the member has voted for another one since, or has never voted for id.
 func (d *Disk) Votes(id uint32) (term uint64) {
