@@ -5,6 +5,7 @@
 #
 #   compare.sh                  runs all parts and writes the report
 #   compare.sh run PART...      runs these parts of three, one, idle15, idle, failover, alone and backup
+#   compare.sh run links        runs the rows of three members over links of 1, 5 and 25 ms each way, which needs root (see bench/links.sh)
 #   compare.sh run floor        runs the rows of three and one that the floor has, on the floor and on Rollcall alone
 #   compare.sh print            prints the tables of one and three from what is kept
 #   compare.sh report           writes docs/performance.md and docs/sizing.md from what is kept
@@ -42,13 +43,14 @@ backup_nodes=20000 backup_seconds=${BACKUP_SECONDS:-15} pairs=${PAIRS:-3}
 slowest_backup=$((4 << 20)) # bytes in a second, half of the usual rate; less beside a load would hardly be a backup
 PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
 . bench/ensemble.sh
+. bench/links.sh
 
 # rows PART SIDE [OF] prints the part's rows for that side: name, tab, case. If OF is Floor, it prints only those that the
 # floor has. The floor has no watches and no ephemerals, and sessions do not expire there. Only its leader takes clients, so
 # the cases for followers are measured there, too.
 rows() {
-  awk -F ' *[|] *' -v part="$1" -v side="$2" -v of="${3:-$2}" -v wanted="${ROWS:-.}" '
-    /^#/ || $1 != part || $2 !~ wanted { next }
+  awk -F ' *[|] *' -v part="${1%-*ms}" -v side="$2" -v of="${3:-$2}" -v wanted="${ROWS:-.}" '
+    /^#/ || $1 != part || $2 !~ wanted || $3 == "" { next }
     of == "Floor" && $3 !~ /^(set|get|mix|children|multi|create|sessions):conns=/ { next }
     side == "Floor" { sub(/,member=[a-z]+/, "", $3) }
     { print $2 "\t" $3 }' bench/compare.txt
@@ -80,13 +82,19 @@ turn() {
     say "$part, round $round, $side starts"
     start_side "$side" "$n" || { missed "$part: all of round $round on $side"; continue; }
     serve+=("$side")
-    warm_up "$side" "$n"
+    if [ -n "${LINKS:-}" ]; then
+      warm_up_both
+    else
+      warm_up "$side" "$n"
+    fi
   done
   while IFS=$'\t' read -r row case; do
     i=$((i + 1))
     for side in $(rotated "$i" "${serve[@]}"); do
       [ -n "${cases[$side $row]:-}" ] || continue
       at_side "$side"
+      local ONLY=""
+      [ -z "${LINKS:-}" ] || ONLY=$(beside_member "$row") || { missed "$part: $row on $side, round $round"; continue; }
       measure "$part" "$row" "$side" "$round" "$n" "${cases[$side $row]}"
     done
   done < <(rows "$part" Rollcall "$5")
@@ -222,16 +230,16 @@ failover() {
   for ((round = 1; round <= rounds; round++)); do
     for side in $(rotated "$round" $failover_sides); do
       say "failover, round $round, $side"
-      failover_turn "$round" "$side" || missed "failover: round $round on $side"
+      failover_turn failover "$round" "$side" || missed "failover: round $round on $side"
       stop
     done
   done
 }
 
-# failover_turn ROUND SIDE makes each fault KILLS times, at the leader of that moment. A run of a fault has a round of its
+# failover_turn PART ROUND SIDE makes each fault KILLS times, at the leader of that moment. A run of a fault has a round of its
 # own in DATA.
 failover_turn() {
-  local round=$1 side=$2 holder fault row n status=0
+  local part=$1 round=$2 side=$3 holder fault row n status=0
   start "$side" 3 || return
   warm_up "$side" 3
   hold_sessions "$held" &
@@ -240,7 +248,7 @@ failover_turn() {
     [[ " $faults " == *" ${fault%%:*} "* ]] || continue
     row="${fault#*: }, $(sed ':a; s/\B[0-9]\{3\}\>/,&/; ta' <<<"$held") sessions connected"
     for ((n = (round - 1) * kills + 1; n <= round * kills; n++)); do
-      kept failover "$row" "$side" "$n" || break_leader "$row" "$side" "$n" "${fault%%:*}" || status=1
+      kept "$part" "$row" "$side" "$n" || break_leader "$part" "$row" "$side" "$n" "${fault%%:*}" || status=1
     done
   done
   kill "$holder" 2>/dev/null || true
@@ -250,21 +258,22 @@ failover_turn() {
 
 # hold_sessions N holds N sessions until it is killed.
 hold_sessions() {
-  exec timeout -k 5 1800 "$rollcall" bench --hosts "$(servers 3)" -o json -warmup 1s -duration 30m "sessions:hold=$1,timeout=10s" >/dev/null 2>&1
+  exec ${LINKS:+ip netns exec "${LINKS}1"} timeout -k 5 1800 "$rollcall" bench --hosts "$(servers 3)" -o json -warmup 1s -duration 30m "sessions:hold=$1,timeout=10s" >/dev/null 2>&1
 }
 
-# break_leader ROW SIDE ROUND SIGNAL runs clients while the leader gets a signal, and starts it again.
+# break_leader PART ROW SIDE ROUND SIGNAL runs clients while the leader gets a signal, and starts it again.
 break_leader() {
-  local i pid hook result
-  i=$(member_that_is leader) && pid=$(pid_of "$i") || return
-  hook="echo 127.0.0.1:$((first + i)); kill -s $4 $pid"
+  local part=$1 i home pid hook result
+  shift
+  i=$(member_that_is leader) && home=$(member_that_is follower) && pid=$(pid_of "$i") || return
+  hook="echo $(host "$i"):$((first + i)); kill -s $4 $pid"
   [ "$4" != STOP ] || hook+="; sleep 5; kill -s CONT $pid"
-  result=$(timeout -k 20 120 "$rollcall" bench --hosts "$(servers 3)" -o json -warmup 1s -duration 10s --hook "$hook" failover:conns=2) || result=""
+  result=$(at "$home" timeout -k 20 120 "$rollcall" bench --hosts "$(servers 3)" -o json -warmup 1s -duration 10s --hook "$hook" failover:conns=2) || result=""
   [ "$4" = STOP ] || while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
   [ -z "${LOGS:-}" ] || keep_logs "$2.$4.$3"
   [ "$4" = STOP ] || launch "$2" "$i" 3
   await 3 && sleep 3 || return # the followers have the whole log again
-  [ -n "$result" ] && keep failover "$1" "$2" "$3" results "$result"
+  [ -n "$result" ] && keep "$part" "$1" "$2" "$3" results "$result"
 }
 
 # keep_logs NAME keeps the members' logs in LOGS.
@@ -401,14 +410,15 @@ part() {
     one) turns one 1 "$rounds" "$sides" ;;
     floor) turns three 3 "$rounds" "Floor Rollcall" Floor && turns one 1 "$rounds" "Floor Rollcall" Floor ;;
     idle15 | idle) turns "$1" 3 "$idle_rounds" "ZooKeeper Rollcall" ;;
-    failover | alone | backup) "$1" ;;
+    failover | alone | backup | links) "$1" ;;
   esac
 }
 
 # needs PART... fails if something is missing that these parts need.
 needs() {
-  [[ " $* " =~ " "(idle15|idle|failover)" " || " $* " =~ " "(three|one)" " && $sides = *ZooKeeper* ]] || return 0
+  [[ " $* " != *" links "* ]] || needs_links
+  [[ " $* " =~ " "(idle15|idle|failover|links)" " || " $* " =~ " "(three|one)" " && $sides = *ZooKeeper* ]] || return 0
   command -v java >/dev/null && [ -f /usr/share/java/zookeeper.jar ] || { echo "ZooKeeper is not installed: apt-get install zookeeper" >&2; return 1; }
 }
 
-measuring "three one idle15 idle failover alone backup" floor "$@"
+measuring "three one idle15 idle failover alone backup" "floor links" "$@"

@@ -1,5 +1,5 @@
 # The scripts that measure source this file. It starts and stops ensembles of ZooKeeper, of Rollcall or of the
-# floor (rollcall bench floor) on 127.0.0.1, and keeps one line for each measured run. WORK, PORT,
+# floor (rollcall bench floor) on 127.0.0.1, or in the network namespaces of bench/links.sh, and keeps one line for each measured run. WORK, PORT,
 # first and kind are those of the ensemble that the functions act on.
 #
 #   PORT  the first of 420 ports of 127.0.0.1
@@ -9,6 +9,8 @@
 #   JVM_WARMUP (8s)  of each of the six loads that warm a new ensemble of ZooKeeper (see warm_up)
 #   CFG   words to add to each zoo.cfg, a line for each
 #   OBSERVERS  how many of the members, the last ones, have no vote
+#   LINKS the beginning of the names of network namespaces. If it is not empty, member I runs in namespace LINKS with I behind it
+#   ONLY  the member that clients connect to (default: all of them)
 #   ADMIN not empty: operators are served at port PORT + 400 + I, and WORK/token has their token. Rollcall alone
 
 rollcall=$PWD/bin/rollcall
@@ -18,14 +20,28 @@ started=0 # ensembles so far
 first=0   # port before that of the first member's clients
 kind=""   # of the members that were launched last
 
+# host I prints the address of member I.
+host() { [ -n "${LINKS:-}" ] && echo "10.47.0.$1" || echo 127.0.0.1; }
+
+# at I COMMAND... runs a command where member I runs.
+at() {
+  if [ -n "${LINKS:-}" ]; then
+    ip netns exec "$LINKS$1" "${@:2}"
+  else
+    "${@:2}"
+  fi
+}
+
 # serving N prints how many of N members take clients. The floor's followers take none.
 serving() { [ "$kind" = Floor ] && echo 1 || echo "$1"; }
 
-# servers N prints the clients' addresses of N members.
+# servers N prints the clients' addresses of N members, or that of the member that ONLY names.
 servers() {
   local i list="" n
   n=$(serving "$1")
-  for ((i = 1; i <= n; i++)); do list+=",127.0.0.1:$((first + i${TLS:+ + 200}))"; done
+  for ((i = 1; i <= n; i++)); do
+    [ "${ONLY:-$i}" != "$i" ] || list+=",$(host "$i"):$((first + i${TLS:+ + 200}))"
+  done
   echo "${list#,}"
 }
 
@@ -50,7 +66,7 @@ operated() {
 config() {
   local i=$1 n=$2 j voters=$(($2 - ${OBSERVERS:-0})) role
   printf '%s\n' tickTime=2000 initLimit=10 syncLimit=5 "dataDir=$WORK/$i" "clientPort=$((first + i))" \
-    clientPortAddress=127.0.0.1 maxClientCnxns=0 '4lw.commands.whitelist=*' forceSync=yes ${CFG:-}
+    "clientPortAddress=$(host "$i")" maxClientCnxns=0 '4lw.commands.whitelist=*' forceSync=yes ${CFG:-}
   secured "$i"
   operated "$i"
   [ "$n" != 1 ] || return 0
@@ -59,7 +75,7 @@ config() {
   for ((j = 1; j <= n; j++)); do
     role=""
     [ "$j" -le "$voters" ] || role=:observer
-    echo "server.$j=127.0.0.1:$((PORT + j)):$((PORT + 20 + j))$role"
+    echo "server.$j=$(host "$j"):$((PORT + j)):$((PORT + 20 + j))$role"
   done
 }
 
@@ -89,6 +105,7 @@ launch() {
       set -- "$rollcall" bench floor --member "$i" --peers "$(peers "$n")" --data "$WORK/$i"
       [ "$i" != 1 ] || set -- "$@" --client "127.0.0.1:$((first + 1))" ;;
   esac
+  [ -z "${LINKS:-}" ] || set -- ip netns exec "$LINKS$i" "$@"
   setsid "$@" >"$WORK/log.$i" 2>&1 </dev/null &
   echo $! >>"$WORK/pids"
   disown $! # the shell does not report its end
@@ -99,7 +116,7 @@ await() {
   local i began=$SECONDS n
   n=$(serving "$1")
   for ((i = 1; i <= n; i++)); do
-    until "$rollcall" health -addr "127.0.0.1:$((first + i))" >/dev/null 2>&1; do
+    until at "$i" "$rollcall" health -addr "$(host "$i"):$((first + i))" >/dev/null 2>&1; do
       if [ $((SECONDS - began)) -ge "$limit" ]; then
         echo "member $i does not serve after $limit s:" >&2
         tail -n 20 "$WORK/log.$i" >&2
@@ -151,12 +168,12 @@ stop_everywhere() {
 # pids prints the process ids of the members with commas between them.
 pids() { paste -sd, "$WORK/pids"; }
 
-# load N ARGS... runs rollcall bench against N members, for CASE_LIMIT seconds at most.
+# load N ARGS... runs rollcall bench against N members, or against the one that ONLY names and beside it, for CASE_LIMIT seconds at most.
 load() {
   local n=$1 over=()
   shift
   [ -z "${TLS:-}" ] || over=(-tls-ca "$WORK/tls/ca.pem" -tls-cert "$WORK/tls/127.0.0.1.pem")
-  timeout -k 20 "${CASE_LIMIT:-240}" "$rollcall" bench "${over[@]}" --hosts "$(servers "$n")" -pids "$(pids)" -o json "$@"
+  at "${ONLY:-1}" timeout -k 20 "${CASE_LIMIT:-240}" "$rollcall" bench "${over[@]}" --hosts "$(servers "$n")" -pids "$(pids)" -o json "$@"
 }
 
 # warm_up KIND N loads a new ensemble. Java compiles code that has run often: after 12 s of mix:reads=50 ZooKeeper still did only
@@ -212,11 +229,7 @@ rss() {
 
 # word I WORD prints member I's answer to a four-letter word.
 word() {
-  local fd
-  exec {fd}<>"/dev/tcp/127.0.0.1/$((first + $1))" || return
-  printf %s "$2" >&"$fd"
-  timeout 10 cat <&"$fd"
-  exec {fd}>&-
+  at "$1" bash -c 'exec 3<>"/dev/tcp/$0/$1" && printf %s "$2" >&3 && timeout 10 cat <&3' "$(host "$1")" "$((first + $1))" "$2"
 }
 
 # machine prints a description of this machine and of the two programs.

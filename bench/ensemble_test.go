@@ -325,10 +325,13 @@ func TestCases(t *testing.T) {
 		{"children:children=5", 2000, ms, map[jute.Op]int64{jute.OpGetChildren2: 2200}, -1, nil},
 		{"multi:ops=3,size=9", 2000, ms, map[jute.Op]int64{jute.OpMulti: 2200}, 9, nil},
 		{"sessions", 1000, 2 * ms, map[jute.Op]int64{jute.OpCloseSession: 1100}, -1, figures("open p50", 1.0, "open p99", 1.0, "close p50", 1.0, "close p99", 1.0)},
+		{"sync", 2000, ms, map[jute.Op]int64{jute.OpSync: 2200}, -1, nil},
 		// A session is opened, creates three nodes and closes.
 		{"ephemerals:each=3", 400, ms, map[jute.Op]int64{jute.OpCloseSession: 440, jute.OpCreate2: 1320}, 0, figures("whole session p50", 5.0, "whole session p99", 5.0)},
 		// A write takes a millisecond, in which its events arrive. Then each session sets its watch again.
 		{"watches:watchers=5", 2500, ms, map[jute.Op]int64{jute.OpGetData: 2750}, -1, figures("writes", 500.0, "write p50", 1.0, "first event p50", 1.0, "last event p50", 1.0, "last event max", 1.0)},
+		// A node is created, read and deleted.
+		{"firstreads", 666, 0, map[jute.Op]int64{jute.OpCreate2: 733, jute.OpExists: 733, jute.OpDelete: 733}, 0, figures("stale first reads", 0.0, "there after 20 ms", 0.0)},
 		{"expiry:silent=5", 15, 100 * ms, map[jute.Op]int64{jute.OpCreate2: 15, jute.OpExists: 15}, 0, figures("early", 0.0, "earliest by", 0.0, "first to last", 0.0, "first to last at most", 0.0)},
 		{"failover", 4000, ms, map[jute.Op]int64{jute.OpGetData: 2200, jute.OpSetData: 2200}, 100, figures("sessions lost", 0.0, "acknowledged writes lost", 0.0, "longest gap of writes", 1.0, "longest gap of reads, fake:1", 1.0)},
 	} {

@@ -64,12 +64,17 @@ func benchCases() []benchCase {
 			"sessions", 32, "session", "open and close sessions, --conns at once, or keep --hold sessions alive (op: a ping)",
 			(*caseRun).runSessions,
 		},
+		{"sync", 1, "sync", "sync, one after the other on each connection", (*caseRun).runSyncs},
 		{"resume", 1000, "session", "--conns sessions lose their connections and come back at once, --storms times", (*caseRun).runResume},
 		{
 			"ephemerals", 16, "session", "sessions with --each ephemeral nodes: from close until an observer has heard of all",
 			(*caseRun).runEphemerals,
 		},
 		{"watches", 0, "event", "--watchers sessions watch one node: from the write to the first and the last event", (*caseRun).runWatches},
+		{
+			"firstreads", 1, "node", "create at one member, read at the next one as soon as that is acknowledged: the stale reads",
+			(*caseRun).runFirstReads,
+		},
 		{"expiry", 0, "session", "--silent sessions fall silent at once, 3 times: how late, how far apart they expire", (*caseRun).runExpiry},
 		{
 			"failover", 4, "request", "--conns writers and readers per member while --hook runs: gaps, sessions, writes lost",
@@ -121,7 +126,7 @@ const (
 
 var (
 	loadCases  = []string{"get", "set", "create", "mix", "children", "multi"}
-	otherCases = []string{"sessions", "resume", "ephemerals", "watches", "expiry", "failover"}
+	otherCases = []string{"sessions", "sync", "resume", "ephemerals", "watches", "firstreads", "expiry", "failover"}
 	allCases   = slices.Concat(loadCases, otherCases)
 	// those end after so many storms
 	timedCases = slices.DeleteFunc(slices.Clone(allCases),
@@ -132,8 +137,8 @@ var (
 func ParamFlags() []ParamFlag {
 	return []ParamFlag{
 		{
-			"conns", "`number` of connections (default 8; sessions 32, resume 1000, ephemerals 16, failover 4 of each kind " +
-				"on each member)", slices.Concat(loadCases, []string{"sessions", "resume", "ephemerals", "failover"}),
+			"conns", "`number` of connections (default 8; sessions 32, sync 1, resume 1000, ephemerals 16, failover 4 of each kind " +
+				"on each member, firstreads 1 on each member)", slices.Concat(loadCases, []string{"sessions", "sync", "resume", "ephemerals", "firstreads", "failover"}),
 			intSetter("connections", 1, maxConns, func(p *Params) *int { return &p.Conns }),
 		},
 		{
@@ -204,7 +209,7 @@ func ParamFlags() []ParamFlag {
 			intSetter("storms", 1, maxStorms, func(p *Params) *int { return &p.ResumeRounds }),
 		},
 		{"member", "the `role` leader, follower or observer: connect only to members of this role, which the reply to " +
-			"srvr has", slices.Concat(loadCases, []string{"expiry"}), setMemberRole},
+			"srvr has", slices.Concat(loadCases, []string{"sync", "expiry"}), setMemberRole},
 		{
 			"hook", "shell `command` to run after a quarter of the duration",
 			[]string{"failover"},
@@ -348,6 +353,8 @@ func (p *Params) connectionCount(servers int) int {
 		return p.SilentSessions
 	case "failover":
 		return 2 * p.Conns * servers
+	case "firstreads":
+		return p.Conns * servers
 	}
 	return p.Conns
 }
@@ -385,6 +392,8 @@ func (p *Params) String() string {
 		return fmt.Sprintf("ephemerals %d at once, %d each", p.Conns, p.EphemeralsPerSession)
 	case "watches":
 		return fmt.Sprintf("watches %d", p.Watchers)
+	case "firstreads":
+		return fmt.Sprintf("firstreads %d at once", p.Conns)
 	case "expiry":
 		s = fmt.Sprintf("expiry %d", p.SilentSessions)
 		if p.MemberRole != "" {
@@ -400,9 +409,13 @@ func (p *Params) String() string {
 	case "multi":
 		s += fmt.Sprintf(" of %d", p.Ops)
 	}
-	s += fmt.Sprintf(" %dx%d", p.Conns, p.Window)
-	if p.Case != "children" {
-		s += fmt.Sprintf(" %d B", p.Size)
+	switch p.Case {
+	case "sync":
+		s += fmt.Sprintf(" %dx1", p.Conns)
+	case "children":
+		s += fmt.Sprintf(" %dx%d", p.Conns, p.Window)
+	default:
+		s += fmt.Sprintf(" %dx%d %d B", p.Conns, p.Window, p.Size)
 	}
 	if p.MemberRole != "" {
 		s += " on " + p.MemberRole

@@ -21,11 +21,14 @@ func TestParseCase(t *testing.T) {
 		"children:children=5":          "children of 5 8x7",
 		"multi:ops=3":                  "multi of 3 8x7 100 B",
 		"sessions":                     "sessions 32 at once",
+		"sync":                         "sync 1x1",
+		"sync:conns=4,member=follower": "sync 4x1 on follower",
 		"sessions:hold=9":              "sessions hold 9",
 		"resume":                       "resume 1000 at once, 10 times",
 		"resume:conns=5,storms=2":      "resume 5 at once, 2 times",
 		"ephemerals:each=3":            "ephemerals 16 at once, 3 each",
 		"watches:watchers=4":           "watches 4",
+		"firstreads":                   "firstreads 1 at once",
 		"expiry":                       "expiry 100",
 		"expiry:member=leader":         "expiry 100 on leader",
 	} {
@@ -50,6 +53,7 @@ func TestParseCaseErrors(t *testing.T) {
 		"get:color=1":                    `"color" cannot be set for one case`,
 		"get:hook=true":                  `"hook" cannot be set for one case`,
 		"get:hold=5":                     "get does not take hold",
+		"sync:window=5":                  "sync does not take window",
 		"expiry:duration=1s":             "expiry does not take duration",
 		"resume:duration=1s":             "resume does not take duration",
 		"resume:storms=0":                "0 storms; must be 1 to 10000",
@@ -119,7 +123,7 @@ func TestFilesLimit(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for text, want := range map[string]int{
-		"get:conns=3": 3, "sessions:hold=50": 0, "sessions:conns=3": 3, "watches:watchers=6": 6, "expiry:silent=7": 7, "ephemerals:conns=2": 2, "resume:conns=9": 9,
+		"get:conns=3": 3, "sessions:hold=50": 0, "sessions:conns=3": 3, "watches:watchers=6": 6, "expiry:silent=7": 7, "ephemerals:conns=2": 2, "resume:conns=9": 9, "firstreads:conns=2": 6,
 	} {
 		if p, err = ParseCase(text, Defaults()); err != nil || p.connectionCount(3) != want {
 			t.Errorf("%s: %d connections, %v", text, p.connectionCount(3), err)

@@ -85,11 +85,12 @@ type Figure struct {
 
 // Units of values, and the better direction.
 const (
-	unitMillis = "ms"
-	unitMicros = "µs"
-	unitBytes  = "B"
-	unitCount  = ""
-	unitRate   = "/s"
+	unitMillis  = "ms"
+	unitMicros  = "µs"
+	unitBytes   = "B"
+	unitCount   = ""
+	unitRate    = "/s"
+	unitPercent = "%"
 
 	moreIsBetter = "more"
 	lessIsBetter = "less"

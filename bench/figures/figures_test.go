@@ -125,6 +125,33 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// The table of links has a line for each figure that was measured at any delay.
+func TestLinks(t *testing.T) {
+	const runs = `{"row":"set","side":"ZooKeeper","round":1,"results":[{"latency":{"p50_us":12000}}]}
+{"row":"set","side":"Rollcall","round":1,"results":[{"latency":{"p50_us":6000}}]}
+{"row":"kill","side":"Rollcall","round":1,"results":[{"extra":[{"name":"longest gap of writes","value":90},{"name":"longest gap of writes, 10.47.0.1:31101","value":91}]}]}
+`
+	lines, err := parseLines([]byte(runs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &measurements{
+		runsByPart: map[string][]recordedRun{"links-5ms": lines},
+		targets:    []target{{part: "three", row: "set"}, {part: "links", row: "set"}, {part: "links", row: "kill"}, {part: "links", row: "back"}},
+	}
+	want := `| case | figure | 1 ms: ZooKeeper | Rollcall | ratio | 5 ms: ZooKeeper | Rollcall | ratio | 25 ms: ZooKeeper | Rollcall | ratio |
+|---|---|---|---|---|---|---|---|---|---|---|
+| set | p50, ms | - | - | - | 12 | 6 | 0.500x | - | - | - |
+| kill | longest gap of writes, ms | - | - | - | - | 90 | - | - | - | - |
+`
+	if got := k.Links(); got != want || !k.HasLinks() {
+		t.Errorf("%t\n%s", k.HasLinks(), got)
+	}
+	if k.runsByPart = nil; k.HasLinks() {
+		t.Error("nothing was measured, but there are links")
+	}
+}
+
 // The ratio of a load with backups to the same without is the median of the pairs' ratios. A pair without one of the
 // two does not count.
 func TestPairs(t *testing.T) {

@@ -49,7 +49,7 @@ func TestBenchTLS(t *testing.T) {
 	for _, tt := range []struct{ ca, cert, load, want string }{
 		{"ca.pem", "app.pem", "get:member=leader", "no leader: " + s.addr + " is standalone"},
 		{"other-ca.pem", "app.pem", "get", "certificate signed by unknown authority"},
-		{"ca.pem", "other.pem", "get:member=leader", "role of " + s.addr + ": remote error: tls: "},
+		{"ca.pem", "other.pem", "get:member=leader", "remote error: tls: unknown certificate authority; --tls-cert must name a certificate that the member accepts"},
 	} {
 		if out, err := run(tt.ca, tt.cert, tt.load); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s, %s, %s: %s, %v, want %s", tt.ca, tt.cert, tt.load, out, err, tt.want)
