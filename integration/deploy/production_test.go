@@ -12,25 +12,54 @@ import (
 	"syscall"
 	"testing"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/process"
 )
 
-// productionPage is docs/production.md with the three machines for which its commands are. Each has a directory and an
-// address of its own.
+// productionPage is docs/production.md with the three machines for which its commands are. Each has a directory of its own,
+// and the page's address in a network of this test's own.
 type productionPage struct {
 	*page   // without an ensemble
 	binary  string
-	hosts   []string // addresses of the machines
-	ports   []int    // on each machine, in the place of pagePorts
 	members []*process.Member
 }
 
-// pagePorts are the ports of the page: for clients, for clients over TLS, for members and for operators.
-var pagePorts = []string{"2181", "2281", "2888", "3888", "8080"}
+var pageHosts = []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}
+
+// inOwnNetwork reports whether this test runs in a network of its own, which has some addresses and nothing else. Otherwise
+// it runs the test there, and takes over its result.
+func inOwnNetwork(t *testing.T, addresses []string) bool {
+	t.Helper()
+	const marker = "ROLLCALL_OWN_NETWORK"
+	if os.Getenv(marker) != "" {
+		commands := "ip link set lo up"
+		for _, a := range addresses {
+			commands += " && ip address add " + a + "/32 dev lo"
+		}
+		if out, err := exec.Command("sh", "-c", commands).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return true
+	}
+	args := []string{"--net"}
+	if os.Geteuid() != 0 {
+		args = append(args, "--user", "--map-root-user")
+	}
+	cmd := exec.Command("unshare", append(args, os.Args[0], "-test.run=^"+t.Name()+"$")...)
+	cmd.Env = append(os.Environ(), marker+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("in a network of its own: %v\n%s", err, out)
+	}
+	return false
+}
 
 // The commands of docs/production.md, in the order of the page, make an ensemble of three empty machines and of files of
 // ZooKeeper. Each check prints what the page shows. A session goes on through the drains.
 func TestProductionPage(t *testing.T) {
+	needs.Check(t, needs.Usual)
+	if !inOwnNetwork(t, pageHosts) {
+		return
+	}
 	p := newProductionPage(t)
 	const one = 1
 	p.run("1. The secret", 1, one)
@@ -73,38 +102,32 @@ func newProductionPage(t *testing.T) *productionPage {
 	p := &productionPage{page: &page{
 		t: t, name: "production.md", dir: dir, path: filepath.Dir(binary) + ":" + os.Getenv("PATH"), owner: "-o " + me.Uid + " -g " + me.Gid,
 		blocks: blocksOf(text(t, "../../docs/production.md")), used: map[string]bool{},
-	}, binary: binary, ports: freePorts(t, len(pagePorts))}
+	}, binary: binary}
 	for _, name := range []string{"root", "prometheus"} {
 		p.shell(dir, "mkdir "+name)
 	}
 	for n := 1; n <= 3; n++ {
-		p.hosts = append(p.hosts, process.FreePort(t).IP.String()) // an address on which nothing listens
 		machine := filepath.Join(dir, fmt.Sprintf("zk%d", n))
 		p.shell(dir, fmt.Sprintf("mkdir -m 700 -p %[1]s/etc %[1]s/data srv/zoo%[2]d", machine, n))
 		if err := os.CopyFS(filepath.Join(dir, "srv", fmt.Sprintf("zoo%d", n)), os.DirFS("../../operator/datadir/testdata/plain")); err != nil {
 			t.Fatal(err)
 		}
 		p.members = append(p.members, &process.Member{
-			ID: n, Clients: fmt.Sprintf("%s:%d", p.hosts[n-1], p.ports[0]), Config: filepath.Join(machine, "etc", "zoo.cfg"), Data: filepath.Join(machine, "data"), Log: filepath.Join(machine, "log"),
+			ID: n, Clients: pageHosts[n-1] + ":2181", Config: filepath.Join(machine, "etc", "zoo.cfg"), Data: filepath.Join(machine, "data"), Log: filepath.Join(machine, "log"),
 		})
 	}
 	return p
 }
 
-// on returns text of the page with the directories, addresses, ports and users of a machine here.
+// on returns text of the page with the directories and users of a machine here.
 func (p *productionPage) on(n int, text string) string {
 	machine := filepath.Join(p.dir, fmt.Sprintf("zk%d", n))
-	pairs := []string{"admin.serverAddress=10.0.0.$n", fmt.Sprintf("admin.serverAddress=%s\nadmin.serverPort=%d", p.hosts[n-1], p.ports[4])}
-	for i, port := range pagePorts {
-		pairs = append(pairs, port, fmt.Sprint(p.ports[i]))
-	}
-	return strings.NewReplacer(append(pairs,
+	return strings.NewReplacer(
 		"$m:/etc/rollcall", filepath.Join(p.dir, "$m", "etc"), "/etc/rollcall", machine+"/etc", "/var/lib/rollcall", machine+"/data",
 		"/var/backups/rollcall", machine+"/backups", "/etc/systemd/system", machine+"/units", "/etc/prometheus", p.dir+"/prometheus",
 		"/root", p.dir+"/root", "/srv/", p.dir+"/srv/", "rsync -a --chown=rollcall:", "cp -p", "-o rollcall -g rollcall", p.owner, "runuser -u rollcall -- ", "",
-		"10.0.0.$n", p.hosts[n-1], "10.0.0.1", p.hosts[0], "10.0.0.2", p.hosts[1], "10.0.0.3", p.hosts[2],
 		"n=1\n", fmt.Sprintf("n=%d\n", n), "--over 10s", "--over 1s", // no client but the test's has to move
-	)...).Replace(text)
+	).Replace(text)
 }
 
 // run runs a block on some machines, one after the other. Processes stand for services.
@@ -234,7 +257,7 @@ func (p *productionPage) scrape() {
 	if err := os.WriteFile(filepath.Join(p.dir, "prometheus", "alerts.yml"), []byte(text(p.t, "../../deploy/alerts.yml")), 0o600); err != nil {
 		p.t.Fatal(err)
 	}
-	p.shell(p.dir, p.on(1, "cp /etc/rollcall/metrics-token /etc/prometheus/"))
+	p.shell(p.dir, p.on(1, "cp /etc/rollcall/metrics-token /etc/rollcall/ca.pem /etc/prometheus/"))
 	lines := p.block(section, 2)
 	p.shell(p.dir, p.on(1, lines[0]))
 	for i, want := range []string{"200", "403"} {
@@ -260,6 +283,9 @@ func (p *productionPage) drainAll() {
 	}
 	if out := p.shell(p.dir, p.here(1)+strings.Join(p.block(section, 3), "\n")); strings.Contains(out, fmt.Sprintf("0x%x", session.sid)) {
 		p.t.Errorf("rollcall why shows the client's session:\n%s", out)
+	}
+	if out, err := p.try(p.dir, p.here(1)+p.on(1, "export ROLLCALL_TOKEN_FILE=/etc/rollcall/token\n"+strings.Join(p.block(section, 4), "\n"))); err != nil {
+		p.t.Errorf("%v: %s", err, out)
 	}
 	if err := session.same(0, true); err != nil {
 		p.t.Error(err)
