@@ -1,4 +1,4 @@
-// Mutants measures what the tests notice. It draws faults of one line from the production code, by seed, and runs the
+// Command mutants measures what the tests notice. It draws faults of one line from the production code, by seed, and runs the
 // tests that come by each of them. It prints the faults that no test notices.
 //
 // With -named, it plays faults of the table in named.go instead, each of which names the test that must notice it.

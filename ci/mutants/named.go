@@ -3,7 +3,7 @@ package main
 // named has faults in lines on which a promise depends, and for each of them the test that must notice it.
 //
 // In the end come the syncs of files and directories. Not there are those that a later sync makes up for before anything is
-// promised: of the directory of a new log (wal.go), of the directory above a new data directory if a start was killed in between
+// promised: of the directory of a new log (segmentlog.go), of the directory above a new data directory if a start was killed in between
 // (directory.go), of the directory with a member's number, and of the directory of an audit log that is opened. The first
 // lines of an audit log matter only to a loss of power in the first moments of a file.
 var named = []namedMutant{
@@ -124,7 +124,7 @@ var named = []namedMutant{
 	},
 	{
 		"no rest between the expiries of a storm", "leader/batch.go",
-		"if batch.hasRemovals {", "if false {",
+		"if e.hasRemovals {", "if false {",
 		"leader", "TestMassExpiryIsPaced",
 	},
 	{
@@ -149,7 +149,7 @@ var named = []namedMutant{
 	},
 	{
 		"sync answered with what is applied anyway", "follower/syncs.go",
-		"syncRound{commitIndex: reply.Index, conns", "syncRound{commitIndex: 0, conns",
+		"syncRound{term: t, index: reply.Index, conns", "syncRound{term: t, conns",
 		"integration", "TestSyncOnALaggingMember",
 	},
 	{
@@ -188,9 +188,44 @@ var named = []namedMutant{
 		"integration", "TestLeaderLosesItsQueue",
 	},
 	{
-		"sync answered with what the leader's disk lacks", "quorum/status.go",
+		"commit shown that the leader's disk lacks", "quorum/status.go",
 		"return s.disk.LimitToDurable(s.raftValue((*raft.Raft).CommitIndex))", "return s.raftValue((*raft.Raft).CommitIndex)",
 		"quorum", "TestLeaderStoresBesides",
+	},
+	{
+		"sync answered with what the leader's disk lacks", "quorum/status.go",
+		"return s.disk.LimitToDurable(s.LastIndex())", "return s.LastIndex()",
+		"quorum", "TestLeaderStoresBesides",
+	},
+	{
+		"sync proved by a disk without a vote", "leader/membership.go",
+		"s.ID == other.ID && s.Disk == other.Disk", "s.ID == other.ID",
+		"leader", "TestSyncOfASecondVoter",
+	},
+	{
+		"sync proved by a leader's disk without a vote", "leader/membership.go",
+		"s.ID == m.cfg.Self && s.Disk == m.cfg.Disk", "s.ID == m.cfg.Self",
+		"leader", "TestSyncOfASecondVoter",
+	},
+	{
+		"sync proved by a member in a later term", "follower/syncs.go",
+		"if !s.leadership.mayStillLead(t) {", "if false {",
+		"follower", "TestSyncWaits",
+	},
+	{
+		"sync proved by half of the voters", "leader/membership.go",
+		"return both > voters/2", "return both >= voters/2",
+		"leader", "TestSyncOfASecondVoter",
+	},
+	{
+		"sync waits for an index that is lost", "follower/syncs.go",
+		" || r.term.ctx.Err() != nil", "",
+		"follower", "TestSyncIndexIsLost",
+	},
+	{
+		"sync answered with what the leader has counted", "quorum/status.go",
+		"return s.disk.LimitToDurable(s.LastIndex())", "return s.CommitIndex()",
+		"integration", "TestSyncSeesWhatAFollowerCommitted",
 	},
 	{
 		"follower's entries stored later", "quorum/disk/queue.go",
@@ -218,24 +253,94 @@ var named = []namedMutant{
 		"quorum/disk", "TestQueueIsFirst",
 	},
 	{
-		"lost end of the log unseen", "quorum/disk/wallist.go",
-		"if err == nil && last < durable {", "if false {",
-		"quorum/disk", "TestDamagedWAL",
+		"lost end of the log unseen", "quorum/disk/logmark.go",
+		"case m.segment == now.segment && m.index > now.index:", "case false:",
+		"quorum/disk", "TestDamagedSegments",
 	},
 	{
-		"mark of another segment believed", "quorum/disk/walmark.go",
-		"if m.segment != segment+1 {\n\t\treturn 0", "if m.segment == 0 {\n\t\treturn 0",
-		"quorum/disk", "TestWALMarkLags",
+		"lost segment of the log unseen", "quorum/disk/logmark.go",
+		"case m.segment > now.segment:", "case false:",
+		"quorum/disk", "TestDamagedSegments",
+	},
+	{
+		"mark of another segment believed", "quorum/disk/logmark.go",
+		"case m.segment == now.segment && m.index", "case m.segment <= now.segment && m.index",
+		"quorum/disk", "TestSegmentLogModel",
+	},
+	{
+		"damaged batch taken for a torn one", "quorum/disk/torn.go",
+		"if isZero(b[at:next]) {", "if true {",
+		"quorum/disk", "TestDamagedSegments",
+	},
+	{
+		"batch after a damaged one unseen", "quorum/disk/torn.go",
+		"ok && r.batch > end {", "ok && r.batch > end && false {",
+		"quorum/disk", "TestDamagedSegments",
+	},
+	{
+		"torn batch overwritten", "quorum/disk/segmentlog.go",
+		"	if torn {\n", "	if torn && false {\n",
+		"quorum/disk", "TestSegmentLogModel",
+	},
+	{
+		"record's place unchecked", "quorum/disk/segment.go",
+		"case r.before != s.last, r.batch != batch,", "case false,",
+		"quorum/disk", "TestDamagedSegments",
+	},
+	{
+		"end of a full segment unchecked", "quorum/disk/segment.go",
+		"s.next() != next.base || s.lastEntry != next.before; {", "s.next() != next.base; {",
+		"quorum/disk", "TestDamagedSegments",
+	},
+	{
+		"segment of another log read", "quorum/disk/segmentlog.go",
+		"case s.logID != last.logID || s.number", "case s.number",
+		"quorum/disk", "TestDamagedSegments",
+	},
+	{
+		"missing segment unseen", "quorum/disk/segmentlog.go",
+		"if err == nil && need > last.newestFront {", "if false {",
+		"quorum/disk", "TestDamagedSegments",
+	},
+	{
+		"front of the log forgotten", "quorum/disk/segment.go",
+		"		c.newestFront = r.index\n", "",
+		"quorum/disk", "TestSegmentLogModel",
+	},
+	{
+		"payload of an entry unchecked", "quorum/disk/record.go",
+		"return p, crc32.Checksum(p, castagnoliTable) == r.payloadChecksum", "return p, true",
+		"quorum/disk", "TestDamagedSegments",
+	},
+	{
+		"header of a segment unchecked", "quorum/disk/segment.go",
+		"if h.checksum != crc32.Checksum(b[:at], castagnoliTable) {", "if false {",
+		"quorum/disk", "TestDamagedSegments",
+	},
+	{
+		"size of a segment unchecked", "quorum/disk/segment.go",
+		"case h.size != info.Size():", "case false:",
+		"quorum/disk", "TestDamagedSegments",
+	},
+	{
+		"mark's checksum unchecked", "quorum/disk/logmark.go",
+		"if binary.BigEndian.Uint32(b[at:]) != crc32.Checksum(b[:at], castagnoliTable) {", "if at < 0 {",
+		"quorum/disk", "TestDamagedSegments",
+	},
+	{
+		"written after a failed write", "quorum/disk/segmentlog.go",
+		"	if l.failed == nil {\n", "	if true {\n",
+		"quorum/disk", "TestWriteFails",
+	},
+	{
+		"log continued with a gap", "quorum/disk/segmentlog.go",
+		"next != 0 && next != logs[0].Index {", "false {",
+		"quorum/disk", "TestSegmentLog",
 	},
 	{
 		"changed vote unseen", "quorum/disk/bolt.go",
 		"case now.valuesChecksum != m.valuesChecksum:", "case false:",
 		"quorum/disk", "TestDamagedBolt",
-	},
-	{
-		"full disk called damage", "quorum/disk/logkind.go",
-		"errors.Is(err, os.ErrNotExist), isDiskFull(err):", "errors.Is(err, os.ErrNotExist):",
-		"quorum/disk", "TestWALFullDisk",
 	},
 	{
 		"gRPC opens a stream anew", "member/peers.go",
@@ -298,11 +403,6 @@ var named = []namedMutant{
 		"quorum/wire", "TestFramesRefused",
 	},
 	{
-		"segments removed late while the log is opened", "quorum/disk/remover.go",
-		"if !r.started {", "if false {",
-		"quorum/disk", "TestRemover",
-	},
-	{
 		"sender of frames kept unchecked", "quorum/wire/serve.go",
 		"; ok && err == nil {\n\t\t\tin.frameSender", "; ok {\n\t\t\tin.frameSender",
 		"quorum/wire", "TestSenderIsKeptShort",
@@ -313,14 +413,54 @@ var named = []namedMutant{
 		"quorum/wire", "TestRefusedNoticeEndsConnection",
 	},
 	{
-		"the members whose clients wait told late", "quorum/wire/notices.go",
-		"t.notifyPipelines(func(member uint32) bool { return slices.Contains(first, member) })", "",
-		"quorum", "TestOriginAppliesFirst",
+		"late notices never sent", "quorum/wire/notices.go",
+		"[]bool{true, false}", "[]bool{true}",
+		"quorum/wire", "TestAllAreToldAtOnce",
 	},
 	{
-		"late notices never sent", "quorum/wire/notices.go",
-		"t.notifyPipelines(func(uint32) bool { return true })", "",
-		"quorum/wire", "TestNoticeWaitsForEntries",
+		"a commit told twice", "quorum/wire/notices.go",
+		"return !p.hasSent(index)", "return true",
+		"quorum/wire", "TestCommitWakesNobodyTwice",
+	},
+	{
+		"word beyond the leader's disk", "quorum/wire/word.go",
+		"index := t.cfg.LimitToDurable(last.PrevLogEntry)", "index := last.PrevLogEntry",
+		"quorum/wire", "TestWord",
+	},
+	{
+		"word for an entry of an earlier term", "quorum/wire/word.go",
+		"last.PrevLogTerm != req.Term || ", "",
+		"quorum/wire", "TestWord",
+	},
+	{
+		"word while a configuration is not committed", "quorum/wire/word.go",
+		" || !t.cfg.ConfigurationCommitted()", "",
+		"quorum/wire", "TestWord",
+	},
+	{
+		"word of a term that is over", "quorum/wire/word.go",
+		"if r.CurrentTerm() != req.Term {", "if false {",
+		"quorum/wire", "TestWord",
+	},
+	{
+		"word of a leader without a vote", "quorum/wire/word.go",
+		"one != other && isVoter(c, one) &&", "one != other &&",
+		"quorum/wire", "TestTwoAreMajority",
+	},
+	{
+		"word to a server without a vote", "quorum/wire/word.go",
+		"isVoter(c, other) && ", "",
+		"quorum/wire", "TestTwoAreMajority",
+	},
+	{
+		"word among more than three voters", "quorum/wire/word.go",
+		" && countVoters(c) <= maxWordVoters", "",
+		"quorum/wire", "TestTwoAreMajority",
+	},
+	{
+		"followers not told when the leader's disk is done", "quorum/disk/queue.go",
+		"\t\tq.onWritten()\n", "",
+		"integration", "TestRoundTrips",
 	},
 	{
 		"entry of several members names the first", "leader/batch.go",
@@ -354,7 +494,7 @@ var named = []namedMutant{
 	},
 	{
 		"refused proposal ignored", "leader/batch.go",
-		"		if err := entry.Error(); err != nil {\n", "		if err := entry.Error(); false {\n",
+		"	if err := e.Error(); err != nil {\n", "	if err := e.Error(); false {\n",
 		"leader", "TestRefusedProposalEndsTerm",
 	},
 	{
@@ -431,6 +571,16 @@ var named = []namedMutant{
 		"empty member begins alone", "quorum/bootstrap.go",
 		"case b.runsAlone:", "case true:",
 		"integration", "TestTwoWipedOfThree",
+	},
+	{
+		"configuration withheld from a voter that had no vote in it", "quorum/wire/nonvoter.go",
+		"return votes || ", "return votes && req.Entries[0].Type != raft.LogConfiguration || ",
+		"integration", "TestVoterWithoutTheLastConfigurations",
+	},
+	{
+		"entry before a request looked for in the log only", "quorum/wire/receive.go",
+		"if req.PrevLogEntry > applied {", "if true {",
+		"quorum", "TestConflictRightAfterASnapshot",
 	},
 	{
 		"digest of what is each member's own", "znode/digest.go",
@@ -564,7 +714,7 @@ var named = []namedMutant{
 	},
 	{
 		"forgotten connection kept", "member/peers.go",
-		"	if newest {\n		_ = conn.Close()", "	if false {\n		_ = conn.Close()",
+		"	if conn != nil {\n		_ = conn.Close()", "	if false {\n		_ = conn.Close()",
 		"integration", "TestForgottenFlows",
 	},
 	{
@@ -759,8 +909,13 @@ var named = []namedMutant{
 	},
 	{
 		"term opened before most voters vote", "member/terms.go",
-		"!listed && !t.m.node.Status().ConfigurationHasMajorityOf(", "!listed && t.m.node.Status().ConfigurationHasMajorityOf(",
+		"!listed && !t.m.node.Status().HasFoundingMajority(", "!listed && t.m.node.Status().HasFoundingMajority(",
 		"member", "TestNoTermBeforeMostVote",
+	},
+	{
+		"two founders with one number serve", "quorum/status.go",
+		"(!foundedByAll || len(listed) == 1", "(true || len(listed) == 1",
+		"quorum", "TestTwoFoundersDoNotBothServe",
 	},
 	{
 		"request for a lost disk taken by another one", "quorum/wire/hello.go",
@@ -773,36 +928,48 @@ var named = []namedMutant{
 		"quorum", "TestNewLeaderDoesNotFollowAnOldList",
 	},
 	{
+		"server moves to an address from which no reply came", "quorum/membership.go",
+		"if !slices.Equal(want, m.serverList.wantedServers()) {", "if false {",
+		"quorum", "TestReplyFromALaterAddress",
+	},
+	{
 		"server moves to a process that has not its disk", "quorum/membership.go",
 		"case s.repliedDisk(h.ID) != h.DiskID:", "case false:",
 		"quorum", "TestNextChange",
 	},
 	{
-		"segment of the log not synced", "quorum/disk/wal.go",
-		"return nil, errors.Join(err, file.Close())\n\t}\n\treturn file, nil", `return nil, errors.Join(err, file.Close())
-	}
-	type quiet interface{ Sync() error }
-	type segment struct{ types.WritableFile }
-	directory, err := os.Open(dir)
-	return struct {
-		quiet
-		segment
-	}{directory, segment{file}}, err`,
+		"batch of the log not synced", "quorum/disk/segmentlog.go",
+		"	if err := syncData(last.file); err != nil {\n		return err\n	}\n	firstBatch", "	firstBatch",
 		"integration/power", "TestAllLosePower",
 	},
 	{
-		"size of a segment not synced", "quorum/disk/wal.go",
-		", file.Sync()); err != nil {", "); err != nil {",
+		"end of the log not synced at a start", "quorum/disk/segmentlog.go",
+		"errors.Join(syncData(last.file), durable.SyncDirectory(l.dir))", "durable.SyncDirectory(l.dir)",
+		"integration/power", "TestStartSyncsWhatItFinds",
+	},
+	{
+		"names of the log not synced at a start", "quorum/disk/segmentlog.go",
+		"errors.Join(syncData(last.file), durable.SyncDirectory(l.dir))", "syncData(last.file)",
+		"integration/power", "TestStartSyncsWhatItFinds",
+	},
+	{
+		"size of a segment not synced", "quorum/disk/segment.go",
+		"		err = file.Sync()\n", "		err = nil\n",
 		"integration/power", "TestAllLosePower",
 	},
 	{
-		"mark of the log not synced", "quorum/disk/walmark.go",
-		"\tif first {\n", "\tif first && false {\n",
+		"name of a segment not synced", "quorum/disk/segment.go",
+		"		err = durable.SyncDirectory(dir)\n", "		err = nil\n",
 		"integration/power", "TestAllLosePower",
 	},
 	{
-		"list of segments not synced", "quorum/disk/logkind.go",
-		"\t\tTimeout: boltLockTimeout,", "\t\tNoSync: true, Timeout: boltLockTimeout,",
+		"name of a removed segment not synced", "quorum/disk/remover.go",
+		"if err := durable.SyncDirectory(r.dir); err != nil {", "if err := error(nil); err != nil {",
+		"integration/power", "TestMemberAloneLosesPower",
+	},
+	{
+		"mark of the log not synced", "quorum/disk/logmark.go",
+		"err != nil || !sync {", "err != nil || true {",
 		"integration/power", "TestAllLosePower",
 	},
 	{
