@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rollcall/internal/serverlist"
 	"rollcall/proto"
 	"rollcall/quorum"
 	"rollcall/quorum/wire"
@@ -77,17 +78,20 @@ func (w *removalWatch) isSelf(s Server) bool { return s.ID == w.self }
 // unlistedVersion returns the version of the newest list if this member is not in it, or else 0. It returns 0
 // for a member without data, which waits to be added.
 func (w *removalWatch) unlistedVersion() int64 {
-	version, servers := w.serverLists.newestServers()
-	if version == 0 || slices.ContainsFunc(servers, w.isSelf) || !w.node.HasData() {
+	newest := w.serverLists.newestList()
+	if newest == nil || slices.ContainsFunc(newest.Servers, func(s serverlist.Server) bool { return s.ID == w.self }) || !w.node.HasData() {
 		return 0
 	}
-	return version
+	return newest.Version
 }
 
 // removedVersion returns the version of the newest list if this member is neither in it nor in raft's
 // configuration, or else 0. While this member knows no leader, the configuration in another member's reply counts, too.
 func (w *removalWatch) removedVersion() int64 {
 	version := w.unlistedVersion()
+	if version == 0 {
+		return 0
+	}
 	if (w.reportedVersion.Load() != version || w.node.Status().LeaderID() != 0) &&
 		slices.ContainsFunc(w.node.Status().ConfiguredMembers(), func(p wire.Peer) bool { return p.ID == w.self }) {
 		return 0

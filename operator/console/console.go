@@ -22,6 +22,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Policy is the Content-Security-Policy of the page and its assets. The browser loads and requests nothing from
@@ -60,8 +61,10 @@ type asset struct {
 	body      []byte
 }
 
-// New returns a Console.
-func New() (*Console, error) {
+// New returns the Console of this process. All of its members share it, because it never changes.
+var New = sync.OnceValues(build)
+
+func build() (*Console, error) {
 	c := &Console{assets: map[string]asset{}}
 	names, err := fs.Glob(embeddedFiles, "assets/*")
 	if err != nil {

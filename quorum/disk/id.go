@@ -3,6 +3,7 @@ package disk
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"hash/crc32"
 
@@ -16,7 +17,12 @@ import (
 // the id zero.
 type ID uint64
 
-func (id ID) String() string { return fmt.Sprintf("%016x", uint64(id)) }
+// String returns the id in 16 hexadecimal digits.
+func (id ID) String() string {
+	var bytes [8]byte
+	binary.BigEndian.PutUint64(bytes[:], uint64(id))
+	return hex.EncodeToString(bytes[:])
+}
 
 // keyDisk is the key of the ID in the stable store: 8 bytes, and a checksum of 4, because a disk with a changed id
 // would vote again.

@@ -30,7 +30,9 @@ type Peer struct {
 
 // ServerID returns the server's id in raft, such as "3.00c0ffee00c0ffee". It includes the disk, so it is
 // never reused.
-func (p Peer) ServerID() raft.ServerID { return raft.ServerID(fmt.Sprintf("%d.%v", p.ID, p.DiskID)) }
+func (p Peer) ServerID() raft.ServerID {
+	return raft.ServerID(strconv.FormatUint(uint64(p.ID), 10) + "." + p.DiskID.String())
+}
 
 // ServerAddress returns the server's address in raft's configuration: its id, "@", its host:port, and, if
 // known, "/" and its gRPC address. raft accepts no address twice, and while a new disk replaces an old one,

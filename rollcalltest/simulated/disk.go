@@ -49,6 +49,13 @@ type Disk struct {
 	keep     uint64        // log entries to keep before a snapshot; 0: as raft says
 	run      *diskRun      // of the member's current process
 	installs int
+	decoded  configuration // by the last call of Configuration
+}
+
+// configuration is one of raft's, encoded and decoded.
+type configuration struct {
+	encoded []byte
+	peers   []quorumwire.Peer
 }
 
 // content is the durable part.
@@ -118,7 +125,8 @@ func (d *Disk) ID() disk.ID {
 	return 0
 }
 
-// Configuration returns the servers in the newest configuration of raft's that the disk has, or is about to have.
+// Configuration returns the servers in the newest configuration of raft's that the disk has, or is about to have. The caller must not
+// change them.
 func (d *Disk) Configuration() []quorumwire.Peer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -131,13 +139,21 @@ func (d *Disk) Configuration() []quorumwire.Peer {
 	}
 	for index := data.last; index >= data.first && index > 0; index-- {
 		if l := data.logs[index]; l.Type == raft.LogConfiguration {
-			return quorumwire.PeersIn(raft.DecodeConfiguration(l.Data))
+			return d.decodeLocked(l.Data)
 		}
 	}
 	if len(data.snapshots) > 0 {
 		return quorumwire.PeersIn(data.snapshots[0].meta.Configuration)
 	}
 	return nil
+}
+
+// decodeLocked decodes a configuration, unless the last call got the same.
+func (d *Disk) decodeLocked(encoded []byte) []quorumwire.Peer {
+	if d.decoded.encoded == nil || !bytes.Equal(d.decoded.encoded, encoded) {
+		d.decoded = configuration{bytes.Clone(encoded), quorumwire.PeersIn(raft.DecodeConfiguration(encoded))}
+	}
+	return d.decoded.peers
 }
 
 // SetLatency sets how long a write takes.
