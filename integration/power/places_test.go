@@ -63,24 +63,27 @@ func onDisk(t *testing.T, v *volume, o *outage, judge func(dir string) error) er
 	return judge(dir)
 }
 
-// nearby is how many places are tried before each sync that follows one that is left out.
+// nearby is the number of places that are tried before each sync that follows one that is left out, and how often the last of
+// them is tried when each other one is tried once.
 const nearby = 12
 
-// without leaves some syncs out of what was done. near has the last places before the next sync of the same file, or before the end:
-// by then the most has been done that relies on the sync.
-func without(changes []change, syncs []int) (left []change, near map[int]bool) {
-	left, near = slices.Clone(changes), map[int]bool{}
+// without leaves some syncs out of what was done. It returns how often to try each place before the next sync of the same file, or
+// before the end. By the last of these places the most has been done that relies on the sync. What relies on it may be a single
+// change that comes just before, as for the name of a new segment, so that place alone decides.
+func without(changes []change, syncs []int) (left []change, often map[int]int) {
+	left, often = slices.Clone(changes), map[int]int{}
 	for _, at := range syncs {
 		left[at] = change{disk: changes[at].disk, kind: nothing}
 		end := at + 1
 		for end < len(changes) && (changes[end].kind != sync || changes[end].on != changes[at].on) {
 			end++
 		}
-		for place := max(at+1, end-nearby); place <= end; place++ {
-			near[place] = true
+		for place := max(at+1, end-nearby); place < end; place++ {
+			often[place] = max(often[place], 1)
 		}
+		often[end] = nearby
 	}
-	return left, near
+	return left, often
 }
 
 // needsSyncs leaves one class of sync out, each class at a time. Then a loss of power must do harm.
@@ -90,11 +93,11 @@ func needsSyncs(t *testing.T, changes []change, syncs map[string][]int, want []s
 		t.Fatalf("the syncs are of %q, want %q; one that is missing has been removed, and a new one must be listed", got, want)
 	}
 	for _, class := range want {
-		left, near := without(changes, syncs[class])
+		left, often := without(changes, syncs[class])
 		rng, tried, harm := rand.New(rand.NewPCG(1, 4)), 0, error(nil)
-		for harm == nil && tried < tries {
+		for round := 0; harm == nil && round < tries/nearby; round++ {
 			eachPlace(left, func(place int, v *volume) bool {
-				if near[place] {
+				for n := 0; harm == nil && n < often[place]; n++ {
 					tried++
 					harm = survives(place, v, newOutage(rng.Uint64(), place))
 				}

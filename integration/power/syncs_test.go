@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// tries is in how many outages the lack of a kind of sync must show.
+// tries is the number of outages, in each of which the lack of a sync may show.
 const tries = 600
 
 // classes are the syncs of members below their data directories. A loss of power needs each of them.
