@@ -78,7 +78,6 @@ func TestOut(t *testing.T) {
 	for _, tt := range []struct{ line, file string }{
 		{"backup save --token-file TOKEN --out DIR/a", "a"},
 		{"backup save --token-file TOKEN -out DIR/b -o json", "b"},
-		{"man --out DIR/man", "man/rollcall.1"},
 		{"support-bundle --token-file TOKEN --out DIR/c.tar.gz", "c.tar.gz"},
 		{"support-bundle --token-file TOKEN --file DIR/d.tar.gz", "d.tar.gz"},
 		{"dump / --hosts MEMBER --out DIR/e", "e"},

@@ -45,7 +45,7 @@ func BenchmarkSessions(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				w := IOStreams{Out: io.Discard, Err: io.Discard, Env: []string{"ROLLCALL_ADMIN=" + member.URL}, Now: time.Now}
-				if _, err := Execute(b.Context(), NewRoot(w, "1", time.Time{}), append([]string{"sessions"}, args...)); err != nil {
+				if _, err := Execute(b.Context(), NewRoot(w, "1"), append([]string{"sessions"}, args...)); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 )
 
 // fullDisk is an output that takes nothing.
@@ -24,7 +23,7 @@ func TestOutputCannotBeWritten(t *testing.T) {
 			line := strings.Fields(strings.ReplaceAll(g.line, "TOKEN", token))
 			w, _, _ := testWorld("ROLLCALL_ADMIN=" + f.URL)
 			w.Out = fullDisk{}
-			if _, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), append(line, "-o", format)); !errors.Is(err, errFullDisk) {
+			if _, err := Execute(t.Context(), NewRoot(w, "1"), append(line, "-o", format)); !errors.Is(err, errFullDisk) {
 				t.Errorf("%s -o %s: %v", g.line, format, err)
 			}
 		}

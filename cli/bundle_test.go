@@ -26,7 +26,7 @@ func bundleOf(t *testing.T, members ...string) (files map[string]string, said st
 	var out, errs strings.Builder
 	w := IOStreams{Out: &out, Err: &errs, Now: func() time.Time { return time.Unix(1000, 0) }}
 	args := []string{"support-bundle", "--out", file, "--admin", strings.Join(members, ","), "--token-file", tokenFile(t)}
-	if _, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), args); err != nil {
+	if _, err := Execute(t.Context(), NewRoot(w, "1"), args); err != nil {
 		t.Fatal(err)
 	}
 	if out.String() != file+"\n" {
@@ -163,7 +163,7 @@ func TestBundleBounds(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "b.tar.gz")
 	var out strings.Builder
 	w := IOStreams{Out: &out, Err: &out, Now: time.Now}
-	_, err := Execute(ctx, NewRoot(w, "1", time.Time{}), []string{"support-bundle", "--file", file, "--admin", member.URL})
+	_, err := Execute(ctx, NewRoot(w, "1"), []string{"support-bundle", "--file", file, "--admin", member.URL})
 	if err == nil || int(asked.Load()) > 6*maxBundleRows/1000+len(memberParts) {
 		t.Errorf("%v after %d answers", err, asked.Load())
 	}
@@ -173,7 +173,7 @@ func TestBundleBounds(t *testing.T) {
 	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"support-bundle", "--out", file, "--admin", member.URL})
+	_, err = Execute(t.Context(), NewRoot(w, "1"), []string{"support-bundle", "--out", file, "--admin", member.URL})
 	if text, _ := os.ReadFile(file); err == nil || !strings.Contains(err.Error(), "--out takes another name") || string(text) != "mine" {
 		t.Errorf("%v, %q", err, text)
 	}

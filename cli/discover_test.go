@@ -78,7 +78,7 @@ func TestCredentialsGoNowhereElse(t *testing.T) {
 	} {
 		w, _, _ := testWorld()
 		w.adminPort = tt.usual
-		_, err := Execute(t.Context(), NewRoot(w, "1", testNow), strings.Fields("status "+strings.Replace(tt.line, "TOKEN", token, 1)))
+		_, err := Execute(t.Context(), NewRoot(w, "1"), strings.Fields("status "+strings.Replace(tt.line, "TOKEN", token, 1)))
 		if asked := f.requests(); !slices.Equal(asked, tt.asked) {
 			t.Errorf("%s: asked %q, want %q", tt.line, asked, tt.asked)
 		}
@@ -93,7 +93,7 @@ func TestCredentialsOfSeveralMembers(t *testing.T) {
 	f := newFakeMember(t)
 	w, out, _ := testWorld("ROLLCALL_HOSTS=" + replaceHost(t, f.URL, "0.0.0.0") + ",127.0.0.1:1,127.0.0.1:2")
 	w.adminPort = portOf(t, f.URL)
-	_, err := Execute(t.Context(), NewRoot(w, "1", testNow), []string{"log-level", "--token-file", tokenFile(t), "debug"})
+	_, err := Execute(t.Context(), NewRoot(w, "1"), []string{"log-level", "--token-file", tokenFile(t), "debug"})
 	if StatusOf(err) != UsageError || !strings.Contains(err.Error(), "credentials are not sent to 0.0.0.0") || !strings.Contains(out.String(), "debug") {
 		t.Errorf("%v (status %d): %s", err, StatusOf(err), out)
 	}

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 )
 
 // drain asks the member to close its connections over a time, and fails if the member still leads.
@@ -41,7 +40,7 @@ func TestDrain(t *testing.T) {
 			_, _ = fmt.Fprint(w, tt.answer)
 		}))
 		w, out, _ := testWorld("ROLLCALL_TOKEN_FILE="+tokenFile(t), "ROLLCALL_ADMIN="+server.URL)
-		_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), append([]string{"drain"}, tt.args...))
+		_, err := Execute(t.Context(), NewRoot(w, "1"), append([]string{"drain"}, tt.args...))
 		server.Close()
 		if !strings.HasSuffix(out.String(), tt.out) || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) || StatusOf(err) != tt.exit || sent != tt.sent {
 			t.Errorf("%v: printed %q, sent %s, %v, status %d", tt.args, out, sent, err, StatusOf(err))

@@ -322,7 +322,7 @@ func (f *fakeMember) execute(t *testing.T, prepare func(*IOStreams), args ...str
 	if prepare != nil {
 		prepare(&w)
 	}
-	_, err = Execute(t.Context(), NewRoot(w, "1", time.Time{}), args)
+	_, err = Execute(t.Context(), NewRoot(w, "1"), args)
 	return out, errs, err
 }
 
@@ -334,6 +334,6 @@ func (f *fakeMember) executeUntil(t *testing.T, prepare func(*IOStreams, func())
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	prepare(&w, stop)
-	_, err = Execute(ctx, NewRoot(w, "1", time.Time{}), args)
+	_, err = Execute(ctx, NewRoot(w, "1"), args)
 	return out, errs, err
 }

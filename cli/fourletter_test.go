@@ -54,7 +54,7 @@ func TestWord(t *testing.T) {
 		{"127.0.0.1:1,A", "isro", Unavailable, "127.0.0.1:1\n\nA\nrw", "127.0.0.1:1: dial tcp"},
 	} {
 		w, out, _ := testWorld()
-		_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"word", "--hosts", strings.ReplaceAll(tt.hosts, "A", addr), tt.word})
+		_, err := Execute(t.Context(), NewRoot(w, "1"), []string{"word", "--hosts", strings.ReplaceAll(tt.hosts, "A", addr), tt.word})
 		if got := strings.ReplaceAll(out.String(), addr, "A"); got != tt.out || StatusOf(err) != tt.status || err != nil && !strings.Contains(strings.ReplaceAll(err.Error(), addr, "A"), tt.err) {
 			t.Errorf("%s of %s: %q, %v (status %d)", tt.word, tt.hosts, got, err, StatusOf(err))
 		}
@@ -83,7 +83,7 @@ func TestWordAnswersArePrintedAsTheyCome(t *testing.T) {
 		w.Out = out
 		over := make(chan error)
 		go func() {
-			_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"word", "-o", format, "--hosts", first + ",127.0.0.1:1," + l.Addr().String(), "wchp"})
+			_, err := Execute(t.Context(), NewRoot(w, "1"), []string{"word", "-o", format, "--hosts", first + ",127.0.0.1:1," + l.Addr().String(), "wchp"})
 			_ = out.Close()
 			over <- err
 		}()
@@ -102,7 +102,7 @@ func TestWordAnswersArePrintedAsTheyCome(t *testing.T) {
 		_ = l.Close()
 	}
 	w, out, _ := testWorld()
-	_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"word", "-o", "json", "--hosts", "127.0.0.1:1,127.0.0.1:1", "wchp"})
+	_, err := Execute(t.Context(), NewRoot(w, "1"), []string{"word", "-o", "json", "--hosts", "127.0.0.1:1,127.0.0.1:1", "wchp"})
 	if out.Len() > 0 || StatusOf(err) != Unavailable || strings.Count(err.Error(), "word: 127.0.0.1:1: dial tcp") != 2 {
 		t.Errorf("without an answer: printed %q, %v", out, err)
 	}

@@ -15,7 +15,7 @@ func TestWordCannotBeWritten(t *testing.T) {
 	for _, format := range []string{"table", "json", "yaml"} {
 		w, _, _ := testWorld()
 		w.Out = fullDisk{}
-		if _, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"word", "--hosts", addr, "-o", format, "mntr"}); !errors.Is(err, errFullDisk) {
+		if _, err := Execute(t.Context(), NewRoot(w, "1"), []string{"word", "--hosts", addr, "-o", format, "mntr"}); !errors.Is(err, errFullDisk) {
 			t.Errorf("-o %s: %v, want %v", format, err, errFullDisk)
 		}
 	}

@@ -195,7 +195,7 @@ func TestTokenOverHTTPS(t *testing.T) {
 		if tt.ca {
 			w.Env = append(w.Env, "ROLLCALL_TLS_CA="+filepath.Join(dir, "ca.pem"))
 		}
-		_, err := Execute(t.Context(), NewRoot(w, "1", testNow), line)
+		_, err := Execute(t.Context(), NewRoot(w, "1"), line)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}

@@ -206,7 +206,7 @@ func (f *fakeEnsemble) run(t *testing.T, line string, more ...string) (out, errs
 	t.Helper()
 	w, stdout, stderr := testWorld("ROLLCALL_ADMIN="+f.URL, "ROLLCALL_TOKEN_FILE="+tokenFile(t))
 	w.membersPollInterval = time.Millisecond
-	_, err = Execute(t.Context(), NewRoot(w, "1", time.Time{}), append(strings.Fields("members "+line), more...))
+	_, err = Execute(t.Context(), NewRoot(w, "1"), append(strings.Fields("members "+line), more...))
 	return stdout.String(), stderr.String(), err
 }
 
@@ -357,7 +357,7 @@ func TestMembersCommandIsStopped(t *testing.T) {
 				cancel()
 			}
 		}
-		_, err := Execute(ctx, NewRoot(w, "1", time.Time{}), strings.Fields(line))
+		_, err := Execute(ctx, NewRoot(w, "1"), strings.Fields(line))
 		if !strings.Contains(errs.String(), "member 4: silent (down: connection refused); start it") {
 			t.Errorf("tells %q", errs)
 		}

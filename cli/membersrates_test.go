@@ -51,7 +51,7 @@ func TestMembersDrainOfTheOnlyOne(t *testing.T) {
 	w.membersPollInterval = time.Millisecond
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
-	if _, err := Execute(ctx, NewRoot(w, "1", time.Time{}), strings.Fields("members drain 1 --force")); err != nil || out.String() != "member 1: drained, 7 connections closed; it is safe to stop it\n" {
+	if _, err := Execute(ctx, NewRoot(w, "1"), strings.Fields("members drain 1 --force")); err != nil || out.String() != "member 1: drained, 7 connections closed; it is safe to stop it\n" {
 		t.Errorf("printed %q, %v", out, err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 )
 
 // members rebalance sends the rate, says what each member has done, and fails if the members do not have about as many clients then, or were not compared.
@@ -49,7 +48,7 @@ func TestMembersRebalance(t *testing.T) {
 			_, _ = fmt.Fprint(w, tt.answer)
 		}))
 		w, out, errs := testWorld("ROLLCALL_TOKEN_FILE="+tokenFile(t), "ROLLCALL_ADMIN="+server.URL)
-		_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), append([]string{"members", "rebalance"}, tt.args...))
+		_, err := Execute(t.Context(), NewRoot(w, "1"), append([]string{"members", "rebalance"}, tt.args...))
 		server.Close()
 		if out.String() != tt.out || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) || StatusOf(err) != tt.exit || sent != tt.sent {
 			t.Errorf("%v: printed %q, sent %s, %v, status %d", tt.args, out, sent, err, StatusOf(err))

@@ -45,7 +45,7 @@ func runLine(t *testing.T, w IOStreams, line string) error {
 }
 
 func runArgs(ctx context.Context, w IOStreams, args ...string) error {
-	_, err := Execute(ctx, NewRoot(w, "1", time.Time{}), args)
+	_, err := Execute(ctx, NewRoot(w, "1"), args)
 	return err
 }
 

@@ -4,7 +4,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 )
 
 // A command that needs a member fails with a status of its own if it reaches none, and with another one if the addresses are wrong. It
@@ -31,7 +30,7 @@ func TestNoMemberAnswers(t *testing.T) {
 	for address, want := range map[string]Status{nobody: Unavailable, "ftp://127.0.0.1": UsageError, nobody + ",https://[": UsageError} {
 		for _, line := range lines {
 			w, out, _ := testWorld("ROLLCALL_ADMIN="+address, "ROLLCALL_TOKEN_FILE="+token)
-			_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), strings.Fields(strings.ReplaceAll(line, "TOKEN", token)))
+			_, err := Execute(t.Context(), NewRoot(w, "1"), strings.Fields(strings.ReplaceAll(line, "TOKEN", token)))
 			if StatusOf(err) != want || out.Len() > 0 {
 				t.Errorf("%s of %s: status %d, %v, printed %q; want status %d", line, address, StatusOf(err), err, out, want)
 			}

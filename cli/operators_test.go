@@ -34,7 +34,7 @@ func TestRemovedMemberIsPassedOver(t *testing.T) {
 			}
 			w, _, errs := testWorld("ROLLCALL_ADMIN="+gone.URL+","+present.URL, "ROLLCALL_TOKEN_FILE="+tokenFile(t))
 			w.membersPollInterval = time.Millisecond
-			_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), strings.Fields("members "+line))
+			_, err := Execute(t.Context(), NewRoot(w, "1"), strings.Fields("members "+line))
 			if sent := len(gone.sent()); err != nil || knows && sent > 0 || strings.Contains(errs.String(), "was removed") {
 				t.Errorf("members %s, known: %t: %v; the removed member got %d changes; %s", line, knows, err, sent, errs)
 			}
@@ -52,7 +52,7 @@ func TestRemovedMemberShowsNothing(t *testing.T) {
 		gone.removed = true
 		run := func(addresses string) (out, errs string, err error) {
 			w, o, e := testWorld("ROLLCALL_ADMIN="+addresses, "ROLLCALL_TOKEN_FILE="+tokenFile(t))
-			_, err = Execute(t.Context(), NewRoot(w, "1", time.Time{}), strings.Fields(line))
+			_, err = Execute(t.Context(), NewRoot(w, "1"), strings.Fields(line))
 			return o.String(), e.String(), err
 		}
 		want, _, wantErr := run(present.URL)
@@ -79,7 +79,7 @@ func TestRemovedMemberAlone(t *testing.T) {
 		t.Errorf("%v (status %d)", err, StatusOf(err))
 	}
 	w, _, _ := testWorld("ROLLCALL_ADMIN="+gone.URL+",http://127.0.0.1:1", "ROLLCALL_TOKEN_FILE="+tokenFile(t))
-	if _, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"members", "promote", "3"}); StatusOf(err) != Unavailable || !strings.Contains(err.Error(), "may be old") {
+	if _, err := Execute(t.Context(), NewRoot(w, "1"), []string{"members", "promote", "3"}); StatusOf(err) != Unavailable || !strings.Contains(err.Error(), "may be old") {
 		t.Errorf("%v (status %d)", err, StatusOf(err))
 	}
 	self := newFakeEnsemble(t, oneToThree)
@@ -135,7 +135,7 @@ func TestOriginsOfSettings(t *testing.T) {
 		{"ROLLCALL_TLS_CA=/nowhere", "get /a", UsageError, "ROLLCALL_TLS_CA: open /nowhere: "},
 	} {
 		w, out, _ := testWorld(tt.env)
-		_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), strings.Fields(tt.line))
+		_, err := Execute(t.Context(), NewRoot(w, "1"), strings.Fields(tt.line))
 		if StatusOf(err) != tt.status || err == nil || !strings.HasPrefix(err.Error(), tt.want) || out.Len() > 0 {
 			t.Errorf("%s, %s: %v (status %d), want %s (status %d)", tt.env, tt.line, err, StatusOf(err), tt.want, tt.status)
 		}

@@ -134,7 +134,7 @@ func TestWrongPorts(t *testing.T) {
 			if strings.Contains(tt.name, "silent") {
 				w.portReplyTimeout = time.Second // it is waited for
 			}
-			_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), tt.args)
+			_, err := Execute(t.Context(), NewRoot(w, "1"), tt.args)
 			if StatusOf(err) != Unavailable {
 				t.Fatalf("%v (status %d), want status %d", err, StatusOf(err), Unavailable)
 			}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,7 +16,7 @@ const rootHelp = `Rollcall keeps a roll of who is alive, for ZooKeeper clients.`
 
 // NewRoot returns the command rollcall with the subcommands of this package. version is printed by --version,
 // and built is the date of the manual pages.
-func NewRoot(w IOStreams, version string, built time.Time) *cobra.Command {
+func NewRoot(w IOStreams, version string) *cobra.Command {
 	w = WithProgress(w)
 	root := &cobra.Command{
 		Use: "rollcall", Long: rootHelp, Version: version, SilenceErrors: true, SilenceUsage: true,
@@ -57,7 +56,6 @@ func NewRoot(w IOStreams, version string, built time.Time) *cobra.Command {
 			cmd.CommandPath())
 	})
 	root.SetGlobalNormalizationFunc(canonicalFlagName)
-	root.AddCommand(newMan(w, built))
 	for _, create := range commandConstructors {
 		root.AddCommand(create(w))
 	}

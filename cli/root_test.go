@@ -2,8 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -61,7 +59,7 @@ func TestDashes(t *testing.T) {
 func TestWrongUse(t *testing.T) {
 	for _, tt := range []struct{ line, want string }{
 		{"destroy", `unknown command "destroy"; rollcall help lists them`},
-		{"mann x", `unknown command "mann"; did you mean man? rollcall help lists all of them`},
+		{"hasha x", `unknown command "hasha"; did you mean hash? rollcall help lists all of them`},
 		{"slow --admin http://a:1", `unknown command "slow"; rollcall help lists them`},
 		{"stauts --json", `unknown command "stauts"; did you mean stat or status? rollcall help lists all of them`},
 		{"members lst --admin http://a:1", `members: unknown command "lst"; did you mean list? rollcall members -h lists all of them`},
@@ -70,10 +68,8 @@ func TestWrongUse(t *testing.T) {
 		{"status --json", "status: unknown flag: --json; did you mean -o json? rollcall status -h lists its flags"},
 		{"support-bundle a b", `support-bundle: unexpected argument "b"; it takes at most one file, for the archive`},
 		{"support-bundle a --out b", "support-bundle: FILE and --out both name the archive; leave one out"},
-		{"man", "man: an argument is missing; it takes one directory"},
-		{"man a b", `man: unexpected argument "b"; it takes one directory`},
-		{"man -x", "man: unknown shorthand flag: 'x' in -x; rollcall man -h lists its flags"},
-		{"man --why", "man: unknown flag: --why; rollcall man -h lists its flags"},
+		{"hash -x", "hash: unknown shorthand flag: 'x' in -x; rollcall hash -h lists its flags"},
+		{"hash --why", "hash: unknown flag: --why; rollcall hash -h lists its flags"},
 		{"sessions --limt 3", "sessions: unknown flag: --limt; did you mean --limit? rollcall sessions -h lists its flags"},
 		{"sessions -limt=3", "sessions: unknown shorthand flag: 'l' in -limt=3; did you mean --limit? rollcall sessions -h lists its flags"},
 		{"sessions --host a:1", "sessions: unknown flag: --host; did you mean --hosts or --sort? rollcall sessions -h lists its flags"},
@@ -85,7 +81,7 @@ func TestWrongUse(t *testing.T) {
 		{"status -servers x", `--hosts: "x" has no port; must be host:port`},
 	} {
 		w, out, _ := testWorld()
-		_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), strings.Fields(tt.line))
+		_, err := Execute(t.Context(), NewRoot(w, "1"), strings.Fields(tt.line))
 		if StatusOf(err) != UsageError || err.Error() != tt.want || out.Len() > 0 {
 			t.Errorf("%s: %v (status %d), want %s; printed %q", tt.line, err, StatusOf(err), tt.want, out)
 		}
@@ -95,7 +91,7 @@ func TestWrongUse(t *testing.T) {
 // Each command is in a group, and its description begins in lower case and ends without a full stop.
 func TestCommandsAreDescribed(t *testing.T) {
 	w, out, _ := testWorld()
-	root := NewRoot(w, "1", time.Time{})
+	root := NewRoot(w, "1")
 	if _, err := Execute(t.Context(), root, []string{"help"}); err != nil {
 		t.Fatal(err)
 	}
@@ -110,21 +106,12 @@ func TestCommandsAreDescribed(t *testing.T) {
 	}
 }
 
-// There is a manual page for each command, with the date of the program's commit. The scripts for
-// completion are printed for three shells.
-func TestManualAndCompletion(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "man")
+// The scripts for completion are printed for three shells.
+func TestCompletion(t *testing.T) {
 	w, out, _ := testWorld()
-	if _, err := Execute(t.Context(), NewRoot(w, "1", time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)), []string{"man", dir}); err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(filepath.Join(dir, "rollcall-man.1"))
-	if err != nil || !strings.Contains(string(page), "Mar 2026") || !strings.Contains(string(page), "write a manual page for each command") {
-		t.Errorf("%v:\n%s", err, page)
-	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		out.Reset()
-		if _, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"completion", shell}); err != nil || !strings.Contains(out.String(), "rollcall") {
+		if _, err := Execute(t.Context(), NewRoot(w, "1"), []string{"completion", shell}); err != nil || !strings.Contains(out.String(), "rollcall") {
 			t.Errorf("%s: %v, %d bytes", shell, err, out.Len())
 		}
 	}

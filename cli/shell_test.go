@@ -3,7 +3,6 @@ package cli
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 // What follows the verb are its words, flags included. The exit status is the shell's, and nothing more
@@ -25,7 +24,7 @@ func TestShellCommand(t *testing.T) {
 		{"shell --jaas /nowhere help", UsageError, "", "--jaas /nowhere: no such file or directory; it must name a file that this user may read"},
 	} {
 		w, _, errs := testWorld()
-		_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), strings.Fields(tt.line))
+		_, err := Execute(t.Context(), NewRoot(w, "1"), strings.Fields(tt.line))
 		if StatusOf(err) != tt.status || !strings.HasPrefix(errs.String(), tt.errs) || err != nil && err.Error() != tt.err {
 			t.Errorf("%s: %v, status %d, printed %q", tt.line, err, StatusOf(err), errs)
 		}

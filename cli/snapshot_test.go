@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 )
 
 // snapshot has the member write one, and says what it has become.
@@ -33,7 +32,7 @@ func TestSnapshot(t *testing.T) {
 			_, _ = fmt.Fprint(w, tt.answer)
 		}))
 		w, out, _ := testWorld("ROLLCALL_TOKEN_FILE="+tokenFile(t), "ROLLCALL_ADMIN="+server.URL)
-		_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"snapshot"})
+		_, err := Execute(t.Context(), NewRoot(w, "1"), []string{"snapshot"})
 		server.Close()
 		if out.String() != tt.out || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) || StatusOf(err) != tt.exit {
 			t.Errorf("%d: printed %q, %v, status %d", tt.status, out, err, StatusOf(err))

@@ -26,7 +26,6 @@ var withoutOutput = map[string]string{
 	"bench floor":   "prints nothing: it is a server for measuring",
 	"dump":          "its output is one JSON document, which load reads",
 	"shell":         "prints what zkCli.sh prints",
-	"man":           "prints nothing, but writes files",
 	"certs":         "writes files, and prints their paths",
 	"hash":          "prints one line, the value of a key or the id of an ACL",
 }

@@ -38,7 +38,7 @@ func TestUpStartsMemberAgain(t *testing.T) {
 	members := func(args ...string) {
 		t.Helper()
 		w := cli.IOStreams{Out: new(bytes.Buffer), Err: &errs, Now: time.Now, Env: []string{"ROLLCALL_ADMIN=http://" + loopbackAddr(f.ports[0]+upHTTP), "ROLLCALL_TOKEN_FILE=" + filepath.Join(f.dataDir, upToken)}}
-		if _, err := cli.Execute(t.Context(), cli.NewRoot(w, "1", time.Time{}), append([]string{"members"}, args...)); err != nil {
+		if _, err := cli.Execute(t.Context(), cli.NewRoot(w, "1"), append([]string{"members"}, args...)); err != nil {
 			t.Fatalf("members %q: %v\n%s%s", args, err, out.String(), errs.String())
 		}
 	}

@@ -46,7 +46,8 @@ binary() {
 # docs DIRECTORY writes the manual pages and the completions of shells.
 docs() {
   binary "$host" "$work/host"
-  "$work/host" man "$1/man" 2>/dev/null
+  go build -tags manualpages -trimpath -buildvcs=false -ldflags "-s -w $(ci/stamp.sh)" -o "$work/manualpages" ./cmd/rollcall
+  "$work/manualpages" man "$1/man"
   mkdir -p "$1/completions"
   for shell in bash zsh fish; do "$work/host" completion "$shell" >"$1/completions/rollcall.$shell"; done
 }
