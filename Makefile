@@ -31,7 +31,7 @@ fuzz: ## every fuzz target for FUZZTIME each
 	FUZZTIME=$(FUZZTIME) ci/fuzz.sh
 bench: ## the benchmarks of all packages, with up to a million sessions, nodes and watches
 	go test -run '^$$' -bench . -benchmem -timeout 1h ./... rollcall/client/... rollcall/zk/...
-compare: build ## writes docs/performance.md and docs/sizing.md: this Rollcall, ZooKeeper 3.8 and the floor, by turns; an hour on a quiet machine
+compare: build ## writes docs/performance.md, docs/performance/details.md and docs/sizing.md: this Rollcall, ZooKeeper 3.8 and the floor, by turns; an hour on a quiet machine
 	bench/compare.sh
 growth: build ## writes the curves in docs/performance.md, and docs/sizing.md; 40 minutes on a quiet machine
 	bench/growth.sh

@@ -8,7 +8,7 @@
 #   compare.sh run links        runs the rows of three members over links of 1, 5 and 25 ms each way, which needs root (see bench/links.sh)
 #   compare.sh run floor        runs the rows of three and one that the floor has, on the floor and on Rollcall alone
 #   compare.sh print            prints the tables of one and three from what is kept
-#   compare.sh report           writes docs/performance.md and docs/sizing.md from what is kept
+#   compare.sh report           writes docs/performance.md, docs/performance/details.md and docs/sizing.md from what is kept
 #
 # Each run of a case is kept as a line of DATA/PART.jsonl, and is not measured again while the line is
 # there. If compare.sh was interrupted, or a case failed, the next call therefore measures only the rest.

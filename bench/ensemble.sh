@@ -259,7 +259,7 @@ finish() {
   [ ${#missing[@]} -eq 0 ] || { printf 'not measured: %s\n' "${missing[@]}" >&2; return 1; }
 }
 
-# report writes docs/performance.md, docs/sizing.md and the table of docs/storage.md from the kept
+# report writes docs/performance.md, docs/performance/details.md and docs/sizing.md from the kept
 # measurements.
 report() { go -C bench/figures run . "$(realpath "$DATA")" "$PWD/docs"; }
 

@@ -5,7 +5,7 @@
 #
 #   growth.sh                 runs the parts live to ephemerals and writes the report
 #   growth.sh run PART...     runs these parts
-#   growth.sh report          writes docs/performance.md and docs/sizing.md from what is kept
+#   growth.sh report          writes docs/performance.md, docs/performance/details.md and docs/sizing.md from what is kept
 #
 #   live        idle sessions of three members, in real connections   (DATA/live.jsonl)
 #   members     reads and writes of one to seven members              (DATA/members.jsonl)

@@ -40,7 +40,7 @@ func printComparison(w io.Writer, data string) error {
 	return err
 }
 
-// writeReports reads the directory data, and writes performance.md, sizing.md and performance/ into docs.
+// writeReports reads the directory data, and writes the pages and performance/ into docs.
 func writeReports(data, docs string) error {
 	k, err := readMeasurements(data)
 	if err != nil {
@@ -63,12 +63,12 @@ func writeReports(data, docs string) error {
 			return fmt.Errorf("%s: %w", a.file, err)
 		}
 	}
-	for _, name := range []string{"performance.md", "sizing.md"} {
-		text, err := k.renderPage(name)
+	for _, page := range pages {
+		text, err := k.renderPage(page.template)
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(docs, name), text, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(docs, page.file), text, 0o644); err != nil {
 			return err
 		}
 	}

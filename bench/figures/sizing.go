@@ -12,18 +12,25 @@ import (
 //go:embed *.tmpl
 var templates embed.FS
 
-// renderPage renders the template of a document.
+// pages are the documents below docs, and their templates.
+var pages = []struct{ file, template string }{
+	{"performance.md", "performance.md.tmpl"},
+	{"performance/details.md", "details.md.tmpl"},
+	{"sizing.md", "sizing.md.tmpl"},
+}
+
+// renderPage renders a template.
 func (k *measurements) renderPage(name string) ([]byte, error) {
-	t, err := template.New(name).ParseFS(templates, name+".tmpl")
+	t, err := template.New(name).ParseFS(templates, name)
 	if err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
 	var data any = k
-	if name == "sizing.md" {
+	if name == "sizing.md.tmpl" {
 		data = k.sizingNumbers()
 	}
-	if err := t.ExecuteTemplate(&b, name+".tmpl", data); err != nil {
+	if err := t.ExecuteTemplate(&b, name, data); err != nil {
 		return nil, err
 	}
 	return bytes.ReplaceAll(b.Bytes(), []byte("NaN"), []byte("(not measured)")), nil
