@@ -161,7 +161,7 @@ var mainKeys = []key{
 		name: "connection_throttle_tokens",
 		kind: wholeNumber(0, maxCount, func(d *rawConfig) *int { return &d.Limits.Throttle.Tokens }), def: "0",
 		doc: "capacity of the connection throttle's bucket of tokens: opening or resuming a session takes one, and a " +
-			"connection that finds none is closed; 0: no throttle ([security.md](security.md#connection-throttle))",
+			"connection that finds none is closed; 0: no throttle ([limits.md](limits.md#connection-throttle))",
 	},
 	{
 		name: "connection_throttle_fill_time",
@@ -276,7 +276,7 @@ var mainKeys = []key{
 		def: valueText(DefaultMemoryPercent) + "%",
 		doc: "Rollcall's own: memory in use above which this member rejects its clients' creates, and data and access " +
 			"control lists that grow, with -1 (system error). A percentage is that of the memory of the machine or the " +
-			"cgroup, or of GOMEMLIMIT if that is set; 0: no limit ([security.md](security.md#memory))",
+			"cgroup, or of GOMEMLIMIT if that is set; 0: no limit ([limits.md](limits.md#memory))",
 	},
 	{
 		name: "handshakeTimeout", kind: millis(1, maxHandshake,
@@ -509,7 +509,7 @@ var mainKeys = []key{
 		def: "0",
 		doc: "Rollcall's own: bytes of all paths, data and access control lists. A write that would add bytes beyond that " +
 			"is rejected with -1 (system error); 0: no quota; the leader's value counts " +
-			"([security.md](security.md#quota-of-all-data))",
+			"([limits.md](limits.md#quota-of-all-data))",
 	},
 	{
 		name: jaasKey, kind: filePath(func(d *rawConfig) *string { return &d.loginKeys.jaasFile }), unset: "none",

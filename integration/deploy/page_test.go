@@ -26,10 +26,9 @@ import (
 // the reason.
 var outsideSecurity = map[string]string{
 	"old=$(kubectl get secret rollcall-secret -o jsonpath='{.data.secret}' | base64 -d)": "needs Kubernetes",
-	"umask 077": "TestEnsemble runs it, in containers",
-	"setAcl -R /zookeeper/quota world:anyone:r":       "a line of the shell; znode.TestWhoMakesQuotas checks the list",
-	"zookeeper.client.secure=true":                    "clients.TestZkCLITLS has such a file",
-	"rollcall_certificate_valid_seconds < 14 * 86400": "an expression for an alert, not a command",
+	"umask 077":                    "TestEnsemble runs it, in containers",
+	"zookeeper.client.secure=true": "clients.TestZkCLITLS has such a file",
+	"rollcall_certificate_valid_seconds < 14 * 86400":                                                                      "an expression for an alert, not a command",
 	"CLIENT_JVMFLAGS=-Djava.security.auth.login.config=/home/bob/client.jaas zkCli.sh -server zk1.example.org:2181 whoami": "needs Java; clients.TestSASLBesideZooKeeper logs in with such a file",
 }
 
@@ -68,11 +67,23 @@ func TestSecurityPage(t *testing.T) {
 
 	p.users()
 	p.passwords()
-	p.restart(p.Members[0], p.block("Connection throttle", 1)...)
 
 	if err := session.same(0, true); err != nil {
 		t.Error(err)
 	}
+	p.wantAll()
+}
+
+// outsideLimits are the blocks of docs/limits.md that TestLimitsPage does not run, by their first lines, with the reason.
+var outsideLimits = map[string]string{
+	"setAcl -R /zookeeper/quota world:anyone:r": "a line of the shell; znode.TestWhoMakesQuotas checks the list",
+}
+
+// A member starts with the settings of docs/limits.md.
+func TestLimitsPage(t *testing.T) {
+	needs.Check(t, needs.Usual)
+	p := newPage(t, "limits.md", outsideLimits)
+	p.restart(p.Members[0], p.block("Connection throttle", 1)...)
 	p.wantAll()
 }
 
