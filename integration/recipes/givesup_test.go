@@ -177,7 +177,7 @@ func TestGivesUp(t *testing.T) {
 		for _, f := range []fault{{"reply", rollcalltest.Verdict{}}, lostReply} {
 			t.Run(name+", "+f.name, func(t *testing.T) {
 				for n, more := 1, true; more && n <= maxRequests; n++ {
-					inScene(t, func(s *scene) { more = s.giveUpAt(n, f.verdict, prepare(s, s.client())) })
+					inSceneAt(t, slowTick, func(s *scene) { more = s.giveUpAt(n, f.verdict, prepare(s, s.client())) })
 				}
 			})
 		}

@@ -198,7 +198,7 @@ func (r rejection) playEach(t *testing.T) {
 				t.Fatalf("there are more than %d requests", maxRejected)
 			}
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
-				inScene(t, func(s *scene) { more = r.play(s, &rejecter{number: n}) })
+				inSceneAt(t, slowTick, func(s *scene) { more = r.play(s, &rejecter{number: n}) })
 			})
 		}
 	})
@@ -214,7 +214,7 @@ func (r rejection) playEachLoss(t *testing.T) {
 		for lose, lost := 1, true; lost && !t.Failed(); lose++ {
 			for n, more := 1, true; more && n <= maxAfterLoss; n++ {
 				t.Run(fmt.Sprint(lose, n), func(t *testing.T) {
-					inScene(t, func(s *scene) {
+					inSceneAt(t, slowTick, func(s *scene) {
 						j := &rejecter{number: n, lose: lose}
 						s.srv.OnRequest(func(q rollcalltest.Request) rollcalltest.Verdict {
 							own := len(s.clients) > 1 && q.Session == sessionOf(s.clients[1])

@@ -28,13 +28,23 @@ type scene struct {
 	clients []*client.Client
 }
 
+// slowTick is a tick that is long for a test. A server does something several times in a tick, also while nothing happens, so a test
+// of many scenes with long waits is cheaper with it. Without a silent session, no fault depends on the tick.
+const slowTick = time.Second
+
 // inScene runs test with one server in a bubble. At the end all goroutines of clients must have ended.
 func inScene(t *testing.T, test func(s *scene)) {
+	t.Helper()
+	inSceneAt(t, rollcalltest.DefaultTick, test)
+}
+
+// inSceneAt does what inScene does, with a server that has a tick of its own.
+func inSceneAt(t *testing.T, tick time.Duration, test func(s *scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), sceneTimeout)
 		defer cancel()
-		s := &scene{t: t, ctx: ctx, began: time.Now(), srv: rollcalltest.StartWith(t, rollcalltest.Config{Pipes: true})}
+		s := &scene{t: t, ctx: ctx, began: time.Now(), srv: rollcalltest.StartWith(t, rollcalltest.Config{Pipes: true, Tick: tick})}
 		defer func() {
 			for _, c := range s.clients {
 				c.Abandon()
