@@ -35,6 +35,7 @@ const maxLeaderStreams = 4
 // term is a TermStart that has been applied. Its ctx ends when a newer one has been applied.
 type term struct {
 	znode.Term
+	why znode.LeaderCause // of the change to its leader; zero if the term is known from a snapshot
 	leaderContact
 	ctx    context.Context // ends with the term
 	cancel context.CancelFunc
@@ -77,10 +78,11 @@ func (l *leadership) currentTerm() *term {
 	return l.term
 }
 
-func (l *leadership) startTerm(t znode.Term) {
+func (l *leadership) startTerm(t znode.Term, why znode.LeaderCause) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.replaceTerm(t)
+	l.term.why = why
 }
 
 // startTermIfNewer makes t, of a snapshot, the current term if it is newer.

@@ -47,7 +47,7 @@ func TestLeadershipKeepsTheNewest(t *testing.T) {
 	var raftTerm atomic.Uint64
 	raftTerm.Store(5)
 	l := testLeadership(&raftTerm)
-	l.startTerm(znode.Term{Term: 5, Nonce: 50, Leader: 1, Index: 10})
+	l.startTerm(znode.Term{Term: 5, Nonce: 50, Leader: 1, Index: 10}, znode.LeaderCause{})
 	ping := &proto.Ping{Term: 5, Nonce: 50, Leader: 1}
 	first, second := &pingStream{}, &pingStream{}
 	for _, s := range []*pingStream{first, second, first, second, {}, {}, {}, second} {
@@ -66,7 +66,7 @@ func TestLeadershipKeepsTheNewest(t *testing.T) {
 		t.Errorf("%d streams after the end of the replaced one, want %d", n, maxLeaderStreams)
 	}
 	old := l.currentTerm()
-	l.startTerm(znode.Term{Term: 5, Nonce: 51, Leader: 1, Index: 11})
+	l.startTerm(znode.Term{Term: 5, Nonce: 51, Leader: 1, Index: 11}, znode.LeaderCause{})
 	if old.ctx.Err() == nil || l.currentTerm().Nonce != 51 {
 		t.Error("the old term goes on")
 	}

@@ -86,7 +86,7 @@ func (r *linkReport) linkStarted(t *term, now time.Time) {
 	}
 	*r = linkReport{log: r.log, self: r.self, gracePeriod: r.gracePeriod, term: t, lastWorked: now}
 	if t.Leader != r.self { // otherwise the member logs that it leads
-		r.log.Info("the leader is another member", "leader", t.Leader, "term", t.Term.Term)
+		r.log.Info("the leader is another member", "leader", t.Leader, "term", t.Term.Term, "cause", t.why.String())
 	}
 }
 

@@ -389,7 +389,7 @@ func TestMessageBounds(t *testing.T) {
 // leader has stepped down, is none. Nor is it one that a leader that has stepped down refuses the next link: the next term begins.
 func TestLinkReport(t *testing.T) {
 	const (
-		leads   = "level=INFO msg=\"the leader is another member\" leader=2 term=7\n"
+		leads   = "level=INFO msg=\"the leader is another member\" leader=2 term=7 cause=\"member 3 died\"\n"
 		lost    = "level=WARN msg=\"link to the leader lost\" leader=2 term=7\n"
 		missing = "level=WARN msg=\"no link to the leader\" leader=2 term=7\n"
 	)
@@ -420,6 +420,7 @@ func TestLinkReport(t *testing.T) {
 			}
 			r := linkReport{log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: brief})), self: self, gracePeriod: tick}
 			term := newTerm(znode.Term{Term: 7, Leader: tt.leader}, time.Now())
+			term.why = znode.LeaderCause{Kind: znode.LeaderDied, Former: 3}
 			r.linkStarted(term, time.Now())
 			time.Sleep(tt.after)
 			r.linkEnded(tt.lived, tt.err)
@@ -454,7 +455,7 @@ func TestForwarder(t *testing.T) {
 		}
 		for id := uint32(1); id <= 2; id++ {
 			raftTerm.Store(uint64(id))
-			leadership.startTerm(znode.Term{Term: uint64(id), Nonce: 10 + uint64(id), Leader: id, Index: uint64(id)})
+			leadership.startTerm(znode.Term{Term: uint64(id), Nonce: 10 + uint64(id), Leader: id, Index: uint64(id)}, znode.LeaderCause{})
 			time.Sleep(tick)
 			if got := leaders.leaders[id].sent(); !slices.Equal(got, []string{"a"}) {
 				t.Errorf("leader %d got %v", id, got)

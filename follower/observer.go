@@ -11,9 +11,9 @@ import (
 
 // TermStarted implements znode.Hooks. It drops the link, and the next link sends all that is not
 // applied to t's leader. Entries of an earlier term that are not applied by now never will be.
-func (f *Follower) TermStarted(t znode.Term) {
+func (f *Follower) TermStarted(t znode.Term, why znode.LeaderCause) {
 	f.outbox.leaderChanged()
-	f.leadership.startTerm(t)
+	f.leadership.startTerm(t, why)
 }
 
 // MemberAnnounced implements znode.Hooks.

@@ -99,7 +99,7 @@ func TestUnlinkedConnsAreCountedOnce(t *testing.T) {
 			Self: self, Boot: ourBoot, Tick: tick, SyncLimit: testSyncLimit, Clients: cut, Monotonic: monotonic.System{},
 		}
 		leadership := testLeadership(&raftTerm)
-		leadership.startTerm(znode.Term{Term: 1, Nonce: 5, Leader: 1, Index: 1})
+		leadership.startTerm(znode.Term{Term: 1, Nonce: 5, Leader: 1, Index: 1}, znode.LeaderCause{})
 		r := newRenewer(cfg, slog.New(slog.DiscardHandler), newLeases(cfg.Monotonic), leadership)
 		r.leases.grantLease(8, 1, timeout, time.Now())
 		r.leases.grantLease(9, 2, timeout, time.Now())
@@ -126,7 +126,7 @@ func TestRenewer(t *testing.T) {
 			DiskID: func() uint64 { return 7 }, WallClock: time.Now,
 		}
 		leadership := testLeadership(&raftTerm)
-		leadership.startTerm(znode.Term{Term: 1, Nonce: 5, Leader: 1, Index: 1})
+		leadership.startTerm(znode.Term{Term: 1, Nonce: 5, Leader: 1, Index: 1}, znode.LeaderCause{})
 		r := newRenewer(cfg, slog.New(slog.DiscardHandler), newLeases(cfg.Monotonic), leadership)
 		r.leases.grantLease(9, 1, timeout, time.Now())
 		r.leases.stampNewLeases(time.Now())

@@ -180,7 +180,7 @@ func (r *rig) start(id uint32, term, nonce uint64) {
 	defer r.state.Unlock()
 	r.state.index++
 	r.state.term = znode.Term{Term: term, Nonce: nonce, Leader: id, Index: r.state.index}
-	r.f.TermStarted(r.state.term)
+	r.f.TermStarted(r.state.term, znode.LeaderCause{Kind: znode.LeaderDied, Former: 9})
 	r.f.EntryFinished(r.state.index)
 }
 

@@ -231,7 +231,7 @@ func (h *hanging) EntryFinished(uint64) {
 	time.Sleep(rest)
 }
 
-func (*hanging) TermStarted(znode.Term)                            {}
+func (*hanging) TermStarted(znode.Term, znode.LeaderCause)         {}
 func (*hanging) MemberAnnounced(uint32, uint64, uint64)            {}
 func (*hanging) SessionOpened(znode.Session)                       {}
 func (*hanging) SessionAttached(znode.Session, znode.SessionOwner) {}

@@ -29,15 +29,16 @@ const (
 // Event is an event in the ensemble.
 type Event struct {
 	Kind       EventKind
-	Term       uint64         // EventLeader: raft's term
-	Member     uint32         // the leader; the member that the session is attached to; 0 if to none
-	FromMember uint32         // EventMoved: the member it was attached to before
-	Session    jute.SessionID // all but EventLeader and those of quotas and names
-	Timeout    time.Duration  // EventOpened, EventMoved: granted
-	Address    string         // the client's
-	Ephemerals int            // EventExpired, EventClosed, EventKilled: number of nodes removed with the session
-	Silent     time.Duration  // EventExpired, EventKilled: since the leader last heard from the client
-	By         string         // EventKilled: the operator
+	Term       uint64            // EventLeader: raft's term
+	Cause      znode.LeaderCause // EventLeader: what ended the leader before
+	Member     uint32            // the leader; the member that the session is attached to; 0 if to none
+	FromMember uint32            // EventMoved: the member it was attached to before
+	Session    jute.SessionID    // all but EventLeader and those of quotas and names
+	Timeout    time.Duration     // EventOpened, EventMoved: granted
+	Address    string            // the client's
+	Ephemerals int               // EventExpired, EventClosed, EventKilled: number of nodes removed with the session
+	Silent     time.Duration     // EventExpired, EventKilled: since the leader last heard from the client
+	By         string            // EventKilled: the operator
 	// EventQuotaOverused: a quota that is overused; EventQuotaWarning: the quota of all data, in Bytes and BytesLimit
 	Quota znode.ExceededQuota
 	// EventQuotaOverused: writes that left any quota overused since the last EventQuotaOverused
@@ -63,7 +64,8 @@ func endEvent(end znode.SessionEnd) Event {
 func (e Event) LogValue() slog.Value {
 	switch e.Kind {
 	case EventLeader:
-		return slog.GroupValue(slog.Uint64("term", e.Term), slog.Uint64("member", uint64(e.Member)))
+		return slog.GroupValue(slog.Uint64("term", e.Term), slog.Uint64("member", uint64(e.Member)),
+			slog.String("cause", e.Cause.String()))
 	case EventQuotaOverused:
 		return slog.GroupValue(slog.String("path", e.Quota.Path),
 			slog.Int64("count", e.Quota.Count), slog.Int64("countLimit", e.Quota.CountLimit),

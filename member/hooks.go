@@ -12,13 +12,13 @@ import (
 // tree's lock and never block. The follower is notified of a session before the server, so a reply finds its lease.
 type hooks struct{ m *Member }
 
-func (h hooks) TermStarted(t znode.Term) {
-	h.m.terms.termStarted(t)
+func (h hooks) TermStarted(t znode.Term, why znode.LeaderCause) {
+	h.m.terms.termStarted(t, why)
 	h.m.applyProgress.quotaWarnings.resetReported()
 	h.m.terms.transferTargets.recordLeader(t)
-	h.m.follower.TermStarted(t)
-	h.m.adminHTTP.LeaderChanged(t.Leader, t.Term, time.UnixMilli(h.m.state.TimeMs()))
-	h.m.cfg.Hooks.TermStarted(t)
+	h.m.follower.TermStarted(t, why)
+	h.m.adminHTTP.LeaderChanged(t.Leader, t.Term, why, time.UnixMilli(h.m.state.TimeMs()))
+	h.m.cfg.Hooks.TermStarted(t, why)
 }
 
 func (h hooks) MemberAnnounced(member uint32, boot, replaced uint64) {
@@ -145,7 +145,7 @@ func (h hooks) SnapshotRestored() {
 // noHooks is the default of Config.Hooks.
 type noHooks struct{}
 
-func (noHooks) TermStarted(znode.Term)                            {}
+func (noHooks) TermStarted(znode.Term, znode.LeaderCause)         {}
 func (noHooks) MemberAnnounced(uint32, uint64, uint64)            {}
 func (noHooks) SessionOpened(znode.Session)                       {}
 func (noHooks) SessionAttached(znode.Session, znode.SessionOwner) {}

@@ -338,7 +338,7 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 	flatten(all, "leader", reflect.ValueOf(term))
 	var entry proto.Entry
 	var start proto.TermStart
-	text, err := m.terms.termStartEntry(m.terms.entryFormat(), 1, nil)
+	text, err := m.terms.termStartEntry(m.terms.entryFormat(), 1, nil, nil)
 	if err == nil {
 		err = protobuf.Unmarshal(text, &entry)
 	}

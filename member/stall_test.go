@@ -18,7 +18,7 @@ type starts struct {
 	applied atomic.Int64
 }
 
-func (s *starts) TermStarted(znode.Term) { s.applied.Add(1) }
+func (s *starts) TermStarted(znode.Term, znode.LeaderCause) { s.applied.Add(1) }
 
 // A member whose disk stalls while raft leads opens no term until the disk responds: nobody takes over, so raft leads on, and each term
 // that was begun meanwhile would be opened in the log one after the other.

@@ -57,6 +57,7 @@ type terms struct {
 // appliedStart is an applied TermStart of ours, with the session table that apply updates from then on.
 type appliedStart struct {
 	znode.Term
+	why          znode.LeaderCause
 	sessionTable *sessiontracker.GlobalTable
 }
 
@@ -151,7 +152,7 @@ func (t *terms) runTerm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	entry, err := t.termStartEntry(format, nonce, list)
+	entry, err := t.termStartEntry(format, nonce, list, t.m.node.LeaderCauses().Cause(t.m.node.Status().Term()))
 	if err != nil {
 		return err
 	}
@@ -170,17 +171,20 @@ func (t *terms) runTerm(ctx context.Context) error {
 	}
 	t.currentLeader.Store(l)
 	t.termsLed.Add(1)
-	t.m.eventQueue.enqueueOrDrop(Event{Kind: EventLeader, Term: o.Term.Term, Member: t.m.cfg.ID})
+	t.m.node.LeaderCauses().NoteLed(o.Term.Term)
+	t.m.eventQueue.enqueueOrDrop(Event{Kind: EventLeader, Term: o.Term.Term, Member: t.m.cfg.ID, Cause: o.why})
 	return l.Run(ctx)
 }
 
-// termStartEntry returns the entry that starts a term. list is for a state without one; see firstServerList.
-func (t *terms) termStartEntry(format uint32, nonce uint64, list *proto.Roster) ([]byte, error) {
+// termStartEntry returns the entry that starts a term. list is for a state without one; see firstServerList. why is
+// what ended the leader before.
+func (t *terms) termStartEntry(format uint32, nonce uint64, list *proto.Roster, why *proto.LeaderCause) ([]byte, error) {
 	body, err := protobuf.Marshal(&proto.TermStart{
 		Leader: t.m.cfg.ID, Nonce: nonce,
 		SkipAcl: t.m.cfg.Rules.SkipACL, TtlNodes: t.m.cfg.Rules.TTLNodes, EnforceQuota: t.m.cfg.Rules.EnforceQuota,
 		X509: t.m.cfg.Rules.X509,
 		Sasl: t.m.cfg.Rules.SASL, DataQuota: t.m.cfg.Rules.DataQuota, Reconfig: t.m.cfg.Rules.Reconfig, Roster: list,
+		Cause: why,
 	})
 	if err != nil {
 		return nil, err
@@ -274,7 +278,7 @@ func (t *terms) resetTerm() {
 
 // termStarted is called for every TermStart, under the tree's lock. That of this member creates the table. Any other ends this
 // member's term.
-func (t *terms) termStarted(start znode.Term) {
+func (t *terms) termStarted(start znode.Term, why znode.LeaderCause) {
 	t.mu.Lock()
 	nonce, opened, retired := t.termNonce, t.startApplied, t.cancelTerm
 	t.mu.Unlock()
@@ -288,7 +292,7 @@ func (t *terms) termStarted(start znode.Term) {
 	}
 	t.sessionTable = sessiontracker.NewGlobalTable(t.m.cfg.Monotonic.Now(), t.m.cfg.Tick, sessionSeeds(t.m.state))
 	t.m.follower.SetSessionTable(t.sessionTable)
-	opened <- appliedStart{start, t.sessionTable}
+	opened <- appliedStart{start, why, t.sessionTable}
 }
 
 // removeClosedSessions removes all sessions that an entry has closed from the table, at its end: removing them together

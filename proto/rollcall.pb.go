@@ -26,6 +26,67 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type LeaderCauseKind int32
+
+const (
+	LeaderCauseKind_LEADER_CAUSE_UNSPECIFIED   LeaderCauseKind = 0
+	LeaderCauseKind_LEADER_CAUSE_HANDED_OVER   LeaderCauseKind = 1 // the leader before handed leadership over to this one
+	LeaderCauseKind_LEADER_CAUSE_DIED          LeaderCauseKind = 2 // the process of the leader before ended
+	LeaderCauseKind_LEADER_CAUSE_SILENT        LeaderCauseKind = 3 // the leader before sent no heartbeats
+	LeaderCauseKind_LEADER_CAUSE_ELECTED_AGAIN LeaderCauseKind = 4 // this leader led before, and stepped down
+	LeaderCauseKind_LEADER_CAUSE_RESUMED       LeaderCauseKind = 5 // this leader begins once more in the same term
+	LeaderCauseKind_LEADER_CAUSE_STARTED       LeaderCauseKind = 6 // this leader had known no other since its start
+)
+
+// Enum value maps for LeaderCauseKind.
+var (
+	LeaderCauseKind_name = map[int32]string{
+		0: "LEADER_CAUSE_UNSPECIFIED",
+		1: "LEADER_CAUSE_HANDED_OVER",
+		2: "LEADER_CAUSE_DIED",
+		3: "LEADER_CAUSE_SILENT",
+		4: "LEADER_CAUSE_ELECTED_AGAIN",
+		5: "LEADER_CAUSE_RESUMED",
+		6: "LEADER_CAUSE_STARTED",
+	}
+	LeaderCauseKind_value = map[string]int32{
+		"LEADER_CAUSE_UNSPECIFIED":   0,
+		"LEADER_CAUSE_HANDED_OVER":   1,
+		"LEADER_CAUSE_DIED":          2,
+		"LEADER_CAUSE_SILENT":        3,
+		"LEADER_CAUSE_ELECTED_AGAIN": 4,
+		"LEADER_CAUSE_RESUMED":       5,
+		"LEADER_CAUSE_STARTED":       6,
+	}
+)
+
+func (x LeaderCauseKind) Enum() *LeaderCauseKind {
+	p := new(LeaderCauseKind)
+	*p = x
+	return p
+}
+
+func (x LeaderCauseKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LeaderCauseKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_rollcall_proto_enumTypes[0].Descriptor()
+}
+
+func (LeaderCauseKind) Type() protoreflect.EnumType {
+	return &file_rollcall_proto_enumTypes[0]
+}
+
+func (x LeaderCauseKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LeaderCauseKind.Descriptor instead.
+func (LeaderCauseKind) EnumDescriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{0}
+}
+
 type NodeKind int32
 
 const (
@@ -65,11 +126,11 @@ func (x NodeKind) String() string {
 }
 
 func (NodeKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_rollcall_proto_enumTypes[0].Descriptor()
+	return file_rollcall_proto_enumTypes[1].Descriptor()
 }
 
 func (NodeKind) Type() protoreflect.EnumType {
-	return &file_rollcall_proto_enumTypes[0]
+	return &file_rollcall_proto_enumTypes[1]
 }
 
 func (x NodeKind) Number() protoreflect.EnumNumber {
@@ -78,7 +139,7 @@ func (x NodeKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NodeKind.Descriptor instead.
 func (NodeKind) EnumDescriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{0}
+	return file_rollcall_proto_rawDescGZIP(), []int{1}
 }
 
 type RemovalCause int32
@@ -120,11 +181,11 @@ func (x RemovalCause) String() string {
 }
 
 func (RemovalCause) Descriptor() protoreflect.EnumDescriptor {
-	return file_rollcall_proto_enumTypes[1].Descriptor()
+	return file_rollcall_proto_enumTypes[2].Descriptor()
 }
 
 func (RemovalCause) Type() protoreflect.EnumType {
-	return &file_rollcall_proto_enumTypes[1]
+	return &file_rollcall_proto_enumTypes[2]
 }
 
 func (x RemovalCause) Number() protoreflect.EnumNumber {
@@ -133,7 +194,7 @@ func (x RemovalCause) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RemovalCause.Descriptor instead.
 func (RemovalCause) EnumDescriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{1}
+	return file_rollcall_proto_rawDescGZIP(), []int{2}
 }
 
 // Entry is one entry of the log: a batch of transactions that one leader sealed in one term. Apply ignores an
@@ -403,6 +464,7 @@ type TermStart struct {
 	DataQuota     uint64                 `protobuf:"varint,8,opt,name=data_quota,json=dataQuota,proto3" json:"data_quota,omitempty"` // maximum bytes of all paths and data; further writes that add to them are rejected; 0: no limit
 	Roster        *Roster                `protobuf:"bytes,9,opt,name=roster,proto3" json:"roster,omitempty"`                         // if the state has no server list or its data were recovered
 	Reconfig      bool                   `protobuf:"varint,10,opt,name=reconfig,proto3" json:"reconfig,omitempty"`                   // clients may change the list
+	Cause         *LeaderCause           `protobuf:"bytes,11,opt,name=cause,proto3" json:"cause,omitempty"`                          // for reports only: it is no part of the state; absent: unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -507,6 +569,82 @@ func (x *TermStart) GetReconfig() bool {
 	return false
 }
 
+func (x *TermStart) GetCause() *LeaderCause {
+	if x != nil {
+		return x.Cause
+	}
+	return nil
+}
+
+// LeaderCause describes what ended the leader before, as far as the new leader knows.
+type LeaderCause struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"` // raft's, in which the new leader was elected. The cause counts in this term only
+	Kind          LeaderCauseKind        `protobuf:"varint,2,opt,name=kind,proto3,enum=rollcall.v1.LeaderCauseKind" json:"kind,omitempty"`
+	Former        uint32                 `protobuf:"varint,3,opt,name=former,proto3" json:"former,omitempty"`                     // the leader before; 0: the new leader has known none since its start
+	SilentMs      uint64                 `protobuf:"varint,4,opt,name=silent_ms,json=silentMs,proto3" json:"silent_ms,omitempty"` // LEADER_CAUSE_SILENT: time since the new leader had last heard from it, when it stood for election
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaderCause) Reset() {
+	*x = LeaderCause{}
+	mi := &file_rollcall_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaderCause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaderCause) ProtoMessage() {}
+
+func (x *LeaderCause) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaderCause.ProtoReflect.Descriptor instead.
+func (*LeaderCause) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *LeaderCause) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *LeaderCause) GetKind() LeaderCauseKind {
+	if x != nil {
+		return x.Kind
+	}
+	return LeaderCauseKind_LEADER_CAUSE_UNSPECIFIED
+}
+
+func (x *LeaderCause) GetFormer() uint32 {
+	if x != nil {
+		return x.Former
+	}
+	return 0
+}
+
+func (x *LeaderCause) GetSilentMs() uint64 {
+	if x != nil {
+		return x.SilentMs
+	}
+	return 0
+}
+
 // Roster is one version of an ensemble's server list.
 type Roster struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -519,7 +657,7 @@ type Roster struct {
 
 func (x *Roster) Reset() {
 	*x = Roster{}
-	mi := &file_rollcall_proto_msgTypes[4]
+	mi := &file_rollcall_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -531,7 +669,7 @@ func (x *Roster) String() string {
 func (*Roster) ProtoMessage() {}
 
 func (x *Roster) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[4]
+	mi := &file_rollcall_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -544,7 +682,7 @@ func (x *Roster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Roster.ProtoReflect.Descriptor instead.
 func (*Roster) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{4}
+	return file_rollcall_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Roster) GetEnsemble() []byte {
@@ -580,7 +718,7 @@ type Announce struct {
 
 func (x *Announce) Reset() {
 	*x = Announce{}
-	mi := &file_rollcall_proto_msgTypes[5]
+	mi := &file_rollcall_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -592,7 +730,7 @@ func (x *Announce) String() string {
 func (*Announce) ProtoMessage() {}
 
 func (x *Announce) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[5]
+	mi := &file_rollcall_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -605,7 +743,7 @@ func (x *Announce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Announce.ProtoReflect.Descriptor instead.
 func (*Announce) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{5}
+	return file_rollcall_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Announce) GetReplaces() uint64 {
@@ -634,7 +772,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_rollcall_proto_msgTypes[6]
+	mi := &file_rollcall_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -646,7 +784,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[6]
+	mi := &file_rollcall_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -659,7 +797,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{6}
+	return file_rollcall_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *OpenSession) GetTimeoutMs() uint32 {
@@ -697,7 +835,7 @@ type Attach struct {
 
 func (x *Attach) Reset() {
 	*x = Attach{}
-	mi := &file_rollcall_proto_msgTypes[7]
+	mi := &file_rollcall_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -709,7 +847,7 @@ func (x *Attach) String() string {
 func (*Attach) ProtoMessage() {}
 
 func (x *Attach) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[7]
+	mi := &file_rollcall_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -722,7 +860,7 @@ func (x *Attach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attach.ProtoReflect.Descriptor instead.
 func (*Attach) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{7}
+	return file_rollcall_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Attach) GetPassword() []byte {
@@ -765,7 +903,7 @@ type Expire struct {
 
 func (x *Expire) Reset() {
 	*x = Expire{}
-	mi := &file_rollcall_proto_msgTypes[8]
+	mi := &file_rollcall_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -777,7 +915,7 @@ func (x *Expire) String() string {
 func (*Expire) ProtoMessage() {}
 
 func (x *Expire) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[8]
+	mi := &file_rollcall_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -790,7 +928,7 @@ func (x *Expire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expire.ProtoReflect.Descriptor instead.
 func (*Expire) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{8}
+	return file_rollcall_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Expire) GetSince() uint64 {
@@ -822,7 +960,7 @@ type Kill struct {
 
 func (x *Kill) Reset() {
 	*x = Kill{}
-	mi := &file_rollcall_proto_msgTypes[9]
+	mi := &file_rollcall_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -834,7 +972,7 @@ func (x *Kill) String() string {
 func (*Kill) ProtoMessage() {}
 
 func (x *Kill) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[9]
+	mi := &file_rollcall_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -847,7 +985,7 @@ func (x *Kill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kill.ProtoReflect.Descriptor instead.
 func (*Kill) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{9}
+	return file_rollcall_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Kill) GetSession() int64 {
@@ -895,7 +1033,7 @@ type ChangeServers struct {
 
 func (x *ChangeServers) Reset() {
 	*x = ChangeServers{}
-	mi := &file_rollcall_proto_msgTypes[10]
+	mi := &file_rollcall_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +1045,7 @@ func (x *ChangeServers) String() string {
 func (*ChangeServers) ProtoMessage() {}
 
 func (x *ChangeServers) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[10]
+	mi := &file_rollcall_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +1058,7 @@ func (x *ChangeServers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeServers.ProtoReflect.Descriptor instead.
 func (*ChangeServers) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{10}
+	return file_rollcall_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ChangeServers) GetJoining() string {
@@ -984,7 +1122,7 @@ type Reap struct {
 
 func (x *Reap) Reset() {
 	*x = Reap{}
-	mi := &file_rollcall_proto_msgTypes[11]
+	mi := &file_rollcall_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +1134,7 @@ func (x *Reap) String() string {
 func (*Reap) ProtoMessage() {}
 
 func (x *Reap) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[11]
+	mi := &file_rollcall_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1009,7 +1147,7 @@ func (x *Reap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reap.ProtoReflect.Descriptor instead.
 func (*Reap) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{11}
+	return file_rollcall_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Reap) GetPath() string {
@@ -1037,7 +1175,7 @@ type Sweep struct {
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_rollcall_proto_msgTypes[12]
+	mi := &file_rollcall_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1049,7 +1187,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[12]
+	mi := &file_rollcall_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1062,7 +1200,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{12}
+	return file_rollcall_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Sweep) GetNodes() uint32 {
@@ -1089,7 +1227,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_rollcall_proto_msgTypes[13]
+	mi := &file_rollcall_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1101,7 +1239,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[13]
+	mi := &file_rollcall_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1114,7 +1252,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{13}
+	return file_rollcall_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HelloRequest) GetMember() uint32 {
@@ -1207,7 +1345,7 @@ type HelloReply struct {
 
 func (x *HelloReply) Reset() {
 	*x = HelloReply{}
-	mi := &file_rollcall_proto_msgTypes[14]
+	mi := &file_rollcall_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1219,7 +1357,7 @@ func (x *HelloReply) String() string {
 func (*HelloReply) ProtoMessage() {}
 
 func (x *HelloReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[14]
+	mi := &file_rollcall_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1232,7 +1370,7 @@ func (x *HelloReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloReply.ProtoReflect.Descriptor instead.
 func (*HelloReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{14}
+	return file_rollcall_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HelloReply) GetMember() uint32 {
@@ -1371,7 +1509,7 @@ type Configuration struct {
 
 func (x *Configuration) Reset() {
 	*x = Configuration{}
-	mi := &file_rollcall_proto_msgTypes[15]
+	mi := &file_rollcall_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1383,7 +1521,7 @@ func (x *Configuration) String() string {
 func (*Configuration) ProtoMessage() {}
 
 func (x *Configuration) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[15]
+	mi := &file_rollcall_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1396,7 +1534,7 @@ func (x *Configuration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configuration.ProtoReflect.Descriptor instead.
 func (*Configuration) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{15}
+	return file_rollcall_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Configuration) GetServers() []*ConfiguredServer {
@@ -1418,7 +1556,7 @@ type ConfiguredServer struct {
 
 func (x *ConfiguredServer) Reset() {
 	*x = ConfiguredServer{}
-	mi := &file_rollcall_proto_msgTypes[16]
+	mi := &file_rollcall_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1430,7 +1568,7 @@ func (x *ConfiguredServer) String() string {
 func (*ConfiguredServer) ProtoMessage() {}
 
 func (x *ConfiguredServer) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[16]
+	mi := &file_rollcall_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1443,7 +1581,7 @@ func (x *ConfiguredServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfiguredServer.ProtoReflect.Descriptor instead.
 func (*ConfiguredServer) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{16}
+	return file_rollcall_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ConfiguredServer) GetMember() uint32 {
@@ -1490,7 +1628,7 @@ type Ping struct {
 
 func (x *Ping) Reset() {
 	*x = Ping{}
-	mi := &file_rollcall_proto_msgTypes[17]
+	mi := &file_rollcall_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1502,7 +1640,7 @@ func (x *Ping) String() string {
 func (*Ping) ProtoMessage() {}
 
 func (x *Ping) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[17]
+	mi := &file_rollcall_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1515,7 +1653,7 @@ func (x *Ping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ping.ProtoReflect.Descriptor instead.
 func (*Ping) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{17}
+	return file_rollcall_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Ping) GetTerm() uint64 {
@@ -1582,7 +1720,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_rollcall_proto_msgTypes[18]
+	mi := &file_rollcall_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1594,7 +1732,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[18]
+	mi := &file_rollcall_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1607,7 +1745,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{18}
+	return file_rollcall_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Verdict) GetIndex() uint64 {
@@ -1658,7 +1796,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_rollcall_proto_msgTypes[19]
+	mi := &file_rollcall_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1670,7 +1808,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[19]
+	mi := &file_rollcall_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1683,7 +1821,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{19}
+	return file_rollcall_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Ack) GetBoot() uint64 {
@@ -1733,7 +1871,7 @@ type Pong struct {
 
 func (x *Pong) Reset() {
 	*x = Pong{}
-	mi := &file_rollcall_proto_msgTypes[20]
+	mi := &file_rollcall_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1745,7 +1883,7 @@ func (x *Pong) String() string {
 func (*Pong) ProtoMessage() {}
 
 func (x *Pong) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[20]
+	mi := &file_rollcall_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1758,7 +1896,7 @@ func (x *Pong) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pong.ProtoReflect.Descriptor instead.
 func (*Pong) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{20}
+	return file_rollcall_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Pong) GetNumber() uint64 {
@@ -1843,7 +1981,7 @@ type Marks struct {
 
 func (x *Marks) Reset() {
 	*x = Marks{}
-	mi := &file_rollcall_proto_msgTypes[21]
+	mi := &file_rollcall_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1855,7 +1993,7 @@ func (x *Marks) String() string {
 func (*Marks) ProtoMessage() {}
 
 func (x *Marks) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[21]
+	mi := &file_rollcall_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1868,7 +2006,7 @@ func (x *Marks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Marks.ProtoReflect.Descriptor instead.
 func (*Marks) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{21}
+	return file_rollcall_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Marks) GetVersion() uint32 {
@@ -1906,7 +2044,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_rollcall_proto_msgTypes[22]
+	mi := &file_rollcall_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1918,7 +2056,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[22]
+	mi := &file_rollcall_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1931,7 +2069,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{22}
+	return file_rollcall_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Batch) GetNumber() uint64 {
@@ -1974,7 +2112,7 @@ type Forwarded struct {
 
 func (x *Forwarded) Reset() {
 	*x = Forwarded{}
-	mi := &file_rollcall_proto_msgTypes[23]
+	mi := &file_rollcall_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1986,7 +2124,7 @@ func (x *Forwarded) String() string {
 func (*Forwarded) ProtoMessage() {}
 
 func (x *Forwarded) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[23]
+	mi := &file_rollcall_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1999,7 +2137,7 @@ func (x *Forwarded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forwarded.ProtoReflect.Descriptor instead.
 func (*Forwarded) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{23}
+	return file_rollcall_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Forwarded) GetMember() uint32 {
@@ -2038,7 +2176,7 @@ type ForwardEnd struct {
 
 func (x *ForwardEnd) Reset() {
 	*x = ForwardEnd{}
-	mi := &file_rollcall_proto_msgTypes[24]
+	mi := &file_rollcall_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2188,7 @@ func (x *ForwardEnd) String() string {
 func (*ForwardEnd) ProtoMessage() {}
 
 func (x *ForwardEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[24]
+	mi := &file_rollcall_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2201,7 @@ func (x *ForwardEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardEnd.ProtoReflect.Descriptor instead.
 func (*ForwardEnd) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{24}
+	return file_rollcall_proto_rawDescGZIP(), []int{25}
 }
 
 type SyncRequest struct {
@@ -2078,7 +2216,7 @@ type SyncRequest struct {
 
 func (x *SyncRequest) Reset() {
 	*x = SyncRequest{}
-	mi := &file_rollcall_proto_msgTypes[25]
+	mi := &file_rollcall_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2090,7 +2228,7 @@ func (x *SyncRequest) String() string {
 func (*SyncRequest) ProtoMessage() {}
 
 func (x *SyncRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[25]
+	mi := &file_rollcall_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2103,7 +2241,7 @@ func (x *SyncRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncRequest.ProtoReflect.Descriptor instead.
 func (*SyncRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{25}
+	return file_rollcall_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SyncRequest) GetMember() uint32 {
@@ -2138,7 +2276,7 @@ type SyncReply struct {
 
 func (x *SyncReply) Reset() {
 	*x = SyncReply{}
-	mi := &file_rollcall_proto_msgTypes[26]
+	mi := &file_rollcall_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2150,7 +2288,7 @@ func (x *SyncReply) String() string {
 func (*SyncReply) ProtoMessage() {}
 
 func (x *SyncReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[26]
+	mi := &file_rollcall_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2163,7 +2301,7 @@ func (x *SyncReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncReply.ProtoReflect.Descriptor instead.
 func (*SyncReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{26}
+	return file_rollcall_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SyncReply) GetIndex() uint64 {
@@ -2190,7 +2328,7 @@ type HandOverRequest struct {
 
 func (x *HandOverRequest) Reset() {
 	*x = HandOverRequest{}
-	mi := &file_rollcall_proto_msgTypes[27]
+	mi := &file_rollcall_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2202,7 +2340,7 @@ func (x *HandOverRequest) String() string {
 func (*HandOverRequest) ProtoMessage() {}
 
 func (x *HandOverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[27]
+	mi := &file_rollcall_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2215,7 +2353,7 @@ func (x *HandOverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandOverRequest.ProtoReflect.Descriptor instead.
 func (*HandOverRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{27}
+	return file_rollcall_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HandOverRequest) GetTo() uint32 {
@@ -2233,7 +2371,7 @@ type HandOverReply struct {
 
 func (x *HandOverReply) Reset() {
 	*x = HandOverReply{}
-	mi := &file_rollcall_proto_msgTypes[28]
+	mi := &file_rollcall_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2245,7 +2383,7 @@ func (x *HandOverReply) String() string {
 func (*HandOverReply) ProtoMessage() {}
 
 func (x *HandOverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[28]
+	mi := &file_rollcall_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2258,7 +2396,7 @@ func (x *HandOverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandOverReply.ProtoReflect.Descriptor instead.
 func (*HandOverReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{28}
+	return file_rollcall_proto_rawDescGZIP(), []int{29}
 }
 
 // DrainRequest makes a member transfer leadership and close its client connections.
@@ -2272,7 +2410,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_rollcall_proto_msgTypes[29]
+	mi := &file_rollcall_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2284,7 +2422,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[29]
+	mi := &file_rollcall_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2297,7 +2435,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{29}
+	return file_rollcall_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DrainRequest) GetOverMs() uint64 {
@@ -2324,7 +2462,7 @@ type DrainReply struct {
 
 func (x *DrainReply) Reset() {
 	*x = DrainReply{}
-	mi := &file_rollcall_proto_msgTypes[30]
+	mi := &file_rollcall_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2336,7 +2474,7 @@ func (x *DrainReply) String() string {
 func (*DrainReply) ProtoMessage() {}
 
 func (x *DrainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[30]
+	mi := &file_rollcall_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2349,7 +2487,7 @@ func (x *DrainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainReply.ProtoReflect.Descriptor instead.
 func (*DrainReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{30}
+	return file_rollcall_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DrainReply) GetConnections() uint64 {
@@ -2379,7 +2517,7 @@ type RebalanceRequest struct {
 
 func (x *RebalanceRequest) Reset() {
 	*x = RebalanceRequest{}
-	mi := &file_rollcall_proto_msgTypes[31]
+	mi := &file_rollcall_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2391,7 +2529,7 @@ func (x *RebalanceRequest) String() string {
 func (*RebalanceRequest) ProtoMessage() {}
 
 func (x *RebalanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[31]
+	mi := &file_rollcall_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2404,7 +2542,7 @@ func (x *RebalanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebalanceRequest.ProtoReflect.Descriptor instead.
 func (*RebalanceRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{31}
+	return file_rollcall_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RebalanceRequest) GetConnections() uint64 {
@@ -2437,7 +2575,7 @@ type RebalanceReply struct {
 
 func (x *RebalanceReply) Reset() {
 	*x = RebalanceReply{}
-	mi := &file_rollcall_proto_msgTypes[32]
+	mi := &file_rollcall_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2449,7 +2587,7 @@ func (x *RebalanceReply) String() string {
 func (*RebalanceReply) ProtoMessage() {}
 
 func (x *RebalanceReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[32]
+	mi := &file_rollcall_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +2600,7 @@ func (x *RebalanceReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebalanceReply.ProtoReflect.Descriptor instead.
 func (*RebalanceReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{32}
+	return file_rollcall_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RebalanceReply) GetConnections() uint64 {
@@ -2494,7 +2632,7 @@ type ViewRequest struct {
 
 func (x *ViewRequest) Reset() {
 	*x = ViewRequest{}
-	mi := &file_rollcall_proto_msgTypes[33]
+	mi := &file_rollcall_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2506,7 +2644,7 @@ func (x *ViewRequest) String() string {
 func (*ViewRequest) ProtoMessage() {}
 
 func (x *ViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[33]
+	mi := &file_rollcall_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2519,7 +2657,7 @@ func (x *ViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRequest.ProtoReflect.Descriptor instead.
 func (*ViewRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{33}
+	return file_rollcall_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ViewRequest) GetAbout() isViewRequest_About {
@@ -2689,7 +2827,7 @@ type ViewReply struct {
 
 func (x *ViewReply) Reset() {
 	*x = ViewReply{}
-	mi := &file_rollcall_proto_msgTypes[34]
+	mi := &file_rollcall_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2839,7 @@ func (x *ViewReply) String() string {
 func (*ViewReply) ProtoMessage() {}
 
 func (x *ViewReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[34]
+	mi := &file_rollcall_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +2852,7 @@ func (x *ViewReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewReply.ProtoReflect.Descriptor instead.
 func (*ViewReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{34}
+	return file_rollcall_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ViewReply) GetAbout() isViewReply_About {
@@ -2872,7 +3010,7 @@ type ViewStatus struct {
 
 func (x *ViewStatus) Reset() {
 	*x = ViewStatus{}
-	mi := &file_rollcall_proto_msgTypes[35]
+	mi := &file_rollcall_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2884,7 +3022,7 @@ func (x *ViewStatus) String() string {
 func (*ViewStatus) ProtoMessage() {}
 
 func (x *ViewStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[35]
+	mi := &file_rollcall_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2897,7 +3035,7 @@ func (x *ViewStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewStatus.ProtoReflect.Descriptor instead.
 func (*ViewStatus) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{35}
+	return file_rollcall_proto_rawDescGZIP(), []int{36}
 }
 
 type MemberStatus struct {
@@ -2943,7 +3081,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_rollcall_proto_msgTypes[36]
+	mi := &file_rollcall_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2955,7 +3093,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[36]
+	mi := &file_rollcall_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2968,7 +3106,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{36}
+	return file_rollcall_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MemberStatus) GetMember() uint32 {
@@ -3229,7 +3367,7 @@ type ViewSessions struct {
 
 func (x *ViewSessions) Reset() {
 	*x = ViewSessions{}
-	mi := &file_rollcall_proto_msgTypes[37]
+	mi := &file_rollcall_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3241,7 +3379,7 @@ func (x *ViewSessions) String() string {
 func (*ViewSessions) ProtoMessage() {}
 
 func (x *ViewSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[37]
+	mi := &file_rollcall_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3254,7 +3392,7 @@ func (x *ViewSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewSessions.ProtoReflect.Descriptor instead.
 func (*ViewSessions) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{37}
+	return file_rollcall_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ViewSessions) GetFirst() uint64 {
@@ -3295,7 +3433,7 @@ type SessionRows struct {
 
 func (x *SessionRows) Reset() {
 	*x = SessionRows{}
-	mi := &file_rollcall_proto_msgTypes[38]
+	mi := &file_rollcall_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3307,7 +3445,7 @@ func (x *SessionRows) String() string {
 func (*SessionRows) ProtoMessage() {}
 
 func (x *SessionRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[38]
+	mi := &file_rollcall_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3320,7 +3458,7 @@ func (x *SessionRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRows.ProtoReflect.Descriptor instead.
 func (*SessionRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{38}
+	return file_rollcall_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SessionRows) GetRows() []*SessionRow {
@@ -3351,7 +3489,7 @@ type SessionRow struct {
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_rollcall_proto_msgTypes[39]
+	mi := &file_rollcall_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3363,7 +3501,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[39]
+	mi := &file_rollcall_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3376,7 +3514,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{39}
+	return file_rollcall_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SessionRow) GetId() uint64 {
@@ -3432,7 +3570,7 @@ type ViewFacts struct {
 
 func (x *ViewFacts) Reset() {
 	*x = ViewFacts{}
-	mi := &file_rollcall_proto_msgTypes[40]
+	mi := &file_rollcall_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3444,7 +3582,7 @@ func (x *ViewFacts) String() string {
 func (*ViewFacts) ProtoMessage() {}
 
 func (x *ViewFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[40]
+	mi := &file_rollcall_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3457,7 +3595,7 @@ func (x *ViewFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewFacts.ProtoReflect.Descriptor instead.
 func (*ViewFacts) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{40}
+	return file_rollcall_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ViewFacts) GetIds() []uint64 {
@@ -3476,7 +3614,7 @@ type FactRows struct {
 
 func (x *FactRows) Reset() {
 	*x = FactRows{}
-	mi := &file_rollcall_proto_msgTypes[41]
+	mi := &file_rollcall_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3488,7 +3626,7 @@ func (x *FactRows) String() string {
 func (*FactRows) ProtoMessage() {}
 
 func (x *FactRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[41]
+	mi := &file_rollcall_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3501,7 +3639,7 @@ func (x *FactRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRows.ProtoReflect.Descriptor instead.
 func (*FactRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{41}
+	return file_rollcall_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FactRows) GetRows() []*FactRow {
@@ -3525,7 +3663,7 @@ type FactRow struct {
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_rollcall_proto_msgTypes[42]
+	mi := &file_rollcall_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3537,7 +3675,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[42]
+	mi := &file_rollcall_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3550,7 +3688,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{42}
+	return file_rollcall_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *FactRow) GetId() uint64 {
@@ -3608,7 +3746,7 @@ type ViewConnections struct {
 
 func (x *ViewConnections) Reset() {
 	*x = ViewConnections{}
-	mi := &file_rollcall_proto_msgTypes[43]
+	mi := &file_rollcall_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3620,7 +3758,7 @@ func (x *ViewConnections) String() string {
 func (*ViewConnections) ProtoMessage() {}
 
 func (x *ViewConnections) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[43]
+	mi := &file_rollcall_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3633,7 +3771,7 @@ func (x *ViewConnections) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewConnections.ProtoReflect.Descriptor instead.
 func (*ViewConnections) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{43}
+	return file_rollcall_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ViewConnections) GetBoot() uint64 {
@@ -3675,7 +3813,7 @@ type ConnectionRows struct {
 
 func (x *ConnectionRows) Reset() {
 	*x = ConnectionRows{}
-	mi := &file_rollcall_proto_msgTypes[44]
+	mi := &file_rollcall_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3687,7 +3825,7 @@ func (x *ConnectionRows) String() string {
 func (*ConnectionRows) ProtoMessage() {}
 
 func (x *ConnectionRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[44]
+	mi := &file_rollcall_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3700,7 +3838,7 @@ func (x *ConnectionRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionRows.ProtoReflect.Descriptor instead.
 func (*ConnectionRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{44}
+	return file_rollcall_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ConnectionRows) GetBoot() uint64 {
@@ -3755,7 +3893,7 @@ type ConnectionRow struct {
 
 func (x *ConnectionRow) Reset() {
 	*x = ConnectionRow{}
-	mi := &file_rollcall_proto_msgTypes[45]
+	mi := &file_rollcall_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3767,7 +3905,7 @@ func (x *ConnectionRow) String() string {
 func (*ConnectionRow) ProtoMessage() {}
 
 func (x *ConnectionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[45]
+	mi := &file_rollcall_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3780,7 +3918,7 @@ func (x *ConnectionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionRow.ProtoReflect.Descriptor instead.
 func (*ConnectionRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{45}
+	return file_rollcall_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ConnectionRow) GetNumber() uint64 {
@@ -3954,7 +4092,7 @@ type ViewWatches struct {
 
 func (x *ViewWatches) Reset() {
 	*x = ViewWatches{}
-	mi := &file_rollcall_proto_msgTypes[46]
+	mi := &file_rollcall_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3966,7 +4104,7 @@ func (x *ViewWatches) String() string {
 func (*ViewWatches) ProtoMessage() {}
 
 func (x *ViewWatches) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[46]
+	mi := &file_rollcall_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3979,7 +4117,7 @@ func (x *ViewWatches) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewWatches.ProtoReflect.Descriptor instead.
 func (*ViewWatches) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{46}
+	return file_rollcall_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ViewWatches) GetPath() []byte {
@@ -4036,7 +4174,7 @@ type WatchRows struct {
 
 func (x *WatchRows) Reset() {
 	*x = WatchRows{}
-	mi := &file_rollcall_proto_msgTypes[47]
+	mi := &file_rollcall_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4048,7 +4186,7 @@ func (x *WatchRows) String() string {
 func (*WatchRows) ProtoMessage() {}
 
 func (x *WatchRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[47]
+	mi := &file_rollcall_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4061,7 +4199,7 @@ func (x *WatchRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRows.ProtoReflect.Descriptor instead.
 func (*WatchRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{47}
+	return file_rollcall_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WatchRows) GetBoot() uint64 {
@@ -4107,7 +4245,7 @@ type WatchRow struct {
 
 func (x *WatchRow) Reset() {
 	*x = WatchRow{}
-	mi := &file_rollcall_proto_msgTypes[48]
+	mi := &file_rollcall_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4119,7 +4257,7 @@ func (x *WatchRow) String() string {
 func (*WatchRow) ProtoMessage() {}
 
 func (x *WatchRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[48]
+	mi := &file_rollcall_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4132,7 +4270,7 @@ func (x *WatchRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRow.ProtoReflect.Descriptor instead.
 func (*WatchRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{48}
+	return file_rollcall_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WatchRow) GetConnection() uint64 {
@@ -4194,7 +4332,7 @@ type ViewOwner struct {
 
 func (x *ViewOwner) Reset() {
 	*x = ViewOwner{}
-	mi := &file_rollcall_proto_msgTypes[49]
+	mi := &file_rollcall_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4206,7 +4344,7 @@ func (x *ViewOwner) String() string {
 func (*ViewOwner) ProtoMessage() {}
 
 func (x *ViewOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[49]
+	mi := &file_rollcall_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4219,7 +4357,7 @@ func (x *ViewOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewOwner.ProtoReflect.Descriptor instead.
 func (*ViewOwner) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{49}
+	return file_rollcall_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ViewOwner) GetPath() []byte {
@@ -4243,7 +4381,7 @@ type OwnerRow struct {
 
 func (x *OwnerRow) Reset() {
 	*x = OwnerRow{}
-	mi := &file_rollcall_proto_msgTypes[50]
+	mi := &file_rollcall_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4255,7 +4393,7 @@ func (x *OwnerRow) String() string {
 func (*OwnerRow) ProtoMessage() {}
 
 func (x *OwnerRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[50]
+	mi := &file_rollcall_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4268,7 +4406,7 @@ func (x *OwnerRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerRow.ProtoReflect.Descriptor instead.
 func (*OwnerRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{50}
+	return file_rollcall_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *OwnerRow) GetKind() NodeKind {
@@ -4327,7 +4465,7 @@ type ChildRow struct {
 
 func (x *ChildRow) Reset() {
 	*x = ChildRow{}
-	mi := &file_rollcall_proto_msgTypes[51]
+	mi := &file_rollcall_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4339,7 +4477,7 @@ func (x *ChildRow) String() string {
 func (*ChildRow) ProtoMessage() {}
 
 func (x *ChildRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[51]
+	mi := &file_rollcall_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4352,7 +4490,7 @@ func (x *ChildRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildRow.ProtoReflect.Descriptor instead.
 func (*ChildRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{51}
+	return file_rollcall_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ChildRow) GetName() []byte {
@@ -4402,7 +4540,7 @@ type ViewEphemerals struct {
 
 func (x *ViewEphemerals) Reset() {
 	*x = ViewEphemerals{}
-	mi := &file_rollcall_proto_msgTypes[52]
+	mi := &file_rollcall_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4414,7 +4552,7 @@ func (x *ViewEphemerals) String() string {
 func (*ViewEphemerals) ProtoMessage() {}
 
 func (x *ViewEphemerals) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[52]
+	mi := &file_rollcall_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4427,7 +4565,7 @@ func (x *ViewEphemerals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEphemerals.ProtoReflect.Descriptor instead.
 func (*ViewEphemerals) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{52}
+	return file_rollcall_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ViewEphemerals) GetSession() uint64 {
@@ -4461,7 +4599,7 @@ type EphemeralRows struct {
 
 func (x *EphemeralRows) Reset() {
 	*x = EphemeralRows{}
-	mi := &file_rollcall_proto_msgTypes[53]
+	mi := &file_rollcall_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4473,7 +4611,7 @@ func (x *EphemeralRows) String() string {
 func (*EphemeralRows) ProtoMessage() {}
 
 func (x *EphemeralRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[53]
+	mi := &file_rollcall_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4486,7 +4624,7 @@ func (x *EphemeralRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EphemeralRows.ProtoReflect.Descriptor instead.
 func (*EphemeralRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{53}
+	return file_rollcall_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *EphemeralRows) GetPaths() [][]byte {
@@ -4516,7 +4654,7 @@ type ViewRemovals struct {
 
 func (x *ViewRemovals) Reset() {
 	*x = ViewRemovals{}
-	mi := &file_rollcall_proto_msgTypes[54]
+	mi := &file_rollcall_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4528,7 +4666,7 @@ func (x *ViewRemovals) String() string {
 func (*ViewRemovals) ProtoMessage() {}
 
 func (x *ViewRemovals) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[54]
+	mi := &file_rollcall_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4541,7 +4679,7 @@ func (x *ViewRemovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRemovals.ProtoReflect.Descriptor instead.
 func (*ViewRemovals) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{54}
+	return file_rollcall_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ViewRemovals) GetPath() []byte {
@@ -4583,7 +4721,7 @@ type RemovalRows struct {
 
 func (x *RemovalRows) Reset() {
 	*x = RemovalRows{}
-	mi := &file_rollcall_proto_msgTypes[55]
+	mi := &file_rollcall_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4595,7 +4733,7 @@ func (x *RemovalRows) String() string {
 func (*RemovalRows) ProtoMessage() {}
 
 func (x *RemovalRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[55]
+	mi := &file_rollcall_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4608,7 +4746,7 @@ func (x *RemovalRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovalRows.ProtoReflect.Descriptor instead.
 func (*RemovalRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{55}
+	return file_rollcall_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RemovalRows) GetRows() []*RemovalRow {
@@ -4648,7 +4786,7 @@ type RemovalRow struct {
 
 func (x *RemovalRow) Reset() {
 	*x = RemovalRow{}
-	mi := &file_rollcall_proto_msgTypes[56]
+	mi := &file_rollcall_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4660,7 +4798,7 @@ func (x *RemovalRow) String() string {
 func (*RemovalRow) ProtoMessage() {}
 
 func (x *RemovalRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[56]
+	mi := &file_rollcall_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4673,7 +4811,7 @@ func (x *RemovalRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovalRow.ProtoReflect.Descriptor instead.
 func (*RemovalRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{56}
+	return file_rollcall_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RemovalRow) GetPath() []byte {
@@ -4742,7 +4880,7 @@ type ViewBuckets struct {
 
 func (x *ViewBuckets) Reset() {
 	*x = ViewBuckets{}
-	mi := &file_rollcall_proto_msgTypes[57]
+	mi := &file_rollcall_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4754,7 +4892,7 @@ func (x *ViewBuckets) String() string {
 func (*ViewBuckets) ProtoMessage() {}
 
 func (x *ViewBuckets) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[57]
+	mi := &file_rollcall_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4767,7 +4905,7 @@ func (x *ViewBuckets) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewBuckets.ProtoReflect.Descriptor instead.
 func (*ViewBuckets) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{57}
+	return file_rollcall_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ViewBuckets) GetLimit() uint32 {
@@ -4790,7 +4928,7 @@ type BucketRows struct {
 
 func (x *BucketRows) Reset() {
 	*x = BucketRows{}
-	mi := &file_rollcall_proto_msgTypes[58]
+	mi := &file_rollcall_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4802,7 +4940,7 @@ func (x *BucketRows) String() string {
 func (*BucketRows) ProtoMessage() {}
 
 func (x *BucketRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[58]
+	mi := &file_rollcall_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4815,7 +4953,7 @@ func (x *BucketRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketRows.ProtoReflect.Descriptor instead.
 func (*BucketRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{58}
+	return file_rollcall_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *BucketRows) GetLeads() bool {
@@ -4863,7 +5001,7 @@ type BucketRow struct {
 
 func (x *BucketRow) Reset() {
 	*x = BucketRow{}
-	mi := &file_rollcall_proto_msgTypes[59]
+	mi := &file_rollcall_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4875,7 +5013,7 @@ func (x *BucketRow) String() string {
 func (*BucketRow) ProtoMessage() {}
 
 func (x *BucketRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[59]
+	mi := &file_rollcall_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4888,7 +5026,7 @@ func (x *BucketRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketRow.ProtoReflect.Descriptor instead.
 func (*BucketRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{59}
+	return file_rollcall_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *BucketRow) GetDueMs() int64 {
@@ -4930,7 +5068,7 @@ const file_rollcall_proto_rawDesc = "" +
 	" \x01(\rR\x05lists\"2\n" +
 	"\bIdentity\x12\x16\n" +
 	"\x06scheme\x18\x01 \x01(\tR\x06scheme\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\xa6\x02\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\xd6\x02\n" +
 	"\tTermStart\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\rR\x06leader\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x19\n" +
@@ -4943,7 +5081,13 @@ const file_rollcall_proto_rawDesc = "" +
 	"data_quota\x18\b \x01(\x04R\tdataQuota\x12+\n" +
 	"\x06roster\x18\t \x01(\v2\x13.rollcall.v1.RosterR\x06roster\x12\x1a\n" +
 	"\breconfig\x18\n" +
-	" \x01(\bR\breconfig\"X\n" +
+	" \x01(\bR\breconfig\x12.\n" +
+	"\x05cause\x18\v \x01(\v2\x18.rollcall.v1.LeaderCauseR\x05cause\"\x88\x01\n" +
+	"\vLeaderCause\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\x04R\x04term\x120\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x1c.rollcall.v1.LeaderCauseKindR\x04kind\x12\x16\n" +
+	"\x06former\x18\x03 \x01(\rR\x06former\x12\x1b\n" +
+	"\tsilent_ms\x18\x04 \x01(\x04R\bsilentMs\"X\n" +
 	"\x06Roster\x12\x1a\n" +
 	"\bensemble\x18\x01 \x01(\fR\bensemble\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x18\n" +
@@ -5316,7 +5460,15 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x05later\x18\x05 \x01(\rR\x05later\">\n" +
 	"\tBucketRow\x12\x15\n" +
 	"\x06due_ms\x18\x01 \x01(\x03R\x05dueMs\x12\x1a\n" +
-	"\bsessions\x18\x02 \x01(\rR\bsessions*x\n" +
+	"\bsessions\x18\x02 \x01(\rR\bsessions*\xd1\x01\n" +
+	"\x0fLeaderCauseKind\x12\x1c\n" +
+	"\x18LEADER_CAUSE_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18LEADER_CAUSE_HANDED_OVER\x10\x01\x12\x15\n" +
+	"\x11LEADER_CAUSE_DIED\x10\x02\x12\x17\n" +
+	"\x13LEADER_CAUSE_SILENT\x10\x03\x12\x1e\n" +
+	"\x1aLEADER_CAUSE_ELECTED_AGAIN\x10\x04\x12\x18\n" +
+	"\x14LEADER_CAUSE_RESUMED\x10\x05\x12\x18\n" +
+	"\x14LEADER_CAUSE_STARTED\x10\x06*x\n" +
 	"\bNodeKind\x12\x12\n" +
 	"\x0eNODE_KIND_NONE\x10\x00\x12\x13\n" +
 	"\x0fNODE_KIND_PLAIN\x10\x01\x12\x17\n" +
@@ -5352,134 +5504,138 @@ func file_rollcall_proto_rawDescGZIP() []byte {
 	return file_rollcall_proto_rawDescData
 }
 
-var file_rollcall_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_rollcall_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_rollcall_proto_goTypes = []any{
-	(NodeKind)(0),            // 0: rollcall.v1.NodeKind
-	(RemovalCause)(0),        // 1: rollcall.v1.RemovalCause
-	(*Entry)(nil),            // 2: rollcall.v1.Entry
-	(*Txn)(nil),              // 3: rollcall.v1.Txn
-	(*Identity)(nil),         // 4: rollcall.v1.Identity
-	(*TermStart)(nil),        // 5: rollcall.v1.TermStart
-	(*Roster)(nil),           // 6: rollcall.v1.Roster
-	(*Announce)(nil),         // 7: rollcall.v1.Announce
-	(*OpenSession)(nil),      // 8: rollcall.v1.OpenSession
-	(*Attach)(nil),           // 9: rollcall.v1.Attach
-	(*Expire)(nil),           // 10: rollcall.v1.Expire
-	(*Kill)(nil),             // 11: rollcall.v1.Kill
-	(*ChangeServers)(nil),    // 12: rollcall.v1.ChangeServers
-	(*Reap)(nil),             // 13: rollcall.v1.Reap
-	(*Sweep)(nil),            // 14: rollcall.v1.Sweep
-	(*HelloRequest)(nil),     // 15: rollcall.v1.HelloRequest
-	(*HelloReply)(nil),       // 16: rollcall.v1.HelloReply
-	(*Configuration)(nil),    // 17: rollcall.v1.Configuration
-	(*ConfiguredServer)(nil), // 18: rollcall.v1.ConfiguredServer
-	(*Ping)(nil),             // 19: rollcall.v1.Ping
-	(*Verdict)(nil),          // 20: rollcall.v1.Verdict
-	(*Ack)(nil),              // 21: rollcall.v1.Ack
-	(*Pong)(nil),             // 22: rollcall.v1.Pong
-	(*Marks)(nil),            // 23: rollcall.v1.Marks
-	(*Batch)(nil),            // 24: rollcall.v1.Batch
-	(*Forwarded)(nil),        // 25: rollcall.v1.Forwarded
-	(*ForwardEnd)(nil),       // 26: rollcall.v1.ForwardEnd
-	(*SyncRequest)(nil),      // 27: rollcall.v1.SyncRequest
-	(*SyncReply)(nil),        // 28: rollcall.v1.SyncReply
-	(*HandOverRequest)(nil),  // 29: rollcall.v1.HandOverRequest
-	(*HandOverReply)(nil),    // 30: rollcall.v1.HandOverReply
-	(*DrainRequest)(nil),     // 31: rollcall.v1.DrainRequest
-	(*DrainReply)(nil),       // 32: rollcall.v1.DrainReply
-	(*RebalanceRequest)(nil), // 33: rollcall.v1.RebalanceRequest
-	(*RebalanceReply)(nil),   // 34: rollcall.v1.RebalanceReply
-	(*ViewRequest)(nil),      // 35: rollcall.v1.ViewRequest
-	(*ViewReply)(nil),        // 36: rollcall.v1.ViewReply
-	(*ViewStatus)(nil),       // 37: rollcall.v1.ViewStatus
-	(*MemberStatus)(nil),     // 38: rollcall.v1.MemberStatus
-	(*ViewSessions)(nil),     // 39: rollcall.v1.ViewSessions
-	(*SessionRows)(nil),      // 40: rollcall.v1.SessionRows
-	(*SessionRow)(nil),       // 41: rollcall.v1.SessionRow
-	(*ViewFacts)(nil),        // 42: rollcall.v1.ViewFacts
-	(*FactRows)(nil),         // 43: rollcall.v1.FactRows
-	(*FactRow)(nil),          // 44: rollcall.v1.FactRow
-	(*ViewConnections)(nil),  // 45: rollcall.v1.ViewConnections
-	(*ConnectionRows)(nil),   // 46: rollcall.v1.ConnectionRows
-	(*ConnectionRow)(nil),    // 47: rollcall.v1.ConnectionRow
-	(*ViewWatches)(nil),      // 48: rollcall.v1.ViewWatches
-	(*WatchRows)(nil),        // 49: rollcall.v1.WatchRows
-	(*WatchRow)(nil),         // 50: rollcall.v1.WatchRow
-	(*ViewOwner)(nil),        // 51: rollcall.v1.ViewOwner
-	(*OwnerRow)(nil),         // 52: rollcall.v1.OwnerRow
-	(*ChildRow)(nil),         // 53: rollcall.v1.ChildRow
-	(*ViewEphemerals)(nil),   // 54: rollcall.v1.ViewEphemerals
-	(*EphemeralRows)(nil),    // 55: rollcall.v1.EphemeralRows
-	(*ViewRemovals)(nil),     // 56: rollcall.v1.ViewRemovals
-	(*RemovalRows)(nil),      // 57: rollcall.v1.RemovalRows
-	(*RemovalRow)(nil),       // 58: rollcall.v1.RemovalRow
-	(*ViewBuckets)(nil),      // 59: rollcall.v1.ViewBuckets
-	(*BucketRows)(nil),       // 60: rollcall.v1.BucketRows
-	(*BucketRow)(nil),        // 61: rollcall.v1.BucketRow
+	(LeaderCauseKind)(0),     // 0: rollcall.v1.LeaderCauseKind
+	(NodeKind)(0),            // 1: rollcall.v1.NodeKind
+	(RemovalCause)(0),        // 2: rollcall.v1.RemovalCause
+	(*Entry)(nil),            // 3: rollcall.v1.Entry
+	(*Txn)(nil),              // 4: rollcall.v1.Txn
+	(*Identity)(nil),         // 5: rollcall.v1.Identity
+	(*TermStart)(nil),        // 6: rollcall.v1.TermStart
+	(*LeaderCause)(nil),      // 7: rollcall.v1.LeaderCause
+	(*Roster)(nil),           // 8: rollcall.v1.Roster
+	(*Announce)(nil),         // 9: rollcall.v1.Announce
+	(*OpenSession)(nil),      // 10: rollcall.v1.OpenSession
+	(*Attach)(nil),           // 11: rollcall.v1.Attach
+	(*Expire)(nil),           // 12: rollcall.v1.Expire
+	(*Kill)(nil),             // 13: rollcall.v1.Kill
+	(*ChangeServers)(nil),    // 14: rollcall.v1.ChangeServers
+	(*Reap)(nil),             // 15: rollcall.v1.Reap
+	(*Sweep)(nil),            // 16: rollcall.v1.Sweep
+	(*HelloRequest)(nil),     // 17: rollcall.v1.HelloRequest
+	(*HelloReply)(nil),       // 18: rollcall.v1.HelloReply
+	(*Configuration)(nil),    // 19: rollcall.v1.Configuration
+	(*ConfiguredServer)(nil), // 20: rollcall.v1.ConfiguredServer
+	(*Ping)(nil),             // 21: rollcall.v1.Ping
+	(*Verdict)(nil),          // 22: rollcall.v1.Verdict
+	(*Ack)(nil),              // 23: rollcall.v1.Ack
+	(*Pong)(nil),             // 24: rollcall.v1.Pong
+	(*Marks)(nil),            // 25: rollcall.v1.Marks
+	(*Batch)(nil),            // 26: rollcall.v1.Batch
+	(*Forwarded)(nil),        // 27: rollcall.v1.Forwarded
+	(*ForwardEnd)(nil),       // 28: rollcall.v1.ForwardEnd
+	(*SyncRequest)(nil),      // 29: rollcall.v1.SyncRequest
+	(*SyncReply)(nil),        // 30: rollcall.v1.SyncReply
+	(*HandOverRequest)(nil),  // 31: rollcall.v1.HandOverRequest
+	(*HandOverReply)(nil),    // 32: rollcall.v1.HandOverReply
+	(*DrainRequest)(nil),     // 33: rollcall.v1.DrainRequest
+	(*DrainReply)(nil),       // 34: rollcall.v1.DrainReply
+	(*RebalanceRequest)(nil), // 35: rollcall.v1.RebalanceRequest
+	(*RebalanceReply)(nil),   // 36: rollcall.v1.RebalanceReply
+	(*ViewRequest)(nil),      // 37: rollcall.v1.ViewRequest
+	(*ViewReply)(nil),        // 38: rollcall.v1.ViewReply
+	(*ViewStatus)(nil),       // 39: rollcall.v1.ViewStatus
+	(*MemberStatus)(nil),     // 40: rollcall.v1.MemberStatus
+	(*ViewSessions)(nil),     // 41: rollcall.v1.ViewSessions
+	(*SessionRows)(nil),      // 42: rollcall.v1.SessionRows
+	(*SessionRow)(nil),       // 43: rollcall.v1.SessionRow
+	(*ViewFacts)(nil),        // 44: rollcall.v1.ViewFacts
+	(*FactRows)(nil),         // 45: rollcall.v1.FactRows
+	(*FactRow)(nil),          // 46: rollcall.v1.FactRow
+	(*ViewConnections)(nil),  // 47: rollcall.v1.ViewConnections
+	(*ConnectionRows)(nil),   // 48: rollcall.v1.ConnectionRows
+	(*ConnectionRow)(nil),    // 49: rollcall.v1.ConnectionRow
+	(*ViewWatches)(nil),      // 50: rollcall.v1.ViewWatches
+	(*WatchRows)(nil),        // 51: rollcall.v1.WatchRows
+	(*WatchRow)(nil),         // 52: rollcall.v1.WatchRow
+	(*ViewOwner)(nil),        // 53: rollcall.v1.ViewOwner
+	(*OwnerRow)(nil),         // 54: rollcall.v1.OwnerRow
+	(*ChildRow)(nil),         // 55: rollcall.v1.ChildRow
+	(*ViewEphemerals)(nil),   // 56: rollcall.v1.ViewEphemerals
+	(*EphemeralRows)(nil),    // 57: rollcall.v1.EphemeralRows
+	(*ViewRemovals)(nil),     // 58: rollcall.v1.ViewRemovals
+	(*RemovalRows)(nil),      // 59: rollcall.v1.RemovalRows
+	(*RemovalRow)(nil),       // 60: rollcall.v1.RemovalRow
+	(*ViewBuckets)(nil),      // 61: rollcall.v1.ViewBuckets
+	(*BucketRows)(nil),       // 62: rollcall.v1.BucketRows
+	(*BucketRow)(nil),        // 63: rollcall.v1.BucketRow
 }
 var file_rollcall_proto_depIdxs = []int32{
-	3,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
-	4,  // 1: rollcall.v1.Txn.ids:type_name -> rollcall.v1.Identity
-	6,  // 2: rollcall.v1.TermStart.roster:type_name -> rollcall.v1.Roster
-	6,  // 3: rollcall.v1.HelloReply.roster:type_name -> rollcall.v1.Roster
-	17, // 4: rollcall.v1.HelloReply.configuration:type_name -> rollcall.v1.Configuration
-	18, // 5: rollcall.v1.Configuration.servers:type_name -> rollcall.v1.ConfiguredServer
-	21, // 6: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
-	20, // 7: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
-	24, // 8: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
-	23, // 9: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
-	3,  // 10: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
-	37, // 11: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
-	39, // 12: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
-	42, // 13: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
-	45, // 14: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
-	48, // 15: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
-	51, // 16: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
-	54, // 17: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
-	56, // 18: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
-	59, // 19: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
-	38, // 20: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
-	40, // 21: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
-	43, // 22: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
-	46, // 23: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
-	49, // 24: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
-	52, // 25: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
-	55, // 26: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
-	57, // 27: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
-	60, // 28: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
-	23, // 29: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
-	41, // 30: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
-	44, // 31: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
-	47, // 32: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
-	47, // 33: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
-	50, // 34: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
-	0,  // 35: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
-	53, // 36: rollcall.v1.OwnerRow.children:type_name -> rollcall.v1.ChildRow
-	58, // 37: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
-	1,  // 38: rollcall.v1.RemovalRow.cause:type_name -> rollcall.v1.RemovalCause
-	61, // 39: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
-	15, // 40: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
-	19, // 41: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
-	35, // 42: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
-	31, // 43: rollcall.v1.Follower.Drain:input_type -> rollcall.v1.DrainRequest
-	33, // 44: rollcall.v1.Follower.Rebalance:input_type -> rollcall.v1.RebalanceRequest
-	25, // 45: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
-	27, // 46: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
-	29, // 47: rollcall.v1.Leader.HandOver:input_type -> rollcall.v1.HandOverRequest
-	16, // 48: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
-	22, // 49: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
-	36, // 50: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
-	32, // 51: rollcall.v1.Follower.Drain:output_type -> rollcall.v1.DrainReply
-	34, // 52: rollcall.v1.Follower.Rebalance:output_type -> rollcall.v1.RebalanceReply
-	26, // 53: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
-	28, // 54: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
-	30, // 55: rollcall.v1.Leader.HandOver:output_type -> rollcall.v1.HandOverReply
-	48, // [48:56] is the sub-list for method output_type
-	40, // [40:48] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	4,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
+	5,  // 1: rollcall.v1.Txn.ids:type_name -> rollcall.v1.Identity
+	8,  // 2: rollcall.v1.TermStart.roster:type_name -> rollcall.v1.Roster
+	7,  // 3: rollcall.v1.TermStart.cause:type_name -> rollcall.v1.LeaderCause
+	0,  // 4: rollcall.v1.LeaderCause.kind:type_name -> rollcall.v1.LeaderCauseKind
+	8,  // 5: rollcall.v1.HelloReply.roster:type_name -> rollcall.v1.Roster
+	19, // 6: rollcall.v1.HelloReply.configuration:type_name -> rollcall.v1.Configuration
+	20, // 7: rollcall.v1.Configuration.servers:type_name -> rollcall.v1.ConfiguredServer
+	23, // 8: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
+	22, // 9: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
+	26, // 10: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
+	25, // 11: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
+	4,  // 12: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
+	39, // 13: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
+	41, // 14: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
+	44, // 15: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
+	47, // 16: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
+	50, // 17: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
+	53, // 18: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
+	56, // 19: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
+	58, // 20: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
+	61, // 21: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
+	40, // 22: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
+	42, // 23: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
+	45, // 24: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
+	48, // 25: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
+	51, // 26: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
+	54, // 27: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
+	57, // 28: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
+	59, // 29: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
+	62, // 30: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
+	25, // 31: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
+	43, // 32: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
+	46, // 33: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
+	49, // 34: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
+	49, // 35: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
+	52, // 36: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
+	1,  // 37: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
+	55, // 38: rollcall.v1.OwnerRow.children:type_name -> rollcall.v1.ChildRow
+	60, // 39: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
+	2,  // 40: rollcall.v1.RemovalRow.cause:type_name -> rollcall.v1.RemovalCause
+	63, // 41: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
+	17, // 42: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
+	21, // 43: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
+	37, // 44: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
+	33, // 45: rollcall.v1.Follower.Drain:input_type -> rollcall.v1.DrainRequest
+	35, // 46: rollcall.v1.Follower.Rebalance:input_type -> rollcall.v1.RebalanceRequest
+	27, // 47: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
+	29, // 48: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
+	31, // 49: rollcall.v1.Leader.HandOver:input_type -> rollcall.v1.HandOverRequest
+	18, // 50: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
+	24, // 51: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
+	38, // 52: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
+	34, // 53: rollcall.v1.Follower.Drain:output_type -> rollcall.v1.DrainReply
+	36, // 54: rollcall.v1.Follower.Rebalance:output_type -> rollcall.v1.RebalanceReply
+	28, // 55: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
+	30, // 56: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
+	32, // 57: rollcall.v1.Leader.HandOver:output_type -> rollcall.v1.HandOverReply
+	50, // [50:58] is the sub-list for method output_type
+	42, // [42:50] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_rollcall_proto_init() }
@@ -5487,7 +5643,7 @@ func file_rollcall_proto_init() {
 	if File_rollcall_proto != nil {
 		return
 	}
-	file_rollcall_proto_msgTypes[33].OneofWrappers = []any{
+	file_rollcall_proto_msgTypes[34].OneofWrappers = []any{
 		(*ViewRequest_Status)(nil),
 		(*ViewRequest_Sessions)(nil),
 		(*ViewRequest_Facts)(nil),
@@ -5498,7 +5654,7 @@ func file_rollcall_proto_init() {
 		(*ViewRequest_Removals)(nil),
 		(*ViewRequest_Buckets)(nil),
 	}
-	file_rollcall_proto_msgTypes[34].OneofWrappers = []any{
+	file_rollcall_proto_msgTypes[35].OneofWrappers = []any{
 		(*ViewReply_Status)(nil),
 		(*ViewReply_Sessions)(nil),
 		(*ViewReply_Facts)(nil),
@@ -5514,8 +5670,8 @@ func file_rollcall_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rollcall_proto_rawDesc), len(file_rollcall_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   60,
+			NumEnums:      3,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -56,6 +56,7 @@ type connectionLoss struct {
 type failureDetector struct {
 	status              *Status
 	transport           *wire.Transport
+	leaderCauses        *wire.LeaderCauses
 	serverList          *serverList
 	electionTimeout     time.Duration
 	mayStand            func() error        // as in wire.Config
@@ -129,6 +130,7 @@ func (d *failureDetector) standAfterLoss(ctx context.Context, r *raft.Raft, l co
 	if !died {
 		return c, false
 	}
+	d.leaderCauses.NoteDeath(wire.MemberID(l.leader))
 	go d.leaderDied(wire.MemberID(l.leader)) // with TLS it may take time to close a connection
 	voters := len(voterServers(r))
 	hasJustStood := !lastStood.IsZero() && time.Since(lastStood) < standCooldown*d.electionTimeout

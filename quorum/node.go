@@ -71,6 +71,7 @@ type Node struct {
 	reachability      *Reachability
 	transfer          *Transfer
 	failureDetector   *failureDetector
+	leaderCauses      *wire.LeaderCauses
 	snapshotter       *Snapshotter
 	proposer          *proposer
 	failure           *memberFailure
@@ -158,8 +159,9 @@ func (n *Node) openData() (err error) {
 		status: n.status, serverList: n.serverList, electionTimeout: n.electionTimeout,
 		runEnded: n.runEnded,
 	}
+	n.leaderCauses = wire.NewLeaderCauses(n.cfg.MemberID)
 	n.failureDetector = &failureDetector{
-		status: n.status, serverList: n.serverList, electionTimeout: n.electionTimeout, mayStand: n.mayStand,
+		status: n.status, leaderCauses: n.leaderCauses, serverList: n.serverList, electionTimeout: n.electionTimeout, mayStand: n.mayStand,
 		mayAcceptLeadership: n.transfer.mayAcceptLeadership,
 		leaderDied:          n.cfg.LeaderDied, logger: n.logger, connectionLosses: make(chan connectionLoss, 1),
 		shorterCandidate: make(chan struct{}, 1),
@@ -209,6 +211,7 @@ func (n *Node) newTransport() *wire.Transport {
 			n.cfg.ConfigurationChanged()
 		},
 		LocalServer:         n.status.selfPeer(),
+		LeaderCauses:        n.leaderCauses,
 		MayStand:            n.mayStand,
 		MayAcceptLeadership: n.transfer.mayAcceptLeadership,
 		ConnectionLost:      n.failureDetector.queueLossIfLeader,
@@ -292,6 +295,9 @@ func (n *Node) Ready() <-chan struct{} { return n.raftStarted }
 // omissions. The caller must keep reading it: raft waits if 1,024 changes are unread. It is closed when Run
 // returns, unless raft hangs in a disk.
 func (n *Node) LeadershipChanges() <-chan bool { return n.leadershipChanges }
+
+// LeaderCauses returns what knows why this member leads.
+func (n *Node) LeaderCauses() *wire.LeaderCauses { return n.leaderCauses }
 
 // HasData reports whether this member has a snapshot or a log entry.
 func (n *Node) HasData() bool { return n.disk.HasData() }

@@ -303,12 +303,12 @@ func (m *fakeMember) silence(mute bool, vouch func(context.Context) error) {
 
 // The methods below are the Hooks: what a follower does and reports to the server.
 
-func (m *fakeMember) TermStarted(znode.Term)                 {}
-func (m *fakeMember) MemberAnnounced(uint32, uint64, uint64) {}
-func (m *fakeMember) SessionOpened(znode.Session)            {}
-func (m *fakeMember) TxnDropped(*proto.Txn)                  {}
-func (m *fakeMember) ServerListChanged(znode.ServerList)     {}
-func (m *fakeMember) QuotaExceeded(znode.ExceededQuota)      {}
+func (m *fakeMember) TermStarted(znode.Term, znode.LeaderCause) {}
+func (m *fakeMember) MemberAnnounced(uint32, uint64, uint64)    {}
+func (m *fakeMember) SessionOpened(znode.Session)               {}
+func (m *fakeMember) TxnDropped(*proto.Txn)                     {}
+func (m *fakeMember) ServerListChanged(znode.ServerList)        {}
+func (m *fakeMember) QuotaExceeded(znode.ExceededQuota)         {}
 
 func (m *fakeMember) SessionAttached(s znode.Session, old znode.SessionOwner) {
 	m.srv.SessionAttached(s, old)

@@ -36,7 +36,7 @@ func (s *State) ApplyEntry(index, term uint64, entry *proto.Entry) error {
 			Term: term, Nonce: start.GetNonce(), Leader: start.GetLeader(), Index: index, Rules: rulesOfTerm(start),
 		}
 		s.acls.applyRules(s.term.Rules)
-		s.hooks.TermStarted(s.term)
+		s.hooks.TermStarted(s.term, newLeaderCause(start.GetCause(), term))
 		s.runningTxn.adoptServerList(start.GetRoster())
 	case entry.GetTerm() != term || term != s.term.Term || entry.GetNonce() != s.term.Nonce:
 		// The entry's leader had lost its term or had not opened it yet. All members ignore the entry.

@@ -138,8 +138,8 @@ type Waiter interface {
 // Hooks report the changes of ApplyEntry, in log order, under the write lock. They must not block, change
 // their arguments, or take the tree's lock.
 type Hooks interface {
-	// TermStarted is called after a TermStart.
-	TermStarted(t Term)
+	// TermStarted is called after a TermStart. why is the cause that its leader gives.
+	TermStarted(t Term, why LeaderCause)
 	// MemberAnnounced is called when boot becomes a member's current run, with its cursor at 0.
 	MemberAnnounced(member uint32, boot, replaced uint64)
 	// SessionOpened is called when a session has been created.
@@ -275,7 +275,7 @@ func (c TreeView) ACLBytes(path []byte) int {
 
 type noHooks struct{}
 
-func (noHooks) TermStarted(Term)                       {}
+func (noHooks) TermStarted(Term, LeaderCause)          {}
 func (noHooks) MemberAnnounced(uint32, uint64, uint64) {}
 func (noHooks) SessionOpened(Session)                  {}
 func (noHooks) SessionAttached(Session, SessionOwner)  {}

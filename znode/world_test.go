@@ -189,7 +189,7 @@ func (o *recorder) note(format string, args ...any) {
 	o.log = append(o.log, fmt.Sprintf(format, args...))
 }
 
-func (o *recorder) TermStarted(t Term) { o.note("term %d", t.Term) }
+func (o *recorder) TermStarted(t Term, _ LeaderCause) { o.note("term %d", t.Term) }
 func (o *recorder) MemberAnnounced(member uint32, boot, replaced uint64) {
 	o.note("announced %d %d %d", member, boot, replaced)
 }

@@ -58,7 +58,7 @@ func (t *eventPrinter) replaceBelow(lines []string) {
 func (t *eventPrinter) printEvent(e member.Event) {
 	switch e.Kind {
 	case member.EventLeader:
-		t.printLine("leader elected: member %d, term %d", e.Member, e.Term)
+		t.printLine("leader elected: member %d, term %d: %v", e.Member, e.Term, e.Cause)
 	case member.EventOpened:
 		t.printLine("session opened: %v from %s on member %d, timeout %v", e.Session, e.Address, e.Member, e.Timeout)
 	case member.EventMoved:

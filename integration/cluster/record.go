@@ -338,7 +338,7 @@ func (w *witness) SessionClosed(s znode.Session, end znode.SessionEnd) {
 	}
 }
 
-func (w *witness) TermStarted(t znode.Term) {
+func (w *witness) TermStarted(t znode.Term, _ znode.LeaderCause) {
 	if w.gone.Load() {
 		return
 	}

@@ -23,7 +23,7 @@ func TestWhomLeadersAsk(t *testing.T) {
 		all := []uint32{1, 2, 3, 4}
 		start := func(number uint64, leader uint32) {
 			w := &witness{record: r, id: leader}
-			w.TermStarted(znode.Term{Term: number, Leader: leader})
+			w.TermStarted(znode.Term{Term: number, Leader: leader}, znode.LeaderCause{})
 		}
 		start(1, 2)
 		at := func(d time.Duration, leader uint32, configuration ...uint32) {

@@ -64,7 +64,7 @@ func TestDots(t *testing.T) {
 	p.media("prefers-reduced-motion", "reduce")
 	p.wait(`!document.querySelector('.legend .dots').checkVisibility()`)
 	p.shows("#leaders", "Member 2 has led since")
-	if got := eval[[]string](p, `[...document.querySelectorAll('#leaders tbody tr')].map((tr) => [tr.children[0].innerText, tr.children[2].innerText].join())`); !slices.Equal(got, []string{"member 2,7", "member 1,6"}) {
+	if got := eval[[]string](p, `[...document.querySelectorAll('#leaders tbody tr')].map((tr) => [tr.children[0].innerText, tr.children[2].innerText, tr.children[4].innerText].join())`); !slices.Equal(got, []string{"member 2,7,no heartbeat from member 1 for 1.2 s", "member 1,6,no leader known since its start"}) {
 		t.Errorf("the leaders are %q", got)
 	}
 	if n, err := strconv.Atoi(strings.Fields(eval[string](p, `document.querySelectorAll('#leaders tbody tr')[1].children[3].innerText`))[0]); err != nil || n != 10 {

@@ -287,7 +287,7 @@ func (f *fake) events(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, text)
 	}
 	for term := range uint64(2) {
-		send("leader", api.LeaderEvent{At: f.begun.Add(time.Duration(term) * 10 * time.Minute), LeaderID: uint32(1 + term), Term: 6 + term})
+		send("leader", api.LeaderEvent{At: f.begun.Add(time.Duration(term) * 10 * time.Minute), LeaderID: uint32(1 + term), Term: 6 + term, Cause: []string{"started", "silent"}[term], FormerID: uint32(term), SilentMs: 1200 * int64(term)})
 	}
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()

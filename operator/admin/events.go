@@ -286,9 +286,12 @@ func (s *eventStreams) queueSessionEvent(of znode.Session, e api.SessionEvent) {
 	}
 }
 
-// LeaderChanged reports that a leader has opened its term, at a log time.
-func (h *HTTP) LeaderChanged(leader uint32, term uint64, opened time.Time) {
-	e := api.LeaderEvent{At: utcMillis(opened), LeaderID: leader, Term: term}
+// LeaderChanged reports that a leader has opened its term, at a log time, and why it leads.
+func (h *HTTP) LeaderChanged(leader uint32, term uint64, why znode.LeaderCause, opened time.Time) {
+	e := api.LeaderEvent{
+		At: utcMillis(opened), LeaderID: leader, Term: term,
+		Cause: why.Kind.String(), FormerID: why.Former, SilentMs: why.Silent.Milliseconds(),
+	}
 	last := h.streams.lastLeaderChanges()
 	last = append(slices.Clone(last[max(0, len(last)-maxLeaderEvents+1):]), e)
 	h.streams.lastLeaderEvents.Store(&last)

@@ -115,7 +115,7 @@ func TestEventsAreAsDescribed(t *testing.T) {
 			for range 2 * maxPendingEvents {
 				h.SessionOpened(znode.Session{})
 			}
-			h.LeaderChanged(1, 2, time.Now())
+			h.LeaderChanged(1, 2, znode.LeaderCause{}, time.Now())
 		}()
 		kinds, seen := described(t).Components.Schemas["Events"].Value.Properties, map[string]bool{}
 		for begun := time.Now(); time.Since(begun) < 3*pollInterval; {
@@ -168,8 +168,8 @@ func TestEvents(t *testing.T) {
 				t.Errorf("%s, want %s", got, want)
 			}
 		}
-		h.LeaderChanged(2, 10, time.Now())
-		if got, want := l.until(t, "leader"), fmt.Sprintf(`{"at":"%s","leader":2,"term":10}`, now); got != want {
+		h.LeaderChanged(2, 10, znode.LeaderCause{}, time.Now())
+		if got, want := l.until(t, "leader"), fmt.Sprintf(`{"at":"%s","leader":2,"term":10,"cause":"unknown","former":0,"silent_ms":0}`, now); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 		begun, seen := time.Now(), map[string]int{}
@@ -201,13 +201,13 @@ func TestEventsBeginWithLeaders(t *testing.T) {
 		defer stop()
 		begun := time.Now()
 		for term := range uint64(maxLeaderEvents + 2) {
-			h.LeaderChanged(uint32(term%3+1), term+1, begun.Add(time.Duration(term)*time.Minute))
+			h.LeaderChanged(uint32(term%3+1), term+1, znode.LeaderCause{Kind: znode.LeaderSilent, Former: 7, Silent: 1500 * time.Millisecond}, begun.Add(time.Duration(term)*time.Minute))
 		}
 		for range 2 { // readers
 			l := listen(t, p, "/v1/events")
 			for term := uint64(3); term <= maxLeaderEvents+2; term++ {
 				opened := utcMillis(begun.Add(time.Duration(term-1) * time.Minute)).Format(time.RFC3339)
-				if got, want := l.until(t, "leader"), fmt.Sprintf(`{"at":"%s","leader":%d,"term":%d}`, opened, (term-1)%3+1, term); got != want {
+				if got, want := l.until(t, "leader"), fmt.Sprintf(`{"at":"%s","leader":%d,"term":%d,"cause":"silent","former":7,"silent_ms":1500}`, opened, (term-1)%3+1, term); got != want {
 					t.Errorf("%s, want %s", got, want)
 				}
 			}
@@ -223,13 +223,13 @@ func TestEventsOfLeadersAreInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, p, stop := serveEvents(t)
 		defer stop()
-		h.LeaderChanged(1, 1, time.Now())
+		h.LeaderChanged(1, 1, znode.LeaderCause{}, time.Now())
 		h.streams.leaderEvents <- api.LeaderEvent{LeaderID: 1, Term: 1} // just before the last stream ended
-		h.LeaderChanged(2, 2, time.Now())
+		h.LeaderChanged(2, 2, znode.LeaderCause{}, time.Now())
 		l := listen(t, p, "/v1/events")
 		defer func() { _ = l.Close() }()
 		synctest.Wait()
-		h.LeaderChanged(3, 3, time.Now())
+		h.LeaderChanged(3, 3, znode.LeaderCause{}, time.Now())
 		for want := uint64(1); want <= 3; want++ {
 			var e api.LeaderEvent
 			if err := json.Unmarshal([]byte(l.until(t, "leader")), &e); err != nil || e.Term != want {

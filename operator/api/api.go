@@ -380,6 +380,12 @@ type LeaderEvent struct {
 	At       time.Time `json:"at"`     // when it opened its term, by the log's time
 	LeaderID uint32    `json:"leader"` // the member that leads
 	Term     uint64    `json:"term"`   // raft's
+	// what ended the leader before, as far as the new one knows: "handed over": that handed over to this one; "died": its process
+	// ended; "silent": it sent no heartbeats; "elected again": this leader led before, and stepped down; "resumed": this leader
+	// begins once more in the same term; "started": this leader had known no other since its start; or "unknown"
+	Cause    string `json:"cause"`
+	FormerID uint32 `json:"former"`    // the leader before; 0: none or unknown
+	SilentMs int64  `json:"silent_ms"` // if it was silent, the time for which it was when the new leader stood for election
 }
 
 // Load is the load of a member's own clients.

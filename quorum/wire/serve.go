@@ -367,7 +367,7 @@ func (rc *receiver) serveConn(in *inConn) error {
 			resp, err = rc.receiveAndInstall(r, install, io.LimitReader(in.r, install.Size))
 		default:
 			resp, err = rc.handleRequest(r, in.serverID, command)
-			rc.lastLeader.note(in.serverID, command, resp)
+			rc.noteResponse(in, command, resp)
 		}
 		if broken := in.sendReply(resp, err); broken != nil || isInstall || impostor {
 			return broken
@@ -398,6 +398,7 @@ func (rc *receiver) handleRequest(r *raft.Raft, from raft.ServerID, command any)
 		if err := cmp.Or(checkFromLeader(r, from), rc.cfg.MayStand(), rc.cfg.MayAcceptLeadership()); err != nil {
 			return nil, err
 		}
+		rc.cfg.LeaderCauses.noteHandOver(MemberID(from))
 	}
 	return rc.callRaft(raft.RPC{Command: command}, nil)
 }

@@ -13,6 +13,7 @@
 package wire
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"log/slog"
@@ -34,13 +35,15 @@ var (
 )
 
 // Config configures a Transport: the network, and the functions that connect it to its member.
-// Every field is required. The functions may be called by any goroutine, and must not block unless the field
+// Every field is required unless its comment says otherwise. The functions may be called by any goroutine, and must not block unless the field
 // allows it.
 type Config struct {
 	StreamLayer     raft.StreamLayer // a *Stream
 	LocalServer     Peer             // with its disk
 	ElectionTimeout time.Duration    // raft's
 	Logger          *slog.Logger
+
+	LeaderCauses *LeaderCauses // shared with the member; nil: the transport has its own
 
 	Raft      func() *raft.Raft          // returns nil until raft runs
 	EndMember func(error)                // ends the member
@@ -106,6 +109,7 @@ type Transport struct {
 // New returns a Transport over cfg.StreamLayer, which it owns. The caller must call Close, even without
 // Start.
 func New(cfg Config) *Transport {
+	cfg.LeaderCauses = cmp.Or(cfg.LeaderCauses, NewLeaderCauses(cfg.LocalServer.ID))
 	t := &Transport{cfg: cfg, closed: make(chan struct{})}
 	t.receiver = &receiver{
 		cfg: &t.cfg, peerConns: newPeerConns(cfg.Logger), raftRequests: make(chan raft.RPC),
@@ -275,6 +279,7 @@ func (t *Transport) clampCommit(req *raft.AppendEntriesRequest) *raft.AppendEntr
 func (t *Transport) RequestVote(_ raft.ServerID, to raft.ServerAddress, req *raft.RequestVoteRequest,
 	resp *raft.RequestVoteResponse,
 ) error {
+	t.cfg.LeaderCauses.noteCandidacy(req.Term, req.LeadershipTransfer)
 	if err := t.sendCandidacy(to, requestVote, req, resp); err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ export function start() {
       { title: 'Since', cell: (c) => formatTime(c.at) },
       { title: 'Term', kind: 'number', cell: (c) => formatCount(c.term) },
       { title: 'Led for', kind: 'number', cell: (c) => ledFor(c, changes) },
+      { title: 'Cause', cell: causeText },
     ],
   });
   $('#leaders .rows').append(table.element);
@@ -30,6 +31,9 @@ export function start() {
   return {
     hear: {
       leader: (change) => {
+        if (change.cause === 'resumed' && changes.some((c) => c.term === change.term)) {
+          return; // the leader is the same, and the first cause of its term stays
+        }
         changes = [change, ...changes.filter((c) => c.term !== change.term)].sort((a, b) => b.term - a.term);
         draw();
       },
@@ -39,6 +43,18 @@ export function start() {
       },
     },
   };
+}
+
+// causeText returns what ended the leader before a change.
+function causeText(change) {
+  return {
+    'handed over': `handed over by member ${change.former}`,
+    died: `member ${change.former} died`,
+    silent: `no heartbeat from member ${change.former} for ${formatDuration(change.silent_ms)}`,
+    'elected again': `member ${change.former} stepped down and was elected again`,
+    resumed: `member ${change.former} resumed in the same term`,
+    started: 'no leader known since its start',
+  }[change.cause] ?? unknownValue;
 }
 
 // ledFor returns the time from a leader's change to the next one.
