@@ -79,7 +79,7 @@ func TestCertificateMetric(t *testing.T) {
 			t.Fatal(err)
 		}
 		o, dir := operators{}, t.TempDir()
-		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) {
+		e := cluster.Start(t, 3, cluster.Options{Tick: longTick, Adjust: func(cfg *member.Config) {
 			o.listen(cfg)
 			cfg.OperatorListener, cfg.MetricsListener = nil, cfg.OperatorListener // to everybody
 			if cfg.ID == 3 {
