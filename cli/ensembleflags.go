@@ -179,7 +179,7 @@ func (l *EnsembleFlags) readAuthorization() (string, error) {
 	return "", err
 }
 
-// readToken also returns the owner of the file, and a warning if other users may read or change it.
+// readToken also returns the owner of the file, and a warning if other users may read it and that is no reason to reject it.
 func readToken(name string) (token string, owner int, exposed string, err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -188,6 +188,10 @@ func readToken(name string) (token string, owner int, exposed string, err error)
 	defer func() { _ = f.Close() }() // it was only read
 	info, err := f.Stat()
 	if err != nil {
+		return "", 0, "", err
+	}
+	file := secretfile.Describe(f, info)
+	if err := file.RejectExposed(); err != nil {
 		return "", 0, "", err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxToken))
@@ -200,7 +204,7 @@ func readToken(name string) (token string, owner int, exposed string, err error)
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) || len(text) == maxToken:
 		return "", 0, "", fmt.Errorf("%s does not hold one token of visible characters", name)
 	}
-	return token, secretfile.OwnerOf(info), secretfile.File{Mode: info.Mode()}.ExposedWarning(), nil
+	return token, file.Owner, file.ExposedWarning(), nil
 }
 
 // SessionConfig returns the servers and the configuration of a session with the login of --jaas and the identities of

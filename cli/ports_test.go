@@ -249,13 +249,26 @@ func TestSocketIsNamed(t *testing.T) {
 	}
 }
 
-// A token file that others may read is used, with one warning that says what to do.
+// A token file that others may read is rejected, and the error says what to do. One of another user, who alone can change the
+// mode, is used with one warning.
 func TestExposedTokenFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("abcdefghijklmnop\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for mode, want := range map[os.FileMode]int{0o644: 1, 0o600: 0} {
+	auth, err := linkOf(t, nil, "--token-file", file).readAuthorization()
+	if auth != "" || err == nil || StatusOf(err) != UsageError || !strings.Contains(err.Error(), "--token-file: ") ||
+		!strings.Contains(err.Error(), "(mode 0644)") || !strings.Contains(err.Error(), "chmod 600 "+file) {
+		t.Errorf("%q, %v, want a usage error with the advice", auth, err)
+	}
+	others := map[os.FileMode]int{0o600: 0}
+	if os.Geteuid() == 0 {
+		others[0o644] = 1
+		if err := os.Chown(file, 12345, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for mode, want := range others {
 		if err := os.Chmod(file, mode); err != nil {
 			t.Fatal(err)
 		}

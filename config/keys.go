@@ -358,7 +358,7 @@ var mainKeys = []key{
 	{
 		name: "admin.tokenFile", kind: filePath(func(d *rawConfig) *string { return &d.HTTP.TokenFile }), unset: "none",
 		doc: "Rollcall's own: file with a token of 16 to 4096 bytes, which administrators send as `Authorization: Bearer " +
-			"TOKEN`. It is read at the start. If others may read it, there is a warning (chmod 600)",
+			"TOKEN`. It is read at the start. A file that others may read is rejected (chmod 600)",
 	},
 	{
 		name: "admin.forceHttps", kind: boolean(func(d *rawConfig) *bool { return &d.HTTP.ForceHTTPS }), def: "false",

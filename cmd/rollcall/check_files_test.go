@@ -169,7 +169,7 @@ func TestConfigCheckMembers(t *testing.T) {
 	}
 }
 
-// One rule holds for the modes of all files with secrets: others who may read one are a warning.
+// Files that only Rollcall has are rejected if others may read them. Files that ZooKeeper has, too, get a warning.
 func TestConfigCheckModes(t *testing.T) {
 	_, key := issueCertificate(t, time.Now(), 365*oneDay)
 	_, at := inDir(t, map[string]string{
@@ -179,7 +179,7 @@ func TestConfigCheckModes(t *testing.T) {
 			"DigestAuthenticationProvider.superDigestPath=DIR/hash\njava.security.auth.login.config=DIR/jaas\n",
 	})
 	secrets := []string{
-		"ssl.keyStore.location", "ssl.quorum.keyStore.location", "ensembleSecretFile", "admin.tokenFile", "ssl.quorum.keyStore.passwordPath",
+		"ssl.keyStore.location", "ssl.quorum.keyStore.location", "ssl.quorum.keyStore.passwordPath",
 		"DigestAuthenticationProvider.superDigestPath", "java.security.auth.login.config",
 	}
 	for mode, exposed := range map[os.FileMode]bool{0o600: false, 0o440: false, 0o444: true, 0o644: true, 0o660: true} {
@@ -189,8 +189,13 @@ func TestConfigCheckModes(t *testing.T) {
 			}
 		}
 		status, text := checkRun(t, at("DIR/cfg"))
-		if status != cli.OK {
+		if exposed != (status != cli.OK) {
 			t.Errorf("mode %o: status %d:\n%s", mode, status, text)
+		}
+		for _, key := range []string{"ensembleSecretFile", "admin.tokenFile"} {
+			if rejected := strings.Contains(text, ": "+key+"="+at("DIR/secret")+": the file is open to other users") && strings.Contains(text, "run chmod 600 "+at("DIR/secret")); rejected != exposed {
+				t.Errorf("mode %o: %s: rejected %v, want %v:\n%s", mode, key, rejected, exposed, text)
+			}
 		}
 		for _, key := range secrets {
 			warned := false

@@ -18,16 +18,60 @@ import (
 // group read it. The group may read it, because Kubernetes gives secrets to a pod in this way.
 const exposedBits fs.FileMode = 0o027
 
-// File is the content of a file and its mode.
+// File is the content of a file, and what says who else may read or change it.
 type File struct {
-	Text []byte
-	Mode fs.FileMode
+	Path  string
+	Text  []byte
+	Mode  fs.FileMode
+	Owner int // the user
+	// IsOnReadOnlyMount is set if nobody can change the file or its mode where it is mounted, as containers mount secrets.
+	IsOnReadOnlyMount bool
+}
+
+// Describe returns a File without its text.
+func Describe(f *os.File, info fs.FileInfo) File {
+	return File{Path: f.Name(), Mode: info.Mode(), Owner: OwnerOf(info), IsOnReadOnlyMount: isOnReadOnlyMount(f)}
+}
+
+// readOnlyMount is the flag of statfs for a mount that is read-only. It is the same on Linux, macOS and FreeBSD.
+const readOnlyMount = 1
+
+// isOnReadOnlyMount reports whether an open file is on a mount that is read-only. If the system cannot tell, it is not.
+func isOnReadOnlyMount(f *os.File) bool {
+	var mount syscall.Statfs_t
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var failure error
+	err = conn.Control(func(fd uintptr) { failure = syscall.Fstatfs(int(fd), &mount) })
+	return err == nil && failure == nil && uint64(mount.Flags)&readOnlyMount != 0
+}
+
+// RejectExposed returns an error if users who should not may read or change a file that has a token or a secret of Rollcall's
+// own, and the file's mode is this machine's to change. It returns nil for what ExposedWarning warns of besides:
+//
+//   - A file on a read-only mount. Kubernetes mounts secrets with the mode 0644 by default, and Docker with 0444, both
+//     read-only.
+//   - A file that others may only read, and that belongs to another user than that of this process, which is root. So do other
+//     ways of mounting secrets. This process could not change the mode.
+//
+// ssh treats private keys in the same way. What is no regular file, such as a pipe, is not rejected.
+func (f File) RejectExposed() error {
+	isOpen := f.Mode.Perm()&exposedBits != 0
+	othersWrite := f.Mode.Perm()&othersWriteBits != 0
+	if !isOpen || !f.Mode.IsRegular() || f.IsOnReadOnlyMount || !othersWrite && f.Owner != os.Geteuid() {
+		return nil
+	}
+	return fmt.Errorf("the file is open to other users (mode %#o); only its owner may read and change it, and its group may "+
+		"read it (mode 0600 or 0640 at most): run chmod 600 %s, and replace what is in the file if others may have read it",
+		f.Mode.Perm(), f.Path)
 }
 
 // ExposedWarning returns a warning, with advice, if other users may read or change the file, or "".
 //
-// It never is a reason to reject the file: ZooKeeper reads a file of any mode, and by default Kubernetes and
-// Docker mount secrets with the modes 0644 and 0444, in containers that have no other users.
+// For a file that ZooKeeper has, too, it never is a reason to reject it: ZooKeeper reads a file of any mode. For the others see
+// RejectExposed.
 func (f File) ExposedWarning() string {
 	if f.Mode.Perm()&exposedBits == 0 {
 		return ""
@@ -62,7 +106,9 @@ func ReadTrustedFile(path string, most int) (File, error) {
 	if err != nil {
 		return File{}, withoutPath(err)
 	}
-	return File{Text: text, Mode: info.Mode()}, nil
+	described := Describe(f, info)
+	described.Text = text
+	return described, nil
 }
 
 // pathErrors are the errors of a path that names no file, or none that this user may read.

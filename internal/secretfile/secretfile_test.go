@@ -2,6 +2,7 @@ package secretfile
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -26,6 +27,31 @@ func TestExposed(t *testing.T) {
 		}
 		if got := f.ExposedWarning(); (got != "") != exposed || exposed && !strings.Contains(got, "chmod 600") {
 			t.Errorf("mode %o: %q", mode, got)
+		}
+	}
+}
+
+// What is rejected for its mode: what this process could put right, and what others may write.
+func TestRejectExposed(t *testing.T) {
+	self, other := os.Geteuid(), os.Geteuid()+1
+	for name, tt := range map[string]struct {
+		file File
+		want bool
+	}{
+		"its owner's":                        {File{Mode: 0o600, Owner: self}, false},
+		"its group may read it":              {File{Mode: 0o640, Owner: self}, false},
+		"others may read it":                 {File{Mode: 0o644, Owner: self}, true},
+		"its group may write it":             {File{Mode: 0o660, Owner: self}, true},
+		"others may read another user's":     {File{Mode: 0o444, Owner: other}, false},
+		"others may write another user's":    {File{Mode: 0o666, Owner: other}, true},
+		"its group may write another user's": {File{Mode: 0o660, Owner: other}, true},
+		"mounted read-only":                  {File{Mode: 0o666, Owner: self, IsOnReadOnlyMount: true}, false},
+		"a pipe":                             {File{Mode: 0o644 | fs.ModeNamedPipe, Owner: self}, false},
+	} {
+		tt.file.Path = "/some/token"
+		err := tt.file.RejectExposed()
+		if (err != nil) != tt.want || err != nil && (!strings.Contains(err.Error(), fmt.Sprintf("(mode %#o)", tt.file.Mode.Perm())) || !strings.Contains(err.Error(), "run chmod 600 /some/token")) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

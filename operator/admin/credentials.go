@@ -141,9 +141,12 @@ func (c *credentials) readTokens(s *HTTPSettings, log *slog.Logger) error {
 }
 
 // readToken returns the token in a file without surrounding white space. exposed is not empty if other users can
-// read the file.
+// read the file and that is no reason to reject it.
 func readToken(key, path string) (token, exposed string, err error) {
 	f, err := secretfile.ReadTrustedFile(path, maxTokenFileBytes)
+	if err == nil {
+		err = f.RejectExposed()
+	}
 	if err != nil {
 		return "", "", secretfile.WrapFault(key, path, err)
 	}

@@ -103,6 +103,9 @@ func readSecrets(path string) (list []secret, exposed string, err error) {
 		err = fmt.Errorf("%w; %s", err, howToMake)
 	}
 	if err == nil {
+		err = f.RejectExposed()
+	}
+	if err == nil {
 		list, err = parseSecrets(f.Text)
 	}
 	if err != nil {

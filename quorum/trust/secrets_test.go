@@ -64,9 +64,9 @@ func TestSecretFile(t *testing.T) {
 	}
 }
 
-// A file that others may read is used, and there is a warning. No text shows a secret.
+// A file that others may read is rejected, and the error says what to do. No text shows a secret.
 func TestOpenFile(t *testing.T) {
-	for mode, warned := range map[os.FileMode]bool{0o600: false, 0o440: false, 0o644: true, 0o660: true} {
+	for mode, rejected := range map[os.FileMode]bool{0o600: false, 0o440: false, 0o644: true, 0o660: true} {
 		var logs bytes.Buffer
 		path := filepath.Join(t.TempDir(), "secret")
 		write(t, path, old)
@@ -74,8 +74,10 @@ func TestOpenFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, err := openSecrets(path, slog.New(slog.NewTextHandler(&logs, nil)))
-		if err != nil || strings.Contains(logs.String(), "chmod 600") != warned {
+		if rejected != (err != nil) || err != nil && (!strings.Contains(err.Error(), "chmod 600 "+path) || strings.Contains(err.Error(), old)) || logs.Len() > 0 {
 			t.Errorf("mode %v: %v, logged %q", mode, err, logs.String())
+		}
+		if err != nil {
 			continue
 		}
 		if text := fmt.Sprintf("%v %+v %#v %s %q", s.currentSecrets(), s.currentSecrets(), s.currentSecrets(), s.currentSecrets()[0], s.currentSecrets()) + logs.String(); strings.Contains(text, old) {

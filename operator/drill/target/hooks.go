@@ -251,6 +251,9 @@ func (m HookMember) token() (string, error) {
 		return "", nil
 	}
 	f, err := secretfile.ReadTrustedFile(m.TokenFile, maxHookToken)
+	if err == nil {
+		err = f.RejectExposed()
+	}
 	text := string(bytes.TrimSpace(f.Text))
 	switch {
 	case err != nil:

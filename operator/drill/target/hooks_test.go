@@ -172,6 +172,19 @@ func TestHookTokens(t *testing.T) {
 	}
 }
 
+// A token file that others may read is rejected.
+func TestHookTokenOpenToOthers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	if err := errors.Join(os.WriteFile(path, []byte("read-me-only\n"), 0o600), os.Chmod(path, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	c := fakeHooks("/dev/null")
+	c.Members[1].Admin, c.Members[1].TokenFile = "https://b:8080", path
+	if _, err := NewHooks(openJournal(t, t.TempDir()), c); err == nil || !strings.Contains(err.Error(), "chmod 600 "+path) {
+		t.Errorf("%v, want the advice to chmod it", err)
+	}
+}
+
 func TestHooksCannot(t *testing.T) {
 	c := fakeHooks("/dev/null")
 	c.Hooks["disk"], c.Hooks["slow"] = "true", "true"
