@@ -131,13 +131,42 @@ func checkMisplacedFiles(dir string) error {
 	return nil
 }
 
-// globIn returns the paths in dir that match a pattern. Special characters in dir have no meaning.
+// globIn returns the paths in dir that match a pattern. Special characters in dir have no meaning. A directory that does
+// not exist has no matches, and one that cannot be read gives an error: what it has would count as missing otherwise.
 func globIn(dir, pattern string) ([]string, error) {
-	found, err := fs.Glob(os.DirFS(dir), pattern)
+	files := readableFS{FS: os.DirFS(dir)}
+	found, err := fs.Glob(&files, pattern)
 	for i, name := range found {
 		found[i] = filepath.Join(dir, name)
 	}
+	if files.failed != nil && err == nil {
+		err = fmt.Errorf("%s: %w", dir, files.failed)
+	}
 	return found, err
+}
+
+// readableFS keeps the first error of the system, which fs.Glob ignores.
+type readableFS struct {
+	fs.FS
+	failed error
+}
+
+func (f *readableFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(f.FS, name)
+	f.note(err)
+	return entries, err
+}
+
+func (f *readableFS) Stat(name string) (fs.FileInfo, error) {
+	info, err := fs.Stat(f.FS, name)
+	f.note(err)
+	return info, err
+}
+
+func (f *readableFS) note(err error) {
+	if f.failed == nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+		f.failed = err
+	}
 }
 
 func pathExists(path string) (bool, error) {

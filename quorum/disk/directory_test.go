@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -361,4 +362,49 @@ func TestDirectoryNamedLikePattern(t *testing.T) {
 			t.Errorf("%s still has a half snapshot: %v", name, err)
 		}
 	}
+}
+
+// A directory that cannot be read is not one without files: its log does not count as lost, and ZooKeeper's data in it are
+// not overlooked. A link to itself cannot be read by anyone, whatever the rights.
+func TestUnreadableDirectory(t *testing.T) {
+	unreadable := func(t *testing.T, path string) {
+		t.Helper()
+		if err := errors.Join(os.RemoveAll(path), os.Symlink(filepath.Base(path), path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("log", func(t *testing.T) {
+		cfg := directoryConfig(t.TempDir(), 1)
+		d, err := Open(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		log := filepath.Join(own(cfg.DataDir), logDirName)
+		unreadable(t, log)
+		if d, err = Open(cfg); err == nil {
+			d.Close()
+		}
+		if !errors.Is(err, syscall.ELOOP) || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), own(cfg.DataDir)) {
+			t.Errorf("Open: %v, want the system's error with the directory, and not ErrDamaged", err)
+		}
+	})
+	for _, name := range []string{"version-2", logDirName, snapshotsDir} {
+		t.Run("operator's "+name, func(t *testing.T) {
+			dir := t.TempDir()
+			unreadable(t, filepath.Join(dir, name))
+			if _, err := MemberDirectory(dir); !errors.Is(err, syscall.ELOOP) || !strings.Contains(err.Error(), dir) {
+				t.Errorf("%v, want the system's error with the directory", err)
+			}
+		})
+	}
+	t.Run("segments", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "log")
+		unreadable(t, dir)
+		if _, err := segmentPaths(dir); !errors.Is(err, syscall.ELOOP) {
+			t.Errorf("%v, want the system's error", err)
+		}
+	})
 }
