@@ -35,6 +35,7 @@ func TestUpTellsEveryEvent(t *testing.T) {
 	e := member.Event{
 		Term: 7001, Member: 7002, FromMember: 7003, Session: 0x7004, Timeout: 7005 * time.Second, Address: "a:7006", Ephemerals: 7007, Silent: 7008, By: "carol", Overuses: 7009,
 		Quota: znode.ExceededQuota{Path: "/7010", Count: 7011, CountLimit: 7012, Bytes: 7013, BytesLimit: 7014}, Names: znode.ChildCount{Path: "/7015", Created: 7016},
+		Cause: znode.LeaderCause{Kind: znode.LeaderSilent, Former: 7017, Silent: 7018 * time.Second},
 	}
 	var told string
 	for _, e.Kind = range kindsOfEvents(t) {
@@ -55,16 +56,20 @@ func TestUpTellsEveryEvent(t *testing.T) {
 	}
 }
 
-// collect adds the fields of a struct and of those in it to values, as text. Each must have a value.
+// collect adds the fields of a struct and of those in it to values, as text. Each must have a value. A struct that says itself what it is
+// counts as one.
 func collect(t *testing.T, values map[string]string, of reflect.Value) {
 	t.Helper()
 	for i := range of.NumField() {
 		name, f := of.Type().Field(i).Name, of.Field(i)
+		text, isText := f.Interface().(fmt.Stringer)
 		switch {
-		case f.Kind() == reflect.Struct:
-			collect(t, values, f)
 		case f.IsZero():
 			t.Errorf("%s is new: give it a value in this test", name)
+		case f.Kind() == reflect.Struct && isText:
+			values[name] = text.String()
+		case f.Kind() == reflect.Struct:
+			collect(t, values, f)
 		default:
 			values[name] = fmt.Sprint(f.Interface())
 		}
