@@ -30,7 +30,7 @@ var bitnamiVariables = []struct {
 	{name: "ALLOW_ANONYMOUS_LOGIN", noEffect: "clients without an identity are served unless ZOO_CFG_EXTRA has enforce.auth.enabled=true and enforce.auth.schemes"},
 }
 
-// refusedVariables switch on what a member must not leave out in silence. The value is what to write instead.
+// refusedVariables switch on what a member must not leave out in silence, unless they are clearly off. The value is what to write instead.
 var refusedVariables = map[string]string{
 	"ZOO_ENABLE_AUTH": "write the users into a JAAS file, as in docs/security.md, and set SERVER_JVMFLAGS=-Djava.security.auth.login.config=FILE; " +
 		"for logins alone also ZOO_CFG_EXTRA=sessionRequireClientSASLAuth=true",
@@ -42,6 +42,11 @@ var refusedVariables = map[string]string{
 // isYes reports whether a value of Bitnami's switches is on.
 func isYes(value string) bool {
 	return slices.Contains([]string{"yes", "true", "1"}, strings.ToLower(value))
+}
+
+// isNo reports whether a value of Bitnami's switches is clearly off.
+func isNo(value string) bool {
+	return slices.Contains([]string{"", "no", "false", "0"}, strings.ToLower(strings.TrimSpace(value)))
 }
 
 // isBitnamis reports whether the variables are those of Bitnami's image.
@@ -68,7 +73,7 @@ func (e *environ) bitnamiSettings() (list []setting, err error) {
 		return nil, nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(refusedVariables)) {
-		if value := e.values[name]; isYes(value) {
+		if value := e.values[name]; !isNo(value) {
 			return nil, fmt.Errorf("%s=%s: this variable of Bitnami's image is not served: %s", name, ShortText(value), refusedVariables[name])
 		}
 	}
@@ -86,7 +91,7 @@ func (e *environ) bitnamiSettings() (list []setting, err error) {
 			list = append(list, setting{v.key, value, v.name})
 		}
 	}
-	if isYes(e.values["ZOO_ENABLE_PROMETHEUS_METRICS"]) {
+	if isYes(strings.TrimSpace(e.values["ZOO_ENABLE_PROMETHEUS_METRICS"])) {
 		list = append(list, setting{
 			"metricsProvider.className", "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider", "ZOO_ENABLE_PROMETHEUS_METRICS",
 		})
@@ -105,6 +110,9 @@ func bitnamiServers(value string) (list []setting, isBitnamis bool, err error) {
 		return nil, false, nil
 	}
 	servers := strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(",; \t\n", r) })
+	if len(servers) == 0 {
+		return nil, true, fmt.Errorf("ZOO_SERVERS: %s: names no server; leave it out for one server", ShortText(value))
+	}
 	for i, server := range servers {
 		address, number, numbered := strings.Cut(server, "::")
 		if !numbered {

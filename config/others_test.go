@@ -86,6 +86,11 @@ func TestBitnamisVariables(t *testing.T) {
 func TestBitnamisRefusals(t *testing.T) {
 	for variable, want := range map[string]string{
 		"ZOO_ENABLE_AUTH=yes":                             "ZOO_ENABLE_AUTH=yes: this variable of Bitnami's image is not served: write the users into a JAAS file",
+		"ZOO_ENABLE_AUTH=yes ":                            "this variable of Bitnami's image is not served",
+		"ZOO_ENABLE_AUTH=on":                              "this variable of Bitnami's image is not served",
+		"ZOO_TLS_CLIENT_ENABLE=\"true\"":                  "set secureClientPort",
+		"ZOO_SERVERS=,;":                                  "ZOO_SERVERS: ,;: names no server",
+		"ZOO_SERVERS= ":                                   "names no server",
 		"ZOO_ENABLE_QUORUM_AUTH=yes":                      "set ROLLCALL_ENSEMBLE_SECRET_FILE",
 		"ZOO_TLS_CLIENT_ENABLE=true":                      "set secureClientPort",
 		"ZOO_TLS_QUORUM_ENABLE=true":                      "set sslQuorum=true",
