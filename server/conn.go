@@ -38,6 +38,7 @@ type conn struct {
 	closeSessionOnEnd bool // rejected for want of an identity, and the session was never used
 	closeApplied      bool // the connection's own closeSession; no lease is needed any more
 	isCommand         bool
+	awaitedInput      uint32 // the Stream.InputReads in which a read has waited; only the reader uses it
 	missedCheck       missedCheck
 
 	// readOnly marks a session of the read-only mode: it belongs to this connection alone, and Config.Member

@@ -67,6 +67,33 @@ func TestReadWaitsForStoredEntry(t *testing.T) {
 	}
 }
 
+// Of reads that came together only one waits, however many there are. One that comes later waits again.
+func TestReadsThatCameTogetherWaitOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newStoring(t, false)
+		c := w.connect()
+		var together []byte
+		for range 4 {
+			c.xid++
+			together = append(together, frameOf(jute.RequestHeader{Xid: c.xid, Op: jute.OpExists}, exists("/a", false))...)
+		}
+		c.write(together)
+		<-w.awaited
+		w.applied <- struct{}{}
+		synctest.Wait()
+		if len(w.awaited) > 0 {
+			t.Fatal("a second read waits")
+		}
+		for xid := range int32(4) {
+			c.expect(xid+1, jute.NoNode)
+		}
+		c.request(jute.OpExists, exists("/a", false))
+		<-w.awaited
+		w.applied <- struct{}{}
+		c.expect(5, jute.NoNode)
+	})
+}
+
 // A read behind a write of its own connection does not wait: its reply comes after the write's anyway, and the requests behind it
 // would be held up.
 func TestReadBehindAWriteDoesNotWait(t *testing.T) {

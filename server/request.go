@@ -176,6 +176,7 @@ func (r *request) handleRead() bool {
 	if index := indexToAwait(r); index > 0 {
 		return r.runInReader(func() (more bool) {
 			c.srv.cfg.Member.AwaitIndex(c.stream.Life.Context(), index)
+			c.awaitedInput = c.stream.InputReads()
 			more = r.replyLocally()
 			c.flushLater()
 			return more
@@ -185,9 +186,14 @@ func (r *request) handleRead() bool {
 }
 
 // indexToAwait returns the index of the entry for which the read r waits, or 0. A read behind other requests of its
-// connection gets its reply in turn. In a multiRead the wait is for the last entry that any of its paths needs.
+// connection gets its reply in turn. A read that came together with one that has waited does not wait either: of a
+// thousand reads that a client sends at once, each could find the next write of a busy path. In a multiRead the wait is
+// for the last entry that any of its paths needs.
 func indexToAwait(r *request) (index uint64) {
 	c := r.c
+	if !c.stream.InLoop() && c.awaitedInput == c.stream.InputReads() {
+		return 0
+	}
 	if r.op == jute.OpMultiRead {
 		jute.EachMultiOp(r.body, func(step *jute.MultiOp) bool {
 			index = max(index, c.srv.cfg.Member.IndexToAwait(step.Path()))

@@ -10,6 +10,7 @@ import (
 type input struct {
 	source       io.Reader
 	unread       []byte // read and not yet consumed; in one of the buffers, or read by a loop
+	numReads     uint32 // times that input came from the source, or from a loop; it may wrap
 	peekBuffer   [peekSize]byte
 	pooledBuffer *[readSize]byte // from the pool, nil when idle
 }
@@ -23,7 +24,7 @@ func (in *input) awaitByte() error {
 		readBufferPool.Put(in.pooledBuffer)
 		in.pooledBuffer = nil
 	}
-	n, err := in.source.Read(in.peekBuffer[:])
+	n, err := in.readSource(in.peekBuffer[:])
 	in.unread = in.peekBuffer[:n]
 	if n > 0 {
 		return nil // the next read returns the error again
@@ -35,12 +36,12 @@ func (in *input) awaitByte() error {
 func (in *input) Read(p []byte) (int, error) {
 	if len(in.unread) == 0 {
 		if len(p) >= readSize {
-			return in.source.Read(p)
+			return in.readSource(p)
 		}
 		if in.pooledBuffer == nil {
 			in.pooledBuffer = readBufferPool.Get().(*[readSize]byte)
 		}
-		n, err := in.source.Read(in.pooledBuffer[:])
+		n, err := in.readSource(in.pooledBuffer[:])
 		if n == 0 {
 			return 0, err
 		}
@@ -49,6 +50,11 @@ func (in *input) Read(p []byte) (int, error) {
 	n := copy(p, in.unread)
 	in.unread = in.unread[n:]
 	return n, nil
+}
+
+func (in *input) readSource(p []byte) (int, error) {
+	in.numReads++
+	return in.source.Read(p)
 }
 
 // free returns pooled memory, and drops all unread input.
@@ -68,7 +74,7 @@ func (in *input) holdsFrame() bool {
 func (in *input) peekFourBytes() ([4]byte, error) {
 	for len(in.unread) < 4 {
 		have := copy(in.peekBuffer[:], in.unread)
-		n, err := in.source.Read(in.peekBuffer[have:])
+		n, err := in.readSource(in.peekBuffer[have:])
 		in.unread = in.peekBuffer[:have+n]
 		if n == 0 && err != nil {
 			return [4]byte{}, err

@@ -23,6 +23,10 @@ type pollerRegistration struct {
 // InLoop reports whether a loop serves the present frame. Only ServeFrame and its callees may call it.
 func (s *Stream) InLoop() bool { return s.registration.isServing }
 
+// InputReads returns the number of times that the reader has got input. Frames between which it does not change came
+// together. It wraps, and it says nothing in a loop. Only ServeFrame and its callees, and the f of LeaveToReader, may call it.
+func (s *Stream) InputReads() uint32 { return s.reader.input.numReads }
+
 // LeaveToReader leaves f to a reader: the stream gets one, which calls f before it reads more. f reports
 // whether more frames will be taken. Only ServeFrame may call LeaveToReader, at most once, and only if InLoop
 // is true.
@@ -232,6 +236,7 @@ func (v loopVisit) demote(rest []byte, more bool) {
 		rest = r.frame.B
 	}
 	r.input.unread = append([]byte(nil), rest...)
+	r.input.numReads++
 	r.frame.free()
 	r.frame = nil
 	v.startReader(s.registration.takeSocket(), more && !s.registration.isDiscarding)
