@@ -197,6 +197,61 @@ func (RemovalCause) EnumDescriptor() ([]byte, []int) {
 	return file_rollcall_proto_rawDescGZIP(), []int{2}
 }
 
+type SlowCause int32
+
+const (
+	SlowCause_SLOW_CAUSE_UNSPECIFIED SlowCause = 0
+	SlowCause_SLOW_CAUSE_PAUSED      SlowCause = 1 // the process did not run
+	SlowCause_SLOW_CAUSE_NO_LEADER   SlowCause = 2
+	SlowCause_SLOW_CAUSE_SNAPSHOT    SlowCause = 3 // a snapshot was written
+	SlowCause_SLOW_CAUSE_BACKUP      SlowCause = 4 // a backup was written
+)
+
+// Enum value maps for SlowCause.
+var (
+	SlowCause_name = map[int32]string{
+		0: "SLOW_CAUSE_UNSPECIFIED",
+		1: "SLOW_CAUSE_PAUSED",
+		2: "SLOW_CAUSE_NO_LEADER",
+		3: "SLOW_CAUSE_SNAPSHOT",
+		4: "SLOW_CAUSE_BACKUP",
+	}
+	SlowCause_value = map[string]int32{
+		"SLOW_CAUSE_UNSPECIFIED": 0,
+		"SLOW_CAUSE_PAUSED":      1,
+		"SLOW_CAUSE_NO_LEADER":   2,
+		"SLOW_CAUSE_SNAPSHOT":    3,
+		"SLOW_CAUSE_BACKUP":      4,
+	}
+)
+
+func (x SlowCause) Enum() *SlowCause {
+	p := new(SlowCause)
+	*p = x
+	return p
+}
+
+func (x SlowCause) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SlowCause) Descriptor() protoreflect.EnumDescriptor {
+	return file_rollcall_proto_enumTypes[3].Descriptor()
+}
+
+func (SlowCause) Type() protoreflect.EnumType {
+	return &file_rollcall_proto_enumTypes[3]
+}
+
+func (x SlowCause) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SlowCause.Descriptor instead.
+func (SlowCause) EnumDescriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{3}
+}
+
 // Entry is one entry of the log: a batch of transactions that one leader sealed in one term. Apply ignores an
 // entry whose term is not raft's own for that entry, or whose term and nonce differ from those of the last
 // applied TermStart.
@@ -2625,6 +2680,8 @@ type ViewRequest struct {
 	//	*ViewRequest_Ephemerals
 	//	*ViewRequest_Removals
 	//	*ViewRequest_Buckets
+	//	*ViewRequest_Times
+	//	*ViewRequest_Slow
 	About         isViewRequest_About `protobuf_oneof:"about"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2748,6 +2805,24 @@ func (x *ViewRequest) GetBuckets() *ViewBuckets {
 	return nil
 }
 
+func (x *ViewRequest) GetTimes() *ViewTimes {
+	if x != nil {
+		if x, ok := x.About.(*ViewRequest_Times); ok {
+			return x.Times
+		}
+	}
+	return nil
+}
+
+func (x *ViewRequest) GetSlow() *ViewSlow {
+	if x != nil {
+		if x, ok := x.About.(*ViewRequest_Slow); ok {
+			return x.Slow
+		}
+	}
+	return nil
+}
+
 type isViewRequest_About interface {
 	isViewRequest_About()
 }
@@ -2788,6 +2863,14 @@ type ViewRequest_Buckets struct {
 	Buckets *ViewBuckets `protobuf:"bytes,9,opt,name=buckets,proto3,oneof"`
 }
 
+type ViewRequest_Times struct {
+	Times *ViewTimes `protobuf:"bytes,10,opt,name=times,proto3,oneof"`
+}
+
+type ViewRequest_Slow struct {
+	Slow *ViewSlow `protobuf:"bytes,11,opt,name=slow,proto3,oneof"`
+}
+
 func (*ViewRequest_Status) isViewRequest_About() {}
 
 func (*ViewRequest_Sessions) isViewRequest_About() {}
@@ -2806,6 +2889,10 @@ func (*ViewRequest_Removals) isViewRequest_About() {}
 
 func (*ViewRequest_Buckets) isViewRequest_About() {}
 
+func (*ViewRequest_Times) isViewRequest_About() {}
+
+func (*ViewRequest_Slow) isViewRequest_About() {}
+
 // ViewReply has the field named like the request's.
 type ViewReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2820,6 +2907,8 @@ type ViewReply struct {
 	//	*ViewReply_Ephemerals
 	//	*ViewReply_Removals
 	//	*ViewReply_Buckets
+	//	*ViewReply_Times
+	//	*ViewReply_Slow
 	About         isViewReply_About `protobuf_oneof:"about"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2943,6 +3032,24 @@ func (x *ViewReply) GetBuckets() *BucketRows {
 	return nil
 }
 
+func (x *ViewReply) GetTimes() *TimeRows {
+	if x != nil {
+		if x, ok := x.About.(*ViewReply_Times); ok {
+			return x.Times
+		}
+	}
+	return nil
+}
+
+func (x *ViewReply) GetSlow() *SlowRows {
+	if x != nil {
+		if x, ok := x.About.(*ViewReply_Slow); ok {
+			return x.Slow
+		}
+	}
+	return nil
+}
+
 type isViewReply_About interface {
 	isViewReply_About()
 }
@@ -2983,6 +3090,14 @@ type ViewReply_Buckets struct {
 	Buckets *BucketRows `protobuf:"bytes,9,opt,name=buckets,proto3,oneof"`
 }
 
+type ViewReply_Times struct {
+	Times *TimeRows `protobuf:"bytes,10,opt,name=times,proto3,oneof"`
+}
+
+type ViewReply_Slow struct {
+	Slow *SlowRows `protobuf:"bytes,11,opt,name=slow,proto3,oneof"`
+}
+
 func (*ViewReply_Status) isViewReply_About() {}
 
 func (*ViewReply_Sessions) isViewReply_About() {}
@@ -3000,6 +3115,10 @@ func (*ViewReply_Ephemerals) isViewReply_About() {}
 func (*ViewReply_Removals) isViewReply_About() {}
 
 func (*ViewReply_Buckets) isViewReply_About() {}
+
+func (*ViewReply_Times) isViewReply_About() {}
+
+func (*ViewReply_Slow) isViewReply_About() {}
 
 // ViewStatus requests the member's status.
 type ViewStatus struct {
@@ -5043,6 +5162,763 @@ func (x *BucketRow) GetSessions() uint32 {
 	return 0
 }
 
+// ViewTimes requests the times of entries of the log that the member has recorded.
+type ViewTimes struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Indexes       []uint64               `protobuf:"varint,1,rep,packed,name=indexes,proto3" json:"indexes,omitempty"` // at most 64
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewTimes) Reset() {
+	*x = ViewTimes{}
+	mi := &file_rollcall_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewTimes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewTimes) ProtoMessage() {}
+
+func (x *ViewTimes) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewTimes.ProtoReflect.Descriptor instead.
+func (*ViewTimes) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *ViewTimes) GetIndexes() []uint64 {
+	if x != nil {
+		return x.Indexes
+	}
+	return nil
+}
+
+// TimeRows has times of the member's own monotonic clock, in nanoseconds. Zero is unknown.
+type TimeRows struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Clock         int64                  `protobuf:"zigzag64,1,opt,name=clock,proto3" json:"clock,omitempty"` // when the member replied
+	Rows          []*TimeRow             `protobuf:"bytes,2,rep,name=rows,proto3" json:"rows,omitempty"`      // of the requested entries that the member knows, and of earlier ones that they waited for
+	Causes        []*CauseRow            `protobuf:"bytes,3,rep,name=causes,proto3" json:"causes,omitempty"`  // of the last minutes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TimeRows) Reset() {
+	*x = TimeRows{}
+	mi := &file_rollcall_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TimeRows) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TimeRows) ProtoMessage() {}
+
+func (x *TimeRows) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TimeRows.ProtoReflect.Descriptor instead.
+func (*TimeRows) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *TimeRows) GetClock() int64 {
+	if x != nil {
+		return x.Clock
+	}
+	return 0
+}
+
+func (x *TimeRows) GetRows() []*TimeRow {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *TimeRows) GetCauses() []*CauseRow {
+	if x != nil {
+		return x.Causes
+	}
+	return nil
+}
+
+// TimeRow has the times of one entry; see stages.Entry.
+type TimeRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Sealed        int64                  `protobuf:"zigzag64,2,opt,name=sealed,proto3" json:"sealed,omitempty"`
+	Received      int64                  `protobuf:"zigzag64,3,opt,name=received,proto3" json:"received,omitempty"`
+	Durable       int64                  `protobuf:"zigzag64,4,opt,name=durable,proto3" json:"durable,omitempty"`
+	WriteBegun    int64                  `protobuf:"zigzag64,5,opt,name=write_begun,json=writeBegun,proto3" json:"write_begun,omitempty"`
+	Committed     int64                  `protobuf:"zigzag64,6,opt,name=committed,proto3" json:"committed,omitempty"`
+	ApplyBegun    int64                  `protobuf:"zigzag64,7,opt,name=apply_begun,json=applyBegun,proto3" json:"apply_begun,omitempty"`
+	Locked        int64                  `protobuf:"zigzag64,8,opt,name=locked,proto3" json:"locked,omitempty"`
+	Applied       int64                  `protobuf:"zigzag64,9,opt,name=applied,proto3" json:"applied,omitempty"`
+	Arrivals      []*MemberDelay         `protobuf:"bytes,10,rep,name=arrivals,proto3" json:"arrivals,omitempty"` // at most 7
+	Acks          []*MemberDelay         `protobuf:"bytes,11,rep,name=acks,proto3" json:"acks,omitempty"`         // at most 7
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TimeRow) Reset() {
+	*x = TimeRow{}
+	mi := &file_rollcall_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TimeRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TimeRow) ProtoMessage() {}
+
+func (x *TimeRow) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TimeRow.ProtoReflect.Descriptor instead.
+func (*TimeRow) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *TimeRow) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *TimeRow) GetSealed() int64 {
+	if x != nil {
+		return x.Sealed
+	}
+	return 0
+}
+
+func (x *TimeRow) GetReceived() int64 {
+	if x != nil {
+		return x.Received
+	}
+	return 0
+}
+
+func (x *TimeRow) GetDurable() int64 {
+	if x != nil {
+		return x.Durable
+	}
+	return 0
+}
+
+func (x *TimeRow) GetWriteBegun() int64 {
+	if x != nil {
+		return x.WriteBegun
+	}
+	return 0
+}
+
+func (x *TimeRow) GetCommitted() int64 {
+	if x != nil {
+		return x.Committed
+	}
+	return 0
+}
+
+func (x *TimeRow) GetApplyBegun() int64 {
+	if x != nil {
+		return x.ApplyBegun
+	}
+	return 0
+}
+
+func (x *TimeRow) GetLocked() int64 {
+	if x != nil {
+		return x.Locked
+	}
+	return 0
+}
+
+func (x *TimeRow) GetApplied() int64 {
+	if x != nil {
+		return x.Applied
+	}
+	return 0
+}
+
+func (x *TimeRow) GetArrivals() []*MemberDelay {
+	if x != nil {
+		return x.Arrivals
+	}
+	return nil
+}
+
+func (x *TimeRow) GetAcks() []*MemberDelay {
+	if x != nil {
+		return x.Acks
+	}
+	return nil
+}
+
+type MemberDelay struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
+	Micros        uint32                 `protobuf:"varint,2,opt,name=micros,proto3" json:"micros,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberDelay) Reset() {
+	*x = MemberDelay{}
+	mi := &file_rollcall_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberDelay) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberDelay) ProtoMessage() {}
+
+func (x *MemberDelay) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberDelay.ProtoReflect.Descriptor instead.
+func (*MemberDelay) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *MemberDelay) GetMember() uint32 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *MemberDelay) GetMicros() uint32 {
+	if x != nil {
+		return x.Micros
+	}
+	return 0
+}
+
+// CauseRow is an event on the member that makes requests slow.
+type CauseRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cause         SlowCause              `protobuf:"varint,1,opt,name=cause,proto3,enum=rollcall.v1.SlowCause" json:"cause,omitempty"`
+	From          int64                  `protobuf:"zigzag64,2,opt,name=from,proto3" json:"from,omitempty"`
+	To            int64                  `protobuf:"zigzag64,3,opt,name=to,proto3" json:"to,omitempty"` // 0: it has not ended
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CauseRow) Reset() {
+	*x = CauseRow{}
+	mi := &file_rollcall_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CauseRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CauseRow) ProtoMessage() {}
+
+func (x *CauseRow) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CauseRow.ProtoReflect.Descriptor instead.
+func (*CauseRow) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *CauseRow) GetCause() SlowCause {
+	if x != nil {
+		return x.Cause
+	}
+	return SlowCause_SLOW_CAUSE_UNSPECIFIED
+}
+
+func (x *CauseRow) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *CauseRow) GetTo() int64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+// ViewSlow requests the slow requests of the member's clients, newest first.
+type ViewSlow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // only this one; 0: all
+	Before        uint64                 `protobuf:"varint,2,opt,name=before,proto3" json:"before,omitempty"` // only those with lower numbers; 0: all
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewSlow) Reset() {
+	*x = ViewSlow{}
+	mi := &file_rollcall_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewSlow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewSlow) ProtoMessage() {}
+
+func (x *ViewSlow) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewSlow.ProtoReflect.Descriptor instead.
+func (*ViewSlow) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *ViewSlow) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *ViewSlow) GetBefore() uint64 {
+	if x != nil {
+		return x.Before
+	}
+	return 0
+}
+
+func (x *ViewSlow) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type SlowRows struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rows          []*SlowRow             `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`                       // descending by number
+	Next          uint64                 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`                      // number before which there may be more; 0: there are no more
+	NotKept       uint64                 `protobuf:"varint,3,opt,name=not_kept,json=notKept,proto3" json:"not_kept,omitempty"` // slow requests that were not kept, because slower ones of their time were
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlowRows) Reset() {
+	*x = SlowRows{}
+	mi := &file_rollcall_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlowRows) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlowRows) ProtoMessage() {}
+
+func (x *SlowRows) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlowRows.ProtoReflect.Descriptor instead.
+func (*SlowRows) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *SlowRows) GetRows() []*SlowRow {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *SlowRows) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *SlowRows) GetNotKept() uint64 {
+	if x != nil {
+		return x.NotKept
+	}
+	return 0
+}
+
+type SlowRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	ReceivedMs    int64                  `protobuf:"varint,2,opt,name=received_ms,json=receivedMs,proto3" json:"received_ms,omitempty"` // since 1970
+	Session       uint64                 `protobuf:"fixed64,3,opt,name=session,proto3" json:"session,omitempty"`
+	Address       []byte                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"` // host:port
+	Op            string                 `protobuf:"bytes,5,opt,name=op,proto3" json:"op,omitempty"`
+	Path          []byte                 `protobuf:"bytes,6,opt,name=path,proto3" json:"path,omitempty"` // may be cut; empty: the request has none
+	Xid           int32                  `protobuf:"zigzag32,7,opt,name=xid,proto3" json:"xid,omitempty"`
+	Index         uint64                 `protobuf:"varint,8,opt,name=index,proto3" json:"index,omitempty"` // of the write's entry; 0: the request has none
+	TotalUs       uint64                 `protobuf:"varint,9,opt,name=total_us,json=totalUs,proto3" json:"total_us,omitempty"`
+	Stages        []*StageRow            `protobuf:"bytes,10,rep,name=stages,proto3" json:"stages,omitempty"`                   // in the order of time; their sum is the total
+	Missing       []uint32               `protobuf:"varint,11,rep,packed,name=missing,proto3" json:"missing,omitempty"`         // members that did not say what they recorded
+	ErrorUs       uint64                 `protobuf:"varint,12,opt,name=error_us,json=errorUs,proto3" json:"error_us,omitempty"` // by which stages on two members may be wrong
+	Joined        bool                   `protobuf:"varint,13,opt,name=joined,proto3" json:"joined,omitempty"`                  // the other members were asked
+	Causes        []*SlowCauseRow        `protobuf:"bytes,14,rep,name=causes,proto3" json:"causes,omitempty"`                   // that overlap the request and are no stage of it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlowRow) Reset() {
+	*x = SlowRow{}
+	mi := &file_rollcall_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlowRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlowRow) ProtoMessage() {}
+
+func (x *SlowRow) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlowRow.ProtoReflect.Descriptor instead.
+func (*SlowRow) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *SlowRow) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *SlowRow) GetReceivedMs() int64 {
+	if x != nil {
+		return x.ReceivedMs
+	}
+	return 0
+}
+
+func (x *SlowRow) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *SlowRow) GetAddress() []byte {
+	if x != nil {
+		return x.Address
+	}
+	return nil
+}
+
+func (x *SlowRow) GetOp() string {
+	if x != nil {
+		return x.Op
+	}
+	return ""
+}
+
+func (x *SlowRow) GetPath() []byte {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+func (x *SlowRow) GetXid() int32 {
+	if x != nil {
+		return x.Xid
+	}
+	return 0
+}
+
+func (x *SlowRow) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *SlowRow) GetTotalUs() uint64 {
+	if x != nil {
+		return x.TotalUs
+	}
+	return 0
+}
+
+func (x *SlowRow) GetStages() []*StageRow {
+	if x != nil {
+		return x.Stages
+	}
+	return nil
+}
+
+func (x *SlowRow) GetMissing() []uint32 {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+func (x *SlowRow) GetErrorUs() uint64 {
+	if x != nil {
+		return x.ErrorUs
+	}
+	return 0
+}
+
+func (x *SlowRow) GetJoined() bool {
+	if x != nil {
+		return x.Joined
+	}
+	return false
+}
+
+func (x *SlowRow) GetCauses() []*SlowCauseRow {
+	if x != nil {
+		return x.Causes
+	}
+	return nil
+}
+
+type StageRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          uint32                 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`     // stages.Kind
+	Member        uint32                 `protobuf:"varint,2,opt,name=member,proto3" json:"member,omitempty"` // 0: unknown
+	To            uint32                 `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`         // of a way between members, the end
+	TookUs        uint64                 `protobuf:"varint,4,opt,name=took_us,json=tookUs,proto3" json:"took_us,omitempty"`
+	Entry         uint64                 `protobuf:"varint,5,opt,name=entry,proto3" json:"entry,omitempty"`           // the earlier entry that was applied for longest
+	OfUs          uint64                 `protobuf:"varint,6,opt,name=of_us,json=ofUs,proto3" json:"of_us,omitempty"` // the time that it took
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StageRow) Reset() {
+	*x = StageRow{}
+	mi := &file_rollcall_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StageRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StageRow) ProtoMessage() {}
+
+func (x *StageRow) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StageRow.ProtoReflect.Descriptor instead.
+func (*StageRow) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *StageRow) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *StageRow) GetMember() uint32 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *StageRow) GetTo() uint32 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *StageRow) GetTookUs() uint64 {
+	if x != nil {
+		return x.TookUs
+	}
+	return 0
+}
+
+func (x *StageRow) GetEntry() uint64 {
+	if x != nil {
+		return x.Entry
+	}
+	return 0
+}
+
+func (x *StageRow) GetOfUs() uint64 {
+	if x != nil {
+		return x.OfUs
+	}
+	return 0
+}
+
+type SlowCauseRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cause         SlowCause              `protobuf:"varint,1,opt,name=cause,proto3,enum=rollcall.v1.SlowCause" json:"cause,omitempty"`
+	Member        uint32                 `protobuf:"varint,2,opt,name=member,proto3" json:"member,omitempty"`
+	TookUs        uint64                 `protobuf:"varint,3,opt,name=took_us,json=tookUs,proto3" json:"took_us,omitempty"` // of the request
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlowCauseRow) Reset() {
+	*x = SlowCauseRow{}
+	mi := &file_rollcall_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlowCauseRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlowCauseRow) ProtoMessage() {}
+
+func (x *SlowCauseRow) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlowCauseRow.ProtoReflect.Descriptor instead.
+func (*SlowCauseRow) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *SlowCauseRow) GetCause() SlowCause {
+	if x != nil {
+		return x.Cause
+	}
+	return SlowCause_SLOW_CAUSE_UNSPECIFIED
+}
+
+func (x *SlowCauseRow) GetMember() uint32 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *SlowCauseRow) GetTookUs() uint64 {
+	if x != nil {
+		return x.TookUs
+	}
+	return 0
+}
+
 var File_rollcall_proto protoreflect.FileDescriptor
 
 const file_rollcall_proto_rawDesc = "" +
@@ -5239,7 +6115,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\aover_ms\x18\x02 \x01(\x04R\x06overMs\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\"2\n" +
 	"\x0eRebalanceReply\x12 \n" +
-	"\vconnections\x18\x01 \x01(\x04R\vconnections\"\x88\x04\n" +
+	"\vconnections\x18\x01 \x01(\x04R\vconnections\"\xe5\x04\n" +
 	"\vViewRequest\x121\n" +
 	"\x06status\x18\x01 \x01(\v2\x17.rollcall.v1.ViewStatusH\x00R\x06status\x127\n" +
 	"\bsessions\x18\x02 \x01(\v2\x19.rollcall.v1.ViewSessionsH\x00R\bsessions\x12.\n" +
@@ -5251,8 +6127,11 @@ const file_rollcall_proto_rawDesc = "" +
 	"ephemerals\x18\a \x01(\v2\x1b.rollcall.v1.ViewEphemeralsH\x00R\n" +
 	"ephemerals\x127\n" +
 	"\bremovals\x18\b \x01(\v2\x19.rollcall.v1.ViewRemovalsH\x00R\bremovals\x124\n" +
-	"\abuckets\x18\t \x01(\v2\x18.rollcall.v1.ViewBucketsH\x00R\abucketsB\a\n" +
-	"\x05about\"\xff\x03\n" +
+	"\abuckets\x18\t \x01(\v2\x18.rollcall.v1.ViewBucketsH\x00R\abuckets\x12.\n" +
+	"\x05times\x18\n" +
+	" \x01(\v2\x16.rollcall.v1.ViewTimesH\x00R\x05times\x12+\n" +
+	"\x04slow\x18\v \x01(\v2\x15.rollcall.v1.ViewSlowH\x00R\x04slowB\a\n" +
+	"\x05about\"\xdb\x04\n" +
 	"\tViewReply\x123\n" +
 	"\x06status\x18\x01 \x01(\v2\x19.rollcall.v1.MemberStatusH\x00R\x06status\x126\n" +
 	"\bsessions\x18\x02 \x01(\v2\x18.rollcall.v1.SessionRowsH\x00R\bsessions\x12-\n" +
@@ -5264,7 +6143,10 @@ const file_rollcall_proto_rawDesc = "" +
 	"ephemerals\x18\a \x01(\v2\x1a.rollcall.v1.EphemeralRowsH\x00R\n" +
 	"ephemerals\x126\n" +
 	"\bremovals\x18\b \x01(\v2\x18.rollcall.v1.RemovalRowsH\x00R\bremovals\x123\n" +
-	"\abuckets\x18\t \x01(\v2\x17.rollcall.v1.BucketRowsH\x00R\abucketsB\a\n" +
+	"\abuckets\x18\t \x01(\v2\x17.rollcall.v1.BucketRowsH\x00R\abuckets\x12-\n" +
+	"\x05times\x18\n" +
+	" \x01(\v2\x15.rollcall.v1.TimeRowsH\x00R\x05times\x12+\n" +
+	"\x04slow\x18\v \x01(\v2\x15.rollcall.v1.SlowRowsH\x00R\x04slowB\a\n" +
 	"\x05about\"\f\n" +
 	"\n" +
 	"ViewStatus\"\xf7\a\n" +
@@ -5460,7 +6342,71 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x05later\x18\x05 \x01(\rR\x05later\">\n" +
 	"\tBucketRow\x12\x15\n" +
 	"\x06due_ms\x18\x01 \x01(\x03R\x05dueMs\x12\x1a\n" +
-	"\bsessions\x18\x02 \x01(\rR\bsessions*\xd1\x01\n" +
+	"\bsessions\x18\x02 \x01(\rR\bsessions\"%\n" +
+	"\tViewTimes\x12\x18\n" +
+	"\aindexes\x18\x01 \x03(\x04R\aindexes\"y\n" +
+	"\bTimeRows\x12\x14\n" +
+	"\x05clock\x18\x01 \x01(\x12R\x05clock\x12(\n" +
+	"\x04rows\x18\x02 \x03(\v2\x14.rollcall.v1.TimeRowR\x04rows\x12-\n" +
+	"\x06causes\x18\x03 \x03(\v2\x15.rollcall.v1.CauseRowR\x06causes\"\xe3\x02\n" +
+	"\aTimeRow\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
+	"\x06sealed\x18\x02 \x01(\x12R\x06sealed\x12\x1a\n" +
+	"\breceived\x18\x03 \x01(\x12R\breceived\x12\x18\n" +
+	"\adurable\x18\x04 \x01(\x12R\adurable\x12\x1f\n" +
+	"\vwrite_begun\x18\x05 \x01(\x12R\n" +
+	"writeBegun\x12\x1c\n" +
+	"\tcommitted\x18\x06 \x01(\x12R\tcommitted\x12\x1f\n" +
+	"\vapply_begun\x18\a \x01(\x12R\n" +
+	"applyBegun\x12\x16\n" +
+	"\x06locked\x18\b \x01(\x12R\x06locked\x12\x18\n" +
+	"\aapplied\x18\t \x01(\x12R\aapplied\x124\n" +
+	"\barrivals\x18\n" +
+	" \x03(\v2\x18.rollcall.v1.MemberDelayR\barrivals\x12,\n" +
+	"\x04acks\x18\v \x03(\v2\x18.rollcall.v1.MemberDelayR\x04acks\"=\n" +
+	"\vMemberDelay\x12\x16\n" +
+	"\x06member\x18\x01 \x01(\rR\x06member\x12\x16\n" +
+	"\x06micros\x18\x02 \x01(\rR\x06micros\"\\\n" +
+	"\bCauseRow\x12,\n" +
+	"\x05cause\x18\x01 \x01(\x0e2\x16.rollcall.v1.SlowCauseR\x05cause\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x12R\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\x12R\x02to\"P\n" +
+	"\bViewSlow\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x16\n" +
+	"\x06before\x18\x02 \x01(\x04R\x06before\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\"c\n" +
+	"\bSlowRows\x12(\n" +
+	"\x04rows\x18\x01 \x03(\v2\x14.rollcall.v1.SlowRowR\x04rows\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\x04R\x04next\x12\x19\n" +
+	"\bnot_kept\x18\x03 \x01(\x04R\anotKept\"\x8c\x03\n" +
+	"\aSlowRow\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x1f\n" +
+	"\vreceived_ms\x18\x02 \x01(\x03R\n" +
+	"receivedMs\x12\x18\n" +
+	"\asession\x18\x03 \x01(\x06R\asession\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\fR\aaddress\x12\x0e\n" +
+	"\x02op\x18\x05 \x01(\tR\x02op\x12\x12\n" +
+	"\x04path\x18\x06 \x01(\fR\x04path\x12\x10\n" +
+	"\x03xid\x18\a \x01(\x11R\x03xid\x12\x14\n" +
+	"\x05index\x18\b \x01(\x04R\x05index\x12\x19\n" +
+	"\btotal_us\x18\t \x01(\x04R\atotalUs\x12-\n" +
+	"\x06stages\x18\n" +
+	" \x03(\v2\x15.rollcall.v1.StageRowR\x06stages\x12\x18\n" +
+	"\amissing\x18\v \x03(\rR\amissing\x12\x19\n" +
+	"\berror_us\x18\f \x01(\x04R\aerrorUs\x12\x16\n" +
+	"\x06joined\x18\r \x01(\bR\x06joined\x121\n" +
+	"\x06causes\x18\x0e \x03(\v2\x19.rollcall.v1.SlowCauseRowR\x06causes\"\x8a\x01\n" +
+	"\bStageRow\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\rR\x06member\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\rR\x02to\x12\x17\n" +
+	"\atook_us\x18\x04 \x01(\x04R\x06tookUs\x12\x14\n" +
+	"\x05entry\x18\x05 \x01(\x04R\x05entry\x12\x13\n" +
+	"\x05of_us\x18\x06 \x01(\x04R\x04ofUs\"m\n" +
+	"\fSlowCauseRow\x12,\n" +
+	"\x05cause\x18\x01 \x01(\x0e2\x16.rollcall.v1.SlowCauseR\x05cause\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\rR\x06member\x12\x17\n" +
+	"\atook_us\x18\x03 \x01(\x04R\x06tookUs*\xd1\x01\n" +
 	"\x0fLeaderCauseKind\x12\x1c\n" +
 	"\x18LEADER_CAUSE_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18LEADER_CAUSE_HANDED_OVER\x10\x01\x12\x15\n" +
@@ -5480,7 +6426,13 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x14REMOVAL_CAUSE_DELETE\x10\x01\x12\x1f\n" +
 	"\x1bREMOVAL_CAUSE_SESSION_ENDED\x10\x02\x12\x15\n" +
 	"\x11REMOVAL_CAUSE_TTL\x10\x03\x12\x1b\n" +
-	"\x17REMOVAL_CAUSE_CONTAINER\x10\x042\xba\x02\n" +
+	"\x17REMOVAL_CAUSE_CONTAINER\x10\x04*\x88\x01\n" +
+	"\tSlowCause\x12\x1a\n" +
+	"\x16SLOW_CAUSE_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11SLOW_CAUSE_PAUSED\x10\x01\x12\x18\n" +
+	"\x14SLOW_CAUSE_NO_LEADER\x10\x02\x12\x17\n" +
+	"\x13SLOW_CAUSE_SNAPSHOT\x10\x03\x12\x15\n" +
+	"\x11SLOW_CAUSE_BACKUP\x10\x042\xba\x02\n" +
 	"\bFollower\x12;\n" +
 	"\x05Hello\x12\x19.rollcall.v1.HelloRequest\x1a\x17.rollcall.v1.HelloReply\x121\n" +
 	"\x05Pings\x12\x11.rollcall.v1.Ping\x1a\x11.rollcall.v1.Pong(\x010\x01\x128\n" +
@@ -5504,138 +6456,162 @@ func file_rollcall_proto_rawDescGZIP() []byte {
 	return file_rollcall_proto_rawDescData
 }
 
-var file_rollcall_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_rollcall_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_rollcall_proto_goTypes = []any{
 	(LeaderCauseKind)(0),     // 0: rollcall.v1.LeaderCauseKind
 	(NodeKind)(0),            // 1: rollcall.v1.NodeKind
 	(RemovalCause)(0),        // 2: rollcall.v1.RemovalCause
-	(*Entry)(nil),            // 3: rollcall.v1.Entry
-	(*Txn)(nil),              // 4: rollcall.v1.Txn
-	(*Identity)(nil),         // 5: rollcall.v1.Identity
-	(*TermStart)(nil),        // 6: rollcall.v1.TermStart
-	(*LeaderCause)(nil),      // 7: rollcall.v1.LeaderCause
-	(*Roster)(nil),           // 8: rollcall.v1.Roster
-	(*Announce)(nil),         // 9: rollcall.v1.Announce
-	(*OpenSession)(nil),      // 10: rollcall.v1.OpenSession
-	(*Attach)(nil),           // 11: rollcall.v1.Attach
-	(*Expire)(nil),           // 12: rollcall.v1.Expire
-	(*Kill)(nil),             // 13: rollcall.v1.Kill
-	(*ChangeServers)(nil),    // 14: rollcall.v1.ChangeServers
-	(*Reap)(nil),             // 15: rollcall.v1.Reap
-	(*Sweep)(nil),            // 16: rollcall.v1.Sweep
-	(*HelloRequest)(nil),     // 17: rollcall.v1.HelloRequest
-	(*HelloReply)(nil),       // 18: rollcall.v1.HelloReply
-	(*Configuration)(nil),    // 19: rollcall.v1.Configuration
-	(*ConfiguredServer)(nil), // 20: rollcall.v1.ConfiguredServer
-	(*Ping)(nil),             // 21: rollcall.v1.Ping
-	(*Verdict)(nil),          // 22: rollcall.v1.Verdict
-	(*Ack)(nil),              // 23: rollcall.v1.Ack
-	(*Pong)(nil),             // 24: rollcall.v1.Pong
-	(*Marks)(nil),            // 25: rollcall.v1.Marks
-	(*Batch)(nil),            // 26: rollcall.v1.Batch
-	(*Forwarded)(nil),        // 27: rollcall.v1.Forwarded
-	(*ForwardEnd)(nil),       // 28: rollcall.v1.ForwardEnd
-	(*SyncRequest)(nil),      // 29: rollcall.v1.SyncRequest
-	(*SyncReply)(nil),        // 30: rollcall.v1.SyncReply
-	(*HandOverRequest)(nil),  // 31: rollcall.v1.HandOverRequest
-	(*HandOverReply)(nil),    // 32: rollcall.v1.HandOverReply
-	(*DrainRequest)(nil),     // 33: rollcall.v1.DrainRequest
-	(*DrainReply)(nil),       // 34: rollcall.v1.DrainReply
-	(*RebalanceRequest)(nil), // 35: rollcall.v1.RebalanceRequest
-	(*RebalanceReply)(nil),   // 36: rollcall.v1.RebalanceReply
-	(*ViewRequest)(nil),      // 37: rollcall.v1.ViewRequest
-	(*ViewReply)(nil),        // 38: rollcall.v1.ViewReply
-	(*ViewStatus)(nil),       // 39: rollcall.v1.ViewStatus
-	(*MemberStatus)(nil),     // 40: rollcall.v1.MemberStatus
-	(*ViewSessions)(nil),     // 41: rollcall.v1.ViewSessions
-	(*SessionRows)(nil),      // 42: rollcall.v1.SessionRows
-	(*SessionRow)(nil),       // 43: rollcall.v1.SessionRow
-	(*ViewFacts)(nil),        // 44: rollcall.v1.ViewFacts
-	(*FactRows)(nil),         // 45: rollcall.v1.FactRows
-	(*FactRow)(nil),          // 46: rollcall.v1.FactRow
-	(*ViewConnections)(nil),  // 47: rollcall.v1.ViewConnections
-	(*ConnectionRows)(nil),   // 48: rollcall.v1.ConnectionRows
-	(*ConnectionRow)(nil),    // 49: rollcall.v1.ConnectionRow
-	(*ViewWatches)(nil),      // 50: rollcall.v1.ViewWatches
-	(*WatchRows)(nil),        // 51: rollcall.v1.WatchRows
-	(*WatchRow)(nil),         // 52: rollcall.v1.WatchRow
-	(*ViewOwner)(nil),        // 53: rollcall.v1.ViewOwner
-	(*OwnerRow)(nil),         // 54: rollcall.v1.OwnerRow
-	(*ChildRow)(nil),         // 55: rollcall.v1.ChildRow
-	(*ViewEphemerals)(nil),   // 56: rollcall.v1.ViewEphemerals
-	(*EphemeralRows)(nil),    // 57: rollcall.v1.EphemeralRows
-	(*ViewRemovals)(nil),     // 58: rollcall.v1.ViewRemovals
-	(*RemovalRows)(nil),      // 59: rollcall.v1.RemovalRows
-	(*RemovalRow)(nil),       // 60: rollcall.v1.RemovalRow
-	(*ViewBuckets)(nil),      // 61: rollcall.v1.ViewBuckets
-	(*BucketRows)(nil),       // 62: rollcall.v1.BucketRows
-	(*BucketRow)(nil),        // 63: rollcall.v1.BucketRow
+	(SlowCause)(0),           // 3: rollcall.v1.SlowCause
+	(*Entry)(nil),            // 4: rollcall.v1.Entry
+	(*Txn)(nil),              // 5: rollcall.v1.Txn
+	(*Identity)(nil),         // 6: rollcall.v1.Identity
+	(*TermStart)(nil),        // 7: rollcall.v1.TermStart
+	(*LeaderCause)(nil),      // 8: rollcall.v1.LeaderCause
+	(*Roster)(nil),           // 9: rollcall.v1.Roster
+	(*Announce)(nil),         // 10: rollcall.v1.Announce
+	(*OpenSession)(nil),      // 11: rollcall.v1.OpenSession
+	(*Attach)(nil),           // 12: rollcall.v1.Attach
+	(*Expire)(nil),           // 13: rollcall.v1.Expire
+	(*Kill)(nil),             // 14: rollcall.v1.Kill
+	(*ChangeServers)(nil),    // 15: rollcall.v1.ChangeServers
+	(*Reap)(nil),             // 16: rollcall.v1.Reap
+	(*Sweep)(nil),            // 17: rollcall.v1.Sweep
+	(*HelloRequest)(nil),     // 18: rollcall.v1.HelloRequest
+	(*HelloReply)(nil),       // 19: rollcall.v1.HelloReply
+	(*Configuration)(nil),    // 20: rollcall.v1.Configuration
+	(*ConfiguredServer)(nil), // 21: rollcall.v1.ConfiguredServer
+	(*Ping)(nil),             // 22: rollcall.v1.Ping
+	(*Verdict)(nil),          // 23: rollcall.v1.Verdict
+	(*Ack)(nil),              // 24: rollcall.v1.Ack
+	(*Pong)(nil),             // 25: rollcall.v1.Pong
+	(*Marks)(nil),            // 26: rollcall.v1.Marks
+	(*Batch)(nil),            // 27: rollcall.v1.Batch
+	(*Forwarded)(nil),        // 28: rollcall.v1.Forwarded
+	(*ForwardEnd)(nil),       // 29: rollcall.v1.ForwardEnd
+	(*SyncRequest)(nil),      // 30: rollcall.v1.SyncRequest
+	(*SyncReply)(nil),        // 31: rollcall.v1.SyncReply
+	(*HandOverRequest)(nil),  // 32: rollcall.v1.HandOverRequest
+	(*HandOverReply)(nil),    // 33: rollcall.v1.HandOverReply
+	(*DrainRequest)(nil),     // 34: rollcall.v1.DrainRequest
+	(*DrainReply)(nil),       // 35: rollcall.v1.DrainReply
+	(*RebalanceRequest)(nil), // 36: rollcall.v1.RebalanceRequest
+	(*RebalanceReply)(nil),   // 37: rollcall.v1.RebalanceReply
+	(*ViewRequest)(nil),      // 38: rollcall.v1.ViewRequest
+	(*ViewReply)(nil),        // 39: rollcall.v1.ViewReply
+	(*ViewStatus)(nil),       // 40: rollcall.v1.ViewStatus
+	(*MemberStatus)(nil),     // 41: rollcall.v1.MemberStatus
+	(*ViewSessions)(nil),     // 42: rollcall.v1.ViewSessions
+	(*SessionRows)(nil),      // 43: rollcall.v1.SessionRows
+	(*SessionRow)(nil),       // 44: rollcall.v1.SessionRow
+	(*ViewFacts)(nil),        // 45: rollcall.v1.ViewFacts
+	(*FactRows)(nil),         // 46: rollcall.v1.FactRows
+	(*FactRow)(nil),          // 47: rollcall.v1.FactRow
+	(*ViewConnections)(nil),  // 48: rollcall.v1.ViewConnections
+	(*ConnectionRows)(nil),   // 49: rollcall.v1.ConnectionRows
+	(*ConnectionRow)(nil),    // 50: rollcall.v1.ConnectionRow
+	(*ViewWatches)(nil),      // 51: rollcall.v1.ViewWatches
+	(*WatchRows)(nil),        // 52: rollcall.v1.WatchRows
+	(*WatchRow)(nil),         // 53: rollcall.v1.WatchRow
+	(*ViewOwner)(nil),        // 54: rollcall.v1.ViewOwner
+	(*OwnerRow)(nil),         // 55: rollcall.v1.OwnerRow
+	(*ChildRow)(nil),         // 56: rollcall.v1.ChildRow
+	(*ViewEphemerals)(nil),   // 57: rollcall.v1.ViewEphemerals
+	(*EphemeralRows)(nil),    // 58: rollcall.v1.EphemeralRows
+	(*ViewRemovals)(nil),     // 59: rollcall.v1.ViewRemovals
+	(*RemovalRows)(nil),      // 60: rollcall.v1.RemovalRows
+	(*RemovalRow)(nil),       // 61: rollcall.v1.RemovalRow
+	(*ViewBuckets)(nil),      // 62: rollcall.v1.ViewBuckets
+	(*BucketRows)(nil),       // 63: rollcall.v1.BucketRows
+	(*BucketRow)(nil),        // 64: rollcall.v1.BucketRow
+	(*ViewTimes)(nil),        // 65: rollcall.v1.ViewTimes
+	(*TimeRows)(nil),         // 66: rollcall.v1.TimeRows
+	(*TimeRow)(nil),          // 67: rollcall.v1.TimeRow
+	(*MemberDelay)(nil),      // 68: rollcall.v1.MemberDelay
+	(*CauseRow)(nil),         // 69: rollcall.v1.CauseRow
+	(*ViewSlow)(nil),         // 70: rollcall.v1.ViewSlow
+	(*SlowRows)(nil),         // 71: rollcall.v1.SlowRows
+	(*SlowRow)(nil),          // 72: rollcall.v1.SlowRow
+	(*StageRow)(nil),         // 73: rollcall.v1.StageRow
+	(*SlowCauseRow)(nil),     // 74: rollcall.v1.SlowCauseRow
 }
 var file_rollcall_proto_depIdxs = []int32{
-	4,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
-	5,  // 1: rollcall.v1.Txn.ids:type_name -> rollcall.v1.Identity
-	8,  // 2: rollcall.v1.TermStart.roster:type_name -> rollcall.v1.Roster
-	7,  // 3: rollcall.v1.TermStart.cause:type_name -> rollcall.v1.LeaderCause
+	5,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
+	6,  // 1: rollcall.v1.Txn.ids:type_name -> rollcall.v1.Identity
+	9,  // 2: rollcall.v1.TermStart.roster:type_name -> rollcall.v1.Roster
+	8,  // 3: rollcall.v1.TermStart.cause:type_name -> rollcall.v1.LeaderCause
 	0,  // 4: rollcall.v1.LeaderCause.kind:type_name -> rollcall.v1.LeaderCauseKind
-	8,  // 5: rollcall.v1.HelloReply.roster:type_name -> rollcall.v1.Roster
-	19, // 6: rollcall.v1.HelloReply.configuration:type_name -> rollcall.v1.Configuration
-	20, // 7: rollcall.v1.Configuration.servers:type_name -> rollcall.v1.ConfiguredServer
-	23, // 8: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
-	22, // 9: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
-	26, // 10: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
-	25, // 11: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
-	4,  // 12: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
-	39, // 13: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
-	41, // 14: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
-	44, // 15: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
-	47, // 16: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
-	50, // 17: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
-	53, // 18: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
-	56, // 19: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
-	58, // 20: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
-	61, // 21: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
-	40, // 22: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
-	42, // 23: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
-	45, // 24: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
-	48, // 25: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
-	51, // 26: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
-	54, // 27: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
-	57, // 28: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
-	59, // 29: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
-	62, // 30: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
-	25, // 31: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
-	43, // 32: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
-	46, // 33: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
-	49, // 34: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
-	49, // 35: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
-	52, // 36: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
-	1,  // 37: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
-	55, // 38: rollcall.v1.OwnerRow.children:type_name -> rollcall.v1.ChildRow
-	60, // 39: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
-	2,  // 40: rollcall.v1.RemovalRow.cause:type_name -> rollcall.v1.RemovalCause
-	63, // 41: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
-	17, // 42: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
-	21, // 43: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
-	37, // 44: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
-	33, // 45: rollcall.v1.Follower.Drain:input_type -> rollcall.v1.DrainRequest
-	35, // 46: rollcall.v1.Follower.Rebalance:input_type -> rollcall.v1.RebalanceRequest
-	27, // 47: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
-	29, // 48: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
-	31, // 49: rollcall.v1.Leader.HandOver:input_type -> rollcall.v1.HandOverRequest
-	18, // 50: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
-	24, // 51: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
-	38, // 52: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
-	34, // 53: rollcall.v1.Follower.Drain:output_type -> rollcall.v1.DrainReply
-	36, // 54: rollcall.v1.Follower.Rebalance:output_type -> rollcall.v1.RebalanceReply
-	28, // 55: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
-	30, // 56: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
-	32, // 57: rollcall.v1.Leader.HandOver:output_type -> rollcall.v1.HandOverReply
-	50, // [50:58] is the sub-list for method output_type
-	42, // [42:50] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	9,  // 5: rollcall.v1.HelloReply.roster:type_name -> rollcall.v1.Roster
+	20, // 6: rollcall.v1.HelloReply.configuration:type_name -> rollcall.v1.Configuration
+	21, // 7: rollcall.v1.Configuration.servers:type_name -> rollcall.v1.ConfiguredServer
+	24, // 8: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
+	23, // 9: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
+	27, // 10: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
+	26, // 11: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
+	5,  // 12: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
+	40, // 13: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
+	42, // 14: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
+	45, // 15: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
+	48, // 16: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
+	51, // 17: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
+	54, // 18: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
+	57, // 19: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
+	59, // 20: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
+	62, // 21: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
+	65, // 22: rollcall.v1.ViewRequest.times:type_name -> rollcall.v1.ViewTimes
+	70, // 23: rollcall.v1.ViewRequest.slow:type_name -> rollcall.v1.ViewSlow
+	41, // 24: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
+	43, // 25: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
+	46, // 26: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
+	49, // 27: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
+	52, // 28: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
+	55, // 29: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
+	58, // 30: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
+	60, // 31: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
+	63, // 32: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
+	66, // 33: rollcall.v1.ViewReply.times:type_name -> rollcall.v1.TimeRows
+	71, // 34: rollcall.v1.ViewReply.slow:type_name -> rollcall.v1.SlowRows
+	26, // 35: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
+	44, // 36: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
+	47, // 37: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
+	50, // 38: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
+	50, // 39: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
+	53, // 40: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
+	1,  // 41: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
+	56, // 42: rollcall.v1.OwnerRow.children:type_name -> rollcall.v1.ChildRow
+	61, // 43: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
+	2,  // 44: rollcall.v1.RemovalRow.cause:type_name -> rollcall.v1.RemovalCause
+	64, // 45: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
+	67, // 46: rollcall.v1.TimeRows.rows:type_name -> rollcall.v1.TimeRow
+	69, // 47: rollcall.v1.TimeRows.causes:type_name -> rollcall.v1.CauseRow
+	68, // 48: rollcall.v1.TimeRow.arrivals:type_name -> rollcall.v1.MemberDelay
+	68, // 49: rollcall.v1.TimeRow.acks:type_name -> rollcall.v1.MemberDelay
+	3,  // 50: rollcall.v1.CauseRow.cause:type_name -> rollcall.v1.SlowCause
+	72, // 51: rollcall.v1.SlowRows.rows:type_name -> rollcall.v1.SlowRow
+	73, // 52: rollcall.v1.SlowRow.stages:type_name -> rollcall.v1.StageRow
+	74, // 53: rollcall.v1.SlowRow.causes:type_name -> rollcall.v1.SlowCauseRow
+	3,  // 54: rollcall.v1.SlowCauseRow.cause:type_name -> rollcall.v1.SlowCause
+	18, // 55: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
+	22, // 56: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
+	38, // 57: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
+	34, // 58: rollcall.v1.Follower.Drain:input_type -> rollcall.v1.DrainRequest
+	36, // 59: rollcall.v1.Follower.Rebalance:input_type -> rollcall.v1.RebalanceRequest
+	28, // 60: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
+	30, // 61: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
+	32, // 62: rollcall.v1.Leader.HandOver:input_type -> rollcall.v1.HandOverRequest
+	19, // 63: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
+	25, // 64: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
+	39, // 65: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
+	35, // 66: rollcall.v1.Follower.Drain:output_type -> rollcall.v1.DrainReply
+	37, // 67: rollcall.v1.Follower.Rebalance:output_type -> rollcall.v1.RebalanceReply
+	29, // 68: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
+	31, // 69: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
+	33, // 70: rollcall.v1.Leader.HandOver:output_type -> rollcall.v1.HandOverReply
+	63, // [63:71] is the sub-list for method output_type
+	55, // [55:63] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_rollcall_proto_init() }
@@ -5653,6 +6629,8 @@ func file_rollcall_proto_init() {
 		(*ViewRequest_Ephemerals)(nil),
 		(*ViewRequest_Removals)(nil),
 		(*ViewRequest_Buckets)(nil),
+		(*ViewRequest_Times)(nil),
+		(*ViewRequest_Slow)(nil),
 	}
 	file_rollcall_proto_msgTypes[35].OneofWrappers = []any{
 		(*ViewReply_Status)(nil),
@@ -5664,14 +6642,16 @@ func file_rollcall_proto_init() {
 		(*ViewReply_Ephemerals)(nil),
 		(*ViewReply_Removals)(nil),
 		(*ViewReply_Buckets)(nil),
+		(*ViewReply_Times)(nil),
+		(*ViewReply_Slow)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rollcall_proto_rawDesc), len(file_rollcall_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   61,
+			NumEnums:      4,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
