@@ -1,0 +1,364 @@
+package stages
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Kind is a kind of stages.
+type Kind uint8
+
+// The kinds of stages, in the order in which a request passes them.
+const (
+	StageRoom      Kind = iota + 1 // it waited for room among the writes of its member
+	StageForward                   // it waited to be sent to the leader
+	StageLink                      // it was on its way to the leader
+	StageEntry                     // it waited at the leader for an entry
+	StageLeader                    // the leader's log took the entry
+	StageReplicate                 // the entry was on its way to a follower
+	StageDisk                      // a member's disk wrote the entry
+	StageAck                       // a follower's confirmation was on its way to the leader
+	StageNotice                    // the report of the commit was on its way to the member
+	StageBefore                    // earlier entries were applied
+	StageLock                      // readers held the state
+	StageApply                     // the entry was applied, up to the request's own write
+	StageFresh                     // a read waited for an entry that another member may have applied
+	StageProof                     // the leader proved that it leads, and the member followed it
+	StageReply                     // earlier requests of the connection were answered
+	StageTaken                     // the client took the reply
+	StageUnknown                   // the records of the leader are missing
+	StagePaused                    // a process did not run
+	StageNoLeader                  // the member knew no leader
+	NumStages
+)
+
+// names are the names of stages in the API and in metrics.
+var names = [NumStages]string{
+	StageRoom: "room", StageForward: "forward", StageLink: "link", StageEntry: "entry", StageLeader: "leader",
+	StageReplicate: "replicate", StageDisk: "disk", StageAck: "ack", StageNotice: "notice", StageBefore: "before",
+	StageLock: "lock", StageApply: "apply", StageFresh: "fresh", StageProof: "proof", StageReply: "reply",
+	StageTaken: "taken", StageUnknown: "unknown", StagePaused: "paused", StageNoLeader: "no_leader",
+}
+
+// String returns the stage's name in the API and in metrics.
+func (k Kind) String() string {
+	if k >= NumStages {
+		return ""
+	}
+	return names[k]
+}
+
+// Stage is a part of a request's time. The stages of a request follow one another, and their sum is its total.
+type Stage struct {
+	Kind   Kind
+	Member uint32 // where the time went; of a way between members, the one that it began at; 0: unknown
+	To     uint32 // of a way between members, the one that it led to; otherwise 0
+	Took   time.Duration
+	Entry  uint64        // of StageBefore and StageEntry: the earlier entry that was applied for longest; 0: none was
+	Of     time.Duration // the time that this entry took
+}
+
+// Peer is what one member recorded, and its clock.
+type Peer struct {
+	Records
+	// Ahead is the difference of the member's clock: it shows Ahead more than the one of the member that joins. Error is
+	// the greatest error of that.
+	Ahead Time
+	Error Time
+}
+
+// PeerOf returns the records of a member whose reply came between two times of the caller's clock.
+func PeerOf(records Records, sent, received Time) Peer {
+	return Peer{records, records.Clock - (sent+received)/2, (received - sent) / 2}
+}
+
+// Ensemble is what a join needs to know about an ensemble.
+type Ensemble struct {
+	Self   uint32 // the member that the request came to
+	Voters []uint32
+}
+
+// maxWordVoters is the number of voters up to which a voter's own copy and the leader's are a majority, so that it
+// commits by the leader's word. It is the constant of that name in package wire.
+const maxWordVoters = 3
+
+// joinLocal returns the stages of a request that no other member took part in, as far as its own member knows them.
+func joinLocal(q *Request) []Stage {
+	j := joiner{request: q, last: q.Received}
+	j.addBeginning()
+	j.addEnd()
+	return j.stages
+}
+
+// Join returns the stages of a request with the records of all members, by member. The error bounds the mistake of a
+// stage that lies between two members.
+func Join(q *Request, in Ensemble, peers map[uint32]Peer) (stages []Stage, clockError time.Duration) {
+	j := joiner{request: q, in: in, peers: peers, last: q.Received}
+	j.findEntry()
+	j.addBeginning()
+	if q.Index != 0 {
+		j.addEntry()
+	}
+	j.addEnd()
+	if j.leader != 0 {
+		clockError = time.Duration(j.peers[j.leader].Error)
+	}
+	return j.stages, clockError
+}
+
+// joiner divides the time of one request. All its times are of the clock of the request's member.
+type joiner struct {
+	request *Request
+	in      Ensemble
+	peers   map[uint32]Peer
+
+	entries map[uint32]Entry // of the request's entry, by member
+	leader  uint32           // that made the entry; 0: unknown
+	last    Time             // the end of the last stage
+	stages  []Stage
+}
+
+func (j *joiner) findEntry() {
+	j.entries = map[uint32]Entry{}
+	for member, peer := range j.peers {
+		for _, e := range peer.Entries {
+			if e.Index == j.request.Index {
+				j.entries[member] = e
+				if e.Sealed != 0 {
+					j.leader = member
+				}
+			}
+		}
+	}
+}
+
+// at returns a time of a member by the clock of the request's member, or zero.
+func (j *joiner) at(member uint32, t Time) Time {
+	if t == 0 {
+		return 0
+	}
+	return t - j.peers[member].Ahead
+}
+
+// add adds a stage that lasts until end. What came before the last stage's end or after the request's is cut off, because
+// clocks may differ by a little.
+func (j *joiner) add(s Stage, end Time) {
+	if end = min(end, j.request.end()); end <= j.last {
+		return
+	}
+	from := j.last
+	j.last = end
+	for _, c := range j.causesWithin(s, from, end) {
+		j.append(s, c.From-from)
+		j.append(Stage{Kind: c.kind, Member: c.member}, c.To-c.From)
+		from = c.To
+	}
+	j.append(s, end-from)
+}
+
+func (j *joiner) append(s Stage, took Time) {
+	if took <= 0 {
+		return
+	}
+	s.Took = time.Duration(took)
+	if n := len(j.stages); n > 0 && j.stages[n-1].Kind == s.Kind && j.stages[n-1].Member == s.Member && j.stages[n-1].To == s.To {
+		j.stages[n-1].Took += s.Took
+		return
+	}
+	j.stages = append(j.stages, s)
+}
+
+// placedCause is a cause on a member, by the clock of the request's member.
+type placedCause struct {
+	kind     Kind
+	member   uint32
+	From, To Time
+}
+
+// causesWithin returns the pauses and the times without a leader that explain a part of a stage, without overlaps. A pause
+// explains what its member should have done, and what was on its way to it. Time without a leader explains only that a
+// write was not sent, or not answered.
+func (j *joiner) causesWithin(s Stage, from, to Time) (found []placedCause) {
+	var all []placedCause
+	for _, member := range []uint32{s.Member, s.To} {
+		for _, c := range j.peers[member].Causes {
+			one := placedCause{StagePaused, member, j.at(member, c.From), j.at(member, c.To)}
+			switch {
+			case member == 0:
+				continue
+			case c.Kind == NoLeader && member == j.in.Self && (s.Kind == StageForward || s.Kind == StageLink || s.Kind == StageProof || s.Kind == StageUnknown):
+				one.kind = StageNoLeader
+			case c.Kind != Paused:
+				continue
+			}
+			if c.To == 0 {
+				one.To = to
+			}
+			all = append(all, one)
+		}
+	}
+	slices.SortFunc(all, func(a, b placedCause) int { return int(a.From - b.From) })
+	for _, c := range all {
+		if c.From, c.To = max(c.From, from), min(c.To, to); c.From < c.To {
+			found = append(found, c)
+			from = c.To
+		}
+	}
+	return found
+}
+
+// addBeginning adds the stages before the leader has the request.
+func (j *joiner) addBeginning() {
+	q := j.request
+	j.add(Stage{Kind: StageFresh, Member: j.in.Self}, q.Ready)
+	j.add(Stage{Kind: StageRoom, Member: j.in.Self}, q.Room)
+	j.add(Stage{Kind: StageForward, Member: j.in.Self}, q.Sent)
+}
+
+// addEnd adds the stages after the member has the result.
+func (j *joiner) addEnd() {
+	q, kind := j.request, StageProof
+	if q.Index != 0 {
+		kind = StageUnknown
+	}
+	j.add(Stage{Kind: kind, Member: j.in.Self}, q.Result)
+	j.add(Stage{Kind: StageReply, Member: j.in.Self}, q.Queued)
+	j.add(Stage{Kind: StageTaken, Member: j.in.Self}, q.Taken)
+}
+
+// addEntry adds the stages of the request's entry.
+func (j *joiner) addEntry() {
+	own := j.entries[j.in.Self]
+	if j.leader != 0 {
+		j.addAtLeader()
+		if j.leader == j.in.Self {
+			j.addLeaderCommit()
+		} else {
+			j.addFollowerCommit(own)
+		}
+	} else {
+		j.add(Stage{Kind: StageUnknown}, own.Received)
+		j.add(Stage{Kind: StageDisk, Member: j.in.Self}, own.Durable)
+		j.add(Stage{Kind: StageUnknown}, own.Committed)
+	}
+	j.addWithEarlier(Stage{Kind: StageBefore, Member: j.in.Self}, own.ApplyBegun)
+	j.add(Stage{Kind: StageLock, Member: j.in.Self}, own.Locked)
+	j.add(Stage{Kind: StageApply, Member: j.in.Self}, j.request.Result)
+}
+
+// addWithEarlier is add for a stage that waits until a member has applied earlier entries. It names the entry whose
+// applying took most of that time.
+func (j *joiner) addWithEarlier(s Stage, end Time) {
+	for _, e := range j.peers[s.Member].Entries {
+		if e.Index >= j.request.Index || e.ApplyBegun == 0 || e.Applied == 0 {
+			continue
+		}
+		from, to := max(j.at(s.Member, e.ApplyBegun), j.last), min(j.at(s.Member, e.Applied), end)
+		if took := time.Duration(to - from); took > s.Of {
+			s.Entry, s.Of = e.Index, took
+		}
+	}
+	j.add(s, end)
+}
+
+// addAtLeader adds the way to the leader, and the time until the entry was in its log.
+func (j *joiner) addAtLeader() {
+	e := j.entries[j.leader]
+	sealed := j.at(j.leader, e.Sealed)
+	if waited, ok := find(&e.Arrivals, j.in.Self); ok {
+		j.add(Stage{Kind: StageLink, Member: j.in.Self, To: j.leader}, sealed-waited)
+	}
+	j.addWithEarlier(Stage{Kind: StageEntry, Member: j.leader}, sealed)
+	j.add(Stage{Kind: StageLeader, Member: j.leader}, j.at(j.leader, e.Received))
+}
+
+// addLeaderCommit adds the time until the leader could count a majority of copies, its own among them.
+func (j *joiner) addLeaderCommit() {
+	durable := j.at(j.leader, j.entries[j.leader].Durable)
+	follower, acked := j.lastNeededAck()
+	if follower == 0 || acked <= durable {
+		j.add(Stage{Kind: StageDisk, Member: j.leader}, durable)
+		return
+	}
+	j.addCopy(follower)
+	j.add(Stage{Kind: StageAck, Member: follower, To: j.leader}, acked)
+}
+
+// addFollowerCommit adds the time until the request's member, which does not lead, knew that the entry was committed. It
+// follows the chain that ended last: the member's own copy, or the leader's count of copies.
+func (j *joiner) addFollowerCommit(own Entry) {
+	durable := j.at(j.leader, j.entries[j.leader].Durable)
+	follower, acked := uint32(0), Time(0)
+	if byWord := len(j.in.Voters) <= maxWordVoters && slices.Contains(j.in.Voters, j.in.Self); !byWord {
+		follower, acked = j.lastNeededAck()
+	}
+	switch {
+	case own.Durable >= max(durable, acked):
+		j.addCopy(j.in.Self)
+	case acked > durable:
+		j.addCopy(follower)
+		j.add(Stage{Kind: StageAck, Member: follower, To: j.leader}, acked)
+	default:
+		j.add(Stage{Kind: StageDisk, Member: j.leader}, durable)
+	}
+	j.add(Stage{Kind: StageNotice, Member: j.leader, To: j.in.Self}, own.Committed)
+}
+
+// addCopy adds the time until a follower had the entry on its disk.
+func (j *joiner) addCopy(follower uint32) {
+	e := j.entries[follower]
+	j.add(Stage{Kind: StageReplicate, Member: j.leader, To: follower}, j.at(follower, e.Received))
+	j.add(Stage{Kind: StageDisk, Member: follower}, j.at(follower, e.Durable))
+}
+
+// lastNeededAck returns the follower whose confirmation made a majority, with the leader's own copy, and its time. It
+// returns zeros if the leader's copy was enough or the confirmations are not known.
+func (j *joiner) lastNeededAck() (follower uint32, at Time) {
+	e := j.entries[j.leader]
+	type ack struct {
+		member uint32
+		at     Time
+	}
+	var acks []ack
+	for _, one := range e.Acks {
+		if one.Member != 0 && slices.Contains(j.in.Voters, one.Member) {
+			acks = append(acks, ack{one.Member, j.at(j.leader, e.Received+Time(one.Micros)*1000)})
+		}
+	}
+	needed := len(j.in.Voters) / 2
+	if needed == 0 || len(acks) < needed {
+		return 0, 0
+	}
+	slices.SortFunc(acks, func(a, b ack) int { return int(a.at - b.at) })
+	return acks[needed-1].member, acks[needed-1].at
+}
+
+// MemberCause is a cause on a member that overlaps a request.
+type MemberCause struct {
+	Kind   CauseKind
+	Member uint32
+	Took   time.Duration // of the request's time
+}
+
+// causesOf returns the causes that overlap a request, by member.
+func causesOf(q *Request, peers map[uint32]Peer) (found []MemberCause) {
+	for member, peer := range peers {
+		for _, c := range peer.Causes {
+			to := c.To - peer.Ahead
+			if c.To == 0 {
+				to = q.end()
+			}
+			if took := min(to, q.end()) - max(c.From-peer.Ahead, q.Received); took > 0 {
+				found = append(found, MemberCause{c.Kind, member, time.Duration(took)})
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b MemberCause) int {
+		return cmp.Or(cmp.Compare(b.Took, a.Took), cmp.Compare(a.Member, b.Member))
+	})
+	return found[:min(len(found), maxRequestCauses)]
+}
+
+// maxRequestCauses limits the causes that are kept with a request: the longest ones.
+const maxRequestCauses = 16

@@ -1,0 +1,212 @@
+package stages
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const ms = Time(time.Millisecond)
+
+// entryAt are the times of entry 9 on the leader 1 and the followers 2 and 3, in ms of one clock.
+func peersOf(ahead Time) map[uint32]Peer {
+	leader := Entry{Index: 9, Sealed: 30 * ms, Received: 32 * ms, Durable: 90 * ms, Applied: 100 * ms}
+	add(&leader.Arrivals, MemberDelay{2, 10_000})
+	add(&leader.Acks, MemberDelay{3, 20_000})
+	add(&leader.Acks, MemberDelay{2, 28_000})
+	leader.Sealed, leader.Received, leader.Durable = leader.Sealed+ahead, leader.Received+ahead, leader.Durable+ahead
+	own := Entry{Index: 9, Received: 50 * ms, Durable: 60 * ms, Committed: 95 * ms, ApplyBegun: 120 * ms, Locked: 150 * ms, Applied: 170 * ms}
+	earlier := Entry{Index: 8, ApplyBegun: 80 * ms, Applied: 118 * ms}
+	return map[uint32]Peer{
+		1: {Records: Records{Entries: []Entry{leader}}, Ahead: ahead, Error: ms},
+		2: {Records: Records{Entries: []Entry{own, earlier}}},
+		3: {Records: Records{Entries: []Entry{{Index: 9, Received: 41 * ms, Durable: 45 * ms}}}},
+	}
+}
+
+func ownRequest() *Request {
+	return &Request{
+		Index: 9, Received: 1 * ms, Room: 3 * ms, Sent: 5 * ms, Result: 160 * ms, Queued: 165 * ms, Taken: 200 * ms,
+	}
+}
+
+func checkStages(t *testing.T, got, want []Stage) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("the stages are %+v; want %+v", got, want)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("stage %d is %+v; want %+v", i, got[i], want[i])
+		}
+	}
+}
+
+func stage(k Kind, member, to uint32, took Time) Stage {
+	return Stage{Kind: k, Member: member, To: to, Took: time.Duration(took)}
+}
+
+// A write of a follower's client passes all stages. The leader's clock is another one.
+func TestJoinFollower(t *testing.T) {
+	got, clockError := Join(ownRequest(), Ensemble{2, []uint32{1, 2, 3}}, peersOf(7*3_600_000*ms))
+	before := stage(StageBefore, 2, 0, 25*ms)
+	before.Entry, before.Of = 8, time.Duration(23*ms)
+	checkStages(t, got, []Stage{
+		stage(StageRoom, 2, 0, 2*ms), stage(StageForward, 2, 0, 2*ms), stage(StageLink, 2, 1, 15*ms), stage(StageEntry, 1, 0, 10*ms),
+		stage(StageLeader, 1, 0, 2*ms), stage(StageDisk, 1, 0, 58*ms), stage(StageNotice, 1, 2, 5*ms), before,
+		stage(StageLock, 2, 0, 30*ms), stage(StageApply, 2, 0, 10*ms), stage(StageReply, 2, 0, 5*ms), stage(StageTaken, 2, 0, 35*ms),
+	})
+	if clockError != time.Millisecond {
+		t.Errorf("the error is %v", clockError)
+	}
+}
+
+// With five voters, a follower's client waits for the confirmation that made a majority.
+func TestJoinByMajority(t *testing.T) {
+	peers := peersOf(0)
+	leader := &peers[1].Entries[0]
+	leader.Durable = 33 * ms
+	got, _ := Join(ownRequest(), Ensemble{2, []uint32{1, 2, 3, 4, 5}}, peers)
+	checkStages(t, got[5:8], []Stage{stage(StageReplicate, 1, 2, 18*ms), stage(StageDisk, 2, 0, 10*ms), stage(StageNotice, 1, 2, 35*ms)})
+	leader.Acks = [MaxMembers]MemberDelay{{3, 20_000}, {4, 58_000}}
+	peers[4] = Peer{Records: Records{Entries: []Entry{{Index: 9, Received: 40 * ms, Durable: 85 * ms}}}}
+	got, _ = Join(ownRequest(), Ensemble{2, []uint32{1, 2, 3, 4, 5}}, peers)
+	checkStages(t, got[5:9], []Stage{
+		stage(StageReplicate, 1, 4, 8*ms), stage(StageDisk, 4, 0, 45*ms), stage(StageAck, 4, 1, 5*ms), stage(StageNotice, 1, 2, 5*ms),
+	})
+}
+
+// Without the leader's records, the time is unknown, and the sum is still the total.
+func TestJoinWithoutLeader(t *testing.T) {
+	peers := peersOf(0)
+	delete(peers, 1)
+	got, _ := Join(ownRequest(), Ensemble{2, []uint32{1, 2, 3}}, peers)
+	checkStages(t, got[2:5], []Stage{stage(StageUnknown, 0, 0, 45*ms), stage(StageDisk, 2, 0, 10*ms), stage(StageUnknown, 0, 0, 35*ms)})
+	sum := time.Duration(0)
+	for _, s := range got {
+		sum += s.Took
+	}
+	if want := time.Duration(ownRequest().Taken - ownRequest().Received); sum != want {
+		t.Errorf("the sum is %v; want %v", sum, want)
+	}
+}
+
+// A pause of a member is cut out of its stages only.
+func TestJoinPause(t *testing.T) {
+	peers := peersOf(0)
+	leader := peers[1]
+	leader.Causes = []Cause{{Paused, 40 * ms, 70 * ms}, {NoLeader, 1 * ms, 20 * ms}}
+	peers[1] = leader
+	got, _ := Join(ownRequest(), Ensemble{2, []uint32{1, 2, 3}}, peers)
+	checkStages(t, got[2:9], []Stage{
+		stage(StageLink, 2, 1, 15*ms), stage(StageEntry, 1, 0, 10*ms), stage(StageLeader, 1, 0, 2*ms), stage(StageDisk, 1, 0, 8*ms),
+		stage(StagePaused, 1, 0, 30*ms), stage(StageDisk, 1, 0, 20*ms), stage(StageNotice, 1, 2, 5*ms),
+	})
+}
+
+// The slowest requests of a second are kept, and of the fullest minute the fastest goes first. An hour later all are gone.
+func TestKeep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(100*time.Millisecond, time.Now)
+		keep := func(took time.Duration) {
+			now := r.Now()
+			r.Keep(&Request{Received: now - Time(took), Queued: now})
+		}
+		keep(99 * time.Millisecond)
+		if slow, _ := r.Kept(); len(slow) > 0 {
+			t.Fatalf("kept %+v, which is not slow", slow)
+		}
+		time.Sleep(10 * time.Minute)
+		for i := range 20 {
+			keep(time.Duration(100+(i*7)%20) * time.Millisecond)
+		}
+		slow, notKept := r.Kept()
+		if len(slow) != maxPerSecond || notKept != 12 {
+			t.Fatalf("%d are kept and %d are not", len(slow), notKept)
+		}
+		for i, s := range slow {
+			if s.Total < 112*time.Millisecond || i > 0 && s.Number >= slow[i-1].Number {
+				t.Errorf("request %d, number %d, took %v", i, s.Number, s.Total)
+			}
+		}
+		time.Sleep(time.Minute)
+		for range 90 * 10 { // 720 that may be kept
+			time.Sleep(100 * time.Millisecond)
+			keep(time.Second)
+		}
+		if slow, _ = r.Kept(); len(slow) != maxKept {
+			t.Errorf("%d are kept", len(slow))
+		}
+		if oldest := slow[len(slow)-1]; oldest.Total > 200*time.Millisecond {
+			t.Errorf("a bad minute made the member forget the one before: the oldest took %v", oldest.Total)
+		}
+		time.Sleep(keepFor + time.Second)
+		if slow, _ = r.Kept(); len(slow) > 0 {
+			t.Errorf("after an hour %d are kept", len(slow))
+		}
+	})
+}
+
+// The ring forgets the oldest entries, and a late time of one of them does not touch the entry that took its place.
+func TestRing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(time.Second, time.Now)
+		for i := range uint64(ringSize + 10) {
+			r.Stored(i+1, nil)
+		}
+		r.Durable(1, 5, time.Now())
+		if found := r.Records([]uint64{5, 0, ringSize + 5}); len(found.Entries) != 1 || found.Entries[0].Durable != 0 {
+			t.Errorf("the ring has %+v", found.Entries)
+		}
+	})
+}
+
+// A nil Recorder records nothing.
+func TestNilRecorder(*testing.T) {
+	var r *Recorder
+	r.Sealed([]byte{1}, &Arrivals{})
+	r.Stored(1, nil)
+	r.Received(1, 2)
+	r.Durable(1, 2, time.Now())
+	r.Acked(2, 1, 2)
+	r.CommitKnown(2)
+	r.ApplyBegun(1)
+	r.ApplyLocked(1)
+	r.Applied(1)
+	r.Begin(Snapshot)
+	r.End(Snapshot)
+	r.TermStarted()
+	r.LeaderLost(time.Now(), time.Second)
+	r.Keep(&Request{})
+	_, _ = r.ApplyingIndex(), r.Now()
+}
+
+// BenchmarkEntry measures all that a leader of three members records of one entry.
+func BenchmarkEntry(b *testing.B) {
+	r, data := New(time.Second, time.Now), []byte{1}
+	for i := uint64(1); b.Loop(); i++ {
+		var a Arrivals
+		a.Add(1, r.Now())
+		a.Add(2, r.Now())
+		r.Sealed(data, &a)
+		r.Stored(i, data)
+		r.Durable(i, i, time.Now())
+		r.Acked(2, i, i)
+		r.Acked(3, i, i)
+		r.ApplyBegun(i)
+		r.ApplyLocked(i)
+		r.Applied(i)
+	}
+}
+
+// BenchmarkKeepNothing measures what a request costs that is slow in a second with slower ones.
+func BenchmarkKeepNothing(b *testing.B) {
+	r := New(time.Millisecond, time.Now)
+	for range maxPerSecond {
+		r.Keep(&Request{Received: 1, Queued: Time(900 * time.Millisecond)})
+	}
+	q := &Request{Received: 1, Queued: Time(500 * time.Millisecond)}
+	for b.Loop() {
+		r.Keep(q)
+	}
+}
