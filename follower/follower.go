@@ -44,6 +44,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"rollcall/internal/monotonic"
+	"rollcall/internal/stages"
 	"rollcall/proto"
 	"rollcall/sessiontracker"
 	"rollcall/zk/jute"
@@ -122,6 +123,7 @@ type Config struct {
 	IsJoining   func() bool      // reports whether this member does not take part in proofs yet; must not block
 	WallClock   func() time.Time // base of session ids, also reported to the leader
 	Monotonic   monotonic.Clock  // default: monotonic.System
+	Stages      *stages.Recorder // records when writes are sent; default: nothing is recorded
 
 	// The next four are for a leader's verdict that this member's state is wrong. The callbacks must not block.
 

@@ -1,6 +1,7 @@
 package follower
 
 import (
+	"rollcall/internal/stages"
 	"rollcall/proto"
 	"rollcall/zk/jute"
 	"rollcall/znode"
@@ -87,8 +88,18 @@ func (f *Follower) TxnApplied(txn *proto.Txn, r *znode.Result) {
 		}
 	}
 	if req.waiter != nil {
+		if t, ok := req.waiter.(timedWaiter); ok {
+			t.NoteSent(req.roomAt, req.sentAt)
+		}
 		req.waiter.ReceiveResult(r)
 	}
+}
+
+// timedWaiter is a waiter that records the times of its write.
+type timedWaiter interface {
+	// NoteSent is called before ReceiveResult. At room the write had a place among those that wait for the leader, and at
+	// sent it was first sent.
+	NoteSent(room, sent stages.Time)
 }
 
 // Identities returns the identities of the client that sent a transaction, which is about to be passed to

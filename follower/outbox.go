@@ -11,6 +11,7 @@ import (
 
 	"rollcall/internal/fifo"
 	"rollcall/internal/monotonic"
+	"rollcall/internal/stages"
 	"rollcall/proto"
 	"rollcall/zk/jute"
 	"rollcall/znode"
@@ -48,7 +49,8 @@ type outbox struct {
 	member uint32
 	boot   uint64
 	clock  monotonic.Clock // Config.Monotonic
-	work   chan struct{}   // one place: there may be something to send
+	stages *stages.Recorder
+	work   chan struct{} // one place: there may be something to send
 
 	mu          sync.Mutex
 	mayNumber   bool             // this boot is announced, so writes may be numbered
@@ -77,6 +79,8 @@ type queuedWrite struct {
 	lane   *lane
 	cost
 	firstSent time.Time // by the outbox's clock
+	// when it entered its lane, and when it got its number and was sent
+	roomAt, sentAt stages.Time
 }
 
 // cost is what a write counts against the limits.
@@ -90,7 +94,7 @@ func (c cost) isHeavy() bool { return c.weight > lightWeight }
 
 func newOutbox(cfg Config) *outbox {
 	o := &outbox{
-		member: cfg.Self, boot: cfg.Boot, clock: cfg.Monotonic,
+		member: cfg.Self, boot: cfg.Boot, clock: cfg.Monotonic, stages: cfg.Stages,
 		work:     make(chan struct{}, 1),
 		lanes:    make(map[uint64]*lane),
 		queued:   capacity{maxWrites: cfg.MaxQueued, maxBytes: cfg.MaxQueuedBytes},
@@ -156,7 +160,7 @@ func (o *outbox) enterLane(txn *proto.Txn, w znode.Waiter, cost cost) {
 		o.stall.restartTimer(o.clock.Now())
 	}
 	l := o.ensureLane(txn.Conn)
-	l.queue.Push(queuedWrite{txn: txn, waiter: w, lane: l, cost: cost})
+	l.queue.Push(queuedWrite{txn: txn, waiter: w, lane: l, cost: cost, roomAt: o.stages.Now()})
 	l.unapplied++
 	if !l.isInRing() {
 		o.addToRing(l)
@@ -345,6 +349,7 @@ func (o *outbox) numberNext(now time.Time) bool {
 		o.addToRing(l)
 	}
 	o.queued.removeWrite(r.cost)
+	r.sentAt = o.stages.At(now)
 	o.inFlight.pushNumbered(r, o.clock.Now())
 	return true
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rollcall/internal/metrics"
+	"rollcall/internal/stages"
 	"rollcall/proto"
 	"rollcall/znode"
 )
@@ -56,6 +57,7 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 		if batch.data != nil {
 			l.counters.Proposed.Add(batch.txnCount)
 			durable := l.cfg.Log.DurableIndex()
+			l.cfg.Stages.Sealed(batch.data, &batch.arrivals)
 			entries.add(proposedEntry{batch, l.cfg.Log.Propose(batch.data, batch.senders), begun, durable})
 		}
 		if isOver, err := l.awaitNextEntry(ctx, &entries, batch.data != nil); isOver || err != nil {
@@ -123,12 +125,14 @@ type batch struct {
 	writeCount  int      // the transactions that waited in the intake
 	senders     []uint32 // the members whose writes it has, or nil if it has the leader's own transactions
 	hasRemovals bool     // of sessions, or of nodes that sessions have left
+	arrivals    stages.Arrivals
 }
 
 // sealEntry makes an entry of waiting transactions. Sessions whose expiry is decided come after the writes, in a
 // limited number, so that writes pass between them.
 func (l *Leader) sealEntry(begun time.Time) (b batch, err error) {
-	writes := l.intake.takeTxns(maxTaken, maxEntryBytes)
+	writes, arrivals := l.intake.takeTxns(maxTaken, maxEntryBytes)
+	b.arrivals = arrivals
 	l.expiry.touchWriters(writes, begun) // before the expiry is decided
 	sweeps, due := l.removals.takeRemovals(begun)
 	if b.hasRemovals = sweeps || len(due) > 0; b.hasRemovals {
@@ -187,6 +191,7 @@ func sendersOf(txns []*proto.Txn) (members []uint32) {
 type intake struct {
 	work     chan struct{}  // a transaction may wait; capacity 1
 	txnSizes *metrics.Sizes // of the transactions that were taken
+	stages   *stages.Recorder
 
 	mu sync.Mutex
 	// signalled when transactions were taken, a stream was replaced, or the term is over
@@ -200,18 +205,19 @@ type intake struct {
 }
 
 type waitingTxn struct {
-	txn  *proto.Txn
-	size int
-	ops  int
+	txn       *proto.Txn
+	size      int
+	ops       int
+	arrivedAt stages.Time
 }
 
 func newWaitingTxn(txn *proto.Txn) waitingTxn {
 	return waitingTxn{txn: txn, size: txn.EncodedSize(), ops: znode.TxnWeight(txn)}
 }
 
-func newIntake(sizes *metrics.Sizes) *intake {
+func newIntake(sizes *metrics.Sizes, recorder *stages.Recorder) *intake {
 	q := &intake{
-		work: make(chan struct{}, 1), txnSizes: sizes,
+		work: make(chan struct{}, 1), txnSizes: sizes, stages: recorder,
 		streams: make(map[uint32]*forwarding), waitingBytes: make(map[uint32]int),
 	}
 	q.roomFreed.L = &q.mu
@@ -233,7 +239,9 @@ func (q *intake) enqueueForwardedWhenRoom(f *forwarding, txns []*proto.Txn) bool
 	if !q.isCurrent(f) {
 		return false
 	}
+	now := q.stages.Now()
 	for _, w := range all {
+		w.arrivedAt = now
 		q.waiting = append(q.waiting, w)
 		q.waitingBytes[f.member] += w.size
 	}
@@ -263,11 +271,10 @@ func (q *intake) enqueueReapWhenRoom(txn *proto.Txn) bool {
 func (q *intake) isCurrent(f *forwarding) bool { return !q.closed && q.streams[f.member] == f }
 
 // takeTxns returns waiting transactions, oldest first, within the limits, but at least one if any
-// waits.
-func (q *intake) takeTxns(maxOps, maxBytes int) []*proto.Txn {
+// waits. arrivals has the times at which the oldest of each member came.
+func (q *intake) takeTxns(maxOps, maxBytes int) (txns []*proto.Txn, arrivals stages.Arrivals) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var txns []*proto.Txn
 	for ops, bytes := 0, 0; q.head < len(q.waiting); q.head++ {
 		w := &q.waiting[q.head]
 		ops, bytes = ops+w.ops, bytes+w.size
@@ -276,6 +283,7 @@ func (q *intake) takeTxns(maxOps, maxBytes int) []*proto.Txn {
 		}
 		q.txnSizes.Add(w.size)
 		txns = append(txns, w.txn)
+		arrivals.Add(w.txn.Member, w.arrivedAt)
 		q.waitingBytes[w.txn.Member] -= w.size
 		if w.txn.Member == 0 {
 			q.waitingReaps--
@@ -290,7 +298,7 @@ func (q *intake) takeTxns(maxOps, maxBytes int) []*proto.Txn {
 	if len(txns) > 0 {
 		q.roomFreed.Broadcast()
 	}
-	return txns
+	return txns, arrivals
 }
 
 // awaitMoreTxns waits until expectedTxns wait, or as many bytes as an entry takes. It waits at most gatherTime. done is the number of

@@ -37,6 +37,7 @@ import (
 	"google.golang.org/grpc"
 
 	"rollcall/internal/monotonic"
+	"rollcall/internal/stages"
 	"rollcall/proto"
 	"rollcall/sessiontracker"
 	"rollcall/zk/jute"
@@ -101,8 +102,9 @@ type Config struct {
 	// CloseConnection closes the connection of the member's Link. The next use opens another. It may keep a connection that
 	// is the only one of a member. It must not block. Default: nothing.
 	CloseConnection func(id uint32, route int)
-	Counters        *Counters    // default: new ones for this term
-	Logger          *slog.Logger // default: discard
+	Counters        *Counters        // default: new ones for this term
+	Stages          *stages.Recorder // records the times of entries; default: nothing is recorded
+	Logger          *slog.Logger     // default: discard
 	Nodes           Nodes
 	Reaping         Reaping
 }
@@ -157,7 +159,7 @@ func New(cfg Config) (*Leader, error) {
 	l.tenure = &tenure{term: cfg.Term, nonce: cfg.Nonce, over: make(chan struct{})}
 	l.membership = &membership{cfg: &l.cfg}
 	l.membership.renewLinks(l.termBegun)
-	l.intake = newIntake(&l.counters.TxnSizes)
+	l.intake = newIntake(&l.counters.TxnSizes, cfg.Stages)
 	l.receiver = &receiver{tenure: l.tenure, membership: l.membership, intake: l.intake}
 	l.proofs = newProofs()
 	l.clocks = newClocks(&l.cfg, log, l.membership)

@@ -64,7 +64,7 @@ func TestMembershipRenews(t *testing.T) {
 func TestReceiver(t *testing.T) {
 	r := &receiver{
 		tenure:     &tenure{term: term, nonce: nonce, over: make(chan struct{})},
-		membership: testMembership(&Config{}, 1, 2), intake: newIntake(new(metrics.Sizes)),
+		membership: testMembership(&Config{}, 1, 2), intake: newIntake(new(metrics.Sizes), nil),
 	}
 	stream := func() *forwarding { return &forwarding{cancel: func(error) {}} }
 	open := stream()
@@ -90,7 +90,7 @@ func TestReceiver(t *testing.T) {
 	if err := r.acceptMessage(open, writes(2, 10, 2)); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("after the term: %v", err)
 	}
-	if txns := r.intake.takeTxns(10, 1<<20); len(txns) != 1 {
+	if txns, _ := r.intake.takeTxns(10, 1<<20); len(txns) != 1 {
 		t.Errorf("%d transactions taken, want 1", len(txns))
 	}
 }
@@ -189,7 +189,7 @@ func TestPingerAcknowledges(t *testing.T) {
 		membership := testMembership(cfg, 2)
 		p := &pinger{
 			cfg: cfg, log: quiet, termBegun: time.Now(), membership: membership, proofs: newProofs(), compared: newComparison(cfg),
-			clocks: newClocks(cfg, quiet, membership), intake: newIntake(new(metrics.Sizes)),
+			clocks: newClocks(cfg, quiet, membership), intake: newIntake(new(metrics.Sizes), nil),
 			membersChanged: make(chan struct{}, 1), replyArrived: make(chan struct{}, 1),
 		}
 		member.change = func(pong *proto.Pong) bool { pong.Disk = 2; return true }
@@ -219,7 +219,7 @@ func TestReaperAwaitsClocks(t *testing.T) {
 		nodes := &fakeNodes{paths: []string{"/a", "/b"}}
 		cfg := &Config{Self: 1, WallClock: NewClock(time.Now), Nodes: nodes, Reaping: Reaping{Interval: time.Minute, PerMinute: 600}}
 		clocks := newClocks(cfg, quiet, testMembership(cfg, 1, 2, 3))
-		r := &reaper{cfg: cfg, log: quiet, clocks: clocks, intake: newIntake(new(metrics.Sizes))}
+		r := &reaper{cfg: cfg, log: quiet, clocks: clocks, intake: newIntake(new(metrics.Sizes), nil)}
 		for id, want := range []int{0, 0, 2} {
 			if id > 0 {
 				clocks.recordClock(uint32(id), time.Now().UnixMilli(), time.Now())

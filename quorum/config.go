@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"rollcall/internal/stages"
 	"rollcall/proto"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
@@ -64,7 +65,8 @@ type Config struct {
 	SnapshotBytes int64  // bytes of log between snapshots; default DefaultSnapshotBytes
 	TrailingBytes int64  // bytes of log kept before a snapshot; default DefaultTrailingBytes
 
-	Logger *slog.Logger // default: discard
+	Stages *stages.Recorder // records the times of entries; default: nothing is recorded
+	Logger *slog.Logger     // default: discard
 }
 
 func (cfg *Config) check() error {

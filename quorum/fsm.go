@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"rollcall/internal/stages"
 	"rollcall/quorum/disk"
 )
 
@@ -131,6 +132,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 		return nil, err
 	}
 	f.writingSnapshot.Store(true)
+	f.metrics.stages.Begin(stages.Snapshot)
 	return fsmSnapshot{s, f, time.Now()}, nil
 }
 
@@ -177,4 +179,5 @@ func (s fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 func (s fsmSnapshot) Release() {
 	s.Snapshot.Release()
 	s.fsm.writingSnapshot.Store(false)
+	s.fsm.metrics.stages.End(stages.Snapshot)
 }

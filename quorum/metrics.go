@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"rollcall/internal/metrics"
+	"rollcall/internal/stages"
 	"rollcall/quorum/disk"
 )
 
@@ -27,6 +28,7 @@ type Stats struct {
 // Metrics counts the values of Stats. It is safe for concurrent use.
 type Metrics struct {
 	diskData                             *disk.Data // counts the writes
+	stages                               *stages.Recorder
 	snapshotDurations, electionDurations metrics.Durations
 	candidacies                          atomic.Uint64
 	leaderlessSince                      atomic.Pointer[time.Time] // nil: there is a leader
@@ -51,15 +53,22 @@ func (m *Metrics) Reset() {
 	m.candidacies.Store(0)
 }
 
+// maxSilence is the number of election timeouts after which a follower has noticed that its leader is silent: raft draws its
+// timer from once to twice the timeout, and looks when it fires.
+const maxSilence = 4
+
 // observeElections counts raft's elections. raft calls its observer in the goroutines that hold them, so the
 // observer only counts.
-func (m *Metrics) observeElections(r *raft.Raft) {
+func (m *Metrics) observeElections(r *raft.Raft, electionTimeout time.Duration) {
 	now := time.Now()
 	m.leaderlessSince.Store(&now)
 	r.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
 		switch seen := o.Data.(type) {
 		case raft.LeaderObservation:
 			m.recordLeaderKnown(seen.LeaderID != "", time.Now())
+			if seen.LeaderID == "" {
+				m.stages.LeaderLost(r.LastContact(), maxSilence*electionTimeout)
+			}
 		case raft.RaftState:
 			if seen == raft.Candidate {
 				m.candidacies.Add(1)
@@ -77,6 +86,7 @@ func (m *Metrics) recordLeaderKnown(led bool, now time.Time) {
 		m.leaderlessSince.CompareAndSwap(nil, &now)
 		return
 	}
+	m.stages.End(stages.NoLeader)
 	if since := m.leaderlessSince.Swap(nil); since != nil {
 		m.electionDurations.Add(now.Sub(*since))
 	}

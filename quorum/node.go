@@ -130,12 +130,12 @@ func (n *Node) openData() (err error) {
 		Stores:     n.cfg.Stores,
 		StallLimit: n.cfg.StallLimit, RaftRunning: running, RaftLeads: n.status.IsLeader, EndMember: n.failure.endMember,
 		QueuedWritten: func() { n.transport.NotifyDurable(n.proposer.membersAwaitingCommit()) },
-		Logger:        n.logger, RaftLogger: newRaftLogger(n.logger),
+		Stages:        n.cfg.Stages, Logger: n.logger, RaftLogger: newRaftLogger(n.logger),
 	})
 	if err != nil {
 		return err
 	}
-	n.metrics = &Metrics{diskData: n.disk}
+	n.metrics = &Metrics{diskData: n.disk, stages: n.cfg.Stages}
 	n.fsm = &fsm{
 		stateMachine: n.cfg.StateMachine, endMember: n.failure.endMember, raftRunning: running, runTracked: n.disk.RunTracked,
 		onSnapshotRejected: n.disk.NoteRejectedSnapshot, metrics: n.metrics,
@@ -198,7 +198,7 @@ func (n *Node) StallError() error { return n.disk.StallError() }
 
 func (n *Node) newTransport() *wire.Transport {
 	return wire.New(wire.Config{
-		StreamLayer: n.cfg.StreamLayer, ElectionTimeout: n.electionTimeout, Logger: n.logger,
+		StreamLayer: n.cfg.StreamLayer, ElectionTimeout: n.electionTimeout, Stages: n.cfg.Stages, Logger: n.logger,
 		Raft: n.status.raft.Load, EndMember: n.failure.endMember, LimitToDurable: n.disk.LimitToDurable,
 		ConfigurationCommitted: n.status.configurationCommitted, StoredEntry: n.storedEntry,
 		NewSpool: n.disk.NewSpool, VerifySnapshot: n.verifyReceivedSnapshot,

@@ -101,7 +101,7 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 	n.status.raft.Store(r)
 	n.cfg.AddressBook.SetRaftPeersFunc(n.status.ConfiguredMembers)
 	n.cfg.ConfigurationChanged()
-	n.metrics.observeElections(r)
+	n.metrics.observeElections(r, n.electionTimeout)
 	if err := n.checkAllDataFound(r, newest); err != nil {
 		return nil, errors.Join(err, n.stopRaft(r))
 	}

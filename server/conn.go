@@ -54,7 +54,7 @@ var (
 func newConn(s *Server, addr net.Addr, l *listener) *conn {
 	c := &conn{srv: s, listener: l, addr: addr}
 	c.session = session{tree: s.cfg.State, limits: &s.cfg.Limits, watchOwner: c}
-	c.replies = replies{session: &c.session, stream: &c.stream, stats: &s.stats}
+	c.replies = replies{session: &c.session, stream: &c.stream, stats: &s.stats, stages: s.cfg.Stages}
 	c.missedCheck = missedCheck{session: &c.session, stream: &c.stream, searchTurn: &s.missedSweep.searchTurn}
 	c.identity.init(s.authenticator, hostOf(addr))
 	return c
@@ -142,6 +142,7 @@ func (c *conn) StreamEnded(why stream.Reason) {
 		more = c.missedCheck.removeWatchesPart()
 	}
 	c.stream.Lock()
+	c.replies.finishUntaken()
 	session, unanswered, refused, readOnly := c.session.id, c.replies.queue.n, c.closeSessionOnEnd, c.readOnly
 	c.releaseCreateSlot()
 	c.stream.Unlock()

@@ -12,14 +12,13 @@ import (
 // request is one unfinished request of a client. Records are pooled. A request that goes to the log is the
 // Waiter of its transaction.
 type request struct {
-	c          *conn
-	next       *request // in the connection's queue
-	xid        int32
-	op         jute.Op
-	operation  *operation
-	receivedAt time.Time
-	ids        []*proto.Identity // the client's identities when it sent the request
-	body       []byte            // the request's record; in the frame's memory, or in ownBody while the request waits
+	c         *conn
+	next      *request // in the connection's queue
+	xid       int32
+	op        jute.Op
+	operation *operation
+	ids       []*proto.Identity // the client's identities when it sent the request
+	body      []byte            // the request's record; in the frame's memory, or in ownBody while the request waits
 
 	listBytes uint32 // of a write, for Txn.lists
 	// a write or a sync: it gets its reply when applied, other requests when they are first in the queue
@@ -38,6 +37,8 @@ type request struct {
 	longRead        *longRead     // nil unless it is served without the tree's lock
 	minShared       int           // longer data is not copied into the reply
 
+	requestTimes
+
 	ownBody   []byte // memory for body
 	heldBytes int    // while the request waits
 }
@@ -50,7 +51,7 @@ const maxPooledBody = 1 << 10
 func (c *conn) newRequest(h jute.RequestHeader, body []byte) *request {
 	r := requestPool.Get().(*request)
 	*r = request{
-		c: c, xid: h.Xid, op: h.Op, operation: c.srv.operations.of(h.Op), receivedAt: time.Now(),
+		c: c, xid: h.Xid, op: h.Op, operation: c.srv.operations.of(h.Op), requestTimes: requestTimes{receivedAt: time.Now()},
 		ids: c.identity.all(), body: body, minShared: minSharedBytes, ownBody: r.ownBody,
 	}
 	return r

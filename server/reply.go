@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"rollcall/internal/stages"
 	"rollcall/server/stream"
 	"rollcall/zk/jute"
 	"rollcall/znode"
@@ -32,6 +33,8 @@ type replies struct {
 	queue    queue // unfinished requests; the first waits for the log, or for the client to take sent bytes
 	lastZxid int64 // greatest in a reply or event
 	traffic  traffic
+	stages   *stages.Recorder
+	untaken  *untakenReply // nil unless the client is slow to take replies
 }
 
 // queueReply queues the reply to a request that does not go through the log, and frees r. The caller holds
@@ -107,6 +110,7 @@ func (p *replies) finishReplied(r *request) {
 	took := now.Sub(r.receivedAt)
 	p.stats.countReply(took, r.operation.class)
 	p.traffic.countReply(r.op, r.xid, p.lastZxid, now.Sub(p.stats.startedAt), took)
+	p.keepIfSlow(r, now, took)
 	if r.endsConn {
 		p.stream.Life.Finish(r.endReason)
 	}

@@ -41,6 +41,7 @@ import (
 	"time"
 
 	"rollcall/internal/admission"
+	"rollcall/internal/stages"
 	"rollcall/operator/audit"
 	"rollcall/server/stream"
 	"rollcall/zk/digest"
@@ -112,6 +113,7 @@ type Config struct {
 	// of clients' operations that are not in the ensemble's log; nil: none
 	Audit             *audit.Log
 	CredentialLimiter *admission.CredentialLimiter // slows addresses after wrong credentials; nil: never
+	Stages            *stages.Recorder             // keeps slow requests; default: none is kept
 	Logger            *slog.Logger                 // default: discard
 
 	// MembersInSync reports whether the members of the ensemble match the present list, or match it as nearly

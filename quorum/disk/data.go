@@ -35,6 +35,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"rollcall/internal/metrics"
+	"rollcall/internal/stages"
 )
 
 // Config configures a Data. Fields without a default are required.
@@ -57,8 +58,9 @@ type Config struct {
 	// QueuedWritten is called when LimitToDurable has risen, while a leader's disk writes. It must not wait. Default: nothing.
 	QueuedWritten func()
 
-	Logger     *slog.Logger // warnings
-	RaftLogger hclog.Logger // for the log messages of raft's libraries
+	Stages     *stages.Recorder // records when entries are durable; default: nothing is recorded
+	Logger     *slog.Logger     // warnings
+	RaftLogger hclog.Logger     // for the log messages of raft's libraries
 }
 
 // Data holds the open stores of one member, and the locks on its directories. Unless its comment says otherwise, a
@@ -107,6 +109,7 @@ func Open(cfg Config) (*Data, error) {
 	if err := d.guardStores(cfg.RaftRunning, cfg.RaftLeads, cfg.QueuedWritten, cfg.EndMember); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
+	d.guardedLog.stages = cfg.Stages
 	var err error
 	if d.diskID, err = ensureDiskID(d.unguarded); err != nil {
 		return nil, errors.Join(err, d.Close())

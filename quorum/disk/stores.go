@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"rollcall/internal/stages"
 )
 
 const (
@@ -94,6 +96,7 @@ type logStore struct {
 	raft.LogStore
 	storeGuard
 	metrics         *writeMetrics
+	stages          *stages.Recorder
 	hasEntries      atomic.Bool  // holds, or held, an entry
 	hadTransaction  atomic.Bool  // see Data.HasTransaction
 	appendedEntries atomic.Int64 // number appended by this process
@@ -151,6 +154,9 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	s.metrics.addWrite(time.Since(begun))
 	if err := s.endMemberOnError("write log", err); err != nil {
 		return err
+	}
+	if len(logs) > 0 {
+		s.stages.Durable(logs[0].Index, logs[len(logs)-1].Index, begun)
 	}
 	for _, l := range logs {
 		if l.Type == raft.LogCommand {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"rollcall/internal/stages"
 )
 
 // maxInFlight and maxInFlightBytes bound the requests in flight to a follower, without those that have no reply, and the bytes of their
@@ -49,6 +51,7 @@ type pipeline struct {
 	word            wordFunc
 	mayLead         func() error // the reason to send nothing, or nil
 	mayReceive      func(*raft.AppendEntriesRequest) bool
+	stages          *stages.Recorder
 	commitSignal    chan struct{}      // capacity 1: there may be a commit to send
 	awaitingReply   chan *appendFuture // requests in flight, in order
 	bytesInFlight   atomic.Int64       // of their entries
@@ -87,10 +90,10 @@ func (a *appendFuture) Response() *raft.AppendEntriesResponse { return a.resp }
 // newPipeline returns a pipeline that continues after accepted, the last request that the follower has accepted. It
 // reports what was committed since then. If accepted is the zero request, it reports commits from its first entries on.
 func newPipeline(conn *outConn, accepted raft.AppendEntriesRequest, open *sync.Map, log logPositionFunc, clamp clampFunc, word wordFunc, stalls func() error,
-	mayHave func(*raft.AppendEntriesRequest) bool,
+	mayHave func(*raft.AppendEntriesRequest) bool, recorder *stages.Recorder,
 ) *pipeline {
 	p := &pipeline{
-		conn: conn, openPipelines: open, logPosition: log, clampCommit: clamp, word: word, mayLead: stalls, mayReceive: mayHave,
+		conn: conn, openPipelines: open, logPosition: log, clampCommit: clamp, word: word, mayLead: stalls, mayReceive: mayHave, stages: recorder,
 		commitSignal: make(chan struct{}, 1), replyRead: make(chan struct{}, 1), sendSlot: make(chan struct{}, 1),
 		// One more request is in replyLoop, and one waits in writeRequest.
 		awaitingReply:   make(chan *appendFuture, maxInFlight-2),
@@ -329,6 +332,9 @@ func (p *pipeline) readReply(a *appendFuture) {
 	}
 	if a.err != nil {
 		a.resp.Success = false // raft does not look at the error
+	}
+	if a.resp.Success {
+		recordAcked(p.stages, p.conn.peerID, a.req)
 	}
 	p.bytesInFlight.Add(int64(-bytes))
 	select {

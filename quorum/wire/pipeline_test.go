@@ -39,7 +39,7 @@ func newStream(t *testing.T) *stream {
 		t.Fatal(err)
 	}
 	clamp := (&Transport{cfg: Config{LimitToDurable: s.durable}}).clampCommit
-	s.pipeline = newPipeline(conn, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, clamp, func(*raft.AppendEntriesRequest) uint64 { return s.given.Load() }, noStall, anyEntries)
+	s.pipeline = newPipeline(conn, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, clamp, func(*raft.AppendEntriesRequest) uint64 { return s.given.Load() }, noStall, anyEntries, nil)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -197,7 +197,7 @@ func TestPipelineContinuesAfterAccepted(t *testing.T) {
 		replies.recordReply("2", 12) // to a heartbeat
 		first.last.Store(12)
 		first.commit.Store(12)
-		p := newPipeline(first.conn, replies.lastAccepted("2"), new(sync.Map), first.logPosition, first.clampCommit, noWord, noStall, anyEntries)
+		p := newPipeline(first.conn, replies.lastAccepted("2"), new(sync.Map), first.logPosition, first.clampCommit, noWord, noStall, anyEntries, nil)
 		defer p.Close()
 		if got := first.sentNext(); got == nil || got.LeaderCommitIndex != 12 || got.PrevLogEntry != 12 || got.PrevLogTerm != 5 || got.Term != 5 {
 			t.Errorf("told %+v, want commit 12", got)

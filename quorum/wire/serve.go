@@ -16,6 +16,8 @@ import (
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
 	"github.com/hashicorp/raft"
+
+	"rollcall/internal/stages"
 )
 
 const (
@@ -366,12 +368,29 @@ func (rc *receiver) serveConn(in *inConn) error {
 		case isInstall:
 			resp, err = rc.receiveAndInstall(r, install, io.LimitReader(in.r, install.Size))
 		default:
+			recordReceived(rc.cfg.Stages, command)
 			resp, err = rc.handleRequest(r, in.serverID, command)
+			recordCommit(rc.cfg.Stages, command, resp)
 			rc.noteResponse(in, command, resp)
 		}
 		if broken := in.sendReply(resp, err); broken != nil || isInstall || impostor {
 			return broken
 		}
+	}
+}
+
+// recordReceived records that the entries of a request have come.
+func recordReceived(r *stages.Recorder, command any) {
+	if req, ok := command.(*raft.AppendEntriesRequest); ok && len(req.Entries) > 0 {
+		r.Received(req.Entries[0].Index, req.Entries[len(req.Entries)-1].Index)
+	}
+}
+
+// recordCommit records that raft knows a commit by a request that it has accepted.
+func recordCommit(r *stages.Recorder, command, resp any) {
+	req, ok := command.(*raft.AppendEntriesRequest)
+	if reply, isReply := resp.(*raft.AppendEntriesResponse); ok && isReply && reply != nil && reply.Success && req.LeaderCommitIndex > 0 {
+		r.CommitKnown(req.LeaderCommitIndex)
 	}
 }
 

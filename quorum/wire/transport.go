@@ -22,6 +22,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"rollcall/internal/stages"
 	"rollcall/quorum/disk"
 )
 
@@ -41,6 +42,7 @@ type Config struct {
 	StreamLayer     raft.StreamLayer // a *Stream
 	LocalServer     Peer             // with its disk
 	ElectionTimeout time.Duration    // raft's
+	Stages          *stages.Recorder // records the times of entries; nil: nothing is recorded
 	Logger          *slog.Logger
 
 	LeaderCauses *LeaderCauses // shared with the member; nil: the transport has its own
@@ -215,6 +217,7 @@ func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 	case err == nil:
 		t.serverReplies.recordReply(id, resp.LastLog)
 		if resp.Success && !isHeartbeat(req) {
+			recordAcked(t.cfg.Stages, MemberID(id), sent)
 			t.serverReplies.recordAccepted(id, sent)
 		}
 	case !isHeartbeat(req):
@@ -244,7 +247,14 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddres
 	}
 	mayHave := func(req *raft.AppendEntriesRequest) bool { return t.mayReceive(id, req) }
 	word := func(req *raft.AppendEntriesRequest) uint64 { return t.wordTo(id, req) }
-	return newPipeline(c, t.serverReplies.lastAccepted(id), &t.openPipelines, t.logPosition, t.clampCommit, word, t.cfg.MayLead, mayHave), nil
+	return newPipeline(c, t.serverReplies.lastAccepted(id), &t.openPipelines, t.logPosition, t.clampCommit, word, t.cfg.MayLead, mayHave, t.cfg.Stages), nil
+}
+
+// recordAcked records that a follower has confirmed the entries of a request.
+func recordAcked(r *stages.Recorder, member uint32, req *raft.AppendEntriesRequest) {
+	if n := len(req.Entries); n > 0 {
+		r.Acked(member, req.Entries[0].Index, req.Entries[n-1].Index)
+	}
 }
 
 // logPosition implements logPositionFunc. It reads the term last: if this member led in that term before, it

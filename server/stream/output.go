@@ -38,6 +38,9 @@ func (o *output) release() {
 // UnsentBytes returns the number of bytes that the client has not taken. The caller holds the lock.
 func (s *Stream) UnsentBytes() int { return s.output.unsentBytes() }
 
+// IsSending reports whether the socket has not taken all output whose sending has begun. The caller holds the lock.
+func (s *Stream) IsSending() bool { return s.output.sendingBytes > 0 }
+
 // Output returns the buffer to which the caller appends whole frames. The caller holds the lock.
 func (s *Stream) Output() *Buffer {
 	if s.output.queued == nil {
@@ -267,6 +270,7 @@ func (f flusher) noteAllTaken() (due bool) {
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()
 	s.output.sendingBytes = 0
+	s.owner.OutputTaken()
 	s.UpdateAccount()
 	s.Life.changed.Broadcast()
 	return !s.Life.hasEnded && s.owner.CanResume()

@@ -204,6 +204,7 @@ func (v loopVisit) sendOrDemote() {
 	}
 	out.free()
 	s.output.queued = nil
+	s.owner.OutputTaken()
 	s.UpdateAccount()
 	if s.Life.lastQueued {
 		v.finishSending()

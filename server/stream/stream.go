@@ -78,6 +78,10 @@ type Frames interface {
 	// CanResume reports whether Resume has something to do. The caller holds the lock.
 	CanResume() bool
 
+	// OutputTaken is called when the socket has taken all output that was queued when its sending began. The caller holds
+	// the lock.
+	OutputTaken()
+
 	// Resume serves requests that waited only until the client had taken its output, or until the budget had
 	// room. It is called without the lock.
 	Resume()

@@ -59,6 +59,8 @@ func (o *owner) AwaitPermit(ctx context.Context) bool {
 	return f(ctx)
 }
 
+func (o *owner) OutputTaken() {}
+
 func (o *owner) StreamEnded(why Reason) { o.ended <- why }
 
 func (o *owner) Resume() {

@@ -1,0 +1,115 @@
+package server
+
+import (
+	"time"
+
+	"rollcall/internal/stages"
+	"rollcall/zk/jute"
+)
+
+// requestTimes are the times of a request. All but the first are for the record of slow requests. A zero is unknown.
+type requestTimes struct {
+	receivedAt time.Time
+
+	readyAt    stages.Time // a read that waited for an entry need not wait any more
+	roomAt     stages.Time // see stages.Request, as for the next two
+	sentAt     stages.Time
+	resultAt   stages.Time
+	entryIndex uint64 // of the write
+	txnBody    []byte // of a write; the log has it, too
+}
+
+// NoteSent implements follower.timedWaiter.
+func (t *requestTimes) NoteSent(room, sent stages.Time) { t.roomAt, t.sentAt = room, sent }
+
+// minUntakenBytes is the number of unsent bytes from which on it is measured how long the client takes for a reply. The
+// buffers of a socket take fewer at once without the client, so those are not measured.
+const minUntakenBytes = minSharedBytes
+
+// untakenReply is a reply that the client has not taken yet. A connection has at most one, its oldest.
+type untakenReply struct {
+	request     stages.Request
+	batchesLeft int // that the client must take until it has the reply
+}
+
+// keepIfSlow keeps the request r, whose reply was queued at now, if it was slow, or when the client has taken the reply if
+// that is slow. The caller holds the lock.
+func (p *replies) keepIfSlow(r *request, now time.Time, took time.Duration) {
+	if p.stages == nil {
+		return
+	}
+	sending := p.stream.IsSending()
+	late := p.untaken == nil && (sending || p.stream.UnsentBytes() >= minUntakenBytes)
+	if !late && took < p.stages.Threshold() {
+		return
+	}
+	q := p.describe(r, now)
+	if !late {
+		p.stages.Keep(&q)
+		return
+	}
+	p.untaken = &untakenReply{q, 1}
+	if sending {
+		p.untaken.batchesLeft++
+	}
+}
+
+// OutputTaken implements stream.Frames.
+func (c *conn) OutputTaken() {
+	u := c.replies.untaken
+	if u == nil {
+		return
+	}
+	if u.batchesLeft--; u.batchesLeft == 0 {
+		c.replies.finishUntaken()
+	}
+}
+
+// finishUntaken keeps the request whose reply the client has taken now, or will never take, if it was slow. The caller
+// holds the lock.
+func (p *replies) finishUntaken() {
+	u := p.untaken
+	if u == nil {
+		return
+	}
+	p.untaken = nil
+	u.request.Taken = p.stages.Now()
+	p.stages.Keep(&u.request)
+}
+
+func (p *replies) describe(r *request, now time.Time) stages.Request {
+	return stages.Request{
+		Session: int64(p.session.id), Address: r.c.addr.String(), Op: r.op.String(), Path: requestPath(r), Xid: r.xid,
+		Received: p.stages.At(r.receivedAt), Ready: r.readyAt, Room: r.roomAt, Sent: r.sentAt,
+		Index: r.entryIndex, Result: r.resultAt,
+		Queued: p.stages.At(now),
+	}
+}
+
+// requestPath returns the path of a request, the first path of a multi, or "" if the request has none.
+func requestPath(r *request) (path string) {
+	body := r.body
+	if r.txnBody != nil {
+		body = r.txnBody
+	}
+	switch {
+	case body == nil || r.code == jute.MarshallingError:
+		return ""
+	case r.op == jute.OpMulti || r.op == jute.OpMultiRead:
+		jute.EachMultiOp(body, func(step *jute.MultiOp) bool {
+			path = string(step.Path())
+			return false
+		})
+		return path
+	}
+	switch r.op.Class() {
+	case jute.ClassCreate, jute.ClassWrite, jute.ClassRead, jute.ClassSync, jute.ClassWatch:
+	default:
+		return ""
+	}
+	if r.op == jute.OpSetWatches || r.op == jute.OpSetWatches2 || r.op == jute.OpReconfig {
+		return ""
+	}
+	d := jute.NewDecoder(body)
+	return string(d.ReadBytes())
+}
