@@ -59,6 +59,8 @@ type Settings struct {
 	// If an operation of the log store, or apply, takes longer than StoreStallLimit, this member stops leading and
 	// closes its clients' connections; required.
 	StoreStallLimit time.Duration
+	// requests that take so long are kept with their stages; default: the greater of 100 ms and a tenth of a tick
+	SlowRequest time.Duration
 	// when containers and nodes with a time to live are removed; default: as in ZooKeeper
 	Reaping      leader.Reaping
 	HTTP         admin.HTTPSettings // what operators reach over HTTP

@@ -47,6 +47,7 @@ const (
 	maxFailover      = 60_000
 	minStall         = 100 // a disk that is only busy takes as long
 	maxStall         = 60 * 60 * 1000
+	maxSlowRequest   = 60 * 60 * 1000
 	maxPort          = 65535
 
 	minAuditFile  = 64 << 10 // a few chunks of lines
@@ -306,6 +307,12 @@ var mainKeys = []key{
 			func(d *rawConfig) *time.Duration { return &d.StoreStallLimit }), def: valueText(DefaultStallLimit),
 		doc: "Rollcall's own: ms that writing or applying the log may hang. After that a leader gives up, and any member " +
 			"closes its clients' connections",
+	},
+	{
+		name: "slowRequestThreshold", kind: millis(1, maxSlowRequest,
+			func(d *rawConfig) *time.Duration { return &d.SlowRequest }), unset: "100, or a tenth of tickTime if that is more",
+		doc: "Rollcall's own: ms that a client's request takes before `rollcall slow` shows where its time went " +
+			"([admin.md](admin.md#slow-requests))",
 	},
 	{
 		name: "4lw.commands.whitelist", env: variable{line: 11, name: "ZOO_4LW_COMMANDS_WHITELIST"},

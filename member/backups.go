@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rollcall/follower"
+	"rollcall/internal/stages"
 	"rollcall/leader"
 	"rollcall/operator/admin"
 	"rollcall/operator/backup"
@@ -35,6 +36,7 @@ type backups struct {
 	serverLists  *serverLists
 	memberHealth func() admin.Health
 	onDamage     func(error) // the copy shows that the state is damaged
+	stages       *stages.Recorder
 	log          *slog.Logger
 
 	writtenBackups, failedBackups atomic.Uint64 // scheduled backups
@@ -90,6 +92,8 @@ func (b *backups) makeBackup(ctx context.Context, keeper *backup.Keeper) error {
 	if err != nil {
 		return err
 	}
+	b.stages.Begin(stages.Backup)
+	defer b.stages.End(stages.Backup)
 	begun, most := time.Now(), maxStateBytes(c.Head.DataBytes, c.Head.Nodes, c.Head.Sessions)
 	name, err := keeper.Save(ctx, c.Head, most,
 		func(w io.Writer) error { return c.WriteBackup(ctx, w, backup.DefaultRate) })

@@ -50,11 +50,15 @@ func (m *Member) StallSlowly(pause func()) {
 }
 
 // Over returns a member that has only a state.
-func Over(state *znode.State) *Member { return &Member{state: state} }
+func Over(state *znode.State) *Member {
+	m := &Member{state: state}
+	m.viewer = newViewer(m)
+	return m
+}
 
 // Answer returns what a member answers to a question of the view.
 func (m *Member) Answer(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error) {
-	return newViewer(m).View(ctx, r)
+	return m.viewer.View(ctx, r)
 }
 
 // Operations returns what the endpoints under /v1/ ask.

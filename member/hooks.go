@@ -14,6 +14,7 @@ type hooks struct{ m *Member }
 
 func (h hooks) TermStarted(t znode.Term, why znode.LeaderCause) {
 	h.m.terms.termStarted(t, why)
+	h.m.viewer.slow.recorder.TermStarted()
 	h.m.applyProgress.quotaWarnings.resetReported()
 	h.m.terms.transferTargets.recordLeader(t)
 	h.m.follower.TermStarted(t, why)

@@ -71,6 +71,7 @@ func newUnstarted(t *testing.T, servers serverlist.List, before func(s disk.Stor
 		state: znode.New(znode.Config{}),
 	}
 	u.Member.log = slog.New(slog.NewTextHandler(u.log, nil))
+	u.viewer = newViewer(u.Member)
 	u.terms = newTerms(u.Member)
 	u.peerConns = newPeerConns(time.Second, nil)
 	peers := raftPeers(u.cfg.Servers)

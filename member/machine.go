@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rollcall/internal/metrics"
+	"rollcall/internal/stages"
 	"rollcall/proto"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
@@ -20,6 +21,7 @@ type stateMachine struct {
 	onDamage       func(error)        // called when a snapshot shows that the state is damaged
 	onApplied      func()             // called after each applied entry, without the lock
 	applyDurations *metrics.Durations // of applying an entry
+	stages         *stages.Recorder   // nil: nothing is recorded
 }
 
 // offlineMachine returns a stateMachine for a member that does not run.
@@ -42,9 +44,11 @@ func (a stateMachine) Apply(batch []quorum.CommittedEntry) error {
 			}
 		}
 		begun := time.Now()
+		a.stages.ApplyBegun(c.Index)
 		if err := a.applyEntry(c, entry); err != nil {
 			return err
 		}
+		a.stages.Applied(c.Index)
 		if entry != nil {
 			a.applyDurations.AddSince(begun)
 		}
@@ -56,6 +60,7 @@ func (a stateMachine) Apply(batch []quorum.CommittedEntry) error {
 func (a stateMachine) applyEntry(c quorum.CommittedEntry, entry *proto.Entry) error {
 	a.state.Lock()
 	defer a.state.Unlock()
+	a.stages.ApplyLocked(c.Index)
 	if err := a.state.ApplyEntry(c.Index, c.Term, entry); err != nil {
 		return fmt.Errorf("member: apply log entry %d: %w", c.Index, err)
 	}

@@ -330,8 +330,8 @@ func (m *Member) assembleLogParts() {
 	}
 	m.backups = &backups{
 		cfg: &m.cfg, wallClock: m.wallClock, state: m.state, follower: m.follower, serverLists: m.serverLists,
-		memberHealth: m.Health,
-		onDamage:     func(err error) { m.health.reportDamage(err.Error()) }, log: m.log,
+		memberHealth: m.Health, stages: m.viewer.slow.recorder,
+		onDamage: func(err error) { m.health.reportDamage(err.Error()) }, log: m.log,
 	}
 }
 
@@ -350,7 +350,7 @@ func (m *Member) followerConfig() follower.Config {
 		VoterIDs:     func() []uint32 { return raftVoters(m.node) }, FetchStateHashes: m.peerConns.fetchStateHashes,
 		OnDamage:     func(why string) { m.health.reportDamage(why) },
 		OnDivergence: func(why string) { m.health.suspendForDispute(why) },
-		MaxInFlight:  m.cfg.MaxInFlight, Logger: m.log,
+		MaxInFlight:  m.cfg.MaxInFlight, Stages: m.viewer.slow.recorder, Logger: m.log,
 	}
 }
 
@@ -369,7 +369,7 @@ func (m *Member) serverConfig(words *admin.FourLetterCommands) server.Config {
 		ConnBase: randomUint64(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest,
 		NoDigest: m.cfg.NoDigest, Login: m.cfg.Login, LinearizableReads: m.cfg.LinearizableReads,
 		Memory:   m.cfg.Memory,
-		Commands: words, Audit: m.auditLog, CredentialLimiter: m.credentialLimiter, Logger: m.log,
+		Commands: words, Audit: m.auditLog, CredentialLimiter: m.credentialLimiter, Stages: m.viewer.slow.recorder, Logger: m.log,
 		MembersInSync: func() (bool, <-chan struct{}) { return m.applyProgress.clientReconfig.raftFollows(m.node) },
 	}
 }
@@ -449,6 +449,11 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.removalWatch.suspendUnlistedLoop(inner) })
 	g.Go(func() error { return m.backups.backupLoop(inner) })
 	g.Go(func() error { return m.rebalancer.autoRebalanceLoop(inner) })
+	g.Go(func() error { return m.viewer.slow.joinLoop(inner) })
+	g.Go(func() error {
+		m.viewer.slow.recorder.WatchPauses(inner.Done(), m.cfg.Monotonic.After)
+		return nil
+	})
 	g.Go(func() error { return m.ports.trustGuard.Run(inner) })
 	g.Go(func() error { return m.ports.hello.HandshakeLimiter().RunLookups(inner, m.cfg.Network.Lookup) })
 	if m.cfg.OperatorListener != nil {

@@ -13,7 +13,7 @@ func (s source) NativeMetrics() []metrics.Native {
 	m := s.m
 	return slices.Concat(
 		m.server.NativeMetrics(), m.follower.NativeMetrics(), m.node.Metrics().Native(), m.credentialLimiter.NativeMetrics(),
-		s.stateMetrics(), s.leaderMetrics(), s.portMetrics(), s.fileMetrics(), s.queueMetrics(),
+		s.stateMetrics(), s.leaderMetrics(), s.portMetrics(), s.fileMetrics(), s.queueMetrics(), m.viewer.slow.nativeMetrics(),
 	)
 }
 

@@ -94,12 +94,12 @@ func (m *Member) quorumConfig() quorum.Config {
 	cfg := quorum.Config{
 		MemberID: m.cfg.ID, Peers: raftPeers(m.cfg.Servers), AddressBook: m.ports.addressBook,
 		WantedServers: m.serverLists.followWantedPeers, ConfigurationChanged: m.terms.configurationChanged,
-		EntryStored: m.follower.EntryStored,
-		LeaderDied:  m.peerConns.closeConns, DataDir: m.cfg.Dir, LogDir: m.cfg.LogDir,
+		EntryStored: m.entryStored, Stages: m.viewer.slow.recorder,
+		LeaderDied: m.peerConns.closeConns, DataDir: m.cfg.Dir, LogDir: m.cfg.LogDir,
 		StreamLayer: m.ports.raftStream,
 		StateMachine: stateMachine{
 			m.state, func(err error) { m.health.reportDamage(err.Error()) }, m.server.FlushApplied,
-			&m.applyProgress.applyDurations,
+			&m.applyProgress.applyDurations, m.viewer.slow.recorder,
 		}, FoundByMajority: m.cfg.NewEnsemble,
 		HeartbeatTimeout: m.cfg.HeartbeatTimeout, SnapshotEvery: m.cfg.SnapCount, StallLimit: m.cfg.StoreStallLimit,
 		Logger: m.log,
@@ -111,6 +111,12 @@ func (m *Member) quorumConfig() quorum.Config {
 	}
 	cfg.Stores = storesOf(m.cfg.Stores)
 	return cfg
+}
+
+// entryStored is called before this member stores an entry in its log.
+func (m *Member) entryStored(index uint64, data []byte) {
+	m.viewer.slow.recorder.Stored(index, data)
+	m.follower.EntryStored(index, data)
 }
 
 func storesOf(s *disk.Stores) disk.Stores {

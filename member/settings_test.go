@@ -81,6 +81,7 @@ var reaches = map[string]string{
 	"Rules.Reconfig":        "start.Reconfig",
 	"CommandWhitelist":      "words.Whitelist",
 	"SnapCount":             "quorum.SnapshotEvery",
+	"SlowRequest":           "", // TestSlowStages, with a tick whose tenth is longer
 	"StoreStallLimit":       "quorum.StallLimit",
 	"Reaping.Interval":      "leader.Reaping.Interval",
 	"Reaping.PerMinute":     "leader.Reaping.PerMinute",
@@ -310,6 +311,7 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 		t.Fatal(err)
 	}
 	m := &Member{cfg: cfg, log: cfg.Logger, wallClock: leader.NewClock(cfg.Now)}
+	m.viewer = newViewer(m)
 	m.ports.loopback = newLoopback(cfg.ID)
 	defer func() { _ = m.ports.loopback.Close() }()
 	m.terms, m.peerConns = newTerms(m), newPeerConns(cfg.Tick, m.dialMember)

@@ -243,7 +243,7 @@ func (t *terms) leaderConfig(o appliedStart) leader.Config {
 		Members:  func() []leader.Member { return raftMembers(t.m.node) },
 		RaftTerm: func() uint64 { return t.m.node.Status().Term() }, LinkTo: t.linkTo, Routes: peerRoutes,
 		ReachableServers: t.reachableAfterChange, AppliedIndex: t.m.applyProgress.lastIndex.Load,
-		Nodes: reapableNodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
+		Nodes: reapableNodes{t.m.state}, Reaping: t.m.cfg.Reaping, Stages: t.m.viewer.slow.recorder, Logger: t.m.log,
 	}
 }
 

@@ -44,10 +44,11 @@ type viewer struct {
 	viewSlots chan struct{} // a slot for each concurrent query
 
 	collector *view.Collector // queries the members
+	slow      *slowRequests
 }
 
 func newViewer(m *Member) viewer {
-	return viewer{m: m, viewSlots: make(chan struct{}, maxConcurrentViews)}
+	return viewer{m: m, viewSlots: make(chan struct{}, maxConcurrentViews), slow: newSlowRequests(m)}
 }
 
 // View returns the rows of this member. If ctx ends, it stops and returns no reply.
@@ -78,6 +79,10 @@ func (v viewer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewRepl
 		reply.About = &proto.ViewReply_Buckets{Buckets: v.bucketRows(about.Buckets)}
 	case *proto.ViewRequest_Removals:
 		reply.About = &proto.ViewReply_Removals{Removals: v.removalRows(ctx, about.Removals)}
+	case *proto.ViewRequest_Times:
+		reply.About = &proto.ViewReply_Times{Times: v.slow.timeRows(about.Times)}
+	case *proto.ViewRequest_Slow:
+		reply.About = &proto.ViewReply_Slow{Slow: v.slow.slowRows(about.Slow)}
 	default:
 		return nil, status.Error(codes.Unimplemented, "this version does not know the query")
 	}

@@ -77,6 +77,7 @@ var settingCases = []settingCase{
 	{key: "aclEntryLimit", value: "12", want: "Limits.MaxACL 12"},
 	{key: "identityLimit", value: "3", want: "Limits.MaxIdentities 3"},
 	{key: "clientMemoryLimit", value: "5000000", want: "Limits.Budget 5000000"},
+	{key: "slowRequestThreshold", value: "250", want: "SlowRequest 250ms"},
 	{key: "memoryLimit", value: "300M", want: "memory {314572800 0}"},
 	{key: "memoryLimit", value: "33%", want: "memory {0 33}"},
 	{key: "handshakeTimeout", value: "1500", want: "Limits.Handshake 1.5s"},

@@ -29,6 +29,7 @@ func TestRunbooks(t *testing.T) {
 	p := newPage(t, "runbooks.md", outsideRunbooks)
 	first, second, third := p.Members[0], p.Members[1], p.Members[2]
 	session := connect(t, p.Addresses(first), "/kept")
+	p.shell(p.dir, "export ROLLCALL_ADMIN="+p.admin()+"\n"+strings.Join(p.block("Clients say it is slow", 1), "\n"))
 	p.lose(third)
 	p.loseMajority(first, second, third)
 	p.fillDisk(second)
@@ -182,6 +183,12 @@ func (p *page) line(command string, m *process.Member) {
 // status returns what rollcall status prints.
 func (p *page) status() string {
 	p.t.Helper()
+	return p.shell(p.dir, "rollcall status --admin "+p.admin())
+}
+
+// admin returns the addresses for operators of the members that run.
+func (p *page) admin() string {
+	p.t.Helper()
 	var admin []string
 	for _, m := range p.Members {
 		if !m.Process.Running() {
@@ -193,7 +200,7 @@ func (p *page) status() string {
 		}
 		admin = append(admin, "http://"+addr)
 	}
-	return p.shell(p.dir, "rollcall status --admin "+strings.Join(admin, ","))
+	return strings.Join(admin, ",")
 }
 
 // whole waits until all members have caught up, and have equal states.

@@ -58,7 +58,7 @@ func validate(t *testing.T, doc *openapi3.T, e *endpoint, status int, header htt
 
 // example returns a request that is answered with 200: it has all parameters that are needed.
 func example(e *endpoint) visit {
-	v := visit{method: e.method, path: strings.ReplaceAll(e.path, "{id}", "0x1000012f99a0001")}
+	v := visit{method: e.method, path: strings.NewReplacer("{id}", "0x1000012f99a0001", "{request}", "2-19a3f0c2b41").Replace(e.path)}
 	for i, name := range e.requiredParameters {
 		v.path += [...]string{"?", "&"}[min(i, 1)] + name + "=" + map[string]string{"path": "/a"}[name]
 	}
@@ -94,7 +94,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		}
 		t.Run(e.method+e.path, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				for _, ops := range []*fakeOps{newFakeOps(), {rows: newFakeOps().rows[:1], ends: newFakeOps().ends[:1]}} {
+				for _, ops := range []*fakeOps{newFakeOps(), {rows: newFakeOps().rows[:1], ends: newFakeOps().ends[:1], slow: []api.SlowRequest{{Stages: []api.SlowStage{}, Causes: []api.SlowCause{}, MissingIDs: []uint32{}}}}} {
 					h, _ := newTestHTTP(t, "leader", on(ops))
 					h.member.log = logs.New(io.Discard, logs.Settings{}, false)
 					w := example(&e).to(h)
@@ -153,7 +153,7 @@ func provoked(t *testing.T, h *HTTP, e *endpoint, status int) visit {
 	case status == http.StatusServiceUnavailable && e.access == changeAccess:
 		h.auditor.auditLog = &fullLog{}
 	case status == http.StatusNotFound && e.access == readAccess:
-		opsOf(h).rows = nil
+		opsOf(h).rows, opsOf(h).slow = nil, nil
 	default:
 		opsOf(h).err = &Failure{Status: status, Text: "it failed"} // h.member.log is nil
 	}

@@ -90,6 +90,17 @@ func (e *ensembleAPI) routes() []endpoint {
 			responseBody: api.List[api.Removal]{}, parameters: []string{"path", "limit", "from"},
 			help: "what removed a node, or any node, newest first", replyJSON: e.listRemovals,
 		},
+		{
+			method: "GET", path: "/v1/slow", access: readAccess, readsEnsemble: true, content: showsState, longReply: true,
+			responseBody: api.List[api.SlowRequest]{}, parameters: []string{"member", "limit", "from"},
+			help:      "requests of the last hour that took long, newest first, with the stages of their time on all members",
+			replyJSON: e.listSlow,
+		},
+		{
+			method: "GET", path: "/v1/slow/{request}", access: readAccess, readsEnsemble: true, content: showsState,
+			responseBody: api.SlowRequest{}, failureStatuses: []int{400, 404, 503},
+			help: "one request that took long", replyJSON: e.getSlow,
+		},
 	}
 }
 
@@ -218,6 +229,49 @@ func (e *ensembleAPI) listRemovals(q *query) (any, error) {
 		}
 	}
 	return a, nil
+}
+
+func (e *ensembleAPI) listSlow(q *query) (any, error) {
+	a, err := e.ops.SlowRequests(q.Context(), view.SlowFilter{Member: uint32(q.intParameter("member"))}, q.pageParameters())
+	for i := range a.Items {
+		q.hidePath(&a.Items[i])
+	}
+	return a, err
+}
+
+// hidePath removes the path of a slow request if the caller may not see it.
+func (q *query) hidePath(r *api.SlowRequest) {
+	if r.Path != "" && !q.paths.isVisible(r.Path) {
+		r.Path = ""
+	}
+}
+
+func (e *ensembleAPI) getSlow(q *query) (any, error) {
+	id := q.PathValue("request")
+	f, err := view.ParseSlowID(id)
+	if err != nil {
+		return nil, &Failure{Status: http.StatusBadRequest, Text: fmt.Sprintf("%.100q: %v", id, err)}
+	}
+	a, err := e.ops.SlowRequests(q.Context(), f, view.Page{Limit: 1})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(a.Items) == 1:
+		q.hidePath(&a.Items[0])
+		return a.Items[0], nil
+	}
+	for _, s := range a.Silent {
+		if s.MemberID == f.Member {
+			return nil, &Failure{
+				Status: http.StatusServiceUnavailable,
+				Text:   fmt.Sprintf("member %d, which knows request %s, does not reply: %s", f.Member, id, s.Reason),
+			}
+		}
+	}
+	return nil, &Failure{
+		Status: http.StatusNotFound,
+		Text:   fmt.Sprintf("member %d does not know a slow request %s: it is older than an hour, or slower ones took its place", f.Member, id),
+	}
 }
 
 // sessionEnds returns the retained ends of the sessions that took a node with them, by session id.

@@ -26,6 +26,7 @@ type fakeOps struct {
 	owner    api.Owner
 	ends     []znode.SessionEnd
 	removals []api.Removal
+	slow     []api.SlowRequest
 	buckets  api.Buckets
 	load     Load
 	shown    Node
@@ -44,6 +45,7 @@ type fakeOps struct {
 	filter  view.SessionFilter
 	order   view.SessionOrder
 	conn    view.ConnectionFilter
+	slowOf  view.SlowFilter
 	page    view.Page
 	id      jute.SessionID
 	path    string
@@ -123,6 +125,12 @@ func newFakeOps() *fakeOps {
 			LeaderID: 2, TickMs: 2000, At: began, Buckets: []api.Bucket{{DueMs: -5, Sessions: 3}, {DueMs: 1995, Sessions: 40}},
 			LaterSessions: 1, Silent: silentThree,
 		},
+		slow: []api.SlowRequest{{
+			ID: "2-19a3f0c2b41", MemberID: 2, ReceivedAt: began, SessionID: "0x5", Address: "10.0.0.2:1", Op: "setData", Path: "/é", Xid: 7,
+			Index: 90, TotalUs: 412_000, Largest: "the disk of member 1", Complete: true, MissingIDs: []uint32{3}, ErrorUs: 1,
+			Stages: []api.SlowStage{{Stage: "disk", MemberID: 1, TookUs: 412_000, Text: "the disk of member 1"}},
+			Causes: []api.SlowCause{{Cause: "snapshot", MemberID: 1, TookUs: 400_000}},
+		}},
 		removals: []api.Removal{
 			{Path: "/é", RemovedAt: began, Zxid: "0x4000000a3", Cause: view.CauseDeleted, SessionID: "0x5", Address: "10.0.0.2:1", MemberID: 2},
 			{Path: "/swept", RemovedAt: began, Zxid: "0x4000000a2", Cause: view.CauseSessionEnded, SessionID: "0x1000012f99a0001"},
@@ -191,6 +199,11 @@ func (f *fakeOps) NodeOwner(_ context.Context, path string) (api.Owner, error) {
 	o.Children = []api.OwnedChild{} // as a member replies if there are none
 	o.Path, o.Silent = path, append([]api.Silence{}, o.Silent...)
 	return o, f.err
+}
+
+func (f *fakeOps) SlowRequests(_ context.Context, of view.SlowFilter, p view.Page) (api.List[api.SlowRequest], error) {
+	f.slowOf = of
+	return answerOf(f, "slow", p, f.slow)
 }
 
 func (f *fakeOps) NodeRemovals(_ context.Context, path string, p view.Page) (api.List[api.Removal], error) {

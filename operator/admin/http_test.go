@@ -162,7 +162,7 @@ func TestEveryEndpointIsGuarded(t *testing.T) {
 
 // concrete returns a path that a pattern stands for.
 func concrete(pattern string) string {
-	return strings.NewReplacer("{id}", "0x1", "{$}", "", "{file}", "main.js").Replace(pattern)
+	return strings.NewReplacer("{id}", "0x1", "{request}", "1-1", "{$}", "", "{file}", "main.js").Replace(pattern)
 }
 
 // A method that the table does not have is refused, and a refused request has no effect.

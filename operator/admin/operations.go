@@ -26,6 +26,7 @@ type Operations interface {
 	NodeOwner(ctx context.Context, path string) (api.Owner, error)
 	ExpiryBuckets(ctx context.Context) (api.Buckets, error)
 	NodeRemovals(ctx context.Context, path string, p view.Page) (api.List[api.Removal], error)
+	SlowRequests(ctx context.Context, f view.SlowFilter, p view.Page) (api.List[api.SlowRequest], error)
 
 	// Members returns the servers of the ensemble, with their status.
 	Members(ctx context.Context) (view.Members, error)

@@ -154,6 +154,7 @@ var parameters = map[string]parameter{
 	"from":    {help: "where the page begins: the next of the page before"},
 	"id":      {help: "id of a session", pattern: sessionIDPattern, check: sessionIDFault},
 	"limit":   {help: "the most rows of the page; default 1000", maxValue: view.MaxRows},
+	"request": {help: "the id of a slow request"},
 	"member":  {help: "only those of this member", maxValue: maxMemberID},
 	"path":    {help: "path of a node", check: pathFault},
 	"rate":    {help: "the most MiB in a second; default 8", maxValue: backup.MaxRate},

@@ -46,6 +46,10 @@ func (g guardedOps) PathWatches(ctx context.Context, _ string, p view.Page) (api
 	return g.SessionWatches(ctx, 0, p)
 }
 
+func (guardedOps) SlowRequests(context.Context, view.SlowFilter, view.Page) (api.List[api.SlowRequest], error) {
+	return api.List[api.SlowRequest]{Items: []api.SlowRequest{{ID: "1-1", Path: "/b/secret"}, {ID: "1-2", Path: "/open/e"}}}, nil
+}
+
 func (guardedOps) NodeRemovals(context.Context, string, view.Page) (api.List[api.Removal], error) {
 	return api.List[api.Removal]{Items: []api.Removal{{Path: "/b/secret"}, {Path: "/open/e"}}}, nil
 }

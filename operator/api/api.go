@@ -327,6 +327,42 @@ type Removal struct {
 	End       *End      `json:"end"`     // of the session, if that removed the node and is still kept; else null
 }
 
+// SlowRequest is a request that took long, with the stages of its time.
+type SlowRequest struct {
+	ID         string      `json:"id"`       // such as "2-19a3f0c2b41"; it begins with the member
+	MemberID   uint32      `json:"member"`   // that received the request
+	ReceivedAt time.Time   `json:"received"` // when, by that member's clock
+	SessionID  string      `json:"session"`  // of the client
+	Address    string      `json:"address"`  // of the client
+	Op         string      `json:"op"`       // its name, such as "setData"
+	Path       string      `json:"path"`     // cut after 256 bytes; "": there is none, or the caller may not see it
+	Xid        int32       `json:"xid"`      // the client's number of the request
+	Index      uint64      `json:"index"`    // of the entry of the log that has the write; 0: it is no write
+	TotalUs    int64       `json:"total_us"` // from reading the request to queueing its reply, or until the client took that
+	Largest    string      `json:"largest"`  // the longest stage, in words
+	Stages     []SlowStage `json:"stages"`   // in the order of time; their sum is the total
+	Causes     []SlowCause `json:"causes"`   // events on members while the request was under way, the longest first
+	MissingIDs []uint32    `json:"missing"`  // members that did not say what they recorded, so that stages may be missing
+	ErrorUs    int64       `json:"error_us"` // by which a stage between two members may be wrong, because their clocks differ
+	Complete   bool        `json:"complete"` // false: the other members are still being asked
+}
+
+// SlowStage is a part of the time of a slow request.
+type SlowStage struct {
+	Stage      string `json:"stage"`     // as in the metric rollcall_stage_seconds
+	MemberID   uint32 `json:"member"`    // where the time went; 0: unknown
+	ToMemberID uint32 `json:"to_member"` // of a way between two members, its end; else 0
+	TookUs     int64  `json:"took_us"`   // its length
+	Text       string `json:"text"`      // in words
+}
+
+// SlowCause is an event on a member while a request was under way.
+type SlowCause struct {
+	Cause    string `json:"cause"`   // "paused", "no leader", "snapshot" or "backup"
+	MemberID uint32 `json:"member"`  // on which it was
+	TookUs   int64  `json:"took_us"` // while the request was under way
+}
+
 // Buckets is the time axis of the leader's session table.
 type Buckets struct {
 	TickMs        int64     `json:"tick_ms"` // a tick; each bucket is one tick wide

@@ -23,6 +23,7 @@ const (
 	sessionWatchList
 	ephemeralList
 	removalList
+	slowList
 )
 
 // position is the content of a cursor: the start of a page. A cursor is text that fits into a URL. Any member
@@ -32,7 +33,7 @@ type position struct {
 	ID     uint64   `json:"i,omitempty"` // session from which on
 	Member uint32   `json:"m,omitempty"` // member from which on
 	Boot   uint64   `json:"b,omitempty"` // incarnation of that member, which counted First
-	First  uint64   `json:"f,omitempty"` // connection of that member from which on, and of that one Path
+	First  uint64   `json:"f,omitempty"` // connection of that member from which on, and of that one Path; or slow request before which
 	Path   []byte   `json:"p,omitempty"` // from which on
 	Zxid   int64    `json:"z,omitempty"` // before which, or in which before Part
 	Part   uint32   `json:"n,omitempty"`

@@ -1,0 +1,241 @@
+package member
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"rollcall/internal/admission"
+	"rollcall/internal/metrics"
+	"rollcall/internal/stages"
+	"rollcall/operator/view"
+	"rollcall/proto"
+	"rollcall/zk/jute"
+)
+
+const (
+	// joinDelay is the time from a slow request to the query for its stages on the other members. It limits the queries to
+	// four in a second, and lets the other members apply the entry.
+	joinDelay = 250 * time.Millisecond
+	// rejoinDelay is the time until members that have not replied are asked again.
+	rejoinDelay = time.Second
+	// slowThreshold is the default of the least duration of a slow request, unless a tenth of a tick is longer.
+	slowThreshold = 100 * time.Millisecond
+)
+
+// slowRequests keeps the slow requests of this member's clients, and asks the other members where their time went.
+type slowRequests struct {
+	m         *Member
+	recorder  *stages.Recorder
+	lines     *admission.LogLimiter
+	durations [stages.NumStages]metrics.Durations // of the stages of slow requests
+}
+
+func newSlowRequests(m *Member) *slowRequests {
+	threshold := m.cfg.SlowRequest
+	if threshold == 0 {
+		threshold = max(slowThreshold, m.cfg.Tick/10)
+	}
+	return &slowRequests{m: m, recorder: stages.New(threshold, m.wallClock.Now), lines: admission.NewLogLimiter()}
+}
+
+// joinLoop joins the stages of slow requests until ctx ends.
+func (s *slowRequests) joinLoop(ctx context.Context) error {
+	var again <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.recorder.Arrived():
+		case <-again:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(joinDelay):
+		}
+		again = nil
+		if indexes, any := s.recorder.Unjoined(); any {
+			s.join(ctx, indexes)
+		}
+		if _, any := s.recorder.Unjoined(); any {
+			again = time.After(rejoinDelay)
+		}
+	}
+}
+
+// join asks all members for the times of entries, and divides the time of the requests that the entries belong to.
+func (s *slowRequests) join(ctx context.Context, indexes []uint64) {
+	peers, missing := map[uint32]stages.Peer{}, []uint32(nil)
+	if len(indexes) > 0 {
+		peers, missing = s.askOthers(ctx, indexes)
+	}
+	peers[s.m.cfg.ID] = stages.Peer{Records: s.recorder.Records(indexes)}
+	in := stages.Ensemble{Self: s.m.cfg.ID, Voters: raftVoters(s.m.node)}
+	for _, one := range s.recorder.Join(in, indexes, peers, missing) {
+		for _, stage := range one.Stages {
+			s.durations[stage.Kind].Add(stage.Took)
+		}
+		s.logOne(&one)
+	}
+}
+
+// askOthers asks the other members for the times of entries. It returns the members that have not replied in time.
+func (s *slowRequests) askOthers(ctx context.Context, indexes []uint64) (map[uint32]stages.Peer, []uint32) {
+	ctx, cancel := context.WithTimeout(ctx, min(s.m.cfg.Tick, view.MaxDeadline))
+	defer cancel()
+	request := &proto.ViewRequest{About: &proto.ViewRequest_Times{Times: &proto.ViewTimes{Indexes: indexes}}}
+	var (
+		mu      sync.Mutex
+		asked   sync.WaitGroup
+		peers   = map[uint32]stages.Peer{}
+		missing []uint32
+	)
+	for _, one := range s.m.viewer.viewMembers() {
+		if one.ID == s.m.cfg.ID {
+			continue
+		}
+		asked.Go(func() {
+			sent := s.recorder.Now()
+			reply, err := one.Peer.View(ctx, request)
+			received := s.recorder.Now()
+			rows := reply.GetTimes()
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || rows == nil || len(rows.Rows) > 2*stages.MaxIndexes {
+				missing = append(missing, one.ID)
+				return
+			}
+			peers[one.ID] = stages.PeerOf(recordsOf(rows), sent, received)
+		})
+	}
+	asked.Wait()
+	slices.Sort(missing)
+	return peers, missing
+}
+
+// logOne logs a slow request, unless another line was logged a short time ago.
+func (s *slowRequests) logOne(one *stages.Slow) {
+	skipped, due := s.lines.AllowLine(time.Now())
+	if !due {
+		return
+	}
+	largest := one.Largest()
+	s.m.log.Warn("slow request", "id", view.SlowID(s.m.cfg.ID, one.Number), "op", one.Op, "took", one.Total.Round(time.Millisecond),
+		"session", jute.SessionID(one.Session), "client", one.Address, "largest", view.StageText(largest), "stage", largest.Kind.String(),
+		"stage_took", largest.Took.Round(time.Millisecond), "skipped", skipped)
+}
+
+func (s *slowRequests) nativeMetrics() []metrics.Native {
+	return []metrics.Native{
+		metrics.HistogramBy("rollcall_stage_seconds", "stage",
+			"the stages of slow requests of this member's clients (slowRequestThreshold)", s.stageBuckets),
+		metrics.Counter("rollcall_slow_requests_not_kept_total",
+			"slow requests of this member's clients that rollcall slow does not list, because slower ones of their time are listed",
+			func() uint64 { _, notKept := s.recorder.Kept(); return notKept }),
+	}
+}
+
+func (s *slowRequests) stageBuckets() map[string]metrics.Buckets {
+	all := make(map[string]metrics.Buckets, stages.NumStages)
+	for kind := stages.Kind(1); kind < stages.NumStages; kind++ {
+		all[kind.String()] = s.durations[kind].Buckets()
+	}
+	return all
+}
+
+// timeRows returns the times of entries that this member has recorded.
+func (s *slowRequests) timeRows(q *proto.ViewTimes) *proto.TimeRows {
+	found := s.recorder.Records(q.Indexes[:min(len(q.Indexes), stages.MaxIndexes)])
+	r := &proto.TimeRows{Clock: int64(found.Clock)}
+	for i := range found.Entries {
+		e := &found.Entries[i]
+		r.Rows = append(r.Rows, &proto.TimeRow{
+			Index: e.Index, Sealed: int64(e.Sealed), Received: int64(e.Received), Durable: int64(e.Durable),
+			WriteBegun: int64(e.WriteBegun), Committed: int64(e.Committed), ApplyBegun: int64(e.ApplyBegun),
+			Locked: int64(e.Locked), Applied: int64(e.Applied), Arrivals: delayRows(&e.Arrivals), Acks: delayRows(&e.Acks),
+		})
+	}
+	for _, c := range found.Causes {
+		r.Causes = append(r.Causes, &proto.CauseRow{Cause: proto.SlowCause(c.Kind), From: int64(c.From), To: int64(c.To)})
+	}
+	return r
+}
+
+func delayRows(all *[stages.MaxMembers]stages.MemberDelay) (rows []*proto.MemberDelay) {
+	for _, one := range all {
+		if one.Member != 0 {
+			rows = append(rows, &proto.MemberDelay{Member: one.Member, Micros: one.Micros})
+		}
+	}
+	return rows
+}
+
+// recordsOf returns what another member has recorded.
+func recordsOf(r *proto.TimeRows) (found stages.Records) {
+	found.Clock = stages.Time(r.Clock)
+	for _, row := range r.Rows {
+		e := stages.Entry{
+			Index: row.Index, Sealed: stages.Time(row.Sealed), Received: stages.Time(row.Received),
+			Durable: stages.Time(row.Durable), WriteBegun: stages.Time(row.WriteBegun), Committed: stages.Time(row.Committed),
+			ApplyBegun: stages.Time(row.ApplyBegun), Locked: stages.Time(row.Locked), Applied: stages.Time(row.Applied),
+		}
+		readDelays(&e.Arrivals, row.Arrivals)
+		readDelays(&e.Acks, row.Acks)
+		found.Entries = append(found.Entries, e)
+	}
+	for _, row := range r.Causes[:min(len(r.Causes), stages.MaxCauses)] {
+		if row.Cause > 0 && row.Cause < proto.SlowCause(stages.NumCauseKinds) {
+			found.Causes = append(found.Causes, stages.Cause{
+				Kind: stages.CauseKind(row.Cause), From: stages.Time(row.From), To: stages.Time(row.To),
+			})
+		}
+	}
+	return found
+}
+
+func readDelays(to *[stages.MaxMembers]stages.MemberDelay, rows []*proto.MemberDelay) {
+	for i, row := range rows[:min(len(rows), stages.MaxMembers)] {
+		to[i] = stages.MemberDelay{Member: row.Member, Micros: row.Micros}
+	}
+}
+
+// slowRows returns the slow requests of this member's clients, newest first.
+func (s *slowRequests) slowRows(q *proto.ViewSlow) *proto.SlowRows {
+	kept, notKept := s.recorder.Kept()
+	r, limit := &proto.SlowRows{NotKept: notKept}, rowLimit(q.Limit)
+	for i := range kept {
+		one := &kept[i]
+		switch {
+		case q.Number != 0 && one.Number != q.Number || q.Before != 0 && one.Number >= q.Before:
+			continue
+		case len(r.Rows) == limit:
+			r.Next = r.Rows[limit-1].Number
+			return r
+		}
+		r.Rows = append(r.Rows, slowRow(one))
+	}
+	return r
+}
+
+func slowRow(one *stages.Slow) *proto.SlowRow {
+	row := &proto.SlowRow{
+		Number: one.Number, ReceivedMs: one.At.UnixMilli(), Session: uint64(one.Session), Address: []byte(one.Address),
+		Op: one.Op, Path: []byte(one.Path), Xid: one.Xid, Index: one.Index, TotalUs: micros(one.Total), Missing: one.Missing,
+		ErrorUs: micros(one.Error), Joined: one.Joined,
+	}
+	for _, stage := range one.Stages {
+		row.Stages = append(row.Stages, &proto.StageRow{
+			Kind: uint32(stage.Kind), Member: stage.Member, To: stage.To, TookUs: micros(stage.Took), Entry: stage.Entry,
+			OfUs: micros(stage.Of),
+		})
+	}
+	for _, c := range one.Causes {
+		row.Causes = append(row.Causes, &proto.SlowCauseRow{Cause: proto.SlowCause(c.Kind), Member: c.Member, TookUs: micros(c.Took)})
+	}
+	return row
+}
+
+func micros(d time.Duration) uint64 { return uint64(min(max(0, d.Microseconds()), math.MaxInt64)) }

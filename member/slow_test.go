@@ -1,0 +1,332 @@
+package member_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/integration/cluster"
+	"rollcall/member"
+	"rollcall/operator/api"
+	"rollcall/operator/view"
+	"rollcall/proto"
+	"rollcall/zk/jute"
+	"rollcall/znode"
+)
+
+// slowAt is an ensemble of three members, and the member whose client sends the slow request.
+type slowAt struct {
+	*cluster.Ensemble
+	t            *testing.T
+	leader, home uint32
+	other        uint32 // a follower that is not home
+	client       *cluster.Client
+}
+
+// slowLength is the length of the stage that is made slow.
+const slowLength = 400 * time.Millisecond
+
+// slowCases make one stage slow each, while set sends the request. They return the stages of which one must be the largest.
+var slowCases = []struct {
+	name string
+	slow func(s *slowAt, set func()) (stage string, members []uint32, took time.Duration)
+}{
+	{"the leader's disk", func(s *slowAt, set func()) (string, []uint32, time.Duration) {
+		s.Disk(s.leader).SetLatency(slowLength)
+		set()
+		s.Disk(s.leader).SetLatency(0)
+		return "disk", []uint32{s.leader}, slowLength
+	}},
+	{"followers' disks", func(s *slowAt, set func()) (string, []uint32, time.Duration) {
+		for _, id := range s.Followers() {
+			s.Disk(id).SetLatency(slowLength)
+		}
+		set()
+		for _, id := range s.Followers() {
+			s.Disk(id).SetLatency(0)
+		}
+		if s.home != s.leader {
+			return "disk", []uint32{s.home}, slowLength
+		}
+		return "disk", s.Followers(), slowLength
+	}},
+	{"the links to the leader", func(s *slowAt, set func()) (string, []uint32, time.Duration) {
+		for _, id := range s.Followers() {
+			s.Network.Slow(id, s.leader, slowLength)
+		}
+		set()
+		for _, id := range s.Followers() {
+			s.Network.Slow(id, s.leader, 0)
+		}
+		if s.home != s.leader {
+			return "link", []uint32{s.home}, slowLength
+		}
+		return "ack", s.Followers(), slowLength
+	}},
+	{"the links from the leader", func(s *slowAt, set func()) (string, []uint32, time.Duration) {
+		for _, id := range s.Followers() {
+			s.Network.Slow(s.leader, id, slowLength)
+		}
+		set()
+		for _, id := range s.Followers() {
+			s.Network.Slow(s.leader, id, 0)
+		}
+		return "replicate", []uint32{s.leader}, slowLength
+	}},
+	{"a stopped leader", func(s *slowAt, set func()) (string, []uint32, time.Duration) {
+		s.pauseUnder(s.leader, set)
+		return "paused", []uint32{s.leader}, slowLength
+	}},
+	{"a large entry before", func(s *slowAt, set func()) (string, []uint32, time.Duration) {
+		c := s.Connect(20*time.Second, s.home)
+		large := c.Go(jute.OpSetData, jute.SetDataRequest{Path: []byte("/large"), Version: -1})
+		time.Sleep(time.Millisecond)
+		set()
+		_, _ = large.Wait()
+		if s.home == s.leader { // it makes no entry meanwhile
+			return "entry", []uint32{s.home}, slowLength
+		}
+		return "before", []uint32{s.home}, slowLength
+	}},
+	{"a stopped member", func(s *slowAt, set func()) (string, []uint32, time.Duration) {
+		s.pauseUnder(s.home, set)
+		return "paused", []uint32{s.home}, slowLength
+	}},
+}
+
+// pauseUnder pauses a member while a request is under way between the members.
+func (s *slowAt) pauseUnder(member uint32, set func()) {
+	slowLinks := func(by time.Duration) {
+		for _, from := range s.IDs() {
+			for _, to := range s.IDs() {
+				s.Network.Slow(from, to, by)
+			}
+		}
+	}
+	slowLinks(10 * time.Millisecond)
+	time.AfterFunc(5*time.Millisecond, func() { s.Pause(member) })
+	time.AfterFunc(5*time.Millisecond+slowLength, func() { s.Resume(member) })
+	set()
+	slowLinks(0)
+}
+
+// largeHooks lets every entry that writes /large take long.
+type largeHooks struct{ member.NoHooks }
+
+func (largeHooks) TxnApplied(txn *proto.Txn, r *znode.Result) {
+	if txn.GetOp() == int32(jute.OpSetData) && len(txn.Body) > 10 && string(txn.Body[4:10]) == "/large" {
+		time.Sleep(slowLength)
+	}
+}
+
+// startSlow starts an ensemble with the nodes of the cases, and a client of the leader or of a follower.
+func startSlow(t *testing.T, ofLeader bool) *slowAt {
+	t.Helper()
+	s := &slowAt{t: t}
+	s.Ensemble = cluster.Start(t, 3, cluster.Options{Tick: 4 * time.Second, Adjust: func(cfg *member.Config) {
+		cfg.SlowRequest = 100 * time.Millisecond
+		cfg.Hooks = largeHooks{}
+	}})
+	s.leader = s.Ready()
+	s.home, s.other = s.Followers()[0], s.Followers()[1]
+	if ofLeader {
+		s.home, s.other = s.leader, s.Followers()[0]
+	}
+	s.client = s.Connect(20*time.Second, s.home)
+	for _, path := range []string{"/node", "/large"} {
+		if _, err := s.client.Create(path, nil, jute.Persistent); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(time.Second)
+	return s
+}
+
+func (s *slowAt) set() {
+	s.t.Helper()
+	if _, err := s.client.Do(jute.OpSetData, jute.SetDataRequest{Path: []byte("/node"), Version: -1}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// slowest returns the newest slow request of a path, once all members were asked about it.
+func (s *slowAt) slowest(path string) (found api.SlowRequest) {
+	s.t.Helper()
+	s.Wait("the stages of a slow request", 20*time.Second, func() bool {
+		a, err := s.Member(s.other).View().SlowRequests(s.t.Context(), view.SlowFilter{}, view.Page{})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, one := range a.Items {
+			if one.Path == path {
+				found = one
+				return one.Complete
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// checkSlow checks that the largest stage of a request is the expected one, and that the sum of all is the total.
+func checkSlow(t *testing.T, r api.SlowRequest, stage string, members []uint32, took time.Duration) {
+	t.Helper()
+	var largest api.SlowStage
+	for _, one := range r.Stages {
+		if one.TookUs > largest.TookUs {
+			largest = one
+		}
+	}
+	got := time.Duration(largest.TookUs) * time.Microsecond
+	if off := (got - took).Abs(); largest.Stage != stage || !slices.Contains(members, largest.MemberID) || off > took/20 {
+		t.Errorf("the largest stage is %s of member %d, %v; want %s of %d, %v\n%+v", largest.Stage, largest.MemberID, got, stage,
+			members, took, r)
+	}
+	checkSum(t, r)
+}
+
+// checkSum checks that the sum of the stages is the total. Each is truncated to microseconds.
+func checkSum(t *testing.T, r api.SlowRequest) {
+	t.Helper()
+	var sum int64
+	for _, one := range r.Stages {
+		sum += one.TookUs
+	}
+	if sum > r.TotalUs || sum+int64(len(r.Stages)) < r.TotalUs {
+		t.Errorf("the sum of the stages is %d µs, and the total %d µs: %+v", sum, r.TotalUs, r)
+	}
+}
+
+// Each stage is made slow by itself, for a client of the leader and one of a follower. Every member names the stage.
+func TestSlowStages(t *testing.T) {
+	for _, c := range slowCases {
+		for _, ofLeader := range []bool{true, false} {
+			name := c.name + ", a client of a follower"
+			if ofLeader {
+				name = c.name + ", a client of the leader"
+			}
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := startSlow(t, ofLeader)
+					stage, members, took := c.slow(s, s.set)
+					checkSlow(t, s.slowest("/node"), stage, members, took)
+				})
+			})
+		}
+	}
+}
+
+// Without a leader, the time until another one serves is named, with its length.
+func TestSlowElection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startSlow(t, false)
+		s.Pause(s.leader)
+		begun := time.Now()
+		s.set()
+		took := time.Since(begun)
+		s.Resume(s.leader)
+		r := s.slowest("/node")
+		checkSum(t, r)
+		checkSlow(t, r, "no_leader", []uint32{s.home}, took)
+	})
+}
+
+// A snapshot makes a write wait for the disk. The disk is named, and the snapshot as the cause.
+func TestSlowSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startSlow(t, false)
+		s.Disk(s.home).SetLatency(slowLength)
+		written := make(chan error, 1)
+		go func() {
+			_, err := s.Member(s.home).Operations().StoreSnapshot(t.Context())
+			written <- err
+		}()
+		s.set()
+		if err := <-written; err != nil {
+			t.Fatal(err)
+		}
+		s.Disk(s.home).SetLatency(0)
+		r := s.slowest("/node")
+		checkSlow(t, r, "disk", []uint32{s.home}, slowLength)
+		if len(r.Causes) == 0 || r.Causes[0].Cause != "snapshot" || r.Causes[0].MemberID != s.home {
+			t.Errorf("the causes are %+v; want the snapshot of member %d", r.Causes, s.home)
+		}
+	})
+}
+
+// A client that does not read its reply is named.
+func TestSlowClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, ofLeader := range []bool{true, false} {
+			s := startSlow(t, ofLeader)
+			if _, err := s.client.Do(jute.OpSetData, jute.SetDataRequest{Path: []byte("/node"), Data: make([]byte, 900<<10), Version: -1}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			conn, _ := s.Open(s.home, 20*time.Second)
+			if err := conn.Send(7, jute.OpGetData, jute.GetDataRequest{Path: []byte("/node")}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(slowLength)
+			if _, err := conn.Recv(); err != nil {
+				t.Fatal(err)
+			}
+			r := s.slowest("/node")
+			checkSlow(t, r, "taken", []uint32{s.home}, slowLength)
+			if r.Xid != 7 || r.Op != "getData" {
+				t.Errorf("the request is %s with xid %d", r.Op, r.Xid)
+			}
+			conn.Close()
+		}
+	})
+}
+
+// With random faults, the sum of the stages of every slow request is its total.
+func TestSlowSums(t *testing.T) {
+	for seed := range uint64(6) {
+		synctest.Test(t, func(t *testing.T) {
+			s, rng := startSlow(t, seed%2 == 0), rand.New(rand.NewPCG(seed, 0))
+			clients := []*cluster.Client{s.client, s.Connect(20*time.Second, s.other)}
+			for range 40 {
+				a, b := 1+rng.Uint32N(3), 1+rng.Uint32N(3)
+				late := time.Duration(rng.IntN(300)) * time.Millisecond
+				switch rng.IntN(4) {
+				case 0:
+					s.Disk(a).SetLatency(late)
+				case 1:
+					s.Disk(a).SetLatency(0)
+				case 2:
+					if a != b {
+						s.Network.Slow(a, b, late)
+					}
+				case 3:
+					s.Pause(a)
+					time.AfterFunc(late, func() { s.Resume(a) })
+				}
+				for _, c := range clients {
+					c.Go(jute.OpSetData, jute.SetDataRequest{Path: []byte("/node"), Version: -1})
+					c.Go(jute.OpGetData, jute.GetDataRequest{Path: []byte("/node")})
+				}
+				time.Sleep(400 * time.Millisecond)
+			}
+			for _, from := range s.IDs() {
+				s.Disk(from).SetLatency(0)
+				for _, to := range s.IDs() {
+					s.Network.Slow(from, to, 0)
+				}
+			}
+			time.Sleep(20 * time.Second)
+			a, err := s.Member(s.home).View().SlowRequests(t.Context(), view.SlowFilter{}, view.Page{})
+			if err != nil || len(a.Items) < 10 || len(a.Silent) > 0 {
+				t.Fatalf("%d slow requests, silent %v, %v", len(a.Items), a.Silent, err)
+			}
+			for _, r := range a.Items {
+				if checkSum(t, r); !r.Complete {
+					t.Errorf("not complete: %+v", r)
+				}
+			}
+		})
+	}
+}
