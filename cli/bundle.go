@@ -44,6 +44,7 @@ var (
 		{"connections.json", listPartFetcher[api.Connection]("connections")},
 		{"ends.json", listPartFetcher[api.End]("ends")},
 		{"removals.json", listPartFetcher[api.Removal]("removals")},
+		{"slow.json", listPartFetcher[api.SlowRequest]("slow")},
 		{"buckets.json", textPartFetcher("/v1/buckets")},
 	}
 	memberParts = []bundlePart{
@@ -86,7 +87,7 @@ func newBundle(w IOStreams) *cobra.Command {
 	cmd := a.registerFlags(&cobra.Command{
 		Use: "support-bundle [flags] [FILE]", Short: "put all that helps to find a fault into one archive", GroupID: InspectGroup,
 		Args: RangeArgs(0, 1, "at most one file, for the archive"),
-		Long: "Writes a tar.gz with the status, sessions, connections, ends and removals of the ensemble, and of each " +
+		Long: "Writes a tar.gz with the status, sessions, connections, ends, removals and slow requests of the ensemble, and of each " +
 			"member at --hosts the configuration, the last lines of the log, " +
 			"metrics, the environment of the process, goroutines and a profile of the memory. The file MISSING names what " +
 			"could not be collected, and each server of the ensemble that was not asked, with the reason. The archive has " +

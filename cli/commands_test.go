@@ -36,6 +36,8 @@ var goldenLines = []goldenLine{
 	{"why-address", "why 10.0.0.7"},
 	{"why-path", "why /locks/a"},
 	{"connections", "connections"},
+	{"slow", "slow"},
+	{"slow-one", "slow 2-19a3f0c2b41"},
 	{"watches", "watches /config"},
 	{"log-level", "log-level"},
 	{"log-level-set", "log-level debug --token-file TOKEN"},

@@ -205,6 +205,8 @@ func (f *fakeMember) mux() http.Handler {
 	handle("GET /v1/removals", func(r *http.Request) any {
 		return pageOf(r, slices.DeleteFunc(slices.Clone(f.removals), func(e api.Removal) bool { return r.FormValue("path") != "" && e.Path != r.FormValue("path") }))
 	})
+	handle("GET /v1/slow", func(r *http.Request) any { return pageOf(r, slowRequests) })
+	handle("GET /v1/slow/{id}", func(*http.Request) any { return slowRequests[0] })
 	mux.HandleFunc("GET /v1/backup", func(w http.ResponseWriter, r *http.Request) {
 		f.note(r)
 		if f.refusal != 0 {
@@ -336,4 +338,22 @@ func (f *fakeMember) executeUntil(t *testing.T, prepare func(*IOStreams, func())
 	prepare(&w, stop)
 	_, err = Execute(ctx, NewRoot(w, "1"), args)
 	return out, errs, err
+}
+
+// slowRequests are those of the fake ensemble, the second with little known.
+var slowRequests = []api.SlowRequest{
+	{
+		ID: "2-19a3f0c2b41", MemberID: 2, ReceivedAt: ago(time.Minute), SessionID: "0x2", Address: "10.0.0.7:4000", Op: "setData",
+		Path: "/locks/a", Xid: 7, Index: 90, TotalUs: 412_000, Largest: "the disk of member 1", MissingIDs: []uint32{3}, ErrorUs: 700, Complete: true,
+		Stages: []api.SlowStage{
+			{Stage: "link", MemberID: 2, ToMemberID: 1, TookUs: 2_000, Text: "on the way from member 2 to the leader, member 1"},
+			{Stage: "disk", MemberID: 1, TookUs: 410_000, Text: "the disk of member 1"},
+		},
+		Causes: []api.SlowCause{{Cause: "snapshot", MemberID: 1, TookUs: 405_000}, {Cause: "paused", MemberID: 3, TookUs: 90_000}},
+	},
+	{
+		ID: "1-19a3f0c2a00", MemberID: 1, ReceivedAt: ago(time.Hour), SessionID: "0x1", Address: "[::1]:1", Op: "getData", TotalUs: 150_000,
+		Largest: "the client did not take the reply", MissingIDs: []uint32{}, Causes: []api.SlowCause{},
+		Stages: []api.SlowStage{{Stage: "taken", MemberID: 1, TookUs: 150_000, Text: "the client did not take the reply"}},
+	},
 }

@@ -60,7 +60,7 @@ func TestWrongUse(t *testing.T) {
 	for _, tt := range []struct{ line, want string }{
 		{"destroy", `unknown command "destroy"; rollcall help lists them`},
 		{"hasha x", `unknown command "hasha"; did you mean hash? rollcall help lists all of them`},
-		{"slow --admin http://a:1", `unknown command "slow"; rollcall help lists them`},
+		{"gradual --admin http://a:1", `unknown command "gradual"; rollcall help lists them`},
 		{"stauts --json", `unknown command "stauts"; did you mean stat or status? rollcall help lists all of them`},
 		{"members lst --admin http://a:1", `members: unknown command "lst"; did you mean list? rollcall members -h lists all of them`},
 		{"backup foo --file x", `backup: unknown command "foo"; rollcall backup -h lists them`},

@@ -28,6 +28,10 @@ type slowAt struct {
 // slowLength is the length of the stage that is made slow.
 const slowLength = 400 * time.Millisecond
 
+// linkLength is the length for slow links. It is shorter than the time until the members are asked, so that nothing that was
+// sent over the slow link delays that query, which also compares the clocks.
+const linkLength = 200 * time.Millisecond
+
 // slowCases make one stage slow each, while set sends the request. They return the stages of which one must be the largest.
 var slowCases = []struct {
 	name string
@@ -54,26 +58,26 @@ var slowCases = []struct {
 	}},
 	{"the links to the leader", func(s *slowAt, set func()) (string, []uint32, time.Duration) {
 		for _, id := range s.Followers() {
-			s.Network.Slow(id, s.leader, slowLength)
+			s.Network.Slow(id, s.leader, linkLength)
 		}
 		set()
 		for _, id := range s.Followers() {
 			s.Network.Slow(id, s.leader, 0)
 		}
 		if s.home != s.leader {
-			return "link", []uint32{s.home}, slowLength
+			return "link", []uint32{s.home}, linkLength
 		}
-		return "ack", s.Followers(), slowLength
+		return "ack", s.Followers(), linkLength
 	}},
 	{"the links from the leader", func(s *slowAt, set func()) (string, []uint32, time.Duration) {
 		for _, id := range s.Followers() {
-			s.Network.Slow(s.leader, id, slowLength)
+			s.Network.Slow(s.leader, id, linkLength)
 		}
 		set()
 		for _, id := range s.Followers() {
 			s.Network.Slow(s.leader, id, 0)
 		}
-		return "replicate", []uint32{s.leader}, slowLength
+		return "replicate", []uint32{s.leader}, linkLength
 	}},
 	{"a stopped leader", func(s *slowAt, set func()) (string, []uint32, time.Duration) {
 		s.pauseUnder(s.leader, set)

@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/operator/api"
+)
+
+func newSlow(w IOStreams) *cobra.Command {
+	a, limit, of := newAdminCommand(w), 20, ""
+	cmd := a.registerFlags(&cobra.Command{
+		Use: "slow [flags] [ID]", Short: "say where the time of slow requests went", GroupID: InspectGroup,
+		Args: RangeArgs(0, 1, "the id of a slow request"),
+		Long: "Lists the requests of the last hour that took longer than slowRequestThreshold, the newest first, each with " +
+			"the stage that took longest. With an ID it prints all stages of one request, on all members, and what else " +
+			"happened there meanwhile. Each member keeps the slow requests of its clients in memory, at most 8 of a second " +
+			"and 512 of an hour, the slowest ones. A restart forgets them.",
+		Example: "  rollcall slow\n  rollcall slow --member 2 --limit 0\n  rollcall slow 2-19a3f0c2b41",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			space, err := a.rootOnlySpace()
+			if err != nil {
+				return err
+			}
+			relative := func(r api.SlowRequest) api.SlowRequest {
+				if r.Path != "" {
+					r.Path = space.RelativePath(r.Path)
+				}
+				return r
+			}
+			if len(args) == 1 {
+				found, err := getObject[api.SlowRequest](cmd.Context(), a, "slow/"+url.PathEscape(args[0]), nil)
+				if err != nil {
+					return err
+				}
+				found = relative(found)
+				return printRow(a.Output, oneSlowColumns(w.Now(), found), found)
+			}
+			rows := listRows[api.SlowRequest](cmd.Context(), a, "slow", queryWithoutEmpty("member", of), limit)
+			return PrintRows(a.Output, slowColumns(w.Now()), mapRows(rows, relative))
+		},
+	})
+	cmd.Flags().StringVar(&of, "member", "", "only requests that the member with this `number` received")
+	addIntFlag(cmd, &limit, "limit", "print the newest `N` only; 0: all", 0, noMaximum)
+	return cmd
+}
+
+func slowColumns(now time.Time) []Column[api.SlowRequest] {
+	return []Column[api.SlowRequest]{
+		{Name: "id", Cell: func(r api.SlowRequest) string { return r.ID }},
+		{Name: "received", AlignRight: true, Cell: func(r api.SlowRequest) string { return formatAge(now, r.ReceivedAt) + " ago" }},
+		{Name: "member", AlignRight: true, Cell: func(r api.SlowRequest) string { return formatMember(r.MemberID) }},
+		{Name: "session", Cell: func(r api.SlowRequest) string { return orDash(r.SessionID) }},
+		{Name: "address", Cell: func(r api.SlowRequest) string { return orDash(r.Address) }},
+		{Name: "operation", Cell: func(r api.SlowRequest) string { return r.Op }},
+		{Name: "path", Cell: func(r api.SlowRequest) string { return orDash(r.Path) }},
+		{Name: "took", AlignRight: true, Cell: func(r api.SlowRequest) string { return formatLatency(r.TotalUs) }},
+		{Name: "longest", Cell: formatLongestStage},
+		{Name: "at", WideOnly: true, Cell: func(r api.SlowRequest) string { return formatMillisecond(r.ReceivedAt) }},
+	}
+}
+
+// formatLongestStage returns the longest stage in words, with its length.
+func formatLongestStage(r api.SlowRequest) string {
+	longest := int64(0)
+	for _, s := range r.Stages {
+		longest = max(longest, s.TookUs)
+	}
+	text := formatLatency(longest) + ": " + r.Largest
+	if !r.Complete {
+		text += " (the other members are still being asked)"
+	}
+	return text
+}
+
+// oneSlowColumns returns the lines of one request: its own, one for each stage, and one for each cause.
+func oneSlowColumns(now time.Time, r api.SlowRequest) []Column[api.SlowRequest] {
+	var columns []Column[api.SlowRequest]
+	for _, c := range slowColumns(now) {
+		if c.Name != "longest" {
+			c.WideOnly = false
+			columns = append(columns, c)
+		}
+	}
+	add := func(name, text string) {
+		columns = append(columns, Column[api.SlowRequest]{Name: name, Cell: func(api.SlowRequest) string { return text }})
+	}
+	for i, s := range r.Stages {
+		name := ""
+		if i == 0 {
+			name = "stages"
+		}
+		add(name, fmt.Sprintf("%7s  %s", formatLatency(s.TookUs), s.Text))
+	}
+	for i, c := range r.Causes {
+		name := ""
+		if i == 0 {
+			name = "meanwhile"
+		}
+		add(name, fmt.Sprintf("%7s  %s", formatLatency(c.TookUs), formatSlowCause(c)))
+	}
+	if len(r.MissingIDs) > 0 {
+		var members []string
+		for _, id := range r.MissingIDs {
+			members = append(members, formatMember(id))
+		}
+		add("missing", "what these members recorded: "+strings.Join(members, ", "))
+	}
+	if r.ErrorUs > 0 {
+		add("error", "a stage between two members may be wrong by "+formatLatency(r.ErrorUs))
+	}
+	if !r.Complete {
+		add("but", "the other members are still being asked: try again in a second")
+	}
+	return columns
+}
+
+func formatSlowCause(c api.SlowCause) string {
+	switch c.Cause {
+	case "paused":
+		return fmt.Sprintf("the process of member %d did not run", c.MemberID)
+	case "no leader":
+		return fmt.Sprintf("member %d had no leader that serves", c.MemberID)
+	case "snapshot", "backup":
+		return fmt.Sprintf("member %d wrote a %s", c.MemberID, c.Cause)
+	}
+	return fmt.Sprintf("something else on member %d", c.MemberID)
+}
