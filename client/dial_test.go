@@ -102,7 +102,9 @@ func TestDialChroot(t *testing.T) {
 					if _, err := jute.ReadFrame(s.in, nil, 1<<20); err != nil {
 						return
 					}
-					s.write(jute.ConnectResponse{TimeOut: 30_000, SessionID: 7, Passwd: make([]byte, 16)}.Append(nil))
+					if jute.WriteFrame(conn, jute.ConnectResponse{TimeOut: 30_000, SessionID: 7, Passwd: make([]byte, 16)}.Append(nil)) != nil {
+						return // the test is over, and the client had just connected again
+					}
 					for len(replies) > 0 {
 						r := s.next()
 						op, code, _ := strings.Cut(replies[0], " ")
