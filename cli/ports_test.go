@@ -249,8 +249,8 @@ func TestSocketIsNamed(t *testing.T) {
 	}
 }
 
-// A token file that others may read is rejected, and the error says what to do. One of another user, who alone can change the
-// mode, is used with one warning.
+// A command rejects a token file that other users may read, and the error has the chmod that mends it. If the file belongs to
+// another user, the command cannot change the mode: it warns once and uses the token.
 func TestExposedTokenFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("abcdefghijklmnop\n"), 0o644); err != nil {

@@ -22,7 +22,7 @@ func TestDefaultClockInBubble(t *testing.T) {
 	})
 }
 
-// Outside of a bubble, it is the machine's, and is never behind it by more than minSuspend.
+// Outside of a bubble, the default clock shows the machine's time since boot. It lags by at most minSuspend.
 func TestDefaultClockOfMachine(t *testing.T) {
 	clock := newClock()
 	for range 1000 {

@@ -27,9 +27,9 @@ func readClock(number uintptr) time.Duration {
 // other, so their difference is a little too small each time, and grows by less than this without a suspend.
 const minSuspend = time.Millisecond
 
-// newClock returns a clock that begins with the time since the machine was started. It is never behind the machine's by
-// more than minSuspend: the time of suspends is read before Go's clock, and BOOTTIME before MONOTONIC, so what passes
-// between two of these calls is counted in the last one.
+// newClock returns a clock that starts at the machine's time since boot and lags by at most minSuspend. It reads the time
+// spent in suspends before Go's clock, and BOOTTIME before MONOTONIC, so the later call counts the time that passes between
+// two calls.
 func newClock() Clock {
 	origin, boot := time.Now(), bootTime()
 	before := suspendedTime()
