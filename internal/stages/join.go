@@ -176,9 +176,12 @@ type placedCause struct {
 	From, To Time
 }
 
+// needLeader are the stages that cannot end while the request's member knows no leader.
+var needLeader = []Kind{StageForward, StageLink, StageNotice, StageProof, StageUnknown}
+
 // causesWithin returns the pauses and the times without a leader that explain a part of a stage, without overlaps. A pause
 // explains what its member should have done, and what was on its way to it. Time without a leader explains only that a
-// write was not sent, or not answered.
+// write was not sent, that its commit was not reported, or that it was not answered.
 func (j *joiner) causesWithin(s Stage, from, to Time) (found []placedCause) {
 	var all []placedCause
 	for _, member := range []uint32{s.Member, s.To} {
@@ -187,7 +190,7 @@ func (j *joiner) causesWithin(s Stage, from, to Time) (found []placedCause) {
 			switch {
 			case member == 0:
 				continue
-			case c.Kind == NoLeader && member == j.in.Self && (s.Kind == StageForward || s.Kind == StageLink || s.Kind == StageProof || s.Kind == StageUnknown):
+			case c.Kind == NoLeader && member == j.in.Self && slices.Contains(needLeader, s.Kind):
 				one.kind = StageNoLeader
 			case c.Kind != Paused:
 				continue

@@ -104,6 +104,16 @@ func TestJoinPause(t *testing.T) {
 	})
 }
 
+// The commit of an entry cannot be reported while the member knows no leader. The disks of the members go on.
+func TestJoinLeaderLostAfterTheEntry(t *testing.T) {
+	peers := peersOf(0)
+	own := peers[2]
+	own.Causes = []Cause{{NoLeader, 50 * ms, 94 * ms}}
+	peers[2] = own
+	got, _ := Join(ownRequest(), Ensemble{2, []uint32{1, 2, 3}}, peers)
+	checkStages(t, got[5:8], []Stage{stage(StageDisk, 1, 0, 58*ms), stage(StageNoLeader, 2, 0, 4*ms), stage(StageNotice, 1, 2, 1*ms)})
+}
+
 // The slowest requests of a second are kept, and of the fullest minute the fastest goes first. An hour later all are gone.
 func TestKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
