@@ -20,7 +20,7 @@ func TestConfigurationDocs(t *testing.T) {
 	}
 	got := string(text)
 	want := got
-	for _, rows := range [][]string{keyRows(), variableRows(), flagRows()} {
+	for _, rows := range [][]string{servedRows(), refusedRows(), idleRows(), variableRows(), flagRows()} {
 		if want, err = withRows(want, rows); err != nil {
 			t.Fatal(err)
 		}
@@ -49,12 +49,43 @@ func withRows(page string, rows []string) (string, error) {
 	return before + strings.Join(rows, "\n") + "\n" + after, nil
 }
 
-// keyRows, variableRows and flagRows return the tables of the page, with their headers.
-func keyRows() []string {
-	rows := []string{"| Key | Default | Allowed | Status | What it sets, or why it does not |", "|---|---|---|---|---|"}
+// servedRows, refusedRows, idleRows, variableRows and flagRows return the tables of the page, with their headers.
+func servedRows() []string {
+	rows := []string{"| Key | Default | Allowed | What it sets |", "|---|---|---|---|"}
 	for _, k := range keys {
-		allowed := strings.ReplaceAll(cmp.Or(k.kind.allowed, "anything"), "<", `\<`)
-		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s | %s |", k.name, cmp.Or(k.def, k.unset), allowed, k.status, k.doc))
+		if k.status == served {
+			allowed := strings.ReplaceAll(cmp.Or(k.kind.allowed, "anything"), "<", `\<`)
+			rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |", k.name, cmp.Or(k.def, k.unset), allowed, k.doc))
+		}
+	}
+	return rows
+}
+
+func refusedRows() []string {
+	rows := []string{"| Refused keys | Accepted value | Why |", "|---|---|---|"}
+	return append(rows, grouped(refused, func(k key) string { return cmp.Or(k.harmlessValue, "none") + " | " + k.doc })...)
+}
+
+func idleRows() []string {
+	rows := []string{"| Keys without effect | Why |", "|---|---|"}
+	return append(rows, grouped(noEffect, func(k key) string { return k.doc })...)
+}
+
+// grouped returns a row for all keys of a status with the same cells, which the row has after their names.
+func grouped(of status, cells func(key) string) (rows []string) {
+	at := map[string]int{}
+	for _, k := range keys {
+		if k.status != of {
+			continue
+		}
+		text, name := cells(k), "`"+k.name+"`"
+		i, known := at[text]
+		if !known {
+			at[text] = len(rows)
+			rows = append(rows, "| "+name+" | "+text+" |")
+			continue
+		}
+		rows[i] = strings.TrimSuffix(rows[i], " | "+text+" |") + ", " + name + " | " + text + " |"
 	}
 	return rows
 }

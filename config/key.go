@@ -43,10 +43,6 @@ const (
 	refused         // ignoring it would make the ensemble less safe than its operator expects
 )
 
-func (s status) String() string {
-	return [...]string{"served", "no effect", "refused"}[s]
-}
-
 // ServedKeys returns the names of the keys that are served, as in the table: ".N" stands for a number.
 func ServedKeys() (names []string) {
 	for _, k := range keys {
