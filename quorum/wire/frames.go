@@ -15,7 +15,7 @@ import (
 // reply to an AppendEntries in MessagePack (appendReply.Frames). From then on its leader sends frames on that
 // connection. raft's own transport does not send the field, and skips it in replies. All integers are big-endian:
 //
-//	entries  → 5 (1), position (32), number of entries (1), entries
+//	entries  → 5 (1), position (32), number of entries (2), entries
 //	notice   → 6 (1), position (32)
 //	position → term (8), index of the entry before (8), its term (8), commit index (8)
 //	entry    → index (8), term (8), type (1), nanoseconds since 1970 or 0 (8), length of data (4), length of extensions (4), data, extensions
@@ -30,6 +30,7 @@ const (
 
 const (
 	positionSize    = 4 * 8
+	entryCountSize  = 2
 	entryHeaderSize = 8 + 8 + 1 + 8 + 4 + 4
 	replyHeaderSize = 1 + 1 + 8 + 8 + 2
 )
@@ -99,7 +100,7 @@ func (c *outConn) sendEntries(req *raft.AppendEntriesRequest) error {
 		return fmt.Errorf("quorum: %d entries in a request: must be at most %d", len(req.Entries), maxElements)
 	}
 	head := append(c.frameHeader[:0], frameEntries)
-	head = append(appendPosition(head, req), byte(len(req.Entries)))
+	head = binary.BigEndian.AppendUint16(appendPosition(head, req), uint16(len(req.Entries)))
 	for _, e := range req.Entries {
 		head = appendEntryHeader(head, e)
 		_, _ = c.w.Write(head) // Flush returns an error of w again
@@ -172,7 +173,7 @@ func (m *messageReader) readFrame(kind byte) error {
 	if err := m.readBytes(positionSize); err != nil || kind == frameNotice {
 		return err
 	}
-	n, err := m.readNumber(1)
+	n, err := m.readNumber(entryCountSize)
 	if err != nil {
 		return err
 	}
@@ -209,8 +210,8 @@ func parseFrame(kind byte, b []byte) *raft.AppendEntriesRequest {
 	if kind == frameNotice {
 		return req
 	}
-	req.Entries = make([]*raft.Log, b[positionSize])
-	b = b[positionSize+1:]
+	req.Entries = make([]*raft.Log, binary.BigEndian.Uint16(b[positionSize:]))
+	b = b[positionSize+entryCountSize:]
 	for i := range req.Entries {
 		req.Entries[i], b = parseEntry(b)
 	}

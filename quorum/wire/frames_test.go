@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"reflect"
@@ -18,6 +19,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"rollcall/quorum/disk"
 )
 
 // framed returns the frame of a request, as a pipeline sends it.
@@ -109,6 +112,20 @@ func TestFramesCarryRequests(t *testing.T) {
 	}
 }
 
+// The most entries that a request may have, with as much data as fits, fit into a request in MessagePack, too.
+func TestMostEntriesFitInMessagePack(t *testing.T) {
+	req := &raft.AppendEntriesRequest{RPCHeader: headerOf(2, "m2:1"), Term: math.MaxUint64, PrevLogEntry: math.MaxUint64 - maxElements - 1, PrevLogTerm: math.MaxUint64}
+	for i := range uint64(maxElements) {
+		req.Entries = append(req.Entries, &raft.Log{Index: math.MaxUint64 - maxElements + i, Term: math.MaxUint64, Type: raft.LogConfiguration, Data: make([]byte, maxAppendBytes/maxElements), AppendedAt: time.Now()})
+	}
+	last := req.Entries[maxElements-1]
+	last.Data = make([]byte, disk.MaxEntryBytes)
+	encoded := encode(t, requestAppend, req)
+	if got, err := received(t, encoded); err != nil || len(got.Entries) != maxElements {
+		t.Errorf("%d bytes of at most %d: %v", len(encoded), maxAppendRequest, err)
+	}
+}
+
 // A request with more entries than a follower takes is not sent.
 func TestTooManyEntriesAreNotFramed(t *testing.T) {
 	c := &outConn{}
@@ -121,19 +138,19 @@ func TestTooManyEntriesAreNotFramed(t *testing.T) {
 func TestFramesRefused(t *testing.T) {
 	position := strings.Repeat("\x00", positionSize)
 	head := strings.Repeat("\x00", entryHeaderSize-8)
-	most := binary.BigEndian.AppendUint32(nil, maxAppendRequest-positionSize-1-entryHeaderSize)
+	most := binary.BigEndian.AppendUint32(nil, maxAppendRequest-positionSize-entryCountSize-entryHeaderSize)
 	for name, frame := range map[string]string{
-		"an entry too many": "\x05" + position + string([]byte{maxElements + 1}),
-		"a long entry":      "\x05" + position + "\x01" + head + "\x7f\xff\xff\xff\x00\x00\x00\x00",
-		"a byte too long":   "\x05" + position + "\x01" + head + string(most) + "\x00\x00\x00\x01",
-		"long extensions":   "\x05" + position + "\x01" + head + "\x00\x00\x00\x00\xff\xff\xff\xff",
-		"both too long":     "\x05" + position + "\x01" + head + "\xff\xff\xff\xff\xff\xff\xff\xff",
+		"an entry too many": "\x05" + position + string(binary.BigEndian.AppendUint16(nil, maxElements+1)),
+		"a long entry":      "\x05" + position + "\x00\x01" + head + "\x7f\xff\xff\xff\x00\x00\x00\x00",
+		"a byte too long":   "\x05" + position + "\x00\x01" + head + string(most) + "\x00\x00\x00\x01",
+		"long extensions":   "\x05" + position + "\x00\x01" + head + "\x00\x00\x00\x00\xff\xff\xff\xff",
+		"both too long":     "\x05" + position + "\x00\x01" + head + "\xff\xff\xff\xff\xff\xff\xff\xff",
 	} {
 		if _, err := received(t, []byte(frame)); !errors.Is(err, errNotRaftRequest) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	longest := "\x05" + position + "\x01" + head + string(most) + "\x00\x00\x00\x00" // without its data
+	longest := "\x05" + position + "\x00\x01" + head + string(most) + "\x00\x00\x00\x00" // without its data
 	if _, err := received(t, []byte(longest)); !isCut(err) && !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("the longest entry: %v", err)
 	}

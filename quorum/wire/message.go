@@ -29,9 +29,10 @@ const (
 const (
 	// maxFields bounds the fields of a request or an entry: twice the number of raft's.
 	maxFields = 24
-	// maxElements bounds the entries of a request: members send no more (addLaterEntries). A frame has their number in one
-	// byte.
-	maxElements = 250
+	// maxElements bounds the entries of a request: members send no more (addLaterEntries). A member that catches up gets
+	// one request in a round trip. In MessagePack, what an entry has beside its data takes up to 150 bytes, which maxSmallRequest
+	// holds.
+	maxElements = 1500
 	// maxDepth is the nesting of a request: itself, the list of entries, an entry.
 	maxDepth = 3
 	// maxSmallRequest limits every request but AppendEntries, in bytes, without a snapshot's body. The
