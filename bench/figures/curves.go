@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // point is the measurement of a curve at a size.
@@ -162,6 +163,9 @@ func (k *measurements) Curve(of string, curves ...string) string {
 					sizes = append(sizes, p.x)
 				}
 			}
+		}
+		if _, figure, ok := strings.Cut(name, ": "); ok {
+			name = figure // what comes before is the title of the section
 		}
 		fmt.Fprintf(&b, " %s |", name)
 	}

@@ -11,7 +11,7 @@ var linkDelays = []string{"1", "5", "25"}
 
 // linkFigures are the values of the table of links. The others are in the measurements.
 var linkFigures = []string{
-	"ops/s", "p50", "p99", "longest gap of writes", "longest gap of reads at the others", "sessions lost", "acknowledged writes lost", "seconds",
+	"p50", "p99", "longest gap of writes", "longest gap of reads at the others", "sessions lost", "acknowledged writes lost", "seconds",
 }
 
 // linkPart returns the part with the measurements of a delay.
@@ -22,14 +22,14 @@ func (k *measurements) HasLinks() bool {
 	return slices.ContainsFunc(linkDelays, func(delay string) bool { return len(k.runsByPart[linkPart(delay)]) > 0 })
 }
 
-// Links returns the table of the part links, which has columns for each delay.
+// Links returns the table of the part links: the medians of both sides, in columns for each delay.
 func (k *measurements) Links() string {
 	var b strings.Builder
 	b.WriteString("| case | figure |")
 	for _, delay := range linkDelays {
-		fmt.Fprintf(&b, " %s ms: ZooKeeper | Rollcall | ratio |", delay)
+		fmt.Fprintf(&b, " %s ms: ZooKeeper | Rollcall |", delay)
 	}
-	b.WriteString("\n|---|---|" + strings.Repeat("---|", 3*len(linkDelays)) + "\n")
+	b.WriteString("\n|---|---|" + strings.Repeat("---|", 2*len(linkDelays)) + "\n")
 	var parts []string
 	for _, delay := range linkDelays {
 		parts = append(parts, linkPart(delay))
@@ -45,8 +45,8 @@ func (k *measurements) Links() string {
 			}
 			fmt.Fprintf(&b, "| %s | %s |", name, figureTitle(figure))
 			for _, part := range parts {
-				fmt.Fprintf(&b, " %s | %s | %s |", k.baselineCell(part, t.row, figure),
-					k.rowSpread(part, t.row, "Rollcall", figure), k.baselineRatioCell(part, t.row, figure))
+				fmt.Fprintf(&b, " %s | %s |", k.rowSpread(part, t.row, k.baselineSide(part), figure).medianCell(),
+					k.rowSpread(part, t.row, "Rollcall", figure).medianCell())
 			}
 			b.WriteByte('\n')
 			name = ""

@@ -227,22 +227,32 @@ func (k *measurements) floorCells(part, row, figure string) string {
 	return fmt.Sprintf(" %s | %s |", k.rowSpread(part, row, floorSide, figure), ratioCell(ratio, missing, byFloor))
 }
 
-// Targets returns the table of all targets.
+// Targets returns the table of all figures that have targets. Its last column has every target of a figure, with the
+// value or the ratio that was reached.
 func (k *measurements) Targets() string {
-	var b strings.Builder
-	b.WriteString("| case | figure | ZooKeeper | Rollcall | ratio | floor | of the floor | target | |\n|---|---|---|---|---|---|---|---|---|\n")
+	type cells struct{ part, row, figure string }
+	var order []cells
+	judged := map[cells][]string{}
 	for _, t := range k.targets {
 		if t.figure == "" {
 			continue
 		}
-		_, verdict := k.judgeTarget(t)
-		ratio := ""
-		if t.unit != "" {
-			ratio = k.baselineRatioCell(t.part, t.row, t.figure)
+		c := cells{t.part, t.row, t.figure}
+		if judged[c] == nil {
+			order = append(order, c)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |%s %s | %s |\n", t.row, figureTitle(t.figure),
-			k.baselineCell(t.part, t.row, t.figure), k.rowSpread(t.part, t.row, "Rollcall", t.figure), ratio,
-			k.floorCells(t.part, t.row, t.figure), t.text, verdict)
+		reached, verdict := k.judgeTarget(t)
+		text := t.text + " " + verdict
+		if t.unit != "" && reached != "-" {
+			text = t.text + ": " + reached + " " + verdict
+		}
+		judged[c] = append(judged[c], text)
+	}
+	var b strings.Builder
+	b.WriteString("| case | figure | ZooKeeper | Rollcall | target |\n|---|---|---|---|---|\n")
+	for _, c := range order {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.row, figureTitle(c.figure), k.baselineCell(c.part, c.row, c.figure),
+			k.rowSpread(c.part, c.row, "Rollcall", c.figure), strings.Join(judged[c], "; "))
 	}
 	return b.String()
 }
@@ -254,31 +264,20 @@ func (k *measurements) isVoid(part, row string, sides ...string) bool {
 	})
 }
 
-// Missed lists the missed targets.
-func (k *measurements) Missed() string {
-	var b strings.Builder
+// TargetCount returns a sentence with the numbers of targets that are met, missed, void and not measured.
+func (k *measurements) TargetCount() string {
 	count := map[string]int{}
+	all := 0
 	for _, t := range k.targets {
 		if t.figure == "" {
 			continue
 		}
-		reached, verdict := k.judgeTarget(t)
-		switch count[verdict]++; verdict {
-		case "met":
-		case "**missed**":
-			fmt.Fprintf(&b, "* %s, %s: %s, target %s\n", t.row, t.figure, reached, t.text)
-		case voidVerdict:
-			fmt.Fprintf(&b, "* %s, %s: %s, target %s, void\n", t.row, t.figure, reached, t.text)
-		default:
-			fmt.Fprintf(&b, "* %s, %s: %s\n", t.row, t.figure, verdict)
-		}
+		_, verdict := k.judgeTarget(t)
+		count[verdict]++
+		all++
 	}
-	all := 0
-	for _, n := range count {
-		all += n
-	}
-	return fmt.Sprintf("Of %d targets %d are met, %d missed, %d void, and %d not measured.\n\n%s", all, count["met"],
-		count["**missed**"], count[voidVerdict], all-count["met"]-count["**missed**"]-count[voidVerdict], b.String())
+	return fmt.Sprintf("Of %d targets %d are met, %d missed, %d void, and %d not measured.", all, count["met"],
+		count["**missed**"], count[voidVerdict], all-count["met"]-count["**missed**"]-count[voidVerdict])
 }
 
 // All returns the long table of some parts: every value on all sides.
@@ -308,27 +307,6 @@ func (k *measurements) All(parts ...string) string {
 		}
 	}
 	return b.String() + k.remarkLines(parts)
-}
-
-// Tails returns the table of the longest waits in some parts: p99.9 and the maximum.
-func (k *measurements) Tails(parts ...string) string {
-	var b strings.Builder
-	b.WriteString("| case | p99.9: ZooKeeper | Rollcall | ratio | max: ZooKeeper | Rollcall | ratio " +
-		"|\n|---|---|---|---|---|---|---|\n")
-	var seen []string
-	for _, t := range k.targets {
-		if !slices.Contains(parts, t.part) || slices.Contains(seen, t.row) {
-			continue
-		}
-		seen = append(seen, t.row)
-		fmt.Fprintf(&b, "| %s |", t.row)
-		for _, figure := range []string{"p99.9", "max"} {
-			fmt.Fprintf(&b, " %s | %s | %s |", k.baselineCell(t.part, t.row, figure),
-				k.rowSpread(t.part, t.row, "Rollcall", figure), k.baselineRatioCell(t.part, t.row, figure))
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
 }
 
 func (k *measurements) figureNames(part, row string) []string {
