@@ -250,6 +250,16 @@ func (b *rebalancer) closeConnections(ctx context.Context, n int, over time.Dura
 	return b.m.server.CloseOldest(ctx, n, over), nil
 }
 
+// ShedConnections implements admin.Operations.
+func (o operations) ShedConnections(ctx context.Context, percentage int) (closed int, err error) {
+	n := (o.m.server.Stats().Sessions*percentage + 99) / 100
+	closed, err = o.m.rebalancer.closeConnections(ctx, n, time.Duration(n)*time.Second/admin.MaxRebalanceRate)
+	if err != nil {
+		return 0, &admin.Failure{Status: http.StatusConflict, Text: status.Convert(err).Message() + "; try again later"}
+	}
+	return closed, nil
+}
+
 // Rebalance implements proto.FollowerServer.
 func (s services) Rebalance(ctx context.Context, r *proto.RebalanceRequest) (*proto.RebalanceReply, error) {
 	n, over := clampCloseRequest(r)

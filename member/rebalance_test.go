@@ -84,6 +84,38 @@ func TestRebalance(t *testing.T) {
 	})
 }
 
+// A member closes a share of its connections, rounded up, and their clients move with their sessions. While it closes some for a rebalance, it
+// refuses.
+func TestShedConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		e.Ready()
+		e.Joined()
+		home, asked := e.Followers()[0], e.Followers()[1]
+		sessions := crowd(e, home, 12)
+		for _, step := range []struct{ percentage, closed, left int }{{0, 0, 12}, {30, 4, 8}, {100, 8, 0}} {
+			closed, err := e.Member(home).Operations().ShedConnections(t.Context(), step.percentage)
+			time.Sleep(2 * time.Second)
+			got := totalClients(t, e)
+			if err != nil || closed != step.closed || got[home] != step.left || got[1]+got[2]+got[3] != 12 {
+				t.Errorf("%d %%: %d closed, %v, clients %v; want %d and %d", step.percentage, closed, err, got, step.closed, step.left)
+			}
+		}
+		for c, id := range sessions {
+			if c.Session() != id || c.Disconnects() != 1 {
+				t.Errorf("session %v became %v after %d disconnections", id, c.Session(), c.Disconnects())
+			}
+		}
+		crowd(e, home, 12)
+		go e.Member(asked).Operations().Rebalance(t.Context(), 1, "a test")
+		time.Sleep(2 * time.Second)
+		_, err := e.Member(home).Operations().ShedConnections(t.Context(), 30)
+		if f, ok := errors.AsType[*admin.Failure](err); !ok || f.Status != http.StatusConflict {
+			t.Errorf("during a rebalance: %v", err)
+		}
+	})
+}
+
 // Clients that know one member alone come back to it. Then a rebalance ends, and says that it was in vain.
 func TestRebalanceInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

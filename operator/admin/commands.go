@@ -24,7 +24,7 @@ type command struct {
 	help         string
 	writeFields  func(a *adminServer, j *commandReply)
 	// ownEndpoint returns the method, type of the body, timeout and handler of a command without writeFields.
-	ownEndpoint func(b *backupsAPI) endpoint
+	ownEndpoint func(a *adminServer) endpoint
 }
 
 // commandReply is the reply to a command. Its fields are ZooKeeper's, as are their types.
@@ -118,7 +118,7 @@ var commands = []command{
 		[]string{"rest"},
 		changeAccess, contentUnstated, false, false,
 		"writes the backup in the body, of the type `application/octet-stream`, into the ensemble, and deletes nodes that " +
-			"it lacks; at most one in `admin.rateLimiterIntervalInMS`", nil, (*backupsAPI).restoreCommand,
+			"it lacks; at most one in `admin.rateLimiterIntervalInMS`", nil, (*adminServer).restoreCommand,
 	},
 	{"ruok", nil, openAccess, contentUnstated, true, false, "no error, if this member serves clients", (*adminServer).writeNothing, nil},
 	{"server_stats", []string{"srvr"}, readAccess, showsState, true, false, "what srvr says", (*adminServer).writeServerStats, nil},
@@ -129,11 +129,18 @@ var commands = []command{
 		"sets the trace mask to the parameter traceMask", (*adminServer).setTraceMask, nil,
 	},
 	{
+		"shed_connections",
+		[]string{"shed"},
+		changeAccess, contentUnstated, false, false,
+		"closes a share of the member's client connections, oldest first: the body is `{\"percentage\":25}`, 0 to 100",
+		nil, (*adminServer).shedCommand,
+	},
+	{
 		"snapshot",
 		[]string{"snap"},
 		changeAccess, contentUnstated, false, false,
 		"a backup, as `/v1/backup` sends it, or with the parameter `streaming=false` a snapshot on this member's disk, as " +
-			"with `/v1/snapshot`; at most one in `admin.rateLimiterIntervalInMS`", nil, (*backupsAPI).snapshotCommand,
+			"with `/v1/snapshot`; at most one in `admin.rateLimiterIntervalInMS`", nil, (*adminServer).snapshotCommand,
 	},
 	{
 		"stat_reset",
@@ -173,6 +180,7 @@ type adminServer struct {
 	basePath   string
 	fourLetter *FourLetterCommands
 	source     Source
+	ops        Operations
 	authorizer *authorizer
 	backups    *backupsAPI
 }
@@ -194,7 +202,7 @@ func (a *adminServer) routes() (all []endpoint) {
 		}
 		e.oneAtATime = c.name == "monitor" || c.name == "watch_summary"
 		if c.ownEndpoint != nil {
-			own := c.ownEndpoint(a.backups)
+			own := c.ownEndpoint(a)
 			e.method, e.contentType, e.timeout, e.serve = own.method, own.contentType, own.timeout, own.serve
 		}
 		all = append(all, e)

@@ -272,6 +272,17 @@ func (f *fakeOps) Rebalance(_ context.Context, perSecond int, by string) (Rebala
 	return RebalanceResult{Members: []RebalancedMember{{Member: 1, ClientsBefore: 9, ClientsAfter: 3, ClosedConnections: 6, FailureReason: "busy"}, {Member: 2, ClientsAfter: 6}}, ClosedConnections: 6, Balanced: true, Silent: silentThree}, nil
 }
 
+// ShedConnections closes that percentage of 1,000 connections, in 1 s.
+func (f *fakeOps) ShedConnections(ctx context.Context, percentage int) (closed int, err error) {
+	f.asked = fmt.Sprintf("shed %d%%", percentage)
+	select {
+	case <-ctx.Done():
+		return 7, nil
+	case <-time.After(time.Second):
+	}
+	return 10 * percentage, f.err
+}
+
 // DrainMember closes as many connections as the number of the member.
 func (f *fakeOps) DrainMember(_ context.Context, member uint32, over time.Duration, by string) (closed int, leads bool, err error) {
 	f.asked = fmt.Sprintf("drain member %d over %v for %s", member, over, by)

@@ -166,7 +166,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	h.nodes = &nodesAPI{ops: cfg.Operations}
 	h.backups = newBackupsAPI(&cfg, h.authorizer, h.log)
 	h.commands = &adminServer{
-		basePath: cfg.CommandURL, fourLetter: cfg.FourLetter, source: cfg.Source,
+		basePath: cfg.CommandURL, fourLetter: cfg.FourLetter, source: cfg.Source, ops: cfg.Operations,
 		authorizer: h.authorizer, backups: h.backups,
 	}
 	h.handler = h.limitGuesses(h.guardedHandler(h.routes()))

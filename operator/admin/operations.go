@@ -68,6 +68,9 @@ type Operations interface {
 	// each, until the shares are about even or no longer improve. It returns early if ctx ends. by names the
 	// requester. The error is a *Failure.
 	Rebalance(ctx context.Context, perSecond int, by string) (RebalanceResult, error)
+	// ShedConnections closes percentage of this member's connections of clients with a session, rounded up, from the
+	// oldest on and at MaxRebalanceRate. It returns early if ctx ends. The error is a *Failure.
+	ShedConnections(ctx context.Context, percentage int) (closed int, err error)
 	// DrainMember drains any member, and returns when that is done or ctx ends. by names the requester. The
 	// error is a *Failure.
 	DrainMember(ctx context.Context, member uint32, over time.Duration, by string) (closed int, leads bool, err error)

@@ -23,14 +23,14 @@ const lastZxidHeader = "last_zxid"
 const streamingParameter = "streaming"
 
 // snapshotCommand and restoreCommand are commands of ZooKeeper 3.9 about whole states.
-func (c *backupsAPI) snapshotCommand() endpoint {
-	return endpoint{method: http.MethodGet, timeout: backupTimeout, serve: c.serveSnapshot}
+func (a *adminServer) snapshotCommand() endpoint {
+	return endpoint{method: http.MethodGet, timeout: backupTimeout, serve: a.backups.serveSnapshot}
 }
 
-func (c *backupsAPI) restoreCommand() endpoint {
+func (a *adminServer) restoreCommand() endpoint {
 	return endpoint{
 		method: http.MethodPost, contentType: "application/octet-stream", timeout: restoreTimeout,
-		serve: c.serveRestore,
+		serve: a.backups.serveRestore,
 	}
 }
 
