@@ -53,6 +53,29 @@ func TestIdentitiesAreTheSessions(t *testing.T) {
 	want("a transaction without a session names its own", w.run(1, own), jute.OK)
 }
 
+// Writes that stand in the log behind a change of the list are judged by the new one, in the same entry, too: a client cannot use a
+// permission that it has lost, nor give it back to itself.
+func TestWriteAfterRevocation(t *testing.T) {
+	w := newWorld(t)
+	owner, k := w.connect().auth("digest", "u:p"), w.connect()
+	owner.must(owner.createACL("/open", 0, jute.OpenACL))
+	owner.must(owner.create("/open/child", 0))
+	mine := jute.SetACLRequest{Path: []byte("/open"), ACL: aclOf(jute.PermAll, "digest", "u:p"), Version: -1}
+	w.entry(
+		w.next(owner.member, owner.txn(jute.OpSetACL, mine.Append(nil))),
+		w.next(k.member, k.txn(jute.OpSetData, jute.SetDataRequest{Path: []byte("/open"), Data: []byte("late"), Version: -1}.Append(nil))),
+		w.next(k.member, k.txn(jute.OpDelete, jute.DeleteRequest{Path: []byte("/open/child"), Version: -1}.Append(nil))),
+		w.next(k.member, k.txn(jute.OpSetACL, jute.SetACLRequest{Path: []byte("/open"), ACL: jute.OpenACL, Version: -1}.Append(nil))),
+	)
+	data, stat, code := w.s().GetData([]byte("/open"), owner.ids, nil)
+	if code != jute.OK || string(data) != "x" || stat.Aversion != 1 || stat.NumChildren != 1 {
+		t.Errorf("%v: %q, %+v", code, data, stat)
+	}
+	if r := k.setData("/open", "later", -1); r.Code != jute.NoAuth {
+		t.Errorf("a later write: %v", r.Code)
+	}
+}
+
 // The list of a session survives a snapshot, byte for byte. A snapshot with a list that cannot be decoded is rejected.
 func TestIdentitiesInSnapshot(t *testing.T) {
 	w := newWorld(t)

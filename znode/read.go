@@ -119,26 +119,33 @@ func (c TreeView) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, 
 
 // SetWatches sets the watches that a client had on another connection when it had seen all changes up to the
 // relative zxid. If a node has changed since, SetWatches calls missed with the event for this client instead
-// of setting a one-shot watch. The calls are in the order of the lists. Persistent watches are set without
-// checking for changes. If a list or a path of a one-shot watch is null, SetWatches returns MarshallingError
-// and sets nothing.
+// of setting a one-shot watch. A client that may not read the node gets neither, as when a watch fires. The
+// calls are in the order of the lists. Persistent watches are set without checking for changes. If a list or a
+// path of a one-shot watch is null, SetWatches returns MarshallingError and sets nothing.
 func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.EventType, path []byte)) jute.Code {
 	if !ValidSetWatches(req) {
 		return jute.MarshallingError
+	}
+	var client principal
+	notify := func(n *node, event jute.EventType, path []byte) {
+		if s.term.SkipACL || n.acl.worldPerms&jute.PermRead != 0 ||
+			client.setIdentities(w.Identities()).hasAnyPerm(n.acl, jute.PermRead, s.term.SASL) {
+			missed(event, path)
+		}
 	}
 	for _, path := range req.Data {
 		switch n := s.nodeAt(borrowString(path)); {
 		case n == nil:
 			missed(jute.EventNodeDeleted, path)
 		case n.mzxid > req.RelativeZxid:
-			missed(jute.EventNodeDataChanged, path)
+			notify(n, jute.EventNodeDataChanged, path)
 		default:
 			s.watches.addDataWatch(n.path, w)
 		}
 	}
 	for _, path := range req.Exist {
-		if s.nodeAt(borrowString(path)) != nil {
-			missed(jute.EventNodeCreated, path)
+		if n := s.nodeAt(borrowString(path)); n != nil {
+			notify(n, jute.EventNodeCreated, path)
 		} else {
 			s.watches.addDataWatch(strings.Clone(borrowString(path)), w)
 		}
@@ -148,7 +155,7 @@ func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.
 		case n == nil:
 			missed(jute.EventNodeDeleted, path)
 		case n.lastChildZxid() > req.RelativeZxid:
-			missed(jute.EventNodeChildrenChanged, path)
+			notify(n, jute.EventNodeChildrenChanged, path)
 		default:
 			s.watches.addChildWatch(n.path, w)
 		}

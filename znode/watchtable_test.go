@@ -389,6 +389,38 @@ func TestWatchCounts(t *testing.T) {
 	count(5+watchesPerLock, 3+watchesPerLock, 2+watchesPerLock, 3)
 }
 
+// A client that sets its watches again gets no event for a node that it may not read, and its one-shot watch ends, as when it fires. A client
+// that may read the node gets the event.
+func TestSetWatchesHidesNodes(t *testing.T) {
+	w := newWorld(t)
+	owner := w.connect().auth("digest", "u:hash")
+	seen := w.s().Zxid()
+	secret := aclOf(jute.PermAll, "digest", "u:hash")
+	owner.must(owner.createACL("/secret", 0, secret))
+	owner.must(owner.createACL("/secret/child", 0, secret))
+	for _, tt := range []struct {
+		name   string
+		who    *client
+		events []string
+	}{
+		{"stranger", w.connect(), nil},
+		{"another", w.connect().auth("digest", "v:hash"), nil},
+		{"owner", owner, []string{"Changed(/secret)", "Created(/secret)", "Children(/secret)"}},
+	} {
+		path := [][]byte{[]byte("/secret")}
+		req := &jute.SetWatches2{RelativeZxid: seen, Data: path, Exist: path, Child: path, Persistent: [][]byte{}, Recursive: [][]byte{}}
+		w.s().RLock()
+		code := w.s().SetWatches(req, tt.who, func(t jute.EventType, path []byte) {
+			tt.who.events = append(tt.who.events, fmt.Sprintf("%s(%s)", names[t], path))
+		})
+		w.s().RUnlock()
+		if code != jute.OK || w.s().Watches().WatchCount() != 0 {
+			t.Errorf("%s: %v, %d watches", tt.name, code, w.s().Watches().WatchCount())
+		}
+		tt.who.wantEvents(tt.events...)
+	}
+}
+
 // Cases 232 to 239: a client that sets its watches again gets the events that it missed, and its
 // other watches are set. Persistent watches are set whatever has happened.
 func TestSetWatches(t *testing.T) {
