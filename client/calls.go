@@ -46,10 +46,15 @@ func (c *Client) carryOut(ctx context.Context, o Operation, into session.Readabl
 }
 
 // Create creates a node and returns its path and its Stat. The path is the one given, and for a sequential mode a
-// number after it. The parent must exist.
+// number after it. The parent must exist. If the parent has no number left, the error is ErrNumbersUsedUp and
+// ErrNodeExists; to know that takes a second request.
 func (c *Client) Create(ctx context.Context, path string, data []byte, mode Mode) (string, Stat, error) {
 	var resp jute.Create2Response
-	if err := c.carryOut(ctx, CreateOp(path, data, mode), &resp); err != nil {
+	err := c.carryOut(ctx, CreateOp(path, data, mode), &resp)
+	if mode.IsSequential() && errors.Is(err, ErrNodeExists) {
+		err = explainTaken(ctx, c, path, err)
+	}
+	if err != nil {
 		return "", Stat{}, err
 	}
 	return c.chroot.local(string(resp.Path)), statOf(resp.Stat), nil

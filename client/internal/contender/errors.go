@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"rollcall/client"
 )
 
 // ErrForeignContenders is the reason of a *ForeignError.
@@ -11,7 +13,7 @@ var ErrForeignContenders = errors.New("the folder has nodes that are no contende
 
 // ErrNumbersUsedUp says that the servers have given all numbers of a folder: 2^31 contenders have been in it since it
 // was created. The next ones would be sorted before those that hold the right.
-var ErrNumbersUsedUp = errors.New("the servers have given all numbers of the folder")
+var ErrNumbersUsedUp = client.ErrNumbersUsedUp
 
 // ErrRemoved says that another client deleted the contender's node while it waited for its turn.
 var ErrRemoved = errors.New("another client deleted the contender's node")

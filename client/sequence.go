@@ -1,0 +1,24 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// ErrNumbersUsedUp says that a parent has given all numbers of its sequential names. They end at 2147483647, and begin at 0
+// in another parent. The servers of ZooKeeper give negative numbers then, and no error.
+var ErrNumbersUsedUp = errors.New("all numbers of sequential names below the parent are used up")
+
+// lastNumber ends the last sequential name below a parent.
+const lastNumber = "2147483647"
+
+// explainTaken returns the error of a sequential create that failed with ErrNodeExists. The next number may be taken for
+// two reasons: it is the last one, or somebody has created a node of that name without the mode.
+func explainTaken(ctx context.Context, c *Client, path string, taken error) error {
+	_, exists, err := c.Exists(ctx, path+lastNumber)
+	if failed, ok := errors.AsType[*Error](taken); ok && (exists || errors.Is(err, ErrNoAuth)) {
+		return &Error{Op: failed.Op, Path: failed.Path, Err: fmt.Errorf("%w: %w", ErrNumbersUsedUp, failed.Err)}
+	}
+	return taken
+}
