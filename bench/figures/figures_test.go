@@ -129,6 +129,23 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Parts of one build share a row, with the times of their first and last runs. A part of which only the day is known does not
+// hide the time of another one.
+func TestBuilds(t *testing.T) {
+	k := &measurements{
+		runsByPart: map[string][]recordedRun{
+			"three": {{Build: "abc", At: "2026-01-02T08:00:00Z"}, {Build: "abc", At: "2026-01-02T07:00:00Z"}},
+			"disk":  {{Build: "def", At: "2026-01-03T07:00:00Z"}},
+		},
+		benchBuilds: map[string]string{"znodes": "abc, 2026-01-02", "bench": ""},
+	}
+	want := "| build abc, 2026-01-02T07:00:00Z to 2026-01-02T08:00:00Z | three, znodes |\n" +
+		"| build def, 2026-01-03T07:00:00Z to 2026-01-03T07:00:00Z | disk |\n"
+	if got := k.Builds(); got != want {
+		t.Errorf("builds:\n%s, want\n%s", got, want)
+	}
+}
+
 // The table of links has a line for each figure that was measured at any delay.
 func TestLinks(t *testing.T) {
 	const runs = `{"row":"set","side":"ZooKeeper","round":1,"results":[{"latency":{"p50_us":12000}}]}

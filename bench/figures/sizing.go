@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"text/template"
 )
@@ -47,34 +48,45 @@ func (k *measurements) Machine() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// Builds lists the time and the builds of each part.
+// Builds lists the parts of each build, and the times of their first and last runs, as rows of a table.
 func (k *measurements) Builds() string {
-	var b strings.Builder
+	type partsOfBuild struct {
+		parts       []string
+		first, last string
+	}
+	var order []string
+	byBuild := map[string]*partsOfBuild{}
+	add := func(part, build, at string) {
+		g := byBuild[build]
+		if g == nil {
+			g = &partsOfBuild{first: at}
+			byBuild[build], order = g, append(order, build)
+		}
+		if !slices.Contains(g.parts, part) {
+			g.parts = append(g.parts, part)
+		}
+		if !strings.HasPrefix(g.first, at) { // a day that is already named with a time says nothing new
+			g.first = min(g.first, at)
+		}
+		g.last = max(g.last, at)
+	}
 	for _, part := range []string{
 		"three", "one", "idle15", "idle", "failover", "alone", "backup", "live", "members",
 		"observers", "disk",
 	} {
-		var first, last string
-		var builds []string
-		seen := map[string]bool{}
 		for _, l := range k.runsByPart[part] {
-			if first == "" || l.At < first {
-				first = l.At
-			}
-			last = max(last, l.At)
-			if !seen[l.Build] {
-				seen[l.Build] = true
-				builds = append(builds, l.Build)
-			}
-		}
-		if first != "" {
-			fmt.Fprintf(&b, "| part %s | %s to %s, build %s |\n", part, first, last, strings.Join(builds, " and "))
+			add(part, l.Build, l.At)
 		}
 	}
 	for _, file := range []string{"sessions", "znodes", "watches", "ephemerals", "bench"} {
-		if said := k.benchBuilds[file]; said != "" {
-			fmt.Fprintf(&b, "| part %s | build %s |\n", file, said)
+		if build, day, ok := strings.Cut(k.benchBuilds[file], ", "); ok {
+			add(file, build, day)
 		}
+	}
+	var b strings.Builder
+	for _, build := range order {
+		g := byBuild[build]
+		fmt.Fprintf(&b, "| build %s, %s to %s | %s |\n", build, g.first, g.last, strings.Join(g.parts, ", "))
 	}
 	return b.String()
 }
