@@ -19,7 +19,7 @@ import (
 	"rollcall/client"
 )
 
-const benchHelp = `Puts load on an ensemble that speaks ZooKeeper's protocol and measures it. %s
+const benchHelp = `Puts load on an ensemble that speaks ZooKeeper's protocol and measures it. rollcall bench compare -h shows how to compare two.
 
 Nodes are made below /rollcall-bench-RANDOM and removed at the end. A case may have parameters of its own, as in set:conns=64,window=1. docs/bench.md explains each row.
 
@@ -83,7 +83,7 @@ func newBench(w cli.IOStreams) *cobra.Command {
 			f.sideA.registerFlags(cmd, fs, "hosts", "")
 		})
 	cmd.Short, cmd.GroupID = "measure any ensemble that speaks ZooKeeper's protocol, or compare two", cli.ToolsGroup
-	cmd.Long = fmt.Sprintf(benchHelp, "rollcall bench compare -h shows how to compare two.") + caseList()
+	cmd.Long = benchHelp + caseList()
 	cmd.Flags().Lookup("output").Usage = "`format`: table or json"
 	compare := newBenchCommand(w, "compare", (*benchFlags).compareSides,
 		func(f *benchFlags, cmd *cobra.Command, fs *flag.FlagSet) {
@@ -93,7 +93,7 @@ func newBench(w cli.IOStreams) *cobra.Command {
 				fmt.Sprintf("`number` of times each case runs on each, %d to %d", bench.MinRounds, bench.MaxRounds))
 		})
 	compare.Short = "measure two ensembles by turns"
-	compare.Long = fmt.Sprintf(benchHelp, "This measures two of them, a and b, by turns.") + caseList()
+	compare.Long = "Measures two ensembles, a and b, by turns. The cases are those that rollcall bench -h lists."
 	cmd.AddCommand(compare, newFloor(w), newKeepSessions(w))
 	return cmd
 }
