@@ -112,7 +112,10 @@ func TestCommandsFail(t *testing.T) {
 		{"why 0x1000012f99a0001", NotFound, "session 0x1000012f99a0001 has not ended: it is connected, of 10.0.0.1:46396 on member 1"},
 		{"why 0x77", NotFound, "there is no session 0x77, and none of the last 10,000 that ended is it"},
 		{"why 10.9.9.9", NotFound, "had a client at 10.9.9.9"},
-		{"sessions --sort size", UsageError, `--sort "size": there are id, state, member, address`},
+		{"sessions --sort size", UsageError, `--sort "size": must be one of id, state, member, address`},
+		{"connections --sort size", UsageError, `--sort "size": must be one of member, address, session, age, received, sent, rate, bytes, queued, average, slowest`},
+		{"connections --sort tls", UsageError, `--sort "tls": must be one of member`},
+		{"connections --every 1ms --watch", UsageError, "--every 1ms: must be 200ms or longer"},
 		{"sessions --limit -1", UsageError, `--limit "-1": must be a number of at least 0`},
 		{"sessions --every 1ms --watch", UsageError, "--every 1ms: must be 200ms or longer"},
 		{"sessions -o xml", UsageError, `sessions: --output "xml": there are table, wide, json, yaml`},
@@ -297,6 +300,9 @@ func TestSessionsSort(t *testing.T) {
 		{"age", "0x300004f0a2b0007 0x200004f0a2b0000 0xf000000000000001"},
 		{"-queued", "0xf000000000000001 0x200004f0a2b0000 0x300004f0a2b0007"},
 		{"address", "0xf000000000000001 0x200004f0a2b0000 0x300004f0a2b0007"},
+		{"rate", "0xf000000000000001 0x200004f0a2b0000 0x300004f0a2b0007"}, // the greatest first, with and without a minus
+		{"-rate", "0xf000000000000001 0x200004f0a2b0000 0x300004f0a2b0007"},
+		{"slowest", "0xf000000000000001 0x200004f0a2b0000 0x300004f0a2b0007"},
 	} {
 		out, _, err := f.execute(t, nil, "sessions", "--sort", tt.by)
 		var got []string

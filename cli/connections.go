@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -15,45 +16,104 @@ import (
 )
 
 func newConnections(w IOStreams) *cobra.Command {
-	a, address, limit, of := newAdminCommand(w), "", 0, ""
-	cmd := a.registerFlags(&cobra.Command{
-		Use: "connections [flags]", Short: "list the client connections of all members", GroupID: InspectGroup,
-		Args: RangeArgs(0, 0, "flags only"),
-		Long: "Lists the client connections of all members, by member.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows := listRows[api.Connection](cmd.Context(), a, "connections",
-				queryWithoutEmpty("member", of, "address", address), limit)
-			return PrintRows(a.Output, connectionColumns(w.Now()), withRowProgress(a.IOStreams, "connections", rows))
-		},
+	return newListCommand(w, rowList[api.Connection]{
+		noun: "connections", columns: connectionColumns,
+		key: func(c api.Connection) string { return fmt.Sprintf("%d/%d", c.MemberID, c.Number) },
+	}).register(&cobra.Command{
+		Use: "connections [flags]", Short: "list the client connections of all members",
+		Long:    "Lists the client connections of all members, by member.",
+		Example: "  rollcall connections --sort rate --limit 10 --watch\n  rollcall connections --sort slowest --limit 10",
 	})
-	cmd.Flags().StringVar(&of, "member", "", "only connections of the member with this `number`")
-	cmd.Flags().StringVar(&address, "address", "",
-		"only connections of a client at this `address`, an IP with or without a port")
-	addLimitFlag(cmd, &limit)
-	return cmd
 }
 
 func connectionColumns(now time.Time) []Column[api.Connection] {
 	return []Column[api.Connection]{
-		{Name: "member", AlignRight: true, Cell: func(c api.Connection) string { return formatMember(c.MemberID) }},
-		{Name: "address", Cell: func(c api.Connection) string { return c.Address }},
-		{Name: "tls", Cell: func(c api.Connection) string { return orDash(c.TLS) }},
-		{Name: "session", Cell: func(c api.Connection) string { return orDash(c.SessionID) }},
-		{Name: "age", AlignRight: true, Cell: func(c api.Connection) string { return formatAge(now, c.EstablishedAt) }},
-		{Name: "received", AlignRight: true, Cell: func(c api.Connection) string { return strconv.FormatUint(c.Received, 10) }},
-		{Name: "sent", AlignRight: true, Cell: func(c api.Connection) string { return strconv.FormatUint(c.Sent, 10) }},
 		{
-			Name: "queued", AlignRight: true, Cell: func(c api.Connection) string { return strconv.Itoa(c.QueuedRequests) },
-			Tint: func(c api.Connection) Tint { return tintIf(c.QueuedRequests > 0, Yellow) },
+			Name: "member", AlignRight: true, Cell: func(c api.Connection) string { return formatMember(c.MemberID) },
+			Compare: compareBy(func(c api.Connection) uint32 { return c.MemberID }),
 		},
+		{
+			Name: "address", Cell: func(c api.Connection) string { return c.Address },
+			Compare: compareBy(func(c api.Connection) string { return c.Address }),
+		},
+		{Name: "tls", Cell: func(c api.Connection) string { return orDash(c.TLS) }},
+		{
+			Name: "session", Cell: func(c api.Connection) string { return orDash(c.SessionID) }, MarkChanges: true,
+			Compare: func(a, b api.Connection) int {
+				return cmp.Compare(parseIDNumber(a.SessionID), parseIDNumber(b.SessionID))
+			},
+		},
+		{
+			Name: "age", AlignRight: true, Cell: func(c api.Connection) string { return formatAge(now, c.EstablishedAt) },
+			Compare: func(a, b api.Connection) int { return b.EstablishedAt.Compare(a.EstablishedAt) },
+		},
+		receivedColumn(), sentColumn(), rateColumn(), bytesColumn(), queuedColumn(),
 		{Name: "last", Cell: func(c api.Connection) string { return orDash(c.LastOp) }},
-		{Name: "average", AlignRight: true, Cell: func(c api.Connection) string { return formatLatency(c.AvgUs) }},
-		{Name: "slowest", AlignRight: true, Cell: func(c api.Connection) string { return formatLatency(c.MaxUs) }},
+		averageColumn(), slowestColumn(),
 		{Name: "number", WideOnly: true, AlignRight: true, Cell: func(c api.Connection) string { return strconv.FormatUint(c.Number, 10) }},
 		{Name: "timeout", WideOnly: true, AlignRight: true, Cell: func(c api.Connection) string { return formatMillis(&c.TimeoutMs) }},
 		{Name: "zxid", WideOnly: true, AlignRight: true, Cell: func(c api.Connection) string { return c.LastZxid }},
 		{Name: "cipher", WideOnly: true, Cell: func(c api.Connection) string { return orDash(c.Cipher) }},
 	}
+}
+
+func receivedColumn() Column[api.Connection] {
+	return Column[api.Connection]{
+		Name: "received", AlignRight: true, Cell: func(c api.Connection) string { return strconv.FormatUint(c.Received, 10) },
+		Compare: compareBy(func(c api.Connection) uint64 { return c.Received }),
+	}
+}
+
+func sentColumn() Column[api.Connection] {
+	return Column[api.Connection]{
+		Name: "sent", AlignRight: true, Cell: func(c api.Connection) string { return strconv.FormatUint(c.Sent, 10) },
+		Compare: compareBy(func(c api.Connection) uint64 { return c.Sent }),
+	}
+}
+
+func rateColumn() Column[api.Connection] {
+	return Column[api.Connection]{
+		Name: "rate", AlignRight: true, Cell: func(c api.Connection) string { return formatRate(c.RequestsPerS) },
+		Compare:       compareBy(func(c api.Connection) float64 { return c.RequestsPerS }),
+		GreatestFirst: true, MarkChanges: true,
+	}
+}
+
+func bytesColumn() Column[api.Connection] {
+	return Column[api.Connection]{
+		Name: "bytes", AlignRight: true, Cell: func(c api.Connection) string { return FormatSize(c.BytesPerS) + "/s" },
+		Compare: compareBy(func(c api.Connection) int64 { return c.BytesPerS }), GreatestFirst: true,
+	}
+}
+
+func queuedColumn() Column[api.Connection] {
+	return Column[api.Connection]{
+		Name: "queued", AlignRight: true, Cell: func(c api.Connection) string { return strconv.Itoa(c.QueuedRequests) },
+		Compare: compareBy(func(c api.Connection) int { return c.QueuedRequests }), MarkChanges: true,
+		Tint: func(c api.Connection) Tint { return tintIf(c.QueuedRequests > 0, Yellow) },
+	}
+}
+
+func averageColumn() Column[api.Connection] {
+	return Column[api.Connection]{
+		Name: "average", AlignRight: true, Cell: func(c api.Connection) string { return formatLatency(c.AvgUs) },
+		Compare: compareBy(func(c api.Connection) int64 { return c.AvgUs }), GreatestFirst: true,
+	}
+}
+
+func slowestColumn() Column[api.Connection] {
+	return Column[api.Connection]{
+		Name: "slowest", AlignRight: true, Cell: func(c api.Connection) string { return formatLatency(c.MaxUs) },
+		Compare: compareBy(func(c api.Connection) int64 { return c.MaxUs }), GreatestFirst: true,
+	}
+}
+
+// formatRate formats requests per second. A client that only pings does less than one.
+func formatRate(perSecond float64) string {
+	if perSecond < 9.95 {
+		return fmt.Sprintf("%.1f/s", perSecond)
+	}
+	return fmt.Sprintf("%.0f/s", perSecond)
 }
 
 func formatLatency(us int64) string {

@@ -50,7 +50,7 @@ func newFakeMember(t *testing.T) *fakeMember {
 	t.Helper()
 	conn := api.Connection{
 		MemberID: 1, Number: 7, Address: "10.0.0.1:46396", SessionID: "0x1000012f99a0001", TimeoutMs: 15000, EstablishedAt: ago(90 * time.Minute),
-		Received: 812, Sent: 1640, QueuedRequests: 2, LastOp: "getChildren2", LastZxid: "0x20000000a", LastUs: 2000, MinUs: 90, AvgUs: 350, MaxUs: 41000,
+		Received: 812, Sent: 1640, RequestsPerS: 9.34, BytesPerS: 4300, QueuedRequests: 2, LastOp: "getChildren2", LastZxid: "0x20000000a", LastUs: 2000, MinUs: 90, AvgUs: 350, MaxUs: 41000,
 	}
 	first := api.Session{
 		ID: "0x1000012f99a0001", State: "connected", MemberID: 1, Address: "10.0.0.1:46396", TimeoutMs: 15000, LeftMs: ptr(int64(13500)), HeardMs: ptr(int64(1500)),

@@ -26,6 +26,10 @@ type Column[T any] struct {
 	Tint func(T) Tint
 	// Compare orders rows for --sort. If it is nil, the column cannot be sorted by.
 	Compare func(a, b T) int
+	// GreatestFirst is set if --sort with this column begins with the greatest. Otherwise it does with a minus in front.
+	GreatestFirst bool
+	// MarkChanges is set if --watch marks the cells of this column that have changed.
+	MarkChanges bool
 }
 
 // Tint is a terminal colour.

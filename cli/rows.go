@@ -81,7 +81,8 @@ type rowOrder[T any] struct {
 	reverse bool
 }
 
-// parseOrder parses --sort: a column name, with a minus in front for descending order.
+// parseOrder parses --sort: a column name, with a minus in front for descending order. Columns that begin with the
+// greatest do so without a minus, too: nobody looks for the least of them.
 func parseOrder[T any](columns []Column[T], by string) (rowOrder[T], error) {
 	name, reverse := strings.CutPrefix(by, "-")
 	var names []string
@@ -90,11 +91,11 @@ func parseOrder[T any](columns []Column[T], by string) (rowOrder[T], error) {
 			continue
 		}
 		if c.Name == name {
-			return rowOrder[T]{c.Compare, reverse}, nil
+			return rowOrder[T]{c.Compare, reverse || c.GreatestFirst}, nil
 		}
 		names = append(names, c.Name)
 	}
-	return rowOrder[T]{}, usageErrorf("--sort %.100q: there are %s", by, strings.Join(names, ", "))
+	return rowOrder[T]{}, usageErrorf("--sort %.100q: must be one of %s", by, strings.Join(names, ", "))
 }
 
 // sortRows returns the first limit rows of the order; 0 means all. It holds at most twice the limit, or

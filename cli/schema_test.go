@@ -85,6 +85,8 @@ func schemaOf(t *testing.T, of reflect.Type) map[string]any {
 		return map[string]any{"type": "string"}
 	case reflect.Bool:
 		return map[string]any{"type": "boolean"}
+	case reflect.Float64:
+		return map[string]any{"type": "number"}
 	}
 	return map[string]any{"type": "integer"}
 }

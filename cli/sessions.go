@@ -4,13 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
-	"iter"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,98 +15,21 @@ import (
 	"rollcall/zk/jute"
 )
 
-type sessionsCommand struct {
-	*adminCommand
-	state, member, address string
-	sort                   string
-	limit                  int
-	watch                  bool
-	every                  time.Duration
-}
-
 func newSessions(w IOStreams) *cobra.Command {
-	f := &sessionsCommand{adminCommand: newAdminCommand(w)}
-	cmd := f.registerFlags(&cobra.Command{
-		Use: "sessions [flags]", Short: "list the sessions: where each is connected, when it was last heard",
-		GroupID: InspectGroup, Args: RangeArgs(0, 0, "flags only"),
-		Long: fmt.Sprintf("Lists the sessions of the ensemble, by id. It prints them as they arrive, in bounded memory. "+
-			"With --sort it reads all sessions before it prints the first. "+
-			"It then holds up to %d of them in memory, or few more than N with --limit N. It sorts by one of %s.", maxSorted,
-			strings.Join(sessionSortKeys(), ", ")),
-		Example: "  rollcall sessions --member 2 --sort -ephemerals --limit 10\n  rollcall sessions --state disconnected " +
-			"--watch\n  rollcall sessions -o json | jq -r '.[].address'",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.watch {
-				return printRepeatedly(cmd.Context(), w, f.every,
-					func(w IOStreams, lines int) error { return f.printOnce(cmd.Context(), w, lines) })
-			}
-			return f.printOnce(cmd.Context(), w, 0)
-		},
+	state := ""
+	f := newListCommand(w, rowList[api.Session]{
+		noun: "sessions", columns: sessionColumns, key: func(s api.Session) string { return s.ID }, inOrderOf: "id",
 	})
-	fs := cmd.Flags()
-	fs.StringVar(&f.state, "state", "", "only sessions in this `state`: connected, disconnected or unknown")
-	fs.StringVar(&f.member, "member", "", "only sessions of the member with this `number`")
-	fs.StringVar(&f.address, "address", "", "only sessions of a client at this `address`, an IP with or without a port")
-	fs.StringVar(&f.sort, "sort", "", "`column` to sort by, such as heard; with a minus in front, the greatest first")
-	addLimitFlag(cmd, &f.limit)
-	fs.BoolVar(&f.watch, "watch", false, "print the list again and again, until Ctrl-C")
-	fs.DurationVar(&f.every, "every", defaultWatchInterval, "with --watch: the `time` between two lists")
-	completeFlag(cmd, "sort", sessionSortKeys()...)
+	f.moreQuery = func() url.Values { return queryWithoutEmpty("state", state) }
+	cmd := f.register(&cobra.Command{
+		Use: "sessions [flags]", Short: "list the sessions: where each is connected, when it was last heard, how much it asks",
+		Long: "Lists the sessions of the ensemble, by id.",
+		Example: "  rollcall sessions --sort rate --limit 10 --watch\n  rollcall sessions --member 2 --sort -ephemerals " +
+			"--limit 10\n  rollcall sessions --state disconnected --watch\n  rollcall sessions -o json | jq -r '.[].address'",
+	})
+	cmd.Flags().StringVar(&state, "state", "", "only sessions in this `state`: connected, disconnected or unknown")
 	completeFlag(cmd, "state", "connected", "disconnected", "unknown")
 	return cmd
-}
-
-// printOnce prints the list once. lines is the height of the screen, or 0.
-func (f *sessionsCommand) printOnce(ctx context.Context, w IOStreams, lines int) error {
-	out := *f.Output
-	out.streams = w
-	if out.format == "json" && f.isSortedByID() {
-		// not decoded, which would take most of the time
-		return PrintRows(&out, nil, rowsByID[json.RawMessage](ctx, f, lines))
-	}
-	columns := sessionColumns(w.Now())
-	return PrintRows(&out, columns, f.orderedRows(ctx, columns, lines))
-}
-
-func (f *sessionsCommand) isSortedByID() bool { return f.sort == "" || f.sort == "id" }
-
-// orderedRows returns at most lines sessions; 0 means no limit.
-func (f *sessionsCommand) orderedRows(ctx context.Context, columns []Column[api.Session],
-	lines int,
-) iter.Seq2[api.Session, error] {
-	if f.isSortedByID() {
-		return rowsByID[api.Session](ctx, f, lines)
-	}
-	by, err := parseOrder(columns, f.sort)
-	if err != nil {
-		return failedRows[api.Session](err)
-	}
-	rows := listRows[api.Session](ctx, f.adminCommand, "sessions", f.queryValues(), 0)
-	held, err := by.sortRows(withRowProgress(f.IOStreams, "sessions", rows), f.rowLimit(lines))
-	if err != nil {
-		return failedRows[api.Session](err)
-	}
-	return rowsOf(held)
-}
-
-// rowsByID returns at most lines sessions by id, decoded as T; 0 means no limit.
-func rowsByID[T any](ctx context.Context, f *sessionsCommand, lines int) iter.Seq2[T, error] {
-	rows := listRows[T](ctx, f.adminCommand, "sessions", f.queryValues(), f.rowLimit(lines))
-	if f.OutTerminal {
-		return rows
-	}
-	return withRowProgress(f.IOStreams, "sessions", rows)
-}
-
-func (f *sessionsCommand) queryValues() url.Values {
-	return queryWithoutEmpty("state", f.state, "member", f.member, "address", f.address)
-}
-
-func (f *sessionsCommand) rowLimit(lines int) int {
-	if lines > 0 && (f.limit == 0 || f.limit > lines) {
-		return lines
-	}
-	return f.limit
 }
 
 func sessionColumns(now time.Time) []Column[api.Session] {
@@ -121,15 +40,15 @@ func sessionColumns(now time.Time) []Column[api.Session] {
 		},
 		{
 			Name: "state", Cell: func(s api.Session) string { return s.State },
-			Compare: compareBy(func(s api.Session) string { return s.State }), Tint: stateTint,
+			Compare: compareBy(func(s api.Session) string { return s.State }), Tint: stateTint, MarkChanges: true,
 		},
 		{
 			Name: "member", AlignRight: true, Cell: func(s api.Session) string { return formatMember(s.MemberID) },
-			Compare: compareBy(func(s api.Session) uint32 { return s.MemberID }),
+			Compare: compareBy(func(s api.Session) uint32 { return s.MemberID }), MarkChanges: true,
 		},
 		{
 			Name: "address", Cell: func(s api.Session) string { return orDash(s.Address) },
-			Compare: compareBy(func(s api.Session) string { return s.Address }),
+			Compare: compareBy(func(s api.Session) string { return s.Address }), MarkChanges: true,
 		},
 		{
 			Name: "timeout", AlignRight: true, Cell: func(s api.Session) string { return formatMillis(&s.TimeoutMs) },
@@ -145,20 +64,20 @@ func sessionColumns(now time.Time) []Column[api.Session] {
 		},
 		{
 			Name: "ephemerals", AlignRight: true, Cell: func(s api.Session) string { return strconv.Itoa(s.EphemeralCount) },
-			Compare: compareBy(func(s api.Session) int { return s.EphemeralCount }),
+			Compare: compareBy(func(s api.Session) int { return s.EphemeralCount }), MarkChanges: true,
 		},
 		{
 			Name: "watches", AlignRight: true, Cell: func(s api.Session) string { return strconv.Itoa(s.WatchCount) },
-			Compare: compareBy(func(s api.Session) int { return s.WatchCount }),
+			Compare: compareBy(func(s api.Session) int { return s.WatchCount }), MarkChanges: true,
 		},
+		ofSession(rateColumn()), ofSession(bytesColumn()),
 		{
 			Name: "age", WideOnly: true, AlignRight: true,
 			Cell:    func(s api.Session) string { return formatAge(now, s.CreatedAt) },
 			Compare: func(a, b api.Session) int { return b.CreatedAt.Compare(a.CreatedAt) },
 		},
-		connectionColumn("received", func(c *api.Connection) uint64 { return c.Received }),
-		connectionColumn("sent", func(c *api.Connection) uint64 { return c.Sent }),
-		connectionColumn("queued", func(c *api.Connection) uint64 { return uint64(c.QueuedRequests) }),
+		wideOnly(ofSession(receivedColumn())), wideOnly(ofSession(sentColumn())), wideOnly(ofSession(queuedColumn())),
+		wideOnly(ofSession(averageColumn())), wideOnly(ofSession(slowestColumn())),
 	}
 }
 
@@ -180,22 +99,35 @@ func parseIDNumber(id string) uint64 {
 	return uint64(n)
 }
 
-func connectionColumn(name string, number func(*api.Connection) uint64) Column[api.Session] {
-	of := func(s api.Session) uint64 {
-		if s.Connection == nil {
-			return 0
-		}
-		return number(s.Connection)
-	}
-	return Column[api.Session]{
-		Name: name, WideOnly: true, AlignRight: true, Compare: compareBy(of),
+// ofSession makes a column of connections one of sessions. A session without a connection has no value, and comes as if
+// it were 0.
+func ofSession(c Column[api.Connection]) Column[api.Session] {
+	of := Column[api.Session]{
+		Name: c.Name, AlignRight: c.AlignRight, GreatestFirst: c.GreatestFirst, MarkChanges: c.MarkChanges,
 		Cell: func(s api.Session) string {
 			if s.Connection == nil {
 				return unknownText
 			}
-			return strconv.FormatUint(of(s), 10)
+			return c.Cell(*s.Connection)
 		},
+		Compare: func(a, b api.Session) int { return c.Compare(connectionOf(a), connectionOf(b)) },
 	}
+	if c.Tint != nil {
+		of.Tint = func(s api.Session) Tint { return c.Tint(connectionOf(s)) }
+	}
+	return of
+}
+
+func connectionOf(s api.Session) api.Connection {
+	if s.Connection == nil {
+		return api.Connection{}
+	}
+	return *s.Connection
+}
+
+func wideOnly[T any](c Column[T]) Column[T] {
+	c.WideOnly = true
+	return c
 }
 
 func stateTint(s api.Session) Tint {
@@ -211,13 +143,6 @@ func stateTint(s api.Session) Tint {
 // timeLeftTint warns if less than a third of the timeout is left: the client should have pinged.
 func timeLeftTint(s api.Session) Tint {
 	return tintIf(s.LeftMs != nil && *s.LeftMs < s.TimeoutMs/3, Yellow)
-}
-
-func sessionSortKeys() (names []string) {
-	for _, c := range sessionColumns(time.Time{}) {
-		names = append(names, c.Name)
-	}
-	return names
 }
 
 const (

@@ -291,6 +291,8 @@ func newConnectionRow(c *clients.Connection) *proto.ConnectionRow {
 		MinUs: uint64(c.MinLatency.Microseconds()),
 		AvgUs: uint64(c.AvgLatency.Microseconds()), MaxUs: uint64(c.MaxLatency.Microseconds()),
 		ExpiresMs: c.ExpiresAt.UnixMilli(), Tls: c.TLS, Cipher: c.Cipher,
+		RecentRequests: c.Recent.Requests, RecentBytes: c.Recent.Bytes,
+		RecentMs: uint32(max(1, c.Recent.Span.Milliseconds())),
 	}
 }
 

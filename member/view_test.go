@@ -133,16 +133,16 @@ func TestRowsKeepTheirFields(t *testing.T) {
 		{
 			newConnectionRow(&clients.Connection{
 				Number: 1, RemoteAddr: "a", AwaitsWrite: true, QueuedRequests: 2, PacketsReceived: 3, PacketsSent: 4, Session: 5, Timeout: 6 * ms, EstablishedAt: at(7), ReplyCount: 8, LastOp: 9, LastXid: 10, LastZxid: 11,
-				LastReply: 12 * us, LastLatency: 13 * us, MinLatency: 14 * us, AvgLatency: 15 * us, MaxLatency: 16 * us, ExpiresAt: at(17),
+				LastReply: 12 * us, LastLatency: 13 * us, MinLatency: 14 * us, AvgLatency: 15 * us, MaxLatency: 16 * us, ExpiresAt: at(17), Recent: clients.Recent{Requests: 18, Bytes: 19, Span: 20 * ms},
 			}),
 			&proto.ConnectionRow{
 				Number: 1, Address: []byte("a"), Writing: true, Queued: 2, Received: 3, Sent: 4, Session: 5, TimeoutMs: 6, EstablishedMs: 7, Replies: 8, Op: 9, Xid: 10, Zxid: 11,
-				RepliedUs: 12, LastUs: 13, MinUs: 14, AvgUs: 15, MaxUs: 16, ExpiresMs: 17,
+				RepliedUs: 12, LastUs: 13, MinUs: 14, AvgUs: 15, MaxUs: 16, ExpiresMs: 17, RecentRequests: 18, RecentBytes: 19, RecentMs: 20,
 			},
 		},
 		{
 			newConnectionRow(&clients.Connection{AwaitsRead: true, EstablishedAt: at(1), ExpiresAt: at(2)}),
-			&proto.ConnectionRow{Address: []byte{}, Reading: true, EstablishedMs: 1, ExpiresMs: 2},
+			&proto.ConnectionRow{Address: []byte{}, Reading: true, EstablishedMs: 1, ExpiresMs: 2, RecentMs: 1},
 		},
 		{
 			newRemovalRow(&znode.Removal{Path: "/p", Zxid: 1, TxnPart: 2, AtMs: 3, Cause: znode.CauseTTLExpired, Member: 4, Session: 5, Address: "a"}),

@@ -4006,8 +4006,12 @@ type ConnectionRow struct {
 	ExpiresMs     int64                  `protobuf:"varint,20,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"` // since 1970
 	Tls           string                 `protobuf:"bytes,21,opt,name=tls,proto3" json:"tls,omitempty"`                               // its version, such as "TLSv1.3"; "": the connection is plain
 	Cipher        string                 `protobuf:"bytes,22,opt,name=cipher,proto3" json:"cipher,omitempty"`                         // its cipher suite; "": the connection is plain
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// What the connection did lately. An older member sends 0.
+	RecentRequests uint64 `protobuf:"varint,23,opt,name=recent_requests,json=recentRequests,proto3" json:"recent_requests,omitempty"` // that got a reply
+	RecentBytes    uint64 `protobuf:"varint,24,opt,name=recent_bytes,json=recentBytes,proto3" json:"recent_bytes,omitempty"`          // of requests, replies and events
+	RecentMs       uint32 `protobuf:"varint,25,opt,name=recent_ms,json=recentMs,proto3" json:"recent_ms,omitempty"`                   // the span that these two are about; 0: nothing is known
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ConnectionRow) Reset() {
@@ -4192,6 +4196,27 @@ func (x *ConnectionRow) GetCipher() string {
 		return x.Cipher
 	}
 	return ""
+}
+
+func (x *ConnectionRow) GetRecentRequests() uint64 {
+	if x != nil {
+		return x.RecentRequests
+	}
+	return 0
+}
+
+func (x *ConnectionRow) GetRecentBytes() uint64 {
+	if x != nil {
+		return x.RecentBytes
+	}
+	return 0
+}
+
+func (x *ConnectionRow) GetRecentMs() uint32 {
+	if x != nil {
+		return x.RecentMs
+	}
+	return 0
 }
 
 // ViewWatches requests the watches that cover a path, in the order of their connections, or those of a
@@ -6234,7 +6259,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x0eConnectionRows\x12\x12\n" +
 	"\x04boot\x18\x01 \x01(\x06R\x04boot\x12.\n" +
 	"\x04rows\x18\x02 \x03(\v2\x1a.rollcall.v1.ConnectionRowR\x04rows\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\x04R\x04next\"\xb3\x04\n" +
+	"\x04next\x18\x03 \x01(\x04R\x04next\"\x9c\x05\n" +
 	"\rConnectionRow\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\fR\aaddress\x12\x18\n" +
@@ -6261,7 +6286,10 @@ const file_rollcall_proto_rawDesc = "" +
 	"\n" +
 	"expires_ms\x18\x14 \x01(\x03R\texpiresMs\x12\x10\n" +
 	"\x03tls\x18\x15 \x01(\tR\x03tls\x12\x16\n" +
-	"\x06cipher\x18\x16 \x01(\tR\x06cipher\"\x9a\x01\n" +
+	"\x06cipher\x18\x16 \x01(\tR\x06cipher\x12'\n" +
+	"\x0frecent_requests\x18\x17 \x01(\x04R\x0erecentRequests\x12!\n" +
+	"\frecent_bytes\x18\x18 \x01(\x04R\vrecentBytes\x12\x1b\n" +
+	"\trecent_ms\x18\x19 \x01(\rR\brecentMs\"\x9a\x01\n" +
 	"\vViewWatches\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\fR\x04path\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x14\n" +

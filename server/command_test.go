@@ -96,7 +96,7 @@ func TestConnections(t *testing.T) {
 		got := shown()
 		want := clients.Connection{
 			Number: 1, RemoteAddr: got.RemoteAddr, AwaitsRead: true, PacketsReceived: 1, PacketsSent: 1, Session: c.id, Timeout: 10 * time.Second, EstablishedAt: begun,
-			ReplyCount: 1, LastOp: jute.OpCreateSession, LastXid: 0, LastZxid: got.LastZxid, LastReply: got.LastReply, ExpiresAt: begun.Add(10*time.Second + stream.IdleSlack*testTick),
+			Recent: clients.Recent{Requests: 1}, ReplyCount: 1, LastOp: jute.OpCreateSession, LastXid: 0, LastZxid: got.LastZxid, LastReply: got.LastReply, ExpiresAt: begun.Add(10*time.Second + stream.IdleSlack*testTick),
 		}
 		if got != want || got.LastZxid == 0 {
 			t.Errorf("after the handshake:\n%+v, want\n%+v", got, want)
@@ -108,6 +108,7 @@ func TestConnections(t *testing.T) {
 		zxid := got.LastZxid
 		got = shown()
 		want.PacketsReceived, want.PacketsSent, want.ReplyCount, want.LastOp, want.LastXid, want.LastZxid = 3, 3, 3, jute.OpPing, 1, zxid
+		want.Recent = clients.Recent{Requests: 3, Bytes: got.Recent.Bytes, Span: 2 * time.Second} // see TestConnectionRates
 		want.LastReply, want.ExpiresAt = 2*time.Second, begun.Add(12*time.Second+stream.IdleSlack*testTick)
 		if got != want {
 			t.Errorf("after two requests:\n%+v, want\n%+v", got, want)

@@ -33,6 +33,7 @@ type replies struct {
 	queue    queue // unfinished requests; the first waits for the log, or for the client to take sent bytes
 	lastZxid int64 // greatest in a reply or event
 	traffic  traffic
+	rates    rateWindow
 	stages   *stages.Recorder
 	untaken  *untakenReply // nil unless the client is slow to take replies
 }
@@ -69,7 +70,7 @@ func (p *replies) queueReply(r *request) {
 	out.B = jute.EndFrame(b, mark)
 	binary.BigEndian.PutUint32(b[mark:], uint32(len(b)-mark-lengthSize+extra))
 	p.stats.countError(header.Err)
-	p.stats.countReplyBytes(len(b) - begin + extra)
+	p.countReplyBytes(len(b) - begin + extra)
 	if len(b)-begin+extra >= stream.MinAccountChange {
 		p.stream.UpdateAccount() // smaller replies are counted when they are about to be sent
 	}
@@ -104,12 +105,25 @@ func (p *replies) mayPingOvertake() bool {
 	return first != nil && !first.inLog && !first.needsProof && p.stream.UnsentBytes() < stream.HighWater
 }
 
+// countRequest counts a received request whose record has so many bytes. The caller holds the lock.
+func (p *replies) countRequest(size int) {
+	p.traffic.received++
+	p.rates.addBytes(size + frameOverhead)
+}
+
+func (p *replies) countReplyBytes(size int) {
+	p.stats.countReplyBytes(size)
+	p.rates.addBytes(size + lengthSize)
+}
+
 // finishReplied counts a queued reply and frees r. The caller holds the lock.
 func (p *replies) finishReplied(r *request) {
 	now := time.Now()
 	took := now.Sub(r.receivedAt)
 	p.stats.countReply(took, r.operation.class)
-	p.traffic.countReply(r.op, r.xid, p.lastZxid, now.Sub(p.stats.startedAt), took)
+	at := now.Sub(p.stats.startedAt)
+	p.traffic.countReply(r.op, r.xid, p.lastZxid, at, took)
+	p.rates.addRequest(at)
 	p.keepIfSlow(r, now, took)
 	if r.endsConn {
 		p.stream.Life.Finish(r.endReason)
@@ -130,7 +144,7 @@ func (p *replies) appendApplied(b []byte, r *request, res *znode.Result) []byte 
 	if res.Code == jute.OK {
 		b = p.appendResult(b, r, res)
 	}
-	p.stats.countReplyBytes(len(b) - mark - lengthSize)
+	p.countReplyBytes(len(b) - mark - lengthSize)
 	return jute.EndFrame(b, mark)
 }
 
@@ -272,6 +286,7 @@ func (p *replies) queueEvent(t jute.EventType, path string, zxid int64) {
 	p.lastZxid = max(p.lastZxid, zxid)
 	p.traffic.sent++
 	p.stats.countEvent(t, len(*to)-mark-lengthSize)
+	p.rates.addBytes(len(*to) - mark)
 	if read != nil {
 		read.countOrDropHeld(len(*to) - mark)
 	}
@@ -282,6 +297,8 @@ func (p *replies) queueEvent(t jute.EventType, path string, zxid int64) {
 func (p *replies) countHandshakeReply(begun time.Time) {
 	now := time.Now()
 	p.traffic.received++
-	p.traffic.countReply(jute.OpCreateSession, 0, p.session.tree.Zxid(), now.Sub(p.stats.startedAt), now.Sub(begun))
+	at := now.Sub(p.stats.startedAt)
+	p.traffic.countReply(jute.OpCreateSession, 0, p.session.tree.Zxid(), at, now.Sub(begun))
+	p.rates.addRequest(at)
 	p.stats.requestLatency[classConnect].Add(now.Sub(begun))
 }

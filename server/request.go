@@ -319,7 +319,7 @@ func (r *request) enqueue(held int) {
 	if c.replies.queue.n == 0 {
 		c.stream.FlushLater()
 	}
-	c.replies.traffic.received++
+	c.replies.countRequest(held)
 	r.heldBytes = held
 	c.replies.queue.push(r)
 	c.srv.stats.outstanding.Add(1)
@@ -339,7 +339,7 @@ func (r *request) replyLocally() bool {
 	if c.stream.IsClosing() {
 		return false
 	}
-	c.replies.traffic.received++
+	c.replies.countRequest(len(r.body))
 	if r.op == jute.OpPing && c.replies.mayPingOvertake() {
 		r.noZxid = true
 		c.replies.queueReply(r)

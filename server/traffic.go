@@ -47,6 +47,8 @@ func (c *conn) describe() (shown clients.Connection, ok bool) {
 		AwaitsWrite:    c.stream.UnsentBytes() > 0,
 		QueuedRequests: c.replies.queue.n, PacketsReceived: t.received, PacketsSent: t.sent,
 		EstablishedAt: c.stream.Life.StartedAt(), ExpiresAt: c.stream.Life.ExpiresAt(),
+		Recent: c.replies.rates.recent(time.Since(c.srv.stats.startedAt),
+			c.stream.Life.StartedAt().Sub(c.srv.stats.startedAt)),
 	}
 	if c.tls != nil {
 		shown.TLS, shown.Cipher = c.tls.version, c.tls.cipher

@@ -65,7 +65,7 @@ var silentThree = []api.Silence{{MemberID: 3, Reason: view.ReasonDown, Detail: "
 // newFakeOps returns a fakeOps with a row of each kind, as full and as empty as it can be.
 func newFakeOps() *fakeOps {
 	conn := api.Connection{
-		MemberID: 1, Number: 7, Address: "10.0.0.1:46396", QueuedRequests: 2, Received: 8, Sent: 9, SessionID: "0x1000012f99a0001", TimeoutMs: 15000,
+		MemberID: 1, Number: 7, Address: "10.0.0.1:46396", QueuedRequests: 2, Received: 8, Sent: 9, RequestsPerS: 1.5, BytesPerS: 640, SessionID: "0x1000012f99a0001", TimeoutMs: 15000,
 		EstablishedAt: began, LastOp: "getChildren2", LastZxid: "0x20000000a", LastUs: 2000, MinUs: 900, AvgUs: 1000, MaxUs: 4000,
 	}
 	one, lag, heard, left := uint64(1), uint64(0), int64(1500), int64(13500)

@@ -229,23 +229,27 @@ type Session struct {
 
 // Connection is a client connection of a member.
 type Connection struct {
-	MemberID       uint32    `json:"member"`      // the member that serves it
-	Number         uint64    `json:"number"`      // counts the connections of the member
-	Address        string    `json:"address"`     // of the client, host:port
-	TLS            string    `json:"tls"`         // its version, such as "TLSv1.3"; "": the connection is plain
-	Cipher         string    `json:"cipher"`      // the cipher suite of TLS; "": the connection is plain
-	SessionID      string    `json:"session"`     // that it carries; "": it has none yet
-	TimeoutMs      int64     `json:"timeout_ms"`  // of the session
-	EstablishedAt  time.Time `json:"established"` // when it was made
-	Received       uint64    `json:"received"`    // requests
-	Sent           uint64    `json:"sent"`        // replies and events
-	QueuedRequests int       `json:"queued"`      // requests without a reply yet
-	LastOp         string    `json:"last_op"`     // the operation of the last reply; "": none
-	LastZxid       string    `json:"last_zxid"`   // "0x…", in the last reply
-	LastUs         int64     `json:"last_us"`     // latency of the last request, in microseconds
-	MinUs          int64     `json:"min_us"`      // the least latency
-	AvgUs          int64     `json:"avg_us"`      // the average latency
-	MaxUs          int64     `json:"max_us"`      // the greatest latency
+	MemberID      uint32    `json:"member"`      // the member that serves it
+	Number        uint64    `json:"number"`      // counts the connections of the member
+	Address       string    `json:"address"`     // of the client, host:port
+	TLS           string    `json:"tls"`         // its version, such as "TLSv1.3"; "": the connection is plain
+	Cipher        string    `json:"cipher"`      // the cipher suite of TLS; "": the connection is plain
+	SessionID     string    `json:"session"`     // that it carries; "": it has none yet
+	TimeoutMs     int64     `json:"timeout_ms"`  // of the session
+	EstablishedAt time.Time `json:"established"` // when it was made
+	Received      uint64    `json:"received"`    // requests
+	Sent          uint64    `json:"sent"`        // replies and events
+	// requests per second over the last 50 to 60 s, or since the connection was made
+	RequestsPerS float64 `json:"requests_per_s"`
+	// bytes per second over the same time: of requests, replies and events
+	BytesPerS      int64  `json:"bytes_per_s"`
+	QueuedRequests int    `json:"queued"`    // requests without a reply yet
+	LastOp         string `json:"last_op"`   // the operation of the last reply; "": none
+	LastZxid       string `json:"last_zxid"` // "0x…", in the last reply
+	LastUs         int64  `json:"last_us"`   // latency of the last request, in microseconds
+	MinUs          int64  `json:"min_us"`    // the least latency
+	AvgUs          int64  `json:"avg_us"`    // the average latency
+	MaxUs          int64  `json:"max_us"`    // the greatest latency
 }
 
 // OneSession is a session that was requested alone.

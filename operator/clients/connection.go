@@ -18,6 +18,7 @@ type Connection struct {
 	AwaitsWrite                                     bool   // output waits for the client
 	QueuedRequests                                  int    // requests without a reply
 	PacketsReceived, PacketsSent                    uint64
+	Recent                                          Recent
 	Session                                         jute.SessionID // 0: none yet; the fields below are of its connection
 	Timeout                                         time.Duration
 	EstablishedAt                                   time.Time
@@ -28,6 +29,13 @@ type Connection struct {
 	LastReply                                       time.Duration // since the server's start
 	LastLatency, MinLatency, AvgLatency, MaxLatency time.Duration
 	ExpiresAt                                       time.Time // if the client stays silent
+}
+
+// Recent is what a connection did lately: in the last 50 to 60 seconds, or since it began.
+type Recent struct {
+	Requests uint64        // that got a reply, including pings and the handshake
+	Bytes    uint64        // of requests, replies and events
+	Span     time.Duration // that the counts are about
 }
 
 // InterestOps returns ZooKeeper's code for what the server waits for: 1 to read, 4 to write, 5 for both.

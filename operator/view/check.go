@@ -3,6 +3,7 @@ package view
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"rollcall/operator/api"
@@ -114,10 +115,24 @@ func apiConnection(member uint32, r *proto.ConnectionRow) api.Connection {
 		Received:      r.Received, Sent: r.Sent, QueuedRequests: int(r.Queued), LastZxid: ZxidText(r.Zxid),
 		LastUs: clampMicros(r.LastUs), MinUs: clampMicros(r.MinUs), AvgUs: clampMicros(r.AvgUs), MaxUs: clampMicros(r.MaxUs),
 	}
+	c.RequestsPerS = perSecond(r.RecentRequests, r.RecentMs)
+	c.BytesPerS = int64(perSecond(r.RecentBytes, r.RecentMs))
 	if r.Replies > 0 {
 		c.LastOp = jute.Op(r.Op).String()
 	}
 	return c
+}
+
+// minRateSpanMs is the shortest span of a rate. Without it, a connection that is a millisecond old would have done
+// thousands of requests a second by its handshake and a read.
+const minRateSpanMs = 1000
+
+// perSecond returns the rate of n in a span, rounded to three digits after the point, or 0 if the span is unknown.
+func perSecond(n uint64, spanMs uint32) float64 {
+	if spanMs == 0 {
+		return 0
+	}
+	return math.Round(float64(n)/float64(max(spanMs, minRateSpanMs))*1e6) / 1e3
 }
 
 func truncateName(text string) string { return text[:min(len(text), maxNameBytes)] }

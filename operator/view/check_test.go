@@ -45,13 +45,19 @@ func TestRowsKeepTheirFields(t *testing.T) {
 			apiConnection(20, &proto.ConnectionRow{
 				Number: 1, Address: []byte("a"), Writing: true, Queued: 2, Received: 3, Sent: 4, Session: 5, TimeoutMs: 6, EstablishedMs: 7, Replies: 8, Op: 4, Xid: 10, Zxid: 11,
 				RepliedUs: 12, LastUs: 13, MinUs: 14, AvgUs: 15, MaxUs: 16, ExpiresMs: 17, Tls: "TLSv1.3", Cipher: strings.Repeat("c", 65),
+				RecentRequests: 7, RecentBytes: 3001, RecentMs: 1500,
 			}),
 			api.Connection{
 				MemberID: 20, Number: 1, Address: "a", TLS: "TLSv1.3", Cipher: strings.Repeat("c", 64), SessionID: "0x5", TimeoutMs: 6, EstablishedAt: timeOf(7), Received: 3, Sent: 4, QueuedRequests: 2,
 				LastOp: jute.Op(4).String(), LastZxid: "0xb", LastUs: 13, MinUs: 14, AvgUs: 15, MaxUs: 16,
+				RequestsPerS: 4.667, BytesPerS: 2000,
 			},
 		},
-		{apiConnection(1, &proto.ConnectionRow{Op: 4}), api.Connection{MemberID: 1, LastZxid: "0x0", EstablishedAt: timeOf(0)}},
+		{
+			apiConnection(1, &proto.ConnectionRow{RecentRequests: 5, RecentBytes: 6, RecentMs: 1}),
+			api.Connection{MemberID: 1, LastZxid: "0x0", EstablishedAt: timeOf(0), RequestsPerS: 5, BytesPerS: 6},
+		},
+		{apiConnection(1, &proto.ConnectionRow{Op: 4, RecentRequests: 5, RecentBytes: 6}), api.Connection{MemberID: 1, LastZxid: "0x0", EstablishedAt: timeOf(0)}},
 		{apiWatch(1, &proto.WatchRow{Connection: 1, Session: 2, Path: []byte("/p"), Data: true, Persistent: true}), api.Watch{MemberID: 1, Connection: 1, SessionID: "0x2", Path: "/p", Data: true, Persistent: true}},
 		{apiWatch(1, &proto.WatchRow{Children: true, Persistent: true}), api.Watch{MemberID: 1, Children: true, Persistent: true}},
 		{apiWatch(1, &proto.WatchRow{Recursive: true}), api.Watch{MemberID: 1, Recursive: true}},
