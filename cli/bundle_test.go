@@ -4,12 +4,14 @@ import (
 	"archive/tar"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -77,6 +79,8 @@ func TestBundle(t *testing.T) {
 		case r.URL.Path == "/v1/sessions":
 			pages++
 			_, _ = io.WriteString(w, `{"items":[{"id":"0x2"}],"next":"","silent":[]}`)
+		case r.URL.Path == "/v1/slow":
+			_ = json.NewEncoder(w).Encode(api.List[api.SlowRequest]{Items: slowRequests, Silent: []api.Silence{}})
 		case r.URL.Path == "/v1/whoami":
 			_, _ = io.WriteString(w, `{"member":1}`)
 		case r.URL.Path == "/v1/members":
@@ -105,6 +109,10 @@ func TestBundle(t *testing.T) {
 	}
 	if text := files["ensemble/sessions.json"]; pages != 1 || !strings.Contains(text, `"0x1"`) || !strings.Contains(text, `"0x2"`) {
 		t.Errorf("%d further pages, %s", pages, text)
+	}
+	var slow []api.SlowRequest
+	if err := json.Unmarshal([]byte(files["ensemble/slow.json"]), &slow); err != nil || !reflect.DeepEqual(slow, slowRequests) {
+		t.Errorf("slow.json has %+v, %v; want %+v", slow, err, slowRequests)
 	}
 	if got, want := files[directory+"/goroutines.txt"], "said /debug/pprof/goroutine?debug=1"; got != want {
 		t.Errorf("%q, want %q", got, want)

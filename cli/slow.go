@@ -127,6 +127,8 @@ func formatSlowCause(c api.SlowCause) string {
 		return fmt.Sprintf("member %d had no leader that serves", c.MemberID)
 	case "snapshot", "backup":
 		return fmt.Sprintf("member %d wrote a %s", c.MemberID, c.Cause)
+	case "slow sync":
+		return fmt.Sprintf("the disk of member %d took this long for one sync of the log", c.MemberID)
 	}
 	return fmt.Sprintf("something else on member %d", c.MemberID)
 }

@@ -59,8 +59,7 @@ type Settings struct {
 	// If an operation of the log store, or apply, takes longer than StoreStallLimit, this member stops leading and
 	// closes its clients' connections; required.
 	StoreStallLimit time.Duration
-	// requests that take so long are kept with their stages; default: the greater of 100 ms and a tenth of a tick
-	SlowRequest time.Duration
+	Slow            SlowThresholds
 	// when containers and nodes with a time to live are removed; default: as in ZooKeeper
 	Reaping      leader.Reaping
 	HTTP         admin.HTTPSettings // what operators reach over HTTP
@@ -72,6 +71,12 @@ type Settings struct {
 	// connections in a second that members close while they have more clients than others; default: none
 	AutoRebalance int
 	NewEnsemble   bool // bootstrap with a majority of empty members instead of all
+}
+
+// SlowThresholds are the least durations of what is recorded as slow.
+type SlowThresholds struct {
+	Request time.Duration // of a client's request; default: the greater of 100 ms and a tenth of a tick
+	Sync    time.Duration // of a write of the log, until it is on disk; default 1 s
 }
 
 // Config is the configuration of one member, checked and complete: a value that no source sets has its default.

@@ -15,6 +15,7 @@ import (
 	"rollcall/operator/audit"
 	"rollcall/operator/backup"
 	"rollcall/quorum"
+	"rollcall/quorum/disk"
 	"rollcall/server"
 	"rollcall/zk/digest"
 	"rollcall/zk/jute"
@@ -310,9 +311,15 @@ var mainKeys = []key{
 	},
 	{
 		name: "slowRequestThreshold", kind: millis(1, maxSlowRequest,
-			func(d *rawConfig) *time.Duration { return &d.SlowRequest }), unset: "100, or a tenth of tickTime if that is more",
+			func(d *rawConfig) *time.Duration { return &d.Slow.Request }), unset: "100, or a tenth of tickTime if that is more",
 		doc: "Rollcall's own: ms that a client's request takes before `rollcall slow` shows where its time went " +
 			"([admin.md](admin.md#slow-requests))",
+	},
+	{
+		name: "fsync.warningthresholdms", kind: millis(1, maxSlowRequest, func(d *rawConfig) *time.Duration { return &d.Slow.Sync }),
+		def: valueText(disk.DefaultSlowSync),
+		doc: "ms that writing to the log may take, until it is on disk. A longer write is a line `slow sync` of the log, and " +
+			"`rollcall slow` shows it with the requests that were under way",
 	},
 	{
 		name: "4lw.commands.whitelist", env: variable{line: 11, name: "ZOO_4LW_COMMANDS_WHITELIST"},
@@ -866,7 +873,6 @@ var mainKeys = []key{
 		name: "forceSync", def: "yes", status: noEffect, harmlessValue: "yes",
 		doc: "the log is always on disk before it is acknowledged", kind: yesNo(nil),
 	},
-	{name: "fsync.warningthresholdms", def: "1000", status: noEffect, doc: "not served yet"},
 	{name: "preAllocSize", def: "65536", status: noEffect, doc: sizesLogItself},
 	{name: "snapSizeLimitInKb", def: "4194304", status: noEffect, doc: "a snapshot is due after snapCount entries or 512 MiB of log"},
 	{name: "autopurge.snapRetainCount", env: variable{6, "ZOO_AUTOPURGE_SNAPRETAINCOUNT", ""}, def: "3", status: noEffect, doc: purgesItself},

@@ -102,7 +102,7 @@ func (m *Member) quorumConfig() quorum.Config {
 			&m.applyProgress.applyDurations, m.viewer.slow.recorder,
 		}, FoundByMajority: m.cfg.NewEnsemble,
 		HeartbeatTimeout: m.cfg.HeartbeatTimeout, SnapshotEvery: m.cfg.SnapCount, StallLimit: m.cfg.StoreStallLimit,
-		Logger: m.log,
+		SlowSync: m.cfg.Slow.Sync, Logger: m.log,
 	}
 	if !m.cfg.isStandalone() {
 		cfg.SendHello = func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) {

@@ -81,7 +81,8 @@ var reaches = map[string]string{
 	"Rules.Reconfig":        "start.Reconfig",
 	"CommandWhitelist":      "words.Whitelist",
 	"SnapCount":             "quorum.SnapshotEvery",
-	"SlowRequest":           "", // TestSlowStages, with a tick whose tenth is longer
+	"Slow.Request":          "", // TestSlowStages, with a tick whose tenth is longer
+	"Slow.Sync":             "quorum.SlowSync",
 	"StoreStallLimit":       "quorum.StallLimit",
 	"Reaping.Interval":      "leader.Reaping.Interval",
 	"Reaping.PerMinute":     "leader.Reaping.PerMinute",

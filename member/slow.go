@@ -34,7 +34,7 @@ type slowRequests struct {
 }
 
 func newSlowRequests(m *Member) *slowRequests {
-	threshold := m.cfg.SlowRequest
+	threshold := m.cfg.Slow.Request
 	if threshold == 0 {
 		threshold = max(slowThreshold, m.cfg.Tick/10)
 	}

@@ -1,8 +1,12 @@
 package member_test
 
 import (
+	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +14,7 @@ import (
 	"rollcall/integration/cluster"
 	"rollcall/member"
 	"rollcall/operator/api"
+	"rollcall/operator/logs/logtest"
 	"rollcall/operator/view"
 	"rollcall/proto"
 	"rollcall/zk/jute"
@@ -126,12 +131,15 @@ func (largeHooks) TxnApplied(txn *proto.Txn, r *znode.Result) {
 }
 
 // startSlow starts an ensemble with the nodes of the cases, and a client of the leader or of a follower.
-func startSlow(t *testing.T, ofLeader bool) *slowAt {
+func startSlow(t *testing.T, ofLeader bool, adjust ...func(*member.Config)) *slowAt {
 	t.Helper()
 	s := &slowAt{t: t}
 	s.Ensemble = cluster.Start(t, 3, cluster.Options{Tick: 4 * time.Second, Adjust: func(cfg *member.Config) {
-		cfg.SlowRequest = 100 * time.Millisecond
+		cfg.Slow.Request = 100 * time.Millisecond
 		cfg.Hooks = largeHooks{}
+		for _, change := range adjust {
+			change(cfg)
+		}
 	}})
 	s.leader = s.Ready()
 	s.home, s.other = s.Followers()[0], s.Followers()[1]
@@ -256,6 +264,89 @@ func TestSlowSnapshot(t *testing.T) {
 		checkSlow(t, r, "disk", []uint32{s.home}, slowLength)
 		if len(r.Causes) == 0 || r.Causes[0].Cause != "snapshot" || r.Causes[0].MemberID != s.home {
 			t.Errorf("the causes are %+v; want the snapshot of member %d", r.Causes, s.home)
+		}
+	})
+}
+
+// A sync that takes longer than fsync.warningthresholdms is one of the causes of a slow request, and a line of its member's
+// log. A faster one is not.
+func TestSlowSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines logtest.Buffer
+		s := startSlow(t, false, func(cfg *member.Config) {
+			cfg.Slow.Sync = slowLength
+			cfg.Logger = slog.New(slog.NewTextHandler(&lines, nil)).With("member", cfg.ID)
+		})
+		s.Disk(s.leader).SetLatency(slowLength - 50*time.Millisecond)
+		s.set()
+		s.Disk(s.leader).SetLatency(0)
+		if r := s.slowest("/node"); len(r.Causes) > 0 {
+			t.Errorf("the causes are %+v; want none", r.Causes)
+		}
+		s.Disk(s.leader).SetLatency(slowLength)
+		s.set()
+		s.Disk(s.leader).SetLatency(0)
+		r := s.slowest("/node")
+		checkSlow(t, r, "disk", []uint32{s.leader}, slowLength)
+		if len(r.Causes) != 1 || r.Causes[0].Cause != "slow sync" || r.Causes[0].MemberID != s.leader {
+			t.Errorf("the causes are %+v; want a slow sync of member %d", r.Causes, s.leader)
+		}
+		got := linesOf(&lines, "slow sync")
+		if len(got) != 1 || !strings.Contains(got[0], fmt.Sprintf("member=%d", s.leader)) {
+			t.Errorf("member %d leads, and the lines are %q", s.leader, got)
+		}
+	})
+}
+
+// linesOf returns the lines with a message.
+func linesOf(lines *logtest.Buffer, message string) (found []string) {
+	for line := range strings.Lines(lines.String()) {
+		if strings.Contains(line, `msg="`+message+`"`) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// slowLine is a line about a slow request of a write, with all its fields.
+var slowLine = regexp.MustCompile(`level=WARN msg="slow request" member=\d id=\d+-[0-9a-f]+ op=setData took=400ms session=0x[0-9a-f]+ client=\S+ ` +
+	`largest="the disk of member \d" stage=disk stage_took=400ms skipped=(\d+)`)
+
+// A line names a slow request, its session and its largest stage. It has no data and no path, because whoever may read the
+// log may not be allowed to read the nodes. At most one line is written in a second, and the next one counts the others.
+func TestSlowLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines logtest.Buffer
+		s := startSlow(t, true, func(cfg *member.Config) {
+			cfg.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+		})
+		set := func(requests int) {
+			s.Disk(s.leader).SetLatency(slowLength)
+			var calls []*cluster.Call
+			for range requests {
+				calls = append(calls, s.client.Go(jute.OpSetData, jute.SetDataRequest{Path: []byte("/node"), Data: []byte("content"), Version: -1}))
+			}
+			for _, call := range calls {
+				if _, err := call.Wait(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.Disk(s.leader).SetLatency(0)
+			time.Sleep(2 * time.Second)
+		}
+		set(3)
+		set(1)
+		got := linesOf(&lines, "slow request")
+		if len(got) != 2 {
+			t.Fatalf("the lines are %q; want 2", got)
+		}
+		for i, skipped := range []string{"0", "2"} {
+			if fields := slowLine.FindStringSubmatch(got[i]); fields == nil || fields[1] != skipped {
+				t.Errorf("line %d is %q; want one that has skipped %s", i, got[i], skipped)
+			}
+			if strings.Contains(got[i], "/node") || strings.Contains(got[i], "content") {
+				t.Errorf("line %d has a path or data: %q", i, got[i])
+			}
 		}
 	})
 }

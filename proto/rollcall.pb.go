@@ -205,6 +205,7 @@ const (
 	SlowCause_SLOW_CAUSE_NO_LEADER   SlowCause = 2
 	SlowCause_SLOW_CAUSE_SNAPSHOT    SlowCause = 3 // a snapshot was written
 	SlowCause_SLOW_CAUSE_BACKUP      SlowCause = 4 // a backup was written
+	SlowCause_SLOW_CAUSE_SLOW_SYNC   SlowCause = 5 // a sync of the log was slow
 )
 
 // Enum value maps for SlowCause.
@@ -215,6 +216,7 @@ var (
 		2: "SLOW_CAUSE_NO_LEADER",
 		3: "SLOW_CAUSE_SNAPSHOT",
 		4: "SLOW_CAUSE_BACKUP",
+		5: "SLOW_CAUSE_SLOW_SYNC",
 	}
 	SlowCause_value = map[string]int32{
 		"SLOW_CAUSE_UNSPECIFIED": 0,
@@ -222,6 +224,7 @@ var (
 		"SLOW_CAUSE_NO_LEADER":   2,
 		"SLOW_CAUSE_SNAPSHOT":    3,
 		"SLOW_CAUSE_BACKUP":      4,
+		"SLOW_CAUSE_SLOW_SYNC":   5,
 	}
 )
 
@@ -6454,13 +6457,14 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x14REMOVAL_CAUSE_DELETE\x10\x01\x12\x1f\n" +
 	"\x1bREMOVAL_CAUSE_SESSION_ENDED\x10\x02\x12\x15\n" +
 	"\x11REMOVAL_CAUSE_TTL\x10\x03\x12\x1b\n" +
-	"\x17REMOVAL_CAUSE_CONTAINER\x10\x04*\x88\x01\n" +
+	"\x17REMOVAL_CAUSE_CONTAINER\x10\x04*\xa2\x01\n" +
 	"\tSlowCause\x12\x1a\n" +
 	"\x16SLOW_CAUSE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11SLOW_CAUSE_PAUSED\x10\x01\x12\x18\n" +
 	"\x14SLOW_CAUSE_NO_LEADER\x10\x02\x12\x17\n" +
 	"\x13SLOW_CAUSE_SNAPSHOT\x10\x03\x12\x15\n" +
-	"\x11SLOW_CAUSE_BACKUP\x10\x042\xba\x02\n" +
+	"\x11SLOW_CAUSE_BACKUP\x10\x04\x12\x18\n" +
+	"\x14SLOW_CAUSE_SLOW_SYNC\x10\x052\xba\x02\n" +
 	"\bFollower\x12;\n" +
 	"\x05Hello\x12\x19.rollcall.v1.HelloRequest\x1a\x17.rollcall.v1.HelloReply\x121\n" +
 	"\x05Pings\x12\x11.rollcall.v1.Ping\x1a\x11.rollcall.v1.Pong(\x010\x01\x128\n" +

@@ -60,6 +60,9 @@ type Config struct {
 	// StallLimit is the time that one operation of a store or the state machine may take before this member gives
 	// up leadership; see Node.StallError.
 	StallLimit time.Duration
+	// SlowSync is the least duration of a write of the log that is logged and recorded as slow; default
+	// disk.DefaultSlowSync.
+	SlowSync time.Duration
 
 	SnapshotEvery uint64 // log entries between snapshots; default DefaultSnapshotEvery
 	SnapshotBytes int64  // bytes of log between snapshots; default DefaultSnapshotBytes

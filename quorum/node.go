@@ -128,7 +128,7 @@ func (n *Node) openData() (err error) {
 		MemberID: n.cfg.MemberID, ServerList: wire.CanonicalLines(n.cfg.Peers),
 		DataDir: n.cfg.DataDir, LogDir: n.cfg.LogDir, SegmentBytes: n.cfg.SegmentBytes,
 		Stores:     n.cfg.Stores,
-		StallLimit: n.cfg.StallLimit, RaftRunning: running, RaftLeads: n.status.IsLeader, EndMember: n.failure.endMember,
+		StallLimit: n.cfg.StallLimit, SlowSync: n.cfg.SlowSync, RaftRunning: running, RaftLeads: n.status.IsLeader, EndMember: n.failure.endMember,
 		QueuedWritten: func() { n.transport.NotifyDurable(n.proposer.membersAwaitingCommit()) },
 		Stages:        n.cfg.Stages, Logger: n.logger, RaftLogger: newRaftLogger(n.logger),
 	})

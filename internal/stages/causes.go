@@ -1,6 +1,9 @@
 package stages
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // CauseKind is a kind of events on a member that make requests slow and are no stage of a single entry.
 type CauseKind uint8
@@ -11,6 +14,7 @@ const (
 	NoLeader                      // the member knew no leader that serves
 	Snapshot                      // the member wrote a snapshot
 	Backup                        // the member wrote a backup
+	SlowSync                      // a sync of the member's log was slow
 	NumCauseKinds
 )
 
@@ -24,6 +28,9 @@ const (
 	MaxCauses = 256 // newest ones; they take 6 KiB
 	// causeAge is the time for which an ended cause is reported. Requests are joined within a few seconds.
 	causeAge = 2 * time.Minute
+	// maxSlowSyncs limits the causes of kind SlowSync, so that a very slow disk, or a very low threshold, leaves room for
+	// the others.
+	maxSlowSyncs = MaxCauses / 4
 )
 
 // causeList holds the newest causes, oldest first.
@@ -77,6 +84,35 @@ func (r *Recorder) End(kind CauseKind) {
 	defer r.mu.Unlock()
 	if c := r.causes.last(kind); c != nil && c.To == 0 {
 		c.To = r.Now()
+	}
+}
+
+// SlowSync records that a sync of the member's log, which began at begun, is done, and was slow. Only the newest
+// maxSlowSyncs are held.
+func (r *Recorder) SlowSync(begun time.Time) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.causes.makeRoomForSync()
+	r.causes.begin(SlowSync, r.At(begun))
+	r.causes.causes[len(r.causes.causes)-1].To = r.Now()
+}
+
+// makeRoomForSync removes the oldest cause of kind SlowSync if there are maxSlowSyncs.
+func (l *causeList) makeRoomForSync() {
+	oldest, syncs := -1, 0
+	for i, c := range l.causes {
+		if c.Kind != SlowSync {
+			continue
+		}
+		if syncs++; oldest < 0 {
+			oldest = i
+		}
+	}
+	if syncs == maxSlowSyncs {
+		l.causes = slices.Delete(l.causes, oldest, oldest+1)
 	}
 }
 

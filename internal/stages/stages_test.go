@@ -1,6 +1,7 @@
 package stages
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,6 +158,63 @@ func TestKeep(t *testing.T) {
 	})
 }
 
+// When a full second holds the most requests that are kept, a slower one replaces the fastest, and a faster one changes
+// nothing.
+func TestKeepSlowestOfSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(100*time.Millisecond, time.Now)
+		time.Sleep(10 * time.Second)
+		keep := func(milliseconds Time) {
+			now := r.Now()
+			r.Keep(&Request{Received: now - milliseconds*ms, Queued: now})
+		}
+		want := []Time{200, 207, 203, 205, 201, 206, 202, 204}
+		for _, took := range want {
+			keep(took)
+		}
+		check := func(want []Time, wantNotKept uint64) {
+			t.Helper()
+			slow, notKept := r.Kept()
+			var got []Time
+			for _, s := range slices.Backward(slow) {
+				got = append(got, Time(s.Total)/ms)
+			}
+			if !slices.Equal(got, want) || notKept != wantNotKept {
+				t.Errorf("kept those of %v ms, and %d not; want %v and %d", got, notKept, want, wantNotKept)
+			}
+		}
+		check(want, 0)
+		keep(150)
+		keep(200) // as fast as the fastest that is kept
+		check(want, 2)
+		keep(300)
+		check([]Time{207, 203, 205, 201, 206, 202, 204, 300}, 3)
+		time.Sleep(time.Second)
+		keep(150)
+		check([]Time{207, 203, 205, 201, 206, 202, 204, 300, 150}, 3)
+	})
+}
+
+// Many slow syncs leave room for the other causes.
+func TestSlowSyncs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(time.Second, time.Now)
+		r.Begin(Snapshot)
+		for range MaxCauses {
+			begun := time.Now()
+			time.Sleep(10 * time.Millisecond)
+			r.SlowSync(begun)
+		}
+		causes := r.Records(nil).Causes
+		if len(causes) != 1+maxSlowSyncs || causes[0].Kind != Snapshot {
+			t.Fatalf("%d causes, and the first one is %+v", len(causes), causes[0])
+		}
+		if newest := causes[maxSlowSyncs]; newest.Kind != SlowSync || newest.To != r.Now() || newest.To-newest.From != 10*ms {
+			t.Errorf("at %d, the newest sync is %+v", r.Now(), newest)
+		}
+	})
+}
+
 // The ring forgets the oldest entries, and a late time of one of them does not touch the entry that took its place.
 func TestRing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -185,6 +243,7 @@ func TestNilRecorder(*testing.T) {
 	r.Applied(1)
 	r.Begin(Snapshot)
 	r.End(Snapshot)
+	r.SlowSync(time.Now())
 	r.TermStarted()
 	r.LeaderLost(time.Now(), time.Second)
 	r.Keep(&Request{})

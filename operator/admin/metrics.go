@@ -132,7 +132,7 @@ var monitorMetrics = []metric{
 		readValue: func(s *Stats) float64 { return float64(s.AuthFailed) },
 	},
 	{
-		name: "fsync_threshold_exceed_count", kind: counter, help: "writes of the log that took a second or more",
+		name: "fsync_threshold_exceed_count", kind: counter, help: "writes of the log that took fsync.warningthresholdms or longer",
 		readValue: func(s *Stats) float64 { return float64(s.SlowLogWrites) },
 	},
 	{

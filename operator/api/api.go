@@ -362,7 +362,7 @@ type SlowStage struct {
 
 // SlowCause is an event on a member while a request was under way.
 type SlowCause struct {
-	Cause    string `json:"cause"`   // "paused", "no leader", "snapshot" or "backup"
+	Cause    string `json:"cause"`   // "paused", "no leader", "snapshot", "backup" or "slow sync"
 	MemberID uint32 `json:"member"`  // on which it was
 	TookUs   int64  `json:"took_us"` // while the request was under way
 }

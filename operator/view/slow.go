@@ -143,7 +143,7 @@ func apiSlowRequest(member uint32, row *proto.SlowRow) api.SlowRequest {
 	}
 	for _, c := range row.Causes {
 		shown.Causes = append(shown.Causes, api.SlowCause{
-			Cause: slowCauseNames[c.Cause], MemberID: c.Member, TookUs: clampMicros(c.TookUs),
+			Cause: cmp.Or(slowCauseNames[c.Cause], slowCauseNames[proto.SlowCause_SLOW_CAUSE_UNSPECIFIED]), MemberID: c.Member, TookUs: clampMicros(c.TookUs),
 		})
 	}
 	return shown
@@ -152,7 +152,7 @@ func apiSlowRequest(member uint32, row *proto.SlowRow) api.SlowRequest {
 var slowCauseNames = map[proto.SlowCause]string{
 	proto.SlowCause_SLOW_CAUSE_UNSPECIFIED: "unknown", proto.SlowCause_SLOW_CAUSE_PAUSED: "paused",
 	proto.SlowCause_SLOW_CAUSE_NO_LEADER: "no leader", proto.SlowCause_SLOW_CAUSE_SNAPSHOT: "snapshot",
-	proto.SlowCause_SLOW_CAUSE_BACKUP: "backup",
+	proto.SlowCause_SLOW_CAUSE_BACKUP: "backup", proto.SlowCause_SLOW_CAUSE_SLOW_SYNC: "slow sync",
 }
 
 // StageText returns a stage in words, without its length.

@@ -21,6 +21,7 @@
 package disk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +35,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"rollcall/internal/admission"
 	"rollcall/internal/metrics"
 	"rollcall/internal/stages"
 )
@@ -50,6 +52,8 @@ type Config struct {
 	SegmentBytes int // the limit of the size of a file of the log; default 16 MiB
 
 	StallLimit time.Duration // limit of one operation, required; see Data.StallError
+	// SlowSync is the least duration of a write of the log that is logged and recorded as slow; default DefaultSlowSync.
+	SlowSync time.Duration
 
 	RaftRunning func() bool // reports whether raft's goroutines run; before that, errors are simply returned
 	RaftLeads   func() bool // reports to raft's main goroutine whether raft leads; see logQueue. Default: it never does
@@ -109,7 +113,8 @@ func Open(cfg Config) (*Data, error) {
 	if err := d.guardStores(cfg.RaftRunning, cfg.RaftLeads, cfg.QueuedWritten, cfg.EndMember); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	d.guardedLog.stages = cfg.Stages
+	d.guardedLog.stages, d.guardedLog.logger = cfg.Stages, cfg.Logger
+	d.writeMetrics.slowSync = cmp.Or(cfg.SlowSync, DefaultSlowSync)
 	var err error
 	if d.diskID, err = ensureDiskID(d.unguarded); err != nil {
 		return nil, errors.Join(err, d.Close())
@@ -161,7 +166,9 @@ func (d *Data) guardStores(running, leads func() bool, onWritten func(), fail fu
 		return err
 	}
 	g := storeGuard{endMember: fail, raftRunning: running, operations: &d.operations}
-	d.guardedLog = &logStore{LogStore: d.unguarded.Log, storeGuard: g, metrics: &d.writeMetrics}
+	d.guardedLog = &logStore{
+		LogStore: d.unguarded.Log, storeGuard: g, metrics: &d.writeMetrics, slowLines: admission.NewLogLimiter(),
+	}
 	d.guardedLog.hasEntries.Store(data)
 	has, err := d.unguarded.hasTransaction()
 	d.guardedLog.hadTransaction.Store(has || err != nil)
@@ -266,22 +273,25 @@ func (d *Data) WriteIdentity(member uint32, servers []string) error {
 	return writeIdentities(d.directories, id)
 }
 
-// slowWrite is the minimum duration of a slow log write: ZooKeeper's fsync.warningthresholdms.
-const slowWrite = time.Second
+// DefaultSlowSync is the default of ZooKeeper's fsync.warningthresholdms.
+const DefaultSlowSync = time.Second
 
 // writeMetrics counts the writes of the log. It is safe for concurrent use.
 type writeMetrics struct {
 	durations  metrics.Durations
+	slowSync   time.Duration // least duration of a slow write, set before raft runs; 0: none is slow
 	slowWrites atomic.Uint64
 
 	entrySizes metrics.SizeHistogram
 }
 
-func (f *writeMetrics) addWrite(took time.Duration) {
+// addWrite counts a write, and reports whether it was slow.
+func (f *writeMetrics) addWrite(took time.Duration) (slow bool) {
 	f.durations.Add(took)
-	if took >= slowWrite {
+	if slow = f.slowSync > 0 && took >= f.slowSync; slow {
 		f.slowWrites.Add(1)
 	}
+	return slow
 }
 
 // openStores opens the stores in a member's directories. It uses only SegmentBytes and RaftLogger of cfg.

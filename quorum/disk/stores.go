@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"rollcall/internal/admission"
 	"rollcall/internal/stages"
 )
 
@@ -97,6 +99,8 @@ type logStore struct {
 	storeGuard
 	metrics         *writeMetrics
 	stages          *stages.Recorder
+	logger          *slog.Logger // nil while the member does not run
+	slowLines       *admission.LogLimiter
 	hasEntries      atomic.Bool  // holds, or held, an entry
 	hadTransaction  atomic.Bool  // see Data.HasTransaction
 	appendedEntries atomic.Int64 // number appended by this process
@@ -151,12 +155,16 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	}
 	begun := time.Now()
 	err := s.runTracked("writing the log", func() error { return s.LogStore.StoreLogs(logs) })
-	s.metrics.addWrite(time.Since(begun))
+	took := time.Since(begun)
+	slow := s.metrics.addWrite(took)
 	if err := s.endMemberOnError("write log", err); err != nil {
 		return err
 	}
 	if len(logs) > 0 {
 		s.stages.Durable(logs[0].Index, logs[len(logs)-1].Index, begun)
+		if slow {
+			s.noteSlowSync(logs, begun, took)
+		}
 	}
 	for _, l := range logs {
 		if l.Type == raft.LogCommand {
@@ -167,6 +175,17 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	s.appendedEntries.Add(int64(len(logs)))
 	s.appendedBytes.Add(approxEntriesBytes(logs))
 	return nil
+}
+
+// noteSlowSync records a slow write of entries, and logs it, unless another line was logged a short time ago.
+func (s *logStore) noteSlowSync(logs []*raft.Log, begun time.Time, took time.Duration) {
+	s.stages.SlowSync(begun)
+	skipped, due := s.slowLines.AllowLine(time.Now())
+	if s.logger == nil || !due {
+		return
+	}
+	s.logger.Warn("slow sync", "took", took.Round(time.Millisecond), "first", logs[0].Index, "entries", len(logs),
+		"bytes", approxEntriesBytes(logs), "skipped", skipped)
 }
 
 func (s *logStore) checkSizes(logs []*raft.Log) error {
