@@ -76,6 +76,9 @@ type Settings struct {
 // SlowThresholds are the least durations of what is recorded as slow.
 type SlowThresholds struct {
 	Request time.Duration // of a client's request; default: the greater of 100 ms and a tenth of a tick
+	Read    time.Duration // of a request that is neither of the next two; default: Request
+	Write   time.Duration // of a write, a create or a multi; default: Request
+	Session time.Duration // of a ping or the end of a session; default: Request
 	Sync    time.Duration // of a write of the log, until it is on disk; default 1 s
 }
 

@@ -48,7 +48,7 @@ const (
 	maxFailover      = 60_000
 	minStall         = 100 // a disk that is only busy takes as long
 	maxStall         = 60 * 60 * 1000
-	maxSlowRequest   = 60 * 60 * 1000
+	maxSlowTime      = 60 * 60 * 1000
 	maxPort          = 65535
 
 	minAuditFile  = 64 << 10 // a few chunks of lines
@@ -79,6 +79,7 @@ const (
 	noLocalSessions = "local sessions are not served: such a session ends when its client moves to another member"
 	noQuorumWeights = "a majority is counted by heads: hierarchical quorums are not served"
 	noResponseCache = "there is no cache of responses: reads are served from memory"
+	likeSlowRequest = "as slowRequestThreshold"
 	purgesItself    = "old snapshots and log files are always removed"
 	sizesLogItself  = "the log store sizes its files itself"
 )
@@ -310,13 +311,24 @@ var mainKeys = []key{
 			"closes its clients' connections",
 	},
 	{
-		name: "slowRequestThreshold", kind: millis(1, maxSlowRequest,
-			func(d *rawConfig) *time.Duration { return &d.Slow.Request }), unset: "100, or a tenth of tickTime if that is more",
+		name: "slowRequestThreshold", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.Slow.Request }), unset: "100, or a tenth of tickTime if that is more",
 		doc: "Rollcall's own: ms that a client's request takes before `rollcall slow` shows where its time went " +
 			"([admin.md](admin.md#slow-requests))",
 	},
 	{
-		name: "fsync.warningthresholdms", kind: millis(1, maxSlowRequest, func(d *rawConfig) *time.Duration { return &d.Slow.Sync }),
+		name: "slowReadThreshold", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.Slow.Read }),
+		unset: likeSlowRequest, doc: "Rollcall's own: the same for reads, watches, syncs and logins",
+	},
+	{
+		name: "slowWriteThreshold", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.Slow.Write }),
+		unset: likeSlowRequest, doc: "Rollcall's own: the same for writes, creates and multis",
+	},
+	{
+		name: "slowSessionThreshold", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.Slow.Session }),
+		unset: likeSlowRequest, doc: "Rollcall's own: the same for pings and for the ends of sessions",
+	},
+	{
+		name: "fsync.warningthresholdms", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.Slow.Sync }),
 		def: valueText(disk.DefaultSlowSync),
 		doc: "ms that writing to the log may take, until it is on disk. A longer write is a line `slow sync` of the log, and " +
 			"`rollcall slow` shows it with the requests that were under way",

@@ -178,6 +178,9 @@ func millis(least, most int64, field func(*rawConfig) *time.Duration) kind {
 	}
 }
 
+// slowTime takes the milliseconds from which on something is slow.
+func slowTime(field func(*rawConfig) *time.Duration) kind { return millis(1, maxSlowTime, field) }
+
 var failoverNames = map[string]time.Duration{
 	"fast": 150 * time.Millisecond, "normal": DefaultHeartbeatTimeout,
 	"wan": time.Second,

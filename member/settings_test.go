@@ -82,6 +82,9 @@ var reaches = map[string]string{
 	"CommandWhitelist":      "words.Whitelist",
 	"SnapCount":             "quorum.SnapshotEvery",
 	"Slow.Request":          "", // TestSlowStages, with a tick whose tenth is longer
+	"Slow.Read":             "", // TestSlowThresholds, as for the next two
+	"Slow.Write":            "",
+	"Slow.Session":          "",
 	"Slow.Sync":             "quorum.SlowSync",
 	"StoreStallLimit":       "quorum.StallLimit",
 	"Reaping.Interval":      "leader.Reaping.Interval",

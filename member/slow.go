@@ -1,12 +1,14 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
 	"sync"
 	"time"
 
+	"rollcall/config"
 	"rollcall/internal/admission"
 	"rollcall/internal/metrics"
 	"rollcall/internal/stages"
@@ -34,11 +36,17 @@ type slowRequests struct {
 }
 
 func newSlowRequests(m *Member) *slowRequests {
-	threshold := m.cfg.Slow.Request
-	if threshold == 0 {
-		threshold = max(slowThreshold, m.cfg.Tick/10)
+	return &slowRequests{
+		m: m, recorder: stages.New(slowThresholds(m.cfg.Slow, m.cfg.Tick), m.wallClock.Now), lines: admission.NewLogLimiter(),
 	}
-	return &slowRequests{m: m, recorder: stages.New(threshold, m.wallClock.Now), lines: admission.NewLogLimiter()}
+}
+
+// slowThresholds returns the thresholds of all classes. A class that has none of its own has the one of all requests.
+func slowThresholds(cfg config.SlowThresholds, tick time.Duration) stages.Thresholds {
+	request := cmp.Or(cfg.Request, max(slowThreshold, tick/10))
+	return stages.Thresholds{
+		stages.Reads: cmp.Or(cfg.Read, request), stages.Writes: cmp.Or(cfg.Write, request), stages.Sessions: cmp.Or(cfg.Session, request),
+	}
 }
 
 // joinLoop joins the stages of slow requests until ctx ends.

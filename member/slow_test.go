@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/config"
 	"rollcall/integration/cluster"
 	"rollcall/member"
 	"rollcall/operator/api"
@@ -266,6 +267,44 @@ func TestSlowSnapshot(t *testing.T) {
 			t.Errorf("the causes are %+v; want the snapshot of member %d", r.Causes, s.home)
 		}
 	})
+}
+
+// Each class of requests has its own threshold, and slowRequestThreshold is the one of the others.
+func TestSlowThresholds(t *testing.T) {
+	for want, slow := range map[string]config.SlowThresholds{
+		"getData": {Read: slowLength}, "setData": {Write: slowLength}, "closeSession": {Session: slowLength}, "": {},
+	} {
+		t.Run("only "+want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				slow.Request = 3 * slowLength
+				s := startSlow(t, true, func(cfg *member.Config) { cfg.Slow = slow })
+				s.Disk(s.leader).SetLatency(slowLength)
+				calls := []*cluster.Call{
+					s.client.Go(jute.OpSetData, jute.SetDataRequest{Path: []byte("/node"), Version: -1}),
+					s.client.Go(jute.OpGetData, jute.GetDataRequest{Path: []byte("/node")}),
+					s.client.Go(jute.OpCloseSession, nil),
+				}
+				for _, call := range calls {
+					if _, err := call.Wait(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				s.Disk(s.leader).SetLatency(0)
+				time.Sleep(time.Second)
+				a, err := s.Member(s.other).View().SlowRequests(t.Context(), view.SlowFilter{}, view.Page{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got []string
+				for _, one := range a.Items {
+					got = append(got, one.Op)
+				}
+				if strings.Join(got, " ") != want {
+					t.Errorf("the slow requests are %q; want %q", got, want)
+				}
+			})
+		})
+	}
 }
 
 // A sync that takes longer than fsync.warningthresholdms is one of the causes of a slow request, and a line of its member's

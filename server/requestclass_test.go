@@ -3,6 +3,7 @@ package server
 import (
 	"testing"
 
+	"rollcall/internal/stages"
 	"rollcall/zk/jute"
 )
 
@@ -21,6 +22,20 @@ func TestClasses(t *testing.T) {
 	} {
 		if got := classNames[table.of(op).class]; got != want {
 			t.Errorf("%v is of class %s, want %s", op, got, want)
+		}
+	}
+}
+
+// Every operation has the threshold of its kind.
+func TestSlowClasses(t *testing.T) {
+	table := newOperationTable()
+	for op, want := range map[jute.Op]stages.Class{
+		jute.OpCreateTTL: stages.Writes, jute.OpSetData: stages.Writes, jute.OpMulti: stages.Writes, jute.OpMultiRead: stages.Reads,
+		jute.OpGetData: stages.Reads, jute.OpSync: stages.Reads, jute.OpSetWatches: stages.Reads, jute.OpAuth: stages.Reads,
+		jute.OpPing: stages.Sessions, jute.OpCloseSession: stages.Sessions,
+	} {
+		if got := slowClasses[table.of(op).class]; got != want {
+			t.Errorf("%v has the threshold of class %d, want %d", op, got, want)
 		}
 	}
 }

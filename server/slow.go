@@ -32,6 +32,11 @@ type untakenReply struct {
 	batchesLeft int // that the client must take until it has the reply
 }
 
+// slowClasses are the classes by which requests have thresholds. All others are reads. Connects are not kept.
+var slowClasses = [numClasses]stages.Class{
+	classWrite: stages.Writes, classPing: stages.Sessions, classClose: stages.Sessions,
+}
+
 // keepIfSlow keeps the request r, whose reply was queued at now, if it was slow, or when the client has taken the reply if
 // that is slow. The caller holds the lock.
 func (p *replies) keepIfSlow(r *request, now time.Time, took time.Duration) {
@@ -40,7 +45,7 @@ func (p *replies) keepIfSlow(r *request, now time.Time, took time.Duration) {
 	}
 	sending := p.stream.IsSending()
 	late := p.untaken == nil && (sending || p.stream.UnsentBytes() >= minUntakenBytes)
-	if !late && took < p.stages.Threshold() {
+	if !late && took < p.stages.Threshold(slowClasses[r.operation.class]) {
 		return
 	}
 	q := p.describe(r, now)
@@ -79,7 +84,7 @@ func (p *replies) finishUntaken() {
 
 func (p *replies) describe(r *request, now time.Time) stages.Request {
 	return stages.Request{
-		Session: int64(p.session.id), Address: r.c.addr.String(), Op: r.op.String(), Path: requestPath(r), Xid: r.xid,
+		Class: slowClasses[r.operation.class], Session: int64(p.session.id), Address: r.c.addr.String(), Op: r.op.String(), Path: requestPath(r), Xid: r.xid,
 		Received: p.stages.At(r.receivedAt), Ready: r.readyAt, Room: r.roomAt, Sent: r.sentAt,
 		Index: r.entryIndex, Result: r.resultAt,
 		Queued: p.stages.At(now),

@@ -17,8 +17,23 @@ const (
 	maxPath = 256
 )
 
+// Class is a class of requests, which have a threshold of their own.
+type Class uint8
+
+// The classes of requests.
+const (
+	Reads    Class = iota // and watches, syncs, and all others that are in no other class
+	Writes                // creates and multis, too
+	Sessions              // pings and the ends of sessions
+	NumClasses
+)
+
+// Thresholds are the least durations of the requests that are kept, by class.
+type Thresholds [NumClasses]time.Duration
+
 // Request is one slow request of a client, as the member that received it knows it. A time that does not apply is zero.
 type Request struct {
+	Class   Class
 	Session int64
 	Address string
 	Op      string
@@ -85,7 +100,7 @@ func (r *Recorder) Keep(q *Request) {
 	k := &r.kept
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if took < r.threshold {
+	if took < r.thresholds[q.Class] {
 		return
 	}
 	if !k.makeRoom(q.end(), took) {

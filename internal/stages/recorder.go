@@ -38,10 +38,10 @@ type Time int64
 
 // Recorder is the record of one member. Make one with New.
 type Recorder struct {
-	started   time.Time
-	wallClock func() time.Time
-	threshold time.Duration
-	applying  atomic.Uint64 // see ApplyingIndex
+	started    time.Time
+	wallClock  func() time.Time
+	thresholds Thresholds
+	applying   atomic.Uint64 // see ApplyingIndex
 
 	mu            sync.Mutex
 	ring          []Entry // by index modulo ringSize
@@ -59,16 +59,16 @@ type sealedEntry struct {
 	arrivals [MaxMembers]MemberDelay
 }
 
-// New returns an empty Recorder, which keeps requests that take threshold or longer. wallClock is the wall clock of the
-// member.
-func New(threshold time.Duration, wallClock func() time.Time) *Recorder {
-	r := &Recorder{started: time.Now(), wallClock: wallClock, threshold: threshold, ring: make([]Entry, ringSize)}
+// New returns an empty Recorder, which keeps requests that take the threshold of their class or longer. wallClock is the
+// wall clock of the member.
+func New(thresholds Thresholds, wallClock func() time.Time) *Recorder {
+	r := &Recorder{started: time.Now(), wallClock: wallClock, thresholds: thresholds, ring: make([]Entry, ringSize)}
 	r.kept.arrived = make(chan struct{}, 1)
 	return r
 }
 
-// Threshold returns the least duration of a request that is kept.
-func (r *Recorder) Threshold() time.Duration { return r.threshold }
+// Threshold returns the least duration of a request of a class that is kept.
+func (r *Recorder) Threshold(of Class) time.Duration { return r.thresholds[of] }
 
 // Now returns the present time of the recorder's clock.
 func (r *Recorder) Now() Time {

@@ -115,10 +115,35 @@ func TestJoinLeaderLostAfterTheEntry(t *testing.T) {
 	checkStages(t, got[5:8], []Stage{stage(StageDisk, 1, 0, 58*ms), stage(StageNoLeader, 2, 0, 4*ms), stage(StageNotice, 1, 2, 1*ms)})
 }
 
+// allAt is the same threshold for all classes.
+func allAt(threshold time.Duration) Thresholds { return Thresholds{threshold, threshold, threshold} }
+
+// A request is kept if it took the threshold of its own class.
+func TestKeepByClass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		thresholds := Thresholds{Reads: 200 * time.Millisecond, Writes: 300 * time.Millisecond, Sessions: 400 * time.Millisecond}
+		r := New(thresholds, time.Now)
+		time.Sleep(time.Second)
+		for class, threshold := range thresholds {
+			now := r.Now()
+			r.Keep(&Request{Class: Class(class), Received: now - Time(threshold) + 1, Queued: now})
+			r.Keep(&Request{Class: Class(class), Received: now - Time(threshold), Queued: now})
+		}
+		slow, _ := r.Kept()
+		var got []time.Duration
+		for _, s := range slices.Backward(slow) {
+			got = append(got, s.Total)
+		}
+		if !slices.Equal(got, thresholds[:]) {
+			t.Errorf("the kept requests took %v; want %v", got, thresholds)
+		}
+	})
+}
+
 // The slowest requests of a second are kept, and of the fullest minute the fastest goes first. An hour later all are gone.
 func TestKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := New(100*time.Millisecond, time.Now)
+		r := New(allAt(100*time.Millisecond), time.Now)
 		keep := func(took time.Duration) {
 			now := r.Now()
 			r.Keep(&Request{Received: now - Time(took), Queued: now})
@@ -162,7 +187,7 @@ func TestKeep(t *testing.T) {
 // nothing.
 func TestKeepSlowestOfSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := New(100*time.Millisecond, time.Now)
+		r := New(allAt(100*time.Millisecond), time.Now)
 		time.Sleep(10 * time.Second)
 		keep := func(milliseconds Time) {
 			now := r.Now()
@@ -198,7 +223,7 @@ func TestKeepSlowestOfSecond(t *testing.T) {
 // Many slow syncs leave room for the other causes.
 func TestSlowSyncs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := New(time.Second, time.Now)
+		r := New(allAt(time.Second), time.Now)
 		r.Begin(Snapshot)
 		for range MaxCauses {
 			begun := time.Now()
@@ -218,7 +243,7 @@ func TestSlowSyncs(t *testing.T) {
 // The ring forgets the oldest entries, and a late time of one of them does not touch the entry that took its place.
 func TestRing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := New(time.Second, time.Now)
+		r := New(allAt(time.Second), time.Now)
 		for i := range uint64(ringSize + 10) {
 			r.Stored(i+1, nil)
 		}
@@ -252,7 +277,7 @@ func TestNilRecorder(*testing.T) {
 
 // BenchmarkEntry measures all that a leader of three members records of one entry.
 func BenchmarkEntry(b *testing.B) {
-	r, data := New(time.Second, time.Now), []byte{1}
+	r, data := New(allAt(time.Second), time.Now), []byte{1}
 	for i := uint64(1); b.Loop(); i++ {
 		var a Arrivals
 		a.Add(1, r.Now())
@@ -270,7 +295,7 @@ func BenchmarkEntry(b *testing.B) {
 
 // BenchmarkKeepNothing measures what a request costs that is slow in a second with slower ones.
 func BenchmarkKeepNothing(b *testing.B) {
-	r := New(time.Millisecond, time.Now)
+	r := New(allAt(time.Millisecond), time.Now)
 	for range maxPerSecond {
 		r.Keep(&Request{Received: 1, Queued: Time(900 * time.Millisecond)})
 	}

@@ -82,7 +82,7 @@ func (s *lateStore) StoreLogs(logs []*raft.Log) error {
 func TestSlowSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines logtest.Buffer
-		store, recorder := &lateStore{InmemStore: raft.NewInmemStore()}, stages.New(time.Second, time.Now)
+		store, recorder := &lateStore{InmemStore: raft.NewInmemStore()}, stages.New(stages.Thresholds{}, time.Now)
 		d, err := Open(Config{
 			Stores:      Stores{Log: store, Stable: store, Snapshots: raft.NewInmemSnapshotStore()},
 			RaftRunning: func() bool { return true }, RaftLeads: func() bool { return false }, EndMember: func(err error) { t.Error(err) },
