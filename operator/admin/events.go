@@ -55,10 +55,17 @@ type eventStreams struct {
 
 // eventReader is one stream.
 type eventReader struct {
-	frames        chan []byte   // capacity maxUnreadEvents
-	endSignal     chan struct{} // closed when the stream has to end
-	administrator string        // "": a reader without credentials
-	number        uint64        // in the order in which streams began
+	frames        chan sentEvent // capacity maxUnreadEvents
+	endSignal     chan struct{}  // closed when the stream has to end
+	administrator string         // "": a reader without credentials
+	number        uint64         // in the order in which streams began
+}
+
+// sentEvent is an event as it is sent.
+type sentEvent struct {
+	frame       []byte
+	path        string // in frame; "": none
+	withoutPath []byte // for readers that may not see path
 }
 
 func newEventStreams(ops Operations, a *authorizer, memberRemoved func() bool) *eventStreams {
@@ -103,11 +110,11 @@ func (s *eventStreams) addReader(by string) (*eventReader, *Failure) {
 	}
 	s.streamCount++
 	r := &eventReader{
-		frames: make(chan []byte, maxUnreadEvents), endSignal: make(chan struct{}), administrator: by,
+		frames: make(chan sentEvent, maxUnreadEvents), endSignal: make(chan struct{}), administrator: by,
 		number: s.streamCount,
 	}
 	for _, e := range s.lastLeaderChanges() {
-		r.frames <- eventFrame("leader", e) // it has capacity
+		r.frames <- sentEvent{frame: eventFrame("leader", e)} // it has capacity
 	}
 	if s.readers[r] = true; len(s.readers) == 1 {
 		s.startLoops()
@@ -151,9 +158,10 @@ func (s *eventStreams) startLoops() {
 	drainChannel(s.sessionEvents) // they are for earlier readers
 	drainChannel(s.leaderEvents)
 	s.hasReaders.Store(true)
-	load := loadMeter{ops: s.ops}
+	load, slow := loadMeter{ops: s.ops}, slowFollower{ops: s.ops}
 	for _, look := range []func(context.Context){
 		s.sendStatus, s.sendBuckets,
+		func(ctx context.Context) { s.sendSlow(slow.newRequests(ctx)) },
 		func(context.Context) { s.broadcast("load", load.loadSinceLast(time.Now())) },
 	} {
 		s.runningLoops.Go(func() { runPeriodically(ctx, look) })
@@ -239,9 +247,13 @@ func eventFrame(name string, event any) []byte {
 	return b.Bytes()
 }
 
-// broadcast sends an event to all readers, and drops those whose queue is full.
+// broadcast sends an event without a path to all readers.
 func (s *eventStreams) broadcast(name string, event any) {
-	sent := eventFrame(name, event)
+	s.send(sentEvent{frame: eventFrame(name, event)})
+}
+
+// send sends an event to all readers, and drops those whose queue is full.
+func (s *eventStreams) send(sent sentEvent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r := range s.readers {
@@ -372,7 +384,7 @@ func (s *eventStreams) routes() []endpoint {
 		{
 			method: "GET", path: "/v1/events", access: readAccess, readsEnsemble: true, content: showsState, timeout: maxStreamTime,
 			responseBody: api.Events{}, failureStatuses: []int{http.StatusServiceUnavailable},
-			help:  "a stream of events: the status of all members, the time axis, sessions that come and go, and the load",
+			help:  "a stream of events: the status of all members, the time axis, sessions that come and go, slow requests, and the load",
 			serve: s.serveEvents,
 		},
 	}
@@ -422,7 +434,10 @@ func (s *eventStreams) serveEvents(w http.ResponseWriter, r *http.Request) {
 			return
 		case <-beat.C:
 			frame = []byte(":\n\n")
-		case frame = <-one.frames:
+		case e := <-one.frames:
+			if frame = e.frame; e.path != "" && !s.authorizer.pathFilterFor(r).isVisible(e.path) {
+				frame = e.withoutPath
+			}
 		}
 	}
 }

@@ -17,13 +17,24 @@ import (
 
 	"rollcall/internal/metrics"
 	"rollcall/operator/api"
+	"rollcall/operator/view"
 	"rollcall/znode"
 )
 
 // watchedOps counts how often the ensemble is looked at.
 type watchedOps struct {
 	*fakeOps
-	looks atomic.Int32
+	looks     atomic.Int32
+	slowPolls atomic.Int32
+	slowLists []api.List[api.SlowRequest] // of the first polls; the last one is of all that follow
+}
+
+func (o *watchedOps) SlowRequests(context.Context, view.SlowFilter, view.Page) (api.List[api.SlowRequest], error) {
+	n := int(o.slowPolls.Add(1))
+	if n = min(n, len(o.slowLists)); n == 0 {
+		return api.List[api.SlowRequest]{}, nil
+	}
+	return o.slowLists[n-1], nil
 }
 
 func (o *watchedOps) MemberStatuses(context.Context) (api.List[api.Member], error) {
@@ -53,10 +64,10 @@ type listener struct {
 	beats  int // comments that came
 }
 
-func listen(t *testing.T, p *pipes, path string) *listener {
+func listen(t *testing.T, p *pipes, path string, headers ...string) *listener {
 	t.Helper()
 	l := &listener{Conn: p.dial()}
-	if _, err := fmt.Fprintf(l, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path); err != nil {
+	if _, err := fmt.Fprintf(l, "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", path, strings.Join(headers, "")); err != nil {
 		t.Fatal(err)
 	}
 	in := bufio.NewReader(l)
@@ -107,8 +118,9 @@ func (l *listener) until(t *testing.T, name string) string {
 // The data of each event are what the description says.
 func TestEventsAreAsDescribed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _, p, stop := serveEvents(t)
+		h, ops, p, stop := serveEvents(t)
 		defer stop()
+		ops.slowLists = []api.List[api.SlowRequest]{{}, {Items: ops.slow}}
 		l := listen(t, p, "/v1/events")
 		defer func() { _ = l.Close() }()
 		go func() {

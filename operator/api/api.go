@@ -391,6 +391,7 @@ type Events struct {
 	Session SessionEvent `json:"session"` // at once; at most 50 in a second
 	Omitted Omitted      `json:"omitted"` // after a second with more
 	Leader  LeaderEvent  `json:"leader"`  // the last ones when the stream begins, and then at once
+	Slow    SlowRequest  `json:"slow"`    // when its stages are known, with the path only if the caller may see it
 }
 
 // SessionEvent reports that a session was created, has moved to another connection, or has ended.
