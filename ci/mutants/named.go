@@ -1104,17 +1104,17 @@ var named = []namedMutant{
 	},
 	{
 		"contender that is not the first gets the right", "client/internal/contender/turn.go",
-		"if !ahead.waits() {", "if !ahead.waits() || ahead.count < 2 {",
+		"if !position.mustWait() {", "if !position.mustWait() || position.ahead < 2 {",
 		"integration/recipes/schedules", "TestRandomFaults/seed=",
 	},
 	{
 		"all contenders wait for the first", "client/internal/contender/turn.go",
-		"compare(name, a.last) > 0", "compare(name, a.last) < 0",
+		"compareNames(name, p.predecessor) > 0", "compareNames(name, p.predecessor) < 0",
 		"integration/recipes/schedules", "TestOneWakePerRelease",
 	},
 	{
 		"contender that gives up leaves its node", "client/internal/contender/contender.go",
-		"{ go func() { _ = x.deleteAll() }() }", "{ _ = x.deleteAll }",
+		"{ go func() { _ = x.deleteNodes() }() }", "{ _ = x.deleteNodes }",
 		"integration/recipes/schedules", "TestRandomFaults/seed=",
 	},
 	{

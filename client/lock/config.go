@@ -64,11 +64,11 @@ func (cfg *Config) contender(folder string, layout contender.Layout, kind conten
 
 // acquire enters a contender and waits for its turn.
 func acquire(
-	ctx context.Context, c *client.Client, cfg contender.Config, turn contender.Turn,
+	ctx context.Context, c *client.Client, cfg contender.Config, waitsFor contender.WaitsFor,
 ) (*contender.Contender, error) {
 	x, err := contender.Enter(ctx, c, cfg)
 	if err == nil {
-		err = x.AwaitTurn(ctx, turn)
+		err = x.AwaitTurn(ctx, waitsFor)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock: %s: %w", cfg.Folder, err)
@@ -78,13 +78,13 @@ func acquire(
 
 // tryAcquire enters a contender. If it does not have its turn at once, it leaves, and the error is ErrBusy.
 func tryAcquire(
-	ctx context.Context, c *client.Client, cfg contender.Config, turn contender.Turn,
+	ctx context.Context, c *client.Client, cfg contender.Config, waitsFor contender.WaitsFor,
 ) (*contender.Contender, error) {
 	x, err := contender.Enter(ctx, c, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %s: %w", cfg.Folder, err)
 	}
-	ok, err := x.HasTurn(ctx, turn)
+	ok, err := x.HasTurn(ctx, waitsFor)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("lock: %s: %w", cfg.Folder, err)

@@ -66,7 +66,7 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*client.Right, error) {
 	return rightOf(ctx, x, err)
 }
 
-// afterWriters is the Turn of a reader: it waits for the last writer before it.
+// afterWriters is the WaitsFor of a reader: it waits for the last writer before it.
 func afterWriters(before contender.Kind) bool { return before == contender.Writer }
 
 // Downgrade makes the writer a reader. No other writer gets the lock in between. The reader has the writer's place in

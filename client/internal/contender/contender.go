@@ -52,13 +52,13 @@ func (cfg *Config) PathOf(name string) string {
 
 // Contender is a node in a folder. Its methods must not be called concurrently.
 type Contender struct {
-	c      *client.Client
-	cfg    Config
-	id     string
-	name   Name
-	stat   client.Stat
-	token  client.Zxid // of the right
-	unsure bool        // a create had no reply: there may be a second node with the id
+	c                 *client.Client
+	cfg               Config
+	id                string
+	name              Name
+	stat              client.Stat
+	token             client.Zxid // of the right
+	mayHaveDuplicates bool        // a create had no reply: there may be a second node with the id
 }
 
 // Path returns the path of the contender's node.
@@ -71,13 +71,13 @@ func (x *Contender) Name() Name { return x.name }
 func (x *Contender) Stat() client.Stat { return x.stat }
 
 // Abandon deletes the contender's node in the background. It tries until the node is gone or the session has ended.
-func (x *Contender) Abandon() { go func() { _ = x.deleteAll() }() }
+func (x *Contender) Abandon() { go func() { _ = x.deleteNodes() }() }
 
 // Leave deletes the contender's node and waits until it is gone. If ctx ends first, it returns ctx's error, and goes on
 // in the background.
 func (x *Contender) Leave(ctx context.Context) error {
 	done := make(chan error, 1)
-	go func() { done <- x.deleteAll() }()
+	go func() { done <- x.deleteNodes() }()
 	select {
 	case err := <-done:
 		return err
@@ -86,14 +86,14 @@ func (x *Contender) Leave(ctx context.Context) error {
 	}
 }
 
-// deleteAll deletes the contender's node, and if a create had no reply all nodes with its id.
-func (x *Contender) deleteAll() error {
+// deleteNodes deletes the contender's node, and if a create had no reply all nodes with its id.
+func (x *Contender) deleteNodes() error {
 	ctx := context.Background() // the session's end ends all calls
 	var err error
 	if x.name.Text != "" {
-		err = x.delete(ctx, x.name.Text)
+		err = x.deleteNode(ctx, x.name.Text)
 	}
-	if x.unsure {
+	if x.mayHaveDuplicates {
 		var names []Name
 		if names, err = x.findByID(ctx); err == nil {
 			err = x.deleteEach(ctx, names)
@@ -107,15 +107,15 @@ func (x *Contender) deleteAll() error {
 
 func (x *Contender) deleteEach(ctx context.Context, names []Name) error {
 	for _, name := range names {
-		if err := x.delete(ctx, name.Text); err != nil {
+		if err := x.deleteNode(ctx, name.Text); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// delete deletes a node of the folder. One that is gone is no error.
-func (x *Contender) delete(ctx context.Context, name string) error {
+// deleteNode deletes a node of the folder. One that is gone is no error.
+func (x *Contender) deleteNode(ctx context.Context, name string) error {
 	err := reconnect.Delete(ctx, x.c, x.cfg.PathOf(name))
 	if errors.Is(err, client.ErrNoNode) {
 		return nil
@@ -123,5 +123,5 @@ func (x *Contender) delete(ctx context.Context, name string) error {
 	return err
 }
 
-// nameOf returns the last part of a path.
-func nameOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+// lastElement returns the last part of a path.
+func lastElement(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

@@ -10,23 +10,23 @@ import (
 	"rollcall/client/internal/reconnect"
 )
 
-// maxFolderTries limits the times that the folder is created for one contender. The servers delete an empty container
+// maxParentTries limits the times that the folder is created for one contender. The servers delete an empty container
 // at most once in a check of all containers, so a second try nearly always succeeds.
-const maxFolderTries = 10
+const maxParentTries = 10
 
 // Enter creates the node of a contender. If it returns an error, no node is left; it may be deleted in the background.
 // It waits for a connection if there is none, whatever the Client does while it is suspended.
 func Enter(ctx context.Context, c *client.Client, cfg Config) (*Contender, error) {
 	x := &Contender{c: c, cfg: cfg, id: cfg.Layout.newID()}
-	path, mode := cfg.PathOf(cfg.Layout.prefix(x.id, cfg.Kind)), cfg.mode(client.EphemeralSequential)
-	err := x.create(ctx, func() (string, client.Stat, error) { return c.Create(ctx, path, cfg.Data, mode) })
+	path, mode := cfg.PathOf(cfg.Layout.namePrefix(x.id, cfg.Kind)), cfg.withACL(client.EphemeralSequential)
+	err := x.createNode(ctx, func() (string, client.Stat, error) { return c.Create(ctx, path, cfg.Data, mode) })
 	if err != nil {
 		return nil, err
 	}
 	x.token = x.stat.Created
-	if x.name.isUsedUp() {
+	if x.name.isNumberUsedUp() {
 		x.Abandon()
-		return nil, usedUp(cfg.Folder)
+		return nil, numbersUsedUp(cfg.Folder)
 	}
 	return x, nil
 }
@@ -36,9 +36,9 @@ func Enter(ctx context.Context, c *client.Client, cfg Config) (*Contender, error
 func EnterBeside(ctx context.Context, holder *Contender, right *client.Right, cfg Config) (*Contender, error) {
 	x := &Contender{c: holder.c, cfg: cfg, id: cfg.Layout.newID(), token: holder.token}
 	number := holder.name.Text[len(holder.name.Text)-numberLength:]
-	path := cfg.PathOf(cfg.Layout.prefix(x.id, cfg.Kind) + number)
-	op := client.CreateOp(path, cfg.Data, cfg.mode(client.Ephemeral))
-	err := x.create(ctx, func() (string, client.Stat, error) {
+	path := cfg.PathOf(cfg.Layout.namePrefix(x.id, cfg.Kind) + number)
+	op := client.CreateOp(path, cfg.Data, cfg.withACL(client.Ephemeral))
+	err := x.createNode(ctx, func() (string, client.Stat, error) {
 		results, err := right.Guard(ctx, op)
 		if err != nil {
 			return "", client.Stat{}, err
@@ -51,17 +51,17 @@ func EnterBeside(ctx context.Context, holder *Contender, right *client.Right, cf
 	return x, nil
 }
 
-func (cfg *Config) mode(m client.Mode) client.Mode {
+func (cfg *Config) withACL(m client.Mode) client.Mode {
 	if cfg.ACL != nil {
 		return m.WithACL(cfg.ACL...)
 	}
 	return m
 }
 
-// create creates the contender's node by request, once, or leaves no node.
-func (x *Contender) create(ctx context.Context, request func() (string, client.Stat, error)) error {
+// createNode creates the contender's node by request, once, or leaves no node.
+func (x *Contender) createNode(ctx context.Context, request func() (string, client.Stat, error)) error {
 	err := x.tryCreate(ctx, request)
-	if err != nil && x.unsure {
+	if err != nil && x.mayHaveDuplicates {
 		x.Abandon()
 	}
 	return err
@@ -72,19 +72,19 @@ func (x *Contender) tryCreate(ctx context.Context, request func() (string, clien
 		path, stat, err := request()
 		switch {
 		case err == nil:
-			return x.adopt(nameOf(path), stat)
+			return x.adoptNode(lastElement(path), stat)
 		case client.MayHaveHappened(err):
-			x.unsure = true
-			if found, err := x.findAgain(ctx); found || err != nil {
+			x.mayHaveDuplicates = true
+			if found, err := x.findCreated(ctx); found || err != nil {
 				return err
 			}
 		case errors.Is(err, client.ErrSuspended):
 			if err := x.c.AwaitConnected(ctx); err != nil {
 				return err
 			}
-		case errors.Is(err, client.ErrNoNode) && tries < maxFolderTries:
+		case errors.Is(err, client.ErrNoNode) && tries < maxParentTries:
 			tries++
-			if err := x.createFolder(ctx); err != nil {
+			if err := x.createParent(ctx); err != nil {
 				return err
 			}
 		default:
@@ -93,9 +93,9 @@ func (x *Contender) tryCreate(ctx context.Context, request func() (string, clien
 	}
 }
 
-// createFolder creates the folder. It is no error if the servers delete a container on the way to it meanwhile. It looks
+// createParent creates the folder. It is no error if the servers delete a container on the way to it meanwhile. It looks
 // first: many contenders may find that a folder is missing, and one of them has to create it.
-func (x *Contender) createFolder(ctx context.Context) error {
+func (x *Contender) createParent(ctx context.Context) error {
 	err := reconnect.Retry(ctx, x.c, func() error {
 		_, exists, err := x.c.Exists(ctx, x.cfg.Folder)
 		if err != nil || exists {
@@ -109,8 +109,8 @@ func (x *Contender) createFolder(ctx context.Context) error {
 	return err
 }
 
-// adopt makes a node the contender's.
-func (x *Contender) adopt(text string, stat client.Stat) error {
+// adoptNode makes a node the contender's.
+func (x *Contender) adoptNode(text string, stat client.Stat) error {
 	name, ok := x.cfg.Layout.Parse(text)
 	if !ok {
 		return fmt.Errorf("%s: the server named the node %q, which is no name of %v", x.cfg.Folder, text, x.cfg.Layout)
@@ -119,9 +119,9 @@ func (x *Contender) adopt(text string, stat client.Stat) error {
 	return nil
 }
 
-// findAgain looks for the node of a create without a reply, and adopts it. found is false if the create was not carried
+// findCreated looks for the node of a create without a reply, and adopts it. found is false if the create was not carried
 // out, or another client has deleted the node since.
-func (x *Contender) findAgain(ctx context.Context) (found bool, err error) {
+func (x *Contender) findCreated(ctx context.Context) (found bool, err error) {
 	names, err := x.findByID(ctx)
 	if err != nil || len(names) == 0 {
 		return false, err
@@ -134,7 +134,7 @@ func (x *Contender) findAgain(ctx context.Context) (found bool, err error) {
 	if err != nil || !found {
 		return false, err
 	}
-	if err := x.adopt(names[0].Text, stat); err != nil {
+	if err := x.adoptNode(names[0].Text, stat); err != nil {
 		return false, err
 	}
 	return true, x.deleteEach(ctx, names[1:])
@@ -156,6 +156,6 @@ func (x *Contender) findByID(ctx context.Context) ([]Name, error) {
 	if errors.Is(err, client.ErrNoNode) {
 		return nil, nil // no folder, no node
 	}
-	names, _ := x.cfg.Layout.sorted(children)
+	names, _ := x.cfg.Layout.splitChildren(children)
 	return slices.DeleteFunc(names, func(n Name) bool { return n.ID != x.id }), err
 }

@@ -26,13 +26,13 @@ type ForeignError struct {
 	Layout Layout
 }
 
-// maxNamed limits the names in the text of a ForeignError: a log line stays readable.
-const maxNamed = 5
+// maxNamesShown limits the names in the text of a ForeignError: a log line stays readable.
+const maxNamesShown = 5
 
 // Error implements error.
 func (e *ForeignError) Error() string {
-	named := strings.Join(e.Names[:min(len(e.Names), maxNamed)], ", ")
-	if more := len(e.Names) - maxNamed; more > 0 {
+	named := strings.Join(e.Names[:min(len(e.Names), maxNamesShown)], ", ")
+	if more := len(e.Names) - maxNamesShown; more > 0 {
 		named = fmt.Sprintf("%s and %d more", named, more)
 	}
 	return fmt.Sprintf("%s: %v: %s. Its layout is %v. Use a folder of its own, or the layout of those nodes; "+
@@ -42,8 +42,8 @@ func (e *ForeignError) Error() string {
 // Unwrap returns ErrForeignContenders.
 func (e *ForeignError) Unwrap() error { return ErrForeignContenders }
 
-// usedUp returns the error for a folder whose numbers are used up.
-func usedUp(folder string) error {
+// numbersUsedUp returns the error for a folder whose numbers are used up.
+func numbersUsedUp(folder string) error {
 	return fmt.Errorf("%s: %w. Delete the folder when it is empty: the numbers then begin at 0 again", folder,
 		ErrNumbersUsedUp)
 }

@@ -12,11 +12,11 @@ import (
 // Layout describes the names of the contenders in a folder. Two programs exclude each other only if they use the same
 // layout in the same folder.
 type Layout struct {
-	title  string   // for errors
-	before string   // the text before the protection id
-	after  string   // the text between the protection id and the kind
-	dashed bool     // protection ids are made in the form 8-4-4-4-12; both forms are known
-	kinds  []string // the text between the protection id and the number, for each Kind
+	title      string   // for errors
+	idPrefix   string   // the text before the protection id
+	idSuffix   string   // the text between the protection id and the kind
+	dashedIDs  bool     // protection ids are made in the form 8-4-4-4-12; both forms are known
+	kindLabels []string // the text between the protection id and the number, for each Kind
 }
 
 // Kind distinguishes the contenders of a folder, such as readers and writers. It is an index in the layout's kinds.
@@ -31,30 +31,32 @@ const (
 // These are the layouts. An id is a random UUID, with or without its dashes; <n> is the server's number of ten digits.
 var (
 	// CuratorLock has the names _c_<id>-lock-<n>: Curator's InterProcessMutex and LeaderSelector, go-zookeeper/zk's Lock.
-	CuratorLock = curator("Curator's mutex", "lock-")
+	CuratorLock = curatorLayout("Curator's mutex", "lock-")
 	// CuratorReadWrite has the names _c_<id>-__READ__<n> and _c_<id>-__WRIT__<n>: Curator's InterProcessReadWriteLock.
-	CuratorReadWrite = curator("Curator's read-write lock", "__READ__", "__WRIT__")
+	CuratorReadWrite = curatorLayout("Curator's read-write lock", "__READ__", "__WRIT__")
 	// CuratorLatch has the names _c_<id>-latch-<n>: Curator's LeaderLatch.
-	CuratorLatch = curator("Curator's LeaderLatch", "latch-")
+	CuratorLatch = curatorLayout("Curator's LeaderLatch", "latch-")
 	// CuratorLease has the names _c_<id>-lease-<n>: the leases of Curator's InterProcessSemaphoreV2.
-	CuratorLease = curator("Curator's semaphore", "lease-")
+	CuratorLease = curatorLayout("Curator's semaphore", "lease-")
 	// KazooLock has the names <id>__lock__<n>: kazoo's Lock and Election.
-	KazooLock = kazoo("kazoo's Lock", "__lock__")
+	KazooLock = kazooLayout("kazoo's Lock", "__lock__")
 	// KazooReadWrite has the names <id>__rlock__<n> and <id>__lock__<n>: kazoo's ReadLock and WriteLock.
-	KazooReadWrite = kazoo("kazoo's ReadLock and WriteLock", "__rlock__", "__lock__")
+	KazooReadWrite = kazooLayout("kazoo's ReadLock and WriteLock", "__rlock__", "__lock__")
 )
 
-func curator(title string, kinds ...string) Layout {
-	return Layout{title: title, before: "_c_", after: "-", dashed: true, kinds: kinds}
+func curatorLayout(title string, kinds ...string) Layout {
+	return Layout{title: title, idPrefix: "_c_", idSuffix: "-", dashedIDs: true, kindLabels: kinds}
 }
 
-func kazoo(title string, kinds ...string) Layout { return Layout{title: title, kinds: kinds} }
+func kazooLayout(title string, kinds ...string) Layout {
+	return Layout{title: title, kindLabels: kinds}
+}
 
 // String returns the layout's title and the names that it knows.
 func (l Layout) String() string {
-	names := make([]string, len(l.kinds))
-	for i, kind := range l.kinds {
-		names[i] = l.before + "<id>" + l.after + kind + "<number>"
+	names := make([]string, len(l.kindLabels))
+	for i, kind := range l.kindLabels {
+		names[i] = l.idPrefix + "<id>" + l.idSuffix + kind + "<number>"
 	}
 	return l.title + ", with the names " + strings.Join(names, " and ")
 }
@@ -72,16 +74,16 @@ const numberLength = 10
 
 // Parse returns the parts of the name of a contender. ok is false if the layout does not know the name.
 func (l Layout) Parse(text string) (name Name, ok bool) {
-	rest, ok := strings.CutPrefix(text, l.before)
+	rest, ok := strings.CutPrefix(text, l.idPrefix)
 	if !ok {
 		return Name{}, false
 	}
 	id := rest[:idLength(rest)]
-	rest, ok = strings.CutPrefix(rest[len(id):], l.after)
+	rest, ok = strings.CutPrefix(rest[len(id):], l.idSuffix)
 	if !ok || id == "" {
 		return Name{}, false
 	}
-	for kind, label := range l.kinds {
+	for kind, label := range l.kindLabels {
 		digits, found := strings.CutPrefix(rest, label)
 		if !found || len(strings.TrimPrefix(digits, "-")) != numberLength {
 			continue
@@ -112,72 +114,74 @@ func parseNumber(text string) (number int32, ok bool) {
 
 // The lengths of a protection id without its dashes, and with them.
 const (
-	plainID  = 32
-	dashedID = 36
+	plainIDLength  = 32
+	dashedIDLength = 36
 )
 
 // idLength returns the length of the protection id at the beginning of text, or 0 if there is none. It runs for each
 // name of a list, so it makes no copies.
 func idLength(text string) int {
 	if len(text) > 8 && text[8] == '-' {
-		return dashedLength(text)
+		return dashedIDLengthOf(text)
 	}
-	if len(text) < plainID {
+	if len(text) < plainIDLength {
 		return 0
 	}
-	for i := range plainID {
-		if !isHex[text[i]] {
+	for i := range plainIDLength {
+		if !isHexDigit[text[i]] {
 			return 0
 		}
 	}
-	return plainID
+	return plainIDLength
 }
 
-// dashedLength returns dashedID if text begins with a protection id that has dashes, or 0.
-func dashedLength(text string) int {
-	if len(text) < dashedID {
+// dashedIDLengthOf returns dashedID if text begins with a protection id that has dashes, or 0.
+func dashedIDLengthOf(text string) int {
+	if len(text) < dashedIDLength {
 		return 0
 	}
 	dashes := 0
-	for i := range dashedID {
+	for i := range dashedIDLength {
 		if text[i] == '-' {
 			dashes++
-		} else if !isHex[text[i]] {
+		} else if !isHexDigit[text[i]] {
 			return 0
 		}
 	}
 	if dashes != 4 || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
 		return 0
 	}
-	return dashedID
+	return dashedIDLength
 }
 
-// isHex is true for the digits of hexadecimal numbers.
-var isHex = func() (is [256]bool) {
+// isHexDigit is true for the digits of hexadecimal numbers.
+var isHexDigit = func() (is [256]bool) {
 	for _, c := range "0123456789abcdefABCDEF" {
 		is[c] = true
 	}
 	return is
 }()
 
-// prefix returns the name of a contender without its number.
-func (l Layout) prefix(id string, kind Kind) string { return l.before + id + l.after + l.kinds[kind] }
+// namePrefix returns the name of a contender without its number.
+func (l Layout) namePrefix(id string, kind Kind) string {
+	return l.idPrefix + id + l.idSuffix + l.kindLabels[kind]
+}
 
 // newID returns a random protection id.
 func (l Layout) newID() string {
-	var random [plainID / 2]byte
+	var random [plainIDLength / 2]byte
 	_, _ = rand.Read(random[:]) // never fails
 	random[6] = random[6]&0x0f | 0x40
 	random[8] = random[8]&0x3f | 0x80
 	id := hex.EncodeToString(random[:])
-	if l.dashed {
+	if l.dashedIDs {
 		return id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:]
 	}
 	return id
 }
 
-// sorted returns the contenders among the children of a folder in their order, and the other children.
-func (l Layout) sorted(children []string) (contenders []Name, foreign []string) {
+// splitChildren returns the contenders among the children of a folder in their order, and the other children.
+func (l Layout) splitChildren(children []string) (contenders []Name, foreign []string) {
 	contenders = make([]Name, 0, len(children))
 	for _, child := range children {
 		if name, ok := l.Parse(child); ok {
@@ -187,18 +191,18 @@ func (l Layout) sorted(children []string) (contenders []Name, foreign []string) 
 		}
 	}
 	slices.Sort(foreign)
-	slices.SortFunc(contenders, compare)
+	slices.SortFunc(contenders, compareNames)
 	return contenders, foreign
 }
 
-// compare orders contenders by their numbers. Two have the same number if a writer became a reader as well, and keeps
+// compareNames orders contenders by their numbers. Two have the same number if a writer became a reader as well, and keeps
 // its place.
-func compare(a, b Name) int {
+func compareNames(a, b Name) int {
 	if a.Number != b.Number {
 		return cmp.Compare(a.Number, b.Number)
 	}
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Text, b.Text))
 }
 
-// isUsedUp reports whether the servers may give the number, or a smaller one, to a later contender of the folder.
-func (n Name) isUsedUp() bool { return n.Number < 0 || n.Number == math.MaxInt32 }
+// isNumberUsedUp reports whether the servers may give the number, or a smaller one, to a later contender of the folder.
+func (n Name) isNumberUsedUp() bool { return n.Number < 0 || n.Number == math.MaxInt32 }

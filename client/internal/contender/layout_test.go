@@ -74,9 +74,9 @@ func TestParseForeign(t *testing.T) {
 func TestLayoutKnowsItsNames(t *testing.T) {
 	layouts := []Layout{CuratorLock, CuratorReadWrite, CuratorLatch, CuratorLease, KazooLock}
 	for i, layout := range layouts {
-		for kind := range layout.kinds {
+		for kind := range layout.kindLabels {
 			id := layout.newID()
-			text := layout.prefix(id, Kind(kind)) + "0000000042"
+			text := layout.namePrefix(id, Kind(kind)) + "0000000042"
 			for j, other := range layouts {
 				name, ok := other.Parse(text)
 				if want := (Name{Text: text, ID: id, Kind: Kind(kind), Number: 42}); ok != (i == j) || ok && name != want {
@@ -90,10 +90,10 @@ func TestLayoutKnowsItsNames(t *testing.T) {
 // Protection ids are random UUIDs, with the dashes that the layout's library writes.
 func TestNewID(t *testing.T) {
 	for _, layout := range []Layout{CuratorLock, KazooLock} {
-		all, common := make([]byte, plainID/2), bytes.Repeat([]byte{0xff}, plainID/2)
+		all, common := make([]byte, plainIDLength/2), bytes.Repeat([]byte{0xff}, plainIDLength/2)
 		for range 200 {
 			id := layout.newID()
-			if dashed := layout.dashed; idLength(id) != len(id) || (len(id) == dashedID) != dashed {
+			if dashed := layout.dashedIDs; idLength(id) != len(id) || (len(id) == dashedIDLength) != dashed {
 				t.Fatalf("%v: the id is %q", layout, id)
 			}
 			raw, err := hex.DecodeString(strings.ReplaceAll(id, "-", ""))
@@ -117,7 +117,7 @@ func TestNewID(t *testing.T) {
 			}
 		}
 	}
-	if !CuratorReadWrite.dashed || !CuratorLatch.dashed || !CuratorLease.dashed || KazooReadWrite.dashed {
+	if !CuratorReadWrite.dashedIDs || !CuratorLatch.dashedIDs || !CuratorLease.dashedIDs || KazooReadWrite.dashedIDs {
 		t.Error("Curator's ids have dashes, and kazoo's have none")
 	}
 }
@@ -125,7 +125,7 @@ func TestNewID(t *testing.T) {
 func TestOrder(t *testing.T) {
 	reader, writer := "_c_"+uuid+"-__READ__0000000009", "_c_"+plain+"-__WRIT__0000000009"
 	first := "_c_ffffffff" + uuid[8:] + "-__WRIT__0000000008"
-	names, foreign := CuratorReadWrite.sorted([]string{"zeta", writer, reader, "alpha", first})
+	names, foreign := CuratorReadWrite.splitChildren([]string{"zeta", writer, reader, "alpha", first})
 	var order []string
 	for _, name := range names {
 		order = append(order, name.Text)
@@ -152,7 +152,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, layout := range []Layout{CuratorLock, CuratorReadWrite, CuratorLatch, KazooReadWrite} {
 			name, ok := layout.Parse(text)
-			if ok && !strings.HasPrefix(text, layout.prefix(name.ID, name.Kind)) {
+			if ok && !strings.HasPrefix(text, layout.namePrefix(name.ID, name.Kind)) {
 				t.Errorf("%v: %q is %+v", layout, text, name)
 			}
 		}

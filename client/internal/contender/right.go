@@ -19,7 +19,7 @@ func (x *Contender) Right(ctx context.Context) (*client.Right, error) {
 		return nil, err
 	}
 	right := recipe.NewRightWithToken(x.c, x.Path(), x.stat, client.Token(x.token))
-	if x.unsure {
+	if x.mayHaveDuplicates {
 		right.OnLost(func() { _ = x.deleteDuplicates() })
 	}
 	if !right.Held() {

@@ -10,9 +10,9 @@ import (
 	"rollcall/client/internal/reconnect"
 )
 
-// Turn reports whether a contender waits for one of a kind that came before it. It waits for the last of them, and has
+// WaitsFor reports whether a contender waits for one of a kind that came before it. It waits for the last of them, and has
 // its turn when there is none.
-type Turn func(before Kind) bool
+type WaitsFor func(before Kind) bool
 
 // Exclusive is the Turn of a contender that is alone when it has its turn: it waits for the one before it.
 func Exclusive(Kind) bool { return true }
@@ -20,17 +20,17 @@ func Exclusive(Kind) bool { return true }
 // AwaitTurn waits for the contender's turn. If it returns an error, the contender has left; if ctx has ended, its
 // node is deleted in the background. The error is a *ForeignError if the folder has other nodes than contenders, and
 // ErrRemoved if another client has deleted the contender's node.
-func (x *Contender) AwaitTurn(ctx context.Context, turn Turn) error {
+func (x *Contender) AwaitTurn(ctx context.Context, waitsFor WaitsFor) error {
 	for {
-		ahead, err := x.ahead(ctx, turn)
+		position, err := x.readPosition(ctx, waitsFor)
 		if err != nil {
 			_ = x.Leave(ctx)
 			return err
 		}
-		if !ahead.waits() {
+		if !position.mustWait() {
 			return nil
 		}
-		if err := AwaitChange(ctx, x.c, x.cfg.PathOf(ahead.last.Text)); err != nil {
+		if err := AwaitChange(ctx, x.c, x.cfg.PathOf(position.predecessor.Text)); err != nil {
 			x.Abandon()
 			return err
 		}
@@ -38,22 +38,22 @@ func (x *Contender) AwaitTurn(ctx context.Context, turn Turn) error {
 }
 
 // HasTurn reports whether the contender has its turn now. If it returns an error, the contender has left.
-func (x *Contender) HasTurn(ctx context.Context, turn Turn) (bool, error) {
-	ahead, err := x.ahead(ctx, turn)
+func (x *Contender) HasTurn(ctx context.Context, waitsFor WaitsFor) (bool, error) {
+	position, err := x.readPosition(ctx, waitsFor)
 	if err != nil {
 		_ = x.Leave(ctx)
 		return false, err
 	}
-	return !ahead.waits(), nil
+	return !position.mustWait(), nil
 }
 
 // CountAhead returns the number of contenders before this one. If it returns an error, the contender has left.
 func (x *Contender) CountAhead(ctx context.Context) (int, error) {
-	ahead, err := x.ahead(ctx, Exclusive)
+	position, err := x.readPosition(ctx, Exclusive)
 	if err != nil {
 		_ = x.Leave(ctx)
 	}
-	return ahead.count, err
+	return position.ahead, err
 }
 
 // CountAheadWatch is CountAhead, and returns a watch of the children of the folder that fires with the first change
@@ -72,79 +72,79 @@ func (x *Contender) CountAheadWatch(ctx context.Context) (int, *client.OnceWatch
 		x.Abandon()
 		return 0, nil, err
 	}
-	ahead, err := x.aheadOf(ctx, children, Exclusive)
+	position, err := x.positionAmong(ctx, children, Exclusive)
 	if err != nil {
 		watch.Stop()
 		_ = x.Leave(ctx)
 		return 0, nil, err
 	}
-	return ahead.count, watch, nil
+	return position.ahead, watch, nil
 }
 
-// ahead returns what the folder has before the contender. The server has applied the create of the contender's node, so
+// readPosition returns what the folder has before the contender. The server has applied the create of the contender's node, so
 // it knows all nodes with smaller numbers.
-func (x *Contender) ahead(ctx context.Context, turn Turn) (ahead, error) {
-	children, err := childrenOf(ctx, x.c, x.cfg.Folder)
+func (x *Contender) readPosition(ctx context.Context, waitsFor WaitsFor) (position, error) {
+	children, err := listChildren(ctx, x.c, x.cfg.Folder)
 	if err != nil {
-		return ahead{}, err
+		return position{}, err
 	}
-	return x.aheadOf(ctx, children, turn)
+	return x.positionAmong(ctx, children, waitsFor)
 }
 
-// ahead is what a folder has before a contender. A contender lists the folder each time it looks, and a thousand of them
+// position is what a folder has before a contender. A contender lists the folder each time it looks, and a thousand of them
 // list a thousand names, so the names are neither kept nor sorted.
-type ahead struct {
-	count      int  // contenders
-	last       Name // the last one to wait for; the zero value if there is none
-	exists     bool // the contender's node is in the folder
-	usedUp     bool // ErrNumbersUsedUp
-	duplicates []string
-	foreign    []string
+type position struct {
+	ahead       int  // contenders
+	predecessor Name // the last one to wait for; the zero value if there is none
+	exists      bool // the contender's node is in the folder
+	usedUp      bool // ErrNumbersUsedUp
+	duplicates  []string
+	foreign     []string
 }
 
-// waits reports whether there is a contender to wait for.
-func (a *ahead) waits() bool { return a.last.Text != "" }
+// mustWait reports whether there is a contender to wait for.
+func (p *position) mustWait() bool { return p.predecessor.Text != "" }
 
-// aheadOf returns what the children of the folder are to the contender. It deletes a second node with the contender's
+// positionAmong returns what the children of the folder are to the contender. It deletes a second node with the contender's
 // id.
-func (x *Contender) aheadOf(ctx context.Context, children []string, turn Turn) (ahead, error) {
-	var a ahead
+func (x *Contender) positionAmong(ctx context.Context, children []string, waitsFor WaitsFor) (position, error) {
+	var p position
 	for _, child := range children {
-		a.add(child, x, turn)
+		p.addChild(child, x, waitsFor)
 	}
 	switch {
-	case len(a.foreign) > 0:
-		slices.Sort(a.foreign)
-		return a, &ForeignError{Folder: x.cfg.Folder, Names: a.foreign, Layout: x.cfg.Layout}
-	case a.usedUp:
-		return a, usedUp(x.cfg.Folder)
+	case len(p.foreign) > 0:
+		slices.Sort(p.foreign)
+		return p, &ForeignError{Folder: x.cfg.Folder, Names: p.foreign, Layout: x.cfg.Layout}
+	case p.usedUp:
+		return p, numbersUsedUp(x.cfg.Folder)
 	}
-	for _, duplicate := range a.duplicates {
-		if err := x.delete(ctx, duplicate); err != nil {
-			return a, err
+	for _, duplicate := range p.duplicates {
+		if err := x.deleteNode(ctx, duplicate); err != nil {
+			return p, err
 		}
 	}
-	if !a.exists {
-		return a, fmt.Errorf("%s: %w", x.Path(), ErrRemoved)
+	if !p.exists {
+		return p, fmt.Errorf("%s: %w", x.Path(), ErrRemoved)
 	}
-	return a, nil
+	return p, nil
 }
 
-func (a *ahead) add(child string, x *Contender, turn Turn) {
+func (p *position) addChild(child string, x *Contender, waitsFor WaitsFor) {
 	name, ok := x.cfg.Layout.Parse(child)
 	switch {
 	case !ok:
-		a.foreign = append(a.foreign, child)
-	case name.isUsedUp():
-		a.usedUp = true
+		p.foreign = append(p.foreign, child)
+	case name.isNumberUsedUp():
+		p.usedUp = true
 	case name == x.name:
-		a.exists = true
+		p.exists = true
 	case name.ID == x.id:
-		a.duplicates = append(a.duplicates, child)
-	case compare(name, x.name) < 0:
-		a.count++
-		if (!a.waits() || compare(name, a.last) > 0) && turn(name.Kind) {
-			a.last = name
+		p.duplicates = append(p.duplicates, child)
+	case compareNames(name, x.name) < 0:
+		p.ahead++
+		if (!p.mustWait() || compareNames(name, p.predecessor) > 0) && waitsFor(name.Kind) {
+			p.predecessor = name
 		}
 	}
 }
@@ -152,22 +152,22 @@ func (a *ahead) add(child string, x *Contender, turn Turn) {
 // List returns the contenders in a folder, in order. There are none if there is no folder. The error is a
 // *ForeignError if the folder has other nodes.
 func List(ctx context.Context, c *client.Client, folder string, layout Layout) ([]Name, error) {
-	children, err := childrenOf(ctx, c, folder)
+	children, err := listChildren(ctx, c, folder)
 	if err != nil {
 		return nil, err
 	}
-	names, foreign := layout.sorted(children)
+	names, foreign := layout.splitChildren(children)
 	if len(foreign) > 0 {
 		return nil, &ForeignError{Folder: folder, Names: foreign, Layout: layout}
 	}
-	if slices.ContainsFunc(names, Name.isUsedUp) {
-		return nil, usedUp(folder)
+	if slices.ContainsFunc(names, Name.isNumberUsedUp) {
+		return nil, numbersUsedUp(folder)
 	}
 	return names, nil
 }
 
-// childrenOf returns the names of the children of a folder. There are none if there is no folder.
-func childrenOf(ctx context.Context, c *client.Client, folder string) ([]string, error) {
+// listChildren returns the names of the children of a folder. There are none if there is no folder.
+func listChildren(ctx context.Context, c *client.Client, folder string) ([]string, error) {
 	var children []string
 	err := reconnect.Retry(ctx, c, func() (err error) {
 		children, _, err = c.Children(ctx, folder)

@@ -17,7 +17,7 @@ func contendersOf(kinds string) []string {
 			kind = Writer
 		}
 		id := fmt.Sprintf("%08x%s", i, uuid[8:])
-		names[i] = CuratorReadWrite.prefix(id, kind) + fmt.Sprintf("%010d", i+1)
+		names[i] = CuratorReadWrite.namePrefix(id, kind) + fmt.Sprintf("%010d", i+1)
 	}
 	return names
 }
@@ -35,10 +35,10 @@ func contenderNamed(t *testing.T, text string) *Contender {
 // A contender waits for the last one before it that its Turn names, whatever the order of the list, and not for those
 // after it.
 func TestAheadOf(t *testing.T) {
-	afterWriters := Turn(func(before Kind) bool { return before == Writer })
+	afterWriters := WaitsFor(func(before Kind) bool { return before == Writer })
 	for _, tt := range []struct {
 		kinds string // the last but one is the contender's
-		turn  Turn
+		turn  WaitsFor
 		want  int // the index of the one that it waits for, or -1
 	}{
 		{"rw", Exclusive, -1},
@@ -60,10 +60,10 @@ func TestAheadOf(t *testing.T) {
 			list = append(list[1:len(list):len(list)], list[0])
 			for range 2 {
 				slices.Reverse(list)
-				got, err := x.aheadOf(t.Context(), list, tt.turn)
-				if err != nil || got.last.Text != want || got.waits() != (want != "") || got.count != own {
-					t.Errorf("%s, listed as %q: waits for %q, %d are ahead, %v; want %q, %d", tt.kinds, list, got.last.Text,
-						got.count, err, want, own)
+				got, err := x.positionAmong(t.Context(), list, tt.turn)
+				if err != nil || got.predecessor.Text != want || got.mustWait() != (want != "") || got.ahead != own {
+					t.Errorf("%s, listed as %q: waits for %q, %d are ahead, %v; want %q, %d", tt.kinds, list, got.predecessor.Text,
+						got.ahead, err, want, own)
 				}
 			}
 		}
@@ -74,7 +74,7 @@ func TestAheadOf(t *testing.T) {
 func TestAheadOfErrors(t *testing.T) {
 	list := contendersOf("www")
 	x := contenderNamed(t, list[1])
-	last := CuratorReadWrite.prefix(uuid, Writer) + "2147483647"
+	last := CuratorReadWrite.namePrefix(uuid, Writer) + "2147483647"
 	for _, tt := range []struct {
 		list []string
 		want error
@@ -83,7 +83,7 @@ func TestAheadOfErrors(t *testing.T) {
 		{append([]string{last}, list...), ErrNumbersUsedUp},
 		{append([]string{"zeta", last, "alpha"}, list...), ErrForeignContenders},
 	} {
-		_, err := x.aheadOf(t.Context(), tt.list, Exclusive)
+		_, err := x.positionAmong(t.Context(), tt.list, Exclusive)
 		if !errors.Is(err, tt.want) {
 			t.Errorf("%q: %v, want %v", tt.list, err, tt.want)
 		}
