@@ -10,12 +10,12 @@ import (
 func TestLostBelow(t *testing.T) {
 	nodes := newWatchedNodes(treeWatch)
 	nodes.round = 1
-	root, folder := &watchedNode{round: 1}, &watchedNode{round: 1}
+	root, parent := &watchedNode{round: 1}, &watchedNode{round: 1}
 	nodes.setRoot(root)
-	nodes.add(root, "folder", folder)
-	nodes.add(folder, "b", &watchedNode{round: 1})
-	nodes.add(folder, "a", &watchedNode{round: 1})
-	nodes.add(folder.children["a"], "x", &watchedNode{round: 1})
+	nodes.add(root, "parent", parent)
+	nodes.add(parent, "b", &watchedNode{round: 1})
+	nodes.add(parent, "a", &watchedNode{round: 1})
+	nodes.add(parent.children["a"], "x", &watchedNode{round: 1})
 	lost := func(typ EventType, path string, want ...string) {
 		t.Helper()
 		if got := nodes.lostBelow(Event{Type: typ}, path); !slices.Equal(got, want) {
@@ -23,28 +23,28 @@ func TestLostBelow(t *testing.T) {
 		}
 	}
 	nodes.round = 2
-	lost(NodeDeleted, "folder") // the root is still to be read
+	lost(NodeDeleted, "parent") // the root is still to be read
 	root.round = 2
-	lost(NodeDeleted, "folder", "folder/a/x", "folder/a", "folder/b")
-	lost(NodeCreated, "folder", "folder/a/x", "folder/a", "folder/b")
-	lost(DataChanged, "folder")
-	lost(NodeDeleted, "folder/a") // the comparison finds that
+	lost(NodeDeleted, "parent", "parent/a/x", "parent/a", "parent/b")
+	lost(NodeCreated, "parent", "parent/a/x", "parent/a", "parent/b")
+	lost(DataChanged, "parent")
+	lost(NodeDeleted, "parent/a") // the comparison finds that
 	lost(NodeDeleted, "other")
-	folder.round = 2
-	lost(NodeDeleted, "folder")
+	parent.round = 2
+	lost(NodeDeleted, "parent")
 }
 
 // A node whose deletion was not reported has nothing below it when it is created again.
 func TestCreatedAgain(t *testing.T) {
 	nodes := newWatchedNodes(treeWatch)
 	nodes.setRoot(&watchedNode{})
-	nodes.add(nodes.root, "folder", &watchedNode{})
+	nodes.add(nodes.root, "parent", &watchedNode{})
 	before := nodes.bytes
-	nodes.add(nodes.root.children["folder"], "a", &watchedNode{})
-	if !nodes.apply(Event{Type: NodeCreated, Zxid: 9}, "folder", false) {
+	nodes.add(nodes.root.children["parent"], "a", &watchedNode{})
+	if !nodes.apply(Event{Type: NodeCreated, Zxid: 9}, "parent", false) {
 		t.Error("the event is held back")
 	}
-	if n := nodes.find("folder"); n == nil || n.created != 9 || len(n.children) > 0 || nodes.bytes != before {
+	if n := nodes.find("parent"); n == nil || n.created != 9 || len(n.children) > 0 || nodes.bytes != before {
 		t.Errorf("%+v, %d bytes, want %d", n, nodes.bytes, before)
 	}
 }

@@ -22,7 +22,7 @@ func New(c *client.Client, path string) *Barrier { return &Barrier{c: c, path: p
 // Set sets the barrier up. It is no error if it is up. If the reply is lost, Set sets it again, so another client's
 // Remove during the call of Set may have no effect.
 func (b *Barrier) Set(ctx context.Context) error {
-	err := reconnect.InFolder(ctx, b.c, parentOf(b.path), func() error {
+	err := reconnect.RetryWithParent(ctx, b.c, parentOf(b.path), func() error {
 		_, _, err := b.c.Create(ctx, b.path, nil, client.Persistent)
 		return err
 	})

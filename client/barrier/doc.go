@@ -30,9 +30,9 @@
 // # Layout
 //
 // The layout is that of Curator's DistributedBarrier and DistributedDoubleBarrier, and both can take part. A Barrier
-// is a persistent node. A DoubleBarrier is a folder (a container), with one ephemeral node for each member and the
+// is a persistent node. A DoubleBarrier is a parent (a container), with one ephemeral node for each member and the
 // persistent node ready during a round. A member belongs to the round if its node is older than ready. Other nodes of
-// the folder are taken for members, as by Curator.
+// the parent are taken for members, as by Curator.
 //
 // Clients of Curator that come during a round do not wait for the next one. If the last member of a round is Curator's
 // and a next round begins at once, it may take away the next round's node ready.

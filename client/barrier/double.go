@@ -26,13 +26,13 @@ type DoubleConfig struct {
 // of Enter is a member of its own.
 type DoubleBarrier struct {
 	c      *client.Client
-	folder string
+	parent string
 	cfg    DoubleConfig
 }
 
-// NewDouble returns the DoubleBarrier in a folder. It does not use the network.
-func NewDouble(c *client.Client, folder string, cfg DoubleConfig) *DoubleBarrier {
-	return &DoubleBarrier{c: c, folder: folder, cfg: cfg}
+// NewDouble returns the DoubleBarrier under a parent. It does not use the network.
+func NewDouble(c *client.Client, parent string, cfg DoubleConfig) *DoubleBarrier {
+	return &DoubleBarrier{c: c, parent: parent, cfg: cfg}
 }
 
 // Member is one who has entered a DoubleBarrier. The Right ends when the member leaves or its session ends.
@@ -49,12 +49,12 @@ type Member struct {
 // the Client may not act on its session any more.
 func (b *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 	if b.cfg.Count < 1 {
-		return nil, failed("enter", b.folder, fmt.Errorf("the count is %d; it must be at least 1", b.cfg.Count))
+		return nil, failed("enter", b.parent, fmt.Errorf("the count is %d; it must be at least 1", b.cfg.Count))
 	}
 	for {
 		m, err := b.tryEnter(ctx)
 		if !errors.Is(err, errLate) {
-			return m, failed("enter", b.folder, err)
+			return m, failed("enter", b.parent, err)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func (b *DoubleBarrier) tryEnter(ctx context.Context) (*Member, error) {
 		return nil, err
 	}
 	m := &Member{barrier: b, name: newName()}
-	stat, err := reconnect.CreateOwn(ctx, b.c, b.folder, m.name, b.cfg.Data, b.mode(client.Ephemeral))
+	stat, err := reconnect.CreateOwn(ctx, b.c, b.parent, m.name, b.cfg.Data, b.mode(client.Ephemeral))
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (b *DoubleBarrier) mode(m client.Mode) client.Mode {
 	return m
 }
 
-func (b *DoubleBarrier) pathOf(name string) string { return recipe.PathOf(b.folder, name) }
+func (b *DoubleBarrier) pathOf(name string) string { return recipe.PathOf(b.parent, name) }
 
 // newName returns a random UUID, as Curator's names are.
 func newName() string {
@@ -120,10 +120,10 @@ func (b *DoubleBarrier) readyStat(ctx context.Context) (stat client.Stat, exists
 	return stat, exists, err
 }
 
-// members returns the names of the members, sorted. There are none if there is no folder.
+// members returns the names of the members, sorted. There are none if there is no parent.
 func (b *DoubleBarrier) members(ctx context.Context) (names []string, err error) {
 	err = reconnect.Retry(ctx, b.c, func() (err error) {
-		names, _, err = b.c.Children(ctx, b.folder)
+		names, _, err = b.c.Children(ctx, b.parent)
 		return err
 	})
 	if errors.Is(err, client.ErrNoNode) {
@@ -175,7 +175,7 @@ func (b *DoubleBarrier) awaitMemberOf(ctx context.Context, round client.Zxid, na
 	return reconnect.AwaitEvent(ctx, watch)
 }
 
-// clear deletes ready if there are no members. A round that begins meanwhile sets the folder first, so its ready is not
+// clear deletes ready if there are no members. A round that begins meanwhile sets the parent first, so its ready is not
 // deleted.
 func (b *DoubleBarrier) clear(ctx context.Context) error {
 	change := client.DeleteOp(b.pathOf(readyName), client.AnyVersion)
@@ -196,7 +196,7 @@ func (b *DoubleBarrier) changeRound(ctx context.Context, change client.Operation
 		switch {
 		case errors.Is(err, client.ErrBadVersion): // another client was faster: look again
 			continue
-		case errors.Is(err, client.ErrNoNode), errors.Is(err, client.ErrNodeExists): // of the folder or of ready
+		case errors.Is(err, client.ErrNoNode), errors.Is(err, client.ErrNodeExists): // of the parent or of ready
 			return nil
 		}
 		return err
@@ -204,15 +204,15 @@ func (b *DoubleBarrier) changeRound(ctx context.Context, change client.Operation
 }
 
 // tryChange is changeRound, once. The error is client.ErrBadVersion if another client has changed the round after the
-// folder was read.
+// parent was read.
 func (b *DoubleBarrier) tryChange(ctx context.Context, change client.Operation, wanted func(members int) bool) error {
-	data, folder, err := b.c.Get(ctx, b.folder)
+	data, parent, err := b.c.Get(ctx, b.parent)
 	if err != nil {
 		return err
 	}
 	names, err := b.members(ctx)
 	if err == nil && wanted(len(names)) {
-		_, err = b.c.Multi(ctx, client.SetOp(b.folder, data, folder.Version), change)
+		_, err = b.c.Multi(ctx, client.SetOp(b.parent, data, parent.Version), change)
 	}
 	return err
 }
@@ -253,7 +253,7 @@ func (b *DoubleBarrier) awaitRound(ctx context.Context, own client.Zxid) (client
 func (m *Member) Leave(ctx context.Context) error {
 	err := m.leave(ctx)
 	m.leaveInBackground() // its node is gone already unless there is an error
-	return failed("leave", m.barrier.folder, err)
+	return failed("leave", m.barrier.parent, err)
 }
 
 // leaveInBackground ends the Right and deletes the node.

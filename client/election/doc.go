@@ -29,8 +29,8 @@
 //
 // # Layout
 //
-// The folder is a container with an ephemeral sequential node for each candidate. The default is that of Curator's
+// The parent is a container with an ephemeral sequential node for each candidate. The default is that of Curator's
 // LeaderLatch: _c_<uuid>-latch-<number>, whose data are the id of the participant. See Layout for others. Clients of
-// Curator and kazoo can be candidates in the same folder if the layout is theirs. All methods fail if the folder has
+// Curator and kazoo can be candidates in the same parent if the layout is theirs. All methods fail if the parent has
 // other nodes: see ErrForeignContenders.
 package election

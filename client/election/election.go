@@ -11,14 +11,14 @@ import (
 	"rollcall/client/recipe"
 )
 
-// ErrForeignContenders says that the folder has nodes of another layout. Their creators do not respect the candidates,
+// ErrForeignContenders says that the parent has nodes of another layout. Their creators do not respect the candidates,
 // so there could be two leaders. The text of the error names the nodes.
 var ErrForeignContenders = contender.ErrForeignContenders
 
 // Layout is the form of the candidates' names.
 type Layout int
 
-// Programs elect one leader only if they use the same folder with the same layout.
+// Programs elect one leader only if they use the same parent with the same layout.
 const (
 	Latch    Layout = iota // Curator's LeaderLatch
 	Selector               // Curator's LeaderSelector, which is that of its InterProcessMutex too
@@ -37,18 +37,18 @@ func (l Layout) ofContenders() contender.Layout {
 	}
 }
 
-// Election is an election in one folder. It is safe for concurrent use; each call of Campaign or Run is a candidate of
+// Election is an election under one parent. It is safe for concurrent use; each call of Campaign or Run is a candidate of
 // its own.
 type Election struct {
 	c      *client.Client
-	folder string
+	parent string
 	cfg    Config
 	layout contender.Layout
 }
 
-// New returns the Election in a folder. It does not use the network.
-func New(c *client.Client, folder string, cfg Config) *Election {
-	return &Election{c: c, folder: folder, cfg: cfg, layout: cfg.Layout.ofContenders()}
+// New returns the Election under a parent. It does not use the network.
+func New(c *client.Client, parent string, cfg Config) *Election {
+	return &Election{c: c, parent: parent, cfg: cfg, layout: cfg.Layout.ofContenders()}
 }
 
 // Campaign waits until this client leads, or until ctx ends. If it returns an error, the client is no candidate any
@@ -69,7 +69,7 @@ func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
 
 func (e *Election) tryCampaign(ctx context.Context) (*client.Right, error) {
 	candidate, err := contender.Enter(ctx, e.c, contender.Config{
-		Folder: e.folder, Layout: e.layout, Data: e.cfg.Data, ACL: e.cfg.ACL,
+		Parent: e.parent, Layout: e.layout, Data: e.cfg.Data, ACL: e.cfg.ACL,
 	})
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ const readsAtOnce = 100
 // Candidates returns all candidates, in order: the first one leads. It is as of the time at which the server that the
 // Client is connected to has replied.
 func (e *Election) Candidates(ctx context.Context) ([]Candidate, error) {
-	names, err := contender.List(ctx, e.c, e.folder, e.layout)
+	names, err := contender.List(ctx, e.c, e.parent, e.layout)
 	if err != nil {
 		return nil, fmt.Errorf("election: list candidates: %w", err)
 	}
@@ -138,4 +138,4 @@ func candidateOf(path string, data []byte, stat client.Stat) Candidate {
 	return Candidate{Path: path, Token: client.Token(stat.Created), Data: data}
 }
 
-func (e *Election) pathOf(name contender.Name) string { return recipe.PathOf(e.folder, name.Text) }
+func (e *Election) pathOf(name contender.Name) string { return recipe.PathOf(e.parent, name.Text) }

@@ -83,7 +83,7 @@ func (l *Leadership) find(ctx context.Context, data []byte) (string, error) {
 // passedOver returns the paths of the candidates before the successor, without the leader.
 func (l *Leadership) passedOver(ctx context.Context, successor string) ([]string, error) {
 	e := l.election
-	names, err := contender.List(ctx, e.c, e.folder, e.layout)
+	names, err := contender.List(ctx, e.c, e.parent, e.layout)
 	if err != nil {
 		return nil, err
 	}

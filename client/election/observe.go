@@ -34,7 +34,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Candidate, error] {
 				err = reconnect.AwaitEvent(ctx, watch)
 			}
 			if err != nil {
-				yield(Candidate{}, fmt.Errorf("election: observe %s: %w", e.folder, err))
+				yield(Candidate{}, fmt.Errorf("election: observe %s: %w", e.parent, err))
 				return
 			}
 		}
@@ -44,7 +44,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Candidate, error] {
 // leaderWatch returns the leader, and a watch that fires when it changes.
 func (e *Election) leaderWatch(ctx context.Context) (leader Candidate, watch *client.OnceWatch, err error) {
 	for {
-		names, err := contender.List(ctx, e.c, e.folder, e.layout)
+		names, err := contender.List(ctx, e.c, e.parent, e.layout)
 		if err != nil {
 			return Candidate{}, nil, err
 		}
@@ -68,19 +68,19 @@ func (e *Election) leaderWatch(ctx context.Context) (leader Candidate, watch *cl
 	}
 }
 
-// watchEmpty returns a watch that fires when the folder gets a candidate, or when it is created or deleted. It returns
-// nil if there is a candidate already, or a folder since.
+// watchEmpty returns a watch that fires when the parent gets a candidate, or when it is created or deleted. It returns
+// nil if there is a candidate already, or a parent since.
 func (e *Election) watchEmpty(ctx context.Context) (watch *client.OnceWatch, err error) {
 	occupied := false
 	err = reconnect.Retry(ctx, e.c, func() (err error) {
 		var names []string
-		names, _, watch, err = e.c.ChildrenWatch(ctx, e.folder)
+		names, _, watch, err = e.c.ChildrenWatch(ctx, e.parent)
 		occupied = len(names) > 0
 		return err
 	})
 	if errors.Is(err, client.ErrNoNode) {
 		err = reconnect.Retry(ctx, e.c, func() (err error) {
-			_, occupied, watch, err = e.c.ExistsWatch(ctx, e.folder)
+			_, occupied, watch, err = e.c.ExistsWatch(ctx, e.parent)
 			return err
 		})
 	}

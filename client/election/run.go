@@ -59,10 +59,10 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, l *Le
 }
 
 // Run is Election.Run with the default Config.
-func Run(ctx context.Context, c *client.Client, folder string,
+func Run(ctx context.Context, c *client.Client, parent string,
 	lead func(ctx context.Context, l *Leadership) error,
 ) error {
-	return New(c, folder, Config{}).Run(ctx, lead)
+	return New(c, parent, Config{}).Run(ctx, lead)
 }
 
 // awaitReturn calls OnHang if lead has not returned in time after the end of the leadership.

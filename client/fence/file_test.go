@@ -55,12 +55,12 @@ func TestFileRejectsSmallerTokens(t *testing.T) {
 // A token that no server gives is rejected before anything is written.
 func TestFileInvalidToken(t *testing.T) {
 	for _, token := range []client.Token{0, -1} {
-		folder := t.TempDir()
-		err := fence.File{Path: filepath.Join(folder, "state")}.Do(t.Context(), token, func() error { t.Error("the act has run"); return nil })
+		parent := t.TempDir()
+		err := fence.File{Path: filepath.Join(parent, "state")}.Do(t.Context(), token, func() error { t.Error("the act has run"); return nil })
 		if !errors.Is(err, fence.ErrInvalidToken) {
 			t.Errorf("token %d: %v", token, err)
 		}
-		if names, err := os.ReadDir(folder); err != nil || len(names) > 0 {
+		if names, err := os.ReadDir(parent); err != nil || len(names) > 0 {
 			t.Errorf("token %d left files: %v, %v", token, names, err)
 		}
 	}

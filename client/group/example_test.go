@@ -31,7 +31,7 @@ func Example() {
 // it.
 func ExampleSharePartitions() {
 	run := func(ctx context.Context, c *client.Client, id string) error {
-		cfg := group.PartitionsConfig{Folder: "/crew", ID: id, Partitions: 64}
+		cfg := group.PartitionsConfig{Parent: "/crew", ID: id, Partitions: 64}
 		return group.SharePartitions(ctx, c, cfg, func(ctx context.Context, p group.Partition) error {
 			_, err := p.Guard(ctx, client.SetOp(fmt.Sprintf("/state/%d", p.Number), []byte(id), client.AnyVersion))
 			if err != nil {

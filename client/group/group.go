@@ -11,7 +11,7 @@
 //
 // # Membership
 //
-// Members of a group are the ephemeral children of a folder: F/<id>, as Curator's GroupMember creates them. The folder
+// Members of a group are the ephemeral children of a parent: F/<id>, as Curator's GroupMember creates them. The parent
 // is a container. kazoo's Party and ShallowParty create such children too, so members of both see each other; their
 // names are <hex>__party__ and <hex>-<identifier>. A member whose process has died stays until its session ends. Nodes
 // that are not ephemeral are no members.
@@ -25,7 +25,7 @@
 // lists differ, a partition may wait, or stay with its former owner. An owner has a client.Right with a fencing token.
 //
 // kazoo's SetPartitioner has other nodes and another rule: it makes all members release everything at each change. The
-// two do not work together on one folder.
+// two do not work together on one parent.
 //
 // Before a session is handed over to another process (client.HandOver), SharePartitions must have returned: nodes that
 // it leaves in the session keep all others from those partitions.
@@ -45,14 +45,14 @@ import (
 // MaxMembers limits the members that Members and Watch read. More are an error.
 const MaxMembers = roster.MaxChildren
 
-// MaxBytes limits the data of all nodes in a folder that Members and Watch keep. More are left out: see
+// MaxBytes limits the data of all nodes under a parent that Members and Watch keep. More are left out: see
 // Member.DataOmitted.
 const MaxBytes = roster.MaxBytes
 
 // ErrTooMuchData says that the data of a node were left out because of MaxBytes.
 var ErrTooMuchData = roster.ErrTooMuchData
 
-// ErrTooMany says that a folder has more than MaxMembers nodes.
+// ErrTooMany says that a parent has more than MaxMembers nodes.
 var ErrTooMany = roster.ErrTooMany
 
 // errBadID says that an id cannot be the name of a node.
@@ -70,38 +70,38 @@ type Member struct {
 	DataOmitted bool
 }
 
-// Join makes the program a member of the group in folder until Leave or until the session ends. id must be unique among
+// Join makes the program a member of the group under parent until Leave or until the session ends. id must be unique among
 // the members; Join waits while another session has it, as Announce does.
-func Join(ctx context.Context, c *client.Client, folder, id string, data []byte) (*Presence, error) {
-	return join(ctx, c, folder, id, PresenceConfig{Data: data})
+func Join(ctx context.Context, c *client.Client, parent, id string, data []byte) (*Presence, error) {
+	return join(ctx, c, parent, id, PresenceConfig{Data: data})
 }
 
-func join(ctx context.Context, c *client.Client, folder, id string, cfg PresenceConfig) (*Presence, error) {
+func join(ctx context.Context, c *client.Client, parent, id string, cfg PresenceConfig) (*Presence, error) {
 	if id == "" || id == "." || id == ".." || strings.Contains(id, "/") {
-		return nil, fmt.Errorf("group: join %s as %q: %w", folder, id, errBadID)
+		return nil, fmt.Errorf("group: join %s as %q: %w", parent, id, errBadID)
 	}
-	return Announce(ctx, c, roster.PathOf(folder, id), cfg)
+	return Announce(ctx, c, roster.PathOf(parent, id), cfg)
 }
 
-// Members returns the members of the group in folder, sorted by id. A folder that does not exist has none. What the
+// Members returns the members of the group under parent, sorted by id. A parent that does not exist has none. What the
 // Client's server has not applied yet is missing: call Client.Sync before, if that matters.
-func Members(ctx context.Context, c *client.Client, folder string) ([]Member, error) {
-	children, err := roster.Read(ctx, c, folder)
+func Members(ctx context.Context, c *client.Client, parent string) ([]Member, error) {
+	children, err := roster.Read(ctx, c, parent)
 	if err != nil {
-		return nil, fmt.Errorf("group: members of %s: %w", folder, err)
+		return nil, fmt.Errorf("group: members of %s: %w", parent, err)
 	}
 	return membersOf(children), nil
 }
 
-// Watch returns the members of the group in folder, sorted by id, and again after each change of the members or their
+// Watch returns the members of the group under parent, sorted by id, and again after each change of the members or their
 // data, until ctx ends. The members of one list were read one after the other, so they need not all have been there at
 // one time. A caller that is slower than the changes misses lists in between, and always gets the last one.
 //
-// When ctx or the session ends, or the folder cannot be read, the last pair has the error. After that, and after a
+// When ctx or the session ends, or the parent cannot be read, the last pair has the error. After that, and after a
 // break out of the loop, no goroutine and no watch is left.
-func Watch(ctx context.Context, c *client.Client, folder string) iter.Seq2[[]Member, error] {
+func Watch(ctx context.Context, c *client.Client, parent string) iter.Seq2[[]Member, error] {
 	return func(yield func([]Member, error) bool) {
-		for children, err := range roster.Follow(ctx, c, folder) {
+		for children, err := range roster.Follow(ctx, c, parent) {
 			if err != nil {
 				yield(nil, fmt.Errorf("group: %w", err))
 				return

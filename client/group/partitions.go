@@ -33,7 +33,7 @@ const releasePatience = 2 * time.Second
 
 // PartitionsConfig describes a group that shares out partitions.
 type PartitionsConfig struct {
-	Folder     string // of the group; the nodes are in its children members and partitions
+	Parent     string // of the group; the nodes are in its children members and partitions
 	ID         string // of this member
 	Partitions int    // 1 to MaxPartitions, the same at all members
 	Data       []byte // of the member's node
@@ -87,7 +87,7 @@ func SharePartitions(ctx context.Context, c *client.Client, cfg PartitionsConfig
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	members := roster.PathOf(cfg.Folder, "members")
+	members := roster.PathOf(cfg.Parent, "members")
 	own, err := join(ctx, c, members, cfg.ID, PresenceConfig{Data: cfg.Data, ACL: cfg.ACL})
 	if err != nil {
 		return err
@@ -257,7 +257,7 @@ func (s *sharer) own(ctx context.Context, number int) error {
 // acquire waits until the partition is this member's. If ctx ends meanwhile, it gives it back.
 func (s *sharer) acquire(ctx context.Context, number int) (*client.Right, error) {
 	x, err := contender.Enter(ctx, s.c, contender.Config{
-		Folder: fmt.Sprintf("%s/%04d", roster.PathOf(s.cfg.Folder, "partitions"), number),
+		Parent: fmt.Sprintf("%s/%04d", roster.PathOf(s.cfg.Parent, "partitions"), number),
 		Layout: contender.CuratorLock, Data: []byte(s.cfg.ID), ACL: s.cfg.ACL,
 	})
 	if err != nil {

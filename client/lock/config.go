@@ -14,12 +14,12 @@ var ErrBusy = errors.New("another client holds the lock, or waits for it")
 
 // These are reasons of errors, for errors.Is.
 var (
-	ErrForeignContenders = contender.ErrForeignContenders // the folder has nodes of another recipe or library
-	ErrNumbersUsedUp     = contender.ErrNumbersUsedUp     // 2^31 contenders have been in the folder
+	ErrForeignContenders = contender.ErrForeignContenders // the parent has nodes of another recipe or library
+	ErrNumbersUsedUp     = contender.ErrNumbersUsedUp     // 2^31 contenders have been under the parent
 	ErrRemoved           = contender.ErrRemoved           // another client deleted the node of a client that waits
 )
 
-// ForeignError says that a folder has nodes that are no contenders of the lock's layout.
+// ForeignError says that a parent has nodes that are no contenders of the lock's layout.
 type ForeignError = contender.ForeignError
 
 // Layout selects the names of a lock's nodes. Clients exclude each other only if they use the same layout.
@@ -58,8 +58,8 @@ func (cfg *Config) readWriteLayout() contender.Layout {
 	return contender.CuratorReadWrite
 }
 
-func (cfg *Config) contender(folder string, layout contender.Layout, kind contender.Kind) contender.Config {
-	return contender.Config{Folder: folder, Layout: layout, Kind: kind, Data: cfg.Data, ACL: cfg.ACL}
+func (cfg *Config) contender(parent string, layout contender.Layout, kind contender.Kind) contender.Config {
+	return contender.Config{Parent: parent, Layout: layout, Kind: kind, Data: cfg.Data, ACL: cfg.ACL}
 }
 
 // acquire enters a contender and waits for its turn.
@@ -71,7 +71,7 @@ func acquire(
 		err = x.AwaitTurn(ctx, waitsFor)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lock: %s: %w", cfg.Folder, err)
+		return nil, fmt.Errorf("lock: %s: %w", cfg.Parent, err)
 	}
 	return x, nil
 }
@@ -82,14 +82,14 @@ func tryAcquire(
 ) (*contender.Contender, error) {
 	x, err := contender.Enter(ctx, c, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("lock: %s: %w", cfg.Folder, err)
+		return nil, fmt.Errorf("lock: %s: %w", cfg.Parent, err)
 	}
 	ok, err := x.HasTurn(ctx, waitsFor)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("lock: %s: %w", cfg.Folder, err)
+		return nil, fmt.Errorf("lock: %s: %w", cfg.Parent, err)
 	case !ok:
-		return nil, fmt.Errorf("lock: %s: %w", cfg.Folder, errors.Join(ErrBusy, x.Leave(ctx)))
+		return nil, fmt.Errorf("lock: %s: %w", cfg.Parent, errors.Join(ErrBusy, x.Leave(ctx)))
 	}
 	return x, nil
 }

@@ -43,18 +43,18 @@
 // background: at the latest the end of the session deletes it. While there is no connection, the calls wait for one
 // until ctx ends, whatever WhileSuspended of client.Config is.
 //
-// A folder belongs to one lock. A call that finds other nodes there returns a *ForeignError: their creators may not
+// A parent belongs to one lock. A call that finds other nodes there returns a *ForeignError: their creators may not
 // respect the lock. It cannot see nodes that are created after it has returned.
 //
 // # Nodes
 //
 // The default layout is Curator's. Config.Layout selects kazoo's.
 //
-//	Mutex, Multi, Revocable   folder/_c_<uuid>-lock-<number>
-//	RWMutex                   folder/_c_<uuid>-__READ__<number> and folder/_c_<uuid>-__WRIT__<number>
-//	Semaphore                 folder/locks is a Mutex; folder/leases/_c_<uuid>-lease-<number>
+//	Mutex, Multi, Revocable   parent/_c_<uuid>-lock-<number>
+//	RWMutex                   parent/_c_<uuid>-__READ__<number> and parent/_c_<uuid>-__WRIT__<number>
+//	Semaphore                 parent/locks is a Mutex; parent/leases/_c_<uuid>-lease-<number>
 //
-// A folder is created as a container, with all nodes on the way to it. Servers delete it some time after the last
-// contender has left. The servers number at most 2^31 - 1 contenders of a folder. If it is never empty for so long, the
+// A parent is created as a container, with all nodes on the way to it. Servers delete it some time after the last
+// contender has left. The servers number at most 2^31 - 1 contenders of a parent. If it is never empty for so long, the
 // calls return ErrNumbersUsedUp, and do not let two clients hold the lock.
 package lock

@@ -18,17 +18,17 @@ type Multi struct {
 	mutexes []*Mutex
 }
 
-// NewMulti returns the mutexes of folders as one lock. It sends no request.
-func NewMulti(c *client.Client, folders []string, cfg Config) *Multi {
+// NewMulti returns the mutexes of parents as one lock. It sends no request.
+func NewMulti(c *client.Client, parents []string, cfg Config) *Multi {
 	m := &Multi{c: c}
-	for _, folder := range folders {
-		m.mutexes = append(m.mutexes, NewMutex(c, folder, cfg))
+	for _, parent := range parents {
+		m.mutexes = append(m.mutexes, NewMutex(c, parent, cfg))
 	}
 	return m
 }
 
 // errNoMutex is the error of a Multi without mutexes.
-var errNoMutex = errors.New("lock: a Multi must have at least one folder")
+var errNoMutex = errors.New("lock: a Multi must have at least one parent")
 
 // Lock waits, until ctx ends, for all locks, and returns the right to them. If one of them is lost while it waits for
 // the others, the error is client.ErrNotHeld.
@@ -46,8 +46,8 @@ func (m *Multi) lockEach(
 		return nil, errNoMutex
 	}
 	for i, mutex := range m.mutexes {
-		if slices.ContainsFunc(m.mutexes[:i], func(other *Mutex) bool { return other.cfg.Folder == mutex.cfg.Folder }) {
-			return nil, fmt.Errorf("lock: the folder %s is twice in the Multi, which would wait for itself", mutex.cfg.Folder)
+		if slices.ContainsFunc(m.mutexes[:i], func(other *Mutex) bool { return other.cfg.Parent == mutex.cfg.Parent }) {
+			return nil, fmt.Errorf("lock: the parent %s is twice in the Multi, which would wait for itself", mutex.cfg.Parent)
 		}
 	}
 	right := &MultiRight{}
@@ -66,7 +66,7 @@ func (m *Multi) lockEach(
 		}
 		if err != nil {
 			if cause := context.Cause(whileHeld); errors.Is(cause, client.ErrNotHeld) {
-				err = fmt.Errorf("lock: lost another lock while waiting for %s: %w", mutex.cfg.Folder, cause)
+				err = fmt.Errorf("lock: lost another lock while waiting for %s: %w", mutex.cfg.Parent, cause)
 			}
 			right.releaseInBackground()
 			return nil, err
@@ -81,7 +81,7 @@ func (m *Multi) lockEach(
 // MultiRight is the right to all locks of a Multi. It is held while all of them are. It has the methods of a
 // client.Right, and is safe for concurrent use.
 type MultiRight struct {
-	rights []*client.Right // in the order of the folders
+	rights []*client.Right // in the order of the parents
 	over   context.Context // ends when one of the rights has ended
 	end    context.CancelFunc
 }
@@ -96,7 +96,7 @@ func (r *MultiRight) Held() bool { return r.over.Err() == nil && r.allHeld() }
 // Token returns the fencing token of the first lock. It orders all holders of that lock.
 func (r *MultiRight) Token() client.Token { return r.rights[0].Token() }
 
-// Tokens returns the fencing tokens of all locks, in the order of the folders. A store that belongs to one of the locks
+// Tokens returns the fencing tokens of all locks, in the order of the parents. A store that belongs to one of the locks
 // must check that lock's token.
 func (r *MultiRight) Tokens() []client.Token {
 	tokens := make([]client.Token, len(r.rights))

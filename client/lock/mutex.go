@@ -8,15 +8,15 @@ import (
 )
 
 // Mutex is a lock that one client holds at a time. It is not re-entrant. It has no state of its own, so two Mutexes
-// with the same folder are the same lock. It is safe for concurrent use.
+// with the same parent are the same lock. It is safe for concurrent use.
 type Mutex struct {
 	c   *client.Client
 	cfg contender.Config
 }
 
-// NewMutex returns the mutex of a folder. It sends no request.
-func NewMutex(c *client.Client, folder string, cfg Config) *Mutex {
-	return &Mutex{c: c, cfg: cfg.contender(folder, cfg.mutexLayout(), 0)}
+// NewMutex returns the mutex of a parent. It sends no request.
+func NewMutex(c *client.Client, parent string, cfg Config) *Mutex {
+	return &Mutex{c: c, cfg: cfg.contender(parent, cfg.mutexLayout(), 0)}
 }
 
 // Lock waits for the lock, until ctx ends, and returns the right to it. Clients get it in the order of their calls.

@@ -14,15 +14,15 @@ import (
 var revokeRequest = []byte("__REVOKE__")
 
 // Revocable is a Mutex whose holder learns that another client wants the lock. It excludes Mutexes with the same
-// folder, and Curator's. It is safe for concurrent use.
+// parent, and Curator's. It is safe for concurrent use.
 type Revocable struct {
 	mutex  *Mutex
 	layout contender.Layout
 }
 
-// NewRevocable returns the revocable mutex of a folder. It sends no request.
-func NewRevocable(c *client.Client, folder string, cfg Config) *Revocable {
-	return &Revocable{mutex: NewMutex(c, folder, cfg), layout: cfg.mutexLayout()}
+// NewRevocable returns the revocable mutex of a parent. It sends no request.
+func NewRevocable(c *client.Client, parent string, cfg Config) *Revocable {
+	return &Revocable{mutex: NewMutex(c, parent, cfg), layout: cfg.mutexLayout()}
 }
 
 // RevocableRight is a right whose holder is asked to release it.
@@ -89,9 +89,9 @@ func (r *RevocableRight) awaitRequest(ctx context.Context, c *client.Client) {
 // Revoke requests that the present holder releases the lock. It replaces the data of the holder's node. It does not
 // wait for the release: a caller that wants the lock calls Lock. If no client holds the lock, it does nothing.
 func (r *Revocable) Revoke(ctx context.Context) error {
-	folder := r.mutex.cfg.Folder
+	parent := r.mutex.cfg.Parent
 	for {
-		names, err := contender.List(ctx, r.mutex.c, folder, r.layout)
+		names, err := contender.List(ctx, r.mutex.c, parent, r.layout)
 		if err == nil && len(names) > 0 {
 			_, err = r.mutex.c.Set(ctx, r.mutex.cfg.PathOf(names[0].Text), revokeRequest, client.AnyVersion)
 		}
@@ -102,7 +102,7 @@ func (r *Revocable) Revoke(ctx context.Context) error {
 			err = r.mutex.c.AwaitConnected(ctx)
 		}
 		if err != nil {
-			return fmt.Errorf("lock: revoke %s: %w", folder, err)
+			return fmt.Errorf("lock: revoke %s: %w", parent, err)
 		}
 	}
 }

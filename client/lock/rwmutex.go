@@ -16,13 +16,13 @@ type RWMutex struct {
 	read, written contender.Config
 }
 
-// NewRWMutex returns the read-write lock of a folder. It sends no request.
-func NewRWMutex(c *client.Client, folder string, cfg Config) *RWMutex {
+// NewRWMutex returns the read-write lock of a parent. It sends no request.
+func NewRWMutex(c *client.Client, parent string, cfg Config) *RWMutex {
 	layout := cfg.readWriteLayout()
 	return &RWMutex{
 		c:       c,
-		read:    cfg.contender(folder, layout, contender.Reader),
-		written: cfg.contender(folder, layout, contender.Writer),
+		read:    cfg.contender(parent, layout, contender.Reader),
+		written: cfg.contender(parent, layout, contender.Writer),
 	}
 }
 

@@ -41,16 +41,16 @@ type Semaphore struct {
 	path    string // of the node with the number of permits; "" for none
 }
 
-// NewSemaphore returns the semaphore of a folder. It sends no request.
-func NewSemaphore(c *client.Client, folder string, cfg SemaphoreConfig) (*Semaphore, error) {
+// NewSemaphore returns the semaphore of a parent. It sends no request.
+func NewSemaphore(c *client.Client, parent string, cfg SemaphoreConfig) (*Semaphore, error) {
 	if cfg.PermitsPath == "" && cfg.Permits <= 0 {
-		return nil, fmt.Errorf("lock: semaphore %s: Permits %d must be positive, or PermitsPath set", folder, cfg.Permits)
+		return nil, fmt.Errorf("lock: semaphore %s: Permits %d must be positive, or PermitsPath set", parent, cfg.Permits)
 	}
 	leases := contender.Config{
-		Folder: recipe.PathOf(folder, "leases"), Layout: contender.CuratorLease, Data: cfg.Data, ACL: cfg.ACL,
+		Parent: recipe.PathOf(parent, "leases"), Layout: contender.CuratorLease, Data: cfg.Data, ACL: cfg.ACL,
 	}
 	return &Semaphore{
-		c: c, queue: NewMutex(c, recipe.PathOf(folder, "locks"), Config{ACL: cfg.ACL}),
+		c: c, queue: NewMutex(c, recipe.PathOf(parent, "locks"), Config{ACL: cfg.ACL}),
 		leases: leases, permits: cfg.Permits, path: cfg.PermitsPath,
 	}, nil
 }
@@ -82,7 +82,7 @@ func (s *Semaphore) acquire(ctx context.Context, turn *client.Right, wait bool) 
 		err = s.awaitPermit(ctx, x, wait)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lock: semaphore %s: %w", s.leases.Folder, err)
+		return nil, fmt.Errorf("lock: semaphore %s: %w", s.leases.Parent, err)
 	}
 	return rightOf(ctx, x, nil)
 }

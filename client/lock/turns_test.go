@@ -14,7 +14,7 @@ func TestAfterWriters(t *testing.T) {
 	}
 }
 
-// A Multi with one folder twice would wait for itself.
+// A Multi with one parent twice would wait for itself.
 func TestMultiOfOneFolderTwice(t *testing.T) {
 	m := NewMulti(nil, []string{"/a", "/b", "/a"}, Config{})
 	if _, err := m.Lock(t.Context()); err == nil || !strings.Contains(err.Error(), "/a is twice") {

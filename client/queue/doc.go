@@ -24,7 +24,7 @@
 //
 // # Large queues
 //
-// ZooKeeper's servers return the names of all elements or none. So a Queue lists the folder, keeps the first names
+// ZooKeeper's servers return the names of all elements or none. So a Queue lists the parent, keeps the first names
 // (Config.Batch), and takes those before it lists again. It keeps them for 5 s at most. A queue of a million elements
 // has lists of 21 MB, and one of them serves 1,000 elements by default. An element of a higher priority, or one that is
 // given again, is seen with the next list.
@@ -32,18 +32,18 @@
 // The takers of one process should share a Queue, so that they have one batch. Takers of several Queues try the same
 // names, and each name is a request in vain for all but one.
 //
-// A taker that finds nothing enters a line. Only the first one in the line watches the folders, so a Put wakes one
+// A taker that finds nothing enters a line. Only the first one in the line watches the parents, so a Put wakes one
 // taker.
 //
 // # Layout
 //
 // The layout is that of Curator's DistributedQueue, or DistributedPriorityQueue with Config.Priorities, with a lock
-// path. The folder has the persistent elements queue-<number>, or queue-1<priority><number> with eight hexadecimal
+// path. The parent has the persistent elements queue-<number>, or queue-1<priority><number> with eight hexadecimal
 // digits, and 0 instead of 1 for a negative priority. Smaller priorities come first. The data are in Curator's form of
-// one item; an element of Curator's can have more. The folder of the locks has an ephemeral node for each element that
-// is taken, with the same name, and the folders line and receipts, which only this package uses. Takers of Curator
+// one item; an element of Curator's can have more. The parent of the locks has an ephemeral node for each element that
+// is taken, with the same name, and the parents line and receipts, which only this package uses. Takers of Curator
 // must have the same lock path. Each take sets an element's data to what they are, so its version counts the attempts.
 //
-// The servers number 2^31 elements of a folder. After that the order is lost. If the folder is empty before, delete
+// The servers number 2^31 elements of a parent. After that the order is lost. If the parent is empty before, delete
 // it, and the numbers begin at 0 again.
 package queue

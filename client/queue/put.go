@@ -24,17 +24,17 @@ func (q *Queue) Put(ctx context.Context, data []byte) (path string, err error) {
 // PutWithPriority is Put with a priority. Elements with a smaller one are given first.
 func (q *Queue) PutWithPriority(ctx context.Context, data []byte, priority int32) (path string, err error) {
 	if priority != 0 && !q.cfg.Priorities {
-		return "", failed("put into", q.folder, fmt.Errorf("%w: %d", ErrNoPriorities, priority))
+		return "", failed("put into", q.parent, fmt.Errorf("%w: %d", ErrNoPriorities, priority))
 	}
-	if err := client.CheckPath(q.folder); err != nil { // the first request is about the receipts
-		return "", failed("put into", q.folder, err)
+	if err := client.CheckPath(q.parent); err != nil { // the first request is about the receipts
+		return "", failed("put into", q.parent, err)
 	}
 	mode := client.PersistentSequential
 	if q.cfg.ACL != nil {
 		mode = mode.WithACL(q.cfg.ACL...)
 	}
 	create := client.CreateOp(q.pathOf(nameOf(priority, q.cfg.Priorities)), encodeItem(data), mode)
-	err = reconnect.InFolder(ctx, q.c, q.folder, func() error {
+	err = reconnect.RetryWithParent(ctx, q.c, q.parent, func() error {
 		outcome, err := q.book.Do(ctx, create)
 		switch {
 		case err != nil:
@@ -46,7 +46,7 @@ func (q *Queue) PutWithPriority(ctx context.Context, data []byte, priority int32
 		path, _ = q.find(ctx, outcome.Zxid) // the element is put, whether it is found or not
 		return nil
 	})
-	return path, failed("put into", q.folder, err)
+	return path, failed("put into", q.parent, err)
 }
 
 // numbered is the name of an element and the number that the server has given it.
@@ -61,7 +61,7 @@ const numberLength = 10
 // find returns the path of the element that was created at zxid, or "" if there is none any more. The servers' numbers
 // grow with the zxid, so it reads about 20 of a million elements.
 func (q *Queue) find(ctx context.Context, zxid client.Zxid) (path string, err error) {
-	names, err := q.childrenOf(ctx, q.folder)
+	names, err := q.childrenOf(ctx, q.parent)
 	if err != nil {
 		return "", err
 	}

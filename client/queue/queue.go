@@ -25,7 +25,7 @@ const batchLife = 5 * time.Second
 
 // Config has the settings of a Queue. The zero value is ready for use.
 type Config struct {
-	// Locks is the path of the folder with the locks of the takers. All takers must use the same. "": the path of the
+	// Locks is the path of the parent with the locks of the takers. All takers must use the same. "": the path of the
 	// queue, and "-locks" after it.
 	Locks string
 
@@ -36,10 +36,10 @@ type Config struct {
 	ACL   []client.ACL // of the elements; nil: everyone has every permission
 }
 
-// Queue is a queue in a folder. It is safe for concurrent use.
+// Queue is a queue under a parent. It is safe for concurrent use.
 type Queue struct {
 	c      *client.Client
-	folder string
+	parent string
 	locks  string
 	cfg    Config
 	book   *receipt.Book
@@ -53,10 +53,10 @@ type batch struct {
 	listed time.Time
 }
 
-// New returns the Queue in a folder. It does not use the network.
-func New(c *client.Client, folder string, cfg Config) *Queue {
+// New returns the Queue under a parent. It does not use the network.
+func New(c *client.Client, parent string, cfg Config) *Queue {
 	cfg.Batch = cmp.Or(max(cfg.Batch, 0), DefaultBatch)
-	q := &Queue{c: c, folder: folder, locks: cmp.Or(cfg.Locks, folder+"-locks"), cfg: cfg, batch: make(chan batch, 1)}
+	q := &Queue{c: c, parent: parent, locks: cmp.Or(cfg.Locks, parent+"-locks"), cfg: cfg, batch: make(chan batch, 1)}
 	q.book = receipt.NewBook(c, q.locks+"/receipts")
 	q.batch <- batch{}
 	return q
@@ -86,7 +86,7 @@ func (q *Queue) nextName(ctx context.Context) (name string, err error) {
 
 // list returns the first names of elements that are not taken, in order.
 func (q *Queue) list(ctx context.Context) ([]string, error) {
-	elements, err := q.childrenOf(ctx, q.folder)
+	elements, err := q.childrenOf(ctx, q.parent)
 	if err != nil || len(elements) == 0 {
 		return nil, err
 	}
@@ -94,10 +94,10 @@ func (q *Queue) list(ctx context.Context) ([]string, error) {
 	return q.first(elements, taken), err
 }
 
-// childrenOf returns the names in a folder. There are none if there is no folder.
-func (q *Queue) childrenOf(ctx context.Context, folder string) (names []string, err error) {
+// childrenOf returns the names under a parent. There are none if there is no parent.
+func (q *Queue) childrenOf(ctx context.Context, parent string) (names []string, err error) {
 	err = reconnect.Retry(ctx, q.c, func() (err error) {
-		names, _, err = q.c.Children(ctx, folder)
+		names, _, err = q.c.Children(ctx, parent)
 		return err
 	})
 	if errors.Is(err, client.ErrNoNode) {
@@ -132,7 +132,7 @@ func (q *Queue) first(elements, taken []string) []string {
 	return kept
 }
 
-func (q *Queue) pathOf(name string) string { return recipe.PathOf(q.folder, name) }
+func (q *Queue) pathOf(name string) string { return recipe.PathOf(q.parent, name) }
 func (q *Queue) lockOf(name string) string { return recipe.PathOf(q.locks, name) }
 
 // failed returns the error of a method, or nil if err is.

@@ -22,7 +22,7 @@ func (q *Queue) Take(ctx context.Context) (*Element, error) {
 			e, err = q.takeInLine(ctx)
 		}
 		if !errors.Is(err, contender.ErrRemoved) { // which another client must have caused: no limit is needed
-			return e, failed("take from", q.folder, err)
+			return e, failed("take from", q.parent, err)
 		}
 	}
 }
@@ -33,7 +33,7 @@ func (q *Queue) TryTake(ctx context.Context) (*Element, error) {
 	if e == nil && err == nil {
 		err = ErrEmpty
 	}
-	return e, failed("take from", q.folder, err)
+	return e, failed("take from", q.parent, err)
 }
 
 // take takes the first element that is not taken. It returns nil if there is none.
@@ -69,7 +69,7 @@ func (q *Queue) lock(ctx context.Context, name string) (*Element, error) {
 		return nil, err
 	}
 	var lock client.Stat
-	err = reconnect.InFolder(ctx, q.c, q.locks, func() (err error) {
+	err = reconnect.RetryWithParent(ctx, q.c, q.locks, func() (err error) {
 		lock, err = q.tryLock(ctx, name, id, data, stat.Version)
 		return err
 	})
@@ -94,7 +94,7 @@ func (q *Queue) lock(ctx context.Context, name string) (*Element, error) {
 	return e, nil
 }
 
-// tryLock sends the transaction of lock. It returns client.ErrNoNode if there is no folder for locks.
+// tryLock sends the transaction of lock. It returns client.ErrNoNode if there is no parent for locks.
 func (q *Queue) tryLock(ctx context.Context, name, id string, data []byte, version int32) (client.Stat, error) {
 	results, err := q.c.Multi(ctx, client.CreateOp(q.lockOf(name), []byte(id), client.Ephemeral),
 		client.SetOp(q.pathOf(name), data, version))
@@ -178,7 +178,7 @@ func (q *Queue) tryUnlock(ctx context.Context, name, id string) error {
 // takeInLine waits in the line until it comes first, and takes the first element that is not taken then or later. It
 // keeps its place until it has the lock, so that the next one in the line does not try to take the same element.
 func (q *Queue) takeInLine(ctx context.Context) (*Element, error) {
-	place, err := contender.Enter(ctx, q.c, contender.Config{Folder: q.locks + "/line", Layout: contender.CuratorLock})
+	place, err := contender.Enter(ctx, q.c, contender.Config{Parent: q.locks + "/line", Layout: contender.CuratorLock})
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (q *Queue) takeInLine(ctx context.Context) (*Element, error) {
 	}
 	defer place.Abandon()
 	for {
-		elements, changed, err := q.childrenWatch(ctx, q.folder)
+		elements, changed, err := q.childrenWatch(ctx, q.parent)
 		if err != nil {
 			return nil, err
 		}
@@ -218,10 +218,10 @@ func (q *Queue) takeOneOf(ctx context.Context, names []string) (*Element, error)
 	return nil, nil
 }
 
-// childrenWatch returns the names in a folder, which it creates if necessary, and a watch of them.
-func (q *Queue) childrenWatch(ctx context.Context, folder string) (names []string, watch *client.OnceWatch, err error) {
-	err = reconnect.InFolder(ctx, q.c, folder, func() (err error) {
-		names, _, watch, err = q.c.ChildrenWatch(ctx, folder)
+// childrenWatch returns the names under a parent, which it creates if necessary, and a watch of them.
+func (q *Queue) childrenWatch(ctx context.Context, parent string) (names []string, watch *client.OnceWatch, err error) {
+	err = reconnect.RetryWithParent(ctx, q.c, parent, func() (err error) {
+		names, _, watch, err = q.c.ChildrenWatch(ctx, parent)
 		return err
 	})
 	return names, watch, err

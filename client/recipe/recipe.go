@@ -71,16 +71,16 @@ func IsSuccessor(c *client.Client) bool { return ofClient.IsSuccessor(c) }
 // that has handed the session over. Recipes remove such nodes if only that process could use them.
 func Inherited(c *client.Client, stat client.Stat) bool { return ofClient.Inherited(c, stat) }
 
-// PathOf returns the path of a child of the node at folder. It is no valid path if that of folder is none, so that a call
+// PathOf returns the path of a child of the node at parent. It is no valid path if that of parent is none, so that a call
 // rejects it.
-func PathOf(folder, name string) string {
-	switch folder {
+func PathOf(parent, name string) string {
+	switch parent {
 	case "":
 		return name
 	case "/":
-		return folder + name
+		return parent + name
 	}
-	return folder + "/" + name
+	return parent + "/" + name
 }
 
 // Shared returns what all users of a recipe share with a Client: the value for key, which create makes at the first

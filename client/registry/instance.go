@@ -18,7 +18,7 @@ import (
 
 // Instance is one instance of a service, as Curator's ServiceInstance has it.
 type Instance struct {
-	Name    string // of the service; the name of its folder
+	Name    string // of the service; the name of its parent
 	ID      string // the name of its node. Register draws a random one if it is empty
 	Address string // a host or an IP address
 	Port    int    // 0: none
@@ -197,7 +197,7 @@ func Names(ctx context.Context, c *client.Client, base string) ([]string, error)
 	return names, nil
 }
 
-// noneSkipped selects no node: every child of a service's folder is an instance.
+// noneSkipped selects no node: every child of a service's parent is an instance.
 func noneSkipped(string) bool { return false }
 
 // Instances returns the instances of a service under base, those that are disabled too. What the Client's server has

@@ -2,10 +2,10 @@
 //
 //   - Curator's x-discovery: base/<name>/<id>, an ephemeral node with the instance as JSON. See Register, Instances and
 //     Watch.
-//   - Serversets of Finagle, Aurora and Twitter's commons: folder/member_<number>, an ephemeral sequential node with
+//   - Serversets of Finagle, Aurora and Twitter's commons: parent/member_<number>, an ephemeral sequential node with
 //     endpoints as JSON. See RegisterServer, Servers and WatchServers.
 //
-// The folders are containers. A registration is a group.Presence: it comes back when its node is deleted, and ends with
+// The parents are containers. A registration is a group.Presence: it comes back when its node is deleted, and ends with
 // the session. A program that outlives its sessions registers in client.Keep.
 //
 // An entry says that its program was alive until at most a session timeout ago. The program may be gone, so callers try
@@ -51,8 +51,8 @@ func (e *MalformedError) Error() string { return fmt.Sprintf("registry: %s: %v",
 // Unwrap returns Err.
 func (e *MalformedError) Unwrap() error { return e.Err }
 
-// listingOf decodes the children of a folder. Those that skip selects are no entries.
-func listingOf[T any](folder string, children []roster.Child, skip func(name string) bool,
+// listingOf decodes the children of a parent. Those that skip selects are no entries.
+func listingOf[T any](parent string, children []roster.Child, skip func(name string) bool,
 	decode func([]byte) (T, error),
 ) Listing[T] {
 	var l Listing[T]
@@ -62,7 +62,7 @@ func listingOf[T any](folder string, children []roster.Child, skip func(name str
 		}
 		entry, err := decodeEntry(child, decode)
 		if err != nil {
-			l.Malformed = append(l.Malformed, &MalformedError{Path: roster.PathOf(folder, child.Name), Err: err})
+			l.Malformed = append(l.Malformed, &MalformedError{Path: roster.PathOf(parent, child.Name), Err: err})
 			continue
 		}
 		l.Entries = append(l.Entries, entry)
@@ -87,28 +87,28 @@ func checkSize(data []byte) error {
 	return nil
 }
 
-// read returns the entries in a folder.
-func read[T any](ctx context.Context, c *client.Client, folder string, skip func(string) bool,
+// read returns the entries under a parent.
+func read[T any](ctx context.Context, c *client.Client, parent string, skip func(string) bool,
 	decode func([]byte) (T, error),
 ) (Listing[T], error) {
-	children, err := roster.Read(ctx, c, folder)
+	children, err := roster.Read(ctx, c, parent)
 	if err != nil {
 		return Listing[T]{}, fmt.Errorf("registry: %w", err)
 	}
-	return listingOf(folder, children, skip, decode), nil
+	return listingOf(parent, children, skip, decode), nil
 }
 
-// follow returns the entries in a folder, and again after each change.
-func follow[T any](ctx context.Context, c *client.Client, folder string, skip func(string) bool,
+// follow returns the entries under a parent, and again after each change.
+func follow[T any](ctx context.Context, c *client.Client, parent string, skip func(string) bool,
 	decode func([]byte) (T, error),
 ) iter.Seq2[Listing[T], error] {
 	return func(yield func(Listing[T], error) bool) {
-		for children, err := range roster.Follow(ctx, c, folder) {
+		for children, err := range roster.Follow(ctx, c, parent) {
 			if err != nil {
 				yield(Listing[T]{}, fmt.Errorf("registry: %w", err))
 				return
 			}
-			if !yield(listingOf(folder, children, skip, decode), nil) {
+			if !yield(listingOf(parent, children, skip, decode), nil) {
 				return
 			}
 		}

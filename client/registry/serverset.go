@@ -12,7 +12,7 @@ import (
 	"rollcall/client/internal/roster"
 )
 
-// memberPrefix begins the names of the members of a serverset. Other nodes in the folder, such as Finagle's vector_
+// memberPrefix begins the names of the members of a serverset. Other nodes under the parent, such as Finagle's vector_
 // nodes with weights, are no members.
 const memberPrefix = "member_"
 
@@ -96,23 +96,23 @@ func decodeServer(data []byte) (Server, error) {
 	return s, s.Service.check()
 }
 
-// RegisterServer registers a server in the serverset in folder until Unregister or until the session ends. Its node
+// RegisterServer registers a server in the serverset under parent until Unregister or until the session ends. Its node
 // gets another number when it comes back.
-func RegisterServer(ctx context.Context, c *client.Client, folder string, s Server) (*Registration[Server], error) {
-	return register(ctx, c, roster.PathOf(folder, memberPrefix), true, s, encodeServer)
+func RegisterServer(ctx context.Context, c *client.Client, parent string, s Server) (*Registration[Server], error) {
+	return register(ctx, c, roster.PathOf(parent, memberPrefix), true, s, encodeServer)
 }
 
-// notMember selects the nodes of a serverset's folder that are no members.
+// notMember selects the nodes of a serverset's parent that are no members.
 func notMember(name string) bool { return !strings.HasPrefix(name, memberPrefix) }
 
-// Servers returns the members of the serverset in folder, whatever their Status. What the Client's server has not
+// Servers returns the members of the serverset under parent, whatever their Status. What the Client's server has not
 // applied yet is missing.
-func Servers(ctx context.Context, c *client.Client, folder string) (Listing[Server], error) {
-	return read(ctx, c, folder, notMember, decodeServer)
+func Servers(ctx context.Context, c *client.Client, parent string) (Listing[Server], error) {
+	return read(ctx, c, parent, notMember, decodeServer)
 }
 
-// WatchServers returns the members of the serverset in folder, and again after each change until ctx ends, as
+// WatchServers returns the members of the serverset under parent, and again after each change until ctx ends, as
 // group.Watch does.
-func WatchServers(ctx context.Context, c *client.Client, folder string) iter.Seq2[Listing[Server], error] {
-	return follow(ctx, c, folder, notMember, decodeServer)
+func WatchServers(ctx context.Context, c *client.Client, parent string) iter.Seq2[Listing[Server], error] {
+	return follow(ctx, c, parent, notMember, decodeServer)
 }

@@ -20,7 +20,7 @@
 // ephemeral node of the session. If the connection breaks before the reply to a write has come, the version of the
 // receipt tells whether the write was carried out, as long as the session lives. A Client has one receipt for each write
 // that its Values and queues have under way at a time, 64 at most; more writes wait. Receipts stay for later writes to the
-// same folder, whichever Value they are of. Above 64, the one that was not used for longest is deleted.
+// same parent, whichever Value they are of. Above 64, the one that was not used for longest is deleted.
 //
 // With Config.NoReceipts a write is cheaper, and after a lost reply the package can only read the node again. If it is
 // unchanged, the package sends the write again. If the next revision is the present one and differs from what was to be
@@ -31,7 +31,7 @@
 //
 // # Layout
 //
-// The value is the data of one persistent node. Receipts are in a folder beside it. Curator's SharedValue and
+// The value is the data of one persistent node. Receipts are under a parent beside it. Curator's SharedValue and
 // SharedCount and its DistributedAtomicLong and DistributedAtomicInteger have the same layout, and so has kazoo's
 // Counter: see Encoding. Nodes on the way to it are created as containers, as Curator does. The node is created by the
 // first write.

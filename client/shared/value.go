@@ -35,7 +35,7 @@ type Config struct {
 	// Initial is the value while there is no node.
 	Initial []byte
 
-	// Receipts is the path of the folder for receipts, which no other recipe may use. "": the path of the value, and
+	// Receipts is the path of the parent for receipts, which no other recipe may use. "": the path of the value, and
 	// "-receipts" after it.
 	Receipts string
 

@@ -58,7 +58,7 @@ func (v *Value) create(ctx context.Context) (Revision, error) {
 	if v.cfg.ACL != nil {
 		mode = mode.WithACL(v.cfg.ACL...)
 	}
-	err := reconnect.InFolder(ctx, v.c, parentOf(v.path), func() error {
+	err := reconnect.RetryWithParent(ctx, v.c, parentOf(v.path), func() error {
 		_, _, err := v.c.Create(ctx, v.path, v.cfg.Initial, mode)
 		return err
 	})

@@ -59,7 +59,7 @@ func TestPartitionsWorkReturns(t *testing.T) {
 		c := s.client()
 		ctx, cancel := context.WithTimeout(s.ctx, time.Minute)
 		defer cancel()
-		err := group.SharePartitions(ctx, c, group.PartitionsConfig{Folder: "/crew", ID: "a", Partitions: 3},
+		err := group.SharePartitions(ctx, c, group.PartitionsConfig{Parent: "/crew", ID: "a", Partitions: 3},
 			func(context.Context, group.Partition) error { return nil })
 		members, readErr := group.Members(s.ctx, c, "/crew/members")
 		if err != nil || ctx.Err() != nil || len(members) != 0 || readErr != nil {

@@ -144,7 +144,7 @@ var abandonedWaits = map[string]func(s *scene, busy *client.Client) waiter{
 	},
 	"partitions": func(s *scene, busy *client.Client) waiter {
 		return func(ctx context.Context, c *client.Client) error {
-			return group.SharePartitions(ctx, c, group.PartitionsConfig{Folder: "/app/group", ID: "a", Partitions: 2},
+			return group.SharePartitions(ctx, c, group.PartitionsConfig{Parent: "/app/group", ID: "a", Partitions: 2},
 				func(ctx context.Context, _ group.Partition) error { <-ctx.Done(); return ctx.Err() })
 		}
 	},

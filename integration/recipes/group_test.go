@@ -176,7 +176,7 @@ func (w *crew) join(ctx context.Context, c *client.Client, id string) {
 	go func() {
 		defer close(finished)
 		ended <- group.SharePartitions(ctx, c, group.PartitionsConfig{
-			Folder: "/crew", ID: id, Partitions: w.partitions,
+			Parent: "/crew", ID: id, Partitions: w.partitions,
 		}, func(ctx context.Context, p group.Partition) error { return w.own(ctx, id, p) })
 	}()
 }
@@ -276,7 +276,7 @@ func TestPartitionsFail(t *testing.T) {
 		c := g.client()
 		want := errors.New("it failed")
 		var running atomic.Int32
-		err := group.SharePartitions(g.ctx, c, group.PartitionsConfig{Folder: "/crew", ID: "a", Partitions: 5},
+		err := group.SharePartitions(g.ctx, c, group.PartitionsConfig{Parent: "/crew", ID: "a", Partitions: 5},
 			func(ctx context.Context, p group.Partition) error {
 				if p.Number == 3 {
 					return want
@@ -298,7 +298,7 @@ func TestPartitionsFail(t *testing.T) {
 			}
 		}
 		for _, n := range []int{0, group.MaxPartitions + 1} {
-			err := group.SharePartitions(g.ctx, c, group.PartitionsConfig{Folder: "/crew", ID: "a", Partitions: n}, nil)
+			err := group.SharePartitions(g.ctx, c, group.PartitionsConfig{Parent: "/crew", ID: "a", Partitions: n}, nil)
 			if err == nil {
 				t.Errorf("%d partitions were accepted", n)
 			}
@@ -317,7 +317,7 @@ func TestPartitionsDoNotSettle(t *testing.T) {
 		defer end()
 		begun := make(chan int, 10)
 		ended.Go(func() {
-			err := group.SharePartitions(ctx, c, group.PartitionsConfig{Folder: "/crew", ID: "a", Partitions: 2, Settle: -1},
+			err := group.SharePartitions(ctx, c, group.PartitionsConfig{Parent: "/crew", ID: "a", Partitions: 2, Settle: -1},
 				func(ctx context.Context, p group.Partition) error {
 					begun <- p.Number
 					<-ctx.Done()
@@ -347,7 +347,7 @@ func TestPartitionsWrongShares(t *testing.T) {
 	withServers(t, 1, func(g *groupServers) {
 		for _, n := range []int{1, 3} {
 			err := group.SharePartitions(g.ctx, g.client(), group.PartitionsConfig{
-				Folder: "/crew", ID: "a", Partitions: 2,
+				Parent: "/crew", ID: "a", Partitions: 2,
 				Shares: func([]string, int) []string { return slices.Repeat([]string{"a"}, n) },
 			}, func(context.Context, group.Partition) error { return errors.New("it owns a partition") })
 			want := fmt.Sprintf("Shares returned %d owners of 2 partitions", n)
@@ -466,7 +466,7 @@ func TestGroupTooLarge(t *testing.T) {
 		g.must(err)
 		_, err = group.Members(g.ctx, c, "/large")
 		for _, err := range []error{err, lastOf(group.Watch(g.ctx, c, "/large"))} {
-			if err == nil || !strings.Contains(err.Error(), "/large: the folder has more than 10000 nodes") {
+			if err == nil || !strings.Contains(err.Error(), "/large: the parent has more than 10000 nodes") {
 				t.Errorf("the error is %v", err)
 			}
 		}
@@ -519,7 +519,7 @@ func TestPartitionsWithoutProof(t *testing.T) {
 		ended := make(chan error, 1)
 		ctx, end := context.WithCancel(s.ctx)
 		go func() {
-			ended <- group.SharePartitions(ctx, c, group.PartitionsConfig{Folder: "/crew", ID: "a", Partitions: 1}, func(ctx context.Context, p group.Partition) error {
+			ended <- group.SharePartitions(ctx, c, group.PartitionsConfig{Parent: "/crew", ID: "a", Partitions: 1}, func(ctx context.Context, p group.Partition) error {
 				began <- p.Held()
 				<-ctx.Done()
 				return ctx.Err()
@@ -548,7 +548,7 @@ func TestPartitionsWaiterGivesUp(t *testing.T) {
 		began := make(chan string, 2)
 		share := func(ctx context.Context, id string) <-chan error {
 			ended, c := make(chan error, 1), g.client()
-			cfg := group.PartitionsConfig{Folder: "/crew", ID: id, Partitions: 1, Shares: func(members []string, _ int) []string {
+			cfg := group.PartitionsConfig{Parent: "/crew", ID: id, Partitions: 1, Shares: func(members []string, _ int) []string {
 				return members[len(members)-1:]
 			}}
 			go func() {

@@ -117,7 +117,7 @@ func callsOfGroups() []recipeCall {
 			return lastOf(group.Watch(ctx, c, folder))
 		}},
 		{"partitions", func(ctx context.Context, c *client.Client, folder string) error {
-			return group.SharePartitions(ctx, c, group.PartitionsConfig{Folder: folder, ID: "a", Partitions: 2},
+			return group.SharePartitions(ctx, c, group.PartitionsConfig{Parent: folder, ID: "a", Partitions: 2},
 				func(context.Context, group.Partition) error { return errBegun })
 		}},
 		{"register", func(ctx context.Context, c *client.Client, folder string) error {

@@ -47,14 +47,14 @@ const workPause = 100 * time.Millisecond
 
 // options are the flags of the command.
 type options struct {
-	servers, folder, work, session string
+	servers, parent, work, session string
 	timeout                        time.Duration
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.servers, "servers", "127.0.0.1:2181", "the servers")
-	flag.StringVar(&o.folder, "lock", "/examples/restart/lock", "the folder of the lock")
+	flag.StringVar(&o.parent, "lock", "/examples/restart/lock", "the parent of the lock")
 	flag.StringVar(&o.work, "work", "/examples/restart/work", "the node that the work writes to")
 	flag.StringVar(&o.session, "session", filepath.Join(os.Getenv("RUNTIME_DIRECTORY"), "session"),
 		"the file for the session")
@@ -105,7 +105,7 @@ func start(ctx context.Context, o options) (*client.Client, *client.Right, error
 	if err := c.CreateAll(ctx, o.work, client.Persistent); err != nil {
 		return nil, nil, err
 	}
-	right, err = lock.NewMutex(c, o.folder, lock.Config{}).Lock(ctx)
+	right, err = lock.NewMutex(c, o.parent, lock.Config{}).Lock(ctx)
 	return c, right, err
 }
 

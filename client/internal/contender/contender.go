@@ -1,24 +1,24 @@
 // Package contender has the part that locks and elections share: clients contend for a right with ephemeral sequential
-// nodes in one folder. The servers number the nodes, and the contender with the smallest number has the right.
+// nodes under one parent. The servers number the nodes, and the contender with the smallest number has the right.
 //
 // # A create whose reply is lost
 //
 // Each contender has a random protection id in the name of its node. If the connection breaks before the reply to the
 // create has come, Enter waits for a connection, lets the server catch up (sync), and looks for the id among the
-// children of the folder. It creates the node again only if it is not there. If the caller gives up first, the node is
+// children of the parent. It creates the node again only if it is not there. If the caller gives up first, the node is
 // deleted in the background. A contender belongs to one session, so a node that is found is never one of an earlier
 // session.
 //
 // # Waiting
 //
 // A contender watches one other node: the last one that stands between it and its turn. So each release wakes one
-// contender, and each of them lists the folder once.
+// contender, and each of them lists the parent once.
 //
 // # Order
 //
 // Contenders are ordered by the number that ends their names. Other libraries compare the number's text, which is the
 // same order up to 2^31 - 1. After that number, ZooKeeper's servers give it again or give negative ones, which sort
-// before all others. Contenders refuse such a folder: see ErrNumbersUsedUp. The folder is a container. The servers
+// before all others. Contenders refuse such a parent: see ErrNumbersUsedUp. The parent is a container. The servers
 // delete it some time after its last contender has left, and the numbers begin at 0 again.
 //
 // # Background work
@@ -38,19 +38,19 @@ import (
 
 // Config describes a contender.
 type Config struct {
-	Folder string       // its path. It is created as a container if it does not exist
+	Parent string       // its path. It is created as a container if it does not exist
 	Layout Layout       // required
 	Kind   Kind         // of the contender
 	Data   []byte       // of its node
 	ACL    []client.ACL // of its node; nil: everyone has every permission
 }
 
-// PathOf returns the path of a node of the folder.
+// PathOf returns the path of a node of the parent.
 func (cfg *Config) PathOf(name string) string {
-	return recipe.PathOf(cfg.Folder, name)
+	return recipe.PathOf(cfg.Parent, name)
 }
 
-// Contender is a node in a folder. Its methods must not be called concurrently.
+// Contender is a node under a parent. Its methods must not be called concurrently.
 type Contender struct {
 	c                 *client.Client
 	cfg               Config
@@ -114,7 +114,7 @@ func (x *Contender) deleteEach(ctx context.Context, names []Name) error {
 	return nil
 }
 
-// deleteNode deletes a node of the folder. One that is gone is no error.
+// deleteNode deletes a node of the parent. One that is gone is no error.
 func (x *Contender) deleteNode(ctx context.Context, name string) error {
 	err := reconnect.Delete(ctx, x.c, x.cfg.PathOf(name))
 	if errors.Is(err, client.ErrNoNode) {

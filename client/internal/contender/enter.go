@@ -10,7 +10,7 @@ import (
 	"rollcall/client/internal/reconnect"
 )
 
-// maxParentTries limits the times that the folder is created for one contender. The servers delete an empty container
+// maxParentTries limits the times that the parent is created for one contender. The servers delete an empty container
 // at most once in a check of all containers, so a second try nearly always succeeds.
 const maxParentTries = 10
 
@@ -26,7 +26,7 @@ func Enter(ctx context.Context, c *client.Client, cfg Config) (*Contender, error
 	x.token = x.stat.Created
 	if x.name.isNumberUsedUp() {
 		x.Abandon()
-		return nil, numbersUsedUp(cfg.Folder)
+		return nil, numbersUsedUp(cfg.Parent)
 	}
 	return x, nil
 }
@@ -93,15 +93,15 @@ func (x *Contender) tryCreate(ctx context.Context, request func() (string, clien
 	}
 }
 
-// createParent creates the folder. It is no error if the servers delete a container on the way to it meanwhile. It looks
-// first: many contenders may find that a folder is missing, and one of them has to create it.
+// createParent creates the parent. It is no error if the servers delete a container on the way to it meanwhile. It looks
+// first: many contenders may find that a parent is missing, and one of them has to create it.
 func (x *Contender) createParent(ctx context.Context) error {
 	err := reconnect.Retry(ctx, x.c, func() error {
-		_, exists, err := x.c.Exists(ctx, x.cfg.Folder)
+		_, exists, err := x.c.Exists(ctx, x.cfg.Parent)
 		if err != nil || exists {
 			return err
 		}
-		return x.c.CreateAll(ctx, x.cfg.Folder, client.Container)
+		return x.c.CreateAll(ctx, x.cfg.Parent, client.Container)
 	})
 	if errors.Is(err, client.ErrNoNode) {
 		return nil
@@ -113,7 +113,7 @@ func (x *Contender) createParent(ctx context.Context) error {
 func (x *Contender) adoptNode(text string, stat client.Stat) error {
 	name, ok := x.cfg.Layout.Parse(text)
 	if !ok {
-		return fmt.Errorf("%s: the server named the node %q, which is no name of %v", x.cfg.Folder, text, x.cfg.Layout)
+		return fmt.Errorf("%s: the server named the node %q, which is no name of %v", x.cfg.Parent, text, x.cfg.Layout)
 	}
 	x.name, x.stat = name, stat
 	return nil
@@ -149,12 +149,12 @@ func (x *Contender) findByID(ctx context.Context) ([]Name, error) {
 	var children []string
 	err := reconnect.Retry(ctx, x.c, func() (err error) {
 		if err = x.c.Sync(ctx); err == nil {
-			children, _, err = x.c.Children(ctx, x.cfg.Folder)
+			children, _, err = x.c.Children(ctx, x.cfg.Parent)
 		}
 		return err
 	})
 	if errors.Is(err, client.ErrNoNode) {
-		return nil, nil // no folder, no node
+		return nil, nil // no parent, no node
 	}
 	names, _ := x.cfg.Layout.splitChildren(children)
 	return slices.DeleteFunc(names, func(n Name) bool { return n.ID != x.id }), err

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Layout describes the names of the contenders in a folder. Two programs exclude each other only if they use the same
-// layout in the same folder.
+// Layout describes the names of the contenders under a parent. Two programs exclude each other only if they use the same
+// layout in the same parent.
 type Layout struct {
 	title      string   // for errors
 	idPrefix   string   // the text before the protection id
@@ -19,7 +19,7 @@ type Layout struct {
 	kindLabels []string // the text between the protection id and the number, for each Kind
 }
 
-// Kind distinguishes the contenders of a folder, such as readers and writers. It is an index in the layout's kinds.
+// Kind distinguishes the contenders of a parent, such as readers and writers. It is an index in the layout's kinds.
 type Kind int
 
 // Reader and Writer are the kinds of CuratorReadWrite and KazooReadWrite. All other layouts have one kind, 0.
@@ -180,7 +180,7 @@ func (l Layout) newID() string {
 	return id
 }
 
-// splitChildren returns the contenders among the children of a folder in their order, and the other children.
+// splitChildren returns the contenders among the children of a parent in their order, and the other children.
 func (l Layout) splitChildren(children []string) (contenders []Name, foreign []string) {
 	contenders = make([]Name, 0, len(children))
 	for _, child := range children {
@@ -204,5 +204,5 @@ func compareNames(a, b Name) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Text, b.Text))
 }
 
-// isNumberUsedUp reports whether the servers may give the number, or a smaller one, to a later contender of the folder.
+// isNumberUsedUp reports whether the servers may give the number, or a smaller one, to a later contender of the parent.
 func (n Name) isNumberUsedUp() bool { return n.Number < 0 || n.Number == math.MaxInt32 }

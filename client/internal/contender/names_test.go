@@ -9,7 +9,7 @@ import (
 func TestForeignErrorNames(t *testing.T) {
 	names := strings.Split("abcdefg", "")
 	for n, want := range map[int]string{1: ": a. Its", 5: ": a, b, c, d, e. Its", 6: ": a, b, c, d, e and 1 more. Its"} {
-		err := &ForeignError{Folder: "/f", Names: names[:n], Layout: KazooLock}
+		err := &ForeignError{Parent: "/f", Names: names[:n], Layout: KazooLock}
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%d names: %v", n, err)
 		}

@@ -18,7 +18,7 @@ type WaitsFor func(before Kind) bool
 func Exclusive(Kind) bool { return true }
 
 // AwaitTurn waits for the contender's turn. If it returns an error, the contender has left; if ctx has ended, its
-// node is deleted in the background. The error is a *ForeignError if the folder has other nodes than contenders, and
+// node is deleted in the background. The error is a *ForeignError if the parent has other nodes than contenders, and
 // ErrRemoved if another client has deleted the contender's node.
 func (x *Contender) AwaitTurn(ctx context.Context, waitsFor WaitsFor) error {
 	for {
@@ -56,16 +56,16 @@ func (x *Contender) CountAhead(ctx context.Context) (int, error) {
 	return position.ahead, err
 }
 
-// CountAheadWatch is CountAhead, and returns a watch of the children of the folder that fires with the first change
+// CountAheadWatch is CountAhead, and returns a watch of the children of the parent that fires with the first change
 // after that. If it returns an error, the contender has left, and there is no watch.
 func (x *Contender) CountAheadWatch(ctx context.Context) (int, *client.OnceWatch, error) {
 	var children []string
 	var watch *client.OnceWatch
 	err := reconnect.Retry(ctx, x.c, func() (err error) {
-		children, _, watch, err = x.c.ChildrenWatch(ctx, x.cfg.Folder)
+		children, _, watch, err = x.c.ChildrenWatch(ctx, x.cfg.Parent)
 		return err
 	})
-	if errors.Is(err, client.ErrNoNode) { // another client deleted the last node, and the servers the folder
+	if errors.Is(err, client.ErrNoNode) { // another client deleted the last node, and the servers the parent
 		err = fmt.Errorf("%s: %w", x.Path(), ErrRemoved)
 	}
 	if err != nil {
@@ -81,22 +81,22 @@ func (x *Contender) CountAheadWatch(ctx context.Context) (int, *client.OnceWatch
 	return position.ahead, watch, nil
 }
 
-// readPosition returns what the folder has before the contender. The server has applied the create of the contender's node, so
+// readPosition returns what the parent has before the contender. The server has applied the create of the contender's node, so
 // it knows all nodes with smaller numbers.
 func (x *Contender) readPosition(ctx context.Context, waitsFor WaitsFor) (position, error) {
-	children, err := listChildren(ctx, x.c, x.cfg.Folder)
+	children, err := listChildren(ctx, x.c, x.cfg.Parent)
 	if err != nil {
 		return position{}, err
 	}
 	return x.positionAmong(ctx, children, waitsFor)
 }
 
-// position is what a folder has before a contender. A contender lists the folder each time it looks, and a thousand of them
+// position is what a parent has before a contender. A contender lists the parent each time it looks, and a thousand of them
 // list a thousand names, so the names are neither kept nor sorted.
 type position struct {
 	ahead       int  // contenders
 	predecessor Name // the last one to wait for; the zero value if there is none
-	exists      bool // the contender's node is in the folder
+	exists      bool // the contender's node is under the parent
 	usedUp      bool // ErrNumbersUsedUp
 	duplicates  []string
 	foreign     []string
@@ -105,7 +105,7 @@ type position struct {
 // mustWait reports whether there is a contender to wait for.
 func (p *position) mustWait() bool { return p.predecessor.Text != "" }
 
-// positionAmong returns what the children of the folder are to the contender. It deletes a second node with the contender's
+// positionAmong returns what the children of the parent are to the contender. It deletes a second node with the contender's
 // id.
 func (x *Contender) positionAmong(ctx context.Context, children []string, waitsFor WaitsFor) (position, error) {
 	var p position
@@ -115,9 +115,9 @@ func (x *Contender) positionAmong(ctx context.Context, children []string, waitsF
 	switch {
 	case len(p.foreign) > 0:
 		slices.Sort(p.foreign)
-		return p, &ForeignError{Folder: x.cfg.Folder, Names: p.foreign, Layout: x.cfg.Layout}
+		return p, &ForeignError{Parent: x.cfg.Parent, Names: p.foreign, Layout: x.cfg.Layout}
 	case p.usedUp:
-		return p, numbersUsedUp(x.cfg.Folder)
+		return p, numbersUsedUp(x.cfg.Parent)
 	}
 	for _, duplicate := range p.duplicates {
 		if err := x.deleteNode(ctx, duplicate); err != nil {
@@ -149,28 +149,28 @@ func (p *position) addChild(child string, x *Contender, waitsFor WaitsFor) {
 	}
 }
 
-// List returns the contenders in a folder, in order. There are none if there is no folder. The error is a
-// *ForeignError if the folder has other nodes.
-func List(ctx context.Context, c *client.Client, folder string, layout Layout) ([]Name, error) {
-	children, err := listChildren(ctx, c, folder)
+// List returns the contenders under a parent, in order. There are none if there is no parent. The error is a
+// *ForeignError if the parent has other nodes.
+func List(ctx context.Context, c *client.Client, parent string, layout Layout) ([]Name, error) {
+	children, err := listChildren(ctx, c, parent)
 	if err != nil {
 		return nil, err
 	}
 	names, foreign := layout.splitChildren(children)
 	if len(foreign) > 0 {
-		return nil, &ForeignError{Folder: folder, Names: foreign, Layout: layout}
+		return nil, &ForeignError{Parent: parent, Names: foreign, Layout: layout}
 	}
 	if slices.ContainsFunc(names, Name.isNumberUsedUp) {
-		return nil, numbersUsedUp(folder)
+		return nil, numbersUsedUp(parent)
 	}
 	return names, nil
 }
 
-// listChildren returns the names of the children of a folder. There are none if there is no folder.
-func listChildren(ctx context.Context, c *client.Client, folder string) ([]string, error) {
+// listChildren returns the names of the children of a parent. There are none if there is no parent.
+func listChildren(ctx context.Context, c *client.Client, parent string) ([]string, error) {
 	var children []string
 	err := reconnect.Retry(ctx, c, func() (err error) {
-		children, _, err = c.Children(ctx, folder)
+		children, _, err = c.Children(ctx, parent)
 		return err
 	})
 	if errors.Is(err, client.ErrNoNode) {

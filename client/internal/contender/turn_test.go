@@ -29,7 +29,7 @@ func contenderNamed(t *testing.T, text string) *Contender {
 	if !ok {
 		t.Fatalf("%q is no name", text)
 	}
-	return &Contender{cfg: Config{Folder: "/f", Layout: CuratorReadWrite}, name: name, id: name.ID}
+	return &Contender{cfg: Config{Parent: "/f", Layout: CuratorReadWrite}, name: name, id: name.ID}
 }
 
 // A contender waits for the last one before it that its Turn names, whatever the order of the list, and not for those
@@ -70,7 +70,7 @@ func TestAheadOf(t *testing.T) {
 	}
 }
 
-// A contender does not get its turn in a folder with foreign nodes, with used up numbers, or without its own node.
+// A contender does not get its turn under a parent with foreign nodes, with used up numbers, or without its own node.
 func TestAheadOfErrors(t *testing.T) {
 	list := contendersOf("www")
 	x := contenderNamed(t, list[1])

@@ -62,7 +62,7 @@ func TestEnterWithLastNumber(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Abandon()
-			x, err := Enter(t.Context(), c, Config{Folder: "/f", Layout: CuratorLock})
+			x, err := Enter(t.Context(), c, Config{Parent: "/f", Layout: CuratorLock})
 			if !errors.Is(err, want) || (err == nil) != (want == nil) || (x != nil) != (want == nil) {
 				t.Errorf("number %s: %v, want %v", number, err, want)
 			}

@@ -23,11 +23,11 @@ const maxSlips = 64
 // maxTries limits the slips that are tried for one write. A second one is needed only if an operator has deleted the first.
 const maxTries = 3
 
-// Book makes receipts for writes of a Client. It holds nothing of its own: all Books of a Client with the same folder have
+// Book makes receipts for writes of a Client. It holds nothing of its own: all Books of a Client with the same parent have
 // the same nodes. It is safe for concurrent use.
 type Book struct {
 	c      *client.Client
-	folder string
+	parent string
 	desk   *desk
 }
 
@@ -38,7 +38,7 @@ type desk struct {
 	mu      sync.Mutex
 	free    []*slip             // nodes that no write uses; that of the latest write is the last one
 	held    int                 // free slips, and those of writes under way: at most maxSlips
-	cleared map[string]struct{} // folders whose inherited slips somebody removes; only if the session was handed over
+	cleared map[string]struct{} // parents whose inherited slips somebody removes; only if the session was handed over
 }
 
 // deskKey is the key of a desk in recipe.Shared.
@@ -48,23 +48,23 @@ func newDesk() *desk {
 	return &desk{places: make(chan struct{}, maxSlips), cleared: map[string]struct{}{}}
 }
 
-// slipPrefix begins the names of slips. The folder may have other nodes of the session.
+// slipPrefix begins the names of slips. The parent may have other nodes of the session.
 const slipPrefix = "receipt-"
 
 // slip is an ephemeral node whose version counts the writes that were carried out with it.
 type slip struct {
-	folder  string
+	parent  string
 	path    string
 	version int32
 	unsure  bool // the outcome of a write with it is unknown, so the version is too
 }
 
-// NewBook returns a Book that has its nodes in folder. The folder is created as a container when it is needed. The
-// nodes are ephemeral and stay for later writes. If the Client has maxSlips of them, a write in a folder without a free one
-// deletes that which was not used for longest. If the session was handed over, the first write in a folder also begins to
+// NewBook returns a Book that has its nodes under parent. The parent is created as a container when it is needed. The
+// nodes are ephemeral and stay for later writes. If the Client has maxSlips of them, a write under a parent without a free one
+// deletes that which was not used for longest. If the session was handed over, the first write under a parent also begins to
 // delete the nodes that the predecessor has left there.
-func NewBook(c *client.Client, folder string) *Book {
-	return &Book{c: c, folder: folder, desk: recipe.Shared(c, deskKey{}, newDesk)}
+func NewBook(c *client.Client, parent string) *Book {
+	return &Book{c: c, parent: parent, desk: recipe.Shared(c, deskKey{}, newDesk)}
 }
 
 // Outcome is the outcome of a write that was carried out.
@@ -105,7 +105,7 @@ var errNoSlip = errors.New("another client has deleted the node with the receipt
 
 // take returns a slip that no write uses.
 func (b *Book) take(ctx context.Context) (*slip, error) {
-	s, surplus := b.desk.take(b.folder)
+	s, surplus := b.desk.take(b.parent)
 	if surplus != nil {
 		reconnect.DeleteInBackground(b.c, surplus.path)
 	}
@@ -119,13 +119,13 @@ func (b *Book) take(ctx context.Context) (*slip, error) {
 	return s, err
 }
 
-// take returns a free slip of a folder. If there is none, s is nil, and the desk counts the one that the caller creates;
+// take returns a free slip of a parent. If there is none, s is nil, and the desk counts the one that the caller creates;
 // surplus is then the slip to delete for it, or nil. The caller has a place.
-func (d *desk) take(folder string) (s, surplus *slip) {
+func (d *desk) take(parent string) (s, surplus *slip) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, free := range slices.Backward(d.free) {
-		if free.folder == folder {
+		if free.parent == parent {
 			d.free = slices.Delete(d.free, i, i+1)
 			return free, nil
 		}
@@ -153,24 +153,24 @@ func (d *desk) forget() {
 	d.held--
 }
 
-// isFirst reports whether the inherited slips of a folder are the caller's to remove.
-func (d *desk) isFirst(folder string) bool {
+// isFirst reports whether the inherited slips of a parent are the caller's to remove.
+func (d *desk) isFirst(parent string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, cleared := d.cleared[folder]
-	d.cleared[folder] = struct{}{}
+	_, cleared := d.cleared[parent]
+	d.cleared[parent] = struct{}{}
 	return !cleared
 }
 
 func (b *Book) create(ctx context.Context) (*slip, error) {
-	if recipe.IsSuccessor(b.c) && b.desk.isFirst(b.folder) {
+	if recipe.IsSuccessor(b.c) && b.desk.isFirst(b.parent) {
 		go b.removeInherited()
 	}
 	name := slipPrefix + rand.Text()
-	if _, err := reconnect.CreateOwn(ctx, b.c, b.folder, name, nil, client.Ephemeral); err != nil {
-		return nil, fmt.Errorf("receipt in %s: %w", b.folder, err)
+	if _, err := reconnect.CreateOwn(ctx, b.c, b.parent, name, nil, client.Ephemeral); err != nil {
+		return nil, fmt.Errorf("receipt in %s: %w", b.parent, err)
 	}
-	return &slip{folder: b.folder, path: recipe.PathOf(b.folder, name)}, nil
+	return &slip{parent: b.parent, path: recipe.PathOf(b.parent, name)}, nil
 }
 
 // removeInherited deletes the slips that a predecessor has left in the session: it does not use them any more, and each
@@ -179,11 +179,11 @@ func (b *Book) removeInherited() {
 	ctx := context.Background() // the session's end ends all calls
 	var own []string
 	_ = reconnect.Retry(ctx, b.c, func() (err error) {
-		own, err = b.c.Ephemerals(ctx, b.folder)
+		own, err = b.c.Ephemerals(ctx, b.parent)
 		return err
 	})
 	for _, path := range own {
-		if !strings.HasPrefix(path, b.folder+"/"+slipPrefix) {
+		if !strings.HasPrefix(path, b.parent+"/"+slipPrefix) {
 			continue
 		}
 		var stat client.Stat
@@ -242,7 +242,7 @@ func unknown(err, why error) error {
 // own returns the error of a multi, and errNoSlip if the operation on the slip failed, which is that with index last.
 func (b *Book) own(err error, last int) error {
 	if failed, ok := errors.AsType[*client.MultiError](err); ok && failed.Index == last {
-		return fmt.Errorf("receipt in %s: %w: %w", b.folder, errNoSlip, err)
+		return fmt.Errorf("receipt in %s: %w: %w", b.parent, errNoSlip, err)
 	}
 	return err
 }

@@ -58,19 +58,19 @@ func Settle(ctx context.Context, c *client.Client) error {
 	})
 }
 
-// maxFolderTries limits the times that a folder is created for one node. The servers delete an empty container at most
+// maxParentTries limits the times that a parent is created for one node. The servers delete an empty container at most
 // once in a check of all containers, so a second try nearly always succeeds.
-const maxFolderTries = 10
+const maxParentTries = 10
 
-// InFolder calls create, which creates a node in folder, as Retry does. If there is no folder, it creates it as a
+// RetryWithParent calls create, which creates a node under parent, as Retry does. If there is no parent, it creates it as a
 // container, with those on the way to it, and calls create again.
-func InFolder(ctx context.Context, c *client.Client, folder string, create func() error) error {
+func RetryWithParent(ctx context.Context, c *client.Client, parent string, create func() error) error {
 	for tries := 0; ; tries++ {
 		err := Retry(ctx, c, create)
-		if !errors.Is(err, client.ErrNoNode) || tries == maxFolderTries || folder == "" {
+		if !errors.Is(err, client.ErrNoNode) || tries == maxParentTries || parent == "" {
 			return err
 		}
-		err = Retry(ctx, c, func() error { return c.CreateAll(ctx, folder, client.Container) })
+		err = Retry(ctx, c, func() error { return c.CreateAll(ctx, parent, client.Container) })
 		if err != nil && !errors.Is(err, client.ErrNoNode) { // a container on the way was deleted: begin again
 			return err
 		}
@@ -80,12 +80,12 @@ func InFolder(ctx context.Context, c *client.Client, folder string, create func(
 // CreateOwn creates a node whose name no other node can have, and returns its Stat. If it returns an error, no node is
 // left; it may be deleted in the background. If another client has deleted the node already, the error is
 // client.ErrNoNode.
-func CreateOwn(ctx context.Context, c *client.Client, folder, name string, data []byte, mode client.Mode) (
+func CreateOwn(ctx context.Context, c *client.Client, parent, name string, data []byte, mode client.Mode) (
 	client.Stat, error,
 ) {
-	path := recipe.PathOf(folder, name)
+	path := recipe.PathOf(parent, name)
 	var stat client.Stat
-	err := InFolder(ctx, c, folder, func() (err error) {
+	err := RetryWithParent(ctx, c, parent, func() (err error) {
 		_, stat, err = c.Create(ctx, path, data, mode)
 		return err
 	})

@@ -11,20 +11,20 @@ import (
 	"rollcall/client/internal/reconnect"
 )
 
-// Follow returns the children of a folder, sorted by name, and again after each change until ctx ends. A folder that
+// Follow returns the children of a parent, sorted by name, and again after each change until ctx ends. A parent that
 // does not exist has none, until it is created. A caller that is slower than the changes misses those in between, and
 // always gets the last one. If the data have more than MaxBytes, some are left out until there is room for them.
 //
-// When ctx or the session ends, or the folder cannot be read, the last pair has the error. After that, and after a
+// When ctx or the session ends, or the parent cannot be read, the last pair has the error. After that, and after a
 // break out of the loop, no goroutine and no watch is left.
-func Follow(ctx context.Context, c *client.Client, folder string) iter.Seq2[[]Child, error] {
-	return follow(ctx, c, folder, MaxBytes)
+func Follow(ctx context.Context, c *client.Client, parent string) iter.Seq2[[]Child, error] {
+	return follow(ctx, c, parent, MaxBytes)
 }
 
-func follow(ctx context.Context, c *client.Client, folder string, space room) iter.Seq2[[]Child, error] {
+func follow(ctx context.Context, c *client.Client, parent string, space room) iter.Seq2[[]Child, error] {
 	return func(yield func([]Child, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		f := follower{c: c, folder: folder, children: map[string]*followed{}, space: space, fired: make(chan *followed)}
+		f := follower{c: c, parent: parent, children: map[string]*followed{}, space: space, fired: make(chan *followed)}
 		defer f.end(cancel)
 		changed := true
 		err := f.refresh(ctx)
@@ -34,15 +34,15 @@ func follow(ctx context.Context, c *client.Client, folder string, space room) it
 			}
 			changed, err = f.await(ctx)
 		}
-		yield(nil, fmt.Errorf("follow %s: %w", folder, err))
+		yield(nil, fmt.Errorf("follow %s: %w", parent, err))
 	}
 }
 
 // follower is one loop of Follow. Only the goroutine of that uses it.
 type follower struct {
 	c        *client.Client
-	folder   string
-	watch    *client.OnceWatch // on the list of children, or on the folder if that does not exist
+	parent   string
+	watch    *client.OnceWatch // on the list of children, or on the parent if that does not exist
 	children map[string]*followed
 	space    room           // for the data of more children
 	fired    chan *followed // children whose watch has fired
@@ -137,18 +137,18 @@ func (f *follower) readOmitted(ctx context.Context) error {
 	return f.add(ctx, again)
 }
 
-// names reads the list of children and sets a watch on it. If there is no folder, the watch is on that.
+// names reads the list of children and sets a watch on it. If there is no parent, the watch is on that.
 func (f *follower) names(ctx context.Context) (names []string, err error) {
 	f.watch = nil
 	for f.watch == nil {
 		err = reconnect.Retry(ctx, f.c, func() (err error) {
-			names, _, f.watch, err = f.c.ChildrenWatch(ctx, f.folder)
+			names, _, f.watch, err = f.c.ChildrenWatch(ctx, f.parent)
 			return err
 		})
 		if !errors.Is(err, client.ErrNoNode) {
 			return names, err
 		}
-		_, exists, watch, err := reconnect.ExistsWatch(ctx, f.c, f.folder)
+		_, exists, watch, err := reconnect.ExistsWatch(ctx, f.c, f.parent)
 		if err != nil {
 			return nil, err
 		}
@@ -166,7 +166,7 @@ func (f *follower) add(ctx context.Context, names []string) error {
 	return each(names, func(name string) (*followed, error) {
 		child := &followed{Child: newChild(name)}
 		err := reconnect.Retry(ctx, f.c, func() (err error) {
-			child.Data, child.Stat, child.watch, err = f.c.GetWatch(ctx, PathOf(f.folder, name))
+			child.Data, child.Stat, child.watch, err = f.c.GetWatch(ctx, PathOf(f.parent, name))
 			return err
 		})
 		return child, err

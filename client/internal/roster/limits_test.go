@@ -11,7 +11,7 @@ import (
 	"rollcall/client/internal/fakezk"
 )
 
-// A folder has at most MaxChildren children.
+// A parent has at most MaxChildren children.
 func TestMaxChildren(t *testing.T) {
 	withServer(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
 		for i := range MaxChildren {

@@ -1,6 +1,6 @@
 // Package roster follows the children of a node and their data. Group membership and service registries are made of it.
 //
-// A roster keeps one watch on the folder, and one on each child. When the list changes, it reads the new children
+// A roster keeps one watch on the parent, and one on each child. When the list changes, it reads the new children
 // alone, and when the data of a child change, that child.
 package roster
 
@@ -18,25 +18,25 @@ import (
 	"rollcall/client/recipe"
 )
 
-// MaxChildren limits the children of a folder. Each costs a watch and a goroutine while it is followed, some 5 KiB.
+// MaxChildren limits the children of a parent. Each costs a watch and a goroutine while it is followed, some 5 KiB.
 const MaxChildren = 10_000
 
 // MaxBytes limits the data of all children that one Read or Follow keeps. It leaves 6 KiB for each of MaxChildren,
 // which is several times the entry of a service. Up to readsInFlight replies come on top of that.
 const MaxBytes = 64 << 20
 
-// readsInFlight limits the reads without a reply while a folder is read: enough to hide the time of a round trip, and
+// readsInFlight limits the reads without a reply while a parent is read: enough to hide the time of a round trip, and
 // a small part of the requests that a Client may have in flight.
 const readsInFlight = 64
 
-// ErrTooMany says that a folder has more than MaxChildren children.
-var ErrTooMany = fmt.Errorf("the folder has more than %d nodes", MaxChildren)
+// ErrTooMany says that a parent has more than MaxChildren children.
+var ErrTooMany = fmt.Errorf("the parent has more than %d nodes", MaxChildren)
 
 // ErrTooMuchData says that the data of a child were left out because of MaxBytes.
-var ErrTooMuchData = fmt.Errorf("the data of the folder's nodes have more than %d bytes together, so those of this "+
+var ErrTooMuchData = fmt.Errorf("the data of the parent's nodes have more than %d bytes together, so those of this "+
 	"one were left out", MaxBytes)
 
-// Child is a child of the folder, as one read has shown it.
+// Child is a child of the parent, as one read has shown it.
 type Child struct {
 	Name    string
 	Data    []byte
@@ -61,24 +61,24 @@ func (r *room) giveBack(child Child) { *r += room(len(child.Data)) }
 // newChild returns a child without its data. A name of a list shares memory with all others, so the child has a copy.
 func newChild(name string) Child { return Child{Name: strings.Clone(name)} }
 
-// Read returns the children of a folder, sorted by name. A folder that does not exist has none. Each child is read by
+// Read returns the children of a parent, sorted by name. A parent that does not exist has none. Each child is read by
 // itself, so the children need not all have been there at one time. If their data have more than MaxBytes, some are
 // left out, in no order.
-func Read(ctx context.Context, c *client.Client, folder string) ([]Child, error) {
-	return read(ctx, c, folder, MaxBytes)
+func Read(ctx context.Context, c *client.Client, parent string) ([]Child, error) {
+	return read(ctx, c, parent, MaxBytes)
 }
 
-func read(ctx context.Context, c *client.Client, folder string, space room) ([]Child, error) {
+func read(ctx context.Context, c *client.Client, parent string, space room) ([]Child, error) {
 	var names []string
 	err := reconnect.Retry(ctx, c, func() (err error) {
-		names, _, err = c.Children(ctx, folder)
+		names, _, err = c.Children(ctx, parent)
 		return err
 	})
 	if errors.Is(err, client.ErrNoNode) {
 		return nil, nil
 	}
 	if err == nil && len(names) > MaxChildren {
-		err = fmt.Errorf("read %s: %w", folder, ErrTooMany)
+		err = fmt.Errorf("read %s: %w", parent, ErrTooMany)
 	}
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func read(ctx context.Context, c *client.Client, folder string, space room) ([]C
 	err = each(names, func(name string) (*Child, error) {
 		child := newChild(name)
 		err := reconnect.Retry(ctx, c, func() (err error) {
-			child.Data, child.Stat, err = c.Get(ctx, PathOf(folder, name))
+			child.Data, child.Stat, err = c.Get(ctx, PathOf(parent, name))
 			return err
 		})
 		return &child, err
@@ -102,7 +102,7 @@ func read(ctx context.Context, c *client.Client, folder string, space room) ([]C
 }
 
 // PathOf returns the path of a child.
-func PathOf(folder, name string) string { return recipe.PathOf(folder, name) }
+func PathOf(parent, name string) string { return recipe.PathOf(parent, name) }
 
 func sorted(children map[string]Child) []Child {
 	return slices.SortedFunc(maps.Values(children), func(a, b Child) int { return strings.Compare(a.Name, b.Name) })

@@ -14,7 +14,7 @@ import (
 	"rollcall/client/internal/fakezk"
 )
 
-// withServer runs test with a folder /f in a bubble.
+// withServer runs test with a parent /f in a bubble.
 func withServer(t *testing.T, test func(t *testing.T, s *fakezk.Server, c *client.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -148,7 +148,7 @@ func (a *actor) share(path string, most time.Duration, done *claims) bool {
 	}
 	session, _ := c.Session()
 	cfg := group.PartitionsConfig{
-		Folder: path, ID: fmt.Sprintf("m%d", a.number), Partitions: partitions, Settle: settleTime,
+		Parent: path, ID: fmt.Sprintf("m%d", a.number), Partitions: partitions, Settle: settleTime,
 	}
 	err := group.SharePartitions(ctx, c, cfg, func(work context.Context, p group.Partition) error {
 		a.own(work, path, p, session)
