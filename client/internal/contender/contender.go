@@ -1,29 +1,28 @@
-// Package contender has the part that locks and elections share: clients contend for a right with ephemeral sequential
+// Package contender is the common part of locks and elections: clients contend for a right with ephemeral sequential
 // nodes under one parent. The servers number the nodes, and the contender with the smallest number has the right.
 //
 // # A create whose reply is lost
 //
 // Each contender has a random protection id in the name of its node. If the connection breaks before the reply to the
-// create has come, Enter waits for a connection, lets the server catch up (sync), and looks for the id among the
-// children of the parent. It creates the node again only if it is not there. If the caller gives up first, the node is
-// deleted in the background. A contender belongs to one session, so a node that is found is never one of an earlier
-// session.
+// create arrives, Enter waits for a connection, lets the server catch up (sync), and searches the parent's children for
+// the id. It creates the node again only if no child has the id. If the caller gives up first, the node is deleted in
+// the background. A contender belongs to one session, so a node that is found is never one of an earlier session.
 //
 // # Waiting
 //
-// A contender watches one other node: the last one that stands between it and its turn. So each release wakes one
-// contender, and each of them lists the parent once.
+// A contender watches one other node: the last one that it has to wait for. So each release wakes one contender, and
+// that one lists the parent's children once.
 //
 // # Order
 //
-// Contenders are ordered by the number that ends their names. Other libraries compare the number's text, which is the
-// same order up to 2^31 - 1. After that number, ZooKeeper's servers give it again or give negative ones, which sort
-// before all others. Contenders refuse such a parent: see ErrNumbersUsedUp. The parent is a container. The servers
-// delete it some time after its last contender has left, and the numbers begin at 0 again.
+// Contenders are ordered by the sequence number at the end of their names. Other libraries compare the number's text,
+// which is the same order up to 2^31 - 1. After that number, ZooKeeper's servers assign it again or assign negative
+// ones, which sort before all others. Contenders reject such a parent: see ErrNumbersUsedUp. The parent is a container.
+// The servers delete it some time after its last contender has left, and the numbers begin at 0 again.
 //
 // # Background work
 //
-// All goroutines that the package starts delete a node and then end. The end of the session ends them too.
+// Every goroutine that the package starts deletes a node and then ends. The end of the session ends it too.
 package contender
 
 import (
@@ -38,19 +37,19 @@ import (
 
 // Config describes a contender.
 type Config struct {
-	Parent string       // its path. It is created as a container if it does not exist
+	Parent string       // path of the parent, which is created as a container if it does not exist
 	Layout Layout       // required
 	Kind   Kind         // of the contender
 	Data   []byte       // of its node
 	ACL    []client.ACL // of its node; nil: everyone has every permission
 }
 
-// PathOf returns the path of a node of the parent.
+// PathOf returns the path of the parent's child with a name.
 func (cfg *Config) PathOf(name string) string {
 	return recipe.PathOf(cfg.Parent, name)
 }
 
-// Contender is a node under a parent. Its methods must not be called concurrently.
+// Contender is a node that contends for the right. Its methods must not be called concurrently.
 type Contender struct {
 	c                 *client.Client
 	cfg               Config
@@ -73,8 +72,8 @@ func (x *Contender) Stat() client.Stat { return x.stat }
 // Abandon deletes the contender's node in the background. It tries until the node is gone or the session has ended.
 func (x *Contender) Abandon() { go func() { _ = x.deleteNodes() }() }
 
-// Leave deletes the contender's node and waits until it is gone. If ctx ends first, it returns ctx's error, and goes on
-// in the background.
+// Leave deletes the contender's node and waits until it is gone. If ctx ends first, Leave returns ctx's error, and the
+// deletion continues in the background.
 func (x *Contender) Leave(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() { done <- x.deleteNodes() }()
@@ -86,7 +85,7 @@ func (x *Contender) Leave(ctx context.Context) error {
 	}
 }
 
-// deleteNodes deletes the contender's node, and if a create had no reply all nodes with its id.
+// deleteNodes deletes the contender's node. If there may be duplicates, it deletes every node with the contender's id.
 func (x *Contender) deleteNodes() error {
 	ctx := context.Background() // the session's end ends all calls
 	var err error
@@ -114,7 +113,7 @@ func (x *Contender) deleteEach(ctx context.Context, names []Name) error {
 	return nil
 }
 
-// deleteNode deletes a node of the parent. One that is gone is no error.
+// deleteNode deletes a child of the parent. It returns nil if there is no such child.
 func (x *Contender) deleteNode(ctx context.Context, name string) error {
 	err := reconnect.Delete(ctx, x.c, x.cfg.PathOf(name))
 	if errors.Is(err, client.ErrNoNode) {
@@ -123,5 +122,5 @@ func (x *Contender) deleteNode(ctx context.Context, name string) error {
 	return err
 }
 
-// lastElement returns the last part of a path.
+// lastElement returns the part of path after the last slash.
 func lastElement(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

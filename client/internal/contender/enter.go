@@ -10,12 +10,12 @@ import (
 	"rollcall/client/internal/reconnect"
 )
 
-// maxParentTries limits the times that the parent is created for one contender. The servers delete an empty container
-// at most once in a check of all containers, so a second try nearly always succeeds.
+// maxParentTries limits the attempts to create the parent for one contender. The servers delete an empty container at
+// most once in a check of all containers, so a second attempt nearly always succeeds.
 const maxParentTries = 10
 
-// Enter creates the node of a contender. If it returns an error, no node is left; it may be deleted in the background.
-// It waits for a connection if there is none, whatever the Client does while it is suspended.
+// Enter creates the node of a contender. If it returns an error, no node stays: it may be deleted in the background.
+// Enter waits for a connection if there is none, whatever Config.WhileSuspended of the Client is.
 func Enter(ctx context.Context, c *client.Client, cfg Config) (*Contender, error) {
 	x := &Contender{c: c, cfg: cfg, id: cfg.Layout.newID()}
 	path, mode := cfg.PathOf(cfg.Layout.namePrefix(x.id, cfg.Kind)), cfg.withACL(client.EphemeralSequential)
@@ -31,8 +31,8 @@ func Enter(ctx context.Context, c *client.Client, cfg Config) (*Contender, error
 	return x, nil
 }
 
-// EnterBeside creates the node of a contender of another kind with the number of holder, and so with its place and its
-// token. It does so only while right, which is holder's, is held: otherwise the error is client.ErrNotHeld.
+// EnterBeside creates the node of a contender of another kind with holder's number, and so with its place and its token.
+// right must be holder's right. If it is not held any more, the error is client.ErrNotHeld.
 func EnterBeside(ctx context.Context, holder *Contender, right *client.Right, cfg Config) (*Contender, error) {
 	x := &Contender{c: holder.c, cfg: cfg, id: cfg.Layout.newID(), token: holder.token}
 	number := holder.name.Text[len(holder.name.Text)-numberLength:]
@@ -58,7 +58,7 @@ func (cfg *Config) withACL(m client.Mode) client.Mode {
 	return m
 }
 
-// createNode creates the contender's node by request, once, or leaves no node.
+// createNode creates the contender's node once, by calling request. If it returns an error, no node stays.
 func (x *Contender) createNode(ctx context.Context, request func() (string, client.Stat, error)) error {
 	err := x.tryCreate(ctx, request)
 	if err != nil && x.mayHaveDuplicates {
@@ -93,8 +93,8 @@ func (x *Contender) tryCreate(ctx context.Context, request func() (string, clien
 	}
 }
 
-// createParent creates the parent. It is no error if the servers delete a container on the way to it meanwhile. It looks
-// first: many contenders may find that a parent is missing, and one of them has to create it.
+// createParent creates the parent and its ancestors. It returns nil if the servers delete one of these containers
+// meanwhile. It checks first whether the parent exists, because many contenders may find at once that it is missing.
 func (x *Contender) createParent(ctx context.Context) error {
 	err := reconnect.Retry(ctx, x.c, func() error {
 		_, exists, err := x.c.Exists(ctx, x.cfg.Parent)
@@ -109,7 +109,7 @@ func (x *Contender) createParent(ctx context.Context) error {
 	return err
 }
 
-// adoptNode makes a node the contender's.
+// adoptNode makes the node with this name the contender's node.
 func (x *Contender) adoptNode(text string, stat client.Stat) error {
 	name, ok := x.cfg.Layout.Parse(text)
 	if !ok {
@@ -119,8 +119,8 @@ func (x *Contender) adoptNode(text string, stat client.Stat) error {
 	return nil
 }
 
-// findCreated looks for the node of a create without a reply, and adopts it. found is false if the create was not carried
-// out, or another client has deleted the node since.
+// findCreated searches for the node of a create without a reply, and adopts it. found is false if the create was not
+// carried out, or if another client has deleted the node since.
 func (x *Contender) findCreated(ctx context.Context) (found bool, err error) {
 	names, err := x.findByID(ctx)
 	if err != nil || len(names) == 0 {
@@ -140,8 +140,8 @@ func (x *Contender) findCreated(ctx context.Context) (found bool, err error) {
 	return true, x.deleteEach(ctx, names[1:])
 }
 
-// findByID returns the names with the contender's id, in order, as of now: a create that was sent before is either
-// carried out and seen, or will never be carried out.
+// findByID returns the sorted names with the contender's id. It settles earlier creates first: one that is not in the
+// result will never be carried out.
 func (x *Contender) findByID(ctx context.Context) ([]Name, error) {
 	if err := x.c.AwaitConnected(ctx); err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func (x *Contender) findByID(ctx context.Context) ([]Name, error) {
 		return err
 	})
 	if errors.Is(err, client.ErrNoNode) {
-		return nil, nil // no parent, no node
+		return nil, nil // without a parent there is no node
 	}
 	names, _ := x.cfg.Layout.splitChildren(children)
 	return slices.DeleteFunc(names, func(n Name) bool { return n.ID != x.id }), err

@@ -10,7 +10,7 @@ import (
 )
 
 // Layout describes the names of the contenders under a parent. Two programs exclude each other only if they use the same
-// layout in the same parent.
+// layout under the same parent.
 type Layout struct {
 	title      string   // for errors
 	idPrefix   string   // the text before the protection id
@@ -19,7 +19,7 @@ type Layout struct {
 	kindLabels []string // the text between the protection id and the number, for each Kind
 }
 
-// Kind distinguishes the contenders of a parent, such as readers and writers. It is an index in the layout's kinds.
+// Kind distinguishes the contenders under a parent, such as readers and writers. It is an index into kindLabels.
 type Kind int
 
 // Reader and Writer are the kinds of CuratorReadWrite and KazooReadWrite. All other layouts have one kind, 0.
@@ -72,7 +72,7 @@ type Name struct {
 // numberLength is the number of digits of a server's number.
 const numberLength = 10
 
-// Parse returns the parts of the name of a contender. ok is false if the layout does not know the name.
+// Parse splits the name of a contender into its parts. ok is false if the name is not one of this layout.
 func (l Layout) Parse(text string) (name Name, ok bool) {
 	rest, ok := strings.CutPrefix(text, l.idPrefix)
 	if !ok {
@@ -94,8 +94,8 @@ func (l Layout) Parse(text string) (name Name, ok bool) {
 	return Name{}, false
 }
 
-// parseNumber returns the number of decimal digits, which a minus may precede. ok is false if they are none, or the
-// number has more than 32 bits. It takes a third of the time of strconv.ParseInt.
+// parseNumber parses decimal digits, which a minus sign may precede. ok is false if text has other characters, or the
+// number does not fit into 32 bits. It takes a third of the time of strconv.ParseInt.
 func parseNumber(text string) (number int32, ok bool) {
 	digits := strings.TrimPrefix(text, "-")
 	sum := int64(0)
@@ -119,7 +119,7 @@ const (
 )
 
 // idLength returns the length of the protection id at the beginning of text, or 0 if there is none. It runs for each
-// name of a list, so it makes no copies.
+// child of a parent, so it does not allocate.
 func idLength(text string) int {
 	if len(text) > 8 && text[8] == '-' {
 		return dashedIDLengthOf(text)
@@ -154,7 +154,7 @@ func dashedIDLengthOf(text string) int {
 	return dashedIDLength
 }
 
-// isHexDigit is true for the digits of hexadecimal numbers.
+// isHexDigit is true for the bytes of hexadecimal digits.
 var isHexDigit = func() (is [256]bool) {
 	for _, c := range "0123456789abcdefABCDEF" {
 		is[c] = true
@@ -162,7 +162,7 @@ var isHexDigit = func() (is [256]bool) {
 	return is
 }()
 
-// namePrefix returns the name of a contender without its number.
+// namePrefix returns the name of a contender without its sequence number.
 func (l Layout) namePrefix(id string, kind Kind) string {
 	return l.idPrefix + id + l.idSuffix + l.kindLabels[kind]
 }
@@ -180,7 +180,7 @@ func (l Layout) newID() string {
 	return id
 }
 
-// splitChildren returns the contenders among the children of a parent in their order, and the other children.
+// splitChildren returns the contenders among children, in their order, and the other children, sorted.
 func (l Layout) splitChildren(children []string) (contenders []Name, foreign []string) {
 	contenders = make([]Name, 0, len(children))
 	for _, child := range children {
@@ -195,8 +195,8 @@ func (l Layout) splitChildren(children []string) (contenders []Name, foreign []s
 	return contenders, foreign
 }
 
-// compareNames orders contenders by their numbers. Two have the same number if a writer became a reader as well, and keeps
-// its place.
+// compareNames orders contenders by their numbers. Two contenders have the same number if a writer has also become a
+// reader and keeps its place.
 func compareNames(a, b Name) int {
 	if a.Number != b.Number {
 		return cmp.Compare(a.Number, b.Number)
@@ -204,5 +204,5 @@ func compareNames(a, b Name) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Text, b.Text))
 }
 
-// isNumberUsedUp reports whether the servers may give the number, or a smaller one, to a later contender of the parent.
+// isNumberUsedUp reports whether the servers may assign the number, or a smaller one, to a later contender.
 func (n Name) isNumberUsedUp() bool { return n.Number < 0 || n.Number == math.MaxInt32 }

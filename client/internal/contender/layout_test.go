@@ -137,9 +137,9 @@ func TestOrder(t *testing.T) {
 
 func TestForeignErrorText(t *testing.T) {
 	err := error(&ForeignError{Parent: "/f", Names: []string{"a", "b", "c", "d", "e", "f", "g"}, Layout: CuratorReadWrite})
-	want := "/f: the parent has nodes that are no contenders of its layout: a, b, c, d, e and 2 more. Its layout is " +
+	want := "/f: the parent has children that are not contenders of its layout: a, b, c, d, e and 2 more. Its layout is " +
 		"Curator's read-write lock, with the names _c_<id>-__READ__<number> and _c_<id>-__WRIT__<number>. " +
-		"Use a parent of its own, or the layout of those nodes; delete them if nothing uses them"
+		"Use another parent, or the layout of those nodes; delete them if nothing uses them"
 	if err.Error() != want || !errors.Is(err, ErrForeignContenders) {
 		t.Errorf("the error is %q", err)
 	}

@@ -10,9 +10,9 @@ import (
 	"rollcall/client/recipe"
 )
 
-// Right returns the right that the contender's node gives, once it has its turn. The contender must not be used any
-// more: Right.Release deletes the node. If the Client may not act on its session at the moment, the contender leaves,
-// and the error is client.ErrNotHeld. It sends a sync if the last proof that the session lives is too old.
+// Right returns the right of the contender's node. Call it once the contender has its turn, and do not use the contender
+// afterwards: Right.Release deletes the node. If the Client may not act on its session at the moment, the contender
+// leaves, and the error is client.ErrNotHeld. Right sends a sync if the last proof that the session lives is too old.
 func (x *Contender) Right(ctx context.Context) (*client.Right, error) {
 	if err := reconnect.Retry(ctx, x.c, func() error { return recipe.Prove(ctx, x.c) }); err != nil {
 		x.Abandon()
@@ -29,8 +29,8 @@ func (x *Contender) Right(ctx context.Context) (*client.Right, error) {
 	return right, nil
 }
 
-// deleteDuplicates deletes the other nodes with the contender's id. Its own is left to Release, or to a request that gives
-// its place away.
+// deleteDuplicates deletes the other nodes with the contender's id. It keeps the contender's own node, which Release
+// deletes, or a request that passes its place on.
 func (x *Contender) deleteDuplicates() error {
 	ctx := context.Background() // the session's end ends all calls
 	names, err := x.findByID(ctx)

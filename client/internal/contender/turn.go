@@ -10,15 +10,15 @@ import (
 	"rollcall/client/internal/reconnect"
 )
 
-// WaitsFor reports whether a contender waits for one of a kind that came before it. It waits for the last of them, and has
-// its turn when there is none.
-type WaitsFor func(before Kind) bool
+// WaitsFor reports whether a contender waits for earlier contenders of a kind. The contender waits for the last of them,
+// and has its turn when there are none.
+type WaitsFor func(earlier Kind) bool
 
-// Exclusive is the Turn of a contender that is alone when it has its turn: it waits for the one before it.
+// Exclusive is the WaitsFor of a contender that must be the only one with a turn: it waits for every kind.
 func Exclusive(Kind) bool { return true }
 
-// AwaitTurn waits for the contender's turn. If it returns an error, the contender has left; if ctx has ended, its
-// node is deleted in the background. The error is a *ForeignError if the parent has other nodes than contenders, and
+// AwaitTurn waits for the contender's turn. If it returns an error, the contender has left. If ctx has ended, the node
+// is deleted in the background. The error is a *ForeignError if the parent has children that are not contenders, and
 // ErrRemoved if another client has deleted the contender's node.
 func (x *Contender) AwaitTurn(ctx context.Context, waitsFor WaitsFor) error {
 	for {
@@ -56,8 +56,8 @@ func (x *Contender) CountAhead(ctx context.Context) (int, error) {
 	return position.ahead, err
 }
 
-// CountAheadWatch is CountAhead, and returns a watch of the children of the parent that fires with the first change
-// after that. If it returns an error, the contender has left, and there is no watch.
+// CountAheadWatch is CountAhead with a watch on the parent's children, which fires at the first change after the count.
+// If it returns an error, the contender has left, and there is no watch.
 func (x *Contender) CountAheadWatch(ctx context.Context) (int, *client.OnceWatch, error) {
 	var children []string
 	var watch *client.OnceWatch
@@ -81,8 +81,8 @@ func (x *Contender) CountAheadWatch(ctx context.Context) (int, *client.OnceWatch
 	return position.ahead, watch, nil
 }
 
-// readPosition returns what the parent has before the contender. The server has applied the create of the contender's node, so
-// it knows all nodes with smaller numbers.
+// readPosition lists the parent's children and returns the contender's position. The server has applied the create of
+// the contender's node, so it knows all nodes with smaller numbers.
 func (x *Contender) readPosition(ctx context.Context, waitsFor WaitsFor) (position, error) {
 	children, err := listChildren(ctx, x.c, x.cfg.Parent)
 	if err != nil {
@@ -91,22 +91,22 @@ func (x *Contender) readPosition(ctx context.Context, waitsFor WaitsFor) (positi
 	return x.positionAmong(ctx, children, waitsFor)
 }
 
-// position is what a parent has before a contender. A contender lists the parent each time it looks, and a thousand of them
-// list a thousand names, so the names are neither kept nor sorted.
+// position is the place of a contender among the parent's children. A thousand contenders list a thousand names each, so
+// position neither keeps nor sorts the names.
 type position struct {
-	ahead       int  // contenders
-	predecessor Name // the last one to wait for; the zero value if there is none
-	exists      bool // the contender's node is under the parent
-	usedUp      bool // ErrNumbersUsedUp
-	duplicates  []string
-	foreign     []string
+	ahead       int      // number of contenders before this one
+	predecessor Name     // the last of them to wait for; the zero value if there is none
+	exists      bool     // the contender's node is one of the children
+	usedUp      bool     // a child has a number for which ErrNumbersUsedUp is returned
+	duplicates  []string // other children with the contender's id
+	foreign     []string // children that are not contenders
 }
 
 // mustWait reports whether there is a contender to wait for.
 func (p *position) mustWait() bool { return p.predecessor.Text != "" }
 
-// positionAmong returns what the children of the parent are to the contender. It deletes a second node with the contender's
-// id.
+// positionAmong returns the contender's position among the parent's children. It deletes other nodes with the
+// contender's id.
 func (x *Contender) positionAmong(ctx context.Context, children []string, waitsFor WaitsFor) (position, error) {
 	var p position
 	for _, child := range children {
@@ -149,8 +149,8 @@ func (p *position) addChild(child string, x *Contender, waitsFor WaitsFor) {
 	}
 }
 
-// List returns the contenders under a parent, in order. There are none if there is no parent. The error is a
-// *ForeignError if the parent has other nodes.
+// List returns the contenders under a parent, in order. It returns none if the parent does not exist. The error is a
+// *ForeignError if the parent has other children.
 func List(ctx context.Context, c *client.Client, parent string, layout Layout) ([]Name, error) {
 	children, err := listChildren(ctx, c, parent)
 	if err != nil {
@@ -166,7 +166,7 @@ func List(ctx context.Context, c *client.Client, parent string, layout Layout) (
 	return names, nil
 }
 
-// listChildren returns the names of the children of a parent. There are none if there is no parent.
+// listChildren returns the names of the children of parent, or none if it does not exist.
 func listChildren(ctx context.Context, c *client.Client, parent string) ([]string, error) {
 	var children []string
 	err := reconnect.Retry(ctx, c, func() (err error) {
@@ -179,8 +179,8 @@ func listChildren(ctx context.Context, c *client.Client, parent string) ([]strin
 	return children, err
 }
 
-// AwaitChange waits until a node is set or deleted, or does not exist. It returns nil as well when the connection was
-// lost and is there again, because the caller has to look again then.
+// AwaitChange waits until a node is set or deleted, or does not exist. It also returns nil after the connection was lost
+// and is back, because the caller has to read the node again then.
 func AwaitChange(ctx context.Context, c *client.Client, path string) error {
 	_, _, watch, err := c.GetWatch(ctx, path) // unlike ExistsWatch, it leaves no watch if there is no node
 	switch {

@@ -32,8 +32,8 @@ func contenderNamed(t *testing.T, text string) *Contender {
 	return &Contender{cfg: Config{Parent: "/f", Layout: CuratorReadWrite}, name: name, id: name.ID}
 }
 
-// A contender waits for the last one before it that its Turn names, whatever the order of the list, and not for those
-// after it.
+// A contender waits for the last earlier one that its WaitsFor selects, whatever the order of the list, and not for later
+// ones.
 func TestAheadOf(t *testing.T) {
 	afterWriters := WaitsFor(func(before Kind) bool { return before == Writer })
 	for _, tt := range []struct {
@@ -70,7 +70,7 @@ func TestAheadOf(t *testing.T) {
 	}
 }
 
-// A contender does not get its turn under a parent with foreign nodes, with used up numbers, or without its own node.
+// A contender gets no turn under a parent with foreign nodes, with used up numbers, or without the contender's own node.
 func TestAheadOfErrors(t *testing.T) {
 	list := contendersOf("www")
 	x := contenderNamed(t, list[1])
