@@ -26,7 +26,7 @@ func TestBetween(t *testing.T) {
 		{"leader", fmt.Sprint(maxPassedOver + 1), 0, ErrTooMany},
 		{"leader", "none", 0, ErrNoCandidate},
 	} {
-		got, err := between(slices.Clone(candidates), tt.leader, tt.successor)
+		got, err := candidatesBetween(slices.Clone(candidates), tt.leader, tt.successor)
 		if len(got) != tt.want || !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
 			t.Errorf("%s to %s: %d are passed over, %v; want %d, %v", tt.leader, tt.successor, len(got), err, tt.want, tt.err)
 		}

@@ -7,7 +7,7 @@
 //
 // # Guarantees
 //
-//   - Candidates are ordered by the time at which they came. The first one leads.
+//   - Candidates are ordered by the time at which they entered. The first one leads.
 //   - A Leadership is a client.Right. Held is exact at the moment of the call: while it returns true, the ensemble has
 //     given the leadership to nobody else. Guard carries writes out only if the leadership is still held. Token is the
 //     fencing token, which grows with every leader, for stores outside of the ensemble.
@@ -31,6 +31,6 @@
 //
 // The parent is a container with an ephemeral sequential node for each candidate. The default is that of Curator's
 // LeaderLatch: _c_<uuid>-latch-<number>, whose data are the id of the participant. See Layout for others. Clients of
-// Curator and kazoo can be candidates in the same parent if the layout is theirs. All methods fail if the parent has
+// Curator and kazoo can be candidates under the same parent if the layout is theirs. All methods fail if the parent has
 // other nodes: see ErrForeignContenders.
 package election

@@ -11,8 +11,8 @@ import (
 	"rollcall/client/recipe"
 )
 
-// ErrForeignContenders says that the parent has nodes of another layout. Their creators do not respect the candidates,
-// so there could be two leaders. The text of the error names the nodes.
+// ErrForeignContenders means that the parent has children of another layout. Their creators do not respect the
+// candidates, so there could be two leaders. The text of the error names the nodes.
 var ErrForeignContenders = contender.ErrForeignContenders
 
 // Layout is the form of the candidates' names.
@@ -25,8 +25,8 @@ const (
 	Kazoo                  // kazoo's Election, which is that of its Lock too
 )
 
-// ofContenders returns the layout of the candidates' nodes. It is that of Latch for a Layout that does not exist.
-func (l Layout) ofContenders() contender.Layout {
+// contenderLayout returns the layout of the candidates' nodes. For an unknown Layout it returns that of Latch.
+func (l Layout) contenderLayout() contender.Layout {
 	switch l {
 	case Selector:
 		return contender.CuratorLock
@@ -37,8 +37,8 @@ func (l Layout) ofContenders() contender.Layout {
 	}
 }
 
-// Election is an election under one parent. It is safe for concurrent use; each call of Campaign or Run is a candidate of
-// its own.
+// Election is an election among the children of one parent. It is safe for concurrent use. Each call of Campaign or Run
+// is a candidate of its own.
 type Election struct {
 	c      *client.Client
 	parent string
@@ -46,9 +46,9 @@ type Election struct {
 	layout contender.Layout
 }
 
-// New returns the Election under a parent. It does not use the network.
+// New returns the Election whose candidates are children of parent. It does not use the network.
 func New(c *client.Client, parent string, cfg Config) *Election {
-	return &Election{c: c, parent: parent, cfg: cfg, layout: cfg.Layout.ofContenders()}
+	return &Election{c: c, parent: parent, cfg: cfg, layout: cfg.Layout.contenderLayout()}
 }
 
 // Campaign waits until this client leads, or until ctx ends. If it returns an error, the client is no candidate any
@@ -90,8 +90,7 @@ type Candidate struct {
 // readsAtOnce is the number of candidates whose data are read by one request.
 const readsAtOnce = 100
 
-// Candidates returns all candidates, in order: the first one leads. It is as of the time at which the server that the
-// Client is connected to has replied.
+// Candidates returns all candidates, in order: the first one leads. The list is as recent as the Client's server.
 func (e *Election) Candidates(ctx context.Context) ([]Candidate, error) {
 	names, err := contender.List(ctx, e.c, e.parent, e.layout)
 	if err != nil {
@@ -99,7 +98,7 @@ func (e *Election) Candidates(ctx context.Context) ([]Candidate, error) {
 	}
 	candidates := make([]Candidate, 0, len(names))
 	for begin := 0; begin < len(names); begin += readsAtOnce {
-		part, err := e.read(ctx, names[begin:min(begin+readsAtOnce, len(names))])
+		part, err := e.readCandidates(ctx, names[begin:min(begin+readsAtOnce, len(names))])
 		if err != nil {
 			return nil, fmt.Errorf("election: read candidates: %w", err)
 		}
@@ -108,8 +107,8 @@ func (e *Election) Candidates(ctx context.Context) ([]Candidate, error) {
 	return candidates, nil
 }
 
-// read returns those of the named candidates that are still there.
-func (e *Election) read(ctx context.Context, names []contender.Name) ([]Candidate, error) {
+// readCandidates returns the named candidates that still exist.
+func (e *Election) readCandidates(ctx context.Context, names []contender.Name) ([]Candidate, error) {
 	ops := make([]client.Operation, len(names))
 	for i, name := range names {
 		ops[i] = client.GetOp(e.pathOf(name))
@@ -126,7 +125,7 @@ func (e *Election) read(ctx context.Context, names []contender.Name) ([]Candidat
 	for i, result := range results {
 		switch {
 		case result.Err == nil:
-			candidates = append(candidates, candidateOf(ops[i].Path(), result.Data, result.Stat))
+			candidates = append(candidates, newCandidate(ops[i].Path(), result.Data, result.Stat))
 		case !errors.Is(result.Err, client.ErrNoNode):
 			return nil, fmt.Errorf("%s: %w", ops[i].Path(), result.Err)
 		}
@@ -134,7 +133,7 @@ func (e *Election) read(ctx context.Context, names []contender.Name) ([]Candidat
 	return candidates, nil
 }
 
-func candidateOf(path string, data []byte, stat client.Stat) Candidate {
+func newCandidate(path string, data []byte, stat client.Stat) Candidate {
 	return Candidate{Path: path, Token: client.Token(stat.Created), Data: data}
 }
 

@@ -12,7 +12,7 @@ import (
 	"rollcall/client/election"
 )
 
-// A service has one leader. Its writes are guarded, and the process ends if it goes on after its leadership.
+// A service has one leader. Its writes are guarded, and the process ends if it continues after its leadership.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -7,12 +7,12 @@ import (
 	"rollcall/client"
 )
 
-// Keep takes part in the election under parent until ctx ends, and calls lead each time this program leads. It outlives
-// sessions, as client.Keep does, and leaderships that end by themselves: it campaigns again.
+// Keep takes part in the election under parent until ctx ends, and calls lead each time this program leads. It
+// campaigns again after the end of a session, as client.Keep does, and after a leadership that has ended by itself.
 //
 // The context of lead ends with ctx, with the session, and when the leadership ends; lead must return then: see
-// Election.Run. If lead returns while it leads, Keep resigns, closes the session, and returns lead's error, which may be
-// nil. Otherwise the error is that of client.Keep, or of the campaign.
+// Election.Run. If lead returns while it leads, Keep resigns, closes the session, and returns lead's error, which may
+// be nil. Otherwise the error is that of client.Keep, or of the campaign.
 func Keep(ctx context.Context, servers string, session client.Config, parent string, cfg Config,
 	lead func(ctx context.Context, l *Leadership) error,
 ) error {

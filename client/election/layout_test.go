@@ -12,13 +12,13 @@ func TestLayouts(t *testing.T) {
 	}
 	for layout := range names {
 		for of, text := range names {
-			name, ok := layout.ofContenders().Parse(text)
+			name, ok := layout.contenderLayout().Parse(text)
 			if ok != (of == layout) || ok && name.Number != 7 {
 				t.Errorf("layout %d of %s: %+v, %t", layout, text, name, ok)
 			}
 		}
 	}
-	if _, ok := Layout(99).ofContenders().Parse(names[Latch]); !ok {
+	if _, ok := Layout(99).contenderLayout().Parse(names[Latch]); !ok {
 		t.Error("a layout that does not exist is not that of Latch")
 	}
 }

@@ -18,19 +18,19 @@ import (
 type Leadership struct {
 	*client.Right
 	election *Election
-	givenUp  atomic.Bool // by Resign or HandOver
+	givenUp  atomic.Bool // set by Resign or HandOver
 }
 
-// Resign gives the leadership up. Right.Release does too, but Run then takes the leadership for lost.
+// Resign gives the leadership up. Right.Release does so too, but Run then returns client.ErrNotHeld.
 func (l *Leadership) Resign(ctx context.Context) error {
 	l.givenUp.Store(true)
 	return l.Release(ctx)
 }
 
 var (
-	// ErrNoCandidate says that no candidate has the data that HandOver names, or that it has left.
+	// ErrNoCandidate means that no candidate has the data that HandOver names, or that the candidate has left.
 	ErrNoCandidate = errors.New("there is no such candidate")
-	// ErrTooMany says that there are more candidates before the named one than HandOver can pass over.
+	// ErrTooMany means that there are more candidates before the named one than HandOver can pass over.
 	ErrTooMany = errors.New("too many candidates come first")
 )
 
@@ -41,15 +41,15 @@ const maxPassedOver = 1000
 // HandOver gives the leadership to the first candidate whose data are to. The candidates before it lose their places,
 // and enter again: see Hand-over in the package's comment.
 //
-// Stop leading before the call: HandOver ends the leadership before it sends its request. If that fails, because the
-// candidate leaves at that moment or ctx ends, it resigns, and the next candidate leads. If there is no such candidate
-// when HandOver looks for it, this client goes on leading: Held tells.
+// Stop leading before the call: HandOver ends the leadership before it sends its request. If the request fails, because
+// the candidate leaves at that moment or ctx ends, HandOver resigns, and the next candidate leads. If HandOver finds no
+// such candidate, this client continues to lead, and Held returns true.
 func (l *Leadership) HandOver(ctx context.Context, to []byte) error {
 	ctx, cancel := recipe.Outlast(ctx, l.Right)
 	defer cancel()
-	successor, err := l.find(ctx, to)
+	successor, err := l.findSuccessor(ctx, to)
 	if err == nil {
-		_, err = l.passedOver(ctx, successor)
+		_, err = l.listPassedOver(ctx, successor)
 	}
 	if err == nil && !l.Held() {
 		err = client.ErrNotHeld
@@ -59,15 +59,15 @@ func (l *Leadership) HandOver(ctx context.Context, to []byte) error {
 	}
 	l.givenUp.Store(true)
 	recipe.End(l.Right)
-	if err := l.handOver(ctx, successor); err != nil {
-		_ = l.Release(ctx) // goes on in the background until the node is gone
+	if err := l.passLeadership(ctx, successor); err != nil {
+		_ = l.Release(ctx) // continues in the background until the node is gone
 		return fmt.Errorf("election: hand over %s to %s: %w", l.Path(), successor, err)
 	}
 	return nil
 }
 
-// find returns the path of the first candidate with these data, apart from the leader.
-func (l *Leadership) find(ctx context.Context, data []byte) (string, error) {
+// findSuccessor returns the path of the first candidate with these data, without the leader.
+func (l *Leadership) findSuccessor(ctx context.Context, data []byte) (string, error) {
 	candidates, err := l.election.Candidates(ctx)
 	if err != nil {
 		return "", err
@@ -80,8 +80,8 @@ func (l *Leadership) find(ctx context.Context, data []byte) (string, error) {
 	return "", fmt.Errorf("%w: %.100q", ErrNoCandidate, data)
 }
 
-// passedOver returns the paths of the candidates before the successor, without the leader.
-func (l *Leadership) passedOver(ctx context.Context, successor string) ([]string, error) {
+// listPassedOver returns the paths of the candidates before the successor, without the leader.
+func (l *Leadership) listPassedOver(ctx context.Context, successor string) ([]string, error) {
 	e := l.election
 	names, err := contender.List(ctx, e.c, e.parent, e.layout)
 	if err != nil {
@@ -91,11 +91,11 @@ func (l *Leadership) passedOver(ctx context.Context, successor string) ([]string
 	for _, name := range names {
 		paths = append(paths, e.pathOf(name))
 	}
-	return between(paths, l.Path(), successor)
+	return candidatesBetween(paths, l.Path(), successor)
 }
 
-// between returns the candidates before the successor, without the leader.
-func between(candidates []string, leader, successor string) ([]string, error) {
+// candidatesBetween returns the candidates before the successor, without the leader.
+func candidatesBetween(candidates []string, leader, successor string) ([]string, error) {
 	i := slices.Index(candidates, successor)
 	if i < 0 {
 		return nil, ErrNoCandidate
@@ -107,11 +107,11 @@ func between(candidates []string, leader, successor string) ([]string, error) {
 	return passed, nil
 }
 
-// handOver makes the successor the first candidate, in one transaction. It tries again when one of the candidates to
-// pass over has left, of which there are fewer each time.
-func (l *Leadership) handOver(ctx context.Context, successor string) error {
+// passLeadership makes the successor the first candidate, in one transaction. It tries again if one of the candidates
+// to pass over has left. There are fewer of them each time.
+func (l *Leadership) passLeadership(ctx context.Context, successor string) error {
 	for {
-		passed, err := l.passedOver(ctx, successor)
+		passed, err := l.listPassedOver(ctx, successor)
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (l *Leadership) handOver(ctx context.Context, successor string) error {
 		case !errors.Is(err, client.ErrConnectionLost) && !errors.Is(err, client.ErrSuspended):
 			return err
 		}
-		if deleted, err := l.isDeleted(ctx); deleted || err != nil {
+		if deleted, err := l.isNodeDeleted(ctx); deleted || err != nil {
 			if err == nil {
 				err = l.checkHandedOver(ctx, successor)
 			}
@@ -141,8 +141,8 @@ func (l *Leadership) handOver(ctx context.Context, successor string) error {
 	}
 }
 
-// isDeleted reports whether a request without a reply has deleted the leader's node.
-func (l *Leadership) isDeleted(ctx context.Context) (bool, error) {
+// isNodeDeleted reports whether a request without a reply has deleted the leader's node.
+func (l *Leadership) isNodeDeleted(ctx context.Context) (bool, error) {
 	c := l.election.c
 	if err := reconnect.Settle(ctx, c); err != nil {
 		return false, err
@@ -155,10 +155,10 @@ func (l *Leadership) isDeleted(ctx context.Context) (bool, error) {
 	return err == nil && !exists, err
 }
 
-// checkHandedOver returns client.ErrNotHeld if candidates are still before the successor: then another client has
-// deleted the leader's node.
+// checkHandedOver returns client.ErrNotHeld if there are still candidates before the successor, because another client
+// has then deleted the leader's node.
 func (l *Leadership) checkHandedOver(ctx context.Context, successor string) error {
-	passed, err := l.passedOver(ctx, successor)
+	passed, err := l.listPassedOver(ctx, successor)
 	switch {
 	case errors.Is(err, ErrNoCandidate): // it has left since
 		return nil

@@ -12,13 +12,13 @@ import (
 	"rollcall/client/internal/reconnect"
 )
 
-// Observe returns the candidate that leads, and then each change, until ctx ends: of the leader, or of its data. A
-// Candidate without a Path says that there is no leader. An observer that is slower than the changes misses those in
-// between: it always gets the latest one. Other candidates do not wake observers. When ctx or the session ends, or a read
+// Observe returns the candidate that leads, and then each change of the leader or of its data, until ctx ends. A
+// Candidate without a Path means that there is no leader. An observer that is slower than the changes misses some of
+// them, but always gets the latest one. Other candidates do not wake observers. When ctx or the session ends, or a read
 // fails, the last pair has the error.
 //
-// A candidate has led since its predecessor left, and its Token is greater than all before. It may have stopped leading
-// before the observer sees another one.
+// A candidate leads from the end of its predecessor's leadership, and its Token is greater than all earlier ones. It
+// may have stopped leading before the observer sees its successor.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Candidate, error] {
 	return func(yield func(Candidate, error) bool) {
 		var last *Candidate
@@ -59,17 +59,17 @@ func (e *Election) leaderWatch(ctx context.Context) (leader Candidate, watch *cl
 			var stat client.Stat
 			var data []byte
 			data, stat, watch, err = e.c.GetWatch(ctx, path)
-			leader = candidateOf(path, data, stat)
+			leader = newCandidate(path, data, stat)
 			return err
 		})
-		if !errors.Is(err, client.ErrNoNode) { // it has left since: look again
+		if !errors.Is(err, client.ErrNoNode) { // the candidate has left since: list again
 			return leader, watch, err
 		}
 	}
 }
 
-// watchEmpty returns a watch that fires when the parent gets a candidate, or when it is created or deleted. It returns
-// nil if there is a candidate already, or a parent since.
+// watchEmpty returns a watch that fires when the parent gets a candidate, or when the parent is created or deleted. It
+// returns nil if there is a candidate already, or if the parent was created meanwhile.
 func (e *Election) watchEmpty(ctx context.Context) (watch *client.OnceWatch, err error) {
 	occupied := false
 	err = reconnect.Retry(ctx, e.c, func() (err error) {

@@ -15,12 +15,12 @@ type Config struct {
 	Data   []byte       // of this client's candidates, for observers: such as an id or an address
 	ACL    []client.ACL // of the nodes; nil: everyone has every permission
 
-	// OnHang is called if the function of Run has not returned Grace after the leadership ended. It should end the
-	// process, because a function that goes on may do harm. nil: Run waits for the function.
+	// OnHang is called if Run's function has not returned within Grace after the leadership ended. It should end the
+	// process, because a function that continues may do harm. If OnHang is nil, Run waits for the function.
 	OnHang func()
 
-	// Grace is the time that Run's function has to return in after the leadership has ended. Default: a twentieth of the
-	// session timeout.
+	// Grace is the time within which Run's function must return after the leadership has ended. Default: a twentieth of
+	// the session timeout.
 	Grace time.Duration
 }
 
@@ -28,8 +28,8 @@ type Config struct {
 // servers can give it to another client.
 const graceDivisor = 20
 
-// resignPatience limits the time that Run waits for the servers after its function has returned. After that, the node
-// is deleted in the background.
+// resignPatience limits the time for which Run waits for the servers after its function has returned. After that, the
+// node is deleted in the background.
 const resignPatience = 2 * time.Second
 
 // Run campaigns, and calls lead when this client leads. Run returns when lead has returned, and resigns then. It leads
@@ -48,10 +48,10 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, l *Le
 	leading, cancel := l.Context(ctx)
 	defer cancel()
 	returned := make(chan struct{})
-	l.OnLost(func() { e.awaitReturn(returned) })
+	l.OnLost(func() { e.enforceGrace(returned) })
 	defer func() { // also if lead panics
 		close(returned)
-		if lost := l.finish(ctx); lost != nil {
+		if lost := l.resignAfterLead(ctx); lost != nil {
 			err = errors.Join(err, lost)
 		}
 	}()
@@ -65,8 +65,8 @@ func Run(ctx context.Context, c *client.Client, parent string,
 	return New(c, parent, Config{}).Run(ctx, lead)
 }
 
-// awaitReturn calls OnHang if lead has not returned in time after the end of the leadership.
-func (e *Election) awaitReturn(returned <-chan struct{}) {
+// enforceGrace calls OnHang if lead does not return within Grace. It is called when the leadership ends.
+func (e *Election) enforceGrace(returned <-chan struct{}) {
 	if e.cfg.OnHang == nil {
 		return
 	}
@@ -84,13 +84,13 @@ func (e *Election) awaitReturn(returned <-chan struct{}) {
 	}
 }
 
-// finish resigns. It returns an error if the leadership had ended already.
-func (l *Leadership) finish(ctx context.Context) (lost error) {
+// resignAfterLead resigns after lead has returned. It returns an error if the leadership had ended already.
+func (l *Leadership) resignAfterLead(ctx context.Context) (lost error) {
 	if !l.Held() && !l.givenUp.Load() {
 		lost = fmt.Errorf("election: %s: %w", l.Path(), client.ErrNotHeld)
 	}
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignPatience)
 	defer cancel()
-	_ = l.Release(patience) // goes on in the background until the node is gone or the session has ended
+	_ = l.Release(patience) // continues in the background until the node is gone or the session has ended
 	return lost
 }
