@@ -9,17 +9,17 @@ import (
 	"rollcall/client/internal/contender"
 )
 
-// ErrBusy says that a lock was not free.
+// ErrBusy means that a lock was not free.
 var ErrBusy = errors.New("another client holds the lock, or waits for it")
 
 // These are reasons of errors, for errors.Is.
 var (
-	ErrForeignContenders = contender.ErrForeignContenders // the parent has nodes of another recipe or library
-	ErrNumbersUsedUp     = contender.ErrNumbersUsedUp     // 2^31 contenders have been under the parent
+	ErrForeignContenders = contender.ErrForeignContenders // the parent has children of another recipe or library
+	ErrNumbersUsedUp     = contender.ErrNumbersUsedUp     // the parent has had 2^31 contenders
 	ErrRemoved           = contender.ErrRemoved           // another client deleted the node of a client that waits
 )
 
-// ForeignError says that a parent has nodes that are no contenders of the lock's layout.
+// ForeignError means that a parent has children that are not contenders of the lock's layout.
 type ForeignError = contender.ForeignError
 
 // Layout selects the names of a lock's nodes. Clients exclude each other only if they use the same layout.
@@ -35,7 +35,7 @@ const (
 // Config has the settings of a lock. The zero value is ready for use.
 type Config struct {
 	Layout Layout
-	Data   []byte // of the clients' nodes, for people who look at them; such as the address of the holder
+	Data   []byte // of the clients' nodes, for people who read them: such as the address of the holder
 
 	// ACL is that of the clients' nodes. All clients of the lock must be able to read them. nil: everyone has every
 	// permission.
@@ -58,12 +58,12 @@ func (cfg *Config) readWriteLayout() contender.Layout {
 	return contender.CuratorReadWrite
 }
 
-func (cfg *Config) contender(parent string, layout contender.Layout, kind contender.Kind) contender.Config {
+func (cfg *Config) contenderConfig(parent string, layout contender.Layout, kind contender.Kind) contender.Config {
 	return contender.Config{Parent: parent, Layout: layout, Kind: kind, Data: cfg.Data, ACL: cfg.ACL}
 }
 
-// acquire enters a contender and waits for its turn.
-func acquire(
+// awaitTurn creates a contender and waits for its turn.
+func awaitTurn(
 	ctx context.Context, c *client.Client, cfg contender.Config, waitsFor contender.WaitsFor,
 ) (*contender.Contender, error) {
 	x, err := contender.Enter(ctx, c, cfg)
@@ -76,8 +76,8 @@ func acquire(
 	return x, nil
 }
 
-// tryAcquire enters a contender. If it does not have its turn at once, it leaves, and the error is ErrBusy.
-func tryAcquire(
+// enterIfFree creates a contender. If it does not have its turn at once, it leaves, and the error is ErrBusy.
+func enterIfFree(
 	ctx context.Context, c *client.Client, cfg contender.Config, waitsFor contender.WaitsFor,
 ) (*contender.Contender, error) {
 	x, err := contender.Enter(ctx, c, cfg)
@@ -94,8 +94,8 @@ func tryAcquire(
 	return x, nil
 }
 
-// rightOf returns the right of a contender that has its turn. err is of the wait for the turn.
-func rightOf(ctx context.Context, x *contender.Contender, err error) (*client.Right, error) {
+// contenderRight returns the right of a contender that has its turn, or err, the error of the wait for the turn.
+func contenderRight(ctx context.Context, x *contender.Contender, err error) (*client.Right, error) {
 	if err != nil {
 		return nil, err
 	}

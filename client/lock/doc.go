@@ -12,8 +12,8 @@
 // # What holds
 //
 // A lock is a right of the Client's session. From the moment Lock returns, no other client gets the lock until the
-// right is released, its node is deleted by somebody, or the session ends. Clients that wait get the lock in the
-// order in which their nodes were created.
+// right is released, another client deletes its node, or the session ends. Waiting clients get the lock in the order in
+// which their nodes were created.
 //
 // The ensemble ends the session of a client that it has not heard for the session's timeout. The client may be paused
 // meanwhile, or its packets may be lost, so it can learn of that late. These are the ways to be safe, from weak to
@@ -43,7 +43,7 @@
 // background: at the latest the end of the session deletes it. While there is no connection, the calls wait for one
 // until ctx ends, whatever WhileSuspended of client.Config is.
 //
-// A parent belongs to one lock. A call that finds other nodes there returns a *ForeignError: their creators may not
+// A parent belongs to one lock. A call that finds other children there returns a *ForeignError: their creators may not
 // respect the lock. It cannot see nodes that are created after it has returned.
 //
 // # Nodes
@@ -54,7 +54,7 @@
 //	RWMutex                   parent/_c_<uuid>-__READ__<number> and parent/_c_<uuid>-__WRIT__<number>
 //	Semaphore                 parent/locks is a Mutex; parent/leases/_c_<uuid>-lease-<number>
 //
-// A parent is created as a container, with all nodes on the way to it. Servers delete it some time after the last
-// contender has left. The servers number at most 2^31 - 1 contenders of a parent. If it is never empty for so long, the
-// calls return ErrNumbersUsedUp, and do not let two clients hold the lock.
+// A parent and its missing ancestors are created as containers. Servers delete a container some time after its last
+// child has left. The servers number at most 2^31 - 1 contenders under a parent. If the parent is never empty for so
+// long, the calls return ErrNumbersUsedUp, and do not let two clients hold the lock.
 package lock

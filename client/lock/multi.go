@@ -18,7 +18,7 @@ type Multi struct {
 	mutexes []*Mutex
 }
 
-// NewMulti returns the mutexes of parents as one lock. It sends no request.
+// NewMulti returns one lock that consists of a mutex for each parent. It sends no request.
 func NewMulti(c *client.Client, parents []string, cfg Config) *Multi {
 	m := &Multi{c: c}
 	for _, parent := range parents {
@@ -47,15 +47,15 @@ func (m *Multi) lockEach(
 	}
 	for i, mutex := range m.mutexes {
 		if slices.ContainsFunc(m.mutexes[:i], func(other *Mutex) bool { return other.cfg.Parent == mutex.cfg.Parent }) {
-			return nil, fmt.Errorf("lock: the parent %s is twice in the Multi, which would wait for itself", mutex.cfg.Parent)
+			return nil, fmt.Errorf("lock: duplicate parent %s: the Multi would wait for itself", mutex.cfg.Parent)
 		}
 	}
 	right := &MultiRight{}
-	right.over, right.end = context.WithCancel(context.Background())
+	right.ended, right.endRight = context.WithCancel(context.Background())
 	whileHeld := ctx
 	for _, mutex := range m.mutexes {
 		one, err := lock(mutex, whileHeld)
-		if err == nil && !right.allHeld() {
+		if err == nil && !right.areAllHeld() {
 			err = client.ErrNotHeld
 		}
 		if one != nil {
@@ -73,7 +73,7 @@ func (m *Multi) lockEach(
 		}
 	}
 	for _, one := range right.rights {
-		one.OnLost(right.end)
+		one.OnLost(right.endRight)
 	}
 	return right, nil
 }
@@ -81,17 +81,17 @@ func (m *Multi) lockEach(
 // MultiRight is the right to all locks of a Multi. It is held while all of them are. It has the methods of a
 // client.Right, and is safe for concurrent use.
 type MultiRight struct {
-	rights []*client.Right // in the order of the parents
-	over   context.Context // ends when one of the rights has ended
-	end    context.CancelFunc
+	rights   []*client.Right // in the order of the parents
+	ended    context.Context // ends when one of the rights has ended
+	endRight context.CancelFunc
 }
 
-func (r *MultiRight) allHeld() bool {
+func (r *MultiRight) areAllHeld() bool {
 	return !slices.ContainsFunc(r.rights, func(one *client.Right) bool { return !one.Held() })
 }
 
 // Held reports whether all locks are held at this moment. See client.Right.Held.
-func (r *MultiRight) Held() bool { return r.over.Err() == nil && r.allHeld() }
+func (r *MultiRight) Held() bool { return r.ended.Err() == nil && r.areAllHeld() }
 
 // Token returns the fencing token of the first lock. It orders all holders of that lock.
 func (r *MultiRight) Token() client.Token { return r.rights[0].Token() }
@@ -107,11 +107,11 @@ func (r *MultiRight) Tokens() []client.Token {
 }
 
 // Lost returns a channel that is closed when one of the locks is lost or released. See client.Right.Lost.
-func (r *MultiRight) Lost() <-chan struct{} { return r.over.Done() }
+func (r *MultiRight) Lost() <-chan struct{} { return r.ended.Done() }
 
-// OnLost arranges that f is called, once, in a goroutine of its own, when one of the locks is lost or released. If that
-// has happened, f is called at once. stop cancels that, and reports whether it did so before the call.
-func (r *MultiRight) OnLost(f func()) (stop func() bool) { return context.AfterFunc(r.over, f) }
+// OnLost calls f once, in a goroutine of its own, when one of the locks is lost or released. If that has happened
+// already, it calls f at once. stop cancels the call, and reports whether it did so before f was called.
+func (r *MultiRight) OnLost(f func()) (stop func() bool) { return context.AfterFunc(r.ended, f) }
 
 // Context returns a context that ends with parent, and when one of the locks is lost or released; its cause is then
 // client.ErrNotHeld. The caller calls cancel when the context is no longer needed.
@@ -140,7 +140,7 @@ func (r *MultiRight) Guard(ctx context.Context, ops ...client.Operation) ([]clie
 		case failed.Index >= checks:
 			failed.Index -= checks
 		case errors.Is(failed.Err, client.ErrNoNode):
-			r.end()
+			r.endRight()
 			return nil, fmt.Errorf("lock: guard: %s: %w", failed.Path, client.ErrNotHeld)
 		default: // such as client.ErrNoAuth: no operation of the caller's has failed
 			return nil, fmt.Errorf("lock: guard: check of %s: %w", failed.Path, failed.Err)
@@ -152,7 +152,7 @@ func (r *MultiRight) Guard(ctx context.Context, ops ...client.Operation) ([]clie
 // Release releases all locks, the last one first, and waits until the ensemble has done so. If ctx ends first, it is
 // tried again in the background, as long as the session lives. The right has ended in any case.
 func (r *MultiRight) Release(ctx context.Context) error {
-	r.end()
+	r.endRight()
 	var errs []error
 	for _, one := range slices.Backward(r.rights) {
 		errs = append(errs, one.Release(ctx))
@@ -162,6 +162,6 @@ func (r *MultiRight) Release(ctx context.Context) error {
 
 // releaseInBackground releases the locks in a goroutine, which ends with the session at the latest.
 func (r *MultiRight) releaseInBackground() {
-	r.end()
+	r.endRight()
 	go func() { _ = r.Release(context.Background()) }()
 }

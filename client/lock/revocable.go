@@ -13,19 +13,19 @@ import (
 // revokeRequest is the data that other clients set on a holder's node. It is Curator's.
 var revokeRequest = []byte("__REVOKE__")
 
-// Revocable is a Mutex whose holder learns that another client wants the lock. It excludes Mutexes with the same
+// Revocable is a Mutex whose holder is notified when another client wants the lock. It excludes Mutexes with the same
 // parent, and Curator's. It is safe for concurrent use.
 type Revocable struct {
 	mutex  *Mutex
 	layout contender.Layout
 }
 
-// NewRevocable returns the revocable mutex of a parent. It sends no request.
+// NewRevocable returns the revocable mutex whose contenders are children of parent. It sends no request.
 func NewRevocable(c *client.Client, parent string, cfg Config) *Revocable {
 	return &Revocable{mutex: NewMutex(c, parent, cfg), layout: cfg.mutexLayout()}
 }
 
-// RevocableRight is a right whose holder is asked to release it.
+// RevocableRight is a right that another client can request its holder to release.
 type RevocableRight struct {
 	*client.Right
 	revoked chan struct{}

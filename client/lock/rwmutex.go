@@ -12,58 +12,58 @@ import (
 // get it in the order of their calls: a reader waits for the writers that came before it, so neither starves the other.
 // It has no state of its own, and is safe for concurrent use.
 type RWMutex struct {
-	c             *client.Client
-	read, written contender.Config
+	c                       *client.Client
+	readConfig, writeConfig contender.Config
 }
 
-// NewRWMutex returns the read-write lock of a parent. It sends no request.
+// NewRWMutex returns the read-write lock whose contenders are children of parent. It sends no request.
 func NewRWMutex(c *client.Client, parent string, cfg Config) *RWMutex {
 	layout := cfg.readWriteLayout()
 	return &RWMutex{
-		c:       c,
-		read:    cfg.contender(parent, layout, contender.Reader),
-		written: cfg.contender(parent, layout, contender.Writer),
+		c:           c,
+		readConfig:  cfg.contenderConfig(parent, layout, contender.Reader),
+		writeConfig: cfg.contenderConfig(parent, layout, contender.Writer),
 	}
 }
 
 // WriteRight is the right of a writer.
 type WriteRight struct {
 	*client.Right
-	writer *contender.Contender
-	read   contender.Config
+	writer     *contender.Contender
+	readConfig contender.Config
 }
 
 // Lock waits, until ctx ends, for the lock as a writer, and returns the right to it.
 func (m *RWMutex) Lock(ctx context.Context) (*WriteRight, error) {
-	x, err := acquire(ctx, m.c, m.written, contender.Exclusive)
+	x, err := awaitTurn(ctx, m.c, m.writeConfig, contender.Exclusive)
 	return m.writeRight(ctx, x, err)
 }
 
 // TryLock returns the right of a writer if the lock is free. Otherwise the error is ErrBusy.
 func (m *RWMutex) TryLock(ctx context.Context) (*WriteRight, error) {
-	x, err := tryAcquire(ctx, m.c, m.written, contender.Exclusive)
+	x, err := enterIfFree(ctx, m.c, m.writeConfig, contender.Exclusive)
 	return m.writeRight(ctx, x, err)
 }
 
 func (m *RWMutex) writeRight(ctx context.Context, x *contender.Contender, err error) (*WriteRight, error) {
-	right, err := rightOf(ctx, x, err)
+	right, err := contenderRight(ctx, x, err)
 	if err != nil {
 		return nil, err
 	}
-	return &WriteRight{Right: right, writer: x, read: m.read}, nil
+	return &WriteRight{Right: right, writer: x, readConfig: m.readConfig}, nil
 }
 
 // RLock waits, until ctx ends, for the lock as a reader, and returns the right to it. A store must not check the tokens
 // of readers against each other, because they hold the lock at the same time.
 func (m *RWMutex) RLock(ctx context.Context) (*client.Right, error) {
-	x, err := acquire(ctx, m.c, m.read, afterWriters)
-	return rightOf(ctx, x, err)
+	x, err := awaitTurn(ctx, m.c, m.readConfig, afterWriters)
+	return contenderRight(ctx, x, err)
 }
 
 // TryRLock returns the right of a reader if no writer holds the lock or waits for it. Otherwise the error is ErrBusy.
 func (m *RWMutex) TryRLock(ctx context.Context) (*client.Right, error) {
-	x, err := tryAcquire(ctx, m.c, m.read, afterWriters)
-	return rightOf(ctx, x, err)
+	x, err := enterIfFree(ctx, m.c, m.readConfig, afterWriters)
+	return contenderRight(ctx, x, err)
 }
 
 // afterWriters is the WaitsFor of a reader: it waits for the last writer before it.
@@ -75,11 +75,11 @@ func afterWriters(before contender.Kind) bool { return before == contender.Write
 //
 // Curator's writers respect the reader. kazoo's may not: its node has the writer's number.
 func (w *WriteRight) Downgrade(ctx context.Context) (*client.Right, error) {
-	x, err := contender.EnterBeside(ctx, w.writer, w.Right, w.read)
+	x, err := contender.EnterBeside(ctx, w.writer, w.Right, w.readConfig)
 	if err != nil {
 		return nil, fmt.Errorf("lock: downgrade: %w", err)
 	}
-	right, err := rightOf(ctx, x, nil)
+	right, err := contenderRight(ctx, x, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -34,14 +34,14 @@ type SemaphoreConfig struct {
 // InterProcessSemaphoreV2. A client that holds a permit and acquires another one gets a second permit. Clients get
 // permits in the order of their calls. It has no state of its own, and is safe for concurrent use.
 type Semaphore struct {
-	c       *client.Client
-	queue   *Mutex // only its holder waits for a permit: so each release wakes one client
-	leases  contender.Config
-	permits int
-	path    string // of the node with the number of permits; "" for none
+	c           *client.Client
+	queue       *Mutex // only its holder waits for a permit: so each release wakes one client
+	leaseConfig contender.Config
+	permits     int
+	permitsPath string // of the node with the number of permits; "" for none
 }
 
-// NewSemaphore returns the semaphore of a parent. It sends no request.
+// NewSemaphore returns the semaphore with its nodes below parent. It sends no request.
 func NewSemaphore(c *client.Client, parent string, cfg SemaphoreConfig) (*Semaphore, error) {
 	if cfg.PermitsPath == "" && cfg.Permits <= 0 {
 		return nil, fmt.Errorf("lock: semaphore %s: Permits %d must be positive, or PermitsPath set", parent, cfg.Permits)
@@ -51,7 +51,7 @@ func NewSemaphore(c *client.Client, parent string, cfg SemaphoreConfig) (*Semaph
 	}
 	return &Semaphore{
 		c: c, queue: NewMutex(c, recipe.PathOf(parent, "locks"), Config{ACL: cfg.ACL}),
-		leases: leases, permits: cfg.Permits, path: cfg.PermitsPath,
+		leaseConfig: leases, permits: cfg.Permits, permitsPath: cfg.PermitsPath,
 	}, nil
 }
 
@@ -61,7 +61,7 @@ func (s *Semaphore) Acquire(ctx context.Context) (*client.Right, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.acquire(ctx, turn, true)
+	return s.acquirePermit(ctx, turn, true)
 }
 
 // TryAcquire returns the right to a permit if there is one that no other client waits for. Otherwise the error is
@@ -71,20 +71,20 @@ func (s *Semaphore) TryAcquire(ctx context.Context) (*client.Right, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.acquire(ctx, turn, false)
+	return s.acquirePermit(ctx, turn, false)
 }
 
-// acquire gets a permit for the holder of the queue, and releases the queue.
-func (s *Semaphore) acquire(ctx context.Context, turn *client.Right, wait bool) (*client.Right, error) {
+// acquirePermit gets a permit for the holder of the queue, and releases the queue.
+func (s *Semaphore) acquirePermit(ctx context.Context, turn *client.Right, wait bool) (*client.Right, error) {
 	defer func() { _ = turn.Release(ctx) }() // at the latest the session's end deletes the node
-	x, err := contender.Enter(ctx, s.c, s.leases)
+	x, err := contender.Enter(ctx, s.c, s.leaseConfig)
 	if err == nil {
 		err = s.awaitPermit(ctx, x, wait)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lock: semaphore %s: %w", s.leases.Parent, err)
+		return nil, fmt.Errorf("lock: semaphore %s: %w", s.leaseConfig.Parent, err)
 	}
-	return rightOf(ctx, x, nil)
+	return contenderRight(ctx, x, nil)
 }
 
 // awaitPermit waits until fewer clients than there are permits are before x, if wait is set. If it returns an error, x
@@ -118,7 +118,7 @@ func (s *Semaphore) awaitPermit(ctx context.Context, x *contender.Contender, wai
 func (s *Semaphore) awaitRelease(ctx context.Context, x *contender.Contender) (ok bool, err error) {
 	permits := s.permits
 	var changed <-chan client.Event
-	if s.path != "" {
+	if s.permitsPath != "" {
 		var watch *client.OnceWatch
 		if permits, watch, err = s.watchPermits(ctx); err != nil {
 			return false, err
@@ -146,7 +146,7 @@ func (s *Semaphore) awaitRelease(ctx context.Context, x *contender.Contender) (o
 
 // readPermits returns the number of permits.
 func (s *Semaphore) readPermits(ctx context.Context) (int, error) {
-	if s.path == "" {
+	if s.permitsPath == "" {
 		return s.permits, nil
 	}
 	permits, watch, err := s.watchPermits(ctx)
@@ -161,7 +161,7 @@ func (s *Semaphore) watchPermits(ctx context.Context) (int, *client.OnceWatch, e
 	var data []byte
 	var watch *client.OnceWatch
 	err := reconnect.Retry(ctx, s.c, func() (err error) {
-		data, _, watch, err = s.c.GetWatch(ctx, s.path)
+		data, _, watch, err = s.c.GetWatch(ctx, s.permitsPath)
 		return err
 	})
 	switch {
@@ -171,7 +171,7 @@ func (s *Semaphore) watchPermits(ctx context.Context) (int, *client.OnceWatch, e
 		return 0, nil, err
 	case len(data) != permitsLength:
 		watch.Stop()
-		return 0, nil, fmt.Errorf("the number of permits in %s has %d bytes; it must have %d, big endian", s.path,
+		return 0, nil, fmt.Errorf("the number of permits in %s has %d bytes; it must have %d, big endian", s.permitsPath,
 			len(data), permitsLength)
 	}
 	return int(int32(binary.BigEndian.Uint32(data))), watch, nil

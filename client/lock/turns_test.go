@@ -14,10 +14,10 @@ func TestAfterWriters(t *testing.T) {
 	}
 }
 
-// A Multi with one parent twice would wait for itself.
-func TestMultiOfOneFolderTwice(t *testing.T) {
+// A Multi with a duplicate parent would wait for itself.
+func TestMultiOfOneParentTwice(t *testing.T) {
 	m := NewMulti(nil, []string{"/a", "/b", "/a"}, Config{})
-	if _, err := m.Lock(t.Context()); err == nil || !strings.Contains(err.Error(), "/a is twice") {
+	if _, err := m.Lock(t.Context()); err == nil || !strings.Contains(err.Error(), "duplicate parent /a:") {
 		t.Errorf("Lock: %v", err)
 	}
 }
