@@ -1139,7 +1139,7 @@ var named = []namedMutant{
 	},
 	{
 		"counted twice after a lost reply", "client/internal/receipt/receipt.go",
-		"if stat.Version == s.version {", "if s.version = stat.Version; true {",
+		"if stat.Version == node.version {", "if node.version = stat.Version; true {",
 		"integration/recipes/schedules", "TestLostAndLate/counter",
 	},
 	{
@@ -1159,7 +1159,7 @@ var named = []namedMutant{
 	},
 	{
 		"member that does not come back", "client/group/presence.go",
-		"\t\t\terr = p.create(ctx)\n", "\t\t\terr = client.ErrClosed\n",
+		"\t\t\terr = p.createNode(ctx)\n", "\t\t\terr = client.ErrClosed\n",
 		"integration/recipes/schedules", "TestLostAndLate",
 	},
 	{

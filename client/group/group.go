@@ -49,13 +49,13 @@ const MaxMembers = roster.MaxChildren
 // Member.DataOmitted.
 const MaxBytes = roster.MaxBytes
 
-// ErrTooMuchData says that the data of a node were left out because of MaxBytes.
+// ErrTooMuchData means that the data of a node were left out because of MaxBytes.
 var ErrTooMuchData = roster.ErrTooMuchData
 
-// ErrTooMany says that a parent has more than MaxMembers nodes.
+// ErrTooMany means that a parent has more than MaxMembers children.
 var ErrTooMany = roster.ErrTooMany
 
-// errBadID says that an id cannot be the name of a node.
+// errBadID means that an id cannot be the name of a node.
 var errBadID = errors.New("an id must not be empty, must not be . or .., and must not contain a slash")
 
 // Member is a member of a group.
@@ -70,21 +70,21 @@ type Member struct {
 	DataOmitted bool
 }
 
-// Join makes the program a member of the group under parent until Leave or until the session ends. id must be unique among
-// the members; Join waits while another session has it, as Announce does.
+// Join makes the program a member of the group under parent until Leave or until the session ends. id must be unique
+// among the members. Join waits while another session has it, as Announce does.
 func Join(ctx context.Context, c *client.Client, parent, id string, data []byte) (*Presence, error) {
-	return join(ctx, c, parent, id, PresenceConfig{Data: data})
+	return joinGroup(ctx, c, parent, id, PresenceConfig{Data: data})
 }
 
-func join(ctx context.Context, c *client.Client, parent, id string, cfg PresenceConfig) (*Presence, error) {
+func joinGroup(ctx context.Context, c *client.Client, parent, id string, cfg PresenceConfig) (*Presence, error) {
 	if id == "" || id == "." || id == ".." || strings.Contains(id, "/") {
 		return nil, fmt.Errorf("group: join %s as %q: %w", parent, id, errBadID)
 	}
 	return Announce(ctx, c, roster.PathOf(parent, id), cfg)
 }
 
-// Members returns the members of the group under parent, sorted by id. A parent that does not exist has none. What the
-// Client's server has not applied yet is missing: call Client.Sync before, if that matters.
+// Members returns the members of the group under parent, sorted by id. A parent that does not exist has none. The list
+// is as recent as the Client's server: call Client.Sync first if it must be up to date.
 func Members(ctx context.Context, c *client.Client, parent string) ([]Member, error) {
 	children, err := roster.Read(ctx, c, parent)
 	if err != nil {
@@ -93,9 +93,9 @@ func Members(ctx context.Context, c *client.Client, parent string) ([]Member, er
 	return membersOf(children), nil
 }
 
-// Watch returns the members of the group under parent, sorted by id, and again after each change of the members or their
-// data, until ctx ends. The members of one list were read one after the other, so they need not all have been there at
-// one time. A caller that is slower than the changes misses lists in between, and always gets the last one.
+// Watch returns the members of the group under parent, sorted by id, and again after each change of the members or
+// their data, until ctx ends. The members of a list are read one after the other, so they need not have existed at the
+// same time. A caller that is slower than the changes misses some lists, but always gets the last one.
 //
 // When ctx or the session ends, or the parent cannot be read, the last pair has the error. After that, and after a
 // break out of the loop, no goroutine and no watch is left.

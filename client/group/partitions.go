@@ -19,16 +19,16 @@ const MaxPartitions = 4096
 // together then move each partition once.
 const DefaultSettle = time.Second
 
-// maxSettles limits how often changes of the list put the move of partitions off. A member that joins and leaves all
-// the time does not keep the others from their shares.
+// maxSettles limits the number of times that changes of the list delay the move of partitions. So a member that joins
+// and leaves all the time does not keep the others from their shares.
 const maxSettles = 10
 
-// retryPause is the time until a member tries again to get a partition. After a suspend it takes a hundredth of the session's
-// timeout until the right to the session is renewed. Without a pause, the member would send requests all that time.
+// retryPause is the time until a member tries again to get a partition. After a suspend, renewing the right to the
+// session takes a hundredth of its timeout. Without a pause, the member would send requests all that time.
 const retryPause = 100 * time.Millisecond
 
-// releasePatience limits the time that SharePartitions waits for the deletion of a node when it ends. After that the
-// deletion goes on in the background.
+// releasePatience limits the time for which SharePartitions waits for the deletion of a node when it ends. After that,
+// the deletion continues in the background.
 const releasePatience = 2 * time.Second
 
 // PartitionsConfig describes a group that shares out partitions.
@@ -40,16 +40,16 @@ type PartitionsConfig struct {
 
 	ACL []client.ACL // of all nodes; nil: everyone has every permission
 
-	// Settle is the time for which the list of members must stay the same before partitions move. 0: DefaultSettle.
-	// A negative time is none.
+	// Settle is the time for which the list of members must stay the same before partitions move. 0 means DefaultSettle.
+	// If it is negative, partitions move at once.
 	Settle time.Duration
 
-	// Shares returns the member that each partition shall belong to. members is sorted. All members must use the same
-	// function, and its result must depend on its arguments alone. nil: the function Shares.
+	// Shares returns the owner of each partition. members is sorted. All members must use the same function, and its
+	// result must depend on its arguments alone. If it is nil, the function Shares is used.
 	Shares func(members []string, partitions int) []string
 }
 
-func (cfg *PartitionsConfig) check() error {
+func (cfg *PartitionsConfig) applyDefaults() error {
 	if cfg.Partitions < 1 || cfg.Partitions > MaxPartitions {
 		return fmt.Errorf("group: %d partitions; there must be 1 to %d", cfg.Partitions, MaxPartitions)
 	}
@@ -70,30 +70,30 @@ type Partition struct {
 }
 
 // SharePartitions joins a group, and calls work for each partition while this member owns it, in a goroutine of its
-// own. It goes on until ctx or the session ends, or work returns before its context has ended.
+// own. It runs until ctx or the session ends, or until work returns before its context has ended.
 //
-// The context of work ends when the partition shall go to another member, or its right has ended. work must return soon
-// after that, because the partition is not released before. If it returns earlier, the member ends, as with client.Keep,
-// and the others get its partitions. work may be called again with the same number after it has returned, with another
-// Right.
+// The context of work ends when the partition must move to another member, or when its right has ended. work must
+// return soon after that, because the partition is released only then. If work returns earlier, the member leaves, as
+// with client.Keep, and the others get its partitions. work may be called again with the same number after it has
+// returned, with another Right.
 //
-// When SharePartitions returns, no work runs, and the member has left. The error is that of work, which
-// may be nil, of ctx, or the reason why the session has ended.
+// When SharePartitions returns, no work runs, and the member has left. The error is that of work, which may be nil,
+// that of ctx, or the reason for which the session has ended.
 func SharePartitions(ctx context.Context, c *client.Client, cfg PartitionsConfig,
 	work func(ctx context.Context, p Partition) error,
 ) error {
-	if err := cfg.check(); err != nil {
+	if err := cfg.applyDefaults(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	members := roster.PathOf(cfg.Parent, "members")
-	own, err := join(ctx, c, members, cfg.ID, PresenceConfig{Data: cfg.Data, ACL: cfg.ACL})
+	presence, err := joinGroup(ctx, c, members, cfg.ID, PresenceConfig{Data: cfg.Data, ACL: cfg.ACL})
 	if err != nil {
 		return err
 	}
 	lists := make(chan []Member)
-	s := &sharer{c: c, cfg: cfg, work: work, running: map[int]*tenure{}, ended: make(chan *tenure)}
+	s := &partitionOwner{c: c, cfg: cfg, work: work, running: map[int]*tenure{}, ended: make(chan *tenure)}
 	watching := make(chan struct{})
 	go func() {
 		defer close(watching)
@@ -109,28 +109,28 @@ func SharePartitions(ctx context.Context, c *client.Client, cfg PartitionsConfig
 			}
 		}
 	}()
-	err = s.run(ctx, lists)
+	err = s.followMembers(ctx, lists)
 	cancel(err)
-	s.endAll()
+	s.endTenures()
 	<-watching
 	leaveCtx, stop := context.WithTimeout(context.WithoutCancel(ctx), releasePatience)
 	defer stop()
-	_ = own.Leave(leaveCtx) // if it fails, it goes on, or the session has ended
+	_ = presence.Leave(leaveCtx) // if it fails, it continues in the background, or the session has ended
 	if errors.Is(err, errWorkReturned) {
 		return nil
 	}
 	return err
 }
 
-// errWorkReturned says that work has returned without an error before its context had ended.
+// errWorkReturned means that work has returned without an error before its context had ended.
 var errWorkReturned = errors.New("group: work has returned")
 
-// sharer owns the partitions of one member. Only the goroutine of SharePartitions uses it.
-type sharer struct {
+// partitionOwner owns the partitions of one member. Only the goroutine of SharePartitions uses it.
+type partitionOwner struct {
 	c       *client.Client
 	cfg     PartitionsConfig
 	work    func(context.Context, Partition) error
-	wanted  []bool          // by partition: it shall be this member's
+	wanted  []bool          // by partition: this member must own it
 	running map[int]*tenure // by partition
 	ended   chan *tenure
 }
@@ -139,11 +139,11 @@ type sharer struct {
 type tenure struct {
 	number int
 	cancel context.CancelFunc
-	err    error // why it ended; read after it was sent on ended
+	err    error // the reason of the end, or nil; read after the tenure was received from ended
 }
 
-// run follows the lists of members until ctx ends or a tenure fails.
-func (s *sharer) run(ctx context.Context, lists <-chan []Member) error {
+// followMembers follows the lists of members until ctx ends or a tenure fails.
+func (s *partitionOwner) followMembers(ctx context.Context, lists <-chan []Member) error {
 	settled := time.NewTimer(0)
 	settled.Stop()
 	var ids []string
@@ -159,7 +159,7 @@ func (s *sharer) run(ctx context.Context, lists <-chan []Member) error {
 			ids = latest
 		case <-settled.C:
 			changes = 0
-			if err := s.share(ctx, ids); err != nil {
+			if err := s.assignPartitions(ctx, ids); err != nil {
 				return err
 			}
 		case t := <-s.ended:
@@ -168,7 +168,7 @@ func (s *sharer) run(ctx context.Context, lists <-chan []Member) error {
 				return t.err
 			}
 			if s.wanted[t.number] {
-				s.begin(ctx, t.number)
+				s.startTenure(ctx, t.number)
 			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -176,8 +176,8 @@ func (s *sharer) run(ctx context.Context, lists <-chan []Member) error {
 	}
 }
 
-// share begins and ends tenures so that the member has its share.
-func (s *sharer) share(ctx context.Context, ids []string) error {
+// assignPartitions starts and ends tenures so that the member gets its share.
+func (s *partitionOwner) assignPartitions(ctx context.Context, ids []string) error {
 	owners := s.cfg.Shares(ids, s.cfg.Partitions)
 	if len(ids) > 0 && len(owners) != s.cfg.Partitions {
 		return fmt.Errorf("group: Shares returned %d owners of %d partitions", len(owners), s.cfg.Partitions)
@@ -188,7 +188,7 @@ func (s *sharer) share(ctx context.Context, ids []string) error {
 		t := s.running[number]
 		switch {
 		case s.wanted[number] && t == nil:
-			s.begin(ctx, number)
+			s.startTenure(ctx, number)
 		case !s.wanted[number] && t != nil:
 			t.cancel()
 		}
@@ -204,19 +204,19 @@ func idsOf(members []Member) []string {
 	return ids
 }
 
-func (s *sharer) begin(ctx context.Context, number int) {
+func (s *partitionOwner) startTenure(ctx context.Context, number int) {
 	ctx, cancel := context.WithCancel(ctx)
 	t := &tenure{number: number, cancel: cancel}
 	s.running[number] = t
 	go func() {
 		defer cancel()
-		t.err = s.own(ctx, number)
+		t.err = s.runTenure(ctx, number)
 		s.ended <- t
 	}()
 }
 
-// endAll ends all tenures and waits for them.
-func (s *sharer) endAll() {
+// endTenures ends all tenures and waits for them.
+func (s *partitionOwner) endTenures() {
 	for _, t := range s.running {
 		t.cancel()
 	}
@@ -225,10 +225,10 @@ func (s *sharer) endAll() {
 	}
 }
 
-// own waits for a partition, works on it, and releases it. It ends when the right has ended or ctx ends. The error is
-// that of work, or of the servers.
-func (s *sharer) own(ctx context.Context, number int) error {
-	right, err := s.acquire(ctx, number)
+// runTenure waits for a partition, calls work for it, and releases it. It returns when the right or ctx has ended. The
+// error is that of work, or of the servers.
+func (s *partitionOwner) runTenure(ctx context.Context, number int) error {
+	right, err := s.acquirePartition(ctx, number)
 	switch {
 	case ctx.Err() != nil:
 		return nil
@@ -247,15 +247,15 @@ func (s *sharer) own(ctx context.Context, number int) error {
 	if err == nil && workCtx.Err() == nil && right.Held() {
 		err = errWorkReturned
 	} else if workCtx.Err() != nil && (errors.Is(err, workCtx.Err()) || errors.Is(err, context.Cause(workCtx))) {
-		err = nil // it ended because it should
+		err = nil // work returned because its context ended
 	}
 	stop()
-	s.release(ctx, right)
+	s.releaseRight(ctx, right)
 	return err
 }
 
-// acquire waits until the partition is this member's. If ctx ends meanwhile, it gives it back.
-func (s *sharer) acquire(ctx context.Context, number int) (*client.Right, error) {
+// acquirePartition waits until this member owns the partition. If ctx ends meanwhile, it releases the partition.
+func (s *partitionOwner) acquirePartition(ctx context.Context, number int) (*client.Right, error) {
 	x, err := contender.Enter(ctx, s.c, contender.Config{
 		Parent: fmt.Sprintf("%s/%04d", roster.PathOf(s.cfg.Parent, "partitions"), number),
 		Layout: contender.CuratorLock, Data: []byte(s.cfg.ID), ACL: s.cfg.ACL,
@@ -268,14 +268,15 @@ func (s *sharer) acquire(ctx context.Context, number int) (*client.Right, error)
 	}
 	right, err := x.Right(ctx)
 	if err == nil && ctx.Err() != nil {
-		s.release(ctx, right)
+		s.releaseRight(ctx, right)
 	}
 	return right, err
 }
 
-// release releases a right, whether or not ctx has ended. If it takes long, it goes on in the background.
-func (s *sharer) release(ctx context.Context, right *client.Right) {
+// releaseRight releases a right, whether or not ctx has ended. After releasePatience, the release continues in the
+// background.
+func (s *partitionOwner) releaseRight(ctx context.Context, right *client.Right) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), releasePatience)
 	defer stop()
-	_ = right.Release(ctx) // it goes on, or the session has ended
+	_ = right.Release(ctx) // if it fails, it continues in the background, or the session has ended
 }

@@ -13,7 +13,7 @@ import (
 	"rollcall/client/internal/roster"
 )
 
-// ErrNotEphemeral says that there is a node at the path of a Presence that belongs to no session.
+// ErrNotEphemeral means that the node at the path of a Presence belongs to no session.
 var ErrNotEphemeral = errors.New("the node is not ephemeral")
 
 // PresenceConfig describes the node of a Presence. The zero value is a node without data at the path itself.
@@ -23,13 +23,14 @@ type PresenceConfig struct {
 	Sequential bool         // a random id of 20 digits and the servers' number of 10 are appended to the path
 }
 
-// Presence is an ephemeral node that comes back. See the package's comment. It is safe for concurrent use.
+// Presence is an ephemeral node that is created again after each deletion. See the package's comment. It is safe for
+// concurrent use.
 type Presence struct {
-	c      *client.Client
-	prefix string // the path, or for a sequential node what the id and the number are appended to
-	id     string // of a sequential node
-	unsure bool   // a create may have been carried out: look for its node. Only one goroutine uses it at a time
-	mode   client.Mode
+	c           *client.Client
+	prefix      string // the path; for a sequential node, without the id and the number
+	id          string // of a sequential node
+	mayHaveNode bool   // a create may have been carried out: search for its node. Only one goroutine uses it at a time
+	mode        client.Mode
 
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the goroutine has ended
@@ -40,16 +41,16 @@ type Presence struct {
 	data []byte
 }
 
-// Announce creates an ephemeral node, and the containers on the way to it, and creates it again whenever it has been
-// deleted, until Leave or until the session ends. It returns when the node is there.
+// Announce creates an ephemeral node and its missing ancestors, which are containers. It creates the node again after
+// each deletion, until Leave or until the session ends. It returns when the node exists.
 //
-// If another session has a node at the path, Announce waits until that is gone: it is often the former session of the
-// same program, which ends by its timeout. If it belongs to no session, the error is ErrNotEphemeral. If the node is
-// the Client's own, such as one of a session that was handed over, it is taken as it is. A sequential node that a
-// session was handed over with is taken if its path and its data are those of the Presence; servers before ZooKeeper
-// 3.6 do not list such nodes, and then it stays beside the new one until the session ends.
+// If another session has a node at the path, Announce waits until that node is gone. It is often the node of an earlier
+// session of the same program, which ends by its timeout. If a node at the path belongs to no session, the error is
+// ErrNotEphemeral. A node of the Client's own session, such as one that was handed over, is used as it is. A sequential
+// node of a session that was handed over is used if its path and its data are those of the Presence. Servers before
+// ZooKeeper 3.6 do not list such nodes: there the old node stays until the session ends.
 //
-// If ctx ends first, no node is left; if that needs a connection, the deletion goes on in the background.
+// If ctx ends first, no node stays. The deletion continues in the background if there is no connection.
 func Announce(ctx context.Context, c *client.Client, path string, cfg PresenceConfig) (*Presence, error) {
 	mode := client.Ephemeral
 	if cfg.Sequential {
@@ -59,22 +60,22 @@ func Announce(ctx context.Context, c *client.Client, path string, cfg PresenceCo
 		mode = mode.WithACL(cfg.ACL...)
 	}
 	p := &Presence{c: c, prefix: path, mode: mode, data: cfg.Data, done: make(chan struct{})}
-	err := p.begin(ctx)
+	err := p.chooseID(ctx)
 	if err == nil {
-		err = p.create(ctx)
+		err = p.createNode(ctx)
 	}
 	if err != nil {
-		go func() { _ = p.remove() }() // a create without a reply may have been carried out
+		go func() { _ = p.deleteNode() }() // a create without a reply may have been carried out
 		return nil, fmt.Errorf("group: announce %s: %w", path, err)
 	}
 	keepCtx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
-	go p.keep(keepCtx)
+	go p.keepNode(keepCtx)
 	return p, nil
 }
 
-// Path returns the path of the node, or "" while it has been deleted and is not back. A sequential node comes back with
-// the same id and another number.
+// Path returns the path of the node, or "" while the node is deleted. A sequential node is created again with the same
+// id and another number.
 func (p *Presence) Path() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,29 +96,29 @@ func (p *Presence) Err() error {
 	}
 }
 
-// Set sets the node's data, now and whenever it comes back. It waits for the reply. If it returns an error, the data
-// may be set later, if the node comes back.
+// Set sets the node's data, also for each time that the node is created again. It waits for the reply. If it returns an
+// error, the data may still be set when the node is created again.
 func (p *Presence) Set(ctx context.Context, data []byte) error {
 	p.mu.Lock()
 	p.data = data
 	path := p.path
 	p.mu.Unlock()
 	if path == "" {
-		return nil // it comes back with the data
+		return nil // the node is created again with the data
 	}
-	if err := p.update(ctx, path); err != nil {
+	if err := p.updateData(ctx, path); err != nil {
 		return fmt.Errorf("group: set %s: %w", path, err)
 	}
 	return nil
 }
 
-// Leave deletes the node and waits until it is gone. If ctx ends first, the deletion goes on in the background until
+// Leave deletes the node and waits until it is gone. If ctx ends first, the deletion continues in the background until
 // the session ends. The Presence has ended in any case.
 func (p *Presence) Leave(ctx context.Context) error {
 	p.cancel()
 	<-p.done
 	left := make(chan error, 1)
-	go func() { left <- p.remove() }()
+	go func() { left <- p.deleteNode() }()
 	select {
 	case err := <-left:
 		return err
@@ -126,14 +127,14 @@ func (p *Presence) Leave(ctx context.Context) error {
 	}
 }
 
-// keep creates the node again whenever it is gone. It ends with ctx or with the session.
-func (p *Presence) keep(ctx context.Context) {
+// keepNode creates the node again whenever it is gone. It ends with ctx or with the session.
+func (p *Presence) keepNode(ctx context.Context) {
 	defer close(p.done)
 	defer p.cancel()
 	for {
 		err := p.awaitDeletion(ctx, p.Path())
 		if err == nil {
-			err = p.create(ctx)
+			err = p.createNode(ctx)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -153,7 +154,7 @@ func (p *Presence) awaitDeletion(ctx context.Context, path string) error {
 		if err != nil {
 			return err
 		}
-		if !exists || !owns(p.c, stat) {
+		if !exists || !ownsNode(p.c, stat) {
 			watch.Stop()
 			p.setPath("")
 			return nil
@@ -164,21 +165,21 @@ func (p *Presence) awaitDeletion(ctx context.Context, path string) error {
 	}
 }
 
-// create creates the node, or finds it. While there is one of another session, it waits.
-func (p *Presence) create(ctx context.Context) error {
+// createNode creates the node, or finds it. It waits while another session has a node at the path.
+func (p *Presence) createNode(ctx context.Context) error {
 	for {
 		path, data, err := p.findOrCreate(ctx)
 		switch {
 		case err == nil:
-			p.unsure = false
+			p.mayHaveNode = false
 			if wanted := p.setPath(path); !bytes.Equal(data, wanted) {
-				return p.update(ctx, path)
+				return p.updateData(ctx, path)
 			}
 			return nil
 		case errors.Is(err, client.ErrNoNode):
 			err = reconnect.RetrySettled(ctx, p.c, func() error { return p.c.CreateAll(ctx, parentOf(p.prefix), client.Container) })
 		case errors.Is(err, client.ErrNodeExists):
-			err = p.awaitFree(ctx)
+			err = p.awaitOtherSession(ctx)
 		}
 		if err != nil {
 			return err
@@ -186,26 +187,27 @@ func (p *Presence) create(ctx context.Context) error {
 	}
 }
 
-// findOrCreate returns the path and the data of the Client's node. It looks for it before each create: the last create
-// may have been carried out although its reply is lost, and a session that was handed over has its node.
+// findOrCreate returns the path and the data of the Client's node. It searches for the node before each create, because
+// an earlier create may have been carried out although its reply is lost, and because a session that was handed over
+// may have the node.
 func (p *Presence) findOrCreate(ctx context.Context) (path string, data []byte, err error) {
 	err = reconnect.RetrySettled(ctx, p.c, func() (err error) {
-		path, data, err = p.find(ctx)
+		path, data, err = p.findNode(ctx)
 		if err != nil || path != "" {
 			return err
 		}
-		data, p.unsure = p.wantedData(), true
+		data, p.mayHaveNode = p.wantedData(), true
 		path, _, err = p.c.Create(ctx, p.prefix+p.id, data, p.mode)
-		p.unsure = client.MayHaveHappened(err)
+		p.mayHaveNode = client.MayHaveHappened(err)
 		return err
 	})
 	return path, data, err
 }
 
-// find returns the path and the data of the Client's node, or "" if there is none.
-func (p *Presence) find(ctx context.Context) (path string, data []byte, err error) {
+// findNode returns the path and the data of the Client's node, or "" if there is none.
+func (p *Presence) findNode(ctx context.Context) (path string, data []byte, err error) {
 	path = p.Path()
-	if p.unsure {
+	if p.mayHaveNode {
 		if err := reconnect.Settle(ctx, p.c); err != nil {
 			return "", nil, err
 		}
@@ -223,7 +225,7 @@ func (p *Presence) find(ctx context.Context) (path string, data []byte, err erro
 	}
 	data, stat, err := p.c.Get(ctx, path)
 	switch {
-	case errors.Is(err, client.ErrNoNode), err == nil && !owns(p.c, stat):
+	case errors.Is(err, client.ErrNoNode), err == nil && !ownsNode(p.c, stat):
 		return "", nil, nil
 	case err != nil:
 		return "", nil, err
@@ -246,13 +248,13 @@ func (p *Presence) findByID(ctx context.Context) (path string, err error) {
 	return "", nil
 }
 
-// awaitFree waits until the node of another session is gone.
-func (p *Presence) awaitFree(ctx context.Context) error {
+// awaitOtherSession waits until another session's node at the path is gone.
+func (p *Presence) awaitOtherSession(ctx context.Context) error {
 	stat, exists, watch, err := reconnect.ExistsWatch(ctx, p.c, p.prefix)
 	switch {
 	case err != nil:
 		return err
-	case !exists || owns(p.c, stat):
+	case !exists || ownsNode(p.c, stat):
 		watch.Stop()
 		return nil
 	case stat.Owner == 0:
@@ -265,13 +267,14 @@ func (p *Presence) awaitFree(ctx context.Context) error {
 	return nil
 }
 
-// update sets the data of the Client's node to the wanted ones. A node that is gone comes back with them.
-func (p *Presence) update(ctx context.Context, path string) error {
+// updateData sets the data of the Client's node to the wanted data. It returns nil if the node is gone, because it is
+// created again with them.
+func (p *Presence) updateData(ctx context.Context, path string) error {
 	err := reconnect.RetrySettled(ctx, p.c, func() error {
 		for {
 			data, stat, err := p.c.Get(ctx, path)
 			wanted := p.wantedData()
-			if err != nil || !owns(p.c, stat) || bytes.Equal(data, wanted) {
+			if err != nil || !ownsNode(p.c, stat) || bytes.Equal(data, wanted) {
 				return err
 			}
 			if _, err = p.c.Set(ctx, path, wanted, stat.Version); !errors.Is(err, client.ErrBadVersion) {
@@ -285,12 +288,12 @@ func (p *Presence) update(ctx context.Context, path string) error {
 	return err
 }
 
-// remove deletes the Client's node, and tries until the session has ended. A node of another session stays, unless
-// that creates it between the look at the node and its deletion.
-func (p *Presence) remove() error {
+// deleteNode deletes the Client's node, and tries until the session has ended. It leaves a node of another session,
+// unless that node is created between the read and the deletion.
+func (p *Presence) deleteNode() error {
 	ctx := context.Background() // the session's end ends all calls
 	err := reconnect.RetrySettled(ctx, p.c, func() error {
-		path, _, err := p.find(ctx)
+		path, _, err := p.findNode(ctx)
 		if err != nil || path == "" {
 			return err
 		}
@@ -305,7 +308,7 @@ func (p *Presence) remove() error {
 	return err
 }
 
-// setPath records the path of the node and returns the data that are wanted.
+// setPath records the path of the node and returns the wanted data.
 func (p *Presence) setPath(path string) (wanted []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -319,8 +322,8 @@ func (p *Presence) wantedData() []byte {
 	return p.data
 }
 
-// owns reports whether a node belongs to the Client's session.
-func owns(c *client.Client, stat client.Stat) bool {
+// ownsNode reports whether a node belongs to the Client's session.
+func ownsNode(c *client.Client, stat client.Stat) bool {
 	id, _ := c.Session()
 	return stat.Owner == id
 }

@@ -16,7 +16,7 @@ func following(t *testing.T, settle time.Duration) (list func(ids ...string), sh
 	t.Helper()
 	begin := time.Now()
 	shared = &[]time.Duration{}
-	s := &sharer{
+	s := &partitionOwner{
 		cfg: PartitionsConfig{ID: "me", Partitions: 1, Settle: settle, Shares: func(members []string, _ int) []string {
 			*shared = append(*shared, time.Since(begin))
 			return []string{""}
@@ -26,7 +26,7 @@ func following(t *testing.T, settle time.Duration) (list func(ids ...string), sh
 	lists := make(chan []Member)
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
-	go func() { done <- s.run(ctx, lists) }()
+	go func() { done <- s.followMembers(ctx, lists) }()
 	t.Cleanup(func() {
 		reason := errors.New("over")
 		cancel(reason)

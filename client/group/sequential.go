@@ -15,9 +15,9 @@ import (
 	"rollcall/client/recipe"
 )
 
-// The names of sequential nodes end with the id of their Presence and the servers' number. Both are digits, because the
-// readers of serversets in Twitter's commons know a member by a name of digits after member_. The id tells a node from
-// all others of the session: a name that begins alike may be that of a lock.
+// The names of sequential nodes end with the id of their Presence and the servers' number. Both are digits, because
+// readers of serversets in Twitter's commons recognise a member by the digits after member_. The id distinguishes a
+// node from all others of the session: a name with the same prefix may be that of a lock.
 const (
 	idLength     = 20 // a random number of 64 bits
 	numberLength = 10
@@ -30,7 +30,7 @@ func newID() string {
 	return fmt.Sprintf("%0*d", idLength, binary.BigEndian.Uint64(b[:]))
 }
 
-// idIn returns the id in the path of a sequential node with the Presence's prefix. ok is false if it is no such path.
+// idIn returns the id in the path of a sequential node with the Presence's prefix. ok is false for any other path.
 func (p *Presence) idIn(path string) (id string, ok bool) {
 	digits, ok := strings.CutPrefix(path, p.prefix)
 	isDigit := func(r rune) bool { return r >= '0' && r <= '9' }
@@ -40,8 +40,8 @@ func (p *Presence) idIn(path string) (id string, ok bool) {
 	return digits[:idLength], true
 }
 
-// begin chooses the id of a sequential node: that of a node that a predecessor has left in the session, or a new one.
-func (p *Presence) begin(ctx context.Context) error {
+// chooseID sets the id of a sequential node: that of a node that a predecessor has left in the session, or a new one.
+func (p *Presence) chooseID(ctx context.Context) error {
 	if !p.mode.IsSequential() {
 		return nil
 	}
@@ -52,14 +52,16 @@ func (p *Presence) begin(ctx context.Context) error {
 	return p.takeInherited(ctx)
 }
 
-// taken has the inherited nodes of a Client that a Presence has taken, by path. Each is taken once.
-type taken struct{}
+// inheritedKey is the key in recipe.Shared of the paths of the inherited nodes that a Presence has taken. Each node is
+// taken once.
+type inheritedKey struct{}
 
-// takeInherited looks for a node that a predecessor's Presence with the same prefix and data has left in the session.
+// takeInherited takes a node that a predecessor's Presence with the same prefix and data has left in the session, if
+// there is one.
 func (p *Presence) takeInherited(ctx context.Context) error {
-	var own []string
+	var ephemerals []string
 	err := reconnect.Retry(ctx, p.c, func() (err error) {
-		own, err = p.c.Ephemerals(ctx, parentOf(p.prefix))
+		ephemerals, err = p.c.Ephemerals(ctx, parentOf(p.prefix))
 		return err
 	})
 	switch {
@@ -68,7 +70,7 @@ func (p *Presence) takeInherited(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	for _, path := range own {
+	for _, path := range ephemerals {
 		id, ok := p.idIn(path)
 		if !ok {
 			continue
@@ -87,7 +89,7 @@ func (p *Presence) takeInherited(ctx context.Context) error {
 		case !recipe.Inherited(p.c, stat) || !bytes.Equal(data, p.data):
 			continue
 		}
-		if _, known := recipe.Shared(p.c, taken{}, func() *sync.Map { return new(sync.Map) }).LoadOrStore(path, true); !known {
+		if _, known := recipe.Shared(p.c, inheritedKey{}, func() *sync.Map { return new(sync.Map) }).LoadOrStore(path, true); !known {
 			p.id = id
 			p.setPath(path)
 			return nil

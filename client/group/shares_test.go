@@ -63,7 +63,7 @@ func TestSharesMoveLittle(t *testing.T) {
 func TestPartitionsConfig(t *testing.T) {
 	for n, ok := range map[int]bool{0: false, 1: true, MaxPartitions: true, MaxPartitions + 1: false} {
 		cfg := PartitionsConfig{Partitions: n}
-		if err := cfg.check(); (err == nil) != ok {
+		if err := cfg.applyDefaults(); (err == nil) != ok {
 			t.Errorf("%d partitions: %v", n, err)
 		} else if ok && (cfg.Settle != DefaultSettle || cfg.Shares == nil) {
 			t.Errorf("the defaults are %+v", cfg)

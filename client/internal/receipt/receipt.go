@@ -1,5 +1,5 @@
-// Package receipt carries out writes once, although replies are lost. Each write becomes a multi that also sets a node
-// of the session. The version of that node tells afterwards whether the multi was carried out.
+// Package receipt carries out writes once, although replies are lost. Each write becomes a multi that also sets a
+// receipt node of the session. Afterwards, the version of that node shows whether the multi was carried out.
 package receipt
 
 import (
@@ -16,55 +16,56 @@ import (
 	"rollcall/client/recipe"
 )
 
-// maxSlips limits the nodes that a Client has for its Books, and so the writes that they have under way at a time. More
+// maxNodes limits the receipt nodes of a Client, and so the writes that its Books have under way at a time. More
 // writers wait. A session's end deletes all its nodes in one transaction, which should stay small.
-const maxSlips = 64
+const maxNodes = 64
 
-// maxTries limits the slips that are tried for one write. A second one is needed only if an operator has deleted the first.
+// maxTries limits the receipt nodes that are tried for one write. A second one is needed only if an operator has
+// deleted the first.
 const maxTries = 3
 
-// Book makes receipts for writes of a Client. It holds nothing of its own: all Books of a Client with the same parent have
-// the same nodes. It is safe for concurrent use.
+// Book carries out writes of a Client with receipts. All Books of a Client with the same parent share their receipt
+// nodes. It is safe for concurrent use.
 type Book struct {
 	c      *client.Client
 	parent string
-	desk   *desk
+	pool   *nodePool
 }
 
-// desk has the slips of all Books of a Client.
-type desk struct {
+// nodePool has the receipt nodes of all Books of a Client.
+type nodePool struct {
 	places chan struct{} // one for each write under way
 
 	mu      sync.Mutex
-	free    []*slip             // nodes that no write uses; that of the latest write is the last one
-	held    int                 // free slips, and those of writes under way: at most maxSlips
-	cleared map[string]struct{} // parents whose inherited slips somebody removes; only if the session was handed over
+	free    []*receiptNode      // nodes that no write uses; the last one was used most recently
+	count   int                 // nodes that are free or in use: at most maxNodes
+	cleared map[string]struct{} // parents whose inherited nodes are being deleted; only if the session was handed over
 }
 
-// deskKey is the key of a desk in recipe.Shared.
-type deskKey struct{}
+// poolKey is the key of a Client's nodePool in recipe.Shared.
+type poolKey struct{}
 
-func newDesk() *desk {
-	return &desk{places: make(chan struct{}, maxSlips), cleared: map[string]struct{}{}}
+func newPool() *nodePool {
+	return &nodePool{places: make(chan struct{}, maxNodes), cleared: map[string]struct{}{}}
 }
 
-// slipPrefix begins the names of slips. The parent may have other nodes of the session.
-const slipPrefix = "receipt-"
+// nodePrefix begins the names of receipt nodes. The parent may have other nodes of the session.
+const nodePrefix = "receipt-"
 
-// slip is an ephemeral node whose version counts the writes that were carried out with it.
-type slip struct {
-	parent  string
-	path    string
-	version int32
-	unsure  bool // the outcome of a write with it is unknown, so the version is too
+// receiptNode is an ephemeral node. Its version is the number of writes that were carried out with it.
+type receiptNode struct {
+	parent         string
+	path           string
+	version        int32
+	outcomeUnknown bool // the outcome of a write with it is unknown, so the version is too
 }
 
-// NewBook returns a Book that has its nodes under parent. The parent is created as a container when it is needed. The
-// nodes are ephemeral and stay for later writes. If the Client has maxSlips of them, a write under a parent without a free one
-// deletes that which was not used for longest. If the session was handed over, the first write under a parent also begins to
-// delete the nodes that the predecessor has left there.
+// NewBook returns a Book whose receipt nodes are children of parent. The parent is created as a container when it is
+// needed. The nodes are ephemeral and stay for later writes. If the Client has maxNodes of them, and none under parent
+// is free, a write deletes the node that has been unused for longest. If the session was handed over, the first write
+// under a parent also starts to delete the nodes that the predecessor has left there.
 func NewBook(c *client.Client, parent string) *Book {
-	return &Book{c: c, parent: parent, desk: recipe.Shared(c, deskKey{}, newDesk)}
+	return &Book{c: c, parent: parent, pool: recipe.Shared(c, poolKey{}, newPool)}
 }
 
 // Outcome is the outcome of a write that was carried out.
@@ -78,50 +79,50 @@ type Outcome struct {
 // or the session has ended before the outcome was known.
 func (b *Book) Do(ctx context.Context, ops ...client.Operation) (Outcome, error) {
 	select {
-	case b.desk.places <- struct{}{}:
+	case b.pool.places <- struct{}{}:
 	case <-ctx.Done():
 		return Outcome{}, ctx.Err()
 	}
-	defer func() { <-b.desk.places }()
+	defer func() { <-b.pool.places }()
 	for tries := 1; ; tries++ {
-		s, err := b.take(ctx)
+		node, err := b.takeNode(ctx)
 		if err != nil {
 			return Outcome{}, err
 		}
-		outcome, err := b.try(ctx, s, ops)
-		if !errors.Is(err, errNoSlip) {
-			b.desk.put(s)
+		outcome, err := b.tryWrite(ctx, node, ops)
+		if !errors.Is(err, errNodeDeleted) {
+			b.pool.returnNode(node)
 			return outcome, err
 		}
-		b.desk.forget()
+		b.pool.forgetNode()
 		if client.MayHaveHappened(err) || tries == maxTries {
 			return Outcome{}, err
 		}
 	}
 }
 
-// errNoSlip says that another client has deleted a slip.
-var errNoSlip = errors.New("another client has deleted the node with the receipt")
+// errNodeDeleted means that another client has deleted a receipt node.
+var errNodeDeleted = errors.New("another client has deleted the node with the receipt")
 
-// take returns a slip that no write uses.
-func (b *Book) take(ctx context.Context) (*slip, error) {
-	s, surplus := b.desk.take(b.parent)
+// takeNode returns a receipt node that no other write uses.
+func (b *Book) takeNode(ctx context.Context) (*receiptNode, error) {
+	node, surplus := b.pool.takeFree(b.parent)
 	if surplus != nil {
 		reconnect.DeleteInBackground(b.c, surplus.path)
 	}
-	if s != nil {
-		return s, nil
+	if node != nil {
+		return node, nil
 	}
-	s, err := b.create(ctx)
+	node, err := b.createNode(ctx)
 	if err != nil {
-		b.desk.forget()
+		b.pool.forgetNode()
 	}
-	return s, err
+	return node, err
 }
 
-// take returns a free slip of a parent. If there is none, s is nil, and the desk counts the one that the caller creates;
-// surplus is then the slip to delete for it, or nil. The caller has a place.
-func (d *desk) take(parent string) (s, surplus *slip) {
+// takeFree returns a free node under parent. If there is none, node is nil, and the pool counts the node that the
+// caller creates. surplus is then the node to delete for it, or nil. The caller must have a place.
+func (d *nodePool) takeFree(parent string) (node, surplus *receiptNode) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, free := range slices.Backward(d.free) {
@@ -130,31 +131,32 @@ func (d *desk) take(parent string) (s, surplus *slip) {
 			return free, nil
 		}
 	}
-	if d.held == maxSlips { // fewer are in use, because the caller has a place
+	if d.count == maxNodes { // fewer are in use, because the caller has a place
 		surplus = d.free[0]
 		d.free = slices.Delete(d.free, 0, 1)
 		return nil, surplus
 	}
-	d.held++
+	d.count++
 	return nil, nil
 }
 
-// put makes a slip free.
-func (d *desk) put(s *slip) {
+// returnNode makes a node free.
+func (d *nodePool) returnNode(node *receiptNode) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.free = append(d.free, s)
+	d.free = append(d.free, node)
 }
 
-// forget forgets a slip in use: there is no node.
-func (d *desk) forget() {
+// forgetNode removes a node in use from the count, because the node does not exist.
+func (d *nodePool) forgetNode() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.held--
+	d.count--
 }
 
-// isFirst reports whether the inherited slips of a parent are the caller's to remove.
-func (d *desk) isFirst(parent string) bool {
+// claimCleanup reports whether the caller must delete the inherited nodes under parent. It does so once for each
+// parent.
+func (d *nodePool) claimCleanup(parent string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, cleared := d.cleared[parent]
@@ -162,28 +164,28 @@ func (d *desk) isFirst(parent string) bool {
 	return !cleared
 }
 
-func (b *Book) create(ctx context.Context) (*slip, error) {
-	if recipe.IsSuccessor(b.c) && b.desk.isFirst(b.parent) {
+func (b *Book) createNode(ctx context.Context) (*receiptNode, error) {
+	if recipe.IsSuccessor(b.c) && b.pool.claimCleanup(b.parent) {
 		go b.removeInherited()
 	}
-	name := slipPrefix + rand.Text()
+	name := nodePrefix + rand.Text()
 	if _, err := reconnect.CreateOwn(ctx, b.c, b.parent, name, nil, client.Ephemeral); err != nil {
 		return nil, fmt.Errorf("receipt in %s: %w", b.parent, err)
 	}
-	return &slip{parent: b.parent, path: recipe.PathOf(b.parent, name)}, nil
+	return &receiptNode{parent: b.parent, path: recipe.PathOf(b.parent, name)}, nil
 }
 
-// removeInherited deletes the slips that a predecessor has left in the session: it does not use them any more, and each
-// hand-over would leave more. Servers that do not know getEphemerals keep them until the session ends.
+// removeInherited deletes the receipt nodes that a predecessor has left in the session. Otherwise each hand-over would
+// leave more of them. On servers without getEphemerals, they stay until the session ends.
 func (b *Book) removeInherited() {
 	ctx := context.Background() // the session's end ends all calls
-	var own []string
+	var ephemerals []string
 	_ = reconnect.Retry(ctx, b.c, func() (err error) {
-		own, err = b.c.Ephemerals(ctx, b.parent)
+		ephemerals, err = b.c.Ephemerals(ctx, b.parent)
 		return err
 	})
-	for _, path := range own {
-		if !strings.HasPrefix(path, b.parent+"/"+slipPrefix) {
+	for _, path := range ephemerals {
+		if !strings.HasPrefix(path, b.parent+"/"+nodePrefix) {
 			continue
 		}
 		var stat client.Stat
@@ -198,19 +200,19 @@ func (b *Book) removeInherited() {
 	}
 }
 
-// try sends the multi until its outcome is known.
-func (b *Book) try(ctx context.Context, s *slip, ops []client.Operation) (Outcome, error) {
-	if s.unsure {
-		if _, err := b.look(ctx, s); err != nil {
+// tryWrite sends the multi until its outcome is known.
+func (b *Book) tryWrite(ctx context.Context, node *receiptNode, ops []client.Operation) (Outcome, error) {
+	if node.outcomeUnknown {
+		if _, err := b.readOutcome(ctx, node); err != nil {
 			return Outcome{}, err
 		}
 	}
-	multi := append(ops[:len(ops):len(ops)], client.SetOp(s.path, nil, s.version))
+	multi := append(ops[:len(ops):len(ops)], client.SetOp(node.path, nil, node.version))
 	for {
 		results, err := b.c.Multi(ctx, multi...)
 		switch {
 		case err == nil:
-			s.version++
+			node.version++
 			last := len(results) - 1
 			return Outcome{Results: results[:last], Zxid: results[last].Stat.Changed}, nil
 		case errors.Is(err, client.ErrSuspended):
@@ -218,56 +220,57 @@ func (b *Book) try(ctx context.Context, s *slip, ops []client.Operation) (Outcom
 				return Outcome{}, err
 			}
 		case client.MayHaveHappened(err):
-			zxid, lookErr := b.look(ctx, s)
+			zxid, lookErr := b.readOutcome(ctx, node)
 			if lookErr != nil {
-				s.unsure = true
-				return Outcome{}, unknown(err, lookErr)
+				node.outcomeUnknown = true
+				return Outcome{}, unknownOutcome(err, lookErr)
 			}
 			if zxid != 0 {
 				return Outcome{Zxid: zxid}, nil
 			}
 		default:
-			return Outcome{}, b.own(err, len(ops))
+			return Outcome{}, b.wrapNodeError(err, len(ops))
 		}
 	}
 }
 
-// unknown returns the error of a write without a reply, err, of which nothing more can be learned because of why. It does
-// not say that the connection was lost: callers would try again.
-func unknown(err, why error) error {
+// unknownOutcome returns the error for a write whose outcome cannot be found out. err is the write's error, and why the
+// reason. The result is not client.ErrConnectionLost, because callers would try again.
+func unknownOutcome(err, why error) error {
 	failed, _ := errors.AsType[*client.Error](err) // err has one: client.MayHaveHappened is true
 	return &client.Error{Op: failed.Op, Path: failed.Path, Err: why, Unanswered: true}
 }
 
-// own returns the error of a multi, and errNoSlip if the operation on the slip failed, which is that with index last.
-func (b *Book) own(err error, last int) error {
+// wrapNodeError wraps the error of a multi with errNodeDeleted if the operation on the receipt node failed, which has
+// the index last.
+func (b *Book) wrapNodeError(err error, last int) error {
 	if failed, ok := errors.AsType[*client.MultiError](err); ok && failed.Index == last {
-		return fmt.Errorf("receipt in %s: %w: %w", b.parent, errNoSlip, err)
+		return fmt.Errorf("receipt in %s: %w: %w", b.parent, errNodeDeleted, err)
 	}
 	return err
 }
 
-// look returns the zxid of a write without a reply, or 0 if it was not carried out and never will be.
-func (b *Book) look(ctx context.Context, s *slip) (client.Zxid, error) {
+// readOutcome returns the zxid of a write without a reply, or 0 if the write was not carried out and never will be.
+func (b *Book) readOutcome(ctx context.Context, node *receiptNode) (client.Zxid, error) {
 	if err := reconnect.Settle(ctx, b.c); err != nil {
 		return 0, err
 	}
 	var stat client.Stat
 	var exists bool
 	err := reconnect.Retry(ctx, b.c, func() (err error) {
-		stat, exists, err = b.c.Exists(ctx, s.path)
+		stat, exists, err = b.c.Exists(ctx, node.path)
 		return err
 	})
 	switch {
 	case err != nil:
 		return 0, err
 	case !exists:
-		return 0, errNoSlip
+		return 0, errNodeDeleted
 	}
-	s.unsure = false
-	if stat.Version == s.version {
+	node.outcomeUnknown = false
+	if stat.Version == node.version {
 		return 0, nil
 	}
-	s.version = stat.Version
+	node.version = stat.Version
 	return stat.Changed, nil
 }
