@@ -1,4 +1,4 @@
-// Package queue has a queue whose elements stay until they are done, also if their takers end.
+// Package queue has a queue whose elements stay until they are done, even if their takers end.
 //
 //	q := queue.New(c, "/app/jobs", queue.Config{})
 //	_, err := q.Put(ctx, []byte("job"))
@@ -24,16 +24,16 @@
 //
 // # Large queues
 //
-// ZooKeeper's servers return the names of all elements or none. So a Queue lists the parent, keeps the first names
-// (Config.Batch), and takes those before it lists again. It keeps them for 5 s at most. A queue of a million elements
-// has lists of 21 MB, and one of them serves 1,000 elements by default. An element of a higher priority, or one that is
-// given again, is seen with the next list.
+// ZooKeeper's servers return the names of all elements or none. So a Queue lists the parent's children, keeps the first
+// names (Config.Batch), and takes those before it lists again. It keeps them for 5 s at most. A queue of a million
+// elements has lists of 21 MB, and one of them serves 1,000 elements by default. An element of a higher priority, or
+// one that is given again, appears only in the next list.
 //
 // The takers of one process should share a Queue, so that they have one batch. Takers of several Queues try the same
 // names, and each name is a request in vain for all but one.
 //
-// A taker that finds nothing enters a line. Only the first one in the line watches the parents, so a Put wakes one
-// taker.
+// A taker that finds nothing enters a line. Only the first taker in the line watches the elements and the locks, so a
+// Put wakes one taker.
 //
 // # Layout
 //
@@ -41,9 +41,9 @@
 // path. The parent has the persistent elements queue-<number>, or queue-1<priority><number> with eight hexadecimal
 // digits, and 0 instead of 1 for a negative priority. Smaller priorities come first. The data are in Curator's form of
 // one item; an element of Curator's can have more. The parent of the locks has an ephemeral node for each element that
-// is taken, with the same name, and the parents line and receipts, which only this package uses. Takers of Curator
-// must have the same lock path. Each take sets an element's data to what they are, so its version counts the attempts.
+// is taken, with the same name, and the containers line and receipts, which only this package uses. Takers of Curator
+// must have the same lock path. Each take sets an element's data to the same data, so its version counts the attempts.
 //
-// The servers number 2^31 elements of a parent. After that the order is lost. If the parent is empty before, delete
-// it, and the numbers begin at 0 again.
+// The servers number at most 2^31 elements under a parent. After that, the order is lost. Delete the parent before
+// that, when it is empty: the numbers then begin at 0 again.
 package queue

@@ -25,8 +25,8 @@ type Element struct {
 	Raw       []byte
 	Malformed error
 
-	// Attempt counts how often the element was given, from 1. If it is high, its takers end before they are done: perhaps
-	// because of the element.
+	// Attempt is the number of times that the element was given, this one included. If it is high, its takers end before
+	// they are done, perhaps because of the element.
 	Attempt int
 }
 
@@ -34,27 +34,27 @@ type Element struct {
 func (e *Element) Path() string { return e.queue.pathOf(e.name) }
 
 // Release gives the element back, so that it is given again, and waits until the ensemble has done so. If ctx ends
-// first, the Client goes on trying, as long as the session lives. The right has ended in any case.
+// first, the Client continues to try as long as the session lives. The right has ended in any case.
 //
-// The locks of all takers of an element have one path. If somebody else has deleted the lock of this one, a lock that
-// another Queue has made there since stays. Curator's takers leave no trace in the element, so theirs can be deleted
-// if it is made in the moment between a read of the lock and its deletion.
+// The locks of all takers of an element have one path. If another client has deleted this taker's lock, Release keeps a
+// lock that another Queue has created there since. Curator's takers leave no trace in the element, so Release can
+// delete a lock of Curator's that is created between the read of the lock and its deletion.
 func (e *Element) Release(ctx context.Context) error {
 	ctx, cancel := recipe.Outlast(ctx, e.Right)
 	defer cancel()
 	recipe.End(e.Right)
 	done := make(chan error, 1)
-	go func() { done <- e.queue.unlock(e.name, e.lockID) }()
+	go func() { done <- e.queue.unlockElement(e.name, e.lockID) }()
 	select {
 	case err := <-done:
-		return failed("give back", e.Path(), err)
+		return wrapError("give back", e.Path(), err)
 	case <-ctx.Done():
-		return failed("give back", e.Path(), fmt.Errorf("%w; it is tried again until the session ends", ctx.Err()))
+		return wrapError("give back", e.Path(), fmt.Errorf("%w; it is tried again until the session ends", ctx.Err()))
 	}
 }
 
-// Guard carries out ops as one multi, but only if the client still has the element: see client.Right.Guard. ops must not
-// change the element's node.
+// Guard carries out ops as one multi, but only if the client still has the element: see client.Right.Guard. ops must
+// not change the element's node.
 func (e *Element) Guard(ctx context.Context, ops ...client.Operation) ([]client.Result, error) {
 	// Locks of all takers of an element have one path, but each taker has set the element once more.
 	guarded := append([]client.Operation{client.CheckOp(e.Path(), e.version)}, ops...)
@@ -65,9 +65,9 @@ func (e *Element) Guard(ctx context.Context, ops ...client.Operation) ([]client.
 			operation.Index--
 		case errors.Is(operation.Err, client.ErrBadVersion), errors.Is(operation.Err, client.ErrNoNode):
 			recipe.End(e.Right)
-			return nil, failed("guard", e.Path(), client.ErrNotHeld)
+			return nil, wrapError("guard", e.Path(), client.ErrNotHeld)
 		default:
-			return nil, failed("guard", e.Path(), operation.Err)
+			return nil, wrapError("guard", e.Path(), operation.Err)
 		}
 	}
 	return results[min(1, len(results)):], err
@@ -80,18 +80,18 @@ func (e *Element) Guard(ctx context.Context, ops ...client.Operation) ([]client.
 // client.ErrNotHeld, and nothing was carried out, if the client does not have the element any more.
 func (e *Element) Done(ctx context.Context, ops ...client.Operation) ([]client.Result, error) {
 	if !e.Held() {
-		return nil, failed("end", e.Path(), client.ErrNotHeld)
+		return nil, wrapError("end", e.Path(), client.ErrNotHeld)
 	}
 	all := append(ops[:len(ops):len(ops)], client.DeleteOp(e.Path(), e.version),
 		client.DeleteOp(e.Right.Path(), client.AnyVersion))
-	outcome, err := e.queue.book.Do(ctx, all...)
+	outcome, err := e.queue.receipts.Do(ctx, all...)
 	if err != nil {
 		operation, isMulti := errors.AsType[*client.MultiError](err)
 		if isMulti && operation.Index >= len(ops) && operation.Index < len(all) {
 			recipe.End(e.Right)
 			err = fmt.Errorf("%w: %w", client.ErrNotHeld, err)
 		}
-		return nil, failed("end", e.Path(), err)
+		return nil, wrapError("end", e.Path(), err)
 	}
 	recipe.End(e.Right)
 	if outcome.Results == nil {

@@ -9,8 +9,8 @@ import (
 // namePrefix begins the names of all elements. Curator's takers do not touch others.
 const namePrefix = "queue-"
 
-// nameOf returns the name of an element without its number.
-func nameOf(priority int32, prioritized bool) string {
+// namePrefixOf returns the name of an element without its sequence number.
+func namePrefixOf(priority int32, prioritized bool) string {
 	switch {
 	case !prioritized:
 		return namePrefix
@@ -39,7 +39,7 @@ func encodeItem(item []byte) []byte {
 	return append(append(data, item...), endOpcode)
 }
 
-// ErrMalformed says that an element's data are not in Curator's form.
+// ErrMalformed means that an element's data are not in Curator's form.
 var ErrMalformed = errors.New("the data are not items in Curator's form")
 
 // decodeItems returns the items in an element's data. They share its memory.

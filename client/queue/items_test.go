@@ -64,10 +64,10 @@ func TestFirst(t *testing.T) {
 		want = append(want, fmt.Sprintf("queue-%010d", n))
 	}
 	q := New(new(client.Client), "/q", Config{Batch: 5})
-	if got := q.first(elements, taken); !slices.Equal(got, want) {
+	if got := q.selectFirst(elements, taken); !slices.Equal(got, want) {
 		t.Errorf("first = %q, want %q", got, want)
 	}
-	if got := New(new(client.Client), "/q", Config{}).first(elements, taken); len(got) != 98 {
+	if got := New(new(client.Client), "/q", Config{}).selectFirst(elements, taken); len(got) != 98 {
 		t.Errorf("first has %d names, want 98", len(got))
 	}
 }
@@ -85,7 +85,7 @@ func TestFirstKeepsNoList(t *testing.T) {
 		elements = append(elements, text[at:at+length])
 	}
 	begin := uintptr(unsafe.Pointer(unsafe.StringData(text)))
-	for _, name := range New(new(client.Client), "/q", Config{Batch: 5}).first(elements, nil) {
+	for _, name := range New(new(client.Client), "/q", Config{Batch: 5}).selectFirst(elements, nil) {
 		if at := uintptr(unsafe.Pointer(unsafe.StringData(name))); at >= begin && at < begin+uintptr(len(text)) {
 			t.Errorf("%s shares the memory of the list", name)
 		}
@@ -96,7 +96,7 @@ func TestFirstKeepsNoList(t *testing.T) {
 func TestNameOf(t *testing.T) {
 	last := ""
 	for _, priority := range []int32{-1 << 31, -2, -1, 0, 1, 10, 1<<31 - 1} {
-		name := nameOf(priority, true)
+		name := namePrefixOf(priority, true)
 		if name <= last || len(name) != len("queue-1")+8 {
 			t.Errorf("nameOf(%d) = %q after %q", priority, name, last)
 		}

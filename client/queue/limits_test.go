@@ -31,11 +31,11 @@ func TestMalformedTexts(t *testing.T) {
 // The name of a priority is that of Curator's DistributedPriorityQueue.
 func TestNamesOfPriorities(t *testing.T) {
 	for priority, want := range map[int32]string{0: "queue-100000000", 1: "queue-100000001", -1: "queue-0FFFFFFFF", 1<<31 - 1: "queue-17FFFFFFF", -1 << 31: "queue-080000000"} {
-		if got := nameOf(priority, true); got != want {
+		if got := namePrefixOf(priority, true); got != want {
 			t.Errorf("priority %d: %s, want %s", priority, got, want)
 		}
 	}
-	if got := nameOf(0, false); got != "queue-" {
+	if got := namePrefixOf(0, false); got != "queue-" {
 		t.Errorf("without priorities: %s", got)
 	}
 }
@@ -56,10 +56,10 @@ func TestQueueDefaults(t *testing.T) {
 			t.Errorf("batch %d: %d, want %d", batch, got, want)
 		}
 	}
-	if got := New(new(client.Client), "/q", Config{}).lockOf("x"); got != "/q-locks/x" {
+	if got := New(new(client.Client), "/q", Config{}).lockPathOf("x"); got != "/q-locks/x" {
 		t.Errorf("a lock is %s", got)
 	}
-	if got := New(new(client.Client), "/q", Config{Locks: "/l"}).lockOf("x"); got != "/l/x" {
+	if got := New(new(client.Client), "/q", Config{Locks: "/l"}).lockPathOf("x"); got != "/l/x" {
 		t.Errorf("a lock is %s", got)
 	}
 }

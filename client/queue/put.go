@@ -12,7 +12,7 @@ import (
 	"rollcall/client/internal/reconnect"
 )
 
-// ErrNoPriorities says that an element has a priority, and the Queue has none: see Config.Priorities.
+// ErrNoPriorities means that an element has a priority, but the Queue has none: see Config.Priorities.
 var ErrNoPriorities = errors.New("the queue has no priorities")
 
 // Put puts an element with the priority 0, and returns its path. The path is "" if the reply was lost and the element
@@ -21,21 +21,21 @@ func (q *Queue) Put(ctx context.Context, data []byte) (path string, err error) {
 	return q.PutWithPriority(ctx, data, 0)
 }
 
-// PutWithPriority is Put with a priority. Elements with a smaller one are given first.
+// PutWithPriority is Put with a priority. Elements with a smaller priority are given first.
 func (q *Queue) PutWithPriority(ctx context.Context, data []byte, priority int32) (path string, err error) {
 	if priority != 0 && !q.cfg.Priorities {
-		return "", failed("put into", q.parent, fmt.Errorf("%w: %d", ErrNoPriorities, priority))
+		return "", wrapError("put into", q.parent, fmt.Errorf("%w: %d", ErrNoPriorities, priority))
 	}
 	if err := client.CheckPath(q.parent); err != nil { // the first request is about the receipts
-		return "", failed("put into", q.parent, err)
+		return "", wrapError("put into", q.parent, err)
 	}
 	mode := client.PersistentSequential
 	if q.cfg.ACL != nil {
 		mode = mode.WithACL(q.cfg.ACL...)
 	}
-	create := client.CreateOp(q.pathOf(nameOf(priority, q.cfg.Priorities)), encodeItem(data), mode)
+	create := client.CreateOp(q.pathOf(namePrefixOf(priority, q.cfg.Priorities)), encodeItem(data), mode)
 	err = reconnect.RetryWithParent(ctx, q.c, q.parent, func() error {
-		outcome, err := q.book.Do(ctx, create)
+		outcome, err := q.receipts.Do(ctx, create)
 		switch {
 		case err != nil:
 			return err
@@ -43,14 +43,14 @@ func (q *Queue) PutWithPriority(ctx context.Context, data []byte, priority int32
 			path = outcome.Results[0].Path
 			return nil
 		}
-		path, _ = q.find(ctx, outcome.Zxid) // the element is put, whether it is found or not
+		path, _ = q.findCreated(ctx, outcome.Zxid) // the element is put, whether it is found or not
 		return nil
 	})
-	return path, failed("put into", q.parent, err)
+	return path, wrapError("put into", q.parent, err)
 }
 
-// numbered is the name of an element and the number that the server has given it.
-type numbered struct {
+// numberedName is the name of an element and its sequence number.
+type numberedName struct {
 	name   string
 	number int64
 }
@@ -58,21 +58,21 @@ type numbered struct {
 // numberLength is the number of digits that a server appends to a name.
 const numberLength = 10
 
-// find returns the path of the element that was created at zxid, or "" if there is none any more. The servers' numbers
-// grow with the zxid, so it reads about 20 of a million elements.
-func (q *Queue) find(ctx context.Context, zxid client.Zxid) (path string, err error) {
+// findCreated returns the path of the element that was created at zxid, or "" if it does not exist any more. The
+// sequence numbers grow with the zxid, so findCreated reads about 20 of a million elements.
+func (q *Queue) findCreated(ctx context.Context, zxid client.Zxid) (path string, err error) {
 	names, err := q.childrenOf(ctx, q.parent)
 	if err != nil {
 		return "", err
 	}
-	elements := make([]numbered, 0, len(names))
+	elements := make([]numberedName, 0, len(names))
 	for _, name := range names {
 		digits := name[max(0, len(name)-numberLength):]
 		if number, err := strconv.ParseInt(digits, 10, 64); err == nil {
-			elements = append(elements, numbered{name, number})
+			elements = append(elements, numberedName{name, number})
 		}
 	}
-	slices.SortFunc(elements, func(a, b numbered) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(elements, func(a, b numberedName) int { return cmp.Compare(a.number, b.number) })
 	for len(elements) > 0 {
 		middle := len(elements) / 2
 		path := q.pathOf(elements[middle].name)

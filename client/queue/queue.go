@@ -15,18 +15,18 @@ import (
 	"rollcall/client/recipe"
 )
 
-// DefaultBatch is the number of names that a Queue keeps of a list. They are 50 kB, and a list of a million elements is
-// then a two-hundredth of the bytes of the requests that it serves if each element has 4 kB.
+// DefaultBatch is the number of names that a Queue keeps of a list. They take 50 kB. The list of a million elements of
+// 4 kB then adds one part in two hundred to the bytes of the requests that it serves.
 const DefaultBatch = 1000
 
-// batchLife is the time after which the kept names are not used any more. In it, elements of higher priority and those
-// that are given again wait. A taker lists a million elements in about a second.
+// batchLife is the time after which a batch is not used any more. Until then, elements of a higher priority and
+// elements that are given again wait. A taker lists a million elements in about a second.
 const batchLife = 5 * time.Second
 
 // Config has the settings of a Queue. The zero value is ready for use.
 type Config struct {
-	// Locks is the path of the parent with the locks of the takers. All takers must use the same. "": the path of the
-	// queue, and "-locks" after it.
+	// Locks is the path of the parent of the takers' locks. All takers must use the same. If it is "", the path is that of
+	// the queue, followed by "-locks".
 	Locks string
 
 	// Priorities makes a queue whose elements have priorities. All clients that put must use the same.
@@ -36,15 +36,15 @@ type Config struct {
 	ACL   []client.ACL // of the elements; nil: everyone has every permission
 }
 
-// Queue is a queue under a parent. It is safe for concurrent use.
+// Queue is a queue whose elements are children of one parent. It is safe for concurrent use.
 type Queue struct {
-	c      *client.Client
-	parent string
-	locks  string
-	cfg    Config
-	book   *receipt.Book
+	c        *client.Client
+	parent   string
+	locks    string
+	cfg      Config
+	receipts *receipt.Book
 
-	batch chan batch // with the one batch while nobody changes it
+	batch chan batch // holds the one batch, except while a taker uses it
 }
 
 // batch has the names of elements that were not taken when they were listed, in order.
@@ -53,11 +53,11 @@ type batch struct {
 	listed time.Time
 }
 
-// New returns the Queue under a parent. It does not use the network.
+// New returns the Queue whose elements are children of parent. It does not use the network.
 func New(c *client.Client, parent string, cfg Config) *Queue {
 	cfg.Batch = cmp.Or(max(cfg.Batch, 0), DefaultBatch)
 	q := &Queue{c: c, parent: parent, locks: cmp.Or(cfg.Locks, parent+"-locks"), cfg: cfg, batch: make(chan batch, 1)}
-	q.book = receipt.NewBook(c, q.locks+"/receipts")
+	q.receipts = receipt.NewBook(c, q.locks+"/receipts")
 	q.batch <- batch{}
 	return q
 }
@@ -73,7 +73,7 @@ func (q *Queue) nextName(ctx context.Context) (name string, err error) {
 	defer func() { q.batch <- b }()
 	if len(b.names) == 0 || time.Since(b.listed) > batchLife {
 		var names []string
-		if names, err = q.list(ctx); err != nil {
+		if names, err = q.listFree(ctx); err != nil {
 			return "", err
 		}
 		b = batch{names, time.Now()}
@@ -84,17 +84,17 @@ func (q *Queue) nextName(ctx context.Context) (name string, err error) {
 	return name, nil
 }
 
-// list returns the first names of elements that are not taken, in order.
-func (q *Queue) list(ctx context.Context) ([]string, error) {
+// listFree lists the elements and returns the first names that are not taken, in order.
+func (q *Queue) listFree(ctx context.Context) ([]string, error) {
 	elements, err := q.childrenOf(ctx, q.parent)
 	if err != nil || len(elements) == 0 {
 		return nil, err
 	}
 	taken, err := q.childrenOf(ctx, q.locks)
-	return q.first(elements, taken), err
+	return q.selectFirst(elements, taken), err
 }
 
-// childrenOf returns the names under a parent. There are none if there is no parent.
+// childrenOf returns the names of the children of parent, or none if it does not exist.
 func (q *Queue) childrenOf(ctx context.Context, parent string) (names []string, err error) {
 	err = reconnect.Retry(ctx, q.c, func() (err error) {
 		names, _, err = q.c.Children(ctx, parent)
@@ -106,37 +106,37 @@ func (q *Queue) childrenOf(ctx context.Context, parent string) (names []string, 
 	return names, err
 }
 
-// first returns the first names of the elements that are not taken, in order: as many as a batch has. It sorts no more
-// than two batches at a time, and returns copies, which do not keep the memory of the whole list.
-func (q *Queue) first(elements, taken []string) []string {
+// selectFirst returns the first names of the elements that are not taken, in order, at most Config.Batch of them. It
+// sorts at most two batches at a time, and returns copies, which do not keep the memory of the whole list.
+func (q *Queue) selectFirst(elements, taken []string) []string {
 	locked := make(map[string]struct{}, len(taken))
 	for _, name := range taken {
 		locked[name] = struct{}{}
 	}
-	first := make([]string, 0, min(len(elements), 2*q.cfg.Batch))
+	selected := make([]string, 0, min(len(elements), 2*q.cfg.Batch))
 	for _, name := range elements {
 		if _, ok := locked[name]; ok || !strings.HasPrefix(name, namePrefix) {
 			continue
 		}
-		if len(first) == 2*q.cfg.Batch {
-			slices.Sort(first)
-			first = first[:q.cfg.Batch]
+		if len(selected) == 2*q.cfg.Batch {
+			slices.Sort(selected)
+			selected = selected[:q.cfg.Batch]
 		}
-		first = append(first, name)
+		selected = append(selected, name)
 	}
-	slices.Sort(first)
-	kept := make([]string, 0, min(len(first), q.cfg.Batch))
-	for _, name := range first[:cap(kept)] {
+	slices.Sort(selected)
+	kept := make([]string, 0, min(len(selected), q.cfg.Batch))
+	for _, name := range selected[:cap(kept)] {
 		kept = append(kept, strings.Clone(name))
 	}
 	return kept
 }
 
-func (q *Queue) pathOf(name string) string { return recipe.PathOf(q.parent, name) }
-func (q *Queue) lockOf(name string) string { return recipe.PathOf(q.locks, name) }
+func (q *Queue) pathOf(name string) string     { return recipe.PathOf(q.parent, name) }
+func (q *Queue) lockPathOf(name string) string { return recipe.PathOf(q.locks, name) }
 
-// failed returns the error of a method, or nil if err is.
-func failed(what, path string, err error) error {
+// wrapError returns the error of a method, or nil if err is nil.
+func wrapError(what, path string, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -11,50 +11,50 @@ import (
 	"rollcall/client/recipe"
 )
 
-// ErrEmpty says that a queue has no element that is not taken.
+// ErrEmpty means that every element of a queue is taken.
 var ErrEmpty = errors.New("the queue has no element that is not taken")
 
-// Take takes the first element that is not taken. If there is none, it waits, until ctx or the session ends.
+// Take takes the first element that is not taken. If there is none, it waits for one until ctx or the session ends.
 func (q *Queue) Take(ctx context.Context) (*Element, error) {
 	for {
-		e, err := q.take(ctx)
+		e, err := q.takeNext(ctx)
 		if e == nil && err == nil {
 			e, err = q.takeInLine(ctx)
 		}
 		if !errors.Is(err, contender.ErrRemoved) { // which another client must have caused: no limit is needed
-			return e, failed("take from", q.parent, err)
+			return e, wrapError("take from", q.parent, err)
 		}
 	}
 }
 
 // TryTake is Take, but fails with ErrEmpty instead of waiting.
 func (q *Queue) TryTake(ctx context.Context) (*Element, error) {
-	e, err := q.take(ctx)
+	e, err := q.takeNext(ctx)
 	if e == nil && err == nil {
 		err = ErrEmpty
 	}
-	return e, failed("take from", q.parent, err)
+	return e, wrapError("take from", q.parent, err)
 }
 
-// take takes the first element that is not taken. It returns nil if there is none.
-func (q *Queue) take(ctx context.Context) (*Element, error) {
+// takeNext takes the first element that is not taken, or returns nil if there is none.
+func (q *Queue) takeNext(ctx context.Context) (*Element, error) {
 	for {
 		name, err := q.nextName(ctx)
 		if err != nil || name == "" {
 			return nil, err
 		}
-		if e, err := q.lock(ctx, name); e != nil || err != nil {
+		if e, err := q.lockElement(ctx, name); e != nil || err != nil {
 			return e, err
 		}
 	}
 }
 
-// errGone says that another taker has an element, or that it is done.
-var errGone = errors.New("the element is taken or done")
+// errTakenOrDone means that another taker has the element, or that the element is done.
+var errTakenOrDone = errors.New("the element is taken or done")
 
-// lock takes an element: one transaction creates its lock and sets its data to what they are. The version of the
+// lockElement takes an element: one transaction creates its lock and sets its data to the same data. The version of the
 // element then belongs to this attempt. It returns nil if the element is taken or done.
-func (q *Queue) lock(ctx context.Context, name string) (*Element, error) {
+func (q *Queue) lockElement(ctx context.Context, name string) (*Element, error) {
 	id := rand.Text()
 	var data []byte
 	var stat client.Stat
@@ -73,7 +73,7 @@ func (q *Queue) lock(ctx context.Context, name string) (*Element, error) {
 		lock, err = q.tryLock(ctx, name, id, data, stat.Version)
 		return err
 	})
-	if errors.Is(err, errGone) {
+	if errors.Is(err, errTakenOrDone) {
 		return nil, nil
 	}
 	if err != nil {
@@ -84,7 +84,7 @@ func (q *Queue) lock(ctx context.Context, name string) (*Element, error) {
 		q.unlockInBackground(name, id)
 		return nil, err
 	}
-	e := &Element{Right: recipe.NewRight(q.c, q.lockOf(name), lock), queue: q, name: name, lockID: id}
+	e := &Element{Right: recipe.NewRight(q.c, q.lockPathOf(name), lock), queue: q, name: name, lockID: id}
 	e.version = stat.Version + 1
 	e.Attempt, e.Raw = int(e.version), data
 	e.Items, e.Malformed = decodeItems(data)
@@ -94,32 +94,33 @@ func (q *Queue) lock(ctx context.Context, name string) (*Element, error) {
 	return e, nil
 }
 
-// tryLock sends the transaction of lock. It returns client.ErrNoNode if there is no parent for locks.
+// tryLock sends the transaction of lockElement. It returns client.ErrNoNode if the parent of the locks does not exist.
 func (q *Queue) tryLock(ctx context.Context, name, id string, data []byte, version int32) (client.Stat, error) {
-	results, err := q.c.Multi(ctx, client.CreateOp(q.lockOf(name), []byte(id), client.Ephemeral),
+	results, err := q.c.Multi(ctx, client.CreateOp(q.lockPathOf(name), []byte(id), client.Ephemeral),
 		client.SetOp(q.pathOf(name), data, version))
 	failed, isMulti := errors.AsType[*client.MultiError](err)
 	switch {
 	case err == nil:
 		return results[0].Stat, nil
 	case isMulti && (failed.Index == 1 || errors.Is(err, client.ErrNodeExists)):
-		lock, ours, err := q.ownLock(ctx, name, id)
+		lock, ours, err := q.findOwnLock(ctx, name, id)
 		switch {
 		case err != nil:
 			return client.Stat{}, err
 		case ours: // by an earlier try whose reply was lost
 			return lock, nil
 		}
-		return client.Stat{}, errGone
+		return client.Stat{}, errTakenOrDone
 	}
 	return client.Stat{}, err
 }
 
-// ownLock reports whether the lock of an element has this id, and returns its Stat. It does not if there is no lock.
-func (q *Queue) ownLock(ctx context.Context, name, id string) (lock client.Stat, ours bool, err error) {
+// findOwnLock returns the Stat of an element's lock, and reports whether that lock has this id. ours is false if there
+// is no lock.
+func (q *Queue) findOwnLock(ctx context.Context, name, id string) (lock client.Stat, ours bool, err error) {
 	err = reconnect.Retry(ctx, q.c, func() (err error) {
 		var data []byte
-		data, lock, err = q.c.Get(ctx, q.lockOf(name))
+		data, lock, err = q.c.Get(ctx, q.lockPathOf(name))
 		ours = err == nil && string(data) == id
 		return err
 	})
@@ -129,9 +130,9 @@ func (q *Queue) ownLock(ctx context.Context, name, id string) (lock client.Stat,
 	return lock, ours, err
 }
 
-// unlock deletes the lock with this id, if there is one. It tries until that is done or the session has ended, which
-// deletes the lock too.
-func (q *Queue) unlock(name, id string) error {
+// unlockElement deletes the lock with this id, if there is one. It tries until the lock is deleted or the session has
+// ended, which deletes the lock too.
+func (q *Queue) unlockElement(name, id string) error {
 	ctx := context.Background() // the session's end ends all calls
 	for {
 		err := q.tryUnlock(ctx, name, id)
@@ -139,7 +140,7 @@ func (q *Queue) unlock(name, id string) error {
 		case errors.Is(err, client.ErrReadOnly):
 			err = recipe.AwaitWritable(ctx, q.c)
 		case errors.Is(err, client.ErrBadVersion), errors.Is(err, client.ErrNoNode):
-			err = nil // the element or the lock is another one since they were read
+			err = nil // the element or the lock was replaced since they were read
 		case errors.Is(err, client.ErrConnectionLost), errors.Is(err, client.ErrSuspended):
 			err = nil // the next try waits for a connection
 		case err == nil, errors.Is(err, client.ErrExpired):
@@ -152,7 +153,7 @@ func (q *Queue) unlock(name, id string) error {
 }
 
 // unlockInBackground deletes the lock with this id, if there is one, after a take that has failed.
-func (q *Queue) unlockInBackground(name, id string) { go func() { _ = q.unlock(name, id) }() }
+func (q *Queue) unlockInBackground(name, id string) { go func() { _ = q.unlockElement(name, id) }() }
 
 // tryUnlock reads the element and then its lock, and deletes the lock if it has this id. Each taker sets the element
 // once more, so the deletion is rejected with client.ErrBadVersion if another one has taken the element since.
@@ -164,19 +165,19 @@ func (q *Queue) tryUnlock(ctx context.Context, name, id string) error {
 	if err != nil {
 		return err
 	}
-	if _, ours, err := q.ownLock(ctx, name, id); err != nil || !ours {
+	if _, ours, err := q.findOwnLock(ctx, name, id); err != nil || !ours {
 		return err
 	}
-	if !exists { // nobody can take it
-		return q.c.Delete(ctx, q.lockOf(name), client.AnyVersion)
+	if !exists { // no client can take it
+		return q.c.Delete(ctx, q.lockPathOf(name), client.AnyVersion)
 	}
 	_, err = q.c.Multi(ctx, client.CheckOp(q.pathOf(name), element.Version),
-		client.DeleteOp(q.lockOf(name), client.AnyVersion))
+		client.DeleteOp(q.lockPathOf(name), client.AnyVersion))
 	return err
 }
 
-// takeInLine waits in the line until it comes first, and takes the first element that is not taken then or later. It
-// keeps its place until it has the lock, so that the next one in the line does not try to take the same element.
+// takeInLine waits until it is the first in the line, and then for an element that is not taken, which it takes. It
+// keeps its place until it has the lock, so that the next taker in the line does not try to take the same element.
 func (q *Queue) takeInLine(ctx context.Context) (*Element, error) {
 	place, err := contender.Enter(ctx, q.c, contender.Config{Parent: q.locks + "/line", Layout: contender.CuratorLock})
 	if err != nil {
@@ -196,7 +197,7 @@ func (q *Queue) takeInLine(ctx context.Context) (*Element, error) {
 			changed.Stop()
 			return nil, err
 		}
-		e, err := q.takeOneOf(ctx, q.first(elements, taken))
+		e, err := q.takeOneOf(ctx, q.selectFirst(elements, taken))
 		if e != nil || err != nil {
 			changed.Stop()
 			unlocked.Stop()
@@ -208,17 +209,17 @@ func (q *Queue) takeInLine(ctx context.Context) (*Element, error) {
 	}
 }
 
-// takeOneOf takes the first of these elements that it can get. It returns nil if it gets none.
+// takeOneOf takes the first of these elements that it can get, or returns nil if it gets none.
 func (q *Queue) takeOneOf(ctx context.Context, names []string) (*Element, error) {
 	for _, name := range names {
-		if e, err := q.lock(ctx, name); e != nil || err != nil {
+		if e, err := q.lockElement(ctx, name); e != nil || err != nil {
 			return e, err
 		}
 	}
 	return nil, nil
 }
 
-// childrenWatch returns the names under a parent, which it creates if necessary, and a watch of them.
+// childrenWatch returns the names of the children of parent and a watch on them. It creates parent if necessary.
 func (q *Queue) childrenWatch(ctx context.Context, parent string) (names []string, watch *client.OnceWatch, err error) {
 	err = reconnect.RetryWithParent(ctx, q.c, parent, func() (err error) {
 		names, _, watch, err = q.c.ChildrenWatch(ctx, parent)
