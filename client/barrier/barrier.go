@@ -29,7 +29,7 @@ func (b *Barrier) Set(ctx context.Context) error {
 	if errors.Is(err, client.ErrNodeExists) {
 		return nil
 	}
-	return failed("set", b.path, err)
+	return wrapError("set", b.path, err)
 }
 
 // Remove removes the barrier. It is no error if it is not up. If the reply is lost, Remove removes it again, so another
@@ -39,7 +39,7 @@ func (b *Barrier) Remove(ctx context.Context) error {
 	if errors.Is(err, client.ErrNoNode) {
 		return nil
 	}
-	return failed("remove", b.path, err)
+	return wrapError("remove", b.path, err)
 }
 
 // Wait waits until the barrier is not up, until ctx ends, or until the session has ended. It returns at once if the
@@ -59,7 +59,7 @@ func (b *Barrier) Wait(ctx context.Context) error {
 			err = reconnect.AwaitEvent(ctx, watch)
 		}
 	}
-	return failed("wait for", b.path, err)
+	return wrapError("wait for", b.path, err)
 }
 
 // watchNode returns a watch that fires when a node is set or deleted, or nil if there is no node. Unlike an exists, it
@@ -75,8 +75,8 @@ func watchNode(ctx context.Context, c *client.Client, path string) (watch *clien
 	return watch, err
 }
 
-// failed returns the error of a method, or nil if err is.
-func failed(what, path string, err error) error {
+// wrapError returns the error of a method, or nil if err is.
+func wrapError(what, path string, err error) error {
 	if err == nil {
 		return nil
 	}

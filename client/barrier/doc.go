@@ -4,7 +4,7 @@
 // # Barrier
 //
 // A Barrier is up while its node exists. Wait returns when the node did not exist at a time between the call and its
-// return. All waiting clients go on at once: each has a watch on the node, and its removal wakes all of them. The
+// return. All waiting clients continue at once: each has a watch on the node, and its removal wakes all of them. The
 // barrier does not belong to a session. It stays up when the client that has set it ends.
 //
 // # Double barrier
@@ -29,10 +29,10 @@
 //
 // # Layout
 //
-// The layout is that of Curator's DistributedBarrier and DistributedDoubleBarrier, and both can take part. A Barrier
-// is a persistent node. A DoubleBarrier is a parent (a container), with one ephemeral node for each member and the
-// persistent node ready during a round. A member belongs to the round if its node is older than ready. Other nodes of
-// the parent are taken for members, as by Curator.
+// The layout is that of Curator's DistributedBarrier and DistributedDoubleBarrier, and both can take part. A Barrier is
+// a persistent node. A DoubleBarrier is a parent (a container), with one ephemeral node for each member and the
+// persistent node ready during a round. A member belongs to the round if its node is older than ready. Other children
+// of the parent count as members, as they do for Curator.
 //
 // Clients of Curator that come during a round do not wait for the next one. If the last member of a round is Curator's
 // and a next round begins at once, it may take away the next round's node ready.

@@ -30,12 +30,12 @@ type DoubleBarrier struct {
 	cfg    DoubleConfig
 }
 
-// NewDouble returns the DoubleBarrier under a parent. It does not use the network.
+// NewDouble returns the DoubleBarrier whose members are children of parent. It does not use the network.
 func NewDouble(c *client.Client, parent string, cfg DoubleConfig) *DoubleBarrier {
 	return &DoubleBarrier{c: c, parent: parent, cfg: cfg}
 }
 
-// Member is one who has entered a DoubleBarrier. The Right ends when the member leaves or its session ends.
+// Member is a client that has entered a DoubleBarrier. The Right ends when the member leaves or its session ends.
 // Right.Release leaves without waiting for the others.
 type Member struct {
 	*client.Right
@@ -44,22 +44,22 @@ type Member struct {
 	round   client.Zxid // when ready was created
 }
 
-// Enter enters and waits until the barrier is full. If there is a round already, it waits for its end first. If it
-// returns an error, the client has not entered. The error is client.ErrNotHeld if the member's node was deleted, or if
-// the Client may not act on its session any more.
+// Enter enters and waits until the barrier is full. If there is a round already, it first waits for the end of that
+// round. If it returns an error, the client has not entered. The error is client.ErrNotHeld if the member's node was
+// deleted, or if the Client may not act on its session any more.
 func (b *DoubleBarrier) Enter(ctx context.Context) (*Member, error) {
 	if b.cfg.Count < 1 {
-		return nil, failed("enter", b.parent, fmt.Errorf("the count is %d; it must be at least 1", b.cfg.Count))
+		return nil, wrapError("enter", b.parent, fmt.Errorf("the count is %d; it must be at least 1", b.cfg.Count))
 	}
 	for {
 		m, err := b.tryEnter(ctx)
 		if !errors.Is(err, errLate) {
-			return m, failed("enter", b.parent, err)
+			return m, wrapError("enter", b.parent, err)
 		}
 	}
 }
 
-// errLate says that a round began before the client had entered.
+// errLate means that a round began before the client had entered.
 var errLate = errors.New("a round began before")
 
 // tryEnter enters the next round. The error is errLate if that began without the client.
@@ -68,7 +68,7 @@ func (b *DoubleBarrier) tryEnter(ctx context.Context) (*Member, error) {
 		return nil, err
 	}
 	m := &Member{barrier: b, name: newName()}
-	stat, err := reconnect.CreateOwn(ctx, b.c, b.parent, m.name, b.cfg.Data, b.mode(client.Ephemeral))
+	stat, err := reconnect.CreateOwn(ctx, b.c, b.parent, m.name, b.cfg.Data, b.createMode(client.Ephemeral))
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (b *DoubleBarrier) tryEnter(ctx context.Context) (*Member, error) {
 	if err == nil && m.Held() {
 		return m, nil
 	}
-	if cause := context.Cause(held); cause != nil { // leaving ends held as well, so look before
+	if cause := context.Cause(held); cause != nil { // leaving ends held as well, so read its cause before
 		err = cause
 	}
 	if err == nil { // by the clock the right has ended, but its timer has not run yet
@@ -93,7 +93,7 @@ func (b *DoubleBarrier) tryEnter(ctx context.Context) (*Member, error) {
 	return nil, err
 }
 
-func (b *DoubleBarrier) mode(m client.Mode) client.Mode {
+func (b *DoubleBarrier) createMode(m client.Mode) client.Mode {
 	if b.cfg.ACL != nil {
 		return m.WithACL(b.cfg.ACL...)
 	}
@@ -120,8 +120,8 @@ func (b *DoubleBarrier) readyStat(ctx context.Context) (stat client.Stat, exists
 	return stat, exists, err
 }
 
-// members returns the names of the members, sorted. There are none if there is no parent.
-func (b *DoubleBarrier) members(ctx context.Context) (names []string, err error) {
+// listMembers returns the sorted names of the members, or none if the parent does not exist.
+func (b *DoubleBarrier) listMembers(ctx context.Context) (names []string, err error) {
 	err = reconnect.Retry(ctx, b.c, func() (err error) {
 		names, _, err = b.c.Children(ctx, b.parent)
 		return err
@@ -145,14 +145,14 @@ func (b *DoubleBarrier) awaitEnd(ctx context.Context, round client.Zxid) error {
 		if err != nil || !exists || round != anyRound && ready.Created != round {
 			return err
 		}
-		names, err := b.members(ctx)
+		names, err := b.listMembers(ctx)
 		if err != nil {
 			return err
 		}
 		if len(names) > 0 {
 			err = b.awaitMemberOf(ctx, ready.Created, names[0])
 		} else {
-			err = b.clear(ctx)
+			err = b.clearRound(ctx)
 		}
 		if err != nil {
 			return err
@@ -175,26 +175,26 @@ func (b *DoubleBarrier) awaitMemberOf(ctx context.Context, round client.Zxid, na
 	return reconnect.AwaitEvent(ctx, watch)
 }
 
-// clear deletes ready if there are no members. A round that begins meanwhile sets the parent first, so its ready is not
-// deleted.
-func (b *DoubleBarrier) clear(ctx context.Context) error {
+// clearRound deletes ready if there are no members. A round that begins meanwhile sets the parent first, so its ready
+// is not deleted.
+func (b *DoubleBarrier) clearRound(ctx context.Context) error {
 	change := client.DeleteOp(b.pathOf(readyName), client.AnyVersion)
 	return b.changeRound(ctx, change, func(members int) bool { return members == 0 })
 }
 
-// begin creates ready if the barrier is full.
-func (b *DoubleBarrier) begin(ctx context.Context) error {
-	change := client.CreateOp(b.pathOf(readyName), b.cfg.Data, b.mode(client.Persistent))
+// beginRound creates ready if the barrier is full.
+func (b *DoubleBarrier) beginRound(ctx context.Context) error {
+	change := client.CreateOp(b.pathOf(readyName), b.cfg.Data, b.createMode(client.Persistent))
 	return b.changeRound(ctx, change, func(members int) bool { return members >= b.cfg.Count })
 }
 
-// changeRound carries out an operation on ready if that is wanted with so many members. It is no error if another client
-// has carried it out.
+// changeRound carries out an operation on ready if wanted returns true for the number of members. It returns nil if
+// another client has carried it out.
 func (b *DoubleBarrier) changeRound(ctx context.Context, change client.Operation, wanted func(members int) bool) error {
 	for {
 		err := reconnect.Retry(ctx, b.c, func() error { return b.tryChange(ctx, change, wanted) })
 		switch {
-		case errors.Is(err, client.ErrBadVersion): // another client was faster: look again
+		case errors.Is(err, client.ErrBadVersion): // another client was faster: read again
 			continue
 		case errors.Is(err, client.ErrNoNode), errors.Is(err, client.ErrNodeExists): // of the parent or of ready
 			return nil
@@ -210,7 +210,7 @@ func (b *DoubleBarrier) tryChange(ctx context.Context, change client.Operation, 
 	if err != nil {
 		return err
 	}
-	names, err := b.members(ctx)
+	names, err := b.listMembers(ctx)
 	if err == nil && wanted(len(names)) {
 		_, err = b.c.Multi(ctx, client.SetOp(b.parent, data, parent.Version), change)
 	}
@@ -238,7 +238,7 @@ func (b *DoubleBarrier) awaitRound(ctx context.Context, own client.Zxid) (client
 			watch.Stop()
 			continue
 		}
-		if err := b.begin(ctx); err != nil {
+		if err := b.beginRound(ctx); err != nil {
 			watch.Stop()
 			return 0, err
 		}
@@ -251,23 +251,23 @@ func (b *DoubleBarrier) awaitRound(ctx context.Context, own client.Zxid) (client
 // Leave leaves and waits until all members of the round have left or ended. If ctx ends first, the member leaves
 // without waiting for the others, in the background if necessary. Leave may be called once.
 func (m *Member) Leave(ctx context.Context) error {
-	err := m.leave(ctx)
+	err := m.leaveRound(ctx)
 	m.leaveInBackground() // its node is gone already unless there is an error
-	return failed("leave", m.barrier.parent, err)
+	return wrapError("leave", m.barrier.parent, err)
 }
 
 // leaveInBackground ends the Right and deletes the node.
 func (m *Member) leaveInBackground() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = m.Release(ended) // goes on until the node is gone or the session has ended
+	_ = m.Release(ended) // continues until the node is gone or the session has ended
 }
 
-// leave does what Curator's clients do: the member with the first name leaves last, and the others wait for it.
-func (m *Member) leave(ctx context.Context) error {
+// leaveRound leaves as Curator's clients do: the member with the first name leaves last, and the others wait for it.
+func (m *Member) leaveRound(ctx context.Context) error {
 	b := m.barrier
 	for {
-		names, err := b.members(ctx)
+		names, err := b.listMembers(ctx)
 		if err != nil {
 			return err
 		}
@@ -296,7 +296,7 @@ func (m *Member) leaveLast(ctx context.Context) error {
 	switch {
 	case errors.Is(err, client.ErrConnectionLost), errors.Is(err, client.ErrSuspended):
 		return b.c.AwaitConnected(ctx)
-	case errors.Is(err, client.ErrNoNode): // an earlier try deleted both, or somebody else deleted one
+	case errors.Is(err, client.ErrNoNode): // an earlier try deleted both, or another client deleted one
 		return m.Release(ctx)
 	}
 	return err

@@ -1,6 +1,6 @@
 // Package fence makes stores that are not part of the ensemble reject a holder that has lost its right.
 //
-// A client can hold a lock, be paused, and go on after its session has ended and another client has the lock. Within
+// A client can hold a lock, be paused, and continue after its session has ended and another client has the lock. Within
 // the ensemble, client.Right.Guard stops such a client. Other stores need a fencing token: each holder sends the token
 // of its right with each write, and the store remembers the greatest token that it has seen and rejects smaller ones.
 // Tokens grow with every holder of a lock, so a holder is rejected from the first write of a later holder on.
@@ -34,7 +34,7 @@ import (
 // ErrStale is the reason of a *StaleError.
 var ErrStale = errors.New("the store has seen a greater token: a later client has held the right")
 
-// ErrInvalidToken says that a token is not positive. No right has such a token.
+// ErrInvalidToken means that a token is not positive. No right has such a token.
 var ErrInvalidToken = errors.New("a fencing token must be positive")
 
 // StaleError says that a store has rejected a token. Its holder has lost the right and must stop.

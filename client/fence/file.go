@@ -35,7 +35,7 @@ const (
 // lockPause is the time between two tries to lock the file with the token: a write to a local disk takes about as long.
 const lockPause = 5 * time.Millisecond
 
-// ErrDamaged says that the file with the greatest token cannot be read.
+// ErrDamaged means that the file with the greatest token cannot be read.
 var ErrDamaged = errors.New(
 	"the file with the greatest token is damaged: remove it when no earlier holder can run any more")
 

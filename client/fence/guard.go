@@ -14,7 +14,7 @@ type Guard struct {
 	greatest client.Token
 	running  int           // acts of token current
 	current  client.Token  // whose acts run; at most greatest
-	idle     chan struct{} // closed when running becomes 0; nil while nobody waits for that
+	idle     chan struct{} // closed when running becomes 0; nil while no goroutine waits for that
 }
 
 // Do calls act if no greater token has been seen, and returns its error. It implements Fence. Acts of the same token

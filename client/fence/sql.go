@@ -35,7 +35,7 @@ const (
 	GreatestTokenNumbered = `SELECT token FROM fence WHERE resource = $1`
 )
 
-// ErrUnknownResource says that the table has no row for a resource.
+// ErrUnknownResource means that the table has no row for a resource.
 var ErrUnknownResource = errors.New("the table fence has no row for the resource: run fence.AddResource for it once")
 
 // SQL checks tokens in the table fence of a database: see CreateTable. The zero value is ready for use.

@@ -1,5 +1,5 @@
-// Package recipe has the tools for authors of recipes: code that makes a right, such as a lock, of a session's ephemeral
-// nodes. Programs that use the recipes of this module do not need it.
+// Package recipe has the tools for authors of recipes: code that makes a right, such as a lock, of a session's
+// ephemeral nodes. Programs that use the recipes of this module do not need it.
 package recipe
 
 import (
@@ -9,7 +9,7 @@ import (
 	"rollcall/client/internal/authors"
 )
 
-// tools is what package client implements.
+// tools are the functions that package client implements.
 type tools interface {
 	Prove(ctx context.Context, c *client.Client) error
 	NewRight(c *client.Client, path string, stat client.Stat, token client.Token) *client.Right
@@ -23,8 +23,8 @@ type tools interface {
 
 var ofClient = authors.Tools.(tools)
 
-// Prove returns when the Client's right is proven: at once if a sync or a connect has proved it and that still counts, and
-// else after a sync. Recipes call it before NewRight. The error is that of Client.Sync.
+// Prove returns when the Client's right is proven: at once if a sync or a connect has proved it and that still counts,
+// and else after a sync. Recipes call it before NewRight. The error is that of Client.Sync.
 func Prove(ctx context.Context, c *client.Client) error { return ofClient.Prove(ctx, c) }
 
 // NewRight returns the right that stands for an ephemeral node of the Client's session. stat is the node's. Recipes
@@ -33,7 +33,7 @@ func Prove(ctx context.Context, c *client.Client) error { return ofClient.Prove(
 // ended.
 //
 // The Right is worth no more than what its node proves. Give the node a path that no other node ever has, such as that
-// of an EphemeralSequential node. A fixed path can be made again: if somebody deletes the node and another session
+// of an EphemeralSequential node. A fixed path can be created again: if another client deletes the node and a session
 // creates one there, Guard passes and Release can delete the other node, until this Client has heard of the deletion.
 // With a fixed path, let each owner also set a persistent node, and add a check of its version to the operations of
 // Guard: the package queue does that.
@@ -50,15 +50,15 @@ func NewRightWithToken(c *client.Client, path string, stat client.Stat, token cl
 // the right is not held any more when the servers carry that out. If the request fails, Right.Release must follow.
 func End(r *client.Right) { ofClient.End(r) }
 
-// Outlast returns a context that ends with ctx, unless ctx is of Right.Context and ends because the Right does. Requests
-// that give the right up need it. It keeps ctx's deadline; the end of ctx's parent after that of the Right is not
-// seen.
+// Outlast returns a context that ends with ctx, unless ctx is of Right.Context and ends because the Right does.
+// Requests that give the right up need it. It keeps ctx's deadline; the end of ctx's parent after that of the Right is
+// not seen.
 func Outlast(ctx context.Context, r *client.Right) (context.Context, context.CancelFunc) {
 	return ofClient.Outlast(ctx, r)
 }
 
-// AwaitWritable waits, after ErrReadOnly, until c is connected to a server that can write, or until ctx ends. If it never
-// will be, it returns the reason. Recipes need it to give up what they hold.
+// AwaitWritable waits, after ErrReadOnly, until c is connected to a server that can write, or until ctx ends. If it
+// never will be, it returns the reason. Recipes need it to give up what they hold.
 func AwaitWritable(ctx context.Context, c *client.Client) error {
 	return ofClient.AwaitWritable(ctx, c)
 }
@@ -71,8 +71,8 @@ func IsSuccessor(c *client.Client) bool { return ofClient.IsSuccessor(c) }
 // that has handed the session over. Recipes remove such nodes if only that process could use them.
 func Inherited(c *client.Client, stat client.Stat) bool { return ofClient.Inherited(c, stat) }
 
-// PathOf returns the path of a child of the node at parent. It is no valid path if that of parent is none, so that a call
-// rejects it.
+// PathOf returns the path of the child of parent with a name. If parent is not a valid path, the result is not either,
+// so calls reject it.
 func PathOf(parent, name string) string {
 	switch parent {
 	case "":
@@ -83,9 +83,9 @@ func PathOf(parent, name string) string {
 	return parent + "/" + name
 }
 
-// Shared returns what all users of a recipe share with a Client: the value for key, which create makes at the first
-// call. It lives as long as the Client does. key must be comparable and of a type of the recipe's own. create must not
-// call the Client.
+// Shared returns the Client's value for key, which all users of a recipe share. create makes it at the first call. It
+// lives as long as the Client. key must be comparable and of a type of the recipe's own. create must not call the
+// Client.
 func Shared[T any](c *client.Client, key any, create func() T) T {
 	return ofClient.Shared(c, key, func() any { return create() }).(T)
 }

@@ -122,7 +122,7 @@ func encodeJSON(value any) ([]byte, error) {
 	return data, checkSize(data)
 }
 
-// errNoID says that an entry is not one of Curator's.
+// errNoID means that an entry is not one of Curator's.
 var errNoID = errors.New("it has no name or no id")
 
 // decodeInstance reads the JSON of Curator, of any version.
@@ -170,7 +170,7 @@ func Register(ctx context.Context, c *client.Client, base string, i Instance) (
 		return nil, Instance{}, fmt.Errorf("registry: register in %s: %w", base, err)
 	}
 	path := roster.PathOf(roster.PathOf(base, i.Name), i.ID)
-	r, err := register(ctx, c, path, false, i, encodeInstance)
+	r, err := announceEntry(ctx, c, path, false, i, encodeInstance)
 	return r, i, err
 }
 
@@ -203,10 +203,10 @@ func noneSkipped(string) bool { return false }
 // Instances returns the instances of a service under base, those that are disabled too. What the Client's server has
 // not applied yet is missing.
 func Instances(ctx context.Context, c *client.Client, base, name string) (Listing[Instance], error) {
-	return read(ctx, c, roster.PathOf(base, name), noneSkipped, decodeInstance)
+	return readListing(ctx, c, roster.PathOf(base, name), noneSkipped, decodeInstance)
 }
 
 // Watch returns the instances of a service under base, and again after each change until ctx ends, as group.Watch does.
 func Watch(ctx context.Context, c *client.Client, base, name string) iter.Seq2[Listing[Instance], error] {
-	return follow(ctx, c, roster.PathOf(base, name), noneSkipped, decodeInstance)
+	return followListing(ctx, c, roster.PathOf(base, name), noneSkipped, decodeInstance)
 }

@@ -8,8 +8,8 @@
 // The parents are containers. A registration is a group.Presence: it comes back when its node is deleted, and ends with
 // the session. A program that outlives its sessions registers in client.Keep.
 //
-// An entry says that its program was alive until at most a session timeout ago. The program may be gone, so callers try
-// another entry if one does not reply.
+// An entry shows that its program was alive until at most a session timeout ago. The program may be gone, so callers
+// try another entry if one does not reply.
 //
 // Entries of others may be malformed. They are left out and named in Listing.Malformed; they are no error.
 package registry
@@ -87,8 +87,8 @@ func checkSize(data []byte) error {
 	return nil
 }
 
-// read returns the entries under a parent.
-func read[T any](ctx context.Context, c *client.Client, parent string, skip func(string) bool,
+// readListing returns the entries under a parent.
+func readListing[T any](ctx context.Context, c *client.Client, parent string, skip func(string) bool,
 	decode func([]byte) (T, error),
 ) (Listing[T], error) {
 	children, err := roster.Read(ctx, c, parent)
@@ -98,8 +98,8 @@ func read[T any](ctx context.Context, c *client.Client, parent string, skip func
 	return listingOf(parent, children, skip, decode), nil
 }
 
-// follow returns the entries under a parent, and again after each change.
-func follow[T any](ctx context.Context, c *client.Client, parent string, skip func(string) bool,
+// followListing returns the entries under a parent, and again after each change.
+func followListing[T any](ctx context.Context, c *client.Client, parent string, skip func(string) bool,
 	decode func([]byte) (T, error),
 ) iter.Seq2[Listing[T], error] {
 	return func(yield func(Listing[T], error) bool) {
@@ -121,7 +121,7 @@ type Registration[T any] struct {
 	encode   func(T) ([]byte, error)
 }
 
-func register[T any](ctx context.Context, c *client.Client, path string, sequential bool, entry T,
+func announceEntry[T any](ctx context.Context, c *client.Client, path string, sequential bool, entry T,
 	encode func(T) ([]byte, error),
 ) (*Registration[T], error) {
 	data, err := encode(entry)

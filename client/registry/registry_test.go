@@ -182,7 +182,7 @@ func TestPorts(t *testing.T) {
 				t.Errorf("%s %d is read: %v", key, port, err)
 			}
 		}
-		if err := (Endpoint{Host: "h", Port: port}).check(); (err == nil) != (ok && port != 0) {
+		if err := (Endpoint{Host: "h", Port: port}).checkPort(); (err == nil) != (ok && port != 0) {
 			t.Errorf("the endpoint with port %d: %v", port, err)
 		}
 	}

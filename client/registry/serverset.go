@@ -51,8 +51,8 @@ type serverRecord struct {
 	Shard      *int                `json:"shard,omitempty"`
 }
 
-// check returns an error unless the endpoint can be connected to.
-func (e Endpoint) check() error {
+// checkPort returns an error unless the endpoint can be connected to.
+func (e Endpoint) checkPort() error {
 	if e.Host == "" || e.Port < 1 || e.Port > maxPort {
 		return fmt.Errorf("the endpoint %.200q, port %d, must have a host and a port of 1 to %d", e.Host, e.Port,
 			maxPort)
@@ -61,9 +61,9 @@ func (e Endpoint) check() error {
 }
 
 func encodeServer(s Server) ([]byte, error) {
-	err := s.Service.check()
+	err := s.Service.checkPort()
 	for _, e := range s.Additional {
-		err = errors.Join(err, e.check())
+		err = errors.Join(err, e.checkPort())
 	}
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func encodeServer(s Server) ([]byte, error) {
 	return encodeJSON(r)
 }
 
-// errNoEndpoint says that an entry is not one of a serverset.
+// errNoEndpoint means that an entry is not one of a serverset.
 var errNoEndpoint = errors.New("it has no serviceEndpoint")
 
 func decodeServer(data []byte) (Server, error) {
@@ -93,13 +93,13 @@ func decodeServer(data []byte) (Server, error) {
 	if s.Status == "" {
 		s.Status = Alive
 	}
-	return s, s.Service.check()
+	return s, s.Service.checkPort()
 }
 
 // RegisterServer registers a server in the serverset under parent until Unregister or until the session ends. Its node
 // gets another number when it comes back.
 func RegisterServer(ctx context.Context, c *client.Client, parent string, s Server) (*Registration[Server], error) {
-	return register(ctx, c, roster.PathOf(parent, memberPrefix), true, s, encodeServer)
+	return announceEntry(ctx, c, roster.PathOf(parent, memberPrefix), true, s, encodeServer)
 }
 
 // notMember selects the nodes of a serverset's parent that are no members.
@@ -108,11 +108,11 @@ func notMember(name string) bool { return !strings.HasPrefix(name, memberPrefix)
 // Servers returns the members of the serverset under parent, whatever their Status. What the Client's server has not
 // applied yet is missing.
 func Servers(ctx context.Context, c *client.Client, parent string) (Listing[Server], error) {
-	return read(ctx, c, parent, notMember, decodeServer)
+	return readListing(ctx, c, parent, notMember, decodeServer)
 }
 
 // WatchServers returns the members of the serverset under parent, and again after each change until ctx ends, as
 // group.Watch does.
 func WatchServers(ctx context.Context, c *client.Client, parent string) iter.Seq2[Listing[Server], error] {
-	return follow(ctx, c, parent, notMember, decodeServer)
+	return followListing(ctx, c, parent, notMember, decodeServer)
 }

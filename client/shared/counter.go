@@ -26,9 +26,9 @@ const (
 )
 
 var (
-	// ErrOverflow says that the sum has no place in the counter's encoding. The counter is unchanged.
+	// ErrOverflow means that the sum has no place in the counter's encoding. The counter is unchanged.
 	ErrOverflow = errors.New("the number is too large for the counter's encoding")
-	// ErrNoNumber says that the node's data are no number of the counter's encoding.
+	// ErrNoNumber means that the node's data are no number of the counter's encoding.
 	ErrNoNumber = errors.New("the data are no number of the counter's encoding")
 )
 
@@ -45,39 +45,39 @@ type CounterConfig struct {
 
 // Counter is a whole number that clients share. It is safe for concurrent use.
 type Counter struct {
-	value    *Value
-	encoding Encoding
-	invalid  error // of the configuration
+	value       *Value
+	encoding    Encoding
+	configError error // of the configuration
 }
 
 // NewCounter returns the Counter in the node with this path. It does not use the network. If the initial number has no
 // place in the encoding, all methods fail with ErrOverflow.
 func NewCounter(c *client.Client, path string, cfg CounterConfig) *Counter {
-	initial, err := cfg.Encoding.encode(cfg.Initial)
+	initial, err := cfg.Encoding.encodeNumber(cfg.Initial)
 	if err != nil {
 		err = fmt.Errorf("shared: counter %s: the initial number: %w", path, err)
 	}
 	value := NewValue(c, path, Config{
 		Initial: initial, Receipts: cfg.Receipts, NoReceipts: cfg.NoReceipts, ACL: cfg.ACL,
 	})
-	return &Counter{value: value, encoding: cfg.Encoding, invalid: err}
+	return &Counter{value: value, encoding: cfg.Encoding, configError: err}
 }
 
 // Get returns the number.
 func (k *Counter) Get(ctx context.Context) (int64, error) {
-	if k.invalid != nil {
-		return 0, k.invalid
+	if k.configError != nil {
+		return 0, k.configError
 	}
 	r, err := k.value.Get(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return k.decode(r)
+	return k.decodeRevision(r)
 }
 
 // Set sets the number, whatever it is.
 func (k *Counter) Set(ctx context.Context, n int64) error {
-	data, err := k.encode(n)
+	data, err := k.encodeNumber(n)
 	if err == nil {
 		_, err = k.value.Set(ctx, data)
 	}
@@ -88,19 +88,19 @@ func (k *Counter) Set(ctx context.Context, n int64) error {
 // true for its error, it does not know. It fails with ErrOverflow if the sum has no place in the encoding, and with
 // ErrContended as Value.Update does.
 func (k *Counter) Add(ctx context.Context, delta int64) (int64, error) {
-	if k.invalid != nil {
-		return 0, k.invalid
+	if k.configError != nil {
+		return 0, k.configError
 	}
 	var sum int64
 	_, err := k.value.Update(ctx, func(r Revision) ([]byte, error) {
-		n, err := k.decode(r)
+		n, err := k.decodeRevision(r)
 		if err != nil {
 			return nil, err
 		}
 		if sum = n + delta; (sum > n) != (delta > 0) {
-			return nil, k.failed(fmt.Errorf("%w: %d and %d", ErrOverflow, n, delta))
+			return nil, k.wrapError(fmt.Errorf("%w: %d and %d", ErrOverflow, n, delta))
 		}
-		return k.encode(sum)
+		return k.encodeNumber(sum)
 	})
 	if err != nil {
 		return 0, err
@@ -110,39 +110,39 @@ func (k *Counter) Add(ctx context.Context, delta int64) (int64, error) {
 
 // CompareAndSet sets the number to n if it is old. It reports whether it did so.
 func (k *Counter) CompareAndSet(ctx context.Context, old, n int64) (bool, error) {
-	if k.invalid != nil {
-		return false, k.invalid
+	if k.configError != nil {
+		return false, k.configError
 	}
 	_, err := k.value.Update(ctx, func(r Revision) ([]byte, error) {
-		now, err := k.decode(r)
+		now, err := k.decodeRevision(r)
 		switch {
 		case err != nil:
 			return nil, err
 		case now != old:
-			return nil, errOther
+			return nil, errNotOld
 		}
-		return k.encode(n)
+		return k.encodeNumber(n)
 	})
-	if errors.Is(err, errOther) {
+	if errors.Is(err, errNotOld) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// errOther says that CompareAndSet has found another number.
-var errOther = errors.New("the counter has another number")
+// errNotOld means that CompareAndSet has found another number.
+var errNotOld = errors.New("the counter has another number")
 
 // Watch returns the number, and then each later one, as Value.Watch does.
 func (k *Counter) Watch(ctx context.Context) iter.Seq2[int64, error] {
 	return func(yield func(int64, error) bool) {
-		if k.invalid != nil {
-			yield(0, k.invalid)
+		if k.configError != nil {
+			yield(0, k.configError)
 			return
 		}
 		for r, err := range k.value.Watch(ctx) {
 			var n int64
 			if err == nil {
-				n, err = k.decode(r)
+				n, err = k.decodeRevision(r)
 			}
 			if !yield(n, err) {
 				return
@@ -151,27 +151,27 @@ func (k *Counter) Watch(ctx context.Context) iter.Seq2[int64, error] {
 	}
 }
 
-func (k *Counter) encode(n int64) ([]byte, error) {
-	if k.invalid != nil {
-		return nil, k.invalid
+func (k *Counter) encodeNumber(n int64) ([]byte, error) {
+	if k.configError != nil {
+		return nil, k.configError
 	}
-	data, err := k.encoding.encode(n)
-	return data, k.failed(err)
+	data, err := k.encoding.encodeNumber(n)
+	return data, k.wrapError(err)
 }
 
-func (k *Counter) decode(r Revision) (int64, error) {
-	n, err := k.encoding.decode(r.Data)
-	return n, k.failed(err)
+func (k *Counter) decodeRevision(r Revision) (int64, error) {
+	n, err := k.encoding.decodeNumber(r.Data)
+	return n, k.wrapError(err)
 }
 
-func (k *Counter) failed(err error) error {
+func (k *Counter) wrapError(err error) error {
 	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("shared: counter %s: %w", k.value.path, err)
 }
 
-func (e Encoding) encode(n int64) ([]byte, error) {
+func (e Encoding) encodeNumber(n int64) ([]byte, error) {
 	switch e {
 	case Int64:
 		return binary.BigEndian.AppendUint64(nil, uint64(n)), nil
@@ -184,8 +184,8 @@ func (e Encoding) encode(n int64) ([]byte, error) {
 	return binary.BigEndian.AppendUint32(nil, uint32(n)), nil
 }
 
-// decode returns the number in data. As for Curator and kazoo, no data are 0.
-func (e Encoding) decode(data []byte) (int64, error) {
+// decodeNumber returns the number in data. As for Curator and kazoo, no data are 0.
+func (e Encoding) decodeNumber(data []byte) (int64, error) {
 	switch {
 	case len(data) == 0:
 		return 0, nil

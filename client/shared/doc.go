@@ -16,11 +16,11 @@
 //
 // # Receipts
 //
-// A node does not tell whose write made its present version. So each write is a multi that also sets a receipt: an
+// A node does not show whose write made its present version. So each write is a multi that also sets a receipt: an
 // ephemeral node of the session. If the connection breaks before the reply to a write has come, the version of the
-// receipt tells whether the write was carried out, as long as the session lives. A Client has one receipt for each write
-// that its Values and queues have under way at a time, 64 at most; more writes wait. Receipts stay for later writes to the
-// same parent, whichever Value they are of. Above 64, the one that was not used for longest is deleted.
+// receipt shows whether the write was carried out, as long as the session lives. A Client has one receipt for each
+// write that its Values and queues have under way at a time, 64 at most; more writes wait. Receipts stay for later
+// writes to the same parent, whichever Value they are of. Above 64, the one that was not used for longest is deleted.
 //
 // With Config.NoReceipts a write is cheaper, and after a lost reply the package can only read the node again. If it is
 // unchanged, the package sends the write again. If the next revision is the present one and differs from what was to be

@@ -16,15 +16,16 @@ import (
 	"rollcall/client/internal/reconnect"
 )
 
-// ErrContended says that other clients have set the value each time before Update or Add could. It was not carried out.
+// ErrContended means that other clients have set the value each time before Update or Add could. It was not carried
+// out.
 var ErrContended = errors.New("other clients set the value each time before")
 
-// maxAttempts limits the times that Update and Add compute a new value. With the pauses between them it takes a minute
-// or more, in which others have set the value at least as often.
+// maxAttempts limits the number of times that Update and Add compute a new value. With the pauses between them, these
+// attempts take a minute or more, in which other clients have set the value at least as often.
 const maxAttempts = 1000
 
-// These are the pauses after attempts that others were faster than: the first ones have none, and each later one is
-// drawn from 0 to maxPause. So many writers get in each other's way less.
+// There is no pause after the first attemptsAtOnce attempts. Each later pause is a random time up to maxPause, so many
+// writers disturb each other less.
 const (
 	attemptsAtOnce = 3
 	maxPause       = 100 * time.Millisecond
@@ -35,8 +36,8 @@ type Config struct {
 	// Initial is the value while there is no node.
 	Initial []byte
 
-	// Receipts is the path of the parent for receipts, which no other recipe may use. "": the path of the value, and
-	// "-receipts" after it.
+	// Receipts is the path of the parent of the receipts, which no other recipe may use. If it is "", the path is that of
+	// the value, followed by "-receipts".
 	Receipts string
 
 	// NoReceipts makes a write one request of one operation. Its outcome is then mostly unknown if its reply is lost.
@@ -48,17 +49,17 @@ type Config struct {
 
 // Value is a value that clients share: the data of a node. It is safe for concurrent use.
 type Value struct {
-	c    *client.Client
-	path string
-	cfg  Config
-	book *receipt.Book // nil: writes have no receipts
+	c        *client.Client
+	path     string
+	cfg      Config
+	receipts *receipt.Book // nil: writes have no receipts
 }
 
 // NewValue returns the Value in the node with this path. It does not use the network.
 func NewValue(c *client.Client, path string, cfg Config) *Value {
 	v := &Value{c: c, path: path, cfg: cfg}
 	if !cfg.NoReceipts {
-		v.book = receipt.NewBook(c, cmp.Or(cfg.Receipts, path+"-receipts"))
+		v.receipts = receipt.NewBook(c, cmp.Or(cfg.Receipts, path+"-receipts"))
 	}
 	return v
 }
@@ -84,15 +85,15 @@ func (v *Value) Get(ctx context.Context) (Revision, error) {
 	})
 	switch {
 	case errors.Is(err, client.ErrNoNode):
-		return v.initial(), nil
+		return v.initialRevision(), nil
 	case err != nil:
-		return Revision{}, v.failed("get", err)
+		return Revision{}, v.wrapError("get", err)
 	}
 	r.Exists = true
 	return r, nil
 }
 
-func (v *Value) initial() Revision { return Revision{Data: bytes.Clone(v.cfg.Initial)} }
+func (v *Value) initialRevision() Revision { return Revision{Data: bytes.Clone(v.cfg.Initial)} }
 
 // Set sets the value, whatever it is, and returns the new revision.
 func (v *Value) Set(ctx context.Context, data []byte) (Revision, error) {
@@ -102,9 +103,9 @@ func (v *Value) Set(ctx context.Context, data []byte) (Revision, error) {
 // TrySet sets the value if seen is the present revision. It returns the new revision, or set false and the present
 // revision if another client has set the value since.
 func (v *Value) TrySet(ctx context.Context, seen Revision, data []byte) (now Revision, set bool, err error) {
-	now, err = v.write(ctx, seen, data)
+	now, err = v.writeRevision(ctx, seen, data)
 	if !errors.Is(err, errChanged) {
-		return now, err == nil, v.failed("set", err)
+		return now, err == nil, v.wrapError("set", err)
 	}
 	now, err = v.Get(ctx)
 	return now, false, err
@@ -116,7 +117,7 @@ func (v *Value) TrySet(ctx context.Context, seen Revision, data []byte) (now Rev
 func (v *Value) Update(ctx context.Context, change func(Revision) ([]byte, error)) (Revision, error) {
 	for attempt := range maxAttempts {
 		if err := pauseAfter(ctx, attempt); err != nil {
-			return Revision{}, v.failed("set", err)
+			return Revision{}, v.wrapError("set", err)
 		}
 		seen, err := v.Get(ctx)
 		if err != nil {
@@ -126,15 +127,15 @@ func (v *Value) Update(ctx context.Context, change func(Revision) ([]byte, error
 		if err != nil {
 			return Revision{}, err
 		}
-		now, err := v.write(ctx, seen, data)
+		now, err := v.writeRevision(ctx, seen, data)
 		if !errors.Is(err, errChanged) {
-			return now, v.failed("set", err)
+			return now, v.wrapError("set", err)
 		}
 	}
-	return Revision{}, v.failed("set", ErrContended)
+	return Revision{}, v.wrapError("set", ErrContended)
 }
 
-// pauseAfter waits before the next attempt, after so many that have failed.
+// pauseAfter waits before the next attempt. attempts is the number of failed ones.
 func pauseAfter(ctx context.Context, attempts int) error {
 	if attempts < attemptsAtOnce {
 		return nil
@@ -150,8 +151,8 @@ func pauseAfter(ctx context.Context, attempts int) error {
 }
 
 // Watch returns the present revision, and then each later one, until ctx ends. A reader that is slower than the changes
-// misses those in between: it always gets the latest one. When ctx or the session ends, or a read fails, the last pair has
-// the error.
+// misses those in between: it always gets the latest one. When ctx or the session ends, or a read fails, the last pair
+// has the error.
 func (v *Value) Watch(ctx context.Context) iter.Seq2[Revision, error] {
 	return func(yield func(Revision, error) bool) {
 		var last *Revision
@@ -167,7 +168,7 @@ func (v *Value) Watch(ctx context.Context) iter.Seq2[Revision, error] {
 				err = reconnect.AwaitEvent(ctx, watch)
 			}
 			if err != nil {
-				yield(Revision{}, v.failed("watch", err))
+				yield(Revision{}, v.wrapError("watch", err))
 				return
 			}
 		}
@@ -190,14 +191,14 @@ func (v *Value) getWatch(ctx context.Context) (r Revision, watch *client.OnceWat
 			return err
 		})
 		if err != nil || !r.Exists {
-			return v.initial(), watch, err
+			return v.initialRevision(), watch, err
 		}
 		watch.Stop() // the node was created between the two reads
 	}
 }
 
-// failed returns the error of a method, or nil if err is.
-func (v *Value) failed(what string, err error) error {
+// wrapError returns the error of a method, or nil if err is nil.
+func (v *Value) wrapError(what string, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -238,7 +238,7 @@ const (
 )
 
 // CreateProtectedEphemeralSequential creates an ephemeral sequential node whose name has a random id. If the reply is
-// lost, it looks for the node by that id before it creates another one.
+// lost, it searches for the node by that id before it creates another one.
 func (c *Conn) CreateProtectedEphemeralSequential(path string, data []byte, acl []ACL) (string, error) {
 	if err := validatePath(path, true); err != nil {
 		return "", err

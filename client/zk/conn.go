@@ -335,6 +335,6 @@ func (c *Conn) sendEvent(event Event) {
 	}
 	select {
 	case c.eventChan <- event:
-	default: // nobody reads
+	default: // no goroutine reads
 	}
 }

@@ -18,7 +18,7 @@ const (
 	EventNodeChildrenChanged EventType = 4
 
 	EventSession     EventType = -1 // the state of the session has changed
-	EventNotWatching EventType = -2 // a watch has ended without an event; Err says why
+	EventNotWatching EventType = -2 // a watch has ended without an event; Err is the reason
 )
 
 var eventNames = map[EventType]string{
@@ -123,7 +123,7 @@ func aclOf(list []client.ACL) []ACL {
 	return acl
 }
 
-// Stat is what a node has apart from its data.
+// Stat is the metadata of a node.
 type Stat struct {
 	Czxid          int64 // of the creation
 	Mzxid          int64 // of the last change of the data

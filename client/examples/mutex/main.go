@@ -1,6 +1,6 @@
 //go:build unix
 
-// Command mutex holds a lock while somebody works, and stores the result in a node and in a file if the lock is still
+// Command mutex holds a lock while it works, and stores the result in a node and in a file if the lock is still
 // held then:
 //
 //	mutex h1:2181,h2:2181,h3:2181 /srv/result

@@ -1,7 +1,7 @@
 // Command restart holds a lock over its own restarts. While one process ends and the next one begins, no other client
 // gets the lock: the process hands its session to its successor.
 //
-// On SIGTERM it stops its work, hands the session over by a file, and exits. The next process goes on with the session,
+// On SIGTERM it stops its work, hands the session over by a file, and exits. The next process continues the session,
 // and has the lock with the same fencing token. It has the session's timeout to start. On SIGINT the process releases
 // the lock and exits.
 //
@@ -109,7 +109,7 @@ func start(ctx context.Context, o options) (*client.Client, *client.Right, error
 	return c, right, err
 }
 
-// takeOver goes on with the session of the predecessor. There is no Right if it has left none that lives.
+// takeOver continues the session of the predecessor. There is no Right if the predecessor has left no live session.
 func takeOver(ctx context.Context, o options) (*client.Client, *client.Right, error) {
 	h, err := client.ReadHandover(o.session)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -169,7 +169,7 @@ func handOver(ctx context.Context, c *client.Client, right *client.Right, path s
 		return err
 	}
 	if err := h.WriteFile(path); err != nil {
-		return err // nobody goes on: the lock is free when the session's timeout has passed
+		return err // no process continues the session: the lock is free when the session's timeout has passed
 	}
 	fmt.Println("handed the session over")
 	return nil
